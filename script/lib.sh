@@ -1,0 +1,48 @@
+# Sourced by the other scripts: they all run from the repository's root and stop at the first error.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+root=$PWD
+
+say() {
+    printf '== %s\n' "$*" >&2
+}
+
+die() {
+    printf '%s: %s\n' "$(basename "$0")" "$*" >&2
+    exit 1
+}
+
+# configure NAME OPTION...: makes build/NAME, afresh where the options, the tools or the place
+# are not those it was made with. meson itself notices every other change.
+configure() {
+    local dir=build/$1 want
+    shift
+    want=$(printf '%s\n' "$root" "$(meson --version)" "${CC-}" "$(cat subprojects/boringssl/.stamp)" "$@")
+    if [ ! -f "$dir/build.ninja" ] || [ "$(cat "$dir/.stamp" 2>/dev/null)" != "$want" ]; then
+        rm -rf "$dir"
+        meson setup "$dir" "$@" >&2
+        printf '%s\n' "$want" >"$dir/.stamp"
+    fi
+}
+
+# start_emulator PROGRAM OPTION...: sets $endpoint, $ca and $emulator_pid; stop_emulator ends it.
+start_emulator() {
+    local program=$1 ready
+    shift
+    ready=$(mktemp)
+    "$program" emulate "$@" >"$ready" &
+    emulator_pid=$!
+    until grep -q '}' "$ready"; do
+        kill -0 "$emulator_pid" 2>/dev/null || die 'the emulator ended before it was ready'
+        sleep 0.05
+    done
+    endpoint=$(sed -n 's/.*"endpoint" *: *"\([^"]*\)".*/\1/p' "$ready")
+    ca=$(sed -n 's/.*"ca" *: *"\([^"]*\)".*/\1/p' "$ready")
+    rm -f "$ready"
+}
+
+stop_emulator() {
+    [ -n "${emulator_pid-}" ] || return 0
+    kill "$emulator_pid" 2>/dev/null || true
+    wait "$emulator_pid" 2>/dev/null || true
+}
