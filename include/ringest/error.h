@@ -1,0 +1,67 @@
+/* What became of a request.
+ *
+ * Functions of this library return 0 or a count on success and a negative errno on failure. What
+ * happened to a *request* is said by its completion instead, as one of the statuses below.
+ *
+ * Each line of the table: name, value, text, and whether another attempt may succeed. The library
+ * has already made the attempts that its options allow when a completion carries a retryable
+ * status. Values never change; new ones are added at the end. */
+#ifndef RINGEST_ERROR_H
+#define RINGEST_ERROR_H
+
+#include <ringest/version.h>
+
+#include <stdbool.h>
+
+/* clang-format off */
+#define RG_STATUS_TABLE(XX)                                                                        \
+    XX(OK,                  0, "done", false)                                                      \
+    XX(CANCELLED,           1, "cancelled", false)                                                 \
+    XX(DEADLINE,            2, "the deadline passed", false)                                       \
+    XX(CLOSED,              3, "the client was closed", false)                                     \
+    XX(RESOLVE,             4, "the host name could not be resolved", true)                        \
+    XX(CONNECT,             5, "no connection could be made", true)                                \
+    XX(CONNECTION_LOST,     6, "the connection was lost", true)                                    \
+    XX(STALLED,             7, "the server stopped answering", true)                               \
+    XX(TLS_CERTIFICATE,     8, "the server's certificate was refused", false)                      \
+    XX(TLS_PROTOCOL,        9, "the TLS connection failed", false)                                 \
+    XX(HTTP_PROTOCOL,      10, "the answer is not valid HTTP/1.1", true)                           \
+    XX(TRUNCATED,          11, "the body ended early", true)                                       \
+    XX(CHECKSUM,           12, "the bytes do not have the object's CRC32C", true)                  \
+    XX(NOT_FOUND,          13, "no such object or bucket", false)                                  \
+    XX(PERMISSION,         14, "permission denied", false)                                         \
+    XX(UNAUTHENTICATED,    15, "credentials are missing or not valid", false)                      \
+    XX(PRECONDITION,       16, "a precondition does not hold", false)                              \
+    XX(RANGE,              17, "the range lies outside the object", false)                         \
+    XX(THROTTLED,          18, "the server asked for fewer requests", true)                        \
+    XX(SERVER,             19, "the server failed", true)                                          \
+    XX(BAD_REQUEST,        20, "the server refused the request", false)                            \
+    XX(TOO_LARGE,          21, "the body does not fit the buffer or the memory budget", false)     \
+    XX(NO_RESOURCES,       22, "file descriptors or memory are used up", true)                     \
+    XX(BAD_RESPONSE,       23, "the answer is not what the service documents", false)              \
+    XX(UNEXPECTED,         24, "an unexpected system error", false)
+/* clang-format on */
+
+enum rg_status {
+#define XX(name, value, text, retryable) RG_STATUS_##name = value,
+    RG_STATUS_TABLE(XX)
+#undef XX
+        RG_STATUS_COUNT
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The name ("NOT_FOUND") and the text ("no such object or bucket") of a status. Static storage; an
+ * unknown value gives "UNKNOWN" and "unknown status". Any thread. */
+RG_API const char *rg_status_name(enum rg_status status);
+RG_API const char *rg_status_text(enum rg_status status);
+/* True when another attempt may succeed. */
+RG_API bool rg_status_retryable(enum rg_status status);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

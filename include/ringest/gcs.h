@@ -1,0 +1,193 @@
+/* Google Cloud Storage: reading, listing and writing objects.
+ *
+ * A client has an endpoint, settings, and connections on every event loop of its runtime. All
+ * strings are UTF-8, NUL-terminated, and borrowed for the call unless said otherwise. Submit
+ * functions may be called from any thread and never block. */
+#ifndef RINGEST_GCS_H
+#define RINGEST_GCS_H
+
+#include <ringest/runtime.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct rg_client;
+
+/* See rg_runtime_options about growing. A zero or NULL field means its default. */
+struct rg_client_options {
+    size_t struct_size;
+    const char *endpoint;   /* "https://host[:port]", "http://...", or "host:port" (plain). NULL:
+                             * STORAGE_EMULATOR_HOST, else https://storage.googleapis.com */
+    const char *connect_to; /* "host[:port]" to connect to instead; certificates and the Host field
+                             * still use the endpoint's name (private endpoints) */
+    const char *ca_file;    /* PEM of trusted roots. NULL: SSL_CERT_FILE, SSL_CERT_DIR, else the
+                             * platform's bundle */
+    const char *token;      /* OAuth 2.0 access token; NULL: none is sent */
+    const char *user_project; /* sent as x-goog-user-project */
+    const char *headers;      /* extra request fields, one "Name: value" a line. NULL:
+                               * RINGEST_HEADERS */
+    const char *user_agent;   /* put before the library's own */
+    uint32_t connections_max; /* open at once over all loops; 256 */
+    uint32_t requests_max;    /* submitted and not completed; 8192. Beyond it submit says -EAGAIN */
+    uint32_t attempts_max;    /* requests sent for one submit; 8. 1: never retry */
+    uint64_t connect_timeout_ns;    /* one attempt to connect, TLS included; 10 s */
+    uint64_t first_byte_timeout_ns; /* request sent to first byte of the answer; 30 s */
+    uint64_t stall_timeout_ns;      /* between bytes of an answer; 20 s */
+    uint64_t idle_timeout_ns;       /* an unused connection is closed after it; 60 s */
+    uint64_t backoff_min_ns;        /* first delay before a retry, before jitter; 100 ms */
+    uint64_t backoff_max_ns;        /* 30 s */
+    bool no_checksum;               /* do not compute and compare CRC32C */
+    uint32_t prewarm_connections;   /* opened at once, staggered, before there are requests; 0 */
+};
+
+RG_API void rg_client_options_init_sized(struct rg_client_options *options, size_t struct_size);
+static inline void rg_client_options_init(struct rg_client_options *options)
+{
+    rg_client_options_init_sized(options, sizeof(*options));
+}
+
+/* Opens a client; no packet is sent before the first request, unless prewarm_connections says so.
+ * On failure, where `error` is not NULL, a line of text says which option or file is wrong and why.
+ * Errors: -EINVAL (an option), -ENOENT (no trust store), -ENOMEM, and what reading the files
+ * gives. */
+RG_API int rg_client_open_explained(struct rg_client **out_client, struct rg_runtime *runtime,
+                                    const struct rg_client_options *options, char *error,
+                                    size_t error_size);
+static inline int rg_client_open(struct rg_client **out_client, struct rg_runtime *runtime,
+                                 const struct rg_client_options *options)
+{
+    return rg_client_open_explained(out_client, runtime, options, NULL, 0);
+}
+
+/* Closes the client: requests that are still out complete with RG_STATUS_CLOSED (or as they were
+ * about to), connections end. Returns when no thread of the library refers to the client any more.
+ * NULL is fine. */
+RG_API void rg_client_close(struct rg_client *client);
+
+/* The largest object name the service allows, in bytes. */
+#define RG_OBJECT_NAME_SIZE_MAX 1024
+/* The largest bucket name (with dots), in bytes. */
+#define RG_BUCKET_NAME_SIZE_MAX 222
+
+/* length of a get: to the end of the object. */
+#define RG_WHOLE UINT64_MAX
+
+/* Reads an object, whole or by range. One request; nothing asks for metadata first.
+ *
+ * bucket and object are copied. With buf NULL the library leases memory when the first bytes
+ * arrive; otherwise bytes go to buf, which is borrowed until the completion, and a body larger than
+ * buf_size gives RG_STATUS_TOO_LARGE. A whole read is checked against the object's CRC32C. When the
+ * body breaks, the rest is read from the same generation and appended.
+ *
+ * Completion when OK: data, size, crc32c, generation, object_size, object_crc32c, http_status. */
+struct rg_get {
+    const char *bucket, *object;
+    int64_t generation; /* 0: the newest */
+    uint64_t offset;    /* first byte */
+    uint64_t length;    /* bytes, or RG_WHOLE. 0 means RG_WHOLE too, so that a zeroed struct reads
+                         * everything. A range that ends behind the object is shortened; one that
+                         * begins there gives RG_STATUS_RANGE */
+    void *buf;
+    uint64_t buf_size;
+    uint64_t user_data;   /* comes back in the completion */
+    uint64_t deadline_ns; /* CLOCK_MONOTONIC; 0: none */
+};
+
+/* Submits one get. Returns 0; -EAGAIN: the queue or the client is full, take completions first;
+ * -EINVAL: a name that the service would refuse, or a range that overflows; -EOWNERDEAD: after
+ * fork. */
+RG_API int rg_submit_gets_sized(struct rg_client *client, struct rg_cq *cq,
+                                const struct rg_get *gets, size_t count, size_t struct_size);
+static inline int rg_submit_get(struct rg_client *client, struct rg_cq *cq,
+                                const struct rg_get *get)
+{
+    int accepted = rg_submit_gets_sized(client, cq, get, 1, sizeof(*get));
+    return accepted < 0 ? accepted : 0;
+}
+/* Submits an array in one go, which wakes each event loop at most once. Returns how many were
+ * accepted, from the first on (at least 1), or what rg_submit_get would return for the first. */
+static inline int rg_submit_gets(struct rg_client *client, struct rg_cq *cq,
+                                 const struct rg_get *gets, size_t count)
+{
+    return rg_submit_gets_sized(client, cq, gets, count, sizeof(*gets));
+}
+
+/* The CRC32C (RFC 3720 polynomial) of A followed by B, from those of A and B and the size of B: for
+ * comparing an object that was read in ranges with its object_crc32c. Any thread. */
+RG_API uint32_t rg_crc32c_combine(uint32_t crc_a, uint32_t crc_b, uint64_t size_b);
+
+/* One object of a listing. Strings live in the lease of the completion. */
+struct rg_object {
+    const char *name;
+    uint64_t size; /* bytes */
+    int64_t generation;
+    uint32_t crc32c;
+    bool has_crc32c;
+    const char *updated; /* RFC 3339, as the service sent it; NULL where it did not */
+};
+
+struct rg_list_page {
+    const struct rg_object *objects;
+    size_t object_count;
+    const char *const *prefixes; /* with a delimiter: names cut behind it */
+    size_t prefix_count;
+    const char *next_page_token; /* NULL: this was the last page */
+};
+
+/* Reads one page of a listing, in lexicographic order of UTF-8 bytes. Strings are copied. A page
+ * may be short, even empty, and still have a next one. Pages of one listing must be asked for with
+ * everything but page_token unchanged.
+ *
+ * Completion when OK: data is a const struct rg_list_page *, in the lease. */
+struct rg_list_request {
+    const char *bucket;
+    const char *prefix;       /* NULL: all */
+    const char *delimiter;    /* NULL: none */
+    const char *start_offset; /* names >= it; NULL: from the first */
+    const char *end_offset;   /* names < it; NULL: to the last */
+    const char *page_token;   /* NULL: the first page */
+    uint32_t results_max;     /* 0: 1000, which is also the service's limit */
+    uint64_t user_data, deadline_ns;
+};
+RG_API int rg_submit_list_sized(struct rg_client *client, struct rg_cq *cq,
+                                const struct rg_list_request *list, size_t struct_size);
+static inline int rg_submit_list(struct rg_client *client, struct rg_cq *cq,
+                                 const struct rg_list_request *list)
+{
+    return rg_submit_list_sized(client, cq, list, sizeof(*list));
+}
+
+/* if_generation_match of a put: only if there is no such object yet. */
+#define RG_GENERATION_ABSENT INT64_C(-1)
+
+/* Writes an object in one request. data is borrowed until the completion. The stored CRC32C is
+ * compared with that of data. Without a condition a lost answer is not retried, because the object
+ * might be written twice.
+ *
+ * Completion when OK: generation, crc32c, object_size. */
+struct rg_put {
+    const char *bucket, *object;
+    const void *data;
+    uint64_t size;
+    const char *content_type;    /* NULL: application/octet-stream */
+    int64_t if_generation_match; /* 0: no condition; a generation, or RG_GENERATION_ABSENT */
+    uint64_t user_data, deadline_ns;
+};
+RG_API int rg_submit_put_sized(struct rg_client *client, struct rg_cq *cq, const struct rg_put *put,
+                               size_t struct_size);
+static inline int rg_submit_put(struct rg_client *client, struct rg_cq *cq,
+                                const struct rg_put *put)
+{
+    return rg_submit_put_sized(client, cq, put, sizeof(*put));
+}
+
+/* Asks that every request of this client and queue with this user_data end soon. Each still gives
+ * its one completion, RG_STATUS_CANCELLED or what it was about to be. */
+RG_API int rg_cancel(struct rg_client *client, struct rg_cq *cq, uint64_t user_data);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

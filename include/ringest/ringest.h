@@ -1,0 +1,11 @@
+/* ringest: thousands of concurrent requests to Google Cloud Storage over io_uring. This header
+ * includes all others. Link with `pkg-config --cflags --libs ringest`. */
+#ifndef RINGEST_RINGEST_H
+#define RINGEST_RINGEST_H
+
+#include <ringest/error.h>
+#include <ringest/gcs.h>
+#include <ringest/runtime.h>
+#include <ringest/version.h>
+
+#endif

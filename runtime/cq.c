@@ -1,0 +1,415 @@
+/* The completion queue: a bounded ring that any number of threads fill and empty, without a lock.
+ *
+ * Five counters, each of which only grows (but for `reserved` when slots are unreserved), say
+ * everything. Slot `position % capacity` holds the record with that position.
+ *
+ *     head  <=  published  <=  tail  <=  reserved  <=  head + capacity
+ *     taken     visible        claimed   promised
+ *
+ * Publishing claims positions (tail), copies the records, marks each slot with its position, and
+ * adds to `published`. It looks for no room: tail <= reserved <= head + capacity is the room.
+ *
+ * Taking copies records out first and claims them after, by moving `head`. If another thread moved
+ * it meanwhile the copy is thrown away; it may be torn, which is why records are copied as atomic
+ * words. Thereby a slot is free at the instant in which its record is claimed, and a thread that is
+ * suspended while it takes holds nothing up: neither other takers nor, what matters more, an event
+ * loop.
+ *
+ * That a taker's copy happens before the next record is written to the slot: it is sequenced before
+ * the release of `head`. Let X be the publish that writes position p + capacity, and Z the last, in
+ * the order of `reserved`, of the reservations of X and of the publishes before it in the order of
+ * `tail`. Their counts add up to more than p + capacity, so Z saw head > p, by an acquire. Z
+ * happens before its publish, which happens before X (or is X), because `tail` is changed by
+ * acquire-release.
+ *
+ * Sleeping (no wake-up is lost). A waiter (1) counts itself in `sleepers`, (2) reads `event`, (3)
+ * puts the count of `published` that it needs into `wake_at` unless a lower one is there, (4) reads
+ * `published` and looks again, (5) sleeps unless `event` has changed. A publisher (a) marks its
+ * slots, (b) adds to `published`, (c) reads `wake_at`, and if that is reached (d) resets it, (e)
+ * changes `event`, (f) wakes if there are sleepers. All of these but (a) are sequentially
+ * consistent, so they have one order. If (c) comes before (3), then (b) comes before (4): the
+ * waiter sees the count, and with it the marked slots. Otherwise (c) reads what the waiter needs or
+ * less, and wakes it; or another publisher's (d) came between, whose (e) then comes after (2), so
+ * that (5) does not sleep or is woken by (f). A count that is reached while an earlier position is
+ * still being copied wakes too early; the waiter looks, sleeps again, and the publisher of that
+ * position wakes it. `head` only grows, so a need computed from an old one also only wakes too
+ * early.
+ *
+ * The eventfd (no wake-up is lost). `signalled` is true from the write that made it readable until
+ * a poll finds nothing, which clears it and then looks again. Either the publisher's (b) precedes
+ * that second look, which finds the record, or the clearing precedes the publisher's reading of
+ * `signalled`, and it writes. */
+#include "runtime/cq.h"
+
+#include "runtime/clock.h"
+#include "runtime/fork.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define CAPACITY_MAX (UINT32_C(1) << 20)
+#define RECORD_WORDS (sizeof(struct rg_completion) / sizeof(uint64_t))
+static_assert(sizeof(struct rg_completion) % sizeof(uint64_t) == 0, "records are copied as words");
+
+/* `mark` is the position of the record plus one; 0, which is what the kernel fills new memory with,
+ * means that there was none yet. */
+struct slot {
+    alignas(RG_CACHE_LINE) _Atomic uint64_t mark;
+    _Atomic uint64_t words[RECORD_WORDS];
+};
+
+struct rg_cq {
+    uint32_t capacity; /* a power of two */
+    uint32_t fork_generation;
+    size_t mapping_size; /* this struct and the slots */
+    struct rg_fork_hook fork_hook;
+
+    /* Grouped by who writes them in the usual course: submitters, event loops, takers. */
+    alignas(RG_CACHE_LINE) _Atomic uint64_t reserved;
+
+    alignas(RG_CACHE_LINE) _Atomic uint64_t tail;
+    _Atomic uint64_t published;
+    _Atomic uint64_t departed; /* records whose publisher touches the queue no more */
+
+    alignas(RG_CACHE_LINE) _Atomic uint64_t head;
+
+    /* Read by every publish, written when somebody waits. */
+    alignas(RG_CACHE_LINE) _Atomic uint64_t wake_at; /* UINT64_MAX: nobody waits */
+    _Atomic uint32_t event;                          /* the futex */
+    _Atomic uint32_t sleepers;
+    _Atomic int fd; /* -1 until somebody asks for it */
+    _Atomic bool signalled;
+
+    struct slot slots[];
+};
+
+static bool in_child(const struct rg_cq *cq)
+{
+    return rg_fork_generation() != cq->fork_generation;
+}
+
+static struct slot *slot_at(struct rg_cq *cq, uint64_t position)
+{
+    return &cq->slots[position & (cq->capacity - 1)];
+}
+
+static int futex_wait(struct rg_cq *cq, uint32_t expected, uint64_t deadline_ns)
+{
+    struct timespec deadline = rg_timespec_from_ns(deadline_ns);
+    long rc = syscall(SYS_futex, &cq->event, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, expected,
+                      &deadline, NULL, FUTEX_BITSET_MATCH_ANY);
+    RG_ASSERT(rc == 0 || errno == EAGAIN || errno == EINTR || errno == ETIMEDOUT);
+    return rc == 0 || errno == EAGAIN ? 0 : -errno;
+}
+
+static void futex_wake_all(struct rg_cq *cq)
+{
+    long rc = syscall(SYS_futex, &cq->event, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, INT_MAX);
+    RG_ASSERT(rc >= 0);
+}
+
+static void close_fd(struct rg_cq *cq)
+{
+    int fd = atomic_exchange(&cq->fd, -1);
+    RG_ASSERT(fd >= -1);
+    if (fd >= 0) {
+        close(fd);
+    }
+}
+
+static void forked(struct rg_fork_hook *hook)
+{
+    close_fd(RG_CONTAINER_OF(hook, struct rg_cq, fork_hook));
+}
+
+static uint32_t round_up_to_power_of_two(uint32_t n)
+{
+    RG_ASSERT(n >= 1 && n <= CAPACITY_MAX);
+    return n == 1 ? 1 : UINT32_C(1) << (32 - __builtin_clz(n - 1));
+}
+
+int rg_cq_open(struct rg_cq **out_cq, struct rg_runtime *runtime, uint32_t capacity)
+{
+    if (out_cq == NULL || runtime == NULL || capacity == 0 || capacity > CAPACITY_MAX) {
+        return -EINVAL;
+    }
+    int rc = rg_runtime_check(runtime);
+    if (rc < 0) {
+        return rc;
+    }
+    capacity = round_up_to_power_of_two(capacity);
+    size_t size = sizeof(struct rg_cq) + capacity * sizeof(struct slot);
+    struct rg_cq *cq = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (cq == MAP_FAILED) {
+        return -ENOMEM;
+    }
+    cq->capacity = capacity;
+    cq->mapping_size = size;
+    cq->fork_generation = rg_fork_generation();
+    cq->fork_hook.child = forked;
+    atomic_init(&cq->wake_at, UINT64_MAX);
+    atomic_init(&cq->fd, -1);
+    rc = rg_fork_hook_add(&cq->fork_hook);
+    if (rc < 0) {
+        munmap(cq, size);
+        return rc;
+    }
+    *out_cq = cq;
+    return 0;
+}
+
+/* The records are out, but who published them may still be about to wake somebody. He is between
+ * two instructions or in a short system call, so yielding is enough. */
+static void wait_for_publishers(struct rg_cq *cq)
+{
+    uint64_t tail = atomic_load_explicit(&cq->tail, memory_order_acquire);
+    RG_ASSERT(tail == atomic_load_explicit(&cq->reserved, memory_order_relaxed));
+    while (atomic_load_explicit(&cq->departed, memory_order_acquire) != tail) {
+        sched_yield();
+    }
+}
+
+void rg_cq_close(struct rg_cq *cq)
+{
+    if (cq == NULL) {
+        return;
+    }
+    rg_fork_hook_remove(&cq->fork_hook);
+    /* The publishers of a child's copy exist in the parent only. */
+    if (!in_child(cq)) {
+        wait_for_publishers(cq);
+    }
+    close_fd(cq);
+    int rc = munmap(cq, cq->mapping_size);
+    RG_ASSERT(rc == 0);
+}
+
+int rg_cq_reserve(struct rg_cq *cq, uint32_t count)
+{
+    if (in_child(cq)) {
+        return -EOWNERDEAD;
+    }
+    for (;;) {
+        /* In this order: a later `reserved` is never below an earlier `head`. */
+        uint64_t head = atomic_load_explicit(&cq->head, memory_order_acquire);
+        uint64_t reserved = atomic_load_explicit(&cq->reserved, memory_order_acquire);
+        uint64_t used = reserved - head;
+        if (used >= cq->capacity) {
+            if (head != atomic_load_explicit(&cq->head, memory_order_relaxed)) {
+                continue;
+            }
+            return 0;
+        }
+        uint64_t granted = RG_MIN(count, cq->capacity - used);
+        RG_ASSERT(granted <= cq->capacity);
+        if (atomic_compare_exchange_weak_explicit(&cq->reserved, &reserved, reserved + granted,
+                                                  memory_order_acq_rel, memory_order_relaxed)) {
+            return (int)granted;
+        }
+    }
+}
+
+void rg_cq_unreserve(struct rg_cq *cq, uint32_t count)
+{
+    uint64_t head = atomic_load_explicit(&cq->head, memory_order_acquire);
+    uint64_t before = atomic_fetch_sub_explicit(&cq->reserved, count, memory_order_acq_rel);
+    RG_ASSERT(before - head >= count);
+}
+
+static void store_record(struct rg_cq *cq, uint64_t position, const struct rg_completion *record)
+{
+    struct slot *slot = slot_at(cq, position);
+    RG_ASSERT(atomic_load_explicit(&slot->mark, memory_order_relaxed) <= position);
+    uint64_t words[RECORD_WORDS];
+    memcpy(words, record, sizeof(words));
+    for (size_t i = 0; i < RECORD_WORDS; i++) {
+        atomic_store_explicit(&slot->words[i], words[i], memory_order_relaxed);
+    }
+    atomic_store_explicit(&slot->mark, position + 1, memory_order_release);
+}
+
+/* False if the slot does not hold the record of that position (yet, or any more). */
+static bool load_record(struct rg_cq *cq, uint64_t position, struct rg_completion *out_record)
+{
+    struct slot *slot = slot_at(cq, position);
+    if (atomic_load_explicit(&slot->mark, memory_order_acquire) != position + 1) {
+        return false;
+    }
+    uint64_t words[RECORD_WORDS];
+    for (size_t i = 0; i < RECORD_WORDS; i++) {
+        words[i] = atomic_load_explicit(&slot->words[i], memory_order_relaxed);
+    }
+    memcpy(out_record, words, sizeof(words));
+    return true;
+}
+
+static void wake_sleepers(struct rg_cq *cq, uint64_t published)
+{
+    if (RG_LIKELY(published < atomic_load(&cq->wake_at))) {
+        return;
+    }
+    uint64_t reached = atomic_exchange(&cq->wake_at, UINT64_MAX);
+    RG_ASSERT(reached > 0);
+    atomic_fetch_add(&cq->event, 1);
+    if (atomic_load(&cq->sleepers) > 0) {
+        futex_wake_all(cq);
+    }
+}
+
+/* Does nothing while it is readable already: one write per change from empty to not empty. */
+static void signal_fd(struct rg_cq *cq)
+{
+    int fd = atomic_load(&cq->fd);
+    if (fd < 0 || atomic_load(&cq->signalled) || atomic_exchange(&cq->signalled, true)) {
+        return;
+    }
+    uint64_t one = 1;
+    ssize_t written = write(fd, &one, sizeof(one));
+    /* A counter that is full is readable. */
+    RG_ASSERT(written == (ssize_t)sizeof(one) || errno == EAGAIN);
+}
+
+void rg_cq_publish(struct rg_cq *cq, const struct rg_completion *records, uint32_t count)
+{
+    uint64_t first = atomic_fetch_add_explicit(&cq->tail, count, memory_order_acq_rel);
+    RG_ASSERT(first + count <= atomic_load_explicit(&cq->reserved, memory_order_relaxed));
+    for (uint32_t i = 0; i < count; i++) {
+        store_record(cq, first + i, &records[i]);
+    }
+    uint64_t published = atomic_fetch_add(&cq->published, count) + count;
+    wake_sleepers(cq, published);
+    signal_fd(cq);
+    /* The last access. */
+    atomic_fetch_add_explicit(&cq->departed, count, memory_order_release);
+}
+
+/* Takes off up to `max` records, or none if there are not at least `min`. */
+static uint32_t take(struct rg_cq *cq, struct rg_completion *out, uint32_t max, uint32_t min)
+{
+    RG_ASSERT(min >= 1 && min <= max);
+    uint64_t head = atomic_load_explicit(&cq->head, memory_order_acquire);
+    for (;;) {
+        uint32_t count = 0;
+        while (count < max && load_record(cq, head + count, &out[count])) {
+            count++;
+        }
+        if (count == 0 || count < min) {
+            uint64_t now = atomic_load_explicit(&cq->head, memory_order_acquire);
+            if (now == head) {
+                return 0;
+            }
+            head = now;
+            continue;
+        }
+        if (atomic_compare_exchange_weak_explicit(&cq->head, &head, head + count,
+                                                  memory_order_acq_rel, memory_order_acquire)) {
+            return count;
+        }
+    }
+}
+
+int rg_cq_poll(struct rg_cq *cq, struct rg_completion *out, uint32_t out_max)
+{
+    if (in_child(cq)) {
+        return -EOWNERDEAD;
+    }
+    if (out_max == 0) {
+        return 0;
+    }
+    out_max = RG_MIN(out_max, cq->capacity);
+    uint32_t count = take(cq, out, out_max, 1);
+    if (count == 0 && atomic_load(&cq->signalled)) {
+        atomic_store(&cq->signalled, false);
+        (void)atomic_load(&cq->published);
+        count = take(cq, out, out_max, 1);
+    }
+    RG_ASSERT(count <= out_max);
+    return (int)count;
+}
+
+static void lower_wake_at(struct rg_cq *cq, uint64_t needed)
+{
+    RG_ASSERT(needed > 0);
+    uint64_t now = atomic_load(&cq->wake_at);
+    while (needed < now && !atomic_compare_exchange_weak(&cq->wake_at, &now, needed)) {
+    }
+}
+
+/* Takes at least `min`, or sleeps until there may be as many and returns 0; negative when the sleep
+ * ended otherwise. */
+static int take_or_sleep(struct rg_cq *cq, struct rg_completion *out, uint32_t out_max,
+                         uint32_t min, uint64_t deadline_ns)
+{
+    atomic_fetch_add(&cq->sleepers, 1);
+    uint32_t event = atomic_load(&cq->event);
+    uint64_t head = atomic_load_explicit(&cq->head, memory_order_acquire);
+    lower_wake_at(cq, head + min);
+    (void)atomic_load(&cq->published);
+    int rc = (int)take(cq, out, out_max, min);
+    if (rc == 0) {
+        rc = futex_wait(cq, event, deadline_ns);
+        RG_ASSERT(rc <= 0);
+    }
+    atomic_fetch_sub(&cq->sleepers, 1);
+    return rc;
+}
+
+int rg_cq_wait(struct rg_cq *cq, struct rg_completion *out, uint32_t out_max, uint32_t min,
+               uint64_t deadline_ns)
+{
+    if (in_child(cq)) {
+        return -EOWNERDEAD;
+    }
+    if (min == 0 || min > out_max || min > cq->capacity) {
+        return -EINVAL;
+    }
+    out_max = RG_MIN(out_max, cq->capacity);
+    int rc = (int)take(cq, out, out_max, min);
+    while (rc == 0) {
+        rc = take_or_sleep(cq, out, out_max, min, deadline_ns);
+    }
+    if (rc > 0) {
+        return rc;
+    }
+    RG_ASSERT(rc == -ETIMEDOUT || rc == -EINTR);
+    int count = rg_cq_poll(cq, out, out_max);
+    if (count != 0) {
+        return count;
+    }
+    return rc == -ETIMEDOUT ? -ETIME : -EINTR;
+}
+
+int rg_cq_fd(struct rg_cq *cq)
+{
+    if (in_child(cq)) {
+        return -EOWNERDEAD;
+    }
+    int fd = atomic_load(&cq->fd);
+    if (fd >= 0) {
+        return fd;
+    }
+    int made = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (made < 0) {
+        RG_ASSERT(errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENODEV);
+        return errno == ENFILE ? -EMFILE : -errno;
+    }
+    if (!atomic_compare_exchange_strong(&cq->fd, &fd, made)) {
+        close(made);
+        return fd;
+    }
+    /* What was published before the descriptor existed signalled nobody. */
+    if (atomic_load(&cq->published) != atomic_load(&cq->head)) {
+        signal_fd(cq);
+    }
+    return made;
+}

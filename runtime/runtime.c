@@ -1,0 +1,285 @@
+/* A runtime: the event loops, where they are put, and which backend drives them. The life of one:
+ * options and environment -> topology and backend chosen -> loops created, then started -> closed
+ * in the opposite order. In a forked child only its descriptors are closed. */
+#include "runtime/runtime.h"
+
+#include "runtime/log.h"
+#include "runtime/socket.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void rg_runtime_options_init_sized(struct rg_runtime_options *options, size_t struct_size)
+{
+    RG_ASSERT(struct_size >= sizeof(size_t));
+    memset(options, 0, struct_size);
+    options->struct_size = struct_size;
+}
+
+/* The caller's options in a struct of our size: what it does not know keeps its default. */
+static int options_read(struct rg_runtime_options *own, const struct rg_runtime_options *given)
+{
+    rg_runtime_options_init(own);
+    if (given == NULL) {
+        return 0;
+    }
+    if (given->struct_size < sizeof(size_t)) {
+        return -EINVAL;
+    }
+    size_t size = RG_MIN(given->struct_size, sizeof(*own));
+    memcpy(own, given, size);
+    own->struct_size = sizeof(*own);
+    bool valid = own->backend >= RG_BACKEND_AUTO && own->backend <= RG_BACKEND_EPOLL &&
+                 own->numa_policy >= RG_NUMA_AUTO && own->numa_policy <= RG_NUMA_NONE &&
+                 own->log_level >= RG_LOG_DEFAULT && own->log_level <= RG_LOG_OFF &&
+                 own->threads <= RG_THREADS_MAX;
+    return valid ? 0 : -EINVAL;
+}
+
+static int threads_from_environment(uint32_t *threads)
+{
+    const char *text = getenv("RINGEST_THREADS");
+    if (*threads != 0 || text == NULL || *text == '\0') {
+        return 0;
+    }
+    char *end;
+    unsigned long value = strtoul(text, &end, 10);
+    if (*end != '\0' || value == 0 || value > RG_THREADS_MAX) {
+        rg_log(RG_LOG_ERROR, "RINGEST_THREADS is \"%s\", not a number from 1 to %d", text,
+               RG_THREADS_MAX);
+        return -EINVAL;
+    }
+    *threads = (uint32_t)value;
+    return 0;
+}
+
+static int backend_from_environment(enum rg_backend *backend)
+{
+    const char *text = getenv("RINGEST_BACKEND");
+    if (*backend != RG_BACKEND_AUTO || text == NULL || *text == '\0' || strcmp(text, "auto") == 0) {
+        return 0;
+    }
+    if (strcmp(text, "uring") == 0) {
+        *backend = RG_BACKEND_URING;
+    } else if (strcmp(text, "epoll") == 0) {
+        *backend = RG_BACKEND_EPOLL;
+    } else {
+        rg_log(RG_LOG_ERROR, "RINGEST_BACKEND is \"%s\", not uring, epoll or auto", text);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+static int backend_choose(struct rg_runtime *runtime, enum rg_backend wanted)
+{
+    runtime->backend_reason = "";
+    runtime->backend = &rg_epoll_backend;
+    if (wanted == RG_BACKEND_EPOLL) {
+        runtime->backend_reason = "epoll was asked for";
+        return 0;
+    }
+    int rc = rg_uring_probe(&runtime->backend_reason);
+    if (rc == 0) {
+        runtime->backend = &rg_uring_backend;
+        return 0;
+    }
+    if (wanted == RG_BACKEND_URING) {
+        rg_log(RG_LOG_ERROR, "%s", runtime->backend_reason);
+        return rc == -EINVAL || rc == -ENOSYS || rc == -EACCES ? -EPERM : rc;
+    }
+    rg_log(RG_LOG_WARN, "using epoll: %s", runtime->backend_reason);
+    return 0;
+}
+
+static uint64_t memory_default(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page_size = sysconf(_SC_PAGESIZE);
+    if (pages <= 0 || page_size <= 0) {
+        return RG_MEMORY_DEFAULT;
+    }
+    uint64_t quarter = (uint64_t)pages * (uint64_t)page_size / 4;
+    return RG_MIN(RG_MEMORY_DEFAULT, quarter);
+}
+
+static void fork_child(struct rg_fork_hook *hook)
+{
+    struct rg_runtime *runtime = RG_CONTAINER_OF(hook, struct rg_runtime, fork_hook);
+    for (uint32_t i = 0; i < runtime->loop_count; i++) {
+        struct rg_loop *loop = runtime->loops[i];
+        if (loop != NULL) {
+            loop->backend->abandon(loop->backend_self);
+        }
+    }
+    rg_fd_close_tracked();
+}
+
+static int loops_create(struct rg_runtime *runtime, const struct rg_runtime_options *options)
+{
+    uint64_t memory = options->memory_max != 0 ? options->memory_max : memory_default();
+    struct rg_placement placements[RG_THREADS_MAX];
+    int count = rg_topology_plan(runtime->topology, options->numa_policy, options->threads,
+                                 placements, RG_THREADS_MAX);
+    if (count < 0) {
+        return count;
+    }
+    RG_ASSERT(count > 0);
+    runtime->loops = calloc((size_t)count, sizeof(*runtime->loops));
+    if (runtime->loops == NULL) {
+        return -ENOMEM;
+    }
+    for (int i = 0; i < count; i++) {
+        struct rg_loop_options loop_options = {
+            .index = (uint32_t)i,
+            .backend = runtime->backend,
+            .topology = runtime->topology,
+            .placement = placements[i],
+            .memory_max = RG_MAX(memory / (uint64_t)count, (uint64_t)RG_LOOP_MEMORY_MIN),
+        };
+        int rc = rg_loop_create(&runtime->loops[i], &loop_options);
+        if (rc < 0) {
+            return rc;
+        }
+        runtime->loop_count++;
+    }
+    return 0;
+}
+
+static int loops_start(struct rg_runtime *runtime)
+{
+    for (uint32_t i = 0; i < runtime->loop_count; i++) {
+        int rc = rg_loop_start(runtime->loops[i]);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+int rg_runtime_open(struct rg_runtime **out_runtime, const struct rg_runtime_options *options)
+{
+    struct rg_runtime_options own;
+    int rc = options_read(&own, options);
+    if (rc < 0) {
+        return rc;
+    }
+    rg_log_configure(own.log_level);
+    rc = threads_from_environment(&own.threads);
+    if (rc == 0) {
+        rc = backend_from_environment(&own.backend);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    struct rg_runtime *runtime = calloc(1, sizeof(*runtime));
+    if (runtime == NULL) {
+        return -ENOMEM;
+    }
+    runtime->fork_generation = rg_fork_generation();
+    runtime->fork_hook.child = fork_child;
+    rc = runtime->fork_generation != 0 ? 0 : -ENOMEM;
+    if (rc == 0) {
+        rc = rg_topology_open(&runtime->topology, NULL);
+    }
+    if (rc == 0) {
+        rc = backend_choose(runtime, own.backend);
+    }
+    if (rc == 0) {
+        rc = loops_create(runtime, &own);
+    }
+    if (rc == 0) {
+        rc = rg_fork_hook_add(&runtime->fork_hook);
+    }
+    if (rc == 0) {
+        rc = loops_start(runtime);
+    }
+    if (rc < 0) {
+        rg_runtime_close(runtime);
+        return rc;
+    }
+    *out_runtime = runtime;
+    return 0;
+}
+
+void rg_runtime_close(struct rg_runtime *runtime)
+{
+    if (runtime == NULL || rg_runtime_check(runtime) < 0) {
+        /* In a child the loops' threads and rings are not there; their memory is given up. */
+        return;
+    }
+    for (uint32_t i = 0; i < runtime->loop_count; i++) {
+        rg_loop_stop(runtime->loops[i]);
+    }
+    rg_fork_hook_remove(&runtime->fork_hook);
+    for (uint32_t i = 0; i < runtime->loop_count; i++) {
+        rg_loop_destroy(runtime->loops[i]);
+    }
+    rg_topology_close(runtime->topology);
+    free(runtime->loops);
+    free(runtime);
+}
+
+int rg_runtime_check(const struct rg_runtime *runtime)
+{
+    return runtime->fork_generation == rg_fork_generation() ? 0 : -EOWNERDEAD;
+}
+
+enum rg_backend rg_runtime_backend(const struct rg_runtime *runtime, const char **out_reason)
+{
+    if (out_reason != NULL) {
+        *out_reason = runtime->backend_reason;
+    }
+    return runtime->backend == &rg_uring_backend ? RG_BACKEND_URING : RG_BACKEND_EPOLL;
+}
+
+uint32_t rg_runtime_threads(const struct rg_runtime *runtime)
+{
+    return runtime->loop_count;
+}
+
+static void stats_fill(struct rg_stats *stats, const struct rg_metrics *metrics)
+{
+    stats->requests = rg_metric_load(&metrics->requests);
+    stats->retries = rg_metric_load(&metrics->retries);
+    stats->recv_bytes = rg_metric_load(&metrics->recv_bytes);
+    stats->sent_bytes = rg_metric_load(&metrics->sent_bytes);
+    stats->connections_opened = rg_metric_load(&metrics->connections_opened);
+    uint64_t closed = rg_metric_load(&metrics->connections_closed);
+    /* The two counters are not of one instant. */
+    stats->connections = stats->connections_opened - RG_MIN(closed, stats->connections_opened);
+    stats->connections_failed = rg_metric_load(&metrics->connections_failed);
+    stats->tls_resumed = rg_metric_load(&metrics->tls_resumed);
+    stats->timeouts = rg_metric_load(&metrics->timeouts);
+    stats->lease_waits = rg_metric_load(&metrics->slab_starved);
+    stats->wakeups = rg_metric_load(&metrics->wakeups);
+#define XX(name, enumerator)                                                                       \
+    rg_histogram_summarize(&metrics->phases[RG_PHASE_##enumerator], &stats->name);
+    RG_METRICS_PHASES(XX)
+#undef XX
+}
+
+int rg_runtime_stats_sized(const struct rg_runtime *runtime, struct rg_stats *out_stats,
+                           size_t struct_size)
+{
+    int rc = rg_runtime_check(runtime);
+    if (rc < 0) {
+        return rc;
+    }
+    struct rg_metrics *merged = calloc(1, sizeof(*merged));
+    if (merged == NULL) {
+        return -ENOMEM;
+    }
+    struct rg_stats stats = {0};
+    for (uint32_t i = 0; i < runtime->loop_count; i++) {
+        struct rg_slab_stats slabs;
+        rg_slab_arena_stats(runtime->loops[i]->slabs, &slabs);
+        stats.leased_bytes += slabs.leased_bytes;
+        rg_metrics_merge(merged, &runtime->loops[i]->metrics);
+    }
+    stats_fill(&stats, merged);
+    free(merged);
+    memset(out_stats, 0, struct_size);
+    memcpy(out_stats, &stats, RG_MIN(struct_size, sizeof(stats)));
+    return 0;
+}

@@ -1,0 +1,24 @@
+/* The inner side of a runtime (the outer side is in <ringest/runtime.h>). */
+#ifndef RG_RUNTIME_RUNTIME_H
+#define RG_RUNTIME_RUNTIME_H
+
+#include "runtime/fork.h"
+#include "runtime/loop.h"
+
+/* More event loops than any machine has use for. */
+#define RG_THREADS_MAX 256
+/* The least memory for bodies per loop: a few large chunks, without which nothing overlaps. */
+#define RG_LOOP_MEMORY_MIN RG_MIB(8)
+#define RG_MEMORY_DEFAULT (UINT64_C(1) << 30)
+
+struct rg_runtime {
+    uint32_t fork_generation;
+    struct rg_fork_hook fork_hook;
+    struct rg_topology *topology;
+    const struct rg_backend_ops *backend;
+    const char *backend_reason; /* why it is not the other one; "" */
+    uint32_t loop_count;
+    struct rg_loop **loops;
+};
+
+#endif

@@ -1,0 +1,124 @@
+/* System calls on sockets that both real backends make: see socket.h. */
+#include "runtime/socket.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Descriptors above this are not tracked; the default hard limit of Linux distributions. */
+#define TRACKED_FDS_MAX (1 << 20)
+
+/* A bit per descriptor. A bitmap and not a list, because a fork may come at any moment and a child
+ * cannot read a list that another thread was changing. */
+static _Atomic uint64_t tracked[TRACKED_FDS_MAX / 64];
+
+void rg_fd_track(int fd)
+{
+    RG_ASSERT(fd >= 0);
+    if (fd < TRACKED_FDS_MAX) {
+        atomic_fetch_or_explicit(&tracked[fd / 64], UINT64_C(1) << (fd % 64), memory_order_relaxed);
+    }
+}
+
+static void fd_untrack(int fd)
+{
+    RG_ASSERT(fd >= 0);
+    if (fd < TRACKED_FDS_MAX) {
+        atomic_fetch_and_explicit(&tracked[fd / 64], ~(UINT64_C(1) << (fd % 64)),
+                                  memory_order_relaxed);
+    }
+}
+
+void rg_fd_close_tracked(void)
+{
+    for (int word = 0; word < (int)RG_ARRAY_LEN(tracked); word++) {
+        uint64_t bits = atomic_exchange_explicit(&tracked[word], 0, memory_order_relaxed);
+        while (bits != 0) {
+            close(word * 64 + __builtin_ctzll(bits));
+            bits &= bits - 1;
+        }
+    }
+}
+
+void rg_fd_prepare(int fd)
+{
+    RG_ASSERT(fd >= 0);
+    rg_fd_track(fd);
+    /* A request is one write and must not wait for an acknowledgement. Fails on sockets that are
+     * not TCP (pairs in tests), where it does not matter. */
+    int on = 1;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
+int rg_fd_open_tcp(int family, int type_flags)
+{
+    RG_ASSERT(family == AF_INET || family == AF_INET6);
+    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | type_flags, 0);
+    if (fd < 0) {
+        return -errno;
+    }
+    rg_fd_prepare(fd);
+    return fd;
+}
+
+void rg_fd_close(int fd, bool reset)
+{
+    RG_ASSERT(fd >= 0);
+    if (reset) {
+        struct linger linger = {.l_onoff = 1, .l_linger = 0};
+        (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+    }
+    fd_untrack(fd);
+    close(fd);
+}
+
+int rg_scratch_map(uint8_t **out_scratch)
+{
+    void *scratch = mmap(NULL, RG_RECV_SIZE_MAX, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (scratch == MAP_FAILED) {
+        return -errno;
+    }
+    (void)madvise(scratch, RG_RECV_SIZE_MAX, MADV_DONTFORK);
+    *out_scratch = scratch;
+    return 0;
+}
+
+void rg_scratch_unmap(uint8_t *scratch)
+{
+    if (scratch != NULL) {
+        munmap(scratch, RG_RECV_SIZE_MAX);
+    }
+}
+
+int32_t rg_fd_recv(int fd, void *data, size_t size)
+{
+    RG_ASSERT(size > 0 && size <= INT32_MAX);
+    ssize_t got;
+    do {
+        got = recv(fd, data, size, MSG_DONTWAIT);
+    } while (got < 0 && errno == EINTR);
+    return got < 0 ? -errno : (int32_t)got;
+}
+
+int32_t rg_fd_send(int fd, const void *data, size_t size)
+{
+    RG_ASSERT(size > 0 && size <= INT32_MAX);
+    ssize_t sent;
+    do {
+        sent = send(fd, data, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    } while (sent < 0 && errno == EINTR);
+    return sent < 0 ? -errno : (int32_t)sent;
+}
+
+int32_t rg_fd_accept(int fd, int flags)
+{
+    int accepted;
+    do {
+        accepted = accept4(fd, NULL, NULL, SOCK_CLOEXEC | flags);
+    } while (accepted < 0 && errno == EINTR);
+    return accepted < 0 ? -errno : accepted;
+}

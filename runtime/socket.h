@@ -1,0 +1,27 @@
+/* What the io_uring and the epoll backend do alike with a descriptor. */
+#ifndef RG_RUNTIME_SOCKET_H
+#define RG_RUNTIME_SOCKET_H
+
+#include "runtime/op.h"
+
+/* A new TCP socket with TCP_NODELAY. `type_flags` are added to SOCK_STREAM. Returns the descriptor,
+ * or a negative errno. */
+int rg_fd_open_tcp(int family, int type_flags);
+void rg_fd_prepare(int fd);
+/* Notes a descriptor as ours until rg_fd_close, so that a forked child can let go of it: otherwise
+ * the child would keep the parent's connections alive. */
+void rg_fd_track(int fd);
+/* In a forked child: closes every tracked descriptor. Async-signal-safe. */
+void rg_fd_close_tracked(void);
+/* With `reset`, the peer sees RST. */
+void rg_fd_close(int fd, bool reset);
+/* The buffer of RG_RECV_SIZE_MAX bytes that all sockets of a loop receive into; touched now, not
+ * inherited over fork. Unmapping NULL is harmless. */
+int rg_scratch_map(uint8_t **out_scratch);
+void rg_scratch_unmap(uint8_t *scratch);
+/* -errno of the call, or its result. Neither blocks, and neither raises SIGPIPE. */
+int32_t rg_fd_recv(int fd, void *data, size_t size);
+int32_t rg_fd_send(int fd, const void *data, size_t size);
+int32_t rg_fd_accept(int fd, int flags);
+
+#endif

@@ -1,0 +1,605 @@
+/* The completion queue: the public contract case by case, then publishers and takers against each
+ * other. */
+#include "runtime/cq.h"
+
+#include "runtime/clock.h"
+#include "tests/support/test.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Far beyond what a loaded machine takes; only a lost wake-up lasts as long. */
+#define LOST_NS (20 * RG_NS_PER_S)
+#define LOST_MS 20000
+
+/* Queues ask nothing of their runtime but which process it belongs to. */
+struct rg_runtime {
+    int check_result;
+};
+
+static struct rg_runtime runtime;
+
+int rg_runtime_check(const struct rg_runtime *asked)
+{
+    return asked->check_result;
+}
+
+static struct rg_cq *open_queue(uint32_t capacity)
+{
+    struct rg_cq *cq;
+    RG_CHECK_EQ(rg_cq_open(&cq, &runtime, capacity), 0);
+    return cq;
+}
+
+/* Every field differs from the others and follows from the number. */
+static struct rg_completion make_record(uint64_t number)
+{
+    return (struct rg_completion){
+        .user_data = number,
+        .status = (enum rg_status)(number % RG_STATUS_COUNT),
+        .http_status = (uint16_t)(number + 1),
+        .crc32c = (uint32_t)(number * 3),
+        .data = (const void *)(uintptr_t)(number * 5),
+        .size = number * 7,
+        .finished_ns = number * 11,
+        .reserved = {number * 13, number * 17},
+    };
+}
+
+static bool is_record(const struct rg_completion *record, uint64_t number)
+{
+    struct rg_completion want = make_record(number);
+    return memcmp(record, &want, sizeof(want)) == 0;
+}
+
+static void publish(struct rg_cq *cq, uint64_t first, uint32_t count)
+{
+    struct rg_completion records[64];
+    RG_ASSERT(count <= RG_ARRAY_LEN(records));
+    for (uint32_t i = 0; i < count; i++) {
+        records[i] = make_record(first + i);
+    }
+    rg_cq_publish(cq, records, count);
+}
+
+static void reserve_and_publish(struct rg_cq *cq, uint64_t first, uint32_t count)
+{
+    RG_CHECK_EQ(rg_cq_reserve(cq, count), count);
+    publish(cq, first, count);
+}
+
+static void check_poll(struct rg_cq *cq, uint64_t first, uint32_t count)
+{
+    struct rg_completion out[64];
+    RG_CHECK_EQ(rg_cq_poll(cq, out, RG_ARRAY_LEN(out)), count);
+    for (uint32_t i = 0; i < count; i++) {
+        RG_CHECK(is_record(&out[i], first + i));
+    }
+}
+
+static bool is_readable(int fd)
+{
+    struct pollfd entry = {.fd = fd, .events = POLLIN};
+    return poll(&entry, 1, 0) == 1;
+}
+
+static uint64_t reset_fd(int fd)
+{
+    eventfd_t value = 0;
+    RG_CHECK_EQ(eventfd_read(fd, &value), 0);
+    return value;
+}
+
+static void test_open_refuses_what_is_out_of_range(void)
+{
+    struct rg_cq *cq = NULL;
+    RG_CHECK_EQ(rg_cq_open(&cq, &runtime, 0), -EINVAL);
+    RG_CHECK_EQ(rg_cq_open(&cq, &runtime, (1 << 20) + 1), -EINVAL);
+    RG_CHECK_EQ(rg_cq_open(&cq, NULL, 1), -EINVAL);
+    RG_CHECK_EQ(rg_cq_open(NULL, &runtime, 1), -EINVAL);
+    struct rg_runtime of_parent = {.check_result = -EOWNERDEAD};
+    RG_CHECK_EQ(rg_cq_open(&cq, &of_parent, 1), -EOWNERDEAD);
+    RG_CHECK(cq == NULL);
+    rg_cq_close(NULL);
+}
+
+static void test_capacity_is_rounded_up_to_a_power_of_two(void)
+{
+    static const uint32_t pairs[][2] = {{1, 1}, {2, 2}, {3, 4}, {4, 4}, {5, 8}, {1 << 20, 1 << 20}};
+    for (size_t i = 0; i < RG_ARRAY_LEN(pairs); i++) {
+        struct rg_cq *cq = open_queue(pairs[i][0]);
+        RG_CHECK_EQ(rg_cq_reserve(cq, UINT32_MAX), pairs[i][1]);
+        RG_CHECK_EQ(rg_cq_reserve(cq, 1), 0);
+        rg_cq_unreserve(cq, pairs[i][1]);
+        rg_cq_close(cq);
+    }
+}
+
+static void test_a_full_queue_has_room_after_taking_or_unreserving(void)
+{
+    struct rg_cq *cq = open_queue(4);
+    RG_CHECK_EQ(rg_cq_reserve(cq, 3), 3);
+    RG_CHECK_EQ(rg_cq_reserve(cq, 3), 1);
+    rg_cq_unreserve(cq, 2);
+    publish(cq, 0, 2);
+    RG_CHECK_EQ(rg_cq_reserve(cq, 3), 2);
+    RG_CHECK_EQ(rg_cq_reserve(cq, 1), 0);
+    check_poll(cq, 0, 2);
+    RG_CHECK_EQ(rg_cq_reserve(cq, 3), 2);
+    rg_cq_unreserve(cq, 4);
+    rg_cq_close(cq);
+}
+
+static void test_records_come_whole_and_in_order_many_times_around(void)
+{
+    for (uint32_t capacity = 1; capacity <= 16; capacity *= 2) {
+        struct rg_cq *cq = open_queue(capacity);
+        uint64_t in = 0, out = 0;
+        for (int i = 0; i < 500; i++) {
+            uint32_t count = (uint32_t)rg_test_random_below(capacity + 1);
+            int reserved = rg_cq_reserve(cq, count);
+            RG_CHECK_EQ(reserved, RG_MIN(count, capacity - (in - out)));
+            publish(cq, in, (uint32_t)reserved);
+            in += (uint64_t)reserved;
+            struct rg_completion record;
+            while (rg_test_random_below(3) != 0 && rg_cq_poll(cq, &record, 1) == 1) {
+                RG_CHECK(is_record(&record, out));
+                out++;
+            }
+        }
+        check_poll(cq, out, (uint32_t)(in - out));
+        rg_cq_close(cq);
+    }
+}
+
+static void test_poll_with_no_room_takes_nothing(void)
+{
+    struct rg_cq *cq = open_queue(2);
+    reserve_and_publish(cq, 5, 1);
+    RG_CHECK_EQ(rg_cq_poll(cq, NULL, 0), 0);
+    check_poll(cq, 5, 1);
+    check_poll(cq, 0, 0);
+    rg_cq_close(cq);
+}
+
+static void test_wait_checks_its_arguments(void)
+{
+    struct rg_cq *cq = open_queue(4);
+    struct rg_completion out[8];
+    RG_CHECK_EQ(rg_cq_wait(cq, out, 8, 0, 0), -EINVAL);
+    RG_CHECK_EQ(rg_cq_wait(cq, out, 2, 3, 0), -EINVAL);
+    RG_CHECK_EQ(rg_cq_wait(cq, out, 8, 5, 0), -EINVAL);
+    RG_CHECK_EQ(rg_cq_wait(cq, out, 8, 4, 0), -ETIME);
+    rg_cq_close(cq);
+}
+
+static void test_wait_ends_at_the_deadline(void)
+{
+    struct rg_cq *cq = open_queue(4);
+    struct rg_completion out[4];
+    uint64_t deadline_ns = rg_now_ns() + 20 * RG_NS_PER_MS;
+    RG_CHECK_EQ(rg_cq_wait(cq, out, 4, 1, deadline_ns), -ETIME);
+    RG_CHECK(rg_now_ns() >= deadline_ns);
+    reserve_and_publish(cq, 1, 2);
+    RG_CHECK_EQ(rg_cq_wait(cq, out, 4, 3, rg_now_ns() + RG_NS_PER_MS), 2);
+    RG_CHECK(is_record(&out[1], 2));
+    RG_CHECK_EQ(rg_cq_wait(cq, out, 4, 1, 0), -ETIME);
+    rg_cq_close(cq);
+}
+
+static void test_wait_takes_all_that_is_there(void)
+{
+    struct rg_cq *cq = open_queue(8);
+    reserve_and_publish(cq, 1, 5);
+    struct rg_completion out[8];
+    RG_CHECK_EQ(rg_cq_wait(cq, out, 3, 1, RG_FOREVER), 3);
+    RG_CHECK_EQ(rg_cq_wait(cq, out, 8, 1, RG_FOREVER), 2);
+    RG_CHECK(is_record(&out[0], 4));
+    rg_cq_close(cq);
+}
+
+struct waiter {
+    pthread_t thread;
+    struct rg_cq *cq;
+    uint32_t min;
+    uint64_t deadline_ns;
+    _Atomic bool started;
+    int result;
+    long sleeps;
+};
+
+static void *wait_once(void *context)
+{
+    struct waiter *waiter = context;
+    struct rg_completion out[64];
+    struct rusage before, after;
+    getrusage(RUSAGE_THREAD, &before);
+    atomic_store(&waiter->started, true);
+    waiter->result = rg_cq_wait(waiter->cq, out, 64, waiter->min, waiter->deadline_ns);
+    getrusage(RUSAGE_THREAD, &after);
+    waiter->sleeps = after.ru_nvcsw - before.ru_nvcsw;
+    return NULL;
+}
+
+static void start_waiter(struct waiter *waiter)
+{
+    RG_CHECK_EQ(pthread_create(&waiter->thread, NULL, wait_once, waiter), 0);
+    while (!atomic_load(&waiter->started)) {
+        sched_yield();
+    }
+    usleep(20000); /* likely asleep; the cases hold when it is not */
+}
+
+static void test_publishing_wakes_a_waiter(void)
+{
+    struct rg_cq *cq = open_queue(64);
+    struct waiter waiter = {.cq = cq, .min = 1, .deadline_ns = rg_now_ns() + LOST_NS};
+    start_waiter(&waiter);
+    reserve_and_publish(cq, 0, 1);
+    pthread_join(waiter.thread, NULL);
+    RG_CHECK_EQ(waiter.result, 1);
+    rg_cq_close(cq);
+}
+
+static void test_a_waiter_for_many_is_not_woken_for_each(void)
+{
+    struct rg_cq *cq = open_queue(64);
+    struct waiter waiter = {.cq = cq, .min = 50, .deadline_ns = rg_now_ns() + LOST_NS};
+    start_waiter(&waiter);
+    for (uint64_t i = 0; i < 50; i++) {
+        reserve_and_publish(cq, i, 1);
+        usleep(200); /* time enough to wake up needlessly */
+    }
+    pthread_join(waiter.thread, NULL);
+    RG_CHECK_EQ(waiter.result, 50);
+    RG_CHECK(waiter.sleeps <= 10);
+    rg_cq_close(cq);
+}
+
+static void test_waiters_for_few_and_many_all_get_theirs(void)
+{
+    struct rg_cq *cq = open_queue(64);
+    struct waiter waiters[3];
+    for (uint32_t i = 0; i < 3; i++) {
+        waiters[i] =
+            (struct waiter){.cq = cq, .min = 1 + i * 3, .deadline_ns = rg_now_ns() + LOST_NS};
+        start_waiter(&waiters[i]);
+    }
+    /* A waiter may take more than its minimum, so records go on until all are content. */
+    uint64_t number = 0;
+    for (int ended = 0; ended < 3;) {
+        if (rg_cq_reserve(cq, 1) == 1) {
+            publish(cq, number++, 1);
+        }
+        usleep(100);
+        ended += pthread_tryjoin_np(waiters[ended].thread, NULL) == 0;
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        RG_CHECK(waiters[i].result >= (int)waiters[i].min);
+    }
+    struct rg_completion out[64];
+    RG_CHECK(rg_cq_poll(cq, out, 64) >= 0);
+    rg_cq_close(cq);
+}
+
+static void ignore_signal(int number)
+{
+    (void)number;
+}
+
+/* The signal is sent again and again, because the first may come before the wait began. */
+static int wait_interrupted(struct rg_cq *cq, int flags, uint64_t deadline_ns)
+{
+    struct sigaction action = {.sa_handler = ignore_signal, .sa_flags = flags};
+    sigaction(SIGUSR1, &action, NULL);
+    struct waiter waiter = {.cq = cq, .min = 2, .deadline_ns = deadline_ns};
+    start_waiter(&waiter);
+    do {
+        pthread_kill(waiter.thread, SIGUSR1);
+        usleep(1000);
+    } while (pthread_tryjoin_np(waiter.thread, NULL) != 0);
+    return waiter.result;
+}
+
+static void test_a_signal_handler_ends_a_wait(void)
+{
+    struct rg_cq *cq = open_queue(4);
+    RG_CHECK_EQ(wait_interrupted(cq, 0, rg_now_ns() + LOST_NS), -EINTR);
+    RG_CHECK_EQ(wait_interrupted(cq, 0, RG_FOREVER), -EINTR);
+    RG_CHECK_EQ(wait_interrupted(cq, SA_RESTART, RG_FOREVER), -EINTR);
+    reserve_and_publish(cq, 0, 1);
+    RG_CHECK_EQ(wait_interrupted(cq, 0, RG_FOREVER), 1);
+    rg_cq_close(cq);
+}
+
+static void test_the_fd_is_written_when_the_queue_was_empty_only(void)
+{
+    struct rg_cq *cq = open_queue(16);
+    int fd = rg_cq_fd(cq);
+    RG_CHECK(fd >= 0);
+    RG_CHECK_EQ(rg_cq_fd(cq), fd);
+    RG_CHECK(!is_readable(fd));
+    for (uint64_t round = 0; round < 3; round++) {
+        reserve_and_publish(cq, 3 * round, 2);
+        reserve_and_publish(cq, 3 * round + 2, 1);
+        RG_CHECK_EQ(reset_fd(fd), 1);
+        check_poll(cq, 3 * round, 3);
+        check_poll(cq, 0, 0);
+        RG_CHECK(!is_readable(fd));
+    }
+    rg_cq_close(cq);
+}
+
+static void test_the_fd_is_readable_at_once_if_records_wait(void)
+{
+    struct rg_cq *cq = open_queue(2);
+    reserve_and_publish(cq, 0, 1);
+    RG_CHECK(is_readable(rg_cq_fd(cq)));
+    check_poll(cq, 0, 1);
+    rg_cq_close(cq);
+}
+
+static void test_the_fd_needs_a_free_descriptor(void)
+{
+    struct rg_cq *cq = open_queue(2);
+    struct rlimit before, none = {0};
+    getrlimit(RLIMIT_NOFILE, &before);
+    none.rlim_max = before.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &none);
+    int fd = rg_cq_fd(cq);
+    setrlimit(RLIMIT_NOFILE, &before);
+    RG_CHECK_EQ(fd, -EMFILE);
+    RG_CHECK(rg_cq_fd(cq) >= 0);
+    rg_cq_close(cq);
+}
+
+static int check_all_dead(struct rg_cq *cq, int fd)
+{
+    struct rg_completion out[2];
+    bool dead = rg_cq_poll(cq, out, 2) == -EOWNERDEAD && rg_cq_fd(cq) == -EOWNERDEAD &&
+                rg_cq_wait(cq, out, 2, 1, RG_FOREVER) == -EOWNERDEAD &&
+                rg_cq_reserve(cq, 1) == -EOWNERDEAD;
+    if (!dead || eventfd_write(fd, 1) == 0) {
+        return 1;
+    }
+    rg_cq_close(cq);
+    return 0;
+}
+
+static void test_a_child_can_only_close(void)
+{
+    struct rg_cq *cq = open_queue(2);
+    int fd = rg_cq_fd(cq);
+    RG_CHECK_EQ(rg_cq_reserve(cq, 1), 1); /* in flight at the fork: closing must not wait for it */
+    pid_t pid = fork();
+    if (pid == 0) {
+        _exit(check_all_dead(cq, fd));
+    }
+    int status = -1;
+    RG_CHECK_EQ(waitpid(pid, &status, 0), pid);
+    RG_CHECK_EQ(status, 0);
+    publish(cq, 1, 1);
+    RG_CHECK_EQ(reset_fd(fd), 1);
+    check_poll(cq, 1, 1);
+    rg_cq_close(cq);
+}
+
+static void *publish_reserved(void *context)
+{
+    publish(context, 1, 1);
+    return NULL;
+}
+
+static void test_close_right_after_the_last_record_was_taken(void)
+{
+    for (int i = 0; i < 1000; i++) {
+        struct rg_cq *cq = open_queue(1);
+        RG_CHECK(i % 2 == 0 || rg_cq_fd(cq) >= 0);
+        RG_CHECK_EQ(rg_cq_reserve(cq, 1), 1);
+        pthread_t publisher;
+        RG_CHECK_EQ(pthread_create(&publisher, NULL, publish_reserved, cq), 0);
+        struct rg_completion out;
+        RG_CHECK_EQ(rg_cq_wait(cq, &out, 1, 1, rg_now_ns() + LOST_NS), 1);
+        rg_cq_close(cq);
+        pthread_join(publisher, NULL);
+    }
+}
+
+/* A crowd: publishers reserve and publish numbered records, takers take them in various ways. */
+
+#define PUBLISHERS 2
+#define TAKERS_MAX 2
+#define RECORDS_EACH 40000
+#define STOP_NUMBER (PUBLISHERS * RECORDS_EACH)
+
+struct crowd {
+    struct rg_cq *cq;
+    uint32_t capacity;
+    int fd;                /* -1: takers wait instead */
+    _Atomic uint64_t left; /* records that nobody has taken yet */
+    _Atomic uint32_t failures;
+    _Atomic uint8_t seen[STOP_NUMBER];
+};
+
+struct member {
+    pthread_t thread;
+    struct crowd *crowd;
+    uint64_t index, random;
+};
+
+static uint32_t dice(struct member *member, uint32_t bound)
+{
+    member->random = member->random * UINT64_C(6364136223846793005) + 1442695040888963407;
+    return (uint32_t)(member->random >> 40) % bound;
+}
+
+static void *publish_numbers(void *context)
+{
+    struct member *member = context;
+    struct rg_cq *cq = member->crowd->cq;
+    uint64_t next = member->index * RECORDS_EACH, end = next + RECORDS_EACH;
+    while (next < end) {
+        uint32_t want = 1 + dice(member, 16);
+        int reserved = rg_cq_reserve(cq, (uint32_t)RG_MIN(want, end - next));
+        if (reserved == 0) {
+            sched_yield();
+            continue;
+        }
+        uint32_t spare = dice(member, (uint32_t)reserved);
+        rg_cq_unreserve(cq, spare);
+        publish(cq, next, (uint32_t)reserved - spare);
+        next += (uint32_t)reserved - spare;
+        if (dice(member, 64) == 0) {
+            usleep(1 + dice(member, 60)); /* lets takers fall asleep */
+        }
+    }
+    return NULL;
+}
+
+/* When all is taken, as many records as fit end the waits of the other takers, whatever their
+ * minimum. */
+static void stop_takers(struct crowd *crowd)
+{
+    uint32_t count = (uint32_t)rg_cq_reserve(crowd->cq, crowd->capacity);
+    for (uint32_t i = 0; i < count; i++) {
+        publish(crowd->cq, STOP_NUMBER, 1);
+    }
+}
+
+/* Each record once, whole, and those of a publisher in order. */
+static void note_taken(struct crowd *crowd, const struct rg_completion *records, int count,
+                       uint64_t *next_number)
+{
+    uint64_t taken = 0;
+    for (int i = 0; i < count; i++) {
+        uint64_t number = records[i].user_data;
+        if (number == STOP_NUMBER) {
+            continue;
+        }
+        taken++;
+        bool good = number < STOP_NUMBER && is_record(&records[i], number) &&
+                    number >= next_number[number / RECORDS_EACH] &&
+                    atomic_fetch_add(&crowd->seen[number], 1) == 0;
+        if (!good) {
+            atomic_fetch_add(&crowd->failures, 1);
+            continue;
+        }
+        next_number[number / RECORDS_EACH] = number + 1;
+    }
+    if (taken > 0 && atomic_fetch_sub(&crowd->left, taken) == taken) {
+        stop_takers(crowd);
+    }
+}
+
+static int take_by_fd(struct member *member, struct rg_completion *out, uint32_t max)
+{
+    struct crowd *crowd = member->crowd;
+    int count = rg_cq_poll(crowd->cq, out, max);
+    if (count == 0) {
+        struct pollfd entry = {.fd = crowd->fd, .events = POLLIN};
+        if (poll(&entry, 1, LOST_MS) == 1) {
+            reset_fd(crowd->fd);
+        } else {
+            count = -ETIME;
+        }
+    }
+    return count;
+}
+
+/* The first taker asks for many at a time, the others for one. */
+static int take_by_wait(struct member *member, struct rg_completion *out, uint32_t max)
+{
+    struct crowd *crowd = member->crowd;
+    uint32_t min = member->index > 0 ? 1 : 1 + dice(member, RG_MIN(max, crowd->capacity));
+    return rg_cq_wait(crowd->cq, out, max, min, rg_now_ns() + LOST_NS);
+}
+
+static void *take_numbers(void *context)
+{
+    struct member *member = context;
+    struct crowd *crowd = member->crowd;
+    uint64_t next_number[PUBLISHERS] = {0};
+    struct rg_completion out[24];
+    while (atomic_load(&crowd->left) > 0) {
+        uint32_t max = 1 + dice(member, 24);
+        int count = crowd->fd >= 0 ? take_by_fd(member, out, max) : take_by_wait(member, out, max);
+        if (count < 0) {
+            atomic_fetch_add(&crowd->failures, 1);
+            return NULL;
+        }
+        note_taken(crowd, out, count, next_number);
+    }
+    return NULL;
+}
+
+static void run_crowd(uint32_t capacity, unsigned taker_count, bool by_fd)
+{
+    static struct crowd crowd;
+    memset(&crowd, 0, sizeof(crowd));
+    crowd.cq = open_queue(capacity);
+    crowd.capacity = capacity;
+    crowd.fd = by_fd ? rg_cq_fd(crowd.cq) : -1;
+    crowd.left = STOP_NUMBER;
+    struct member members[PUBLISHERS + TAKERS_MAX];
+    for (unsigned i = 0; i < PUBLISHERS + taker_count; i++) {
+        bool publishes = i < PUBLISHERS;
+        members[i] = (struct member){
+            .crowd = &crowd, .index = publishes ? i : i - PUBLISHERS, .random = rg_test_random()};
+        RG_CHECK_EQ(pthread_create(&members[i].thread, NULL,
+                                   publishes ? publish_numbers : take_numbers, &members[i]),
+                    0);
+    }
+    for (unsigned i = 0; i < PUBLISHERS + taker_count; i++) {
+        pthread_join(members[i].thread, NULL);
+    }
+    RG_CHECK_EQ(crowd.failures, 0);
+    RG_CHECK_EQ(crowd.left, 0);
+    struct rg_completion out[64];
+    while (rg_cq_poll(crowd.cq, out, RG_ARRAY_LEN(out)) > 0) {
+    }
+    rg_cq_close(crowd.cq);
+}
+
+static void test_each_record_is_taken_once_by_one_of_many(void)
+{
+    run_crowd(64, 2, false);
+    run_crowd(2, 2, false);
+}
+
+static void test_no_wake_up_of_the_fd_is_lost(void)
+{
+    run_crowd(256, 1, true);
+    run_crowd(4, 1, true);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct rg_test tests[] = {
+        RG_TEST(test_open_refuses_what_is_out_of_range),
+        RG_TEST(test_capacity_is_rounded_up_to_a_power_of_two),
+        RG_TEST(test_a_full_queue_has_room_after_taking_or_unreserving),
+        RG_TEST(test_records_come_whole_and_in_order_many_times_around),
+        RG_TEST(test_poll_with_no_room_takes_nothing),
+        RG_TEST(test_wait_checks_its_arguments),
+        RG_TEST(test_wait_ends_at_the_deadline),
+        RG_TEST(test_wait_takes_all_that_is_there),
+        RG_TEST(test_publishing_wakes_a_waiter),
+        RG_TEST(test_a_waiter_for_many_is_not_woken_for_each),
+        RG_TEST(test_waiters_for_few_and_many_all_get_theirs),
+        RG_TEST(test_a_signal_handler_ends_a_wait),
+        RG_TEST(test_the_fd_is_written_when_the_queue_was_empty_only),
+        RG_TEST(test_the_fd_is_readable_at_once_if_records_wait),
+        RG_TEST(test_the_fd_needs_a_free_descriptor),
+        RG_TEST(test_a_child_can_only_close),
+        RG_TEST(test_close_right_after_the_last_record_was_taken),
+        RG_TEST(test_each_record_is_taken_once_by_one_of_many),
+        RG_TEST(test_no_wake_up_of_the_fd_is_lost),
+    };
+    return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
+}

@@ -1,0 +1,133 @@
+/* System calls on sockets: errors as values, no SIGPIPE, RST when asked, and what a child closes.
+ */
+#include "runtime/socket.h"
+
+#include "tests/support/test.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int listen_anywhere(struct sockaddr_in *out_address)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(address);
+    RG_CHECK_EQ(bind(fd, (struct sockaddr *)&address, size), 0);
+    RG_CHECK_EQ(listen(fd, 8), 0);
+    RG_CHECK_EQ(getsockname(fd, (struct sockaddr *)&address, &size), 0);
+    *out_address = address;
+    return fd;
+}
+
+/* A connection to ourselves: fds[0] was opened by rg_fd_open_tcp. */
+static void make_connection(int fds[static 2])
+{
+    struct sockaddr_in address;
+    int listener = listen_anywhere(&address);
+    fds[0] = rg_fd_open_tcp(AF_INET, 0);
+    RG_CHECK(fds[0] >= 0);
+    RG_CHECK_EQ(connect(fds[0], (struct sockaddr *)&address, sizeof(address)), 0);
+    fds[1] = rg_fd_accept(listener, 0);
+    RG_CHECK(fds[1] >= 0);
+    close(listener);
+}
+
+static void wait_readable(int fd)
+{
+    struct pollfd one = {.fd = fd, .events = POLLIN};
+    RG_CHECK_EQ(poll(&one, 1, 10000), 1);
+}
+
+static void test_nothing_blocks_and_errors_are_values(void)
+{
+    int fds[2];
+    char byte;
+    make_connection(fds);
+    RG_CHECK_EQ(rg_fd_recv(fds[0], &byte, 1), -EAGAIN);
+    RG_CHECK_EQ(rg_fd_send(fds[1], "x", 1), 1);
+    wait_readable(fds[0]);
+    RG_CHECK_EQ(rg_fd_recv(fds[0], &byte, 1), 1);
+    RG_CHECK_EQ(byte, 'x');
+    int32_t sent;
+    char block[4096] = {0};
+    do {
+        sent = rg_fd_send(fds[0], block, sizeof(block));
+    } while (sent > 0);
+    RG_CHECK_EQ(sent, -EAGAIN);
+    rg_fd_close(fds[0], false);
+    close(fds[1]);
+}
+
+static void test_a_closed_peer_is_an_error_and_no_signal(void)
+{
+    int fds[2];
+    make_connection(fds);
+    rg_fd_close(fds[0], true);
+    wait_readable(fds[1]);
+    char byte;
+    RG_CHECK_EQ(rg_fd_recv(fds[1], &byte, 1), -ECONNRESET);
+    RG_CHECK_EQ(rg_fd_send(fds[1], "x", 1), -EPIPE);
+    close(fds[1]);
+}
+
+static void test_an_orderly_close_is_seen_as_the_end(void)
+{
+    int fds[2];
+    make_connection(fds);
+    rg_fd_close(fds[0], false);
+    wait_readable(fds[1]);
+    char byte;
+    RG_CHECK_EQ(rg_fd_recv(fds[1], &byte, 1), 0);
+    close(fds[1]);
+}
+
+static void test_accepting_without_a_peer_does_not_block(void)
+{
+    struct sockaddr_in address;
+    int listener = listen_anywhere(&address);
+    fcntl(listener, F_SETFL, O_NONBLOCK);
+    RG_CHECK_EQ(rg_fd_accept(listener, 0), -EAGAIN);
+    close(listener);
+}
+
+/* The peer sees the end although the child, which inherited the descriptor, lives on. */
+static void test_a_child_lets_go_of_tracked_descriptors(void)
+{
+    int fds[2], hold[2];
+    make_connection(fds);
+    RG_CHECK_EQ(pipe(hold), 0);
+    pid_t child = fork();
+    RG_CHECK(child >= 0);
+    if (child == 0) {
+        char byte;
+        rg_fd_close_tracked();
+        close(hold[1]);
+        _exit(read(hold[0], &byte, 1) == 0 && fcntl(fds[0], F_GETFD) < 0 ? 0 : 1);
+    }
+    close(hold[0]);
+    /* The child may not have come that far when we close, which only delays the end. */
+    rg_fd_close(fds[0], false);
+    wait_readable(fds[1]);
+    char byte;
+    RG_CHECK_EQ(rg_fd_recv(fds[1], &byte, 1), 0);
+    close(hold[1]);
+    int status;
+    RG_CHECK_EQ(waitpid(child, &status, 0), child);
+    RG_CHECK_EQ(status, 0);
+    close(fds[1]);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct rg_test tests[] = {
+        RG_TEST(test_nothing_blocks_and_errors_are_values),
+        RG_TEST(test_a_closed_peer_is_an_error_and_no_signal),
+        RG_TEST(test_an_orderly_close_is_seen_as_the_end),
+        RG_TEST(test_accepting_without_a_peer_does_not_block),
+        RG_TEST(test_a_child_lets_go_of_tracked_descriptors),
+    };
+    return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
+}
