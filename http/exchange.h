@@ -1,0 +1,67 @@
+/* One request and its response, as the layer above sees them. An exchange is embedded in its owner
+ * and given to a pool, which finds it a connection; `done` is called exactly once for each time it
+ * was submitted, on the loop, after which it may be submitted again.
+ *
+ * The body of a response goes where the owner's `head` says:
+ *
+ *   LEASE    a slab, taken when the first bytes arrive and large enough for all of them. The head
+ * was decrypted to the start of that slab and the body lies behind it; nothing is moved. INTO
+ * memory of the owner's: x->into, x->into_size. DISCARD  nowhere.
+ *
+ * When `done` is called, x->lease is the owner's (or NULL), also when the response broke off: then
+ * x->body and x->body_size are what had arrived. */
+#ifndef RG_HTTP_EXCHANGE_H
+#define RG_HTTP_EXCHANGE_H
+
+#include "http/h1_decoder.h"
+#include "http/h1_encoder.h"
+#include "runtime/loop.h"
+
+#include <ringest/error.h>
+
+enum rg_body_action { RG_BODY_LEASE, RG_BODY_INTO, RG_BODY_DISCARD };
+
+struct rg_exchange;
+
+struct rg_exchange_ops {
+    /* Encodes the head of the request; its result is that of rg_h1_encode_end. */
+    int (*encode)(struct rg_exchange *x, struct rg_h1_encoder *encoder);
+    /* The final head of the response has arrived; slices are valid during the call. Sets
+     * x->body_max, and x->into for INTO. */
+    enum rg_body_action (*head)(struct rg_exchange *x, const struct rg_h1_head *head);
+    /* A piece of the body has been put in its place and is hot in the cache. May be NULL. */
+    void (*data)(struct rg_exchange *x, const uint8_t *data, size_t size);
+    void (*done)(struct rg_exchange *x);
+};
+
+struct rg_exchange {
+    const struct rg_exchange_ops *ops;
+    struct rg_list node; /* in the pool's queue */
+    struct rg_conn *conn;
+    struct rg_pool *pool;
+    /* The request. upload is borrowed until done. */
+    bool head_request; /* HEAD: the response has no body */
+    const uint8_t *upload;
+    uint64_t upload_size;
+    /* The owner keeps memory for which connections may be waiting until this exchange is done: it
+     * goes first. */
+    bool holds_memory;
+    /* Where the body goes; see above. */
+    uint64_t body_max; /* a larger body is RG_STATUS_TOO_LARGE */
+    uint8_t *into;
+    uint64_t into_size;
+    /* The outcome, valid in `done`. */
+    enum rg_status status; /* OK: the response is complete, whatever its HTTP status */
+    int os_error;
+    const char *text; /* of the failure; during `done` only; may be NULL */
+    uint16_t http_status;
+    bool stale;        /* failed on a reused connection before the first byte of a response */
+    bool final;        /* another attempt would fail alike */
+    bool request_sent; /* some of the request may have reached the server */
+    struct rg_lease *lease;
+    uint8_t *body;
+    uint64_t body_size;
+    uint64_t started_ns; /* given to a connection; 0: never */
+};
+
+#endif

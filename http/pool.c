@@ -1,0 +1,530 @@
+/* Connections of one client on one loop: see pool.h. The one place where connections are opened and
+ * exchanges meet them is pool_pump. */
+#include "http/conn.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ADDRESS_NONE UINT32_MAX
+
+static uint64_t now_of(const struct rg_pool *pool)
+{
+    return pool->loop->now_ns;
+}
+
+static void pool_pump_soon(struct rg_pool *pool)
+{
+    rg_loop_defer(pool->loop, &pool->pump_task);
+}
+
+static struct rg_exchange *queue_pop(struct rg_pool *pool)
+{
+    struct rg_list *node = rg_list_pop_front(&pool->queue);
+    if (node == NULL) {
+        return NULL;
+    }
+    RG_ASSERT(pool->queue_count > 0);
+    pool->queue_count--;
+    return RG_CONTAINER_OF(node, struct rg_exchange, node);
+}
+
+/* An exchange that never had a connection is done. */
+static void exchange_fail(struct rg_exchange *x, const struct rg_transport_failure *failure)
+{
+    x->status = failure->status;
+    x->os_error = failure->os_error;
+    x->text = failure->text;
+    x->http_status = 0;
+    x->lease = NULL;
+    x->body = NULL;
+    x->body_size = 0;
+    x->stale = false;
+    x->final = failure->final;
+    x->ops->done(x);
+}
+
+/* Fails what is in the queue now, not what owners add meanwhile. */
+static void queue_fail(struct rg_pool *pool, const struct rg_transport_failure *failure)
+{
+    uint32_t count = pool->queue_count;
+    for (uint32_t i = 0; i < count && pool->queue_count > 0; i++) {
+        exchange_fail(queue_pop(pool), failure);
+    }
+}
+
+/* The next address that is not being passed over; when all are, the one for the shortest time yet.
+ */
+static uint32_t address_choose(struct rg_pool *pool)
+{
+    const struct rg_addresses *addresses = pool->addresses;
+    uint32_t best = ADDRESS_NONE;
+    for (uint32_t i = 0; i < addresses->count; i++) {
+        uint32_t index = (pool->address_next + i) % addresses->count;
+        if (best == ADDRESS_NONE || pool->penalty_until_ns[index] < pool->penalty_until_ns[best]) {
+            best = index;
+        }
+        if (pool->penalty_until_ns[index] <= now_of(pool)) {
+            best = index;
+            break;
+        }
+    }
+    RG_ASSERT(best < addresses->count);
+    pool->address_next = (best + 1) % addresses->count;
+    return best;
+}
+
+static bool all_addresses_failed(const struct rg_pool *pool)
+{
+    for (uint32_t i = 0; i < pool->addresses->count; i++) {
+        if (pool->penalty_until_ns[i] <= now_of(pool)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Passes the connection's address over until then. */
+static void address_penalize_until(const struct rg_conn *conn, uint64_t until_ns)
+{
+    struct rg_pool *pool = conn->pool;
+    RG_ASSERT(conn->addresses != NULL && conn->address_index < conn->addresses->count);
+    /* The addresses may have been looked up anew since the connection was begun. */
+    if (conn->addresses == pool->addresses) {
+        pool->penalty_until_ns[conn->address_index] = until_ns;
+    }
+}
+
+static void address_penalize(const struct rg_conn *conn)
+{
+    address_penalize_until(conn, now_of(conn->pool) + RG_POOL_ADDRESS_PENALTY_NS);
+}
+
+/* It answers, late perhaps. */
+static void address_forgive(const struct rg_conn *conn)
+{
+    address_penalize_until(conn, 0);
+}
+
+static void resolve_start(struct rg_pool *pool)
+{
+    if (!pool->resolving) {
+        pool->resolving = true;
+        pool->resolve_started_ns = now_of(pool);
+        const struct rg_pool_options *options = &pool->options;
+        rg_resolver_resolve(options->resolver, &pool->resolve, pool->connect_host,
+                            options->connect_port != 0 ? options->connect_port : options->port);
+    }
+}
+
+/* 0: a connection is being made. */
+static int conn_begin(struct rg_pool *pool)
+{
+    struct rg_list *node = rg_list_pop_front(&pool->free);
+    RG_ASSERT(node != NULL);
+    struct rg_conn *conn = RG_CONTAINER_OF(node, struct rg_conn, node);
+    conn->address_index = address_choose(pool);
+    const struct rg_address *address = &pool->addresses->list[conn->address_index];
+    struct rg_transport_target target = {
+        .address = (const struct sockaddr *)&address->storage,
+        .address_size = address->size,
+        .peer = pool->options.tls != NULL ? &pool->peer : NULL,
+    };
+    int rc = rg_conn_open(conn, &target);
+    if (rc < 0) {
+        rg_list_push_front(&pool->free, &conn->node);
+        return rc;
+    }
+    conn->addresses = rg_addresses_ref(pool->addresses);
+    pool->open_count++;
+    pool->connecting_count++;
+    return 0;
+}
+
+/* No connection could even be begun. */
+static void conn_begin_failed(struct rg_pool *pool, int rc)
+{
+    rg_metric_add(&pool->loop->metrics.connections_failed, 1);
+    struct rg_transport_failure failure = {.status = RG_STATUS_NO_RESOURCES, .os_error = -rc};
+    if (rc == -EMFILE || rc == -ENFILE) {
+        failure.text = "no file descriptor is left for a connection (ulimit -n)";
+    }
+    if (pool->open_count > 0) {
+        /* Live with what there is. */
+        pool->connections_max = pool->open_count;
+        return;
+    }
+    queue_fail(pool, &failure);
+}
+
+static uint32_t connections_wanted(const struct rg_pool *pool)
+{
+    uint32_t on_the_way = pool->connecting_count - pool->slow_count;
+    uint32_t for_queue = pool->queue_count > on_the_way ? pool->queue_count - on_the_way : 0;
+    uint32_t prewarm =
+        pool->prewarm_target > pool->open_count ? pool->prewarm_target - pool->open_count : 0;
+    return RG_MAX(for_queue, prewarm);
+}
+
+static bool may_open(const struct rg_pool *pool)
+{
+    return pool->open_count < pool->connections_max && !rg_list_empty(&pool->free) &&
+           pool->connecting_count - pool->slow_count < RG_POOL_CONNECTING_MAX;
+}
+
+static void pool_pump(struct rg_pool *pool)
+{
+    while (!rg_list_empty(&pool->idle) && pool->queue_count > 0) {
+        struct rg_list *node = rg_list_pop_front(&pool->idle);
+        struct rg_conn *conn = RG_CONTAINER_OF(node, struct rg_conn, node);
+        rg_list_push_back(&pool->busy, &conn->node);
+        rg_conn_assign(conn, queue_pop(pool));
+    }
+    uint32_t wanted = connections_wanted(pool);
+    if (wanted == 0 || pool->closing) {
+        return;
+    }
+    bool fresh =
+        pool->addresses != NULL && now_of(pool) - pool->resolved_ns < RG_POOL_RESOLVE_INTERVAL_NS;
+    if (!fresh) {
+        resolve_start(pool);
+    }
+    if (pool->addresses == NULL) {
+        return;
+    }
+    if (pool->open_count > 0 && all_addresses_failed(pool)) {
+        /* Live with what there is until the penalties have passed; do not hammer a server in need.
+         */
+        return;
+    }
+    while (wanted-- > 0 && may_open(pool)) {
+        int rc = conn_begin(pool);
+        if (rc < 0) {
+            conn_begin_failed(pool, rc);
+            return;
+        }
+    }
+}
+
+/* An exchange that holds memory waits for a connection, and all connections wait for memory: one of
+ * them gives way, or none would ever go on. */
+static void pool_break_deadlock(struct rg_pool *pool)
+{
+    if (pool->queue_count == 0 || rg_list_empty(&pool->busy) || !rg_list_empty(&pool->idle) ||
+        pool->connecting_count > 0 || pool->closing_count > 0) {
+        return;
+    }
+    if (!RG_CONTAINER_OF(pool->queue.next, struct rg_exchange, node)->holds_memory) {
+        return;
+    }
+    for (struct rg_list *node = pool->busy.next; node != &pool->busy; node = node->next) {
+        if (!RG_CONTAINER_OF(node, struct rg_conn, node)->transport.paused) {
+            return;
+        }
+    }
+    rg_conn_fail(RG_CONTAINER_OF(pool->busy.prev, struct rg_conn, node), RG_STATUS_NO_RESOURCES,
+                 ENOMEM, "the memory budget is used up by bodies that broke off");
+}
+
+static void pump_run(struct rg_task *task)
+{
+    struct rg_pool *pool = RG_CONTAINER_OF(task, struct rg_pool, pump_task);
+    pool_pump(pool);
+    pool_break_deadlock(pool);
+}
+
+static void pool_free(struct rg_pool *pool)
+{
+    rg_loop_undefer(&pool->pump_task);
+    if (pool->addresses != NULL) {
+        rg_addresses_unref(pool->addresses);
+    }
+    if (pool->options.tls != NULL) {
+        rg_tls_peer_fini(&pool->peer);
+    }
+    free(pool->penalty_until_ns);
+    free(pool->scratch);
+    free(pool->conns);
+    free(pool->host);
+    free(pool->connect_host);
+    free(pool);
+}
+
+static void pool_close_join(struct rg_pool *pool)
+{
+    if (!pool->closing || pool->open_count > 0 || pool->closing_count > 0 || pool->resolving) {
+        return;
+    }
+    RG_ASSERT(pool->queue_count == 0);
+    void (*closed)(void *context) = pool->closed;
+    void *context = pool->closed_context;
+    pool_free(pool);
+    closed(context);
+}
+
+static int addresses_replace(struct rg_pool *pool, struct rg_addresses *addresses)
+{
+    uint64_t *penalties = calloc(addresses->count, sizeof(*penalties));
+    if (penalties == NULL) {
+        return -ENOMEM;
+    }
+    free(pool->penalty_until_ns);
+    if (pool->addresses != NULL) {
+        rg_addresses_unref(pool->addresses);
+    }
+    pool->penalty_until_ns = penalties;
+    pool->addresses = addresses;
+    pool->address_next = 0;
+    return 0;
+}
+
+static void resolve_failed(struct rg_pool *pool, int error)
+{
+    if (pool->addresses != NULL || pool->open_count > 0) {
+        return;
+    }
+    pool->prewarm_target = 0;
+    struct rg_transport_failure failure = {
+        .status = RG_STATUS_RESOLVE,
+        .os_error = pool->resolve.os_error,
+        .text = rg_resolver_error_text(error),
+        /* The name servers have answered, unlike with EAI_AGAIN. */
+        .final = error == EAI_NONAME,
+    };
+    queue_fail(pool, &failure);
+}
+
+static void resolve_done(struct rg_resolve *resolve, int error, struct rg_addresses *addresses)
+{
+    struct rg_pool *pool = RG_CONTAINER_OF(resolve, struct rg_pool, resolve);
+    RG_ASSERT(pool->resolving);
+    pool->resolving = false;
+    rg_histogram_record(&pool->loop->metrics.phases[RG_PHASE_DNS],
+                        now_of(pool) - pool->resolve_started_ns);
+    if (error == 0) {
+        if (addresses_replace(pool, addresses) < 0) {
+            rg_addresses_unref(addresses);
+            error = EAI_MEMORY;
+        }
+    }
+    pool->resolved_ns = now_of(pool);
+    if (pool->closing) {
+        pool_close_join(pool);
+        return;
+    }
+    if (error != 0) {
+        resolve_failed(pool, error);
+    }
+    pool_pump_soon(pool);
+}
+
+static int pool_setup(struct rg_pool *pool)
+{
+    const struct rg_pool_options *options = &pool->options;
+    const char *connect_host = options->connect_host ? options->connect_host : options->host;
+    pool->host = strdup(options->host);
+    pool->connect_host = strdup(connect_host);
+    pool->scratch = malloc(RG_POOL_SCRATCH_SIZE);
+    pool->conns = calloc(options->connections_max, sizeof(*pool->conns));
+    if (!pool->host || !pool->connect_host || !pool->scratch || !pool->conns) {
+        return -ENOMEM;
+    }
+    if (options->tls != NULL) {
+        int rc = rg_tls_peer_init(&pool->peer, options->tls, pool->host);
+        if (rc < 0) {
+            pool->options.tls = NULL;
+            return rc;
+        }
+    }
+    for (uint32_t i = 0; i < options->connections_max; i++) {
+        rg_conn_init(&pool->conns[i], pool);
+        rg_list_push_back(&pool->free, &pool->conns[i].node);
+    }
+    pool->resolve = (struct rg_resolve){
+        .loop = pool->loop,
+        .done = resolve_done,
+    };
+    return 0;
+}
+
+int rg_pool_create(struct rg_pool **out_pool, struct rg_loop *loop,
+                   const struct rg_pool_options *options)
+{
+    RG_ASSERT(options->connections_max > 0 && options->host != NULL);
+    struct rg_pool *pool = calloc(1, sizeof(*pool));
+    if (pool == NULL) {
+        return -ENOMEM;
+    }
+    pool->loop = loop;
+    pool->options = *options;
+    pool->connections_max = options->connections_max;
+    pool->watch_ns = RG_MIN(RG_MIN(options->first_byte_timeout_ns, options->stall_timeout_ns),
+                            options->idle_timeout_ns);
+    pool->pump_task.run = pump_run;
+    rg_list_init(&pool->free);
+    rg_list_init(&pool->idle);
+    rg_list_init(&pool->busy);
+    rg_list_init(&pool->queue);
+    int rc = pool_setup(pool);
+    if (rc < 0) {
+        pool_free(pool);
+        return rc;
+    }
+    *out_pool = pool;
+    return 0;
+}
+
+void rg_pool_close(struct rg_pool *pool, void (*done)(void *context), void *context)
+{
+    RG_ASSERT(!pool->closing && done != NULL);
+    rg_resolver_cancel(pool->options.resolver, &pool->resolve);
+    pool->closing = true;
+    pool->closed = done;
+    pool->closed_context = context;
+    struct rg_transport_failure closed = {.status = RG_STATUS_CLOSED};
+    queue_fail(pool, &closed);
+    for (uint32_t i = 0; i < pool->options.connections_max; i++) {
+        struct rg_conn *conn = &pool->conns[i];
+        if (conn->state != RG_CONN_CLOSED && conn->state != RG_CONN_CLOSING) {
+            rg_conn_fail(conn, RG_STATUS_CLOSED, 0, NULL);
+        }
+    }
+    pool_close_join(pool);
+}
+
+void rg_pool_submit(struct rg_pool *pool, struct rg_exchange *x)
+{
+    RG_ASSERT(x->conn == NULL && !rg_list_linked(&x->node));
+    RG_ASSERT(x->ops != NULL && !pool->closing);
+    x->pool = pool;
+    x->request_sent = false;
+    x->started_ns = 0;
+    if (x->holds_memory) {
+        rg_list_push_front(&pool->queue, &x->node);
+    } else {
+        rg_list_push_back(&pool->queue, &x->node);
+    }
+    pool->queue_count++;
+    pool_pump_soon(pool);
+}
+
+void rg_pool_cancel(struct rg_pool *pool, struct rg_exchange *x, enum rg_status status)
+{
+    if (x->conn != NULL) {
+        /* Where its connection is closing already, it is as good as done. */
+        if (x->conn->state != RG_CONN_CLOSING) {
+            rg_conn_fail(x->conn, status, 0, NULL);
+        }
+    } else if (rg_list_linked(&x->node)) {
+        struct rg_transport_failure failure = {.status = status};
+        rg_list_remove(&x->node);
+        pool->queue_count--;
+        exchange_fail(x, &failure);
+    }
+}
+
+void rg_pool_prewarm(struct rg_pool *pool, uint32_t connections)
+{
+    pool->prewarm_target = RG_MIN(connections, pool->options.connections_max);
+    pool_pump_soon(pool);
+}
+
+uint32_t rg_pool_connections(const struct rg_pool *pool)
+{
+    return pool->open_count;
+}
+
+static void connecting_over(struct rg_conn *conn)
+{
+    struct rg_pool *pool = conn->pool;
+    RG_ASSERT(pool->connecting_count > 0);
+    pool->connecting_count--;
+    if (conn->slow) {
+        RG_ASSERT(pool->slow_count > 0);
+        pool->slow_count--;
+        conn->slow = false;
+    }
+}
+
+void rg_pool_conn_ready(struct rg_conn *conn)
+{
+    struct rg_pool *pool = conn->pool;
+    RG_ASSERT(conn->state == RG_CONN_IDLE);
+    if (!rg_list_linked(&conn->node)) {
+        connecting_over(conn);
+        address_forgive(conn);
+        /* The storm is over for this one: others may begin. */
+        pool_pump_soon(pool);
+    }
+    rg_list_remove(&conn->node);
+    struct rg_exchange *x = queue_pop(pool);
+    if (x == NULL) {
+        rg_list_push_front(&pool->idle, &conn->node);
+        return;
+    }
+    rg_list_push_back(&pool->busy, &conn->node);
+    rg_conn_assign(conn, x);
+}
+
+void rg_pool_conn_slow(struct rg_conn *conn)
+{
+    struct rg_pool *pool = conn->pool;
+    pool->slow_count++;
+    address_penalize(conn);
+    pool_pump_soon(pool);
+}
+
+void rg_pool_conn_waiting(struct rg_conn *conn)
+{
+    RG_ASSERT(conn->transport.paused);
+    pool_pump_soon(conn->pool);
+}
+
+/* A failure that every other address would give too, and every other attempt. */
+static bool failure_is_final(enum rg_status status)
+{
+    return status == RG_STATUS_TLS_CERTIFICATE || status == RG_STATUS_TLS_PROTOCOL;
+}
+
+void rg_pool_conn_ended(struct rg_conn *conn, const struct rg_transport_failure *failure,
+                        bool was_connecting)
+{
+    struct rg_pool *pool = conn->pool;
+    struct rg_metrics *metrics = &pool->loop->metrics;
+    rg_list_remove(&conn->node);
+    RG_ASSERT(pool->open_count > 0);
+    pool->open_count--;
+    pool->closing_count++;
+    if (!was_connecting) {
+        rg_metric_add(&metrics->connections_closed, 1);
+        pool_pump_soon(pool);
+        return;
+    }
+    connecting_over(conn);
+    rg_metric_add(&metrics->connections_failed, 1);
+    address_penalize(conn);
+    bool lost = pool->open_count == 0 && all_addresses_failed(pool);
+    if (!pool->closing && (lost || failure_is_final(failure->status))) {
+        pool->prewarm_target = 0;
+        queue_fail(pool, failure);
+    }
+    pool_pump_soon(pool);
+}
+
+void rg_pool_conn_closed(struct rg_conn *conn)
+{
+    struct rg_pool *pool = conn->pool;
+    RG_ASSERT(pool->closing_count > 0 && !rg_list_linked(&conn->node));
+    pool->closing_count--;
+    rg_addresses_unref(conn->addresses);
+    conn->addresses = NULL;
+    rg_list_push_front(&pool->free, &conn->node);
+    /* A descriptor is free again. */
+    pool->connections_max = pool->options.connections_max;
+    if (pool->closing) {
+        pool_close_join(pool);
+    } else {
+        pool_pump_soon(pool);
+    }
+}

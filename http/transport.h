@@ -1,0 +1,139 @@
+/* A byte stream over a socket, plain or TLS, for the client's and the server's connections alike.
+ *
+ * The life of a transport: open (connect or adopt) -> on_ready, when bytes of the application can
+ * flow -> on_data and on_sent, any number of times -> rg_transport_close, by the owner ->
+ * on_closed, when nothing is in flight any more and its memory may be used again. A transport that
+ * fails or whose peer ends calls on_ended once instead of any further on_ready, on_data or on_sent;
+ * the owner then closes it. Callbacks come from the loop, never from within a call of the owner's.
+ *
+ * Receiving is pulled: within on_data the owner calls rg_transport_read until it says -EAGAIN, with
+ * a destination of its own choice each time, so that a record is decrypted to where it shall stay.
+ * A receive is in flight whenever the owner is not in on_data, so that the end of an idle
+ * connection is noticed; rg_transport_pause and _resume hold it back, which is the back-pressure.
+ *
+ * Sending is buffered: rg_transport_write takes bytes into a buffer that is borrowed from the loop
+ * while there is something to send, sealed where there is TLS; rg_transport_flush sends. An idle
+ * transport holds no buffer. */
+#ifndef RG_HTTP_TRANSPORT_H
+#define RG_HTTP_TRANSPORT_H
+
+#include "http/tls.h"
+#include "runtime/loop.h"
+
+#include <ringest/error.h>
+
+/* What the transports of one loop share. */
+struct rg_transport_loop;
+
+/* connections_max: transports that may be open at once. */
+int rg_transport_loop_create(struct rg_transport_loop **out_shared, struct rg_loop *loop,
+                             uint32_t connections_max);
+void rg_transport_loop_destroy(struct rg_transport_loop *shared);
+
+/* The two sizes of a send buffer: for requests, and for bodies. A record of TLS fits either. */
+#define RG_SEND_SMALL_SIZE RG_KIB(20)
+#define RG_SEND_LARGE_SIZE RG_KIB(256)
+
+enum rg_transport_state {
+    RG_TRANSPORT_IDLE = 0, /* nothing open */
+    RG_TRANSPORT_CONNECTING,
+    RG_TRANSPORT_HANDSHAKING,
+    RG_TRANSPORT_OPEN,
+    RG_TRANSPORT_ENDED, /* on_ended was called or will be */
+    RG_TRANSPORT_CLOSING,
+};
+
+struct rg_transport;
+
+struct rg_transport_owner {
+    void (*on_ready)(struct rg_transport *transport);
+    /* There are bytes to read, or (status of rg_transport_read) the peer has ended. */
+    void (*on_data)(struct rg_transport *transport);
+    /* Bytes that rg_transport_receive_into asked for are there: `size` of them, at its destination.
+     */
+    void (*on_direct)(struct rg_transport *transport, size_t size);
+    /* Everything written was sent. */
+    void (*on_sent)(struct rg_transport *transport);
+    /* The peer ended, or the connection failed: transport->failure says how. */
+    void (*on_ended)(struct rg_transport *transport);
+    void (*on_closed)(struct rg_transport *transport);
+};
+
+struct rg_transport_failure {
+    enum rg_status status; /* OK: an orderly end by the peer */
+    int os_error;          /* positive, or 0 */
+    const char *text; /* what TLS says; lives as long as the transport is not closed; or NULL */
+    bool final;       /* every further attempt would fail alike, whatever the status says */
+};
+
+struct rg_send_buffer;
+
+struct rg_transport {
+    struct rg_transport_loop *shared;
+    const struct rg_transport_owner *owner;
+    struct rg_socket socket;
+    struct rg_op reading, writing;
+    struct rg_task task; /* tells the owner what must not be told from within its own call */
+    struct rg_tls tls;
+    struct rg_tls_in in; /* received and not yet read; of the loop's buffer, or the stash */
+    uint8_t *stash;      /* unread bytes of a paused transport; NULL: none */
+    struct rg_send_buffer *buffer; /* borrowed; NULL: nothing to send */
+    const uint8_t *direct_source;  /* rg_transport_send_from: memory of the owner in flight */
+    uint8_t *direct;               /* rg_transport_receive_into; NULL: not asked for */
+    size_t direct_size;
+    size_t receive_max; /* of one receive; the owner may lower it for plain text */
+    struct rg_transport_failure failure;
+    uint8_t state;
+    bool secure, paused, in_data, reset;
+    bool told_ready, tell_data, tell_ended;
+};
+
+/* Prepares a zeroed transport. `shared` and `owner` are borrowed. */
+void rg_transport_init(struct rg_transport *transport, struct rg_transport_loop *shared,
+                       const struct rg_transport_owner *owner);
+
+struct rg_transport_target {
+    const struct sockaddr *address; /* borrowed until on_ready or on_ended */
+    socklen_t address_size;
+    struct rg_tls_peer *peer; /* whom to verify; NULL: plain */
+};
+
+/* Begins to connect. 0, or a negative errno without any callback to come. */
+int rg_transport_connect(struct rg_transport *transport, const struct rg_transport_target *target);
+/* Takes over an accepted descriptor (on success). */
+int rg_transport_accept(struct rg_transport *transport, int fd, struct rg_tls_context *tls);
+
+/* Reads up to `room` bytes to dest. > 0: bytes; -EAGAIN: no more for now; -ENOSPC: the next record
+ * holds more than room (with room of at least RG_TLS_PLAIN_MAX it does not happen); any other:
+ * ended or failed, on_ended will follow. In on_data only. */
+ssize_t rg_transport_read(struct rg_transport *transport, uint8_t *dest, size_t room);
+/* True if bytes are left to read without another receive. */
+bool rg_transport_has_input(const struct rg_transport *transport);
+/* In on_data or on_direct, plain transports only: the next receive goes straight to dest, which
+ * must stay until on_direct, on_ended or on_closed. */
+void rg_transport_receive_into(struct rg_transport *transport, uint8_t *dest, size_t size);
+/* From on_data: keeps what was not read and receives nothing more until resume, which leads to
+ * on_data. */
+void rg_transport_pause(struct rg_transport *transport);
+void rg_transport_resume(struct rg_transport *transport);
+
+/* Takes bytes to be sent; how many: fewer than size when the buffer is full (write the rest from
+ * on_sent), or a negative errno (-ENOMEM, or what TLS says). `large`: bodies follow, take a large
+ * buffer. */
+ssize_t rg_transport_write(struct rg_transport *transport, const void *data, size_t size,
+                           bool large);
+/* Sends what was written; harmless when there is nothing or a send is in flight. */
+void rg_transport_flush(struct rg_transport *transport);
+/* Plain transports with nothing buffered: sends from the owner's memory, which must stay until
+ * on_sent or on_closed. */
+void rg_transport_send_from(struct rg_transport *transport, const void *data, size_t size);
+bool rg_transport_sending(const struct rg_transport *transport);
+/* True while the kernel may still read or write memory of the owner's, which rg_transport_send_from
+ * or _receive_into lent it: closing does not end that before on_closed. */
+bool rg_transport_borrows(const struct rg_transport *transport);
+
+/* Ends the connection; on_closed follows, always, also for a transport that was never opened. With
+ * `reset` the peer sees RST. May be called again. */
+void rg_transport_close(struct rg_transport *transport, bool reset);
+
+#endif

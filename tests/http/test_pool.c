@@ -1,0 +1,295 @@
+/* Which addresses a pool connects to, and what its exchanges are told when that fails. The server
+ * is at 127.0.0.1; nothing listens at the other addresses of the loopback network, or nobody
+ * accepts. */
+#include "tests/support/exchange.h"
+#include "tests/support/test.h"
+
+#include "runtime/clock.h"
+
+#include <arpa/inet.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define ANSWER "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+/* What the resolver is told: the hosts of this case, in their order, or an error. */
+static struct {
+    const char *hosts[4];
+    uint32_t count;
+    int error;
+    _Atomic unsigned calls;
+} names;
+
+static int fake_getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
+                            struct addrinfo **out_list)
+{
+    (void)host;
+    names.calls++;
+    if (names.error != 0) {
+        return names.error;
+    }
+    struct addrinfo *first = NULL, **next = &first;
+    for (uint32_t i = 0; i < names.count; i++) {
+        struct addrinfo *info = calloc(1, sizeof(*info) + sizeof(struct sockaddr_in));
+        struct sockaddr_in *address = (struct sockaddr_in *)(info + 1);
+        address->sin_family = AF_INET;
+        address->sin_port = htons((uint16_t)atoi(service));
+        RG_ASSERT(inet_pton(AF_INET, names.hosts[i], &address->sin_addr) == 1);
+        info->ai_family = AF_INET;
+        info->ai_socktype = hints != NULL ? hints->ai_socktype : SOCK_STREAM;
+        info->ai_addr = (struct sockaddr *)address;
+        info->ai_addrlen = sizeof(*address);
+        *next = info;
+        next = &info->ai_next;
+    }
+    *out_list = first;
+    return 0;
+}
+
+static void fake_freeaddrinfo(struct addrinfo *list)
+{
+    while (list != NULL) {
+        struct addrinfo *next = list->ai_next;
+        free(list);
+        list = next;
+    }
+}
+
+struct setting {
+    struct rg_test_pool pool;
+    struct rg_scripted_server *server;
+};
+
+static void setting_open(struct setting *setting, const struct rg_step *script)
+{
+    static const struct rg_step good[] = {RG_READ, RG_SEND(ANSWER), RG_AGAIN};
+    static const struct rg_step *scripts[1];
+    scripts[0] = script != NULL ? script : good;
+    struct rg_script_options options = {.scripts = scripts, .script_count = 1};
+    setting->server = rg_scripted_server_start(&options);
+    setting->pool.options.host = "bucket.example";
+    setting->pool.resolver_options.getaddrinfo = fake_getaddrinfo;
+    setting->pool.resolver_options.freeaddrinfo = fake_freeaddrinfo;
+    rg_test_pool_open(&setting->pool, rg_scripted_server_port(setting->server));
+}
+
+static void setting_close(struct setting *setting)
+{
+    rg_test_pool_close(&setting->pool);
+    rg_scripted_server_stop(setting->server);
+    memset(&names, 0, sizeof(names));
+}
+
+static void check_ok(struct setting *setting)
+{
+    struct rg_test_exchange exchange = {0};
+    rg_test_exchange_run(&setting->pool, &exchange);
+    if (exchange.status != RG_STATUS_OK) {
+        rg_test_fail(__FILE__, __LINE__, "the status is %s, errno %d: %s",
+                     rg_status_name(exchange.status), exchange.os_error, exchange.text);
+    }
+    RG_CHECK_MEM(exchange.body, exchange.body_size, "ok", 2);
+    rg_test_exchange_fini(&exchange);
+}
+
+static void test_closed_port_of_one_address(void)
+{
+    names.hosts[0] = "127.0.0.2";
+    names.hosts[1] = "127.0.0.3";
+    names.hosts[2] = "127.0.0.1";
+    names.count = 3;
+    struct setting setting = {0};
+    setting_open(&setting, NULL);
+    uint64_t begin_ns = rg_now_ns();
+    check_ok(&setting);
+    RG_CHECK(rg_now_ns() - begin_ns < RG_NS_PER_S);
+    check_ok(&setting);
+    RG_CHECK_EQ(rg_scripted_server_connections(setting.server), 1);
+    setting_close(&setting);
+}
+
+static void test_closed_port_of_every_address(void)
+{
+    names.hosts[0] = "127.0.0.2";
+    names.hosts[1] = "127.0.0.3";
+    names.count = 2;
+    struct setting setting = {0};
+    setting_open(&setting, NULL);
+    for (unsigned i = 0; i < 2; i++) {
+        struct rg_test_exchange exchange = {0};
+        rg_test_exchange_run(&setting.pool, &exchange);
+        RG_CHECK_EQ(exchange.status, RG_STATUS_CONNECT);
+        RG_CHECK_EQ(exchange.os_error, ECONNREFUSED);
+        RG_CHECK(!exchange.request_sent);
+        RG_CHECK_EQ(exchange.x.started_ns, 0);
+    }
+    RG_CHECK_EQ(rg_test_pool_connections(&setting.pool), 0);
+    setting_close(&setting);
+}
+
+/* A listener at another address and the same port, whose queue is full. */
+static int black_hole_open(const char *host, uint16_t port, int fillers[static 4])
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+    RG_CHECK_EQ(inet_pton(AF_INET, host, &address.sin_addr), 1);
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    RG_CHECK_EQ(bind(listener, (struct sockaddr *)&address, sizeof(address)), 0);
+    RG_CHECK_EQ(listen(listener, 0), 0);
+    for (unsigned i = 0; i < 4; i++) {
+        fillers[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        (void)connect(fillers[i], (struct sockaddr *)&address, sizeof(address));
+    }
+    return listener;
+}
+
+static void test_address_that_never_answers(void)
+{
+    names.hosts[0] = "127.0.0.2";
+    names.hosts[1] = "127.0.0.1";
+    names.count = 2;
+    struct setting setting = {0};
+    setting_open(&setting, NULL);
+    int fillers[4];
+    int hole = black_hole_open("127.0.0.2", rg_scripted_server_port(setting.server), fillers);
+    uint64_t begin_ns = rg_now_ns();
+    check_ok(&setting);
+    uint64_t took_ns = rg_now_ns() - begin_ns;
+    RG_CHECK(took_ns >= 200 * RG_NS_PER_MS);
+    RG_CHECK(took_ns < RG_NS_PER_S);
+    /* It is passed over from now on. */
+    begin_ns = rg_now_ns();
+    check_ok(&setting);
+    RG_CHECK(rg_now_ns() - begin_ns < 200 * RG_NS_PER_MS);
+    setting_close(&setting);
+    close(hole);
+    for (unsigned i = 0; i < 4; i++) {
+        close(fillers[i]);
+    }
+}
+
+static void test_name_that_cannot_be_resolved(void)
+{
+    names.error = EAI_NONAME;
+    struct setting setting = {0};
+    setting_open(&setting, NULL);
+    struct rg_test_exchange exchange = {0}, other = {0};
+    rg_test_exchange_submit(&setting.pool, &exchange);
+    rg_test_exchange_submit(&setting.pool, &other);
+    rg_test_exchange_wait(&setting.pool);
+    rg_test_exchange_wait(&setting.pool);
+    RG_CHECK_EQ(exchange.status, RG_STATUS_RESOLVE);
+    RG_CHECK_EQ(other.status, RG_STATUS_RESOLVE);
+    RG_CHECK_STR(exchange.text, rg_resolver_error_text(EAI_NONAME));
+    /* Failures are kept for a moment; then the name is there. */
+    names.hosts[0] = "127.0.0.1";
+    names.count = 1;
+    names.error = 0;
+    usleep(1100000);
+    check_ok(&setting);
+    setting_close(&setting);
+}
+
+static void test_prewarming_stops_where_there_is_nothing(void)
+{
+    names.error = EAI_NONAME;
+    struct setting setting = {0};
+    setting_open(&setting, NULL);
+    rg_test_pool_prewarm(&setting.pool, 4);
+    usleep(300000);
+    RG_CHECK_EQ(names.calls, 1);
+    struct rg_loop *loop = setting.pool.loop;
+    uint64_t before = rg_metric_load(&loop->metrics.wakeups);
+    usleep(200000);
+    RG_CHECK(rg_metric_load(&loop->metrics.wakeups) - before < 20);
+    setting_close(&setting);
+}
+
+static void test_exchanges_wait_for_a_connection_in_order(void)
+{
+    enum { COUNT = 20 };
+    names.hosts[0] = "127.0.0.1";
+    names.count = 1;
+    struct setting setting = {.pool.options.connections_max = 1};
+    setting_open(&setting, NULL);
+    struct rg_test_exchange exchanges[COUNT] = {0};
+    for (unsigned i = 0; i < COUNT; i++) {
+        rg_test_exchange_submit(&setting.pool, &exchanges[i]);
+    }
+    for (unsigned i = 0; i < COUNT; i++) {
+        rg_test_exchange_wait(&setting.pool);
+    }
+    for (unsigned i = 0; i < COUNT; i++) {
+        RG_CHECK_EQ(exchanges[i].status, RG_STATUS_OK);
+        RG_CHECK_EQ(exchanges[i].done_count, 1);
+        RG_CHECK(i == 0 || exchanges[i].done_ns >= exchanges[i - 1].done_ns);
+        rg_test_exchange_fini(&exchanges[i]);
+    }
+    RG_CHECK_EQ(rg_scripted_server_connections(setting.server), 1);
+    setting_close(&setting);
+}
+
+/* One waits for its answer and one for a connection; each is done once, with what the first said.
+ */
+static void test_cancelled_while_waiting_and_while_out(void)
+{
+    static const struct rg_step hold[] = {RG_HOLD};
+    names.hosts[0] = "127.0.0.1";
+    names.count = 1;
+    struct setting setting = {.pool.options.connections_max = 1};
+    setting_open(&setting, hold);
+    struct rg_test_exchange out = {0}, waiting = {0};
+    rg_test_exchange_submit(&setting.pool, &out);
+    usleep(50000);
+    rg_test_exchange_submit(&setting.pool, &waiting);
+    rg_test_exchange_cancel(&waiting, RG_STATUS_DEADLINE);
+    rg_test_exchange_wait(&setting.pool);
+    RG_CHECK_EQ(waiting.status, RG_STATUS_DEADLINE);
+    RG_CHECK_EQ(waiting.x.started_ns, 0);
+    rg_test_exchange_cancel(&out, RG_STATUS_CANCELLED);
+    rg_test_exchange_wait(&setting.pool);
+    RG_CHECK_EQ(out.status, RG_STATUS_CANCELLED);
+    rg_test_exchange_cancel(&out, RG_STATUS_DEADLINE);
+    usleep(50000);
+    RG_CHECK_EQ(out.done_count, 1);
+    RG_CHECK_EQ(waiting.done_count, 1);
+    setting_close(&setting);
+}
+
+static void test_closed_with_exchanges_in_every_state(void)
+{
+    static const struct rg_step hold[] = {RG_HOLD};
+    names.hosts[0] = "127.0.0.1";
+    names.count = 1;
+    for (unsigned delay_us = 0; delay_us < 1000; delay_us += 50) {
+        struct setting setting = {.pool.options.connections_max = 2};
+        setting_open(&setting, hold);
+        struct rg_test_exchange exchanges[4] = {0};
+        for (unsigned i = 0; i < 4; i++) {
+            rg_test_exchange_submit(&setting.pool, &exchanges[i]);
+        }
+        usleep(delay_us);
+        setting_close(&setting);
+        names.hosts[0] = "127.0.0.1";
+        names.count = 1;
+        for (unsigned i = 0; i < 4; i++) {
+            RG_CHECK_EQ(exchanges[i].status, RG_STATUS_CLOSED);
+            RG_CHECK_EQ(exchanges[i].done_count, 1);
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct rg_test tests[] = {
+        RG_TEST(test_closed_port_of_one_address),
+        RG_TEST(test_closed_port_of_every_address),
+        RG_TEST(test_address_that_never_answers),
+        RG_TEST(test_name_that_cannot_be_resolved),
+        RG_TEST(test_prewarming_stops_where_there_is_nothing),
+        RG_TEST(test_exchanges_wait_for_a_connection_in_order),
+        RG_TEST(test_cancelled_while_waiting_and_while_out),
+        RG_TEST(test_closed_with_exchanges_in_every_state),
+    };
+    return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
+}
