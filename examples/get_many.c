@@ -1,0 +1,38 @@
+/* Fetches PREFIX00000000, PREFIX00000001, ... from a bucket: get_many BUCKET PREFIX COUNT */
+#include <ringest/ringest.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int main(int argc, char **argv)
+{
+    struct rg_runtime *runtime;
+    struct rg_client *client;
+    struct rg_cq *cq;
+    if (argc != 4 || rg_runtime_open(&runtime, NULL) < 0 ||
+        rg_client_open(&client, runtime, NULL) < 0 || rg_cq_open(&cq, runtime, 1024) < 0) {
+        return 2;
+    }
+    uint64_t count = strtoull(argv[3], NULL, 10), next = 0, finished = 0, failed = 0, bytes = 0;
+    while (finished < count) {
+        for (int rc = 0; rc == 0 && next < count; next += rc == 0) {
+            char name[RG_OBJECT_NAME_SIZE_MAX];
+            snprintf(name, sizeof(name), "%s%08llu", argv[2], (unsigned long long)next);
+            struct rg_get get = {.bucket = argv[1], .object = name, .user_data = next};
+            rc = rg_submit_get(client, cq, &get); /* -EAGAIN: take completions first */
+        }
+        struct rg_completion done[64];
+        int got = rg_cq_wait(cq, done, 64, 1, RG_FOREVER);
+        for (int i = 0; i < got; i++) {
+            bytes += done[i].size; /* the bytes are at done[i].data until the lease is released */
+            failed += done[i].status != RG_STATUS_OK;
+            rg_lease_release(done[i].lease);
+        }
+        finished += got > 0 ? (uint64_t)got : 0;
+    }
+    printf("%llu objects, %llu bytes, %llu failed\n", (unsigned long long)count,
+           (unsigned long long)bytes, (unsigned long long)failed);
+    rg_cq_close(cq);
+    rg_client_close(client);
+    rg_runtime_close(runtime);
+    return failed > 0;
+}

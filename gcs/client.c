@@ -1,0 +1,502 @@
+/* A client: see client.h. The life of one: options -> endpoint, trust store, resolver -> a part on
+ * each loop -> submissions -> closing, which cancels what is out and waits until every part is
+ * gone. */
+#include "gcs/client.h"
+
+#include "gcs/extra_headers.h"
+#include "gcs/request.h"
+#include "http/resolver.h"
+#include "runtime/clock.h"
+#include "runtime/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define USER_AGENT "ringest/" RG_VERSION_STRING
+/* All fields that every request carries; the encoder's buffer must hold them and a target. */
+#define COMMON_FIELDS_SIZE_MAX RG_KIB(16)
+
+void rg_client_options_init_sized(struct rg_client_options *options, size_t struct_size)
+{
+    RG_ASSERT(struct_size >= sizeof(size_t));
+    memset(options, 0, struct_size);
+    options->struct_size = struct_size;
+}
+
+static int explain(char *error, size_t error_size, int rc, const char *format, ...) RG_PRINTF(4, 5);
+
+/* Writes the explanation and returns rc. */
+static int explain(char *error, size_t error_size, int rc, const char *format, ...)
+{
+    if (error != NULL && error_size > 0) {
+        va_list args;
+        va_start(args, format);
+        vsnprintf(error, error_size, format, args);
+        va_end(args);
+    }
+    return rc;
+}
+
+static void default_u32(uint32_t *value, uint32_t standard)
+{
+    *value = *value != 0 ? *value : standard;
+}
+
+static void default_ns(uint64_t *value, uint64_t standard)
+{
+    *value = *value != 0 ? *value : standard;
+}
+
+static int options_read(struct rg_client_options *own, const struct rg_client_options *given,
+                        char *error, size_t error_size)
+{
+    rg_client_options_init(own);
+    if (given != NULL) {
+        memcpy(own, given, RG_MIN(given->struct_size, sizeof(*own)));
+        own->struct_size = sizeof(*own);
+    }
+    default_u32(&own->connections_max, RG_CONNECTIONS_DEFAULT);
+    default_u32(&own->requests_max, RG_REQUESTS_DEFAULT);
+    default_u32(&own->attempts_max, RG_ATTEMPTS_DEFAULT);
+    default_ns(&own->connect_timeout_ns, RG_CONNECT_TIMEOUT_DEFAULT_NS);
+    default_ns(&own->first_byte_timeout_ns, RG_FIRST_BYTE_TIMEOUT_DEFAULT_NS);
+    default_ns(&own->stall_timeout_ns, RG_STALL_TIMEOUT_DEFAULT_NS);
+    default_ns(&own->idle_timeout_ns, RG_IDLE_TIMEOUT_DEFAULT_NS);
+    default_ns(&own->backoff_min_ns, RG_BACKOFF_MIN_DEFAULT_NS);
+    default_ns(&own->backoff_max_ns, RG_BACKOFF_MAX_DEFAULT_NS);
+    if (own->connections_max > RG_CONNECTIONS_LIMIT) {
+        return explain(error, error_size, -EINVAL, "connections_max is %u, above the limit of %d",
+                       own->connections_max, RG_CONNECTIONS_LIMIT);
+    }
+    if (own->requests_max > RG_REQUESTS_LIMIT) {
+        return explain(error, error_size, -EINVAL, "requests_max is %u, above the limit of %d",
+                       own->requests_max, RG_REQUESTS_LIMIT);
+    }
+    if (own->attempts_max > RG_ATTEMPTS_LIMIT) {
+        return explain(error, error_size, -EINVAL, "attempts_max is %u, above the limit of %d",
+                       own->attempts_max, RG_ATTEMPTS_LIMIT);
+    }
+    if (own->backoff_min_ns > own->backoff_max_ns) {
+        return explain(error, error_size, -EINVAL, "backoff_min_ns is above backoff_max_ns");
+    }
+    return 0;
+}
+
+/* The fields of every request, encoded once. Checked here, so that encoding a request cannot fail
+ * on them. */
+static int common_fields_encode(struct rg_client *client, const struct rg_client_options *options,
+                                const struct rg_extra_headers *extra)
+{
+    char *data = malloc(COMMON_FIELDS_SIZE_MAX);
+    if (data == NULL) {
+        return -ENOMEM;
+    }
+    struct rg_h1_encoder encoder;
+    rg_h1_encoder_init(&encoder, data, COMMON_FIELDS_SIZE_MAX);
+    /* Fields follow a start line; it is taken off again below. */
+    rg_h1_encode_request(&encoder, "GET", "/");
+    size_t start_line_size = encoder.size;
+    rg_h1_encode_header(&encoder, "Host", client->endpoint.authority);
+    char text[1024];
+    snprintf(text, sizeof(text), "%s%s" USER_AGENT " (gzip)",
+             options->user_agent != NULL ? options->user_agent : "",
+             options->user_agent != NULL ? " " : "");
+    rg_h1_encode_header(&encoder, "User-Agent", text);
+    /* An emulator is no party to whom a token may be shown. */
+    if (options->token != NULL && !client->endpoint.is_emulator) {
+        char authorization[8192];
+        int size = snprintf(authorization, sizeof(authorization), "Bearer %s", options->token);
+        if ((size_t)size >= sizeof(authorization)) {
+            encoder.error = -EINVAL;
+        }
+        rg_h1_encode_header(&encoder, "Authorization", authorization);
+        explicit_bzero(authorization, sizeof(authorization));
+    }
+    if (options->user_project != NULL) {
+        rg_h1_encode_header(&encoder, "x-goog-user-project", options->user_project);
+    }
+    for (uint32_t i = 0; i < extra->count; i++) {
+        rg_h1_encode_header_slice(&encoder, extra->names[i], extra->values[i]);
+    }
+    client->common_fields = data;
+    client->common_fields_size = encoder.size - start_line_size;
+    memmove(data, data + start_line_size, client->common_fields_size);
+    return encoder.error;
+}
+
+static int tls_open(struct rg_client *client, const struct rg_client_options *options, char *error,
+                    size_t error_size)
+{
+    if (!client->endpoint.is_tls) {
+        return 0;
+    }
+    struct rg_tls_client_options tls_options = {.ca_file = options->ca_file};
+    char text[512] = "";
+    int rc = rg_tls_context_open_client(&client->tls, &tls_options, text, sizeof(text));
+    return rc < 0 ? explain(error, error_size, rc, "%s", text) : 0;
+}
+
+static void free_stack_fill(struct rg_client *client)
+{
+    uint32_t count = client->options.requests_max;
+    for (uint32_t i = 0; i < count; i++) {
+        client->requests[i].client = client;
+        client->requests[i].free_next = i + 1 < count ? i + 2 : 0;
+    }
+    atomic_init(&client->shared.free_head, 1);
+}
+
+uint32_t rg_client_take_requests(struct rg_client *client, uint32_t count,
+                                 struct rg_request **out_first)
+{
+    struct rg_request *first = NULL;
+    uint32_t taken = 0;
+    while (taken < count) {
+        uint64_t head = atomic_load_explicit(&client->shared.free_head, memory_order_acquire);
+        struct rg_request *request;
+        uint64_t next;
+        do {
+            uint32_t index = (uint32_t)head;
+            if (index == 0) {
+                *out_first = first;
+                return taken;
+            }
+            request = &client->requests[index - 1];
+            /* May be stale by now; then the tag has changed and the exchange fails. */
+            uint32_t below = __atomic_load_n(&request->free_next, __ATOMIC_RELAXED);
+            next = ((head >> 32) + 1) << 32 | below;
+        } while (!atomic_compare_exchange_weak_explicit(
+            &client->shared.free_head, &head, next, memory_order_acquire, memory_order_acquire));
+        uint32_t link = first != NULL ? (uint32_t)(first - client->requests) + 1 : 0;
+        __atomic_store_n(&request->free_next, link, __ATOMIC_RELAXED);
+        first = request;
+        taken++;
+    }
+    *out_first = first;
+    return taken;
+}
+
+void rg_client_give_request(struct rg_client *client, struct rg_request *request)
+{
+    uint32_t index = (uint32_t)(request - client->requests) + 1;
+    uint64_t head = atomic_load_explicit(&client->shared.free_head, memory_order_relaxed);
+    uint64_t next;
+    do {
+        __atomic_store_n(&request->free_next, (uint32_t)head, __ATOMIC_RELAXED);
+        next = ((head >> 32) + 1) << 32 | index;
+    } while (!atomic_compare_exchange_weak_explicit(&client->shared.free_head, &head, next,
+                                                    memory_order_release, memory_order_relaxed));
+}
+
+struct rg_client_loop *rg_client_next_loop(struct rg_client *client)
+{
+    uint32_t turn = atomic_fetch_add_explicit(&client->shared.loop_next, 1, memory_order_relaxed);
+    return &client->loops[turn % client->loop_count];
+}
+
+int rg_client_reserve(struct rg_client *client, struct rg_cq *cq, struct rg_request **out_request)
+{
+    if (rg_runtime_check(client->runtime) < 0) {
+        return -EOWNERDEAD;
+    }
+    int reserved = rg_cq_reserve(cq, 1);
+    if (reserved <= 0) {
+        return reserved < 0 ? reserved : -EAGAIN;
+    }
+    struct rg_request *request;
+    if (rg_client_take_requests(client, 1, &request) == 0) {
+        rg_cq_unreserve(cq, 1);
+        return -EAGAIN;
+    }
+    request->cq = cq;
+    *out_request = request;
+    return 0;
+}
+
+void rg_client_unreserve(struct rg_request *request)
+{
+    rg_cq_unreserve(request->cq, 1);
+    rg_client_give_request(request->client, request);
+}
+
+void rg_client_post(struct rg_request *request)
+{
+    request->part = rg_client_next_loop(request->client);
+    rg_loop_post(request->part->loop, &request->mail);
+}
+
+static int part_open(struct rg_client *client, struct rg_client_loop *part, struct rg_loop *loop)
+{
+    const struct rg_client_options *options = &client->options;
+    part->client = client;
+    part->loop = loop;
+    rg_list_init(&part->active);
+    rg_retry_budget_init(&part->retry_budget);
+    uint32_t connections = (options->connections_max + client->loop_count - 1) / client->loop_count;
+    int rc = rg_transport_loop_create(&part->transports, loop, connections);
+    if (rc < 0) {
+        return rc;
+    }
+    struct rg_pool_options pool_options = {
+        .host = client->endpoint.host,
+        .port = client->endpoint.port,
+        .connect_host = client->endpoint.connect_host,
+        .connect_port = client->endpoint.connect_port,
+        .tls = client->tls,
+        .resolver = client->resolver,
+        .transports = part->transports,
+        .connections_max = connections,
+        .connect_timeout_ns = options->connect_timeout_ns,
+        .first_byte_timeout_ns = options->first_byte_timeout_ns,
+        .stall_timeout_ns = options->stall_timeout_ns,
+        .idle_timeout_ns = options->idle_timeout_ns,
+    };
+    return rg_pool_create(&part->pool, loop, &pool_options);
+}
+
+struct prewarm {
+    struct rg_client_loop *part;
+    uint32_t connections;
+};
+
+static void part_prewarm(void *context)
+{
+    struct prewarm *prewarm = context;
+    rg_pool_prewarm(prewarm->part->pool, prewarm->connections);
+}
+
+static int parts_open(struct rg_client *client)
+{
+    struct rg_runtime *runtime = client->runtime;
+    client->loop_count = runtime->loop_count;
+    client->loops = calloc(client->loop_count, sizeof(*client->loops));
+    client->requests = calloc(client->options.requests_max, sizeof(*client->requests));
+    if (client->loops == NULL || client->requests == NULL) {
+        return -ENOMEM;
+    }
+    free_stack_fill(client);
+    for (uint32_t i = 0; i < client->loop_count; i++) {
+        int rc = part_open(client, &client->loops[i], runtime->loops[i]);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    uint32_t prewarm = client->options.prewarm_connections;
+    for (uint32_t i = 0; i < client->loop_count && prewarm > 0; i++) {
+        struct prewarm one = {&client->loops[i],
+                              (prewarm + client->loop_count - 1) / client->loop_count};
+        rg_loop_call(client->loops[i].loop, part_prewarm, &one);
+    }
+    return 0;
+}
+
+static int endpoint_open(struct rg_client *client, const struct rg_client_options *options,
+                         char *error, size_t error_size)
+{
+    char text[512] = "";
+    int rc = rg_endpoint_resolve(&client->endpoint, options->endpoint, options->connect_to, text,
+                                 sizeof(text));
+    return rc < 0 ? explain(error, error_size, rc, "%s", text) : 0;
+}
+
+static int fields_open(struct rg_client *client, const struct rg_client_options *options,
+                       char *error, size_t error_size)
+{
+    struct rg_extra_headers *extra;
+    char text[512] = "";
+    int rc = rg_extra_headers_parse(&extra, options->headers, text, sizeof(text));
+    if (rc < 0) {
+        return explain(error, error_size, rc, "%s", text);
+    }
+    rc = common_fields_encode(client, options, extra);
+    rg_extra_headers_free(extra);
+    if (rc == -ENOSPC || rc == -EINVAL) {
+        return explain(error, error_size, -EINVAL,
+                       "token, user_agent, user_project or headers cannot be sent in a header "
+                       "field");
+    }
+    return rc;
+}
+
+static int client_setup(struct rg_client *client, const struct rg_client_options *options,
+                        char *error, size_t error_size)
+{
+    int rc = endpoint_open(client, options, error, error_size);
+    if (rc == 0) {
+        rc = fields_open(client, options, error, error_size);
+    }
+    if (rc == 0) {
+        rc = tls_open(client, options, error, error_size);
+    }
+    if (rc == 0) {
+        rc = rg_resolver_create(&client->resolver, NULL);
+    }
+    return rc == 0 ? parts_open(client) : rc;
+}
+
+static void client_free(struct rg_client *client)
+{
+    for (uint32_t i = 0; client->loops != NULL && i < client->loop_count; i++) {
+        rg_transport_loop_destroy(client->loops[i].transports);
+    }
+    rg_resolver_destroy(client->resolver);
+    rg_tls_context_close(client->tls);
+    if (client->common_fields != NULL) {
+        explicit_bzero(client->common_fields, client->common_fields_size);
+    }
+    free(client->common_fields);
+    free(client->requests);
+    free(client->loops);
+    free(client);
+}
+
+int rg_client_open_explained(struct rg_client **out_client, struct rg_runtime *runtime,
+                             const struct rg_client_options *options, char *error,
+                             size_t error_size)
+{
+    if (rg_runtime_check(runtime) < 0) {
+        return explain(error, error_size, -EOWNERDEAD,
+                       "the runtime was opened by the parent of this process");
+    }
+    struct rg_client *client = calloc(1, sizeof(*client));
+    if (client == NULL) {
+        return explain(error, error_size, -ENOMEM, "no memory");
+    }
+    client->runtime = runtime;
+    if (error != NULL && error_size > 0) {
+        *error = '\0';
+    }
+    int rc = options_read(&client->options, options, error, error_size);
+    if (rc == 0) {
+        rc = client_setup(client, &client->options, error, error_size);
+    }
+    if (rc < 0) {
+        if (error != NULL && error_size > 0 && *error == '\0') {
+            explain(error, error_size, rc, "%s", strerrordesc_np(-rc));
+        }
+        rg_client_close(client);
+        return rc;
+    }
+    *out_client = client;
+    return 0;
+}
+
+static void part_closed(void *context)
+{
+    struct rg_client_loop *part = context;
+    part->pool = NULL;
+    sem_post(&part->closed);
+}
+
+/* Requests that wait for their next attempt are ended here, the others by the pool. */
+static void part_close(void *context)
+{
+    struct rg_client_loop *part = context;
+    part->closing = true;
+    struct rg_list *node = part->active.next;
+    while (node != &part->active) {
+        struct rg_request *request = RG_CONTAINER_OF(node, struct rg_request, node);
+        node = node->next;
+        if (request->waiting) {
+            rg_request_cancel(request, RG_STATUS_CLOSED);
+        }
+    }
+    rg_pool_close(part->pool, part_closed, part);
+}
+
+void rg_client_close_begin(struct rg_client *client)
+{
+    for (uint32_t i = 0; client->loops != NULL && i < client->loop_count; i++) {
+        struct rg_client_loop *part = &client->loops[i];
+        if (part->pool != NULL) {
+            sem_init(&part->closed, 0, 0);
+            rg_loop_call(part->loop, part_close, part);
+        }
+    }
+}
+
+static void nothing(void *context)
+{
+    (void)context;
+}
+
+/* Completions are published at the end of the pass that made them. A call may still be run in that
+ * pass; one that is made after it has returned is not. */
+static void completions_await(struct rg_loop *loop)
+{
+    rg_loop_call(loop, nothing, NULL);
+    rg_loop_call(loop, nothing, NULL);
+}
+
+static void part_close_await(struct rg_client_loop *part)
+{
+    while (sem_wait(&part->closed) < 0) {
+        RG_ASSERT(errno == EINTR);
+    }
+    completions_await(part->loop);
+    sem_destroy(&part->closed);
+}
+
+void rg_client_close_finish(struct rg_client *client)
+{
+    for (uint32_t i = 0; client->loops != NULL && i < client->loop_count; i++) {
+        if (client->loops[i].closing) {
+            part_close_await(&client->loops[i]);
+        }
+    }
+    client_free(client);
+}
+
+void rg_client_close(struct rg_client *client)
+{
+    if (client == NULL || rg_runtime_check(client->runtime) < 0) {
+        return;
+    }
+    rg_client_close_begin(client);
+    rg_client_close_finish(client);
+}
+
+struct cancel {
+    struct rg_mail mail;
+    struct rg_client_loop *part;
+    struct rg_cq *cq;
+    uint64_t user_data;
+};
+
+static void cancel_run(struct rg_mail *mail)
+{
+    struct cancel *cancel = RG_CONTAINER_OF(mail, struct cancel, mail);
+    struct rg_list *node = cancel->part->active.next;
+    while (node != &cancel->part->active) {
+        struct rg_request *request = RG_CONTAINER_OF(node, struct rg_request, node);
+        node = node->next;
+        if (request->cq == cancel->cq && request->user_data == cancel->user_data) {
+            rg_request_cancel(request, RG_STATUS_CANCELLED);
+        }
+    }
+    free(cancel);
+}
+
+int rg_cancel(struct rg_client *client, struct rg_cq *cq, uint64_t user_data)
+{
+    if (rg_runtime_check(client->runtime) < 0) {
+        return -EOWNERDEAD;
+    }
+    for (uint32_t i = 0; i < client->loop_count; i++) {
+        struct cancel *cancel = malloc(sizeof(*cancel));
+        if (cancel == NULL) {
+            return -ENOMEM;
+        }
+        *cancel = (struct cancel){
+            .mail.run = cancel_run,
+            .part = &client->loops[i],
+            .cq = cq,
+            .user_data = user_data,
+        };
+        rg_loop_post(client->loops[i].loop, &cancel->mail);
+    }
+    return 0;
+}

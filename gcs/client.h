@@ -1,0 +1,84 @@
+/* The inner side of a client: what its requests share.
+ *
+ * A client has one part per event loop (struct rg_client_loop): a connection pool and the requests
+ * that are out on that loop. Requests come from one array that was allocated when the client was
+ * opened; a free one is found by a lock-free stack, because any thread submits and every loop
+ * completes. */
+#ifndef RG_GCS_CLIENT_H
+#define RG_GCS_CLIENT_H
+
+#include "gcs/endpoint.h"
+#include "gcs/retry.h"
+#include "http/pool.h"
+#include "runtime/runtime.h"
+
+#include <ringest/gcs.h>
+
+#include <semaphore.h>
+#include <stdatomic.h>
+
+/* Defaults of rg_client_options, and what an option may be at most. */
+#define RG_CONNECTIONS_DEFAULT 256
+#define RG_CONNECTIONS_LIMIT 65536
+#define RG_REQUESTS_DEFAULT 8192
+#define RG_REQUESTS_LIMIT (1 << 20)
+#define RG_ATTEMPTS_DEFAULT 8
+#define RG_ATTEMPTS_LIMIT 1000
+#define RG_CONNECT_TIMEOUT_DEFAULT_NS (10 * RG_NS_PER_S)
+#define RG_FIRST_BYTE_TIMEOUT_DEFAULT_NS (30 * RG_NS_PER_S)
+#define RG_STALL_TIMEOUT_DEFAULT_NS (20 * RG_NS_PER_S)
+#define RG_IDLE_TIMEOUT_DEFAULT_NS (60 * RG_NS_PER_S)
+#define RG_BACKOFF_MIN_DEFAULT_NS (100 * RG_NS_PER_MS)
+#define RG_BACKOFF_MAX_DEFAULT_NS (30 * RG_NS_PER_S)
+
+struct rg_request;
+
+struct rg_client_loop {
+    struct rg_client *client;
+    struct rg_loop *loop;
+    struct rg_transport_loop *transports;
+    struct rg_pool *pool;
+    struct rg_list active; /* requests between their mail and their completion */
+    struct rg_retry_budget retry_budget;
+    bool closing;
+    sem_t closed; /* posted once when the pool is gone; valid while closing */
+};
+
+struct rg_client {
+    struct rg_runtime *runtime;
+    struct rg_client_options options; /* numbers only; its strings are not kept */
+    struct rg_endpoint endpoint;
+    struct rg_tls_context *tls;
+    struct rg_resolver *resolver;
+    char *common_fields; /* of every request: Host and the like, each with its CRLF */
+    size_t common_fields_size;
+    struct rg_request *requests; /* options.requests_max of them */
+    struct {
+        alignas(RG_CACHE_LINE) _Atomic uint64_t free_head; /* tag << 32 | index + 1; 0: none */
+        _Atomic uint32_t loop_next;
+        _Atomic bool closing;
+    } shared;
+    uint32_t loop_count;
+    struct rg_client_loop *loops;
+};
+
+/* Takes up to `count` free requests, linked by free_next; sets *out_first. Returns how many. */
+uint32_t rg_client_take_requests(struct rg_client *client, uint32_t count,
+                                 struct rg_request **out_first);
+void rg_client_give_request(struct rg_client *client, struct rg_request *request);
+/* The loop for the next request, in turn. */
+struct rg_client_loop *rg_client_next_loop(struct rg_client *client);
+
+/* Reserves one slot of the queue and one request for it; for submit functions that are not batched.
+ */
+int rg_client_reserve(struct rg_client *client, struct rg_cq *cq, struct rg_request **out_request);
+void rg_client_unreserve(struct rg_request *request);
+/* Hands a prepared request to a loop. */
+void rg_client_post(struct rg_request *request);
+
+/* The two halves of rg_client_close: who drives the loops himself does so between them, until the
+ * pool of every loop is NULL. */
+void rg_client_close_begin(struct rg_client *client);
+void rg_client_close_finish(struct rg_client *client);
+
+#endif

@@ -1,0 +1,358 @@
+/* The life of a request over its attempts: see request.h. */
+#include "gcs/request.h"
+
+#include "gcs/error_body.h"
+#include "gcs/names.h"
+#include "gcs/retry_after.h"
+#include "runtime/clock.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Attempts in all up to which one on a connection that turns out to be closed is repeated at once.
+ */
+#define STALE_ATTEMPTS_MAX 4
+
+static struct rg_loop *loop_of(const struct rg_request *request)
+{
+    return request->part->loop;
+}
+
+void rg_request_note(struct rg_request *request, enum rg_status status, const char *format, ...)
+{
+    if (request->failure.status != RG_STATUS_OK) {
+        return;
+    }
+    request->failure.status = status;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(request->failure.text, sizeof(request->failure.text), format, args);
+    va_end(args);
+}
+
+int rg_request_encode_end(struct rg_request *request, struct rg_h1_encoder *encoder)
+{
+    const struct rg_client *client = request->client;
+    if (encoder->error == 0 && encoder->capacity - encoder->size < client->common_fields_size) {
+        encoder->error = -ENOSPC;
+    }
+    if (encoder->error == 0) {
+        memcpy(encoder->data + encoder->size, client->common_fields, client->common_fields_size);
+        encoder->size += client->common_fields_size;
+    }
+    return rg_h1_encode_end(encoder);
+}
+
+int rg_request_set_names(struct rg_request *request, const char *bucket, const char *object)
+{
+    const char *problem;
+    if (bucket == NULL || rg_bucket_name_check(bucket, strlen(bucket), &problem) < 0) {
+        return -EINVAL;
+    }
+    if (object != NULL && rg_object_name_check(object, strlen(object), &problem) < 0) {
+        return -EINVAL;
+    }
+    strcpy(request->bucket, bucket);
+    strcpy(request->object, object != NULL ? object : "");
+    return 0;
+}
+
+/* What failed, for people: the object, what was done, and the cause. In a slab of its own, unless
+ * there is no memory for one. */
+static void detail_make(struct rg_request *request, struct rg_completion *completion)
+{
+    struct rg_lease *lease = rg_slab_take(loop_of(request)->slabs, RG_DETAIL_SIZE_MAX);
+    if (lease == NULL) {
+        return;
+    }
+    const struct rg_client *client = request->client;
+    const char *text = request->failure.text;
+    const char *system_text =
+        completion->os_error != 0 ? strerrordesc_np(completion->os_error) : NULL;
+    char http[16] = "";
+    if (completion->http_status != 0) {
+        snprintf(http, sizeof(http), " (HTTP %u)", completion->http_status);
+    }
+    snprintf((char *)lease->data, RG_DETAIL_SIZE_MAX, "%s gs://%s/%s from %s: %s%s%s%s%s%s",
+             request->ops->verb, request->bucket, request->object, client->endpoint.text,
+             rg_status_text(completion->status), http, *text != '\0' ? ": " : "", text,
+             system_text != NULL ? ": " : "", system_text != NULL ? system_text : "");
+    completion->lease = lease;
+    completion->detail = (const char *)lease->data;
+}
+
+static void request_complete(struct rg_request *request, struct rg_completion *completion)
+{
+    struct rg_loop *loop = loop_of(request);
+    struct rg_cq *cq = request->cq;
+    RG_ASSERT(request->x.conn == NULL && !request->waiting);
+    rg_loop_cancel_alarm(loop, &request->deadline);
+    rg_list_remove(&request->node);
+    completion->user_data = request->user_data;
+    completion->attempts = request->attempts;
+    completion->started_ns = request->started_ns;
+    completion->finished_ns = loop->now_ns;
+    if (completion->status != RG_STATUS_OK) {
+        completion->http_status = request->failure.http_status;
+        completion->os_error = request->failure.os_error;
+        detail_make(request, completion);
+    }
+    rg_histogram_record(&loop->metrics.phases[RG_PHASE_TOTAL],
+                        loop->now_ns - request->submitted_ns);
+    request->ops->release(request);
+    rg_client_give_request(request->client, request);
+    rg_loop_complete(loop, cq, completion);
+}
+
+static void request_fail(struct rg_request *request)
+{
+    RG_ASSERT(request->failure.status != RG_STATUS_OK);
+    struct rg_completion completion = {.status = request->failure.status};
+    if (request->ops == &rg_get_ops && request->get.buf != NULL) {
+        completion.data = request->get.buf;
+        completion.size = request->get.received;
+    }
+    request_complete(request, &completion);
+}
+
+static void attempt_start(struct rg_request *request)
+{
+    request->failure.status = RG_STATUS_OK;
+    request->failure.os_error = 0;
+    request->failure.http_status = 0;
+    request->failure.text[0] = '\0';
+    /* A body that broke off waits in its slab for the rest. */
+    request->x.holds_memory = request->ops == &rg_get_ops && request->get.lease != NULL;
+    rg_pool_submit(request->part->pool, &request->x);
+}
+
+static void alarm_fire(struct rg_alarm *alarm)
+{
+    struct rg_request *request = RG_CONTAINER_OF(alarm, struct rg_request, alarm);
+    RG_ASSERT(request->waiting);
+    request->waiting = false;
+    rg_metric_add(&loop_of(request)->metrics.retries, 1);
+    attempt_start(request);
+}
+
+void rg_request_cancel(struct rg_request *request, enum rg_status status)
+{
+    if (request->waiting) {
+        request->waiting = false;
+        rg_loop_cancel_alarm(loop_of(request), &request->alarm);
+        /* What the last attempt died of is worth more than that time is up. */
+        request->failure.status = status;
+        request_fail(request);
+        return;
+    }
+    rg_pool_cancel(request->part->pool, &request->x, status);
+}
+
+static void deadline_fire(struct rg_alarm *alarm)
+{
+    struct rg_request *request = RG_CONTAINER_OF(alarm, struct rg_request, deadline);
+    rg_metric_add(&loop_of(request)->metrics.timeouts, 1);
+    rg_request_cancel(request, RG_STATUS_DEADLINE);
+}
+
+/* Decides about another attempt after a failure, and arranges it. */
+static void attempt_failed(struct rg_request *request, bool progress)
+{
+    struct rg_loop *loop = loop_of(request);
+    struct rg_retry_event event = {
+        .status = request->failure.status,
+        .idempotent = request->idempotent,
+        .sent = request->x.request_sent,
+        .progress = progress,
+        .now_ns = loop->now_ns,
+        .deadline_ns = request->deadline_ns,
+    };
+    uint64_t at_ns;
+    if (request->part->closing || request->x.final ||
+        !rg_retry_next(&request->retry, &request->part->retry_budget, &event, &at_ns)) {
+        request_fail(request);
+        return;
+    }
+    request->waiting = true;
+    rg_loop_set_alarm(loop, &request->alarm, at_ns);
+}
+
+/* The server answered with an error: its message is in the body. */
+static void error_answer(struct rg_request *request)
+{
+    struct rg_exchange *x = &request->x;
+    char message[RG_ERROR_MESSAGE_SIZE_MAX] = "";
+    if (x->body_size > 0) {
+        rg_error_message((const char *)x->body, (size_t)x->body_size, message, sizeof(message));
+    }
+    rg_lease_release(x->lease);
+    request->failure.http_status = x->http_status;
+    if (request->ops->refused != NULL) {
+        request->ops->refused(request, x->http_status);
+    }
+    rg_request_note(request, rg_retry_status_of_http(x->http_status), "%s", message);
+}
+
+static bool is_success(uint16_t http_status)
+{
+    return http_status >= 200 && http_status < 300;
+}
+
+static void answer_complete(struct rg_request *request)
+{
+    if (!is_success(request->x.http_status)) {
+        error_answer(request);
+        attempt_failed(request, false);
+        return;
+    }
+    struct rg_completion completion = {.http_status = request->x.http_status};
+    enum rg_status status = request->failure.status;
+    if (status == RG_STATUS_OK) {
+        status = request->ops->finish(request, &completion);
+    } else {
+        rg_lease_release(request->x.lease);
+    }
+    if (status == RG_STATUS_OK) {
+        rg_retry_budget_success(&request->part->retry_budget);
+        request_complete(request, &completion);
+        return;
+    }
+    rg_request_note(request, status, "%s", "");
+    request->failure.http_status = request->x.http_status;
+    attempt_failed(request, false);
+}
+
+/* An error status says it all: how the body that explains it has fared does not matter, unless it
+ * was we who ended it. */
+static bool is_refusal(const struct rg_exchange *x)
+{
+    bool ended_by_us = x->status == RG_STATUS_CANCELLED || x->status == RG_STATUS_DEADLINE ||
+                       x->status == RG_STATUS_CLOSED;
+    return x->http_status != 0 && !is_success(x->http_status) && !ended_by_us;
+}
+
+/* The server closed an idle connection at the moment we used it, which says nothing about the
+ * request. */
+static bool may_repeat_at_once(const struct rg_request *request)
+{
+    uint32_t attempts_max = RG_MIN(request->client->options.attempts_max, STALE_ATTEMPTS_MAX);
+    return request->x.stale && request->idempotent && request->attempts < attempts_max &&
+           !request->part->closing;
+}
+
+static void exchange_done(struct rg_exchange *x)
+{
+    struct rg_request *request = RG_CONTAINER_OF(x, struct rg_request, x);
+    if (x->started_ns != 0) {
+        request->attempts++;
+        if (request->started_ns == 0) {
+            request->started_ns = x->started_ns;
+        }
+    }
+    if (x->status == RG_STATUS_OK || is_refusal(x)) {
+        answer_complete(request);
+        return;
+    }
+    bool is_accepted = is_success(x->http_status) && request->failure.status == RG_STATUS_OK;
+    bool progress = false;
+    if (is_accepted && request->ops->broken != NULL) {
+        progress = request->ops->broken(request);
+    } else {
+        rg_lease_release(x->lease);
+    }
+    if (may_repeat_at_once(request)) {
+        request->retry.attempts++;
+        rg_metric_add(&loop_of(request)->metrics.retries, 1);
+        attempt_start(request);
+        return;
+    }
+    rg_request_note(request, x->status, "%s", x->text != NULL ? x->text : "");
+    request->failure.os_error = x->os_error;
+    request->failure.http_status = x->http_status;
+    attempt_failed(request, progress);
+}
+
+static enum rg_body_action exchange_head(struct rg_exchange *x, const struct rg_h1_head *head)
+{
+    struct rg_request *request = RG_CONTAINER_OF(x, struct rg_request, x);
+    request->retry.retry_after_ns = 0;
+    if (is_success(head->status)) {
+        int action = request->ops->head(request, head);
+        if (action >= 0) {
+            return (enum rg_body_action)action;
+        }
+        x->body_max = RG_ERROR_BODY_SIZE_MAX;
+        return RG_BODY_DISCARD;
+    }
+    const struct rg_h1_slice *retry_after = rg_h1_find(head, "retry-after");
+    if (retry_after != NULL) {
+        request->retry.retry_after_ns = rg_retry_after_parse(retry_after, rg_h1_find(head, "date"));
+    }
+    x->body_max = RG_ERROR_BODY_SIZE_MAX;
+    return RG_BODY_LEASE;
+}
+
+static void exchange_data(struct rg_exchange *x, const uint8_t *data, size_t size)
+{
+    struct rg_request *request = RG_CONTAINER_OF(x, struct rg_request, x);
+    if (is_success(x->http_status) && request->ops->data != NULL) {
+        request->ops->data(request, data, size);
+    }
+}
+
+static int exchange_encode(struct rg_exchange *x, struct rg_h1_encoder *encoder)
+{
+    struct rg_request *request = RG_CONTAINER_OF(x, struct rg_request, x);
+    if (request->started_ns == 0) {
+        struct rg_loop *loop = loop_of(request);
+        rg_histogram_record(&loop->metrics.phases[RG_PHASE_QUEUE],
+                            loop->now_ns - RG_MIN(request->submitted_ns, loop->now_ns));
+    }
+    return request->ops->encode(request, encoder);
+}
+
+static const struct rg_exchange_ops exchange_ops = {
+    .encode = exchange_encode,
+    .head = exchange_head,
+    .data = exchange_data,
+    .done = exchange_done,
+};
+
+static void mail_run(struct rg_mail *mail)
+{
+    struct rg_request *request = RG_CONTAINER_OF(mail, struct rg_request, mail);
+    struct rg_client_loop *part = request->part;
+    rg_list_push_back(&part->active, &request->node);
+    if (request->deadline_ns != 0) {
+        rg_loop_set_alarm(part->loop, &request->deadline, request->deadline_ns);
+    }
+    RG_ASSERT(!part->closing);
+    attempt_start(request);
+}
+
+void rg_request_prepare(struct rg_request *request, const struct rg_request_ops *ops,
+                        uint64_t user_data, uint64_t deadline_ns)
+{
+    RG_ASSERT(ops->encode != NULL && ops->finish != NULL && ops->release != NULL);
+    const struct rg_client *client = request->client;
+    request->mail.run = mail_run;
+    request->ops = ops;
+    request->user_data = user_data;
+    request->deadline_ns = deadline_ns;
+    request->submitted_ns = rg_now_ns();
+    request->started_ns = 0;
+    request->attempts = 0;
+    request->idempotent = true;
+    request->waiting = false;
+    request->x = (struct rg_exchange){.ops = &exchange_ops};
+    rg_alarm_init(&request->alarm, alarm_fire);
+    rg_alarm_init(&request->deadline, deadline_fire);
+    struct rg_retry_policy policy = {
+        .attempts_max = client->options.attempts_max,
+        .backoff_min_ns = client->options.backoff_min_ns,
+        .backoff_max_ns = client->options.backoff_max_ns,
+    };
+    rg_retry_init(&request->retry, &policy, request->submitted_ns ^ user_data);
+}

@@ -1,0 +1,144 @@
+/* Writing an object in one request (Cloud Storage JSON API, "objects: insert", uploadType=media).
+ * The service cannot be told the checksum this way, so the one it answers with is compared. */
+#include "gcs/list_parser.h"
+#include "gcs/names.h"
+#include "gcs/request.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PUT_TARGET_SIZE_MAX (192 + 3 * (RG_BUCKET_NAME_SIZE_MAX + RG_OBJECT_NAME_SIZE_MAX))
+/* The answer is the object's metadata. */
+#define PUT_ANSWER_SIZE_MAX RG_KIB(256)
+
+static int put_encode(struct rg_request *request, struct rg_h1_encoder *encoder)
+{
+    const struct rg_put_state *put = &request->put;
+    char bucket[3 * RG_BUCKET_NAME_SIZE_MAX + 1], object[3 * RG_OBJECT_NAME_SIZE_MAX + 1];
+    char target[PUT_TARGET_SIZE_MAX], condition[48] = "";
+    int bucket_size =
+        rg_name_encode(request->bucket, strlen(request->bucket), bucket, sizeof(bucket));
+    int object_size =
+        rg_name_encode(request->object, strlen(request->object), object, sizeof(object));
+    RG_ASSERT(bucket_size > 0 && object_size > 0);
+    if (put->if_generation_match != 0) {
+        snprintf(condition, sizeof(condition), "&ifGenerationMatch=%" PRId64,
+                 put->if_generation_match == RG_GENERATION_ABSENT ? 0 : put->if_generation_match);
+    }
+    int size = snprintf(
+        target, sizeof(target), "%s/upload/storage/v1/b/%.*s/o?uploadType=media&name=%.*s%s",
+        request->client->endpoint.path, bucket_size, bucket, object_size, object, condition);
+    RG_ASSERT(size > 0 && (size_t)size < sizeof(target));
+    rg_h1_encode_request(encoder, "POST", target);
+    rg_h1_encode_header(encoder, "Content-Type",
+                        put->content_type != NULL ? put->content_type : "application/octet-stream");
+    rg_h1_encode_header_u64(encoder, "Content-Length", put->size);
+    return rg_request_encode_end(request, encoder);
+}
+
+static int put_head(struct rg_request *request, const struct rg_h1_head *head)
+{
+    RG_ASSERT(head->status >= 200 && head->status < 300);
+    request->x.body_max = PUT_ANSWER_SIZE_MAX;
+    return RG_BODY_LEASE;
+}
+
+static enum rg_status put_finish(struct rg_request *request, struct rg_completion *completion)
+{
+    const struct rg_put_state *put = &request->put;
+    struct rg_exchange *x = &request->x;
+    /* It is stored: whatever is wrong with the answer, another attempt could only fail by its own
+     * condition. */
+    request->idempotent = false;
+    struct rg_object_resource object;
+    const char *problem;
+    int rc =
+        rg_object_resource_parse((const char *)x->body, (size_t)x->body_size, &object, &problem);
+    rg_lease_release(x->lease);
+    if (rc < 0) {
+        rg_request_note(request, RG_STATUS_BAD_RESPONSE, "the answer %s", problem);
+        return RG_STATUS_BAD_RESPONSE;
+    }
+    if (object.size != put->size || (object.has_crc32c && object.crc32c != put->crc)) {
+        rg_request_note(request, RG_STATUS_CHECKSUM,
+                        "%" PRIu64 " bytes were sent and %" PRIu64
+                        " stored, or their CRC32C differs; delete generation %" PRId64,
+                        put->size, object.size, object.generation);
+        return RG_STATUS_CHECKSUM;
+    }
+    completion->status = RG_STATUS_OK;
+    completion->generation = object.generation;
+    completion->crc32c = put->crc;
+    completion->size = put->size;
+    completion->object_size = put->size;
+    return RG_STATUS_OK;
+}
+
+static void put_release(struct rg_request *request)
+{
+    free(request->put.content_type);
+    request->put.content_type = NULL;
+}
+
+const struct rg_request_ops rg_put_ops = {
+    .verb = "put",
+    .encode = put_encode,
+    .head = put_head,
+    .finish = put_finish,
+    .release = put_release,
+};
+
+static int put_prepare(struct rg_request *request, const struct rg_put *put)
+{
+    bool valid = put->object != NULL && (put->data != NULL || put->size == 0) &&
+                 put->if_generation_match >= RG_GENERATION_ABSENT;
+    if (!valid || rg_request_set_names(request, put->bucket, put->object) < 0) {
+        return -EINVAL;
+    }
+    if (put->content_type != NULL) {
+        size_t size = strlen(put->content_type);
+        if (rg_h1_value_span(put->content_type, size) != size) {
+            return -EINVAL;
+        }
+    }
+    rg_request_prepare(request, &rg_put_ops, put->user_data, put->deadline_ns);
+    request->idempotent = put->if_generation_match != 0;
+    request->x.upload = put->data;
+    request->x.upload_size = put->size;
+    request->put = (struct rg_put_state){
+        .data = put->data,
+        .size = put->size,
+        .if_generation_match = put->if_generation_match,
+        /* In the caller's thread, so that a large object does not hold up a loop. */
+        .crc = rg_crc32c(0, put->data, put->size),
+    };
+    if (put->content_type != NULL) {
+        request->put.content_type = strdup(put->content_type);
+        if (request->put.content_type == NULL) {
+            return -ENOMEM;
+        }
+    }
+    return 0;
+}
+
+int rg_submit_put_sized(struct rg_client *client, struct rg_cq *cq, const struct rg_put *put,
+                        size_t struct_size)
+{
+    struct rg_put own = {0};
+    memcpy(&own, put, RG_MIN(struct_size, sizeof(own)));
+    struct rg_request *request;
+    int rc = rg_client_reserve(client, cq, &request);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = put_prepare(request, &own);
+    if (rc < 0) {
+        rg_client_unreserve(request);
+        return rc;
+    }
+    rg_client_post(request);
+    return 0;
+}

@@ -1,0 +1,207 @@
+/* Pages of a listing: what is asked for, and answers right and wrong. */
+#include "tests/support/client.h"
+#include "tests/support/test.h"
+
+static void list_submit(struct rg_test_client *c, const struct rg_list_request *list)
+{
+    struct rg_list_request own = *list;
+    own.bucket = own.bucket != NULL ? own.bucket : "bucket";
+    RG_CHECK_EQ(rg_submit_list(c->client, c->cq, &own), 0);
+}
+
+static char *answer_make(const char *body)
+{
+    char *answer = NULL;
+    RG_CHECK(asprintf(&answer, "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n%s", strlen(body),
+                      body) > 0);
+    return answer;
+}
+
+static void test_pages(void)
+{
+    char *first = answer_make(
+        "{\"kind\":\"storage#objects\",\"nextPageToken\":\"t/1\",\"prefixes\":[\"a/\"],"
+        "\"items\":[{\"name\":\"x\",\"size\":\"5\",\"generation\":\"7\",\"crc32c\":\"xFDWlw==\","
+        "\"updated\":\"2026-01-02T03:04:05Z\"}]}");
+    char *second = answer_make("{}");
+    const struct rg_step script[] = {RG_READ, RG_SEND(first), RG_READ, RG_SEND(second), RG_END};
+    const struct rg_step *const scripts[] = {script};
+    struct rg_test_client c = {.scripts = scripts, .script_count = 1};
+    rg_test_client_open(&c);
+    list_submit(&c, &(struct rg_list_request){.prefix = "p q", .delimiter = "/", .user_data = 3});
+    struct rg_completion done = rg_test_take(&c);
+    RG_CHECK_STATUS(&done, OK);
+    RG_CHECK_EQ(done.user_data, 3);
+    const struct rg_list_page *page = done.data;
+    RG_CHECK_EQ(page->object_count, 1);
+    RG_CHECK_STR(page->objects[0].name, "x");
+    RG_CHECK_EQ(page->objects[0].size, 5);
+    RG_CHECK_EQ(page->objects[0].generation, 7);
+    RG_CHECK(page->objects[0].has_crc32c);
+    RG_CHECK_EQ(page->objects[0].crc32c, 0xc450d697);
+    RG_CHECK_STR(page->objects[0].updated, "2026-01-02T03:04:05Z");
+    RG_CHECK_EQ(page->prefix_count, 1);
+    RG_CHECK_STR(page->prefixes[0], "a/");
+    RG_CHECK_STR(page->next_page_token, "t/1");
+    list_submit(&c, &(struct rg_list_request){.prefix = "p q",
+                                              .delimiter = "/",
+                                              .page_token = page->next_page_token,
+                                              .results_max = 10,
+                                              .start_offset = "a",
+                                              .end_offset = "z"});
+    rg_lease_release(done.lease);
+    done = rg_test_take(&c);
+    RG_CHECK_STATUS(&done, OK);
+    page = done.data;
+    RG_CHECK_EQ(page->object_count, 0);
+    RG_CHECK_EQ(page->prefix_count, 0);
+    RG_CHECK(page->next_page_token == NULL);
+    rg_lease_release(done.lease);
+    const char *head = rg_scripted_server_head(c.server, 0);
+    RG_CHECK_CONTAINS(head, "GET /storage/v1/b/bucket/o?");
+    RG_CHECK_CONTAINS(head, "&maxResults=1000&prefix=p%20q&delimiter=%2F HTTP/1.1\r\n");
+    head = rg_scripted_server_head(c.server, 1);
+    RG_CHECK_CONTAINS(head, "&maxResults=10&");
+    RG_CHECK_CONTAINS(head, "&startOffset=a&endOffset=z&pageToken=t%2F1 ");
+    rg_test_client_close(&c);
+    free(first);
+    free(second);
+}
+
+static void test_answers_that_are_no_page(void)
+{
+    static const char *const bodies[] = {"",
+                                         "hello",
+                                         "[]",
+                                         "{\"items\":[{\"name\":\"x\"}",
+                                         "{\"items\":5}",
+                                         "{\"items\":[{\"size\":\"-1\"}]}"};
+    for (size_t i = 0; i < RG_ARRAY_LEN(bodies); i++) {
+        char *answer = answer_make(bodies[i]);
+        const struct rg_step script[] = {RG_READ, RG_SEND(answer), RG_AGAIN};
+        const struct rg_step *const scripts[] = {script};
+        struct rg_test_client c = {.scripts = scripts, .script_count = 1};
+        rg_test_client_open(&c);
+        list_submit(&c, &(struct rg_list_request){.prefix = "p/"});
+        struct rg_completion done = rg_test_take(&c);
+        RG_CHECK_STATUS(&done, BAD_RESPONSE);
+        RG_CHECK_CONTAINS(done.detail, "list gs://bucket/p/ from ");
+        RG_CHECK(done.data == NULL);
+        rg_lease_release(done.lease);
+        rg_test_client_close(&c);
+        free(answer);
+    }
+}
+
+/* A page that breaks off is read again as a whole. */
+static void test_page_cut_is_read_again(void)
+{
+    char *page = answer_make("{\"items\":[{\"name\":\"x\",\"size\":\"5\",\"generation\":\"7\"}]}");
+    const struct rg_step cut[] = {
+        RG_READ, RG_SEND("HTTP/1.1 200 OK\r\nContent-Length: 200\r\n\r\n{\"items\":["), RG_CUT};
+    const struct rg_step chunked[] = {
+        RG_READ, RG_SEND("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"ite\r\n"),
+        RG_CUT};
+    const struct rg_step busy[] = {RG_READ,
+                                   RG_SEND("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"),
+                                   RG_READ, RG_SEND(page), RG_END};
+    const struct rg_step *const scripts[] = {cut, chunked, busy};
+    struct rg_test_client c = {.scripts = scripts, .script_count = 3};
+    rg_test_client_open(&c);
+    list_submit(&c, &(struct rg_list_request){0});
+    struct rg_completion done = rg_test_take(&c);
+    RG_CHECK_STATUS(&done, OK);
+    RG_CHECK_EQ(done.attempts, 4);
+    RG_CHECK_EQ(((const struct rg_list_page *)done.data)->object_count, 1);
+    RG_CHECK(strcasestr(rg_scripted_server_head(c.server, 1), "Range:") == NULL);
+    rg_lease_release(done.lease);
+    rg_test_client_close(&c);
+    free(page);
+}
+
+static void test_page_of_a_thousand_objects_in_chunks(void)
+{
+    char *body = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&body, &size);
+    fputs("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", file);
+    fputs("a\r\n{\"items\":[\r\n", file);
+    for (unsigned i = 0; i < 1000; i++) {
+        char item[128];
+        int item_size = snprintf(
+            item, sizeof(item), "%s{\"name\":\"train/%08u\",\"size\":\"%u\",\"generation\":\"%u\"}",
+            i > 0 ? "," : "", i, i * 3, i + 1);
+        fprintf(file, "%x\r\n%s\r\n", item_size, item);
+    }
+    fputs("2\r\n]}\r\n0\r\n\r\n", file);
+    fclose(file);
+    const struct rg_step script[] = {RG_READ, RG_SEND(body), RG_AGAIN};
+    const struct rg_step *const scripts[] = {script};
+    for (unsigned tls = 0; tls < 2; tls++) {
+        struct rg_test_client c = {.scripts = scripts, .script_count = 1, .tls = tls == 1};
+        rg_test_client_open(&c);
+        list_submit(&c, &(struct rg_list_request){0});
+        struct rg_completion done = rg_test_take(&c);
+        RG_CHECK_STATUS(&done, OK);
+        const struct rg_list_page *page = done.data;
+        RG_CHECK_EQ(page->object_count, 1000);
+        RG_CHECK_STR(page->objects[999].name, "train/00000999");
+        RG_CHECK_EQ(page->objects[999].size, 2997);
+        rg_lease_release(done.lease);
+        rg_test_client_close(&c);
+    }
+    free(body);
+}
+
+static void test_page_that_never_ends(void)
+{
+    const struct rg_step script[] = {
+        RG_READ,
+        RG_SEND("HTTP/1.1 200 OK\r\n\r\n{\"items\":["),
+        {.kind = RG_STEP_FLOOD,
+         .text = "                                                        "}};
+    const struct rg_step *const scripts[] = {script};
+    struct rg_test_client c = {
+        .scripts = scripts, .script_count = 1, .options = {.attempts_max = 2}};
+    rg_test_client_open(&c);
+    list_submit(&c, &(struct rg_list_request){0});
+    struct rg_completion done = rg_test_take(&c);
+    RG_CHECK_STATUS(&done, TOO_LARGE);
+    rg_lease_release(done.lease);
+    rg_test_client_close(&c);
+}
+
+static void test_listings_that_are_refused_at_once(void)
+{
+    struct rg_test_client c = {0};
+    rg_test_client_open(&c);
+    char *longish = malloc(10000);
+    memset(longish, 'a', 9999);
+    longish[9999] = '\0';
+    const struct rg_list_request bad[] = {
+        {.bucket = NULL},
+        {.bucket = "B!"},
+        {.bucket = "bucket", .results_max = 1001},
+        {.bucket = "bucket", .page_token = longish},
+        {.bucket = "bucket", .prefix = longish},
+    };
+    for (size_t i = 0; i < RG_ARRAY_LEN(bad); i++) {
+        RG_CHECK_EQ(rg_submit_list(c.client, c.cq, &bad[i]), -EINVAL);
+    }
+    RG_CHECK(rg_test_is_quiet(&c, 20));
+    rg_test_client_close(&c);
+    free(longish);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct rg_test tests[] = {
+        RG_TEST(test_pages),
+        RG_TEST(test_answers_that_are_no_page),
+        RG_TEST(test_page_cut_is_read_again),
+        RG_TEST(test_page_of_a_thousand_objects_in_chunks),
+        RG_TEST(test_page_that_never_ends),
+        RG_TEST(test_listings_that_are_refused_at_once),
+    };
+    return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
+}
