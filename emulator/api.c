@@ -1,0 +1,163 @@
+/* The handler: from the server's events to the parts of the API; see api.h and reply.h. */
+#include "emulator/api.h"
+
+#include "emulator/json_api.h"
+#include "emulator/media.h"
+#include "emulator/reply.h"
+#include "emulator/upload.h"
+#include "emulator/xml_api.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Of a body that is neither an upload nor ignored: the description of a bucket. */
+#define COLLECTED_SIZE_MAX RG_KIB(64)
+
+static void route(struct rg_server_call *call, const struct rg_api_request *request)
+{
+    if (request->route == RG_ROUTE_NONE) {
+        rg_reply_error(call, RG_API_NO_PATH, "The emulator serves nothing at this path.");
+    } else if (rg_api_request_is_json(request)) {
+        rg_json_api_start(call, request);
+    } else {
+        rg_xml_api_start(call, request);
+    }
+}
+
+/* Hands the answer over as soon as there is one, be it before the request's body: then the server
+ * drops the body, and nobody waits for what a refused upload would still send. */
+static void respond_if_ready(struct rg_server_call *call)
+{
+    struct rg_api *api = rg_api_of(call);
+    struct rg_call *state = rg_call_of(call);
+    if (state->replied) {
+        state->response.delay_ns =
+            rg_latency_draw(&api->options.latency, &api->loops[call->loop_index].random);
+        state->response.bytes_per_second = api->options.bytes_per_second;
+        rg_server_respond(call, &state->response);
+    }
+}
+
+static int api_begin(struct rg_server_call *call)
+{
+    struct rg_api *api = rg_api_of(call);
+    struct rg_call *state = rg_call_of(call);
+    RG_ASSERT(call->loop_index < api->options.loop_count);
+    struct rg_api_request request;
+    int rc = rg_api_request_parse(&request, call->head);
+    state->json = rg_api_request_is_json(&request);
+    state->keep_alive = call->head->keep_alive;
+    state->head_request = rg_api_request_is(&request, "HEAD");
+    if (rc < 0) {
+        rg_reply_error(call, RG_API_BAD_REQUEST, "The path or the query is not well encoded.");
+    } else if (!rg_rate_limit_take(&api->rate_limit, call->now_ns)) {
+        rg_reply_error(call, RG_API_RATE,
+                       "The rate of requests exceeds the limit of this emulator.");
+    } else {
+        route(call, &request);
+    }
+    respond_if_ready(call);
+    return 0;
+}
+
+static void collect(struct rg_server_call *call, const uint8_t *data, size_t size)
+{
+    struct rg_call *state = rg_call_of(call);
+    if (size > COLLECTED_SIZE_MAX - state->text.size) {
+        rg_reply_error(call, RG_API_TOO_LARGE, "The body of this request is limited to 64 KiB.");
+        return;
+    }
+    rg_text_append(&state->text, data, size);
+}
+
+static int api_body(struct rg_server_call *call, const uint8_t *data, size_t size)
+{
+    struct rg_call *state = rg_call_of(call);
+    RG_ASSERT(!state->replied);
+    if (state->upload != NULL) {
+        rg_api_upload_receive(call, data, size);
+    } else {
+        RG_ASSERT(state->collecting);
+        collect(call, data, size);
+    }
+    respond_if_ready(call);
+    return 0;
+}
+
+static void api_end(struct rg_server_call *call)
+{
+    struct rg_call *state = rg_call_of(call);
+    RG_ASSERT(!state->replied);
+    if (state->upload != NULL) {
+        rg_api_upload_finish(call);
+    } else {
+        RG_ASSERT(state->collecting);
+        rg_json_api_finish(call);
+    }
+    RG_ASSERT(state->replied);
+    respond_if_ready(call);
+}
+
+static size_t api_produce(struct rg_server_call *call, uint64_t offset, const uint8_t **out_data)
+{
+    struct rg_call *state = rg_call_of(call);
+    RG_ASSERT(offset < state->response.body_size);
+    uint64_t left = state->response.body_size - offset;
+    if (state->object.type == NULL) {
+        *out_data = (const uint8_t *)state->text.data + offset;
+        return (size_t)left;
+    }
+    size_t size = rg_store_object_read(&state->object, state->first + offset, out_data);
+    return (size_t)RG_MIN((uint64_t)size, left);
+}
+
+static void api_release(struct rg_server_call *call)
+{
+    struct rg_call *state = rg_call_of(call);
+    rg_store_object_close(&state->object);
+    rg_text_fini(&state->text);
+    rg_api_upload_destroy(state->upload);
+    state->upload = NULL;
+}
+
+const struct rg_server_handler rg_api_handler = {
+    .begin = api_begin,
+    .body = api_body,
+    .end = api_end,
+    .produce = api_produce,
+    .release = api_release,
+};
+
+int rg_api_create(struct rg_api **out_api, const struct rg_api_options *options)
+{
+    RG_ASSERT(options->loop_count > 0);
+    struct rg_api *api = calloc(1, sizeof(*api));
+    if (api == NULL) {
+        return -ENOMEM;
+    }
+    api->options = *options;
+    api->loops = aligned_alloc(RG_CACHE_LINE, options->loop_count * sizeof(*api->loops));
+    if (api->loops == NULL) {
+        free(api);
+        return -ENOMEM;
+    }
+    for (uint32_t i = 0; i < options->loop_count; i++) {
+        api->loops[i] = (struct rg_api_loop){
+            .date_seconds = INT64_MIN,
+            .random = options->seed + i * UINT64_C(0xd1342543de82ef95),
+        };
+    }
+    if (options->requests_per_second > 0) {
+        rg_rate_limit_init(&api->rate_limit, options->requests_per_second);
+    }
+    *out_api = api;
+    return 0;
+}
+
+void rg_api_destroy(struct rg_api *api)
+{
+    if (api != NULL) {
+        free(api->loops);
+        free(api);
+    }
+}

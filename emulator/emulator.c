@@ -1,0 +1,408 @@
+/* Putting the emulator together, and taking it apart; see emulator.h. */
+#include "emulator/emulator.h"
+
+#include "emulator/api.h"
+#include "emulator/certificate.h"
+#include "emulator/text.h"
+#include "http/tls_context.h"
+#include "runtime/runtime.h"
+
+#include <errno.h>
+#include <math.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define HOST_SIZE_MAX 256
+#define LISTEN_BACKLOG 4096
+#define BITS_PER_MEGABIT 1e6
+#define RATE_MAX 1e9
+/* Bodies lie in the store; the loops lease nothing to speak of. */
+#define LOOPS_MEMORY_MAX RG_MIB(64)
+
+struct rg_emulator {
+    struct rg_store *store;
+    struct rg_api *api;
+    struct rg_certificate *certificate;
+    struct rg_tls_context *tls;
+    struct rg_runtime *runtime;
+    struct rg_server **servers; /* One for each loop; NULL where none was made. */
+    int listen_fd;
+    char endpoint[HOST_SIZE_MAX + 32];
+};
+
+struct address {
+    char host[HOST_SIZE_MAX];
+    char port[6];
+};
+
+static int fail(char *error, size_t error_size, const char *option, const char *value,
+                const char *form)
+{
+    snprintf(error, error_size, "%s '%s': it has to be %s", option, value, form);
+    return -EINVAL;
+}
+
+/* HOST:PORT, with brackets around an IPv6 address. */
+static bool parse_listen(const char *text, struct address *out)
+{
+    const char *colon = strrchr(text, ':');
+    if (colon == NULL || colon == text) {
+        return false;
+    }
+    size_t host_size = (size_t)(colon - text);
+    bool brackets = text[0] == '[' && text[host_size - 1] == ']';
+    text += brackets;
+    host_size -= brackets ? 2 : 0;
+    int64_t port;
+    if (host_size == 0 || host_size >= sizeof(out->host) || strlen(colon + 1) > 5 ||
+        rg_text_parse_int64(rg_text_slice(colon + 1), &port) < 0 || port > UINT16_MAX ||
+        (!brackets && memchr(text, ':', host_size) != NULL)) {
+        return false;
+    }
+    memcpy(out->host, text, host_size);
+    out->host[host_size] = '\0';
+    strcpy(out->port, colon + 1);
+    return true;
+}
+
+/* True if "localhost" leads there. Of the loopback addresses that is 127.0.0.1 alone: where ::1 is
+ * another name's, or another address of 127.0.0.0/8 was asked for, nothing would listen. */
+static bool is_localhost(const struct sockaddr *address)
+{
+    if (address->sa_family == AF_INET) {
+        uint32_t ip = ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr);
+        return ip == INADDR_LOOPBACK || ip == INADDR_ANY;
+    }
+    const struct in6_addr *ip = &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+    return IN6_IS_ADDR_UNSPECIFIED(ip);
+}
+
+static int bind_socket(const struct addrinfo *info)
+{
+    int one = 1;
+    int fd = socket(info->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        return -errno;
+    }
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    if (bind(fd, info->ai_addr, info->ai_addrlen) < 0 || listen(fd, LISTEN_BACKLOG) < 0) {
+        int rc = -errno;
+        close(fd);
+        return rc;
+    }
+    return fd;
+}
+
+/* Where clients find the socket. A name that resolves to a loopback address is in every
+ * certificate, and "localhost" is the one that everybody can resolve. */
+static int format_endpoint(struct rg_emulator *emulator, const struct address *address, bool plain)
+{
+    struct sockaddr_storage bound;
+    socklen_t size = sizeof(bound);
+    if (getsockname(emulator->listen_fd, (struct sockaddr *)&bound, &size) < 0) {
+        return -errno;
+    }
+    /* The port lies at the same place in both families. */
+    unsigned port = ntohs(((const struct sockaddr_in *)(const void *)&bound)->sin_port);
+    bool local = is_localhost((const struct sockaddr *)&bound);
+    bool brackets = !local && strchr(address->host, ':') != NULL;
+    snprintf(emulator->endpoint, sizeof(emulator->endpoint), "%s://%s%s%s:%u",
+             plain ? "http" : "https", brackets ? "[" : "", local ? "localhost" : address->host,
+             brackets ? "]" : "", port);
+    return 0;
+}
+
+static int open_socket(struct rg_emulator *emulator, const struct address *address, bool plain)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+    struct addrinfo *found = NULL;
+    int rc = getaddrinfo(address->host, address->port, &hints, &found);
+    if (rc != 0) {
+        return rc == EAI_SYSTEM ? -errno : -EADDRNOTAVAIL;
+    }
+    rc = bind_socket(found);
+    freeaddrinfo(found);
+    if (rc < 0) {
+        return rc;
+    }
+    emulator->listen_fd = rc;
+    return format_endpoint(emulator, address, plain);
+}
+
+/* A positive number up to `max`. */
+static bool parse_rate(const char *text, double max, double *out_value)
+{
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || *end != '\0' || !(value > 0) || value > max) {
+        return false;
+    }
+    *out_value = value;
+    return true;
+}
+
+static int parse_model(struct rg_api_options *out, const struct rg_emulator_options *options,
+                       char *error, size_t error_size)
+{
+    double mbps = 0;
+    if (options->latency_ms != NULL && rg_latency_parse(options->latency_ms, &out->latency) < 0) {
+        return fail(error, error_size, "--latency-ms", options->latency_ms,
+                    "P50 or P50:P99 in milliseconds, as in 30:120, with P99 not below P50");
+    }
+    if (options->conn_mbps != NULL && !parse_rate(options->conn_mbps, RATE_MAX, &mbps)) {
+        return fail(error, error_size, "--conn-mbps", options->conn_mbps,
+                    "a positive number of megabits per second, as in 400");
+    }
+    if (options->rate_limit != NULL &&
+        !parse_rate(options->rate_limit, RATE_MAX, &out->requests_per_second)) {
+        return fail(error, error_size, "--rate-limit", options->rate_limit,
+                    "a positive number of requests per second, as in 5000");
+    }
+    out->bytes_per_second = mbps > 0 ? (uint64_t)fmax(mbps * BITS_PER_MEGABIT / 8, 1) : 0;
+    return 0;
+}
+
+static uint32_t default_threads(void)
+{
+    cpu_set_t cpus;
+    if (sched_getaffinity(0, sizeof(cpus), &cpus) < 0) {
+        return 1;
+    }
+    return (uint32_t)RG_MIN(RG_MAX(CPU_COUNT(&cpus), 1), RG_EMULATOR_THREADS_MAX);
+}
+
+static int open_tls(struct rg_emulator *emulator, const struct rg_emulator_options *options,
+                    const struct address *address, char *error, size_t error_size)
+{
+    int rc = rg_certificate_open(&emulator->certificate, options->tls_dir, address->host, error,
+                                 error_size);
+    if (rc < 0) {
+        return rc;
+    }
+    struct rg_tls_server_options tls = {
+        .cert_pem = rg_certificate_chain_pem(emulator->certificate),
+        .cert_size = strlen(rg_certificate_chain_pem(emulator->certificate)),
+        .key_pem = rg_certificate_key_pem(emulator->certificate),
+        .key_size = strlen(rg_certificate_key_pem(emulator->certificate)),
+    };
+    return rg_tls_context_open_server(&emulator->tls, &tls, error, error_size);
+}
+
+/* Making one server, on its loop's thread. */
+struct server_start {
+    struct rg_emulator *emulator;
+    uint32_t index;
+    int rc;
+};
+
+static void start_server(void *context)
+{
+    struct server_start *start = context;
+    struct rg_emulator *emulator = start->emulator;
+    struct rg_server_options options = {
+        .handler = &rg_api_handler,
+        .context = emulator->api,
+        .tls = emulator->tls,
+        .connections_max = RG_EMULATOR_CONNECTIONS_MAX,
+        .idle_timeout_ns = RG_EMULATOR_IDLE_TIMEOUT_NS,
+        .listen_fd = emulator->listen_fd,
+    };
+    start->rc = rg_server_create(&emulator->servers[start->index],
+                                 emulator->runtime->loops[start->index], &options);
+}
+
+static int start_servers(struct rg_emulator *emulator)
+{
+    uint32_t count = emulator->runtime->loop_count;
+    emulator->servers = calloc(count, sizeof(*emulator->servers));
+    if (emulator->servers == NULL) {
+        return -ENOMEM;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        struct server_start start = {.emulator = emulator, .index = i};
+        rg_loop_call(emulator->runtime->loops[i], start_server, &start);
+        if (start.rc < 0) {
+            return start.rc;
+        }
+    }
+    return 0;
+}
+
+/* Ending one server: asked for on its loop, waited for here. */
+struct server_stop {
+    struct rg_server *server;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool done;
+};
+
+static void server_stopped(void *context)
+{
+    struct server_stop *stop = context;
+    pthread_mutex_lock(&stop->lock);
+    stop->done = true;
+    pthread_cond_signal(&stop->changed);
+    pthread_mutex_unlock(&stop->lock);
+}
+
+static void stop_server(void *context)
+{
+    struct server_stop *stop = context;
+    rg_server_destroy(stop->server, server_stopped, stop);
+}
+
+static void stop_servers(struct rg_emulator *emulator)
+{
+    for (uint32_t i = 0; emulator->servers != NULL && i < emulator->runtime->loop_count; i++) {
+        if (emulator->servers[i] == NULL) {
+            continue;
+        }
+        struct server_stop stop = {.server = emulator->servers[i],
+                                   .lock = PTHREAD_MUTEX_INITIALIZER,
+                                   .changed = PTHREAD_COND_INITIALIZER};
+        rg_loop_call(emulator->runtime->loops[i], stop_server, &stop);
+        pthread_mutex_lock(&stop.lock);
+        while (!stop.done) {
+            pthread_cond_wait(&stop.changed, &stop.lock);
+        }
+        pthread_mutex_unlock(&stop.lock);
+    }
+    free(emulator->servers);
+}
+
+static int open_loops(struct rg_emulator *emulator, uint32_t threads)
+{
+    struct rg_runtime_options options;
+    rg_runtime_options_init(&options);
+    options.threads = threads;
+    options.memory_max = LOOPS_MEMORY_MAX;
+    int rc = rg_runtime_open(&emulator->runtime, &options);
+    return rc < 0 ? rc : start_servers(emulator);
+}
+
+static int open_all(struct rg_emulator *emulator, const struct rg_emulator_options *options,
+                    char *error, size_t error_size)
+{
+    const char *listen_text =
+        options->listen != NULL ? options->listen : RG_EMULATOR_LISTEN_DEFAULT;
+    struct address address;
+    struct rg_api_options api = {
+        .tls = !options->plain,
+        .loop_count = options->threads != 0 ? options->threads : default_threads(),
+        .seed = options->seed,
+    };
+    struct rg_store_options store = {
+        .root = options->root,
+        .memory_max = options->memory_max,
+        .synthetic = options->synthetic,
+        .synthetic_count = options->synthetic_count,
+    };
+    if (api.loop_count > RG_EMULATOR_THREADS_MAX) {
+        snprintf(error, error_size, "--threads %u: it has to be from 1 to %d", api.loop_count,
+                 RG_EMULATOR_THREADS_MAX);
+        return -EINVAL;
+    }
+    if (!parse_listen(listen_text, &address)) {
+        return fail(error, error_size, "--listen", listen_text,
+                    "HOST:PORT, as in 127.0.0.1:0 or [::1]:8443");
+    }
+    int rc = parse_model(&api, options, error, error_size);
+    rc = rc == 0 ? rg_store_open(&emulator->store, &store, error, error_size) : rc;
+    if (rc < 0) {
+        return rc;
+    }
+    rc = open_socket(emulator, &address, options->plain);
+    if (rc < 0) {
+        snprintf(error, error_size, "--listen '%s': %s", listen_text, strerror(-rc));
+        return rc;
+    }
+    if (!options->plain) {
+        rc = open_tls(emulator, options, &address, error, error_size);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    api.store = emulator->store;
+    rc = rg_api_create(&emulator->api, &api);
+    rc = rc == 0 ? open_loops(emulator, api.loop_count) : rc;
+    if (rc < 0) {
+        snprintf(error, error_size, "cannot start %u event loops: %s", api.loop_count,
+                 strerror(-rc));
+    }
+    return rc;
+}
+
+int rg_emulator_open(struct rg_emulator **out_emulator, const struct rg_emulator_options *options,
+                     char *error, size_t error_size)
+{
+    struct rg_emulator *emulator = calloc(1, sizeof(*emulator));
+    if (emulator == NULL) {
+        snprintf(error, error_size, "out of memory");
+        return -ENOMEM;
+    }
+    emulator->listen_fd = -1;
+    int rc = open_all(emulator, options, error, error_size);
+    if (rc < 0) {
+        rg_emulator_close(emulator);
+        return rc;
+    }
+    *out_emulator = emulator;
+    return 0;
+}
+
+void rg_emulator_close(struct rg_emulator *emulator)
+{
+    if (emulator == NULL) {
+        return;
+    }
+    if (emulator->runtime != NULL) {
+        stop_servers(emulator);
+        rg_runtime_close(emulator->runtime);
+    }
+    rg_tls_context_close(emulator->tls);
+    rg_certificate_close(emulator->certificate);
+    if (emulator->listen_fd >= 0) {
+        close(emulator->listen_fd);
+    }
+    rg_api_destroy(emulator->api);
+    rg_store_close(emulator->store);
+    free(emulator);
+}
+
+const char *rg_emulator_endpoint(const struct rg_emulator *emulator)
+{
+    return emulator->endpoint;
+}
+
+const char *rg_emulator_ca_path(const struct rg_emulator *emulator)
+{
+    return emulator->certificate != NULL ? rg_certificate_ca_path(emulator->certificate) : NULL;
+}
+
+int rg_emulator_format_ready(const struct rg_emulator *emulator, char *out, size_t out_size)
+{
+    struct rg_text text = {0};
+    const char *ca = rg_emulator_ca_path(emulator);
+    rg_text_append_str(&text, "{\"endpoint\":");
+    rg_text_append_json(&text, emulator->endpoint, strlen(emulator->endpoint));
+    rg_text_append_str(&text, ",\"ca\":");
+    if (ca != NULL) {
+        rg_text_append_json(&text, ca, strlen(ca));
+    } else {
+        rg_text_append_str(&text, "null");
+    }
+    rg_text_printf(&text, ",\"pid\":%d}", (int)getpid());
+    int rc = text.failed ? -ENOMEM : text.size >= out_size ? -ENOSPC : (int)text.size;
+    if (rc > 0) {
+        memcpy(out, text.data, text.size);
+        out[text.size] = '\0';
+    }
+    rg_text_fini(&text);
+    return rc;
+}

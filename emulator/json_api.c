@@ -1,0 +1,342 @@
+/* What each JSON route answers to each method; see json_api.h. */
+#include "emulator/json_api.h"
+
+#include "emulator/fields.h"
+#include "emulator/listing.h"
+#include "emulator/media.h"
+#include "emulator/resource.h"
+#include "emulator/upload.h"
+#include "http/url.h"
+
+#include <errno.h>
+#include <yyjson.h>
+
+#define JSON_TYPE "application/json; charset=UTF-8"
+
+static void style_init(struct rg_server_call *call, const struct rg_api_request *request,
+                       const char *outer, struct rg_resource_style *style)
+{
+    rg_resource_style_init(style, rg_api_of(call)->options.tls, rg_h1_find(request->head, "host"),
+                           request->params[RG_PARAM_FIELDS], outer);
+}
+
+static void list_buckets(struct rg_server_call *call, const struct rg_api_request *request)
+{
+    struct rg_text *text = &rg_call_of(call)->text;
+    struct rg_h1_slice prefix = request->params[RG_PARAM_PREFIX];
+    struct rg_h1_slice from = prefix;
+    char next[RG_STORE_BUCKET_NAME_SIZE_MAX + 1];
+    const char *separator = "";
+    struct rg_resource_style style;
+    style_init(call, request, "items", &style);
+    rg_text_append_str(text, "{\"kind\":\"storage#buckets\",\"items\":[");
+    struct rg_bucket *bucket;
+    while ((bucket = rg_store_seek_bucket(rg_api_of(call)->options.store, from)) != NULL &&
+           rg_text_starts_with(rg_bucket_name(bucket), prefix)) {
+        rg_text_append_str(text, separator);
+        rg_resource_append_bucket(text, &style, bucket);
+        separator = ",";
+        struct rg_h1_slice name = rg_bucket_name(bucket);
+        memcpy(next, name.data, name.size);
+        next[name.size] = '\0';
+        from = (struct rg_h1_slice){next, name.size + 1};
+    }
+    rg_text_append_str(text, "]}");
+    rg_reply_text(call, 200, JSON_TYPE);
+}
+
+static void get_bucket(struct rg_server_call *call, const struct rg_api_request *request)
+{
+    struct rg_bucket *bucket = rg_reply_find_bucket(call, request);
+    if (bucket != NULL) {
+        struct rg_resource_style style;
+        style_init(call, request, NULL, &style);
+        rg_resource_append_bucket(&rg_call_of(call)->text, &style, bucket);
+        rg_reply_text(call, 200, JSON_TYPE);
+    }
+}
+
+void rg_json_api_finish(struct rg_server_call *call)
+{
+    struct rg_call *state = rg_call_of(call);
+    struct rg_text body = state->text;
+    state->text = (struct rg_text){0};
+    yyjson_doc *document = yyjson_read(body.data != NULL ? body.data : "", body.size, 0);
+    yyjson_val *value = yyjson_obj_get(yyjson_doc_get_root(document), "name");
+    struct rg_h1_slice name = {yyjson_is_str(value) ? yyjson_get_str(value) : "",
+                               (uint32_t)yyjson_get_len(value)};
+    struct rg_bucket *bucket;
+    struct rg_resource_style style;
+    if (!yyjson_is_str(value) || !rg_store_bucket_name_valid(name)) {
+        rg_reply_error(call, RG_API_BUCKET_NAME, "Invalid bucket name: '%.*s'",
+                       yyjson_is_str(value) ? (int)name.size : 0, name.data);
+    } else {
+        int rc = rg_store_create_bucket(rg_api_of(call)->options.store, name, &bucket);
+        if (rc == -EEXIST) {
+            rg_reply_error(call, RG_API_CONFLICT,
+                           "Your previous request to create the named bucket succeeded and you "
+                           "already own it.");
+        } else if (rc < 0) {
+            rg_reply_store_error(call, rc, name, (struct rg_h1_slice){"", 0});
+        } else {
+            struct rg_h1_slice all = {NULL, 0};
+            rg_resource_style_init(&style, rg_api_of(call)->options.tls, NULL, all, NULL);
+            rg_resource_append_bucket(&state->text, &style, bucket);
+            rg_reply_text(call, 200, JSON_TYPE);
+        }
+    }
+    yyjson_doc_free(document);
+    rg_text_fini(&body);
+}
+
+static void get_storage_layout(struct rg_server_call *call, const struct rg_api_request *request)
+{
+    struct rg_bucket *bucket = rg_reply_find_bucket(call, request);
+    if (bucket != NULL) {
+        struct rg_h1_slice name = rg_bucket_name(bucket);
+        rg_text_printf(
+            &rg_call_of(call)->text,
+            "{\"kind\":\"storage#storageLayout\",\"bucket\":\"%.*s\",\"location\":\"US\","
+            "\"locationType\":\"multi-region\","
+            "\"hierarchicalNamespace\":{\"enabled\":false}}",
+            (int)name.size, name.data);
+        rg_reply_text(call, 200, JSON_TYPE);
+    }
+}
+
+/* Everybody may do everything: each of the permissions that are asked for is granted. */
+static void test_permissions(struct rg_server_call *call, const struct rg_api_request *request)
+{
+    struct rg_text *text = &rg_call_of(call)->text;
+    struct rg_h1_slice path, query, name, value;
+    if (rg_reply_find_bucket(call, request) == NULL) {
+        return;
+    }
+    rg_text_append_str(text, "{\"kind\":\"storage#testIamPermissionsResponse\",\"permissions\":[");
+    const char *separator = "";
+    rg_url_target_split(request->head->target, &path, &query);
+    while (rg_url_query_next(&query, &name, &value)) {
+        if (rg_text_equals(name, "permissions")) { /* "storage.objects.get" has nothing escaped. */
+            rg_text_append_str(text, separator);
+            rg_text_append_json(text, value.data, value.size);
+            separator = ",";
+        }
+    }
+    rg_text_append_str(text, "]}");
+    rg_reply_text(call, 200, JSON_TYPE);
+}
+
+static bool is_true(struct rg_h1_slice value)
+{
+    return rg_text_equals(value, "true") || rg_text_equals(value, "True") ||
+           rg_text_equals(value, "1");
+}
+
+/* False, with the call answered, when a parameter is malformed. */
+static bool listing_query(struct rg_server_call *call, const struct rg_api_request *request,
+                          struct rg_api_listing_query *out)
+{
+    int64_t page_max;
+    if (rg_api_request_int(request, RG_PARAM_MAX_RESULTS, RG_LISTING_PAGE_MAX, &page_max) < 0) {
+        rg_reply_error(call, RG_API_BAD_REQUEST, "maxResults is not a number.");
+        return false;
+    }
+    if (!rg_fields_valid(request->params[RG_PARAM_FIELDS])) {
+        rg_reply_error(call, RG_API_BAD_REQUEST, "Invalid field selection.");
+        return false;
+    }
+    *out = (struct rg_api_listing_query){
+        .prefix = request->params[RG_PARAM_PREFIX],
+        .delimiter = request->params[RG_PARAM_DELIMITER],
+        .start = request->params[RG_PARAM_START_OFFSET],
+        .end = request->params[RG_PARAM_END_OFFSET],
+        .token = request->params[RG_PARAM_PAGE_TOKEN],
+        .page_max = page_max == 0 || page_max > RG_LISTING_PAGE_MAX ? RG_LISTING_PAGE_MAX
+                                                                    : (uint32_t)page_max,
+        .trailing_delimiter = is_true(request->params[RG_PARAM_INCLUDE_TRAILING_DELIMITER]),
+    };
+    return true;
+}
+
+/* The two arrays of a page, as far as they are wanted. */
+struct page {
+    struct rg_text items, prefixes;
+    bool wants_items, wants_prefixes;
+};
+
+static int list_page(struct rg_api_listing *listing, const struct rg_resource_style *style,
+                     struct page *page)
+{
+    int kind;
+    while ((kind = rg_api_listing_next(listing)) > RG_LISTING_END) {
+        if (kind == RG_LISTING_PREFIX && page->wants_prefixes) {
+            rg_text_append_str(&page->prefixes, page->prefixes.size > 0 ? "," : "");
+            rg_text_append_json(&page->prefixes, listing->group.data, listing->group.size);
+        } else if (kind == RG_LISTING_OBJECT && page->wants_items) {
+            struct rg_h1_slice name = {listing->entry.name, listing->entry.name_size};
+            rg_text_append_str(&page->items, page->items.size > 0 ? "," : "");
+            rg_resource_append_object(&page->items, style, rg_bucket_name(listing->bucket), name,
+                                      &listing->entry.info);
+        }
+    }
+    return kind;
+}
+
+static void append_page(struct rg_text *text, const struct rg_api_listing *listing,
+                        const struct page *page, struct rg_h1_slice fields)
+{
+    const char *separator = "{";
+    text->failed = text->failed || page->items.failed || page->prefixes.failed;
+    if (rg_fields_select(fields, NULL, "kind")) {
+        rg_text_append_str(text, "{\"kind\":\"storage#objects\"");
+        separator = ",";
+    }
+    if (listing->more && rg_fields_select(fields, NULL, "nextPageToken")) {
+        rg_text_printf(text, "%s\"nextPageToken\":\"", separator);
+        rg_api_listing_append_token(listing, text);
+        rg_text_append_str(text, "\"");
+        separator = ",";
+    }
+    if (page->prefixes.size > 0) {
+        rg_text_printf(text, "%s\"prefixes\":[", separator);
+        rg_text_append(text, page->prefixes.data, page->prefixes.size);
+        rg_text_append_str(text, "]");
+        separator = ",";
+    }
+    if (page->items.size > 0) {
+        rg_text_printf(text, "%s\"items\":[", separator);
+        rg_text_append(text, page->items.data, page->items.size);
+        rg_text_append_str(text, "]");
+        separator = ",";
+    }
+    rg_text_append_str(text, separator[0] == '{' ? "{}" : "}");
+}
+
+static void list_objects(struct rg_server_call *call, const struct rg_api_request *request)
+{
+    struct rg_h1_slice fields = request->params[RG_PARAM_FIELDS];
+    struct rg_bucket *bucket = rg_reply_find_bucket(call, request);
+    struct rg_api_listing_query query;
+    struct rg_api_listing listing;
+    if (bucket == NULL || !listing_query(call, request, &query)) {
+        return;
+    }
+    if (rg_api_listing_start(&listing, bucket, &query) < 0) {
+        rg_reply_error(call, RG_API_BAD_REQUEST, "Invalid page token.");
+        return;
+    }
+    struct rg_resource_style style;
+    style_init(call, request, "items", &style);
+    struct page page = {
+        .wants_items = rg_fields_select(fields, NULL, "items"),
+        .wants_prefixes = rg_fields_select(fields, NULL, "prefixes"),
+    };
+    int rc = list_page(&listing, &style, &page);
+    if (rc < 0) {
+        rg_reply_store_error(call, rc, request->bucket, (struct rg_h1_slice){"", 0});
+    } else {
+        append_page(&rg_call_of(call)->text, &listing, &page, fields);
+        rg_reply_text(call, 200, JSON_TYPE);
+    }
+    rg_text_fini(&page.items);
+    rg_text_fini(&page.prefixes);
+}
+
+static void get_metadata(struct rg_server_call *call, const struct rg_api_request *request)
+{
+    struct rg_call *state = rg_call_of(call);
+    if (!rg_fields_valid(request->params[RG_PARAM_FIELDS])) {
+        rg_reply_error(call, RG_API_BAD_REQUEST, "Invalid field selection.");
+        return;
+    }
+    if (!rg_media_open(call, request)) {
+        return;
+    }
+    struct rg_resource_style style;
+    style_init(call, request, NULL, &style);
+    rg_resource_append_object(&state->text, &style, request->bucket, request->object,
+                              &state->object.info);
+    rg_store_object_close(&state->object);
+    rg_reply_text(call, 200, JSON_TYPE);
+}
+
+static void start_object(struct rg_server_call *call, const struct rg_api_request *request)
+{
+    if (rg_api_request_is(request, "GET") || rg_api_request_is(request, "HEAD")) {
+        if (request->media) {
+            rg_media_get(call, request);
+        } else {
+            get_metadata(call, request);
+        }
+    } else if (rg_api_request_is(request, "DELETE")) {
+        rg_media_remove(call, request);
+    } else {
+        rg_reply_error(call, RG_API_NOT_IMPLEMENTED,
+                       "Updating, composing, copying and rewriting objects is not implemented by "
+                       "this emulator.");
+    }
+}
+
+static void start_bucket(struct rg_server_call *call, const struct rg_api_request *request)
+{
+    bool get = rg_api_request_is(request, "GET") || rg_api_request_is(request, "HEAD");
+    if (get && request->route == RG_ROUTE_JSON_BUCKET) {
+        get_bucket(call, request);
+    } else if (get && rg_text_equals(request->part, "storageLayout")) {
+        get_storage_layout(call, request);
+    } else if (get && rg_text_equals(request->part, "iam/testPermissions")) {
+        test_permissions(call, request);
+    } else {
+        rg_reply_error(call, RG_API_NOT_IMPLEMENTED,
+                       "%.*s of %s is not implemented by this emulator.",
+                       (int)request->head->method.size, request->head->method.data,
+                       request->route == RG_ROUTE_JSON_BUCKET ? "a bucket" : "a part of a bucket");
+    }
+}
+
+static void reply_method(struct rg_server_call *call)
+{
+    rg_reply_error(call, RG_API_METHOD, "The path knows no such method.");
+}
+
+void rg_json_api_start(struct rg_server_call *call, const struct rg_api_request *request)
+{
+    bool get = rg_api_request_is(request, "GET") || rg_api_request_is(request, "HEAD");
+    bool post = rg_api_request_is(request, "POST");
+    switch (request->route) {
+    case RG_ROUTE_JSON_BUCKETS:
+        if (get) {
+            list_buckets(call, request);
+        } else if (post) {
+            rg_call_of(call)->collecting = true;
+        } else {
+            reply_method(call);
+        }
+        break;
+    case RG_ROUTE_JSON_BUCKET:
+    case RG_ROUTE_JSON_BUCKET_PART:
+        start_bucket(call, request);
+        break;
+    case RG_ROUTE_JSON_OBJECTS:
+        if (get) {
+            list_objects(call, request);
+        } else {
+            reply_method(call);
+        }
+        break;
+    case RG_ROUTE_JSON_OBJECT:
+        start_object(call, request);
+        break;
+    case RG_ROUTE_JSON_UPLOAD:
+        if (post || rg_api_request_is(request, "PUT") || rg_api_request_is(request, "DELETE")) {
+            rg_api_upload_start(call, request);
+        } else {
+            reply_method(call);
+        }
+        break;
+    default:
+        rg_reply_error(call, RG_API_NOT_IMPLEMENTED,
+                       "Batches are not implemented by this emulator.");
+        break;
+    }
+}

@@ -1,0 +1,137 @@
+/* Conditions, ranges and the head of a media read; see media.h. This is what benchmarks measure:
+ * for objects in memory or by formula it allocates nothing. */
+#include "emulator/media.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+/* Whether a list of entity tags (RFC 9110 section 13.1.1) holds the one of this object. */
+static bool etag_listed(struct rg_h1_slice list, const struct rg_store_object_info *info)
+{
+    char etag[RG_REPLY_ETAG_SIZE_MAX + 3];
+    rg_reply_format_etag(etag, info);
+    return rg_text_equals(list, "*") || memmem(list.data, list.size, etag, strlen(etag)) != NULL;
+}
+
+/* If-Match and If-None-Match. */
+static int check_etags(const struct rg_h1_head *head, const struct rg_store_object_info *info)
+{
+    const struct rg_h1_slice *match = rg_h1_find(head, "if-match");
+    const struct rg_h1_slice *none_match = rg_h1_find(head, "if-none-match");
+    if (match != NULL && !etag_listed(*match, info)) {
+        return -ESTALE;
+    }
+    return none_match != NULL && etag_listed(*none_match, info) ? -EALREADY : 0;
+}
+
+static void reply_not_modified(struct rg_server_call *call)
+{
+    struct rg_call *state = rg_call_of(call);
+    struct rg_h1_encoder *head = rg_reply_start(call, 304);
+    rg_reply_object_fields(head, &state->object.info);
+    rg_store_object_close(&state->object);
+    rg_reply_finish_empty(call);
+}
+
+/* False, with the call answered, when one is malformed. */
+static bool take_conditions(struct rg_server_call *call, const struct rg_api_request *request,
+                            struct rg_store_conditions *out)
+{
+    const char *bad_name;
+    if (rg_api_request_conditions(request, out, &bad_name) < 0) {
+        rg_reply_error(call, RG_API_BAD_REQUEST, "%s is not a number.", bad_name);
+        return false;
+    }
+    return true;
+}
+
+bool rg_media_open(struct rg_server_call *call, const struct rg_api_request *request)
+{
+    struct rg_call *state = rg_call_of(call);
+    struct rg_store_conditions conditions;
+    struct rg_bucket *bucket = rg_reply_find_bucket(call, request);
+    if (bucket == NULL || !take_conditions(call, request, &conditions)) {
+        return false;
+    }
+    int rc = -ENOENT;
+    if (rg_store_object_name_valid(request->object)) {
+        rc = rg_bucket_open_object(bucket, request->object, &state->object);
+    }
+    if (rc == 0) {
+        rc = rg_store_conditions_check(&conditions, &state->object.info);
+        rc = rc == 0 ? check_etags(request->head, &state->object.info) : rc;
+        if (rc == -EALREADY) {
+            reply_not_modified(call);
+            return false;
+        }
+    }
+    if (rc < 0) {
+        rg_reply_store_error(call, rc, request->bucket, request->object);
+        return false;
+    }
+    return true;
+}
+
+static void encode_content_range(struct rg_h1_encoder *head, uint64_t first, uint64_t size,
+                                 uint64_t total)
+{
+    char range[72] = "bytes ";
+    size_t at = 6;
+    at += rg_text_format_u64(range + at, first);
+    range[at++] = '-';
+    at += rg_text_format_u64(range + at, first + size - 1);
+    range[at++] = '/';
+    at += rg_text_format_u64(range + at, total);
+    rg_h1_encode_header_slice(head, "Content-Range", (struct rg_h1_slice){range, (uint32_t)at});
+}
+
+void rg_media_get(struct rg_server_call *call, const struct rg_api_request *request)
+{
+    struct rg_call *state = rg_call_of(call);
+    if (!rg_media_open(call, request)) {
+        return;
+    }
+    const struct rg_store_object_info *info = &state->object.info;
+    uint64_t first = 0, size = info->size;
+    int ranged = rg_api_request_range(request, info->size, &first, &size);
+    if (ranged < 0) {
+        rg_reply_error(call, RG_API_RANGE, "The requested range cannot be satisfied.");
+        return;
+    }
+    char modified[RG_TEXT_HTTP_DATE_SIZE + 1];
+    rg_text_format_http_date(modified, info->updated_us / 1000000);
+    struct rg_h1_encoder *head = rg_reply_start(call, ranged ? 206 : 200);
+    rg_h1_encode_header(head, "Content-Type", info->content_type);
+    if (info->content_encoding[0] != '\0') {
+        rg_h1_encode_header(head, "Content-Encoding", info->content_encoding);
+    }
+    if (ranged) {
+        encode_content_range(head, first, size, info->size);
+    }
+    rg_reply_object_fields(head, info);
+    rg_h1_encode_header(head, "Last-Modified", modified);
+    rg_h1_encode_header(head, "Accept-Ranges", "bytes");
+    rg_h1_encode_header(head, "Cache-Control", "private, max-age=0");
+    rg_reply_finish(call, size);
+    state->first = first;
+}
+
+void rg_media_remove(struct rg_server_call *call, const struct rg_api_request *request)
+{
+    struct rg_store_conditions conditions;
+    struct rg_bucket *bucket = rg_reply_find_bucket(call, request);
+    if (bucket == NULL || !take_conditions(call, request, &conditions)) {
+        return;
+    }
+    int rc = -ENOENT;
+    if (rg_store_object_name_valid(request->object)) {
+        rc = rg_bucket_remove_object(bucket, request->object, &conditions);
+    }
+    if (rc < 0) {
+        rg_reply_store_error(call, rc, request->bucket, request->object);
+        return;
+    }
+    rg_reply_start(call, 204);
+    rg_reply_finish_empty(call);
+}

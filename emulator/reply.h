@@ -1,0 +1,110 @@
+/* One call of the emulated API from its begin to its release, and the answers that all parts of the
+ * API give: heads with the fields that every answer has, errors in both dialects, texts.
+ *
+ * A call is answered when its head is encoded: `replied` is set, and what the server has to send
+ * lies in the state. It is handed to the server in `end`. */
+#ifndef RG_EMULATOR_REPLY_H
+#define RG_EMULATOR_REPLY_H
+
+#include "emulator/api.h"
+#include "emulator/request.h"
+#include "emulator/text.h"
+
+struct rg_api_upload;
+
+/* What one loop alone writes. */
+struct rg_api_loop {
+    _Alignas(RG_CACHE_LINE) int64_t date_seconds; /* What `date` says. */
+    char date[RG_TEXT_HTTP_DATE_SIZE + 1];
+    uint64_t random;
+    uint64_t request_count;
+};
+
+struct rg_api {
+    struct rg_api_options options;
+    struct rg_rate_limit rate_limit;
+    struct rg_api_loop *loops;
+};
+
+/* In rg_server_call.state. */
+struct rg_call {
+    bool json;         /* The dialect of errors. */
+    bool head_request; /* The answer has no body. */
+    bool keep_alive;
+    bool replied;
+    bool collecting;               /* `text` takes the request's body. */
+    struct rg_store_object object; /* Open: the body is the object's bytes from `first`. */
+    uint64_t first;
+    struct rg_text text;          /* Otherwise the body is this. */
+    struct rg_api_upload *upload; /* Owned. */
+    struct rg_server_response response;
+};
+_Static_assert(sizeof(struct rg_call) <= RG_SERVER_STATE_SIZE_MAX, "a call fits its state");
+
+static inline struct rg_call *rg_call_of(struct rg_server_call *call)
+{
+    return (struct rg_call *)(void *)call->state;
+}
+
+static inline struct rg_api *rg_api_of(struct rg_server_call *call)
+{
+    return call->context;
+}
+
+/* XX(name, status, JSON reason, XML code) */
+#define RG_API_ERRORS(XX)                                                                          \
+    XX(BAD_DIGEST, 400, "invalid", "BadDigest")                                                    \
+    XX(BAD_REQUEST, 400, "invalid", "InvalidArgument")                                             \
+    XX(BUCKET_NAME, 400, "invalid", "InvalidBucketName")                                           \
+    XX(MISSING, 400, "required", "MissingArgument")                                                \
+    XX(NO_BUCKET, 404, "notFound", "NoSuchBucket")                                                 \
+    XX(NO_OBJECT, 404, "notFound", "NoSuchKey")                                                    \
+    XX(NO_PATH, 404, "notFound", "NotFound")                                                       \
+    XX(METHOD, 405, "methodNotAllowed", "MethodNotAllowed")                                        \
+    XX(CONFLICT, 409, "conflict", "BucketAlreadyOwnedByYou")                                       \
+    XX(CONDITION, 412, "conditionNotMet", "PreconditionFailed")                                    \
+    XX(TOO_LARGE, 413, "uploadTooLarge", "EntityTooLarge")                                         \
+    XX(RANGE, 416, "requestedRangeNotSatisfiable", "InvalidRange")                                 \
+    XX(RATE, 429, "rateLimitExceeded", "SlowDown")                                                 \
+    XX(INTERNAL, 500, "backendError", "InternalError")                                             \
+    XX(NOT_IMPLEMENTED, 501, "notImplemented", "NotImplemented")                                   \
+    XX(NO_ROOM, 507, "insufficientStorage", "InsufficientStorage")
+
+enum rg_api_error {
+#define XX(name, status, reason, code) RG_API_##name,
+    RG_API_ERRORS(XX)
+#undef XX
+        RG_API_ERROR_COUNT
+};
+
+/* Starts an answer: the status line and the fields that all answers have. */
+struct rg_h1_encoder *rg_reply_start(struct rg_server_call *call, unsigned status);
+/* Ends it. `content_size` is the Content-Length; a HEAD request gets no more than that. */
+void rg_reply_finish(struct rg_server_call *call, uint64_t content_size);
+/* The same without a body and a Content-Length: 204 and 304. */
+void rg_reply_finish_empty(struct rg_server_call *call);
+/* A whole answer out of call->text. */
+void rg_reply_text(struct rg_server_call *call, unsigned status, const char *content_type);
+/* A whole answer that names what is wrong. Replaces an answer that was started, closes the object,
+ * and for RG_API_RANGE says its size. */
+void rg_reply_error(struct rg_server_call *call, enum rg_api_error error, const char *format, ...)
+    RG_PRINTF(3, 4);
+/* The request's bucket, or NULL with the call answered. */
+struct rg_bucket *rg_reply_find_bucket(struct rg_server_call *call,
+                                       const struct rg_api_request *request);
+/* What the store or a condition said about `what` of a bucket, as an answer. */
+void rg_reply_store_error(struct rg_server_call *call, int rc, struct rg_h1_slice bucket,
+                          struct rg_h1_slice object);
+
+/* ETag: a protocol buffer of generation and metageneration in base64, as the service makes them. */
+#define RG_REPLY_ETAG_SIZE_MAX 32
+/* Writes quotes and NUL, too. */
+void rg_reply_format_etag(char out[RG_REPLY_ETAG_SIZE_MAX + 3],
+                          const struct rg_store_object_info *info);
+#define RG_REPLY_CRC32C_SIZE 8
+void rg_reply_format_crc32c(char out[RG_REPLY_CRC32C_SIZE], uint32_t crc32c);
+
+/* x-goog-generation, x-goog-hash and the rest that describes an object, ETag included. */
+void rg_reply_object_fields(struct rg_h1_encoder *head, const struct rg_store_object_info *info);
+
+#endif

@@ -1,0 +1,101 @@
+/* What a request asks for: its place in the two APIs, decoded names, parameters and conditions. It
+ * lives on the stack of the handler's `begin`, because it borrows the head; what has to outlast
+ * that is copied by whoever needs it. */
+#ifndef RG_EMULATOR_REQUEST_H
+#define RG_EMULATOR_REQUEST_H
+
+#include "emulator/store.h"
+#include "http/h1_decoder.h"
+
+/* In `/storage/v1/b/B/o/O` and its aliases under /download and /upload, and in `/B/O`. */
+enum rg_route {
+    RG_ROUTE_NONE,
+    RG_ROUTE_JSON_BATCH,
+    RG_ROUTE_JSON_BUCKETS,
+    RG_ROUTE_JSON_BUCKET,
+    RG_ROUTE_JSON_BUCKET_PART, /* `part` says which: storageLayout, iam/testPermissions, … */
+    RG_ROUTE_JSON_OBJECTS,
+    RG_ROUTE_JSON_OBJECT,
+    RG_ROUTE_JSON_UPLOAD,
+    RG_ROUTE_XML_SERVICE,
+    RG_ROUTE_XML_BUCKET,
+    RG_ROUTE_XML_OBJECT,
+};
+
+/* XX(name, text): the query parameters that mean something to us. Others are ignored, as clients
+ * add some of their own. */
+#define RG_PARAMS(XX)                                                                              \
+    XX(ALT, "alt")                                                                                 \
+    XX(CONTENT_ENCODING, "contentEncoding")                                                        \
+    XX(CONTINUATION_TOKEN, "continuation-token")                                                   \
+    XX(DELETE, "delete")                                                                           \
+    XX(DELIMITER, "delimiter")                                                                     \
+    XX(ENCODING_TYPE, "encoding-type")                                                             \
+    XX(END_OFFSET, "endOffset")                                                                    \
+    XX(FIELDS, "fields")                                                                           \
+    XX(GENERATION, "generation")                                                                   \
+    XX(IF_GENERATION_MATCH, "ifGenerationMatch")                                                   \
+    XX(IF_GENERATION_NOT_MATCH, "ifGenerationNotMatch")                                            \
+    XX(IF_METAGENERATION_MATCH, "ifMetagenerationMatch")                                           \
+    XX(IF_METAGENERATION_NOT_MATCH, "ifMetagenerationNotMatch")                                    \
+    XX(INCLUDE_TRAILING_DELIMITER, "includeTrailingDelimiter")                                     \
+    XX(LIST_TYPE, "list-type")                                                                     \
+    XX(MARKER, "marker")                                                                           \
+    XX(MAX_KEYS, "max-keys")                                                                       \
+    XX(MAX_RESULTS, "maxResults")                                                                  \
+    XX(NAME, "name")                                                                               \
+    XX(PAGE_TOKEN, "pageToken")                                                                    \
+    XX(PART_NUMBER, "partNumber")                                                                  \
+    XX(PREFIX, "prefix")                                                                           \
+    XX(START_AFTER, "start-after")                                                                 \
+    XX(START_OFFSET, "startOffset")                                                                \
+    XX(UPLOAD_ID, "upload_id")                                                                     \
+    XX(UPLOAD_TYPE, "uploadType")                                                                  \
+    XX(XML_UPLOAD_ID, "uploadId")                                                                  \
+    XX(XML_UPLOADS, "uploads")
+
+enum rg_param {
+#define XX(name, text) RG_PARAM_##name,
+    RG_PARAMS(XX)
+#undef XX
+        RG_PARAM_COUNT
+};
+
+struct rg_api_request {
+    const struct rg_h1_head *head; /* Borrowed. */
+    enum rg_route route;
+    bool media;                                /* alt=media, or below /download. */
+    struct rg_h1_slice bucket, object;         /* Decoded; in `names`. */
+    struct rg_h1_slice part;                   /* As sent. */
+    struct rg_h1_slice params[RG_PARAM_COUNT]; /* Decoded; `data` is NULL when it is not there. */
+    char names[RG_H1_TARGET_SIZE_MAX];
+    uint32_t names_size;
+    char values[RG_H1_TARGET_SIZE_MAX];
+};
+
+/* Reads the target. 0, or -EINVAL when its escapes are malformed. */
+int rg_api_request_parse(struct rg_api_request *request, const struct rg_h1_head *head);
+
+static inline bool rg_api_request_has(const struct rg_api_request *request, enum rg_param param)
+{
+    return request->params[param].data != NULL;
+}
+
+/* An integer parameter; `fallback` when it is not there, -EINVAL when it is not a number. */
+int rg_api_request_int(const struct rg_api_request *request, enum rg_param param, int64_t fallback,
+                       int64_t *out_value);
+
+bool rg_api_request_is(const struct rg_api_request *request, const char *method);
+bool rg_api_request_is_json(const struct rg_api_request *request);
+
+/* The conditions, from parameters and in the XML API from headers. -EINVAL when one is not a
+ * number, with its name. */
+int rg_api_request_conditions(const struct rg_api_request *request, struct rg_store_conditions *out,
+                              const char **out_bad_name);
+
+/* A byte range of an object of that size. 0: there is none, or it means nothing, and the whole is
+ * wanted; 1: *out_first and *out_size; -ERANGE: it holds no byte of the object. */
+int rg_api_request_range(const struct rg_api_request *request, uint64_t size, uint64_t *out_first,
+                         uint64_t *out_size);
+
+#endif

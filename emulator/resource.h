@@ -1,0 +1,29 @@
+/* Objects and buckets as the JSON API describes them. Integers of 64 bits are strings there. */
+#ifndef RG_EMULATOR_RESOURCE_H
+#define RG_EMULATOR_RESOURCE_H
+
+#include "emulator/store.h"
+#include "emulator/text.h"
+
+#define RG_RESOURCE_ORIGIN_SIZE_MAX 300
+
+/* What does not depend on the object. */
+struct rg_resource_style {
+    char origin[RG_RESOURCE_ORIGIN_SIZE_MAX]; /* Of links, as in "https://localhost:8443"; with NUL.
+                                               */
+    uint32_t members; /* Which are wanted; bits that only resource.c knows. */
+};
+
+/* `host` is the request's Host. The members are those that the `fields` mask selects; `outer` is
+ * the member of the answer that holds the resources, or NULL. */
+void rg_resource_style_init(struct rg_resource_style *style, bool tls,
+                            const struct rg_h1_slice *host, struct rg_h1_slice mask,
+                            const char *outer);
+
+void rg_resource_append_object(struct rg_text *text, const struct rg_resource_style *style,
+                               struct rg_h1_slice bucket, struct rg_h1_slice name,
+                               const struct rg_store_object_info *info);
+void rg_resource_append_bucket(struct rg_text *text, const struct rg_resource_style *style,
+                               const struct rg_bucket *bucket);
+
+#endif

@@ -1,0 +1,517 @@
+/* Buckets by name, and in each the overlay of written objects over synthetic sets; see store.h. */
+#include "emulator/store.h"
+
+#include "emulator/backend.h"
+#include "emulator/checksum.h"
+#include "emulator/synthetic.h"
+#include "emulator/text.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BUCKET_SLOTS 256
+#define BUCKET_NAME_SIZE_MIN 3
+
+struct rg_bucket {
+    struct rg_bucket *next; /* In its slot. */
+    char name[RG_STORE_BUCKET_NAME_SIZE_MAX];
+    uint32_t name_size;
+    int64_t created_us;
+    void *written; /* The backend's. */
+    struct rg_store *store;
+    struct rg_synthetic **sets; /* Fixed once the store is open. */
+    size_t set_count;
+    pthread_mutex_t lock; /* One commit or removal at a time, conditions included. */
+};
+
+struct rg_store {
+    const struct rg_store_backend *backend;
+    int root_fd; /* -1 in memory. */
+    struct rg_memory_budget budget;
+    _Atomic int64_t generation; /* The last one given. */
+    pthread_mutex_t lock; /* Adding buckets; finding them takes none, as none is ever removed. */
+    struct rg_bucket *_Atomic slots[BUCKET_SLOTS];
+};
+
+struct rg_store_writer {
+    struct rg_bucket *bucket;
+    void *written;
+    uint64_t size;
+    uint32_t crc32c;
+    uint32_t name_size;
+    char name[RG_STORE_NAME_SIZE_MAX];
+};
+
+size_t rg_store_object_read(struct rg_store_object *object, uint64_t offset,
+                            const uint8_t **out_data)
+{
+    RG_ASSERT(offset < object->info.size);
+    return object->type->read(object, offset, out_data);
+}
+
+void rg_store_object_close(struct rg_store_object *object)
+{
+    if (object->type != NULL && object->type->close != NULL) {
+        object->type->close(object);
+    }
+    object->type = NULL;
+}
+
+int rg_store_conditions_check(const struct rg_store_conditions *conditions,
+                              const struct rg_store_object_info *info)
+{
+    int64_t generation = info != NULL ? info->generation : 0;
+    int64_t metageneration = info != NULL ? info->metageneration : 0;
+    if (conditions->generation.set && conditions->generation.value != generation) {
+        return -ENOENT;
+    }
+    if ((conditions->generation_match.set && conditions->generation_match.value != generation) ||
+        (conditions->metageneration_match.set &&
+         conditions->metageneration_match.value != metageneration)) {
+        return -ESTALE;
+    }
+    if ((conditions->generation_not_match.set &&
+         conditions->generation_not_match.value == generation) ||
+        (conditions->metageneration_not_match.set &&
+         conditions->metageneration_not_match.value == metageneration)) {
+        return -EALREADY;
+    }
+    return 0;
+}
+
+bool rg_store_bucket_name_valid(struct rg_h1_slice name)
+{
+    if (name.size < BUCKET_NAME_SIZE_MIN || name.size > RG_STORE_BUCKET_NAME_SIZE_MAX) {
+        return false;
+    }
+    for (uint32_t i = 0; i < name.size; i++) {
+        char c = name.data[i];
+        bool inside = i > 0 && i + 1 < name.size;
+        if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9') &&
+            !(inside && (c == '-' || c == '_' || c == '.'))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool rg_store_attribute_valid(struct rg_h1_slice value, size_t size_max)
+{
+    return value.size > 0 && value.size <= size_max &&
+           rg_h1_value_span(value.data, value.size) == value.size &&
+           strchr(" \t", value.data[0]) == NULL &&
+           strchr(" \t", value.data[value.size - 1]) == NULL;
+}
+
+bool rg_store_object_name_valid(struct rg_h1_slice name)
+{
+    return name.size > 0 && name.size <= RG_STORE_NAME_SIZE_MAX &&
+           memchr(name.data, '\r', name.size) == NULL &&
+           memchr(name.data, '\n', name.size) == NULL && !rg_text_equals(name, ".") &&
+           !rg_text_equals(name, "..") && rg_text_is_utf8(name);
+}
+
+static int64_t realtime_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static int64_t next_generation(struct rg_store *store)
+{
+    int64_t now = realtime_us();
+    int64_t last = atomic_load(&store->generation), next;
+    do {
+        next = RG_MAX(now, last + 1);
+    } while (!atomic_compare_exchange_weak(&store->generation, &last, next));
+    return next;
+}
+
+static size_t bucket_slot(struct rg_h1_slice name)
+{
+    uint32_t hash = 2166136261u; /* FNV-1a */
+    for (uint32_t i = 0; i < name.size; i++) {
+        hash = (hash ^ (uint8_t)name.data[i]) * 16777619u;
+    }
+    return hash % BUCKET_SLOTS;
+}
+
+struct rg_h1_slice rg_bucket_name(const struct rg_bucket *bucket)
+{
+    return (struct rg_h1_slice){bucket->name, bucket->name_size};
+}
+
+int64_t rg_bucket_created_us(const struct rg_bucket *bucket)
+{
+    return bucket->created_us;
+}
+
+static struct rg_bucket *find_known(struct rg_store *store, struct rg_h1_slice name)
+{
+    struct rg_bucket *bucket = atomic_load(&store->slots[bucket_slot(name)]);
+    while (bucket != NULL && rg_text_compare(rg_bucket_name(bucket), name) != 0) {
+        bucket = bucket->next;
+    }
+    return bucket;
+}
+
+static void bucket_destroy(struct rg_bucket *bucket)
+{
+    if (bucket->written != NULL) {
+        bucket->store->backend->close(bucket->written);
+    }
+    for (size_t i = 0; i < bucket->set_count; i++) {
+        rg_synthetic_destroy(bucket->sets[i]);
+    }
+    free(bucket->sets);
+    pthread_mutex_destroy(&bucket->lock);
+    free(bucket);
+}
+
+/* Makes the bucket known. With `create` it may be new to the backend, too. */
+static int add_bucket_locked(struct rg_store *store, struct rg_h1_slice name, bool create,
+                             struct rg_bucket **out_bucket)
+{
+    struct rg_bucket *bucket = calloc(1, sizeof(*bucket));
+    if (bucket == NULL) {
+        return -ENOMEM;
+    }
+    bucket->store = store;
+    bucket->created_us = realtime_us();
+    bucket->name_size = name.size;
+    memcpy(bucket->name, name.data, name.size);
+    pthread_mutex_init(&bucket->lock, NULL);
+    int rc = store->root_fd >= 0
+                 ? rg_disk_bucket_open(&bucket->written, store->root_fd, name, create)
+             : create ? rg_memory_bucket_open(&bucket->written, &store->budget)
+                      : -ENOENT;
+    if (rc < 0) {
+        bucket_destroy(bucket);
+        return rc;
+    }
+    size_t slot = bucket_slot(name);
+    bucket->next = atomic_load(&store->slots[slot]);
+    atomic_store(&store->slots[slot], bucket);
+    *out_bucket = bucket;
+    return 0;
+}
+
+/* -EEXIST with the bucket when it was known already. */
+static int add_bucket(struct rg_store *store, struct rg_h1_slice name, bool create,
+                      struct rg_bucket **out_bucket)
+{
+    pthread_mutex_lock(&store->lock);
+    struct rg_bucket *known = find_known(store, name);
+    int rc = -EEXIST;
+    if (known != NULL) {
+        *out_bucket = known;
+    } else {
+        rc = add_bucket_locked(store, name, create, out_bucket);
+    }
+    pthread_mutex_unlock(&store->lock);
+    return rc;
+}
+
+struct rg_bucket *rg_store_find_bucket(struct rg_store *store, struct rg_h1_slice name)
+{
+    struct rg_bucket *bucket = find_known(store, name);
+    /* On disk the folder may have come by hand. */
+    if (bucket == NULL && store->root_fd >= 0 && rg_store_bucket_name_valid(name)) {
+        (void)add_bucket(store, name, false, &bucket);
+    }
+    return bucket;
+}
+
+int rg_store_create_bucket(struct rg_store *store, struct rg_h1_slice name,
+                           struct rg_bucket **out_bucket)
+{
+    RG_ASSERT(rg_store_bucket_name_valid(name));
+    struct rg_bucket *known = rg_store_find_bucket(store, name);
+    if (known != NULL) {
+        *out_bucket = known;
+        return -EEXIST;
+    }
+    return add_bucket(store, name, true, out_bucket);
+}
+
+/* Folders in the root that are named like buckets become known. */
+static void scan_root(struct rg_store *store)
+{
+    int fd = openat(store->root_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    if (dir == NULL) {
+        if (fd >= 0) {
+            close(fd);
+        }
+        return;
+    }
+    for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
+        (void)rg_store_find_bucket(store, rg_text_slice(entry->d_name));
+    }
+    closedir(dir);
+}
+
+struct rg_bucket *rg_store_seek_bucket(struct rg_store *store, struct rg_h1_slice from)
+{
+    if (store->root_fd >= 0) {
+        scan_root(store);
+    }
+    struct rg_bucket *first = NULL;
+    for (size_t slot = 0; slot < BUCKET_SLOTS; slot++) {
+        struct rg_bucket *bucket = atomic_load(&store->slots[slot]);
+        for (; bucket != NULL; bucket = bucket->next) {
+            struct rg_h1_slice name = rg_bucket_name(bucket);
+            if (rg_text_compare(name, from) >= 0 &&
+                (first == NULL || rg_text_compare(name, rg_bucket_name(first)) < 0)) {
+                first = bucket;
+            }
+        }
+    }
+    return first;
+}
+
+int rg_bucket_open_object(struct rg_bucket *bucket, struct rg_h1_slice name,
+                          struct rg_store_object *out_object)
+{
+    int rc = bucket->store->backend->open(bucket->written, name, out_object);
+    for (size_t i = 0; rc == -ENOENT && i < bucket->set_count; i++) {
+        rc = rg_synthetic_open(bucket->sets[i], name, out_object);
+    }
+    return rc;
+}
+
+/* Conditions against the object as it is now. The bucket is locked, so that it stays so. */
+static int check_conditions_locked(struct rg_bucket *bucket, struct rg_h1_slice name,
+                                   const struct rg_store_conditions *conditions)
+{
+    if (!conditions->generation.set && !conditions->generation_match.set &&
+        !conditions->generation_not_match.set && !conditions->metageneration_match.set &&
+        !conditions->metageneration_not_match.set) {
+        return 0;
+    }
+    struct rg_store_object object;
+    int rc = rg_bucket_open_object(bucket, name, &object);
+    if (rc < 0) {
+        return rc == -ENOENT ? rg_store_conditions_check(conditions, NULL) : rc;
+    }
+    rc = rg_store_conditions_check(conditions, &object.info);
+    rg_store_object_close(&object);
+    return rc;
+}
+
+static int remove_object_locked(struct rg_bucket *bucket, struct rg_h1_slice name)
+{
+    int rc = bucket->store->backend->remove(bucket->written, name);
+    if (rc < 0 && rc != -ENOENT) {
+        return rc;
+    }
+    for (size_t i = 0; i < bucket->set_count; i++) {
+        int hidden = rg_synthetic_hide(bucket->sets[i], name);
+        rc = hidden != -ENOENT ? hidden : rc;
+    }
+    return rc;
+}
+
+int rg_bucket_remove_object(struct rg_bucket *bucket, struct rg_h1_slice name,
+                            const struct rg_store_conditions *conditions)
+{
+    pthread_mutex_lock(&bucket->lock);
+    int rc = check_conditions_locked(bucket, name, conditions);
+    rc = rc == 0 ? remove_object_locked(bucket, name) : rc;
+    pthread_mutex_unlock(&bucket->lock);
+    return rc;
+}
+
+int rg_bucket_seek_object(struct rg_bucket *bucket, struct rg_h1_slice from,
+                          struct rg_store_entry *out_entry)
+{
+    int rc = bucket->store->backend->seek(bucket->written, from, out_entry);
+    if (rc < 0 && rc != -ENOENT) {
+        return rc;
+    }
+    for (size_t i = 0; i < bucket->set_count; i++) {
+        struct rg_store_entry entry;
+        if (rg_synthetic_seek(bucket->sets[i], from, &entry) < 0) {
+            continue;
+        }
+        /* Of two objects of one name, the written one counts: it came first. */
+        if (rc == -ENOENT ||
+            rg_text_compare((struct rg_h1_slice){entry.name, entry.name_size},
+                            (struct rg_h1_slice){out_entry->name, out_entry->name_size}) < 0) {
+            *out_entry = entry;
+            rc = 0;
+        }
+    }
+    return rc;
+}
+
+int rg_store_writer_create(struct rg_store_writer **out_writer, struct rg_store *store,
+                           struct rg_h1_slice bucket_name, struct rg_h1_slice name,
+                           uint64_t size_hint)
+{
+    RG_ASSERT(rg_store_object_name_valid(name));
+    struct rg_bucket *bucket;
+    int rc = rg_store_create_bucket(store, bucket_name, &bucket);
+    if (rc < 0 && rc != -EEXIST) {
+        return rc;
+    }
+    struct rg_store_writer *writer = malloc(sizeof(*writer));
+    if (writer == NULL) {
+        return -ENOMEM;
+    }
+    writer->bucket = bucket;
+    writer->size = 0;
+    writer->crc32c = 0;
+    writer->name_size = name.size;
+    memcpy(writer->name, name.data, name.size);
+    rc = store->backend->begin(bucket->written, size_hint, &writer->written);
+    if (rc < 0) {
+        free(writer);
+        return rc;
+    }
+    *out_writer = writer;
+    return 0;
+}
+
+int rg_store_writer_append(struct rg_store_writer *writer, const void *data, size_t size)
+{
+    if (size == 0) {
+        return 0;
+    }
+    int rc = writer->bucket->store->backend->append(writer->written, data, size);
+    if (rc < 0) {
+        return rc;
+    }
+    writer->size += size;
+    writer->crc32c = rg_checksum_extend(writer->crc32c, data, size);
+    return 0;
+}
+
+uint32_t rg_store_writer_crc32c(const struct rg_store_writer *writer)
+{
+    return writer->crc32c;
+}
+
+void rg_store_writer_abort(struct rg_store_writer *writer)
+{
+    if (writer != NULL) {
+        writer->bucket->store->backend->abort(writer->written);
+        free(writer);
+    }
+}
+
+int rg_store_writer_commit(struct rg_store_writer *writer,
+                           const struct rg_store_conditions *conditions,
+                           const struct rg_store_object_info *attributes,
+                           struct rg_store_object_info *out_info)
+{
+    struct rg_bucket *bucket = writer->bucket;
+    struct rg_h1_slice name = {writer->name, writer->name_size};
+    struct rg_store_object_info info = *attributes;
+    info.size = writer->size;
+    info.crc32c = writer->crc32c;
+    info.has_crc32c = true;
+    info.metageneration = 1;
+    pthread_mutex_lock(&bucket->lock);
+    int rc = check_conditions_locked(bucket, name, conditions);
+    if (rc == 0) {
+        info.generation = next_generation(bucket->store);
+        info.updated_us = info.generation;
+        rc = bucket->store->backend->commit(writer->written, name, &info);
+    } else {
+        bucket->store->backend->abort(writer->written);
+    }
+    pthread_mutex_unlock(&bucket->lock);
+    free(writer);
+    if (rc == 0) {
+        *out_info = info;
+    }
+    return rc;
+}
+
+static int add_synthetic(struct rg_store *store, const char *spec, char *error, size_t error_size)
+{
+    struct rg_synthetic *set;
+    struct rg_h1_slice name;
+    int rc = rg_synthetic_create(&set, spec, &name, error, error_size);
+    if (rc < 0) {
+        return rc;
+    }
+    struct rg_bucket *bucket;
+    rc = rg_store_create_bucket(store, name, &bucket);
+    struct rg_synthetic **sets = NULL;
+    if (rc == 0 || rc == -EEXIST) {
+        sets = reallocarray(bucket->sets, bucket->set_count + 1, sizeof(*sets));
+        rc = sets != NULL ? 0 : -ENOMEM;
+    }
+    if (rc < 0) {
+        snprintf(error, error_size, "--synthetic '%s': cannot make the bucket: %s", spec,
+                 strerror(-rc));
+        rg_synthetic_destroy(set);
+        return rc;
+    }
+    bucket->sets = sets;
+    bucket->sets[bucket->set_count++] = set;
+    return 0;
+}
+
+int rg_store_open(struct rg_store **out_store, const struct rg_store_options *options, char *error,
+                  size_t error_size)
+{
+    struct rg_store *store = calloc(1, sizeof(*store));
+    if (store == NULL) {
+        snprintf(error, error_size, "out of memory");
+        return -ENOMEM;
+    }
+    pthread_mutex_init(&store->lock, NULL);
+    store->backend = options->root != NULL ? &rg_disk_backend : &rg_memory_backend;
+    store->root_fd = -1;
+    store->budget.max =
+        options->memory_max != 0 ? options->memory_max : RG_STORE_MEMORY_MAX_DEFAULT;
+    int rc = 0;
+    if (options->root != NULL) {
+        store->root_fd = open(options->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (store->root_fd < 0) {
+            rc = -errno;
+            snprintf(error, error_size, "--root '%s': %s; it has to be a folder that exists",
+                     options->root, strerror(errno));
+        }
+    }
+    for (size_t i = 0; rc == 0 && i < options->synthetic_count; i++) {
+        rc = add_synthetic(store, options->synthetic[i], error, error_size);
+    }
+    if (rc < 0) {
+        rg_store_close(store);
+        return rc;
+    }
+    *out_store = store;
+    return 0;
+}
+
+void rg_store_close(struct rg_store *store)
+{
+    if (store == NULL) {
+        return;
+    }
+    for (size_t slot = 0; slot < BUCKET_SLOTS; slot++) {
+        struct rg_bucket *bucket = atomic_load(&store->slots[slot]);
+        while (bucket != NULL) {
+            struct rg_bucket *next = bucket->next;
+            bucket_destroy(bucket);
+            bucket = next;
+        }
+    }
+    if (store->root_fd >= 0) {
+        close(store->root_fd);
+    }
+    pthread_mutex_destroy(&store->lock);
+    free(store);
+}

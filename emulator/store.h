@@ -1,0 +1,146 @@
+/* What the emulator holds: buckets, and in them objects by name in the order of their bytes.
+ *
+ * Objects come from two sources that a bucket may combine. What clients write goes to a backend:
+ * memory, or files below a root folder. Synthetic sets are objects by formula that take no memory;
+ * writing over one shadows it, deleting hides it (until the process ends).
+ *
+ * The life of a read: rg_store_open_object gives a version that nothing disturbs any more, whatever
+ * is written or deleted meanwhile -> rg_store_object_read, any number of times ->
+ * rg_store_object_close. The life of a write: rg_store_writer_create -> append -> commit or abort;
+ * nobody sees anything of it before the commit, and then all of it.
+ *
+ * Any thread may call anything; one writer or open object belongs to one thread at a time. Buckets
+ * are never freed before the store is, so a pointer to one stays valid. */
+#ifndef RG_EMULATOR_STORE_H
+#define RG_EMULATOR_STORE_H
+
+#include "http/h1_decoder.h"
+#include "runtime/base.h"
+
+#define RG_STORE_NAME_SIZE_MAX 1024       /* Of an object, in bytes. */
+#define RG_STORE_BUCKET_NAME_SIZE_MAX 222 /* 63 without dots, which we do not insist on. */
+#define RG_STORE_CONTENT_TYPE_SIZE_MAX 127
+#define RG_STORE_CONTENT_ENCODING_SIZE_MAX 31
+#define RG_STORE_MEMORY_MAX_DEFAULT (UINT64_C(5) << 30)
+#define RG_STORE_OBJECT_SIZE_MAX (UINT64_C(5) << 40)
+
+/* The facts of one version of an object. */
+struct rg_store_object_info {
+    uint64_t size;
+    int64_t
+        generation; /* Grows with every write of the store: microseconds since 1970, made unique. */
+    int64_t metageneration;
+    int64_t updated_us;
+    uint32_t crc32c;
+    bool has_crc32c; /* False only in listings, of files that were never read through the store. */
+    char content_type[RG_STORE_CONTENT_TYPE_SIZE_MAX + 1];
+    char content_encoding[RG_STORE_CONTENT_ENCODING_SIZE_MAX + 1]; /* Empty: none. */
+};
+
+struct rg_store_object;
+
+/* How the bytes of an open object are reached. */
+struct rg_store_object_type {
+    size_t (*read)(struct rg_store_object *object, uint64_t offset, const uint8_t **out_data);
+    void (*close)(struct rg_store_object *object); /* NULL: nothing to do. */
+};
+
+/* An open version. Zeroed is closed. Small enough to live in a call's state: opening a synthetic
+ * object or one in memory allocates nothing. */
+struct rg_store_object {
+    struct rg_store_object_info info;
+    const struct rg_store_object_type *type;
+    void *owner;
+    uint64_t position; /* Where a synthetic object starts in its table. */
+};
+
+/* Points *out_data at the bytes from `offset`, which is below the size, and returns how many follow
+ * in one piece, at least 1. They are valid until the next read or close. */
+size_t rg_store_object_read(struct rg_store_object *object, uint64_t offset,
+                            const uint8_t **out_data);
+void rg_store_object_close(struct rg_store_object *object);
+
+struct rg_store_condition {
+    bool set;
+    int64_t value;
+};
+
+/* What a request demands of the object as it is. Zeroed demands nothing. */
+struct rg_store_conditions {
+    struct rg_store_condition generation; /* `generation=`: another version does not exist. */
+    struct rg_store_condition generation_match, generation_not_match; /* 0: no object. */
+    struct rg_store_condition metageneration_match, metageneration_not_match;
+};
+
+/* Checks them against an object, NULL when there is none. 0; -ENOENT when the generation asked for
+ * is not there; -ESTALE when a match fails; -EALREADY when a not-match fails. */
+int rg_store_conditions_check(const struct rg_store_conditions *conditions,
+                              const struct rg_store_object_info *info);
+
+struct rg_store_options {
+    const char *root;    /* Folder whose folders are the buckets; NULL: objects live in memory. */
+    uint64_t memory_max; /* Bytes of objects in memory; 0: RG_STORE_MEMORY_MAX_DEFAULT. */
+    const char *const *synthetic; /* BUCKET/PREFIX:COUNT:SIZE */
+    size_t synthetic_count;
+};
+
+struct rg_store;
+struct rg_bucket;
+
+/* On failure `error` holds one line that names the bad value. Returns owned. */
+int rg_store_open(struct rg_store **out_store, const struct rg_store_options *options, char *error,
+                  size_t error_size);
+/* Every object is closed and every writer ended. NULL does nothing. */
+void rg_store_close(struct rg_store *store);
+
+bool rg_store_bucket_name_valid(struct rg_h1_slice name);
+/* Something that can be the value of a header field, as content types have to be: no control
+ * characters, no space at either end, at most `size_max` bytes. */
+bool rg_store_attribute_valid(struct rg_h1_slice value, size_t size_max);
+/* 1..1024 bytes of UTF-8, no CR or LF, neither "." nor "..". */
+bool rg_store_object_name_valid(struct rg_h1_slice name);
+
+/* NULL when there is none of that name, or when the name cannot be one. */
+struct rg_bucket *rg_store_find_bucket(struct rg_store *store, struct rg_h1_slice name);
+/* 0, or -EEXIST with the one that is there. The name is valid. */
+int rg_store_create_bucket(struct rg_store *store, struct rg_h1_slice name,
+                           struct rg_bucket **out_bucket);
+/* The first bucket whose name is at or behind `from`; NULL: no more. */
+struct rg_bucket *rg_store_seek_bucket(struct rg_store *store, struct rg_h1_slice from);
+struct rg_h1_slice rg_bucket_name(const struct rg_bucket *bucket);
+int64_t rg_bucket_created_us(const struct rg_bucket *bucket);
+
+/* 0, -ENOENT, or what the file system says. The caller closes *out_object. */
+int rg_bucket_open_object(struct rg_bucket *bucket, struct rg_h1_slice name,
+                          struct rg_store_object *out_object);
+/* 0, -ENOENT, or what rg_store_conditions_check says. */
+int rg_bucket_remove_object(struct rg_bucket *bucket, struct rg_h1_slice name,
+                            const struct rg_store_conditions *conditions);
+
+struct rg_store_entry {
+    char name[RG_STORE_NAME_SIZE_MAX];
+    uint32_t name_size;
+    struct rg_store_object_info info;
+};
+
+/* The first object whose name is at or behind `from`. 0, or -ENOENT: no more. */
+int rg_bucket_seek_object(struct rg_bucket *bucket, struct rg_h1_slice from,
+                          struct rg_store_entry *out_entry);
+
+struct rg_store_writer;
+
+/* Starts an object of a valid name; an unknown bucket springs into being. `size_hint` is the size
+ * to come, 0 where it is not known. -ENOSPC: objects in memory would exceed the budget. */
+int rg_store_writer_create(struct rg_store_writer **out_writer, struct rg_store *store,
+                           struct rg_h1_slice bucket, struct rg_h1_slice name, uint64_t size_hint);
+int rg_store_writer_append(struct rg_store_writer *writer, const void *data, size_t size);
+uint32_t rg_store_writer_crc32c(const struct rg_store_writer *writer);
+/* Makes the object visible if the conditions hold. `attributes` gives content type and encoding;
+ * the rest is filled in and handed out. The writer is gone afterwards, whatever is returned. */
+int rg_store_writer_commit(struct rg_store_writer *writer,
+                           const struct rg_store_conditions *conditions,
+                           const struct rg_store_object_info *attributes,
+                           struct rg_store_object_info *out_info);
+void rg_store_writer_abort(struct rg_store_writer *writer);
+
+#endif

@@ -1,0 +1,212 @@
+/* Drives the emulator's handler without sockets: the bytes of a request go in, the bytes of the
+ * response come out. It stands where the HTTP server does, so it defines rg_server_head and
+ * rg_server_respond: one file of a test program includes it, and that program has no server. */
+#ifndef RG_TESTS_EMULATOR_DRIVER_H
+#define RG_TESTS_EMULATOR_DRIVER_H
+
+#include "emulator/api.h"
+#include "emulator/text.h"
+#include "http/h1_decoder.h"
+#include "tests/support/test.h"
+
+#include <stdarg.h>
+
+#define RG_DRIVER_PIECE_WHOLE SIZE_MAX
+
+/* A call in the hands of the driver. */
+struct rg_driver_call {
+    struct rg_server_call call;
+    struct rg_h1_head request_head;
+    struct rg_h1_encoder encoder;
+    char head_bytes[RG_SERVER_HEAD_SIZE_MAX];
+    struct rg_server_response response;
+    bool responded;
+};
+
+/* What came back. `head` borrows from `bytes`. */
+struct rg_driver_reply {
+    unsigned status;
+    struct rg_h1_head head;
+    char bytes[RG_SERVER_HEAD_SIZE_MAX];
+    struct rg_text body; /* With a NUL behind it. */
+    struct rg_server_response response;
+};
+
+struct rg_h1_encoder *rg_server_head(struct rg_server_call *call)
+{
+    struct rg_driver_call *driver = RG_CONTAINER_OF(call, struct rg_driver_call, call);
+    RG_CHECK(!driver->responded);
+    return &driver->encoder;
+}
+
+void rg_server_respond(struct rg_server_call *call, const struct rg_server_response *response)
+{
+    struct rg_driver_call *driver = RG_CONTAINER_OF(call, struct rg_driver_call, call);
+    RG_CHECK(!driver->responded);
+    RG_CHECK(driver->encoder.error == 0 && driver->encoder.size > 0);
+    driver->response = *response;
+    driver->responded = true;
+}
+
+/* The first half of an exchange, up to the answer; the request's body goes in pieces of `piece`
+ * bytes. */
+static inline void rg_driver_open(struct rg_driver_call *driver, struct rg_api *api,
+                                  const void *request, size_t size, size_t piece)
+{
+    memset(&driver->call, 0, sizeof(driver->call));
+    driver->responded = false;
+    rg_h1_encoder_init(&driver->encoder, driver->head_bytes, sizeof(driver->head_bytes));
+    int head_size = rg_h1_parse_request(&driver->request_head, request, size, 0);
+    if (head_size <= 0) {
+        rg_test_fail(__FILE__, __LINE__, "the request is malformed: %s",
+                     rg_h1_error_text(driver->request_head.error));
+    }
+    driver->call.head = &driver->request_head;
+    driver->call.context = api;
+    driver->call.now_ns = 1;
+    RG_CHECK_EQ(rg_api_handler.begin(&driver->call), 0);
+    driver->call.head = NULL;
+    const uint8_t *body = (const uint8_t *)request + head_size;
+    for (size_t left = size - (size_t)head_size; left > 0 && !driver->responded;) {
+        size_t count = RG_MIN(left, piece);
+        RG_CHECK_EQ(rg_api_handler.body(&driver->call, body, count), 0);
+        body += count;
+        left -= count;
+    }
+    if (!driver->responded) {
+        rg_api_handler.end(&driver->call);
+    }
+    RG_CHECK(driver->responded);
+}
+
+/* The second half: takes the answer. */
+static inline void rg_driver_close(struct rg_driver_call *driver, struct rg_driver_reply *reply)
+{
+    bool head_request = rg_text_equals(driver->request_head.method, "HEAD");
+    memset(reply, 0, sizeof(*reply));
+    memcpy(reply->bytes, driver->head_bytes, driver->encoder.size);
+    int size =
+        rg_h1_parse_response(&reply->head, head_request, reply->bytes, driver->encoder.size, 0);
+    RG_CHECK_EQ(size, driver->encoder.size);
+    reply->status = reply->head.status;
+    reply->response = driver->response;
+    for (uint64_t offset = 0; offset < driver->response.body_size;) {
+        const uint8_t *data;
+        size_t count = rg_api_handler.produce(&driver->call, offset, &data);
+        RG_CHECK(count > 0 && count <= driver->response.body_size - offset);
+        rg_text_append(&reply->body, data, count);
+        offset += count;
+    }
+    rg_api_handler.release(&driver->call);
+    rg_text_append(&reply->body, "", 1);
+    RG_CHECK(!reply->body.failed);
+    reply->body.size--;
+    if (!head_request && reply->status != 204 && reply->status != 304) {
+        RG_CHECK(reply->head.has_content_length);
+        RG_CHECK_EQ(reply->head.content_length, driver->response.body_size);
+    }
+}
+
+static inline void rg_driver_reply_fini(struct rg_driver_reply *reply)
+{
+    rg_text_fini(&reply->body);
+}
+
+static inline void rg_driver_exchange(struct rg_api *api, const void *request, size_t size,
+                                      size_t piece, struct rg_driver_reply *reply)
+{
+    struct rg_driver_call driver;
+    rg_driver_open(&driver, api, request, size, piece);
+    rg_driver_close(&driver, reply);
+}
+
+/* Sends a text. The reply is fini'd and filled again, so that one variable serves a test. */
+RG_PRINTF(3, 4)
+static inline void rg_driver_send(struct rg_api *api, struct rg_driver_reply *reply,
+                                  const char *format, ...)
+{
+    va_list args;
+    char *text;
+    va_start(args, format);
+    int size = vasprintf(&text, format, args);
+    va_end(args);
+    RG_CHECK(size > 0);
+    rg_driver_reply_fini(reply);
+    rg_driver_exchange(api, text, (size_t)size, RG_DRIVER_PIECE_WHOLE, reply);
+    free(text);
+}
+
+/* NULL when there is no such field. The text is valid until the next call. */
+static inline const char *rg_driver_field(const struct rg_driver_reply *reply,
+                                          const char *lower_case_name)
+{
+    static _Thread_local char text[1024];
+    const struct rg_h1_slice *value = rg_h1_find(&reply->head, lower_case_name);
+    if (value == NULL) {
+        return NULL;
+    }
+    snprintf(text, sizeof(text), "%.*s", (int)value->size, value->data);
+    return text;
+}
+
+/* What most tests have: one API over a store of 4 MiB, and the last answer. */
+static struct rg_store *store;
+static struct rg_api *api;
+static struct rg_driver_reply reply;
+
+static inline void open_api(const char *const *synthetic, size_t count)
+{
+    char error[256] = "";
+    struct rg_store_options options = {
+        .synthetic = synthetic, .synthetic_count = count, .memory_max = RG_MIB(4)};
+    if (rg_store_open(&store, &options, error, sizeof(error)) < 0) {
+        rg_test_fail(__FILE__, __LINE__, "%s", error);
+    }
+    struct rg_api_options api_options = {.store = store, .loop_count = 1, .tls = true, .seed = 1};
+    RG_CHECK_EQ(rg_api_create(&api, &api_options), 0);
+}
+
+static inline void close_api(void)
+{
+    rg_driver_reply_fini(&reply);
+    rg_api_destroy(api);
+    rg_store_close(store);
+}
+
+static inline void put_xml(const char *path, const char *data)
+{
+    rg_driver_send(api, &reply, "PUT %s HTTP/1.1\r\nHost: h\r\nContent-Length: %zu\r\n\r\n%s", path,
+                   strlen(data), data);
+    RG_CHECK_EQ(reply.status, 200);
+}
+
+static inline void get(const char *target)
+{
+    rg_driver_send(api, &reply, "GET %s HTTP/1.1\r\nHost: h\r\n\r\n", target);
+}
+
+static inline void check_body_has(const char *text)
+{
+    if (strstr(reply.body.data, text) == NULL) {
+        rg_test_fail(__FILE__, __LINE__, "'%s' is not in '%s'", text, reply.body.data);
+    }
+}
+
+static inline void check_field(const char *name, const char *want)
+{
+    const char *got = rg_driver_field(&reply, name);
+    RG_CHECK_STR(got != NULL ? got : "(none)", want);
+}
+
+/* What `name` holds in the JSON of the last answer, as a string. */
+static inline void json_member(const char *name, char *out, size_t out_size)
+{
+    char key[64];
+    snprintf(key, sizeof(key), "\"%s\":\"", name);
+    const char *at = strstr(reply.body.data, key);
+    RG_CHECK(at != NULL);
+    at += strlen(key);
+    snprintf(out, out_size, "%.*s", (int)strcspn(at, "\""), at);
+}
+
+#endif
