@@ -1,0 +1,236 @@
+/* `ringest cat`: the bytes of an object on standard output, read in ranges so that any size fits.
+ */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Bytes per request, and requests in flight. */
+#define PART_SIZE RG_MIB(8)
+#define PARTS_INFLIGHT 8
+
+struct cat {
+    struct cli_session session;
+    struct cli_uri uri;
+    uint64_t first, last; /* inclusive; last UINT64_MAX: to the end */
+    int64_t generation;
+    uint64_t end; /* of the object or the range, once known */
+    uint64_t next_offset, written_offset;
+    uint32_t crc32c; /* of what has been written */
+    uint64_t object_size;
+    uint32_t object_crc32c;
+    bool has_object_crc32c;
+    uint32_t inflight;
+    struct rg_completion parts[PARTS_INFLIGHT]; /* by offset, when they come out of order */
+    bool have[PARTS_INFLIGHT];
+};
+
+static bool range_parse(const char *text, uint64_t *out_first, uint64_t *out_last)
+{
+    char *end;
+    errno = 0;
+    uint64_t first = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end != '-' || errno != 0) {
+        goto bad;
+    }
+    const char *second = end + 1;
+    uint64_t last = UINT64_MAX;
+    if (*second != '\0') {
+        last = strtoull(second, &end, 10);
+        if (*second < '0' || *second > '9' || *end != '\0' || errno != 0 || last < first) {
+            goto bad;
+        }
+    }
+    *out_first = first;
+    *out_last = last;
+    return true;
+bad:
+    cli_usage("--range is \"%s\", not A-B or A- with A <= B, both included", text);
+    return false;
+}
+
+static int write_all(const uint8_t *data, uint64_t size)
+{
+    while (size > 0) {
+        ssize_t written = write(STDOUT_FILENO, data, (size_t)RG_MIN(size, (uint64_t)RG_MIB(16)));
+        if (written < 0 && errno != EINTR) {
+            return cli_fail("standard output: %s", strerror(errno));
+        }
+        if (written > 0) {
+            data += written;
+            size -= (uint64_t)written;
+        }
+    }
+    return CLI_DONE;
+}
+
+static int part_submit(struct cat *cat)
+{
+    uint64_t left = cat->end == UINT64_MAX ? PART_SIZE : cat->end - cat->next_offset;
+    struct rg_get get = {
+        .bucket = cat->uri.bucket,
+        .object = cat->uri.name,
+        .generation = cat->generation,
+        .offset = cat->next_offset,
+        .length = RG_MIN(left, (uint64_t)PART_SIZE),
+        .user_data = cat->next_offset,
+    };
+    int rc = rg_submit_get(cat->session.client, cat->session.cq, &get);
+    if (rc < 0) {
+        return cli_fail("gs://%s/%s: %s", cat->uri.bucket, cat->uri.name,
+                        rc == -EINVAL ? "the service allows no such name" : strerror(-rc));
+    }
+    cat->next_offset += get.length;
+    cat->inflight++;
+    return CLI_DONE;
+}
+
+static size_t part_slot(const struct cat *cat, uint64_t offset)
+{
+    return (size_t)((offset - cat->first) / PART_SIZE % PARTS_INFLIGHT);
+}
+
+/* Writes what has come in order. */
+static int parts_write(struct cat *cat)
+{
+    int status = CLI_DONE;
+    for (;;) {
+        size_t slot = part_slot(cat, cat->written_offset);
+        if (!cat->have[slot] || status != CLI_DONE) {
+            return status;
+        }
+        struct rg_completion *part = &cat->parts[slot];
+        cat->have[slot] = false;
+        status = write_all(part->data, part->size);
+        cat->crc32c = rg_crc32c_combine(cat->crc32c, part->crc32c, part->size);
+        cat->written_offset += part->size;
+        rg_lease_release(part->lease);
+        if (cat->written_offset >= cat->end) {
+            return status;
+        }
+    }
+}
+
+/* The first answer tells how large the object is, and which generation the rest must be of. */
+static int part_take(struct cat *cat, const struct rg_completion *part)
+{
+    cat->inflight--;
+    bool empty_object = part->status == RG_STATUS_RANGE && part->user_data == 0 && cat->first == 0;
+    if (part->status != RG_STATUS_OK && !empty_object) {
+        int status = cli_fail("%s", cli_completion_text(part));
+        rg_lease_release(part->lease);
+        return status;
+    }
+    if (empty_object) {
+        rg_lease_release(part->lease);
+        cat->end = 0;
+        return CLI_DONE;
+    }
+    if (cat->end == UINT64_MAX || cat->generation == 0) {
+        cat->generation = part->generation;
+        cat->object_size = part->object_size;
+        cat->object_crc32c = part->object_crc32c;
+        cat->has_object_crc32c = part->has_object_crc32c;
+        cat->end = RG_MIN(part->object_size, cat->last == UINT64_MAX ? UINT64_MAX : cat->last + 1);
+    }
+    size_t slot = part_slot(cat, part->user_data);
+    RG_ASSERT(!cat->have[slot]);
+    cat->parts[slot] = *part;
+    cat->have[slot] = true;
+    return parts_write(cat);
+}
+
+static bool may_submit(const struct cat *cat)
+{
+    if (cat->end == UINT64_MAX || cat->generation == 0) {
+        return cat->next_offset == cat->first;
+    }
+    return cat->next_offset < cat->end &&
+           cat->next_offset - cat->written_offset < PARTS_INFLIGHT * PART_SIZE;
+}
+
+static int cat_object(struct cat *cat)
+{
+    int status = CLI_DONE;
+    do {
+        while (status == CLI_DONE && may_submit(cat)) {
+            status = part_submit(cat);
+        }
+        struct rg_completion part;
+        if (status == CLI_DONE && cli_wait_one(&cat->session, &part)) {
+            status = part_take(cat, &part);
+        }
+    } while (status == CLI_DONE && cat->written_offset < cat->end);
+    for (size_t i = 0; i < PARTS_INFLIGHT; i++) {
+        if (cat->have[i]) {
+            rg_lease_release(cat->parts[i].lease);
+        }
+    }
+    bool whole = cat->first == 0 && cat->written_offset == cat->object_size;
+    if (status == CLI_DONE && whole && cat->has_object_crc32c &&
+        cat->crc32c != cat->object_crc32c) {
+        status = cli_fail("gs://%s/%s: what was written has CRC32C %08" PRIx32
+                          " and the object %08" PRIx32 "; do not use it",
+                          cat->uri.bucket, cat->uri.name, cat->crc32c, cat->object_crc32c);
+    }
+    return status;
+}
+
+static int cat_run(int argc, char **argv)
+{
+    enum { OPTION_RANGE = CLI_OPTION_FIRST };
+    static const struct option options[] = {
+        CLI_CONNECTION_OPTIONS, {"range", required_argument, NULL, OPTION_RANGE}, {0}};
+    struct cat cat = {.last = UINT64_MAX, .end = UINT64_MAX};
+    struct cli_connection connection = {.connections = PARTS_INFLIGHT};
+    int option;
+    bool ok;
+    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        if (cli_connection_option(&connection, option, optarg, &ok)) {
+            if (!ok) {
+                return CLI_USAGE;
+            }
+        } else if (option == OPTION_RANGE) {
+            if (!range_parse(optarg, &cat.first, &cat.last)) {
+                return CLI_USAGE;
+            }
+        } else {
+            return option == CLI_OPTION_HELP ? cli_help() : CLI_USAGE;
+        }
+    }
+    if (argc - optind != 1) {
+        return cli_usage("one object is needed, gs://BUCKET/OBJECT");
+    }
+    if (!cli_parse_uri(argv[optind], &cat.uri)) {
+        return CLI_USAGE;
+    }
+    if (cat.uri.name[0] == '\0') {
+        return cli_usage("\"%s\" names a bucket, not an object", argv[optind]);
+    }
+    cat.next_offset = cat.written_offset = cat.first;
+    if (cat.last != UINT64_MAX) {
+        cat.end = cat.last + 1;
+    }
+    int status = cli_session_open(&cat.session, &connection, 2 * PARTS_INFLIGHT);
+    if (status == CLI_DONE) {
+        status = cat_object(&cat);
+        cli_session_close(&cat.session);
+    }
+    return status;
+}
+
+const struct cli_command cli_cat = {
+    .name = "cat",
+    .arguments = "gs://BUCKET/OBJECT [--range A-B] [OPTIONS]",
+    .summary = "write an object to standard output",
+    .help =
+        "Options:\n"
+        "  --range A-B        only bytes A to B, both included; A- for all from A "
+        "on\n" CLI_CONNECTION_HELP
+        "\nLarge objects are read in parallel ranges of one generation. A whole object is checked\n"
+        "against its CRC32C.\n",
+    .run = cat_run,
+};

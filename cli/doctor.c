@@ -1,0 +1,655 @@
+/* `ringest doctor`: what the machine offers, what was set, and whether the endpoint answers. Every
+ * check adds one finding; they are printed together at the end.
+ *
+ * It opens the runtime the way any program does and reports what came of it, so that it cannot say
+ * something else than what happens. Nothing is sent to anything but the endpoint, and nothing at
+ * all to the default one unless --online asks for it: the command must not hang where there is no
+ * network. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#define FINDINGS_MAX 32
+#define TEXT_SIZE_MAX 512
+#define ENDPOINT_TIMEOUT_NS (5 * RG_NS_PER_S)
+/* Behind the request's own deadline: for a completion that never comes. */
+#define ENDPOINT_PATIENCE_NS (8 * RG_NS_PER_S)
+#define ENDPOINT_DEFAULT "https://storage.googleapis.com"
+/* Asked for when no bucket was named: any answer at all is what is wanted. */
+#define ABSENT_BUCKET "ringest-doctor-asks-for-nothing"
+/* Connections of a client by default, and as much again for the program around it. */
+#define DESCRIPTORS_WANTED 512
+#define MEMORY_WANTED RG_MIB(512)
+
+enum mark { MARK_OK, MARK_SKIP, MARK_WARN, MARK_FAIL };
+static const char *const mark_names[] = {"ok", "skip", "warn", "FAIL"};
+
+struct finding {
+    enum mark mark;
+    const char *name;
+    char fact[TEXT_SIZE_MAX];
+    char advice[TEXT_SIZE_MAX]; /* empty: there is nothing to do */
+};
+
+struct doctor {
+    struct cli_connection connection;
+    const char *bucket;
+    bool online, json;
+    /* Where requests go, and whether somebody chose it. */
+    const char *endpoint;
+    bool endpoint_is_chosen;
+    char *wanted_backend; /* RINGEST_BACKEND, owned; NULL: not set */
+    struct rg_runtime *runtime;
+    struct finding findings[FINDINGS_MAX];
+    size_t count;
+};
+
+static struct finding *find(struct doctor *doctor, enum mark mark, const char *name,
+                            const char *format, ...) RG_PRINTF(4, 5);
+static void advise(struct finding *finding, const char *format, ...) RG_PRINTF(2, 3);
+
+static struct finding *find(struct doctor *doctor, enum mark mark, const char *name,
+                            const char *format, ...)
+{
+    RG_ASSERT(doctor->count < FINDINGS_MAX);
+    struct finding *finding = &doctor->findings[doctor->count++];
+    finding->mark = mark;
+    finding->name = name;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(finding->fact, sizeof(finding->fact), format, args);
+    va_end(args);
+    return finding;
+}
+
+static void advise(struct finding *finding, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(finding->advice, sizeof(finding->advice), format, args);
+    va_end(args);
+}
+
+/* The first line of a small file, without its end; false if there is none. */
+static bool file_read(const char *path, char *out, size_t out_size)
+{
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return false;
+    }
+    bool ok = fgets(out, (int)out_size, file) != NULL;
+    fclose(file);
+    if (ok) {
+        out[strcspn(out, "\n")] = '\0';
+    }
+    return ok;
+}
+
+static const char *environment(const char *name)
+{
+    const char *value = getenv(name);
+    return value != NULL && *value != '\0' ? value : NULL;
+}
+
+static bool is_one_of(const char *text, const char *const *words, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(text, words[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Takes RINGEST_BACKEND away, so that the runtime probes and says what it found. */
+static void check_backend_wish(struct doctor *doctor)
+{
+    static const char *const backends[] = {"auto", "uring", "epoll"};
+    const char *value = environment("RINGEST_BACKEND");
+    if (value == NULL) {
+        return;
+    }
+    bool valid = is_one_of(value, backends, RG_ARRAY_LEN(backends));
+    struct finding *finding =
+        find(doctor, valid ? MARK_OK : MARK_FAIL, "RINGEST_BACKEND", "%.100s", value);
+    if (valid) {
+        doctor->wanted_backend = strdup(value);
+    } else {
+        advise(finding, "nothing starts with it: set it to uring, epoll or auto");
+    }
+    unsetenv("RINGEST_BACKEND");
+}
+
+static void check_threads_wish(struct doctor *doctor)
+{
+    const char *value = environment("RINGEST_THREADS");
+    if (value == NULL) {
+        return;
+    }
+    char *end;
+    unsigned long threads = strtoul(value, &end, 10);
+    bool valid = *end == '\0' && threads >= 1 && threads <= 256;
+    struct finding *finding =
+        find(doctor, valid ? MARK_OK : MARK_FAIL, "RINGEST_THREADS", "%.100s", value);
+    if (!valid) {
+        advise(finding, "nothing starts with it: set it to a number from 1 to 256");
+        unsetenv("RINGEST_THREADS");
+    }
+}
+
+static void check_environment(struct doctor *doctor)
+{
+    static const char *const levels[] = {"error", "warn", "info", "debug"};
+    static const char *const others[] = {"STORAGE_EMULATOR_HOST", "SSL_CERT_FILE", "SSL_CERT_DIR"};
+    size_t before = doctor->count;
+    check_backend_wish(doctor);
+    check_threads_wish(doctor);
+    const char *value = environment("RINGEST_LOG");
+    if (value != NULL) {
+        bool valid = is_one_of(value, levels, RG_ARRAY_LEN(levels));
+        struct finding *finding =
+            find(doctor, valid ? MARK_OK : MARK_WARN, "RINGEST_LOG", "%.100s", value);
+        if (!valid) {
+            advise(finding, "it is ignored: set it to error, warn, info or debug");
+        }
+    }
+    if (environment("RINGEST_HEADERS") != NULL) {
+        /* Such fields may carry secrets. */
+        find(doctor, MARK_OK, "RINGEST_HEADERS", "set; its value is not shown");
+    }
+    for (size_t i = 0; i < RG_ARRAY_LEN(others); i++) {
+        value = environment(others[i]);
+        if (value != NULL) {
+            bool secret = strchr(value, '@') != NULL;
+            find(doctor, MARK_OK, others[i], "%.300s", secret ? "set; not shown" : value);
+        }
+    }
+    if (doctor->count == before) {
+        find(doctor, MARK_OK, "environment", "no variable that ringest reads is set");
+    }
+}
+
+static void check_kernel(struct doctor *doctor)
+{
+    struct utsname name;
+    if (uname(&name) == 0) {
+        find(doctor, MARK_OK, "kernel", "%s %s on %s", name.sysname, name.release, name.machine);
+    }
+}
+
+/* Says what a container or an administrator would have to change. */
+static void advise_uring(struct finding *finding)
+{
+    char disabled[16];
+    if (file_read("/proc/sys/kernel/io_uring_disabled", disabled, sizeof(disabled)) &&
+        strcmp(disabled, "0") != 0) {
+        advise(finding,
+               "everything works over epoll at nearly the same speed; `sysctl "
+               "kernel.io_uring_disabled=0` allows io_uring (it is %s)",
+               disabled);
+        return;
+    }
+    advise(finding, "everything works over epoll at nearly the same speed; in a container, a "
+                    "seccomp profile that allows io_uring_setup, io_uring_enter and "
+                    "io_uring_register brings io_uring back");
+}
+
+static void check_uring(struct doctor *doctor)
+{
+    const char *reason = "";
+    bool usable = rg_runtime_backend(doctor->runtime, &reason) == RG_BACKEND_URING;
+    const char *wanted = doctor->wanted_backend != NULL ? doctor->wanted_backend : "auto";
+    if (usable) {
+        find(doctor, MARK_OK, "io_uring", "usable");
+    } else if (strcmp(wanted, "uring") == 0) {
+        struct finding *finding = find(doctor, MARK_FAIL, "io_uring", "%s", reason);
+        advise(finding, "RINGEST_BACKEND=uring rules epoll out, so nothing starts: unset it");
+    } else {
+        advise_uring(find(doctor, MARK_WARN, "io_uring", "%s", reason));
+    }
+    bool epoll = !usable || strcmp(wanted, "epoll") == 0;
+    find(doctor, MARK_OK, "backend", "%s%s", epoll ? "epoll" : "io_uring",
+         epoll && usable ? ", because RINGEST_BACKEND asks for it" : "");
+}
+
+/* The runtime, as a program would get it. False: there is none, and that was said. */
+static bool check_runtime(struct doctor *doctor)
+{
+    struct rg_runtime_options options;
+    rg_runtime_options_init(&options);
+    options.threads = doctor->connection.threads;
+    options.log_level = RG_LOG_ERROR;
+    int rc = rg_runtime_open(&doctor->runtime, &options);
+    if (rc == 0) {
+        check_uring(doctor);
+        return true;
+    }
+    struct finding *finding =
+        find(doctor, MARK_FAIL, "event loops", "could not be started: %s", strerror(-rc));
+    advise(finding, "%s",
+           rc == -EMFILE   ? "raise the number of open files (ulimit -n)"
+           : rc == -ENOMEM ? "free memory, or raise the limits of the container"
+           : rc == -EAGAIN ? "raise the number of threads (ulimit -u)"
+                           : "RINGEST_LOG=debug may tell more");
+    return false;
+}
+
+static void check_cpus(struct doctor *doctor)
+{
+    cpu_set_t set;
+    char nodes[64] = "";
+    bool known = sched_getaffinity(0, sizeof(set), &set) == 0;
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    if (!file_read("/sys/devices/system/node/online", nodes, sizeof(nodes))) {
+        strcpy(nodes, "unknown");
+    }
+    find(doctor, MARK_OK, "CPUs", "%ld of %ld may be used; NUMA nodes: %s",
+         known ? (long)CPU_COUNT(&set) : online, online, nodes);
+    if (doctor->runtime != NULL) {
+        find(doctor, MARK_OK, "event loops", "%" PRIu32 "%s", rg_runtime_threads(doctor->runtime),
+             doctor->connection.threads != 0          ? ", as --threads says"
+             : environment("RINGEST_THREADS") != NULL ? ", as RINGEST_THREADS says"
+                                                      : ", by the machine");
+    }
+}
+
+static void check_descriptors(struct doctor *doctor)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0) {
+        return;
+    }
+    uint64_t soft = limit.rlim_cur, hard = limit.rlim_max;
+    bool enough = soft >= DESCRIPTORS_WANTED;
+    struct finding *finding = find(doctor, enough ? MARK_OK : MARK_WARN, "open files",
+                                   "%" PRIu64 ", could be raised to %" PRIu64, soft, hard);
+    if (!enough) {
+        advise(finding, "each connection takes one; `ulimit -n %d` before the program starts",
+               4 * DESCRIPTORS_WANTED);
+    }
+}
+
+static void check_locked_memory(struct doctor *doctor)
+{
+    struct rlimit limit;
+    char size[32];
+    if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0) {
+        find(doctor, MARK_OK, "locked memory", "%s may be locked; no more is needed",
+             limit.rlim_cur == RLIM_INFINITY ? "any amount"
+                                             : cli_format_size(limit.rlim_cur, size));
+    }
+}
+
+/* Bytes that can be had now; 0: unknown. */
+static uint64_t memory_available(void)
+{
+    char line[128];
+    unsigned long long kib = 0;
+    FILE *file = fopen("/proc/meminfo", "re");
+    while (file != NULL && kib == 0 && fgets(line, sizeof(line), file) != NULL) {
+        sscanf(line, "MemAvailable: %llu kB", &kib);
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return kib * 1024;
+}
+
+static void check_memory(struct doctor *doctor)
+{
+    uint64_t total = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t available = memory_available();
+    char limit_text[32], sizes[3][32];
+    /* A cgroup of version 2 with a namespace of its own, as containers have. */
+    uint64_t limit = 0;
+    if (file_read("/sys/fs/cgroup/memory.max", limit_text, sizeof(limit_text))) {
+        limit = strtoull(limit_text, NULL, 10);
+    }
+    bool limited = limit > 0 && limit < total;
+    bool enough = available == 0 || available >= MEMORY_WANTED;
+    enough = enough && (!limited || limit >= MEMORY_WANTED);
+    struct finding *finding = find(
+        doctor, enough ? MARK_OK : MARK_WARN, "memory", "%s, %s available%s%s",
+        cli_format_size(total, sizes[0]), cli_format_size(available, sizes[1]),
+        limited ? "; the container may use " : "", limited ? cli_format_size(limit, sizes[2]) : "");
+    if (!enough) {
+        advise(finding, "bodies may take up to 1 GiB or a quarter of the machine's memory, "
+                        "whichever is less: set memory_max below what is there");
+    }
+}
+
+static void check_huge_pages(struct doctor *doctor)
+{
+    char text[64];
+    if (!file_read("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof(text))) {
+        find(doctor, MARK_OK, "huge pages", "not known to this kernel; not needed");
+        return;
+    }
+    /* The chosen word stands in brackets: "always [madvise] never". */
+    bool never = strstr(text, "[never]") != NULL;
+    struct finding *finding =
+        find(doctor, never ? MARK_WARN : MARK_OK, "huge pages", "transparent ones: %s", text);
+    if (never) {
+        advise(finding, "large bodies cost more page faults; `echo madvise "
+                        ">/sys/kernel/mm/transparent_hugepage/enabled` is enough");
+    }
+}
+
+/* A client of the doctor's runtime. Opening one sends nothing. */
+static int client_open(struct doctor *doctor, const char *endpoint, struct rg_client **out_client,
+                       char *error, size_t error_size)
+{
+    struct rg_client_options options;
+    rg_client_options_init(&options);
+    options.endpoint = endpoint;
+    options.ca_file = doctor->connection.ca;
+    options.connections_max = 1;
+    options.requests_max = 1;
+    options.attempts_max = 1;
+    options.connect_timeout_ns = ENDPOINT_TIMEOUT_NS;
+    options.first_byte_timeout_ns = ENDPOINT_TIMEOUT_NS;
+    return rg_client_open_explained(out_client, doctor->runtime, &options, error, error_size);
+}
+
+/* Certificates are read when a client of an HTTPS endpoint is opened. */
+static void check_trust(struct doctor *doctor)
+{
+    struct rg_client *client = NULL;
+    char error[TEXT_SIZE_MAX / 2] = "";
+    const char *ca = doctor->connection.ca;
+    int rc = client_open(doctor, ENDPOINT_DEFAULT, &client, error, sizeof(error));
+    rg_client_close(client);
+    if (rc < 0) {
+        struct finding *finding = find(doctor, MARK_FAIL, "trust store", "%s", error);
+        advise(finding, "install the package ca-certificates, or name a PEM file in SSL_CERT_FILE "
+                        "or --ca");
+        return;
+    }
+    find(doctor, MARK_OK, "trust store", "%.300s",
+         ca != NULL                             ? ca
+         : environment("SSL_CERT_FILE") != NULL ? "as SSL_CERT_FILE says"
+         : environment("SSL_CERT_DIR") != NULL  ? "as SSL_CERT_DIR says"
+                                                : "the system's");
+}
+
+static void check_credentials(struct doctor *doctor)
+{
+    if (doctor->endpoint_is_chosen) {
+        find(doctor, MARK_OK, "credentials", "none are sent");
+        return;
+    }
+    struct finding *finding = find(doctor, MARK_WARN, "credentials", "none are sent");
+    advise(finding, "only public buckets answer");
+}
+
+static const char *endpoint_advice(enum rg_status status)
+{
+    switch (status) {
+    case RG_STATUS_RESOLVE:
+        return "check the name, and the name server in /etc/resolv.conf";
+    case RG_STATUS_CONNECT:
+        return "check that a server listens there and that no firewall or missing proxy is in the "
+               "way";
+    case RG_STATUS_DEADLINE:
+    case RG_STATUS_STALLED:
+        return "nothing answered within 5 s: check the route, firewalls and proxies";
+    case RG_STATUS_TLS_CERTIFICATE:
+        return "name the right certificates with --ca or SSL_CERT_FILE; do not switch the check "
+               "off";
+    case RG_STATUS_TLS_PROTOCOL:
+    case RG_STATUS_HTTP_PROTOCOL:
+    case RG_STATUS_CONNECTION_LOST:
+        return "check that https:// and http:// are not mixed up, and that nothing sits in between";
+    case RG_STATUS_NOT_FOUND:
+        return "check the name of the bucket";
+    case RG_STATUS_PERMISSION:
+    case RG_STATUS_UNAUTHENTICATED:
+        return "the endpoint answers, but requests without credentials may not read this bucket";
+    case RG_STATUS_THROTTLED:
+    case RG_STATUS_SERVER:
+        return "the endpoint answers; try again later";
+    default:
+        return "RINGEST_LOG=debug may tell more";
+    }
+}
+
+/* An answer that means "not for you" or "not there" still came from the endpoint. */
+static enum mark endpoint_mark(const struct doctor *doctor, enum rg_status status)
+{
+    switch (status) {
+    case RG_STATUS_OK:
+        return MARK_OK;
+    case RG_STATUS_NOT_FOUND:
+    case RG_STATUS_PERMISSION:
+    case RG_STATUS_UNAUTHENTICATED:
+        return doctor->bucket == NULL ? MARK_OK : MARK_FAIL;
+    case RG_STATUS_THROTTLED:
+    case RG_STATUS_SERVER:
+        return MARK_WARN;
+    default:
+        return MARK_FAIL;
+    }
+}
+
+static int endpoint_submit(const struct doctor *doctor, struct rg_client *client, struct rg_cq *cq)
+{
+    uint64_t deadline_ns = rg_now_ns() + ENDPOINT_TIMEOUT_NS;
+    if (doctor->bucket != NULL) {
+        struct rg_list_request list = {
+            .bucket = doctor->bucket, .results_max = 1, .deadline_ns = deadline_ns};
+        return rg_submit_list(client, cq, &list);
+    }
+    struct rg_get get = {.bucket = ABSENT_BUCKET, .object = "nothing", .deadline_ns = deadline_ns};
+    return rg_submit_get(client, cq, &get);
+}
+
+static void endpoint_report(struct doctor *doctor, const struct rg_completion *completion)
+{
+    enum mark mark = endpoint_mark(doctor, completion->status);
+    if (mark != MARK_OK) {
+        struct finding *finding =
+            find(doctor, mark, "endpoint", "%s", cli_completion_text(completion));
+        advise(finding, "%s", endpoint_advice(completion->status));
+        return;
+    }
+    struct rg_stats stats = {0};
+    rg_runtime_stats(doctor->runtime, &stats);
+    find(doctor, MARK_OK, "endpoint",
+         "%.200s answers%s%.100s; connecting took %.1f ms, TLS %.1f ms, the answer %.1f ms",
+         doctor->endpoint, doctor->bucket != NULL ? " and lists gs://" : "",
+         doctor->bucket != NULL ? doctor->bucket : "", (double)stats.connect.max_ns / 1e6,
+         (double)stats.tls.max_ns / 1e6, (double)stats.first_byte.max_ns / 1e6);
+}
+
+static void endpoint_ask(struct doctor *doctor, struct rg_client *client, struct rg_cq *cq)
+{
+    int rc = endpoint_submit(doctor, client, cq);
+    if (rc < 0) {
+        struct finding *finding =
+            find(doctor, MARK_FAIL, "endpoint", "%s",
+                 rc == -EINVAL ? "the service allows no such bucket" : strerror(-rc));
+        advise(finding, "check the name that --bucket gives");
+        return;
+    }
+    struct rg_completion completion;
+    rc = rg_cq_wait(cq, &completion, 1, 1, rg_now_ns() + ENDPOINT_PATIENCE_NS);
+    if (rc == 1) {
+        endpoint_report(doctor, &completion);
+        rg_lease_release(completion.lease);
+        return;
+    }
+    struct finding *finding =
+        find(doctor, MARK_FAIL, "endpoint", "%.200s: %s", doctor->endpoint, strerror(-rc));
+    advise(finding, "%s", endpoint_advice(RG_STATUS_DEADLINE));
+}
+
+static void check_endpoint(struct doctor *doctor)
+{
+    if (!doctor->endpoint_is_chosen && !doctor->online) {
+        find(doctor, MARK_SKIP, "endpoint", "%s; not tried, --online does", doctor->endpoint);
+        return;
+    }
+    struct rg_client *client = NULL;
+    struct rg_cq *cq = NULL;
+    char error[TEXT_SIZE_MAX / 2] = "";
+    int rc = client_open(doctor, doctor->connection.endpoint, &client, error, sizeof(error));
+    if (rc < 0) {
+        struct finding *finding = find(doctor, MARK_FAIL, "endpoint", "%s", error);
+        advise(finding, "it comes from %s",
+               doctor->connection.endpoint != NULL ? "--endpoint" : "STORAGE_EMULATOR_HOST");
+    } else if ((rc = rg_cq_open(&cq, doctor->runtime, 1)) < 0) {
+        struct finding *finding =
+            find(doctor, MARK_FAIL, "endpoint", "no completion queue: %s", strerror(-rc));
+        advise(finding, "free memory");
+    } else {
+        endpoint_ask(doctor, client, cq);
+    }
+    rg_client_close(client);
+    struct rg_completion rest;
+    if (cq != NULL && rg_cq_poll(cq, &rest, 1) == 1) {
+        rg_lease_release(rest.lease);
+    }
+    rg_cq_close(cq);
+}
+
+static void examine(struct doctor *doctor)
+{
+    check_environment(doctor);
+    check_kernel(doctor);
+    check_descriptors(doctor);
+    check_locked_memory(doctor);
+    check_memory(doctor);
+    check_huge_pages(doctor);
+    bool has_runtime = check_runtime(doctor);
+    check_cpus(doctor);
+    if (has_runtime) {
+        check_trust(doctor);
+        check_credentials(doctor);
+        check_endpoint(doctor);
+    }
+    rg_runtime_close(doctor->runtime);
+    free(doctor->wanted_backend);
+}
+
+static size_t count_marks(const struct doctor *doctor, enum mark mark)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < doctor->count; i++) {
+        count += doctor->findings[i].mark == mark;
+    }
+    return count;
+}
+
+static void report_json(const struct doctor *doctor)
+{
+    printf("{\"ok\":%s,\"checks\":[", count_marks(doctor, MARK_FAIL) == 0 ? "true" : "false");
+    for (size_t i = 0; i < doctor->count; i++) {
+        const struct finding *finding = &doctor->findings[i];
+        printf("%s{\"name\":", i > 0 ? "," : "");
+        cli_json_string(finding->name);
+        printf(",\"mark\":\"%s\",\"fact\":", mark_names[finding->mark]);
+        cli_json_string(finding->fact);
+        printf(",\"advice\":");
+        if (finding->advice[0] != '\0') {
+            cli_json_string(finding->advice);
+        } else {
+            printf("null");
+        }
+        putchar('}');
+    }
+    printf("]}\n");
+}
+
+static void report_text(const struct doctor *doctor)
+{
+    int width = 0;
+    for (size_t i = 0; i < doctor->count; i++) {
+        width = RG_MAX(width, (int)strlen(doctor->findings[i].name));
+    }
+    for (size_t i = 0; i < doctor->count; i++) {
+        const struct finding *finding = &doctor->findings[i];
+        printf("%-4s  %-*s  %s\n", mark_names[finding->mark], width, finding->name, finding->fact);
+        if (finding->advice[0] != '\0') {
+            printf("%*s  -> %s\n", width + 6, "", finding->advice);
+        }
+    }
+    size_t warnings = count_marks(doctor, MARK_WARN), failures = count_marks(doctor, MARK_FAIL);
+    if (failures > 0) {
+        printf("\n%zu of %zu checks failed\n", failures, doctor->count);
+    } else {
+        printf("\nnothing is in the way%s\n", warnings > 0 ? "; see the warnings" : "");
+    }
+}
+
+static int doctor_go(struct doctor *doctor)
+{
+    const char *emulator = environment("STORAGE_EMULATOR_HOST");
+    const char *chosen =
+        doctor->connection.endpoint != NULL ? doctor->connection.endpoint : emulator;
+    doctor->endpoint_is_chosen = chosen != NULL;
+    doctor->endpoint = chosen != NULL ? chosen : ENDPOINT_DEFAULT;
+    examine(doctor);
+    if (doctor->json) {
+        report_json(doctor);
+    } else {
+        report_text(doctor);
+    }
+    if (fflush(stdout) != 0) {
+        return cli_fail("standard output: %s", strerror(errno));
+    }
+    return count_marks(doctor, MARK_FAIL) == 0 ? CLI_DONE : CLI_FAILED;
+}
+
+static int doctor_run(int argc, char **argv)
+{
+    enum { OPTION_BUCKET = CLI_OPTION_FIRST, OPTION_ONLINE };
+    static const struct option options[] = {CLI_CONNECTION_OPTIONS,
+                                            {"bucket", required_argument, NULL, OPTION_BUCKET},
+                                            {"online", no_argument, NULL, OPTION_ONLINE},
+                                            {0}};
+    struct doctor doctor = {0};
+    int option;
+    bool ok;
+    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        if (cli_connection_option(&doctor.connection, option, optarg, &ok)) {
+            if (!ok) {
+                return CLI_USAGE;
+            }
+        } else if (option == CLI_OPTION_JSON) {
+            doctor.json = true;
+        } else if (option == OPTION_BUCKET) {
+            doctor.bucket = optarg;
+        } else if (option == OPTION_ONLINE) {
+            doctor.online = true;
+        } else {
+            return option == CLI_OPTION_HELP ? cli_help() : CLI_USAGE;
+        }
+    }
+    if (optind < argc) {
+        return cli_usage("\"%s\" is one argument too many", argv[optind]);
+    }
+    return doctor_go(&doctor);
+}
+
+const struct cli_command cli_doctor = {
+    .name = "doctor",
+    .arguments = "[OPTIONS]",
+    .summary = "tell what this machine offers and what is in the way",
+    .help =
+        "Options:\n"
+        "  --bucket NAME      list this bucket; without it, any answer will do\n"
+        "  --online           try Cloud Storage itself; a server that --endpoint or\n"
+        "                     STORAGE_EMULATOR_HOST names is always tried\n"
+        "  --json             one JSON object: {\"ok\":...,\"checks\":[...]}\n" CLI_CONNECTION_HELP
+        "\nEach line has a mark: ok, skip, warn (it works, but could work better) or FAIL, and\n"
+        "below a warning or failure what to do. Exit status 1 if anything is marked FAIL.\n",
+    .run = doctor_run,
+};

@@ -1,0 +1,179 @@
+/* `ringest emulate`: the embedded emulator as a program. It listens before it says so, and runs
+ * until a signal asks it to end. */
+#include "cli/cli.h"
+
+#include "emulator/emulator.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The line about where it listens: two texts of the file system's and DNS's limits. */
+#define READY_SIZE_MAX 8192
+
+/* Signals that end the emulator. They are blocked before the first thread starts, so that every
+ * thread inherits that and they stay pending for sigwait. */
+static void end_signals_block(sigset_t *out_signals)
+{
+    sigemptyset(out_signals);
+    sigaddset(out_signals, SIGINT);
+    sigaddset(out_signals, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, out_signals, NULL);
+}
+
+static int ready_print(const struct rg_emulator *emulator)
+{
+    char ready[READY_SIZE_MAX];
+    int rc = rg_emulator_format_ready(emulator, ready, sizeof(ready));
+    if (rc < 0) {
+        return cli_fail("the line that says where it listens: %s", strerror(-rc));
+    }
+    printf("%s\n", ready);
+    if (fflush(stdout) != 0) {
+        return cli_fail("standard output: %s", strerror(errno));
+    }
+    return CLI_DONE;
+}
+
+static int emulate_go(const struct rg_emulator_options *options)
+{
+    sigset_t end_signals;
+    end_signals_block(&end_signals);
+    cli_allow_descriptors();
+    struct rg_emulator *emulator;
+    char error[512] = "";
+    int rc = rg_emulator_open(&emulator, options, error, sizeof(error));
+    if (rc == -EINVAL) {
+        return cli_usage("%s", error);
+    }
+    if (rc < 0) {
+        return cli_fail("%s%s", error,
+                        rc == -EADDRINUSE ? "; give another port, or 0 for any free one" : "");
+    }
+    int status = ready_print(emulator);
+    if (status == CLI_DONE) {
+        int signal_number;
+        sigwait(&end_signals, &signal_number);
+    }
+    rg_emulator_close(emulator);
+    return status;
+}
+
+enum {
+    OPTION_LISTEN = CLI_OPTION_FIRST,
+    OPTION_ROOT,
+    OPTION_SYNTHETIC,
+    OPTION_PLAIN,
+    OPTION_TLS_DIR,
+    OPTION_LATENCY_MS,
+    OPTION_CONN_MBPS,
+    OPTION_RATE_LIMIT,
+};
+
+/* `synthetic` has room for every argument of the command line. */
+static bool emulate_option(struct rg_emulator_options *emulate, const char **synthetic, int option)
+{
+    uint64_t threads;
+    switch (option) {
+    case OPTION_LISTEN:
+        emulate->listen = optarg;
+        return true;
+    case OPTION_ROOT:
+        emulate->root = optarg;
+        return true;
+    case OPTION_SYNTHETIC:
+        synthetic[emulate->synthetic_count++] = optarg;
+        return true;
+    case OPTION_PLAIN:
+        emulate->plain = true;
+        return true;
+    case OPTION_TLS_DIR:
+        emulate->tls_dir = optarg;
+        return true;
+    case OPTION_LATENCY_MS:
+        emulate->latency_ms = optarg;
+        return true;
+    case OPTION_CONN_MBPS:
+        emulate->conn_mbps = optarg;
+        return true;
+    case OPTION_RATE_LIMIT:
+        emulate->rate_limit = optarg;
+        return true;
+    case CLI_OPTION_THREADS:
+        if (!cli_parse_u64("--threads", optarg, 1, RG_EMULATOR_THREADS_MAX, &threads)) {
+            return false;
+        }
+        emulate->threads = (uint32_t)threads;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static int emulate_parse(const char **synthetic, int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"listen", required_argument, NULL, OPTION_LISTEN},
+        {"root", required_argument, NULL, OPTION_ROOT},
+        {"synthetic", required_argument, NULL, OPTION_SYNTHETIC},
+        {"plain", no_argument, NULL, OPTION_PLAIN},
+        {"tls-dir", required_argument, NULL, OPTION_TLS_DIR},
+        {"latency-ms", required_argument, NULL, OPTION_LATENCY_MS},
+        {"conn-mbps", required_argument, NULL, OPTION_CONN_MBPS},
+        {"rate-limit", required_argument, NULL, OPTION_RATE_LIMIT},
+        {"threads", required_argument, NULL, CLI_OPTION_THREADS},
+        {"help", no_argument, NULL, CLI_OPTION_HELP},
+        {0}};
+    struct rg_emulator_options emulate = {.synthetic = synthetic};
+    int option;
+    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        if (option == CLI_OPTION_HELP) {
+            return cli_help();
+        }
+        if (!emulate_option(&emulate, synthetic, option)) {
+            return CLI_USAGE;
+        }
+    }
+    if (optind < argc) {
+        return cli_usage("\"%s\" is one argument too many", argv[optind]);
+    }
+    return emulate_go(&emulate);
+}
+
+static int emulate_run(int argc, char **argv)
+{
+    const char **synthetic = calloc((size_t)argc, sizeof(*synthetic));
+    if (synthetic == NULL) {
+        return cli_fail("no memory");
+    }
+    int status = emulate_parse(synthetic, argc, argv);
+    free(synthetic);
+    return status;
+}
+
+const struct cli_command cli_emulate = {
+    .name = "emulate",
+    .arguments = "[OPTIONS]",
+    .summary = "serve buckets on this machine as Cloud Storage would",
+    .help =
+        "Options:\n"
+        "  --listen HOST:PORT address to listen at; port 0 is any free one; 127.0.0.1:0\n"
+        "  --root DIR         keep buckets as folders below DIR, made when it is not there\n"
+        "  --synthetic BUCKET/PREFIX:COUNT:SIZE\n"
+        "                     COUNT objects PREFIX00000000... of SIZE bytes that are computed\n"
+        "                     and take no memory; may be given several times\n"
+        "  --plain            HTTP instead of HTTPS\n"
+        "  --tls-dir DIR      keep ca.pem, cert.pem and key.pem there, so that a client that\n"
+        "                     trusts ca.pem need not be set up again; default: a temporary one\n"
+        "  --latency-ms P50[:P99]\n"
+        "                     wait this long before an answer, spread log-normally\n"
+        "  --conn-mbps N      at most N megabits per second on each connection\n"
+        "  --rate-limit RPS   answer 429 beyond RPS requests per second\n"
+        "  --threads N        event loops; default: one for each CPU\n"
+        "\nWithout --root, objects that are put live in memory. Once it listens it prints one\n"
+        "line, {\"endpoint\":\"https://localhost:PORT\",\"ca\":\"PATH\",\"pid\":N}, and runs "
+        "until\n"
+        "SIGINT or SIGTERM. With --plain, \"ca\" is null.\n",
+    .run = emulate_run,
+};

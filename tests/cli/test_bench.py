@@ -1,0 +1,169 @@
+"""`ringest bench`: what it counts and reports, and how it ends."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+import unittest
+
+from support import BACKEND, DONE, FAILED, PROGRAM, Emulator, ServedCase, environment, ringest
+
+FIELDS = {
+    "op": str,
+    "requests": int,
+    "errors": int,
+    "retries": int,
+    "bytes": int,
+    "seconds": float,
+    "requests_per_s": float,
+    "gb_per_s": float,
+    "cpu_us_per_request": float,
+    "p50_ms": float,
+    "p99_ms": float,
+    "p999_ms": float,
+    "connections": int,
+    "rss_max_mb": float,
+    "backend": str,
+}
+
+
+class Bench(ServedCase):
+    emulator_arguments = ("--synthetic", "made/p:3000:10KiB", "--synthetic", "other/:5:0")
+
+    def bench(self, *arguments, **options):
+        done = self.ringest("bench", *arguments, "--json", **options)
+        report = json.loads(self.ok(done))
+        self.assertEqual(done.stdout.count(b"\n"), 1)
+        for field, kind in FIELDS.items():
+            self.assertIs(type(report[field]), kind, field)
+        self.check_plausible(report)
+        return report
+
+    def check_plausible(self, report):
+        self.assertEqual((report["errors"], report["retries"]), (0, 0))
+        self.assertGreater(report["seconds"], 0)
+        rate = report["requests"] / report["seconds"]
+        self.assertAlmostEqual(report["requests_per_s"] / rate, 1, 2)
+        self.assertAlmostEqual(report["gb_per_s"], report["bytes"] / 1e9 / report["seconds"], 3)
+        self.assertLessEqual(report["p50_ms"], report["p99_ms"])
+        self.assertLessEqual(report["p99_ms"], report["p999_ms"])
+        self.assertLessEqual(report["p999_ms"], 1.1e3 * report["seconds"])
+        self.assertGreater(report["cpu_us_per_request"], 0)
+        self.assertGreater(report["rss_max_mb"], 1)
+        self.assertIn(report["backend"], [BACKEND] if BACKEND in ("uring", "epoll") else ["uring", "epoll"])
+
+    def test_get_reads_every_object(self):
+        report = self.bench("get", "gs://made/", "--verify")
+        self.assertEqual((report["op"], report["requests"], report["bytes"]), ("get", 3000, 3000 * 10240))
+        self.assertEqual(report["connections"], 64)
+
+    def test_get_goes_round_when_there_are_fewer_objects(self):
+        report = self.bench("get", "gs://other/", "--count=500", "--concurrency=3")
+        self.assertEqual((report["requests"], report["bytes"], report["connections"]), (500, 0, 3))
+
+    def test_get_of_the_first_objects(self):
+        self.assertEqual(self.bench("get", "gs://made/p", "--count=7")["requests"], 7)
+
+    def test_get_one_at_a_time(self):
+        self.assertEqual(self.bench("get", "gs://made/p", "--count=20", "--concurrency=1")["requests"], 20)
+
+    def test_get_with_several_loops(self):
+        report = self.bench("get", "gs://made/p", "--threads=3", "--verify")
+        self.assertEqual(report["requests"], 3000)
+
+    def test_get_for_some_time(self):
+        report = self.bench("get", "gs://made/", "--seconds=0.5")
+        self.assertGreater(report["requests"], 1)
+        self.assertGreater(report["seconds"], 0.4)
+
+    def test_put_and_what_was_put(self):
+        report = self.bench("put", "gs://made-here/dir/x-", "--count=100", "--object-size=20K", "--concurrency=8")
+        self.assertEqual((report["op"], report["requests"], report["bytes"]), ("put", 100, 100 * 20480))
+        read = self.bench("get", "gs://made-here/dir/x-", "--verify")
+        self.assertEqual((read["requests"], read["bytes"]), (100, 100 * 20480))
+
+    def test_put_of_empty_objects(self):
+        report = self.bench("put", "gs://made-here/empty-", "--count=10", "--object-size=0")
+        self.assertEqual((report["requests"], report["bytes"]), (10, 0))
+
+    def test_list_goes_through_the_pages(self):
+        report = self.bench("list", "gs://made/", "--count=3")
+        self.assertEqual((report["op"], report["requests"], report["names"]), ("list", 3, 3000))
+
+    def test_a_report_for_people(self):
+        text = self.ok(self.ringest("bench", "get", "gs://made/", "--count=100", "--verify")).decode()
+        for word in ("requests/s", "100 in", "p99.9", "CPU", "connections", "memory", "backend"):
+            self.assertIn(word, text)
+
+    def test_nothing_to_get(self):
+        done = self.ringest("bench", "get", "gs://made/absent")
+        self.fails(done, FAILED, "gs://made", '"absent"', "--synthetic")
+        self.assertEqual(done.stdout, b"")
+
+    def test_a_missing_bucket(self):
+        self.fails(self.ringest("bench", "get", "gs://no-such-bucket/"), FAILED, "gs://no-such-bucket/", "404")
+
+    def test_errors_are_counted(self):
+        with Emulator("--synthetic", "made/p:50:1KiB", "--rate-limit", "40") as server:
+            done = ringest("bench", "get", "gs://made/", "--json", *server.place)
+            report = json.loads(done.stdout)
+            self.assertEqual(report["requests"], 50)
+            self.assertGreater(report["retries"], 0)
+            self.assertEqual(done.returncode, FAILED if report["errors"] else DONE)
+
+    def test_latency_is_measured(self):
+        with Emulator("--synthetic", "made/p:200:1KiB", "--latency-ms", "50:60") as server:
+            done = ringest("bench", "get", "gs://made/", "--concurrency=20", "--json", *server.place)
+            report = json.loads(self.ok(done))
+            self.assertGreater(report["p50_ms"], 40)
+            self.assertGreater(report["seconds"], 0.4)
+
+    def test_bandwidth_of_a_connection_is_measured(self):
+        with Emulator("--synthetic", "made/p:4:1MiB", "--conn-mbps", "80") as server:
+            done = ringest("bench", "get", "gs://made/", "--concurrency=1", "--json", *server.place)
+            # 4 MiB at 10 MB/s; the first bytes may come at once.
+            self.assertGreater(json.loads(self.ok(done))["seconds"], 0.25)
+
+    def test_interrupted(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            bench = subprocess.Popen(
+                [PROGRAM, "bench", "get", "gs://made/", "--seconds=60", *self.server.place],
+                env=environment(),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            time.sleep(0.7)
+            bench.send_signal(number)
+            output, errors = bench.communicate(timeout=60)
+            self.assertEqual(errors.decode(), "")
+            self.assertIn(bench.returncode, (DONE, FAILED, -number, 128 + number))
+
+    def test_no_progress_without_a_terminal(self):
+        done = self.ringest("bench", "get", "gs://made/", env=environment(TERM="xterm"))
+        self.assertEqual(done.stderr, "")
+
+    def test_standard_output_that_is_full(self):
+        with open("/dev/full", "wb") as full:
+            done = self.ringest("bench", "get", "gs://made/", "--count=10", "--json", stdout=full)
+        self.fails(done, FAILED, "No space left")
+
+    def test_progress_on_a_terminal(self):
+        master, slave = os.openpty()
+        bench = subprocess.Popen(
+            [PROGRAM, "bench", "get", "gs://made/", "--count=3000", *self.server.place],
+            env=environment(TERM="xterm"),
+            stdout=subprocess.PIPE,
+            stderr=slave,
+        )
+        os.close(slave)
+        output, _ = bench.communicate(timeout=60)
+        drawn = os.read(master, 1 << 16).decode()
+        os.close(master)
+        self.assertEqual(bench.returncode, DONE)
+        self.assertIn(b"requests/s", output)
+        self.assertTrue(drawn.endswith("\r\033[K"), drawn)
+
+
+if __name__ == "__main__":
+    unittest.main()

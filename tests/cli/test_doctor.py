@@ -1,0 +1,154 @@
+"""`ringest doctor`: what it finds here, and what it says when something is in the way."""
+
+import json
+import platform
+import resource
+import socket
+import unittest
+
+from support import DONE, FAILED, ServedCase, closed_port, environment, refuse_uring, ringest
+
+
+def checks(done):
+    return {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+
+
+class Doctor(ServedCase):
+    emulator_arguments = ("--synthetic", "made/p:1:10")
+
+    def doctor(self, *arguments, **options):
+        return self.ringest("doctor", "--json", *arguments, **options)
+
+    def test_all_is_well(self):
+        done = self.doctor()
+        self.ok(done)
+        self.assertTrue(json.loads(done.stdout)["ok"])
+        found = checks(done)
+        self.assertIn(platform.release(), found["kernel"]["fact"])
+        for name in ("open files", "locked memory", "memory", "huge pages", "io_uring", "backend", "CPUs"):
+            self.assertIn(found[name]["mark"], ("ok", "warn"), name)
+        for name in ("event loops", "trust store", "endpoint"):
+            self.assertEqual(found[name]["mark"], "ok", found[name])
+        self.assertIn(self.server.endpoint, found["endpoint"]["fact"])
+
+    def test_each_line_has_a_mark(self):
+        lines = self.ok(self.ringest("doctor")).decode().splitlines()
+        for line in lines[:-2]:
+            self.assertRegex(line, r"^(ok  |skip|warn|FAIL)  \S|^ +-> \S")
+        self.assertEqual(lines[-2], "")
+        self.assertIn("nothing is in the way", lines[-1])
+
+    def test_advice_for_what_is_wrong_and_only_for_that(self):
+        for check in checks(self.doctor("--bucket", "no-such-bucket")).values():
+            self.assertEqual(check["advice"] is not None, check["mark"] in ("warn", "FAIL"), check)
+
+    def test_nothing_is_tried_without_being_asked(self):
+        done = ringest("doctor", "--json", timeout=20)
+        self.assertEqual(done.returncode, DONE)
+        self.assertEqual(checks(done)["endpoint"]["mark"], "skip")
+        self.assertIn("--online", checks(done)["endpoint"]["fact"])
+
+    def test_a_bucket(self):
+        done = self.doctor("--bucket", "made")
+        self.assertIn("gs://made", checks(done)["endpoint"]["fact"])
+        self.assertEqual(done.returncode, DONE)
+
+    def test_a_missing_bucket(self):
+        done = self.doctor("--bucket", "no-such-bucket")
+        self.assertEqual((done.returncode, checks(done)["endpoint"]["mark"]), (FAILED, "FAIL"))
+        self.assertIn("no-such-bucket", checks(done)["endpoint"]["fact"])
+
+    def test_a_bucket_that_cannot_exist(self):
+        done = self.doctor("--bucket", "UPPER")
+        self.assertEqual((done.returncode, checks(done)["endpoint"]["mark"]), (FAILED, "FAIL"))
+
+    def test_the_endpoint_from_the_environment(self):
+        env = environment(STORAGE_EMULATOR_HOST=self.server.endpoint, SSL_CERT_FILE=self.server.ca)
+        found = checks(ringest("doctor", "--json", env=env))
+        self.assertEqual(found["endpoint"]["mark"], "ok")
+        self.assertEqual(found["STORAGE_EMULATOR_HOST"]["fact"], self.server.endpoint)
+        self.assertEqual(found["SSL_CERT_FILE"]["fact"], self.server.ca)
+
+    def endpoint_of(self, *arguments):
+        done = ringest("doctor", "--json", *arguments, timeout=60)
+        self.assertEqual(done.returncode, FAILED)
+        found = checks(done)["endpoint"]
+        self.assertEqual(found["mark"], "FAIL")
+        self.assertTrue(found["advice"])
+        return found["fact"]
+
+    def test_a_closed_port(self):
+        self.assertIn("refused", self.endpoint_of("--endpoint", f"http://127.0.0.1:{closed_port()}"))
+
+    def test_an_unknown_issuer(self):
+        self.assertIn("certificate", self.endpoint_of("--endpoint", self.server.endpoint))
+
+    def test_a_server_that_says_nothing(self):
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            port = silent.getsockname()[1]
+            self.assertIn("127.0.0.1", self.endpoint_of("--endpoint", f"http://127.0.0.1:{port}"))
+
+    def test_a_bad_endpoint(self):
+        self.endpoint_of("--endpoint", "ftp://host")
+
+    def test_a_trust_store_that_is_not_there(self):
+        done = ringest("doctor", "--json", env=environment(SSL_CERT_FILE="/nonexistent/ca.pem"))
+        self.assertEqual(done.returncode, FAILED)
+        self.assertEqual(checks(done)["trust store"]["mark"], "FAIL")
+        self.assertIn("/nonexistent/ca.pem", checks(done)["trust store"]["fact"])
+
+    def test_variables_that_make_no_sense(self):
+        for name, mark in (("RINGEST_BACKEND", "FAIL"), ("RINGEST_THREADS", "FAIL"), ("RINGEST_LOG", "warn")):
+            with self.subTest(name):
+                done = self.doctor(env=environment(**{name: "nonsense"}))
+                self.assertEqual(checks(done)[name]["mark"], mark)
+                self.assertEqual(done.returncode, FAILED if mark == "FAIL" else DONE)
+
+    def test_headers_are_not_shown(self):
+        done = self.doctor(env=environment(RINGEST_HEADERS="X-Secret: hidden"))
+        self.assertIn("RINGEST_HEADERS", checks(done))
+        self.assertNotIn(b"hidden", done.stdout)
+
+    def test_threads(self):
+        found = checks(self.doctor(env=environment(RINGEST_THREADS="2")))
+        self.assertTrue(found["event loops"]["fact"].startswith("2"))
+        found = checks(self.doctor("--threads", "3"))
+        self.assertTrue(found["event loops"]["fact"].startswith("3"))
+
+    def test_uring_that_is_forbidden(self):
+        done = self.doctor(env=environment(RINGEST_BACKEND=None), preexec_fn=refuse_uring)
+        found = checks(done)
+        self.assertEqual((done.returncode, found["io_uring"]["mark"]), (DONE, "warn"))
+        self.assertIn("forbidden", found["io_uring"]["fact"])
+        self.assertIn("seccomp", found["io_uring"]["advice"])
+        self.assertEqual(found["backend"]["fact"], "epoll")
+
+    def test_uring_that_is_forbidden_but_demanded(self):
+        done = self.doctor(env=environment(RINGEST_BACKEND="uring"), preexec_fn=refuse_uring)
+        found = checks(done)
+        self.assertEqual((done.returncode, found["io_uring"]["mark"]), (FAILED, "FAIL"))
+        self.assertIn("RINGEST_BACKEND", found["io_uring"]["advice"])
+
+    def test_epoll_that_was_asked_for(self):
+        found = checks(self.doctor(env=environment(RINGEST_BACKEND="epoll")))
+        self.assertTrue(found["backend"]["fact"].startswith("epoll"))
+
+    def test_few_file_descriptors(self):
+        done = self.doctor(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (50, 50)))
+        found = checks(done)["open files"]
+        self.assertEqual((done.returncode, found["mark"]), (DONE, "warn"))
+        self.assertIn("ulimit -n", found["advice"])
+
+    def test_too_few_file_descriptors_to_start(self):
+        done = self.doctor(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (4, 4)))
+        self.assertEqual(done.returncode, FAILED)
+        self.assertFalse(json.loads(done.stdout)["ok"])
+
+    def test_no_locked_memory(self):
+        done = self.doctor(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0)))
+        self.assertEqual(done.returncode, DONE)
+        self.assertIn("0 B", checks(done)["locked memory"]["fact"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,164 @@
+"""`ringest emulate`: what it says, how it ends, and what it refuses."""
+
+import json
+import os
+import signal
+import socket
+import stat
+import tempfile
+import unittest
+
+from support import DONE, FAILED, USAGE, Case, Emulator, ringest
+
+
+class Emulate(Case):
+    def test_one_line_says_where_it_listens(self):
+        with Emulator() as server:
+            self.assertEqual(set(server.ready), {"endpoint", "ca", "pid"})
+            self.assertRegex(server.endpoint, r"^https://localhost:\d+$")
+            self.assertEqual(server.ready["pid"], server.process.pid)
+            with open(server.ca, encoding="ascii") as file:
+                self.assertIn("BEGIN CERTIFICATE", file.read())
+            self.assertEqual(server.end(), DONE)
+            self.assertEqual((server.process.stdout.read(), server.stderr()), (b"", ""))
+            self.assertFalse(os.path.exists(server.ca), "the temporary folder stayed")
+
+    def test_signals_end_it_with_status_0(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with Emulator("--plain") as server:
+                self.assertEqual(server.end(number), DONE)
+
+    def test_ending_with_connections_open(self):
+        with Emulator("--plain", "--synthetic", "made/p:10:1MiB", "--latency-ms", "60000") as server:
+            port = int(server.endpoint.rsplit(":", 1)[1])
+            with socket.create_connection(("127.0.0.1", port)) as idle:
+                with socket.create_connection(("127.0.0.1", port)) as busy:
+                    busy.sendall(b"GET /made/p00000000 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                    self.assertEqual(server.end(), DONE)
+                    self.assertIn(idle.recv(1), (b"",))
+
+    def test_plain_http(self):
+        with Emulator("--plain") as server:
+            self.assertRegex(server.endpoint, r"^http://localhost:\d+$")
+            self.assertIsNone(server.ca)
+            server.put("bucket", "name", b"data")
+            self.assertEqual(self.ok(ringest("cat", "gs://bucket/name", *server.place)), b"data")
+
+    def test_a_chosen_port(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            port = taken.getsockname()[1]
+        with Emulator("--plain", "--listen", f"127.0.0.1:{port}") as server:
+            self.assertEqual(server.endpoint, f"http://localhost:{port}")
+
+    def test_an_endpoint_that_is_where_it_listens(self):
+        # localhost is 127.0.0.1 only, whatever else belongs to the loopback device.
+        with Emulator("--listen", "127.0.0.2:0", "--synthetic", "made/p:1:10") as server:
+            self.assertEqual(len(self.ok(ringest("cat", "gs://made/p00000000", *server.place))), 10)
+
+    def test_ipv6(self):
+        try:
+            with socket.socket(socket.AF_INET6) as probe:
+                probe.bind(("::1", 0))
+        except OSError as error:
+            self.skipTest(f"no IPv6 on the loopback device: {error}")
+        with Emulator("--listen", "[::1]:0", "--synthetic", "made/p:1:10") as server:
+            self.assertEqual(len(self.ok(ringest("cat", "gs://made/p00000000", *server.place))), 10)
+
+    def test_an_address_in_use(self):
+        with Emulator("--plain") as server:
+            address = server.endpoint.removeprefix("http://").replace("localhost", "127.0.0.1")
+            done = ringest("emulate", "--plain", "--listen", address)
+            self.fails(done, FAILED, address, "Address already in use", "port")
+            self.assertEqual(done.stdout, b"")
+
+    def test_bad_values(self):
+        bad = {
+            "--listen": ("", "127.0.0.1", "127.0.0.1:", ":0", "127.0.0.1:99999", "127.0.0.1:x", "[::1"),
+            "--synthetic": (
+                "",
+                "bucket",
+                "bucket/p",
+                "bucket/p:10",
+                "bucket/p:x:1",
+                "bucket/p:1:x",
+                "bucket/p:-1:1",
+                "b/p:1:1",
+                "/p:1:1",
+                "bucket/p:99999999999999999999:1",
+            ),
+            "--latency-ms": ("", "x", "-1", "30:", "30:20", "30:40:50", "nan"),
+            "--conn-mbps": ("", "0", "-1", "x", "nan"),
+            "--rate-limit": ("", "0", "-1", "x", "1e400"),
+            "--threads": ("0", "-1", "257", "x", ""),
+        }
+        for option, values in bad.items():
+            for value in values:
+                with self.subTest((option, value)):
+                    done = ringest("emulate", f"{option}={value}", timeout=20)
+                    self.fails(done, USAGE, option)
+                    self.assertEqual(done.stdout, b"")
+
+    def test_a_host_that_is_not_here(self):
+        # From the range for documentation, which no machine has.
+        done = ringest("emulate", "--plain", "--listen", "192.0.2.1:0")
+        self.fails(done, FAILED, "192.0.2.1", "assign")
+
+    def test_a_root_that_cannot_be_used(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "file")
+            with open(file, "w", encoding="ascii"):
+                pass
+            self.fails(ringest("emulate", "--root", file, timeout=20), FAILED, file)
+            self.fails(ringest("emulate", "--root", file + "/below", timeout=20), FAILED, file)
+
+    def test_a_root_that_is_not_writable(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, stat.S_IRUSR | stat.S_IXUSR)
+            # To root nothing is forbidden, but in /proc nobody makes folders.
+            root = folder if os.geteuid() != 0 else "/proc/ringest"
+            self.fails(ringest("emulate", "--root", root, timeout=20), FAILED, root)
+
+    def test_certificates_are_kept(self):
+        with tempfile.TemporaryDirectory() as folder:
+            kept = os.path.join(folder, "tls")
+            texts = []
+            for _ in range(2):
+                with Emulator("--tls-dir", kept) as server:
+                    self.assertEqual(server.ca, os.path.join(kept, "ca.pem"))
+                    with open(server.ca, encoding="ascii") as file:
+                        texts.append(file.read())
+            self.assertEqual(texts[0], texts[1])
+            mode = os.stat(os.path.join(kept, "key.pem")).st_mode
+            self.assertEqual(mode & (stat.S_IRWXG | stat.S_IRWXO), 0)
+
+    def test_several_synthetic_buckets(self):
+        arguments = ("--synthetic", "one/a:2:5", "--synthetic", "two/b-:1:7", "--synthetic", "one/c:1:3")
+        with Emulator(*arguments) as server:
+            for bucket, wanted in (("one", ["a00000000", "a00000001", "c00000000"]), ("two", ["b-00000000"])):
+                done = self.ok(ringest("ls", "-r", "--json", f"gs://{bucket}/", *server.place))
+                self.assertEqual([each["name"] for each in json.loads(done)["objects"]], wanted)
+
+    def test_synthetic_bytes_depend_on_nothing_but_their_name(self):
+        first, second = [], []
+        for read in (first, second):
+            with Emulator("--synthetic", "made/p:2:100KiB") as server:
+                for name in ("p00000000", "p00000001"):
+                    read.append(self.ok(ringest("cat", "gs://made/" + name, *server.place)))
+        self.assertEqual(first, second)
+        self.assertEqual([len(each) for each in first], 2 * [102400])
+        self.assertNotEqual(first[0], first[1])
+
+    def test_standard_output_that_is_full(self):
+        with open("/dev/full", "wb") as full:
+            self.fails(ringest("emulate", "--plain", stdout=full, timeout=20), FAILED, "No space left")
+
+    def test_it_goes_on_when_its_input_and_output_are_closed(self):
+        with Emulator("--plain", "--synthetic", "made/p:1:10") as server:
+            server.process.stdout.close()
+            self.assertEqual(len(self.ok(ringest("cat", "gs://made/p00000000", *server.place))), 10)
+            self.assertEqual(server.end(), DONE)
+
+
+if __name__ == "__main__":
+    unittest.main()

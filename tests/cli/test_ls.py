@@ -1,0 +1,127 @@
+"""`ringest ls`: names, prefixes, pages, and names that are hard to print."""
+
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+
+from support import FAILED, PROGRAM, Case, Emulator, ServedCase, environment, ringest
+
+NAMES = ("with space", "per%20cent%", "ha#sh?x=1&y", "uni/ä€😀", 'quo"te\\', "tab\there\x7f", "a/b/c", "a/d")
+
+
+class Listing(ServedCase):
+    emulator_arguments = ("--synthetic", "made/part-:2500:1KiB")
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        for name in NAMES:
+            cls.server.put("bucket", name, name.encode())
+
+    def ls(self, uri, *arguments):
+        return self.ok(self.ringest("ls", uri, *arguments)).decode()
+
+    def ls_json(self, uri, *arguments):
+        return json.loads(self.ls(uri, "--json", *arguments))
+
+    def test_names_are_cut_behind_the_next_slash(self):
+        listed = self.ls_json("gs://bucket/")
+        self.assertEqual(sorted(listed["prefixes"]), ["a/", "uni/"])
+        wanted = sorted(name for name in NAMES if "/" not in name)
+        self.assertEqual([each["name"] for each in listed["objects"]], wanted)
+
+    def test_recursive_gives_all_names_in_order(self):
+        for option in ("--recursive", "-r"):
+            listed = self.ls_json("gs://bucket/", option)
+            self.assertEqual([each["name"] for each in listed["objects"]], sorted(NAMES, key=str.encode))
+            self.assertEqual(listed["prefixes"], [])
+
+    def test_fields_of_an_object(self):
+        listed = {each["name"]: each for each in self.ls_json("gs://bucket/", "-r")["objects"]}
+        for name in NAMES:
+            self.assertEqual(set(listed[name]), {"name", "size", "generation", "crc32c", "updated"})
+            self.assertEqual(listed[name]["size"], len(name.encode()))
+            self.assertGreater(int(listed[name]["generation"]), 0)
+            self.assertRegex(listed[name]["crc32c"], r"^[0-9a-f]{8}$")
+            self.assertRegex(listed[name]["updated"], r"^\d{4}-\d\d-\d\dT.*Z$")
+
+    def test_a_bucket_without_slash(self):
+        self.assertEqual(self.ls("gs://bucket"), self.ls("gs://bucket/"))
+
+    def test_lines(self):
+        self.assertEqual(self.ls("gs://bucket/a/"), "gs://bucket/a/b/\ngs://bucket/a/d\n")
+        self.assertEqual(self.ls("gs://bucket/a", "-r"), "gs://bucket/a/b/c\ngs://bucket/a/d\n")
+
+    def test_a_prefix_is_literal(self):
+        self.assertEqual(self.ls("gs://bucket/with"), "gs://bucket/with space\n")
+        self.assertEqual(self.ls("gs://bucket/per%2"), "gs://bucket/per%20cent%\n")
+        self.fails(self.ringest("ls", "gs://bucket/*"), FAILED, '"*"')
+
+    def test_long_lines_and_their_sum(self):
+        *lines, last = self.ls("gs://bucket/a/d", "--long").splitlines()
+        self.assertEqual(len(lines), 1)
+        self.assertRegex(lines[0], r"^ +3  \d{4}-\S+Z +\d+  gs://bucket/a/d$")
+        self.assertEqual(last, "1 objects, 3 B")
+
+    def test_several_pages(self):
+        listed = self.ls_json("gs://made/", "-r")["objects"]
+        self.assertEqual([each["name"] for each in listed], [f"part-{i:08}" for i in range(2500)])
+        self.assertEqual({each["size"] for each in listed}, {1024})
+        self.assertEqual(self.ls("gs://made/part-", "-l").splitlines()[-1], "2500 objects, 2.4 MiB")
+
+    def test_nothing_begins_with_the_prefix(self):
+        self.fails(self.ringest("ls", "gs://bucket/zzz"), FAILED, "gs://bucket", '"zzz"')
+        self.assertEqual(self.ls_json("gs://bucket/zzz"), {"objects": [], "prefixes": []})
+
+    def test_a_missing_bucket(self):
+        done = self.ringest("ls", "gs://no-such-bucket/")
+        self.fails(done, FAILED, "gs://no-such-bucket/", "404")
+        self.assertEqual(done.stdout, b"")
+
+    def test_json_of_a_missing_bucket_is_an_error_only(self):
+        done = self.ringest("ls", "gs://no-such-bucket/", "--json")
+        self.fails(done, FAILED, "gs://no-such-bucket/")
+        self.assertEqual(done.stdout, b"")
+
+    def test_a_reader_that_goes_away(self):
+        ls = subprocess.Popen(
+            [PROGRAM, "ls", "-r", "gs://made/", *self.server.place],
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        self.assertEqual(ls.stdout.readline(), b"gs://made/part-00000000\n")
+        ls.stdout.close()
+        errors = ls.stderr.read().decode()
+        ls.stderr.close()
+        self.assertIn(ls.wait(60), (0, FAILED))
+        self.assertIn(errors, ("", "ringest: ls: standard output: Broken pipe\n"))
+
+    def test_a_full_device(self):
+        with open("/dev/full", "wb") as full:
+            done = self.ringest("ls", "-r", "gs://made/", stdout=full)
+        self.fails(done, FAILED, "No space left")
+
+
+class Disk(Case):
+    def test_buckets_that_are_folders(self):
+        with tempfile.TemporaryDirectory() as root:
+            os.makedirs(os.path.join(root, "photos", "2024"))
+            for name in ("2024/one", "two words", "ü"):
+                with open(os.path.join(root, "photos", name), "w", encoding="utf-8") as file:
+                    file.write(name)
+            with Emulator("--root", root) as server:
+                done = self.ok(ringest("ls", "-r", "--json", "gs://photos/", *server.place))
+                listed = json.loads(done)["objects"]
+                self.assertEqual([each["name"] for each in listed], ["2024/one", "two words", "ü"])
+                server.put("photos", "new/three", b"333")
+                self.assertEqual(self.ok(ringest("cat", "gs://photos/new/three", *server.place)), b"333")
+            with Emulator("--root", root) as server:
+                done = self.ok(ringest("ls", "gs://photos/new/", *server.place)).decode()
+                self.assertEqual(done, "gs://photos/new/three\n")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,130 @@
+"""What the program says about itself, and to a command line that makes no sense."""
+
+import unittest
+
+from support import DONE, USAGE, Case, ringest
+
+CONNECTION = ("--endpoint", "--ca", "--threads", "--help")
+OPTIONS = {
+    "ls": CONNECTION + ("--long", "--recursive", "--json"),
+    "cat": CONNECTION + ("--range",),
+    "bench": CONNECTION
+    + ("--concurrency", "--count", "--seconds", "--object-size", "--verify", "--json"),
+    "emulate": (
+        "--listen",
+        "--root",
+        "--synthetic",
+        "--plain",
+        "--tls-dir",
+        "--latency-ms",
+        "--conn-mbps",
+        "--rate-limit",
+        "--threads",
+        "--help",
+    ),
+    "doctor": CONNECTION + ("--bucket", "--online", "--json"),
+}
+PLACE = ("--endpoint", "http://127.0.0.1:9")
+
+
+class Usage(Case):
+    def test_help_of_each_command_names_its_options(self):
+        for command, options in OPTIONS.items():
+            with self.subTest(command):
+                text = self.ok(ringest(command, "--help")).decode()
+                self.assertIn(f"Usage: ringest {command} ", text)
+                for option in options:
+                    if option != "--help":
+                        self.assertIn(option, text)
+                self.assertLessEqual(max(map(len, text.splitlines())), 100)
+
+    def test_help_names_each_command(self):
+        for arguments in (["--help"], ["-h"], ["help"]):
+            text = self.ok(ringest(*arguments)).decode()
+            for command in OPTIONS:
+                self.assertIn(f"  {command} ", text)
+
+    def test_version(self):
+        self.assertRegex(self.ok(ringest("--version")).decode(), r"^ringest \d+\.\d+\.\d+\n$")
+
+    def test_no_command_shows_the_usage(self):
+        done = ringest()
+        self.assertEqual((done.returncode, done.stdout), (USAGE, b""))
+        self.assertIn("Usage: ringest COMMAND", done.stderr)
+
+    def test_unknown_command(self):
+        self.fails(ringest("fetch"), USAGE, '"fetch"')
+
+    def test_unknown_option(self):
+        for command in OPTIONS:
+            with self.subTest(command):
+                done = ringest(command, "--no-such-option")
+                self.assertEqual((done.returncode, done.stdout), (USAGE, b""))
+                self.assertIn("--no-such-option", done.stderr)
+                self.assertEqual(done.stderr.count("\n"), 1)
+
+    def test_option_without_its_value(self):
+        done = ringest("cat", "gs://bucket/name", "--endpoint")
+        self.assertEqual(done.returncode, USAGE)
+        self.assertIn("--endpoint", done.stderr)
+
+    def test_missing_arguments(self):
+        for arguments in (["ls"], ["cat"], ["bench"], ["bench", "get"], ["bench", "get", "gs://b/p", "x"]):
+            with self.subTest(arguments):
+                self.fails(ringest(*arguments), USAGE)
+
+    def test_too_many_arguments(self):
+        for arguments in (["emulate", "x"], ["doctor", "x"], ["cat", "gs://bkt/a", "gs://bkt/b"]):
+            with self.subTest(arguments):
+                self.fails(ringest(*arguments), USAGE)
+
+    def test_bad_places(self):
+        for uri in ("bucket/name", "s3://bucket/name", "gs://", "gs://a/b", "gs:///name", "GS://bucket/x", ""):
+            for command in ("ls", "cat"):
+                with self.subTest((command, uri)):
+                    self.fails(ringest(command, uri, *PLACE), USAGE, uri)
+
+    def test_too_long_names(self):
+        self.fails(ringest("cat", "gs://bucket/" + 1025 * "n", *PLACE), USAGE, "1024")
+        self.fails(ringest("ls", "gs://" + 300 * "b" + "/", *PLACE), USAGE, "222")
+
+    def test_cat_of_a_bucket(self):
+        for uri in ("gs://bucket", "gs://bucket/"):
+            self.fails(ringest("cat", uri, *PLACE), USAGE, uri)
+
+    def test_bad_numbers(self):
+        bad = {
+            "--concurrency": ("0", "-1", "x", "", "1e3", "99999999999999999999", " 5"),
+            "--count": ("0", "-1", "1.5"),
+            "--seconds": ("0", "-1", "x", "nan", "inf", ""),
+            "--object-size": ("-1", "x", "10Q", "99999T", "1KiBx", ""),
+            "--threads": ("0", "257", "x"),
+        }
+        for option, values in bad.items():
+            for value in values:
+                with self.subTest((option, value)):
+                    done = ringest("bench", "put", "gs://bucket/p", f"{option}={value}", *PLACE)
+                    self.fails(done, USAGE, option, f'"{value}"')
+
+    def test_bad_ranges(self):
+        for text in ("", "5", "-5", "9-3", "a-b", "1-2-3", "1-2x", "0x1-5", "99999999999999999999-"):
+            with self.subTest(text):
+                self.fails(ringest("cat", "gs://bucket/o", f"--range={text}", *PLACE), USAGE, "--range")
+
+    def test_bad_bench_operation(self):
+        self.fails(ringest("bench", "delete", "gs://bucket/p", *PLACE), USAGE, '"delete"')
+
+    def test_count_and_seconds_exclude_each_other(self):
+        done = ringest("bench", "get", "gs://bucket/p", "--count=1", "--seconds=1", *PLACE)
+        self.fails(done, USAGE, "--count", "--seconds")
+
+    def test_bad_endpoint(self):
+        for text in ("ftp://host", "https://", "https://host:99999", "http://user:secret@host", "http://ho st"):
+            with self.subTest(text):
+                done = ringest("ls", "gs://bucket/", "--endpoint", text)
+                self.fails(done, 1, "endpoint")
+                self.assertNotIn("secret", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
