@@ -1,0 +1,17 @@
+/* A loop on a thread of its own, for tests that talk to it from the outside. */
+#ifndef RG_TESTS_SUPPORT_LOOP_H
+#define RG_TESTS_SUPPORT_LOOP_H
+
+#include "runtime/loop.h"
+
+/* The backend that RINGEST_BACKEND names; without it, io_uring where it is to be had. Skips the
+ * case when io_uring was asked for and is not there. */
+const struct rg_backend_ops *rg_test_backend(void);
+
+/* A running loop with `memory_max` bytes for bodies (0: none), neither pinned nor bound. A failure
+ * ends the case. */
+struct rg_loop *rg_test_loop_start(uint64_t memory_max);
+/* Ends the thread and frees the loop. Functions are run on it by rg_loop_call. */
+void rg_test_loop_stop(struct rg_loop *loop);
+
+#endif

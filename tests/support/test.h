@@ -1,0 +1,70 @@
+/* The smallest test harness that does what these tests need: named cases, checks that print both
+ * values, a seed that a failure prints and `--seed N` replays, and a last line that the test runner
+ * adds up.
+ *
+ *     static void test_a_thing_holds(void) { RG_CHECK_EQ(1 + 1, 2); }
+ *     int main(int argc, char **argv)
+ *     {
+ *         static const struct rg_test tests[] = {RG_TEST(test_a_thing_holds)};
+ *         return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
+ *     }
+ *
+ * A failed check ends its case (by longjmp), not the program. Exit status: 0 all passed, 1 some
+ * failed, 77 when every case was skipped. Arguments: names of cases to run, `--seed N`, `--list`.
+ */
+#ifndef RG_TESTS_SUPPORT_TEST_H
+#define RG_TESTS_SUPPORT_TEST_H
+
+#include "runtime/base.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct rg_test {
+    const char *name;
+    void (*run)(void);
+};
+#define RG_TEST(function)                                                                          \
+    {                                                                                              \
+#function, function                                                                        \
+    }
+
+int rg_test_main(int argc, char **argv, const struct rg_test *tests, size_t count);
+
+/* Ends the running case. `rg_test_skip` says why on standard output. */
+__attribute__((noreturn)) void rg_test_fail(const char *file, int line, const char *format, ...)
+    RG_PRINTF(3, 4);
+__attribute__((noreturn)) void rg_test_skip(const char *format, ...) RG_PRINTF(1, 2);
+
+/* The seed of this run, and a pseudo-random sequence that it determines (SplitMix64). */
+uint64_t rg_test_seed(void);
+uint64_t rg_test_random(void);
+/* Uniform in [0, bound). */
+uint64_t rg_test_random_below(uint64_t bound);
+
+/* Compares memory and prints the first difference. */
+void rg_test_check_mem(const char *file, int line, const void *got, size_t got_size,
+                       const void *want, size_t want_size);
+void rg_test_check_str(const char *file, int line, const char *got, const char *want);
+
+#define RG_CHECK(condition)                                                                        \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            rg_test_fail(__FILE__, __LINE__, "%s", #condition);                                    \
+        }                                                                                          \
+    } while (0)
+#define RG_CHECK_EQ(got, want)                                                                     \
+    do {                                                                                           \
+        long long rg_got = (long long)(got), rg_want = (long long)(want);                          \
+        if (rg_got != rg_want) {                                                                   \
+            rg_test_fail(__FILE__, __LINE__, "%s is %lld, wanted %s = %lld", #got, rg_got, #want,  \
+                         rg_want);                                                                 \
+        }                                                                                          \
+    } while (0)
+#define RG_CHECK_MEM(got, got_size, want, want_size)                                               \
+    rg_test_check_mem(__FILE__, __LINE__, got, got_size, want, want_size)
+#define RG_CHECK_STR(got, want) rg_test_check_str(__FILE__, __LINE__, got, want)
+
+#endif

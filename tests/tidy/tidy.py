@@ -1,0 +1,173 @@
+"""Checks what reviewers should not have to: which way includes point, that each unit has its test,
+which symbols leave a library, and what must not be in the sources.
+
+    tidy.py sources ROOT         the rules below, over the files that git would commit
+    tidy.py exports LIBRARY      the shared library exports rg_* and nothing else
+    tidy.py symbols ARCHIVE...   non-static symbols of the static libraries begin with rg_
+
+Prints one line per finding and exits with 1 if there are any."""
+
+import os
+import re
+import subprocess
+import sys
+
+# What a folder may include of ours, by the first part of the path. Everything may include
+# <ringest/...>, and tests, perf and examples may include anything.
+LAYERS = {
+    "include": set(),
+    "runtime": {"runtime"},
+    "http": {"http", "runtime"},
+    "gcs": {"gcs", "http", "runtime"},
+    "dataset": {"dataset", "gcs", "runtime"},
+    "checkpoint": {"checkpoint", "gcs", "runtime"},
+    "emulator": {"emulator", "http", "runtime"},
+    "cli": {"cli", "emulator", "runtime/base.h"},
+}
+
+# A foreign header and the only files that may include it.
+BOUNDARIES = {
+    "openssl/": r"http/tls\w*\.(c|h|cc)|gcs/sign\.c|emulator/certificate\.c",
+    "liburing.h": r"runtime/\w+\.(c|h)",
+    "hwloc.h": r"runtime/\w+\.(c|h)",
+}
+
+UNITS = ("runtime", "http", "gcs", "emulator")
+
+# Where the library may write to the standard streams: its log, and the last words of an assertion.
+PRINTERS = ("runtime/log.c", "runtime/base.c")
+LIBRARY = ("runtime/", "http/", "gcs/", "dataset/", "checkpoint/")
+
+TEXT = (".c", ".h", ".cc", ".py", ".sh", ".md", ".build", ".txt", ".supp", ".scenario", ".toml", ".yml", "")
+
+# Spelled in two pieces, so that this file does not match itself.
+MARKERS = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
+MACHINE_PATHS = re.compile(r"""(?<![\w.$}/*-])/(home|work|root|Users|mnt|opt)/[\w.-]""")
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
+PRINTS = re.compile(r"\b(v?printf|puts|putchar|perror)\s*\(|\bf\w+\s*\([^;]*\bstd(out|err)\b")
+
+
+def committed_files(root):
+    """The files that git tracks or would add; every file where there is no repository."""
+    command = ["git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard"]
+    try:
+        listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    except (OSError, subprocess.CalledProcessError):
+        listed = [
+            os.path.relpath(os.path.join(folder, name), root)
+            for folder, _, names in os.walk(root)
+            for name in names
+        ]
+        listed = [path for path in listed if not re.match(r"(\.git|build|subprojects/(?!packagefiles))/", path)]
+    return sorted(path for path in listed if os.path.isfile(os.path.join(root, path)))
+
+
+def read(root, path):
+    with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+def without_comments(text):
+    """C source with comments and strings blanked; line numbers stay."""
+    blank = lambda match: re.sub(r"[^\n]", " ", match.group())
+    return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', blank, text, flags=re.DOTALL)
+
+
+def line_of(text, position):
+    return text.count("\n", 0, position) + 1
+
+
+def check_includes(path, text):
+    allowed = LAYERS.get(path.split("/")[0])
+    if allowed is None:
+        return
+    for match in INCLUDE.finditer(text):
+        ours, foreign = match.groups()
+        where = f"{path}:{line_of(text, match.start())}"
+        if ours and ours not in allowed and ours.split("/")[0] not in allowed:
+            yield f'{where}: must not include "{ours}"'
+        for prefix, files in BOUNDARIES.items():
+            if foreign and foreign.startswith(prefix) and not re.fullmatch(files, path):
+                yield f"{where}: must not include <{foreign}>"
+
+
+def check_prints(path, text):
+    if not path.startswith(LIBRARY) or path in PRINTERS:
+        return
+    for match in PRINTS.finditer(without_comments(text)):
+        yield f"{path}:{line_of(text, match.start())}: the library prints only through its log"
+
+
+def check_text(path, text):
+    if path.endswith(TEXT):
+        for match in MARKERS.finditer(text):
+            yield f"{path}:{line_of(text, match.start())}: {match.group()}"
+        for match in MACHINE_PATHS.finditer(text):
+            yield f"{path}:{line_of(text, match.start())}: a path of one machine: {match.group()}..."
+
+
+def check_units(paths):
+    present = set(paths)
+    for path in paths:
+        match = re.fullmatch(r"(\w+)/(\w+)\.c", path)
+        if match and match.group(1) in UNITS:
+            test = "tests/{}/test_{}.c".format(*match.groups())
+            if test not in present:
+                yield f"{path}: no test, {test} is missing"
+
+
+def check_sources(root):
+    paths = committed_files(root)
+    yield from check_units(paths)
+    for path in paths:
+        if path == "LICENSE" or "/corpus/" in path or not path.endswith(TEXT):
+            continue
+        text = read(root, path)
+        yield from check_text(path, text)
+        if path.endswith((".c", ".h", ".cc")):
+            yield from check_includes(path, text)
+            yield from check_prints(path, text)
+
+
+def symbols(*args):
+    lines = subprocess.run(["nm", "--defined-only", "--format=posix", *args], check=True, capture_output=True, text=True)
+    for line in lines.stdout.splitlines():
+        fields = line.split()
+        if len(fields) >= 2 and len(fields[1]) == 1 and fields[1].isupper():
+            yield fields[0]
+
+
+# The linker's own, and what sanitizers and coverage add.
+NOT_OURS = re.compile(r"_init|_fini|_edata|_end|__bss_start|__(asan|tsan|ubsan|sanitizer|sancov|odr_asan)\w*.*|__\w*san_\w*")
+
+
+def check_symbols(what, found):
+    for name in sorted(set(found)):
+        if not name.startswith("rg_") and not NOT_OURS.fullmatch(name):
+            yield f"{what}: symbol {name} does not begin with rg_"
+
+
+def check_exports(library):
+    found = list(symbols("--dynamic", library))
+    if not any(name.startswith("rg_") for name in found):
+        yield f"{library}: exports nothing"
+    yield from check_symbols(os.path.basename(library), found)
+
+
+def main(arguments):
+    command, *rest = arguments
+    if command == "sources":
+        findings = list(check_sources(rest[0]))
+    elif command == "exports":
+        findings = list(check_exports(rest[0]))
+    elif command == "symbols":
+        findings = [f for archive in rest for f in check_symbols(os.path.basename(archive), symbols("--extern-only", archive))]
+    else:
+        sys.exit(__doc__)
+    for finding in findings:
+        print(finding)
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
