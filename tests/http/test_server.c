@@ -57,8 +57,9 @@ static void test_requests_that_stall_and_idle_connections_are_closed(void)
     RG_CHECK_EQ(rg_test_server_stats()->timeout_count, 1);
     /* A head that comes in drops is no progress. */
     int slow = rg_test_peer_open();
+    static const char head[] = "GET / HTTP/1.1\r\nHost: abcdef";
     for (int i = 0; i < 20; i++) {
-        if (send(slow, "GET / HTTP/1.1\r\nHost: abcdef" + i, 1, MSG_NOSIGNAL) < 0) {
+        if (send(slow, &head[i], 1, MSG_NOSIGNAL) < 0) {
             break;
         }
         usleep(50000);

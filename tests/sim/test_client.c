@@ -864,8 +864,9 @@ static void scenario_run(const char *name)
 SCENARIOS(XX)
 #undef XX
 
-static const char *const scenario_names[] = {
-#define XX(file, test) #file,
+enum {
+    SCENARIO_COUNT = 0
+#define XX(file, test) +1
     SCENARIOS(XX)
 #undef XX
 };
@@ -882,7 +883,7 @@ static void test_a_seed_repeats_its_run(void)
 
 static void test_every_fault_has_struck(void)
 {
-    if (scenarios_run < RG_ARRAY_LEN(scenario_names)) {
+    if (scenarios_run < SCENARIO_COUNT) {
         rg_test_skip("not all scenarios were run");
     }
     for (size_t i = 0; i < RG_SIM_FAULT_COUNT; i++) {
@@ -902,7 +903,7 @@ static void test_every_scenario_file_is_run(void)
         count += strstr(entry->d_name, ".txt") != NULL;
     }
     closedir(folder);
-    RG_CHECK_EQ(count, RG_ARRAY_LEN(scenario_names));
+    RG_CHECK_EQ(count, SCENARIO_COUNT);
 }
 
 int main(int argc, char **argv)
