@@ -5,8 +5,11 @@
  * read means that there is no more for now (epoll(7)), except behind a hang-up, whose edge may
  * already have been told. So starting an op costs no system call, and a receive is made when its
  * owner is about to run: into one buffer that is used for every socket and stays hot in the cache.
- */
+ *
+ * epoll knows nothing of regular files: what is not in the page cache is read by threads
+ * (runtime/file_reader.h). */
 #include "runtime/clock.h"
+#include "runtime/file_reader.h"
 #include "runtime/loop.h"
 #include "runtime/socket.h"
 
@@ -22,12 +25,14 @@ struct epoll_backend {
     struct rg_loop *loop;
     int epoll_fd, wake_fd;
     uint8_t *scratch; /* RG_RECV_SIZE_MAX bytes, not inherited over fork */
+    struct rg_file_reader *files;
     struct epoll_event events[EPOLL_EVENTS_MAX];
 };
 
 static void epoll_destroy(void *self)
 {
     struct epoll_backend *backend = self;
+    rg_file_reader_destroy(backend->files);
     rg_scratch_unmap(backend->scratch);
     if (backend->wake_fd >= 0) {
         close(backend->wake_fd);
@@ -36,6 +41,12 @@ static void epoll_destroy(void *self)
         close(backend->epoll_fd);
     }
     free(backend);
+}
+
+static void epoll_wake(void *self)
+{
+    struct epoll_backend *backend = self;
+    (void)eventfd_write(backend->wake_fd, 1);
 }
 
 static int epoll_setup(struct epoll_backend *backend)
@@ -53,7 +64,8 @@ static int epoll_setup(struct epoll_backend *backend)
     if (epoll_ctl(backend->epoll_fd, EPOLL_CTL_ADD, backend->wake_fd, &event) < 0) {
         return -errno;
     }
-    return rg_scratch_map(&backend->scratch);
+    int rc = rg_file_reader_create(&backend->files, epoll_wake, backend);
+    return rc < 0 ? rc : rg_scratch_map(&backend->scratch);
 }
 
 static int epoll_create_backend(struct rg_loop *loop, void **out_self)
@@ -160,8 +172,10 @@ static void epoll_start(void *self, struct rg_op *op)
     struct epoll_backend *backend = self;
     if (op->kind == RG_OP_CONNECT) {
         connect_start(backend, op);
-    } else if (op->kind == RG_OP_SEND || socket_can(op->socket, op)) {
-        /* A request almost always fits the socket's buffer: try before waiting for an edge. */
+    } else if (op->kind == RG_OP_READ_FILE || op->kind == RG_OP_SEND ||
+               socket_can(op->socket, op)) {
+        /* A request almost always fits the socket's buffer, and a file is most likely in the page
+         * cache: try before waiting. */
         rg_loop_op_ready(backend->loop, op, 0);
     }
 }
@@ -234,6 +248,18 @@ static bool finish_accept(struct rg_op *op)
     return true;
 }
 
+/* op->backend_state: what is in memory was tried. */
+static bool finish_read(struct epoll_backend *backend, struct rg_op *op)
+{
+    if (op->backend_state != 0 || rg_file_read_cached(op)) {
+        return true;
+    }
+    op->backend_state = 1;
+    op->state = RG_OP_INFLIGHT;
+    rg_file_reader_start(backend->files, op);
+    return false;
+}
+
 static bool epoll_finish(void *self, struct rg_op *op)
 {
     struct epoll_backend *backend = self;
@@ -255,6 +281,8 @@ static bool epoll_finish(void *self, struct rg_op *op)
     case RG_OP_ACCEPT:
         final = finish_accept(op);
         break;
+    case RG_OP_READ_FILE:
+        return finish_read(backend, op);
     }
     if (!final) {
         op->state = RG_OP_INFLIGHT;
@@ -311,12 +339,12 @@ static void epoll_wait_events(void *self, uint64_t deadline_ns)
             socket_notice(backend, socket, backend->events[i].events);
         }
     }
-}
-
-static void epoll_wake(void *self)
-{
-    struct epoll_backend *backend = self;
-    (void)eventfd_write(backend->wake_fd, 1);
+    struct rg_op *op = rg_file_reader_take(backend->files);
+    while (op != NULL) {
+        struct rg_op *next = op->ready_next;
+        rg_loop_op_ready(backend->loop, op, op->result);
+        op = next;
+    }
 }
 
 static uint64_t epoll_now_ns(void *self)

@@ -218,11 +218,14 @@ void rg_loop_op_ready(struct rg_loop *loop, struct rg_op *op, int32_t result)
 static void op_detach(struct rg_op *op)
 {
     struct rg_socket *socket = op->socket;
+    op->state = RG_OP_IDLE;
+    if (socket == NULL) {
+        return;
+    }
     bool writes = op->kind == RG_OP_CONNECT || op->kind == RG_OP_SEND;
     struct rg_op **slot = writes ? &socket->writing : &socket->reading;
     RG_ASSERT(*slot == op);
     *slot = NULL;
-    op->state = RG_OP_IDLE;
 }
 
 static void op_count(struct rg_loop *loop, const struct rg_op *op)
@@ -237,29 +240,61 @@ static void op_count(struct rg_loop *loop, const struct rg_op *op)
     }
 }
 
-/* Only the ops that are ready now: what their owners start is for the next turn, so that one busy
- * connection cannot keep the others waiting. */
-static void loop_run_ready(struct rg_loop *loop)
+static void run_op(struct rg_loop *loop, struct rg_op *op)
 {
-    struct rg_op *op = loop->ready_head;
+    RG_ASSERT(op->state == RG_OP_READY);
+    if (loop->backend->finish(loop->backend_self, op)) {
+        op_detach(op);
+        loop->linger.ops++;
+        op_count(loop, op);
+        op->done(op);
+        if (loop->backend->recycle != NULL) {
+            loop->backend->recycle(loop->backend_self);
+        }
+    } else if (op->cancelled && op->state == RG_OP_INFLIGHT) {
+        /* It was ready when it was cancelled, or the cancellation ended only a part of it. */
+        loop->backend->cancel(loop->backend_self, op);
+    }
+}
+
+static struct rg_op *take_ready(struct rg_loop *loop)
+{
+    struct rg_op *first = loop->ready_head;
     loop->ready_head = NULL;
     loop->ready_tail = &loop->ready_head;
+    return first;
+}
+
+/* The ops that are ready now, and after each what its owner has started that is ready at once, such
+ * as the body behind a head: its memory is then taken, filled and handed on while it is in the
+ * cache. Only RG_LOOP_TURNS_MAX times, so that one busy connection cannot keep the others waiting;
+ * the rest is for the next pass. */
+static void loop_run_ready(struct rg_loop *loop)
+{
+    struct rg_op *later = NULL, **later_tail = &later;
+    struct rg_op *op = take_ready(loop);
     while (op != NULL) {
         struct rg_op *next = op->ready_next;
-        RG_ASSERT(op->state == RG_OP_READY);
-        if (loop->backend->finish(loop->backend_self, op)) {
-            op_detach(op);
-            loop->linger.ops++;
-            op_count(loop, op);
-            op->done(op);
-            if (loop->backend->recycle != NULL) {
-                loop->backend->recycle(loop->backend_self);
+        run_op(loop, op);
+        for (int turn = 1; turn < RG_LOOP_TURNS_MAX && loop->ready_head != NULL; turn++) {
+            struct rg_op *follower = take_ready(loop);
+            while (follower != NULL) {
+                struct rg_op *after = follower->ready_next;
+                run_op(loop, follower);
+                follower = after;
             }
-        } else if (op->cancelled && op->state == RG_OP_INFLIGHT) {
-            /* It was ready when it was cancelled, or the cancellation ended only a part of it. */
-            loop->backend->cancel(loop->backend_self, op);
+        }
+        if (loop->ready_head != NULL) {
+            *later_tail = loop->ready_head;
+            later_tail = loop->ready_tail;
+            (void)take_ready(loop);
         }
         op = next;
+    }
+    if (later != NULL) {
+        RG_ASSERT(loop->ready_head == NULL);
+        loop->ready_head = later;
+        loop->ready_tail = later_tail;
     }
 }
 
@@ -318,6 +353,7 @@ static void loop_publish(struct rg_loop *loop)
         first = i;
     }
     loop->completion_count = 0;
+    loop->completion_bytes = 0;
 }
 
 void rg_loop_complete(struct rg_loop *loop, struct rg_cq *cq, const struct rg_completion *record)
@@ -325,7 +361,9 @@ void rg_loop_complete(struct rg_loop *loop, struct rg_cq *cq, const struct rg_co
     RG_ASSERT(loop->completion_count < RG_LOOP_COMPLETIONS_MAX);
     loop->completions[loop->completion_count].cq = cq;
     loop->completions[loop->completion_count].record = *record;
-    if (++loop->completion_count == RG_LOOP_COMPLETIONS_MAX) {
+    loop->completion_bytes += record->size;
+    if (++loop->completion_count == RG_LOOP_COMPLETIONS_MAX ||
+        loop->completion_bytes >= RG_LOOP_COMPLETION_BYTES_MAX) {
         loop_publish(loop);
     }
 }
@@ -479,22 +517,27 @@ void rg_op_init(struct rg_op *op, void (*done)(struct rg_op *op))
     *op = (struct rg_op){.done = done};
 }
 
-static void op_start(struct rg_loop *loop, struct rg_op *op, struct rg_socket *socket,
-                     enum rg_op_kind kind)
+static void op_hand_over(struct rg_loop *loop, struct rg_op *op, enum rg_op_kind kind)
 {
     RG_ASSERT(op->state == RG_OP_IDLE && op->done != NULL);
-    RG_ASSERT(socket->fd >= 0);
-    bool writes = kind == RG_OP_CONNECT || kind == RG_OP_SEND;
-    struct rg_op **slot = writes ? &socket->writing : &socket->reading;
-    RG_ASSERT(*slot == NULL);
-    *slot = op;
-    op->socket = socket;
     op->kind = (uint8_t)kind;
     op->state = RG_OP_INFLIGHT;
     op->cancelled = false;
     op->backend_state = 0;
     op->progress = 0;
     loop->backend->start(loop->backend_self, op);
+}
+
+static void op_start(struct rg_loop *loop, struct rg_op *op, struct rg_socket *socket,
+                     enum rg_op_kind kind)
+{
+    RG_ASSERT(socket->fd >= 0);
+    bool writes = kind == RG_OP_CONNECT || kind == RG_OP_SEND;
+    struct rg_op **slot = writes ? &socket->writing : &socket->reading;
+    RG_ASSERT(*slot == NULL);
+    *slot = op;
+    op->socket = socket;
+    op_hand_over(loop, op, kind);
 }
 
 void rg_op_connect(struct rg_loop *loop, struct rg_op *op, struct rg_socket *socket,
@@ -536,8 +579,24 @@ void rg_op_send(struct rg_loop *loop, struct rg_op *op, struct rg_socket *socket
     op_start(loop, op, socket, RG_OP_SEND);
 }
 
+void rg_op_read_file(struct rg_loop *loop, struct rg_op *op, int fd, uint64_t offset, void *data,
+                     size_t size)
+{
+    RG_ASSERT(fd >= 0 && data != NULL && size > 0);
+    op->data = data;
+    op->size = RG_MIN(size, RG_OP_SIZE_MAX);
+    op->file = fd;
+    op->offset = offset;
+    op->waited = false;
+    op->socket = NULL;
+    op_hand_over(loop, op, RG_OP_READ_FILE);
+}
+
 void rg_op_cancel(struct rg_loop *loop, struct rg_op *op)
 {
+    if (op->kind == RG_OP_READ_FILE) {
+        return;
+    }
     if (op->state != RG_OP_IDLE) {
         op->cancelled = true;
     }

@@ -37,8 +37,14 @@ struct rg_task {
  * moderation does. It costs that much latency, under load only. */
 #define RG_LOOP_LINGER_NS (100 * RG_NS_PER_US)
 
-/* Completions held back until the end of a pass, so that a consumer is woken once for many. */
+/* Completions held back until the end of a pass, so that a consumer is woken once for many; but no
+ * more bytes than the second-level cache has room for while others are received, so that the
+ * consumer finds them there and gives memory back that still is. */
 #define RG_LOOP_COMPLETIONS_MAX 128
+#define RG_LOOP_COMPLETION_BYTES_MAX RG_KIB(512)
+
+/* How often in one pass an owner may start what is ready at once. */
+#define RG_LOOP_TURNS_MAX 4
 
 struct rg_loop_options {
     uint32_t index;
@@ -66,6 +72,7 @@ struct rg_loop {
         struct rg_completion record;
     } completions[RG_LOOP_COMPLETIONS_MAX];
     uint32_t completion_count;
+    uint64_t completion_bytes;
     struct {
         bool on;
         uint32_t waits;    /* since the last decision */

@@ -19,12 +19,16 @@
     XX(enters, sum)             /* system calls that entered the kernel for I/O */                 \
     XX(wakeups, sum)            /* returns of the loop from waiting */                             \
     XX(cqes, sum)               /* completions taken from the kernel */                            \
-    XX(cq_overflow, sum)        /* completions that the kernel had to set aside */                 \
     XX(recv_bytes, sum)         /* from sockets, TLS included */                                   \
     XX(sent_bytes, sum)         /* to sockets, TLS included */                                     \
     XX(requests, sum)           /* attempts sent, retries included */                              \
     XX(retries, sum)            /* attempts after the first */                                     \
     XX(hedges, sum)             /* second attempts beside a slow first one */                      \
+    XX(hedge_wins, sum)         /* of them, those that answered first */                           \
+    XX(in_flight, sum)          /* attempts that are out now, or wait for a connection */          \
+    XX(limited, sum)            /* times an attempt had to wait for its bucket's limits */         \
+    XX(backoffs, sum)           /* times a bucket's limit was cut */                               \
+    XX(concurrency_limit, sum)  /* the tightest now, stored with rg_metric_store; 0: none */       \
     XX(timeouts, sum)           /* deadlines of any kind that fired */                             \
     XX(connections_opened, sum) /* connected, and handshaken where there is TLS */                 \
     XX(connections_closed, sum) /* of those opened */                                              \

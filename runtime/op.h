@@ -36,6 +36,7 @@ enum rg_op_kind {
     RG_OP_RECV,      /* into the buffer that all sockets of the loop share */
     RG_OP_RECV_INTO, /* into the owner's memory */
     RG_OP_SEND,
+    RG_OP_READ_FILE, /* of no socket: a piece of a regular file into the owner's memory */
 };
 
 enum rg_op_state { RG_OP_IDLE = 0, RG_OP_INFLIGHT, RG_OP_READY };
@@ -53,7 +54,7 @@ struct rg_socket {
 struct rg_op {
     struct rg_op *ready_next;
     void (*done)(struct rg_op *op); /* set once by the owner */
-    struct rg_socket *socket;
+    struct rg_socket *socket;       /* NULL: READ_FILE */
     uint8_t kind, state;
     bool cancelled;        /* asked for since the op was started; lasts over partial progress */
     uint8_t backend_state; /* the backend's own; 0 when the op is started */
@@ -63,6 +64,9 @@ struct rg_op {
     void *data;
     size_t size;
     uint32_t progress; /* bytes of a SEND that earlier system calls took */
+    int file;          /* READ_FILE */
+    bool waited;       /* out: for a disk */
+    uint64_t offset;
 };
 
 /* The largest single receive, and the size of the loop's buffer for it. Receives of 16 KiB cost
@@ -93,6 +97,12 @@ void rg_op_recv_into(struct rg_loop *loop, struct rg_op *op, struct rg_socket *s
 /* Sends all of data[0..size), which must stay until the op is done. result: size, or an error. */
 void rg_op_send(struct rg_loop *loop, struct rg_op *op, struct rg_socket *socket, const void *data,
                 size_t size);
+/* Reads up to `size` bytes of a regular file at `offset` to `data`, without holding up the loop
+ * where the disk is slow. What the page cache has is read when the owner is about to run, and in
+ * the CPU's cache then. result: bytes, also fewer than asked for; 0: the file ends there. It
+ * cannot be cancelled: `data` and the descriptor must stay until the op is done. */
+void rg_op_read_file(struct rg_loop *loop, struct rg_op *op, int fd, uint64_t offset, void *data,
+                     size_t size);
 /* Asks that an op in flight finishes soon; harmless otherwise. */
 void rg_op_cancel(struct rg_loop *loop, struct rg_op *op);
 

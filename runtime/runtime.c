@@ -142,6 +142,7 @@ static int loops_create(struct rg_runtime *runtime, const struct rg_runtime_opti
             return rc;
         }
         runtime->loop_count++;
+        runtime->memory_max += loop_options.memory_max;
     }
     return 0;
 }
@@ -238,6 +239,31 @@ uint32_t rg_runtime_threads(const struct rg_runtime *runtime)
     return runtime->loop_count;
 }
 
+struct fault_in {
+    struct rg_loop *loop;
+    uint64_t size;
+};
+
+static void loop_fault_in(void *context)
+{
+    struct fault_in *share = context;
+    rg_slab_fault_in(share->loop->slabs, share->size);
+}
+
+int rg_runtime_fault_in(struct rg_runtime *runtime, uint64_t size)
+{
+    int rc = rg_runtime_check(runtime);
+    if (rc < 0) {
+        return rc;
+    }
+    uint64_t each = size / runtime->loop_count + (size % runtime->loop_count != 0);
+    for (uint32_t i = 0; i < runtime->loop_count; i++) {
+        struct fault_in share = {.loop = runtime->loops[i], .size = each};
+        rg_loop_call(runtime->loops[i], loop_fault_in, &share);
+    }
+    return 0;
+}
+
 static void stats_fill(struct rg_stats *stats, const struct rg_metrics *metrics)
 {
     stats->requests = rg_metric_load(&metrics->requests);
@@ -253,6 +279,12 @@ static void stats_fill(struct rg_stats *stats, const struct rg_metrics *metrics)
     stats->timeouts = rg_metric_load(&metrics->timeouts);
     stats->lease_waits = rg_metric_load(&metrics->slab_starved);
     stats->wakeups = rg_metric_load(&metrics->wakeups);
+    stats->hedges = rg_metric_load(&metrics->hedges);
+    stats->hedge_wins = rg_metric_load(&metrics->hedge_wins);
+    stats->in_flight = rg_metric_load(&metrics->in_flight);
+    stats->limited = rg_metric_load(&metrics->limited);
+    stats->backoffs = rg_metric_load(&metrics->backoffs);
+    stats->concurrency_limit = rg_metric_load(&metrics->concurrency_limit);
 #define XX(name, enumerator)                                                                       \
     rg_histogram_summarize(&metrics->phases[RG_PHASE_##enumerator], &stats->name);
     RG_METRICS_PHASES(XX)
@@ -270,7 +302,7 @@ int rg_runtime_stats_sized(const struct rg_runtime *runtime, struct rg_stats *ou
     if (merged == NULL) {
         return -ENOMEM;
     }
-    struct rg_stats stats = {0};
+    struct rg_stats stats = {.memory_max = runtime->memory_max};
     for (uint32_t i = 0; i < runtime->loop_count; i++) {
         struct rg_slab_stats slabs;
         rg_slab_arena_stats(runtime->loops[i]->slabs, &slabs);

@@ -18,6 +18,7 @@ struct rg_runtime {
     const struct rg_backend_ops *backend;
     const char *backend_reason; /* why it is not the other one; "" */
     uint32_t loop_count;
+    uint64_t memory_max; /* of leased bodies, over all loops */
     struct rg_loop **loops;
 };
 

@@ -106,7 +106,7 @@ struct rg_slab_arena {
         pthread_t thread;
         bool has_thread;
         uint32_t fresh;       /* index of the first fresh chunk */
-        uint32_t fresh_max;   /* its greatest value so far: no page above was touched */
+        uint32_t touched;     /* chunks from here on were never touched */
         uint32_t spare_count; /* chunks that are fresh, free or idle */
         uint64_t bucket_map;  /* which buckets hold a run */
         struct chunk *buckets[BUCKET_COUNT];
@@ -221,7 +221,7 @@ static struct chunk *find_run(struct rg_slab_arena *arena, uint32_t length)
     }
     run = &arena->chunks[arena->owner.fresh];
     arena->owner.fresh += length;
-    arena->owner.fresh_max = RG_MAX(arena->owner.fresh_max, arena->owner.fresh);
+    arena->owner.touched = RG_MAX(arena->owner.touched, arena->owner.fresh);
     return run;
 }
 
@@ -304,6 +304,16 @@ static void fault_in(struct rg_slab_arena *arena, struct chunk *chunk)
     }
     chunk->faulted_in = true;
     SLAB_POISON(data, CHUNK_SIZE);
+}
+
+void rg_slab_fault_in(struct rg_slab_arena *arena, uint64_t size)
+{
+    uint64_t wanted = size / CHUNK_SIZE + (size % CHUNK_SIZE != 0);
+    uint64_t count = RG_MIN(wanted, (uint64_t)arena->chunk_count);
+    for (uint64_t i = 0; i < count; i++) {
+        fault_in(arena, &arena->chunks[i]);
+    }
+    arena->owner.touched = RG_MAX(arena->owner.touched, (uint32_t)count);
 }
 
 /* The first of `length` neighbouring chunks that now belong to the caller, or NULL. */
@@ -686,7 +696,7 @@ void rg_slab_arena_destroy(struct rg_slab_arena *arena)
         (void)unask(arena);
         return;
     }
-    SLAB_UNPOISON(arena->data, arena->owner.fresh_max * CHUNK_SIZE);
+    SLAB_UNPOISON(arena->data, arena->owner.touched * CHUNK_SIZE);
     unmap(arena->data, arena->chunk_count * CHUNK_SIZE);
     unmap(arena, arena->books_size);
 }

@@ -65,6 +65,10 @@ void rg_slab_arena_destroy(struct rg_slab_arena *arena);
  * above rg_slab_size_max. */
 struct rg_lease *rg_slab_take(struct rg_slab_arena *arena, size_t size);
 
+/* Makes the memory that is taken first resident, up to `size` bytes. Without it, chunks become so
+ * when they are first taken. Owner only. */
+void rg_slab_fault_in(struct rg_slab_arena *arena, uint64_t size);
+
 /* The largest size that fits once everything else has come back. Any thread. */
 size_t rg_slab_size_max(const struct rg_slab_arena *arena);
 

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -62,6 +63,27 @@ int rg_fd_open_tcp(int family, int type_flags)
     }
     rg_fd_prepare(fd);
     return fd;
+}
+
+int rg_fd_bind(int fd, int family, const struct rg_local *local)
+{
+    RG_ASSERT(fd >= 0);
+    size_t device_size = strlen(local->device);
+    if (device_size > 0 &&
+        setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, local->device, (socklen_t)device_size) < 0) {
+        return -errno;
+    }
+    if (local->address_size == 0) {
+        return 0;
+    }
+    if (local->address.ss_family != family) {
+        return -EAFNOSUPPORT;
+    }
+    /* The port is chosen when connecting, so that there are as many as per destination. */
+    int on = 1;
+    (void)setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on));
+    const struct sockaddr *address = (const struct sockaddr *)&local->address;
+    return bind(fd, address, local->address_size) < 0 ? -errno : 0;
 }
 
 void rg_fd_close(int fd, bool reset)

@@ -4,10 +4,23 @@
 
 #include "runtime/op.h"
 
+#include <net/if.h>
+
+/* Where connections begin: an address of this machine, or one of its network devices, or both.
+ * Zeroed: as the system chooses. */
+struct rg_local {
+    struct sockaddr_storage address;
+    socklen_t address_size; /* 0: none */
+    char device[IFNAMSIZ];  /* empty: none */
+};
+
 /* A new TCP socket with TCP_NODELAY. `type_flags` are added to SOCK_STREAM. Returns the descriptor,
  * or a negative errno. */
 int rg_fd_open_tcp(int family, int type_flags);
 void rg_fd_prepare(int fd);
+/* Before connecting to an address of the family. -EAFNOSUPPORT: the local address is of another
+ * family; or what the system says. */
+int rg_fd_bind(int fd, int family, const struct rg_local *local);
 /* Notes a descriptor as ours until rg_fd_close, so that a forked child can let go of it: otherwise
  * the child would keep the parent's connections alive. */
 void rg_fd_track(int fd);

@@ -5,6 +5,8 @@
  * front. Without sites, where hwloc could not describe the machine, no loop is pinned. */
 #include "runtime/topology.h"
 
+#include "runtime/cpu_quota.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -347,6 +349,10 @@ static int topology_fill(struct rg_topology *topology, const struct rg_topology_
     }
     if (rc == 0 && topology->core_count == 0) {
         topology->core_count = core_count_guess();
+    }
+    uint32_t quota = model == NULL ? rg_cpu_quota("") : model->cpu_quota;
+    if (rc == 0 && quota != 0) {
+        topology->core_count = RG_MIN(topology->core_count, quota);
     }
     return rc;
 }

@@ -4,7 +4,8 @@
  * Only CPUs in the process's own set count (taskset, cgroup cpuset). Loops get one physical core
  * each; SMT siblings of cores that already have a loop are used only when every core has one.
  *
- * Number of loops by default, for C physical cores in the set: 1 below 8, then C / 4, at most 8.
+ * Number of loops by default, for C physical cores in the set, or what a container's CPU limit
+ * leaves of them (cpu_quota.h): 1 below 8, then C / 4, at most 8.
  * Four loops fill 100 Gbit/s and eight 200, more loops than needed cost up to 40 % of the
  * efficiency, and the cores are there for the program's own work:
  *
@@ -38,6 +39,7 @@ struct rg_topology_model {
     const char *synthetic; /* hwloc's description, such as "package:2 numa:1 core:26 pu:2" */
     const char *cpus;      /* the process's set, such as "0-3,8"; NULL: all */
     int nic_node;          /* OS index of the network device's node; -1: unknown */
+    uint32_t cpu_quota;    /* CPUs' worth of time the process may take; 0: unlimited */
 };
 
 struct rg_placement {

@@ -36,6 +36,7 @@ static void test_the_number_of_loops_is_what_was_asked_for(void)
     struct rg_runtime *runtime;
     RG_CHECK_EQ(rg_runtime_open(&runtime, &options), 0);
     RG_CHECK_EQ(rg_runtime_threads(runtime), 3);
+    RG_CHECK_EQ(rg_runtime_fault_in(runtime, UINT64_C(1) << 20), 0);
     rg_runtime_close(runtime);
     setenv("RINGEST_THREADS", "2", 1);
     RG_CHECK_EQ(rg_runtime_open(&runtime, NULL), 0);
@@ -80,6 +81,7 @@ static void test_an_older_caller_s_options_are_understood(void)
     struct {
         size_t struct_size;
         uint32_t threads;
+        enum rg_backend backend; /* no padding, which would be read as this */
     } old = {.struct_size = sizeof(old), .threads = 2};
     struct rg_runtime *runtime;
     RG_CHECK_EQ(rg_runtime_open(&runtime, (const struct rg_runtime_options *)&old), 0);

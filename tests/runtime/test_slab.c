@@ -174,16 +174,37 @@ static void test_all_slabs_of_a_chunk_are_usable_and_apart(void)
     end_arena(arena);
 }
 
+static size_t resident_bytes(uint8_t *data, size_t size)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = 0;
+    for (size_t i = 0; i < size; i += page) {
+        unsigned char resident = 0;
+        RG_CHECK_EQ(mincore(data + i, page, &resident), 0);
+        bytes += (resident & 1) != 0 ? page : 0;
+    }
+    return bytes;
+}
+
 static void test_memory_is_faulted_in_when_taken(void)
 {
     struct rg_slab_arena *arena = make_arena(3);
     struct rg_lease *lease = take(arena, RG_MIB(3));
-    long page = sysconf(_SC_PAGESIZE);
-    for (size_t i = 0; i < lease->capacity; i += (size_t)page) {
-        unsigned char resident = 0;
-        RG_CHECK_EQ(mincore(lease->data + i, (size_t)page, &resident), 0);
-        RG_CHECK_EQ(resident & 1, 1);
-    }
+    RG_CHECK_EQ(resident_bytes(lease->data, lease->capacity), lease->capacity);
+    rg_lease_release(lease);
+    end_arena(arena);
+}
+
+static void test_memory_can_be_faulted_in_before(void)
+{
+    struct rg_slab_arena *arena = make_arena(4);
+    rg_slab_fault_in(arena, CHUNK + 1);
+    struct rg_lease *lease = take(arena, CHUNK);
+    RG_CHECK_EQ(resident_bytes(lease->data + CHUNK, CHUNK), CHUNK);
+    RG_CHECK_EQ(resident_bytes(lease->data + 2 * CHUNK, 2 * CHUNK), 0);
+    memset(lease->data, 1, CHUNK);
+    rg_slab_fault_in(arena, UINT64_MAX);
+    RG_CHECK_EQ(resident_bytes(lease->data, 4 * CHUNK), 4 * CHUNK);
+    RG_CHECK_EQ(lease->data[CHUNK - 1], 1);
     rg_lease_release(lease);
     end_arena(arena);
 }
@@ -587,6 +608,7 @@ int main(int argc, char **argv)
         RG_TEST(test_the_last_released_elsewhere_is_taken_first),
         RG_TEST(test_all_slabs_of_a_chunk_are_usable_and_apart),
         RG_TEST(test_memory_is_faulted_in_when_taken),
+        RG_TEST(test_memory_can_be_faulted_in_before),
         RG_TEST(test_a_free_chunk_serves_any_class),
         RG_TEST(test_an_idle_chunk_stays_with_its_class_while_there_is_room),
         RG_TEST(test_a_second_idle_chunk_is_given_back),

@@ -35,6 +35,31 @@ static void make_connection(int fds[static 2])
     close(listener);
 }
 
+static void test_where_connections_begin(void)
+{
+    struct sockaddr_in address;
+    int listener = listen_anywhere(&address);
+    struct rg_local local = {.address_size = sizeof(struct sockaddr_in)};
+    struct sockaddr_in *own = (struct sockaddr_in *)&local.address;
+    own->sin_family = AF_INET;
+    own->sin_addr.s_addr = htonl(0x7f000005);
+    int fd = rg_fd_open_tcp(AF_INET, 0);
+    RG_CHECK_EQ(rg_fd_bind(fd, AF_INET, &local), 0);
+    RG_CHECK_EQ(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    socklen_t size = sizeof(address);
+    RG_CHECK_EQ(getsockname(fd, (struct sockaddr *)&address, &size), 0);
+    RG_CHECK_EQ(ntohl(address.sin_addr.s_addr), 0x7f000005);
+    rg_fd_close(fd, true);
+    fd = rg_fd_open_tcp(AF_INET, 0);
+    RG_CHECK_EQ(rg_fd_bind(fd, AF_INET6, &local), -EAFNOSUPPORT);
+    own->sin_addr.s_addr = htonl(0xc000024d);
+    RG_CHECK_EQ(rg_fd_bind(fd, AF_INET, &local), -EADDRNOTAVAIL);
+    struct rg_local device = {.device = "nosuchdev0"};
+    RG_CHECK_EQ(rg_fd_bind(fd, AF_INET, &device), -ENODEV);
+    rg_fd_close(fd, false);
+    close(listener);
+}
+
 static void wait_readable(int fd)
 {
     struct pollfd one = {.fd = fd, .events = POLLIN};
@@ -123,6 +148,7 @@ static void test_a_child_lets_go_of_tracked_descriptors(void)
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
+        RG_TEST(test_where_connections_begin),
         RG_TEST(test_nothing_blocks_and_errors_are_values),
         RG_TEST(test_a_closed_peer_is_an_error_and_no_signal),
         RG_TEST(test_an_orderly_close_is_seen_as_the_end),

@@ -94,6 +94,22 @@ static void test_default_loop_count_follows_the_allowed_cores(void)
     RG_CHECK_EQ(rg_topology_loop_count_default(topology), 1);
 }
 
+static void test_default_loop_count_follows_a_cpu_limit(void)
+{
+    static const uint32_t cases[][2] = {{0, 8}, {1, 1}, {7, 1}, {8, 2}, {16, 4}, {1000, 8}};
+    for (size_t i = 0; i < RG_ARRAY_LEN(cases); i++) {
+        struct rg_topology_model model = {
+            .synthetic = MACHINE_208,
+            .nic_node = -1,
+            .cpu_quota = cases[i][0],
+        };
+        struct rg_topology *limited;
+        RG_CHECK_EQ(rg_topology_open(&limited, &model), 0);
+        RG_CHECK_EQ(rg_topology_loop_count_default(limited), cases[i][1]);
+        rg_topology_close(limited);
+    }
+}
+
 static void test_auto_fills_the_node_of_the_network_device_first(void)
 {
     for (int nic = 0; nic < 2; nic++) {
@@ -415,6 +431,7 @@ int main(int argc, char **argv)
     static const struct rg_test tests[] = {
         RG_TEST(test_default_loop_count_fits_the_machine),
         RG_TEST(test_default_loop_count_follows_the_allowed_cores),
+        RG_TEST(test_default_loop_count_follows_a_cpu_limit),
         RG_TEST(test_auto_fills_the_node_of_the_network_device_first),
         RG_TEST(test_auto_without_a_network_device_is_compact),
         RG_TEST(test_auto_ignores_a_network_device_on_an_unknown_node),

@@ -1,0 +1,178 @@
+/* See file_reader.h. One lock guards both queues: a read of a megabyte outweighs it by far. */
+#include "runtime/file_reader.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* A thread only calls pread. */
+#define READER_STACK_SIZE RG_KIB(64)
+
+struct op_queue {
+    struct rg_op *head, **tail;
+};
+
+struct rg_file_reader {
+    void (*wake)(void *context);
+    void *wake_context;
+    pthread_mutex_t lock;
+    pthread_cond_t more;
+    struct op_queue waiting, done;
+    uint32_t thread_count, idle_count;
+    bool stopping;
+    pthread_t threads[RG_FILE_READER_THREADS_MAX];
+};
+
+static void queue_init(struct op_queue *queue)
+{
+    queue->head = NULL;
+    queue->tail = &queue->head;
+}
+
+static void queue_push(struct op_queue *queue, struct rg_op *op)
+{
+    op->ready_next = NULL;
+    *queue->tail = op;
+    queue->tail = &op->ready_next;
+}
+
+static struct rg_op *queue_pop(struct op_queue *queue)
+{
+    struct rg_op *op = queue->head;
+    if (op != NULL) {
+        queue->head = op->ready_next;
+        if (queue->head == NULL) {
+            queue->tail = &queue->head;
+        }
+    }
+    return op;
+}
+
+/* What failed is tried again where it may wait, and says there what it is. */
+bool rg_file_read_cached(struct rg_op *op)
+{
+    struct iovec piece = {.iov_base = op->data, .iov_len = op->size};
+    ssize_t got = preadv2(op->file, &piece, 1, (off_t)op->offset, RWF_NOWAIT);
+    op->waited = got < 0;
+    if (op->waited) {
+        return false;
+    }
+    op->result = (int32_t)got;
+    return true;
+}
+
+static void op_read(struct rg_op *op)
+{
+    ssize_t got;
+    do {
+        got = pread(op->file, op->data, op->size, (off_t)op->offset);
+    } while (got < 0 && errno == EINTR);
+    op->result = got < 0 ? -errno : (int32_t)got;
+}
+
+static void *reader_thread(void *context)
+{
+    struct rg_file_reader *reader = context;
+    pthread_mutex_lock(&reader->lock);
+    for (;;) {
+        struct rg_op *op = reader->stopping ? NULL : queue_pop(&reader->waiting);
+        if (op == NULL && reader->stopping) {
+            break;
+        }
+        if (op == NULL) {
+            reader->idle_count++;
+            pthread_cond_wait(&reader->more, &reader->lock);
+            reader->idle_count--;
+            continue;
+        }
+        pthread_mutex_unlock(&reader->lock);
+        op_read(op);
+        pthread_mutex_lock(&reader->lock);
+        queue_push(&reader->done, op);
+        reader->wake(reader->wake_context);
+    }
+    pthread_mutex_unlock(&reader->lock);
+    return NULL;
+}
+
+int rg_file_reader_create(struct rg_file_reader **out_reader, void (*wake)(void *context),
+                          void *context)
+{
+    struct rg_file_reader *reader = calloc(1, sizeof(*reader));
+    if (reader == NULL) {
+        return -ENOMEM;
+    }
+    reader->wake = wake;
+    reader->wake_context = context;
+    queue_init(&reader->waiting);
+    queue_init(&reader->done);
+    pthread_mutex_init(&reader->lock, NULL);
+    pthread_cond_init(&reader->more, NULL);
+    *out_reader = reader;
+    return 0;
+}
+
+void rg_file_reader_destroy(struct rg_file_reader *reader)
+{
+    if (reader == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&reader->lock);
+    reader->stopping = true;
+    pthread_cond_broadcast(&reader->more);
+    pthread_mutex_unlock(&reader->lock);
+    for (uint32_t i = 0; i < reader->thread_count; i++) {
+        pthread_join(reader->threads[i], NULL);
+    }
+    pthread_cond_destroy(&reader->more);
+    pthread_mutex_destroy(&reader->lock);
+    free(reader);
+}
+
+/* Signals are the application's: none is delivered to our threads. */
+static bool thread_start(struct rg_file_reader *reader)
+{
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, READER_STACK_SIZE);
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc =
+        pthread_create(&reader->threads[reader->thread_count], &attributes, reader_thread, reader);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    reader->thread_count += rc == 0;
+    return rc == 0;
+}
+
+void rg_file_reader_start(struct rg_file_reader *reader, struct rg_op *op)
+{
+    pthread_mutex_lock(&reader->lock);
+    if (reader->idle_count == 0 && reader->thread_count < RG_FILE_READER_THREADS_MAX) {
+        (void)thread_start(reader);
+    }
+    bool served = reader->thread_count > 0;
+    if (served) {
+        queue_push(&reader->waiting, op);
+        pthread_cond_signal(&reader->more);
+    } else {
+        /* No thread is to be had: late is better than never. */
+        op_read(op);
+        queue_push(&reader->done, op);
+        reader->wake(reader->wake_context);
+    }
+    pthread_mutex_unlock(&reader->lock);
+}
+
+struct rg_op *rg_file_reader_take(struct rg_file_reader *reader)
+{
+    pthread_mutex_lock(&reader->lock);
+    struct rg_op *first = reader->done.head;
+    queue_init(&reader->done);
+    pthread_mutex_unlock(&reader->lock);
+    return first;
+}
