@@ -63,6 +63,36 @@ static void exchange_finish(struct rg_conn *conn, enum rg_status status, int os_
     x->ops->done(x);
 }
 
+static void exchange_attach(struct rg_exchange *x, struct rg_conn *conn)
+{
+    x->conn = conn;
+    if (conn != NULL) {
+        conn->x = x;
+    }
+}
+
+void rg_exchange_trade(struct rg_exchange *a, struct rg_exchange *b)
+{
+    struct rg_conn *conn = a->conn;
+    RG_ASSERT(a->conn == NULL || a->conn->lease == NULL);
+    RG_ASSERT(b->conn == NULL || b->conn->lease == NULL);
+    exchange_attach(a, b->conn);
+    exchange_attach(b, conn);
+    struct rg_exchange own = *a;
+    a->http_status = b->http_status;
+    a->started_ns = b->started_ns;
+    a->request_sent = b->request_sent;
+    a->body_max = b->body_max;
+    a->stale = b->stale;
+    a->final = b->final;
+    b->http_status = own.http_status;
+    b->started_ns = own.started_ns;
+    b->request_sent = own.request_sent;
+    b->body_max = own.body_max;
+    b->stale = own.stale;
+    b->final = own.final;
+}
+
 /* True when bytes of an answer have come. */
 static bool response_begun(const struct rg_conn *conn)
 {
@@ -103,13 +133,78 @@ static void conn_fail_http(struct rg_conn *conn, const char *text)
     rg_conn_fail(conn, RG_STATUS_HTTP_PROTOCOL, 0, text);
 }
 
+static uint64_t upload_total(const struct rg_exchange *x)
+{
+    return x->lead_size + x->upload_size + x->trail_size;
+}
+
+/* The bytes from `at` on of a body in pieces, as far as they lie in one. */
+static const uint8_t *piece_at(const struct rg_exchange *x, uint64_t at, uint64_t *out_left)
+{
+    uint32_t low = 0, high = x->piece_count - 1;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (x->pieces[middle].end > at) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    uint64_t begin = low > 0 ? x->pieces[low - 1].end : 0;
+    RG_ASSERT(at >= begin && at < x->pieces[low].end);
+    *out_left = x->pieces[low].end - at;
+    return x->pieces[low].data + (at - begin);
+}
+
+/* What is to be sent next of the request's body, as far as it lies in one piece. */
+static const uint8_t *upload_at(const struct rg_exchange *x, uint64_t sent, uint64_t *out_left)
+{
+    if (sent < x->lead_size) {
+        *out_left = x->lead_size - sent;
+        return x->lead + sent;
+    }
+    sent -= x->lead_size;
+    if (sent < x->upload_size && x->pieces != NULL) {
+        const uint8_t *data = piece_at(x, x->upload_skip + sent, out_left);
+        *out_left = RG_MIN(*out_left, x->upload_size - sent);
+        return data;
+    }
+    if (sent < x->upload_size) {
+        *out_left = x->upload_size - sent;
+        return x->upload + sent;
+    }
+    sent -= x->upload_size;
+    *out_left = x->trail_size - sent;
+    return x->trail + sent;
+}
+
+/* Small pieces are put together, so that they do not become a TLS record each. Borrows the pool's
+ * scratch until the next call. */
+static const uint8_t *upload_gather(struct rg_conn *conn, uint64_t *out_size)
+{
+    uint8_t *scratch = conn->pool->scratch;
+    uint64_t size = 0, total = upload_total(conn->x), left;
+    while (size < RG_TLS_PLAIN_MAX && conn->upload_sent + size < total) {
+        const uint8_t *data = upload_at(conn->x, conn->upload_sent + size, &left);
+        left = RG_MIN(left, RG_TLS_PLAIN_MAX - size);
+        memcpy(scratch + size, data, (size_t)left);
+        size += left;
+    }
+    *out_size = size;
+    return scratch;
+}
+
 static void request_pump(struct rg_conn *conn)
 {
     struct rg_exchange *x = conn->x;
     struct rg_transport *transport = &conn->transport;
-    while (conn->request == RG_REQUEST_SENDING && conn->upload_sent < x->upload_size) {
-        const uint8_t *data = x->upload + conn->upload_sent;
-        uint64_t left = x->upload_size - conn->upload_sent;
+    uint64_t total = upload_total(x);
+    while (conn->request == RG_REQUEST_SENDING && conn->upload_sent < total) {
+        uint64_t left;
+        const uint8_t *data = upload_at(x, conn->upload_sent, &left);
+        if (transport->secure && left < RG_TLS_PLAIN_MAX && conn->upload_sent + left < total) {
+            data = upload_gather(conn, &left);
+        }
         size_t size = (size_t)RG_MIN(left, (uint64_t)RG_OP_SIZE_MAX);
         if (!transport->secure && left >= DIRECT_SIZE_MIN) {
             if (!rg_transport_sending(transport)) {
@@ -126,8 +221,9 @@ static void request_pump(struct rg_conn *conn)
         }
         conn->upload_sent += (uint64_t)taken;
     }
-    if (conn->upload_sent == x->upload_size) {
+    if (conn->upload_sent == total) {
         conn->request = RG_REQUEST_SENT;
+        x->request_whole = true;
     }
     rg_transport_flush(transport);
 }
@@ -143,7 +239,7 @@ static void request_start(struct rg_conn *conn)
         return;
     }
     ssize_t taken =
-        rg_transport_write(&conn->transport, encoder.data, (size_t)size, x->upload_size > 0);
+        rg_transport_write(&conn->transport, encoder.data, (size_t)size, upload_total(x) > 0);
     if (taken != size) {
         rg_conn_fail(conn, RG_STATUS_NO_RESOURCES, ENOMEM, "no buffer for a request's head");
         return;
@@ -162,6 +258,20 @@ static size_t first_receive_size(const struct rg_conn *conn)
     return conn->pool->predicted > 2 * DIRECT_SIZE_MIN ? PLAIN_HEAD_SIZE : DIRECT_SIZE_MIN;
 }
 
+static uint64_t limit_of(uint64_t own_ns, uint64_t pool_ns)
+{
+    return own_ns != 0 ? RG_MIN(own_ns, pool_ns) : pool_ns;
+}
+
+/* The shortest of the limits that may come to hold while an exchange is on the connection. */
+static uint64_t watch_ns(const struct rg_conn *conn)
+{
+    const struct rg_exchange *x = conn->x;
+    uint64_t watch_ns = conn->pool->watch_ns;
+    return x == NULL ? watch_ns
+                     : limit_of(x->head_timeout_ns, limit_of(x->stall_timeout_ns, watch_ns));
+}
+
 void rg_conn_assign(struct rg_conn *conn, struct rg_exchange *x)
 {
     RG_ASSERT(conn->x == NULL && conn->early == NULL && conn->lease == NULL);
@@ -175,6 +285,7 @@ void rg_conn_assign(struct rg_conn *conn, struct rg_exchange *x)
     x->lease = NULL;
     x->stale = false;
     x->final = false;
+    x->request_whole = false;
     conn->request = RG_REQUEST_SENDING;
     conn->response = RG_RESPONSE_HEAD;
     conn->upload_sent = 0;
@@ -185,7 +296,7 @@ void rg_conn_assign(struct rg_conn *conn, struct rg_exchange *x)
     conn->keep_alive = false;
     conn->transport.receive_max = first_receive_size(conn);
     progress(conn);
-    rg_loop_set_alarm(loop_of(conn), &conn->alarm, conn->progress_ns + conn->pool->watch_ns);
+    rg_loop_set_alarm(loop_of(conn), &conn->alarm, conn->progress_ns + watch_ns(conn));
     rg_metric_add(&loop_of(conn)->metrics.requests, 1);
     request_start(conn);
 }
@@ -238,14 +349,18 @@ static struct rg_lease *take_slab(struct rg_conn *conn, size_t size)
  * the connection was ended. */
 static bool body_append(struct rg_conn *conn, const uint8_t *data, size_t size)
 {
-    bool discard = conn->action == RG_BODY_DISCARD;
-    uint64_t room = discard ? conn->x->body_max : conn->body_room;
+    bool pass = conn->action == RG_BODY_PASS, discard = conn->action == RG_BODY_DISCARD;
+    uint64_t room = pass || discard ? conn->x->body_max : conn->body_room;
     if (size > room - conn->body_size) {
         rg_conn_fail(conn, RG_STATUS_TOO_LARGE, 0, NULL);
         return false;
     }
     if (discard) {
         conn->body_size += size;
+        return true;
+    }
+    if (pass) {
+        body_add(conn, data, size);
         return true;
     }
     memcpy(conn->body + conn->body_size, data, size);
@@ -549,7 +664,7 @@ static bool body_read_scratch(struct rg_conn *conn)
     if (conn->framing == RG_H1_BODY_UNTIL_CLOSE) {
         return body_grow(conn, (size_t)got) && body_append(conn, scratch, (size_t)got);
     }
-    RG_ASSERT(conn->action == RG_BODY_DISCARD);
+    RG_ASSERT(conn->action == RG_BODY_DISCARD || conn->action == RG_BODY_PASS);
     return body_take_early(conn, scratch, (size_t)got);
 }
 
@@ -572,7 +687,8 @@ static bool body_progressed(struct rg_conn *conn, size_t size)
 /* Reads a body of known length to its place. True: go on reading. */
 static bool body_read(struct rg_conn *conn)
 {
-    if (conn->framing != RG_H1_BODY_LENGTH || conn->action == RG_BODY_DISCARD) {
+    bool has_place = conn->action == RG_BODY_LEASE || conn->action == RG_BODY_INTO;
+    if (conn->framing != RG_H1_BODY_LENGTH || !has_place) {
         return body_read_scratch(conn);
     }
     struct rg_transport *transport = &conn->transport;
@@ -721,7 +837,8 @@ static void connecting_alarm(struct rg_conn *conn, uint64_t now_ns)
     uint64_t limit_ns = conn->opened_ns + conn->pool->options.connect_timeout_ns;
     if (now_ns >= limit_ns) {
         rg_metric_add(&loop_of(conn)->metrics.timeouts, 1);
-        rg_conn_fail(conn, RG_STATUS_CONNECT, ETIMEDOUT, NULL);
+        const struct rg_proxy *proxy = conn->pool->options.proxy;
+        rg_conn_fail(conn, RG_STATUS_CONNECT, ETIMEDOUT, proxy != NULL ? proxy->via : NULL);
         return;
     }
     rg_loop_set_alarm(loop_of(conn), &conn->alarm, limit_ns);
@@ -746,7 +863,8 @@ static void alarm_fire(struct rg_alarm *alarm)
     bool answered = response_begun(conn) || conn->request == RG_REQUEST_SENDING;
     uint64_t limit_ns = options->idle_timeout_ns;
     if (conn->state == RG_CONN_BUSY) {
-        limit_ns = answered ? options->stall_timeout_ns : options->first_byte_timeout_ns;
+        limit_ns = answered ? limit_of(conn->x->stall_timeout_ns, options->stall_timeout_ns)
+                            : limit_of(conn->x->head_timeout_ns, options->first_byte_timeout_ns);
     }
     /* Waiting for memory is ours to answer for, not the server's. */
     if (conn->transport.paused) {
@@ -754,7 +872,7 @@ static void alarm_fire(struct rg_alarm *alarm)
     }
     if (now_ns < conn->progress_ns + limit_ns) {
         rg_loop_set_alarm(loop_of(conn), alarm,
-                          RG_MIN(conn->progress_ns + limit_ns, now_ns + conn->pool->watch_ns));
+                          RG_MIN(conn->progress_ns + limit_ns, now_ns + watch_ns(conn)));
     } else if (conn->state == RG_CONN_BUSY) {
         rg_metric_add(&loop_of(conn)->metrics.timeouts, 1);
         rg_conn_fail(conn, RG_STATUS_STALLED, ETIMEDOUT,

@@ -79,7 +79,9 @@ struct rg_pool {
     struct rg_loop *loop;
     struct rg_pool_options options;
     char *host, *connect_host;
-    struct rg_tls_peer peer;
+    struct rg_tls_peer peer, proxy_peer;
+    struct rg_tunnel_route route;    /* route.proxy NULL: no proxy */
+    char text[RG_TUNNEL_TEXT_SIZE];  /* of the failure that is being told */
     struct rg_conn *conns;           /* connections_max of them */
     struct rg_list free, idle, busy; /* connecting and closing ones are in none */
     uint32_t open_count, connecting_count, slow_count, closing_count;
@@ -105,6 +107,7 @@ struct rg_pool {
 };
 
 #define RG_POOL_SCRATCH_SIZE RG_KIB(32)
+static_assert(RG_POOL_SCRATCH_SIZE >= RG_TLS_PLAIN_MAX, "pieces are put together there");
 
 /* Called by the connection. */
 void rg_pool_conn_waiting(struct rg_conn *conn); /* for memory */

@@ -5,8 +5,10 @@
  * The body of a response goes where the owner's `head` says:
  *
  *   LEASE    a slab, taken when the first bytes arrive and large enough for all of them. The head
- * was decrypted to the start of that slab and the body lies behind it; nothing is moved. INTO
- * memory of the owner's: x->into, x->into_size. DISCARD  nowhere.
+ *            was decrypted to the start of that slab and the body lies behind it; nothing is moved
+ *   INTO     memory of the owner's: x->into, x->into_size
+ *   PASS     nowhere: the owner's `data` gets every byte once, in order, and it is gone after that
+ *   DISCARD  nowhere
  *
  * When `done` is called, x->lease is the owner's (or NULL), also when the response broke off: then
  * x->body and x->body_size are what had arrived. */
@@ -19,7 +21,7 @@
 
 #include <ringest/error.h>
 
-enum rg_body_action { RG_BODY_LEASE, RG_BODY_INTO, RG_BODY_DISCARD };
+enum rg_body_action { RG_BODY_LEASE, RG_BODY_INTO, RG_BODY_PASS, RG_BODY_DISCARD };
 
 struct rg_exchange;
 
@@ -34,18 +36,35 @@ struct rg_exchange_ops {
     void (*done)(struct rg_exchange *x);
 };
 
+/* Memory that is one piece of a body; `end` is where it ends in all of them put together. */
+struct rg_body_piece {
+    const uint8_t *data;
+    uint64_t end;
+};
+
 struct rg_exchange {
     const struct rg_exchange_ops *ops;
     struct rg_list node; /* in the pool's queue */
     struct rg_conn *conn;
     struct rg_pool *pool;
-    /* The request. upload is borrowed until done. */
+    /* The request. Its body is lead, upload and trail one behind the other, each of which may be
+     * empty; all are borrowed until done. */
     bool head_request; /* HEAD: the response has no body */
-    const uint8_t *upload;
+    const uint8_t *lead, *upload, *trail;
+    size_t lead_size, trail_size;
     uint64_t upload_size;
+    /* Where not NULL, in place of `upload`: upload_size bytes of these pieces, from upload_skip on.
+     * No piece is empty. Borrowed, too. */
+    const struct rg_body_piece *pieces;
+    uint32_t piece_count;
+    uint64_t upload_skip;
     /* The owner keeps memory for which connections may be waiting until this exchange is done: it
      * goes first. */
     bool holds_memory;
+    bool urgent;                 /* goes before what waits for a connection */
+    const struct rg_conn *avoid; /* better on another address than this one's; NULL: any will do */
+    /* Shorter limits than the pool's; 0: the pool's. */
+    uint64_t head_timeout_ns, stall_timeout_ns;
     /* Where the body goes; see above. */
     uint64_t body_max; /* a larger body is RG_STATUS_TOO_LARGE */
     uint8_t *into;
@@ -55,13 +74,19 @@ struct rg_exchange {
     int os_error;
     const char *text; /* of the failure; during `done` only; may be NULL */
     uint16_t http_status;
-    bool stale;        /* failed on a reused connection before the first byte of a response */
-    bool final;        /* another attempt would fail alike */
-    bool request_sent; /* some of the request may have reached the server */
+    bool stale;         /* failed on a reused connection before the first byte of a response */
+    bool final;         /* another attempt would fail alike */
+    bool request_sent;  /* some of the request may have reached the server */
+    bool request_whole; /* all of it may have: it may take effect, also when it is ended */
     struct rg_lease *lease;
     uint8_t *body;
     uint64_t body_size;
     uint64_t started_ns; /* given to a connection; 0: never */
 };
+
+/* Lets two exchanges trade their connections, and how far they have come on them, before either has
+ * a place for a body; one of them may have none. From within `head` of one, the answer goes on as
+ * the other's. */
+void rg_exchange_trade(struct rg_exchange *a, struct rg_exchange *b);
 
 #endif

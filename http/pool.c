@@ -4,10 +4,14 @@
 
 #include <errno.h>
 #include <netdb.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define ADDRESS_NONE UINT32_MAX
+/* Idle connections that are looked at for one to another address. */
+#define IDLE_SCAN_MAX 16
 
 static uint64_t now_of(const struct rg_pool *pool)
 {
@@ -107,14 +111,20 @@ static void address_forgive(const struct rg_conn *conn)
     address_penalize_until(conn, 0);
 }
 
+static uint16_t connect_port(const struct rg_pool *pool)
+{
+    return pool->options.connect_port != 0 ? pool->options.connect_port : pool->options.port;
+}
+
 static void resolve_start(struct rg_pool *pool)
 {
     if (!pool->resolving) {
         pool->resolving = true;
         pool->resolve_started_ns = now_of(pool);
-        const struct rg_pool_options *options = &pool->options;
-        rg_resolver_resolve(options->resolver, &pool->resolve, pool->connect_host,
-                            options->connect_port != 0 ? options->connect_port : options->port);
+        const struct rg_proxy *proxy = pool->options.proxy;
+        rg_resolver_resolve(pool->options.resolver, &pool->resolve,
+                            proxy != NULL ? proxy->host : pool->connect_host,
+                            proxy != NULL ? proxy->port : connect_port(pool));
     }
 }
 
@@ -130,6 +140,8 @@ static int conn_begin(struct rg_pool *pool)
         .address = (const struct sockaddr *)&address->storage,
         .address_size = address->size,
         .peer = pool->options.tls != NULL ? &pool->peer : NULL,
+        .route = pool->options.proxy != NULL ? &pool->route : NULL,
+        .local = pool->options.local,
     };
     int rc = rg_conn_open(conn, &target);
     if (rc < 0) {
@@ -149,6 +161,8 @@ static void conn_begin_failed(struct rg_pool *pool, int rc)
     struct rg_transport_failure failure = {.status = RG_STATUS_NO_RESOURCES, .os_error = -rc};
     if (rc == -EMFILE || rc == -ENFILE) {
         failure.text = "no file descriptor is left for a connection (ulimit -n)";
+    } else if (rc == -EAFNOSUPPORT && pool->options.local != NULL) {
+        failure.text = "the server has no address of the local address's family";
     }
     if (pool->open_count > 0) {
         /* Live with what there is. */
@@ -173,11 +187,29 @@ static bool may_open(const struct rg_pool *pool)
            pool->connecting_count - pool->slow_count < RG_POOL_CONNECTING_MAX;
 }
 
+/* The idle connection for what waits first: the one that was used last, unless another address is
+ * better. */
+static struct rg_conn *idle_choose(struct rg_pool *pool)
+{
+    struct rg_conn *first = RG_CONTAINER_OF(pool->idle.next, struct rg_conn, node);
+    const struct rg_conn *avoid =
+        RG_CONTAINER_OF(pool->queue.next, struct rg_exchange, node)->avoid;
+    struct rg_list *node = pool->idle.next;
+    for (uint32_t i = 0; i < IDLE_SCAN_MAX && avoid != NULL && node != &pool->idle; i++) {
+        struct rg_conn *conn = RG_CONTAINER_OF(node, struct rg_conn, node);
+        if (conn->addresses == avoid->addresses && conn->address_index != avoid->address_index) {
+            return conn;
+        }
+        node = node->next;
+    }
+    return first;
+}
+
 static void pool_pump(struct rg_pool *pool)
 {
     while (!rg_list_empty(&pool->idle) && pool->queue_count > 0) {
-        struct rg_list *node = rg_list_pop_front(&pool->idle);
-        struct rg_conn *conn = RG_CONTAINER_OF(node, struct rg_conn, node);
+        struct rg_conn *conn = idle_choose(pool);
+        rg_list_remove(&conn->node);
         rg_list_push_back(&pool->busy, &conn->node);
         rg_conn_assign(conn, queue_pop(pool));
     }
@@ -234,6 +266,26 @@ static void pump_run(struct rg_task *task)
     pool_break_deadlock(pool);
 }
 
+/* Heads of requests are written there, with their tokens: core dumps leave it out. */
+static uint8_t *scratch_new(void)
+{
+    void *scratch = mmap(NULL, RG_POOL_SCRATCH_SIZE, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (scratch == MAP_FAILED) {
+        return NULL;
+    }
+    (void)madvise(scratch, RG_POOL_SCRATCH_SIZE, MADV_DONTDUMP);
+    return scratch;
+}
+
+static void scratch_free(uint8_t *scratch)
+{
+    if (scratch != NULL) {
+        explicit_bzero(scratch, RG_POOL_SCRATCH_SIZE);
+        munmap(scratch, RG_POOL_SCRATCH_SIZE);
+    }
+}
+
 static void pool_free(struct rg_pool *pool)
 {
     rg_loop_undefer(&pool->pump_task);
@@ -243,8 +295,11 @@ static void pool_free(struct rg_pool *pool)
     if (pool->options.tls != NULL) {
         rg_tls_peer_fini(&pool->peer);
     }
+    if (pool->options.proxy_tls != NULL) {
+        rg_tls_peer_fini(&pool->proxy_peer);
+    }
     free(pool->penalty_until_ns);
-    free(pool->scratch);
+    scratch_free(pool->scratch);
     free(pool->conns);
     free(pool->host);
     free(pool->connect_host);
@@ -263,11 +318,22 @@ static void pool_close_join(struct rg_pool *pool)
     closed(context);
 }
 
+/* From a local address only addresses of its own family can be reached. */
+static bool address_is_reachable(const struct rg_pool *pool, const struct rg_address *address)
+{
+    const struct rg_local *local = pool->options.local;
+    return local == NULL || local->address_size == 0 ||
+           local->address.ss_family == address->storage.ss_family;
+}
+
 static int addresses_replace(struct rg_pool *pool, struct rg_addresses *addresses)
 {
     uint64_t *penalties = calloc(addresses->count, sizeof(*penalties));
     if (penalties == NULL) {
         return -ENOMEM;
+    }
+    for (uint32_t i = 0; i < addresses->count; i++) {
+        penalties[i] = address_is_reachable(pool, &addresses->list[i]) ? 0 : UINT64_MAX;
     }
     free(pool->penalty_until_ns);
     if (pool->addresses != NULL) {
@@ -285,10 +351,13 @@ static void resolve_failed(struct rg_pool *pool, int error)
         return;
     }
     pool->prewarm_target = 0;
+    const struct rg_proxy *proxy = pool->options.proxy;
+    snprintf(pool->text, sizeof(pool->text), "%s%s%s", proxy != NULL ? proxy->via : "",
+             proxy != NULL ? ": " : "", rg_resolver_error_text(error));
     struct rg_transport_failure failure = {
         .status = RG_STATUS_RESOLVE,
         .os_error = pool->resolve.os_error,
-        .text = rg_resolver_error_text(error),
+        .text = pool->text,
         /* The name servers have answered, unlike with EAI_AGAIN. */
         .final = error == EAI_NONAME,
     };
@@ -319,13 +388,34 @@ static void resolve_done(struct rg_resolve *resolve, int error, struct rg_addres
     pool_pump_soon(pool);
 }
 
+static int route_setup(struct rg_pool *pool)
+{
+    struct rg_pool_options *options = &pool->options;
+    pool->route.proxy = options->proxy;
+    if (options->proxy == NULL) {
+        options->proxy_tls = NULL;
+        return 0;
+    }
+    rg_proxy_target_format(pool->route.target, pool->connect_host, connect_port(pool));
+    if (options->proxy_tls == NULL) {
+        return 0;
+    }
+    int rc = rg_tls_peer_init(&pool->proxy_peer, options->proxy_tls, options->proxy->host);
+    if (rc < 0) {
+        options->proxy_tls = NULL;
+        return rc;
+    }
+    pool->route.peer = &pool->proxy_peer;
+    return 0;
+}
+
 static int pool_setup(struct rg_pool *pool)
 {
     const struct rg_pool_options *options = &pool->options;
     const char *connect_host = options->connect_host ? options->connect_host : options->host;
     pool->host = strdup(options->host);
     pool->connect_host = strdup(connect_host);
-    pool->scratch = malloc(RG_POOL_SCRATCH_SIZE);
+    pool->scratch = scratch_new();
     pool->conns = calloc(options->connections_max, sizeof(*pool->conns));
     if (!pool->host || !pool->connect_host || !pool->scratch || !pool->conns) {
         return -ENOMEM;
@@ -336,6 +426,10 @@ static int pool_setup(struct rg_pool *pool)
             pool->options.tls = NULL;
             return rc;
         }
+    }
+    int rc = route_setup(pool);
+    if (rc < 0) {
+        return rc;
     }
     for (uint32_t i = 0; i < options->connections_max; i++) {
         rg_conn_init(&pool->conns[i], pool);
@@ -400,7 +494,7 @@ void rg_pool_submit(struct rg_pool *pool, struct rg_exchange *x)
     x->pool = pool;
     x->request_sent = false;
     x->started_ns = 0;
-    if (x->holds_memory) {
+    if (x->holds_memory || x->urgent) {
         rg_list_push_front(&pool->queue, &x->node);
     } else {
         rg_list_push_back(&pool->queue, &x->node);
@@ -482,9 +576,10 @@ void rg_pool_conn_waiting(struct rg_conn *conn)
 }
 
 /* A failure that every other address would give too, and every other attempt. */
-static bool failure_is_final(enum rg_status status)
+static bool failure_is_final(const struct rg_transport_failure *failure)
 {
-    return status == RG_STATUS_TLS_CERTIFICATE || status == RG_STATUS_TLS_PROTOCOL;
+    return failure->final || failure->status == RG_STATUS_TLS_CERTIFICATE ||
+           failure->status == RG_STATUS_TLS_PROTOCOL;
 }
 
 void rg_pool_conn_ended(struct rg_conn *conn, const struct rg_transport_failure *failure,
@@ -505,7 +600,7 @@ void rg_pool_conn_ended(struct rg_conn *conn, const struct rg_transport_failure 
     rg_metric_add(&metrics->connections_failed, 1);
     address_penalize(conn);
     bool lost = pool->open_count == 0 && all_addresses_failed(pool);
-    if (!pool->closing && (lost || failure_is_final(failure->status))) {
+    if (!pool->closing && (lost || failure_is_final(failure))) {
         pool->prewarm_target = 0;
         queue_fail(pool, failure);
     }

@@ -31,6 +31,10 @@ struct rg_pool_options {
     const char *connect_host;             /* copied; NULL: host */
     uint16_t connect_port;                /* 0: port */
     struct rg_tls_context *tls;           /* borrowed; NULL: plain HTTP */
+    const struct rg_proxy *proxy;         /* borrowed; NULL: none. Connections take a tunnel to
+                                           * connect_host through it */
+    struct rg_tls_context *proxy_tls;     /* borrowed; for a proxy with TLS */
+    const struct rg_local *local;         /* borrowed; NULL: as the system chooses */
     struct rg_resolver *resolver;         /* borrowed */
     struct rg_transport_loop *transports; /* borrowed */
     uint32_t connections_max;

@@ -42,6 +42,7 @@ struct rg_server_response {
      * nothing more is sent for stall_ns. UINT64_MAX: never. */
     uint64_t cut_after, stall_after, stall_ns;
     bool reset;
+    bool cut_head; /* cut before anything of it is sent */
 };
 
 struct rg_server_handler {

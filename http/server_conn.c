@@ -284,8 +284,8 @@ static void answer_start(struct rg_server_conn *conn)
     conn->must_close |= conn->response.close;
     conn->offset = 0;
     conn->due_ns = later_ns(loop_of(conn)->now_ns, conn->response.delay_ns);
-    if (conn->encoder.error != 0) {
-        conn_close(conn, false);
+    if (conn->encoder.error != 0 || conn->response.cut_head) {
+        conn_close(conn, conn->response.reset);
         return;
     }
     answer_pump(conn);

@@ -441,7 +441,17 @@ static ssize_t tls_seal_record(struct rg_tls *tls, const uint8_t *data, size_t s
         return 0;
     }
     size_t part = RG_MIN(RG_MIN(size, RG_TLS_PLAIN_MAX), room - overhead);
-    int ret = SSL_write(tls->ssl, data, (int)part);
+    size_t sealed;
+    int ret = rg_tls_seal_direct(tls->ssl, data, part, tls->loop->out->data + tls->loop->out->size,
+                                 room, &sealed);
+    if (RG_LIKELY(ret == 0)) {
+        tls->loop->out->size += sealed;
+        return (ssize_t)part;
+    }
+    if (ret == -EPROTO) {
+        return fail_from_queue(tls);
+    }
+    ret = SSL_write(tls->ssl, data, (int)part);
     if (ret <= 0) {
         ret = tls_interpret(tls, ret);
         /* It was checked that the record fits, so that nothing stays behind in BoringSSL. */
@@ -770,6 +780,26 @@ int rg_tls_close_notify(struct rg_tls *tls, struct rg_tls_out *out)
 const char *rg_tls_failure_text(const struct rg_tls *tls)
 {
     return tls->failure == RG_TLS_FAILURE_NONE ? failures[0].text : tls->failure_text;
+}
+
+enum rg_status rg_tls_failure_status(enum rg_tls_failure failure)
+{
+    switch (failure) {
+    case RG_TLS_FAILURE_EXPIRED:
+    case RG_TLS_FAILURE_NOT_YET_VALID:
+    case RG_TLS_FAILURE_UNKNOWN_ISSUER:
+    case RG_TLS_FAILURE_SELF_SIGNED:
+    case RG_TLS_FAILURE_HOST_MISMATCH:
+    case RG_TLS_FAILURE_BAD_CERTIFICATE:
+        return RG_STATUS_TLS_CERTIFICATE;
+    case RG_TLS_FAILURE_MEMORY:
+        return RG_STATUS_NO_RESOURCES;
+    case RG_TLS_FAILURE_RECORD_MAC:
+        /* Damage on the way; another connection may fare better. */
+        return RG_STATUS_CONNECTION_LOST;
+    default:
+        return RG_STATUS_TLS_PROTOCOL;
+    }
 }
 
 const char *rg_tls_failure_name(enum rg_tls_failure failure)

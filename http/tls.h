@@ -17,6 +17,8 @@
 #include "http/tls_context.h"
 #include "http/tls_record.h"
 
+#include <ringest/error.h>
+
 #include <sys/types.h>
 
 /* Sessions kept for one peer by one loop: enough for a burst of reconnects, 2 KiB each. */
@@ -149,6 +151,8 @@ int rg_tls_close_notify(struct rg_tls *tls, struct rg_tls_out *out);
 
 /* "certificate expired on 2024-01-02"; valid as long as the connection. */
 const char *rg_tls_failure_text(const struct rg_tls *tls);
+/* What a failure of the handshake means for a request. */
+enum rg_status rg_tls_failure_status(enum rg_tls_failure failure);
 /* "EXPIRED". */
 const char *rg_tls_failure_name(enum rg_tls_failure failure);
 

@@ -7,6 +7,7 @@
 #include "http/tls_internal.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/mem.h>
@@ -57,10 +58,20 @@ static const char *queue_reason(void)
     return reason == NULL ? "unknown reason" : reason;
 }
 
-static bool is_directory(const char *path)
+/* One directory at least of a list that is divided by colons, as SSL_CERT_DIR may be. */
+static bool has_directory(const char *list)
 {
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    while (*list != '\0') {
+        char path[PATH_MAX];
+        struct stat info;
+        int size = (int)strcspn(list, ":");
+        snprintf(path, sizeof(path), "%.*s", size, list);
+        if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) {
+            return true;
+        }
+        list += size + (list[size] == ':' ? 1 : 0);
+    }
+    return false;
 }
 
 struct trust {
@@ -101,7 +112,7 @@ static int trust_load(struct rg_tls_context *context, struct trust trust, char *
         snprintf(error, error_size, "CA bundle %s: %s", trust.file, strerror(cause));
         return -ENOENT;
     }
-    if (trust.directory != NULL && !is_directory(trust.directory)) {
+    if (trust.directory != NULL && !has_directory(trust.directory)) {
         snprintf(error, error_size, "CA directory %s is not a directory", trust.directory);
         return -ENOENT;
     }

@@ -133,29 +133,9 @@ static void transport_fail(struct rg_transport *transport, enum rg_status status
     }
 }
 
-static enum rg_status failure_status(enum rg_tls_failure failure)
-{
-    switch (failure) {
-    case RG_TLS_FAILURE_EXPIRED:
-    case RG_TLS_FAILURE_NOT_YET_VALID:
-    case RG_TLS_FAILURE_UNKNOWN_ISSUER:
-    case RG_TLS_FAILURE_SELF_SIGNED:
-    case RG_TLS_FAILURE_HOST_MISMATCH:
-    case RG_TLS_FAILURE_BAD_CERTIFICATE:
-        return RG_STATUS_TLS_CERTIFICATE;
-    case RG_TLS_FAILURE_MEMORY:
-        return RG_STATUS_NO_RESOURCES;
-    case RG_TLS_FAILURE_RECORD_MAC:
-        /* Damage on the way; another connection may fare better. */
-        return RG_STATUS_CONNECTION_LOST;
-    default:
-        return RG_STATUS_TLS_PROTOCOL;
-    }
-}
-
 static void transport_fail_tls(struct rg_transport *transport)
 {
-    enum rg_status status = failure_status(transport->tls.failure);
+    enum rg_status status = rg_tls_failure_status(transport->tls.failure);
     if (transport->told_ready && status == RG_STATUS_TLS_PROTOCOL) {
         /* The peers did agree: an alert or garbage behind the handshake says that something broke.
          */
@@ -175,7 +155,8 @@ static void tell_ended(struct rg_transport *transport)
 
 static void receive_start(struct rg_transport *transport)
 {
-    if (transport->state != RG_TRANSPORT_OPEN && transport->state != RG_TRANSPORT_HANDSHAKING) {
+    if (transport->state != RG_TRANSPORT_OPEN && transport->state != RG_TRANSPORT_HANDSHAKING &&
+        transport->state != RG_TRANSPORT_TUNNELLING) {
         return;
     }
     if (transport->paused || !rg_op_idle(&transport->reading)) {
@@ -226,6 +207,50 @@ static void handshake_step(struct rg_transport *transport)
     }
 }
 
+static void transport_fail_tunnel(struct rg_transport *transport)
+{
+    const struct rg_tunnel *tunnel = transport->tunnel;
+    transport_fail(transport, tunnel->status, 0, tunnel->text);
+    transport->failure.final = tunnel->final;
+}
+
+/* The bytes flow to whom they are for, at last. */
+static void tunnel_open(struct rg_transport *transport)
+{
+    transport->state = transport->secure ? RG_TRANSPORT_HANDSHAKING : RG_TRANSPORT_OPEN;
+    if (transport->secure) {
+        handshake_step(transport);
+    }
+}
+
+static void tunnel_step(struct rg_transport *transport)
+{
+    struct rg_send_buffer *buffer = buffer_get(transport, false);
+    if (buffer == NULL) {
+        transport_fail(transport, RG_STATUS_NO_RESOURCES, ENOMEM, NULL);
+        return;
+    }
+    struct rg_tls_out out = {buffer->data, buffer->size, buffer->capacity};
+    int rc = rg_tunnel_step(transport->tunnel, &transport->in, &out);
+    buffer->size = out.size;
+    if (buffer->size == 0) {
+        buffer_return(transport);
+    }
+    rg_transport_flush(transport);
+    if (rc == 0) {
+        tunnel_open(transport);
+    } else if (rc != -EAGAIN) {
+        transport_fail_tunnel(transport);
+    }
+}
+
+/* True for what is received and sent inside TLS with a proxy. */
+static bool is_wrapped(const struct rg_transport *transport)
+{
+    return transport->tunnel != NULL && transport->tunnel->secure &&
+           transport->tunnel->state == RG_TUNNEL_OPEN;
+}
+
 static void open_tell(struct rg_transport *transport)
 {
     if (transport->state == RG_TRANSPORT_OPEN && !transport->told_ready) {
@@ -260,6 +285,10 @@ static void input_drop(struct rg_transport *transport)
 /* Gives the owner what is in transport->in, and arranges for what comes next. */
 static void data_deliver(struct rg_transport *transport)
 {
+    if (transport->state == RG_TRANSPORT_TUNNELLING) {
+        tunnel_step(transport);
+        open_tell(transport);
+    }
     if (transport->state == RG_TRANSPORT_HANDSHAKING) {
         handshake_step(transport);
         open_tell(transport);
@@ -281,7 +310,10 @@ static void data_deliver(struct rg_transport *transport)
 
 static void peer_ended(struct rg_transport *transport)
 {
-    if (!transport->told_ready) {
+    if (transport->state == RG_TRANSPORT_TUNNELLING) {
+        rg_tunnel_ended(transport->tunnel);
+        transport_fail_tunnel(transport);
+    } else if (!transport->told_ready) {
         transport_fail(transport, RG_STATUS_CONNECTION_LOST, 0,
                        "the peer closed the connection during the TLS handshake");
     } else if (transport->secure) {
@@ -291,6 +323,22 @@ static void peer_ended(struct rg_transport *transport)
     } else {
         transport_fail(transport, RG_STATUS_OK, 0, NULL);
     }
+}
+
+/* False: the connection has ended. */
+static bool input_unwrap(struct rg_transport *transport)
+{
+    int rc = rg_tunnel_unwrap(transport->tunnel, &transport->in);
+    if (rc == 0) {
+        return true;
+    }
+    transport->in = (struct rg_tls_in){0};
+    if (rc == -ENODATA) {
+        peer_ended(transport);
+    } else {
+        transport_fail_tunnel(transport);
+    }
+    return false;
 }
 
 static void reading_done(struct rg_op *op)
@@ -315,8 +363,10 @@ static void reading_done(struct rg_op *op)
     } else {
         RG_ASSERT(transport->in.size == 0);
         transport->in = (struct rg_tls_in){op->data, (size_t)op->result};
-        data_deliver(transport);
-        return;
+        if (!is_wrapped(transport) || input_unwrap(transport)) {
+            data_deliver(transport);
+            return;
+        }
     }
     tell_ended(transport);
 }
@@ -324,8 +374,16 @@ static void reading_done(struct rg_op *op)
 static void connect_done(struct rg_transport *transport, int32_t result)
 {
     if (result < 0) {
-        transport_fail(transport, RG_STATUS_CONNECT, -result, NULL);
+        const char *via = transport->tunnel != NULL ? transport->tunnel->route->proxy->via : NULL;
+        transport_fail(transport, RG_STATUS_CONNECT, -result, via);
         tell_ended(transport);
+        return;
+    }
+    if (transport->tunnel != NULL) {
+        transport->state = RG_TRANSPORT_TUNNELLING;
+        tunnel_step(transport);
+        tell_ended(transport);
+        receive_start(transport);
         return;
     }
     transport->state = transport->secure ? RG_TRANSPORT_HANDSHAKING : RG_TRANSPORT_OPEN;
@@ -359,6 +417,9 @@ static void send_done(struct rg_transport *transport, int32_t result)
     }
     if (transport->state == RG_TRANSPORT_OPEN) {
         transport->owner->on_sent(transport);
+    } else if (transport->state == RG_TRANSPORT_TUNNELLING) {
+        tunnel_step(transport);
+        tell_ended(transport);
     } else if (transport->state == RG_TRANSPORT_HANDSHAKING) {
         /* There may be more to say than fitted the buffer. */
         handshake_step(transport);
@@ -399,6 +460,8 @@ static void closing_finish(struct rg_transport *transport)
         rg_tls_fini(&transport->tls);
     }
     rg_socket_close(loop_of(transport), &transport->socket, transport->reset);
+    rg_tunnel_destroy(transport->tunnel);
+    transport->tunnel = NULL;
     input_drop(transport);
     buffer_return(transport);
     transport->state = RG_TRANSPORT_IDLE;
@@ -441,22 +504,51 @@ void rg_transport_init(struct rg_transport *transport, struct rg_transport_loop 
     rg_op_init(&transport->writing, writing_done);
 }
 
+/* Undoes the beginning of rg_transport_connect and rg_transport_accept; returns rc. */
+static int open_failed(struct rg_transport *transport, int rc)
+{
+    if (transport->secure) {
+        rg_tls_fini(&transport->tls);
+    }
+    rg_tunnel_destroy(transport->tunnel);
+    transport->tunnel = NULL;
+    return rc;
+}
+
+static int socket_open(struct rg_transport *transport, const struct rg_transport_target *target)
+{
+    sa_family_t family = target->address->sa_family;
+    int rc = rg_socket_open(loop_of(transport), &transport->socket, family);
+    if (rc < 0 || target->local == NULL) {
+        return rc;
+    }
+    rc = rg_fd_bind(transport->socket.fd, family, target->local);
+    if (rc < 0) {
+        rg_socket_close(loop_of(transport), &transport->socket, false);
+    }
+    return rc;
+}
+
 int rg_transport_connect(struct rg_transport *transport, const struct rg_transport_target *target)
 {
     RG_ASSERT(transport->state == RG_TRANSPORT_IDLE);
+    struct rg_tls_loop *tls = &transport->shared->tls;
     transport->secure = target->peer != NULL;
     if (transport->secure) {
-        int rc = rg_tls_init_client(&transport->tls, &transport->shared->tls, target->peer);
+        int rc = rg_tls_init_client(&transport->tls, tls, target->peer);
         if (rc < 0) {
             return rc;
         }
     }
-    int rc = rg_socket_open(loop_of(transport), &transport->socket, target->address->sa_family);
+    int rc = 0;
+    if (target->route != NULL) {
+        rc = rg_tunnel_create(&transport->tunnel, target->route, tls);
+    }
+    if (rc == 0) {
+        rc = socket_open(transport, target);
+    }
     if (rc < 0) {
-        if (transport->secure) {
-            rg_tls_fini(&transport->tls);
-        }
-        return rc;
+        return open_failed(transport, rc);
     }
     transport->state = RG_TRANSPORT_CONNECTING;
     rg_op_connect(loop_of(transport), &transport->writing, &transport->socket, target->address,
@@ -476,10 +568,7 @@ int rg_transport_accept(struct rg_transport *transport, int fd, struct rg_tls_co
     }
     int rc = rg_socket_adopt(loop_of(transport), &transport->socket, fd);
     if (rc < 0) {
-        if (transport->secure) {
-            rg_tls_fini(&transport->tls);
-        }
-        return rc;
+        return open_failed(transport, rc);
     }
     transport->state = transport->secure ? RG_TRANSPORT_HANDSHAKING : RG_TRANSPORT_OPEN;
     transport->told_ready = !transport->secure;
@@ -572,15 +661,39 @@ ssize_t rg_transport_write(struct rg_transport *transport, const void *data, siz
     return taken;
 }
 
+/* The owner is told by the task, since it may be the one who flushes. */
+static void flush_failed(struct rg_transport *transport, int rc)
+{
+    if (transport->state == RG_TRANSPORT_CLOSING) {
+        return;
+    }
+    buffer_return(transport);
+    if (rc == -ENOMEM) {
+        transport_fail(transport, RG_STATUS_NO_RESOURCES, ENOMEM, NULL);
+    } else {
+        transport_fail_tunnel(transport);
+    }
+    rg_loop_defer(loop_of(transport), &transport->task);
+}
+
 void rg_transport_flush(struct rg_transport *transport)
 {
     struct rg_send_buffer *buffer = transport->buffer;
     if (buffer == NULL || buffer->size == 0 || !rg_op_idle(&transport->writing)) {
         return;
     }
-    buffer->sending = buffer->size;
-    rg_op_send(loop_of(transport), &transport->writing, &transport->socket, buffer->data,
-               buffer->sending);
+    const uint8_t *data = buffer->data;
+    size_t size = buffer->sending = buffer->size;
+    if (is_wrapped(transport)) {
+        ssize_t wrapped = rg_tunnel_wrap(transport->tunnel, buffer->data, size, &data);
+        if (wrapped < 0) {
+            buffer->sending = 0;
+            flush_failed(transport, (int)wrapped);
+            return;
+        }
+        size = (size_t)wrapped;
+    }
+    rg_op_send(loop_of(transport), &transport->writing, &transport->socket, data, size);
 }
 
 void rg_transport_send_from(struct rg_transport *transport, const void *data, size_t size)

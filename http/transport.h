@@ -18,7 +18,9 @@
 #define RG_HTTP_TRANSPORT_H
 
 #include "http/tls.h"
+#include "http/tunnel.h"
 #include "runtime/loop.h"
+#include "runtime/socket.h"
 
 #include <ringest/error.h>
 
@@ -37,6 +39,7 @@ void rg_transport_loop_destroy(struct rg_transport_loop *shared);
 enum rg_transport_state {
     RG_TRANSPORT_IDLE = 0, /* nothing open */
     RG_TRANSPORT_CONNECTING,
+    RG_TRANSPORT_TUNNELLING, /* a proxy is being asked */
     RG_TRANSPORT_HANDSHAKING,
     RG_TRANSPORT_OPEN,
     RG_TRANSPORT_ENDED, /* on_ended was called or will be */
@@ -75,8 +78,9 @@ struct rg_transport {
     struct rg_op reading, writing;
     struct rg_task task; /* tells the owner what must not be told from within its own call */
     struct rg_tls tls;
-    struct rg_tls_in in; /* received and not yet read; of the loop's buffer, or the stash */
-    uint8_t *stash;      /* unread bytes of a paused transport; NULL: none */
+    struct rg_tunnel *tunnel; /* owned; NULL: no proxy */
+    struct rg_tls_in in;      /* received and not yet read; of the loop's buffer, or the stash */
+    uint8_t *stash;           /* unread bytes of a paused transport; NULL: none */
     struct rg_send_buffer *buffer; /* borrowed; NULL: nothing to send */
     const uint8_t *direct_source;  /* rg_transport_send_from: memory of the owner in flight */
     uint8_t *direct;               /* rg_transport_receive_into; NULL: not asked for */
@@ -96,6 +100,10 @@ struct rg_transport_target {
     const struct sockaddr *address; /* borrowed until on_ready or on_ended */
     socklen_t address_size;
     struct rg_tls_peer *peer; /* whom to verify; NULL: plain */
+    /* The address is that of a proxy, which leads on by this route; NULL: it is the peer's own. A
+     * proxy with TLS and a plain peer do not go together. Borrowed until on_closed. */
+    const struct rg_tunnel_route *route;
+    const struct rg_local *local; /* where to connect from; NULL: as the system chooses */
 };
 
 /* Begins to connect. 0, or a negative errno without any callback to come. */

@@ -127,7 +127,7 @@ static void test_bytes_behind_an_answer(void)
         struct setting setting = {0};
         setting_open(&setting, scripts, 2);
         check_body(&setting, "ok");
-        usleep(100000);
+        RG_AWAIT(rg_scripted_server_ended(setting.server) == 1);
         check_body(&setting, "ok");
         RG_CHECK_EQ(rg_scripted_server_connections(setting.server), 2);
         setting_close(&setting);
@@ -143,10 +143,7 @@ static void test_bytes_before_any_request(void)
     struct setting setting = {0};
     setting_open(&setting, scripts, 2);
     rg_test_pool_prewarm(&setting.pool, 1);
-    for (unsigned i = 0; i < 200 && rg_scripted_server_ended(setting.server) == 0; i++) {
-        usleep(10000);
-    }
-    RG_CHECK_EQ(rg_scripted_server_ended(setting.server), 1);
+    RG_AWAIT(rg_scripted_server_ended(setting.server) == 1);
     check_body(&setting, "ok");
     setting_close(&setting);
 }
@@ -253,7 +250,7 @@ static void test_length_that_is_wrong(void)
     const struct rg_step waiting[] = {
         RG_READ, RG_SEND("HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nok"), RG_HOLD};
     const struct rg_step *const scripts[] = {waiting};
-    struct setting setting = {.pool.options.stall_timeout_ns = 50 * RG_NS_PER_MS};
+    struct setting setting = {.pool.options.stall_timeout_ns = 500 * RG_NS_PER_MS};
     setting_open(&setting, scripts, 1);
     struct rg_test_exchange exchange = {0};
     rg_test_exchange_run(&setting.pool, &exchange);

@@ -1,6 +1,7 @@
 /* Which addresses a pool connects to, and what its exchanges are told when that fails. The server
  * is at 127.0.0.1; nothing listens at the other addresses of the loopback network, or nobody
  * accepts. */
+#include "http/conn.h"
 #include "tests/support/exchange.h"
 #include "tests/support/test.h"
 
@@ -59,6 +60,7 @@ static void fake_freeaddrinfo(struct addrinfo *list)
 struct setting {
     struct rg_test_pool pool;
     struct rg_scripted_server *server;
+    bool everywhere;
 };
 
 static void setting_open(struct setting *setting, const struct rg_step *script)
@@ -66,7 +68,8 @@ static void setting_open(struct setting *setting, const struct rg_step *script)
     static const struct rg_step good[] = {RG_READ, RG_SEND(ANSWER), RG_AGAIN};
     static const struct rg_step *scripts[1];
     scripts[0] = script != NULL ? script : good;
-    struct rg_script_options options = {.scripts = scripts, .script_count = 1};
+    struct rg_script_options options = {
+        .scripts = scripts, .script_count = 1, .everywhere = setting->everywhere};
     setting->server = rg_scripted_server_start(&options);
     setting->pool.options.host = "bucket.example";
     setting->pool.resolver_options.getaddrinfo = fake_getaddrinfo;
@@ -101,9 +104,7 @@ static void test_closed_port_of_one_address(void)
     names.count = 3;
     struct setting setting = {0};
     setting_open(&setting, NULL);
-    uint64_t begin_ns = rg_now_ns();
     check_ok(&setting);
-    RG_CHECK(rg_now_ns() - begin_ns < RG_NS_PER_S);
     check_ok(&setting);
     RG_CHECK_EQ(rg_scripted_server_connections(setting.server), 1);
     setting_close(&setting);
@@ -152,15 +153,16 @@ static void test_address_that_never_answers(void)
     setting_open(&setting, NULL);
     int fillers[4];
     int hole = black_hole_open("127.0.0.2", rg_scripted_server_port(setting.server), fillers);
-    uint64_t begin_ns = rg_now_ns();
+    uint64_t begin_ns = rg_now_ns(), until_ns = begin_ns + RG_TEST_PATIENCE_NS / 3;
     check_ok(&setting);
     uint64_t took_ns = rg_now_ns() - begin_ns;
     RG_CHECK(took_ns >= 200 * RG_NS_PER_MS);
-    RG_CHECK(took_ns < RG_NS_PER_S);
-    /* It is passed over from now on. */
-    begin_ns = rg_now_ns();
-    check_ok(&setting);
-    RG_CHECK(rg_now_ns() - begin_ns < 200 * RG_NS_PER_MS);
+    /* It is passed over from now on: sooner or later, no more is waited for it. */
+    do {
+        begin_ns = rg_now_ns();
+        RG_CHECK(begin_ns < until_ns);
+        check_ok(&setting);
+    } while (rg_now_ns() - begin_ns >= 200 * RG_NS_PER_MS);
     setting_close(&setting);
     close(hole);
     for (unsigned i = 0; i < 4; i++) {
@@ -231,6 +233,54 @@ static void test_exchanges_wait_for_a_connection_in_order(void)
 
 /* One waits for its answer and one for a connection; each is done once, with what the first said.
  */
+struct avoiding {
+    struct rg_pool *pool;
+    struct rg_test_exchange exchange;
+    const struct rg_conn *first;
+    bool elsewhere;
+};
+
+/* The one that would be used next is to be avoided. */
+static void avoid_first(void *context)
+{
+    struct avoiding *avoiding = context;
+    RG_ASSERT(!rg_list_empty(&avoiding->pool->idle));
+    avoiding->first = RG_CONTAINER_OF(avoiding->pool->idle.next, struct rg_conn, node);
+    avoiding->exchange.x.avoid = avoiding->first;
+}
+
+static void see_where(void *context)
+{
+    struct avoiding *avoiding = context;
+    const struct rg_conn *conn = avoiding->exchange.x.conn;
+    avoiding->elsewhere = conn != NULL && conn->address_index != avoiding->first->address_index;
+}
+
+static void test_another_address_than_one_to_avoid(void)
+{
+    static const struct rg_step slow[] = {RG_READ, RG_SLEEP(500), RG_SEND(ANSWER), RG_AGAIN};
+    names.hosts[0] = "127.0.0.1";
+    names.hosts[1] = "127.0.0.2";
+    names.count = 2;
+    struct setting setting = {.everywhere = true};
+    setting_open(&setting, slow);
+    rg_test_pool_prewarm(&setting.pool, 4);
+    RG_AWAIT(rg_scripted_server_connections(setting.server) == 4);
+    for (unsigned i = 0; i < 4; i++) {
+        struct avoiding avoiding = {.pool = setting.pool.pool};
+        rg_loop_call(setting.pool.loop, avoid_first, &avoiding);
+        rg_test_exchange_submit(&setting.pool, &avoiding.exchange);
+        for (unsigned n = 0; n < 50 && !avoiding.elsewhere; n++) {
+            rg_loop_call(setting.pool.loop, see_where, &avoiding);
+        }
+        rg_test_exchange_wait(&setting.pool);
+        RG_CHECK_EQ(avoiding.exchange.status, RG_STATUS_OK);
+        RG_CHECK(avoiding.elsewhere);
+        rg_test_exchange_fini(&avoiding.exchange);
+    }
+    setting_close(&setting);
+}
+
 static void test_cancelled_while_waiting_and_while_out(void)
 {
     static const struct rg_step hold[] = {RG_HOLD};
@@ -288,6 +338,7 @@ int main(int argc, char **argv)
         RG_TEST(test_name_that_cannot_be_resolved),
         RG_TEST(test_prewarming_stops_where_there_is_nothing),
         RG_TEST(test_exchanges_wait_for_a_connection_in_order),
+        RG_TEST(test_another_address_than_one_to_avoid),
         RG_TEST(test_cancelled_while_waiting_and_while_out),
         RG_TEST(test_closed_with_exchanges_in_every_state),
     };

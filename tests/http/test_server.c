@@ -37,16 +37,13 @@ static void test_a_client_that_goes_away_leaves_nothing_behind(void)
         close(fd);
     }
     rg_test_server_check_released(9);
-    for (int i = 0; i < 500 && rg_test_server_stats()->connections_open > 0; i++) {
-        usleep(10000);
-    }
-    RG_CHECK_EQ(rg_test_server_stats()->connections_open, 0);
+    RG_AWAIT(rg_test_server_stats()->connections_open == 0);
     rg_test_server_stop();
 }
 
 static void test_requests_that_stall_and_idle_connections_are_closed(void)
 {
-    rg_test_server_start_with(&(struct rg_test_server){.idle_timeout_ns = 300 * RG_NS_PER_MS});
+    rg_test_server_start_with(&(struct rg_test_server){.idle_timeout_ns = 1000 * RG_NS_PER_MS});
     int idle = rg_test_peer_open();
     rg_test_peer_get(idle, 1, "");
     rg_test_peer_expect(idle, 1);
@@ -58,11 +55,11 @@ static void test_requests_that_stall_and_idle_connections_are_closed(void)
     /* A head that comes in drops is no progress. */
     int slow = rg_test_peer_open();
     static const char head[] = "GET / HTTP/1.1\r\nHost: abcdef";
-    for (int i = 0; i < 20; i++) {
+    for (int i = 0; i < 27; i++) {
         if (send(slow, &head[i], 1, MSG_NOSIGNAL) < 0) {
             break;
         }
-        usleep(50000);
+        usleep(80000);
     }
     int end = rg_test_peer_expect_end(slow);
     RG_CHECK(end == 0 || end == ECONNRESET || end == EPIPE);
@@ -90,11 +87,7 @@ static void test_destroy_with_open_calls_releases_them(void)
             rg_test_peer_expect(fds[i], 10);
         }
     }
-    for (int i = 0; i < 500 && (rg_test_calls.begun < 48 || rg_test_calls.released < 12); i++) {
-        usleep(10000);
-    }
-    RG_CHECK_EQ(rg_test_calls.begun, 48);
-    RG_CHECK_EQ(rg_test_calls.released, 12);
+    RG_AWAIT(rg_test_calls.begun == 48 && rg_test_calls.released == 12);
     rg_test_server_stop();
     RG_CHECK_EQ(rg_test_calls.released, 48);
     for (int i = 0; i < 60; i++) {
@@ -172,14 +165,15 @@ static void test_accepting_goes_on_when_descriptors_come_back(void)
         .sin_port = htons(rg_test_server.port),
     };
     int rc = connect(second, (struct sockaddr *)&address, sizeof(address));
-    usleep(220000);
+    uint64_t since_ms = rg_test_now_ms();
+    RG_AWAIT(rg_test_server_stats()->accept_failure_count >= 4);
     setrlimit(RLIMIT_NOFILE, &before);
     RG_CHECK_EQ(rc, 0);
     rg_test_peer_get(second, 5, "");
     rg_test_peer_expect(second, 5);
     /* Tried again every 50 ms, not all the time. */
     uint64_t failure_count = rg_test_server_stats()->accept_failure_count;
-    RG_CHECK(failure_count >= 2 && failure_count < 10);
+    RG_CHECK(failure_count <= (rg_test_now_ms() - since_ms) / 50 + 2);
     close(first);
     close(second);
     rg_test_server_stop();

@@ -406,7 +406,7 @@ static void test_memory_that_is_sent_from_is_lent_until_the_end(void)
     stream->send_size = RG_OP_SIZE_MAX;
     for (unsigned i = 0; i < 20 && stream->sent_count == i; i++) {
         rg_loop_call(stream->loop, send_from_run, stream);
-        usleep(20000);
+        usleep(100000);
     }
     RG_CHECK(stream_borrows(stream));
     stream_close(stream, true);

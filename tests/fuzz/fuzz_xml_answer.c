@@ -1,0 +1,31 @@
+/* Answers in XML: whatever they are, texts end and fit; and what is appended as text is read back
+ * as it was. */
+#include "gcs/xml_answer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct rg_xml_answer answer;
+    if (rg_xml_answer_parse((const char *)data, size, &answer) != 0) {
+        return 0;
+    }
+    RG_ASSERT(strlen(answer.root) < sizeof(answer.root) && answer.root[0] != '\0');
+    RG_ASSERT(strlen(answer.upload_id) < sizeof(answer.upload_id));
+    RG_ASSERT(strlen(answer.code) < sizeof(answer.code));
+    RG_ASSERT(strlen(answer.message) < sizeof(answer.message));
+    char again[6 * RG_XML_TEXT_SIZE_MAX] = "<a><UploadId>";
+    size_t used = strlen(again);
+    RG_ASSERT(rg_xml_append_text(again, sizeof(again), &used, answer.upload_id));
+    used += (size_t)snprintf(again + used, sizeof(again) - used, "</UploadId></a>");
+    struct rg_xml_answer second;
+    RG_ASSERT(rg_xml_answer_parse(again, used, &second) == 0);
+    /* White space apart, which XML normalizes at line ends. */
+    RG_ASSERT(strchr(answer.upload_id, '\r') != NULL ||
+              strcmp(second.upload_id, answer.upload_id) == 0);
+    return 0;
+}
