@@ -1,4 +1,4 @@
-/* CRC-32C over ISA-L; see checksum.h. */
+/* CRC-32C over ISA-L, see checksum.h, and CRC-32. */
 #include "gcs/checksum.h"
 
 #include <isa-l/crc.h>
@@ -40,6 +40,11 @@ uint32_t rg_crc32c(uint32_t crc, const void *data, size_t size)
         size -= piece;
     }
     return ~remainder;
+}
+
+uint32_t rg_crc32(uint32_t crc, const void *data, size_t size)
+{
+    return crc32_gzip_refl(crc, data, size);
 }
 
 /* The product of two polynomials, modulo ours. */

@@ -1,6 +1,6 @@
 /* CRC-32C (Castagnoli, RFC 3720 appendix B.4), the checksum of every object: computing it in
- * pieces, combining those of pieces that were computed apart, and reading and writing it as the
- * service does.
+ * pieces (rg_crc32c in <ringest/gcs.h>), combining those of pieces that were computed apart, and
+ * reading and writing it as the service does.
  *
  * A checksum is always the finished value, inversions included; that of no bytes is 0. */
 #ifndef RG_GCS_CHECKSUM_H
@@ -10,9 +10,6 @@
 
 #include <errno.h>
 #include <ringest/gcs.h>
-
-/* The checksum of A followed by `data`, from that of A (0 where there is no A). */
-uint32_t rg_crc32c(uint32_t crc, const void *data, size_t size);
 
 #define RG_CRC32C_TEXT_SIZE 8 /* base64 of four big-endian bytes: "AAAAAA==" */
 

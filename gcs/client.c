@@ -3,7 +3,9 @@
  * gone. */
 #include "gcs/client.h"
 
+#include "gcs/authorize.h"
 #include "gcs/extra_headers.h"
+#include "gcs/hedge.h"
 #include "gcs/request.h"
 #include "http/resolver.h"
 #include "runtime/clock.h"
@@ -14,10 +16,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <time.h>
 
 #define USER_AGENT "ringest/" RG_VERSION_STRING
 /* All fields that every request carries; the encoder's buffer must hold them and a target. */
 #define COMMON_FIELDS_SIZE_MAX RG_KIB(16)
+/* Between looks whether all is removed that a client leaves behind. */
+#define CLEAN_LOOK_INTERVAL_NS (2 * RG_NS_PER_MS)
 
 void rg_client_options_init_sized(struct rg_client_options *options, size_t struct_size)
 {
@@ -26,10 +32,7 @@ void rg_client_options_init_sized(struct rg_client_options *options, size_t stru
     options->struct_size = struct_size;
 }
 
-static int explain(char *error, size_t error_size, int rc, const char *format, ...) RG_PRINTF(4, 5);
-
-/* Writes the explanation and returns rc. */
-static int explain(char *error, size_t error_size, int rc, const char *format, ...)
+int rg_explain(char *error, size_t error_size, int rc, const char *format, ...)
 {
     if (error != NULL && error_size > 0) {
         va_list args;
@@ -67,20 +70,28 @@ static int options_read(struct rg_client_options *own, const struct rg_client_op
     default_ns(&own->idle_timeout_ns, RG_IDLE_TIMEOUT_DEFAULT_NS);
     default_ns(&own->backoff_min_ns, RG_BACKOFF_MIN_DEFAULT_NS);
     default_ns(&own->backoff_max_ns, RG_BACKOFF_MAX_DEFAULT_NS);
+    default_u32(&own->hedges_per_1000, RG_HEDGE_PER_1000_DEFAULT);
+    default_ns(&own->hedge_size_max, RG_HEDGE_SIZE_MAX_DEFAULT);
+    if (own->hedges_per_1000 > RG_HEDGES_LIMIT) {
+        return rg_explain(error, error_size, -EINVAL,
+                          "hedges_per_1000 is %u, above the limit of %d", own->hedges_per_1000,
+                          RG_HEDGES_LIMIT);
+    }
     if (own->connections_max > RG_CONNECTIONS_LIMIT) {
-        return explain(error, error_size, -EINVAL, "connections_max is %u, above the limit of %d",
-                       own->connections_max, RG_CONNECTIONS_LIMIT);
+        return rg_explain(error, error_size, -EINVAL,
+                          "connections_max is %u, above the limit of %d", own->connections_max,
+                          RG_CONNECTIONS_LIMIT);
     }
     if (own->requests_max > RG_REQUESTS_LIMIT) {
-        return explain(error, error_size, -EINVAL, "requests_max is %u, above the limit of %d",
-                       own->requests_max, RG_REQUESTS_LIMIT);
+        return rg_explain(error, error_size, -EINVAL, "requests_max is %u, above the limit of %d",
+                          own->requests_max, RG_REQUESTS_LIMIT);
     }
     if (own->attempts_max > RG_ATTEMPTS_LIMIT) {
-        return explain(error, error_size, -EINVAL, "attempts_max is %u, above the limit of %d",
-                       own->attempts_max, RG_ATTEMPTS_LIMIT);
+        return rg_explain(error, error_size, -EINVAL, "attempts_max is %u, above the limit of %d",
+                          own->attempts_max, RG_ATTEMPTS_LIMIT);
     }
     if (own->backoff_min_ns > own->backoff_max_ns) {
-        return explain(error, error_size, -EINVAL, "backoff_min_ns is above backoff_max_ns");
+        return rg_explain(error, error_size, -EINVAL, "backoff_min_ns is above backoff_max_ns");
     }
     return 0;
 }
@@ -90,10 +101,11 @@ static int options_read(struct rg_client_options *own, const struct rg_client_op
 static int common_fields_encode(struct rg_client *client, const struct rg_client_options *options,
                                 const struct rg_extra_headers *extra)
 {
-    char *data = malloc(COMMON_FIELDS_SIZE_MAX);
-    if (data == NULL) {
-        return -ENOMEM;
+    int rc = rg_secret_arena_init(&client->fields_arena, COMMON_FIELDS_SIZE_MAX);
+    if (rc < 0) {
+        return rc;
     }
+    char *data = rg_secret_alloc(&client->fields_arena, COMMON_FIELDS_SIZE_MAX);
     struct rg_h1_encoder encoder;
     rg_h1_encoder_init(&encoder, data, COMMON_FIELDS_SIZE_MAX);
     /* Fields follow a start line; it is taken off again below. */
@@ -107,6 +119,7 @@ static int common_fields_encode(struct rg_client *client, const struct rg_client
     rg_h1_encode_header(&encoder, "User-Agent", text);
     /* An emulator is no party to whom a token may be shown. */
     if (options->token != NULL && !client->endpoint.is_emulator) {
+        client->has_token = true;
         char authorization[8192];
         int size = snprintf(authorization, sizeof(authorization), "Bearer %s", options->token);
         if ((size_t)size >= sizeof(authorization)) {
@@ -115,8 +128,12 @@ static int common_fields_encode(struct rg_client *client, const struct rg_client
         rg_h1_encode_header(&encoder, "Authorization", authorization);
         explicit_bzero(authorization, sizeof(authorization));
     }
-    if (options->user_project != NULL) {
-        rg_h1_encode_header(&encoder, "x-goog-user-project", options->user_project);
+    const char *payer = options->user_project;
+    if (payer == NULL && client->credentials != NULL) {
+        payer = rg_credentials_quota_project(client->credentials);
+    }
+    if (payer != NULL) {
+        rg_h1_encode_header(&encoder, "x-goog-user-project", payer);
     }
     for (uint32_t i = 0; i < extra->count; i++) {
         rg_h1_encode_header_slice(&encoder, extra->names[i], extra->values[i]);
@@ -127,16 +144,12 @@ static int common_fields_encode(struct rg_client *client, const struct rg_client
     return encoder.error;
 }
 
-static int tls_open(struct rg_client *client, const struct rg_client_options *options, char *error,
-                    size_t error_size)
+static int network_open(struct rg_client *client, const struct rg_client_options *options,
+                        char *error, size_t error_size)
 {
-    if (!client->endpoint.is_tls) {
-        return 0;
-    }
-    struct rg_tls_client_options tls_options = {.ca_file = options->ca_file};
     char text[512] = "";
-    int rc = rg_tls_context_open_client(&client->tls, &tls_options, text, sizeof(text));
-    return rc < 0 ? explain(error, error_size, rc, "%s", text) : 0;
+    int rc = rg_network_open(&client->network, options, &client->endpoint, text, sizeof(text));
+    return rc < 0 ? rg_explain(error, error_size, rc, "%s", text) : 0;
 }
 
 static void free_stack_fill(struct rg_client *client)
@@ -235,8 +248,11 @@ static int part_open(struct rg_client *client, struct rg_client_loop *part, stru
     part->loop = loop;
     rg_list_init(&part->active);
     rg_retry_budget_init(&part->retry_budget);
+    rg_part_memory_init(&part->part_memory, loop);
+    rg_authorize_open(part);
     uint32_t connections = (options->connections_max + client->loop_count - 1) / client->loop_count;
-    int rc = rg_transport_loop_create(&part->transports, loop, connections);
+    int rc = rg_transport_loop_create(&part->transports, loop,
+                                      rg_network_transports(&client->network, connections));
     if (rc < 0) {
         return rc;
     }
@@ -245,7 +261,6 @@ static int part_open(struct rg_client *client, struct rg_client_loop *part, stru
         .port = client->endpoint.port,
         .connect_host = client->endpoint.connect_host,
         .connect_port = client->endpoint.connect_port,
-        .tls = client->tls,
         .resolver = client->resolver,
         .transports = part->transports,
         .connections_max = connections,
@@ -254,6 +269,11 @@ static int part_open(struct rg_client *client, struct rg_client_loop *part, stru
         .stall_timeout_ns = options->stall_timeout_ns,
         .idle_timeout_ns = options->idle_timeout_ns,
     };
+    rg_network_apply(&client->network, &pool_options);
+    rc = rg_traffic_create(&part->traffic, part);
+    if (rc < 0) {
+        return rc;
+    }
     return rg_pool_create(&part->pool, loop, &pool_options);
 }
 
@@ -293,13 +313,53 @@ static int parts_open(struct rg_client *client)
     return 0;
 }
 
+static int credentials_open(struct rg_client *client, const struct rg_client_options *options,
+                            char *error, size_t error_size)
+{
+    if (!rg_credentials_wanted(options)) {
+        return 0;
+    }
+    char text[512] = "";
+    struct rg_credentials_choice choice = {
+        .credentials = options->credentials, .scope = options->scope, .proxy = options->proxy};
+    int rc = rg_credentials_open(&client->credentials, &choice, text, sizeof(text));
+    return rc < 0 ? rg_explain(error, error_size, rc, "%s", text) : 0;
+}
+
+int rg_credentials_describe(struct rg_client *client, char *out, size_t out_size)
+{
+    if (rg_runtime_check(client->runtime) < 0) {
+        return -EOWNERDEAD;
+    }
+    if (client->credentials != NULL) {
+        return rg_credentials_text_write(client->credentials, out, out_size);
+    }
+    return snprintf(out, out_size, "%s",
+                    client->has_token ? "a fixed access token" : "anonymous: none are sent");
+}
+
+int rg_proxy_describe(struct rg_client *client, char *out, size_t out_size)
+{
+    if (rg_runtime_check(client->runtime) < 0) {
+        return -EOWNERDEAD;
+    }
+    const struct rg_proxy *proxy = &client->network.proxy;
+    return snprintf(out, out_size, "%s", proxy->host[0] != '\0' ? proxy->name : "none");
+}
+
 static int endpoint_open(struct rg_client *client, const struct rg_client_options *options,
                          char *error, size_t error_size)
 {
     char text[512] = "";
-    int rc = rg_endpoint_resolve(&client->endpoint, options->endpoint, options->connect_to, text,
-                                 sizeof(text));
-    return rc < 0 ? explain(error, error_size, rc, "%s", text) : 0;
+    char own[RG_ENDPOINT_SIZE_MAX + 1] = "";
+    const char *universe =
+        client->credentials != NULL ? rg_credentials_universe(client->credentials) : NULL;
+    if (options->endpoint == NULL && universe != NULL) {
+        snprintf(own, sizeof(own), "https://storage.%s", universe);
+    }
+    int rc = rg_endpoint_resolve(&client->endpoint, *own != '\0' ? own : options->endpoint,
+                                 options->connect_to, text, sizeof(text));
+    return rc < 0 ? rg_explain(error, error_size, rc, "%s", text) : 0;
 }
 
 static int fields_open(struct rg_client *client, const struct rg_client_options *options,
@@ -309,14 +369,14 @@ static int fields_open(struct rg_client *client, const struct rg_client_options 
     char text[512] = "";
     int rc = rg_extra_headers_parse(&extra, options->headers, text, sizeof(text));
     if (rc < 0) {
-        return explain(error, error_size, rc, "%s", text);
+        return rg_explain(error, error_size, rc, "%s", text);
     }
     rc = common_fields_encode(client, options, extra);
     rg_extra_headers_free(extra);
     if (rc == -ENOSPC || rc == -EINVAL) {
-        return explain(error, error_size, -EINVAL,
-                       "token, user_agent, user_project or headers cannot be sent in a header "
-                       "field");
+        return rg_explain(error, error_size, -EINVAL,
+                          "token, user_agent, user_project or headers cannot be sent in a header "
+                          "field");
     }
     return rc;
 }
@@ -324,12 +384,19 @@ static int fields_open(struct rg_client *client, const struct rg_client_options 
 static int client_setup(struct rg_client *client, const struct rg_client_options *options,
                         char *error, size_t error_size)
 {
-    int rc = endpoint_open(client, options, error, error_size);
+    int rc = credentials_open(client, options, error, error_size);
+    if (rc == 0) {
+        rc = endpoint_open(client, options, error, error_size);
+    }
     if (rc == 0) {
         rc = fields_open(client, options, error, error_size);
     }
     if (rc == 0) {
-        rc = tls_open(client, options, error, error_size);
+        rc = network_open(client, options, error, error_size);
+    }
+    if (rc == 0 && getrandom(client->write_seed, sizeof(client->write_seed), 0) !=
+                       (ssize_t)sizeof(client->write_seed)) {
+        rc = rg_explain(error, error_size, -EIO, "no random numbers: %s", strerrordesc_np(errno));
     }
     if (rc == 0) {
         rc = rg_resolver_create(&client->resolver, NULL);
@@ -341,13 +408,13 @@ static void client_free(struct rg_client *client)
 {
     for (uint32_t i = 0; client->loops != NULL && i < client->loop_count; i++) {
         rg_transport_loop_destroy(client->loops[i].transports);
+        rg_traffic_destroy(client->loops[i].traffic);
+        rg_part_memory_fini(&client->loops[i].part_memory);
     }
     rg_resolver_destroy(client->resolver);
-    rg_tls_context_close(client->tls);
-    if (client->common_fields != NULL) {
-        explicit_bzero(client->common_fields, client->common_fields_size);
-    }
-    free(client->common_fields);
+    rg_network_close(&client->network);
+    rg_secret_arena_fini(&client->fields_arena);
+    rg_credentials_unref(client->credentials);
     free(client->requests);
     free(client->loops);
     free(client);
@@ -358,12 +425,12 @@ int rg_client_open_explained(struct rg_client **out_client, struct rg_runtime *r
                              size_t error_size)
 {
     if (rg_runtime_check(runtime) < 0) {
-        return explain(error, error_size, -EOWNERDEAD,
-                       "the runtime was opened by the parent of this process");
+        return rg_explain(error, error_size, -EOWNERDEAD,
+                          "the runtime was opened by the parent of this process");
     }
     struct rg_client *client = calloc(1, sizeof(*client));
     if (client == NULL) {
-        return explain(error, error_size, -ENOMEM, "no memory");
+        return rg_explain(error, error_size, -ENOMEM, "no memory");
     }
     client->runtime = runtime;
     if (error != NULL && error_size > 0) {
@@ -375,7 +442,7 @@ int rg_client_open_explained(struct rg_client **out_client, struct rg_runtime *r
     }
     if (rc < 0) {
         if (error != NULL && error_size > 0 && *error == '\0') {
-            explain(error, error_size, rc, "%s", strerrordesc_np(-rc));
+            rg_explain(error, error_size, rc, "%s", strerrordesc_np(-rc));
         }
         rg_client_close(client);
         return rc;
@@ -384,27 +451,106 @@ int rg_client_open_explained(struct rg_client **out_client, struct rg_runtime *r
     return 0;
 }
 
+/* An operation may outlast the pool, while a file is being read for it. */
+void rg_client_check_closed(struct rg_client_loop *part)
+{
+    if (part->pool_closed && part->pool != NULL && rg_list_empty(&part->active)) {
+        part->pool = NULL;
+        rg_traffic_close(part->traffic);
+        sem_post(&part->closed);
+    }
+}
+
 static void part_closed(void *context)
 {
     struct rg_client_loop *part = context;
-    part->pool = NULL;
-    sem_post(&part->closed);
+    part->pool_closed = true;
+    rg_client_check_closed(part);
 }
 
-/* Requests that wait for their next attempt are ended here, the others by the pool. */
+/* Ends what `wanted` names. Ending an operation may end its children and those of others, wherever
+ * they are in the list: so each round takes the first that has not had its turn. */
+static void part_cancel(struct rg_client_loop *part, enum rg_status status,
+                        bool (*wanted)(const struct rg_request *request, const void *context),
+                        const void *context)
+{
+    struct rg_list turn;
+    rg_list_init(&turn);
+    rg_list_splice_back(&turn, &part->active);
+    struct rg_list *node;
+    while ((node = rg_list_pop_front(&turn)) != NULL) {
+        struct rg_request *request = RG_CONTAINER_OF(node, struct rg_request, node);
+        rg_list_push_back(&part->active, node);
+        if (wanted(request, context)) {
+            rg_request_cancel(request, status);
+        }
+    }
+}
+
+/* Requests that wait for their next attempt and operations are ended here, the others by the pool.
+ */
+static bool ends_at_close(const struct rg_request *request, const void *context)
+{
+    (void)context;
+    return request->waiting || request->passage.waiting || request->ops->cancel != NULL;
+}
+
 static void part_close(void *context)
 {
     struct rg_client_loop *part = context;
     part->closing = true;
-    struct rg_list *node = part->active.next;
-    while (node != &part->active) {
-        struct rg_request *request = RG_CONTAINER_OF(node, struct rg_request, node);
-        node = node->next;
-        if (request->waiting) {
-            rg_request_cancel(request, RG_STATUS_CLOSED);
+    part_cancel(part, RG_STATUS_CLOSED, ends_at_close, NULL);
+    rg_authorize_close(part);
+    rg_pool_close(part->pool, part_closed, part);
+}
+
+static bool leaves_things(const struct rg_request *request, const void *context)
+{
+    (void)context;
+    return request->ops->leaves_things;
+}
+
+/* Whether anything of a loop's is still being cleaned up. */
+struct cleaning {
+    struct rg_client_loop *part;
+    bool goes_on;
+};
+
+static void part_clean(void *context)
+{
+    part_cancel(context, RG_STATUS_CLOSED, leaves_things, NULL);
+}
+
+static void part_look(void *context)
+{
+    struct cleaning *cleaning = context;
+    const struct rg_list *active = &cleaning->part->active;
+    for (struct rg_list *node = active->next; node != active; node = node->next) {
+        const struct rg_request *request = RG_CONTAINER_OF(node, struct rg_request, node);
+        cleaning->goes_on |= request->ops->leaves_things;
+    }
+}
+
+/* Ends what has left something on the server while there are connections to remove it by. */
+static void client_clean(struct rg_client *client)
+{
+    uint64_t until_ns = rg_now_ns() + RG_CLIENT_CLEAN_TIME_NS;
+    for (uint32_t i = 0; client->loops != NULL && i < client->loop_count; i++) {
+        if (client->loops[i].pool != NULL) {
+            rg_loop_call(client->loops[i].loop, part_clean, &client->loops[i]);
         }
     }
-    rg_pool_close(part->pool, part_closed, part);
+    for (uint32_t i = 0; client->loops != NULL && i < client->loop_count; i++) {
+        struct cleaning cleaning = {.part = &client->loops[i],
+                                    .goes_on = client->loops[i].pool != NULL};
+        while (cleaning.goes_on && rg_now_ns() < until_ns) {
+            cleaning.goes_on = false;
+            rg_loop_call(cleaning.part->loop, part_look, &cleaning);
+            if (cleaning.goes_on) {
+                nanosleep(&(struct timespec){.tv_nsec = CLEAN_LOOK_INTERVAL_NS}, NULL);
+            }
+        }
+    }
 }
 
 void rg_client_close_begin(struct rg_client *client)
@@ -425,10 +571,10 @@ static void nothing(void *context)
 
 /* Completions are published at the end of the pass that made them. A call may still be run in that
  * pass; one that is made after it has returned is not. */
-static void completions_await(struct rg_loop *loop)
+void rg_client_await_completions(struct rg_client_loop *part)
 {
-    rg_loop_call(loop, nothing, NULL);
-    rg_loop_call(loop, nothing, NULL);
+    rg_loop_call(part->loop, nothing, NULL);
+    rg_loop_call(part->loop, nothing, NULL);
 }
 
 static void part_close_await(struct rg_client_loop *part)
@@ -436,7 +582,7 @@ static void part_close_await(struct rg_client_loop *part)
     while (sem_wait(&part->closed) < 0) {
         RG_ASSERT(errno == EINTR);
     }
-    completions_await(part->loop);
+    rg_client_await_completions(part);
     sem_destroy(&part->closed);
 }
 
@@ -455,6 +601,7 @@ void rg_client_close(struct rg_client *client)
     if (client == NULL || rg_runtime_check(client->runtime) < 0) {
         return;
     }
+    client_clean(client);
     rg_client_close_begin(client);
     rg_client_close_finish(client);
 }
@@ -464,23 +611,23 @@ struct cancel {
     struct rg_client_loop *part;
     struct rg_cq *cq;
     uint64_t user_data;
+    bool all; /* whatever its user_data */
 };
+
+static bool is_named(const struct rg_request *request, const void *context)
+{
+    const struct cancel *cancel = context;
+    return request->cq == cancel->cq && (cancel->all || request->user_data == cancel->user_data);
+}
 
 static void cancel_run(struct rg_mail *mail)
 {
     struct cancel *cancel = RG_CONTAINER_OF(mail, struct cancel, mail);
-    struct rg_list *node = cancel->part->active.next;
-    while (node != &cancel->part->active) {
-        struct rg_request *request = RG_CONTAINER_OF(node, struct rg_request, node);
-        node = node->next;
-        if (request->cq == cancel->cq && request->user_data == cancel->user_data) {
-            rg_request_cancel(request, RG_STATUS_CANCELLED);
-        }
-    }
+    part_cancel(cancel->part, RG_STATUS_CANCELLED, is_named, cancel);
     free(cancel);
 }
 
-int rg_cancel(struct rg_client *client, struct rg_cq *cq, uint64_t user_data)
+static int cancel_post(struct rg_client *client, struct rg_cq *cq, uint64_t user_data, bool all)
 {
     if (rg_runtime_check(client->runtime) < 0) {
         return -EOWNERDEAD;
@@ -495,8 +642,19 @@ int rg_cancel(struct rg_client *client, struct rg_cq *cq, uint64_t user_data)
             .part = &client->loops[i],
             .cq = cq,
             .user_data = user_data,
+            .all = all,
         };
         rg_loop_post(client->loops[i].loop, &cancel->mail);
     }
     return 0;
+}
+
+int rg_cancel(struct rg_client *client, struct rg_cq *cq, uint64_t user_data)
+{
+    return cancel_post(client, cq, user_data, false);
+}
+
+int rg_client_cancel_all(struct rg_client *client, struct rg_cq *cq)
+{
+    return cancel_post(client, cq, 0, true);
 }

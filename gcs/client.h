@@ -7,7 +7,10 @@
 #ifndef RG_GCS_CLIENT_H
 #define RG_GCS_CLIENT_H
 
+#include "gcs/credentials.h"
 #include "gcs/endpoint.h"
+#include "gcs/network.h"
+#include "gcs/part_memory.h"
 #include "gcs/retry.h"
 #include "http/pool.h"
 #include "runtime/runtime.h"
@@ -30,33 +33,50 @@
 #define RG_IDLE_TIMEOUT_DEFAULT_NS (60 * RG_NS_PER_S)
 #define RG_BACKOFF_MIN_DEFAULT_NS (100 * RG_NS_PER_MS)
 #define RG_BACKOFF_MAX_DEFAULT_NS (30 * RG_NS_PER_S)
+/* Of hedges_per_1000: every request. */
+#define RG_HEDGES_LIMIT 1000
 
 struct rg_request;
+
+/* How long closing waits for what is removed from the server before. */
+#define RG_CLIENT_CLEAN_TIME_NS (10 * RG_NS_PER_S)
 
 struct rg_client_loop {
     struct rg_client *client;
     struct rg_loop *loop;
     struct rg_transport_loop *transports;
     struct rg_pool *pool;
+    struct rg_traffic *traffic;
     struct rg_list active; /* requests between their mail and their completion */
     struct rg_retry_budget retry_budget;
-    bool closing;
-    sem_t closed; /* posted once when the pool is gone; valid while closing */
+    uint64_t writes; /* that were given an idempotency token */
+    struct rg_part_memory part_memory;
+    struct rg_bearer bearer;
+    struct rg_list unauthorized; /* requests that wait for a token */
+    bool closing, pool_closed;
+    sem_t closed; /* posted once when the pool and all requests are gone; valid while closing */
 };
 
 struct rg_client {
     struct rg_runtime *runtime;
     struct rg_client_options options; /* numbers only; its strings are not kept */
     struct rg_endpoint endpoint;
-    struct rg_tls_context *tls;
+    struct rg_network network;
     struct rg_resolver *resolver;
-    char *common_fields; /* of every request: Host and the like, each with its CRLF */
+    uint64_t write_seed[2];             /* of idempotency tokens */
+    struct rg_credentials *credentials; /* NULL: none, or a fixed token */
+    bool has_token;                     /* the fixed one */
+    struct rg_secret_arena fields_arena;
+    char *common_fields; /* of every request: Host and the like, each with its CRLF; in the arena */
     size_t common_fields_size;
     struct rg_request *requests; /* options.requests_max of them */
     struct {
         alignas(RG_CACHE_LINE) _Atomic uint64_t free_head; /* tag << 32 | index + 1; 0: none */
         _Atomic uint32_t loop_next;
         _Atomic bool closing;
+        /* What the server was found not to have: XML multipart uploads, and batches of requests
+         * whose answers can be read. */
+        _Atomic bool no_multipart, no_batches;
     } shared;
     uint32_t loop_count;
     struct rg_client_loop *loops;
@@ -73,8 +93,19 @@ struct rg_client_loop *rg_client_next_loop(struct rg_client *client);
  */
 int rg_client_reserve(struct rg_client *client, struct rg_cq *cq, struct rg_request **out_request);
 void rg_client_unreserve(struct rg_request *request);
+/* A request of a part that may be closing has ended. */
+void rg_client_check_closed(struct rg_client_loop *part);
 /* Hands a prepared request to a loop. */
 void rg_client_post(struct rg_request *request);
+
+/* Writes a line, unless `error` is NULL, and returns rc: for functions that explain why they
+ * refuse. */
+int rg_explain(char *error, size_t error_size, int rc, const char *format, ...) RG_PRINTF(4, 5);
+
+/* rg_cancel for everything that was submitted to a queue. */
+int rg_client_cancel_all(struct rg_client *client, struct rg_cq *cq);
+/* Returns when what the loop has completed so far has been published. Any other thread. */
+void rg_client_await_completions(struct rg_client_loop *part);
 
 /* The two halves of rg_client_close: who drives the loops himself does so between them, until the
  * pool of every loop is NULL. */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static void copy(char *out, size_t capacity, struct rg_h1_slice slice)
 {
@@ -17,6 +18,23 @@ static int refuse(char *error, size_t error_size, const char *source, const char
 {
     snprintf(error, error_size, "%s is not valid: expected %s", source, expected);
     return -EINVAL;
+}
+
+/* Addresses of the service for networks that let nothing else out: they show its certificate, and
+ * expect its name in the Host field. */
+static void front_end_resolve(struct rg_endpoint *endpoint)
+{
+    static const char *const front_ends[] = {"private.googleapis.com", "restricted.googleapis.com"};
+    for (size_t i = 0; i < RG_ARRAY_LEN(front_ends); i++) {
+        size_t size = strlen(front_ends[i]);
+        if (endpoint->is_tls && strcasecmp(endpoint->host, front_ends[i]) == 0) {
+            char port[sizeof(endpoint->authority)];
+            strcpy(port, endpoint->authority + size);
+            strcpy(endpoint->host, RG_ENDPOINT_SERVICE_HOST);
+            snprintf(endpoint->authority, sizeof(endpoint->authority), "%.*s%s",
+                     (int)sizeof(RG_ENDPOINT_SERVICE_HOST), RG_ENDPOINT_SERVICE_HOST, port);
+        }
+    }
 }
 
 static int endpoint_parse(struct rg_endpoint *endpoint, const char *text)
@@ -34,6 +52,7 @@ static int endpoint_parse(struct rg_endpoint *endpoint, const char *text)
     copy(endpoint->authority, sizeof(endpoint->authority), url.authority);
     copy(endpoint->path, sizeof(endpoint->path), url.path);
     copy(endpoint->text, sizeof(endpoint->text), (struct rg_h1_slice){text, (uint32_t)size});
+    front_end_resolve(endpoint);
     return 0;
 }
 

@@ -4,7 +4,8 @@
 
 #include "http/url.h"
 
-#define RG_ENDPOINT_DEFAULT "https://storage.googleapis.com"
+#define RG_ENDPOINT_SERVICE_HOST "storage.googleapis.com"
+#define RG_ENDPOINT_DEFAULT "https://" RG_ENDPOINT_SERVICE_HOST
 #define RG_ENDPOINT_SIZE_MAX (RG_URL_HOST_SIZE_MAX + RG_URL_PATH_SIZE_MAX + 32)
 #define RG_AUTHORITY_SIZE_MAX (RG_URL_HOST_SIZE_MAX + 8) /* brackets, colon and port */
 

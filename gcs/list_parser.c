@@ -2,10 +2,7 @@
  * with a NUL, then its values, then our arrays. See list_parser.h. */
 #include "gcs/list_parser.h"
 
-#include "gcs/checksum.h"
-
-#include <string.h>
-#include <yyjson.h>
+#include "gcs/json.h"
 
 /* The shortest object and prefix that are accepted: {"name":"x"} and "x" */
 #define ITEM_SIZE_MIN 12
@@ -21,8 +18,6 @@ static_assert(PREFIX_SIZE_MIN * ROOM_PER_BYTE - ROOM_PER_VALUE >= sizeof(char *)
               "a prefix's value leaves room for it");
 /* The page, alignment, and the pool's headers. */
 #define MEMORY_OVERHEAD 512
-
-#define DECIMAL_DIGITS_MAX 20 /* of UINT64_MAX */
 
 struct parser {
     yyjson_alc pool;
@@ -68,63 +63,6 @@ static int parse_json(struct parser *parser, const char *body, yyjson_alc *pool,
     return 0;
 }
 
-static bool key_is(yyjson_val *key, const char *name)
-{
-    return yyjson_equals_strn(key, name, strlen(name));
-}
-
-/* A string that can be given out as one that ends with a NUL. */
-static bool read_text(yyjson_val *value, const char **out_text)
-{
-    if (!yyjson_is_str(value) || memchr(yyjson_get_str(value), '\0', yyjson_get_len(value))) {
-        return false;
-    }
-    *out_text = yyjson_get_str(value);
-    return true;
-}
-
-static bool read_u64(yyjson_val *value, uint64_t *out_number)
-{
-    if (yyjson_is_uint(value)) {
-        *out_number = yyjson_get_uint(value);
-        return true;
-    }
-    size_t size = yyjson_get_len(value);
-    if (!yyjson_is_str(value) || size == 0 || size > DECIMAL_DIGITS_MAX) {
-        return false;
-    }
-    const char *digits = yyjson_get_str(value);
-    uint64_t number = 0;
-    for (size_t i = 0; i < size; i++) {
-        uint64_t digit = (uint64_t)(digits[i] - '0');
-        if (digit > 9 || rg_mul_overflow(number, UINT64_C(10), &number) ||
-            rg_add_overflow(number, digit, &number)) {
-            return false;
-        }
-    }
-    *out_number = number;
-    return true;
-}
-
-static bool read_generation(yyjson_val *value, int64_t *out_generation)
-{
-    uint64_t number;
-    if (!read_u64(value, &number) || number > INT64_MAX) {
-        return false;
-    }
-    *out_generation = (int64_t)number;
-    return true;
-}
-
-static bool read_crc32c(yyjson_val *value, struct rg_object *object)
-{
-    /* Of what is no string, yyjson gives NULL and 0. */
-    const char *text = yyjson_get_str(value);
-    object->has_crc32c =
-        text != NULL && rg_crc32c_parse(text, yyjson_get_len(value), &object->crc32c) == 0;
-    return object->has_crc32c;
-}
-
 static int read_object(struct parser *parser, yyjson_val *resource, struct rg_object *object)
 {
     *object = (struct rg_object){0};
@@ -138,24 +76,25 @@ static int read_object(struct parser *parser, yyjson_val *resource, struct rg_ob
         if (yyjson_is_null(value)) {
             continue;
         }
-        if (key_is(key, "name")) {
-            if (!read_text(value, &object->name) || object->name[0] == '\0') {
+        if (rg_json_key_is(key, "name")) {
+            if (!rg_json_read_text(value, &object->name) || object->name[0] == '\0') {
                 return bad(parser, "has an object whose name is no text");
             }
-        } else if (key_is(key, "size")) {
-            if (!read_u64(value, &object->size)) {
+        } else if (rg_json_key_is(key, "size")) {
+            if (!rg_json_read_u64(value, &object->size)) {
                 return bad(parser, "has an object whose size is no number");
             }
-        } else if (key_is(key, "generation")) {
-            if (!read_generation(value, &object->generation)) {
+        } else if (rg_json_key_is(key, "generation")) {
+            if (!rg_json_read_i64(value, &object->generation)) {
                 return bad(parser, "has an object whose generation is no number");
             }
-        } else if (key_is(key, "crc32c")) {
-            if (!read_crc32c(value, object)) {
+        } else if (rg_json_key_is(key, "crc32c")) {
+            if (!rg_json_read_crc32c(value, &object->crc32c)) {
                 return bad(parser, "has an object whose CRC32C is not one");
             }
-        } else if (key_is(key, "updated")) {
-            if (!read_text(value, &object->updated)) {
+            object->has_crc32c = true;
+        } else if (rg_json_key_is(key, "updated")) {
+            if (!rg_json_read_text(value, &object->updated)) {
                 return bad(parser, "has an object whose time is no text");
             }
         }
@@ -208,7 +147,7 @@ static int read_prefixes(struct parser *parser, yyjson_val *values, struct rg_li
     yyjson_val *value;
     yyjson_arr_foreach(values, i, count, value)
     {
-        if (!read_text(value, &prefixes[i]) || prefixes[i][0] == '\0') {
+        if (!rg_json_read_text(value, &prefixes[i]) || prefixes[i][0] == '\0') {
             return bad(parser, "has a prefix that is no text");
         }
     }
@@ -224,11 +163,11 @@ static int read_page(struct parser *parser, yyjson_val *root, struct rg_list_pag
     yyjson_val *key, *value;
     yyjson_obj_foreach(root, i, count, key, value)
     {
-        if (key_is(key, "items")) {
+        if (rg_json_key_is(key, "items")) {
             items = value;
-        } else if (key_is(key, "prefixes")) {
+        } else if (rg_json_key_is(key, "prefixes")) {
             prefixes = value;
-        } else if (key_is(key, "nextPageToken")) {
+        } else if (rg_json_key_is(key, "nextPageToken")) {
             token = value;
         }
     }
@@ -241,7 +180,7 @@ static int read_page(struct parser *parser, yyjson_val *root, struct rg_list_pag
         error = read_prefixes(parser, prefixes, page);
     }
     if (error == 0 && token != NULL && !yyjson_is_null(token)) {
-        if (!read_text(token, &page->next_page_token)) {
+        if (!rg_json_read_text(token, &page->next_page_token)) {
             return bad(parser, "has a page token that is no text");
         }
         if (page->next_page_token[0] == '\0') {

@@ -2,8 +2,8 @@
  * alt=media). A body that breaks off is continued behind what has arrived, from the same
  * generation; when the server does not go along with that, reading starts again from the first
  * byte. */
-#include "gcs/names.h"
 #include "gcs/request.h"
+#include "gcs/target.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -12,7 +12,8 @@
 
 /* "bytes 18446744073709551615-18446744073709551615" */
 #define RANGE_SIZE_MAX 64
-#define READ_TARGET_SIZE_MAX (128 + 3 * (RG_BUCKET_NAME_SIZE_MAX + RG_OBJECT_NAME_SIZE_MAX))
+#define READ_TARGET_SIZE_MAX                                                                       \
+    (RG_URL_PATH_SIZE_MAX + 320 + 3 * (RG_BUCKET_NAME_SIZE_MAX + RG_OBJECT_NAME_SIZE_MAX))
 
 #define REPLACED_TEXT "the object was replaced while it was read"
 
@@ -33,21 +34,6 @@ static bool get_is_whole(const struct rg_get_state *get)
     return get->offset == 0 && get->length == RG_WHOLE;
 }
 
-/* Appends to a text that is known to fit. */
-static size_t append(char *text, size_t size, const char *more)
-{
-    size_t more_size = strlen(more);
-    memcpy(text + size, more, more_size + 1);
-    return size + more_size;
-}
-
-static size_t append_name(char *text, size_t size, size_t capacity, const char *name)
-{
-    int encoded = rg_name_encode(name, strlen(name), text + size, capacity - size);
-    RG_ASSERT(encoded >= 0);
-    return size + (size_t)encoded;
-}
-
 static void range_format(const struct rg_get_state *get, char range[static RANGE_SIZE_MAX])
 {
     uint64_t first = get->offset + get->received;
@@ -62,18 +48,20 @@ static void range_format(const struct rg_get_state *get, char range[static RANGE
 static int get_encode(struct rg_request *request, struct rg_h1_encoder *encoder)
 {
     struct rg_get_state *get = &request->get;
-    char target[READ_TARGET_SIZE_MAX];
-    size_t size = append(target, 0, request->client->endpoint.path);
-    size = append(target, size, "/storage/v1/b/");
-    size = append_name(target, size, sizeof(target), request->bucket);
-    size = append(target, size, "/o/");
-    size = append_name(target, size, sizeof(target), request->object);
-    size = append(target, size, "?alt=media");
-    int64_t generation = get->received > 0 ? get->generation : get->want_generation;
-    if (generation != 0) {
-        snprintf(target + size, sizeof(target) - size, "&generation=%" PRId64, generation);
+    char text[READ_TARGET_SIZE_MAX];
+    struct rg_target target;
+    rg_target_init(&target, text, sizeof(text), request->client->endpoint.path);
+    rg_target_add_object(&target, request->bucket, request->object);
+    rg_target_query(&target, "alt", "media");
+    if (get->received > 0) {
+        /* The conditions held when the first bytes came; the rest is of that generation. */
+        rg_target_query_i64(&target, "generation", get->generation);
+    } else {
+        rg_target_query_i64(&target, "generation", get->want_generation);
+        rg_target_conditions(&target, &get->conditions);
     }
-    rg_h1_encode_request(encoder, "GET", target);
+    RG_ASSERT(rg_target_end(&target) > 0);
+    rg_h1_encode_request(encoder, "GET", text);
     if (!get_is_whole(get) || get->received > 0) {
         char range[RANGE_SIZE_MAX];
         range_format(get, range);
@@ -112,11 +100,12 @@ static void media_field(struct media_head *media, const struct rg_h1_header *hea
 {
     const struct rg_h1_slice *name = &header->name, *value = &header->value;
     uint64_t number;
-    if (name->size < 9) {
+    if (name->size == 0) {
         return;
     }
-    bool google = strncasecmp(name->data, "x-g", 3) == 0;
-    if (!google) {
+    /* Only to be quick: a head has a dozen fields. */
+    bool extension = (name->data[0] | 0x20) == 'x';
+    if (!extension) {
         if (name_is(name, "content-range")) {
             media->content_range = *value;
         } else if (name_is(name, "content-encoding")) {
@@ -143,8 +132,10 @@ static void media_parse(struct media_head *media, const struct rg_h1_head *head)
     for (uint32_t i = 0; i < head->header_count; i++) {
         media_field(media, &head->headers[i]);
     }
-    media->gunzipped |=
-        name_is(&media->stored_encoding, "gzip") && !name_is(&media->content_encoding, "gzip");
+    bool as_stored = media->has_stored_size && head->has_content_length &&
+                     media->content_range.size == 0 && head->content_length == media->stored_size;
+    media->gunzipped |= name_is(&media->stored_encoding, "gzip") &&
+                        !name_is(&media->content_encoding, "gzip") && !as_stored;
 }
 
 /* "bytes first-last/total"; total may be "*". */
@@ -201,6 +192,10 @@ static int answer_place(struct rg_request *request, const struct rg_h1_head *hea
     if (head->status != 200 && head->status != 206) {
         return answer_refuse(request, "neither 200 nor 206");
     }
+    if (media->gunzipped) {
+        return answer_refuse(request, "the server decompressed the object, which it was asked not "
+                                      "to: it is stored with Content-Encoding gzip");
+    }
     if (media->bad_hash) {
         return answer_refuse(request, "the x-goog-hash fields are malformed");
     }
@@ -217,7 +212,7 @@ static int answer_place(struct rg_request *request, const struct rg_h1_head *hea
         media->total = head->content_length;
         media->has_total = true;
     }
-    if (media->has_stored_size && !media->gunzipped) {
+    if (media->has_stored_size) {
         media->total = media->stored_size;
         media->has_total = true;
     }
@@ -267,9 +262,10 @@ static void answer_note(struct rg_get_state *get, const struct rg_h1_head *head,
     }
     get->crc = 0;
     get->generation = media->generation;
-    get->transcoded = media->gunzipped;
-    get->has_object_crc = media->hashes.has_crc32c && !media->gunzipped;
+    get->has_object_crc = media->hashes.has_crc32c;
     get->object_crc = media->hashes.crc32c;
+    get->is_gzip =
+        name_is(&media->stored_encoding, "gzip") || name_is(&media->content_encoding, "gzip");
     get->has_object_size = media->has_total;
     get->object_size = media->total;
 }
@@ -321,6 +317,11 @@ static int get_head(struct rg_request *request, const struct rg_h1_head *head)
         return rc;
     }
     answer_note(get, head, &media);
+    if (get->sink != NULL) {
+        get->sunk = get->received;
+        request->x.body_max = get->buf_size - get->received;
+        return RG_BODY_PASS;
+    }
     if (get->buf != NULL) {
         request->x.into = get->buf + get->received;
         request->x.into_size = get->buf_size - get->received;
@@ -340,8 +341,12 @@ static int get_head(struct rg_request *request, const struct rg_h1_head *head)
 
 static void get_data(struct rg_request *request, const uint8_t *data, size_t size)
 {
-    if (!request->client->options.no_checksum) {
-        request->get.crc = rg_crc32c(request->get.crc, data, size);
+    struct rg_get_state *get = &request->get;
+    if (get->sink != NULL) {
+        get->sink(request, get->sunk, data, size);
+        get->sunk += size;
+    } else if (!get->no_checksum) {
+        get->crc = rg_crc32c(get->crc, data, size);
     }
 }
 
@@ -389,15 +394,14 @@ static bool room_make(struct rg_request *request)
     return true;
 }
 
-/* False: the rest cannot be asked for alone, and what there is was dropped. Decompressed bytes have
- * no ranges; without a generation the rest might be another object's; and an answer that did not
- * say how long it is may have been complete. */
+/* False: the rest cannot be asked for alone, and what there is was dropped. Without a generation
+ * the rest might be another object's, and an answer that did not say how long it is may have been
+ * complete. */
 static bool get_may_resume(struct rg_request *request)
 {
     struct rg_get_state *get = &request->get;
     bool has_rest = get->received > 0 && get->offset + get->received < wanted_end(get);
-    if (!has_rest || get->transcoded || get->generation == 0 || get->is_endless ||
-        !room_make(request)) {
+    if (!has_rest || get->generation == 0 || get->is_endless || !room_make(request)) {
         get_restart(get);
         return false;
     }
@@ -441,7 +445,7 @@ static enum rg_status get_finish(struct rg_request *request, struct rg_completio
         return status;
     }
     bool whole = get->offset == 0 && get->has_object_size && get->received == get->object_size;
-    bool check = whole && get->has_object_crc && !request->client->options.no_checksum;
+    bool check = whole && get->has_object_crc && !get->no_checksum && get->sink == NULL;
     if (check && get->crc != get->object_crc) {
         rg_request_note(request, RG_STATUS_CHECKSUM,
                         "CRC32C is %08" PRIx32 " instead of %08" PRIx32 " over %" PRIu64 " bytes",
@@ -457,6 +461,7 @@ static enum rg_status get_finish(struct rg_request *request, struct rg_completio
     completion->object_size = get->object_size;
     completion->object_crc32c = get->object_crc;
     completion->has_object_crc32c = get->has_object_crc;
+    completion->is_gzip = get->is_gzip;
     completion->lease = get->lease;
     get->lease = NULL;
     return RG_STATUS_OK;
@@ -488,6 +493,7 @@ static void get_release(struct rg_request *request)
 
 const struct rg_request_ops rg_get_ops = {
     .verb = "get",
+    .traffic = RG_TRAFFIC_MEDIA,
     .encode = get_encode,
     .head = get_head,
     .data = get_data,
@@ -497,14 +503,14 @@ const struct rg_request_ops rg_get_ops = {
     .release = get_release,
 };
 
-static int get_prepare(struct rg_request *request, const struct rg_get *given, size_t struct_size)
+int rg_get_prepare(struct rg_request *request, const struct rg_get *get)
 {
-    struct rg_get own = {0};
-    memcpy(&own, given, RG_MIN(struct_size, sizeof(own)));
+    struct rg_get own = *get;
     uint64_t length = own.length != 0 ? own.length : RG_WHOLE;
     uint64_t end;
     bool valid = own.object != NULL && own.generation >= 0 && (own.buf != NULL || !own.buf_size) &&
-                 (length == RG_WHOLE || !rg_add_overflow(own.offset, length, &end));
+                 (length == RG_WHOLE || !rg_add_overflow(own.offset, length, &end)) &&
+                 rg_conditions_valid(&own.conditions);
     if (!valid || rg_request_set_names(request, own.bucket, own.object) < 0) {
         return -EINVAL;
     }
@@ -515,8 +521,17 @@ static int get_prepare(struct rg_request *request, const struct rg_get *given, s
         .length = length,
         .buf = own.buf,
         .buf_size = own.buf_size,
+        .conditions = own.conditions,
+        .no_checksum = request->client->options.no_checksum,
     };
     return 0;
+}
+
+static int get_prepare(struct rg_request *request, const struct rg_get *given, size_t struct_size)
+{
+    struct rg_get own = {0};
+    memcpy(&own, given, RG_MIN(struct_size, sizeof(own)));
+    return rg_get_prepare(request, &own);
 }
 
 /* Posts prepared requests to the loops, each loop in one chain, and wakes each at most once. */

@@ -1,12 +1,14 @@
 /* The life of a request over its attempts: see request.h. */
 #include "gcs/request.h"
 
+#include "gcs/authorize.h"
 #include "gcs/error_body.h"
 #include "gcs/names.h"
 #include "gcs/retry_after.h"
 #include "runtime/clock.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +20,12 @@
 static struct rg_loop *loop_of(const struct rg_request *request)
 {
     return request->part->loop;
+}
+
+/* Of the step that the request is at. */
+static const struct rg_request_ops *step_of(const struct rg_request *request)
+{
+    return request->settle.asking ? &rg_settle_ops : request->ops;
 }
 
 void rg_request_note(struct rg_request *request, enum rg_status status, const char *format, ...)
@@ -32,16 +40,55 @@ void rg_request_note(struct rg_request *request, enum rg_status status, const ch
     va_end(args);
 }
 
+/* Fields that were checked when they were made. */
+static void fields_append(struct rg_h1_encoder *encoder, const char *fields, size_t size)
+{
+    if (encoder->error == 0 && encoder->capacity - encoder->size < size) {
+        encoder->error = -ENOSPC;
+    }
+    if (encoder->error == 0 && size > 0) {
+        memcpy(encoder->data + encoder->size, fields, size);
+        encoder->size += size;
+    }
+}
+
+static uint64_t mix(uint64_t x)
+{
+    /* The finalizer of splitmix64: a permutation, so that no two writes have the same token. */
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+/* The same for each attempt, by which the service's upload servers know one that they have carried
+ * out (as Google's own clients do). A UUID of version 4 in its form. */
+static void write_token_encode(struct rg_request *request, struct rg_h1_encoder *encoder)
+{
+    const struct rg_client *client = request->client;
+    struct rg_client_loop *part = request->part;
+    if (request->write == 0) {
+        request->write = ++part->writes;
+    }
+    uint64_t place = (uint64_t)(part - client->loops) << 48;
+    uint64_t low = mix(client->write_seed[0] + place + request->write);
+    uint64_t high = client->write_seed[1] ^ mix(low);
+    char text[40];
+    snprintf(text, sizeof(text), "%08x-%04x-4%03x-%04x-%012" PRIx64, (uint32_t)(high >> 32),
+             (unsigned)(high >> 16) & 0xffff, (unsigned)high & 0xfff,
+             0x8000 | ((unsigned)(low >> 48) & 0x3fff), low & UINT64_C(0xffffffffffff));
+    rg_h1_encode_header(encoder, "x-goog-gcs-idempotency-token", text);
+}
+
 int rg_request_encode_end(struct rg_request *request, struct rg_h1_encoder *encoder)
 {
     const struct rg_client *client = request->client;
-    if (encoder->error == 0 && encoder->capacity - encoder->size < client->common_fields_size) {
-        encoder->error = -ENOSPC;
+    bool is_write = request->ops->traffic == RG_TRAFFIC_WRITE && !request->has_no_write_token;
+    if (is_write && !request->settle.asking) {
+        write_token_encode(request, encoder);
     }
-    if (encoder->error == 0) {
-        memcpy(encoder->data + encoder->size, client->common_fields, client->common_fields_size);
-        encoder->size += client->common_fields_size;
-    }
+    struct rg_h1_slice authorization = rg_authorize_field(request);
+    fields_append(encoder, authorization.data, authorization.size);
+    fields_append(encoder, client->common_fields, client->common_fields_size);
     return rg_h1_encode_end(encoder);
 }
 
@@ -59,9 +106,8 @@ int rg_request_set_names(struct rg_request *request, const char *bucket, const c
     return 0;
 }
 
-/* What failed, for people: the object, what was done, and the cause. In a slab of its own, unless
- * there is no memory for one. */
-static void detail_make(struct rg_request *request, struct rg_completion *completion)
+/* In a slab of its own, unless there is no memory for one. */
+void rg_request_explain(struct rg_request *request, struct rg_completion *completion)
 {
     struct rg_lease *lease = rg_slab_take(loop_of(request)->slabs, RG_DETAIL_SIZE_MAX);
     if (lease == NULL) {
@@ -83,13 +129,15 @@ static void detail_make(struct rg_request *request, struct rg_completion *comple
     completion->detail = (const char *)lease->data;
 }
 
-static void request_complete(struct rg_request *request, struct rg_completion *completion)
+void rg_request_finish(struct rg_request *request, struct rg_completion *completion)
 {
-    struct rg_loop *loop = loop_of(request);
+    struct rg_client_loop *part = request->part;
+    struct rg_loop *loop = part->loop;
     struct rg_cq *cq = request->cq;
     RG_ASSERT(request->x.conn == NULL && !request->waiting);
     rg_loop_cancel_alarm(loop, &request->deadline);
     rg_list_remove(&request->node);
+    rg_traffic_forget(request);
     completion->user_data = request->user_data;
     completion->attempts = request->attempts;
     completion->started_ns = request->started_ns;
@@ -97,16 +145,25 @@ static void request_complete(struct rg_request *request, struct rg_completion *c
     if (completion->status != RG_STATUS_OK) {
         completion->http_status = request->failure.http_status;
         completion->os_error = request->failure.os_error;
-        detail_make(request, completion);
+    }
+    if (request->done != NULL) {
+        request->ops->release(request);
+        request->done(request, completion);
+        rg_client_check_closed(part);
+        return;
+    }
+    if (completion->status != RG_STATUS_OK) {
+        rg_request_explain(request, completion);
     }
     rg_histogram_record(&loop->metrics.phases[RG_PHASE_TOTAL],
                         loop->now_ns - request->submitted_ns);
     request->ops->release(request);
     rg_client_give_request(request->client, request);
     rg_loop_complete(loop, cq, completion);
+    rg_client_check_closed(part);
 }
 
-static void request_fail(struct rg_request *request)
+void rg_request_fail(struct rg_request *request)
 {
     RG_ASSERT(request->failure.status != RG_STATUS_OK);
     struct rg_completion completion = {.status = request->failure.status};
@@ -114,7 +171,15 @@ static void request_fail(struct rg_request *request)
         completion.data = request->get.buf;
         completion.size = request->get.received;
     }
-    request_complete(request, &completion);
+    rg_request_finish(request, &completion);
+}
+
+static void attempt_send(struct rg_request *request)
+{
+    /* A body that broke off waits in its slab for the rest. */
+    request->x.holds_memory =
+        request->ops == &rg_get_ops && (request->get.lease != NULL || request->get.buf_is_leased);
+    rg_traffic_submit(request);
 }
 
 static void attempt_start(struct rg_request *request)
@@ -123,9 +188,23 @@ static void attempt_start(struct rg_request *request)
     request->failure.os_error = 0;
     request->failure.http_status = 0;
     request->failure.text[0] = '\0';
-    /* A body that broke off waits in its slab for the rest. */
-    request->x.holds_memory = request->ops == &rg_get_ops && request->get.lease != NULL;
-    rg_pool_submit(request->part->pool, &request->x);
+    if (rg_authorize(request)) {
+        attempt_send(request);
+    }
+}
+
+void rg_request_resume(struct rg_request *request)
+{
+    RG_ASSERT(request->waiting);
+    request->waiting = false;
+    attempt_send(request);
+}
+
+void rg_request_give_up(struct rg_request *request)
+{
+    RG_ASSERT(request->waiting);
+    request->waiting = false;
+    rg_request_fail(request);
 }
 
 static void alarm_fire(struct rg_alarm *alarm)
@@ -139,14 +218,20 @@ static void alarm_fire(struct rg_alarm *alarm)
 
 void rg_request_cancel(struct rg_request *request, enum rg_status status)
 {
-    if (request->waiting) {
+    if (request->ops->cancel != NULL) {
+        request->ops->cancel(request, status);
+        return;
+    }
+    if (request->waiting || rg_traffic_withdraw(request)) {
         request->waiting = false;
+        rg_authorize_cancel(request);
         rg_loop_cancel_alarm(loop_of(request), &request->alarm);
         /* What the last attempt died of is worth more than that time is up. */
         request->failure.status = status;
-        request_fail(request);
+        rg_request_fail(request);
         return;
     }
+    rg_traffic_unhedge(request);
     rg_pool_cancel(request->part->pool, &request->x, status);
 }
 
@@ -161,6 +246,7 @@ static void deadline_fire(struct rg_alarm *alarm)
 static void attempt_failed(struct rg_request *request, bool progress)
 {
     struct rg_loop *loop = loop_of(request);
+    rg_settle_note_attempt(request);
     struct rg_retry_event event = {
         .status = request->failure.status,
         .idempotent = request->idempotent,
@@ -172,7 +258,8 @@ static void attempt_failed(struct rg_request *request, bool progress)
     uint64_t at_ns;
     if (request->part->closing || request->x.final ||
         !rg_retry_next(&request->retry, &request->part->retry_budget, &event, &at_ns)) {
-        request_fail(request);
+        rg_settle_give_up(request);
+        rg_request_fail(request);
         return;
     }
     request->waiting = true;
@@ -189,34 +276,46 @@ static void error_answer(struct rg_request *request)
     }
     rg_lease_release(x->lease);
     request->failure.http_status = x->http_status;
-    if (request->ops->refused != NULL) {
-        request->ops->refused(request, x->http_status);
+    if (step_of(request)->refused != NULL) {
+        step_of(request)->refused(request, x->http_status);
     }
     rg_request_note(request, rg_retry_status_of_http(x->http_status), "%s", message);
 }
 
-static bool is_success(uint16_t http_status)
+static bool is_success(const struct rg_request *request, uint16_t http_status)
 {
-    return http_status >= 200 && http_status < 300;
+    return (http_status >= 200 && http_status < 300) ||
+           (http_status != 0 && http_status == request->accepts);
 }
 
-static void answer_complete(struct rg_request *request)
+static void answer_refused(struct rg_request *request)
 {
-    if (!is_success(request->x.http_status)) {
-        error_answer(request);
-        attempt_failed(request, false);
+    struct rg_completion completion = {.http_status = request->x.http_status};
+    error_answer(request);
+    if (request->x.http_status == 401 && rg_authorize_again(request)) {
+        rg_metric_add(&loop_of(request)->metrics.retries, 1);
+        attempt_start(request);
         return;
     }
-    struct rg_completion completion = {.http_status = request->x.http_status};
-    enum rg_status status = request->failure.status;
-    if (status == RG_STATUS_OK) {
-        status = request->ops->finish(request, &completion);
-    } else {
-        rg_lease_release(request->x.lease);
+    switch (rg_settle_refused(request, request->x.http_status)) {
+    case RG_SETTLE_ASK:
+        attempt_start(request);
+        break;
+    case RG_SETTLE_DONE:
+        rg_request_finish(request, &completion);
+        break;
+    default:
+        attempt_failed(request, false);
+        break;
     }
+}
+
+void rg_request_answered(struct rg_request *request, enum rg_status status,
+                         struct rg_completion *completion)
+{
     if (status == RG_STATUS_OK) {
         rg_retry_budget_success(&request->part->retry_budget);
-        request_complete(request, &completion);
+        rg_request_finish(request, completion);
         return;
     }
     rg_request_note(request, status, "%s", "");
@@ -224,13 +323,32 @@ static void answer_complete(struct rg_request *request)
     attempt_failed(request, false);
 }
 
+static void answer_complete(struct rg_request *request)
+{
+    if (!is_success(request, request->x.http_status)) {
+        answer_refused(request);
+        return;
+    }
+    struct rg_completion completion = {.http_status = request->x.http_status};
+    enum rg_status status = request->failure.status;
+    if (status == RG_STATUS_OK) {
+        status = step_of(request)->finish(request, &completion);
+    } else {
+        rg_lease_release(request->x.lease);
+    }
+    if (!request->waiting) {
+        rg_request_answered(request, status, &completion);
+    }
+}
+
 /* An error status says it all: how the body that explains it has fared does not matter, unless it
  * was we who ended it. */
-static bool is_refusal(const struct rg_exchange *x)
+static bool is_refusal(const struct rg_request *request)
 {
+    const struct rg_exchange *x = &request->x;
     bool ended_by_us = x->status == RG_STATUS_CANCELLED || x->status == RG_STATUS_DEADLINE ||
                        x->status == RG_STATUS_CLOSED;
-    return x->http_status != 0 && !is_success(x->http_status) && !ended_by_us;
+    return x->http_status != 0 && !is_success(request, x->http_status) && !ended_by_us;
 }
 
 /* The server closed an idle connection at the moment we used it, which says nothing about the
@@ -245,24 +363,30 @@ static bool may_repeat_at_once(const struct rg_request *request)
 static void exchange_done(struct rg_exchange *x)
 {
     struct rg_request *request = RG_CONTAINER_OF(x, struct rg_request, x);
+    if (rg_traffic_goes_on(request)) {
+        return;
+    }
+    rg_traffic_leave(request);
     if (x->started_ns != 0) {
         request->attempts++;
         if (request->started_ns == 0) {
             request->started_ns = x->started_ns;
         }
     }
-    if (x->status == RG_STATUS_OK || is_refusal(x)) {
+    if (x->status == RG_STATUS_OK || is_refusal(request)) {
         answer_complete(request);
         return;
     }
-    bool is_accepted = is_success(x->http_status) && request->failure.status == RG_STATUS_OK;
+    bool is_accepted =
+        is_success(request, x->http_status) && request->failure.status == RG_STATUS_OK;
     bool progress = false;
-    if (is_accepted && request->ops->broken != NULL) {
-        progress = request->ops->broken(request);
+    if (is_accepted && step_of(request)->broken != NULL) {
+        progress = step_of(request)->broken(request);
     } else {
         rg_lease_release(x->lease);
     }
     if (may_repeat_at_once(request)) {
+        rg_settle_note_attempt(request);
         request->retry.attempts++;
         rg_metric_add(&loop_of(request)->metrics.retries, 1);
         attempt_start(request);
@@ -277,9 +401,10 @@ static void exchange_done(struct rg_exchange *x)
 static enum rg_body_action exchange_head(struct rg_exchange *x, const struct rg_h1_head *head)
 {
     struct rg_request *request = RG_CONTAINER_OF(x, struct rg_request, x);
+    rg_traffic_answered(request);
     request->retry.retry_after_ns = 0;
-    if (is_success(head->status)) {
-        int action = request->ops->head(request, head);
+    if (is_success(request, head->status)) {
+        int action = step_of(request)->head(request, head);
         if (action >= 0) {
             return (enum rg_body_action)action;
         }
@@ -291,14 +416,20 @@ static enum rg_body_action exchange_head(struct rg_exchange *x, const struct rg_
         request->retry.retry_after_ns = rg_retry_after_parse(retry_after, rg_h1_find(head, "date"));
     }
     x->body_max = RG_ERROR_BODY_SIZE_MAX;
+    if (request->refusal_space != NULL) {
+        x->into = request->refusal_space;
+        x->into_size = request->refusal_space_size;
+        return RG_BODY_INTO;
+    }
     return RG_BODY_LEASE;
 }
 
 static void exchange_data(struct rg_exchange *x, const uint8_t *data, size_t size)
 {
     struct rg_request *request = RG_CONTAINER_OF(x, struct rg_request, x);
-    if (is_success(x->http_status) && request->ops->data != NULL) {
-        request->ops->data(request, data, size);
+    rg_traffic_arrived(request);
+    if (is_success(request, x->http_status) && step_of(request)->data != NULL) {
+        step_of(request)->data(request, data, size);
     }
 }
 
@@ -310,7 +441,8 @@ static int exchange_encode(struct rg_exchange *x, struct rg_h1_encoder *encoder)
         rg_histogram_record(&loop->metrics.phases[RG_PHASE_QUEUE],
                             loop->now_ns - RG_MIN(request->submitted_ns, loop->now_ns));
     }
-    return request->ops->encode(request, encoder);
+    rg_traffic_sent(request);
+    return step_of(request)->encode(request, encoder);
 }
 
 static const struct rg_exchange_ops exchange_ops = {
@@ -329,13 +461,52 @@ static void mail_run(struct rg_mail *mail)
         rg_loop_set_alarm(part->loop, &request->deadline, request->deadline_ns);
     }
     RG_ASSERT(!part->closing);
-    attempt_start(request);
+    if (request->ops->start != NULL) {
+        request->ops->start(request);
+    } else {
+        attempt_start(request);
+    }
+}
+
+void rg_request_init_child(struct rg_request *child, struct rg_request *parent,
+                           void (*done)(struct rg_request *child, struct rg_completion *completion))
+{
+    child->client = parent->client;
+    child->part = parent->part;
+    child->cq = NULL;
+    child->parent = parent;
+    child->done = done;
+    rg_list_init(&child->node);
+}
+
+bool rg_request_start(struct rg_request *child)
+{
+    RG_ASSERT(child->done != NULL && child->ops->start == NULL);
+    struct rg_client_loop *part = child->part;
+    if (part->closing) {
+        return false;
+    }
+    child->token_refused = false;
+    rg_list_push_back(&part->active, &child->node);
+    if (child->deadline_ns != 0) {
+        rg_loop_set_alarm(part->loop, &child->deadline, child->deadline_ns);
+    }
+    attempt_start(child);
+    return true;
+}
+
+void rg_request_note_child(struct rg_request *request, const struct rg_request *child)
+{
+    if (request->failure.status == RG_STATUS_OK) {
+        request->failure = child->failure;
+    }
 }
 
 void rg_request_prepare(struct rg_request *request, const struct rg_request_ops *ops,
                         uint64_t user_data, uint64_t deadline_ns)
 {
-    RG_ASSERT(ops->encode != NULL && ops->finish != NULL && ops->release != NULL);
+    RG_ASSERT(ops->start != NULL || (ops->encode != NULL && ops->finish != NULL));
+    RG_ASSERT(ops->release != NULL);
     const struct rg_client *client = request->client;
     request->mail.run = mail_run;
     request->ops = ops;
@@ -344,9 +515,21 @@ void rg_request_prepare(struct rg_request *request, const struct rg_request_ops 
     request->submitted_ns = rg_now_ns();
     request->started_ns = 0;
     request->attempts = 0;
+    request->failure.status = RG_STATUS_OK;
+    request->failure.text[0] = '\0';
+    request->failure.http_status = 0;
+    request->failure.os_error = 0;
     request->idempotent = true;
+    request->has_no_write_token = false;
+    request->write = 0;
+    request->settle = (struct rg_settle){0};
     request->waiting = false;
+    request->accepts = 0;
+    request->refusal_space = NULL;
+    request->token_refused = false;
+    rg_list_init(&request->token_node);
     request->x = (struct rg_exchange){.ops = &exchange_ops};
+    request->passage = (struct rg_passage){0};
     rg_alarm_init(&request->alarm, alarm_fire);
     rg_alarm_init(&request->deadline, deadline_fire);
     struct rg_retry_policy policy = {

@@ -87,36 +87,35 @@ bool rg_retry_next(struct rg_retry *retry, struct rg_retry_budget *budget,
     return true;
 }
 
+/* What answers mean ("Retry strategy": 408, 429 and 5xx may be tried again); whether that status is
+ * tried again is in the table of <ringest/error.h>. A code that is not here means what its class
+ * does. */
+static const struct {
+    uint16_t code;
+    uint16_t status; /* enum rg_status */
+} answers[] = {
+    {304, RG_STATUS_PRECONDITION},    /* of a read */
+    {401, RG_STATUS_UNAUTHENTICATED}, /* the token is missing, unknown or old */
+    {403, RG_STATUS_PERMISSION},      /* the token is good, and not enough */
+    {404, RG_STATUS_NOT_FOUND},       /* the object or the bucket */
+    {408, RG_STATUS_SERVER},          /* it waited in vain for the request: not so next time */
+    {410, RG_STATUS_NOT_FOUND},       /* it was there once */
+    {412, RG_STATUS_PRECONDITION},    /* of a write, or of a read that wants a generation */
+    {416, RG_STATUS_RANGE},           /* behind the end */
+    {429, RG_STATUS_THROTTLED},       /* too many requests */
+};
+static const enum rg_status classes[] = {
+    RG_STATUS_BAD_RESPONSE, RG_STATUS_BAD_RESPONSE, RG_STATUS_OK,
+    RG_STATUS_BAD_RESPONSE, RG_STATUS_BAD_REQUEST,  RG_STATUS_SERVER,
+};
+
 enum rg_status rg_retry_status_of_http(unsigned http_status)
 {
-    switch (http_status) {
-    case 304: /* a precondition of a read */
-    case 412:
-        return RG_STATUS_PRECONDITION;
-    case 401:
-        return RG_STATUS_UNAUTHENTICATED;
-    case 403:
-        return RG_STATUS_PERMISSION;
-    case 404:
-    case 410: /* it was there once */
-        return RG_STATUS_NOT_FOUND;
-    case 408: /* the server waited in vain for the request, which may do better next time */
-        return RG_STATUS_SERVER;
-    case 416:
-        return RG_STATUS_RANGE;
-    case 429:
-        return RG_STATUS_THROTTLED;
-    default:
-        break;
+    for (size_t i = 0; i < RG_ARRAY_LEN(answers); i++) {
+        if (answers[i].code == http_status) {
+            return (enum rg_status)answers[i].status;
+        }
     }
-    switch (http_status / 100) {
-    case 2:
-        return RG_STATUS_OK;
-    case 4:
-        return RG_STATUS_BAD_REQUEST;
-    case 5:
-        return RG_STATUS_SERVER;
-    default:
-        return RG_STATUS_BAD_RESPONSE;
-    }
+    unsigned class = http_status / 100;
+    return class < RG_ARRAY_LEN(classes) ? classes[class] : RG_STATUS_BAD_RESPONSE;
 }

@@ -39,7 +39,7 @@ static bool scan_date(const char *text, struct tm *date, char month[4])
     return end == size;
 }
 
-static int parse_date(struct rg_h1_slice value, int64_t *out_seconds)
+int rg_http_date_parse(struct rg_h1_slice value, int64_t *out_seconds)
 {
     char text[DATE_SIZE_MAX + 1], month[4];
     if (value.size == 0 || value.size > DATE_SIZE_MAX) {
@@ -83,8 +83,8 @@ uint64_t rg_retry_after_parse(const struct rg_h1_slice *value, const struct rg_h
 {
     uint64_t seconds = 0;
     int64_t from_s, until_s;
-    if (parse_seconds(*value, &seconds) < 0 && parse_date(*value, &until_s) == 0 && date != NULL &&
-        parse_date(*date, &from_s) == 0 && until_s > from_s) {
+    if (parse_seconds(*value, &seconds) < 0 && rg_http_date_parse(*value, &until_s) == 0 &&
+        date != NULL && rg_http_date_parse(*date, &from_s) == 0 && until_s > from_s) {
         seconds = RG_MIN((uint64_t)(until_s - from_s), SECONDS_MAX);
     }
     return seconds * RG_NS_PER_S;

@@ -11,4 +11,7 @@
  * whoever waits for it has a cap. */
 uint64_t rg_retry_after_parse(const struct rg_h1_slice *value, const struct rg_h1_slice *date);
 
+/* A date in one of those forms, in seconds since 1970; -EINVAL for anything else. */
+int rg_http_date_parse(struct rg_h1_slice value, int64_t *out_seconds);
+
 #endif

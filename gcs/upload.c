@@ -1,38 +1,34 @@
 /* Writing an object in one request (Cloud Storage JSON API, "objects: insert", uploadType=media).
  * The service cannot be told the checksum this way, so the one it answers with is compared. */
+#include "gcs/idempotency.h"
 #include "gcs/list_parser.h"
-#include "gcs/names.h"
 #include "gcs/request.h"
+#include "gcs/target.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define PUT_TARGET_SIZE_MAX (192 + 3 * (RG_BUCKET_NAME_SIZE_MAX + RG_OBJECT_NAME_SIZE_MAX))
+#define PUT_TARGET_SIZE_MAX                                                                        \
+    (RG_URL_PATH_SIZE_MAX + 192 + 3 * (RG_BUCKET_NAME_SIZE_MAX + RG_OBJECT_NAME_SIZE_MAX))
 /* The answer is the object's metadata. */
 #define PUT_ANSWER_SIZE_MAX RG_KIB(256)
 
 static int put_encode(struct rg_request *request, struct rg_h1_encoder *encoder)
 {
     const struct rg_put_state *put = &request->put;
-    char bucket[3 * RG_BUCKET_NAME_SIZE_MAX + 1], object[3 * RG_OBJECT_NAME_SIZE_MAX + 1];
-    char target[PUT_TARGET_SIZE_MAX], condition[48] = "";
-    int bucket_size =
-        rg_name_encode(request->bucket, strlen(request->bucket), bucket, sizeof(bucket));
-    int object_size =
-        rg_name_encode(request->object, strlen(request->object), object, sizeof(object));
-    RG_ASSERT(bucket_size > 0 && object_size > 0);
-    if (put->if_generation_match != 0) {
-        snprintf(condition, sizeof(condition), "&ifGenerationMatch=%" PRId64,
-                 put->if_generation_match == RG_GENERATION_ABSENT ? 0 : put->if_generation_match);
-    }
-    int size = snprintf(
-        target, sizeof(target), "%s/upload/storage/v1/b/%.*s/o?uploadType=media&name=%.*s%s",
-        request->client->endpoint.path, bucket_size, bucket, object_size, object, condition);
-    RG_ASSERT(size > 0 && (size_t)size < sizeof(target));
-    rg_h1_encode_request(encoder, "POST", target);
+    char text[PUT_TARGET_SIZE_MAX];
+    struct rg_target target;
+    rg_target_init(&target, text, sizeof(text), request->client->endpoint.path);
+    rg_target_add(&target, "/upload/storage/v1/b/");
+    rg_target_add_name(&target, request->bucket);
+    rg_target_add(&target, "/o");
+    rg_target_query(&target, "uploadType", "media");
+    rg_target_query(&target, "name", request->object);
+    rg_target_query_i64(&target, "ifGenerationMatch", put->if_generation_match);
+    RG_ASSERT(rg_target_end(&target) > 0);
+    rg_h1_encode_request(encoder, "POST", text);
     rg_h1_encode_header(encoder, "Content-Type",
                         put->content_type != NULL ? put->content_type : "application/octet-stream");
     rg_h1_encode_header_u64(encoder, "Content-Length", put->size);
@@ -85,6 +81,7 @@ static void put_release(struct rg_request *request)
 
 const struct rg_request_ops rg_put_ops = {
     .verb = "put",
+    .traffic = RG_TRAFFIC_WRITE,
     .encode = put_encode,
     .head = put_head,
     .finish = put_finish,
@@ -105,7 +102,8 @@ static int put_prepare(struct rg_request *request, const struct rg_put *put)
         }
     }
     rg_request_prepare(request, &rg_put_ops, put->user_data, put->deadline_ns);
-    request->idempotent = put->if_generation_match != 0;
+    const struct rg_conditions conditions = {.if_generation_match = put->if_generation_match};
+    request->idempotent = rg_operation_idempotent(RG_OPERATION_INSERT, &conditions, 0);
     request->x.upload = put->data;
     request->x.upload_size = put->size;
     request->put = (struct rg_put_state){
@@ -115,6 +113,9 @@ static int put_prepare(struct rg_request *request, const struct rg_put *put)
         /* In the caller's thread, so that a large object does not hold up a loop. */
         .crc = rg_crc32c(0, put->data, put->size),
     };
+    if (request->idempotent) {
+        rg_settle_expect_written(request, request->put.size, request->put.crc);
+    }
     if (put->content_type != NULL) {
         request->put.content_type = strdup(put->content_type);
         if (request->put.content_type == NULL) {

@@ -39,7 +39,9 @@
     XX(TOO_LARGE,          21, "the body does not fit the buffer or the memory budget", false)     \
     XX(NO_RESOURCES,       22, "file descriptors or memory are used up", true)                     \
     XX(BAD_RESPONSE,       23, "the answer is not what the service documents", false)              \
-    XX(UNEXPECTED,         24, "an unexpected system error", false)
+    XX(UNEXPECTED,         24, "an unexpected system error", false)                                \
+    XX(SOURCE,             25, "what was to be sent could not be read", false)                     \
+    XX(CREDENTIALS,        26, "no access token could be had", false)
 /* clang-format on */
 
 enum rg_status {

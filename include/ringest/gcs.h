@@ -18,27 +18,69 @@ struct rg_client;
 struct rg_client_options {
     size_t struct_size;
     const char *endpoint;   /* "https://host[:port]", "http://...", or "host:port" (plain). NULL:
-                             * STORAGE_EMULATOR_HOST, else https://storage.googleapis.com */
+                             * STORAGE_EMULATOR_HOST, else https://storage.googleapis.com.
+                             * private.googleapis.com and restricted.googleapis.com are connected to
+                             * and spoken to as storage.googleapis.com, which is what they serve */
     const char *connect_to; /* "host[:port]" to connect to instead; certificates and the Host field
                              * still use the endpoint's name (private endpoints) */
     const char *ca_file;    /* PEM of trusted roots. NULL: SSL_CERT_FILE, SSL_CERT_DIR, else the
                              * platform's bundle */
-    const char *token;      /* OAuth 2.0 access token; NULL: none is sent */
+    const char *token;      /* fixed OAuth 2.0 access token; NULL: what `credentials` says */
     const char *user_project; /* sent as x-goog-user-project */
     const char *headers;      /* extra request fields, one "Name: value" a line. NULL:
                                * RINGEST_HEADERS */
     const char *user_agent;   /* put before the library's own */
     uint32_t connections_max; /* open at once over all loops; 256 */
     uint32_t requests_max;    /* submitted and not completed; 8192. Beyond it submit says -EAGAIN */
-    uint32_t attempts_max;    /* requests sent for one submit; 8. 1: never retry */
+    uint32_t attempts_max; /* requests sent for one submit; 8. 1: never retry. A write that has to
+                            * ask what became of it has as many again */
     uint64_t connect_timeout_ns;    /* one attempt to connect, TLS included; 10 s */
-    uint64_t first_byte_timeout_ns; /* request sent to first byte of the answer; 30 s */
-    uint64_t stall_timeout_ns;      /* between bytes of an answer; 20 s */
+    uint64_t first_byte_timeout_ns; /* request sent to first byte of the answer, at most; 30 s */
+    uint64_t stall_timeout_ns;      /* between bytes of an answer, at most; 20 s */
     uint64_t idle_timeout_ns;       /* an unused connection is closed after it; 60 s */
     uint64_t backoff_min_ns;        /* first delay before a retry, before jitter; 100 ms */
     uint64_t backoff_max_ns;        /* 30 s */
     bool no_checksum;               /* do not compute and compare CRC32C */
     uint32_t prewarm_connections;   /* opened at once, staggered, before there are requests; 0 */
+    /* Where access tokens come from, unless `token` is given: "anonymous" (none are sent); the path
+     * of a credential file of any kind; "default": Application Default Credentials, which are
+     * GOOGLE_APPLICATION_CREDENTIALS, else gcloud's file, else the metadata server. NULL or "":
+     * "default" for the service itself (no endpoint option, or an https one below googleapis.com or
+     * GOOGLE_CLOUD_UNIVERSE_DOMAIN) and "anonymous" for any other endpoint, so that tests and
+     * private servers neither see a token nor have one asked for. With STORAGE_EMULATOR_HOST in
+     * force, always "anonymous". The endpoint is by default that of the credentials' universe, and
+     * user_project by default their quota project. */
+    const char *credentials;
+    const char *scope; /* of the tokens: OAuth scopes separated by spaces; NULL: by the kind of
+                        * credentials, full control of storage */
+    /* "http://[USER:PASSWORD@]HOST[:PORT]" or https://: all connections go through this proxy by
+     * CONNECT, also to loopback and emulators, and to token servers with https. NULL: what
+     * https_proxy or HTTPS_PROXY says, for an https endpoint that is neither an emulator nor this
+     * machine nor named by no_proxy or NO_PROXY. "": none. A proxy with https needs an https
+     * endpoint. */
+    const char *proxy;
+    /* PEM of a client certificate with its chain, and of its key, for servers that ask for one
+     * (mutual TLS, as https://storage.mtls.googleapis.com). Both or neither. */
+    const char *client_cert_file, *client_key_file;
+    const char *local_address; /* connect from this address of the machine; NULL: any */
+    const char *local_device;  /* connect through this network device ("eth1"); NULL: any. May need
+                                * CAP_NET_RAW */
+    /* Requests adapt to what each bucket shows. Where it answers 429 or 503, or ever later, fewer
+     * are out at once until it is well again; reads are given up and tried again, a body from where
+     * it broke off, when they take much longer than like requests (within the two time-outs
+     * above). true: none of this. */
+    bool no_adapting;
+    /* A read whose head is late, compared with like reads, is sent a second time on another
+     * connection, and the answer that begins first counts. */
+    bool no_hedging;
+    uint32_t hedges_per_1000; /* at most so many second requests for 1,000 requests; 20 */
+    uint64_t hedge_size_max;  /* bodies that are expected to be larger are never asked for twice;
+                               * 1 MiB */
+    /* Google's guide for a bucket: at most so many reads and writes begin in a second at first, and
+     * twice as many every 20 minutes of use. 0: 5,000 and 1,000 where the endpoint is Cloud Storage
+     * itself, no ceiling anywhere else. */
+    uint32_t reads_per_s, writes_per_s;
+    bool no_rate_ceiling;
 };
 
 RG_API void rg_client_options_init_sized(struct rg_client_options *options, size_t struct_size);
@@ -49,8 +91,9 @@ static inline void rg_client_options_init(struct rg_client_options *options)
 
 /* Opens a client; no packet is sent before the first request, unless prewarm_connections says so.
  * On failure, where `error` is not NULL, a line of text says which option or file is wrong and why.
- * Errors: -EINVAL (an option), -ENOENT (no trust store), -ENOMEM, and what reading the files
- * gives. */
+ * Errors: -EINVAL (an option, or a credential file), -ENOENT (no trust store), -ENOMEM, and what
+ * reading the files gives. Credentials are read, not tried: whether a token can be had shows with
+ * the first request, which otherwise completes with RG_STATUS_CREDENTIALS. */
 RG_API int rg_client_open_explained(struct rg_client **out_client, struct rg_runtime *runtime,
                                     const struct rg_client_options *options, char *error,
                                     size_t error_size);
@@ -61,14 +104,35 @@ static inline int rg_client_open(struct rg_client **out_client, struct rg_runtim
 }
 
 /* Closes the client: requests that are still out complete with RG_STATUS_CLOSED (or as they were
- * about to), connections end. Returns when no thread of the library refers to the client any more.
+ * about to), connections end. Uploads remove first what they left on the server, for which closing
+ * waits 10 s at most. Returns when no thread of the library refers to the client any more.
  * NULL is fine. */
 RG_API void rg_client_close(struct rg_client *client);
+
+/* One line for people about the client's credentials: kind, account, where they were found, how
+ * long the token lasts or why there is none. No secrets. Like snprintf: returns the length that the
+ * text has, or -EOWNERDEAD. Any thread. */
+RG_API int rg_credentials_describe(struct rg_client *client, char *out, size_t out_size);
+/* The same about its proxy: "http://HOST:PORT", without credentials, or "none". */
+RG_API int rg_proxy_describe(struct rg_client *client, char *out, size_t out_size);
 
 /* The largest object name the service allows, in bytes. */
 #define RG_OBJECT_NAME_SIZE_MAX 1024
 /* The largest bucket name (with dots), in bytes. */
 #define RG_BUCKET_NAME_SIZE_MAX 222
+
+/* As a condition on a generation: that of no object, so that "match" means that there is no such
+ * object yet, and "not match" that there is one. */
+#define RG_GENERATION_ABSENT INT64_C(-1)
+
+/* What a request demands of the object as it is now; zeroed demands nothing. A demand that does not
+ * hold gives RG_STATUS_PRECONDITION (Cloud Storage, "Request preconditions"). */
+struct rg_conditions {
+    int64_t if_generation_match;     /* 0: no condition; a generation, or RG_GENERATION_ABSENT */
+    int64_t if_generation_not_match; /* the same */
+    int64_t if_metageneration_match; /* 0: no condition */
+    int64_t if_metageneration_not_match; /* the same */
+};
 
 /* length of a get: to the end of the object. */
 #define RG_WHOLE UINT64_MAX
@@ -78,9 +142,11 @@ RG_API void rg_client_close(struct rg_client *client);
  * bucket and object are copied. With buf NULL the library leases memory when the first bytes
  * arrive; otherwise bytes go to buf, which is borrowed until the completion, and a body larger than
  * buf_size gives RG_STATUS_TOO_LARGE. A whole read is checked against the object's CRC32C. When the
- * body breaks, the rest is read from the same generation and appended.
+ * body breaks, the rest is read from the same generation and appended. What is stored compressed
+ * comes as it is stored; nothing is decompressed.
  *
- * Completion when OK: data, size, crc32c, generation, object_size, object_crc32c, http_status. */
+ * Completion when OK: data, size, crc32c, generation, object_size, object_crc32c, is_gzip,
+ * http_status. */
 struct rg_get {
     const char *bucket, *object;
     int64_t generation; /* 0: the newest */
@@ -92,6 +158,7 @@ struct rg_get {
     uint64_t buf_size;
     uint64_t user_data;   /* comes back in the completion */
     uint64_t deadline_ns; /* CLOCK_MONOTONIC; 0: none */
+    struct rg_conditions conditions;
 };
 
 /* Submits one get. Returns 0; -EAGAIN: the queue or the client is full, take completions first;
@@ -113,9 +180,16 @@ static inline int rg_submit_gets(struct rg_client *client, struct rg_cq *cq,
     return rg_submit_gets_sized(client, cq, gets, count, sizeof(*gets));
 }
 
+/* The CRC32C (RFC 3720 polynomial) of A followed by `data`, from that of A; 0 where there is no A.
+ * Any thread. */
+RG_API uint32_t rg_crc32c(uint32_t crc, const void *data, size_t size);
 /* The CRC32C (RFC 3720 polynomial) of A followed by B, from those of A and B and the size of B: for
  * comparing an object that was read in ranges with its object_crc32c. Any thread. */
 RG_API uint32_t rg_crc32c_combine(uint32_t crc_a, uint32_t crc_b, uint64_t size_b);
+
+/* The CRC-32 of zlib, gzip and ZIP of A followed by `data`, from that of A; 0 where there is no A.
+ * As fast as rg_crc32c. Any thread. */
+RG_API uint32_t rg_crc32(uint32_t crc, const void *data, size_t size);
 
 /* One object of a listing. Strings live in the lease of the completion. */
 struct rg_object {
@@ -158,9 +232,6 @@ static inline int rg_submit_list(struct rg_client *client, struct rg_cq *cq,
     return rg_submit_list_sized(client, cq, list, sizeof(*list));
 }
 
-/* if_generation_match of a put: only if there is no such object yet. */
-#define RG_GENERATION_ABSENT INT64_C(-1)
-
 /* Writes an object in one request. data is borrowed until the completion. The stored CRC32C is
  * compared with that of data. Without a condition a lost answer is not retried, because the object
  * might be written twice.
@@ -180,6 +251,25 @@ static inline int rg_submit_put(struct rg_client *client, struct rg_cq *cq,
                                 const struct rg_put *put)
 {
     return rg_submit_put_sized(client, cq, put, sizeof(*put));
+}
+
+#define RG_PERMISSIONS_MAX 100
+/* Asks which of these permissions, such as "storage.objects.get", the credentials have on a bucket.
+ * Completion when OK: data is a const bool *, `size / sizeof` of them in the order of
+ * `permissions`, in the lease: whether it is granted. */
+struct rg_test_permissions {
+    const char *bucket;
+    const char *const *permissions;
+    size_t count; /* at least 1 */
+    uint64_t user_data, deadline_ns;
+};
+RG_API int rg_submit_test_permissions_sized(struct rg_client *client, struct rg_cq *cq,
+                                            const struct rg_test_permissions *test,
+                                            size_t struct_size);
+static inline int rg_submit_test_permissions(struct rg_client *client, struct rg_cq *cq,
+                                             const struct rg_test_permissions *test)
+{
+    return rg_submit_test_permissions_sized(client, cq, test, sizeof(*test));
 }
 
 /* Asks that every request of this client and queue with this user_data end soon. Each still gives

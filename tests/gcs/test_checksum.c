@@ -44,6 +44,16 @@ static void fill(uint8_t *data, size_t size)
     }
 }
 
+/* CRC-32: the check value of its catalogue entry, in all divisions into two pieces. */
+static void test_crc_32(void)
+{
+    static const char digits[] = "123456789";
+    for (size_t cut = 0; cut < sizeof(digits); cut++) {
+        uint32_t crc = rg_crc32(0, digits, cut);
+        RG_CHECK_EQ(rg_crc32(crc, digits + cut, sizeof(digits) - 1 - cut), 0xcbf43926);
+    }
+}
+
 static void test_random_pieces_are_like_the_reference(void)
 {
     static uint8_t data[20000];
@@ -200,6 +210,7 @@ int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
         RG_TEST(test_vectors_of_rfc_3720),
+        RG_TEST(test_crc_32),
         RG_TEST(test_random_pieces_are_like_the_reference),
         RG_TEST(test_combining_is_like_computing_the_whole),
         RG_TEST(test_combining_over_every_power_of_two),

@@ -452,10 +452,7 @@ static void test_prewarmed_connections(void)
                                .tls = true,
                                .options = {.connections_max = 8, .prewarm_connections = 5}};
     rg_test_client_open(&c);
-    for (unsigned i = 0; i < 200 && rg_test_stats(&c).connections < 5; i++) {
-        rg_test_sleep_ms(20);
-    }
-    RG_CHECK_EQ(rg_test_stats(&c).connections, 5);
+    RG_AWAIT(rg_test_stats(&c).connections == 5);
     for (unsigned i = 0; i < 5; i++) {
         rg_test_get(&c, &(struct rg_get){.user_data = i});
     }
@@ -501,10 +498,7 @@ static void test_idle_connections_are_closed(void)
         RG_CHECK_STATUS(&done, OK);
         RG_CHECK_EQ(done.attempts, 1);
         rg_lease_release(done.lease);
-        for (unsigned n = 0; n < 200 && rg_test_stats(&c).connections > 0; n++) {
-            rg_test_sleep_ms(10);
-        }
-        RG_CHECK_EQ(rg_test_stats(&c).connections, 0);
+        RG_AWAIT(rg_test_stats(&c).connections == 0);
     }
     RG_CHECK_EQ(rg_scripted_server_connections(c.server), 2);
     rg_test_client_close(&c);
@@ -559,10 +553,7 @@ static void test_fork_with_traffic_going_on(void)
     uint32_t connections = rg_scripted_server_connections(c.server);
     rg_client_close(c.client);
     c.client = NULL;
-    for (unsigned i = 0; i < 300 && rg_scripted_server_ended(c.server) < connections; i++) {
-        rg_test_sleep_ms(10);
-    }
-    RG_CHECK_EQ(rg_scripted_server_ended(c.server), connections);
+    RG_AWAIT(rg_scripted_server_ended(c.server) == connections);
     close(released[0]);
     close(released[1]);
     int status = -1;

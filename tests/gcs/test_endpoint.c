@@ -82,6 +82,25 @@ static void test_connecting_elsewhere(void)
     }
 }
 
+static void test_front_ends_for_private_networks(void)
+{
+    RG_CHECK_EQ(resolve("https://private.googleapis.com", NULL, NULL), 0);
+    RG_CHECK_STR(endpoint.host, "storage.googleapis.com");
+    RG_CHECK_STR(endpoint.authority, "storage.googleapis.com");
+    RG_CHECK_STR(endpoint.connect_host, "private.googleapis.com");
+    RG_CHECK_EQ(endpoint.connect_port, 443);
+    RG_CHECK_EQ(resolve("https://Restricted.googleapis.com:8443", NULL, NULL), 0);
+    RG_CHECK_STR(endpoint.host, "storage.googleapis.com");
+    RG_CHECK_STR(endpoint.authority, "storage.googleapis.com:8443");
+    RG_CHECK_STR(endpoint.connect_host, "Restricted.googleapis.com");
+    RG_CHECK_EQ(endpoint.connect_port, 8443);
+    RG_CHECK_EQ(resolve("https://private.googleapis.com", NULL, "10.0.0.1:444"), 0);
+    RG_CHECK_STR(endpoint.host, "storage.googleapis.com");
+    RG_CHECK_STR(endpoint.connect_host, "10.0.0.1");
+    RG_CHECK_EQ(resolve("https://private.googleapis.com.example", NULL, NULL), 0);
+    RG_CHECK_STR(endpoint.host, "private.googleapis.com.example");
+}
+
 static void test_what_is_no_endpoint_is_refused_by_its_source(void)
 {
     static const char *const wrong[] = {"",
@@ -136,6 +155,7 @@ int main(int argc, char **argv)
         RG_TEST(test_the_environment_names_an_emulator),
         RG_TEST(test_the_option_wins),
         RG_TEST(test_connecting_elsewhere),
+        RG_TEST(test_front_ends_for_private_networks),
         RG_TEST(test_what_is_no_endpoint_is_refused_by_its_source),
         RG_TEST(test_what_cannot_be_connected_to_is_refused),
         RG_TEST(test_long_texts_are_refused),

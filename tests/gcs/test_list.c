@@ -119,7 +119,8 @@ static void test_page_cut_is_read_again(void)
     free(page);
 }
 
-static void test_page_of_a_thousand_objects_in_chunks(void)
+/* An answer of a thousand objects, in chunks. */
+static char *thousand_make(void)
 {
     char *body = NULL;
     size_t size = 0;
@@ -135,6 +136,12 @@ static void test_page_of_a_thousand_objects_in_chunks(void)
     }
     fputs("2\r\n]}\r\n0\r\n\r\n", file);
     fclose(file);
+    return body;
+}
+
+static void test_page_of_a_thousand_objects_in_chunks(void)
+{
+    char *body = thousand_make();
     const struct rg_step script[] = {RG_READ, RG_SEND(body), RG_AGAIN};
     const struct rg_step *const scripts[] = {script};
     for (unsigned tls = 0; tls < 2; tls++) {
@@ -150,6 +157,81 @@ static void test_page_of_a_thousand_objects_in_chunks(void)
         rg_lease_release(done.lease);
         rg_test_client_close(&c);
     }
+    free(body);
+}
+
+/* Pages that the caller has not released fill the memory: the next one waits for it. */
+static void test_a_page_waits_for_memory(void)
+{
+    enum { PAGES = 100 };
+    char *body = thousand_make();
+    const struct rg_step script[] = {RG_READ, RG_SEND(body), RG_AGAIN};
+    const struct rg_step *const scripts[] = {script};
+    struct rg_test_client c = {.scripts = scripts, .script_count = 1, .memory_max = RG_MIB(4)};
+    c.options.connections_max = 1;
+    rg_test_client_open(&c);
+    for (unsigned i = 0; i < PAGES; i++) {
+        list_submit(&c, &(struct rg_list_request){.user_data = i});
+    }
+    struct rg_completion done[PAGES];
+    unsigned count = 0, taken = 0;
+    while (taken < PAGES) {
+        int more = rg_cq_wait(c.cq, done + count, 1, 1, rg_now_ns() + 200 * RG_NS_PER_MS);
+        if (more == 1) {
+            RG_CHECK_STATUS(&done[count], OK);
+            RG_CHECK_EQ(((const struct rg_list_page *)done[count].data)->object_count, 1000);
+            count++;
+            taken++;
+            continue;
+        }
+        RG_CHECK_EQ(more, -ETIME);
+        RG_CHECK(count > 0);
+        while (count > 0) {
+            rg_lease_release(done[--count].lease);
+        }
+    }
+    RG_CHECK(rg_test_stats(&c).lease_waits > 0);
+    while (count > 0) {
+        rg_lease_release(done[--count].lease);
+    }
+    RG_CHECK_EQ(rg_test_stats(&c).requests, PAGES);
+    rg_test_client_close(&c);
+    free(body);
+}
+
+/* Requests that wait for memory end like others. */
+static void test_a_page_that_waits_for_memory_is_cancelled(void)
+{
+    enum { PAGES = 100 };
+    char *body = thousand_make();
+    const struct rg_step script[] = {RG_READ, RG_SEND(body), RG_AGAIN};
+    const struct rg_step *const scripts[] = {script};
+    struct rg_test_client c = {.scripts = scripts, .script_count = 1, .memory_max = RG_MIB(4)};
+    c.options.connections_max = 1;
+    rg_test_client_open(&c);
+    /* A body that stays keeps room for bodies, so that it is the page that there is none for. */
+    rg_test_get(&c, &(struct rg_get){.object = "o"});
+    struct rg_completion kept = rg_test_take(&c);
+    RG_CHECK_STATUS(&kept, OK);
+    struct rg_completion done[PAGES];
+    unsigned count = 0;
+    bool waits = false;
+    while (!waits) {
+        RG_CHECK(count < PAGES);
+        list_submit(&c, &(struct rg_list_request){.user_data = 3});
+        waits = rg_cq_wait(c.cq, done + count, 1, 1, rg_now_ns() + 500 * RG_NS_PER_MS) == -ETIME;
+        count += !waits;
+    }
+    RG_CHECK(rg_test_stats(&c).lease_waits > 0);
+    RG_CHECK_EQ(rg_cancel(c.client, c.cq, 3), 0);
+    struct rg_completion cancelled = rg_test_take(&c);
+    RG_CHECK_STATUS(&cancelled, CANCELLED);
+    rg_lease_release(cancelled.lease);
+    rg_lease_release(kept.lease);
+    while (count > 0) {
+        rg_lease_release(done[--count].lease);
+    }
+    rg_test_client_close(&c);
     free(body);
 }
 
@@ -200,6 +282,8 @@ int main(int argc, char **argv)
         RG_TEST(test_answers_that_are_no_page),
         RG_TEST(test_page_cut_is_read_again),
         RG_TEST(test_page_of_a_thousand_objects_in_chunks),
+        RG_TEST(test_a_page_waits_for_memory),
+        RG_TEST(test_a_page_that_waits_for_memory_is_cancelled),
         RG_TEST(test_page_that_never_ends),
         RG_TEST(test_listings_that_are_refused_at_once),
     };

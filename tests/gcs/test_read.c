@@ -52,6 +52,7 @@ static void check_whole_get(bool tls, uint64_t size)
         RG_CHECK_EQ(done.http_status, 200);
         RG_CHECK_EQ(done.generation, GENERATION);
         RG_CHECK_EQ(done.object_size, size);
+        RG_CHECK(!done.is_gzip);
         RG_CHECK(done.started_ns != 0 && done.finished_ns >= done.started_ns);
         rg_lease_release(done.lease);
     }
@@ -647,7 +648,7 @@ static void test_memory_used_up_by_leases(void)
             .script_count = 1,
             .memory_max = RG_LOOP_MEMORY_MIN,
             .tls = tls == 1,
-            .options = {.connections_max = CONNECTIONS, .stall_timeout_ns = 500 * RG_NS_PER_MS},
+            .options = {.connections_max = CONNECTIONS, .stall_timeout_ns = 1500 * RG_NS_PER_MS},
         };
         rg_test_client_open(&c);
         for (unsigned i = 0; i < COUNT; i++) {
@@ -657,7 +658,7 @@ static void test_memory_used_up_by_leases(void)
         struct rg_completion done[COUNT];
         unsigned held = 0;
         done[held++] = rg_test_take(&c);
-        rg_test_sleep_ms(1200);
+        rg_test_sleep_ms(2500);
         unsigned seen = 0;
         for (unsigned taken = 1; taken < COUNT; taken++) {
             RG_CHECK_STATUS(&done[0], OK);
@@ -753,6 +754,99 @@ static void test_names_arrive_encoded(void)
     rg_test_client_close(&c);
 }
 
+/* Conditions are of the object as it is at the first answer; what is continued is pinned by its
+ * generation. */
+static void test_conditions(void)
+{
+    struct rg_step cut[] = {RG_READ, OBJECT(SIZE), RG_CUT};
+    cut[1].body_max = 1001;
+    const struct rg_step rest[] = {RG_READ, OBJECT(SIZE),
+                                   RG_READ, RG_SEND(rg_test_answer("412 Precondition Failed", "")),
+                                   RG_READ, RG_SEND("HTTP/1.1 304 Not Modified\r\n\r\n"),
+                                   RG_END};
+    const struct rg_step *const scripts[] = {cut, rest};
+    struct rg_test_client c = {.scripts = scripts, .script_count = 2};
+    rg_test_client_open(&c);
+    struct rg_get get = {.conditions = {.if_generation_match = GENERATION,
+                                        .if_generation_not_match = 5,
+                                        .if_metageneration_match = 2,
+                                        .if_metageneration_not_match = 3}};
+    struct rg_completion done = get_one(&c, &get);
+    RG_CHECK_STATUS(&done, OK);
+    RG_CHECK_BYTES(&done, 0, SIZE);
+    rg_lease_release(done.lease);
+    RG_CHECK_CONTAINS(rg_scripted_server_head(c.server, 0),
+                      "?alt=media&ifGenerationMatch=1700000000000001&ifGenerationNotMatch=5"
+                      "&ifMetagenerationMatch=2&ifMetagenerationNotMatch=3 HTTP/1.1\r\n");
+    RG_CHECK_CONTAINS(rg_scripted_server_head(c.server, 1),
+                      "?alt=media&generation=1700000000000001 HTTP/1.1\r\n");
+    for (unsigned i = 0; i < 2; i++) {
+        done = get_one(&c, &get);
+        RG_CHECK_STATUS(&done, PRECONDITION);
+        RG_CHECK_EQ(done.http_status, i == 0 ? 412 : 304);
+        rg_lease_release(done.lease);
+    }
+    get.conditions.if_metageneration_match = -1;
+    get.bucket = "bucket";
+    get.object = "object";
+    RG_CHECK_EQ(rg_submit_get(c.client, c.cq, &get), -EINVAL);
+    rg_test_client_close(&c);
+}
+
+#define GZIP_STORED "x-goog-stored-content-encoding: gzip\r\n"
+
+/* What is stored compressed comes as it is stored: the bytes, their number, ranges and CRC32C. */
+static void test_compressed_objects_come_as_stored(void)
+{
+    char fields[512];
+    snprintf(fields, sizeof(fields), "%s" GZIP_STORED "Content-Encoding: gzip\r\n",
+             rg_test_object_fields(SIZE, GENERATION));
+    const struct rg_step script[] = {
+        RG_READ, {.kind = RG_STEP_SEND_OBJECT, .size = SIZE, .text = fields}, RG_AGAIN};
+    const struct rg_step *const scripts[] = {script};
+    struct rg_test_client c = {.scripts = scripts, .script_count = 1};
+    rg_test_client_open(&c);
+    struct rg_completion done = get_one(&c, &(struct rg_get){0});
+    RG_CHECK_STATUS(&done, OK);
+    RG_CHECK_BYTES(&done, 0, SIZE);
+    RG_CHECK(done.is_gzip);
+    RG_CHECK(done.has_object_crc32c);
+    RG_CHECK_EQ(done.crc32c, done.object_crc32c);
+    rg_lease_release(done.lease);
+    done = get_one(&c, &(struct rg_get){.offset = 100, .length = 50});
+    RG_CHECK_STATUS(&done, OK);
+    RG_CHECK_BYTES(&done, 100, 50);
+    RG_CHECK(done.is_gzip);
+    RG_CHECK_EQ(done.object_size, SIZE);
+    rg_lease_release(done.lease);
+    RG_CHECK_CONTAINS(rg_scripted_server_head(c.server, 0), "\r\nAccept-Encoding: gzip\r\n");
+    RG_CHECK_CONTAINS(rg_scripted_server_head(c.server, 1), "\r\nAccept-Encoding: gzip\r\n");
+    rg_test_client_close(&c);
+}
+
+/* A server that decompresses all the same is found out: whole or by range, by what it says or by
+ * what it does not say. */
+static void test_decompressed_answers_are_refused(void)
+{
+    static const char said[] =
+        "x-guploader-response-body-transformations: gunzipped\r\n" GZIP_STORED,
+                      unsaid[] = GZIP_STORED "x-goog-stored-content-length: 70\r\n";
+    for (unsigned i = 0; i < 4; i++) {
+        const struct rg_step script[] = {
+            RG_READ,
+            {.kind = RG_STEP_SEND_OBJECT_WHOLE, .size = 100, .text = i % 2 == 0 ? said : unsaid},
+            RG_AGAIN};
+        struct rg_completion done = try_script(script, &(struct rg_get){.length = i < 2 ? 0 : 1000},
+                                               RG_STATUS_BAD_RESPONSE, 3);
+        RG_CHECK_EQ(done.attempts, 1);
+    }
+    /* As long as what is stored: it cannot have been decompressed. */
+    static const char raw[] = GZIP_STORED "x-goog-stored-content-length: 100\r\n";
+    const struct rg_step script[] = {
+        RG_READ, {.kind = RG_STEP_SEND_OBJECT_WHOLE, .size = 100, .text = raw}, RG_AGAIN};
+    try_script(script, &(struct rg_get){0}, RG_STATUS_OK, 1);
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
@@ -789,6 +883,9 @@ int main(int argc, char **argv)
         RG_TEST(test_memory_used_up_by_broken_bodies),
         RG_TEST(test_names_that_the_service_would_refuse),
         RG_TEST(test_names_arrive_encoded),
+        RG_TEST(test_conditions),
+        RG_TEST(test_compressed_objects_come_as_stored),
+        RG_TEST(test_decompressed_answers_are_refused),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }

@@ -105,6 +105,42 @@ static void test_put_with_a_condition_is_tried_again(void)
     RG_CHECK_EQ(done.attempts, 3);
 }
 
+/* The token of a head, "" if it has none. */
+static void token_of(const char *head, char out_token[64])
+{
+    const char *field = strstr(head, "\r\nx-goog-gcs-idempotency-token: ");
+    *out_token = '\0';
+    if (field != NULL) {
+        RG_CHECK_EQ(sscanf(field + 2, "%*[^:]: %63[^\r]", out_token), 1);
+    }
+}
+
+static void test_tries_of_a_put_have_one_token(void)
+{
+    const struct rg_step busy[] = {RG_READ, RG_SEND(UNAVAILABLE), RG_READ, RG_SEND(STORED),
+                                   RG_READ, RG_SEND(STORED),      RG_END};
+    const struct rg_step *const scripts[] = {busy};
+    struct rg_test_client c = {.scripts = scripts, .script_count = 1};
+    char tokens[3][64];
+    rg_test_client_open(&c);
+    struct rg_put put = {.data = "abcde", .size = 5, .if_generation_match = RG_GENERATION_ABSENT};
+    for (unsigned i = 0; i < 2; i++) {
+        struct rg_completion done = put_one(&c, &put);
+        RG_CHECK_STATUS(&done, OK);
+        rg_lease_release(done.lease);
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        token_of(rg_scripted_server_head(c.server, i), tokens[i]);
+        /* A UUID of version 4 in its form. */
+        RG_CHECK_EQ(strlen(tokens[i]), 36);
+        RG_CHECK_EQ(strspn(tokens[i], "0123456789abcdef-"), 36);
+        RG_CHECK(tokens[i][8] == '-' && tokens[i][14] == '4' && strchr("89ab", tokens[i][19]));
+    }
+    RG_CHECK(strcmp(tokens[0], tokens[1]) == 0);
+    RG_CHECK(strcmp(tokens[1], tokens[2]) != 0);
+    rg_test_client_close(&c);
+}
+
 static void test_put_without_a_condition_is_not_tried_again(void)
 {
     const struct rg_step lost[] = {RG_READ, RG_CUT};
@@ -276,6 +312,7 @@ int main(int argc, char **argv)
         RG_TEST(test_put),
         RG_TEST(test_put_sizes),
         RG_TEST(test_put_with_a_condition_is_tried_again),
+        RG_TEST(test_tries_of_a_put_have_one_token),
         RG_TEST(test_put_without_a_condition_is_not_tried_again),
         RG_TEST(test_put_without_a_condition_waits_for_a_connection),
         RG_TEST(test_condition_that_does_not_hold),

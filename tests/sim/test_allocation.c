@@ -3,10 +3,10 @@
  * closing; and over opening a runtime. Whatever N: an error or success, one completion for each
  * accepted request, and nothing left behind.
  *
- * The linker puts the functions below in the place of malloc and the like. They fail only in code
- * of the library: the simulation allocates, too, and is left out. */
+ * Only in code of the library: the simulation allocates, too, and is left out. */
 #include "gcs/checksum.h"
 #include "gcs/client.h"
+#include "tests/support/allocation.h"
 #include "tests/support/sim_gcs.h"
 #include "tests/support/test.h"
 
@@ -41,41 +41,6 @@ static bool allocation_fails(void)
     }
     uint64_t number = allocation_count++;
     return fail_on ? number >= fail_at : number == fail_at;
-}
-
-void *__real_malloc(size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_malloc(size_t size)
-{
-    return allocation_fails() ? NULL : __real_malloc(size);
-}
-
-void *__real_calloc(size_t count, size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return allocation_fails() ? NULL : __real_calloc(count, size);
-}
-
-void *__real_realloc(void *memory, size_t size);
-void *__wrap_realloc(void *memory, size_t size);
-void *__wrap_realloc(void *memory, size_t size)
-{
-    return allocation_fails() ? NULL : __real_realloc(memory, size);
-}
-
-void *__real_aligned_alloc(size_t alignment, size_t size);
-void *__wrap_aligned_alloc(size_t alignment, size_t size);
-void *__wrap_aligned_alloc(size_t alignment, size_t size)
-{
-    return allocation_fails() ? NULL : __real_aligned_alloc(alignment, size);
-}
-
-char *__real_strdup(const char *text);
-char *__wrap_strdup(const char *text);
-char *__wrap_strdup(const char *text)
-{
-    return allocation_fails() ? NULL : __real_strdup(text);
 }
 
 /* A pass of the loop is the library's, but for what it asks of the simulation. */
@@ -385,5 +350,6 @@ int main(int argc, char **argv)
         RG_TEST(test_memory_may_run_out_for_good),
         RG_TEST(test_opening_a_runtime_may_fail),
     };
+    rg_test_allocation_fails = allocation_fails;
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }

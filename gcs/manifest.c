@@ -1,0 +1,280 @@
+/* Reading manifests: see manifest.h. Everything is checked when one is opened, and an entry again
+ * when it is decoded: what is in a mapping may change under it. */
+#include "gcs/manifest.h"
+
+#include "gcs/checksum.h"
+#include "gcs/manifest_code.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct rg_manifest {
+    const uint8_t *data;
+    uint64_t size;
+    bool is_mapped;
+    uint64_t count, index;
+    uint32_t header_size, block_count;
+    char bucket[RG_BUCKET_NAME_SIZE_MAX + 1];
+};
+
+struct error {
+    char *text;
+    size_t size;
+};
+
+static int damaged(const struct error *error, uint64_t at, const char *format, ...) RG_PRINTF(3, 4);
+
+static int damaged(const struct error *error, uint64_t at, const char *format, ...)
+{
+    if (error->text == NULL || error->size == 0) {
+        return -EBADMSG;
+    }
+    int used = snprintf(error->text, error->size, "at byte %" PRIu64 ": ", at);
+    if ((size_t)used < error->size) {
+        va_list args;
+        va_start(args, format);
+        vsnprintf(error->text + used, error->size - (size_t)used, format, args);
+        va_end(args);
+    }
+    return -EBADMSG;
+}
+
+static uint32_t header_u32(const struct rg_manifest *manifest, enum rg_manifest_field at)
+{
+    return rg_manifest_read_u32(manifest->data + at);
+}
+
+static uint64_t header_u64(const struct rg_manifest *manifest, enum rg_manifest_field at)
+{
+    return rg_manifest_read_u64(manifest->data + at);
+}
+
+static int check_header(struct rg_manifest *manifest, const struct error *error)
+{
+    const uint8_t *data = manifest->data;
+    if (manifest->size < RG_MANIFEST_HEADER_SIZE_MIN ||
+        memcmp(data, RG_MANIFEST_MAGIC, RG_MANIFEST_MAGIC_SIZE) != 0) {
+        return damaged(error, 0, "it is not a manifest");
+    }
+    uint32_t version = header_u32(manifest, RG_MANIFEST_AT_VERSION);
+    if (version != RG_MANIFEST_VERSION) {
+        return damaged(error, RG_MANIFEST_AT_VERSION,
+                       "version %" PRIu32 " is not one that this program reads", version);
+    }
+    uint32_t header_size = header_u32(manifest, RG_MANIFEST_AT_HEADER_SIZE);
+    uint32_t bucket_size = header_u32(manifest, RG_MANIFEST_AT_BUCKET_SIZE);
+    if (bucket_size > RG_BUCKET_NAME_SIZE_MAX ||
+        header_size != rg_manifest_header_size(bucket_size) || header_size > manifest->size) {
+        return damaged(error, RG_MANIFEST_AT_HEADER_SIZE, "the header's sizes do not fit");
+    }
+    if (rg_manifest_header_crc(data, header_size) !=
+        header_u32(manifest, RG_MANIFEST_AT_HEADER_CRC)) {
+        return damaged(error, RG_MANIFEST_AT_HEADER_CRC,
+                       "the header does not have the CRC32C that it states");
+    }
+    memcpy(manifest->bucket, data + RG_MANIFEST_HEADER_SIZE_MIN, bucket_size);
+    manifest->header_size = header_size;
+    manifest->count = header_u64(manifest, RG_MANIFEST_AT_COUNT);
+    manifest->index = header_u64(manifest, RG_MANIFEST_AT_INDEX);
+    manifest->block_count = header_u32(manifest, RG_MANIFEST_AT_BLOCK_COUNT);
+    return 0;
+}
+
+/* The header and the file agree with each other. */
+static int check_sizes(const struct rg_manifest *manifest, const struct error *error)
+{
+    uint64_t stated = header_u64(manifest, RG_MANIFEST_AT_FILE_SIZE);
+    if (stated != manifest->size) {
+        return damaged(error, RG_MIN(manifest->size, stated),
+                       "the file has %" PRIu64 " bytes and should have %" PRIu64, manifest->size,
+                       stated);
+    }
+    uint64_t blocks = manifest->count / RG_MANIFEST_BLOCK_ENTRIES +
+                      (manifest->count % RG_MANIFEST_BLOCK_ENTRIES > 0);
+    if (header_u32(manifest, RG_MANIFEST_AT_BLOCK_ENTRIES) != RG_MANIFEST_BLOCK_ENTRIES ||
+        blocks != manifest->block_count) {
+        return damaged(error, RG_MANIFEST_AT_BLOCK_COUNT, "the numbers of blocks do not fit");
+    }
+    uint64_t index_size = blocks * RG_MANIFEST_INDEX_ENTRY_SIZE;
+    if (manifest->index < manifest->header_size || index_size > manifest->size ||
+        manifest->index != manifest->size - index_size) {
+        return damaged(error, RG_MANIFEST_AT_INDEX, "the index is not where it should be");
+    }
+    return 0;
+}
+
+struct block {
+    uint64_t offset;
+    uint32_t size, crc;
+};
+
+static struct block block_at(const struct rg_manifest *manifest, uint32_t number)
+{
+    const uint8_t *entry =
+        manifest->data + manifest->index + (uint64_t)number * RG_MANIFEST_INDEX_ENTRY_SIZE;
+    return (struct block){
+        .offset = rg_manifest_read_u64(entry),
+        .size = rg_manifest_read_u32(entry + 8),
+        .crc = rg_manifest_read_u32(entry + 12),
+    };
+}
+
+static bool block_fits(const struct rg_manifest *manifest, const struct block *block)
+{
+    return block->offset >= manifest->header_size && block->offset <= manifest->index &&
+           block->size <= manifest->index - block->offset;
+}
+
+/* Blocks follow each other without gaps, and have the checksums that the index states. */
+static int check_blocks(const struct rg_manifest *manifest, const struct error *error)
+{
+    uint64_t at = manifest->header_size;
+    for (uint32_t i = 0; i < manifest->block_count; i++) {
+        struct block block = block_at(manifest, i);
+        if (block.offset != at || !block_fits(manifest, &block)) {
+            return damaged(error, manifest->index + (uint64_t)i * RG_MANIFEST_INDEX_ENTRY_SIZE,
+                           "block %" PRIu32 " is not where it should be", i);
+        }
+        if (rg_crc32c(0, manifest->data + block.offset, block.size) != block.crc) {
+            return damaged(error, block.offset,
+                           "block %" PRIu32 " does not have the CRC32C that the index states", i);
+        }
+        at += block.size;
+    }
+    if (manifest->index - at >= RG_MANIFEST_ALIGNMENT) {
+        return damaged(error, at, "something lies between the last block and the index");
+    }
+    return 0;
+}
+
+static int check_all(struct rg_manifest *manifest, const struct error *error)
+{
+    int rc = check_header(manifest, error);
+    rc = rc == 0 ? check_sizes(manifest, error) : rc;
+    rc = rc == 0 ? check_blocks(manifest, error) : rc;
+    if (rc < 0) {
+        return rc;
+    }
+    uint32_t crc = rg_crc32c(0, manifest->data + manifest->header_size,
+                             manifest->size - manifest->header_size);
+    if (crc != header_u32(manifest, RG_MANIFEST_AT_CRC)) {
+        return damaged(error, manifest->index,
+                       "the index does not have the CRC32C that the header states");
+    }
+    return 0;
+}
+
+int rg_manifest_open_memory(struct rg_manifest **out_manifest, const void *data, size_t size,
+                            char *error, size_t error_size)
+{
+    struct rg_manifest *manifest = calloc(1, sizeof(*manifest));
+    if (manifest == NULL) {
+        return -ENOMEM;
+    }
+    manifest->data = data;
+    manifest->size = size;
+    int rc = check_all(manifest, &(struct error){error, error_size});
+    if (rc < 0) {
+        free(manifest);
+        return rc;
+    }
+    *out_manifest = manifest;
+    return 0;
+}
+
+static int open_mapped(struct rg_manifest **out_manifest, int fd, const struct error *error)
+{
+    struct stat status;
+    if (fstat(fd, &status) < 0) {
+        return -errno;
+    }
+    if (!S_ISREG(status.st_mode) || status.st_size < RG_MANIFEST_HEADER_SIZE_MIN) {
+        return damaged(error, 0, "it is not a manifest");
+    }
+    size_t size = (size_t)status.st_size;
+    void *data = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+    if (data == MAP_FAILED) {
+        return -errno;
+    }
+    int rc = rg_manifest_open_memory(out_manifest, data, size, error->text, error->size);
+    if (rc < 0) {
+        munmap(data, size);
+        return rc;
+    }
+    (*out_manifest)->is_mapped = true;
+    return 0;
+}
+
+int rg_manifest_open(struct rg_manifest **out_manifest, const char *path, char *error,
+                     size_t error_size)
+{
+    struct error what = {error, error_size};
+    if (error != NULL && error_size > 0) {
+        *error = '\0';
+    }
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int rc = fd < 0 ? -errno : open_mapped(out_manifest, fd, &what);
+    if (fd >= 0) {
+        close(fd);
+    }
+    if (rc < 0 && error != NULL && error_size > 0) {
+        char *cause = strdup(*error != '\0' ? error : strerrordesc_np(-rc));
+        snprintf(error, error_size, "manifest %s: %s", path, cause != NULL ? cause : "no memory");
+        free(cause);
+    }
+    return rc;
+}
+
+void rg_manifest_close(struct rg_manifest *manifest)
+{
+    if (manifest == NULL) {
+        return;
+    }
+    if (manifest->is_mapped) {
+        munmap((void *)(uintptr_t)manifest->data, manifest->size);
+    }
+    free(manifest);
+}
+
+uint64_t rg_manifest_count(const struct rg_manifest *manifest)
+{
+    return manifest->count;
+}
+
+const char *rg_manifest_bucket(const struct rg_manifest *manifest)
+{
+    return manifest->bucket;
+}
+
+int rg_manifest_get(const struct rg_manifest *manifest, uint64_t index,
+                    struct rg_object *out_object, char *name)
+{
+    if (index >= manifest->count) {
+        return -ERANGE;
+    }
+    struct block block = block_at(manifest, (uint32_t)(index / RG_MANIFEST_BLOCK_ENTRIES));
+    if (!block_fits(manifest, &block)) {
+        return -EBADMSG;
+    }
+    struct rg_manifest_decoder decoder = {
+        .at = manifest->data + block.offset,
+        .end = manifest->data + block.offset + block.size,
+        .name = name,
+    };
+    for (uint64_t i = 0; i <= index % RG_MANIFEST_BLOCK_ENTRIES; i++) {
+        if (!rg_manifest_decode(&decoder)) {
+            return -EBADMSG;
+        }
+    }
+    *out_object = decoder.object;
+    out_object->name = name;
+    return 0;
+}

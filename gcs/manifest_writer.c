@@ -1,0 +1,272 @@
+/* Writing manifests: see manifest.h. Blocks go to a temporary file beside the final one as they are
+ * full, so that memory holds one block and the index: 16 bytes for 64 objects. */
+#include "gcs/checksum.h"
+#include "gcs/manifest.h"
+#include "gcs/manifest_code.h"
+#include "gcs/names.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Names that are tried for the temporary file. */
+#define TEMPORARY_NAMES_MAX 100
+#define TEMPORARY_SUFFIX_SIZE 32
+#define BUFFER_SIZE RG_KIB(256)
+#define BLOCKS_MIN 64
+
+struct rg_manifest_writer {
+    char *path, *temporary;
+    int fd;
+    int error;                          /* of writing; no more is written then */
+    struct rg_manifest_encoder encoder; /* of the block that is open */
+    char last_name[RG_OBJECT_NAME_SIZE_MAX + 1];
+    int64_t last_generation;
+    uint64_t count;
+    uint64_t offset; /* of what comes next */
+    uint64_t block_offset;
+    uint32_t crc, block_crc;
+    uint8_t *index;
+    uint32_t block_count, block_capacity;
+    uint8_t *buffer;
+    size_t buffer_size;
+    char bucket[RG_BUCKET_NAME_SIZE_MAX + 1];
+};
+
+static void buffer_flush(struct rg_manifest_writer *writer)
+{
+    const uint8_t *at = writer->buffer;
+    while (writer->error == 0 && writer->buffer_size > 0) {
+        ssize_t written = write(writer->fd, at, writer->buffer_size);
+        if (written < 0 && errno != EINTR) {
+            writer->error = -errno;
+        } else if (written > 0) {
+            at += written;
+            writer->buffer_size -= (size_t)written;
+        }
+    }
+    writer->buffer_size = 0;
+}
+
+/* Appends what lies behind the header. */
+static void append(struct rg_manifest_writer *writer, const void *data, size_t size)
+{
+    RG_ASSERT(size <= BUFFER_SIZE);
+    if (size > BUFFER_SIZE - writer->buffer_size) {
+        buffer_flush(writer);
+    }
+    memcpy(writer->buffer + writer->buffer_size, data, size);
+    writer->buffer_size += size;
+    writer->crc = rg_crc32c(writer->crc, data, size);
+    writer->offset += size;
+}
+
+static int index_grow(struct rg_manifest_writer *writer)
+{
+    if (writer->block_count < writer->block_capacity) {
+        return 0;
+    }
+    if (writer->block_capacity > UINT32_MAX / 2) {
+        return -EFBIG;
+    }
+    uint32_t capacity = RG_MAX(2 * writer->block_capacity, (uint32_t)BLOCKS_MIN);
+    uint8_t *grown = realloc(writer->index, (size_t)capacity * RG_MANIFEST_INDEX_ENTRY_SIZE);
+    if (grown == NULL) {
+        return -ENOMEM;
+    }
+    writer->index = grown;
+    writer->block_capacity = capacity;
+    return 0;
+}
+
+/* Ends the block that is open; there is room for it in the index. */
+static void block_end(struct rg_manifest_writer *writer)
+{
+    uint64_t size = writer->offset - writer->block_offset;
+    if (size == 0) {
+        return;
+    }
+    RG_ASSERT(writer->block_count < writer->block_capacity && size <= UINT32_MAX);
+    uint8_t *entry = writer->index + (size_t)writer->block_count * RG_MANIFEST_INDEX_ENTRY_SIZE;
+    rg_manifest_write_u64(entry, writer->block_offset);
+    rg_manifest_write_u32(entry + 8, (uint32_t)size);
+    rg_manifest_write_u32(entry + 12, writer->block_crc);
+    writer->block_count++;
+    writer->block_offset = writer->offset;
+    writer->block_crc = 0;
+    writer->encoder = (struct rg_manifest_encoder){.name = ""};
+}
+
+static int temporary_open(struct rg_manifest_writer *writer)
+{
+    size_t size = strlen(writer->path) + TEMPORARY_SUFFIX_SIZE;
+    writer->temporary = malloc(size);
+    if (writer->temporary == NULL) {
+        return -ENOMEM;
+    }
+    for (unsigned i = 0; i < TEMPORARY_NAMES_MAX; i++) {
+        snprintf(writer->temporary, size, "%s.%d-%u.tmp", writer->path, (int)getpid(), i);
+        writer->fd = open(writer->temporary, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
+        if (writer->fd >= 0) {
+            return 0;
+        }
+        if (errno != EEXIST) {
+            break;
+        }
+    }
+    return -errno;
+}
+
+static void writer_free(struct rg_manifest_writer *writer)
+{
+    if (writer->fd >= 0) {
+        close(writer->fd);
+    }
+    free(writer->path);
+    free(writer->temporary);
+    free(writer->index);
+    free(writer->buffer);
+    free(writer);
+}
+
+int rg_manifest_writer_open(struct rg_manifest_writer **out_writer, const char *path,
+                            const char *bucket)
+{
+    const char *problem;
+    if (rg_bucket_name_check(bucket, strlen(bucket), &problem) < 0) {
+        return -EINVAL;
+    }
+    struct rg_manifest_writer *writer = calloc(1, sizeof(*writer));
+    if (writer == NULL) {
+        return -ENOMEM;
+    }
+    writer->fd = -1;
+    writer->path = strdup(path);
+    writer->buffer = malloc(BUFFER_SIZE);
+    int rc = writer->path != NULL && writer->buffer != NULL ? temporary_open(writer) : -ENOMEM;
+    if (rc < 0) {
+        writer_free(writer);
+        return rc;
+    }
+    strcpy(writer->bucket, bucket);
+    /* The header comes last: until then the file is not a manifest. */
+    uint32_t header_size = rg_manifest_header_size((uint32_t)strlen(bucket));
+    memset(writer->buffer, 0, header_size);
+    writer->buffer_size = header_size;
+    writer->offset = writer->block_offset = header_size;
+    *out_writer = writer;
+    return 0;
+}
+
+/* Whether it comes behind the one before, or is a newer generation of the same name. */
+static bool is_in_order(const struct rg_manifest_writer *writer, const struct rg_object *object)
+{
+    int order = strcmp(object->name, writer->last_name);
+    return order > 0 || (order == 0 && object->generation > writer->last_generation);
+}
+
+int rg_manifest_writer_add(struct rg_manifest_writer *writer, const struct rg_object *object)
+{
+    uint8_t entry[RG_MANIFEST_ENTRY_SIZE_MAX];
+    size_t name_size = object->name != NULL ? strlen(object->name) : 0;
+    if (name_size == 0 || name_size > RG_OBJECT_NAME_SIZE_MAX || object->generation < 0 ||
+        !is_in_order(writer, object)) {
+        return -EINVAL;
+    }
+    int rc = writer->error != 0 ? writer->error : index_grow(writer);
+    if (rc < 0) {
+        return rc;
+    }
+    size_t size = rg_manifest_encode(&writer->encoder, object, entry);
+    writer->block_crc = rg_crc32c(writer->block_crc, entry, size);
+    append(writer, entry, size);
+    memcpy(writer->last_name, object->name, name_size + 1);
+    writer->last_generation = object->generation;
+    writer->count++;
+    if (writer->count % RG_MANIFEST_BLOCK_ENTRIES == 0) {
+        block_end(writer);
+    }
+    return writer->error;
+}
+
+static void header_write(struct rg_manifest_writer *writer, uint64_t index)
+{
+    uint8_t header[RG_MANIFEST_HEADER_SIZE_MIN + RG_BUCKET_NAME_SIZE_MAX + RG_MANIFEST_ALIGNMENT] =
+        {0};
+    uint32_t bucket_size = (uint32_t)strlen(writer->bucket);
+    uint32_t header_size = rg_manifest_header_size(bucket_size);
+    memcpy(header, RG_MANIFEST_MAGIC, RG_MANIFEST_MAGIC_SIZE);
+    rg_manifest_write_u32(header + RG_MANIFEST_AT_VERSION, RG_MANIFEST_VERSION);
+    rg_manifest_write_u32(header + RG_MANIFEST_AT_HEADER_SIZE, header_size);
+    rg_manifest_write_u64(header + RG_MANIFEST_AT_COUNT, writer->count);
+    rg_manifest_write_u64(header + RG_MANIFEST_AT_FILE_SIZE, writer->offset);
+    rg_manifest_write_u64(header + RG_MANIFEST_AT_INDEX, index);
+    rg_manifest_write_u32(header + RG_MANIFEST_AT_BLOCK_COUNT, writer->block_count);
+    rg_manifest_write_u32(header + RG_MANIFEST_AT_BLOCK_ENTRIES, RG_MANIFEST_BLOCK_ENTRIES);
+    rg_manifest_write_u32(header + RG_MANIFEST_AT_BUCKET_SIZE, bucket_size);
+    rg_manifest_write_u32(header + RG_MANIFEST_AT_CRC, writer->crc);
+    memcpy(header + RG_MANIFEST_HEADER_SIZE_MIN, writer->bucket, bucket_size);
+    rg_manifest_write_u32(header + RG_MANIFEST_AT_HEADER_CRC,
+                          rg_manifest_header_crc(header, header_size));
+    ssize_t written = pwrite(writer->fd, header, header_size, 0);
+    if (writer->error == 0 && written != (ssize_t)header_size) {
+        writer->error = written < 0 ? -errno : -EIO;
+    }
+}
+
+static void file_finish(struct rg_manifest_writer *writer)
+{
+    static const uint8_t zeros[RG_MANIFEST_ALIGNMENT];
+    block_end(writer);
+    append(writer, zeros, -writer->offset % RG_MANIFEST_ALIGNMENT);
+    uint64_t index = writer->offset;
+    for (uint32_t i = 0; i < writer->block_count; i++) {
+        append(writer, writer->index + (size_t)i * RG_MANIFEST_INDEX_ENTRY_SIZE,
+               RG_MANIFEST_INDEX_ENTRY_SIZE);
+    }
+    buffer_flush(writer);
+    header_write(writer, index);
+    if (writer->error == 0 && fsync(writer->fd) < 0) {
+        writer->error = -errno;
+    }
+}
+
+/* A rename lasts when the folder has been written. Where that cannot be asked for, it is so soon.
+ */
+static void folder_sync(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = slash == NULL   ? strdup(".")
+                   : slash == path ? strdup("/")
+                                   : strndup(path, (size_t)(slash - path));
+    int fd = folder != NULL ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (fd >= 0) {
+        (void)fsync(fd);
+        close(fd);
+    }
+    free(folder);
+}
+
+int rg_manifest_writer_close(struct rg_manifest_writer *writer, bool abandon)
+{
+    if (writer == NULL) {
+        return 0;
+    }
+    if (!abandon) {
+        file_finish(writer);
+        if (writer->error == 0 && rename(writer->temporary, writer->path) < 0) {
+            writer->error = -errno;
+        }
+    }
+    int rc = abandon ? 0 : writer->error;
+    if (abandon || rc < 0) {
+        (void)unlink(writer->temporary);
+    } else {
+        folder_sync(writer->path);
+    }
+    writer_free(writer);
+    return rc;
+}

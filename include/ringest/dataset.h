@@ -1,0 +1,111 @@
+/* Datasets: the objects of a manifest as a stream that is read ahead, in an order that may be
+ * shuffled, shared among ranks and workers, and gone on with exactly where it stopped.
+ *
+ * A reader gives one epoch to one worker of one rank. It keeps a window of requests out, refilled
+ * by whoever takes samples, and knows what was taken: its state is small, does not count what is
+ * only in flight, and lets the epoch go on without reading again what was consumed.
+ *
+ * A reader belongs to one thread at a time. After fork() only rg_reader_close may be called. */
+#ifndef RINGEST_DATASET_H
+#define RINGEST_DATASET_H
+
+#include <ringest/listing.h>
+#include <ringest/tar.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What becomes of the samples that are left when the number of ranks does not divide theirs. */
+enum rg_remainder {
+    RG_REMAINDER_UNEVEN = 0, /* some ranks get one sample more */
+    RG_REMAINDER_PAD = 1,    /* ranks that would lack one repeat samples of the order's beginning */
+    RG_REMAINDER_DROP = 2    /* left out in this epoch */
+};
+
+/* What becomes of an object whose generation is no longer that of the manifest. */
+enum rg_changed {
+    RG_CHANGED_ERROR = 0, /* its sample is RG_STATUS_NOT_FOUND, saying so */
+    RG_CHANGED_SKIP = 1,  /* left out; rg_reader_skipped counts */
+    RG_CHANGED_NEWEST = 2 /* what is there now is read; if nothing is, as with ERROR */
+};
+
+#define RG_WINDOW_REQUESTS_DEFAULT 1024
+#define RG_WINDOW_REQUESTS_MAX 65536
+#define RG_WINDOW_BYTES_DEFAULT (UINT64_C(64) << 20)
+
+/* See rg_runtime_options about growing. */
+struct rg_reader_options {
+    size_t struct_size;
+    /* The objects: a manifest, borrowed until the reader is closed; or with NULL an array, borrowed
+     * too, of which name, size (0: unknown) and generation (0: any) are used. */
+    const struct rg_manifest *manifest;
+    const char *bucket;
+    const struct rg_object *objects;
+    uint64_t object_count;
+    bool shuffle;
+    uint64_t seed, epoch;
+    uint32_t rank, world_size;     /* world_size 0: 1 */
+    uint32_t worker, worker_count; /* worker_count 0: 1 */
+    uint32_t batch_size;           /* workers take batches in turn; 0: 1 */
+    enum rg_remainder remainder;
+    enum rg_changed changed;
+    bool unordered; /* samples come as they arrive; otherwise in the order of the epoch */
+    /* What is out or waiting to be taken, at most. Bytes are those of the manifest, and at most
+     * half of the runtime's memory, because a window that fills it would wait for itself. */
+    uint32_t window_requests; /* 0: RG_WINDOW_REQUESTS_DEFAULT */
+    uint64_t window_bytes;    /* 0: RG_WINDOW_BYTES_DEFAULT */
+    /* From rg_reader_state: go on there. Refused unless it is of the same objects, seed, epoch and
+     * order. */
+    const void *state;
+    size_t state_size;
+    /* In place of objects: the samples of tar archives, borrowed until the reader is closed. A
+     * sample is then the range of its members, and `index` its number in the index. With
+     * RG_CHANGED_NEWEST -EINVAL: an index says nothing of what is newer. */
+    const struct rg_tar_index *tar;
+};
+RG_API void rg_reader_options_init_sized(struct rg_reader_options *options, size_t struct_size);
+static inline void rg_reader_options_init(struct rg_reader_options *options)
+{
+    rg_reader_options_init_sized(options, sizeof(*options));
+}
+
+struct rg_reader;
+/* Sends nothing before the first rg_reader_next. Errors: -EINVAL with a line in `error` (may be
+ * NULL) that names the option, or in what a state differs; -ENOMEM; -EOWNERDEAD. */
+RG_API int rg_reader_open(struct rg_reader **out_reader, struct rg_client *client,
+                          const struct rg_reader_options *options, char *error, size_t error_size);
+
+/* One sample. completion.user_data is `number`; its lease is the caller's. */
+struct rg_sample {
+    uint64_t index;  /* of the object, in the manifest or array; of the sample, in the tar index */
+    uint64_t number; /* of the sample, in this reader's epoch */
+    struct rg_completion completion;
+};
+/* Takes between `min` and out_max samples, fewer at the end of the epoch, waiting until
+ * deadline_ns. Returns how many; 0: the epoch is over; -ETIME or -EINTR with none taken; -EINVAL if
+ * min is 0 or above out_max. What is taken is consumed. */
+RG_API int rg_reader_next(struct rg_reader *reader, struct rg_sample *out, uint32_t out_max,
+                          uint32_t min, uint64_t deadline_ns);
+
+/* Samples of this reader in its whole epoch, and those taken or skipped so far. */
+RG_API uint64_t rg_reader_total(const struct rg_reader *reader);
+RG_API uint64_t rg_reader_taken(const struct rg_reader *reader);
+RG_API uint64_t rg_reader_skipped(const struct rg_reader *reader);
+
+/* What was consumed, as bytes to be kept with a checkpoint: 84, and with `unordered` a bit more for
+ * each request of the window. Stores at most `size` bytes and returns how many there are.
+ *
+ * A reader of the same rank, world size, worker, number of workers and batch size goes on exactly
+ * here. Any other number of ranks may go on too, from any rank's state, if the readers were
+ * ordered, each rank had one worker, and all ranks had taken as many samples. */
+RG_API size_t rg_reader_state(const struct rg_reader *reader, void *buf, size_t size);
+
+/* Ends it: what is out is cancelled and waited for. NULL is fine. */
+RG_API void rg_reader_close(struct rg_reader *reader);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

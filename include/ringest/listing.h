@@ -1,0 +1,84 @@
+/* Listing of whole buckets: exact and parallel, and manifests of what was listed. */
+#ifndef RINGEST_LISTING_H
+#define RINGEST_LISTING_H
+
+#include <ringest/objects.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A listing walks all names of a bucket that match, in parallel by splitting the space of names
+ * where there turn out to be many. Each name comes exactly once. It begins with one plain page, so
+ * that what fits a page costs one request.
+ *
+ * open -> next (-> completion) -> next ... -> a page without objects and prefixes: the end -> close
+ *
+ * Memory is bounded: requests_max pages are ahead of the caller at most. Pages may be short. */
+struct rg_listing;
+struct rg_listing_options {
+    const char *bucket;
+    const char *prefix;       /* NULL: all */
+    const char *delimiter;    /* NULL: none */
+    const char *glob;         /* match of whole names ("objects: list", matchGlob); NULL: all */
+    const char *start_offset; /* names >= it; NULL: from the first */
+    const char *end_offset;   /* names < it; NULL: to the last */
+    bool versions;            /* all generations and not only the live ones */
+    bool folders_as_prefixes; /* with delimiter "/": empty folders of hierarchical buckets too */
+    bool ordered;             /* pages come in the order of names */
+    uint32_t requests_max;    /* out at once; 0: 16. 1: one page after the other; at most 1024 */
+    uint32_t results_max;     /* names in a page at most; 0: 1000, which is also the limit */
+};
+/* Opens one; no packet is sent before the first call of next. Everything is copied. Errors: -EINVAL
+ * (a name, an offset or a number that the service would refuse, or text that is not UTF-8),
+ * -ENOMEM, -EOWNERDEAD. */
+RG_API int rg_listing_open_sized(struct rg_listing **out_listing, struct rg_client *client,
+                                 const struct rg_listing_options *options, size_t struct_size);
+static inline int rg_listing_open(struct rg_listing **out_listing, struct rg_client *client,
+                                  const struct rg_listing_options *options)
+{
+    return rg_listing_open_sized(out_listing, client, options, sizeof(*options));
+}
+/* Asks for the next page; one at a time may be out. Completion when OK: data is a const struct
+ * rg_list_page *, in the lease, with next_page_token NULL. A failure ends the listing, and every
+ * later call has the same one; after a cancelled call the next one goes on. Returns 0, -EAGAIN (the
+ * queue is full), -EBUSY (one is out), -EOWNERDEAD. */
+RG_API int rg_listing_next(struct rg_listing *listing, struct rg_cq *cq, uint64_t user_data);
+/* Ends it, at any time before its client is closed; a page that is out completes first, CANCELLED
+ * or not. Waits for that. NULL is fine. */
+RG_API void rg_listing_close(struct rg_listing *listing);
+
+/* A manifest: the names, sizes, generations and CRC32C of objects, in the order of names, that many
+ * processes can share. The file format is in docs/MANIFEST.md: compact, checksummed, read by mmap.
+ */
+struct rg_manifest;
+struct rg_manifest_writer;
+/* The file is written beside `path` and appears there when it is closed. Errors: -EINVAL (the
+ * bucket's name), -ENOMEM, and what making a file gives. */
+RG_API int rg_manifest_writer_open(struct rg_manifest_writer **out_writer, const char *path,
+                                   const char *bucket);
+/* Objects must come in the order of their names' bytes, generations of one name in theirs. Errors:
+ * -EINVAL (not so, or no valid name: the object is left out); what writing gives, for good. */
+RG_API int rg_manifest_writer_add(struct rg_manifest_writer *writer,
+                                  const struct rg_object *object);
+/* Makes the file appear under its name, complete; with `abandon`, or after an error of writing, it
+ * never does. Frees the writer. NULL is fine. */
+RG_API int rg_manifest_writer_close(struct rg_manifest_writer *writer, bool abandon);
+
+/* Opens and verifies a manifest. Errors: what opening the file gives, -EBADMSG (not a manifest, or
+ * damaged; *error says where). */
+RG_API int rg_manifest_open(struct rg_manifest **out_manifest, const char *path, char *error,
+                            size_t error_size);
+RG_API uint64_t rg_manifest_count(const struct rg_manifest *manifest);
+RG_API const char *rg_manifest_bucket(const struct rg_manifest *manifest);
+/* Fills *out_object; its name is copied to `name`, of RG_OBJECT_NAME_SIZE_MAX + 1 bytes. 0,
+ * -ERANGE, or -EBADMSG. Any thread. */
+RG_API int rg_manifest_get(const struct rg_manifest *manifest, uint64_t index,
+                           struct rg_object *out_object, char *name);
+RG_API void rg_manifest_close(struct rg_manifest *manifest);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,114 @@
+/* Uploads of any size: in one request, resumable, in parallel parts, or as parts that are composed.
+ *
+ * Nobody sees anything of an object before all of it is there: what readers get is the old object
+ * or the complete new one. */
+#ifndef RINGEST_UPLOAD_H
+#define RINGEST_UPLOAD_H
+
+#include <ringest/objects.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum rg_upload_method {
+    RG_UPLOAD_AUTO = 0,      /* by size and conditions, see below */
+    RG_UPLOAD_SINGLE = 1,    /* one request (multipart/related, with the CRC32C to be checked) */
+    RG_UPLOAD_RESUMABLE = 2, /* one session; goes on where the server got to */
+    RG_UPLOAD_MULTIPART = 3, /* XML API multipart upload: parts in parallel, no conditions */
+    RG_UPLOAD_COMPOSE = 4    /* temporary objects in parallel, then composed and removed */
+};
+
+/* Uploads an object whose bytes are in memory or in a file. AUTO takes SINGLE up to 8 MiB; above it
+ * MULTIPART, or COMPOSE where there are conditions, which MULTIPART cannot have. SINGLE of a file
+ * is for those of at most part_size * parts_inflight_max bytes, which it has in memory at once.
+ * Where the server is found to know no XML API, AUTO takes RESUMABLE in place of MULTIPART.
+ *
+ * An upload that fails or is cancelled removes what it left on the server before it completes:
+ * parts, its session, temporary objects (under ".ringest-parts/" in the bucket). Where the answer
+ * to the request that begins a multipart upload is lost, nobody can tell which one it was: it
+ * stays, without parts, until a lifecycle rule of the bucket (AbortIncompleteMultipartUpload)
+ * removes it.
+ *
+ * An upload that is cancelled when the server may have all of it is asked for, which can take 11
+ * seconds: it completes with OK where it is stored, and otherwise with RG_STATUS_CANCELLED. One
+ * that runs into its deadline, or whose client is closed, may be stored all the same.
+ *
+ * The CRC32C of what was sent is compared with what is stored. A condition that fails on a retry
+ * because the try before had succeeded counts as success when size and CRC32C are those sent.
+ *
+ * Completion when OK: generation, crc32c, object_size. */
+struct rg_upload {
+    const char *bucket, *object;
+    enum rg_upload_method method;
+    const void *data; /* borrowed until the completion; NULL: the file */
+    int fd; /* of a regular file, read at file_offset and on; borrowed. A file that shrinks
+             * meanwhile gives RG_STATUS_SOURCE */
+    uint64_t file_offset;
+    uint64_t size;            /* bytes */
+    const char *content_type; /* NULL: application/octet-stream */
+    const char *content_encoding, *cache_control, *storage_class; /* NULL: the service's default */
+    const struct rg_metadata *metadata;
+    size_t metadata_count;
+    struct rg_conditions conditions;
+    uint64_t part_size; /* bytes; 0: 16 MiB. More for objects above 10,000 parts; at least 5 MiB
+                         * with MULTIPART, a multiple of 256 KiB with RESUMABLE */
+    uint32_t parts_inflight_max; /* 0: 8; at most 128. Memory is at most part_size times this, for
+                                  * files; all uploads of a loop have 256 MiB together */
+    uint64_t user_data, deadline_ns;
+};
+RG_API int rg_submit_upload_sized(struct rg_client *client, struct rg_cq *cq,
+                                  const struct rg_upload *upload, size_t struct_size);
+RG_SUBMIT_INLINE(upload, rg_upload)
+
+/* A stream of unknown length into one object.
+ *
+ * open -> write ... write -> finish (-> completion) -> close
+ *                         -> close: aborted, nothing is left on the server
+ *
+ * rg_writer_write copies into parts of part_size and returns how many bytes it took, at least 1, or
+ * -EAGAIN when parts_inflight_max parts are full (see rg_writer_wait), -ENOMEM, or -EIO when the
+ * upload has failed: finish tells why. One thread at a time. Closed before its client.
+ *
+ * Memory is part_size * parts_inflight_max bytes, as far as bytes are copied. A small object takes
+ * one request. MULTIPART can have 10,000 parts: larger streams need a larger part_size. */
+struct rg_writer;
+struct rg_writer_options {
+    const char *bucket, *object;
+    enum rg_upload_method method; /* AUTO: RESUMABLE with conditions, else MULTIPART */
+    const char *content_type, *content_encoding, *cache_control, *storage_class;
+    const struct rg_metadata *metadata;
+    size_t metadata_count;
+    struct rg_conditions conditions;
+    uint64_t part_size;          /* 0: 16 MiB */
+    uint32_t parts_inflight_max; /* 0: 4 */
+};
+RG_API int rg_writer_open_sized(struct rg_writer **out_writer, struct rg_client *client,
+                                const struct rg_writer_options *options, size_t struct_size);
+static inline int rg_writer_open(struct rg_writer **out_writer, struct rg_client *client,
+                                 const struct rg_writer_options *options)
+{
+    return rg_writer_open_sized(out_writer, client, options, sizeof(*options));
+}
+RG_API int64_t rg_writer_write(struct rg_writer *writer, const void *data, size_t size);
+/* Like rg_writer_write, but the bytes are sent from where they are: they must be there, unchanged,
+ * until rg_writer_settled says that their part of the stream is, or the completion is there, or the
+ * writer is closed. A few bytes at a time are copied all the same. */
+RG_API int64_t rg_writer_lend(struct rg_writer *writer, const void *data, size_t size);
+/* How many bytes, from the first one of the stream on, are with the service for good: memory that
+ * was lent for them is the caller's again. */
+RG_API uint64_t rg_writer_settled(struct rg_writer *writer);
+/* Waits until write or finish takes something, or deadline_ns (CLOCK_MONOTONIC; UINT64_MAX: none):
+ * 0, -ETIME, or -EIO. */
+RG_API int rg_writer_wait(struct rg_writer *writer, uint64_t deadline_ns);
+/* Sends what is left and publishes the object; its one completion goes to `cq`. 0 or -EAGAIN. */
+RG_API int rg_writer_finish(struct rg_writer *writer, struct rg_cq *cq, uint64_t user_data);
+/* Frees the writer, after its completion; without rg_writer_finish the upload is aborted and waited
+ * for. NULL is fine. */
+RG_API void rg_writer_close(struct rg_writer *writer);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
