@@ -1,19 +1,15 @@
 /* The handler: from the server's events to the parts of the API; see api.h and reply.h. */
 #include "emulator/api.h"
 
+#include "emulator/faults.h"
 #include "emulator/json_api.h"
-#include "emulator/media.h"
 #include "emulator/reply.h"
-#include "emulator/upload.h"
 #include "emulator/xml_api.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-/* Of a body that is neither an upload nor ignored: the description of a bucket. */
-#define COLLECTED_SIZE_MAX RG_KIB(64)
-
-static void route(struct rg_server_call *call, const struct rg_api_request *request)
+void rg_api_route(struct rg_server_call *call, const struct rg_api_request *request)
 {
     if (request->route == RG_ROUTE_NONE) {
         rg_reply_error(call, RG_API_NO_PATH, "The emulator serves nothing at this path.");
@@ -34,6 +30,7 @@ static void respond_if_ready(struct rg_server_call *call)
         state->response.delay_ns =
             rg_latency_draw(&api->options.latency, &api->loops[call->loop_index].random);
         state->response.bytes_per_second = api->options.bytes_per_second;
+        rg_faults_respond(call);
         rg_server_respond(call, &state->response);
     }
 }
@@ -48,37 +45,33 @@ static int api_begin(struct rg_server_call *call)
     state->json = rg_api_request_is_json(&request);
     state->keep_alive = call->head->keep_alive;
     state->head_request = rg_api_request_is(&request, "HEAD");
+    if (rc == 0) {
+        rg_faults_begin(call, &request);
+    }
+    if (state->replied || state->receiver != NULL) {
+        respond_if_ready(call);
+        return 0;
+    }
     if (rc < 0) {
         rg_reply_error(call, RG_API_BAD_REQUEST, "The path or the query is not well encoded.");
     } else if (!rg_rate_limit_take(&api->rate_limit, call->now_ns)) {
         rg_reply_error(call, RG_API_RATE,
                        "The rate of requests exceeds the limit of this emulator.");
     } else {
-        route(call, &request);
+        rg_api_route(call, &request);
     }
     respond_if_ready(call);
     return 0;
-}
-
-static void collect(struct rg_server_call *call, const uint8_t *data, size_t size)
-{
-    struct rg_call *state = rg_call_of(call);
-    if (size > COLLECTED_SIZE_MAX - state->text.size) {
-        rg_reply_error(call, RG_API_TOO_LARGE, "The body of this request is limited to 64 KiB.");
-        return;
-    }
-    rg_text_append(&state->text, data, size);
 }
 
 static int api_body(struct rg_server_call *call, const uint8_t *data, size_t size)
 {
     struct rg_call *state = rg_call_of(call);
     RG_ASSERT(!state->replied);
-    if (state->upload != NULL) {
-        rg_api_upload_receive(call, data, size);
-    } else {
-        RG_ASSERT(state->collecting);
-        collect(call, data, size);
+    RG_ASSERT(state->receiver != NULL);
+    size_t kept = rg_faults_take(call, size);
+    if (kept > 0) {
+        state->receiver->receive(call, data, kept);
     }
     respond_if_ready(call);
     return 0;
@@ -88,11 +81,10 @@ static void api_end(struct rg_server_call *call)
 {
     struct rg_call *state = rg_call_of(call);
     RG_ASSERT(!state->replied);
-    if (state->upload != NULL) {
-        rg_api_upload_finish(call);
-    } else {
-        RG_ASSERT(state->collecting);
-        rg_json_api_finish(call);
+    RG_ASSERT(state->receiver != NULL);
+    rg_faults_end(call);
+    if (!state->replied) {
+        state->receiver->finish(call);
     }
     RG_ASSERT(state->replied);
     respond_if_ready(call);
@@ -108,16 +100,11 @@ static size_t api_produce(struct rg_server_call *call, uint64_t offset, const ui
         return (size_t)left;
     }
     size_t size = rg_store_object_read(&state->object, state->first + offset, out_data);
+    if (rg_faults_corrupt(call, RG_FAULT_CORRUPT_ANSWER, *out_data)) {
+        *out_data = &state->fault.corrupted;
+        return 1;
+    }
     return (size_t)RG_MIN((uint64_t)size, left);
-}
-
-static void api_release(struct rg_server_call *call)
-{
-    struct rg_call *state = rg_call_of(call);
-    rg_store_object_close(&state->object);
-    rg_text_fini(&state->text);
-    rg_api_upload_destroy(state->upload);
-    state->upload = NULL;
 }
 
 const struct rg_server_handler rg_api_handler = {
@@ -125,7 +112,7 @@ const struct rg_server_handler rg_api_handler = {
     .body = api_body,
     .end = api_end,
     .produce = api_produce,
-    .release = api_release,
+    .release = rg_call_release,
 };
 
 int rg_api_create(struct rg_api **out_api, const struct rg_api_options *options)
@@ -137,9 +124,13 @@ int rg_api_create(struct rg_api **out_api, const struct rg_api_options *options)
     }
     api->options = *options;
     api->loops = aligned_alloc(RG_CACHE_LINE, options->loop_count * sizeof(*api->loops));
-    if (api->loops == NULL) {
+    int rc = api->loops != NULL ? rg_faults_create(&api->faults) : -ENOMEM;
+    rc = rc == 0 ? rg_sessions_create(&api->sessions, RG_SESSIONS_MAX) : rc;
+    if (rc < 0) {
+        rg_faults_destroy(api->faults);
+        free(api->loops);
         free(api);
-        return -ENOMEM;
+        return rc;
     }
     for (uint32_t i = 0; i < options->loop_count; i++) {
         api->loops[i] = (struct rg_api_loop){
@@ -157,6 +148,8 @@ int rg_api_create(struct rg_api **out_api, const struct rg_api_options *options)
 void rg_api_destroy(struct rg_api *api)
 {
     if (api != NULL) {
+        rg_faults_destroy(api->faults);
+        rg_sessions_destroy(api->sessions);
         free(api->loops);
         free(api);
     }

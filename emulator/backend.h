@@ -8,15 +8,37 @@
 #include "emulator/store.h"
 
 struct rg_store_backend {
-    int (*open)(void *bucket, struct rg_h1_slice name, struct rg_store_object *out_object);
+    /* `generation` 0 is the live version. */
+    int (*open)(void *bucket, struct rg_h1_slice name, int64_t generation,
+                struct rg_store_object *out_object);
+    /* The first live object at or behind `from`. */
     int (*seek)(void *bucket, struct rg_h1_slice from, struct rg_store_entry *out_entry);
+    /* The first version, live or not, behind generation `after` of the name `from`, or of a name
+     * behind it. */
+    int (*seek_version)(void *bucket, struct rg_h1_slice from, int64_t after,
+                        struct rg_store_entry *out_entry);
     int (*begin)(void *bucket, uint64_t size_hint, void **out_writer);
     int (*append)(void *writer, const void *data, size_t size);
-    /* Replaces what is there. `info` is complete; `generation` and `updated_us` may be changed to
-     * what could be stored. Takes the writer, also on failure. */
-    int (*commit)(void *writer, struct rg_h1_slice name, struct rg_store_object_info *info);
+    /* Appends a whole object that this backend opened, without reading it where that is possible.
+     * -ENOTSUP: read it. */
+    int (*append_object)(void *writer, struct rg_store_object *object);
+    /* Replaces what is there, which stays as a noncurrent version with `keep`. `info` is complete;
+     * `generation` and `updated_us` may be changed to what could be stored. Takes the writer, also
+     * on failure. */
+    int (*commit)(void *writer, struct rg_h1_slice name, struct rg_store_object_info *info,
+                  bool keep);
+    /* Makes an open object of no name out of the bytes. Takes the writer, also on failure. */
+    int (*seal)(void *writer, const struct rg_store_object_info *info,
+                struct rg_store_object *out_object);
     void (*abort)(void *writer);
-    int (*remove)(void *bucket, struct rg_h1_slice name);
+    /* Describes the version of generation info->generation anew. */
+    int (*update)(void *bucket, struct rg_h1_slice name, const struct rg_store_object_info *info);
+    /* `generation` 0 is the live version, which with `keep` only becomes noncurrent. */
+    int (*remove)(void *bucket, struct rg_h1_slice name, int64_t generation, bool keep);
+    /* Keeps the description of the bucket; NULL where nothing outlasts the process. */
+    int (*save_info)(void *bucket, const struct rg_bucket_info *info);
+    /* Removes what is left of a bucket without objects. */
+    int (*erase)(void *bucket);
     void (*close)(void *bucket);
 };
 
@@ -31,7 +53,9 @@ extern const struct rg_store_backend rg_disk_backend;
 
 /* Each returns owned; ended by the backend's close. */
 int rg_memory_bucket_open(void **out_bucket, struct rg_memory_budget *budget);
-/* `root_fd` is the folder of buckets. -ENOENT when the bucket is not there, unless `create`. */
-int rg_disk_bucket_open(void **out_bucket, int root_fd, struct rg_h1_slice name, bool create);
+/* `root_fd` is the folder of buckets, which stays open. -ENOENT when the bucket is not there,
+ * unless `create`. What is kept of its description is put over `info`. */
+int rg_disk_bucket_open(void **out_bucket, int root_fd, struct rg_h1_slice name, bool create,
+                        struct rg_bucket_info *info);
 
 #endif

@@ -29,4 +29,32 @@ static inline uint32_t rg_checksum_extend(uint32_t crc, const void *data, size_t
     return ~rg_checksum_extend_raw(~crc, data, size);
 }
 
+#define RG_CHECKSUM_POLYNOMIAL 0x82f63b78u /* Reflected: bit 31 is x^0. */
+#define RG_CHECKSUM_ONE 0x80000000u
+
+/* The product of two polynomials modulo that of CRC-32C. */
+static inline uint32_t rg_checksum_multiply(uint32_t a, uint32_t b)
+{
+    uint32_t product = 0;
+    for (uint32_t bit = RG_CHECKSUM_ONE; bit != 0; bit >>= 1) {
+        product ^= a & bit ? b : 0;
+        b = b & 1 ? b >> 1 ^ RG_CHECKSUM_POLYNOMIAL : b >> 1;
+    }
+    return product;
+}
+
+/* The CRC of the bytes that `first` is of followed by the `second_size` bytes that `second` is of:
+ * the first is moved up by as many zero bytes, which multiplies it by x^(8 second_size). */
+static inline uint32_t rg_checksum_combine(uint32_t first, uint32_t second, uint64_t second_size)
+{
+    uint32_t square = RG_CHECKSUM_ONE >> 8; /* x^8 */
+    for (; second_size > 0; second_size >>= 1) {
+        if (second_size & 1) {
+            first = rg_checksum_multiply(first, square);
+        }
+        square = rg_checksum_multiply(square, square);
+    }
+    return first ^ second;
+}
+
 #endif

@@ -2,20 +2,23 @@
  *
  * The generation of an object is the modification time of its file in microseconds, set before the
  * file gets its name, so that a restart and a file that was put there by hand need nothing else.
- * The rest (checksum, content type) lies in a record named after the object and its generation,
- * .ringest/PATH%gGENERATION. Extended attributes would do without a second file, but tmpfs before
- * Linux 6.6 and many network file systems have none.
+ * The rest (checksum, content type, metadata) lies in a record named after the object and its
+ * generation, .ringest/PATH%gGENERATION. Extended attributes would do without a second file, but
+ * tmpfs before Linux 6.6 and many network file systems have none. The bytes of a noncurrent version
+ * are .ringest/PATH%vGENERATION.
  *
  * A write: bytes into .ringest/%t… -> the record of the new generation -> rename over the object,
  * which is the moment of the change -> the old record is removed. A process that dies in between
- * leaves the old object with its record, or the new one with its own. Nothing is synced: this is
- * for tests, and what a power failure leaves is up to the file system.
+ * leaves the old object with its record, or the new one with its own. A version that is kept gets
+ * its second name before that; while it is the live one, the second name does not count. Nothing is
+ * synced: this is for tests, and what a power failure leaves is up to the file system.
  *
  * One process serves a root folder at a time. */
 #include "emulator/backend.h"
 #include "emulator/checksum.h"
 #include "emulator/file_name.h"
 #include "emulator/text.h"
+#include "http/url.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -30,26 +33,30 @@
 #include <unistd.h>
 
 #define READ_SIZE RG_KIB(64)
-#define RECORD_SIZE_MAX 512
+/* Attributes take up to three bytes for each. */
+#define RECORD_SIZE_MAX RG_KIB(64)
 /* A listing sees files that were put there by hand after this long at the latest. */
 #define SNAPSHOT_AGE_MAX_NS RG_NS_PER_S
+/* The description of the bucket. */
+#define INFO_PATH RG_FILE_NAME_PRIVATE "/%bucket"
+#define COPY_SIZE_MAX (UINT64_C(1) << 30)
 /* How often a version may be replaced between opening it and reading its record. */
 #define OPEN_ATTEMPTS_MAX 100
 /* ".ringest/", a path, "%g" and a generation. */
 #define RECORD_PATH_MAX (RG_FILE_PATH_MAX + 40)
-#define RECORD_FORMAT                                                                              \
-    "crc32c %08" PRIx32 "\nsize %" PRIu64 "\nmetageneration %" PRId64 "\ncontent-type %s\n"        \
-    "content-encoding %s\n"
 
+/* Where one name is, and of a noncurrent version its generation. */
 struct name_place {
     size_t offset;
     uint32_t size;
+    int64_t generation;
 };
 
 /* The names in a bucket, sorted, so that listing page after page reads the folders once. */
 struct snapshot {
+    bool noncurrent;           /* Of noncurrent versions. */
     struct rg_text names;      /* One after the other. */
-    struct name_place *sorted; /* In `names`. */
+    struct name_place *sorted; /* In `names`; by generation where names are the same. */
     size_t count, capacity;
     uint64_t change_count, taken_ns; /* Of which state it is. */
     bool taken;
@@ -57,14 +64,17 @@ struct snapshot {
 
 struct disk_bucket {
     int fd;
+    int root_fd; /* The store's. */
+    char folder[RG_STORE_BUCKET_NAME_SIZE_MAX + 1];
     _Atomic uint64_t change_count; /* Our own writes and removals. */
     _Atomic uint64_t temporary_count;
     pthread_mutex_t snapshot_lock;
-    struct snapshot snapshot;
+    struct snapshot live, noncurrent;
 };
 
 struct disk_file {
     int fd;
+    struct rg_attributes *attributes;
     uint8_t buffer[READ_SIZE];
 };
 
@@ -76,6 +86,12 @@ struct temporary {
 struct disk_writer {
     struct disk_bucket *bucket;
     struct temporary file;
+};
+
+/* Bytes that are no object yet. No file is kept open for it: there may be thousands. */
+struct disk_part {
+    struct disk_bucket *bucket;
+    char path[64];
 };
 
 static int64_t generation_of(const struct stat *status)
@@ -124,34 +140,136 @@ static void record_path(char out[RECORD_PATH_MAX], const char *path, int64_t gen
     RG_ASSERT(size > 0 && size < RECORD_PATH_MAX);
 }
 
-/* -ENOENT also when what lies there does not describe a file of that size. */
+static void version_path(char out[RECORD_PATH_MAX], const char *path, int64_t generation)
+{
+    int size =
+        snprintf(out, RECORD_PATH_MAX, RG_FILE_NAME_PRIVATE "/%s%%v%" PRId64, path, generation);
+    RG_ASSERT(size > 0 && size < RECORD_PATH_MAX);
+}
+
+/* Reads a small file whole; a NUL is put behind it. Returns owned, NULL when there is none. */
+static char *read_text(const struct disk_bucket *bucket, const char *path)
+{
+    struct stat status;
+    int fd = open_regular(bucket, path, &status);
+    if (fd < 0) {
+        return NULL;
+    }
+    size_t size_max = (size_t)RG_MIN(status.st_size, (off_t)RECORD_SIZE_MAX);
+    char *text = malloc(size_max + 1);
+    if (text != NULL) {
+        ssize_t size = read(fd, text, size_max);
+        text[RG_MAX(size, 0)] = '\0';
+    }
+    close(fd);
+    return text;
+}
+
+/* A record in the making: what is there, and the list of attributes. */
+struct record {
+    struct rg_store_object_info *info;
+    struct rg_text list;
+    uint64_t size;
+};
+
+static bool take_text(char *out, size_t size_max, const char *value)
+{
+    struct rg_h1_slice slice = rg_text_slice(value);
+    if (!rg_store_attribute_valid(slice, size_max)) {
+        return false;
+    }
+    memcpy(out, value, slice.size + 1);
+    return true;
+}
+
+/* "NAME VALUE", both percent-encoded. Decoding is done in place. */
+static bool take_attribute(struct record *record, char *text)
+{
+    char *space = strchr(text, ' ');
+    if (space == NULL) {
+        return false;
+    }
+    struct rg_h1_slice name = {text, (uint32_t)(space - text)};
+    struct rg_h1_slice value = rg_text_slice(space + 1);
+    int name_size = rg_url_percent_decode(name, RG_URL_PATH, text, name.size);
+    int value_size = rg_url_percent_decode(value, RG_URL_PATH, space + 1, value.size);
+    return name_size > 0 && value_size >= 0 &&
+           rg_attributes_set(&record->list, (struct rg_h1_slice){text, (uint32_t)name_size},
+                             (struct rg_h1_slice){space + 1, (uint32_t)value_size}) == 0;
+}
+
+static bool take_line(struct record *record, const char *key, char *value)
+{
+    struct rg_store_object_info *info = record->info;
+    if (strcmp(key, "crc32c") == 0) {
+        info->has_crc32c = sscanf(value, "%" SCNx32, &info->crc32c) == 1;
+        return info->has_crc32c;
+    }
+    if (strcmp(key, "size") == 0) {
+        return sscanf(value, "%" SCNu64, &record->size) == 1;
+    }
+    if (strcmp(key, "metageneration") == 0) {
+        return sscanf(value, "%" SCNd64, &info->metageneration) == 1;
+    }
+    if (strcmp(key, "updated") == 0) {
+        return sscanf(value, "%" SCNd64, &info->updated_us) == 1;
+    }
+    if (strcmp(key, "deleted") == 0) {
+        return sscanf(value, "%" SCNd64, &info->deleted_us) == 1;
+    }
+    if (strcmp(key, "content-type") == 0) {
+        return take_text(info->content_type, RG_STORE_CONTENT_TYPE_SIZE_MAX, value);
+    }
+    if (strcmp(key, "content-encoding") == 0) {
+        return value[0] == '\0' ||
+               take_text(info->content_encoding, RG_STORE_CONTENT_ENCODING_SIZE_MAX, value);
+    }
+    return strcmp(key, "attribute") == 0 && take_attribute(record, value);
+}
+
+/* Each line is a key, a space and a value. */
+static int parse_record(char *text, struct record *record)
+{
+    while (*text != '\0') {
+        char *end = strchr(text, '\n');
+        char *space = end != NULL ? memchr(text, ' ', (size_t)(end - text)) : NULL;
+        if (space == NULL) {
+            return -ENOENT;
+        }
+        *end = *space = '\0';
+        if (!take_line(record, text, space + 1)) {
+            return -ENOENT;
+        }
+        text = end + 1;
+    }
+    return 0;
+}
+
+/* -ENOENT also when what lies there does not describe a file of that size. On success the caller
+ * owns info->attributes. */
 static int read_record(const struct disk_bucket *bucket, const char *path,
                        struct rg_store_object_info *info)
 {
-    char name[RECORD_PATH_MAX], text[RECORD_SIZE_MAX + 1];
+    char name[RECORD_PATH_MAX];
     record_path(name, path, info->generation);
-    int fd = openat(bucket->fd, name, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
+    char *text = read_text(bucket, name);
+    if (text == NULL) {
         return -ENOENT;
     }
-    ssize_t text_size = read(fd, text, RECORD_SIZE_MAX);
-    close(fd);
-    text[RG_MAX(text_size, 0)] = '\0';
     struct rg_store_object_info found = *info;
-    int count = sscanf(text,
-                       "crc32c %" SCNx32 "\nsize %" SCNu64 "\nmetageneration %" SCNd64
-                       "\ncontent-type %127[^\n]\ncontent-encoding %31[^\n]\n",
-                       &found.crc32c, &found.size, &found.metageneration, found.content_type,
-                       found.content_encoding);
-    struct rg_h1_slice type = rg_text_slice(found.content_type);
-    struct rg_h1_slice encoding = rg_text_slice(found.content_encoding);
-    if (count < 4 || found.size != info->size ||
-        !rg_store_attribute_valid(type, RG_STORE_CONTENT_TYPE_SIZE_MAX) ||
-        (count > 4 && !rg_store_attribute_valid(encoding, RG_STORE_CONTENT_ENCODING_SIZE_MAX))) {
+    struct rg_attributes *attributes = NULL;
+    struct record record = {.info = &found, .size = UINT64_MAX};
+    int rc = parse_record(text, &record);
+    rc = rc == 0 && (record.size != info->size || !found.has_crc32c) ? -ENOENT : rc;
+    rc = rc == 0 ? rg_attributes_create(&attributes, &record.list) : rc;
+    rg_text_fini(&record.list);
+    free(text);
+    if (rc < 0) {
         return -ENOENT;
     }
-    found.has_crc32c = true;
     *info = found;
+    info->attributes = attributes;
+    info->has_attributes = attributes != NULL;
     return 0;
 }
 
@@ -227,22 +345,35 @@ static int write_all(int fd, const uint8_t *data, size_t size)
     return 0;
 }
 
-static int write_record(struct disk_bucket *bucket, const char *path,
-                        const struct rg_store_object_info *info)
+static void format_record(struct rg_text *text, const struct rg_store_object_info *info)
 {
-    char name[RECORD_PATH_MAX], text[RECORD_SIZE_MAX];
-    record_path(name, path, info->generation);
-    int size = snprintf(text, sizeof(text), RECORD_FORMAT, info->crc32c, info->size,
-                        info->metageneration, info->content_type, info->content_encoding);
-    RG_ASSERT(size > 0 && (size_t)size < sizeof(text));
+    struct rg_h1_slice name, value;
+    rg_text_printf(text,
+                   "crc32c %08" PRIx32 "\nsize %" PRIu64 "\nmetageneration %" PRId64
+                   "\ncontent-type %s\ncontent-encoding %s\nupdated %" PRId64 "\ndeleted %" PRId64
+                   "\n",
+                   info->crc32c, info->size, info->metageneration, info->content_type,
+                   info->content_encoding, info->updated_us, info->deleted_us);
+    for (size_t at = 0; rg_attributes_next(info->attributes, &at, &name, &value);) {
+        rg_text_append_str(text, "attribute ");
+        rg_text_append_percent(text, name.data, name.size);
+        rg_text_append_str(text, " ");
+        rg_text_append_percent(text, value.data, value.size);
+        rg_text_append_str(text, "\n");
+    }
+}
+
+/* Replaces the file at `path` in one step. */
+static int write_text(struct disk_bucket *bucket, const char *path, const struct rg_text *text)
+{
     struct temporary file;
-    int rc = make_temporary(bucket, &file);
+    int rc = text->failed ? -ENOMEM : make_temporary(bucket, &file);
     if (rc < 0) {
         return rc;
     }
-    rc = write_all(file.fd, (const uint8_t *)text, (size_t)size);
-    rc = rc == 0 ? make_parents(bucket, name) : rc;
-    if (rc == 0 && renameat(bucket->fd, file.path, bucket->fd, name) < 0) {
+    rc = write_all(file.fd, (const uint8_t *)text->data, text->size);
+    rc = rc == 0 ? make_parents(bucket, path) : rc;
+    if (rc == 0 && renameat(bucket->fd, file.path, bucket->fd, path) < 0) {
         rc = -errno;
     }
     if (rc < 0) {
@@ -253,6 +384,18 @@ static int write_record(struct disk_bucket *bucket, const char *path,
     return 0;
 }
 
+static int write_record(struct disk_bucket *bucket, const char *path,
+                        const struct rg_store_object_info *info)
+{
+    char name[RECORD_PATH_MAX];
+    struct rg_text text = {0};
+    record_path(name, path, info->generation);
+    format_record(&text, info);
+    int rc = write_text(bucket, name, &text);
+    rg_text_fini(&text);
+    return rc;
+}
+
 static void remove_record(struct disk_bucket *bucket, const char *path, int64_t generation)
 {
     char name[RECORD_PATH_MAX];
@@ -261,15 +404,19 @@ static void remove_record(struct disk_bucket *bucket, const char *path, int64_t 
     remove_parents(bucket, name);
 }
 
-/* Opens the object's file and says what is known of it. `has_crc32c` stays false for one that was
+/* Opens the file of a version, 0 for the live one, and says what is known of it; the caller owns
+ * out_info->attributes. `has_crc32c` stays false for one that was
  * put there by hand and never read. The record of a version that is being replaced may be gone a
  * moment before we look: then the file is another one, too. */
-static int open_version(const struct disk_bucket *bucket, const char *path,
+static int open_version(const struct disk_bucket *bucket, const char *path, int64_t generation,
                         struct rg_store_object_info *out_info)
 {
     struct stat status = {0}, before = {0};
+    char noncurrent[RECORD_PATH_MAX];
+    version_path(noncurrent, path, generation);
     for (int attempt = 0; attempt < OPEN_ATTEMPTS_MAX; attempt++) {
-        int fd = open_file(bucket, path, &status);
+        int fd = generation != 0 ? open_regular(bucket, noncurrent, &status)
+                                 : open_file(bucket, path, &status);
         if (fd < 0) {
             return fd;
         }
@@ -284,6 +431,7 @@ static int open_version(const struct disk_bucket *bucket, const char *path,
                     before.st_dev == status.st_dev &&
                     generation_of(&before) == out_info->generation;
         if (read_record(bucket, path, out_info) == 0 || same) {
+            out_info->deleted_us = generation != 0 ? out_info->deleted_us : 0;
             return fd;
         }
         before = status;
@@ -311,6 +459,7 @@ static void file_close(struct rg_store_object *object)
 {
     struct disk_file *file = object->owner;
     close(file->fd);
+    rg_attributes_unref(file->attributes);
     free(file);
 }
 
@@ -328,7 +477,29 @@ static uint32_t object_crc32c(struct rg_store_object *object)
     return crc;
 }
 
-static int disk_open(void *self, struct rg_h1_slice name, struct rg_store_object *out_object)
+/* The reference that open_version gave. */
+static struct rg_attributes *owned_attributes(const struct rg_store_object_info *info)
+{
+    return (struct rg_attributes *)(uintptr_t)info->attributes;
+}
+
+/* A live version that is asked for by its generation is found as such. */
+static int open_generation(const struct disk_bucket *bucket, const char *path, int64_t generation,
+                           struct rg_store_object_info *out_info)
+{
+    int fd = open_version(bucket, path, 0, out_info);
+    if (generation == 0 || (fd >= 0 && out_info->generation == generation)) {
+        return fd;
+    }
+    if (fd >= 0) {
+        rg_attributes_unref(owned_attributes(out_info));
+        close(fd);
+    }
+    return open_version(bucket, path, generation, out_info);
+}
+
+static int disk_open(void *self, struct rg_h1_slice name, int64_t generation,
+                     struct rg_store_object *out_object)
 {
     struct disk_bucket *bucket = self;
     char path[RG_FILE_PATH_MAX];
@@ -338,12 +509,13 @@ static int disk_open(void *self, struct rg_h1_slice name, struct rg_store_object
         return -ENOMEM;
     }
     struct rg_store_object object = {.type = &file_type, .owner = file};
-    file->fd = open_version(bucket, path, &object.info);
+    file->fd = open_generation(bucket, path, generation, &object.info);
     if (file->fd < 0) {
         int rc = file->fd;
         free(file);
         return rc;
     }
+    file->attributes = owned_attributes(&object.info);
     if (!object.info.has_crc32c) {
         object.info.crc32c = object_crc32c(&object);
         object.info.has_crc32c = true;
@@ -365,7 +537,7 @@ static void snapshot_fini(struct snapshot *snapshot)
 {
     rg_text_fini(&snapshot->names);
     free(snapshot->sorted);
-    *snapshot = (struct snapshot){0};
+    *snapshot = (struct snapshot){.noncurrent = snapshot->noncurrent};
 }
 
 static struct rg_h1_slice name_at(const struct rg_text *names, const struct name_place *place)
@@ -373,10 +545,26 @@ static struct rg_h1_slice name_at(const struct rg_text *names, const struct name
     return (struct rg_h1_slice){names->data + place->offset, place->size};
 }
 
-static int snapshot_add(struct snapshot *snapshot, const char *path)
+/* Divides ".ringest/PATH%vGENERATION" and returns the path, NULL for any other file. */
+static const char *split_version_path(char *file, int64_t *out_generation)
+{
+    char *mark = NULL;
+    for (char *at = strstr(file, "%v"); at != NULL; at = strstr(at + 1, "%v")) {
+        mark = at;
+    }
+    if (mark == NULL || rg_text_parse_int64(rg_text_slice(mark + 2), out_generation) < 0) {
+        return NULL;
+    }
+    *mark = '\0';
+    return file + strlen(RG_FILE_NAME_PRIVATE "/");
+}
+
+static int snapshot_add(struct snapshot *snapshot, char *file)
 {
     char name[RG_STORE_NAME_SIZE_MAX];
-    int size = rg_file_name_decode(path, name);
+    int64_t generation = 0;
+    const char *path = snapshot->noncurrent ? split_version_path(file, &generation) : file;
+    int size = path != NULL ? rg_file_name_decode(path, name) : -EINVAL;
     if (size < 0) {
         return 0;
     }
@@ -391,7 +579,7 @@ static int snapshot_add(struct snapshot *snapshot, const char *path)
         snapshot->capacity = capacity;
     }
     snapshot->sorted[snapshot->count++] =
-        (struct name_place){.offset = snapshot->names.size, .size = (uint32_t)size};
+        (struct name_place){snapshot->names.size, (uint32_t)size, generation};
     rg_text_append(&snapshot->names, name, (size_t)size);
     return snapshot->names.failed ? -ENOMEM : 0;
 }
@@ -442,7 +630,11 @@ static int scan_folder(struct snapshot *snapshot, const struct disk_bucket *buck
 
 static int compare_places(const void *a, const void *b, void *names)
 {
-    return rg_text_compare(name_at(names, a), name_at(names, b));
+    const struct name_place *first = a, *second = b;
+    int order = rg_text_compare(name_at(names, first), name_at(names, second));
+    return order != 0 ? order
+                      : (first->generation > second->generation) -
+                            (first->generation < second->generation);
 }
 
 static int snapshot_take(struct snapshot *snapshot, struct disk_bucket *bucket)
@@ -451,7 +643,8 @@ static int snapshot_take(struct snapshot *snapshot, struct disk_bucket *bucket)
     snapshot->change_count = atomic_load(&bucket->change_count);
     snapshot->taken_ns = monotonic_ns();
     struct rg_text pending = {0};
-    rg_text_append(&pending, "", 1);
+    const char *start = snapshot->noncurrent ? RG_FILE_NAME_PRIVATE : "";
+    rg_text_append(&pending, start, strlen(start) + 1);
     int rc = pending.failed ? -ENOMEM : 0;
     for (size_t at = 0; at < pending.size && rc == 0;) {
         /* `pending` moves when it grows. */
@@ -474,14 +667,17 @@ static int snapshot_take(struct snapshot *snapshot, struct disk_bucket *bucket)
     return 0;
 }
 
-/* Copies the first name at or behind `from` into `entry`. */
-static int snapshot_find(const struct snapshot *snapshot, struct rg_h1_slice from,
+/* Copies the first name at or behind `from` into `entry`, with the generation of the place. Of the
+ * versions of `from` itself, the first behind `after`. */
+static int snapshot_find(const struct snapshot *snapshot, struct rg_h1_slice from, int64_t after,
                          struct rg_store_entry *entry)
 {
     size_t low = 0, high = snapshot->count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (rg_text_compare(name_at(&snapshot->names, &snapshot->sorted[middle]), from) < 0) {
+        const struct name_place *place = &snapshot->sorted[middle];
+        int order = rg_text_compare(name_at(&snapshot->names, place), from);
+        if (order < 0 || (order == 0 && snapshot->noncurrent && place->generation <= after)) {
             low = middle + 1;
         } else {
             high = middle;
@@ -493,48 +689,100 @@ static int snapshot_find(const struct snapshot *snapshot, struct rg_h1_slice fro
     struct rg_h1_slice name = name_at(&snapshot->names, &snapshot->sorted[low]);
     memcpy(entry->name, name.data, name.size);
     entry->name_size = name.size;
+    entry->info.generation = snapshot->sorted[low].generation;
     return 0;
 }
 
-static int next_name(struct disk_bucket *bucket, struct rg_h1_slice from,
-                     struct rg_store_entry *entry)
+static int next_place(struct disk_bucket *bucket, struct snapshot *snapshot,
+                      struct rg_h1_slice from, int64_t after, struct rg_store_entry *entry)
 {
     pthread_mutex_lock(&bucket->snapshot_lock);
-    struct snapshot *snapshot = &bucket->snapshot;
     int rc = 0;
     if (!snapshot->taken || snapshot->change_count != atomic_load(&bucket->change_count) ||
         monotonic_ns() - snapshot->taken_ns > SNAPSHOT_AGE_MAX_NS) {
         rc = snapshot_take(snapshot, bucket);
     }
-    rc = rc == 0 ? snapshot_find(snapshot, from, entry) : rc;
+    rc = rc == 0 ? snapshot_find(snapshot, from, after, entry) : rc;
     pthread_mutex_unlock(&bucket->snapshot_lock);
     return rc;
+}
+
+/* Fills in what is known of a place. -ENOENT when it is gone since the snapshot, or may not be
+ * read. */
+static int fill_entry(const struct disk_bucket *bucket, struct rg_store_entry *entry)
+{
+    char path[RG_FILE_PATH_MAX];
+    rg_file_name_encode((struct rg_h1_slice){entry->name, entry->name_size}, path);
+    int fd = open_version(bucket, path, entry->info.generation, &entry->info);
+    if (fd < 0) {
+        return fd == -EACCES ? -ENOENT : fd;
+    }
+    close(fd);
+    rg_attributes_unref(owned_attributes(&entry->info));
+    entry->info.attributes = NULL;
+    return 0;
+}
+
+static int seek_place(struct disk_bucket *bucket, struct snapshot *snapshot,
+                      struct rg_h1_slice from, int64_t after, struct rg_store_entry *out_entry)
+{
+    char start[RG_STORE_NAME_SIZE_MAX + 1];
+    for (;;) {
+        int rc = next_place(bucket, snapshot, from, after, out_entry);
+        if (rc < 0) {
+            return rc;
+        }
+        int64_t generation = out_entry->info.generation;
+        rc = fill_entry(bucket, out_entry);
+        if (rc != -ENOENT) {
+            return rc;
+        }
+        /* Go on behind it. */
+        memcpy(start, out_entry->name, out_entry->name_size);
+        start[out_entry->name_size] = '\0';
+        after = generation;
+        from = (struct rg_h1_slice){start, out_entry->name_size + (generation == 0)};
+    }
 }
 
 static int disk_seek(void *self, struct rg_h1_slice from, struct rg_store_entry *out_entry)
 {
     struct disk_bucket *bucket = self;
-    char start[RG_STORE_NAME_SIZE_MAX + 1], path[RG_FILE_PATH_MAX];
-    for (;;) {
-        int rc = next_name(bucket, from, out_entry);
-        if (rc < 0) {
-            return rc;
-        }
-        struct rg_h1_slice name = {out_entry->name, out_entry->name_size};
-        rg_file_name_encode(name, path);
-        int fd = open_version(bucket, path, &out_entry->info);
-        if (fd >= 0) {
-            close(fd);
-            return 0;
-        }
-        if (fd != -ENOENT && fd != -EACCES) {
-            return fd;
-        }
-        /* Gone since the snapshot: go on behind it. */
-        memcpy(start, name.data, name.size);
-        start[name.size] = '\0';
-        from = (struct rg_h1_slice){start, name.size + 1};
+    return seek_place(bucket, &bucket->live, from, 0, out_entry);
+}
+
+static struct rg_h1_slice entry_name(const struct rg_store_entry *entry)
+{
+    return (struct rg_h1_slice){entry->name, entry->name_size};
+}
+
+/* The live version of a name comes after its noncurrent ones. */
+static int disk_seek_version(void *self, struct rg_h1_slice from, int64_t after,
+                             struct rg_store_entry *out_entry)
+{
+    struct disk_bucket *bucket = self;
+    struct rg_store_entry old;
+    char next[RG_STORE_NAME_SIZE_MAX + 1];
+    int rc = disk_seek(bucket, from, out_entry);
+    if (rc == 0 && rg_text_compare(entry_name(out_entry), from) == 0 &&
+        out_entry->info.generation <= after) {
+        memcpy(next, from.data, from.size);
+        next[from.size] = '\0';
+        rc = disk_seek(bucket, (struct rg_h1_slice){next, from.size + 1}, out_entry);
     }
+    if (rc < 0 && rc != -ENOENT) {
+        return rc;
+    }
+    int old_rc = seek_place(bucket, &bucket->noncurrent, from, after, &old);
+    if (old_rc < 0) {
+        return old_rc == -ENOENT ? rc : old_rc;
+    }
+    int order = rc == 0 ? rg_text_compare(entry_name(&old), entry_name(out_entry)) : -1;
+    /* The second name of the live version does not count. */
+    if (order < 0 || (order == 0 && old.info.generation < out_entry->info.generation)) {
+        *out_entry = old;
+    }
+    return 0;
 }
 
 static int disk_begin(void *self, uint64_t size_hint, void **out_writer)
@@ -558,6 +806,55 @@ static int disk_append(void *self, const void *data, size_t size)
 {
     struct disk_writer *writer = self;
     return write_all(writer->file.fd, data, size);
+}
+
+static int copy_range(int from_fd, int to_fd, uint64_t size)
+{
+    loff_t offset = 0;
+    while (size > 0) {
+        ssize_t count =
+            copy_file_range(from_fd, &offset, to_fd, NULL, (size_t)RG_MIN(size, COPY_SIZE_MAX), 0);
+        if (count <= 0) {
+            return count < 0 ? -errno : -EIO;
+        }
+        size -= (uint64_t)count;
+    }
+    return 0;
+}
+
+static void part_close(struct rg_store_object *object)
+{
+    struct disk_part *part = object->owner;
+    unlinkat(part->bucket->fd, part->path, 0);
+    free(part);
+}
+
+/* Parts are only ever appended. */
+static const struct rg_store_object_type part_type = {.read = NULL, .close = part_close};
+
+static int append_part(struct disk_writer *writer, const struct rg_store_object *object)
+{
+    const struct disk_part *part = object->owner;
+    int fd = openat(part->bucket->fd, part->path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return -errno;
+    }
+    int rc = copy_range(fd, writer->file.fd, object->info.size);
+    close(fd);
+    return rc;
+}
+
+static int disk_append_object(void *self, struct rg_store_object *object)
+{
+    struct disk_writer *writer = self;
+    if (object->type == &part_type) {
+        return append_part(writer, object);
+    }
+    if (object->type != &file_type) {
+        return -ENOTSUP;
+    }
+    const struct disk_file *file = object->owner;
+    return copy_range(file->fd, writer->file.fd, object->info.size);
 }
 
 static void disk_abort(void *self)
@@ -614,7 +911,31 @@ static int64_t current_generation(const struct disk_bucket *bucket, const char *
     return generation_of(&status);
 }
 
-static int disk_commit(void *self, struct rg_h1_slice name, struct rg_store_object_info *info)
+/* Gives the live version its second name, as a noncurrent one. */
+static int keep_version(struct disk_bucket *bucket, const char *path, int64_t now_us)
+{
+    char noncurrent[RECORD_PATH_MAX], aside[RECORD_PATH_MAX];
+    struct rg_store_object_info info;
+    int fd = open_version(bucket, path, 0, &info);
+    if (fd < 0) {
+        return fd == -ENOENT ? 0 : fd;
+    }
+    close(fd);
+    version_path(noncurrent, path, info.generation);
+    aside_path(aside, path, strlen(path));
+    int rc = make_parents(bucket, noncurrent);
+    if (rc == 0 && linkat(bucket->fd, path, bucket->fd, noncurrent, 0) < 0 && errno != EEXIST) {
+        /* A folder of the plain name cannot be linked. */
+        rc = linkat(bucket->fd, aside, bucket->fd, noncurrent, 0) < 0 ? -errno : 0;
+    }
+    info.deleted_us = now_us;
+    rc = rc == 0 && info.has_crc32c ? write_record(bucket, path, &info) : rc;
+    rg_attributes_unref(owned_attributes(&info));
+    return rc;
+}
+
+static int disk_commit(void *self, struct rg_h1_slice name, struct rg_store_object_info *info,
+                       bool keep)
 {
     struct disk_writer *writer = self;
     struct disk_bucket *bucket = writer->bucket;
@@ -623,6 +944,7 @@ static int disk_commit(void *self, struct rg_h1_slice name, struct rg_store_obje
     int64_t replaced = current_generation(bucket, path);
     info->generation = RG_MAX(info->generation, replaced + 1);
     int rc = set_generation(writer->file.fd, info);
+    rc = rc == 0 && keep ? keep_version(bucket, path, info->updated_us) : rc;
     rc = rc == 0 ? write_record(bucket, path, info) : rc;
     if (rc < 0) {
         disk_abort(writer);
@@ -634,7 +956,7 @@ static int disk_commit(void *self, struct rg_h1_slice name, struct rg_store_obje
         disk_abort(writer);
         return rc;
     }
-    if (replaced != 0 && replaced != info->generation) {
+    if (replaced != 0 && replaced != info->generation && !keep) {
         remove_record(bucket, path, replaced);
     }
     atomic_fetch_add(&bucket->change_count, 1);
@@ -643,14 +965,57 @@ static int disk_commit(void *self, struct rg_h1_slice name, struct rg_store_obje
     return 0;
 }
 
-static int disk_remove(void *self, struct rg_h1_slice name)
+static int disk_seal(void *self, const struct rg_store_object_info *info,
+                     struct rg_store_object *out_object)
+{
+    struct disk_writer *writer = self;
+    struct disk_part *part = malloc(sizeof(*part));
+    if (part == NULL) {
+        disk_abort(writer);
+        return -ENOMEM;
+    }
+    part->bucket = writer->bucket;
+    memcpy(part->path, writer->file.path, sizeof(part->path));
+    close(writer->file.fd);
+    free(writer);
+    *out_object = (struct rg_store_object){.info = *info, .type = &part_type, .owner = part};
+    return 0;
+}
+
+static int disk_update(void *self, struct rg_h1_slice name, const struct rg_store_object_info *info)
+{
+    char path[RG_FILE_PATH_MAX];
+    rg_file_name_encode(name, path);
+    return write_record(self, path, info);
+}
+
+static int remove_version(struct disk_bucket *bucket, const char *path, int64_t generation)
+{
+    char noncurrent[RECORD_PATH_MAX];
+    version_path(noncurrent, path, generation);
+    if (unlinkat(bucket->fd, noncurrent, 0) < 0) {
+        return -errno;
+    }
+    remove_record(bucket, path, generation);
+    atomic_fetch_add(&bucket->change_count, 1);
+    return 0;
+}
+
+static int disk_remove(void *self, struct rg_h1_slice name, int64_t generation, bool keep)
 {
     struct disk_bucket *bucket = self;
     char path[RG_FILE_PATH_MAX], aside[RECORD_PATH_MAX];
     aside_path(aside, path, rg_file_name_encode(name, path));
-    int64_t generation = current_generation(bucket, path);
-    if (generation == 0) {
+    int64_t current = current_generation(bucket, path);
+    if (generation != 0 && generation != current) {
+        return remove_version(bucket, path, generation);
+    }
+    if (current == 0) {
         return -ENOENT;
+    }
+    int rc = keep ? keep_version(bucket, path, rg_store_now_us()) : 0;
+    if (rc < 0) {
+        return rc;
     }
     bool plain_gone = unlinkat(bucket->fd, path, 0) == 0;
     int plain_errno = errno;
@@ -658,7 +1023,9 @@ static int disk_remove(void *self, struct rg_h1_slice name)
     if (!plain_gone && !aside_gone) {
         return plain_errno == EISDIR ? -errno : -plain_errno;
     }
-    remove_record(bucket, path, generation);
+    if (!keep) {
+        remove_record(bucket, path, current);
+    }
     remove_parents(bucket, path);
     atomic_fetch_add(&bucket->change_count, 1);
     return 0;
@@ -683,27 +1050,114 @@ static void remove_temporaries(const struct disk_bucket *bucket)
     closedir(dir);
 }
 
-int rg_disk_bucket_open(void **out_bucket, int root_fd, struct rg_h1_slice name, bool create)
+static bool take_info_line(struct rg_bucket_info *info, const char *key, char *value)
 {
-    char folder[RG_STORE_BUCKET_NAME_SIZE_MAX + 1];
-    RG_ASSERT(name.size < sizeof(folder));
-    memcpy(folder, name.data, name.size);
-    folder[name.size] = '\0';
-    if (create && mkdirat(root_fd, folder, 0777) < 0 && errno != EEXIST) {
-        return -errno;
+    struct {
+        const char *key;
+        int64_t *number;
+    } numbers[] = {{"created", &info->created_us},
+                   {"updated", &info->updated_us},
+                   {"metageneration", &info->metageneration}};
+    for (size_t i = 0; i < RG_ARRAY_LEN(numbers); i++) {
+        if (strcmp(key, numbers[i].key) == 0) {
+            return sscanf(value, "%" SCNd64, numbers[i].number) == 1;
+        }
     }
+    if (strcmp(key, "versioning") == 0) {
+        info->versioning = strcmp(value, "1") == 0;
+        return true;
+    }
+    return (strcmp(key, "location") == 0 &&
+            take_text(info->location, RG_STORE_LOCATION_SIZE_MAX, value)) ||
+           (strcmp(key, "storage-class") == 0 &&
+            take_text(info->storage_class, RG_STORE_LOCATION_SIZE_MAX, value));
+}
+
+/* What is there of it; a line that means nothing is passed over. */
+static void load_info(const struct disk_bucket *bucket, struct rg_bucket_info *info)
+{
+    char *text = read_text(bucket, INFO_PATH);
+    char *at = text;
+    while (at != NULL && *at != '\0') {
+        char *end = strchr(at, '\n');
+        char *space = end != NULL ? memchr(at, ' ', (size_t)(end - at)) : NULL;
+        if (space == NULL) {
+            break;
+        }
+        *end = *space = '\0';
+        (void)take_info_line(info, at, space + 1);
+        at = end + 1;
+    }
+    free(text);
+}
+
+static int disk_save_info(void *self, const struct rg_bucket_info *info)
+{
+    struct rg_text text = {0};
+    rg_text_printf(&text,
+                   "created %" PRId64 "\nupdated %" PRId64 "\nmetageneration %" PRId64
+                   "\nversioning %d\nlocation %s\nstorage-class %s\n",
+                   info->created_us, info->updated_us, info->metageneration, info->versioning,
+                   info->location, info->storage_class);
+    int rc = write_text(self, INFO_PATH, &text);
+    rg_text_fini(&text);
+    return rc;
+}
+
+/* Removes a folder with everything in it. `depth` bounds the recursion: paths are no longer. */
+static void remove_tree(int parent_fd, const char *folder, unsigned depth)
+{
+    int fd = openat(parent_fd, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    if (dir == NULL) {
+        if (fd >= 0) {
+            close(fd);
+        }
+        return;
+    }
+    for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) {
+            continue;
+        }
+        if (unlinkat(fd, entry->d_name, 0) < 0 && errno == EISDIR && depth > 0) {
+            remove_tree(fd, entry->d_name, depth - 1);
+        }
+    }
+    closedir(dir);
+    unlinkat(parent_fd, folder, AT_REMOVEDIR);
+}
+
+static int disk_erase(void *self)
+{
+    struct disk_bucket *bucket = self;
+    remove_tree(bucket->fd, RG_FILE_NAME_PRIVATE, RG_FILE_PATH_MAX / 2);
+    return unlinkat(bucket->root_fd, bucket->folder, AT_REMOVEDIR) < 0 ? -errno : 0;
+}
+
+int rg_disk_bucket_open(void **out_bucket, int root_fd, struct rg_h1_slice name, bool create,
+                        struct rg_bucket_info *info)
+{
     struct disk_bucket *bucket = calloc(1, sizeof(*bucket));
     if (bucket == NULL) {
         return -ENOMEM;
     }
-    bucket->fd = openat(root_fd, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    RG_ASSERT(name.size < sizeof(bucket->folder));
+    memcpy(bucket->folder, name.data, name.size);
+    bucket->root_fd = root_fd;
+    int rc = 0;
+    if (create && mkdirat(root_fd, bucket->folder, 0777) < 0 && errno != EEXIST) {
+        rc = -errno;
+    }
+    bucket->fd = rc == 0 ? openat(root_fd, bucket->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     if (bucket->fd < 0) {
-        int rc = errno == ENOTDIR ? -ENOENT : -errno;
+        rc = rc < 0 ? rc : errno == ENOTDIR ? -ENOENT : -errno;
         free(bucket);
         return rc;
     }
     pthread_mutex_init(&bucket->snapshot_lock, NULL);
+    bucket->noncurrent.noncurrent = true;
     remove_temporaries(bucket);
+    load_info(bucket, info);
     *out_bucket = bucket;
     return 0;
 }
@@ -712,7 +1166,8 @@ static void disk_close(void *self)
 {
     struct disk_bucket *bucket = self;
     close(bucket->fd);
-    snapshot_fini(&bucket->snapshot);
+    snapshot_fini(&bucket->live);
+    snapshot_fini(&bucket->noncurrent);
     pthread_mutex_destroy(&bucket->snapshot_lock);
     free(bucket);
 }
@@ -720,10 +1175,16 @@ static void disk_close(void *self)
 const struct rg_store_backend rg_disk_backend = {
     .open = disk_open,
     .seek = disk_seek,
+    .seek_version = disk_seek_version,
     .begin = disk_begin,
     .append = disk_append,
+    .append_object = disk_append_object,
     .commit = disk_commit,
+    .seal = disk_seal,
     .abort = disk_abort,
+    .update = disk_update,
     .remove = disk_remove,
+    .save_info = disk_save_info,
+    .erase = disk_erase,
     .close = disk_close,
 };

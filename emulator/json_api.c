@@ -1,10 +1,17 @@
 /* What each JSON route answers to each method; see json_api.h. */
 #include "emulator/json_api.h"
 
+#include "emulator/batch.h"
+#include "emulator/body.h"
+#include "emulator/compose.h"
+#include "emulator/description.h"
 #include "emulator/fields.h"
+#include "emulator/glob.h"
 #include "emulator/listing.h"
 #include "emulator/media.h"
 #include "emulator/resource.h"
+#include "emulator/resumable.h"
+#include "emulator/rewrite.h"
 #include "emulator/upload.h"
 #include "http/url.h"
 
@@ -45,28 +52,76 @@ static void list_buckets(struct rg_server_call *call, const struct rg_api_reques
     rg_reply_text(call, 200, JSON_TYPE);
 }
 
+/* What JSON says of a bucket, over what is known of it. False with the call answered. */
+static bool take_bucket(struct rg_server_call *call, yyjson_val *root, struct rg_bucket_info *info)
+{
+    const struct {
+        const char *member;
+        char *out;
+    } texts[] = {{"location", info->location}, {"storageClass", info->storage_class}};
+    yyjson_val *versioning = yyjson_obj_get(root, "versioning");
+    for (size_t i = 0; i < RG_ARRAY_LEN(texts); i++) {
+        yyjson_val *value = yyjson_obj_get(root, texts[i].member);
+        struct rg_h1_slice text = {yyjson_get_str(value), (uint32_t)yyjson_get_len(value)};
+        if (yyjson_is_str(value) && !rg_description_set(call, texts[i].member, text, texts[i].out,
+                                                        RG_STORE_LOCATION_SIZE_MAX)) {
+            return false;
+        }
+    }
+    if (versioning != NULL) {
+        info->versioning = yyjson_get_bool(yyjson_obj_get(versioning, "enabled"));
+    }
+    return true;
+}
+
+static void reply_bucket(struct rg_server_call *call, const struct rg_api_request *request,
+                         struct rg_bucket *bucket)
+{
+    struct rg_resource_style style;
+    style_init(call, request, NULL, &style);
+    rg_resource_append_bucket(&rg_call_of(call)->text, &style, bucket);
+    rg_reply_text(call, 200, JSON_TYPE);
+}
+
 static void get_bucket(struct rg_server_call *call, const struct rg_api_request *request)
 {
     struct rg_bucket *bucket = rg_reply_find_bucket(call, request);
     if (bucket != NULL) {
-        struct rg_resource_style style;
-        style_init(call, request, NULL, &style);
-        rg_resource_append_bucket(&rg_call_of(call)->text, &style, bucket);
-        rg_reply_text(call, 200, JSON_TYPE);
+        reply_bucket(call, request, bucket);
     }
 }
 
-void rg_json_api_finish(struct rg_server_call *call)
+/* Describes a bucket by JSON, and answers with it. */
+static void configure_bucket(struct rg_server_call *call, const struct rg_api_request *request,
+                             struct rg_bucket *bucket, yyjson_val *root)
 {
-    struct rg_call *state = rg_call_of(call);
-    struct rg_text body = state->text;
-    state->text = (struct rg_text){0};
-    yyjson_doc *document = yyjson_read(body.data != NULL ? body.data : "", body.size, 0);
-    yyjson_val *value = yyjson_obj_get(yyjson_doc_get_root(document), "name");
+    struct rg_bucket_info info;
+    int64_t metageneration;
+    rg_bucket_get_info(bucket, &info);
+    if (rg_api_request_int(request, RG_PARAM_IF_METAGENERATION_MATCH, 0, &metageneration) < 0) {
+        rg_reply_error(call, RG_API_BAD_REQUEST, "ifMetagenerationMatch is not a number.");
+        return;
+    }
+    if (!take_bucket(call, root, &info)) {
+        return;
+    }
+    int rc = rg_bucket_configure(bucket, &info, metageneration);
+    if (rc < 0) {
+        rg_reply_store_error(call, rc, rg_bucket_name(bucket), (struct rg_h1_slice){"", 0});
+    } else {
+        reply_bucket(call, request, bucket);
+    }
+}
+
+static void create_bucket(struct rg_server_call *call, const struct rg_api_request *request,
+                          struct rg_h1_slice body)
+{
+    yyjson_doc *document = yyjson_read(body.data, body.size, 0);
+    yyjson_val *root = yyjson_doc_get_root(document);
+    yyjson_val *value = yyjson_obj_get(root, "name");
     struct rg_h1_slice name = {yyjson_is_str(value) ? yyjson_get_str(value) : "",
                                (uint32_t)yyjson_get_len(value)};
     struct rg_bucket *bucket;
-    struct rg_resource_style style;
     if (!yyjson_is_str(value) || !rg_store_bucket_name_valid(name)) {
         rg_reply_error(call, RG_API_BUCKET_NAME, "Invalid bucket name: '%.*s'",
                        yyjson_is_str(value) ? (int)name.size : 0, name.data);
@@ -78,15 +133,27 @@ void rg_json_api_finish(struct rg_server_call *call)
                            "already own it.");
         } else if (rc < 0) {
             rg_reply_store_error(call, rc, name, (struct rg_h1_slice){"", 0});
+        } else if (yyjson_obj_size(root) > 1) {
+            configure_bucket(call, request, bucket, root);
         } else {
-            struct rg_h1_slice all = {NULL, 0};
-            rg_resource_style_init(&style, rg_api_of(call)->options.tls, NULL, all, NULL);
-            rg_resource_append_bucket(&state->text, &style, bucket);
-            rg_reply_text(call, 200, JSON_TYPE);
+            reply_bucket(call, request, bucket);
         }
     }
     yyjson_doc_free(document);
-    rg_text_fini(&body);
+}
+
+static void update_bucket(struct rg_server_call *call, const struct rg_api_request *request,
+                          struct rg_h1_slice body)
+{
+    yyjson_doc *document = yyjson_read(body.data, body.size, 0);
+    yyjson_val *root = yyjson_doc_get_root(document);
+    struct rg_bucket *bucket = rg_reply_find_bucket(call, request);
+    if (bucket != NULL && !yyjson_is_obj(root)) {
+        rg_reply_error(call, RG_API_BAD_REQUEST, "The description is not a JSON object.");
+    } else if (bucket != NULL) {
+        configure_bucket(call, request, bucket, root);
+    }
+    yyjson_doc_free(document);
 }
 
 static void get_storage_layout(struct rg_server_call *call, const struct rg_api_request *request)
@@ -145,7 +212,13 @@ static bool listing_query(struct rg_server_call *call, const struct rg_api_reque
         rg_reply_error(call, RG_API_BAD_REQUEST, "Invalid field selection.");
         return false;
     }
+    if (!rg_glob_valid(request->params[RG_PARAM_MATCH_GLOB])) {
+        rg_reply_error(call, RG_API_BAD_REQUEST, "matchGlob is not a valid pattern.");
+        return false;
+    }
     *out = (struct rg_api_listing_query){
+        .glob = request->params[RG_PARAM_MATCH_GLOB],
+        .versions = is_true(request->params[RG_PARAM_VERSIONS]),
         .prefix = request->params[RG_PARAM_PREFIX],
         .delimiter = request->params[RG_PARAM_DELIMITER],
         .start = request->params[RG_PARAM_START_OFFSET],
@@ -164,6 +237,21 @@ struct page {
     bool wants_items, wants_prefixes;
 };
 
+/* Attributes are not in the listing; what became of the object since does not matter. */
+static void append_item(struct rg_text *items, const struct rg_resource_style *style,
+                        struct rg_bucket *bucket, struct rg_h1_slice name,
+                        const struct rg_store_object_info *info)
+{
+    struct rg_store_object object;
+    if (!info->has_attributes ||
+        rg_bucket_open_version(bucket, name, info->generation, &object) < 0) {
+        rg_resource_append_object(items, style, rg_bucket_name(bucket), name, info);
+        return;
+    }
+    rg_resource_append_object(items, style, rg_bucket_name(bucket), name, &object.info);
+    rg_store_object_close(&object);
+}
+
 static int list_page(struct rg_api_listing *listing, const struct rg_resource_style *style,
                      struct page *page)
 {
@@ -175,8 +263,7 @@ static int list_page(struct rg_api_listing *listing, const struct rg_resource_st
         } else if (kind == RG_LISTING_OBJECT && page->wants_items) {
             struct rg_h1_slice name = {listing->entry.name, listing->entry.name_size};
             rg_text_append_str(&page->items, page->items.size > 0 ? "," : "");
-            rg_resource_append_object(&page->items, style, rg_bucket_name(listing->bucket), name,
-                                      &listing->entry.info);
+            append_item(&page->items, style, listing->bucket, name, &listing->entry.info);
         }
     }
     return kind;
@@ -270,10 +357,14 @@ static void start_object(struct rg_server_call *call, const struct rg_api_reques
         }
     } else if (rg_api_request_is(request, "DELETE")) {
         rg_media_remove(call, request);
+    } else if (rg_api_request_is(request, "PATCH") || rg_api_request_is(request, "PUT")) {
+        rg_description_update(call, request);
+    } else if (request->action == RG_ACTION_COMPOSE) {
+        rg_compose_start(call, request);
+    } else if (request->action != RG_ACTION_NONE) {
+        rg_rewrite_start(call, request);
     } else {
-        rg_reply_error(call, RG_API_NOT_IMPLEMENTED,
-                       "Updating, composing, copying and rewriting objects is not implemented by "
-                       "this emulator.");
+        rg_reply_error(call, RG_API_METHOD, "An object knows no such method.");
     }
 }
 
@@ -282,6 +373,11 @@ static void start_bucket(struct rg_server_call *call, const struct rg_api_reques
     bool get = rg_api_request_is(request, "GET") || rg_api_request_is(request, "HEAD");
     if (get && request->route == RG_ROUTE_JSON_BUCKET) {
         get_bucket(call, request);
+    } else if (request->route == RG_ROUTE_JSON_BUCKET && rg_api_request_is(request, "DELETE")) {
+        rg_reply_remove_bucket(call, request);
+    } else if (request->route == RG_ROUTE_JSON_BUCKET &&
+               (rg_api_request_is(request, "PATCH") || rg_api_request_is(request, "PUT"))) {
+        rg_body_collect(call, request, RG_BODY_SIZE_MAX, update_bucket);
     } else if (get && rg_text_equals(request->part, "storageLayout")) {
         get_storage_layout(call, request);
     } else if (get && rg_text_equals(request->part, "iam/testPermissions")) {
@@ -299,6 +395,21 @@ static void reply_method(struct rg_server_call *call)
     rg_reply_error(call, RG_API_METHOD, "The path knows no such method.");
 }
 
+static void start_upload(struct rg_server_call *call, const struct rg_api_request *request)
+{
+    struct rg_h1_slice type = request->params[RG_PARAM_UPLOAD_TYPE];
+    if (rg_resumable_is_session(request)) {
+        rg_resumable_continue(call, request);
+    } else if (rg_text_equals(type, "resumable")) {
+        rg_resumable_start(call, request);
+    } else if (rg_text_equals(type, "media") || rg_text_equals(type, "multipart")) {
+        rg_upload_receive(call, request);
+    } else {
+        rg_reply_error(call, RG_API_BAD_REQUEST,
+                       "uploadType has to be media, multipart or resumable.");
+    }
+}
+
 void rg_json_api_start(struct rg_server_call *call, const struct rg_api_request *request)
 {
     bool get = rg_api_request_is(request, "GET") || rg_api_request_is(request, "HEAD");
@@ -308,7 +419,7 @@ void rg_json_api_start(struct rg_server_call *call, const struct rg_api_request 
         if (get) {
             list_buckets(call, request);
         } else if (post) {
-            rg_call_of(call)->collecting = true;
+            rg_body_collect(call, request, RG_BODY_SIZE_MAX, create_bucket);
         } else {
             reply_method(call);
         }
@@ -329,14 +440,17 @@ void rg_json_api_start(struct rg_server_call *call, const struct rg_api_request 
         break;
     case RG_ROUTE_JSON_UPLOAD:
         if (post || rg_api_request_is(request, "PUT") || rg_api_request_is(request, "DELETE")) {
-            rg_api_upload_start(call, request);
+            start_upload(call, request);
         } else {
             reply_method(call);
         }
         break;
     default:
-        rg_reply_error(call, RG_API_NOT_IMPLEMENTED,
-                       "Batches are not implemented by this emulator.");
+        if (post) {
+            rg_batch_start(call, request);
+        } else {
+            reply_method(call);
+        }
         break;
     }
 }

@@ -8,13 +8,17 @@
 #include "emulator/text.h"
 
 #define RG_LISTING_PAGE_MAX 1000
+/* Names that are looked at for a page; one that finds few that match is short. */
+#define RG_LISTING_SCAN_MAX 100000
 
 struct rg_api_listing_query {
     struct rg_h1_slice prefix, delimiter;
     struct rg_h1_slice start, end; /* start <= name < end; empty: no bound. */
     struct rg_h1_slice after;      /* name > after, and not in the prefix that `after` is. */
     struct rg_h1_slice token;      /* Of the page before; empty: the first page. */
+    struct rg_h1_slice glob;       /* Of names and of prefixes; valid. Empty: all. */
     uint32_t page_max;
+    bool versions;           /* Noncurrent ones, too. */
     bool trailing_delimiter; /* An object named like a prefix is listed as well. */
 };
 
@@ -28,12 +32,13 @@ enum rg_api_listing_kind {
 struct rg_api_listing {
     struct rg_bucket *bucket;
     struct rg_api_listing_query query;
-    uint32_t count;
+    uint32_t count, scanned;
     bool finished, more, group_pending;
     struct rg_h1_slice group; /* In `entry.name`. */
     struct rg_store_entry entry;
     char next[RG_STORE_NAME_SIZE_MAX + 1]; /* Where to seek. */
     uint32_t next_size;
+    int64_t next_after; /* Of the versions of exactly that name, those behind this generation. */
 };
 
 /* 0, or -EINVAL: the token is not one of ours. */

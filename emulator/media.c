@@ -2,6 +2,8 @@
  * for objects in memory or by formula it allocates nothing. */
 #include "emulator/media.h"
 
+#include "emulator/gunzip.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -46,7 +48,8 @@ static bool take_conditions(struct rg_server_call *call, const struct rg_api_req
     return true;
 }
 
-bool rg_media_open(struct rg_server_call *call, const struct rg_api_request *request)
+static bool open_object(struct rg_server_call *call, const struct rg_api_request *request,
+                        bool reads)
 {
     struct rg_call *state = rg_call_of(call);
     struct rg_store_conditions conditions;
@@ -56,12 +59,14 @@ bool rg_media_open(struct rg_server_call *call, const struct rg_api_request *req
     }
     int rc = -ENOENT;
     if (rg_store_object_name_valid(request->object)) {
-        rc = rg_bucket_open_object(bucket, request->object, &state->object);
+        rc = rg_bucket_open_version(bucket, request->object,
+                                    conditions.generation.set ? conditions.generation.value : 0,
+                                    &state->object);
     }
     if (rc == 0) {
         rc = rg_store_conditions_check(&conditions, &state->object.info);
         rc = rc == 0 ? check_etags(request->head, &state->object.info) : rc;
-        if (rc == -EALREADY) {
+        if (rc == -EALREADY && reads) {
             reply_not_modified(call);
             return false;
         }
@@ -71,6 +76,16 @@ bool rg_media_open(struct rg_server_call *call, const struct rg_api_request *req
         return false;
     }
     return true;
+}
+
+bool rg_media_open(struct rg_server_call *call, const struct rg_api_request *request)
+{
+    return open_object(call, request, true);
+}
+
+bool rg_media_open_to_change(struct rg_server_call *call, const struct rg_api_request *request)
+{
+    return open_object(call, request, false);
 }
 
 static void encode_content_range(struct rg_h1_encoder *head, uint64_t first, uint64_t size,
@@ -86,6 +101,69 @@ static void encode_content_range(struct rg_h1_encoder *head, uint64_t first, uin
     rg_h1_encode_header_slice(head, "Content-Range", (struct rg_h1_slice){range, (uint32_t)at});
 }
 
+static bool accepts_gzip(const struct rg_h1_head *head)
+{
+    const struct rg_h1_slice *accepted = rg_h1_find(head, "accept-encoding");
+    return accepted != NULL && memmem(accepted->data, accepted->size, "gzip", 4) != NULL;
+}
+
+/* Whether the object is decompressed on the way: it is gzip, the client does not accept that, and
+ * nothing says that it be left alone. */
+static bool is_transcoded(const struct rg_api_request *request,
+                          const struct rg_store_object_info *info)
+{
+    struct rg_h1_slice control = rg_attributes_get(info->attributes, "cacheControl");
+    return strcmp(info->content_encoding, "gzip") == 0 && !accepts_gzip(request->head) &&
+           request->head->minor_version > 0 &&
+           (control.data == NULL || memmem(control.data, control.size, "no-transform", 12) == NULL);
+}
+
+static void encode_common(struct rg_h1_encoder *head, const struct rg_store_object_info *info)
+{
+    char modified[RG_TEXT_HTTP_DATE_SIZE + 1];
+    rg_text_format_http_date(modified, info->updated_us / 1000000);
+    rg_reply_object_fields(head, info);
+    rg_h1_encode_header(head, "Last-Modified", modified);
+    if (rg_attributes_get(info->attributes, "cacheControl").data == NULL) {
+        rg_h1_encode_header(head, "Cache-Control", "private, max-age=0");
+    }
+}
+
+/* The whole decompressed object, of which nobody knows the size before: one chunk. Ranges do not
+ * apply. False when it is not gzip after all, and nothing is done. */
+static bool get_transcoded(struct rg_server_call *call)
+{
+    struct rg_call *state = rg_call_of(call);
+    const struct rg_store_object_info *info = &state->object.info;
+    struct rg_text plain = {0};
+    int rc = rg_gunzip(&state->object, &plain);
+    if (rc == -EBADMSG) {
+        rg_text_fini(&plain);
+        return false;
+    }
+    if (plain.size > 0) {
+        rg_text_printf(&state->text, "%zx\r\n", plain.size);
+        rg_text_append(&state->text, plain.data, plain.size);
+        rg_text_append_str(&state->text, "\r\n");
+    }
+    rg_text_append_str(&state->text, "0\r\n\r\n");
+    bool failed = rc < 0 || state->text.failed;
+    rg_text_fini(&plain);
+    if (failed) {
+        rg_reply_error(call, RG_API_INTERNAL, "The object is too large to be decompressed here.");
+        return true;
+    }
+    struct rg_h1_encoder *head = rg_reply_start(call, 200);
+    rg_h1_encode_header(head, "Content-Type", info->content_type);
+    encode_common(head, info);
+    rg_h1_encode_header(head, "Warning", "214 UploadServer gunzipped");
+    rg_h1_encode_header(head, "x-guploader-response-body-transformations", "gunzipped");
+    rg_h1_encode_header(head, "Transfer-Encoding", "chunked");
+    rg_store_object_close(&state->object); /* The body is the text. */
+    rg_reply_finish_framed(call, state->text.size);
+    return true;
+}
+
 void rg_media_get(struct rg_server_call *call, const struct rg_api_request *request)
 {
     struct rg_call *state = rg_call_of(call);
@@ -93,14 +171,15 @@ void rg_media_get(struct rg_server_call *call, const struct rg_api_request *requ
         return;
     }
     const struct rg_store_object_info *info = &state->object.info;
+    if (is_transcoded(request, info) && get_transcoded(call)) {
+        return;
+    }
     uint64_t first = 0, size = info->size;
     int ranged = rg_api_request_range(request, info->size, &first, &size);
     if (ranged < 0) {
         rg_reply_error(call, RG_API_RANGE, "The requested range cannot be satisfied.");
         return;
     }
-    char modified[RG_TEXT_HTTP_DATE_SIZE + 1];
-    rg_text_format_http_date(modified, info->updated_us / 1000000);
     struct rg_h1_encoder *head = rg_reply_start(call, ranged ? 206 : 200);
     rg_h1_encode_header(head, "Content-Type", info->content_type);
     if (info->content_encoding[0] != '\0') {
@@ -109,10 +188,8 @@ void rg_media_get(struct rg_server_call *call, const struct rg_api_request *requ
     if (ranged) {
         encode_content_range(head, first, size, info->size);
     }
-    rg_reply_object_fields(head, info);
-    rg_h1_encode_header(head, "Last-Modified", modified);
+    encode_common(head, info);
     rg_h1_encode_header(head, "Accept-Ranges", "bytes");
-    rg_h1_encode_header(head, "Cache-Control", "private, max-age=0");
     rg_reply_finish(call, size);
     state->first = first;
 }

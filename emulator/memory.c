@@ -1,6 +1,10 @@
-/* Written objects in memory: for each bucket a skip list of names, and behind each name an
- * immutable version with a reference count. An open object holds a reference, so that overwriting
- * or deleting only takes the version out of the list. */
+/* Written objects in memory: for each bucket a skip list of names, and behind each name immutable
+ * versions with a reference count. An open object holds a reference, so that overwriting or
+ * deleting only takes the version out of the list.
+ *
+ * The bytes of a version are a row of segments, which have reference counts, too: an object that is
+ * composed or copied shares them with its sources, and parts of an upload become an object without
+ * being copied. */
 #include "emulator/backend.h"
 #include "emulator/text.h"
 
@@ -11,18 +15,34 @@
 
 /* Enough for 4^12 names, beyond which a search merely grows longer. */
 #define LEVEL_MAX 12
-#define WRITER_CAPACITY_MIN RG_KIB(64)
+#define SEGMENT_CAPACITY_MIN RG_KIB(64)
+/* A writer that does not know how much will come doubles its segment up to this. */
+#define SEGMENT_CAPACITY_MAX RG_MIB(64)
+
+struct segment {
+    _Atomic uint32_t refs;
+    struct rg_memory_budget *budget;
+    uint64_t size, capacity; /* The capacity is what is charged to the budget. */
+    uint8_t *data;
+};
+
+/* Bytes of an object up to `end`; they start where the piece before ends. */
+struct piece {
+    struct segment *segment;
+    uint64_t end;
+};
 
 struct version {
     _Atomic uint32_t refs;
     struct rg_store_object_info info;
-    struct rg_memory_budget *budget;
-    uint64_t charged; /* What it took from the budget. */
-    uint8_t *data;
+    struct rg_attributes *attributes; /* Owned; what `info` points at. */
+    struct version *older;            /* Noncurrent ones of the name, the newest first. */
+    size_t piece_count;
+    struct piece pieces[];
 };
 
 struct node {
-    struct version *version;
+    struct version *live, *noncurrent; /* At least one. */
     uint32_t name_size, level_count;
     char *name; /* Behind the links. */
     struct node *next[];
@@ -38,8 +58,10 @@ struct memory_bucket {
 
 struct memory_writer {
     struct memory_bucket *bucket;
-    uint8_t *data;
-    uint64_t size, capacity; /* The capacity is what is charged to the budget. */
+    uint64_t size;
+    bool growing; /* The last segment is ours alone and takes more. */
+    size_t piece_count, piece_capacity;
+    struct piece *pieces;
 };
 
 static int budget_take(struct rg_memory_budget *budget, uint64_t size)
@@ -59,11 +81,74 @@ static void budget_give(struct rg_memory_budget *budget, uint64_t size)
     RG_ASSERT(before >= size);
 }
 
+static struct segment *segment_ref(struct segment *segment)
+{
+    atomic_fetch_add_explicit(&segment->refs, 1, memory_order_relaxed);
+    return segment;
+}
+
+static void segment_unref(struct segment *segment)
+{
+    if (atomic_fetch_sub_explicit(&segment->refs, 1, memory_order_acq_rel) == 1) {
+        budget_give(segment->budget, segment->capacity);
+        free(segment->data);
+        free(segment);
+    }
+}
+
+/* Gives it another capacity, which is charged. It is ours alone. */
+static int segment_resize(struct segment *segment, uint64_t capacity)
+{
+    if (capacity > segment->capacity) {
+        int rc = budget_take(segment->budget, capacity - segment->capacity);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    uint8_t *data = realloc(segment->data, RG_MAX(capacity, UINT64_C(1)));
+    if (data == NULL) {
+        if (capacity > segment->capacity) {
+            budget_give(segment->budget, capacity - segment->capacity);
+        }
+        return -ENOMEM;
+    }
+    if (capacity < segment->capacity) {
+        budget_give(segment->budget, segment->capacity - capacity);
+    }
+    segment->data = data;
+    segment->capacity = capacity;
+    return 0;
+}
+
+/* Takes a reference to each segment. NULL: out of memory. */
+static struct version *version_create(const struct rg_store_object_info *info,
+                                      const struct piece *pieces, size_t piece_count)
+{
+    struct version *version = malloc(sizeof(*version) + piece_count * sizeof(*pieces));
+    if (version == NULL) {
+        return NULL;
+    }
+    *version = (struct version){
+        .refs = 1,
+        .info = *info,
+        .attributes = rg_attributes_ref(info->attributes),
+        .piece_count = piece_count,
+    };
+    version->info.has_attributes = info->attributes != NULL;
+    for (size_t i = 0; i < piece_count; i++) {
+        version->pieces[i] = pieces[i];
+        segment_ref(pieces[i].segment);
+    }
+    return version;
+}
+
 static void version_unref(struct version *version)
 {
     if (atomic_fetch_sub_explicit(&version->refs, 1, memory_order_acq_rel) == 1) {
-        budget_give(version->budget, version->charged);
-        free(version->data);
+        for (size_t i = 0; i < version->piece_count; i++) {
+            segment_unref(version->pieces[i].segment);
+        }
+        rg_attributes_unref(version->attributes);
         free(version);
     }
 }
@@ -72,8 +157,20 @@ static size_t version_read(struct rg_store_object *object, uint64_t offset,
                            const uint8_t **out_data)
 {
     const struct version *version = object->owner;
-    *out_data = version->data + offset;
-    return (size_t)(object->info.size - offset);
+    size_t low = 0, high = version->piece_count - 1;
+    while (low < high) { /* The first piece that ends behind the offset. */
+        size_t middle = low + (high - low) / 2;
+        if (version->pieces[middle].end <= offset) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    const struct piece *piece = &version->pieces[low];
+    uint64_t start = low > 0 ? piece[-1].end : 0;
+    RG_ASSERT(offset >= start && offset < piece->end);
+    *out_data = piece->segment->data + (offset - start);
+    return (size_t)(piece->end - offset);
 }
 
 static void version_close(struct rg_store_object *object)
@@ -83,6 +180,13 @@ static void version_close(struct rg_store_object *object)
 
 static const struct rg_store_object_type version_type = {.read = version_read,
                                                          .close = version_close};
+
+/* Takes the reference. */
+static void version_open(struct version *version, struct rg_store_object *out_object)
+{
+    *out_object =
+        (struct rg_store_object){.info = version->info, .type = &version_type, .owner = version};
+}
 
 static struct rg_h1_slice node_name(const struct node *node)
 {
@@ -126,14 +230,37 @@ static uint32_t random_level_count(struct memory_bucket *bucket)
     return count;
 }
 
-/* Links a new node in, or gives an existing one another version. Takes a reference on success. */
-static int list_put(struct memory_bucket *bucket, struct rg_h1_slice name, struct version *version)
+/* The node of exactly this name, NULL when there is none; `links` as above. */
+static struct node *list_get(struct memory_bucket *bucket, struct rg_h1_slice name,
+                             struct node **links[LEVEL_MAX])
+{
+    struct node *node = list_find(bucket, name, links);
+    return node != NULL && rg_text_compare(node_name(node), name) == 0 ? node : NULL;
+}
+
+/* The live version stays behind as a noncurrent one. */
+static void retire(struct node *node, int64_t now_us)
+{
+    struct version *version = node->live;
+    version->info.deleted_us = now_us;
+    version->older = node->noncurrent;
+    node->noncurrent = version;
+    node->live = NULL;
+}
+
+/* Links a new node in, or gives an existing one another version. Takes the reference on success. */
+static int list_put(struct memory_bucket *bucket, struct rg_h1_slice name, struct version *version,
+                    bool keep)
 {
     struct node **links[LEVEL_MAX];
-    struct node *node = list_find(bucket, name, links);
-    if (node != NULL && rg_text_compare(node_name(node), name) == 0) {
-        version_unref(node->version);
-        node->version = version;
+    struct node *node = list_get(bucket, name, links);
+    if (node != NULL) {
+        if (node->live != NULL && keep) {
+            retire(node, version->info.updated_us);
+        } else if (node->live != NULL) {
+            version_unref(node->live);
+        }
+        node->live = version;
         return 0;
     }
     uint32_t level_count = random_level_count(bucket);
@@ -142,7 +269,8 @@ static int list_put(struct memory_bucket *bucket, struct rg_h1_slice name, struc
     if (node == NULL) {
         return -ENOMEM;
     }
-    node->version = version;
+    node->live = version;
+    node->noncurrent = NULL;
     node->level_count = level_count;
     node->name_size = name.size;
     node->name = (char *)node + sizeof(*node) + links_size;
@@ -155,26 +283,44 @@ static int list_put(struct memory_bucket *bucket, struct rg_h1_slice name, struc
     return 0;
 }
 
-static int memory_open(void *self, struct rg_h1_slice name, struct rg_store_object *out_object)
+/* The link to the version of that generation, or to the NULL where it would be. */
+static struct version **version_link(struct node *node, int64_t generation)
+{
+    if (node->live != NULL && (generation == 0 || node->live->info.generation == generation)) {
+        return &node->live;
+    }
+    struct version **link = &node->noncurrent;
+    while (*link != NULL && (generation == 0 || (*link)->info.generation != generation)) {
+        link = &(*link)->older;
+    }
+    return link;
+}
+
+static int memory_open(void *self, struct rg_h1_slice name, int64_t generation,
+                       struct rg_store_object *out_object)
 {
     struct memory_bucket *bucket = self;
     if (atomic_load(&bucket->count) == 0) {
         return -ENOENT;
     }
     pthread_rwlock_rdlock(&bucket->lock);
-    struct node *node = list_find(bucket, name, NULL);
-    bool found = node != NULL && rg_text_compare(node_name(node), name) == 0;
-    struct version *version = found ? node->version : NULL;
-    if (found) {
+    struct node *node = list_get(bucket, name, NULL);
+    struct version *version = node != NULL ? *version_link(node, generation) : NULL;
+    if (version != NULL) {
         atomic_fetch_add_explicit(&version->refs, 1, memory_order_relaxed);
+        version_open(version, out_object);
     }
     pthread_rwlock_unlock(&bucket->lock);
-    if (!found) {
-        return -ENOENT;
-    }
-    *out_object =
-        (struct rg_store_object){.info = version->info, .type = &version_type, .owner = version};
-    return 0;
+    return version != NULL ? 0 : -ENOENT;
+}
+
+static void fill_entry(const struct node *node, const struct version *version,
+                       struct rg_store_entry *entry)
+{
+    memcpy(entry->name, node->name, node->name_size);
+    entry->name_size = node->name_size;
+    entry->info = version->info;
+    entry->info.attributes = NULL;
 }
 
 static int memory_seek(void *self, struct rg_h1_slice from, struct rg_store_entry *out_entry)
@@ -182,38 +328,99 @@ static int memory_seek(void *self, struct rg_h1_slice from, struct rg_store_entr
     struct memory_bucket *bucket = self;
     pthread_rwlock_rdlock(&bucket->lock);
     struct node *node = list_find(bucket, from, NULL);
+    while (node != NULL && node->live == NULL) {
+        node = node->next[0];
+    }
     if (node != NULL) {
-        memcpy(out_entry->name, node->name, node->name_size);
-        out_entry->name_size = node->name_size;
-        out_entry->info = node->version->info;
+        fill_entry(node, node->live, out_entry);
     }
     pthread_rwlock_unlock(&bucket->lock);
     return node != NULL ? 0 : -ENOENT;
 }
 
+/* The oldest version behind a generation. */
+static const struct version *next_version(const struct node *node, int64_t after)
+{
+    const struct version *found = NULL;
+    if (node->live != NULL && node->live->info.generation > after) {
+        found = node->live;
+    }
+    for (const struct version *old = node->noncurrent; old != NULL; old = old->older) {
+        if (old->info.generation > after &&
+            (found == NULL || old->info.generation < found->info.generation)) {
+            found = old;
+        }
+    }
+    return found;
+}
+
+static int memory_seek_version(void *self, struct rg_h1_slice from, int64_t after,
+                               struct rg_store_entry *out_entry)
+{
+    struct memory_bucket *bucket = self;
+    const struct version *version = NULL;
+    pthread_rwlock_rdlock(&bucket->lock);
+    struct node *node = list_find(bucket, from, NULL);
+    for (; node != NULL; node = node->next[0]) {
+        bool same = rg_text_compare(node_name(node), from) == 0;
+        version = next_version(node, same ? after : 0);
+        if (version != NULL) {
+            fill_entry(node, version, out_entry);
+            break;
+        }
+    }
+    pthread_rwlock_unlock(&bucket->lock);
+    return version != NULL ? 0 : -ENOENT;
+}
+
 static void memory_abort(void *self)
 {
     struct memory_writer *writer = self;
-    budget_give(writer->bucket->budget, writer->capacity);
-    free(writer->data);
+    for (size_t i = 0; i < writer->piece_count; i++) {
+        segment_unref(writer->pieces[i].segment);
+    }
+    free(writer->pieces);
     free(writer);
 }
 
-static int writer_reserve(struct memory_writer *writer, uint64_t capacity)
+/* Takes the reference to the segment on success. */
+static int add_piece(struct memory_writer *writer, struct segment *segment, uint64_t end)
 {
-    struct rg_memory_budget *budget = writer->bucket->budget;
-    int rc = budget_take(budget, capacity - writer->capacity);
-    if (rc < 0) {
-        return rc;
+    if (writer->piece_count == writer->piece_capacity) {
+        size_t capacity = RG_MAX(writer->piece_capacity * 2, (size_t)4);
+        struct piece *pieces = reallocarray(writer->pieces, capacity, sizeof(*pieces));
+        if (pieces == NULL) {
+            return -ENOMEM;
+        }
+        writer->pieces = pieces;
+        writer->piece_capacity = capacity;
     }
-    uint8_t *data = realloc(writer->data, capacity);
-    if (data == NULL) {
-        budget_give(budget, capacity - writer->capacity);
+    writer->pieces[writer->piece_count++] = (struct piece){segment, end};
+    return 0;
+}
+
+/* A new last segment. */
+static int add_segment(struct memory_writer *writer, uint64_t capacity)
+{
+    struct segment *segment = calloc(1, sizeof(*segment));
+    if (segment == NULL) {
         return -ENOMEM;
     }
-    writer->data = data;
-    writer->capacity = capacity;
+    segment->refs = 1;
+    segment->budget = writer->bucket->budget;
+    int rc = segment_resize(segment, capacity);
+    rc = rc == 0 ? add_piece(writer, segment, writer->size) : rc;
+    if (rc < 0) {
+        segment_unref(segment);
+        return rc;
+    }
+    writer->growing = true;
     return 0;
+}
+
+static struct segment *last_segment(const struct memory_writer *writer)
+{
+    return writer->pieces[writer->piece_count - 1].segment;
 }
 
 static int memory_begin(void *self, uint64_t size_hint, void **out_writer)
@@ -223,65 +430,118 @@ static int memory_begin(void *self, uint64_t size_hint, void **out_writer)
         return -ENOMEM;
     }
     writer->bucket = self;
-    int rc = size_hint > 0 ? writer_reserve(writer, size_hint) : 0;
+    int rc = size_hint > 0 ? add_segment(writer, size_hint) : 0;
     if (rc < 0) {
-        free(writer);
+        memory_abort(writer);
         return rc;
     }
     *out_writer = writer;
     return 0;
 }
 
+/* Makes room for some of `size` more bytes at the end of the last segment. */
+static int make_room(struct memory_writer *writer, uint64_t size)
+{
+    if (!writer->growing) {
+        int rc = add_segment(writer, RG_MAX(size, (uint64_t)SEGMENT_CAPACITY_MIN));
+        return rc == -ENOSPC ? add_segment(writer, size) : rc;
+    }
+    struct segment *segment = last_segment(writer);
+    uint64_t needed = segment->size + size;
+    if (needed <= segment->capacity) {
+        return 0;
+    }
+    if (segment->capacity >= SEGMENT_CAPACITY_MAX) {
+        if (segment->size < segment->capacity) {
+            return 0;
+        }
+        int rc = add_segment(writer, SEGMENT_CAPACITY_MAX);
+        return rc == -ENOSPC ? add_segment(writer, size) : rc;
+    }
+    int rc = segment_resize(
+        segment, RG_MAX(needed, RG_MAX(segment->capacity * 2, (uint64_t)SEGMENT_CAPACITY_MIN)));
+    return rc == -ENOSPC ? segment_resize(segment, needed) : rc;
+}
+
 static int memory_append(void *self, const void *data, size_t size)
 {
     struct memory_writer *writer = self;
-    if (size > writer->capacity - writer->size) {
-        uint64_t needed = writer->size + size;
-        uint64_t capacity = RG_MAX(RG_MAX(needed, writer->capacity * 2), WRITER_CAPACITY_MIN);
-        int rc = writer_reserve(writer, capacity);
-        rc = rc == -ENOSPC ? writer_reserve(writer, needed) : rc;
+    const uint8_t *bytes = data;
+    while (size > 0) {
+        int rc = make_room(writer, size);
         if (rc < 0) {
             return rc;
         }
+        struct segment *segment = last_segment(writer);
+        size_t count = (size_t)RG_MIN(segment->capacity - segment->size, (uint64_t)size);
+        memcpy(segment->data + segment->size, bytes, count);
+        segment->size += count;
+        writer->size += count;
+        writer->pieces[writer->piece_count - 1].end = writer->size;
+        bytes += count;
+        size -= count;
     }
-    memcpy(writer->data + writer->size, data, size);
-    writer->size += size;
     return 0;
 }
 
 /* Gives back what growing by doubling took too much. A failure to shrink changes nothing. */
-static void writer_trim(struct memory_writer *writer)
+static void stop_growing(struct memory_writer *writer)
 {
-    if (writer->size == 0) {
-        free(writer->data);
-        writer->data = NULL;
-    } else if (writer->size < writer->capacity) {
-        uint8_t *data = realloc(writer->data, writer->size);
-        writer->data = data != NULL ? data : writer->data;
+    if (!writer->growing) {
+        return;
     }
-    budget_give(writer->bucket->budget, writer->capacity - writer->size);
-    writer->capacity = writer->size;
+    struct segment *segment = last_segment(writer);
+    writer->growing = false;
+    if (segment->size == 0) {
+        segment_unref(segment);
+        writer->piece_count--;
+    } else if (segment->size < segment->capacity) {
+        (void)segment_resize(segment, segment->size);
+    }
 }
 
-static int memory_commit(void *self, struct rg_h1_slice name, struct rg_store_object_info *info)
+static int memory_append_object(void *self, struct rg_store_object *object)
+{
+    struct memory_writer *writer = self;
+    if (object->type != &version_type) {
+        return -ENOTSUP;
+    }
+    const struct version *version = object->owner;
+    uint64_t base = writer->size;
+    stop_growing(writer);
+    for (size_t i = 0; i < version->piece_count; i++) {
+        int rc = add_piece(writer, version->pieces[i].segment, base + version->pieces[i].end);
+        if (rc < 0) {
+            return rc;
+        }
+        segment_ref(version->pieces[i].segment);
+        writer->size = base + version->pieces[i].end;
+    }
+    return 0;
+}
+
+/* Takes the writer. NULL: out of memory. */
+static struct version *make_version(struct memory_writer *writer,
+                                    const struct rg_store_object_info *info)
+{
+    stop_growing(writer);
+    RG_ASSERT(info->size == writer->size);
+    struct version *version = version_create(info, writer->pieces, writer->piece_count);
+    memory_abort(writer); /* Its references; the version has its own. */
+    return version;
+}
+
+static int memory_commit(void *self, struct rg_h1_slice name, struct rg_store_object_info *info,
+                         bool keep)
 {
     struct memory_writer *writer = self;
     struct memory_bucket *bucket = writer->bucket;
-    struct version *version = malloc(sizeof(*version));
+    struct version *version = make_version(writer, info);
     if (version == NULL) {
-        memory_abort(writer);
         return -ENOMEM;
     }
-    writer_trim(writer);
-    RG_ASSERT(info->size == writer->size);
-    *version = (struct version){.refs = 1,
-                                .info = *info,
-                                .budget = bucket->budget,
-                                .charged = writer->capacity,
-                                .data = writer->data};
-    free(writer);
     pthread_rwlock_wrlock(&bucket->lock);
-    int rc = list_put(bucket, name, version);
+    int rc = list_put(bucket, name, version, keep);
     pthread_rwlock_unlock(&bucket->lock);
     if (rc < 0) {
         version_unref(version);
@@ -289,27 +549,73 @@ static int memory_commit(void *self, struct rg_h1_slice name, struct rg_store_ob
     return rc;
 }
 
-static int memory_remove(void *self, struct rg_h1_slice name)
+static int memory_seal(void *self, const struct rg_store_object_info *info,
+                       struct rg_store_object *out_object)
+{
+    struct version *version = make_version(self, info);
+    if (version == NULL) {
+        return -ENOMEM;
+    }
+    version_open(version, out_object);
+    return 0;
+}
+
+static int memory_update(void *self, struct rg_h1_slice name,
+                         const struct rg_store_object_info *info)
 {
     struct memory_bucket *bucket = self;
-    struct node **links[LEVEL_MAX];
+    int rc = -ENOENT;
     pthread_rwlock_wrlock(&bucket->lock);
-    struct node *node = list_find(bucket, name, links);
-    bool found = node != NULL && rg_text_compare(node_name(node), name) == 0;
-    for (uint32_t level = 0; found && level < node->level_count; level++) {
+    struct node *node = list_get(bucket, name, NULL);
+    struct version **link = node != NULL ? version_link(node, info->generation) : NULL;
+    if (link != NULL && *link != NULL) {
+        struct version *old = *link;
+        struct version *version = version_create(info, old->pieces, old->piece_count);
+        rc = version != NULL ? 0 : -ENOMEM;
+        if (version != NULL) {
+            version->older = old->older;
+            *link = version;
+            version_unref(old);
+        }
+    }
+    pthread_rwlock_unlock(&bucket->lock);
+    return rc;
+}
+
+static void list_remove(struct memory_bucket *bucket, struct node *node,
+                        struct node **links[LEVEL_MAX])
+{
+    for (uint32_t level = 0; level < node->level_count; level++) {
         RG_ASSERT(*links[level] == node);
         *links[level] = node->next[level];
     }
-    if (found) {
-        atomic_fetch_sub(&bucket->count, 1);
+    atomic_fetch_sub(&bucket->count, 1);
+    free(node);
+}
+
+static int memory_remove(void *self, struct rg_h1_slice name, int64_t generation, bool keep)
+{
+    struct memory_bucket *bucket = self;
+    struct node **links[LEVEL_MAX];
+    int rc = -ENOENT;
+    pthread_rwlock_wrlock(&bucket->lock);
+    struct node *node = list_get(bucket, name, links);
+    struct version **link = node != NULL ? version_link(node, generation) : NULL;
+    struct version *version = link != NULL ? *link : NULL;
+    if (version != NULL) {
+        rc = 0;
+        if (keep && link == &node->live) {
+            retire(node, rg_store_now_us());
+        } else {
+            *link = link == &node->live ? NULL : version->older;
+            version_unref(version);
+        }
+        if (node->live == NULL && node->noncurrent == NULL) {
+            list_remove(bucket, node, links);
+        }
     }
     pthread_rwlock_unlock(&bucket->lock);
-    if (!found) {
-        return -ENOENT;
-    }
-    version_unref(node->version);
-    free(node);
-    return 0;
+    return rc;
 }
 
 int rg_memory_bucket_open(void **out_bucket, struct rg_memory_budget *budget)
@@ -329,12 +635,26 @@ int rg_memory_bucket_open(void **out_bucket, struct rg_memory_budget *budget)
     return 0;
 }
 
+/* Memory goes with the store. */
+static int memory_erase(void *self)
+{
+    (void)self;
+    return 0;
+}
+
 static void memory_close(void *self)
 {
     struct memory_bucket *bucket = self;
     for (struct node *node = bucket->first[0]; node != NULL;) {
         struct node *next = node->next[0];
-        version_unref(node->version);
+        while (node->noncurrent != NULL) {
+            struct version *older = node->noncurrent->older;
+            version_unref(node->noncurrent);
+            node->noncurrent = older;
+        }
+        if (node->live != NULL) {
+            version_unref(node->live);
+        }
         free(node);
         node = next;
     }
@@ -345,10 +665,15 @@ static void memory_close(void *self)
 const struct rg_store_backend rg_memory_backend = {
     .open = memory_open,
     .seek = memory_seek,
+    .seek_version = memory_seek_version,
     .begin = memory_begin,
     .append = memory_append,
+    .append_object = memory_append_object,
     .commit = memory_commit,
+    .seal = memory_seal,
     .abort = memory_abort,
+    .update = memory_update,
     .remove = memory_remove,
+    .erase = memory_erase,
     .close = memory_close,
 };

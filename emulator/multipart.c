@@ -22,7 +22,7 @@ static struct rg_h1_slice trim(struct rg_h1_slice text)
     return text;
 }
 
-static struct rg_h1_slice find_boundary(struct rg_h1_slice content_type)
+struct rg_h1_slice rg_multipart_boundary(struct rg_h1_slice content_type)
 {
     const char *end = content_type.data + content_type.size;
     const char *at = content_type.data;
@@ -46,7 +46,7 @@ static struct rg_h1_slice find_boundary(struct rg_h1_slice content_type)
 
 int rg_multipart_init(struct rg_multipart *multipart, struct rg_h1_slice content_type)
 {
-    struct rg_h1_slice boundary = find_boundary(content_type);
+    struct rg_h1_slice boundary = rg_multipart_boundary(content_type);
     if (boundary.size == 0 || boundary.size > RG_MULTIPART_BOUNDARY_SIZE_MAX) {
         return -EINVAL;
     }

@@ -32,6 +32,8 @@ struct rg_multipart {
     uint8_t held[RG_MULTIPART_DELIMITER_SIZE_MAX];
 };
 
+/* The boundary that a content type names; empty without one. */
+struct rg_h1_slice rg_multipart_boundary(struct rg_h1_slice content_type);
 /* -EINVAL when the content type names no boundary that can be one. */
 int rg_multipart_init(struct rg_multipart *multipart, struct rg_h1_slice content_type);
 void rg_multipart_fini(struct rg_multipart *multipart);

@@ -25,12 +25,16 @@ static const char *status_reason(unsigned status)
     switch (status) {
     case 200:
         return "OK";
+    case 201:
+        return "Created";
     case 204:
         return "No Content";
     case 206:
         return "Partial Content";
     case 304:
         return "Not Modified";
+    case 308:
+        return "Resume Incomplete";
     case 400:
         return "Bad Request";
     case 404:
@@ -47,8 +51,12 @@ static const char *status_reason(unsigned status)
         return "Range Not Satisfiable";
     case 429:
         return "Too Many Requests";
+    case 499:
+        return "Client Closed Request";
     case 501:
         return "Not Implemented";
+    case 503:
+        return "Service Unavailable";
     case 507:
         return "Insufficient Storage";
     default:
@@ -80,10 +88,27 @@ static void format_upload_id(struct rg_server_call *call, char out[UPLOAD_ID_SIZ
     out[UPLOAD_ID_SIZE] = '\0';
 }
 
+static struct rg_h1_encoder *head_of(struct rg_server_call *call)
+{
+    struct rg_call *state = rg_call_of(call);
+    return state->nested_head != NULL ? state->nested_head : rg_server_head(call);
+}
+
+void rg_call_release(struct rg_server_call *call)
+{
+    struct rg_call *state = rg_call_of(call);
+    rg_store_object_close(&state->object);
+    rg_text_fini(&state->text);
+    if (state->receiver != NULL) {
+        state->receiver->destroy(state->received);
+    }
+    state->receiver = NULL;
+}
+
 struct rg_h1_encoder *rg_reply_start(struct rg_server_call *call, unsigned status)
 {
     struct rg_call *state = rg_call_of(call);
-    struct rg_h1_encoder *head = rg_server_head(call);
+    struct rg_h1_encoder *head = head_of(call);
     char upload_id[UPLOAD_ID_SIZE + 1];
     RG_ASSERT(!state->replied);
     format_upload_id(call, upload_id);
@@ -101,7 +126,7 @@ struct rg_h1_encoder *rg_reply_start(struct rg_server_call *call, unsigned statu
 static void finish(struct rg_server_call *call, uint64_t body_size)
 {
     struct rg_call *state = rg_call_of(call);
-    struct rg_h1_encoder *head = rg_server_head(call);
+    struct rg_h1_encoder *head = head_of(call);
     state->response = (struct rg_server_response){
         .body_size = body_size,
         .close = !state->keep_alive,
@@ -119,8 +144,13 @@ static void finish(struct rg_server_call *call, uint64_t body_size)
 
 void rg_reply_finish(struct rg_server_call *call, uint64_t content_size)
 {
-    rg_h1_encode_header_u64(rg_server_head(call), "Content-Length", content_size);
+    rg_h1_encode_header_u64(head_of(call), "Content-Length", content_size);
     finish(call, rg_call_of(call)->head_request ? 0 : content_size);
+}
+
+void rg_reply_finish_framed(struct rg_server_call *call, uint64_t body_size)
+{
+    finish(call, rg_call_of(call)->head_request ? 0 : body_size);
 }
 
 void rg_reply_finish_empty(struct rg_server_call *call)
@@ -238,6 +268,22 @@ void rg_reply_store_error(struct rg_server_call *call, int rc, struct rg_h1_slic
     }
 }
 
+void rg_reply_remove_bucket(struct rg_server_call *call, const struct rg_api_request *request)
+{
+    if (rg_reply_find_bucket(call, request) == NULL) {
+        return;
+    }
+    int rc = rg_store_remove_bucket(rg_api_of(call)->options.store, request->bucket);
+    if (rc == -ENOTEMPTY || rc == -EEXIST) {
+        rg_reply_error(call, RG_API_NOT_EMPTY, "The bucket you tried to delete is not empty.");
+    } else if (rc < 0) {
+        rg_reply_store_error(call, rc, request->bucket, (struct rg_h1_slice){"", 0});
+    } else {
+        rg_reply_start(call, 204);
+        rg_reply_finish_empty(call);
+    }
+}
+
 static size_t put_varint(uint8_t *out, uint64_t value)
 {
     size_t size = 0;
@@ -286,5 +332,8 @@ void rg_reply_object_fields(struct rg_h1_encoder *head, const struct rg_store_ob
     rg_h1_encode_header_u64(head, "x-goog-stored-content-length", info->size);
     rg_h1_encode_header(head, "x-goog-stored-content-encoding",
                         info->content_encoding[0] != '\0' ? info->content_encoding : "identity");
-    rg_h1_encode_header(head, "x-goog-storage-class", "STANDARD");
+    if (rg_attributes_get(info->attributes, "storageClass").data == NULL) {
+        rg_h1_encode_header(head, "x-goog-storage-class", "STANDARD");
+    }
+    rg_attributes_encode(info->attributes, head);
 }

@@ -7,10 +7,10 @@
 #define RG_EMULATOR_REPLY_H
 
 #include "emulator/api.h"
+#include "emulator/faults.h"
 #include "emulator/request.h"
+#include "emulator/sessions.h"
 #include "emulator/text.h"
-
-struct rg_api_upload;
 
 /* What one loop alone writes. */
 struct rg_api_loop {
@@ -23,7 +23,17 @@ struct rg_api_loop {
 struct rg_api {
     struct rg_api_options options;
     struct rg_rate_limit rate_limit;
+    struct rg_faults *faults;
+    struct rg_sessions *sessions;
     struct rg_api_loop *loops;
+};
+
+/* Who takes the body of a request that was not answered at its head. Both functions may answer the
+ * call, and `finish`, where the body is complete, has to; `destroy` ends `received`. */
+struct rg_receiver {
+    void (*receive)(struct rg_server_call *call, const uint8_t *data, size_t size);
+    void (*finish)(struct rg_server_call *call);
+    void (*destroy)(void *received);
 };
 
 /* In rg_server_call.state. */
@@ -32,12 +42,15 @@ struct rg_call {
     bool head_request; /* The answer has no body. */
     bool keep_alive;
     bool replied;
-    bool collecting;               /* `text` takes the request's body. */
     struct rg_store_object object; /* Open: the body is the object's bytes from `first`. */
     uint64_t first;
-    struct rg_text text;          /* Otherwise the body is this. */
-    struct rg_api_upload *upload; /* Owned. */
+    struct rg_fault fault;
+    struct rg_text text; /* Otherwise the body is this. */
+    const struct rg_receiver *receiver;
+    void *received; /* The receiver's. Owned. */
     struct rg_server_response response;
+    /* Of a call within a call: where its head goes. NULL: to the server. */
+    struct rg_h1_encoder *nested_head;
 };
 _Static_assert(sizeof(struct rg_call) <= RG_SERVER_STATE_SIZE_MAX, "a call fits its state");
 
@@ -51,23 +64,36 @@ static inline struct rg_api *rg_api_of(struct rg_server_call *call)
     return call->context;
 }
 
+/* Answers the call, or names who receives its body. */
+void rg_api_route(struct rg_server_call *call, const struct rg_api_request *request);
+/* Lets go of what the call holds. */
+void rg_call_release(struct rg_server_call *call);
+
 /* XX(name, status, JSON reason, XML code) */
 #define RG_API_ERRORS(XX)                                                                          \
     XX(BAD_DIGEST, 400, "invalid", "BadDigest")                                                    \
     XX(BAD_REQUEST, 400, "invalid", "InvalidArgument")                                             \
     XX(BUCKET_NAME, 400, "invalid", "InvalidBucketName")                                           \
+    XX(PART, 400, "invalid", "InvalidPart")                                                        \
+    XX(PART_ORDER, 400, "invalid", "InvalidPartOrder")                                             \
+    XX(TOO_SMALL, 400, "invalid", "EntityTooSmall")                                                \
+    XX(XML, 400, "invalid", "MalformedXML")                                                        \
     XX(MISSING, 400, "required", "MissingArgument")                                                \
     XX(NO_BUCKET, 404, "notFound", "NoSuchBucket")                                                 \
     XX(NO_OBJECT, 404, "notFound", "NoSuchKey")                                                    \
+    XX(NO_UPLOAD, 404, "notFound", "NoSuchUpload")                                                 \
     XX(NO_PATH, 404, "notFound", "NotFound")                                                       \
     XX(METHOD, 405, "methodNotAllowed", "MethodNotAllowed")                                        \
     XX(CONFLICT, 409, "conflict", "BucketAlreadyOwnedByYou")                                       \
+    XX(NOT_EMPTY, 409, "conflict", "BucketNotEmpty")                                               \
     XX(CONDITION, 412, "conditionNotMet", "PreconditionFailed")                                    \
     XX(TOO_LARGE, 413, "uploadTooLarge", "EntityTooLarge")                                         \
     XX(RANGE, 416, "requestedRangeNotSatisfiable", "InvalidRange")                                 \
     XX(RATE, 429, "rateLimitExceeded", "SlowDown")                                                 \
+    XX(CANCELLED, 499, "cancelled", "RequestCancelled")                                            \
     XX(INTERNAL, 500, "backendError", "InternalError")                                             \
     XX(NOT_IMPLEMENTED, 501, "notImplemented", "NotImplemented")                                   \
+    XX(UNAVAILABLE, 503, "backendError", "ServiceUnavailable")                                     \
     XX(NO_ROOM, 507, "insufficientStorage", "InsufficientStorage")
 
 enum rg_api_error {
@@ -81,6 +107,8 @@ enum rg_api_error {
 struct rg_h1_encoder *rg_reply_start(struct rg_server_call *call, unsigned status);
 /* Ends it. `content_size` is the Content-Length; a HEAD request gets no more than that. */
 void rg_reply_finish(struct rg_server_call *call, uint64_t content_size);
+/* The same for a body that brings its own framing; a HEAD request gets nothing of it. */
+void rg_reply_finish_framed(struct rg_server_call *call, uint64_t body_size);
 /* The same without a body and a Content-Length: 204 and 304. */
 void rg_reply_finish_empty(struct rg_server_call *call);
 /* A whole answer out of call->text. */
@@ -92,6 +120,8 @@ void rg_reply_error(struct rg_server_call *call, enum rg_api_error error, const 
 /* The request's bucket, or NULL with the call answered. */
 struct rg_bucket *rg_reply_find_bucket(struct rg_server_call *call,
                                        const struct rg_api_request *request);
+/* Removes the request's bucket, and answers. */
+void rg_reply_remove_bucket(struct rg_server_call *call, const struct rg_api_request *request);
 /* What the store or a condition said about `what` of a bucket, as an answer. */
 void rg_reply_store_error(struct rg_server_call *call, int rc, struct rg_h1_slice bucket,
                           struct rg_h1_slice object);

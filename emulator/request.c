@@ -6,6 +6,13 @@
 
 #include <errno.h>
 
+static const char *const param_names[] = {
+#define XX(name, text) text,
+    RG_PARAMS(XX)
+#undef XX
+};
+_Static_assert(RG_ARRAY_LEN(param_names) == RG_PARAM_COUNT, "a text for each parameter");
+
 static const struct rg_h1_slice *header(const struct rg_api_request *request, const char *name)
 {
     return rg_h1_find(request->head, name);
@@ -13,7 +20,7 @@ static const struct rg_h1_slice *header(const struct rg_api_request *request, co
 
 bool rg_api_request_is(const struct rg_api_request *request, const char *method)
 {
-    return rg_text_equals(request->head->method, method);
+    return rg_text_equals(request->method, method);
 }
 
 bool rg_api_request_is_json(const struct rg_api_request *request)
@@ -37,18 +44,12 @@ static int decode_name(struct rg_api_request *request, struct rg_h1_slice encode
 
 static int parse_params(struct rg_api_request *request, struct rg_h1_slice query)
 {
-    static const char *const names[] = {
-#define XX(name, text) text,
-        RG_PARAMS(XX)
-#undef XX
-    };
-    _Static_assert(RG_ARRAY_LEN(names) == RG_PARAM_COUNT, "a text for each parameter");
     memset(request->params, 0, sizeof(request->params));
     size_t used = 0;
     struct rg_h1_slice name, value;
     while (rg_url_query_next(&query, &name, &value)) {
         for (size_t i = 0; i < RG_PARAM_COUNT; i++) {
-            if (!rg_text_equals(name, names[i])) {
+            if (!rg_text_equals(name, param_names[i])) {
                 continue;
             }
             int size = rg_url_percent_decode(value, RG_URL_QUERY, request->values + used,
@@ -90,6 +91,53 @@ static bool take_prefix(struct rg_h1_slice *path, const char *prefix)
     return true;
 }
 
+static bool split_at(struct rg_h1_slice path, const char *mark, struct rg_h1_slice *out_before,
+                     struct rg_h1_slice *out_behind)
+{
+    const char *found = memmem(path.data, path.size, mark, strlen(mark));
+    if (found == NULL) {
+        return false;
+    }
+    uint32_t before = (uint32_t)(found - path.data);
+    uint32_t taken = before + (uint32_t)strlen(mark);
+    *out_before = (struct rg_h1_slice){path.data, before};
+    *out_behind = (struct rg_h1_slice){path.data + taken, path.size - taken};
+    return true;
+}
+
+/* Reads what a POST has behind the name of the object: SRC/rewriteTo/b/BUCKET/o/OBJECT and the
+ * like. Leaves the name in *path. */
+static int parse_action(struct rg_api_request *request, struct rg_h1_slice *path)
+{
+    static const struct {
+        const char *mark;
+        enum rg_action action;
+    } copies[] = {{"/rewriteTo/b/", RG_ACTION_REWRITE}, {"/copyTo/b/", RG_ACTION_COPY}};
+    struct rg_h1_slice name, rest, bucket, object;
+    struct rg_h1_slice compose = {"/compose", 8};
+    for (size_t i = 0; i < RG_ARRAY_LEN(copies); i++) {
+        if (split_at(*path, copies[i].mark, &name, &rest) &&
+            split_at(rest, "/o/", &bucket, &object)) {
+            request->action = copies[i].action;
+            *path = name;
+            int rc = decode_name(request, bucket, &request->target_bucket);
+            return rc == 0 ? decode_name(request, object, &request->target_object) : rc;
+        }
+    }
+    if (split_at(*path, "/moveTo/o/", &name, &object)) {
+        request->action = RG_ACTION_MOVE;
+        request->target_bucket = request->bucket;
+        *path = name;
+        return decode_name(request, object, &request->target_object);
+    }
+    if (path->size > compose.size &&
+        memcmp(path->data + path->size - compose.size, compose.data, compose.size) == 0) {
+        request->action = RG_ACTION_COMPOSE;
+        path->size -= compose.size;
+    }
+    return 0;
+}
+
 /* What follows /storage/v1/b: [/BUCKET[/o[/OBJECT] | /PART]]. Slashes in an object's name ought to
  * be escaped; where they are not, the rest of the path can only be the name. */
 static int parse_json_path(struct rg_api_request *request, struct rg_h1_slice path)
@@ -109,7 +157,10 @@ static int parse_json_path(struct rg_api_request *request, struct rg_h1_slice pa
         return 0;
     }
     request->route = path.size > 0 ? RG_ROUTE_JSON_OBJECT : RG_ROUTE_JSON_OBJECTS;
-    return path.size > 0 ? decode_name(request, path, &request->object) : 0;
+    if (path.size > 0 && rg_api_request_is(request, "POST")) {
+        rc = parse_action(request, &path);
+    }
+    return path.size > 0 && rc == 0 ? decode_name(request, path, &request->object) : rc;
 }
 
 static int parse_xml_path(struct rg_api_request *request, struct rg_h1_slice path)
@@ -153,7 +204,11 @@ static int parse_path(struct rg_api_request *request, struct rg_h1_slice path)
 int rg_api_request_parse(struct rg_api_request *request, const struct rg_h1_head *head)
 {
     struct rg_h1_slice path, query;
+    const struct rg_h1_slice *method = rg_h1_find(head, "x-http-method-override");
     request->head = head;
+    request->method = method != NULL && method->size > 0 ? *method : head->method;
+    request->action = RG_ACTION_NONE;
+    request->target_bucket = request->target_object = (struct rg_h1_slice){"", 0};
     request->route = RG_ROUTE_NONE;
     request->media = false;
     request->bucket = request->object = request->part = (struct rg_h1_slice){"", 0};
@@ -175,40 +230,86 @@ int rg_api_request_int(const struct rg_api_request *request, enum rg_param param
     return rg_text_parse_int64(request->params[param], out_value);
 }
 
+/* Where a condition comes from, in each of the APIs. */
+struct condition_source {
+    enum rg_param param;
+    const char *header; /* NULL: only JSON has it. */
+    size_t offset;      /* In rg_store_conditions. */
+};
+
+static int take_conditions(const struct rg_api_request *request,
+                           const struct condition_source *sources, size_t count,
+                           struct rg_store_conditions *out, const char **out_bad_name)
+{
+    bool json = rg_api_request_is_json(request);
+    memset(out, 0, sizeof(*out));
+    for (size_t i = 0; i < count; i++) {
+        const struct condition_source *source = &sources[i];
+        const struct rg_h1_slice *value = &request->params[source->param];
+        const char *name = param_names[source->param];
+        if (!json && source->param != RG_PARAM_GENERATION) {
+            value = source->header != NULL ? header(request, source->header) : NULL;
+            name = source->header;
+        }
+        if (value == NULL || value->data == NULL) {
+            continue;
+        }
+        struct rg_store_condition *condition = (void *)((char *)out + source->offset);
+        if (rg_text_parse_int64(*value, &condition->value) < 0) {
+            *out_bad_name = name;
+            return -EINVAL;
+        }
+        condition->set = true;
+    }
+    return 0;
+}
+
+#define CONDITION(member) offsetof(struct rg_store_conditions, member)
+
 int rg_api_request_conditions(const struct rg_api_request *request, struct rg_store_conditions *out,
                               const char **out_bad_name)
 {
-    bool json = rg_api_request_is_json(request);
-    const struct {
-        const struct rg_h1_slice *value;
-        const char *name;
-        struct rg_store_condition *condition;
-    } sources[] = {
-        {&request->params[RG_PARAM_GENERATION], "generation", &out->generation},
-        {json ? &request->params[RG_PARAM_IF_GENERATION_MATCH]
-              : header(request, "x-goog-if-generation-match"),
-         json ? "ifGenerationMatch" : "x-goog-if-generation-match", &out->generation_match},
-        {json ? &request->params[RG_PARAM_IF_METAGENERATION_MATCH]
-              : header(request, "x-goog-if-metageneration-match"),
-         json ? "ifMetagenerationMatch" : "x-goog-if-metageneration-match",
-         &out->metageneration_match},
-        {json ? &request->params[RG_PARAM_IF_GENERATION_NOT_MATCH] : NULL, "ifGenerationNotMatch",
-         &out->generation_not_match},
-        {json ? &request->params[RG_PARAM_IF_METAGENERATION_NOT_MATCH] : NULL,
-         "ifMetagenerationNotMatch", &out->metageneration_not_match},
+    static const struct condition_source sources[] = {
+        {RG_PARAM_GENERATION, NULL, CONDITION(generation)},
+        {RG_PARAM_IF_GENERATION_MATCH, "x-goog-if-generation-match", CONDITION(generation_match)},
+        {RG_PARAM_IF_METAGENERATION_MATCH, "x-goog-if-metageneration-match",
+         CONDITION(metageneration_match)},
+        {RG_PARAM_IF_GENERATION_NOT_MATCH, NULL, CONDITION(generation_not_match)},
+        {RG_PARAM_IF_METAGENERATION_NOT_MATCH, NULL, CONDITION(metageneration_not_match)},
     };
-    memset(out, 0, sizeof(*out));
-    for (size_t i = 0; i < RG_ARRAY_LEN(sources); i++) {
-        if (sources[i].value == NULL || sources[i].value->data == NULL) {
-            continue;
-        }
-        if (rg_text_parse_int64(*sources[i].value, &sources[i].condition->value) < 0) {
-            *out_bad_name = sources[i].name;
-            return -EINVAL;
-        }
-        sources[i].condition->set = true;
+    return take_conditions(request, sources, RG_ARRAY_LEN(sources), out, out_bad_name);
+}
+
+int rg_api_request_source_conditions(const struct rg_api_request *request,
+                                     struct rg_store_conditions *out, const char **out_bad_name)
+{
+    static const struct condition_source sources[] = {
+        {RG_PARAM_SOURCE_GENERATION, "x-goog-copy-source-generation", CONDITION(generation)},
+        {RG_PARAM_IF_SOURCE_GENERATION_MATCH, "x-goog-copy-source-if-generation-match",
+         CONDITION(generation_match)},
+        {RG_PARAM_IF_SOURCE_METAGENERATION_MATCH, "x-goog-copy-source-if-metageneration-match",
+         CONDITION(metageneration_match)},
+        {RG_PARAM_IF_SOURCE_GENERATION_NOT_MATCH, NULL, CONDITION(generation_not_match)},
+        {RG_PARAM_IF_SOURCE_METAGENERATION_NOT_MATCH, NULL, CONDITION(metageneration_not_match)},
+    };
+    return take_conditions(request, sources, RG_ARRAY_LEN(sources), out, out_bad_name);
+}
+
+bool rg_api_request_copy_source(struct rg_api_request *request, struct rg_h1_slice *out_bucket,
+                                struct rg_h1_slice *out_object)
+{
+    const struct rg_h1_slice *field = header(request, "x-goog-copy-source");
+    if (field == NULL) {
+        return false;
     }
-    return 0;
+    struct rg_h1_slice path = *field;
+    if (path.size > 0 && path.data[0] == '/') {
+        path.data++;
+        path.size--;
+    }
+    struct rg_h1_slice bucket = take_segment(&path);
+    return path.size > 0 && decode_name(request, bucket, out_bucket) == 0 &&
+           decode_name(request, path, out_object) == 0;
 }
 
 /* Digits at the front of *text; one that does not fit counts as the largest. False without any. */

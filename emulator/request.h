@@ -22,6 +22,15 @@ enum rg_route {
     RG_ROUTE_XML_OBJECT,
 };
 
+/* What a POST to an object asks to be done with it. */
+enum rg_action {
+    RG_ACTION_NONE,
+    RG_ACTION_COMPOSE,
+    RG_ACTION_COPY,
+    RG_ACTION_MOVE,
+    RG_ACTION_REWRITE,
+};
+
 /* XX(name, text): the query parameters that mean something to us. Others are ignored, as clients
  * add some of their own. */
 #define RG_PARAMS(XX)                                                                              \
@@ -29,6 +38,7 @@ enum rg_route {
     XX(CONTENT_ENCODING, "contentEncoding")                                                        \
     XX(CONTINUATION_TOKEN, "continuation-token")                                                   \
     XX(DELETE, "delete")                                                                           \
+    XX(DELETE_SOURCE_OBJECTS, "deleteSourceObjects")                                               \
     XX(DELIMITER, "delimiter")                                                                     \
     XX(ENCODING_TYPE, "encoding-type")                                                             \
     XX(END_OFFSET, "endOffset")                                                                    \
@@ -38,21 +48,32 @@ enum rg_route {
     XX(IF_GENERATION_NOT_MATCH, "ifGenerationNotMatch")                                            \
     XX(IF_METAGENERATION_MATCH, "ifMetagenerationMatch")                                           \
     XX(IF_METAGENERATION_NOT_MATCH, "ifMetagenerationNotMatch")                                    \
+    XX(IF_SOURCE_GENERATION_MATCH, "ifSourceGenerationMatch")                                      \
+    XX(IF_SOURCE_GENERATION_NOT_MATCH, "ifSourceGenerationNotMatch")                               \
+    XX(IF_SOURCE_METAGENERATION_MATCH, "ifSourceMetagenerationMatch")                              \
+    XX(IF_SOURCE_METAGENERATION_NOT_MATCH, "ifSourceMetagenerationNotMatch")                       \
     XX(INCLUDE_TRAILING_DELIMITER, "includeTrailingDelimiter")                                     \
     XX(LIST_TYPE, "list-type")                                                                     \
     XX(MARKER, "marker")                                                                           \
+    XX(MATCH_GLOB, "matchGlob")                                                                    \
+    XX(MAX_BYTES_REWRITTEN, "maxBytesRewrittenPerCall")                                            \
     XX(MAX_KEYS, "max-keys")                                                                       \
+    XX(MAX_PARTS, "max-parts")                                                                     \
     XX(MAX_RESULTS, "maxResults")                                                                  \
     XX(NAME, "name")                                                                               \
     XX(PAGE_TOKEN, "pageToken")                                                                    \
     XX(PART_NUMBER, "partNumber")                                                                  \
+    XX(PART_NUMBER_MARKER, "part-number-marker")                                                   \
     XX(PREFIX, "prefix")                                                                           \
+    XX(REWRITE_TOKEN, "rewriteToken")                                                              \
+    XX(SOURCE_GENERATION, "sourceGeneration")                                                      \
     XX(START_AFTER, "start-after")                                                                 \
     XX(START_OFFSET, "startOffset")                                                                \
     XX(UPLOAD_ID, "upload_id")                                                                     \
     XX(UPLOAD_TYPE, "uploadType")                                                                  \
-    XX(XML_UPLOAD_ID, "uploadId")                                                                  \
-    XX(XML_UPLOADS, "uploads")
+    XX(VERSIONS, "versions")                                                                       \
+    XX(XML_UPLOADS, "uploads")                                                                     \
+    XX(XML_UPLOAD_ID, "uploadId")
 
 enum rg_param {
 #define XX(name, text) RG_PARAM_##name,
@@ -63,10 +84,13 @@ enum rg_param {
 
 struct rg_api_request {
     const struct rg_h1_head *head; /* Borrowed. */
+    struct rg_h1_slice method;     /* Of the head, unless X-HTTP-Method-Override is another. */
     enum rg_route route;
-    bool media;                                /* alt=media, or below /download. */
-    struct rg_h1_slice bucket, object;         /* Decoded; in `names`. */
-    struct rg_h1_slice part;                   /* As sent. */
+    enum rg_action action;
+    struct rg_h1_slice target_bucket, target_object; /* Of a copy; decoded; in `names`. */
+    bool media;                                      /* alt=media, or below /download. */
+    struct rg_h1_slice bucket, object;               /* Decoded; in `names`. */
+    struct rg_h1_slice part;                         /* As sent. */
     struct rg_h1_slice params[RG_PARAM_COUNT]; /* Decoded; `data` is NULL when it is not there. */
     char names[RG_H1_TARGET_SIZE_MAX];
     uint32_t names_size;
@@ -92,6 +116,15 @@ bool rg_api_request_is_json(const struct rg_api_request *request);
  * number, with its name. */
 int rg_api_request_conditions(const struct rg_api_request *request, struct rg_store_conditions *out,
                               const char **out_bad_name);
+
+/* The same for the source of a copy: sourceGeneration, ifSource… and x-goog-copy-source-if-…. */
+int rg_api_request_source_conditions(const struct rg_api_request *request,
+                                     struct rg_store_conditions *out, const char **out_bad_name);
+
+/* The bucket and the object that x-goog-copy-source names, decoded into the request's target…; here
+ * they are the source. False when it is malformed. */
+bool rg_api_request_copy_source(struct rg_api_request *request, struct rg_h1_slice *out_bucket,
+                                struct rg_h1_slice *out_object);
 
 /* A byte range of an object of that size. 0: there is none, or it means nothing, and the whole is
  * wanted; 1: *out_first and *out_size; -ERANGE: it holds no byte of the object. */

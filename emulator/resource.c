@@ -19,6 +19,13 @@
     XX(METAGENERATION, "metageneration")                                                           \
     XX(CONTENT_TYPE, "contentType")                                                                \
     XX(CONTENT_ENCODING, "contentEncoding")                                                        \
+    XX(CONTENT_LANGUAGE, "contentLanguage")                                                        \
+    XX(CONTENT_DISPOSITION, "contentDisposition")                                                  \
+    XX(CACHE_CONTROL, "cacheControl")                                                              \
+    XX(CUSTOM_TIME, "customTime")                                                                  \
+    XX(COMPONENT_COUNT, "componentCount")                                                          \
+    XX(METADATA, "metadata")                                                                       \
+    XX(TIME_DELETED, "timeDeleted")                                                                \
     XX(STORAGE_CLASS, "storageClass")                                                              \
     XX(SIZE, "size")                                                                               \
     XX(CRC32C, "crc32c")                                                                           \
@@ -35,6 +42,13 @@ enum object_member {
         OBJECT_MEMBER_COUNT
 };
 _Static_assert(OBJECT_MEMBER_COUNT <= 32, "a bit for each member");
+
+/* Members that not every object has. */
+#define OPTIONAL_MEMBERS                                                                           \
+    (1u << OBJECT_CONTENT_ENCODING | 1u << OBJECT_CRC32C | 1u << OBJECT_TIME_DELETED |             \
+     1u << OBJECT_CONTENT_LANGUAGE | 1u << OBJECT_CONTENT_DISPOSITION |                            \
+     1u << OBJECT_CACHE_CONTROL | 1u << OBJECT_CUSTOM_TIME | 1u << OBJECT_COMPONENT_COUNT |        \
+     1u << OBJECT_METADATA)
 
 static const char *const member_names[] = {
 #define XX(name, text) text,
@@ -123,6 +137,63 @@ static void append_id(struct rg_text *text, const struct subject *subject)
     rg_text_fini(&id);
 }
 
+static void append_attribute(struct rg_text *text, const struct rg_store_object_info *info,
+                             enum object_member member)
+{
+    struct rg_h1_slice value = rg_attributes_get(info->attributes, member_names[member]);
+    if (value.data == NULL) {
+        RG_ASSERT(member == OBJECT_STORAGE_CLASS);
+        value = rg_text_slice("STANDARD");
+    }
+    rg_text_append_json(text, value.data, value.size);
+}
+
+static void append_metadata(struct rg_text *text, const struct rg_attributes *attributes)
+{
+    struct rg_h1_slice name, value;
+    const char *separator = "";
+    uint32_t prefix_size = (uint32_t)strlen(RG_ATTRIBUTES_METADATA);
+    rg_text_append_str(text, "{");
+    for (size_t at = 0; rg_attributes_next(attributes, &at, &name, &value);) {
+        if (rg_text_starts_with(name, rg_text_slice(RG_ATTRIBUTES_METADATA))) {
+            rg_text_append_str(text, separator);
+            rg_text_append_json(text, name.data + prefix_size, name.size - prefix_size);
+            rg_text_append_str(text, ":");
+            rg_text_append_json(text, value.data, value.size);
+            separator = ",";
+        }
+    }
+    rg_text_append_str(text, "}");
+}
+
+/* Which members the object has of those that not all have. */
+static uint32_t optional_members(const struct rg_store_object_info *info)
+{
+    static const struct {
+        enum object_member member;
+        const char *name;
+    } attributes[] = {
+        {OBJECT_CONTENT_LANGUAGE, "contentLanguage"},
+        {OBJECT_CONTENT_DISPOSITION, "contentDisposition"},
+        {OBJECT_CACHE_CONTROL, "cacheControl"},
+        {OBJECT_CUSTOM_TIME, "customTime"},
+        {OBJECT_COMPONENT_COUNT, RG_ATTRIBUTES_COMPONENT_COUNT},
+    };
+    struct rg_h1_slice name, value;
+    uint32_t members = 0;
+    members |= (uint32_t)(info->content_encoding[0] != '\0') << OBJECT_CONTENT_ENCODING;
+    members |= (uint32_t)info->has_crc32c << OBJECT_CRC32C;
+    members |= (uint32_t)(info->deleted_us != 0) << OBJECT_TIME_DELETED;
+    for (size_t at = 0; rg_attributes_next(info->attributes, &at, &name, &value);) {
+        members |= (uint32_t)rg_text_starts_with(name, rg_text_slice(RG_ATTRIBUTES_METADATA))
+                   << OBJECT_METADATA;
+        for (size_t i = 0; i < RG_ARRAY_LEN(attributes); i++) {
+            members |= (uint32_t)rg_text_equals(name, attributes[i].name) << attributes[i].member;
+        }
+    }
+    return members;
+}
+
 static void append_member_value(struct rg_text *text, const struct subject *subject,
                                 enum object_member member)
 {
@@ -162,7 +233,20 @@ static void append_member_value(struct rg_text *text, const struct subject *subj
         rg_text_append_json(text, info->content_encoding, strlen(info->content_encoding));
         break;
     case OBJECT_STORAGE_CLASS:
-        rg_text_append_str(text, "\"STANDARD\"");
+    case OBJECT_CONTENT_LANGUAGE:
+    case OBJECT_CONTENT_DISPOSITION:
+    case OBJECT_CACHE_CONTROL:
+    case OBJECT_CUSTOM_TIME:
+        append_attribute(text, info, member);
+        break;
+    case OBJECT_COMPONENT_COUNT:
+        rg_text_printf(text, "%" PRId64, rg_attributes_component_count(info->attributes));
+        break;
+    case OBJECT_METADATA:
+        append_metadata(text, info->attributes);
+        break;
+    case OBJECT_TIME_DELETED:
+        append_time(text, info->deleted_us);
         break;
     case OBJECT_SIZE:
         append_u64_string(text, info->size);
@@ -174,11 +258,13 @@ static void append_member_value(struct rg_text *text, const struct subject *subj
     case OBJECT_ETAG:
         append_etag(text, info);
         break;
-    case OBJECT_TIME_CREATED:
     case OBJECT_UPDATED:
+        append_time(text, info->updated_us);
+        break;
+    case OBJECT_TIME_CREATED: /* A generation is the time of its creation. */
     case OBJECT_TIME_STORAGE_CLASS_UPDATED:
     case OBJECT_TIME_FINALIZED:
-        append_time(text, info->updated_us);
+        append_time(text, info->generation);
         break;
     case OBJECT_MEMBER_COUNT:
         break;
@@ -191,8 +277,7 @@ void rg_resource_append_object(struct rg_text *text, const struct rg_resource_st
 {
     struct subject subject = {style, bucket, name, info};
     uint32_t members = style->members;
-    members &= info->content_encoding[0] != '\0' ? UINT32_MAX : ~(1u << OBJECT_CONTENT_ENCODING);
-    members &= info->has_crc32c ? UINT32_MAX : ~(1u << OBJECT_CRC32C);
+    members &= ~OPTIONAL_MEMBERS | optional_members(info);
     const char *separator = "{\"";
     for (uint32_t i = 0; i < OBJECT_MEMBER_COUNT; i++) {
         if (members >> i & 1) {
@@ -207,18 +292,27 @@ void rg_resource_append_object(struct rg_text *text, const struct rg_resource_st
 }
 
 void rg_resource_append_bucket(struct rg_text *text, const struct rg_resource_style *style,
-                               const struct rg_bucket *bucket)
+                               struct rg_bucket *bucket)
 {
     struct rg_h1_slice name = rg_bucket_name(bucket); /* Needs no escapes. */
+    struct rg_bucket_info info;
+    rg_bucket_get_info(bucket, &info);
     rg_text_printf(text,
                    "{\"kind\":\"storage#bucket\",\"id\":\"%.*s\",\"name\":\"%.*s\","
                    "\"selfLink\":\"%s/storage/v1/b/%.*s\",\"projectNumber\":\"0\","
-                   "\"metageneration\":\"1\",\"location\":\"US\",\"locationType\":\"multi-region\","
-                   "\"storageClass\":\"STANDARD\",\"etag\":\"CAE=\",\"timeCreated\":",
+                   "\"metageneration\":\"%" PRId64
+                   "\",\"locationType\":\"multi-region\",\"etag\":\"CAE=\",\"location\":",
                    (int)name.size, name.data, (int)name.size, name.data, style->origin,
-                   (int)name.size, name.data);
-    append_time(text, rg_bucket_created_us(bucket));
+                   (int)name.size, name.data, info.metageneration);
+    rg_text_append_json(text, info.location, strlen(info.location));
+    rg_text_append_str(text, ",\"storageClass\":");
+    rg_text_append_json(text, info.storage_class, strlen(info.storage_class));
+    if (info.versioning) {
+        rg_text_append_str(text, ",\"versioning\":{\"enabled\":true}");
+    }
+    rg_text_append_str(text, ",\"timeCreated\":");
+    append_time(text, info.created_us);
     rg_text_append_str(text, ",\"updated\":");
-    append_time(text, rg_bucket_created_us(bucket));
+    append_time(text, info.updated_us);
     rg_text_append_str(text, "}");
 }

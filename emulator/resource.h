@@ -24,6 +24,6 @@ void rg_resource_append_object(struct rg_text *text, const struct rg_resource_st
                                struct rg_h1_slice bucket, struct rg_h1_slice name,
                                const struct rg_store_object_info *info);
 void rg_resource_append_bucket(struct rg_text *text, const struct rg_resource_style *style,
-                               const struct rg_bucket *bucket);
+                               struct rg_bucket *bucket);
 
 #endif

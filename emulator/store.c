@@ -23,8 +23,10 @@ struct rg_bucket {
     struct rg_bucket *next; /* In its slot. */
     char name[RG_STORE_BUCKET_NAME_SIZE_MAX];
     uint32_t name_size;
-    int64_t created_us;
-    void *written; /* The backend's. */
+    struct rg_bucket_info info; /* Under the lock, but for what is beside it here. */
+    _Atomic bool versioning;
+    _Atomic bool removed; /* It is in its slot for those who hold a pointer. */
+    void *written;        /* The backend's. */
     struct rg_store *store;
     struct rg_synthetic **sets; /* Fixed once the store is open. */
     size_t set_count;
@@ -118,7 +120,7 @@ bool rg_store_object_name_valid(struct rg_h1_slice name)
            !rg_text_equals(name, "..") && rg_text_is_utf8(name);
 }
 
-static int64_t realtime_us(void)
+int64_t rg_store_now_us(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -127,7 +129,7 @@ static int64_t realtime_us(void)
 
 static int64_t next_generation(struct rg_store *store)
 {
-    int64_t now = realtime_us();
+    int64_t now = rg_store_now_us();
     int64_t last = atomic_load(&store->generation), next;
     do {
         next = RG_MAX(now, last + 1);
@@ -149,15 +151,52 @@ struct rg_h1_slice rg_bucket_name(const struct rg_bucket *bucket)
     return (struct rg_h1_slice){bucket->name, bucket->name_size};
 }
 
-int64_t rg_bucket_created_us(const struct rg_bucket *bucket)
+void rg_bucket_get_info(struct rg_bucket *bucket, struct rg_bucket_info *out_info)
 {
-    return bucket->created_us;
+    pthread_mutex_lock(&bucket->lock);
+    *out_info = bucket->info;
+    pthread_mutex_unlock(&bucket->lock);
+}
+
+static int configure_locked(struct rg_bucket *bucket, const struct rg_bucket_info *wanted,
+                            int64_t metageneration)
+{
+    struct rg_bucket_info info = *wanted;
+    if (metageneration != 0 && metageneration != bucket->info.metageneration) {
+        return -ESTALE;
+    }
+    info.created_us = bucket->info.created_us;
+    info.updated_us = rg_store_now_us();
+    info.metageneration = bucket->info.metageneration + 1;
+    int rc = bucket->store->backend->save_info != NULL
+                 ? bucket->store->backend->save_info(bucket->written, &info)
+                 : 0;
+    if (rc == 0) {
+        bucket->info = info;
+        atomic_store(&bucket->versioning, info.versioning);
+    }
+    return rc;
+}
+
+int rg_bucket_configure(struct rg_bucket *bucket, const struct rg_bucket_info *info,
+                        int64_t metageneration)
+{
+    pthread_mutex_lock(&bucket->lock);
+    int rc = configure_locked(bucket, info, metageneration);
+    pthread_mutex_unlock(&bucket->lock);
+    return rc;
+}
+
+static bool keeps_versions(const struct rg_bucket *bucket)
+{
+    return atomic_load_explicit(&bucket->versioning, memory_order_relaxed);
 }
 
 static struct rg_bucket *find_known(struct rg_store *store, struct rg_h1_slice name)
 {
     struct rg_bucket *bucket = atomic_load(&store->slots[bucket_slot(name)]);
-    while (bucket != NULL && rg_text_compare(rg_bucket_name(bucket), name) != 0) {
+    while (bucket != NULL && (atomic_load_explicit(&bucket->removed, memory_order_relaxed) ||
+                              rg_text_compare(rg_bucket_name(bucket), name) != 0)) {
         bucket = bucket->next;
     }
     return bucket;
@@ -185,18 +224,24 @@ static int add_bucket_locked(struct rg_store *store, struct rg_h1_slice name, bo
         return -ENOMEM;
     }
     bucket->store = store;
-    bucket->created_us = realtime_us();
+    int64_t now = rg_store_now_us();
+    bucket->info = (struct rg_bucket_info){.created_us = now,
+                                           .updated_us = now,
+                                           .metageneration = 1,
+                                           .location = "US",
+                                           .storage_class = "STANDARD"};
     bucket->name_size = name.size;
     memcpy(bucket->name, name.data, name.size);
     pthread_mutex_init(&bucket->lock, NULL);
-    int rc = store->root_fd >= 0
-                 ? rg_disk_bucket_open(&bucket->written, store->root_fd, name, create)
-             : create ? rg_memory_bucket_open(&bucket->written, &store->budget)
-                      : -ENOENT;
+    int rc = store->root_fd >= 0 ? rg_disk_bucket_open(&bucket->written, store->root_fd, name,
+                                                       create, &bucket->info)
+             : create            ? rg_memory_bucket_open(&bucket->written, &store->budget)
+                                 : -ENOENT;
     if (rc < 0) {
         bucket_destroy(bucket);
         return rc;
     }
+    atomic_store(&bucket->versioning, bucket->info.versioning);
     size_t slot = bucket_slot(name);
     bucket->next = atomic_load(&store->slots[slot]);
     atomic_store(&store->slots[slot], bucket);
@@ -269,7 +314,7 @@ struct rg_bucket *rg_store_seek_bucket(struct rg_store *store, struct rg_h1_slic
         struct rg_bucket *bucket = atomic_load(&store->slots[slot]);
         for (; bucket != NULL; bucket = bucket->next) {
             struct rg_h1_slice name = rg_bucket_name(bucket);
-            if (rg_text_compare(name, from) >= 0 &&
+            if (!atomic_load(&bucket->removed) && rg_text_compare(name, from) >= 0 &&
                 (first == NULL || rg_text_compare(name, rg_bucket_name(first)) < 0)) {
                 first = bucket;
             }
@@ -281,9 +326,27 @@ struct rg_bucket *rg_store_seek_bucket(struct rg_store *store, struct rg_h1_slic
 int rg_bucket_open_object(struct rg_bucket *bucket, struct rg_h1_slice name,
                           struct rg_store_object *out_object)
 {
-    int rc = bucket->store->backend->open(bucket->written, name, out_object);
+    int rc = bucket->store->backend->open(bucket->written, name, 0, out_object);
     for (size_t i = 0; rc == -ENOENT && i < bucket->set_count; i++) {
         rc = rg_synthetic_open(bucket->sets[i], name, out_object);
+    }
+    return rc;
+}
+
+int rg_bucket_open_version(struct rg_bucket *bucket, struct rg_h1_slice name, int64_t generation,
+                           struct rg_store_object *out_object)
+{
+    int rc = -ENOENT;
+    if (generation != 0) {
+        rc = bucket->store->backend->open(bucket->written, name, generation, out_object);
+    }
+    if (rc != -ENOENT) {
+        return rc;
+    }
+    rc = rg_bucket_open_object(bucket, name, out_object);
+    if (rc == 0 && generation != 0 && out_object->info.generation != generation) {
+        rg_store_object_close(out_object);
+        rc = -ENOENT;
     }
     return rc;
 }
@@ -298,7 +361,8 @@ static int check_conditions_locked(struct rg_bucket *bucket, struct rg_h1_slice 
         return 0;
     }
     struct rg_store_object object;
-    int rc = rg_bucket_open_object(bucket, name, &object);
+    int rc = rg_bucket_open_version(
+        bucket, name, conditions->generation.set ? conditions->generation.value : 0, &object);
     if (rc < 0) {
         return rc == -ENOENT ? rg_store_conditions_check(conditions, NULL) : rc;
     }
@@ -307,10 +371,22 @@ static int check_conditions_locked(struct rg_bucket *bucket, struct rg_h1_slice 
     return rc;
 }
 
-static int remove_object_locked(struct rg_bucket *bucket, struct rg_h1_slice name)
+int rg_bucket_check_conditions(struct rg_bucket *bucket, struct rg_h1_slice name,
+                               const struct rg_store_conditions *conditions)
 {
-    int rc = bucket->store->backend->remove(bucket->written, name);
-    if (rc < 0 && rc != -ENOENT) {
+    pthread_mutex_lock(&bucket->lock);
+    int rc = check_conditions_locked(bucket, name, conditions);
+    pthread_mutex_unlock(&bucket->lock);
+    return rc;
+}
+
+/* What is asked for by its generation goes for good. */
+static int remove_object_locked(struct rg_bucket *bucket, struct rg_h1_slice name,
+                                int64_t generation)
+{
+    bool keep = generation == 0 && keeps_versions(bucket);
+    int rc = bucket->store->backend->remove(bucket->written, name, generation, keep);
+    if ((rc < 0 && rc != -ENOENT) || (rc == 0 && generation != 0)) {
         return rc;
     }
     for (size_t i = 0; i < bucket->set_count; i++) {
@@ -325,7 +401,8 @@ int rg_bucket_remove_object(struct rg_bucket *bucket, struct rg_h1_slice name,
 {
     pthread_mutex_lock(&bucket->lock);
     int rc = check_conditions_locked(bucket, name, conditions);
-    rc = rc == 0 ? remove_object_locked(bucket, name) : rc;
+    int64_t generation = conditions->generation.set ? conditions->generation.value : 0;
+    rc = rc == 0 ? remove_object_locked(bucket, name, generation) : rc;
     pthread_mutex_unlock(&bucket->lock);
     return rc;
 }
@@ -350,6 +427,122 @@ int rg_bucket_seek_object(struct rg_bucket *bucket, struct rg_h1_slice from,
             rc = 0;
         }
     }
+    return rc;
+}
+
+static struct rg_h1_slice entry_name(const struct rg_store_entry *entry)
+{
+    return (struct rg_h1_slice){entry->name, entry->name_size};
+}
+
+/* The first object of a set that no written one shadows, of version `after` and behind. */
+static int seek_synthetic_version(struct rg_bucket *bucket, size_t set, struct rg_h1_slice from,
+                                  int64_t after, struct rg_store_entry *out_entry)
+{
+    char next[RG_STORE_NAME_SIZE_MAX + 1];
+    for (;;) {
+        struct rg_store_object written;
+        int rc = rg_synthetic_seek(bucket->sets[set], from, out_entry);
+        if (rc < 0) {
+            return rc;
+        }
+        struct rg_h1_slice name = entry_name(out_entry);
+        bool passed = rg_text_compare(name, from) == 0 && out_entry->info.generation <= after;
+        if (!passed) {
+            rc = bucket->store->backend->open(bucket->written, name, 0, &written);
+            if (rc == -ENOENT) {
+                return 0;
+            }
+            if (rc < 0) {
+                return rc;
+            }
+            rg_store_object_close(&written);
+        }
+        memcpy(next, name.data, name.size);
+        next[name.size] = '\0';
+        from = (struct rg_h1_slice){next, name.size + 1};
+    }
+}
+
+int rg_bucket_seek_version(struct rg_bucket *bucket, struct rg_h1_slice from, int64_t after,
+                           struct rg_store_entry *out_entry)
+{
+    int rc = bucket->store->backend->seek_version(bucket->written, from, after, out_entry);
+    if (rc < 0 && rc != -ENOENT) {
+        return rc;
+    }
+    for (size_t i = 0; i < bucket->set_count; i++) {
+        struct rg_store_entry entry;
+        if (seek_synthetic_version(bucket, i, from, after, &entry) < 0) {
+            continue;
+        }
+        int order = rc == 0 ? rg_text_compare(entry_name(&entry), entry_name(out_entry)) : -1;
+        if (order < 0 || (order == 0 && entry.info.generation < out_entry->info.generation)) {
+            *out_entry = entry;
+            rc = 0;
+        }
+    }
+    return rc;
+}
+
+static int update_locked(struct rg_bucket *bucket, struct rg_h1_slice name,
+                         struct rg_store_object_info *info)
+{
+    struct rg_store_object object;
+    int rc = bucket->store->backend->open(bucket->written, name, info->generation, &object);
+    if (rc < 0) {
+        return rc;
+    }
+    struct rg_store_object_info updated = object.info;
+    rg_store_object_close(&object);
+    if (updated.metageneration != info->metageneration) {
+        return -EAGAIN;
+    }
+    updated.metageneration++;
+    updated.updated_us = rg_store_now_us();
+    memcpy(updated.content_type, info->content_type, sizeof(updated.content_type));
+    memcpy(updated.content_encoding, info->content_encoding, sizeof(updated.content_encoding));
+    updated.attributes = info->attributes;
+    updated.has_attributes = info->attributes != NULL;
+    rc = bucket->store->backend->update(bucket->written, name, &updated);
+    if (rc == 0) {
+        *info = updated;
+    }
+    return rc;
+}
+
+int rg_bucket_update_object(struct rg_bucket *bucket, struct rg_h1_slice name,
+                            struct rg_store_object_info *info)
+{
+    pthread_mutex_lock(&bucket->lock);
+    int rc = update_locked(bucket, name, info);
+    pthread_mutex_unlock(&bucket->lock);
+    return rc;
+}
+
+static int remove_bucket_locked(struct rg_bucket *bucket)
+{
+    struct rg_store_entry entry;
+    int rc = rg_bucket_seek_version(bucket, (struct rg_h1_slice){"", 0}, 0, &entry);
+    if (rc != -ENOENT) {
+        return rc == 0 ? -ENOTEMPTY : rc;
+    }
+    rc = bucket->store->backend->erase(bucket->written);
+    if (rc == 0) {
+        atomic_store(&bucket->removed, true);
+    }
+    return rc;
+}
+
+int rg_store_remove_bucket(struct rg_store *store, struct rg_h1_slice name)
+{
+    struct rg_bucket *bucket = rg_store_find_bucket(store, name);
+    if (bucket == NULL) {
+        return -ENOENT;
+    }
+    pthread_mutex_lock(&bucket->lock);
+    int rc = atomic_load(&bucket->removed) ? -ENOENT : remove_bucket_locked(bucket);
+    pthread_mutex_unlock(&bucket->lock);
     return rc;
 }
 
@@ -395,9 +588,52 @@ int rg_store_writer_append(struct rg_store_writer *writer, const void *data, siz
     return 0;
 }
 
+static int append_by_reading(struct rg_store_writer *writer, struct rg_store_object *object)
+{
+    const uint8_t *data;
+    for (uint64_t offset = 0; offset < object->info.size;) {
+        size_t size = rg_store_object_read(object, offset, &data);
+        int rc = rg_store_writer_append(writer, data, size);
+        if (rc < 0) {
+            return rc;
+        }
+        offset += size;
+    }
+    return 0;
+}
+
+int rg_store_writer_append_object(struct rg_store_writer *writer, struct rg_store_object *object)
+{
+    RG_ASSERT(object->info.has_crc32c);
+    int rc = writer->bucket->store->backend->append_object(writer->written, object);
+    if (rc == -ENOTSUP) {
+        return append_by_reading(writer, object);
+    }
+    if (rc == 0) {
+        writer->crc32c =
+            rg_checksum_combine(writer->crc32c, object->info.crc32c, object->info.size);
+        writer->size += object->info.size;
+    }
+    return rc;
+}
+
+int rg_store_writer_seal(struct rg_store_writer *writer, struct rg_store_object *out_object)
+{
+    struct rg_store_object_info info = {
+        .size = writer->size, .crc32c = writer->crc32c, .has_crc32c = true};
+    int rc = writer->bucket->store->backend->seal(writer->written, &info, out_object);
+    free(writer);
+    return rc;
+}
+
 uint32_t rg_store_writer_crc32c(const struct rg_store_writer *writer)
 {
     return writer->crc32c;
+}
+
+uint64_t rg_store_writer_size(const struct rg_store_writer *writer)
+{
+    return writer->size;
 }
 
 void rg_store_writer_abort(struct rg_store_writer *writer)
@@ -419,13 +655,16 @@ int rg_store_writer_commit(struct rg_store_writer *writer,
     info.size = writer->size;
     info.crc32c = writer->crc32c;
     info.has_crc32c = true;
+    info.has_attributes = info.attributes != NULL;
     info.metageneration = 1;
+    info.deleted_us = 0;
     pthread_mutex_lock(&bucket->lock);
-    int rc = check_conditions_locked(bucket, name, conditions);
+    int rc =
+        atomic_load(&bucket->removed) ? -ENOENT : check_conditions_locked(bucket, name, conditions);
     if (rc == 0) {
         info.generation = next_generation(bucket->store);
         info.updated_us = info.generation;
-        rc = bucket->store->backend->commit(writer->written, name, &info);
+        rc = bucket->store->backend->commit(writer->written, name, &info, keeps_versions(bucket));
     } else {
         bucket->store->backend->abort(writer->written);
     }

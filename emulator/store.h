@@ -10,10 +10,11 @@
  * nobody sees anything of it before the commit, and then all of it.
  *
  * Any thread may call anything; one writer or open object belongs to one thread at a time. Buckets
- * are never freed before the store is, so a pointer to one stays valid. */
+ * are never freed before the store is, so a pointer to one stays valid, also when it is removed. */
 #ifndef RG_EMULATOR_STORE_H
 #define RG_EMULATOR_STORE_H
 
+#include "emulator/attributes.h"
 #include "http/h1_decoder.h"
 #include "runtime/base.h"
 
@@ -21,6 +22,7 @@
 #define RG_STORE_BUCKET_NAME_SIZE_MAX 222 /* 63 without dots, which we do not insist on. */
 #define RG_STORE_CONTENT_TYPE_SIZE_MAX 127
 #define RG_STORE_CONTENT_ENCODING_SIZE_MAX 31
+#define RG_STORE_LOCATION_SIZE_MAX 63 /* Of a bucket's location and storage class. */
 #define RG_STORE_MEMORY_MAX_DEFAULT (UINT64_C(5) << 30)
 #define RG_STORE_OBJECT_SIZE_MAX (UINT64_C(5) << 40)
 
@@ -31,10 +33,14 @@ struct rg_store_object_info {
         generation; /* Grows with every write of the store: microseconds since 1970, made unique. */
     int64_t metageneration;
     int64_t updated_us;
+    int64_t deleted_us; /* When a noncurrent version was replaced or deleted; 0: it is live. */
     uint32_t crc32c;
     bool has_crc32c; /* False only in listings, of files that were never read through the store. */
+    bool has_attributes; /* In listings this is all that is told of them. */
     char content_type[RG_STORE_CONTENT_TYPE_SIZE_MAX + 1];
     char content_encoding[RG_STORE_CONTENT_ENCODING_SIZE_MAX + 1]; /* Empty: none. */
+    /* Borrowed: of an open object until it is closed, else from whoever filled this in. */
+    const struct rg_attributes *attributes;
 };
 
 struct rg_store_object;
@@ -93,6 +99,9 @@ int rg_store_open(struct rg_store **out_store, const struct rg_store_options *op
 /* Every object is closed and every writer ended. NULL does nothing. */
 void rg_store_close(struct rg_store *store);
 
+/* Microseconds since 1970. */
+int64_t rg_store_now_us(void);
+
 bool rg_store_bucket_name_valid(struct rg_h1_slice name);
 /* Something that can be the value of a header field, as content types have to be: no control
  * characters, no space at either end, at most `size_max` bytes. */
@@ -108,14 +117,42 @@ int rg_store_create_bucket(struct rg_store *store, struct rg_h1_slice name,
 /* The first bucket whose name is at or behind `from`; NULL: no more. */
 struct rg_bucket *rg_store_seek_bucket(struct rg_store *store, struct rg_h1_slice from);
 struct rg_h1_slice rg_bucket_name(const struct rg_bucket *bucket);
-int64_t rg_bucket_created_us(const struct rg_bucket *bucket);
+
+/* What a bucket is described by. Texts end in a NUL. */
+struct rg_bucket_info {
+    int64_t created_us, updated_us, metageneration;
+    bool versioning; /* What is replaced or deleted stays as a noncurrent version. */
+    char location[RG_STORE_LOCATION_SIZE_MAX + 1];
+    char storage_class[RG_STORE_LOCATION_SIZE_MAX + 1];
+};
+
+void rg_bucket_get_info(struct rg_bucket *bucket, struct rg_bucket_info *out_info);
+/* Takes over versioning, location and storage class, and keeps them where objects are kept.
+ * -ESTALE when the metageneration is not `metageneration` any more; 0 is any. */
+int rg_bucket_configure(struct rg_bucket *bucket, const struct rg_bucket_info *info,
+                        int64_t metageneration);
+/* 0, -ENOENT, or -ENOTEMPTY while there is an object in it, noncurrent ones included. What is being
+ * written to it fails then. */
+int rg_store_remove_bucket(struct rg_store *store, struct rg_h1_slice name);
 
 /* 0, -ENOENT, or what the file system says. The caller closes *out_object. */
 int rg_bucket_open_object(struct rg_bucket *bucket, struct rg_h1_slice name,
                           struct rg_store_object *out_object);
+/* The version of that generation, live or not; 0 is the live one. */
+int rg_bucket_open_version(struct rg_bucket *bucket, struct rg_h1_slice name, int64_t generation,
+                           struct rg_store_object *out_object);
+/* Describes the version of generation info->generation anew: content type and encoding, attributes.
+ * 0 with the rest filled in; -EAGAIN when its metageneration is not info->metageneration any more;
+ * -ENOENT. */
+int rg_bucket_update_object(struct rg_bucket *bucket, struct rg_h1_slice name,
+                            struct rg_store_object_info *info);
 /* 0, -ENOENT, or what rg_store_conditions_check says. */
 int rg_bucket_remove_object(struct rg_bucket *bucket, struct rg_h1_slice name,
                             const struct rg_store_conditions *conditions);
+
+/* What rg_store_conditions_check says of the object as it is now. */
+int rg_bucket_check_conditions(struct rg_bucket *bucket, struct rg_h1_slice name,
+                               const struct rg_store_conditions *conditions);
 
 struct rg_store_entry {
     char name[RG_STORE_NAME_SIZE_MAX];
@@ -127,6 +164,11 @@ struct rg_store_entry {
 int rg_bucket_seek_object(struct rg_bucket *bucket, struct rg_h1_slice from,
                           struct rg_store_entry *out_entry);
 
+/* The same for versions: the first behind generation `after` of the name `from`, or of a name
+ * behind it. Those of one name come with the oldest first. */
+int rg_bucket_seek_version(struct rg_bucket *bucket, struct rg_h1_slice from, int64_t after,
+                           struct rg_store_entry *out_entry);
+
 struct rg_store_writer;
 
 /* Starts an object of a valid name; an unknown bucket springs into being. `size_hint` is the size
@@ -134,9 +176,17 @@ struct rg_store_writer;
 int rg_store_writer_create(struct rg_store_writer **out_writer, struct rg_store *store,
                            struct rg_h1_slice bucket, struct rg_h1_slice name, uint64_t size_hint);
 int rg_store_writer_append(struct rg_store_writer *writer, const void *data, size_t size);
+/* Appends a whole open object; without reading its bytes where they lie in the same kind of
+ * place. */
+int rg_store_writer_append_object(struct rg_store_writer *writer, struct rg_store_object *object);
+/* Turns what was written into an open object that has no name: to be appended, and closed. The
+ * writer is gone afterwards, whatever is returned. */
+int rg_store_writer_seal(struct rg_store_writer *writer, struct rg_store_object *out_object);
 uint32_t rg_store_writer_crc32c(const struct rg_store_writer *writer);
-/* Makes the object visible if the conditions hold. `attributes` gives content type and encoding;
- * the rest is filled in and handed out. The writer is gone afterwards, whatever is returned. */
+uint64_t rg_store_writer_size(const struct rg_store_writer *writer);
+/* Makes the object visible if the conditions hold. `attributes` gives content type, encoding
+ * and attributes; the rest is filled in and handed out. The writer is gone afterwards, whatever is
+ * returned. */
 int rg_store_writer_commit(struct rg_store_writer *writer,
                            const struct rg_store_conditions *conditions,
                            const struct rg_store_object_info *attributes,

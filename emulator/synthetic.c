@@ -24,9 +24,6 @@
 /* Powers of x for any number of bits below the 2^25 of the table. */
 #define POWER_COUNT 26
 
-#define CRC32C_POLYNOMIAL 0x82f63b78u /* Reflected: bit 31 is x^0. */
-#define CRC32C_ONE 0x80000000u
-
 /* 2023-11-14T22:13:20Z: the same in every run. */
 #define SYNTHETIC_GENERATION INT64_C(1700000000000000)
 
@@ -57,27 +54,16 @@ static uint64_t mix(uint64_t x)
     return x ^ x >> 31;
 }
 
-/* The product of two polynomials modulo that of CRC-32C. */
-static uint32_t multiply(uint32_t a, uint32_t b)
-{
-    uint32_t product = 0;
-    for (uint32_t bit = CRC32C_ONE; bit != 0; bit >>= 1) {
-        product ^= a & bit ? b : 0;
-        b = b & 1 ? b >> 1 ^ CRC32C_POLYNOMIAL : b >> 1;
-    }
-    return product;
-}
-
 /* x^(8 * size). */
 static uint32_t zero_bytes(uint64_t size)
 {
-    uint32_t result = CRC32C_ONE;
+    uint32_t result = RG_CHECKSUM_ONE;
     uint32_t square = table.power[3];
     for (uint32_t i = 3; size > 0; i++, size >>= 1) {
         if (size & 1) {
-            result = multiply(result, square);
+            result = rg_checksum_multiply(result, square);
         }
-        square = i + 1 < POWER_COUNT ? table.power[i + 1] : multiply(square, square);
+        square = i + 1 < POWER_COUNT ? table.power[i + 1] : rg_checksum_multiply(square, square);
     }
     return result;
 }
@@ -98,9 +84,9 @@ static void table_fill(void)
             table.bytes[at + i] = (uint8_t)(word >> 8 * i); /* The same on either byte order. */
         }
     }
-    table.power[0] = CRC32C_ONE >> 1;
+    table.power[0] = RG_CHECKSUM_ONE >> 1;
     for (size_t i = 1; i < POWER_COUNT; i++) {
-        table.power[i] = multiply(table.power[i - 1], table.power[i - 1]);
+        table.power[i] = rg_checksum_multiply(table.power[i - 1], table.power[i - 1]);
     }
     for (size_t i = 1; i < CHECKPOINT_COUNT; i++) {
         table.checkpoint[i] = rg_checksum_extend_raw(
@@ -117,10 +103,10 @@ static uint32_t repeated_table(uint64_t count)
     uint32_t shift = zero_bytes(TABLE_SIZE);
     for (; count > 0; count >>= 1) {
         if (count & 1) {
-            crc = multiply(crc, shift) ^ power_crc;
+            crc = rg_checksum_multiply(crc, shift) ^ power_crc;
         }
-        power_crc = multiply(power_crc, shift) ^ power_crc;
-        shift = multiply(shift, shift);
+        power_crc = rg_checksum_multiply(power_crc, shift) ^ power_crc;
+        shift = rg_checksum_multiply(shift, shift);
     }
     return crc;
 }
@@ -132,11 +118,11 @@ static uint32_t object_crc32c(const struct rg_synthetic *set, uint64_t position)
     rest -= wrapped ? TABLE_SIZE : 0;
     uint32_t end = table_prefix(rest);
     if (set->periods > 0 || wrapped) {
-        end ^= multiply(set->period_crc[wrapped], zero_bytes(rest));
+        end ^= rg_checksum_multiply(set->period_crc[wrapped], zero_bytes(rest));
     }
     /* The standard starts from all ones, which like the bytes before the object are shifted out of
      * the way by its size, and inverts the result. */
-    return ~(end ^ multiply(table_prefix(position) ^ UINT32_MAX, set->shift));
+    return ~(end ^ rg_checksum_multiply(table_prefix(position) ^ UINT32_MAX, set->shift));
 }
 
 static uint64_t name_position(struct rg_h1_slice name)

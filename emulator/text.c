@@ -407,3 +407,17 @@ size_t rg_text_format_u64(char *out, uint64_t value)
     }
     return count;
 }
+
+void rg_text_append_element(struct rg_text *text, const char *name, struct rg_h1_slice value)
+{
+    rg_text_printf(text, "<%s>", name);
+    rg_text_append_xml(text, value.data, value.size);
+    rg_text_printf(text, "</%s>", name);
+}
+
+void rg_text_append_time(struct rg_text *text, const char *name, int64_t microseconds)
+{
+    char time[RG_TEXT_RFC3339_SIZE + 1];
+    rg_text_format_rfc3339(time, microseconds);
+    rg_text_append_element(text, name, rg_text_slice(time));
+}

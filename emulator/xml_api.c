@@ -3,7 +3,11 @@
 
 #include "emulator/listing.h"
 #include "emulator/media.h"
+#include "emulator/resumable.h"
+#include "emulator/rewrite.h"
 #include "emulator/upload.h"
+#include "emulator/xml_delete.h"
+#include "emulator/xml_multipart.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -11,20 +15,6 @@
 #define XML_TYPE "application/xml; charset=UTF-8"
 #define XML_HEAD "<?xml version='1.0' encoding='UTF-8'?>"
 #define XML_NAMESPACE "http://doc.s3.amazonaws.com/2006-03-01"
-
-static void append_element(struct rg_text *text, const char *name, struct rg_h1_slice value)
-{
-    rg_text_printf(text, "<%s>", name);
-    rg_text_append_xml(text, value.data, value.size);
-    rg_text_printf(text, "</%s>", name);
-}
-
-static void append_time(struct rg_text *text, const char *name, int64_t microseconds)
-{
-    char time[RG_TEXT_RFC3339_SIZE + 1];
-    rg_text_format_rfc3339(time, microseconds);
-    append_element(text, name, rg_text_slice(time));
-}
 
 static void list_buckets(struct rg_server_call *call)
 {
@@ -34,11 +24,13 @@ static void list_buckets(struct rg_server_call *call)
     rg_text_append_str(text,
                        XML_HEAD "<ListAllMyBucketsResult xmlns='" XML_NAMESPACE "'><Buckets>");
     struct rg_bucket *bucket;
+    struct rg_bucket_info info;
     while ((bucket = rg_store_seek_bucket(rg_api_of(call)->options.store, from)) != NULL) {
         struct rg_h1_slice name = rg_bucket_name(bucket);
         rg_text_append_str(text, "<Bucket>");
-        append_element(text, "Name", name);
-        append_time(text, "CreationDate", rg_bucket_created_us(bucket));
+        rg_text_append_element(text, "Name", name);
+        rg_bucket_get_info(bucket, &info);
+        rg_text_append_time(text, "CreationDate", info.created_us);
         rg_text_append_str(text, "</Bucket>");
         memcpy(next, name.data, name.size);
         next[name.size] = '\0';
@@ -63,7 +55,7 @@ static void append_name(struct rg_text *text, const struct page *page, const cha
                         struct rg_h1_slice name)
 {
     if (!page->encodes_url) {
-        append_element(text, element, name);
+        rg_text_append_element(text, element, name);
         return;
     }
     rg_text_printf(text, "<%s>", element);
@@ -82,8 +74,8 @@ static void append_contents(struct page *page, struct rg_h1_slice name,
                    "<Generation>%" PRId64 "</Generation><MetaGeneration>%" PRId64
                    "</MetaGeneration>",
                    info->generation, info->metageneration);
-    append_time(&page->contents, "LastModified", info->updated_us);
-    append_element(&page->contents, "ETag", rg_text_slice(etag));
+    rg_text_append_time(&page->contents, "LastModified", info->updated_us);
+    rg_text_append_element(&page->contents, "ETag", rg_text_slice(etag));
     rg_text_printf(&page->contents, "<Size>%" PRIu64 "</Size></Contents>", info->size);
 }
 
@@ -112,7 +104,7 @@ static void append_page(struct rg_text *text, const struct rg_api_listing *listi
     const struct rg_api_request *request = page->request;
     text->failed = text->failed || page->contents.failed || page->prefixes.failed;
     rg_text_append_str(text, XML_HEAD "<ListBucketResult xmlns='" XML_NAMESPACE "'>");
-    append_element(text, "Name", request->bucket);
+    rg_text_append_element(text, "Name", request->bucket);
     append_name(text, page, "Prefix", request->params[RG_PARAM_PREFIX]);
     if (rg_api_request_has(request, RG_PARAM_DELIMITER)) {
         append_name(text, page, "Delimiter", request->params[RG_PARAM_DELIMITER]);
@@ -210,11 +202,10 @@ static void create_bucket(struct rg_server_call *call, const struct rg_api_reque
 
 static void start_bucket(struct rg_server_call *call, const struct rg_api_request *request)
 {
-    if (rg_api_request_has(request, RG_PARAM_XML_UPLOADS) ||
-        rg_api_request_has(request, RG_PARAM_DELETE)) {
-        rg_reply_error(call, RG_API_NOT_IMPLEMENTED,
-                       "Multipart uploads and deleting many objects at once are not implemented by "
-                       "this emulator.");
+    if (rg_api_request_has(request, RG_PARAM_XML_UPLOADS) && rg_api_request_is(request, "GET")) {
+        rg_xml_multipart_list(call, request);
+    } else if (rg_api_request_has(request, RG_PARAM_DELETE) && rg_api_request_is(request, "POST")) {
+        rg_xml_delete_start(call, request);
     } else if (rg_api_request_is(request, "GET")) {
         list_objects(call, request);
     } else if (rg_api_request_is(request, "HEAD")) {
@@ -223,6 +214,8 @@ static void start_bucket(struct rg_server_call *call, const struct rg_api_reques
         }
     } else if (rg_api_request_is(request, "PUT")) {
         create_bucket(call, request);
+    } else if (rg_api_request_is(request, "DELETE")) {
+        rg_reply_remove_bucket(call, request);
     } else {
         rg_reply_error(call, RG_API_NOT_IMPLEMENTED,
                        "%.*s of a bucket is not implemented by this emulator.",
@@ -232,17 +225,22 @@ static void start_bucket(struct rg_server_call *call, const struct rg_api_reques
 
 static void start_object(struct rg_server_call *call, const struct rg_api_request *request)
 {
-    if (rg_api_request_has(request, RG_PARAM_XML_UPLOADS) ||
-        rg_api_request_has(request, RG_PARAM_XML_UPLOAD_ID) ||
-        rg_api_request_has(request, RG_PARAM_UPLOAD_ID) || rg_api_request_is(request, "POST") ||
-        rg_h1_find(request->head, "x-goog-copy-source") != NULL) {
-        rg_reply_error(call, RG_API_NOT_IMPLEMENTED,
-                       "Multipart and resumable uploads and copies are not implemented by this "
-                       "emulator.");
+    const struct rg_h1_slice *start = rg_h1_find(request->head, "x-goog-resumable");
+    bool resumable = start != NULL && rg_text_equals(*start, "start");
+    if (rg_resumable_is_session(request)) {
+        rg_resumable_continue(call, request);
+    } else if (resumable &&
+               (rg_api_request_is(request, "POST") || rg_api_request_is(request, "PUT"))) {
+        rg_resumable_start(call, request);
+    } else if (rg_xml_multipart_is(request)) {
+        rg_xml_multipart_start(call, request);
+    } else if (rg_api_request_is(request, "PUT") &&
+               rg_h1_find(request->head, "x-goog-copy-source") != NULL) {
+        rg_rewrite_start_xml(call, request);
     } else if (rg_api_request_is(request, "GET") || rg_api_request_is(request, "HEAD")) {
         rg_media_get(call, request);
     } else if (rg_api_request_is(request, "PUT")) {
-        rg_api_upload_start(call, request);
+        rg_upload_receive(call, request);
     } else if (rg_api_request_is(request, "DELETE")) {
         rg_media_remove(call, request);
     } else {

@@ -61,11 +61,137 @@ static void test_buckets(void)
     close_api();
 }
 
+static void test_globs_in_listings(void)
+{
+    open_api(NULL, 0);
+    static const char *const names[] = {"/bucket/a/1.txt", "/bucket/a/2.bin", "/bucket/b/c/3.txt",
+                                        "/bucket/d.txt"};
+    for (size_t i = 0; i < RG_ARRAY_LEN(names); i++) {
+        put_xml(names[i], "x");
+    }
+    get("/storage/v1/b/bucket/o?matchGlob=**.txt&fields=items/name");
+    RG_CHECK_STR(reply.body.data, "{\"items\":[{\"name\":\"a/1.txt\"},{\"name\":\"b/c/3.txt\"},"
+                                  "{\"name\":\"d.txt\"}]}");
+    get("/storage/v1/b/bucket/o?matchGlob=a/%7B1,2%7D.*&maxResults=1&fields=items/name,"
+        "nextPageToken");
+    RG_CHECK_STR(reply.body.data,
+                 "{\"nextPageToken\":\"YS8yLmJpbg==\",\"items\":[{\"name\":\"a/1.txt\"}]}");
+    get("/storage/v1/b/bucket/o?matchGlob=*/&delimiter=/&fields=items/name,prefixes");
+    RG_CHECK_STR(reply.body.data, "{\"prefixes\":[\"a/\",\"b/\"]}");
+    get("/storage/v1/b/bucket/o?matchGlob=%5B");
+    RG_CHECK_EQ(reply.status, 400);
+    close_api();
+}
+
+static void send_json(const char *method, const char *target, const char *json)
+{
+    rg_driver_send(api, &reply, "%s %s HTTP/1.1\r\nHost: h\r\nContent-Length: %zu\r\n\r\n%s",
+                   method, target, strlen(json), json);
+}
+
+static void test_buckets_are_described_and_deleted(void)
+{
+    open_api(NULL, 0);
+    send_json("POST", "/storage/v1/b?project=p",
+              "{\"name\":\"new-bucket\",\"location\":\"EU\",\"versioning\":{\"enabled\":true}}");
+    RG_CHECK_EQ(reply.status, 200);
+    check_body_has("\"location\":\"EU\"");
+    check_body_has("\"versioning\":{\"enabled\":true}");
+    send_json("PATCH", "/storage/v1/b/new-bucket?ifMetagenerationMatch=1",
+              "{\"versioning\":{\"enabled\":false}}");
+    RG_CHECK_EQ(reply.status, 412);
+    send_json("PATCH", "/storage/v1/b/new-bucket?ifMetagenerationMatch=2",
+              "{\"versioning\":{\"enabled\":false},\"storageClass\":\"NEARLINE\"}");
+    RG_CHECK_EQ(reply.status, 200);
+    get("/storage/v1/b/new-bucket");
+    check_body_has("\"metageneration\":\"3\"");
+    check_body_has("\"storageClass\":\"NEARLINE\"");
+    RG_CHECK(strstr(reply.body.data, "versioning") == NULL);
+    put_xml("/new-bucket/o", "x");
+    send_json("DELETE", "/storage/v1/b/new-bucket", "");
+    RG_CHECK_EQ(reply.status, 409);
+    send_json("DELETE", "/new-bucket/o", "");
+    send_json("DELETE", "/storage/v1/b/new-bucket", "");
+    RG_CHECK_EQ(reply.status, 204);
+    get("/storage/v1/b/new-bucket");
+    RG_CHECK_EQ(reply.status, 404);
+    get("/storage/v1/b?project=p");
+    RG_CHECK(strstr(reply.body.data, "new-bucket") == NULL);
+    send_json("POST", "/storage/v1/b?project=p", "{\"name\":\"new-bucket\"}");
+    RG_CHECK_EQ(reply.status, 200);
+    check_body_has("\"location\":\"US\"");
+    close_api();
+}
+
+static void test_versions_by_json(void)
+{
+    char first[32], second[32], target[160];
+    open_api(NULL, 0);
+    send_json("POST", "/storage/v1/b", "{\"name\":\"bucket\",\"versioning\":{\"enabled\":true}}");
+    put_xml("/bucket/o", "one");
+    get("/storage/v1/b/bucket/o/o");
+    json_member("generation", first, sizeof(first));
+    put_xml("/bucket/o", "two");
+    get("/storage/v1/b/bucket/o/o");
+    json_member("generation", second, sizeof(second));
+    snprintf(target, sizeof(target), "/bucket/o?generation=%s", first);
+    get(target);
+    RG_CHECK_STR(reply.body.data, "one");
+    send_json("DELETE", "/storage/v1/b/bucket/o/o", "");
+    RG_CHECK_EQ(reply.status, 204);
+    get("/bucket/o");
+    RG_CHECK_EQ(reply.status, 404);
+    get("/storage/v1/b/bucket/o");
+    RG_CHECK_STR(reply.body.data, "{\"kind\":\"storage#objects\"}");
+    put_xml("/bucket/o", "three");
+    put_xml("/bucket/p", "other");
+    get("/storage/v1/b/bucket/o?versions=true&fields=items(name,size,timeDeleted)");
+    int deleted = 0;
+    for (const char *at = reply.body.data; (at = strstr(at, "timeDeleted")) != NULL; at++) {
+        deleted++;
+    }
+    RG_CHECK_EQ(deleted, 2);
+    /* Page by page: the oldest version of a name first. */
+    static const char *const sizes[] = {"3", "3", "5", "5"};
+    char token[128] = "";
+    for (size_t i = 0; i < RG_ARRAY_LEN(sizes); i++) {
+        char size[8];
+        snprintf(target, sizeof(target), "/storage/v1/b/bucket/o?versions=true&maxResults=1%s%s",
+                 token[0] != '\0' ? "&pageToken=" : "", token);
+        get(target);
+        json_member("size", size, sizeof(size));
+        RG_CHECK_STR(size, sizes[i]);
+        if (i + 1 < RG_ARRAY_LEN(sizes)) {
+            json_member("nextPageToken", token, sizeof(token));
+        }
+    }
+    RG_CHECK(strstr(reply.body.data, "nextPageToken") == NULL);
+    snprintf(target, sizeof(target), "/storage/v1/b/bucket/o/o?generation=%s", first);
+    send_json("DELETE", target, "");
+    RG_CHECK_EQ(reply.status, 204);
+    get(target);
+    RG_CHECK_EQ(reply.status, 404);
+    snprintf(target, sizeof(target), "/storage/v1/b/bucket/o/o?generation=%s", second);
+    send_json("PATCH", target, "{\"metadata\":{\"k\":\"v\"}}");
+    RG_CHECK_EQ(reply.status, 200);
+    get(target);
+    check_body_has("\"metadata\":{\"k\":\"v\"}");
+    check_body_has("\"timeDeleted\"");
+    snprintf(target, sizeof(target),
+             "/storage/v1/b/bucket/o/o/copyTo/b/bucket/o/q?sourceGeneration=%s", second);
+    send_json("POST", target, "");
+    RG_CHECK_EQ(reply.status, 200);
+    get("/bucket/q");
+    RG_CHECK_STR(reply.body.data, "two");
+    close_api();
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
-        RG_TEST(test_listing_by_json),
-        RG_TEST(test_buckets),
+        RG_TEST(test_listing_by_json),   RG_TEST(test_buckets),
+        RG_TEST(test_globs_in_listings), RG_TEST(test_buckets_are_described_and_deleted),
+        RG_TEST(test_versions_by_json),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }

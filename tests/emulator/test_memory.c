@@ -1,56 +1,5 @@
 /* Written objects in memory: order, budget, versions. */
-#include "emulator/store.h"
-#include "emulator/text.h"
-#include "tests/support/test.h"
-
-static struct rg_store *store;
-
-static void open_store(void)
-{
-    char error[512] = "";
-    struct rg_store_options options = {0};
-    if (rg_store_open(&store, &options, error, sizeof(error)) < 0) {
-        rg_test_fail(__FILE__, __LINE__, "%s", error);
-    }
-}
-
-static int put(const char *bucket, const char *name, const void *data, size_t size,
-               struct rg_store_object_info *info)
-{
-    struct rg_store_writer *writer;
-    struct rg_store_conditions none = {0};
-    struct rg_store_object_info attributes = {.content_type = "text/plain"};
-    int rc = rg_store_writer_create(&writer, store, rg_text_slice(bucket), rg_text_slice(name), 0);
-    if (rc < 0) {
-        return rc;
-    }
-    rc = rg_store_writer_append(writer, data, size);
-    if (rc < 0) {
-        rg_store_writer_abort(writer);
-        return rc;
-    }
-    return rg_store_writer_commit(writer, &none, &attributes, info);
-}
-
-static void put_text(const char *name, const char *text)
-{
-    struct rg_store_object_info info;
-    RG_CHECK_EQ(put("bucket", name, text, strlen(text), &info), 0);
-}
-
-static int get(const char *name, struct rg_store_object *object)
-{
-    struct rg_bucket *bucket = rg_store_find_bucket(store, rg_text_slice("bucket"));
-    RG_CHECK(bucket != NULL);
-    return rg_bucket_open_object(bucket, rg_text_slice(name), object);
-}
-
-static int remove_object(const char *name)
-{
-    struct rg_store_conditions none = {0};
-    struct rg_bucket *bucket = rg_store_find_bucket(store, rg_text_slice("bucket"));
-    return rg_bucket_remove_object(bucket, rg_text_slice(name), &none);
-}
+#include "tests/emulator/store_case.h"
 
 static void test_the_memory_budget_is_exact(void)
 {
@@ -79,7 +28,7 @@ static void test_names_in_random_order_come_back_sorted(void)
     enum { COUNT = 2000 };
     static bool present[COUNT];
     char name[16];
-    open_store();
+    open_store(NULL, 0);
     put_text("x", "");
     for (int i = 0; i < 3 * COUNT; i++) {
         size_t n = rg_test_random_below(COUNT);
@@ -112,7 +61,7 @@ static void test_an_open_object_survives_overwrite_and_delete(void)
 {
     struct rg_store_object old, new;
     const uint8_t *data;
-    open_store();
+    open_store(NULL, 0);
     put_text("o", "old");
     RG_CHECK_EQ(get("o", &old), 0);
     put_text("o", "newer");

@@ -1,0 +1,206 @@
+/* From JSON to attributes, and the update of an object by them; see description.h. */
+#include "emulator/description.h"
+
+#include "emulator/body.h"
+#include "emulator/media.h"
+#include "emulator/resource.h"
+
+#include <errno.h>
+
+/* How often somebody else may change the object between our reading and writing. */
+#define UPDATE_ATTEMPTS_MAX 100
+
+void rg_description_fini(struct rg_description *description)
+{
+    rg_text_fini(&description->list);
+}
+
+bool rg_description_set(struct rg_server_call *call, const char *what, struct rg_h1_slice value,
+                        char *out, size_t size_max)
+{
+    if (!rg_store_attribute_valid(value, size_max)) {
+        rg_reply_error(call, RG_API_BAD_REQUEST, "The %s is not a header value of 1 to %zu bytes.",
+                       what, size_max);
+        return false;
+    }
+    memcpy(out, value.data, value.size);
+    out[value.size] = '\0';
+    return true;
+}
+
+/* A string; null and the empty one stand for none. */
+static bool take_text(struct rg_server_call *call, yyjson_val *value, const char *what,
+                      const char *none, char *out, size_t size_max)
+{
+    if (value == NULL) {
+        return true;
+    }
+    if (yyjson_is_null(value) || (yyjson_is_str(value) && yyjson_get_len(value) == 0)) {
+        strcpy(out, none);
+        return true;
+    }
+    struct rg_h1_slice text = {yyjson_get_str(value), (uint32_t)yyjson_get_len(value)};
+    return rg_description_set(call, what, text.data != NULL ? text : (struct rg_h1_slice){"", 0},
+                              out, size_max);
+}
+
+static bool take_attribute(struct rg_server_call *call, struct rg_text *list, const char *name,
+                           yyjson_val *value)
+{
+    struct rg_h1_slice text = {yyjson_get_str(value), (uint32_t)yyjson_get_len(value)};
+    if ((!yyjson_is_str(value) && !yyjson_is_null(value)) ||
+        rg_attributes_set(list, rg_text_slice(name), text) < 0) {
+        rg_reply_error(call, RG_API_BAD_REQUEST, "The value of %.200s is not valid.", name);
+        return false;
+    }
+    return true;
+}
+
+static bool take_metadata(struct rg_server_call *call, struct rg_text *list, yyjson_val *metadata)
+{
+    yyjson_val *key;
+    if (yyjson_is_null(metadata)) {
+        rg_attributes_clear(list, RG_ATTRIBUTES_METADATA);
+        return true;
+    }
+    if (!yyjson_is_obj(metadata)) {
+        rg_reply_error(call, RG_API_BAD_REQUEST, "metadata is not an object.");
+        return false;
+    }
+    yyjson_obj_iter members = yyjson_obj_iter_with(metadata);
+    while ((key = yyjson_obj_iter_next(&members)) != NULL) {
+        char name[RG_ATTRIBUTES_SIZE_MAX];
+        int size = snprintf(name, sizeof(name), RG_ATTRIBUTES_METADATA "%s", yyjson_get_str(key));
+        if ((size_t)size >= sizeof(name) ||
+            (size_t)size != strlen(RG_ATTRIBUTES_METADATA) + yyjson_get_len(key)) {
+            rg_reply_error(call, RG_API_BAD_REQUEST, "A key of the metadata is not valid.");
+            return false;
+        }
+        if (!take_attribute(call, list, name, yyjson_obj_iter_get_val(key))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool rg_description_take_json(struct rg_server_call *call, struct rg_description *description,
+                              yyjson_val *root, bool replaces)
+{
+    struct rg_store_object_info *info = &description->info;
+    yyjson_val *metadata = yyjson_obj_get(root, "metadata");
+    const char *name, *header;
+    if (!take_text(call, yyjson_obj_get(root, "contentType"), "content type",
+                   RG_DESCRIPTION_CONTENT_TYPE, info->content_type,
+                   RG_STORE_CONTENT_TYPE_SIZE_MAX) ||
+        !take_text(call, yyjson_obj_get(root, "contentEncoding"), "content encoding", "",
+                   info->content_encoding, RG_STORE_CONTENT_ENCODING_SIZE_MAX)) {
+        return false;
+    }
+    for (size_t i = 0; (name = rg_attributes_known(i, &header)) != NULL; i++) {
+        yyjson_val *value = yyjson_obj_get(root, name);
+        if (value != NULL && yyjson_is_str(value) && yyjson_get_len(value) == 0) {
+            (void)rg_attributes_set(&description->list, rg_text_slice(name),
+                                    (struct rg_h1_slice){NULL, 0});
+        } else if (value != NULL && !take_attribute(call, &description->list, name, value)) {
+            return false;
+        }
+    }
+    if (metadata != NULL && replaces) {
+        rg_attributes_clear(&description->list, RG_ATTRIBUTES_METADATA);
+    }
+    return metadata == NULL || take_metadata(call, &description->list, metadata);
+}
+
+bool rg_description_take_head(struct rg_server_call *call, struct rg_description *description,
+                              const struct rg_h1_head *head)
+{
+    if (rg_attributes_take_head(&description->list, head) < 0) {
+        rg_reply_error(call, RG_API_BAD_REQUEST, "An x-goog-meta- field is not valid.");
+        return false;
+    }
+    return true;
+}
+
+bool rg_description_finish(struct rg_server_call *call, const struct rg_description *description,
+                           struct rg_attributes **out_attributes)
+{
+    int rc = rg_attributes_create(out_attributes, &description->list);
+    if (rc == -EMSGSIZE) {
+        rg_reply_error(call, RG_API_BAD_REQUEST, "The metadata of an object is at most 10 KiB.");
+    } else if (rc < 0) {
+        rg_reply_error(call, RG_API_INTERNAL, "Out of memory.");
+    }
+    return rc == 0;
+}
+
+static void reply_updated(struct rg_server_call *call, const struct rg_api_request *request,
+                          const struct rg_store_object_info *info)
+{
+    struct rg_call *state = rg_call_of(call);
+    struct rg_resource_style style;
+    rg_resource_style_init(&style, rg_api_of(call)->options.tls, rg_h1_find(request->head, "host"),
+                           request->params[RG_PARAM_FIELDS], NULL);
+    rg_resource_append_object(&state->text, &style, request->bucket, request->object, info);
+    rg_reply_text(call, 200, "application/json; charset=UTF-8");
+}
+
+/* One attempt: false when the object was changed meanwhile. The call is answered otherwise. */
+static bool try_update(struct rg_server_call *call, const struct rg_api_request *request,
+                       yyjson_val *root)
+{
+    struct rg_call *state = rg_call_of(call);
+    struct rg_bucket *bucket;
+    struct rg_description description = {0};
+    struct rg_attributes *attributes = NULL;
+    bool patch = rg_api_request_is(request, "PATCH"), done = true;
+    if (!rg_media_open_to_change(call, request)) {
+        return true;
+    }
+    bucket = rg_store_find_bucket(rg_api_of(call)->options.store, request->bucket);
+    description.info = state->object.info;
+    if (patch) {
+        rg_attributes_copy(&description.list, state->object.info.attributes);
+    } else {
+        strcpy(description.info.content_type, RG_DESCRIPTION_CONTENT_TYPE);
+        description.info.content_encoding[0] = '\0';
+    }
+    rg_store_object_close(&state->object);
+    if (rg_description_take_json(call, &description, root, !patch) &&
+        rg_description_finish(call, &description, &attributes)) {
+        description.info.attributes = attributes;
+        int rc = rg_bucket_update_object(bucket, request->object, &description.info);
+        done = rc != -EAGAIN;
+        if (rc == 0) {
+            reply_updated(call, request, &description.info);
+        } else if (done) {
+            rg_reply_store_error(call, rc, request->bucket, request->object);
+        }
+    }
+    rg_attributes_unref(attributes);
+    rg_description_fini(&description);
+    return done;
+}
+
+static void finish_update(struct rg_server_call *call, const struct rg_api_request *request,
+                          struct rg_h1_slice body)
+{
+    yyjson_doc *document = yyjson_read(body.data, body.size, 0);
+    yyjson_val *root = yyjson_doc_get_root(document);
+    if (!yyjson_is_obj(root)) {
+        rg_reply_error(call, RG_API_BAD_REQUEST, "The metadata is not a JSON object.");
+    } else {
+        bool done = false;
+        for (int i = 0; !done && i < UPDATE_ATTEMPTS_MAX; i++) {
+            done = try_update(call, request, root);
+        }
+        if (!done) {
+            rg_reply_error(call, RG_API_UNAVAILABLE, "The object is changed too often.");
+        }
+    }
+    yyjson_doc_free(document);
+}
+
+void rg_description_update(struct rg_server_call *call, const struct rg_api_request *request)
+{
+    rg_body_collect(call, request, RG_BODY_SIZE_MAX, finish_update);
+}

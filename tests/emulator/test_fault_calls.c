@@ -1,0 +1,257 @@
+/* What requests are called, so that an instruction meets the right ones, and what the control
+ * interface takes and tells. Without sockets: what comes of it on them is in test_faults.c. */
+#include "emulator/faults.h"
+#include "tests/emulator/driver.h"
+
+static char id[64];
+
+static void post_test(const char *json)
+{
+    rg_driver_send(api, &reply,
+                   "POST /retry_test HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
+                   "Content-Length: %zu\r\n\r\n%s",
+                   strlen(json), json);
+}
+
+static void make_test(const char *method, const char *instruction)
+{
+    char json[256];
+    snprintf(json, sizeof(json), "{\"instructions\":{\"%s\":[\"%s\"]},\"transport\":\"HTTP\"}",
+             method, instruction);
+    post_test(json);
+    RG_CHECK_EQ(reply.status, 200);
+    json_member("id", id, sizeof(id));
+}
+
+static bool is_complete(void)
+{
+    char target[128];
+    snprintf(target, sizeof(target), "/retry_test/%s", id);
+    get(target);
+    RG_CHECK_EQ(reply.status, 200);
+    bool complete = strstr(reply.body.data, "\"completed\":true") != NULL;
+    RG_CHECK(complete != (strstr(reply.body.data, "\"completed\":false") != NULL));
+    return complete;
+}
+
+static void send_as_test(const char *method, const char *target, const char *fields)
+{
+    rg_driver_send(api, &reply, "%s %s HTTP/1.1\r\nHost: h\r\nx-retry-test-id: %s\r\n%s\r\n",
+                   method, target, id, fields);
+}
+
+static void test_requests_and_their_methods(void)
+{
+    static const struct {
+        const char *method, *target, *name;
+    } rows[] = {
+        {"GET", "/storage/v1/b", "storage.buckets.list"},
+        {"POST", "/storage/v1/b", "storage.buckets.insert"},
+        {"GET", "/storage/v1/b/bucket", "storage.buckets.get"},
+        {"DELETE", "/storage/v1/b/bucket", "storage.buckets.delete"},
+        {"PATCH", "/storage/v1/b/bucket", "storage.buckets.patch"},
+        {"PUT", "/storage/v1/b/bucket", "storage.buckets.update"},
+        {"GET", "/storage/v1/b/bucket/iam", "storage.buckets.getIamPolicy"},
+        {"PUT", "/storage/v1/b/bucket/iam", "storage.buckets.setIamPolicy"},
+        {"GET", "/storage/v1/b/bucket/iam/testPermissions", "storage.buckets.testIamPermissions"},
+        {"POST", "/storage/v1/b/bucket/lockRetentionPolicy", "storage.buckets.lockRetentionPolicy"},
+        {"GET", "/storage/v1/b/bucket/storageLayout", "storage.buckets.getStorageLayout"},
+        {"GET", "/storage/v1/b/bucket/o?prefix=x", "storage.objects.list"},
+        {"GET", "/storage/v1/b/bucket/o/x", "storage.objects.get"},
+        {"HEAD", "/storage/v1/b/bucket/o/x", "storage.objects.get"},
+        {"GET", "/download/storage/v1/b/bucket/o/x?alt=media", "storage.objects.get"},
+        {"DELETE", "/storage/v1/b/bucket/o/x", "storage.objects.delete"},
+        {"PATCH", "/storage/v1/b/bucket/o/x", "storage.objects.patch"},
+        {"PUT", "/storage/v1/b/bucket/o/x", "storage.objects.update"},
+        {"POST", "/storage/v1/b/bucket/o/x%2Fy/compose", "storage.objects.compose"},
+        {"POST", "/storage/v1/b/bucket/o/x/copyTo/b/c/o/d", "storage.objects.copy"},
+        {"POST", "/storage/v1/b/bucket/o/x/rewriteTo/b/c/o/d", "storage.objects.rewrite"},
+        {"POST", "/storage/v1/b/bucket/o/x/moveTo/o/d", "storage.objects.move"},
+        {"POST", "/upload/storage/v1/b/bucket/o?uploadType=media&name=x", "storage.objects.insert"},
+        {"PUT", "/upload/storage/v1/b/bucket/o?upload_id=x", "storage.objects.insert"},
+        {"DELETE", "/upload/storage/v1/b/bucket/o?upload_id=x", "storage.objects.delete"},
+        {"GET", "/", "storage.buckets.list"},
+        {"GET", "/bucket", "storage.objects.list"},
+        {"PUT", "/bucket", "storage.buckets.insert"},
+        {"DELETE", "/bucket", "storage.buckets.delete"},
+        {"GET", "/bucket/x/y", "storage.objects.get"},
+        {"HEAD", "/bucket/x", "storage.objects.get"},
+        {"PUT", "/bucket/x", "storage.objects.insert"},
+        {"POST", "/bucket/x?uploads", "storage.objects.insert"},
+        {"DELETE", "/bucket/x", "storage.objects.delete"},
+    };
+    open_api(NULL, 0);
+    for (size_t i = 0; i < RG_ARRAY_LEN(rows); i++) {
+        const char *other = strcmp(rows[i].name, "storage.objects.get") == 0
+                                ? "storage.objects.list"
+                                : "storage.objects.get";
+        make_test(other, "return-418");
+        send_as_test(rows[i].method, rows[i].target, "Content-Length: 0\r\n");
+        RG_CHECK(reply.status != 418);
+        RG_CHECK(!is_complete());
+        make_test(rows[i].name, "return-418");
+        send_as_test(rows[i].method, rows[i].target, "Content-Length: 0\r\n");
+        if (reply.status != 418) {
+            rg_test_fail(__FILE__, __LINE__, "%s %s is not %s: %u", rows[i].method, rows[i].target,
+                         rows[i].name, reply.status);
+        }
+        RG_CHECK(is_complete());
+    }
+    close_api();
+}
+
+static void test_the_control_interface(void)
+{
+    char first[64];
+    open_api(NULL, 0);
+    make_test("storage.objects.get", "return-503");
+    strcpy(first, id);
+    check_body_has("\"instructions\":{\"storage.objects.get\":[\"return-503\"]}");
+    check_body_has("\"completed\":false,\"transport\":\"HTTP\"");
+    make_test("storage.objects.list", "stall-for-3s-after-256K");
+    RG_CHECK(strcmp(first, id) != 0);
+    get("/retry_tests");
+    check_body_has(first);
+    check_body_has(id);
+    rg_driver_send(api, &reply, "DELETE /retry_test/%s HTTP/1.1\r\nHost: h\r\n\r\n", first);
+    RG_CHECK_EQ(reply.status, 200);
+    get("/retry_tests");
+    RG_CHECK(strstr(reply.body.data, first) == NULL);
+    check_body_has(id);
+    rg_driver_send(api, &reply, "DELETE /retry_test/%s HTTP/1.1\r\nHost: h\r\n\r\n", first);
+    RG_CHECK_EQ(reply.status, 404);
+    get("/retry_test/none");
+    RG_CHECK_EQ(reply.status, 404);
+    strcpy(id, first);
+    send_as_test("GET", "/bucket/x", "");
+    RG_CHECK_EQ(reply.status, 404);
+    check_body_has("retry test");
+    rg_driver_send(api, &reply, "PUT /retry_tests HTTP/1.1\r\nHost: h\r\n\r\n");
+    RG_CHECK_EQ(reply.status, 405);
+    close_api();
+}
+
+static void test_what_is_no_retry_test(void)
+{
+    static const char *const bodies[] = {
+        "",
+        "[]",
+        "{",
+        "{\"instructions\":3}",
+        "{\"instructions\":{\"storage.objects.eat\":[\"return-503\"]}}",
+        "{\"instructions\":{\"\":[\"return-503\"]}}",
+        "{\"instructions\":{\"storage.objects.get\":[3]}}",
+        "{\"instructions\":{\"storage.objects.get\":[\"return-\"]}}",
+        "{\"instructions\":{\"storage.objects.get\":[\"return-99\"]}}",
+        "{\"instructions\":{\"storage.objects.get\":[\"return-600\"]}}",
+        "{\"instructions\":{\"storage.objects.get\":[\"return-503 \"]}}",
+        "{\"instructions\":{\"storage.objects.get\":[\"return-503-after-K\"]}}",
+        "{\"instructions\":{\"storage.objects.get\":[\"return-503-after-99999999999999999999K\"]}}",
+        "{\"instructions\":{\"storage.objects.get\":[\"stall-for-3601s-after-1K\"]}}",
+        "{\"instructions\":{\"storage.objects.get\":[\"return-broken-stream-after-1\"]}}",
+        "{\"instructions\":{\"storage.objects.get\":[\"redirect-send-token-T\"]}}",
+    };
+    open_api(NULL, 0);
+    for (size_t i = 0; i < RG_ARRAY_LEN(bodies); i++) {
+        post_test(bodies[i]);
+        if (reply.status != 400) {
+            rg_test_fail(__FILE__, __LINE__, "%s: %u", bodies[i], reply.status);
+        }
+    }
+    get("/retry_tests");
+    RG_CHECK_STR(reply.body.data, "{\"retry_test\":[]}");
+    close_api();
+}
+
+static void test_there_is_an_end_to_how_many(void)
+{
+    open_api(NULL, 0);
+    struct rg_text json = {0};
+    rg_text_append_str(&json, "{\"instructions\":{\"storage.objects.get\":[\"return-503\"");
+    for (int i = 1; i < RG_RETRY_INSTRUCTIONS_MAX; i++) {
+        rg_text_append_str(&json, ",\"return-503\"");
+    }
+    rg_text_append_str(&json, "]}}");
+    rg_text_append(&json, "", 1);
+    post_test(json.data);
+    RG_CHECK_EQ(reply.status, 200);
+    json.size -= 4;
+    rg_text_append_str(&json, ",\"return-503\"]}}");
+    rg_text_append(&json, "", 1);
+    post_test(json.data);
+    RG_CHECK_EQ(reply.status, 400);
+    rg_text_fini(&json);
+    for (int i = 1; i < RG_RETRY_TESTS_MAX; i++) {
+        make_test("storage.objects.get", "return-503");
+    }
+    post_test("{\"instructions\":{}}");
+    RG_CHECK_EQ(reply.status, 413);
+    rg_driver_send(api, &reply, "DELETE /retry_test/%s HTTP/1.1\r\nHost: h\r\n\r\n", id);
+    make_test("storage.objects.get", "return-503");
+    close_api();
+}
+
+/* Through the driver, because ten seconds are long. */
+static void test_stalls_by_header(void)
+{
+    open_api(NULL, 0);
+    put_xml("/bucket/x", "abcdef");
+    rg_driver_send(api, &reply,
+                   "GET /bucket/x HTTP/1.1\r\nHost: h\r\n"
+                   "x-goog-emulator-instructions: stall-always\r\n\r\n");
+    RG_CHECK_EQ(reply.response.stall_after, 0);
+    RG_CHECK_EQ(reply.response.stall_ns, 10 * RG_NS_PER_S);
+    rg_driver_send(api, &reply,
+                   "GET /bucket/x HTTP/1.1\r\nHost: h\r\n"
+                   "x-goog-emulator-instructions: stall-at-256KiB\r\n\r\n");
+    RG_CHECK_EQ(reply.response.stall_after, UINT64_MAX);
+    char *data = calloc(1, RG_KIB(300));
+    memset(data, 'x', RG_KIB(300) - 1);
+    put_xml("/bucket/y", data);
+    free(data);
+    rg_driver_send(api, &reply,
+                   "GET /bucket/y HTTP/1.1\r\nHost: h\r\n"
+                   "x-goog-emulator-instructions: stall-at-256KiB\r\n\r\n");
+    RG_CHECK_EQ(reply.response.stall_after, RG_KIB(256));
+    RG_CHECK_EQ(reply.response.stall_ns, 10 * RG_NS_PER_S);
+    close_api();
+}
+
+static void test_corruption_by_header(void)
+{
+    open_api(NULL, 0);
+    put_xml("/bucket/x", "abcdef");
+    rg_driver_send(api, &reply,
+                   "GET /bucket/x HTTP/1.1\r\nHost: h\r\n"
+                   "x-goog-emulator-instructions: return-corrupted-data\r\n\r\n");
+    RG_CHECK_EQ(reply.status, 200);
+    RG_CHECK_EQ(reply.body.size, 6);
+    RG_CHECK_EQ((uint8_t)reply.body.data[0], (uint8_t) ~'a');
+    RG_CHECK_STR(reply.body.data + 1, "bcdef");
+    get("/bucket/x");
+    RG_CHECK_STR(reply.body.data, "abcdef");
+    rg_driver_send(api, &reply,
+                   "PUT /bucket/z HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n"
+                   "x-goog-emulator-instructions: inject-upload-data-error\r\n\r\nabc");
+    RG_CHECK_EQ(reply.status, 200);
+    get("/bucket/z");
+    RG_CHECK_EQ((uint8_t)reply.body.data[0], (uint8_t) ~'a');
+    RG_CHECK_STR(reply.body.data + 1, "bc");
+    rg_driver_send(api, &reply,
+                   "PUT /bucket/z HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n"
+                   "x-goog-hash: crc32c=xFDWlw==\r\n"
+                   "x-goog-emulator-instructions: inject-upload-data-error\r\n\r\nabcde");
+    RG_CHECK_EQ(reply.status, 400);
+    check_body_has("CRC32C");
+    close_api();
+}
+
+int main(int argc, char **argv)
+{
+    static const struct rg_test tests[] = {
+        RG_TEST(test_requests_and_their_methods), RG_TEST(test_the_control_interface),
+        RG_TEST(test_what_is_no_retry_test),      RG_TEST(test_there_is_an_end_to_how_many),
+        RG_TEST(test_stalls_by_header),           RG_TEST(test_corruption_by_header),
+    };
+    return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
+}
