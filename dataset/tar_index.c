@@ -1,0 +1,690 @@
+/* See tar_index.h. An index in memory is what its file is, so that there is one way to read it.
+ * Everything is checked when one is opened, and a sample again when it is decoded: what is in a
+ * mapping may change under it. */
+#include "dataset/tar_index.h"
+
+#include "gcs/checksum.h"
+#include "gcs/client.h"
+#include "gcs/manifest_code.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct rg_tar_index {
+    const uint8_t *data;
+    uint64_t size;
+    bool is_mapped;                        /* otherwise allocated */
+    uint64_t count, tables, shards, names; /* the latter three: offsets */
+    uint32_t header_size, shard_count, block_count, names_size;
+    char bucket[RG_BUCKET_NAME_SIZE_MAX + 1];
+};
+
+struct error {
+    char *text;
+    size_t size;
+};
+
+static int damaged(const struct error *error, uint64_t at, const char *format, ...) RG_PRINTF(3, 4);
+
+static int damaged(const struct error *error, uint64_t at, const char *format, ...)
+{
+    char cause[160];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(cause, sizeof(cause), format, args);
+    va_end(args);
+    return rg_explain(error->text, error->size, -EBADMSG, "at byte %" PRIu64 ": %s", at, cause);
+}
+
+uint32_t rg_tar_index_header_crc(const uint8_t *header, uint32_t size)
+{
+    static const uint8_t zeros[4];
+    uint32_t crc = rg_crc32c(0, header, RG_TAR_INDEX_AT_HEADER_CRC);
+    crc = rg_crc32c(crc, zeros, sizeof(zeros));
+    return rg_crc32c(crc, header + RG_TAR_INDEX_HEADER_SIZE_MIN,
+                     size - RG_TAR_INDEX_HEADER_SIZE_MIN);
+}
+
+static uint64_t align(uint64_t size)
+{
+    return (size + RG_TAR_INDEX_ALIGNMENT - 1) / RG_TAR_INDEX_ALIGNMENT * RG_TAR_INDEX_ALIGNMENT;
+}
+
+static uint32_t header_u32(const struct rg_tar_index *index, enum rg_tar_index_field at)
+{
+    return rg_manifest_read_u32(index->data + at);
+}
+
+static uint64_t header_u64(const struct rg_tar_index *index, enum rg_tar_index_field at)
+{
+    return rg_manifest_read_u64(index->data + at);
+}
+
+static int check_header(struct rg_tar_index *index, const struct error *error)
+{
+    const uint8_t *data = index->data;
+    if (index->size < RG_TAR_INDEX_HEADER_SIZE_MIN ||
+        memcmp(data, RG_TAR_INDEX_MAGIC, RG_TAR_INDEX_MAGIC_SIZE) != 0) {
+        return damaged(error, 0, "it is no index of tar archives");
+    }
+    uint32_t version = header_u32(index, RG_TAR_INDEX_AT_VERSION);
+    if (version != RG_TAR_INDEX_VERSION) {
+        return damaged(error, RG_TAR_INDEX_AT_VERSION,
+                       "version %" PRIu32 " is not one that this program reads", version);
+    }
+    uint32_t header_size = header_u32(index, RG_TAR_INDEX_AT_HEADER_SIZE);
+    uint32_t bucket_size = header_u32(index, RG_TAR_INDEX_AT_BUCKET_SIZE);
+    if (bucket_size > RG_BUCKET_NAME_SIZE_MAX ||
+        header_size != align(RG_TAR_INDEX_HEADER_SIZE_MIN + bucket_size) ||
+        header_size > index->size) {
+        return damaged(error, RG_TAR_INDEX_AT_HEADER_SIZE, "the header's sizes do not fit");
+    }
+    if (rg_tar_index_header_crc(data, header_size) !=
+        header_u32(index, RG_TAR_INDEX_AT_HEADER_CRC)) {
+        return damaged(error, RG_TAR_INDEX_AT_HEADER_CRC,
+                       "the header does not have the CRC32C that it states");
+    }
+    memcpy(index->bucket, data + RG_TAR_INDEX_HEADER_SIZE_MIN, bucket_size);
+    index->header_size = header_size;
+    index->count = header_u64(index, RG_TAR_INDEX_AT_COUNT);
+    index->tables = header_u64(index, RG_TAR_INDEX_AT_TABLES);
+    index->shard_count = header_u32(index, RG_TAR_INDEX_AT_SHARD_COUNT);
+    index->block_count = header_u32(index, RG_TAR_INDEX_AT_BLOCK_COUNT);
+    index->names_size = header_u32(index, RG_TAR_INDEX_AT_NAMES_SIZE);
+    return 0;
+}
+
+/* The header and the file agree with each other, and with the checksum. */
+static int check_sizes(struct rg_tar_index *index, const struct error *error)
+{
+    uint64_t stated = header_u64(index, RG_TAR_INDEX_AT_FILE_SIZE);
+    if (stated != index->size) {
+        return damaged(error, RG_MIN(index->size, stated),
+                       "the file has %" PRIu64 " bytes and should have %" PRIu64, index->size,
+                       stated);
+    }
+    uint64_t tables_size = (uint64_t)index->block_count * RG_TAR_INDEX_BLOCK_SIZE +
+                           (uint64_t)index->shard_count * RG_TAR_INDEX_SHARD_SIZE +
+                           index->names_size;
+    if (index->tables < index->header_size || tables_size > index->size ||
+        index->tables != index->size - tables_size) {
+        return damaged(error, RG_TAR_INDEX_AT_TABLES, "the tables are not where they should be");
+    }
+    index->shards = index->tables + (uint64_t)index->block_count * RG_TAR_INDEX_BLOCK_SIZE;
+    index->names = index->shards + (uint64_t)index->shard_count * RG_TAR_INDEX_SHARD_SIZE;
+    if (rg_crc32c(0, index->data + index->header_size, index->size - index->header_size) !=
+        header_u32(index, RG_TAR_INDEX_AT_CRC)) {
+        return damaged(error, index->header_size,
+                       "what follows does not have the CRC32C that the header states");
+    }
+    return 0;
+}
+
+struct block {
+    uint64_t offset;
+    uint32_t size, crc;
+};
+
+static struct block block_at(const struct rg_tar_index *index, uint32_t number)
+{
+    const uint8_t *entry = index->data + index->tables + (uint64_t)number * RG_TAR_INDEX_BLOCK_SIZE;
+    return (struct block){
+        .offset = rg_manifest_read_u64(entry),
+        .size = rg_manifest_read_u32(entry + 8),
+        .crc = rg_manifest_read_u32(entry + 12),
+    };
+}
+
+struct shard {
+    uint64_t size, first_sample;
+    int64_t generation;
+    uint32_t first_block, name;
+};
+
+static struct shard shard_at(const struct rg_tar_index *index, uint32_t number)
+{
+    const uint8_t *entry = index->data + index->shards + (uint64_t)number * RG_TAR_INDEX_SHARD_SIZE;
+    return (struct shard){
+        .size = rg_manifest_read_u64(entry),
+        .generation = (int64_t)rg_manifest_read_u64(entry + 8),
+        .first_sample = rg_manifest_read_u64(entry + 16),
+        .first_block = rg_manifest_read_u32(entry + 24),
+        .name = rg_manifest_read_u32(entry + 28),
+    };
+}
+
+/* Where the shard behind it begins. */
+static void shard_end(const struct rg_tar_index *index, uint32_t number, uint64_t *out_sample,
+                      uint32_t *out_block)
+{
+    if (number + 1 < index->shard_count) {
+        struct shard next = shard_at(index, number + 1);
+        *out_sample = next.first_sample;
+        *out_block = next.first_block;
+    } else {
+        *out_sample = index->count;
+        *out_block = index->block_count;
+    }
+}
+
+static bool block_fits(const struct rg_tar_index *index, const struct block *block)
+{
+    return block->offset >= index->header_size && block->offset <= index->tables &&
+           block->size <= index->tables - block->offset;
+}
+
+/* Blocks follow each other without gaps. */
+static int check_blocks(const struct rg_tar_index *index, const struct error *error)
+{
+    uint64_t at = index->header_size;
+    for (uint32_t i = 0; i < index->block_count; i++) {
+        struct block block = block_at(index, i);
+        if (block.offset != at || !block_fits(index, &block)) {
+            return damaged(error, index->tables + (uint64_t)i * RG_TAR_INDEX_BLOCK_SIZE,
+                           "block %" PRIu32 " is not where it should be", i);
+        }
+        at += block.size;
+    }
+    if (index->tables - at >= RG_TAR_INDEX_ALIGNMENT) {
+        return damaged(error, at, "something lies between the last block and the tables");
+    }
+    return 0;
+}
+
+/* Shards have their samples and blocks one behind the other, and names that end. */
+static int check_shards(const struct rg_tar_index *index, const struct error *error)
+{
+    const uint8_t *names = index->data + index->names;
+    if (index->names_size > 0 && names[index->names_size - 1] != '\0') {
+        return damaged(error, index->size - 1, "the last name does not end");
+    }
+    uint64_t sample = 0;
+    uint32_t block = 0;
+    for (uint32_t i = 0; i < index->shard_count; i++) {
+        struct shard shard = shard_at(index, i);
+        uint64_t end_sample;
+        uint32_t end_block;
+        shard_end(index, i, &end_sample, &end_block);
+        uint64_t samples = end_sample - shard.first_sample;
+        uint64_t blocks = samples / RG_TAR_BLOCK_SAMPLES + (samples % RG_TAR_BLOCK_SAMPLES > 0);
+        if (shard.first_sample != sample || shard.first_block != block || end_sample < sample ||
+            end_block < block || end_block - block != blocks || shard.name >= index->names_size) {
+            return damaged(error, index->shards + (uint64_t)i * RG_TAR_INDEX_SHARD_SIZE,
+                           "shard %" PRIu32 " is not what it should be", i);
+        }
+        sample = end_sample;
+        block = end_block;
+    }
+    if (sample != index->count || block != index->block_count) {
+        return damaged(error, RG_TAR_INDEX_AT_COUNT, "there are samples in no shard");
+    }
+    return 0;
+}
+
+/* Takes `data`, on success only. */
+static int index_adopt(struct rg_tar_index **out_index, const uint8_t *data, uint64_t size,
+                       bool is_mapped, const struct error *error)
+{
+    struct rg_tar_index *index = calloc(1, sizeof(*index));
+    if (index == NULL) {
+        return rg_explain(error->text, error->size, -ENOMEM, "no memory");
+    }
+    index->data = data;
+    index->size = size;
+    index->is_mapped = is_mapped;
+    int rc = check_header(index, error);
+    rc = rc == 0 ? check_sizes(index, error) : rc;
+    rc = rc == 0 ? check_blocks(index, error) : rc;
+    rc = rc == 0 ? check_shards(index, error) : rc;
+    if (rc < 0) {
+        free(index);
+        return rc;
+    }
+    *out_index = index;
+    return 0;
+}
+
+int rg_tar_index_open_memory(struct rg_tar_index **out_index, const void *data, size_t size,
+                             char *error, size_t error_size)
+{
+    uint8_t *copy = malloc(size > 0 ? size : 1);
+    if (copy == NULL) {
+        return rg_explain(error, error_size, -ENOMEM, "no memory");
+    }
+    memcpy(copy, data, size);
+    int rc = index_adopt(out_index, copy, size, false, &(struct error){error, error_size});
+    if (rc < 0) {
+        free(copy);
+    }
+    return rc;
+}
+
+static int open_mapped(struct rg_tar_index **out_index, int fd, const struct error *error)
+{
+    struct stat status;
+    if (fstat(fd, &status) < 0) {
+        return rg_explain(error->text, error->size, -errno, "%s", strerrordesc_np(errno));
+    }
+    if (!S_ISREG(status.st_mode) || status.st_size < RG_TAR_INDEX_HEADER_SIZE_MIN) {
+        return damaged(error, 0, "it is no index of tar archives");
+    }
+    size_t size = (size_t)status.st_size;
+    void *data = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+    if (data == MAP_FAILED) {
+        return rg_explain(error->text, error->size, -errno, "%s", strerrordesc_np(errno));
+    }
+    int rc = index_adopt(out_index, data, size, true, error);
+    if (rc < 0) {
+        munmap(data, size);
+    }
+    return rc;
+}
+
+int rg_tar_index_open(struct rg_tar_index **out_index, const char *path, char *error,
+                      size_t error_size)
+{
+    char cause[256] = "";
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return rg_explain(error, error_size, -errno, "tar index %s: %s", path,
+                          strerrordesc_np(errno));
+    }
+    int rc = open_mapped(out_index, fd, &(struct error){cause, sizeof(cause)});
+    close(fd);
+    return rc < 0 ? rg_explain(error, error_size, rc, "tar index %s: %s", path, cause) : 0;
+}
+
+void rg_tar_index_close(struct rg_tar_index *index)
+{
+    if (index == NULL) {
+        return;
+    }
+    void *data = (void *)(uintptr_t)index->data;
+    if (index->is_mapped) {
+        munmap(data, index->size);
+    } else {
+        free(data);
+    }
+    free(index);
+}
+
+const void *rg_tar_index_data(const struct rg_tar_index *index, size_t *out_size)
+{
+    *out_size = index->size;
+    return index->data;
+}
+
+static int write_all(int fd, const uint8_t *data, uint64_t size)
+{
+    while (size > 0) {
+        ssize_t written = write(fd, data, size);
+        if (written < 0 && errno != EINTR) {
+            return -errno;
+        }
+        if (written > 0) {
+            data += written;
+            size -= (uint64_t)written;
+        }
+    }
+    return fsync(fd) < 0 ? -errno : 0;
+}
+
+int rg_tar_index_save(const struct rg_tar_index *index, const char *path)
+{
+    static const char suffix[] = ".XXXXXX";
+    char *temporary = malloc(strlen(path) + sizeof(suffix));
+    if (temporary == NULL) {
+        return -ENOMEM;
+    }
+    strcpy(temporary, path);
+    strcat(temporary, suffix);
+    int fd = mkostemp(temporary, O_CLOEXEC);
+    int rc = fd < 0 ? -errno : write_all(fd, index->data, index->size);
+    if (fd >= 0) {
+        (void)fchmod(fd, S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH);
+        close(fd);
+        if (rc == 0 && rename(temporary, path) < 0) {
+            rc = -errno;
+        }
+        if (rc < 0) {
+            (void)unlink(temporary);
+        }
+    }
+    free(temporary);
+    return rc;
+}
+
+uint64_t rg_tar_index_count(const struct rg_tar_index *index)
+{
+    return index->count;
+}
+
+uint64_t rg_tar_index_shard_count(const struct rg_tar_index *index)
+{
+    return index->shard_count;
+}
+
+const char *rg_tar_index_bucket(const struct rg_tar_index *index)
+{
+    return index->bucket;
+}
+
+static const char *shard_name(const struct rg_tar_index *index, const struct shard *shard)
+{
+    return (const char *)index->data + index->names + shard->name;
+}
+
+int rg_tar_index_shard_sized(const struct rg_tar_index *index, uint64_t number,
+                             struct rg_tar_shard *out_shard, size_t struct_size)
+{
+    if (number >= index->shard_count) {
+        return -ERANGE;
+    }
+    struct shard shard = shard_at(index, (uint32_t)number);
+    uint64_t end_sample;
+    uint32_t end_block;
+    shard_end(index, (uint32_t)number, &end_sample, &end_block);
+    struct rg_tar_shard whole = {
+        .name = shard_name(index, &shard),
+        .size = shard.size,
+        .generation = shard.generation,
+        .first = shard.first_sample,
+        .count = end_sample - shard.first_sample,
+    };
+    memset(out_shard, 0, struct_size);
+    memcpy(out_shard, &whole, RG_MIN(struct_size, sizeof(whole)));
+    return 0;
+}
+
+/* The shard that has a sample: the last one that does not begin behind it, and that is not empty,
+ * since an empty one begins where the next one does. */
+static uint32_t shard_find(const struct rg_tar_index *index, uint64_t sample)
+{
+    uint32_t low = 0, high = index->shard_count;
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (shard_at(index, middle).first_sample <= sample) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* Fills in everything but the shard of *out_sample. */
+static int sample_decode(const struct rg_tar_index *index, uint64_t number,
+                         const struct shard *shard, struct rg_tar_sample *out_sample)
+{
+    uint64_t of_shard = number - shard->first_sample;
+    uint64_t block_number = shard->first_block + of_shard / RG_TAR_BLOCK_SAMPLES;
+    if (number < shard->first_sample || block_number >= index->block_count) {
+        return -EBADMSG;
+    }
+    struct block block = block_at(index, (uint32_t)block_number);
+    if (!block_fits(index, &block)) {
+        return -EBADMSG;
+    }
+    struct rg_tar_decoder decoder = {
+        .at = index->data + block.offset,
+        .limit = index->data + block.offset + block.size,
+    };
+    out_sample->key_size = 0;
+    out_sample->part_count = 0;
+    for (uint64_t i = 0; i <= of_shard % RG_TAR_BLOCK_SAMPLES; i++) {
+        if (!rg_tar_decode(&decoder, out_sample)) {
+            return -EBADMSG;
+        }
+    }
+    return 0;
+}
+
+int rg_tar_index_get(const struct rg_tar_index *index, uint64_t number,
+                     struct rg_tar_sample *out_sample)
+{
+    if (number >= index->count) {
+        return -ERANGE;
+    }
+    uint32_t shard_number = shard_find(index, number);
+    struct shard shard = shard_at(index, shard_number);
+    out_sample->shard = shard_number;
+    return sample_decode(index, number, &shard, out_sample);
+}
+
+int rg_tar_index_range(const struct rg_tar_index *index, uint64_t number,
+                       struct rg_tar_range *out_range)
+{
+    struct rg_tar_sample sample;
+    if (number >= index->count) {
+        return -ERANGE;
+    }
+    struct shard shard = shard_at(index, shard_find(index, number));
+    int rc = sample_decode(index, number, &shard, &sample);
+    if (rc == 0) {
+        *out_range = (struct rg_tar_range){
+            .name = shard_name(index, &shard),
+            .generation = shard.generation,
+            .offset = sample.offset,
+            .size = sample.size,
+        };
+    }
+    return rc;
+}
+
+int rg_tar_builder_init(struct rg_tar_builder *builder, const char *bucket)
+{
+    *builder = (struct rg_tar_builder){.bucket = strdup(bucket)};
+    return builder->bucket != NULL ? 0 : -ENOMEM;
+}
+
+void rg_tar_builder_fini(struct rg_tar_builder *builder)
+{
+    free(builder->bucket);
+    free(builder->data);
+    free(builder->blocks);
+    free(builder->shards);
+    free(builder->names);
+    *builder = (struct rg_tar_builder){0};
+}
+
+/* Room for `size` more bytes of one of the arrays. */
+static int room_make(void *array_address, size_t used, size_t *room, size_t size)
+{
+    void **array = array_address;
+    if (*room - used >= size) {
+        return 0;
+    }
+    size_t larger = RG_MAX(2 * *room, used + size + RG_KIB(1));
+    void *grown = realloc(*array, larger);
+    if (grown == NULL) {
+        return -ENOMEM;
+    }
+    *array = grown;
+    *room = larger;
+    return 0;
+}
+
+/* What a shard adds, in one form for both sources: blocks' offsets are from `data`. */
+struct addition {
+    const char *name;
+    uint64_t size, sample_count;
+    int64_t generation;
+    const uint8_t *data;
+    size_t data_size;
+    uint32_t block_count;
+};
+
+static int addition_make_room(struct rg_tar_builder *builder, const struct addition *more)
+{
+    size_t name_size = strlen(more->name) + 1;
+    uint64_t blocks = builder->blocks_size / RG_TAR_INDEX_BLOCK_SIZE + more->block_count;
+    uint64_t shards = builder->shards_size / RG_TAR_INDEX_SHARD_SIZE + 1;
+    if (blocks > UINT32_MAX || shards > UINT32_MAX ||
+        builder->names_size + name_size > UINT32_MAX) {
+        return -EFBIG;
+    }
+    if (room_make(&builder->data, builder->data_size, &builder->data_room, more->data_size) < 0 ||
+        room_make(&builder->blocks, builder->blocks_size, &builder->blocks_room,
+                  (size_t)more->block_count * RG_TAR_INDEX_BLOCK_SIZE) < 0 ||
+        room_make(&builder->shards, builder->shards_size, &builder->shards_room,
+                  RG_TAR_INDEX_SHARD_SIZE) < 0 ||
+        room_make(&builder->names, builder->names_size, &builder->names_room, name_size) < 0) {
+        return -ENOMEM;
+    }
+    return 0;
+}
+
+/* Adds a block whose offset is, for now, from the beginning of all data. */
+static void block_add(struct rg_tar_builder *builder, uint64_t offset, uint32_t size, uint32_t crc)
+{
+    uint8_t *entry = builder->blocks + builder->blocks_size;
+    rg_manifest_write_u64(entry, offset);
+    rg_manifest_write_u32(entry + 8, size);
+    rg_manifest_write_u32(entry + 12, crc);
+    builder->blocks_size += RG_TAR_INDEX_BLOCK_SIZE;
+}
+
+/* Its blocks were added before it. */
+static void shard_add(struct rg_tar_builder *builder, const struct addition *more)
+{
+    size_t name_size = strlen(more->name) + 1;
+    uint8_t *entry = builder->shards + builder->shards_size;
+    uint64_t first_block = builder->blocks_size / RG_TAR_INDEX_BLOCK_SIZE - more->block_count;
+    rg_manifest_write_u64(entry, more->size);
+    rg_manifest_write_u64(entry + 8, (uint64_t)more->generation);
+    rg_manifest_write_u64(entry + 16, builder->sample_count);
+    rg_manifest_write_u32(entry + 24, (uint32_t)first_block);
+    rg_manifest_write_u32(entry + 28, (uint32_t)builder->names_size);
+    memcpy(builder->names + builder->names_size, more->name, name_size);
+    if (more->data_size > 0) {
+        memcpy(builder->data + builder->data_size, more->data, more->data_size);
+    }
+    builder->shards_size += RG_TAR_INDEX_SHARD_SIZE;
+    builder->names_size += name_size;
+    builder->data_size += more->data_size;
+    builder->sample_count += more->sample_count;
+}
+
+int rg_tar_builder_add(struct rg_tar_builder *builder, const char *name, uint64_t size,
+                       int64_t generation, const struct rg_tar_section *section)
+{
+    struct addition more = {
+        .name = name,
+        .size = size,
+        .sample_count = section->sample_count,
+        .generation = generation,
+        .data = section->data,
+        .data_size = section->size,
+        .block_count = section->block_count,
+    };
+    int rc = addition_make_room(builder, &more);
+    for (uint32_t i = 0; rc == 0 && i < section->block_count; i++) {
+        const struct rg_tar_section_block *block = &section->blocks[i];
+        block_add(builder, builder->data_size + block->offset, block->size, block->crc);
+    }
+    if (rc == 0) {
+        shard_add(builder, &more);
+    }
+    return rc;
+}
+
+int rg_tar_builder_take(struct rg_tar_builder *builder, const struct rg_tar_index *index,
+                        uint64_t number)
+{
+    RG_ASSERT(number < index->shard_count);
+    struct shard shard = shard_at(index, (uint32_t)number);
+    uint64_t end_sample;
+    uint32_t end_block;
+    shard_end(index, (uint32_t)number, &end_sample, &end_block);
+    struct addition more = {
+        .name = shard_name(index, &shard),
+        .size = shard.size,
+        .sample_count = end_sample - shard.first_sample,
+        .generation = shard.generation,
+        .block_count = end_block - shard.first_block,
+    };
+    struct block first = {0}, last = {0};
+    if (more.block_count > 0) {
+        first = block_at(index, shard.first_block);
+        last = block_at(index, end_block - 1);
+        more.data = index->data + first.offset;
+        more.data_size = (size_t)(last.offset + last.size - first.offset);
+    }
+    int rc = addition_make_room(builder, &more);
+    for (uint32_t i = 0; rc == 0 && i < more.block_count; i++) {
+        struct block block = block_at(index, shard.first_block + i);
+        block_add(builder, builder->data_size + (block.offset - first.offset), block.size,
+                  block.crc);
+    }
+    if (rc == 0) {
+        shard_add(builder, &more);
+    }
+    return rc;
+}
+
+static void header_write(const struct rg_tar_builder *builder, uint8_t *file, uint32_t header_size,
+                         uint64_t tables, uint64_t size)
+{
+    uint32_t bucket_size = (uint32_t)strlen(builder->bucket);
+    memcpy(file, RG_TAR_INDEX_MAGIC, RG_TAR_INDEX_MAGIC_SIZE);
+    rg_manifest_write_u32(file + RG_TAR_INDEX_AT_VERSION, RG_TAR_INDEX_VERSION);
+    rg_manifest_write_u32(file + RG_TAR_INDEX_AT_HEADER_SIZE, header_size);
+    rg_manifest_write_u64(file + RG_TAR_INDEX_AT_COUNT, builder->sample_count);
+    rg_manifest_write_u64(file + RG_TAR_INDEX_AT_FILE_SIZE, size);
+    rg_manifest_write_u64(file + RG_TAR_INDEX_AT_TABLES, tables);
+    rg_manifest_write_u32(file + RG_TAR_INDEX_AT_SHARD_COUNT,
+                          (uint32_t)(builder->shards_size / RG_TAR_INDEX_SHARD_SIZE));
+    rg_manifest_write_u32(file + RG_TAR_INDEX_AT_BLOCK_COUNT,
+                          (uint32_t)(builder->blocks_size / RG_TAR_INDEX_BLOCK_SIZE));
+    rg_manifest_write_u32(file + RG_TAR_INDEX_AT_BUCKET_SIZE, bucket_size);
+    rg_manifest_write_u32(file + RG_TAR_INDEX_AT_NAMES_SIZE, (uint32_t)builder->names_size);
+    memcpy(file + RG_TAR_INDEX_HEADER_SIZE_MIN, builder->bucket, bucket_size);
+    rg_manifest_write_u32(file + RG_TAR_INDEX_AT_CRC,
+                          rg_crc32c(0, file + header_size, size - header_size));
+    rg_manifest_write_u32(file + RG_TAR_INDEX_AT_HEADER_CRC,
+                          rg_tar_index_header_crc(file, header_size));
+}
+
+static uint8_t *append(uint8_t *at, const void *data, size_t size)
+{
+    if (size > 0) {
+        memcpy(at, data, size);
+    }
+    return at + size;
+}
+
+int rg_tar_builder_finish(struct rg_tar_builder *builder, struct rg_tar_index **out_index)
+{
+    uint32_t header_size = (uint32_t)align(RG_TAR_INDEX_HEADER_SIZE_MIN + strlen(builder->bucket));
+    uint64_t tables = align(header_size + builder->data_size);
+    uint64_t size = tables + builder->blocks_size + builder->shards_size + builder->names_size;
+    uint8_t *file = calloc(1, size);
+    if (file == NULL) {
+        return -ENOMEM;
+    }
+    (void)append(file + header_size, builder->data, builder->data_size);
+    uint8_t *blocks = file + tables;
+    uint8_t *end = append(blocks, builder->blocks, builder->blocks_size);
+    for (uint8_t *entry = blocks; entry < end; entry += RG_TAR_INDEX_BLOCK_SIZE) {
+        rg_manifest_write_u64(entry, header_size + rg_manifest_read_u64(entry));
+    }
+    end = append(end, builder->shards, builder->shards_size);
+    end = append(end, builder->names, builder->names_size);
+    RG_ASSERT(end == file + size);
+    header_write(builder, file, header_size, tables, size);
+    char error[256] = "";
+    int rc = index_adopt(out_index, file, size, false, &(struct error){error, sizeof(error)});
+    RG_ASSERT(rc != -EBADMSG);
+    if (rc < 0) {
+        free(file);
+    }
+    return rc;
+}

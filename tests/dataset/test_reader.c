@@ -1,0 +1,413 @@
+/* Readers against an emulator: each sample once, in order or not, over resumptions and changes of
+ * the number of ranks, with objects that are gone, in bounded memory. */
+#include "emulator/emulator.h"
+#include "runtime/clock.h"
+#include "tests/support/test.h"
+
+#include <errno.h>
+#include <ringest/dataset.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PATIENCE_NS (60 * RG_NS_PER_S)
+#define COUNT 500
+
+static const char *const synthetic[] = {"data/x-:500:2000"};
+
+static struct rg_emulator *emulator;
+static struct rg_runtime *runtime;
+static struct rg_client *client;
+static char names[COUNT][32];
+static struct rg_object objects[COUNT];
+static uint32_t times_seen[COUNT];
+
+static void world_open(uint64_t memory_max)
+{
+    char error[512] = "";
+    struct rg_emulator_options options = {
+        .synthetic = synthetic,
+        .synthetic_count = 1,
+        .plain = true,
+        .threads = 1,
+    };
+    if (rg_emulator_open(&emulator, &options, error, sizeof(error)) < 0) {
+        rg_test_fail(__FILE__, __LINE__, "%s", error);
+    }
+    struct rg_runtime_options runtime_options;
+    rg_runtime_options_init(&runtime_options);
+    runtime_options.threads = 2;
+    runtime_options.memory_max = memory_max;
+    RG_CHECK_EQ(rg_runtime_open(&runtime, &runtime_options), 0);
+    struct rg_client_options client_options;
+    rg_client_options_init(&client_options);
+    client_options.endpoint = rg_emulator_endpoint(emulator);
+    client_options.connections_max = 16;
+    RG_CHECK_EQ(rg_client_open(&client, runtime, &client_options), 0);
+    for (int i = 0; i < COUNT; i++) {
+        snprintf(names[i], sizeof(names[i]), "x-%08d", i);
+        objects[i] = (struct rg_object){.name = names[i], .size = 2000};
+    }
+    memset(times_seen, 0, sizeof(times_seen));
+}
+
+static void world_close(void)
+{
+    struct rg_stats stats;
+    RG_CHECK_EQ(rg_runtime_stats(runtime, &stats), 0);
+    RG_CHECK_EQ(stats.leased_bytes, 0);
+    rg_client_close(client);
+    rg_runtime_close(runtime);
+    rg_emulator_close(emulator);
+}
+
+static struct rg_reader_options reader_options(void)
+{
+    struct rg_reader_options options;
+    rg_reader_options_init(&options);
+    options.bucket = "data";
+    options.objects = objects;
+    options.object_count = COUNT;
+    options.shuffle = true;
+    options.seed = 11;
+    options.window_requests = 32;
+    return options;
+}
+
+static struct rg_reader *reader_open(const struct rg_reader_options *options)
+{
+    struct rg_reader *reader;
+    char error[512] = "";
+    if (rg_reader_open(&reader, client, options, error, sizeof(error)) < 0) {
+        rg_test_fail(__FILE__, __LINE__, "%s", error);
+    }
+    return reader;
+}
+
+static void sample_check(const struct rg_sample *sample)
+{
+    RG_CHECK(sample->index < COUNT);
+    RG_CHECK_EQ(sample->completion.user_data, sample->number);
+    if (sample->completion.status == RG_STATUS_OK) {
+        RG_CHECK_EQ(sample->completion.size, 2000);
+    }
+    times_seen[sample->index]++;
+    rg_lease_release(sample->completion.lease);
+}
+
+/* Takes up to `count` samples, in odd portions; fewer only at the end. */
+static uint64_t reader_take(struct rg_reader *reader, uint64_t count)
+{
+    uint64_t taken = 0;
+    while (taken < count) {
+        struct rg_sample samples[7];
+        uint32_t want = (uint32_t)RG_MIN(count - taken, RG_ARRAY_LEN(samples));
+        int got = rg_reader_next(reader, samples, want, 1 + (uint32_t)taken % want,
+                                 rg_now_ns() + PATIENCE_NS);
+        RG_CHECK(got >= 0);
+        for (int i = 0; i < got; i++) {
+            sample_check(&samples[i]);
+        }
+        taken += (uint64_t)got;
+        if (got == 0) {
+            break;
+        }
+    }
+    return taken;
+}
+
+static void check_each_seen_once(void)
+{
+    for (int i = 0; i < COUNT; i++) {
+        RG_CHECK_EQ(times_seen[i], 1);
+    }
+}
+
+static void test_an_epoch_gives_each_object_once(void)
+{
+    for (int unordered = 0; unordered < 2; unordered++) {
+        world_open(0);
+        struct rg_reader_options options = reader_options();
+        options.unordered = unordered == 1;
+        struct rg_reader *reader = reader_open(&options);
+        RG_CHECK_EQ(rg_reader_total(reader), COUNT);
+        RG_CHECK_EQ(reader_take(reader, UINT64_MAX), COUNT);
+        RG_CHECK_EQ(rg_reader_taken(reader), COUNT);
+        struct rg_sample sample;
+        RG_CHECK_EQ(rg_reader_next(reader, &sample, 1, 1, 0), 0);
+        rg_reader_close(reader);
+        check_each_seen_once();
+        world_close();
+    }
+}
+
+static void test_an_ordered_reader_keeps_the_order(void)
+{
+    world_open(0);
+    struct rg_reader_options options = reader_options();
+    options.shuffle = false;
+    struct rg_reader *reader = reader_open(&options);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        struct rg_sample sample;
+        RG_CHECK_EQ(rg_reader_next(reader, &sample, 1, 1, rg_now_ns() + PATIENCE_NS), 1);
+        RG_CHECK_EQ(sample.index, i);
+        RG_CHECK_EQ(sample.number, i);
+        sample_check(&sample);
+    }
+    rg_reader_close(reader);
+    world_close();
+}
+
+/* Stopped after every few samples, with requests in flight. */
+static void test_a_reader_goes_on_exactly(void)
+{
+    for (int unordered = 0; unordered < 2; unordered++) {
+        world_open(0);
+        static uint8_t state[16384];
+        size_t state_size = 0;
+        uint64_t taken = 0;
+        for (uint64_t portion = 0; taken < COUNT; portion++) {
+            struct rg_reader_options options = reader_options();
+            options.unordered = unordered == 1;
+            options.state = portion > 0 ? state : NULL;
+            options.state_size = state_size;
+            struct rg_reader *reader = reader_open(&options);
+            RG_CHECK_EQ(rg_reader_taken(reader), taken);
+            /* A state that is saved before anything is read says the same. */
+            RG_CHECK(portion == 0 || rg_reader_state(reader, NULL, 0) == state_size);
+            taken += reader_take(reader, 1 + portion * 13 % 40);
+            state_size = rg_reader_state(reader, state, sizeof(state));
+            RG_CHECK(state_size <= sizeof(state));
+            rg_reader_close(reader);
+        }
+        check_each_seen_once();
+        world_close();
+    }
+}
+
+static void test_an_epoch_goes_on_with_other_ranks(void)
+{
+    static const uint32_t worlds[] = {2, 5, 3};
+    world_open(0);
+    uint8_t state[256];
+    size_t state_size = 0;
+    for (size_t turn = 0; turn < RG_ARRAY_LEN(worlds); turn++) {
+        uint8_t next[256];
+        size_t next_size = 0;
+        for (uint32_t rank = 0; rank < worlds[turn]; rank++) {
+            struct rg_reader_options options = reader_options();
+            options.world_size = worlds[turn];
+            options.rank = rank;
+            options.state = turn > 0 ? state : NULL;
+            options.state_size = state_size;
+            struct rg_reader *reader = reader_open(&options);
+            (void)reader_take(reader, turn + 1 < RG_ARRAY_LEN(worlds) ? 30 : UINT64_MAX);
+            next_size = rg_reader_state(reader, next, sizeof(next));
+            rg_reader_close(reader);
+        }
+        memcpy(state, next, next_size);
+        state_size = next_size;
+    }
+    check_each_seen_once();
+    world_close();
+}
+
+static void test_workers_share_a_ranks_samples(void)
+{
+    world_open(0);
+    for (uint32_t worker = 0; worker < 3; worker++) {
+        struct rg_reader_options options = reader_options();
+        options.worker = worker;
+        options.worker_count = 3;
+        options.batch_size = 16;
+        struct rg_reader *reader = reader_open(&options);
+        RG_CHECK_EQ(reader_take(reader, UINT64_MAX), rg_reader_total(reader));
+        rg_reader_close(reader);
+    }
+    check_each_seen_once();
+    world_close();
+}
+
+static void test_changed_objects_follow_the_policy(void)
+{
+    for (int changed = RG_CHANGED_ERROR; changed <= RG_CHANGED_NEWEST; changed++) {
+        world_open(0);
+        for (int i = 0; i < COUNT; i += 50) {
+            objects[i].generation = 1;
+        }
+        objects[7].name = "gone";
+        objects[7].generation = 1;
+        struct rg_reader_options options = reader_options();
+        options.changed = (enum rg_changed)changed;
+        struct rg_reader *reader = reader_open(&options);
+        uint32_t failed = 0, count = 0;
+        struct rg_sample sample;
+        while (rg_reader_next(reader, &sample, 1, 1, rg_now_ns() + PATIENCE_NS) == 1) {
+            count++;
+            failed += sample.completion.status == RG_STATUS_NOT_FOUND;
+            RG_CHECK(sample.completion.status == RG_STATUS_OK ||
+                     sample.completion.status == RG_STATUS_NOT_FOUND);
+            sample_check(&sample);
+        }
+        static const uint32_t failures[] = {11, 0, 1};
+        RG_CHECK_EQ(failed, failures[changed]);
+        RG_CHECK_EQ(count, changed == RG_CHANGED_SKIP ? COUNT - 11 : COUNT);
+        RG_CHECK_EQ(rg_reader_skipped(reader), changed == RG_CHANGED_SKIP ? 11 : 0);
+        RG_CHECK_EQ(rg_reader_taken(reader), COUNT);
+        rg_reader_close(reader);
+        world_close();
+    }
+}
+
+/* A window of more bytes than there is memory would wait for itself. */
+static void test_a_window_larger_than_the_memory_is_cut(void)
+{
+    world_open(RG_MIB(16));
+    for (int i = 0; i < COUNT; i++) {
+        objects[i].size = RG_MIB(1);
+    }
+    struct rg_reader_options options = reader_options();
+    options.window_bytes = UINT64_C(1) << 40;
+    options.window_requests = 1024;
+    struct rg_reader *reader = reader_open(&options);
+    RG_CHECK_EQ(reader_take(reader, 1), 1);
+    struct rg_stats stats;
+    RG_CHECK_EQ(rg_runtime_stats(runtime, &stats), 0);
+    RG_CHECK(stats.requests <= 16);
+    RG_CHECK_EQ(reader_take(reader, UINT64_MAX), COUNT - 1);
+    rg_reader_close(reader);
+    world_close();
+}
+
+static void test_a_bad_name_is_a_failed_sample(void)
+{
+    world_open(0);
+    objects[3].name = "not utf-8: \xff";
+    objects[4].name = "";
+    struct rg_reader_options options = reader_options();
+    struct rg_reader *reader = reader_open(&options);
+    uint32_t failed = 0;
+    struct rg_sample sample;
+    while (rg_reader_next(reader, &sample, 1, 1, rg_now_ns() + PATIENCE_NS) == 1) {
+        failed += sample.completion.status == RG_STATUS_BAD_REQUEST;
+        sample_check(&sample);
+    }
+    RG_CHECK_EQ(failed, 2);
+    check_each_seen_once();
+    rg_reader_close(reader);
+    world_close();
+}
+
+static void test_a_state_of_something_else_is_refused(void)
+{
+    world_open(0);
+    struct rg_reader_options options = reader_options();
+    struct rg_reader *reader = reader_open(&options);
+    uint8_t state[256];
+    (void)reader_take(reader, 10);
+    size_t size = rg_reader_state(reader, state, sizeof(state));
+    rg_reader_close(reader);
+    static const char *const differences[] = {
+        "objects and not of",  "names, sizes", "seed 11 and epoch 0",
+        "seed 11 and epoch 0", "shuffled",     "damaged"};
+    for (size_t i = 0; i < RG_ARRAY_LEN(differences); i++) {
+        options = reader_options();
+        options.state = state;
+        options.state_size = size - (i == 5);
+        options.object_count -= i == 0;
+        objects[0].size = i == 1 ? 2001 : 2000;
+        options.seed += i == 2;
+        options.epoch += i == 3;
+        options.shuffle = i != 4;
+        char error[512] = "";
+        RG_CHECK_EQ(rg_reader_open(&reader, client, &options, error, sizeof(error)), -EINVAL);
+        if (strstr(error, differences[i]) == NULL) {
+            rg_test_fail(__FILE__, __LINE__, "%s", error);
+        }
+    }
+    world_close();
+}
+
+static void test_a_workers_state_is_for_that_worker(void)
+{
+    world_open(0);
+    struct rg_reader_options options = reader_options();
+    options.worker_count = 2;
+    options.batch_size = 4;
+    struct rg_reader *reader = reader_open(&options);
+    uint8_t state[256];
+    (void)reader_take(reader, 10);
+    size_t size = rg_reader_state(reader, state, sizeof(state));
+    rg_reader_close(reader);
+    options.state = state;
+    options.state_size = size;
+    options.worker = 1;
+    char error[512] = "";
+    RG_CHECK_EQ(rg_reader_open(&reader, client, &options, error, sizeof(error)), -EINVAL);
+    RG_CHECK(strstr(error, "worker 0 of 2") != NULL);
+    world_close();
+}
+
+static void test_closing_in_the_middle_gives_everything_back(void)
+{
+    world_open(0);
+    for (uint64_t taken = 0; taken < 40; taken += 3) {
+        struct rg_reader_options options = reader_options();
+        struct rg_reader *reader = reader_open(&options);
+        (void)reader_take(reader, taken);
+        rg_reader_close(reader);
+    }
+    world_close();
+}
+
+static void test_bad_options_are_refused(void)
+{
+    world_open(0);
+    for (int i = 0; i < 6; i++) {
+        struct rg_reader_options options = reader_options();
+        options.bucket = i == 0 ? NULL : "data";
+        options.objects = i == 1 ? NULL : objects;
+        options.rank = i == 2;
+        options.worker = i == 3;
+        options.window_requests = i == 4 ? RG_WINDOW_REQUESTS_MAX + 1 : 1;
+        options.changed = (enum rg_changed)(i == 5 ? 3 : 0);
+        struct rg_reader *reader;
+        char error[512] = "";
+        RG_CHECK_EQ(rg_reader_open(&reader, client, &options, error, sizeof(error)), -EINVAL);
+        RG_CHECK(error[0] != '\0');
+    }
+    world_close();
+}
+
+static void test_nothing_to_read_is_the_end(void)
+{
+    world_open(0);
+    struct rg_reader_options options = reader_options();
+    options.object_count = 0;
+    struct rg_reader *reader = reader_open(&options);
+    struct rg_sample sample;
+    RG_CHECK_EQ(rg_reader_next(reader, &sample, 1, 1, RG_FOREVER), 0);
+    RG_CHECK_EQ(rg_reader_next(reader, &sample, 1, 2, RG_FOREVER), -EINVAL);
+    rg_reader_close(reader);
+    rg_reader_close(NULL);
+    world_close();
+}
+
+int main(int argc, char **argv)
+{
+    static const struct rg_test tests[] = {
+        RG_TEST(test_an_epoch_gives_each_object_once),
+        RG_TEST(test_an_ordered_reader_keeps_the_order),
+        RG_TEST(test_a_reader_goes_on_exactly),
+        RG_TEST(test_an_epoch_goes_on_with_other_ranks),
+        RG_TEST(test_workers_share_a_ranks_samples),
+        RG_TEST(test_changed_objects_follow_the_policy),
+        RG_TEST(test_a_window_larger_than_the_memory_is_cut),
+        RG_TEST(test_a_bad_name_is_a_failed_sample),
+        RG_TEST(test_a_state_of_something_else_is_refused),
+        RG_TEST(test_a_workers_state_is_for_that_worker),
+        RG_TEST(test_closing_in_the_middle_gives_everything_back),
+        RG_TEST(test_bad_options_are_refused),
+        RG_TEST(test_nothing_to_read_is_the_end),
+    };
+    return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
+}

@@ -1,0 +1,220 @@
+/* Who gets which sample: every rank, worker and resumption together give each object once. */
+#include "dataset/sampler.h"
+#include "tests/support/test.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT_MAX 400
+
+static uint32_t times_seen[COUNT_MAX];
+
+/* Reads what one rank has left, worker by worker, and counts the objects. */
+static void rank_read(struct rg_sampler_options options, uint32_t workers)
+{
+    uint64_t total = 0, rank_total = 0;
+    for (uint32_t worker = 0; worker < workers; worker++) {
+        struct rg_sampler sampler;
+        options.worker = worker;
+        options.worker_count = workers;
+        RG_CHECK_EQ(rg_sampler_init(&sampler, &options), 0);
+        for (uint64_t i = 0; i < sampler.total; i++) {
+            times_seen[rg_sampler_at(&sampler, i)]++;
+        }
+        total += sampler.total;
+        rank_total = sampler.rank_total;
+    }
+    RG_CHECK_EQ(total, rank_total);
+}
+
+static void check_seen(uint64_t count, uint64_t once, uint64_t twice)
+{
+    uint64_t counts[4] = {0};
+    for (uint64_t i = 0; i < count; i++) {
+        RG_CHECK(times_seen[i] < 3);
+        counts[times_seen[i]]++;
+    }
+    RG_CHECK_EQ(counts[1], once);
+    RG_CHECK_EQ(counts[2], twice);
+}
+
+static void test_all_readers_together_read_each_object_once(void)
+{
+    for (uint64_t count = 1; count < 120; count += 7) {
+        for (uint32_t world = 1; world <= 5; world++) {
+            for (uint32_t workers = 1; workers <= 3; workers++) {
+                memset(times_seen, 0, sizeof(times_seen));
+                for (uint32_t rank = 0; rank < world; rank++) {
+                    rank_read((struct rg_sampler_options){.count = count,
+                                                          .seed = 9,
+                                                          .shuffle = count % 2 == 0,
+                                                          .rank = rank,
+                                                          .world_size = world,
+                                                          .block_size = 1 + rank % 4},
+                              workers);
+                }
+                check_seen(count, count, 0);
+            }
+        }
+    }
+}
+
+static void test_padding_and_dropping_make_ranks_equal(void)
+{
+    for (int pad = 0; pad < 2; pad++) {
+        memset(times_seen, 0, sizeof(times_seen));
+        for (uint32_t rank = 0; rank < 4; rank++) {
+            struct rg_sampler_options options = {
+                .count = 101,
+                .shuffle = true,
+                .rank = rank,
+                .world_size = 4,
+                .worker_count = 1,
+                .block_size = 8,
+                .remainder = pad ? RG_REMAINDER_PAD : RG_REMAINDER_DROP,
+            };
+            struct rg_sampler sampler;
+            RG_CHECK_EQ(rg_sampler_init(&sampler, &options), 0);
+            RG_CHECK_EQ(sampler.total, pad ? 26 : 25);
+            rank_read(options, 1);
+        }
+        check_seen(101, pad ? 98 : 100, pad ? 3 : 0);
+    }
+}
+
+/* The blocks of the workers, taken in turn, are the stream that one reader would have. */
+static void test_a_ranks_stream_does_not_depend_on_its_workers(void)
+{
+    struct rg_sampler_options options = {
+        .count = 97, .seed = 4, .shuffle = true, .world_size = 2, .block_size = 5};
+    struct rg_sampler alone, worker[3];
+    options.worker_count = 1;
+    RG_CHECK_EQ(rg_sampler_init(&alone, &options), 0);
+    options.worker_count = 3;
+    for (uint32_t i = 0; i < 3; i++) {
+        options.worker = i;
+        RG_CHECK_EQ(rg_sampler_init(&worker[i], &options), 0);
+    }
+    for (uint64_t i = 0; i < alone.total; i++) {
+        uint64_t block = i / 5;
+        uint64_t own = block / 3 * 5 + i % 5;
+        RG_CHECK_EQ(rg_sampler_at(&alone, i), rg_sampler_at(&worker[block % 3], own));
+    }
+}
+
+static void test_an_epoch_goes_on_with_another_number_of_ranks(void)
+{
+    static const uint32_t worlds[] = {1, 3, 2, 8, 5};
+    memset(times_seen, 0, sizeof(times_seen));
+    uint64_t consumed = 0;
+    for (size_t turn = 0; turn < RG_ARRAY_LEN(worlds); turn++) {
+        bool last = turn + 1 == RG_ARRAY_LEN(worlds);
+        uint64_t next = consumed;
+        for (uint32_t rank = 0; rank < worlds[turn]; rank++) {
+            struct rg_sampler sampler;
+            struct rg_sampler_options options = {
+                .count = 333,
+                .seed = 1,
+                .epoch = 6,
+                .shuffle = true,
+                .rank = rank,
+                .world_size = worlds[turn],
+                .worker_count = 1,
+                .block_size = 4,
+                .consumed = consumed,
+            };
+            RG_CHECK_EQ(rg_sampler_init(&sampler, &options), 0);
+            uint64_t samples = last ? sampler.total : 9;
+            for (uint64_t i = 0; i < samples; i++) {
+                times_seen[rg_sampler_at(&sampler, i)]++;
+            }
+            next = rg_sampler_consumed(&sampler, samples);
+        }
+        RG_CHECK(next > consumed);
+        consumed = next;
+    }
+    check_seen(333, 333, 0);
+}
+
+static void test_without_shuffle_the_order_is_the_manifests(void)
+{
+    struct rg_sampler sampler;
+    struct rg_sampler_options options = {
+        .count = 10, .world_size = 1, .worker_count = 1, .block_size = 3};
+    RG_CHECK_EQ(rg_sampler_init(&sampler, &options), 0);
+    for (uint64_t i = 0; i < 10; i++) {
+        RG_CHECK_EQ(rg_sampler_at(&sampler, i), i);
+    }
+}
+
+static void test_epochs_differ_and_an_epoch_repeats_itself(void)
+{
+    uint32_t same = 0;
+    struct rg_sampler first, again, second;
+    struct rg_sampler_options options = {
+        .count = 300, .shuffle = true, .world_size = 1, .worker_count = 1, .block_size = 1};
+    RG_CHECK_EQ(rg_sampler_init(&first, &options), 0);
+    RG_CHECK_EQ(rg_sampler_init(&again, &options), 0);
+    options.epoch = 1;
+    RG_CHECK_EQ(rg_sampler_init(&second, &options), 0);
+    for (uint64_t i = 0; i < 300; i++) {
+        RG_CHECK_EQ(rg_sampler_at(&first, i), rg_sampler_at(&again, i));
+        same += rg_sampler_at(&first, i) == rg_sampler_at(&second, i);
+    }
+    RG_CHECK(same < 10);
+}
+
+static void test_nothing_is_left_of_an_empty_or_finished_epoch(void)
+{
+    for (uint64_t count = 0; count <= 12; count += 12) {
+        struct rg_sampler sampler;
+        struct rg_sampler_options options = {.count = count,
+                                             .shuffle = true,
+                                             .world_size = 3,
+                                             .worker_count = 2,
+                                             .block_size = 2,
+                                             .remainder = RG_REMAINDER_PAD,
+                                             .consumed = count};
+        RG_CHECK_EQ(rg_sampler_init(&sampler, &options), 0);
+        RG_CHECK_EQ(sampler.total, 0);
+        RG_CHECK_EQ(rg_sampler_consumed(&sampler, 0), count);
+    }
+}
+
+static void test_contradictions_are_refused(void)
+{
+    const struct rg_sampler_options good = {
+        .count = 10, .world_size = 2, .worker_count = 2, .block_size = 1};
+    struct rg_sampler_options bad[7];
+    for (size_t i = 0; i < RG_ARRAY_LEN(bad); i++) {
+        bad[i] = good;
+    }
+    bad[0].rank = 2;
+    bad[1].worker = 2;
+    bad[2].block_size = 0;
+    bad[3].consumed = 11;
+    bad[4].world_size = 0;
+    bad[5].count = RG_PERMUTATION_COUNT_MAX + 1;
+    bad[6].remainder = (enum rg_remainder)3;
+    struct rg_sampler sampler;
+    RG_CHECK_EQ(rg_sampler_init(&sampler, &good), 0);
+    for (size_t i = 0; i < RG_ARRAY_LEN(bad); i++) {
+        RG_CHECK_EQ(rg_sampler_init(&sampler, &bad[i]), -EINVAL);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct rg_test tests[] = {
+        RG_TEST(test_all_readers_together_read_each_object_once),
+        RG_TEST(test_padding_and_dropping_make_ranks_equal),
+        RG_TEST(test_a_ranks_stream_does_not_depend_on_its_workers),
+        RG_TEST(test_an_epoch_goes_on_with_another_number_of_ranks),
+        RG_TEST(test_without_shuffle_the_order_is_the_manifests),
+        RG_TEST(test_epochs_differ_and_an_epoch_repeats_itself),
+        RG_TEST(test_nothing_is_left_of_an_empty_or_finished_epoch),
+        RG_TEST(test_contradictions_are_refused),
+    };
+    return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
+}
