@@ -1,5 +1,7 @@
 /* `ringest cat`: the bytes of an object on standard output, read in ranges so that any size fits.
  */
+#include "cli/cat.h"
+
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -13,11 +15,12 @@
 #define PARTS_INFLIGHT 8
 
 struct cat {
-    struct cli_session session;
+    struct cli_session *session; /* borrowed */
     struct cli_uri uri;
     uint64_t first, last; /* inclusive; last UINT64_MAX: to the end */
-    int64_t generation;
-    uint64_t end; /* of the object or the range, once known */
+    bool knows;           /* what follows, up to has_object_crc32c; the first answer tells */
+    int64_t generation;   /* 0: the server has none, and what is read may change meanwhile */
+    uint64_t end;         /* of the object or the range, once known */
     uint64_t next_offset, written_offset;
     uint32_t crc32c; /* of what has been written */
     uint64_t object_size;
@@ -57,7 +60,7 @@ static int write_all(const uint8_t *data, uint64_t size)
     while (size > 0) {
         ssize_t written = write(STDOUT_FILENO, data, (size_t)RG_MIN(size, (uint64_t)RG_MIB(16)));
         if (written < 0 && errno != EINTR) {
-            return cli_fail("standard output: %s", strerror(errno));
+            return cli_output_fail(errno);
         }
         if (written > 0) {
             data += written;
@@ -78,10 +81,9 @@ static int part_submit(struct cat *cat)
         .length = RG_MIN(left, (uint64_t)PART_SIZE),
         .user_data = cat->next_offset,
     };
-    int rc = rg_submit_get(cat->session.client, cat->session.cq, &get);
+    int rc = rg_submit_get(cat->session->client, cat->session->cq, &get);
     if (rc < 0) {
-        return cli_fail("gs://%s/%s: %s", cat->uri.bucket, cat->uri.name,
-                        rc == -EINVAL ? "the service allows no such name" : strerror(-rc));
+        return cli_fail("gs://%s/%s: %s", cat->uri.bucket, cat->uri.name, cli_submit_text(rc));
     }
     cat->next_offset += get.length;
     cat->inflight++;
@@ -129,7 +131,8 @@ static int part_take(struct cat *cat, const struct rg_completion *part)
         cat->end = 0;
         return CLI_DONE;
     }
-    if (cat->end == UINT64_MAX || cat->generation == 0) {
+    if (!cat->knows) {
+        cat->knows = true;
         cat->generation = part->generation;
         cat->object_size = part->object_size;
         cat->object_crc32c = part->object_crc32c;
@@ -145,7 +148,7 @@ static int part_take(struct cat *cat, const struct rg_completion *part)
 
 static bool may_submit(const struct cat *cat)
 {
-    if (cat->end == UINT64_MAX || cat->generation == 0) {
+    if (!cat->knows) {
         return cat->next_offset == cat->first;
     }
     return cat->next_offset < cat->end &&
@@ -160,7 +163,7 @@ static int cat_object(struct cat *cat)
             status = part_submit(cat);
         }
         struct rg_completion part;
-        if (status == CLI_DONE && cli_wait_one(&cat->session, &part)) {
+        if (status == CLI_DONE && cli_wait_one(cat->session, &part)) {
             status = part_take(cat, &part);
         }
     } while (status == CLI_DONE && cat->written_offset < cat->end);
@@ -179,6 +182,14 @@ static int cat_object(struct cat *cat)
     return status;
 }
 
+int cat_whole(struct cli_session *session, const struct cli_uri *uri, uint64_t *out_size)
+{
+    struct cat cat = {.session = session, .uri = *uri, .last = UINT64_MAX, .end = UINT64_MAX};
+    int status = cat_object(&cat);
+    *out_size = cat.written_offset;
+    return status;
+}
+
 static int cat_run(int argc, char **argv)
 {
     enum { OPTION_RANGE = CLI_OPTION_FIRST };
@@ -188,7 +199,7 @@ static int cat_run(int argc, char **argv)
     struct cli_connection connection = {.connections = PARTS_INFLIGHT};
     int option;
     bool ok;
-    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+    while ((option = cli_getopt(argc, argv, ":", options)) != -1) {
         if (cli_connection_option(&connection, option, optarg, &ok)) {
             if (!ok) {
                 return CLI_USAGE;
@@ -201,23 +212,19 @@ static int cat_run(int argc, char **argv)
             return option == CLI_OPTION_HELP ? cli_help() : CLI_USAGE;
         }
     }
-    if (argc - optind != 1) {
-        return cli_usage("one object is needed, gs://BUCKET/OBJECT");
-    }
-    if (!cli_parse_uri(argv[optind], &cat.uri)) {
+    if (cli_one_object(argc, argv, &cat.uri) != CLI_DONE) {
         return CLI_USAGE;
-    }
-    if (cat.uri.name[0] == '\0') {
-        return cli_usage("\"%s\" names a bucket, not an object", argv[optind]);
     }
     cat.next_offset = cat.written_offset = cat.first;
     if (cat.last != UINT64_MAX) {
         cat.end = cat.last + 1;
     }
-    int status = cli_session_open(&cat.session, &connection, 2 * PARTS_INFLIGHT);
+    struct cli_session session;
+    cat.session = &session;
+    int status = cli_session_open(&session, &connection, 2 * PARTS_INFLIGHT);
     if (status == CLI_DONE) {
         status = cat_object(&cat);
-        cli_session_close(&cat.session);
+        cli_session_close(&session);
     }
     return status;
 }

@@ -4,7 +4,9 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -16,20 +18,45 @@
 
 const struct cli_command *cli_current;
 
-/* Whatever a name holds, a message is one line and cannot drive a terminal. */
-static void message(const char *format, va_list args)
+/* How many bytes the character has that begins here; 0: these bytes are not UTF-8. */
+static size_t character_size(const char *text)
+{
+    const unsigned char *c = (const unsigned char *)text;
+    size_t size = c[0] < 0x80 ? 1 : c[0] < 0xc2 ? 0 : c[0] < 0xe0 ? 2 : c[0] < 0xf0 ? 3 : 4;
+    for (size_t i = 1; i < size; i++) {
+        if ((c[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    return c[0] > 0xf4 ? 0 : size;
+}
+
+/* Whatever a name holds, a message is one line of text and cannot drive a terminal. */
+static void make_printable(char *text)
+{
+    while (*text != '\0') {
+        size_t size = character_size(text);
+        bool is_control =
+            iscntrl((unsigned char)*text) ||
+            (size == 2 && (unsigned char)text[0] == 0xc2 && (unsigned char)text[1] < 0xa0);
+        if (size == 0 || is_control) {
+            memset(text, '?', RG_MAX(size, (size_t)1));
+        }
+        text += RG_MAX(size, (size_t)1);
+    }
+}
+
+static void message(const char *ending, const char *format, va_list args)
 {
     char *text;
     if (vasprintf(&text, format, args) < 0) {
         return;
     }
-    for (char *c = text; *c != '\0'; c++) {
-        if (iscntrl((unsigned char)*c)) {
-            *c = '?';
-        }
-    }
-    fprintf(stderr, "ringest: %s%s%s", cli_current != NULL ? cli_current->name : "",
-            cli_current != NULL ? ": " : "", text);
+    make_printable(text);
+    /* In one call, so that lines of several threads do not mix; a progress line makes way. */
+    fprintf(stderr, "%sringest: %s%s%s%s\n", cli_shows_progress() ? "\r\033[K" : "",
+            cli_current != NULL ? cli_current->name : "", cli_current != NULL ? ": " : "", text,
+            ending);
     free(text);
 }
 
@@ -37,9 +64,8 @@ int cli_fail(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    message(format, args);
+    message("", format, args);
     va_end(args);
-    fputc('\n', stderr);
     return CLI_FAILED;
 }
 
@@ -47,11 +73,29 @@ int cli_usage(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    message(format, args);
+    char hint[64];
+    snprintf(hint, sizeof(hint), "; see `ringest %s%s--help`",
+             cli_current != NULL ? cli_current->name : "", cli_current != NULL ? " " : "");
+    message(hint, format, args);
     va_end(args);
-    fprintf(stderr, "; see `ringest %s%s--help`\n", cli_current != NULL ? cli_current->name : "",
-            cli_current != NULL ? " " : "");
     return CLI_USAGE;
+}
+
+int cli_getopt(int argc, char **argv, const char *shorts, const struct option *options)
+{
+    RG_ASSERT(shorts[0] == ':');
+    opterr = 0;
+    int option = getopt_long(argc, argv, shorts, options, NULL);
+    const char *text = option == '?' || option == ':' ? argv[optind - 1] : "";
+    if (option == ':') {
+        cli_usage("%s needs a value", text);
+    } else if (option == '?' && text[0] == '-' && text[1] == '-') {
+        cli_usage(optopt != 0 ? "\"%s\": the option takes no value" : "there is no option %s",
+                  text);
+    } else if (option == '?') {
+        cli_usage("there is no option -%c", optopt);
+    }
+    return option == ':' ? '?' : option;
 }
 
 int cli_help(void)
@@ -116,6 +160,16 @@ bool cli_parse_size(const char *option, const char *text, uint64_t min, uint64_t
     return true;
 }
 
+bool cli_parse_match(const char *text, int64_t *out_generation)
+{
+    uint64_t value;
+    if (!cli_parse_u64("--if-generation-match", text, 0, INT64_MAX, &value)) {
+        return false;
+    }
+    *out_generation = value == 0 ? RG_GENERATION_ABSENT : (int64_t)value;
+    return true;
+}
+
 bool cli_parse_uri(const char *text, struct cli_uri *out_uri)
 {
     static const char scheme[] = "gs://";
@@ -142,6 +196,20 @@ bool cli_parse_uri(const char *text, struct cli_uri *out_uri)
     return true;
 }
 
+int cli_one_object(int argc, char **argv, struct cli_uri *out_uri)
+{
+    if (argc - optind != 1) {
+        return cli_usage("one object is needed, gs://BUCKET/OBJECT");
+    }
+    if (!cli_parse_uri(argv[optind], out_uri)) {
+        return CLI_USAGE;
+    }
+    if (out_uri->name[0] == '\0') {
+        return cli_usage("\"%s\" names a bucket, not an object", argv[optind]);
+    }
+    return CLI_DONE;
+}
+
 bool cli_connection_option(struct cli_connection *connection, int option, const char *argument,
                            bool *out_ok)
 {
@@ -154,11 +222,21 @@ bool cli_connection_option(struct cli_connection *connection, int option, const 
     case CLI_OPTION_CA:
         connection->ca = argument;
         return true;
+    case CLI_OPTION_CREDENTIALS:
+        connection->credentials = argument;
+        return true;
+    case CLI_OPTION_PROXY:
+        connection->proxy = argument;
+        return true;
     case CLI_OPTION_THREADS:
         *out_ok = cli_parse_u64("--threads", argument, 1, 256, &value);
         if (*out_ok) {
             connection->threads = (uint32_t)value;
         }
+        return true;
+    case CLI_OPTION_MEMORY:
+        *out_ok = cli_parse_size("--memory", argument, CLI_MEMORY_MIN, CLI_MEMORY_MAX,
+                                 &connection->memory);
         return true;
     default:
         return false;
@@ -195,6 +273,8 @@ int cli_session_open(struct cli_session *session, const struct cli_connection *c
     rg_client_options_init(&options);
     options.endpoint = connection->endpoint;
     options.ca_file = connection->ca;
+    options.credentials = connection->credentials;
+    options.proxy = connection->proxy;
     options.connections_max = connection->connections;
     options.prewarm_connections = connection->prewarm;
     options.no_checksum = connection->no_checksum;
@@ -237,9 +317,54 @@ bool cli_wait_one(struct cli_session *session, struct rg_completion *out_complet
     return rg_cq_wait(session->cq, out_completion, 1, 1, RG_FOREVER) == 1;
 }
 
+const char *cli_submit_text(int rc)
+{
+    return rc == -EINVAL ? "the service allows no such name (UTF-8 of at most 1024 bytes without "
+                           "line breaks, not \".\" or \"..\")"
+                         : strerror(-rc);
+}
+
 const char *cli_completion_text(const struct rg_completion *completion)
 {
     return completion->detail != NULL ? completion->detail : rg_status_text(completion->status);
+}
+
+int cli_output_end(int status)
+{
+    bool failed = fflush(stdout) != 0 || ferror(stdout);
+    if (status != CLI_DONE || !failed) {
+        return status;
+    }
+    return cli_output_fail(errno);
+}
+
+int cli_output_fail(int error)
+{
+    return error == EPIPE ? CLI_FAILED : cli_fail("standard output: %s", strerror(error));
+}
+
+static atomic_bool interrupted;
+
+/* The second signal ends the program at once. */
+static void interrupt_note(int signal_number)
+{
+    atomic_store(&interrupted, true);
+    signal(signal_number, SIG_DFL);
+}
+
+void cli_interrupt_catch(void)
+{
+    /* Without SA_RESTART: waiting ends. */
+    struct sigaction action = {.sa_handler = interrupt_note};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+}
+
+bool cli_interrupted(void)
+{
+    return atomic_load(&interrupted);
 }
 
 bool cli_shows_progress(void)
@@ -272,17 +397,30 @@ void cli_progress(const char *what, uint64_t done, uint64_t total)
 
 void cli_json_string(const char *text)
 {
-    putchar('"');
-    for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c++) {
-        if (*c == '"' || *c == '\\') {
-            printf("\\%c", *c);
-        } else if (*c < 0x20 || *c == 0x7f) {
-            printf("\\u%04x", *c);
-        } else {
-            putchar(*c);
+    putchar_unlocked('"');
+    const char *c = text;
+    for (;;) {
+        const char *start = c;
+        while ((unsigned char)*c >= 0x20 && *c != '"' && *c != '\\' && *c != 0x7f) {
+            c++;
         }
+        fwrite_unlocked(start, 1, (size_t)(c - start), stdout);
+        if (*c == '\0') {
+            break;
+        }
+        printf(*c == '"' || *c == '\\' ? "\\%c" : "\\u%04x", *c);
+        c++;
     }
-    putchar('"');
+    putchar_unlocked('"');
+}
+
+void cli_json_string_or_null(const char *text)
+{
+    if (text != NULL) {
+        cli_json_string(text);
+    } else {
+        fputs_unlocked("null", stdout);
+    }
 }
 
 const char *cli_format_size(uint64_t bytes, char buffer[static 32])

@@ -21,7 +21,8 @@ struct cli_command {
     int (*run)(int argc, char **argv);
 };
 
-extern const struct cli_command cli_bench, cli_cat, cli_doctor, cli_emulate, cli_ls;
+extern const struct cli_command cli_bench, cli_cat, cli_ckpt, cli_cp, cli_doctor, cli_emulate,
+    cli_ls, cli_manifest, cli_rm, cli_stat;
 
 /* The command that is running, for messages. */
 extern const struct cli_command *cli_current;
@@ -33,6 +34,9 @@ int cli_usage(const char *format, ...) RG_PRINTF(1, 2);
 /* Prints the help of the running command to standard output. Returns CLI_DONE. */
 int cli_help(void);
 
+/* getopt_long, with messages of ours: '?' comes after one. `shorts` begins with a colon. */
+int cli_getopt(int argc, char **argv, const char *shorts, const struct option *options);
+
 /* Numbers of options; both print what is wrong and return false. */
 bool cli_parse_u64(const char *option, const char *text, uint64_t min, uint64_t max,
                    uint64_t *out_value);
@@ -41,6 +45,9 @@ bool cli_parse_double(const char *option, const char *text, double min, double *
 bool cli_parse_size(const char *option, const char *text, uint64_t min, uint64_t max,
                     uint64_t *out_value);
 
+/* --if-generation-match: a generation, or 0, which becomes RG_GENERATION_ABSENT. */
+bool cli_parse_match(const char *text, int64_t *out_generation);
+
 /* gs://BUCKET/NAME; the name may be empty. Both are copied into the struct. */
 struct cli_uri {
     char bucket[RG_BUCKET_NAME_SIZE_MAX + 1];
@@ -48,27 +55,38 @@ struct cli_uri {
 };
 bool cli_parse_uri(const char *text, struct cli_uri *out_uri);
 
+/* The one argument of commands that take an object. CLI_DONE, or CLI_USAGE after saying why. */
+int cli_one_object(int argc, char **argv, struct cli_uri *out_uri);
+
 /* Options that every command has which talks to a server. */
 struct cli_connection {
-    const char *endpoint, *ca;
+    const char *endpoint, *ca, *credentials, *proxy;
     uint32_t threads, connections, prewarm;
     bool no_checksum;
-    uint64_t memory;
+    uint64_t memory; /* bytes; 0: the library's default */
 };
+#define CLI_MEMORY_MIN RG_MIB(16)
+#define CLI_MEMORY_MAX (UINT64_C(1) << 44)
 
 /* For the option tables and switches of those commands. */
 enum cli_option {
     CLI_OPTION_ENDPOINT = 256,
     CLI_OPTION_CA,
+    CLI_OPTION_CREDENTIALS,
+    CLI_OPTION_PROXY,
     CLI_OPTION_THREADS,
     CLI_OPTION_HELP,
     CLI_OPTION_JSON,
+    CLI_OPTION_MEMORY,
     CLI_OPTION_FIRST /* commands number their own from here */
 };
 #define CLI_CONNECTION_OPTIONS                                                                     \
     {"endpoint", required_argument, NULL, CLI_OPTION_ENDPOINT},                                    \
         {"ca", required_argument, NULL, CLI_OPTION_CA},                                            \
+        {"credentials", required_argument, NULL, CLI_OPTION_CREDENTIALS},                          \
+        {"proxy", required_argument, NULL, CLI_OPTION_PROXY},                                      \
         {"threads", required_argument, NULL, CLI_OPTION_THREADS},                                  \
+        {"memory", required_argument, NULL, CLI_OPTION_MEMORY},                                    \
         {"help", no_argument, NULL, CLI_OPTION_HELP},                                              \
     {                                                                                              \
         "json", no_argument, NULL, CLI_OPTION_JSON                                                 \
@@ -76,7 +94,11 @@ enum cli_option {
 #define CLI_CONNECTION_HELP                                                                        \
     "  --endpoint URL     server to use; default: STORAGE_EMULATOR_HOST, else Cloud Storage\n"     \
     "  --ca PEM           file of trusted certificates; default: the system's\n"                   \
-    "  --threads N        event loops; default: RINGEST_THREADS, else by the machine\n"
+    "  --credentials FILE credential file, \"default\" or \"anonymous\"; default: Application\n"   \
+    "                     Default Credentials for Cloud Storage, otherwise none\n"                 \
+    "  --proxy URL        proxy to the server, \"\" for none; default: HTTPS_PROXY, NO_PROXY\n"    \
+    "  --threads N        event loops; default: RINGEST_THREADS, else by the machine\n"            \
+    "  --memory SIZE      for bodies in flight; default: 1G or a quarter of the machine's\n"
 
 /* Takes one of the common options. True: it was one. *out_ok is false when it was malformed. */
 bool cli_connection_option(struct cli_connection *connection, int option, const char *argument,
@@ -103,14 +125,26 @@ bool cli_wait_one(struct cli_session *session, struct rg_completion *out_complet
 
 /* "detail" of a failed completion, or its status text. */
 const char *cli_completion_text(const struct rg_completion *completion);
+/* Why a request for an object was not even accepted. */
+const char *cli_submit_text(int rc);
 
 /* True if standard error is a terminal that wants progress shown. */
 bool cli_shows_progress(void);
 /* One line that replaces itself; the last call is with done == total. total 0: unknown. */
 void cli_progress(const char *what, uint64_t done, uint64_t total);
 
+/* Flushes standard output and gives the exit status: `status`, unless writing failed. A reader that
+ * went away is no reason for a message. */
+int cli_output_end(int status);
+int cli_output_fail(int error);
+
+/* From here on SIGINT, SIGTERM and SIGHUP are only noted, the first time. */
+void cli_interrupt_catch(void);
+bool cli_interrupted(void);
+
 /* Strings in JSON: quoted and escaped, to standard output. */
 void cli_json_string(const char *text);
+void cli_json_string_or_null(const char *text);
 
 /* "12.3 MiB" */
 const char *cli_format_size(uint64_t bytes, char buffer[static 32]);

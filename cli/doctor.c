@@ -27,6 +27,7 @@
 #define ABSENT_BUCKET "ringest-doctor-asks-for-nothing"
 /* Connections of a client by default, and as much again for the program around it. */
 #define DESCRIPTORS_WANTED 512
+#define PERMISSION_COUNT 4
 #define MEMORY_WANTED RG_MIB(512)
 
 enum mark { MARK_OK, MARK_SKIP, MARK_WARN, MARK_FAIL };
@@ -148,7 +149,10 @@ static void check_threads_wish(struct doctor *doctor)
 static void check_environment(struct doctor *doctor)
 {
     static const char *const levels[] = {"error", "warn", "info", "debug"};
-    static const char *const others[] = {"STORAGE_EMULATOR_HOST", "SSL_CERT_FILE", "SSL_CERT_DIR"};
+    static const char *const others[] = {
+        "STORAGE_EMULATOR_HOST",          "SSL_CERT_FILE", "SSL_CERT_DIR",
+        "GOOGLE_APPLICATION_CREDENTIALS", "NO_PROXY",      "no_proxy"};
+    static const char *const secrets[] = {"RINGEST_HEADERS", "HTTPS_PROXY", "https_proxy"};
     size_t before = doctor->count;
     check_backend_wish(doctor);
     check_threads_wish(doctor);
@@ -161,9 +165,10 @@ static void check_environment(struct doctor *doctor)
             advise(finding, "it is ignored: set it to error, warn, info or debug");
         }
     }
-    if (environment("RINGEST_HEADERS") != NULL) {
-        /* Such fields may carry secrets. */
-        find(doctor, MARK_OK, "RINGEST_HEADERS", "set; its value is not shown");
+    for (size_t i = 0; i < RG_ARRAY_LEN(secrets); i++) {
+        if (environment(secrets[i]) != NULL) {
+            find(doctor, MARK_OK, secrets[i], "set; its value is not shown");
+        }
     }
     for (size_t i = 0; i < RG_ARRAY_LEN(others); i++) {
         value = environment(others[i]);
@@ -344,13 +349,15 @@ static void check_huge_pages(struct doctor *doctor)
 }
 
 /* A client of the doctor's runtime. Opening one sends nothing. */
-static int client_open(struct doctor *doctor, const char *endpoint, struct rg_client **out_client,
-                       char *error, size_t error_size)
+static int client_open(struct doctor *doctor, const struct cli_connection *connection,
+                       struct rg_client **out_client, char *error, size_t error_size)
 {
     struct rg_client_options options;
     rg_client_options_init(&options);
-    options.endpoint = endpoint;
-    options.ca_file = doctor->connection.ca;
+    options.endpoint = connection->endpoint;
+    options.ca_file = connection->ca;
+    options.credentials = connection->credentials;
+    options.proxy = connection->proxy;
     options.connections_max = 1;
     options.requests_max = 1;
     options.attempts_max = 1;
@@ -365,7 +372,9 @@ static void check_trust(struct doctor *doctor)
     struct rg_client *client = NULL;
     char error[TEXT_SIZE_MAX / 2] = "";
     const char *ca = doctor->connection.ca;
-    int rc = client_open(doctor, ENDPOINT_DEFAULT, &client, error, sizeof(error));
+    const struct cli_connection connection = {
+        .endpoint = ENDPOINT_DEFAULT, .ca = ca, .credentials = "anonymous", .proxy = ""};
+    int rc = client_open(doctor, &connection, &client, error, sizeof(error));
     rg_client_close(client);
     if (rc < 0) {
         struct finding *finding = find(doctor, MARK_FAIL, "trust store", "%s", error);
@@ -380,14 +389,58 @@ static void check_trust(struct doctor *doctor)
                                                 : "the system's");
 }
 
-static void check_credentials(struct doctor *doctor)
+#define CREDENTIALS_ADVICE                                                                         \
+    "run `gcloud auth application-default login`, or name a credential file in "                   \
+    "GOOGLE_APPLICATION_CREDENTIALS or --credentials"
+
+static void credentials_report(struct doctor *doctor, struct rg_client *client,
+                               enum rg_status answer)
 {
-    if (doctor->endpoint_is_chosen) {
-        find(doctor, MARK_OK, "credentials", "none are sent");
+    char text[TEXT_SIZE_MAX] = "";
+    int rc = rg_credentials_describe(client, text, sizeof(text));
+    bool failed = answer == RG_STATUS_CREDENTIALS || answer == RG_STATUS_UNAUTHENTICATED;
+    struct finding *finding = find(doctor, failed ? MARK_FAIL : MARK_OK, "credentials", "%s",
+                                   rc < 0 ? strerror(-rc) : text);
+    if (failed) {
+        advise(finding, "%s", CREDENTIALS_ADVICE);
+    }
+}
+
+static void proxy_report(struct doctor *doctor, struct rg_client *client)
+{
+    char text[TEXT_SIZE_MAX] = "";
+    int rc = rg_proxy_describe(client, text, sizeof(text));
+    find(doctor, MARK_OK, "proxy", "%s%s", rc < 0 ? strerror(-rc) : text,
+         doctor->connection.proxy != NULL ? ", as --proxy says" : "");
+}
+
+/* True if a client that takes no proxy can be opened. */
+static bool opens_without_proxy(struct doctor *doctor)
+{
+    struct rg_client *client = NULL;
+    char error[TEXT_SIZE_MAX / 2];
+    struct cli_connection connection = doctor->connection;
+    connection.proxy = "";
+    int rc = client_open(doctor, &connection, &client, error, sizeof(error));
+    rg_client_close(client);
+    return rc == 0;
+}
+
+/* What is wrong with the proxy, the endpoint or the credentials shows when a client is opened; an
+ * endpoint that somebody chose goes without credentials, unless those were chosen as well. */
+static void client_refused(struct doctor *doctor, const char *error)
+{
+    if (opens_without_proxy(doctor)) {
+        advise(find(doctor, MARK_FAIL, "proxy", "%s", error), "it comes from %s",
+               doctor->connection.proxy != NULL ? "--proxy" : "the environment");
         return;
     }
-    struct finding *finding = find(doctor, MARK_WARN, "credentials", "none are sent");
-    advise(finding, "only public buckets answer");
+    if (!doctor->endpoint_is_chosen || doctor->connection.credentials != NULL) {
+        advise(find(doctor, MARK_FAIL, "credentials", "%s", error), "%s", CREDENTIALS_ADVICE);
+        return;
+    }
+    advise(find(doctor, MARK_FAIL, "endpoint", "%s", error), "it comes from %s",
+           doctor->connection.endpoint != NULL ? "--endpoint" : "STORAGE_EMULATOR_HOST");
 }
 
 static const char *endpoint_advice(enum rg_status status)
@@ -412,7 +465,10 @@ static const char *endpoint_advice(enum rg_status status)
         return "check the name of the bucket";
     case RG_STATUS_PERMISSION:
     case RG_STATUS_UNAUTHENTICATED:
-        return "the endpoint answers, but requests without credentials may not read this bucket";
+        return "the endpoint answers, but these credentials may not list this bucket; whoever owns "
+               "it grants that, for example with roles/storage.objectViewer";
+    case RG_STATUS_CREDENTIALS:
+        return "see the line about credentials, or use --credentials anonymous";
     case RG_STATUS_THROTTLED:
     case RG_STATUS_SERVER:
         return "the endpoint answers; try again later";
@@ -451,6 +507,51 @@ static int endpoint_submit(const struct doctor *doctor, struct rg_client *client
     return rg_submit_get(client, cq, &get);
 }
 
+/* What the credentials may do with the objects of the bucket. */
+static void permissions_report(struct doctor *doctor, const struct rg_completion *completion)
+{
+    static const char *const verbs[PERMISSION_COUNT] = {"read", "list", "create", "remove"};
+    if (completion->status != RG_STATUS_OK) {
+        find(doctor, MARK_SKIP, "permissions", "not known: %s", cli_completion_text(completion));
+        return;
+    }
+    const bool *granted = completion->data;
+    char have[64] = "", lack[64] = "";
+    for (size_t i = 0; i < PERMISSION_COUNT; i++) {
+        char *list = granted[i] ? have : lack;
+        size_t used = strlen(list);
+        snprintf(list + used, sizeof(have) - used, "%s%s", used > 0 ? ", " : "", verbs[i]);
+    }
+    struct finding *finding =
+        find(doctor, lack[0] != '\0' ? MARK_WARN : MARK_OK, "permissions", "%s objects of gs://%s",
+             have[0] != '\0' ? have : "nothing may be done with", doctor->bucket);
+    if (lack[0] != '\0') {
+        advise(finding,
+               "not allowed: %s; whoever owns the bucket grants that, for example with "
+               "roles/storage.objectUser",
+               lack);
+    }
+}
+
+static void permissions_ask(struct doctor *doctor, struct rg_client *client, struct rg_cq *cq)
+{
+    static const char *const permissions[PERMISSION_COUNT] = {
+        "storage.objects.get", "storage.objects.list", "storage.objects.create",
+        "storage.objects.delete"};
+    struct rg_test_permissions test = {
+        .bucket = doctor->bucket,
+        .permissions = permissions,
+        .count = PERMISSION_COUNT,
+        .deadline_ns = rg_now_ns() + ENDPOINT_TIMEOUT_NS,
+    };
+    struct rg_completion completion;
+    if (rg_submit_test_permissions(client, cq, &test) == 0 &&
+        rg_cq_wait(cq, &completion, 1, 1, rg_now_ns() + ENDPOINT_PATIENCE_NS) == 1) {
+        permissions_report(doctor, &completion);
+        rg_lease_release(completion.lease);
+    }
+}
+
 static void endpoint_report(struct doctor *doctor, const struct rg_completion *completion)
 {
     enum mark mark = endpoint_mark(doctor, completion->status);
@@ -482,8 +583,13 @@ static void endpoint_ask(struct doctor *doctor, struct rg_client *client, struct
     struct rg_completion completion;
     rc = rg_cq_wait(cq, &completion, 1, 1, rg_now_ns() + ENDPOINT_PATIENCE_NS);
     if (rc == 1) {
+        credentials_report(doctor, client, completion.status);
         endpoint_report(doctor, &completion);
+        enum rg_status status = completion.status;
         rg_lease_release(completion.lease);
+        if (doctor->bucket != NULL && (status == RG_STATUS_OK || status == RG_STATUS_PERMISSION)) {
+            permissions_ask(doctor, client, cq);
+        }
         return;
     }
     struct finding *finding =
@@ -493,18 +599,18 @@ static void endpoint_ask(struct doctor *doctor, struct rg_client *client, struct
 
 static void check_endpoint(struct doctor *doctor)
 {
-    if (!doctor->endpoint_is_chosen && !doctor->online) {
-        find(doctor, MARK_SKIP, "endpoint", "%s; not tried, --online does", doctor->endpoint);
-        return;
-    }
     struct rg_client *client = NULL;
     struct rg_cq *cq = NULL;
     char error[TEXT_SIZE_MAX / 2] = "";
-    int rc = client_open(doctor, doctor->connection.endpoint, &client, error, sizeof(error));
+    int rc = client_open(doctor, &doctor->connection, &client, error, sizeof(error));
+    if (rc == 0) {
+        proxy_report(doctor, client);
+    }
     if (rc < 0) {
-        struct finding *finding = find(doctor, MARK_FAIL, "endpoint", "%s", error);
-        advise(finding, "it comes from %s",
-               doctor->connection.endpoint != NULL ? "--endpoint" : "STORAGE_EMULATOR_HOST");
+        client_refused(doctor, error);
+    } else if (!doctor->endpoint_is_chosen && !doctor->online) {
+        credentials_report(doctor, client, RG_STATUS_OK);
+        find(doctor, MARK_SKIP, "endpoint", "%s; not tried, --online does", doctor->endpoint);
     } else if ((rc = rg_cq_open(&cq, doctor->runtime, 1)) < 0) {
         struct finding *finding =
             find(doctor, MARK_FAIL, "endpoint", "no completion queue: %s", strerror(-rc));
@@ -532,7 +638,6 @@ static void examine(struct doctor *doctor)
     check_cpus(doctor);
     if (has_runtime) {
         check_trust(doctor);
-        check_credentials(doctor);
         check_endpoint(doctor);
     }
     rg_runtime_close(doctor->runtime);
@@ -618,7 +723,7 @@ static int doctor_run(int argc, char **argv)
     struct doctor doctor = {0};
     int option;
     bool ok;
-    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+    while ((option = cli_getopt(argc, argv, ":", options)) != -1) {
         if (cli_connection_option(&doctor.connection, option, optarg, &ok)) {
             if (!ok) {
                 return CLI_USAGE;
@@ -626,7 +731,7 @@ static int doctor_run(int argc, char **argv)
         } else if (option == CLI_OPTION_JSON) {
             doctor.json = true;
         } else if (option == OPTION_BUCKET) {
-            doctor.bucket = optarg;
+            doctor.bucket = strncmp(optarg, "gs://", 5) == 0 ? optarg + 5 : optarg;
         } else if (option == OPTION_ONLINE) {
             doctor.online = true;
         } else {
@@ -645,11 +750,14 @@ const struct cli_command cli_doctor = {
     .summary = "tell what this machine offers and what is in the way",
     .help =
         "Options:\n"
-        "  --bucket NAME      list this bucket; without it, any answer will do\n"
+        "  --bucket NAME      list this bucket, and ask what may be done with its objects;\n"
+        "                     gs://NAME does as well; without it, any answer will do\n"
         "  --online           try Cloud Storage itself; a server that --endpoint or\n"
         "                     STORAGE_EMULATOR_HOST names is always tried\n"
         "  --json             one JSON object: {\"ok\":...,\"checks\":[...]}\n" CLI_CONNECTION_HELP
         "\nEach line has a mark: ok, skip, warn (it works, but could work better) or FAIL, and\n"
-        "below a warning or failure what to do. Exit status 1 if anything is marked FAIL.\n",
+        "below a warning or failure what to do. Exit status 1 if anything is marked FAIL.\n"
+        "\nExamples:\n"
+        "  ringest doctor --online --bucket gs://my-bucket\n",
     .run = doctor_run,
 };

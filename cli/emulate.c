@@ -127,7 +127,7 @@ static int emulate_parse(const char **synthetic, int argc, char **argv)
         {0}};
     struct rg_emulator_options emulate = {.synthetic = synthetic};
     int option;
-    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+    while ((option = cli_getopt(argc, argv, ":", options)) != -1) {
         if (option == CLI_OPTION_HELP) {
             return cli_help();
         }

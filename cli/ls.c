@@ -1,6 +1,7 @@
-/* `ringest ls`: the names below a prefix, page by page; the next page is asked for while one is
- * printed only in so far as the output is buffered, because pages depend on each other. */
+/* `ringest ls`: the names below a prefix, printed as they come. */
 #include "cli/cli.h"
+#include "cli/lister.h"
+#include "cli/object_text.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -10,46 +11,14 @@
 struct ls {
     struct cli_session session;
     struct cli_uri uri;
-    bool json, is_long, recursive;
+    const char *glob; /* NULL: none */
+    bool json, is_long, recursive, versions;
     bool json_is_open; /* something was printed */
     uint64_t object_count, prefix_count, byte_count;
     /* With --json, prefixes are printed after the objects, so they are kept. */
     char **prefixes;
     size_t prefixes_kept;
 };
-
-static void print_object_json(const struct ls *ls, const struct rg_object *object)
-{
-    printf("%s{\"name\":", ls->object_count > 0 ? "," : "");
-    cli_json_string(object->name);
-    printf(",\"size\":%" PRIu64 ",\"generation\":\"%" PRId64 "\",\"crc32c\":", object->size,
-           object->generation);
-    if (object->has_crc32c) {
-        printf("\"%08" PRIx32 "\"", object->crc32c);
-    } else {
-        printf("null");
-    }
-    printf(",\"updated\":");
-    if (object->updated != NULL) {
-        cli_json_string(object->updated);
-    } else {
-        printf("null");
-    }
-    putchar('}');
-}
-
-static void print_object(const struct ls *ls, const struct rg_object *object)
-{
-    if (ls->json) {
-        print_object_json(ls, object);
-    } else if (ls->is_long) {
-        printf("%12" PRIu64 "  %-24s  %" PRId64 "  gs://%s/%s\n", object->size,
-               object->updated != NULL ? object->updated : "", object->generation, ls->uri.bucket,
-               object->name);
-    } else {
-        printf("gs://%s/%s\n", ls->uri.bucket, object->name);
-    }
-}
 
 static int keep_prefix(struct ls *ls, const char *prefix)
 {
@@ -71,53 +40,23 @@ static int print_page(struct ls *ls, const struct rg_list_page *page)
     for (size_t i = 0; i < page->prefix_count; i++) {
         ls->prefix_count++;
         if (!ls->json) {
-            printf("%*sgs://%s/%s\n", ls->is_long ? 60 : 0, "", ls->uri.bucket, page->prefixes[i]);
+            object_print_prefix(ls->uri.bucket, page->prefixes[i], ls->is_long);
         } else if (keep_prefix(ls, page->prefixes[i]) != CLI_DONE) {
             return CLI_FAILED;
         }
     }
     for (size_t i = 0; i < page->object_count; i++) {
-        print_object(ls, &page->objects[i]);
+        const struct rg_object *object = &page->objects[i];
+        if (ls->json) {
+            fputs_unlocked(ls->object_count > 0 ? "," : "", stdout);
+            object_print_json(object);
+        } else {
+            object_print_line(ls->uri.bucket, object, ls->is_long, ls->versions);
+        }
         ls->object_count++;
         ls->byte_count += page->objects[i].size;
     }
     return CLI_DONE;
-}
-
-/* One page; *token is what the next one is asked for with, NULL at the end. */
-static int list_page(struct ls *ls, char **token)
-{
-    struct rg_list_request request = {
-        .bucket = ls->uri.bucket,
-        .prefix = ls->uri.name,
-        .delimiter = ls->recursive ? NULL : "/",
-        .page_token = *token,
-    };
-    int rc = rg_submit_list(ls->session.client, ls->session.cq, &request);
-    free(*token);
-    *token = NULL;
-    if (rc < 0) {
-        return cli_fail("gs://%s/%s: %s", ls->uri.bucket, ls->uri.name,
-                        rc == -EINVAL ? "the service allows no such bucket or prefix"
-                                      : strerror(-rc));
-    }
-    struct rg_completion completion;
-    if (!cli_wait_one(&ls->session, &completion)) {
-        return cli_fail("interrupted");
-    }
-    int status;
-    if (completion.status != RG_STATUS_OK) {
-        status = cli_fail("%s", cli_completion_text(&completion));
-    } else {
-        const struct rg_list_page *page = completion.data;
-        status = print_page(ls, page);
-        if (page->next_page_token != NULL && status == CLI_DONE) {
-            *token = strdup(page->next_page_token);
-            status = *token != NULL ? CLI_DONE : cli_fail("no memory");
-        }
-    }
-    rg_lease_release(completion.lease);
-    return status;
 }
 
 /* What comes behind the last page. A listing that failed is left open, so that nobody takes a part
@@ -126,7 +65,7 @@ static void print_end(const struct ls *ls)
 {
     char size[32];
     if (ls->json) {
-        printf("],\"prefixes\":[");
+        printf("%s],\"prefixes\":[", ls->json_is_open ? "" : "{\"objects\":[");
         for (size_t i = 0; i < ls->prefixes_kept; i++) {
             printf("%s", i > 0 ? "," : "");
             cli_json_string(ls->prefixes[i]);
@@ -148,48 +87,67 @@ static void prefixes_free(struct ls *ls)
 
 static int list_all(struct ls *ls)
 {
-    char *token = NULL;
-    int status;
-    do {
-        status = list_page(ls, &token);
-    } while (status == CLI_DONE && token != NULL);
-    free(token);
+    struct rg_listing_options options = {
+        .bucket = ls->uri.bucket,
+        .prefix = ls->uri.name,
+        .delimiter = ls->recursive || ls->glob != NULL ? NULL : "/",
+        .glob = ls->glob,
+        .versions = ls->versions,
+        .ordered = true,
+    };
+    struct lister lister;
+    const struct rg_list_page *page = NULL;
+    int status = lister_open(&lister, &ls->session, &options);
+    object_text_begin();
+    /* Nobody wants the rest when the output is broken. */
+    while (status == CLI_DONE && !ferror(stdout) &&
+           (status = lister_next(&lister, &page)) == CLI_DONE && page != NULL) {
+        status = print_page(ls, page);
+    }
+    lister_close(&lister);
     if (status == CLI_DONE) {
         print_end(ls);
     }
     prefixes_free(ls);
-    if (fflush(stdout) != 0 && status == CLI_DONE) {
-        status = cli_fail("standard output: %s", strerror(errno));
-    }
-    if (status == CLI_DONE && ls->object_count + ls->prefix_count == 0 && ls->uri.name[0] != '\0' &&
-        !ls->json) {
-        status = cli_fail("nothing in gs://%s begins with \"%s\"", ls->uri.bucket, ls->uri.name);
+    status = cli_output_end(status);
+    if (status == CLI_DONE && ls->object_count + ls->prefix_count == 0 &&
+        (ls->uri.name[0] != '\0' || ls->glob != NULL) && !ls->json) {
+        status = ls->glob != NULL ? cli_fail("nothing in gs://%s/%s is matched by \"%s\"",
+                                             ls->uri.bucket, ls->uri.name, ls->glob)
+                                  : cli_fail("nothing in gs://%s begins with \"%s\"",
+                                             ls->uri.bucket, ls->uri.name);
     }
     return status;
 }
 
 static int ls_run(int argc, char **argv)
 {
-    enum { OPTION_LONG = CLI_OPTION_FIRST, OPTION_RECURSIVE };
+    enum { OPTION_GLOB = CLI_OPTION_FIRST };
     static const struct option options[] = {CLI_CONNECTION_OPTIONS,
-                                            {"long", no_argument, NULL, OPTION_LONG},
-                                            {"recursive", no_argument, NULL, OPTION_RECURSIVE},
+                                            {"long", no_argument, NULL, 'l'},
+                                            {"recursive", no_argument, NULL, 'r'},
+                                            {"versions", no_argument, NULL, 'a'},
+                                            {"glob", required_argument, NULL, OPTION_GLOB},
                                             {0}};
     struct ls ls = {0};
-    struct cli_connection connection = {.connections = 1};
+    struct cli_connection connection = {.connections = LISTER_REQUESTS};
     int option;
     bool ok;
-    while ((option = getopt_long(argc, argv, "lr", options, NULL)) != -1) {
+    while ((option = cli_getopt(argc, argv, ":lra", options)) != -1) {
         if (cli_connection_option(&connection, option, optarg, &ok)) {
             if (!ok) {
                 return CLI_USAGE;
             }
         } else if (option == CLI_OPTION_JSON) {
             ls.json = true;
-        } else if (option == OPTION_LONG || option == 'l') {
+        } else if (option == 'l') {
             ls.is_long = true;
-        } else if (option == OPTION_RECURSIVE || option == 'r') {
+        } else if (option == 'r') {
             ls.recursive = true;
+        } else if (option == 'a') {
+            ls.versions = true;
+        } else if (option == OPTION_GLOB) {
+            ls.glob = optarg;
         } else {
             return option == CLI_OPTION_HELP ? cli_help() : CLI_USAGE;
         }
@@ -215,8 +173,14 @@ const struct cli_command cli_ls = {
     .help = "Options:\n"
             "  -l, --long         size, time of change and generation, and a sum at the end\n"
             "  -r, --recursive    all names; without it names are cut behind the next \"/\"\n"
+            "  -a, --versions     old versions too, each as NAME#GENERATION\n"
+            "  --glob PATTERN     only whole names that match: * within a part between \"/\", **\n"
+            "                     across them, ? [a-z] {a,b}; implies -r\n"
             "  --json             one JSON object: "
             "{\"objects\":[...],\"prefixes\":[...]}\n" CLI_CONNECTION_HELP
-            "\nA prefix is literal: gs://b/a lists everything that begins with \"a\".\n",
+            "\nA prefix is literal: gs://b/a lists everything that begins with \"a\".\n"
+            "\nExamples:\n"
+            "  ringest ls -l gs://bucket/folder/\n"
+            "  ringest ls gs://bucket --glob '**.jpg' | wc -l\n",
     .run = ls_run,
 };

@@ -57,6 +57,7 @@ def main(path, wanted):
     name = os.path.splitext(os.path.basename(path))[0]
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # what it defines is pickled by name
     spec.loader.exec_module(module)
     loader = unittest.TestLoader()
     if wanted:

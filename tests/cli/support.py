@@ -33,7 +33,8 @@ def environment(**changes):
     result = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("RINGEST_", "SSL_CERT_", "STORAGE_")) or name == "RINGEST_BACKEND"
+        if not name.startswith(("RINGEST_", "SSL_CERT_", "STORAGE_", "GOOGLE_", "CLOUDSDK_", "GCE_")) or name == "RINGEST_BACKEND"
+        if not name.lower().endswith("_proxy")
     }
     for name, value in changes.items():
         if value is None:
@@ -65,11 +66,34 @@ def ringest_each(runs):
         return list(pool.map(lambda arguments: ringest(*arguments), runs))
 
 
+kept_sockets = []
+
+
+class Terminal:
+    """What a program writes to a terminal: `far` is for the program, `read` after its end has it all."""
+
+    def __init__(self):
+        self._near, self.far = os.openpty()
+
+    def read(self):
+        os.close(self.far)
+        drawn = b""
+        # What was written last may come a moment later; then the other end is gone.
+        with contextlib.suppress(OSError):
+            while piece := os.read(self._near, 1 << 16):
+                drawn += piece
+        os.close(self._near)
+        return drawn.decode()
+
+
 def closed_port():
-    """A port that nobody listens at (nobody takes it soon after, either)."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
+    """A port that nobody listens at, and that the system gives to nobody who asks for any: it stays
+    bound. Who asks for this one with SO_REUSEADDR, as the emulator does, can have it."""
+    taken = socket.socket()
+    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    taken.bind(("127.0.0.1", 0))
+    kept_sockets.append(taken)
+    return taken.getsockname()[1]
 
 
 def scatter(size, seed=1):

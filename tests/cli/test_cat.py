@@ -101,7 +101,7 @@ class Cat(ServedCase):
         errors = cat.stderr.read().decode()
         cat.stderr.close()
         self.assertEqual(cat.wait(60), FAILED)
-        self.assertEqual(errors, "ringest: cat: standard output: Broken pipe\n")
+        self.assertEqual(errors, "")
 
     def test_a_full_device(self):
         with open("/dev/full", "wb") as full:

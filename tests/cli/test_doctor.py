@@ -4,6 +4,7 @@ import json
 import platform
 import resource
 import socket
+import tempfile
 import unittest
 
 from support import DONE, FAILED, ServedCase, closed_port, environment, refuse_uring, ringest
@@ -43,15 +44,102 @@ class Doctor(ServedCase):
             self.assertEqual(check["advice"] is not None, check["mark"] in ("warn", "FAIL"), check)
 
     def test_nothing_is_tried_without_being_asked(self):
-        done = ringest("doctor", "--json", timeout=20)
+        done = ringest("doctor", "--json")
         self.assertEqual(done.returncode, DONE)
         self.assertEqual(checks(done)["endpoint"]["mark"], "skip")
         self.assertIn("--online", checks(done)["endpoint"]["fact"])
+
+    def test_the_proxy_is_named_without_its_credentials(self):
+        self.assertEqual(checks(self.doctor())["proxy"]["fact"], "none")
+        env = environment(HTTPS_PROXY="http://user:hidden@proxy.example:3128")
+        done = ringest("doctor", "--json", env=env)
+        self.assertEqual(checks(done)["proxy"]["fact"], "http://proxy.example:3128")
+        self.assertIn("HTTPS_PROXY", checks(done))
+        self.assertNotIn(b"hidden", done.stdout)
+        done = ringest("doctor", "--json", "--proxy", "", env=env)
+        self.assertEqual(checks(done)["proxy"]["fact"], "none, as --proxy says")
+        self.assertNotIn(b"hidden", done.stdout)
+
+    def test_a_proxy_that_is_not_there(self):
+        port = closed_port()
+        place = f"http://user:hidden@127.0.0.1:{port}"
+        done = self.doctor("--proxy", place)
+        found = checks(done)
+        self.assertEqual(found["proxy"]["fact"], f"http://127.0.0.1:{port}, as --proxy says")
+        self.assertEqual((done.returncode, found["endpoint"]["mark"]), (FAILED, "FAIL"))
+        self.assertIn(f"the proxy http://127.0.0.1:{port}", found["endpoint"]["fact"])
+        self.assertNotIn(b"hidden", done.stdout)
+        for command in ("cat", "stat"):
+            done = self.ringest(command, "gs://made/p00000000", "--proxy", place)
+            self.fails(done, FAILED, f"the proxy http://127.0.0.1:{port}")
+            self.assertNotIn("hidden", done.stderr)
+
+    def test_a_proxy_that_is_malformed(self):
+        for arguments, env, origin in (
+            (("--proxy", "socks5://user:hidden@h:1"), environment(), "--proxy"),
+            ((), environment(HTTPS_PROXY="socks5://user:hidden@h:1"), "environment"),
+        ):
+            done = ringest("doctor", "--json", *arguments, env=env)
+            found = checks(done)
+            self.assertEqual((done.returncode, found["proxy"]["mark"]), (FAILED, "FAIL"), found)
+            self.assertIn("is not valid", found["proxy"]["fact"])
+            self.assertIn(origin, found["proxy"]["advice"])
+            self.assertEqual(found["trust store"]["mark"], "ok")
+            self.assertNotIn(b"hidden", done.stdout)
+
+    def test_credentials_of_a_file(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            user = {"type": "authorized_user", "client_id": "i", "client_secret": "hidden", "account": "a@b.example"}
+            json.dump(user | {"refresh_token": "hidden"}, file)
+            file.flush()
+            env = environment(GOOGLE_APPLICATION_CREDENTIALS=file.name)
+            done = ringest("doctor", "--json", env=env)
+            found = checks(done)["credentials"]
+            self.assertEqual((done.returncode, found["mark"]), (DONE, "ok"), found)
+            self.assertIn(f"user a@b.example from {file.name}", found["fact"])
+            self.assertNotIn(b"hidden", done.stdout)
+            # An endpoint of the user's own gets none of it.
+            self.assertIn("anonymous", checks(self.doctor(env=env))["credentials"]["fact"])
+
+    def test_credentials_that_are_malformed(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            file.write('{"type": "authorized_user"}')
+            file.flush()
+            for arguments, env in (
+                ((), environment(GOOGLE_APPLICATION_CREDENTIALS=file.name)),
+                (("--credentials", file.name), environment()),
+            ):
+                done = ringest("doctor", "--json", *arguments, env=env)
+                found = checks(done)["credentials"]
+                self.assertEqual((done.returncode, found["mark"]), (FAILED, "FAIL"), found)
+                self.assertIn(f'{file.name}: field "client_id" is missing', found["fact"])
+                self.assertIn("--credentials", found["advice"])
+                self.assertEqual(checks(done)["trust store"]["mark"], "ok")
+            refused = self.ringest("cat", "--credentials", file.name, "gs://made/p00000000")
+            self.assertEqual(refused.returncode, FAILED)
+            self.assertEqual(refused.stderr.count("\n"), 1)
+            self.assertIn('field "client_id" is missing', refused.stderr)
 
     def test_a_bucket(self):
         done = self.doctor("--bucket", "made")
         self.assertIn("gs://made", checks(done)["endpoint"]["fact"])
         self.assertEqual(done.returncode, DONE)
+
+    def test_what_may_be_done_with_a_bucket(self):
+        for bucket in ("made", "gs://made"):
+            found = checks(self.doctor("--bucket", bucket))
+            self.assertEqual(found["permissions"]["mark"], "ok")
+            for word in ("read", "list", "create", "remove", "gs://made"):
+                self.assertIn(word, found["permissions"]["fact"])
+
+    def test_credentials(self):
+        self.assertIn("anonymous", checks(self.doctor())["credentials"]["fact"])
+        done = self.doctor("--credentials", "/nonexistent/key.json")
+        self.assertEqual((done.returncode, checks(done)["credentials"]["mark"]), (FAILED, "FAIL"))
+        self.assertIn("/nonexistent/key.json", checks(done)["credentials"]["fact"])
+        env = environment(GOOGLE_APPLICATION_CREDENTIALS="/nonexistent/key.json")
+        found = checks(ringest("doctor", "--json", env=env))
+        self.assertEqual((found["credentials"]["mark"], found["trust store"]["mark"]), ("FAIL", "ok"))
 
     def test_a_missing_bucket(self):
         done = self.doctor("--bucket", "no-such-bucket")
@@ -70,7 +158,7 @@ class Doctor(ServedCase):
         self.assertEqual(found["SSL_CERT_FILE"]["fact"], self.server.ca)
 
     def endpoint_of(self, *arguments):
-        done = ringest("doctor", "--json", *arguments, timeout=60)
+        done = ringest("doctor", "--json", *arguments)
         self.assertEqual(done.returncode, FAILED)
         found = checks(done)["endpoint"]
         self.assertEqual(found["mark"], "FAIL")

@@ -6,9 +6,10 @@ import signal
 import socket
 import stat
 import tempfile
+import time
 import unittest
 
-from support import DONE, FAILED, USAGE, Case, Emulator, ringest
+from support import DONE, FAILED, PATIENCE_S, USAGE, Case, Emulator, closed_port, ringest
 
 
 class Emulate(Case):
@@ -45,9 +46,7 @@ class Emulate(Case):
             self.assertEqual(self.ok(ringest("cat", "gs://bucket/name", *server.place)), b"data")
 
     def test_a_chosen_port(self):
-        with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))
-            port = taken.getsockname()[1]
+        port = closed_port()
         with Emulator("--plain", "--listen", f"127.0.0.1:{port}") as server:
             self.assertEqual(server.endpoint, f"http://localhost:{port}")
 
@@ -95,7 +94,7 @@ class Emulate(Case):
         for option, values in bad.items():
             for value in values:
                 with self.subTest((option, value)):
-                    done = ringest("emulate", f"{option}={value}", timeout=20)
+                    done = ringest("emulate", f"{option}={value}")
                     self.fails(done, USAGE, option)
                     self.assertEqual(done.stdout, b"")
 
@@ -109,15 +108,15 @@ class Emulate(Case):
             file = os.path.join(folder, "file")
             with open(file, "w", encoding="ascii"):
                 pass
-            self.fails(ringest("emulate", "--root", file, timeout=20), FAILED, file)
-            self.fails(ringest("emulate", "--root", file + "/below", timeout=20), FAILED, file)
+            self.fails(ringest("emulate", "--root", file), FAILED, file)
+            self.fails(ringest("emulate", "--root", file + "/below"), FAILED, file)
 
     def test_a_root_that_is_not_writable(self):
         with tempfile.TemporaryDirectory() as folder:
             os.chmod(folder, stat.S_IRUSR | stat.S_IXUSR)
             # To root nothing is forbidden, but in /proc nobody makes folders.
             root = folder if os.geteuid() != 0 else "/proc/ringest"
-            self.fails(ringest("emulate", "--root", root, timeout=20), FAILED, root)
+            self.fails(ringest("emulate", "--root", root), FAILED, root)
 
     def test_certificates_are_kept(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -149,9 +148,36 @@ class Emulate(Case):
         self.assertEqual([len(each) for each in first], 2 * [102400])
         self.assertNotEqual(first[0], first[1])
 
+    def test_a_kill_in_an_upload_leaves_the_old_object(self):
+        old, new = b"old" * 1000, b"new" * 100_000
+        with tempfile.TemporaryDirectory() as root:
+            with Emulator("--plain", "--root", root) as server:
+                server.put("bucket", "name", old)
+                port = int(server.endpoint.rsplit(":", 1)[1])
+                head = f"PUT /bucket/name HTTP/1.1\r\nHost: h\r\nContent-Length: {len(new)}\r\n\r\n"
+                with socket.create_connection(("127.0.0.1", port)) as half:
+                    half.sendall(head.encode() + new[:-1])
+                    # What was received lies in the folder of our own, until it is complete.
+                    self.until(lambda: any(entry.stat().st_size for entry in os.scandir(root + "/bucket/.ringest")
+                                           if entry.name.startswith("%t")))
+                    server.kill()
+            with Emulator("--plain", "--root", root) as server:
+                self.assertEqual(self.ok(ringest("cat", "gs://bucket/name", *server.place)), old)
+                server.put("bucket", "name", new)
+                server.kill()
+            with Emulator("--plain", "--root", root) as server:
+                self.assertEqual(self.ok(ringest("cat", "gs://bucket/name", *server.place)), new)
+                self.assertFalse([name for name in os.listdir(root + "/bucket/.ringest") if name.startswith("%t")])
+
+    def until(self, condition):
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+
     def test_standard_output_that_is_full(self):
         with open("/dev/full", "wb") as full:
-            self.fails(ringest("emulate", "--plain", stdout=full, timeout=20), FAILED, "No space left")
+            self.fails(ringest("emulate", "--plain", stdout=full), FAILED, "No space left")
 
     def test_it_goes_on_when_its_input_and_output_are_closed(self):
         with Emulator("--plain", "--synthetic", "made/p:1:10") as server:

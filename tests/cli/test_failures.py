@@ -133,6 +133,19 @@ class answering:
             pass
 
 
+def await_connection(server):
+    """Waits until a client has connected to the emulator."""
+    port = f":{port_of(server.endpoint):04X} "
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        with open("/proc/net/tcp") as table:
+            # Its end of the connection, established.
+            if any(port in line.split(maxsplit=2)[1] + " " and " 01 " in line for line in table):
+                return
+        time.sleep(0.01)
+    raise AssertionError("nobody connected")
+
+
 class Servers(ServedCase):
     emulator_arguments = ("--synthetic", "made/p:200:100KiB")
 
@@ -186,12 +199,13 @@ class Servers(ServedCase):
         with tempfile.TemporaryDirectory() as tls:
             with Emulator("--synthetic", "made/p:200:100KiB", "--tls-dir", tls) as server:
                 bench = subprocess.Popen(
-                    [PROGRAM, "bench", "get", "gs://made/", "--seconds=2", "--concurrency=8", "--json", *server.place],
+                    [PROGRAM, "bench", "get", "gs://made/", "--seconds=4", "--concurrency=8", "--json", *server.place],
                     env=environment(),
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                 )
-                time.sleep(1)
+                await_connection(server)
+                time.sleep(1.5)
                 server.kill()
                 output, errors = bench.communicate(timeout=PATIENCE_S)
         self.assertEqual(bench.returncode, FAILED, errors)
@@ -208,11 +222,12 @@ class Servers(ServedCase):
         arguments += ("--latency-ms", "20")
         with Emulator(*arguments) as first:
             bench = subprocess.Popen(
-                [PROGRAM, "bench", "get", "gs://made/", "--seconds=3", "--concurrency=8", "--json", *first.place],
+                [PROGRAM, "bench", "get", "gs://made/", "--seconds=5", "--concurrency=8", "--json", *first.place],
                 env=environment(),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
             )
+            await_connection(first)
             time.sleep(1)
             first.kill()
         with Emulator(*arguments):
@@ -231,7 +246,7 @@ class Servers(ServedCase):
             )
             time.sleep(0.5)
             cat.send_signal(signal.SIGINT)
-            errors = cat.communicate(timeout=20)[1]
+            errors = cat.communicate(timeout=PATIENCE_S)[1]
         self.assertIn(cat.returncode, (-signal.SIGINT, FAILED))
         self.assertLessEqual(errors.count(b"\n"), 1)
 

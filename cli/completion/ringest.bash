@@ -1,0 +1,63 @@
+# Completion of ringest's command line for bash. Objects are not asked for: that would take a request
+# for each key.
+
+_ringest() {
+    local cur prev words cword
+    _init_completion -n : 2>/dev/null || {
+        COMPREPLY=()
+        cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} cword=$COMP_CWORD
+        words=("${COMP_WORDS[@]}")
+    }
+    local common='--endpoint --ca --credentials --proxy --threads --memory --help'
+    local commands='ls stat cat cp rm manifest ckpt bench emulate doctor'
+    if [ "$cword" -eq 1 ]; then
+        mapfile -t COMPREPLY < <(compgen -W "$commands --help --version" -- "$cur")
+        return
+    fi
+    case $prev in
+    --ca | --credentials | --root | --tls-dir)
+        mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+        return
+        ;;
+    --method)
+        mapfile -t COMPREPLY < <(compgen -W 'auto single resumable multipart compose' -- "$cur")
+        return
+        ;;
+    --endpoint | --proxy | --threads | --memory | --range | --glob | --if-generation-match | --content-type | --part-size | \
+        --concurrency | --count | --seconds | --object-size | --listen | --synthetic | --latency-ms | --conn-mbps | \
+        --rate-limit | --bucket)
+        return
+        ;;
+    esac
+    local options
+    case ${words[1]} in
+    ls) options="--long --recursive --versions --glob --json $common" ;;
+    stat) options="--json $common" ;;
+    cat) options="--range $common" ;;
+    cp)
+        options="--recursive --no-clobber --dry-run --if-generation-match --content-type --method --part-size
+            --concurrency --follow-symlinks --json $common"
+        ;;
+    rm) options="--recursive --dry-run --if-generation-match --json $common" ;;
+    manifest) options="--long --json $common" ;;
+    ckpt) options="--json $common" ;;
+    bench) options="--concurrency --count --seconds --object-size --verify --json $common" ;;
+    emulate)
+        options='--listen --root --synthetic --plain --tls-dir --latency-ms --conn-mbps --rate-limit --threads --help'
+        ;;
+    doctor) options="--bucket --online --json $common" ;;
+    *) return ;;
+    esac
+    if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$options" -- "$cur")
+    elif [ "${words[1]} $cword" = 'manifest 2' ]; then
+        mapfile -t COMPREPLY < <(compgen -W 'save show' -- "$cur")
+    elif [ "${words[1]} $cword" = 'ckpt 2' ]; then
+        mapfile -t COMPREPLY < <(compgen -W 'ls' -- "$cur")
+    elif [ "${words[1]} $cword" = 'bench 2' ]; then
+        mapfile -t COMPREPLY < <(compgen -W 'get put list' -- "$cur")
+    elif [ "${words[1]}" = cp ] || [ "${words[1]}" = manifest ]; then
+        mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+    fi
+}
+complete -o filenames -F _ringest ringest

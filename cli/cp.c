@@ -1,0 +1,274 @@
+/* `ringest cp`: the command line and the summary; cp.h tells where the rest is. */
+#include "cli/cp.h"
+
+#include "cli/cat.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#define CONCURRENCY_DEFAULT 64
+#define CONCURRENCY_MAX 4096
+/* Parts of the XML API have at least 5 MiB and at most 5 GiB. */
+#define PART_SIZE_MIN RG_MIB(5)
+#define PART_SIZE_MAX (UINT64_C(5) << 30)
+/* Beside those of the items: listings. */
+#define REQUESTS_BESIDE 64
+
+static bool method_parse(const char *text, enum rg_upload_method *out_method)
+{
+    static const struct {
+        const char *name;
+        enum rg_upload_method method;
+    } methods[] = {{"auto", RG_UPLOAD_AUTO},
+                   {"single", RG_UPLOAD_SINGLE},
+                   {"resumable", RG_UPLOAD_RESUMABLE},
+                   {"multipart", RG_UPLOAD_MULTIPART},
+                   {"compose", RG_UPLOAD_COMPOSE}};
+    for (size_t i = 0; i < RG_ARRAY_LEN(methods); i++) {
+        if (strcmp(text, methods[i].name) == 0) {
+            *out_method = methods[i].method;
+            return true;
+        }
+    }
+    cli_usage("--method is \"%s\", not auto, single, resumable, multipart or compose", text);
+    return false;
+}
+
+static double cpu_seconds(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
+}
+
+static void summary(const struct cp_options *options, const struct cp_counts *counts,
+                    uint64_t started_ns)
+{
+    double seconds = (double)(rg_now_ns() - started_ns) * 1e-9;
+    char size[32], rate[32];
+    if (options->json) {
+        printf("{\"copied\":%" PRIu64 ",\"skipped\":%" PRIu64 ",\"failed\":%" PRIu64
+               ",\"planned\":%" PRIu64 ",\"bytes\":%" PRIu64
+               ",\"seconds\":%.6f,\"gb_per_s\":%.6f,\"cpu_seconds\":%.6f,\"dry_run\":%s}\n",
+               counts->copied, counts->skipped, counts->failed, counts->planned, counts->bytes,
+               seconds, (double)counts->bytes / 1e9 / seconds, cpu_seconds(),
+               options->dry_run ? "true" : "false");
+    } else if (cli_shows_progress() && !options->dry_run) {
+        fprintf(stderr,
+                "%" PRIu64 " copied, %" PRIu64 " there already, %" PRIu64
+                " failed; %s in %.1f s, %s/s\n",
+                counts->copied, counts->skipped, counts->failed,
+                cli_format_size(counts->bytes, size), seconds,
+                cli_format_size((uint64_t)((double)counts->bytes / seconds), rate));
+    }
+}
+
+static void interrupted_line(const struct cp_counts *counts)
+{
+    if (counts->kept > 0) {
+        cli_fail("interrupted: %" PRIu64 " copied, %" PRIu64 " there already; %" PRIu64
+                 " begun file%s kept as .NAME.ringest-part; run it again to go on",
+                 counts->copied, counts->skipped, counts->kept, counts->kept > 1 ? "s are" : " is");
+    } else {
+        cli_fail("interrupted: %" PRIu64 " copied, %" PRIu64 " there already; run it again to go "
+                 "on",
+                 counts->copied, counts->skipped);
+    }
+}
+
+static int copy_streams(struct cli_session *session, const struct cp_options *options,
+                        const char *source, const char *destination, struct cp_counts *counts)
+{
+    struct cli_uri uri;
+    if (strcmp(source, "-") == 0) {
+        RG_ASSERT(cli_parse_uri(destination, &uri));
+        return cp_from_stdin(session, options, &uri, counts);
+    }
+    RG_ASSERT(cli_parse_uri(source, &uri));
+    counts->planned = 1;
+    int status = cat_whole(session, &uri, &counts->bytes);
+    *(status == CLI_DONE ? &counts->copied : &counts->failed) = 1;
+    return status;
+}
+
+static int copy_all(struct cli_session *session, const struct cp_options *options,
+                    uint64_t bytes_out_max, char *const *sources, size_t source_count,
+                    const char *destination, struct cp_counts *out_counts)
+{
+    struct cp_run run;
+    int status = cp_run_open(&run, session, options, bytes_out_max);
+    if (status != CLI_DONE) {
+        return status;
+    }
+    status = cp_plan(&run, sources, source_count, destination);
+    cp_run_finish(&run);
+    cp_run_close(&run);
+    *out_counts = run.counts;
+    if (cli_interrupted()) {
+        interrupted_line(out_counts);
+        return CLI_FAILED;
+    }
+    return out_counts->failed > 0 ? CLI_FAILED : status;
+}
+
+static int copy(const struct cp_options *options, const struct cli_connection *connection,
+                char *const *sources, size_t source_count, const char *destination)
+{
+    uint64_t started_ns = rg_now_ns();
+    struct cp_counts counts = {0};
+    struct cli_session session;
+    uint64_t bytes_out_max =
+        connection->memory != 0 ? connection->memory / 2 : (uint64_t)CP_BYTES_OUT_MAX;
+    int status = cli_session_open(&session, connection, options->concurrency + REQUESTS_BESIDE);
+    if (status != CLI_DONE) {
+        return status;
+    }
+    cli_interrupt_catch();
+    /* A file that grows beyond `ulimit -f` is an error of write, not the end of the program. */
+    signal(SIGXFSZ, SIG_IGN);
+    bool is_stream = strcmp(sources[0], "-") == 0 || strcmp(destination, "-") == 0;
+    if (is_stream && !options->dry_run) {
+        status = copy_streams(&session, options, sources[0], destination, &counts);
+    } else if (is_stream) {
+        printf("would copy %s to %s\n", sources[0], destination);
+    } else {
+        status =
+            copy_all(&session, options, bytes_out_max, sources, source_count, destination, &counts);
+    }
+    cli_session_close(&session);
+    summary(options, &counts, started_ns);
+    return cli_output_end(status);
+}
+
+enum {
+    OPTION_DRY_RUN = CLI_OPTION_FIRST,
+    OPTION_MATCH,
+    OPTION_CONTENT_TYPE,
+    OPTION_METHOD,
+    OPTION_PART_SIZE,
+    OPTION_CONCURRENCY,
+    OPTION_FOLLOW,
+};
+
+static const struct option cp_option_table[] = {
+    CLI_CONNECTION_OPTIONS,
+    {"recursive", no_argument, NULL, 'r'},
+    {"no-clobber", no_argument, NULL, 'n'},
+    {"dry-run", no_argument, NULL, OPTION_DRY_RUN},
+    {"if-generation-match", required_argument, NULL, OPTION_MATCH},
+    {"content-type", required_argument, NULL, OPTION_CONTENT_TYPE},
+    {"method", required_argument, NULL, OPTION_METHOD},
+    {"part-size", required_argument, NULL, OPTION_PART_SIZE},
+    {"concurrency", required_argument, NULL, OPTION_CONCURRENCY},
+    {"follow-symlinks", no_argument, NULL, OPTION_FOLLOW},
+    {0}};
+
+static bool cp_option(struct cp_options *options, int option)
+{
+    uint64_t value;
+    switch (option) {
+    case 'r':
+        options->recursive = true;
+        return true;
+    case 'n':
+        options->no_clobber = true;
+        return true;
+    case OPTION_DRY_RUN:
+        options->dry_run = true;
+        return true;
+    case OPTION_FOLLOW:
+        options->follow_symlinks = true;
+        return true;
+    case OPTION_CONTENT_TYPE:
+        options->content_type = optarg;
+        return true;
+    case OPTION_METHOD:
+        return method_parse(optarg, &options->method);
+    case OPTION_MATCH:
+        return cli_parse_match(optarg, &options->if_generation_match);
+    case OPTION_PART_SIZE:
+        return cli_parse_size("--part-size", optarg, PART_SIZE_MIN, PART_SIZE_MAX,
+                              &options->part_size);
+    case OPTION_CONCURRENCY:
+        if (!cli_parse_u64("--concurrency", optarg, 1, CONCURRENCY_MAX, &value)) {
+            return false;
+        }
+        options->concurrency = (uint32_t)value;
+        return true;
+    case CLI_OPTION_JSON:
+        options->json = true;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static int cp_run(int argc, char **argv)
+{
+    struct cp_options options = {
+        .part_size = CP_PART_SIZE_DEFAULT,
+        .concurrency = CONCURRENCY_DEFAULT,
+    };
+    struct cli_connection connection = {0};
+    int option;
+    bool ok;
+    while ((option = cli_getopt(argc, argv, ":rn", cp_option_table)) != -1) {
+        if (cli_connection_option(&connection, option, optarg, &ok)) {
+            if (!ok) {
+                return CLI_USAGE;
+            }
+        } else if (option == CLI_OPTION_HELP) {
+            return cli_help();
+        } else if (!cp_option(&options, option)) {
+            return CLI_USAGE;
+        }
+    }
+    if (argc - optind < 2) {
+        return cli_usage("a source and a destination are needed");
+    }
+    connection.connections = options.concurrency;
+    size_t source_count = (size_t)(argc - optind - 1);
+    char *const *sources = &argv[optind];
+    const char *destination = argv[argc - 1];
+    int status = cp_plan_check(&options, sources, source_count, destination);
+    return status != CLI_DONE ? status
+                              : copy(&options, &connection, sources, source_count, destination);
+}
+
+const struct cli_command cli_cp = {
+    .name = "cp",
+    .arguments = "SOURCE... DESTINATION [OPTIONS]",
+    .summary = "copy files to objects, objects to files, objects to objects",
+    .help =
+        "Options:\n"
+        "  -r, --recursive    whole trees\n"
+        "  -n, --no-clobber   leave alone what is there already\n"
+        "  --dry-run          only say what would be copied\n"
+        "  --if-generation-match N\n"
+        "                     only if the object at the destination has generation N; 0: only if\n"
+        "                     there is none\n"
+        "  --content-type TYPE\n"
+        "                     of new objects; default: application/octet-stream\n"
+        "  --method METHOD    how objects are written: auto, single, resumable, multipart or\n"
+        "                     compose; default: auto\n"
+        "  --part-size SIZE   of parts of large objects; default: 8M to read, 16M to write\n"
+        "  --concurrency N    requests at a time; default: 64\n"
+        "  --follow-symlinks  copy what symbolic links in trees lead to; they are left out\n"
+        "                     otherwise\n"
+        "  --json             a summary as one JSON object\n" CLI_CONNECTION_HELP
+        "\nA destination that ends in \"/\", a bucket, \".\" and \"..\" are places to put things "
+        "into;\n"
+        "anything else is the new name. \"-\" is standard input or output. What is there already\n"
+        "with the same size and CRC32C is not copied again, so a run that was interrupted goes on\n"
+        "when it is repeated.\n"
+        "\nExamples:\n"
+        "  ringest cp model.pt gs://bucket/models/\n"
+        "  ringest cp -r gs://bucket/dataset /data/dataset\n"
+        "  ringest cp -r gs://bucket/a gs://other/b\n"
+        "  tar c folder | ringest cp - gs://bucket/folder.tar\n",
+    .run = cp_run,
+};

@@ -1,0 +1,168 @@
+/* `ringest cp`, in parts:
+ *
+ *   cp.c          the command line, and what is said at the end
+ *   cp_plan.c     from sources and destination to items, in the order of names
+ *   cp_run.c      items through a few worker threads with a bounded number of requests out
+ *   cp_upload.c   what becomes of an item that is a file to be an object, or standard input
+ *   cp_download.c ... an object to be a file
+ *   cp_copy.c     ... an object to be another one
+ *
+ * A worker does the work on files itself, while the requests of its other items go on; none of them
+ * waits for another, except where there is nothing to do. */
+#ifndef RG_CLI_CP_H
+#define RG_CLI_CP_H
+
+#include "cli/cli.h"
+#include "cli/local.h"
+#include "cli/lookup.h"
+#include "cli/progress.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct cp_options {
+    bool recursive, dry_run, no_clobber, follow_symlinks, json;
+    int64_t if_generation_match; /* of what is at the destination; 0: no condition */
+    const char *content_type;
+    enum rg_upload_method method;
+    uint64_t part_size;
+    uint32_t concurrency;
+};
+
+/* Parts of downloads, and what an upload takes at most in one request. */
+#define CP_PART_SIZE_DEFAULT RG_MIB(8)
+/* Bytes of bodies that may be out by default: in memory, or soon to be. */
+#define CP_BYTES_OUT_MAX RG_MIB(256)
+
+enum cp_kind { CP_UPLOAD, CP_DOWNLOAD, CP_COPY };
+
+/* One file or object on its way. Made by the plan; freed by the run when it has ended. */
+struct cp_item {
+    struct cp_item *next;
+    enum cp_kind kind;
+    char *path;                    /* the file; NULL for copies */
+    char *bucket, *name;           /* the object that is written, or read by a download */
+    char *from_bucket, *from_name; /* of a copy */
+    uint64_t size;                 /* of what is copied */
+    bool is_size_known;
+    int64_t generation; /* of the object that is read; 0: the newest */
+    uint32_t crc32c;    /* of it, if has_crc32c */
+    bool has_crc32c;
+    struct there there; /* the object at the destination */
+
+    /* While it is worked on. Of downloads in parts, these are changed under the run's lock. */
+    int fd;
+    void *buffer;
+    struct local_file file;
+    uint32_t part_next;  /* the first that has not been asked for */
+    uint32_t parts_out;  /* being worked on */
+    uint32_t parts_left; /* not in the file yet */
+    bool is_in_parts, has_failed;
+    bool is_unguarded; /* written without a condition of ours */
+};
+
+struct cp_counts {
+    uint64_t planned, copied, skipped, failed, kept;
+    uint64_t bytes_planned, bytes; /* bytes: of what was copied */
+    uint64_t bytes_now;            /* with the parts of files that are not complete yet */
+};
+
+#define CP_WHOLE_ITEM UINT32_MAX
+
+/* A request that is out for an item, or what is to be asked for next. */
+struct cp_job {
+    struct cp_item *item; /* NULL: free */
+    uint32_t part;        /* CP_WHOLE_ITEM: no part of a file in parts */
+    uint64_t cost;        /* of the run's bytes_out */
+};
+
+struct cp_worker {
+    struct cp_run *run;
+    pthread_t thread;
+    struct rg_cq *cq;
+    struct cp_job *jobs; /* by user_data */
+    uint32_t *free_jobs; /* a stack */
+    uint32_t job_count, out;
+    bool cancelled;
+};
+
+struct cp_run {
+    const struct cp_options *options;
+    struct cli_session *session;
+    struct cp_worker *workers;
+    uint32_t worker_count;
+    pthread_mutex_t lock;
+    pthread_cond_t work, /* there is something to do */
+        room;            /* the queue is short again, or all items have ended */
+    struct cp_item *queue_head, **queue_tail;
+    size_t queue_count;
+    struct cp_item *in_parts; /* downloads with parts that have not been asked for */
+    uint64_t items_active;    /* taken off the queue and not ended */
+    uint64_t bytes_out, bytes_out_max;
+    bool is_planned;
+    atomic_bool stopping;
+    struct cp_counts counts;
+    struct progress progress;
+};
+
+/* cp_run.c, for cp.c and cp_plan.c */
+int cp_run_open(struct cp_run *run, struct cli_session *session, const struct cp_options *options,
+                uint64_t bytes_out_max);
+/* Takes the item; waits while many are queued. False: it was interrupted and nothing more will be
+ * done. */
+bool cp_run_add(struct cp_run *run, struct cp_item *item);
+/* Something that cannot become an item, said in one line. */
+void cp_run_refuse(struct cp_run *run, const char *format, ...) RG_PRINTF(2, 3);
+void cp_run_skip(struct cp_run *run);
+/* Waits for the rest. */
+void cp_run_finish(struct cp_run *run);
+void cp_run_close(struct cp_run *run);
+struct cp_item *cp_item_create(enum cp_kind kind);
+void cp_item_destroy(struct cp_item *item);
+
+/* cp_run.c, for the work on items. Each item is ended exactly once. */
+enum cp_end { CP_COPIED, CP_SKIPPED, CP_FAILED };
+void cp_item_end(struct cp_worker *worker, struct cp_item *item, enum cp_end end);
+/* Prints the line, unless everything is being stopped, and ends the item. */
+void cp_item_fail(struct cp_worker *worker, struct cp_item *item, const char *format, ...)
+    RG_PRINTF(3, 4);
+/* The same for a request that failed; what would fail for everything else too stops the run. */
+void cp_item_refused(struct cp_worker *worker, struct cp_item *item,
+                     const struct rg_completion *completion);
+/* Gives the slot for a request; its index is the request's user_data. */
+struct cp_job *cp_job_open(struct cp_worker *worker, struct cp_item *item, uint32_t part,
+                           uint64_t cost, uint64_t *out_user_data);
+/* When the request was refused. */
+void cp_job_cancel(struct cp_worker *worker, struct cp_job *job);
+/* The item's parts may be asked for from now on. */
+void cp_run_split(struct cp_worker *worker, struct cp_item *item);
+
+/* cp_upload.c, cp_download.c, cp_copy.c: starting an item, and taking the completion of a job of
+ * it. `job` is a copy. */
+void cp_upload_start(struct cp_worker *worker, struct cp_item *item);
+void cp_upload_take(struct cp_worker *worker, const struct cp_job *job,
+                    const struct rg_completion *completion);
+void cp_download_start(struct cp_worker *worker, struct cp_item *item);
+void cp_download_part(struct cp_worker *worker, struct cp_item *item, uint32_t part);
+void cp_download_take(struct cp_worker *worker, const struct cp_job *job,
+                      const struct rg_completion *completion);
+/* Under the run's lock: whether the item has parts that nobody has asked for. */
+bool cp_download_next_part(struct cp_item *item, uint32_t *out_part);
+/* When everything stops: ends the items that nobody has a part of. */
+void cp_download_stop(struct cp_worker *worker);
+void cp_copy_start(struct cp_worker *worker, struct cp_item *item);
+void cp_copy_take(struct cp_worker *worker, const struct cp_job *job,
+                  const struct rg_completion *completion);
+
+/* cp_plan.c: turns the sources into items. CLI_DONE, or an exit status after printing why not; what
+ * fails for one file only is counted in the run. */
+int cp_plan(struct cp_run *run, char *const *sources, size_t source_count, const char *destination);
+/* The command line makes sense; otherwise CLI_USAGE after saying why. */
+int cp_plan_check(const struct cp_options *options, char *const *sources, size_t source_count,
+                  const char *destination);
+
+/* cp_upload.c: from standard input. */
+int cp_from_stdin(struct cli_session *session, const struct cp_options *options,
+                  const struct cli_uri *uri, struct cp_counts *counts);
+
+#endif

@@ -1,0 +1,283 @@
+/* Files to objects.
+ *
+ * Small files are read at once and closed, so that few are open however many are on their way;
+ * larger ones are read by the library, part by part. An object that already has the file's size and
+ * CRC32C is left alone. */
+#include "cli/cp.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SMALL_SIZE_MAX RG_MIB(1)
+/* Objects up to this size are written in one request, where a condition costs nothing and lets the
+ * library try again when an answer was lost; see enum rg_upload_method. */
+#define GUARDED_SIZE_MAX RG_MIB(8)
+#define PARTS_INFLIGHT_MAX 8
+/* What the library makes parts of by default. */
+#define PART_SIZE_DEFAULT RG_MIB(16)
+
+/* Opens without waiting for the other end of what has become a pipe meanwhile. */
+static int source_open(struct cp_item *item)
+{
+    item->fd = open(item->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    struct stat stat;
+    if (item->fd < 0 || fstat(item->fd, &stat) < 0) {
+        return -errno;
+    }
+    if (!S_ISREG(stat.st_mode)) {
+        return -EINVAL;
+    }
+    item->size = (uint64_t)stat.st_size;
+    return 0;
+}
+
+static int source_read(struct cp_item *item)
+{
+    if (item->buffer != NULL || item->size > SMALL_SIZE_MAX) {
+        return 0;
+    }
+    item->buffer = malloc(RG_MAX(item->size, UINT64_C(1)));
+    if (item->buffer == NULL) {
+        return -ENOMEM;
+    }
+    int64_t got = local_read(item->fd, item->buffer, item->size, 0);
+    if (got < 0 || (uint64_t)got < item->size) {
+        return got < 0 ? (int)got : -ENODATA;
+    }
+    close(item->fd);
+    item->fd = -1;
+    return 0;
+}
+
+/* What is there is what would be sent. */
+static int is_there(const struct cp_item *item, bool *out_there)
+{
+    const struct there *there = &item->there;
+    *out_there = false;
+    if (!there->is_known || !there->exists || !there->has_crc32c || there->size != item->size) {
+        return 0;
+    }
+    uint32_t crc;
+    if (item->buffer != NULL) {
+        crc = rg_crc32c(0, item->buffer, item->size);
+    } else {
+        int rc = local_crc32c(item->fd, 0, item->size, &crc);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    *out_there = crc == there->crc32c;
+    return 0;
+}
+
+static bool goes_in_one_request(const struct cp_options *options, const struct cp_item *item)
+{
+    return options->method == RG_UPLOAD_SINGLE ||
+           (options->method == RG_UPLOAD_AUTO && item->size <= GUARDED_SIZE_MAX);
+}
+
+static struct rg_conditions conditions(const struct cp_options *options, const struct cp_item *item)
+{
+    struct rg_conditions result = {.if_generation_match = options->no_clobber
+                                                              ? RG_GENERATION_ABSENT
+                                                              : options->if_generation_match};
+    bool in_one_request = item->size <= GUARDED_SIZE_MAX && goes_in_one_request(options, item);
+    if (result.if_generation_match == 0 && in_one_request && !item->is_unguarded) {
+        bool replaces = item->there.is_known && item->there.exists;
+        result.if_generation_match = replaces ? item->there.generation : RG_GENERATION_ABSENT;
+    }
+    return result;
+}
+
+/* Of one object, so that its parts take half of what may be out at most. */
+static uint32_t parts_inflight(const struct cp_run *run)
+{
+    uint64_t part_size = run->options->part_size == CP_PART_SIZE_DEFAULT ? PART_SIZE_DEFAULT
+                                                                         : run->options->part_size;
+    uint64_t parts = run->bytes_out_max / 2 / part_size;
+    return (uint32_t)RG_MAX(RG_MIN(parts, (uint64_t)PARTS_INFLIGHT_MAX), UINT64_C(1));
+}
+
+static void submit(struct cp_worker *worker, struct cp_item *item)
+{
+    const struct cp_options *options = worker->run->options;
+    struct rg_upload upload = {
+        .bucket = item->bucket,
+        .object = item->name,
+        .method = options->method,
+        .data = item->buffer,
+        .fd = item->fd,
+        .size = item->size,
+        .content_type = options->content_type,
+        .conditions = conditions(options, item),
+        .part_size = options->part_size == CP_PART_SIZE_DEFAULT ? 0 : options->part_size,
+        .parts_inflight_max = parts_inflight(worker->run),
+    };
+    if (upload.data == NULL && goes_in_one_request(options, item)) {
+        /* One request is read as a whole. */
+        upload.part_size = RG_MAX(item->size, (uint64_t)CP_PART_SIZE_DEFAULT);
+        upload.parts_inflight_max = 1;
+        if (item->size > RG_MAX(worker->run->bytes_out_max, (uint64_t)GUARDED_SIZE_MAX)) {
+            cp_item_fail(worker, item,
+                         "%s: too large for one request, for which half of --memory is there; use "
+                         "another --method",
+                         item->path);
+            return;
+        }
+    }
+    uint64_t cost = RG_MIN(item->size, worker->run->bytes_out_max / 2);
+    struct cp_job *job = cp_job_open(worker, item, CP_WHOLE_ITEM, cost, &upload.user_data);
+    int rc = rg_submit_upload(worker->run->session->client, worker->cq, &upload);
+    if (rc < 0) {
+        cp_job_cancel(worker, job);
+        cp_item_fail(worker, item, "gs://%s/%s: %s", item->bucket, item->name, cli_submit_text(rc));
+    }
+}
+
+void cp_upload_start(struct cp_worker *worker, struct cp_item *item)
+{
+    bool there = false;
+    int rc = source_open(item);
+    rc = rc < 0 ? rc : source_read(item);
+    rc = rc < 0 ? rc : is_there(item, &there);
+    if (rc < 0) {
+        cp_item_fail(worker, item, "%s: %s", item->path,
+                     rc == -EINVAL ? "not a regular file" : local_error_text(rc));
+    } else if (there) {
+        cp_item_end(worker, item, CP_SKIPPED);
+    } else {
+        submit(worker, item);
+    }
+}
+
+void cp_upload_take(struct cp_worker *worker, const struct cp_job *job,
+                    const struct rg_completion *completion)
+{
+    struct cp_item *item = job->item;
+    const struct cp_options *options = worker->run->options;
+    if (completion->status == RG_STATUS_OK) {
+        cp_item_end(worker, item, CP_COPIED);
+    } else if (completion->status == RG_STATUS_PRECONDITION && options->no_clobber) {
+        cp_item_end(worker, item, CP_SKIPPED);
+    } else if (completion->status == RG_STATUS_PRECONDITION && !item->is_unguarded &&
+               options->if_generation_match == 0) {
+        /* The condition was ours; another writer came between. The last one wins, as asked. */
+        item->is_unguarded = true;
+        submit(worker, item);
+    } else if (completion->status == RG_STATUS_SOURCE) {
+        cp_item_fail(worker, item, "%s: %s", item->path, cli_completion_text(completion));
+    } else {
+        cp_item_refused(worker, item, completion);
+    }
+}
+
+/* Whatever can be had at once: reads from pipes are short. */
+static int64_t stdin_read(char *block, size_t size)
+{
+    for (;;) {
+        ssize_t got = read(STDIN_FILENO, block, size);
+        if (got >= 0 || errno != EINTR || cli_interrupted()) {
+            return got >= 0 ? (int64_t)got : -errno;
+        }
+    }
+}
+
+static int block_write(struct rg_writer *writer, const char *block, uint64_t size)
+{
+    while (size > 0) {
+        int64_t taken = rg_writer_write(writer, block, size);
+        if (taken == -EAGAIN) {
+            int rc = rg_writer_wait(writer, RG_FOREVER);
+            if (rc == -EINTR && cli_interrupted()) {
+                return rc;
+            }
+            taken = rc < 0 && rc != -EINTR ? rc : 0;
+        }
+        if (taken < 0) {
+            return (int)taken;
+        }
+        block += taken;
+        size -= (uint64_t)taken;
+    }
+    return 0;
+}
+
+/* Everything from standard input into the writer. 0; 1: the writer failed, and its completion says
+ * why; a negative errno of reading; -EINTR: interrupted. */
+static int stdin_copy(struct rg_writer *writer, uint64_t *out_bytes)
+{
+    char *block = malloc(LOCAL_BLOCK_SIZE);
+    int64_t got = block != NULL ? 1 : -ENOMEM;
+    int rc = 0;
+    while (got > 0 && rc == 0) {
+        got = stdin_read(block, LOCAL_BLOCK_SIZE);
+        if (got > 0) {
+            rc = block_write(writer, block, (uint64_t)got);
+            *out_bytes += (uint64_t)got;
+        }
+    }
+    free(block);
+    if (rc < 0) {
+        return rc == -EINTR ? rc : 1;
+    }
+    return (int)RG_MIN(got, INT64_C(0));
+}
+
+static int writer_end(struct cli_session *session, const struct cp_options *options,
+                      const struct cli_uri *uri, struct rg_writer *writer, struct cp_counts *counts)
+{
+    int rc = rg_writer_finish(writer, session->cq, 0);
+    if (rc < 0) {
+        return cli_fail("gs://%s/%s: %s", uri->bucket, uri->name, strerror(-rc));
+    }
+    struct rg_completion completion;
+    while (!cli_wait_one(session, &completion)) {
+        if (cli_interrupted()) {
+            return cli_fail("interrupted; gs://%s/%s is as it was", uri->bucket, uri->name);
+        }
+    }
+    /* Somebody's object that is there is what --no-clobber wants kept. */
+    bool kept = completion.status == RG_STATUS_PRECONDITION && options->no_clobber;
+    int status = completion.status == RG_STATUS_OK || kept
+                     ? CLI_DONE
+                     : cli_fail("%s", cli_completion_text(&completion));
+    *(kept ? &counts->skipped : status == CLI_DONE ? &counts->copied : &counts->failed) = 1;
+    rg_lease_release(completion.lease);
+    return status;
+}
+
+int cp_from_stdin(struct cli_session *session, const struct cp_options *options,
+                  const struct cli_uri *uri, struct cp_counts *counts)
+{
+    struct rg_writer_options writer_options = {
+        .bucket = uri->bucket,
+        .object = uri->name,
+        .method = options->method,
+        .content_type = options->content_type,
+        .conditions = {.if_generation_match = options->no_clobber ? RG_GENERATION_ABSENT
+                                                                  : options->if_generation_match},
+        .part_size = options->part_size == CP_PART_SIZE_DEFAULT ? 0 : options->part_size,
+    };
+    struct rg_writer *writer;
+    int rc = rg_writer_open(&writer, session->client, &writer_options);
+    if (rc < 0) {
+        return cli_fail("gs://%s/%s: %s", uri->bucket, uri->name, cli_submit_text(rc));
+    }
+    counts->planned = 1;
+    rc = stdin_copy(writer, &counts->bytes);
+    int status;
+    if (rc == -EINTR) {
+        status = cli_fail("interrupted; gs://%s/%s is as it was", uri->bucket, uri->name);
+    } else if (rc < 0) {
+        status = cli_fail("standard input: %s; gs://%s/%s is as it was", strerror(-rc), uri->bucket,
+                          uri->name);
+    } else {
+        status = writer_end(session, options, uri, writer, counts);
+    }
+    rg_writer_close(writer);
+    return status;
+}

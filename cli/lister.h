@@ -1,0 +1,26 @@
+/* The names of a bucket, page by page, for the commands that go through them. */
+#ifndef RG_CLI_LISTER_H
+#define RG_CLI_LISTER_H
+
+#include "cli/cli.h"
+
+/* Requests that a listing has out at most. */
+#define LISTER_REQUESTS 16
+
+struct lister {
+    struct cli_session *session;
+    struct rg_listing *listing;
+    struct rg_cq *cq;
+    struct rg_completion completion; /* of the page that the caller has */
+};
+
+/* CLI_DONE, or an exit status after printing why not. */
+int lister_open(struct lister *lister, struct cli_session *session,
+                const struct rg_listing_options *options);
+/* The next page, valid until the next call, or NULL at the end. Returns CLI_DONE, or an exit status
+ * after printing why not. */
+int lister_next(struct lister *lister, const struct rg_list_page **out_page);
+/* A zeroed one is fine. */
+void lister_close(struct lister *lister);
+
+#endif

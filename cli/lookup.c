@@ -1,0 +1,112 @@
+/* What stands under names in a bucket: see lookup.h. */
+#include "cli/lookup.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int lookup_page(struct lookup *lookup, const char *name)
+{
+    rg_lease_release(lookup->completion.lease);
+    lookup->completion.lease = NULL;
+    lookup->page = NULL;
+    free(lookup->page_start);
+    lookup->page_start = strdup(name);
+    struct rg_list_request request = {
+        .bucket = lookup->bucket, .start_offset = name, .results_max = lookup->page_size};
+    int rc = rg_submit_list(lookup->session->client, lookup->cq, &request);
+    if (rc < 0 || lookup->page_start == NULL) {
+        /* A name that the service allows nowhere is refused when it is to be written. */
+        return CLI_DONE;
+    }
+    while (rg_cq_wait(lookup->cq, &lookup->completion, 1, 1, RG_FOREVER) != 1) {
+        if (cli_interrupted()) {
+            rg_cancel(lookup->session->client, lookup->cq, 0);
+        }
+    }
+    enum rg_status status = lookup->completion.status;
+    lookup->is_forbidden = status == RG_STATUS_PERMISSION || status == RG_STATUS_UNAUTHENTICATED;
+    lookup->index = 0;
+    if (status == RG_STATUS_NOT_FOUND) {
+        /* No bucket. Writing tells what is to be done about that; emulators make one then. */
+        static const struct rg_list_page nothing;
+        lookup->page = &nothing;
+        lookup->page_start[0] = '\0';
+        return CLI_DONE;
+    }
+    if (status != RG_STATUS_OK && !lookup->is_forbidden) {
+        return cli_interrupted() ? CLI_FAILED
+                                 : cli_fail("%s", cli_completion_text(&lookup->completion));
+    }
+    lookup->page = lookup->is_forbidden ? NULL : lookup->completion.data;
+    return CLI_DONE;
+}
+
+static bool page_covers(const struct lookup *lookup, const char *name)
+{
+    const struct rg_list_page *page = lookup->page;
+    if (page == NULL || strcmp(name, lookup->page_start) < 0) {
+        return false;
+    }
+    return page->next_page_token == NULL ||
+           (page->object_count > 0 &&
+            strcmp(name, page->objects[page->object_count - 1].name) <= 0);
+}
+
+int lookup_find(struct lookup *lookup, const char *name, struct there *out_there)
+{
+    *out_there = (struct there){0};
+    if (lookup->session == NULL || lookup->is_forbidden || *name == '\0') {
+        return CLI_DONE;
+    }
+    if (!page_covers(lookup, name)) {
+        int status = lookup_page(lookup, name);
+        if (status != CLI_DONE || lookup->page == NULL) {
+            return status;
+        }
+    }
+    const struct rg_list_page *page = lookup->page;
+    if (lookup->index > 0 && strcmp(page->objects[lookup->index - 1].name, name) >= 0) {
+        lookup->index = 0;
+    }
+    while (lookup->index < page->object_count &&
+           strcmp(page->objects[lookup->index].name, name) < 0) {
+        lookup->index++;
+    }
+    out_there->is_known = true;
+    if (lookup->index < page->object_count &&
+        strcmp(page->objects[lookup->index].name, name) == 0) {
+        const struct rg_object *object = &page->objects[lookup->index];
+        out_there->exists = true;
+        out_there->size = object->size;
+        out_there->generation = object->generation;
+        out_there->crc32c = object->crc32c;
+        out_there->has_crc32c = object->has_crc32c;
+    }
+    return CLI_DONE;
+}
+
+int lookup_open(struct lookup *lookup, struct cli_session *session, const char *bucket,
+                uint32_t page_size)
+{
+    *lookup = (struct lookup){.session = session, .bucket = bucket, .page_size = page_size};
+    int rc = rg_cq_open(&lookup->cq, session->runtime, 1);
+    return rc < 0 ? cli_fail("no completion queue: %s", strerror(-rc)) : CLI_DONE;
+}
+
+void lookup_close(struct lookup *lookup)
+{
+    rg_lease_release(lookup->completion.lease);
+    rg_cq_close(lookup->cq);
+    free(lookup->page_start);
+}
+
+int lookup_one(struct cli_session *session, const struct cli_uri *uri, struct there *out_there)
+{
+    struct lookup lookup = {0};
+    int status = lookup_open(&lookup, session, uri->bucket, 1);
+    if (status == CLI_DONE) {
+        status = lookup_find(&lookup, uri->name, out_there);
+    }
+    lookup_close(&lookup);
+    return status;
+}

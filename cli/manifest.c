@@ -1,0 +1,156 @@
+/* `ringest manifest`: saves what a prefix holds to a file that many processes can share, and shows
+ * what such a file says. */
+#include "cli/cli.h"
+#include "cli/lister.h"
+#include "cli/object_text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#define ERROR_SIZE 512
+
+static int pages_add(struct cli_session *session, const struct cli_uri *uri, const char *path,
+                     struct rg_manifest_writer *writer, uint64_t *out_count)
+{
+    struct rg_listing_options options = {
+        .bucket = uri->bucket, .prefix = uri->name, .ordered = true};
+    struct lister lister;
+    const struct rg_list_page *page = NULL;
+    bool progress = cli_shows_progress();
+    int status = lister_open(&lister, session, &options);
+    while (status == CLI_DONE && (status = lister_next(&lister, &page)) == CLI_DONE &&
+           page != NULL) {
+        for (size_t i = 0; i < page->object_count && status == CLI_DONE; i++) {
+            int rc = rg_manifest_writer_add(writer, &page->objects[i]);
+            status = rc < 0 ? cli_fail("%s: %s", path, strerror(-rc)) : CLI_DONE;
+        }
+        *out_count += page->object_count;
+        if (progress) {
+            cli_progress("names", *out_count, 0);
+        }
+    }
+    if (progress) {
+        fprintf(stderr, "\r\033[K");
+    }
+    lister_close(&lister);
+    return status;
+}
+
+static int save(const struct cli_connection *connection, const struct cli_uri *uri,
+                const char *path, bool json)
+{
+    struct rg_manifest_writer *writer;
+    int rc = rg_manifest_writer_open(&writer, path, uri->bucket);
+    if (rc < 0) {
+        return cli_fail("%s: %s", path, strerror(-rc));
+    }
+    struct cli_session session;
+    uint64_t count = 0;
+    int status = cli_session_open(&session, connection, 4);
+    if (status == CLI_DONE) {
+        cli_interrupt_catch();
+        status = pages_add(&session, uri, path, writer, &count);
+        cli_session_close(&session);
+    }
+    rc = rg_manifest_writer_close(writer, status != CLI_DONE);
+    if (rc < 0 && status == CLI_DONE) {
+        status = cli_fail("%s: %s", path, strerror(-rc));
+    }
+    if (status == CLI_DONE && json) {
+        printf("{\"objects\":%" PRIu64 "}\n", count);
+    }
+    return cli_output_end(status);
+}
+
+static int show_all(const struct rg_manifest *manifest, const char *path, bool json, bool is_long)
+{
+    uint64_t count = rg_manifest_count(manifest);
+    const char *bucket = rg_manifest_bucket(manifest);
+    object_text_begin();
+    if (json) {
+        printf("{\"bucket\":");
+        cli_json_string(bucket);
+        printf(",\"objects\":[");
+    }
+    for (uint64_t i = 0; i < count && !ferror(stdout); i++) {
+        struct rg_object object;
+        char name[RG_OBJECT_NAME_SIZE_MAX + 1];
+        int rc = rg_manifest_get(manifest, i, &object, name);
+        if (rc < 0) {
+            return cli_fail("%s: entry %" PRIu64 ": %s", path, i, strerror(-rc));
+        }
+        if (json) {
+            fputs_unlocked(i > 0 ? "," : "", stdout);
+            object_print_json(&object);
+        } else {
+            object_print_line(bucket, &object, is_long, false);
+        }
+    }
+    if (json) {
+        printf("]}\n");
+    }
+    return CLI_DONE;
+}
+
+static int show(const char *path, bool json, bool is_long)
+{
+    struct rg_manifest *manifest;
+    char error[ERROR_SIZE] = "";
+    int rc = rg_manifest_open(&manifest, path, error, sizeof(error));
+    if (rc < 0) {
+        return error[0] != '\0' ? cli_fail("%s", error) : cli_fail("%s: %s", path, strerror(-rc));
+    }
+    int status = show_all(manifest, path, json, is_long);
+    rg_manifest_close(manifest);
+    return cli_output_end(status);
+}
+
+static int manifest_run(int argc, char **argv)
+{
+    static const struct option options[] = {
+        CLI_CONNECTION_OPTIONS, {"long", no_argument, NULL, 'l'}, {0}};
+    struct cli_connection connection = {.connections = LISTER_REQUESTS};
+    bool json = false, is_long = false, ok;
+    int option;
+    while ((option = cli_getopt(argc, argv, ":l", options)) != -1) {
+        if (cli_connection_option(&connection, option, optarg, &ok)) {
+            if (!ok) {
+                return CLI_USAGE;
+            }
+        } else if (option == CLI_OPTION_JSON) {
+            json = true;
+        } else if (option == 'l') {
+            is_long = true;
+        } else {
+            return option == CLI_OPTION_HELP ? cli_help() : CLI_USAGE;
+        }
+    }
+    char **arguments = &argv[optind];
+    int count = argc - optind;
+    struct cli_uri uri;
+    if (count == 2 && strcmp(arguments[0], "show") == 0) {
+        return show(arguments[1], json, is_long);
+    }
+    if (count == 3 && strcmp(arguments[0], "save") == 0) {
+        return cli_parse_uri(arguments[1], &uri) ? save(&connection, &uri, arguments[2], json)
+                                                 : CLI_USAGE;
+    }
+    return cli_usage("what is needed is save gs://BUCKET/PREFIX FILE, or show FILE");
+}
+
+const struct cli_command cli_manifest = {
+    .name = "manifest",
+    .arguments = "save gs://BUCKET/PREFIX FILE | show FILE [OPTIONS]",
+    .summary = "save a listing to a file, or show one",
+    .help =
+        "Options:\n"
+        "  -l, --long         show: size, time of change and generation\n"
+        "  --json             show: one JSON object; save: how many objects\n" CLI_CONNECTION_HELP
+        "\nA manifest has names, sizes, generations and checksums of objects, in the order of\n"
+        "names. FILE appears when it is complete.\n"
+        "\nExamples:\n"
+        "  ringest manifest save gs://bucket/train/ train.manifest\n"
+        "  ringest manifest show train.manifest | wc -l\n",
+    .run = manifest_run,
+};

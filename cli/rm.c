@@ -1,0 +1,379 @@
+/* `ringest rm`: removes objects, a hundred by one request, several requests at a time.
+ *
+ * What a listing found is removed only if it is still the generation that was listed, which lets
+ * the library try again when an answer was lost, and keeps what somebody wrote meanwhile.
+ * Generations are never named themselves: that would remove the history that a bucket with versions
+ * keeps. A name that was given without a condition is asked for once only. */
+#include "cli/cli.h"
+#include "cli/lister.h"
+#include "cli/lookup.h"
+#include "cli/progress.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BATCHES_INFLIGHT 16
+
+struct batch {
+    char *bucket; /* owned, as are the names in deletes */
+    struct rg_delete deletes[RG_DELETES_MAX];
+    size_t count;
+    bool is_listed; /* what is gone already is no failure */
+    bool is_again;  /* it was sent before, and nobody knows what became of it */
+};
+
+struct rm {
+    struct cli_session session;
+    bool recursive, dry_run, json;
+    int64_t if_generation_match;
+    struct batch batches[BATCHES_INFLIGHT]; /* by user_data; those with a bucket are out */
+    struct batch *filling;
+    uint32_t out;
+    uint64_t found, removed, failed;
+    bool stopped; /* nothing more is to be asked for */
+    struct progress progress;
+};
+
+static void batch_clear(struct batch *batch)
+{
+    for (size_t i = 0; i < batch->count; i++) {
+        free((char *)(uintptr_t)batch->deletes[i].object);
+    }
+    free(batch->bucket);
+    batch->bucket = NULL;
+    batch->count = 0;
+}
+
+static void result_take(struct rm *rm, const struct batch *batch, size_t index,
+                        enum rg_status status, const char *text)
+{
+    bool gone = status == RG_STATUS_OK || (status == RG_STATUS_NOT_FOUND && batch->is_listed);
+    rm->removed += gone;
+    rm->failed += !gone;
+    if (gone || status == RG_STATUS_CANCELLED) {
+        return;
+    }
+    if (status == RG_STATUS_PRECONDITION && batch->is_listed) {
+        text = "somebody replaced it meanwhile; run it again to remove that too";
+    }
+    cli_fail("gs://%s/%s: %s", batch->bucket, batch->deletes[index].object, text);
+}
+
+static int batch_send(struct rm *rm, struct batch *batch)
+{
+    struct rg_delete_many many = {
+        .deletes = batch->deletes,
+        .count = batch->count,
+        .user_data = (uint64_t)(batch - rm->batches),
+    };
+    int rc = rg_submit_delete_many(rm->session.client, rm->session.cq, &many);
+    if (rc == 0) {
+        rm->out++;
+        return CLI_DONE;
+    }
+    rm->failed += batch->count;
+    int status =
+        cli_fail("gs://%s/%s: %s", batch->bucket, batch->deletes[0].object, cli_submit_text(rc));
+    batch_clear(batch);
+    return status;
+}
+
+/* What was to go in any generation, and the answer does not tell its fate: removing it again might
+ * take what somebody wrote meanwhile. */
+static void unnamed_take(struct rm *rm, const struct batch *batch, size_t index)
+{
+    const char *name = batch->deletes[index].object;
+    struct cli_uri uri;
+    struct there there;
+    snprintf(uri.bucket, sizeof(uri.bucket), "%s", batch->bucket);
+    snprintf(uri.name, sizeof(uri.name), "%s", name);
+    if (lookup_one(&rm->session, &uri, &there) != CLI_DONE) {
+        rm->failed++;
+    } else if (there.is_known && !there.exists) {
+        rm->removed++;
+    } else {
+        rm->failed++;
+        cli_fail("gs://%s/%s: the server's answer cannot be read, and %s; name its generation by "
+                 "--if-generation-match to remove it",
+                 batch->bucket, name,
+                 there.is_known ? "there is an object now" : "what is there may not be listed");
+    }
+}
+
+/* Keeps in the batch what the server's answer does not tell the fate of, the first time. */
+static void results_take(struct rm *rm, struct batch *batch, const struct rg_completion *completion)
+{
+    bool has_results = completion->status == RG_STATUS_OK;
+    const struct rg_delete_result *results = completion->data;
+    size_t kept = 0;
+    for (size_t i = 0; i < batch->count; i++) {
+        struct rg_delete *del = &batch->deletes[i];
+        enum rg_status status = has_results ? results[i].status : completion->status;
+        bool unknown = status == RG_STATUS_BAD_RESPONSE && !batch->is_again && !rm->stopped;
+        if (unknown && del->conditions.if_generation_match != 0) {
+            batch->deletes[kept++] = *del;
+            continue;
+        }
+        if (unknown) {
+            unnamed_take(rm, batch, i);
+        } else {
+            result_take(rm, batch, i, status,
+                        has_results ? rg_status_text(status) : cli_completion_text(completion));
+        }
+        free((char *)(uintptr_t)del->object);
+    }
+    batch->count = kept;
+}
+
+static void batch_take(struct rm *rm, const struct rg_completion *completion)
+{
+    struct batch *batch = &rm->batches[completion->user_data];
+    rm->out--;
+    results_take(rm, batch, completion);
+    rg_lease_release(completion->lease);
+    if (batch->count == 0) {
+        batch_clear(batch);
+    } else {
+        /* The library sends that server no more batches, so each gets an answer of its own; what
+         * the batch has removed is not there any more. */
+        batch->is_again = batch->is_listed = true;
+        (void)batch_send(rm, batch);
+    }
+    struct progress_state state = {.files_done = rm->removed, .files_total = rm->found};
+    progress_draw(&rm->progress, &state);
+}
+
+static void cancel_all(struct rm *rm)
+{
+    rm->stopped = true;
+    for (size_t i = 0; i < BATCHES_INFLIGHT; i++) {
+        rg_cancel(rm->session.client, rm->session.cq, i);
+    }
+}
+
+static void wait_for_one(struct rm *rm)
+{
+    struct rg_completion completion;
+    if (cli_wait_one(&rm->session, &completion)) {
+        batch_take(rm, &completion);
+    }
+    if (cli_interrupted() && !rm->stopped) {
+        cancel_all(rm);
+    }
+}
+
+static int batch_submit(struct rm *rm)
+{
+    struct batch *batch = rm->filling;
+    if (batch == NULL) {
+        return CLI_DONE;
+    }
+    rm->filling = NULL;
+    if (rm->stopped) {
+        batch_clear(batch);
+        return CLI_FAILED;
+    }
+    return batch_send(rm, batch);
+}
+
+static struct batch *batch_open(struct rm *rm, const char *bucket, bool is_listed)
+{
+    while (rm->out == BATCHES_INFLIGHT) {
+        wait_for_one(rm);
+    }
+    struct batch *batch = rm->batches;
+    while (batch->bucket != NULL) {
+        batch++;
+    }
+    batch->bucket = strdup(bucket);
+    batch->is_listed = is_listed;
+    batch->is_again = false;
+    return batch->bucket != NULL ? batch : NULL;
+}
+
+/* An object to be removed, if it is of this generation where that is not 0. */
+static int add(struct rm *rm, const char *bucket, const char *name, int64_t generation,
+               bool is_listed)
+{
+    rm->found++;
+    if (rm->dry_run) {
+        printf("would remove gs://%s/%s\n", bucket, name);
+        return CLI_DONE;
+    }
+    int status = CLI_DONE;
+    struct batch *batch = rm->filling;
+    if (batch != NULL && (batch->count == RG_DELETES_MAX || batch->is_listed != is_listed ||
+                          strcmp(batch->bucket, bucket) != 0)) {
+        status = batch_submit(rm);
+    }
+    if (rm->filling == NULL && status == CLI_DONE) {
+        rm->filling = batch_open(rm, bucket, is_listed);
+    }
+    batch = rm->filling;
+    char *copy = strdup(name);
+    if (status != CLI_DONE || batch == NULL || copy == NULL) {
+        free(copy);
+        return status != CLI_DONE ? status : cli_fail("no memory");
+    }
+    batch->deletes[batch->count++] = (struct rg_delete){
+        .bucket = batch->bucket,
+        .object = copy,
+        .conditions = {.if_generation_match = generation},
+    };
+    return CLI_DONE;
+}
+
+/* The object itself, if there is one, with what is below it. */
+static int add_tree(struct rm *rm, const struct cli_uri *uri)
+{
+    uint64_t found_before = rm->found;
+    size_t size = strlen(uri->name);
+    bool is_folder = size == 0 || uri->name[size - 1] == '/';
+    char prefix[RG_OBJECT_NAME_SIZE_MAX + 2];
+    snprintf(prefix, sizeof(prefix), "%s%s", uri->name, is_folder ? "" : "/");
+    int status = CLI_DONE;
+    if (!is_folder) {
+        struct there there;
+        status = lookup_one(&rm->session, uri, &there);
+        if (status == CLI_DONE && there.exists) {
+            status = add(rm, uri->bucket, uri->name, there.generation, true);
+        }
+    }
+    struct rg_listing_options options = {.bucket = uri->bucket, .prefix = prefix};
+    struct lister lister = {0};
+    const struct rg_list_page *page = NULL;
+    if (status == CLI_DONE) {
+        status = lister_open(&lister, &rm->session, &options);
+    }
+    while (status == CLI_DONE && !rm->stopped &&
+           (status = lister_next(&lister, &page)) == CLI_DONE && page != NULL) {
+        for (size_t i = 0; i < page->object_count && status == CLI_DONE; i++) {
+            status = add(rm, uri->bucket, page->objects[i].name, page->objects[i].generation, true);
+        }
+    }
+    lister_close(&lister);
+    if (status == CLI_DONE && !rm->stopped && rm->found == found_before) {
+        rm->failed++;
+        return cli_fail("gs://%s/%s: nothing there", uri->bucket, uri->name);
+    }
+    return status;
+}
+
+static int remove_all(struct rm *rm, char *const *places, int count)
+{
+    int status = CLI_DONE;
+    progress_open(&rm->progress, rm->json || rm->dry_run);
+    for (int i = 0; i < count && !rm->stopped; i++) {
+        struct cli_uri uri;
+        int one = CLI_USAGE;
+        if (cli_parse_uri(places[i], &uri)) {
+            one = rm->recursive ? add_tree(rm, &uri)
+                                : add(rm, uri.bucket, uri.name, rm->if_generation_match, false);
+        }
+        status = one != CLI_DONE ? one : status;
+        if (cli_interrupted() && !rm->stopped) {
+            cancel_all(rm);
+        }
+    }
+    if (batch_submit(rm) != CLI_DONE) {
+        status = CLI_FAILED;
+    }
+    while (rm->out > 0) {
+        wait_for_one(rm);
+    }
+    progress_close(&rm->progress);
+    if (cli_interrupted()) {
+        return cli_fail("interrupted: %" PRIu64 " removed", rm->removed);
+    }
+    return rm->failed > 0 ? CLI_FAILED : status;
+}
+
+static int check_places(const struct rm *rm, char *const *places, int count)
+{
+    for (int i = 0; i < count; i++) {
+        struct cli_uri uri;
+        if (!cli_parse_uri(places[i], &uri)) {
+            return CLI_USAGE;
+        }
+        if (uri.name[0] == '\0' && !rm->recursive) {
+            return cli_usage("\"%s\" is a whole bucket; -r removes everything in it", places[i]);
+        }
+    }
+    if (rm->if_generation_match != 0 && (count > 1 || rm->recursive)) {
+        return cli_usage("--if-generation-match is for one object without -r");
+    }
+    return count > 0 ? CLI_DONE : cli_usage("an object is needed, gs://BUCKET/OBJECT");
+}
+
+static int rm_run(int argc, char **argv)
+{
+    enum { OPTION_DRY_RUN = CLI_OPTION_FIRST, OPTION_MATCH };
+    static const struct option options[] = {
+        CLI_CONNECTION_OPTIONS,
+        {"recursive", no_argument, NULL, 'r'},
+        {"dry-run", no_argument, NULL, OPTION_DRY_RUN},
+        {"if-generation-match", required_argument, NULL, OPTION_MATCH},
+        {0}};
+    static struct rm rm;
+    struct cli_connection connection = {.connections = BATCHES_INFLIGHT + 1};
+    int option;
+    bool ok;
+    while ((option = cli_getopt(argc, argv, ":r", options)) != -1) {
+        if (cli_connection_option(&connection, option, optarg, &ok)) {
+            if (!ok) {
+                return CLI_USAGE;
+            }
+        } else if (option == CLI_OPTION_JSON) {
+            rm.json = true;
+        } else if (option == OPTION_DRY_RUN) {
+            rm.dry_run = true;
+        } else if (option == 'r') {
+            rm.recursive = true;
+        } else if (option == OPTION_MATCH) {
+            if (!cli_parse_match(optarg, &rm.if_generation_match)) {
+                return CLI_USAGE;
+            }
+        } else {
+            return option == CLI_OPTION_HELP ? cli_help() : CLI_USAGE;
+        }
+    }
+    int status = check_places(&rm, &argv[optind], argc - optind);
+    if (status != CLI_DONE) {
+        return status;
+    }
+    status = cli_session_open(&rm.session, &connection, BATCHES_INFLIGHT);
+    if (status != CLI_DONE) {
+        return status;
+    }
+    cli_interrupt_catch();
+    status = remove_all(&rm, &argv[optind], argc - optind);
+    cli_session_close(&rm.session);
+    if (rm.json && !rm.dry_run) {
+        printf("{\"found\":%" PRIu64 ",\"removed\":%" PRIu64 ",\"failed\":%" PRIu64 "}\n", rm.found,
+               rm.removed, rm.failed);
+    }
+    return cli_output_end(status);
+}
+
+const struct cli_command cli_rm = {
+    .name = "rm",
+    .arguments = "gs://BUCKET/OBJECT... [OPTIONS]",
+    .summary = "remove objects",
+    .help =
+        "Options:\n"
+        "  -r, --recursive    the object and everything below it: gs://b/a removes \"a\" and\n"
+        "                     \"a/...\", but not \"ab\"; gs://b removes everything in the "
+        "bucket\n"
+        "  --dry-run          only say what would be removed\n"
+        "  --if-generation-match N\n"
+        "                     only if the object has generation N\n"
+        "  --json             a summary as one JSON object\n" CLI_CONNECTION_HELP
+        "\nWhat -r found is removed only if nobody has replaced it meanwhile. In a bucket that\n"
+        "keeps versions, old ones stay.\n"
+        "\nExamples:\n"
+        "  ringest rm gs://bucket/model.pt\n"
+        "  ringest rm -r gs://bucket/runs/17 --dry-run\n",
+    .run = rm_run,
+};

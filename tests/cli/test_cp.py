@@ -1,0 +1,592 @@
+"""`ringest cp`: trees both ways, odd names, what is there already, what cannot be done."""
+
+import contextlib
+import json
+import os
+import pathlib
+import random
+import resource
+import shutil
+import signal
+import stat
+import subprocess
+import tempfile
+import time
+import unittest
+
+from support import (
+    DONE,
+    FAILED,
+    PATIENCE_S,
+    PROGRAM,
+    USAGE,
+    Emulator,
+    ServedCase,
+    Terminal,
+    environment,
+    ringest,
+    scatter,
+)
+
+# More than one part of a download, and not a multiple of it.
+LARGE = scatter((17 << 20) + 4321, seed=5)
+LARGE_UPLOAD = (24 << 20) + 99
+# Takes seconds on any machine.
+HUGE_UPLOAD = 4 << 30
+ODD_NAMES = ("with space", "per%20cent%", "ha#sh?x=1&y", "uni/ä€😀", "tab\there", "+plus+", ";,:@=!$'()*", "a-b", "a.b")
+
+
+def tree(root):
+    """Relative path -> bytes of every file."""
+    return {
+        str(path.relative_to(root)): path.read_bytes() for path in sorted(pathlib.Path(root).rglob("*")) if path.is_file()
+    }
+
+
+def write_tree(root, files):
+    for name, data in files.items():
+        path = pathlib.Path(root, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+
+def sample_tree():
+    files = {f"many/{i:03}": scatter(i * 13, seed=i) for i in range(120)}
+    files |= {name: scatter(50 + n, seed=1000 + n) for n, name in enumerate(ODD_NAMES)}
+    files |= {"empty": b"", "deep/" * 12 + "file": b"down here", "large": LARGE, "a/b": b"1"}
+    return files
+
+
+class Copying(ServedCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.bucket = "gs://" + self.id().rsplit(".", 1)[1].replace("_", "-")[:60]
+
+    def cp(self, *arguments, **options):
+        return self.ringest("cp", *map(str, arguments), **options)
+
+    def report(self, *arguments, **options):
+        return json.loads(self.ok(self.cp(*arguments, "--json", **options)))
+
+    def counts(self, *arguments, **options):
+        report = self.report(*arguments, **options)
+        return report["copied"], report["skipped"], report["failed"]
+
+    def names(self, uri=None):
+        done = self.ringest("ls", "-r", "--json", uri or self.bucket)
+        if done.returncode != DONE:
+            self.assertIn("404", done.stderr)
+            return []
+        return [each["name"] for each in json.loads(done.stdout)["objects"]]
+
+    def cat(self, name):
+        return self.ok(self.ringest("cat", f"{self.bucket}/{name}"))
+
+    def put(self, name, data):
+        self.server.put(self.bucket[5:], name, data)
+
+    def file(self, name, data=b"data"):
+        write_tree(self.folder, {name: data})
+        return self.folder / name
+
+
+class Trees(Copying):
+    def test_a_tree_up_and_down(self):
+        files = sample_tree()
+        write_tree(self.folder / "up", files)
+        (self.folder / "up/empty folder").mkdir()
+        self.assertEqual(self.counts("-r", self.folder / "up", self.bucket + "/x"), (len(files), 0, 0))
+        self.assertEqual(self.names(), sorted(("x/" + name for name in files), key=str.encode))
+        self.assertEqual(self.counts("-r", self.bucket + "/x", self.folder / "down"), (len(files), 0, 0))
+        self.assertTrue(tree(self.folder / "down") == files)
+        self.assertFalse((self.folder / "down/empty folder").exists())
+
+    def test_again_copies_nothing(self):
+        files = sample_tree()
+        write_tree(self.folder / "up", files)
+        self.counts("-r", self.folder / "up", self.bucket)
+        self.assertEqual(self.counts("-r", self.folder / "up", self.bucket), (0, len(files), 0))
+        self.counts("-r", self.bucket + "/up", self.folder / "down")
+        self.assertEqual(self.counts("-r", self.bucket + "/up", self.folder / "down"), (0, len(files), 0))
+
+    def test_what_has_changed_is_copied_again(self):
+        files = {"a": b"one", "b": b"two", "c": b"three"}
+        write_tree(self.folder / "up", files)
+        self.counts("-r", self.folder / "up", self.bucket + "/t")
+        files |= {"b": b"TWO", "d": b"new"}
+        write_tree(self.folder / "up", files)
+        self.assertEqual(self.counts("-r", self.folder / "up", self.bucket + "/t"), (2, 2, 0))
+        self.assertEqual(self.cat("t/b"), b"TWO")
+        write_tree(self.folder / "down", {"a": b"ONE", "c": b"three"})
+        self.assertEqual(self.counts("-r", self.bucket + "/t", self.folder / "down"), (3, 1, 0))
+        self.assertEqual(tree(self.folder / "down"), files)
+
+    def test_where_a_tree_goes(self):
+        write_tree(self.folder / "src", {"f": b"f", "s/g": b"g"})
+        for source, destination, wanted in (
+            ("src", "/new", ["new/f", "new/s/g"]),
+            ("src", "/into/", ["into/src/f", "into/src/s/g"]),
+            ("src/", "", ["src/f", "src/s/g"]),
+            ("src/.", "/only/", ["only/f", "only/s/g"]),
+        ):
+            with self.subTest((source, destination)):
+                self.ok(self.cp("-r", f"{self.folder}/{source}", self.bucket + destination))
+                top = wanted[0].split("/")[0]
+                self.assertEqual([name for name in self.names() if name.split("/")[0] == top], wanted)
+        for source, destination, wanted in (
+            ("/new", "a", ["a/f", "a/s/g"]),
+            ("/new/", "b/", ["b/new/f", "b/new/s/g"]),
+            ("/new/s", ".", ["s/g"]),
+        ):
+            with self.subTest((source, destination)):
+                folder = self.folder / "down" / wanted[0].split("/")[0]
+                os.makedirs(self.folder / "down", exist_ok=True)
+                self.ok(self.cp("-r", self.bucket + source, destination, cwd=self.folder / "down"))
+                found = [f"{folder.name}/{name}" for name in tree(folder)]
+                self.assertEqual(found, wanted)
+
+    def test_a_name_is_not_a_prefix(self):
+        for name in ("a/x", "ab/y", "a", "abc"):
+            self.put(name, name.encode())
+        self.assertEqual(self.counts("-r", self.bucket + "/ab", self.folder / "d"), (1, 0, 0))
+        self.assertEqual(tree(self.folder / "d"), {"y": b"ab/y"})
+
+    def test_names_that_cannot_be_files(self):
+        bad = ("../up", "a/../../up", "x//y", "./dot", "a/.", "/rooted", "n" * 300, ".f.ringest-part")
+        self.put("t/good", b"good")
+        for name in bad:
+            self.put("t/" + name, b"bad")
+        done = self.cp("-r", self.bucket + "/t", self.folder / "in/d")
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (FAILED, len(bad)), done.stderr)
+        for line in done.stderr.splitlines():
+            self.assertIn("cannot be a file", line)
+        self.assertEqual(tree(self.folder), {"in/d/good": b"good"})
+
+    def test_objects_that_stand_for_folders(self):
+        self.put("t/", b"")
+        self.put("t/sub/", b"")
+        self.put("t/sub/f", b"f")
+        self.ok(self.cp("-r", self.bucket + "/t", self.folder / "d"))
+        self.assertEqual(tree(self.folder / "d"), {"sub/f": b"f"})
+        self.put("t/full/", b"bytes")
+        self.fails(self.cp("-r", self.bucket + "/t", self.folder / "d"), FAILED, "t/full/", "cannot be a file")
+
+    def test_a_file_where_a_folder_must_be(self):
+        for name in ("t/a", "t/a/b", "t/c"):
+            self.put(name, b"x")
+        done = self.cp("-r", self.bucket + "/t", self.folder / "d", "--concurrency=1")
+        self.fails(done, FAILED, "d/a", "folder")
+        self.assertEqual(set(tree(self.folder / "d")) | {"a", "a/b"}, {"a", "a/b", "c"})
+
+    def test_symbolic_links_and_special_files(self):
+        write_tree(self.folder / "t", {"f": b"f"})
+        os.symlink("f", self.folder / "t/link")
+        os.symlink("..", self.folder / "t/loop")
+        done = self.cp("-r", self.folder / "t", self.bucket)
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (DONE, 1), done.stderr)
+        self.assertIn("2 symbolic links", done.stderr)
+        self.assertEqual(self.names(), ["t/f"])
+        done = self.cp("-r", self.folder / "t", self.bucket + "/l", "--follow-symlinks")
+        self.assertEqual(done.returncode, FAILED)
+        self.assertIn("leads back", done.stderr)
+        self.assertIn("l/link", self.names())
+        os.unlink(self.folder / "t/loop")
+        os.unlink(self.folder / "t/link")
+        os.mkfifo(self.folder / "t/pipe")
+        self.fails(self.cp("-r", self.folder / "t", self.bucket), FAILED, "t/pipe", "left out")
+
+    def test_names_that_cannot_be_objects(self):
+        write_tree(self.folder / "t", {"good": b"1", "new\nline": b"2"})
+        with open(os.fsencode(self.folder / "t") + b"/not-utf8-\xff", "wb") as file:
+            file.write(b"3")
+        long = self.folder / "t" / "/".join(["d" * 200] * 6)
+        long.mkdir(parents=True)
+        (long / "f").write_bytes(b"4")
+        done = self.cp("-r", self.folder / "t", self.bucket)
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (FAILED, 3), done.stderr)
+        self.assertIn("1024", done.stderr)
+        self.assertEqual(self.names(), ["t/good"])
+
+    def test_several_sources(self):
+        sources = [self.file(name, name.encode()) for name in ("a", "b", "c")]
+        self.ok(self.cp(*sources, self.bucket + "/d"))
+        self.assertEqual(self.names(), ["d/a", "d/b", "d/c"])
+        self.ok(self.cp(self.bucket + "/d/a", self.bucket + "/d/c", self.folder / "out"))
+        self.assertEqual(tree(self.folder / "out"), {"a": b"a", "c": b"c"})
+
+    def test_a_few_files_beside_many_objects(self):
+        with Emulator("--synthetic", "made/m:5000:10") as server:
+            sources = [self.file(name) for name in ("a", "m00001500", "m00003000x", "z")]
+            for wanted in ((4, 0), (0, 4)):
+                done = ringest("cp", *map(str, sources), "gs://made", "--json", *server.place)
+                report = json.loads(self.ok(done))
+                if wanted == (4, 0):
+                    # What is made up cannot be replaced everywhere; what counts is what was decided.
+                    wanted = (report["copied"], 4 - report["copied"])
+                self.assertEqual((report["copied"], report["skipped"]), wanted)
+
+
+class Files(Copying):
+    def test_one_file(self):
+        for size in (0, 1, 1000, 1 << 20, (1 << 20) + 1, 8 << 20, (8 << 20) + 1):
+            with self.subTest(size):
+                data = LARGE[:size]
+                path = self.file(f"f{size}", data)
+                self.assertEqual(self.counts(path, self.bucket), (1, 0, 0))
+                self.assertEqual(self.counts(self.bucket + f"/f{size}", self.folder / "back"), (1, 0, 0))
+                self.assertTrue((self.folder / "back").read_bytes() == data)
+
+    def test_where_a_file_goes(self):
+        path = self.file("name")
+        self.ok(self.cp(path, self.bucket + "/other"))
+        self.ok(self.cp(path, self.bucket + "/d/"))
+        self.ok(self.cp(path, self.bucket))
+        self.assertEqual(self.names(), ["d/name", "name", "other"])
+        os.makedirs(self.folder / "into")
+        self.ok(self.cp(self.bucket + "/other", self.folder / "into"))
+        self.ok(self.cp(self.bucket + "/other", str(self.folder / "made") + "/"))
+        self.ok(self.cp(self.bucket + "/d/name", "..", cwd=self.folder / "into"))
+        self.assertTrue((self.folder / "into/other").exists() and (self.folder / "made/other").exists())
+
+    def test_methods(self):
+        path = self.file("f", LARGE)
+        for method in ("auto", "single", "resumable", "multipart", "compose"):
+            with self.subTest(method):
+                self.assertEqual(self.counts(path, f"{self.bucket}/{method}", "--method", method), (1, 0, 0))
+                self.assertTrue(self.cat(method) == LARGE)
+        self.assertEqual(self.names(), sorted(("auto", "single", "resumable", "multipart", "compose")))
+
+    def test_part_sizes(self):
+        path = self.file("f", LARGE)
+        self.ok(self.cp(path, self.bucket, "--part-size=5M"))
+        self.ok(self.cp(self.bucket + "/f", self.folder / "g", "--part-size=5M", "--concurrency=3"))
+        self.assertTrue((self.folder / "g").read_bytes() == LARGE)
+
+    def test_a_small_memory(self):
+        path = self.file("f", LARGE)
+        self.fails(self.cp(path, self.bucket, "--memory=16M", "--method=single"), FAILED, str(path), "--memory")
+        self.ok(self.cp(path, self.bucket, "--memory=64M", "--method=single"))
+        self.ok(self.cp(path, self.bucket + "/g", "--memory=16M"))
+        self.ok(self.cp(self.file("h", LARGE[: 8 << 20]), self.bucket, "--memory=16M", "--part-size=5M"))
+        self.ok(self.cp(self.bucket + "/f", self.folder / "g", "--memory=32M"))
+        self.assertTrue((self.folder / "g").read_bytes() == LARGE)
+
+    def test_content_type(self):
+        self.ok(self.cp(self.file("f"), self.bucket, "--content-type", "text/plain"))
+        info = json.loads(self.ok(self.ringest("stat", self.bucket + "/f", "--json")))
+        self.assertEqual(info["content_type"], "text/plain")
+
+    def test_modes_are_not_kept(self):
+        path = self.file("f")
+        path.chmod(0o4755)
+        self.ok(self.cp(path, self.bucket))
+        self.ok(self.cp(self.bucket + "/f", self.folder / "g"))
+        mask = os.umask(0)
+        os.umask(mask)
+        self.assertEqual(stat.S_IMODE((self.folder / "g").stat().st_mode), 0o666 & ~mask)
+
+    def test_no_clobber(self):
+        path = self.file("f", b"new")
+        self.put("f", b"old")
+        self.assertEqual(self.counts(path, self.bucket, "--no-clobber"), (0, 1, 0))
+        self.assertEqual(self.cat("f"), b"old")
+        self.assertEqual(self.counts(path, self.bucket + "/g", "-n"), (1, 0, 0))
+        self.assertEqual(self.counts(self.bucket + "/f", path, "-n"), (0, 1, 0))
+        self.assertEqual(path.read_bytes(), b"new")
+        self.assertEqual(self.counts(self.bucket + "/f", self.folder / "h", "-n"), (1, 0, 0))
+
+    def test_dry_run_does_nothing(self):
+        write_tree(self.folder / "t", {"a": b"a", "s/b": b"b"})
+        self.put("x/y", b"y")
+        said = self.ok(self.cp("-r", self.folder / "t", self.bucket, "--dry-run")).decode()
+        self.assertEqual(said.count("would copy"), 2)
+        said = self.ok(self.cp("-r", self.bucket + "/x", self.folder / "down", "--dry-run")).decode()
+        self.assertEqual(said, f"would copy {self.bucket}/x/y to {self.folder}/down/y\n")
+        self.assertEqual(self.names(), ["x/y"])
+        self.assertEqual(set(tree(self.folder)), {"t/a", "t/s/b"})
+
+    def test_generation_conditions(self):
+        path = self.file("f", b"new")
+        self.put("f", b"old")
+        generation = json.loads(self.ok(self.ringest("stat", self.bucket + "/f", "--json")))["generation"]
+        for wrong in ("0", "12345"):
+            done = self.cp(path, self.bucket, f"--if-generation-match={wrong}")
+            self.fails(done, FAILED, self.bucket + "/f")
+        self.assertEqual(self.cat("f"), b"old")
+        self.ok(self.cp(path, self.bucket, f"--if-generation-match={generation}"))
+        self.assertEqual(self.cat("f"), b"new")
+        self.ok(self.cp(path, self.bucket + "/other", "--if-generation-match=0"))
+
+    def test_standard_output_and_input(self):
+        path = self.file("f", LARGE)
+        self.ok(self.cp(path, self.bucket))
+        self.assertTrue(self.ok(self.cp(self.bucket + "/f", "-")) == LARGE)
+        for name, data in (("large", LARGE), ("small", b"x"), ("empty", b"")):
+            done = subprocess.run(
+                [PROGRAM, "cp", "-", f"{self.bucket}/{name}", *self.server.place],
+                input=data, env=environment(), capture_output=True, timeout=PATIENCE_S,
+            )
+            self.assertEqual((done.returncode, done.stderr), (DONE, b""))
+            self.assertTrue(self.cat(name) == data)
+
+    def test_standard_input_does_not_clobber(self):
+        self.put("f", b"old")
+        for name, left in (("f", b"old"), ("g", b"new")):
+            done = subprocess.run(
+                [PROGRAM, "cp", "-", f"{self.bucket}/{name}", "-n", *self.server.place],
+                input=b"new", env=environment(), capture_output=True, timeout=PATIENCE_S,
+            )
+            self.assertEqual((done.returncode, done.stderr), (DONE, b""))
+            self.assertEqual(self.cat(name), left)
+
+    def test_a_terminal_sees_progress(self):
+        self.ok(self.cp(self.file("f", LARGE), self.bucket))
+        terminal = Terminal()
+        done = subprocess.run(
+            [PROGRAM, "cp", self.bucket + "/f", str(self.folder / "g"), *self.server.place],
+            env=environment(TERM="xterm"), stdout=subprocess.PIPE, stderr=terminal.far, timeout=PATIENCE_S,
+        )
+        said = terminal.read()
+        self.assertEqual((done.returncode, done.stdout), (DONE, b""))
+        self.assertRegex(said, r"\r\[[# ]+\] \d/\d\+?")
+        self.assertRegex(said, r"1 copied, 0 there already, 0 failed; 17\.0 MiB in .*/s\r\n$")
+
+    def test_between_buckets(self):
+        files = {"a": b"a", "s/b": b"bb", "large": LARGE}
+        for name, data in files.items():
+            self.put("t/" + name, data)
+        other = self.bucket + "-2"
+        self.server.put(other[5:], "zero", b"")
+        self.assertEqual(self.counts("-r", self.bucket + "/t", other), (3, 0, 0))
+        self.assertEqual(self.counts("-r", self.bucket + "/t", other), (0, 3, 0))
+        self.assertEqual(self.names(other), ["t/a", "t/large", "t/s/b", "zero"])
+        self.assertEqual(self.counts(self.bucket + "/t/a", other + "/new"), (1, 0, 0))
+        self.assertEqual(self.counts(self.bucket + "/t/a", other + "/t/s/b", "--no-clobber"), (0, 1, 0))
+        self.assertTrue(self.ok(self.ringest("cat", other + "/t/large")) == LARGE)
+        self.fails(self.cp(self.bucket + "/absent", other), FAILED, self.bucket + "/absent")
+
+
+class BadLuck(Copying):
+    def test_what_is_not_there(self):
+        self.put("there", b"x")
+        for source in (self.bucket + "/absent", "gs://no-such-bucket-here/o"):
+            self.fails(self.cp(source, self.folder / "f"), FAILED, source)
+        self.fails(self.cp("-r", self.bucket + "/absent", self.folder / "f"), FAILED, "nothing there")
+        self.fails(self.cp(self.folder / "absent", self.bucket), FAILED, "absent", "No such file")
+        self.assertEqual(tree(self.folder), {})
+
+    def test_folders_need_a_word(self):
+        self.put("t/f", b"x")
+        self.fails(self.cp(self.folder, self.bucket), FAILED, str(self.folder), "-r")
+        self.fails(self.cp(self.bucket + "/t/", self.folder), FAILED, "-r")
+
+    def test_one_failure_does_not_stop_the_others(self):
+        sources = [self.file("a"), self.folder / "absent", self.file("b")]
+        self.fails(self.cp(*sources, self.bucket), FAILED, "absent")
+        self.assertEqual(self.names(), ["a", "b"])
+
+    def test_not_a_regular_file(self):
+        self.put("f", b"x" * 100)
+        os.mkfifo(self.folder / "pipe")
+        for path in ("/dev/null", self.folder / "pipe"):
+            self.fails(self.cp(self.bucket + "/f", path), FAILED, str(path), "not a regular file")
+        self.assertTrue(stat.S_ISCHR(os.stat("/dev/null").st_mode))
+        self.fails(self.cp(self.folder / "pipe", self.bucket), FAILED, "pipe", "not a regular file")
+
+    @unittest.skipIf(os.geteuid() == 0 and not shutil.which("setpriv"), "nothing to give root's rights up with")
+    def test_a_folder_that_cannot_be_written(self):
+        self.put("f", b"x")
+        self.folder.chmod(0o555)
+        self.addCleanup(self.folder.chmod, 0o755)
+        command = [PROGRAM, "cp", self.bucket + "/f", str(self.folder / "f"), *self.server.place]
+        if os.geteuid() == 0:
+            command = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--reuid=65534", "--clear-groups", *command]
+            shutil.copy(self.server.ca, "/tmp/ringest-test-ca.pem")
+            self.addCleanup(os.unlink, "/tmp/ringest-test-ca.pem")
+            os.chmod("/tmp/ringest-test-ca.pem", 0o644)
+            command[command.index("--ca") + 1] = "/tmp/ringest-test-ca.pem"
+        done = subprocess.run(command, env=environment(), capture_output=True, timeout=PATIENCE_S)
+        done.stderr = done.stderr.decode()
+        if "Permission" in done.stderr and PROGRAM in done.stderr:
+            self.skipTest("others may not run the program")
+        self.fails(done, FAILED, str(self.folder / "f"), "permission denied")
+        self.assertEqual(tree(self.folder), {})
+
+    def test_a_file_size_limit_as_a_full_disk(self):
+        self.put("small", b"x" * 5000)
+        self.put("tiny", b"y")
+        self.ok(self.cp(self.file("big", LARGE), self.bucket + "/large"))
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+        done = self.cp("-r", self.bucket, self.folder / "d/", preexec_fn=limit)
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (FAILED, 2), done.stderr)
+        for line in done.stderr.splitlines():
+            self.assertIn("ulimit -f", line)
+        self.assertEqual(list(tree(self.folder / "d").values()), [b"y"])
+
+    @unittest.skipUnless(os.geteuid() == 0, "mounting needs root")
+    def test_a_full_disk(self):
+        full = self.folder / "full"
+        full.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1M", "none", str(full)], capture_output=True).returncode:
+            self.skipTest("no tmpfs can be mounted")
+        self.addCleanup(subprocess.run, ["umount", str(full)], check=True)
+        self.put("fits", b"y" * 1000)
+        self.put("half", b"x" * (2 << 20))
+        self.ok(self.cp(self.file("big", LARGE), self.bucket + "/large"))
+        done = self.cp("-r", self.bucket, full / "d/")
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (FAILED, 2), done.stderr)
+        for line in done.stderr.splitlines():
+            self.assertIn("no space left", line)
+        self.assertEqual([len(data) for data in tree(full).values()], [1000])
+
+    def test_nobody_listens(self):
+        write_tree(self.folder / "t", {f"{i}": b"x" for i in range(200)})
+        place = ["--endpoint", "http://127.0.0.1:1"]
+        done = ringest("cp", "-r", str(self.folder / "t"), "gs://bucket", *place)
+        self.assertEqual(done.returncode, FAILED)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
+    def test_usage(self):
+        path = self.file("f")
+        for arguments in (
+            [path],
+            [path, self.folder / "g"],
+            ["-", "-"],
+            ["-", self.bucket],
+            ["-", self.bucket + "/d/"],
+            ["-r", "-", self.bucket + "/o"],
+            [path, "gs://x/y"],
+            [path, self.bucket, "--method=fast"],
+            [path, self.bucket, "--part-size=1K"],
+            [path, self.bucket, "--concurrency=0"],
+            [path, self.bucket, "--memory=1"],
+            [path, self.bucket, "--if-generation-match=x"],
+            [path, path, self.bucket, "--if-generation-match=7"],
+            [self.bucket + "/f", path, "--if-generation-match=7"],
+            [path, self.bucket, "--method=multipart", "--no-clobber"],
+        ):
+            with self.subTest(arguments):
+                self.fails(self.cp(*arguments), USAGE)
+
+
+class Slow(Copying):
+    """A server that takes its time, so that there is a middle to be interrupted in."""
+
+    emulator_arguments = ("--conn-mbps", "200", "--synthetic", "made/o:1:200MiB", "--synthetic", "many/o:400:200KiB")
+
+    def start(self, *arguments):
+        process = subprocess.Popen(
+            [PROGRAM, "cp", *map(str, arguments), *self.server.place],
+            env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )
+        self.addCleanup(lambda: (process.kill(), process.wait(), process.stdout.close(), process.stderr.close()))
+        return process
+
+    def await_(self, condition):
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.002)
+
+    def has_open(self, process, path):
+        folder = f"/proc/{process.pid}/fd"
+        with contextlib.suppress(FileNotFoundError):
+            return any(os.path.realpath(f"{folder}/{fd}") == os.path.realpath(path) for fd in os.listdir(folder))
+        return False
+
+    def test_interrupted_and_again(self):
+        part = self.folder / ".big.ringest-part"
+        arguments = ("gs://made/o00000000", self.folder / "big", "--concurrency=4")
+        process = self.start(*arguments)
+        self.await_(lambda: part.exists() and part.stat().st_blocks > 0 and part.stat().st_size > 200 << 20)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        errors = process.communicate(timeout=PATIENCE_S)[1].decode()
+        self.assertEqual((process.returncode, errors.count("\n")), (FAILED, 1), errors)
+        self.assertIn("interrupted", errors)
+        self.assertEqual([path.name for path in self.folder.iterdir()], [part.name] if "kept" in errors else [])
+        self.ok(self.cp(*arguments))
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["big"])
+        self.assertEqual(self.counts(*arguments), (0, 1, 0))
+
+    def test_parts_that_were_damaged(self):
+        """A machine that lost power may have kept the table of parts and not the parts."""
+        part = self.folder / ".big.ringest-part"
+        arguments = ("gs://made/o00000000", self.folder / "big", "--concurrency=4")
+        for _ in range(5):
+            process = self.start(*arguments)
+            self.await_(lambda: part.exists() or process.poll() is not None)
+            time.sleep(0.5)
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=PATIENCE_S)
+            if part.exists():
+                break
+        with open(part, "r+b") as file:
+            for offset in range(0, 200 << 20, 4 << 20):
+                file.seek(offset)
+                file.write(b"damage")
+        self.ok(self.cp(*arguments))
+        # Skipped is what was compared, byte for byte.
+        self.assertEqual(self.counts(*arguments), (0, 1, 0))
+
+    def test_killed_and_again(self):
+        arguments = ("-r", "gs://many", self.folder / "d/")
+        for killed in (0.02, 0.05, 0.1, 0.2, 0.3):
+            process = self.start(*arguments)
+            time.sleep(killed)
+            process.kill()
+            process.wait()
+            whole = [path for path in self.folder.rglob("o*")]
+            self.assertEqual({path.stat().st_size for path in whole} - {200 << 10}, set())
+        report = self.report(*arguments)
+        self.assertEqual((report["copied"] + report["skipped"], report["failed"]), (400, 0))
+        self.assertEqual(len(list(self.folder.rglob("*"))), 400 + 2 - 1)
+
+    def test_an_upload_killed_and_again(self):
+        """The old object or the complete new one, at whatever moment the program ends. How many moments:
+        RINGEST_KILLS; script/soak asks for more."""
+        chance = random.Random(7)
+        versions = [scatter(LARGE_UPLOAD, seed=n) for n in range(3)]
+        path = self.file("f", versions[0])
+        for method in ("multipart", "compose", "resumable", "single"):
+            uri = f"{self.bucket}/{method}"
+            self.ok(self.cp(path, uri))
+            for number in range(int(os.environ.get("RINGEST_KILLS", "2"))):
+                path.write_bytes(versions[1 + number % 2])
+                process = self.start(path, uri, "--method", method, "--part-size=5M")
+                time.sleep(chance.uniform(0.01, 0.2))
+                process.kill()
+                process.wait()
+                self.assertIn(self.cat(method), versions)
+            self.ok(self.cp(path, uri, "--method", method))
+            self.assertTrue(self.cat(method) == path.read_bytes())
+
+    def test_an_upload_interrupted(self):
+        path = self.file("f")
+        os.truncate(path, HUGE_UPLOAD)
+        process = self.start(path, self.bucket)
+        self.await_(lambda: self.has_open(process, path))
+        time.sleep(0.2)
+        process.send_signal(signal.SIGTERM)
+        errors = process.communicate(timeout=PATIENCE_S)[1].decode()
+        self.assertEqual((process.returncode, errors.count("\n")), (FAILED, 1), errors)
+        self.assertIn("interrupted", errors)
+        self.assertNotIn("f", self.names())
+
+    def test_a_source_that_shrinks(self):
+        path = self.file("f")
+        os.truncate(path, HUGE_UPLOAD)
+        process = self.start(path, self.bucket, "--method=resumable")
+        self.await_(lambda: self.has_open(process, path))
+        time.sleep(0.2)
+        os.truncate(path, 1000)
+        errors = process.communicate(timeout=PATIENCE_S)[1].decode()
+        self.assertEqual((process.returncode, errors.count("\n")), (FAILED, 1), errors)
+        self.assertIn(str(path), errors)
+        self.assertNotIn("f", self.names())
+
+
+if __name__ == "__main__":
+    unittest.main()

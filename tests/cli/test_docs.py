@@ -1,0 +1,104 @@
+"""Every option that a command's --help names is in its man page and in the completion of each shell, and
+the other way round."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import unittest
+
+from support import Case, ringest
+
+ROOT = pathlib.Path(os.environ["RINGEST_TESTS"]).parent
+COMMANDS = re.findall(r"^  (\w+) ", ringest("--help").stdout.decode(), re.MULTILINE)
+COMMON = {"--endpoint", "--ca", "--credentials", "--proxy", "--threads", "--memory"}
+
+
+def helped(command):
+    """The long options in --help, without what the text says about others."""
+    text = ringest(command, "--help").stdout.decode()
+    return set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", text, re.MULTILINE))
+
+
+def short_options(command):
+    text = ringest(command, "--help").stdout.decode()
+    return dict(re.findall(r"^  -(\w), --([\w-]+)", text, re.MULTILINE))
+
+
+def manual(name):
+    text = (ROOT / "docs/man" / (name + ".1")).read_text()
+    return set(re.findall(r"^\.It .*?Fl (?:\w , )?(-[\w-]+)", text, re.MULTILINE)), text
+
+
+def completed(command, line):
+    """What bash offers behind the words of a line."""
+    words = " ".join(f"'{word}'" for word in line)
+    script = f"""
+        . '{ROOT}/cli/completion/ringest.bash'
+        COMP_WORDS=(ringest {command} {words}); COMP_CWORD={len(line) + 1}
+        _ringest
+        printf '%s\\n' "${{COMPREPLY[@]}}" """
+    return set(subprocess.run(["bash", "-c", script], capture_output=True, check=True, text=True).stdout.split())
+
+
+class Docs(Case):
+    def test_there_are_commands(self):
+        self.assertIn("cp", COMMANDS)
+        self.assertGreaterEqual(len(COMMANDS), 9)
+        for command in COMMANDS:
+            self.assertGreater(len(helped(command)), 4, command)
+
+    def test_each_manual_page_has_the_options(self):
+        common = {"-" + option for option in manual("ringest")[0]}
+        self.assertEqual(common & COMMON, COMMON)
+        for command in COMMANDS:
+            with self.subTest(command):
+                found, text = manual("ringest-" + command)
+                own = helped(command) - (COMMON if command != "emulate" else set())
+                self.assertEqual({"-" + option for option in found}, own)
+                for option in own:
+                    self.assertIn("Fl -" + option[2:], text.split(".Sh DESCRIPTION")[0], "synopsis")
+                for letter, option in short_options(command).items():
+                    self.assertIn(f".It Fl {letter} , -{option}", text)
+
+    def test_the_main_manual_page_names_the_commands(self):
+        text = manual("ringest")[1]
+        for command in COMMANDS:
+            self.assertIn(f".It Xr ringest-{command} 1\n", text)
+
+    @unittest.skipUnless(shutil.which("bash"), "no bash")
+    def test_bash(self):
+        self.assertEqual(completed("''", []), set(COMMANDS) | {"--help", "--version"})
+        for command in COMMANDS:
+            with self.subTest(command):
+                self.assertEqual(completed(command, ["--"]), helped(command) | {"--help"})
+        self.assertEqual(completed("cp", ["--method", "re"]), {"resumable"})
+
+    def test_zsh(self):
+        text = (ROOT / "cli/completion/_ringest").read_text()
+        common = set(re.findall(r"(--[\w-]+)", text.split("common=(")[1].split("\n    )")[0]))
+        self.assertEqual(common, COMMON | {"--help"})
+        for command in COMMANDS:
+            with self.subTest(command):
+                block = text.split(f"\n    {command})\n")[1].split(";;")[0]
+                found = set(re.findall(r"(--[\w-]+)['\[}]", block)) | (common if "$common" in block else set())
+                self.assertEqual(found, helped(command) | {"--help"})
+                self.assertIn(f"'{command}:", text)
+                for letter, option in short_options(command).items():
+                    self.assertIn(f"{{-{letter},--{option}}}", block)
+
+    def test_fish(self):
+        text = (ROOT / "cli/completion/ringest.fish").read_text()
+        for command in COMMANDS:
+            with self.subTest(command):
+                lines = re.findall(rf"seen_subcommand_from {command}'(.*)", text)
+                found = {"--" + option for line in lines for option in re.findall(r" -l ([\w-]+)", line)}
+                self.assertEqual(found, helped(command) | {"--help"})
+                self.assertIn(f"-a {command} ", text)
+                for letter, option in short_options(command).items():
+                    self.assertTrue(any(f" -s {letter} -l {option}" in line for line in lines))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,148 @@
+"""`ringest rm`: named objects, trees, conditions, and what is left alone."""
+
+import http.server
+import json
+import threading
+import unittest
+
+from support import DONE, FAILED, USAGE, ServedCase, ringest
+
+
+class Garbled(http.server.BaseHTTPRequestHandler):
+    """Answers batches in a way that nobody can read, and does what they ask if it is told to."""
+
+    protocol_version = "HTTP/1.1"
+
+    def answer(self, status, kind, body):
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        if self.server.obeys:
+            self.server.objects.clear()
+        self.answer(200, "multipart/mixed; boundary=x", b"--x\r\nnothing")
+
+    def do_GET(self):
+        items = [{"name": name, "size": "0", "generation": "7"} for name in sorted(self.server.objects)]
+        self.answer(200, "application/json", json.dumps({"items": items}).encode())
+
+    def do_DELETE(self):
+        self.server.deleted.append(self.path)
+        self.server.objects.clear()
+        self.answer(204, "text/plain", b"")
+
+    def log_message(self, *_):
+        pass
+
+
+class Remove(ServedCase):
+    def setUp(self):
+        self.bucket = "gs://" + self.id().rsplit(".", 1)[1].replace("_", "-")[:60]
+
+    def rm(self, *arguments):
+        return self.ringest("rm", *arguments)
+
+    def put(self, *names):
+        for name in names:
+            self.server.put(self.bucket[5:], name, name.encode())
+
+    def names(self):
+        return [each["name"] for each in json.loads(self.ok(self.ringest("ls", "-r", "--json", self.bucket)))["objects"]]
+
+    def test_named_objects(self):
+        self.put("a", "b", "c d", "ä", "e/")
+        self.ok(self.rm(self.bucket + "/a"))
+        self.ok(self.rm(self.bucket + "/c d", self.bucket + "/ä", self.bucket + "/e/"))
+        self.assertEqual(self.names(), ["b"])
+
+    def test_a_tree(self):
+        self.put("a", "a/b", "a/c/d", "ab", "b")
+        self.ok(self.rm("-r", self.bucket + "/a"))
+        self.assertEqual(self.names(), ["ab", "b"])
+
+    def test_a_tree_by_its_folder(self):
+        self.put("a", "a/b", "a/c/d", "ab")
+        self.ok(self.rm("-r", self.bucket + "/a/"))
+        self.assertEqual(self.names(), ["a", "ab"])
+
+    def test_more_than_one_batch(self):
+        self.put(*(f"t/{i:04}" for i in range(450)), "u")
+        report = json.loads(self.ok(self.rm("-r", "--json", self.bucket + "/t")))
+        self.assertEqual(report, {"found": 450, "removed": 450, "failed": 0})
+        self.assertEqual(self.names(), ["u"])
+
+    def test_a_whole_bucket(self):
+        self.put("a", "b/c")
+        for uri in (self.bucket, self.bucket + "/"):
+            self.fails(self.rm(uri), USAGE, "whole bucket", "-r")
+        self.assertEqual(self.names(), ["a", "b/c"])
+        self.ok(self.rm("-r", self.bucket))
+        self.assertEqual(self.names(), [])
+
+    def test_a_prefix_is_no_name(self):
+        self.put("a/b")
+        self.fails(self.rm(self.bucket + "/a"), FAILED, self.bucket + "/a", "no such object")
+        self.assertEqual(self.names(), ["a/b"])
+
+    def rm_garbled(self, *arguments, obeys=False):
+        """What rm of gs://bucket/a says to such a server, and the removals that it asked for alone."""
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Garbled) as server:
+            server.obeys, server.objects, server.deleted = obeys, {"a"}, []
+            thread = threading.Thread(target=server.serve_forever)
+            thread.start()
+            done = ringest("rm", "gs://bucket/a", *arguments, "--endpoint", f"http://127.0.0.1:{server.server_port}")
+            server.shutdown()
+            thread.join()
+            return done, server.deleted
+
+    def test_an_answer_that_cannot_be_read(self):
+        done, deleted = self.rm_garbled(obeys=True)
+        self.assertEqual((done.returncode, done.stderr, deleted), (DONE, "", []))
+        # It may be a new one by now.
+        done, deleted = self.rm_garbled()
+        self.fails(done, FAILED, "gs://bucket/a", "cannot be read", "--if-generation-match")
+        self.assertEqual(deleted, [])
+        done, deleted = self.rm_garbled("--if-generation-match=7")
+        self.assertEqual((done.returncode, len(deleted)), (DONE, 1), done.stderr)
+
+    def test_what_is_not_there(self):
+        self.put("a", "b")
+        done = self.rm(self.bucket + "/a", self.bucket + "/absent", self.bucket + "/b")
+        self.fails(done, FAILED, self.bucket + "/absent")
+        self.assertEqual(self.names(), [])
+        self.fails(self.rm("-r", self.bucket + "/absent"), FAILED, "nothing there")
+        self.fails(self.rm("-r", "gs://no-such-bucket-here/x"), FAILED, "no-such-bucket-here")
+
+    def test_dry_run_does_nothing(self):
+        self.put("a", "t/b")
+        said = self.ok(self.rm("--dry-run", self.bucket + "/a")).decode()
+        self.assertEqual(said, f"would remove {self.bucket}/a\n")
+        said = self.ok(self.rm("--dry-run", "-r", self.bucket)).decode()
+        self.assertEqual(said.count("would remove"), 2)
+        self.assertEqual(self.names(), ["a", "t/b"])
+
+    def test_generation_conditions(self):
+        self.put("a")
+        self.fails(self.rm(self.bucket + "/a", "--if-generation-match=5"), FAILED, self.bucket + "/a")
+        generation = json.loads(self.ok(self.ringest("stat", self.bucket + "/a", "--json")))["generation"]
+        self.ok(self.rm(self.bucket + "/a", f"--if-generation-match={generation}"))
+        self.assertEqual(self.names(), [])
+
+    def test_usage(self):
+        for arguments in (
+            [],
+            ["name"],
+            [self.bucket + "/a", self.bucket + "/b", "--if-generation-match=1"],
+            ["-r", self.bucket + "/a", "--if-generation-match=1"],
+            [self.bucket + "/a", "--if-generation-match=-1"],
+        ):
+            with self.subTest(arguments):
+                self.fails(self.rm(*arguments), USAGE)
+
+
+if __name__ == "__main__":
+    unittest.main()
