@@ -1,0 +1,269 @@
+/* Client: settings, and the session that they make.
+ *
+ * A session (runtime and client) is opened at first use in a process; in a child of fork the
+ * inherited one is given up and a new one opened. Calls of several threads share it; each call that
+ * waits has a completion queue of its own. */
+#include "core.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+PyTypeObject *core_client_type;
+
+/* Longer than a server may stay silent, so that it is not taken for a want of memory. */
+#define PATIENCE_S 30.0
+
+struct client {
+    PyObject_HEAD struct core_session *session; /* NULL before the first use */
+    char *endpoint, *ca, *token, *user_project, *credentials;
+    unsigned threads, connections, attempts;
+    unsigned long long memory;
+    double patience_s;
+    bool closed;
+};
+
+void core_session_ref(struct core_session *session)
+{
+    session->references++;
+}
+
+bool core_session_is_own(const struct core_session *session)
+{
+    return session->pid == getpid();
+}
+
+void core_session_unref(struct core_session *session)
+{
+    if (session == NULL || --session->references > 0) {
+        return;
+    }
+    PyThreadState *state = PyEval_SaveThread();
+    rg_client_close(session->client);
+    rg_runtime_close(session->runtime);
+    PyEval_RestoreThread(state);
+    PyMem_Free(session);
+}
+
+static struct core_session *session_open(const struct client *self)
+{
+    struct core_session *session = PyMem_Calloc(1, sizeof(*session));
+    if (session == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    session->references = 1;
+    session->pid = getpid();
+    session->patience_ns = (uint64_t)(self->patience_s * 1e9);
+    struct rg_runtime_options runtime_options;
+    rg_runtime_options_init(&runtime_options);
+    runtime_options.threads = self->threads;
+    runtime_options.memory_max = self->memory;
+    struct rg_client_options options;
+    rg_client_options_init(&options);
+    options.endpoint = self->endpoint;
+    options.ca_file = self->ca;
+    options.token = self->token;
+    options.user_project = self->user_project;
+    options.credentials = self->credentials;
+    options.connections_max = self->connections;
+    options.attempts_max = self->attempts;
+    options.user_agent = "ringest-python";
+    char error[512] = "";
+    int rc = rg_runtime_open(&session->runtime, &runtime_options);
+    if (rc < 0) {
+        core_errno_raise(rc, "the event loops could not be started");
+    } else {
+        rc = rg_client_open_explained(&session->client, session->runtime, &options, error,
+                                      sizeof(error));
+        if (rc < 0) {
+            core_errno_raise(rc, error);
+        }
+    }
+    if (rc < 0) {
+        core_session_unref(session);
+        return NULL;
+    }
+    return session;
+}
+
+struct core_session *core_client_session(PyObject *object)
+{
+    struct client *self = (struct client *)object;
+    if (self->closed) {
+        PyErr_SetString(PyExc_ValueError, "the client is closed");
+        return NULL;
+    }
+    if (self->session != NULL && !core_session_is_own(self->session)) {
+        core_session_unref(self->session);
+        self->session = NULL;
+    }
+    if (self->session == NULL) {
+        self->session = session_open(self);
+        if (self->session != NULL) {
+            /* Other threads may run, and find it; or close it. */
+            core_session_note(self->session);
+            if (self->session == NULL) {
+                PyErr_SetString(PyExc_ValueError, "the client is closed");
+            }
+        }
+    }
+    return self->session;
+}
+
+static int text_keep(char **out, const char *text)
+{
+    if (text != NULL) {
+        *out = PyMem_Malloc(strlen(text) + 1);
+        if (*out == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        strcpy(*out, text);
+    }
+    return 0;
+}
+
+static int client_init(PyObject *object, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"endpoint",       "ca",       "token",       "user_project",
+                            "credentials",    "threads",  "connections", "memory",
+                            "memory_timeout", "attempts", NULL};
+    struct client *self = (struct client *)object;
+    const char *endpoint = NULL, *ca = NULL, *token = NULL, *user_project = NULL;
+    const char *credentials = NULL;
+    self->patience_s = PATIENCE_S;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$zzzzzIIKdI:Client", names, &endpoint, &ca,
+                                     &token, &user_project, &credentials, &self->threads,
+                                     &self->connections, &self->memory, &self->patience_s,
+                                     &self->attempts)) {
+        return -1;
+    }
+    return text_keep(&self->endpoint, endpoint) < 0 || text_keep(&self->ca, ca) < 0 ||
+                   text_keep(&self->token, token) < 0 ||
+                   text_keep(&self->user_project, user_project) < 0 ||
+                   text_keep(&self->credentials, credentials) < 0
+               ? -1
+               : 0;
+}
+
+static void client_dealloc(PyObject *object)
+{
+    struct client *self = (struct client *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    core_session_unref(self->session);
+    PyMem_Free(self->endpoint);
+    PyMem_Free(self->ca);
+    PyMem_Free(self->token);
+    PyMem_Free(self->user_project);
+    PyMem_Free(self->credentials);
+    freefunc release = PyType_GetSlot(type, Py_tp_free);
+    release(object);
+    Py_DECREF(type);
+}
+
+static PyObject *client_close(PyObject *object, PyObject *nothing)
+{
+    (void)nothing;
+    struct client *self = (struct client *)object;
+    self->closed = true;
+    struct core_session *session = self->session;
+    self->session = NULL;
+    core_session_unref(session);
+    Py_RETURN_NONE;
+}
+
+static PyObject *latency_dict(const struct rg_latency *latency)
+{
+    return Py_BuildValue("{sKsKsKsKsK}", "count", (unsigned long long)latency->count, "p50_ns",
+                         (unsigned long long)latency->p50_ns, "p99_ns",
+                         (unsigned long long)latency->p99_ns, "p999_ns",
+                         (unsigned long long)latency->p999_ns, "max_ns",
+                         (unsigned long long)latency->max_ns);
+}
+
+static PyObject *client_stats(PyObject *object, PyObject *nothing)
+{
+    (void)nothing;
+    struct core_session *session = core_client_session(object);
+    struct rg_stats stats;
+    if (session == NULL) {
+        return NULL;
+    }
+    (void)rg_runtime_stats(session->runtime, &stats);
+    const char *reason;
+    bool is_uring = rg_runtime_backend(session->runtime, &reason) == RG_BACKEND_URING;
+    return Py_BuildValue(
+        "{sKsKsKsKsKsKsKsKsKsKsKsNsNsNsNss}", "in_flight", (unsigned long long)stats.in_flight,
+        "requests", (unsigned long long)stats.requests, "retries",
+        (unsigned long long)stats.retries, "recv_bytes", (unsigned long long)stats.recv_bytes,
+        "sent_bytes", (unsigned long long)stats.sent_bytes, "connections",
+        (unsigned long long)stats.connections, "timeouts", (unsigned long long)stats.timeouts,
+        "lease_waits", (unsigned long long)stats.lease_waits, "leased_bytes",
+        (unsigned long long)stats.leased_bytes, "memory_max", (unsigned long long)stats.memory_max,
+        "held_bytes", (unsigned long long)session->held_bytes, "queue", latency_dict(&stats.queue),
+        "first_byte", latency_dict(&stats.first_byte), "body", latency_dict(&stats.body), "total",
+        latency_dict(&stats.total), "backend", is_uring ? "uring" : "epoll");
+}
+
+#define CLIENT_CALL(name)                                                                          \
+    static PyObject *client_##name(PyObject *self, PyObject *args, PyObject *keywords)             \
+    {                                                                                              \
+        return core_operation_call(#name, self, args, keywords);                                   \
+    }
+CLIENT_CALL(get)
+CLIENT_CALL(get_ranges)
+CLIENT_CALL(put)
+CLIENT_CALL(stat)
+CLIENT_CALL(delete)
+CLIENT_CALL(list)
+
+#define METHOD(name, call, doc)                                                                    \
+    {                                                                                              \
+        name, (PyCFunction)(void (*)(void))(call), METH_VARARGS | METH_KEYWORDS, doc               \
+    }
+static PyMethodDef client_methods[] = {
+    METHOD("get", client_get, "get(uri, *, offset=0, length=0, generation=0) -> Buffer"),
+    METHOD(
+        "get_ranges", client_get_ranges,
+        "get_ranges(uri, [(offset, length), ...], *, generation=0, gap=0) -> list of Buffer, all "
+        "of one generation. Ranges no further apart than `gap` bytes (0: 64 KiB) share a "
+        "request; one that ends behind the object is short. At most 4096."),
+    METHOD("put", client_put,
+           "put(uri, data, *, if_generation_match=None, content_type=None) -> generation"),
+    METHOD("list", client_list,
+           "list(uri, *, progress=None) -> Objects whose names begin with the URI's"),
+    METHOD("stat", client_stat, "stat(uri, *, generation=0) -> dict"),
+    METHOD("delete", client_delete, "delete(uri, *, generation=0)"),
+    METHOD("get_many", core_many_new,
+           "get_many(uris, *, ordered=False, batch=256) -> iterator of lists of Item: `batch` of "
+           "them, fewer at the end, when they have 64 MiB, and when memory is short"),
+    METHOD("get_into", core_client_get_into,
+           "get_into(uri, requests, *, generation=0, verify=True, gap_max=0, checksums=False) -> "
+           "generation; reads each (offset, buffer) of the object straight into its buffer"),
+    METHOD("_get_into_addresses", core_client_get_into_addresses,
+           "get_into, with a table of (offset, length, address) as 64-bit numbers; for memory that "
+           "has no buffer interface. The caller keeps it alive."),
+    {"stats", client_stats, METH_NOARGS, "Counters and latencies since the first use: a dict."},
+    {"close", client_close, METH_NOARGS, "Ends the client; Buffers that are still held stay good."},
+    {0},
+};
+
+static PyType_Slot client_slots[] = {
+    {Py_tp_doc, "See ringest.Client."},
+    {Py_tp_init, client_init},
+    {Py_tp_dealloc, client_dealloc},
+    {Py_tp_methods, client_methods},
+    {0, NULL},
+};
+static PyType_Spec client_spec = {
+    .name = "ringest._core.Client",
+    .basicsize = sizeof(struct client),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .slots = client_slots,
+};
+
+int core_client_register(PyObject *module)
+{
+    return core_type_add(module, &client_spec, &core_client_type);
+}

@@ -1,0 +1,202 @@
+/* The C side of the Python package: objects that hold what the library hands out, and the calls
+ * that submit and wait. Everything that can be in Python without costing time per object is there.
+ *
+ *   Client   a runtime and a client of this process; opened at first use, and again after fork()
+ *   Queue    requests that are awaited, for an event loop of Python's
+ *   GetMany  the iterator of get_many
+ *   Buffer   one lease, by the buffer protocol; keeps its runtime alive
+ *   Objects  names, sizes and generations: a manifest, a listing, or a given list
+ *   Reader   one epoch (rg_reader)
+ *   Writer   a stream into one object (rg_writer)
+ *   TarIndex where the samples of tar archives lie (rg_tar_index)
+ *   ObjectReader  one object as a file that is read (rg_checkpoint_reader)
+ *
+ * The limited API of Python 3.11, so that one build serves every later version. The interpreter's
+ * lock is let go of while waiting, once for each batch. */
+#ifndef RG_PYTHON_CORE_H
+#define RG_PYTHON_CORE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <ringest/ringest.h>
+#include <sys/types.h>
+
+/* How long a wait lasts at most before signals are looked at: Ctrl-C may have gone to another
+ * thread than the one that waits. */
+#define CORE_WAIT_NS (UINT64_C(50) * 1000 * 1000)
+
+/* A runtime with its client, shared by everything that refers to memory of it. */
+struct core_session {
+    struct rg_runtime *runtime;
+    struct rg_client *client;
+    pid_t pid;
+    unsigned references;
+    uint64_t held_bytes;  /* of Buffers that exist */
+    uint64_t patience_ns; /* that a wait has for memory which Buffers hold */
+};
+void core_session_ref(struct core_session *session);
+/* Closes it with the last reference. Not in the middle of a wait. */
+void core_session_unref(struct core_session *session);
+/* False in a child of the process that opened it. */
+bool core_session_is_own(const struct core_session *session);
+
+extern PyTypeObject *core_buffer_type, *core_client_type, *core_objects_type, *core_reader_type,
+    *core_item_type, *core_writer_type, *core_object_reader_type, *core_tar_type;
+int core_buffer_register(PyObject *module);
+int core_client_register(PyObject *module);
+int core_many_register(PyObject *module);
+int core_queue_register(PyObject *module);
+int core_objects_register(PyObject *module);
+int core_reader_register(PyObject *module);
+int core_item_register(PyObject *module);
+int core_writer_register(PyObject *module);
+int core_object_reader_register(PyObject *module);
+int core_error_register(PyObject *module);
+int core_tar_register(PyObject *module);
+
+/* Adds a heap type to the module. */
+int core_type_add(PyObject *module, PyType_Spec *spec, PyTypeObject **out_type);
+
+/* Takes the completion's lease. */
+PyObject *core_buffer_new(struct core_session *session, const struct rg_completion *completion);
+/* The first `count` ranges of a completion of rg_get_ranges, a list of Buffers that share its
+ * lease. Takes it. */
+PyObject *core_buffers_of_ranges(struct core_session *session,
+                                 const struct rg_completion *completion, uint32_t count);
+
+/* A part of the bytes of a Buffer, as a Buffer that shares its lease. NULL with a ValueError. */
+PyObject *core_buffer_slice(PyObject *buffer, uint64_t offset, uint64_t size);
+
+/* An exception object for a completion that failed. New reference; the lease is released. */
+PyObject *core_error_new(PyObject *uri, const struct rg_completion *completion);
+/* Raises it. Always NULL. */
+PyObject *core_error_raise(PyObject *uri, const struct rg_completion *completion);
+/* Logs a request that was slow or took several attempts. An exception that is set stays. */
+void core_request_note(PyObject *uri, const struct rg_completion *completion);
+bool core_request_is_notable(const struct rg_completion *completion);
+/* Logs that a session was opened. */
+void core_session_note(struct core_session *session);
+/* Raises OSError, or ValueError with the text, for a negative errno. Always NULL. */
+PyObject *core_errno_raise(int rc, const char *text);
+/* The same for a request that the library did not take, which is named. */
+PyObject *core_submit_raise(int rc, PyObject *uri);
+
+/* What one request became: uri, index, data, generation, error. Takes the completion's lease;
+ * borrows the uri. */
+PyObject *core_item_new(struct core_session *session, PyObject *uri, uint64_t index,
+                        const struct rg_completion *completion);
+/* The same for an object of Objects, whose URI is made when somebody asks for it. */
+PyObject *core_item_of_objects(struct core_session *session, PyObject *objects, uint64_t index,
+                               const struct rg_completion *completion);
+
+/* Its data; borrowed. And to have other data; takes the reference. */
+PyObject *core_item_data(PyObject *item);
+void core_item_set_data(PyObject *item, PyObject *data);
+
+/* The session of a Client for this process; NULL with an exception. Borrowed. */
+struct core_session *core_client_session(PyObject *client);
+
+/* Opens a queue for the session; raises. */
+int core_queue_open(struct core_session *session, uint32_t capacity, struct rg_cq **out_cq);
+
+/* Takes between 1 and `max` completions, letting other threads run, with signals handled; -1 with
+ * an exception. */
+int core_wait(struct rg_cq *cq, struct rg_completion *out, uint32_t max);
+/* The same for at least `min`, but fewer, or 0, when no more have come in CORE_WAIT_NS. */
+int core_wait_slice(struct rg_cq *cq, struct rg_completion *out, uint32_t max, uint32_t min);
+
+/* Memory that somebody waits for and that Buffers hold: whoever refers to them may be the one who
+ * waits, for ever. A watch says how long nothing has come. */
+struct core_watch {
+    uint64_t since_ns;    /* when something came last */
+    uint64_t lease_waits; /* of the runtime, when the watch began */
+};
+void core_watch_begin(struct core_watch *watch, struct core_session *session);
+void core_watch_progress(struct core_watch *watch);
+/* True when memory was waited for since the watch began, and much is out now. */
+bool core_watch_is_short(const struct core_watch *watch, struct core_session *session);
+/* -1 with a MemoryError when nothing has come for the session's patience and that is why. */
+int core_watch_check(const struct core_watch *watch, struct core_session *session);
+
+/* Takes the one completion of a queue, watching memory; -1 with an exception. */
+int core_wait_for_one(struct core_session *session, struct rg_cq *cq,
+                      struct rg_completion *out_done);
+/* Takes off what is still out after a wait was given up, so that no memory is written later:
+ * requests whose user_data is between `first` and `end` are cancelled. The exception that ended the
+ * wait stays. */
+void core_drain(struct core_session *session, struct rg_cq *cq, uint64_t first, uint64_t end,
+                uint64_t out_count);
+
+/* Client.get_into, and the same with memory given by its addresses; in into.c. */
+PyObject *core_client_get_into(PyObject *client, PyObject *args, PyObject *keywords);
+PyObject *core_client_get_into_addresses(PyObject *client, PyObject *args, PyObject *keywords);
+
+/* "gs://bucket/object" cut in two. False with a ValueError. */
+struct core_uri {
+    char bucket[RG_BUCKET_NAME_SIZE_MAX + 1];
+    char object[RG_OBJECT_NAME_SIZE_MAX + 1];
+};
+bool core_uri_parse(PyObject *text, struct core_uri *out_uri);
+
+/* One request of a call: see operation.c. */
+struct core_operation_kind;
+struct core_listing;
+struct core_operation {
+    const struct core_operation_kind *kind;
+    PyObject *uri;      /* owned; a str, or a tuple of them */
+    PyObject *progress; /* owned; called as a listing goes on */
+    Py_buffer data;
+    const char *content_type; /* lives as long as the call's arguments */
+    long long generation, condition;
+    unsigned long long offset, length, gap;
+    struct rg_range *ranges;
+    uint32_t count;
+    struct core_listing *listing;
+};
+/* From a call's arguments. -1 with an exception, and nothing to be finished. */
+int core_operation_init(struct core_operation *self, const char *name, PyObject *args,
+                        PyObject *keywords);
+/* 0; -EAGAIN: there is no room; else negative with an exception. */
+int core_operation_submit(struct core_operation *self, struct core_session *session,
+                          struct rg_cq *cq, uint64_t user_data);
+/* Takes the lease. NULL with an exception, or without: it is to be submitted again. */
+PyObject *core_operation_result(struct core_operation *self, struct core_session *session,
+                                const struct rg_completion *done);
+/* Not while its request is out. */
+void core_operation_fini(struct core_operation *self);
+/* All of it, waiting for the result. */
+PyObject *core_operation_call(const char *name, PyObject *client, PyObject *args,
+                              PyObject *keywords);
+
+/* The iterator of Client.get_many. */
+PyObject *core_many_new(PyObject *client, PyObject *args, PyObject *keywords);
+
+/* A listing page by page, into Objects. Returns 0 or a negative errno. */
+int core_listing_open(struct core_listing **out_listing, struct core_session *session,
+                      const struct core_uri *uri);
+int core_listing_next(struct core_listing *listing, struct rg_cq *cq, uint64_t user_data);
+/* Takes the lease. The Objects after the last page; NULL without an exception: there may be more.
+ * Stores how many names there are so far. */
+PyObject *core_listing_page(struct core_listing *listing, const struct rg_completion *done,
+                            Py_ssize_t *out_count);
+/* While no page is out. NULL is fine. */
+void core_listing_close(struct core_listing *listing);
+
+/* One object of an Objects. Valid until the next call for the same `name` buffer, which has
+ * RG_OBJECT_NAME_SIZE_MAX + 1 bytes. */
+int core_objects_at(PyObject *objects, uint64_t index, struct rg_object *out_object, char *name);
+/* gs://BUCKET/NAME. NULL with an exception. */
+PyObject *core_objects_uri(PyObject *objects, uint64_t index);
+uint64_t core_objects_count(PyObject *objects);
+/* Fills what a reader needs to know of them. */
+void core_objects_describe(PyObject *objects, struct rg_reader_options *options);
+
+/* The same for a TarIndex. */
+void core_tar_describe(PyObject *index, struct rg_reader_options *options);
+/* The Item of one sample: its data is a dict of the members' Buffers, with "__key__" and "__url__".
+ * Takes the completion's lease. */
+PyObject *core_tar_item(PyObject *index, struct core_session *session, uint64_t number,
+                        const struct rg_completion *completion);
+
+#endif

@@ -1,0 +1,146 @@
+/* What is told to people: exceptions, made by ringest._errors, which knows the classes; and lines
+ * of the log, by ringest._log. And URIs. */
+#include "core.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* From the first attempt to the end; such a request is worth a line at level debug. */
+#define SLOW_NS (UINT64_C(1000) * 1000 * 1000)
+
+static PyObject *make_error;  /* ringest._errors.make */
+static PyObject *log_request; /* ringest._log.request */
+static PyObject *log_session; /* ringest._log.session */
+
+static PyObject *function_of(const char *module, const char *name)
+{
+    PyObject *found = PyImport_ImportModule(module);
+    PyObject *function = found != NULL ? PyObject_GetAttrString(found, name) : NULL;
+    Py_XDECREF(found);
+    return function;
+}
+
+int core_error_register(PyObject *module)
+{
+    (void)module;
+    make_error = function_of("ringest._errors", "make");
+    log_request = make_error != NULL ? function_of("ringest._log", "request") : NULL;
+    log_session = log_request != NULL ? function_of("ringest._log", "session") : NULL;
+    return log_session != NULL ? 0 : -1;
+}
+
+/* Takes the result of a call whose failure concerns nobody. */
+static void log_done(PyObject *function, PyObject *result)
+{
+    if (result == NULL) {
+        PyErr_WriteUnraisable(function);
+    }
+    Py_XDECREF(result);
+}
+
+static uint64_t duration_ns(const struct rg_completion *completion)
+{
+    return completion->started_ns != 0 ? completion->finished_ns - completion->started_ns : 0;
+}
+
+bool core_request_is_notable(const struct rg_completion *completion)
+{
+    return completion->attempts > 1 || duration_ns(completion) >= SLOW_NS;
+}
+
+void core_request_note(PyObject *uri, const struct rg_completion *completion)
+{
+    if (!core_request_is_notable(completion)) {
+        return;
+    }
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    log_done(log_request, PyObject_CallFunction(log_request, "Oids", uri, (int)completion->attempts,
+                                                (double)duration_ns(completion) / 1e9,
+                                                rg_status_name(completion->status)));
+    PyErr_Restore(type, value, trace);
+}
+
+void core_session_note(struct core_session *session)
+{
+    const char *reason;
+    bool is_uring = rg_runtime_backend(session->runtime, &reason) == RG_BACKEND_URING;
+    log_done(log_session, PyObject_CallFunction(log_session, "ssI", is_uring ? "uring" : "epoll",
+                                                reason, rg_runtime_threads(session->runtime)));
+}
+
+PyObject *core_error_new(PyObject *uri, const struct rg_completion *completion)
+{
+    const char *detail = completion->detail;
+    PyObject *error =
+        PyObject_CallFunction(make_error, "Ossiiz", uri, rg_status_name(completion->status),
+                              rg_status_text(completion->status), (int)completion->http_status,
+                              (int)completion->os_error, detail);
+    rg_lease_release(completion->lease);
+    return error;
+}
+
+PyObject *core_error_raise(PyObject *uri, const struct rg_completion *completion)
+{
+    PyObject *error = core_error_new(uri, completion);
+    if (error != NULL) {
+        PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+        Py_DECREF(error);
+    }
+    return NULL;
+}
+
+PyObject *core_submit_raise(int rc, PyObject *uri)
+{
+    if (rc == -EINVAL) {
+        return PyErr_Format(
+            PyExc_ValueError,
+            "%R: Cloud Storage would refuse the name or an argument; buckets have 3 "
+            "to 222 characters, objects 1 to 1,024 bytes of UTF-8",
+            uri);
+    }
+    return core_errno_raise(rc, "the request could not be submitted");
+}
+
+PyObject *core_errno_raise(int rc, const char *text)
+{
+    if (rc == -ENOMEM) {
+        return PyErr_NoMemory();
+    }
+    if (rc == -EINVAL) {
+        PyErr_SetString(PyExc_ValueError, text);
+        return NULL;
+    }
+    PyObject *arguments = Py_BuildValue("(is)", -rc, text);
+    if (arguments != NULL) {
+        PyErr_SetObject(PyExc_OSError, arguments);
+        Py_DECREF(arguments);
+    }
+    return NULL;
+}
+
+bool core_uri_parse(PyObject *text, struct core_uri *out_uri)
+{
+    static const char scheme[] = "gs://";
+    Py_ssize_t size;
+    const char *uri = PyUnicode_AsUTF8AndSize(text, &size);
+    if (uri == NULL) {
+        return false;
+    }
+    const char *bucket = uri + sizeof(scheme) - 1;
+    const char *slash = NULL;
+    if (strncmp(uri, scheme, sizeof(scheme) - 1) == 0) {
+        slash = strchr(bucket, '/');
+    }
+    size_t bucket_size = slash != NULL ? (size_t)(slash - bucket) : 0;
+    size_t object_size = slash != NULL ? (size_t)(uri + size - slash - 1) : 0;
+    if (bucket_size == 0 || bucket_size > RG_BUCKET_NAME_SIZE_MAX ||
+        object_size > RG_OBJECT_NAME_SIZE_MAX || strlen(uri) != (size_t)size) {
+        PyErr_Format(PyExc_ValueError, "%R is not gs://BUCKET/OBJECT", text);
+        return false;
+    }
+    memcpy(out_uri->bucket, bucket, bucket_size);
+    out_uri->bucket[bucket_size] = '\0';
+    memcpy(out_uri->object, slash + 1, object_size + 1);
+    return true;
+}

@@ -1,0 +1,298 @@
+/* Client.get_into: ranges of one object, read into memory of the caller's.
+ *
+ * The ranges are cut into operations of RG_RANGES_MAX. The first one says which generation all are
+ * of; the others are out together. Memory is borrowed, through its buffer views, until the last of
+ * them has ended, whatever ends the wait. */
+#include "core.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Operations that are out at once, each with several requests. */
+#define OPERATIONS_MAX 8
+
+struct into {
+    struct core_session *session;
+    struct rg_cq *cq;
+    PyObject *uri_text;
+    struct core_uri uri;
+    Py_buffer *views;
+    struct rg_range *ranges;
+    size_t count, view_count;
+    uint32_t *checksums; /* of each range, as `ranges`; NULL: nobody needs them */
+    uint64_t gap_max;
+    bool verifies, tells_checksums;
+    int64_t generation;
+    uint64_t object_size;
+    uint32_t object_crc32c;
+    bool has_object_crc32c;
+    size_t next, out; /* operations: that was not submitted yet, and that are out */
+};
+
+/* One (offset, buffer). False with an exception. */
+static bool request_parse(struct into *into, PyObject *request)
+{
+    PyObject *buffer;
+    unsigned long long offset;
+    Py_buffer *view = &into->views[into->view_count];
+    if (!PyTuple_Check(request)) {
+        PyErr_Format(PyExc_TypeError, "a request is (offset, buffer), not %R", request);
+        return false;
+    }
+    if (!PyArg_ParseTuple(request, "KO", &offset, &buffer) ||
+        PyObject_GetBuffer(buffer, view, PyBUF_WRITABLE) < 0) {
+        return false;
+    }
+    into->view_count++;
+    if (view->len > 0) {
+        into->ranges[into->count++] =
+            (struct rg_range){.offset = offset, .length = (uint64_t)view->len, .buf = view->buf};
+    }
+    return true;
+}
+
+/* The library compares the checksum of a whole object that one operation reads. */
+static bool tables_make(struct into *into, size_t count)
+{
+    bool wants_checksums = into->tells_checksums || (into->verifies && count > RG_RANGES_MAX);
+    into->ranges = PyMem_Calloc(count + 1, sizeof(*into->ranges));
+    if (wants_checksums) {
+        into->checksums = PyMem_Calloc(count + 1, sizeof(*into->checksums));
+    }
+    if (into->ranges == NULL || (wants_checksums && into->checksums == NULL)) {
+        PyErr_NoMemory();
+        return false;
+    }
+    return true;
+}
+
+static bool requests_parse(struct into *into, PyObject *requests)
+{
+    PyObject *list = PySequence_List(requests);
+    Py_ssize_t count = list != NULL ? PyList_Size(list) : -1;
+    bool done = count >= 0;
+    if (done) {
+        into->views = PyMem_Calloc((size_t)count + 1, sizeof(*into->views));
+        done = into->views != NULL;
+        if (!done) {
+            PyErr_NoMemory();
+        }
+    }
+    done = done && tables_make(into, (size_t)count);
+    for (Py_ssize_t i = 0; done && i < count; i++) {
+        done = request_parse(into, PyList_GetItem(list, i));
+    }
+    Py_XDECREF(list);
+    return done;
+}
+
+/* Offset, length and address of each range, as 64-bit numbers. */
+static bool table_parse(struct into *into, PyObject *table)
+{
+    Py_buffer *view = into->views = PyMem_Calloc(1, sizeof(*into->views));
+    if (view == NULL) {
+        PyErr_NoMemory();
+        return false;
+    }
+    if (PyObject_GetBuffer(table, view, PyBUF_SIMPLE) < 0) {
+        return false;
+    }
+    into->view_count = 1;
+    size_t count = (size_t)view->len / (3 * sizeof(uint64_t));
+    const uint64_t *numbers = view->buf;
+    if (!tables_make(into, count)) {
+        return false;
+    }
+    for (size_t i = 0; i < count; i++, numbers += 3) {
+        if (numbers[1] > 0) {
+            into->ranges[into->count++] = (struct rg_range){
+                .offset = numbers[0], .length = numbers[1], .buf = (void *)(uintptr_t)numbers[2]};
+        }
+    }
+    return true;
+}
+
+static size_t operation_count(const struct into *into)
+{
+    return (into->count + RG_RANGES_MAX - 1) / RG_RANGES_MAX;
+}
+
+/* Submits the next operation; 0, or -1 with an exception. */
+static int submit_next(struct into *into)
+{
+    size_t first = into->next * RG_RANGES_MAX;
+    size_t left = into->count - first;
+    struct rg_get_ranges get = {
+        .bucket = into->uri.bucket,
+        .object = into->uri.object,
+        .generation = into->generation,
+        .ranges = into->ranges + first,
+        .count = left < RG_RANGES_MAX ? left : RG_RANGES_MAX,
+        .gap_max = into->gap_max,
+        .user_data = into->next,
+        .no_checksum = !into->verifies && !into->tells_checksums,
+    };
+    int rc = rg_submit_get_ranges(into->session->client, into->cq, &get);
+    if (rc < 0) {
+        core_submit_raise(rc, into->uri_text);
+        return -1;
+    }
+    into->next++;
+    into->out++;
+    return 0;
+}
+
+/* Takes one completion; 0, or -1 with an exception. */
+static int take_one(struct into *into)
+{
+    struct rg_completion done;
+    if (core_wait(into->cq, &done, 1) < 0) {
+        return -1;
+    }
+    into->out--;
+    if (done.status != RG_STATUS_OK) {
+        core_error_raise(into->uri_text, &done);
+        return -1;
+    }
+    const struct rg_range_result *results = done.data;
+    size_t first = (size_t)done.user_data * RG_RANGES_MAX;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < done.size / sizeof(*results); i++) {
+        const struct rg_range *range = &into->ranges[first + i];
+        if (results[i].size != range->length) {
+            PyErr_Format(PyExc_EOFError,
+                         "%U has %llu bytes in generation %lld, which end before byte %llu of a "
+                         "range that was asked for",
+                         into->uri_text, (unsigned long long)done.object_size,
+                         (long long)done.generation,
+                         (unsigned long long)(range->offset + range->length));
+            rc = -1;
+        }
+        if (into->checksums != NULL) {
+            into->checksums[first + i] = results[i].crc32c;
+        }
+    }
+    into->generation = done.generation;
+    into->object_size = done.object_size;
+    into->object_crc32c = done.object_crc32c;
+    into->has_object_crc32c = done.has_object_crc32c;
+    rg_lease_release(done.lease);
+    return rc;
+}
+
+static int read_all(struct into *into)
+{
+    size_t count = operation_count(into);
+    int rc = 0;
+    while (rc == 0 && (into->next < count || into->out > 0)) {
+        bool pinned = into->generation != 0 || into->next == 0;
+        if (into->next < count && pinned && into->out < OPERATIONS_MAX) {
+            rc = submit_next(into);
+        } else {
+            rc = take_one(into);
+        }
+    }
+    core_drain(into->session, into->cq, 0, into->next, into->out);
+    return rc;
+}
+
+/* Where several operations have read the whole object, in order, their checksums are put together
+ * and compared with its own; 0, or -1 with an exception. */
+static int verify_whole(const struct into *into)
+{
+    if (!into->verifies || operation_count(into) < 2 || !into->has_object_crc32c) {
+        return 0;
+    }
+    uint64_t end = 0;
+    uint32_t crc = 0;
+    for (size_t i = 0; i < into->count; i++) {
+        const struct rg_range *range = &into->ranges[i];
+        if (range->offset != end) {
+            return 0;
+        }
+        crc = rg_crc32c_combine(crc, into->checksums[i], range->length);
+        end += range->length;
+    }
+    if (end != into->object_size || crc == into->object_crc32c) {
+        return 0;
+    }
+    char detail[160];
+    snprintf(detail, sizeof(detail),
+             "generation %" PRId64 " has the CRC32C %08" PRIx32 ", but bytes 0 to %" PRIu64
+             " that came have %08" PRIx32,
+             into->generation, into->object_crc32c, end - 1, crc);
+    const struct rg_completion failed = {.status = RG_STATUS_CHECKSUM, .detail = detail};
+    core_error_raise(into->uri_text, &failed);
+    return -1;
+}
+
+/* The generation, or with checksums (generation, [CRC32C of each range]). */
+static PyObject *result_make(const struct into *into)
+{
+    if (!into->tells_checksums) {
+        return PyLong_FromLongLong(into->generation);
+    }
+    PyObject *list = PyList_New((Py_ssize_t)into->count);
+    for (size_t i = 0; list != NULL && i < into->count; i++) {
+        PyObject *item = PyLong_FromUnsignedLong(into->checksums[i]);
+        if (item == NULL || PyList_SetItem(list, (Py_ssize_t)i, item) < 0) {
+            Py_CLEAR(list);
+        }
+    }
+    return list == NULL ? NULL : Py_BuildValue("LN", (long long)into->generation, list);
+}
+
+static void into_free(struct into *into)
+{
+    for (size_t i = 0; i < into->view_count; i++) {
+        PyBuffer_Release(&into->views[i]);
+    }
+    PyMem_Free(into->checksums);
+    PyMem_Free(into->views);
+    PyMem_Free(into->ranges);
+}
+
+static PyObject *get_into(PyObject *client, PyObject *args, PyObject *keywords,
+                          bool (*parse)(struct into *into, PyObject *requests))
+{
+    static char *names[] = {"uri",     "requests",  "generation", "verify",
+                            "gap_max", "checksums", NULL};
+    PyObject *requests;
+    long long generation = 0;
+    int verify = 1, checksums = 0;
+    unsigned long long gap_max = 0;
+    struct into into = {0};
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO|$LpKp:get_into", names, &into.uri_text,
+                                     &requests, &generation, &verify, &gap_max, &checksums)) {
+        return NULL;
+    }
+    into.generation = generation;
+    into.gap_max = gap_max;
+    into.verifies = verify != 0;
+    into.tells_checksums = checksums != 0;
+    into.session = core_client_session(client);
+    int rc = -1;
+    if (into.session != NULL && core_uri_parse(into.uri_text, &into.uri) &&
+        parse(&into, requests) && core_queue_open(into.session, OPERATIONS_MAX, &into.cq) == 0) {
+        core_session_ref(into.session);
+        rc = read_all(&into);
+        rc = rc == 0 ? verify_whole(&into) : rc;
+        rg_cq_close(into.cq);
+        core_session_unref(into.session);
+    }
+    PyObject *result = rc == 0 ? result_make(&into) : NULL;
+    into_free(&into);
+    return result;
+}
+
+PyObject *core_client_get_into(PyObject *client, PyObject *args, PyObject *keywords)
+{
+    return get_into(client, args, keywords, requests_parse);
+}
+
+PyObject *core_client_get_into_addresses(PyObject *client, PyObject *args, PyObject *keywords)
+{
+    return get_into(client, args, keywords, table_parse);
+}

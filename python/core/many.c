@@ -1,0 +1,531 @@
+/* GetMany: the iterator of get_many, a window of requests over an iterator of URIs.
+ *
+ * Numbers count the URIs; that of a number has the slot number % WINDOW from when it is pulled
+ * until its item is handed out, or, without an order, has come.
+ *
+ *   pulled -> todo -> out -> (ordered: here ->) in a list
+ *              ^               |
+ *              +---------------+  put back: see many_relieve
+ *
+ * Memory. A request whose answer finds no memory waits until some comes back. What would give it
+ * back may wait here behind that very request: then items that came too early are dropped and asked
+ * for again, once the one that holds them up has come. A list is handed out short rather than kept
+ * waiting. What the caller keeps of earlier lists is out of reach: that ends in a MemoryError. */
+#include "core.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Requests of one get_many that are out at once. */
+#define WINDOW 1024
+#define SUBMIT_MAX 64
+/* Bytes of one list, above which it is handed out short of `batch`: whoever has it holds them in
+ * the client's memory, and what is still to come may be waiting for that. */
+#define LIST_BYTES (UINT64_C(64) << 20)
+/* One list, and in order as much again that waits for its turn, may have this part of memory. */
+#define MEMORY_DIVISOR 4
+/* Completions are waited for many at a time, since each wait that ends costs a switch between
+ * threads: but no more than this part of what is out, so that the window is refilled in time, and
+ * not so many bytes that the first ones have left the cache. */
+#define WAIT_DIVISOR 8
+#define WAIT_BYTES (UINT64_C(512) << 10)
+#define CLIENT_FULL_PAUSE_NS (1000 * 1000)
+
+/* What filling a list came to. */
+enum outcome { FILL_FAILED = -1, FILL_DONE, FILL_WAIT, FILL_PAUSE };
+
+struct many {
+    PyObject_HEAD struct core_session *session;
+    struct rg_cq *cq;
+    PyObject *uris;          /* iterator; NULL when it is exhausted */
+    PyObject *names[WINDOW]; /* of what is in the window */
+    PyObject *items[WINDOW]; /* ordered: what has come and not been handed out */
+    uint64_t sizes[WINDOW];  /* of those, in bytes */
+    uint64_t todo[WINDOW];   /* numbers to be submitted, first in, first out */
+    uint32_t todo_head, todo_count;
+    uint64_t first, next; /* ordered: to be handed out; to be pulled */
+    uint64_t list_bytes;  /* of the list that is being filled */
+    uint64_t here_bytes;  /* of `items` */
+    uint64_t bytes_max;   /* of either */
+    uint64_t size_max;    /* of what has come, the largest */
+    uint32_t out_count, here_count, batch;
+    uint32_t window;       /* at most so many are out or here; shrinks when memory was short */
+    bool ordered, is_held; /* nothing is asked for until `first` has come */
+    PyObject *list;        /* awaited: what is being filled */
+    struct core_watch watch;
+};
+static PyTypeObject *many_type;
+
+static uint32_t slot_of(uint64_t number)
+{
+    return (uint32_t)(number % WINDOW);
+}
+
+static void todo_push(struct many *self, uint64_t number)
+{
+    self->todo[(self->todo_head + self->todo_count++) % WINDOW] = number;
+}
+
+static void many_end(struct many *self)
+{
+    struct rg_cq *cq = self->cq;
+    self->cq = NULL;
+    if (cq != NULL && core_session_is_own(self->session)) {
+        uint64_t first = self->next > WINDOW ? self->next - WINDOW : 0;
+        core_drain(self->session, cq, first, self->next, self->out_count);
+    }
+    rg_cq_close(cq);
+    for (uint32_t i = 0; i < WINDOW; i++) {
+        Py_CLEAR(self->names[i]);
+        Py_CLEAR(self->items[i]);
+    }
+    Py_CLEAR(self->list);
+    Py_CLEAR(self->uris);
+}
+
+static void many_dealloc(PyObject *object)
+{
+    struct many *self = (struct many *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    many_end(self);
+    core_session_unref(self->session);
+    PyObject_Free(object);
+    Py_DECREF(type);
+}
+
+static bool many_has_room(const struct many *self)
+{
+    return self->uris != NULL &&
+           self->out_count + self->here_count + self->todo_count < self->window &&
+           self->here_bytes < self->bytes_max && self->names[slot_of(self->next)] == NULL;
+}
+
+/* Takes URIs into the window. */
+static int many_pull(struct many *self)
+{
+    for (int i = 0; i < SUBMIT_MAX && many_has_room(self); i++) {
+        PyObject *text = PyIter_Next(self->uris);
+        if (text == NULL) {
+            Py_CLEAR(self->uris);
+            return PyErr_Occurred() ? -1 : 0;
+        }
+        if (!PyUnicode_Check(text)) {
+            PyErr_Format(PyExc_TypeError, "a URI is a str, not %R", text);
+            Py_DECREF(text);
+            return -1;
+        }
+        self->names[slot_of(self->next)] = text;
+        todo_push(self, self->next++);
+    }
+    return 0;
+}
+
+static int many_arrive(struct many *self, PyObject *list, const struct rg_completion *done)
+{
+    uint32_t slot = slot_of(done->user_data);
+    self->size_max = done->size > self->size_max ? done->size : self->size_max;
+    PyObject *item = core_item_new(self->session, self->names[slot], done->user_data, done);
+    if (item == NULL) {
+        return -1;
+    }
+    if (self->ordered) {
+        self->items[slot] = item;
+        self->sizes[slot] = done->size;
+        self->here_bytes += done->size;
+        self->here_count++;
+        return 0;
+    }
+    Py_CLEAR(self->names[slot]);
+    self->list_bytes += done->size;
+    int rc = PyList_Append(list, item);
+    Py_DECREF(item);
+    return rc;
+}
+
+/* How many may be submitted now: what holds the others up always may. */
+static uint32_t submit_max(const struct many *self)
+{
+    uint32_t in_use = self->out_count + self->here_count;
+    uint32_t room = self->window > in_use ? self->window - in_use : 0;
+    if (room == 0 && self->ordered && self->todo[self->todo_head] == self->first) {
+        room = 1;
+    }
+    return room < SUBMIT_MAX ? room : SUBMIT_MAX;
+}
+
+/* Submits what is to be; what there is no room for stays. -1 with an exception. */
+static int many_submit(struct many *self, PyObject *list)
+{
+    struct core_uri uris[SUBMIT_MAX];
+    struct rg_get gets[SUBMIT_MAX];
+    uint32_t count = 0, max = submit_max(self);
+    while (count < max && count < self->todo_count) {
+        uint64_t number = self->todo[(self->todo_head + count) % WINDOW];
+        if (!core_uri_parse(self->names[slot_of(number)], &uris[count])) {
+            return -1;
+        }
+        gets[count] = (struct rg_get){
+            .bucket = uris[count].bucket, .object = uris[count].object, .user_data = number};
+        count++;
+    }
+    for (uint32_t done = 0; done < count;) {
+        int accepted =
+            rg_submit_gets(self->session->client, self->cq, gets + done, (size_t)(count - done));
+        if (accepted == -EAGAIN) {
+            return 0;
+        }
+        uint32_t moved = accepted > 0 ? (uint32_t)accepted : 1;
+        self->todo_head = (self->todo_head + moved) % WINDOW;
+        self->todo_count -= moved;
+        self->out_count += accepted > 0 ? moved : 0;
+        if (accepted < 0) {
+            /* What the client refuses is an item with an error, as if the service had. */
+            struct rg_completion refused = {.user_data = gets[done].user_data,
+                                            .status = RG_STATUS_BAD_REQUEST};
+            if (many_arrive(self, list, &refused) < 0) {
+                return -1;
+            }
+        }
+        done += moved;
+    }
+    return 0;
+}
+
+static int many_refill(struct many *self, PyObject *list)
+{
+    if (self->is_held && self->items[slot_of(self->first)] == NULL && self->out_count > 0) {
+        return 0;
+    }
+    self->is_held = false;
+    uint32_t before;
+    do {
+        if (many_pull(self) < 0) {
+            return -1;
+        }
+        before = self->todo_count;
+        if (many_submit(self, list) < 0) {
+            return -1;
+        }
+    } while (self->todo_count < before && (self->todo_count > 0 || many_has_room(self)));
+    return 0;
+}
+
+static bool many_is_full(const struct many *self, PyObject *list)
+{
+    return PyList_Size(list) >= (Py_ssize_t)self->batch || self->list_bytes >= self->bytes_max;
+}
+
+static int many_hand_out(struct many *self, PyObject *list)
+{
+    while (self->items[slot_of(self->first)] != NULL && !many_is_full(self, list)) {
+        uint32_t slot = slot_of(self->first);
+        if (PyList_Append(list, self->items[slot]) < 0) {
+            return -1;
+        }
+        Py_CLEAR(self->items[slot]);
+        Py_CLEAR(self->names[slot]);
+        self->list_bytes += self->sizes[slot];
+        self->here_bytes -= self->sizes[slot];
+        self->here_count--;
+        self->first++;
+    }
+    return 0;
+}
+
+static int number_compare(const void *a, const void *b)
+{
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+    return left < right ? -1 : left > right;
+}
+
+static void todo_sort(struct many *self)
+{
+    uint64_t sorted[WINDOW];
+    for (uint32_t i = 0; i < self->todo_count; i++) {
+        sorted[i] = self->todo[(self->todo_head + i) % WINDOW];
+    }
+    qsort(sorted, self->todo_count, sizeof(sorted[0]), number_compare);
+    memcpy(self->todo, sorted, self->todo_count * sizeof(sorted[0]));
+    self->todo_head = 0;
+}
+
+/* Drops what has come before its turn, to be asked for again. */
+static void many_put_back(struct many *self)
+{
+    uint32_t in_use = self->out_count + self->here_count;
+    self->window = in_use > 2 ? in_use / 2 : 1;
+    self->is_held = true;
+    for (uint64_t number = self->first; number < self->next; number++) {
+        uint32_t slot = slot_of(number);
+        if (self->items[slot] != NULL) {
+            Py_CLEAR(self->items[slot]);
+            self->here_bytes -= self->sizes[slot];
+            self->here_count--;
+            todo_push(self, number);
+        }
+    }
+    todo_sort(self);
+}
+
+/* Nothing has come for a while. 1: the list is to be handed out as it is; 0: wait on; -1 with an
+ * exception. */
+static int many_relieve(struct many *self, PyObject *list)
+{
+    if (!core_watch_is_short(&self->watch, self->session)) {
+        return 0;
+    }
+    if (PyList_Size(list) > 0) {
+        return 1;
+    }
+    if (self->here_count > 0) {
+        many_put_back(self);
+        return 0;
+    }
+    return core_watch_check(&self->watch, self->session);
+}
+
+static int completions_arrive(struct many *self, PyObject *list, const struct rg_completion *done,
+                              int count)
+{
+    core_watch_progress(&self->watch);
+    for (int i = 0; i < count; i++) {
+        self->out_count--;
+        if (many_arrive(self, list, &done[i]) < 0) {
+            for (int j = i + 1; j < count; j++) {
+                rg_lease_release(done[j].lease);
+                self->out_count--;
+            }
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* How many completions to wait for when there may be up to `want`. */
+static uint32_t wait_min(const struct many *self, uint32_t want)
+{
+    uint64_t min = self->out_count / WAIT_DIVISOR;
+    min = min < want ? min : want;
+    uint64_t in_cache = self->size_max > 0 ? WAIT_BYTES / self->size_max : 1;
+    min = min < in_cache ? min : in_cache;
+    return min > 1 ? (uint32_t)min : 1;
+}
+
+/* Fills a list as far as it can without waiting for completions that are not there; `waits`: up to
+ * CORE_WAIT_NS for each. */
+static enum outcome many_fill(struct many *self, PyObject *list, bool waits)
+{
+    struct rg_completion done[256];
+    for (;;) {
+        if (many_refill(self, list) < 0 || (self->ordered && many_hand_out(self, list) < 0)) {
+            return FILL_FAILED;
+        }
+        if (many_is_full(self, list)) {
+            return FILL_DONE;
+        }
+        if (self->out_count == 0) {
+            if (self->todo_count == 0 && self->here_count == 0 && self->uris == NULL) {
+                return FILL_DONE;
+            }
+            if (self->todo_count > 0) {
+                return FILL_PAUSE;
+            }
+            continue;
+        }
+        uint32_t want = self->ordered ? 256 : self->batch - (uint32_t)PyList_Size(list);
+        want = want < 256 ? want : 256;
+        int count = waits ? core_wait_slice(self->cq, done, want, wait_min(self, want))
+                          : rg_cq_poll(self->cq, done, want);
+        if (count < 0) {
+            return FILL_FAILED;
+        }
+        if (count == 0) {
+            return FILL_WAIT;
+        }
+        if (completions_arrive(self, list, done, count) < 0) {
+            return FILL_FAILED;
+        }
+    }
+}
+
+static bool many_is_open(const struct many *self)
+{
+    if (self->cq == NULL) {
+        PyErr_SetString(PyExc_ValueError, "the iterator is closed");
+    } else if (!core_session_is_own(self->session)) {
+        core_errno_raise(-EOWNERDEAD, "an iterator does not go on in a child of fork()");
+        return false;
+    }
+    return self->cq != NULL;
+}
+
+/* The client's room is shared; what is out makes some. */
+static int client_full_pause(void)
+{
+    struct timespec pause = {.tv_nsec = CLIENT_FULL_PAUSE_NS};
+    Py_BEGIN_ALLOW_THREADS(void) nanosleep(&pause, NULL);
+    Py_END_ALLOW_THREADS return PyErr_CheckSignals();
+}
+
+static PyObject *many_next(PyObject *object)
+{
+    struct many *self = (struct many *)object;
+    PyObject *list = many_is_open(self) ? PyList_New(0) : NULL;
+    self->list_bytes = 0;
+    core_watch_progress(&self->watch);
+    while (list != NULL) {
+        enum outcome outcome = many_fill(self, list, true);
+        if (outcome == FILL_DONE) {
+            break;
+        }
+        int rc = outcome == FILL_PAUSE  ? client_full_pause()
+                 : outcome == FILL_WAIT ? many_relieve(self, list)
+                                        : -1;
+        if (rc > 0) {
+            break;
+        }
+        if (rc < 0) {
+            Py_CLEAR(list);
+        }
+    }
+    if (list != NULL && PyList_Size(list) == 0) {
+        Py_CLEAR(list);
+    }
+    return list;
+}
+
+/* poll() -> a list, empty at the end; None: not yet, wait for fileno(); False: not yet, and nothing
+ * is out whose end could be waited for. */
+static PyObject *many_poll(PyObject *object, PyObject *nothing)
+{
+    (void)nothing;
+    struct many *self = (struct many *)object;
+    if (!many_is_open(self)) {
+        return NULL;
+    }
+    if (self->list == NULL) {
+        self->list = PyList_New(0);
+        self->list_bytes = 0;
+        core_watch_progress(&self->watch);
+        if (self->list == NULL) {
+            return NULL;
+        }
+    }
+    uint64_t readable;
+    if (read(rg_cq_fd(self->cq), &readable, sizeof(readable)) < 0 && errno != EAGAIN) {
+        return PyErr_SetFromErrno(PyExc_OSError);
+    }
+    enum outcome outcome = many_fill(self, self->list, false);
+    if (outcome == FILL_PAUSE) {
+        Py_RETURN_FALSE;
+    }
+    if (outcome == FILL_WAIT) {
+        bool is_early = rg_now_ns() - self->watch.since_ns < CORE_WAIT_NS;
+        int rc = is_early ? 0 : many_relieve(self, self->list);
+        if (rc == 0) {
+            Py_RETURN_NONE;
+        }
+        outcome = rc > 0 ? FILL_DONE : FILL_FAILED;
+    }
+    PyObject *list = self->list;
+    self->list = NULL;
+    if (outcome == FILL_FAILED) {
+        Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *many_fileno(PyObject *object, PyObject *nothing)
+{
+    (void)nothing;
+    struct many *self = (struct many *)object;
+    if (!many_is_open(self)) {
+        return NULL;
+    }
+    int fd = rg_cq_fd(self->cq);
+    return fd < 0 ? core_errno_raise(fd, "making an eventfd") : PyLong_FromLong(fd);
+}
+
+static PyObject *many_close(PyObject *object, PyObject *nothing)
+{
+    (void)nothing;
+    many_end((struct many *)object);
+    Py_RETURN_NONE;
+}
+
+PyObject *core_many_new(PyObject *client, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"uris", "ordered", "batch", NULL};
+    PyObject *uris;
+    int ordered = 0;
+    unsigned batch = 256;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|$pI:get_many", names, &uris, &ordered,
+                                     &batch)) {
+        return NULL;
+    }
+    if (batch == 0) {
+        PyErr_SetString(PyExc_ValueError, "batch is at least 1");
+        return NULL;
+    }
+    struct core_session *session = core_client_session(client);
+    PyObject *iterator = session != NULL ? PyObject_GetIter(uris) : NULL;
+    if (iterator == NULL) {
+        return NULL;
+    }
+    struct many *self = PyObject_New(struct many, many_type);
+    if (self == NULL) {
+        Py_DECREF(iterator);
+        return NULL;
+    }
+    PyObject header = self->ob_base;
+    memset(self, 0, sizeof(*self));
+    self->ob_base = header;
+    core_session_ref(session);
+    self->session = session;
+    self->uris = iterator;
+    self->batch = batch;
+    self->ordered = ordered != 0;
+    self->window = WINDOW;
+    struct rg_stats stats = {0};
+    (void)rg_runtime_stats(session->runtime, &stats);
+    self->bytes_max = stats.memory_max / MEMORY_DIVISOR < LIST_BYTES
+                          ? stats.memory_max / MEMORY_DIVISOR
+                          : LIST_BYTES;
+    core_watch_begin(&self->watch, session);
+    if (core_queue_open(session, WINDOW, &self->cq) < 0) {
+        Py_DECREF(self);
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+static PyMethodDef many_methods[] = {
+    {"poll", many_poll, METH_NOARGS,
+     "poll() -> the next list, empty at the end; None: wait until fileno() is readable; False: ask "
+     "again after a pause. Not to be mixed with iteration."},
+    {"fileno", many_fileno, METH_NOARGS, "A descriptor that is readable when poll() is due."},
+    {"close", many_close, METH_NOARGS, "Ends it; what is in flight is dropped."},
+    {0},
+};
+
+static PyType_Slot many_slots[] = {
+    {Py_tp_dealloc, many_dealloc},
+    {Py_tp_iter, PyObject_SelfIter},
+    {Py_tp_iternext, many_next},
+    {Py_tp_methods, many_methods},
+    {0, NULL},
+};
+static PyType_Spec many_spec = {
+    .name = "ringest._core.GetMany",
+    .basicsize = sizeof(struct many),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = many_slots,
+};
+
+int core_many_register(PyObject *module)
+{
+    return core_type_add(module, &many_spec, &many_type);
+}

@@ -1,0 +1,491 @@
+/* Operations: what one request asks for, from a call's arguments to its result.
+ *
+ *   parse (arguments) -> submit -> result (of its completion) -> fini
+ *                          ^          | NULL without an exception: there is more to ask for
+ *                          +----------+
+ *
+ * A call that waits (core_operation_call) and one that is awaited (queue.c) go the same way. */
+#include "core.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+/* Above it an upload takes several requests, each of which may be tried again by itself. */
+#define PUT_SIZE_MAX (UINT64_C(8) << 20)
+#define CLIENT_FULL_PAUSE_NS (1000 * 1000)
+
+struct core_operation_kind {
+    const char *name;
+    /* Takes references, all of which fini gives back. 0, or -1 with an exception. */
+    int (*parse)(struct core_operation *self, PyObject *args, PyObject *keywords);
+    int (*submit)(struct core_operation *self, struct core_session *session, struct rg_cq *cq,
+                  const struct core_uri *uri, uint64_t user_data);
+    /* Takes the lease of a completion that is good. */
+    PyObject *(*result)(struct core_operation *self, struct core_session *session,
+                        const struct rg_completion *done);
+};
+
+/* A number of bytes; "K" would take -1 for a large one. */
+static int bytes_convert(PyObject *number, void *out)
+{
+    unsigned long long value = PyLong_AsUnsignedLongLong(number);
+    if (PyErr_Occurred()) {
+        return 0;
+    }
+    *(unsigned long long *)out = value;
+    return 1;
+}
+
+static int get_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"uri", "offset", "length", "generation", NULL};
+    return PyArg_ParseTupleAndKeywords(args, keywords, "U|$O&O&L:get", names, &self->uri,
+                                       bytes_convert, &self->offset, bytes_convert, &self->length,
+                                       &self->generation)
+               ? 0
+               : -1;
+}
+
+static int get_submit(struct core_operation *self, struct core_session *session, struct rg_cq *cq,
+                      const struct core_uri *uri, uint64_t user_data)
+{
+    struct rg_get get = {
+        .bucket = uri->bucket,
+        .object = uri->object,
+        .generation = self->generation,
+        .offset = self->offset,
+        .length = self->length,
+        .user_data = user_data,
+    };
+    return rg_submit_get(session->client, cq, &get);
+}
+
+static PyObject *get_result(struct core_operation *self, struct core_session *session,
+                            const struct rg_completion *done)
+{
+    (void)self;
+    return core_buffer_new(session, done);
+}
+
+/* Pairs of offset and length. */
+static int ranges_parse(struct core_operation *self, PyObject *pairs)
+{
+    PyObject *fast = PySequence_List(pairs);
+    if (fast == NULL) {
+        return -1;
+    }
+    Py_ssize_t count = PyList_Size(fast);
+    if (count > RG_RANGES_MAX) {
+        PyErr_Format(PyExc_ValueError, "%zd ranges; one call reads at most %d", count,
+                     RG_RANGES_MAX);
+        Py_DECREF(fast);
+        return -1;
+    }
+    self->ranges = PyMem_Calloc((size_t)count + 1, sizeof(*self->ranges));
+    int rc = self->ranges != NULL ? 0 : -1;
+    for (Py_ssize_t i = 0; i < count && rc == 0; i++) {
+        unsigned long long offset = 0, length = 0;
+        PyObject *pair = PySequence_Tuple(PyList_GetItem(fast, i));
+        if (pair == NULL || !PyArg_ParseTuple(pair, "O&O&;a range is (offset, length)",
+                                              bytes_convert, &offset, bytes_convert, &length)) {
+            rc = -1;
+        }
+        self->ranges[i] = (struct rg_range){.offset = offset, .length = length};
+        Py_XDECREF(pair);
+    }
+    if (rc < 0 && !PyErr_Occurred()) {
+        PyErr_NoMemory();
+    }
+    self->count = (uint32_t)count;
+    Py_DECREF(fast);
+    return rc;
+}
+
+static int get_ranges_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"uri", "ranges", "generation", "gap", NULL};
+    PyObject *pairs;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO|$LO&:get_ranges", names, &self->uri,
+                                     &pairs, &self->generation, bytes_convert, &self->gap)) {
+        return -1;
+    }
+    return ranges_parse(self, pairs);
+}
+
+static int get_ranges_submit(struct core_operation *self, struct core_session *session,
+                             struct rg_cq *cq, const struct core_uri *uri, uint64_t user_data)
+{
+    struct rg_get_ranges get = {
+        .bucket = uri->bucket,
+        .object = uri->object,
+        .generation = self->generation,
+        .ranges = self->ranges,
+        .count = self->count > 0 ? self->count : 1, /* an empty one */
+        .gap_max = self->gap,
+        .user_data = user_data,
+    };
+    return rg_submit_get_ranges(session->client, cq, &get);
+}
+
+static PyObject *get_ranges_result(struct core_operation *self, struct core_session *session,
+                                   const struct rg_completion *done)
+{
+    return core_buffers_of_ranges(session, done, self->count);
+}
+
+static int put_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"uri", "data", "if_generation_match", "content_type", NULL};
+    PyObject *condition = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "Uy*|$Oz:put", names, &self->uri, &self->data,
+                                     &condition, &self->content_type)) {
+        return -1;
+    }
+    if (condition != Py_None) {
+        long long generation = PyLong_AsLongLong(condition);
+        /* As the service has it, 0 means that there must be no such object. */
+        self->condition = generation == 0 ? RG_GENERATION_ABSENT : generation;
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int put_submit(struct core_operation *self, struct core_session *session, struct rg_cq *cq,
+                      const struct core_uri *uri, uint64_t user_data)
+{
+    if ((uint64_t)self->data.len > PUT_SIZE_MAX) {
+        struct rg_upload upload = {
+            .bucket = uri->bucket,
+            .object = uri->object,
+            .data = self->data.buf,
+            .size = (uint64_t)self->data.len,
+            .content_type = self->content_type,
+            .conditions = {.if_generation_match = self->condition},
+            .user_data = user_data,
+        };
+        return rg_submit_upload(session->client, cq, &upload);
+    }
+    struct rg_put put = {
+        .bucket = uri->bucket,
+        .object = uri->object,
+        .data = self->data.buf,
+        .size = (uint64_t)self->data.len,
+        .content_type = self->content_type,
+        .if_generation_match = self->condition,
+        .user_data = user_data,
+    };
+    return rg_submit_put(session->client, cq, &put);
+}
+
+static PyObject *put_result(struct core_operation *self, struct core_session *session,
+                            const struct rg_completion *done)
+{
+    (void)self;
+    (void)session;
+    rg_lease_release(done->lease);
+    return PyLong_FromLongLong(done->generation);
+}
+
+static int stat_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"uri", "generation", NULL};
+    return PyArg_ParseTupleAndKeywords(args, keywords, "U|$L:stat", names, &self->uri,
+                                       &self->generation)
+               ? 0
+               : -1;
+}
+
+static int stat_submit(struct core_operation *self, struct core_session *session, struct rg_cq *cq,
+                       const struct core_uri *uri, uint64_t user_data)
+{
+    struct rg_stat stat = {
+        .bucket = uri->bucket,
+        .object = uri->object,
+        .generation = self->generation,
+        .user_data = user_data,
+    };
+    return rg_submit_stat(session->client, cq, &stat);
+}
+
+static PyObject *stat_result(struct core_operation *self, struct core_session *session,
+                             const struct rg_completion *done)
+{
+    (void)session;
+    struct core_uri uri;
+    const struct rg_object_info *info = done->data;
+    PyObject *result = NULL;
+    if (core_uri_parse(self->uri, &uri)) {
+        result = Py_BuildValue(
+            "{sssssKsLsLsNszszszszsz}", "bucket", uri.bucket, "name", uri.object, "size",
+            (unsigned long long)info->object.size, "generation", (long long)info->object.generation,
+            "metageneration", (long long)info->metageneration, "crc32c",
+            info->object.has_crc32c ? PyLong_FromUnsignedLong(info->object.crc32c)
+                                    : Py_NewRef(Py_None),
+            "content_type", info->content_type, "content_encoding", info->content_encoding,
+            "updated", info->object.updated, "storage_class", info->storage_class, "etag",
+            info->etag);
+    }
+    rg_lease_release(done->lease);
+    return result;
+}
+
+static int delete_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"uri", "generation", NULL};
+    return PyArg_ParseTupleAndKeywords(args, keywords, "U|$L:delete", names, &self->uri,
+                                       &self->generation)
+               ? 0
+               : -1;
+}
+
+static int delete_submit(struct core_operation *self, struct core_session *session,
+                         struct rg_cq *cq, const struct core_uri *uri, uint64_t user_data)
+{
+    struct rg_delete del = {
+        .bucket = uri->bucket,
+        .object = uri->object,
+        .generation = self->generation,
+        .user_data = user_data,
+    };
+    return rg_submit_delete(session->client, cq, &del);
+}
+
+static PyObject *delete_result(struct core_operation *self, struct core_session *session,
+                               const struct rg_completion *done)
+{
+    (void)self;
+    (void)session;
+    rg_lease_release(done->lease);
+    Py_RETURN_NONE;
+}
+
+/* Up to RG_DELETES_MAX objects by one request. Its `uri` is a tuple of them. */
+static int delete_many_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"uris", NULL};
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!:delete_many", names, &PyTuple_Type,
+                                     &self->uri)) {
+        return -1;
+    }
+    Py_ssize_t count = PyTuple_Size(self->uri);
+    if (count == 0 || count > RG_DELETES_MAX) {
+        PyErr_Format(PyExc_ValueError, "%zd objects; one request removes 1 to %d", count,
+                     RG_DELETES_MAX);
+        return -1;
+    }
+    self->count = (uint32_t)count;
+    return 0;
+}
+
+static int delete_many_submit(struct core_operation *self, struct core_session *session,
+                              struct rg_cq *cq, const struct core_uri *nothing, uint64_t user_data)
+{
+    (void)nothing;
+    struct rg_delete deletes[RG_DELETES_MAX] = {0};
+    struct core_uri *uris = PyMem_Calloc(self->count, sizeof(*uris));
+    if (uris == NULL) {
+        return -ENOMEM;
+    }
+    int rc = 0;
+    for (uint32_t i = 0; i < self->count && rc == 0; i++) {
+        if (!core_uri_parse(PyTuple_GetItem(self->uri, i), &uris[i])) {
+            rc = -EINVAL;
+        }
+        deletes[i] = (struct rg_delete){.bucket = uris[i].bucket, .object = uris[i].object};
+    }
+    if (rc == 0) {
+        struct rg_delete_many many = {
+            .deletes = deletes, .count = self->count, .user_data = user_data};
+        rc = rg_submit_delete_many(session->client, cq, &many);
+    }
+    PyMem_Free(uris);
+    return rc;
+}
+
+/* The errors of those that were not removed. */
+static PyObject *delete_many_result(struct core_operation *self, struct core_session *session,
+                                    const struct rg_completion *done)
+{
+    (void)session;
+    const struct rg_delete_result *results = done->data;
+    PyObject *errors = PyList_New(0);
+    for (uint32_t i = 0; i < self->count && errors != NULL; i++) {
+        if (results[i].status == RG_STATUS_OK) {
+            continue;
+        }
+        struct rg_completion failed = {.status = results[i].status,
+                                       .http_status = results[i].http_status};
+        PyObject *error = core_error_new(PyTuple_GetItem(self->uri, i), &failed);
+        if (error == NULL || PyList_Append(errors, error) < 0) {
+            Py_CLEAR(errors);
+        }
+        Py_XDECREF(error);
+    }
+    rg_lease_release(done->lease);
+    return errors;
+}
+
+static int list_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"uri", "progress", NULL};
+    return PyArg_ParseTupleAndKeywords(args, keywords, "U|$O:list", names, &self->uri,
+                                       &self->progress)
+               ? 0
+               : -1;
+}
+
+static int list_submit(struct core_operation *self, struct core_session *session, struct rg_cq *cq,
+                       const struct core_uri *uri, uint64_t user_data)
+{
+    if (self->listing == NULL) {
+        int rc = core_listing_open(&self->listing, session, uri);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return core_listing_next(self->listing, cq, user_data);
+}
+
+static PyObject *list_result(struct core_operation *self, struct core_session *session,
+                             const struct rg_completion *done)
+{
+    (void)session;
+    Py_ssize_t count;
+    PyObject *objects = core_listing_page(self->listing, done, &count);
+    if (objects == NULL && !PyErr_Occurred() && self->progress != NULL &&
+        self->progress != Py_None) {
+        PyObject *said = PyObject_CallFunction(self->progress, "n", count);
+        Py_XDECREF(said);
+    }
+    return objects;
+}
+
+static const struct core_operation_kind kinds[] = {
+    {"get", get_parse, get_submit, get_result},
+    {"get_ranges", get_ranges_parse, get_ranges_submit, get_ranges_result},
+    {"put", put_parse, put_submit, put_result},
+    {"stat", stat_parse, stat_submit, stat_result},
+    {"delete", delete_parse, delete_submit, delete_result},
+    {"delete_many", delete_many_parse, delete_many_submit, delete_many_result},
+    {"list", list_parse, list_submit, list_result},
+};
+
+static const struct core_operation_kind *kind_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        if (strcmp(kinds[i].name, name) == 0) {
+            return &kinds[i];
+        }
+    }
+    PyErr_Format(PyExc_ValueError, "there is no operation %s", name);
+    return NULL;
+}
+
+int core_operation_init(struct core_operation *self, const char *name, PyObject *args,
+                        PyObject *keywords)
+{
+    memset(self, 0, sizeof(*self));
+    self->kind = kind_find(name);
+    if (self->kind == NULL) {
+        return -1;
+    }
+    int rc = self->kind->parse(self, args, keywords);
+    /* The parsers borrow. */
+    Py_XINCREF(self->uri);
+    Py_XINCREF(self->progress);
+    if (rc < 0) {
+        core_operation_fini(self);
+    }
+    return rc;
+}
+
+void core_operation_fini(struct core_operation *self)
+{
+    core_listing_close(self->listing);
+    PyMem_Free(self->ranges);
+    if (self->data.obj != NULL) {
+        PyBuffer_Release(&self->data);
+    }
+    Py_XDECREF(self->uri);
+    Py_XDECREF(self->progress);
+    memset(self, 0, sizeof(*self));
+}
+
+int core_operation_submit(struct core_operation *self, struct core_session *session,
+                          struct rg_cq *cq, uint64_t user_data)
+{
+    struct core_uri uri;
+    if (!PyTuple_Check(self->uri) && !core_uri_parse(self->uri, &uri)) {
+        return -EINVAL;
+    }
+    int rc = self->kind->submit(self, session, cq, &uri, user_data);
+    if (rc < 0 && rc != -EAGAIN && !PyErr_Occurred()) {
+        core_submit_raise(rc, self->uri);
+    }
+    return rc;
+}
+
+PyObject *core_operation_result(struct core_operation *self, struct core_session *session,
+                                const struct rg_completion *done)
+{
+    core_request_note(self->uri, done);
+    if (done->status != RG_STATUS_OK) {
+        return core_error_raise(self->uri, done);
+    }
+    return self->kind->result(self, session, done);
+}
+
+/* 0 when it was submitted; waits while the client, which others use too, has no room. */
+static int submit_patiently(struct core_operation *self, struct core_session *session,
+                            struct rg_cq *cq)
+{
+    int rc;
+    while ((rc = core_operation_submit(self, session, cq, 0)) == -EAGAIN) {
+        struct timespec pause = {.tv_nsec = CLIENT_FULL_PAUSE_NS};
+        Py_BEGIN_ALLOW_THREADS(void) nanosleep(&pause, NULL);
+        Py_END_ALLOW_THREADS if (PyErr_CheckSignals() < 0)
+        {
+            return -EINTR;
+        }
+    }
+    return rc;
+}
+
+static PyObject *operation_run(struct core_operation *self, struct core_session *session,
+                               struct rg_cq *cq)
+{
+    PyObject *result = NULL;
+    while (result == NULL && !PyErr_Occurred()) {
+        if (submit_patiently(self, session, cq) < 0) {
+            return NULL;
+        }
+        struct rg_completion done;
+        if (core_wait_for_one(session, cq, &done) < 0) {
+            core_drain(session, cq, 0, 1, 1);
+            return NULL;
+        }
+        result = core_operation_result(self, session, &done);
+    }
+    return result;
+}
+
+PyObject *core_operation_call(const char *name, PyObject *client, PyObject *args,
+                              PyObject *keywords)
+{
+    struct core_operation operation;
+    struct rg_cq *cq;
+    if (core_operation_init(&operation, name, args, keywords) < 0) {
+        return NULL;
+    }
+    struct core_session *session = core_client_session(client);
+    if (session != NULL && core_queue_open(session, 1, &cq) == 0) {
+        core_session_ref(session);
+        PyObject *result = operation_run(&operation, session, cq);
+        core_operation_fini(&operation);
+        rg_cq_close(cq);
+        core_session_unref(session);
+        return result;
+    }
+    core_operation_fini(&operation);
+    return NULL;
+}

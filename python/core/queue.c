@@ -1,0 +1,357 @@
+/* Queue: requests that are awaited. Each has a tag, which comes back with what it became; an event
+ * loop of Python's watches the descriptor and takes.
+ *
+ *   submit (tag, operation) -> ticket        take -> [(tag, result, error), ...]
+ *
+ * One thread at a time. What is out when it is closed is cancelled and waited for. */
+#include "core.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CAPACITY_MAX 65536
+#define TAKE_MAX 256
+
+struct pending {
+    struct core_operation operation;
+    PyObject *tag;
+    uint64_t ticket;
+    bool is_cancelled;
+};
+
+struct queue {
+    PyObject_HEAD struct core_session *session;
+    struct rg_cq *cq; /* NULL: closed */
+    struct pending **slots;
+    uint32_t *free; /* numbers of slots, the last one is the next to be used */
+    uint32_t capacity, out_count;
+    uint64_t next; /* a ticket is next * capacity + slot */
+};
+static PyTypeObject *queue_type;
+
+static struct queue *of(PyObject *object)
+{
+    return (struct queue *)object;
+}
+
+static bool is_open(const struct queue *self)
+{
+    if (self->cq == NULL) {
+        PyErr_SetString(PyExc_ValueError, "the queue is closed");
+    }
+    return self->cq != NULL;
+}
+
+static int queue_init(PyObject *object, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"client", "capacity", NULL};
+    struct queue *self = of(object);
+    PyObject *client;
+    unsigned capacity;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!I:Queue", names, core_client_type, &client,
+                                     &capacity)) {
+        return -1;
+    }
+    if (self->session != NULL || capacity == 0 || capacity > CAPACITY_MAX) {
+        PyErr_Format(PyExc_ValueError, "a capacity of 1 to %d", CAPACITY_MAX);
+        return -1;
+    }
+    struct core_session *session = core_client_session(client);
+    if (session == NULL) {
+        return -1;
+    }
+    self->slots = PyMem_Calloc(capacity, sizeof(struct pending *));
+    self->free = PyMem_Calloc(capacity, sizeof(uint32_t));
+    if (self->slots == NULL || self->free == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (uint32_t i = 0; i < capacity; i++) {
+        self->free[i] = capacity - 1 - i;
+    }
+    self->capacity = capacity;
+    if (core_queue_open(session, capacity, &self->cq) < 0) {
+        return -1;
+    }
+    core_session_ref(session);
+    self->session = session;
+    return 0;
+}
+
+static void pending_free(struct queue *self, struct pending *pending)
+{
+    uint32_t slot = (uint32_t)(pending->ticket % self->capacity);
+    self->slots[slot] = NULL;
+    self->free[self->capacity - self->out_count] = slot;
+    self->out_count--;
+    core_operation_fini(&pending->operation);
+    Py_XDECREF(pending->tag);
+    PyMem_Free(pending);
+}
+
+/* What has become of one, as (tag, result, error). */
+static PyObject *outcome_make(PyObject *tag, PyObject *result)
+{
+    if (result != NULL) {
+        return Py_BuildValue("(ONO)", tag, result, Py_None);
+    }
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    PyObject *outcome = Py_BuildValue("(OOO)", tag, Py_None, value != NULL ? value : Py_None);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+    return outcome;
+}
+
+/* Adds the outcome of a completion to the list, or submits what is to be gone on with. */
+static int completion_take(struct queue *self, PyObject *list, const struct rg_completion *done)
+{
+    struct pending *pending = self->slots[done->user_data % self->capacity];
+    PyObject *result = core_operation_result(&pending->operation, self->session, done);
+    if (result == NULL && !PyErr_Occurred()) {
+        int rc = pending->is_cancelled ? -ECANCELED
+                                       : core_operation_submit(&pending->operation, self->session,
+                                                               self->cq, pending->ticket);
+        if (rc == 0) {
+            return 0;
+        }
+        if (!PyErr_Occurred()) {
+            core_errno_raise(rc, "the next page of a listing");
+        }
+    }
+    PyObject *outcome = outcome_make(pending->tag, result);
+    pending_free(self, pending);
+    int rc = outcome != NULL ? PyList_Append(list, outcome) : -1;
+    Py_XDECREF(outcome);
+    return rc;
+}
+
+static PyObject *queue_submit(PyObject *object, PyObject *args, PyObject *keywords)
+{
+    struct queue *self = of(object);
+    Py_ssize_t given = PyTuple_Size(args);
+    const char *name;
+    PyObject *tag;
+    if (given < 2) {
+        PyErr_SetString(PyExc_TypeError, "submit(tag, name, ...)");
+        return NULL;
+    }
+    tag = PyTuple_GetItem(args, 0);
+    name = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(args, 1), NULL);
+    if (name == NULL || !is_open(self)) {
+        return NULL;
+    }
+    if (self->out_count == self->capacity) {
+        Py_RETURN_NONE;
+    }
+    PyObject *rest = PyTuple_GetSlice(args, 2, given);
+    struct pending *pending = PyMem_Calloc(1, sizeof(*pending));
+    if (rest == NULL || pending == NULL ||
+        core_operation_init(&pending->operation, name, rest, keywords) < 0) {
+        if (!PyErr_Occurred()) {
+            PyErr_NoMemory();
+        }
+        Py_XDECREF(rest);
+        PyMem_Free(pending);
+        return NULL;
+    }
+    pending->tag = Py_NewRef(tag);
+    uint32_t slot = self->free[self->capacity - 1 - self->out_count];
+    pending->ticket = self->next++ * self->capacity + slot;
+    self->slots[slot] = pending;
+    self->out_count++;
+    uint64_t ticket = pending->ticket;
+    int rc = core_operation_submit(&pending->operation, self->session, self->cq, ticket);
+    Py_DECREF(rest);
+    if (rc < 0) {
+        pending_free(self, pending);
+        if (rc == -EAGAIN) {
+            Py_RETURN_NONE;
+        }
+        return NULL;
+    }
+    return PyLong_FromUnsignedLongLong(ticket);
+}
+
+static PyObject *queue_cancel(PyObject *object, PyObject *number)
+{
+    struct queue *self = of(object);
+    unsigned long long ticket = PyLong_AsUnsignedLongLong(number);
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    struct pending *pending = self->cq != NULL ? self->slots[ticket % self->capacity] : NULL;
+    if (pending != NULL && pending->ticket == ticket) {
+        pending->is_cancelled = true;
+        (void)rg_cancel(self->session->client, self->cq, ticket);
+    }
+    Py_RETURN_NONE;
+}
+
+/* All completions of the array become outcomes, whatever fails. */
+static int completions_take(struct queue *self, PyObject *list, const struct rg_completion *done,
+                            int count)
+{
+    int rc = 0;
+    for (int i = 0; i < count; i++) {
+        rc = completion_take(self, list, &done[i]) < 0 ? -1 : rc;
+    }
+    return rc;
+}
+
+/* take() -> outcomes of what has ended, possibly none; wait(): at least one. */
+static PyObject *queue_take(PyObject *object, PyObject *nothing)
+{
+    (void)nothing;
+    struct queue *self = of(object);
+    uint64_t readable;
+    if (!is_open(self)) {
+        return NULL;
+    }
+    if (read(rg_cq_fd(self->cq), &readable, sizeof(readable)) < 0 && errno != EAGAIN) {
+        return PyErr_SetFromErrno(PyExc_OSError);
+    }
+    PyObject *list = PyList_New(0);
+    struct rg_completion done[TAKE_MAX];
+    int count = TAKE_MAX;
+    /* Until none is left: only that makes the descriptor tell of the next one. */
+    while (list != NULL && count > 0) {
+        count = rg_cq_poll(self->cq, done, TAKE_MAX);
+        if (count < 0) {
+            core_errno_raise(count, "taking completions");
+            Py_CLEAR(list);
+        } else if (completions_take(self, list, done, count) < 0) {
+            Py_CLEAR(list);
+        }
+    }
+    return list;
+}
+
+static PyObject *queue_wait(PyObject *object, PyObject *nothing)
+{
+    (void)nothing;
+    struct queue *self = of(object);
+    PyObject *list = is_open(self) ? PyList_New(0) : NULL;
+    struct rg_completion done[TAKE_MAX];
+    while (list != NULL && PyList_Size(list) == 0 && self->out_count > 0) {
+        int count = core_wait(self->cq, done, TAKE_MAX);
+        if (count < 0 || completions_take(self, list, done, count) < 0) {
+            Py_CLEAR(list);
+        }
+    }
+    return list;
+}
+
+static void slots_free(struct queue *self)
+{
+    for (uint32_t i = 0; i < self->capacity && self->slots != NULL; i++) {
+        if (self->slots[i] != NULL) {
+            pending_free(self, self->slots[i]);
+        }
+    }
+}
+
+static PyObject *queue_tags(struct queue *self)
+{
+    PyObject *list = PyList_New(0);
+    for (uint32_t i = 0; i < self->capacity && list != NULL; i++) {
+        if (self->slots[i] != NULL && PyList_Append(list, self->slots[i]->tag) < 0) {
+            Py_CLEAR(list);
+        }
+    }
+    return list;
+}
+
+static void queue_end(struct queue *self)
+{
+    struct rg_cq *cq = self->cq;
+    self->cq = NULL; /* nobody else goes on while other threads run */
+    if (cq != NULL && core_session_is_own(self->session)) {
+        for (uint32_t i = 0; i < self->capacity; i++) {
+            if (self->slots[i] != NULL) {
+                (void)rg_cancel(self->session->client, cq, self->slots[i]->ticket);
+            }
+        }
+        core_drain(self->session, cq, 0, 0, self->out_count);
+    }
+    slots_free(self);
+    rg_cq_close(cq);
+}
+
+static PyObject *queue_close(PyObject *object, PyObject *nothing)
+{
+    (void)nothing;
+    struct queue *self = of(object);
+    PyObject *tags = queue_tags(self);
+    queue_end(self);
+    struct core_session *session = self->session;
+    self->session = NULL;
+    core_session_unref(session);
+    return tags;
+}
+
+static void queue_dealloc(PyObject *object)
+{
+    struct queue *self = of(object);
+    PyTypeObject *type = Py_TYPE(object);
+    queue_end(self);
+    PyMem_Free(self->slots);
+    PyMem_Free(self->free);
+    core_session_unref(self->session);
+    freefunc release = PyType_GetSlot(type, Py_tp_free);
+    release(object);
+    Py_DECREF(type);
+}
+
+static PyObject *queue_fileno(PyObject *object, PyObject *nothing)
+{
+    (void)nothing;
+    struct queue *self = of(object);
+    if (!is_open(self)) {
+        return NULL;
+    }
+    int fd = rg_cq_fd(self->cq);
+    return fd < 0 ? core_errno_raise(fd, "making an eventfd") : PyLong_FromLong(fd);
+}
+
+static Py_ssize_t queue_length(PyObject *object)
+{
+    return of(object)->out_count;
+}
+
+static PyMethodDef queue_methods[] = {
+    {"submit", (PyCFunction)(void (*)(void))queue_submit, METH_VARARGS | METH_KEYWORDS,
+     "submit(tag, name, ...) -> ticket, or None where there is no room: a call of the client's, by "
+     "its name and arguments"},
+    {"take", queue_take, METH_NOARGS,
+     "take() -> [(tag, result, error), ...] of what has ended, possibly nothing"},
+    {"wait", queue_wait, METH_NOARGS, "wait() -> the same, after waiting for one at least"},
+    {"cancel", queue_cancel, METH_O, "cancel(ticket): it ends soon, as cancelled or not"},
+    {"fileno", queue_fileno, METH_NOARGS, "A descriptor that is readable when take() is due."},
+    {"close", queue_close, METH_NOARGS,
+     "Cancels what is out and waits for that; returns the tags of it."},
+    {0},
+};
+
+static PyType_Slot queue_slots[] = {
+    {Py_tp_doc, "Queue(client, capacity): requests that are awaited. One thread at a time."},
+    {Py_tp_init, queue_init},
+    {Py_tp_dealloc, queue_dealloc},
+    {Py_tp_methods, queue_methods},
+    {Py_sq_length, queue_length},
+    {0, NULL},
+};
+static PyType_Spec queue_spec = {
+    .name = "ringest._core.Queue",
+    .basicsize = sizeof(struct queue),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = queue_slots,
+};
+
+int core_queue_register(PyObject *module)
+{
+    return core_type_add(module, &queue_spec, &queue_type);
+}

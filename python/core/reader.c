@@ -1,0 +1,285 @@
+/* Reader: one epoch, in batches of items. */
+#include "core.h"
+
+#include <errno.h>
+#include <string.h>
+
+PyTypeObject *core_reader_type;
+
+#define BATCH_MAX 65536
+
+struct reader {
+    PyObject_HEAD struct core_session *session;
+    struct rg_reader *reader;
+    PyObject *objects;
+};
+
+static struct reader *of(PyObject *object)
+{
+    return (struct reader *)object;
+}
+
+static void reader_end(struct reader *self)
+{
+    struct rg_reader *reader = self->reader;
+    self->reader = NULL;
+    if (reader != NULL) {
+        Py_BEGIN_ALLOW_THREADS rg_reader_close(reader);
+        Py_END_ALLOW_THREADS
+    }
+}
+
+static void reader_dealloc(PyObject *object)
+{
+    struct reader *self = of(object);
+    PyTypeObject *type = Py_TYPE(object);
+    reader_end(self);
+    Py_XDECREF(self->objects);
+    core_session_unref(self->session);
+    freefunc release = PyType_GetSlot(type, Py_tp_free);
+    release(object);
+    Py_DECREF(type);
+}
+
+static bool objects_describe(PyObject *objects, struct rg_reader_options *options)
+{
+    if (Py_IS_TYPE(objects, core_objects_type)) {
+        core_objects_describe(objects, options);
+    } else if (Py_IS_TYPE(objects, core_tar_type)) {
+        core_tar_describe(objects, options);
+    } else {
+        PyErr_Format(PyExc_TypeError, "a Reader reads Objects or a TarIndex, not %R",
+                     (PyObject *)Py_TYPE(objects));
+        return false;
+    }
+    return true;
+}
+
+static int reader_init(PyObject *object, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {
+        "client",     "objects",         "shuffle",      "seed",       "epoch",     "rank",
+        "world_size", "worker",          "worker_count", "batch_size", "remainder", "changed",
+        "unordered",  "window_requests", "window_bytes", "state",      NULL};
+    struct reader *self = of(object);
+    struct rg_reader_options options;
+    rg_reader_options_init(&options);
+    PyObject *client, *objects;
+    int shuffle = 0, unordered = 0;
+    unsigned long long seed = 0, epoch = 0, window_bytes = 0;
+    Py_buffer state = {0};
+    if (!PyArg_ParseTupleAndKeywords(
+            args, keywords, "O!O|$pKKIIIIIIIpIKy*:Reader", names, core_client_type, &client,
+            &objects, &shuffle, &seed, &epoch, &options.rank, &options.world_size, &options.worker,
+            &options.worker_count, &options.batch_size, &options.remainder, &options.changed,
+            &unordered, &options.window_requests, &window_bytes, &state)) {
+        return -1;
+    }
+    if (!objects_describe(objects, &options)) {
+        if (state.obj != NULL) {
+            PyBuffer_Release(&state);
+        }
+        return -1;
+    }
+    options.shuffle = shuffle != 0;
+    options.unordered = unordered != 0;
+    options.seed = seed;
+    options.epoch = epoch;
+    options.window_bytes = window_bytes;
+    options.state = state.buf;
+    options.state_size = (size_t)state.len;
+    int rc = -1;
+    char error[512] = "";
+    struct core_session *session = self->reader == NULL ? core_client_session(client) : NULL;
+    if (session != NULL) {
+        rc = rg_reader_open(&self->reader, session->client, &options, error, sizeof(error));
+        if (rc < 0) {
+            core_errno_raise(rc, error);
+        } else {
+            core_session_ref(session);
+            self->session = session;
+            self->objects = Py_NewRef(objects);
+        }
+    }
+    if (state.obj != NULL) {
+        PyBuffer_Release(&state);
+    }
+    return rc < 0 ? -1 : 0;
+}
+
+static bool is_open(const struct reader *self)
+{
+    if (self->reader == NULL) {
+        PyErr_SetString(PyExc_ValueError, "the reader is closed");
+    }
+    return self->reader != NULL;
+}
+
+/* Takes between 1 and `max` samples: how many, 0 at the end, or -1 with an exception. */
+static int samples_wait(struct reader *self, struct rg_sample *samples, uint32_t max)
+{
+    struct core_watch watch = {.since_ns = rg_now_ns()};
+    for (;;) {
+        int count;
+        struct rg_reader *reader = self->reader;
+        Py_BEGIN_ALLOW_THREADS count =
+            rg_reader_next(reader, samples, max, max, rg_now_ns() + CORE_WAIT_NS);
+        Py_END_ALLOW_THREADS if (count >= 0)
+        {
+            return count;
+        }
+        if (count != -ETIME && count != -EINTR) {
+            core_errno_raise(count, "reading the next samples");
+            return -1;
+        }
+        if (PyErr_CheckSignals() < 0 || core_watch_check(&watch, self->session) < 0) {
+            return -1;
+        }
+    }
+}
+
+/* An Item, or with `is_data` its Buffer; an error is then raised. Takes the lease. */
+static PyObject *sample_make(struct reader *self, const struct rg_sample *sample, bool is_data)
+{
+    const struct rg_completion *done = &sample->completion;
+    if (Py_IS_TYPE(self->objects, core_tar_type)) {
+        return core_tar_item(self->objects, self->session, sample->index, done);
+    }
+    if (!is_data) {
+        return core_item_of_objects(self->session, self->objects, sample->index, done);
+    }
+    if (done->status == RG_STATUS_OK && !core_request_is_notable(done)) {
+        return core_buffer_new(self->session, done);
+    }
+    PyObject *uri = core_objects_uri(self->objects, sample->index);
+    if (uri == NULL) {
+        rg_lease_release(done->lease);
+        return NULL;
+    }
+    core_request_note(uri, done);
+    PyObject *made = done->status == RG_STATUS_OK ? core_buffer_new(self->session, done)
+                                                  : core_error_raise(uri, done);
+    Py_DECREF(uri);
+    return made;
+}
+
+/* All samples are added to the list, or are given back. */
+static int samples_append(struct reader *self, PyObject *list, const struct rg_sample *samples,
+                          int count, bool is_data)
+{
+    int rc = 0;
+    for (int i = 0; i < count; i++) {
+        PyObject *made = NULL;
+        if (rc == 0) {
+            made = sample_make(self, &samples[i], is_data);
+        } else {
+            rg_lease_release(samples[i].completion.lease);
+        }
+        if (made == NULL || PyList_Append(list, made) < 0) {
+            rc = -1;
+        }
+        Py_XDECREF(made);
+    }
+    return rc;
+}
+
+static PyObject *samples_take(PyObject *object, PyObject *number, bool is_data)
+{
+    struct reader *self = of(object);
+    unsigned long wanted = PyLong_AsUnsignedLong(number);
+    if (PyErr_Occurred() || !is_open(self)) {
+        return NULL;
+    }
+    if (wanted == 0 || wanted > BATCH_MAX) {
+        return PyErr_Format(PyExc_ValueError, "take(n) with 1 <= n <= %d", BATCH_MAX);
+    }
+    PyObject *list = PyList_New(0);
+    struct rg_sample samples[256];
+    while (list != NULL && (unsigned long)PyList_Size(list) < wanted) {
+        unsigned long missing = wanted - (unsigned long)PyList_Size(list);
+        int count = samples_wait(self, samples, missing < 256 ? (uint32_t)missing : 256);
+        if (count == 0) {
+            break;
+        }
+        if (count < 0 || samples_append(self, list, samples, count, is_data) < 0) {
+            Py_CLEAR(list);
+        }
+    }
+    return list;
+}
+
+static PyObject *reader_take(PyObject *object, PyObject *number)
+{
+    return samples_take(object, number, false);
+}
+
+static PyObject *reader_take_data(PyObject *object, PyObject *number)
+{
+    return samples_take(object, number, true);
+}
+
+static PyObject *reader_state(PyObject *object, PyObject *nothing)
+{
+    (void)nothing;
+    struct reader *self = of(object);
+    if (!is_open(self)) {
+        return NULL;
+    }
+    char data[16384];
+    size_t size = rg_reader_state(self->reader, data, sizeof(data));
+    if (size > sizeof(data)) {
+        PyErr_SetString(PyExc_RuntimeError, "a state of more bytes than there can be");
+        return NULL;
+    }
+    return PyBytes_FromStringAndSize(data, (Py_ssize_t)size);
+}
+
+static PyObject *reader_close(PyObject *object, PyObject *nothing)
+{
+    (void)nothing;
+    reader_end(of(object));
+    Py_RETURN_NONE;
+}
+
+static PyObject *reader_get_number(PyObject *object, void *closure)
+{
+    uint64_t (*number)(const struct rg_reader *reader) =
+        (uint64_t(*)(const struct rg_reader *))closure;
+    struct reader *self = of(object);
+    return is_open(self) ? PyLong_FromUnsignedLongLong(number(self->reader)) : NULL;
+}
+
+static PyMethodDef reader_methods[] = {
+    {"take", reader_take, METH_O, "take(n) -> list of n Items, fewer only at the end of the epoch"},
+    {"take_data", reader_take_data, METH_O,
+     "take_data(n) -> list of their Buffers; the first error is raised"},
+    {"state", reader_state, METH_NOARGS, "What was taken, as bytes to go on with."},
+    {"close", reader_close, METH_NOARGS, "Ends it; what is in flight is dropped."},
+    {0},
+};
+static PyGetSetDef reader_getset[] = {
+    {"total", reader_get_number, NULL, "samples of this reader's epoch", (void *)rg_reader_total},
+    {"taken", reader_get_number, NULL, "samples taken or skipped", (void *)rg_reader_taken},
+    {"skipped", reader_get_number, NULL, "samples skipped", (void *)rg_reader_skipped},
+    {0},
+};
+
+static PyType_Slot reader_slots[] = {
+    {Py_tp_doc, "One epoch of Objects: see rg_reader_options in <ringest/dataset.h>."},
+    {Py_tp_init, reader_init},
+    {Py_tp_dealloc, reader_dealloc},
+    {Py_tp_methods, reader_methods},
+    {Py_tp_getset, reader_getset},
+    {0, NULL},
+};
+static PyType_Spec reader_spec = {
+    .name = "ringest._core.Reader",
+    .basicsize = sizeof(struct reader),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = reader_slots,
+};
+
+int core_reader_register(PyObject *module)
+{
+    return core_type_add(module, &reader_spec, &core_reader_type);
+}

@@ -1,0 +1,65 @@
+"""Objects of Google Cloud Storage, as fast as the machine allows.
+
+    import ringest
+
+    client = ringest.Client()
+    data = client.get("gs://bucket/object")               # bytes-like, no copy
+    for items in client.get_many(uris): ...               # lists of Item, as they arrive
+
+    dataset = ringest.IterableDataset("gs://bucket/train/", shuffle=True, batch_size=64)
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from ringest import _core
+from ringest._core import Buffer, Item, Objects, TarIndex
+from ringest._errors import (
+    ChecksumError,
+    Error,
+    NotFoundError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnavailableError,
+)
+from ringest.client import Client, default_client, stats
+
+if TYPE_CHECKING:
+    from ringest.dataset import IterableDataset, MapDataset
+    from ringest.tar import TarDataset, TarMapDataset
+
+__version__ = _core.version
+__all__ = [
+    "Buffer",
+    "ChecksumError",
+    "Client",
+    "Error",
+    "IterableDataset",
+    "Item",
+    "MapDataset",
+    "NotFoundError",
+    "Objects",
+    "PermissionDeniedError",
+    "PreconditionError",
+    "TarDataset",
+    "TarIndex",
+    "TarMapDataset",
+    "UnavailableError",
+    "default_client",
+    "stats",
+]
+
+
+# Datasets are PyTorch's, whose import takes seconds: only where they are used.
+_DATASETS = {
+    "IterableDataset": "dataset",
+    "MapDataset": "dataset",
+    "TarDataset": "tar",
+    "TarMapDataset": "tar",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _DATASETS:
+        return getattr(importlib.import_module(f"ringest.{_DATASETS[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,262 @@
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from os import PathLike
+from typing import Any, Literal, overload
+
+version: str
+
+def crc32c(data: Any, crc: int = 0, /) -> int:
+    """The CRC32C of bytes that come behind others which have `crc`."""
+
+def crc32c_combine(first: int, second: int, size: int, /) -> int:
+    """The CRC32C of two pieces, the second of `size` bytes, by those of each."""
+
+class Buffer:
+    """Bytes of an object, in memory of the library: bytes-like, freed with the last view."""
+
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, key: int) -> int: ...
+    @overload
+    def __getitem__(self, key: slice) -> memoryview: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def __dlpack__(self, *, stream: Any = None, **keywords: Any) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+class Item:
+    """One object that was read. data is None where error is not."""
+
+    @property
+    def uri(self) -> str: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def data(self) -> Buffer: ...
+    @property
+    def generation(self) -> int: ...
+    @property
+    def is_gzip(self) -> bool: ...
+    @property
+    def error(self) -> Exception | None: ...
+
+class Objects:
+    """Names, sizes and generations: a sequence of (name, size, generation)."""
+
+    def __init__(
+        self,
+        bucket: str | None = None,
+        entries: list[tuple[str, int, int]] | None = None,
+        *,
+        manifest: str | PathLike[str] = ...,
+    ) -> None: ...
+    @property
+    def bucket(self) -> str: ...
+    def save(self, path: str | PathLike[str], /) -> None:
+        """Writes a manifest file, in the order of names: datasets open it at once, without listing,
+        and processes share it. ValueError: a name is there twice, or this is a manifest already."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int) -> tuple[str, int, int]: ...
+    def __iter__(self) -> Iterator[tuple[str, int, int]]: ...
+
+class Client:
+    def __init__(
+        self,
+        *,
+        endpoint: str | None = None,
+        ca: str | None = None,
+        token: str | None = None,
+        user_project: str | None = None,
+        credentials: str | None = None,
+        threads: int = 0,
+        connections: int = 0,
+        memory: int = 0,
+        memory_timeout: float = 30.0,
+        attempts: int = 0,
+    ) -> None: ...
+    def get_ranges(
+        self, uri: str, ranges: Iterable[tuple[int, int]], *, generation: int = 0, gap: int = 0
+    ) -> list[Buffer]: ...
+    def get(self, uri: str, *, offset: int = 0, length: int = 0, generation: int = 0) -> Buffer: ...
+    def put(
+        self,
+        uri: str,
+        data: Any,
+        *,
+        if_generation_match: int | None = None,
+        content_type: str | None = None,
+    ) -> int: ...
+    def get_many(self, uris: Iterable[str], *, ordered: bool = False, batch: int = 256) -> GetMany: ...
+    @overload
+    def get_into(
+        self,
+        uri: str,
+        requests: Sequence[tuple[int, Any]],
+        *,
+        generation: int = 0,
+        verify: bool = True,
+        gap_max: int = 0,
+    ) -> int: ...
+    @overload
+    def get_into(
+        self,
+        uri: str,
+        requests: Sequence[tuple[int, Any]],
+        *,
+        generation: int = 0,
+        verify: bool = True,
+        gap_max: int = 0,
+        checksums: Literal[True],
+    ) -> tuple[int, list[int]]:
+        """Reads ranges of one object straight into memory: each request is an offset and a writable,
+        contiguous buffer, which is filled. All bytes are of one generation, which is returned.
+
+        Ranges that are no further apart than gap_max bytes (0: 64 KiB) share a request. With checksums,
+        the CRC32C of each range that is not empty comes too.
+
+        With verify, what came is compared with the object's CRC32C where the requests cover all of it.
+        EOFError: a range ends behind the object. Lets other threads run meanwhile."""
+
+    def _get_into_addresses(self, uri: str, requests: Any, **keywords: Any) -> Any:
+        """get_into, with a table of (offset, length, address) as 64-bit numbers, for memory that has no
+        buffer interface. The caller keeps it alive."""
+
+    def stat(self, uri: str, *, generation: int = 0) -> dict[str, Any]: ...
+    def delete(self, uri: str, *, generation: int = 0) -> None: ...
+    def stats(self) -> dict[str, Any]: ...
+    def close(self) -> None: ...
+    def list(self, uri: str, *, progress: Callable[[int], Any] | None = None) -> Objects: ...
+
+class GetMany(Iterator[list[Item]]):
+    """The iterator of get_many; for event loops: poll() when fileno() is readable."""
+
+    def __next__(self) -> list[Item]: ...
+    def poll(self) -> list[Item] | None | Literal[False]: ...
+    def fileno(self) -> int: ...
+    def close(self) -> None: ...
+
+class Queue:
+    """Requests that are awaited: submit with a tag, take what has ended."""
+
+    def __init__(self, client: Client, capacity: int) -> None: ...
+    def submit(self, tag: Any, name: str, /, *arguments: Any, **keywords: Any) -> int | None: ...
+    def take(self) -> list[tuple[Any, Any, Exception | None]]: ...
+    def wait(self) -> list[tuple[Any, Any, Exception | None]]: ...
+    def cancel(self, ticket: int, /) -> None: ...
+    def fileno(self) -> int: ...
+    def close(self) -> list[Any]: ...
+    def __len__(self) -> int: ...
+
+class Writer:
+    """A stream into one object, which appears, whole, when it is finished. One thread at a time.
+
+    Left by an exception as a context manager it is aborted, otherwise finished. After a failure nothing
+    is left of it in the bucket."""
+
+    def __init__(
+        self,
+        client: Client,
+        uri: str,
+        *,
+        part_size: int = 0,
+        parts_in_flight: int = 0,
+        if_generation_match: int | None = None,
+        content_type: str | None = None,
+        size_hint: int = 0,
+    ) -> None: ...
+    def write(self, data: Any, *, borrow: bool = False) -> int:
+        """Takes all of any contiguous bytes-like object, waiting for room where there is none.
+
+        borrow: the bytes are sent from where they are, without a copy; they must stay as they are, and
+        are kept alive, until finish or abort."""
+
+    def _write_address(self, address: int, size: int, owner: Any, sum: bool, /) -> int:
+        """Lends memory that has no buffer interface and is kept alive by its owner. With `sum` the CRC-32
+        (of ZIP) is returned, otherwise 0."""
+
+    def finish(self) -> dict[str, int]:
+        """Publishes the object: its generation, size and crc32c. Again: the same answer."""
+
+    def abort(self) -> None:
+        """Ends the upload and removes what it left; nothing after finish, or again."""
+
+    def __enter__(self) -> "Writer": ...
+    def __exit__(self, *exception: Any) -> None: ...
+    @property
+    def size(self) -> int:
+        """Bytes written."""
+
+    @property
+    def ended(self) -> bool:
+        """True after finish, abort or a failure."""
+
+class ObjectReader:
+    """Reads one generation of an object, from any place. What goes on where the last read ended is read
+    ahead; large pieces go straight into the caller's memory. One thread at a time."""
+
+    def __init__(self, client: Client, uri: str, *, generation: int = 0) -> None: ...
+    def read_at(self, offset: int, buffer: Any, /) -> int:
+        """Fills the buffer, but for the object's end: how many bytes."""
+
+    def close(self) -> None:
+        """Gives back what was read ahead."""
+
+class Reader:
+    def __init__(
+        self,
+        client: Client,
+        objects: Objects | TarIndex,
+        *,
+        shuffle: bool = False,
+        seed: int = 0,
+        epoch: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+        worker: int = 0,
+        worker_count: int = 1,
+        batch_size: int = 1,
+        remainder: int = 0,
+        changed: int = 0,
+        unordered: bool = False,
+        window_requests: int = 0,
+        window_bytes: int = 0,
+        state: bytes = ...,
+    ) -> None: ...
+    def take(self, count: int, /) -> list[Item]: ...
+    def take_data(self, count: int, /) -> list[Buffer]: ...
+    def state(self) -> bytes: ...
+    def close(self) -> None: ...
+    @property
+    def total(self) -> int: ...
+    @property
+    def taken(self) -> int: ...
+    @property
+    def skipped(self) -> int: ...
+
+class TarIndex:
+    """Where the samples of tar archives lie: opened from a file, or made by scan()."""
+
+    @overload
+    def __init__(self, path: str | PathLike[str]) -> None: ...
+    @overload
+    def __init__(self, *, data: Any) -> None: ...
+    @staticmethod
+    def scan(
+        client: Client,
+        bucket: str,
+        shards: list[tuple[str, int, int]],
+        *,
+        known: TarIndex | None = None,
+        at_once: int = 0,
+        progress: Callable[[int, int], Any] | None = None,
+    ) -> TarIndex: ...
+    @classmethod
+    def from_data(cls, data: Any, /) -> TarIndex: ...
+    @property
+    def bucket(self) -> str: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int) -> tuple[str, int, int]: ...
+    def save(self, path: str | PathLike[str], /) -> None: ...
+    def data(self) -> bytes: ...
+    def shards(self) -> list[tuple[str, int, int, int, int]]: ...
+    def sample(self, index: int, /) -> tuple[str, str, list[tuple[str, int, int]]]: ...
+    def read(self, client: Client, indices: list[int], /) -> list[Item]: ...

@@ -1,0 +1,132 @@
+"""The `.metadata` of a checkpoint: where each of its items lies.
+
+It is torch's own: a pickled Metadata whose storage_data maps each item to a _StorageInfo (file,
+offset, length), so that torch's FileSystemReader reads it. Ours has one attribute more on each
+_StorageInfo, `ringest`: (LAYOUT, offset of the elements in the item, CRC32C of the elements). Of an
+item that is no plain tensor that offset is 0, and the CRC32C that of the whole item.
+"""
+
+from __future__ import annotations
+
+import io
+import pathlib
+import pickle
+import re
+from typing import Any, NamedTuple
+
+import torch
+from torch.distributed.checkpoint import metadata as torch_metadata
+from torch.distributed.checkpoint.filesystem import _StorageInfo
+from torch.distributed.checkpoint.metadata import Metadata
+
+from ringest._errors import CheckpointError
+
+NAME = ".metadata"
+VERSION = "1.0.0"  # of torch's format, which says nothing of what is inside an item
+LAYOUT = 1
+
+# What data objects are called: those of torch's writers have no save's number.
+DATA_NAME = re.compile(r"__(\d+)_(\d+)(?:\.([0-9a-f]{16}))?\.distcp")
+
+
+class Item(NamedTuple):
+    """Where one item lies."""
+
+    file: str
+    offset: int
+    length: int
+    inner: int | None  # offset of the elements in the item; None: not written by ringest
+    crc32c: int | None
+
+
+def name_of(rank: int | None) -> str:
+    """Of the one metadata of a checkpoint, or that of a rank which saved without the others."""
+    return NAME if rank is None else f"__{rank}{NAME}"
+
+
+def info_make(file: str, offset: int, length: int, inner: int, crc32c: int) -> _StorageInfo:
+    info = _StorageInfo(file, offset, length)
+    info.ringest = (LAYOUT, inner, crc32c)
+    return info
+
+
+def info_read(info: Any, uri: str, fqn: str) -> Item:
+    """Raises CheckpointError for what this version cannot read."""
+    if not isinstance(info, _StorageInfo):
+        raise CheckpointError(f"{uri}: {fqn} is described by a {type(info).__name__}, not as a part of a file; "
+                              "load it with the reader of the library that saved it")
+    transforms = getattr(info, "transform_descriptors", None)
+    if transforms:
+        raise CheckpointError(f"{uri}: {fqn} went through the stream transforms {', '.join(transforms)}; "
+                              "download the checkpoint and load it with torch's FileSystemReader")
+    layout, inner, crc32c = getattr(info, "ringest", None) or (None, None, None)
+    if layout not in (None, LAYOUT):
+        raise CheckpointError(f"{uri}: {fqn} has layout {layout}, this version of ringest knows {LAYOUT}; "
+                              "update ringest")
+    if not isinstance(info.relative_path, str) or ".." in info.relative_path.split("/"):
+        raise CheckpointError(f"{uri}: {fqn} lies in {info.relative_path!r}, which is not below the checkpoint")
+    return Item(info.relative_path, info.offset, info.length, inner, crc32c)
+
+
+def _allowed() -> dict[tuple[str, str], Any]:
+    found: dict[tuple[str, str], Any] = {("collections", "OrderedDict"): __import__("collections").OrderedDict}
+    for name in (*torch_metadata.__all__, "_MEM_FORMAT_ENCODING"):
+        thing = getattr(torch_metadata, name)
+        found[torch_metadata.__name__, name] = thing
+    found["torch.distributed.checkpoint.filesystem", "_StorageInfo"] = _StorageInfo
+    found["torch", "Size"] = torch.Size
+    found["torch.serialization", "_get_layout"] = torch.serialization._get_layout
+    for name, thing in vars(torch).items():
+        if isinstance(thing, (torch.dtype, torch.layout, torch.memory_format)):
+            found["torch", name] = thing
+    # torch's writer for file systems notes its folder.
+    for module in "pathlib", "pathlib._local":
+        for name in "PosixPath", "PurePosixPath", "WindowsPath", "PureWindowsPath":
+            found[module, name] = pathlib.PureWindowsPath if "Windows" in name else pathlib.PurePosixPath
+    return found
+
+
+class _Unpickler(pickle.Unpickler):
+    """Makes nothing but what a Metadata is made of, and what torch.serialization.add_safe_globals allows."""
+
+    def __init__(self, data: io.BytesIO, uri: str):
+        super().__init__(data)
+        self._uri = uri
+        self._known = _allowed()
+
+    def find_class(self, module: str, name: str) -> Any:
+        known = self._known.get((module, name))
+        if known is not None:
+            return known
+        for safe in torch.serialization.get_safe_globals():
+            thing, named = safe if isinstance(safe, tuple) else (safe, f"{safe.__module__}.{safe.__qualname__}")
+            if named == f"{module}.{name}":
+                return thing
+        raise CheckpointError(f"{self._uri}: holds a {module}.{name}, which metadata has not; if you trust it, "
+                              "allow it by torch.serialization.add_safe_globals")
+
+
+def encode(metadata: Metadata) -> bytes:
+    return pickle.dumps(metadata, pickle.HIGHEST_PROTOCOL)
+
+
+def decode(data: Any, uri: str) -> Metadata:
+    """Of the bytes of `.metadata` at `uri`."""
+    try:
+        metadata = _Unpickler(io.BytesIO(data), uri).load()
+    except CheckpointError:
+        raise
+    except Exception as error:
+        raise CheckpointError(f"{uri}: cannot be read as metadata of a checkpoint ({error}); it is damaged, or "
+                              "something else") from error
+    if not isinstance(metadata, Metadata):
+        raise CheckpointError(f"{uri}: holds a {type(metadata).__name__}, not the metadata of a checkpoint")
+    version = getattr(metadata, "version", None)
+    if version is not None and str(version).split(".")[0] != VERSION.split(".")[0]:
+        raise CheckpointError(f"{uri}: is of version {version}, this version of ringest knows {VERSION}; "
+                              "update ringest, or load it with the torch that saved it")
+    if not isinstance(metadata.storage_data, dict):
+        raise CheckpointError(f"{uri}: does not say where its items lie; it is damaged, or of another storage")
+    if getattr(metadata, "storage_meta", None) is None:
+        metadata.storage_meta = torch_metadata.StorageMeta()
+    return metadata

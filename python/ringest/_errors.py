@@ -1,0 +1,86 @@
+"""What a request may fail with. Each exception names the object, the status and the cause."""
+
+from __future__ import annotations
+
+
+class Error(OSError):
+    """A request that failed.
+
+    uri: what was asked for. status: the name of the status in <ringest/error.h>, such as
+    "NOT_FOUND". http_status: of the server's last answer, 0 without one. os_error: errno of the
+    system call that failed, 0 without one. detail: the cause, for people.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        status: str | None = None,
+        text: str = "",
+        http_status: int = 0,
+        os_error: int = 0,
+        detail: str | None = None,
+    ):
+        if status is None:
+            # A DataLoader makes what a worker raised anew, of the class and a text.
+            uri, status, detail = "", "UNEXPECTED", uri
+        super().__init__(os_error or None, detail or f"{uri}: {text}")
+        self.uri = uri
+        self.status = status
+        self.http_status = http_status
+        self.os_error = os_error
+        self.detail = detail or text
+        self._arguments = (uri, status, text, http_status, os_error, detail)
+
+    def __str__(self) -> str:
+        return self.detail if self.uri in self.detail else f"{self.uri}: {self.detail}"
+
+    def __reduce__(self):
+        # Workers of a DataLoader send their exceptions to the parent by pickle.
+        return type(self), self._arguments
+
+
+class NotFoundError(Error, FileNotFoundError):
+    """No such object or bucket, or not that generation of it."""
+
+
+class PermissionDeniedError(Error, PermissionError):
+    """Credentials are missing, not valid, or do not allow this."""
+
+
+class PreconditionError(Error):
+    """A condition of the request does not hold: the object was changed, or exists already."""
+
+
+class ChecksumError(Error):
+    """The bytes that came do not have the CRC32C of the object, on every attempt."""
+
+
+class UnavailableError(Error, ConnectionError):
+    """The server could not be reached or did not answer well, on every attempt."""
+
+
+class CheckpointError(ValueError):
+    """What was read is no checkpoint, a damaged one, or not the one that was expected. Names it, says what
+    is wrong, and what helps."""
+
+
+_CLASSES = {
+    "NOT_FOUND": NotFoundError,
+    "PERMISSION": PermissionDeniedError,
+    "UNAUTHENTICATED": PermissionDeniedError,
+    "CREDENTIALS": PermissionDeniedError,
+    "PRECONDITION": PreconditionError,
+    "CHECKSUM": ChecksumError,
+    "RESOLVE": UnavailableError,
+    "CONNECT": UnavailableError,
+    "CONNECTION_LOST": UnavailableError,
+    "STALLED": UnavailableError,
+    "TRUNCATED": UnavailableError,
+    "THROTTLED": UnavailableError,
+    "SERVER": UnavailableError,
+}
+
+
+def make(uri: str, status: str, text: str, http_status: int, os_error: int, detail: str | None) -> Error:
+    """Called by the extension."""
+    return _CLASSES.get(status, Error)(uri, status, text, http_status, os_error, detail)

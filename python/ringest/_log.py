@@ -1,0 +1,20 @@
+"""The logger "ringest": what is worth a line is said at level debug, and nothing for each object."""
+
+from __future__ import annotations
+
+import logging
+
+logger = logging.getLogger("ringest")
+logger.addHandler(logging.NullHandler())
+
+
+def request(uri: str | tuple[str, ...], attempts: int, seconds: float, status: str) -> None:
+    """Called by the extension for requests that were slow or took several attempts."""
+    if logger.isEnabledFor(logging.DEBUG):
+        what = uri if isinstance(uri, str) else f"{len(uri)} objects from {uri[0]} on"
+        logger.debug("%s: %d attempts, %.3f s, %s", what, attempts, seconds, status)
+
+
+def session(backend: str, reason: str, threads: int) -> None:
+    """Called by the extension when event loops were started."""
+    logger.debug("backend %s, %d event loops%s", backend, threads, f" ({reason})" if reason else "")

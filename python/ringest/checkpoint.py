@@ -1,0 +1,284 @@
+"""Checkpoints straight between tensors and Cloud Storage.
+
+    ringest.checkpoint.save(model.state_dict(), "gs://bucket/run/step-100.pt")
+    state = ringest.checkpoint.load("gs://bucket/run/step-100.pt", map_location="cpu")
+
+    with ringest.checkpoint.open("gs://bucket/run/step-100.pt", "wb") as file:
+        torch.save(state, file)           # or pickle.dump, numpy.save ...
+
+Files are those of torch.save and torch.load, whoever writes and whoever reads them. An object appears when
+all of it is there; a save that fails, or is left by an exception, leaves what was there before.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+from types import TracebackType
+from typing import Any, Literal, overload
+
+from ringest import _core, _torch_pickle
+from ringest._errors import CheckpointError
+from ringest._torch_zip import ArchiveReader, ArchiveWriter, Foreign
+from ringest.client import Client, default_client, parse_size
+from ringest.retention import retain
+
+__all__ = ["CheckpointError", "ReadFile", "WriteFile", "load", "open", "retain", "save"]
+
+# Python's own buffer; what is larger goes to the reader, which reads ahead.
+_BUFFER_SIZE = 8 << 10
+
+
+class _RawReader(io.RawIOBase):
+    """An object as a file, without a buffer."""
+
+    def __init__(self, client: Client, uri: str, generation: int):
+        facts = client.stat(uri)
+        self.name = uri
+        self.size: int = facts["size"]
+        self.generation: int = generation or facts["generation"]
+        self._reader = _core.ObjectReader(client, uri, generation=self.generation)
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        if self.closed:
+            raise ValueError(f"{self.name}: the file is closed")
+        begins = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self.size}
+        if whence not in begins or begins[whence] + offset < 0:
+            raise ValueError(f"{self.name}: seek({offset}, {whence}) leads nowhere")
+        self._at = begins[whence] + offset
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        if self.closed:
+            raise ValueError(f"{self.name}: the file is closed")
+        length = self._reader.read_at(self._at, buffer) if self._at < self.size else 0
+        self._at += length
+        return length
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            self._reader.close()
+
+
+class ReadFile(io.BufferedReader):
+    """An object as a seekable binary file. All that is read is of one generation."""
+
+    raw: _RawReader
+
+    @property
+    def size(self) -> int:
+        """Bytes of the object."""
+        return self.raw.size
+
+    @property
+    def generation(self) -> int:
+        return self.raw.generation
+
+
+class WriteFile(io.BufferedIOBase):
+    """A binary file that becomes an object when it is closed.
+
+    Left by an exception, or forgotten without close(), it leaves nothing.
+    """
+
+    def __init__(self, writer: _core.Writer, uri: str):
+        self._writer = writer
+        self.name = uri
+        self.result: dict[str, int] | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        if self.closed:
+            raise ValueError(f"{self.name}: the file is closed")
+        return self._writer.write(data)
+
+    def tell(self) -> int:
+        return self._writer.size
+
+    def close(self) -> None:
+        """Publishes the object; `result` has its generation, size and crc32c then. Again: nothing."""
+        if not self.closed:
+            try:
+                if not self._writer.ended:
+                    self.result = self._writer.finish()
+            finally:
+                super().close()
+
+    def abort(self) -> None:
+        """Ends the file without an object. After close: nothing."""
+        self._writer.abort()
+        super().close()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+    def __del__(self) -> None:
+        # io.IOBase would close, which publishes.
+        if hasattr(self, "_writer"):
+            self.abort()
+
+
+@overload
+def open(uri: str, mode: Literal["rb"] = "rb", *, client: Client | None = None, generation: int = 0) -> ReadFile: ...
+@overload
+def open(uri: str, mode: Literal["wb"], *, client: Client | None = None, **options: Any) -> WriteFile: ...
+def open(
+    uri: str, mode: str = "rb", *, client: Client | None = None, generation: int = 0, **options: Any
+) -> ReadFile | WriteFile:
+    """An object as a binary file: "rb" is seekable, "wb" is a stream that appears when it is closed.
+
+    generation: that is read; 0: the newest one, which then stays the same. For "wb" the options are those of
+    Client.writer: part_size, parts_in_flight, if_generation_match, content_type.
+    """
+    client = client or default_client()
+    if mode == "rb" and not options:
+        return ReadFile(_RawReader(client, uri, generation), _BUFFER_SIZE)
+    if mode == "wb" and not generation:
+        return WriteFile(client.writer(uri, **options), uri)
+    raise ValueError(f'{uri}: mode is "rb", with a generation, or "wb", with the options of a writer; not {mode!r}')
+
+
+def save(
+    obj: Any,
+    uri: str,
+    *,
+    client: Client | None = None,
+    part_size: int | str = 0,
+    parts_in_flight: int = 0,
+    if_generation_match: int | None = None,
+    content_type: str | None = None,
+    pickle_module: Any = pickle,
+    pickle_protocol: int = 2,
+) -> dict[str, int]:
+    """What torch.save(obj, file) would write, as an object: its generation, size and crc32c.
+
+    Tensors are sent from their own memory, without a copy, and must not be changed before this returns. The
+    object appears when it is complete; any failure leaves what was there before. if_generation_match: the
+    generation that is replaced, 0: there must be none; otherwise PreconditionError.
+    """
+    import torch
+
+    client = client or default_client()
+    options = {
+        "part_size": parse_size(part_size, "part_size"),
+        "parts_in_flight": parts_in_flight,
+        "if_generation_match": if_generation_match,
+        "content_type": content_type,
+    }
+    pickling = getattr(torch.serialization, "_save", None)
+    if pickling is None:
+        with open(uri, "wb", client=client, **options) as file:
+            torch.save(obj, file, pickle_module=pickle_module, pickle_protocol=pickle_protocol)
+        assert file.result is not None
+        return file.result
+    with client.writer(uri, **options) as writer:
+        archive = ArchiveWriter(writer, _checksums(torch), _alignment(torch))
+        pickling(obj, archive, pickle_module, pickle_protocol, False)
+        archive.finish()
+        return writer.finish()
+
+
+def load(
+    uri: str,
+    *,
+    map_location: Any = None,
+    weights_only: bool = True,
+    client: Client | None = None,
+    generation: int = 0,
+    pickle_module: Any = None,
+    **pickle_load_args: Any,
+) -> Any:
+    """What torch.load gives for an object that torch.save or save() wrote.
+
+    Storages are read straight into the memory that the tensors will have, by many requests at once, and
+    compared with the object's CRC32C. The arguments are those of torch.load. A file that is no checkpoint, or
+    that is cut or damaged, raises CheckpointError; bytes that are not those that were stored, ChecksumError.
+    """
+    import torch
+
+    client = client or default_client()
+    unpickling = getattr(torch.serialization, "_load", None)
+    if unpickling is None or _wants_no_bytes(torch, map_location):
+        return _load_as_file(client, uri, generation, map_location, weights_only, pickle_module, pickle_load_args)
+    try:
+        archive = ArchiveReader(client, uri, generation)
+    except Foreign:
+        return _load_as_file(client, uri, generation, map_location, weights_only, pickle_module, pickle_load_args)
+    if weights_only:
+        if pickle_module is not None:
+            raise ValueError("weights_only has its own unpickler: give no pickle_module, or weights_only=False")
+        try:
+            return _torch_pickle.load(archive, map_location)
+        except _torch_pickle.NotPlain:
+            pass
+        pickle_module = torch._weights_only_unpickler
+    pickle_load_args.setdefault("encoding", "utf-8")
+    try:
+        return unpickling(archive, map_location, pickle_module or pickle, **pickle_load_args)
+    except pickle.UnpicklingError as error:
+        error.add_note(f"while {uri} was loaded" + (" with weights_only=True" if weights_only else ""))
+        raise
+
+
+def _load_as_file(
+    client: Client,
+    uri: str,
+    generation: int,
+    map_location: Any,
+    weights_only: bool,
+    pickle_module: Any,
+    pickle_load_args: dict[str, Any],
+) -> Any:
+    """The way for files of other layouts: compressed, of TorchScript, or older than the ZIP format."""
+    import torch
+
+    with open(uri, "rb", client=client, generation=generation) as file:
+        try:
+            return torch.load(
+                file, map_location, pickle_module, weights_only=weights_only, mmap=False, **pickle_load_args
+            )
+        except (EOFError, RuntimeError, pickle.UnpicklingError) as error:
+            cause = str(error).partition("\n")[0]
+            raise CheckpointError(f"{uri} (generation {file.generation}) cannot be loaded: {cause}") from error
+
+
+def _checksums(torch: Any) -> bool:
+    get = getattr(torch.serialization, "get_crc32_options", None)
+    return get() if get is not None else True
+
+
+def _alignment(torch: Any) -> int:
+    get = getattr(torch.serialization, "_get_storage_alignment", None)
+    return get() if get is not None else 64
+
+
+def _wants_no_bytes(torch: Any, map_location: Any) -> bool:
+    """Tensors without memory, or without content."""
+    local = getattr(torch.serialization, "_serialization_tls", None)
+    return (
+        getattr(local, "skip_data", False)
+        or torch._guards.detect_fake_mode(None) is not None
+        or (isinstance(map_location, (str, torch.device)) and torch.device(map_location).type == "meta")
+    )

@@ -1,0 +1,356 @@
+"""The client: settings, pickling, requests in bulk and awaited, and the process's default."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import threading
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ringest import _core, _progress
+from ringest._core import Buffer, Item, Objects
+from ringest._errors import NotFoundError
+
+if TYPE_CHECKING:
+    from ringest.aio import Channel, Channels
+
+# A class that has a method `list` cannot name the type.
+Items = list[Item]
+Buffers = list[Buffer]
+Generations = list[int]
+Errors = list[Exception]
+
+# Of <ringest/objects.h>: in one request.
+_DELETES_MAX = 100
+# Requests that a bulk call has out at once, by default.
+_BULK_REQUESTS = 64
+
+# Of <ringest/runtime.h>, where the machine has four times as much.
+_MEMORY_DEFAULT = 1 << 30
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def parse_size(value: int | str, what: str) -> int:
+    """Bytes of "64MiB", "1G", 4096 and the like; units are powers of 1024."""
+    if isinstance(value, int):
+        size = value
+    else:
+        found = re.fullmatch(r"\s*(\d+)\s*([KMGT]?)(i?B)?\s*", value, re.IGNORECASE)
+        if found is None:
+            raise ValueError(f"{what} is {value!r}, which is not a size such as 64MiB")
+        size = int(found[1]) * _UNITS[found[2].upper()]
+    if size < 0:
+        raise ValueError(f"{what} is {value!r}, which is negative")
+    return size
+
+
+class Client(_core.Client):
+    """Requests to one endpoint; every argument has a default from the environment.
+
+    endpoint: "https://host[:port]" or "http://..."; STORAGE_EMULATOR_HOST, else Cloud Storage.
+    ca: PEM file of trusted certificates. token: an OAuth 2.0 access token. credentials: where tokens
+    come from without one: "default" (Application Default Credentials), "anonymous", or the path of a
+    credential file. user_project: of whom is asked to pay. threads: event loops.
+    connections: open at once. memory: of bodies that are held at once ("1GiB"). memory_timeout:
+    seconds that a request waits for memory which Buffers of this process hold before MemoryError.
+    attempts: requests that are sent for one call before it fails (8).
+
+    Nothing is opened before the first request. After fork() a child opens its own. Pickles as its
+    settings, without the token. Any thread may use it.
+
+    What begins with "a" is for asyncio (and loops with its interface, such as uvloop's): awaited,
+    by any number of event loops in any number of threads. Cancelling the task cancels the request.
+    """
+
+    def __init__(
+        self,
+        endpoint: str | None = None,
+        ca: str | None = None,
+        *,
+        token: str | None = None,
+        user_project: str | None = None,
+        credentials: str | os.PathLike[str] | None = None,
+        threads: int = 0,
+        connections: int = 0,
+        memory: int | str = 0,
+        memory_timeout: float = 30.0,
+        attempts: int = 0,
+    ):
+        self._settings = {
+            "endpoint": endpoint,
+            "ca": ca,
+            "user_project": user_project,
+            "credentials": credentials,
+            "threads": threads,
+            "connections": connections,
+            "memory": memory,
+            "memory_timeout": memory_timeout,
+            "attempts": attempts,
+        }
+        self._channels: Channels | None = None  # of event loops
+        super().__init__(
+            endpoint=endpoint,
+            ca=ca,
+            token=token,
+            user_project=user_project,
+            credentials=None if credentials is None else os.fspath(credentials),
+            threads=threads,
+            connections=connections,
+            memory=parse_size(memory, "memory"),
+            memory_timeout=memory_timeout,
+            attempts=attempts,
+        )
+
+    @property
+    def memory(self) -> int:
+        """Bytes of bodies that may be held at once."""
+        return parse_size(self._settings["memory"], "memory") or _MEMORY_DEFAULT
+
+    def writer(
+        self,
+        uri: str,
+        *,
+        part_size: int | str = 0,
+        parts_in_flight: int = 0,
+        if_generation_match: int | None = None,
+        content_type: str | None = None,
+        size_hint: int = 0,
+    ) -> _core.Writer:
+        """A stream into one object, which appears, whole, when the stream is finished.
+
+        part_size: of the parts that are uploaded in parallel ("16MiB"); parts_in_flight: how many, which
+        bounds memory. if_generation_match: the generation to replace, 0: there must be no such object.
+        size_hint: bytes that are to be expected, if known.
+        """
+        return _core.Writer(
+            self,
+            uri,
+            part_size=parse_size(part_size, "part_size"),
+            parts_in_flight=parts_in_flight,
+            if_generation_match=if_generation_match,
+            content_type=content_type,
+            size_hint=size_hint,
+        )
+
+    def __reduce__(self):
+        return _rebuild, (self._settings,)
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *exception) -> None:
+        self.close()
+
+    async def __aenter__(self) -> "Client":
+        return self
+
+    async def __aexit__(self, *exception) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the client; Buffers that are still held stay good, and what is awaited fails."""
+        if self._channels is not None:
+            self._channels.close()
+        super().close()
+
+    def get_many(
+        self, uris: Iterable[str], *, ordered: bool = False, batch: int = 256, progress: bool | str = False
+    ) -> Iterator[Items]:
+        """Reads many objects: lists of `batch` Items, as they arrive or in the order of `uris`.
+
+        A list is shorter at the end, when it has 64 MiB, and when memory is short. What fails is an
+        Item with an error. `progress`: a bar of tqdm, where that is installed; a text is its title.
+        """
+        many = super().get_many(uris, ordered=ordered, batch=batch)
+        return _progress.counting(many, progress, "get", _progress.length(uris)) if progress else many
+
+    def list(self, uri: str, *, progress: bool | str = False) -> Objects:
+        """The objects whose names begin with the URI's, found by several requests at once."""
+        if not progress:
+            return super().list(uri)
+        with _progress.advancing(progress, uri) as advance:
+            seen = 0
+
+            def more(count: int) -> None:
+                nonlocal seen
+                advance(count - seen)
+                seen = count
+
+            return super().list(uri, progress=more)
+
+    def delete(self, uri: str | Iterable[str], *, generation: int = 0, missing_ok: bool = False) -> None:
+        """Removes one object, or many, a hundred in a request.
+
+        Of many, all are tried; what could not be removed is raised as an ExceptionGroup.
+        `missing_ok`: an object that is not there counts as removed.
+        """
+        if isinstance(uri, str):
+            try:
+                super().delete(uri, generation=generation)
+            except NotFoundError:
+                if not missing_ok:
+                    raise
+            return
+        errors: Errors = []
+        for _, failed, error in self._bulk(_delete_calls(uri, generation), _BULK_REQUESTS):
+            if isinstance(error, ValueError):
+                raise error
+            errors += failed if error is None else [error]
+        _raise_all(errors, "objects could not be removed", missing_ok)
+
+    def put_many(
+        self,
+        objects: Iterable[tuple[str, Any]],
+        *,
+        content_type: str | None = None,
+        requests: int = _BULK_REQUESTS,
+        progress: bool | str = False,
+    ) -> Generations:
+        """Writes many objects, given as (uri, data), `requests` at once; returns their generations.
+
+        All are tried; what could not be written is raised as an ExceptionGroup.
+        """
+        generations: dict[int, int] = {}
+        errors: Errors = []
+        calls = (
+            (index, "put", arguments, {"content_type": content_type}) for index, arguments in enumerate(objects)
+        )
+        with _progress.advancing(progress, "put", _progress.length(objects)) as advance:
+            for index, generation, error in self._bulk(calls, requests):
+                advance(1)
+                if error is None:
+                    generations[index] = generation
+                else:
+                    errors.append(error)
+        _raise_all(errors, "objects could not be written")
+        return [generations[index] for index in range(len(generations))]
+
+    def _bulk(self, calls: Iterable[tuple], requests: int) -> Iterator[tuple]:
+        """Makes (tag, name, arguments, keywords) calls; gives (tag, result, error) as they end."""
+        queue = _core.Queue(self, requests)
+        try:
+            for tag, name, arguments, keywords in calls:
+                try:
+                    while queue.submit(tag, name, *arguments, **keywords) is None:
+                        if len(queue) == 0:
+                            time.sleep(0.001)  # others have filled the client
+                        yield from queue.wait()
+                except ValueError as error:
+                    yield tag, None, error
+            while len(queue) > 0:
+                yield from queue.wait()
+        finally:
+            queue.close()
+
+    def _channel(self) -> Channel:
+        with _lock:
+            if self._channels is None:
+                from ringest.aio import Channels
+
+                self._channels = Channels()
+        return self._channels.get(self)
+
+    async def aget(self, uri: str, *, offset: int = 0, length: int = 0, generation: int = 0) -> Buffer:
+        """get, awaited."""
+        return await self._channel().call("get", uri, offset=offset, length=length, generation=generation)
+
+    async def aget_ranges(
+        self, uri: str, ranges: Iterable[tuple[int, int]], *, generation: int = 0, gap: int = 0
+    ) -> Buffers:
+        """get_ranges, awaited."""
+        return await self._channel().call("get_ranges", uri, ranges, generation=generation, gap=gap)
+
+    async def aput(
+        self, uri: str, data: Any, *, if_generation_match: int | None = None, content_type: str | None = None
+    ) -> int:
+        """put, awaited. The memory of `data` must not change before."""
+        return await self._channel().call(
+            "put", uri, data, if_generation_match=if_generation_match, content_type=content_type
+        )
+
+    async def astat(self, uri: str, *, generation: int = 0) -> dict[str, Any]:
+        """stat, awaited."""
+        return await self._channel().call("stat", uri, generation=generation)
+
+    async def alist(self, uri: str) -> Objects:
+        """list, awaited."""
+        return await self._channel().call("list", uri)
+
+    async def adelete(self, uri: str | Iterable[str], *, generation: int = 0, missing_ok: bool = False) -> None:
+        """delete, awaited."""
+        import asyncio
+
+        channel = self._channel()
+        if isinstance(uri, str):
+            try:
+                await channel.call("delete", uri, generation=generation)
+            except NotFoundError:
+                if not missing_ok:
+                    raise
+            return
+        calls = (
+            channel.call(name, *arguments, **keywords)
+            for _, name, arguments, keywords in _delete_calls(uri, generation)
+        )
+        errors: Errors = []
+        for failed in await asyncio.gather(*calls, return_exceptions=True):
+            errors += [failed] if isinstance(failed, BaseException) else failed
+        _raise_all(errors, "objects could not be removed", missing_ok)
+
+    def aget_many(
+        self, uris: Iterable[str], *, ordered: bool = False, batch: int = 256
+    ) -> AsyncIterator[Items]:
+        """get_many as an asynchronous iterator."""
+        from ringest.aio import batches
+
+        return batches(super().get_many(uris, ordered=ordered, batch=batch))
+
+
+def _delete_calls(uris: Iterable[str], generation: int) -> Iterator[tuple]:
+    if generation:
+        raise ValueError("a generation is of one object; of many, the newest is removed")
+    rest = iter(uris)
+    while some := tuple(itertools.islice(rest, _DELETES_MAX)):
+        yield None, "delete_many", (some,), {}
+
+
+def _raise_all(errors: Sequence[Exception], what: str, missing_ok: bool = False) -> None:
+    if missing_ok:
+        errors = [error for error in errors if not isinstance(error, NotFoundError)]
+    if errors:
+        raise ExceptionGroup(f"{len(errors)} {what}", errors)
+
+
+def _rebuild(settings: dict) -> Client:
+    return Client(**settings)
+
+
+_lock = threading.Lock()
+_default: Client | None = None
+
+
+def default_client() -> Client:
+    """The client that is used where none is given: one for the process, by the environment."""
+    global _default
+    with _lock:
+        if _default is None:
+            _default = Client()
+        return _default
+
+
+def _forget_lock() -> None:
+    # The parent may have held it.
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_lock)
+
+
+def stats(client: Client | None = None) -> dict:
+    """Counters and latencies of a client, by default the process's."""
+    return (client or default_client()).stats()

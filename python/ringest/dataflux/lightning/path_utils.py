@@ -1,0 +1,34 @@
+"""Paths of the connector: "gs://bucket/name" or "gcs://bucket/name", also as pathlib.Path, which takes one of
+their slashes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def process_input_path(path: str | Path) -> str:
+    """The path as a string with both slashes. TypeError for what is neither str nor Path."""
+    if isinstance(path, str):
+        return path
+    if not isinstance(path, Path):
+        raise TypeError(f"a path is a str or a pathlib.Path, not a {type(path).__name__}")
+    scheme, colon, rest = str(path).partition(":/")
+    return f"{scheme}://{rest}" if colon else scheme
+
+
+def parse_gcs_path(path: str | Path) -> tuple[str, str]:
+    """(bucket, name). ValueError for other places, and for a path without a bucket."""
+    if not path:
+        raise ValueError("a path is empty")
+    scheme, _, rest = process_input_path(path).partition("://")
+    if scheme not in ("gs", "gcs"):
+        raise ValueError(f"{str(path)!r} does not begin with gs:// or gcs://")
+    bucket, _, name = rest.partition("/")
+    if not bucket:
+        raise ValueError(f"{str(path)!r} has no bucket")
+    return bucket, name
+
+
+def object_uri(path: str | Path) -> str:
+    """gs://BUCKET/NAME, as the rest of ringest has it."""
+    return "gs://{}/{}".format(*parse_gcs_path(path))

@@ -1,0 +1,367 @@
+"""Datasets for PyTorch: objects below a prefix, by index or as a stream."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from types import NoneType
+from typing import Any
+
+from ringest import _core, _progress
+from ringest._core import Item, Objects
+from ringest.client import Client, default_client, parse_size
+
+try:
+    from torch.utils.data import Dataset as _MapBase
+    from torch.utils.data import IterableDataset as _IterableBase
+    from torch.utils.data import get_worker_info as _get_worker_info
+except ImportError:  # torch is optional
+
+    class _MapBase:  # type: ignore[no-redef]
+        pass
+
+    class _IterableBase:  # type: ignore[no-redef]
+        pass
+
+    def _get_worker_info():  # type: ignore[no-redef]
+        return None
+
+
+Transform = Callable[[Item], Any]
+
+# Objects that stand for all of them when the size of a batch is estimated.
+_SIZES_LOOKED_AT = 64
+
+_REMAINDERS = {"uneven": 0, "pad": 1, "drop": 2}
+_CHANGED = {"error": 0, "skip": 1, "newest": 2}
+
+
+def _choose(choices: dict[str, int], value: str, what: str) -> int:
+    if value not in choices:
+        raise ValueError(f"{what} is {value!r}; it is one of {', '.join(map(repr, choices))}")
+    return choices[value]
+
+
+class TransformError(RuntimeError):
+    """A transform raised; the message names the object, and __cause__ is what it raised."""
+
+
+def _sample(item: Item, transform: Transform | None) -> Any:
+    if item.error is not None:
+        raise item.error
+    if transform is None:
+        return item.data
+    try:
+        return transform(item)
+    except Exception as error:
+        raise TransformError(f"the transform of {item.uri} raised {error!r}") from error
+
+
+def _find_objects(uri: str, client: Client, manifest: str | os.PathLike | Objects | Sequence | None) -> Objects:
+    """The objects of a dataset: given, out of a manifest file, named by a list, or listed."""
+    if isinstance(manifest, Objects):
+        objects = manifest
+    elif isinstance(manifest, (str, os.PathLike)):
+        objects = Objects(manifest=manifest)
+    elif manifest is not None:
+        bucket = uri.removeprefix("gs://").split("/", 1)[0]
+        objects = Objects(bucket, [(name, 0, 0) if isinstance(name, str) else tuple(name) for name in manifest])
+    else:
+        objects = client.list(uri)
+    if len(objects) == 0:
+        raise ValueError(f"there are no objects below {uri}")
+    return objects
+
+
+class _Objects(Sequence):
+    """What dataset.objects shows: .objects[i].name, .size, .generation."""
+
+    class Entry(tuple):
+        """(name, size, generation)"""
+
+        __slots__ = ()
+        name = property(lambda self: self[0])
+        size = property(lambda self: self[1])
+        generation = property(lambda self: self[2])
+
+    def __init__(self, objects: Objects):
+        self._objects = objects
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        return self.Entry(self._objects[index])
+
+
+class _Source:
+    """A URI, a client and the objects, found when they are first needed; pickles without them."""
+
+    def __init__(self, uri: str, client: Client | None, manifest) -> None:
+        if not uri.startswith("gs://"):
+            raise ValueError(f"{uri!r} is not gs://BUCKET/PREFIX")
+        self.uri = uri if "/" in uri[len("gs://") :] else uri + "/"
+        self._client = client
+        self._manifest = manifest
+        self._found: Objects | None = None
+
+    @property
+    def client(self) -> Client:
+        return self._client or default_client()
+
+    @property
+    def found(self) -> Objects:
+        if self._found is None:
+            self._found = _find_objects(self.uri, self.client, self._manifest)
+        return self._found
+
+    def __getstate__(self) -> dict:
+        state = self.__dict__.copy()
+        # Workers shall not list again: what was found travels, as names.
+        found = state.pop("_found")
+        if found is not None and not isinstance(self._manifest, (str, os.PathLike)):
+            state["_manifest"] = [found[i] for i in range(len(found))]
+        elif isinstance(self._manifest, Objects):
+            state["_manifest"] = [self._manifest[i] for i in range(len(self._manifest))]
+        return state
+
+    def __setstate__(self, state: dict) -> None:
+        self.__dict__.update(state, _found=None)
+
+
+class MapDataset(_MapBase):
+    """Objects below gs://BUCKET/PREFIX by index.
+
+    An item is what `transform(Item)` returns, or without one a Buffer. `manifest`: a manifest file,
+    or names (or (name, size, generation)) of objects; without it the prefix is listed once.
+
+    A DataLoader hands whole batches to __getitems__, each of which is one submission.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        transform: Transform | None = None,
+        client: Client | None = None,
+        manifest=None,
+    ):
+        self._source = _Source(uri, client, manifest)
+        self._transform = transform
+
+    @property
+    def objects(self) -> Sequence:
+        return _Objects(self._source.found)
+
+    def __len__(self) -> int:
+        return len(self._source.found)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list:
+        found = self._source.found
+        count = len(found)
+        uris = []
+        for index in indices:
+            if not -count <= index < count:
+                raise IndexError(f"index {index} of {count} objects")
+            uris.append(f"gs://{found.bucket}/{found[index if index >= 0 else index + count][0]}")
+        batches = self._source.client.get_many(uris, ordered=True, batch=max(len(uris), 1))
+        return [_sample(item, self._transform) for batch in batches for item in batch]
+
+
+def _rank_and_world_size(rank: int | None, world_size: int | None) -> tuple[int, int]:
+    if (rank is None) != (world_size is None):
+        raise ValueError("rank and world_size are given together or not at all")
+    if rank is not None:
+        return rank, world_size
+    try:
+        import torch.distributed as distributed
+
+        if distributed.is_available() and distributed.is_initialized():
+            return distributed.get_rank(), distributed.get_world_size()
+    except ImportError:
+        pass
+    return 0, 1
+
+
+class IterableDataset(_IterableBase):
+    """Objects below gs://BUCKET/PREFIX as a stream that is read ahead.
+
+    Without `batch_size` it yields samples, and a DataLoader may batch them; with it, lists of that
+    many. All ranks and workers share one order: of the names, or with `shuffle` one that `seed` and
+    the epoch determine. `remainder` says what becomes of samples that do not divide among ranks:
+    "uneven", "pad" (some come twice) or "drop". `changed` says what becomes of an object whose
+    generation is no longer the one that was listed: "error", "skip" or "newest". `progress`: a bar of
+    tqdm, where that is installed, except in workers; a text is its title.
+
+    state_dict() in the middle of an epoch and load_state_dict() go on with the next sample, in the
+    same process layout or, with no workers, on another number of ranks.
+
+    In a DataLoader give `batch_size=None, collate_fn=lambda batch: batch` with batches of Buffers:
+    otherwise PyTorch looks at each of them for what could become a tensor.
+    """
+
+    # Without a transform a sample is its Buffer, and needs no Item.
+    _is_data = True
+
+    def __init__(
+        self,
+        uri: str,
+        *,
+        shuffle: bool = False,
+        seed: int = 0,
+        batch_size: int | None = None,
+        transform: Transform | None = None,
+        prefetch: int | str = "64MiB",
+        requests: int = 1024,
+        rank: int | None = None,
+        world_size: int | None = None,
+        remainder: str = "uneven",
+        changed: str = "error",
+        ordered: bool = True,
+        client: Client | None = None,
+        manifest=None,
+        progress: bool | str = False,
+    ):
+        if batch_size is not None and batch_size < 1:
+            raise ValueError(f"batch_size is {batch_size}; it is at least 1, or None")
+        self._source = self._make_source(uri, client, manifest)
+        self._shuffle = shuffle
+        self._seed = seed
+        self._batch_size = batch_size
+        self._transform = transform
+        self._prefetch = parse_size(prefetch, "prefetch")
+        self._requests = requests
+        self._rank, self._world_size = _rank_and_world_size(rank, world_size)
+        self._remainder = _choose(_REMAINDERS, remainder, "remainder")
+        self._changed = _choose(_CHANGED, changed, "changed")
+        self._ordered = ordered
+        self._progress = progress
+        self._epoch = 0
+        self._state: bytes | None = None  # to be gone on with by the next iteration
+        self._left: bytes | None = None  # where the last iteration was left
+        self._reader: _core.Reader | None = None
+
+    def _make_source(self, uri, client, manifest):
+        return _Source(uri, client, manifest)
+
+    def _convert(self, item: Item) -> Any:
+        return _sample(item, self._transform)
+
+    @property
+    def objects(self) -> Sequence:
+        return _Objects(self._source.found)
+
+    def __len__(self) -> int:
+        """Samples (with batch_size, batches) of this rank in an epoch."""
+        count, world = len(self._source.found), self._world_size
+        whole, rest = divmod(count, world)
+        if self._remainder == _REMAINDERS["pad"]:
+            whole += rest > 0
+        elif self._remainder == _REMAINDERS["uneven"]:
+            whole += self._rank < rest
+        return whole if self._batch_size is None else -(-whole // self._batch_size)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Which epoch the next iteration is: another order. Forgets a state that was loaded for
+        another one."""
+        if epoch != self._epoch:
+            self._state = self._left = None
+        self._epoch = epoch
+
+    def _check_memory(self) -> None:
+        """A batch that the client's memory cannot hold would be waited for for ever."""
+        found, batch_size = self._source.found, self._batch_size or 1
+        looked_at = range(0, len(found), -(-len(found) // _SIZES_LOOKED_AT))
+        mean = sum(found[i][1] for i in looked_at) // max(len(looked_at), 1)
+        # Without a transform the caller still has the batch before when the next one is made.
+        batches = 1 if self._transform is not None else 2
+        memory = self._source.client.memory
+        if batch_size > 1 and batches * batch_size * mean > memory:
+            raise ValueError(
+                f"{batches} batches of {batch_size} objects of {mean} bytes do not fit the client's memory "
+                f"of {memory} bytes: use smaller batches, or Client(memory=...)"
+            )
+
+    def _open(self) -> _core.Reader:
+        self._check_memory()
+        worker = _get_worker_info()
+        state, self._state = self._state, None
+        return _core.Reader(
+            self._source.client,
+            self._source.found,
+            shuffle=self._shuffle,
+            seed=self._seed,
+            epoch=self._epoch,
+            rank=self._rank,
+            world_size=self._world_size,
+            worker=worker.id if worker is not None else 0,
+            worker_count=worker.num_workers if worker is not None else 1,
+            batch_size=self._batch_size or 1,
+            remainder=self._remainder,
+            changed=self._changed,
+            unordered=not self._ordered,
+            window_requests=self._requests,
+            window_bytes=self._prefetch,
+            **({"state": state} if state is not None else {}),
+        )
+
+    def __iter__(self) -> Iterator:
+        if self._reader is not None:
+            self._reader.close()
+        self._reader = reader = self._open()
+        self._left = None
+        try:
+            if self._progress and _get_worker_info() is None:
+                yield from self._shown(reader)
+            else:
+                yield from self._samples(reader) if self._batch_size is None else self._batches(reader)
+        finally:
+            if self._reader is reader:
+                self._reader, self._left = None, reader.state()
+            reader.close()
+
+    def _samples(self, reader: _core.Reader) -> Iterator:
+        while items := reader.take(1):
+            yield self._convert(items[0])
+
+    def _batches(self, reader: _core.Reader) -> Iterator:
+        if self._transform is None and self._is_data:
+            while batch := reader.take_data(self._batch_size):
+                yield batch
+            return
+        while items := reader.take(self._batch_size):
+            yield [self._convert(item) for item in items]
+
+    def _shown(self, reader: _core.Reader) -> Iterator:
+        title = f"{self._source.uri} epoch {self._epoch}"
+        with _progress.advancing(self._progress, title, reader.total) as advance:
+            advance(seen := reader.taken)
+            for yielded in self._samples(reader) if self._batch_size is None else self._batches(reader):
+                yield yielded
+                advance(reader.taken - seen)
+                seen = reader.taken
+
+    def state_dict(self) -> dict:
+        """Where this rank is: after the last sample that was yielded, also when the iteration was left
+        or is over. What goes on from the end of an epoch has nothing more to give in that epoch."""
+        if self._reader is not None:
+            state = self._reader.state()
+        else:
+            state = self._state if self._state is not None else self._left
+        return {"epoch": self._epoch, "state": state}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Makes the next iteration go on there. A state of other objects, another seed or order is
+        refused when that begins."""
+        if not isinstance(state, dict) or not isinstance(state.get("state", 0), (bytes, NoneType)):
+            raise ValueError(f"{state!r} is not a state that state_dict() gave")
+        self._epoch = state["epoch"]
+        self._state = state["state"]
+
+    def __getstate__(self) -> dict:
+        # A worker begins where the next iteration would.
+        return {**self.__dict__, "_reader": None, "_left": None}

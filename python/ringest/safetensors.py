@@ -1,0 +1,531 @@
+"""Files of the safetensors format, straight between tensors and Cloud Storage.
+
+    from ringest.safetensors import load_file, safe_open, save_file
+
+    save_file(model.state_dict(), "gs://bucket/model.safetensors", metadata={"step": "100"})
+    state = load_file("gs://bucket/model.safetensors")
+    with safe_open("gs://bucket/model.safetensors") as file:
+        rows = file.get_slice("embedding.weight")[rank * share : (rank + 1) * share]
+
+What is saved here loads with the safetensors package, and what that saved loads here. A header is
+checked as that package does: names are unique, tensors lie one behind the other without a hole, and
+sizes agree. Needs PyTorch, not the package.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import torch
+
+from ringest.client import Client, default_client
+
+__all__ = ["SafetensorError", "load_file", "safe_open", "save_file"]
+
+# The format's own limit on the JSON in front of the tensors, in bytes.
+HEADER_SIZE_MAX = 100_000_000
+# The first read; longer headers take a second one.
+HEADER_SIZE_GUESS = 256 << 10
+# Parts of a slice that are closer than this are read with what lies between: a request costs as much
+# as so many bytes.
+GAP_MAX = 64 << 10
+# What does not come straight into its tensor, bytes at a time.
+BLOCK_SIZE = 8 << 20
+STAGED_SIZE = 64 << 20
+
+_METADATA = "__metadata__"
+
+
+class _Type(NamedTuple):
+    """A type of the format. torch_name is None where PyTorch has no such type."""
+
+    bits: int
+    torch_name: str | None
+    packed: int = 1  # how many elements of the format are one of PyTorch's
+
+
+_TYPES = {
+    "BOOL": _Type(8, "bool"),
+    "F4": _Type(4, "float4_e2m1fn_x2", 2),
+    "F6_E2M3": _Type(6, None),
+    "F6_E3M2": _Type(6, None),
+    "U8": _Type(8, "uint8"),
+    "I8": _Type(8, "int8"),
+    "F8_E5M2": _Type(8, "float8_e5m2"),
+    "F8_E4M3": _Type(8, "float8_e4m3fn"),
+    "F8_E5M2FNUZ": _Type(8, "float8_e5m2fnuz"),
+    "F8_E4M3FNUZ": _Type(8, "float8_e4m3fnuz"),
+    "F8_E8M0": _Type(8, "float8_e8m0fnu"),
+    "I16": _Type(16, "int16"),
+    "U16": _Type(16, "uint16"),
+    "F16": _Type(16, "float16"),
+    "BF16": _Type(16, "bfloat16"),
+    "I32": _Type(32, "int32"),
+    "U32": _Type(32, "uint32"),
+    "F32": _Type(32, "float32"),
+    "C64": _Type(64, "complex64"),
+    "F64": _Type(64, "float64"),
+    "I64": _Type(64, "int64"),
+    "U64": _Type(64, "uint64"),
+}
+_NAMES = {
+    getattr(torch, kind.torch_name): name
+    for name, kind in _TYPES.items()
+    if kind.torch_name is not None and hasattr(torch, kind.torch_name)
+}
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+class SafetensorError(ValueError):
+    """What is there is no safetensors file, or has not what was asked for; the message names it."""
+
+
+class _Entry(NamedTuple):
+    """A tensor of a file."""
+
+    type_name: str
+    shape: tuple[int, ...]  # as in the header
+    offset: int  # in the file, bytes
+    size: int  # bytes
+
+    def torch_type(self, uri: str, name: str) -> torch.dtype:
+        found = getattr(torch, _TYPES[self.type_name].torch_name or "", None)
+        if found is None:
+            raise SafetensorError(f"{uri}: {name} is of type {self.type_name}, which PyTorch {torch.__version__} has not")
+        return found
+
+    def torch_shape(self) -> tuple[int, ...]:
+        packed = _TYPES[self.type_name].packed
+        return self.shape if packed == 1 else (*self.shape[:-1], self.shape[-1] // packed)
+
+
+class _Header(NamedTuple):
+    size: int  # bytes of the file in front of the tensors
+    tensors: dict[str, _Entry]  # in the order of their places
+    metadata: dict[str, str] | None
+
+
+def _memory(tensor: torch.Tensor) -> memoryview:
+    """The bytes of a contiguous tensor on the CPU, which must outlive the view."""
+    if tensor.nbytes == 0:
+        return memoryview(b"")
+    return memoryview((ctypes.c_char * tensor.nbytes).from_address(tensor.data_ptr())).cast("B")
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is there twice")
+    return found
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 64
+
+
+def _entry_parse(described: Any, header_size: int) -> _Entry:
+    """Raises ValueError."""
+    if not isinstance(described, dict) or described.keys() != {"dtype", "shape", "data_offsets"}:
+        raise ValueError("is not described by dtype, shape and data_offsets")
+    kind, shape, offsets = described["dtype"], described["shape"], described["data_offsets"]
+    if not isinstance(kind, str) or kind not in _TYPES:
+        raise ValueError(f"is of the type {kind!r}, which is not known")
+    if not isinstance(shape, list) or not all(map(_is_count, shape)):
+        raise ValueError(f"has the shape {shape!r}")
+    if not isinstance(offsets, list) or len(offsets) != 2 or not all(map(_is_count, offsets)):
+        raise ValueError(f"has the offsets {offsets!r}")
+    bits = math.prod(shape) * _TYPES[kind].bits
+    if bits % 8 or bits // 8 != offsets[1] - offsets[0]:
+        raise ValueError(f"has the shape {shape!r} of {kind}, which does not take the bytes {offsets[0]} to {offsets[1]}")
+    if shape and shape[-1] % _TYPES[kind].packed:
+        raise ValueError(f"has the shape {shape!r}, whose last length is odd")
+    return _Entry(kind, tuple(shape), header_size + offsets[0], offsets[1] - offsets[0])
+
+
+def _metadata_parse(metadata: Any) -> dict[str, str] | None:
+    if metadata is not None and (
+        not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values())
+    ):
+        raise ValueError(f"{_METADATA} is not a map of strings")
+    return metadata
+
+
+def _header_parse(text: bytes, file_size: int) -> _Header:
+    """Of the JSON. Raises ValueError."""
+    if not text.startswith(b"{"):
+        raise ValueError("its header does not begin with {")
+    described = json.loads(text.decode(), object_pairs_hook=_without_repeats)
+    metadata = _metadata_parse(described.pop(_METADATA, None))
+    tensors = {}
+    for name, each in described.items():
+        try:
+            tensors[name] = _entry_parse(each, 8 + len(text))
+        except ValueError as error:
+            raise ValueError(f"{name} {error}") from None
+    in_order = dict(sorted(tensors.items(), key=lambda item: (item[1].offset, item[1].size)))
+    end = 8 + len(text)
+    for name, entry in in_order.items():
+        if entry.offset != end:
+            raise ValueError(f"{name} begins at byte {entry.offset}, the tensor in front of it ends at {end}")
+        end += entry.size
+    if end != file_size:
+        raise ValueError(f"its tensors end at byte {end}, and the object has {file_size}")
+    return _Header(8 + len(text), in_order, metadata)
+
+
+class _File:
+    """One generation of an object, and its header."""
+
+    def __init__(self, uri: str, client: Client | None):
+        self.uri = uri
+        self.client = client or default_client()
+        facts = self.client.stat(uri)
+        self.size = facts["size"]
+        self.generation = facts["generation"]
+        self.content: memoryview | None = None  # all of a file that the first read had
+        try:
+            self.header = self._read_header()
+        except (ValueError, RecursionError) as error:
+            raise SafetensorError(f"{uri}: is damaged or not a safetensors file: {error}") from error
+
+    def _read_header(self) -> _Header:
+        if self.size < 8:
+            raise ValueError(f"it has {self.size} bytes")
+        first = self.client.get(self.uri, length=min(self.size, HEADER_SIZE_GUESS), generation=self.generation)
+        if len(first) == self.size:
+            self.content = memoryview(first)
+        size = int.from_bytes(bytes(first[:8]), "little")
+        if size > HEADER_SIZE_MAX:
+            raise ValueError(f"its header would have {size} bytes, {HEADER_SIZE_MAX} are allowed")
+        if 8 + size > self.size:
+            raise ValueError(f"its header would end at byte {8 + size}, and the object has {self.size}")
+        rest = bytearray(max(0, 8 + size - len(first)))
+        self.read([(len(first), rest)])
+        return _header_parse(bytes(first[8 : 8 + size]) + rest, self.size)
+
+    def read(self, ranges: list[tuple[int, Any]]) -> None:
+        if self.content is not None:
+            for offset, memory in ranges:
+                memory[:] = self.content[offset : offset + len(memory)]
+        elif ranges:
+            self.client.get_into(self.uri, ranges, generation=self.generation)
+
+    def entry(self, name: str) -> _Entry:
+        if name not in self.header.tensors:
+            raise SafetensorError(f"{self.uri}: has no tensor {name}")
+        return self.header.tensors[name]
+
+    def empty(self, name: str) -> torch.Tensor:
+        """What a tensor is to be read into."""
+        entry = self.entry(name)
+        return torch.empty(entry.torch_shape(), dtype=entry.torch_type(self.uri, name))
+
+    def tensors(self, device: torch.device) -> dict[str, torch.Tensor]:
+        """All of them. On the CPU they are read at once, and the object's checksum is verified;
+        elsewhere a part at a time, so that the CPU's memory holds no more than STAGED_SIZE and a tensor."""
+        found: dict[str, torch.Tensor] = {}
+        wanted: list[tuple[int, Any]] = [(0, bytearray(self.header.size))]
+        waiting: list[str] = []
+        size = 0
+        for name, entry in self.header.tensors.items():
+            found[name] = self.empty(name)
+            wanted.append((entry.offset, _memory(found[name])))
+            waiting.append(name)
+            size += entry.size
+            if device.type != "cpu" and size >= STAGED_SIZE:
+                self._move(found, wanted, waiting, device)
+                size = 0
+        self._move(found, wanted, waiting, device)
+        return found
+
+    def _move(self, found: dict[str, torch.Tensor], wanted: list, waiting: list[str], device: torch.device) -> None:
+        self.read([each for each in wanted if len(each[1])])
+        wanted.clear()
+        for name in waiting:
+            found[name] = found[name].to(device)
+        waiting.clear()
+
+
+class _Part(NamedTuple):
+    """Of one dimension: `count` indices from `start` on, `step` apart."""
+
+    start: int
+    count: int
+    step: int
+    is_kept: bool  # False: an index, which takes the dimension away
+
+
+def _parts(index: Any, shape: tuple[int, ...]) -> list[_Part]:
+    """Integers, slices and one Ellipsis, as torch has them."""
+    given = list(index) if isinstance(index, tuple) else [index]
+    places = [i for i, each in enumerate(given) if each is Ellipsis]
+    if len(places) > 1:
+        raise IndexError("an index has at most one ...")
+    if len(given) - len(places) > len(shape):
+        raise IndexError(f"{len(given) - len(places)} indices for a tensor of {len(shape)} dimensions")
+    missing = [slice(None)] * (len(shape) - len(given) + len(places))
+    if places:
+        given[places[0] : places[0] + 1] = missing
+    else:
+        given += missing
+    parts = []
+    for each, length in zip(given, shape):
+        if isinstance(each, slice):
+            start, stop, step = each.indices(length)
+            if step < 1:
+                raise ValueError("the step of a slice must be positive")
+            parts.append(_Part(start, len(range(start, stop, step)), step, True))
+        elif hasattr(each, "__index__") and not isinstance(each, bool):
+            at = each.__index__()
+            if not -length <= at < length:
+                raise IndexError(f"{at} is beyond a dimension of {length}")
+            parts.append(_Part(at % length, 1, 1, False))
+        else:
+            raise TypeError(f"an index is an integer, a slice or ..., not {each!r}")
+    return parts
+
+
+class _Block(NamedTuple):
+    """A part of a file that is read as a whole, and where what is wanted of it lies in the result."""
+
+    offset: int  # in the tensor, elements
+    count: int  # elements
+    target: tuple[int | slice, ...]  # of the result
+    strides: tuple[int, ...]  # of what is wanted in what is read, in elements
+
+
+def _blocks(parts: list[_Part], shape: tuple[int, ...], itemsize: int) -> Iterator[_Block]:
+    """Cuts a slice into blocks. From dimension `cover` on what lies between is read too."""
+    strides = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
+    pitches = [part.step * stride for part, stride in zip(parts, strides)]
+    spans = [1] * (len(shape) + 1)
+    cover = len(shape)
+    for d in reversed(range(len(shape))):
+        spans[d] = (parts[d].count - 1) * pitches[d] + spans[d + 1]
+        gap = pitches[d] - spans[d + 1]
+        if cover == d + 1 and (parts[d].count == 1 or gap * itemsize <= GAP_MAX):
+            cover = d
+    base = sum(part.start * stride for part, stride in zip(parts, strides))
+    rows = 1
+    if cover < len(shape):
+        rows = max(1, BLOCK_SIZE // max(1, pitches[cover] * itemsize))
+    for outer in itertools.product(*(range(part.count) for part in parts[:cover])):
+        begin = base + sum(i * pitch for i, pitch in zip(outer, pitches))
+        if cover == len(shape):
+            yield _Block(begin, 1, outer, ())
+            continue
+        for row in range(0, parts[cover].count, rows):
+            count = min(rows, parts[cover].count - row)
+            span = (count - 1) * pitches[cover] + spans[cover + 1]
+            target = (*outer, slice(row, row + count))
+            yield _Block(begin + row * pitches[cover], span, target, tuple(pitches[cover:]))
+
+
+class _Slice:
+    """A tensor of a file, of which an index reads a part: what safe_open.get_slice returns.
+
+    Indices are integers, slices with a positive step, and one `...`; the result is a tensor of its own. Read is
+    what is wanted, and what lies between parts that are less than 64 KiB apart."""
+
+    def __init__(self, file: _File, name: str, device: torch.device):
+        self._file = file
+        self._name = name
+        self._device = device
+        self._entry = file.entry(name)
+
+    def get_shape(self) -> list[int]:
+        return list(self._entry.shape)
+
+    def get_dtype(self) -> str:
+        """In the format's own words: "F32", "BF16"."""
+        return self._entry.type_name
+
+    def __getitem__(self, index: Any) -> torch.Tensor:
+        entry = self._entry
+        shape = entry.torch_shape()
+        parts = _parts(index, shape)
+        kind = entry.torch_type(self._file.uri, self._name)
+        # PyTorch copies only some of the short types.
+        result = torch.empty([part.count for part in parts], dtype=_INTEGERS[kind.itemsize])
+        if result.numel():
+            self._read(result, _blocks(parts, shape, result.itemsize))
+        kept = [part.count for part in parts if part.is_kept]
+        return result.reshape(kept).view(kind).to(self._device)
+
+    def _read(self, result: torch.Tensor, blocks: Iterator[_Block]) -> None:
+        wanted: list[tuple[int, memoryview]] = []
+        staged: list[tuple[_Block, torch.Tensor]] = []
+        size = 0
+        for block in blocks:
+            target = result[block.target]
+            offset = self._entry.offset + block.offset * result.itemsize
+            if target.numel() == block.count:
+                wanted.append((offset, _memory(target)))
+                continue
+            between = torch.empty(block.count, dtype=result.dtype)
+            wanted.append((offset, _memory(between)))
+            staged.append((block, between))
+            size += between.nbytes
+            if size >= STAGED_SIZE:
+                self._finish(result, wanted, staged)
+                size = 0
+        self._finish(result, wanted, staged)
+
+    def _finish(self, result: torch.Tensor, wanted: list, staged: list) -> None:
+        self._file.read(wanted)
+        for block, between in staged:
+            target = result[block.target]
+            target.copy_(between.as_strided(target.shape, block.strides))
+        wanted.clear()
+        staged.clear()
+
+
+class safe_open:
+    """Opens a file and reads its header; tensors are read when they are asked for.
+
+    uri: "gs://bucket/object". framework: "pt". device: where tensors go. client: a ringest.Client, by
+    default the process's.
+
+    All reads are of the generation that was opened: once it was replaced they raise NotFoundError.
+    Tensors have memory of their own and outlive the file. Any thread may use it. What is read in part
+    has no checksum to be compared with; load_file compares.
+
+    Raises SafetensorError for what is no such file, ringest.Error for what cannot be read.
+    """
+
+    def __init__(self, uri: str | os.PathLike[str], framework: str = "pt", device: Any = "cpu", *, client: Client | None = None):
+        if framework not in ("pt", "torch", "pytorch"):
+            raise ValueError(f"framework is {framework!r}; it is 'pt'")
+        self._device = torch.device(device)
+        self._opened: _File | None = _File(os.fspath(uri), client)
+
+    @property
+    def _file(self) -> _File:
+        if self._opened is None:
+            raise ValueError("the file is closed")
+        return self._opened
+
+    def keys(self) -> list[str]:
+        """Names of all tensors, sorted."""
+        return sorted(self._file.header.tensors)
+
+    def offset_keys(self) -> list[str]:
+        """Names of all tensors in the order of their places."""
+        return list(self._file.header.tensors)
+
+    def metadata(self) -> dict[str, str] | None:
+        """What save_file was given as metadata."""
+        return self._file.header.metadata
+
+    def get_tensor(self, name: str) -> torch.Tensor:
+        tensor = self._file.empty(name)
+        if tensor.nbytes:
+            self._file.read([(self._file.entry(name).offset, _memory(tensor))])
+        return tensor.to(self._device)
+
+    def get_tensors(self) -> dict[str, torch.Tensor]:
+        """All, by name."""
+        return self._file.tensors(self._device)
+
+    def get_slice(self, name: str) -> _Slice:
+        """A tensor to be read in part: get_slice(name)[10:20, :5]; see there for indices."""
+        return _Slice(self._file, name, self._device)
+
+    def close(self) -> None:
+        self._opened = None
+
+    def __enter__(self) -> "safe_open":
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self.close()
+
+
+def load_file(uri: str | os.PathLike[str], device: Any = "cpu", *, client: Client | None = None) -> dict[str, torch.Tensor]:
+    """All tensors of a file, by name. Arguments and exceptions are those of safe_open; for the CPU the
+    object's CRC32C is compared with what came, and ringest.ChecksumError raised where they differ."""
+    return _File(os.fspath(uri), client).tensors(torch.device(device))
+
+
+def _plain(name: str, tensor: Any) -> torch.Tensor:
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"{name} is a {type(tensor).__name__}, not a tensor")
+    given = tensor.detach()
+    if type(given) is not torch.Tensor or given.layout is not torch.strided:
+        raise TypeError(f"{name} is a {type(given).__name__} of layout {given.layout}, which the format has not; "
+                        "save a dense tensor made of it")
+    if given.dtype not in _NAMES:
+        raise TypeError(f"{name} is of {given.dtype}, which the format has not; convert it")
+    return given
+
+
+def _header_make(tensors: list[tuple[str, torch.Tensor]], metadata: Mapping[str, str] | None) -> bytes:
+    described: dict[str, Any] = {}
+    if metadata is not None:
+        if not all(isinstance(text, str) for pair in metadata.items() for text in pair):
+            raise TypeError("metadata is not a map of strings to strings")
+        described[_METADATA] = dict(metadata)
+    end = 0
+    for name, tensor in tensors:
+        type_name = _NAMES[tensor.dtype]
+        packed = _TYPES[type_name].packed
+        shape = list(tensor.shape)
+        if packed > 1 and not shape:
+            raise TypeError(f"{name} has no dimension, which a tensor of {tensor.dtype} needs")
+        if packed > 1:
+            shape[-1] *= packed
+        described[name] = {"dtype": type_name, "shape": shape, "data_offsets": [end, end + tensor.nbytes]}
+        end += tensor.nbytes
+    text = json.dumps(described, separators=(",", ":"), ensure_ascii=False).encode()
+    # So that tensors are aligned where a file is mapped.
+    text += b" " * (-len(text) % 8)
+    if len(text) > HEADER_SIZE_MAX:
+        raise ValueError(f"names and shapes take {len(text)} bytes, {HEADER_SIZE_MAX} are allowed")
+    return len(text).to_bytes(8, "little") + text
+
+
+def save_file(
+    tensors: Mapping[str, torch.Tensor],
+    uri: str | os.PathLike[str],
+    metadata: Mapping[str, str] | None = None,
+    *,
+    client: Client | None = None,
+    if_generation_match: int | None = None,
+) -> int:
+    """Saves tensors into one object, which appears, whole, when all is there; returns its generation.
+
+    metadata: strings, for people. if_generation_match: the generation to replace, 0: there must be no
+    such object (PreconditionError). Tensors that are contiguous and on the CPU are sent from their own
+    memory and must not change meanwhile; others go through a copy of one at a time. Tensors that share
+    memory are written each.
+
+    Raises TypeError for what the format has not, ringest.Error when it cannot be written; then nothing
+    is there that was not before.
+    """
+    if _METADATA in tensors:
+        raise ValueError(f"a tensor cannot be called {_METADATA}")
+    # The larger types first, so that every one is aligned.
+    given = sorted(
+        ((name, _plain(name, tensor)) for name, tensor in tensors.items()),
+        key=lambda item: (-item[1].itemsize, item[0]),
+    )
+    header = _header_make(given, metadata)
+    size = len(header) + sum(tensor.nbytes for _, tensor in given)
+    target = (client or default_client()).writer(
+        os.fspath(uri), if_generation_match=if_generation_match, size_hint=size
+    )
+    with target as writer:
+        writer.write(header)
+        for _, tensor in given:
+            sent = tensor.cpu().resolve_conj().resolve_neg().contiguous()
+            if sent.nbytes:
+                writer.write(_memory(sent), borrow=sent.data_ptr() == tensor.data_ptr())
+        # Inside the `with`, because memory that is borrowed belongs to `given`.
+        return writer.finish()["generation"]

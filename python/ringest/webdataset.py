@@ -1,0 +1,38 @@
+"""gs:// for the webdataset package: after `import ringest.webdataset` it reads and writes through ringest.
+
+    import ringest.webdataset, webdataset
+
+    dataset = webdataset.WebDataset("gs://bucket/train-{0000..0009}.tar")
+    with webdataset.TarWriter("gs://bucket/train-0010.tar") as writer: ...
+
+register(client) has it use another client than the process's default one.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import IO, Any
+
+from ringest import checkpoint
+from ringest.client import Client
+
+_client: Client | None = None
+
+
+def gopen(url: str, mode: str = "rb", bufsize: int = 0, **_options: Any) -> IO[bytes]:
+    """What webdataset's gopen calls for gs://. An object that is written appears when it is closed."""
+    if mode[:1] == "r":
+        return checkpoint.open(url, "rb", client=_client)
+    if mode[:1] == "w":
+        return checkpoint.open(url, "wb", client=_client)
+    raise ValueError(f"{url}: mode is {mode!r}; it is 'rb' or 'wb'")
+
+
+def register(client: Client | None = None) -> None:
+    """Makes webdataset open gs:// by us, with this client."""
+    global _client
+    _client = client
+    importlib.import_module("webdataset.gopen").gopen_schemes["gs"] = gopen
+
+
+register()

@@ -1,0 +1,56 @@
+"""Ranks of a process group (gloo), each a child of this process: PyTorch is imported once for all of them."""
+
+import multiprocessing
+import os
+import tempfile
+import traceback
+
+import torch
+import torch.distributed
+
+PATIENCE_S = 300
+_fork = multiprocessing.get_context("fork")
+
+
+def run(world_size, function, *arguments):
+    """What function(rank, *arguments) returned on each rank. An exception of any of them is raised here."""
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        pipes = [_fork.Pipe(duplex=False) for _ in range(world_size)]
+        processes = [
+            _fork.Process(target=_rank, args=(rank, world_size, folder, pipes[rank][1], function, arguments))
+            for rank in range(world_size)
+        ]
+        for process in processes:
+            process.start()
+        try:
+            return [_take(pipe[0], rank) for rank, pipe in enumerate(pipes)]
+        finally:
+            for process in processes:
+                process.join(10)
+                process.kill()
+                process.join()
+
+
+def _take(pipe, rank):
+    if not pipe.poll(PATIENCE_S):
+        raise TimeoutError(f"rank {rank} said nothing")
+    text, value = pipe.recv()
+    if text is not None:
+        raise AssertionError(f"rank {rank}:\n{text}")
+    return value
+
+
+def _rank(rank, world_size, folder, pipe, function, arguments):
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    try:
+        torch.distributed.init_process_group(
+            "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world_size
+        )
+        pipe.send((None, function(rank, *arguments)))
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
+    except BaseException:
+        pipe.send((traceback.format_exc(), None))
+    finally:
+        os._exit(0)

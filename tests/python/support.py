@@ -1,0 +1,90 @@
+"""What the tests of the Python package share: an emulator, and objects in it."""
+
+import contextlib
+import http.client
+import json
+import os
+import ssl
+import subprocess
+import urllib.parse
+
+import ringest
+
+PROGRAM = os.environ["RINGEST_PROGRAM"]
+COUNT = 500
+SIZE = 2000
+# An instruction of a retry test that lets a request through.
+PASS = "stall-for-0s-after-0K"
+
+
+@contextlib.contextmanager
+def emulator(*arguments):
+    """The endpoint and the file of its certificate, while the `with` lasts."""
+    command = [PROGRAM, "emulate", "--threads", "1", "--synthetic", f"data/x-:{COUNT}:{SIZE}", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            ready = json.loads(process.stdout.readline())
+            yield ready["endpoint"], ready.get("ca")
+        finally:
+            process.terminate()
+
+
+@contextlib.contextmanager
+def client(*arguments, **options):
+    with emulator(*arguments) as (endpoint, ca), ringest.Client(endpoint, ca, **options) as made:
+        yield made
+
+
+def name(index):
+    return f"x-{index:08d}"
+
+
+@contextlib.contextmanager
+def faults(endpoint, ca, instructions):
+    """Within it, requests of clients that are made in it meet faults. Gives what is left of them to ask for."""
+    place = urllib.parse.urlsplit(endpoint)
+
+    def call(method, path, body=None):
+        context = ssl.create_default_context(cafile=ca)
+        connection = http.client.HTTPSConnection(place.hostname, place.port, context=context)
+        connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
+        with contextlib.closing(connection):
+            return json.loads(connection.getresponse().read() or b"{}")
+
+    test = call("POST", "/retry_test", json.dumps({"instructions": instructions}))["id"]
+    before = os.environ.get("RINGEST_HEADERS")
+    os.environ["RINGEST_HEADERS"] = f"x-retry-test-id: {test}"
+    try:
+        yield lambda: call("GET", f"/retry_test/{test}")
+    finally:
+        del os.environ["RINGEST_HEADERS"]
+        if before is not None:
+            os.environ["RINGEST_HEADERS"] = before
+
+
+def uri(index):
+    return f"gs://data/{name(index)}"
+
+
+def entries():
+    return [(name(i), SIZE, 0) for i in range(COUNT)]
+
+
+def files_open():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def threads_running():
+    return len(os.listdir("/proc/self/task"))
+
+
+def take_name(item):
+    """A transform that says which object it was given; here, so that spawned workers can import it."""
+    assert len(item.data) == SIZE
+    return item.uri.rsplit("-", 1)[1]
+
+
+def take_number(data):
+    """Of the connector's kind: gets bytes, which here are digits."""
+    assert type(data) is bytes, type(data)
+    return int(data)

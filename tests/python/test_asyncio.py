@@ -1,0 +1,258 @@
+"""Requests that are awaited: results, many at once, cancellation, several loops, and what is left."""
+
+import asyncio
+import gc
+import os
+import signal
+import threading
+import unittest
+
+import ringest
+import support
+
+try:
+    import uvloop
+except ImportError:
+    uvloop = None
+
+# Answers that no test waits for.
+NEVER = ("--latency-ms", "600000")
+
+
+def run(main, loop_factory=None):
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        return runner.run(main)
+
+
+async def until(condition):
+    while not condition():
+        await asyncio.sleep(0.01)
+
+
+class Awaited(unittest.TestCase):
+    loop_factory = None
+
+    def run_with_client(self, main, *arguments, **options):
+        async def opened():
+            with support.emulator(*arguments) as (endpoint, ca):
+                async with ringest.Client(endpoint, ca, **options) as client:
+                    return await main(client)
+
+        return run(opened(), self.loop_factory)
+
+    def test_every_call(self):
+        async def main(client):
+            generation = await client.aput("gs://new/a", b"0123456789", content_type="text/plain")
+            self.assertEqual(bytes(await client.aget("gs://new/a")), b"0123456789")
+            self.assertEqual(bytes(await client.aget("gs://new/a", offset=2, length=3)), b"234")
+            parts = await client.aget_ranges("gs://new/a", [(8, 5), (0, 2), (4, 0)])
+            self.assertEqual([bytes(part) for part in parts], [b"89", b"01", b""])
+            facts = await client.astat("gs://new/a")
+            self.assertEqual((facts["size"], facts["generation"]), (10, generation))
+            with self.assertRaises(ringest.PreconditionError):
+                await client.aput("gs://new/a", b"x", if_generation_match=0)
+            await client.adelete("gs://new/a")
+            with self.assertRaisesRegex(ringest.NotFoundError, "gs://new/a"):
+                await client.aget("gs://new/a")
+            with self.assertRaises(ringest.NotFoundError):
+                await client.adelete("gs://new/a")
+            await client.adelete("gs://new/a", missing_ok=True)
+
+        self.run_with_client(main)
+
+    def test_lists_and_deletes_of_many_pages(self):
+        async def main(client):
+            uris = [f"gs://new/{i:04d}" for i in range(1201)]
+            for first in range(0, len(uris), 100):
+                await asyncio.gather(*(client.aput(uri, b"x") for uri in uris[first : first + 100]))
+            self.assertEqual(len(await client.alist("gs://new/")), 1201)
+            self.assertEqual(len(await client.alist("gs://data/")), support.COUNT)
+            await client.adelete(uris[:-1])
+            self.assertEqual([name for name, _, _ in await client.alist("gs://new/")], ["1200"])
+            with self.assertRaises(ExceptionGroup) as caught:
+                await client.adelete(uris[-3:])
+            self.assertEqual([error.uri for error in caught.exception.exceptions], uris[-3:-1])
+            with self.assertRaises(ringest.NotFoundError):
+                await client.alist("gs://absent/")
+
+        self.run_with_client(main)
+
+    def test_more_at_once_than_a_queue_has_room_for(self):
+        async def main(client):
+            uris = [support.uri(i % support.COUNT) for i in range(6000)]
+            bodies = await asyncio.gather(*map(client.aget, uris))
+            self.assertEqual({len(body) for body in bodies}, {support.SIZE})
+
+        self.run_with_client(main)
+
+    def test_many_as_an_iterator(self):
+        async def main(client):
+            uris = [support.uri(i) for i in range(support.COUNT)] * 5
+            for ordered in (False, True):
+                seen = []
+                async for items in client.aget_many(iter(uris), ordered=ordered, batch=100):
+                    self.assertLessEqual(len(items), 100)
+                    for item in items:
+                        self.assertEqual(item.uri, uris[item.index])
+                        seen.append(item.index)
+                self.assertEqual(seen if ordered else sorted(seen), list(range(len(uris))))
+            async for items in client.aget_many(uris):
+                break
+            with self.assertRaises(TypeError):
+                async for items in client.aget_many([7]):
+                    pass
+
+        self.run_with_client(main)
+
+    def test_the_loop_goes_on_while_requests_are_out(self):
+        async def main(client):
+            task = asyncio.create_task(client.aget(support.uri(0)))
+            many = client.aget_many([support.uri(i) for i in range(10)])
+            batch = asyncio.create_task(anext(many))
+            for _ in range(1000):
+                await asyncio.sleep(0)
+            self.assertFalse(task.done() or batch.done())
+            for waiting in (task, batch):
+                waiting.cancel()
+                with self.assertRaises(asyncio.CancelledError):
+                    await waiting
+            await many.aclose()
+
+        self.run_with_client(main, *NEVER)
+
+    def test_cancelling_a_task_cancels_its_request(self):
+        async def main(client):
+            tasks = [asyncio.create_task(client.aget(support.uri(i))) for i in range(20)]
+            tasks.append(asyncio.create_task(client.alist("gs://data/")))
+            tasks.append(asyncio.create_task(client.aput("gs://new/x", bytes(1000))))
+            await until(lambda: client.stats()["in_flight"] == len(tasks))
+            for task in tasks:
+                task.cancel()
+            await until(lambda: client.stats()["in_flight"] == 0)
+            for task in tasks:
+                with self.assertRaises(asyncio.CancelledError):
+                    await task
+            with self.assertRaises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await client.aget(support.uri(0))
+
+        self.run_with_client(main, *NEVER)
+
+    def test_closing_ends_what_is_awaited(self):
+        async def main(client):
+            task = asyncio.create_task(client.aget(support.uri(0)))
+            await until(lambda: client.stats()["in_flight"] == 1)
+            client.close()
+            with self.assertRaisesRegex(ValueError, "closed"):
+                await task
+            with self.assertRaisesRegex(ValueError, "closed"):
+                await client.aget(support.uri(0))
+
+        self.run_with_client(main, *NEVER)
+
+
+@unittest.skipIf(uvloop is None, "uvloop is not installed")
+class AwaitedOnUvloop(Awaited):
+    loop_factory = staticmethod(uvloop.new_event_loop) if uvloop else None
+
+
+class Loops(unittest.TestCase):
+    def test_one_after_the_other(self):
+        with support.client() as client:
+            bodies = [bytes(run(client.aget(support.uri(1)))) for _ in range(5)]
+            self.assertEqual(len(set(bodies)), 1)
+
+    def test_several_threads(self):
+        failures = []
+
+        def work(client):
+            async def main():
+                bodies = await asyncio.gather(*(client.aget(support.uri(i)) for i in range(200)))
+                assert all(len(body) == support.SIZE for body in bodies)
+                assert sum([len(items) async for items in client.aget_many(map(support.uri, range(200)))]) == 200
+
+            try:
+                for _ in range(3):
+                    run(main())
+            except BaseException as error:
+                failures.append(error)
+
+        with support.client() as client:
+            threads = [threading.Thread(target=work, args=(client,)) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        self.assertEqual(failures, [])
+
+    def test_closing_by_another_thread(self):
+        caught = []
+
+        def work(client):
+            try:
+                run(client.aget(support.uri(0)))
+            except ValueError as error:
+                caught.append(str(error))
+
+        with support.client(*NEVER) as client:
+            thread = threading.Thread(target=work, args=(client,))
+            thread.start()
+            while thread.is_alive() and client.stats()["in_flight"] == 0:
+                thread.join(0.01)
+            client.close()
+            thread.join()
+        self.assertEqual(caught, ["the client was closed"])
+
+    def test_a_loop_that_was_closed_leaves_nothing(self):
+        async def abandon(client):
+            task = asyncio.create_task(client.aget(support.uri(0)))
+            await until(lambda: client.stats()["in_flight"] == 1)
+            return task
+
+        with support.emulator(*NEVER) as (endpoint, ca):
+            with ringest.Client(endpoint, ca) as client:
+                run(abandon(client))
+            gc.collect()
+            files, threads = support.files_open(), support.threads_running()
+            for _ in range(3):
+                with ringest.Client(endpoint, ca) as client:
+                    run(abandon(client))
+                    run(abandon(client))
+                gc.collect()
+            self.assertEqual((support.files_open(), support.threads_running()), (files, threads))
+
+    def test_ctrl_c(self):
+        async def main(client):
+            task = asyncio.create_task(client.aget(support.uri(0)))
+            await until(lambda: client.stats()["in_flight"] == 1)
+            os.kill(os.getpid(), signal.SIGINT)
+            await task
+
+        with support.client(*NEVER) as client:
+            with self.assertRaises(KeyboardInterrupt):
+                run(main(client))
+
+    def test_a_child_has_loops_of_its_own(self):
+        async def main(client):
+            whole = bytes(await client.aget(support.uri(3)))
+            child = os.fork()
+            if child == 0:
+                good = False
+                try:
+                    # The child may not touch its parent's loop, but may run another one.
+                    other = threading.Thread(target=lambda: results.append(run(client.aget(support.uri(3)))))
+                    results = []
+                    other.start()
+                    other.join()
+                    good = bytes(results[0]) == whole
+                finally:
+                    os._exit(0 if good else 1)
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+            self.assertEqual(bytes(await client.aget(support.uri(3))), whole)
+
+        with support.client() as client:
+            run(main(client))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,662 @@
+"""torch.distributed.checkpoint over ringest.dcp: what is saved is what is loaded, by any number of ranks and
+by torch itself; a complete checkpoint is there at any moment; damage is named."""
+
+import os
+import pickle
+import random
+import signal
+import tempfile
+import time
+import traceback
+import unittest
+import warnings
+
+import torch
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+import ranks
+import ringest
+import support
+from ringest import _dcp_metadata
+from ringest.dcp import CheckpointError, StorageReader, StorageWriter
+
+# Without a process group torch warns that there is none.
+warnings.filterwarnings("ignore", category=UserWarning, module="torch")
+KILLS = int(os.environ.get("RINGEST_KILLS", "5"))
+CHECKPOINT = "gs://new/run/step-1"
+
+
+def every_kind():
+    torch.manual_seed(1)
+    return {
+        "matrix": torch.randn(300, 400),
+        "half": torch.randn(7).half(),
+        "bfloat16": torch.randn(5, 5).bfloat16(),
+        "float8": torch.randn(33).to(torch.float8_e4m3fn),
+        "boolean": torch.randn(9) > 0,
+        "complex": torch.randn(4, dtype=torch.complex64).conj(),
+        "scalar": torch.tensor(3.5),
+        "empty": torch.zeros(0, 4),
+        "transposed": torch.randn(50, 60).t(),
+        "strided": torch.randn(40, 40)[::2, 3:17],
+        "quantized": torch.quantize_per_tensor(torch.randn(10, 10), 0.1, 5, torch.qint8),
+        "parameter": torch.nn.Parameter(torch.randn(3)),
+        "step": 7,
+        "name": "x",
+        "list": [1, torch.ones(3)],
+        "nested": {"a": torch.arange(10), "b": {"c": torch.tensor(1)}},
+    }
+
+
+def blank(value):
+    """The same without what is to be loaded."""
+    if isinstance(value, torch.Tensor):
+        if value.is_quantized:
+            return torch.quantize_per_tensor(torch.zeros(value.shape), 0.1, 5, value.dtype)
+        return torch.zeros_like(value)
+    if isinstance(value, dict):
+        return {key: blank(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [blank(each) for each in value]
+    return type(value)()
+
+
+def is_same(one, other):
+    if isinstance(one, torch.Tensor):
+        if one.is_quantized:
+            return torch.equal(one.int_repr(), other.int_repr())
+        if one.itemsize == 1:
+            one, other = one.view(torch.uint8), other.view(torch.uint8)
+        return one.dtype == other.dtype and torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(is_same(one[key], other[key]) for key in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(is_same, one, other))
+    return one == other
+
+
+def save(state, client, uri=CHECKPOINT, **options):
+    dcp.save(state, storage_writer=StorageWriter(uri, client=client, **options))
+
+
+def load(state, client, uri=CHECKPOINT):
+    dcp.load(state, storage_reader=StorageReader(uri, client=client))
+    return state
+
+
+def names(client, uri=CHECKPOINT):
+    prefix = uri.split("/", 3)[3] + "/"
+    return sorted(name.removeprefix(prefix) for name, _, _ in client.list(uri + "/"))
+
+
+def data_name(client, uri=CHECKPOINT):
+    (name,) = [name for name in names(client, uri) if name.endswith(".distcp")]
+    return f"{uri}/{name}"
+
+
+def cause(caught):
+    """Of a CheckpointException, what happened on the first rank that failed."""
+    return next(iter(caught.exception.failures.values()))[0]
+
+
+class Values(unittest.TestCase):
+    def test_what_is_saved_is_loaded(self):
+        with support.client() as client:
+            saved = every_kind()
+            save(saved, client)
+            self.assertTrue(is_same(saved, load(blank(saved), client)))
+
+    def test_torch_loads_what_is_saved_here(self):
+        with support.client() as client, tempfile.TemporaryDirectory() as folder:
+            saved = every_kind()
+            save(saved, client)
+            for name in names(client):
+                with open(f"{folder}/{name}", "wb") as file:
+                    file.write(client.get(f"{CHECKPOINT}/{name}"))
+            loaded = blank(saved)
+            dcp.load(loaded, storage_reader=dcp.FileSystemReader(folder))
+            self.assertTrue(is_same(saved, loaded))
+
+    def test_what_torch_saved_is_loaded_here(self):
+        with support.client() as client, tempfile.TemporaryDirectory() as folder:
+            saved = every_kind()
+            dcp.save(saved, storage_writer=dcp.FileSystemWriter(folder, thread_count=2))
+            for name in os.listdir(folder):
+                with open(f"{folder}/{name}", "rb") as file:
+                    client.put(f"{CHECKPOINT}/{name}", file.read())
+            self.assertTrue(is_same(saved, load(blank(saved), client)))
+            # Saving over it leaves nothing of it.
+            save(saved, client)
+            self.assertEqual(len(names(client)), 2)
+
+    def test_tensors_of_other_types_and_strides_are_loaded_into(self):
+        with support.client() as client:
+            saved = {"matrix": torch.randn(2500, 1000), "cube": torch.randn(20, 30, 40)}
+            save(saved, client)
+            into = {
+                "matrix": torch.zeros(1000, 2500, dtype=torch.float64).t(),
+                "cube": torch.zeros(20, 30, 80)[:, :, ::2],
+            }
+            load(into, client)
+            self.assertTrue(torch.equal(into["matrix"], saved["matrix"].double()))
+            self.assertTrue(torch.equal(into["cube"], saved["cube"]))
+
+    def test_a_rank_goes_on_in_another_object(self):
+        with support.client() as client:
+            saved = {str(i): torch.full((1000,), float(i)) for i in range(20)}
+            save(saved, client, file_size_max="10KiB")
+            self.assertEqual(len(names(client)), 11)
+            self.assertTrue(is_same(saved, load(blank(saved), client)))
+
+    def test_many_small_tensors_take_few_requests(self):
+        saved = {f"layer.{i}.weight": torch.randn(500) for i in range(1000)}
+        with support.client() as client:
+            save(saved, client)
+            after_save = client.stats()["requests"]
+            self.assertLess(after_save, 10)
+            self.assertTrue(is_same(saved, load(blank(saved), client)))
+            self.assertLess(client.stats()["requests"] - after_save, 10)
+
+    def test_a_client_with_less_memory_than_the_checkpoint(self):
+        saved = {str(i): torch.randn(1 << 20) for i in range(12)}
+        with support.client(memory="16MiB") as client:
+            save(saved, client)
+            self.assertTrue(is_same(saved, load(blank(saved), client)))
+
+    def test_a_writer_and_a_reader_are_pickled(self):
+        with support.client() as client:
+            saved = {"x": torch.randn(10)}
+            made = StorageWriter(CHECKPOINT, client=client), StorageReader(CHECKPOINT, client=client)
+            writer, reader = pickle.loads(pickle.dumps(made))
+            dcp.save(saved, storage_writer=writer)
+            loaded = blank(saved)
+            dcp.load(loaded, storage_reader=reader)
+            self.assertTrue(is_same(saved, loaded))
+
+    def test_places_that_are_none(self):
+        for uri in ("/tmp/x", "gs://bucket", "s3://bucket/x"):
+            with self.subTest(uri), self.assertRaisesRegex(ValueError, uri):
+                StorageWriter(uri)
+
+
+class Asynchronous(unittest.TestCase):
+    def test_the_tensors_may_change_at_once(self):
+        with support.client() as client:
+            for cache in (False, True):
+                writer = StorageWriter(CHECKPOINT, client=client, cache_staged_state_dict=cache)
+                for value in (1.0, 2.0):
+                    state = {"x": torch.full((100_000,), value), "quantized": every_kind()["quantized"]}
+                    future = dcp.async_save(state, storage_writer=writer)
+                    state["x"].fill_(9)
+                    future.result()
+                    self.assertEqual(float(load(blank(state), client)["x"].sum()), 100_000 * value)
+
+    def test_each_tensor_is_copied_once(self):
+        state = {"x": torch.ones(1 << 20), "view": torch.ones(1 << 20)[:100]}
+        writer = StorageWriter(CHECKPOINT, cache_staged_state_dict=True)
+        staged = writer.stage(state)
+        self.assertEqual(staged["view"].untyped_storage().nbytes(), 400)
+        self.assertEqual(writer.stage(state)["x"].data_ptr(), staged["x"].data_ptr())
+
+    def test_a_failure_is_told_by_the_future(self):
+        with support.emulator() as (endpoint, ca):
+            with support.faults(endpoint, ca, {"storage.objects.insert": ["return-403"]}):
+                with ringest.Client(endpoint, ca) as client:
+                    writer = StorageWriter(CHECKPOINT, client=client)
+                    future = dcp.async_save({"x": torch.ones(5)}, storage_writer=writer)
+                    with self.assertRaises(CheckpointException) as caught:
+                        future.result()
+            self.assertIsInstance(cause(caught), ringest.PermissionDeniedError)
+            self.assertIn(CHECKPOINT, str(cause(caught)))
+
+
+class Replacing(unittest.TestCase):
+    def test_the_old_one_goes_when_the_new_one_is_there(self):
+        with support.client() as client:
+            save({"x": torch.ones(10)}, client)
+            first = names(client)
+            save({"x": torch.full((10,), 2.0)}, client)
+            self.assertEqual(len(names(client)), 2)
+            self.assertNotEqual(names(client), first)
+            self.assertEqual(float(load({"x": torch.zeros(10)}, client)["x"][0]), 2)
+
+    def test_only_what_a_save_has_left_is_deleted(self):
+        with support.client() as client:
+            save({"x": torch.ones(10)}, client)
+            for name in ("__3_0.0123456789abcdef.distcp", "__notes.txt", "__0_0.distcp.txt", "deeper/__0_0.distcp"):
+                client.put(f"{CHECKPOINT}/{name}", b"?")
+            save({"x": torch.ones(10)}, client)
+            left = names(client)
+            self.assertLessEqual({"__0_0.distcp.txt", "__notes.txt", "deeper/__0_0.distcp", ".metadata"}, set(left))
+            self.assertEqual(len(left), 5)
+
+    def test_not_unless_it_is_wanted(self):
+        with support.client() as client:
+            save({"x": torch.ones(10)}, client, overwrite=False)
+            with self.assertRaises(CheckpointException) as caught:
+                save({"x": torch.ones(10)}, client, overwrite=False)
+            self.assertIsInstance(cause(caught), FileExistsError)
+            self.assertIn(CHECKPOINT, str(cause(caught)))
+
+    def test_somebody_else_was_faster(self):
+        """Of two that began with the same checkpoint, the second fails, and nothing of the first is lost."""
+        with support.client() as client:
+            save({"x": torch.zeros(10)}, client)
+
+            class Slow(StorageWriter):
+                def finish(self, metadata, results):
+                    save({"x": torch.ones(10)}, client)
+                    super().finish(metadata, results)
+
+            with self.assertRaises(CheckpointException) as caught:
+                dcp.save({"x": torch.full((10,), 2.0)}, storage_writer=Slow(CHECKPOINT, client=client))
+            self.assertIsInstance(cause(caught), ringest.PreconditionError)
+            self.assertEqual(float(load({"x": torch.zeros(10)}, client)["x"][0]), 1)
+
+    def test_while_it_is_loaded(self):
+        with support.client() as client:
+            save({"x": torch.zeros(10)}, client)
+
+            class Slow(StorageReader):
+                def read_data(self, plan, planner):
+                    save({"x": torch.ones(10)}, client)
+                    return super().read_data(plan, planner)
+
+            with self.assertRaises(CheckpointException) as caught:
+                dcp.load({"x": torch.zeros(10)}, storage_reader=Slow(CHECKPOINT, client=client))
+            self.assertIsInstance(cause(caught), CheckpointError)
+            self.assertIn("load it again", str(cause(caught)))
+
+
+class Damage(unittest.TestCase):
+    def fails(self, client, kind, *words, state=None):
+        with self.assertRaises(CheckpointException) as caught:
+            load({"x": torch.zeros(1000)} if state is None else state, client)
+        error = cause(caught)
+        if kind is not None:
+            self.assertIsInstance(error, kind)
+        for word in words:
+            self.assertIn(word, str(error))
+
+    def test_a_byte_of_a_tensor(self):
+        with support.client() as client:
+            saved = {"x": torch.randn(1000)}
+            save(saved, client)
+            uri = data_name(client)
+            data = bytearray(client.get(uri))
+            at = data.index(saved["x"].numpy().tobytes())
+            good = f"{ringest._core.crc32c(data[at : at + 4000]):08x}"
+            data[at + 5] ^= 1
+            client.put(uri, data)
+            bad = f"{ringest._core.crc32c(data[at : at + 4000]):08x}"
+            self.fails(client, ringest.ChecksumError, uri, f"bytes {at} to {at + 4000}", good, bad)
+
+    def test_a_byte_of_an_object(self):
+        with support.client() as client:
+            save({"x": 5}, client)
+            uri = data_name(client)
+            data = bytearray(client.get(uri))
+            data[50] ^= 1
+            client.put(uri, data)
+            self.fails(client, ringest.ChecksumError, uri, "x", state={"x": 0})
+
+    def test_the_end_is_missing(self):
+        with support.client() as client:
+            save({"x": torch.randn(1000), "y": torch.randn(1000)}, client)
+            uri = data_name(client)
+            for size in (5000, 100):
+                client.put(uri, bytes(client.get(uri, length=size)))
+                self.fails(client, None, uri, state={"x": torch.zeros(1000), "y": torch.zeros(1000)})
+
+    def test_an_object_is_missing(self):
+        with support.client() as client:
+            save({"x": torch.randn(1000)}, client)
+            uri = data_name(client)
+            client.delete(uri)
+            self.fails(client, ringest.NotFoundError, uri, ".metadata", "is missing")
+
+    def test_nothing_was_saved(self):
+        with support.client() as client:
+            self.fails(client, AssertionError, CHECKPOINT + "/.metadata")
+
+    def change(self, client, change):
+        uri = CHECKPOINT + "/.metadata"
+        save({"x": torch.randn(1000)}, client)
+        metadata = pickle.loads(client.get(uri))
+        client.put(uri, pickle.dumps(change(metadata) or metadata))
+
+    def test_metadata_of_another_version(self):
+        def version(metadata):
+            metadata.version = "2.0.0"
+
+        def layout(metadata):
+            for info in metadata.storage_data.values():
+                info.ringest = (9, 0, 0)
+
+        with support.client() as client:
+            self.change(client, version)
+            self.fails(client, None, ".metadata", "version 2.0.0", "1.0.0", "update")
+            self.change(client, layout)
+            self.fails(client, CheckpointError, "layout 9", "update")
+
+    def test_metadata_that_points_elsewhere(self):
+        def escape(metadata):
+            for info in metadata.storage_data.values():
+                info.relative_path = "../secret"
+
+        def transformed(metadata):
+            for info in metadata.storage_data.values():
+                info.transform_descriptors = ["zstd"]
+
+        with support.client() as client:
+            self.change(client, escape)
+            self.fails(client, CheckpointError, "../secret")
+            self.change(client, transformed)
+            self.fails(client, CheckpointError, "zstd")
+            self.change(client, lambda metadata: {"x": 1})
+            self.fails(client, None, "dict")
+            client.put(CHECKPOINT + "/.metadata", b"nonsense")
+            self.fails(client, None, ".metadata", "damaged")
+
+    def test_metadata_that_runs_code_does_not(self):
+        class Evil:
+            def __reduce__(self):
+                return os.mkdir, (folder + "/was-run",)
+
+        with support.client() as client, tempfile.TemporaryDirectory() as folder:
+            client.put(CHECKPOINT + "/.metadata", pickle.dumps(Evil()))
+            self.fails(client, None, "posix.mkdir", "add_safe_globals")
+            self.assertEqual(os.listdir(folder), [])
+
+    def test_shapes_that_do_not_fit(self):
+        with support.client() as client:
+            save({"x": torch.randn(1000)}, client)
+            self.fails(client, None, "x", state={"x": torch.zeros(999)})
+
+
+class Faults(unittest.TestCase):
+    def test_what_passes_is_tried_again(self):
+        saved = {"x": torch.randn(100_000), "step": 3}
+        instructions = {
+            "storage.objects.insert": ["return-503", "return-429", "return-reset-connection"],
+            "storage.objects.get": ["return-503", "return-broken-stream", "return-429"],
+            "storage.objects.list": ["return-503"],
+        }
+        with support.emulator() as (endpoint, ca), support.faults(endpoint, ca, instructions) as left:
+            with ringest.Client(endpoint, ca) as client:
+                save(saved, client)
+                self.assertTrue(is_same(saved, load(blank(saved), client)))
+                self.assertTrue(left()["completed"], left())
+
+    def test_what_does_not_leaves_the_last_one(self):
+        """Without rights or room to write: told with the object, and the checkpoint that is there stays."""
+        with support.emulator() as (endpoint, ca), ringest.Client(endpoint, ca) as untroubled:
+            save({"x": torch.ones(1000)}, untroubled)
+            before = names(untroubled)
+            for status, kind in ((403, ringest.PermissionDeniedError), (412, ringest.PreconditionError)):
+                for count in range(2):  # of the data, and of the metadata
+                    instructions = {"storage.objects.insert": [support.PASS] * count + [f"return-{status}"]}
+                    with support.faults(endpoint, ca, instructions), ringest.Client(endpoint, ca) as client:
+                        with self.subTest(f"{status} {count}"), self.assertRaises(CheckpointException) as caught:
+                            save({"x": torch.zeros(1000)}, client)
+                        self.assertIsInstance(cause(caught), kind)
+                        self.assertIn(CHECKPOINT, str(cause(caught)))
+                    self.assertEqual(float(load({"x": torch.zeros(1000)}, untroubled)["x"].sum()), 1000)
+            self.assertLessEqual(set(before), set(names(untroubled)))
+
+
+class Ranks(unittest.TestCase):
+    """Saved by some ranks and loaded by others."""
+
+    def test_fully_sharded_on_four_ranks_and_then_three(self):
+        with support.emulator() as (endpoint, ca):
+            place = (endpoint, ca)
+            ranks.run(4, save_sharded, place)
+            reports = ranks.run(3, load_sharded, place)
+            with ringest.Client(*place) as client:
+                self.assertEqual(len(names(client)), 5)
+                # And by one, without a process group.
+                model, _ = sharded_model(shard=False)
+                state = {"model": blank(model.state_dict())}
+                load(state, client)
+                self.assertTrue(is_same(state["model"], dict(model.state_dict())))
+            for read, needed in reports:
+                self.assertGreater(needed, 8 << 20)
+                self.assertLessEqual(read, 1.05 * needed)
+
+    def test_tensor_parallel_and_replicated(self):
+        with support.emulator() as (endpoint, ca):
+            ranks.run(4, save_placements, (endpoint, ca))
+            with ringest.Client(endpoint, ca) as client:
+                stored = sum(size for _, size, _ in client.list(CHECKPOINT + "/__"))
+            whole = sum(each.nbytes for each in placements_state().values())
+            # What all have is stored once.
+            self.assertLess(stored, whole + 40_000)
+            ranks.run(3, load_placements, (endpoint, ca))
+
+    def test_columns_that_are_far_apart_are_read_alone(self):
+        with support.emulator() as (endpoint, ca):
+            ranks.run(4, save_columns, (endpoint, ca))
+            for read, needed in ranks.run(3, load_columns, (endpoint, ca)):
+                # What may be read along of each of four objects, and the heads of a request for each row.
+                self.assertLessEqual(read, 1.05 * needed + 4 * (256 << 10) + 32 * 2000)
+
+    def test_a_rank_that_fails_fails_all_and_the_last_one_stays(self):
+        with support.emulator() as (endpoint, ca):
+            ranks.run(2, save_and_fail, (endpoint, ca))
+            with ringest.Client(endpoint, ca) as client:
+                self.assertEqual(float(load({"0": torch.zeros(1000)}, client)["0"][0]), 1)
+                # The next save removes what the failed one has left.
+                save({"0": torch.ones(1000)}, client)
+                self.assertEqual(len(names(client)), 2)
+
+    def test_plans_that_are_cached(self):
+        with support.emulator() as (endpoint, ca):
+            ranks.run(2, save_with_cached_plans, (endpoint, ca))
+
+
+def sharded_model(shard=True):
+    torch.manual_seed(5)
+    # Rows that no number of ranks divides.
+    model = torch.nn.Sequential(*(torch.nn.Linear(1024, 1031) for _ in range(6)))
+    if shard:
+        for layer in model:
+            fully_shard(layer)
+        fully_shard(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    return model, optimizer
+
+
+def save_sharded(rank, place):
+    model, optimizer = sharded_model()
+    model_state, optimizer_state = get_state_dict(model, optimizer)
+    with ringest.Client(*place) as client:
+        save({"model": model_state, "optimizer": optimizer_state}, client)
+
+
+def load_sharded(rank, place):
+    """Bytes received, and bytes of the shards."""
+    model, optimizer = sharded_model()
+    good, _ = get_state_dict(model, optimizer)
+    good = {name: each.to_local().clone() for name, each in good.items()}
+    for parameter in model.parameters():
+        torch.nn.init.zeros_(parameter)
+    model_state, _ = get_state_dict(model, optimizer)
+    with ringest.Client(*place) as client:
+        load({"model": model_state}, client)
+        read = client.stats()["recv_bytes"]
+    for name, each in model_state.items():
+        assert torch.equal(each.to_local(), good[name]), name
+    return read, sum(each.nbytes for each in good.values())
+
+
+def placements_state():
+    torch.manual_seed(6)
+    return {name: torch.randn(130, 96) for name in ("rows", "columns", "both", "replicated", "plain")}
+
+
+def placed(rank, world_size):
+    flat = init_device_mesh("cpu", (world_size,))
+    whole = placements_state()
+    state = {
+        "rows": distribute_tensor(whole["rows"], flat, [Shard(0)]),
+        "columns": distribute_tensor(whole["columns"], flat, [Shard(1)]),
+        "replicated": distribute_tensor(whole["replicated"], flat, [Replicate()]),
+        "plain": whole["plain"].clone(),
+    }
+    if world_size % 2 == 0:
+        square = init_device_mesh("cpu", (2, world_size // 2))
+        state["both"] = distribute_tensor(whole["both"], square, [Shard(0), Shard(1)])
+    else:
+        state["both"] = distribute_tensor(whole["both"], flat, [Shard(1)])
+    return state
+
+
+def save_placements(rank, place):
+    with ringest.Client(*place) as client:
+        save(placed(rank, 4), client)
+
+
+def load_placements(rank, place):
+    state = placed(rank, 3)
+    for each in state.values():
+        (each.to_local() if hasattr(each, "to_local") else each).zero_()
+    with ringest.Client(*place) as client:
+        load(state, client)
+    for name, good in placed(rank, 3).items():
+        loaded = state[name]
+        if hasattr(good, "to_local"):
+            good, loaded = good.to_local(), loaded.to_local()
+        assert torch.equal(good, loaded), name
+
+
+def columns():
+    torch.manual_seed(7)
+    flat = init_device_mesh("cpu", (torch.distributed.get_world_size(),))
+    return {"columns": distribute_tensor(torch.randn(32, 100_000), flat, [Shard(1)])}
+
+
+def save_columns(rank, place):
+    with ringest.Client(*place) as client:
+        save(columns(), client)
+
+
+def load_columns(rank, place):
+    """Bytes received, and bytes of the shard."""
+    state = columns()
+    local = state["columns"].to_local()
+    good = local.clone()
+    local.zero_()
+    with ringest.Client(*place) as client:
+        load(state, client)
+        assert torch.equal(local, good)
+        return client.stats()["recv_bytes"], local.nbytes
+
+
+def save_and_fail(rank, place):
+    with ringest.Client(*place) as client:
+        save({str(rank): torch.ones(1000)}, client)
+
+        class Failing(StorageWriter):
+            def write_data(self, plan, planner):
+                done = super().write_data(plan, planner)
+                if rank == 1:
+                    raise OSError("no room")
+                return done
+
+        try:
+            dcp.save({str(rank): torch.zeros(1000)}, storage_writer=Failing(CHECKPOINT, client=client))
+        except CheckpointException as error:
+            assert "no room" in str(error), error
+        else:
+            raise AssertionError("the save succeeded")
+
+
+def save_with_cached_plans(rank, place):
+    with ringest.Client(*place) as client:
+        for value in (1.0, 2.0, 3.0):
+            state = {f"{rank}-{i}": torch.full((100,), value) for i in range(3)}
+            planner = dcp.DefaultSavePlanner(enable_plan_caching=True)
+            dcp.save(state, storage_writer=StorageWriter(CHECKPOINT, client=client), planner=planner)
+            torch.distributed.barrier()
+            loaded = load(blank(state), client)
+            assert is_same(loaded, state), value
+            torch.distributed.barrier()
+
+
+class Kills(unittest.TestCase):
+    """A save that is killed at any moment, with faults on the side, leaves the last complete checkpoint."""
+
+    def test_the_last_complete_one_is_there(self):
+        seed = int(os.environ.get("RINGEST_SEED", "1"))
+        chance = random.Random(seed)
+        bad = ("return-503", "return-reset-connection", "return-429")
+        instructions = {
+            "storage.objects.insert": [each for one in bad for each in (one, support.PASS)] * 35,
+            "storage.objects.delete": ["return-503", support.PASS] * 20,
+        }
+        with support.emulator() as (endpoint, ca), ringest.Client(endpoint, ca) as client:
+            save(kill_state(0), client)
+            took = self.time_of_a_save(endpoint, ca)
+            last = seen = 0
+            for kill in range(KILLS):
+                with support.faults(endpoint, ca, instructions):
+                    # Every other one in a save behind one that was done.
+                    last = self.kill(endpoint, ca, last, kill % 2, took * chance.uniform(0.05, 2.5))
+                loaded = load(blank(kill_state(0)), client)
+                step = loaded["step"]
+                # Complete, of one save, and none that was told to be there is lost.
+                self.assertTrue(is_same(loaded, kill_state(step)), f"seed {seed}, kill {kill}")
+                self.assertGreaterEqual(step, last, f"seed {seed}, kill {kill}")
+                seen = max(seen, step)
+                last = step
+            self.assertGreater(seen, 0)
+            save(kill_state(last + 1), client)
+            self.assertEqual(len(names(client)), 2)
+
+    def time_of_a_save(self, endpoint, ca):
+        with ringest.Client(endpoint, ca) as client:
+            begun = time.monotonic()
+            save(kill_state(0), client)
+            return time.monotonic() - begun
+
+    def kill(self, endpoint, ca, last, saves, delay):
+        """Saves steps after `last` in a child that is killed so many seconds after so many saves; the last
+        that it told of."""
+        heard, say = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                with ringest.Client(endpoint, ca) as client:
+                    step = last
+                    os.write(say, b"\n")
+                    while True:
+                        step += 1
+                        save(kill_state(step), client)
+                        os.write(say, b"%d\n" % step)
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(1)
+        os.close(say)
+        with open(heard, "rb") as told:
+            lines = [told.readline() for _ in range(1 + saves)]
+            time.sleep(delay)
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            lines = b"".join([*lines, told.read()]).split()
+        return int(lines[-1]) if lines else last
+
+
+def kill_state(step):
+    generator = torch.Generator().manual_seed(step)
+    return {
+        "large": torch.randn(3 << 20, generator=generator),
+        "step": step,
+        **{f"small.{i}": torch.full((1000,), float(step)) for i in range(50)},
+    }

@@ -1,0 +1,74 @@
+"""The examples in Python, small: what they print, and that training goes on exactly where it stopped."""
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import support
+
+EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples")
+TIMEOUT_S = 240
+LEFT = re.compile(r"^epoch (\d+): (?:([\d,]+) before the stop, )?([\d,]+) by (\d+) rank", re.M)
+
+MISSING = [name for name in ("PIL", "sklearn", "torch") if importlib.util.find_spec(name) is None]
+
+
+def run(script, *arguments, ranks=None, expect=0):
+    """Standard output and standard error of an example."""
+    command = [sys.executable, "-B"]
+    if ranks is not None:
+        # torchrun, on a port of its own, so that two runs at a time do not meet.
+        command += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    command += [os.path.join(EXAMPLES, script), "--ringest", support.PROGRAM, *arguments]
+    done = subprocess.run(
+        command,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode != expect:
+        raise AssertionError(f"{' '.join(command)} ended with {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout, done.stderr
+
+
+def epochs(text):
+    """[(epoch, before the stop, now, ranks)]"""
+    return [tuple(int((n or "0").replace(",", "")) for n in found) for found in LEFT.findall(text)]
+
+
+@unittest.skipIf(MISSING, f"the examples need {', '.join(MISSING)}")
+class Examples(unittest.TestCase):
+    def test_digits_are_learnt_by_ranks_that_stop_and_by_others_that_go_on(self):
+        with tempfile.TemporaryDirectory() as folder:
+            place = ("--folder", folder, "--epochs", "4")
+            out, err = run("train_digits.py", *place, "--stop-after", "40", ranks=2)
+            self.assertEqual(out, "")
+            self.assertEqual(epochs(err), [(1, 0, 1440, 2)])
+            self.assertIn("in epoch 2 with 480 of 1,440 samples consumed", err)
+
+            two, err = run("train_digits.py", *place, "--resume", ranks=2)
+            self.assertEqual(epochs(err), [(2, 480, 960, 2), *((epoch, 0, 1440, 2) for epoch in (3, 4))])
+            one, err = run("train_digits.py", *place, "--resume")
+            self.assertEqual(epochs(err), [(2, 480, 960, 1), *((epoch, 0, 1440, 1) for epoch in (3, 4))])
+            whole, err = run("train_digits.py", *place, ranks=2)
+            self.assertEqual(epochs(err), [(epoch, 0, 1440, 2) for epoch in range(1, 5)])
+        for result in map(json.loads, (one, two, whole)):
+            self.assertEqual(result["steps"], 120)
+            self.assertGreaterEqual(result["accuracy"], 0.96)
+        self.assertEqual(two, whole, "a stop shall not change what is learnt")
+
+    def test_what_a_sample_of_an_image_costs_is_said(self):
+        out, _ = run("imagenet_shaped.py", "--count", "300", "--epochs", "1")
+        for name in ("IterableDataset", "MapDataset"):
+            self.assertRegex(out, name + r": 300 samples, [\d,]+ samples/s, .* µs of CPU time per sample")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,191 @@
+"""ringest.retention: which checkpoints are found, and what is removed of them."""
+
+import datetime
+import json
+import subprocess
+import unittest
+
+import ringest
+import support
+import torch
+import torch.distributed.checkpoint as dcp
+from ringest import retention
+from ringest.dcp import StorageReader, StorageWriter
+
+OLD = 0
+YOUNG = 3600.0
+ENDING = ".0123456789abcdef.distcp"
+
+
+def names(client, uri="gs://run/"):
+    return [name for name, _, _ in client.list(uri)]
+
+
+def folder(client, name, *data, there=None):
+    """A checkpoint of shards: its metadata names `data`, of which those in `there` exist."""
+    for each in data if there is None else there:
+        client.put(f"gs://run/{name}/{each}", b"12345")
+    client.put(f"gs://run/{name}/.metadata", b"\x80\x05" + b"\x94".join(each.encode() for each in data))
+
+
+class Found(unittest.TestCase):
+    def test_steps(self):
+        for name, step in (
+            ("step-100", 100),
+            ("a/10/step_0200.pt", 200),
+            ("epoch=3-step=1000.ckpt", 1000),
+            ("epoch=3-step=1000-v1.ckpt", 1000),
+            ("v2-70.safetensors", 70),
+            ("100", 100),
+            ("last.ckpt", None),
+            ("step100/best", None),
+        ):
+            self.assertEqual(retention.step_of(name), step, name)
+
+    def test_checkpoints_of_every_kind(self):
+        with support.client() as client:
+            client.put("gs://run/a/step-20.safetensors", b"1" * 7)
+            client.put("gs://run/a/step-3.ckpt", b"1")
+            client.put("gs://run/a/notes.txt", b"1")
+            client.put("gs://run/lone/meta.pt", b"1")
+            folder(client, "b/step-1", "__0_0" + ENDING, "__1_0" + ENDING)
+            client.put("gs://run/b/step-1/meta.pt", b"123")
+            client.put("gs://run/b/step-1/__0_0.fedcba9876543210.distcp", b"1")
+            client.put("gs://run/b/step-1/other", b"1")
+            folder(client, "b/step-2", "__0_0.distcp", "__1_0.distcp", there=["__1_0.distcp"])
+            client.put("gs://run/b/step-3/__0_0" + ENDING, b"1")
+            found = retention.find("gs://run/", client)
+            self.assertEqual(
+                [(each.uri[len("gs://run/") :], each.kind, each.step, each.complete, each.ranks) for each in found],
+                [
+                    ("a/step-3.ckpt", "torch", 3, True, 1),
+                    ("a/step-20.safetensors", "safetensors", 20, True, 1),
+                    ("b/step-1", "dcp", 1, True, 2),
+                    ("b/step-2", "dcp", 2, False, 2),
+                    ("b/step-3", "dcp", 3, False, 1),
+                ],
+            )
+            whole, cut, unfinished = found[2:]
+            metadata_size = client.stat("gs://run/b/step-1/.metadata")["size"]
+            self.assertEqual((whole.size, whole.missing, len(whole.strays)), (10 + 3 + metadata_size, [], 1))
+            self.assertEqual((cut.missing, cut.strays), (["__0_0.distcp"], []))
+            self.assertEqual((unfinished.size, len(unfinished.strays)), (0, 1))
+            self.assertEqual([each.uri for each in retention.find("gs://run/b/step-1", client)], ["gs://run/b/step-1"])
+
+    def test_the_program_shows_the_same(self):
+        with support.emulator() as (endpoint, ca), ringest.Client(endpoint, ca) as client:
+            folder(client, "b/step-1", "__0_0" + ENDING, "__1_0" + ENDING)
+            folder(client, "b/step-2", "__0_0.distcp", there=[])
+            client.put("gs://run/b/step-2/__0_0" + ENDING, b"123")
+            client.put("gs://run/b/step-3.pt", b"1")
+            dcp.save({"x": torch.zeros(3)}, storage_writer=StorageWriter("gs://run/c/7", client=client))
+            shown = subprocess.run(
+                [support.PROGRAM, "ckpt", "ls", "gs://run/", "--json", "--endpoint", endpoint, "--ca", ca],
+                check=True,
+                capture_output=True,
+            )
+            fields = ("uri", "kind", "step", "ranks", "size", "complete", "missing")
+            self.assertEqual(
+                [[each[name] for name in fields] for each in json.loads(shown.stdout)["checkpoints"]],
+                [[getattr(each, name) for name in fields] for each in retention.find("gs://run/", client)],
+            )
+
+
+class Retained(unittest.TestCase):
+    def test_the_last_and_every_so_many(self):
+        with support.client() as client:
+            for step in (1, 2, 10, 9, 20, 30, 31):
+                folder(client, f"step-{step}", "__0_0" + ENDING)
+                client.put(f"gs://run/step-{step}.safetensors", b"1")
+                client.put(f"gs://run/other/step-{step}.pt", b"1")
+            client.put("gs://run/last.ckpt", b"1")
+            before = names(client)
+            planned = retention.retain("gs://run/step", 2, 10, client=client, dry_run=True)
+            self.assertEqual(names(client), before)
+            done = retention.retain("gs://run/step", 2, 10, client=client)
+            self.assertEqual(planned, done)
+            gone = [1, 2, 9]
+            self.assertEqual(
+                sorted(done.removed), sorted(f"gs://run/step-{i}{end}" for i in gone for end in ("", ".safetensors"))
+            )
+            self.assertEqual([each for each in before if each not in names(client)],
+                             [each for each in before if each.startswith(tuple(f"step-{i}{end}" for i in gone for end in "/."))])
+            done = retention.retain("gs://run/", 1, client=client)
+            self.assertEqual(sorted(done.kept), ["gs://run/last.ckpt", "gs://run/other/step-31.pt", "gs://run/step-31",
+                                                 "gs://run/step-31.safetensors"])
+            self.assertEqual(names(client), ["last.ckpt", "other/step-31.pt", "step-31.safetensors",
+                                             "step-31/.metadata", "step-31/__0_0" + ENDING])
+
+    def test_incomplete_ones_are_neither_counted_nor_removed(self):
+        with support.client() as client:
+            folder(client, "step-1", "__0_0" + ENDING)
+            folder(client, "step-2", "__0_0" + ENDING, "__1_0" + ENDING, there=["__1_0" + ENDING])
+            client.put("gs://run/step-3/__0_0" + ENDING, b"1")
+            before = names(client)
+            self.assertEqual(retention.retain("gs://run/", 1, client=client).removed, [])
+            self.assertEqual(names(client), before)
+
+    def test_what_is_old_and_of_no_checkpoint_goes(self):
+        with support.client() as client:
+            folder(client, "step-1", "__0_0" + ENDING)
+            for name in ("__0_0.fedcba9876543210.distcp", ".metadata.tmp"):
+                client.put("gs://run/step-1/" + name, b"123")
+            for name in ("__0_0" + ENDING, "meta.pt", "notes.txt"):
+                client.put("gs://run/step-2/" + name, b"123")
+            client.put("gs://run/.ringest-parts/0123/00001", b"1234")
+            before = names(client)
+            done = retention.retain("gs://run/", 1, client=client, unfinished_age=datetime.timedelta(hours=1))
+            self.assertEqual((names(client), done.strays, done.kept), (before, [], ["gs://run/step-1"]))
+            done = retention.retain("gs://run/", 1, client=client, unfinished_age=OLD - YOUNG)
+            self.assertEqual(len(done.strays), 5)
+            self.assertEqual(done.size, 4 * 3 + 4)
+            self.assertEqual(names(client), ["step-1/.metadata", "step-1/__0_0" + ENDING, "step-2/notes.txt"])
+
+    def test_foreign_objects_in_a_folder_stay(self):
+        with support.client() as client:
+            for step in (1, 2):
+                folder(client, f"step-{step}", "__0_0" + ENDING)
+                client.put(f"gs://run/step-{step}/notes.txt", b"1")
+            retention.retain("gs://run/", 1, client=client)
+            self.assertEqual(names(client, "gs://run/step-1/"), ["step-1/notes.txt"])
+
+    def test_bad_arguments(self):
+        for arguments in ((0,), (1, -1)):
+            with self.assertRaises(ValueError):
+                retention.retain("gs://run/", *arguments)
+
+    def test_real_checkpoints(self):
+        with support.client() as client:
+            state = {"x": torch.arange(10000.0), "step": 5}
+            for step in (1, 2, 3):
+                dcp.save(state, storage_writer=StorageWriter(f"gs://run/{step}", client=client))
+            self.assertTrue(all(each.complete for each in retention.find("gs://run/", client)))
+            retention.retain("gs://run/", 1, keep_every=2, client=client, unfinished_age=0)
+            self.assertEqual([each.step for each in retention.find("gs://run/", client)], [2, 3])
+            found = {"x": torch.zeros(10000), "step": 0}
+            dcp.load(found, storage_reader=StorageReader("gs://run/2", client=client))
+            self.assertTrue(torch.equal(found["x"], state["x"]))
+            # A save over it, killed before its metadata was there, leaves a stray.
+            stray = names(client, "gs://run/3/__")[0].replace(".", ".f", 1)[:-8] + ".distcp"
+            client.put("gs://run/" + stray, b"1")
+            self.assertEqual(len(retention.find("gs://run/3", client)[0].strays), 1)
+            self.assertEqual(retention.retain("gs://run/", 2, client=client, unfinished_age=-YOUNG).strays,
+                             ["gs://run/" + stray])
+            dcp.load(found, storage_reader=StorageReader("gs://run/3", client=client))
+
+    def test_removal(self):
+        with support.client() as client:
+            folder(client, "step-1", "__0_0" + ENDING)
+            client.put("gs://run/step-1/notes", b"1")
+            client.put("gs://run/step-10.pt", b"1")
+            self.assertTrue(retention.is_sharded("gs://run/step-1", client))
+            retention.remove("gs://run/step-1/", client)
+            retention.remove("gs://run/step-1", client)
+            self.assertFalse(retention.is_sharded("gs://run/step-1", client))
+            self.assertEqual(names(client), ["step-1/notes", "step-10.pt"])
+            retention.remove("gs://run/step-10.pt", client)
+            self.assertEqual(names(client), ["step-1/notes"])
+
+
+if __name__ == "__main__":
+    unittest.main()
