@@ -3,6 +3,7 @@ Python's standard library only."""
 
 import contextlib
 import json
+import mmap
 import os
 import platform
 import select
@@ -20,6 +21,9 @@ SKIPPED = 77
 BACKENDS = ("uring", "epoll")
 # Debian keeps nginx there, where users do not look.
 os.environ["PATH"] += ":/usr/sbin"
+# What touch_memory() makes ready for the next client, more than any of them takes.
+MEMORY_TOUCHED = 512 << 20
+MADV_HUGEPAGE, MADV_POPULATE_WRITE = 14, 23  # not named by Python; linux/mman.h
 # Ours and what would send our client elsewhere than a script means.
 FOREIGN_ENVIRONMENT = ("RINGEST_", "STORAGE_EMULATOR_HOST", "GOOGLE_")
 
@@ -30,6 +34,15 @@ def die(text):
 
 def say(text):
     print(text, file=sys.stderr, flush=True)
+
+
+def touch_memory():
+    """Takes memory and gives it back, so that the next process finds it ready. On a virtual machine,
+    what nobody has used for some seconds may be gone to the host, and taking it again costs 25 times
+    as much (8.9 against 0.35 ms for 2 MiB): whoever runs first after a pause would pay for it."""
+    with mmap.mmap(-1, MEMORY_TOUCHED) as memory, contextlib.suppress(OSError):
+        memory.madvise(MADV_HUGEPAGE)
+        memory.madvise(MADV_POPULATE_WRITE)
 
 
 def environment(backend=None):

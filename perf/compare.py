@@ -70,6 +70,12 @@ def object_path(name):
     return f"/storage/v1/b/{BUCKET}/o/{name}?alt=media"
 
 
+def object_paths(name):
+    """Where clients ask for an object: ours, Google's own, and those of the XML API."""
+    path = f"/storage/v1/b/{BUCKET}/o/{name}"
+    return path, "/download" + path, f"/{BUCKET}/{name}"
+
+
 NGINX_CONF = """
 daemon off;
 worker_processes 1;
@@ -107,7 +113,7 @@ http {{
 }}
 """
 # As Cloud Storage does, so that ringest has something to check the body against.
-LOCATION = """        location = /storage/v1/b/{bucket}/o/{name} {{
+LOCATION = """        location = {path} {{
             alias {folder}/{name};
             add_header x-goog-generation {generation};
             add_header x-goog-stored-content-length {size};
@@ -162,8 +168,11 @@ class Nginx:
         }
         with open(f"{self.folder}/list/{name}.json", "w", encoding="ascii") as listing:
             json.dump({"kind": "storage#objects", "items": [item]}, listing)
-        return LOCATION.format(
-            bucket=BUCKET, name=name, folder=self.folder, generation=GENERATION, size=size, crc=crc
+        return "\n".join(
+            LOCATION.format(
+                path=path, name=name, folder=self.folder, generation=GENERATION, size=size, crc=crc
+            )
+            for path in object_paths(name)
         )
 
     def __enter__(self):
@@ -255,6 +264,7 @@ def run_floor(nginx, name, tls, crc, options):
 
 
 def run_client(client, nginx, name, tls, options):
+    common.touch_memory()
     if client == "wrk":
         return time_wrk(nginx, name, tls, options)
     if client in ("floor", "floor+crc"):

@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""What saving and loading a checkpoint costs the client: CPU seconds per GB, and memory beyond the tensors.
+
+Rows: torch.save and torch.load with a RAM disk, without any network; ringest.checkpoint.save and load; and
+torch.save and torch.load through the file of ringest.checkpoint.open; torch.distributed.checkpoint (DCP) with a
+RAM disk by torch's own writer and reader, and by ringest.dcp. Over TLS; `ringest emulate` on the first
+core, the client on the last one. Each row is a process of its own, which makes the state dict, saves and loads
+it once so that all memory has been touched, keeps its heap, and then takes the least of several repeats.
+"""
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import time
+
+import common
+
+SHAPES = {"large": (16 << 20, 64), "small": (64 << 10, 2048)}
+ROWS = ("disk", "ringest", "file", "dcp-disk", "dcp")
+NAMES = {
+    "disk": "torch.save/load, RAM disk",
+    "ringest": "ringest.checkpoint",
+    "file": "torch.save/load, our file",
+    "dcp-disk": "torch's DCP, RAM disk",
+    "dcp": "ringest.dcp",
+}
+# Freed memory stays, as it would in a process that saves again and again.
+HEAP = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1099511627776:glibc.malloc.top_pad=67108864"
+
+
+def status(name):
+    with open("/proc/self/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith(name))
+
+
+def measured(action):
+    """CPU seconds, seconds, and by how many bytes the process grew at most."""
+    with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+        file.write("5")
+    before, started, usage = status("VmRSS"), time.monotonic(), resource.getrusage(resource.RUSAGE_SELF)
+    action()
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    cpu = after.ru_utime + after.ru_stime - usage.ru_utime - usage.ru_stime
+    return cpu, time.monotonic() - started, max(0, status("VmHWM") - before)
+
+
+def best(runs):
+    return {"cpu": min(r[0] for r in runs), "seconds": min(r[1] for r in runs), "grown": max(r[2] for r in runs)}
+
+
+def client(arguments):
+    """One row, in the process that is measured."""
+    import ringest
+    import torch
+    import torch.distributed.checkpoint as dcp
+    from ringest import checkpoint
+    from ringest.dcp import StorageReader, StorageWriter
+
+    torch.set_num_threads(1)
+    size, count = SHAPES[arguments.shape]
+    count = max(1, count * arguments.scale // 100)
+    state = {f"layer.{i}.weight": torch.randn(size // 4) for i in range(count)}
+    # DCP loads into tensors that are there.
+    target = {name: torch.zeros_like(each) for name, each in state.items()} if "dcp" in arguments.row else {}
+    path, uri = f"/dev/shm/ringest-checkpoint-{os.getpid()}.pt", "gs://checkpoints/step.pt"
+    with ringest.Client(arguments.endpoint, arguments.ca) as opened:
+
+        def file_save():
+            with checkpoint.open(uri, "wb", client=opened) as file:
+                torch.save(state, file)
+
+        def file_load():
+            with checkpoint.open(uri, client=opened) as file:
+                return torch.load(file)
+
+        def dcp_save(writer):
+            dcp.save(state, storage_writer=writer, no_dist=True)
+
+        def dcp_load(reader):
+            dcp.load(target, storage_reader=reader, no_dist=True)
+            return dict(target)
+
+        save, load = {
+            "dcp-disk": (
+                lambda: dcp_save(dcp.FileSystemWriter(path, sync_files=False)),
+                lambda: dcp_load(dcp.FileSystemReader(path)),
+            ),
+            "dcp": (
+                lambda: dcp_save(StorageWriter("gs://checkpoints/step", client=opened)),
+                lambda: dcp_load(StorageReader("gs://checkpoints/step", client=opened)),
+            ),
+            "disk": (lambda: torch.save(state, path), lambda: torch.load(path)),
+            "ringest": (
+                lambda: checkpoint.save(state, uri, client=opened),
+                lambda: checkpoint.load(uri, client=opened),
+            ),
+            "file": (file_save, file_load),
+        }[arguments.row]
+        try:
+            save()
+            found = load()
+            assert all(torch.equal(found[name], state[name]) for name in state)
+            del found
+            saves = best([measured(save) for _ in range(arguments.repeats)])
+            loads = best([measured(load) for _ in range(arguments.repeats)])
+        finally:
+            if os.path.isdir(path):
+                shutil.rmtree(path)
+            elif os.path.exists(path):
+                os.unlink(path)
+    print(json.dumps({"bytes": size * count, "save": saves, "load": loads}))
+
+
+def row(arguments, shape, name, emulator):
+    command = common.pinned(
+        max(os.sched_getaffinity(0)),
+        [arguments.python, os.path.abspath(__file__), "--client", name, "--shape", shape]
+        + ["--endpoint", emulator.endpoint, "--ca", emulator.ca]
+        + ["--repeats", str(arguments.repeats), "--scale", str(arguments.scale)],
+    )
+    env = common.environment() | {"GLIBC_TUNABLES": HEAP, "PYTHONPATH": arguments.package}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        common.die(f"{name}: {done.stderr.strip()}")
+    return json.loads(done.stdout)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", default=common.PROGRAM, help="ringest, which has the emulator")
+    parser.add_argument("--python", default=sys.executable, help="an interpreter that has PyTorch")
+    parser.add_argument("--package", default="", help="where the package ringest is, if not installed: BUILD/python")
+    parser.add_argument("--shape", choices=SHAPES, help="only 16 MiB (large) or 64 KiB (small) tensors")
+    parser.add_argument("--row", choices=ROWS, action="append", help="only these rows")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--scale", type=int, default=100, help="percent of 1 GiB (large) and 128 MiB (small)")
+    parser.add_argument("--client", dest="client_row", choices=ROWS, help=argparse.SUPPRESS)
+    parser.add_argument("--endpoint", help=argparse.SUPPRESS)
+    parser.add_argument("--ca", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.client_row:
+        arguments.row = arguments.client_row
+        client(arguments)
+        return
+    print(f"{'':28}{'save CPU s/GB':>14}{'GB/s':>7}{'MiB more':>10}{'load CPU s/GB':>15}{'GB/s':>7}{'MiB more':>10}")
+    for shape in [arguments.shape] if arguments.shape else SHAPES:
+        size, count = SHAPES[shape]
+        print(f"{count * arguments.scale // 100} tensors of {size >> 10} KiB")
+        for name in arguments.row or ROWS:
+            with common.Emulator(arguments.program) as emulator:
+                found = row(arguments, shape, name, emulator)
+            text = f"  {NAMES[name]:26}"
+            for what, wide in (("save", 14), ("load", 15)):
+                one = found[what]
+                text += f"{one['cpu'] / found['bytes'] * 1e9:>{wide}.2f}{found['bytes'] / one['seconds'] / 1e9:>7.2f}"
+                text += f"{one['grown'] >> 20:>10}"
+            print(text, flush=True)
+
+
+if __name__ == "__main__":
+    main()
