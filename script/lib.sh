@@ -12,6 +12,9 @@ die() {
     exit 1
 }
 
+# In a function that is called in a condition nothing stops by itself at an error, so these two return
+# what failed.
+
 # configure NAME OPTION...: makes build/NAME, afresh where the options, the tools or the place
 # are not those it was made with. meson itself notices every other change.
 configure() {
@@ -20,7 +23,21 @@ configure() {
     want=$(printf '%s\n' "$root" "$(meson --version)" "${CC-}" "$(cat subprojects/boringssl/.stamp)" "$@")
     if [ ! -f "$dir/build.ninja" ] || [ "$(cat "$dir/.stamp" 2>/dev/null)" != "$want" ]; then
         rm -rf "$dir"
-        meson setup "$dir" "$@" >&2
+        meson setup "$dir" "$@" >&2 || return
+        printf '%s\n' "$want" >"$dir/.stamp"
+    fi
+}
+
+# virtual_environment DIR REQUIREMENTS: makes DIR with what a file names, from PyPI, afresh where it is
+# not what it was made with. Without a file it is empty.
+virtual_environment() {
+    local dir=$1 requirements=${2-/dev/null} want
+    want=$(printf '%s\n' "$root" "$(python3 --version)" "$(cat "$requirements")")
+    if [ "$(cat "$dir/.stamp" 2>/dev/null)" != "$want" ]; then
+        rm -rf "$dir"
+        python3 -m venv "$dir" || return
+        "$dir/bin/pip" --quiet --disable-pip-version-check install --only-binary :all: \
+            --requirement "$requirements" >&2 || return
         printf '%s\n' "$want" >"$dir/.stamp"
     fi
 }

@@ -7,6 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Longer than a busy machine holds anything up. */
+#define TIMEOUT_NS (60 * RG_NS_PER_S)
 #define FIELDS_KEPT 16
 #define FIELDS_SIZE 256
 
@@ -48,6 +50,7 @@ static void server_open(struct rg_test_client *c)
         .certificate = c->tls ? &c->certificate : NULL,
         .tls_version_max = c->tls_version_max,
         .handshake_delay_ms = c->handshake_delay_ms,
+        .client_ca = c->ask_client ? &c->ca : NULL,
     };
     c->server = rg_scripted_server_start(&options);
     if (c->options.endpoint == NULL) {
@@ -67,9 +70,9 @@ static void options_complete(struct rg_client_options *options)
 {
     options->struct_size = sizeof(*options);
     options->connections_max = options->connections_max != 0 ? options->connections_max : 4;
-    default_ns(&options->connect_timeout_ns, 5 * RG_NS_PER_S);
-    default_ns(&options->first_byte_timeout_ns, 5 * RG_NS_PER_S);
-    default_ns(&options->stall_timeout_ns, 5 * RG_NS_PER_S);
+    default_ns(&options->connect_timeout_ns, TIMEOUT_NS);
+    default_ns(&options->first_byte_timeout_ns, TIMEOUT_NS);
+    default_ns(&options->stall_timeout_ns, TIMEOUT_NS);
     default_ns(&options->backoff_min_ns, RG_NS_PER_MS);
     default_ns(&options->backoff_max_ns, 5 * RG_NS_PER_MS);
 }
@@ -93,6 +96,7 @@ void rg_test_client_open(struct rg_test_client *c)
         server_open(c);
     }
     options_complete(&c->options);
+    c->options.no_hedging |= !c->hedges;
     char error[256];
     rc = rg_client_open_explained(&c->client, c->runtime, &c->options, error, sizeof(error));
     if (rc < 0) {
@@ -180,11 +184,9 @@ void rg_test_check_bytes(const char *file, int line, const struct rg_completion 
     if (completion->size != size) {
         rg_test_fail(file, line, "got %" PRIu64 " bytes, wanted %" PRIu64, completion->size, size);
     }
-    const uint8_t *data = completion->data;
-    for (uint64_t i = 0; i < size; i++) {
-        if (data[i] != rg_script_byte(offset + i)) {
-            rg_test_fail(file, line, "byte %" PRIu64 " of %" PRIu64 " is wrong", i, size);
-        }
+    uint64_t wrong = rg_script_differs(completion->data, offset, size);
+    if (wrong < size) {
+        rg_test_fail(file, line, "byte %" PRIu64 " of %" PRIu64 " is wrong", wrong, size);
     }
 }
 
@@ -226,4 +228,20 @@ const char *rg_test_object_fields(uint64_t size, int64_t generation)
              "x-goog-stored-content-length: %" PRIu64 "\r\n",
              generation, base64, size);
     return fields;
+}
+
+const char *rg_test_answer_with(const char *status_line, const char *field, const char *body)
+{
+    static char *kept[FIELDS_KEPT];
+    static unsigned next;
+    char **answer = &kept[next++ % FIELDS_KEPT];
+    free(*answer);
+    RG_CHECK(asprintf(answer, "HTTP/1.1 %s\r\n%sContent-Length: %zu\r\n\r\n%s", status_line, field,
+                      strlen(body), body) > 0);
+    return *answer;
+}
+
+const char *rg_test_answer(const char *status_line, const char *body)
+{
+    return rg_test_answer_with(status_line, "", body);
 }

@@ -7,8 +7,6 @@
 
 #include <time.h>
 
-#define PATIENCE_S 20
-
 static struct rg_test_exchange *exchange_of(struct rg_exchange *x)
 {
     return RG_CONTAINER_OF(x, struct rg_test_exchange, x);
@@ -81,7 +79,7 @@ static void pool_open_run(void *context)
 
 static void default_ns(uint64_t *value)
 {
-    *value = *value != 0 ? *value : 5 * RG_NS_PER_S;
+    *value = *value != 0 ? *value : 60 * RG_NS_PER_S;
 }
 
 void rg_test_pool_open(struct rg_test_pool *pool, uint16_t port)
@@ -173,7 +171,7 @@ void rg_test_exchange_wait(struct rg_test_pool *pool)
 {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += PATIENCE_S;
+    until.tv_sec += RG_TEST_PATIENCE_NS / RG_NS_PER_S;
     int rc;
     do {
         rc = sem_timedwait(&pool->done, &until);

@@ -34,7 +34,7 @@ struct rg_test_exchange {
 };
 
 struct rg_test_pool {
-    /* Set by the test; zero means as usual: 4 connections, 5 s each. */
+    /* Set by the test; zero means as usual: 4 connections, a minute each. */
     struct rg_pool_options options;
     struct rg_resolver_options resolver_options;
     uint64_t memory_max; /* 16 MiB */

@@ -21,11 +21,53 @@
 #define HEAD_SIZE_MAX RG_KIB(64)
 #define CHUNK_SIZE RG_KIB(64)
 
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define UNWATCHED __attribute__((no_sanitize("thread", "address", "undefined")))
+#else
+#define UNWATCHED
+#endif
+
+/* The memory is its own alone: what leaves it goes through memcpy and memcmp, which are watched. */
+UNWATCHED static void bytes_make(uint8_t *bytes, uint64_t offset, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        bytes[i] = rg_script_byte(offset + i);
+    }
+}
+
+void rg_script_fill(void *data, uint64_t offset, uint64_t size)
+{
+    uint8_t bytes[RG_KIB(4)];
+    for (uint64_t done = 0, part; done < size; done += part) {
+        part = RG_MIN(size - done, (uint64_t)sizeof(bytes));
+        bytes_make(bytes, offset + done, part);
+        memcpy((uint8_t *)data + done, bytes, part);
+    }
+}
+
+uint64_t rg_script_differs(const void *data, uint64_t offset, uint64_t size)
+{
+    uint8_t bytes[RG_KIB(4)];
+    const uint8_t *got = data;
+    for (uint64_t done = 0, part; done < size; done += part) {
+        part = RG_MIN(size - done, (uint64_t)sizeof(bytes));
+        bytes_make(bytes, offset + done, part);
+        if (memcmp(got + done, bytes, part) != 0) {
+            while (got[done] == rg_script_byte(offset + done)) {
+                done++;
+            }
+            return done;
+        }
+    }
+    return size;
+}
+
 struct peer {
     struct rg_scripted_server *server;
     const struct rg_step *script;
     pthread_t thread;
     int fd; /* -1: closed */
+    struct sockaddr_in address;
     SSL *ssl;
     char head[HEAD_SIZE_MAX]; /* of the request read last, and what came behind it */
     size_t head_size, input_size;
@@ -41,7 +83,7 @@ struct rg_scripted_server {
     pthread_mutex_t mutex; /* of what follows, and of each peer's fd */
     struct peer *peers[RG_SCRIPT_CONNECTIONS_MAX];
     uint32_t peer_count, ended_count, request_count;
-    char *heads[RG_SCRIPT_REQUESTS_MAX];
+    char *heads[RG_SCRIPT_REQUESTS_MAX], *bodies[RG_SCRIPT_REQUESTS_MAX];
     bool stopping;
 };
 
@@ -98,9 +140,7 @@ static void peer_send_bytes(struct peer *peer, const struct rg_step *step, uint6
     char *chunk = malloc(CHUNK_SIZE);
     while (size > 0 && !peer->failed) {
         size_t part = (size_t)RG_MIN(size, (uint64_t)CHUNK_SIZE);
-        for (size_t i = 0; i < part; i++) {
-            chunk[i] = (char)rg_script_byte(offset + i);
-        }
+        rg_script_fill(chunk, offset, part);
         peer_send_step(peer, step, chunk, part);
         offset += part;
         size -= part;
@@ -123,12 +163,29 @@ static size_t peer_receive(struct peer *peer, char *data, size_t size)
     return (size_t)got;
 }
 
-static void head_record(struct peer *peer)
+/* Returns the number of the request. */
+static uint32_t head_record(struct peer *peer)
 {
     struct rg_scripted_server *server = peer->server;
     pthread_mutex_lock(&server->mutex);
     RG_ASSERT(server->request_count < RG_SCRIPT_REQUESTS_MAX);
-    server->heads[server->request_count++] = strndup(peer->head, peer->head_size);
+    uint32_t number = server->request_count++;
+    server->heads[number] = strndup(peer->head, peer->head_size);
+    pthread_mutex_unlock(&server->mutex);
+    return number;
+}
+
+/* Keeps the beginning of a request's body, as a text. */
+static void body_record(struct peer *peer, uint32_t number, const char *data, size_t size)
+{
+    struct rg_scripted_server *server = peer->server;
+    pthread_mutex_lock(&server->mutex);
+    if (server->bodies[number] == NULL) {
+        server->bodies[number] = calloc(1, RG_SCRIPT_BODY_KEPT_MAX + 1);
+    }
+    char *body = server->bodies[number];
+    size_t kept = strnlen(body, RG_SCRIPT_BODY_KEPT_MAX);
+    memcpy(body + kept, data, RG_MIN(size, RG_SCRIPT_BODY_KEPT_MAX - kept));
     pthread_mutex_unlock(&server->mutex);
 }
 
@@ -147,18 +204,21 @@ static const char *head_find(const struct peer *peer, const char *name)
     return NULL;
 }
 
-static void body_skip(struct peer *peer)
+static void body_read(struct peer *peer, uint32_t number)
 {
     const char *length = head_find(peer, "content-length");
     uint64_t left = length != NULL ? strtoull(length, NULL, 10) : 0;
     size_t here = (size_t)RG_MIN(left, (uint64_t)(peer->input_size - peer->head_size));
+    body_record(peer, number, peer->head + peer->head_size, here);
     memmove(peer->head + peer->head_size, peer->head + peer->head_size + here,
             peer->input_size - peer->head_size - here);
     peer->input_size -= here;
     left -= here;
     char *chunk = malloc(CHUNK_SIZE);
     while (left > 0 && !peer->failed) {
-        left -= peer_receive(peer, chunk, (size_t)RG_MIN(left, (uint64_t)CHUNK_SIZE));
+        size_t got = peer_receive(peer, chunk, (size_t)RG_MIN(left, (uint64_t)CHUNK_SIZE));
+        body_record(peer, number, chunk, got);
+        left -= got;
     }
     free(chunk);
 }
@@ -183,9 +243,9 @@ static void peer_read(struct peer *peer, bool with_body)
         }
         peer->input_size += got;
     }
-    head_record(peer);
+    uint32_t number = head_record(peer);
     if (with_body) {
-        body_skip(peer);
+        body_read(peer, number);
     }
 }
 
@@ -332,6 +392,8 @@ static void peer_start(struct rg_scripted_server *server, int fd)
     peer->server = server;
     peer->script = server->options.scripts[script];
     peer->fd = fd;
+    socklen_t size = sizeof(peer->address);
+    (void)getpeername(fd, (struct sockaddr *)&peer->address, &size);
     server->peers[server->peer_count++] = peer;
     RG_ASSERT(pthread_create(&peer->thread, NULL, peer_main, peer) == 0);
 }
@@ -371,6 +433,12 @@ static void context_open(struct rg_scripted_server *server)
     }
     RG_ASSERT(SSL_CTX_use_certificate(server->context, options->certificate->x509) == 1);
     RG_ASSERT(SSL_CTX_use_PrivateKey(server->context, options->certificate->key) == 1);
+    if (options->client_ca != NULL) {
+        X509_STORE *store = SSL_CTX_get_cert_store(server->context);
+        RG_ASSERT(X509_STORE_add_cert(store, options->client_ca->x509) == 1);
+        SSL_CTX_set_verify(server->context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
+                           NULL);
+    }
 }
 
 struct rg_scripted_server *rg_scripted_server_start(const struct rg_script_options *options)
@@ -380,7 +448,10 @@ struct rg_scripted_server *rg_scripted_server_start(const struct rg_script_optio
     server->options = *options;
     context_open(server);
     pthread_mutex_init(&server->mutex, NULL);
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in address = {
+        .sin_family = AF_INET,
+        .sin_addr.s_addr = htonl(options->everywhere ? INADDR_ANY : INADDR_LOOPBACK),
+    };
     socklen_t size = sizeof(address);
     server->stop_event = eventfd(0, EFD_CLOEXEC);
     server->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -412,6 +483,7 @@ void rg_scripted_server_stop(struct rg_scripted_server *server)
     }
     for (uint32_t i = 0; i < server->request_count; i++) {
         free(server->heads[i]);
+        free(server->bodies[i]);
     }
     close(server->listener);
     close(server->stop_event);
@@ -423,6 +495,15 @@ void rg_scripted_server_stop(struct rg_scripted_server *server)
 uint16_t rg_scripted_server_port(const struct rg_scripted_server *server)
 {
     return server->port;
+}
+
+void rg_scripted_server_peer(struct rg_scripted_server *server, uint32_t index,
+                             struct sockaddr_in *out_address)
+{
+    pthread_mutex_lock(&server->mutex);
+    RG_ASSERT(index < server->peer_count);
+    *out_address = server->peers[index]->address;
+    pthread_mutex_unlock(&server->mutex);
 }
 
 static uint32_t count_read(struct rg_scripted_server *server, const uint32_t *count)
@@ -454,4 +535,12 @@ const char *rg_scripted_server_head(struct rg_scripted_server *server, uint32_t 
     const char *head = index < server->request_count ? server->heads[index] : NULL;
     pthread_mutex_unlock(&server->mutex);
     return head;
+}
+
+const char *rg_scripted_server_body(struct rg_scripted_server *server, uint32_t index)
+{
+    pthread_mutex_lock(&server->mutex);
+    const char *body = index < server->request_count ? server->bodies[index] : NULL;
+    pthread_mutex_unlock(&server->mutex);
+    return body;
 }

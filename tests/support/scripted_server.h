@@ -10,8 +10,11 @@
 
 #include "tests/support/certificates.h"
 
+#include <arpa/inet.h>
+
 #define RG_SCRIPT_CONNECTIONS_MAX 512
 #define RG_SCRIPT_REQUESTS_MAX 4096
+#define RG_SCRIPT_BODY_KEPT_MAX 65536
 
 enum rg_step_kind {
     RG_STEP_END =
@@ -86,6 +89,8 @@ struct rg_script_options {
     const struct rg_test_certificate *certificate; /* NULL: plain */
     uint16_t tls_version_max;                      /* 0: the newest */
     uint32_t handshake_delay_ms;
+    bool everywhere; /* on all addresses of the machine, not on 127.0.0.1 alone */
+    const struct rg_test_certificate *client_ca; /* clients must show what it issued; NULL: none */
 };
 
 struct rg_scripted_server;
@@ -95,10 +100,16 @@ struct rg_scripted_server *rg_scripted_server_start(const struct rg_script_optio
 void rg_scripted_server_stop(struct rg_scripted_server *server);
 uint16_t rg_scripted_server_port(const struct rg_scripted_server *server);
 
+/* From where the index-th connection came, which must have been accepted. */
+void rg_scripted_server_peer(struct rg_scripted_server *server, uint32_t index,
+                             struct sockaddr_in *out_address);
+
 /* What it saw so far. Heads are in the order of their arrival; NULL: there is none. */
 uint32_t rg_scripted_server_connections(struct rg_scripted_server *server);
 uint32_t rg_scripted_server_requests(struct rg_scripted_server *server);
 const char *rg_scripted_server_head(struct rg_scripted_server *server, uint32_t index);
+/* The beginning of the body of a request that was answered, as a text; NULL: it had no READ. */
+const char *rg_scripted_server_body(struct rg_scripted_server *server, uint32_t index);
 /* Connections whose peer has ended them, by FIN or RST, while the server was reading. */
 uint32_t rg_scripted_server_ended(struct rg_scripted_server *server);
 
@@ -107,5 +118,10 @@ static inline uint8_t rg_script_byte(uint64_t offset)
 {
     return (uint8_t)((offset * UINT64_C(0x9e3779b97f4a7c15)) >> 56);
 }
+
+/* Fills memory with the bytes from `offset` on, or says where it first differs from them; `size`:
+ * nowhere. Quick with sanitizers too, which would look at each byte of a loop. */
+void rg_script_fill(void *data, uint64_t offset, uint64_t size);
+uint64_t rg_script_differs(const void *data, uint64_t offset, uint64_t size);
 
 #endif

@@ -65,6 +65,7 @@ static int test_begin(struct rg_server_call *call)
         .stall_ns = field(head, "x-stall-ms", 0) * RG_NS_PER_MS,
         .close = rg_h1_find(head, "x-close") != NULL,
         .reset = rg_h1_find(head, "x-reset") != NULL,
+        .cut_head = rg_h1_find(head, "x-cut-head") != NULL,
     };
     state->early_in_body = target_is(head, "/early-body");
     state->refuse_in_body = target_is(head, "/refuse-body");

@@ -4,7 +4,8 @@
  *   GET /N, HEAD /N, PUT /N          is answered by N bytes of rg_test_blob, over and over
  *   /early, /early-body              by 413 in `begin`, or at the first bytes of the body
  *   /refuse, /refuse-body            not at all
- *   x-delay-ms, x-rate, x-cut, x-reset, x-stall, x-stall-ms, x-close     are the response's fields
+ *   x-delay-ms, x-rate, x-cut, x-cut-head, x-reset, x-stall, x-stall-ms,
+ *   x-close                          are the response's fields
  *
  * and the answer's x-received and x-sum say what came of the request's body. */
 #ifndef RG_TESTS_SUPPORT_SERVER_H

@@ -366,7 +366,7 @@ static void do_upload(struct exchange *exchange)
     answer_text(exchange, 200, "", text, (size_t)text_size);
 }
 
-static void do_list(struct exchange *exchange)
+static void list_write(struct exchange *exchange, FILE *out)
 {
     const struct rg_h1_slice *target = &exchange->head->target;
     char token[RG_SIM_GCS_NAME_SIZE_MAX], name[RG_SIM_GCS_NAME_SIZE_MAX];
@@ -376,10 +376,6 @@ static void do_list(struct exchange *exchange)
     }
     uint64_t count_max = RG_MIN(query_number(target, "maxResults"), (uint64_t)RESULTS_MAX);
     uint64_t end = RG_MIN(first + count_max, (uint64_t)exchange->gcs->options.listed_count);
-    char *text;
-    size_t size;
-    FILE *out = open_memstream(&text, &size);
-    RG_ASSERT(out != NULL);
     fputs("{\"kind\":\"storage#objects\"", out);
     if (end < exchange->gcs->options.listed_count) {
         rg_sim_gcs_token((uint32_t)end, token);
@@ -396,6 +392,20 @@ static void do_list(struct exchange *exchange)
         fputs(i + 1 == end ? "\"}]" : "\"}", out);
     }
     fputs("}", out);
+}
+
+static void do_list(struct exchange *exchange)
+{
+    const struct rg_sim_gcs_options *options = &exchange->gcs->options;
+    char *text;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    RG_ASSERT(out != NULL);
+    if (options->list != NULL) {
+        options->list(options->list_context, exchange->head->target, out);
+    } else {
+        list_write(exchange, out);
+    }
     fclose(out);
     answer_text(exchange, 200, "", text, size);
     free(text);

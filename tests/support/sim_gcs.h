@@ -7,6 +7,7 @@
 #ifndef RG_TESTS_SUPPORT_SIM_GCS_H
 #define RG_TESTS_SUPPORT_SIM_GCS_H
 
+#include "http/h1_decoder.h"
 #include "tests/support/sim.h"
 
 #define RG_SIM_GCS_BUCKET "simulated-bucket"
@@ -44,6 +45,10 @@ struct rg_sim_gcs_options {
     uint64_t object_size_max;
     uint64_t pause_ns_max;                       /* between pieces of a slow answer */
     uint32_t troubles[RG_SIM_GCS_TROUBLE_COUNT]; /* parts per million */
+    /* Writes the page that a target asks for, in place of the listing described here. May be NULL.
+     */
+    void (*list)(void *context, struct rg_h1_slice target, FILE *out);
+    void *list_context;
 };
 
 /* The book of one object. */

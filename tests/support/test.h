@@ -9,8 +9,10 @@
  *         return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
  *     }
  *
- * A failed check ends its case (by longjmp), not the program. Exit status: 0 all passed, 1 some
- * failed, 77 when every case was skipped. Arguments: names of cases to run, `--seed N`, `--list`.
+ * A failed check ends its case, and the cases after it run in a new image of the program: nothing
+ * of the failed one, its threads least of all, goes on beside them. Exit status: 0 all passed, 1
+ * some failed, 77 when every case was skipped. Arguments: names of cases to run, `--seed N`,
+ * `--list`.
  */
 #ifndef RG_TESTS_SUPPORT_TEST_H
 #define RG_TESTS_SUPPORT_TEST_H
@@ -33,6 +35,9 @@ struct rg_test {
 
 int rg_test_main(int argc, char **argv, const struct rg_test *tests, size_t count);
 
+/* Which of the tests is running, from 0. */
+size_t rg_test_index(void);
+
 /* Ends the running case. `rg_test_skip` says why on standard output. */
 __attribute__((noreturn)) void rg_test_fail(const char *file, int line, const char *format, ...)
     RG_PRINTF(3, 4);
@@ -43,6 +48,12 @@ uint64_t rg_test_seed(void);
 uint64_t rg_test_random(void);
 /* Uniform in [0, bound). */
 uint64_t rg_test_random_below(uint64_t bound);
+
+/* How long a test waits for what has to come: more than a busy machine can hold it up. */
+#define RG_TEST_PATIENCE_NS (90 * RG_NS_PER_S)
+/* Sleeps for a millisecond. False when all of that has passed since *begun_ns, which is 0 at first.
+ */
+bool rg_test_go_on_waiting(uint64_t *begun_ns);
 
 /* Compares memory and prints the first difference. */
 void rg_test_check_mem(const char *file, int line, const void *got, size_t got_size,
@@ -61,6 +72,15 @@ void rg_test_check_str(const char *file, int line, const char *got, const char *
         if (rg_got != rg_want) {                                                                   \
             rg_test_fail(__FILE__, __LINE__, "%s is %lld, wanted %s = %lld", #got, rg_got, #want,  \
                          rg_want);                                                                 \
+        }                                                                                          \
+    } while (0)
+/* Waits until the condition holds; the case fails when it does not for RG_TEST_PATIENCE_NS. */
+#define RG_AWAIT(condition)                                                                        \
+    do {                                                                                           \
+        for (uint64_t rg_begun_ns = 0; !(condition);) {                                            \
+            if (!rg_test_go_on_waiting(&rg_begun_ns)) {                                            \
+                rg_test_fail(__FILE__, __LINE__, "waited in vain for %s", #condition);             \
+            }                                                                                      \
         }                                                                                          \
     } while (0)
 #define RG_CHECK_MEM(got, got_size, want, want_size)                                               \

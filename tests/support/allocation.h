@@ -1,0 +1,13 @@
+/* Allocations that fail when a test says so. The linker puts the functions of allocation.c in the
+ * place of malloc and the like, in programs that are linked with `allocation_wraps`
+ * (tests/meson.build). */
+#ifndef RG_TESTS_SUPPORT_ALLOCATION_H
+#define RG_TESTS_SUPPORT_ALLOCATION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Asked at every allocation, on any thread. Set before there are others; NULL: none fails. */
+extern bool (*rg_test_allocation_fails)(void);
+
+#endif
