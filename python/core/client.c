@@ -217,6 +217,8 @@ CLIENT_CALL(put)
 CLIENT_CALL(stat)
 CLIENT_CALL(delete)
 CLIENT_CALL(list)
+CLIENT_CALL(list_folder)
+CLIENT_CALL(copy)
 
 #define METHOD(name, call, doc)                                                                    \
     {                                                                                              \
@@ -233,6 +235,11 @@ static PyMethodDef client_methods[] = {
            "put(uri, data, *, if_generation_match=None, content_type=None) -> generation"),
     METHOD("list", client_list,
            "list(uri, *, progress=None) -> Objects whose names begin with the URI's"),
+    METHOD("list_folder", client_list_folder,
+           "list_folder(uri, *, limit=0) -> (Objects, folders): what the names that begin with the "
+           "URI's have up to the next '/'"),
+    METHOD("copy", client_copy,
+           "copy(uri, target, *, generation=0, if_generation_match=None) -> dict as stat's"),
     METHOD("stat", client_stat, "stat(uri, *, generation=0) -> dict"),
     METHOD("delete", client_delete, "delete(uri, *, generation=0)"),
     METHOD("get_many", core_many_new,

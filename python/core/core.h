@@ -145,6 +145,7 @@ struct core_listing;
 struct core_operation {
     const struct core_operation_kind *kind;
     PyObject *uri;      /* owned; a str, or a tuple of them */
+    PyObject *target;   /* owned; of a copy, a str */
     PyObject *progress; /* owned; called as a listing goes on */
     Py_buffer data;
     const char *content_type; /* lives as long as the call's arguments */
@@ -152,6 +153,8 @@ struct core_operation {
     unsigned long long offset, length, gap;
     struct rg_range *ranges;
     uint32_t count;
+    unsigned limit; /* of a folder's entries; 0: all */
+    bool is_folder;
     struct core_listing *listing;
 };
 /* From a call's arguments. -1 with an exception, and nothing to be finished. */
@@ -174,7 +177,7 @@ PyObject *core_many_new(PyObject *client, PyObject *args, PyObject *keywords);
 
 /* A listing page by page, into Objects. Returns 0 or a negative errno. */
 int core_listing_open(struct core_listing **out_listing, struct core_session *session,
-                      const struct core_uri *uri);
+                      const struct core_uri *uri, bool is_folder, unsigned limit);
 int core_listing_next(struct core_listing *listing, struct rg_cq *cq, uint64_t user_data);
 /* Takes the lease. The Objects after the last page; NULL without an exception: there may be more.
  * Stores how many names there are so far. */

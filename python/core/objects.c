@@ -8,6 +8,9 @@
 
 PyTypeObject *core_objects_type;
 
+/* Of <ringest/listing.h>: names in a page. */
+#define PAGE_MAX 1000
+
 struct objects {
     PyObject_HEAD struct rg_manifest *manifest; /* NULL: what follows */
     char *bucket;
@@ -196,11 +199,13 @@ static PyObject *collection_finish(struct collection *all, const char *bucket)
 struct core_listing {
     struct rg_listing *listing;
     struct collection all;
+    PyObject *folders; /* a list of names, which end in "/"; NULL: all names were asked for */
+    size_t limit;      /* of entries; SIZE_MAX: none */
     char bucket[RG_BUCKET_NAME_SIZE_MAX + 1];
 };
 
 int core_listing_open(struct core_listing **out_listing, struct core_session *session,
-                      const struct core_uri *uri)
+                      const struct core_uri *uri, bool is_folder, unsigned limit)
 {
     struct core_listing *self = PyMem_Calloc(1, sizeof(*self));
     if (self == NULL) {
@@ -208,8 +213,22 @@ int core_listing_open(struct core_listing **out_listing, struct core_session *se
     }
     struct rg_listing_options options = {
         .bucket = uri->bucket, .prefix = uri->object, .ordered = true};
-    int rc = rg_listing_open(&self->listing, session->client, &options);
+    self->limit = SIZE_MAX;
+    if (limit > 0) {
+        self->limit = limit;
+        options.results_max = limit < PAGE_MAX ? limit : PAGE_MAX;
+        options.requests_max = 1;
+    }
+    int rc = 0;
+    if (is_folder) {
+        options.delimiter = "/";
+        options.folders_as_prefixes = true;
+        self->folders = PyList_New(0);
+        rc = self->folders != NULL ? 0 : -ENOMEM;
+    }
+    rc = rc == 0 ? rg_listing_open(&self->listing, session->client, &options) : rc;
     if (rc < 0) {
+        Py_XDECREF(self->folders);
         PyMem_Free(self);
         return rc;
     }
@@ -223,15 +242,42 @@ int core_listing_next(struct core_listing *self, struct rg_cq *cq, uint64_t user
     return rg_listing_next(self->listing, cq, user_data);
 }
 
+static int folders_collect(struct core_listing *self, const struct rg_list_page *page)
+{
+    int rc = 0;
+    for (size_t i = 0; i < page->prefix_count && rc == 0; i++) {
+        PyObject *name = PyUnicode_FromString(page->prefixes[i]);
+        rc = name != NULL ? PyList_Append(self->folders, name) : -1;
+        Py_XDECREF(name);
+    }
+    return rc;
+}
+
+static PyObject *listing_finish(struct core_listing *self)
+{
+    PyObject *objects = collection_finish(&self->all, self->bucket);
+    if (objects == NULL || self->folders == NULL) {
+        return objects;
+    }
+    PyObject *both = PyTuple_Pack(2, objects, self->folders);
+    Py_DECREF(objects);
+    return both;
+}
+
 PyObject *core_listing_page(struct core_listing *self, const struct rg_completion *done,
                             Py_ssize_t *out_count)
 {
     const struct rg_list_page *page = done->data;
     bool is_end = page->object_count == 0 && page->prefix_count == 0;
     int rc = page_collect(&self->all, page);
+    size_t count = self->all.count;
+    if (self->folders != NULL && rc == 0) {
+        rc = folders_collect(self, page);
+        count += (size_t)PyList_Size(self->folders);
+    }
     rg_lease_release(done->lease);
-    *out_count = (Py_ssize_t)self->all.count;
-    return rc == 0 && is_end ? collection_finish(&self->all, self->bucket) : NULL;
+    *out_count = (Py_ssize_t)count;
+    return rc == 0 && (is_end || count >= self->limit) ? listing_finish(self) : NULL;
 }
 
 void core_listing_close(struct core_listing *self)
@@ -242,6 +288,7 @@ void core_listing_close(struct core_listing *self)
     Py_BEGIN_ALLOW_THREADS rg_listing_close(self->listing);
     Py_END_ALLOW_THREADS PyMem_Free(self->all.list);
     PyMem_Free(self->all.names);
+    Py_XDECREF(self->folders);
     PyMem_Free(self);
 }
 

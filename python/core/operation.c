@@ -37,6 +37,16 @@ static int bytes_convert(PyObject *number, void *out)
     return 1;
 }
 
+/* A condition as the service has it, where 0 means that there must be no such object. */
+static int condition_convert(PyObject *condition, void *out)
+{
+    if (condition != Py_None) {
+        long long generation = PyLong_AsLongLong(condition);
+        *(long long *)out = generation == 0 ? RG_GENERATION_ABSENT : generation;
+    }
+    return PyErr_Occurred() ? 0 : 1;
+}
+
 static int get_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"uri", "offset", "length", "generation", NULL};
@@ -137,17 +147,11 @@ static PyObject *get_ranges_result(struct core_operation *self, struct core_sess
 static int put_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"uri", "data", "if_generation_match", "content_type", NULL};
-    PyObject *condition = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "Uy*|$Oz:put", names, &self->uri, &self->data,
-                                     &condition, &self->content_type)) {
-        return -1;
-    }
-    if (condition != Py_None) {
-        long long generation = PyLong_AsLongLong(condition);
-        /* As the service has it, 0 means that there must be no such object. */
-        self->condition = generation == 0 ? RG_GENERATION_ABSENT : generation;
-    }
-    return PyErr_Occurred() ? -1 : 0;
+    return PyArg_ParseTupleAndKeywords(args, keywords, "Uy*|$O&z:put", names, &self->uri,
+                                       &self->data, condition_convert, &self->condition,
+                                       &self->content_type)
+               ? 0
+               : -1;
 }
 
 static int put_submit(struct core_operation *self, struct core_session *session, struct rg_cq *cq,
@@ -207,14 +211,13 @@ static int stat_submit(struct core_operation *self, struct core_session *session
     return rg_submit_stat(session->client, cq, &stat);
 }
 
-static PyObject *stat_result(struct core_operation *self, struct core_session *session,
-                             const struct rg_completion *done)
+/* What is known of an object, from a completion whose lease it takes. */
+static PyObject *info_dict(PyObject *text, const struct rg_completion *done)
 {
-    (void)session;
     struct core_uri uri;
     const struct rg_object_info *info = done->data;
     PyObject *result = NULL;
-    if (core_uri_parse(self->uri, &uri)) {
+    if (core_uri_parse(text, &uri)) {
         result = Py_BuildValue(
             "{sssssKsLsLsNszszszszsz}", "bucket", uri.bucket, "name", uri.object, "size",
             (unsigned long long)info->object.size, "generation", (long long)info->object.generation,
@@ -227,6 +230,49 @@ static PyObject *stat_result(struct core_operation *self, struct core_session *s
     }
     rg_lease_release(done->lease);
     return result;
+}
+
+static PyObject *stat_result(struct core_operation *self, struct core_session *session,
+                             const struct rg_completion *done)
+{
+    (void)session;
+    return info_dict(self->uri, done);
+}
+
+static int copy_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"uri", "target", "generation", "if_generation_match", NULL};
+    return PyArg_ParseTupleAndKeywords(args, keywords, "UU|$LO&:copy", names, &self->uri,
+                                       &self->target, &self->generation, condition_convert,
+                                       &self->condition)
+               ? 0
+               : -1;
+}
+
+static int copy_submit(struct core_operation *self, struct core_session *session, struct rg_cq *cq,
+                       const struct core_uri *uri, uint64_t user_data)
+{
+    struct core_uri target;
+    if (!core_uri_parse(self->target, &target)) {
+        return -EINVAL;
+    }
+    struct rg_copy copy = {
+        .source_bucket = uri->bucket,
+        .source_object = uri->object,
+        .source_generation = self->generation,
+        .bucket = target.bucket,
+        .object = target.object,
+        .conditions = {.if_generation_match = self->condition},
+        .user_data = user_data,
+    };
+    return rg_submit_copy(session->client, cq, &copy);
+}
+
+static PyObject *copy_result(struct core_operation *self, struct core_session *session,
+                             const struct rg_completion *done)
+{
+    (void)session;
+    return info_dict(self->target, done);
 }
 
 static int delete_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
@@ -338,7 +384,7 @@ static int list_submit(struct core_operation *self, struct core_session *session
                        const struct core_uri *uri, uint64_t user_data)
 {
     if (self->listing == NULL) {
-        int rc = core_listing_open(&self->listing, session, uri);
+        int rc = core_listing_open(&self->listing, session, uri, self->is_folder, self->limit);
         if (rc < 0) {
             return rc;
         }
@@ -360,6 +406,16 @@ static PyObject *list_result(struct core_operation *self, struct core_session *s
     return objects;
 }
 
+static int list_folder_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"uri", "limit", NULL};
+    self->is_folder = true;
+    return PyArg_ParseTupleAndKeywords(args, keywords, "U|$I:list_folder", names, &self->uri,
+                                       &self->limit)
+               ? 0
+               : -1;
+}
+
 static const struct core_operation_kind kinds[] = {
     {"get", get_parse, get_submit, get_result},
     {"get_ranges", get_ranges_parse, get_ranges_submit, get_ranges_result},
@@ -368,6 +424,8 @@ static const struct core_operation_kind kinds[] = {
     {"delete", delete_parse, delete_submit, delete_result},
     {"delete_many", delete_many_parse, delete_many_submit, delete_many_result},
     {"list", list_parse, list_submit, list_result},
+    {"list_folder", list_folder_parse, list_submit, list_result},
+    {"copy", copy_parse, copy_submit, copy_result},
 };
 
 static const struct core_operation_kind *kind_find(const char *name)
@@ -392,6 +450,7 @@ int core_operation_init(struct core_operation *self, const char *name, PyObject 
     int rc = self->kind->parse(self, args, keywords);
     /* The parsers borrow. */
     Py_XINCREF(self->uri);
+    Py_XINCREF(self->target);
     Py_XINCREF(self->progress);
     if (rc < 0) {
         core_operation_fini(self);
@@ -407,6 +466,7 @@ void core_operation_fini(struct core_operation *self)
         PyBuffer_Release(&self->data);
     }
     Py_XDECREF(self->uri);
+    Py_XDECREF(self->target);
     Py_XDECREF(self->progress);
     memset(self, 0, sizeof(*self));
 }

@@ -125,6 +125,16 @@ class Client:
     def stats(self) -> dict[str, Any]: ...
     def close(self) -> None: ...
     def list(self, uri: str, *, progress: Callable[[int], Any] | None = None) -> Objects: ...
+    def list_folder(self, uri: str, *, limit: int = 0) -> tuple[Objects, Sequence[str]]:
+        """The objects whose names begin with the URI's and have no "/" behind that, and the folders: what
+        other names have up to that "/". limit: stop at so many, or a few more; 0: all."""
+
+    def copy(
+        self, uri: str, target: str, *, generation: int = 0, if_generation_match: int | None = None
+    ) -> dict[str, Any]:
+        """Has the service copy an object, with its metadata; what stat says of the target.
+
+        generation: of the source, 0: the newest. if_generation_match: of what is at the target, 0: nothing."""
 
 class GetMany(Iterator[list[Item]]):
     """The iterator of get_many; for event loops: poll() when fileno() is readable."""

@@ -280,6 +280,18 @@ class Client(_core.Client):
         """list, awaited."""
         return await self._channel().call("list", uri)
 
+    async def alist_folder(self, uri: str, *, limit: int = 0) -> tuple[Objects, Sequence[str]]:
+        """list_folder, awaited."""
+        return await self._channel().call("list_folder", uri, limit=limit)
+
+    async def acopy(
+        self, uri: str, target: str, *, generation: int = 0, if_generation_match: int | None = None
+    ) -> dict[str, Any]:
+        """copy, awaited."""
+        return await self._channel().call(
+            "copy", uri, target, generation=generation, if_generation_match=if_generation_match
+        )
+
     async def adelete(self, uri: str | Iterable[str], *, generation: int = 0, missing_ok: bool = False) -> None:
         """delete, awaited."""
         import asyncio
