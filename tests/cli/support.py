@@ -24,6 +24,8 @@ PROGRAM = os.environ["RINGEST_PROGRAM"]
 BACKEND = os.environ.get("RINGEST_BACKEND", "")
 # Sanitizers stretch everything.
 PATIENCE_S = 100
+# Of what is left to chance: the same in every run, and another in each round of script/soak.
+SEED = int(os.environ.get("RINGEST_TEST_SEED") or 1)
 
 DONE, FAILED, USAGE = 0, 1, 2
 

@@ -11,6 +11,8 @@ import urllib.parse
 import ringest
 
 PROGRAM = os.environ["RINGEST_PROGRAM"]
+# Of what is left to chance: the same in every run, and another in each round of script/soak.
+SEED = int(os.environ.get("RINGEST_TEST_SEED") or 1)
 COUNT = 500
 SIZE = 2000
 # An instruction of a retry test that lets a request through.
