@@ -49,12 +49,13 @@ virtual_environment() {
     fi
 }
 
-# start_emulator PROGRAM OPTION...: sets $endpoint, $ca and $emulator_pid; stop_emulator ends it.
+# start_emulator PROGRAM OPTION...: sets $endpoint, $ca and $emulator_pid; stop_emulator ends it, and so
+# does the end of the script, whatever that was.
 start_emulator() {
     local program=$1 ready
     shift
     ready=$(mktemp)
-    "$program" emulate "$@" >"$ready" &
+    setpriv --pdeathsig TERM "$program" emulate "$@" >"$ready" &
     emulator_pid=$!
     until grep -q '}' "$ready"; do
         kill -0 "$emulator_pid" 2>/dev/null || die 'the emulator ended before it was ready'

@@ -28,6 +28,8 @@ PATIENCE_S = 100
 SEED = int(os.environ.get("RINGEST_TEST_SEED") or 1)
 
 DONE, FAILED, USAGE = 0, 1, 2
+# Before a command: it is asked to end when the process that started it does, however that ended.
+WITH_PARENT = ("setpriv", "--pdeathsig", "TERM")
 
 
 def environment(**changes):
@@ -133,7 +135,7 @@ class Emulator:
     def __enter__(self):
         self.errors = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
-            [PROGRAM, "emulate", *self.arguments],
+            [*WITH_PARENT, PROGRAM, "emulate", *self.arguments],
             env=self.options.pop("env", None) or environment(RINGEST_THREADS=None),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
