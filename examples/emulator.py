@@ -33,12 +33,11 @@ def endpoint(options: argparse.Namespace, *arguments: str) -> Iterator[tuple[str
     if options.endpoint:
         yield options.endpoint, options.ca
         return
-    command = [options.ringest, "emulate", *arguments]
-    try:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE)
-    except FileNotFoundError:
+    if not shutil.which(options.ringest):
         sys.exit(f"{options.ringest} is not there: script/build makes it, --ringest names another")
-    # Whoever ends this process shall not leave the emulator behind.
+    # Whoever ends this process shall not leave the emulator behind: setpriv has it asked to end then.
+    command = ["setpriv", "--pdeathsig", "TERM", options.ringest, "emulate", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with process:
         try:

@@ -91,7 +91,8 @@ class Emulator:
     """`ringest emulate` while the `with` lasts: endpoint, ca, pid."""
 
     def __init__(self, program, *options, core=0):
-        self.command = pinned(core, [program, "emulate", *options])
+        # Asked to end when this process does, however that ends.
+        self.command = ["setpriv", "--pdeathsig", "TERM", *pinned(core, [program, "emulate", *options])]
 
     def __enter__(self):
         self.process = subprocess.Popen(self.command, env=environment(), stdout=subprocess.PIPE)

@@ -12,6 +12,13 @@ die() {
     exit 1
 }
 
+# The trees that more than one script uses are made alike by all of them.
+test_options=(--werror -Dverify=true -Dpython=true -Dtest_python="$root/build/venv/bin/python")
+# Half the time to compile, and the sanitizers' reports still name lines. Here gcc warns of texts that
+# might not fit where it sees further at -O2; what it warns of there is an error above.
+sanitizer_options=(-Dverify=true -Doptimization=1 -Ddebug=false -Dc_args=-g1 -Dcpp_args=-g1)
+asan_options=("${sanitizer_options[@]}" -Db_sanitize=address,undefined)
+
 # In a function that is called in a condition nothing stops by itself at an error, so these two return
 # what failed.
 
@@ -42,12 +49,13 @@ virtual_environment() {
     fi
 }
 
-# start_emulator PROGRAM OPTION...: sets $endpoint, $ca and $emulator_pid; stop_emulator ends it.
+# start_emulator PROGRAM OPTION...: sets $endpoint, $ca and $emulator_pid; stop_emulator ends it, and so
+# does the end of the script, whatever that was.
 start_emulator() {
     local program=$1 ready
     shift
     ready=$(mktemp)
-    "$program" emulate "$@" >"$ready" &
+    setpriv --pdeathsig TERM "$program" emulate "$@" >"$ready" &
     emulator_pid=$!
     until grep -q '}' "$ready"; do
         kill -0 "$emulator_pid" 2>/dev/null || die 'the emulator ended before it was ready'

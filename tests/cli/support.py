@@ -24,8 +24,12 @@ PROGRAM = os.environ["RINGEST_PROGRAM"]
 BACKEND = os.environ.get("RINGEST_BACKEND", "")
 # Sanitizers stretch everything.
 PATIENCE_S = 100
+# Of what is left to chance: the same in every run, and another in each round of script/soak.
+SEED = int(os.environ.get("RINGEST_TEST_SEED") or 1)
 
 DONE, FAILED, USAGE = 0, 1, 2
+# Before a command: it is asked to end when the process that started it does, however that ended.
+WITH_PARENT = ("setpriv", "--pdeathsig", "TERM")
 
 
 def environment(**changes):
@@ -131,7 +135,7 @@ class Emulator:
     def __enter__(self):
         self.errors = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
-            [PROGRAM, "emulate", *self.arguments],
+            [*WITH_PARENT, PROGRAM, "emulate", *self.arguments],
             env=self.options.pop("env", None) or environment(RINGEST_THREADS=None),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

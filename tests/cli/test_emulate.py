@@ -5,6 +5,8 @@ import os
 import signal
 import socket
 import stat
+import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -28,6 +30,19 @@ class Emulate(Case):
         for number in (signal.SIGINT, signal.SIGTERM):
             with Emulator("--plain") as server:
                 self.assertEqual(server.end(number), DONE)
+
+    def test_killed_tests_leave_none_behind(self):
+        test = "import support, time\nwith support.Emulator('--plain') as server:\n print(server.line, flush=True)\n time.sleep(600)"
+        environment = {**os.environ, "PYTHONPATH": os.path.dirname(os.path.abspath(__file__))}
+        command = [sys.executable, "-c", test]
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as killed:
+            port = int(json.loads(killed.stdout.readline())["endpoint"].rsplit(":", 1)[1])
+            killed.kill()
+        with self.assertRaises(ConnectionRefusedError):
+            deadline = time.monotonic() + PATIENCE_S
+            while time.monotonic() < deadline:
+                socket.create_connection(("127.0.0.1", port)).close()
+                time.sleep(0.01)
 
     def test_ending_with_connections_open(self):
         with Emulator("--plain", "--synthetic", "made/p:10:1MiB", "--latency-ms", "60000") as server:

@@ -83,21 +83,38 @@ static enum rg_bearer_state check_at(struct source *source, uint64_t ahead_ns)
 /* Waits until the server was asked so often. */
 static void await_count(struct source *source, uint32_t count)
 {
-    uint64_t until_ns = rg_now_ns() + RG_TEST_PATIENCE_NS;
-    while (rg_token_server_count(source->tokens.server) < count) {
-        RG_CHECK(rg_now_ns() < until_ns);
-        rg_test_sleep_ms(1);
+    RG_AWAIT(rg_token_server_count(source->tokens.server) >= count);
+}
+
+/* Waits for another token; until it comes the one before it is good. */
+static void await_token(struct source *source, const char *field)
+{
+    for (uint64_t begun_ns = 0; strcmp(source->bearer.token->field, field) != 0;) {
+        RG_CHECK(rg_test_go_on_waiting(&begun_ns));
+        RG_CHECK_EQ(check_at(source, 0), RG_BEARER_READY);
     }
+}
+
+/* A source whose first answer is there. */
+static void source_open_answered(struct source *source, const struct rg_token_route *route)
+{
+    source_open(source, route, "");
+    RG_CHECK_EQ(check_at(source, 0), RG_BEARER_WAIT);
+    await_wake(source);
+}
+
+/* The same, and it is a token. */
+static void source_open_ready(struct source *source, const struct rg_token_route *route)
+{
+    source_open_answered(source, route);
+    RG_CHECK_EQ(check_at(source, 0), RG_BEARER_READY);
 }
 
 static void test_a_token_is_renewed_ahead_of_its_end(void)
 {
     const struct rg_token_route route = {.path = "/token", .body = TOKEN_ANSWER("t#")};
     struct source source;
-    source_open(&source, &route, "");
-    RG_CHECK_EQ(check_at(&source, 0), RG_BEARER_WAIT);
-    await_wake(&source);
-    RG_CHECK_EQ(check_at(&source, 0), RG_BEARER_READY);
+    source_open_ready(&source, &route);
     RG_CHECK_STR(source.bearer.token->field, BEARER("t1"));
     /* Fresh until 225 s before its end. */
     RG_CHECK_EQ(check_at(&source, 3360 * RG_NS_PER_S), RG_BEARER_READY);
@@ -106,12 +123,7 @@ static void test_a_token_is_renewed_ahead_of_its_end(void)
     RG_CHECK_EQ(check_at(&source, 3400 * RG_NS_PER_S), RG_BEARER_READY);
     RG_CHECK_STR(source.bearer.token->field, BEARER("t1"));
     await_count(&source, 2);
-    uint64_t until_ns = rg_now_ns() + RG_TEST_PATIENCE_NS;
-    while (strcmp(source.bearer.token->field, BEARER("t2")) != 0) {
-        RG_CHECK(rg_now_ns() < until_ns);
-        RG_CHECK_EQ(check_at(&source, 0), RG_BEARER_READY);
-        rg_test_sleep_ms(1);
-    }
+    await_token(&source, BEARER("t2"));
     RG_CHECK_EQ(rg_token_server_count(source.tokens.server), 2);
     source_close(&source);
 }
@@ -122,14 +134,11 @@ static void test_a_renewal_that_fails_is_tried_again_after_a_pause(void)
     const struct rg_token_route route = {
         .path = "/token", .body = TOKEN_ANSWER("t#"), .fail_first = 0};
     struct source source;
-    source_open(&source, &route, "");
-    RG_CHECK_EQ(check_at(&source, 0), RG_BEARER_WAIT);
-    await_wake(&source);
+    source_open_answered(&source, &route);
     rg_token_server_fail(source.tokens.server, 400);
     RG_CHECK_EQ(check_at(&source, 3400 * RG_NS_PER_S), RG_BEARER_READY);
     await_count(&source, 2);
     char text[512] = "";
-    uint64_t until_ns = rg_now_ns() + RG_TEST_PATIENCE_NS;
     /* The pause is by the real clock, so that now it is not yet over: nobody is asked. */
     for (unsigned i = 0; i < 20; i++) {
         rg_test_sleep_ms(5);
@@ -140,11 +149,7 @@ static void test_a_renewal_that_fails_is_tried_again_after_a_pause(void)
     /* A minute later it is. */
     RG_CHECK_EQ(check_at(&source, 60 * RG_NS_PER_S), RG_BEARER_READY);
     await_count(&source, 3);
-    while (strcmp(source.bearer.token->field, BEARER("t3")) != 0) {
-        RG_CHECK(rg_now_ns() < until_ns);
-        RG_CHECK_EQ(check_at(&source, 0), RG_BEARER_READY);
-        rg_test_sleep_ms(1);
-    }
+    await_token(&source, BEARER("t3"));
     RG_CHECK(rg_credentials_text_write(source.credentials, text, sizeof(text)) > 0);
     RG_CHECK_CONTAINS(text, "token valid for");
     source_close(&source);
@@ -155,9 +160,7 @@ static void test_a_failure_is_remembered_for_a_while(void)
     const struct rg_token_route route = {
         .path = "/token", .status = 400, .body = "{\"error\":\"invalid_grant\"}"};
     struct source source;
-    source_open(&source, &route, "");
-    RG_CHECK_EQ(check_at(&source, 0), RG_BEARER_WAIT);
-    await_wake(&source);
+    source_open_answered(&source, &route);
     for (unsigned i = 0; i < 10; i++) {
         RG_CHECK_EQ(check_at(&source, 0), RG_BEARER_FAILED);
         RG_CHECK_CONTAINS(source.bearer.failure, "invalid_grant");
@@ -173,10 +176,7 @@ static void test_a_refused_token_is_given_up_once(void)
 {
     const struct rg_token_route route = {.path = "/token", .body = TOKEN_ANSWER("t#")};
     struct source source;
-    source_open(&source, &route, "");
-    RG_CHECK_EQ(check_at(&source, 0), RG_BEARER_WAIT);
-    await_wake(&source);
-    RG_CHECK_EQ(check_at(&source, 0), RG_BEARER_READY);
+    source_open_ready(&source, &route);
     uint64_t version = source.bearer.version;
     RG_CHECK(rg_bearer_reject(&source.bearer, version, rg_now_ns()));
     /* The others that were refused with it find it replaced. */
@@ -200,10 +200,7 @@ static void test_a_server_in_need_is_asked_three_times(void)
     const struct rg_token_route route = {
         .path = "/token", .body = TOKEN_ANSWER("t#"), .fail_first = 2, .fail_status = 503};
     struct source source;
-    source_open(&source, &route, "");
-    RG_CHECK_EQ(check_at(&source, 0), RG_BEARER_WAIT);
-    await_wake(&source);
-    RG_CHECK_EQ(check_at(&source, 0), RG_BEARER_READY);
+    source_open_ready(&source, &route);
     RG_CHECK_STR(source.bearer.token->field, BEARER("t3"));
     source_close(&source);
 }

@@ -160,79 +160,104 @@ static void test_page_of_a_thousand_objects_in_chunks(void)
     free(body);
 }
 
+#define CROWD 100
+
+/* A client whose memory few pages fill, and pages that the caller has not released. */
+struct crowd {
+    struct rg_test_client c;
+    char *body;
+    struct rg_step script[3];
+    const struct rg_step *scripts[1];
+    struct rg_completion kept[CROWD];
+    unsigned kept_count;
+};
+
+static void crowd_open(struct crowd *crowd)
+{
+    *crowd = (struct crowd){.body = thousand_make()};
+    const struct rg_step script[] = {RG_READ, RG_SEND(crowd->body), RG_AGAIN};
+    memcpy(crowd->script, script, sizeof(script));
+    crowd->scripts[0] = crowd->script;
+    crowd->c = (struct rg_test_client){
+        .scripts = crowd->scripts, .script_count = 1, .memory_max = RG_MIB(4)};
+    crowd->c.options.connections_max = 1;
+    rg_test_client_open(&crowd->c);
+}
+
+/* Keeps the next page. False: it waits for memory, or what was released has not led to it yet. */
+static bool crowd_take(struct crowd *crowd)
+{
+    struct rg_completion *next = &crowd->kept[crowd->kept_count];
+    uint64_t begun_ns = 0;
+    RG_CHECK(crowd->kept_count < CROWD);
+    while (rg_cq_poll(crowd->c.cq, next, 1) == 0) {
+        if (rg_test_stats(&crowd->c).lease_waits > 0) {
+            return false;
+        }
+        RG_CHECK(rg_test_go_on_waiting(&begun_ns));
+    }
+    RG_CHECK_STATUS(next, OK);
+    RG_CHECK_EQ(((const struct rg_list_page *)next->data)->object_count, 1000);
+    crowd->kept_count++;
+    return true;
+}
+
+static void crowd_release(struct crowd *crowd)
+{
+    while (crowd->kept_count > 0) {
+        rg_lease_release(crowd->kept[--crowd->kept_count].lease);
+    }
+}
+
+static void crowd_close(struct crowd *crowd)
+{
+    crowd_release(crowd);
+    rg_test_client_close(&crowd->c);
+    free(crowd->body);
+}
+
 /* Pages that the caller has not released fill the memory: the next one waits for it. */
 static void test_a_page_waits_for_memory(void)
 {
-    enum { PAGES = 100 };
-    char *body = thousand_make();
-    const struct rg_step script[] = {RG_READ, RG_SEND(body), RG_AGAIN};
-    const struct rg_step *const scripts[] = {script};
-    struct rg_test_client c = {.scripts = scripts, .script_count = 1, .memory_max = RG_MIB(4)};
-    c.options.connections_max = 1;
-    rg_test_client_open(&c);
-    for (unsigned i = 0; i < PAGES; i++) {
-        list_submit(&c, &(struct rg_list_request){.user_data = i});
+    struct crowd crowd;
+    crowd_open(&crowd);
+    for (unsigned i = 0; i < CROWD; i++) {
+        list_submit(&crowd.c, &(struct rg_list_request){.user_data = i});
     }
-    struct rg_completion done[PAGES];
-    unsigned count = 0, taken = 0;
-    while (taken < PAGES) {
-        int more = rg_cq_wait(c.cq, done + count, 1, 1, rg_now_ns() + 200 * RG_NS_PER_MS);
-        if (more == 1) {
-            RG_CHECK_STATUS(&done[count], OK);
-            RG_CHECK_EQ(((const struct rg_list_page *)done[count].data)->object_count, 1000);
-            count++;
+    unsigned taken = 0;
+    uint64_t begun_ns = 0;
+    while (taken < CROWD) {
+        if (crowd_take(&crowd)) {
             taken++;
-            continue;
-        }
-        RG_CHECK_EQ(more, -ETIME);
-        RG_CHECK(count > 0);
-        while (count > 0) {
-            rg_lease_release(done[--count].lease);
+            begun_ns = 0;
+        } else {
+            crowd_release(&crowd);
+            RG_CHECK(rg_test_go_on_waiting(&begun_ns));
         }
     }
-    RG_CHECK(rg_test_stats(&c).lease_waits > 0);
-    while (count > 0) {
-        rg_lease_release(done[--count].lease);
-    }
-    RG_CHECK_EQ(rg_test_stats(&c).requests, PAGES);
-    rg_test_client_close(&c);
-    free(body);
+    RG_CHECK(rg_test_stats(&crowd.c).lease_waits > 0);
+    RG_CHECK_EQ(rg_test_stats(&crowd.c).requests, CROWD);
+    crowd_close(&crowd);
 }
 
 /* Requests that wait for memory end like others. */
 static void test_a_page_that_waits_for_memory_is_cancelled(void)
 {
-    enum { PAGES = 100 };
-    char *body = thousand_make();
-    const struct rg_step script[] = {RG_READ, RG_SEND(body), RG_AGAIN};
-    const struct rg_step *const scripts[] = {script};
-    struct rg_test_client c = {.scripts = scripts, .script_count = 1, .memory_max = RG_MIB(4)};
-    c.options.connections_max = 1;
-    rg_test_client_open(&c);
+    struct crowd crowd;
+    crowd_open(&crowd);
     /* A body that stays keeps room for bodies, so that it is the page that there is none for. */
-    rg_test_get(&c, &(struct rg_get){.object = "o"});
-    struct rg_completion kept = rg_test_take(&c);
-    RG_CHECK_STATUS(&kept, OK);
-    struct rg_completion done[PAGES];
-    unsigned count = 0;
-    bool waits = false;
-    while (!waits) {
-        RG_CHECK(count < PAGES);
-        list_submit(&c, &(struct rg_list_request){.user_data = 3});
-        waits = rg_cq_wait(c.cq, done + count, 1, 1, rg_now_ns() + 500 * RG_NS_PER_MS) == -ETIME;
-        count += !waits;
-    }
-    RG_CHECK(rg_test_stats(&c).lease_waits > 0);
-    RG_CHECK_EQ(rg_cancel(c.client, c.cq, 3), 0);
-    struct rg_completion cancelled = rg_test_take(&c);
+    rg_test_get(&crowd.c, &(struct rg_get){.object = "o"});
+    struct rg_completion body = rg_test_take(&crowd.c);
+    RG_CHECK_STATUS(&body, OK);
+    do {
+        list_submit(&crowd.c, &(struct rg_list_request){.user_data = 3});
+    } while (crowd_take(&crowd));
+    RG_CHECK_EQ(rg_cancel(crowd.c.client, crowd.c.cq, 3), 0);
+    struct rg_completion cancelled = rg_test_take(&crowd.c);
     RG_CHECK_STATUS(&cancelled, CANCELLED);
     rg_lease_release(cancelled.lease);
-    rg_lease_release(kept.lease);
-    while (count > 0) {
-        rg_lease_release(done[--count].lease);
-    }
-    rg_test_client_close(&c);
-    free(body);
+    rg_lease_release(body.lease);
+    crowd_close(&crowd);
 }
 
 static void test_page_that_never_ends(void)

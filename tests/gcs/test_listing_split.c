@@ -32,17 +32,25 @@ static void check_keys(const struct rg_split_range *range, uint32_t count)
     }
 }
 
+/* What is left behind a full page. */
+static struct rg_split_range range_of(const char *first, const char *last)
+{
+    return (struct rg_split_range){
+        .prefix = "",
+        .delimiter = "",
+        .first = first,
+        .last = last,
+        .end = "",
+        .count = 1000,
+        .page_size = 1000,
+    };
+}
+
 static void test_hashes_are_cut_evenly(void)
 {
     const char *const names[] = {"00a1", "01f7", "0293", "0fff"};
     learn(names, RG_ARRAY_LEN(names));
-    const struct rg_split_range range = {.prefix = "",
-                                         .delimiter = "",
-                                         .first = "0000",
-                                         .last = "0fff",
-                                         .end = "",
-                                         .count = 1000,
-                                         .page_size = 1000};
+    const struct rg_split_range range = range_of("0000", "0fff");
     double pages = rg_split_pages(&model, &range);
     RG_CHECK(pages > 8 && pages < 16);
     RG_CHECK_EQ(rg_split_choose(&model, &range, 3, keys), 3);
@@ -56,13 +64,7 @@ static void test_counters_are_cut_at_every_scale(void)
 {
     const char *const names[] = {"train-000000000000", "train-000000000123", "train-000000000999"};
     learn(names, RG_ARRAY_LEN(names));
-    const struct rg_split_range range = {.prefix = "",
-                                         .delimiter = "",
-                                         .first = names[0],
-                                         .last = names[2],
-                                         .end = "",
-                                         .count = 1000,
-                                         .page_size = 1000};
+    const struct rg_split_range range = range_of(names[0], names[2]);
     RG_CHECK(rg_split_pages(&model, &range) >= RG_SPLIT_PAGES_UNKNOWN);
     uint32_t count = rg_split_choose(&model, &range, 15, keys);
     RG_CHECK(count >= 12);
@@ -75,13 +77,7 @@ static void test_near_pieces_are_a_page_each(void)
 {
     const char *const names[] = {"train-00000000", "train-00000123", "train-00000999"};
     learn(names, RG_ARRAY_LEN(names));
-    const struct rg_split_range range = {.prefix = "",
-                                         .delimiter = "",
-                                         .first = names[0],
-                                         .last = names[2],
-                                         .end = "",
-                                         .count = 1000,
-                                         .page_size = 1000};
+    const struct rg_split_range range = range_of(names[0], names[2]);
     RG_CHECK_EQ(rg_split_choose_near(&model, &range, 15, keys), 15);
     check_keys(&range, 15);
     RG_CHECK(strcmp(keys[0], "train-000017") > 0 && strcmp(keys[0], "train-00002") < 0);

@@ -13,7 +13,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-from support import FAILED, PATIENCE_S, Case, Emulator, environment, ringest, scatter
+from support import FAILED, PATIENCE_S, WITH_PARENT, Case, Emulator, environment, ringest, scatter
 
 NAMES = ("with space", "per%20cent%", "ha#sh?query=1&b", "uni/ä€😀", "+plus+", "semi;colon:@=!$'()*")
 SMALL = scatter(1000)
@@ -41,7 +41,11 @@ class Server:
     def __enter__(self):
         self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
-            self.command, env=environment(), stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log
+            [*WITH_PARENT, *self.command],
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=self.log,
+            stderr=self.log,
         )
         give_up = time.monotonic() + PATIENCE_S
         while not self.listens():

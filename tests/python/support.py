@@ -11,6 +11,8 @@ import urllib.parse
 import ringest
 
 PROGRAM = os.environ["RINGEST_PROGRAM"]
+# Of what is left to chance: the same in every run, and another in each round of script/soak.
+SEED = int(os.environ.get("RINGEST_TEST_SEED") or 1)
 COUNT = 500
 SIZE = 2000
 # An instruction of a retry test that lets a request through.
@@ -20,7 +22,9 @@ PASS = "stall-for-0s-after-0K"
 @contextlib.contextmanager
 def emulator(*arguments):
     """The endpoint and the file of its certificate, while the `with` lasts."""
-    command = [PROGRAM, "emulate", "--threads", "1", "--synthetic", f"data/x-:{COUNT}:{SIZE}", *arguments]
+    # Asked to end when this process does, however that ends.
+    command = ["setpriv", "--pdeathsig", "TERM", PROGRAM, "emulate", "--threads", "1"]
+    command += ["--synthetic", f"data/x-:{COUNT}:{SIZE}", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         try:
             ready = json.loads(process.stdout.readline())

@@ -178,7 +178,7 @@ class GetInto(unittest.TestCase):
             with client.writer("gs://new/o") as writer:
                 writer.write(data)
             generation = writer.finish()["generation"]
-            ranges = random.Random(2)
+            ranges = random.Random(support.SEED)
             requests = [(0, bytearray(12 * MIB)), (7, bytearray(0)), (len(data) - 1, bytearray(1))]
             for _ in range(5000):
                 at = ranges.randrange(len(data) - 9000)

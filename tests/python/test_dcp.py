@@ -593,8 +593,7 @@ class Kills(unittest.TestCase):
     """A save that is killed at any moment, with faults on the side, leaves the last complete checkpoint."""
 
     def test_the_last_complete_one_is_there(self):
-        seed = int(os.environ.get("RINGEST_SEED", "1"))
-        chance = random.Random(seed)
+        chance = random.Random(support.SEED)
         bad = ("return-503", "return-reset-connection", "return-429")
         instructions = {
             "storage.objects.insert": [each for one in bad for each in (one, support.PASS)] * 35,
@@ -611,8 +610,8 @@ class Kills(unittest.TestCase):
                 loaded = load(blank(kill_state(0)), client)
                 step = loaded["step"]
                 # Complete, of one save, and none that was told to be there is lost.
-                self.assertTrue(is_same(loaded, kill_state(step)), f"seed {seed}, kill {kill}")
-                self.assertGreaterEqual(step, last, f"seed {seed}, kill {kill}")
+                self.assertTrue(is_same(loaded, kill_state(step)), f"seed {support.SEED}, kill {kill}")
+                self.assertGreaterEqual(step, last, f"seed {support.SEED}, kill {kill}")
                 seen = max(seen, step)
                 last = step
             self.assertGreater(seen, 0)

@@ -43,6 +43,9 @@ __attribute__((noreturn)) void rg_test_fail(const char *file, int line, const ch
     RG_PRINTF(3, 4);
 __attribute__((noreturn)) void rg_test_skip(const char *format, ...) RG_PRINTF(1, 2);
 
+/* The same in every run, so that the tests come to the same each time: `--seed N`, or else the
+ * environment's RINGEST_TEST_SEED, tries another. script/soak does so, over and over. */
+#define RG_TEST_SEED_DEFAULT 1
 /* The seed of this run, and a pseudo-random sequence that it determines (SplitMix64). */
 uint64_t rg_test_seed(void);
 uint64_t rg_test_random(void);
