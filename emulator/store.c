@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -702,6 +703,16 @@ static int add_synthetic(struct rg_store *store, const char *spec, char *error, 
     return 0;
 }
 
+/* Makes the folder where there is none; those above it have to be there. */
+static int open_root(const char *root)
+{
+    int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT && mkdir(root, 0777) == 0) {
+        fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    }
+    return fd < 0 ? -errno : fd;
+}
+
 int rg_store_open(struct rg_store **out_store, const struct rg_store_options *options, char *error,
                   size_t error_size)
 {
@@ -717,11 +728,12 @@ int rg_store_open(struct rg_store **out_store, const struct rg_store_options *op
         options->memory_max != 0 ? options->memory_max : RG_STORE_MEMORY_MAX_DEFAULT;
     int rc = 0;
     if (options->root != NULL) {
-        store->root_fd = open(options->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        store->root_fd = open_root(options->root);
         if (store->root_fd < 0) {
-            rc = -errno;
-            snprintf(error, error_size, "--root '%s': %s; it has to be a folder that exists",
-                     options->root, strerror(errno));
+            rc = store->root_fd;
+            snprintf(error, error_size,
+                     "--root '%s': %s; it has to be a folder, or a new one's name", options->root,
+                     strerror(-rc));
         }
     }
     for (size_t i = 0; rc == 0 && i < options->synthetic_count; i++) {

@@ -84,8 +84,10 @@ int rg_store_conditions_check(const struct rg_store_conditions *conditions,
                               const struct rg_store_object_info *info);
 
 struct rg_store_options {
-    const char *root;    /* Folder whose folders are the buckets; NULL: objects live in memory. */
-    uint64_t memory_max; /* Bytes of objects in memory; 0: RG_STORE_MEMORY_MAX_DEFAULT. */
+    /* Folder whose folders are the buckets, made when only it is missing; NULL: objects live in
+     * memory. */
+    const char *root;
+    uint64_t memory_max;          /* Bytes of objects in memory; 0: RG_STORE_MEMORY_MAX_DEFAULT. */
     const char *const *synthetic; /* BUCKET/PREFIX:COUNT:SIZE */
     size_t synthetic_count;
 };
