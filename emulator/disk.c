@@ -2,7 +2,7 @@
  *
  * The generation of an object is the modification time of its file in microseconds, set before the
  * file gets its name, so that a restart and a file that was put there by hand need nothing else.
- * The rest (checksum, content type, metadata) lies in a record named after the object and its
+ * The rest (checksums, content type, metadata) lies in a record named after the object and its
  * generation, .ringest/PATH%gGENERATION. Extended attributes would do without a second file, but
  * tmpfs before Linux 6.6 and many network file systems have none. The bytes of a noncurrent version
  * are .ringest/PATH%vGENERATION.
@@ -224,6 +224,9 @@ static bool take_line(struct record *record, const char *key, char *value)
         return value[0] == '\0' ||
                take_text(info->content_encoding, RG_STORE_CONTENT_ENCODING_SIZE_MAX, value);
     }
+    if (strcmp(key, "md5") == 0) {
+        return strlen(value) == RG_STORE_MD5_SIZE && take_text(info->md5, RG_STORE_MD5_SIZE, value);
+    }
     return strcmp(key, "attribute") == 0 && take_attribute(record, value);
 }
 
@@ -354,6 +357,9 @@ static void format_record(struct rg_text *text, const struct rg_store_object_inf
                    "\n",
                    info->crc32c, info->size, info->metageneration, info->content_type,
                    info->content_encoding, info->updated_us, info->deleted_us);
+    if (info->md5[0] != '\0') {
+        rg_text_printf(text, "md5 %s\n", info->md5);
+    }
     for (size_t at = 0; rg_attributes_next(info->attributes, &at, &name, &value);) {
         rg_text_append_str(text, "attribute ");
         rg_text_append_percent(text, name.data, name.size);

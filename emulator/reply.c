@@ -329,6 +329,11 @@ void rg_reply_object_fields(struct rg_h1_encoder *head, const struct rg_store_ob
     rg_h1_encode_header_u64(head, "x-goog-generation", (uint64_t)info->generation);
     rg_h1_encode_header_u64(head, "x-goog-metageneration", (uint64_t)info->metageneration);
     rg_h1_encode_header_slice(head, "x-goog-hash", (struct rg_h1_slice){hash, sizeof(hash)});
+    if (info->md5[0] != '\0') {
+        char md5[4 + RG_STORE_MD5_SIZE] = "md5=";
+        memcpy(md5 + 4, info->md5, RG_STORE_MD5_SIZE);
+        rg_h1_encode_header_slice(head, "x-goog-hash", (struct rg_h1_slice){md5, sizeof(md5)});
+    }
     rg_h1_encode_header_u64(head, "x-goog-stored-content-length", info->size);
     rg_h1_encode_header(head, "x-goog-stored-content-encoding",
                         info->content_encoding[0] != '\0' ? info->content_encoding : "identity");

@@ -29,6 +29,7 @@
     XX(STORAGE_CLASS, "storageClass")                                                              \
     XX(SIZE, "size")                                                                               \
     XX(CRC32C, "crc32c")                                                                           \
+    XX(MD5_HASH, "md5Hash")                                                                        \
     XX(ETAG, "etag")                                                                               \
     XX(TIME_CREATED, "timeCreated")                                                                \
     XX(UPDATED, "updated")                                                                         \
@@ -45,10 +46,10 @@ _Static_assert(OBJECT_MEMBER_COUNT <= 32, "a bit for each member");
 
 /* Members that not every object has. */
 #define OPTIONAL_MEMBERS                                                                           \
-    (1u << OBJECT_CONTENT_ENCODING | 1u << OBJECT_CRC32C | 1u << OBJECT_TIME_DELETED |             \
-     1u << OBJECT_CONTENT_LANGUAGE | 1u << OBJECT_CONTENT_DISPOSITION |                            \
-     1u << OBJECT_CACHE_CONTROL | 1u << OBJECT_CUSTOM_TIME | 1u << OBJECT_COMPONENT_COUNT |        \
-     1u << OBJECT_METADATA)
+    (1u << OBJECT_CONTENT_ENCODING | 1u << OBJECT_CRC32C | 1u << OBJECT_MD5_HASH |                 \
+     1u << OBJECT_TIME_DELETED | 1u << OBJECT_CONTENT_LANGUAGE |                                   \
+     1u << OBJECT_CONTENT_DISPOSITION | 1u << OBJECT_CACHE_CONTROL | 1u << OBJECT_CUSTOM_TIME |    \
+     1u << OBJECT_COMPONENT_COUNT | 1u << OBJECT_METADATA)
 
 static const char *const member_names[] = {
 #define XX(name, text) text,
@@ -183,6 +184,7 @@ static uint32_t optional_members(const struct rg_store_object_info *info)
     uint32_t members = 0;
     members |= (uint32_t)(info->content_encoding[0] != '\0') << OBJECT_CONTENT_ENCODING;
     members |= (uint32_t)info->has_crc32c << OBJECT_CRC32C;
+    members |= (uint32_t)(info->md5[0] != '\0') << OBJECT_MD5_HASH;
     members |= (uint32_t)(info->deleted_us != 0) << OBJECT_TIME_DELETED;
     for (size_t at = 0; rg_attributes_next(info->attributes, &at, &name, &value);) {
         members |= (uint32_t)rg_text_starts_with(name, rg_text_slice(RG_ATTRIBUTES_METADATA))
@@ -254,6 +256,9 @@ static void append_member_value(struct rg_text *text, const struct subject *subj
     case OBJECT_CRC32C:
         rg_reply_format_crc32c(crc32c, info->crc32c);
         append_quoted(text, crc32c, sizeof(crc32c));
+        break;
+    case OBJECT_MD5_HASH:
+        append_quoted(text, info->md5, RG_STORE_MD5_SIZE);
         break;
     case OBJECT_ETAG:
         append_etag(text, info);

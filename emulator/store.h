@@ -22,6 +22,7 @@
 #define RG_STORE_BUCKET_NAME_SIZE_MAX 222 /* 63 without dots, which we do not insist on. */
 #define RG_STORE_CONTENT_TYPE_SIZE_MAX 127
 #define RG_STORE_CONTENT_ENCODING_SIZE_MAX 31
+#define RG_STORE_MD5_SIZE 24          /* In base64. */
 #define RG_STORE_LOCATION_SIZE_MAX 63 /* Of a bucket's location and storage class. */
 #define RG_STORE_MEMORY_MAX_DEFAULT (UINT64_C(5) << 30)
 #define RG_STORE_OBJECT_SIZE_MAX (UINT64_C(5) << 40)
@@ -39,6 +40,9 @@ struct rg_store_object_info {
     bool has_attributes; /* In listings this is all that is told of them. */
     char content_type[RG_STORE_CONTENT_TYPE_SIZE_MAX + 1];
     char content_encoding[RG_STORE_CONTENT_ENCODING_SIZE_MAX + 1]; /* Empty: none. */
+    /* In base64, as it is always told. Empty: of what was put together from other objects, of
+     * synthetic objects, and of files that did not come through the store. */
+    char md5[RG_STORE_MD5_SIZE + 1];
     /* Borrowed: of an open object until it is closed, else from whoever filled this in. */
     const struct rg_attributes *attributes;
 };
@@ -186,7 +190,7 @@ int rg_store_writer_append_object(struct rg_store_writer *writer, struct rg_stor
 int rg_store_writer_seal(struct rg_store_writer *writer, struct rg_store_object *out_object);
 uint32_t rg_store_writer_crc32c(const struct rg_store_writer *writer);
 uint64_t rg_store_writer_size(const struct rg_store_writer *writer);
-/* Makes the object visible if the conditions hold. `attributes` gives content type, encoding
+/* Makes the object visible if the conditions hold. `attributes` gives content type, encoding, MD5
  * and attributes; the rest is filled in and handed out. The writer is gone afterwards, whatever is
  * returned. */
 int rg_store_writer_commit(struct rg_store_writer *writer,
