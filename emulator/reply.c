@@ -255,6 +255,13 @@ void rg_reply_store_error(struct rg_server_call *call, int rc, struct rg_h1_slic
         rg_reply_error(call, RG_API_CONDITION,
                        "At least one of the pre-conditions you specified did not hold.");
         break;
+    case -ENAMETOOLONG:
+        rg_reply_error(
+            call, RG_API_BAD_REQUEST,
+            "In a bucket with a hierarchical namespace the name of a folder, and that of "
+            "an object in it, have at most %d bytes: %.*s",
+            RG_STORE_FOLDER_SIZE_MAX, (int)object.size, object.data);
+        break;
     case -ENOSPC:
         rg_reply_error(call, RG_API_TOO_LARGE,
                        "No room for %.*s/%.*s: what the emulator may keep is used up (objects in "

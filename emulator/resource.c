@@ -108,12 +108,9 @@ static void append_u64_string(struct rg_text *text, uint64_t value)
     append_quoted(text, digits, rg_text_format_u64(digits, value));
 }
 
-/* Links escape the name's slashes, as it is one segment of the path. */
-static void append_link(struct rg_text *text, const struct subject *subject, const char *path)
+void rg_resource_append_segment(struct rg_text *text, struct rg_h1_slice name)
 {
-    rg_text_printf(text, "\"%s%s/storage/v1/b/%.*s/o/", subject->style->origin, path,
-                   (int)subject->bucket.size, subject->bucket.data);
-    struct rg_h1_slice rest = subject->name;
+    struct rg_h1_slice rest = name;
     for (;;) {
         const char *slash = memchr(rest.data, '/', rest.size);
         uint32_t size = slash != NULL ? (uint32_t)(slash - rest.data) : rest.size;
@@ -127,12 +124,23 @@ static void append_link(struct rg_text *text, const struct subject *subject, con
     }
 }
 
-static void append_id(struct rg_text *text, const struct subject *subject)
+static void append_link(struct rg_text *text, const struct subject *subject, const char *path)
+{
+    rg_text_printf(text, "\"%s%s/storage/v1/b/%.*s/o/", subject->style->origin, path,
+                   (int)subject->bucket.size, subject->bucket.data);
+    rg_resource_append_segment(text, subject->name);
+}
+
+/* BUCKET/NAME, and for an object /GENERATION. */
+static void append_id(struct rg_text *text, struct rg_h1_slice bucket, struct rg_h1_slice name,
+                      int64_t generation)
 {
     struct rg_text id = {0};
-    rg_text_printf(&id, "%.*s/", (int)subject->bucket.size, subject->bucket.data);
-    rg_text_append(&id, subject->name.data, subject->name.size);
-    rg_text_printf(&id, "/%" PRId64, subject->info->generation);
+    rg_text_printf(&id, "%.*s/", (int)bucket.size, bucket.data);
+    rg_text_append(&id, name.data, name.size);
+    if (generation != 0) {
+        rg_text_printf(&id, "/%" PRId64, generation);
+    }
     text->failed = text->failed || id.failed;
     rg_text_append_json(text, id.data, id.size);
     rg_text_fini(&id);
@@ -206,7 +214,7 @@ static void append_member_value(struct rg_text *text, const struct subject *subj
         rg_text_append_str(text, "\"storage#object\"");
         break;
     case OBJECT_ID:
-        append_id(text, subject);
+        append_id(text, subject->bucket, subject->name, info->generation);
         break;
     case OBJECT_SELF_LINK:
         append_link(text, subject, "");
@@ -296,6 +304,24 @@ void rg_resource_append_object(struct rg_text *text, const struct rg_resource_st
     rg_text_append_str(text, members == 0 ? "{}" : "}");
 }
 
+void rg_resource_append_folder(struct rg_text *text, const struct rg_resource_style *style,
+                               struct rg_h1_slice bucket, struct rg_h1_slice name,
+                               const struct rg_folder_info *info)
+{
+    rg_text_append_str(text, "\"kind\":\"storage#folder\",\"id\":");
+    append_id(text, bucket, name, 0);
+    rg_text_printf(text, ",\"selfLink\":\"%s/storage/v1/b/%.*s/folders/", style->origin,
+                   (int)bucket.size, bucket.data);
+    rg_resource_append_segment(text, name);
+    rg_text_append_str(text, "\",\"name\":");
+    rg_text_append_json(text, name.data, name.size);
+    rg_text_printf(text, ",\"bucket\":\"%.*s\",\"metageneration\":\"%" PRId64 "\",\"createTime\":",
+                   (int)bucket.size, bucket.data, info->metageneration);
+    append_time(text, info->created_us);
+    rg_text_append_str(text, ",\"updateTime\":");
+    append_time(text, info->updated_us);
+}
+
 void rg_resource_append_bucket(struct rg_text *text, const struct rg_resource_style *style,
                                struct rg_bucket *bucket)
 {
@@ -314,6 +340,13 @@ void rg_resource_append_bucket(struct rg_text *text, const struct rg_resource_st
     rg_text_append_json(text, info.storage_class, strlen(info.storage_class));
     if (info.versioning) {
         rg_text_append_str(text, ",\"versioning\":{\"enabled\":true}");
+    }
+    if (info.uniform_access) {
+        rg_text_append_str(
+            text, ",\"iamConfiguration\":{\"uniformBucketLevelAccess\":{\"enabled\":true}}");
+    }
+    if (info.hierarchical) {
+        rg_text_append_str(text, ",\"hierarchicalNamespace\":{\"enabled\":true}");
     }
     rg_text_append_str(text, ",\"timeCreated\":");
     append_time(text, info.created_us);
