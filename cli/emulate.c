@@ -159,7 +159,9 @@ const struct cli_command cli_emulate = {
     .help =
         "Options:\n"
         "  --listen HOST:PORT address to listen at; port 0 is any free one; 127.0.0.1:0\n"
-        "  --root DIR         keep buckets as folders below DIR, made when it is not there\n"
+        "  --root DIR         keep buckets as folders below DIR, which is made when it is not "
+        "there;\n"
+        "                     all that is known of their objects outlasts the emulator\n"
         "  --synthetic BUCKET/PREFIX:COUNT:SIZE\n"
         "                     COUNT objects PREFIX00000000... of SIZE bytes that are computed\n"
         "                     and take no memory; may be given several times\n"

@@ -87,12 +87,14 @@ static void prefixes_free(struct ls *ls)
 
 static int list_all(struct ls *ls)
 {
+    bool cuts = !ls->recursive && ls->glob == NULL;
     struct rg_listing_options options = {
         .bucket = ls->uri.bucket,
         .prefix = ls->uri.name,
-        .delimiter = ls->recursive || ls->glob != NULL ? NULL : "/",
+        .delimiter = cuts ? "/" : NULL,
         .glob = ls->glob,
         .versions = ls->versions,
+        .folders_as_prefixes = cuts,
         .ordered = true,
     };
     struct lister lister;
@@ -172,7 +174,8 @@ const struct cli_command cli_ls = {
     .summary = "list objects",
     .help = "Options:\n"
             "  -l, --long         size, time of change and generation, and a sum at the end\n"
-            "  -r, --recursive    all names; without it names are cut behind the next \"/\"\n"
+            "  -r, --recursive    all names; without it names are cut behind the next \"/\",\n"
+            "                     and empty folders of hierarchical buckets are shown too\n"
             "  -a, --versions     old versions too, each as NAME#GENERATION\n"
             "  --glob PATTERN     only whole names that match: * within a part between \"/\", **\n"
             "                     across them, ? [a-z] {a,b}; implies -r\n"

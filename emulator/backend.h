@@ -1,7 +1,7 @@
 /* Between the store and where it keeps written objects: the two sides of one bucket.
  *
- * `open` and `seek` run on any number of threads beside everything else. `commit` and `remove` run
- * one at a time for a bucket: the store holds its lock. */
+ * `open` and `seek` run on any number of threads beside everything else. What changes
+ * names runs one at a time for a bucket: the store holds its lock. */
 #ifndef RG_EMULATOR_BACKEND_H
 #define RG_EMULATOR_BACKEND_H
 
@@ -37,6 +37,14 @@ struct rg_store_backend {
     int (*remove)(void *bucket, struct rg_h1_slice name, int64_t generation, bool keep);
     /* Keeps the description of the bucket; NULL where nothing outlasts the process. */
     int (*save_info)(void *bucket, const struct rg_bucket_info *info);
+    /* Gives the live version another name, with its generation and all that is known of it. There
+     * is no live version of that name. Done again after a process died in it, it is done. */
+    int (*move)(void *bucket, struct rg_h1_slice from, struct rg_h1_slice to);
+    /* The log of folders; see folders.h. Loading appends to a text, nothing when there is no log.
+     * NULL where nothing outlasts the process. */
+    int (*load_folders)(void *bucket, struct rg_text *text);
+    int (*append_folders)(void *bucket, const struct rg_text *lines);
+    int (*replace_folders)(void *bucket, const struct rg_text *text);
     /* Removes what is left of a bucket without objects. */
     int (*erase)(void *bucket);
     void (*close)(void *bucket);

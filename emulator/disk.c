@@ -2,10 +2,11 @@
  *
  * The generation of an object is the modification time of its file in microseconds, set before the
  * file gets its name, so that a restart and a file that was put there by hand need nothing else.
- * The rest (checksum, content type, metadata) lies in a record named after the object and its
+ * The rest (checksums, content type, metadata) lies in a record named after the object and its
  * generation, .ringest/PATH%gGENERATION. Extended attributes would do without a second file, but
  * tmpfs before Linux 6.6 and many network file systems have none. The bytes of a noncurrent version
- * are .ringest/PATH%vGENERATION.
+ * are .ringest/PATH%vGENERATION. .ringest/%bucket describes the bucket, .ringest/%folders is the
+ * log of its folders.
  *
  * A write: bytes into .ringest/%t… -> the record of the new generation -> rename over the object,
  * which is the moment of the change -> the old record is removed. A process that dies in between
@@ -39,6 +40,8 @@
 #define SNAPSHOT_AGE_MAX_NS RG_NS_PER_S
 /* The description of the bucket. */
 #define INFO_PATH RG_FILE_NAME_PRIVATE "/%bucket"
+/* The log of its folders. */
+#define FOLDERS_PATH RG_FILE_NAME_PRIVATE "/%folders"
 #define COPY_SIZE_MAX (UINT64_C(1) << 30)
 /* How often a version may be replaced between opening it and reading its record. */
 #define OPEN_ATTEMPTS_MAX 100
@@ -224,6 +227,9 @@ static bool take_line(struct record *record, const char *key, char *value)
         return value[0] == '\0' ||
                take_text(info->content_encoding, RG_STORE_CONTENT_ENCODING_SIZE_MAX, value);
     }
+    if (strcmp(key, "md5") == 0) {
+        return strlen(value) == RG_STORE_MD5_SIZE && take_text(info->md5, RG_STORE_MD5_SIZE, value);
+    }
     return strcmp(key, "attribute") == 0 && take_attribute(record, value);
 }
 
@@ -354,6 +360,9 @@ static void format_record(struct rg_text *text, const struct rg_store_object_inf
                    "\n",
                    info->crc32c, info->size, info->metageneration, info->content_type,
                    info->content_encoding, info->updated_us, info->deleted_us);
+    if (info->md5[0] != '\0') {
+        rg_text_printf(text, "md5 %s\n", info->md5);
+    }
     for (size_t at = 0; rg_attributes_next(info->attributes, &at, &name, &value);) {
         rg_text_append_str(text, "attribute ");
         rg_text_append_percent(text, name.data, name.size);
@@ -1031,6 +1040,78 @@ static int disk_remove(void *self, struct rg_h1_slice name, int64_t generation, 
     return 0;
 }
 
+/* The record goes first: it is found by a generation, which is the same at both names. */
+static int disk_move(void *self, struct rg_h1_slice from, struct rg_h1_slice to)
+{
+    struct disk_bucket *bucket = self;
+    char from_path[RG_FILE_PATH_MAX], to_path[RG_FILE_PATH_MAX];
+    char aside[RECORD_PATH_MAX], from_record[RECORD_PATH_MAX], to_record[RECORD_PATH_MAX];
+    struct stat status;
+    rg_file_name_encode(to, to_path);
+    aside_path(aside, from_path, rg_file_name_encode(from, from_path));
+    int64_t generation = current_generation(bucket, from_path);
+    if (generation == 0) {
+        return -ENOENT;
+    }
+    record_path(from_record, from_path, generation);
+    record_path(to_record, to_path, generation);
+    int rc = make_parents(bucket, to_record);
+    if (rc == 0 && renameat(bucket->fd, from_record, bucket->fd, to_record) < 0 &&
+        errno != ENOENT) {
+        rc = -errno;
+    }
+    bool plain = fstatat(bucket->fd, from_path, &status, 0) == 0 && S_ISREG(status.st_mode);
+    rc = rc == 0 ? rename_into_place(bucket, plain ? from_path : aside, to_path) : rc;
+    if (rc == 0) {
+        remove_parents(bucket, from_record);
+        remove_parents(bucket, from_path);
+        atomic_fetch_add(&bucket->change_count, 1);
+    }
+    return rc;
+}
+
+static int disk_load_folders(void *self, struct rg_text *text)
+{
+    const struct disk_bucket *bucket = self;
+    struct stat status;
+    uint8_t buffer[READ_SIZE];
+    int fd = open_regular(bucket, FOLDERS_PATH, &status);
+    if (fd < 0) {
+        return fd == -ENOENT ? 0 : fd;
+    }
+    ssize_t count;
+    while ((count = read(fd, buffer, sizeof(buffer))) > 0) {
+        rg_text_append(text, buffer, (size_t)count);
+    }
+    int rc = count < 0 ? -errno : 0;
+    close(fd);
+    return rc;
+}
+
+static int disk_append_folders(void *self, const struct rg_text *lines)
+{
+    const struct disk_bucket *bucket = self;
+    int rc = make_parents(bucket, FOLDERS_PATH);
+    int fd = rc == 0
+                 ? openat(bucket->fd, FOLDERS_PATH, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666)
+                 : rc;
+    if (fd < 0) {
+        return rc < 0 ? rc : -errno;
+    }
+    off_t end = lseek(fd, 0, SEEK_END);
+    rc = end < 0 ? -errno : write_all(fd, (const uint8_t *)lines->data, lines->size);
+    if (rc < 0 && end >= 0) {
+        (void)ftruncate(fd, end); /* Half a line would be continued by the next. */
+    }
+    close(fd);
+    return rc;
+}
+
+static int disk_replace_folders(void *self, const struct rg_text *text)
+{
+    return write_text(self, FOLDERS_PATH, text);
+}
+
 /* What a process that died while writing left behind. */
 static void remove_temporaries(const struct disk_bucket *bucket)
 {
@@ -1063,9 +1144,17 @@ static bool take_info_line(struct rg_bucket_info *info, const char *key, char *v
             return sscanf(value, "%" SCNd64, numbers[i].number) == 1;
         }
     }
-    if (strcmp(key, "versioning") == 0) {
-        info->versioning = strcmp(value, "1") == 0;
-        return true;
+    struct {
+        const char *key;
+        bool *flag;
+    } flags[] = {{"versioning", &info->versioning},
+                 {"uniform-access", &info->uniform_access},
+                 {"hierarchical", &info->hierarchical}};
+    for (size_t i = 0; i < RG_ARRAY_LEN(flags); i++) {
+        if (strcmp(key, flags[i].key) == 0) {
+            *flags[i].flag = strcmp(value, "1") == 0;
+            return true;
+        }
     }
     return (strcmp(key, "location") == 0 &&
             take_text(info->location, RG_STORE_LOCATION_SIZE_MAX, value)) ||
@@ -1096,9 +1185,10 @@ static int disk_save_info(void *self, const struct rg_bucket_info *info)
     struct rg_text text = {0};
     rg_text_printf(&text,
                    "created %" PRId64 "\nupdated %" PRId64 "\nmetageneration %" PRId64
-                   "\nversioning %d\nlocation %s\nstorage-class %s\n",
+                   "\nversioning %d\nuniform-access %d\nhierarchical %d\nlocation %s"
+                   "\nstorage-class %s\n",
                    info->created_us, info->updated_us, info->metageneration, info->versioning,
-                   info->location, info->storage_class);
+                   info->uniform_access, info->hierarchical, info->location, info->storage_class);
     int rc = write_text(self, INFO_PATH, &text);
     rg_text_fini(&text);
     return rc;
@@ -1185,6 +1275,10 @@ const struct rg_store_backend rg_disk_backend = {
     .update = disk_update,
     .remove = disk_remove,
     .save_info = disk_save_info,
+    .move = disk_move,
+    .load_folders = disk_load_folders,
+    .append_folders = disk_append_folders,
+    .replace_folders = disk_replace_folders,
     .erase = disk_erase,
     .close = disk_close,
 };

@@ -6,6 +6,7 @@
 #include "emulator/compose.h"
 #include "emulator/description.h"
 #include "emulator/fields.h"
+#include "emulator/folder_api.h"
 #include "emulator/glob.h"
 #include "emulator/listing.h"
 #include "emulator/media.h"
@@ -60,6 +61,9 @@ static bool take_bucket(struct rg_server_call *call, yyjson_val *root, struct rg
         char *out;
     } texts[] = {{"location", info->location}, {"storageClass", info->storage_class}};
     yyjson_val *versioning = yyjson_obj_get(root, "versioning");
+    yyjson_val *hierarchy = yyjson_obj_get(root, "hierarchicalNamespace");
+    yyjson_val *access =
+        yyjson_obj_get(yyjson_obj_get(root, "iamConfiguration"), "uniformBucketLevelAccess");
     for (size_t i = 0; i < RG_ARRAY_LEN(texts); i++) {
         yyjson_val *value = yyjson_obj_get(root, texts[i].member);
         struct rg_h1_slice text = {yyjson_get_str(value), (uint32_t)yyjson_get_len(value)};
@@ -70,6 +74,18 @@ static bool take_bucket(struct rg_server_call *call, yyjson_val *root, struct rg
     }
     if (versioning != NULL) {
         info->versioning = yyjson_get_bool(yyjson_obj_get(versioning, "enabled"));
+    }
+    if (access != NULL) {
+        info->uniform_access = yyjson_get_bool(yyjson_obj_get(access, "enabled"));
+    }
+    if (hierarchy != NULL) {
+        info->hierarchical = yyjson_get_bool(yyjson_obj_get(hierarchy, "enabled"));
+    }
+    if (info->hierarchical && (!info->uniform_access || info->versioning)) {
+        rg_reply_error(call, RG_API_BAD_REQUEST,
+                       "A hierarchical namespace needs uniform bucket-level access, and has no "
+                       "object versioning.");
+        return false;
     }
     return true;
 }
@@ -106,7 +122,10 @@ static void configure_bucket(struct rg_server_call *call, const struct rg_api_re
         return;
     }
     int rc = rg_bucket_configure(bucket, &info, metageneration);
-    if (rc < 0) {
+    if (rc == -EPERM) {
+        rg_reply_error(call, RG_API_BAD_REQUEST,
+                       "A bucket has a hierarchical namespace from its creation on, or never.");
+    } else if (rc < 0) {
         rg_reply_store_error(call, rc, rg_bucket_name(bucket), (struct rg_h1_slice){"", 0});
     } else {
         reply_bucket(call, request, bucket);
@@ -122,10 +141,11 @@ static void create_bucket(struct rg_server_call *call, const struct rg_api_reque
     struct rg_h1_slice name = {yyjson_is_str(value) ? yyjson_get_str(value) : "",
                                (uint32_t)yyjson_get_len(value)};
     struct rg_bucket *bucket;
+    struct rg_bucket_info wanted = {0};
     if (!yyjson_is_str(value) || !rg_store_bucket_name_valid(name)) {
         rg_reply_error(call, RG_API_BUCKET_NAME, "Invalid bucket name: '%.*s'",
                        yyjson_is_str(value) ? (int)name.size : 0, name.data);
-    } else {
+    } else if (take_bucket(call, root, &wanted)) { /* Before there is anything. */
         int rc = rg_store_create_bucket(rg_api_of(call)->options.store, name, &bucket);
         if (rc == -EEXIST) {
             rg_reply_error(call, RG_API_CONFLICT,
@@ -160,13 +180,18 @@ static void get_storage_layout(struct rg_server_call *call, const struct rg_api_
 {
     struct rg_bucket *bucket = rg_reply_find_bucket(call, request);
     if (bucket != NULL) {
+        struct rg_text *text = &rg_call_of(call)->text;
         struct rg_h1_slice name = rg_bucket_name(bucket);
-        rg_text_printf(
-            &rg_call_of(call)->text,
-            "{\"kind\":\"storage#storageLayout\",\"bucket\":\"%.*s\",\"location\":\"US\","
-            "\"locationType\":\"multi-region\","
-            "\"hierarchicalNamespace\":{\"enabled\":false}}",
-            (int)name.size, name.data);
+        struct rg_bucket_info info;
+        rg_bucket_get_info(bucket, &info);
+        rg_text_printf(text,
+                       "{\"kind\":\"storage#storageLayout\",\"bucket\":\"%.*s\",\"location\":",
+                       (int)name.size, name.data);
+        rg_text_append_json(text, info.location, strlen(info.location));
+        rg_text_printf(text,
+                       ",\"locationType\":\"multi-region\","
+                       "\"hierarchicalNamespace\":{\"enabled\":%s}}",
+                       info.hierarchical ? "true" : "false");
         rg_reply_text(call, 200, JSON_TYPE);
     }
 }
@@ -212,6 +237,12 @@ static bool listing_query(struct rg_server_call *call, const struct rg_api_reque
         rg_reply_error(call, RG_API_BAD_REQUEST, "Invalid field selection.");
         return false;
     }
+    if (is_true(request->params[RG_PARAM_INCLUDE_FOLDERS_AS_PREFIXES]) &&
+        !rg_text_equals(request->params[RG_PARAM_DELIMITER], "/")) {
+        rg_reply_error(call, RG_API_BAD_REQUEST,
+                       "includeFoldersAsPrefixes needs the delimiter to be \"/\".");
+        return false;
+    }
     if (!rg_glob_valid(request->params[RG_PARAM_MATCH_GLOB])) {
         rg_reply_error(call, RG_API_BAD_REQUEST, "matchGlob is not a valid pattern.");
         return false;
@@ -226,6 +257,7 @@ static bool listing_query(struct rg_server_call *call, const struct rg_api_reque
         .token = request->params[RG_PARAM_PAGE_TOKEN],
         .page_max = page_max == 0 || page_max > RG_LISTING_PAGE_MAX ? RG_LISTING_PAGE_MAX
                                                                     : (uint32_t)page_max,
+        .folders = is_true(request->params[RG_PARAM_INCLUDE_FOLDERS_AS_PREFIXES]),
         .trailing_delimiter = is_true(request->params[RG_PARAM_INCLUDE_TRAILING_DELIMITER]),
     };
     return true;
@@ -378,6 +410,8 @@ static void start_bucket(struct rg_server_call *call, const struct rg_api_reques
     } else if (request->route == RG_ROUTE_JSON_BUCKET &&
                (rg_api_request_is(request, "PATCH") || rg_api_request_is(request, "PUT"))) {
         rg_body_collect(call, request, RG_BODY_SIZE_MAX, update_bucket);
+    } else if (rg_folder_api_is(request)) {
+        rg_folder_api_start(call, request);
     } else if (get && rg_text_equals(request->part, "storageLayout")) {
         get_storage_layout(call, request);
     } else if (get && rg_text_equals(request->part, "iam/testPermissions")) {

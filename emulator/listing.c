@@ -116,11 +116,31 @@ static int finish(struct rg_api_listing *listing)
 /* A page that is full, or has looked at enough names, ends before the entry. */
 static int end_page(struct rg_api_listing *listing)
 {
-    int64_t after = listing->query.versions ? listing->entry.info.generation - 1 : 0;
+    int64_t after =
+        listing->query.versions && !listing->is_folder ? listing->entry.info.generation - 1 : 0;
     seek_to(listing, (struct rg_h1_slice){listing->entry.name, listing->entry.name_size});
     listing->next_after = after;
     listing->more = true;
     return finish(listing);
+}
+
+/* Puts the next folder in the place of the next object, if it comes before it. `rc` is what the
+ * search for an object said. */
+static int seek_folder(struct rg_api_listing *listing, int rc)
+{
+    struct rg_folder_entry folder;
+    if (rg_bucket_seek_folder(listing->bucket, seek_key(listing), &folder) < 0) {
+        return rc;
+    }
+    struct rg_h1_slice name = {folder.name, folder.name_size};
+    struct rg_h1_slice object = {listing->entry.name, listing->entry.name_size};
+    if (rc == 0 && rg_text_compare(object, name) <= 0) {
+        return rc;
+    }
+    memcpy(listing->entry.name, folder.name, folder.name_size);
+    listing->entry.name_size = folder.name_size;
+    listing->is_folder = true;
+    return 0;
 }
 
 /* Reads the next name in the bounds. RG_LISTING_END when there is none, or a page is full. */
@@ -132,6 +152,10 @@ static int next_entry(struct rg_api_listing *listing)
                  ? rg_bucket_seek_version(listing->bucket, seek_key(listing), listing->next_after,
                                           &listing->entry)
                  : rg_bucket_seek_object(listing->bucket, seek_key(listing), &listing->entry);
+    listing->is_folder = false;
+    if (query->folders && (rc == 0 || rc == -ENOENT)) {
+        rc = seek_folder(listing, rc);
+    }
     if (rc < 0) {
         return rc == -ENOENT ? finish(listing) : rc;
     }
@@ -179,6 +203,10 @@ int rg_api_listing_next(struct rg_api_listing *listing)
         }
         struct rg_h1_slice name = {listing->entry.name, listing->entry.name_size};
         listing->group = group_of(query, name);
+        if (listing->group.size == 0 && listing->is_folder) {
+            seek_behind(listing, name); /* It is the prefix that was asked for. */
+            continue;
+        }
         if (listing->group.size == 0) {
             pass_object(listing);
             if (is_wanted(query, name)) {
@@ -192,7 +220,7 @@ int rg_api_listing_next(struct rg_api_listing *listing)
             continue;
         }
         listing->count++;
-        if (query->trailing_delimiter && listing->group.size == name.size) {
+        if (query->trailing_delimiter && !listing->is_folder && listing->group.size == name.size) {
             /* Both results in one page, be it one too many. */
             listing->group_pending = true;
             listing->count++;

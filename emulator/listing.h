@@ -19,6 +19,7 @@ struct rg_api_listing_query {
     struct rg_h1_slice glob;       /* Of names and of prefixes; valid. Empty: all. */
     uint32_t page_max;
     bool versions;           /* Noncurrent ones, too. */
+    bool folders;            /* Those of a hierarchical bucket are prefixes; delimiter "/". */
     bool trailing_delimiter; /* An object named like a prefix is listed as well. */
 };
 
@@ -34,6 +35,7 @@ struct rg_api_listing {
     struct rg_api_listing_query query;
     uint32_t count, scanned;
     bool finished, more, group_pending;
+    bool is_folder;           /* The entry is only a name. */
     struct rg_h1_slice group; /* In `entry.name`. */
     struct rg_store_entry entry;
     char next[RG_STORE_NAME_SIZE_MAX + 1]; /* Where to seek. */

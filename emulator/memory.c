@@ -618,6 +618,28 @@ static int memory_remove(void *self, struct rg_h1_slice name, int64_t generation
     return rc;
 }
 
+static int memory_move(void *self, struct rg_h1_slice from, struct rg_h1_slice to)
+{
+    struct memory_bucket *bucket = self;
+    struct node **links[LEVEL_MAX];
+    int rc = -ENOENT;
+    pthread_rwlock_wrlock(&bucket->lock);
+    struct node *node = list_get(bucket, from, NULL);
+    if (node != NULL && node->live != NULL) {
+        rc = list_put(bucket, to, node->live, false);
+    }
+    if (rc == 0) {
+        node->live = NULL;
+        if (node->noncurrent == NULL) {
+            /* The links may be others now. */
+            (void)list_get(bucket, from, links);
+            list_remove(bucket, node, links);
+        }
+    }
+    pthread_rwlock_unlock(&bucket->lock);
+    return rc;
+}
+
 int rg_memory_bucket_open(void **out_bucket, struct rg_memory_budget *budget)
 {
     struct memory_bucket *bucket = calloc(1, sizeof(*bucket));
@@ -674,6 +696,7 @@ const struct rg_store_backend rg_memory_backend = {
     .abort = memory_abort,
     .update = memory_update,
     .remove = memory_remove,
+    .move = memory_move,
     .erase = memory_erase,
     .close = memory_close,
 };

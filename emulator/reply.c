@@ -255,6 +255,13 @@ void rg_reply_store_error(struct rg_server_call *call, int rc, struct rg_h1_slic
         rg_reply_error(call, RG_API_CONDITION,
                        "At least one of the pre-conditions you specified did not hold.");
         break;
+    case -ENAMETOOLONG:
+        rg_reply_error(
+            call, RG_API_BAD_REQUEST,
+            "In a bucket with a hierarchical namespace the name of a folder, and that of "
+            "an object in it, have at most %d bytes: %.*s",
+            RG_STORE_FOLDER_SIZE_MAX, (int)object.size, object.data);
+        break;
     case -ENOSPC:
         rg_reply_error(call, RG_API_TOO_LARGE,
                        "No room for %.*s/%.*s: what the emulator may keep is used up (objects in "
@@ -329,6 +336,11 @@ void rg_reply_object_fields(struct rg_h1_encoder *head, const struct rg_store_ob
     rg_h1_encode_header_u64(head, "x-goog-generation", (uint64_t)info->generation);
     rg_h1_encode_header_u64(head, "x-goog-metageneration", (uint64_t)info->metageneration);
     rg_h1_encode_header_slice(head, "x-goog-hash", (struct rg_h1_slice){hash, sizeof(hash)});
+    if (info->md5[0] != '\0') {
+        char md5[4 + RG_STORE_MD5_SIZE] = "md5=";
+        memcpy(md5 + 4, info->md5, RG_STORE_MD5_SIZE);
+        rg_h1_encode_header_slice(head, "x-goog-hash", (struct rg_h1_slice){md5, sizeof(md5)});
+    }
     rg_h1_encode_header_u64(head, "x-goog-stored-content-length", info->size);
     rg_h1_encode_header(head, "x-goog-stored-content-encoding",
                         info->content_encoding[0] != '\0' ? info->content_encoding : "identity");

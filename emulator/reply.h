@@ -85,6 +85,7 @@ void rg_call_release(struct rg_server_call *call);
     XX(NO_PATH, 404, "notFound", "NotFound")                                                       \
     XX(METHOD, 405, "methodNotAllowed", "MethodNotAllowed")                                        \
     XX(CONFLICT, 409, "conflict", "BucketAlreadyOwnedByYou")                                       \
+    XX(EXISTS, 409, "conflict", "FolderAlreadyExists")                                             \
     XX(NOT_EMPTY, 409, "conflict", "BucketNotEmpty")                                               \
     XX(CONDITION, 412, "conditionNotMet", "PreconditionFailed")                                    \
     XX(TOO_LARGE, 413, "uploadTooLarge", "EntityTooLarge")                                         \

@@ -53,6 +53,7 @@ enum rg_action {
     XX(IF_SOURCE_METAGENERATION_MATCH, "ifSourceMetagenerationMatch")                              \
     XX(IF_SOURCE_METAGENERATION_NOT_MATCH, "ifSourceMetagenerationNotMatch")                       \
     XX(INCLUDE_TRAILING_DELIMITER, "includeTrailingDelimiter")                                     \
+    XX(INCLUDE_FOLDERS_AS_PREFIXES, "includeFoldersAsPrefixes")                                    \
     XX(LIST_TYPE, "list-type")                                                                     \
     XX(MARKER, "marker")                                                                           \
     XX(MATCH_GLOB, "matchGlob")                                                                    \
@@ -61,10 +62,12 @@ enum rg_action {
     XX(MAX_PARTS, "max-parts")                                                                     \
     XX(MAX_RESULTS, "maxResults")                                                                  \
     XX(NAME, "name")                                                                               \
+    XX(PAGE_SIZE, "pageSize")                                                                      \
     XX(PAGE_TOKEN, "pageToken")                                                                    \
     XX(PART_NUMBER, "partNumber")                                                                  \
     XX(PART_NUMBER_MARKER, "part-number-marker")                                                   \
     XX(PREFIX, "prefix")                                                                           \
+    XX(RECURSIVE, "recursive")                                                                     \
     XX(REWRITE_TOKEN, "rewriteToken")                                                              \
     XX(SOURCE_GENERATION, "sourceGeneration")                                                      \
     XX(START_AFTER, "start-after")                                                                 \

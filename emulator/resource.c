@@ -29,6 +29,7 @@
     XX(STORAGE_CLASS, "storageClass")                                                              \
     XX(SIZE, "size")                                                                               \
     XX(CRC32C, "crc32c")                                                                           \
+    XX(MD5_HASH, "md5Hash")                                                                        \
     XX(ETAG, "etag")                                                                               \
     XX(TIME_CREATED, "timeCreated")                                                                \
     XX(UPDATED, "updated")                                                                         \
@@ -45,10 +46,10 @@ _Static_assert(OBJECT_MEMBER_COUNT <= 32, "a bit for each member");
 
 /* Members that not every object has. */
 #define OPTIONAL_MEMBERS                                                                           \
-    (1u << OBJECT_CONTENT_ENCODING | 1u << OBJECT_CRC32C | 1u << OBJECT_TIME_DELETED |             \
-     1u << OBJECT_CONTENT_LANGUAGE | 1u << OBJECT_CONTENT_DISPOSITION |                            \
-     1u << OBJECT_CACHE_CONTROL | 1u << OBJECT_CUSTOM_TIME | 1u << OBJECT_COMPONENT_COUNT |        \
-     1u << OBJECT_METADATA)
+    (1u << OBJECT_CONTENT_ENCODING | 1u << OBJECT_CRC32C | 1u << OBJECT_MD5_HASH |                 \
+     1u << OBJECT_TIME_DELETED | 1u << OBJECT_CONTENT_LANGUAGE |                                   \
+     1u << OBJECT_CONTENT_DISPOSITION | 1u << OBJECT_CACHE_CONTROL | 1u << OBJECT_CUSTOM_TIME |    \
+     1u << OBJECT_COMPONENT_COUNT | 1u << OBJECT_METADATA)
 
 static const char *const member_names[] = {
 #define XX(name, text) text,
@@ -107,12 +108,9 @@ static void append_u64_string(struct rg_text *text, uint64_t value)
     append_quoted(text, digits, rg_text_format_u64(digits, value));
 }
 
-/* Links escape the name's slashes, as it is one segment of the path. */
-static void append_link(struct rg_text *text, const struct subject *subject, const char *path)
+void rg_resource_append_segment(struct rg_text *text, struct rg_h1_slice name)
 {
-    rg_text_printf(text, "\"%s%s/storage/v1/b/%.*s/o/", subject->style->origin, path,
-                   (int)subject->bucket.size, subject->bucket.data);
-    struct rg_h1_slice rest = subject->name;
+    struct rg_h1_slice rest = name;
     for (;;) {
         const char *slash = memchr(rest.data, '/', rest.size);
         uint32_t size = slash != NULL ? (uint32_t)(slash - rest.data) : rest.size;
@@ -126,12 +124,23 @@ static void append_link(struct rg_text *text, const struct subject *subject, con
     }
 }
 
-static void append_id(struct rg_text *text, const struct subject *subject)
+static void append_link(struct rg_text *text, const struct subject *subject, const char *path)
+{
+    rg_text_printf(text, "\"%s%s/storage/v1/b/%.*s/o/", subject->style->origin, path,
+                   (int)subject->bucket.size, subject->bucket.data);
+    rg_resource_append_segment(text, subject->name);
+}
+
+/* BUCKET/NAME, and for an object /GENERATION. */
+static void append_id(struct rg_text *text, struct rg_h1_slice bucket, struct rg_h1_slice name,
+                      int64_t generation)
 {
     struct rg_text id = {0};
-    rg_text_printf(&id, "%.*s/", (int)subject->bucket.size, subject->bucket.data);
-    rg_text_append(&id, subject->name.data, subject->name.size);
-    rg_text_printf(&id, "/%" PRId64, subject->info->generation);
+    rg_text_printf(&id, "%.*s/", (int)bucket.size, bucket.data);
+    rg_text_append(&id, name.data, name.size);
+    if (generation != 0) {
+        rg_text_printf(&id, "/%" PRId64, generation);
+    }
     text->failed = text->failed || id.failed;
     rg_text_append_json(text, id.data, id.size);
     rg_text_fini(&id);
@@ -183,6 +192,7 @@ static uint32_t optional_members(const struct rg_store_object_info *info)
     uint32_t members = 0;
     members |= (uint32_t)(info->content_encoding[0] != '\0') << OBJECT_CONTENT_ENCODING;
     members |= (uint32_t)info->has_crc32c << OBJECT_CRC32C;
+    members |= (uint32_t)(info->md5[0] != '\0') << OBJECT_MD5_HASH;
     members |= (uint32_t)(info->deleted_us != 0) << OBJECT_TIME_DELETED;
     for (size_t at = 0; rg_attributes_next(info->attributes, &at, &name, &value);) {
         members |= (uint32_t)rg_text_starts_with(name, rg_text_slice(RG_ATTRIBUTES_METADATA))
@@ -204,7 +214,7 @@ static void append_member_value(struct rg_text *text, const struct subject *subj
         rg_text_append_str(text, "\"storage#object\"");
         break;
     case OBJECT_ID:
-        append_id(text, subject);
+        append_id(text, subject->bucket, subject->name, info->generation);
         break;
     case OBJECT_SELF_LINK:
         append_link(text, subject, "");
@@ -255,6 +265,9 @@ static void append_member_value(struct rg_text *text, const struct subject *subj
         rg_reply_format_crc32c(crc32c, info->crc32c);
         append_quoted(text, crc32c, sizeof(crc32c));
         break;
+    case OBJECT_MD5_HASH:
+        append_quoted(text, info->md5, RG_STORE_MD5_SIZE);
+        break;
     case OBJECT_ETAG:
         append_etag(text, info);
         break;
@@ -291,6 +304,24 @@ void rg_resource_append_object(struct rg_text *text, const struct rg_resource_st
     rg_text_append_str(text, members == 0 ? "{}" : "}");
 }
 
+void rg_resource_append_folder(struct rg_text *text, const struct rg_resource_style *style,
+                               struct rg_h1_slice bucket, struct rg_h1_slice name,
+                               const struct rg_folder_info *info)
+{
+    rg_text_append_str(text, "\"kind\":\"storage#folder\",\"id\":");
+    append_id(text, bucket, name, 0);
+    rg_text_printf(text, ",\"selfLink\":\"%s/storage/v1/b/%.*s/folders/", style->origin,
+                   (int)bucket.size, bucket.data);
+    rg_resource_append_segment(text, name);
+    rg_text_append_str(text, "\",\"name\":");
+    rg_text_append_json(text, name.data, name.size);
+    rg_text_printf(text, ",\"bucket\":\"%.*s\",\"metageneration\":\"%" PRId64 "\",\"createTime\":",
+                   (int)bucket.size, bucket.data, info->metageneration);
+    append_time(text, info->created_us);
+    rg_text_append_str(text, ",\"updateTime\":");
+    append_time(text, info->updated_us);
+}
+
 void rg_resource_append_bucket(struct rg_text *text, const struct rg_resource_style *style,
                                struct rg_bucket *bucket)
 {
@@ -309,6 +340,13 @@ void rg_resource_append_bucket(struct rg_text *text, const struct rg_resource_st
     rg_text_append_json(text, info.storage_class, strlen(info.storage_class));
     if (info.versioning) {
         rg_text_append_str(text, ",\"versioning\":{\"enabled\":true}");
+    }
+    if (info.uniform_access) {
+        rg_text_append_str(
+            text, ",\"iamConfiguration\":{\"uniformBucketLevelAccess\":{\"enabled\":true}}");
+    }
+    if (info.hierarchical) {
+        rg_text_append_str(text, ",\"hierarchicalNamespace\":{\"enabled\":true}");
     }
     rg_text_append_str(text, ",\"timeCreated\":");
     append_time(text, info.created_us);

@@ -23,6 +23,12 @@ void rg_resource_style_init(struct rg_resource_style *style, bool tls,
 void rg_resource_append_object(struct rg_text *text, const struct rg_resource_style *style,
                                struct rg_h1_slice bucket, struct rg_h1_slice name,
                                const struct rg_store_object_info *info);
+/* A name as one segment of a path, whose slashes are escaped. */
+void rg_resource_append_segment(struct rg_text *text, struct rg_h1_slice name);
+/* A folder of a hierarchical bucket: its members, without braces. */
+void rg_resource_append_folder(struct rg_text *text, const struct rg_resource_style *style,
+                               struct rg_h1_slice bucket, struct rg_h1_slice name,
+                               const struct rg_folder_info *info);
 void rg_resource_append_bucket(struct rg_text *text, const struct rg_resource_style *style,
                                struct rg_bucket *bucket);
 

@@ -351,23 +351,12 @@ static bool check_chunk(struct rg_server_call *call, const struct resumable *ses
     return false;
 }
 
-/* What a client says of the whole object with its last chunk. An MD5 is only of use when it is
- * there before the first byte. */
+/* What a client says of the whole object with its last chunk. */
 static bool take_last_hashes(struct rg_server_call *call, struct resumable *session,
                              const struct content_range *range, const struct rg_h1_head *head)
 {
-    struct rg_upload *upload = session->upload;
-    bool had_md5 = upload->has_md5;
-    struct rg_md5 md5_state = upload->md5_state;
     bool last = range->last == SIZE_UNKNOWN || range->last + 1 == range->total;
-    if (last && !rg_upload_expect_hashes(call, upload, head)) {
-        return false;
-    }
-    if (rg_store_writer_size(upload->writer) > 0) {
-        upload->has_md5 = had_md5;
-        upload->md5_state = md5_state;
-    }
-    return true;
+    return !last || rg_upload_expect_hashes(call, session->upload, head);
 }
 
 static void start_chunk(struct rg_server_call *call, struct resumable *session,

@@ -97,6 +97,8 @@ static bool describe(struct rg_server_call *call, struct copy *copy, yyjson_val 
                sizeof(source->content_encoding));
         rg_attributes_copy(&upload->description.list, source->attributes);
     }
+    /* The bytes stay the same. */
+    memcpy(upload->description.info.md5, source->md5, sizeof(source->md5));
     upload->size_hint = 0;
     /* The resource may name the source, or hold its hashes. */
     return rg_upload_set_name(call, upload, copy->name) &&

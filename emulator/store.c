@@ -3,6 +3,7 @@
 
 #include "emulator/backend.h"
 #include "emulator/checksum.h"
+#include "emulator/folders.h"
 #include "emulator/synthetic.h"
 #include "emulator/text.h"
 
@@ -13,6 +14,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -27,6 +29,8 @@ struct rg_bucket {
     _Atomic bool versioning;
     _Atomic bool removed; /* It is in its slot for those who hold a pointer. */
     void *written;        /* The backend's. */
+    /* NULL: a flat namespace. Set once. */
+    struct rg_folders *_Atomic folders;
     struct rg_store *store;
     struct rg_synthetic **sets; /* Fixed once the store is open. */
     size_t set_count;
@@ -120,6 +124,12 @@ bool rg_store_object_name_valid(struct rg_h1_slice name)
            !rg_text_equals(name, "..") && rg_text_is_utf8(name);
 }
 
+bool rg_store_folder_name_valid(struct rg_h1_slice name)
+{
+    return name.size <= RG_STORE_FOLDER_SIZE_MAX && rg_store_object_name_valid(name) &&
+           name.data[name.size - 1] == '/';
+}
+
 int64_t rg_store_now_us(void)
 {
     struct timespec now;
@@ -158,6 +168,26 @@ void rg_bucket_get_info(struct rg_bucket *bucket, struct rg_bucket_info *out_inf
     pthread_mutex_unlock(&bucket->lock);
 }
 
+static struct rg_folders *folders_of(struct rg_bucket *bucket)
+{
+    return atomic_load_explicit(&bucket->folders, memory_order_acquire);
+}
+
+bool rg_bucket_is_hierarchical(struct rg_bucket *bucket)
+{
+    return folders_of(bucket) != NULL;
+}
+
+static int open_folders(struct rg_bucket *bucket)
+{
+    struct rg_folders *folders;
+    int rc = rg_folders_open(&folders, bucket->store->backend, bucket->written);
+    if (rc == 0) {
+        atomic_store_explicit(&bucket->folders, folders, memory_order_release);
+    }
+    return rc;
+}
+
 static int configure_locked(struct rg_bucket *bucket, const struct rg_bucket_info *wanted,
                             int64_t metageneration)
 {
@@ -165,12 +195,19 @@ static int configure_locked(struct rg_bucket *bucket, const struct rg_bucket_inf
     if (metageneration != 0 && metageneration != bucket->info.metageneration) {
         return -ESTALE;
     }
+    if (info.hierarchical != bucket->info.hierarchical &&
+        (bucket->info.metageneration != 1 || bucket->set_count > 0)) {
+        return -EPERM;
+    }
     info.created_us = bucket->info.created_us;
     info.updated_us = rg_store_now_us();
     info.metageneration = bucket->info.metageneration + 1;
     int rc = bucket->store->backend->save_info != NULL
                  ? bucket->store->backend->save_info(bucket->written, &info)
                  : 0;
+    if (rc == 0 && info.hierarchical && !rg_bucket_is_hierarchical(bucket)) {
+        rc = open_folders(bucket);
+    }
     if (rc == 0) {
         bucket->info = info;
         atomic_store(&bucket->versioning, info.versioning);
@@ -204,6 +241,7 @@ static struct rg_bucket *find_known(struct rg_store *store, struct rg_h1_slice n
 
 static void bucket_destroy(struct rg_bucket *bucket)
 {
+    rg_folders_close(folders_of(bucket));
     if (bucket->written != NULL) {
         bucket->store->backend->close(bucket->written);
     }
@@ -213,6 +251,43 @@ static void bucket_destroy(struct rg_bucket *bucket)
     free(bucket->sets);
     pthread_mutex_destroy(&bucket->lock);
     free(bucket);
+}
+
+/* Gives the objects of a renamed folder their new names. */
+static int move_objects(struct rg_bucket *bucket, struct rg_h1_slice from, struct rg_h1_slice to)
+{
+    const struct rg_store_backend *backend = bucket->store->backend;
+    struct rg_store_entry entry;
+    char moved[RG_STORE_NAME_SIZE_MAX];
+    memcpy(moved, to.data, to.size);
+    int rc;
+    while ((rc = backend->seek(bucket->written, from, &entry)) == 0) {
+        struct rg_h1_slice name = {entry.name, entry.name_size};
+        if (!rg_text_starts_with(name, from)) {
+            return 0;
+        }
+        uint32_t rest = name.size - from.size;
+        if (rest > RG_STORE_NAME_SIZE_MAX - to.size) {
+            return -ENAMETOOLONG;
+        }
+        memcpy(moved + to.size, name.data + from.size, rest);
+        rc = backend->move(bucket->written, name, (struct rg_h1_slice){moved, to.size + rest});
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return rc == -ENOENT ? 0 : rc;
+}
+
+/* What is left of a rename, be it one that the last process died in. */
+static int finish_rename(struct rg_bucket *bucket)
+{
+    struct rg_h1_slice from, to;
+    if (!rg_folders_unfinished(folders_of(bucket), &from, &to)) {
+        return 0;
+    }
+    int rc = move_objects(bucket, from, to);
+    return rc == 0 ? rg_folders_end_rename(folders_of(bucket)) : rc;
 }
 
 /* Makes the bucket known. With `create` it may be new to the backend, too. */
@@ -237,6 +312,10 @@ static int add_bucket_locked(struct rg_store *store, struct rg_h1_slice name, bo
                                                        create, &bucket->info)
              : create            ? rg_memory_bucket_open(&bucket->written, &store->budget)
                                  : -ENOENT;
+    if (rc == 0 && bucket->info.hierarchical) {
+        rc = open_folders(bucket);
+        rc = rc == 0 ? finish_rename(bucket) : rc;
+    }
     if (rc < 0) {
         bucket_destroy(bucket);
         return rc;
@@ -527,6 +606,10 @@ static int remove_bucket_locked(struct rg_bucket *bucket)
     if (rc != -ENOENT) {
         return rc == 0 ? -ENOTEMPTY : rc;
     }
+    struct rg_folder_entry folder;
+    if (rg_bucket_seek_folder(bucket, (struct rg_h1_slice){"", 0}, &folder) == 0) {
+        return -ENOTEMPTY;
+    }
     rc = bucket->store->backend->erase(bucket->written);
     if (rc == 0) {
         atomic_store(&bucket->removed, true);
@@ -546,6 +629,111 @@ int rg_store_remove_bucket(struct rg_store *store, struct rg_h1_slice name)
     return rc;
 }
 
+int rg_bucket_get_folder(struct rg_bucket *bucket, struct rg_h1_slice name,
+                         struct rg_folder_info *out_info)
+{
+    return rg_folders_get(folders_of(bucket), name, out_info);
+}
+
+int rg_bucket_seek_folder(struct rg_bucket *bucket, struct rg_h1_slice from,
+                          struct rg_folder_entry *out_entry)
+{
+    struct rg_folders *folders = folders_of(bucket);
+    return folders != NULL ? rg_folders_seek(folders, from, out_entry) : -ENOENT;
+}
+
+static int create_folder_locked(struct rg_bucket *bucket, struct rg_h1_slice name, bool recursive,
+                                struct rg_folder_info *out_info)
+{
+    struct rg_folders *folders = folders_of(bucket);
+    struct rg_h1_slice above = {name.data, name.size - 1};
+    int rc = recursive ? rg_folders_add_path(folders, above) : 0;
+    rc = rc == 0 ? rg_folders_add(folders, name) : rc;
+    return rc == 0 ? rg_folders_get(folders, name, out_info) : rc;
+}
+
+int rg_bucket_create_folder(struct rg_bucket *bucket, struct rg_h1_slice name, bool recursive,
+                            struct rg_folder_info *out_info)
+{
+    pthread_mutex_lock(&bucket->lock);
+    int rc = atomic_load(&bucket->removed)
+                 ? -ENOENT
+                 : create_folder_locked(bucket, name, recursive, out_info);
+    pthread_mutex_unlock(&bucket->lock);
+    return rc;
+}
+
+static int check_folder_locked(struct rg_bucket *bucket, struct rg_h1_slice name,
+                               const struct rg_store_conditions *conditions)
+{
+    struct rg_folder_info folder;
+    int rc = rg_bucket_get_folder(bucket, name, &folder);
+    struct rg_store_object_info info = {.metageneration = folder.metageneration};
+    return rc == 0 ? rg_store_conditions_check(conditions, &info) : rc;
+}
+
+/* Whether an object's name starts so. */
+static int holds_object(struct rg_bucket *bucket, struct rg_h1_slice folder)
+{
+    struct rg_store_entry entry;
+    int rc = rg_bucket_seek_object(bucket, folder, &entry);
+    return rc == 0 ? rg_text_starts_with(entry_name(&entry), folder) : rc == -ENOENT ? 0 : rc;
+}
+
+static int remove_folder_locked(struct rg_bucket *bucket, struct rg_h1_slice name,
+                                const struct rg_store_conditions *conditions)
+{
+    int rc = check_folder_locked(bucket, name, conditions);
+    rc = rc == 0 ? holds_object(bucket, name) : rc;
+    if (rc != 0) {
+        return rc > 0 ? -ENOTEMPTY : rc;
+    }
+    return rg_folders_remove(folders_of(bucket), name);
+}
+
+int rg_bucket_remove_folder(struct rg_bucket *bucket, struct rg_h1_slice name,
+                            const struct rg_store_conditions *conditions)
+{
+    pthread_mutex_lock(&bucket->lock);
+    int rc = remove_folder_locked(bucket, name, conditions);
+    pthread_mutex_unlock(&bucket->lock);
+    return rc;
+}
+
+static int rename_folder_locked(struct rg_bucket *bucket, struct rg_h1_slice from,
+                                struct rg_h1_slice to, const struct rg_store_conditions *conditions,
+                                struct rg_folder_info *out_info)
+{
+    int rc = check_folder_locked(bucket, from, conditions);
+    /* A file that was put there by hand has no folder. */
+    rc = rc == 0 && !rg_text_starts_with(to, from) ? holds_object(bucket, to) : rc;
+    if (rc != 0) {
+        return rc > 0 ? -EEXIST : rc;
+    }
+    rc = rg_folders_begin_rename(folders_of(bucket), from, to);
+    rc = rc == 0 ? finish_rename(bucket) : rc;
+    return rc == 0 ? rg_bucket_get_folder(bucket, to, out_info) : rc;
+}
+
+int rg_bucket_rename_folder(struct rg_bucket *bucket, struct rg_h1_slice from,
+                            struct rg_h1_slice to, const struct rg_store_conditions *conditions,
+                            struct rg_folder_info *out_info)
+{
+    pthread_mutex_lock(&bucket->lock);
+    int rc = rename_folder_locked(bucket, from, to, conditions, out_info);
+    pthread_mutex_unlock(&bucket->lock);
+    return rc;
+}
+
+/* A folder's name and the rest each have their own limit. */
+static bool fits_folders(struct rg_h1_slice name)
+{
+    const char *last = memrchr(name.data, '/', name.size);
+    size_t folder_size = last != NULL ? (size_t)(last - name.data) + 1 : 0;
+    return folder_size <= RG_STORE_FOLDER_SIZE_MAX &&
+           name.size - folder_size <= RG_STORE_FOLDER_SIZE_MAX;
+}
+
 int rg_store_writer_create(struct rg_store_writer **out_writer, struct rg_store *store,
                            struct rg_h1_slice bucket_name, struct rg_h1_slice name,
                            uint64_t size_hint)
@@ -555,6 +743,9 @@ int rg_store_writer_create(struct rg_store_writer **out_writer, struct rg_store 
     int rc = rg_store_create_bucket(store, bucket_name, &bucket);
     if (rc < 0 && rc != -EEXIST) {
         return rc;
+    }
+    if (rg_bucket_is_hierarchical(bucket) && !fits_folders(name)) {
+        return -ENAMETOOLONG;
     }
     struct rg_store_writer *writer = malloc(sizeof(*writer));
     if (writer == NULL) {
@@ -661,6 +852,9 @@ int rg_store_writer_commit(struct rg_store_writer *writer,
     pthread_mutex_lock(&bucket->lock);
     int rc =
         atomic_load(&bucket->removed) ? -ENOENT : check_conditions_locked(bucket, name, conditions);
+    if (rc == 0 && rg_bucket_is_hierarchical(bucket)) {
+        rc = rg_folders_add_path(folders_of(bucket), name);
+    }
     if (rc == 0) {
         info.generation = next_generation(bucket->store);
         info.updated_us = info.generation;
@@ -686,6 +880,13 @@ static int add_synthetic(struct rg_store *store, const char *spec, char *error, 
     }
     struct rg_bucket *bucket;
     rc = rg_store_create_bucket(store, name, &bucket);
+    if (rc == -EEXIST && rg_bucket_is_hierarchical(bucket)) {
+        snprintf(error, error_size,
+                 "--synthetic '%s': the bucket has folders, which synthetic objects cannot lie in",
+                 spec);
+        rg_synthetic_destroy(set);
+        return -EINVAL;
+    }
     struct rg_synthetic **sets = NULL;
     if (rc == 0 || rc == -EEXIST) {
         sets = reallocarray(bucket->sets, bucket->set_count + 1, sizeof(*sets));
@@ -700,6 +901,16 @@ static int add_synthetic(struct rg_store *store, const char *spec, char *error, 
     bucket->sets = sets;
     bucket->sets[bucket->set_count++] = set;
     return 0;
+}
+
+/* Makes the folder where there is none; those above it have to be there. */
+static int open_root(const char *root)
+{
+    int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT && mkdir(root, 0777) == 0) {
+        fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    }
+    return fd < 0 ? -errno : fd;
 }
 
 int rg_store_open(struct rg_store **out_store, const struct rg_store_options *options, char *error,
@@ -717,11 +928,12 @@ int rg_store_open(struct rg_store **out_store, const struct rg_store_options *op
         options->memory_max != 0 ? options->memory_max : RG_STORE_MEMORY_MAX_DEFAULT;
     int rc = 0;
     if (options->root != NULL) {
-        store->root_fd = open(options->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        store->root_fd = open_root(options->root);
         if (store->root_fd < 0) {
-            rc = -errno;
-            snprintf(error, error_size, "--root '%s': %s; it has to be a folder that exists",
-                     options->root, strerror(errno));
+            rc = store->root_fd;
+            snprintf(error, error_size,
+                     "--root '%s': %s; it has to be a folder, or a new one's name", options->root,
+                     strerror(-rc));
         }
     }
     for (size_t i = 0; rc == 0 && i < options->synthetic_count; i++) {

@@ -18,10 +18,14 @@
 #include "http/h1_decoder.h"
 #include "runtime/base.h"
 
-#define RG_STORE_NAME_SIZE_MAX 1024       /* Of an object, in bytes. */
+#define RG_STORE_NAME_SIZE_MAX 1024 /* Of an object, in bytes. */
+/* Of a folder's name, with its "/", and of what an object's name has behind its folder, in buckets
+ * with a hierarchical namespace. */
+#define RG_STORE_FOLDER_SIZE_MAX 512
 #define RG_STORE_BUCKET_NAME_SIZE_MAX 222 /* 63 without dots, which we do not insist on. */
 #define RG_STORE_CONTENT_TYPE_SIZE_MAX 127
 #define RG_STORE_CONTENT_ENCODING_SIZE_MAX 31
+#define RG_STORE_MD5_SIZE 24          /* In base64. */
 #define RG_STORE_LOCATION_SIZE_MAX 63 /* Of a bucket's location and storage class. */
 #define RG_STORE_MEMORY_MAX_DEFAULT (UINT64_C(5) << 30)
 #define RG_STORE_OBJECT_SIZE_MAX (UINT64_C(5) << 40)
@@ -39,6 +43,9 @@ struct rg_store_object_info {
     bool has_attributes; /* In listings this is all that is told of them. */
     char content_type[RG_STORE_CONTENT_TYPE_SIZE_MAX + 1];
     char content_encoding[RG_STORE_CONTENT_ENCODING_SIZE_MAX + 1]; /* Empty: none. */
+    /* In base64, as it is always told. Empty: of what was put together from other objects, of
+     * synthetic objects, and of files that did not come through the store. */
+    char md5[RG_STORE_MD5_SIZE + 1];
     /* Borrowed: of an open object until it is closed, else from whoever filled this in. */
     const struct rg_attributes *attributes;
 };
@@ -84,8 +91,10 @@ int rg_store_conditions_check(const struct rg_store_conditions *conditions,
                               const struct rg_store_object_info *info);
 
 struct rg_store_options {
-    const char *root;    /* Folder whose folders are the buckets; NULL: objects live in memory. */
-    uint64_t memory_max; /* Bytes of objects in memory; 0: RG_STORE_MEMORY_MAX_DEFAULT. */
+    /* Folder whose folders are the buckets, made when only it is missing; NULL: objects live in
+     * memory. */
+    const char *root;
+    uint64_t memory_max;          /* Bytes of objects in memory; 0: RG_STORE_MEMORY_MAX_DEFAULT. */
     const char *const *synthetic; /* BUCKET/PREFIX:COUNT:SIZE */
     size_t synthetic_count;
 };
@@ -121,18 +130,21 @@ struct rg_h1_slice rg_bucket_name(const struct rg_bucket *bucket);
 /* What a bucket is described by. Texts end in a NUL. */
 struct rg_bucket_info {
     int64_t created_us, updated_us, metageneration;
-    bool versioning; /* What is replaced or deleted stays as a noncurrent version. */
+    bool versioning;     /* What is replaced or deleted stays as a noncurrent version. */
+    bool uniform_access; /* Told, and nothing else: everybody may do everything. */
+    bool hierarchical;   /* It has folders; for good from its creation on. */
     char location[RG_STORE_LOCATION_SIZE_MAX + 1];
     char storage_class[RG_STORE_LOCATION_SIZE_MAX + 1];
 };
 
 void rg_bucket_get_info(struct rg_bucket *bucket, struct rg_bucket_info *out_info);
-/* Takes over versioning, location and storage class, and keeps them where objects are kept.
- * -ESTALE when the metageneration is not `metageneration` any more; 0 is any. */
+/* Takes over all but the times and the metageneration, and keeps it where objects are kept. -ESTALE
+ * when the metageneration is not `metageneration` any more; 0 is any. -EPERM: it becomes
+ * hierarchical or ceases to be, other than right after its creation. */
 int rg_bucket_configure(struct rg_bucket *bucket, const struct rg_bucket_info *info,
                         int64_t metageneration);
-/* 0, -ENOENT, or -ENOTEMPTY while there is an object in it, noncurrent ones included. What is being
- * written to it fails then. */
+/* 0, -ENOENT, or -ENOTEMPTY while there is an object, noncurrent ones included, or a folder. What
+ * is being written to it fails then. */
 int rg_store_remove_bucket(struct rg_store *store, struct rg_h1_slice name);
 
 /* 0, -ENOENT, or what the file system says. The caller closes *out_object. */
@@ -169,10 +181,49 @@ int rg_bucket_seek_object(struct rg_bucket *bucket, struct rg_h1_slice from,
 int rg_bucket_seek_version(struct rg_bucket *bucket, struct rg_h1_slice from, int64_t after,
                            struct rg_store_entry *out_entry);
 
+struct rg_folder_info {
+    int64_t created_us, updated_us, metageneration;
+};
+
+struct rg_folder_entry {
+    char name[RG_STORE_FOLDER_SIZE_MAX];
+    uint32_t name_size;
+    struct rg_folder_info info;
+};
+
+/* The name of an object that ends in "/", and is not too long. */
+bool rg_store_folder_name_valid(struct rg_h1_slice name);
+bool rg_bucket_is_hierarchical(struct rg_bucket *bucket);
+
+/* Folders of a hierarchical bucket, by valid names. Writing an object makes those that it lies in.
+ * Of the conditions only those of the metageneration count. */
+
+/* -ENOENT. */
+int rg_bucket_get_folder(struct rg_bucket *bucket, struct rg_h1_slice name,
+                         struct rg_folder_info *out_info);
+/* The first one at or behind `from`; -ENOENT: no more, as in a bucket that has none. */
+int rg_bucket_seek_folder(struct rg_bucket *bucket, struct rg_h1_slice from,
+                          struct rg_folder_entry *out_entry);
+/* -EEXIST; -ENOTDIR when the one above it is not there, unless `recursive`; -ENOSPC: too many. */
+int rg_bucket_create_folder(struct rg_bucket *bucket, struct rg_h1_slice name, bool recursive,
+                            struct rg_folder_info *out_info);
+/* -ENOENT; -ENOTEMPTY: an object or a folder is in it; what rg_store_conditions_check says. */
+int rg_bucket_remove_folder(struct rg_bucket *bucket, struct rg_h1_slice name,
+                            const struct rg_store_conditions *conditions);
+/* Renames a folder with all that is in it; objects keep their generations. Others see objects at
+ * their new names one after the other, but nobody else writes meanwhile. -ENOENT; -EEXIST: there is
+ * something of the new name; -ENOTDIR: not the folder above it; -EINVAL: it would lie in itself;
+ * -ENAMETOOLONG; what rg_store_conditions_check says. After any other failure the next store of
+ * the same root completes it. */
+int rg_bucket_rename_folder(struct rg_bucket *bucket, struct rg_h1_slice from,
+                            struct rg_h1_slice to, const struct rg_store_conditions *conditions,
+                            struct rg_folder_info *out_info);
+
 struct rg_store_writer;
 
 /* Starts an object of a valid name; an unknown bucket springs into being. `size_hint` is the size
- * to come, 0 where it is not known. -ENOSPC: objects in memory would exceed the budget. */
+ * to come, 0 where it is not known. -ENOSPC: objects in memory would exceed the budget.
+ * -ENAMETOOLONG: for a hierarchical bucket. */
 int rg_store_writer_create(struct rg_store_writer **out_writer, struct rg_store *store,
                            struct rg_h1_slice bucket, struct rg_h1_slice name, uint64_t size_hint);
 int rg_store_writer_append(struct rg_store_writer *writer, const void *data, size_t size);
@@ -184,7 +235,7 @@ int rg_store_writer_append_object(struct rg_store_writer *writer, struct rg_stor
 int rg_store_writer_seal(struct rg_store_writer *writer, struct rg_store_object *out_object);
 uint32_t rg_store_writer_crc32c(const struct rg_store_writer *writer);
 uint64_t rg_store_writer_size(const struct rg_store_writer *writer);
-/* Makes the object visible if the conditions hold. `attributes` gives content type, encoding
+/* Makes the object visible if the conditions hold. `attributes` gives content type, encoding, MD5
  * and attributes; the rest is filled in and handed out. The writer is gone afterwards, whatever is
  * returned. */
 int rg_store_writer_commit(struct rg_store_writer *writer,

@@ -54,7 +54,6 @@ static bool expect_md5(struct rg_server_call *call, struct rg_upload *upload,
         return false;
     }
     upload->has_md5 = true;
-    rg_md5_init(&upload->md5_state);
     return true;
 }
 
@@ -182,6 +181,7 @@ struct rg_upload *rg_upload_create(struct rg_server_call *call,
         return NULL;
     }
     strcpy(upload->description.info.content_type, RG_DESCRIPTION_CONTENT_TYPE);
+    rg_md5_init(&upload->md5_state);
     if (!take_head(call, upload, request, bucket)) {
         rg_upload_destroy(upload);
         return NULL;
@@ -215,7 +215,7 @@ bool rg_upload_write(struct rg_server_call *call, struct rg_upload *upload, cons
         rg_reply_store_error(call, rc, upload->bucket, upload->name);
         return false;
     }
-    if (upload->has_md5) {
+    if (!upload->no_md5) {
         rg_md5_update(&upload->md5_state, data, size);
     }
     return true;
@@ -225,6 +225,7 @@ bool rg_upload_append_object(struct rg_server_call *call, struct rg_upload *uplo
                              struct rg_store_object *object)
 {
     int rc = rg_store_writer_append_object(upload->writer, object);
+    upload->no_md5 = true;
     if (rc < 0) {
         rg_reply_store_error(call, rc, upload->bucket, upload->name);
     }
@@ -294,7 +295,8 @@ bool rg_upload_check_hashes(struct rg_server_call *call, struct rg_upload *uploa
                        computed);
         return false;
     }
-    if (upload->has_md5) {
+    /* What is put together from objects has no MD5 to compare with. */
+    if (upload->has_md5 && !upload->no_md5) {
         rg_md5_final(&upload->md5_state, md5);
         if (memcmp(md5, upload->md5, sizeof(md5)) != 0) {
             rg_reply_error(call, RG_API_BAD_DIGEST,
@@ -311,6 +313,12 @@ bool rg_upload_commit(struct rg_server_call *call, struct rg_upload *upload,
     struct rg_store_writer *writer = upload->writer;
     if (!rg_upload_check_hashes(call, upload)) {
         return false;
+    }
+    if (!upload->no_md5) {
+        uint8_t md5[RG_MD5_SIZE];
+        rg_md5_final(&upload->md5_state, md5);
+        _Static_assert(RG_TEXT_BASE64_SIZE(sizeof(md5)) == RG_STORE_MD5_SIZE, "an MD5 in base64");
+        rg_text_format_base64(upload->description.info.md5, md5, sizeof(md5));
     }
     upload->writer = NULL;
     int rc =

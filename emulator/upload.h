@@ -22,7 +22,8 @@ struct rg_upload {
     bool has_crc32c, has_md5; /* The client says what they have to be. */
     uint32_t crc32c;
     uint8_t md5[RG_MD5_SIZE];
-    struct rg_md5 md5_state; /* Runs only for a client that wants it checked. */
+    struct rg_md5 md5_state; /* Of all that was written. */
+    bool no_md5;             /* It does not run: whole objects were appended, or nobody will ask. */
     bool is_multipart;
     struct rg_multipart multipart;
     char bucket_text[RG_STORE_BUCKET_NAME_SIZE_MAX];
@@ -57,7 +58,7 @@ bool rg_upload_expect_hashes(struct rg_server_call *call, struct rg_upload *uplo
 bool rg_upload_open_writer(struct rg_server_call *call, struct rg_upload *upload);
 bool rg_upload_write(struct rg_server_call *call, struct rg_upload *upload, const uint8_t *data,
                      size_t size);
-/* Appends a whole object. */
+/* Appends a whole object. What comes of it has no MD5, unless the description names one. */
 bool rg_upload_append_object(struct rg_server_call *call, struct rg_upload *upload,
                              struct rg_store_object *object);
 /* Whether the data is what the client says. */

@@ -241,6 +241,10 @@ static void start_part(struct rg_server_call *call, const struct rg_api_request 
     incoming->session = session;
     incoming->number = (uint32_t)number;
     incoming->upload = rg_upload_create(call, request, request->bucket);
+    if (incoming->upload != NULL) {
+        /* The whole will have none. */
+        incoming->upload->no_md5 = !incoming->upload->has_md5;
+    }
     if (incoming->upload != NULL && rg_upload_set_name(call, incoming->upload, request->object) &&
         rg_upload_open_writer(call, incoming->upload)) {
         rg_call_of(call)->receiver = &incoming_receiver;

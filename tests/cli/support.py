@@ -186,6 +186,21 @@ class Emulator:
         with urllib.request.urlopen(request, context=tls, timeout=PATIENCE_S) as answer:
             return answer.read()
 
+    def create_hierarchical(self, bucket):
+        self.request("POST", "/storage/v1/b", json.dumps({
+            "name": bucket,
+            "hierarchicalNamespace": {"enabled": True},
+            "iamConfiguration": {"uniformBucketLevelAccess": {"enabled": True}},
+        }).encode())
+
+    def create_folder(self, bucket, name):
+        """And those above it."""
+        self.request("POST", f"/storage/v1/b/{bucket}/folders?recursive=true", json.dumps({"name": name}).encode())
+
+    def rename_folder(self, bucket, name, new):
+        name, new = (urllib.parse.quote(each, safe="") for each in (name, new))
+        return json.loads(self.request("POST", f"/storage/v1/b/{bucket}/folders/{name}/renameTo/folders/{new}", b""))
+
     def put(self, bucket, name, data):
         query = urllib.parse.urlencode({"uploadType": "media", "name": name})
         return json.loads(self.request("POST", f"/upload/storage/v1/b/{bucket}/o?{query}", data))

@@ -229,6 +229,20 @@ class Trees(Copying):
                 self.assertEqual((report["copied"], report["skipped"]), wanted)
 
 
+class Hierarchical(Copying):
+    def test_trees_both_ways(self):
+        self.server.create_hierarchical("tree")
+        self.server.create_folder("tree", "away/empty/")
+        files = sample_tree()
+        write_tree(self.folder / "up", files)
+        self.assertEqual(self.counts("-r", self.folder / "up", "gs://tree/away/old"), (len(files), 0, 0))
+        self.server.rename_folder("tree", "away/old/", "new/")
+        self.assertEqual(self.counts("-r", "gs://tree/new", self.folder / "down"), (len(files), 0, 0))
+        self.assertTrue(tree(self.folder / "down") == files)
+        self.assertEqual(self.counts("-r", self.folder / "up", "gs://tree/new"), (0, len(files), 0))
+        self.assertEqual(self.names("gs://tree/away/"), [])
+
+
 class Files(Copying):
     def test_one_file(self):
         for size in (0, 1, 1000, 1 << 20, (1 << 20) + 1, 8 << 20, (8 << 20) + 1):

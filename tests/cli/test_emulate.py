@@ -126,12 +126,21 @@ class Emulate(Case):
             self.fails(ringest("emulate", "--root", file), FAILED, file)
             self.fails(ringest("emulate", "--root", file + "/below"), FAILED, file)
 
-    def test_a_root_that_is_not_writable(self):
+    def test_a_root_that_cannot_be_made(self):
+        # To root nothing is forbidden, but in /proc nobody makes folders.
+        self.fails(ringest("emulate", "--root", "/proc/ringest"), FAILED, "/proc/ringest")
+
+    def test_a_root_is_made_when_only_it_is_missing(self):
         with tempfile.TemporaryDirectory() as folder:
-            os.chmod(folder, stat.S_IRUSR | stat.S_IXUSR)
-            # To root nothing is forbidden, but in /proc nobody makes folders.
-            root = folder if os.geteuid() != 0 else "/proc/ringest"
-            self.fails(ringest("emulate", "--root", root), FAILED, root)
+            root = os.path.join(folder, "new")
+            with Emulator("--root", root) as server:
+                server.put("bucket", "name", b"kept")
+            with Emulator("--root", root) as server:
+                self.assertEqual(self.ok(ringest("cat", "gs://bucket/name", *server.place)), b"kept")
+            self.assertEqual(os.listdir(root), ["bucket"])
+            below = os.path.join(folder, "a", "b")
+            self.fails(ringest("emulate", "--root", below), FAILED, below)
+            self.assertEqual(os.listdir(folder), ["new"])
 
     def test_certificates_are_kept(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -101,6 +101,71 @@ class Listing(ServedCase):
         self.fails(done, FAILED, "No space left")
 
 
+class Hierarchical(ServedCase):
+    """A bucket with folders of its own, whose listing is compared with what was put there."""
+
+    FOLDERS = ("empty/", "empty/in/side/", "full/none/", "last/")
+    COUNT = 2500
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.server.create_hierarchical("tree")
+        for folder in cls.FOLDERS:
+            cls.server.create_folder("tree", folder)
+        cls.objects = sorted(["top", "full/a", "full/b/c", *(f"many/{i % 50:02}/{i:05}" for i in range(cls.COUNT))])
+        for name in cls.objects:
+            cls.server.put("tree", name, b"")
+        cls.folders = {"/".join(name.split("/")[:i]) + "/" for name in (*cls.objects, *cls.FOLDERS)
+                       for i in range(1, name.count("/") + 1)}
+
+    def check_level(self, prefix, *arguments):
+        done = self.ok(self.ringest("ls", "gs://tree/" + prefix, "--json", *arguments))
+        listed = json.loads(done)
+        below = {name for name in self.folders if name.startswith(prefix) and name[len(prefix) :].count("/") == 1}
+        self.assertEqual(listed["prefixes"], sorted(below))
+        wanted = [name for name in self.objects if name.startswith(prefix) and "/" not in name[len(prefix) :]]
+        self.assertEqual([each["name"] for each in listed["objects"]], wanted)
+
+    def test_folders_are_shown_at_each_level(self):
+        for prefix in ("", "f", *sorted(self.folders)[:8], "many/", "many/07/"):
+            with self.subTest(prefix):
+                self.check_level(prefix)
+        lines = self.ok(self.ringest("ls", "gs://tree/empty/")).decode()
+        self.assertEqual(lines, "gs://tree/empty/in/\n")
+
+    def test_recursive_lists_objects_only(self):
+        for arguments in ([], ["--threads", "2"]):
+            done = self.ok(self.ringest("ls", "-r", "--json", "gs://tree/", *arguments))
+            listed = json.loads(done)
+            self.assertEqual([each["name"] for each in listed["objects"]], self.objects)
+            self.assertEqual(listed["prefixes"], [])
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "manifest")
+            self.ok(self.ringest("manifest", "save", "gs://tree/", path))
+            shown = self.ok(ringest("manifest", "show", path, "--json"))
+            self.assertEqual([each["name"] for each in json.loads(shown)["objects"]], self.objects)
+
+
+class HierarchicalOnDisk(Case):
+    def test_folders_survive_a_kill(self):
+        with tempfile.TemporaryDirectory() as root:
+            with Emulator("--root", root) as server:
+                server.create_hierarchical("tree")
+                server.create_folder("tree", "empty/inner/")
+                server.put("tree", "old/sub/object", b"data")
+                self.assertTrue(server.rename_folder("tree", "old/", "new/")["done"])
+                server.kill()
+            for _ in range(2):
+                with Emulator("--root", root) as server:
+                    done = self.ok(ringest("ls", "gs://tree", *server.place)).decode()
+                    self.assertEqual(done, "gs://tree/empty/\ngs://tree/new/\n")
+                    done = self.ok(ringest("ls", "gs://tree/empty/", *server.place)).decode()
+                    self.assertEqual(done, "gs://tree/empty/inner/\n")
+                    self.assertEqual(self.ok(ringest("cat", "gs://tree/new/sub/object", *server.place)), b"data")
+                    server.kill()
+
+
 class Disk(Case):
     def test_buckets_that_are_folders(self):
         with tempfile.TemporaryDirectory() as root:

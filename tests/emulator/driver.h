@@ -215,6 +215,43 @@ static inline void check_field(const char *name, const char *want)
     RG_CHECK_STR(got != NULL ? got : "(none)", want);
 }
 
+static inline void check_body_lacks(const char *text)
+{
+    if (strstr(reply.body.data, text) != NULL) {
+        rg_test_fail(__FILE__, __LINE__, "'%s' is in '%s'", text, reply.body.data);
+    }
+}
+
+/* That the object is described with this MD5 wherever it is; NULL: with none. It lies in the bucket
+ * "bucket", and its name needs no escapes. */
+static inline void check_md5(const char *name, const char *md5)
+{
+    char target[256], member[64], line[64];
+    const struct rg_h1_slice *value = NULL;
+    size_t count = 0, matches = 0;
+    snprintf(member, sizeof(member), "\"md5Hash\":\"%s\"", md5 != NULL ? md5 : "");
+    snprintf(line, sizeof(line), "md5=%s", md5 != NULL ? md5 : "");
+    static const char *const places[] = {"/", "?prefix="};
+    for (size_t i = 0; i < RG_ARRAY_LEN(places); i++) {
+        snprintf(target, sizeof(target), "/storage/v1/b/bucket/o%s%s", places[i], name);
+        get(target);
+        RG_CHECK_EQ(reply.status, 200);
+        if (md5 != NULL) {
+            check_body_has(member);
+        } else {
+            check_body_lacks("md5Hash");
+        }
+    }
+    snprintf(target, sizeof(target), "/bucket/%s", name);
+    get(target);
+    while ((value = rg_h1_find_next(&reply.head, "x-goog-hash", value)) != NULL) {
+        count++;
+        matches += rg_text_equals(*value, line);
+    }
+    RG_CHECK_EQ(count, md5 != NULL ? 2 : 1);
+    RG_CHECK_EQ(matches, md5 != NULL ? 1 : 0);
+}
+
 /* What `name` holds in the JSON of the last answer, as a string. */
 static inline void json_member(const char *name, char *out, size_t out_size)
 {

@@ -45,6 +45,22 @@ static void test_sources_are_joined_in_their_order(void)
     close_api();
 }
 
+static void test_a_composite_object_has_no_md5(void)
+{
+    open_api(NULL, 0);
+    put_xml("/bucket/a", "one ");
+    /* Not even one of a single source, and what is said of its MD5 is not looked at. */
+    compose("/storage/v1/b/bucket/o/x/compose",
+            "{\"sourceObjects\":[{\"name\":\"a\"}],"
+            "\"destination\":{\"md5Hash\":\"1B2M2Y8AsgTpgAmY7PhCfg==\"}}");
+    RG_CHECK_EQ(reply.status, 200);
+    check_md5("x", NULL);
+    compose("/storage/v1/b/bucket/o/x/rewriteTo/b/bucket/o/y", "");
+    check_body_has("\"componentCount\":1");
+    check_md5("y", NULL);
+    close_api();
+}
+
 static void test_conditions_and_generations_of_compose(void)
 {
     char generation[32], json[512];
@@ -142,6 +158,7 @@ int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
         RG_TEST(test_sources_are_joined_in_their_order),
+        RG_TEST(test_a_composite_object_has_no_md5),
         RG_TEST(test_conditions_and_generations_of_compose),
         RG_TEST(test_what_cannot_be_composed),
         RG_TEST(test_sources_may_be_deleted),

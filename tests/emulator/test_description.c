@@ -9,13 +9,6 @@ static void change(const char *method, const char *target, const char *json)
                    method, target, strlen(json), json);
 }
 
-static void check_body_lacks(const char *text)
-{
-    if (strstr(reply.body.data, text) != NULL) {
-        rg_test_fail(__FILE__, __LINE__, "'%s' is in '%s'", text, reply.body.data);
-    }
-}
-
 static void put_described(void)
 {
     rg_driver_send(api, &reply,

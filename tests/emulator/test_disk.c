@@ -76,7 +76,8 @@ static struct rg_store_object_info put_slice(struct rg_h1_slice name, const char
 {
     struct rg_store_writer *writer;
     struct rg_store_conditions none = {0};
-    struct rg_store_object_info info = {.content_type = "text/x y", .content_encoding = "gzip"};
+    struct rg_store_object_info info = {
+        .content_type = "text/x y", .content_encoding = "gzip", .md5 = "jXd/OF09/siBXSD3SWAm3A=="};
     RG_CHECK_EQ(rg_store_writer_create(&writer, store, rg_text_slice("bucket"), name, 0), 0);
     RG_CHECK_EQ(rg_store_writer_append(writer, text, strlen(text)), 0);
     RG_CHECK_EQ(rg_store_writer_commit(writer, &none, &info, &info), 0);
@@ -160,6 +161,7 @@ static void test_everything_survives_a_restart(void)
     RG_CHECK_EQ(after.metageneration, 1);
     RG_CHECK_STR(after.content_type, "text/x y");
     RG_CHECK_STR(after.content_encoding, "gzip");
+    RG_CHECK_STR(after.md5, "jXd/OF09/siBXSD3SWAm3A==");
     struct rg_store_object_info next = put("dir/a", "again");
     RG_CHECK(next.generation > before.generation);
     remove_root();
@@ -213,6 +215,7 @@ static void test_files_put_there_by_hand_are_served(void)
     write_by_hand("bucket/sub/hand.txt", "by hand");
     struct rg_store_object_info first = check("sub/hand.txt", "by hand");
     RG_CHECK_STR(first.content_type, "application/octet-stream");
+    RG_CHECK_STR(first.md5, "");
     RG_CHECK_STR(list(), "sub/hand.txt ");
     /* Changed by hand: another generation, and the checksum that was noted is not believed. The
      * kernel's times of files go by ticks, of 10 ms at most. */

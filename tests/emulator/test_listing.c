@@ -2,7 +2,10 @@
 #include "emulator/listing.h"
 #include "tests/support/test.h"
 
+#include <errno.h>
+
 #define NAMES_MAX 64
+#define FOLDERS_MAX 512
 #define RESULTS_MAX (2 * NAMES_MAX)
 #define NAME_SIZE_MAX 24
 
@@ -13,6 +16,9 @@ struct model_result {
 
 static char names[NAMES_MAX][NAME_SIZE_MAX];
 static size_t name_count;
+/* Those of a hierarchical bucket, with repetitions. */
+static char folders[FOLDERS_MAX][NAME_SIZE_MAX];
+static size_t folder_count;
 
 static int compare_names(const void *a, const void *b)
 {
@@ -27,6 +33,36 @@ static void random_text(char *out, size_t size_max)
         out[i] = letters[rg_test_random_below(sizeof(letters) - 1)];
     }
     out[size] = '\0';
+}
+
+static void make_hierarchical(struct rg_bucket *bucket)
+{
+    struct rg_bucket_info info;
+    rg_bucket_get_info(bucket, &info);
+    info.hierarchical = true;
+    RG_CHECK_EQ(rg_bucket_configure(bucket, &info, 0), 0);
+}
+
+/* The folders that lead to a name. */
+static void note_folders(const char *name)
+{
+    for (const char *slash = strchr(name, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        RG_CHECK(folder_count < FOLDERS_MAX);
+        snprintf(folders[folder_count++], NAME_SIZE_MAX, "%.*s", (int)(slash - name) + 1, name);
+    }
+}
+
+static void create_random_folders(struct rg_bucket *bucket)
+{
+    for (size_t i = rg_test_random_below(10); i > 0; i--) {
+        char name[NAME_SIZE_MAX] = "";
+        struct rg_folder_info info;
+        random_text(name, 4);
+        strcat(name, "/");
+        int rc = rg_bucket_create_folder(bucket, rg_text_slice(name), true, &info);
+        RG_CHECK(rc == 0 || rc == -EEXIST);
+        note_folders(name);
+    }
 }
 
 static struct rg_store *random_store(struct rg_bucket **out_bucket)
@@ -46,6 +82,12 @@ static struct rg_store *random_store(struct rg_bucket **out_bucket)
     }
     int rc = rg_store_create_bucket(store, rg_text_slice("bucket"), out_bucket);
     RG_CHECK(rc == 0 || rc == -EEXIST);
+    bool hierarchical = options.synthetic_count == 0 && rg_test_random_below(2) != 0;
+    folder_count = 0;
+    if (hierarchical) {
+        make_hierarchical(*out_bucket);
+        create_random_folders(*out_bucket);
+    }
     for (size_t i = rg_test_random_below(40); i > 0; i--) {
         char name[NAME_SIZE_MAX] = "";
         struct rg_store_writer *writer;
@@ -67,23 +109,30 @@ static struct rg_store *random_store(struct rg_bucket **out_bucket)
             strcpy(names[name_count++], name);
         }
     }
+    for (size_t i = 0; hierarchical && i < name_count; i++) {
+        note_folders(names[i]);
+    }
     qsort(names, name_count, NAME_SIZE_MAX, compare_names);
+    qsort(folders, folder_count, NAME_SIZE_MAX, compare_names);
     return store;
 }
 
 static size_t naive_listing(const char *prefix, const char *delimiter, const char *start,
-                            const char *end, bool trailing, struct model_result *out)
+                            const char *end, bool trailing, bool with_folders,
+                            struct model_result *out)
 {
     size_t count = 0;
     char last_group[NAME_SIZE_MAX] = "";
-    for (size_t i = 0; i < name_count; i++) {
-        const char *name = names[i];
+    size_t folder_end = with_folders ? folder_count : 0;
+    for (size_t i = 0, f = 0; i < name_count || f < folder_end;) {
+        bool is_folder = f < folder_end && (i == name_count || strcmp(folders[f], names[i]) < 0);
+        const char *name = is_folder ? folders[f++] : names[i++];
         if (strncmp(name, prefix, strlen(prefix)) != 0 || strcmp(name, start) < 0 ||
             (end[0] != '\0' && strcmp(name, end) >= 0)) {
             continue;
         }
         const char *found = delimiter[0] != '\0' ? strstr(name + strlen(prefix), delimiter) : NULL;
-        if (found == NULL || (trailing && found[strlen(delimiter)] == '\0')) {
+        if (!is_folder && (found == NULL || (trailing && found[strlen(delimiter)] == '\0'))) {
             out[count].is_prefix = false;
             strcpy(out[count++].name, name);
         }
@@ -149,10 +198,11 @@ static void test_pages_are_those_of_a_naive_model(void)
             .start = rg_text_slice(start),
             .end = rg_text_slice(end),
             .page_max = 1 + (uint32_t)rg_test_random_below(8),
+            .folders = strcmp(delimiter, "/") == 0 && rg_test_random_below(2) != 0,
             .trailing_delimiter = rg_test_random_below(2) != 0,
         };
-        size_t want_count =
-            naive_listing(prefix, delimiter, start, end, query.trailing_delimiter, want);
+        size_t want_count = naive_listing(prefix, delimiter, start, end, query.trailing_delimiter,
+                                          query.folders, want);
         size_t got_count = paged_listing(bucket, query, got);
         RG_CHECK_EQ(got_count, want_count);
         for (size_t r = 0; r < want_count; r++) {

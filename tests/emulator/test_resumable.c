@@ -4,6 +4,7 @@
 #include "tests/emulator/driver.h"
 
 #define UNIT ((size_t)256 * 1024)
+#define MD5_OF_UNIT "PNL5mzO6NNqjW30J43B4yA=="
 
 static char session[1024]; /* The path of the session that was started last. */
 
@@ -103,6 +104,8 @@ static void test_chunks_of_a_known_size(void)
     check_body_has("\"contentType\":\"text/x\"");
     check_object("/bucket/a/b", 600000);
     check_field("content-type", "text/x");
+    get("/storage/v1/b/bucket/o/a%2Fb");
+    check_body_has("\"md5Hash\":\"yHfJCM7khdbCCPd+0LhAig==\"");
     ask(); /* The answer was lost. */
     RG_CHECK_EQ(reply.status, 200);
     check_body_has("\"size\":\"600000\"");
@@ -123,9 +126,13 @@ static void test_a_size_that_is_known_at_the_end(void)
     put_range(0, UNIT, "*");
     put(0, 0, "Content-Range: bytes */262145\r\n"); /* One is missing: a question. */
     RG_CHECK_EQ(reply.status, 308);
-    /* The MD5 of nothing, of which nobody could know here. */
     put(0, 0, "Content-Range: bytes */262144\r\nx-goog-hash: md5=1B2M2Y8AsgTpgAmY7PhCfg==\r\n");
+    RG_CHECK_EQ(reply.status, 400);
+    start_json("&name=o", "");
+    put_range(0, UNIT, "*");
+    put(0, 0, "Content-Range: bytes */262144\r\nx-goog-hash: md5=" MD5_OF_UNIT "\r\n");
     RG_CHECK_EQ(reply.status, 200);
+    check_md5("o", MD5_OF_UNIT);
     check_object("/bucket/o", UNIT);
     start_json("&name=empty", "");
     put(0, 0, "Content-Range: bytes */0\r\n");

@@ -50,6 +50,25 @@ static void test_a_small_object_is_rewritten_in_one_call(void)
     close_api();
 }
 
+static void test_a_copy_has_the_md5_of_its_source(void)
+{
+    static const char data[] = "jXd/OF09/siBXSD3SWAm3A==";
+    open_api(NULL, 0);
+    put_xml("/bucket/a", "data");
+    check_md5("a", data);
+    post("/storage/v1/b/bucket/o/a/rewriteTo/b/bucket/o/b", "");
+    post("/storage/v1/b/bucket/o/b/copyTo/b/bucket/o/c", "{\"contentType\":\"text/y\"}");
+    post("/storage/v1/b/bucket/o/b/moveTo/o/d", "");
+    check_md5("c", data);
+    check_md5("d", data);
+    rg_driver_send(api, &reply,
+                   "PUT /bucket/e HTTP/1.1\r\nHost: h\r\nx-goog-copy-source: /bucket/a\r\n"
+                   "x-goog-metadata-directive: REPLACE\r\nContent-Length: 0\r\n\r\n");
+    RG_CHECK_EQ(reply.status, 200);
+    check_md5("e", data);
+    close_api();
+}
+
 static void test_a_large_object_takes_several_calls(void)
 {
     char token[64], target[256];
@@ -178,6 +197,7 @@ int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
         RG_TEST(test_a_small_object_is_rewritten_in_one_call),
+        RG_TEST(test_a_copy_has_the_md5_of_its_source),
         RG_TEST(test_a_large_object_takes_several_calls),
         RG_TEST(test_conditions_of_copies),
         RG_TEST(test_a_move_takes_the_source_away),

@@ -157,6 +157,30 @@ static void test_upload_beyond_the_memory_budget_is_413(void)
     close_api();
 }
 
+static void test_what_was_uploaded_has_an_md5(void)
+{
+    static const char hello[] = "XrY7u+Ae7tCTyyK7j1rNww==";
+    open_api(NULL, 0);
+    put_xml("/bucket/xml", "hello world");
+    check_md5("xml", hello);
+    rg_driver_send(api, &reply,
+                   "POST /upload/storage/v1/b/bucket/o?uploadType=media&name=media HTTP/1.1\r\n"
+                   "Host: h\r\nContent-Length: 11\r\n\r\nhello world");
+    RG_CHECK_EQ(reply.status, 200);
+    check_body_has("\"md5Hash\":\"XrY7u+Ae7tCTyyK7j1rNww==\"");
+    check_md5("media", hello);
+    put_xml("/bucket/empty", "");
+    check_md5("empty", "1B2M2Y8AsgTpgAmY7PhCfg==");
+    /* A new description is of the same bytes, and other bytes have another. */
+    rg_driver_send(api, &reply,
+                   "PATCH /storage/v1/b/bucket/o/xml HTTP/1.1\r\nHost: h\r\n"
+                   "Content-Length: 25\r\n\r\n{\"contentType\":\"text/xyz\"}");
+    check_md5("xml", hello);
+    put_xml("/bucket/xml", "");
+    check_md5("xml", "1B2M2Y8AsgTpgAmY7PhCfg==");
+    close_api();
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
@@ -164,6 +188,7 @@ int main(int argc, char **argv)
         RG_TEST(test_uploads_keep_content_type_and_encoding),
         RG_TEST(test_multipart_upload_in_any_pieces),
         RG_TEST(test_multipart_upload_that_is_wrong),
+        RG_TEST(test_what_was_uploaded_has_an_md5),
         RG_TEST(test_upload_beyond_the_memory_budget_is_413),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));

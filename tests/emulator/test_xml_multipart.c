@@ -92,6 +92,26 @@ static void test_parts_become_an_object(void)
     close_api();
 }
 
+static void test_what_was_put_together_of_parts_has_no_md5(void)
+{
+    open_large_api();
+    initiate("/bucket/o", "");
+    put_part("/bucket/o", 1, 'a', 3, "Content-MD5: R7zlx09Yn0hn29V+nKn4CA==\r\n");
+    RG_CHECK_EQ(reply.status, 200);
+    char body[256];
+    snprintf(body, sizeof(body),
+             "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>%s</ETag></Part>"
+             "</CompleteMultipartUpload>",
+             etags[1]);
+    rg_driver_send(api, &reply,
+                   "POST /bucket/o?uploadId=%s HTTP/1.1\r\nHost: h\r\n"
+                   "Content-Length: %zu\r\n\r\n%s",
+                   upload_id, strlen(body), body);
+    RG_CHECK_EQ(reply.status, 200);
+    check_md5("o", NULL);
+    close_api();
+}
+
 static void test_a_wrong_list_of_parts_is_refused(void)
 {
     open_large_api();
@@ -189,6 +209,7 @@ int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
         RG_TEST(test_parts_become_an_object),
+        RG_TEST(test_what_was_put_together_of_parts_has_no_md5),
         RG_TEST(test_a_wrong_list_of_parts_is_refused),
         RG_TEST(test_hashes_of_a_part_are_checked),
         RG_TEST(test_parts_and_uploads_are_listed),

@@ -1,6 +1,6 @@
 """gcsfs, the file system of fsspec, which frames multipart bodies with bare LF.
 
-What it cannot do here: HNS and zonal buckets (folders that exist by themselves, gRPC)."""
+What it cannot do here: folders that exist by themselves and zonal buckets, for which it speaks gRPC only."""
 
 import os
 
@@ -34,6 +34,29 @@ class Gcsfs(Peer):
         data = b"\r\n--x\n\n\r\n--==1==\r\n" + SMALL
         self.fs.pipe_file(self.path("lines"), data)
         self.assertEqual(self.fs.cat_file(self.path("lines")), data)
+
+    def test_consistency_by_md5(self):
+        import gcsfs
+
+        fs = gcsfs.GCSFileSystem(project="project", token="anon", endpoint_url=self.endpoint, consistency="md5")
+        fs.pipe_file(self.path("small"), SMALL)
+        with fs.open(self.path("large"), "wb", block_size=5 * 2**20) as file:
+            file.write(LARGE)
+        self.assertEqual(fs.cat_file(self.path("large")), LARGE)
+        self.assertRegex(fs.info(self.path("large"))["md5Hash"], r"^[0-9A-Za-z+/]{22}==$")
+
+    def test_a_hierarchical_bucket(self):
+        bucket = self.bucket_name + "-tree"
+        self.fs.mkdir(
+            bucket, hierarchicalNamespace={"enabled": True}, acl=None, default_acl=None,
+            iamConfiguration={"uniformBucketLevelAccess": {"enabled": True}},
+        )
+        self.emulator.create_folder(bucket, "empty/")
+        self.fs.pipe_file(f"{bucket}/full/name", SMALL)
+        self.assertEqual(self.fs.ls(bucket, detail=False), [f"{bucket}/full"])
+        self.emulator.rename_folder(bucket, "full/", "empty/new/")
+        self.assertEqual(self.fs.find(bucket), [f"{bucket}/empty/new/name"])
+        self.assertEqual(self.fs.cat_file(f"{bucket}/empty/new/name"), SMALL)
 
     def test_large_files(self):
         with self.fs.open(self.path("large"), "wb", block_size=5 * 2**20) as file:

@@ -23,7 +23,8 @@ class Obstore(Peer):
         self.emulator.put(self.bucket_name, "first", b"x")
         key = {"private_key": "", "private_key_id": "", "client_email": "", "disable_oauth": True,
                "gcs_base_url": self.endpoint}
-        self.store = GCSStore(self.bucket_name, service_account_key=json.dumps(key))
+        self.key = json.dumps(key)
+        self.store = GCSStore(self.bucket_name, service_account_key=self.key)
         self.store.delete("first")
 
     def test_put_and_get(self):
@@ -42,6 +43,23 @@ class Obstore(Peer):
         self.assertEqual([bytes(piece) for piece in pieces], [SMALL[:1], SMALL[500:600], SMALL[990:]])
         part = self.store.get("name", options={"range": {"suffix": 7}})
         self.assertEqual(bytes(part.bytes()), SMALL[-7:])
+
+    def test_a_hierarchical_bucket(self):
+        from obstore.store import GCSStore
+
+        bucket = self.bucket_name + "-tree"
+        self.emulator.create_hierarchical(bucket)
+        self.emulator.create_folder(bucket, "empty/")
+        store = GCSStore(bucket, service_account_key=self.key)
+        store.put("a/b/name", SMALL)
+        store.put("a/large", LARGE, use_multipart=True, chunk_size=5 * 1024 * 1024)
+        self.emulator.rename_folder(bucket, "a/", "empty/new/")
+        listed = store.list_with_delimiter("empty/new/")
+        self.assertEqual(listed["common_prefixes"], ["empty/new/b"])
+        self.assertEqual([each["path"] for each in listed["objects"]], ["empty/new/large"])
+        store.rename("empty/new/large", "large")
+        self.assertEqual(bytes(store.get("large").bytes()), LARGE)
+        self.assertEqual([each["path"] for each in store.list().collect()], ["empty/new/b/name", "large"])
 
     def test_multipart_upload(self):
         self.store.put("large", LARGE, use_multipart=True, chunk_size=5 * 1024 * 1024, max_concurrency=4)

@@ -28,7 +28,7 @@ LAYERS = {
 
 # A foreign header and the only files that may include it.
 BOUNDARIES = {
-    "openssl/": r"http/tls\w*\.(c|h|cc)|gcs/sign\.c|emulator/certificate\.c",
+    "openssl/": r"http/tls\w*\.(c|h|cc)|gcs/sign\.c|emulator/(certificate\.c|md5\.(c|h))",
     "liburing.h": r"runtime/\w+\.(c|h)",
     "hwloc.h": r"runtime/\w+\.(c|h)",
 }
