@@ -7,6 +7,7 @@
  * connection becomes free. Latencies are from the moment a request gets a connection to its
  * completion. */
 #include "cli/cli.h"
+#include "cli/progress.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -140,7 +141,7 @@ static int manifest_load(struct bench *bench)
              (bench->count == 0 || bench->manifest_count < bench->count));
     free(token);
     if (progress) {
-        fprintf(stderr, "\r\033[K");
+        cli_progress_end();
     }
     if (status == CLI_DONE && bench->manifest_count == 0) {
         status = cli_fail("nothing in gs://%s begins with \"%s\"; put objects there, or start "

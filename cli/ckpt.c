@@ -526,8 +526,8 @@ static void print_text(const struct ckpt_ls *ls)
             printf("%12smissing: %s\n", "", name);
         }
         if (ckpt->stray_count > 0) {
-            printf("%12sof no complete save: %zu objects, %s\n", "", ckpt->stray_count,
-                   cli_format_size(ckpt->stray_size, size));
+            printf("%12sof no complete save: %zu object%s, %s\n", "", ckpt->stray_count,
+                   ckpt->stray_count == 1 ? "" : "s", cli_format_size(ckpt->stray_size, size));
         }
     }
 }
@@ -545,8 +545,9 @@ static int ckpts_show(struct ckpt_ls *ls, bool json)
         return status;
     }
     if (ls->ckpt_count == 0 && !json) {
-        return cli_fail("no checkpoint in gs://%s begins with \"%s\"", ls->uri.bucket,
-                        ls->uri.name);
+        return ls->uri.name[0] == '\0' ? cli_fail("no checkpoint in gs://%s", ls->uri.bucket)
+                                       : cli_fail("no checkpoint in gs://%s begins with \"%s\"",
+                                                  ls->uri.bucket, ls->uri.name);
     }
     for (size_t i = 0; i < ls->ckpt_count; i++) {
         ckpt_sum(&ls->ckpts[i]);

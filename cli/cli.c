@@ -1,6 +1,8 @@
 /* What the commands share: see cli.h. */
 #include "cli/cli.h"
 
+#include "cli/watch.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -11,10 +13,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
-
-/* Progress is drawn at most this often. */
-#define PROGRESS_INTERVAL_NS (100 * RG_NS_PER_MS)
-#define PROGRESS_WIDTH 30
 
 const struct cli_command *cli_current;
 
@@ -151,9 +149,9 @@ bool cli_parse_size(const char *option, const char *text, uint64_t min, uint64_t
         end += strcmp(end, "iB") == 0 ? 2 : strcmp(end, "B") == 0 ? 1 : 0;
     }
     if (!is_valid || *end != '\0' || value < min || value > max) {
-        cli_usage("%s is \"%s\", not a size such as 102400 or 100K of %" PRIu64 " to %" PRIu64
-                  " bytes",
-                  option, text, min, max);
+        char least[32], most[32];
+        cli_usage("%s is \"%s\", not a size (such as 100000, 100K or 64MiB) from %s to %s", option,
+                  text, cli_format_size(min, least), cli_format_size(max, most));
         return false;
     }
     *out_value = value;
@@ -291,11 +289,13 @@ int cli_session_open(struct cli_session *session, const struct cli_connection *c
         cli_session_close(session);
         return cli_fail("no completion queue of %u entries: %s", cq_capacity, strerror(-rc));
     }
+    session->watch = cli_shows_progress() ? watch_open(session->runtime) : NULL;
     return CLI_DONE;
 }
 
 void cli_session_close(struct cli_session *session)
 {
+    watch_close(session->watch);
     rg_client_close(session->client);
     if (session->cq != NULL) {
         /* Requests that were out when a signal came have completed by now. */
@@ -315,6 +315,21 @@ void cli_session_close(struct cli_session *session)
 bool cli_wait_one(struct cli_session *session, struct rg_completion *out_completion)
 {
     return rg_cq_wait(session->cq, out_completion, 1, 1, RG_FOREVER) == 1;
+}
+
+bool cli_is_everybodys(enum rg_status status)
+{
+    switch (status) {
+    case RG_STATUS_RESOLVE:
+    case RG_STATUS_CONNECT:
+    case RG_STATUS_TLS_CERTIFICATE:
+    case RG_STATUS_TLS_PROTOCOL:
+    case RG_STATUS_UNAUTHENTICATED:
+    case RG_STATUS_CREDENTIALS:
+        return true;
+    default:
+        return false;
+    }
 }
 
 const char *cli_submit_text(int rc)
@@ -343,12 +358,12 @@ int cli_output_fail(int error)
     return error == EPIPE ? CLI_FAILED : cli_fail("standard output: %s", strerror(error));
 }
 
-static atomic_bool interrupted;
+static atomic_int interrupted; /* the signal's number; 0: none came */
 
 /* The second signal ends the program at once. */
 static void interrupt_note(int signal_number)
 {
-    atomic_store(&interrupted, true);
+    atomic_store(&interrupted, signal_number);
     signal(signal_number, SIG_DFL);
 }
 
@@ -364,35 +379,19 @@ void cli_interrupt_catch(void)
 
 bool cli_interrupted(void)
 {
-    return atomic_load(&interrupted);
+    return atomic_load(&interrupted) != 0;
+}
+
+int cli_exit_status(int status)
+{
+    return cli_interrupted() && status != CLI_DONE ? CLI_SIGNALLED + atomic_load(&interrupted)
+                                                   : status;
 }
 
 bool cli_shows_progress(void)
 {
     const char *terminal = getenv("TERM");
     return isatty(STDERR_FILENO) && terminal != NULL && strcmp(terminal, "dumb") != 0;
-}
-
-void cli_progress(const char *what, uint64_t done, uint64_t total)
-{
-    static uint64_t drawn_ns;
-    uint64_t now_ns = rg_now_ns();
-    bool last = total != 0 && done >= total;
-    if (!last && now_ns - drawn_ns < PROGRESS_INTERVAL_NS) {
-        return;
-    }
-    drawn_ns = now_ns;
-    if (total == 0) {
-        fprintf(stderr, "\r%s: %" PRIu64 "\033[K", what, done);
-        return;
-    }
-    int filled = (int)(RG_MIN(done, total) * PROGRESS_WIDTH / total);
-    fprintf(stderr, "\r%s [%.*s%*s] %3d%%\033[K", what, filled, "##############################",
-            PROGRESS_WIDTH - filled, "", (int)(RG_MIN(done, total) * 100 / total));
-    if (last) {
-        /* The report takes the line. */
-        fprintf(stderr, "\r\033[K");
-    }
 }
 
 void cli_json_string(const char *text)

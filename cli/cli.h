@@ -10,8 +10,8 @@
 #include <getopt.h>
 #include <stdio.h>
 
-/* Exit statuses. */
-enum cli_exit { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
+/* Exit statuses; beside them 128 and its number for a signal that ended the work. */
+enum cli_exit { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_SIGNALLED = 128 };
 
 struct cli_command {
     const char *name;
@@ -113,6 +113,7 @@ struct cli_session {
     struct rg_client *client;
     struct rg_cq *cq;
     uint32_t cq_capacity;
+    struct watch *watch; /* NULL: nobody looks */
 };
 
 /* Opens a runtime, a client and a queue; CLI_DONE, or an exit status after printing why not. */
@@ -128,10 +129,12 @@ const char *cli_completion_text(const struct rg_completion *completion);
 /* Why a request for an object was not even accepted. */
 const char *cli_submit_text(int rc);
 
+/* What has nothing to do with one object: the others would fail like this one, each after as many
+ * attempts. */
+bool cli_is_everybodys(enum rg_status status);
+
 /* True if standard error is a terminal that wants progress shown. */
 bool cli_shows_progress(void);
-/* One line that replaces itself; the last call is with done == total. total 0: unknown. */
-void cli_progress(const char *what, uint64_t done, uint64_t total);
 
 /* Flushes standard output and gives the exit status: `status`, unless writing failed. A reader that
  * went away is no reason for a message. */
@@ -141,6 +144,9 @@ int cli_output_fail(int error);
 /* From here on SIGINT, SIGTERM and SIGHUP are only noted, the first time. */
 void cli_interrupt_catch(void);
 bool cli_interrupted(void);
+/* The exit status of the program whose command gave `status`: work that a signal cut short tells
+ * the shell so, as if the signal had ended the program. */
+int cli_exit_status(int status);
 
 /* Strings in JSON: quoted and escaped, to standard output. */
 void cli_json_string(const char *text);

@@ -3,6 +3,7 @@
 
 #include "cli/cat.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -37,6 +38,18 @@ static bool method_parse(const char *text, enum rg_upload_method *out_method)
     return false;
 }
 
+/* It becomes a header field, which the name of the object must not be blamed for. */
+static bool content_type_check(const char *text)
+{
+    for (const char *c = text; *c != '\0'; c++) {
+        if (iscntrl((unsigned char)*c)) {
+            cli_usage("--content-type is \"%s\", which has control characters in it", text);
+            return false;
+        }
+    }
+    return true;
+}
+
 static double cpu_seconds(void)
 {
     struct rusage usage;
@@ -57,7 +70,7 @@ static void summary(const struct cp_options *options, const struct cp_counts *co
                counts->copied, counts->skipped, counts->failed, counts->planned, counts->bytes,
                seconds, (double)counts->bytes / 1e9 / seconds, cpu_seconds(),
                options->dry_run ? "true" : "false");
-    } else if (cli_shows_progress() && !options->dry_run) {
+    } else if (cli_shows_progress() && !options->dry_run && !cli_interrupted()) {
         fprintf(stderr,
                 "%" PRIu64 " copied, %" PRIu64 " there already, %" PRIu64
                 " failed; %s in %.1f s, %s/s\n",
@@ -185,7 +198,7 @@ static bool cp_option(struct cp_options *options, int option)
         return true;
     case OPTION_CONTENT_TYPE:
         options->content_type = optarg;
-        return true;
+        return content_type_check(optarg);
     case OPTION_METHOD:
         return method_parse(optarg, &options->method);
     case OPTION_MATCH:

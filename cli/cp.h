@@ -129,6 +129,9 @@ void cp_item_fail(struct cp_worker *worker, struct cp_item *item, const char *fo
 /* The same for a request that failed; what would fail for everything else too stops the run. */
 void cp_item_refused(struct cp_worker *worker, struct cp_item *item,
                      const struct rg_completion *completion);
+/* The same for a file that fits into one part and could not be written, after a negative errno: a
+ * disk without room for it has none for the others. */
+void cp_item_unwritten(struct cp_worker *worker, struct cp_item *item, int rc);
 /* Gives the slot for a request; its index is the request's user_data. */
 struct cp_job *cp_job_open(struct cp_worker *worker, struct cp_item *item, uint32_t part,
                            uint64_t cost, uint64_t *out_user_data);

@@ -69,11 +69,15 @@ static void item_end(struct cp_worker *worker, struct cp_item *item, int rc)
         cp_item_end(worker, item, CP_COPIED);
     } else if (rc == -EEXIST && worker->run->options->no_clobber) {
         cp_item_end(worker, item, CP_SKIPPED);
+    } else if (rc == -EEXIST) {
+        cp_item_fail(worker, item,
+                     "%s: there is something that is not a regular file; use `-` and a "
+                     "redirection to write there",
+                     item->path);
+    } else if (item->is_in_parts) {
+        cp_item_fail(worker, item, "%s: %s", item->path, local_error_text(rc));
     } else {
-        cp_item_fail(worker, item, "%s: %s", item->path,
-                     rc == -EEXIST ? "there is something that is not a regular file; use `-` and "
-                                     "a redirection to write there"
-                                   : local_error_text(rc));
+        cp_item_unwritten(worker, item, rc);
     }
 }
 
@@ -232,6 +236,7 @@ static void parts_start(struct cp_worker *worker, struct cp_item *item,
                         const struct rg_completion *first)
 {
     struct cp_run *run = worker->run;
+    item->is_in_parts = true;
     int rc = local_open_parts(&item->file, item->path, item->generation, item->size,
                               run->options->part_size);
     if (rc < 0) {
@@ -239,7 +244,6 @@ static void parts_start(struct cp_worker *worker, struct cp_item *item,
         return;
     }
     uint64_t present = 0;
-    item->is_in_parts = true;
     for (uint32_t i = 0; i < item->file.part_count; i++) {
         bool is_present = local_part_is_present(&item->file, i);
         present += is_present ? local_part_size(&item->file, i) : 0;

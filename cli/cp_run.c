@@ -102,38 +102,38 @@ void cp_item_end(struct cp_worker *worker, struct cp_item *item, enum cp_end end
     cp_item_destroy(item);
 }
 
-static void run_stop(struct cp_run *run)
+/* Ends the item and everything else with it. Of several that come to this at once the first one
+ * says why. */
+static void stop_all(struct cp_worker *worker, struct cp_item *item, const char *what,
+                     const char *why)
 {
-    run->stopping = true;
+    struct cp_run *run = worker->run;
+    if (!atomic_exchange(&run->stopping, true)) {
+        cli_fail("%s%s%s", what, *what != '\0' ? ": " : "", why);
+    }
     pthread_mutex_lock(&run->lock);
     pthread_cond_broadcast(&run->work);
     pthread_mutex_unlock(&run->lock);
-}
-
-/* What has nothing to do with one object: the others would fail like this one, each after as many
- * attempts. */
-static bool is_everybodys(enum rg_status status)
-{
-    switch (status) {
-    case RG_STATUS_RESOLVE:
-    case RG_STATUS_CONNECT:
-    case RG_STATUS_TLS_CERTIFICATE:
-    case RG_STATUS_TLS_PROTOCOL:
-    case RG_STATUS_UNAUTHENTICATED:
-    case RG_STATUS_CREDENTIALS:
-        return true;
-    default:
-        return false;
-    }
+    cp_item_end(worker, item, CP_FAILED);
 }
 
 void cp_item_refused(struct cp_worker *worker, struct cp_item *item,
                      const struct rg_completion *completion)
 {
     bool no_bucket = completion->status == RG_STATUS_NOT_FOUND && item->kind == CP_UPLOAD;
-    cp_item_fail(worker, item, "%s", cli_completion_text(completion));
-    if (no_bucket || is_everybodys(completion->status)) {
-        run_stop(worker->run);
+    if (no_bucket || cli_is_everybodys(completion->status)) {
+        stop_all(worker, item, "", cli_completion_text(completion));
+    } else {
+        cp_item_fail(worker, item, "%s", cli_completion_text(completion));
+    }
+}
+
+void cp_item_unwritten(struct cp_worker *worker, struct cp_item *item, int rc)
+{
+    if (rc == -ENOSPC || rc == -EDQUOT || rc == -EROFS) {
+        stop_all(worker, item, item->path, local_error_text(rc));
+    } else {
+        cp_item_fail(worker, item, "%s: %s", item->path, local_error_text(rc));
     }
 }
 

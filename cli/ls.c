@@ -72,7 +72,7 @@ static void print_end(const struct ls *ls)
         }
         printf("]}\n");
     } else if (ls->is_long) {
-        printf("%" PRIu64 " objects, %s\n", ls->object_count,
+        printf("%" PRIu64 " object%s, %s\n", ls->object_count, ls->object_count == 1 ? "" : "s",
                cli_format_size(ls->byte_count, size));
     }
 }

@@ -22,7 +22,7 @@ static int print_usage(FILE *stream, int status)
             "Environment: STORAGE_EMULATOR_HOST (server), SSL_CERT_FILE and SSL_CERT_DIR (trusted\n"
             "certificates), RINGEST_BACKEND=uring|epoll, RINGEST_THREADS,\n"
             "RINGEST_LOG=error|warn|info|debug, RINGEST_HEADERS (extra request fields).\n"
-            "Exit status: 0 done, 1 the operation failed, 2 wrong usage.\n");
+            "Exit status: 0 done, 1 the operation failed, 2 wrong usage, 130 after Ctrl-C.\n");
     return status;
 }
 
@@ -44,7 +44,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < RG_ARRAY_LEN(commands); i++) {
         if (strcmp(name, commands[i]->name) == 0) {
             cli_current = commands[i];
-            return cli_current->run(argc - 1, argv + 1);
+            return cli_exit_status(cli_current->run(argc - 1, argv + 1));
         }
     }
     return cli_usage("there is no command \"%s\"", name);

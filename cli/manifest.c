@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "cli/lister.h"
 #include "cli/object_text.h"
+#include "cli/progress.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -31,7 +32,7 @@ static int pages_add(struct cli_session *session, const struct cli_uri *uri, con
         }
     }
     if (progress) {
-        fprintf(stderr, "\r\033[K");
+        cli_progress_end();
     }
     lister_close(&lister);
     return status;

@@ -4,13 +4,100 @@
 #include "cli/cli.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #define DRAW_INTERVAL_NS (200 * RG_NS_PER_MS)
 #define RATE_INTERVAL_NS (1 * RG_NS_PER_S)
 /* Of the newest interval in the rate that is shown. */
 #define RATE_WEIGHT 0.4
-#define BAR_WIDTH 24
-static const char bar_full[BAR_WIDTH + 1] = "########################";
+/* A terminal that does not say how wide it is. */
+#define WIDTH_DEFAULT 80
+#define LINE_SIZE_MAX 256
+/* A bar takes what the text leaves of the line, if that is enough for one. */
+#define BAR_WIDTH_MIN 6
+#define BAR_WIDTH_MAX 30
+static const char bar_full[BAR_WIDTH_MAX + 1] = "##############################";
+
+static atomic_bool is_in_trouble;
+
+/* Asked for each line: terminals change. The last column stays free, where some of them wrap. */
+static int line_width(void)
+{
+    struct winsize size;
+    bool is_known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+    return (int)RG_MIN(is_known ? size.ws_col : WIDTH_DEFAULT, LINE_SIZE_MAX) - 1;
+}
+
+/* In one call, so that lines of several threads do not mix. */
+static void line_draw(const char *text)
+{
+    fprintf(stderr, "\r%.*s\033[K", line_width(), text);
+    fflush(stderr);
+}
+
+static void line_clear(void)
+{
+    fputs("\r\033[K", stderr);
+    fflush(stderr);
+}
+
+/* "[####    ] text", without the bar where it does not fit. */
+static void bar_draw(uint64_t part, uint64_t whole, const char *text)
+{
+    int room = line_width() - (int)strlen(text) - (int)strlen("[] ");
+    int width = RG_MIN(room, BAR_WIDTH_MAX);
+    if (width < BAR_WIDTH_MIN) {
+        line_draw(text);
+        return;
+    }
+    char line[LINE_SIZE_MAX + BAR_WIDTH_MAX];
+    int filled = whole > 0 ? (int)((double)RG_MIN(part, whole) / (double)whole * width) : 0;
+    snprintf(line, sizeof(line), "[%.*s%*s] %s", filled, bar_full, width - filled, "", text);
+    line_draw(line);
+}
+
+void progress_trouble(const char *text)
+{
+    atomic_store(&is_in_trouble, true);
+    line_draw(text);
+}
+
+void progress_trouble_clear(void)
+{
+    if (atomic_exchange(&is_in_trouble, false)) {
+        line_clear();
+    }
+}
+
+void cli_progress(const char *what, uint64_t done, uint64_t total)
+{
+    static uint64_t drawn_ns;
+    uint64_t now_ns = rg_now_ns();
+    if (total != 0 && done >= total) {
+        cli_progress_end();
+        return;
+    }
+    if (now_ns - drawn_ns < DRAW_INTERVAL_NS || atomic_load(&is_in_trouble)) {
+        return;
+    }
+    drawn_ns = now_ns;
+    char text[LINE_SIZE_MAX];
+    if (total == 0) {
+        snprintf(text, sizeof(text), "%s: %" PRIu64, what, done);
+        line_draw(text);
+    } else {
+        snprintf(text, sizeof(text), "%s, %d%%", what, (int)(done * 100 / total));
+        bar_draw(done, total, text);
+    }
+}
+
+void cli_progress_end(void)
+{
+    line_clear();
+}
 
 void progress_open(struct progress *progress, bool quiet)
 {
@@ -25,7 +112,7 @@ void progress_open(struct progress *progress, bool quiet)
 static void rate_update(struct progress *progress, uint64_t now_ns, uint64_t bytes_done)
 {
     uint64_t spent_ns = now_ns - progress->rate_ns;
-    if (spent_ns < RATE_INTERVAL_NS && progress->bytes_per_s > 0) {
+    if (spent_ns < RATE_INTERVAL_NS) {
         return;
     }
     uint64_t bytes = bytes_done - RG_MIN(progress->rate_bytes, bytes_done);
@@ -59,38 +146,53 @@ bool progress_is_due(const struct progress *progress)
     return progress->shown && rg_now_ns() - progress->drawn_ns >= DRAW_INTERVAL_NS;
 }
 
+/* The long form, or that for narrow terminals. */
+static void text_make(const struct progress *progress, const struct progress_state *state,
+                      bool is_long, char out[static LINE_SIZE_MAX])
+{
+    char done[32], total[32], rate[32], left[32];
+    const char *growing = state->is_planned ? "" : "+";
+    time_left(progress, state, left);
+    cli_format_size(state->bytes_done, done);
+    cli_format_size(state->bytes_total, total);
+    cli_format_size((uint64_t)progress->bytes_per_s, rate);
+    int size = snprintf(out, LINE_SIZE_MAX, "%" PRIu64 "/%" PRIu64 "%s", state->files_done,
+                        state->files_total, growing);
+    RG_ASSERT(size > 0 && size < LINE_SIZE_MAX);
+    size_t rest = LINE_SIZE_MAX - (size_t)size;
+    if (state->bytes_total > 0 && is_long) {
+        snprintf(out + size, rest, " files, %s of %s%s, %s/s, %s left", done, total, growing, rate,
+                 left);
+    } else if (state->bytes_total > 0) {
+        snprintf(out + size, rest, ", %s/s, %s", rate, left);
+    }
+}
+
 void progress_draw(struct progress *progress, const struct progress_state *state)
 {
     uint64_t now_ns = rg_now_ns();
-    if (!progress_is_due(progress)) {
+    if (!progress_is_due(progress) || atomic_load(&is_in_trouble)) {
         return;
     }
     progress->drawn_ns = now_ns;
     rate_update(progress, now_ns, state->bytes_done);
-    char done[32], total[32], rate[32], left[32];
     struct progress_state shown = *state;
     shown.bytes_total = RG_MAX(shown.bytes_total, shown.bytes_done);
-    time_left(progress, &shown, left);
-    /* Without bytes, as when objects are removed, the bar is that of the files. */
-    uint64_t part = shown.bytes_total > 0 ? shown.bytes_done : shown.files_done;
-    uint64_t whole = shown.bytes_total > 0 ? shown.bytes_total : shown.files_total;
-    int filled = whole > 0 ? (int)((double)part / (double)whole * BAR_WIDTH) : 0;
-    const char *growing = shown.is_planned ? "" : "+";
-    fprintf(stderr, "\r[%.*s%*s] %" PRIu64 "/%" PRIu64 "%s", filled, bar_full, BAR_WIDTH - filled,
-            "", shown.files_done, shown.files_total, growing);
-    if (shown.bytes_total > 0) {
-        fprintf(stderr, " files, %s of %s%s, %s/s, %s left",
-                cli_format_size(shown.bytes_done, done), cli_format_size(shown.bytes_total, total),
-                growing, cli_format_size((uint64_t)progress->bytes_per_s, rate), left);
+    char text[LINE_SIZE_MAX];
+    text_make(progress, &shown, true, text);
+    if ((int)strlen(text) > line_width()) {
+        text_make(progress, &shown, false, text);
     }
-    fprintf(stderr, "\033[K");
-    fflush(stderr);
+    /* Without bytes, as when objects are removed, the bar is that of the files. */
+    bool has_bytes = shown.bytes_total > 0;
+    bar_draw(has_bytes ? shown.bytes_done : shown.files_done,
+             has_bytes ? shown.bytes_total : shown.files_total, text);
 }
 
 void progress_close(struct progress *progress)
 {
     if (progress->shown && progress->drawn_ns != 0) {
-        fprintf(stderr, "\r\033[K");
+        line_clear();
     }
     progress->shown = false;
 }

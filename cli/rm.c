@@ -102,6 +102,28 @@ static void unnamed_take(struct rm *rm, const struct batch *batch, size_t index)
     }
 }
 
+static void cancel_all(struct rm *rm)
+{
+    rm->stopped = true;
+    for (size_t i = 0; i < BATCHES_INFLIGHT; i++) {
+        rg_cancel(rm->session.client, rm->session.cq, i);
+    }
+}
+
+/* The batch failed for a reason that all others share: it is said once, and nothing more is asked
+ * for.
+ */
+static void everything_fails(struct rm *rm, struct batch *batch,
+                             const struct rg_completion *completion)
+{
+    rm->failed += batch->count;
+    if (!rm->stopped) {
+        cli_fail("%s", cli_completion_text(completion));
+        cancel_all(rm);
+    }
+    batch_clear(batch);
+}
+
 /* Keeps in the batch what the server's answer does not tell the fate of, the first time. */
 static void results_take(struct rm *rm, struct batch *batch, const struct rg_completion *completion)
 {
@@ -131,7 +153,11 @@ static void batch_take(struct rm *rm, const struct rg_completion *completion)
 {
     struct batch *batch = &rm->batches[completion->user_data];
     rm->out--;
-    results_take(rm, batch, completion);
+    if (cli_is_everybodys(completion->status)) {
+        everything_fails(rm, batch, completion);
+    } else {
+        results_take(rm, batch, completion);
+    }
     rg_lease_release(completion->lease);
     if (batch->count == 0) {
         batch_clear(batch);
@@ -143,14 +169,6 @@ static void batch_take(struct rm *rm, const struct rg_completion *completion)
     }
     struct progress_state state = {.files_done = rm->removed, .files_total = rm->found};
     progress_draw(&rm->progress, &state);
-}
-
-static void cancel_all(struct rm *rm)
-{
-    rm->stopped = true;
-    for (size_t i = 0; i < BATCHES_INFLIGHT; i++) {
-        rg_cancel(rm->session.client, rm->session.cq, i);
-    }
 }
 
 static void wait_for_one(struct rm *rm)

@@ -462,7 +462,9 @@ static int many_prepare(struct rg_request *request, const void *given)
             return -EINVAL;
         }
     }
-    snprintf(request->object, sizeof(request->object), "... (%zu objects)", many->count);
+    if (many->count > 1) {
+        snprintf(request->object, sizeof(request->object), "... (%zu objects)", many->count);
+    }
     struct rg_delete_many_state *state = calloc(1, sizeof(*state));
     if (state == NULL) {
         return -ENOMEM;

@@ -121,7 +121,7 @@ void rg_request_explain(struct rg_request *request, struct rg_completion *comple
     if (completion->http_status != 0) {
         snprintf(http, sizeof(http), " (HTTP %u)", completion->http_status);
     }
-    snprintf((char *)lease->data, RG_DETAIL_SIZE_MAX, "%s gs://%s/%s from %s: %s%s%s%s%s%s",
+    snprintf((char *)lease->data, RG_DETAIL_SIZE_MAX, "%s gs://%s/%s at %s: %s%s%s%s%s%s",
              request->ops->verb, request->bucket, request->object, client->endpoint.text,
              rg_status_text(completion->status), http, *text != '\0' ? ": " : "", text,
              system_text != NULL ? ": " : "", system_text != NULL ? system_text : "");

@@ -112,6 +112,11 @@ static int trust_load(struct rg_tls_context *context, struct trust trust, char *
         snprintf(error, error_size, "CA bundle %s: %s", trust.file, strerror(cause));
         return -ENOENT;
     }
+    if (trust.file != NULL && has_directory(trust.file)) {
+        snprintf(error, error_size,
+                 "CA bundle %s: a folder; name it in SSL_CERT_DIR, or a file of it", trust.file);
+        return -EINVAL;
+    }
     if (trust.directory != NULL && !has_directory(trust.directory)) {
         snprintf(error, error_size, "CA directory %s is not a directory", trust.directory);
         return -ENOENT;

@@ -72,7 +72,8 @@ static struct core_session *session_open(const struct client *self)
     char error[512] = "";
     int rc = rg_runtime_open(&session->runtime, &runtime_options);
     if (rc < 0) {
-        core_errno_raise(rc, "the event loops could not be started");
+        core_errno_raise(rc, "the event loops could not be started: threads is above 256, or "
+                             "RINGEST_THREADS or RINGEST_BACKEND is wrong; `ringest doctor` tells");
     } else {
         rc = rg_client_open_explained(&session->client, session->runtime, &options, error,
                                       sizeof(error));

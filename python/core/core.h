@@ -77,6 +77,8 @@ void core_request_note(PyObject *uri, const struct rg_completion *completion);
 bool core_request_is_notable(const struct rg_completion *completion);
 /* Logs that a session was opened. */
 void core_session_note(struct core_session *session);
+/* Why the library did not take a request, after a negative errno. */
+const char *core_refused_text(int rc);
 /* Raises OSError, or ValueError with the text, for a negative errno. Always NULL. */
 PyObject *core_errno_raise(int rc, const char *text);
 /* The same for a request that the library did not take, which is named. */

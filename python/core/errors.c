@@ -90,14 +90,18 @@ PyObject *core_error_raise(PyObject *uri, const struct rg_completion *completion
     return NULL;
 }
 
+const char *core_refused_text(int rc)
+{
+    return rc == -EINVAL
+               ? "Cloud Storage would refuse the name or an argument; buckets have 3 to 222 "
+                 "characters, objects 1 to 1,024 bytes of UTF-8 without line breaks"
+               : strerror(-rc);
+}
+
 PyObject *core_submit_raise(int rc, PyObject *uri)
 {
     if (rc == -EINVAL) {
-        return PyErr_Format(
-            PyExc_ValueError,
-            "%R: Cloud Storage would refuse the name or an argument; buckets have 3 "
-            "to 222 characters, objects 1 to 1,024 bytes of UTF-8",
-            uri);
+        return PyErr_Format(PyExc_ValueError, "%R: %s", uri, core_refused_text(rc));
     }
     return core_errno_raise(rc, "the request could not be submitted");
 }
@@ -134,9 +138,16 @@ bool core_uri_parse(PyObject *text, struct core_uri *out_uri)
     }
     size_t bucket_size = slash != NULL ? (size_t)(slash - bucket) : 0;
     size_t object_size = slash != NULL ? (size_t)(uri + size - slash - 1) : 0;
-    if (bucket_size == 0 || bucket_size > RG_BUCKET_NAME_SIZE_MAX ||
-        object_size > RG_OBJECT_NAME_SIZE_MAX || strlen(uri) != (size_t)size) {
-        PyErr_Format(PyExc_ValueError, "%R is not gs://BUCKET/OBJECT", text);
+    if (bucket_size == 0 || strlen(uri) != (size_t)size) {
+        PyErr_Format(PyExc_ValueError, "%R is not of the form gs://BUCKET/NAME", text);
+        return false;
+    }
+    if (bucket_size > RG_BUCKET_NAME_SIZE_MAX || object_size > RG_OBJECT_NAME_SIZE_MAX) {
+        PyErr_Format(PyExc_ValueError,
+                     "the URI that begins with %.60s has a bucket of %zu and a name of %zu bytes; "
+                     "%d and %d are allowed",
+                     uri, bucket_size, object_size, RG_BUCKET_NAME_SIZE_MAX,
+                     RG_OBJECT_NAME_SIZE_MAX);
         return false;
     }
     memcpy(out_uri->bucket, bucket, bucket_size);

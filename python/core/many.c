@@ -184,7 +184,8 @@ static int many_submit(struct many *self, PyObject *list)
         if (accepted < 0) {
             /* What the client refuses is an item with an error, as if the service had. */
             struct rg_completion refused = {.user_data = gets[done].user_data,
-                                            .status = RG_STATUS_BAD_REQUEST};
+                                            .status = RG_STATUS_BAD_REQUEST,
+                                            .detail = core_refused_text(accepted)};
             if (many_arrive(self, list, &refused) < 0) {
                 return -1;
             }

@@ -306,8 +306,8 @@ static int objects_init(PyObject *object, PyObject *args, PyObject *keywords)
         char error[512] = "";
         int rc = rg_manifest_open(&self->manifest, PyBytes_AsString(path), error, sizeof(error));
         if (rc < 0) {
-            PyErr_Format(rc == -EBADMSG ? PyExc_ValueError : PyExc_OSError, "%s: %s",
-                         PyBytes_AsString(path), error[0] != '\0' ? error : strerror(-rc));
+            core_errno_raise(rc == -EBADMSG ? -EINVAL : rc,
+                             error[0] != '\0' ? error : "the manifest");
         }
         Py_DECREF(path);
         return rc < 0 ? -1 : 0;

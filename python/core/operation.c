@@ -30,6 +30,9 @@ struct core_operation_kind {
 static int bytes_convert(PyObject *number, void *out)
 {
     unsigned long long value = PyLong_AsUnsignedLongLong(number);
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_OverflowError)) {
+        PyErr_Format(PyExc_ValueError, "%R is no number of bytes: 0 to 2**64 - 1 are", number);
+    }
     if (PyErr_Occurred()) {
         return 0;
     }

@@ -15,6 +15,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import struct
 from types import TracebackType
 from typing import Any, Literal, overload
 
@@ -242,6 +243,11 @@ def load(
         raise
 
 
+# What torch raises for bytes that are no checkpoint: its unpicklers take them as they come.
+_DAMAGED = (AssertionError, EOFError, LookupError, RuntimeError, UnicodeDecodeError, pickle.UnpicklingError, struct.error)
+_SAFE_DAMAGED = (*_DAMAGED, TypeError, ValueError)
+
+
 def _load_as_file(
     client: Client,
     uri: str,
@@ -259,8 +265,13 @@ def _load_as_file(
             return torch.load(
                 file, map_location, pickle_module, weights_only=weights_only, mmap=False, **pickle_load_args
             )
-        except (EOFError, RuntimeError, pickle.UnpicklingError) as error:
-            cause = str(error).partition("\n")[0]
+        except _SAFE_DAMAGED if weights_only else _DAMAGED as error:
+            file.seek(0)
+            head = file.read(4)
+            if head.startswith((b"PK\3\4", b"\x80")):
+                cause = str(error).partition("\n")[0] or type(error).__name__
+            else:
+                cause = f"it is no file of torch.save, it begins with {head!r}"
             raise CheckpointError(f"{uri} (generation {file.generation}) cannot be loaded: {cause}") from error
 
 

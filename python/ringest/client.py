@@ -30,6 +30,7 @@ _BULK_REQUESTS = 64
 
 # Of <ringest/runtime.h>, where the machine has four times as much.
 _MEMORY_DEFAULT = 1 << 30
+_MEMORY_TIMEOUT_MAX = 1e9
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -80,6 +81,11 @@ class Client(_core.Client):
         memory_timeout: float = 30.0,
         attempts: int = 0,
     ):
+        for name, number in (("threads", threads), ("connections", connections), ("attempts", attempts)):
+            if number < 0:
+                raise ValueError(f"{name} is {number}, which is negative")
+        if not 0 <= memory_timeout <= _MEMORY_TIMEOUT_MAX:
+            raise ValueError(f"memory_timeout is {memory_timeout}, not 0 to {_MEMORY_TIMEOUT_MAX} seconds")
         self._settings = {
             "endpoint": endpoint,
             "ca": ca,
@@ -165,7 +171,7 @@ class Client(_core.Client):
         A list is shorter at the end, when it has 64 MiB, and when memory is short. What fails is an
         Item with an error. `progress`: a bar of tqdm, where that is installed; a text is its title.
         """
-        many = super().get_many(uris, ordered=ordered, batch=batch)
+        many = super().get_many(_many(uris), ordered=ordered, batch=batch)
         return _progress.counting(many, progress, "get", _progress.length(uris)) if progress else many
 
     def list(self, uri: str, *, progress: bool | str = False) -> Objects:
@@ -319,7 +325,13 @@ class Client(_core.Client):
         """get_many as an asynchronous iterator."""
         from ringest.aio import batches
 
-        return batches(super().get_many(uris, ordered=ordered, batch=batch))
+        return batches(super().get_many(_many(uris), ordered=ordered, batch=batch))
+
+
+def _many(uris: Iterable[str]) -> Iterable[str]:
+    if isinstance(uris, str):
+        raise TypeError(f"get_many takes a list of URIs, not one: [{uris!r}]")
+    return uris
 
 
 def _delete_calls(uris: Iterable[str], generation: int) -> Iterator[tuple]:

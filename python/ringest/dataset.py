@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Callable, Iterator, Sequence
 from types import NoneType
@@ -100,8 +101,10 @@ class _Source:
     """A URI, a client and the objects, found when they are first needed; pickles without them."""
 
     def __init__(self, uri: str, client: Client | None, manifest) -> None:
-        if not uri.startswith("gs://"):
-            raise ValueError(f"{uri!r} is not gs://BUCKET/PREFIX")
+        if not isinstance(uri, str):
+            raise TypeError(f"{uri!r} is not a str of the form gs://BUCKET/PREFIX; a list of names is a manifest")
+        if not uri.startswith("gs://") or uri[len("gs://") :].partition("/")[0] == "":
+            raise ValueError(f"{uri!r} is not of the form gs://BUCKET/PREFIX")
         self.uri = uri if "/" in uri[len("gs://") :] else uri + "/"
         self._client = client
         self._manifest = manifest
@@ -226,7 +229,7 @@ class IterableDataset(_IterableBase):
         manifest=None,
         progress: bool | str = False,
     ):
-        if batch_size is not None and batch_size < 1:
+        if batch_size is not None and operator.index(batch_size) < 1:
             raise ValueError(f"batch_size is {batch_size}; it is at least 1, or None")
         self._source = self._make_source(uri, client, manifest)
         self._shuffle = shuffle

@@ -34,6 +34,7 @@ import itertools
 import logging
 import math
 import os
+import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -119,7 +120,7 @@ class _Place:
 
     def move(self, uri: str | os.PathLike[str]) -> None:
         text = os.fspath(uri)
-        if not text.startswith("gs://") or len(text.split("/")) < 4:
+        if not re.match("gs://[^/]+/.", text):
             raise ValueError(f"{text!r} is not the URI of a checkpoint: gs://bucket/prefix")
         self.uri = text.rstrip("/")
 

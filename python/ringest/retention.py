@@ -84,6 +84,8 @@ def find(uri_prefix: str, client: Client | None = None) -> list[Checkpoint]:
     """Every checkpoint whose objects begin with "gs://bucket/prefix", by folder and step.
 
     Raises ringest.Error."""
+    if not isinstance(uri_prefix, str) or not uri_prefix.startswith("gs://"):
+        raise ValueError(f"{uri_prefix!r} is not of the form gs://BUCKET/PREFIX")
     client = client or default_client()
     bucket = "/".join(uri_prefix.split("/", 3)[:3])
     folders: dict[str, list[tuple[str, int, int]]] = {}

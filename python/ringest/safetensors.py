@@ -509,6 +509,8 @@ def save_file(
     Raises TypeError for what the format has not, ringest.Error when it cannot be written; then nothing
     is there that was not before.
     """
+    if not isinstance(tensors, Mapping):
+        raise TypeError(f"tensors by name are needed, a dict, not {type(tensors).__name__}")
     if _METADATA in tensors:
         raise ValueError(f"a tensor cannot be called {_METADATA}")
     # The larger types first, so that every one is aligned.

@@ -5,6 +5,7 @@ RINGEST_PROGRAM names the program under test. Nothing here talks to anything but
 import concurrent.futures
 import contextlib
 import ctypes
+import fcntl
 import json
 import os
 import random
@@ -15,6 +16,7 @@ import ssl
 import struct
 import subprocess
 import tempfile
+import termios
 import threading
 import unittest
 import urllib.parse
@@ -76,8 +78,9 @@ kept_sockets = []
 class Terminal:
     """What a program writes to a terminal: `far` is for the program, `read` after its end has it all."""
 
-    def __init__(self):
+    def __init__(self, columns=0):
         self._near, self.far = os.openpty()
+        fcntl.ioctl(self.far, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
 
     def read(self):
         os.close(self.far)

@@ -368,6 +368,20 @@ class Files(Copying):
         self.assertRegex(said, r"\r\[[# ]+\] \d/\d\+?")
         self.assertRegex(said, r"1 copied, 0 there already, 0 failed; 17\.0 MiB in .*/s\r\n$")
 
+    def test_a_narrow_terminal(self):
+        """A line that is wider than the terminal wraps, and the next one does not replace it."""
+        write_tree(self.folder / "t", {f"{i:04}": b"x" * 1000 for i in range(300)})
+        for columns in (40, 20):
+            terminal = Terminal(columns)
+            done = subprocess.run(
+                [PROGRAM, "cp", "-r", str(self.folder / "t"), f"{self.bucket}/{columns}", "--concurrency=1", *self.server.place],
+                env=environment(TERM="xterm"), stdout=subprocess.PIPE, stderr=terminal.far, timeout=PATIENCE_S,
+            )
+            self.assertEqual(done.returncode, DONE)
+            drawn = [line.split("\x1b")[0] for line in terminal.read().split("\r") if "/" in line and "copied" not in line]
+            self.assertNotEqual(drawn, [])
+            self.assertLess(max(map(len, drawn)), columns, drawn)
+
     def test_between_buckets(self):
         files = {"a": b"a", "s/b": b"bb", "large": LARGE}
         for name, data in files.items():
@@ -448,13 +462,25 @@ class BadLuck(Copying):
             self.skipTest("no tmpfs can be mounted")
         self.addCleanup(subprocess.run, ["umount", str(full)], check=True)
         self.put("fits", b"y" * 1000)
-        self.put("half", b"x" * (2 << 20))
-        self.ok(self.cp(self.file("big", LARGE), self.bucket + "/large"))
+        for name in ("half", "large"):
+            self.ok(self.cp(self.file("big", LARGE), f"{self.bucket}/{name}"))
         done = self.cp("-r", self.bucket, full / "d/")
         self.assertEqual((done.returncode, done.stderr.count("\n")), (FAILED, 2), done.stderr)
         for line in done.stderr.splitlines():
             self.assertIn("no space left", line)
         self.assertEqual([len(data) for data in tree(full).values()], [1000])
+
+    @unittest.skipUnless(os.geteuid() == 0, "mounting needs root")
+    def test_a_disk_that_becomes_full_ends_the_copy(self):
+        full = self.folder / "full"
+        full.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1M", "none", str(full)], capture_output=True).returncode:
+            self.skipTest("no tmpfs can be mounted")
+        self.addCleanup(subprocess.run, ["umount", str(full)], check=True)
+        write_tree(self.folder / "t", {f"{i}": b"x" * 50000 for i in range(100)})
+        self.ok(self.cp("-r", self.folder / "t", self.bucket + "/"))
+        self.fails(self.cp("-r", self.bucket, full / "d/"), FAILED, str(full / "d"), "no space left")
+        self.assertEqual({len(data) for data in tree(full).values()}, {50000})
 
     def test_nobody_listens(self):
         write_tree(self.folder / "t", {f"{i}": b"x" for i in range(200)})
@@ -519,7 +545,7 @@ class Slow(Copying):
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
         errors = process.communicate(timeout=PATIENCE_S)[1].decode()
-        self.assertEqual((process.returncode, errors.count("\n")), (FAILED, 1), errors)
+        self.assertEqual((process.returncode, errors.count("\n")), (128 + signal.SIGINT, 1), errors)
         self.assertIn("interrupted", errors)
         self.assertEqual([path.name for path in self.folder.iterdir()], [part.name] if "kept" in errors else [])
         self.ok(self.cp(*arguments))
@@ -586,7 +612,7 @@ class Slow(Copying):
         time.sleep(0.2)
         process.send_signal(signal.SIGTERM)
         errors = process.communicate(timeout=PATIENCE_S)[1].decode()
-        self.assertEqual((process.returncode, errors.count("\n")), (FAILED, 1), errors)
+        self.assertEqual((process.returncode, errors.count("\n")), (128 + signal.SIGTERM, 1), errors)
         self.assertIn("interrupted", errors)
         self.assertNotIn("f", self.names())
 

@@ -21,6 +21,7 @@ from support import (
     PROGRAM,
     Emulator,
     ServedCase,
+    Terminal,
     closed_port,
     environment,
     refuse_uring,
@@ -59,6 +60,7 @@ class Certificates(ServedCase):
     def test_files_of_certificates_that_are_none(self):
         place = ["--endpoint", self.server.endpoint, "--ca"]
         self.fails(ringest("cat", OBJECT, *place, "/nonexistent/ca.pem"), FAILED, "/nonexistent/ca.pem", "No such")
+        self.fails(ringest("cat", OBJECT, *place, "/tmp"), FAILED, "/tmp", "a folder", "SSL_CERT_DIR")
         with tempfile.NamedTemporaryFile() as empty:
             self.fails(ringest("cat", OBJECT, *place, empty.name), FAILED, empty.name)
             empty.write(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
@@ -236,6 +238,19 @@ class Servers(ServedCase):
         report = json.loads(output)
         self.assertEqual(report["errors"], 0)
         self.assertGreater(report["retries"], 0)
+
+    def test_a_terminal_sees_that_nobody_listens(self):
+        terminal = Terminal(40)
+        done = subprocess.run(
+            [PROGRAM, "cat", OBJECT, "--endpoint", f"http://127.0.0.1:{closed_port()}"],
+            env=environment(TERM="xterm"), stdout=subprocess.PIPE, stderr=terminal.far, timeout=PATIENCE_S,
+        )
+        said = terminal.read()
+        self.assertEqual(done.returncode, FAILED)
+        self.assertRegex(said, r"\rno connection yet, \d+ tries failed\x1b\[K")
+        *_, last, end = said.split("\n")
+        self.assertIn("Connection refused", last)
+        self.assertIn(end, ("", "\r\x1b[K"))
 
     def test_interrupted_while_connecting(self):
         with socket.create_server(("127.0.0.1", 0)) as silent:

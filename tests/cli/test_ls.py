@@ -73,7 +73,7 @@ class Listing(ServedCase):
         *lines, last = self.ls("gs://bucket/a/d", "--long").splitlines()
         self.assertEqual(len(lines), 1)
         self.assertRegex(lines[0], r"^ +3  \d{4}-\S+Z +\d+  gs://bucket/a/d$")
-        self.assertEqual(last, "1 objects, 3 B")
+        self.assertEqual(last, "1 object, 3 B")
 
     def test_several_pages(self):
         listed = self.ls_json("gs://made/", "-r")["objects"]

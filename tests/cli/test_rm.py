@@ -5,7 +5,7 @@ import json
 import threading
 import unittest
 
-from support import DONE, FAILED, USAGE, ServedCase, ringest
+from support import DONE, FAILED, USAGE, ServedCase, closed_port, ringest
 
 
 class Garbled(http.server.BaseHTTPRequestHandler):
@@ -116,6 +116,12 @@ class Remove(ServedCase):
         self.assertEqual(self.names(), [])
         self.fails(self.rm("-r", self.bucket + "/absent"), FAILED, "nothing there")
         self.fails(self.rm("-r", "gs://no-such-bucket-here/x"), FAILED, "no-such-bucket-here")
+
+    def test_nobody_listens(self):
+        """Said once, not for each object."""
+        names = [f"{self.bucket}/{i}" for i in range(250)]
+        done = ringest("rm", *names, "--endpoint", f"http://127.0.0.1:{closed_port()}")
+        self.fails(done, FAILED, self.bucket, "Connection refused")
 
     def test_dry_run_does_nothing(self):
         self.put("a", "t/b")

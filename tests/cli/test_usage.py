@@ -114,6 +114,15 @@ class Usage(Case):
                     done = ringest("bench", "put", "gs://bucket/p", f"{option}={value}", *PLACE)
                     self.fails(done, USAGE, option, f'"{value}"')
 
+    def test_sizes_are_told_as_sizes(self):
+        for size in ("1", "6G"):
+            done = ringest("cp", "file", "gs://bucket/o", f"--part-size={size}", *PLACE)
+            self.fails(done, USAGE, "--part-size", f'"{size}"', "5.0 MiB", "5.0 GiB")
+
+    def test_a_content_type_that_no_field_can_have(self):
+        done = ringest("cp", "file", "gs://bucket/o", "--content-type=text/x\nX-Other: y", *PLACE)
+        self.fails(done, USAGE, "--content-type", "text/x?X-Other")
+
     def test_bad_ranges(self):
         for text in ("", "5", "-5", "9-3", "a-b", "1-2-3", "1-2x", "0x1-5", "99999999999999999999-"):
             with self.subTest(text):

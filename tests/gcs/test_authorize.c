@@ -366,7 +366,7 @@ static void test_the_endpoint_is_that_of_the_universe(void)
     rg_test_get(&c, &(struct rg_get){0});
     struct rg_completion done = rg_test_take(&c);
     RG_CHECK_STATUS(&done, CREDENTIALS);
-    RG_CHECK_CONTAINS(done.detail, "get gs://bucket/object from https://storage.cloud.invalid: ");
+    RG_CHECK_CONTAINS(done.detail, "get gs://bucket/object at https://storage.cloud.invalid: ");
     RG_CHECK_CONTAINS(done.detail, "/absent answered 404");
     rg_lease_release(done.lease);
     rg_test_client_close(&c);

@@ -152,7 +152,7 @@ static void test_a_lost_batch_is_tried_again_when_all_of_it_may_be(void)
     struct rg_test_client d = {.scripts = scripts, .script_count = 2};
     done = many_submit(&d, deletes, 3);
     RG_CHECK_STATUS(&done, CONNECTION_LOST);
-    RG_CHECK_CONTAINS(done.detail, "delete gs://bucket/... (3 objects) from ");
+    RG_CHECK_CONTAINS(done.detail, "delete gs://bucket/... (3 objects) at ");
     rg_lease_release(done.lease);
     rg_test_client_close(&d);
 }

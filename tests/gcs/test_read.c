@@ -469,7 +469,7 @@ static void test_body_that_is_always_cut(void)
     RG_CHECK_EQ(done.attempts, 4);
     /* What is there is good, and the completion says how much. */
     RG_CHECK_BYTES(&done, 0, SIZE / 2 - 1 + 300);
-    RG_CHECK_CONTAINS(done.detail, "get gs://bucket/object from http://127.0.0.1:");
+    RG_CHECK_CONTAINS(done.detail, "get gs://bucket/object at http://127.0.0.1:");
     rg_lease_release(done.lease);
     rg_test_client_close(&c);
     free(buf);

@@ -126,7 +126,7 @@ static void test_no_server(void)
         RG_CHECK_EQ(rg_submit_upload(client, scene.c.cq, &upload), 0);
         struct rg_completion done = rg_test_take(&scene.c);
         RG_CHECK_STATUS(&done, CONNECT);
-        RG_CHECK_CONTAINS(done.detail, "upload gs://bucket/object from http://127.0.0.1:1");
+        RG_CHECK_CONTAINS(done.detail, "upload gs://bucket/object at http://127.0.0.1:1");
         rg_lease_release(done.lease);
         rg_client_close(client);
         rg_upload_scene_close(&scene);

@@ -464,11 +464,15 @@ class SaveAndLoad(unittest.TestCase):
                 "an entry's place": good[: entry - 4] + b"\0\1\0\0" + good[entry:],
                 "an entry's header": good.replace(b"PK\3\4", b"PK\3\5"),
                 "not one at all": noise(5000),
+                # Torch's unpickler takes text for a pickle, and stumbles over it.
+                "text": b"tmp/train/0000755",
             }
             for what, data in damages.items():
                 client.put("gs://new/o", data)
                 with self.subTest(what), self.assertRaisesRegex(checkpoint.CheckpointError, "gs://new/o .generation"):
                     checkpoint.load("gs://new/o", client=client)
+            with self.assertRaisesRegex(checkpoint.CheckpointError, "no file of torch.save, it begins with b'tmp/'"):
+                checkpoint.load("gs://new/o", client=client)
 
     def test_unsafe_contents_are_refused(self):
         with support.client() as client:

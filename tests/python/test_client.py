@@ -94,12 +94,29 @@ class One(unittest.TestCase):
                     client.get(uri)
             with self.assertRaises(TypeError):
                 client.get(1)
-            with self.assertRaises(OverflowError):
-                client.get(support.uri(0), offset=-1)
+            for wrong in ({"offset": -1}, {"length": -5}, {"offset": 1 << 64}):
+                number = str(next(iter(wrong.values())))
+                with self.subTest(wrong), self.assertRaisesRegex(ValueError, f"^{number} is no number of bytes"):
+                    client.get(support.uri(0), **wrong)
+            with self.assertRaisesRegex(ValueError, "^'s3://b/x' is not of the form gs://BUCKET/NAME$"):
+                client.list("s3://b/x")
+            with self.assertRaisesRegex(ValueError, "^the URI that begins with gs://b/o+ has .* a name of 1025 bytes; 222 and 1024"):
+                client.get("gs://b/" + "o" * 1025)
+            with self.assertRaisesRegex(TypeError, "a list of URIs"):
+                client.get_many(support.uri(0))
+            ((item,),) = client.get_many(["gs://bucket/two\nlines"])
+            self.assertIn("without line breaks", str(item.error))
         with self.assertRaises(ValueError):
             client.get("gs://data/x")
 
     def test_bad_settings_are_explained(self):
+        for name in ("threads", "connections", "attempts", "memory_timeout"):
+            with self.subTest(name), self.assertRaisesRegex(ValueError, f"^{name} is -1"):
+                ringest.Client(**{name: -1})
+        with ringest.Client(threads=10000) as client, self.assertRaisesRegex(ValueError, "threads"):
+            client.get("gs://data/x")
+        with self.assertRaisesRegex(FileNotFoundError, "manifest /nowhere: No such file"):
+            ringest.Objects(manifest="/nowhere")
         with self.assertRaisesRegex(ValueError, "memory.*64 parsecs"):
             ringest.Client(memory="64 parsecs")
         with self.assertRaisesRegex(OSError, "/nowhere/ca.pem"):

@@ -71,8 +71,12 @@ class Map(unittest.TestCase):
                 len(ringest.MapDataset("gs://absent/", client=client))
             with self.assertRaises(ringest.NotFoundError):
                 ringest.MapDataset("gs://data/", client=client, manifest=["gone"])[0]
-        with self.assertRaisesRegex(ValueError, "not gs://"):
-            ringest.MapDataset("s3://data/")
+        for wrong in ("s3://data/", "gs://", "gs:///x", ""):
+            with self.subTest(wrong), self.assertRaisesRegex(ValueError, f"'{wrong}' is not of the form gs://BUCKET/PREFIX"):
+                ringest.MapDataset(wrong)
+        for wrong in (None, ["gs://data/x"]):
+            with self.subTest(wrong), self.assertRaisesRegex(TypeError, "gs://BUCKET/PREFIX"):
+                ringest.MapDataset(wrong)
 
 
 class Iterable(unittest.TestCase):

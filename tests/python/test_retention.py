@@ -153,6 +153,9 @@ class Retained(unittest.TestCase):
         for arguments in ((0,), (1, -1)):
             with self.assertRaises(ValueError):
                 retention.retain("gs://run/", *arguments)
+        for uri in ("s3://run/", None):
+            with self.subTest(uri), self.assertRaisesRegex(ValueError, "gs://BUCKET/PREFIX"):
+                retention.retain(uri, 1)
 
     def test_real_checkpoints(self):
         with support.client() as client:

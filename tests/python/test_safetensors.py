@@ -151,6 +151,10 @@ class Whole(Case):
             self.assertEqual({name: (tensor.device.type, tensor.shape) for name, tensor in found.items()},
                              {name: ("meta", tensor.shape) for name, tensor in state.items()})
 
+    def test_tensors_without_names(self):
+        with self.assertRaisesRegex(TypeError, "a dict, not list"):
+            ours.save_file([torch.ones(3)], URI)
+
     def test_what_the_format_has_not(self):
         with support.client() as client:
             for wrong, text in (
