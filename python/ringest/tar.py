@@ -154,8 +154,8 @@ def _sample(item: Item, transform: SampleTransform | None) -> Any:
 
 
 def _members(members: Sequence[str] | None) -> list[str] | None:
-    if isinstance(members, str):
-        raise ValueError(f"members is {members!r}; it is a sequence of extensions, such as ({members!r},)")
+    if isinstance(members, str) or not all(isinstance(member, str) for member in members or ()):
+        raise ValueError(f"members is {members!r}; it is a sequence of extensions, such as ('jpg', 'cls')")
     if members is not None and len(members) == 0:
         raise ValueError("members is empty; None means all")
     return list(members) if members is not None else None
