@@ -10,10 +10,14 @@
  *            ^                  |  or TAKEN at once, when it is to be skipped
  *            +---- AGAIN <------+  asked for once more, without a generation
  *
+ * One request may read several samples of a tar shard that follow each other, in the order and in
+ * the shard. It is known by its first sample's number; the others are OUT with it, and share its
+ * lease when it has come.
+ *
  * There is no thread: the window is refilled by whoever takes samples, before and after. */
 #include "dataset/sampler.h"
 #include "dataset/state.h"
-#include "dataset/tar_index.h"
+#include "dataset/tar_cursor.h"
 #include "gcs/checksum.h"
 #include "gcs/client.h"
 
@@ -34,6 +38,10 @@
  * not so many bytes that the first ones have left the cache. */
 #define WAIT_DIVISOR 8
 #define WAIT_BYTES RG_KIB(512)
+/* One request is no more than this part of the window, so that several are out. */
+#define GROUP_DIVISOR 16
+/* Requests at once for a sample of which much in between is not wanted. */
+#define PIECES_AT_ONCE 8u
 /* How long to wait where the client has no room and nothing of ours is out. */
 #define CLIENT_FULL_PAUSE_NS RG_NS_PER_MS
 
@@ -41,8 +49,12 @@ enum slot_state { SLOT_FREE = 0, SLOT_OUT, SLOT_AGAIN, SLOT_HERE, SLOT_TAKEN };
 
 struct slot {
     enum slot_state state;
-    bool newest; /* was asked for without a generation */
-    uint64_t index, charge;
+    bool newest;        /* was asked for without a generation */
+    bool in_pieces;     /* is read by a set of ranges */
+    uint32_t followers; /* how many samples behind it are read by its request */
+    uint64_t index;
+    uint64_t charge;      /* of its request, if it is the last sample of that; otherwise 0 */
+    uint64_t place, size; /* of tar samples: where they are in the body of their request */
     struct rg_completion completion;
 };
 
@@ -58,6 +70,9 @@ struct rg_reader {
     struct rg_reader_options options;
     char *bucket; /* owned */
     uint32_t fingerprint;
+    struct rg_tar_cursor *cursor; /* owned; NULL: samples are objects */
+    uint32_t group_samples_max;
+    uint64_t group_bytes_max;
     struct rg_sampler sampler;
     struct slot *slots;
     uint32_t capacity;    /* a power of two */
@@ -69,7 +84,8 @@ struct rg_reader {
     uint64_t taken, skipped;
     uint64_t bytes, bytes_max; /* charged to what is in the window */
     uint64_t size_guess;
-    uint32_t out_count;
+    uint32_t out_count;     /* requests */
+    uint32_t awaited_count; /* samples that were asked for, or will be, and are not here */
     char names[SUBMIT_MAX][RG_OBJECT_NAME_SIZE_MAX + 1];
 };
 
@@ -100,12 +116,13 @@ static uint64_t queue_pop(const struct rg_reader *reader, struct queue *queue)
     return number;
 }
 
-/* What one sample is: an object, or a range of one. */
+/* What one sample is: an object, or ranges of one. */
 struct item {
     const char *name;
     int64_t generation;
-    uint64_t size; /* 0: unknown, but for ranges */
-    uint64_t offset;
+    uint64_t size;                     /* 0: unknown, but for ranges */
+    const struct rg_tar_piece *pieces; /* of ranges; valid until the next item is looked up */
+    uint32_t piece_count;              /* 0: of ranges without bytes, and of objects */
     bool is_range;
 };
 
@@ -123,20 +140,36 @@ static int object_at(const struct rg_reader *reader, uint64_t index, struct rg_o
 static int item_at(const struct rg_reader *reader, uint64_t index, struct item *out_item,
                    char *name)
 {
-    if (reader->options.tar != NULL) {
-        struct rg_tar_range range;
-        int rc = rg_tar_index_range(reader->options.tar, index, &range);
+    struct rg_tar_cursor *cursor = reader->cursor;
+    if (cursor != NULL) {
+        const struct rg_tar_sample *sample;
+        int rc = rg_tar_cursor_get(cursor, index, &sample);
         if (rc == 0) {
-            *out_item = (struct item){range.name, range.generation, range.size, range.offset, true};
+            *out_item = (struct item){
+                .name = cursor->block.name,
+                .generation = cursor->block.generation,
+                .size = sample->size,
+                .pieces = cursor->pieces,
+                .piece_count = cursor->piece_count,
+                .is_range = true,
+            };
         }
         return rc;
     }
     struct rg_object object;
     int rc = object_at(reader, index, &object, name);
     if (rc == 0) {
-        *out_item = (struct item){object.name, object.generation, object.size, 0, false};
+        *out_item = (struct item){
+            .name = object.name, .generation = object.generation, .size = object.size};
     }
     return rc;
+}
+
+/* What the sample with a number of this reader's is, in the objects. */
+static uint64_t index_at(const struct rg_reader *reader, uint64_t number)
+{
+    uint64_t position = rg_sampler_at(&reader->sampler, number);
+    return reader->options.indices != NULL ? reader->options.indices[position] : position;
 }
 
 /* Tells one set of objects from another, without reading all of them. */
@@ -153,10 +186,13 @@ static int fingerprint_make(struct rg_reader *reader)
             return rc;
         }
         crc = rg_crc32c(crc, item.name, strlen(item.name) + 1);
-        crc = rg_crc32c(crc, &item.size, sizeof(item.size));
+        uint64_t size = item.is_range ? reader->cursor->whole.size : item.size;
+        crc = rg_crc32c(crc, &size, sizeof(size));
         crc = rg_crc32c(crc, &item.generation, sizeof(item.generation));
         if (item.is_range) {
-            crc = rg_crc32c(crc, &item.offset, sizeof(item.offset));
+            /* Of all members, whichever are wanted. */
+            const struct rg_tar_sample *whole = &reader->cursor->whole;
+            crc = rg_crc32c(crc, &whole->offset, sizeof(whole->offset));
         }
     }
     reader->fingerprint = crc;
@@ -174,6 +210,21 @@ static void objects_choose(struct rg_reader_options *own)
     }
 }
 
+static int indices_check(const struct rg_reader_options *own, char *error, size_t error_size)
+{
+    if (own->state != NULL) {
+        return rg_explain(error, error_size, -EINVAL, "samples of a list have no state");
+    }
+    for (uint64_t i = 0; i < own->index_count; i++) {
+        if (own->indices[i] >= own->object_count) {
+            return rg_explain(error, error_size, -EINVAL,
+                              "there is no sample %" PRIu64 " of %" PRIu64, own->indices[i],
+                              own->object_count);
+        }
+    }
+    return 0;
+}
+
 static int options_read(struct rg_reader_options *own, const struct rg_reader_options *given,
                         char *error, size_t error_size)
 {
@@ -188,6 +239,9 @@ static int options_read(struct rg_reader_options *own, const struct rg_reader_op
     }
     if (own->window_bytes == 0) {
         own->window_bytes = RG_WINDOW_BYTES_DEFAULT;
+    }
+    if (own->tar_request_bytes == 0) {
+        own->tar_request_bytes = RG_TAR_REQUEST_BYTES_DEFAULT;
     }
     objects_choose(own);
     bool has_array = own->manifest == NULL && own->tar == NULL;
@@ -208,13 +262,16 @@ static int options_read(struct rg_reader_options *own, const struct rg_reader_op
     if (own->changed > RG_CHANGED_NEWEST) {
         return rg_explain(error, error_size, -EINVAL, "changed is not one of enum rg_changed");
     }
-    return 0;
+    if (own->tar == NULL && own->tar_member_count > 0) {
+        return rg_explain(error, error_size, -EINVAL, "only samples of tar archives have members");
+    }
+    return own->indices != NULL ? indices_check(own, error, error_size) : 0;
 }
 
 static struct rg_sampler_options sampler_options(const struct rg_reader_options *options)
 {
     return (struct rg_sampler_options){
-        .count = options->object_count,
+        .count = options->indices != NULL ? options->index_count : options->object_count,
         .seed = options->seed,
         .epoch = options->epoch,
         .shuffle = options->shuffle,
@@ -328,7 +385,9 @@ static int state_apply(struct rg_reader *reader, uint64_t *out_consumed, struct 
 
 static int window_open(struct rg_reader *reader, const struct rg_state *state)
 {
-    uint32_t wanted = RG_MAX(reader->options.window_requests, state->bit_count);
+    uint64_t most = RG_MAX(reader->sampler.total, UINT64_C(1));
+    uint32_t wanted = (uint32_t)RG_MIN((uint64_t)reader->options.window_requests, most);
+    wanted = RG_MAX(wanted, state->bit_count);
     reader->capacity = 1;
     while (reader->capacity < wanted) {
         reader->capacity *= 2;
@@ -357,7 +416,16 @@ static int reader_setup(struct rg_reader *reader, char *error, size_t error_size
     if (reader->bucket == NULL) {
         return -ENOMEM;
     }
-    int rc = fingerprint_make(reader);
+    int rc = 0;
+    if (options->tar != NULL) {
+        rc = rg_tar_cursor_open(&reader->cursor, options->tar, options->tar_members,
+                                options->tar_member_count);
+        if (rc < 0) {
+            return rg_explain(error, error_size, rc, "members are at most %d, of %d bytes",
+                              RG_TAR_MEMBERS_MAX, RG_TAR_EXTENSION_SIZE_MAX);
+        }
+    }
+    rc = options->indices == NULL ? fingerprint_make(reader) : 0;
     if (rc < 0) {
         return rg_explain(error, error_size, rc, "the manifest is damaged");
     }
@@ -377,9 +445,12 @@ static int reader_setup(struct rg_reader *reader, char *error, size_t error_size
     if (state.taken > reader->sampler.total || bits > RG_STATE_BITS_MAX) {
         return rg_explain(error, error_size, -EINVAL, "the state goes beyond the end of the epoch");
     }
-    options->state = NULL; /* borrowed for the call only */
+    options->state = NULL; /* borrowed for the call only, like the next */
+    options->tar_members = NULL;
     reader->size_guess = SIZE_GUESS;
     reader->bytes_max = RG_MIN(options->window_bytes, reader->client->runtime->memory_max / 2);
+    reader->group_samples_max = RG_MAX(options->window_requests / GROUP_DIVISOR, 1u);
+    reader->group_bytes_max = RG_MIN(options->tar_request_bytes, reader->bytes_max / GROUP_DIVISOR);
     return window_open(reader, &state);
 }
 
@@ -418,9 +489,8 @@ static void first_advance(struct rg_reader *reader)
 }
 
 /* A body takes a slab that is somewhat larger, and its head some room. */
-static uint64_t charge_of(const struct rg_reader *reader, const struct item *item)
+static uint64_t charge_of(uint64_t size)
 {
-    uint64_t size = item->size != 0 || item->is_range ? item->size : reader->size_guess;
     return size + size / 4 + RG_KIB(4);
 }
 
@@ -428,7 +498,7 @@ static bool window_has_room(const struct rg_reader *reader)
 {
     return reader->next < reader->sampler.total &&
            reader->next - reader->first < reader->capacity &&
-           reader->out_count + reader->here_count < reader->options.window_requests &&
+           reader->awaited_count + reader->here_count < reader->options.window_requests &&
            (reader->bytes == 0 || reader->bytes < reader->bytes_max);
 }
 
@@ -438,46 +508,148 @@ static void sample_arrive(struct rg_reader *reader, uint64_t number,
     struct slot *slot = slot_of(reader, number);
     slot->state = SLOT_HERE;
     slot->completion = *completion;
+    reader->awaited_count--;
     reader->here_count++;
     if (reader->options.unordered) {
         queue_push(reader, &reader->arrived, number);
     }
 }
 
-/* The sample is there without a request having been made. */
-static void sample_settle(struct rg_reader *reader, uint64_t number, enum rg_status status)
+/* The samples of a request are there without its having been made. */
+static void request_settle(struct rg_reader *reader, uint64_t first, enum rg_status status)
 {
-    struct rg_completion completion = {.user_data = number, .status = status};
-    sample_arrive(reader, number, &completion);
+    uint64_t last = first + slot_of(reader, first)->followers;
+    for (uint64_t number = first; number <= last; number++) {
+        struct rg_completion completion = {.user_data = number, .status = status};
+        sample_arrive(reader, number, &completion);
+    }
 }
 
-/* Fills a get for a sample whose slot knows its index. False: there is nothing to be read, and the
- * sample has arrived as that. */
-static bool get_fill(struct rg_reader *reader, uint64_t number, char *name, struct rg_get *out_get)
+static void sample_join(struct rg_reader *reader, uint64_t number, uint64_t index, uint64_t place,
+                        uint64_t size)
 {
     struct slot *slot = slot_of(reader, number);
-    struct item item;
-    if (item_at(reader, slot->index, &item, name) < 0) {
-        sample_settle(reader, number, RG_STATUS_SOURCE);
+    slot->state = SLOT_OUT;
+    slot->newest = slot->in_pieces = false;
+    slot->followers = 0;
+    slot->index = index;
+    slot->place = place;
+    slot->size = size;
+    slot->charge = 0;
+    reader->next = number + 1;
+    reader->awaited_count++;
+}
+
+/* Whether a sample lies so close behind what a request reads that it is read by it, too. */
+static bool is_neighbour(const struct rg_reader *reader, const struct item *item, const char *shard,
+                         uint64_t begin, uint64_t end)
+{
+    if (item->piece_count == 0) {
+        return true;
+    }
+    const struct rg_tar_piece *piece = &item->pieces[0];
+    return item->piece_count == 1 && item->name == shard && piece->offset >= end &&
+           piece->offset - end <= RG_TAR_GAP_MAX &&
+           piece->offset + piece->size - begin <= reader->group_bytes_max;
+}
+
+/* Adds the samples that come next to a request for one range of a shard. */
+static void followers_gather(struct rg_reader *reader, uint64_t first, const struct item *item)
+{
+    struct slot *slot = slot_of(reader, first);
+    const char *shard = item->name;
+    uint64_t begin = item->pieces[0].offset, end = begin + item->size;
+    while (slot->followers + 1 < reader->group_samples_max && window_has_room(reader) &&
+           slot_of(reader, reader->next)->state == SLOT_FREE) {
+        uint64_t index = index_at(reader, reader->next);
+        struct item next;
+        if (item_at(reader, index, &next, NULL) < 0 ||
+            !is_neighbour(reader, &next, shard, begin, end)) {
+            return;
+        }
+        uint64_t place = next.piece_count > 0 ? next.pieces[0].offset - begin : 0;
+        sample_join(reader, reader->next, index, place, next.size);
+        end = RG_MAX(end, begin + place + next.size);
+        slot->followers++;
+    }
+}
+
+/* How far the body of a request for one range of a shard goes. */
+static uint64_t group_size(struct rg_reader *reader, uint64_t first)
+{
+    uint64_t size = 0;
+    for (uint64_t number = first; number <= first + slot_of(reader, first)->followers; number++) {
+        const struct slot *slot = slot_of(reader, number);
+        size = RG_MAX(size, slot->place + slot->size);
+    }
+    return size;
+}
+
+static void window_charge(struct rg_reader *reader, uint64_t first, uint64_t size)
+{
+    struct slot *last = slot_of(reader, first + slot_of(reader, first)->followers);
+    last->charge = charge_of(size);
+    reader->bytes += last->charge;
+}
+
+/* Plans the request of a sample whose slot knows its index. False: there is nothing to be read, and
+ * the sample has arrived as that. With more than one piece the get is not one yet. */
+static bool get_fill(struct rg_reader *reader, uint64_t number, char *name, struct item *item,
+                     struct rg_get *out_get)
+{
+    struct slot *slot = slot_of(reader, number);
+    bool is_new = slot->state != SLOT_AGAIN;
+    if (item_at(reader, slot->index, item, name) < 0) {
+        request_settle(reader, number, RG_STATUS_SOURCE);
         return false;
     }
-    if (item.is_range && item.size == 0) {
-        sample_settle(reader, number, RG_STATUS_OK);
+    if (item->is_range && item->size == 0) {
+        request_settle(reader, number, RG_STATUS_OK);
         return false;
-    }
-    if (slot->state != SLOT_AGAIN) {
-        slot->charge = charge_of(reader, &item);
-        reader->bytes += slot->charge;
     }
     *out_get = (struct rg_get){
         .bucket = reader->bucket,
-        .object = item.name,
-        .generation = slot->newest ? 0 : item.generation,
-        .offset = item.offset,
-        .length = item.is_range ? item.size : RG_WHOLE,
+        .object = item->name,
+        .generation = slot->newest ? 0 : item->generation,
+        .offset = item->is_range ? item->pieces[0].offset : 0,
+        .length = item->is_range ? item->size : RG_WHOLE,
         .user_data = number,
     };
+    uint64_t size = item->size != 0 ? item->size : reader->size_guess;
+    slot->size = item->size;
+    slot->in_pieces = item->piece_count > 1;
+    if (item->piece_count == 1) {
+        if (is_new) {
+            followers_gather(reader, number, item);
+        }
+        size = out_get->length = group_size(reader, number);
+    }
+    if (is_new) {
+        window_charge(reader, number, size);
+    }
     return true;
+}
+
+/* Submits the request of a sample in pieces. 0 or a negative errno, as rg_submit_get. */
+static int pieces_submit(struct rg_reader *reader, const struct rg_get *get,
+                         const struct item *item)
+{
+    struct rg_range ranges[RG_TAR_MEMBERS_MAX];
+    for (uint32_t i = 0; i < item->piece_count; i++) {
+        ranges[i] = (struct rg_range){item->pieces[i].offset, item->pieces[i].size, NULL};
+    }
+    struct rg_get_ranges all = {
+        .bucket = get->bucket,
+        .object = get->object,
+        .generation = get->generation,
+        .ranges = ranges,
+        .count = item->piece_count,
+        .gap_max = RG_TAR_GAP_MAX,
+        .requests_max = RG_MIN(item->piece_count, PIECES_AT_ONCE),
+        .user_data = get->user_data,
+        .no_checksum = true,
+    };
+    return rg_submit_get_ranges(reader->client, reader->cq, &all);
 }
 
 /* Takes the next sample to ask for; false: none, or none that may be asked for now. */
@@ -488,15 +660,15 @@ static bool sample_next(struct rg_reader *reader, uint64_t *out_number)
         return true;
     }
     while (window_has_room(reader)) {
-        uint64_t number = reader->next++;
+        uint64_t number = reader->next;
         struct slot *slot = slot_of(reader, number);
         if (slot->state == SLOT_TAKEN) {
+            reader->next++;
             first_advance(reader); /* the state that was gone on with said so */
             continue;
         }
         RG_ASSERT(slot->state == SLOT_FREE);
-        slot->index = rg_sampler_at(&reader->sampler, number);
-        slot->newest = false;
+        sample_join(reader, number, index_at(reader, number), 0, 0);
         *out_number = number;
         return true;
     }
@@ -510,21 +682,53 @@ static void sample_postpone(struct rg_reader *reader, uint64_t number)
     queue_push(reader, &reader->again, number);
 }
 
+/* Notes what became of submitting a request that is no get. False: there is no room now. */
+static bool submission_note(struct rg_reader *reader, uint64_t number, int rc)
+{
+    if (rc == 0) {
+        slot_of(reader, number)->state = SLOT_OUT;
+        reader->out_count++;
+    } else if (rc == -EINVAL) {
+        request_settle(reader, number, RG_STATUS_BAD_REQUEST);
+    } else {
+        sample_postpone(reader, number);
+    }
+    return rc == 0 || rc == -EINVAL;
+}
+
+/* Collects gets for one batch, and submits at once what is no get. */
+static uint32_t gets_collect(struct rg_reader *reader, struct rg_get *gets, bool *out_is_full)
+{
+    uint32_t count = 0;
+    uint64_t number;
+    *out_is_full = false;
+    while (count < SUBMIT_MAX && !*out_is_full && sample_next(reader, &number)) {
+        struct item item;
+        struct rg_get *get = &gets[count];
+        if (!get_fill(reader, number, reader->names[count], &item, get)) {
+            continue;
+        }
+        if (item.piece_count > 1) {
+            int rc = pieces_submit(reader, get, &item);
+            *out_is_full = !submission_note(reader, number, rc);
+        } else {
+            count++;
+        }
+    }
+    return count;
+}
+
 /* Submits one batch. False: there is nothing more to submit now. */
 static bool window_refill_some(struct rg_reader *reader)
 {
     struct rg_get gets[SUBMIT_MAX];
-    uint32_t count = 0;
-    uint64_t number;
-    while (count < SUBMIT_MAX && sample_next(reader, &number)) {
-        count += get_fill(reader, number, reader->names[count], &gets[count]);
-    }
-    uint32_t done = 0;
+    bool is_full;
+    uint32_t count = gets_collect(reader, gets, &is_full), done = 0;
     int rc = 1;
     while (done < count && rc > 0) {
         rc = rg_submit_gets(reader->client, reader->cq, gets + done, count - done);
         if (rc == -EINVAL) {
-            sample_settle(reader, gets[done++].user_data, RG_STATUS_BAD_REQUEST);
+            request_settle(reader, gets[done++].user_data, RG_STATUS_BAD_REQUEST);
             rc = 1;
             continue;
         }
@@ -533,7 +737,7 @@ static bool window_refill_some(struct rg_reader *reader)
             reader->out_count++;
         }
     }
-    bool is_full = done < count;
+    is_full = is_full || done < count;
     while (done < count) {
         sample_postpone(reader, gets[done++].user_data);
     }
@@ -557,28 +761,90 @@ static void sample_consume(struct rg_reader *reader, uint64_t number)
     first_advance(reader);
 }
 
-static void sample_notice(struct rg_reader *reader, const struct rg_completion *completion)
+/* Cuts what has come for a sample in pieces: that they lie as planned is what the sample's parts
+ * rely on. */
+static void pieces_unite(struct rg_completion *completion, const struct item *item)
 {
-    uint64_t number = completion->user_data;
-    struct slot *slot = slot_of(reader, number);
+    const struct rg_range_result *results = completion->data;
+    const uint8_t *begin = results[0].data;
+    uint64_t size = 0;
+    for (uint32_t i = 0; i < item->piece_count; i++) {
+        RG_ASSERT((const uint8_t *)results[i].data == begin + item->pieces[i].place);
+        size = item->pieces[i].place + results[i].size;
+        if (results[i].size < item->pieces[i].size) {
+            break;
+        }
+    }
+    completion->data = begin;
+    completion->size = size;
+}
+
+/* What a sample has of the body of its request. */
+static struct rg_completion completion_cut(const struct slot *slot,
+                                           const struct rg_completion *completion)
+{
+    struct rg_completion cut = *completion;
+    if (cut.status == RG_STATUS_OK) {
+        uint64_t begin = RG_MIN(slot->place, completion->size);
+        cut.data = (const uint8_t *)completion->data + begin;
+        cut.size = RG_MIN(slot->size, completion->size - begin);
+        cut.crc32c = cut.size == completion->size ? completion->crc32c : 0;
+    }
+    return cut;
+}
+
+static void request_arrive(struct rg_reader *reader, struct rg_completion *completion,
+                           const struct item *item)
+{
+    uint64_t first = completion->user_data;
+    uint32_t followers = slot_of(reader, first)->followers;
+    if (reader->cursor == NULL) {
+        sample_arrive(reader, first, completion);
+        return;
+    }
+    if (slot_of(reader, first)->in_pieces && completion->status == RG_STATUS_OK) {
+        pieces_unite(completion, item);
+    }
+    rg_lease_share(completion->lease, followers);
+    for (uint32_t i = 0; i <= followers; i++) {
+        struct rg_completion cut = completion_cut(slot_of(reader, first + i), completion);
+        cut.user_data = first + i;
+        sample_arrive(reader, first + i, &cut);
+    }
+}
+
+static void request_skip(struct rg_reader *reader, uint64_t first)
+{
+    uint64_t last = first + slot_of(reader, first)->followers;
+    for (uint64_t number = first; number <= last; number++) {
+        reader->skipped++;
+        reader->awaited_count--;
+        sample_consume(reader, number);
+    }
+}
+
+static void request_notice(struct rg_reader *reader, struct rg_completion *completion)
+{
+    uint64_t first = completion->user_data;
+    struct slot *slot = slot_of(reader, first);
     RG_ASSERT(slot->state == SLOT_OUT);
     reader->out_count--;
-    reader->size_guess = RG_MAX(reader->size_guess, completion->size);
-    struct item item;
+    struct item item = {0};
     char name[RG_OBJECT_NAME_SIZE_MAX + 1];
-    bool is_changed = completion->status == RG_STATUS_NOT_FOUND && !slot->newest &&
-                      item_at(reader, slot->index, &item, name) == 0 && item.generation != 0;
+    bool is_gone = completion->status == RG_STATUS_NOT_FOUND && !slot->newest;
+    bool is_known = (is_gone || slot->in_pieces) && item_at(reader, slot->index, &item, name) == 0;
+    bool is_changed = is_gone && is_known && item.generation != 0;
     if (is_changed && reader->options.changed == RG_CHANGED_SKIP) {
         rg_lease_release(completion->lease);
-        reader->skipped++;
-        sample_consume(reader, number);
+        request_skip(reader, first);
     } else if (is_changed && reader->options.changed == RG_CHANGED_NEWEST) {
         rg_lease_release(completion->lease);
         slot->newest = true;
-        sample_postpone(reader, number);
+        sample_postpone(reader, first);
     } else {
-        sample_arrive(reader, number, completion);
+        request_arrive(reader, completion, &item);
     }
+    reader->size_guess = RG_MAX(reader->size_guess, completion->size);
 }
 
 /* Hands out what may be taken now. */
@@ -603,11 +869,10 @@ static uint32_t samples_take(struct rg_reader *reader, struct rg_sample *out, ui
     return count;
 }
 
-static void completions_notice(struct rg_reader *reader, const struct rg_completion *done,
-                               int count)
+static void completions_notice(struct rg_reader *reader, struct rg_completion *done, int count)
 {
     for (int i = 0; i < count; i++) {
-        sample_notice(reader, &done[i]);
+        request_notice(reader, &done[i]);
     }
 }
 
@@ -710,6 +975,9 @@ static uint32_t bits_make(const struct rg_reader *reader, uint8_t *bits)
 size_t rg_reader_state(const struct rg_reader *reader, void *buf, size_t size)
 {
     const struct rg_reader_options *options = &reader->options;
+    if (options->indices != NULL) {
+        return 0;
+    }
     uint8_t bits[RG_STATE_BITS_MAX / 8];
     struct rg_state state = {
         .flags = (options->shuffle ? RG_STATE_SHUFFLE : 0u) |
@@ -760,6 +1028,7 @@ void rg_reader_close(struct rg_reader *reader)
         window_drain(reader);
     }
     rg_cq_close(reader->cq);
+    rg_tar_cursor_close(reader->cursor);
     free(reader->slots);
     free(reader->arrived.numbers);
     free(reader->again.numbers);

@@ -420,63 +420,55 @@ static uint32_t shard_find(const struct rg_tar_index *index, uint64_t sample)
     return low;
 }
 
-/* Fills in everything but the shard of *out_sample. */
-static int sample_decode(const struct rg_tar_index *index, uint64_t number,
-                         const struct shard *shard, struct rg_tar_sample *out_sample)
+int rg_tar_index_block(const struct rg_tar_index *index, uint64_t number,
+                       struct rg_tar_block *out_block)
 {
-    uint64_t of_shard = number - shard->first_sample;
-    uint64_t block_number = shard->first_block + of_shard / RG_TAR_BLOCK_SAMPLES;
-    if (number < shard->first_sample || block_number >= index->block_count) {
+    if (number >= index->count) {
+        return -ERANGE;
+    }
+    uint32_t shard_number = shard_find(index, number), end_block;
+    struct shard shard = shard_at(index, shard_number);
+    uint64_t end_sample;
+    shard_end(index, shard_number, &end_sample, &end_block);
+    uint64_t of_shard = (number - shard.first_sample) / RG_TAR_BLOCK_SAMPLES;
+    uint64_t block_number = shard.first_block + of_shard;
+    if (number < shard.first_sample || number >= end_sample || block_number >= index->block_count) {
         return -EBADMSG;
     }
     struct block block = block_at(index, (uint32_t)block_number);
-    if (!block_fits(index, &block)) {
+    if (!block_fits(index, &block) || shard.name >= index->names_size) {
         return -EBADMSG;
     }
-    struct rg_tar_decoder decoder = {
-        .at = index->data + block.offset,
-        .limit = index->data + block.offset + block.size,
+    uint64_t begin = shard.first_sample + of_shard * RG_TAR_BLOCK_SAMPLES;
+    *out_block = (struct rg_tar_block){
+        .begin = begin,
+        .end = RG_MIN(begin + RG_TAR_BLOCK_SAMPLES, end_sample),
+        .shard = shard_number,
+        .name = shard_name(index, &shard),
+        .generation = shard.generation,
+        .decoder = {.at = index->data + block.offset,
+                    .limit = index->data + block.offset + block.size},
     };
-    out_sample->key_size = 0;
-    out_sample->part_count = 0;
-    for (uint64_t i = 0; i <= of_shard % RG_TAR_BLOCK_SAMPLES; i++) {
-        if (!rg_tar_decode(&decoder, out_sample)) {
-            return -EBADMSG;
-        }
-    }
     return 0;
 }
 
 int rg_tar_index_get(const struct rg_tar_index *index, uint64_t number,
                      struct rg_tar_sample *out_sample)
 {
-    if (number >= index->count) {
-        return -ERANGE;
+    struct rg_tar_block block;
+    int rc = rg_tar_index_block(index, number, &block);
+    if (rc < 0) {
+        return rc;
     }
-    uint32_t shard_number = shard_find(index, number);
-    struct shard shard = shard_at(index, shard_number);
-    out_sample->shard = shard_number;
-    return sample_decode(index, number, &shard, out_sample);
-}
-
-int rg_tar_index_range(const struct rg_tar_index *index, uint64_t number,
-                       struct rg_tar_range *out_range)
-{
-    struct rg_tar_sample sample;
-    if (number >= index->count) {
-        return -ERANGE;
+    out_sample->key_size = 0;
+    out_sample->part_count = 0;
+    for (uint64_t i = block.begin; i <= number; i++) {
+        if (!rg_tar_decode(&block.decoder, out_sample)) {
+            return -EBADMSG;
+        }
     }
-    struct shard shard = shard_at(index, shard_find(index, number));
-    int rc = sample_decode(index, number, &shard, &sample);
-    if (rc == 0) {
-        *out_range = (struct rg_tar_range){
-            .name = shard_name(index, &shard),
-            .generation = shard.generation,
-            .offset = sample.offset,
-            .size = sample.size,
-        };
-    }
-    return rc;
+    out_sample->shard = block.shard;
+    return 0;
 }
 
 int rg_tar_builder_init(struct rg_tar_builder *builder, const char *bucket)

@@ -58,15 +58,16 @@ int rg_tar_builder_take(struct rg_tar_builder *builder, const struct rg_tar_inde
 int rg_tar_builder_finish(struct rg_tar_builder *builder, struct rg_tar_index **out_index);
 void rg_tar_builder_fini(struct rg_tar_builder *builder);
 
-/* What a reader asks for: one range of one shard. Cheaper than rg_tar_index_get in what it copies;
- * the same errors. */
-struct rg_tar_range {
+/* Where the samples of a block are, those with the numbers from `begin` to before `end`. */
+struct rg_tar_block {
+    uint64_t begin, end, shard;
     const char *name; /* of the shard; lives as long as the index */
     int64_t generation;
-    uint64_t offset, size;
+    struct rg_tar_decoder decoder; /* at the first of them */
 };
-int rg_tar_index_range(const struct rg_tar_index *index, uint64_t number,
-                       struct rg_tar_range *out_range);
+/* The block that has a sample. The errors of rg_tar_index_get. */
+int rg_tar_index_block(const struct rg_tar_index *index, uint64_t number,
+                       struct rg_tar_block *out_block);
 
 /* Of a header of `size` bytes, with its own field taken for 0. */
 uint32_t rg_tar_index_header_crc(const uint8_t *header, uint32_t size);

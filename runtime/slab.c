@@ -510,9 +510,28 @@ static void release_own(struct rg_slab_arena *arena, struct rg_lease *lease)
     }
 }
 
+void rg_lease_share(struct rg_lease *lease, uint32_t more)
+{
+    if (lease != NULL) {
+        RG_ASSERT(lease->out);
+        atomic_fetch_add_explicit(&lease->shares, more, memory_order_relaxed);
+    }
+}
+
+/* False: nobody else has it. */
+static bool give_up_share(struct rg_lease *lease)
+{
+    uint32_t shares = atomic_load_explicit(&lease->shares, memory_order_acquire);
+    while (shares > 0 &&
+           !atomic_compare_exchange_weak_explicit(&lease->shares, &shares, shares - 1,
+                                                  memory_order_release, memory_order_acquire)) {
+    }
+    return shares > 0;
+}
+
 void rg_lease_release(struct rg_lease *lease)
 {
-    if (lease == NULL) {
+    if (lease == NULL || give_up_share(lease)) {
         return;
     }
     struct rg_slab_arena *arena = lease->arena;

@@ -19,6 +19,7 @@
 
 #include <ringest/runtime.h>
 #include <stdalign.h>
+#include <stdatomic.h>
 
 struct rg_slab_arena;
 
@@ -32,6 +33,7 @@ struct rg_lease {
     struct rg_list free_node;  /* among the free slabs of its class */
     struct rg_lease *returned; /* the one that another thread released before it */
     uint32_t chunk_index;
+    _Atomic uint32_t shares; /* releases that are to come before the last one */
     bool out;
 };
 
@@ -64,6 +66,10 @@ void rg_slab_arena_destroy(struct rg_slab_arena *arena);
  * what the last user left there. NULL when there is no room now. Owner only; `size` must not be
  * above rg_slab_size_max. */
 struct rg_lease *rg_slab_take(struct rg_slab_arena *arena, size_t size);
+
+/* Lets a lease that is out go to `more` others besides: that many releases only count, and the one
+ * behind them gives it back. By a holder, on any thread. NULL is fine. */
+void rg_lease_share(struct rg_lease *lease, uint32_t more);
 
 /* Makes the memory that is taken first resident, up to `size` bytes. Without it, chunks become so
  * when they are first taken. Owner only. */

@@ -9,7 +9,7 @@ _ringest() {
         words=("${COMP_WORDS[@]}")
     }
     local common='--endpoint --ca --credentials --proxy --threads --memory --help'
-    local commands='ls stat cat cp rm manifest ckpt bench emulate doctor'
+    local commands='ls stat cat cp rm manifest tar ckpt bench emulate doctor'
     if [ "$cword" -eq 1 ]; then
         mapfile -t COMPREPLY < <(compgen -W "$commands --help --version" -- "$cur")
         return
@@ -39,7 +39,7 @@ _ringest() {
             --concurrency --follow-symlinks --json $common"
         ;;
     rm) options="--recursive --dry-run --if-generation-match --json $common" ;;
-    manifest) options="--long --json $common" ;;
+    manifest | tar) options="--long --json $common" ;;
     ckpt) options="--json $common" ;;
     bench) options="--concurrency --count --seconds --object-size --verify --json $common" ;;
     emulate)
@@ -52,11 +52,13 @@ _ringest() {
         mapfile -t COMPREPLY < <(compgen -W "$options" -- "$cur")
     elif [ "${words[1]} $cword" = 'manifest 2' ]; then
         mapfile -t COMPREPLY < <(compgen -W 'save show' -- "$cur")
+    elif [ "${words[1]} $cword" = 'tar 2' ]; then
+        mapfile -t COMPREPLY < <(compgen -W 'index show' -- "$cur")
     elif [ "${words[1]} $cword" = 'ckpt 2' ]; then
         mapfile -t COMPREPLY < <(compgen -W 'ls' -- "$cur")
     elif [ "${words[1]} $cword" = 'bench 2' ]; then
         mapfile -t COMPREPLY < <(compgen -W 'get put list' -- "$cur")
-    elif [ "${words[1]}" = cp ] || [ "${words[1]}" = manifest ]; then
+    elif [ "${words[1]}" = cp ] || [ "${words[1]}" = manifest ] || [ "${words[1]}" = tar ]; then
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
     fi
 }

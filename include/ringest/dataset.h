@@ -33,6 +33,7 @@ enum rg_changed {
 #define RG_WINDOW_REQUESTS_DEFAULT 1024
 #define RG_WINDOW_REQUESTS_MAX 65536
 #define RG_WINDOW_BYTES_DEFAULT (UINT64_C(64) << 20)
+#define RG_TAR_REQUEST_BYTES_DEFAULT (UINT64_C(1) << 20)
 
 /* See rg_runtime_options about growing. */
 struct rg_reader_options {
@@ -61,8 +62,23 @@ struct rg_reader_options {
     size_t state_size;
     /* In place of objects: the samples of tar archives, borrowed until the reader is closed. A
      * sample is then the range of its members, and `index` its number in the index. With
-     * RG_CHANGED_NEWEST -EINVAL: an index says nothing of what is newer. */
+     * RG_CHANGED_NEWEST -EINVAL: an index says nothing of what is newer.
+     *
+     * Samples that follow each other, in the order and in a shard, are read by one request of at
+     * most tar_request_bytes, 0 being RG_TAR_REQUEST_BYTES_DEFAULT, and of a 16th of the window; 1
+     * means a request for each. Their completions then have the same lease, each to be released as
+     * if it were its own: memory comes back when all have been. */
     const struct rg_tar_index *tar;
+    uint64_t tar_request_bytes;
+    /* The extensions of the members that are read, the others being left out, as rg_tar_cursor_open
+     * has it; none: all. Borrowed for the call. A state may go on with other ones. */
+    const char *const *tar_members;
+    size_t tar_member_count;
+    /* Of the objects or samples only these, in this order (or, with `shuffle`, in one of it), each
+     * as often as it is named. Borrowed until the reader is closed. NULL: all. Such a reader has no
+     * state: rg_reader_state returns 0. */
+    const uint64_t *indices;
+    uint64_t index_count;
 };
 RG_API void rg_reader_options_init_sized(struct rg_reader_options *options, size_t struct_size);
 static inline void rg_reader_options_init(struct rg_reader_options *options)

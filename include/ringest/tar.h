@@ -84,6 +84,27 @@ struct rg_tar_sample {
 RG_API int rg_tar_index_get(const struct rg_tar_index *index, uint64_t number,
                             struct rg_tar_sample *out_sample);
 
+/* What lies between two members of a sample, or between neighbouring samples, and is not wanted, is
+ * read along up to this many bytes; beyond, it takes another request. */
+#define RG_TAR_GAP_MAX (16 * 1024)
+
+/* Finds samples one after the other at little cost: one that follows the last is decoded alone. It
+ * also leaves out members that are not wanted. A cursor belongs to one thread at a time. */
+struct rg_tar_cursor;
+/* `members`: the extensions that are wanted; none: all. Copied. The index is borrowed until the
+ * cursor is closed. Errors: -EINVAL (more than RG_TAR_MEMBERS_MAX, or one that is longer than an
+ * extension can be), -ENOMEM. */
+RG_API int rg_tar_cursor_open(struct rg_tar_cursor **out_cursor, const struct rg_tar_index *index,
+                              const char *const *members, size_t member_count);
+/* The sample with a number, valid until the next call. Where members are left out, `parts` are the
+ * others, perhaps none; their offsets are those in what a reader with the same members gives,
+ * `offset` is where the first one lies in the shard, and `size` how much the reader gives. Errors:
+ * those of rg_tar_index_get. */
+RG_API int rg_tar_cursor_get(struct rg_tar_cursor *cursor, uint64_t number,
+                             const struct rg_tar_sample **out_sample);
+/* NULL is fine. */
+RG_API void rg_tar_cursor_close(struct rg_tar_cursor *cursor);
+
 #define RG_TAR_SCAN_SHARDS_DEFAULT 64
 #define RG_TAR_SCAN_SHARDS_MAX 4096
 

@@ -199,9 +199,13 @@ void core_objects_describe(PyObject *objects, struct rg_reader_options *options)
 
 /* The same for a TarIndex. */
 void core_tar_describe(PyObject *index, struct rg_reader_options *options);
+/* Opens a cursor with the members that are wanted, a list of str or None. -1 with an exception. */
+int core_tar_cursor(PyObject *index, PyObject *members, struct rg_tar_cursor **out_cursor);
+/* Texts that live as long as the list; at most RG_TAR_MEMBERS_MAX. -1 with an exception. */
+int core_tar_members(PyObject *members, const char **out_members, size_t *out_count);
 /* The Item of one sample: its data is a dict of the members' Buffers, with "__key__" and "__url__".
  * Takes the completion's lease. */
-PyObject *core_tar_item(PyObject *index, struct core_session *session, uint64_t number,
-                        const struct rg_completion *completion);
+PyObject *core_tar_item(PyObject *index, struct rg_tar_cursor *cursor, struct core_session *session,
+                        uint64_t number, const struct rg_completion *completion);
 
 #endif

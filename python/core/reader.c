@@ -12,6 +12,8 @@ struct reader {
     PyObject_HEAD struct core_session *session;
     struct rg_reader *reader;
     PyObject *objects;
+    struct rg_tar_cursor *cursor; /* of a TarIndex */
+    uint64_t *indices;            /* that the reader borrows */
 };
 
 static struct reader *of(PyObject *object)
@@ -34,6 +36,8 @@ static void reader_dealloc(PyObject *object)
     struct reader *self = of(object);
     PyTypeObject *type = Py_TYPE(object);
     reader_end(self);
+    rg_tar_cursor_close(self->cursor);
+    PyMem_Free(self->indices);
     Py_XDECREF(self->objects);
     core_session_unref(self->session);
     freefunc release = PyType_GetSlot(type, Py_tp_free);
@@ -55,27 +59,70 @@ static bool objects_describe(PyObject *objects, struct rg_reader_options *option
     return true;
 }
 
+/* From a list of numbers, or None: all. */
+static int indices_parse(struct reader *self, PyObject *list, struct rg_reader_options *options)
+{
+    Py_ssize_t count = list != Py_None ? PyList_Size(list) : 0;
+    if (count < 0 || list == Py_None || self->indices != NULL) {
+        return count < 0 ? -1 : 0;
+    }
+    self->indices = PyMem_Malloc(((size_t)count + 1) * sizeof(*self->indices));
+    if (self->indices == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *number = PyNumber_Index(PyList_GetItem(list, i));
+        self->indices[i] = number != NULL ? PyLong_AsUnsignedLongLong(number) : 0;
+        Py_XDECREF(number);
+        if (PyErr_Occurred()) {
+            return -1;
+        }
+    }
+    options->indices = self->indices;
+    options->index_count = (uint64_t)count;
+    return 0;
+}
+
+static int cursor_open(struct reader *self, PyObject *objects, PyObject *members)
+{
+    if (self->cursor != NULL || !Py_IS_TYPE(objects, core_tar_type)) {
+        return 0;
+    }
+    return core_tar_cursor(objects, members, &self->cursor);
+}
+
 static int reader_init(PyObject *object, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {
-        "client",     "objects",         "shuffle",      "seed",       "epoch",     "rank",
-        "world_size", "worker",          "worker_count", "batch_size", "remainder", "changed",
-        "unordered",  "window_requests", "window_bytes", "state",      NULL};
+    static char *names[] = {"client",       "objects",
+                            "shuffle",      "seed",
+                            "epoch",        "rank",
+                            "world_size",   "worker",
+                            "worker_count", "batch_size",
+                            "remainder",    "changed",
+                            "unordered",    "window_requests",
+                            "window_bytes", "state",
+                            "members",      "request_bytes",
+                            "indices",      NULL};
     struct reader *self = of(object);
     struct rg_reader_options options;
     rg_reader_options_init(&options);
-    PyObject *client, *objects;
+    PyObject *client, *objects, *members = Py_None, *indices = Py_None;
     int shuffle = 0, unordered = 0;
-    unsigned long long seed = 0, epoch = 0, window_bytes = 0;
+    unsigned long long seed = 0, epoch = 0, window_bytes = 0, request_bytes = 0;
     Py_buffer state = {0};
-    if (!PyArg_ParseTupleAndKeywords(
-            args, keywords, "O!O|$pKKIIIIIIIpIKy*:Reader", names, core_client_type, &client,
-            &objects, &shuffle, &seed, &epoch, &options.rank, &options.world_size, &options.worker,
-            &options.worker_count, &options.batch_size, &options.remainder, &options.changed,
-            &unordered, &options.window_requests, &window_bytes, &state)) {
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O|$pKKIIIIIIIpIKy*OKO:Reader", names,
+                                     core_client_type, &client, &objects, &shuffle, &seed, &epoch,
+                                     &options.rank, &options.world_size, &options.worker,
+                                     &options.worker_count, &options.batch_size, &options.remainder,
+                                     &options.changed, &unordered, &options.window_requests,
+                                     &window_bytes, &state, &members, &request_bytes, &indices)) {
         return -1;
     }
-    if (!objects_describe(objects, &options)) {
+    const char *texts[RG_TAR_MEMBERS_MAX];
+    if (!objects_describe(objects, &options) ||
+        core_tar_members(members, texts, &options.tar_member_count) < 0 ||
+        indices_parse(self, indices, &options) < 0 || cursor_open(self, objects, members) < 0) {
         if (state.obj != NULL) {
             PyBuffer_Release(&state);
         }
@@ -86,6 +133,8 @@ static int reader_init(PyObject *object, PyObject *args, PyObject *keywords)
     options.seed = seed;
     options.epoch = epoch;
     options.window_bytes = window_bytes;
+    options.tar_members = texts;
+    options.tar_request_bytes = request_bytes;
     options.state = state.buf;
     options.state_size = (size_t)state.len;
     int rc = -1;
@@ -143,7 +192,7 @@ static PyObject *sample_make(struct reader *self, const struct rg_sample *sample
 {
     const struct rg_completion *done = &sample->completion;
     if (Py_IS_TYPE(self->objects, core_tar_type)) {
-        return core_tar_item(self->objects, self->session, sample->index, done);
+        return core_tar_item(self->objects, self->cursor, self->session, sample->index, done);
     }
     if (!is_data) {
         return core_item_of_objects(self->session, self->objects, sample->index, done);

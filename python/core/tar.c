@@ -11,8 +11,6 @@ PyTypeObject *core_tar_type;
 
 /* Extensions that are kept as str objects: datasets have few. */
 #define EXTENSIONS_KEPT 32
-/* Samples of one read() that are asked for at once. */
-#define READ_WINDOW 256
 
 struct kept {
     PyObject *text;
@@ -187,20 +185,54 @@ static PyObject *sample_make(struct tar *self, PyObject *whole, PyObject *url,
     return made;
 }
 
-PyObject *core_tar_item(PyObject *object, struct core_session *session, uint64_t number,
+int core_tar_members(PyObject *members, const char **out_members, size_t *out_count)
+{
+    Py_ssize_t count = members != Py_None ? PySequence_Size(members) : 0;
+    if (count < 0 || PyUnicode_Check(members) || count > RG_TAR_MEMBERS_MAX) {
+        PyErr_Format(PyExc_ValueError, "members is %R; it is a list of at most %d extensions",
+                     members, RG_TAR_MEMBERS_MAX);
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *text = PyList_GetItem(members, i);
+        out_members[i] = text != NULL ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+        if (out_members[i] == NULL) {
+            return -1;
+        }
+    }
+    *out_count = (size_t)count;
+    return 0;
+}
+
+int core_tar_cursor(PyObject *object, PyObject *members, struct rg_tar_cursor **out_cursor)
+{
+    const char *texts[RG_TAR_MEMBERS_MAX];
+    size_t count;
+    if (core_tar_members(members, texts, &count) < 0) {
+        return -1;
+    }
+    int rc = rg_tar_cursor_open(out_cursor, of(object)->index, texts, count);
+    if (rc < 0) {
+        core_errno_raise(rc, "an extension has at most 255 bytes");
+    }
+    return rc < 0 ? -1 : 0;
+}
+
+PyObject *core_tar_item(PyObject *object, struct rg_tar_cursor *cursor,
+                        struct core_session *session, uint64_t number,
                         const struct rg_completion *completion)
 {
     struct tar *self = of(object);
-    struct rg_tar_sample sample;
-    int rc = rg_tar_index_get(self->index, number, &sample);
-    PyObject *url = rc == 0 ? url_of(self, sample.shard) : NULL;
+    const struct rg_tar_sample *sample;
+    int rc = rg_tar_cursor_get(cursor, number, &sample);
+    PyObject *url = rc == 0 ? url_of(self, sample->shard) : NULL;
     if (url == NULL) {
         rg_lease_release(completion->lease);
         return rc == 0 ? NULL : core_errno_raise(rc, "the index is damaged");
     }
     PyObject *item = core_item_new(session, url, number, completion);
     if (item != NULL && completion->status == RG_STATUS_OK) {
-        PyObject *made = sample_make(self, core_item_data(item), url, &sample);
+        PyObject *made = sample_make(self, core_item_data(item), url, sample);
         if (made == NULL) {
             Py_CLEAR(item);
         } else {
@@ -447,161 +479,6 @@ static Py_ssize_t tar_length(PyObject *object)
     return (Py_ssize_t)rg_tar_index_count(of(object)->index);
 }
 
-/* Samples by number: their requests, in the order of the numbers. */
-struct read {
-    struct tar *self;
-    struct core_session *session;
-    struct rg_cq *cq;
-    uint64_t numbers[READ_WINDOW];
-    struct rg_completion completions[READ_WINDOW];
-    uint32_t count, out;
-};
-
-static int read_submit(struct read *read, uint32_t i)
-{
-    struct rg_tar_sample sample;
-    struct rg_tar_shard shard;
-    int rc = rg_tar_index_get(read->self->index, read->numbers[i], &sample);
-    if (rc < 0) {
-        core_errno_raise(rc, "the index is damaged");
-        return -1;
-    }
-    (void)rg_tar_index_shard(read->self->index, sample.shard, &shard);
-    if (sample.size == 0) {
-        read->completions[i] = (struct rg_completion){.status = RG_STATUS_OK};
-        return 0;
-    }
-    struct rg_get get = {
-        .bucket = rg_tar_index_bucket(read->self->index),
-        .object = shard.name,
-        .generation = shard.generation,
-        .offset = sample.offset,
-        .length = sample.size,
-        .user_data = i,
-    };
-    while ((rc = rg_submit_get(read->session->client, read->cq, &get)) == -EAGAIN &&
-           read->out > 0) {
-        struct rg_completion done;
-        if (core_wait(read->cq, &done, 1) < 0) {
-            return -1;
-        }
-        read->completions[done.user_data] = done;
-        read->out--;
-    }
-    if (rc < 0) {
-        core_errno_raise(rc, "the client has no room for the request");
-        return -1;
-    }
-    read->out++;
-    return 0;
-}
-
-/* 0, or -1 with an exception; what has come is in `completions` then too. */
-static int read_all(struct read *read)
-{
-    for (uint32_t i = 0; i < read->count; i++) {
-        read->completions[i] = (struct rg_completion){.status = RG_STATUS_CANCELLED};
-    }
-    for (uint32_t i = 0; i < read->count; i++) {
-        if (read_submit(read, i) < 0) {
-            return -1;
-        }
-    }
-    while (read->out > 0) {
-        struct rg_completion done;
-        if (core_wait(read->cq, &done, 1) < 0) {
-            return -1;
-        }
-        read->completions[done.user_data] = done;
-        read->out--;
-    }
-    return 0;
-}
-
-/* Takes off what is still out after an exception, which stays. */
-static void read_drain(struct read *read)
-{
-    PyObject *type, *value, *trace;
-    PyErr_Fetch(&type, &value, &trace);
-    Py_BEGIN_ALLOW_THREADS for (uint32_t i = 0; i < read->count && read->out > 0; i++)
-    {
-        (void)rg_cancel(read->session->client, read->cq, i);
-    }
-    while (read->out > 0) {
-        struct rg_completion done;
-        if (rg_cq_wait(read->cq, &done, 1, 1, RG_FOREVER) == 1) {
-            read->completions[done.user_data] = done;
-            read->out--;
-        }
-    }
-    Py_END_ALLOW_THREADS PyErr_Restore(type, value, trace);
-}
-
-static int read_window(struct read *read, PyObject *list)
-{
-    int rc = read_all(read);
-    if (rc < 0) {
-        read_drain(read);
-    }
-    for (uint32_t i = 0; i < read->count; i++) {
-        PyObject *item = NULL;
-        if (rc == 0) {
-            item = core_tar_item((PyObject *)read->self, read->session, read->numbers[i],
-                                 &read->completions[i]);
-            rc = item == NULL ? -1 : PyList_Append(list, item);
-        } else {
-            rg_lease_release(read->completions[i].lease);
-        }
-        Py_XDECREF(item);
-    }
-    return rc;
-}
-
-static int read_numbers(struct read *read, PyObject *numbers, Py_ssize_t begin)
-{
-    Py_ssize_t count = PyList_Size(numbers) - begin;
-    read->count = count < READ_WINDOW ? (uint32_t)count : READ_WINDOW;
-    for (uint32_t i = 0; i < read->count; i++) {
-        read->numbers[i] =
-            PyLong_AsUnsignedLongLong(PyList_GetItem(numbers, begin + (Py_ssize_t)i));
-        if (PyErr_Occurred() || !number_check(read->self, read->numbers[i])) {
-            return -1;
-        }
-    }
-    return 0;
-}
-
-static PyObject *tar_read(PyObject *object, PyObject *args)
-{
-    PyObject *client, *numbers;
-    if (!PyArg_ParseTuple(args, "O!O!:read", core_client_type, &client, &PyList_Type, &numbers)) {
-        return NULL;
-    }
-    struct core_session *session = core_client_session(client);
-    struct read *read = session != NULL ? PyMem_Calloc(1, sizeof(*read)) : NULL;
-    if (read == NULL) {
-        return session != NULL ? PyErr_NoMemory() : NULL;
-    }
-    read->self = of(object);
-    read->session = session;
-    PyObject *list = PyList_New(0);
-    core_session_ref(session);
-    int rc = rg_cq_open(&read->cq, session->runtime, READ_WINDOW);
-    if (rc < 0) {
-        Py_CLEAR(list);
-        core_errno_raise(rc, "opening a completion queue");
-    }
-    for (Py_ssize_t i = 0; list != NULL && i < PyList_Size(numbers); i += READ_WINDOW) {
-        if (read_numbers(read, numbers, i) < 0 || read_window(read, list) < 0) {
-            Py_CLEAR(list);
-        }
-    }
-    rg_cq_close(read->cq);
-    core_session_unref(session);
-    PyMem_Free(read);
-    return list;
-}
-
 static PyObject *tar_get_bucket(PyObject *object, void *closure)
 {
     (void)closure;
@@ -642,7 +519,6 @@ static PyMethodDef tar_methods[] = {
     {"shards", tar_shards, METH_NOARGS, "[(name, size, generation, first sample, samples), ...]"},
     {"sample", tar_sample, METH_VARARGS,
      "sample(i) -> (key, URL of the shard, [(extension, offset in the shard, size), ...])"},
-    {"read", tar_read, METH_VARARGS, "read(client, [i, ...]) -> list of Items, in that order"},
     {"__reduce__", tar_reduce, METH_NOARGS, "Pickles as data()."},
     {0},
 };

@@ -33,6 +33,9 @@ Transform = Callable[[Item], Any]
 # Objects that stand for all of them when the size of a batch is estimated.
 _SIZES_LOOKED_AT = 64
 
+# The most that a reader is asked for by one call.
+_TAKEN_AT_ONCE = 65536
+
 _REMAINDERS = {"uneven": 0, "pad": 1, "drop": 2}
 _CHANGED = {"error": 0, "skip": 1, "newest": 2}
 
@@ -134,6 +137,25 @@ class _Source:
         self.__dict__.update(state, _found=None)
 
 
+def _numbers(indices: Sequence[int], count: int, what: str) -> list[int]:
+    """Indices without negative ones."""
+    for index in indices:
+        if not -count <= index < count:
+            raise IndexError(f"index {index} of {count} {what}")
+    return [index if index >= 0 else index + count for index in indices]
+
+
+def _take_all(reader: _core.Reader, take: Callable[[int], list]) -> list:
+    """What is left of a reader, which is closed."""
+    taken: list = []
+    try:
+        while batch := take(_TAKEN_AT_ONCE):
+            taken += batch
+    finally:
+        reader.close()
+    return taken
+
+
 class MapDataset(_MapBase):
     """Objects below gs://BUCKET/PREFIX by index.
 
@@ -165,14 +187,12 @@ class MapDataset(_MapBase):
 
     def __getitems__(self, indices: Sequence[int]) -> list:
         found = self._source.found
-        count = len(found)
-        uris = []
-        for index in indices:
-            if not -count <= index < count:
-                raise IndexError(f"index {index} of {count} objects")
-            uris.append(f"gs://{found.bucket}/{found[index if index >= 0 else index + count][0]}")
-        batches = self._source.client.get_many(uris, ordered=True, batch=max(len(uris), 1))
-        return [_sample(item, self._transform) for batch in batches for item in batch]
+        numbers = _numbers(indices, len(found), "objects")
+        # What is there now is read, though a list says what was there when it was made.
+        reader = _core.Reader(self._source.client, found, indices=numbers, changed=_CHANGED["newest"])
+        if self._transform is None:
+            return _take_all(reader, reader.take_data)
+        return [_sample(item, self._transform) for item in _take_all(reader, reader.take)]
 
 
 def _rank_and_world_size(rank: int | None, world_size: int | None) -> tuple[int, int]:
@@ -310,7 +330,11 @@ class IterableDataset(_IterableBase):
             window_requests=self._requests,
             window_bytes=self._prefetch,
             **({"state": state} if state is not None else {}),
+            **self._reader_options(),
         )
+
+    def _reader_options(self) -> dict[str, Any]:
+        return {}
 
     def __iter__(self) -> Iterator:
         if self._reader is not None:

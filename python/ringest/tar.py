@@ -11,8 +11,8 @@ from typing import Any
 
 from ringest import _core
 from ringest._core import Item, TarIndex
-from ringest.client import Client, default_client
-from ringest.dataset import IterableDataset, TransformError, _MapBase
+from ringest.client import Client, default_client, parse_size
+from ringest.dataset import IterableDataset, TransformError, _MapBase, _numbers, _take_all
 
 SampleTransform = Callable[[dict], Any]
 Shard = namedtuple("Shard", "name size generation first count")
@@ -153,20 +153,26 @@ def _sample(item: Item, transform: SampleTransform | None) -> Any:
         raise TransformError(f"the transform of {key!r} of {item.uri} raised {error!r}") from error
 
 
-def _read(source: _Source, indices: Sequence[int], transform: SampleTransform | None) -> list:
-    found = source.found
-    count = len(found)
-    numbers = []
-    for index in indices:
-        if not -count <= index < count:
-            raise IndexError(f"index {index} of {count} samples")
-        numbers.append(index if index >= 0 else index + count)
-    return [_sample(item, transform) for item in found.read(source.client, numbers)]
+def _members(members: Sequence[str] | None) -> list[str] | None:
+    if isinstance(members, str) or not all(isinstance(member, str) for member in members or ()):
+        raise ValueError(f"members is {members!r}; it is a sequence of extensions, such as ('jpg', 'cls')")
+    if members is not None and len(members) == 0:
+        raise ValueError("members is empty; None means all")
+    return list(members) if members is not None else None
+
+
+def _read(
+    source: _Source, indices: Sequence[int], transform: SampleTransform | None, members: list[str] | None
+) -> list:
+    numbers = _numbers(indices, len(source.found), "samples")
+    reader = _core.Reader(source.client, source.found, indices=numbers, members=members)
+    return [_sample(item, transform) for item in _take_all(reader, reader.take)]
 
 
 class TarMapDataset(_MapBase):
     """The samples of tar shards by index, in the order of the shards: see TarDataset. Each is one
-    ranged request, and a DataLoader's batch one submission."""
+    ranged request, neighbours that are asked for together share one, and a DataLoader's batch is one
+    submission."""
 
     def __init__(
         self,
@@ -175,7 +181,9 @@ class TarMapDataset(_MapBase):
         client: Client | None = None,
         *,
         index: str | os.PathLike | None = None,
+        members: Sequence[str] | None = None,
     ):
+        self._members = _members(members)
         self._source = _Source(uri, client, index)
         self._transform = transform
 
@@ -191,10 +199,10 @@ class TarMapDataset(_MapBase):
         return len(self.index)
 
     def __getitem__(self, index: int) -> Any:
-        return _read(self._source, [index], self._transform)[0]
+        return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list:
-        return _read(self._source, indices, self._transform)
+        return _read(self._source, indices, self._transform, self._members)
 
 
 class TarDataset(IterableDataset):
@@ -209,8 +217,16 @@ class TarDataset(IterableDataset):
     `index`: a file that keeps the result; shards that were replaced since are scanned again. Workers get the
     result with the dataset; ranks share the file, or each scan.
 
+    `members`: the extensions that are wanted, such as ("jpg", "cls"): the others are left out of samples and,
+    but for what is cheaper to read than to pass over (16 KiB), not read. A sample that has none of them is
+    there with its "__key__" and "__url__" alone.
+
+    Without `shuffle`, samples that follow each other in a shard are read by one request of up to
+    `coalesce` bytes, and of a 16th of `requests` and `prefetch`; their Buffers share its memory, which is
+    free when none of them is left. Copy what is kept for long, as in a shuffle buffer, or give coalesce=1.
+
     With `shuffle`, samples of all shards come in one order, which `seed` and the epoch determine, and
-    not shard by shard. The rest is as with IterableDataset, but `changed` may not be "newest". By index,
+    not shard by shard, each by a request of its own. The rest is as with IterableDataset, but `changed` may not be "newest". By index,
     dataset[i] is the sample with that number in the order of the shards.
     """
 
@@ -224,17 +240,24 @@ class TarDataset(IterableDataset):
         changed: str = "error",
         client: Client | None = None,
         transform: SampleTransform | None = None,
+        members: Sequence[str] | None = None,
+        coalesce: int | str = "1MiB",
         **options: Any,
     ):
         if changed == "newest":
             raise ValueError("changed is 'newest', which an index cannot follow; it is 'error' or 'skip'")
         self._index_path = index
+        self._members = _members(members)
+        self._coalesce = max(parse_size(coalesce, "coalesce"), 1)
         super().__init__(uri, changed=changed, client=client, transform=transform, **options)
 
     def _make_source(self, uri, client, manifest):
         if manifest is not None:
             raise TypeError("a TarDataset takes no manifest; index= is where it keeps where samples lie")
         return _Source(uri, client, self._index_path)
+
+    def _reader_options(self) -> dict[str, Any]:
+        return {"members": self._members, "request_bytes": self._coalesce}
 
     def _convert(self, item: Item) -> Any:
         return _sample(item, self._transform)
@@ -248,4 +271,4 @@ class TarDataset(IterableDataset):
         return [Shard(*shard) for shard in self.index.shards()]
 
     def __getitem__(self, index: int) -> Any:
-        return _read(self._source, [index], self._transform)[0]
+        return _read(self._source, [index], self._transform, self._members)[0]

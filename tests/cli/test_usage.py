@@ -13,6 +13,7 @@ OPTIONS = {
     + ("--part-size", "--concurrency", "--follow-symlinks", "--json"),
     "rm": CONNECTION + ("--recursive", "--dry-run", "--if-generation-match", "--json"),
     "manifest": CONNECTION + ("--long", "--json"),
+    "tar": CONNECTION + ("--long", "--json"),
     "ckpt": CONNECTION + ("--json",),
     "cat": CONNECTION + ("--range",),
     "bench": CONNECTION

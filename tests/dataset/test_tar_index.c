@@ -63,15 +63,17 @@ static void check_index(const struct rg_tar_index *index)
         RG_CHECK_EQ(shard.count, counts[i]);
         for (uint64_t k = 0; k < counts[i]; k++, number++) {
             struct rg_tar_sample sample;
-            struct rg_tar_range range;
+            struct rg_tar_block block;
             RG_CHECK_EQ(rg_tar_index_get(index, number, &sample), 0);
             RG_CHECK_EQ(sample.shard, i);
             RG_CHECK_STR(sample.key, key_of(i, k));
-            RG_CHECK_EQ(rg_tar_index_range(index, number, &range), 0);
-            RG_CHECK_STR(range.name, name);
-            RG_CHECK_EQ(range.generation, shard.generation);
-            RG_CHECK_EQ(range.offset, 512 + 1024 * k);
-            RG_CHECK_EQ(range.size, k + 1);
+            RG_CHECK_EQ(sample.offset, 512 + 1024 * k);
+            RG_CHECK_EQ(sample.size, k + 1);
+            RG_CHECK_EQ(rg_tar_index_block(index, number, &block), 0);
+            RG_CHECK_STR(block.name, name);
+            RG_CHECK_EQ(block.generation, shard.generation);
+            RG_CHECK_EQ(block.begin, number - k % 64);
+            RG_CHECK_EQ(block.end, number - k + RG_MIN(k - k % 64 + 64, counts[i]));
         }
     }
     RG_CHECK_EQ(rg_tar_index_count(index), number);

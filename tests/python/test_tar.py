@@ -80,6 +80,11 @@ def plain(sample, url=False):
     }
 
 
+def plain_of_file(sample):
+    """A sample that webdataset read from a file, without what it says of that."""
+    return {name: value for name, value in plain(sample).items() if name != "__local_path__"}
+
+
 # Which spawned workers can import.
 key_of = operator.itemgetter("__key__")
 
@@ -422,6 +427,88 @@ class Stream(Tar):
         with self.assertRaisesRegex(ValueError, "other objects"):
             next(iter(other))
 
+    def requests(self, dataset):
+        before = self.client.stats()["requests"]
+        self.assertEqual(len(list(dataset)), len(self.all))
+        return self.client.stats()["requests"] - before
+
+    def test_samples_in_order_share_requests(self):
+        self.assertEqual(self.requests(self.dataset(self.found)), 5)
+        self.assertEqual(self.requests(self.dataset(self.found, coalesce=1)), len(self.all))
+        # As many as an order has in which few neighbours follow each other.
+        self.assertGreater(self.requests(self.dataset(self.found, shuffle=True)), len(self.all) * 3 // 4)
+        with self.assertRaisesRegex(ValueError, "coalesce is 'much'"):
+            self.dataset(self.found, coalesce="much")
+
+    def test_what_is_kept_of_a_request_stays_as_it_is(self):
+        kept = [sample["jpg"] for i, sample in enumerate(self.dataset(self.found)) if i % 7 == 3]
+        leased = self.client.stats()["leased_bytes"]
+        self.assertGreater(leased, 0)
+        self.assertEqual(list(map(bytes, kept)), [sample["jpg"] for sample in self.all[3::7]])
+        del kept[1:]
+        self.assertLess(0, self.client.stats()["leased_bytes"])
+        self.assertLess(self.client.stats()["leased_bytes"], leased)
+        kept.clear()
+        self.assertEqual(self.client.stats()["leased_bytes"], 0)
+
+    def test_it_goes_on_exactly_in_order(self):
+        for stop in (0, 1, 19, 20, 21, 99, 100):
+            dataset = self.make()
+            samples = iter(dataset)
+            begin = [next(samples) for _ in range(stop)]
+            other = self.make(members=["cls"])
+            other.load_state_dict(dataset.state_dict())
+            samples.close()
+            self.assertEqual(begin + list(other), list(map(key_of, self.all)))
+
+    def test_only_members_that_are_wanted(self):
+        names = ("jpg", "caption.txt")
+        expected = [{name: sample[name] for name in ("__key__", *names) if name in sample} for sample in self.all]
+        for options in ({}, {"batch_size": 7}, {"coalesce": 1}, {"ordered": False, "shuffle": True}):
+            samples = list(self.dataset(self.found, members=names, transform=plain, **options))
+            samples = sum(samples, []) if "batch_size" in options else samples
+            with self.subTest(**options):
+                self.assertEqual(sorted(samples, key=key_of), sorted(expected, key=key_of))
+        by_index = ringest.TarMapDataset(self.found, plain, self.client, members=names)
+        self.assertEqual(by_index.__getitems__([5, 99, 6, 7, -1]), [expected[i] for i in (5, 99, 6, 7, 99)])
+        self.assertEqual(self.dataset(self.found, members=names, transform=plain)[3], expected[3])
+        nothing = self.dataset(self.found, members=("no",), transform=plain)
+        before = self.client.stats()["requests"]
+        self.assertEqual(list(nothing), [{"__key__": sample["__key__"]} for sample in self.all])
+        self.assertEqual(self.client.stats()["requests"], before)
+
+    def test_large_members_that_are_not_wanted_are_not_read(self):
+        source = random.Random(3)
+        members = []
+        for i in range(12):
+            for extension, size in (("cls", 2), ("mp4", 300_000), ("json", i * 100), ("wav", 40_000), ("txt", 9)):
+                members.append((f"{i:02d}.{extension}", source.randbytes(size)))
+        data = tar_of(members)
+        self.put("video.tar", data)
+        names = ["txt", "cls", "json"]
+        expected = [{name: sample[name] for name in ("__key__", *names)} for sample in by_tarfile(data)]
+        found = make_index(f"{BUCKET}/video.tar", client=self.client)
+        before = self.client.stats()["recv_bytes"]
+        self.assertEqual(list(self.dataset(found, members=names, transform=plain)), expected)
+        map_style = ringest.TarMapDataset(found, plain, self.client, members=names)
+        self.assertEqual(map_style.__getitems__([11, 0, 3]), [expected[i] for i in (11, 0, 3)])
+        self.assertLess(self.client.stats()["recv_bytes"] - before, len(data) // 20)
+        self.assertEqual(self.client.stats()["leased_bytes"], 0)
+
+    def test_members_that_make_no_sense(self):
+        for members, text in (("jpg", "sequence of extensions"), ([], "None means all"), (["x" * 256], "255 bytes"), ([1], "sequence of")):
+            with self.subTest(members), self.assertRaisesRegex(ValueError, text):
+                list(self.dataset(self.found, members=members))
+        with self.assertRaisesRegex(ValueError, "at most 64"):
+            list(self.dataset(self.found, members=list(map(str, range(65)))))
+
+    def test_batches_by_index_share_requests(self):
+        dataset = ringest.TarMapDataset(self.found, plain, self.client)
+        before = self.client.stats()["requests"]
+        self.assertEqual(dataset.__getitems__(range(10, 18)), [plain(sample) for sample in self.all[10:18]])
+        self.assertEqual(self.client.stats()["requests"] - before, 1)
+        self.assertEqual(dataset.__getitems__([]), [])
+
     @unittest.skipIf(torch is None, "torch is not installed")
     def test_workers_do_not_scan_again(self):
         for number in range(2):
@@ -508,6 +595,24 @@ class Stream(Tar):
             ringest.webdataset.register()
         samples = list(self.dataset(uri, transform=plain))
         self.assertEqual([(s["__key__"], len(s["bin"]), s["cls"]) for s in samples], [(f"{i:03d}", i * 1000, b"%d" % i) for i in range(50)])
+
+    @unittest.skipIf(webdataset is None, "webdataset is not installed")
+    def test_shards_of_webdatasets_own_writer(self):
+        source = random.Random(4)
+        with tempfile.TemporaryDirectory() as folder:
+            with webdataset.ShardWriter(f"{folder}/%02d.tar", maxcount=9, verbose=0) as writer:
+                for i in range(30):
+                    key = f"{'é' * 60}/{i:03d}" if i % 2 else f"{i:03d}"
+                    writer.write({"__key__": key, "npy.bin": source.randbytes(i * 40), "json": {"i": i}, "txt": f"text {i}"})
+            names = sorted(os.listdir(folder))
+            self.assertEqual(len(names), 4)
+            for name in names:
+                with open(f"{folder}/{name}", "rb") as file:
+                    self.put(f"writer/{name}", file.read())
+            theirs = list(webdataset.WebDataset([f"{folder}/{name}" for name in names], shardshuffle=False))
+        self.assertEqual([plain(s) for s in self.dataset(f"{BUCKET}/writer/")], [plain_of_file(s) for s in theirs])
+        texts = self.dataset(f"{BUCKET}/writer/", members=["txt"], transform=lambda sample: bytes(sample["txt"]))
+        self.assertEqual(list(texts), [b"text %d" % i for i in range(30)])
 
 
 if __name__ == "__main__":

@@ -157,6 +157,54 @@ static void test_the_last_released_elsewhere_is_taken_first(void)
     end_arena(arena);
 }
 
+static void test_a_lease_that_is_shared_comes_back_with_the_last_release(void)
+{
+    struct rg_slab_arena *arena = make_arena(1);
+    struct rg_lease *lease = take(arena, RG_KIB(64));
+    rg_lease_share(lease, 2);
+    rg_lease_share(lease, 1);
+    rg_lease_share(NULL, 1);
+    for (int i = 0; i < 3; i++) {
+        rg_lease_release(lease);
+        RG_CHECK_EQ(bytes_out(arena), RG_KIB(64));
+    }
+    rg_lease_release(lease);
+    RG_CHECK_EQ(bytes_out(arena), 0);
+    RG_CHECK(take(arena, RG_KIB(64)) == lease);
+    rg_lease_release(lease);
+    end_arena(arena);
+}
+
+#define SHARERS 4
+#define SHARED_TIMES 2000
+
+static void *release_shared(void *leases)
+{
+    for (int i = 0; i < SHARED_TIMES; i++) {
+        rg_lease_release(((struct rg_lease **)leases)[i]);
+    }
+    return NULL;
+}
+
+/* Holders on several threads, of which any may be the last. */
+static void test_a_lease_may_be_shared_among_threads(void)
+{
+    static struct rg_lease *leases[SHARED_TIMES];
+    pthread_t threads[SHARERS];
+    struct rg_slab_arena *arena = make_arena(8);
+    for (int i = 0; i < SHARED_TIMES; i++) {
+        leases[i] = take(arena, RG_KIB(4));
+        rg_lease_share(leases[i], SHARERS - 1);
+    }
+    for (int i = 0; i < SHARERS; i++) {
+        RG_CHECK_EQ(pthread_create(&threads[i], NULL, release_shared, leases), 0);
+    }
+    for (int i = 0; i < SHARERS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    end_arena(arena);
+}
+
 static void test_all_slabs_of_a_chunk_are_usable_and_apart(void)
 {
     struct rg_slab_arena *arena = make_arena(1);
@@ -606,6 +654,8 @@ int main(int argc, char **argv)
         RG_TEST(test_capacities_fit_their_sizes),
         RG_TEST(test_the_last_released_is_taken_first),
         RG_TEST(test_the_last_released_elsewhere_is_taken_first),
+        RG_TEST(test_a_lease_that_is_shared_comes_back_with_the_last_release),
+        RG_TEST(test_a_lease_may_be_shared_among_threads),
         RG_TEST(test_all_slabs_of_a_chunk_are_usable_and_apart),
         RG_TEST(test_memory_is_faulted_in_when_taken),
         RG_TEST(test_memory_can_be_faulted_in_before),
