@@ -555,6 +555,16 @@ def _unpack(data: Any, item: ReadItem, target: torch.Tensor, uri: str) -> None:
     target.copy_(tensor)
 
 
+class _Unreadable:
+    """Stands for metadata that could not be read: whoever looks into it gets the error."""
+
+    def __init__(self, error: Exception):
+        self._error = error
+
+    def __getattr__(self, name: str) -> Any:
+        raise self._error
+
+
 class StorageReader(TorchStorageReader):
     """Loads from `uri`, "gs://bucket/prefix"; the checkpoint_id of dcp.load replaces it.
 
@@ -584,9 +594,24 @@ class StorageReader(TorchStorageReader):
         self._generation = 0
         self._metadata_uri = ""
         self._metadata: Metadata | None = None
+        self._metadata_error: Exception | None = None
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
-        uri = self._place.file(_dcp_metadata.name_of(kwargs.get("rank")))
+        rank = kwargs.get("rank")
+        try:
+            return self._read_metadata(rank)
+        except Exception as error:
+            # dcp.load takes any error here for "there is none", asks once more, for that of its rank, and then
+            # says only that there is none; so what was wrong is told where it listens again.
+            before, self._metadata_error = self._metadata_error, error
+            if rank is None:
+                raise
+            if before is not None and (isinstance(error, NotFoundError) or not isinstance(before, NotFoundError)):
+                error = before
+            return _Unreadable(error)  # type: ignore[return-value]
+
+    def _read_metadata(self, rank: int | None) -> Metadata:
+        uri = self._place.file(_dcp_metadata.name_of(rank))
         # One request tells the bytes and their generation.
         ((item,),) = self._place().get_many([uri])
         if item.error is not None:
@@ -598,6 +623,8 @@ class StorageReader(TorchStorageReader):
         return metadata
 
     def set_up_storage_reader(self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
+        if isinstance(metadata, _Unreadable):
+            metadata.storage_data  # raises
         self._metadata = metadata
 
     def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:

@@ -14,6 +14,7 @@ import warnings
 import torch
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.state_dict_loader import _load_state_dict_from_keys
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -322,7 +323,24 @@ class Damage(unittest.TestCase):
 
     def test_nothing_was_saved(self):
         with support.client() as client:
-            self.fails(client, AssertionError, CHECKPOINT + "/.metadata")
+            self.fails(client, ringest.NotFoundError, CHECKPOINT + "/.metadata")
+            with self.assertRaises(ringest.NotFoundError):
+                StorageReader(CHECKPOINT, client=client).read_metadata()
+
+    def test_a_rank_that_saved_alone_and_its_metadata(self):
+        uri = CHECKPOINT + "/__0.metadata"
+        with support.client() as client:
+            client.put(uri, b"nonsense")
+            self.fails(client, CheckpointError, uri, "damaged")
+            client.put(CHECKPOINT + "/.metadata", b"nonsense")
+            client.delete(uri)
+            self.fails(client, CheckpointError, CHECKPOINT + "/.metadata", "damaged")
+
+    def test_who_looks_into_metadata_that_is_none(self):
+        """As the planner does that loads whatever is there."""
+        with support.client() as client, self.assertRaises(CheckpointException) as caught:
+            _load_state_dict_from_keys(storage_reader=StorageReader(CHECKPOINT, client=client))
+        self.assertIsInstance(cause(caught), ringest.NotFoundError)
 
     def change(self, client, change):
         uri = CHECKPOINT + "/.metadata"
@@ -340,7 +358,7 @@ class Damage(unittest.TestCase):
 
         with support.client() as client:
             self.change(client, version)
-            self.fails(client, None, ".metadata", "version 2.0.0", "1.0.0", "update")
+            self.fails(client, CheckpointError, ".metadata", "version 2.0.0", "1.0.0", "update")
             self.change(client, layout)
             self.fails(client, CheckpointError, "layout 9", "update")
 
@@ -359,9 +377,9 @@ class Damage(unittest.TestCase):
             self.change(client, transformed)
             self.fails(client, CheckpointError, "zstd")
             self.change(client, lambda metadata: {"x": 1})
-            self.fails(client, None, "dict")
+            self.fails(client, CheckpointError, CHECKPOINT + "/.metadata", "dict")
             client.put(CHECKPOINT + "/.metadata", b"nonsense")
-            self.fails(client, None, ".metadata", "damaged")
+            self.fails(client, CheckpointError, CHECKPOINT + "/.metadata", "damaged")
 
     def test_metadata_that_runs_code_does_not(self):
         class Evil:
@@ -370,7 +388,7 @@ class Damage(unittest.TestCase):
 
         with support.client() as client, tempfile.TemporaryDirectory() as folder:
             client.put(CHECKPOINT + "/.metadata", pickle.dumps(Evil()))
-            self.fails(client, None, "posix.mkdir", "add_safe_globals")
+            self.fails(client, CheckpointError, "posix.mkdir", "add_safe_globals")
             self.assertEqual(os.listdir(folder), [])
 
     def test_shapes_that_do_not_fit(self):
