@@ -77,8 +77,10 @@ static void temporary_done(struct rg_gcs_call *call, enum rg_status status)
 
 static void part_send(struct rg_upload_op *op, struct rg_upload_part *part)
 {
-    static const struct rg_gcs_call_ops ops = {
-        .encode = part_encode, .judge = temporary_judge, .done = temporary_done};
+    static const struct rg_gcs_call_ops ops = {.encode = part_encode,
+                                               .judge = temporary_judge,
+                                               .refused = rg_upload_part_refused,
+                                               .done = temporary_done};
     char name[TEMPORARY_NAME_SIZE_MAX];
     temporary_name(op, part->number, name);
     if (rg_upload_single_prepare(part, &ops, name, &absent) < 0) {

@@ -240,11 +240,17 @@ static void begin(struct rg_upload_op *op)
 static void part_send(struct rg_upload_op *op, struct rg_upload_part *part)
 {
     static const struct rg_gcs_call_ops ops = {
-        .encode = part_encode, .judge = part_judge, .done = part_done, .has_no_write_token = true};
+        .encode = part_encode,
+        .judge = part_judge,
+        .refused = rg_upload_part_refused,
+        .done = part_done,
+        .has_no_write_token = true,
+    };
     if (part->number >= RG_UPLOAD_PARTS_MAX) {
         rg_upload_fail(op, RG_STATUS_TOO_LARGE,
-                       "more than %d parts of %" PRIu64 " bytes; use a larger part_size",
-                       RG_UPLOAD_PARTS_MAX, op->part_size);
+                       "more than %d parts in %" PRIu64
+                       " bytes; use a larger part_size, or a size_hint",
+                       RG_UPLOAD_PARTS_MAX, part->offset);
         return;
     }
     if (rg_gcs_call_prepare(&part->call, &ops, op->request->object) < 0) {

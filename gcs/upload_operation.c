@@ -429,6 +429,14 @@ void rg_upload_part_carry(const struct rg_upload_part *part, uint64_t skip, stru
     }
 }
 
+void rg_upload_part_refused(struct rg_gcs_call *call, uint16_t http_status)
+{
+    struct rg_upload_op *op = rg_upload_op_of(call);
+    if (op->writer != NULL && (http_status == 429 || http_status == 503)) {
+        rg_writer_throttle(op->writer);
+    }
+}
+
 struct rg_upload_part *rg_upload_part_filled(struct rg_upload_op *op)
 {
     for (uint32_t i = 0; i < op->slot_count; i++) {

@@ -19,6 +19,7 @@
 
 #include "gcs/call.h"
 #include "gcs/list_parser.h"
+#include "gcs/part_plan.h"
 #include "gcs/upload_text.h"
 
 #include <ringest/upload.h>
@@ -34,7 +35,6 @@
 #define RG_UPLOAD_CHUNK_UNIT RG_KIB(256)
 #define RG_UPLOAD_OBJECT_SIZE_MAX (UINT64_C(5) << 40)
 #define RG_UPLOAD_INFLIGHT_DEFAULT 8
-#define RG_WRITER_INFLIGHT_DEFAULT 4
 #define RG_UPLOAD_INFLIGHT_MAX 128
 /* How long what is left on the server may take to be removed, after a failure. */
 #define RG_UPLOAD_CLEAN_TIME_NS (20 * RG_NS_PER_S)
@@ -201,6 +201,8 @@ void rg_upload_finish(struct rg_upload_op *op);
 
 /* Gives free slots their next parts, and begins to fill them. */
 void rg_upload_parts_fill(struct rg_upload_op *op);
+/* What calls of parts have as `refused`: a writer that sends too much at once hears of it. */
+void rg_upload_part_refused(struct rg_gcs_call *call, uint16_t http_status);
 /* A filled part that comes next, in any order or (sequential) only that number; NULL: none. */
 struct rg_upload_part *rg_upload_part_filled(struct rg_upload_op *op);
 struct rg_upload_part *rg_upload_part_numbered(struct rg_upload_op *op, uint32_t number);
@@ -243,16 +245,19 @@ void rg_upload_single_encode(struct rg_gcs_call *call, struct rg_h1_encoder *enc
 /* One part, which lies in pieces: of the caller's memory, and copied ones. */
 struct rg_writer_buffer {
     struct rg_writer_buffer *next;
-    uint8_t *memory; /* for what is copied: part_size bytes */
+    uint8_t *memory; /* for what is copied; NULL: none */
+    size_t capacity; /* of that */
     struct rg_body_piece *pieces;
     uint32_t piece_count, piece_capacity;
     bool in_use;
     uint64_t offset; /* of its first byte in the stream */
-    size_t size, copied;
+    size_t size, size_max, copied;
     uint32_t crc;
 };
 /* The next full part, if there is one. */
 bool rg_writer_next_part(struct rg_writer *writer, struct rg_upload_part *part);
 void rg_writer_give_part(struct rg_writer *writer, struct rg_writer_buffer *buffer);
+/* A part was answered 429 or 503. */
+void rg_writer_throttle(struct rg_writer *writer);
 
 #endif

@@ -1,9 +1,9 @@
 /* A stream of unknown length into one object: an upload whose source is the program's own thread.
  *
  * A buffer is one part: pieces of memory, which the program lent, or which were copied into the
- * buffer's own. The writer has parts_inflight_max of them, whose memory is there when it is
- * touched. One is being filled by the program; full ones wait in order for the operation on its
- * loop, which gives each back when the service has it:
+ * buffer's own. How large it is, and how many may be in use, is decided when one is taken, by
+ * gcs/part_plan.h. One is being filled by the program; full ones wait in order for the operation
+ * on its loop, which gives each back when the service has it:
  *
  *   free -> filling (program) -> full -> with the operation -> free
  *
@@ -30,8 +30,6 @@ struct rg_writer {
     struct rg_client_loop *part;
     struct rg_upload_op *op; /* until the request takes it over */
     enum rg_upload_method method;
-    uint8_t *memory;
-    size_t memory_size, part_size;
     struct rg_writer_buffer *buffers;
     uint32_t buffer_count;
     struct rg_writer_buffer *filling; /* of the program's thread; NULL: none was free */
@@ -42,6 +40,9 @@ struct rg_writer {
     pthread_cond_t changed; /* a buffer came back, or the operation has ended */
     /* Guarded by the lock. */
     struct rg_writer_buffer *free_first, *full_first, **full_tail;
+    struct rg_part_plan plan;
+    uint32_t used_count;               /* buffers that are not free */
+    uint64_t used_bytes, mapped_bytes; /* of their memory, and of all buffers' */
     struct rg_mail more_mail;
     bool more_posted, started, ended, finishing, over, published;
     struct rg_cq *cq; /* of rg_writer_finish */
@@ -82,13 +83,53 @@ static void operation_done(struct rg_request *request, struct rg_completion *com
     pthread_mutex_unlock(&writer->lock);
 }
 
-/* With the lock held. */
+/* With the lock held, like the next ones. */
+static void buffer_unmap(struct rg_writer *writer, struct rg_writer_buffer *buffer)
+{
+    if (buffer->memory != NULL) {
+        munmap(buffer->memory, buffer->capacity);
+        writer->mapped_bytes -= buffer->capacity;
+        buffer->memory = NULL;
+        buffer->capacity = 0;
+    }
+}
+
+/* Memory for a part of this size: the buffer's own, if that is as large, or new one, for which free
+ * buffers give theirs where the bound demands it. It is there when it is touched. False: the system
+ * has none. */
+static bool buffer_map(struct rg_writer *writer, struct rg_writer_buffer *buffer, size_t size)
+{
+    if (buffer->capacity >= size) {
+        return true;
+    }
+    buffer_unmap(writer, buffer);
+    for (struct rg_writer_buffer *other = writer->free_first;
+         other != NULL && writer->mapped_bytes + size > writer->plan.bytes_max;
+         other = other->next) {
+        buffer_unmap(writer, other);
+    }
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        return false;
+    }
+    buffer->memory = memory;
+    buffer->capacity = size;
+    writer->mapped_bytes += size;
+    return true;
+}
+
 static void buffer_free(struct rg_writer *writer, struct rg_writer_buffer *buffer)
 {
-    RG_ASSERT(buffer->in_use);
+    RG_ASSERT(buffer->in_use && writer->used_count > 0);
     buffer->in_use = false;
     buffer->next = writer->free_first;
     writer->free_first = buffer;
+    writer->used_bytes -= buffer->capacity;
+    /* Fewer are to be there now. */
+    if (--writer->used_count >= writer->plan.window) {
+        buffer_unmap(writer, buffer);
+    }
 }
 
 bool rg_writer_next_part(struct rg_writer *writer, struct rg_upload_part *part)
@@ -120,8 +161,16 @@ bool rg_writer_next_part(struct rg_writer *writer, struct rg_upload_part *part)
 void rg_writer_give_part(struct rg_writer *writer, struct rg_writer_buffer *buffer)
 {
     pthread_mutex_lock(&writer->lock);
+    rg_part_plan_sent(&writer->plan, buffer->size, loop_of(writer)->now_ns);
     buffer_free(writer, buffer);
     pthread_cond_broadcast(&writer->changed);
+    pthread_mutex_unlock(&writer->lock);
+}
+
+void rg_writer_throttle(struct rg_writer *writer)
+{
+    pthread_mutex_lock(&writer->lock);
+    rg_part_plan_throttle(&writer->plan);
     pthread_mutex_unlock(&writer->lock);
 }
 
@@ -163,17 +212,25 @@ static void close_run(struct rg_mail *mail)
     pthread_mutex_unlock(&writer->lock);
 }
 
-/* A whole object in one buffer needs no more than one request. */
+/* By size and conditions. Parts in parallel cannot have conditions, nor be more than so many. */
+static enum rg_upload_method method_choose(const struct rg_writer *writer)
+{
+    /* Nothing was handed over before, so this buffer has all of it. */
+    if (writer->ended && writer->taken <= RG_UPLOAD_SINGLE_SIZE_MAX) {
+        return RG_UPLOAD_SINGLE;
+    }
+    if (rg_conditions_any(&writer->op->conditions) || rg_part_plan_too_long(&writer->plan)) {
+        return RG_UPLOAD_COMPOSE;
+    }
+    return atomic_load(&writer->client->shared.no_multipart) ? RG_UPLOAD_RESUMABLE
+                                                             : RG_UPLOAD_MULTIPART;
+}
+
 static void operation_start(struct rg_writer *writer)
 {
-    bool alone = writer->ended && writer->taken <= RG_UPLOAD_SINGLE_SIZE_MAX &&
-                 writer->taken <= writer->part_size;
     enum rg_upload_method method = writer->method;
     if (method == RG_UPLOAD_AUTO) {
-        const struct rg_conditions *conditions = &writer->op->conditions;
-        bool conditional = rg_conditions_any(conditions);
-        bool session = conditional || atomic_load(&writer->client->shared.no_multipart);
-        method = alone ? RG_UPLOAD_SINGLE : session ? RG_UPLOAD_RESUMABLE : RG_UPLOAD_MULTIPART;
+        method = method_choose(writer);
         writer->op->is_auto = true;
     }
     rg_upload_op_set_method(writer->op, method);
@@ -203,23 +260,45 @@ static void buffer_hand_over(struct rg_writer *writer)
     }
 }
 
-/* A buffer to fill: 0, -EAGAIN or -EIO. */
+static bool has_room(const struct rg_writer *writer, uint64_t size)
+{
+    return writer->free_first != NULL &&
+           rg_part_plan_has_room(&writer->plan, writer->used_count, writer->used_bytes, size);
+}
+
+static int buffer_begin(struct rg_writer *writer, size_t size)
+{
+    struct rg_writer_buffer *buffer = writer->free_first;
+    writer->free_first = buffer->next;
+    if (!buffer_map(writer, buffer, size)) {
+        writer->free_first = buffer;
+        return -ENOMEM;
+    }
+    writer->used_count++;
+    writer->used_bytes += buffer->capacity;
+    buffer->in_use = true;
+    buffer->offset = writer->taken;
+    buffer->size = buffer->copied = 0;
+    buffer->size_max = size;
+    buffer->piece_count = 0;
+    buffer->crc = 0;
+    writer->filling = buffer;
+    return 0;
+}
+
+/* A buffer to fill: 0, -EAGAIN, -ENOMEM or -EIO. */
 static int buffer_take(struct rg_writer *writer)
 {
     int rc = 0;
     pthread_mutex_lock(&writer->lock);
+    size_t size = (size_t)rg_part_plan_size(&writer->plan, writer->taken);
     if (writer->over) {
         rc = -EIO;
-    } else if (writer->filling == NULL && writer->free_first == NULL) {
+    } else if (writer->filling == NULL && !has_room(writer, size)) {
+        rg_part_plan_wait(&writer->plan);
         rc = -EAGAIN;
     } else if (writer->filling == NULL) {
-        writer->filling = writer->free_first;
-        writer->free_first = writer->filling->next;
-        writer->filling->in_use = true;
-        writer->filling->offset = writer->taken;
-        writer->filling->size = writer->filling->copied = 0;
-        writer->filling->piece_count = 0;
-        writer->filling->crc = 0;
+        rc = buffer_begin(writer, size);
     }
     pthread_mutex_unlock(&writer->lock);
     return rc;
@@ -255,7 +334,7 @@ static int64_t buffer_add(struct rg_writer *writer, const uint8_t *data, size_t 
 {
     struct rg_writer_buffer *buffer = writer->filling;
     /* In pieces, so that what was copied is in the cache when it is summed up. */
-    size_t piece = RG_MIN(RG_MIN(size, writer->part_size - buffer->size), RG_KIB(256));
+    size_t piece = RG_MIN(RG_MIN(size, buffer->size_max - buffer->size), RG_KIB(256));
     const uint8_t *at = lent ? data : buffer->memory + buffer->copied;
     if (piece_add(buffer, at, piece) < 0) {
         return -ENOMEM;
@@ -292,7 +371,7 @@ static int64_t writer_take(struct rg_writer *writer, const void *data, size_t si
             return done > 0 ? (int64_t)done : taken;
         }
         done += (size_t)taken;
-        if (writer->filling->size == writer->part_size) {
+        if (writer->filling->size == writer->filling->size_max) {
             buffer_hand_over(writer);
         }
     }
@@ -332,7 +411,8 @@ int rg_writer_wait(struct rg_writer *writer, uint64_t deadline_ns)
         return -EOWNERDEAD;
     }
     pthread_mutex_lock(&writer->lock);
-    while (rc == 0 && !writer->over && writer->filling == NULL && writer->free_first == NULL) {
+    uint64_t size = rg_part_plan_size(&writer->plan, writer->taken);
+    while (rc == 0 && !writer->over && writer->filling == NULL && !has_room(writer, size)) {
         rc = deadline_ns == UINT64_MAX
                  ? pthread_cond_wait(&writer->changed, &writer->lock)
                  : pthread_cond_timedwait(&writer->changed, &writer->lock, &until);
@@ -354,7 +434,7 @@ int rg_writer_finish(struct rg_writer *writer, struct rg_cq *cq, uint64_t user_d
     }
     /* The last part may be empty, and needs a buffer all the same. */
     int rc = buffer_take(writer);
-    if (rc == -EAGAIN) {
+    if (rc == -EAGAIN || rc == -ENOMEM) {
         return rc;
     }
     int reserved = rg_cq_reserve(cq, 1);
@@ -376,12 +456,10 @@ int rg_writer_finish(struct rg_writer *writer, struct rg_cq *cq, uint64_t user_d
 static void writer_free(struct rg_writer *writer)
 {
     rg_upload_op_destroy(writer->op);
-    if (writer->memory != NULL) {
-        munmap(writer->memory, writer->memory_size);
-    }
     pthread_cond_destroy(&writer->changed);
     pthread_mutex_destroy(&writer->lock);
     for (uint32_t i = 0; writer->buffers != NULL && i < writer->buffer_count; i++) {
+        buffer_unmap(writer, &writer->buffers[i]);
         free(writer->buffers[i].pieces);
     }
     free(writer->buffers);
@@ -404,20 +482,13 @@ void rg_writer_close(struct rg_writer *writer)
     writer_free(writer);
 }
 
-static int memory_make(struct rg_writer *writer)
+static int buffers_make(struct rg_writer *writer)
 {
-    if (rg_mul_overflow(writer->part_size, (size_t)writer->buffer_count, &writer->memory_size)) {
-        return -EINVAL;
-    }
     writer->buffers = calloc(writer->buffer_count, sizeof(*writer->buffers));
-    void *memory = mmap(NULL, writer->memory_size, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    writer->memory = memory != MAP_FAILED ? memory : NULL;
-    if (writer->buffers == NULL || writer->memory == NULL) {
+    if (writer->buffers == NULL) {
         return -ENOMEM;
     }
     for (uint32_t i = writer->buffer_count; i-- > 0;) {
-        writer->buffers[i].memory = writer->memory + i * writer->part_size;
         writer->buffers[i].next = writer->free_first;
         writer->free_first = &writer->buffers[i];
     }
@@ -430,21 +501,31 @@ static bool options_valid(const struct rg_writer_options *options)
                  options->method != RG_UPLOAD_SINGLE;
     return known && options->object != NULL && options->part_size <= RG_UPLOAD_PART_SIZE_MAX &&
            options->parts_inflight_max <= RG_UPLOAD_INFLIGHT_MAX &&
+           options->size_hint <= RG_UPLOAD_OBJECT_SIZE_MAX &&
            !(options->method == RG_UPLOAD_MULTIPART && rg_conditions_any(&options->conditions));
 }
 
-/* Every chunk but the last has to be a multiple of the one, and every part as large as the other.
- */
-static size_t part_size_of(const struct rg_writer_options *options)
+/* What the program fixes, as the service can take it: every chunk but the last has to be a multiple
+ * of the one, and every part as large as the other. */
+static struct rg_part_plan_options plan_options_of(const struct rg_writer_options *options)
 {
-    uint64_t size = options->part_size != 0 ? options->part_size : RG_UPLOAD_PART_SIZE_DEFAULT;
+    uint64_t size = options->part_size;
+    uint32_t window = options->parts_inflight_max;
     bool conditional = rg_conditions_any(&options->conditions);
-    if (options->method == RG_UPLOAD_MULTIPART ||
-        (options->method == RG_UPLOAD_AUTO && !conditional)) {
+    if (size != 0 && (options->method == RG_UPLOAD_MULTIPART ||
+                      (options->method == RG_UPLOAD_AUTO && !conditional))) {
         size = RG_MAX(size, RG_UPLOAD_PART_SIZE_MIN);
     }
-    return (size_t)((size + RG_UPLOAD_CHUNK_UNIT - 1) / RG_UPLOAD_CHUNK_UNIT *
-                    RG_UPLOAD_CHUNK_UNIT);
+    if (options->method == RG_UPLOAD_RESUMABLE && window == 0) {
+        /* One request after the other: more would only be there. */
+        window = RG_PARTS_WINDOW_FIRST;
+    }
+    return (struct rg_part_plan_options){
+        .size_hint = options->size_hint,
+        .part_size =
+            (size + RG_UPLOAD_CHUNK_UNIT - 1) / RG_UPLOAD_CHUNK_UNIT * RG_UPLOAD_CHUNK_UNIT,
+        .window = window,
+    };
 }
 
 static int operation_make(struct rg_writer *writer, const struct rg_writer_options *options)
@@ -460,7 +541,6 @@ static int operation_make(struct rg_writer *writer, const struct rg_writer_optio
         .metadata = options->metadata,
         .metadata_count = options->metadata_count,
         .conditions = options->conditions,
-        .part_size = writer->part_size,
         .slot_count = writer->buffer_count,
     };
     struct rg_request *request = &writer->request;
@@ -511,14 +591,14 @@ int rg_writer_open_sized(struct rg_writer **out_writer, struct rg_client *client
     writer->client = client;
     writer->part = rg_client_next_loop(client);
     writer->method = own.method;
-    writer->part_size = part_size_of(&own);
-    writer->buffer_count =
-        own.parts_inflight_max != 0 ? own.parts_inflight_max : RG_WRITER_INFLIGHT_DEFAULT;
+    struct rg_part_plan_options plan = plan_options_of(&own);
+    rg_part_plan_init(&writer->plan, &plan);
+    writer->buffer_count = writer->plan.window_max;
     writer->full_tail = &writer->full_first;
     writer->more_mail.run = more_run;
     writer->finish_mail.run = finish_run;
     writer->close_mail.run = close_run;
-    int rc = memory_make(writer);
+    int rc = buffers_make(writer);
     if (rc == 0) {
         rc = operation_make(writer, &own);
     }

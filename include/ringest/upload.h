@@ -61,27 +61,35 @@ RG_API int rg_submit_upload_sized(struct rg_client *client, struct rg_cq *cq,
                                   const struct rg_upload *upload, size_t struct_size);
 RG_SUBMIT_INLINE(upload, rg_upload)
 
-/* A stream of unknown length into one object.
+/* A stream into one object.
  *
  * open -> write ... write -> finish (-> completion) -> close
  *                         -> close: aborted, nothing is left on the server
  *
- * rg_writer_write copies into parts of part_size and returns how many bytes it took, at least 1, or
- * -EAGAIN when parts_inflight_max parts are full (see rg_writer_wait), -ENOMEM, or -EIO when the
- * upload has failed: finish tells why. One thread at a time. Closed before its client.
+ * rg_writer_write copies into parts and returns how many bytes it took, at least 1, or -EAGAIN when
+ * no more parts may be there at once (see rg_writer_wait), -ENOMEM, or -EIO when the upload has
+ * failed: finish tells why. One thread at a time. Closed before its client.
  *
- * Memory is part_size * parts_inflight_max bytes, as far as bytes are copied. A small object takes
- * one request. MULTIPART can have 10,000 parts: larger streams need a larger part_size. */
+ * A small object takes one request. Beyond that, parts are sized by size_hint, and grow where there
+ * is none; there are more of them at once as long as that raises the throughput, and fewer after a
+ * 429 or 503. All that are there have 256 MiB at most, as far as bytes are copied. part_size and
+ * parts_inflight_max take the place of these rules, and their product that of the bound. MULTIPART
+ * can have 10,000 parts: without a size_hint, a stream ends at about 1 TiB. */
 struct rg_writer;
 struct rg_writer_options {
     const char *bucket, *object;
-    enum rg_upload_method method; /* AUTO: RESUMABLE with conditions, else MULTIPART */
+    /* AUTO: COMPOSE with conditions, or where size_hint is more than MULTIPART can have; else
+     * MULTIPART, or RESUMABLE where the server is found to know no XML API */
+    enum rg_upload_method method;
     const char *content_type, *content_encoding, *cache_control, *storage_class;
     const struct rg_metadata *metadata;
     size_t metadata_count;
     struct rg_conditions conditions;
-    uint64_t part_size;          /* 0: 16 MiB */
-    uint32_t parts_inflight_max; /* 0: 4 */
+    uint64_t part_size; /* bytes; 0: adapts, from 8 MiB on */
+    uint32_t
+        parts_inflight_max; /* with the one that is filled; at most 128. 0: adapts, from 4 on */
+    uint64_t size_hint;     /* bytes that are to be expected, 5 TiB at most; 0: not known. It may be
+                             * wrong */
 };
 RG_API int rg_writer_open_sized(struct rg_writer **out_writer, struct rg_client *client,
                                 const struct rg_writer_options *options, size_t struct_size);
@@ -101,7 +109,8 @@ RG_API uint64_t rg_writer_settled(struct rg_writer *writer);
 /* Waits until write or finish takes something, or deadline_ns (CLOCK_MONOTONIC; UINT64_MAX: none):
  * 0, -ETIME, or -EIO. */
 RG_API int rg_writer_wait(struct rg_writer *writer, uint64_t deadline_ns);
-/* Sends what is left and publishes the object; its one completion goes to `cq`. 0 or -EAGAIN. */
+/* Sends what is left and publishes the object; its one completion goes to `cq`. 0, -EAGAIN or
+ * -ENOMEM. */
 RG_API int rg_writer_finish(struct rg_writer *writer, struct rg_cq *cq, uint64_t user_data);
 /* Frees the writer, after its completion; without rg_writer_finish the upload is aborted and waited
  * for. NULL is fine. */

@@ -326,6 +326,7 @@ static int writer_init(PyObject *object, PyObject *args, PyObject *keywords)
     options.object = uri.object;
     options.part_size = part_size;
     options.parts_inflight_max = parts;
+    options.size_hint = size_hint;
     int rc = rg_writer_open(&self->writer, session->client, &options);
     if (rc < 0) {
         core_submit_raise(rc, uri_text);

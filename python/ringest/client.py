@@ -128,9 +128,11 @@ class Client(_core.Client):
     ) -> _core.Writer:
         """A stream into one object, which appears, whole, when the stream is finished.
 
-        part_size: of the parts that are uploaded in parallel ("16MiB"); parts_in_flight: how many, which
-        bounds memory. if_generation_match: the generation to replace, 0: there must be no such object.
-        size_hint: bytes that are to be expected, if known.
+        part_size: of the parts that are uploaded in parallel ("16MiB"); parts_in_flight: how many of them are
+        there at once. 0: both adapt, to size and throughput, within 256 MiB of memory. if_generation_match: the
+        generation to replace, 0: there must be no such object; parts are temporary objects then.
+        size_hint: bytes that are to be expected, if known; it may be wrong. Without it an object may have about
+        1 TiB, and 5 TiB with it.
         """
         return _core.Writer(
             self,

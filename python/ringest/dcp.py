@@ -156,7 +156,7 @@ class _Output:
             self._count += 1
             self.offset = 0
             hint = min(self._size_left, self._file_size_max)
-            # The name is new. To say so makes one request repeatable, but rules parallel parts out.
+            # The name is new. To say so makes one request repeatable, but parts temporary objects.
             condition = 0 if hint <= ONE_REQUEST_MAX else None
             self._writer = self._place().writer(
                 self._place.file(self.name), size_hint=hint, if_generation_match=condition

@@ -281,8 +281,118 @@ static void test_conditions(void)
         rg_lease_release(done.lease);
         rg_writer_close(writer);
     }
-    RG_CHECK_EQ(rg_fake_gcs_count(scene.fake, RG_FAKE_SESSION), 1);
+    /* In parallel, though no multipart upload can have the condition. */
+    RG_CHECK_EQ(rg_fake_gcs_count(scene.fake, RG_FAKE_COMPOSE), 1);
+    RG_CHECK_EQ(rg_fake_gcs_objects(scene.fake), 1);
     rg_upload_scene_close(&scene);
+}
+
+/* Without what the caller fixes. */
+static struct rg_writer *adaptive_open(struct rg_upload_scene *scene, uint64_t size_hint)
+{
+    struct rg_writer *writer = NULL;
+    const struct rg_writer_options options = {
+        .bucket = "bucket", .object = "object", .size_hint = size_hint};
+    RG_CHECK_EQ(rg_writer_open(&writer, scene->c.client, &options), 0);
+    return writer;
+}
+
+/* What a stream of a size that was announced, or not, is sent by. */
+static void test_parts_adapt_to_the_size(void)
+{
+    static const struct {
+        uint64_t size, hint;
+        enum rg_fake_kind kind;
+        uint32_t count;
+    } rows[] = {
+        {RG_MIB(3), RG_MIB(3), RG_FAKE_SINGLE, 1},
+        {RG_MIB(8), RG_MIB(8), RG_FAKE_SINGLE, 1},
+        {RG_MIB(8), 0, RG_FAKE_SINGLE, 1},
+        {RG_MIB(40), 0, RG_FAKE_PART, 3},
+        {RG_MIB(40), RG_MIB(40), RG_FAKE_PART, 5},
+        {RG_MIB(40), RG_MIB(1), RG_FAKE_PART, 3},
+        {RG_MIB(20), UINT64_C(100) << 30, RG_FAKE_PART, 2},
+        {RG_MIB(20), UINT64_C(5) << 40, RG_FAKE_COMPOSE, 1},
+    };
+    for (size_t i = 0; i < RG_ARRAY_LEN(rows); i++) {
+        struct rg_upload_scene scene = {.size = rows[i].size};
+        rg_upload_scene_open(&scene);
+        struct rg_writer *writer = adaptive_open(&scene, rows[i].hint);
+        RG_CHECK_EQ(write_all(&scene, writer, SIZE_MAX), 0);
+        struct rg_completion done = writer_finish(&scene, writer);
+        rg_upload_scene_check_stored(&scene, &done);
+        RG_CHECK_EQ(rg_fake_gcs_count(scene.fake, rows[i].kind), rows[i].count);
+        rg_writer_close(writer);
+        rg_upload_scene_close(&scene);
+    }
+}
+
+/* Takes nothing while it is asked: as much as four parts, and after a 503 as two. */
+static void test_no_more_is_taken_than_may_be_there(void)
+{
+    static const struct {
+        struct rg_fake_fault faults[3];
+        uint64_t taken;
+    } rows[] = {
+        {{{RG_FAKE_PART, 0, RG_FAKE_HANG}, {.kind = RG_FAKE_KIND_COUNT}}, RG_MIB(64)},
+        {{{RG_FAKE_PART, 1, RG_FAKE_503},
+          {RG_FAKE_PART, 0, RG_FAKE_HANG},
+          {.kind = RG_FAKE_KIND_COUNT}},
+         RG_MIB(32)},
+    };
+    for (size_t i = 0; i < RG_ARRAY_LEN(rows); i++) {
+        struct rg_upload_scene scene = {.size = RG_MIB(100), .faults = rows[i].faults};
+        rg_upload_scene_open(&scene);
+        struct rg_writer *writer = adaptive_open(&scene, 0);
+        int64_t taken = rg_writer_write(writer, scene.data, RG_MIB(16));
+        RG_CHECK_EQ(taken, RG_MIB(16));
+        /* The second is another try, so that the answer to the first has been heard. */
+        rg_upload_scene_await(&scene, RG_FAKE_PART, (uint32_t)i + 1);
+        taken += rg_writer_write(writer, scene.data + taken, scene.size - (uint64_t)taken);
+        RG_CHECK_EQ(taken, rows[i].taken);
+        RG_CHECK_EQ(rg_writer_write(writer, scene.data, 1), -EAGAIN);
+        rg_writer_close(writer);
+        RG_CHECK_EQ(rg_fake_gcs_uploads(scene.fake), 0);
+        rg_upload_scene_close(&scene);
+    }
+}
+
+/* Of each method that is chosen: parts of sizes that differ, with faults between them. */
+static void test_faults_in_streams_that_adapt(void)
+{
+    static const struct {
+        uint64_t hint;
+        struct rg_fake_fault faults[4];
+    } rows[] = {
+        {0,
+         {{RG_FAKE_PART, 1, RG_FAKE_RESET},
+          {RG_FAKE_PART, 2, RG_FAKE_503},
+          {RG_FAKE_COMPLETE, 1, RG_FAKE_LOST},
+          {.kind = RG_FAKE_KIND_COUNT}}},
+        {RG_MIB(40),
+         {{RG_FAKE_PART, 2, RG_FAKE_503},
+          {RG_FAKE_PART, 3, RG_FAKE_LOST},
+          {.kind = RG_FAKE_KIND_COUNT}}},
+        {UINT64_C(5) << 40,
+         {{RG_FAKE_SINGLE, 1, RG_FAKE_LOST},
+          {RG_FAKE_COMPOSE, 1, RG_FAKE_LOST},
+          {RG_FAKE_DELETE, 1, RG_FAKE_503},
+          {.kind = RG_FAKE_KIND_COUNT}}},
+        {0,
+         {{RG_FAKE_BEGIN, 1, RG_FAKE_501},
+          {RG_FAKE_CHUNK, 2, RG_FAKE_HALF_503},
+          {.kind = RG_FAKE_KIND_COUNT}}},
+    };
+    for (size_t i = 0; i < RG_ARRAY_LEN(rows); i++) {
+        struct rg_upload_scene scene = {.size = RG_MIB(40) + 12345, .faults = rows[i].faults};
+        rg_upload_scene_open(&scene);
+        struct rg_writer *writer = adaptive_open(&scene, rows[i].hint);
+        RG_CHECK_EQ(write_all(&scene, writer, RG_MIB(1)), 0);
+        struct rg_completion done = writer_finish(&scene, writer);
+        rg_upload_scene_check_stored(&scene, &done);
+        rg_writer_close(writer);
+        rg_upload_scene_close(&scene);
+    }
 }
 
 static void test_what_is_refused_at_once(void)
@@ -296,6 +406,7 @@ static void test_what_is_refused_at_once(void)
         {.bucket = "bucket", .object = "object", .method = RG_UPLOAD_SINGLE},
         {.bucket = "bucket", .object = "object", .method = (enum rg_upload_method)9},
         {.bucket = "bucket", .object = "object", .parts_inflight_max = 1000},
+        {.bucket = "bucket", .object = "object", .size_hint = (UINT64_C(5) << 40) + 1},
         {.bucket = "bucket", .object = "object", .content_type = "a\r\nb: c"},
         {.bucket = "bucket",
          .object = "object",
@@ -324,6 +435,9 @@ int main(int argc, char **argv)
         RG_TEST(test_failure_at_the_end),
         RG_TEST(test_cancelled_after_the_end),
         RG_TEST(test_conditions),
+        RG_TEST(test_parts_adapt_to_the_size),
+        RG_TEST(test_no_more_is_taken_than_may_be_there),
+        RG_TEST(test_faults_in_streams_that_adapt),
         RG_TEST(test_what_is_refused_at_once),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));

@@ -177,8 +177,13 @@ static void test_writers(void)
     for (size_t m = 0; m < RG_ARRAY_LEN(methods); m++) {
         struct stage stage;
         stage_open(&stage, 3 * PART + 5);
-        const struct rg_writer_options options = {
+        struct rg_writer_options options = {
             .bucket = "bucket", .object = "stream", .method = methods[m], .part_size = PART};
+        if (m == 0) {
+            options.conditions.if_generation_match = RG_GENERATION_ABSENT;
+            options.part_size = 0;
+            options.size_hint = stage.size;
+        }
         struct rg_writer *writer;
         RG_CHECK_EQ(rg_writer_open(&writer, stage.c.client, &options), 0);
         uint64_t done_size = 0;
