@@ -2,6 +2,7 @@
  * one says. */
 #include "cli/cli.h"
 #include "cli/lister.h"
+#include "cli/progress.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -121,7 +122,7 @@ static int scan_run(struct rg_tar_scan *scan, const struct shards *shards)
         return CLI_DONE;
     }
     if (progress) {
-        fprintf(stderr, "\r\033[K");
+        cli_progress_end();
     }
     if (rc == -ETIME || rc == -EINTR) {
         return cli_fail("interrupted");
