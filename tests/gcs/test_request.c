@@ -177,8 +177,8 @@ static void test_stalls_are_noticed_and_tried_again(void)
                 "Content-Range: bytes 1-1/2\r\nx-goog-generation: 7\r\n\r\nk"),
         RG_END};
     const struct rg_step *const scripts[] = {before, in_head, in_body, rest};
-    struct rg_client_options options = {.first_byte_timeout_ns = 500 * RG_NS_PER_MS,
-                                        .stall_timeout_ns = 500 * RG_NS_PER_MS};
+    struct rg_client_options options = {.first_byte_timeout_ns = 1500 * RG_NS_PER_MS,
+                                        .stall_timeout_ns = 1500 * RG_NS_PER_MS};
     struct rg_completion done = try_scripts(scripts, 4, &options, RG_STATUS_OK);
     RG_CHECK_EQ(done.attempts, 4);
     options.attempts_max = 1;

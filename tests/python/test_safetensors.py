@@ -256,6 +256,9 @@ class Slices(Case):
                 ((slice(8, 16),), 2 << 20, 2),
                 ((slice(None), slice(0, 4)), 1 << 20, 64),
                 ((slice(0, 2), slice(None), slice(0, 512)), 512 << 10, 2),
+                # 60 KiB between rows are read with them, 68 KiB are not.
+                ((slice(0, 1), slice(None, None, 16)), 256 << 10, 1),
+                ((slice(0, 1), slice(None, None, 18)), 16 << 10, 4),
                 ((5, 5, 5), 4, 1),
                 ((slice(0, 0),), 0, 0),
             ):
