@@ -28,6 +28,7 @@ enum rg_action {
     RG_ACTION_COMPOSE,
     RG_ACTION_COPY,
     RG_ACTION_MOVE,
+    RG_ACTION_RESTORE,
     RG_ACTION_REWRITE,
 };
 
@@ -69,6 +70,7 @@ enum rg_action {
     XX(PREFIX, "prefix")                                                                           \
     XX(RECURSIVE, "recursive")                                                                     \
     XX(REWRITE_TOKEN, "rewriteToken")                                                              \
+    XX(SOFT_DELETED, "softDeleted")                                                                \
     XX(SOURCE_GENERATION, "sourceGeneration")                                                      \
     XX(START_AFTER, "start-after")                                                                 \
     XX(START_OFFSET, "startOffset")                                                                \

@@ -26,6 +26,8 @@
     XX(COMPONENT_COUNT, "componentCount")                                                          \
     XX(METADATA, "metadata")                                                                       \
     XX(TIME_DELETED, "timeDeleted")                                                                \
+    XX(SOFT_DELETE_TIME, "softDeleteTime")                                                         \
+    XX(HARD_DELETE_TIME, "hardDeleteTime")                                                         \
     XX(STORAGE_CLASS, "storageClass")                                                              \
     XX(SIZE, "size")                                                                               \
     XX(CRC32C, "crc32c")                                                                           \
@@ -47,9 +49,10 @@ _Static_assert(OBJECT_MEMBER_COUNT <= 32, "a bit for each member");
 /* Members that not every object has. */
 #define OPTIONAL_MEMBERS                                                                           \
     (1u << OBJECT_CONTENT_ENCODING | 1u << OBJECT_CRC32C | 1u << OBJECT_MD5_HASH |                 \
-     1u << OBJECT_TIME_DELETED | 1u << OBJECT_CONTENT_LANGUAGE |                                   \
-     1u << OBJECT_CONTENT_DISPOSITION | 1u << OBJECT_CACHE_CONTROL | 1u << OBJECT_CUSTOM_TIME |    \
-     1u << OBJECT_COMPONENT_COUNT | 1u << OBJECT_METADATA)
+     1u << OBJECT_TIME_DELETED | 1u << OBJECT_SOFT_DELETE_TIME | 1u << OBJECT_HARD_DELETE_TIME |   \
+     1u << OBJECT_CONTENT_LANGUAGE | 1u << OBJECT_CONTENT_DISPOSITION |                            \
+     1u << OBJECT_CACHE_CONTROL | 1u << OBJECT_CUSTOM_TIME | 1u << OBJECT_COMPONENT_COUNT |        \
+     1u << OBJECT_METADATA)
 
 static const char *const member_names[] = {
 #define XX(name, text) text,
@@ -194,6 +197,9 @@ static uint32_t optional_members(const struct rg_store_object_info *info)
     members |= (uint32_t)info->has_crc32c << OBJECT_CRC32C;
     members |= (uint32_t)(info->md5[0] != '\0') << OBJECT_MD5_HASH;
     members |= (uint32_t)(info->deleted_us != 0) << OBJECT_TIME_DELETED;
+    if (info->hard_delete_us != 0) {
+        members |= 1u << OBJECT_SOFT_DELETE_TIME | 1u << OBJECT_HARD_DELETE_TIME;
+    }
     for (size_t at = 0; rg_attributes_next(info->attributes, &at, &name, &value);) {
         members |= (uint32_t)rg_text_starts_with(name, rg_text_slice(RG_ATTRIBUTES_METADATA))
                    << OBJECT_METADATA;
@@ -257,6 +263,12 @@ static void append_member_value(struct rg_text *text, const struct subject *subj
         break;
     case OBJECT_TIME_DELETED:
         append_time(text, info->deleted_us);
+        break;
+    case OBJECT_SOFT_DELETE_TIME:
+        append_time(text, info->soft_deleted_us);
+        break;
+    case OBJECT_HARD_DELETE_TIME:
+        append_time(text, info->hard_delete_us);
         break;
     case OBJECT_SIZE:
         append_u64_string(text, info->size);
@@ -340,6 +352,13 @@ void rg_resource_append_bucket(struct rg_text *text, const struct rg_resource_st
     rg_text_append_json(text, info.storage_class, strlen(info.storage_class));
     if (info.versioning) {
         rg_text_append_str(text, ",\"versioning\":{\"enabled\":true}");
+    }
+    if (info.soft_delete_since_us != 0) {
+        rg_text_printf(text, ",\"softDeletePolicy\":{\"retentionDurationSeconds\":\"%" PRId64 "\"",
+                       info.soft_delete_us / 1000000);
+        rg_text_append_str(text, ",\"effectiveTime\":");
+        append_time(text, info.soft_delete_since_us);
+        rg_text_append_str(text, "}");
     }
     if (info.uniform_access) {
         rg_text_append_str(
