@@ -144,11 +144,12 @@ static void get_bucket(struct rg_server_call *call, const struct rg_api_request 
 
 /* Describes a bucket by JSON, and answers with it. */
 static void configure_bucket(struct rg_server_call *call, const struct rg_api_request *request,
-                             struct rg_bucket *bucket, yyjson_val *root)
+                             struct rg_bucket *bucket, yyjson_val *root, bool is_new)
 {
     struct rg_bucket_info info;
     int64_t metageneration;
     rg_bucket_get_info(bucket, &info);
+    bool hierarchical = info.hierarchical;
     if (rg_api_request_int(request, RG_PARAM_IF_METAGENERATION_MATCH, 0, &metageneration) < 0) {
         rg_reply_error(call, RG_API_BAD_REQUEST, "ifMetagenerationMatch is not a number.");
         return;
@@ -156,7 +157,9 @@ static void configure_bucket(struct rg_server_call *call, const struct rg_api_re
     if (!take_bucket(call, root, &info)) {
         return;
     }
-    int rc = rg_bucket_configure(bucket, &info, metageneration);
+    int rc = is_new || info.hierarchical == hierarchical
+                 ? rg_bucket_configure(bucket, &info, metageneration)
+                 : -EPERM;
     if (rc == -EPERM) {
         rg_reply_error(call, RG_API_BAD_REQUEST,
                        "A bucket has a hierarchical namespace from its creation on, or never.");
@@ -189,7 +192,7 @@ static void create_bucket(struct rg_server_call *call, const struct rg_api_reque
         } else if (rc < 0) {
             rg_reply_store_error(call, rc, name, (struct rg_h1_slice){"", 0});
         } else if (yyjson_obj_size(root) > 1) {
-            configure_bucket(call, request, bucket, root);
+            configure_bucket(call, request, bucket, root, true);
         } else {
             reply_bucket(call, request, bucket);
         }
@@ -206,7 +209,7 @@ static void update_bucket(struct rg_server_call *call, const struct rg_api_reque
     if (bucket != NULL && !yyjson_is_obj(root)) {
         rg_reply_error(call, RG_API_BAD_REQUEST, "The description is not a JSON object.");
     } else if (bucket != NULL) {
-        configure_bucket(call, request, bucket, root);
+        configure_bucket(call, request, bucket, root, false);
     }
     yyjson_doc_free(document);
 }

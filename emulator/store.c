@@ -261,30 +261,57 @@ static void bucket_destroy(struct rg_bucket *bucket)
     free(bucket);
 }
 
-/* Gives the objects of a renamed folder their new names. */
+/* Collects the names of the objects in a folder, each behind its size. */
+static int collect_names(struct rg_bucket *bucket, struct rg_h1_slice folder, struct rg_text *out)
+{
+    struct rg_store_entry entry;
+    char next[RG_STORE_NAME_SIZE_MAX + 1];
+    struct rg_h1_slice from = folder;
+    int rc;
+    while ((rc = bucket->store->backend->seek(bucket->written, from, &entry)) == 0) {
+        struct rg_h1_slice name = {entry.name, entry.name_size};
+        if (!rg_text_starts_with(name, folder)) {
+            break;
+        }
+        rg_text_append(out, &name.size, sizeof(name.size));
+        rg_text_append(out, name.data, name.size);
+        memcpy(next, name.data, name.size);
+        next[name.size] = '\0';
+        from = (struct rg_h1_slice){next, name.size + 1};
+    }
+    rc = rc == -ENOENT ? 0 : rc;
+    return rc == 0 && out->failed ? -ENOMEM : rc;
+}
+
+static int move_object(struct rg_bucket *bucket, struct rg_h1_slice name, struct rg_h1_slice from,
+                       struct rg_h1_slice to)
+{
+    char moved[RG_STORE_NAME_SIZE_MAX];
+    uint32_t rest = name.size - from.size;
+    if (rest > RG_STORE_NAME_SIZE_MAX - to.size) {
+        return 0; /* A file that was put there by hand, which stays where it is. */
+    }
+    memcpy(moved, to.data, to.size);
+    memcpy(moved + to.size, name.data + from.size, rest);
+    return bucket->store->backend->move(bucket->written, name,
+                                        (struct rg_h1_slice){moved, to.size + rest});
+}
+
+/* Gives the objects of a renamed folder their new names. They are collected first, because every
+ * change makes a search begin anew. */
 static int move_objects(struct rg_bucket *bucket, struct rg_h1_slice from, struct rg_h1_slice to)
 {
-    const struct rg_store_backend *backend = bucket->store->backend;
-    struct rg_store_entry entry;
-    char moved[RG_STORE_NAME_SIZE_MAX];
-    memcpy(moved, to.data, to.size);
-    int rc;
-    while ((rc = backend->seek(bucket->written, from, &entry)) == 0) {
-        struct rg_h1_slice name = {entry.name, entry.name_size};
-        if (!rg_text_starts_with(name, from)) {
-            return 0;
-        }
-        uint32_t rest = name.size - from.size;
-        if (rest > RG_STORE_NAME_SIZE_MAX - to.size) {
-            return -ENAMETOOLONG;
-        }
-        memcpy(moved + to.size, name.data + from.size, rest);
-        rc = backend->move(bucket->written, name, (struct rg_h1_slice){moved, to.size + rest});
-        if (rc < 0) {
-            return rc;
-        }
+    struct rg_text names = {0};
+    int rc = collect_names(bucket, from, &names);
+    for (size_t at = 0; at < names.size && rc == 0;) {
+        struct rg_h1_slice name;
+        memcpy(&name.size, names.data + at, sizeof(name.size));
+        name.data = names.data + at + sizeof(name.size);
+        rc = move_object(bucket, name, from, to);
+        at += sizeof(name.size) + name.size;
     }
-    return rc == -ENOENT ? 0 : rc;
+    rg_text_fini(&names);
+    return rc;
 }
 
 /* What is left of a rename, be it one that the last process died in. */
