@@ -29,6 +29,7 @@ static void style_init(struct rg_server_call *call, const struct rg_api_request 
 {
     rg_resource_style_init(style, rg_api_of(call)->options.tls, rg_h1_find(request->head, "host"),
                            request->params[RG_PARAM_FIELDS], outer);
+    style->acl = rg_api_request_wants_acl(request);
 }
 
 static bool is_true(struct rg_h1_slice value)

@@ -25,6 +25,7 @@
     XX(CUSTOM_TIME, "customTime")                                                                  \
     XX(COMPONENT_COUNT, "componentCount")                                                          \
     XX(METADATA, "metadata")                                                                       \
+    XX(ACL, RG_ATTRIBUTES_ACL)                                                                     \
     XX(TIME_DELETED, "timeDeleted")                                                                \
     XX(SOFT_DELETE_TIME, "softDeleteTime")                                                         \
     XX(HARD_DELETE_TIME, "hardDeleteTime")                                                         \
@@ -52,7 +53,7 @@ _Static_assert(OBJECT_MEMBER_COUNT <= 32, "a bit for each member");
      1u << OBJECT_TIME_DELETED | 1u << OBJECT_SOFT_DELETE_TIME | 1u << OBJECT_HARD_DELETE_TIME |   \
      1u << OBJECT_CONTENT_LANGUAGE | 1u << OBJECT_CONTENT_DISPOSITION |                            \
      1u << OBJECT_CACHE_CONTROL | 1u << OBJECT_CUSTOM_TIME | 1u << OBJECT_COMPONENT_COUNT |        \
-     1u << OBJECT_METADATA)
+     1u << OBJECT_METADATA | 1u << OBJECT_ACL)
 
 static const char *const member_names[] = {
 #define XX(name, text) text,
@@ -75,6 +76,7 @@ void rg_resource_style_init(struct rg_resource_style *style, bool tls,
     snprintf(style->origin, sizeof(style->origin), "http%s://%.*s", tls ? "s" : "",
              (int)authority.size, authority.data);
     style->members = 0;
+    style->acl = false;
     for (uint32_t i = 0; i < OBJECT_MEMBER_COUNT; i++) {
         style->members |= (uint32_t)rg_fields_select(mask, outer, member_names[i]) << i;
     }
@@ -179,7 +181,8 @@ static void append_metadata(struct rg_text *text, const struct rg_attributes *at
 }
 
 /* Which members the object has of those that not all have. */
-static uint32_t optional_members(const struct rg_store_object_info *info)
+static uint32_t optional_members(const struct rg_resource_style *style,
+                                 const struct rg_store_object_info *info)
 {
     static const struct {
         enum object_member member;
@@ -190,6 +193,7 @@ static uint32_t optional_members(const struct rg_store_object_info *info)
         {OBJECT_CACHE_CONTROL, "cacheControl"},
         {OBJECT_CUSTOM_TIME, "customTime"},
         {OBJECT_COMPONENT_COUNT, RG_ATTRIBUTES_COMPONENT_COUNT},
+        {OBJECT_ACL, RG_ATTRIBUTES_ACL},
     };
     struct rg_h1_slice name, value;
     uint32_t members = 0;
@@ -207,7 +211,7 @@ static uint32_t optional_members(const struct rg_store_object_info *info)
             members |= (uint32_t)rg_text_equals(name, attributes[i].name) << attributes[i].member;
         }
     }
-    return members;
+    return style->acl ? members : members & ~(1u << OBJECT_ACL);
 }
 
 static void append_member_value(struct rg_text *text, const struct subject *subject,
@@ -258,6 +262,11 @@ static void append_member_value(struct rg_text *text, const struct subject *subj
     case OBJECT_COMPONENT_COUNT:
         rg_text_printf(text, "%" PRId64, rg_attributes_component_count(info->attributes));
         break;
+    case OBJECT_ACL: { /* Is JSON. */
+        struct rg_h1_slice acl = rg_attributes_get(info->attributes, RG_ATTRIBUTES_ACL);
+        rg_text_append(text, acl.data, acl.size);
+        break;
+    }
     case OBJECT_METADATA:
         append_metadata(text, info->attributes);
         break;
@@ -302,7 +311,7 @@ void rg_resource_append_object(struct rg_text *text, const struct rg_resource_st
 {
     struct subject subject = {style, bucket, name, info};
     uint32_t members = style->members;
-    members &= ~OPTIONAL_MEMBERS | optional_members(info);
+    members &= ~OPTIONAL_MEMBERS | optional_members(style, info);
     const char *separator = "{\"";
     for (uint32_t i = 0; i < OBJECT_MEMBER_COUNT; i++) {
         if (members >> i & 1) {

@@ -96,6 +96,10 @@ static bool describe(struct rg_server_call *call, struct copy *copy, yyjson_val 
         memcpy(upload->description.info.content_encoding, source->content_encoding,
                sizeof(source->content_encoding));
         rg_attributes_copy(&upload->description.list, source->attributes);
+        rg_attributes_clear(&upload->description.list, RG_ATTRIBUTES_ACL); /* Not copied. */
+        if (!rg_description_take_acl(call, &upload->description, copy->request)) {
+            return false;
+        }
     }
     /* The bytes stay the same. */
     memcpy(upload->description.info.md5, source->md5, sizeof(source->md5));

@@ -1,6 +1,6 @@
 """Google's own client for Python, google-cloud-storage.
 
-What it cannot do here: buckets' ACLs and IAM policies, notifications, HMAC keys, signed URLs and
+What it cannot do here: ACLs of buckets and single entries of them, IAM policies, notifications, HMAC keys, signed URLs and
 retention, which the emulator does not have. Folders of hierarchical buckets it leaves to
 another client, which speaks gRPC only; what is asked of them here goes through its connection."""
 
@@ -278,6 +278,15 @@ class GoogleCloudStorage(Peer):
         for name in ("empty%2Fnew%2Fsub%2F", "empty%2Fnew%2F", "empty%2Finner%2F", "empty%2F"):
             folders("DELETE", f"/{name}")
         self.assertEqual([folder["name"] for folder in folders("GET")["items"]], ["other/"])
+
+    def test_access_control_is_told(self):
+        blob = self.put("name", predefined_acl="publicRead")
+        again = self.bucket.blob("name")
+        again.reload(projection="full")
+        self.assertIn({"entity": "allUsers", "role": "READER"}, again._properties["acl"])
+        blob.acl.loaded = True  # It would ask for the entries alone, which is not served.
+        blob.acl.save_predefined("private")
+        self.assertEqual([entry["role"] for entry in blob.acl], ["OWNER"])
 
     def test_soft_delete(self):
         from google.api_core.exceptions import NotFound
