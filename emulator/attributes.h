@@ -14,6 +14,9 @@
 /* How many objects a composite one was made of; not for users to set. */
 #define RG_ATTRIBUTES_COMPONENT_COUNT "componentCount"
 
+/* Access control, as a JSON array; told to who asks, and nothing more. */
+#define RG_ATTRIBUTES_ACL "acl"
+
 struct rg_attributes;
 
 /* NULL stays NULL. */

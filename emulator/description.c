@@ -6,6 +6,7 @@
 #include "emulator/resource.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 /* How often somebody else may change the object between our reading and writing. */
 #define UPDATE_ATTEMPTS_MAX 100
@@ -83,12 +84,77 @@ static bool take_metadata(struct rg_server_call *call, struct rg_text *list, yyj
     return true;
 }
 
+/* An array of entries, of which nobody looks at what they say. */
+static bool take_acl(struct rg_server_call *call, struct rg_text *list, yyjson_val *acl)
+{
+    size_t size = 0;
+    char *json = yyjson_is_arr(acl) ? yyjson_val_write(acl, YYJSON_WRITE_NOFLAG, &size) : NULL;
+    bool taken = json != NULL && size <= RG_ATTRIBUTES_SIZE_MAX &&
+                 rg_attributes_set(list, rg_text_slice(RG_ATTRIBUTES_ACL),
+                                   (struct rg_h1_slice){json, (uint32_t)size}) == 0;
+    free(json);
+    if (!taken) {
+        rg_reply_error(call, RG_API_BAD_REQUEST, "The value of acl is not valid.");
+    }
+    return taken;
+}
+
+bool rg_description_take_acl(struct rg_server_call *call, struct rg_description *description,
+                             const struct rg_api_request *request)
+{
+#define ENTRY(entity, role) "{\"entity\":\"" entity "\",\"role\":\"" role "\"}"
+#define OWNER ENTRY("user-owner", "OWNER")
+    static const struct {
+        const char *name, *header, *acl;
+    } rows[] = {
+        {"authenticatedRead", "authenticated-read",
+         "[" OWNER "," ENTRY("allAuthenticatedUsers", "READER") "]"},
+        {"bucketOwnerFullControl", "bucket-owner-full-control",
+         "[" OWNER "," ENTRY("project-owners-0", "OWNER") "]"},
+        {"bucketOwnerRead", "bucket-owner-read",
+         "[" OWNER "," ENTRY("project-owners-0", "READER") "]"},
+        {"private", "private", "[" OWNER "]"},
+        {"projectPrivate", "project-private",
+         "[" OWNER "," ENTRY("project-owners-0", "OWNER") "," ENTRY(
+             "project-editors-0", "OWNER") "," ENTRY("project-viewers-0", "READER") "]"},
+        {"publicRead", "public-read", "[" OWNER "," ENTRY("allUsers", "READER") "]"},
+    };
+#undef OWNER
+#undef ENTRY
+    bool json = rg_api_request_is_json(request);
+    struct rg_h1_slice name = request->params[RG_PARAM_PREDEFINED_ACL];
+    const struct rg_h1_slice *header = rg_h1_find(request->head, "x-goog-acl");
+    if (rg_api_request_has(request, RG_PARAM_DESTINATION_PREDEFINED_ACL)) {
+        name = request->params[RG_PARAM_DESTINATION_PREDEFINED_ACL];
+    }
+    if (!json) {
+        name = header != NULL ? *header : (struct rg_h1_slice){NULL, 0};
+    }
+    if (name.size == 0) {
+        return true;
+    }
+    for (size_t i = 0; i < RG_ARRAY_LEN(rows); i++) {
+        if (rg_text_equals(name, json ? rows[i].name : rows[i].header)) {
+            (void)rg_attributes_set(&description->list, rg_text_slice(RG_ATTRIBUTES_ACL),
+                                    rg_text_slice(rows[i].acl));
+            return true;
+        }
+    }
+    rg_reply_error(call, RG_API_BAD_REQUEST, "There is no predefined ACL of this name: %.*s",
+                   (int)name.size, name.data);
+    return false;
+}
+
 bool rg_description_take_json(struct rg_server_call *call, struct rg_description *description,
                               yyjson_val *root, bool replaces)
 {
     struct rg_store_object_info *info = &description->info;
     yyjson_val *metadata = yyjson_obj_get(root, "metadata");
+    yyjson_val *acl = yyjson_obj_get(root, "acl");
     const char *name, *header;
+    if (acl != NULL && !take_acl(call, &description->list, acl)) {
+        return false;
+    }
     if (!take_text(call, yyjson_obj_get(root, "contentType"), "content type",
                    RG_DESCRIPTION_CONTENT_TYPE, info->content_type,
                    RG_STORE_CONTENT_TYPE_SIZE_MAX) ||
@@ -140,6 +206,7 @@ static void reply_updated(struct rg_server_call *call, const struct rg_api_reque
     struct rg_resource_style style;
     rg_resource_style_init(&style, rg_api_of(call)->options.tls, rg_h1_find(request->head, "host"),
                            request->params[RG_PARAM_FIELDS], NULL);
+    style.acl = rg_api_request_wants_acl(request);
     rg_resource_append_object(&state->text, &style, request->bucket, request->object, info);
     rg_reply_text(call, 200, "application/json; charset=UTF-8");
 }
@@ -166,6 +233,7 @@ static bool try_update(struct rg_server_call *call, const struct rg_api_request 
     }
     rg_store_object_close(&state->object);
     if (rg_description_take_json(call, &description, root, !patch) &&
+        rg_description_take_acl(call, &description, request) &&
         rg_description_finish(call, &description, &attributes)) {
         description.info.attributes = attributes;
         int rc = rg_bucket_update_object(bucket, request->object, &description.info);

@@ -28,6 +28,9 @@ bool rg_description_take_json(struct rg_server_call *call, struct rg_description
 /* Takes over what header fields of the XML API say, apart from content type and encoding. */
 bool rg_description_take_head(struct rg_server_call *call, struct rg_description *description,
                               const struct rg_h1_head *head);
+/* Takes over the predefined access control that the request names, if it does. */
+bool rg_description_take_acl(struct rg_server_call *call, struct rg_description *description,
+                             const struct rg_api_request *request);
 /* The attributes; returns owned. */
 bool rg_description_finish(struct rg_server_call *call, const struct rg_description *description,
                            struct rg_attributes **out_attributes);

@@ -220,6 +220,12 @@ static bool take_line(struct record *record, const char *key, char *value)
     if (strcmp(key, "deleted") == 0) {
         return sscanf(value, "%" SCNd64, &info->deleted_us) == 1;
     }
+    if (strcmp(key, "soft-deleted") == 0) {
+        return sscanf(value, "%" SCNd64, &info->soft_deleted_us) == 1;
+    }
+    if (strcmp(key, "hard-delete") == 0) {
+        return sscanf(value, "%" SCNd64, &info->hard_delete_us) == 1;
+    }
     if (strcmp(key, "content-type") == 0) {
         return take_text(info->content_type, RG_STORE_CONTENT_TYPE_SIZE_MAX, value);
     }
@@ -360,6 +366,10 @@ static void format_record(struct rg_text *text, const struct rg_store_object_inf
                    "\n",
                    info->crc32c, info->size, info->metageneration, info->content_type,
                    info->content_encoding, info->updated_us, info->deleted_us);
+    if (info->hard_delete_us != 0) {
+        rg_text_printf(text, "soft-deleted %" PRId64 "\nhard-delete %" PRId64 "\n",
+                       info->soft_deleted_us, info->hard_delete_us);
+    }
     if (info->md5[0] != '\0') {
         rg_text_printf(text, "md5 %s\n", info->md5);
     }
@@ -440,7 +450,9 @@ static int open_version(const struct disk_bucket *bucket, const char *path, int6
                     before.st_dev == status.st_dev &&
                     generation_of(&before) == out_info->generation;
         if (read_record(bucket, path, out_info) == 0 || same) {
-            out_info->deleted_us = generation != 0 ? out_info->deleted_us : 0;
+            if (generation == 0) { /* Its record may be ready for what comes. */
+                out_info->deleted_us = out_info->soft_deleted_us = out_info->hard_delete_us = 0;
+            }
             return fd;
         }
         before = status;
@@ -492,22 +504,34 @@ static struct rg_attributes *owned_attributes(const struct rg_store_object_info 
     return (struct rg_attributes *)(uintptr_t)info->attributes;
 }
 
+static bool is_of_kind(const struct rg_store_object_info *info, bool soft)
+{
+    return soft ? info->hard_delete_us > rg_store_now_us() : info->hard_delete_us == 0;
+}
+
 /* A live version that is asked for by its generation is found as such. */
 static int open_generation(const struct disk_bucket *bucket, const char *path, int64_t generation,
-                           struct rg_store_object_info *out_info)
+                           bool soft, struct rg_store_object_info *out_info)
 {
     int fd = open_version(bucket, path, 0, out_info);
-    if (generation == 0 || (fd >= 0 && out_info->generation == generation)) {
+    if (generation == 0 || (fd >= 0 && out_info->generation == generation && !soft)) {
         return fd;
     }
+    bool live = fd >= 0 && out_info->generation == generation;
     if (fd >= 0) {
         rg_attributes_unref(owned_attributes(out_info));
         close(fd);
     }
-    return open_version(bucket, path, generation, out_info);
+    fd = live ? -ENOENT : open_version(bucket, path, generation, out_info);
+    if (fd >= 0 && !is_of_kind(out_info, soft)) {
+        rg_attributes_unref(owned_attributes(out_info));
+        close(fd);
+        return -ENOENT;
+    }
+    return fd;
 }
 
-static int disk_open(void *self, struct rg_h1_slice name, int64_t generation,
+static int disk_open(void *self, struct rg_h1_slice name, int64_t generation, bool soft,
                      struct rg_store_object *out_object)
 {
     struct disk_bucket *bucket = self;
@@ -518,7 +542,7 @@ static int disk_open(void *self, struct rg_h1_slice name, int64_t generation,
         return -ENOMEM;
     }
     struct rg_store_object object = {.type = &file_type, .owner = file};
-    file->fd = open_generation(bucket, path, generation, &object.info);
+    file->fd = open_generation(bucket, path, generation, soft, &object.info);
     if (file->fd < 0) {
         int rc = file->fd;
         free(file);
@@ -716,24 +740,59 @@ static int next_place(struct disk_bucket *bucket, struct snapshot *snapshot,
     return rc;
 }
 
-/* Fills in what is known of a place. -ENOENT when it is gone since the snapshot, or may not be
- * read. */
-static int fill_entry(const struct disk_bucket *bucket, struct rg_store_entry *entry)
+/* The generation of what is there; 0 for nothing. */
+static int64_t current_generation(const struct disk_bucket *bucket, const char *path)
+{
+    struct stat status;
+    int fd = open_file(bucket, path, &status);
+    if (fd < 0) {
+        return 0;
+    }
+    close(fd);
+    return generation_of(&status);
+}
+
+static int remove_version(struct disk_bucket *bucket, const char *path, int64_t generation)
+{
+    char noncurrent[RECORD_PATH_MAX];
+    version_path(noncurrent, path, generation);
+    if (unlinkat(bucket->fd, noncurrent, 0) < 0) {
+        return -errno;
+    }
+    remove_record(bucket, path, generation);
+    atomic_fetch_add(&bucket->change_count, 1);
+    return 0;
+}
+
+/* Fills in what is known of a place. -ENOENT when it is gone since the snapshot, may not be read,
+ * or is of the other kind. What is soft-deleted and whose time is over goes now. */
+static int fill_entry(struct disk_bucket *bucket, bool soft, struct rg_store_entry *entry)
 {
     char path[RG_FILE_PATH_MAX];
+    int64_t generation = entry->info.generation;
     rg_file_name_encode((struct rg_h1_slice){entry->name, entry->name_size}, path);
-    int fd = open_version(bucket, path, entry->info.generation, &entry->info);
+    int fd = open_version(bucket, path, generation, &entry->info);
     if (fd < 0) {
         return fd == -EACCES ? -ENOENT : fd;
     }
     close(fd);
     rg_attributes_unref(owned_attributes(&entry->info));
     entry->info.attributes = NULL;
-    return 0;
+    if (entry->info.hard_delete_us == 0) {
+        return soft ? -ENOENT : 0;
+    }
+    /* It may be the second name of what is live, left by a process that died. */
+    bool live = current_generation(bucket, path) == generation;
+    if (!live && !is_of_kind(&entry->info, true)) {
+        (void)remove_version(bucket, path, generation);
+        return -ENOENT;
+    }
+    return soft && !live ? 0 : -ENOENT;
 }
 
 static int seek_place(struct disk_bucket *bucket, struct snapshot *snapshot,
-                      struct rg_h1_slice from, int64_t after, struct rg_store_entry *out_entry)
+                      struct rg_h1_slice from, int64_t after, bool soft,
+                      struct rg_store_entry *out_entry)
 {
     char start[RG_STORE_NAME_SIZE_MAX + 1];
     for (;;) {
@@ -742,7 +801,7 @@ static int seek_place(struct disk_bucket *bucket, struct snapshot *snapshot,
             return rc;
         }
         int64_t generation = out_entry->info.generation;
-        rc = fill_entry(bucket, out_entry);
+        rc = fill_entry(bucket, soft, out_entry);
         if (rc != -ENOENT) {
             return rc;
         }
@@ -757,7 +816,7 @@ static int seek_place(struct disk_bucket *bucket, struct snapshot *snapshot,
 static int disk_seek(void *self, struct rg_h1_slice from, struct rg_store_entry *out_entry)
 {
     struct disk_bucket *bucket = self;
-    return seek_place(bucket, &bucket->live, from, 0, out_entry);
+    return seek_place(bucket, &bucket->live, from, 0, false, out_entry);
 }
 
 static struct rg_h1_slice entry_name(const struct rg_store_entry *entry)
@@ -766,12 +825,15 @@ static struct rg_h1_slice entry_name(const struct rg_store_entry *entry)
 }
 
 /* The live version of a name comes after its noncurrent ones. */
-static int disk_seek_version(void *self, struct rg_h1_slice from, int64_t after,
+static int disk_seek_version(void *self, struct rg_h1_slice from, int64_t after, bool soft,
                              struct rg_store_entry *out_entry)
 {
     struct disk_bucket *bucket = self;
     struct rg_store_entry old;
     char next[RG_STORE_NAME_SIZE_MAX + 1];
+    if (soft) {
+        return seek_place(bucket, &bucket->noncurrent, from, after, true, out_entry);
+    }
     int rc = disk_seek(bucket, from, out_entry);
     if (rc == 0 && rg_text_compare(entry_name(out_entry), from) == 0 &&
         out_entry->info.generation <= after) {
@@ -782,7 +844,7 @@ static int disk_seek_version(void *self, struct rg_h1_slice from, int64_t after,
     if (rc < 0 && rc != -ENOENT) {
         return rc;
     }
-    int old_rc = seek_place(bucket, &bucket->noncurrent, from, after, &old);
+    int old_rc = seek_place(bucket, &bucket->noncurrent, from, after, false, &old);
     if (old_rc < 0) {
         return old_rc == -ENOENT ? rc : old_rc;
     }
@@ -908,43 +970,45 @@ static int rename_into_place(struct disk_bucket *bucket, const char *temporary, 
     return -errno;
 }
 
-/* The generation of what is there; 0 for nothing. */
-static int64_t current_generation(const struct disk_bucket *bucket, const char *path)
+static void note_fate(struct rg_store_object_info *info, int64_t now_us,
+                      const struct rg_store_fate *fate)
 {
-    struct stat status;
-    int fd = open_file(bucket, path, &status);
-    if (fd < 0) {
-        return 0;
+    if (fate->hard_delete_us != 0) {
+        info->soft_deleted_us = now_us;
+        info->hard_delete_us = fate->hard_delete_us;
+    } else {
+        info->deleted_us = now_us;
     }
-    close(fd);
-    return generation_of(&status);
 }
 
-/* Gives the live version its second name, as a noncurrent one. */
-static int keep_version(struct disk_bucket *bucket, const char *path, int64_t now_us)
+/* Gives the live version its second name, as a noncurrent or soft-deleted one. */
+static int keep_version(struct disk_bucket *bucket, struct rg_h1_slice name, const char *path,
+                        int64_t now_us, const struct rg_store_fate *fate)
 {
     char noncurrent[RECORD_PATH_MAX], aside[RECORD_PATH_MAX];
     struct rg_store_object_info info;
-    int fd = open_version(bucket, path, 0, &info);
-    if (fd < 0) {
-        return fd == -ENOENT ? 0 : fd;
+    struct rg_store_object object;
+    /* One that was put there by hand gets its record now. */
+    int rc = disk_open(bucket, name, 0, false, &object);
+    if (rc < 0) {
+        return rc == -ENOENT ? 0 : rc;
     }
-    close(fd);
+    info = object.info;
     version_path(noncurrent, path, info.generation);
     aside_path(aside, path, strlen(path));
-    int rc = make_parents(bucket, noncurrent);
+    rc = make_parents(bucket, noncurrent);
     if (rc == 0 && linkat(bucket->fd, path, bucket->fd, noncurrent, 0) < 0 && errno != EEXIST) {
         /* A folder of the plain name cannot be linked. */
         rc = linkat(bucket->fd, aside, bucket->fd, noncurrent, 0) < 0 ? -errno : 0;
     }
-    info.deleted_us = now_us;
-    rc = rc == 0 && info.has_crc32c ? write_record(bucket, path, &info) : rc;
-    rg_attributes_unref(owned_attributes(&info));
+    note_fate(&info, now_us, fate);
+    rc = rc == 0 ? write_record(bucket, path, &info) : rc;
+    rg_store_object_close(&object);
     return rc;
 }
 
 static int disk_commit(void *self, struct rg_h1_slice name, struct rg_store_object_info *info,
-                       bool keep)
+                       const struct rg_store_fate *fate)
 {
     struct disk_writer *writer = self;
     struct disk_bucket *bucket = writer->bucket;
@@ -953,7 +1017,7 @@ static int disk_commit(void *self, struct rg_h1_slice name, struct rg_store_obje
     int64_t replaced = current_generation(bucket, path);
     info->generation = RG_MAX(info->generation, replaced + 1);
     int rc = set_generation(writer->file.fd, info);
-    rc = rc == 0 && keep ? keep_version(bucket, path, info->updated_us) : rc;
+    rc = rc == 0 && fate->kept ? keep_version(bucket, name, path, info->updated_us, fate) : rc;
     rc = rc == 0 ? write_record(bucket, path, info) : rc;
     if (rc < 0) {
         disk_abort(writer);
@@ -965,7 +1029,7 @@ static int disk_commit(void *self, struct rg_h1_slice name, struct rg_store_obje
         disk_abort(writer);
         return rc;
     }
-    if (replaced != 0 && replaced != info->generation && !keep) {
+    if (replaced != 0 && replaced != info->generation && !fate->kept) {
         remove_record(bucket, path, replaced);
     }
     atomic_fetch_add(&bucket->change_count, 1);
@@ -998,31 +1062,41 @@ static int disk_update(void *self, struct rg_h1_slice name, const struct rg_stor
     return write_record(self, path, info);
 }
 
-static int remove_version(struct disk_bucket *bucket, const char *path, int64_t generation)
+/* A noncurrent version becomes a soft-deleted one. */
+static int soften_version(struct disk_bucket *bucket, const char *path, int64_t generation,
+                          const struct rg_store_fate *fate)
 {
-    char noncurrent[RECORD_PATH_MAX];
-    version_path(noncurrent, path, generation);
-    if (unlinkat(bucket->fd, noncurrent, 0) < 0) {
-        return -errno;
+    struct rg_store_object_info info;
+    int fd = open_version(bucket, path, generation, &info);
+    if (fd < 0) {
+        return fd;
     }
-    remove_record(bucket, path, generation);
-    atomic_fetch_add(&bucket->change_count, 1);
-    return 0;
+    close(fd);
+    bool known = is_of_kind(&info, false) && info.has_crc32c;
+    note_fate(&info, rg_store_now_us(), fate);
+    int rc = known ? write_record(bucket, path, &info) : -ENOENT;
+    rg_attributes_unref(owned_attributes(&info));
+    if (rc == 0) {
+        atomic_fetch_add(&bucket->change_count, 1);
+    }
+    return rc;
 }
 
-static int disk_remove(void *self, struct rg_h1_slice name, int64_t generation, bool keep)
+static int disk_remove(void *self, struct rg_h1_slice name, int64_t generation,
+                       const struct rg_store_fate *fate)
 {
     struct disk_bucket *bucket = self;
     char path[RG_FILE_PATH_MAX], aside[RECORD_PATH_MAX];
     aside_path(aside, path, rg_file_name_encode(name, path));
     int64_t current = current_generation(bucket, path);
     if (generation != 0 && generation != current) {
-        return remove_version(bucket, path, generation);
+        return fate->kept ? soften_version(bucket, path, generation, fate)
+                          : remove_version(bucket, path, generation);
     }
     if (current == 0) {
         return -ENOENT;
     }
-    int rc = keep ? keep_version(bucket, path, rg_store_now_us()) : 0;
+    int rc = fate->kept ? keep_version(bucket, name, path, rg_store_now_us(), fate) : 0;
     if (rc < 0) {
         return rc;
     }
@@ -1032,7 +1106,7 @@ static int disk_remove(void *self, struct rg_h1_slice name, int64_t generation, 
     if (!plain_gone && !aside_gone) {
         return plain_errno == EISDIR ? -errno : -plain_errno;
     }
-    if (!keep) {
+    if (!fate->kept) {
         remove_record(bucket, path, current);
     }
     remove_parents(bucket, path);
@@ -1138,7 +1212,9 @@ static bool take_info_line(struct rg_bucket_info *info, const char *key, char *v
         int64_t *number;
     } numbers[] = {{"created", &info->created_us},
                    {"updated", &info->updated_us},
-                   {"metageneration", &info->metageneration}};
+                   {"metageneration", &info->metageneration},
+                   {"soft-delete", &info->soft_delete_us},
+                   {"soft-delete-since", &info->soft_delete_since_us}};
     for (size_t i = 0; i < RG_ARRAY_LEN(numbers); i++) {
         if (strcmp(key, numbers[i].key) == 0) {
             return sscanf(value, "%" SCNd64, numbers[i].number) == 1;
@@ -1185,10 +1261,12 @@ static int disk_save_info(void *self, const struct rg_bucket_info *info)
     struct rg_text text = {0};
     rg_text_printf(&text,
                    "created %" PRId64 "\nupdated %" PRId64 "\nmetageneration %" PRId64
+                   "\nsoft-delete %" PRId64 "\nsoft-delete-since %" PRId64
                    "\nversioning %d\nuniform-access %d\nhierarchical %d\nlocation %s"
                    "\nstorage-class %s\n",
-                   info->created_us, info->updated_us, info->metageneration, info->versioning,
-                   info->uniform_access, info->hierarchical, info->location, info->storage_class);
+                   info->created_us, info->updated_us, info->metageneration, info->soft_delete_us,
+                   info->soft_delete_since_us, info->versioning, info->uniform_access,
+                   info->hierarchical, info->location, info->storage_class);
     int rc = write_text(self, INFO_PATH, &text);
     rg_text_fini(&text);
     return rc;

@@ -19,6 +19,9 @@
 #include <errno.h>
 #include <yyjson.h>
 
+#define US_PER_S INT64_C(1000000)
+#define SOFT_DELETE_S_MIN (7 * 86400)
+#define SOFT_DELETE_S_MAX (90 * 86400)
 #define JSON_TYPE "application/json; charset=UTF-8"
 
 static void style_init(struct rg_server_call *call, const struct rg_api_request *request,
@@ -26,6 +29,13 @@ static void style_init(struct rg_server_call *call, const struct rg_api_request 
 {
     rg_resource_style_init(style, rg_api_of(call)->options.tls, rg_h1_find(request->head, "host"),
                            request->params[RG_PARAM_FIELDS], outer);
+    style->acl = rg_api_request_wants_acl(request);
+}
+
+static bool is_true(struct rg_h1_slice value)
+{
+    return rg_text_equals(value, "true") || rg_text_equals(value, "True") ||
+           rg_text_equals(value, "1");
 }
 
 static void list_buckets(struct rg_server_call *call, const struct rg_api_request *request)
@@ -53,6 +63,28 @@ static void list_buckets(struct rg_server_call *call, const struct rg_api_reques
     rg_reply_text(call, 200, JSON_TYPE);
 }
 
+/* For how long what is deleted can be restored: not at all, or from 7 to 90 days. */
+static bool take_soft_delete(struct rg_server_call *call, yyjson_val *policy,
+                             struct rg_bucket_info *info)
+{
+    yyjson_val *value = yyjson_obj_get(policy, "retentionDurationSeconds");
+    struct rg_h1_slice text = {yyjson_get_str(value), (uint32_t)yyjson_get_len(value)};
+    int64_t seconds = yyjson_get_sint(value);
+    bool valid = yyjson_is_str(value) ? rg_text_parse_int64(text, &seconds) == 0
+                                      : yyjson_is_int(value) || yyjson_is_null(policy);
+    if (!valid || (seconds != 0 && (seconds < SOFT_DELETE_S_MIN || seconds > SOFT_DELETE_S_MAX))) {
+        rg_reply_error(call, RG_API_BAD_REQUEST,
+                       "retentionDurationSeconds has to be 0, or from %d to %d.", SOFT_DELETE_S_MIN,
+                       SOFT_DELETE_S_MAX);
+        return false;
+    }
+    if (seconds * US_PER_S != info->soft_delete_us) {
+        info->soft_delete_us = seconds * US_PER_S;
+        info->soft_delete_since_us = rg_store_now_us();
+    }
+    return true;
+}
+
 /* What JSON says of a bucket, over what is known of it. False with the call answered. */
 static bool take_bucket(struct rg_server_call *call, yyjson_val *root, struct rg_bucket_info *info)
 {
@@ -61,6 +93,7 @@ static bool take_bucket(struct rg_server_call *call, yyjson_val *root, struct rg
         char *out;
     } texts[] = {{"location", info->location}, {"storageClass", info->storage_class}};
     yyjson_val *versioning = yyjson_obj_get(root, "versioning");
+    yyjson_val *policy = yyjson_obj_get(root, "softDeletePolicy");
     yyjson_val *hierarchy = yyjson_obj_get(root, "hierarchicalNamespace");
     yyjson_val *access =
         yyjson_obj_get(yyjson_obj_get(root, "iamConfiguration"), "uniformBucketLevelAccess");
@@ -74,6 +107,9 @@ static bool take_bucket(struct rg_server_call *call, yyjson_val *root, struct rg
     }
     if (versioning != NULL) {
         info->versioning = yyjson_get_bool(yyjson_obj_get(versioning, "enabled"));
+    }
+    if (policy != NULL && !take_soft_delete(call, policy, info)) {
+        return false;
     }
     if (access != NULL) {
         info->uniform_access = yyjson_get_bool(yyjson_obj_get(access, "enabled"));
@@ -109,11 +145,12 @@ static void get_bucket(struct rg_server_call *call, const struct rg_api_request 
 
 /* Describes a bucket by JSON, and answers with it. */
 static void configure_bucket(struct rg_server_call *call, const struct rg_api_request *request,
-                             struct rg_bucket *bucket, yyjson_val *root)
+                             struct rg_bucket *bucket, yyjson_val *root, bool is_new)
 {
     struct rg_bucket_info info;
     int64_t metageneration;
     rg_bucket_get_info(bucket, &info);
+    bool hierarchical = info.hierarchical;
     if (rg_api_request_int(request, RG_PARAM_IF_METAGENERATION_MATCH, 0, &metageneration) < 0) {
         rg_reply_error(call, RG_API_BAD_REQUEST, "ifMetagenerationMatch is not a number.");
         return;
@@ -121,7 +158,9 @@ static void configure_bucket(struct rg_server_call *call, const struct rg_api_re
     if (!take_bucket(call, root, &info)) {
         return;
     }
-    int rc = rg_bucket_configure(bucket, &info, metageneration);
+    int rc = is_new || info.hierarchical == hierarchical
+                 ? rg_bucket_configure(bucket, &info, metageneration)
+                 : -EPERM;
     if (rc == -EPERM) {
         rg_reply_error(call, RG_API_BAD_REQUEST,
                        "A bucket has a hierarchical namespace from its creation on, or never.");
@@ -154,7 +193,7 @@ static void create_bucket(struct rg_server_call *call, const struct rg_api_reque
         } else if (rc < 0) {
             rg_reply_store_error(call, rc, name, (struct rg_h1_slice){"", 0});
         } else if (yyjson_obj_size(root) > 1) {
-            configure_bucket(call, request, bucket, root);
+            configure_bucket(call, request, bucket, root, true);
         } else {
             reply_bucket(call, request, bucket);
         }
@@ -171,7 +210,7 @@ static void update_bucket(struct rg_server_call *call, const struct rg_api_reque
     if (bucket != NULL && !yyjson_is_obj(root)) {
         rg_reply_error(call, RG_API_BAD_REQUEST, "The description is not a JSON object.");
     } else if (bucket != NULL) {
-        configure_bucket(call, request, bucket, root);
+        configure_bucket(call, request, bucket, root, false);
     }
     yyjson_doc_free(document);
 }
@@ -218,17 +257,16 @@ static void test_permissions(struct rg_server_call *call, const struct rg_api_re
     rg_reply_text(call, 200, JSON_TYPE);
 }
 
-static bool is_true(struct rg_h1_slice value)
-{
-    return rg_text_equals(value, "true") || rg_text_equals(value, "True") ||
-           rg_text_equals(value, "1");
-}
-
 /* False, with the call answered, when a parameter is malformed. */
 static bool listing_query(struct rg_server_call *call, const struct rg_api_request *request,
                           struct rg_api_listing_query *out)
 {
     int64_t page_max;
+    bool soft = is_true(request->params[RG_PARAM_SOFT_DELETED]);
+    if (soft && is_true(request->params[RG_PARAM_VERSIONS])) {
+        rg_reply_error(call, RG_API_BAD_REQUEST, "softDeleted and versions exclude each other.");
+        return false;
+    }
     if (rg_api_request_int(request, RG_PARAM_MAX_RESULTS, RG_LISTING_PAGE_MAX, &page_max) < 0) {
         rg_reply_error(call, RG_API_BAD_REQUEST, "maxResults is not a number.");
         return false;
@@ -249,7 +287,8 @@ static bool listing_query(struct rg_server_call *call, const struct rg_api_reque
     }
     *out = (struct rg_api_listing_query){
         .glob = request->params[RG_PARAM_MATCH_GLOB],
-        .versions = is_true(request->params[RG_PARAM_VERSIONS]),
+        .soft_deleted = soft,
+        .versions = soft || is_true(request->params[RG_PARAM_VERSIONS]),
         .prefix = request->params[RG_PARAM_PREFIX],
         .delimiter = request->params[RG_PARAM_DELIMITER],
         .start = request->params[RG_PARAM_START_OFFSET],
@@ -275,8 +314,10 @@ static void append_item(struct rg_text *items, const struct rg_resource_style *s
                         const struct rg_store_object_info *info)
 {
     struct rg_store_object object;
-    if (!info->has_attributes ||
-        rg_bucket_open_version(bucket, name, info->generation, &object) < 0) {
+    int (*open)(struct rg_bucket * bucket, struct rg_h1_slice name, int64_t generation,
+                struct rg_store_object * out_object) =
+        info->hard_delete_us != 0 ? rg_bucket_open_soft_deleted : rg_bucket_open_version;
+    if (!info->has_attributes || open(bucket, name, info->generation, &object) < 0) {
         rg_resource_append_object(items, style, rg_bucket_name(bucket), name, info);
         return;
     }
@@ -361,6 +402,29 @@ static void list_objects(struct rg_server_call *call, const struct rg_api_reques
     rg_text_fini(&page.prefixes);
 }
 
+/* False with the call answered. */
+static bool open_soft_deleted(struct rg_server_call *call, const struct rg_api_request *request)
+{
+    struct rg_bucket *bucket = rg_reply_find_bucket(call, request);
+    int64_t generation;
+    if (bucket == NULL) {
+        return false;
+    }
+    if (rg_api_request_int(request, RG_PARAM_GENERATION, 0, &generation) < 0 || generation <= 0) {
+        rg_reply_error(call, RG_API_MISSING,
+                       "The generation of the soft-deleted object is needed.");
+        return false;
+    }
+    int rc = rg_store_object_name_valid(request->object)
+                 ? rg_bucket_open_soft_deleted(bucket, request->object, generation,
+                                               &rg_call_of(call)->object)
+                 : -ENOENT;
+    if (rc < 0) {
+        rg_reply_store_error(call, rc, request->bucket, request->object);
+    }
+    return rc == 0;
+}
+
 static void get_metadata(struct rg_server_call *call, const struct rg_api_request *request)
 {
     struct rg_call *state = rg_call_of(call);
@@ -368,7 +432,8 @@ static void get_metadata(struct rg_server_call *call, const struct rg_api_reques
         rg_reply_error(call, RG_API_BAD_REQUEST, "Invalid field selection.");
         return;
     }
-    if (!rg_media_open(call, request)) {
+    if (is_true(request->params[RG_PARAM_SOFT_DELETED]) ? !open_soft_deleted(call, request)
+                                                        : !rg_media_open(call, request)) {
         return;
     }
     struct rg_resource_style style;

@@ -148,7 +148,9 @@ static int next_entry(struct rg_api_listing *listing)
 {
     const struct rg_api_listing_query *query = &listing->query;
     struct rg_h1_slice literal = rg_glob_prefix(query->glob);
-    int rc = query->versions
+    int rc = query->soft_deleted ? rg_bucket_seek_soft_deleted(listing->bucket, seek_key(listing),
+                                                               listing->next_after, &listing->entry)
+             : query->versions
                  ? rg_bucket_seek_version(listing->bucket, seek_key(listing), listing->next_after,
                                           &listing->entry)
                  : rg_bucket_seek_object(listing->bucket, seek_key(listing), &listing->entry);

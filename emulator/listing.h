@@ -18,6 +18,7 @@ struct rg_api_listing_query {
     struct rg_h1_slice token;      /* Of the page before; empty: the first page. */
     struct rg_h1_slice glob;       /* Of names and of prefixes; valid. Empty: all. */
     uint32_t page_max;
+    bool soft_deleted;       /* Nothing else; with `versions`. */
     bool versions;           /* Noncurrent ones, too. */
     bool folders;            /* Those of a hierarchical bucket are prefixes; delimiter "/". */
     bool trailing_delimiter; /* An object named like a prefix is listed as well. */

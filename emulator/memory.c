@@ -238,25 +238,52 @@ static struct node *list_get(struct memory_bucket *bucket, struct rg_h1_slice na
     return node != NULL && rg_text_compare(node_name(node), name) == 0 ? node : NULL;
 }
 
-/* The live version stays behind as a noncurrent one. */
-static void retire(struct node *node, int64_t now_us)
+static void soften(struct version *version, int64_t now_us, const struct rg_store_fate *fate)
+{
+    version->info.soft_deleted_us = now_us;
+    version->info.hard_delete_us = fate->hard_delete_us;
+}
+
+/* The live version stays behind as a noncurrent or as a soft-deleted one. */
+static void retire(struct node *node, int64_t now_us, const struct rg_store_fate *fate)
 {
     struct version *version = node->live;
-    version->info.deleted_us = now_us;
+    if (fate->hard_delete_us != 0) {
+        soften(version, now_us, fate);
+    } else {
+        version->info.deleted_us = now_us;
+    }
     version->older = node->noncurrent;
     node->noncurrent = version;
     node->live = NULL;
 }
 
+/* Lets go of soft-deleted versions whose time is over. */
+static void purge(struct node *node)
+{
+    int64_t now_us = rg_store_now_us();
+    struct version **link = &node->noncurrent;
+    while (*link != NULL) {
+        struct version *version = *link;
+        if (version->info.hard_delete_us != 0 && version->info.hard_delete_us <= now_us) {
+            *link = version->older;
+            version_unref(version);
+        } else {
+            link = &version->older;
+        }
+    }
+}
+
 /* Links a new node in, or gives an existing one another version. Takes the reference on success. */
 static int list_put(struct memory_bucket *bucket, struct rg_h1_slice name, struct version *version,
-                    bool keep)
+                    const struct rg_store_fate *fate)
 {
     struct node **links[LEVEL_MAX];
     struct node *node = list_get(bucket, name, links);
     if (node != NULL) {
-        if (node->live != NULL && keep) {
-            retire(node, version->info.updated_us);
+        purge(node);
+        if (node->live != NULL && fate->kept) {
+            retire(node, version->info.updated_us, fate);
         } else if (node->live != NULL) {
             version_unref(node->live);
         }
@@ -283,20 +310,28 @@ static int list_put(struct memory_bucket *bucket, struct rg_h1_slice name, struc
     return 0;
 }
 
-/* The link to the version of that generation, or to the NULL where it would be. */
-static struct version **version_link(struct node *node, int64_t generation)
+static bool is_of_kind(const struct version *version, bool soft)
 {
-    if (node->live != NULL && (generation == 0 || node->live->info.generation == generation)) {
+    int64_t until = version->info.hard_delete_us;
+    return soft ? until > rg_store_now_us() : until == 0;
+}
+
+/* The link to the version of that generation, or to the NULL where it would be. */
+static struct version **version_link(struct node *node, int64_t generation, bool soft)
+{
+    if (!soft && node->live != NULL &&
+        (generation == 0 || node->live->info.generation == generation)) {
         return &node->live;
     }
     struct version **link = &node->noncurrent;
-    while (*link != NULL && (generation == 0 || (*link)->info.generation != generation)) {
+    while (*link != NULL && (generation == 0 || (*link)->info.generation != generation ||
+                             !is_of_kind(*link, soft))) {
         link = &(*link)->older;
     }
     return link;
 }
 
-static int memory_open(void *self, struct rg_h1_slice name, int64_t generation,
+static int memory_open(void *self, struct rg_h1_slice name, int64_t generation, bool soft,
                        struct rg_store_object *out_object)
 {
     struct memory_bucket *bucket = self;
@@ -305,7 +340,7 @@ static int memory_open(void *self, struct rg_h1_slice name, int64_t generation,
     }
     pthread_rwlock_rdlock(&bucket->lock);
     struct node *node = list_get(bucket, name, NULL);
-    struct version *version = node != NULL ? *version_link(node, generation) : NULL;
+    struct version *version = node != NULL ? *version_link(node, generation, soft) : NULL;
     if (version != NULL) {
         atomic_fetch_add_explicit(&version->refs, 1, memory_order_relaxed);
         version_open(version, out_object);
@@ -339,14 +374,14 @@ static int memory_seek(void *self, struct rg_h1_slice from, struct rg_store_entr
 }
 
 /* The oldest version behind a generation. */
-static const struct version *next_version(const struct node *node, int64_t after)
+static const struct version *next_version(const struct node *node, int64_t after, bool soft)
 {
     const struct version *found = NULL;
-    if (node->live != NULL && node->live->info.generation > after) {
+    if (!soft && node->live != NULL && node->live->info.generation > after) {
         found = node->live;
     }
     for (const struct version *old = node->noncurrent; old != NULL; old = old->older) {
-        if (old->info.generation > after &&
+        if (old->info.generation > after && is_of_kind(old, soft) &&
             (found == NULL || old->info.generation < found->info.generation)) {
             found = old;
         }
@@ -354,7 +389,7 @@ static const struct version *next_version(const struct node *node, int64_t after
     return found;
 }
 
-static int memory_seek_version(void *self, struct rg_h1_slice from, int64_t after,
+static int memory_seek_version(void *self, struct rg_h1_slice from, int64_t after, bool soft,
                                struct rg_store_entry *out_entry)
 {
     struct memory_bucket *bucket = self;
@@ -363,7 +398,7 @@ static int memory_seek_version(void *self, struct rg_h1_slice from, int64_t afte
     struct node *node = list_find(bucket, from, NULL);
     for (; node != NULL; node = node->next[0]) {
         bool same = rg_text_compare(node_name(node), from) == 0;
-        version = next_version(node, same ? after : 0);
+        version = next_version(node, same ? after : 0, soft);
         if (version != NULL) {
             fill_entry(node, version, out_entry);
             break;
@@ -532,7 +567,7 @@ static struct version *make_version(struct memory_writer *writer,
 }
 
 static int memory_commit(void *self, struct rg_h1_slice name, struct rg_store_object_info *info,
-                         bool keep)
+                         const struct rg_store_fate *fate)
 {
     struct memory_writer *writer = self;
     struct memory_bucket *bucket = writer->bucket;
@@ -541,7 +576,7 @@ static int memory_commit(void *self, struct rg_h1_slice name, struct rg_store_ob
         return -ENOMEM;
     }
     pthread_rwlock_wrlock(&bucket->lock);
-    int rc = list_put(bucket, name, version, keep);
+    int rc = list_put(bucket, name, version, fate);
     pthread_rwlock_unlock(&bucket->lock);
     if (rc < 0) {
         version_unref(version);
@@ -567,7 +602,7 @@ static int memory_update(void *self, struct rg_h1_slice name,
     int rc = -ENOENT;
     pthread_rwlock_wrlock(&bucket->lock);
     struct node *node = list_get(bucket, name, NULL);
-    struct version **link = node != NULL ? version_link(node, info->generation) : NULL;
+    struct version **link = node != NULL ? version_link(node, info->generation, false) : NULL;
     if (link != NULL && *link != NULL) {
         struct version *old = *link;
         struct version *version = version_create(info, old->pieces, old->piece_count);
@@ -593,23 +628,27 @@ static void list_remove(struct memory_bucket *bucket, struct node *node,
     free(node);
 }
 
-static int memory_remove(void *self, struct rg_h1_slice name, int64_t generation, bool keep)
+static int memory_remove(void *self, struct rg_h1_slice name, int64_t generation,
+                         const struct rg_store_fate *fate)
 {
     struct memory_bucket *bucket = self;
     struct node **links[LEVEL_MAX];
     int rc = -ENOENT;
     pthread_rwlock_wrlock(&bucket->lock);
     struct node *node = list_get(bucket, name, links);
-    struct version **link = node != NULL ? version_link(node, generation) : NULL;
+    struct version **link = node != NULL ? version_link(node, generation, false) : NULL;
     struct version *version = link != NULL ? *link : NULL;
     if (version != NULL) {
         rc = 0;
-        if (keep && link == &node->live) {
-            retire(node, rg_store_now_us());
+        if (fate->kept && link == &node->live) {
+            retire(node, rg_store_now_us(), fate);
+        } else if (fate->kept) {
+            soften(version, rg_store_now_us(), fate);
         } else {
             *link = link == &node->live ? NULL : version->older;
             version_unref(version);
         }
+        purge(node);
         if (node->live == NULL && node->noncurrent == NULL) {
             list_remove(bucket, node, links);
         }
@@ -626,7 +665,7 @@ static int memory_move(void *self, struct rg_h1_slice from, struct rg_h1_slice t
     pthread_rwlock_wrlock(&bucket->lock);
     struct node *node = list_get(bucket, from, NULL);
     if (node != NULL && node->live != NULL) {
-        rc = list_put(bucket, to, node->live, false);
+        rc = list_put(bucket, to, node->live, &(struct rg_store_fate){0});
     }
     if (rc == 0) {
         node->live = NULL;

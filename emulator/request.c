@@ -114,7 +114,10 @@ static int parse_action(struct rg_api_request *request, struct rg_h1_slice *path
         enum rg_action action;
     } copies[] = {{"/rewriteTo/b/", RG_ACTION_REWRITE}, {"/copyTo/b/", RG_ACTION_COPY}};
     struct rg_h1_slice name, rest, bucket, object;
-    struct rg_h1_slice compose = {"/compose", 8};
+    static const struct {
+        const char *end;
+        enum rg_action action;
+    } ends[] = {{"/compose", RG_ACTION_COMPOSE}, {"/restore", RG_ACTION_RESTORE}};
     for (size_t i = 0; i < RG_ARRAY_LEN(copies); i++) {
         if (split_at(*path, copies[i].mark, &name, &rest) &&
             split_at(rest, "/o/", &bucket, &object)) {
@@ -130,10 +133,13 @@ static int parse_action(struct rg_api_request *request, struct rg_h1_slice *path
         *path = name;
         return decode_name(request, object, &request->target_object);
     }
-    if (path->size > compose.size &&
-        memcmp(path->data + path->size - compose.size, compose.data, compose.size) == 0) {
-        request->action = RG_ACTION_COMPOSE;
-        path->size -= compose.size;
+    for (size_t i = 0; i < RG_ARRAY_LEN(ends); i++) {
+        uint32_t size = (uint32_t)strlen(ends[i].end);
+        if (path->size > size && memcmp(path->data + path->size - size, ends[i].end, size) == 0) {
+            request->action = ends[i].action;
+            path->size -= size;
+            break;
+        }
     }
     return 0;
 }

@@ -28,6 +28,7 @@ enum rg_action {
     RG_ACTION_COMPOSE,
     RG_ACTION_COPY,
     RG_ACTION_MOVE,
+    RG_ACTION_RESTORE,
     RG_ACTION_REWRITE,
 };
 
@@ -40,6 +41,7 @@ enum rg_action {
     XX(DELETE, "delete")                                                                           \
     XX(DELETE_SOURCE_OBJECTS, "deleteSourceObjects")                                               \
     XX(DELIMITER, "delimiter")                                                                     \
+    XX(DESTINATION_PREDEFINED_ACL, "destinationPredefinedAcl")                                     \
     XX(ENCODING_TYPE, "encoding-type")                                                             \
     XX(END_OFFSET, "endOffset")                                                                    \
     XX(FIELDS, "fields")                                                                           \
@@ -66,9 +68,12 @@ enum rg_action {
     XX(PAGE_TOKEN, "pageToken")                                                                    \
     XX(PART_NUMBER, "partNumber")                                                                  \
     XX(PART_NUMBER_MARKER, "part-number-marker")                                                   \
+    XX(PREDEFINED_ACL, "predefinedAcl")                                                            \
     XX(PREFIX, "prefix")                                                                           \
+    XX(PROJECTION, "projection")                                                                   \
     XX(RECURSIVE, "recursive")                                                                     \
     XX(REWRITE_TOKEN, "rewriteToken")                                                              \
+    XX(SOFT_DELETED, "softDeleted")                                                                \
     XX(SOURCE_GENERATION, "sourceGeneration")                                                      \
     XX(START_AFTER, "start-after")                                                                 \
     XX(START_OFFSET, "startOffset")                                                                \
@@ -111,6 +116,13 @@ static inline bool rg_api_request_has(const struct rg_api_request *request, enum
 /* An integer parameter; `fallback` when it is not there, -EINVAL when it is not a number. */
 int rg_api_request_int(const struct rg_api_request *request, enum rg_param param, int64_t fallback,
                        int64_t *out_value);
+
+/* Whether the answer is to have the access control of objects. */
+static inline bool rg_api_request_wants_acl(const struct rg_api_request *request)
+{
+    struct rg_h1_slice projection = request->params[RG_PARAM_PROJECTION];
+    return projection.size == 4 && memcmp(projection.data, "full", 4) == 0;
+}
 
 bool rg_api_request_is(const struct rg_api_request *request, const char *method);
 bool rg_api_request_is_json(const struct rg_api_request *request);

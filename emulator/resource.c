@@ -25,7 +25,10 @@
     XX(CUSTOM_TIME, "customTime")                                                                  \
     XX(COMPONENT_COUNT, "componentCount")                                                          \
     XX(METADATA, "metadata")                                                                       \
+    XX(ACL, RG_ATTRIBUTES_ACL)                                                                     \
     XX(TIME_DELETED, "timeDeleted")                                                                \
+    XX(SOFT_DELETE_TIME, "softDeleteTime")                                                         \
+    XX(HARD_DELETE_TIME, "hardDeleteTime")                                                         \
     XX(STORAGE_CLASS, "storageClass")                                                              \
     XX(SIZE, "size")                                                                               \
     XX(CRC32C, "crc32c")                                                                           \
@@ -47,9 +50,10 @@ _Static_assert(OBJECT_MEMBER_COUNT <= 32, "a bit for each member");
 /* Members that not every object has. */
 #define OPTIONAL_MEMBERS                                                                           \
     (1u << OBJECT_CONTENT_ENCODING | 1u << OBJECT_CRC32C | 1u << OBJECT_MD5_HASH |                 \
-     1u << OBJECT_TIME_DELETED | 1u << OBJECT_CONTENT_LANGUAGE |                                   \
-     1u << OBJECT_CONTENT_DISPOSITION | 1u << OBJECT_CACHE_CONTROL | 1u << OBJECT_CUSTOM_TIME |    \
-     1u << OBJECT_COMPONENT_COUNT | 1u << OBJECT_METADATA)
+     1u << OBJECT_TIME_DELETED | 1u << OBJECT_SOFT_DELETE_TIME | 1u << OBJECT_HARD_DELETE_TIME |   \
+     1u << OBJECT_CONTENT_LANGUAGE | 1u << OBJECT_CONTENT_DISPOSITION |                            \
+     1u << OBJECT_CACHE_CONTROL | 1u << OBJECT_CUSTOM_TIME | 1u << OBJECT_COMPONENT_COUNT |        \
+     1u << OBJECT_METADATA | 1u << OBJECT_ACL)
 
 static const char *const member_names[] = {
 #define XX(name, text) text,
@@ -72,6 +76,7 @@ void rg_resource_style_init(struct rg_resource_style *style, bool tls,
     snprintf(style->origin, sizeof(style->origin), "http%s://%.*s", tls ? "s" : "",
              (int)authority.size, authority.data);
     style->members = 0;
+    style->acl = false;
     for (uint32_t i = 0; i < OBJECT_MEMBER_COUNT; i++) {
         style->members |= (uint32_t)rg_fields_select(mask, outer, member_names[i]) << i;
     }
@@ -176,7 +181,8 @@ static void append_metadata(struct rg_text *text, const struct rg_attributes *at
 }
 
 /* Which members the object has of those that not all have. */
-static uint32_t optional_members(const struct rg_store_object_info *info)
+static uint32_t optional_members(const struct rg_resource_style *style,
+                                 const struct rg_store_object_info *info)
 {
     static const struct {
         enum object_member member;
@@ -187,6 +193,7 @@ static uint32_t optional_members(const struct rg_store_object_info *info)
         {OBJECT_CACHE_CONTROL, "cacheControl"},
         {OBJECT_CUSTOM_TIME, "customTime"},
         {OBJECT_COMPONENT_COUNT, RG_ATTRIBUTES_COMPONENT_COUNT},
+        {OBJECT_ACL, RG_ATTRIBUTES_ACL},
     };
     struct rg_h1_slice name, value;
     uint32_t members = 0;
@@ -194,6 +201,9 @@ static uint32_t optional_members(const struct rg_store_object_info *info)
     members |= (uint32_t)info->has_crc32c << OBJECT_CRC32C;
     members |= (uint32_t)(info->md5[0] != '\0') << OBJECT_MD5_HASH;
     members |= (uint32_t)(info->deleted_us != 0) << OBJECT_TIME_DELETED;
+    if (info->hard_delete_us != 0) {
+        members |= 1u << OBJECT_SOFT_DELETE_TIME | 1u << OBJECT_HARD_DELETE_TIME;
+    }
     for (size_t at = 0; rg_attributes_next(info->attributes, &at, &name, &value);) {
         members |= (uint32_t)rg_text_starts_with(name, rg_text_slice(RG_ATTRIBUTES_METADATA))
                    << OBJECT_METADATA;
@@ -201,7 +211,7 @@ static uint32_t optional_members(const struct rg_store_object_info *info)
             members |= (uint32_t)rg_text_equals(name, attributes[i].name) << attributes[i].member;
         }
     }
-    return members;
+    return style->acl ? members : members & ~(1u << OBJECT_ACL);
 }
 
 static void append_member_value(struct rg_text *text, const struct subject *subject,
@@ -252,11 +262,22 @@ static void append_member_value(struct rg_text *text, const struct subject *subj
     case OBJECT_COMPONENT_COUNT:
         rg_text_printf(text, "%" PRId64, rg_attributes_component_count(info->attributes));
         break;
+    case OBJECT_ACL: { /* Is JSON. */
+        struct rg_h1_slice acl = rg_attributes_get(info->attributes, RG_ATTRIBUTES_ACL);
+        rg_text_append(text, acl.data, acl.size);
+        break;
+    }
     case OBJECT_METADATA:
         append_metadata(text, info->attributes);
         break;
     case OBJECT_TIME_DELETED:
         append_time(text, info->deleted_us);
+        break;
+    case OBJECT_SOFT_DELETE_TIME:
+        append_time(text, info->soft_deleted_us);
+        break;
+    case OBJECT_HARD_DELETE_TIME:
+        append_time(text, info->hard_delete_us);
         break;
     case OBJECT_SIZE:
         append_u64_string(text, info->size);
@@ -290,7 +311,7 @@ void rg_resource_append_object(struct rg_text *text, const struct rg_resource_st
 {
     struct subject subject = {style, bucket, name, info};
     uint32_t members = style->members;
-    members &= ~OPTIONAL_MEMBERS | optional_members(info);
+    members &= ~OPTIONAL_MEMBERS | optional_members(style, info);
     const char *separator = "{\"";
     for (uint32_t i = 0; i < OBJECT_MEMBER_COUNT; i++) {
         if (members >> i & 1) {
@@ -340,6 +361,13 @@ void rg_resource_append_bucket(struct rg_text *text, const struct rg_resource_st
     rg_text_append_json(text, info.storage_class, strlen(info.storage_class));
     if (info.versioning) {
         rg_text_append_str(text, ",\"versioning\":{\"enabled\":true}");
+    }
+    if (info.soft_delete_since_us != 0) {
+        rg_text_printf(text, ",\"softDeletePolicy\":{\"retentionDurationSeconds\":\"%" PRId64 "\"",
+                       info.soft_delete_us / 1000000);
+        rg_text_append_str(text, ",\"effectiveTime\":");
+        append_time(text, info.soft_delete_since_us);
+        rg_text_append_str(text, "}");
     }
     if (info.uniform_access) {
         rg_text_append_str(

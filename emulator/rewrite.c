@@ -96,6 +96,10 @@ static bool describe(struct rg_server_call *call, struct copy *copy, yyjson_val 
         memcpy(upload->description.info.content_encoding, source->content_encoding,
                sizeof(source->content_encoding));
         rg_attributes_copy(&upload->description.list, source->attributes);
+        rg_attributes_clear(&upload->description.list, RG_ATTRIBUTES_ACL); /* Not copied. */
+        if (!rg_description_take_acl(call, &upload->description, copy->request)) {
+            return false;
+        }
     }
     /* The bytes stay the same. */
     memcpy(upload->description.info.md5, source->md5, sizeof(source->md5));
@@ -268,10 +272,42 @@ static void remove_source(struct rg_server_call *call, const struct copy *copy)
 {
     struct rg_bucket *bucket =
         rg_store_find_bucket(rg_api_of(call)->options.store, copy->source_bucket);
-    struct rg_store_conditions conditions = {
-        .generation_match = {true, copy->source.info.generation}};
     if (rg_text_compare(copy->source_name, copy->name) != 0) {
-        (void)rg_bucket_remove_object(bucket, copy->source_name, &conditions);
+        (void)rg_bucket_move_away(bucket, copy->source_name, copy->source.info.generation);
+    }
+}
+
+/* Opens the soft-deleted version that is to be restored. False with the call answered. */
+static bool open_deleted(struct rg_server_call *call, struct copy *copy)
+{
+    struct rg_bucket *bucket = rg_reply_find_bucket(call, copy->request);
+    int64_t generation;
+    if (bucket == NULL) {
+        return false;
+    }
+    if (rg_api_request_int(copy->request, RG_PARAM_GENERATION, 0, &generation) < 0 ||
+        generation <= 0) {
+        rg_reply_error(call, RG_API_MISSING,
+                       "The generation of the soft-deleted object is needed.");
+        return false;
+    }
+    int rc = -ENOENT;
+    if (rg_store_object_name_valid(copy->source_name)) {
+        rc = rg_bucket_open_soft_deleted(bucket, copy->source_name, generation, &copy->source);
+    }
+    if (rc < 0) {
+        rg_reply_store_error(call, rc, copy->source_bucket, copy->source_name);
+    }
+    return rc == 0;
+}
+
+/* What it was becomes an object anew; the soft-deleted version stays for its time. */
+static void restore_object(struct rg_server_call *call, struct copy *copy)
+{
+    struct rg_store_object_info info;
+    if (open_deleted(call, copy) && describe(call, copy, NULL, true) &&
+        copy_bytes(call, copy, &info)) {
+        rg_upload_reply(call, copy->upload, &info);
     }
 }
 
@@ -299,12 +335,18 @@ static void finish_copy(struct rg_server_call *call, const struct rg_api_request
         .bucket = request->target_bucket,
         .name = request->target_object,
     };
+    if (request->action == RG_ACTION_RESTORE) {
+        copy.bucket = request->bucket;
+        copy.name = request->object;
+    }
     if (body.size > 0 && !yyjson_is_obj(root)) {
         rg_reply_error(call, RG_API_BAD_REQUEST, "The metadata is not a JSON object.");
     } else {
         copy.upload = rg_upload_create(call, request, copy.bucket);
         if (copy.upload != NULL && request->action == RG_ACTION_REWRITE) {
             rewrite_object(call, &copy, root);
+        } else if (copy.upload != NULL && request->action == RG_ACTION_RESTORE) {
+            restore_object(call, &copy);
         } else if (copy.upload != NULL) {
             copy_object(call, &copy, root);
         }

@@ -25,10 +25,9 @@ struct rg_bucket {
     struct rg_bucket *next; /* In its slot. */
     char name[RG_STORE_BUCKET_NAME_SIZE_MAX];
     uint32_t name_size;
-    struct rg_bucket_info info; /* Under the lock, but for what is beside it here. */
-    _Atomic bool versioning;
-    _Atomic bool removed; /* It is in its slot for those who hold a pointer. */
-    void *written;        /* The backend's. */
+    struct rg_bucket_info info; /* Under the lock. */
+    _Atomic bool removed;       /* It is in its slot for those who hold a pointer. */
+    void *written;              /* The backend's. */
     /* NULL: a flat namespace. Set once. */
     struct rg_folders *_Atomic folders;
     struct rg_store *store;
@@ -210,7 +209,6 @@ static int configure_locked(struct rg_bucket *bucket, const struct rg_bucket_inf
     }
     if (rc == 0) {
         bucket->info = info;
-        atomic_store(&bucket->versioning, info.versioning);
     }
     return rc;
 }
@@ -224,9 +222,19 @@ int rg_bucket_configure(struct rg_bucket *bucket, const struct rg_bucket_info *i
     return rc;
 }
 
-static bool keeps_versions(const struct rg_bucket *bucket)
+/* What becomes of a version that is replaced, or removed with or without its generation. The bucket
+ * is locked. */
+static struct rg_store_fate fate_of(struct rg_bucket *bucket, bool by_generation)
 {
-    return atomic_load_explicit(&bucket->versioning, memory_order_relaxed);
+    struct rg_store_fate fate = {0};
+    int64_t soft_delete_us = bucket->info.soft_delete_us;
+    if (bucket->info.versioning && !by_generation) {
+        fate.kept = true;
+    } else if (soft_delete_us > 0) {
+        fate.kept = true;
+        fate.hard_delete_us = rg_store_now_us() + soft_delete_us;
+    }
+    return fate;
 }
 
 static struct rg_bucket *find_known(struct rg_store *store, struct rg_h1_slice name)
@@ -253,30 +261,57 @@ static void bucket_destroy(struct rg_bucket *bucket)
     free(bucket);
 }
 
-/* Gives the objects of a renamed folder their new names. */
+/* Collects the names of the objects in a folder, each behind its size. */
+static int collect_names(struct rg_bucket *bucket, struct rg_h1_slice folder, struct rg_text *out)
+{
+    struct rg_store_entry entry;
+    char next[RG_STORE_NAME_SIZE_MAX + 1];
+    struct rg_h1_slice from = folder;
+    int rc;
+    while ((rc = bucket->store->backend->seek(bucket->written, from, &entry)) == 0) {
+        struct rg_h1_slice name = {entry.name, entry.name_size};
+        if (!rg_text_starts_with(name, folder)) {
+            break;
+        }
+        rg_text_append(out, &name.size, sizeof(name.size));
+        rg_text_append(out, name.data, name.size);
+        memcpy(next, name.data, name.size);
+        next[name.size] = '\0';
+        from = (struct rg_h1_slice){next, name.size + 1};
+    }
+    rc = rc == -ENOENT ? 0 : rc;
+    return rc == 0 && out->failed ? -ENOMEM : rc;
+}
+
+static int move_object(struct rg_bucket *bucket, struct rg_h1_slice name, struct rg_h1_slice from,
+                       struct rg_h1_slice to)
+{
+    char moved[RG_STORE_NAME_SIZE_MAX];
+    uint32_t rest = name.size - from.size;
+    if (rest > RG_STORE_NAME_SIZE_MAX - to.size) {
+        return 0; /* A file that was put there by hand, which stays where it is. */
+    }
+    memcpy(moved, to.data, to.size);
+    memcpy(moved + to.size, name.data + from.size, rest);
+    return bucket->store->backend->move(bucket->written, name,
+                                        (struct rg_h1_slice){moved, to.size + rest});
+}
+
+/* Gives the objects of a renamed folder their new names. They are collected first, because every
+ * change makes a search begin anew. */
 static int move_objects(struct rg_bucket *bucket, struct rg_h1_slice from, struct rg_h1_slice to)
 {
-    const struct rg_store_backend *backend = bucket->store->backend;
-    struct rg_store_entry entry;
-    char moved[RG_STORE_NAME_SIZE_MAX];
-    memcpy(moved, to.data, to.size);
-    int rc;
-    while ((rc = backend->seek(bucket->written, from, &entry)) == 0) {
-        struct rg_h1_slice name = {entry.name, entry.name_size};
-        if (!rg_text_starts_with(name, from)) {
-            return 0;
-        }
-        uint32_t rest = name.size - from.size;
-        if (rest > RG_STORE_NAME_SIZE_MAX - to.size) {
-            return -ENAMETOOLONG;
-        }
-        memcpy(moved + to.size, name.data + from.size, rest);
-        rc = backend->move(bucket->written, name, (struct rg_h1_slice){moved, to.size + rest});
-        if (rc < 0) {
-            return rc;
-        }
+    struct rg_text names = {0};
+    int rc = collect_names(bucket, from, &names);
+    for (size_t at = 0; at < names.size && rc == 0;) {
+        struct rg_h1_slice name;
+        memcpy(&name.size, names.data + at, sizeof(name.size));
+        name.data = names.data + at + sizeof(name.size);
+        rc = move_object(bucket, name, from, to);
+        at += sizeof(name.size) + name.size;
     }
-    return rc == -ENOENT ? 0 : rc;
+    rg_text_fini(&names);
+    return rc;
 }
 
 /* What is left of a rename, be it one that the last process died in. */
@@ -320,7 +355,6 @@ static int add_bucket_locked(struct rg_store *store, struct rg_h1_slice name, bo
         bucket_destroy(bucket);
         return rc;
     }
-    atomic_store(&bucket->versioning, bucket->info.versioning);
     size_t slot = bucket_slot(name);
     bucket->next = atomic_load(&store->slots[slot]);
     atomic_store(&store->slots[slot], bucket);
@@ -405,7 +439,7 @@ struct rg_bucket *rg_store_seek_bucket(struct rg_store *store, struct rg_h1_slic
 int rg_bucket_open_object(struct rg_bucket *bucket, struct rg_h1_slice name,
                           struct rg_store_object *out_object)
 {
-    int rc = bucket->store->backend->open(bucket->written, name, 0, out_object);
+    int rc = bucket->store->backend->open(bucket->written, name, 0, false, out_object);
     for (size_t i = 0; rc == -ENOENT && i < bucket->set_count; i++) {
         rc = rg_synthetic_open(bucket->sets[i], name, out_object);
     }
@@ -417,7 +451,7 @@ int rg_bucket_open_version(struct rg_bucket *bucket, struct rg_h1_slice name, in
 {
     int rc = -ENOENT;
     if (generation != 0) {
-        rc = bucket->store->backend->open(bucket->written, name, generation, out_object);
+        rc = bucket->store->backend->open(bucket->written, name, generation, false, out_object);
     }
     if (rc != -ENOENT) {
         return rc;
@@ -461,10 +495,9 @@ int rg_bucket_check_conditions(struct rg_bucket *bucket, struct rg_h1_slice name
 
 /* What is asked for by its generation goes for good. */
 static int remove_object_locked(struct rg_bucket *bucket, struct rg_h1_slice name,
-                                int64_t generation)
+                                int64_t generation, const struct rg_store_fate *fate)
 {
-    bool keep = generation == 0 && keeps_versions(bucket);
-    int rc = bucket->store->backend->remove(bucket->written, name, generation, keep);
+    int rc = bucket->store->backend->remove(bucket->written, name, generation, fate);
     if ((rc < 0 && rc != -ENOENT) || (rc == 0 && generation != 0)) {
         return rc;
     }
@@ -481,9 +514,33 @@ int rg_bucket_remove_object(struct rg_bucket *bucket, struct rg_h1_slice name,
     pthread_mutex_lock(&bucket->lock);
     int rc = check_conditions_locked(bucket, name, conditions);
     int64_t generation = conditions->generation.set ? conditions->generation.value : 0;
-    rc = rc == 0 ? remove_object_locked(bucket, name, generation) : rc;
+    struct rg_store_fate fate = fate_of(bucket, generation != 0);
+    rc = rc == 0 ? remove_object_locked(bucket, name, generation, &fate) : rc;
     pthread_mutex_unlock(&bucket->lock);
     return rc;
+}
+
+int rg_bucket_move_away(struct rg_bucket *bucket, struct rg_h1_slice name, int64_t generation)
+{
+    struct rg_store_conditions conditions = {.generation_match = {true, generation}};
+    pthread_mutex_lock(&bucket->lock);
+    int rc = check_conditions_locked(bucket, name, &conditions);
+    struct rg_store_fate fate = {.kept = bucket->info.versioning};
+    rc = rc == 0 ? remove_object_locked(bucket, name, 0, &fate) : rc;
+    pthread_mutex_unlock(&bucket->lock);
+    return rc;
+}
+
+int rg_bucket_open_soft_deleted(struct rg_bucket *bucket, struct rg_h1_slice name,
+                                int64_t generation, struct rg_store_object *out_object)
+{
+    return bucket->store->backend->open(bucket->written, name, generation, true, out_object);
+}
+
+int rg_bucket_seek_soft_deleted(struct rg_bucket *bucket, struct rg_h1_slice from, int64_t after,
+                                struct rg_store_entry *out_entry)
+{
+    return bucket->store->backend->seek_version(bucket->written, from, after, true, out_entry);
 }
 
 int rg_bucket_seek_object(struct rg_bucket *bucket, struct rg_h1_slice from,
@@ -528,7 +585,7 @@ static int seek_synthetic_version(struct rg_bucket *bucket, size_t set, struct r
         struct rg_h1_slice name = entry_name(out_entry);
         bool passed = rg_text_compare(name, from) == 0 && out_entry->info.generation <= after;
         if (!passed) {
-            rc = bucket->store->backend->open(bucket->written, name, 0, &written);
+            rc = bucket->store->backend->open(bucket->written, name, 0, false, &written);
             if (rc == -ENOENT) {
                 return 0;
             }
@@ -546,7 +603,7 @@ static int seek_synthetic_version(struct rg_bucket *bucket, size_t set, struct r
 int rg_bucket_seek_version(struct rg_bucket *bucket, struct rg_h1_slice from, int64_t after,
                            struct rg_store_entry *out_entry)
 {
-    int rc = bucket->store->backend->seek_version(bucket->written, from, after, out_entry);
+    int rc = bucket->store->backend->seek_version(bucket->written, from, after, false, out_entry);
     if (rc < 0 && rc != -ENOENT) {
         return rc;
     }
@@ -568,7 +625,7 @@ static int update_locked(struct rg_bucket *bucket, struct rg_h1_slice name,
                          struct rg_store_object_info *info)
 {
     struct rg_store_object object;
-    int rc = bucket->store->backend->open(bucket->written, name, info->generation, &object);
+    int rc = bucket->store->backend->open(bucket->written, name, info->generation, false, &object);
     if (rc < 0) {
         return rc;
     }
@@ -848,7 +905,7 @@ int rg_store_writer_commit(struct rg_store_writer *writer,
     info.has_crc32c = true;
     info.has_attributes = info.attributes != NULL;
     info.metageneration = 1;
-    info.deleted_us = 0;
+    info.deleted_us = info.soft_deleted_us = info.hard_delete_us = 0;
     pthread_mutex_lock(&bucket->lock);
     int rc =
         atomic_load(&bucket->removed) ? -ENOENT : check_conditions_locked(bucket, name, conditions);
@@ -858,7 +915,8 @@ int rg_store_writer_commit(struct rg_store_writer *writer,
     if (rc == 0) {
         info.generation = next_generation(bucket->store);
         info.updated_us = info.generation;
-        rc = bucket->store->backend->commit(writer->written, name, &info, keeps_versions(bucket));
+        struct rg_store_fate fate = fate_of(bucket, false);
+        rc = bucket->store->backend->commit(writer->written, name, &info, &fate);
     } else {
         bucket->store->backend->abort(writer->written);
     }

@@ -38,6 +38,8 @@ struct rg_store_object_info {
     int64_t metageneration;
     int64_t updated_us;
     int64_t deleted_us; /* When a noncurrent version was replaced or deleted; 0: it is live. */
+    /* Of a soft-deleted version: when it became one, and from when on it is gone. Others have 0. */
+    int64_t soft_deleted_us, hard_delete_us;
     uint32_t crc32c;
     bool has_crc32c; /* False only in listings, of files that were never read through the store. */
     bool has_attributes; /* In listings this is all that is told of them. */
@@ -133,6 +135,9 @@ struct rg_bucket_info {
     bool versioning;     /* What is replaced or deleted stays as a noncurrent version. */
     bool uniform_access; /* Told, and nothing else: everybody may do everything. */
     bool hierarchical;   /* It has folders; for good from its creation on. */
+    /* For how long what is deleted or replaced for good stays soft-deleted, 0: not at all; and
+     * since when that is so. */
+    int64_t soft_delete_us, soft_delete_since_us;
     char location[RG_STORE_LOCATION_SIZE_MAX + 1];
     char storage_class[RG_STORE_LOCATION_SIZE_MAX + 1];
 };
@@ -158,6 +163,12 @@ int rg_bucket_open_version(struct rg_bucket *bucket, struct rg_h1_slice name, in
  * -ENOENT. */
 int rg_bucket_update_object(struct rg_bucket *bucket, struct rg_h1_slice name,
                             struct rg_store_object_info *info);
+/* The soft-deleted version of that generation. 0, -ENOENT. */
+int rg_bucket_open_soft_deleted(struct rg_bucket *bucket, struct rg_h1_slice name,
+                                int64_t generation, struct rg_store_object *out_object);
+/* Removes the live version of that generation, whose bytes live on under another name: it is not
+ * soft-deleted. 0, -ENOENT, -ESTALE. */
+int rg_bucket_move_away(struct rg_bucket *bucket, struct rg_h1_slice name, int64_t generation);
 /* 0, -ENOENT, or what rg_store_conditions_check says. */
 int rg_bucket_remove_object(struct rg_bucket *bucket, struct rg_h1_slice name,
                             const struct rg_store_conditions *conditions);
@@ -180,6 +191,10 @@ int rg_bucket_seek_object(struct rg_bucket *bucket, struct rg_h1_slice from,
  * behind it. Those of one name come with the oldest first. */
 int rg_bucket_seek_version(struct rg_bucket *bucket, struct rg_h1_slice from, int64_t after,
                            struct rg_store_entry *out_entry);
+
+/* The same for soft-deleted versions, which no other search finds. */
+int rg_bucket_seek_soft_deleted(struct rg_bucket *bucket, struct rg_h1_slice from, int64_t after,
+                                struct rg_store_entry *out_entry);
 
 struct rg_folder_info {
     int64_t created_us, updated_us, metageneration;

@@ -164,6 +164,7 @@ static bool take_head(struct rg_server_call *call, struct rg_upload *upload,
     rg_resource_style_init(&upload->style, rg_api_of(call)->options.tls,
                            rg_h1_find(request->head, "host"), request->params[RG_PARAM_FIELDS],
                            NULL);
+    upload->style.acl = rg_api_request_wants_acl(request);
     upload->size_hint = request->head->content_length;
     if (upload->size_hint > RG_STORE_OBJECT_SIZE_MAX) {
         rg_reply_error(call, RG_API_TOO_LARGE, "An object is at most 5 TiB.");
@@ -182,7 +183,8 @@ struct rg_upload *rg_upload_create(struct rg_server_call *call,
     }
     strcpy(upload->description.info.content_type, RG_DESCRIPTION_CONTENT_TYPE);
     rg_md5_init(&upload->md5_state);
-    if (!take_head(call, upload, request, bucket)) {
+    if (!take_head(call, upload, request, bucket) ||
+        !rg_description_take_acl(call, &upload->description, request)) {
         rg_upload_destroy(upload);
         return NULL;
     }

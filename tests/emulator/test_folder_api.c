@@ -311,7 +311,6 @@ static void test_what_a_hierarchical_bucket_is_made_of(void)
     RG_CHECK_EQ(reply.status, 400);
     get("/storage/v1/b/absent-bucket/folders");
     RG_CHECK_EQ(reply.status, 404);
-    send("PATCH", "/storage/v1/b/flat", "{\"storageClass\":\"NEARLINE\"}");
     send("PATCH", "/storage/v1/b/flat",
          "{\"hierarchicalNamespace\":{\"enabled\":true},"
          "\"iamConfiguration\":{\"uniformBucketLevelAccess\":{\"enabled\":true}}}");

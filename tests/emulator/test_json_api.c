@@ -186,12 +186,156 @@ static void test_versions_by_json(void)
     close_api();
 }
 
+static void soft_delete_for_a_week(void)
+{
+    send_json("POST", "/storage/v1/b",
+              "{\"name\":\"bucket\",\"softDeletePolicy\":{\"retentionDurationSeconds\":604800}}");
+    RG_CHECK_EQ(reply.status, 200);
+    check_body_has("\"softDeletePolicy\":{\"retentionDurationSeconds\":\"604800\",\"effective");
+}
+
+static void test_what_is_soft_deleted_can_be_restored(void)
+{
+    char first[32], second[32], target[160];
+    open_api(NULL, 0);
+    soft_delete_for_a_week();
+    rg_driver_send(api, &reply,
+                   "PUT /bucket/o HTTP/1.1\r\nHost: h\r\nContent-Type: text/x\r\n"
+                   "x-goog-meta-k: v\r\nContent-Length: 4\r\n\r\ndata");
+    get("/storage/v1/b/bucket/o/o");
+    json_member("generation", first, sizeof(first));
+    put_xml("/bucket/o", "other"); /* What is replaced is soft-deleted, too. */
+    get("/storage/v1/b/bucket/o/o");
+    json_member("generation", second, sizeof(second));
+    send_json("DELETE", "/storage/v1/b/bucket/o/o", "");
+    RG_CHECK_EQ(reply.status, 204);
+    static const char *const empty[] = {"/storage/v1/b/bucket/o",
+                                        "/storage/v1/b/bucket/o?versions=true"};
+    for (size_t i = 0; i < RG_ARRAY_LEN(empty); i++) {
+        get(empty[i]);
+        RG_CHECK_STR(reply.body.data, "{\"kind\":\"storage#objects\"}");
+    }
+    snprintf(target, sizeof(target), "/bucket/o?generation=%s", first);
+    get(target);
+    RG_CHECK_EQ(reply.status, 404);
+    get("/storage/v1/b/bucket/o?softDeleted=true&maxResults=1");
+    check_body_has(first);
+    check_body_has("\"metadata\":{\"k\":\"v\"}");
+    check_body_has("\"softDeleteTime\":\"");
+    check_body_has("\"hardDeleteTime\":\"");
+    check_body_lacks("timeDeleted");
+    check_body_has("nextPageToken");
+    get("/storage/v1/b/bucket/o?softDeleted=true&fields=items(generation)");
+    snprintf(target, sizeof(target),
+             "{\"items\":[{\"generation\":\"%s\"},{\"generation\":\"%s\"}]}", first, second);
+    RG_CHECK_STR(reply.body.data, target);
+    get("/storage/v1/b/bucket/o?softDeleted=true&versions=true");
+    RG_CHECK_EQ(reply.status, 400);
+    snprintf(target, sizeof(target), "/storage/v1/b/bucket/o/o?softDeleted=true&generation=%s",
+             first);
+    get(target);
+    RG_CHECK_EQ(reply.status, 200);
+    check_body_has("\"contentType\":\"text/x\"");
+    get("/storage/v1/b/bucket/o/o?softDeleted=true");
+    RG_CHECK_EQ(reply.status, 400);
+    snprintf(target, sizeof(target), "/storage/v1/b/bucket/o/o/restore?generation=%s", first);
+    send_json("POST", target, "");
+    RG_CHECK_EQ(reply.status, 200);
+    check_body_lacks("hardDeleteTime");
+    check_body_has("\"metageneration\":\"1\"");
+    check_md5("o", "jXd/OF09/siBXSD3SWAm3A==");
+    RG_CHECK_STR(reply.body.data, "data");
+    check_field("content-type", "text/x");
+    check_field("x-goog-meta-k", "v");
+    RG_CHECK(strcmp(rg_driver_field(&reply, "x-goog-generation"), first) != 0);
+    send_json("POST", "/storage/v1/b/bucket/o/o/restore?generation=5", "");
+    RG_CHECK_EQ(reply.status, 404);
+    send_json("POST", "/storage/v1/b/bucket/o/o/restore", "");
+    RG_CHECK_EQ(reply.status, 400);
+    strcat(target, "&ifGenerationMatch=0");
+    send_json("POST", target, "");
+    RG_CHECK_EQ(reply.status, 412);
+    close_api();
+}
+
+static void test_what_is_moved_is_not_soft_deleted(void)
+{
+    open_api(NULL, 0);
+    soft_delete_for_a_week();
+    put_xml("/bucket/o", "data");
+    send_json("POST", "/storage/v1/b/bucket/o/o/moveTo/o/p", "");
+    RG_CHECK_EQ(reply.status, 200);
+    get("/storage/v1/b/bucket/o?softDeleted=true");
+    RG_CHECK_STR(reply.body.data, "{\"kind\":\"storage#objects\"}");
+    close_api();
+}
+
+static void test_versions_that_are_deleted_for_good_are_soft_deleted(void)
+{
+    char first[32], target[160];
+    open_api(NULL, 0);
+    soft_delete_for_a_week();
+    send_json("PATCH", "/storage/v1/b/bucket", "{\"versioning\":{\"enabled\":true}}");
+    put_xml("/bucket/o", "one");
+    get("/storage/v1/b/bucket/o/o");
+    json_member("generation", first, sizeof(first));
+    put_xml("/bucket/o", "two");
+    get("/storage/v1/b/bucket/o?softDeleted=true");
+    RG_CHECK_STR(reply.body.data, "{\"kind\":\"storage#objects\"}");
+    snprintf(target, sizeof(target), "/storage/v1/b/bucket/o/o?generation=%s", first);
+    send_json("DELETE", target, "");
+    RG_CHECK_EQ(reply.status, 204);
+    send_json("DELETE", target, "");
+    RG_CHECK_EQ(reply.status, 404);
+    get("/storage/v1/b/bucket/o?softDeleted=true");
+    check_body_has(first);
+    check_body_has("\"timeDeleted\":\"");
+    get("/storage/v1/b/bucket/o?versions=true");
+    check_body_lacks(first);
+    close_api();
+}
+
+static void test_soft_delete_policies(void)
+{
+    static const char *const wrong[] = {"60", "\"604799\"", "7776001", "\"x\"", "true", "-1"};
+    open_api(NULL, 0);
+    soft_delete_for_a_week();
+    for (size_t i = 0; i < RG_ARRAY_LEN(wrong); i++) {
+        char body[128];
+        snprintf(body, sizeof(body), "{\"softDeletePolicy\":{\"retentionDurationSeconds\":%s}}",
+                 wrong[i]);
+        send_json("PATCH", "/storage/v1/b/bucket", body);
+        RG_CHECK_EQ(reply.status, 400);
+    }
+    send_json("PATCH", "/storage/v1/b/bucket",
+              "{\"softDeletePolicy\":{\"retentionDurationSeconds\":\"0\"}}");
+    check_body_has("\"retentionDurationSeconds\":\"0\"");
+    put_xml("/bucket/o", "one");
+    send_json("DELETE", "/storage/v1/b/bucket/o/o", "");
+    get("/storage/v1/b/bucket/o?softDeleted=true");
+    RG_CHECK_STR(reply.body.data, "{\"kind\":\"storage#objects\"}");
+    /* Soft-deleted objects do not keep a bucket. */
+    send_json("PATCH", "/storage/v1/b/bucket",
+              "{\"softDeletePolicy\":{\"retentionDurationSeconds\":\"604800\"}}");
+    put_xml("/bucket/o", "one");
+    send_json("DELETE", "/storage/v1/b/bucket/o/o", "");
+    send_json("DELETE", "/storage/v1/b/bucket", "");
+    RG_CHECK_EQ(reply.status, 204);
+    close_api();
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
-        RG_TEST(test_listing_by_json),   RG_TEST(test_buckets),
-        RG_TEST(test_globs_in_listings), RG_TEST(test_buckets_are_described_and_deleted),
+        RG_TEST(test_listing_by_json),
+        RG_TEST(test_buckets),
+        RG_TEST(test_globs_in_listings),
+        RG_TEST(test_buckets_are_described_and_deleted),
         RG_TEST(test_versions_by_json),
+        RG_TEST(test_what_is_soft_deleted_can_be_restored),
+        RG_TEST(test_what_is_moved_is_not_soft_deleted),
+        RG_TEST(test_versions_that_are_deleted_for_good_are_soft_deleted),
+        RG_TEST(test_soft_delete_policies),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }

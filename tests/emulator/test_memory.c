@@ -23,6 +23,30 @@ static void test_the_memory_budget_is_exact(void)
     rg_store_close(store);
 }
 
+static void test_soft_deleted_versions_give_their_memory_back(void)
+{
+    char error[64], *data = calloc(1, 1 << 16);
+    struct rg_store_object_info info;
+    struct rg_bucket_info settings;
+    struct rg_store_entry entry;
+    struct rg_store_options options = {.memory_max = 3 << 16};
+    RG_CHECK_EQ(rg_store_open(&store, &options, error, sizeof(error)), 0);
+    RG_CHECK_EQ(put("bucket", "a", data, 1 << 16, &info), 0);
+    struct rg_bucket *bucket = rg_store_find_bucket(store, rg_text_slice("bucket"));
+    rg_bucket_get_info(bucket, &settings);
+    settings.soft_delete_us = 1;
+    RG_CHECK_EQ(rg_bucket_configure(bucket, &settings, 0), 0);
+    for (int i = 0; i < 20; i++) { /* Two and the one that is being written are all that fit. */
+        RG_CHECK_EQ(put("bucket", "a", data, 1 << 16, &info), 0);
+        int64_t end = rg_store_now_us() + 1;
+        while (rg_store_now_us() <= end) {
+        }
+        RG_CHECK_EQ(rg_bucket_seek_soft_deleted(bucket, rg_text_slice(""), 0, &entry), -ENOENT);
+    }
+    free(data);
+    rg_store_close(store);
+}
+
 static void test_names_in_random_order_come_back_sorted(void)
 {
     enum { COUNT = 2000 };
@@ -80,6 +104,7 @@ int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
         RG_TEST(test_the_memory_budget_is_exact),
+        RG_TEST(test_soft_deleted_versions_give_their_memory_back),
         RG_TEST(test_names_in_random_order_come_back_sorted),
         RG_TEST(test_an_open_object_survives_overwrite_and_delete),
     };

@@ -1,7 +1,7 @@
 """Google's own client for Python, google-cloud-storage.
 
-What it cannot do here: buckets' ACLs and IAM policies, notifications, HMAC keys, signed URLs, soft
-delete and retention, which the emulator does not have. Folders of hierarchical buckets it leaves to
+What it cannot do here: ACLs of buckets and single entries of them, IAM policies, notifications, HMAC keys, signed URLs and
+retention, which the emulator does not have. Folders of hierarchical buckets it leaves to
 another client, which speaks gRPC only; what is asked of them here goes through its connection."""
 
 import io
@@ -278,6 +278,37 @@ class GoogleCloudStorage(Peer):
         for name in ("empty%2Fnew%2Fsub%2F", "empty%2Fnew%2F", "empty%2Finner%2F", "empty%2F"):
             folders("DELETE", f"/{name}")
         self.assertEqual([folder["name"] for folder in folders("GET")["items"]], ["other/"])
+
+    def test_access_control_is_told(self):
+        blob = self.put("name", predefined_acl="publicRead")
+        again = self.bucket.blob("name")
+        again.reload(projection="full")
+        self.assertIn({"entity": "allUsers", "role": "READER"}, again._properties["acl"])
+        blob.acl.loaded = True  # It would ask for the entries alone, which is not served.
+        blob.acl.save_predefined("private")
+        self.assertEqual([entry["role"] for entry in blob.acl], ["OWNER"])
+
+    def test_soft_delete(self):
+        from google.api_core.exceptions import NotFound
+
+        self.bucket.soft_delete_policy.retention_duration_seconds = 7 * 86400
+        self.bucket.patch()
+        policy = self.client.get_bucket(self.bucket_name).soft_delete_policy
+        self.assertEqual(policy.retention_duration_seconds, 7 * 86400)
+        self.assertIsNotNone(policy.effective_time)
+        blob = self.put("name", content_type="text/x")
+        blob.delete()
+        self.assertEqual(self.names(versions=True), [])
+        (deleted,) = self.client.list_blobs(self.bucket_name, soft_deleted=True)
+        self.assertEqual((deleted.name, deleted.generation), ("name", blob.generation))
+        self.assertEqual((deleted.hard_delete_time - deleted.soft_delete_time).days, 7)
+        again = self.bucket.get_blob("name", generation=blob.generation, soft_deleted=True)
+        self.assertEqual(again.content_type, "text/x")
+        restored = self.bucket.restore_blob("name", generation=blob.generation)
+        self.assertNotEqual(restored.generation, blob.generation)
+        self.assertEqual(restored.download_as_bytes(), SMALL)
+        with self.assertRaises(NotFound):
+            self.bucket.restore_blob("name", generation=1)
 
     def test_buckets(self):
         self.assertIn(self.bucket_name, [bucket.name for bucket in self.client.list_buckets()])
