@@ -212,28 +212,38 @@ def plot(told: Told, path: str) -> None:
     from matplotlib import pyplot, ticker
 
     keys = list(told["cells"])
-    figure, axes = pyplot.subplots(1, len(keys), figsize=(5.5 * len(keys), 6), squeeze=False)
+    # One row for each client, the same in all panels; a client that was not measured at a size has none there.
+    names = list(dict.fromkeys(name for key in keys for name in told["cells"][key] if cost(told, key, name)))
+    size = (4 + 3.5 * len(keys), 1.5 + 0.3 * len(names))
+    figure, axes = pyplot.subplots(1, len(keys), figsize=size, squeeze=False, sharey=True)
     colours = {"reference": "tab:grey", "get": "tab:blue", "loader": "tab:green"}
     for key, place in zip(keys, axes[0]):
-        names = [name for name in told["cells"][key] if cost(told, key, name)]
-        costs = [cost(told, key, name) or 0.0 for name in names]
-        for index, (name, value) in enumerate(zip(names, costs)):
+        costs = {name: value for name in names if (value := cost(told, key, name))}
+        for name, value in costs.items():
             ours = name.startswith("ringest")
-            place.plot(value, index, "D" if ours else "o", color=colours[kind_of(name)], markersize=9 if ours else 6)
-            place.annotate(number(value), (value, index), (8, -3), textcoords="offset points", fontsize=8)
-        place.set_yticks(range(len(names)), names)
+            row = names.index(name)
+            place.plot(value, row, "D" if ours else "o", color=colours[kind_of(name)], markersize=8 if ours else 6)
+            weight = "bold" if ours else "normal"
+            place.annotate(number(value), (value, row), (8, -3), textcoords="offset points", fontsize=8, weight=weight)
         place.set_xscale("log")
-        place.set_xlim(min(costs) / 2, max(costs) * 4)
+        # A number stands to the right of its mark.
+        place.set_xlim(min(costs.values()) / 1.5, max(costs.values()) * 4)
         place.xaxis.set_major_formatter(ticker.StrMethodFormatter("{x:,.0f}"))
         place.xaxis.set_minor_formatter(ticker.NullFormatter())
         place.grid(alpha=0.3)
-        place.invert_yaxis()
-        place.set_title(SIZES[key])
-        place.set_xlabel("client CPU per object, µs")
-        place.tick_params(axis="y", labelsize=8)
-    figure.suptitle("Reading objects over TLS, one client core; further left is better")
-    figure.tight_layout()
+        place.set_axisbelow(True)
+        place.set_title(f"objects of {SIZES[key]}", fontsize=10)
+        place.spines[["top", "right"]].set_visible(False)
+    axes[0][0].set_yticks(range(len(names)), names, fontsize=9)
+    axes[0][0].invert_yaxis()
+    for label, name in zip(axes[0][0].get_yticklabels(), names):
+        label.set_weight("bold" if name.startswith("ringest") else "normal")
+    figure.suptitle("Client CPU time per object read over TLS, µs (logarithmic; further left is better)", fontsize=11)
+    marks = [pyplot.Line2D([], [], color=colours[kind], marker="o", linestyle="") for kind in KINDS]
+    figure.legend(marks, list(KINDS.values()), loc="lower center", ncols=len(KINDS), fontsize=9, frameon=False)
+    figure.tight_layout(rect=(0, 0.04, 1, 1))
     figure.savefig(path, dpi=120)
+    pyplot.close(figure)
 
 
 def write_page(told: Told, folder: str, page: str, data: str, title: str, command: str, end: str) -> None:

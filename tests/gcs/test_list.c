@@ -85,7 +85,7 @@ static void test_answers_that_are_no_page(void)
         list_submit(&c, &(struct rg_list_request){.prefix = "p/"});
         struct rg_completion done = rg_test_take(&c);
         RG_CHECK_STATUS(&done, BAD_RESPONSE);
-        RG_CHECK_CONTAINS(done.detail, "list gs://bucket/p/ from ");
+        RG_CHECK_CONTAINS(done.detail, "list gs://bucket/p/ at ");
         RG_CHECK(done.data == NULL);
         rg_lease_release(done.lease);
         rg_test_client_close(&c);

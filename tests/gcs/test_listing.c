@@ -132,7 +132,7 @@ static void test_a_failure_is_told_every_time(void)
         struct rg_completion done = next_take(&c, listing);
         RG_CHECK_STATUS(&done, NOT_FOUND);
         RG_CHECK_EQ(done.http_status, 404);
-        RG_CHECK_CONTAINS(done.detail, "list gs://bucket/p/ from ");
+        RG_CHECK_CONTAINS(done.detail, "list gs://bucket/p/ at ");
         rg_lease_release(done.lease);
     }
     RG_CHECK_EQ(rg_test_stats(&c).requests, 1);

@@ -43,7 +43,7 @@ static struct rg_completion try_copy(const struct rg_step *const *scripts, uint3
         RG_CHECK_EQ(done.generation, 12);
         RG_CHECK_EQ(done.object_size, 3000000);
     } else {
-        RG_CHECK_CONTAINS(done.detail, "copy to gs://bucket/to/there from ");
+        RG_CHECK_CONTAINS(done.detail, "copy to gs://bucket/to/there at ");
         RG_CHECK_CONTAINS(done.detail, detail);
     }
     rg_lease_release(done.lease);

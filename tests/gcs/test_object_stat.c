@@ -67,7 +67,7 @@ static void test_refusals(void)
         struct rg_completion done = stat_one(&c, &(struct rg_stat){.generation = 7});
         rg_test_check_status(__FILE__, __LINE__, &done, rows[i].want);
         RG_CHECK_EQ(done.attempts, 1);
-        RG_CHECK_CONTAINS(done.detail, "stat gs://bucket/object from ");
+        RG_CHECK_CONTAINS(done.detail, "stat gs://bucket/object at ");
         rg_lease_release(done.lease);
         rg_test_client_close(&c);
     }

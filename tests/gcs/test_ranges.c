@@ -207,7 +207,7 @@ static void test_ranges_that_begin_behind_the_object(void)
         rg_test_client_open(&c);
         struct rg_completion done = ranges_take(&c, &rows[i]);
         RG_CHECK_STATUS(&done, RANGE);
-        RG_CHECK_CONTAINS(done.detail, "get ranges of gs://bucket/object from ");
+        RG_CHECK_CONTAINS(done.detail, "get ranges of gs://bucket/object at ");
         rg_lease_release(done.lease);
         rg_test_client_close(&c);
     }
