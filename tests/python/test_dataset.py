@@ -323,6 +323,14 @@ class Iterable(unittest.TestCase):
             with self.assertRaisesRegex(MemoryError, "still referred to"):
                 list(ringest.IterableDataset("gs://large/x-", client=client))
 
+    def test_a_batch_by_index_may_be_larger_than_the_memory_if_it_is_transformed(self):
+        with support.client("--synthetic", "large/x-:40:1048576", memory="8MiB", threads=1) as client:
+            found = [(support.name(i), 1 << 20, 0) for i in range(40)]
+            dataset = ringest.MapDataset("gs://large/", lambda item: (item.uri, len(item.data)), client, found)
+            order = list(range(39, -1, -1))
+            expected = [(f"gs://large/{support.name(i)}", 1 << 20) for i in order]
+            self.assertEqual(dataset.__getitems__(order), expected)
+
     def test_a_batch_that_memory_cannot_hold_is_refused(self):
         with support.client(memory="8MiB") as client:
             entries = [(name, 1 << 20, 0) for name, _, _ in support.entries()]
