@@ -113,16 +113,16 @@ static int scan_run(struct rg_tar_scan *scan, const struct shards *shards)
     bool progress = cli_shows_progress();
     int rc;
     do {
-        rc = rg_tar_scan_run(scan, rg_now_ns() + SLICE_NS);
         if (progress) {
             cli_progress("shards", rg_tar_scan_done(scan, &(uint64_t){0}), shards->count);
         }
+        rc = rg_tar_scan_run(scan, rg_now_ns() + SLICE_NS);
     } while ((rc == -ETIME || rc == -EINTR) && !cli_interrupted());
-    if (rc == 0) {
-        return CLI_DONE;
-    }
     if (progress) {
         cli_progress_end();
+    }
+    if (rc == 0) {
+        return CLI_DONE;
     }
     if (rc == -ETIME || rc == -EINTR) {
         return cli_fail("interrupted");

@@ -544,12 +544,11 @@ static void sample_join(struct rg_reader *reader, uint64_t number, uint64_t inde
 static bool is_neighbour(const struct rg_reader *reader, const struct item *item, const char *shard,
                          uint64_t begin, uint64_t end)
 {
-    if (item->piece_count == 0) {
-        return true;
+    if (item->piece_count != 1 || item->name != shard) {
+        return item->piece_count == 0 && item->name == shard;
     }
     const struct rg_tar_piece *piece = &item->pieces[0];
-    return item->piece_count == 1 && item->name == shard && piece->offset >= end &&
-           piece->offset - end <= RG_TAR_GAP_MAX &&
+    return piece->offset >= end && piece->offset - end <= RG_TAR_GAP_MAX &&
            piece->offset + piece->size - begin <= reader->group_bytes_max;
 }
 

@@ -7,12 +7,17 @@
 PyTypeObject *core_reader_type;
 
 #define BATCH_MAX 65536
+/* Samples that are asked for at once. */
+#define PORTION_MAX 256
+/* Of what take_some gives; whoever copies it finds it in the cache. */
+#define SOME_BYTES (UINT64_C(1) << 20)
 
 struct reader {
     PyObject_HEAD struct core_session *session;
     struct rg_reader *reader;
     PyObject *objects;
     struct rg_tar_cursor *cursor; /* of a TarIndex */
+    uint64_t last_size;           /* of the sample that came last */
     uint64_t *indices;            /* that the reader borrows */
 };
 
@@ -243,16 +248,48 @@ static PyObject *samples_take(PyObject *object, PyObject *number, bool is_data)
         return PyErr_Format(PyExc_ValueError, "take(n) with 1 <= n <= %d", BATCH_MAX);
     }
     PyObject *list = PyList_New(0);
-    struct rg_sample samples[256];
+    struct rg_sample samples[PORTION_MAX];
     while (list != NULL && (unsigned long)PyList_Size(list) < wanted) {
         unsigned long missing = wanted - (unsigned long)PyList_Size(list);
-        int count = samples_wait(self, samples, missing < 256 ? (uint32_t)missing : 256);
+        int count =
+            samples_wait(self, samples, missing < PORTION_MAX ? (uint32_t)missing : PORTION_MAX);
         if (count == 0) {
             break;
         }
         if (count < 0 || samples_append(self, list, samples, count, is_data) < 0) {
             Py_CLEAR(list);
         }
+    }
+    return list;
+}
+
+/* As many as are likely to have SOME_BYTES, so that large ones are not waited for together. */
+static uint32_t some_count(const struct reader *self, unsigned long wanted)
+{
+    uint64_t count = self->last_size > 0 ? SOME_BYTES / self->last_size : 1;
+    count = count < PORTION_MAX ? count : PORTION_MAX;
+    count = count < wanted ? count : wanted;
+    return count > 0 ? (uint32_t)count : 1;
+}
+
+static PyObject *reader_take_some(PyObject *object, PyObject *number)
+{
+    struct reader *self = of(object);
+    unsigned long wanted = PyLong_AsUnsignedLong(number);
+    if (PyErr_Occurred() || !is_open(self)) {
+        return NULL;
+    }
+    if (wanted == 0) {
+        return PyErr_Format(PyExc_ValueError, "take_some(n) with n >= 1");
+    }
+    struct rg_sample samples[PORTION_MAX];
+    PyObject *list = PyList_New(0);
+    int count = list != NULL ? samples_wait(self, samples, some_count(self, wanted)) : -1;
+    if (count > 0) {
+        self->last_size = samples[count - 1].completion.size;
+    }
+    if (count < 0 || samples_append(self, list, samples, count, false) < 0) {
+        Py_CLEAR(list);
     }
     return list;
 }
@@ -300,6 +337,8 @@ static PyObject *reader_get_number(PyObject *object, void *closure)
 
 static PyMethodDef reader_methods[] = {
     {"take", reader_take, METH_O, "take(n) -> list of n Items, fewer only at the end of the epoch"},
+    {"take_some", reader_take_some, METH_O,
+     "take_some(n) -> list of between 1 and n Items, about a megabyte; none at the end"},
     {"take_data", reader_take_data, METH_O,
      "take_data(n) -> list of their Buffers; the first error is raised"},
     {"state", reader_state, METH_NOARGS, "What was taken, as bytes to go on with."},

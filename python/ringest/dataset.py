@@ -145,12 +145,16 @@ def _numbers(indices: Sequence[int], count: int, what: str) -> list[int]:
     return [index if index >= 0 else index + count for index in indices]
 
 
-def _take_all(reader: _core.Reader, take: Callable[[int], list]) -> list:
+def _take_all(reader: _core.Reader, transform: Transform | None) -> list:
     """What is left of a reader, which is closed."""
     taken: list = []
     try:
-        while batch := take(_TAKEN_AT_ONCE):
-            taken += batch
+        if transform is None:
+            while batch := reader.take_data(_TAKEN_AT_ONCE):
+                taken += batch
+        else:
+            while items := reader.take_some(_TAKEN_AT_ONCE):
+                taken += [_sample(item, transform) for item in items]
     finally:
         reader.close()
     return taken
@@ -190,9 +194,8 @@ class MapDataset(_MapBase):
         numbers = _numbers(indices, len(found), "objects")
         # What is there now is read, though a list says what was there when it was made.
         reader = _core.Reader(self._source.client, found, indices=numbers, changed=_CHANGED["newest"])
-        if self._transform is None:
-            return _take_all(reader, reader.take_data)
-        return [_sample(item, self._transform) for item in _take_all(reader, reader.take)]
+        # What a transform has seen may be let go of before the rest of a large batch has come.
+        return _take_all(reader, self._transform)
 
 
 def _rank_and_world_size(rank: int | None, world_size: int | None) -> tuple[int, int]:

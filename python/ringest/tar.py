@@ -12,7 +12,7 @@ from typing import Any
 from ringest import _core
 from ringest._core import Item, TarIndex
 from ringest.client import Client, default_client, parse_size
-from ringest.dataset import IterableDataset, TransformError, _MapBase, _numbers, _take_all
+from ringest.dataset import IterableDataset, TransformError, _MapBase, _numbers
 
 SampleTransform = Callable[[dict], Any]
 Shard = namedtuple("Shard", "name size generation first count")
@@ -166,7 +166,13 @@ def _read(
 ) -> list:
     numbers = _numbers(indices, len(source.found), "samples")
     reader = _core.Reader(source.client, source.found, indices=numbers, members=members)
-    return [_sample(item, transform) for item in _take_all(reader, reader.take)]
+    samples: list = []
+    try:
+        while items := reader.take_some(len(numbers) or 1):
+            samples += [_sample(item, transform) for item in items]
+    finally:
+        reader.close()
+    return samples
 
 
 class TarMapDataset(_MapBase):

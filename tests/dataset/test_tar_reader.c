@@ -327,6 +327,29 @@ static void test_a_shard_that_was_replaced_follows_the_policy(void)
     }
 }
 
+/* One without bytes is read with its neighbours, but not with those of a shard that is gone. */
+static void test_a_sample_without_bytes_is_of_its_own_shard(void)
+{
+    static const char *const members[] = {"z"};
+    world_open(0);
+    (void)shard_put("1.tar", 1, 5);
+    struct rg_reader_options options = reader_options();
+    options.tar_members = members;
+    options.tar_member_count = 1;
+    struct rg_reader *reader = reader_open(&options);
+    struct rg_sample sample;
+    uint32_t failed = 0;
+    while (rg_reader_next(reader, &sample, 1, 1, rg_now_ns() + PATIENCE_NS) == 1) {
+        bool is_failed = sample.completion.status != RG_STATUS_OK;
+        RG_CHECK(!is_failed || sample.index / SAMPLES == 1);
+        failed += is_failed;
+        rg_lease_release(sample.completion.lease);
+    }
+    RG_CHECK(failed >= SAMPLES * 6 / 7);
+    rg_reader_close(reader);
+    world_close();
+}
+
 static void test_only_members_that_are_wanted_are_read(void)
 {
     static const char *const members[] = {"z", "a"};
@@ -448,6 +471,7 @@ int main(int argc, char **argv)
         RG_TEST(test_it_goes_on_exactly_at_any_sample),
         RG_TEST(test_ranks_and_workers_share_the_samples),
         RG_TEST(test_a_shard_that_was_replaced_follows_the_policy),
+        RG_TEST(test_a_sample_without_bytes_is_of_its_own_shard),
         RG_TEST(test_only_members_that_are_wanted_are_read),
         RG_TEST(test_members_may_change_where_an_epoch_goes_on),
         RG_TEST(test_a_list_of_samples_is_read_in_its_order),

@@ -265,7 +265,7 @@ class Anonymous:
 
 
 class Tokens:
-    """Credentials of google-auth whose tokens are good for some uses."""
+    """Credentials of google-auth whose tokens are good for some looks at them."""
 
     quota_project_id = "payer"
 
@@ -320,7 +320,7 @@ class GoogleClients(unittest.TestCase):
 
     def test_tokens_are_renewed_in_the_middle_of_an_epoch(self):
         with google_modules(), support.emulator() as (endpoint, ca):
-            for uses, count in ((1, 5), (100, 300)):
+            for uses, count in ((1, 200), (3, 300)):
                 credentials = Tokens(uses)
                 dataset = self.dataset(
                     iterable.DataFluxIterableDataset, GoogleClient(endpoint, ca, credentials)

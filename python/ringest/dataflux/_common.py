@@ -16,6 +16,9 @@ FORK = "fork"
 CREATE = "storage.objects.create"
 DELETE = "storage.objects.delete"
 
+# Objects that are taken at a time.
+_PORTION = 64
+
 # Where the connector keeps what it composes, and leaves it when it is interrupted.
 _COMPOSED_PREFIX = "dataflux-composed-objects/"
 
@@ -127,9 +130,11 @@ class Bucket:
             entries = [(name, size, 0) for name, size in objects[done:]]
             reader = _core.Reader(client, _core.Objects(self._name, entries))
             try:
-                while items := reader.take(1):
-                    done += 1
-                    yield _content(items[0])
+                # Whether the token lasts is looked at once for each portion.
+                while items := reader.take_some(_PORTION):
+                    for item in items:
+                        done += 1
+                        yield _content(item)
                     if self.client() is not client:
                         break
             finally:
