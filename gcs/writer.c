@@ -329,8 +329,10 @@ static int piece_add(struct rg_writer_buffer *buffer, const uint8_t *data, size_
     return 0;
 }
 
-/* Puts as much into the buffer as is summed up at once; that much, or -ENOMEM. */
-static int64_t buffer_add(struct rg_writer *writer, const uint8_t *data, size_t size, bool lent)
+/* Puts as much into the buffer as is summed up at once; that much, or -ENOMEM. *sum, unless NULL,
+ * goes on over it. */
+static int64_t buffer_add(struct rg_writer *writer, const uint8_t *data, size_t size, bool lent,
+                          uint32_t *sum)
 {
     struct rg_writer_buffer *buffer = writer->filling;
     /* In pieces, so that what was copied is in the cache when it is summed up. */
@@ -343,13 +345,21 @@ static int64_t buffer_add(struct rg_writer *writer, const uint8_t *data, size_t 
         memcpy(buffer->memory + buffer->copied, data, piece);
         buffer->copied += piece;
     }
-    buffer->crc = rg_crc32c(buffer->crc, at, piece);
+    if (sum != NULL) {
+        /* Combining costs less than a second pass over the piece. */
+        uint32_t crc = rg_crc32c(0, at, piece);
+        buffer->crc = rg_crc32c_combine(buffer->crc, crc, piece);
+        *sum = rg_crc32c_combine(*sum, crc, piece);
+    } else {
+        buffer->crc = rg_crc32c(buffer->crc, at, piece);
+    }
     buffer->size += piece;
     writer->taken += piece;
     return (int64_t)piece;
 }
 
-static int64_t writer_take(struct rg_writer *writer, const void *data, size_t size, bool lent)
+static int64_t writer_take(struct rg_writer *writer, const void *data, size_t size, bool lent,
+                           uint32_t *sum)
 {
     size_t done = 0;
     if (rg_runtime_check(writer->client->runtime) < 0) {
@@ -366,7 +376,7 @@ static int64_t writer_take(struct rg_writer *writer, const void *data, size_t si
         if (rc < 0) {
             break;
         }
-        int64_t taken = buffer_add(writer, (const uint8_t *)data + done, size - done, lent);
+        int64_t taken = buffer_add(writer, (const uint8_t *)data + done, size - done, lent, sum);
         if (taken < 0) {
             return done > 0 ? (int64_t)done : taken;
         }
@@ -380,12 +390,18 @@ static int64_t writer_take(struct rg_writer *writer, const void *data, size_t si
 
 int64_t rg_writer_write(struct rg_writer *writer, const void *data, size_t size)
 {
-    return writer_take(writer, data, size, false);
+    return writer_take(writer, data, size, false, NULL);
 }
 
 int64_t rg_writer_lend(struct rg_writer *writer, const void *data, size_t size)
 {
-    return writer_take(writer, data, size, size >= LEND_SIZE_MIN);
+    return writer_take(writer, data, size, size >= LEND_SIZE_MIN, NULL);
+}
+
+int64_t rg_writer_lend_sum(struct rg_writer *writer, const void *data, size_t size,
+                           uint32_t *crc32c)
+{
+    return writer_take(writer, data, size, size >= LEND_SIZE_MIN, crc32c);
 }
 
 uint64_t rg_writer_settled(struct rg_writer *writer)

@@ -3,7 +3,8 @@
 
 Rows: torch.save and torch.load with a RAM disk, without any network; ringest.checkpoint.save and load; and
 torch.save and torch.load through the file of ringest.checkpoint.open; torch.distributed.checkpoint (DCP) with a
-RAM disk by torch's own writer and reader, and by ringest.dcp. Over TLS; `ringest emulate` on the first
+RAM disk by torch's own writer and reader, and by ringest.dcp; and DCP with a writer and a reader that do nothing,
+which is what torch's planning costs whoever stores the bytes. Over TLS; `ringest emulate` on the first
 core, the client on the last one. Each row is a process of its own, which makes the state dict, saves and loads
 it once so that all memory has been touched, keeps its heap, and then takes the least of several repeats.
 """
@@ -20,13 +21,14 @@ import time
 import common
 
 SHAPES = {"large": (16 << 20, 64), "small": (64 << 10, 2048)}
-ROWS = ("disk", "ringest", "file", "dcp-disk", "dcp")
+ROWS = ("disk", "ringest", "file", "dcp-disk", "dcp", "plan")
 NAMES = {
     "disk": "torch.save/load, RAM disk",
     "ringest": "ringest.checkpoint",
     "file": "torch.save/load, our file",
     "dcp-disk": "torch's DCP, RAM disk",
     "dcp": "ringest.dcp",
+    "plan": "DCP that stores nothing",
 }
 # Freed memory stays, as it would in a process that saves again and again.
 HEAP = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1099511627776:glibc.malloc.top_pad=67108864"
@@ -52,6 +54,61 @@ def best(runs):
     return {"cpu": min(r[0] for r in runs), "seconds": min(r[1] for r in runs), "grown": max(r[2] for r in runs)}
 
 
+def nowhere(torch):
+    """A writer and a reader of DCP that store nothing: what is left is planning."""
+    from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
+
+    def done(value):
+        future = torch.futures.Future()
+        future.set_result(value)
+        return future
+
+    class Nowhere:
+        def reset(self, checkpoint_id=None):
+            pass
+
+        def prepare_local_plan(self, plan):
+            return plan
+
+        def prepare_global_plan(self, plans):
+            return plans
+
+        @classmethod
+        def validate_checkpoint_id(cls, checkpoint_id):
+            return True
+
+    class Writer(Nowhere, StorageWriter):
+        def set_up_storage_writer(self, is_coordinator, *args, **kwargs):
+            pass
+
+        def write_data(self, plan, planner):
+            for item in plan.items:
+                planner.resolve_data(item)
+            return done([WriteResult(item.index, 0, None) for item in plan.items])
+
+        def finish(self, metadata, results):
+            metadata.storage_data = {each.index: None for one in results for each in one}
+            self.metadata = metadata
+
+    class Reader(Nowhere, StorageReader):
+        def __init__(self, writer):
+            self.writer = writer
+
+        def read_metadata(self, *args, **kwargs):
+            return self.writer.metadata
+
+        def set_up_storage_reader(self, metadata, is_coordinator, *args, **kwargs):
+            pass
+
+        def read_data(self, plan, planner):
+            for item in plan.items:
+                planner.commit_tensor(item, planner.resolve_tensor(item))
+            return done(None)
+
+    writer = Writer()
+    return writer, Reader(writer)
+
+
 def client(arguments):
     """One row, in the process that is measured."""
     import ringest
@@ -65,7 +122,9 @@ def client(arguments):
     count = max(1, count * arguments.scale // 100)
     state = {f"layer.{i}.weight": torch.randn(size // 4) for i in range(count)}
     # DCP loads into tensors that are there.
-    target = {name: torch.zeros_like(each) for name, each in state.items()} if "dcp" in arguments.row else {}
+    is_dcp = arguments.row in ("dcp-disk", "dcp", "plan")
+    target = {name: torch.zeros_like(each) for name, each in state.items()} if is_dcp else {}
+    nothing = nowhere(torch)
     path, uri = f"/dev/shm/ringest-checkpoint-{os.getpid()}.pt", "gs://checkpoints/step.pt"
     with ringest.Client(arguments.endpoint, arguments.ca) as opened:
 
@@ -93,6 +152,7 @@ def client(arguments):
                 lambda: dcp_save(StorageWriter("gs://checkpoints/step", client=opened)),
                 lambda: dcp_load(StorageReader("gs://checkpoints/step", client=opened)),
             ),
+            "plan": (lambda: dcp_save(nothing[0]), lambda: dcp_load(nothing[1])),
             "disk": (lambda: torch.save(state, path), lambda: torch.load(path)),
             "ringest": (
                 lambda: checkpoint.save(state, uri, client=opened),
@@ -103,7 +163,7 @@ def client(arguments):
         try:
             save()
             found = load()
-            assert all(torch.equal(found[name], state[name]) for name in state)
+            assert arguments.row == "plan" or all(torch.equal(found[name], state[name]) for name in state)
             del found
             saves = best([measured(save) for _ in range(arguments.repeats)])
             loads = best([measured(load) for _ in range(arguments.repeats)])

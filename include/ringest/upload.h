@@ -103,6 +103,11 @@ RG_API int64_t rg_writer_write(struct rg_writer *writer, const void *data, size_
  * until rg_writer_settled says that their part of the stream is, or the completion is there, or the
  * writer is closed. A few bytes at a time are copied all the same. */
 RG_API int64_t rg_writer_lend(struct rg_writer *writer, const void *data, size_t size);
+/* Like rg_writer_lend, for a program that wants a CRC32C of part of the stream: *crc32c, that of
+ * what comes before or 0, becomes that of it followed by the bytes that were taken. They are summed
+ * up once, for the program and the upload. */
+RG_API int64_t rg_writer_lend_sum(struct rg_writer *writer, const void *data, size_t size,
+                                  uint32_t *crc32c);
 /* How many bytes, from the first one of the stream on, are with the service for good: memory that
  * was lent for them is the caller's again. */
 RG_API uint64_t rg_writer_settled(struct rg_writer *writer);

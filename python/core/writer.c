@@ -145,13 +145,16 @@ static void raise_failure(struct writer *self)
     PyErr_Restore(type, value, trace);
 }
 
-static int write_all(struct writer *self, const uint8_t *data, size_t size, bool lend)
+/* Writes what is not lent; sum is for what is, and may be NULL. */
+static int write_all(struct writer *self, const uint8_t *data, size_t size, bool lend,
+                     uint32_t *sum)
 {
     for (size_t done = 0; done < size;) {
         int64_t taken;
         Py_BEGIN_ALLOW_THREADS taken =
-            lend ? rg_writer_lend(self->writer, data + done, size - done)
-                 : rg_writer_write(self->writer, data + done, size - done);
+            !lend         ? rg_writer_write(self->writer, data + done, size - done)
+            : sum != NULL ? rg_writer_lend_sum(self->writer, data + done, size - done, sum)
+                          : rg_writer_lend(self->writer, data + done, size - done);
         Py_END_ALLOW_THREADS if (taken > 0)
         {
             done += (size_t)taken;
@@ -189,7 +192,7 @@ static PyObject *writer_write(PyObject *object, PyObject *args, PyObject *keywor
     if (writer_enter(self)) {
         PyObject *owner = borrow ? PyMemoryView_FromObject(data) : NULL;
         if (!borrow || (owner != NULL && lent_keep(self, owner, (unsigned long long)size))) {
-            rc = write_all(self, view.buf, (size_t)size, borrow != 0);
+            rc = write_all(self, view.buf, (size_t)size, borrow != 0, NULL);
         }
         Py_XDECREF(owner);
         self->busy = false;
@@ -197,6 +200,9 @@ static PyObject *writer_write(PyObject *object, PyObject *args, PyObject *keywor
     PyBuffer_Release(&view);
     return rc == 0 ? PyLong_FromSsize_t(size) : NULL;
 }
+
+/* What _write_address is to return. */
+enum { CORE_SUM_NONE = 0, CORE_SUM_CRC32 = 1, CORE_SUM_CRC32C = 2 };
 
 /* A piece is summed up and then taken while it is in the cache. */
 #define SUM_PIECE ((size_t)256 << 10)
@@ -207,20 +213,26 @@ static PyObject *writer_write_address(PyObject *object, PyObject *args)
     PyObject *owner;
     unsigned long long address, size;
     int sum;
-    if (!PyArg_ParseTuple(args, "KKOp:_write_address", &address, &size, &owner, &sum) ||
-        !writer_enter(self)) {
+    if (!PyArg_ParseTuple(args, "KKOi:_write_address", &address, &size, &owner, &sum)) {
+        return NULL;
+    }
+    if (sum != CORE_SUM_NONE && sum != CORE_SUM_CRC32 && sum != CORE_SUM_CRC32C) {
+        return PyErr_Format(PyExc_ValueError, "there is no sum %d", sum);
+    }
+    if (!writer_enter(self)) {
         return NULL;
     }
     const uint8_t *data = (const uint8_t *)(uintptr_t)address;
     uint32_t crc = 0;
     int rc = lent_keep(self, owner, size) ? 0 : -1;
     for (unsigned long long done = 0; rc == 0 && done < size;) {
-        size_t left = (size_t)(size - done), piece = sum && left > SUM_PIECE ? SUM_PIECE : left;
-        if (sum) {
+        size_t left = (size_t)(size - done), piece = left;
+        if (sum == CORE_SUM_CRC32) {
+            piece = left > SUM_PIECE ? SUM_PIECE : left;
             Py_BEGIN_ALLOW_THREADS crc = rg_crc32(crc, data + done, piece);
             Py_END_ALLOW_THREADS
         }
-        rc = write_all(self, data + done, piece, true);
+        rc = write_all(self, data + done, piece, true, sum == CORE_SUM_CRC32C ? &crc : NULL);
         done += piece;
     }
     self->busy = false;
@@ -370,8 +382,8 @@ static PyMethodDef writer_methods[] = {
     {"write", (PyCFunction)(void (*)(void))writer_write, METH_VARARGS | METH_KEYWORDS,
      "write(data, *, borrow=False) -> bytes taken, which are all"},
     {"_write_address", writer_write_address, METH_VARARGS,
-     "_write_address(address, size, owner, sum) -> CRC-32 or 0; lends memory, which `owner` keeps "
-     "alive"},
+     "_write_address(address, size, owner, sum) -> sum: 0: 0, 1: the CRC-32, 2: the CRC32C; lends "
+     "memory, which `owner` keeps alive"},
     {"finish", writer_finish, METH_NOARGS,
      "Publishes the object; a dict of generation, size and crc32c."},
     {"abort", writer_abort, METH_NOARGS, "Ends the upload and removes what it left."},

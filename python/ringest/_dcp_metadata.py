@@ -8,10 +8,13 @@ item that is no plain tensor that offset is 0, and the CRC32C that of the whole 
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import io
 import pathlib
 import pickle
 import re
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -106,14 +109,50 @@ class _Unpickler(pickle.Unpickler):
                               "allow it by torch.serialization.add_safe_globals")
 
 
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """While many objects are made that all stay: looking for cycles among them, and sooner or later through all of
+    the process's, takes longer than making them."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _share(metadata: Metadata) -> None:
+    """Makes what is equal one object, so that it is pickled once: every tensor has the properties of most others,
+    and every size stands there several times."""
+    sizes: dict[torch.Size | None, torch.Size] = {}
+    properties: dict[Any, torch_metadata.TensorProperties] = {}
+    for entry in metadata.state_dict_metadata.values():
+        if not isinstance(entry, torch_metadata.TensorStorageMetadata):
+            continue
+        own = entry.properties
+        key = own.dtype, own.layout, own.requires_grad, own.memory_format, own.pin_memory
+        entry.properties = properties.setdefault(key, own)
+        entry.size = sizes.setdefault(entry.size, entry.size)
+        for chunk in entry.chunks:
+            chunk.offsets = sizes.setdefault(chunk.offsets, chunk.offsets)
+            chunk.sizes = sizes.setdefault(chunk.sizes, chunk.sizes)
+    for index in metadata.storage_data:
+        # It is frozen because it is a key, which stays equal.
+        object.__setattr__(index, "offset", sizes.setdefault(index.offset, index.offset))
+
+
 def encode(metadata: Metadata) -> bytes:
-    return pickle.dumps(metadata, pickle.HIGHEST_PROTOCOL)
+    with _no_collection():
+        _share(metadata)
+        return pickle.dumps(metadata, pickle.HIGHEST_PROTOCOL)
 
 
 def decode(data: Any, uri: str) -> Metadata:
     """Of the bytes of `.metadata` at `uri`."""
     try:
-        metadata = _Unpickler(io.BytesIO(data), uri).load()
+        with _no_collection():
+            metadata = _Unpickler(io.BytesIO(data), uri).load()
     except CheckpointError:
         raise
     except Exception as error:

@@ -85,6 +85,9 @@ GAP_ALWAYS = 1 << 10
 # Rows of a shard by columns that are closer than this are always read with what lies between.
 ROW_GAP_MAX = 4 << 10
 
+# What _write_address returns.
+_SUM_CRC32C = 2
+
 # What follows when a range has been read: it is given the bytes and their CRC32C.
 Done = Callable[[torch.Tensor, int], None]
 
@@ -168,12 +171,12 @@ class _Output:
         self._pending.append(data)
         self.offset += len(data)
 
-    def tensor(self, tensor: torch.Tensor) -> None:
-        """The elements of a contiguous tensor, which is kept alive until they are sent."""
+    def tensor(self, tensor: torch.Tensor) -> int:
+        """The elements of a contiguous tensor, which is kept alive until they are sent; their CRC32C."""
         self._flush()
-        if tensor.nbytes:
-            self._writer._write_address(tensor.data_ptr(), tensor.nbytes, tensor, False)
-            self.offset += tensor.nbytes
+        size = tensor.nbytes
+        self.offset += size
+        return self._writer._write_address(tensor.data_ptr(), size, tensor, _SUM_CRC32C) if size else 0
 
     def _flush(self) -> None:
         if self._pending:
@@ -383,12 +386,13 @@ def _write_item(output: _Output, item: WriteItem, data: Any) -> WriteResult:
             crc32c = _core.crc32c(content)
             output.small(content)
         else:
-            tensor = given.cpu().resolve_conj().resolve_neg().contiguous()
+            tensor = given
+            if not (given.is_cpu and given.is_contiguous()) or given.is_conj() or given.is_neg():
+                tensor = given.cpu().resolve_conj().resolve_neg().contiguous()
             before, behind = _tensor_archive.frame(tensor.dtype, tuple(tensor.shape))
             inner = len(before)
-            crc32c = _core.crc32c(_bytes_of(tensor))
             output.small(before)
-            output.tensor(tensor)
+            crc32c = output.tensor(tensor)
             output.small(behind)
     length = output.offset - offset
     info = _dcp_metadata.info_make(output.name, offset, length, inner, crc32c)

@@ -86,7 +86,8 @@ static void test_one_large_write(void)
     write_one(RG_UPLOAD_MULTIPART, 3 * PART + 5, SIZE_MAX, 2, NULL);
 }
 
-/* Lends and copies by turns, in strange sizes, and gives memory back as it is settled. */
+/* Lends and copies by turns, in strange sizes, and gives memory back as it is settled. What is lent
+ * is summed up every other time. */
 static void lend_one(enum rg_upload_method method, uint64_t size,
                      const struct rg_fake_fault *faults)
 {
@@ -98,8 +99,13 @@ static void lend_one(enum rg_upload_method method, uint64_t size,
     uint64_t done = 0;
     for (size_t i = 0; done < size; i++) {
         size_t piece = (size_t)RG_MIN(size - done, (uint64_t)sizes[i % RG_ARRAY_LEN(sizes)]);
-        int64_t taken = i % 3 == 2 ? rg_writer_write(writer, scene.data + done, piece)
-                                   : rg_writer_lend(writer, scene.data + done, piece);
+        const uint8_t *data = scene.data + done;
+        uint32_t before = rg_crc32c(0, "before", 6), sum = before;
+        int64_t taken = i % 3 == 2   ? rg_writer_write(writer, data, piece)
+                        : i % 2 == 0 ? rg_writer_lend_sum(writer, data, piece, &sum)
+                                     : rg_writer_lend(writer, data, piece);
+        bool is_summed = i % 3 != 2 && i % 2 == 0 && taken > 0;
+        RG_CHECK_EQ(sum, is_summed ? rg_crc32c(before, data, (size_t)taken) : before);
         RG_CHECK(rg_writer_settled(writer) <= done + piece);
         if (taken == -EAGAIN) {
             RG_CHECK_EQ(rg_writer_wait(writer, rg_now_ns() + RG_TEST_PATIENCE_NS), 0);

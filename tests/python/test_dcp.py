@@ -1,6 +1,7 @@
 """torch.distributed.checkpoint over ringest.dcp: what is saved is what is loaded, by any number of ranks and
 by torch itself; a complete checkpoint is there at any moment; damage is named."""
 
+import gc
 import os
 import pickle
 import random
@@ -162,6 +163,25 @@ class Values(unittest.TestCase):
             self.assertLess(after_save, 10)
             self.assertTrue(is_same(saved, load(blank(saved), client)))
             self.assertLess(client.stats()["requests"] - after_save, 10)
+
+    def test_what_is_equal_stands_in_the_metadata_once(self):
+        saved = {f"layer.{i}.weight": torch.randn(50) for i in range(100)}
+        saved["other"] = torch.arange(7)
+        with support.client() as client:
+            for is_enabled in (True, False):
+                (gc.enable if is_enabled else gc.disable)()
+                try:
+                    save(saved, client)
+                    metadata = StorageReader(CHECKPOINT, client=client).read_metadata()
+                    self.assertEqual(gc.isenabled(), is_enabled)
+                finally:
+                    gc.enable()
+            entries = metadata.state_dict_metadata.values()
+            self.assertEqual(len({id(each.properties) for each in entries}), 2)
+            self.assertEqual(len({id(each.chunks[0].sizes) for each in entries} | {id(each.size) for each in entries}), 2)
+            offsets = {id(each.chunks[0].offsets) for each in entries} | {id(key.offset) for key in metadata.storage_data}
+            self.assertEqual(len(offsets), 1)
+            self.assertEqual(metadata.state_dict_metadata["other"].properties.dtype, torch.int64)
 
     def test_a_client_with_less_memory_than_the_checkpoint(self):
         saved = {str(i): torch.randn(1 << 20) for i in range(12)}
