@@ -8,6 +8,7 @@
 #include "cli/lister.h"
 #include "cli/lookup.h"
 #include "cli/progress.h"
+#include "cli/rm_unfinished.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -15,6 +16,8 @@
 #include <string.h>
 
 #define BATCHES_INFLIGHT 16
+/* Of uploads that nobody has finished: longer than one takes. */
+#define OLDER_THAN_S_DEFAULT (24 * 3600.0)
 
 struct batch {
     char *bucket; /* owned, as are the names in deletes */
@@ -26,7 +29,8 @@ struct batch {
 
 struct rm {
     struct cli_session session;
-    bool recursive, dry_run, json;
+    bool recursive, unfinished, dry_run, json;
+    double older_than_s; /* of what is unfinished */
     int64_t if_generation_match;
     struct batch batches[BATCHES_INFLIGHT]; /* by user_data; those with a bucket are out */
     struct batch *filling;
@@ -279,6 +283,56 @@ static int add_tree(struct rm *rm, const struct cli_uri *uri)
     return status;
 }
 
+/* Temporary objects that are old enough. */
+static int add_parts(struct rm *rm, const struct cli_uri *uri)
+{
+    struct rg_listing_options options = {.bucket = uri->bucket, .prefix = UNFINISHED_PARTS_PREFIX};
+    struct lister lister = {0};
+    const struct rg_list_page *page = NULL;
+    int status = lister_open(&lister, &rm->session, &options);
+    while (status == CLI_DONE && !rm->stopped &&
+           (status = lister_next(&lister, &page)) == CLI_DONE && page != NULL) {
+        for (size_t i = 0; i < page->object_count && status == CLI_DONE; i++) {
+            const struct rg_object *object = &page->objects[i];
+            if (unfinished_is_old(object->updated, rm->older_than_s)) {
+                status = add(rm, uri->bucket, object->name, object->generation, true);
+            }
+        }
+    }
+    lister_close(&lister);
+    return status;
+}
+
+/* Uploads in parts; and of a whole bucket temporary objects, whose names do not tell of what. */
+static int remove_unfinished(struct rm *rm, const struct cli_uri *uri)
+{
+    const struct unfinished_options options = {.older_than_s = rm->older_than_s,
+                                               .dry_run = rm->dry_run};
+    struct unfinished_counts counts = {0};
+    /* The queue is shared. */
+    int status = batch_submit(rm);
+    while (rm->out > 0) {
+        wait_for_one(rm);
+    }
+    int aborted = unfinished_abort(&rm->session, uri, &options, &counts);
+    rm->found += counts.found;
+    rm->removed += counts.removed;
+    rm->failed += counts.failed;
+    if (uri->name[0] == '\0' && aborted == CLI_DONE && !cli_interrupted()) {
+        aborted = add_parts(rm, uri);
+    }
+    return status != CLI_DONE ? status : aborted;
+}
+
+static int remove_place(struct rm *rm, const struct cli_uri *uri)
+{
+    if (rm->unfinished) {
+        return remove_unfinished(rm, uri);
+    }
+    return rm->recursive ? add_tree(rm, uri)
+                         : add(rm, uri->bucket, uri->name, rm->if_generation_match, false);
+}
+
 static int remove_all(struct rm *rm, char *const *places, int count)
 {
     int status = CLI_DONE;
@@ -287,8 +341,7 @@ static int remove_all(struct rm *rm, char *const *places, int count)
         struct cli_uri uri;
         int one = CLI_USAGE;
         if (cli_parse_uri(places[i], &uri)) {
-            one = rm->recursive ? add_tree(rm, &uri)
-                                : add(rm, uri.bucket, uri.name, rm->if_generation_match, false);
+            one = remove_place(rm, &uri);
         }
         status = one != CLI_DONE ? one : status;
         if (cli_interrupted() && !rm->stopped) {
@@ -315,26 +368,32 @@ static int check_places(const struct rm *rm, char *const *places, int count)
         if (!cli_parse_uri(places[i], &uri)) {
             return CLI_USAGE;
         }
-        if (uri.name[0] == '\0' && !rm->recursive) {
+        if (uri.name[0] == '\0' && !rm->recursive && !rm->unfinished) {
             return cli_usage("\"%s\" is a whole bucket; -r removes everything in it", places[i]);
         }
     }
     if (rm->if_generation_match != 0 && (count > 1 || rm->recursive)) {
         return cli_usage("--if-generation-match is for one object without -r");
     }
+    if (rm->unfinished && (rm->recursive || rm->if_generation_match != 0)) {
+        return cli_usage("--unfinished goes with neither -r nor --if-generation-match");
+    }
     return count > 0 ? CLI_DONE : cli_usage("an object is needed, gs://BUCKET/OBJECT");
 }
 
 static int rm_run(int argc, char **argv)
 {
-    enum { OPTION_DRY_RUN = CLI_OPTION_FIRST, OPTION_MATCH };
+    enum { OPTION_DRY_RUN = CLI_OPTION_FIRST, OPTION_MATCH, OPTION_UNFINISHED, OPTION_OLDER_THAN };
     static const struct option options[] = {
         CLI_CONNECTION_OPTIONS,
         {"recursive", no_argument, NULL, 'r'},
         {"dry-run", no_argument, NULL, OPTION_DRY_RUN},
         {"if-generation-match", required_argument, NULL, OPTION_MATCH},
+        {"unfinished", no_argument, NULL, OPTION_UNFINISHED},
+        {"older-than", required_argument, NULL, OPTION_OLDER_THAN},
         {0}};
-    static struct rm rm;
+    static struct rm rm = {.older_than_s = OLDER_THAN_S_DEFAULT};
+    bool has_age = false;
     struct cli_connection connection = {.connections = BATCHES_INFLIGHT + 1};
     int option;
     bool ok;
@@ -353,9 +412,19 @@ static int rm_run(int argc, char **argv)
             if (!cli_parse_match(optarg, &rm.if_generation_match)) {
                 return CLI_USAGE;
             }
+        } else if (option == OPTION_UNFINISHED) {
+            rm.unfinished = true;
+        } else if (option == OPTION_OLDER_THAN) {
+            has_age = true;
+            if (!unfinished_parse_age("--older-than", optarg, &rm.older_than_s)) {
+                return CLI_USAGE;
+            }
         } else {
             return option == CLI_OPTION_HELP ? cli_help() : CLI_USAGE;
         }
+    }
+    if (has_age && !rm.unfinished) {
+        return cli_usage("--older-than is for --unfinished");
     }
     int status = check_places(&rm, &argv[optind], argc - optind);
     if (status != CLI_DONE) {
@@ -387,11 +456,17 @@ const struct cli_command cli_rm = {
         "  --dry-run          only say what would be removed\n"
         "  --if-generation-match N\n"
         "                     only if the object has generation N\n"
+        "  --unfinished       what killed programs left: uploads in parts of objects whose names\n"
+        "                     begin so and that nobody has finished, and in a whole bucket also\n"
+        "                     temporary objects of uploads by this program's library\n"
+        "  --older-than AGE   with --unfinished: nothing younger, as somebody may be at it; a\n"
+        "                     number with s, m, h or d; default: 1d\n"
         "  --json             a summary as one JSON object\n" CLI_CONNECTION_HELP
         "\nWhat -r found is removed only if nobody has replaced it meanwhile. In a bucket that\n"
         "keeps versions, old ones stay.\n"
         "\nExamples:\n"
         "  ringest rm gs://bucket/model.pt\n"
-        "  ringest rm -r gs://bucket/runs/17 --dry-run\n",
+        "  ringest rm -r gs://bucket/runs/17 --dry-run\n"
+        "  ringest rm --unfinished gs://bucket --older-than 12h\n",
     .run = rm_run,
 };

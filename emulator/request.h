@@ -56,6 +56,7 @@ enum rg_action {
     XX(IF_SOURCE_METAGENERATION_NOT_MATCH, "ifSourceMetagenerationNotMatch")                       \
     XX(INCLUDE_TRAILING_DELIMITER, "includeTrailingDelimiter")                                     \
     XX(INCLUDE_FOLDERS_AS_PREFIXES, "includeFoldersAsPrefixes")                                    \
+    XX(KEY_MARKER, "key-marker")                                                                   \
     XX(LIST_TYPE, "list-type")                                                                     \
     XX(MARKER, "marker")                                                                           \
     XX(MATCH_GLOB, "matchGlob")                                                                    \
@@ -63,6 +64,7 @@ enum rg_action {
     XX(MAX_KEYS, "max-keys")                                                                       \
     XX(MAX_PARTS, "max-parts")                                                                     \
     XX(MAX_RESULTS, "maxResults")                                                                  \
+    XX(MAX_UPLOADS, "max-uploads")                                                                 \
     XX(NAME, "name")                                                                               \
     XX(PAGE_SIZE, "pageSize")                                                                      \
     XX(PAGE_TOKEN, "pageToken")                                                                    \
@@ -78,6 +80,7 @@ enum rg_action {
     XX(START_AFTER, "start-after")                                                                 \
     XX(START_OFFSET, "startOffset")                                                                \
     XX(UPLOAD_ID, "upload_id")                                                                     \
+    XX(UPLOAD_ID_MARKER, "upload-id-marker")                                                       \
     XX(UPLOAD_TYPE, "uploadType")                                                                  \
     XX(VERSIONS, "versions")                                                                       \
     XX(XML_UPLOADS, "uploads")                                                                     \

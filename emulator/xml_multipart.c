@@ -533,46 +533,118 @@ void rg_xml_multipart_start(struct rg_server_call *call, const struct rg_api_req
     rg_session_unref(&session->base);
 }
 
-/* A list of uploads in the making. */
+/* The uploads that a list is about, each with a reference. */
 struct uploads {
-    struct rg_text *text;
     const struct rg_api_request *request;
-    uint32_t count;
+    struct multipart **sessions;
+    size_t count, capacity;
+    bool failed;
 };
 
-static void append_upload(void *context, struct rg_session *base)
+/* By name, and by id where the names are the same. */
+static int compare_uploads(const void *a, const void *b)
+{
+    const struct multipart *left = *(struct multipart *const *)a;
+    const struct multipart *right = *(struct multipart *const *)b;
+    int order = rg_text_compare(left->upload->name, right->upload->name);
+    return order != 0 ? order : strcmp(left->base.id, right->base.id);
+}
+
+/* Whether it comes behind the markers; that of an id is nothing without that of its name. */
+static bool is_behind(const struct multipart *session, const struct rg_api_request *request)
+{
+    struct rg_h1_slice key = request->params[RG_PARAM_KEY_MARKER];
+    struct rg_h1_slice id = request->params[RG_PARAM_UPLOAD_ID_MARKER];
+    if (key.data == NULL) {
+        return true;
+    }
+    int order = rg_text_compare(session->upload->name, key);
+    return order > 0 || (order == 0 && id.data != NULL &&
+                         rg_text_compare(rg_text_slice(session->base.id), id) > 0);
+}
+
+static void collect_upload(void *context, struct rg_session *base)
 {
     struct uploads *uploads = context;
-    const struct multipart *session = RG_CONTAINER_OF(base, struct multipart, base);
+    struct multipart *session = RG_CONTAINER_OF(base, struct multipart, base);
     const struct rg_api_request *request = uploads->request;
-    if (uploads->count == UPLOADS_PAGE_MAX ||
-        rg_text_compare(session->upload->bucket, request->bucket) != 0 ||
-        !rg_text_starts_with(session->upload->name, request->params[RG_PARAM_PREFIX])) {
+    if (rg_text_compare(session->upload->bucket, request->bucket) != 0 ||
+        !rg_text_starts_with(session->upload->name, request->params[RG_PARAM_PREFIX]) ||
+        !is_behind(session, request)) {
         return;
     }
-    uploads->count++;
-    rg_text_append_str(uploads->text, "<Upload>");
-    rg_text_append_element(uploads->text, "Key", session->upload->name);
-    rg_text_append_element(uploads->text, "UploadId", rg_text_slice(session->base.id));
-    rg_text_append_str(uploads->text, "<StorageClass>STANDARD</StorageClass>");
-    rg_text_append_time(uploads->text, "Initiated", session->started_us);
-    rg_text_append_str(uploads->text, "</Upload>");
+    if (uploads->count == uploads->capacity) {
+        size_t capacity = RG_MAX(uploads->capacity * 2, (size_t)16);
+        struct multipart **grown =
+            reallocarray(uploads->sessions, capacity, sizeof(*uploads->sessions));
+        if (grown == NULL) {
+            uploads->failed = true;
+            return;
+        }
+        uploads->sessions = grown;
+        uploads->capacity = capacity;
+    }
+    atomic_fetch_add(&base->refs, 1);
+    uploads->sessions[uploads->count++] = session;
+}
+
+static void append_upload(struct rg_text *text, const struct multipart *session)
+{
+    rg_text_append_str(text, "<Upload>");
+    rg_text_append_element(text, "Key", session->upload->name);
+    rg_text_append_element(text, "UploadId", rg_text_slice(session->base.id));
+    rg_text_append_str(text, "<StorageClass>STANDARD</StorageClass>");
+    rg_text_append_time(text, "Initiated", session->started_us);
+    rg_text_append_str(text, "</Upload>");
+}
+
+static void append_uploads(struct rg_text *text, const struct uploads *uploads, size_t page_max)
+{
+    const struct rg_api_request *request = uploads->request;
+    size_t count = RG_MIN(uploads->count, page_max);
+    bool truncated = count < uploads->count && count > 0;
+    rg_text_append_str(text, XML_HEAD "<ListMultipartUploadsResult xmlns='" XML_NAMESPACE "'>");
+    rg_text_append_element(text, "Bucket", request->bucket);
+    rg_text_append_element(text, "KeyMarker", request->params[RG_PARAM_KEY_MARKER]);
+    rg_text_append_element(text, "UploadIdMarker", request->params[RG_PARAM_UPLOAD_ID_MARKER]);
+    if (truncated) {
+        const struct multipart *last = uploads->sessions[count - 1];
+        rg_text_append_element(text, "NextKeyMarker", last->upload->name);
+        rg_text_append_element(text, "NextUploadIdMarker", rg_text_slice(last->base.id));
+    }
+    rg_text_append_element(text, "Prefix", request->params[RG_PARAM_PREFIX]);
+    rg_text_printf(text, "<MaxUploads>%zu</MaxUploads><IsTruncated>%s</IsTruncated>", page_max,
+                   truncated ? "true" : "false");
+    for (size_t i = 0; i < count; i++) {
+        append_upload(text, uploads->sessions[i]);
+    }
+    rg_text_append_str(text, "</ListMultipartUploadsResult>");
 }
 
 void rg_xml_multipart_list(struct rg_server_call *call, const struct rg_api_request *request)
 {
-    struct rg_text *text = &rg_call_of(call)->text;
-    struct uploads uploads = {.text = text, .request = request};
+    struct uploads uploads = {.request = request};
+    int64_t page_max;
     if (rg_reply_find_bucket(call, request) == NULL) {
         return;
     }
-    rg_text_append_str(text, XML_HEAD "<ListMultipartUploadsResult xmlns='" XML_NAMESPACE "'>");
-    rg_text_append_element(text, "Bucket", request->bucket);
-    rg_text_append_element(text, "Prefix", request->params[RG_PARAM_PREFIX]);
-    rg_sessions_visit(rg_api_of(call)->sessions, &multipart_type, append_upload, &uploads);
-    rg_text_printf(text,
-                   "<MaxUploads>%d</MaxUploads><IsTruncated>false</IsTruncated>"
-                   "</ListMultipartUploadsResult>",
-                   UPLOADS_PAGE_MAX);
-    rg_reply_text(call, 200, XML_TYPE);
+    if (rg_api_request_int(request, RG_PARAM_MAX_UPLOADS, UPLOADS_PAGE_MAX, &page_max) < 0) {
+        rg_reply_error(call, RG_API_BAD_REQUEST, "max-uploads is not a number.");
+        return;
+    }
+    rg_sessions_visit(rg_api_of(call)->sessions, &multipart_type, collect_upload, &uploads);
+    if (uploads.failed) {
+        rg_reply_error(call, RG_API_INTERNAL, "Out of memory.");
+    } else {
+        if (uploads.count > 0) {
+            qsort(uploads.sessions, uploads.count, sizeof(*uploads.sessions), compare_uploads);
+        }
+        append_uploads(&rg_call_of(call)->text, &uploads,
+                       (size_t)RG_MIN(page_max, (int64_t)UPLOADS_PAGE_MAX));
+        rg_reply_text(call, 200, XML_TYPE);
+    }
+    for (size_t i = 0; i < uploads.count; i++) {
+        rg_session_unref(&uploads.sessions[i]->base);
+    }
+    free(uploads.sessions);
 }

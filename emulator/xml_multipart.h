@@ -13,7 +13,7 @@
 /* Whether a request to an object is one of these: it has ?uploads or ?uploadId=. */
 bool rg_xml_multipart_is(const struct rg_api_request *request);
 void rg_xml_multipart_start(struct rg_server_call *call, const struct rg_api_request *request);
-/* GET of a bucket with ?uploads. */
+/* GET of a bucket with ?uploads: those of a prefix that are behind the markers, by name and id. */
 void rg_xml_multipart_list(struct rg_server_call *call, const struct rg_api_request *request);
 
 #endif

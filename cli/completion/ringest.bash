@@ -38,7 +38,7 @@ _ringest() {
         options="--recursive --no-clobber --dry-run --if-generation-match --content-type --method --part-size
             --concurrency --follow-symlinks --json $common"
         ;;
-    rm) options="--recursive --dry-run --if-generation-match --json $common" ;;
+    rm) options="--recursive --dry-run --if-generation-match --unfinished --older-than --json $common" ;;
     manifest | tar) options="--long --json $common" ;;
     ckpt) options="--json $common" ;;
     bench) options="--concurrency --count --seconds --object-size --verify --json $common" ;;

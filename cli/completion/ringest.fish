@@ -67,6 +67,8 @@ complete -c ringest -n '__fish_seen_subcommand_from cp' -F
 complete -c ringest -n '__fish_seen_subcommand_from rm' -s r -l recursive -d 'the object and everything below it'
 complete -c ringest -n '__fish_seen_subcommand_from rm' -l dry-run -d 'only say what would be removed'
 complete -c ringest -n '__fish_seen_subcommand_from rm' -l if-generation-match -x -d 'only if the object has this generation'
+complete -c ringest -n '__fish_seen_subcommand_from rm' -l unfinished -d 'what killed programs left of uploads'
+complete -c ringest -n '__fish_seen_subcommand_from rm' -l older-than -x -d 'nothing younger that is unfinished'
 complete -c ringest -n '__fish_seen_subcommand_from rm' -l json -d 'one JSON object'
 complete -c ringest -n '__fish_seen_subcommand_from rm' -l endpoint -x -d 'server to use'
 complete -c ringest -n '__fish_seen_subcommand_from rm' -l ca -r -F -d 'file of trusted certificates'

@@ -27,8 +27,8 @@ enum rg_upload_method {
  * An upload that fails or is cancelled removes what it left on the server before it completes:
  * parts, its session, temporary objects (under ".ringest-parts/" in the bucket). Where the answer
  * to the request that begins a multipart upload is lost, nobody can tell which one it was: it
- * stays, without parts, until a lifecycle rule of the bucket (AbortIncompleteMultipartUpload)
- * removes it.
+ * stays, without parts, until rg_submit_abort_upload or a lifecycle rule of the bucket
+ * (AbortIncompleteMultipartUpload) removes it.
  *
  * An upload that is cancelled when the server may have all of it is asked for, which can take 11
  * seconds: it completes with OK where it is stored, and otherwise with RG_STATUS_CANCELLED. One
@@ -60,6 +60,44 @@ struct rg_upload {
 RG_API int rg_submit_upload_sized(struct rg_client *client, struct rg_cq *cq,
                                   const struct rg_upload *upload, size_t struct_size);
 RG_SUBMIT_INLINE(upload, rg_upload)
+
+/* Multipart uploads that were begun, and neither completed nor aborted: what killed programs leave.
+ * Their parts are stored and paid for, and no object shows them. Those that a program is still at
+ * look the same.
+ *
+ * One page of them, in the order of the objects' names, and of one name in that of the ids. The
+ * next page begins behind its markers. Completion when OK: data is a const struct rg_uploads_page
+ * *, in the lease. RG_STATUS_BAD_RESPONSE, or a refusal, where the server knows no such uploads. */
+struct rg_unfinished_upload {
+    const char *object, *id;
+    const char *initiated; /* RFC 3339; NULL: not told */
+};
+struct rg_uploads_page {
+    const struct rg_unfinished_upload *uploads;
+    size_t count;
+    const char *next_key_marker, *next_id_marker; /* NULL: this is the last page */
+};
+struct rg_list_uploads {
+    const char *bucket;
+    const char *prefix;                 /* of the objects' names; NULL: all */
+    const char *key_marker, *id_marker; /* of the page before; NULL: the first page */
+    uint32_t results_max;               /* 0: 1000, which is also the limit */
+    uint64_t user_data, deadline_ns;
+};
+RG_API int rg_submit_list_uploads_sized(struct rg_client *client, struct rg_cq *cq,
+                                        const struct rg_list_uploads *list, size_t struct_size);
+RG_SUBMIT_INLINE(list_uploads, rg_list_uploads)
+
+/* Ends one of them and removes its parts; the object, if there is one, stays as it is. A part that
+ * is on its way at the same moment may stay: ask again whether it is gone. Completion: OK, or
+ * RG_STATUS_NOT_FOUND where there is no such upload any more. */
+struct rg_abort_upload {
+    const char *bucket, *object, *id;
+    uint64_t user_data, deadline_ns;
+};
+RG_API int rg_submit_abort_upload_sized(struct rg_client *client, struct rg_cq *cq,
+                                        const struct rg_abort_upload *abort, size_t struct_size);
+RG_SUBMIT_INLINE(abort_upload, rg_abort_upload)
 
 /* A stream into one object.
  *

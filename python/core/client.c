@@ -220,6 +220,8 @@ CLIENT_CALL(delete)
 CLIENT_CALL(list)
 CLIENT_CALL(list_folder)
 CLIENT_CALL(copy)
+CLIENT_CALL(list_uploads)
+CLIENT_CALL(abort_upload)
 
 #define METHOD(name, call, doc)                                                                    \
     {                                                                                              \
@@ -241,6 +243,11 @@ static PyMethodDef client_methods[] = {
            "URI's have up to the next '/'"),
     METHOD("copy", client_copy,
            "copy(uri, target, *, generation=0, if_generation_match=None) -> dict as stat's"),
+    METHOD("list_uploads", client_list_uploads,
+           "list_uploads(uri) -> list of (name, id, time of its beginning): multipart uploads that "
+           "nobody has finished, of objects whose names begin with the URI's"),
+    METHOD("abort_upload", client_abort_upload,
+           "abort_upload(uri, upload_id): ends one of them and removes its parts"),
     METHOD("stat", client_stat, "stat(uri, *, generation=0) -> dict"),
     METHOD("delete", client_delete, "delete(uri, *, generation=0)"),
     METHOD("get_many", core_many_new,

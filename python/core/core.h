@@ -158,6 +158,9 @@ struct core_operation {
     unsigned limit; /* of a folder's entries; 0: all */
     bool is_folder;
     struct core_listing *listing;
+    const char *upload_id;        /* as long as content_type */
+    PyObject *found;              /* owned; a list that pages are added to */
+    char *key_marker, *id_marker; /* owned; of the page before */
 };
 /* From a call's arguments. -1 with an exception, and nothing to be finished. */
 int core_operation_init(struct core_operation *self, const char *name, PyObject *args,

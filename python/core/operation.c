@@ -419,6 +419,108 @@ static int list_folder_parse(struct core_operation *self, PyObject *args, PyObje
                : -1;
 }
 
+static int list_uploads_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"uri", NULL};
+    return PyArg_ParseTupleAndKeywords(args, keywords, "U:list_uploads", names, &self->uri) ? 0
+                                                                                            : -1;
+}
+
+static int list_uploads_submit(struct core_operation *self, struct core_session *session,
+                               struct rg_cq *cq, const struct core_uri *uri, uint64_t user_data)
+{
+    struct rg_list_uploads list = {
+        .bucket = uri->bucket,
+        .prefix = uri->object,
+        .key_marker = self->key_marker,
+        .id_marker = self->id_marker,
+        .user_data = user_data,
+    };
+    return rg_submit_list_uploads(session->client, cq, &list);
+}
+
+/* A copy of a text that may be NULL, in the place of one. -1 with an exception. */
+static int text_replace(char **text, const char *with)
+{
+    size_t size = with != NULL ? strlen(with) + 1 : 0;
+    PyMem_Free(*text);
+    *text = with != NULL ? PyMem_Malloc(size) : NULL;
+    if (with != NULL && *text == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    if (with != NULL) {
+        memcpy(*text, with, size);
+    }
+    return 0;
+}
+
+static bool texts_differ(const char *a, const char *b)
+{
+    return (a == NULL) != (b == NULL) || (a != NULL && strcmp(a, b) != 0);
+}
+
+/* Adds a page, and notes where the next begins. -1 with an exception; 1: it was the last. */
+static int uploads_add(struct core_operation *self, const struct rg_uploads_page *page)
+{
+    if (self->found == NULL && (self->found = PyList_New(0)) == NULL) {
+        return -1;
+    }
+    for (size_t i = 0; i < page->count; i++) {
+        const struct rg_unfinished_upload *upload = &page->uploads[i];
+        PyObject *entry = Py_BuildValue("(ssz)", upload->object, upload->id, upload->initiated);
+        int rc = entry != NULL ? PyList_Append(self->found, entry) : -1;
+        Py_XDECREF(entry);
+        if (rc < 0) {
+            return -1;
+        }
+    }
+    if (page->next_key_marker == NULL) {
+        return 1;
+    }
+    if (!texts_differ(page->next_key_marker, self->key_marker) &&
+        !texts_differ(page->next_id_marker, self->id_marker)) {
+        struct rg_completion failed = {.status = RG_STATUS_BAD_RESPONSE,
+                                       .detail = "the list of uploads leads back to itself"};
+        core_error_raise(self->uri, &failed);
+        return -1;
+    }
+    return text_replace(&self->key_marker, page->next_key_marker) < 0 ||
+                   text_replace(&self->id_marker, page->next_id_marker) < 0
+               ? -1
+               : 0;
+}
+
+static PyObject *list_uploads_result(struct core_operation *self, struct core_session *session,
+                                     const struct rg_completion *done)
+{
+    (void)session;
+    int rc = uploads_add(self, done->data);
+    rg_lease_release(done->lease);
+    return rc == 1 ? Py_NewRef(self->found) : NULL;
+}
+
+static int abort_upload_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"uri", "upload_id", NULL};
+    return PyArg_ParseTupleAndKeywords(args, keywords, "Us:abort_upload", names, &self->uri,
+                                       &self->upload_id)
+               ? 0
+               : -1;
+}
+
+static int abort_upload_submit(struct core_operation *self, struct core_session *session,
+                               struct rg_cq *cq, const struct core_uri *uri, uint64_t user_data)
+{
+    struct rg_abort_upload abort = {
+        .bucket = uri->bucket,
+        .object = uri->object,
+        .id = self->upload_id,
+        .user_data = user_data,
+    };
+    return rg_submit_abort_upload(session->client, cq, &abort);
+}
+
 static const struct core_operation_kind kinds[] = {
     {"get", get_parse, get_submit, get_result},
     {"get_ranges", get_ranges_parse, get_ranges_submit, get_ranges_result},
@@ -429,6 +531,8 @@ static const struct core_operation_kind kinds[] = {
     {"list", list_parse, list_submit, list_result},
     {"list_folder", list_folder_parse, list_submit, list_result},
     {"copy", copy_parse, copy_submit, copy_result},
+    {"list_uploads", list_uploads_parse, list_uploads_submit, list_uploads_result},
+    {"abort_upload", abort_upload_parse, abort_upload_submit, delete_result},
 };
 
 static const struct core_operation_kind *kind_find(const char *name)
@@ -468,6 +572,9 @@ void core_operation_fini(struct core_operation *self)
     if (self->data.obj != NULL) {
         PyBuffer_Release(&self->data);
     }
+    PyMem_Free(self->key_marker);
+    PyMem_Free(self->id_marker);
+    Py_XDECREF(self->found);
     Py_XDECREF(self->uri);
     Py_XDECREF(self->target);
     Py_XDECREF(self->progress);

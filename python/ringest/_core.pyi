@@ -1,3 +1,4 @@
+import builtins
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike
 from typing import Any, Literal, overload
@@ -135,6 +136,15 @@ class Client:
         """Has the service copy an object, with its metadata; what stat says of the target.
 
         generation: of the source, 0: the newest. if_generation_match: of what is at the target, 0: nothing."""
+
+    def list_uploads(self, uri: str) -> builtins.list[tuple[str, str, str | None]]:
+        """Multipart uploads that were begun and neither completed nor aborted, of objects whose names begin
+        with the URI's: (name, id, time of its beginning as RFC 3339, None where it was not told), in the order
+        of names. Killed programs leave them; those that a program is still at look the same."""
+
+    def abort_upload(self, uri: str, upload_id: str) -> None:
+        """Ends an upload of the object and removes its parts; the object stays as it is. NotFoundError: there
+        is no such upload any more."""
 
 class GetMany(Iterator[list[Item]]):
     """The iterator of get_many; for event loops: poll() when fileno() is readable."""

@@ -22,6 +22,7 @@ Items = list[Item]
 Buffers = list[Buffer]
 Generations = list[int]
 Errors = list[Exception]
+Uploads = list[tuple[str, str, str | None]]
 
 # Of <ringest/objects.h>: in one request.
 _DELETES_MAX = 100
@@ -299,6 +300,14 @@ class Client(_core.Client):
         return await self._channel().call(
             "copy", uri, target, generation=generation, if_generation_match=if_generation_match
         )
+
+    async def alist_uploads(self, uri: str) -> Uploads:
+        """list_uploads, awaited."""
+        return await self._channel().call("list_uploads", uri)
+
+    async def aabort_upload(self, uri: str, upload_id: str) -> None:
+        """abort_upload, awaited."""
+        await self._channel().call("abort_upload", uri, upload_id)
 
     async def adelete(self, uri: str | Iterable[str], *, generation: int = 0, missing_ok: bool = False) -> None:
         """delete, awaited."""

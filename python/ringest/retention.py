@@ -14,12 +14,13 @@ same.
 from __future__ import annotations
 
 import datetime
+import logging
 import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ringest._errors import NotFoundError, PreconditionError
+from ringest._errors import Error, NotFoundError, PreconditionError, UnavailableError
 from ringest.client import Client, default_client
 
 __all__ = ["Checkpoint", "Retained", "find", "is_sharded", "remove", "retain"]
@@ -34,6 +35,8 @@ _KINDS = {".pt": "torch", ".pth": "torch", ".ckpt": "torch", ".safetensors": "sa
 # Where uploads keep parts that are to be composed.
 _PARTS_PREFIX = ".ringest-parts/"
 _DAY_S = 24 * 3600.0
+
+_log = logging.getLogger("ringest")
 
 
 @dataclass
@@ -58,7 +61,8 @@ class Retained:
     kept: list[str]  # URIs of checkpoints
     removed: list[str]
     strays: list[str]  # URIs of objects
-    size: int  # bytes that were removed
+    size: int  # bytes that were removed; those of uploads are not told
+    uploads: list[str] = field(default_factory=list)  # URIs of objects that had unfinished uploads, one for each
 
 
 def step_of(name: str) -> int | None:
@@ -164,13 +168,17 @@ def _seconds(age: float | datetime.timedelta) -> float:
     return age.total_seconds() if isinstance(age, datetime.timedelta) else float(age)
 
 
-def _is_older(uri: str, age_s: float, client: Client) -> bool:
+def _is_past(time: str, age_s: float) -> bool:
     """By the server's clock: its time of what is asked now is not known, so the local one must be about right."""
+    since = datetime.datetime.now(datetime.timezone.utc) - datetime.datetime.fromisoformat(time)
+    return since.total_seconds() > age_s
+
+
+def _is_older(uri: str, age_s: float, client: Client) -> bool:
     try:
-        updated = datetime.datetime.fromisoformat(client.stat(uri)["updated"])
+        return _is_past(client.stat(uri)["updated"], age_s)
     except NotFoundError:
         return False
-    return (datetime.datetime.now(datetime.timezone.utc) - updated).total_seconds() > age_s
 
 
 def _to_keep(found: list[Checkpoint], keep_last: int, keep_every: int) -> set[int]:
@@ -198,8 +206,9 @@ def retain(
     Never removed: checkpoints without a step in their names (last.ckpt, best.pt), incomplete ones that have
     metadata, and objects that are not of a checkpoint. What was replaced since it was listed stays, too. Run by one
     process at a time. Removed in the end are parts of uploads of this library in the bucket, `.ringest-parts/`, of
-    the same age. Uploads by multipart that were not finished are no objects; a lifecycle rule of the bucket
-    (AbortIncompleteMultipartUpload) removes them.
+    the same age, and multipart uploads that were begun so long ago and not finished, below the prefix and to names
+    that checkpoints have. Where those cannot be listed, for want of a permission or because the server knows none,
+    a warning is logged; a lifecycle rule of the bucket (AbortIncompleteMultipartUpload) removes them, too.
 
     Raises ValueError for bad arguments, ringest.Error; what was removed until then is gone.
     """
@@ -216,6 +225,7 @@ def retain(
         for each in found:
             _retain_one(each, steps, age_s, done, client, dry_run)
     _remove_parts(uri_prefix, age_s, done, client, dry_run)
+    _abort_uploads(uri_prefix, age_s, done, client, dry_run)
     return done
 
 
@@ -242,6 +252,31 @@ def _remove_parts(uri_prefix: str, age_s: float, done: Retained, client: Client,
     ]
     done.strays += [part[0] for part in parts]
     _finish(parts, done, client, dry_run)
+
+
+def _is_of_checkpoint(name: str) -> bool:
+    folder, _, last = name.rpartition("/")
+    return bool(folder and _MEMBER.fullmatch(last)) or os.path.splitext(last)[1] in _KINDS
+
+
+def _abort_uploads(uri_prefix: str, age_s: float, done: Retained, client: Client, dry_run: bool) -> None:
+    bucket = "/".join(uri_prefix.split("/", 3)[:3])
+    try:
+        uploads = client.list_uploads(uri_prefix)
+    except UnavailableError:
+        raise
+    except Error as error:
+        _log.warning("%s: unfinished uploads, if there are any, stay: %s", uri_prefix, error)
+        return
+    for name, upload_id, begun in uploads:
+        if not _is_of_checkpoint(name) or begun is None or not _is_past(begun, age_s):
+            continue
+        done.uploads.append(f"{bucket}/{name}")
+        if not dry_run:
+            try:
+                client.abort_upload(f"{bucket}/{name}", upload_id)
+            except NotFoundError:
+                pass
 
 
 def _finish(objects: list[tuple[str, int, int]], done: Retained, client: Client, dry_run: bool) -> None:

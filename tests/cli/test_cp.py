@@ -603,6 +603,16 @@ class Slow(Copying):
                 self.assertIn(self.cat(method), versions)
             self.ok(self.cp(path, uri, "--method", method))
             self.assertTrue(self.cat(method) == path.read_bytes())
+        rm = ("rm", "--unfinished", "--older-than=0", "--json", self.bucket)
+
+        def nothing_is_left():
+            """What a killed program sent last may be taken by the server a little later."""
+            report = json.loads(self.ok(self.ringest(*rm)))
+            self.assertEqual(report["failed"], 0)
+            return report["found"] == 0
+
+        self.await_(nothing_is_left)
+        self.assertEqual(self.names(), ["compose", "multipart", "resumable", "single"])
 
     def test_an_upload_interrupted(self):
         path = self.file("f")

@@ -1,9 +1,13 @@
 """`ringest rm`: named objects, trees, conditions, and what is left alone."""
 
+import contextlib
+import http.client
 import http.server
 import json
+import ssl
 import threading
 import unittest
+import urllib.parse
 
 from support import DONE, FAILED, USAGE, ServedCase, closed_port, ringest
 
@@ -52,6 +56,58 @@ class Remove(ServedCase):
 
     def names(self):
         return [each["name"] for each in json.loads(self.ok(self.ringest("ls", "-r", "--json", self.bucket)))["objects"]]
+
+    def leave_uploads(self, *names):
+        """Of another program, which begins them and says no more."""
+        place = urllib.parse.urlsplit(self.server.endpoint)
+        tls = ssl.create_default_context(cafile=self.server.ca)
+        with contextlib.closing(http.client.HTTPSConnection(place.hostname, place.port, context=tls)) as connection:
+            for name in names:
+                connection.request("POST", f"/{self.bucket[5:]}/{name}?uploads")
+                answer = connection.getresponse()
+                self.assertEqual((answer.status, b"<UploadId>" in answer.read()), (200, True))
+
+    def test_unfinished_uploads(self):
+        self.put("a", ".ringest-parts/0123/00000", ".ringest-parts/0123/00001")
+        self.leave_uploads("a", "a", "run/b", "c")
+        objects = self.names()
+        unfinished = ("--unfinished", "--older-than=0", "--json")
+
+        def report(*arguments):
+            done = self.rm(*arguments)
+            self.assertEqual(done.returncode, DONE, done.stderr)
+            return json.loads(done.stdout)
+
+        # What is young may be somebody's who is at it.
+        self.assertEqual(report("--unfinished", "--json", self.bucket)["found"], 0)
+        self.assertEqual(report("--unfinished", "--json", "--older-than=1h", self.bucket)["found"], 0)
+        planned = self.ok(self.rm("--unfinished", "--older-than", "0s", "--dry-run", self.bucket)).decode()
+        self.assertEqual((planned.count("would abort"), planned.count("would remove")), (4, 2))
+        self.assertIn(f"{self.bucket}/run/b", planned)
+        self.assertEqual(report(*unfinished, self.bucket + "/run"), {"found": 1, "removed": 1, "failed": 0})
+        self.assertEqual(self.names(), objects)
+        self.assertEqual(report(*unfinished, self.bucket), {"found": 5, "removed": 5, "failed": 0})
+        self.assertEqual(self.names(), ["a"])
+        self.assertEqual(report(*unfinished, self.bucket), {"found": 0, "removed": 0, "failed": 0})
+
+    def test_many_unfinished_uploads(self):
+        self.put("x")
+        self.leave_uploads(*(f"{i:04d}" for i in range(1050)))
+        done = self.rm("--unfinished", "--older-than=0", "--json", self.bucket + "/")
+        self.assertEqual(json.loads(done.stdout), {"found": 1050, "removed": 1050, "failed": 0})
+
+    def test_unfinished_uploads_and_other_options(self):
+        for arguments in (
+            ("--unfinished", "-r", self.bucket),
+            ("--unfinished", "--if-generation-match=1", self.bucket + "/a"),
+            ("--older-than=1d", self.bucket + "/a"),
+            ("--unfinished", "--older-than=1w", self.bucket),
+            ("--unfinished", "--older-than=-1s", self.bucket),
+            ("--unfinished", "--older-than=", self.bucket),
+        ):
+            done = self.rm(*arguments)
+            self.assertEqual((done.returncode, done.stderr.count("\n")), (USAGE, 1), arguments)
+        self.assertEqual(self.rm("--unfinished", "gs://no-such-bucket").returncode, FAILED)
 
     def test_named_objects(self):
         self.put("a", "b", "c d", "ä", "e/")

@@ -187,6 +187,45 @@ static void test_parts_and_uploads_are_listed(void)
     close_api();
 }
 
+/* Three of one name and one of another, by pages of two. */
+static void test_uploads_are_listed_by_pages(void)
+{
+    char first[64], target[512], *at;
+    open_large_api();
+    put_xml("/bucket/other", "x");
+    initiate("/bucket/z", "");
+    for (int i = 0; i < 3; i++) {
+        initiate("/bucket/a%26b", "");
+    }
+    get("/bucket?uploads&max-uploads=2");
+    RG_CHECK_EQ(reply.status, 200);
+    check_body_has("<IsTruncated>true</IsTruncated>");
+    check_body_has("<NextKeyMarker>a&amp;b</NextKeyMarker>");
+    RG_CHECK(strstr(reply.body.data, "<Key>z</Key>") == NULL);
+    at = strstr(reply.body.data, "<NextUploadIdMarker>");
+    RG_CHECK(at != NULL && sscanf(at, "<NextUploadIdMarker>%32[0-9a-f]<", first) == 1);
+    snprintf(target, sizeof(target),
+             "/bucket?uploads&max-uploads=2&key-marker=a%%26b&upload-id-marker=%s", first);
+    get(target);
+    check_body_has("<IsTruncated>false</IsTruncated>");
+    at = strstr(reply.body.data, "<Key>a&amp;b</Key>");
+    RG_CHECK(at != NULL && strstr(at + 1, "<Key>a&amp;b</Key>") == NULL);
+    RG_CHECK(strstr(at, "<Key>z</Key>") != NULL);
+    char *id = strstr(at, "<UploadId>");
+    RG_CHECK(id != NULL && strncmp(id + strlen("<UploadId>"), first, 32) > 0);
+    /* A name alone passes over all of its uploads; an id alone is nothing. */
+    get("/bucket?uploads&key-marker=a%26b");
+    RG_CHECK(strstr(reply.body.data, "<Key>a&amp;b</Key>") == NULL);
+    check_body_has("<Key>z</Key>");
+    get("/bucket?uploads&upload-id-marker=ffff");
+    check_body_has("<Key>a&amp;b</Key>");
+    get("/bucket?uploads&max-uploads=x");
+    RG_CHECK_EQ(reply.status, 400);
+    get("/no-such-bucket?uploads");
+    RG_CHECK_EQ(reply.status, 404);
+    close_api();
+}
+
 static void test_an_abort_gives_everything_back(void)
 {
     open_large_api();
@@ -213,6 +252,7 @@ int main(int argc, char **argv)
         RG_TEST(test_a_wrong_list_of_parts_is_refused),
         RG_TEST(test_hashes_of_a_part_are_checked),
         RG_TEST(test_parts_and_uploads_are_listed),
+        RG_TEST(test_uploads_are_listed_by_pages),
         RG_TEST(test_an_abort_gives_everything_back),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));

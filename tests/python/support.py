@@ -4,8 +4,11 @@ import contextlib
 import http.client
 import json
 import os
+import signal
 import ssl
 import subprocess
+import time
+import traceback
 import urllib.parse
 
 import ringest
@@ -64,6 +67,41 @@ def faults(endpoint, ca, instructions):
         del os.environ["RINGEST_HEADERS"]
         if before is not None:
             os.environ["RINGEST_HEADERS"] = before
+
+
+def uploads_in(made, bucket):
+    """How many are unfinished; the emulator makes a bucket with its first upload."""
+    try:
+        return len(made.list_uploads(bucket))
+    except ringest.NotFoundError:
+        return 0
+
+
+def killed_while_writing(endpoint, ca, uris):
+    """A process begins an upload in parts for each, and is killed when the server knows of them all."""
+    heard, say = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            with ringest.Client(endpoint, ca) as made:
+                writers = [made.writer(uri, part_size="5MiB") for uri in uris]
+                for writer in writers:
+                    writer.write(bytes(6 << 20))
+                buckets = {"/".join(uri.split("/")[:3]) + "/" for uri in uris}
+                while sum(uploads_in(made, bucket) for bucket in buckets) < len(uris):
+                    time.sleep(0.01)
+                os.write(say, b"x")
+                time.sleep(600)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+    os.close(say)
+    with open(heard, "rb") as told:
+        ready = told.read(1)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert ready == b"x"
 
 
 def uri(index):

@@ -1,6 +1,7 @@
 """Requests that are awaited: results, many at once, cancellation, several loops, and what is left."""
 
 import asyncio
+import datetime
 import gc
 import os
 import signal
@@ -51,6 +52,18 @@ class Awaited(unittest.TestCase):
             self.assertEqual((facts["size"], facts["generation"]), (10, generation))
             with self.assertRaises(ringest.PreconditionError):
                 await client.aput("gs://new/a", b"x", if_generation_match=0)
+            with client.writer("gs://new/a", part_size="5MiB") as writer:
+                writer.write(bytes(6 << 20))
+                while not (uploads := await client.alist_uploads("gs://new/")):
+                    await asyncio.sleep(0.01)
+                self.assertEqual(await client.alist_uploads("gs://new/b"), [])
+                self.assertEqual((len(uploads), uploads[0][0]), (1, "a"))
+                datetime.datetime.fromisoformat(uploads[0][2])
+                await client.aabort_upload("gs://new/a", uploads[0][1])
+                with self.assertRaises(ringest.NotFoundError):
+                    await client.aabort_upload("gs://new/a", uploads[0][1])
+                self.assertEqual(await client.alist_uploads("gs://new/"), [])
+                writer.abort()
             await client.adelete("gs://new/a")
             with self.assertRaisesRegex(ringest.NotFoundError, "gs://new/a"):
                 await client.aget("gs://new/a")

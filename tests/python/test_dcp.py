@@ -24,7 +24,7 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 import ranks
 import ringest
 import support
-from ringest import _dcp_metadata
+from ringest import _dcp_metadata, retention
 from ringest.dcp import CheckpointError, StorageReader, StorageWriter
 
 # Without a process group torch warns that there is none.
@@ -653,8 +653,24 @@ class Kills(unittest.TestCase):
                 seen = max(seen, step)
                 last = step
             self.assertGreater(seen, 0)
+            # At least one that certainly leaves a part.
+            support.killed_while_writing(endpoint, ca, [f"{CHECKPOINT}/__0_0.0123456789abcdef.distcp"])
+            self.check_that_nothing_stays(client)
+            self.assertEqual(load(blank(kill_state(0)), client)["step"], last)
             save(kill_state(last + 1), client)
             self.assertEqual(len(names(client)), 2)
+            self.assertEqual(client.list_uploads("gs://new/"), [])
+
+    def check_that_nothing_stays(self, client):
+        """After the retention helper: of saves that were killed, neither an object nor a part."""
+        self.assertNotEqual(client.list_uploads("gs://new/"), [])
+        end = time.monotonic() + ranks.PATIENCE_S
+        left = None
+        # What a killed process sent last may be taken by the server a little later.
+        while left != ([], 2) and time.monotonic() < end:
+            retention.retain("gs://new/run/", 1, client=client, unfinished_age=-3600.0)
+            left = (client.list_uploads("gs://new/"), len(client.list("gs://new/")))
+        self.assertEqual(left, ([], 2))
 
     def time_of_a_save(self, endpoint, ca):
         with ringest.Client(endpoint, ca) as client:

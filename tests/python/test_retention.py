@@ -4,6 +4,7 @@ import datetime
 import json
 import subprocess
 import unittest
+import unittest.mock
 
 import ringest
 import support
@@ -140,6 +141,36 @@ class Retained(unittest.TestCase):
             self.assertEqual(len(done.strays), 5)
             self.assertEqual(done.size, 4 * 3 + 4)
             self.assertEqual(names(client), ["step-1/.metadata", "step-1/__0_0" + ENDING, "step-2/notes.txt"])
+
+    def test_uploads_that_a_killed_process_left(self):
+        with support.emulator() as (endpoint, ca), ringest.Client(endpoint, ca) as client:
+            ours = ["step-1.pt", "step-2/__0_0" + ENDING]
+            others = ["step-1.txt", "step-2/notes"]
+            left = [f"gs://run/{name}" for name in (*ours, *ours, *others)] + ["gs://other/step-1.pt"]
+            support.killed_while_writing(endpoint, ca, left)
+            folder(client, "step-2", "__0_0" + ENDING)
+            found = client.list_uploads("gs://run/")
+            self.assertEqual([name for name, _, _ in found], sorted([*ours, *ours, *others]))
+            done = retention.retain("gs://run/", 1, client=client)
+            self.assertEqual((done.uploads, client.list_uploads("gs://run/")), ([], found))
+            planned = retention.retain("gs://run/", 1, client=client, unfinished_age=-YOUNG, dry_run=True)
+            self.assertEqual(client.list_uploads("gs://run/"), found)
+            done = retention.retain("gs://run/", 1, client=client, unfinished_age=-YOUNG)
+            self.assertEqual(planned, done)
+            self.assertEqual(done.uploads, sorted(f"gs://run/{name}" for name in (*ours, *ours)))
+            self.assertEqual([name for name, _, _ in client.list_uploads("gs://run/")], others)
+            self.assertEqual([name for name, _, _ in client.list_uploads("gs://other/")], ["step-1.pt"])
+            self.assertEqual(names(client), ["step-2/.metadata", "step-2/__0_0" + ENDING])
+
+    def test_where_uploads_cannot_be_listed(self):
+        with support.emulator() as (endpoint, ca), ringest.Client(endpoint, ca) as client:
+            client.put("gs://run/step-1.pt", b"1")
+            client.put("gs://run/step-2.pt", b"1")
+            with unittest.mock.patch.object(
+                client, "list_uploads", side_effect=ringest.PermissionDeniedError("gs://run/", "PERMISSION", "no")
+            ), self.assertLogs("ringest", "WARNING") as logged:
+                done = retention.retain("gs://run/", 1, client=client)
+            self.assertEqual((done.removed, len(logged.output)), (["gs://run/step-1.pt"], 1))
 
     def test_foreign_objects_in_a_folder_stay(self):
         with support.client() as client:

@@ -1,5 +1,6 @@
 /* Uploads by every method over TLS to the emulator, which shares no code with them but HTTP: what
- * is stored, what a reader gets, and that nothing else is in the bucket. */
+ * is stored, what a reader gets, and that nothing else is in the bucket; and what is left of those
+ * that nobody finishes. */
 #include "emulator/emulator.h"
 #include "gcs/checksum.h"
 #include "runtime/clock.h"
@@ -201,13 +202,81 @@ static void test_writers(void)
     }
 }
 
+/* Begins a stream that has sent a part, and leaves it. */
+static struct rg_writer *writer_begin(struct stage *stage, const char *object)
+{
+    static uint8_t data[5 << 20];
+    struct rg_writer *writer;
+    const struct rg_writer_options options = {
+        .bucket = "bucket", .object = object, .part_size = sizeof(data)};
+    RG_CHECK_EQ(rg_writer_open(&writer, stage->c.client, &options), 0);
+    RG_CHECK_EQ(rg_writer_write(writer, data, sizeof(data)), sizeof(data));
+    while (rg_writer_settled(writer) < sizeof(data)) {
+        rg_test_sleep_ms(1);
+    }
+    return writer;
+}
+
+/* Over pages of one, in order; aborts those below "b". How many there are. */
+static unsigned walk(struct stage *stage, bool is_aborting)
+{
+    unsigned count = 0;
+    char key[64] = "", id[128] = "";
+    for (bool more = true; more;) {
+        const struct rg_list_uploads list = {
+            .bucket = "bucket", .key_marker = key, .id_marker = id, .results_max = 1};
+        RG_CHECK_EQ(rg_submit_list_uploads(stage->c.client, stage->c.cq, &list), 0);
+        struct rg_completion done = rg_test_take(&stage->c);
+        RG_CHECK_STATUS(&done, OK);
+        const struct rg_uploads_page *found = done.data;
+        RG_CHECK(found->count <= 1);
+        for (size_t i = 0; i < found->count; i++, count++) {
+            const struct rg_unfinished_upload *upload = &found->uploads[i];
+            RG_CHECK(upload->initiated != NULL && strchr(upload->initiated, 'T') != NULL);
+            if (is_aborting && upload->object[0] == 'b') {
+                const struct rg_abort_upload abort = {
+                    .bucket = "bucket", .object = upload->object, .id = upload->id};
+                RG_CHECK_EQ(rg_submit_abort_upload(stage->c.client, stage->c.cq, &abort), 0);
+                struct rg_completion aborted = rg_test_take(&stage->c);
+                RG_CHECK_STATUS(&aborted, OK);
+                rg_lease_release(aborted.lease);
+            }
+        }
+        more = found->next_key_marker != NULL;
+        if (more) {
+            RG_CHECK(found->count == 1);
+            snprintf(key, sizeof(key), "%s", found->next_key_marker);
+            snprintf(id, sizeof(id), "%s", found->next_id_marker);
+        }
+        rg_lease_release(done.lease);
+    }
+    return count;
+}
+
+static void test_unfinished_uploads(void)
+{
+    static const char *const names[] = {"c", "a", "b/\xc3\xa4 &<>", "b/\xc3\xa4 &<>"};
+    struct rg_writer *writers[RG_ARRAY_LEN(names)];
+    struct stage stage;
+    stage_open(&stage, 1);
+    for (size_t i = 0; i < RG_ARRAY_LEN(names); i++) {
+        writers[i] = writer_begin(&stage, names[i]);
+    }
+    RG_CHECK_EQ(walk(&stage, true), 4);
+    RG_CHECK_EQ(walk(&stage, false), 2);
+    for (size_t i = 0; i < RG_ARRAY_LEN(names); i++) {
+        rg_writer_close(writers[i]);
+    }
+    RG_CHECK_EQ(walk(&stage, false), 0);
+    stage_close(&stage);
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
-        RG_TEST(test_methods_and_sources),
-        RG_TEST(test_conditions),
-        RG_TEST(test_cancelled_at_any_time),
-        RG_TEST(test_writers),
+        RG_TEST(test_methods_and_sources),   RG_TEST(test_conditions),
+        RG_TEST(test_cancelled_at_any_time), RG_TEST(test_writers),
+        RG_TEST(test_unfinished_uploads),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }
