@@ -5,18 +5,29 @@
 
 #include "gcs/checksum.h"
 #include "gcs/client.h"
+#include "gcs/manifest.h"
 #include "gcs/manifest_code.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define NOT_AN_INDEX "it is no index of tar archives"
+
+/* What is read by the code of manifests. */
+static_assert(RG_TAR_INDEX_AT_VERSION == (int)RG_MANIFEST_AT_VERSION, "as in manifests");
+static_assert(RG_TAR_INDEX_AT_HEADER_SIZE == (int)RG_MANIFEST_AT_HEADER_SIZE, "as in manifests");
+static_assert(RG_TAR_INDEX_AT_FILE_SIZE == (int)RG_MANIFEST_AT_FILE_SIZE, "as in manifests");
+static_assert(RG_TAR_INDEX_AT_BUCKET_SIZE == (int)RG_MANIFEST_AT_BUCKET_SIZE, "as in manifests");
+static_assert(RG_TAR_INDEX_AT_HEADER_CRC == (int)RG_MANIFEST_AT_HEADER_CRC, "as in manifests");
+static_assert(RG_TAR_INDEX_HEADER_SIZE_MIN == (int)RG_MANIFEST_HEADER_SIZE_MIN, "as in manifests");
+static_assert(RG_TAR_INDEX_ALIGNMENT == RG_MANIFEST_ALIGNMENT, "as in manifests");
 
 struct rg_tar_index {
     const uint8_t *data;
@@ -26,32 +37,6 @@ struct rg_tar_index {
     uint32_t header_size, shard_count, block_count, names_size;
     char bucket[RG_BUCKET_NAME_SIZE_MAX + 1];
 };
-
-struct error {
-    char *text;
-    size_t size;
-};
-
-static int damaged(const struct error *error, uint64_t at, const char *format, ...) RG_PRINTF(3, 4);
-
-static int damaged(const struct error *error, uint64_t at, const char *format, ...)
-{
-    char cause[160];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(cause, sizeof(cause), format, args);
-    va_end(args);
-    return rg_explain(error->text, error->size, -EBADMSG, "at byte %" PRIu64 ": %s", at, cause);
-}
-
-uint32_t rg_tar_index_header_crc(const uint8_t *header, uint32_t size)
-{
-    static const uint8_t zeros[4];
-    uint32_t crc = rg_crc32c(0, header, RG_TAR_INDEX_AT_HEADER_CRC);
-    crc = rg_crc32c(crc, zeros, sizeof(zeros));
-    return rg_crc32c(crc, header + RG_TAR_INDEX_HEADER_SIZE_MIN,
-                     size - RG_TAR_INDEX_HEADER_SIZE_MIN);
-}
 
 static uint64_t align(uint64_t size)
 {
@@ -68,62 +53,39 @@ static uint64_t header_u64(const struct rg_tar_index *index, enum rg_tar_index_f
     return rg_manifest_read_u64(index->data + at);
 }
 
-static int check_header(struct rg_tar_index *index, const struct error *error)
+static int check_header(struct rg_tar_index *index, const struct rg_manifest_damage *damage)
 {
-    const uint8_t *data = index->data;
-    if (index->size < RG_TAR_INDEX_HEADER_SIZE_MIN ||
-        memcmp(data, RG_TAR_INDEX_MAGIC, RG_TAR_INDEX_MAGIC_SIZE) != 0) {
-        return damaged(error, 0, "it is no index of tar archives");
+    static const struct rg_manifest_format format = {RG_TAR_INDEX_MAGIC, RG_TAR_INDEX_VERSION,
+                                                     NOT_AN_INDEX};
+    int rc = rg_manifest_header_check(&format, index->data, index->size, index->bucket, damage);
+    if (rc > 0) {
+        index->header_size = (uint32_t)rc;
+        index->count = header_u64(index, RG_TAR_INDEX_AT_COUNT);
+        index->tables = header_u64(index, RG_TAR_INDEX_AT_TABLES);
+        index->shard_count = header_u32(index, RG_TAR_INDEX_AT_SHARD_COUNT);
+        index->block_count = header_u32(index, RG_TAR_INDEX_AT_BLOCK_COUNT);
+        index->names_size = header_u32(index, RG_TAR_INDEX_AT_NAMES_SIZE);
     }
-    uint32_t version = header_u32(index, RG_TAR_INDEX_AT_VERSION);
-    if (version != RG_TAR_INDEX_VERSION) {
-        return damaged(error, RG_TAR_INDEX_AT_VERSION,
-                       "version %" PRIu32 " is not one that this program reads", version);
-    }
-    uint32_t header_size = header_u32(index, RG_TAR_INDEX_AT_HEADER_SIZE);
-    uint32_t bucket_size = header_u32(index, RG_TAR_INDEX_AT_BUCKET_SIZE);
-    if (bucket_size > RG_BUCKET_NAME_SIZE_MAX ||
-        header_size != align(RG_TAR_INDEX_HEADER_SIZE_MIN + bucket_size) ||
-        header_size > index->size) {
-        return damaged(error, RG_TAR_INDEX_AT_HEADER_SIZE, "the header's sizes do not fit");
-    }
-    if (rg_tar_index_header_crc(data, header_size) !=
-        header_u32(index, RG_TAR_INDEX_AT_HEADER_CRC)) {
-        return damaged(error, RG_TAR_INDEX_AT_HEADER_CRC,
-                       "the header does not have the CRC32C that it states");
-    }
-    memcpy(index->bucket, data + RG_TAR_INDEX_HEADER_SIZE_MIN, bucket_size);
-    index->header_size = header_size;
-    index->count = header_u64(index, RG_TAR_INDEX_AT_COUNT);
-    index->tables = header_u64(index, RG_TAR_INDEX_AT_TABLES);
-    index->shard_count = header_u32(index, RG_TAR_INDEX_AT_SHARD_COUNT);
-    index->block_count = header_u32(index, RG_TAR_INDEX_AT_BLOCK_COUNT);
-    index->names_size = header_u32(index, RG_TAR_INDEX_AT_NAMES_SIZE);
-    return 0;
+    return RG_MIN(rc, 0);
 }
 
-/* The header and the file agree with each other, and with the checksum. */
-static int check_sizes(struct rg_tar_index *index, const struct error *error)
+/* What the header says of the rest agrees with it. */
+static int check_sizes(struct rg_tar_index *index, const struct rg_manifest_damage *damage)
 {
-    uint64_t stated = header_u64(index, RG_TAR_INDEX_AT_FILE_SIZE);
-    if (stated != index->size) {
-        return damaged(error, RG_MIN(index->size, stated),
-                       "the file has %" PRIu64 " bytes and should have %" PRIu64, index->size,
-                       stated);
-    }
     uint64_t tables_size = (uint64_t)index->block_count * RG_TAR_INDEX_BLOCK_SIZE +
                            (uint64_t)index->shard_count * RG_TAR_INDEX_SHARD_SIZE +
                            index->names_size;
     if (index->tables < index->header_size || tables_size > index->size ||
         index->tables != index->size - tables_size) {
-        return damaged(error, RG_TAR_INDEX_AT_TABLES, "the tables are not where they should be");
+        return rg_manifest_damaged(damage, RG_TAR_INDEX_AT_TABLES,
+                                   "the tables are not where they should be");
     }
     index->shards = index->tables + (uint64_t)index->block_count * RG_TAR_INDEX_BLOCK_SIZE;
     index->names = index->shards + (uint64_t)index->shard_count * RG_TAR_INDEX_SHARD_SIZE;
     if (rg_crc32c(0, index->data + index->header_size, index->size - index->header_size) !=
         header_u32(index, RG_TAR_INDEX_AT_CRC)) {
-        return damaged(error, index->header_size,
-                       "what follows does not have the CRC32C that the header states");
+        return rg_manifest_damaged(damage, index->header_size,
+                                   "what follows does not have the CRC32C that the header states");
     }
     return 0;
 }
@@ -182,29 +144,31 @@ static bool block_fits(const struct rg_tar_index *index, const struct block *blo
 }
 
 /* Blocks follow each other without gaps. */
-static int check_blocks(const struct rg_tar_index *index, const struct error *error)
+static int check_blocks(const struct rg_tar_index *index, const struct rg_manifest_damage *damage)
 {
     uint64_t at = index->header_size;
     for (uint32_t i = 0; i < index->block_count; i++) {
         struct block block = block_at(index, i);
         if (block.offset != at || !block_fits(index, &block)) {
-            return damaged(error, index->tables + (uint64_t)i * RG_TAR_INDEX_BLOCK_SIZE,
-                           "block %" PRIu32 " is not where it should be", i);
+            return rg_manifest_damaged(damage,
+                                       index->tables + (uint64_t)i * RG_TAR_INDEX_BLOCK_SIZE,
+                                       "block %" PRIu32 " is not where it should be", i);
         }
         at += block.size;
     }
     if (index->tables - at >= RG_TAR_INDEX_ALIGNMENT) {
-        return damaged(error, at, "something lies between the last block and the tables");
+        return rg_manifest_damaged(damage, at,
+                                   "something lies between the last block and the tables");
     }
     return 0;
 }
 
 /* Shards have their samples and blocks one behind the other, and names that end. */
-static int check_shards(const struct rg_tar_index *index, const struct error *error)
+static int check_shards(const struct rg_tar_index *index, const struct rg_manifest_damage *damage)
 {
     const uint8_t *names = index->data + index->names;
     if (index->names_size > 0 && names[index->names_size - 1] != '\0') {
-        return damaged(error, index->size - 1, "the last name does not end");
+        return rg_manifest_damaged(damage, index->size - 1, "the last name does not end");
     }
     uint64_t sample = 0;
     uint32_t block = 0;
@@ -217,33 +181,34 @@ static int check_shards(const struct rg_tar_index *index, const struct error *er
         uint64_t blocks = samples / RG_TAR_BLOCK_SAMPLES + (samples % RG_TAR_BLOCK_SAMPLES > 0);
         if (shard.first_sample != sample || shard.first_block != block || end_sample < sample ||
             end_block < block || end_block - block != blocks || shard.name >= index->names_size) {
-            return damaged(error, index->shards + (uint64_t)i * RG_TAR_INDEX_SHARD_SIZE,
-                           "shard %" PRIu32 " is not what it should be", i);
+            return rg_manifest_damaged(damage,
+                                       index->shards + (uint64_t)i * RG_TAR_INDEX_SHARD_SIZE,
+                                       "shard %" PRIu32 " is not what it should be", i);
         }
         sample = end_sample;
         block = end_block;
     }
     if (sample != index->count || block != index->block_count) {
-        return damaged(error, RG_TAR_INDEX_AT_COUNT, "there are samples in no shard");
+        return rg_manifest_damaged(damage, RG_TAR_INDEX_AT_COUNT, "there are samples in no shard");
     }
     return 0;
 }
 
 /* Takes `data`, on success only. */
 static int index_adopt(struct rg_tar_index **out_index, const uint8_t *data, uint64_t size,
-                       bool is_mapped, const struct error *error)
+                       bool is_mapped, const struct rg_manifest_damage *damage)
 {
     struct rg_tar_index *index = calloc(1, sizeof(*index));
     if (index == NULL) {
-        return rg_explain(error->text, error->size, -ENOMEM, "no memory");
+        return rg_explain(damage->text, damage->size, -ENOMEM, "no memory");
     }
     index->data = data;
     index->size = size;
     index->is_mapped = is_mapped;
-    int rc = check_header(index, error);
-    rc = rc == 0 ? check_sizes(index, error) : rc;
-    rc = rc == 0 ? check_blocks(index, error) : rc;
-    rc = rc == 0 ? check_shards(index, error) : rc;
+    int rc = check_header(index, damage);
+    rc = rc == 0 ? check_sizes(index, damage) : rc;
+    rc = rc == 0 ? check_blocks(index, damage) : rc;
+    rc = rc == 0 ? check_shards(index, damage) : rc;
     if (rc < 0) {
         free(index);
         return rc;
@@ -260,28 +225,30 @@ int rg_tar_index_open_memory(struct rg_tar_index **out_index, const void *data, 
         return rg_explain(error, error_size, -ENOMEM, "no memory");
     }
     memcpy(copy, data, size);
-    int rc = index_adopt(out_index, copy, size, false, &(struct error){error, error_size});
+    int rc =
+        index_adopt(out_index, copy, size, false, &(struct rg_manifest_damage){error, error_size});
     if (rc < 0) {
         free(copy);
     }
     return rc;
 }
 
-static int open_mapped(struct rg_tar_index **out_index, int fd, const struct error *error)
+static int open_mapped(struct rg_tar_index **out_index, int fd,
+                       const struct rg_manifest_damage *damage)
 {
     struct stat status;
     if (fstat(fd, &status) < 0) {
-        return rg_explain(error->text, error->size, -errno, "%s", strerrordesc_np(errno));
+        return rg_explain(damage->text, damage->size, -errno, "%s", strerrordesc_np(errno));
     }
     if (!S_ISREG(status.st_mode) || status.st_size < RG_TAR_INDEX_HEADER_SIZE_MIN) {
-        return damaged(error, 0, "it is no index of tar archives");
+        return rg_manifest_damaged(damage, 0, NOT_AN_INDEX);
     }
     size_t size = (size_t)status.st_size;
     void *data = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
     if (data == MAP_FAILED) {
-        return rg_explain(error->text, error->size, -errno, "%s", strerrordesc_np(errno));
+        return rg_explain(damage->text, damage->size, -errno, "%s", strerrordesc_np(errno));
     }
-    int rc = index_adopt(out_index, data, size, true, error);
+    int rc = index_adopt(out_index, data, size, true, damage);
     if (rc < 0) {
         munmap(data, size);
     }
@@ -297,7 +264,7 @@ int rg_tar_index_open(struct rg_tar_index **out_index, const char *path, char *e
         return rg_explain(error, error_size, -errno, "tar index %s: %s", path,
                           strerrordesc_np(errno));
     }
-    int rc = open_mapped(out_index, fd, &(struct error){cause, sizeof(cause)});
+    int rc = open_mapped(out_index, fd, &(struct rg_manifest_damage){cause, sizeof(cause)});
     close(fd);
     return rc < 0 ? rg_explain(error, error_size, rc, "tar index %s: %s", path, cause) : 0;
 }
@@ -642,7 +609,7 @@ static void header_write(const struct rg_tar_builder *builder, uint8_t *file, ui
     rg_manifest_write_u32(file + RG_TAR_INDEX_AT_CRC,
                           rg_crc32c(0, file + header_size, size - header_size));
     rg_manifest_write_u32(file + RG_TAR_INDEX_AT_HEADER_CRC,
-                          rg_tar_index_header_crc(file, header_size));
+                          rg_manifest_header_crc(file, header_size));
 }
 
 static uint8_t *append(uint8_t *at, const void *data, size_t size)
@@ -673,7 +640,8 @@ int rg_tar_builder_finish(struct rg_tar_builder *builder, struct rg_tar_index **
     RG_ASSERT(end == file + size);
     header_write(builder, file, header_size, tables, size);
     char error[256] = "";
-    int rc = index_adopt(out_index, file, size, false, &(struct error){error, sizeof(error)});
+    int rc = index_adopt(out_index, file, size, false,
+                         &(struct rg_manifest_damage){error, sizeof(error)});
     RG_ASSERT(rc != -EBADMSG);
     if (rc < 0) {
         free(file);

@@ -69,7 +69,4 @@ struct rg_tar_block {
 int rg_tar_index_block(const struct rg_tar_index *index, uint64_t number,
                        struct rg_tar_block *out_block);
 
-/* Of a header of `size` bytes, with its own field taken for 0. */
-uint32_t rg_tar_index_header_crc(const uint8_t *header, uint32_t size);
-
 #endif

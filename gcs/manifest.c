@@ -8,13 +8,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define NOT_A_MANIFEST "it is not a manifest"
 
 struct rg_manifest {
     const uint8_t *data;
@@ -24,28 +25,6 @@ struct rg_manifest {
     uint32_t header_size, block_count;
     char bucket[RG_BUCKET_NAME_SIZE_MAX + 1];
 };
-
-struct error {
-    char *text;
-    size_t size;
-};
-
-static int damaged(const struct error *error, uint64_t at, const char *format, ...) RG_PRINTF(3, 4);
-
-static int damaged(const struct error *error, uint64_t at, const char *format, ...)
-{
-    if (error->text == NULL || error->size == 0) {
-        return -EBADMSG;
-    }
-    int used = snprintf(error->text, error->size, "at byte %" PRIu64 ": ", at);
-    if ((size_t)used < error->size) {
-        va_list args;
-        va_start(args, format);
-        vsnprintf(error->text + used, error->size - (size_t)used, format, args);
-        va_end(args);
-    }
-    return -EBADMSG;
-}
 
 static uint32_t header_u32(const struct rg_manifest *manifest, enum rg_manifest_field at)
 {
@@ -57,56 +36,36 @@ static uint64_t header_u64(const struct rg_manifest *manifest, enum rg_manifest_
     return rg_manifest_read_u64(manifest->data + at);
 }
 
-static int check_header(struct rg_manifest *manifest, const struct error *error)
+static int check_header(struct rg_manifest *manifest, const struct rg_manifest_damage *damage)
 {
-    const uint8_t *data = manifest->data;
-    if (manifest->size < RG_MANIFEST_HEADER_SIZE_MIN ||
-        memcmp(data, RG_MANIFEST_MAGIC, RG_MANIFEST_MAGIC_SIZE) != 0) {
-        return damaged(error, 0, "it is not a manifest");
+    static const struct rg_manifest_format format = {RG_MANIFEST_MAGIC, RG_MANIFEST_VERSION,
+                                                     NOT_A_MANIFEST};
+    int rc =
+        rg_manifest_header_check(&format, manifest->data, manifest->size, manifest->bucket, damage);
+    if (rc > 0) {
+        manifest->header_size = (uint32_t)rc;
+        manifest->count = header_u64(manifest, RG_MANIFEST_AT_COUNT);
+        manifest->index = header_u64(manifest, RG_MANIFEST_AT_INDEX);
+        manifest->block_count = header_u32(manifest, RG_MANIFEST_AT_BLOCK_COUNT);
     }
-    uint32_t version = header_u32(manifest, RG_MANIFEST_AT_VERSION);
-    if (version != RG_MANIFEST_VERSION) {
-        return damaged(error, RG_MANIFEST_AT_VERSION,
-                       "version %" PRIu32 " is not one that this program reads", version);
-    }
-    uint32_t header_size = header_u32(manifest, RG_MANIFEST_AT_HEADER_SIZE);
-    uint32_t bucket_size = header_u32(manifest, RG_MANIFEST_AT_BUCKET_SIZE);
-    if (bucket_size > RG_BUCKET_NAME_SIZE_MAX ||
-        header_size != rg_manifest_header_size(bucket_size) || header_size > manifest->size) {
-        return damaged(error, RG_MANIFEST_AT_HEADER_SIZE, "the header's sizes do not fit");
-    }
-    if (rg_manifest_header_crc(data, header_size) !=
-        header_u32(manifest, RG_MANIFEST_AT_HEADER_CRC)) {
-        return damaged(error, RG_MANIFEST_AT_HEADER_CRC,
-                       "the header does not have the CRC32C that it states");
-    }
-    memcpy(manifest->bucket, data + RG_MANIFEST_HEADER_SIZE_MIN, bucket_size);
-    manifest->header_size = header_size;
-    manifest->count = header_u64(manifest, RG_MANIFEST_AT_COUNT);
-    manifest->index = header_u64(manifest, RG_MANIFEST_AT_INDEX);
-    manifest->block_count = header_u32(manifest, RG_MANIFEST_AT_BLOCK_COUNT);
-    return 0;
+    return RG_MIN(rc, 0);
 }
 
-/* The header and the file agree with each other. */
-static int check_sizes(const struct rg_manifest *manifest, const struct error *error)
+/* What the header says of the rest agrees with it. */
+static int check_sizes(const struct rg_manifest *manifest, const struct rg_manifest_damage *damage)
 {
-    uint64_t stated = header_u64(manifest, RG_MANIFEST_AT_FILE_SIZE);
-    if (stated != manifest->size) {
-        return damaged(error, RG_MIN(manifest->size, stated),
-                       "the file has %" PRIu64 " bytes and should have %" PRIu64, manifest->size,
-                       stated);
-    }
     uint64_t blocks = manifest->count / RG_MANIFEST_BLOCK_ENTRIES +
                       (manifest->count % RG_MANIFEST_BLOCK_ENTRIES > 0);
     if (header_u32(manifest, RG_MANIFEST_AT_BLOCK_ENTRIES) != RG_MANIFEST_BLOCK_ENTRIES ||
         blocks != manifest->block_count) {
-        return damaged(error, RG_MANIFEST_AT_BLOCK_COUNT, "the numbers of blocks do not fit");
+        return rg_manifest_damaged(damage, RG_MANIFEST_AT_BLOCK_COUNT,
+                                   "the numbers of blocks do not fit");
     }
     uint64_t index_size = blocks * RG_MANIFEST_INDEX_ENTRY_SIZE;
     if (manifest->index < manifest->header_size || index_size > manifest->size ||
         manifest->index != manifest->size - index_size) {
-        return damaged(error, RG_MANIFEST_AT_INDEX, "the index is not where it should be");
+        return rg_manifest_damaged(damage, RG_MANIFEST_AT_INDEX,
+                                   "the index is not where it should be");
     }
     return 0;
 }
@@ -134,40 +93,43 @@ static bool block_fits(const struct rg_manifest *manifest, const struct block *b
 }
 
 /* Blocks follow each other without gaps, and have the checksums that the index states. */
-static int check_blocks(const struct rg_manifest *manifest, const struct error *error)
+static int check_blocks(const struct rg_manifest *manifest, const struct rg_manifest_damage *damage)
 {
     uint64_t at = manifest->header_size;
     for (uint32_t i = 0; i < manifest->block_count; i++) {
         struct block block = block_at(manifest, i);
         if (block.offset != at || !block_fits(manifest, &block)) {
-            return damaged(error, manifest->index + (uint64_t)i * RG_MANIFEST_INDEX_ENTRY_SIZE,
-                           "block %" PRIu32 " is not where it should be", i);
+            return rg_manifest_damaged(damage,
+                                       manifest->index + (uint64_t)i * RG_MANIFEST_INDEX_ENTRY_SIZE,
+                                       "block %" PRIu32 " is not where it should be", i);
         }
         if (rg_crc32c(0, manifest->data + block.offset, block.size) != block.crc) {
-            return damaged(error, block.offset,
-                           "block %" PRIu32 " does not have the CRC32C that the index states", i);
+            return rg_manifest_damaged(
+                damage, block.offset,
+                "block %" PRIu32 " does not have the CRC32C that the index states", i);
         }
         at += block.size;
     }
     if (manifest->index - at >= RG_MANIFEST_ALIGNMENT) {
-        return damaged(error, at, "something lies between the last block and the index");
+        return rg_manifest_damaged(damage, at,
+                                   "something lies between the last block and the index");
     }
     return 0;
 }
 
-static int check_all(struct rg_manifest *manifest, const struct error *error)
+static int check_all(struct rg_manifest *manifest, const struct rg_manifest_damage *damage)
 {
-    int rc = check_header(manifest, error);
-    rc = rc == 0 ? check_sizes(manifest, error) : rc;
-    rc = rc == 0 ? check_blocks(manifest, error) : rc;
+    int rc = check_header(manifest, damage);
+    rc = rc == 0 ? check_sizes(manifest, damage) : rc;
+    rc = rc == 0 ? check_blocks(manifest, damage) : rc;
     if (rc < 0) {
         return rc;
     }
     uint32_t crc = rg_crc32c(0, manifest->data + manifest->header_size,
                              manifest->size - manifest->header_size);
     if (crc != header_u32(manifest, RG_MANIFEST_AT_CRC)) {
-        return damaged(error, manifest->index,
-                       "the index does not have the CRC32C that the header states");
+        return rg_manifest_damaged(damage, manifest->index,
+                                   "the index does not have the CRC32C that the header states");
     }
     return 0;
 }
@@ -181,7 +143,7 @@ int rg_manifest_open_memory(struct rg_manifest **out_manifest, const void *data,
     }
     manifest->data = data;
     manifest->size = size;
-    int rc = check_all(manifest, &(struct error){error, error_size});
+    int rc = check_all(manifest, &(struct rg_manifest_damage){error, error_size});
     if (rc < 0) {
         free(manifest);
         return rc;
@@ -190,21 +152,22 @@ int rg_manifest_open_memory(struct rg_manifest **out_manifest, const void *data,
     return 0;
 }
 
-static int open_mapped(struct rg_manifest **out_manifest, int fd, const struct error *error)
+static int open_mapped(struct rg_manifest **out_manifest, int fd,
+                       const struct rg_manifest_damage *damage)
 {
     struct stat status;
     if (fstat(fd, &status) < 0) {
         return -errno;
     }
     if (!S_ISREG(status.st_mode) || status.st_size < RG_MANIFEST_HEADER_SIZE_MIN) {
-        return damaged(error, 0, "it is not a manifest");
+        return rg_manifest_damaged(damage, 0, NOT_A_MANIFEST);
     }
     size_t size = (size_t)status.st_size;
     void *data = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
     if (data == MAP_FAILED) {
         return -errno;
     }
-    int rc = rg_manifest_open_memory(out_manifest, data, size, error->text, error->size);
+    int rc = rg_manifest_open_memory(out_manifest, data, size, damage->text, damage->size);
     if (rc < 0) {
         munmap(data, size);
         return rc;
@@ -216,7 +179,7 @@ static int open_mapped(struct rg_manifest **out_manifest, int fd, const struct e
 int rg_manifest_open(struct rg_manifest **out_manifest, const char *path, char *error,
                      size_t error_size)
 {
-    struct error what = {error, error_size};
+    struct rg_manifest_damage what = {error, error_size};
     if (error != NULL && error_size > 0) {
         *error = '\0';
     }

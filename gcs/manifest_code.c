@@ -5,6 +5,10 @@
 #include "gcs/manifest.h"
 
 #include <endian.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 uint32_t rg_manifest_read_u32(const uint8_t *data)
@@ -45,6 +49,59 @@ uint32_t rg_manifest_header_crc(const uint8_t *header, uint32_t size)
     uint32_t crc = rg_crc32c(0, header, RG_MANIFEST_AT_HEADER_CRC);
     crc = rg_crc32c(crc, zeros, sizeof(zeros));
     return rg_crc32c(crc, header + RG_MANIFEST_HEADER_SIZE_MIN, size - RG_MANIFEST_HEADER_SIZE_MIN);
+}
+
+int rg_manifest_damaged(const struct rg_manifest_damage *damage, uint64_t at, const char *format,
+                        ...)
+{
+    if (damage->text == NULL || damage->size == 0) {
+        return -EBADMSG;
+    }
+    int used = snprintf(damage->text, damage->size, "at byte %" PRIu64 ": ", at);
+    if ((size_t)used < damage->size) {
+        va_list args;
+        va_start(args, format);
+        vsnprintf(damage->text + used, damage->size - (size_t)used, format, args);
+        va_end(args);
+    }
+    return -EBADMSG;
+}
+
+int rg_manifest_header_check(const struct rg_manifest_format *format, const uint8_t *data,
+                             uint64_t size, char *out_bucket,
+                             const struct rg_manifest_damage *damage)
+{
+    if (size < RG_MANIFEST_HEADER_SIZE_MIN ||
+        memcmp(data, format->magic, RG_MANIFEST_MAGIC_SIZE) != 0) {
+        return rg_manifest_damaged(damage, 0, "%s", format->is_another);
+    }
+    uint32_t version = rg_manifest_read_u32(data + RG_MANIFEST_AT_VERSION);
+    if (version != format->version) {
+        return rg_manifest_damaged(damage, RG_MANIFEST_AT_VERSION,
+                                   "version %" PRIu32 " is not one that this program reads",
+                                   version);
+    }
+    uint32_t header_size = rg_manifest_read_u32(data + RG_MANIFEST_AT_HEADER_SIZE);
+    uint32_t bucket_size = rg_manifest_read_u32(data + RG_MANIFEST_AT_BUCKET_SIZE);
+    if (bucket_size > RG_BUCKET_NAME_SIZE_MAX ||
+        header_size != rg_manifest_header_size(bucket_size) || header_size > size) {
+        return rg_manifest_damaged(damage, RG_MANIFEST_AT_HEADER_SIZE,
+                                   "the header's sizes do not fit");
+    }
+    if (rg_manifest_header_crc(data, header_size) !=
+        rg_manifest_read_u32(data + RG_MANIFEST_AT_HEADER_CRC)) {
+        return rg_manifest_damaged(damage, RG_MANIFEST_AT_HEADER_CRC,
+                                   "the header does not have the CRC32C that it states");
+    }
+    uint64_t stated = rg_manifest_read_u64(data + RG_MANIFEST_AT_FILE_SIZE);
+    if (stated != size) {
+        return rg_manifest_damaged(damage, RG_MIN(size, stated),
+                                   "the file has %" PRIu64 " bytes and should have %" PRIu64, size,
+                                   stated);
+    }
+    memcpy(out_bucket, data + RG_MANIFEST_HEADER_SIZE_MIN, bucket_size);
+    out_bucket[bucket_size] = '\0';
+    return (int)header_size;
 }
 
 size_t rg_manifest_write_varint(uint8_t *out, uint64_t number)

@@ -23,7 +23,7 @@ static void checksums_mend(uint8_t *bytes, size_t size)
     rg_manifest_write_u32(bytes + RG_TAR_INDEX_AT_CRC,
                           rg_crc32c(0, bytes + header_size, size - header_size));
     rg_manifest_write_u32(bytes + RG_TAR_INDEX_AT_HEADER_CRC,
-                          rg_tar_index_header_crc(bytes, header_size));
+                          rg_manifest_header_crc(bytes, header_size));
 }
 
 static void check_sample(const struct rg_tar_index *index, uint64_t number)
