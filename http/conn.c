@@ -17,8 +17,11 @@
 #define DIRECT_SIZE_MIN RG_KIB(16)
 /* The head of a plain response that a large body follows. */
 #define PLAIN_HEAD_SIZE RG_KIB(2)
-/* A body of unknown length starts with this much room. */
+/* A body of unknown length starts with this much room, or with what the last one needed up to a
+ * limit: room is waited for before a body begins, but not while it grows. */
 #define GROWING_SIZE_MIN RG_KIB(64)
+#define GROWN_SIZE_MAX RG_MIB(4)
+#define GROWN_MEMORY_SHARE 4
 /* 1xx answers to one request: a server that sends nothing else makes no progress. */
 #define INTERIM_ANSWERS_MAX 32
 
@@ -302,9 +305,25 @@ void rg_conn_assign(struct rg_conn *conn, struct rg_exchange *x)
 }
 
 /* The response is complete. */
+static bool length_is_known(const struct rg_conn *conn)
+{
+    return conn->framing == RG_H1_BODY_LENGTH || conn->framing == RG_H1_BODY_NONE;
+}
+
+/* What a body of unknown length took, or would have. */
+static void grown_note(struct rg_conn *conn, uint64_t size)
+{
+    uint64_t share = rg_slab_size_max(loop_of(conn)->slabs) / GROWN_MEMORY_SHARE;
+    conn->pool->grown = (size_t)RG_MIN(size, RG_MIN((uint64_t)GROWN_SIZE_MAX, share));
+}
+
 static void response_finish(struct rg_conn *conn)
 {
     struct rg_loop *loop = loop_of(conn);
+    if (conn->action == RG_BODY_LEASE && !length_is_known(conn)) {
+        /* The next one is about as long: pages of a listing are. */
+        grown_note(conn, conn->body_size + conn->body_size / 8);
+    }
     rg_histogram_record(&loop->metrics.phases[RG_PHASE_BODY], loop->now_ns - conn->head_ns);
     bool live = conn->keep_alive && conn->request == RG_REQUEST_SENT &&
                 !rg_transport_has_input(&conn->transport) && !conn->pool->closing;
@@ -384,6 +403,8 @@ static bool body_grow(struct rg_conn *conn, size_t size)
     }
     struct rg_lease *lease = rg_loop_take_slab(loop_of(conn), (size_t)wanted, NULL);
     if (lease == NULL) {
+        /* The next attempt waits for this much. */
+        grown_note(conn, wanted);
         rg_conn_fail(conn, RG_STATUS_NO_RESOURCES, ENOMEM, "the memory budget is used up");
         return false;
     }
@@ -490,10 +511,11 @@ static bool early_move(struct rg_conn *conn, struct rg_lease *slab, size_t size)
 /* Decides where a leased body lies. False: memory has to be waited for. */
 static bool place_lease(struct rg_conn *conn)
 {
-    bool known = conn->framing == RG_H1_BODY_LENGTH || conn->framing == RG_H1_BODY_NONE;
-    size_t early_size = conn->early_size - conn->head_end;
+    bool known = length_is_known(conn);
+    uint64_t early_size = conn->early_size - conn->head_end;
+    uint64_t growing = RG_MIN((uint64_t)conn->pool->grown, conn->x->body_max);
     uint64_t body_size = known ? conn->body_length + BODY_SLACK
-                               : RG_MAX((uint64_t)GROWING_SIZE_MIN, (uint64_t)early_size);
+                               : RG_MAX(RG_MAX((uint64_t)GROWING_SIZE_MIN, growing), early_size);
     uint64_t with_head = body_size + conn->head_end;
     size_t capacity = conn->early != NULL ? conn->early->capacity : 0;
     bool wasteful = capacity > 2 * with_head && capacity > EARLY_SIZE_MIN;

@@ -99,6 +99,7 @@ struct rg_pool {
     uint64_t resolved_ns, resolve_started_ns;
     struct rg_task pump_task;
     size_t predicted;       /* slab size that fitted the last body with its head */
+    size_t grown;           /* the same of the last body whose length was not told; 0: none yet */
     struct rg_h1_head head; /* of the response that is being parsed */
     uint8_t *scratch;       /* RG_POOL_SCRATCH_SIZE bytes */
     bool closing;

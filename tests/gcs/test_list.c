@@ -119,8 +119,8 @@ static void test_page_cut_is_read_again(void)
     free(page);
 }
 
-/* An answer of a thousand objects, in chunks. */
-static char *thousand_make(void)
+/* An answer of a thousand objects, in chunks. `padding`: bytes more of each, which nobody reads. */
+static char *thousand_make(int padding)
 {
     char *body = NULL;
     size_t size = 0;
@@ -128,10 +128,11 @@ static char *thousand_make(void)
     fputs("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", file);
     fputs("a\r\n{\"items\":[\r\n", file);
     for (unsigned i = 0; i < 1000; i++) {
-        char item[128];
-        int item_size = snprintf(
-            item, sizeof(item), "%s{\"name\":\"train/%08u\",\"size\":\"%u\",\"generation\":\"%u\"}",
-            i > 0 ? "," : "", i, i * 3, i + 1);
+        char item[1024];
+        int item_size = snprintf(item, sizeof(item),
+                                 "%s{\"name\":\"train/%08u\",\"size\":\"%u\",\"generation\":\"%u\","
+                                 "\"selfLink\":\"%*s\"}",
+                                 i > 0 ? "," : "", i, i * 3, i + 1, padding, "");
         fprintf(file, "%x\r\n%s\r\n", item_size, item);
     }
     fputs("2\r\n]}\r\n0\r\n\r\n", file);
@@ -141,7 +142,7 @@ static char *thousand_make(void)
 
 static void test_page_of_a_thousand_objects_in_chunks(void)
 {
-    char *body = thousand_make();
+    char *body = thousand_make(0);
     const struct rg_step script[] = {RG_READ, RG_SEND(body), RG_AGAIN};
     const struct rg_step *const scripts[] = {script};
     for (unsigned tls = 0; tls < 2; tls++) {
@@ -172,9 +173,9 @@ struct crowd {
     unsigned kept_count;
 };
 
-static void crowd_open(struct crowd *crowd)
+static void crowd_open(struct crowd *crowd, int padding)
 {
-    *crowd = (struct crowd){.body = thousand_make()};
+    *crowd = (struct crowd){.body = thousand_make(padding)};
     const struct rg_step script[] = {RG_READ, RG_SEND(crowd->body), RG_AGAIN};
     memcpy(crowd->script, script, sizeof(script));
     crowd->scripts[0] = crowd->script;
@@ -217,10 +218,10 @@ static void crowd_close(struct crowd *crowd)
 }
 
 /* Pages that the caller has not released fill the memory: the next one waits for it. */
-static void test_a_page_waits_for_memory(void)
+static void check_pages_wait(int padding)
 {
     struct crowd crowd;
-    crowd_open(&crowd);
+    crowd_open(&crowd, padding);
     for (unsigned i = 0; i < CROWD; i++) {
         list_submit(&crowd.c, &(struct rg_list_request){.user_data = i});
     }
@@ -240,11 +241,23 @@ static void test_a_page_waits_for_memory(void)
     crowd_close(&crowd);
 }
 
+static void test_a_page_waits_for_memory(void)
+{
+    check_pages_wait(0);
+}
+
+/* A body whose length is not told grows, and it cannot wait for memory then: it begins with room
+ * for what the last one was. */
+static void test_a_page_that_grows_waits_for_memory(void)
+{
+    check_pages_wait(500);
+}
+
 /* Requests that wait for memory end like others. */
 static void test_a_page_that_waits_for_memory_is_cancelled(void)
 {
     struct crowd crowd;
-    crowd_open(&crowd);
+    crowd_open(&crowd, 0);
     /* A body that stays keeps room for bodies, so that it is the page that there is none for. */
     rg_test_get(&crowd.c, &(struct rg_get){.object = "o"});
     struct rg_completion body = rg_test_take(&crowd.c);
@@ -308,6 +321,7 @@ int main(int argc, char **argv)
         RG_TEST(test_page_cut_is_read_again),
         RG_TEST(test_page_of_a_thousand_objects_in_chunks),
         RG_TEST(test_a_page_waits_for_memory),
+        RG_TEST(test_a_page_that_grows_waits_for_memory),
         RG_TEST(test_a_page_that_waits_for_memory_is_cancelled),
         RG_TEST(test_page_that_never_ends),
         RG_TEST(test_listings_that_are_refused_at_once),
