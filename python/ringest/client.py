@@ -327,7 +327,12 @@ class Client(_core.Client):
         )
         errors: Errors = []
         for failed in await asyncio.gather(*calls, return_exceptions=True):
-            errors += [failed] if isinstance(failed, BaseException) else failed
+            if isinstance(failed, Exception):
+                errors.append(failed)
+            elif isinstance(failed, BaseException):
+                raise failed  # somebody cancelled a task that is none of the caller's
+            else:
+                errors += failed
         _raise_all(errors, "objects could not be removed", missing_ok)
 
     def aget_many(
