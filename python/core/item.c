@@ -135,11 +135,18 @@ static PyMemberDef item_members[] = {
     {0},
 };
 
+/* The stub has it generic in its data. */
+static PyMethodDef item_methods[] = {
+    {"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyType_Slot item_slots[] = {
     {Py_tp_doc, "One object that was read: uri, index, data, generation, error."},
     {Py_tp_dealloc, item_dealloc},
     {Py_tp_repr, item_repr},
     {Py_tp_members, item_members},
+    {Py_tp_methods, item_methods},
     {Py_tp_getset, item_getset},
     {0, NULL},
 };

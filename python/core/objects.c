@@ -425,6 +425,7 @@ static PyType_Slot objects_slots[] = {
     {Py_tp_init, objects_init},
     {Py_tp_dealloc, objects_dealloc},
     {Py_tp_getset, objects_getset},
+    {Py_tp_iter, PySeqIter_New},
     {Py_tp_methods, objects_methods},
     {Py_sq_length, objects_length},
     {Py_sq_item, objects_item},

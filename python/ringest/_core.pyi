@@ -1,9 +1,15 @@
 import builtins
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike
-from typing import Any, Literal, overload
+from types import GenericAlias
+from typing import Any, Generic, Literal, final, overload
+
+from typing_extensions import TypeVar
 
 version: str
+
+# What an Item has: a Buffer, or of a TarIndex a dict of the sample.
+_Data_co = TypeVar("_Data_co", covariant=True, default=Buffer)
 
 def crc32c(data: Any, crc: int = 0, /) -> int:
     """The CRC32C of bytes that come behind others which have `crc`."""
@@ -11,27 +17,30 @@ def crc32c(data: Any, crc: int = 0, /) -> int:
 def crc32c_combine(first: int, second: int, size: int, /) -> int:
     """The CRC32C of two pieces, the second of `size` bytes, by those of each."""
 
+@final
 class Buffer:
     """Bytes of an object, in memory of the library: bytes-like, freed with the last view."""
 
     def __len__(self) -> int: ...
     @overload
-    def __getitem__(self, key: int) -> int: ...
+    def __getitem__(self, key: int, /) -> int: ...
     @overload
-    def __getitem__(self, key: slice) -> memoryview: ...
+    def __getitem__(self, key: slice, /) -> memoryview: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def __dlpack__(self, *, stream: Any = None, **keywords: Any) -> Any: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
-class Item:
+@final
+class Item(Generic[_Data_co]):
     """One object that was read. data is None where error is not."""
 
+    def __class_getitem__(cls, data: Any, /) -> GenericAlias: ...
     @property
     def uri(self) -> str: ...
     @property
     def index(self) -> int: ...
     @property
-    def data(self) -> Buffer: ...
+    def data(self) -> _Data_co: ...
     @property
     def generation(self) -> int: ...
     @property
@@ -39,6 +48,7 @@ class Item:
     @property
     def error(self) -> Exception | None: ...
 
+@final
 class Objects:
     """Names, sizes and generations: a sequence of (name, size, generation)."""
 
@@ -56,7 +66,7 @@ class Objects:
         and processes share it. ValueError: a name is there twice, or this is a manifest already."""
 
     def __len__(self) -> int: ...
-    def __getitem__(self, index: int) -> tuple[str, int, int]: ...
+    def __getitem__(self, index: int, /) -> tuple[str, int, int]: ...
     def __iter__(self) -> Iterator[tuple[str, int, int]]: ...
 
 class Client:
@@ -146,6 +156,7 @@ class Client:
         """Ends an upload of the object and removes its parts; the object stays as it is. NotFoundError: there
         is no such upload any more."""
 
+@final
 class GetMany(Iterator[list[Item]]):
     """The iterator of get_many; for event loops: poll() when fileno() is readable."""
 
@@ -154,6 +165,7 @@ class GetMany(Iterator[list[Item]]):
     def fileno(self) -> int: ...
     def close(self) -> None: ...
 
+@final
 class Queue:
     """Requests that are awaited: submit with a tag, take what has ended."""
 
@@ -166,6 +178,7 @@ class Queue:
     def close(self) -> list[Any]: ...
     def __len__(self) -> int: ...
 
+@final
 class Writer:
     """A stream into one object, which appears, whole, when it is finished. One thread at a time.
 
@@ -199,7 +212,7 @@ class Writer:
     def abort(self) -> None:
         """Ends the upload and removes what it left; nothing after finish, or again."""
 
-    def __enter__(self) -> "Writer": ...
+    def __enter__(self) -> Writer: ...
     def __exit__(self, *exception: Any) -> None: ...
     @property
     def size(self) -> int:
@@ -209,6 +222,7 @@ class Writer:
     def ended(self) -> bool:
         """True after finish, abort or a failure."""
 
+@final
 class ObjectReader:
     """Reads one generation of an object, from any place. What goes on where the last read ended is read
     ahead; large pieces go straight into the caller's memory. One thread at a time."""
@@ -220,6 +234,7 @@ class ObjectReader:
     def close(self) -> None:
         """Gives back what was read ahead."""
 
+@final
 class Reader:
     def __init__(
         self,
@@ -244,8 +259,8 @@ class Reader:
         request_bytes: int = 0,
         indices: list[int] | None = None,
     ) -> None: ...
-    def take(self, count: int, /) -> list[Item]: ...
-    def take_some(self, count: int, /) -> list[Item]: ...
+    def take(self, count: int, /) -> list[Item[Any]]: ...
+    def take_some(self, count: int, /) -> list[Item[Any]]: ...
     def take_data(self, count: int, /) -> list[Buffer]: ...
     def state(self) -> bytes: ...
     def close(self) -> None: ...
@@ -256,6 +271,7 @@ class Reader:
     @property
     def skipped(self) -> int: ...
 
+@final
 class TarIndex:
     """Where the samples of tar archives lie: opened from a file, or made by scan()."""
 
@@ -278,7 +294,7 @@ class TarIndex:
     @property
     def bucket(self) -> str: ...
     def __len__(self) -> int: ...
-    def __getitem__(self, index: int) -> tuple[str, int, int]: ...
+    def __getitem__(self, index: int, /) -> tuple[str, int, int]: ...
     def save(self, path: str | PathLike[str], /) -> None: ...
     def data(self) -> bytes: ...
     def shards(self) -> list[tuple[str, int, int, int, int]]: ...

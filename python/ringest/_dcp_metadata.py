@@ -48,7 +48,7 @@ def name_of(rank: int | None) -> str:
 
 
 def info_make(file: str, offset: int, length: int, inner: int, crc32c: int) -> _StorageInfo:
-    info = _StorageInfo(file, offset, length)
+    info: Any = _StorageInfo(file, offset, length)
     info.ringest = (LAYOUT, inner, crc32c)
     return info
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class Error(OSError):
     """A request that failed.
@@ -34,7 +36,7 @@ class Error(OSError):
     def __str__(self) -> str:
         return self.detail if self.uri in self.detail else f"{self.uri}: {self.detail}"
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         # Workers of a DataLoader send their exceptions to the parent by pickle.
         return type(self), self._arguments
 

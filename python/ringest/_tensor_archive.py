@@ -16,6 +16,7 @@ import math
 import pickle
 import struct
 import zlib
+from typing import Any
 
 import torch
 
@@ -59,7 +60,7 @@ class _Tensor:
         self.dtype = dtype
         self.shape = shape
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         strides, count = [], 1
         for length in reversed(self.shape):
             strides.append(count)
@@ -67,6 +68,8 @@ class _Tensor:
         strides.reverse()
         count = 0 if 0 in self.shape else count
         kind = _STORAGES.get(self.dtype)
+        rebuild: Any
+        last: tuple
         if kind is None:
             storage = _Storage(torch.UntypedStorage, count * self.dtype.itemsize)
             rebuild, last = torch._utils._rebuild_tensor_v3, (self.dtype,)
@@ -77,7 +80,7 @@ class _Tensor:
 
 
 class _Pickler(pickle.Pickler):
-    def persistent_id(self, thing):
+    def persistent_id(self, thing: Any) -> Any:
         if isinstance(thing, _Storage):
             return ("storage", thing.kind, "0", "cpu", thing.count)
         return None

@@ -82,7 +82,7 @@ class Channel:
 class Channels:
     """Those of one client: one for each event loop."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._of: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Channel] = weakref.WeakKeyDictionary()
 
     def get(self, client: _core.Client) -> Channel:

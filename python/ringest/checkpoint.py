@@ -17,7 +17,7 @@ import os
 import pickle
 import struct
 from types import TracebackType
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
 
 from ringest import _core, _torch_pickle
 from ringest._errors import CheckpointError
@@ -88,7 +88,15 @@ class ReadFile(io.BufferedReader):
         return self.raw.generation
 
 
-class WriteFile(io.BufferedIOBase):
+if TYPE_CHECKING:
+    # What wants a binary file by its type, such as torch.save, wants this; at run time nobody looks.
+    class _BinaryFile(io.BufferedIOBase, BinaryIO):
+        name: str
+else:
+    _BinaryFile = io.BufferedIOBase
+
+
+class WriteFile(_BinaryFile):
     """A binary file that becomes an object when it is closed.
 
     Left by an exception, or forgotten without close(), it leaves nothing.
@@ -145,6 +153,10 @@ class WriteFile(io.BufferedIOBase):
 def open(uri: str, mode: Literal["rb"] = "rb", *, client: Client | None = None, generation: int = 0) -> ReadFile: ...
 @overload
 def open(uri: str, mode: Literal["wb"], *, client: Client | None = None, **options: Any) -> WriteFile: ...
+@overload
+def open(
+    uri: str, mode: str, *, client: Client | None = None, generation: int = 0, **options: Any
+) -> ReadFile | WriteFile: ...
 def open(
     uri: str, mode: str = "rb", *, client: Client | None = None, generation: int = 0, **options: Any
 ) -> ReadFile | WriteFile:
@@ -182,7 +194,7 @@ def save(
     import torch
 
     client = client or default_client()
-    options = {
+    options: dict[str, Any] = {
         "part_size": parse_size(part_size, "part_size"),
         "parts_in_flight": parts_in_flight,
         "if_generation_match": if_generation_match,

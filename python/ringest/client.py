@@ -8,10 +8,10 @@ import re
 import threading
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ringest import _core, _progress
-from ringest._core import Buffer, Item, Objects
+from ringest._core import Buffer, GetMany, Item, Objects
 from ringest._errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Client(_core.Client):
                 raise ValueError(f"{name} is {number}, which is negative")
         if not 0 <= memory_timeout <= _MEMORY_TIMEOUT_MAX:
             raise ValueError(f"memory_timeout is {memory_timeout}, not 0 to {_MEMORY_TIMEOUT_MAX} seconds")
-        self._settings = {
+        self._settings: dict[str, Any] = {
             "endpoint": endpoint,
             "ca": ca,
             "user_project": user_project,
@@ -145,19 +145,19 @@ class Client(_core.Client):
             size_hint=size_hint,
         )
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self._settings,)
 
     def __enter__(self) -> "Client":
         return self
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: Any) -> None:
         self.close()
 
     async def __aenter__(self) -> "Client":
         return self
 
-    async def __aexit__(self, *exception) -> None:
+    async def __aexit__(self, *exception: Any) -> None:
         self.close()
 
     def close(self) -> None:
@@ -166,6 +166,14 @@ class Client(_core.Client):
             self._channels.close()
         super().close()
 
+    @overload
+    def get_many(
+        self, uris: Iterable[str], *, ordered: bool = False, batch: int = 256, progress: Literal[False] = False
+    ) -> GetMany: ...
+    @overload
+    def get_many(
+        self, uris: Iterable[str], *, ordered: bool = False, batch: int = 256, progress: bool | str
+    ) -> Iterator[Items]: ...
     def get_many(
         self, uris: Iterable[str], *, ordered: bool = False, batch: int = 256, progress: bool | str = False
     ) -> Iterator[Items]:
@@ -177,7 +185,8 @@ class Client(_core.Client):
         many = super().get_many(_many(uris), ordered=ordered, batch=batch)
         return _progress.counting(many, progress, "get", _progress.length(uris)) if progress else many
 
-    def list(self, uri: str, *, progress: bool | str = False) -> Objects:
+    # Of the extension, `progress` is a function.
+    def list(self, uri: str, *, progress: bool | str = False) -> Objects:  # type: ignore[override]
         """The objects whose names begin with the URI's, found by several requests at once."""
         if not progress:
             return super().list(uri)
@@ -327,7 +336,12 @@ class Client(_core.Client):
         )
         errors: Errors = []
         for failed in await asyncio.gather(*calls, return_exceptions=True):
-            errors += [failed] if isinstance(failed, BaseException) else failed
+            if isinstance(failed, Exception):
+                errors.append(failed)
+            elif isinstance(failed, BaseException):
+                raise failed  # somebody cancelled a task that is none of the caller's
+            else:
+                errors += failed
         _raise_all(errors, "objects could not be removed", missing_ok)
 
     def aget_many(

@@ -24,11 +24,13 @@ except ImportError:  # torch is optional
     class _IterableBase:  # type: ignore[no-redef]
         pass
 
-    def _get_worker_info():  # type: ignore[no-redef]
+    def _get_worker_info() -> Any:
         return None
 
 
 Transform = Callable[[Item], Any]
+# A file, or objects: names, or (name, size, generation).
+Manifest = str | os.PathLike[str] | Objects | Sequence[str | tuple[str, int, int]]
 
 # Objects that stand for all of them when the size of a batch is estimated.
 _SIZES_LOOKED_AT = 64
@@ -61,7 +63,7 @@ def _sample(item: Item, transform: Transform | None) -> Any:
         raise TransformError(f"the transform of {item.uri} raised {error!r}") from error
 
 
-def _find_objects(uri: str, client: Client, manifest: str | os.PathLike | Objects | Sequence | None) -> Objects:
+def _find_objects(uri: str, client: Client, manifest: Manifest | None) -> Objects:
     """The objects of a dataset: given, out of a manifest file, named by a list, or listed."""
     if isinstance(manifest, Objects):
         objects = manifest
@@ -69,7 +71,8 @@ def _find_objects(uri: str, client: Client, manifest: str | os.PathLike | Object
         objects = Objects(manifest=manifest)
     elif manifest is not None:
         bucket = uri.removeprefix("gs://").split("/", 1)[0]
-        objects = Objects(bucket, [(name, 0, 0) if isinstance(name, str) else tuple(name) for name in manifest])
+        entries: list[Any] = [(name, 0, 0) if isinstance(name, str) else tuple(name) for name in manifest]
+        objects = Objects(bucket, entries)
     else:
         objects = client.list(uri)
     if len(objects) == 0:
@@ -94,7 +97,7 @@ class _Objects(Sequence):
     def __len__(self) -> int:
         return len(self._objects)
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         return self.Entry(self._objects[index])
@@ -103,7 +106,7 @@ class _Objects(Sequence):
 class _Source:
     """A URI, a client and the objects, found when they are first needed; pickles without them."""
 
-    def __init__(self, uri: str, client: Client | None, manifest) -> None:
+    def __init__(self, uri: str, client: Client | None, manifest: Manifest | None) -> None:
         if not isinstance(uri, str):
             raise TypeError(f"{uri!r} is not a str of the form gs://BUCKET/PREFIX; a list of names is a manifest")
         if not uri.startswith("gs://") or uri[len("gs://") :].partition("/")[0] == "":
@@ -174,7 +177,7 @@ class MapDataset(_MapBase):
         uri: str,
         transform: Transform | None = None,
         client: Client | None = None,
-        manifest=None,
+        manifest: Manifest | None = None,
     ):
         self._source = _Source(uri, client, manifest)
         self._transform = transform
@@ -201,7 +204,7 @@ class MapDataset(_MapBase):
 def _rank_and_world_size(rank: int | None, world_size: int | None) -> tuple[int, int]:
     if (rank is None) != (world_size is None):
         raise ValueError("rank and world_size are given together or not at all")
-    if rank is not None:
+    if rank is not None and world_size is not None:
         return rank, world_size
     try:
         import torch.distributed as distributed
@@ -249,7 +252,7 @@ class IterableDataset(_IterableBase):
         changed: str = "error",
         ordered: bool = True,
         client: Client | None = None,
-        manifest=None,
+        manifest: Manifest | None = None,
         progress: bool | str = False,
     ):
         if batch_size is not None and operator.index(batch_size) < 1:
@@ -258,7 +261,7 @@ class IterableDataset(_IterableBase):
         self._shuffle = shuffle
         self._seed = seed
         self._batch_size = batch_size
-        self._transform = transform
+        self._transform: Callable[[Any], Any] | None = transform
         self._prefetch = parse_size(prefetch, "prefetch")
         self._requests = requests
         self._rank, self._world_size = _rank_and_world_size(rank, world_size)
@@ -271,10 +274,10 @@ class IterableDataset(_IterableBase):
         self._left: bytes | None = None  # where the last iteration was left
         self._reader: _core.Reader | None = None
 
-    def _make_source(self, uri, client, manifest):
+    def _make_source(self, uri: Any, client: Client | None, manifest: Manifest | None) -> Any:
         return _Source(uri, client, manifest)
 
-    def _convert(self, item: Item) -> Any:
+    def _convert(self, item: Item[Any]) -> Any:
         return _sample(item, self._transform)
 
     @property
@@ -316,6 +319,9 @@ class IterableDataset(_IterableBase):
         self._check_memory()
         worker = _get_worker_info()
         state, self._state = self._state, None
+        options = self._reader_options()
+        if state is not None:
+            options["state"] = state
         return _core.Reader(
             self._source.client,
             self._source.found,
@@ -332,8 +338,7 @@ class IterableDataset(_IterableBase):
             unordered=not self._ordered,
             window_requests=self._requests,
             window_bytes=self._prefetch,
-            **({"state": state} if state is not None else {}),
-            **self._reader_options(),
+            **options,
         )
 
     def _reader_options(self) -> dict[str, Any]:
@@ -348,29 +353,32 @@ class IterableDataset(_IterableBase):
             if self._progress and _get_worker_info() is None:
                 yield from self._shown(reader)
             else:
-                yield from self._samples(reader) if self._batch_size is None else self._batches(reader)
+                yield from self._yielded(reader)
         finally:
             if self._reader is reader:
                 self._reader, self._left = None, reader.state()
             reader.close()
 
+    def _yielded(self, reader: _core.Reader) -> Iterator:
+        return self._samples(reader) if self._batch_size is None else self._batches(reader, self._batch_size)
+
     def _samples(self, reader: _core.Reader) -> Iterator:
         while items := reader.take(1):
             yield self._convert(items[0])
 
-    def _batches(self, reader: _core.Reader) -> Iterator:
+    def _batches(self, reader: _core.Reader, size: int) -> Iterator:
         if self._transform is None and self._is_data:
-            while batch := reader.take_data(self._batch_size):
+            while batch := reader.take_data(size):
                 yield batch
             return
-        while items := reader.take(self._batch_size):
+        while items := reader.take(size):
             yield [self._convert(item) for item in items]
 
     def _shown(self, reader: _core.Reader) -> Iterator:
         title = f"{self._source.uri} epoch {self._epoch}"
         with _progress.advancing(self._progress, title, reader.total) as advance:
             advance(seen := reader.taken)
-            for yielded in self._samples(reader) if self._batch_size is None else self._batches(reader):
+            for yielded in self._yielded(reader):
                 yield yielded
                 advance(reader.taken - seen)
                 seen = reader.taken
@@ -379,7 +387,7 @@ class IterableDataset(_IterableBase):
         """Where this rank is: after the last sample that was yielded, also when the iteration was left
         or is over. What goes on from the end of an epoch has nothing more to give in that epoch."""
         if self._reader is not None:
-            state = self._reader.state()
+            state: bytes | None = self._reader.state()
         else:
             state = self._state if self._state is not None else self._left
         return {"epoch": self._epoch, "state": state}

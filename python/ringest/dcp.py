@@ -41,7 +41,12 @@ from typing import Any
 
 import torch
 from torch.distributed._shard.sharded_tensor import ShardedTensor
-from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
+from torch.distributed.checkpoint.metadata import (
+    ChunkStorageMetadata,
+    Metadata,
+    StorageMeta,
+    TensorStorageMetadata,
+)
 from torch.distributed.checkpoint.planner import (
     LoadItemType,
     LoadPlan,
@@ -347,8 +352,8 @@ def _staged(value: Any, before: Any) -> Any:
         known = before if isinstance(before, dict) else {}
         return {key: _staged(each, known.get(key)) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        known = before if isinstance(before, (list, tuple)) else ()
-        copied = [_staged(each, old) for each, old in itertools.zip_longest(value, known[: len(value)])]
+        olds = before if isinstance(before, (list, tuple)) else ()
+        copied = [_staged(each, old) for each, old in itertools.zip_longest(value, olds[: len(value)])]
         return tuple(copied) if isinstance(value, tuple) else copied
     return copy.deepcopy(value)
 
@@ -356,7 +361,7 @@ def _staged(value: Any, before: Any) -> Any:
 def _can_hold(held: torch.Tensor, value: torch.Tensor) -> bool:
     if held.shape != value.shape or held.dtype is not value.dtype or held.is_quantized:
         return False
-    if isinstance(value, DTensor):
+    if isinstance(value, DTensor) and isinstance(held, DTensor):
         return held.placements == value.placements and held.device_mesh == value.device_mesh
     return held.layout is value.layout
 
@@ -622,6 +627,7 @@ class StorageReader(TorchStorageReader):
             raise item.error
         self._generation = item.generation
         metadata = _dcp_metadata.decode(item.data, uri)
+        assert metadata.storage_meta is not None  # decode sees to that
         metadata.storage_meta.load_id = self._load
         self._metadata_uri = uri
         return metadata
@@ -686,7 +692,7 @@ class StorageReader(TorchStorageReader):
             is_whole = tuple(item.lengths) == sizes and target.numel()
             base = where.offset + where.inner
             check = _Check(file.uri, fqn, base, math.prod(sizes) * dtype.itemsize, where.crc32c) if is_whole else None
-            if is_whole and _fits(target, dtype):
+            if check is not None and _fits(target, dtype):
                 file.want(base, target.nbytes, target, check.see)
             elif target.numel():
                 _Box(file, base, sizes, dtype, check).want(list(item.storage_offsets), list(item.lengths), target)
@@ -703,10 +709,13 @@ class StorageReader(TorchStorageReader):
     def _saved(self, item: ReadItem) -> tuple[tuple[int, ...], torch.dtype]:
         """Shape and type of the part of a tensor that was saved as one item."""
         index = item.storage_index
+        assert self._metadata is not None
         entry = self._metadata.state_dict_metadata[index.fqn]
+        if not isinstance(entry, TensorStorageMetadata):
+            raise CheckpointError(f"{self._metadata_uri}: {index.fqn} is no tensor there, and is to be loaded as one")
         chunks = entry.chunks
         if index.index is not None and index.index < len(chunks) and chunks[index.index].offsets == index.offset:
-            chunk = chunks[index.index]
+            chunk: ChunkStorageMetadata | None = chunks[index.index]
         else:
             chunk = next((each for each in chunks if each.offsets == index.offset), None)
         if chunk is None:

@@ -19,6 +19,7 @@ import os
 import re
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch.plugins.io import AsyncCheckpointIO as LightningAsyncCheckpointIO
 from lightning.pytorch.strategies import FSDPStrategy as LightningFSDPStrategy
 from lightning.pytorch.strategies import ModelParallelStrategy as LightningModelParallelStrategy
+from lightning.pytorch.strategies import ParallelStrategy
 from lightning.pytorch.trainer.states import TrainerFn
 from lightning_utilities.core.apply_func import apply_to_collection
 
@@ -35,7 +37,7 @@ from ringest.client import Client
 
 __all__ = ["AsyncCheckpointIO", "CheckpointIO", "FSDPStrategy", "ModelParallelStrategy"]
 
-_Path = str | os.PathLike[str]
+_Path = str | Path
 
 # Of Lightning: what is neither model nor optimizer, beside the shards.
 _META_NAME = "meta.pt"
@@ -140,23 +142,29 @@ class AsyncCheckpointIO(LightningAsyncCheckpointIO):
         self.wait()
         # The containers are copied too, as training goes on with them.
         copied = apply_to_collection(checkpoint, torch.Tensor, _Snapshot())
+        self._saving = self._submit(self._save, copied, path, storage_options)
+
+    def _submit(self, call: Callable[..., None], *arguments: Any) -> Future:
         self._ensure_setup()
-        self._saving = self._executor.submit(self._save, copied, path, storage_options)
+        assert self._executor is not None
+        return self._executor.submit(call, *arguments)
 
     def _save(self, checkpoint: dict[str, Any], path: _Path, storage_options: Any) -> None:
+        assert self.checkpoint_io is not None
         self.checkpoint_io.save_checkpoint(checkpoint, path, storage_options)
 
     def remove_checkpoint(self, *args: Any, **kwargs: Any) -> None:
-        self._ensure_setup()
-        self._saving = self._executor.submit(self._remove, self._saving, args, kwargs)
+        self._saving = self._submit(self._remove, self._saving, args, kwargs)
 
     def _remove(self, before: Future | None, args: tuple, kwargs: dict[str, Any]) -> None:
         if before is not None:
             before.result()
+        assert self.checkpoint_io is not None
         self.checkpoint_io.remove_checkpoint(*args, **kwargs)
 
     def load_checkpoint(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         self.wait()
+        assert self.checkpoint_io is not None
         return self.checkpoint_io.load_checkpoint(*args, **kwargs)
 
     def wait(self) -> None:
@@ -172,10 +180,11 @@ class AsyncCheckpointIO(LightningAsyncCheckpointIO):
             if self._executor is not None:
                 self._executor.shutdown(wait=True)
                 self._executor = None
+            assert self.checkpoint_io is not None
             self.checkpoint_io.teardown()
 
 
-class _Sharded:
+class _Sharded(ParallelStrategy):
     """What the strategies share: one folder for a checkpoint, to which every rank writes its shards.
 
     client: a ringest.Client, by default the process's. use_async: whether training goes on while a checkpoint
@@ -232,6 +241,8 @@ class _Sharded:
         self._saving = dcp.async_save(state, storage_writer=writer, process_group=self._group)
 
     def load_checkpoint(self, checkpoint_path: _Path, weights_only: bool | None = None) -> dict[str, Any]:
+        from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+
         from ringest.dcp import StorageReader
 
         self.wait()
@@ -240,10 +251,11 @@ class _Sharded:
             return super().load_checkpoint(checkpoint_path, weights_only)
         reader = StorageReader(uri, client=self._client)
         metadata = reader.read_metadata()
+        assert self.lightning_module is not None
         is_fitting = self.lightning_module.trainer.state.fn == TrainerFn.FITTING
         self._load_shards(lambda: StorageReader(uri, client=self._client), is_fitting)
         entry = metadata.state_dict_metadata.get(_META_KEY)
-        if entry is None:  # saved by Lightning, or by the connector
+        if not isinstance(entry, TensorStorageMetadata):  # saved by Lightning, or by the connector
             return self.checkpoint_io.load_checkpoint(f"{uri}/{_META_NAME}", "cpu", weights_only)
         return _from_bytes(_load_one(reader, _META_KEY, torch.empty(entry.size, dtype=torch.uint8)), weights_only)
 
@@ -312,6 +324,7 @@ class FSDPStrategy(_Sharded, LightningFSDPStrategy):
             StateDictType,
         )
 
+        assert self.model is not None and self.lightning_module is not None
         with FSDP.state_dict_type(
             self.model,
             StateDictType.SHARDED_STATE_DICT,
@@ -350,6 +363,7 @@ class ModelParallelStrategy(_Sharded, LightningModelParallelStrategy):
             set_optimizer_state_dict,
         )
 
+        assert self.model is not None and self.lightning_module is not None
         state: dict[str, Any] = {self._model_key: get_model_state_dict(self.model)}
         optimizers = dict(enumerate(self.optimizers if is_fitting else []))
         for index, optimizer in optimizers.items():

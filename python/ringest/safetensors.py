@@ -15,6 +15,7 @@ sizes agree. Needs PyTorch, not the package.
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import itertools
 import json
 import math
@@ -253,7 +254,8 @@ class _File:
         waiting.clear()
 
 
-class _Part(NamedTuple):
+@dataclasses.dataclass(slots=True)
+class _Part:
     """Of one dimension: `count` indices from `start` on, `step` apart."""
 
     start: int
@@ -292,7 +294,8 @@ def _parts(index: Any, shape: tuple[int, ...]) -> list[_Part]:
     return parts
 
 
-class _Block(NamedTuple):
+@dataclasses.dataclass(slots=True)
+class _Block:
     """A part of a file that is read as a whole, and where what is wanted of it lies in the result."""
 
     offset: int  # in the tensor, elements
@@ -324,7 +327,7 @@ def _blocks(parts: list[_Part], shape: tuple[int, ...], itemsize: int) -> Iterat
         for row in range(0, parts[cover].count, rows):
             count = min(rows, parts[cover].count - row)
             span = (count - 1) * pitches[cover] + spans[cover + 1]
-            target = (*outer, slice(row, row + count))
+            target: tuple[int | slice, ...] = (*outer, slice(row, row + count))
             yield _Block(begin + row * pitches[cover], span, target, tuple(pitches[cover:]))
 
 

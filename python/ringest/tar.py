@@ -130,7 +130,9 @@ class _Source:
     """A client and the index. It is made at once, so that workers get it instead of each making their
     own, and pickles."""
 
-    def __init__(self, uri: str | Sequence[str] | TarIndex, client: Client | None, index) -> None:
+    def __init__(
+        self, uri: str | Sequence[str] | TarIndex, client: Client | None, index: str | os.PathLike | None
+    ) -> None:
         self._client = client
         self.found = uri if isinstance(uri, TarIndex) else make_index(uri, index=index, client=self.client)
         if len(self.found) == 0:
@@ -141,7 +143,7 @@ class _Source:
         return self._client or default_client()
 
 
-def _sample(item: Item, transform: SampleTransform | None) -> Any:
+def _sample(item: Item[dict[str, Any]], transform: SampleTransform | None) -> Any:
     if item.error is not None:
         raise item.error
     if transform is None:
@@ -255,9 +257,10 @@ class TarDataset(IterableDataset):
         self._index_path = index
         self._members = _members(members)
         self._coalesce = max(parse_size(coalesce, "coalesce"), 1)
-        super().__init__(uri, changed=changed, client=client, transform=transform, **options)
+        # The source and the samples are our own, and so are what they are made of and what is done with them.
+        super().__init__(uri, changed=changed, client=client, transform=transform, **options)  # type: ignore[arg-type]
 
-    def _make_source(self, uri, client, manifest):
+    def _make_source(self, uri: Any, client: Client | None, manifest: Any) -> Any:
         if manifest is not None:
             raise TypeError("a TarDataset takes no manifest; index= is where it keeps where samples lie")
         return _Source(uri, client, self._index_path)
@@ -265,7 +268,7 @@ class TarDataset(IterableDataset):
     def _reader_options(self) -> dict[str, Any]:
         return {"members": self._members, "request_bytes": self._coalesce}
 
-    def _convert(self, item: Item) -> Any:
+    def _convert(self, item: Item[Any]) -> Any:
         return _sample(item, self._transform)
 
     @property

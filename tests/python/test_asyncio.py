@@ -151,6 +151,17 @@ class Awaited(unittest.TestCase):
 
         self.run_with_client(main, *NEVER)
 
+    def test_cancelling_a_part_of_what_is_removed(self):
+        async def main(client):
+            task = asyncio.create_task(client.adelete(["gs://new/a", "gs://new/b"]))
+            await until(lambda: client.stats()["in_flight"] == 1)
+            for part in asyncio.all_tasks() - {asyncio.current_task(), task}:
+                part.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+
+        self.run_with_client(main, *NEVER)
+
     def test_closing_ends_what_is_awaited(self):
         async def main(client):
             task = asyncio.create_task(client.aget(support.uri(0)))

@@ -1,6 +1,7 @@
 """torch.distributed.checkpoint over ringest.dcp: what is saved is what is loaded, by any number of ranks and
 by torch itself; a complete checkpoint is there at any moment; damage is named."""
 
+import dataclasses
 import gc
 import os
 import pickle
@@ -15,8 +16,10 @@ import warnings
 import torch
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.state_dict_loader import _load_state_dict_from_keys
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
+from torch.distributed.checkpoint.planner import LoadItemType
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict_loader import _load_state_dict_from_keys
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
@@ -415,6 +418,21 @@ class Damage(unittest.TestCase):
         with support.client() as client:
             save({"x": torch.randn(1000)}, client)
             self.fails(client, None, "x", state={"x": torch.zeros(999)})
+
+    def test_what_was_saved_as_no_tensor_is_not_loaded_as_one(self):
+        class Planner(DefaultLoadPlanner):
+            def create_local_plan(self):
+                plan = super().create_local_plan()
+                items = [dataclasses.replace(item, type=LoadItemType.TENSOR) for item in plan.items]
+                return dataclasses.replace(plan, items=items)
+
+        with support.client() as client:
+            save({"x": 7}, client)
+            reader = StorageReader(CHECKPOINT, client=client)
+            with self.assertRaises(CheckpointException) as caught:
+                dcp.load({"x": torch.zeros(1)}, storage_reader=reader, planner=Planner(), no_dist=True)
+            self.assertIsInstance(cause(caught), CheckpointError)
+            self.assertIn("x is no tensor there", str(cause(caught)))
 
 
 class Faults(unittest.TestCase):

@@ -3,10 +3,11 @@ their slashes."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 
-def process_input_path(path: str | Path) -> str:
+def process_input_path(path: str | os.PathLike[str]) -> str:
     """The path as a string with both slashes. TypeError for what is neither str nor Path."""
     if isinstance(path, str):
         return path
@@ -16,7 +17,7 @@ def process_input_path(path: str | Path) -> str:
     return f"{scheme}://{rest}" if colon else scheme
 
 
-def parse_gcs_path(path: str | Path) -> tuple[str, str]:
+def parse_gcs_path(path: str | os.PathLike[str]) -> tuple[str, str]:
     """(bucket, name). ValueError for other places, and for a path without a bucket."""
     if not path:
         raise ValueError("a path is empty")
@@ -29,6 +30,6 @@ def parse_gcs_path(path: str | Path) -> tuple[str, str]:
     return bucket, name
 
 
-def object_uri(path: str | Path) -> str:
+def object_uri(path: str | os.PathLike[str]) -> str:
     """gs://BUCKET/NAME, as the rest of ringest has it."""
     return "gs://{}/{}".format(*parse_gcs_path(path))
