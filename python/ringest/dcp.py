@@ -384,6 +384,8 @@ def _write_item(output: _Output, item: WriteItem, data: Any) -> WriteResult:
         output.small(content)
     else:
         given = data.detach()
+        if given.is_meta:
+            raise TypeError(f"{item.index.fqn} is on the meta device and has no content to be saved")
         if not _is_plain(given):
             whole = io.BytesIO()
             torch.save(given.cpu(), whole)

@@ -464,6 +464,8 @@ def _plain(name: str, tensor: Any) -> torch.Tensor:
     if type(given) is not torch.Tensor or given.layout is not torch.strided:
         raise TypeError(f"{name} is a {type(given).__name__} of layout {given.layout}, which the format has not; "
                         "save a dense tensor made of it")
+    if given.is_meta:
+        raise TypeError(f"{name} is on the meta device and has no content to be saved")
     if given.dtype not in _NAMES:
         raise TypeError(f"{name} is of {given.dtype}, which the format has not; convert it")
     return given

@@ -6,6 +6,7 @@ import fractions
 import gc
 import http.server
 import io
+import itertools
 import mmap
 import os
 import pickle
@@ -23,7 +24,7 @@ import numpy
 import ringest
 import support
 import torch
-from ringest import _core, _torch_pickle, _torch_zip, checkpoint
+from ringest import _core, _torch_pickle, _torch_zip, checkpoint, safetensors
 
 MIB = 1 << 20
 
@@ -99,8 +100,9 @@ class Writer(unittest.TestCase):
                 data.append(1)
 
     def test_what_was_sent_is_let_go_of(self):
+        # One part at a time: of two, the second may be there long before the first, and so on.
         with support.client() as client:
-            with client.writer("gs://new/o", part_size="5MiB", parts_in_flight=2) as writer:
+            with client.writer("gs://new/o", part_size="5MiB", parts_in_flight=1) as writer:
                 kept = []
                 for _ in range(20):
                     data = numpy.zeros(2 * MIB, "u1")
@@ -523,6 +525,46 @@ class SaveAndLoad(unittest.TestCase):
                 checkpoint.save({"x": state(), "y": lambda: 1}, "gs://new/o", client=client)
             self.assertEqual(client.stat("gs://new/o")["generation"], first["generation"])
             self.assertEqual([entry[0] for entry in client.list("gs://new/")], ["o"])
+
+    def test_a_save_that_is_refused_names_the_object(self):
+        """Without rights, replaced by another, or asked to slow down for longer than it is tried."""
+        saved = {"x": torch.arange(10)}
+        ways = {
+            "save": lambda client: checkpoint.save(saved, "gs://new/o", client=client),
+            "open": self.save_by_torch,
+            "safetensors": lambda client: safetensors.save_file(saved, "gs://new/o", client=client),
+        }
+        kinds = {403: ringest.PermissionDeniedError, 412: ringest.PreconditionError, 429: ringest.Error}
+        with support.emulator() as (endpoint, ca), ringest.Client(endpoint, ca) as untroubled:
+            first = untroubled.put("gs://new/o", b"as it was")
+            for (way, save), (status, kind) in itertools.product(ways.items(), kinds.items()):
+                instructions = {"storage.objects.insert": [f"return-{status}"]}
+                with (
+                    self.subTest(way, status=status),
+                    support.faults(endpoint, ca, instructions) as left,
+                    ringest.Client(endpoint, ca, attempts=1) as client,
+                ):
+                    with self.assertRaisesRegex(kind, "gs://new/o") as caught:
+                        save(client)
+                    self.assertEqual((caught.exception.uri, caught.exception.http_status), ("gs://new/o", status))
+                    self.assertTrue(left()["completed"])
+                self.assertEqual(untroubled.stat("gs://new/o")["generation"], first)
+
+    @staticmethod
+    def save_by_torch(client):
+        with checkpoint.open("gs://new/o", "wb", client=client) as file:
+            torch.save({"x": torch.arange(10)}, file)
+
+    def test_tensors_on_the_meta_device_are_kept_as_such(self):
+        saved = {"x": torch.empty(3, 4, device="meta"), "y": torch.arange(5)}
+        with support.client() as client:
+            checkpoint.save(saved, "gs://new/ours", client=client)
+            with checkpoint.open("gs://new/torch", "wb", client=client) as file:
+                torch.save(saved, file)
+            for name in ("ours", "torch"):
+                found = checkpoint.load(f"gs://new/{name}", client=client)
+                self.assertEqual((found["x"].device.type, found["x"].shape), ("meta", (3, 4)))
+                self.assertTrue(torch.equal(found["y"], saved["y"]))
 
     def test_tensors_above_4_gib_lie_as_torch_puts_them(self):
         # Memory that nobody touches; the C library may be told to fill its own.

@@ -151,6 +151,23 @@ class Values(unittest.TestCase):
             self.assertTrue(torch.equal(into["matrix"], saved["matrix"].double()))
             self.assertTrue(torch.equal(into["cube"], saved["cube"]))
 
+    def test_tensors_that_share_memory_are_saved_each(self):
+        with support.client() as client:
+            base = torch.arange(1000.0)
+            saved = {"base": base, "view": base[100:200], "same": base, "wide": base[:1].expand(4, 3)}
+            save(saved, client)
+            into = {name: torch.zeros(each.shape) for name, each in saved.items()}
+            self.assertTrue(is_same(saved, load(into, client)))
+
+    def test_tensors_without_content_are_refused(self):
+        with support.client() as client:
+            client.put("gs://new/other", b"")
+            with self.assertRaises(CheckpointException) as caught:
+                save({"x": torch.ones(3), "inner": {"y": torch.empty(3, device="meta")}}, client)
+            self.assertIsInstance(cause(caught), TypeError)
+            self.assertIn("inner.y is on the meta device", str(cause(caught)))
+            self.assertEqual(names(client), [])
+
     def test_a_rank_goes_on_in_another_object(self):
         with support.client() as client:
             saved = {str(i): torch.full((1000,), float(i)) for i in range(20)}
@@ -454,10 +471,11 @@ class Faults(unittest.TestCase):
         with support.emulator() as (endpoint, ca), ringest.Client(endpoint, ca) as untroubled:
             save({"x": torch.ones(1000)}, untroubled)
             before = names(untroubled)
-            for status, kind in ((403, ringest.PermissionDeniedError), (412, ringest.PreconditionError)):
+            kinds = {403: ringest.PermissionDeniedError, 412: ringest.PreconditionError, 429: ringest.Error}
+            for status, kind in kinds.items():
                 for count in range(2):  # of the data, and of the metadata
                     instructions = {"storage.objects.insert": [support.PASS] * count + [f"return-{status}"]}
-                    with support.faults(endpoint, ca, instructions), ringest.Client(endpoint, ca) as client:
+                    with support.faults(endpoint, ca, instructions), ringest.Client(endpoint, ca, attempts=1) as client:
                         with self.subTest(f"{status} {count}"), self.assertRaises(CheckpointException) as caught:
                             save({"x": torch.zeros(1000)}, client)
                         self.assertIsInstance(cause(caught), kind)
