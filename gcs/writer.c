@@ -24,6 +24,10 @@
  * number of pieces, too. */
 #define LEND_SIZE_MIN RG_KIB(4)
 #define PIECES_MIN 16
+/* Lent memory is given back in the order of the stream, so one slow part keeps all that lies behind
+ * it. No part begins that ends further behind the oldest one than so many times the bound of all
+ * parts. */
+#define SPAN_MAX 2
 
 struct rg_writer {
     struct rg_client *client;
@@ -108,6 +112,7 @@ static bool buffer_map(struct rg_writer *writer, struct rg_writer_buffer *buffer
          other = other->next) {
         buffer_unmap(writer, other);
     }
+    RG_ASSERT(writer->mapped_bytes + size <= writer->plan.bytes_max);
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {
@@ -260,9 +265,21 @@ static void buffer_hand_over(struct rg_writer *writer)
     }
 }
 
+/* Bytes, from the first one of the stream on, that are with the service. */
+static uint64_t settled_bytes(const struct rg_writer *writer)
+{
+    uint64_t settled = writer->taken;
+    for (uint32_t i = 0; i < writer->buffer_count && !writer->over; i++) {
+        const struct rg_writer_buffer *buffer = &writer->buffers[i];
+        settled = buffer->in_use ? RG_MIN(settled, buffer->offset) : settled;
+    }
+    return settled;
+}
+
 static bool has_room(const struct rg_writer *writer, uint64_t size)
 {
-    return writer->free_first != NULL &&
+    uint64_t span = writer->taken + size - settled_bytes(writer);
+    return writer->free_first != NULL && span <= SPAN_MAX * writer->plan.bytes_max &&
            rg_part_plan_has_room(&writer->plan, writer->used_count, writer->used_bytes, size);
 }
 
@@ -410,11 +427,7 @@ uint64_t rg_writer_settled(struct rg_writer *writer)
         return 0;
     }
     pthread_mutex_lock(&writer->lock);
-    uint64_t settled = writer->taken;
-    for (uint32_t i = 0; i < writer->buffer_count && !writer->over; i++) {
-        const struct rg_writer_buffer *buffer = &writer->buffers[i];
-        settled = buffer->in_use ? RG_MIN(settled, buffer->offset) : settled;
-    }
+    uint64_t settled = settled_bytes(writer);
     pthread_mutex_unlock(&writer->lock);
     return settled;
 }

@@ -147,7 +147,8 @@ RG_API int64_t rg_writer_lend(struct rg_writer *writer, const void *data, size_t
 RG_API int64_t rg_writer_lend_sum(struct rg_writer *writer, const void *data, size_t size,
                                   uint32_t *crc32c);
 /* How many bytes, from the first one of the stream on, are with the service for good: memory that
- * was lent for them is the caller's again. */
+ * was lent for them is the caller's again. What was taken is at most twice the bound of the parts
+ * ahead of it. */
 RG_API uint64_t rg_writer_settled(struct rg_writer *writer);
 /* Waits until write or finish takes something, or deadline_ns (CLOCK_MONOTONIC; UINT64_MAX: none):
  * 0, -ETIME, or -EIO. */

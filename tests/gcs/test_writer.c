@@ -363,6 +363,32 @@ static void test_no_more_is_taken_than_may_be_there(void)
     }
 }
 
+/* What lies behind a part that does not end is lent until that does, so it is bounded, too. */
+static void test_no_more_is_lent_behind_a_slow_part(void)
+{
+    const struct rg_fake_fault faults[] = {{RG_FAKE_PART, 1, RG_FAKE_HANG},
+                                           {.kind = RG_FAKE_KIND_COUNT}};
+    struct rg_upload_scene scene = {.size = 8 * PART, .faults = faults};
+    rg_upload_scene_open(&scene);
+    struct rg_writer *writer =
+        writer_open(&scene, &(struct rg_writer_options){.method = RG_UPLOAD_MULTIPART,
+                                                        .parts_inflight_max = 2});
+    uint64_t taken = 0;
+    while (taken < 4 * PART) {
+        int64_t some = rg_writer_lend(writer, scene.data + taken, scene.size - taken);
+        taken += some > 0 ? (uint64_t)some : 0;
+        RG_CHECK(some > 0 || rg_writer_wait(writer, rg_now_ns() + RG_TEST_PATIENCE_NS) == 0);
+    }
+    RG_CHECK_EQ(taken, 4 * PART);
+    rg_upload_scene_await(&scene, RG_FAKE_PART, 4);
+    RG_CHECK_EQ(rg_writer_wait(writer, rg_now_ns() + 200 * RG_NS_PER_MS), -ETIME);
+    RG_CHECK_EQ(rg_writer_lend(writer, scene.data, 1), -EAGAIN);
+    RG_CHECK_EQ(rg_writer_settled(writer), 0);
+    rg_writer_close(writer);
+    RG_CHECK_EQ(rg_fake_gcs_uploads(scene.fake), 0);
+    rg_upload_scene_close(&scene);
+}
+
 /* Of each method that is chosen: parts of sizes that differ, with faults between them. */
 static void test_faults_in_streams_that_adapt(void)
 {
@@ -443,6 +469,7 @@ int main(int argc, char **argv)
         RG_TEST(test_conditions),
         RG_TEST(test_parts_adapt_to_the_size),
         RG_TEST(test_no_more_is_taken_than_may_be_there),
+        RG_TEST(test_no_more_is_lent_behind_a_slow_part),
         RG_TEST(test_faults_in_streams_that_adapt),
         RG_TEST(test_what_is_refused_at_once),
     };

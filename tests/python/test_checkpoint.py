@@ -109,7 +109,9 @@ class Writer(unittest.TestCase):
                     kept.append(weakref.ref(data))
                     writer.write(data, borrow=True)
                     del data
-                    self.assertLessEqual(sum(ref() is not None for ref in kept), 8)
+                    # Two parts, and as much again behind one that is slow: 20 MiB, with what begins and ends
+                    # within them, and what was written last.
+                    self.assertLessEqual(sum(ref() is not None for ref in kept), 12)
 
     def test_an_exception_leaves_nothing(self):
         with support.client() as client:
