@@ -320,6 +320,26 @@ static uint64_t requests_allowed(const struct rg_listing *listing)
     return 1 + RG_MIN(spent_ns / GROWTH_NS, GROWTH_PER_PAGE * listing->page_count);
 }
 
+static uint32_t waiting_count(const struct rg_listing *listing)
+{
+    uint32_t count = 0;
+    const struct rg_list *segments = &listing->space.segments;
+    for (const struct rg_list *node = segments->next; node != segments; node = node->next) {
+        count += RG_CONTAINER_OF(node, struct rg_segment, node)->waits;
+    }
+    return count;
+}
+
+/* Where nearly all slots hold pages of later names, pieces with hardly any names in them are not
+ * asked for one by one. */
+static void segments_join(struct rg_listing *listing, struct rg_segment *segment)
+{
+    uint32_t waiting = waiting_count(listing);
+    if (listing->ordered && waiting > listing->free_count) {
+        rg_space_join(&listing->space, segment, waiting / listing->free_count - 1);
+    }
+}
+
 static void pages_start(struct rg_listing *listing)
 {
     struct rg_list *segments = &listing->space.segments;
@@ -328,7 +348,11 @@ static void pages_start(struct rg_listing *listing)
         if (listing->free_count == 0 || listing->out_count >= requests_allowed(listing)) {
             return;
         }
-        if (segment->waits && !page_start(listing, segment)) {
+        if (!segment->waits) {
+            continue;
+        }
+        segments_join(listing, segment);
+        if (!page_start(listing, segment)) {
             listing_fail(listing);
             listing_deliver(listing);
             return;
@@ -347,16 +371,6 @@ static void listing_go_on(struct rg_listing *listing)
 static void memory_came(struct rg_task *task)
 {
     listing_go_on(RG_CONTAINER_OF(task, struct rg_listing, memory_task));
-}
-
-static uint32_t waiting_count(const struct rg_listing *listing)
-{
-    uint32_t count = 0;
-    const struct rg_list *segments = &listing->space.segments;
-    for (const struct rg_list *node = segments->next; node != segments; node = node->next) {
-        count += RG_CONTAINER_OF(node, struct rg_segment, node)->waits;
-    }
-    return count;
 }
 
 /* How many pieces what is left of a segment may be cut into, beside itself. */

@@ -20,6 +20,8 @@
 /* Pieces that an ordered listing is cut into before any has shown that the density can be relied
  * on. */
 #define TRUST_FIRST 8
+/* The share of a new segment's page in what is thought of the next ones. */
+#define FILL_WEIGHT 0.25
 
 static struct rg_segment *segment_create(const char *low, const char *limit)
 {
@@ -54,6 +56,7 @@ int rg_space_init(struct rg_space *space, const struct rg_space_options *options
     space->ordered = options->ordered;
     space->page_size = options->page_size;
     space->trust = TRUST_FIRST;
+    space->fill = 1;
     struct rg_segment *segment = segment_create(start, end);
     if (segment == NULL) {
         return -ENOMEM;
@@ -269,6 +272,8 @@ int rg_space_take_page(struct rg_space *space, struct rg_segment *segment,
         space->misses = is_hit ? 0 : space->misses + 1;
         space->trust = is_hit ? RG_MIN(space->trust + 1, (uint32_t)RG_SPLIT_KEYS_MAX)
                               : RG_MAX(space->trust / 2, 1u);
+        double fill = segment->done ? (double)segment->last_count / space->page_size : 1;
+        space->fill += (RG_MIN(fill, 1.0) - space->fill) * FILL_WEIGHT;
     }
     return rc;
 }
@@ -349,4 +354,26 @@ uint32_t rg_space_cut(struct rg_space *space, struct rg_segment *segment, uint32
         strcpy(segment->chain_end, segment->limit);
     }
     return count;
+}
+
+static bool is_untouched(const struct rg_segment *segment)
+{
+    return segment->waits && segment->page_count == 0;
+}
+
+void rg_space_join(struct rg_space *space, struct rg_segment *segment, uint32_t join_max)
+{
+    if (!is_untouched(segment)) {
+        return;
+    }
+    for (uint32_t i = 0; i < join_max && space->fill * (i + 2) <= 1; i++) {
+        struct rg_list *node = segment->node.next;
+        struct rg_segment *next = RG_CONTAINER_OF(node, struct rg_segment, node);
+        if (node == &space->segments || !is_untouched(next)) {
+            return;
+        }
+        strcpy(segment->limit, next->limit);
+        strcpy(segment->chain_end, next->limit);
+        rg_space_remove(space, next);
+    }
 }

@@ -48,6 +48,7 @@ struct rg_space {
     uint32_t misses; /* new segments in a row that turned out empty */
     uint32_t trust;  /* how many may be made in advance: more with each that was not, half with one
                       * that was */
+    double fill;     /* of the pages that new segments had lately: 1 is full */
     struct rg_split_model model;
     char keys[RG_SPLIT_KEYS_MAX][RG_SPLIT_KEY_SIZE];
 };
@@ -83,5 +84,8 @@ int rg_space_take_page(struct rg_space *space, struct rg_segment *segment,
  * help.
  */
 uint32_t rg_space_cut(struct rg_space *space, struct rg_segment *segment, uint32_t new_max);
+/* Joins a segment that was not asked about with those directly behind it that wait, too, and were
+ * not either: up to as many as are likely to fill a page together, and join_max at most. */
+void rg_space_join(struct rg_space *space, struct rg_segment *segment, uint32_t join_max);
 
 #endif
