@@ -158,6 +158,7 @@ def _take_all(reader: _core.Reader, transform: Transform | None) -> list:
         else:
             while items := reader.take_some(_TAKEN_AT_ONCE):
                 taken += [_sample(item, transform) for item in items]
+                del items  # while the next are waited for, their memory may be all there is
     finally:
         reader.close()
     return taken
