@@ -209,7 +209,9 @@ struct list {
 static void go_on_at(struct list *list, struct rg_h1_slice key)
 {
     list->next_size = RG_MIN(key.size, (uint32_t)RG_STORE_NAME_SIZE_MAX);
-    memcpy(list->next, key.data, list->next_size);
+    if (list->next_size > 0) {
+        memcpy(list->next, key.data, list->next_size);
+    }
 }
 
 /* Behind a folder and, where nobody wants to know of what is in it, behind that, too. */

@@ -171,6 +171,7 @@ struct crowd {
     const struct rg_step *scripts[1];
     struct rg_completion kept[CROWD];
     unsigned kept_count;
+    uint64_t waits; /* for memory, before those that are looked for */
 };
 
 static void crowd_open(struct crowd *crowd, int padding)
@@ -192,7 +193,7 @@ static bool crowd_take(struct crowd *crowd)
     uint64_t begun_ns = 0;
     RG_CHECK(crowd->kept_count < CROWD);
     while (rg_cq_poll(crowd->c.cq, next, 1) == 0) {
-        if (rg_test_stats(&crowd->c).lease_waits > 0) {
+        if (rg_test_stats(&crowd->c).lease_waits > crowd->waits) {
             return false;
         }
         RG_CHECK(rg_test_go_on_waiting(&begun_ns));
@@ -262,11 +263,20 @@ static void test_a_page_that_waits_for_memory_is_cancelled(void)
     rg_test_get(&crowd.c, &(struct rg_get){.object = "o"});
     struct rg_completion body = rg_test_take(&crowd.c);
     RG_CHECK_STATUS(&body, OK);
-    do {
+    struct rg_completion cancelled = {.status = RG_STATUS_OK};
+    while (cancelled.status == RG_STATUS_OK) {
+        crowd.waits = rg_test_stats(&crowd.c).lease_waits;
         list_submit(&crowd.c, &(struct rg_list_request){.user_data = 3});
-    } while (crowd_take(&crowd));
-    RG_CHECK_EQ(rg_cancel(crowd.c.client, crowd.c.cq, 3), 0);
-    struct rg_completion cancelled = rg_test_take(&crowd.c);
+        if (crowd_take(&crowd)) {
+            continue;
+        }
+        RG_CHECK_EQ(rg_cancel(crowd.c.client, crowd.c.cq, 3), 0);
+        cancelled = rg_test_take(&crowd.c);
+        if (cancelled.status == RG_STATUS_OK) {
+            /* Memory came after all: a connection gave back what it had read into. */
+            crowd.kept[crowd.kept_count++] = cancelled;
+        }
+    }
     RG_CHECK_STATUS(&cancelled, CANCELLED);
     rg_lease_release(cancelled.lease);
     rg_lease_release(body.lease);
