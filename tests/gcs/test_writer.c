@@ -373,7 +373,10 @@ static void test_no_more_is_lent_behind_a_slow_part(void)
     struct rg_writer *writer =
         writer_open(&scene, &(struct rg_writer_options){.method = RG_UPLOAD_MULTIPART,
                                                         .parts_inflight_max = 2});
-    uint64_t taken = 0;
+    /* The first of the stream is the one that comes first. */
+    uint64_t taken = PART;
+    RG_CHECK_EQ(rg_writer_lend(writer, scene.data, PART), PART);
+    rg_upload_scene_await(&scene, RG_FAKE_PART, 1);
     while (taken < 4 * PART) {
         int64_t some = rg_writer_lend(writer, scene.data + taken, scene.size - taken);
         taken += some > 0 ? (uint64_t)some : 0;
@@ -381,8 +384,13 @@ static void test_no_more_is_lent_behind_a_slow_part(void)
     }
     RG_CHECK_EQ(taken, 4 * PART);
     rg_upload_scene_await(&scene, RG_FAKE_PART, 4);
-    RG_CHECK_EQ(rg_writer_wait(writer, rg_now_ns() + 200 * RG_NS_PER_MS), -ETIME);
-    RG_CHECK_EQ(rg_writer_lend(writer, scene.data, 1), -EAGAIN);
+    /* The answers to the others may still come, and lead to nothing. */
+    int rc;
+    do {
+        rc = rg_writer_wait(writer, rg_now_ns() + 200 * RG_NS_PER_MS);
+        RG_CHECK_EQ(rg_writer_lend(writer, scene.data, 1), -EAGAIN);
+    } while (rc == 0);
+    RG_CHECK_EQ(rc, -ETIME);
     RG_CHECK_EQ(rg_writer_settled(writer), 0);
     rg_writer_close(writer);
     RG_CHECK_EQ(rg_fake_gcs_uploads(scene.fake), 0);
