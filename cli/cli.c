@@ -241,6 +241,31 @@ bool cli_connection_option(struct cli_connection *connection, int option, const 
     }
 }
 
+bool cli_file_options(int argc, char **argv, struct cli_connection *connection, bool *json,
+                      bool *is_long, int *out_status)
+{
+    static const struct option options[] = {
+        CLI_CONNECTION_OPTIONS, {"long", no_argument, NULL, 'l'}, {0}};
+    bool ok;
+    int option;
+    while ((option = cli_getopt(argc, argv, ":l", options)) != -1) {
+        if (cli_connection_option(connection, option, optarg, &ok)) {
+            if (!ok) {
+                *out_status = CLI_USAGE;
+                return false;
+            }
+        } else if (option == CLI_OPTION_JSON) {
+            *json = true;
+        } else if (option == 'l') {
+            *is_long = true;
+        } else {
+            *out_status = option == CLI_OPTION_HELP ? cli_help() : CLI_USAGE;
+            return false;
+        }
+    }
+    return true;
+}
+
 void cli_allow_descriptors(void)
 {
     struct rlimit limit;

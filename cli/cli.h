@@ -104,6 +104,11 @@ enum cli_option {
 bool cli_connection_option(struct cli_connection *connection, int option, const char *argument,
                            bool *out_ok);
 
+/* Takes the options of a command that makes a file of objects and shows it: the common ones, --json
+ * and --long. False: *out_status is the command's. */
+bool cli_file_options(int argc, char **argv, struct cli_connection *connection, bool *json,
+                      bool *is_long, int *out_status);
+
 /* Raises the number of files that may be open to what is allowed; each connection takes one. The
  * soft limit is low for programs that call select, which this one does not. */
 void cli_allow_descriptors(void);

@@ -300,23 +300,11 @@ static int show(const char *path, bool json, bool is_long)
 
 static int tar_run(int argc, char **argv)
 {
-    static const struct option options[] = {
-        CLI_CONNECTION_OPTIONS, {"long", no_argument, NULL, 'l'}, {0}};
     struct cli_connection connection = {.connections = RG_TAR_SCAN_SHARDS_DEFAULT};
-    bool json = false, is_long = false, ok;
-    int option;
-    while ((option = cli_getopt(argc, argv, ":l", options)) != -1) {
-        if (cli_connection_option(&connection, option, optarg, &ok)) {
-            if (!ok) {
-                return CLI_USAGE;
-            }
-        } else if (option == CLI_OPTION_JSON) {
-            json = true;
-        } else if (option == 'l') {
-            is_long = true;
-        } else {
-            return option == CLI_OPTION_HELP ? cli_help() : CLI_USAGE;
-        }
+    bool json = false, is_long = false;
+    int status;
+    if (!cli_file_options(argc, argv, &connection, &json, &is_long, &status)) {
+        return status;
     }
     char **arguments = &argv[optind];
     int count = argc - optind;
