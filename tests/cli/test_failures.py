@@ -2,6 +2,7 @@
 one line that names the object and the cause, or is worked around."""
 
 import contextlib
+import errno
 import json
 import resource
 import shutil
@@ -135,6 +136,17 @@ class answering:
             pass
 
 
+def await_refusal(port):
+    """The kernel takes a ring down some time after its process has ended, and listens until then."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        with socket.socket() as one:
+            if one.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED:
+                return
+        time.sleep(0.01)
+    raise AssertionError(f"somebody still listens at port {port}")
+
+
 def await_connection(server):
     """Waits until a client has connected to the emulator."""
     port = f":{port_of(server.endpoint):04X} "
@@ -232,6 +244,7 @@ class Servers(ServedCase):
             await_connection(first)
             time.sleep(1)
             first.kill()
+        await_refusal(port)
         with Emulator(*arguments):
             output, errors = bench.communicate(timeout=PATIENCE_S)
         self.assertEqual((bench.returncode, errors), (DONE, b""))
