@@ -8,7 +8,8 @@
  *
  *   FREE -> OUT (asked for) -> HERE (has come) -> TAKEN (by the caller) -> FREE when `first` passes
  *            ^                  |  or TAKEN at once, when it is to be skipped
- *            +---- AGAIN <------+  asked for once more, without a generation
+ *            +---- AGAIN <------+  to be asked for once more: without a generation, or because it
+ *                                  held memory that `first` waits for
  *
  * One request may read several samples of a tar shard that follow each other, in the order and in
  * the shard. It is known by its first sample's number; the others are OUT with it, and share its
@@ -44,16 +45,21 @@
 #define PIECES_AT_ONCE 8u
 /* How long to wait where the client has no room and nothing of ours is out. */
 #define CLIENT_FULL_PAUSE_NS RG_NS_PER_MS
+/* With nothing coming for so long, while a request waits for memory, the window lets go of its own.
+ * Longer than the answers of a healthy service are apart; what is let go is read twice. */
+#define QUIET_NS (100 * RG_NS_PER_MS)
 
 enum slot_state { SLOT_FREE = 0, SLOT_OUT, SLOT_AGAIN, SLOT_HERE, SLOT_TAKEN };
 
 struct slot {
     enum slot_state state;
+    bool was_asked;     /* its request has been planned before */
     bool newest;        /* was asked for without a generation */
     bool in_pieces;     /* is read by a set of ranges */
     uint32_t followers; /* how many samples behind it are read by its request */
     uint64_t index;
-    uint64_t charge;      /* of its request, if it is the last sample of that; otherwise 0 */
+    uint64_t charge;      /* of its request, if it is the last sample of that; otherwise, and of
+                           * what is AGAIN, 0 */
     uint64_t place, size; /* of tar samples: where they are in the body of their request */
     struct rg_completion completion;
 };
@@ -77,12 +83,16 @@ struct rg_reader {
     struct slot *slots;
     uint32_t capacity;    /* a power of two */
     struct queue arrived; /* of unordered readers: in the order of arrival */
-    struct queue again;
     uint64_t first, next;
-    uint64_t known_end; /* up to here the state that was gone on with says what was taken */
+    uint32_t again_count; /* requests */
+    uint64_t again_first; /* none of them is before this number */
+    uint64_t known_end;   /* up to here the state that was gone on with says what was taken */
     uint32_t here_count;
     uint64_t taken, skipped;
-    uint64_t bytes, bytes_max; /* charged to what is in the window */
+    uint64_t bytes, bytes_max; /* charged to what is in the window; at most, which is halved each
+                                * time that memory was short */
+    bool is_held;              /* nothing is asked for behind `first`, which has to come first */
+    uint64_t quiet_ns;         /* spent waiting since something has come */
     uint64_t size_guess;
     uint32_t out_count;     /* requests */
     uint32_t awaited_count; /* samples that were asked for, or will be, and are not here */
@@ -394,8 +404,7 @@ static int window_open(struct rg_reader *reader, const struct rg_state *state)
     }
     reader->slots = calloc(reader->capacity, sizeof(*reader->slots));
     reader->arrived.numbers = calloc(reader->capacity, sizeof(uint64_t));
-    reader->again.numbers = calloc(reader->capacity, sizeof(uint64_t));
-    if (reader->slots == NULL || reader->arrived.numbers == NULL || reader->again.numbers == NULL) {
+    if (reader->slots == NULL || reader->arrived.numbers == NULL) {
         return -ENOMEM;
     }
     reader->first = reader->next = reader->taken = state->taken;
@@ -485,6 +494,7 @@ static void first_advance(struct rg_reader *reader)
 {
     while (reader->first < reader->next && slot_of(reader, reader->first)->state == SLOT_TAKEN) {
         slot_of(reader, reader->first++)->state = SLOT_FREE;
+        reader->is_held = false;
     }
 }
 
@@ -494,12 +504,17 @@ static uint64_t charge_of(uint64_t size)
     return size + size / 4 + RG_KIB(4);
 }
 
+static bool has_room_for_bytes(const struct rg_reader *reader)
+{
+    return !reader->is_held && (reader->bytes == 0 || reader->bytes < reader->bytes_max);
+}
+
 static bool window_has_room(const struct rg_reader *reader)
 {
     return reader->next < reader->sampler.total &&
            reader->next - reader->first < reader->capacity &&
            reader->awaited_count + reader->here_count < reader->options.window_requests &&
-           (reader->bytes == 0 || reader->bytes < reader->bytes_max);
+           has_room_for_bytes(reader);
 }
 
 static void sample_arrive(struct rg_reader *reader, uint64_t number,
@@ -530,7 +545,7 @@ static void sample_join(struct rg_reader *reader, uint64_t number, uint64_t inde
 {
     struct slot *slot = slot_of(reader, number);
     slot->state = SLOT_OUT;
-    slot->newest = slot->in_pieces = false;
+    slot->was_asked = slot->newest = slot->in_pieces = false;
     slot->followers = 0;
     slot->index = index;
     slot->place = place;
@@ -584,11 +599,23 @@ static uint64_t group_size(struct rg_reader *reader, uint64_t first)
     return size;
 }
 
-static void window_charge(struct rg_reader *reader, uint64_t first, uint64_t size)
+/* The sample that bears the charge of a request. */
+static struct slot *last_of(struct rg_reader *reader, uint64_t first)
 {
-    struct slot *last = slot_of(reader, first + slot_of(reader, first)->followers);
-    last->charge = charge_of(size);
-    reader->bytes += last->charge;
+    return slot_of(reader, first + slot_of(reader, first)->followers);
+}
+
+static void slot_charge(struct rg_reader *reader, struct slot *slot, uint64_t size)
+{
+    slot->charge = charge_of(size);
+    reader->bytes += slot->charge;
+}
+
+static void slot_discharge(struct rg_reader *reader, struct slot *slot)
+{
+    RG_ASSERT(reader->bytes >= slot->charge);
+    reader->bytes -= slot->charge;
+    slot->charge = 0;
 }
 
 /* Plans the request of a sample whose slot knows its index. False: there is nothing to be read, and
@@ -597,7 +624,8 @@ static bool get_fill(struct rg_reader *reader, uint64_t number, char *name, stru
                      struct rg_get *out_get)
 {
     struct slot *slot = slot_of(reader, number);
-    bool is_new = slot->state != SLOT_AGAIN;
+    bool is_new = !slot->was_asked;
+    slot->was_asked = true;
     if (item_at(reader, slot->index, item, name) < 0) {
         request_settle(reader, number, RG_STATUS_SOURCE);
         return false;
@@ -623,9 +651,7 @@ static bool get_fill(struct rg_reader *reader, uint64_t number, char *name, stru
         }
         size = out_get->length = group_size(reader, number);
     }
-    if (is_new) {
-        window_charge(reader, number, size);
-    }
+    slot_charge(reader, last_of(reader, number), size);
     return true;
 }
 
@@ -651,12 +677,29 @@ static int pieces_submit(struct rg_reader *reader, const struct rg_get *get,
     return rg_submit_get_ranges(reader->client, reader->cq, &all);
 }
 
+/* Takes what is to be asked for again. In order, so that `first`, for which there is always room,
+ * does not wait behind others. */
+static bool again_next(struct rg_reader *reader, uint64_t *out_number)
+{
+    uint64_t number = RG_MAX(reader->again_first, reader->first);
+    while (slot_of(reader, number)->state != SLOT_AGAIN) {
+        number++;
+    }
+    reader->again_first = number;
+    if (number > reader->first && !has_room_for_bytes(reader)) {
+        return false;
+    }
+    slot_of(reader, number)->state = SLOT_OUT;
+    reader->again_count--;
+    *out_number = number;
+    return true;
+}
+
 /* Takes the next sample to ask for; false: none, or none that may be asked for now. */
 static bool sample_next(struct rg_reader *reader, uint64_t *out_number)
 {
-    if (reader->again.count > 0) {
-        *out_number = queue_pop(reader, &reader->again);
-        return true;
+    if (reader->again_count > 0) {
+        return again_next(reader, out_number);
     }
     while (window_has_room(reader)) {
         uint64_t number = reader->next;
@@ -674,23 +717,24 @@ static bool sample_next(struct rg_reader *reader, uint64_t *out_number)
     return false;
 }
 
-/* What the client had no room for is asked for later. */
-static void sample_postpone(struct rg_reader *reader, uint64_t number)
+/* What the client had no room for, say, is asked for later. */
+static void request_postpone(struct rg_reader *reader, uint64_t first)
 {
-    slot_of(reader, number)->state = SLOT_AGAIN;
-    queue_push(reader, &reader->again, number);
+    slot_of(reader, first)->state = SLOT_AGAIN;
+    slot_discharge(reader, last_of(reader, first));
+    reader->again_first = RG_MIN(reader->again_first, first);
+    reader->again_count++;
 }
 
 /* Notes what became of submitting a request that is no get. False: there is no room now. */
 static bool submission_note(struct rg_reader *reader, uint64_t number, int rc)
 {
     if (rc == 0) {
-        slot_of(reader, number)->state = SLOT_OUT;
         reader->out_count++;
     } else if (rc == -EINVAL) {
         request_settle(reader, number, RG_STATUS_BAD_REQUEST);
     } else {
-        sample_postpone(reader, number);
+        request_postpone(reader, number);
     }
     return rc == 0 || rc == -EINVAL;
 }
@@ -731,14 +775,12 @@ static bool window_refill_some(struct rg_reader *reader)
             rc = 1;
             continue;
         }
-        for (int i = 0; i < rc; i++) {
-            slot_of(reader, gets[done++].user_data)->state = SLOT_OUT;
-            reader->out_count++;
-        }
+        done += rc > 0 ? (uint32_t)rc : 0;
+        reader->out_count += rc > 0 ? (uint32_t)rc : 0;
     }
     is_full = is_full || done < count;
     while (done < count) {
-        sample_postpone(reader, gets[done++].user_data);
+        request_postpone(reader, gets[done++].user_data);
     }
     return count == SUBMIT_MAX && !is_full;
 }
@@ -752,9 +794,7 @@ static void window_refill(struct rg_reader *reader)
 static void sample_consume(struct rg_reader *reader, uint64_t number)
 {
     struct slot *slot = slot_of(reader, number);
-    RG_ASSERT(reader->bytes >= slot->charge);
-    reader->bytes -= slot->charge;
-    slot->charge = 0;
+    slot_discharge(reader, slot);
     slot->state = SLOT_TAKEN;
     reader->taken++;
     first_advance(reader);
@@ -839,7 +879,7 @@ static void request_notice(struct rg_reader *reader, struct rg_completion *compl
     } else if (is_changed && reader->options.changed == RG_CHANGED_NEWEST) {
         rg_lease_release(completion->lease);
         slot->newest = true;
-        sample_postpone(reader, first);
+        request_postpone(reader, first);
     } else {
         request_arrive(reader, completion, &item);
     }
@@ -885,15 +925,64 @@ static void completions_poll(struct rg_reader *reader)
     } while (count == SUBMIT_MAX);
 }
 
-/* Waits for at least one, and up to `wanted`. 0, -ETIME or -EINTR. */
+/* Waits for at least one, and up to `wanted`, or until it has been quiet for QUIET_NS. 0, -ETIME or
+ * -EINTR. */
 static int completions_wait(struct rg_reader *reader, uint32_t wanted, uint64_t deadline_ns)
 {
     struct rg_completion done[SUBMIT_MAX];
+    uint64_t began_ns = rg_now_ns(), quiet_end_ns = began_ns + QUIET_NS - reader->quiet_ns;
     uint64_t min = RG_MIN((uint64_t)RG_MIN(wanted, SUBMIT_MAX), reader->out_count / WAIT_DIVISOR);
     min = RG_MAX(RG_MIN(min, WAIT_BYTES / reader->size_guess), UINT64_C(1));
-    int count = rg_cq_wait(reader->cq, done, SUBMIT_MAX, (uint32_t)min, deadline_ns);
+    int count =
+        rg_cq_wait(reader->cq, done, SUBMIT_MAX, (uint32_t)min, RG_MIN(deadline_ns, quiet_end_ns));
     completions_notice(reader, done, count);
-    return count < 0 ? count : 0;
+    if (count > 0) {
+        reader->quiet_ns = 0;
+    } else {
+        reader->quiet_ns = RG_MIN(reader->quiet_ns + (rg_now_ns() - began_ns), QUIET_NS);
+    }
+    return count == -ETIME && quiet_end_ns < deadline_ns ? 0 : RG_MIN(count, 0);
+}
+
+/* Lets go of what has come before its turn, to be asked for again. The samples of a request are
+ * here or not here together, since those before them are not here. */
+static void window_put_back(struct rg_reader *reader)
+{
+    reader->bytes_max = RG_MAX(RG_MIN(reader->bytes, reader->bytes_max) / 2, UINT64_C(1));
+    reader->is_held = true;
+    for (uint64_t number = reader->first; number < reader->next; number++) {
+        struct slot *slot = slot_of(reader, number);
+        if (slot->state != SLOT_HERE || slot->completion.status != RG_STATUS_OK) {
+            continue;
+        }
+        uint64_t last = number + slot->followers;
+        request_postpone(reader, number);
+        for (uint64_t each = number; each <= last; each++) {
+            slot = slot_of(reader, each);
+            rg_lease_release(slot->completion.lease);
+            slot->state = each == number ? SLOT_AGAIN : SLOT_OUT;
+            reader->here_count--;
+            reader->awaited_count++;
+        }
+        number = last;
+    }
+}
+
+/* Where what is out waits for memory, and nothing has come for a while: makes room. False: it is
+ * the caller who can, with the samples that it has just been given. */
+static bool window_relieve(struct rg_reader *reader, bool caller_has_some)
+{
+    if (reader->quiet_ns < QUIET_NS) {
+        return true;
+    }
+    reader->quiet_ns = 0;
+    if (!rg_runtime_is_starved(reader->client->runtime)) {
+        return true;
+    }
+    if (!caller_has_some && reader->here_count > 0) {
+        window_put_back(reader);
+    }
+    return !caller_has_some;
 }
 
 /* Others have filled the client, and nothing of ours is out whose end could be waited for. */
@@ -932,6 +1021,9 @@ int rg_reader_next(struct rg_reader *reader, struct rg_sample *out, uint32_t out
         window_refill(reader);
         if (reader->out_count > 0) {
             rc = completions_wait(reader, min - count, deadline_ns);
+            if (!window_relieve(reader, count > 0)) {
+                break;
+            }
         } else if (reader->here_count == 0) {
             rc = client_full_pause(deadline_ns);
         }
@@ -1030,7 +1122,6 @@ void rg_reader_close(struct rg_reader *reader)
     rg_tar_cursor_close(reader->cursor);
     free(reader->slots);
     free(reader->arrived.numbers);
-    free(reader->again.numbers);
     free(reader->bucket);
     free(reader);
 }

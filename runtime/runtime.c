@@ -291,6 +291,20 @@ static void stats_fill(struct rg_stats *stats, const struct rg_metrics *metrics)
 #undef XX
 }
 
+static uint32_t starved_loops(const struct rg_runtime *runtime)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < runtime->loop_count; i++) {
+        count += rg_slab_arena_is_starved(runtime->loops[i]->slabs);
+    }
+    return count;
+}
+
+bool rg_runtime_is_starved(const struct rg_runtime *runtime)
+{
+    return starved_loops(runtime) > 0;
+}
+
 int rg_runtime_stats_sized(const struct rg_runtime *runtime, struct rg_stats *out_stats,
                            size_t struct_size)
 {
@@ -302,7 +316,8 @@ int rg_runtime_stats_sized(const struct rg_runtime *runtime, struct rg_stats *ou
     if (merged == NULL) {
         return -ENOMEM;
     }
-    struct rg_stats stats = {.memory_max = runtime->memory_max};
+    struct rg_stats stats = {.memory_max = runtime->memory_max,
+                             .starved_loops = starved_loops(runtime)};
     for (uint32_t i = 0; i < runtime->loop_count; i++) {
         struct rg_slab_stats slabs;
         rg_slab_arena_stats(runtime->loops[i]->slabs, &slabs);

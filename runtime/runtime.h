@@ -22,4 +22,7 @@ struct rg_runtime {
     struct rg_loop **loops;
 };
 
+/* True if a loop has requests that wait for leased memory. Any thread. */
+bool rg_runtime_is_starved(const struct rg_runtime *runtime);
+
 #endif

@@ -612,6 +612,11 @@ void rg_slab_arena_stats(const struct rg_slab_arena *arena, struct rg_slab_stats
     };
 }
 
+bool rg_slab_arena_is_starved(const struct rg_slab_arena *arena)
+{
+    return atomic_load_explicit(&arena->foreign.returned, memory_order_relaxed) == &starved;
+}
+
 static void *map(size_t size)
 {
     void *address = mmap(NULL, size, PROT_READ | PROT_WRITE,

@@ -81,6 +81,10 @@ size_t rg_slab_size_max(const struct rg_slab_arena *arena);
 /* Any thread; the figures are each right, but not of one instant. */
 void rg_slab_arena_stats(const struct rg_slab_arena *arena, struct rg_slab_stats *out_stats);
 
+/* True if there was no room for what was taken last, and nothing has come back since. Any thread.
+ */
+bool rg_slab_arena_is_starved(const struct rg_slab_arena *arena);
+
 /* True if the arena's books agree with each other: O(leases), for tests and verify builds. Owner
  * only. */
 bool rg_slab_arena_is_sound(const struct rg_slab_arena *arena);

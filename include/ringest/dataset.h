@@ -53,7 +53,9 @@ struct rg_reader_options {
     enum rg_changed changed;
     bool unordered; /* samples come as they arrive; otherwise in the order of the epoch */
     /* What is out or waiting to be taken, at most. Bytes are those of the manifest, and at most
-     * half of the runtime's memory, because a window that fills it would wait for itself. */
+     * half of the runtime's memory, because a window that fills it would wait for itself. Where it
+     * does so all the same, since others hold memory or it is in pieces, samples that came before
+     * their turn are let go and read again, and the bytes halved. */
     uint32_t window_requests; /* 0: RG_WINDOW_REQUESTS_DEFAULT */
     uint64_t window_bytes;    /* 0: RG_WINDOW_BYTES_DEFAULT */
     /* From rg_reader_state: go on there. Refused unless it is of the same objects, seed, epoch and
@@ -98,9 +100,10 @@ struct rg_sample {
     uint64_t number; /* of the sample, in this reader's epoch */
     struct rg_completion completion;
 };
-/* Takes between `min` and out_max samples, fewer at the end of the epoch, waiting until
- * deadline_ns. Returns how many; 0: the epoch is over; -ETIME or -EINTR with none taken; -EINVAL if
- * min is 0 or above out_max. What is taken is consumed. */
+/* Takes between `min` and out_max samples, fewer at the end of the epoch or where the client's
+ * memory has no room for more, waiting until deadline_ns. Returns how many; 0: the epoch is over;
+ * -ETIME or -EINTR with none taken; -EINVAL if min is 0 or above out_max. What is taken is
+ * consumed. */
 RG_API int rg_reader_next(struct rg_reader *reader, struct rg_sample *out, uint32_t out_max,
                           uint32_t min, uint64_t deadline_ns);
 

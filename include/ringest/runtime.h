@@ -119,7 +119,8 @@ struct rg_stats {
     uint64_t backoffs;           /* times such a limit was cut: 429, 503, rising latency */
     uint64_t concurrency_limit;  /* attempts that the bucket with the tightest limit may have out
                                   * now, over all loops that have one; 0: no limit is in force */
-    uint64_t memory_max; /* bytes that may be leased at once, each loop having an equal part */
+    uint64_t memory_max;    /* bytes that may be leased at once, each loop having an equal part */
+    uint64_t starved_loops; /* loops with requests that wait for leased memory now */
 };
 
 /* A snapshot; loops go on meanwhile. */

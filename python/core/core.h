@@ -108,18 +108,12 @@ int core_wait(struct rg_cq *cq, struct rg_completion *out, uint32_t max);
 /* The same for at least `min`, but fewer, or 0, when no more have come in CORE_WAIT_NS. */
 int core_wait_slice(struct rg_cq *cq, struct rg_completion *out, uint32_t max, uint32_t min);
 
-/* Memory that somebody waits for and that Buffers hold: whoever refers to them may be the one who
- * waits, for ever. A watch says how long nothing has come. */
-struct core_watch {
-    uint64_t since_ns;    /* when something came last */
-    uint64_t lease_waits; /* of the runtime, when the watch began */
-};
-void core_watch_begin(struct core_watch *watch, struct core_session *session);
-void core_watch_progress(struct core_watch *watch);
-/* True when memory was waited for since the watch began, and much is out now. */
-bool core_watch_is_short(const struct core_watch *watch, struct core_session *session);
-/* -1 with a MemoryError when nothing has come for the session's patience and that is why. */
-int core_watch_check(const struct core_watch *watch, struct core_session *session);
+/* True when requests wait for memory. */
+bool core_memory_is_short(struct core_session *session);
+/* Memory that requests wait for and that Buffers hold: whoever refers to them may be the one who
+ * waits, for ever. -1 with a MemoryError when that is so and nothing has come, since `since_ns`,
+ * for the session's patience. */
+int core_memory_check(struct core_session *session, uint64_t since_ns);
 
 /* Takes the one completion of a queue, watching memory; -1 with an exception. */
 int core_wait_for_one(struct core_session *session, struct rg_cq *cq,

@@ -52,10 +52,10 @@ struct many {
     uint64_t bytes_max;   /* of either */
     uint64_t size_max;    /* of what has come, the largest */
     uint32_t out_count, here_count, batch;
-    uint32_t window;       /* at most so many are out or here; shrinks when memory was short */
-    bool ordered, is_held; /* nothing is asked for until `first` has come */
-    PyObject *list;        /* awaited: what is being filled */
-    struct core_watch watch;
+    uint32_t window;         /* at most so many are out or here; shrinks when memory was short */
+    bool ordered, is_held;   /* nothing is asked for until `first` has come */
+    PyObject *list;          /* awaited: what is being filled */
+    uint64_t quiet_since_ns; /* when something came last */
 };
 static PyTypeObject *many_type;
 
@@ -275,7 +275,7 @@ static void many_put_back(struct many *self)
  * exception. */
 static int many_relieve(struct many *self, PyObject *list)
 {
-    if (!core_watch_is_short(&self->watch, self->session)) {
+    if (!core_memory_is_short(self->session)) {
         return 0;
     }
     if (PyList_Size(list) > 0) {
@@ -285,13 +285,13 @@ static int many_relieve(struct many *self, PyObject *list)
         many_put_back(self);
         return 0;
     }
-    return core_watch_check(&self->watch, self->session);
+    return core_memory_check(self->session, self->quiet_since_ns);
 }
 
 static int completions_arrive(struct many *self, PyObject *list, const struct rg_completion *done,
                               int count)
 {
-    core_watch_progress(&self->watch);
+    self->quiet_since_ns = rg_now_ns();
     for (int i = 0; i < count; i++) {
         self->out_count--;
         if (many_arrive(self, list, &done[i]) < 0) {
@@ -376,7 +376,7 @@ static PyObject *many_next(PyObject *object)
     struct many *self = (struct many *)object;
     PyObject *list = many_is_open(self) ? PyList_New(0) : NULL;
     self->list_bytes = 0;
-    core_watch_progress(&self->watch);
+    self->quiet_since_ns = rg_now_ns();
     while (list != NULL) {
         enum outcome outcome = many_fill(self, list, true);
         if (outcome == FILL_DONE) {
@@ -410,7 +410,7 @@ static PyObject *many_poll(PyObject *object, PyObject *nothing)
     if (self->list == NULL) {
         self->list = PyList_New(0);
         self->list_bytes = 0;
-        core_watch_progress(&self->watch);
+        self->quiet_since_ns = rg_now_ns();
         if (self->list == NULL) {
             return NULL;
         }
@@ -424,7 +424,7 @@ static PyObject *many_poll(PyObject *object, PyObject *nothing)
         Py_RETURN_FALSE;
     }
     if (outcome == FILL_WAIT) {
-        bool is_early = rg_now_ns() - self->watch.since_ns < CORE_WAIT_NS;
+        bool is_early = rg_now_ns() - self->quiet_since_ns < CORE_WAIT_NS;
         int rc = is_early ? 0 : many_relieve(self, self->list);
         if (rc == 0) {
             Py_RETURN_NONE;
@@ -495,7 +495,7 @@ PyObject *core_many_new(PyObject *client, PyObject *args, PyObject *keywords)
     self->bytes_max = stats.memory_max / MEMORY_DIVISOR < LIST_BYTES
                           ? stats.memory_max / MEMORY_DIVISOR
                           : LIST_BYTES;
-    core_watch_begin(&self->watch, session);
+    self->quiet_since_ns = rg_now_ns();
     if (core_queue_open(session, WINDOW, &self->cq) < 0) {
         Py_DECREF(self);
         return NULL;

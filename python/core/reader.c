@@ -172,7 +172,7 @@ static bool is_open(const struct reader *self)
 /* Takes between 1 and `max` samples: how many, 0 at the end, or -1 with an exception. */
 static int samples_wait(struct reader *self, struct rg_sample *samples, uint32_t max)
 {
-    struct core_watch watch = {.since_ns = rg_now_ns()};
+    uint64_t since_ns = rg_now_ns();
     for (;;) {
         int count;
         struct rg_reader *reader = self->reader;
@@ -186,7 +186,7 @@ static int samples_wait(struct reader *self, struct rg_sample *samples, uint32_t
             core_errno_raise(count, "reading the next samples");
             return -1;
         }
-        if (PyErr_CheckSignals() < 0 || core_watch_check(&watch, self->session) < 0) {
+        if (PyErr_CheckSignals() < 0 || core_memory_check(self->session, since_ns) < 0) {
             return -1;
         }
     }

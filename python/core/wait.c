@@ -4,9 +4,6 @@
 
 #include <errno.h>
 
-/* Part of a loop's memory that has to be out for it to count as short. */
-#define SHORT_DIVISOR 2
-
 int core_queue_open(struct core_session *session, uint32_t capacity, struct rg_cq **out_cq)
 {
     int rc = rg_cq_open(out_cq, session->runtime, capacity);
@@ -40,31 +37,17 @@ int core_wait(struct rg_cq *cq, struct rg_completion *out, uint32_t max)
     return count;
 }
 
-void core_watch_begin(struct core_watch *watch, struct core_session *session)
+bool core_memory_is_short(struct core_session *session)
 {
     struct rg_stats stats = {0};
     (void)rg_runtime_stats(session->runtime, &stats);
-    *watch = (struct core_watch){.since_ns = rg_now_ns(), .lease_waits = stats.lease_waits};
+    return stats.starved_loops > 0;
 }
 
-void core_watch_progress(struct core_watch *watch)
+int core_memory_check(struct core_session *session, uint64_t since_ns)
 {
-    watch->since_ns = rg_now_ns();
-}
-
-bool core_watch_is_short(const struct core_watch *watch, struct core_session *session)
-{
-    struct rg_stats stats = {0};
-    (void)rg_runtime_stats(session->runtime, &stats);
-    uint64_t loop_memory = stats.memory_max / rg_runtime_threads(session->runtime);
-    return stats.lease_waits > watch->lease_waits &&
-           stats.leased_bytes >= loop_memory / SHORT_DIVISOR;
-}
-
-int core_watch_check(const struct core_watch *watch, struct core_session *session)
-{
-    if (rg_now_ns() - watch->since_ns < session->patience_ns || session->held_bytes == 0 ||
-        !core_watch_is_short(watch, session)) {
+    if (rg_now_ns() - since_ns < session->patience_ns || session->held_bytes == 0 ||
+        !core_memory_is_short(session)) {
         return 0;
     }
     PyErr_Format(PyExc_MemoryError,
@@ -77,14 +60,13 @@ int core_watch_check(const struct core_watch *watch, struct core_session *sessio
 int core_wait_for_one(struct core_session *session, struct rg_cq *cq,
                       struct rg_completion *out_done)
 {
-    /* Counted from the first wait of the session: the figures cost more than a request may. */
-    struct core_watch watch = {.since_ns = rg_now_ns()};
+    uint64_t since_ns = rg_now_ns();
     for (;;) {
         int count = core_wait_slice(cq, out_done, 1, 1);
         if (count != 0) {
             return count;
         }
-        if (core_watch_check(&watch, session) < 0) {
+        if (core_memory_check(session, since_ns) < 0) {
             return -1;
         }
     }

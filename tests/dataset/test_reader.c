@@ -12,7 +12,9 @@
 #define PATIENCE_NS (60 * RG_NS_PER_S)
 #define COUNT 500
 
-static const char *const synthetic[] = {"data/x-:500:2000"};
+/* Of "big-" one object is more than a chunk of leased memory, of "large-" each fills one. */
+static const char *const synthetic[] = {"data/x-:500:2000", "data/big-:1:2500000",
+                                        "data/large-:3:1600000"};
 
 static struct rg_emulator *emulator;
 static struct rg_runtime *runtime;
@@ -21,12 +23,12 @@ static char names[COUNT][32];
 static struct rg_object objects[COUNT];
 static uint32_t times_seen[COUNT];
 
-static void world_open(uint64_t memory_max)
+static void world_open_on(uint32_t threads, uint64_t memory_max)
 {
     char error[512] = "";
     struct rg_emulator_options options = {
         .synthetic = synthetic,
-        .synthetic_count = 1,
+        .synthetic_count = RG_ARRAY_LEN(synthetic),
         .plain = true,
         .threads = 1,
     };
@@ -35,7 +37,7 @@ static void world_open(uint64_t memory_max)
     }
     struct rg_runtime_options runtime_options;
     rg_runtime_options_init(&runtime_options);
-    runtime_options.threads = 2;
+    runtime_options.threads = threads;
     runtime_options.memory_max = memory_max;
     RG_CHECK_EQ(rg_runtime_open(&runtime, &runtime_options), 0);
     struct rg_client_options client_options;
@@ -48,6 +50,11 @@ static void world_open(uint64_t memory_max)
         objects[i] = (struct rg_object){.name = names[i], .size = 2000};
     }
     memset(times_seen, 0, sizeof(times_seen));
+}
+
+static void world_open(uint64_t memory_max)
+{
+    world_open_on(2, memory_max);
 }
 
 static void world_close(void)
@@ -278,6 +285,82 @@ static void test_a_window_larger_than_the_memory_is_cut(void)
     world_close();
 }
 
+/* Four chunks of memory, of which all but the first are taken until they are released. */
+#define LARGES 3
+static struct rg_lease *larges[LARGES];
+
+static void full_world_open(void)
+{
+    world_open_on(1, RG_MIB(8));
+    struct rg_cq *cq;
+    RG_CHECK_EQ(rg_cq_open(&cq, runtime, 1), 0);
+    for (int i = 0; i < LARGES; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "large-%08d", i);
+        struct rg_get get = {.bucket = "data", .object = name, .length = RG_WHOLE};
+        struct rg_completion done;
+        RG_CHECK_EQ(rg_submit_get(client, cq, &get), 0);
+        RG_CHECK_EQ(rg_cq_wait(cq, &done, 1, 1, rg_now_ns() + PATIENCE_NS), 1);
+        RG_CHECK_EQ(done.status, RG_STATUS_OK);
+        larges[i] = done.lease;
+    }
+    rg_cq_close(cq);
+}
+
+static void larges_release(int begin, int end)
+{
+    for (int i = begin; i < end; i++) {
+        rg_lease_release(larges[i]);
+    }
+}
+
+static void test_samples_behind_the_first_make_room_for_it(void)
+{
+    full_world_open();
+    struct rg_reader_options options = reader_options();
+    options.shuffle = false;
+    options.object_count = 20;
+    objects[0] = (struct rg_object){.name = "big-00000000", .size = 2500000};
+    struct rg_reader *reader = reader_open(&options);
+    struct rg_sample sample;
+    RG_CHECK_EQ(rg_reader_next(reader, &sample, 1, 1, rg_now_ns() + 300 * RG_NS_PER_MS), -ETIME);
+    /* The second chunk is room enough together with the first, which the others had. */
+    larges_release(0, 1);
+    for (uint64_t i = 0; i < options.object_count; i++) {
+        RG_CHECK_EQ(rg_reader_next(reader, &sample, 1, 1, rg_now_ns() + PATIENCE_NS), 1);
+        RG_CHECK_EQ(sample.number, i);
+        RG_CHECK_EQ(sample.completion.status, RG_STATUS_OK);
+        RG_CHECK_EQ(sample.completion.size, objects[i].size);
+        rg_lease_release(sample.completion.lease);
+    }
+    RG_CHECK_EQ(rg_reader_next(reader, &sample, 1, 1, rg_now_ns() + PATIENCE_NS), 0);
+    rg_reader_close(reader);
+    larges_release(1, LARGES);
+    world_close();
+}
+
+static void test_fewer_are_given_where_they_hold_the_memory_of_the_next(void)
+{
+    full_world_open();
+    struct rg_reader_options options = reader_options();
+    options.shuffle = false;
+    options.object_count = 3;
+    objects[1] = (struct rg_object){.name = "big-00000000", .size = 2500000};
+    struct rg_reader *reader = reader_open(&options);
+    struct rg_sample samples[3];
+    uint64_t deadline_ns = rg_now_ns() + PATIENCE_NS;
+    RG_CHECK_EQ(rg_reader_next(reader, samples, 3, 3, deadline_ns), 1);
+    RG_CHECK(rg_now_ns() < deadline_ns);
+    sample_check(&samples[0]);
+    larges_release(0, LARGES);
+    RG_CHECK_EQ(rg_reader_next(reader, samples, 3, 2, rg_now_ns() + PATIENCE_NS), 2);
+    RG_CHECK_EQ(samples[0].completion.size, objects[1].size);
+    rg_lease_release(samples[0].completion.lease);
+    sample_check(&samples[1]);
+    rg_reader_close(reader);
+    world_close();
+}
+
 static void test_a_bad_name_is_a_failed_sample(void)
 {
     world_open(0);
@@ -402,6 +485,8 @@ int main(int argc, char **argv)
         RG_TEST(test_workers_share_a_ranks_samples),
         RG_TEST(test_changed_objects_follow_the_policy),
         RG_TEST(test_a_window_larger_than_the_memory_is_cut),
+        RG_TEST(test_samples_behind_the_first_make_room_for_it),
+        RG_TEST(test_fewer_are_given_where_they_hold_the_memory_of_the_next),
         RG_TEST(test_a_bad_name_is_a_failed_sample),
         RG_TEST(test_a_state_of_something_else_is_refused),
         RG_TEST(test_a_workers_state_is_for_that_worker),

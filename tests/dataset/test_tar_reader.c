@@ -451,7 +451,7 @@ static void test_options_that_make_no_sense(void)
 static void test_closing_in_the_middle_gives_everything_back(void)
 {
     static const char *const members[] = {"z", "a"};
-    world_open(RG_MIB(64));
+    world_open(RG_MIB(8));
     for (uint64_t taken = 0; taken < 90; taken += 7) {
         struct rg_reader_options options = reader_options();
         options.tar_members = members;
