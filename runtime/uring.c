@@ -395,8 +395,8 @@ static void uring_flush(void *self)
 static void uring_enter(struct uring_backend *backend, uint64_t deadline_ns)
 {
     if (deadline_ns == 0) {
-        uring_flush(backend);
-        (void)io_uring_get_events(&backend->ring);
+        int rc = io_uring_submit_and_get_events(&backend->ring);
+        RG_ASSERT(rc >= 0 || rc == -EINTR || rc == -EAGAIN || rc == -EBUSY);
         return;
     }
     struct __kernel_timespec timeout, *wait = NULL;
