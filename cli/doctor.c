@@ -274,8 +274,11 @@ static void check_descriptors(struct doctor *doctor)
     }
     uint64_t soft = limit.rlim_cur, hard = limit.rlim_max;
     bool enough = soft >= DESCRIPTORS_WANTED;
-    struct finding *finding = find(doctor, enough ? MARK_OK : MARK_WARN, "open files",
-                                   "%" PRIu64 ", could be raised to %" PRIu64, soft, hard);
+    enum mark mark = enough ? MARK_OK : MARK_WARN;
+    struct finding *finding =
+        soft < hard ? find(doctor, mark, "open files", "%" PRIu64 ", could be raised to %" PRIu64,
+                           soft, hard)
+                    : find(doctor, mark, "open files", "%" PRIu64 ", the most allowed", soft);
     if (!enough) {
         advise(finding, "each connection takes one; `ulimit -n %d` before the program starts",
                4 * DESCRIPTORS_WANTED);
