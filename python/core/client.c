@@ -66,7 +66,7 @@ static struct core_session *session_open(const struct client *self)
     options.token = self->token;
     options.user_project = self->user_project;
     options.credentials = self->credentials;
-    options.connections_max = self->connections;
+    options.connections_max = session->connections = self->connections;
     options.attempts_max = self->attempts;
     options.user_agent = "ringest-python";
     char error[512] = "";

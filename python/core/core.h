@@ -30,6 +30,7 @@
 struct core_session {
     struct rg_runtime *runtime;
     struct rg_client *client;
+    unsigned connections; /* of the client; 0: its default */
     pid_t pid;
     unsigned references;
     uint64_t held_bytes;  /* of Buffers that exist */
