@@ -38,7 +38,7 @@
  * threads: but no more than this part of what is out, so that the window is refilled in time, and
  * not so many bytes that the first ones have left the cache. */
 #define WAIT_DIVISOR 8
-#define WAIT_BYTES RG_KIB(512)
+#define WAIT_BYTES RG_MIB(1)
 /* One request is no more than this part of the window, so that several are out. */
 #define GROUP_DIVISOR 16
 /* Requests at once for a sample of which much in between is not wanted. */

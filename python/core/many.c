@@ -31,10 +31,13 @@
 /* One list, and in order as much again that waits for its turn, may have this part of memory. */
 #define MEMORY_DIVISOR 4
 /* Completions are waited for many at a time, since each wait that ends costs a switch between
- * threads: but no more than this part of what is out, so that the window is refilled in time, and
- * not so many bytes that the first ones have left the cache. */
-#define WAIT_DIVISOR 4
-#define WAIT_BYTES (UINT64_C(512) << 10)
+ * threads: but no more than this part of what is out, so that the window is refilled in time; not
+ * more than this part of the connections, whose loop may have nothing to do before they have come
+ * (15 % of the CPU time of an object of 4 KiB, on 16 connections); and not so many bytes that the
+ * first ones have left the cache. */
+#define WAIT_DIVISOR 8
+#define WAIT_CONNECTIONS_DIVISOR 2
+#define WAIT_BYTES (UINT64_C(1) << 20)
 #define CLIENT_FULL_PAUSE_NS (1000 * 1000)
 
 /* What filling a list came to. */
@@ -311,10 +314,11 @@ static int completions_arrive(struct many *self, PyObject *list, const struct rg
 /* Enough for all connections to go on while what has come is handed out, and no more: each request
  * that waits is memory that others have pushed out of the cache when its turn comes (4 % of the CPU
  * time of an object of 4 KiB, on 64 connections). */
-static uint32_t window_of(const struct core_session *session)
+static uint32_t window_of(const struct core_session *session, uint32_t batch)
 {
     uint64_t window = (uint64_t)session->connections * WINDOW_PER_CONNECTION;
-    if (window == 0 || window > WINDOW) {
+    window = window > batch ? window : batch;
+    if (session->connections == 0 || window > WINDOW) {
         return WINDOW;
     }
     return window > WINDOW_MIN ? (uint32_t)window : WINDOW_MIN;
@@ -324,6 +328,8 @@ static uint32_t window_of(const struct core_session *session)
 static uint32_t wait_min(const struct many *self, uint32_t want)
 {
     uint64_t min = self->out_count / WAIT_DIVISOR;
+    uint64_t busy = self->session->connections / WAIT_CONNECTIONS_DIVISOR;
+    min = busy == 0 || min < busy ? min : busy;
     min = min < want ? min : want;
     uint64_t in_cache = self->size_max > 0 ? WAIT_BYTES / self->size_max : 1;
     min = min < in_cache ? min : in_cache;
@@ -504,7 +510,7 @@ PyObject *core_many_new(PyObject *client, PyObject *args, PyObject *keywords)
     self->uris = iterator;
     self->batch = batch;
     self->ordered = ordered != 0;
-    self->window = window_of(session);
+    self->window = window_of(session, batch);
     struct rg_stats stats = {0};
     (void)rg_runtime_stats(session->runtime, &stats);
     self->bytes_max = stats.memory_max / MEMORY_DIVISOR < LIST_BYTES
