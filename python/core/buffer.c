@@ -223,16 +223,28 @@ static PyObject *buffer_dlpack_device(PyObject *object, PyObject *nothing)
     return Py_BuildValue("(ii)", DL_CPU, 0);
 }
 
+/* Writable, like the Buffer. Without this a DataLoader's worker, whose thread that sends cannot
+ * report what it cannot pickle, would leave its parent waiting for ever. */
+static PyObject *buffer_reduce(PyObject *object, PyObject *nothing)
+{
+    (void)nothing;
+    const struct buffer *self = (const struct buffer *)object;
+    return Py_BuildValue("(O(N))", (PyObject *)&PyByteArray_Type,
+                         PyBytes_FromStringAndSize(self->data, self->size));
+}
+
 static PyMethodDef buffer_methods[] = {
     {"__dlpack__", (PyCFunction)(void (*)(void))buffer_dlpack, METH_VARARGS | METH_KEYWORDS,
      "A DLPack capsule of these bytes (uint8, one dimension), without a copy."},
     {"__dlpack_device__", buffer_dlpack_device, METH_NOARGS, "(kDLCPU, 0)"},
+    {"__reduce__", buffer_reduce, METH_NOARGS, "Pickled, it becomes a bytearray with a copy."},
     {0},
 };
 
 static PyType_Slot buffer_slots[] = {
     {Py_tp_doc,
-     "Bytes of an object, in memory of the library: bytes-like, freed with the last view. "
+     "Bytes of an object, in memory of the library: bytes-like, freed with the last view. Pickled, "
+     "as by the workers of a DataLoader, it becomes a bytearray with a copy of them. "
      "Not to be made by hand."},
     {Py_tp_dealloc, buffer_dealloc},
     {Py_tp_repr, buffer_repr},

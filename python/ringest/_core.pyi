@@ -19,8 +19,12 @@ def crc32c_combine(first: int, second: int, size: int, /) -> int:
 
 @final
 class Buffer:
-    """Bytes of an object, in memory of the library: bytes-like, freed with the last view."""
+    """Bytes of an object, in memory of the library: bytes-like, freed with the last view.
 
+    Pickled, as by the workers of a DataLoader, it becomes a bytearray with a copy of them.
+    """
+
+    def __reduce__(self) -> tuple[type[bytearray], tuple[bytes]]: ...
     def __len__(self) -> int: ...
     @overload
     def __getitem__(self, key: int, /) -> int: ...

@@ -374,6 +374,17 @@ class Loader(unittest.TestCase):
                     whole = sum(dataset, [])
                     self.assertEqual(sum(loader, []), whole)
 
+    def test_workers_give_what_no_transform_has_made_anything_of(self):
+        with support.client() as client:
+            for kind in (ringest.MapDataset, ringest.IterableDataset):
+                dataset = kind("gs://data/x-", client=client)
+                whole = [bytes(data) for data in self.load(dataset, batch_size=None, collate_fn=None)]
+                loader = self.load(dataset, num_workers=1, timeout=60)
+                with self.subTest(kind):
+                    batches = list(loader)
+                    self.assertIsInstance(batches[0][0], bytearray)
+                    self.assertEqual(sum(batches, []), whole)
+
     def test_persistent_workers_and_early_exit(self):
         with support.client() as client:
             dataset = ringest.IterableDataset(
