@@ -684,6 +684,7 @@ static bool again_next(struct rg_reader *reader, uint64_t *out_number)
     uint64_t number = RG_MAX(reader->again_first, reader->first);
     while (slot_of(reader, number)->state != SLOT_AGAIN) {
         number++;
+        RG_ASSERT(number < reader->next);
     }
     reader->again_first = number;
     if (number > reader->first && !has_room_for_bytes(reader)) {

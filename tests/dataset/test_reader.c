@@ -314,19 +314,25 @@ static void larges_release(int begin, int end)
     }
 }
 
+/* In order, the sample `big` being the large one. */
+static struct rg_reader *full_world_reader(uint64_t count, uint64_t big)
+{
+    struct rg_reader_options options = reader_options();
+    options.shuffle = false;
+    options.object_count = count;
+    objects[big] = (struct rg_object){.name = "big-00000000", .size = 2500000};
+    return reader_open(&options);
+}
+
 static void test_samples_behind_the_first_make_room_for_it(void)
 {
     full_world_open();
-    struct rg_reader_options options = reader_options();
-    options.shuffle = false;
-    options.object_count = 20;
-    objects[0] = (struct rg_object){.name = "big-00000000", .size = 2500000};
-    struct rg_reader *reader = reader_open(&options);
+    struct rg_reader *reader = full_world_reader(20, 0);
     struct rg_sample sample;
     RG_CHECK_EQ(rg_reader_next(reader, &sample, 1, 1, rg_now_ns() + 300 * RG_NS_PER_MS), -ETIME);
     /* The second chunk is room enough together with the first, which the others had. */
     larges_release(0, 1);
-    for (uint64_t i = 0; i < options.object_count; i++) {
+    for (uint64_t i = 0; i < 20; i++) {
         RG_CHECK_EQ(rg_reader_next(reader, &sample, 1, 1, rg_now_ns() + PATIENCE_NS), 1);
         RG_CHECK_EQ(sample.number, i);
         RG_CHECK_EQ(sample.completion.status, RG_STATUS_OK);
@@ -342,11 +348,7 @@ static void test_samples_behind_the_first_make_room_for_it(void)
 static void test_fewer_are_given_where_they_hold_the_memory_of_the_next(void)
 {
     full_world_open();
-    struct rg_reader_options options = reader_options();
-    options.shuffle = false;
-    options.object_count = 3;
-    objects[1] = (struct rg_object){.name = "big-00000000", .size = 2500000};
-    struct rg_reader *reader = reader_open(&options);
+    struct rg_reader *reader = full_world_reader(3, 1);
     struct rg_sample samples[3];
     uint64_t deadline_ns = rg_now_ns() + PATIENCE_NS;
     RG_CHECK_EQ(rg_reader_next(reader, samples, 3, 3, deadline_ns), 1);
