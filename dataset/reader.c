@@ -393,6 +393,21 @@ static int state_apply(struct rg_reader *reader, uint64_t *out_consumed, struct 
     return 0;
 }
 
+/* Why the sampler refused: nothing else in its options is the caller's. */
+static int refuse_share(const struct rg_reader_options *options, char *error, size_t error_size)
+{
+    if (options->rank >= options->world_size) {
+        return rg_explain(error, error_size, -EINVAL, "rank is %u of a world size of %u",
+                          options->rank, options->world_size);
+    }
+    if (options->worker >= options->worker_count) {
+        return rg_explain(error, error_size, -EINVAL, "worker is %u of %u workers",
+                          options->worker, options->worker_count);
+    }
+    return rg_explain(error, error_size, -EINVAL, "remainder is %d, which is no rg_remainder",
+                      (int)options->remainder);
+}
+
 static int window_open(struct rg_reader *reader, const struct rg_state *state)
 {
     uint64_t most = RG_MAX(reader->sampler.total, UINT64_C(1));
@@ -445,10 +460,7 @@ static int reader_setup(struct rg_reader *reader, char *error, size_t error_size
         return rc;
     }
     if (rg_sampler_init(&reader->sampler, &sampling) < 0) {
-        return rg_explain(error, error_size, -EINVAL,
-                          "rank %u of %u, worker %u of %u, or remainder %d makes no sense",
-                          options->rank, options->world_size, options->worker,
-                          options->worker_count, (int)options->remainder);
+        return refuse_share(options, error, error_size);
     }
     uint64_t bits = state.bit_count;
     if (state.taken > reader->sampler.total || bits > RG_STATE_BITS_MAX) {

@@ -206,6 +206,8 @@ def _rank_and_world_size(rank: int | None, world_size: int | None) -> tuple[int,
     if (rank is None) != (world_size is None):
         raise ValueError("rank and world_size are given together or not at all")
     if rank is not None and world_size is not None:
+        if not 0 <= rank < world_size:
+            raise ValueError(f"rank is {rank} of a world size of {world_size}")
         return rank, world_size
     try:
         import torch.distributed as distributed

@@ -463,6 +463,33 @@ static void test_bad_options_are_refused(void)
     world_close();
 }
 
+static void test_a_share_that_cannot_be_is_refused(void)
+{
+    static const struct {
+        uint32_t rank, worker;
+        enum rg_remainder remainder;
+        const char *text;
+    } wrong[] = {
+        {2, 0, RG_REMAINDER_UNEVEN, "rank is 2 of a world size of 2"},
+        {0, 3, RG_REMAINDER_UNEVEN, "worker is 3 of 3 workers"},
+        {0, 0, (enum rg_remainder)9, "remainder is 9, which is no rg_remainder"},
+    };
+    world_open(0);
+    for (size_t i = 0; i < RG_ARRAY_LEN(wrong); i++) {
+        struct rg_reader_options options = reader_options();
+        options.rank = wrong[i].rank;
+        options.world_size = 2;
+        options.worker = wrong[i].worker;
+        options.worker_count = 3;
+        options.remainder = wrong[i].remainder;
+        struct rg_reader *reader;
+        char error[512] = "";
+        RG_CHECK_EQ(rg_reader_open(&reader, client, &options, error, sizeof(error)), -EINVAL);
+        RG_CHECK_STR(error, wrong[i].text);
+    }
+    world_close();
+}
+
 static void test_nothing_to_read_is_the_end(void)
 {
     world_open(0);
@@ -494,6 +521,7 @@ int main(int argc, char **argv)
         RG_TEST(test_a_workers_state_is_for_that_worker),
         RG_TEST(test_closing_in_the_middle_gives_everything_back),
         RG_TEST(test_bad_options_are_refused),
+        RG_TEST(test_a_share_that_cannot_be_is_refused),
         RG_TEST(test_nothing_to_read_is_the_end),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));

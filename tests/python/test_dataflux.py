@@ -187,8 +187,9 @@ class Datasets(unittest.TestCase):
             pass
 
         for kind in KINDS:
-            with self.assertRaises(Mine):
+            with self.assertRaises(Mine) as caught:
                 samples(self.dataset(kind, "small/", mock.Mock(side_effect=Mine)))
+            self.assertRegex(caught.exception.__notes__[0], "gs://data/small/")
 
     def test_the_client_by_the_environment(self):
         script = """if True:

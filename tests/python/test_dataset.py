@@ -197,6 +197,11 @@ class Iterable(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "changed is 'maybe'"):
                 self.dataset(client, changed="maybe")
 
+    def test_a_rank_outside_of_the_world_is_refused(self):
+        for rank in (-1, 2):
+            with self.assertRaisesRegex(ValueError, f"rank is {rank} of a world size of 2"):
+                ringest.IterableDataset("gs://data/small/", rank=rank, world_size=2)
+
     def test_a_state_of_another_dataset_is_refused(self):
         with support.client() as client:
             samples = iter(dataset := self.dataset(client, manifest=support.entries()[:400]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ringest import _core
@@ -120,10 +120,14 @@ class Bucket:
             if not name.endswith("/") and not name.startswith(_COMPOSED_PREFIX)
         ]
 
-    def read(self, objects: Sequence[tuple[str, int]]) -> Iterator[bytes]:
-        """The bytes of each, in this order, read ahead. Sizes only say how far: 0 is fine.
+    def read(
+        self, objects: Sequence[tuple[str, int]], data_format_fn: Callable[[bytes], Any]
+    ) -> Iterator[Any]:
+        """What data_format_fn makes of the bytes of each, in this order, read ahead. Sizes only say
+        how far: 0 is fine.
 
-        Content-Encoding gzip is undone, as google-cloud-storage does. Raises ringest.Error."""
+        Content-Encoding gzip is undone, as google-cloud-storage does. Raises ringest.Error, and
+        what data_format_fn raises, with a note that names the object."""
         done = 0
         while done < len(objects):
             client = self.client()
@@ -134,14 +138,19 @@ class Bucket:
                 while items := reader.take_some(_PORTION):
                     for item in items:
                         done += 1
-                        yield _content(item)
+                        yield _sample(item, data_format_fn)
                     if self.client() is not client:
                         break
             finally:
                 reader.close()
 
 
-def _content(item: _core.Item) -> bytes:
+def _sample(item: _core.Item, data_format_fn: Callable[[bytes], Any]) -> Any:
     if item.error is not None:
         raise item.error
-    return gzip.decompress(item.data) if item.is_gzip else bytes(item.data)
+    content = gzip.decompress(item.data) if item.is_gzip else bytes(item.data)
+    try:
+        return data_format_fn(content)
+    except Exception as error:
+        error.add_note(f"raised by the data_format_fn of {item.uri}")
+        raise

@@ -68,7 +68,7 @@ class DataFluxIterableDataset(_IterableBase):
     """Objects of a bucket as a stream, read ahead.
 
     project_name: has no effect. data_format_fn: makes a sample of an object's bytes; what it raises
-    is not caught. storage_client: a ringest.Client or a google.cloud.storage.Client, of which the
+    comes out with a note that names the object. storage_client: a ringest.Client or a google.cloud.storage.Client, of which the
     endpoint, the credentials, their quota project and the certificates are taken over; None: by
     the environment.
 
@@ -103,8 +103,7 @@ class DataFluxIterableDataset(_IterableBase):
         if worker is not None:
             share = -(-len(objects) // worker.num_workers)
             objects = objects[worker.id * share : (worker.id + 1) * share]
-        for data in self._bucket.read(objects):
-            yield self.data_format_fn(data)
+        yield from self._bucket.read(objects, self.data_format_fn)
 
     def __getstate__(self) -> dict:
         # A client of google-cloud-storage does not pickle; what is of use of it is in the bucket.

@@ -99,7 +99,7 @@ class DataFluxMapStyleDataset(_MapBase):
 
     def __getitems__(self, indices: Sequence[int]) -> list:
         objects = [self.objects[idx] for idx in indices]
-        return [self.data_format_fn(data) for data in self._bucket.read(objects)]
+        return list(self._bucket.read(objects, self.data_format_fn))
 
     def __getstate__(self) -> dict:
         # A client of google-cloud-storage does not pickle; what is of use of it is in the bucket.
