@@ -32,8 +32,6 @@ NAMES = {
     "dcp": "ringest.dcp",
     "plan": "DCP that stores nothing",
 }
-# Freed memory stays, as it would in a process that saves again and again.
-HEAP = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1099511627776:glibc.malloc.top_pad=67108864"
 
 
 def status(name):
@@ -192,7 +190,7 @@ def row(arguments, shape, name, emulator):
         + ["--endpoint", emulator.endpoint, "--ca", emulator.ca]
         + ["--repeats", str(arguments.repeats), "--scale", str(arguments.scale)],
     )
-    env = common.environment() | {"GLIBC_TUNABLES": HEAP, "PYTHONPATH": arguments.package}
+    env = common.environment() | common.KEPT_HEAP | {"PYTHONPATH": arguments.package}
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
         common.die(f"{name}: {done.stderr.strip()}")

@@ -45,6 +45,14 @@ def touch_memory():
         memory.madvise(MADV_POPULATE_WRITE)
 
 
+# For Python's environment: freed memory stays, as it would in a process that saves again and again.
+# Otherwise it is chance whether malloc gives it back, and each page of a tensor is touched anew.
+KEPT_HEAP = {
+    "GLIBC_TUNABLES": "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1099511627776:"
+    "glibc.malloc.top_pad=67108864"
+}
+
+
 def environment(backend=None):
     kept = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN_ENVIRONMENT)}
     if backend:

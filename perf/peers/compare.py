@@ -124,6 +124,7 @@ def run_python(
     options: argparse.Namespace,
     *,
     path: str = "",
+    keep_heap: bool = False,
     limit_s: int = CLIENT_S,
 ) -> dict:
     """What a script of this folder prints, run with the peers on the client's core; or {"error"}."""
@@ -134,7 +135,7 @@ def run_python(
     with tempfile.TemporaryDirectory() as home:
         done = subprocess.run(
             common.pinned(server.CLIENT_CORE, command),
-            env=environment(options, ca, home, path),
+            env=environment(options, ca, home, path) | (common.KEPT_HEAP if keep_heap else {}),
             cwd=home,
             capture_output=True,
             text=True,
@@ -255,6 +256,7 @@ def measure_checkpoint(name: str, shape: str, options: argparse.Namespace) -> di
             emulator.ca,
             options,
             path=old_google(FOLDER) if name in checkpoints.NEEDS_OLD_GOOGLE else "",
+            keep_heap=True,
             limit_s=CHECKPOINT_S,
         )
 

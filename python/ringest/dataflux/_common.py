@@ -145,6 +145,35 @@ class Bucket:
                 reader.close()
 
 
+class BucketDataset:
+    """What a dataset of a bucket's objects is made with, whichever way they are then read."""
+
+    # Makes the config where none is given.
+    _config_class: Callable[[], Any]
+
+    def __init__(
+        self,
+        project_name: str | None,
+        bucket_name: str,
+        config: Any = None,
+        data_format_fn: Callable[[bytes], Any] = data_format_default,
+        storage_client: Any = None,
+    ):
+        super().__init__()
+        self.project_name = project_name
+        self.bucket_name = bucket_name
+        self.config = self._config_class() if config is None else config
+        self.data_format_fn = data_format_fn
+        self.storage_client = storage_client
+        self.dataflux_download_optimization_params = DownloadOptimizationParams(self.config)
+        self._bucket = Bucket(bucket_name, storage_client)
+        self.objects = self._bucket.list(self.config.prefix)
+
+    def __getstate__(self) -> dict:
+        # A client of google-cloud-storage does not pickle; what is of use of it is in the bucket.
+        return {**self.__dict__, "storage_client": None}
+
+
 def _sample(item: _core.Item, data_format_fn: Callable[[bytes], Any]) -> Any:
     if item.error is not None:
         raise item.error

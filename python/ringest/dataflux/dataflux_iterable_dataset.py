@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from ringest.dataflux._common import (
     CREATE,
     DELETE,
     FORK,
-    Bucket,
-    DownloadOptimizationParams,
+    BucketDataset,
     data_format_default,
     modified_retry,
 )
@@ -64,7 +63,7 @@ class Config:
         self.download_retry_config = download_retry_config
 
 
-class DataFluxIterableDataset(_IterableBase):
+class DataFluxIterableDataset(BucketDataset, _IterableBase):
     """Objects of a bucket as a stream, read ahead.
 
     project_name: has no effect. data_format_fn: makes a sample of an object's bytes; what it raises
@@ -79,23 +78,7 @@ class DataFluxIterableDataset(_IterableBase):
     Raises ringest.Error when the bucket cannot be listed.
     """
 
-    def __init__(
-        self,
-        project_name: str | None,
-        bucket_name: str,
-        config: Any = None,
-        data_format_fn: Callable[[bytes], Any] = data_format_default,
-        storage_client: Any = None,
-    ):
-        super().__init__()
-        self.project_name = project_name
-        self.bucket_name = bucket_name
-        self.config = Config() if config is None else config
-        self.data_format_fn = data_format_fn
-        self.storage_client = storage_client
-        self.dataflux_download_optimization_params = DownloadOptimizationParams(self.config)
-        self._bucket = Bucket(bucket_name, storage_client)
-        self.objects = self._bucket.list(self.config.prefix)
+    _config_class = Config
 
     def __iter__(self) -> Iterator[Any]:
         objects = self.objects
@@ -104,7 +87,3 @@ class DataFluxIterableDataset(_IterableBase):
             share = -(-len(objects) // worker.num_workers)
             objects = objects[worker.id * share : (worker.id + 1) * share]
         yield from self._bucket.read(objects, self.data_format_fn)
-
-    def __getstate__(self) -> dict:
-        # A client of google-cloud-storage does not pickle; what is of use of it is in the bucket.
-        return {**self.__dict__, "storage_client": None}

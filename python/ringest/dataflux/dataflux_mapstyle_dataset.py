@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ringest.dataflux._common import (
     CREATE,
     DELETE,
     FORK,
-    Bucket,
-    DownloadOptimizationParams,
+    BucketDataset,
     data_format_default,
     modified_retry,
 )
@@ -67,29 +66,13 @@ class Config:
         self.download_retry_config = download_retry_config
 
 
-class DataFluxMapStyleDataset(_MapBase):
+class DataFluxMapStyleDataset(BucketDataset, _MapBase):
     """Objects of a bucket by index; a DataLoader's whole batch is in flight at once.
 
     Arguments, `objects` and errors are those of DataFluxIterableDataset.
     """
 
-    def __init__(
-        self,
-        project_name: str | None,
-        bucket_name: str,
-        config: Any = None,
-        data_format_fn: Callable[[bytes], Any] = data_format_default,
-        storage_client: Any = None,
-    ):
-        super().__init__()
-        self.project_name = project_name
-        self.bucket_name = bucket_name
-        self.config = Config() if config is None else config
-        self.data_format_fn = data_format_fn
-        self.storage_client = storage_client
-        self.dataflux_download_optimization_params = DownloadOptimizationParams(self.config)
-        self._bucket = Bucket(bucket_name, storage_client)
-        self.objects = self._bucket.list(self.config.prefix)
+    _config_class = Config
 
     def __len__(self) -> int:
         return len(self.objects)
@@ -100,7 +83,3 @@ class DataFluxMapStyleDataset(_MapBase):
     def __getitems__(self, indices: Sequence[int]) -> list:
         objects = [self.objects[idx] for idx in indices]
         return list(self._bucket.read(objects, self.data_format_fn))
-
-    def __getstate__(self) -> dict:
-        # A client of google-cloud-storage does not pickle; what is of use of it is in the bucket.
-        return {**self.__dict__, "storage_client": None}
