@@ -225,7 +225,12 @@ class Doctor(ServedCase):
         done = self.doctor(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (50, 50)))
         found = checks(done)["open files"]
         self.assertEqual((done.returncode, found["mark"]), (DONE, "warn"))
+        self.assertEqual(found["fact"], "50, the most allowed")
         self.assertIn("ulimit -n", found["advice"])
+
+    def test_file_descriptors_that_could_be_more(self):
+        done = self.doctor(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (50, 60)))
+        self.assertEqual(checks(done)["open files"]["fact"], "50, could be raised to 60")
 
     def test_too_few_file_descriptors_to_start(self):
         done = self.doctor(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (4, 4)))
