@@ -401,8 +401,8 @@ static int refuse_share(const struct rg_reader_options *options, char *error, si
                           options->rank, options->world_size);
     }
     if (options->worker >= options->worker_count) {
-        return rg_explain(error, error_size, -EINVAL, "worker is %u of %u workers",
-                          options->worker, options->worker_count);
+        return rg_explain(error, error_size, -EINVAL, "worker is %u of %u workers", options->worker,
+                          options->worker_count);
     }
     return rg_explain(error, error_size, -EINVAL, "remainder is %d, which is no rg_remainder",
                       (int)options->remainder);

@@ -21,6 +21,12 @@ SKIPPED = 77
 BACKENDS = ("uring", "epoll")
 # Debian keeps nginx there, where users do not look.
 os.environ["PATH"] += ":/usr/sbin"
+# For Python's environment: freed memory stays, as it would in a process that saves again and again.
+# Otherwise it is chance whether malloc gives it back, and each page of a tensor is touched anew.
+KEPT_HEAP = {
+    "GLIBC_TUNABLES": "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1099511627776:"
+    "glibc.malloc.top_pad=67108864"
+}
 # What touch_memory() makes ready for the next client, more than any of them takes.
 MEMORY_TOUCHED = 512 << 20
 MADV_HUGEPAGE, MADV_POPULATE_WRITE = 14, 23  # not named by Python; linux/mman.h
@@ -43,14 +49,6 @@ def touch_memory():
     with mmap.mmap(-1, MEMORY_TOUCHED) as memory, contextlib.suppress(OSError):
         memory.madvise(MADV_HUGEPAGE)
         memory.madvise(MADV_POPULATE_WRITE)
-
-
-# For Python's environment: freed memory stays, as it would in a process that saves again and again.
-# Otherwise it is chance whether malloc gives it back, and each page of a tensor is touched anew.
-KEPT_HEAP = {
-    "GLIBC_TUNABLES": "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1099511627776:"
-    "glibc.malloc.top_pad=67108864"
-}
 
 
 def environment(backend=None):
