@@ -67,9 +67,9 @@ class DataFluxIterableDataset(BucketDataset, _IterableBase):
     """Objects of a bucket as a stream, read ahead.
 
     project_name: has no effect. data_format_fn: makes a sample of an object's bytes; what it raises
-    comes out with a note that names the object. storage_client: a ringest.Client or a google.cloud.storage.Client, of which the
-    endpoint, the credentials, their quota project and the certificates are taken over; None: by
-    the environment.
+    comes out with a note that names the object. storage_client: a ringest.Client or a
+    google.cloud.storage.Client, of which the endpoint, the credentials, their quota project and the
+    certificates are taken over; None: by the environment.
 
     The bucket is listed at once; `objects` is the list of (name, size in bytes), which may be
     changed. In a DataLoader's worker an iteration gives one contiguous part of it, as long as that
