@@ -9,8 +9,8 @@
 
 /* What becomes of a version that is replaced or removed. */
 struct rg_store_fate {
-    bool kept; /* It becomes noncurrent or, with the time below, soft-deleted. */
-    int64_t hard_delete_us;
+    bool kept;              /* It becomes noncurrent or, with a duration below, soft-deleted. */
+    int64_t soft_delete_us; /* for so long from when it is replaced or removed */
 };
 
 /* Soft-deleted versions are found only by who looks for them, and only until they are gone. */

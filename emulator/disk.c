@@ -973,9 +973,9 @@ static int rename_into_place(struct disk_bucket *bucket, const char *temporary, 
 static void note_fate(struct rg_store_object_info *info, int64_t now_us,
                       const struct rg_store_fate *fate)
 {
-    if (fate->hard_delete_us != 0) {
+    if (fate->soft_delete_us != 0) {
         info->soft_deleted_us = now_us;
-        info->hard_delete_us = fate->hard_delete_us;
+        info->hard_delete_us = now_us + fate->soft_delete_us;
     } else {
         info->deleted_us = now_us;
     }

@@ -241,14 +241,14 @@ static struct node *list_get(struct memory_bucket *bucket, struct rg_h1_slice na
 static void soften(struct version *version, int64_t now_us, const struct rg_store_fate *fate)
 {
     version->info.soft_deleted_us = now_us;
-    version->info.hard_delete_us = fate->hard_delete_us;
+    version->info.hard_delete_us = now_us + fate->soft_delete_us;
 }
 
 /* The live version stays behind as a noncurrent or as a soft-deleted one. */
 static void retire(struct node *node, int64_t now_us, const struct rg_store_fate *fate)
 {
     struct version *version = node->live;
-    if (fate->hard_delete_us != 0) {
+    if (fate->soft_delete_us != 0) {
         soften(version, now_us, fate);
     } else {
         version->info.deleted_us = now_us;

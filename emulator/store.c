@@ -232,7 +232,7 @@ static struct rg_store_fate fate_of(struct rg_bucket *bucket, bool by_generation
         fate.kept = true;
     } else if (soft_delete_us > 0) {
         fate.kept = true;
-        fate.hard_delete_us = rg_store_now_us() + soft_delete_us;
+        fate.soft_delete_us = soft_delete_us;
     }
     return fate;
 }

@@ -506,6 +506,8 @@ static void test_versions_are_kept(void)
     remove_root();
 }
 
+#define WEEK_US INT64_C(604800000000)
+
 static void soft_delete_for(int64_t time_us)
 {
     struct rg_bucket_info info;
@@ -525,7 +527,7 @@ static const char *list_soft_deleted(void)
     names[0] = '\0';
     while (rg_bucket_seek_soft_deleted(bucket(), (struct rg_h1_slice){from, from_size}, after,
                                        &entry) == 0) {
-        RG_CHECK(entry.info.hard_delete_us > entry.info.soft_deleted_us);
+        RG_CHECK_EQ(entry.info.hard_delete_us - entry.info.soft_deleted_us, WEEK_US);
         snprintf(names + strlen(names), sizeof(names) - strlen(names), "%.*s:%d ",
                  (int)entry.name_size, entry.name, (int)entry.info.size);
         memcpy(from, entry.name, entry.name_size);
@@ -540,7 +542,7 @@ static void test_soft_deleted_versions_survive_a_restart(void)
     struct rg_store_object object;
     make_root();
     put("b", "x");
-    soft_delete_for(INT64_C(604800000000));
+    soft_delete_for(WEEK_US);
     RG_CHECK_EQ(mkdir(path_of("bucket/sub"), 0755), 0);
     write_by_hand("bucket/sub/hand", "by hand");
     int64_t first = put("a", "1").generation;
