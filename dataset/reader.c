@@ -17,9 +17,8 @@
  *
  * There is no thread: the window is refilled by whoever takes samples, before and after. */
 #include "dataset/sampler.h"
+#include "dataset/source.h"
 #include "dataset/state.h"
-#include "dataset/tar_cursor.h"
-#include "gcs/checksum.h"
 #include "gcs/client.h"
 
 #include <errno.h>
@@ -32,8 +31,6 @@
 #define SUBMIT_MAX 64
 /* What an object of unknown size counts as until larger ones were seen. */
 #define SIZE_GUESS RG_KIB(64)
-/* Of objects that stand for all of them in a fingerprint. */
-#define FINGERPRINT_SAMPLES 64
 /* Completions are waited for many at a time, since each wait that ends costs a switch between
  * threads: but no more than this part of what is out, so that the window is refilled in time, and
  * not so many bytes that the first ones have left the cache. */
@@ -74,9 +71,8 @@ struct rg_reader {
     struct rg_client *client;
     struct rg_cq *cq;
     struct rg_reader_options options;
-    char *bucket; /* owned */
+    struct rg_source source;
     uint32_t fingerprint;
-    struct rg_tar_cursor *cursor; /* owned; NULL: samples are objects */
     uint32_t group_samples_max;
     uint64_t group_bytes_max;
     struct rg_sampler sampler;
@@ -126,98 +122,11 @@ static uint64_t queue_pop(const struct rg_reader *reader, struct queue *queue)
     return number;
 }
 
-/* What one sample is: an object, or ranges of one. */
-struct item {
-    const char *name;
-    int64_t generation;
-    uint64_t size;                     /* 0: unknown, but for ranges */
-    const struct rg_tar_piece *pieces; /* of ranges; valid until the next item is looked up */
-    uint32_t piece_count;              /* 0: of ranges without bytes, and of objects */
-    bool is_range;
-};
-
-static int object_at(const struct rg_reader *reader, uint64_t index, struct rg_object *out_object,
-                     char *name)
-{
-    if (reader->options.manifest != NULL) {
-        return rg_manifest_get(reader->options.manifest, index, out_object, name);
-    }
-    *out_object = reader->options.objects[index];
-    return 0;
-}
-
-/* The item at an index. Its name is in the manifest's case copied to `name`. */
-static int item_at(const struct rg_reader *reader, uint64_t index, struct item *out_item,
-                   char *name)
-{
-    struct rg_tar_cursor *cursor = reader->cursor;
-    if (cursor != NULL) {
-        const struct rg_tar_sample *sample;
-        int rc = rg_tar_cursor_get(cursor, index, &sample);
-        if (rc == 0) {
-            *out_item = (struct item){
-                .name = cursor->block.name,
-                .generation = cursor->block.generation,
-                .size = sample->size,
-                .pieces = cursor->pieces,
-                .piece_count = cursor->piece_count,
-                .is_range = true,
-            };
-        }
-        return rc;
-    }
-    struct rg_object object;
-    int rc = object_at(reader, index, &object, name);
-    if (rc == 0) {
-        *out_item = (struct item){
-            .name = object.name, .generation = object.generation, .size = object.size};
-    }
-    return rc;
-}
-
 /* What the sample with a number of this reader's is, in the objects. */
 static uint64_t index_at(const struct rg_reader *reader, uint64_t number)
 {
     uint64_t position = rg_sampler_at(&reader->sampler, number);
     return reader->options.indices != NULL ? reader->options.indices[position] : position;
-}
-
-/* Tells one set of objects from another, without reading all of them. */
-static int fingerprint_make(struct rg_reader *reader)
-{
-    uint64_t count = reader->options.object_count;
-    uint32_t crc = rg_crc32c(0, &count, sizeof(count));
-    uint64_t samples = RG_MIN(count, (uint64_t)FINGERPRINT_SAMPLES);
-    for (uint64_t i = 0; i < samples; i++) {
-        uint64_t index = samples > 1 ? (count - 1) / (samples - 1) * i : 0;
-        struct item item;
-        int rc = item_at(reader, index, &item, reader->names[0]);
-        if (rc < 0) {
-            return rc;
-        }
-        crc = rg_crc32c(crc, item.name, strlen(item.name) + 1);
-        uint64_t size = item.is_range ? reader->cursor->whole.size : item.size;
-        crc = rg_crc32c(crc, &size, sizeof(size));
-        crc = rg_crc32c(crc, &item.generation, sizeof(item.generation));
-        if (item.is_range) {
-            /* Of all members, whichever are wanted. */
-            const struct rg_tar_sample *whole = &reader->cursor->whole;
-            crc = rg_crc32c(crc, &whole->offset, sizeof(whole->offset));
-        }
-    }
-    reader->fingerprint = crc;
-    return 0;
-}
-
-static void objects_choose(struct rg_reader_options *own)
-{
-    if (own->tar != NULL) {
-        own->bucket = rg_tar_index_bucket(own->tar);
-        own->object_count = rg_tar_index_count(own->tar);
-    } else if (own->manifest != NULL) {
-        own->bucket = rg_manifest_bucket(own->manifest);
-        own->object_count = rg_manifest_count(own->manifest);
-    }
 }
 
 static int indices_check(const struct rg_reader_options *own, char *error, size_t error_size)
@@ -253,12 +162,6 @@ static int options_read(struct rg_reader_options *own, const struct rg_reader_op
     if (own->tar_request_bytes == 0) {
         own->tar_request_bytes = RG_TAR_REQUEST_BYTES_DEFAULT;
     }
-    objects_choose(own);
-    bool has_array = own->manifest == NULL && own->tar == NULL;
-    if (own->bucket == NULL || (has_array && own->objects == NULL && own->object_count != 0)) {
-        return rg_explain(error, error_size, -EINVAL,
-                          "neither a manifest nor a bucket and its objects were given");
-    }
     if (own->tar != NULL && own->changed == RG_CHANGED_NEWEST) {
         return rg_explain(error, error_size, -EINVAL,
                           "an index says nothing of a shard that has changed since: scan it again "
@@ -275,7 +178,7 @@ static int options_read(struct rg_reader_options *own, const struct rg_reader_op
     if (own->tar == NULL && own->tar_member_count > 0) {
         return rg_explain(error, error_size, -EINVAL, "only samples of tar archives have members");
     }
-    return own->indices != NULL ? indices_check(own, error, error_size) : 0;
+    return 0;
 }
 
 static struct rg_sampler_options sampler_options(const struct rg_reader_options *options)
@@ -436,22 +339,18 @@ static int window_open(struct rg_reader *reader, const struct rg_state *state)
 static int reader_setup(struct rg_reader *reader, char *error, size_t error_size)
 {
     struct rg_reader_options *options = &reader->options;
-    reader->bucket = strdup(options->bucket);
-    if (reader->bucket == NULL) {
-        return -ENOMEM;
-    }
-    int rc = 0;
-    if (options->tar != NULL) {
-        rc = rg_tar_cursor_open(&reader->cursor, options->tar, options->tar_members,
-                                options->tar_member_count);
-        if (rc < 0) {
-            return rg_explain(error, error_size, rc, "members are at most %d, of %d bytes",
-                              RG_TAR_MEMBERS_MAX, RG_TAR_EXTENSION_SIZE_MAX);
-        }
-    }
-    rc = options->indices == NULL ? fingerprint_make(reader) : 0;
+    int rc = rg_source_open(&reader->source, options, error, error_size);
     if (rc < 0) {
-        return rg_explain(error, error_size, rc, "the manifest is damaged");
+        return rc;
+    }
+    options->object_count = reader->source.count;
+    if (options->indices != NULL) {
+        rc = indices_check(options, error, error_size);
+    } else if (rg_source_fingerprint(&reader->source, &reader->fingerprint) < 0) {
+        rc = rg_explain(error, error_size, -EBADMSG, "the manifest is damaged");
+    }
+    if (rc < 0) {
+        return rc;
     }
     struct rg_state state = {0};
     struct rg_sampler_options sampling = sampler_options(options);
@@ -568,8 +467,8 @@ static void sample_join(struct rg_reader *reader, uint64_t number, uint64_t inde
 }
 
 /* Whether a sample lies so close behind what a request reads that it is read by it, too. */
-static bool is_neighbour(const struct rg_reader *reader, const struct item *item, const char *shard,
-                         uint64_t begin, uint64_t end)
+static bool is_neighbour(const struct rg_reader *reader, const struct rg_source_item *item,
+                         const char *shard, uint64_t begin, uint64_t end)
 {
     if (item->piece_count != 1 || item->name != shard) {
         return item->piece_count == 0 && item->name == shard;
@@ -580,7 +479,8 @@ static bool is_neighbour(const struct rg_reader *reader, const struct item *item
 }
 
 /* Adds the samples that come next to a request for one range of a shard. */
-static void followers_gather(struct rg_reader *reader, uint64_t first, const struct item *item)
+static void followers_gather(struct rg_reader *reader, uint64_t first,
+                             const struct rg_source_item *item)
 {
     struct slot *slot = slot_of(reader, first);
     const char *shard = item->name;
@@ -588,8 +488,8 @@ static void followers_gather(struct rg_reader *reader, uint64_t first, const str
     while (slot->followers + 1 < reader->group_samples_max && window_has_room(reader) &&
            slot_of(reader, reader->next)->state == SLOT_FREE) {
         uint64_t index = index_at(reader, reader->next);
-        struct item next;
-        if (item_at(reader, index, &next, NULL) < 0 ||
+        struct rg_source_item next;
+        if (rg_source_at(&reader->source, index, &next, NULL) < 0 ||
             !is_neighbour(reader, &next, shard, begin, end)) {
             return;
         }
@@ -632,13 +532,13 @@ static void slot_discharge(struct rg_reader *reader, struct slot *slot)
 
 /* Plans the request of a sample whose slot knows its index. False: there is nothing to be read, and
  * the sample has arrived as that. With more than one piece the get is not one yet. */
-static bool get_fill(struct rg_reader *reader, uint64_t number, char *name, struct item *item,
-                     struct rg_get *out_get)
+static bool get_fill(struct rg_reader *reader, uint64_t number, char *name,
+                     struct rg_source_item *item, struct rg_get *out_get)
 {
     struct slot *slot = slot_of(reader, number);
     bool is_new = !slot->was_asked;
     slot->was_asked = true;
-    if (item_at(reader, slot->index, item, name) < 0) {
+    if (rg_source_at(&reader->source, slot->index, item, name) < 0) {
         request_settle(reader, number, RG_STATUS_SOURCE);
         return false;
     }
@@ -647,7 +547,7 @@ static bool get_fill(struct rg_reader *reader, uint64_t number, char *name, stru
         return false;
     }
     *out_get = (struct rg_get){
-        .bucket = reader->bucket,
+        .bucket = reader->source.bucket,
         .object = item->name,
         .generation = slot->newest ? 0 : item->generation,
         .offset = item->is_range ? item->pieces[0].offset : 0,
@@ -669,7 +569,7 @@ static bool get_fill(struct rg_reader *reader, uint64_t number, char *name, stru
 
 /* Submits the request of a sample in pieces. 0 or a negative errno, as rg_submit_get. */
 static int pieces_submit(struct rg_reader *reader, const struct rg_get *get,
-                         const struct item *item)
+                         const struct rg_source_item *item)
 {
     struct rg_range ranges[RG_TAR_MEMBERS_MAX];
     for (uint32_t i = 0; i < item->piece_count; i++) {
@@ -759,7 +659,7 @@ static uint32_t gets_collect(struct rg_reader *reader, struct rg_get *gets, bool
     uint64_t number;
     *out_is_full = false;
     while (count < SUBMIT_MAX && !*out_is_full && sample_next(reader, &number)) {
-        struct item item;
+        struct rg_source_item item;
         struct rg_get *get = &gets[count];
         if (!get_fill(reader, number, reader->names[count], &item, get)) {
             continue;
@@ -815,7 +715,7 @@ static void sample_consume(struct rg_reader *reader, uint64_t number)
 
 /* Cuts what has come for a sample in pieces: that they lie as planned is what the sample's parts
  * rely on. */
-static void pieces_unite(struct rg_completion *completion, const struct item *item)
+static void pieces_unite(struct rg_completion *completion, const struct rg_source_item *item)
 {
     const struct rg_range_result *results = completion->data;
     const uint8_t *begin = results[0].data;
@@ -846,11 +746,11 @@ static struct rg_completion completion_cut(const struct slot *slot,
 }
 
 static void request_arrive(struct rg_reader *reader, struct rg_completion *completion,
-                           const struct item *item)
+                           const struct rg_source_item *item)
 {
     uint64_t first = completion->user_data;
     uint32_t followers = slot_of(reader, first)->followers;
-    if (reader->cursor == NULL) {
+    if (reader->source.cursor == NULL) {
         sample_arrive(reader, first, completion);
         return;
     }
@@ -881,10 +781,11 @@ static void request_notice(struct rg_reader *reader, struct rg_completion *compl
     struct slot *slot = slot_of(reader, first);
     RG_ASSERT(slot->state == SLOT_OUT);
     reader->out_count--;
-    struct item item = {0};
+    struct rg_source_item item = {0};
     char name[RG_OBJECT_NAME_SIZE_MAX + 1];
     bool is_gone = completion->status == RG_STATUS_NOT_FOUND && !slot->newest;
-    bool is_known = (is_gone || slot->in_pieces) && item_at(reader, slot->index, &item, name) == 0;
+    bool is_known = (is_gone || slot->in_pieces) &&
+                    rg_source_at(&reader->source, slot->index, &item, name) == 0;
     bool is_changed = is_gone && is_known && item.generation != 0;
     if (is_changed && reader->options.changed == RG_CHANGED_SKIP) {
         rg_lease_release(completion->lease);
@@ -1132,9 +1033,8 @@ void rg_reader_close(struct rg_reader *reader)
         window_drain(reader);
     }
     rg_cq_close(reader->cq);
-    rg_tar_cursor_close(reader->cursor);
+    rg_source_close(&reader->source);
     free(reader->slots);
     free(reader->arrived.numbers);
-    free(reader->bucket);
     free(reader);
 }
