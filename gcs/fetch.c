@@ -261,8 +261,9 @@ static int try_once(struct rg_fetcher *fetcher, struct rg_secret_arena *arena, s
     };
     fetch->done = fetch->closed = false;
     fetch->response->started_ns = rg_now_ns();
-    exchange_drive(fetcher, pool, fetch,
-                   RG_MIN(fetch->response->started_ns + timeout_ns, fetcher->deadline_ns));
+    exchange_drive(
+        fetcher, pool, fetch,
+        RG_MIN(rg_time_after(fetch->response->started_ns, timeout_ns), fetcher->deadline_ns));
     if (x->status == RG_STATUS_OK) {
         rc = answer_take(x, arena, fetch->response);
     } else {

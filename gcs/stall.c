@@ -11,12 +11,14 @@ void rg_stall_init(struct rg_stall *stall, const struct rg_stall_options *option
 {
     RG_ASSERT(options->p > 0 && options->p < 1 && options->rate > 0);
     RG_ASSERT(options->max_ns > 0 && silence_max_ns > 0);
+    /* RG_FOREVER has no double that becomes a time again. */
+    uint64_t max_ns = RG_MIN(options->max_ns, (uint64_t)INT64_MAX);
     double increase = fmax(1.001, exp(log(2) / options->rate));
     double decrease = exp(-log(increase) * (1 - options->p) / options->p);
     *stall = (struct rg_stall){
-        .value_ns = (double)RG_MIN(options->initial_ns, options->max_ns),
-        .min_ns = (double)RG_MIN(options->min_ns, options->max_ns),
-        .max_ns = (double)options->max_ns,
+        .value_ns = (double)RG_MIN(options->initial_ns, max_ns),
+        .min_ns = (double)RG_MIN(options->min_ns, max_ns),
+        .max_ns = (double)max_ns,
         .increase = increase,
         .decrease = fmin(0.9999, decrease),
         .silence_ns = silence_max_ns,

@@ -299,7 +299,8 @@ void rg_conn_assign(struct rg_conn *conn, struct rg_exchange *x)
     conn->keep_alive = false;
     conn->transport.receive_max = first_receive_size(conn);
     progress(conn);
-    rg_loop_set_alarm(loop_of(conn), &conn->alarm, conn->progress_ns + watch_ns(conn));
+    rg_loop_set_alarm(loop_of(conn), &conn->alarm,
+                      rg_time_after(conn->progress_ns, watch_ns(conn)));
     rg_metric_add(&loop_of(conn)->metrics.requests, 1);
     request_start(conn);
 }
@@ -794,7 +795,8 @@ static void on_ready(struct rg_transport *transport)
     rg_histogram_record(&metrics->phases[phase], loop_of(conn)->now_ns - conn->opened_ns);
     progress(conn);
     conn_enter(conn, RG_CONN_IDLE);
-    rg_loop_set_alarm(loop_of(conn), &conn->alarm, conn->progress_ns + conn->pool->watch_ns);
+    rg_loop_set_alarm(loop_of(conn), &conn->alarm,
+                      rg_time_after(conn->progress_ns, conn->pool->watch_ns));
     rg_pool_conn_ready(conn);
 }
 
@@ -856,7 +858,7 @@ static void slab_task_run(struct rg_task *task)
 
 static void connecting_alarm(struct rg_conn *conn, uint64_t now_ns)
 {
-    uint64_t limit_ns = conn->opened_ns + conn->pool->options.connect_timeout_ns;
+    uint64_t limit_ns = rg_time_after(conn->opened_ns, conn->pool->options.connect_timeout_ns);
     if (now_ns >= limit_ns) {
         rg_metric_add(&loop_of(conn)->metrics.timeouts, 1);
         const struct rg_proxy *proxy = conn->pool->options.proxy;
@@ -892,9 +894,10 @@ static void alarm_fire(struct rg_alarm *alarm)
     if (conn->transport.paused) {
         progress(conn);
     }
-    if (now_ns < conn->progress_ns + limit_ns) {
+    uint64_t deadline_ns = rg_time_after(conn->progress_ns, limit_ns);
+    if (now_ns < deadline_ns) {
         rg_loop_set_alarm(loop_of(conn), alarm,
-                          RG_MIN(conn->progress_ns + limit_ns, now_ns + watch_ns(conn)));
+                          RG_MIN(deadline_ns, rg_time_after(now_ns, watch_ns(conn))));
     } else if (conn->state == RG_CONN_BUSY) {
         rg_metric_add(&loop_of(conn)->metrics.timeouts, 1);
         rg_conn_fail(conn, RG_STATUS_STALLED, ETIMEDOUT,

@@ -45,13 +45,6 @@ static void progress(struct rg_server_conn *conn)
     conn->progress_ns = loop_of(conn)->now_ns;
 }
 
-/* A time so far ahead that it never comes instead of one that wrapped around. */
-static uint64_t later_ns(uint64_t now_ns, uint64_t delay_ns)
-{
-    uint64_t sum;
-    return rg_add_overflow(now_ns, delay_ns, &sum) ? RG_TIMER_NEVER : sum;
-}
-
 static size_t input_left(const struct rg_server_conn *conn)
 {
     RG_ASSERT(conn->input_offset <= conn->input_size);
@@ -245,7 +238,7 @@ static void answer_pump(struct rg_server_conn *conn)
     }
     if (conn->head == NULL && conn->offset == response->stall_after) {
         response->stall_after = UINT64_MAX;
-        conn->due_ns = later_ns(now_ns, response->stall_ns);
+        conn->due_ns = rg_time_after(now_ns, response->stall_ns);
     }
     if (now_ns < conn->due_ns) {
         rg_loop_set_alarm(loop_of(conn), &conn->pace, conn->due_ns);
@@ -283,7 +276,7 @@ static void answer_start(struct rg_server_conn *conn)
     conn->answer = RG_SERVER_ANSWER_SENDING;
     conn->must_close |= conn->response.close;
     conn->offset = 0;
-    conn->due_ns = later_ns(loop_of(conn)->now_ns, conn->response.delay_ns);
+    conn->due_ns = rg_time_after(loop_of(conn)->now_ns, conn->response.delay_ns);
     if (conn->encoder.error != 0 || conn->response.cut_head) {
         conn_close(conn, conn->response.reset);
         return;
@@ -702,9 +695,10 @@ static void alarm_fire(struct rg_alarm *alarm)
         conn_close(conn, false);
         return;
     }
-    uint64_t deadline_ns = later_ns(conn->progress_ns, conn_limit_ns(conn));
+    uint64_t deadline_ns = rg_time_after(conn->progress_ns, conn_limit_ns(conn));
     if (now_ns < deadline_ns) {
-        rg_loop_set_alarm(loop_of(conn), alarm, RG_MIN(deadline_ns, now_ns + server->stall_ns));
+        rg_loop_set_alarm(loop_of(conn), alarm,
+                          RG_MIN(deadline_ns, rg_time_after(now_ns, server->stall_ns)));
         return;
     }
     server->stats.timeout_count += conn_idle(conn) ? 0 : 1;
@@ -732,7 +726,8 @@ int rg_server_conn_open(struct rg_server_conn *conn, int fd)
     conn_enter(conn,
                server->options.tls != NULL ? RG_SERVER_CONN_HANDSHAKING : RG_SERVER_CONN_OPEN);
     progress(conn);
-    rg_loop_set_alarm(server->loop, &conn->alarm, conn->progress_ns + server->stall_ns);
+    rg_loop_set_alarm(server->loop, &conn->alarm,
+                      rg_time_after(conn->progress_ns, server->stall_ns));
     return 0;
 }
 

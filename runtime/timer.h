@@ -20,6 +20,14 @@
 /* A deadline that never passes; setting it cancels. The value of RG_FOREVER. */
 #define RG_TIMER_NEVER UINT64_MAX
 
+/* The time `delay_ns` after `from_ns`; RG_TIMER_NEVER where that lies beyond all times, as it does
+ * for a delay of RG_FOREVER. Whatever adds a delay that others chose to a time does it here. */
+static inline uint64_t rg_time_after(uint64_t from_ns, uint64_t delay_ns)
+{
+    uint64_t sum_ns;
+    return rg_add_overflow(from_ns, delay_ns, &sum_ns) ? RG_TIMER_NEVER : sum_ns;
+}
+
 #define RG_TIMER_SLOT_BITS 6
 #define RG_TIMER_SLOT_COUNT (1 << RG_TIMER_SLOT_BITS)
 /* Enough levels for every 64-bit time, so no deadline is too far away to have a slot of its own. */

@@ -34,6 +34,7 @@ struct rg_client_options {
     uint32_t requests_max;    /* submitted and not completed; 8192. Beyond it submit says -EAGAIN */
     uint32_t attempts_max; /* requests sent for one submit; 8. 1: never retry. A write that has to
                             * ask what became of it has as many again */
+    /* Time-outs; RG_FOREVER: none. */
     uint64_t connect_timeout_ns;    /* one attempt to connect, TLS included; 10 s */
     uint64_t first_byte_timeout_ns; /* request sent to first byte of the answer, at most; 30 s */
     uint64_t stall_timeout_ns;      /* between bytes of an answer, at most; 20 s */

@@ -3,7 +3,9 @@
  * accepts. */
 #include "http/conn.h"
 #include "tests/support/exchange.h"
+#include "tests/support/hosts.h"
 #include "tests/support/test.h"
+#include "tests/support/tls_ends.h"
 
 #include "runtime/clock.h"
 
@@ -13,49 +15,6 @@
 #include <unistd.h>
 
 #define ANSWER "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-
-/* What the resolver is told: the hosts of this case, in their order, or an error. */
-static struct {
-    const char *hosts[4];
-    uint32_t count;
-    int error;
-    _Atomic unsigned calls;
-} names;
-
-static int fake_getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
-                            struct addrinfo **out_list)
-{
-    (void)host;
-    names.calls++;
-    if (names.error != 0) {
-        return names.error;
-    }
-    struct addrinfo *first = NULL, **next = &first;
-    for (uint32_t i = 0; i < names.count; i++) {
-        struct addrinfo *info = calloc(1, sizeof(*info) + sizeof(struct sockaddr_in));
-        struct sockaddr_in *address = (struct sockaddr_in *)(info + 1);
-        address->sin_family = AF_INET;
-        address->sin_port = htons((uint16_t)atoi(service));
-        RG_ASSERT(inet_pton(AF_INET, names.hosts[i], &address->sin_addr) == 1);
-        info->ai_family = AF_INET;
-        info->ai_socktype = hints != NULL ? hints->ai_socktype : SOCK_STREAM;
-        info->ai_addr = (struct sockaddr *)address;
-        info->ai_addrlen = sizeof(*address);
-        *next = info;
-        next = &info->ai_next;
-    }
-    *out_list = first;
-    return 0;
-}
-
-static void fake_freeaddrinfo(struct addrinfo *list)
-{
-    while (list != NULL) {
-        struct addrinfo *next = list->ai_next;
-        free(list);
-        list = next;
-    }
-}
 
 struct setting {
     struct rg_test_pool pool;
@@ -72,8 +31,7 @@ static void setting_open(struct setting *setting, const struct rg_step *script)
         .scripts = scripts, .script_count = 1, .everywhere = setting->everywhere};
     setting->server = rg_scripted_server_start(&options);
     setting->pool.options.host = "bucket.example";
-    setting->pool.resolver_options.getaddrinfo = fake_getaddrinfo;
-    setting->pool.resolver_options.freeaddrinfo = fake_freeaddrinfo;
+    rg_test_hosts_use(&setting->pool.resolver_options);
     rg_test_pool_open(&setting->pool, rg_scripted_server_port(setting->server));
 }
 
@@ -81,7 +39,7 @@ static void setting_close(struct setting *setting)
 {
     rg_test_pool_close(&setting->pool);
     rg_scripted_server_stop(setting->server);
-    memset(&names, 0, sizeof(names));
+    memset(&rg_test_hosts, 0, sizeof(rg_test_hosts));
 }
 
 static void check_ok(struct setting *setting)
@@ -98,10 +56,10 @@ static void check_ok(struct setting *setting)
 
 static void test_closed_port_of_one_address(void)
 {
-    names.hosts[0] = "127.0.0.2";
-    names.hosts[1] = "127.0.0.3";
-    names.hosts[2] = "127.0.0.1";
-    names.count = 3;
+    rg_test_hosts.hosts[0] = "127.0.0.2";
+    rg_test_hosts.hosts[1] = "127.0.0.3";
+    rg_test_hosts.hosts[2] = "127.0.0.1";
+    rg_test_hosts.count = 3;
     struct setting setting = {0};
     setting_open(&setting, NULL);
     check_ok(&setting);
@@ -112,9 +70,9 @@ static void test_closed_port_of_one_address(void)
 
 static void test_closed_port_of_every_address(void)
 {
-    names.hosts[0] = "127.0.0.2";
-    names.hosts[1] = "127.0.0.3";
-    names.count = 2;
+    rg_test_hosts.hosts[0] = "127.0.0.2";
+    rg_test_hosts.hosts[1] = "127.0.0.3";
+    rg_test_hosts.count = 2;
     struct setting setting = {0};
     setting_open(&setting, NULL);
     for (unsigned i = 0; i < 2; i++) {
@@ -146,9 +104,9 @@ static int black_hole_open(const char *host, uint16_t port, int fillers[static 4
 
 static void test_address_that_never_answers(void)
 {
-    names.hosts[0] = "127.0.0.2";
-    names.hosts[1] = "127.0.0.1";
-    names.count = 2;
+    rg_test_hosts.hosts[0] = "127.0.0.2";
+    rg_test_hosts.hosts[1] = "127.0.0.1";
+    rg_test_hosts.count = 2;
     struct setting setting = {0};
     setting_open(&setting, NULL);
     int fillers[4];
@@ -172,7 +130,7 @@ static void test_address_that_never_answers(void)
 
 static void test_name_that_cannot_be_resolved(void)
 {
-    names.error = EAI_NONAME;
+    rg_test_hosts.error = EAI_NONAME;
     struct setting setting = {0};
     setting_open(&setting, NULL);
     struct rg_test_exchange exchange = {0}, other = {0};
@@ -184,9 +142,9 @@ static void test_name_that_cannot_be_resolved(void)
     RG_CHECK_EQ(other.status, RG_STATUS_RESOLVE);
     RG_CHECK_STR(exchange.text, rg_resolver_error_text(EAI_NONAME));
     /* Failures are kept for a moment; then the name is there. */
-    names.hosts[0] = "127.0.0.1";
-    names.count = 1;
-    names.error = 0;
+    rg_test_hosts.hosts[0] = "127.0.0.1";
+    rg_test_hosts.count = 1;
+    rg_test_hosts.error = 0;
     usleep(1100000);
     check_ok(&setting);
     setting_close(&setting);
@@ -194,12 +152,12 @@ static void test_name_that_cannot_be_resolved(void)
 
 static void test_prewarming_stops_where_there_is_nothing(void)
 {
-    names.error = EAI_NONAME;
+    rg_test_hosts.error = EAI_NONAME;
     struct setting setting = {0};
     setting_open(&setting, NULL);
     rg_test_pool_prewarm(&setting.pool, 4);
     usleep(300000);
-    RG_CHECK_EQ(names.calls, 1);
+    RG_CHECK_EQ(rg_test_hosts.calls, 1);
     struct rg_loop *loop = setting.pool.loop;
     uint64_t before = rg_metric_load(&loop->metrics.wakeups);
     usleep(200000);
@@ -210,8 +168,8 @@ static void test_prewarming_stops_where_there_is_nothing(void)
 static void test_exchanges_wait_for_a_connection_in_order(void)
 {
     enum { COUNT = 20 };
-    names.hosts[0] = "127.0.0.1";
-    names.count = 1;
+    rg_test_hosts.hosts[0] = "127.0.0.1";
+    rg_test_hosts.count = 1;
     struct setting setting = {.pool.options.connections_max = 1};
     setting_open(&setting, NULL);
     struct rg_test_exchange exchanges[COUNT] = {0};
@@ -259,9 +217,9 @@ static void see_where(void *context)
 static void test_another_address_than_one_to_avoid(void)
 {
     static const struct rg_step slow[] = {RG_READ, RG_SLEEP(500), RG_SEND(ANSWER), RG_AGAIN};
-    names.hosts[0] = "127.0.0.1";
-    names.hosts[1] = "127.0.0.2";
-    names.count = 2;
+    rg_test_hosts.hosts[0] = "127.0.0.1";
+    rg_test_hosts.hosts[1] = "127.0.0.2";
+    rg_test_hosts.count = 2;
     struct setting setting = {.everywhere = true};
     setting_open(&setting, slow);
     rg_test_pool_prewarm(&setting.pool, 4);
@@ -284,8 +242,8 @@ static void test_another_address_than_one_to_avoid(void)
 static void test_cancelled_while_waiting_and_while_out(void)
 {
     static const struct rg_step hold[] = {RG_HOLD};
-    names.hosts[0] = "127.0.0.1";
-    names.count = 1;
+    rg_test_hosts.hosts[0] = "127.0.0.1";
+    rg_test_hosts.count = 1;
     struct setting setting = {.pool.options.connections_max = 1};
     setting_open(&setting, hold);
     struct rg_test_exchange out = {0}, waiting = {0};
@@ -309,8 +267,8 @@ static void test_cancelled_while_waiting_and_while_out(void)
 static void test_closed_with_exchanges_in_every_state(void)
 {
     static const struct rg_step hold[] = {RG_HOLD};
-    names.hosts[0] = "127.0.0.1";
-    names.count = 1;
+    rg_test_hosts.hosts[0] = "127.0.0.1";
+    rg_test_hosts.count = 1;
     for (unsigned delay_us = 0; delay_us < 1000; delay_us += 50) {
         struct setting setting = {.pool.options.connections_max = 2};
         setting_open(&setting, hold);
@@ -320,13 +278,52 @@ static void test_closed_with_exchanges_in_every_state(void)
         }
         usleep(delay_us);
         setting_close(&setting);
-        names.hosts[0] = "127.0.0.1";
-        names.count = 1;
+        rg_test_hosts.hosts[0] = "127.0.0.1";
+        rg_test_hosts.count = 1;
         for (unsigned i = 0; i < 4; i++) {
             RG_CHECK_EQ(exchanges[i].status, RG_STATUS_CLOSED);
             RG_CHECK_EQ(exchanges[i].done_count, 1);
         }
     }
+}
+
+/* Each of these waits begins when it could have wrapped around to the past. */
+static void test_time_outs_that_never_come(void)
+{
+    static const struct rg_step late[] = {RG_READ,
+                                          RG_SLEEP(400),
+                                          RG_SEND("HTTP/1.1 200 OK\r\n"),
+                                          RG_SLEEP(400),
+                                          RG_SEND("Content-Length: 2\r\n\r\no"),
+                                          RG_SLEEP(400),
+                                          RG_SEND("k"),
+                                          RG_AGAIN};
+    static const struct rg_step *scripts[] = {late};
+    struct rg_test_pki pki;
+    rg_test_pki_init(&pki);
+    struct rg_tls_context *context = rg_test_client_context(&pki, false);
+    struct rg_script_options options = {
+        .scripts = scripts,
+        .script_count = 1,
+        .certificate = &pki.leaf,
+        .handshake_delay_ms = 2 * RG_POOL_SLOW_CONNECT_NS / RG_NS_PER_MS,
+    };
+    struct setting setting = {.pool.options = {
+                                  .tls = context,
+                                  .connections_max = 1,
+                                  .connect_timeout_ns = RG_FOREVER,
+                                  .first_byte_timeout_ns = RG_FOREVER,
+                                  .stall_timeout_ns = RG_FOREVER,
+                                  .idle_timeout_ns = RG_FOREVER,
+                              }};
+    setting.server = rg_scripted_server_start(&options);
+    rg_test_pool_open(&setting.pool, rg_scripted_server_port(setting.server));
+    check_ok(&setting);
+    check_ok(&setting);
+    RG_CHECK_EQ(rg_scripted_server_connections(setting.server), 1);
+    setting_close(&setting);
+    rg_tls_context_close(context);
+    rg_test_pki_fini(&pki);
 }
 
 int main(int argc, char **argv)
@@ -341,6 +338,7 @@ int main(int argc, char **argv)
         RG_TEST(test_another_address_than_one_to_avoid),
         RG_TEST(test_cancelled_while_waiting_and_while_out),
         RG_TEST(test_closed_with_exchanges_in_every_state),
+        RG_TEST(test_time_outs_that_never_come),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }

@@ -288,9 +288,19 @@ static void test_random_operations_agree_with_a_plain_array(void)
     }
 }
 
+static void test_no_delay_leads_to_the_past(void)
+{
+    RG_CHECK(rg_time_after(START_NS, 5) == START_NS + 5);
+    RG_CHECK(rg_time_after(START_NS, UINT64_MAX) == RG_TIMER_NEVER);
+    RG_CHECK(rg_time_after(START_NS, UINT64_MAX - START_NS) == RG_TIMER_NEVER);
+    RG_CHECK(rg_time_after(START_NS, UINT64_MAX - START_NS - 1) == UINT64_MAX - 1);
+    RG_CHECK(rg_time_after(RG_TIMER_NEVER, 1) == RG_TIMER_NEVER);
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
+        RG_TEST(test_no_delay_leads_to_the_past),
         RG_TEST(test_empty_wheel_never_wakes),
         RG_TEST(test_expiry_is_never_early_and_at_most_a_tick_late),
         RG_TEST(test_deadline_on_a_tick_expires_exactly_there),

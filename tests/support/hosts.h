@@ -1,0 +1,19 @@
+/* Names for tests of pools: what a resolver is told instead of asking the system. */
+#ifndef RG_TESTS_SUPPORT_HOSTS_H
+#define RG_TESTS_SUPPORT_HOSTS_H
+
+#include "http/resolver.h"
+
+/* The addresses of every name, in their order, or an error. Set before the pool is opened. */
+struct rg_test_hosts {
+    const char *hosts[RG_RESOLVER_ADDRESSES_MAX];
+    uint32_t count;
+    int error;
+    _Atomic unsigned calls;
+};
+extern struct rg_test_hosts rg_test_hosts;
+
+/* Makes a resolver's options look there. */
+void rg_test_hosts_use(struct rg_resolver_options *options);
+
+#endif
