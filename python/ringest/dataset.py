@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 import operator
-import os
 from collections.abc import Callable, Iterator, Sequence
 from types import NoneType
 from typing import Any
 
 from ringest import _core, _progress
-from ringest._core import Item, Objects
-from ringest.client import Client, default_client, parse_size
-
-try:
-    from torch.utils.data import Dataset as _MapBase
-    from torch.utils.data import IterableDataset as _IterableBase
-    from torch.utils.data import get_worker_info as _get_worker_info
-except ImportError:  # torch is optional
-
-    class _MapBase:  # type: ignore[no-redef]
-        pass
-
-    class _IterableBase:  # type: ignore[no-redef]
-        pass
-
-    def _get_worker_info() -> Any:
-        return None
-
+from ringest._core import Item
+from ringest._source import Manifest, ObjectView, Source
+from ringest._torch import IterableBase, MapBase, worker_info
+from ringest.client import Client, parse_size
 
 Transform = Callable[[Item], Any]
-# A file, or objects: names, or (name, size, generation).
-Manifest = str | os.PathLike[str] | Objects | Sequence[str | tuple[str, int, int]]
 
 # Objects that stand for all of them when the size of a batch is estimated.
 _SIZES_LOOKED_AT = 64
@@ -63,83 +46,6 @@ def _sample(item: Item, transform: Transform | None) -> Any:
         raise TransformError(f"the transform of {item.uri} raised {error!r}") from error
 
 
-def _find_objects(uri: str, client: Client, manifest: Manifest | None) -> Objects:
-    """The objects of a dataset: given, out of a manifest file, named by a list, or listed."""
-    if isinstance(manifest, Objects):
-        objects = manifest
-    elif isinstance(manifest, (str, os.PathLike)):
-        objects = Objects(manifest=manifest)
-    elif manifest is not None:
-        bucket = uri.removeprefix("gs://").split("/", 1)[0]
-        entries: list[Any] = [(name, 0, 0) if isinstance(name, str) else tuple(name) for name in manifest]
-        objects = Objects(bucket, entries)
-    else:
-        objects = client.list(uri)
-    if len(objects) == 0:
-        raise ValueError(f"there are no objects below {uri}")
-    return objects
-
-
-class _Objects(Sequence):
-    """What dataset.objects shows: .objects[i].name, .size, .generation."""
-
-    class Entry(tuple):
-        """(name, size, generation)"""
-
-        __slots__ = ()
-        name = property(lambda self: self[0])
-        size = property(lambda self: self[1])
-        generation = property(lambda self: self[2])
-
-    def __init__(self, objects: Objects):
-        self._objects = objects
-
-    def __len__(self) -> int:
-        return len(self._objects)
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        return self.Entry(self._objects[index])
-
-
-class _Source:
-    """A URI, a client and the objects, found when they are first needed; pickles without them."""
-
-    def __init__(self, uri: str, client: Client | None, manifest: Manifest | None) -> None:
-        if not isinstance(uri, str):
-            raise TypeError(f"{uri!r} is not a str of the form gs://BUCKET/PREFIX; a list of names is a manifest")
-        if not uri.startswith("gs://") or uri[len("gs://") :].partition("/")[0] == "":
-            raise ValueError(f"{uri!r} is not of the form gs://BUCKET/PREFIX")
-        self.uri = uri if "/" in uri[len("gs://") :] else uri + "/"
-        self._client = client
-        self._manifest = manifest
-        self._found: Objects | None = None
-
-    @property
-    def client(self) -> Client:
-        return self._client or default_client()
-
-    @property
-    def found(self) -> Objects:
-        if self._found is None:
-            self._found = _find_objects(self.uri, self.client, self._manifest)
-        return self._found
-
-    def __getstate__(self) -> dict:
-        state = self.__dict__.copy()
-        # Workers shall not list again: what was found travels, as names.
-        found = state.pop("_found")
-        if found is not None and not isinstance(self._manifest, (str, os.PathLike)):
-            state["_manifest"] = [found[i] for i in range(len(found))]
-        elif isinstance(self._manifest, Objects):
-            state["_manifest"] = [self._manifest[i] for i in range(len(self._manifest))]
-        return state
-
-    def __setstate__(self, state: dict) -> None:
-        self.__dict__.update(state, _found=None)
-
-
 def _numbers(indices: Sequence[int], count: int, what: str) -> list[int]:
     """Indices without negative ones."""
     for index in indices:
@@ -164,7 +70,7 @@ def _take_all(reader: _core.Reader, transform: Transform | None) -> list:
     return taken
 
 
-class MapDataset(_MapBase):
+class MapDataset(MapBase):
     """Objects below gs://BUCKET/PREFIX by index.
 
     An item is what `transform(Item)` returns, or without one a Buffer. `manifest`: a manifest file,
@@ -180,12 +86,12 @@ class MapDataset(_MapBase):
         client: Client | None = None,
         manifest: Manifest | None = None,
     ):
-        self._source = _Source(uri, client, manifest)
+        self._source = Source(uri, client, manifest)
         self._transform = transform
 
     @property
     def objects(self) -> Sequence:
-        return _Objects(self._source.found)
+        return ObjectView(self._source.found)
 
     def __len__(self) -> int:
         return len(self._source.found)
@@ -219,7 +125,7 @@ def _rank_and_world_size(rank: int | None, world_size: int | None) -> tuple[int,
     return 0, 1
 
 
-class IterableDataset(_IterableBase):
+class IterableDataset(IterableBase):
     """Objects below gs://BUCKET/PREFIX as a stream that is read ahead.
 
     Without `batch_size` it yields samples, and a DataLoader may batch them; with it, lists of that
@@ -278,14 +184,14 @@ class IterableDataset(_IterableBase):
         self._reader: _core.Reader | None = None
 
     def _make_source(self, uri: Any, client: Client | None, manifest: Manifest | None) -> Any:
-        return _Source(uri, client, manifest)
+        return Source(uri, client, manifest)
 
     def _convert(self, item: Item[Any]) -> Any:
         return _sample(item, self._transform)
 
     @property
     def objects(self) -> Sequence:
-        return _Objects(self._source.found)
+        return ObjectView(self._source.found)
 
     def __len__(self) -> int:
         """Samples (with batch_size, batches) of this rank in an epoch."""
@@ -320,7 +226,7 @@ class IterableDataset(_IterableBase):
 
     def _open(self) -> _core.Reader:
         self._check_memory()
-        worker = _get_worker_info()
+        worker = worker_info()
         state, self._state = self._state, None
         options = self._reader_options()
         if state is not None:
@@ -353,7 +259,7 @@ class IterableDataset(_IterableBase):
         self._reader = reader = self._open()
         self._left = None
         try:
-            if self._progress and _get_worker_info() is None:
+            if self._progress and worker_info() is None:
                 yield from self._shown(reader)
             else:
                 yield from self._yielded(reader)

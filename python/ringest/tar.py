@@ -11,8 +11,9 @@ from typing import Any
 
 from ringest import _core
 from ringest._core import Item, TarIndex
+from ringest._torch import MapBase
 from ringest.client import Client, default_client, parse_size
-from ringest.dataset import IterableDataset, TransformError, _MapBase, _numbers
+from ringest.dataset import IterableDataset, TransformError, _numbers
 
 SampleTransform = Callable[[dict], Any]
 Shard = namedtuple("Shard", "name size generation first count")
@@ -177,7 +178,7 @@ def _read(
     return samples
 
 
-class TarMapDataset(_MapBase):
+class TarMapDataset(MapBase):
     """The samples of tar shards by index, in the order of the shards: see TarDataset. Each is one
     ranged request, neighbours that are asked for together share one, and a DataLoader's batch is one
     submission."""

@@ -14,7 +14,7 @@ from ringest.dataflux._common import (
     data_format_default,
     modified_retry,
 )
-from ringest.dataset import _get_worker_info, _IterableBase
+from ringest._torch import IterableBase, worker_info
 
 __all__ = [
     "CREATE",
@@ -63,7 +63,7 @@ class Config:
         self.download_retry_config = download_retry_config
 
 
-class DataFluxIterableDataset(BucketDataset, _IterableBase):
+class DataFluxIterableDataset(BucketDataset, IterableBase):
     """Objects of a bucket as a stream, read ahead.
 
     project_name: has no effect. data_format_fn: makes a sample of an object's bytes; what it raises
@@ -82,7 +82,7 @@ class DataFluxIterableDataset(BucketDataset, _IterableBase):
 
     def __iter__(self) -> Iterator[Any]:
         objects = self.objects
-        worker = _get_worker_info()
+        worker = worker_info()
         if worker is not None:
             share = -(-len(objects) // worker.num_workers)
             objects = objects[worker.id * share : (worker.id + 1) * share]

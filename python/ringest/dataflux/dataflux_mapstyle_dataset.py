@@ -14,7 +14,7 @@ from ringest.dataflux._common import (
     data_format_default,
     modified_retry,
 )
-from ringest.dataset import _MapBase
+from ringest._torch import MapBase
 
 __all__ = [
     "CREATE",
@@ -66,7 +66,7 @@ class Config:
         self.download_retry_config = download_retry_config
 
 
-class DataFluxMapStyleDataset(BucketDataset, _MapBase):
+class DataFluxMapStyleDataset(BucketDataset, MapBase):
     """Objects of a bucket by index; a DataLoader's whole batch is in flight at once.
 
     Arguments, `objects` and errors are those of DataFluxIterableDataset.

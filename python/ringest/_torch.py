@@ -1,0 +1,20 @@
+"""What PyTorch has of datasets, and what stands for it where it is not installed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    from torch.utils.data import Dataset as MapBase
+    from torch.utils.data import IterableDataset as IterableBase
+    from torch.utils.data import get_worker_info as worker_info
+except ImportError:  # torch is optional
+
+    class MapBase:  # type: ignore[no-redef]
+        pass
+
+    class IterableBase:  # type: ignore[no-redef]
+        pass
+
+    def worker_info() -> Any:
+        return None
