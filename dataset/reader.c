@@ -16,6 +16,7 @@
  * lease when it has come.
  *
  * There is no thread: the window is refilled by whoever takes samples, before and after. */
+#include "dataset/progress.h"
 #include "dataset/sampler.h"
 #include "dataset/source.h"
 #include "dataset/state.h"
@@ -77,12 +78,13 @@ struct rg_reader {
     uint64_t group_bytes_max;
     struct rg_sampler sampler;
     struct slot *slots;
-    uint32_t capacity;    /* a power of two */
-    struct queue arrived; /* of unordered readers: in the order of arrival */
-    uint64_t first, next;
+    uint32_t capacity;           /* a power of two */
+    struct queue arrived;        /* of unordered readers: in the order of arrival */
+    struct rg_progress handed;   /* out to the caller, or skipped; its `first` is the window's */
+    struct rg_progress consumed; /* with consume_later: what of that was, at rg_reader_consume */
+    uint64_t next;
     uint32_t again_count; /* requests */
     uint64_t again_first; /* none of them is before this number */
-    uint64_t known_end;   /* up to here the state that was gone on with says what was taken */
     uint32_t here_count;
     uint64_t taken, skipped;
     uint64_t bytes, bytes_max; /* charged to what is in the window; at most, which is halved each
@@ -325,14 +327,21 @@ static int window_open(struct rg_reader *reader, const struct rg_state *state)
     if (reader->slots == NULL || reader->arrived.numbers == NULL) {
         return -ENOMEM;
     }
-    reader->first = reader->next = reader->taken = state->taken;
-    for (uint32_t i = 0; i < state->bit_count; i++) {
-        if ((state->bits[i / 8] & (1 << (i % 8))) != 0) {
-            slot_of(reader, reader->first + i)->state = SLOT_TAKEN;
-            reader->taken++;
+    int rc = rg_progress_init(&reader->handed, reader->capacity);
+    rc = rc == 0 ? rg_progress_init(&reader->consumed, reader->capacity) : rc;
+    if (rc < 0) {
+        return rc;
+    }
+    rg_progress_begin(&reader->handed, state->taken, state->bits, state->bit_count);
+    rg_progress_copy(&reader->consumed, &reader->handed);
+    uint64_t end = rg_progress_end(&reader->handed);
+    for (uint64_t number = reader->handed.first; number < end; number++) {
+        if (rg_progress_has(&reader->handed, number)) {
+            slot_of(reader, number)->state = SLOT_TAKEN;
         }
     }
-    reader->known_end = reader->first + state->bit_count;
+    reader->next = reader->handed.first;
+    reader->taken = reader->handed.first + reader->handed.ahead;
     return rg_cq_open(&reader->cq, reader->client->runtime, reader->capacity);
 }
 
@@ -361,17 +370,17 @@ static int reader_setup(struct rg_reader *reader, char *error, size_t error_size
     if (rg_sampler_init(&reader->sampler, &sampling) < 0) {
         return refuse_share(options, error, error_size);
     }
-    uint64_t bits = state.bit_count;
-    if (state.taken > reader->sampler.total || bits > RG_STATE_BITS_MAX) {
-        return rg_explain(error, error_size, -EINVAL, "the state goes beyond the end of the epoch");
-    }
     options->state = NULL; /* borrowed for the call only, like the next */
     options->tar_members = NULL;
     reader->size_guess = SIZE_GUESS;
     reader->bytes_max = RG_MIN(options->window_bytes, reader->client->runtime->memory_max / 2);
     reader->group_samples_max = RG_MAX(options->window_requests / GROUP_DIVISOR, 1u);
     reader->group_bytes_max = RG_MIN(options->tar_request_bytes, reader->bytes_max / GROUP_DIVISOR);
-    return window_open(reader, &state);
+    rc = window_open(reader, &state);
+    if (rc == 0 && rg_progress_end(&reader->handed) > reader->sampler.total) {
+        rc = rg_explain(error, error_size, -EINVAL, "the state goes beyond the end of the epoch");
+    }
+    return rc;
 }
 
 int rg_reader_open(struct rg_reader **out_reader, struct rg_client *client,
@@ -401,14 +410,6 @@ int rg_reader_open(struct rg_reader **out_reader, struct rg_client *client,
     return 0;
 }
 
-static void first_advance(struct rg_reader *reader)
-{
-    while (reader->first < reader->next && slot_of(reader, reader->first)->state == SLOT_TAKEN) {
-        slot_of(reader, reader->first++)->state = SLOT_FREE;
-        reader->is_held = false;
-    }
-}
-
 /* A body takes a slab that is somewhat larger, and its head some room. */
 static uint64_t charge_of(uint64_t size)
 {
@@ -423,7 +424,7 @@ static bool has_room_for_bytes(const struct rg_reader *reader)
 static bool window_has_room(const struct rg_reader *reader)
 {
     return reader->next < reader->sampler.total &&
-           reader->next - reader->first < reader->capacity &&
+           reader->next - reader->handed.first < reader->capacity &&
            reader->awaited_count + reader->here_count < reader->options.window_requests &&
            has_room_for_bytes(reader);
 }
@@ -593,13 +594,13 @@ static int pieces_submit(struct rg_reader *reader, const struct rg_get *get,
  * does not wait behind others. */
 static bool again_next(struct rg_reader *reader, uint64_t *out_number)
 {
-    uint64_t number = RG_MAX(reader->again_first, reader->first);
+    uint64_t number = RG_MAX(reader->again_first, reader->handed.first);
     while (slot_of(reader, number)->state != SLOT_AGAIN) {
         number++;
         RG_ASSERT(number < reader->next);
     }
     reader->again_first = number;
-    if (number > reader->first && !has_room_for_bytes(reader)) {
+    if (number > reader->handed.first && !has_room_for_bytes(reader)) {
         return false;
     }
     slot_of(reader, number)->state = SLOT_OUT;
@@ -618,8 +619,7 @@ static bool sample_next(struct rg_reader *reader, uint64_t *out_number)
         uint64_t number = reader->next;
         struct slot *slot = slot_of(reader, number);
         if (slot->state == SLOT_TAKEN) {
-            reader->next++;
-            first_advance(reader); /* the state that was gone on with said so */
+            reader->next++; /* the state that was gone on with said so */
             continue;
         }
         RG_ASSERT(slot->state == SLOT_FREE);
@@ -704,13 +704,20 @@ static void window_refill(struct rg_reader *reader)
     }
 }
 
-static void sample_consume(struct rg_reader *reader, uint64_t number)
+/* A sample is the caller's, or skipped. */
+static void sample_end(struct rg_reader *reader, uint64_t number)
 {
     struct slot *slot = slot_of(reader, number);
     slot_discharge(reader, slot);
     slot->state = SLOT_TAKEN;
     reader->taken++;
-    first_advance(reader);
+    uint64_t first = reader->handed.first;
+    rg_progress_add(&reader->handed, number);
+    while (first < reader->handed.first) {
+        slot_of(reader, first++)->state = SLOT_FREE;
+        reader->is_held = false;
+    }
+    reader->next = RG_MAX(reader->next, reader->handed.first);
 }
 
 /* Cuts what has come for a sample in pieces: that they lie as planned is what the sample's parts
@@ -771,7 +778,7 @@ static void request_skip(struct rg_reader *reader, uint64_t first)
     for (uint64_t number = first; number <= last; number++) {
         reader->skipped++;
         reader->awaited_count--;
-        sample_consume(reader, number);
+        sample_end(reader, number);
     }
 }
 
@@ -805,7 +812,7 @@ static uint32_t samples_take(struct rg_reader *reader, struct rg_sample *out, ui
 {
     uint32_t count = 0;
     while (count < out_max && reader->here_count > 0) {
-        uint64_t number = reader->first;
+        uint64_t number = reader->handed.first;
         if (reader->options.unordered) {
             number = queue_pop(reader, &reader->arrived);
         } else if (slot_of(reader, number)->state != SLOT_HERE) {
@@ -817,7 +824,7 @@ static uint32_t samples_take(struct rg_reader *reader, struct rg_sample *out, ui
         out[count].number = number;
         out[count].completion = slot->completion;
         count++;
-        sample_consume(reader, number);
+        sample_end(reader, number);
     }
     return count;
 }
@@ -864,7 +871,7 @@ static void window_put_back(struct rg_reader *reader)
 {
     reader->bytes_max = RG_MAX(RG_MIN(reader->bytes, reader->bytes_max) / 2, UINT64_C(1));
     reader->is_held = true;
-    for (uint64_t number = reader->first; number < reader->next; number++) {
+    for (uint64_t number = reader->handed.first; number < reader->next; number++) {
         struct slot *slot = slot_of(reader, number);
         if (slot->state != SLOT_HERE || slot->completion.status != RG_STATUS_OK) {
             continue;
@@ -911,7 +918,7 @@ static int client_full_pause(uint64_t deadline_ns)
 
 static bool reader_at_end(const struct rg_reader *reader)
 {
-    return reader->first == reader->sampler.total;
+    return reader->handed.first == reader->sampler.total;
 }
 
 int rg_reader_next(struct rg_reader *reader, struct rg_sample *out, uint32_t out_max, uint32_t min,
@@ -961,20 +968,9 @@ uint64_t rg_reader_skipped(const struct rg_reader *reader)
     return reader->skipped;
 }
 
-/* The bits of what was taken behind `first`, up to the last that was. */
-static uint32_t bits_make(const struct rg_reader *reader, uint8_t *bits)
+void rg_reader_consume(struct rg_reader *reader)
 {
-    uint32_t count = 0;
-    memset(bits, 0, RG_STATE_BITS_MAX / 8);
-    uint64_t end = RG_MAX(reader->next, reader->known_end);
-    for (uint64_t number = reader->first; number < end; number++) {
-        uint32_t bit = (uint32_t)(number - reader->first);
-        if (reader->slots[number & (reader->capacity - 1)].state == SLOT_TAKEN) {
-            bits[bit / 8] |= (uint8_t)(1 << (bit % 8));
-            count = (bit / 8 + 1) * 8;
-        }
-    }
-    return count;
+    rg_progress_copy(&reader->consumed, &reader->handed);
 }
 
 size_t rg_reader_state(const struct rg_reader *reader, void *buf, size_t size)
@@ -983,6 +979,8 @@ size_t rg_reader_state(const struct rg_reader *reader, void *buf, size_t size)
     if (options->indices != NULL) {
         return 0;
     }
+    const struct rg_progress *consumed =
+        options->consume_later ? &reader->consumed : &reader->handed;
     uint8_t bits[RG_STATE_BITS_MAX / 8];
     struct rg_state state = {
         .flags = (options->shuffle ? RG_STATE_SHUFFLE : 0u) |
@@ -998,8 +996,8 @@ size_t rg_reader_state(const struct rg_reader *reader, void *buf, size_t size)
         .worker_count = options->worker_count,
         .batch_size = options->batch_size,
         .remainder = options->remainder,
-        .taken = reader->first,
-        .bit_count = bits_make(reader, bits),
+        .taken = consumed->first,
+        .bit_count = rg_progress_bits(consumed, bits),
         .bits = bits,
     };
     return rg_state_encode(&state, buf, size);
@@ -1034,6 +1032,8 @@ void rg_reader_close(struct rg_reader *reader)
     }
     rg_cq_close(reader->cq);
     rg_source_close(&reader->source);
+    rg_progress_fini(&reader->handed);
+    rg_progress_fini(&reader->consumed);
     free(reader->slots);
     free(reader->arrived.numbers);
     free(reader);

@@ -81,6 +81,8 @@ struct rg_reader_options {
      * state: rg_reader_state returns 0. */
     const uint64_t *indices;
     uint64_t index_count;
+    /* What is taken is consumed when rg_reader_consume says so, and not at once. */
+    bool consume_later;
 };
 RG_API void rg_reader_options_init_sized(struct rg_reader_options *options, size_t struct_size);
 static inline void rg_reader_options_init(struct rg_reader_options *options)
@@ -103,9 +105,14 @@ struct rg_sample {
 /* Takes between `min` and out_max samples, fewer at the end of the epoch or where the client's
  * memory has no room for more, waiting until deadline_ns. Returns how many; 0: the epoch is over;
  * -ETIME or -EINTR with none taken; -EINVAL if min is 0 or above out_max. What is taken is
- * consumed. */
+ * consumed, but with consume_later. */
 RG_API int rg_reader_next(struct rg_reader *reader, struct rg_sample *out, uint32_t out_max,
                           uint32_t min, uint64_t deadline_ns);
+
+/* With consume_later: all that was taken or skipped so far is consumed. For whoever passes samples
+ * on, and may be interrupted before they have arrived: what was not consumed comes again when a
+ * reader goes on. Nothing in here waits, fails or allocates. */
+RG_API void rg_reader_consume(struct rg_reader *reader);
 
 /* Samples of this reader in its whole epoch, and those taken or skipped so far. */
 RG_API uint64_t rg_reader_total(const struct rg_reader *reader);

@@ -191,6 +191,41 @@ static void test_a_reader_goes_on_exactly(void)
     }
 }
 
+/* Takes in portions, of which most are larger than the window, and loses every second one. */
+static void test_what_was_not_consumed_comes_again(void)
+{
+    for (int unordered = 0; unordered < 2; unordered++) {
+        world_open(0);
+        static uint8_t state[16384];
+        static uint32_t consumed_times[COUNT];
+        size_t state_size = 0;
+        memset(consumed_times, 0, sizeof(consumed_times));
+        for (uint64_t portion = 1, consumed = 0; consumed < COUNT; portion++) {
+            struct rg_reader_options options = reader_options();
+            options.unordered = unordered == 1;
+            options.consume_later = true;
+            options.window_requests = 16;
+            options.state = portion > 1 ? state : NULL;
+            options.state_size = state_size;
+            struct rg_reader *reader = reader_open(&options);
+            RG_CHECK_EQ(rg_reader_taken(reader), consumed);
+            memset(times_seen, 0, sizeof(times_seen));
+            consumed += reader_take(reader, 1 + portion * 13 % 50);
+            for (int i = 0; i < COUNT; i++) {
+                consumed_times[i] += times_seen[i];
+            }
+            rg_reader_consume(reader);
+            (void)reader_take(reader, portion * 7 % 60);
+            state_size = rg_reader_state(reader, state, sizeof(state));
+            RG_CHECK(state_size <= sizeof(state));
+            rg_reader_close(reader);
+        }
+        memcpy(times_seen, consumed_times, sizeof(times_seen));
+        check_each_seen_once();
+        world_close();
+    }
+}
+
 static void test_an_epoch_goes_on_with_other_ranks(void)
 {
     static const uint32_t worlds[] = {2, 5, 3};
@@ -510,6 +545,7 @@ int main(int argc, char **argv)
         RG_TEST(test_an_epoch_gives_each_object_once),
         RG_TEST(test_an_ordered_reader_keeps_the_order),
         RG_TEST(test_a_reader_goes_on_exactly),
+        RG_TEST(test_what_was_not_consumed_comes_again),
         RG_TEST(test_an_epoch_goes_on_with_other_ranks),
         RG_TEST(test_workers_share_a_ranks_samples),
         RG_TEST(test_changed_objects_follow_the_policy),
