@@ -2,6 +2,7 @@
 #include "emulator/faults.h"
 
 #include "emulator/body.h"
+#include "emulator/method.h"
 #include "emulator/reply.h"
 #include "http/url.h"
 
@@ -21,45 +22,6 @@
 #define HEADER_SIZE RG_KIB(256)
 #define HEADER_BREAK_SIZE RG_MIB(1)
 #define HEADER_STALL_S 10
-
-/* XX(name, text): what requests are called. */
-#define METHODS(XX)                                                                                \
-    XX(NONE, "")                                                                                   \
-    XX(BUCKETS_DELETE, "storage.buckets.delete")                                                   \
-    XX(BUCKETS_GET, "storage.buckets.get")                                                         \
-    XX(BUCKETS_GET_IAM, "storage.buckets.getIamPolicy")                                            \
-    XX(BUCKETS_GET_LAYOUT, "storage.buckets.getStorageLayout")                                     \
-    XX(BUCKETS_INSERT, "storage.buckets.insert")                                                   \
-    XX(BUCKETS_LIST, "storage.buckets.list")                                                       \
-    XX(BUCKETS_LOCK, "storage.buckets.lockRetentionPolicy")                                        \
-    XX(BUCKETS_PATCH, "storage.buckets.patch")                                                     \
-    XX(BUCKETS_SET_IAM, "storage.buckets.setIamPolicy")                                            \
-    XX(BUCKETS_TEST_IAM, "storage.buckets.testIamPermissions")                                     \
-    XX(BUCKETS_UPDATE, "storage.buckets.update")                                                   \
-    XX(OBJECTS_COMPOSE, "storage.objects.compose")                                                 \
-    XX(OBJECTS_COPY, "storage.objects.copy")                                                       \
-    XX(OBJECTS_DELETE, "storage.objects.delete")                                                   \
-    XX(OBJECTS_GET, "storage.objects.get")                                                         \
-    XX(OBJECTS_INSERT, "storage.objects.insert")                                                   \
-    XX(OBJECTS_LIST, "storage.objects.list")                                                       \
-    XX(OBJECTS_MOVE, "storage.objects.move")                                                       \
-    XX(OBJECTS_PATCH, "storage.objects.patch")                                                     \
-    XX(OBJECTS_REWRITE, "storage.objects.rewrite")                                                 \
-    XX(OBJECTS_UPDATE, "storage.objects.update")
-
-enum method {
-#define XX(name, text) METHOD_##name,
-    METHODS(XX)
-#undef XX
-        METHOD_COUNT
-};
-
-static const char *const method_names[] = {
-#define XX(name, text) text,
-    METHODS(XX)
-#undef XX
-};
-_Static_assert(RG_ARRAY_LEN(method_names) == METHOD_COUNT, "a name for each method");
 
 struct instruction {
     struct rg_fault_action action;
@@ -186,106 +148,6 @@ static bool parse_instruction(const char *text, struct rg_fault_action *out)
     return out->kind != RG_FAULT_NONE;
 }
 
-/* The part of a path to an object that follows its name, as in /o/NAME/compose. */
-static enum method classify_action(const struct rg_api_request *request)
-{
-    static const struct {
-        const char *text;
-        enum method method;
-    } actions[] = {
-        {"/compose", METHOD_OBJECTS_COMPOSE},
-        {"/copyTo/b/", METHOD_OBJECTS_COPY},
-        {"/rewriteTo/b/", METHOD_OBJECTS_REWRITE},
-        {"/moveTo/o/", METHOD_OBJECTS_MOVE},
-    };
-    struct rg_h1_slice path, query;
-    rg_url_target_split(request->head->target, &path, &query);
-    const char *name = memmem(path.data, path.size, "/o/", 3);
-    const char *end = path.data + path.size;
-    const char *rest = name != NULL ? memchr(name + 3, '/', (size_t)(end - name) - 3) : NULL;
-    if (rest == NULL) {
-        return METHOD_NONE;
-    }
-    struct rg_h1_slice tail = {rest, (uint32_t)(end - rest)};
-    for (size_t i = 0; i < RG_ARRAY_LEN(actions); i++) {
-        if (rg_text_starts_with(tail, rg_text_slice(actions[i].text))) {
-            return actions[i].method;
-        }
-    }
-    return METHOD_NONE;
-}
-
-static enum method classify_bucket_part(const struct rg_api_request *request)
-{
-    static const struct {
-        const char *part, *verb;
-        enum method method;
-    } parts[] = {
-        {"iam", "GET", METHOD_BUCKETS_GET_IAM},
-        {"iam", "PUT", METHOD_BUCKETS_SET_IAM},
-        {"iam/testPermissions", "GET", METHOD_BUCKETS_TEST_IAM},
-        {"lockRetentionPolicy", "POST", METHOD_BUCKETS_LOCK},
-        {"storageLayout", "GET", METHOD_BUCKETS_GET_LAYOUT},
-    };
-    for (size_t i = 0; i < RG_ARRAY_LEN(parts); i++) {
-        if (rg_text_equals(request->part, parts[i].part) &&
-            rg_api_request_is(request, parts[i].verb)) {
-            return parts[i].method;
-        }
-    }
-    return METHOD_NONE;
-}
-
-/* What the request is called, whether or not we serve it. */
-static enum method classify(const struct rg_api_request *request)
-{
-    static const struct {
-        enum rg_route route;
-        const char *verb;
-        enum method method;
-    } rows[] = {
-        {RG_ROUTE_JSON_BUCKETS, "GET", METHOD_BUCKETS_LIST},
-        {RG_ROUTE_JSON_BUCKETS, "POST", METHOD_BUCKETS_INSERT},
-        {RG_ROUTE_JSON_BUCKET, "GET", METHOD_BUCKETS_GET},
-        {RG_ROUTE_JSON_BUCKET, "DELETE", METHOD_BUCKETS_DELETE},
-        {RG_ROUTE_JSON_BUCKET, "PATCH", METHOD_BUCKETS_PATCH},
-        {RG_ROUTE_JSON_BUCKET, "PUT", METHOD_BUCKETS_UPDATE},
-        {RG_ROUTE_JSON_OBJECTS, "GET", METHOD_OBJECTS_LIST},
-        {RG_ROUTE_JSON_OBJECT, "GET", METHOD_OBJECTS_GET},
-        {RG_ROUTE_JSON_OBJECT, "DELETE", METHOD_OBJECTS_DELETE},
-        {RG_ROUTE_JSON_OBJECT, "PATCH", METHOD_OBJECTS_PATCH},
-        {RG_ROUTE_JSON_OBJECT, "PUT", METHOD_OBJECTS_UPDATE},
-        {RG_ROUTE_JSON_UPLOAD, "POST", METHOD_OBJECTS_INSERT},
-        {RG_ROUTE_JSON_UPLOAD, "PUT", METHOD_OBJECTS_INSERT},
-        {RG_ROUTE_JSON_UPLOAD, "DELETE", METHOD_OBJECTS_DELETE},
-        {RG_ROUTE_XML_SERVICE, "GET", METHOD_BUCKETS_LIST},
-        {RG_ROUTE_XML_BUCKET, "GET", METHOD_OBJECTS_LIST},
-        {RG_ROUTE_XML_BUCKET, "PUT", METHOD_BUCKETS_INSERT},
-        {RG_ROUTE_XML_BUCKET, "DELETE", METHOD_BUCKETS_DELETE},
-        {RG_ROUTE_XML_OBJECT, "GET", METHOD_OBJECTS_GET},
-        {RG_ROUTE_XML_OBJECT, "PUT", METHOD_OBJECTS_INSERT},
-        {RG_ROUTE_XML_OBJECT, "POST", METHOD_OBJECTS_INSERT},
-        {RG_ROUTE_XML_OBJECT, "DELETE", METHOD_OBJECTS_DELETE},
-    };
-    if (request->route == RG_ROUTE_JSON_BUCKET_PART) {
-        return classify_bucket_part(request);
-    }
-    if (rg_api_request_is_json(request) && rg_api_request_is(request, "POST")) {
-        enum method action = classify_action(request);
-        if (action != METHOD_NONE) {
-            return action;
-        }
-    }
-    struct rg_h1_slice verb = request->head->method;
-    verb = rg_text_equals(verb, "HEAD") ? rg_text_slice("GET") : verb;
-    for (size_t i = 0; i < RG_ARRAY_LEN(rows); i++) {
-        if (rows[i].route == request->route && rg_text_equals(verb, rows[i].verb)) {
-            return rows[i].method;
-        }
-    }
-    return METHOD_NONE;
-}
-
 static struct retry_test *find_test_locked(struct rg_faults *faults, struct rg_h1_slice id)
 {
     for (struct rg_list *at = faults->tests.next; at != &faults->tests; at = at->next) {
@@ -298,7 +160,7 @@ static struct retry_test *find_test_locked(struct rg_faults *faults, struct rg_h
 }
 
 /* The next instruction of a method; NULL when all are done. */
-static struct instruction *next_of(struct retry_test *test, enum method method)
+static struct instruction *next_of(struct retry_test *test, enum rg_method method)
 {
     for (size_t i = 0; i < test->count; i++) {
         if (test->instructions[i].method == method && !test->instructions[i].done) {
@@ -340,14 +202,15 @@ static void append_test(struct rg_text *text, const struct retry_test *test)
 {
     bool any_method = false;
     rg_text_printf(text, "{\"id\":\"%s\",\"instructions\":{", test->id);
-    for (unsigned method = 0; method < METHOD_COUNT; method++) {
+    for (unsigned method = 0; method < RG_METHOD_COUNT; method++) {
         bool any = false;
         for (size_t i = 0; i < test->count; i++) {
             if (test->instructions[i].method != method) {
                 continue;
             }
             if (!any) {
-                rg_text_printf(text, "%s\"%s\":[", any_method ? "," : "", method_names[method]);
+                rg_text_printf(text, "%s\"%s\":[", any_method ? "," : "",
+                               rg_method_name((enum rg_method)method));
             }
             rg_text_printf(text, "%s\"%s\"", any ? "," : "", test->instructions[i].text);
             any = any_method = true;
@@ -413,24 +276,15 @@ static void delete_test(struct rg_server_call *call, struct rg_h1_slice id)
     rg_reply_text(call, 200, "text/plain; charset=UTF-8");
 }
 
-static enum method find_method(const char *name)
-{
-    unsigned method = METHOD_COUNT - 1;
-    while (method != METHOD_NONE && strcmp(name, method_names[method]) != 0) {
-        method--;
-    }
-    return (enum method)method;
-}
-
 /* False with the call answered. */
 static bool add_instruction(struct rg_server_call *call, struct retry_test *test,
                             const char *method_name, yyjson_val *value)
 {
     const char *text = yyjson_is_str(value) ? yyjson_get_str(value) : "";
     struct instruction *instruction = &test->instructions[test->count];
-    instruction->method = (uint8_t)find_method(method_name);
+    instruction->method = (uint8_t)rg_method_find(method_name);
     instruction->done = false;
-    if (instruction->method == METHOD_NONE) {
+    if (instruction->method == RG_METHOD_NONE) {
         rg_reply_error(call, RG_API_BAD_REQUEST, "The method '%.64s' is not known.", method_name);
         return false;
     }
@@ -581,7 +435,7 @@ static void take_header(struct rg_fault *fault, struct rg_h1_slice text,
             fault->action = rows[i].action;
         }
     }
-    bool is_upload = classify(request) == METHOD_OBJECTS_INSERT;
+    bool is_upload = rg_method_of(request) == RG_METHOD_OBJECTS_INSERT;
     if (is_upload && rg_text_equals(text, "return-503-after-256K")) {
         fault->action = (struct rg_fault_action){
             .kind = RG_FAULT_STATUS_AFTER, .status = 503, .after = HEADER_SIZE};
@@ -589,7 +443,8 @@ static void take_header(struct rg_fault *fault, struct rg_h1_slice text,
 }
 
 /* Finds the instruction that the request meets. False: there is no such test. */
-static bool take_instruction(struct rg_server_call *call, struct rg_h1_slice id, enum method method)
+static bool take_instruction(struct rg_server_call *call, struct rg_h1_slice id,
+                             enum rg_method method)
 {
     struct rg_faults *faults = faults_of(call);
     struct rg_fault *fault = fault_of(call);
@@ -653,8 +508,8 @@ void rg_faults_begin(struct rg_server_call *call, const struct rg_api_request *r
     }
     const struct rg_h1_slice *id = rg_h1_find(head, test_field);
     const struct rg_h1_slice *own = rg_h1_find(head, own_field);
-    enum method method = classify(request);
-    fault_of(call)->is_upload = method == METHOD_OBJECTS_INSERT;
+    enum rg_method method = rg_method_of(request);
+    fault_of(call)->is_upload = method == RG_METHOD_OBJECTS_INSERT;
     if (own != NULL) {
         take_header(fault_of(call), *own, request);
     }
