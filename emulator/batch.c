@@ -4,6 +4,7 @@
 
 #include "emulator/body.h"
 #include "emulator/multipart.h"
+#include "emulator/nested.h"
 #include "http/url.h"
 
 #include <errno.h>
@@ -12,15 +13,6 @@
 
 #define RESPONSE_BOUNDARY "batch_ringest-9f1c7d3e5b2a4860"
 #define CONTENT_ID_SIZE_MAX 256
-
-/* One of the calls; on the heap, because of its size. */
-struct nested {
-    struct rg_server_call call;
-    struct rg_h1_head head;
-    struct rg_api_request request;
-    struct rg_h1_encoder encoder;
-    char head_bytes[RG_SERVER_HEAD_SIZE_MAX];
-};
 
 /* What a part holds. */
 struct part {
@@ -128,37 +120,20 @@ static bool parse_part(struct rg_h1_slice text, struct rg_h1_slice host, struct 
     return !out->head.failed;
 }
 
-static void handle(struct nested *nested, const struct part *part)
+/* Why a call of the batch is refused; NULL: it is not. */
+static const char *refusal_of(const struct rg_api_request *request)
 {
-    struct rg_server_call *call = &nested->call;
-    struct rg_call *state = rg_call_of(call);
-    int size = rg_h1_parse_request(&nested->head, part->head.data, part->head.size, 0);
-    if (size <= 0 || rg_api_request_parse(&nested->request, &nested->head) < 0) {
-        rg_reply_error(call, RG_API_BAD_REQUEST, "A request in the batch is malformed.");
-        return;
-    }
-    const struct rg_api_request *request = &nested->request;
-    state->head_request = rg_api_request_is(request, "HEAD");
     if (!rg_api_request_is_json(request) || request->media ||
         request->route == RG_ROUTE_JSON_UPLOAD || request->route == RG_ROUTE_JSON_BATCH) {
-        rg_reply_error(call, RG_API_BAD_REQUEST,
-                       "A batch holds calls of the JSON API that move no media.");
-        return;
+        return "A batch holds calls of the JSON API that move no media.";
     }
-    call->head = &nested->head;
-    rg_api_route(call, request);
-    if (!state->replied && part->body.size > 0) {
-        state->receiver->receive(call, (const uint8_t *)part->body.data, part->body.size);
-    }
-    if (!state->replied) {
-        state->receiver->finish(call);
-    }
+    return NULL;
 }
 
-static void append_response(struct rg_text *out, const struct nested *nested,
+static void append_response(struct rg_text *out, struct rg_nested *nested,
                             struct rg_h1_slice content_id)
 {
-    const struct rg_call *state = (const struct rg_call *)(const void *)nested->call.state;
+    const struct rg_call *state = rg_call_of(&nested->call);
     rg_text_append_str(out, "--" RESPONSE_BOUNDARY "\r\nContent-Type: application/http\r\n");
     if (content_id.size > 0 && content_id.size <= CONTENT_ID_SIZE_MAX) {
         bool angle = content_id.data[0] == '<';
@@ -171,25 +146,22 @@ static void append_response(struct rg_text *out, const struct nested *nested,
     rg_text_append_str(out, "\r\n");
 }
 
-static void run_part(struct rg_server_call *outer, struct nested *nested, struct rg_h1_slice text,
-                     struct rg_h1_slice host)
+static void run_part(struct rg_server_call *outer, struct rg_nested *nested,
+                     struct rg_h1_slice text, struct rg_h1_slice host)
 {
     struct part part = {.content_id = {"", 0}};
-    struct rg_call *state = rg_call_of(&nested->call);
-    memset(&nested->call, 0, sizeof(nested->call));
-    nested->call.context = outer->context;
-    nested->call.now_ns = outer->now_ns;
-    nested->call.loop_index = outer->loop_index;
-    rg_h1_encoder_init(&nested->encoder, nested->head_bytes, sizeof(nested->head_bytes));
-    state->json = true;
-    state->keep_alive = true;
-    state->nested_head = &nested->encoder;
-    if (parse_part(text, host, &part)) {
-        handle(nested, &part);
-    } else {
+    rg_nested_start(nested, outer);
+    rg_call_of(&nested->call)->json = true;
+    if (!parse_part(text, host, &part)) {
         rg_reply_error(&nested->call, RG_API_BAD_REQUEST, "A part of the batch has no request.");
+    } else if (!rg_nested_parse(nested, &part.head)) {
+        rg_reply_error(&nested->call, RG_API_BAD_REQUEST, "A request in the batch is malformed.");
+    } else if (refusal_of(&nested->request) != NULL) {
+        rg_reply_error(&nested->call, RG_API_BAD_REQUEST, "%s", refusal_of(&nested->request));
+    } else {
+        rg_nested_run(nested, part.body);
     }
-    RG_ASSERT(state->replied && state->object.type == NULL);
+    RG_ASSERT(rg_call_of(&nested->call)->object.type == NULL);
     append_response(&rg_call_of(outer)->text, nested, part.content_id);
     rg_call_release(&nested->call);
     rg_text_fini(&part.head);
@@ -222,7 +194,7 @@ static void run_parts(struct rg_server_call *call, struct rg_h1_slice body,
                       struct rg_h1_slice boundary, struct rg_h1_slice host)
 {
     struct rg_call *state = rg_call_of(call);
-    struct nested *nested = malloc(sizeof(*nested));
+    struct rg_nested *nested = malloc(sizeof(*nested));
     struct rg_h1_slice part;
     bool last = false;
     size_t count = 0;
