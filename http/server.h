@@ -19,6 +19,9 @@ struct rg_server;
 
 /* Room for the handler's own state of one call, so that it need not allocate. */
 #define RG_SERVER_STATE_SIZE_MAX 512
+/* A held response is asked after this often: whoever releases it may be on another thread, and
+ * faults for tests are not worth a way across threads of their own. */
+#define RG_SERVER_HOLD_NS RG_NS_PER_MS
 /* The largest response head, and with it the largest that fits rg_server_head(). */
 #define RG_SERVER_HEAD_SIZE_MAX 16384
 
@@ -43,6 +46,7 @@ struct rg_server_response {
     uint64_t cut_after, stall_after, stall_ns;
     bool reset;
     bool cut_head; /* cut before anything of it is sent */
+    bool held;     /* nothing is sent until the handler's `resume` says so */
 };
 
 struct rg_server_handler {
@@ -53,6 +57,9 @@ struct rg_server_handler {
     int (*body)(struct rg_server_call *call, const uint8_t *data, size_t size);
     /* The request is complete: answer it. */
     void (*end)(struct rg_server_call *call);
+    /* Asked every RG_SERVER_HOLD_NS while the response is held. True: it goes out, as it has been
+     * made by then: rg_server_head() may have been encoded anew. NULL where no response is held. */
+    bool (*resume)(struct rg_server_call *call, struct rg_server_response *response);
     /* Points *out_data at bytes of the response's body from `offset` on and returns how many there
      * are in one piece (at least 1 while offset < body_size). They stay valid until the next
      * produce or release of this call. */
@@ -61,7 +68,7 @@ struct rg_server_handler {
 };
 
 /* An encoder over a buffer of RG_SERVER_HEAD_SIZE_MAX bytes for the response's head; from `begin`
- * on, until rg_server_respond. */
+ * on, until rg_server_respond, and again in `resume`. */
 struct rg_h1_encoder *rg_server_head(struct rg_server_call *call);
 
 /* Sends the encoded head and then body_size bytes from `produce`. Once per call, from within begin,

@@ -269,10 +269,21 @@ static void answer_advance(struct rg_server_conn *conn)
     }
 }
 
+static void answer_hold(struct rg_server_conn *conn)
+{
+    RG_ASSERT(conn->response.held && handler_of(conn)->resume != NULL);
+    conn->answer = RG_SERVER_ANSWER_HELD;
+    rg_loop_set_alarm(loop_of(conn), &conn->pace, loop_of(conn)->now_ns + RG_SERVER_HOLD_NS);
+}
+
 /* The handler has answered. */
 static void answer_start(struct rg_server_conn *conn)
 {
     RG_ASSERT(conn->answer == RG_SERVER_ANSWER_READY && conn->head != NULL);
+    if (conn->response.held) {
+        answer_hold(conn);
+        return;
+    }
     conn->answer = RG_SERVER_ANSWER_SENDING;
     conn->must_close |= conn->response.close;
     conn->offset = 0;
@@ -284,10 +295,25 @@ static void answer_start(struct rg_server_conn *conn)
     answer_pump(conn);
 }
 
+/* Asks whether a held response may go. */
+static void answer_resume(struct rg_server_conn *conn)
+{
+    RG_ASSERT(conn->answer == RG_SERVER_ANSWER_HELD);
+    conn->call.now_ns = loop_of(conn)->now_ns;
+    if (!handler_of(conn)->resume(&conn->call, &conn->response)) {
+        answer_hold(conn);
+        return;
+    }
+    conn->response.held = false;
+    conn->answer = RG_SERVER_ANSWER_READY;
+    answer_start(conn);
+}
+
 struct rg_h1_encoder *rg_server_head(struct rg_server_call *call)
 {
     struct rg_server_conn *conn = conn_of_call(call);
-    RG_ASSERT(conn->answer == RG_SERVER_ANSWER_NONE && conn->head != NULL);
+    RG_ASSERT(conn->answer == RG_SERVER_ANSWER_NONE || conn->answer == RG_SERVER_ANSWER_HELD);
+    RG_ASSERT(conn->head != NULL);
     return &conn->encoder;
 }
 
@@ -661,7 +687,11 @@ static void pace_fire(struct rg_alarm *alarm)
     struct rg_server_conn *conn = RG_CONTAINER_OF(alarm, struct rg_server_conn, pace);
     RG_ASSERT(conn->state == RG_SERVER_CONN_OPEN);
     progress(conn);
-    answer_pump(conn);
+    if (conn->answer == RG_SERVER_ANSWER_HELD) {
+        answer_resume(conn);
+    } else {
+        answer_pump(conn);
+    }
 }
 
 static bool conn_idle(const struct rg_server_conn *conn)

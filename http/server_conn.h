@@ -14,6 +14,7 @@
  *                 \      \ answered early -> DROP -> DONE
  *                  \______\ malformed, or too much to drop -> ABANDONED
  *   response:  NONE -> READY (the handler has answered) -> SENDING -> SENT
+ *                        \ on purpose: HELD, until the handler lets it go: READY
  *
  * Rules. Requests are read in on_data only. What arrives behind a complete request stays where it
  * is, and the transport pauses, until the response is sent: resuming leads back to on_data. A
@@ -68,6 +69,7 @@ enum rg_server_request {
 enum rg_server_answer {
     RG_SERVER_ANSWER_NONE = 0,
     RG_SERVER_ANSWER_READY,
+    RG_SERVER_ANSWER_HELD,
     RG_SERVER_ANSWER_SENDING,
     RG_SERVER_ANSWER_SENT,
 };
@@ -89,7 +91,7 @@ struct rg_server_conn {
     struct rg_list node; /* in the server's list of free ones */
     struct rg_transport transport;
     struct rg_alarm alarm; /* limits; see conn_limit_ns */
-    struct rg_alarm pace;  /* armed while the response is held back on purpose */
+    struct rg_alarm pace;  /* armed while the response is held back on purpose, of any kind */
     uint64_t progress_ns;
     uint8_t state, request, answer;
     bool calling;      /* begin has returned 0, and release is to come */

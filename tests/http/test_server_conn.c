@@ -329,6 +329,39 @@ static void test_a_delay_holds_back_the_first_byte(void)
     rg_test_server_stop();
 }
 
+static void test_a_held_response_waits_to_be_let_go(void)
+{
+    /* No limit of the server's counts meanwhile. */
+    rg_test_server_start_with(&(struct rg_test_server){.idle_timeout_ns = 50 * RG_NS_PER_MS});
+    int fd = rg_test_peer_open();
+    rg_test_peer_get(fd, 1000, "x-held: 1\r\n");
+    rg_test_peer_get(fd, 10, "");
+    RG_AWAIT(rg_test_calls.resume_calls > 200);
+    RG_CHECK_EQ(recv(fd, &(char){0}, 1, MSG_DONTWAIT), -1);
+    rg_test_calls.let_go = true;
+    rg_test_peer_expect(fd, 1001);
+    rg_test_peer_expect(fd, 10);
+    close(fd);
+    rg_test_server_check_released(2);
+    rg_test_server_stop();
+}
+
+static void test_a_held_response_ends_with_its_connection(void)
+{
+    rg_test_server_start();
+    for (int round = 0; round < 3; round++) {
+        int fd = rg_test_peer_open();
+        rg_test_peer_get(fd, 1000, "x-held: 1\r\n");
+        uint32_t before = rg_test_calls.resume_calls;
+        RG_AWAIT(rg_test_calls.resume_calls > before);
+        if (round < 2) { /* The last one is left to the server's end. */
+            close(fd);
+            rg_test_server_check_released((uint32_t)round + 1);
+        }
+    }
+    rg_test_server_stop();
+}
+
 static void test_a_rate_is_kept_smoothly(void)
 {
     rg_test_server_start();
@@ -488,6 +521,8 @@ int main(int argc, char **argv)
         RG_TEST(test_a_slow_reader_gets_everything),
         RG_TEST(test_a_reader_that_stops_is_cut),
         RG_TEST(test_a_delay_holds_back_the_first_byte),
+        RG_TEST(test_a_held_response_waits_to_be_let_go),
+        RG_TEST(test_a_held_response_ends_with_its_connection),
         RG_TEST(test_a_rate_is_kept_smoothly),
         RG_TEST(test_a_response_can_be_cut),
         RG_TEST(test_a_response_can_be_cut_by_reset),

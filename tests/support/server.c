@@ -29,16 +29,22 @@ static uint64_t field(const struct rg_h1_head *head, const char *name, uint64_t 
     return value != NULL ? strtoull(value->data, NULL, 10) : fallback;
 }
 
-static void respond(struct rg_server_call *call, unsigned status, uint64_t content_length)
+static void encode(struct rg_server_call *call, unsigned status, uint64_t content_length)
 {
-    struct state *state = state_of(call);
+    const struct state *state = state_of(call);
     struct rg_h1_encoder *head = rg_server_head(call);
+    rg_h1_encoder_init(head, head->data, head->capacity);
     rg_h1_encode_status(head, status, "Status");
     rg_h1_encode_header_u64(head, "Content-Length", content_length);
     rg_h1_encode_header_u64(head, "x-received", state->received);
     rg_h1_encode_header_u64(head, "x-sum", state->sum);
     RG_ASSERT(rg_h1_encode_end(head) > 0);
-    rg_server_respond(call, &state->response);
+}
+
+static void respond(struct rg_server_call *call, unsigned status, uint64_t content_length)
+{
+    encode(call, status, content_length);
+    rg_server_respond(call, &state_of(call)->response);
 }
 
 static bool target_is(const struct rg_h1_head *head, const char *target)
@@ -66,6 +72,7 @@ static int test_begin(struct rg_server_call *call)
         .close = rg_h1_find(head, "x-close") != NULL,
         .reset = rg_h1_find(head, "x-reset") != NULL,
         .cut_head = rg_h1_find(head, "x-cut-head") != NULL,
+        .held = rg_h1_find(head, "x-held") != NULL,
     };
     state->early_in_body = target_is(head, "/early-body");
     state->refuse_in_body = target_is(head, "/refuse-body");
@@ -106,6 +113,19 @@ static void test_end(struct rg_server_call *call)
     respond(call, 200, state->response.body_size);
 }
 
+/* Nothing of what was encoded first is sent. */
+static bool test_resume(struct rg_server_call *call, struct rg_server_response *response)
+{
+    RG_ASSERT(response->held);
+    rg_test_calls.resume_calls++;
+    if (!rg_test_calls.let_go) {
+        return false;
+    }
+    response->body_size++;
+    encode(call, 200, response->body_size);
+    return true;
+}
+
 static size_t test_produce(struct rg_server_call *call, uint64_t offset, const uint8_t **out_data)
 {
     RG_ASSERT(offset < state_of(call)->response.body_size);
@@ -123,6 +143,7 @@ static const struct rg_server_handler handler = {
     .begin = test_begin,
     .body = test_body,
     .end = test_end,
+    .resume = test_resume,
     .produce = test_produce,
     .release = test_release,
 };

@@ -5,7 +5,8 @@
  *   /early, /early-body              by 413 in `begin`, or at the first bytes of the body
  *   /refuse, /refuse-body            not at all
  *   x-delay-ms, x-rate, x-cut, x-cut-head, x-reset, x-stall, x-stall-ms,
- *   x-close                          are the response's fields
+ *   x-close, x-held                  are the response's fields; a held one goes out with a byte
+ * more when rg_test_calls.let_go is set
  *
  * and the answer's x-received and x-sum say what came of the request's body. */
 #ifndef RG_TESTS_SUPPORT_SERVER_H
@@ -26,6 +27,8 @@ extern uint8_t rg_test_blob[RG_TEST_BLOB_SIZE];
 struct rg_test_calls {
     _Atomic uint32_t begun, released, ended, body_calls;
     _Atomic uint64_t body_bytes;
+    _Atomic uint32_t resume_calls;
+    _Atomic bool let_go; /* Written by the test. */
 };
 extern struct rg_test_calls rg_test_calls;
 
