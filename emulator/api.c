@@ -4,6 +4,7 @@
 #include "emulator/faults.h"
 #include "emulator/json_api.h"
 #include "emulator/reply.h"
+#include "emulator/rules.h"
 #include "emulator/xml_api.h"
 
 #include <errno.h>
@@ -30,6 +31,7 @@ static void respond_if_ready(struct rg_server_call *call)
         state->response.delay_ns =
             rg_latency_draw(&api->options.latency, &api->loops[call->loop_index].random);
         state->response.bytes_per_second = api->options.bytes_per_second;
+        rg_rules_respond(call);
         rg_faults_respond(call);
         rg_server_respond(call, &state->response);
     }
@@ -46,6 +48,9 @@ static int api_begin(struct rg_server_call *call)
     state->keep_alive = call->head->keep_alive;
     state->head_request = rg_api_request_is(&request, "HEAD");
     if (rc == 0) {
+        rg_rules_begin(call, &request);
+    }
+    if (rc == 0 && !state->replied && state->receiver == NULL) {
         rg_faults_begin(call, &request);
     }
     if (state->replied || state->receiver != NULL) {
@@ -70,6 +75,7 @@ static int api_body(struct rg_server_call *call, const uint8_t *data, size_t siz
     RG_ASSERT(!state->replied);
     RG_ASSERT(state->receiver != NULL);
     size_t kept = rg_faults_take(call, size);
+    rg_rules_take(call, data, kept);
     if (kept > 0) {
         state->receiver->receive(call, data, kept);
     }
@@ -111,6 +117,7 @@ const struct rg_server_handler rg_api_handler = {
     .begin = api_begin,
     .body = api_body,
     .end = api_end,
+    .resume = rg_rules_resume,
     .produce = api_produce,
     .release = rg_call_release,
 };
@@ -125,9 +132,11 @@ int rg_api_create(struct rg_api **out_api, const struct rg_api_options *options)
     api->options = *options;
     api->loops = aligned_alloc(RG_CACHE_LINE, options->loop_count * sizeof(*api->loops));
     int rc = api->loops != NULL ? rg_faults_create(&api->faults) : -ENOMEM;
+    rc = rc == 0 ? rg_rules_create(&api->rules) : rc;
     rc = rc == 0 ? rg_sessions_create(&api->sessions, RG_SESSIONS_MAX) : rc;
     if (rc < 0) {
         rg_faults_destroy(api->faults);
+        rg_rules_destroy(api->rules);
         free(api->loops);
         free(api);
         return rc;
@@ -149,6 +158,7 @@ void rg_api_destroy(struct rg_api *api)
 {
     if (api != NULL) {
         rg_faults_destroy(api->faults);
+        rg_rules_destroy(api->rules);
         rg_sessions_destroy(api->sessions);
         free(api->loops);
         free(api);

@@ -17,7 +17,6 @@
 #define ID_SIZE 32
 #define CONTROL_SIZE_MAX RG_KIB(64)
 #define BREAK_SIZE 4 /* As the testbench sends its broken streams. */
-#define JSON_TYPE "application/json; charset=UTF-8"
 /* What x-goog-emulator-instructions mean by their names. */
 #define HEADER_SIZE RG_KIB(256)
 #define HEADER_BREAK_SIZE RG_MIB(1)
@@ -238,7 +237,7 @@ static void list_tests(struct rg_server_call *call)
     }
     pthread_mutex_unlock(&faults->lock);
     rg_text_append_str(text, "]}");
-    rg_reply_text(call, 200, JSON_TYPE);
+    rg_reply_text(call, 200, RG_REPLY_JSON_TYPE);
 }
 
 static void get_test(struct rg_server_call *call, struct rg_h1_slice id)
@@ -253,7 +252,7 @@ static void get_test(struct rg_server_call *call, struct rg_h1_slice id)
     if (test == NULL) {
         reply_unknown_test(call, id);
     } else {
-        rg_reply_text(call, 200, JSON_TYPE);
+        rg_reply_text(call, 200, RG_REPLY_JSON_TYPE);
     }
 }
 
@@ -365,7 +364,7 @@ static void make_test(struct rg_server_call *call, const struct rg_api_request *
     } else if (fill_test(call, test, yyjson_doc_get_root(document))) {
         if (keep_test(call, test)) {
             test = NULL;
-            rg_reply_text(call, 200, JSON_TYPE);
+            rg_reply_text(call, 200, RG_REPLY_JSON_TYPE);
         } else {
             rg_reply_error(call, RG_API_TOO_LARGE,
                            "There are %d retry tests already; delete what is done.",
@@ -470,7 +469,7 @@ static void reply_status(struct rg_server_call *call)
                    "[{\"message\":\"Retry test: caused a %u.\",\"domain\":\"global\",\"reason\":"
                    "\"retryTest\"}]}}",
                    status, status, status);
-    rg_reply_text(call, status, JSON_TYPE);
+    rg_reply_text(call, status, RG_REPLY_JSON_TYPE);
 }
 
 /* Carries out what concerns the request as such. */
@@ -557,15 +556,6 @@ void rg_faults_end(struct rg_server_call *call)
     }
 }
 
-/* Of the answer that is in the head. */
-static unsigned answer_status(struct rg_server_call *call)
-{
-    static const char version[] = "HTTP/1.1 ";
-    const struct rg_h1_encoder *head = rg_server_head(call);
-    RG_ASSERT(head->size > sizeof(version) + 3);
-    return (unsigned)strtoul(head->data + sizeof(version) - 1, NULL, 10);
-}
-
 static void cut(struct rg_server_call *call)
 {
     struct rg_server_response *response = &rg_call_of(call)->response;
@@ -603,7 +593,7 @@ void rg_faults_respond(struct rg_server_call *call)
         }
         break;
     case RG_FAULT_BREAK_FINAL:
-        if (fault->is_upload && answer_status(call) == 200 && body_size > fault->action.after &&
+        if (fault->is_upload && rg_reply_status(call) == 200 && body_size > fault->action.after &&
             use_up(call)) {
             cut(call);
         }

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <yyjson.h>
 
-#define JSON_TYPE "application/json; charset=UTF-8"
 #define PAGE_MAX 1000
 #define RENAME_MARK "/renameTo/folders/"
 #define TYPES "type.googleapis.com/google.storage.control.v2."
@@ -103,7 +102,7 @@ static void reply_folder(struct rg_server_call *call, const struct rg_api_reques
     rg_text_append_str(text, "{");
     rg_resource_append_folder(text, &style, request->bucket, name, info);
     rg_text_append_str(text, "}");
-    rg_reply_text(call, 200, JSON_TYPE);
+    rg_reply_text(call, 200, RG_REPLY_JSON_TYPE);
 }
 
 /* The bucket, if it has folders; NULL with the call answered. */
@@ -302,6 +301,9 @@ static void list_folders(struct rg_server_call *call, const struct rg_api_reques
     if (bucket == NULL || !list_query(call, request, &list)) {
         return;
     }
+    if (rg_rules_empties_page(call)) {
+        list.page_max = 0;
+    }
     style_init(call, request, &style);
     rg_text_append_str(text, "{\"kind\":\"storage#folders\",\"items\":[");
     append_folders(&list, bucket, text, &style);
@@ -313,7 +315,7 @@ static void list_folders(struct rg_server_call *call, const struct rg_api_reques
                        (int)RG_TEXT_BASE64_SIZE((size_t)list.next_size), token);
     }
     rg_text_append_str(text, "}");
-    rg_reply_text(call, 200, JSON_TYPE);
+    rg_reply_text(call, 200, RG_REPLY_JSON_TYPE);
 }
 
 static void append_time(struct rg_text *text, const char *name, int64_t time_us)
@@ -367,7 +369,7 @@ static void reply_renamed(struct rg_server_call *call, const struct rg_api_reque
         rg_reply_error(call, RG_API_INTERNAL, "No random numbers.");
     } else {
         append_operation(&rg_call_of(call)->text, operation);
-        rg_reply_text(call, 200, JSON_TYPE);
+        rg_reply_text(call, 200, RG_REPLY_JSON_TYPE);
     }
     rg_session_unref(&operation->base);
 }
@@ -474,7 +476,7 @@ static void list_operations(struct rg_server_call *call, const struct rg_api_req
     rg_text_append_str(text, "{\"kind\":\"storage#operations\",\"operations\":[");
     rg_sessions_visit(rg_api_of(call)->sessions, &operation_type, append_one, &operations);
     rg_text_append_str(text, "]}");
-    rg_reply_text(call, 200, JSON_TYPE);
+    rg_reply_text(call, 200, RG_REPLY_JSON_TYPE);
 }
 
 static void get_operation(struct rg_server_call *call, const struct rg_api_request *request,
@@ -485,7 +487,7 @@ static void get_operation(struct rg_server_call *call, const struct rg_api_reque
         base != NULL ? RG_CONTAINER_OF(base, struct operation, base) : NULL;
     if (operation != NULL && rg_text_equals(request->bucket, operation->bucket)) {
         append_operation(&rg_call_of(call)->text, operation);
-        rg_reply_text(call, 200, JSON_TYPE);
+        rg_reply_text(call, 200, RG_REPLY_JSON_TYPE);
     } else {
         rg_reply_error(call, RG_API_NO_PATH, "There is no operation of this id.");
     }

@@ -22,7 +22,6 @@
 #define US_PER_S INT64_C(1000000)
 #define SOFT_DELETE_S_MIN (7 * 86400)
 #define SOFT_DELETE_S_MAX (90 * 86400)
-#define JSON_TYPE "application/json; charset=UTF-8"
 
 static void style_init(struct rg_server_call *call, const struct rg_api_request *request,
                        const char *outer, struct rg_resource_style *style)
@@ -60,7 +59,7 @@ static void list_buckets(struct rg_server_call *call, const struct rg_api_reques
         from = (struct rg_h1_slice){next, name.size + 1};
     }
     rg_text_append_str(text, "]}");
-    rg_reply_text(call, 200, JSON_TYPE);
+    rg_reply_text(call, 200, RG_REPLY_JSON_TYPE);
 }
 
 /* For how long what is deleted can be restored: not at all, or from 7 to 90 days. */
@@ -132,7 +131,7 @@ static void reply_bucket(struct rg_server_call *call, const struct rg_api_reques
     struct rg_resource_style style;
     style_init(call, request, NULL, &style);
     rg_resource_append_bucket(&rg_call_of(call)->text, &style, bucket);
-    rg_reply_text(call, 200, JSON_TYPE);
+    rg_reply_text(call, 200, RG_REPLY_JSON_TYPE);
 }
 
 static void get_bucket(struct rg_server_call *call, const struct rg_api_request *request)
@@ -231,7 +230,7 @@ static void get_storage_layout(struct rg_server_call *call, const struct rg_api_
                        ",\"locationType\":\"multi-region\","
                        "\"hierarchicalNamespace\":{\"enabled\":%s}}",
                        info.hierarchical ? "true" : "false");
-        rg_reply_text(call, 200, JSON_TYPE);
+        rg_reply_text(call, 200, RG_REPLY_JSON_TYPE);
     }
 }
 
@@ -254,7 +253,7 @@ static void test_permissions(struct rg_server_call *call, const struct rg_api_re
         }
     }
     rg_text_append_str(text, "]}");
-    rg_reply_text(call, 200, JSON_TYPE);
+    rg_reply_text(call, 200, RG_REPLY_JSON_TYPE);
 }
 
 /* False, with the call answered, when a parameter is malformed. */
@@ -385,6 +384,9 @@ static void list_objects(struct rg_server_call *call, const struct rg_api_reques
         rg_reply_error(call, RG_API_BAD_REQUEST, "Invalid page token.");
         return;
     }
+    if (rg_rules_empties_page(call)) {
+        listing.query.page_max = 0;
+    }
     struct rg_resource_style style;
     style_init(call, request, "items", &style);
     struct page page = {
@@ -396,7 +398,7 @@ static void list_objects(struct rg_server_call *call, const struct rg_api_reques
         rg_reply_store_error(call, rc, request->bucket, (struct rg_h1_slice){"", 0});
     } else {
         append_page(&rg_call_of(call)->text, &listing, &page, fields);
-        rg_reply_text(call, 200, JSON_TYPE);
+        rg_reply_text(call, 200, RG_REPLY_JSON_TYPE);
     }
     rg_text_fini(&page.items);
     rg_text_fini(&page.prefixes);
@@ -441,7 +443,7 @@ static void get_metadata(struct rg_server_call *call, const struct rg_api_reques
     rg_resource_append_object(&state->text, &style, request->bucket, request->object,
                               &state->object.info);
     rg_store_object_close(&state->object);
-    rg_reply_text(call, 200, JSON_TYPE);
+    rg_reply_text(call, 200, RG_REPLY_JSON_TYPE);
 }
 
 static void start_object(struct rg_server_call *call, const struct rg_api_request *request)

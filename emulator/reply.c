@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
 #define ERROR_MESSAGE_SIZE_MAX 1500 /* An object's name and more. */
@@ -103,6 +104,7 @@ void rg_call_release(struct rg_server_call *call)
         state->receiver->destroy(state->received);
     }
     state->receiver = NULL;
+    rg_rules_release(call);
 }
 
 struct rg_h1_encoder *rg_reply_start(struct rg_server_call *call, unsigned status)
@@ -172,6 +174,14 @@ void rg_reply_text(struct rg_server_call *call, unsigned status, const char *con
     rg_reply_finish(call, state->text.size);
 }
 
+unsigned rg_reply_status(struct rg_server_call *call)
+{
+    static const char version[] = "HTTP/1.1 ";
+    const struct rg_h1_encoder *head = head_of(call);
+    RG_ASSERT(head->size > sizeof(version) + 3);
+    return (unsigned)strtoul(head->data + sizeof(version) - 1, NULL, 10);
+}
+
 static void append_json_error(struct rg_text *text, enum rg_api_error error, const char *message)
 {
     size_t size = strlen(message);
@@ -216,8 +226,7 @@ void rg_reply_error(struct rg_server_call *call, enum rg_api_error error, const 
     state->keep_alive = state->keep_alive && error != RG_API_TOO_LARGE;
     struct rg_h1_encoder *head = rg_reply_start(call, api_errors[error].status);
     rg_h1_encode_header(head, "Content-Type",
-                        state->json ? "application/json; charset=UTF-8"
-                                    : "application/xml; charset=UTF-8");
+                        state->json ? RG_REPLY_JSON_TYPE : "application/xml; charset=UTF-8");
     rg_h1_encode_header(head, "Cache-Control", "private, max-age=0");
     if (error == RG_API_RATE) {
         rg_h1_encode_header(head, "Retry-After", "1");

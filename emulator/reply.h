@@ -9,6 +9,7 @@
 #include "emulator/api.h"
 #include "emulator/faults.h"
 #include "emulator/request.h"
+#include "emulator/rules.h"
 #include "emulator/sessions.h"
 #include "emulator/text.h"
 
@@ -24,6 +25,7 @@ struct rg_api {
     struct rg_api_options options;
     struct rg_rate_limit rate_limit;
     struct rg_faults *faults;
+    struct rg_rules *rules;
     struct rg_sessions *sessions;
     struct rg_api_loop *loops;
 };
@@ -45,7 +47,9 @@ struct rg_call {
     struct rg_store_object object; /* Open: the body is the object's bytes from `first`. */
     uint64_t first;
     struct rg_fault fault;
-    struct rg_text text; /* Otherwise the body is this. */
+    struct rg_strike *strike; /* Of a rule; NULL: none. Shared with it. */
+    uint64_t awaited_rule;    /* The call asks when this one strikes. */
+    struct rg_text text;      /* Otherwise the body is this. */
     const struct rg_receiver *receiver;
     void *received; /* The receiver's. Owned. */
     struct rg_server_response response;
@@ -104,6 +108,8 @@ enum rg_api_error {
         RG_API_ERROR_COUNT
 };
 
+#define RG_REPLY_JSON_TYPE "application/json; charset=UTF-8"
+
 /* Starts an answer: the status line and the fields that all answers have. */
 struct rg_h1_encoder *rg_reply_start(struct rg_server_call *call, unsigned status);
 /* Ends it. `content_size` is the Content-Length; a HEAD request gets no more than that. */
@@ -114,6 +120,8 @@ void rg_reply_finish_framed(struct rg_server_call *call, uint64_t body_size);
 void rg_reply_finish_empty(struct rg_server_call *call);
 /* A whole answer out of call->text. */
 void rg_reply_text(struct rg_server_call *call, unsigned status, const char *content_type);
+/* Of the answer that is in the head. */
+unsigned rg_reply_status(struct rg_server_call *call);
 /* A whole answer that names what is wrong. Replaces an answer that was started, closes the object,
  * and for RG_API_RANGE says its size. */
 void rg_reply_error(struct rg_server_call *call, enum rg_api_error error, const char *format, ...)

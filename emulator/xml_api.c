@@ -162,6 +162,9 @@ static void list_objects(struct rg_server_call *call, const struct rg_api_reques
         rg_reply_error(call, RG_API_BAD_REQUEST, "The continuation token is not one of ours.");
         return;
     }
+    if (version_2 && rg_rules_empties_page(call)) {
+        listing.query.page_max = 0; /* A marker, other than a token, is the name of a result. */
+    }
     /* Asking for no keys is no page of which another follows. */
     listing.finished = listing.finished || page.page_max == 0;
     int rc = list_page(&listing, &page);

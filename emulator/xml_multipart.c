@@ -598,16 +598,35 @@ static void append_upload(struct rg_text *text, const struct multipart *session)
     rg_text_append_str(text, "</Upload>");
 }
 
-static void append_uploads(struct rg_text *text, const struct uploads *uploads, size_t page_max)
+/* A name before this one, for the marker behind a page that has none: one letter is missing. */
+static struct rg_h1_slice name_before(struct rg_h1_slice name)
+{
+    do {
+        name.size--;
+    } while (name.size > 0 && ((uint8_t)name.data[name.size] & 0xc0) == 0x80);
+    return name;
+}
+
+static void append_uploads(struct rg_text *text, const struct uploads *uploads, size_t page_max,
+                           bool empty)
 {
     const struct rg_api_request *request = uploads->request;
     size_t count = RG_MIN(uploads->count, page_max);
-    bool truncated = count < uploads->count && count > 0;
+    empty = empty && count > 0 && name_before(uploads->sessions[0]->upload->name).size > 0;
+    bool truncated = (count < uploads->count && count > 0) || empty;
     rg_text_append_str(text, XML_HEAD "<ListMultipartUploadsResult xmlns='" XML_NAMESPACE "'>");
     rg_text_append_element(text, "Bucket", request->bucket);
     rg_text_append_element(text, "KeyMarker", request->params[RG_PARAM_KEY_MARKER]);
     rg_text_append_element(text, "UploadIdMarker", request->params[RG_PARAM_UPLOAD_ID_MARKER]);
-    if (truncated) {
+    if (empty) {
+        count = 0;
+        rg_text_append_element(text, "NextKeyMarker",
+                               request->params[RG_PARAM_KEY_MARKER].size > 0
+                                   ? request->params[RG_PARAM_KEY_MARKER]
+                                   : name_before(uploads->sessions[0]->upload->name));
+        rg_text_append_element(text, "NextUploadIdMarker",
+                               request->params[RG_PARAM_UPLOAD_ID_MARKER]);
+    } else if (truncated) {
         const struct multipart *last = uploads->sessions[count - 1];
         rg_text_append_element(text, "NextKeyMarker", last->upload->name);
         rg_text_append_element(text, "NextUploadIdMarker", rg_text_slice(last->base.id));
@@ -640,7 +659,8 @@ void rg_xml_multipart_list(struct rg_server_call *call, const struct rg_api_requ
             qsort(uploads.sessions, uploads.count, sizeof(*uploads.sessions), compare_uploads);
         }
         append_uploads(&rg_call_of(call)->text, &uploads,
-                       (size_t)RG_MIN(page_max, (int64_t)UPLOADS_PAGE_MAX));
+                       (size_t)RG_MIN(page_max, (int64_t)UPLOADS_PAGE_MAX),
+                       rg_rules_empties_page(call));
         rg_reply_text(call, 200, XML_TYPE);
     }
     for (size_t i = 0; i < uploads.count; i++) {

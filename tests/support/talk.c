@@ -143,3 +143,63 @@ void rg_talk_retry_test_end(uint16_t port, const char *id)
     struct rg_talk talk;
     ask_about(&talk, port, "DELETE", id);
 }
+
+static unsigned long long number_of(const char *json, const char *name)
+{
+    char key[32];
+    snprintf(key, sizeof(key), "\"%s\":", name);
+    const char *at = strstr(json, key);
+    RG_CHECK(at != NULL);
+    return strtoull(at + strlen(key), NULL, 10);
+}
+
+static void take_rule(const struct rg_talk *talk, struct rg_talk_rule *rule)
+{
+    RG_CHECK_EQ(talk->status, 200);
+    const char *last = strstr(talk->text, "\"last\":\"");
+    rule->seen = number_of(talk->text, "seen");
+    rule->struck = number_of(talk->text, "struck");
+    last = last != NULL ? last + strlen("\"last\":\"") : "";
+    snprintf(rule->last, sizeof(rule->last), "%.*s", (int)strcspn(last, "\""), last);
+}
+
+void rg_talk_rule_begin(uint16_t port, const char *json, struct rg_talk_rule *out_rule)
+{
+    char body[1024];
+    struct rg_talk talk;
+    int size = snprintf(body, sizeof(body), "{%s}", json);
+    RG_CHECK(size > 0 && (size_t)size < sizeof(body));
+    rg_talk(&talk, port,
+            &(struct rg_talk_request){"POST", "/fault_rule", "Content-Type: application/json\r\n",
+                                      body, (size_t)size});
+    take_rule(&talk, out_rule);
+    const char *id = strstr(talk.text, "\"id\":\"");
+    RG_CHECK(id != NULL);
+    snprintf(out_rule->id, sizeof(out_rule->id), "%.*s", (int)strcspn(id + 6, "\""), id + 6);
+}
+
+static void talk_about_rule(uint16_t port, const char *method, const char *query,
+                            struct rg_talk_rule *rule)
+{
+    char target[128];
+    struct rg_talk talk;
+    snprintf(target, sizeof(target), "/fault_rule/%s%s", rule->id, query);
+    rg_talk(&talk, port, &(struct rg_talk_request){.method = method, .target = target});
+    take_rule(&talk, rule);
+}
+
+void rg_talk_rule_ask(uint16_t port, struct rg_talk_rule *rule)
+{
+    talk_about_rule(port, "GET", "", rule);
+}
+
+void rg_talk_rule_wait(uint16_t port, struct rg_talk_rule *rule)
+{
+    talk_about_rule(port, "GET", "?wait", rule);
+    RG_CHECK(rule->struck > 0);
+}
+
+void rg_talk_rule_end(uint16_t port, struct rg_talk_rule *rule)
+{
+    talk_about_rule(port, "DELETE", "", rule);
+}

@@ -39,4 +39,19 @@ void rg_talk_retry_test_begin(uint16_t port, const char *method, const char *ins
 bool rg_talk_retry_test_is_complete(uint16_t port, const char *id);
 void rg_talk_retry_test_end(uint16_t port, const char *id);
 
+/* A fault rule of the emulator (emulator/rules.h). */
+struct rg_talk_rule {
+    char id[RG_TALK_ID_SIZE];
+    unsigned long long seen, struck;
+    char last[512]; /* The request that was struck last. */
+};
+/* `json` are the members of its object. */
+void rg_talk_rule_begin(uint16_t port, const char *json, struct rg_talk_rule *out_rule);
+/* Asks what it has come to. */
+void rg_talk_rule_ask(uint16_t port, struct rg_talk_rule *rule);
+/* Waits until it has struck, for RG_TALK_TIMEOUT_S at most. */
+void rg_talk_rule_wait(uint16_t port, struct rg_talk_rule *rule);
+/* Ends it, and with it what it holds; tells what it has come to. */
+void rg_talk_rule_end(uint16_t port, struct rg_talk_rule *rule);
+
 #endif
