@@ -15,12 +15,16 @@ import socket
 import ssl
 import struct
 import subprocess
+import sys
 import tempfile
 import termios
 import threading
 import unittest
 import urllib.parse
 import urllib.request
+
+sys.path.append(os.path.join(os.path.dirname(__file__), "..", "support"))
+from rules import FAULTS, Rule, kill_each, strike_each  # noqa: E402, F401  (for the tests)
 
 PROGRAM = os.environ["RINGEST_PROGRAM"]
 BACKEND = os.environ.get("RINGEST_BACKEND", "")

@@ -7,11 +7,15 @@ import os
 import signal
 import ssl
 import subprocess
+import sys
 import time
 import traceback
 import urllib.parse
 
-import ringest
+sys.path.append(os.path.join(os.path.dirname(__file__), "..", "support"))
+from rules import FAULTS, Rule, kill_each, strike_each  # noqa: E402, F401  (for the tests)
+
+import ringest  # noqa: E402
 
 PROGRAM = os.environ["RINGEST_PROGRAM"]
 # Of what is left to chance: the same in every run, and another in each round of script/soak.

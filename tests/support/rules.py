@@ -1,0 +1,177 @@
+"""Fault rules of the emulator (FAULT RULES in ringest-emulate(1)), and sweeps with them: something is done
+over and over, with its first request struck, its second, and so on until it sends no more.
+
+    def check(n, struck): ...                      # what must hold after a kill, or after the last, whole run
+    kill_each((endpoint, ca), run, check, writes=True, bucket="b")
+    for fault in FAULTS:
+        strike_each((endpoint, ca), run, check, fault, writes=True)
+
+Needs nothing but the standard library."""
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import ssl
+import sys
+import threading
+import traceback
+import urllib.parse
+
+# How a request can go wrong although its client and the service live.
+FAULTS = {
+    "lost": {"answer": "dropped"},  # it is done, and the connection is lost
+    "failed": {"answer": "failed"},  # it is done, and 503 is answered
+    "refused": {"effect": "none", "answer": "failed"},  # it is not done, and 503 is answered
+    "doubled": {"effect": "twice"},  # it arrives twice; the second answer is the one that comes
+    "doubled and lost": {"effect": "twice", "answer": "dropped"},
+    "late": {"delay_ms": 30},
+    # The connection is lost, and the request is done behind all that its client does then.
+    "overtaken": {"effect": "later", "answer": "dropped"},
+}
+# No operation of a test sends as many.
+REQUESTS_MAX = 300
+# A process that neither ends nor sends what is waited for is broken.
+PATIENCE_S = 100
+
+
+class Rule:
+    """One rule; ended with the `with`, and with it what it holds."""
+
+    def __init__(self, place, **members):
+        """`place` is the endpoint and the file of its certificate, or None; the members are the emulator's."""
+        self._place = place
+        self._id = self._ask("POST", "/fault_rule", json.dumps(members))["id"]
+        self._end = None
+
+    def _ask(self, method, path, body=None):
+        endpoint, ca = self._place
+        url = urllib.parse.urlsplit(endpoint)
+        if url.scheme == "https":
+            context = ssl.create_default_context(cafile=ca)
+            connection = http.client.HTTPSConnection(url.hostname, url.port, context=context, timeout=PATIENCE_S)
+        else:
+            connection = http.client.HTTPConnection(url.hostname, url.port, timeout=PATIENCE_S)
+        with contextlib.closing(connection):
+            connection.request(method, path, body)
+            answer = connection.getresponse()
+            text = answer.read()
+        if answer.status != 200:
+            raise RuntimeError(f"{method} {path}: {answer.status} {text.decode()}")
+        return json.loads(text)
+
+    def state(self):
+        """{"seen", "struck", "last"}: as it is by now, or was when it ended."""
+        return self._end or self._ask("GET", f"/fault_rule/{self._id}")
+
+    def wait(self):
+        """Until it has struck; an error if it ends before."""
+        return self._ask("GET", f"/fault_rule/{self._id}?wait")
+
+    def end(self):
+        """What is to happen later has happened when this returns. Ending it again does nothing."""
+        if self._end is None:
+            self._end = self._ask("DELETE", f"/fault_rule/{self._id}")
+        return self._end
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.end()
+
+
+class Forked:
+    """A process that runs `run` and ends; like subprocess.Popen, as far as it is needed."""
+
+    def __init__(self, run):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            status = 1
+            try:
+                run()
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stderr.flush()
+                os._exit(status)
+
+    def wait(self):
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+    def kill(self):
+        os.kill(self.pid, signal.SIGKILL)
+
+
+def run_until_held(rule, start):
+    """Starts a process and kills it as soon as `rule` holds a request. Gives whether it did, and otherwise
+    the exit status."""
+    process = start()
+    status = []
+
+    def wait():
+        status.append(process.wait())
+        with contextlib.suppress(RuntimeError):
+            rule.end()  # Nobody need wait for it any longer.
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    try:
+        rule.wait()
+        held = True
+    except RuntimeError:
+        held = False
+    if held:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+    waiter.join()
+    return held, status[0]
+
+
+def kill_each(place, run, check, *, start=None, **which):
+    """For n = 1, 2, ... until it sends fewer: `run(n)` in a process that is killed when its nth request of
+    those that `which` says is there, but has no effect. Then `check(n, request)`, which may run it again;
+    `request` is None after the last, whole run, which has to succeed. `start(n)` gives another process than
+    a fork, by its Popen. Gives how many requests there are."""
+    for n in range(1, REQUESTS_MAX):
+        with Rule(place, nth=n, effect="none", answer="held", **which) as rule:
+            begin = (lambda: start(n)) if start else (lambda: Forked(lambda: run(n)))
+            held, status = run_until_held(rule, begin)
+        if not held and status != 0:
+            raise AssertionError(f"run {n} was not killed and ended with {status}")
+        try:
+            check(n, rule.end()["last"] if held else None)
+        except BaseException:
+            print(f"after a kill before request {n}: {rule.end()['last']}", file=sys.stderr)
+            raise
+        if not held:
+            return n - 1
+    raise AssertionError(f"more than {REQUESTS_MAX} requests")
+
+
+def strike_each(place, run, check, fault, **which):
+    """For n = 1, 2, ... until it sends fewer: `run(n)` here, with the fault (a name of FAULTS, or members of
+    a rule) at its nth request of those that `which` says; then, when the rule has ended, `check(n, outcome,
+    request)`. The outcome is what `run` gave, or the exception that it raised; `request` is None when nothing
+    was struck, which ends the sweep. Gives how many requests there are."""
+    members = FAULTS[fault] if isinstance(fault, str) else fault
+    for n in range(1, REQUESTS_MAX):
+        with Rule(place, nth=n, **members, **which) as rule:
+            try:
+                outcome = run(n)
+            except Exception as error:
+                outcome = error
+        state = rule.end()
+        request = state["last"] if state["struck"] else None
+        try:
+            check(n, outcome, request)
+        except BaseException:
+            print(f"{fault} at request {n}: {request}, which gave {outcome!r}", file=sys.stderr)
+            raise
+        if request is None:
+            return n - 1
+    raise AssertionError(f"more than {REQUESTS_MAX} requests")
