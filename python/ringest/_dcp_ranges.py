@@ -1,0 +1,181 @@
+"""What the reader of ringest.dcp wants of objects: ranges, gathered so that few requests read them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator
+
+import torch
+
+from ringest import _core
+from ringest._dcp_place import is_plain
+from ringest._errors import ChecksumError
+
+# What does not come straight into its tensor comes through blocks of up to this, as many as FILES_AT_ONCE.
+BLOCK_SIZE = 4 << 20
+# One call reads at most this many ranges.
+RANGES_AT_ONCE = 2048
+# Neighbours are read together with what lies between them up to this distance, as long as that is
+# no more than a 32nd of what is wanted, or little: a request costs as much as so many bytes.
+GAP_MAX = 64 << 10
+GAP_FREE = 256 << 10
+# A gap that is no longer than the heads of a request and its answer. The ends of two archives are.
+GAP_ALWAYS = 1 << 10
+# Rows of a shard by columns that are closer than this are always read with what lies between.
+ROW_GAP_MAX = 4 << 10
+
+# What follows when a range has been read: it is given the bytes and their CRC32C.
+Done = Callable[[torch.Tensor, int], None]
+
+
+def fits(target: torch.Tensor, dtype: torch.dtype) -> bool:
+    """Whether saved elements of that type can be read straight into it."""
+    return target.is_cpu and target.dtype is dtype and is_plain(target) and target.is_contiguous()
+
+
+class Check:
+    """Compares the CRC32C of an item with the one that was saved, when all its pieces have come, in order."""
+
+    def __init__(self, uri: str, fqn: str, begin: int, size: int, wanted: int | None):
+        self._uri = uri
+        self._fqn = fqn
+        self._begin = begin
+        self._left = self._size = size
+        self._wanted = wanted
+        self._found = 0
+
+    def add(self, crc32c: int, size: int) -> None:
+        self._found = _core.crc32c_combine(self._found, crc32c, size) if self._found else crc32c
+        self._left -= size
+        if self._left == 0 and self._wanted not in (None, self._found):
+            raise ChecksumError(
+                self._uri, "CHECKSUM", "checksum", 0, 0,
+                f"{self._uri}: bytes {self._begin} to {self._begin + self._size} ({self._fqn}) have the CRC32C "
+                f"{self._found:08x} and were saved with {self._wanted:08x}; load another checkpoint",
+            )
+
+    def see(self, block: torch.Tensor, crc32c: int) -> None:
+        """add, as what follows a range."""
+        self.add(crc32c, block.nbytes)
+
+
+@dataclasses.dataclass(slots=True)
+class Range:
+    """Bytes of an object, and where they go."""
+
+    offset: int
+    size: int
+    # Contiguous and of that size; None: a block is made when it is read.
+    tensor: torch.Tensor | None
+    done: Done | None
+
+    def memory(self) -> torch.Tensor:
+        return self.tensor if self.tensor is not None else torch.empty(self.size, dtype=torch.uint8)
+
+    def block_size(self) -> int:
+        return 0 if self.tensor is not None else self.size
+
+
+class File:
+    """What is wanted of one object."""
+
+    def __init__(self, uri: str):
+        self.uri = uri
+        self.generation = 0
+        self.ranges: list[Range] = []
+        self.gap_max = 1
+
+    def want(self, offset: int, size: int, tensor: torch.Tensor | None, done: Done | None) -> None:
+        self.ranges.append(Range(offset, size, tensor, done))
+
+    def batches(self) -> Iterator[list[Range]]:
+        """In the order of their offsets, each of what one call may read."""
+        self.ranges.sort(key=lambda each: each.offset)
+        self.gap_max = _gap_max(self.ranges)
+        batch: list[Range] = []
+        size = 0
+        for each in self.ranges:
+            if batch and (len(batch) == RANGES_AT_ONCE or size + each.block_size() > BLOCK_SIZE):
+                yield batch
+                batch, size = [], 0
+            batch.append(each)
+            size += each.block_size()
+        if batch:
+            yield batch
+
+
+def _gap_max(ranges: list[Range]) -> int:
+    """How far apart sorted ranges may be to be read by one request."""
+    left = max(sum(each.size for each in ranges) // 32, GAP_FREE)
+    gaps = sorted(behind.offset - before.offset - before.size for before, behind in itertools.pairwise(ranges))
+    best = GAP_ALWAYS
+    for gap, equal in itertools.groupby(gap for gap in gaps if gap > GAP_ALWAYS):
+        left -= gap * len(list(equal))
+        if left < 0 or gap > GAP_MAX:
+            break
+        best = gap
+    return best
+
+
+class Box:
+    """The elements that one item of a plan wants of a saved tensor, which lies contiguous at `base`."""
+
+    def __init__(self, file: File, base: int, sizes: tuple[int, ...], dtype: torch.dtype, check: Check | None):
+        self._file = file
+        self._base = base
+        self._sizes = sizes
+        self._dtype = dtype
+        self._check = check
+        self._strides = [1] * len(sizes)
+        for i in range(len(sizes) - 1, 0, -1):
+            self._strides[i - 1] = self._strides[i] * sizes[i]
+
+    def want(self, offsets: list[int], lengths: list[int], target: torch.Tensor) -> None:
+        """Adds ranges for the elements from `offsets` on, which go to `target`."""
+        itemsize = self._dtype.itemsize
+        size = target.numel() * itemsize
+        is_run, gap = self._shape(lengths)
+        if is_run and fits(target, self._dtype):
+            self._range(offsets, size, target, target)
+            return
+        span = (1 + sum((length - 1) * stride for length, stride in zip(lengths, self._strides))) * itemsize
+        if (is_run or gap <= ROW_GAP_MAX) and span <= BLOCK_SIZE:
+            self._range(offsets, span, None, target)
+            return
+        # Cut along the first dimension that can be cut: into blocks, or else into runs.
+        dim = next(i for i, length in enumerate(lengths) if length > 1)
+        step = 1
+        if is_run or gap <= ROW_GAP_MAX:
+            step = max(1, BLOCK_SIZE // (self._strides[dim] * itemsize))
+        for i in range(0, lengths[dim], step):
+            count = min(step, lengths[dim] - i)
+            part = [*offsets[:dim], offsets[dim] + i, *offsets[dim + 1 :]]
+            self.want(part, [*lengths[:dim], count, *lengths[dim + 1 :]], target.narrow(dim, i, count))
+
+    def _shape(self, lengths: list[int]) -> tuple[bool, int]:
+        """Whether they follow each other, else how many bytes are between one row of them and the next."""
+        run, dim = 1, len(lengths)
+        while dim > 0:
+            dim -= 1
+            run *= lengths[dim]
+            if lengths[dim] != self._sizes[dim]:
+                break
+        while dim > 0 and lengths[dim - 1] == 1:
+            dim -= 1
+        if dim == 0:
+            return True, 0
+        return False, (self._strides[dim - 1] - run) * self._dtype.itemsize
+
+    def _range(self, offsets: list[int], size: int, tensor: torch.Tensor | None, target: torch.Tensor) -> None:
+        begin = sum(offset * stride for offset, stride in zip(offsets, self._strides))
+        done = None
+        if tensor is None or self._check is not None:
+
+            def done(block: torch.Tensor, crc32c: int) -> None:
+                if self._check is not None:
+                    self._check.add(crc32c, block.nbytes)
+                if tensor is None:
+                    target.copy_(block.view(self._dtype).as_strided(target.shape, self._strides))
+
+        self._file.want(self._base + begin * self._dtype.itemsize, size, tensor, done)

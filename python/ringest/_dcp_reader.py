@@ -1,0 +1,254 @@
+"""StorageReader of ringest.dcp."""
+
+from __future__ import annotations
+
+import array
+import collections
+import concurrent.futures
+import ctypes
+import dataclasses
+import io
+import math
+import os
+import secrets
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, Metadata, TensorStorageMetadata
+from torch.distributed.checkpoint.planner import LoadItemType, LoadPlan, LoadPlanner, ReadItem
+from torch.distributed.checkpoint.storage import StorageReader as TorchStorageReader
+from torch.futures import Future
+
+from ringest import _dcp_metadata, _tensor_archive
+from ringest._dcp_metadata import Item
+from ringest._dcp_place import Place, future_of
+from ringest._dcp_ranges import Box, Check, File, Range, fits
+from ringest._errors import CheckpointError, NotFoundError
+from ringest.client import Client
+
+# Objects that one rank reads from at a time.
+FILES_AT_ONCE = 8
+
+
+def _bytes_of(tensor: torch.Tensor) -> ctypes.Array:
+    """The memory of a contiguous tensor, which must outlive it."""
+    return (ctypes.c_char * tensor.nbytes).from_address(tensor.data_ptr())
+
+
+def _unpack(data: Any, item: ReadItem, target: torch.Tensor, uri: str) -> None:
+    """A tensor as torch.save wrote it, of which the item may want a part."""
+    try:
+        tensor = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    except Exception as error:
+        fqn = item.storage_index.fqn
+        raise CheckpointError(f"{uri}: {fqn} cannot be read ({error}); load another checkpoint") from error
+    for dim, (offset, length) in enumerate(zip(item.storage_offsets, item.lengths)):
+        if tensor.size(dim) != length:
+            tensor = tensor.narrow(dim, offset, length)
+    target.copy_(tensor)
+
+
+class _Unreadable:
+    """Stands for metadata that could not be read: whoever looks into it gets the error."""
+
+    def __init__(self, error: Exception):
+        self._error = error
+
+    def __getattr__(self, name: str) -> Any:
+        raise self._error
+
+
+class StorageReader(TorchStorageReader):
+    """Loads from `uri`, "gs://bucket/prefix"; the checkpoint_id of dcp.load replaces it.
+
+    client: a ringest.Client, by default the process's.
+
+    Reads of each object what this rank's plan needs, straight into tensors that are contiguous, on the
+    CPU and of the type that was saved; others get theirs through blocks of up to 4 MiB. What lies between is
+    read along where it is short: less than a 32nd of what is wanted, or 256 KiB in an object; more
+    only between tensors, 652 bytes each, and of a shard by columns whose rows are less than 4 KiB apart. Items that are read whole are
+    compared with the CRC32C that was saved with them (ChecksumError).
+
+    Metadata is unpickled with nothing allowed but what it is made of. Objects in the state dict that
+    are no tensors are unpickled by the planner; torch's own runs the code of whoever saved them.
+
+    A checkpoint that is replaced while it is loaded is never mixed with the new one: the load fails
+    with CheckpointError, and can be done again.
+    """
+
+    def __init__(self, uri: str | os.PathLike[str], *, client: Client | None = None):
+        self._place = Place(uri, client)
+        self.reset()
+
+    def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
+        if checkpoint_id:
+            self._place.move(checkpoint_id)
+        self._load = secrets.token_hex(8)
+        self._generation = 0
+        self._metadata_uri = ""
+        self._metadata: Metadata | None = None
+        self._metadata_error: Exception | None = None
+
+    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+        rank = kwargs.get("rank")
+        try:
+            return self._read_metadata(rank)
+        except Exception as error:
+            # dcp.load takes any error here for "there is none", asks once more, for that of its rank, and then
+            # says only that there is none; so what was wrong is told where it listens again.
+            before, self._metadata_error = self._metadata_error, error
+            if rank is None:
+                raise
+            if before is not None and (isinstance(error, NotFoundError) or not isinstance(before, NotFoundError)):
+                error = before
+            return _Unreadable(error)  # type: ignore[return-value]
+
+    def _read_metadata(self, rank: int | None) -> Metadata:
+        uri = self._place.file(_dcp_metadata.name_of(rank))
+        # One request tells the bytes and their generation.
+        ((item,),) = self._place().get_many([uri])
+        if item.error is not None:
+            raise item.error
+        self._generation = item.generation
+        metadata = _dcp_metadata.decode(item.data, uri)
+        assert metadata.storage_meta is not None  # decode sees to that
+        metadata.storage_meta.load_id = self._load
+        self._metadata_uri = uri
+        return metadata
+
+    def set_up_storage_reader(self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
+        if isinstance(metadata, _Unreadable):
+            metadata.storage_data  # raises
+        self._metadata = metadata
+
+    def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
+        return dataclasses.replace(plan, storage_data=(self._metadata_uri, self._generation))
+
+    def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
+        seen: dict[str, int] = {}
+        for uri, generation in (plan.storage_data for plan in plans):
+            if seen.setdefault(uri, generation) != generation:
+                raise self._replaced()
+        return plans
+
+    def _replaced(self) -> CheckpointError:
+        return CheckpointError(f"{self._place.uri}: was replaced while it was loaded; load it again")
+
+    def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
+        assert self._metadata is not None, "read_data before set_up_storage_reader"
+        files: dict[str, File] = {}
+        tensors = []
+        for item in plan.items:
+            fqn = item.storage_index.fqn
+            info = self._metadata.storage_data.get(item.storage_index)
+            where = _dcp_metadata.info_read(info, self._metadata_uri, fqn)
+            file = files.get(where.file)
+            if file is None:
+                file = files[where.file] = File(self._place.file(where.file))
+            if item.type == LoadItemType.BYTE_IO:
+                self._want_bytes(file, where, item, planner)
+            else:
+                target = planner.resolve_tensor(item)
+                tensors.append((item, target))
+                self._want_tensor(file, where, item, target.detach())
+        self._read(files.values())
+        for item, target in tensors:
+            planner.commit_tensor(item, target)
+        return future_of(None)
+
+    def _want_bytes(self, file: File, where: Item, item: ReadItem, planner: LoadPlanner) -> None:
+        check = Check(file.uri, item.storage_index.fqn, where.offset, where.length, where.crc32c)
+
+        def done(block: torch.Tensor, crc32c: int) -> None:
+            check.add(crc32c, where.length)
+            planner.load_bytes(item, io.BytesIO(_bytes_of(block)))
+
+        file.want(where.offset, where.length, None, done)
+
+    def _want_tensor(self, file: File, where: Item, item: ReadItem, target: torch.Tensor) -> None:
+        fqn = item.storage_index.fqn
+        if tuple(target.shape) != tuple(item.lengths):
+            raise CheckpointError(
+                f"{self._place.uri}: of {fqn} {tuple(item.lengths)} is to be loaded into {tuple(target.shape)}"
+            )
+        sizes, dtype = self._saved(item)
+        if where.inner and _tensor_archive.is_frame_of(dtype, sizes, where.inner, where.length):
+            is_whole = tuple(item.lengths) == sizes and target.numel()
+            base = where.offset + where.inner
+            check = Check(file.uri, fqn, base, math.prod(sizes) * dtype.itemsize, where.crc32c) if is_whole else None
+            if check is not None and fits(target, dtype):
+                file.want(base, target.nbytes, target, check.see)
+            elif target.numel():
+                Box(file, base, sizes, dtype, check).want(list(item.storage_offsets), list(item.lengths), target)
+            return
+        # The CRC32C of our own is that of the elements, unless there are none to be told.
+        check = Check(file.uri, fqn, where.offset, where.length, None if where.inner else where.crc32c)
+
+        def done(block: torch.Tensor, crc32c: int) -> None:
+            check.add(crc32c, where.length)
+            _unpack(_bytes_of(block), item, target, file.uri)
+
+        file.want(where.offset, where.length, None, done)
+
+    def _saved(self, item: ReadItem) -> tuple[tuple[int, ...], torch.dtype]:
+        """Shape and type of the part of a tensor that was saved as one item."""
+        index = item.storage_index
+        assert self._metadata is not None
+        entry = self._metadata.state_dict_metadata[index.fqn]
+        if not isinstance(entry, TensorStorageMetadata):
+            raise CheckpointError(f"{self._metadata_uri}: {index.fqn} is no tensor there, and is to be loaded as one")
+        chunks = entry.chunks
+        if index.index is not None and index.index < len(chunks) and chunks[index.index].offsets == index.offset:
+            chunk: ChunkStorageMetadata | None = chunks[index.index]
+        else:
+            chunk = next((each for each in chunks if each.offsets == index.offset), None)
+        if chunk is None:
+            raise CheckpointError(f"{self._metadata_uri}: has no part of {index.fqn} at {index.offset}; it is damaged")
+        return tuple(chunk.sizes), entry.properties.dtype
+
+    def _read(self, files: Iterable[File]) -> None:
+        """Reads the ranges of all; what follows is done here, one after the other."""
+        out: collections.deque[tuple[File, list, concurrent.futures.Future]] = collections.deque()
+        with concurrent.futures.ThreadPoolExecutor(FILES_AT_ONCE, "ringest-dcp") as pool:
+            for file in files:
+                for batch in file.batches():
+                    if len(out) == FILES_AT_ONCE:
+                        self._take(*out.popleft())
+                    blocks = [(each, each.memory()) for each in batch]
+                    out.append((file, blocks, pool.submit(self._read_batch, file, blocks)))
+            while out:
+                self._take(*out.popleft())
+
+    def _read_batch(self, file: File, blocks: list[tuple[Range, torch.Tensor]]) -> tuple[int, list[int]]:
+        table = array.array("Q")
+        for each, block in blocks:
+            table.extend((each.offset, each.size, block.data_ptr()))
+        return self._place()._get_into_addresses(file.uri, table, gap_max=file.gap_max, checksums=True)
+
+    def _take(self, file: File, blocks: list[tuple[Range, torch.Tensor]], future: concurrent.futures.Future) -> None:
+        try:
+            generation, checksums = future.result()
+        except NotFoundError as error:
+            if self._place().stat(self._metadata_uri)["generation"] != self._generation:
+                raise self._replaced() from error
+            raise NotFoundError(
+                file.uri, "NOT_FOUND", "not found", 404, 0,
+                f"{file.uri}: is missing, and {self._metadata_uri} names it; load another checkpoint",
+            ) from error
+        except EOFError as error:
+            raise CheckpointError(f"{error}: it is truncated; load another checkpoint") from error
+        if file.generation not in (0, generation):
+            raise self._replaced()
+        file.generation = generation
+        for (each, block), crc32c in zip(blocks, checksums):
+            if each.done is not None:
+                each.done(block, crc32c)
+
+    @property
+    def checkpoint_id(self) -> str:
+        return self._place.uri
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
+        return str(checkpoint_id).startswith("gs://")
