@@ -74,10 +74,11 @@ static const char *data_name_end(const char *text)
         (text = digits_skip(text + 1)) == NULL || *text != '.') {
         return NULL;
     }
+    static const char alone[] = ".rank", ending[] = ".distcp";
     if (strspn(text + 1, "0123456789abcdef") == SAVE_DIGITS) {
         text += 1 + SAVE_DIGITS;
+        text += strncmp(text, alone, strlen(alone)) == 0 ? strlen(alone) : 0;
     }
-    static const char ending[] = ".distcp";
     return strncmp(text, ending, strlen(ending)) == 0 ? text + strlen(ending) : NULL;
 }
 

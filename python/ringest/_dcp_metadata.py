@@ -13,7 +13,6 @@ import gc
 import io
 import pathlib
 import pickle
-import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -24,12 +23,8 @@ from torch.distributed.checkpoint.metadata import Metadata
 
 from ringest._errors import CheckpointError
 
-NAME = ".metadata"
 VERSION = "1.0.0"  # of torch's format, which says nothing of what is inside an item
 LAYOUT = 1
-
-# What data objects are called: those of torch's writers have no save's number.
-DATA_NAME = re.compile(r"__(\d+)_(\d+)(?:\.([0-9a-f]{16}))?\.distcp")
 
 
 class Item(NamedTuple):
@@ -40,11 +35,6 @@ class Item(NamedTuple):
     length: int
     inner: int | None  # offset of the elements in the item; None: not written by ringest
     crc32c: int | None
-
-
-def name_of(rank: int | None) -> str:
-    """Of the one metadata of a checkpoint, or that of a rank which saved without the others."""
-    return NAME if rank is None else f"__{rank}{NAME}"
 
 
 def info_make(file: str, offset: int, length: int, inner: int, crc32c: int) -> _StorageInfo:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any
+import threading
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch.futures import Future
 
+from ringest._errors import NotFoundError
 from ringest.client import Client, default_client
+
+T = TypeVar("T")
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
@@ -22,21 +26,64 @@ def future_of(value: Any) -> Future:
     return future
 
 
+def checkpoint_uri(uri: str | os.PathLike[str]) -> str:
+    """Raises ValueError for what is none."""
+    text = os.fspath(uri)
+    if not re.match("gs://[^/]+/.", text):
+        raise ValueError(f"{text!r} is not the URI of a checkpoint: gs://bucket/prefix")
+    return text.rstrip("/")
+
+
 class Place:
-    """A checkpoint's URI and the client, of a reader or a writer."""
+    """A checkpoint's URI and the client, of one save or load."""
 
-    def __init__(self, uri: str | os.PathLike[str], client: Client | None):
-        self.client = client
-        self.move(uri)
-
-    def move(self, uri: str | os.PathLike[str]) -> None:
-        text = os.fspath(uri)
-        if not re.match("gs://[^/]+/.", text):
-            raise ValueError(f"{text!r} is not the URI of a checkpoint: gs://bucket/prefix")
-        self.uri = text.rstrip("/")
+    def __init__(self, uri: str, client: Client | None):
+        self.uri = uri
+        self._client = client
 
     def __call__(self) -> Client:
-        return self.client or default_client()
+        return self._client or default_client()
 
     def file(self, name: str) -> str:
         return f"{self.uri}/{name}"
+
+    def has(self, name: str) -> bool:
+        try:
+            self().stat(self.file(name))
+        except NotFoundError:
+            return False
+        return True
+
+
+class PerThread(Generic[T]):
+    """The save or the load that each thread is in: torch makes all calls of one from one thread. A thread that is in
+    none gets the one that was begun last, for programs that make these calls themselves, from several."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+        self._last: T | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy begins anew.
+        return PerThread, ()
+
+    def begin(self, one: T) -> None:
+        self._local.one = self._last = one
+
+    def current_or_none(self) -> T | None:
+        return getattr(self._local, "one", self._last)
+
+    def current(self) -> T:
+        one = self.current_or_none()
+        if one is None:
+            raise RuntimeError("nothing was begun: set_up_storage_writer, or read_metadata, comes first")
+        return one
+
+    def note(self, name: str, value: str) -> None:
+        """For what this thread begins next."""
+        setattr(self._local, name, value)
+
+    def take(self, name: str, default: str) -> str:
+        value = getattr(self._local, name, default)
+        self._local.__dict__.pop(name, None)
+        return value

@@ -20,9 +20,9 @@ from torch.distributed.checkpoint.planner import LoadItemType, LoadPlan, LoadPla
 from torch.distributed.checkpoint.storage import StorageReader as TorchStorageReader
 from torch.futures import Future
 
-from ringest import _dcp_metadata, _tensor_archive
+from ringest import _dcp_metadata, _dcp_names, _tensor_archive
 from ringest._dcp_metadata import Item
-from ringest._dcp_place import Place, future_of
+from ringest._dcp_place import PerThread, Place, checkpoint_uri, future_of
 from ringest._dcp_ranges import Box, Check, File, Range, fits
 from ringest._errors import CheckpointError, NotFoundError
 from ringest.client import Client
@@ -59,93 +59,54 @@ class _Unreadable:
         raise self._error
 
 
-class StorageReader(TorchStorageReader):
-    """Loads from `uri`, "gs://bucket/prefix"; the checkpoint_id of dcp.load replaces it.
+class _Load:
+    """What is known of one load: of each its own, so that nothing of one is left for the next."""
 
-    client: a ringest.Client, by default the process's.
+    def __init__(self, place: Place):
+        self.place = place
+        self.metadata: Metadata | None = None
+        self.metadata_uri = ""
+        self.generation = 0  # of the metadata
+        self.failure: Exception | None = None  # why metadata of all ranks was not read
 
-    Reads of each object what this rank's plan needs, straight into tensors that are contiguous, on the
-    CPU and of the type that was saved; others get theirs through blocks of up to 4 MiB. What lies between is
-    read along where it is short: less than a 32nd of what is wanted, or 256 KiB in an object; more
-    only between tensors, 652 bytes each, and of a shard by columns whose rows are less than 4 KiB apart. Items that are read whole are
-    compared with the CRC32C that was saved with them (ChecksumError).
-
-    Metadata is unpickled with nothing allowed but what it is made of. Objects in the state dict that
-    are no tensors are unpickled by the planner; torch's own runs the code of whoever saved them.
-
-    A checkpoint that is replaced while it is loaded is never mixed with the new one: the load fails
-    with CheckpointError, and can be done again.
-    """
-
-    def __init__(self, uri: str | os.PathLike[str], *, client: Client | None = None):
-        self._place = Place(uri, client)
-        self.reset()
-
-    def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
-        if checkpoint_id:
-            self._place.move(checkpoint_id)
-        self._load = secrets.token_hex(8)
-        self._generation = 0
-        self._metadata_uri = ""
-        self._metadata: Metadata | None = None
-        self._metadata_error: Exception | None = None
-
-    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
-        rank = kwargs.get("rank")
+    def read_metadata(self, rank: int | None) -> Metadata:
+        """Of one rank only where there is none of all: one that is there but cannot be read is not passed over for what
+        may be older."""
+        before, self.failure = self.failure, None
+        if before is not None and not isinstance(before, NotFoundError):
+            raise before
+        uri = self.place.file(_dcp_names.metadata_name(rank))
         try:
-            return self._read_metadata(rank)
+            # One request tells the bytes and their generation.
+            ((item,),) = self.place().get_many([uri])
+            if item.error is not None:
+                raise item.error
+            metadata = _dcp_metadata.decode(item.data, uri)
         except Exception as error:
-            # dcp.load takes any error here for "there is none", asks once more, for that of its rank, and then
-            # says only that there is none; so what was wrong is told where it listens again.
-            before, self._metadata_error = self._metadata_error, error
-            if rank is None:
-                raise
-            if before is not None and (isinstance(error, NotFoundError) or not isinstance(before, NotFoundError)):
-                error = before
-            return _Unreadable(error)  # type: ignore[return-value]
-
-    def _read_metadata(self, rank: int | None) -> Metadata:
-        uri = self._place.file(_dcp_metadata.name_of(rank))
-        # One request tells the bytes and their generation.
-        ((item,),) = self._place().get_many([uri])
-        if item.error is not None:
-            raise item.error
-        self._generation = item.generation
-        metadata = _dcp_metadata.decode(item.data, uri)
+            if before is not None and isinstance(error, NotFoundError):
+                raise before from None
+            self.failure = error
+            raise
         assert metadata.storage_meta is not None  # decode sees to that
-        metadata.storage_meta.load_id = self._load
-        self._metadata_uri = uri
+        metadata.storage_meta.load_id = secrets.token_hex(8)
+        self.generation = item.generation
+        self.metadata_uri = uri
         return metadata
 
-    def set_up_storage_reader(self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
-        if isinstance(metadata, _Unreadable):
-            metadata.storage_data  # raises
-        self._metadata = metadata
+    def replaced(self) -> CheckpointError:
+        return CheckpointError(f"{self.place.uri}: was replaced while it was loaded; load it again")
 
-    def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
-        return dataclasses.replace(plan, storage_data=(self._metadata_uri, self._generation))
-
-    def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
-        seen: dict[str, int] = {}
-        for uri, generation in (plan.storage_data for plan in plans):
-            if seen.setdefault(uri, generation) != generation:
-                raise self._replaced()
-        return plans
-
-    def _replaced(self) -> CheckpointError:
-        return CheckpointError(f"{self._place.uri}: was replaced while it was loaded; load it again")
-
-    def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
-        assert self._metadata is not None, "read_data before set_up_storage_reader"
+    def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> None:
+        assert self.metadata is not None, "read_data before set_up_storage_reader"
         files: dict[str, File] = {}
         tensors = []
         for item in plan.items:
             fqn = item.storage_index.fqn
-            info = self._metadata.storage_data.get(item.storage_index)
-            where = _dcp_metadata.info_read(info, self._metadata_uri, fqn)
+            info = self.metadata.storage_data.get(item.storage_index)
+            where = _dcp_metadata.info_read(info, self.metadata_uri, fqn)
             file = files.get(where.file)
             if file is None:
-                file = files[where.file] = File(self._place.file(where.file))
+                file = files[where.file] = File(self.place.file(where.file))
             if item.type == LoadItemType.BYTE_IO:
                 self._want_bytes(file, where, item, planner)
             else:
@@ -155,7 +116,6 @@ class StorageReader(TorchStorageReader):
         self._read(files.values())
         for item, target in tensors:
             planner.commit_tensor(item, target)
-        return future_of(None)
 
     def _want_bytes(self, file: File, where: Item, item: ReadItem, planner: LoadPlanner) -> None:
         check = Check(file.uri, item.storage_index.fqn, where.offset, where.length, where.crc32c)
@@ -170,7 +130,7 @@ class StorageReader(TorchStorageReader):
         fqn = item.storage_index.fqn
         if tuple(target.shape) != tuple(item.lengths):
             raise CheckpointError(
-                f"{self._place.uri}: of {fqn} {tuple(item.lengths)} is to be loaded into {tuple(target.shape)}"
+                f"{self.place.uri}: of {fqn} {tuple(item.lengths)} is to be loaded into {tuple(target.shape)}"
             )
         sizes, dtype = self._saved(item)
         if where.inner and _tensor_archive.is_frame_of(dtype, sizes, where.inner, where.length):
@@ -194,17 +154,17 @@ class StorageReader(TorchStorageReader):
     def _saved(self, item: ReadItem) -> tuple[tuple[int, ...], torch.dtype]:
         """Shape and type of the part of a tensor that was saved as one item."""
         index = item.storage_index
-        assert self._metadata is not None
-        entry = self._metadata.state_dict_metadata[index.fqn]
+        assert self.metadata is not None
+        entry = self.metadata.state_dict_metadata[index.fqn]
         if not isinstance(entry, TensorStorageMetadata):
-            raise CheckpointError(f"{self._metadata_uri}: {index.fqn} is no tensor there, and is to be loaded as one")
+            raise CheckpointError(f"{self.metadata_uri}: {index.fqn} is no tensor there, and is to be loaded as one")
         chunks = entry.chunks
         if index.index is not None and index.index < len(chunks) and chunks[index.index].offsets == index.offset:
             chunk: ChunkStorageMetadata | None = chunks[index.index]
         else:
             chunk = next((each for each in chunks if each.offsets == index.offset), None)
         if chunk is None:
-            raise CheckpointError(f"{self._metadata_uri}: has no part of {index.fqn} at {index.offset}; it is damaged")
+            raise CheckpointError(f"{self.metadata_uri}: has no part of {index.fqn} at {index.offset}; it is damaged")
         return tuple(chunk.sizes), entry.properties.dtype
 
     def _read(self, files: Iterable[File]) -> None:
@@ -224,30 +184,107 @@ class StorageReader(TorchStorageReader):
         table = array.array("Q")
         for each, block in blocks:
             table.extend((each.offset, each.size, block.data_ptr()))
-        return self._place()._get_into_addresses(file.uri, table, gap_max=file.gap_max, checksums=True)
+        return self.place()._get_into_addresses(file.uri, table, gap_max=file.gap_max, checksums=True)
 
     def _take(self, file: File, blocks: list[tuple[Range, torch.Tensor]], future: concurrent.futures.Future) -> None:
         try:
             generation, checksums = future.result()
         except NotFoundError as error:
-            if self._place().stat(self._metadata_uri)["generation"] != self._generation:
-                raise self._replaced() from error
+            if self.place().stat(self.metadata_uri)["generation"] != self.generation:
+                raise self.replaced() from error
             raise NotFoundError(
                 file.uri, "NOT_FOUND", "not found", 404, 0,
-                f"{file.uri}: is missing, and {self._metadata_uri} names it; load another checkpoint",
+                f"{file.uri}: is missing, and {self.metadata_uri} names it; load another checkpoint",
             ) from error
         except EOFError as error:
             raise CheckpointError(f"{error}: it is truncated; load another checkpoint") from error
         if file.generation not in (0, generation):
-            raise self._replaced()
+            raise self.replaced()
         file.generation = generation
         for (each, block), crc32c in zip(blocks, checksums):
             if each.done is not None:
                 each.done(block, crc32c)
 
+
+class StorageReader(TorchStorageReader):
+    """Loads from `uri`, "gs://bucket/prefix"; the checkpoint_id of dcp.load replaces it.
+
+    client: a ringest.Client, by default the process's.
+
+    Reads of each object what this rank's plan needs, straight into tensors that are contiguous, on the
+    CPU and of the type that was saved; others get theirs through blocks of up to 4 MiB. What lies between is
+    read along where it is short: less than a 32nd of what is wanted, or 256 KiB in an object; more
+    only between tensors, 652 bytes each, and of a shard by columns whose rows are less than 4 KiB apart. Items that are read whole are
+    compared with the CRC32C that was saved with them (ChecksumError).
+
+    Metadata is unpickled with nothing allowed but what it is made of. Objects in the state dict that
+    are no tensors are unpickled by the planner; torch's own runs the code of whoever saved them.
+
+    A checkpoint that is replaced while it is loaded is never mixed with the new one: the load fails
+    with CheckpointError, and can be done again.
+    """
+
+    def __init__(self, uri: str | os.PathLike[str], *, client: Client | None = None):
+        self._uri = checkpoint_uri(uri)
+        self._given_client = client
+        self._loads = PerThread[_Load]()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_loads": PerThread()}
+
+    def _client(self) -> Client | None:
+        """For the load that begins."""
+        return self._given_client
+
+    def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
+        if checkpoint_id:
+            self._uri = checkpoint_uri(checkpoint_id)
+            self._loads.note("uri", self._uri)
+
+    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+        rank = kwargs.get("rank")
+        load = self._loads.current_or_none()
+        # dcp.load takes any error for "there is none", asks once more, for that of its rank, and then says only that
+        # there is none; so what was wrong is told where it listens again.
+        is_second = rank is not None and load is not None and load.failure is not None
+        if load is None or not is_second:
+            load = _Load(Place(self._loads.take("uri", self._uri), self._client()))
+            self._loads.begin(load)
+        try:
+            return load.read_metadata(rank)
+        except Exception as error:
+            if not is_second:
+                raise
+            return _Unreadable(error)  # type: ignore[return-value]
+
+    def set_up_storage_reader(self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
+        if isinstance(metadata, _Unreadable):
+            metadata.storage_data  # raises
+        self._loads.current().metadata = metadata
+
+    def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
+        load = self._loads.current()
+        return dataclasses.replace(plan, storage_data=(load.metadata_uri, load.generation))
+
+    def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
+        load = self._loads.current()
+        shared = load.place.file(_dcp_names.METADATA_NAME)
+        seen: dict[str, int] = {}
+        for uri, generation in (plan.storage_data for plan in plans):
+            if seen.setdefault(uri, generation) != generation:
+                raise load.replaced()
+        if shared in seen and len(seen) > 1:
+            # Some ranks found what all saved together, the others did not, and took their own.
+            raise load.replaced()
+        return plans
+
+    def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
+        self._loads.current().read_data(plan, planner)
+        return future_of(None)
+
     @property
     def checkpoint_id(self) -> str:
-        return self._place.uri
+        return self._uri
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:

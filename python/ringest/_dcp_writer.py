@@ -9,6 +9,8 @@ import itertools
 import logging
 import os
 import secrets
+import weakref
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -21,9 +23,9 @@ from torch.distributed.checkpoint.storage import WriteResult
 from torch.distributed.tensor import DTensor
 from torch.futures import Future
 
-from ringest import _core, _dcp_metadata, _tensor_archive
-from ringest._dcp_place import Place, future_of, is_plain
-from ringest._errors import NotFoundError
+from ringest import _core, _dcp_metadata, _dcp_names, _tensor_archive
+from ringest._dcp_place import PerThread, Place, checkpoint_uri, future_of, is_plain
+from ringest._errors import CheckpointError, NotFoundError, PreconditionError
 from ringest.client import Client, parse_size
 
 # A rank's data goes on in another object beyond this; Cloud Storage has objects of up to 5 TiB.
@@ -40,10 +42,9 @@ _log = logging.getLogger("ringest")
 class _Output:
     """The objects of one rank: items one after the other, and on to the next object when one is full."""
 
-    def __init__(self, place: Place, rank: int, save: str, file_size_max: int, size_left: int):
+    def __init__(self, place: Place, name: Callable[[int], str], file_size_max: int, size_left: int):
         self._place = place
-        self._rank = rank
-        self._save = save
+        self._name = name  # of its objects, by their numbers
         self._file_size_max = file_size_max
         self._size_left = size_left
         self._count = 0
@@ -58,7 +59,7 @@ class _Output:
         if self._writer is not None and self.offset + size > self._file_size_max:
             self._close()
         if self._writer is None:
-            self.name = f"__{self._rank}_{self._count}.{self._save}.distcp"
+            self.name = self._name(self._count)
             self._count += 1
             self.offset = 0
             hint = min(self._size_left, self._file_size_max)
@@ -114,18 +115,112 @@ def _delete(place: Place, name: str, generation: int) -> None:
         _log.warning("%s: is not needed any more but could not be deleted: %s", place.file(name), error)
 
 
+class _Save:
+    """What is known of one save: of each its own, so that nothing of one is left for the next."""
+
+    def __init__(self, place: Place, rank: int | None, is_alone: bool, save_id: str):
+        self.place = place
+        self.rank = rank
+        self.is_alone = is_alone  # without the other ranks
+        self.save_id = save_id
+        self.generation = 0  # of the metadata that is replaced; 0: there is none
+
+    def metadata_uri(self) -> str:
+        return self.place.file(_dcp_names.metadata_name(self.rank if self.is_alone else None))
+
+    def find_replaced(self, overwrite: bool) -> None:
+        self.generation = self._generation_now()
+        if self.generation and not overwrite:
+            raise FileExistsError(f"{self.place.uri}: is a checkpoint already; save elsewhere, or with overwrite=True")
+
+    def warn_of_other(self) -> None:
+        """Metadata of all ranks hides that of one."""
+        if self.place.has(_dcp_names.METADATA_NAME):
+            _log.warning(
+                "%s: a checkpoint is there that was saved by all ranks together, and dcp.load takes that one, not "
+                "what is now saved with use_collectives=False; save elsewhere, or delete it",
+                self.place.uri,
+            )
+
+    def commit(self, metadata: bytes) -> None:
+        """Replaces the checkpoint, unless it is not that any more which was there when the save began."""
+        try:
+            self.place().put(self.metadata_uri(), metadata, if_generation_match=self.generation)
+        except PreconditionError as error:
+            raise self._too_late() from error
+
+    def _too_late(self) -> PreconditionError:
+        return PreconditionError(
+            self.metadata_uri(), "PRECONDITION", "a precondition does not hold", 412, 0,
+            f"{self.metadata_uri()}: another save was completed here since this one began, of another process, or of "
+            "one that was killed and whose last request came late; that checkpoint is whole and stays; save again, or "
+            "elsewhere",
+        )
+
+    def _generation_now(self) -> int:
+        try:
+            return self.place().stat(self.metadata_uri())["generation"]
+        except NotFoundError:
+            return 0
+
+    def unused(self, used: set[str]) -> list[tuple[str, int]]:
+        """Names and generations of data that nothing needs any more when this save is complete: what killed saves of
+        this kind have left, and what only the metadata names that is replaced.
+
+        To be called before that, because what comes later may be of a save that began from this one."""
+        uri = self.place.file(f"__{self.rank}_" if self.is_alone else "__")
+        listed = {name.rsplit("/", 1)[1]: generation for name, _, generation in self.place().list(uri)
+                  if "/" not in name[len(self.place.uri.split("/", 3)[3]) + 1 :]}
+        gone = sorted(used - listed.keys())
+        if gone:
+            if self._generation_now() != self.generation:
+                raise self._too_late()
+            raise CheckpointError(
+                f"{self.place.file(gone[0])}: was deleted, by somebody else, before its checkpoint was complete; "
+                "save it again"
+            )
+        found = {name for name in listed.keys() - used if _dcp_names.DATA_NAME.fullmatch(name)}
+        if not found:
+            return []
+        found -= self._named_by_others(found, listed)
+        strangers = {name for name in found if not _dcp_names.is_of_save(name, self.is_alone)}
+        if strangers:
+            found -= strangers - self._named_by(self.metadata_uri(), self.generation)
+        return [(name, listed[name]) for name in sorted(found)]
+
+    def _named_by_others(self, found: set[str], listed: Iterable[str]) -> set[str]:
+        """The data that a save of the other kind needs."""
+        if not self.is_alone:
+            others = [name for name in listed if _dcp_names.is_metadata(name)]
+        elif all(_dcp_names.is_of_save(name, True) for name in found):
+            others = []
+        else:
+            others = [_dcp_names.METADATA_NAME]
+        return set().union(*(self._named_by(self.place.file(name), None) for name in others))
+
+    def _named_by(self, uri: str, generation: int | None) -> set[str]:
+        if generation == 0:
+            return set()
+        try:
+            return _dcp_names.named_in(bytes(self.place().get(uri, generation=generation or 0)))
+        except NotFoundError:
+            return set()
+
+
 class StorageWriter(BlockingAsyncStager, TorchStorageWriter):
     """Saves to `uri`, "gs://bucket/prefix"; the checkpoint_id of dcp.save replaces it.
 
     client: a ringest.Client, by default the process's. overwrite: whether a checkpoint that is there
     may be replaced; else FileExistsError. file_size_max: bytes of a rank's object, beyond which another
-    is begun. cache_staged_state_dict: whether async_save keeps the memory of its copy for the next one.
+    is begun. cache_staged_state_dict: whether async_save keeps the memory of its copy for the next one; while a save
+    still reads it, the next one gets memory of its own.
 
     dcp.save reads contiguous tensors on the CPU from their own memory, and others through copies, of
     as many as are being sent. dcp.async_save copies the state dict once, then the caller may go on; its future
     has the exception if there is one. Memory besides: what the client's parts take.
 
-    One save at a time. Pickles with its client.
+    May be used for one save after the other, and for several at once, each in a thread, or a process, of its own.
+    Pickles with its client.
     """
 
     def __init__(
@@ -138,45 +233,49 @@ class StorageWriter(BlockingAsyncStager, TorchStorageWriter):
         cache_staged_state_dict: bool = False,
     ):
         super().__init__(cache_staged_state_dict=cache_staged_state_dict)
-        self._place = Place(uri, client)
+        self._uri = checkpoint_uri(uri)
+        self._given_client = client
         self._overwrite = overwrite
         self._file_size_max = parse_size(file_size_max, "file_size_max")
-        self._rank: int | None = None
-        self._is_alone = False
-        self._generation = 0
-        self._save = self._written = secrets.token_hex(8)
+        self._saves = PerThread[_Save]()
+        self._handed_out: weakref.ref | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A weak reference does not pickle; and what another process stages is a copy of its own.
+        return {**self.__dict__, "_saves": PerThread(), "_handed_out": None, "state_dict_cache": None}
+
+    def _client(self) -> Client | None:
+        """For the save that begins."""
+        return self._given_client
 
     def stage(self, state_dict: dict[str, Any]) -> dict[str, Any]:
         """The copy of the state dict that async_save saves: every tensor is copied once, to the CPU."""
-        staged = _staged(state_dict, self.state_dict_cache)
+        is_read = self._handed_out is not None and self._handed_out() is not None
+        staged = _Staged(_staged(state_dict, None if is_read else self.state_dict_cache))
         if self.cache_staged_state_dict:
-            self.state_dict_cache = staged
+            self.state_dict_cache = dict(staged)
+            self._handed_out = weakref.ref(staged)
         return staged
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         if checkpoint_id:
-            self._place.move(checkpoint_id)
-        self._save = secrets.token_hex(8)
+            self._uri = checkpoint_uri(checkpoint_id)
+            self._saves.note("uri", self._uri)
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
-        self._rank = kwargs.get("rank")
-        self._is_alone = not kwargs.get("use_collectives", True)
-        self._generation = 0
-        if is_coordinator or self._is_alone:
-            try:
-                self._generation = self._place().stat(self._metadata_uri())["generation"]
-            except NotFoundError:
-                return
-            if not self._overwrite:
-                raise FileExistsError(
-                    f"{self._place.uri}: is a checkpoint already; save elsewhere, or with overwrite=True"
-                )
-
-    def _metadata_uri(self) -> str:
-        return self._place.file(_dcp_metadata.name_of(self._rank if self._is_alone else None))
+        rank = kwargs.get("rank")
+        is_alone = not kwargs.get("use_collectives", True)
+        place = Place(self._saves.take("uri", self._uri), self._client())
+        save = _Save(place, rank, is_alone, self._saves.take("save_id", ""))
+        if is_coordinator or is_alone:
+            save.find_replaced(self._overwrite)
+        if is_alone and not rank:
+            save.warn_of_other()
+        self._saves.begin(save)
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
-        return dataclasses.replace(plan, storage_data=self._rank) if self._is_alone else plan
+        save = self._saves.current()
+        return dataclasses.replace(plan, storage_data=save.rank) if save.is_alone else plan
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
         # A cached plan (of DefaultSavePlanner) comes back with what it had before: so nothing here
@@ -188,9 +287,16 @@ class StorageWriter(BlockingAsyncStager, TorchStorageWriter):
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
         sizes = [_size_of(item) for item in plan.items]
-        # Used up, whatever comes: reset is not called for a writer that saves a second time.
-        self._written, self._save = self._save, secrets.token_hex(8)
-        output = _Output(self._place, plan.storage_data or 0, self._written, self._file_size_max, sum(sizes))
+        save = self._saves.current()
+        # Drawn here, because a writer is used again, and so are copies of it in processes that do not know each other.
+        unique = secrets.token_hex(8)
+        rank = plan.storage_data or 0
+        output = _Output(
+            save.place,
+            lambda number: _dcp_names.data_name(rank, number, unique, save.is_alone),
+            self._file_size_max,
+            sum(sizes),
+        )
         results = []
         try:
             for item, size in zip(plan.items, sizes):
@@ -203,38 +309,34 @@ class StorageWriter(BlockingAsyncStager, TorchStorageWriter):
         return future_of(results)
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
+        save = self._saves.current()
         metadata.storage_data = {result.index: result.storage_data for result in itertools.chain(*results)}
-        metadata.storage_meta = StorageMeta(checkpoint_id=self._place.uri, save_id=self._written)
+        metadata.storage_meta = StorageMeta(checkpoint_id=save.place.uri, save_id=save.save_id)
         if hasattr(metadata, "version"):
             metadata.version = _dcp_metadata.VERSION
-        # What is there now and not ours: listed before the checkpoint is replaced, because what
-        # comes later may be of a save that began from this one.
-        unused = self._unused({info.relative_path for info in metadata.storage_data.values()})
-        self._place().put(
-            self._metadata_uri(), _dcp_metadata.encode(metadata), if_generation_match=self._generation
-        )
+        unused = save.unused({info.relative_path for info in metadata.storage_data.values()})
+        save.commit(_dcp_metadata.encode(metadata))
         for name, generation in unused:
-            _delete(self._place, name, generation)
-
-    def _unused(self, used: set[str]) -> list[tuple[str, int]]:
-        found = []
-        start = len(self._place.uri.split("/", 3)[3]) + 1
-        for name, _, generation in self._place().list(self._place.uri + "/__"):
-            match = _dcp_metadata.DATA_NAME.fullmatch(name[start:])
-            if match and name[start:] not in used and (not self._is_alone or match[1] == str(self._rank)):
-                found.append((name[start:], generation))
-        return found
+            _delete(save.place, name, generation)
 
     def storage_meta(self) -> StorageMeta:
-        return StorageMeta(checkpoint_id=self._place.uri, save_id=self._save)
+        # This is what a save begins with.
+        save_id = secrets.token_hex(8)
+        self._saves.note("save_id", save_id)
+        return StorageMeta(checkpoint_id=self._uri, save_id=save_id)
 
     @property
     def checkpoint_id(self) -> str:
-        return self._place.uri
+        return self._uri
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
         return str(checkpoint_id).startswith("gs://")
+
+
+class _Staged(dict):
+    """A state dict that was staged. Whether somebody still has it is told by a weak reference, which a dict cannot
+    have."""
 
 
 def _staged(value: Any, before: Any) -> Any:

@@ -20,17 +20,14 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from ringest._dcp_names import DATA_NAME, METADATA_NAME, named_in
 from ringest._errors import Error, NotFoundError, PreconditionError, UnavailableError
 from ringest.client import Client, default_client
 
 __all__ = ["Checkpoint", "Retained", "find", "is_sharded", "remove", "retain"]
 
-METADATA_NAME = ".metadata"
 # Beside the shards: metadata of ranks that save alone, data, and what Lightning and torch leave.
-_MEMBER = re.compile(r"(?:__\d+)?\.metadata(?:\.tmp)?|__\d+_\d+(?:\.[0-9a-f]{16})?\.distcp|meta\.pt", re.ASCII)
-_DATA = re.compile(r"__(\d+)_\d+(?:\.[0-9a-f]{16})?\.distcp", re.ASCII)
-# Data objects as metadata names them, whose strings are plain in a pickle.
-_NAMED = re.compile(rb"__\d+_\d+(?:\.[0-9a-f]{16})?\.distcp")
+_MEMBER = re.compile(rf"(?:__\d+)?\.metadata(?:\.tmp)?|{DATA_NAME.pattern}|meta\.pt", re.ASCII)
 _KINDS = {".pt": "torch", ".pth": "torch", ".ckpt": "torch", ".safetensors": "safetensors"}
 # Where uploads keep parts that are to be composed.
 _PARTS_PREFIX = ".ringest-parts/"
@@ -103,7 +100,7 @@ def find(uri_prefix: str, client: Client | None = None) -> list[Checkpoint]:
             kind = _KINDS[os.path.splitext(last)[1]]
             found.append(Checkpoint(uri, kind, step_of(last), size=size, objects=[(uri, size, generation)]))
     for uri, objects in folders.items():
-        if any(_DATA.fullmatch(each[0].rsplit("/", 1)[1]) or each[0].endswith(METADATA_NAME) for each in objects):
+        if any(DATA_NAME.fullmatch(each[0].rsplit("/", 1)[1]) or each[0].endswith(METADATA_NAME) for each in objects):
             found.append(_folder(uri, objects, client))
     found.sort(key=lambda each: (each.uri.rpartition("/")[0], -1 if each.step is None else each.step, each.uri))
     return found
@@ -119,12 +116,12 @@ def _folder(uri: str, objects: list[tuple[str, int, int]], client: Client) -> Ch
             content = client.get(by_name[name][0], generation=by_name[name][2])
         except NotFoundError:  # replaced since it was listed
             content = client.get(by_name[name][0])
-        named |= {each.decode() for each in _NAMED.findall(bytes(content))}
+        named |= named_in(bytes(content))
     missing = sorted(named - by_name.keys())
     kept = heads | named | ({"meta.pt"} if heads else set())
     mine = [each for name, each in by_name.items() if name in kept]
     strays = [each for name, each in by_name.items() if name not in kept]
-    ranks = {match[1] for name in named or by_name if (match := _DATA.fullmatch(name))}
+    ranks = {match[1] for name in named or by_name if (match := DATA_NAME.fullmatch(name))}
     return Checkpoint(
         uri=uri,
         kind="dcp",

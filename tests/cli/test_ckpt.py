@@ -68,8 +68,9 @@ class Ckpt(Case):
         self.folder("s/step-2", "__0_0.distcp", "__1_0.distcp", "__2_0.distcp", there=["__1_0.distcp"])
         self.put("s/step-3/__0_0" + SAVE)
         self.put("s/step-3/__4_0" + SAVE)
-        self.put("s/step-4/__3.metadata", b"__3_0" + SAVE.encode())
-        self.put("s/step-4/__3_0" + SAVE)
+        alone = "__3_0" + SAVE.replace(".distcp", ".rank.distcp")
+        self.put("s/step-4/__3.metadata", alone.encode())
+        self.put("s/step-4/" + alone)
         found = self.listed("s/")
         self.assertEqual(list(found), ["s/step-1", "s/step-2", "s/step-3", "s/step-4", "s/step-1/sub/7.pt"])
         metadata_size = (self.bucket / "s/step-1/.metadata").stat().st_size

@@ -242,7 +242,9 @@ class Asynchronous(unittest.TestCase):
         writer = StorageWriter(CHECKPOINT, cache_staged_state_dict=True)
         staged = writer.stage(state)
         self.assertEqual(staged["view"].untyped_storage().nbytes(), 400)
-        self.assertEqual(writer.stage(state)["x"].data_ptr(), staged["x"].data_ptr())
+        memory = staged["x"].data_ptr()
+        del staged
+        self.assertEqual(writer.stage(state)["x"].data_ptr(), memory)
 
     def test_a_failure_is_told_by_the_future(self):
         with support.emulator() as (endpoint, ca):

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 from ringest import checkpoint, dcp
 from ringest._errors import NotFoundError
+from ringest.client import Client
 from ringest.dataflux._common import Bucket
 from ringest.dataflux.lightning.path_utils import object_uri, parse_gcs_path
 
@@ -118,9 +119,11 @@ class GCSDistributedWriter(dcp.StorageWriter):
         )
 
     def reset(self, checkpoint_id: _PathLike | None = None) -> None:
-        # At the beginning of each save: the client's token may have ended since.
-        self._place.client = self.fs._source.client()
         super().reset(object_uri(checkpoint_id) if checkpoint_id else None)
+
+    def _client(self) -> Client:
+        # The client's token may have ended since the last save.
+        return self.fs._source.client()
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: _PathLike) -> bool:
@@ -139,8 +142,10 @@ class GCSDistributedReader(dcp.StorageReader):
         super().__init__(object_uri(path), client=self.fs._source.client())
 
     def reset(self, checkpoint_id: _PathLike | None = None) -> None:
-        self._place.client = self.fs._source.client()
         super().reset(object_uri(checkpoint_id) if checkpoint_id else None)
+
+    def _client(self) -> Client:
+        return self.fs._source.client()
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: _PathLike) -> bool:
