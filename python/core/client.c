@@ -219,6 +219,7 @@ CLIENT_CALL(stat)
 CLIENT_CALL(delete)
 CLIENT_CALL(list)
 CLIENT_CALL(list_folder)
+CLIENT_CALL(_list_details)
 CLIENT_CALL(copy)
 CLIENT_CALL(list_uploads)
 CLIENT_CALL(abort_upload)
@@ -241,6 +242,9 @@ static PyMethodDef client_methods[] = {
     METHOD("list_folder", client_list_folder,
            "list_folder(uri, *, limit=0) -> (Objects, folders): what the names that begin with the "
            "URI's have up to the next '/'"),
+    METHOD("_list_details", client__list_details,
+           "_list_details(uri, *, folder=False, limit=0) -> ([(name, size, generation, crc32c, "
+           "updated), ...], folders or None): as list, or list_folder"),
     METHOD("copy", client_copy,
            "copy(uri, target, *, generation=0, if_generation_match=None) -> dict as stat's"),
     METHOD("list_uploads", client_list_uploads,
@@ -249,7 +253,7 @@ static PyMethodDef client_methods[] = {
     METHOD("abort_upload", client_abort_upload,
            "abort_upload(uri, upload_id): ends one of them and removes its parts"),
     METHOD("stat", client_stat, "stat(uri, *, generation=0) -> dict"),
-    METHOD("delete", client_delete, "delete(uri, *, generation=0)"),
+    METHOD("delete", client_delete, "delete(uri, *, generation=0, if_generation_match=None)"),
     METHOD("get_many", core_many_new,
            "get_many(uris, *, ordered=False, batch=256) -> iterator of lists of Item: `batch` of "
            "them, fewer at the end, when they have 64 MiB, and when memory is short"),

@@ -139,6 +139,11 @@ bool core_uri_parse(PyObject *text, struct core_uri *out_uri);
 /* One request of a call: see operation.c. */
 struct core_operation_kind;
 struct core_listing;
+struct core_listing_kind {
+    unsigned limit;   /* of entries; 0: all */
+    bool is_folder;   /* up to the next "/" of names */
+    bool is_detailed; /* all that is told of each object, and no Objects */
+};
 struct core_operation {
     const struct core_operation_kind *kind;
     PyObject *uri;      /* owned; a str, or a tuple of them */
@@ -150,8 +155,7 @@ struct core_operation {
     unsigned long long offset, length, gap;
     struct rg_range *ranges;
     uint32_t count;
-    unsigned limit; /* of a folder's entries; 0: all */
-    bool is_folder;
+    struct core_listing_kind listed;
     struct core_listing *listing;
     const char *upload_id;        /* as long as content_type */
     PyObject *found;              /* owned; a list that pages are added to */
@@ -177,7 +181,7 @@ PyObject *core_many_new(PyObject *client, PyObject *args, PyObject *keywords);
 
 /* A listing page by page, into Objects. Returns 0 or a negative errno. */
 int core_listing_open(struct core_listing **out_listing, struct core_session *session,
-                      const struct core_uri *uri, bool is_folder, unsigned limit);
+                      const struct core_uri *uri, const struct core_listing_kind *kind);
 int core_listing_next(struct core_listing *listing, struct rg_cq *cq, uint64_t user_data);
 /* Takes the lease. The Objects after the last page; NULL without an exception: there may be more.
  * Stores how many names there are so far. */

@@ -200,12 +200,13 @@ struct core_listing {
     struct rg_listing *listing;
     struct collection all;
     PyObject *folders; /* a list of names, which end in "/"; NULL: all names were asked for */
+    PyObject *details; /* a list of what is told of each object; NULL: they are collected */
     size_t limit;      /* of entries; SIZE_MAX: none */
     char bucket[RG_BUCKET_NAME_SIZE_MAX + 1];
 };
 
 int core_listing_open(struct core_listing **out_listing, struct core_session *session,
-                      const struct core_uri *uri, bool is_folder, unsigned limit)
+                      const struct core_uri *uri, const struct core_listing_kind *kind)
 {
     struct core_listing *self = PyMem_Calloc(1, sizeof(*self));
     if (self == NULL) {
@@ -214,21 +215,26 @@ int core_listing_open(struct core_listing **out_listing, struct core_session *se
     struct rg_listing_options options = {
         .bucket = uri->bucket, .prefix = uri->object, .ordered = true};
     self->limit = SIZE_MAX;
-    if (limit > 0) {
-        self->limit = limit;
-        options.results_max = limit < PAGE_MAX ? limit : PAGE_MAX;
+    if (kind->limit > 0) {
+        self->limit = kind->limit;
+        options.results_max = kind->limit < PAGE_MAX ? kind->limit : PAGE_MAX;
         options.requests_max = 1;
     }
     int rc = 0;
-    if (is_folder) {
+    if (kind->is_folder) {
         options.delimiter = "/";
         options.folders_as_prefixes = true;
         self->folders = PyList_New(0);
         rc = self->folders != NULL ? 0 : -ENOMEM;
     }
+    if (rc == 0 && kind->is_detailed) {
+        self->details = PyList_New(0);
+        rc = self->details != NULL ? 0 : -ENOMEM;
+    }
     rc = rc == 0 ? rg_listing_open(&self->listing, session->client, &options) : rc;
     if (rc < 0) {
         Py_XDECREF(self->folders);
+        Py_XDECREF(self->details);
         PyMem_Free(self);
         return rc;
     }
@@ -253,8 +259,27 @@ static int folders_collect(struct core_listing *self, const struct rg_list_page 
     return rc;
 }
 
+static int details_collect(struct core_listing *self, const struct rg_list_page *page)
+{
+    int rc = 0;
+    for (size_t i = 0; i < page->object_count && rc == 0; i++) {
+        const struct rg_object *object = &page->objects[i];
+        PyObject *entry = Py_BuildValue("(sKLNz)", object->name, (unsigned long long)object->size,
+                                        (long long)object->generation,
+                                        object->has_crc32c ? PyLong_FromUnsignedLong(object->crc32c)
+                                                           : Py_NewRef(Py_None),
+                                        object->updated);
+        rc = entry != NULL ? PyList_Append(self->details, entry) : -1;
+        Py_XDECREF(entry);
+    }
+    return rc;
+}
+
 static PyObject *listing_finish(struct core_listing *self)
 {
+    if (self->details != NULL) {
+        return PyTuple_Pack(2, self->details, self->folders != NULL ? self->folders : Py_None);
+    }
     PyObject *objects = collection_finish(&self->all, self->bucket);
     if (objects == NULL || self->folders == NULL) {
         return objects;
@@ -269,8 +294,8 @@ PyObject *core_listing_page(struct core_listing *self, const struct rg_completio
 {
     const struct rg_list_page *page = done->data;
     bool is_end = page->object_count == 0 && page->prefix_count == 0;
-    int rc = page_collect(&self->all, page);
-    size_t count = self->all.count;
+    int rc = self->details != NULL ? details_collect(self, page) : page_collect(&self->all, page);
+    size_t count = self->details != NULL ? (size_t)PyList_Size(self->details) : self->all.count;
     if (self->folders != NULL && rc == 0) {
         rc = folders_collect(self, page);
         count += (size_t)PyList_Size(self->folders);
@@ -289,6 +314,7 @@ void core_listing_close(struct core_listing *self)
     Py_END_ALLOW_THREADS PyMem_Free(self->all.list);
     PyMem_Free(self->all.names);
     Py_XDECREF(self->folders);
+    Py_XDECREF(self->details);
     PyMem_Free(self);
 }
 

@@ -214,6 +214,21 @@ static int stat_submit(struct core_operation *self, struct core_session *session
     return rg_submit_stat(session->client, cq, &stat);
 }
 
+/* What its owner says of an object. */
+static PyObject *metadata_dict(const struct rg_object_info *info)
+{
+    PyObject *pairs = PyDict_New();
+    for (size_t i = 0; pairs != NULL && i < info->metadata_count; i++) {
+        const char *text = info->metadata[i].value;
+        PyObject *value = PyUnicode_FromString(text != NULL ? text : "");
+        if (value == NULL || PyDict_SetItemString(pairs, info->metadata[i].key, value) < 0) {
+            Py_CLEAR(pairs);
+        }
+        Py_XDECREF(value);
+    }
+    return pairs;
+}
+
 /* What is known of an object, from a completion whose lease it takes. */
 static PyObject *info_dict(PyObject *text, const struct rg_completion *done)
 {
@@ -222,14 +237,15 @@ static PyObject *info_dict(PyObject *text, const struct rg_completion *done)
     PyObject *result = NULL;
     if (core_uri_parse(text, &uri)) {
         result = Py_BuildValue(
-            "{sssssKsLsLsNszszszszsz}", "bucket", uri.bucket, "name", uri.object, "size",
+            "{sssssKsLsLsNszszszszszszszszsN}", "bucket", uri.bucket, "name", uri.object, "size",
             (unsigned long long)info->object.size, "generation", (long long)info->object.generation,
             "metageneration", (long long)info->metageneration, "crc32c",
             info->object.has_crc32c ? PyLong_FromUnsignedLong(info->object.crc32c)
                                     : Py_NewRef(Py_None),
             "content_type", info->content_type, "content_encoding", info->content_encoding,
             "updated", info->object.updated, "storage_class", info->storage_class, "etag",
-            info->etag);
+            info->etag, "created", info->time_created, "cache_control", info->cache_control, "md5",
+            info->md5, "metadata", metadata_dict(info));
     }
     rg_lease_release(done->lease);
     return result;
@@ -280,9 +296,9 @@ static PyObject *copy_result(struct core_operation *self, struct core_session *s
 
 static int delete_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"uri", "generation", NULL};
-    return PyArg_ParseTupleAndKeywords(args, keywords, "U|$L:delete", names, &self->uri,
-                                       &self->generation)
+    static char *names[] = {"uri", "generation", "if_generation_match", NULL};
+    return PyArg_ParseTupleAndKeywords(args, keywords, "U|$LO&:delete", names, &self->uri,
+                                       &self->generation, condition_convert, &self->condition)
                ? 0
                : -1;
 }
@@ -294,6 +310,7 @@ static int delete_submit(struct core_operation *self, struct core_session *sessi
         .bucket = uri->bucket,
         .object = uri->object,
         .generation = self->generation,
+        .conditions = {.if_generation_match = self->condition},
         .user_data = user_data,
     };
     return rg_submit_delete(session->client, cq, &del);
@@ -387,7 +404,7 @@ static int list_submit(struct core_operation *self, struct core_session *session
                        const struct core_uri *uri, uint64_t user_data)
 {
     if (self->listing == NULL) {
-        int rc = core_listing_open(&self->listing, session, uri, self->is_folder, self->limit);
+        int rc = core_listing_open(&self->listing, session, uri, &self->listed);
         if (rc < 0) {
             return rc;
         }
@@ -412,11 +429,24 @@ static PyObject *list_result(struct core_operation *self, struct core_session *s
 static int list_folder_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"uri", "limit", NULL};
-    self->is_folder = true;
+    self->listed.is_folder = true;
     return PyArg_ParseTupleAndKeywords(args, keywords, "U|$I:list_folder", names, &self->uri,
-                                       &self->limit)
+                                       &self->listed.limit)
                ? 0
                : -1;
+}
+
+static int list_details_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"uri", "folder", "limit", NULL};
+    int is_folder = 0;
+    int rc = PyArg_ParseTupleAndKeywords(args, keywords, "U|$pI:_list_details", names, &self->uri,
+                                         &is_folder, &self->listed.limit)
+                 ? 0
+                 : -1;
+    self->listed.is_folder = is_folder != 0;
+    self->listed.is_detailed = true;
+    return rc;
 }
 
 static int list_uploads_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
@@ -530,6 +560,7 @@ static const struct core_operation_kind kinds[] = {
     {"delete_many", delete_many_parse, delete_many_submit, delete_many_result},
     {"list", list_parse, list_submit, list_result},
     {"list_folder", list_folder_parse, list_submit, list_result},
+    {"_list_details", list_details_parse, list_submit, list_result},
     {"copy", copy_parse, copy_submit, copy_result},
     {"list_uploads", list_uploads_parse, list_uploads_submit, list_uploads_result},
     {"abort_upload", abort_upload_parse, abort_upload_submit, delete_result},

@@ -136,13 +136,23 @@ class Client:
         buffer interface. The caller keeps it alive."""
 
     def stat(self, uri: str, *, generation: int = 0) -> dict[str, Any]: ...
-    def delete(self, uri: str, *, generation: int = 0) -> None: ...
+    def delete(
+        self, uri: str, *, generation: int = 0, if_generation_match: int | None = None
+    ) -> None: ...
     def stats(self) -> dict[str, Any]: ...
     def close(self) -> None: ...
     def list(self, uri: str, *, progress: Callable[[int], Any] | None = None) -> Objects: ...
     def list_folder(self, uri: str, *, limit: int = 0) -> tuple[Objects, Sequence[str]]:
         """The objects whose names begin with the URI's and have no "/" behind that, and the folders: what
         other names have up to that "/". limit: stop at so many, or a few more; 0: all."""
+
+    def _list_details(
+        self, uri: str, *, folder: bool = False, limit: int = 0
+    ) -> tuple[
+        builtins.list[tuple[str, int, int, int | None, str | None]], builtins.list[str] | None
+    ]:
+        """As list, or with `folder` as list_folder, but with all that is told of each object: (name, size,
+        generation, CRC32C, time of its last change as RFC 3339)."""
 
     def copy(
         self, uri: str, target: str, *, generation: int = 0, if_generation_match: int | None = None

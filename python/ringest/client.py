@@ -200,21 +200,29 @@ class Client(_core.Client):
 
             return super().list(uri, progress=more)
 
-    def delete(self, uri: str | Iterable[str], *, generation: int = 0, missing_ok: bool = False) -> None:
+    def delete(
+        self,
+        uri: str | Iterable[str],
+        *,
+        generation: int = 0,
+        if_generation_match: int | None = None,
+        missing_ok: bool = False,
+    ) -> None:
         """Removes one object, or many, a hundred in a request.
 
-        Of many, all are tried; what could not be removed is raised as an ExceptionGroup.
+        generation: just this one, for good. if_generation_match: the newest, if it is this one, else
+        PreconditionError. Of many, all are tried; what could not be removed is raised as an ExceptionGroup.
         `missing_ok`: an object that is not there counts as removed.
         """
         if isinstance(uri, str):
             try:
-                super().delete(uri, generation=generation)
+                super().delete(uri, generation=generation, if_generation_match=if_generation_match)
             except NotFoundError:
                 if not missing_ok:
                     raise
             return
         errors: Errors = []
-        for _, failed, error in self._bulk(_delete_calls(uri, generation), _BULK_REQUESTS):
+        for _, failed, error in self._bulk(_delete_calls(uri, generation, if_generation_match), _BULK_REQUESTS):
             if isinstance(error, ValueError):
                 raise error
             errors += failed if error is None else [error]
@@ -318,21 +326,30 @@ class Client(_core.Client):
         """abort_upload, awaited."""
         await self._channel().call("abort_upload", uri, upload_id)
 
-    async def adelete(self, uri: str | Iterable[str], *, generation: int = 0, missing_ok: bool = False) -> None:
+    async def adelete(
+        self,
+        uri: str | Iterable[str],
+        *,
+        generation: int = 0,
+        if_generation_match: int | None = None,
+        missing_ok: bool = False,
+    ) -> None:
         """delete, awaited."""
         import asyncio
 
         channel = self._channel()
         if isinstance(uri, str):
             try:
-                await channel.call("delete", uri, generation=generation)
+                await channel.call(
+                    "delete", uri, generation=generation, if_generation_match=if_generation_match
+                )
             except NotFoundError:
                 if not missing_ok:
                     raise
             return
         calls = (
             channel.call(name, *arguments, **keywords)
-            for _, name, arguments, keywords in _delete_calls(uri, generation)
+            for _, name, arguments, keywords in _delete_calls(uri, generation, if_generation_match)
         )
         errors: Errors = []
         for failed in await asyncio.gather(*calls, return_exceptions=True):
@@ -359,8 +376,8 @@ def _many(uris: Iterable[str]) -> Iterable[str]:
     return uris
 
 
-def _delete_calls(uris: Iterable[str], generation: int) -> Iterator[tuple]:
-    if generation:
+def _delete_calls(uris: Iterable[str], generation: int, condition: int | None) -> Iterator[tuple]:
+    if generation or condition is not None:
         raise ValueError("a generation is of one object; of many, the newest is removed")
     rest = iter(uris)
     while some := tuple(itertools.islice(rest, _DELETES_MAX)):

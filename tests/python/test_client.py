@@ -248,6 +248,14 @@ class Many(unittest.TestCase):
             self.assertIsInstance(caught.exception.exceptions[0], ringest.NotFoundError)
             client.delete(["gs://new/0", "gs://new/1"], missing_ok=True)
             client.delete([])
+            generation = client.put("gs://new/one", b"1")
+            client.put("gs://new/one", b"2")
+            with self.assertRaises(ringest.PreconditionError):
+                client.delete("gs://new/one", if_generation_match=generation)
+            self.assertEqual(client.get("gs://new/one"), b"2")
+            client.delete("gs://new/one", if_generation_match=client.stat("gs://new/one")["generation"])
+            with self.assertRaisesRegex(ValueError, "of one object"):
+                client.delete(["gs://new/one"], if_generation_match=1)
             with self.assertRaises(ValueError):
                 client.delete(["nothing"])
 
