@@ -16,10 +16,12 @@ import io
 import os
 import pickle
 import struct
+import sys
+import warnings
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
 
-from ringest import _core, _torch_pickle
+from ringest import _core, _leaving, _torch_pickle
 from ringest._errors import CheckpointError
 from ringest._torch_zip import ArchiveReader, ArchiveWriter, Foreign
 from ringest.client import Client, default_client, parse_size
@@ -34,9 +36,12 @@ _BUFFER_SIZE = 8 << 10
 class _RawReader(io.RawIOBase):
     """An object as a file, without a buffer."""
 
+    mode = "rb"
+
     def __init__(self, client: Client, uri: str, generation: int):
         facts = client.stat(uri)
         self.name = uri
+        self._client = client
         self.size: int = facts["size"]
         self.generation: int = generation or facts["generation"]
         self._reader = _core.ObjectReader(client, uri, generation=self.generation)
@@ -87,6 +92,16 @@ class ReadFile(io.BufferedReader):
     def generation(self) -> int:
         return self.raw.generation
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process goes on reading where this one is, and the same generation."""
+        return _reopen, (self.raw._client, self.raw.name, self.generation, self.tell())
+
+
+def _reopen(client: Client, uri: str, generation: int, at: int) -> ReadFile:
+    file = ReadFile(_RawReader(client, uri, generation), _BUFFER_SIZE)
+    file.seek(at)
+    return file
+
 
 if TYPE_CHECKING:
     # What wants a binary file by its type, such as torch.save, wants this; at run time nobody looks.
@@ -99,13 +114,19 @@ else:
 class WriteFile(_BinaryFile):
     """A binary file that becomes an object when it is closed.
 
-    Left by an exception, or forgotten without close(), it leaves nothing.
+    What is half written is never published. So where an exception leaves the `with` statement of the file, or of
+    a layer around it (text, compression, fsspec.open, contextlib.closing), closing it ends it without an object.
+    A file that nobody has closed when it is collected, or when the interpreter ends, leaves nothing either, and
+    the former is warned of.
     """
+
+    mode = "wb"
 
     def __init__(self, writer: _core.Writer, uri: str):
         self._writer = writer
         self.name = uri
         self.result: dict[str, int] | None = None
+        self._is_abandoned = False
 
     def writable(self) -> bool:
         return True
@@ -113,24 +134,36 @@ class WriteFile(_BinaryFile):
     def write(self, data: Any) -> int:
         if self.closed:
             raise ValueError(f"{self.name}: the file is closed")
-        return self._writer.write(data)
+        return self._writer.write(data) if not self._is_abandoned else memoryview(data).nbytes
 
     def tell(self) -> int:
         return self._writer.size
 
     def close(self) -> None:
         """Publishes the object; `result` has its generation, size and crc32c then. Again: nothing."""
-        if not self.closed:
-            try:
-                if not self._writer.ended:
-                    self.result = self._writer.finish()
-            finally:
-                super().close()
+        if self.closed:
+            return
+        if self._is_abandoned or _leaving.by_exception():
+            self.abort()
+            return
+        try:
+            if not self._writer.ended:
+                self.result = self._publish()
+        finally:
+            super().close()
+
+    def _publish(self) -> dict[str, int]:
+        return self._writer.finish()
 
     def abort(self) -> None:
         """Ends the file without an object. After close: nothing."""
         self._writer.abort()
         super().close()
+
+    def _abandon(self) -> None:
+        """Ends the upload; what layers write until they have closed themselves goes nowhere."""
+        self._is_abandoned = True
+        self._writer.abort()
 
     def __exit__(
         self,
@@ -143,10 +176,24 @@ class WriteFile(_BinaryFile):
         else:
             self.abort()
 
+    def _dealloc_warn(self, layer: Any) -> None:
+        """Layers of Python's io call this before they close a file because nobody did."""
+        if not self.closed:
+            self.abort()
+            self._warn()
+
+    def _warn(self) -> None:
+        if not sys.is_finalizing():
+            warnings.warn(
+                f"{self.name}: the file was not closed, so that nothing was written; use `with`, or call close()",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+
     def __del__(self) -> None:
         # io.IOBase would close, which publishes.
         if hasattr(self, "_writer"):
-            self.abort()
+            self._dealloc_warn(self)
 
 
 @overload

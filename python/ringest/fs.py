@@ -9,23 +9,28 @@
     with fs.open("bucket/object", "rb") as file: ...
 
 What is listed is asked for each time: there is no cache that could be out of date. Folders are parts of names:
-making one does nothing, and one is there while an object is in it.
+making one does nothing, and one is there while an object is in it. docs/FSSPEC.md says in what this differs from
+gcsfs and from what fsspec describes, and why.
 """
 
 from __future__ import annotations
 
 import datetime
 import os
-import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from glob import has_magic
 from typing import Any
 
 import fsspec
+from fsspec.compression import compr
+from fsspec.core import get_compression
+from fsspec.implementations.local import trailing_sep
 from fsspec.spec import AbstractFileSystem
+from fsspec.utils import other_paths
 
-from ringest import checkpoint
-from ringest._errors import NotFoundError, PreconditionError
+from ringest import _fs_files, checkpoint
+from ringest._errors import Error, NotFoundError, PreconditionError
 from ringest.client import Client, default_client
 
 __all__ = ["PROTOCOLS", "FileSystem", "register"]
@@ -34,8 +39,10 @@ PROTOCOLS = ("gs", "gcs")
 
 # Of a local file, at a time.
 _COPY_SIZE = 16 << 20
-# Requests of cat_ranges.
-_RANGES_AT_ONCE = 64
+# Requests that are out at once for one call.
+_REQUESTS_AT_ONCE = 64
+# Times that a range which counts from the end is asked for, of an object that is replaced meanwhile.
+_TRIES = 5
 
 Entry = dict[str, Any]
 
@@ -44,7 +51,8 @@ class FileSystem(AbstractFileSystem):
     """gs:// by way of one Client: the one given, one of the given arguments of Client, or the process's.
 
     Paths are "bucket/name", with or without "gs://". Errors are those of ringest, of which NotFoundError is
-    a FileNotFoundError; what exists already is a FileExistsError.
+    a FileNotFoundError; what exists already is a FileExistsError. Of several errors of one call the first is
+    raised, with a note of the others, when all has been tried.
     """
 
     protocol = PROTOCOLS
@@ -78,59 +86,145 @@ class FileSystem(AbstractFileSystem):
             raise ValueError("gs://: buckets are not listed; begin with the name of one")
         return f"gs://{path}/"
 
-    def ls(self, path: str, detail: bool = True, **_options: Any) -> list[Any]:
+    # What is there.
+
+    def ls(self, path: str, detail: bool = True, **options: Any) -> list[Any]:
         """What is in a folder, or the object itself."""
+        _refuse("ls", path, options, "refresh")
         uri = self._folder(path)
-        objects, folders = self.client.list_folder(uri)
-        # An object named as the folder marks it.
-        entries = [_file(objects.bucket, *entry) for entry in objects if not uri.endswith(f"/{entry[0]}")]
-        entries += [_directory(f"{objects.bucket}/{name.rstrip('/')}") for name in folders]
-        if not entries and not len(objects):
+        path = uri[len("gs://") : -1]
+        bucket = path.partition("/")[0]
+        objects, folders = self.client._list_details(uri, folder=True)
+        # An object named as the folder marks it, and one part of a name may be empty.
+        entries = [_file(bucket, *entry) for entry in objects if not uri.endswith(f"/{entry[0]}")]
+        names = (f"{bucket}/{name.rstrip('/')}" for name in folders or ())
+        entries += [_directory(name) for name in names if name != path]
+        if not objects and not folders and path != bucket:
             entries = [self.info(path)]
         entries.sort(key=lambda entry: entry["name"])
         return entries if detail else [entry["name"] for entry in entries]
 
-    def info(self, path: str, **_options: Any) -> Entry:
+    def info(self, path: str, **options: Any) -> Entry:
+        """Of an object its name, size, type "file", `mtime` and `created` (also `ctime`) as datetime, `generation`,
+        and what Client.stat says, under its names and those of the service."""
+        _refuse("info", path, options, "refresh")
         path = self._strip_protocol(path).rstrip("/")
-        folder = self._folder(path)
+        if not path:
+            return _directory(path)
         if "/" in path:
             try:
                 return _described(path, self.client.stat(f"gs://{path}"))
             except NotFoundError:
                 pass
-        objects, folders = self.client.list_folder(folder, limit=1)
-        if "/" in path and not len(objects) and not folders:
+        objects, folders = self.client._list_details(self._folder(path), folder=True, limit=1)
+        if "/" in path and not objects and not folders:
             raise FileNotFoundError(f"gs://{path}: there is no such object or folder")
         return _directory(path)
+
+    def _type(self, path: str) -> str | None:
+        try:
+            return self.info(path)["type"]
+        except FileNotFoundError:
+            return None
+
+    def exists(self, path: str, **_options: Any) -> bool:
+        """False is certain: what could not be asked for is an error."""
+        return self._type(path) is not None
+
+    def isfile(self, path: str) -> bool:
+        return self._type(path) == "file"
+
+    def isdir(self, path: str) -> bool:
+        return self._type(path) == "directory"
 
     def find(
         self, path: str, maxdepth: int | None = None, withdirs: bool = False, detail: bool = False, **options: Any
     ) -> Any:
-        """All objects under a path, by a parallel listing where no depth and no folders are wanted."""
-        if maxdepth is not None or withdirs:
-            return super().find(path, maxdepth, withdirs, detail, **options)
-        objects = self.client.list(self._folder(path) + options.get("prefix", ""))
-        entries = [_file(objects.bucket, *entry) for entry in objects if not entry[0].endswith("/")]
-        if not entries:
+        """All objects under a path, by a parallel listing where no depth is wanted; `prefix`: whose names go on so."""
+        prefix = options.pop("prefix", "")
+        _refuse("find", path, options, "refresh")
+        if maxdepth is not None:
+            if prefix:
+                raise ValueError(f"{path}: a prefix, and a maxdepth that it would have to be listed without")
+            return super().find(path, maxdepth, withdirs, detail)
+        uri = self._folder(path)
+        path = uri[len("gs://") : -1]
+        bucket = path.partition("/")[0]
+        objects, _ = self.client._list_details(uri + prefix)
+        found = {entry["name"]: entry for entry in (_file(bucket, *one) for one in objects if one[0][-1] != "/")}
+        if withdirs and objects:
+            for name in _folders_of((one[0] for one in objects), bucket, path):
+                found.setdefault(name, _directory(name))
+            found.setdefault(path, _directory(path))
+        if not objects and not prefix:
             try:
                 only = self.info(path)
             except FileNotFoundError:
                 only = _directory(path)
-            entries = [only] if only["type"] == "file" else []
-        return {entry["name"]: entry for entry in entries} if detail else [entry["name"] for entry in entries]
+            if only["type"] == "file":
+                found[path] = only
+        names = sorted(found)
+        return {name: found[name] for name in names} if detail else names
+
+    def du(
+        self, path: str, total: bool = True, maxdepth: int | None = None, withdirs: bool = False, **options: Any
+    ) -> Any:
+        """Bytes of the objects under a path, by what a listing says of them."""
+        found = self.find(path, maxdepth=maxdepth, withdirs=withdirs, detail=True, **options)
+        sizes = {name: entry["size"] for name, entry in found.items()}
+        return sum(sizes.values()) if total else sizes
 
     def created(self, path: str) -> datetime.datetime:
-        """An object is written once: when that was."""
-        return self.modified(path)
+        """When this generation of the object was written."""
+        return _time(self.client.stat(self._uri(path))["created"])
 
     def modified(self, path: str) -> datetime.datetime:
-        return datetime.datetime.fromisoformat(self.client.stat(self._uri(path))["updated"])
+        """When the object, or what is stored about it, was changed."""
+        return _time(self.client.stat(self._uri(path))["updated"])
 
     def checksum(self, path: str) -> int:
         """Another one for other content: the generation."""
         return self.client.stat(self._uri(path))["generation"]
 
     ukey = checksum
+
+    # Reading and writing.
+
+    def open(
+        self,
+        path: str,
+        mode: str = "rb",
+        block_size: int | str | None = None,
+        cache_options: Mapping[str, Any] | None = None,
+        compression: str | None = None,
+        **options: Any,
+    ) -> Any:
+        """An object as a file. What is written appears, whole, when the file is closed; never when an exception
+        leaves its `with`, nor when nobody closes it. See checkpoint.WriteFile.
+
+        Modes are "r", "w" and "x", with "b" or as text. In a transaction, files appear when that ends.
+        """
+        text = {name: options.pop(name) for name in ("encoding", "errors", "newline") if name in options}
+        binary = mode if "b" in mode else mode.replace("t", "") + "b"
+        if text and binary == mode:
+            raise ValueError(f"{path}: {', '.join(text)} of a file that is not text: its mode is {mode!r}")
+        codec = get_compression(path, compression)
+        if codec not in compr:
+            raise ValueError(f"{path}: there is no compression {compression!r} here")
+        autocommit = options.pop("autocommit", not self._intrans)
+        file = self._open(path, binary, block_size, autocommit, cache_options, **options)
+        raw = file
+        try:
+            if codec is not None:
+                file = _fs_files.CompressedFile(compr[codec], file, "rb" if binary == "rb" else "wb")
+            if binary != mode:
+                file = _fs_files.TextFile(file, mode, **text)
+        except BaseException:
+            raw.abort() if binary != "rb" else raw.close()
+            raise
+        if not autocommit and binary != "rb":
+            self.transaction.files.append(raw)
+        return file
 
     def _open(
         self,
@@ -143,33 +237,59 @@ class FileSystem(AbstractFileSystem):
     ) -> Any:
         """ "rb": seekable, of one generation. "wb", and "xb" where nothing may be there: appears when closed."""
         del block_size, cache_options
-        if not autocommit:
-            raise NotImplementedError(f"{path}: transactions of fsspec; an object appears when it is closed")
         uri = self._uri(path)
+        for hint in _HINTS & options.keys():
+            del options[hint]
         if mode == "rb":
             return checkpoint.open(uri, "rb", client=self.client, **options)
+        if mode not in ("wb", "xb"):
+            raise NotImplementedError(f'{uri}: mode is "rb", "wb" or "xb", and not {mode!r}: objects are written whole')
         if mode == "xb":
-            return _CreatedFile(self.client.writer(uri, if_generation_match=0, **options), uri)
-        if mode == "wb":
-            return checkpoint.open(uri, "wb", client=self.client, **options)
-        raise NotImplementedError(f'{uri}: mode is "rb", "wb" or "xb", and not {mode!r}: objects are written whole')
+            if options.pop("if_generation_match", 0) not in (0, None):
+                raise ValueError(f"{uri}: a file that is created replaces no generation")
+            # Known now is better than known when all was written; that it stays so is known when it is closed.
+            if self.isfile(path):
+                raise FileExistsError(f"{uri}: exists already")
+            options["if_generation_match"] = 0
+        return _FILES[mode, bool(autocommit)](self.client.writer(uri, **options), uri)
 
-    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_options: Any) -> bytes:
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
+        """A slice of an object: bounds behind its end are its end, negative ones count from there."""
+        _refuse("cat_file", path, options, *_HINTS)
         uri = self._uri(path)
-        if not start and end is None:
+        if start in (None, 0) and end is None:
             return bytes(self.client.get(uri))
-        offset, length = self._range(uri, start, end)
-        return bytes(self.client.get(uri, offset=offset, length=length)) if length != 0 else b""
+        for tries in range(_TRIES, 0, -1):
+            facts = self.client.stat(uri) if _counts_from_end(start, end) else None
+            call = _range_call(uri, start, end, facts)
+            try:
+                return bytes(self.client.get(call.pop("uri"), **call)) if call else b""
+            except NotFoundError:
+                # The generation that was asked of has been replaced meanwhile.
+                if facts is None or tries == 1:
+                    raise
+            except Error as error:
+                if error.status != "RANGE":
+                    raise
+                return b""
+        raise AssertionError
 
     def cat(self, path: Any, recursive: bool = False, on_error: str = "raise", **options: Any) -> Any:
-        """One object's bytes, or those of many by path, read at once."""
-        paths = self.expand_path(path, recursive=recursive)
-        if isinstance(path, str) and paths == [self._strip_protocol(path)] and not recursive:
-            return self.cat_file(paths[0], **options)
-        wanted = [one for one in paths if not recursive or not self.isdir(one)]
-        return dict(
-            _settled(zip(wanted, _contents(self.client, [self._uri(one) for one in wanted]), strict=True), on_error)
-        )
+        """One object's bytes, or those of many by path, read at once. `start` and `end` are those of cat_file."""
+        if isinstance(path, (str, os.PathLike)) and not recursive and not has_magic(self._strip_protocol(path)):
+            return self.cat_file(os.fspath(path), **options)
+        start, end = options.pop("start", None), options.pop("end", None)
+        _refuse("cat", path, options, *_HINTS)
+        paths = self.expand_path(path)
+        if recursive:
+            paths = sorted({name for one in paths for name in self.find(one)})
+            if not paths:
+                raise FileNotFoundError(f"{path}: there is no such object or folder")
+        if start is None and end is None:
+            contents = _contents(self.client, [self._uri(one) for one in paths])
+        else:
+            contents = iter(self.cat_ranges(paths, start, end))
+        return dict(_settled(zip(paths, contents, strict=True), on_error))
 
     def cat_ranges(
         self,
@@ -178,80 +298,129 @@ class FileSystem(AbstractFileSystem):
         ends: Any,
         max_gap: int | None = None,
         on_error: str = "return",
-        **_options: Any,
+        **options: Any,
     ) -> list[Any]:
-        """A range of each path, all at once."""
+        """A range of each path as cat_file has it, all at once."""
         if max_gap is not None:
             raise NotImplementedError("max_gap: Client.get_ranges reads neighbours of one object together")
+        _refuse("cat_ranges", "", options, *_HINTS)
         starts = starts if isinstance(starts, Sequence) else [starts] * len(paths)
         ends = ends if isinstance(ends, Sequence) else [ends] * len(paths)
-        results: list[Any] = [b""] * len(paths)
-        calls = []
-        for index, (path, start, end) in enumerate(zip(paths, starts, ends, strict=True)):
-            uri = self._uri(path)
-            try:
-                offset, length = self._range(uri, start, end)
-            except OSError as error:
-                results[index] = error
-                continue
-            if length != 0:
-                calls.append((index, "get", (uri,), {"offset": offset, "length": length or 0}))
-        for index, data, failure in self.client._bulk(calls, _RANGES_AT_ONCE):
+        wanted = [(self._uri(path), start, end) for path, start, end in zip(paths, starts, ends, strict=True)]
+        results: list[Any] = [b""] * len(wanted)
+        facts = self._stats({uri for uri, start, end in wanted if _counts_from_end(start, end)})
+        calls: list[tuple[Any, ...]] = []
+        for index, (uri, start, end) in enumerate(wanted):
+            known = facts.get(uri)
+            if isinstance(known, Exception):
+                results[index] = known
+            elif call := _range_call(uri, start, end, known):
+                calls.append((index, "get", (call.pop("uri"),), call))
+        for index, data, failure in self.client._bulk(calls, _REQUESTS_AT_ONCE):
             results[index] = bytes(data) if failure is None else failure
+        for index, (uri, start, end) in enumerate(wanted):
+            if isinstance(results[index], Error) and results[index].status == "RANGE":
+                results[index] = b""
+            elif isinstance(results[index], NotFoundError) and isinstance(facts.get(uri), dict):
+                results[index] = _attempt(self.cat_file, uri, start, end)  # It was replaced meanwhile.
         return [result for _, result in _settled(enumerate(results), on_error)]
 
-    def _range(self, uri: str, start: int | None, end: int | None) -> tuple[int, int]:
-        """The offset, and the length: 0 of nothing. Negative ones count from the end, for which it is asked."""
-        if end is None or (start or 0) < 0 or end < 0:
-            size = self.client.stat(uri)["size"]
-            start, end, _ = slice(start, end).indices(size)
-        return start or 0, max(end - (start or 0), 0)
+    def _stats(self, uris: Iterable[str]) -> dict[str, Any]:
+        """Facts or an error of each."""
+        calls: Iterator[tuple[Any, ...]] = ((uri, "stat", (uri,), {}) for uri in uris)
+        return {
+            uri: facts if failure is None else failure
+            for uri, facts, failure in self.client._bulk(calls, _REQUESTS_AT_ONCE)
+        }
 
-    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_options: Any) -> None:
-        condition = 0 if mode == "create" else None
-        try:
-            self.client.put(self._uri(path), value, if_generation_match=condition)
-        except PreconditionError as error:
-            raise FileExistsError(f"{self._uri(path)}: exists already") from error
+    def head(self, path: str, size: int = 1024) -> bytes:
+        return self.cat_file(path, end=size)
+
+    def tail(self, path: str, size: int = 1024) -> bytes:
+        return self.cat_file(path, start=-size) if size > 0 else b""
+
+    def pipe_file(
+        self, path: str, value: bytes, mode: str = "overwrite", content_type: str | None = None, **options: Any
+    ) -> None:
+        """mode "create": where nothing is yet, else FileExistsError."""
+        _refuse("pipe_file", path, options, *_HINTS)
+        self._pipe({path: value}, mode, content_type)
 
     def pipe(self, path: Any, value: bytes | None = None, **options: Any) -> None:
-        """Writes one object, or many at once from a dict."""
-        if isinstance(path, str):
-            self.pipe_file(path, value if value is not None else b"", **options)
-        else:
-            self.client.put_many((self._uri(one), data) for one, data in path.items())
+        """Writes one object, or many at once from a dict; the options are those of pipe_file."""
+        objects = {path: value if value is not None else b""} if isinstance(path, str) else path
+        mode, content_type = options.pop("mode", "overwrite"), options.pop("content_type", None)
+        _refuse("pipe", next(iter(objects), ""), options, *_HINTS)
+        self._pipe(objects, mode, content_type)
+
+    def _pipe(self, objects: Mapping[str, bytes], mode: str, content_type: str | None) -> None:
+        keywords = {"if_generation_match": _condition(mode), "content_type": content_type}
+        calls = ((self._uri(path), "put", (self._uri(path), data), keywords) for path, data in objects.items())
+        failures = (_as_exists(uri, failure) for uri, _, failure in self.client._bulk(calls, _REQUESTS_AT_ONCE))
+        _raise_first(failures)
+
+    def touch(self, path: str, truncate: bool = True, **options: Any) -> None:
+        """An empty object; with `truncate` in place of what is there, else that stays as it is, its time too."""
+        try:
+            self.pipe_file(path, b"", mode="overwrite" if truncate else "create", **options)
+        except FileExistsError:
+            pass
 
     def put_file(
-        self, lpath: str, rpath: str, callback: Any = fsspec.callbacks.NoOpCallback(), **_options: Any
+        self,
+        lpath: str,
+        rpath: str,
+        callback: Any = fsspec.callbacks.NoOpCallback(),
+        mode: str = "overwrite",
+        content_type: str | None = None,
+        **options: Any,
     ) -> None:
+        _refuse("put_file", rpath, options, *_HINTS)
         if os.path.isdir(lpath):
             return
-        with open(lpath, "rb") as file, self.client.writer(self._uri(rpath)) as writer:
-            callback.set_size(os.fstat(file.fileno()).st_size)
-            while piece := file.read(_COPY_SIZE):
-                writer.write(piece)
-                callback.relative_update(len(piece))
+        uri = self._uri(rpath)
+        with open(lpath, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            callback.set_size(size)
+            keywords: dict[str, Any] = {"if_generation_match": _condition(mode), "content_type": content_type}
+            try:
+                with self.client.writer(uri, size_hint=size, **keywords) as writer:
+                    while piece := file.read(_COPY_SIZE):
+                        writer.write(piece)
+                        callback.relative_update(len(piece))
+            except PreconditionError as error:
+                raise FileExistsError(f"{uri}: exists already") from error
 
     def get_file(
-        self, rpath: str, lpath: Any, callback: Any = fsspec.callbacks.NoOpCallback(), **_options: Any
+        self,
+        rpath: str,
+        lpath: Any,
+        callback: Any = fsspec.callbacks.NoOpCallback(),
+        outfile: Any = None,
+        **options: Any,
     ) -> None:
         """Into a local file, which appears when it is whole, or into one that is open."""
-        if self.isdir(rpath):
+        _refuse("get_file", rpath, options, *_HINTS)
+        if outfile is None and hasattr(lpath, "write"):
+            outfile = lpath
+        try:
+            source = checkpoint.open(self._uri(rpath), "rb", client=self.client)
+        except NotFoundError:
+            if outfile is not None or not self.isdir(rpath):
+                raise
             os.makedirs(lpath, exist_ok=True)
             return
-        with checkpoint.open(self._uri(rpath), "rb", client=self.client) as source:
+        with source:
             callback.set_size(source.size)
-            if hasattr(lpath, "write"):
-                shutil.copyfileobj(source, lpath, _COPY_SIZE)
+            if outfile is not None:
+                _copy_file(source, outfile, callback)
                 return
             folder = os.path.dirname(os.path.abspath(lpath))
             os.makedirs(folder, exist_ok=True)
             descriptor, partial = tempfile.mkstemp(dir=folder, prefix=f".{os.path.basename(lpath)}.")
             try:
                 with os.fdopen(descriptor, "wb") as file:
-                    while piece := source.read(_COPY_SIZE):
-                        file.write(piece)
-                        callback.relative_update(len(piece))
+                    _copy_file(source, file, callback)
                 mask = os.umask(0)
                 os.umask(mask)
                 os.chmod(partial, 0o666 & ~mask)
@@ -260,10 +429,95 @@ class FileSystem(AbstractFileSystem):
                 os.unlink(partial)
                 raise
 
-    def cp_file(self, path1: str, path2: str, **_options: Any) -> None:
+    # Copies, moves and removals.
+
+    def cp_file(self, path1: str, path2: str, **options: Any) -> None:
         """By the service itself. A folder is nothing that could be copied."""
-        if not self.isdir(path1):
+        _refuse("cp_file", path1, options)
+        try:
             self.client.copy(self._uri(path1), self._uri(path2))
+        except NotFoundError:
+            if not self.isdir(path1):
+                raise
+
+    def copy(
+        self,
+        path1: Any,
+        path2: Any,
+        recursive: bool = False,
+        maxdepth: int | None = None,
+        on_error: str | None = None,
+        **options: Any,
+    ) -> None:
+        """By the service itself, many at once. on_error "ignore": what is not there any more; the default of
+        recursive copies."""
+        _refuse("copy", path1, options)
+        if on_error is None:
+            on_error = "ignore" if recursive else "raise"
+        self._copy(self._pairs(path1, path2, recursive, maxdepth), on_error == "raise")
+
+    def mv(
+        self, path1: Any, path2: Any, recursive: bool = False, maxdepth: int | None = None, **options: Any
+    ) -> None:
+        """Copies, and then removes just what was copied: what was added or replaced meanwhile stays."""
+        _refuse("mv", path1, options)
+        if path1 == path2:
+            return
+        pairs = self._pairs(path1, path2, recursive, maxdepth)
+        moved = self._copy(pairs, True)
+        # Several paths may have gone to one, or one to itself.
+        targets = {self._uri(target) for _, target in pairs}
+        calls = [
+            (uri, "delete", (uri,), {"if_generation_match": generation})
+            for uri, generation in moved.items()
+            if uri not in targets
+        ]
+        failures = (failure for _, _, failure in self.client._bulk(calls, _REQUESTS_AT_ONCE))
+        _raise_first(failure for failure in failures if not isinstance(failure, (NotFoundError, PreconditionError)))
+        if recursive and maxdepth is None:
+            self._remove_markers(source for source, _ in pairs)
+
+    rename = mv
+
+    def _pairs(self, path1: Any, path2: Any, recursive: bool, maxdepth: int | None) -> list[tuple[str, str]]:
+        """What goes where, by the rules of fsspec's "Copying files and directories"."""
+        if isinstance(path1, list) and isinstance(path2, list):
+            return list(zip(path1, path2, strict=True))
+        is_one = isinstance(path1, (str, os.PathLike))
+        sources = self.expand_path(path1, recursive=recursive, maxdepth=maxdepth)
+        if is_one and (not recursive or maxdepth is not None):
+            # A glob that is not recursive does not mean the folders that it matches.
+            sources = [one for one in sources if not trailing_sep(one) and not self.isdir(one)]
+            if not sources:
+                return []
+        into_folder = isinstance(path2, (str, os.PathLike)) and (
+            trailing_sep(os.fspath(path2)) or self.isdir(os.fspath(path2))
+        )
+        is_glob = is_one and has_magic(str(path1))
+        exists = is_one and (len(sources) == 1 if is_glob else into_folder and not trailing_sep(path1))
+        return list(zip(sources, other_paths(sources, path2, exists=exists, flatten=not is_one), strict=True))
+
+    def _copy(self, pairs: list[tuple[str, str]], is_strict: bool) -> dict[str, int]:
+        """Copies what is an object. Returns the generation of each that was copied, by URI."""
+        facts = self._stats({self._uri(source) for source, _ in pairs})
+        copied: dict[str, int] = {}
+        failures: list[Exception | None] = []
+        calls: list[tuple[Any, ...]] = []
+        for source, target in pairs:
+            uri = self._uri(source)
+            known = facts[uri]
+            if isinstance(known, dict):
+                copied[uri] = known["generation"]
+                calls.append((uri, "copy", (uri, self._uri(target)), {"generation": known["generation"]}))
+            elif not isinstance(known, NotFoundError) or (is_strict and not self.isdir(source)):
+                failures.append(known)
+        for uri, _, failure in self.client._bulk(calls, _REQUESTS_AT_ONCE):
+            if failure is not None:
+                copied.pop(uri, None)
+                if is_strict or not isinstance(failure, NotFoundError):
+                    failures.append(failure)
+        _raise_first(failures)
+        return copied
 
     def _rm(self, path: str) -> None:
         self.client.delete(self._uri(path))
@@ -271,50 +525,67 @@ class FileSystem(AbstractFileSystem):
     rm_file = _rm
 
     def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:
-        """Removes objects, and with `recursive` all that is under a path, a hundred in a request.
-
-        All are tried; where several could not be removed, that is an ExceptionGroup.
+        """Removes objects, and with `recursive` all that is under a path, a hundred in a request: markers of
+        folders (`dir/`) too, unless a maxdepth is given. All are tried.
         """
-        wanted = [path] if isinstance(path, str) else list(path)
-        names: dict[str, None] = {}
-        for one in wanted:
-            found = self.find(one, maxdepth=maxdepth) if recursive else self.expand_path(one, maxdepth=maxdepth)
-            if recursive and not found:
-                raise FileNotFoundError(f"{one}: there is no such object or folder")
-            names.update(dict.fromkeys(found))
+        uris: dict[str, None] = {}
+        for one in [path] if isinstance(path, (str, os.PathLike)) else path:
+            found = self._found(one, maxdepth) if recursive else map(self._uri, self.expand_path(one))
+            uris.update(dict.fromkeys(found))
         try:
-            self.client.delete([self._uri(name) for name in names])
+            self.client.delete(list(uris))
         except ExceptionGroup as group:
-            if len(group.exceptions) == 1:
-                raise group.exceptions[0] from None
-            raise
+            _raise_first(error for error in group.exceptions if isinstance(error, Exception))
+
+    def _found(self, path: Any, maxdepth: int | None) -> list[str]:
+        """The URIs of all objects under a path, or under what a pattern matches."""
+        uris: list[str] = []
+        for one in self.expand_path(path) if has_magic(self._strip_protocol(path)) else [path]:
+            if maxdepth is not None:
+                uris += [self._uri(name) for name in self.find(one, maxdepth=maxdepth)]
+                continue
+            folder = self._folder(one)
+            bucket = folder[len("gs://") :].partition("/")[0]
+            objects, _ = self.client._list_details(folder)
+            uris += [f"gs://{bucket}/{entry[0]}" for entry in objects]
+            if folder != f"gs://{bucket}/" and isinstance(self._stats([folder[:-1]])[folder[:-1]], dict):
+                uris.append(folder[:-1])
+        if not uris:
+            raise FileNotFoundError(f"{path}: there is no such object or folder")
+        return uris
+
+    def _remove_markers(self, paths: Iterable[str]) -> None:
+        """Of folders: empty objects whose names end in "/". One that is not empty is somebody's data."""
+        uris = [f"{self._uri(path)}/" for path in paths]
+        calls = [
+            (uri, "delete", (uri,), {"if_generation_match": facts["generation"]})
+            for uri, facts in self._stats(uris).items()
+            if isinstance(facts, dict) and facts["size"] == 0
+        ]
+        failures = (failure for _, _, failure in self.client._bulk(calls, _REQUESTS_AT_ONCE))
+        _raise_first(failure for failure in failures if not isinstance(failure, (NotFoundError, PreconditionError)))
 
     def mkdir(self, path: str, create_parents: bool = True, **_options: Any) -> None:
-        """Nothing: a folder is part of a name."""
+        """Nothing: a folder is part of a name, and buckets are not made here."""
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
         """Nothing, like mkdir."""
 
     def rmdir(self, path: str) -> None:
-        """Nothing, like mkdir."""
-
-    def touch(self, path: str, truncate: bool = True, **_options: Any) -> None:
-        """An empty object; with `truncate` in place of what is there."""
-        try:
-            self.pipe_file(path, b"", mode="overwrite" if truncate else "create")
-        except FileExistsError:
-            pass
+        """Nothing, like mkdir, but for an empty folder's marker (`dir/`), which is removed."""
+        if "/" not in self._strip_protocol(path):
+            return
+        objects, folders = self.client._list_details(self._folder(path), folder=True, limit=2)
+        if len(objects) == 1 and not folders and f"{self._uri(path)}/".endswith(f"/{objects[0][0]}"):
+            self._remove_markers([path])
 
 
-class _CreatedFile(checkpoint.WriteFile):
-    """One that must not be there yet."""
-
-    def close(self) -> None:
-        try:
-            super().close()
-        except PreconditionError as error:
-            raise FileExistsError(f"{self.name}: exists already") from error
-
+_FILES: dict[tuple[str, bool], Callable[..., checkpoint.WriteFile]] = {
+    ("wb", True): checkpoint.WriteFile,
+    ("xb", True): _fs_files.CreatedFile,
+    ("wb", False): _fs_files.PendingFile,
+    ("xb", False): _fs_files.PendingCreatedFile,
+}
 
 _CLIENT_OPTIONS = frozenset(
     {
@@ -331,18 +602,136 @@ _CLIENT_OPTIONS = frozenset(
     }
 )
 
+# Arguments of other filesystems that say how, and not what: we do it in a way of our own.
+_HINTS = frozenset(
+    {
+        "batch_size",
+        "block_size",
+        "cache_options",
+        "cache_source",
+        "cache_type",
+        "chunksize",
+        "concurrency",
+        "consistency",
+        "fill_cache",
+        "max_prefetch_size",
+        "size",
+    }
+)
 
-def _file(bucket: str, name: str, size: int, generation: int) -> Entry:
-    return {"name": f"{bucket}/{name}", "size": size, "type": "file", "generation": generation}
+
+def _refuse(method: str, path: Any, options: Mapping[str, Any], *known: str) -> None:
+    """What is not understood would be ignored, and the caller believe that it was done."""
+    unknown = sorted(options.keys() - set(known))
+    if unknown:
+        raise TypeError(f"{path}: {method} has no argument {', '.join(unknown)} here")
+
+
+def _condition(mode: str) -> int | None:
+    if mode not in ("create", "overwrite"):
+        raise ValueError(f'mode is "create" or "overwrite", not {mode!r}')
+    return 0 if mode == "create" else None
+
+
+def _as_exists(uri: str, failure: Exception | None) -> Exception | None:
+    if not isinstance(failure, PreconditionError):
+        return failure
+    exists = FileExistsError(f"{uri}: exists already")
+    exists.__cause__ = failure
+    return exists
+
+
+def _raise_first(failures: Iterable[Exception | None]) -> None:
+    """When all has been tried: the first of the failures, with a note of the others."""
+    raised = [failure for failure in failures if failure is not None]
+    if not raised:
+        return
+    for other in raised[1:]:
+        raised[0].add_note(f"and {other}")
+    raise raised[0]
+
+
+def _attempt(call: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return call(*arguments)
+    except Exception as error:
+        return error
+
+
+def _counts_from_end(start: int | None, end: int | None) -> bool:
+    return (start or 0) < 0 or (end or 0) < 0
+
+
+def _range_call(uri: str, start: int | None, end: int | None, facts: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The arguments of Client.get for a slice; none where nothing is in it. With facts it is of that generation."""
+    generation = 0
+    if facts is not None:
+        start, end, _ = slice(start, end).indices(facts["size"])
+        generation = facts["generation"]
+    offset = start or 0
+    if end is None:
+        return {"uri": uri, "offset": offset}
+    return {"uri": uri, "offset": offset, "length": end - offset, "generation": generation} if end > offset else {}
+
+
+def _time(text: str | None) -> datetime.datetime:
+    """Of the service, which tells it of every object."""
+    if text is None:
+        raise ValueError("the server does not tell the time of the object")
+    return datetime.datetime.fromisoformat(text)
+
+
+def _file(
+    bucket: str, name: str, size: int, generation: int, crc32c: int | None = None, updated: str | None = None
+) -> Entry:
+    """Of a listing."""
+    entry = {"name": f"{bucket}/{name}", "size": size, "type": "file", "generation": generation, "crc32c": crc32c}
+    if updated is not None:
+        entry["updated"] = updated
+        entry["mtime"] = _time(updated)
+    return entry
 
 
 def _directory(path: str) -> Entry:
     return {"name": path, "size": 0, "type": "directory"}
 
 
+# Of Client.stat, and what the service, and so gcsfs, calls the same.
+_NAMES_OF_SERVICE = {
+    "content_type": "contentType",
+    "content_encoding": "contentEncoding",
+    "cache_control": "cacheControl",
+    "storage_class": "storageClass",
+    "md5": "md5Hash",
+    "created": "timeCreated",
+}
+
+
 def _described(path: str, facts: dict[str, Any]) -> Entry:
     entry = {key: value for key, value in facts.items() if key not in ("bucket", "name")}
+    entry |= {name: facts[key] for key, name in _NAMES_OF_SERVICE.items() if facts[key] is not None}
+    if facts["updated"] is not None:
+        entry["mtime"] = _time(facts["updated"])
+    if facts["created"] is not None:
+        entry["created"] = entry["ctime"] = _time(facts["created"])
     return {**entry, "name": path, "type": "file"}
+
+
+def _folders_of(names: Iterable[str], bucket: str, path: str) -> set[str]:
+    """The paths of the folders under `path` that lead to objects."""
+    folders: set[str] = set()
+    for name in names:
+        folder = f"{bucket}/{name}".rpartition("/")[0]
+        while len(folder) > len(path) and folder not in folders:
+            folders.add(folder)
+            folder = folder.rpartition("/")[0]
+    return {folder for folder in folders if not folder.endswith("/")}
+
+
+def _copy_file(source: Any, target: Any, callback: Any) -> None:
+    while piece := source.read(_COPY_SIZE):
+        target.write(piece)
+        callback.relative_update(len(piece))
 
 
 def _contents(client: Client, uris: list[str]) -> Iterator[Any]:

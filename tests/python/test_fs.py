@@ -1,5 +1,6 @@
 """ringest.fs: fsspec's interface, and what opens paths by it: pandas-like callers and Lightning's ModelCheckpoint."""
 
+import datetime
 import os
 import pickle
 import tempfile
@@ -84,6 +85,82 @@ class Looking(Case):
         self.assertEqual(self.fs.ls("here/marked"), [])
         self.assertTrue(self.fs.isdir("here/marked"))
 
+    def test_an_empty_bucket_has_nothing_in_it(self):
+        self.fs.pipe_file("empty/a", b"")
+        self.fs.rm("empty/a")
+        self.assertEqual(self.fs.ls("empty"), [])
+        self.assertEqual(list(self.fs.walk("empty")), [("empty", [], [])])
+        self.assertEqual((self.fs.find("empty"), self.fs.glob("empty/*"), self.fs.du("empty")), ([], [], 0))
+        self.assertEqual(self.fs.info("empty")["type"], "directory")
+        for method in (self.fs.ls, self.fs.info, self.fs.find):
+            with self.assertRaises(FileNotFoundError):
+                method("nowhere")
+
+    def test_names_with_empty_parts(self):
+        self.client.put("gs://odd/a//b", b"odd")
+        self.assertEqual(self.fs.ls("odd/a"), [])
+        self.assertEqual(list(self.fs.walk("odd")), [("odd", ["a"], []), ("odd/a", [], [])])
+        self.assertEqual(self.fs.find("odd"), ["odd/a//b"])
+        self.assertEqual(self.fs.find("odd", withdirs=True), ["odd", "odd/a", "odd/a//b"])
+        self.assertEqual(self.fs.cat_file("odd/a//b"), b"odd")
+        self.fs.rm("odd/a", recursive=True)
+        self.assertEqual(self.fs.find("odd"), [])
+
+    def test_what_cannot_be_asked_for_is_not_what_is_missing(self):
+        with ringest.Client(self.client._settings["endpoint"], attempts=1) as distrustful:
+            fs = ringest.fs.FileSystem(client=distrustful)
+            for asks in (fs.exists, fs.isfile, fs.isdir, fs.info):
+                with self.assertRaises(ringest.Error):
+                    asks("here/run/a")
+
+    def test_times_and_what_else_is_known(self):
+        before = datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=1)
+        self.fs.pipe_file("here/typed", b"some", content_type="text/x")
+        info = self.fs.info("here/typed")
+        for name in ("mtime", "created", "ctime"):
+            self.assertLess(before, info[name])
+        self.assertEqual(info["mtime"], self.fs.modified("here/typed"))
+        self.assertEqual(info["created"], self.fs.created("here/typed"))
+        self.assertEqual((info["contentType"], info["content_type"]), ("text/x", "text/x"))
+        self.assertEqual((info["md5Hash"], info["metadata"]), ("A9WeZjwa+awzqZSdEZNQWg==", {}))
+        listed = {entry["name"]: entry for entry in self.fs.ls("here")}["here/typed"]
+        found = self.fs.find("here", detail=True)["here/typed"]
+        self.assertEqual(listed, found)
+        self.assertEqual(listed, {key: info[key] for key in listed})
+        self.assertIn("mtime", listed)
+
+    def test_what_is_not_understood_is_refused(self):
+        for call in (
+            lambda: self.fs.ls("here", versions=True),
+            lambda: self.fs.info("here/run/a", generation=1),
+            lambda: self.fs.find("here", versions=True),
+            lambda: self.fs.pipe_file("here/x", b"", metadata={"a": "b"}),
+            lambda: self.fs.pipe({"here/x": b""}, acl="private"),
+            lambda: self.fs.put_file(__file__, "here/x", metadata={}),
+            lambda: self.fs.cat_file("here/run/a", generation=1),
+            lambda: self.fs.copy("here/run/a", "here/x", acl="private"),
+        ):
+            with self.assertRaisesRegex(TypeError, "has no argument"):
+                call()
+        with self.assertRaisesRegex(ValueError, "maxdepth"):
+            self.fs.find("here", prefix="run", maxdepth=1)
+        with self.assertRaisesRegex(ValueError, "overwrite"):
+            self.fs.pipe_file("here/x", b"", mode="append")
+        self.assertFalse(self.fs.exists("here/x"))
+
+    def test_a_prefix_and_folders_by_one_listing(self):
+        self.assertEqual(self.fs.find("here", prefix="runa"), ["here/runaway"])
+        self.assertEqual(self.fs.find("here/run", prefix="none"), [])
+        under = self.fs.find("here/run", withdirs=True, detail=True)
+        self.assertEqual(
+            [name for name, entry in under.items() if entry["type"] == "directory"],
+            ["here/run", "here/run/deep", "here/run/deep/er"],
+        )
+        before = self.client.stats()["requests"]
+        self.fs.find("here/run", withdirs=True)
+        self.assertLessEqual(self.client.stats()["requests"] - before, 2)
+        self.assertEqual(self.fs.du("here/run", total=False)["here/run/b"], 10)
+
     def test_the_time_and_the_checksum_change_with_the_object(self):
         first = self.fs.checksum("here/run/a")
         modified = self.fs.modified("here/run/a")
@@ -116,8 +193,56 @@ class Reading(Case):
             (3, 100),
             (None, None),
             (0, None),
+            (10, 12),
+            (10, None),
+            (100, None),
+            (100, 200),
+            (-100, None),
+            (-100, 3),
+            (None, -100),
+            (-3, 100),
+            (5, -100),
+            (-2, -5),
         ):
             self.assertEqual(self.fs.cat_file("here/run/b", start, end), whole[start:end], (start, end))
+            self.assertEqual(self.fs.cat_ranges(["here/run/b"], start, end), [whole[start:end]], (start, end))
+            self.assertEqual(self.fs.cat("here/run/b", start=start, end=end), whole[start:end])
+            self.assertEqual(
+                self.fs.cat(["here/run/b"], start=start, end=end), {"here/run/b": whole[start:end]}
+            )
+        for start, end in ((0, 5), (None, None), (-1, None), (3, None)):
+            self.assertEqual(self.fs.cat_file("here/run/deep/er/d", start, end), b"")
+        self.assertEqual((self.fs.head("here/run/b", 3), self.fs.tail("here/run/b", 3)), (b"sec", b"one"))
+        self.assertEqual((self.fs.head("here/run/b", 0), self.fs.tail("here/run/b", 0)), (b"", b""))
+        self.assertEqual(self.fs.tail("here/run/b"), whole)
+        for start, end in ((5, None), (-5, None)):
+            with self.assertRaises(FileNotFoundError):
+                self.fs.cat_file("here/none", start, end)
+
+    def test_a_range_from_the_end_of_what_is_replaced(self):
+        real = self.client.stat
+        sizes = iter([b"longer than before", b"last"])
+
+        def replacing(uri):
+            facts = real(uri)
+            for data in sizes:
+                self.client.put(uri, data)
+                break
+            return facts
+
+        self.client.stat = replacing
+        self.assertEqual(self.fs.cat_file("here/run/b", -4), b"last")
+
+    def test_an_open_file_goes_to_other_processes(self):
+        with self.fs.open("here/run/b") as file:
+            file.seek(3)
+            packed = pickle.dumps(file)
+            again = pickle.loads(packed)
+            self.assertEqual((again.read(4), again.generation), (b"ond ", file.generation))
+            # It is that generation or none.
+            self.fs.pipe_file("here/run/b", b"another one")
+            with self.assertRaises(FileNotFoundError):
+                pickle.loads(packed).read()
 
     def test_many_are_read_at_once(self):
         self.assertEqual(self.fs.cat("here/run/a"), b"first")
@@ -186,6 +311,25 @@ class Writing(Case):
             file.write(b"x")
         self.assertEqual(self.fs.cat_file("here/fresh"), b"x")
 
+    def test_many_are_created_or_not(self):
+        with self.assertRaisesRegex(FileExistsError, "gs://here/run/a"):
+            self.fs.pipe({"here/run/a": b"x", "here/new": b"new"}, mode="create")
+        self.assertEqual((self.fs.cat_file("here/run/a"), self.fs.cat_file("here/new")), (b"first", b"new"))
+        with self.assertRaises(FileExistsError) as caught:
+            self.fs.pipe({"here/run/a": b"x", "here/run/b": b"x"}, mode="create")
+        self.assertEqual(len(caught.exception.__notes__), 1)
+        self.fs.pipe({"here/one": b"1", "here/two": b"2"}, mode="create", content_type="text/x")
+        self.assertEqual(self.fs.info("here/two")["contentType"], "text/x")
+        with open(self.local("file"), "wb") as file:
+            file.write(b"up")
+        with self.assertRaises(FileExistsError):
+            self.fs.put_file(self.local("file"), "here/run/a", mode="create")
+        self.assertEqual(self.fs.cat_file("here/run/a"), b"first")
+        self.fs.put_file(self.local("file"), "here/fresh", mode="create", content_type="text/y")
+        self.assertEqual(self.fs.info("here/fresh")["contentType"], "text/y")
+        self.fs.put(self.local("file"), "here/run/a", mode="overwrite")
+        self.assertEqual(self.fs.cat_file("here/run/a"), b"up")
+
     def test_modes_that_objects_do_not_have(self):
         for mode in ("ab", "r+b"):
             with self.assertRaisesRegex(NotImplementedError, "written whole"):
@@ -216,6 +360,61 @@ class Writing(Case):
         for recursive in (False, True):
             with self.assertRaises(FileNotFoundError):
                 self.fs.rm("here/twin", recursive=recursive)
+
+    def test_markers_of_folders_go_with_them(self):
+        for name in ("tree/", "tree/deep/", "tree/deep/a", "bare/", "emptied/"):
+            self.client.put(f"gs://here/{name}", b"")
+        self.client.put("gs://here/tree", b"an object of that name")
+        self.fs.rm("here/tree", recursive=True)
+        self.assertEqual([name for name, _, _ in self.client.list("gs://here/tree")], [])
+        self.assertTrue(self.fs.isdir("here/bare"))
+        self.fs.rm("here/bare", recursive=True)
+        self.assertFalse(self.fs.exists("here/bare"))
+        self.fs.rmdir("here/emptied")
+        self.assertFalse(self.fs.exists("here/emptied"))
+        self.fs.rmdir("here/run")
+        self.fs.rmdir("here/none")
+        self.assertTrue(self.fs.exists("here/run/a"))
+        self.client.put("gs://here/some/", b"")
+        self.client.put("gs://here/some/a", b"")
+        self.fs.rm("here/s*", recursive=True)
+        self.assertEqual([name for name, _, _ in self.client.list("gs://here/s")], [])
+        self.fs.rm("here", recursive=True)
+        self.assertEqual(len(self.client.list("gs://here/")), 0)
+
+    def test_a_move_removes_only_what_it_copied(self):
+        copy = self.fs._copy
+
+        def meanwhile(*arguments):
+            moved = copy(*arguments)
+            self.fs.pipe({"here/run/late": b"late", "here/run/a": b"replaced"})
+            return moved
+
+        self.fs._copy = meanwhile
+        self.client.put("gs://here/run/deep/", b"")
+        self.fs.mv("here/run", "here/moved", recursive=True)
+        self.assertEqual(self.fs.find("here/run"), ["here/run/a", "here/run/late"])
+        self.assertEqual((self.fs.cat_file("here/run/a"), self.fs.cat_file("here/moved/a")), (b"replaced", b"first"))
+        self.assertEqual(self.fs.cat_file("here/moved/deep/c"), b"third")
+        self.assertFalse(self.fs.exists("here/run/deep"))
+
+    def test_a_move_of_a_certain_depth_leaves_the_rest(self):
+        self.fs.mv("here/run", "here/moved", recursive=True, maxdepth=1)
+        self.assertEqual(self.fs.find("here/run"), ["here/run/deep/c", "here/run/deep/er/d"])
+        self.assertEqual(self.fs.cat_file("here/moved/a"), b"first")
+
+    def test_a_move_that_fails_removes_nothing(self):
+        with self.assertRaises(FileNotFoundError):
+            self.fs.mv(["here/run/a", "here/none"], ["here/x", "here/y"])
+        self.assertTrue(self.fs.exists("here/run/a"))
+        self.fs.mv("here/run/a", "gs://here/run/a")
+        self.assertEqual(self.fs.cat_file("here/run/a"), b"first")
+
+    def test_several_failures_are_one_error(self):
+        with self.assertRaises(FileNotFoundError) as caught:
+            self.fs.rm(["here/none", "here/run/a", "here/nothing"])
+        self.assertEqual(len(caught.exception.__notes__), 1)
+        self.assertFalse(self.fs.exists("here/run/a"))
 
     def test_folders_are_parts_of_names(self):
         self.fs.makedirs("here/made/up", exist_ok=True)
