@@ -4,6 +4,7 @@
 
 #include "gcs/checksum.h"
 #include "gcs/manifest_code.h"
+#include "gcs/sign.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,16 +12,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define NOT_A_MANIFEST "it is not a manifest"
 
+static_assert(RG_DIGEST_SIZE == RG_SHA256_SIZE, "digests are SHA-256");
+
 struct rg_manifest {
-    const uint8_t *data;
+    struct rg_bytes bytes;
+    const uint8_t *data; /* of them, like the next */
     uint64_t size;
-    bool is_mapped;
     uint64_t count, index;
     uint32_t header_size, block_count;
     char bucket[RG_BUCKET_NAME_SIZE_MAX + 1];
@@ -134,15 +135,16 @@ static int check_all(struct rg_manifest *manifest, const struct rg_manifest_dama
     return 0;
 }
 
-int rg_manifest_open_memory(struct rg_manifest **out_manifest, const void *data, size_t size,
-                            char *error, size_t error_size)
+int rg_manifest_adopt(struct rg_manifest **out_manifest, const struct rg_bytes *bytes, char *error,
+                      size_t error_size)
 {
     struct rg_manifest *manifest = calloc(1, sizeof(*manifest));
     if (manifest == NULL) {
         return -ENOMEM;
     }
-    manifest->data = data;
-    manifest->size = size;
+    manifest->bytes = *bytes;
+    manifest->data = bytes->data;
+    manifest->size = bytes->size;
     int rc = check_all(manifest, &(struct rg_manifest_damage){error, error_size});
     if (rc < 0) {
         free(manifest);
@@ -152,42 +154,54 @@ int rg_manifest_open_memory(struct rg_manifest **out_manifest, const void *data,
     return 0;
 }
 
-static int open_mapped(struct rg_manifest **out_manifest, int fd,
-                       const struct rg_manifest_damage *damage)
+static int adopt_or_close(struct rg_manifest **out_manifest, struct rg_bytes *bytes, char *error,
+                          size_t error_size)
 {
-    struct stat status;
-    if (fstat(fd, &status) < 0) {
-        return -errno;
-    }
-    if (!S_ISREG(status.st_mode) || status.st_size < RG_MANIFEST_HEADER_SIZE_MIN) {
-        return rg_manifest_damaged(damage, 0, NOT_A_MANIFEST);
-    }
-    size_t size = (size_t)status.st_size;
-    void *data = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
-    if (data == MAP_FAILED) {
-        return -errno;
-    }
-    int rc = rg_manifest_open_memory(out_manifest, data, size, damage->text, damage->size);
+    int rc = rg_manifest_adopt(out_manifest, bytes, error, error_size);
     if (rc < 0) {
-        munmap(data, size);
-        return rc;
+        rg_bytes_close(bytes);
     }
-    (*out_manifest)->is_mapped = true;
-    return 0;
+    return rc;
+}
+
+int rg_manifest_open_memory(struct rg_manifest **out_manifest, const void *data, size_t size,
+                            char *error, size_t error_size)
+{
+    struct rg_bytes bytes;
+    int rc = rg_bytes_copy(&bytes, data, size);
+    return rc < 0 ? rc : adopt_or_close(out_manifest, &bytes, error, error_size);
+}
+
+/* Takes the descriptor, also where it fails. */
+static int open_mapped(struct rg_manifest **out_manifest, int fd, char *error, size_t error_size)
+{
+    struct rg_bytes bytes;
+    int rc = fd < 0 ? -errno : rg_bytes_map(&bytes, fd);
+    if (rc == 0) {
+        return adopt_or_close(out_manifest, &bytes, error, error_size);
+    }
+    if (rc == -EBADMSG) {
+        rg_manifest_damaged(&(struct rg_manifest_damage){error, error_size}, 0, NOT_A_MANIFEST);
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    return rc;
+}
+
+int rg_manifest_open_fd(struct rg_manifest **out_manifest, int fd, char *error, size_t error_size)
+{
+    return open_mapped(out_manifest, fcntl(fd, F_DUPFD_CLOEXEC, 0), error, error_size);
 }
 
 int rg_manifest_open(struct rg_manifest **out_manifest, const char *path, char *error,
                      size_t error_size)
 {
-    struct rg_manifest_damage what = {error, error_size};
     if (error != NULL && error_size > 0) {
         *error = '\0';
     }
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    int rc = fd < 0 ? -errno : open_mapped(out_manifest, fd, &what);
-    if (fd >= 0) {
-        close(fd);
-    }
+    int rc = open_mapped(out_manifest, fd, error, error_size);
     if (rc < 0 && error != NULL && error_size > 0) {
         char *cause = strdup(*error != '\0' ? error : strerrordesc_np(-rc));
         snprintf(error, error_size, "manifest %s: %s", path, cause != NULL ? cause : "no memory");
@@ -201,10 +215,24 @@ void rg_manifest_close(struct rg_manifest *manifest)
     if (manifest == NULL) {
         return;
     }
-    if (manifest->is_mapped) {
-        munmap((void *)(uintptr_t)manifest->data, manifest->size);
-    }
+    rg_bytes_close(&manifest->bytes);
     free(manifest);
+}
+
+const void *rg_manifest_data(const struct rg_manifest *manifest, size_t *out_size)
+{
+    *out_size = manifest->bytes.size;
+    return manifest->data;
+}
+
+int rg_manifest_fd(const struct rg_manifest *manifest)
+{
+    return manifest->bytes.fd;
+}
+
+void rg_manifest_digest(const struct rg_manifest *manifest, uint8_t digest[RG_DIGEST_SIZE])
+{
+    rg_sha256(manifest->data, manifest->bytes.size, digest);
 }
 
 uint64_t rg_manifest_count(const struct rg_manifest *manifest)

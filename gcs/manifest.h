@@ -6,7 +6,7 @@
 #ifndef RG_GCS_MANIFEST_H
 #define RG_GCS_MANIFEST_H
 
-#include "runtime/base.h"
+#include "runtime/bytes.h"
 
 #include <ringest/listing.h>
 
@@ -30,7 +30,7 @@ enum rg_manifest_field {
     RG_MANIFEST_AT_BLOCK_ENTRIES = 44, /* 4 */
     RG_MANIFEST_AT_BUCKET_SIZE = 48,   /* 4 */
     RG_MANIFEST_AT_CRC = 52,           /* 4; of everything behind the header */
-    RG_MANIFEST_AT_RESERVED = 56,      /* 4; 0 */
+    RG_MANIFEST_AT_FLAGS = 56,         /* 4 */
     RG_MANIFEST_AT_HEADER_CRC = 60,    /* 4; of the header with this field 0 */
     RG_MANIFEST_HEADER_SIZE_MIN = 64,
 };
@@ -38,8 +38,11 @@ enum rg_manifest_field {
 /* An entry of the index: offset (8 bytes), size (4) and CRC32C (4) of a block. */
 #define RG_MANIFEST_INDEX_ENTRY_SIZE 16
 
-/* Opens one in memory, which is borrowed until close. Otherwise like rg_manifest_open. */
-int rg_manifest_open_memory(struct rg_manifest **out_manifest, const void *data, size_t size,
-                            char *error, size_t error_size);
+/* The entries are in the order that they were given in. Only of lists in memory. */
+#define RG_MANIFEST_GIVEN_ORDER 1u
+
+/* Checks bytes and takes them, but not where they are no manifest. Errors of rg_manifest_open. */
+int rg_manifest_adopt(struct rg_manifest **out_manifest, const struct rg_bytes *bytes, char *error,
+                      size_t error_size);
 
 #endif

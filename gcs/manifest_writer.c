@@ -18,10 +18,12 @@
 #define BUFFER_SIZE RG_KIB(256)
 #define BLOCKS_MIN 64
 
+static_assert(BUFFER_SIZE >= RG_BYTES_SHARED_SIZE_MIN, "what fits the buffer is small");
+
 struct rg_manifest_writer {
-    char *path, *temporary;
-    int fd;
-    int error;                          /* of writing; no more is written then */
+    char *path, *temporary; /* NULL: in memory */
+    int fd;                 /* in memory -1 until the buffer is full, or while there is none */
+    int error;              /* of writing; no more is written then */
     struct rg_manifest_encoder encoder; /* of the block that is open */
     char last_name[RG_OBJECT_NAME_SIZE_MAX + 1];
     int64_t last_generation;
@@ -31,8 +33,9 @@ struct rg_manifest_writer {
     uint32_t crc, block_crc;
     uint8_t *index;
     uint32_t block_count, block_capacity;
-    uint8_t *buffer;
-    size_t buffer_size;
+    uint8_t *buffer; /* without a descriptor all that there is */
+    size_t buffer_size, buffer_room;
+    bool is_given_order;
     char bucket[RG_BUCKET_NAME_SIZE_MAX + 1];
 };
 
@@ -51,12 +54,38 @@ static void buffer_flush(struct rg_manifest_writer *writer)
     writer->buffer_size = 0;
 }
 
+static void buffer_grow(struct rg_manifest_writer *writer)
+{
+    uint8_t *grown = realloc(writer->buffer, 2 * writer->buffer_room);
+    if (grown == NULL) {
+        writer->error = -ENOMEM;
+        writer->buffer_size = 0;
+        return;
+    }
+    writer->buffer = grown;
+    writer->buffer_room *= 2;
+}
+
+/* More than fits the buffer goes to the file, or to one in memory that other processes can map.
+ * Where there are no such files it stays in the buffer. */
+static void buffer_make_room(struct rg_manifest_writer *writer)
+{
+    if (writer->fd < 0 && writer->buffer_room == BUFFER_SIZE) {
+        writer->fd = rg_memory_file_open("ringest-manifest");
+    }
+    if (writer->fd >= 0) {
+        buffer_flush(writer);
+    } else {
+        buffer_grow(writer);
+    }
+}
+
 /* Appends what lies behind the header. */
 static void append(struct rg_manifest_writer *writer, const void *data, size_t size)
 {
     RG_ASSERT(size <= BUFFER_SIZE);
-    if (size > BUFFER_SIZE - writer->buffer_size) {
-        buffer_flush(writer);
+    if (size > writer->buffer_room - writer->buffer_size) {
+        buffer_make_room(writer);
     }
     memcpy(writer->buffer + writer->buffer_size, data, size);
     writer->buffer_size += size;
@@ -144,9 +173,11 @@ int rg_manifest_writer_open(struct rg_manifest_writer **out_writer, const char *
         return -ENOMEM;
     }
     writer->fd = -1;
-    writer->path = strdup(path);
+    writer->path = path != NULL ? strdup(path) : NULL;
     writer->buffer = malloc(BUFFER_SIZE);
-    int rc = writer->path != NULL && writer->buffer != NULL ? temporary_open(writer) : -ENOMEM;
+    writer->buffer_room = BUFFER_SIZE;
+    int rc = writer->buffer == NULL || (path != NULL && writer->path == NULL) ? -ENOMEM : 0;
+    rc = rc == 0 && path != NULL ? temporary_open(writer) : rc;
     if (rc < 0) {
         writer_free(writer);
         return rc;
@@ -172,10 +203,12 @@ int rg_manifest_writer_add(struct rg_manifest_writer *writer, const struct rg_ob
 {
     uint8_t entry[RG_MANIFEST_ENTRY_SIZE_MAX];
     size_t name_size = object->name != NULL ? strlen(object->name) : 0;
+    bool is_ordered = name_size > 0 && is_in_order(writer, object);
     if (name_size == 0 || name_size > RG_OBJECT_NAME_SIZE_MAX || object->generation < 0 ||
-        !is_in_order(writer, object)) {
+        (!is_ordered && writer->path != NULL)) {
         return -EINVAL;
     }
+    writer->is_given_order |= !is_ordered;
     int rc = writer->error != 0 ? writer->error : index_grow(writer);
     if (rc < 0) {
         return rc;
@@ -192,12 +225,15 @@ int rg_manifest_writer_add(struct rg_manifest_writer *writer, const struct rg_ob
     return writer->error;
 }
 
-static void header_write(struct rg_manifest_writer *writer, uint64_t index)
+#define HEADER_SIZE_MAX                                                                            \
+    (RG_MANIFEST_HEADER_SIZE_MIN + RG_BUCKET_NAME_SIZE_MAX + RG_MANIFEST_ALIGNMENT)
+
+static uint32_t header_make(const struct rg_manifest_writer *writer, uint64_t index,
+                            uint8_t header[static HEADER_SIZE_MAX])
 {
-    uint8_t header[RG_MANIFEST_HEADER_SIZE_MIN + RG_BUCKET_NAME_SIZE_MAX + RG_MANIFEST_ALIGNMENT] =
-        {0};
     uint32_t bucket_size = (uint32_t)strlen(writer->bucket);
     uint32_t header_size = rg_manifest_header_size(bucket_size);
+    memset(header, 0, header_size);
     memcpy(header, RG_MANIFEST_MAGIC, RG_MANIFEST_MAGIC_SIZE);
     rg_manifest_write_u32(header + RG_MANIFEST_AT_VERSION, RG_MANIFEST_VERSION);
     rg_manifest_write_u32(header + RG_MANIFEST_AT_HEADER_SIZE, header_size);
@@ -208,16 +244,31 @@ static void header_write(struct rg_manifest_writer *writer, uint64_t index)
     rg_manifest_write_u32(header + RG_MANIFEST_AT_BLOCK_ENTRIES, RG_MANIFEST_BLOCK_ENTRIES);
     rg_manifest_write_u32(header + RG_MANIFEST_AT_BUCKET_SIZE, bucket_size);
     rg_manifest_write_u32(header + RG_MANIFEST_AT_CRC, writer->crc);
+    rg_manifest_write_u32(header + RG_MANIFEST_AT_FLAGS,
+                          writer->is_given_order ? RG_MANIFEST_GIVEN_ORDER : 0);
     memcpy(header + RG_MANIFEST_HEADER_SIZE_MIN, writer->bucket, bucket_size);
     rg_manifest_write_u32(header + RG_MANIFEST_AT_HEADER_CRC,
                           rg_manifest_header_crc(header, header_size));
-    ssize_t written = pwrite(writer->fd, header, header_size, 0);
-    if (writer->error == 0 && written != (ssize_t)header_size) {
+    return header_size;
+}
+
+static void header_write(struct rg_manifest_writer *writer, uint64_t index)
+{
+    uint8_t header[HEADER_SIZE_MAX];
+    uint32_t size = header_make(writer, index, header);
+    if (writer->fd < 0) {
+        memcpy(writer->buffer, header, size);
+        return;
+    }
+    buffer_flush(writer);
+    ssize_t written = pwrite(writer->fd, header, size, 0);
+    if (writer->error == 0 && written != (ssize_t)size) {
         writer->error = written < 0 ? -errno : -EIO;
     }
 }
 
-static void file_finish(struct rg_manifest_writer *writer)
+/* All but the header, which makes a manifest of it. */
+static void content_finish(struct rg_manifest_writer *writer)
 {
     static const uint8_t zeros[RG_MANIFEST_ALIGNMENT];
     block_end(writer);
@@ -227,8 +278,14 @@ static void file_finish(struct rg_manifest_writer *writer)
         append(writer, writer->index + (size_t)i * RG_MANIFEST_INDEX_ENTRY_SIZE,
                RG_MANIFEST_INDEX_ENTRY_SIZE);
     }
-    buffer_flush(writer);
-    header_write(writer, index);
+    if (writer->error == 0) {
+        header_write(writer, index);
+    }
+}
+
+static void file_finish(struct rg_manifest_writer *writer)
+{
+    content_finish(writer);
     if (writer->error == 0 && fsync(writer->fd) < 0) {
         writer->error = -errno;
     }
@@ -255,6 +312,10 @@ int rg_manifest_writer_close(struct rg_manifest_writer *writer, bool abandon)
     if (writer == NULL) {
         return 0;
     }
+    if (writer->path == NULL) {
+        writer_free(writer);
+        return 0;
+    }
     if (!abandon) {
         file_finish(writer);
         if (writer->error == 0 && rename(writer->temporary, writer->path) < 0) {
@@ -268,5 +329,42 @@ int rg_manifest_writer_close(struct rg_manifest_writer *writer, bool abandon)
         folder_sync(writer->path);
     }
     writer_free(writer);
+    return rc;
+}
+
+/* What was written, as bytes that the writer no longer has. */
+static int bytes_take(struct rg_manifest_writer *writer, struct rg_bytes *out_bytes)
+{
+    if (writer->fd < 0) {
+        uint8_t *shrunk = realloc(writer->buffer, writer->buffer_size);
+        rg_bytes_own(out_bytes, shrunk != NULL ? shrunk : writer->buffer, writer->buffer_size);
+        writer->buffer = NULL;
+        return 0;
+    }
+    int rc = rg_memory_file_seal(writer->fd);
+    rc = rc == 0 ? rg_bytes_map(out_bytes, writer->fd) : rc;
+    if (rc == 0) {
+        writer->fd = -1;
+    }
+    return rc;
+}
+
+int rg_manifest_writer_finish(struct rg_manifest_writer *writer, struct rg_manifest **out_manifest)
+{
+    if (writer->path != NULL) {
+        (void)rg_manifest_writer_close(writer, true);
+        return -EINVAL;
+    }
+    content_finish(writer);
+    struct rg_bytes bytes;
+    int rc = writer->error == 0 ? bytes_take(writer, &bytes) : writer->error;
+    writer_free(writer);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = rg_manifest_adopt(out_manifest, &bytes, NULL, 0);
+    if (rc < 0) {
+        rg_bytes_close(&bytes);
+    }
     return rc;
 }

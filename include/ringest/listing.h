@@ -49,26 +49,47 @@ RG_API int rg_listing_next(struct rg_listing *listing, struct rg_cq *cq, uint64_
 RG_API void rg_listing_close(struct rg_listing *listing);
 
 /* A manifest: the names, sizes, generations and CRC32C of objects, in the order of names, that many
- * processes can share. The file format is in docs/MANIFEST.md: compact, checksummed, read by mmap.
- */
+ * processes can share, in a file or in memory. The format is in docs/MANIFEST.md: compact,
+ * checksummed, read by mmap. */
 struct rg_manifest;
 struct rg_manifest_writer;
-/* The file is written beside `path` and appears there when it is closed. Errors: -EINVAL (the
- * bucket's name), -ENOMEM, and what making a file gives. */
+/* The file is written beside `path` and appears there when it is closed; NULL: in memory, for
+ * rg_manifest_writer_finish. Errors: -EINVAL (the bucket's name), -ENOMEM, and what making a file
+ * gives. */
 RG_API int rg_manifest_writer_open(struct rg_manifest_writer **out_writer, const char *path,
                                    const char *bucket);
-/* Objects must come in the order of their names' bytes, generations of one name in theirs. Errors:
- * -EINVAL (not so, or no valid name: the object is left out); what writing gives, for good. */
+/* Of a file, objects must come in the order of their names' bytes, generations of one name in
+ * theirs; in memory they keep the order that they come in. Errors: -EINVAL (not so, or no valid
+ * name: the object is left out); what writing gives, for good. */
 RG_API int rg_manifest_writer_add(struct rg_manifest_writer *writer,
                                   const struct rg_object *object);
 /* Makes the file appear under its name, complete; with `abandon`, or after an error of writing, it
  * never does. Frees the writer. NULL is fine. */
 RG_API int rg_manifest_writer_close(struct rg_manifest_writer *writer, bool abandon);
+/* Of one in memory, in place of close: *out_manifest is the caller's. Frees the writer in any case.
+ * Errors: -EINVAL (it is of a file), -ENOMEM, -ENOSPC. */
+RG_API int rg_manifest_writer_finish(struct rg_manifest_writer *writer,
+                                     struct rg_manifest **out_manifest);
 
 /* Opens and verifies a manifest. Errors: what opening the file gives, -EBADMSG (not a manifest, or
  * damaged; *error says where). */
 RG_API int rg_manifest_open(struct rg_manifest **out_manifest, const char *path, char *error,
                             size_t error_size);
+/* The same from a descriptor, which stays the caller's; and from bytes, which are copied. */
+RG_API int rg_manifest_open_fd(struct rg_manifest **out_manifest, int fd, char *error,
+                               size_t error_size);
+RG_API int rg_manifest_open_memory(struct rg_manifest **out_manifest, const void *data, size_t size,
+                                   char *error, size_t error_size);
+/* The bytes of it as a file has them; they live as long as the manifest. Any thread. */
+RG_API const void *rg_manifest_data(const struct rg_manifest *manifest, size_t *out_size);
+/* What another process opens it from without a copy: the file's descriptor, or that of sealed
+ * memory, which nobody can change. -1: it is memory of this process's own, because it is small or
+ * memfd_create is forbidden. It belongs to the manifest. */
+RG_API int rg_manifest_fd(const struct rg_manifest *manifest);
+/* SHA-256 of these bytes: the same objects in the same order have the same one. Takes half a second
+ * for each GB. */
+#define RG_DIGEST_SIZE 32
+RG_API void rg_manifest_digest(const struct rg_manifest *manifest, uint8_t digest[RG_DIGEST_SIZE]);
 RG_API uint64_t rg_manifest_count(const struct rg_manifest *manifest);
 RG_API const char *rg_manifest_bucket(const struct rg_manifest *manifest);
 /* Fills *out_object; its name is copied to `name`, of RG_OBJECT_NAME_SIZE_MAX + 1 bytes. 0,

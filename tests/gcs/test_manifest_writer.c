@@ -127,6 +127,121 @@ static void test_a_file_that_cannot_grow(void)
     rg_test_manifest_fini(&file);
 }
 
+/* What a list in memory becomes, by way of the bytes or of the descriptor, in another process. */
+static void check_copies(const struct rg_manifest *manifest)
+{
+    size_t size, copy_size;
+    const void *data = rg_manifest_data(manifest, &size);
+    struct rg_manifest *copy;
+    uint8_t digest[RG_DIGEST_SIZE], again[RG_DIGEST_SIZE];
+    RG_CHECK_EQ(rg_manifest_open_memory(&copy, data, size, NULL, 0), 0);
+    const void *copied = rg_manifest_data(copy, &copy_size);
+    RG_CHECK_MEM(copied, copy_size, data, size);
+    rg_manifest_digest(manifest, digest);
+    rg_manifest_digest(copy, again);
+    RG_CHECK_MEM(digest, sizeof(digest), again, sizeof(again));
+    rg_manifest_close(copy);
+    int fd = rg_manifest_fd(manifest);
+    if (fd >= 0) {
+        RG_CHECK_EQ(rg_manifest_open_fd(&copy, fd, NULL, 0), 0);
+        RG_CHECK(rg_manifest_fd(copy) != fd);
+        RG_CHECK_EQ(rg_manifest_count(copy), rg_manifest_count(manifest));
+        rg_manifest_close(copy);
+    }
+}
+
+static struct rg_manifest *memory_make(uint64_t count)
+{
+    struct rg_manifest_writer *writer;
+    struct rg_manifest *manifest;
+    RG_CHECK_EQ(rg_manifest_writer_open(&writer, NULL, "some-bucket"), 0);
+    for (uint64_t i = 0; i < count; i++) {
+        struct rg_object object = rg_test_manifest_object(i, name);
+        RG_CHECK_EQ(rg_manifest_writer_add(writer, &object), 0);
+    }
+    RG_CHECK_EQ(rg_manifest_writer_finish(writer, &manifest), 0);
+    return manifest;
+}
+
+static void test_a_list_in_memory_has_the_bytes_of_the_file(void)
+{
+    static const uint64_t counts[] = {0, 1, 64, 1000, 50000};
+    for (size_t i = 0; i < RG_ARRAY_LEN(counts); i++) {
+        struct rg_test_manifest file;
+        struct rg_manifest *manifest = memory_make(counts[i]), *of_file;
+        rg_test_manifest_init(&file);
+        rg_test_manifest_write(&file, counts[i]);
+        RG_CHECK_EQ(rg_manifest_open(&of_file, file.path, NULL, 0), 0);
+        size_t size, file_size;
+        const void *data = rg_manifest_data(manifest, &size);
+        const void *file_data = rg_manifest_data(of_file, &file_size);
+        RG_CHECK_MEM(data, size, file_data, file_size);
+        RG_CHECK_EQ(rg_manifest_fd(manifest) >= 0, size >= RG_BYTES_SHARED_SIZE_MIN);
+        RG_CHECK(rg_manifest_fd(of_file) >= 0);
+        check_copies(manifest);
+        rg_manifest_close(of_file);
+        rg_manifest_close(manifest);
+        rg_test_manifest_fini(&file);
+    }
+}
+
+static void test_a_list_in_memory_keeps_its_order(void)
+{
+    static const char *const names[] = {"b", "a", "a", "c"};
+    struct rg_manifest_writer *writer;
+    struct rg_manifest *manifest;
+    RG_CHECK_EQ(rg_manifest_writer_open(&writer, NULL, "bucket"), 0);
+    for (size_t i = 0; i < RG_ARRAY_LEN(names); i++) {
+        struct rg_object object = {.name = names[i], .size = i};
+        RG_CHECK_EQ(rg_manifest_writer_add(writer, &object), 0);
+    }
+    RG_CHECK_EQ(rg_manifest_writer_add(writer, &(struct rg_object){.name = ""}), -EINVAL);
+    RG_CHECK_EQ(rg_manifest_writer_finish(writer, &manifest), 0);
+    RG_CHECK_EQ(rg_manifest_count(manifest), RG_ARRAY_LEN(names));
+    for (size_t i = 0; i < RG_ARRAY_LEN(names); i++) {
+        struct rg_object object;
+        RG_CHECK_EQ(rg_manifest_get(manifest, i, &object, name), 0);
+        RG_CHECK_STR(name, names[i]);
+        RG_CHECK_EQ(object.size, i);
+    }
+    check_copies(manifest);
+    rg_manifest_close(manifest);
+}
+
+/* As where a filter of system calls forbids memfd_create. */
+static void test_a_list_in_memory_without_a_memory_file(void)
+{
+    struct rlimit limit, none;
+    RG_CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none = limit;
+    none.rlim_cur = 0;
+    RG_CHECK_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+    struct rg_manifest *manifest = memory_make(50000);
+    RG_CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    RG_CHECK_EQ(rg_manifest_fd(manifest), -1);
+    struct rg_manifest *other = memory_make(50000);
+    size_t size, other_size;
+    const void *data = rg_manifest_data(manifest, &size);
+    const void *other_data = rg_manifest_data(other, &other_size);
+    RG_CHECK_MEM(data, size, other_data, other_size);
+    rg_manifest_close(other);
+    rg_manifest_close(manifest);
+}
+
+static void test_only_lists_in_memory_are_finished(void)
+{
+    struct rg_test_manifest file;
+    struct rg_manifest_writer *writer;
+    struct rg_manifest *manifest;
+    rg_test_manifest_init(&file);
+    RG_CHECK_EQ(rg_manifest_writer_open(&writer, file.path, "bucket"), 0);
+    RG_CHECK_EQ(rg_manifest_writer_finish(writer, &manifest), -EINVAL);
+    RG_CHECK(!exists(file.path));
+    RG_CHECK_EQ(rg_manifest_writer_open(&writer, NULL, "bucket"), 0);
+    RG_CHECK_EQ(rg_manifest_writer_close(writer, false), 0);
+    rg_test_manifest_fini(&file);
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
@@ -136,6 +251,10 @@ int main(int argc, char **argv)
         RG_TEST(test_two_writers_of_one_path),
         RG_TEST(test_a_folder_that_is_not_there),
         RG_TEST(test_a_file_that_cannot_grow),
+        RG_TEST(test_a_list_in_memory_has_the_bytes_of_the_file),
+        RG_TEST(test_a_list_in_memory_keeps_its_order),
+        RG_TEST(test_a_list_in_memory_without_a_memory_file),
+        RG_TEST(test_only_lists_in_memory_are_finished),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }
