@@ -7,6 +7,7 @@
 #include "gcs/client.h"
 #include "gcs/manifest.h"
 #include "gcs/manifest_code.h"
+#include "gcs/sign.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,9 +30,9 @@ static_assert(RG_TAR_INDEX_HEADER_SIZE_MIN == (int)RG_MANIFEST_HEADER_SIZE_MIN, 
 static_assert(RG_TAR_INDEX_ALIGNMENT == RG_MANIFEST_ALIGNMENT, "as in manifests");
 
 struct rg_tar_index {
-    const uint8_t *data;
+    struct rg_bytes bytes;
+    const uint8_t *data; /* of them, like the next */
     uint64_t size;
-    bool is_mapped;                        /* otherwise allocated */
     uint64_t count, tables, shards, names; /* the latter three: offsets */
     uint32_t header_size, shard_count, block_count, names_size;
     char bucket[RG_BUCKET_NAME_SIZE_MAX + 1];
@@ -194,22 +194,24 @@ static int check_shards(const struct rg_tar_index *index, const struct rg_manife
     return 0;
 }
 
-/* Takes `data`, on success only. */
-static int index_adopt(struct rg_tar_index **out_index, const uint8_t *data, uint64_t size,
-                       bool is_mapped, const struct rg_manifest_damage *damage)
+/* Takes the bytes, and closes them where it fails. */
+static int index_adopt(struct rg_tar_index **out_index, struct rg_bytes *bytes,
+                       const struct rg_manifest_damage *damage)
 {
     struct rg_tar_index *index = calloc(1, sizeof(*index));
     if (index == NULL) {
+        rg_bytes_close(bytes);
         return rg_explain(damage->text, damage->size, -ENOMEM, "no memory");
     }
-    index->data = data;
-    index->size = size;
-    index->is_mapped = is_mapped;
+    index->bytes = *bytes;
+    index->data = bytes->data;
+    index->size = bytes->size;
     int rc = check_header(index, damage);
     rc = rc == 0 ? check_sizes(index, damage) : rc;
     rc = rc == 0 ? check_blocks(index, damage) : rc;
     rc = rc == 0 ? check_shards(index, damage) : rc;
     if (rc < 0) {
+        rg_bytes_close(bytes);
         free(index);
         return rc;
     }
@@ -220,39 +222,34 @@ static int index_adopt(struct rg_tar_index **out_index, const uint8_t *data, uin
 int rg_tar_index_open_memory(struct rg_tar_index **out_index, const void *data, size_t size,
                              char *error, size_t error_size)
 {
-    uint8_t *copy = malloc(size > 0 ? size : 1);
-    if (copy == NULL) {
-        return rg_explain(error, error_size, -ENOMEM, "no memory");
-    }
-    memcpy(copy, data, size);
-    int rc =
-        index_adopt(out_index, copy, size, false, &(struct rg_manifest_damage){error, error_size});
+    struct rg_bytes bytes;
+    int rc = rg_bytes_copy(&bytes, data, size);
     if (rc < 0) {
-        free(copy);
+        return rg_explain(error, error_size, rc, "%s", strerrordesc_np(-rc));
     }
-    return rc;
+    return index_adopt(out_index, &bytes, &(struct rg_manifest_damage){error, error_size});
 }
 
+/* Takes the descriptor, also where it fails. */
 static int open_mapped(struct rg_tar_index **out_index, int fd,
                        const struct rg_manifest_damage *damage)
 {
-    struct stat status;
-    if (fstat(fd, &status) < 0) {
-        return rg_explain(damage->text, damage->size, -errno, "%s", strerrordesc_np(errno));
+    struct rg_bytes bytes;
+    int rc = fd < 0 ? -errno : rg_bytes_map(&bytes, fd);
+    if (rc == 0) {
+        return index_adopt(out_index, &bytes, damage);
     }
-    if (!S_ISREG(status.st_mode) || status.st_size < RG_TAR_INDEX_HEADER_SIZE_MIN) {
-        return rg_manifest_damaged(damage, 0, NOT_AN_INDEX);
+    if (fd >= 0) {
+        close(fd);
     }
-    size_t size = (size_t)status.st_size;
-    void *data = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
-    if (data == MAP_FAILED) {
-        return rg_explain(damage->text, damage->size, -errno, "%s", strerrordesc_np(errno));
-    }
-    int rc = index_adopt(out_index, data, size, true, damage);
-    if (rc < 0) {
-        munmap(data, size);
-    }
-    return rc;
+    return rc == -EBADMSG ? rg_manifest_damaged(damage, 0, NOT_AN_INDEX)
+                          : rg_explain(damage->text, damage->size, rc, "%s", strerrordesc_np(-rc));
+}
+
+int rg_tar_index_open_fd(struct rg_tar_index **out_index, int fd, char *error, size_t error_size)
+{
+    return open_mapped(out_index, fcntl(fd, F_DUPFD_CLOEXEC, 0),
+                       &(struct rg_manifest_damage){error, error_size});
 }
 
 int rg_tar_index_open(struct rg_tar_index **out_index, const char *path, char *error,
@@ -260,12 +257,7 @@ int rg_tar_index_open(struct rg_tar_index **out_index, const char *path, char *e
 {
     char cause[256] = "";
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return rg_explain(error, error_size, -errno, "tar index %s: %s", path,
-                          strerrordesc_np(errno));
-    }
     int rc = open_mapped(out_index, fd, &(struct rg_manifest_damage){cause, sizeof(cause)});
-    close(fd);
     return rc < 0 ? rg_explain(error, error_size, rc, "tar index %s: %s", path, cause) : 0;
 }
 
@@ -274,19 +266,24 @@ void rg_tar_index_close(struct rg_tar_index *index)
     if (index == NULL) {
         return;
     }
-    void *data = (void *)(uintptr_t)index->data;
-    if (index->is_mapped) {
-        munmap(data, index->size);
-    } else {
-        free(data);
-    }
+    rg_bytes_close(&index->bytes);
     free(index);
 }
 
 const void *rg_tar_index_data(const struct rg_tar_index *index, size_t *out_size)
 {
-    *out_size = index->size;
+    *out_size = index->bytes.size;
     return index->data;
+}
+
+int rg_tar_index_fd(const struct rg_tar_index *index)
+{
+    return index->bytes.fd;
+}
+
+void rg_tar_index_digest(const struct rg_tar_index *index, uint8_t digest[RG_DIGEST_SIZE])
+{
+    rg_sha256(index->data, index->bytes.size, digest);
 }
 
 static int write_all(int fd, const uint8_t *data, uint64_t size)
@@ -639,12 +636,18 @@ int rg_tar_builder_finish(struct rg_tar_builder *builder, struct rg_tar_index **
     end = append(end, builder->names, builder->names_size);
     RG_ASSERT(end == file + size);
     header_write(builder, file, header_size, tables, size);
-    char error[256] = "";
-    int rc = index_adopt(out_index, file, size, false,
-                         &(struct rg_manifest_damage){error, sizeof(error)});
-    RG_ASSERT(rc != -EBADMSG);
-    if (rc < 0) {
+    struct rg_bytes bytes;
+    int rc = 0;
+    if (size < RG_BYTES_SHARED_SIZE_MIN) {
+        rg_bytes_own(&bytes, file, size);
+    } else {
+        rc = rg_bytes_copy(&bytes, file, size);
         free(file);
     }
+    char error[256] = "";
+    rc = rc == 0
+             ? index_adopt(out_index, &bytes, &(struct rg_manifest_damage){error, sizeof(error)})
+             : rc;
+    RG_ASSERT(rc != -EBADMSG);
     return rc;
 }

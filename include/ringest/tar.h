@@ -13,7 +13,7 @@
 #ifndef RINGEST_TAR_H
 #define RINGEST_TAR_H
 
-#include <ringest/gcs.h>
+#include <ringest/listing.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -31,11 +31,16 @@ struct rg_tar_index;
  * (may be NULL) gets a line that names the file and says where. */
 RG_API int rg_tar_index_open(struct rg_tar_index **out_index, const char *path, char *error,
                              size_t error_size);
-/* The same from bytes, which are copied. */
+/* The same from a descriptor, which stays the caller's; and from bytes, which are copied. */
+RG_API int rg_tar_index_open_fd(struct rg_tar_index **out_index, int fd, char *error,
+                                size_t error_size);
 RG_API int rg_tar_index_open_memory(struct rg_tar_index **out_index, const void *data, size_t size,
                                     char *error, size_t error_size);
 /* The bytes of it as a file has them; they live as long as the index. Any thread. */
 RG_API const void *rg_tar_index_data(const struct rg_tar_index *index, size_t *out_size);
+/* As rg_manifest_fd and rg_manifest_digest. */
+RG_API int rg_tar_index_fd(const struct rg_tar_index *index);
+RG_API void rg_tar_index_digest(const struct rg_tar_index *index, uint8_t digest[RG_DIGEST_SIZE]);
 /* Writes it to a file, which appears under its name when it is complete and replaces what was
  * there. Errors: what writing a file gives. */
 RG_API int rg_tar_index_save(const struct rg_tar_index *index, const char *path);

@@ -1,6 +1,7 @@
 /* Index files: samples come back by their numbers, shards are taken over as they are, and every
  * damage is noticed. */
 #include "dataset/tar_index.h"
+#include "runtime/bytes.h"
 #include "tests/support/test.h"
 
 #include <inttypes.h>
@@ -146,6 +147,33 @@ static void test_an_index_of_nothing(void)
     rg_tar_index_close(index);
 }
 
+static void test_large_indexes_lie_in_memory_that_others_map(void)
+{
+    struct rg_tar_builder builder;
+    struct rg_tar_index *index, *other;
+    RG_CHECK_EQ(rg_tar_builder_init(&builder, "bucket"), 0);
+    for (unsigned shard = 0; shard < 100; shard++) {
+        shard_add(&builder, shard, 500);
+    }
+    RG_CHECK_EQ(rg_tar_builder_finish(&builder, &index), 0);
+    rg_tar_builder_fini(&builder);
+    size_t size, other_size;
+    const void *data = rg_tar_index_data(index, &size);
+    RG_CHECK(size > RG_BYTES_SHARED_SIZE_MIN && rg_tar_index_fd(index) >= 0);
+    RG_CHECK_EQ(rg_tar_index_open_fd(&other, rg_tar_index_fd(index), NULL, 0), 0);
+    const void *other_data = rg_tar_index_data(other, &other_size);
+    RG_CHECK_MEM(other_data, other_size, data, size);
+    uint8_t digest[RG_DIGEST_SIZE], again[RG_DIGEST_SIZE];
+    rg_tar_index_digest(index, digest);
+    rg_tar_index_close(index);
+    rg_tar_index_digest(other, again);
+    RG_CHECK_MEM(digest, sizeof(digest), again, sizeof(again));
+    rg_tar_index_close(other);
+    char error[256] = "";
+    RG_CHECK_EQ(rg_tar_index_open_fd(&other, -1, error, sizeof(error)), -EBADF);
+    RG_CHECK_STR(error, "Bad file descriptor");
+}
+
 static void test_every_damage_is_noticed(void)
 {
     struct rg_tar_index *index = index_make(), *broken;
@@ -174,9 +202,12 @@ static void test_every_damage_is_noticed(void)
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
-        RG_TEST(test_samples_are_found_by_number),       RG_TEST(test_a_file_is_the_index_again),
-        RG_TEST(test_shards_are_taken_over_as_they_are), RG_TEST(test_an_index_of_nothing),
+        RG_TEST(test_samples_are_found_by_number),
+        RG_TEST(test_a_file_is_the_index_again),
+        RG_TEST(test_shards_are_taken_over_as_they_are),
+        RG_TEST(test_an_index_of_nothing),
         RG_TEST(test_every_damage_is_noticed),
+        RG_TEST(test_large_indexes_lie_in_memory_that_others_map),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }
