@@ -245,8 +245,8 @@ const char *rg_manifest_bucket(const struct rg_manifest *manifest)
     return manifest->bucket;
 }
 
-int rg_manifest_get(const struct rg_manifest *manifest, uint64_t index,
-                    struct rg_object *out_object, char *name)
+int rg_manifest_block(const struct rg_manifest *manifest, uint64_t index,
+                      struct rg_manifest_decoder *out_decoder)
 {
     if (index >= manifest->count) {
         return -ERANGE;
@@ -255,11 +255,22 @@ int rg_manifest_get(const struct rg_manifest *manifest, uint64_t index,
     if (!block_fits(manifest, &block)) {
         return -EBADMSG;
     }
-    struct rg_manifest_decoder decoder = {
+    *out_decoder = (struct rg_manifest_decoder){
         .at = manifest->data + block.offset,
         .end = manifest->data + block.offset + block.size,
-        .name = name,
     };
+    return 0;
+}
+
+int rg_manifest_get(const struct rg_manifest *manifest, uint64_t index,
+                    struct rg_object *out_object, char *name)
+{
+    struct rg_manifest_decoder decoder;
+    int rc = rg_manifest_block(manifest, index, &decoder);
+    if (rc < 0) {
+        return rc;
+    }
+    decoder.name = name;
     for (uint64_t i = 0; i <= index % RG_MANIFEST_BLOCK_ENTRIES; i++) {
         if (!rg_manifest_decode(&decoder)) {
             return -EBADMSG;

@@ -6,6 +6,7 @@
 #ifndef RG_GCS_MANIFEST_H
 #define RG_GCS_MANIFEST_H
 
+#include "gcs/manifest_code.h"
 #include "runtime/bytes.h"
 
 #include <ringest/listing.h>
@@ -40,6 +41,10 @@ enum rg_manifest_field {
 
 /* The entries are in the order that they were given in. Only of lists in memory. */
 #define RG_MANIFEST_GIVEN_ORDER 1u
+
+/* Where the block with an entry begins, but for the name's buffer. 0, -ERANGE or -EBADMSG. */
+int rg_manifest_block(const struct rg_manifest *manifest, uint64_t index,
+                      struct rg_manifest_decoder *out_decoder);
 
 /* Checks bytes and takes them, but not where they are no manifest. Errors of rg_manifest_open. */
 int rg_manifest_adopt(struct rg_manifest **out_manifest, const struct rg_bytes *bytes, char *error,

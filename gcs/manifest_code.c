@@ -178,11 +178,16 @@ static bool decode_name(struct rg_manifest_decoder *decoder)
         return false;
     }
     if (shared > decoder->name_size || rest > RG_OBJECT_NAME_SIZE_MAX - shared ||
-        rest > (uint64_t)(decoder->end - decoder->at) || shared + rest == 0 ||
-        memchr(decoder->at, '\0', rest) != NULL) {
+        rest > (uint64_t)(decoder->end - decoder->at) || shared + rest == 0) {
         return false;
     }
-    memcpy(decoder->name + shared, decoder->at, rest);
+    /* Few bytes, mostly: calls would take longer. */
+    for (uint64_t i = 0; i < rest; i++) {
+        decoder->name[shared + i] = (char)decoder->at[i];
+        if (decoder->at[i] == '\0') {
+            return false;
+        }
+    }
     decoder->at += rest;
     decoder->name_size = (size_t)(shared + rest);
     decoder->name[decoder->name_size] = '\0';

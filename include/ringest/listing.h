@@ -98,6 +98,17 @@ RG_API int rg_manifest_get(const struct rg_manifest *manifest, uint64_t index,
                            struct rg_object *out_object, char *name);
 RG_API void rg_manifest_close(struct rg_manifest *manifest);
 
+/* Finds objects one after the other at less cost: what follows the last one is decoded from there.
+ * A cursor belongs to one thread at a time, and borrows the manifest. 0 or -ENOMEM. */
+struct rg_manifest_cursor;
+RG_API int rg_manifest_cursor_open(struct rg_manifest_cursor **out_cursor,
+                                   const struct rg_manifest *manifest);
+/* As rg_manifest_get; the name is the cursor's, and valid until the next call. */
+RG_API int rg_manifest_cursor_get(struct rg_manifest_cursor *cursor, uint64_t index,
+                                  struct rg_object *out_object);
+/* NULL is fine. */
+RG_API void rg_manifest_cursor_close(struct rg_manifest_cursor *cursor);
+
 #ifdef __cplusplus
 }
 #endif
