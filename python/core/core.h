@@ -7,6 +7,7 @@
  *   Buffer   one lease, by the buffer protocol; keeps its runtime alive
  *   Objects  names, sizes and generations: a manifest, a listing, or a given list
  *   Reader   one epoch (rg_reader)
+ *   Iteration  what goes out of a Reader to who iterates, and is consumed then
  *   Writer   a stream into one object (rg_writer)
  *   TarIndex where the samples of tar archives lie (rg_tar_index)
  *   ObjectReader  one object as a file that is read (rg_checkpoint_reader)
@@ -51,6 +52,7 @@ int core_queue_register(PyObject *module);
 int core_objects_register(PyObject *module);
 int core_reader_register(PyObject *module);
 int core_item_register(PyObject *module);
+int core_iteration_register(PyObject *module);
 int core_writer_register(PyObject *module);
 int core_object_reader_register(PyObject *module);
 int core_error_register(PyObject *module);
@@ -198,6 +200,10 @@ PyObject *core_objects_uri(PyObject *objects, uint64_t index);
 uint64_t core_objects_count(PyObject *objects);
 /* Fills what a reader needs to know of them. */
 void core_objects_describe(PyObject *objects, struct rg_reader_options *options);
+
+/* All that was taken of a Reader so far is consumed. -1 with a ValueError where it was closed. Runs
+ * no code of Python's, and so no signal handler. */
+int core_reader_consume(PyObject *reader);
 
 /* The same for a TarIndex. */
 void core_tar_describe(PyObject *index, struct rg_reader_options *options);

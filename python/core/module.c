@@ -73,7 +73,7 @@ PyMODINIT_FUNC PyInit__core(void)
         core_many_register(module) < 0 || core_queue_register(module) < 0 ||
         core_objects_register(module) < 0 || core_reader_register(module) < 0 ||
         core_writer_register(module) < 0 || core_object_reader_register(module) < 0 ||
-        core_tar_register(module) < 0 ||
+        core_iteration_register(module) < 0 || core_tar_register(module) < 0 ||
         PyModule_AddStringConstant(module, "version", rg_version()) < 0) {
         Py_DECREF(module);
         return NULL;

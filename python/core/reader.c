@@ -12,9 +12,14 @@ PyTypeObject *core_reader_type;
 /* Of what take_some gives; whoever copies it finds it in the cache. */
 #define SOME_BYTES (UINT64_C(1) << 20)
 
+/* Of how many samples, as Python asks for it. */
+enum { TOTAL, TAKEN, SKIPPED, NUMBER_COUNT };
+
 struct reader {
     PyObject_HEAD struct core_session *session;
     struct rg_reader *reader;
+    PyObject *last_state; /* bytes: of one that was closed, like the next */
+    uint64_t last_numbers[NUMBER_COUNT];
     PyObject *objects;
     struct rg_tar_cursor *cursor; /* of a TarIndex */
     uint64_t last_size;           /* of the sample that came last */
@@ -36,6 +41,24 @@ static void reader_end(struct reader *self)
     }
 }
 
+static uint64_t number_of(const struct reader *self, int which)
+{
+    static uint64_t (*const numbers[])(const struct rg_reader *) = {
+        rg_reader_total, rg_reader_taken, rg_reader_skipped};
+    return self->reader != NULL ? numbers[which](self->reader) : self->last_numbers[which];
+}
+
+static PyObject *state_make(const struct reader *self)
+{
+    char data[16384];
+    size_t size = rg_reader_state(self->reader, data, sizeof(data));
+    if (size > sizeof(data)) {
+        PyErr_SetString(PyExc_RuntimeError, "a state of more bytes than there can be");
+        return NULL;
+    }
+    return PyBytes_FromStringAndSize(data, (Py_ssize_t)size);
+}
+
 static void reader_dealloc(PyObject *object)
 {
     struct reader *self = of(object);
@@ -44,6 +67,7 @@ static void reader_dealloc(PyObject *object)
     rg_tar_cursor_close(self->cursor);
     PyMem_Free(self->indices);
     Py_XDECREF(self->objects);
+    Py_XDECREF(self->last_state);
     core_session_unref(self->session);
     freefunc release = PyType_GetSlot(type, Py_tp_free);
     release(object);
@@ -135,6 +159,7 @@ static int reader_init(PyObject *object, PyObject *args, PyObject *keywords)
     }
     options.shuffle = shuffle != 0;
     options.unordered = unordered != 0;
+    options.consume_later = true;
     options.seed = seed;
     options.epoch = epoch;
     options.window_bytes = window_bytes;
@@ -308,31 +333,52 @@ static PyObject *reader_state(PyObject *object, PyObject *nothing)
 {
     (void)nothing;
     struct reader *self = of(object);
+    if (self->last_state != NULL) {
+        return Py_NewRef(self->last_state);
+    }
+    return is_open(self) ? state_make(self) : NULL;
+}
+
+int core_reader_consume(PyObject *object)
+{
+    struct reader *self = of(object);
     if (!is_open(self)) {
+        return -1;
+    }
+    rg_reader_consume(self->reader);
+    return 0;
+}
+
+static PyObject *reader_consume(PyObject *object, PyObject *nothing)
+{
+    (void)nothing;
+    if (core_reader_consume(object) < 0) {
         return NULL;
     }
-    char data[16384];
-    size_t size = rg_reader_state(self->reader, data, sizeof(data));
-    if (size > sizeof(data)) {
-        PyErr_SetString(PyExc_RuntimeError, "a state of more bytes than there can be");
-        return NULL;
-    }
-    return PyBytes_FromStringAndSize(data, (Py_ssize_t)size);
+    Py_RETURN_NONE;
 }
 
 static PyObject *reader_close(PyObject *object, PyObject *nothing)
 {
     (void)nothing;
-    reader_end(of(object));
+    struct reader *self = of(object);
+    if (self->reader != NULL) {
+        PyObject *state = state_make(self);
+        if (state == NULL) {
+            return NULL;
+        }
+        for (int i = 0; i < NUMBER_COUNT; i++) {
+            self->last_numbers[i] = number_of(self, i);
+        }
+        self->last_state = state;
+        reader_end(self);
+    }
     Py_RETURN_NONE;
 }
 
 static PyObject *reader_get_number(PyObject *object, void *closure)
 {
-    uint64_t (*number)(const struct rg_reader *reader) =
-        (uint64_t(*)(const struct rg_reader *))closure;
-    struct reader *self = of(object);
-    return is_open(self) ? PyLong_FromUnsignedLongLong(number(self->reader)) : NULL;
+    return PyLong_FromUnsignedLongLong(number_of(of(object), (int)(intptr_t)closure));
 }
 
 static PyMethodDef reader_methods[] = {
@@ -341,14 +387,16 @@ static PyMethodDef reader_methods[] = {
      "take_some(n) -> list of between 1 and n Items, about a megabyte; none at the end"},
     {"take_data", reader_take_data, METH_O,
      "take_data(n) -> list of their Buffers; the first error is raised"},
-    {"state", reader_state, METH_NOARGS, "What was taken, as bytes to go on with."},
+    {"consume", reader_consume, METH_NOARGS, "All that was taken so far is consumed."},
+    {"state", reader_state, METH_NOARGS,
+     "What was consumed, as bytes to go on with; also when it is closed."},
     {"close", reader_close, METH_NOARGS, "Ends it; what is in flight is dropped."},
     {0},
 };
 static PyGetSetDef reader_getset[] = {
-    {"total", reader_get_number, NULL, "samples of this reader's epoch", (void *)rg_reader_total},
-    {"taken", reader_get_number, NULL, "samples taken or skipped", (void *)rg_reader_taken},
-    {"skipped", reader_get_number, NULL, "samples skipped", (void *)rg_reader_skipped},
+    {"total", reader_get_number, NULL, "samples of this reader's epoch", (void *)TOTAL},
+    {"taken", reader_get_number, NULL, "samples taken or skipped", (void *)TAKEN},
+    {"skipped", reader_get_number, NULL, "samples skipped", (void *)SKIPPED},
     {0},
 };
 

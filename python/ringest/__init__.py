@@ -22,6 +22,7 @@ from ringest._errors import (
     PreconditionError,
     UnavailableError,
 )
+from ringest._samples import SKIP, TransformError
 from ringest.client import Client, default_client, stats
 
 if TYPE_CHECKING:
@@ -41,9 +42,11 @@ __all__ = [
     "Objects",
     "PermissionDeniedError",
     "PreconditionError",
+    "SKIP",
     "TarDataset",
     "TarIndex",
     "TarMapDataset",
+    "TransformError",
     "UnavailableError",
     "default_client",
     "stats",

@@ -9,6 +9,7 @@ from typing import Any
 
 from ringest import _core, _progress
 from ringest._core import Item
+from ringest._samples import OnError, Samples, TransformError, check_on_error
 from ringest._source import Manifest, ObjectView, Source
 from ringest._torch import IterableBase, MapBase, worker_info
 from ringest.client import Client, parse_size
@@ -31,10 +32,6 @@ def _choose(choices: dict[str, int], value: str, what: str) -> int:
     return choices[value]
 
 
-class TransformError(RuntimeError):
-    """A transform raised; the message names the object, and __cause__ is what it raised."""
-
-
 def _sample(item: Item, transform: Transform | None) -> Any:
     if item.error is not None:
         raise item.error
@@ -54,17 +51,27 @@ def _numbers(indices: Sequence[int], count: int, what: str) -> list[int]:
     return [index if index >= 0 else index + count for index in indices]
 
 
-def _take_all(reader: _core.Reader, transform: Transform | None) -> list:
-    """What is left of a reader, which is closed."""
+def take_all(reader: _core.Reader, samples: Samples) -> list:
+    """What is left of a reader, which is closed. Where all of it was left out, the last error is raised: there
+    is nothing that could be given in its place."""
     taken: list = []
     try:
-        if transform is None:
-            while batch := reader.take_data(_TAKEN_AT_ONCE):
-                taken += batch
-        else:
-            while items := reader.take_some(_TAKEN_AT_ONCE):
-                taken += [_sample(item, transform) for item in items]
-                del items  # while the next are waited for, their memory may be all there is
+        while items := reader.take_some(_TAKEN_AT_ONCE):
+            taken += samples.make(items)
+            del items  # while the next are waited for, their memory may be all there is
+    finally:
+        reader.close()
+    if not taken and samples.last_error is not None:
+        raise samples.last_error
+    return taken
+
+
+def _take_all_data(reader: _core.Reader) -> list:
+    """The same without a transform, the first error being raised."""
+    taken: list = []
+    try:
+        while batch := reader.take_data(_TAKEN_AT_ONCE):
+            taken += batch
     finally:
         reader.close()
     return taken
@@ -77,6 +84,9 @@ class MapDataset(MapBase):
     or names (or (name, size, generation)) of objects; without it the prefix is listed once.
 
     A DataLoader hands whole batches to __getitems__, each of which is one submission.
+
+    `on_error`: "raise", "skip" or a handler, as with IterableDataset. A batch lacks what is left out; where
+    nothing else was asked for, as by dataset[i], the error is raised. `skipped` counts.
     """
 
     def __init__(
@@ -85,9 +95,13 @@ class MapDataset(MapBase):
         transform: Transform | None = None,
         client: Client | None = None,
         manifest: Manifest | None = None,
+        *,
+        on_error: OnError = "raise",
     ):
         self._source = Source(uri, client, manifest)
         self._transform = transform
+        self._on_error = check_on_error(on_error)
+        self.skipped = 0
 
     @property
     def objects(self) -> Sequence:
@@ -104,8 +118,14 @@ class MapDataset(MapBase):
         numbers = _numbers(indices, len(found), "objects")
         # What is there now is read, though a list says what was there when it was made.
         reader = _core.Reader(self._source.client, found, indices=numbers, changed=_CHANGED["newest"])
+        if self._transform is None and self._on_error == "raise":
+            return _take_all_data(reader)
         # What a transform has seen may be let go of before the rest of a large batch has come.
-        return _take_all(reader, self._transform)
+        samples = Samples(lambda item: _sample(item, self._transform), self._on_error)
+        try:
+            return take_all(reader, samples)
+        finally:
+            self.skipped += samples.skipped
 
 
 def _rank_and_world_size(rank: int | None, world_size: int | None) -> tuple[int, int]:
@@ -135,8 +155,20 @@ class IterableDataset(IterableBase):
     generation is no longer the one that was listed: "error", "skip" or "newest". `progress`: a bar of
     tqdm, where that is installed, except in workers; a text is its title.
 
+    `on_error` says what becomes of a sample that cannot be read or transformed: "raise" raises what names its
+    object, "skip" leaves it out with a line in the log, and a function is called with the Item, whose data is None
+    where it could not be read, and the error; it returns a sample in its place, or ringest.SKIP, or raises. Batches
+    are filled up with what follows. "skip" still raises what is not about one object, such as refused credentials
+    or a service that does not answer, and when 1,000 samples in a row would be left out. `skipped` counts what the
+    last iteration left out, by `changed` too, in this process.
+
     state_dict() in the middle of an epoch and load_state_dict() go on with the next sample, in the
     same process layout or, with no workers, on another number of ranks.
+
+    A sample is consumed when a `for` is given it, or the batch that it is in; what an exception kept from arriving
+    comes again when a state is gone on with. An iteration that has raised is over. That holds for a transform, a
+    handler of signals, and objects that are gone. Code in between, such as a DataLoader's, has its own moments in
+    which a signal's handler that raises loses what was given to it: let handlers set a flag.
 
     In a DataLoader give `batch_size=None, collate_fn=lambda batch: batch` with batches of Buffers:
     otherwise PyTorch looks at each of them for what could become a tensor.
@@ -159,13 +191,14 @@ class IterableDataset(IterableBase):
         world_size: int | None = None,
         remainder: str = "uneven",
         changed: str = "error",
+        on_error: OnError = "raise",
         ordered: bool = True,
         client: Client | None = None,
         manifest: Manifest | None = None,
         progress: bool | str = False,
     ):
-        if batch_size is not None and operator.index(batch_size) < 1:
-            raise ValueError(f"batch_size is {batch_size}; it is at least 1, or None")
+        if batch_size is not None and not 1 <= operator.index(batch_size) <= _TAKEN_AT_ONCE:
+            raise ValueError(f"batch_size is {batch_size}; it is between 1 and {_TAKEN_AT_ONCE:,}, or None")
         self._source = self._make_source(uri, client, manifest)
         self._shuffle = shuffle
         self._seed = seed
@@ -176,12 +209,14 @@ class IterableDataset(IterableBase):
         self._rank, self._world_size = _rank_and_world_size(rank, world_size)
         self._remainder = _choose(_REMAINDERS, remainder, "remainder")
         self._changed = _choose(_CHANGED, changed, "changed")
+        self._on_error = check_on_error(on_error)
         self._ordered = ordered
         self._progress = progress
         self._epoch = 0
-        self._state: bytes | None = None  # to be gone on with by the next iteration
-        self._left: bytes | None = None  # where the last iteration was left
-        self._reader: _core.Reader | None = None
+        self._state: bytes | None = None  # what the next iteration begins with
+        self._place: _core.Reader | bytes | None = None  # what state_dict() tells
+        self._reader: _core.Reader | None = None  # of the last iteration
+        self._samples: Samples | None = None  # of the last iteration
 
     def _make_source(self, uri: Any, client: Client | None, manifest: Manifest | None) -> Any:
         return Source(uri, client, manifest)
@@ -207,8 +242,14 @@ class IterableDataset(IterableBase):
         """Which epoch the next iteration is: another order. Forgets a state that was loaded for
         another one."""
         if epoch != self._epoch:
-            self._state = self._left = None
+            self._state = self._place = None
         self._epoch = epoch
+
+    @property
+    def skipped(self) -> int:
+        """Samples that the last iteration has left out so far."""
+        changed = self._reader.skipped if self._reader is not None else 0
+        return changed + (self._samples.skipped if self._samples is not None else 0)
 
     def _check_memory(self) -> None:
         """A batch that the client's memory cannot hold would be waited for for ever."""
@@ -227,10 +268,9 @@ class IterableDataset(IterableBase):
     def _open(self) -> _core.Reader:
         self._check_memory()
         worker = worker_info()
-        state, self._state = self._state, None
         options = self._reader_options()
-        if state is not None:
-            options["state"] = state
+        if self._state is not None:
+            options["state"] = self._state
         return _core.Reader(
             self._source.client,
             self._source.found,
@@ -254,40 +294,44 @@ class IterableDataset(IterableBase):
         return {}
 
     def __iter__(self) -> Iterator:
-        if self._reader is not None:
-            self._reader.close()
-        self._reader = reader = self._open()
-        self._left = None
+        before, reader = self._reader, self._open()
+        self._reader = self._place = reader
+        self._samples = samples = Samples(self._convert, self._on_error)
+        if before is not None:
+            before.close()
+        # What is yielded is consumed when the Iteration hands it out, which no signal comes between.
+        return _core.Iteration(self._run(reader, samples), reader)
+
+    def _run(self, reader: _core.Reader, samples: Samples) -> Iterator:
+        if self._place is reader:
+            self._state = None  # the iteration after this one is of a whole epoch
         try:
             if self._progress and worker_info() is None:
-                yield from self._shown(reader)
+                yield from self._shown(reader, samples)
             else:
-                yield from self._yielded(reader)
+                yield from self._yielded(reader, samples)
         finally:
-            if self._reader is reader:
-                self._reader, self._left = None, reader.state()
             reader.close()
 
-    def _yielded(self, reader: _core.Reader) -> Iterator:
-        return self._samples(reader) if self._batch_size is None else self._batches(reader, self._batch_size)
-
-    def _samples(self, reader: _core.Reader) -> Iterator:
-        while items := reader.take(1):
-            yield self._convert(items[0])
-
-    def _batches(self, reader: _core.Reader, size: int) -> Iterator:
-        if self._transform is None and self._is_data:
-            while batch := reader.take_data(size):
-                yield batch
+    def _yielded(self, reader: _core.Reader, samples: Samples) -> Iterator:
+        if self._transform is None and self._is_data and self._on_error == "raise":
+            while batch := reader.take_data(self._batch_size or 1):
+                yield batch[0] if self._batch_size is None else batch
             return
+        size = self._batch_size or 1
         while items := reader.take(size):
-            yield [self._convert(item) for item in items]
+            batch = samples.make(items)
+            while len(batch) < size and (items := reader.take(size - len(batch))):
+                batch += samples.make(items)
+            if batch:
+                yield batch[0] if self._batch_size is None else batch
+        reader.consume()  # what was left out behind the last sample
 
-    def _shown(self, reader: _core.Reader) -> Iterator:
+    def _shown(self, reader: _core.Reader, samples: Samples) -> Iterator:
         title = f"{self._source.uri} epoch {self._epoch}"
         with _progress.advancing(self._progress, title, reader.total) as advance:
             advance(seen := reader.taken)
-            for yielded in self._yielded(reader):
+            for yielded in self._yielded(reader, samples):
                 yield yielded
                 advance(reader.taken - seen)
                 seen = reader.taken
@@ -295,11 +339,8 @@ class IterableDataset(IterableBase):
     def state_dict(self) -> dict:
         """Where this rank is: after the last sample that was yielded, also when the iteration was left
         or is over. What goes on from the end of an epoch has nothing more to give in that epoch."""
-        if self._reader is not None:
-            state: bytes | None = self._reader.state()
-        else:
-            state = self._state if self._state is not None else self._left
-        return {"epoch": self._epoch, "state": state}
+        place = self._place
+        return {"epoch": self._epoch, "state": place.state() if isinstance(place, _core.Reader) else place}
 
     def load_state_dict(self, state: dict) -> None:
         """Makes the next iteration go on there. A state of other objects, another seed or order is
@@ -307,8 +348,8 @@ class IterableDataset(IterableBase):
         if not isinstance(state, dict) or not isinstance(state.get("state", 0), (bytes, NoneType)):
             raise ValueError(f"{state!r} is not a state that state_dict() gave")
         self._epoch = state["epoch"]
-        self._state = state["state"]
+        self._state = self._place = state["state"]
 
     def __getstate__(self) -> dict:
         # A worker begins where the next iteration would.
-        return {**self.__dict__, "_reader": None, "_left": None}
+        return {**self.__dict__, "_reader": None, "_samples": None, "_place": self._state}

@@ -11,9 +11,10 @@ from typing import Any
 
 from ringest import _core
 from ringest._core import Item, TarIndex
+from ringest._samples import OnError, Samples, TransformError, check_on_error
 from ringest._torch import MapBase
 from ringest.client import Client, default_client, parse_size
-from ringest.dataset import IterableDataset, TransformError, _numbers
+from ringest.dataset import IterableDataset, _numbers, take_all
 
 SampleTransform = Callable[[dict], Any]
 Shard = namedtuple("Shard", "name size generation first count")
@@ -164,24 +165,15 @@ def _members(members: Sequence[str] | None) -> list[str] | None:
     return list(members) if members is not None else None
 
 
-def _read(
-    source: _Source, indices: Sequence[int], transform: SampleTransform | None, members: list[str] | None
-) -> list:
+def _read(source: _Source, indices: Sequence[int], samples: Samples, members: list[str] | None) -> list:
     numbers = _numbers(indices, len(source.found), "samples")
-    reader = _core.Reader(source.client, source.found, indices=numbers, members=members)
-    samples: list = []
-    try:
-        while items := reader.take_some(len(numbers) or 1):
-            samples += [_sample(item, transform) for item in items]
-    finally:
-        reader.close()
-    return samples
+    return take_all(_core.Reader(source.client, source.found, indices=numbers, members=members), samples)
 
 
 class TarMapDataset(MapBase):
     """The samples of tar shards by index, in the order of the shards: see TarDataset. Each is one
     ranged request, neighbours that are asked for together share one, and a DataLoader's batch is one
-    submission."""
+    submission. `on_error` as with MapDataset."""
 
     def __init__(
         self,
@@ -191,10 +183,13 @@ class TarMapDataset(MapBase):
         *,
         index: str | os.PathLike | None = None,
         members: Sequence[str] | None = None,
+        on_error: OnError = "raise",
     ):
         self._members = _members(members)
         self._source = _Source(uri, client, index)
         self._transform = transform
+        self._on_error = check_on_error(on_error)
+        self.skipped = 0
 
     @property
     def index(self) -> TarIndex:
@@ -211,7 +206,11 @@ class TarMapDataset(MapBase):
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list:
-        return _read(self._source, indices, self._transform, self._members)
+        samples = Samples(lambda item: _sample(item, self._transform), self._on_error)
+        try:
+            return _read(self._source, indices, samples, self._members)
+        finally:
+            self.skipped += samples.skipped
 
 
 class TarDataset(IterableDataset):
@@ -281,4 +280,4 @@ class TarDataset(IterableDataset):
         return [Shard(*shard) for shard in self.index.shards()]
 
     def __getitem__(self, index: int) -> Any:
-        return _read(self._source, [index], self._transform, self._members)[0]
+        return _read(self._source, [index], Samples(self._convert, self._on_error), self._members)[0]

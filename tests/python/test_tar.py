@@ -288,6 +288,32 @@ class Shards(Tar):
         with self.assertRaisesRegex(RuntimeError, r"'s0/000000' of gs://shards/transform-0000.tar raised KeyError"):
             next(iter(self.dataset(uri, transform=lambda sample: sample["png"])))
 
+    def test_samples_that_cannot_be_had_are_left_out_or_replaced(self):
+        _, uri = self.put_shards("on-error", range(1))
+
+        def transform(sample):
+            if sample["__key__"] in ("s0/000003", "s0/000007"):
+                raise KeyError("mine")
+            return sample["__key__"]
+
+        keys = [f"s0/{i:06d}" for i in range(20)]
+        left = [key for key in keys if key not in (keys[3], keys[7])]
+        for batch_size in (None, 6):
+            dataset = self.dataset(uri, transform=transform, on_error="skip", batch_size=batch_size)
+            with self.assertLogs("ringest", "WARNING") as logs:
+                got = list(dataset)
+            self.assertEqual(sum(got, []) if batch_size else got, left)
+            self.assertEqual(dataset.skipped, 2)
+            self.assertRegex(logs.output[1], "s0/000007' of gs://shards/on-error-0000.tar")
+        dataset = self.dataset(uri, transform=transform, on_error=lambda item, error: item.data["__key__"].upper())
+        self.assertEqual(list(dataset)[3], "S0/000003")
+        self.assertEqual(dataset[7], "S0/000007")
+        by_index = ringest.TarMapDataset(uri, transform, self.client, on_error="skip")
+        with self.assertLogs("ringest", "WARNING"), self.assertRaisesRegex(ringest.TransformError, keys[3]):
+            self.assertEqual(by_index.__getitems__([2, 3, 4]), [keys[2], keys[4]])
+            by_index[3]
+        self.assertEqual(by_index.skipped, 2)
+
     def test_nothing_stays_leased(self):
         _, uri = self.put_shards("leases", range(2))
         dataset = self.dataset(uri)

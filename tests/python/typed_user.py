@@ -118,6 +118,10 @@ def take_class(sample: dict[str, Any]) -> int:
     return int(sample["cls"])
 
 
+def leave_out(item: ringest.Item[Any], error: Exception) -> Any:
+    return ringest.SKIP if isinstance(error, ringest.TransformError) else item.uri
+
+
 def datasets(client: ringest.Client) -> None:
     dataset = ringest.IterableDataset(
         "gs://bucket/train/", transform=take_size, batch_size=64, shuffle=True, prefetch="64MiB", client=client
@@ -128,9 +132,13 @@ def datasets(client: ringest.Client) -> None:
     assert_type(len(dataset), int)
     assert_type(dataset.objects[0].name, Any)
     ringest.IterableDataset("gs://bucket/", manifest=["a", ("b", 5, 0)], transform=lambda item: bytes(item.data))
-    by_index = ringest.MapDataset("gs://bucket/train/", take_size, manifest=Path("manifest"))
+    by_index = ringest.MapDataset("gs://bucket/train/", take_size, manifest=Path("manifest"), on_error="skip")
+    assert_type(by_index.skipped, int)
     print(by_index[0], torch.utils.data.DataLoader(by_index, batch_size=64))
-    shards = ringest.TarDataset("gs://bucket/{00..99}.tar", transform=take_class, index=Path("index"), batch_size=8)
+    shards = ringest.TarDataset(
+        "gs://bucket/{00..99}.tar", transform=take_class, index=Path("index"), batch_size=8, on_error=leave_out
+    )
+    assert_type(shards.skipped, int)
     assert_type(shards.index, ringest.TarIndex)
     assert_type(shards.shards[0].name, Any)
     ringest.TarMapDataset(["gs://bucket/1.tar", "gs://bucket/2.tar"], take_class)
