@@ -44,8 +44,11 @@ int rg_source_open(struct rg_source *source, const struct rg_reader_options *opt
             return rg_explain(error, error_size, rc, "members are at most %d, of %d bytes",
                               RG_TAR_MEMBERS_MAX, RG_TAR_EXTENSION_SIZE_MAX);
         }
+    } else if (options->manifest != NULL) {
+        if (rg_manifest_cursor_open(&source->manifest, options->manifest) < 0) {
+            return rg_explain(error, error_size, -ENOMEM, "no memory");
+        }
     } else {
-        source->manifest = options->manifest;
         source->objects = options->objects;
     }
     source->bucket = strdup(bucket);
@@ -80,7 +83,10 @@ int rg_source_at(const struct rg_source *source, uint64_t index, struct rg_sourc
     struct rg_object object;
     int rc = 0;
     if (source->manifest != NULL) {
-        rc = rg_manifest_get(source->manifest, index, &object, name);
+        rc = rg_manifest_cursor_get(source->manifest, index, &object);
+        if (rc == 0) {
+            object.name = strcpy(name, object.name);
+        }
     } else {
         object = source->objects[index];
     }
@@ -128,6 +134,7 @@ int rg_source_fingerprint(const struct rg_source *source, uint32_t *out_fingerpr
 void rg_source_close(struct rg_source *source)
 {
     rg_tar_cursor_close(source->cursor);
+    rg_manifest_cursor_close(source->manifest);
     free(source->bucket);
     *source = (struct rg_source){0};
 }

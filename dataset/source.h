@@ -8,9 +8,9 @@
 #include <ringest/dataset.h>
 
 struct rg_source {
-    const struct rg_manifest *manifest; /* borrowed; NULL: the next, or the cursor */
-    const struct rg_object *objects;    /* borrowed */
-    struct rg_tar_cursor *cursor;       /* owned; NULL: samples are objects */
+    struct rg_manifest_cursor *manifest; /* owned; NULL: the next, or the cursor */
+    const struct rg_object *objects;     /* borrowed */
+    struct rg_tar_cursor *cursor;        /* owned; NULL: samples are objects */
     char *bucket;                       /* owned */
     uint64_t count;                     /* of objects, or of samples */
 };

@@ -5,7 +5,7 @@
  *   Queue    requests that are awaited, for an event loop of Python's
  *   GetMany  the iterator of get_many
  *   Buffer   one lease, by the buffer protocol; keeps its runtime alive
- *   Objects  names, sizes and generations: a manifest, a listing, or a given list
+ *   Objects  names, sizes and generations: a manifest, in a file or in memory
  *   Reader   one epoch (rg_reader)
  *   Iteration  what goes out of a Reader to who iterates, and is consumed then
  *   Writer   a stream into one object (rg_writer)
@@ -57,6 +57,9 @@ int core_writer_register(PyObject *module);
 int core_object_reader_register(PyObject *module);
 int core_error_register(PyObject *module);
 int core_tar_register(PyObject *module);
+
+/* A digest in hexadecimal, as a str. */
+PyObject *core_digest_text(const uint8_t digest[RG_DIGEST_SIZE]);
 
 /* Adds a heap type to the module. */
 int core_type_add(PyObject *module, PyType_Spec *spec, PyTypeObject **out_type);
@@ -131,7 +134,7 @@ void core_drain(struct core_session *session, struct rg_cq *cq, uint64_t first, 
 PyObject *core_client_get_into(PyObject *client, PyObject *args, PyObject *keywords);
 PyObject *core_client_get_into_addresses(PyObject *client, PyObject *args, PyObject *keywords);
 
-/* "gs://bucket/object" cut in two. False with a ValueError. */
+/* "gs://bucket/object", or "gcs://", cut in two. False with a ValueError. */
 struct core_uri {
     char bucket[RG_BUCKET_NAME_SIZE_MAX + 1];
     char object[RG_OBJECT_NAME_SIZE_MAX + 1];
@@ -142,9 +145,10 @@ bool core_uri_parse(PyObject *text, struct core_uri *out_uri);
 struct core_operation_kind;
 struct core_listing;
 struct core_listing_kind {
-    unsigned limit;   /* of entries; 0: all */
-    bool is_folder;   /* up to the next "/" of names */
-    bool is_detailed; /* all that is told of each object, and no Objects */
+    unsigned limit;          /* of entries; 0: all */
+    bool is_folder;          /* up to the next "/" of names */
+    bool is_detailed;        /* all that is told of each object, and no Objects */
+    bool is_without_markers; /* no empty objects whose names end in "/" */
 };
 struct core_operation {
     const struct core_operation_kind *kind;
@@ -192,9 +196,13 @@ PyObject *core_listing_page(struct core_listing *listing, const struct rg_comple
 /* While no page is out. NULL is fine. */
 void core_listing_close(struct core_listing *listing);
 
-/* One object of an Objects. Valid until the next call for the same `name` buffer, which has
- * RG_OBJECT_NAME_SIZE_MAX + 1 bytes. */
-int core_objects_at(PyObject *objects, uint64_t index, struct rg_object *out_object, char *name);
+/* Takes a writer in memory. NULL with an exception. */
+PyObject *core_objects_new(struct rg_manifest_writer *writer);
+/* To such a writer. -1 with an exception. */
+int core_objects_add(struct rg_manifest_writer *writer, const struct rg_object *object);
+/* One object of an Objects, valid until the next call for them or until the interpreter's lock is
+ * let go of. */
+int core_objects_at(PyObject *objects, uint64_t index, struct rg_object *out_object);
 /* gs://BUCKET/NAME. NULL with an exception. */
 PyObject *core_objects_uri(PyObject *objects, uint64_t index);
 uint64_t core_objects_count(PyObject *objects);

@@ -125,16 +125,18 @@ PyObject *core_errno_raise(int rc, const char *text)
 
 bool core_uri_parse(PyObject *text, struct core_uri *out_uri)
 {
-    static const char scheme[] = "gs://";
+    static const char *const schemes[] = {"gs://", "gcs://"};
     Py_ssize_t size;
     const char *uri = PyUnicode_AsUTF8AndSize(text, &size);
     if (uri == NULL) {
         return false;
     }
-    const char *bucket = uri + sizeof(scheme) - 1;
-    const char *slash = NULL;
-    if (strncmp(uri, scheme, sizeof(scheme) - 1) == 0) {
-        slash = strchr(bucket, '/');
+    const char *bucket = uri, *slash = NULL;
+    for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {
+        if (strncmp(uri, schemes[i], strlen(schemes[i])) == 0) {
+            bucket = uri + strlen(schemes[i]);
+            slash = strchr(bucket, '/');
+        }
     }
     size_t bucket_size = slash != NULL ? (size_t)(slash - bucket) : 0;
     size_t object_size = slash != NULL ? (size_t)(uri + size - slash - 1) : 0;

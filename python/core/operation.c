@@ -393,11 +393,14 @@ static PyObject *delete_many_result(struct core_operation *self, struct core_ses
 
 static int list_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"uri", "progress", NULL};
-    return PyArg_ParseTupleAndKeywords(args, keywords, "U|$O:list", names, &self->uri,
-                                       &self->progress)
-               ? 0
-               : -1;
+    static char *names[] = {"uri", "progress", "folder_markers", NULL};
+    int has_markers = 1;
+    int rc = PyArg_ParseTupleAndKeywords(args, keywords, "U|$Op:list", names, &self->uri,
+                                         &self->progress, &has_markers)
+                 ? 0
+                 : -1;
+    self->listed.is_without_markers = has_markers == 0;
+    return rc;
 }
 
 static int list_submit(struct core_operation *self, struct core_session *session, struct rg_cq *cq,

@@ -23,6 +23,7 @@ struct tar {
     PyObject **urls; /* of the shards, made when they are first needed */
     struct kept *kept;
     uint32_t kept_count;
+    PyObject *digest; /* a str; NULL: nobody has asked yet */
 };
 
 static PyObject *key_text, *url_text;
@@ -51,6 +52,7 @@ static void tar_dealloc(PyObject *object)
     }
     PyMem_Free(self->urls);
     PyMem_Free(self->kept);
+    Py_XDECREF(self->digest);
     rg_tar_index_close(self->index);
     freefunc release = PyType_GetSlot(type, Py_tp_free);
     release(object);
@@ -97,12 +99,13 @@ static PyObject *failure_raise(int rc, const char *text)
 
 static int tar_init(PyObject *object, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"path", "data", NULL};
+    static char *names[] = {"path", "data", "fd", NULL};
     struct tar *self = of(object);
     PyObject *path = NULL;
     Py_buffer data = {0};
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|O&$y*:TarIndex", names,
-                                     PyUnicode_FSConverter, &path, &data)) {
+    int fd = -1;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|O&$y*i:TarIndex", names,
+                                     PyUnicode_FSConverter, &path, &data, &fd)) {
         return -1;
     }
     int rc = -EINVAL;
@@ -112,6 +115,8 @@ static int tar_init(PyObject *object, PyObject *args, PyObject *keywords)
         rc = rg_tar_index_open(&index, PyBytes_AsString(path), error, sizeof(error));
     } else if (self->index == NULL && data.obj != NULL) {
         rc = rg_tar_index_open_memory(&index, data.buf, (size_t)data.len, error, sizeof(error));
+    } else if (self->index == NULL && fd >= 0) {
+        rc = rg_tar_index_open_fd(&index, fd, error, sizeof(error));
     }
     Py_XDECREF(path);
     if (data.obj != NULL) {
@@ -485,6 +490,34 @@ static PyObject *tar_get_bucket(PyObject *object, void *closure)
     return PyUnicode_FromString(rg_tar_index_bucket(of(object)->index));
 }
 
+static PyObject *tar_get_fd(PyObject *object, void *closure)
+{
+    (void)closure;
+    return PyLong_FromLong(rg_tar_index_fd(of(object)->index));
+}
+
+static PyObject *tar_get_digest(PyObject *object, void *closure)
+{
+    (void)closure;
+    struct tar *self = of(object);
+    if (self->digest == NULL) {
+        uint8_t digest[RG_DIGEST_SIZE];
+        Py_BEGIN_ALLOW_THREADS rg_tar_index_digest(self->index, digest);
+        Py_END_ALLOW_THREADS PyObject *text = core_digest_text(digest);
+        PyObject *other = self->digest; /* another thread's, which is the same */
+        self->digest = text;
+        Py_XDECREF(other);
+    }
+    return Py_XNewRef(self->digest);
+}
+
+static int tar_buffer(PyObject *object, Py_buffer *view, int flags)
+{
+    size_t size;
+    const void *data = rg_tar_index_data(of(object)->index, &size);
+    return PyBuffer_FillInfo(view, object, (void *)(uintptr_t)data, (Py_ssize_t)size, 1, flags);
+}
+
 static PyObject *tar_reduce(PyObject *object, PyObject *nothing)
 {
     PyObject *data = tar_data(object, nothing);
@@ -524,6 +557,9 @@ static PyMethodDef tar_methods[] = {
 };
 static PyGetSetDef tar_getset[] = {
     {"bucket", tar_get_bucket, NULL, "The bucket that all shards are in.", NULL},
+    {"digest", tar_get_digest, NULL, "SHA-256 of the index's bytes, in hexadecimal.", NULL},
+    {"fd", tar_get_fd, NULL, "What another process opens it from without a copy; -1: it is small.",
+     NULL},
     {0},
 };
 
@@ -535,6 +571,7 @@ static PyType_Slot tar_slots[] = {
     {Py_tp_getset, tar_getset},
     {Py_sq_length, tar_length},
     {Py_sq_item, tar_item},
+    {Py_bf_getbuffer, tar_buffer},
     {0, NULL},
 };
 static PyType_Spec tar_spec = {

@@ -12,7 +12,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ringest import _core
+from ringest import _core, _share  # noqa: F401 (how lists are pickled)
 from ringest._core import Buffer, Item, Objects, TarIndex
 from ringest._errors import (
     ChecksumError,

@@ -54,24 +54,39 @@ class Item(Generic[_Data_co]):
 
 @final
 class Objects:
-    """Names, sizes and generations: a sequence of (name, size, generation)."""
+    """Names, sizes and generations: a sequence of (name, size, generation), which never changes.
 
-    def __init__(
-        self,
+    Its bytes are those of a manifest file (memoryview, Client.put). Lists in memory keep the order they were
+    given in. To a process that is started (spawn, forkserver) a large one travels as sealed memory that both
+    map, and else as its bytes."""
+
+    def __new__(
+        cls,
         bucket: str | None = None,
         entries: list[tuple[str, int, int]] | None = None,
         *,
         manifest: str | PathLike[str] = ...,
-    ) -> None: ...
+        data: Any = ...,
+        fd: int = -1,
+    ) -> Objects: ...
     @property
     def bucket(self) -> str: ...
+    @property
+    def digest(self) -> str:
+        """SHA-256 of its bytes, in hexadecimal: the same objects in the same order have the same one."""
+
+    @property
+    def fd(self) -> int:
+        """The descriptor of its memory or file; -1: it is small, and memory of this process alone."""
+
     def save(self, path: str | PathLike[str], /) -> None:
         """Writes a manifest file, in the order of names: datasets open it at once, without listing,
-        and processes share it. ValueError: a name is there twice, or this is a manifest already."""
+        and processes share it. ValueError: an object is there twice."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, index: int, /) -> tuple[str, int, int]: ...
     def __iter__(self) -> Iterator[tuple[str, int, int]]: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
 
 class Client:
     def __init__(
@@ -141,7 +156,9 @@ class Client:
     ) -> None: ...
     def stats(self) -> dict[str, Any]: ...
     def close(self) -> None: ...
-    def list(self, uri: str, *, progress: Callable[[int], Any] | None = None) -> Objects: ...
+    def list(
+        self, uri: str, *, progress: Callable[[int], Any] | None = None, folder_markers: bool = True
+    ) -> Objects: ...
     def list_folder(self, uri: str, *, limit: int = 0) -> tuple[Objects, Sequence[str]]:
         """The objects whose names begin with the URI's and have no "/" behind that, and the folders: what
         other names have up to that "/". limit: stop at so many, or a few more; 0: all."""
@@ -302,6 +319,8 @@ class TarIndex:
     def __init__(self, path: str | PathLike[str]) -> None: ...
     @overload
     def __init__(self, *, data: Any) -> None: ...
+    @overload
+    def __init__(self, *, fd: int) -> None: ...
     @staticmethod
     def scan(
         client: Client,
@@ -316,8 +335,17 @@ class TarIndex:
     def from_data(cls, data: Any, /) -> TarIndex: ...
     @property
     def bucket(self) -> str: ...
+    @property
+    def digest(self) -> str:
+        """SHA-256 of its bytes, in hexadecimal."""
+
+    @property
+    def fd(self) -> int:
+        """The descriptor of its memory or file; -1: it is small, and memory of this process alone."""
+
     def __len__(self) -> int: ...
     def __getitem__(self, index: int, /) -> tuple[str, int, int]: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
     def save(self, path: str | PathLike[str], /) -> None: ...
     def data(self) -> bytes: ...
     def shards(self) -> list[tuple[str, int, int, int, int]]: ...

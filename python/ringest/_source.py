@@ -75,16 +75,3 @@ class Source:
         if self._found is None:
             self._found = _find_objects(self.uri, self.client, self._manifest)
         return self._found
-
-    def __getstate__(self) -> dict:
-        state = self.__dict__.copy()
-        # Workers shall not list again: what was found travels, as names.
-        found = state.pop("_found")
-        if found is not None and not isinstance(self._manifest, (str, os.PathLike)):
-            state["_manifest"] = [found[i] for i in range(len(found))]
-        elif isinstance(self._manifest, Objects):
-            state["_manifest"] = [self._manifest[i] for i in range(len(self._manifest))]
-        return state
-
-    def __setstate__(self, state: dict) -> None:
-        self.__dict__.update(state, _found=None)

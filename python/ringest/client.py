@@ -186,10 +186,14 @@ class Client(_core.Client):
         return _progress.counting(many, progress, "get", _progress.length(uris)) if progress else many
 
     # Of the extension, `progress` is a function.
-    def list(self, uri: str, *, progress: bool | str = False) -> Objects:  # type: ignore[override]
-        """The objects whose names begin with the URI's, found by several requests at once."""
+    def list(  # type: ignore[override]
+        self, uri: str, *, progress: bool | str = False, folder_markers: bool = True
+    ) -> Objects:
+        """The objects whose names begin with the URI's, found by several requests at once.
+
+        folder_markers: also empty ones whose names end in "/", which some tools make for folders."""
         if not progress:
-            return super().list(uri)
+            return super().list(uri, folder_markers=folder_markers)
         with _progress.advancing(progress, uri) as advance:
             seen = 0
 
@@ -198,7 +202,7 @@ class Client(_core.Client):
                 advance(count - seen)
                 seen = count
 
-            return super().list(uri, progress=more)
+            return super().list(uri, progress=more, folder_markers=folder_markers)
 
     def delete(
         self,
@@ -302,9 +306,9 @@ class Client(_core.Client):
         """stat, awaited."""
         return await self._channel().call("stat", uri, generation=generation)
 
-    async def alist(self, uri: str) -> Objects:
+    async def alist(self, uri: str, *, folder_markers: bool = True) -> Objects:
         """list, awaited."""
-        return await self._channel().call("list", uri)
+        return await self._channel().call("list", uri, folder_markers=folder_markers)
 
     async def alist_folder(self, uri: str, *, limit: int = 0) -> tuple[Objects, Sequence[str]]:
         """list_folder, awaited."""

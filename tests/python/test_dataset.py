@@ -6,7 +6,6 @@ import io
 import os
 import pickle
 import signal
-import tempfile
 import unittest
 import warnings
 
@@ -283,29 +282,6 @@ class Iterable(unittest.TestCase):
         # How often a bar is drawn depends on the time; what is left of each is its end.
         bars = [line for line in shown.getvalue().splitlines(keepends=True) if line.endswith("\n")]
         self.assertEqual(["500/500" in bar for bar in bars], [True, True], shown.getvalue())
-
-    def test_objects_are_saved_as_a_manifest(self):
-        with support.client() as client, tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "x.manifest")
-            objects = client.list("gs://data/x-")
-            objects.save(path)
-            self.assertEqual(list(ringest.Objects(manifest=path)), list(objects))
-            dataset = self.dataset(client, manifest=path, shuffle=True)
-            self.assertEqual(names(pickle.loads(pickle.dumps(dataset))), INDICES)
-            ringest.Objects("data", [("b", 1, 1), ("a", 2, 2)]).save(path)
-            self.assertEqual(list(ringest.Objects(manifest=path)), [("a", 2, 2), ("b", 1, 1)])
-            with self.assertRaisesRegex(ValueError, "twice"):
-                ringest.Objects("data", [("b", 1, 1), ("b", 1, 1)]).save(path)
-            with self.assertRaisesRegex(OSError, "nowhere"):
-                objects.save("/nowhere/x")
-            with self.assertRaisesRegex(ValueError, "already"):
-                ringest.Objects(manifest=path).save(path)
-            self.assertEqual(len(ringest.Objects(manifest=path)), 2)
-            with open(path, "r+b") as file:
-                file.seek(-9, os.SEEK_END)
-                file.write(b"?")
-            with self.assertRaisesRegex(ValueError, path):
-                ringest.Objects(manifest=path)
 
     def test_files_and_threads_return_to_their_numbers(self):
         with support.emulator() as (endpoint, ca):
