@@ -157,9 +157,14 @@ static int parse_json_path(struct rg_api_request *request, struct rg_h1_slice pa
     if (rc < 0 || path.size == 0) {
         return rc;
     }
+    bool is_named = path.size > 1; /* "o/" is an object without a name, which is nothing. */
     if (!take_prefix(&path, "o")) {
         request->route = RG_ROUTE_JSON_BUCKET_PART;
         request->part = path;
+        return 0;
+    }
+    if (is_named && path.size == 0) {
+        request->route = RG_ROUTE_NONE;
         return 0;
     }
     request->route = path.size > 0 ? RG_ROUTE_JSON_OBJECT : RG_ROUTE_JSON_OBJECTS;

@@ -49,6 +49,59 @@ virtual_environment() {
     fi
 }
 
+# source_distribution DIR PIN: leaves what is in the source distribution NAME==VERSION --hash=sha256:... in DIR.
+# pip asks its build backend for metadata even when it only downloads. This backend answers from PKG-INFO, so
+# that nothing of the package is run and nothing else is fetched. The hash is checked before it is opened.
+source_distribution() {
+    local dir=$1 pin=$2 work name python=python3
+    [ -x /usr/bin/python3 ] && /usr/bin/python3 -m pip --version >/dev/null 2>&1 && python=/usr/bin/python3
+    work=$(mktemp -d) || return
+    name=${pin%%==*}
+    mkdir -p "$work/backend/setuptools" "$dir" || return
+    touch "$work/backend/setuptools/__init__.py"
+    cat >"$work/backend/setuptools/build_meta.py" <<'PYTHON'
+import os
+import re
+import shutil
+import sys
+
+__legacy__ = sys.modules[__name__]  # of packages that name no backend
+
+
+def get_requires_for_build_wheel(config_settings=None):
+    return []
+
+
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    with open("PKG-INFO", encoding="utf-8") as info:
+        fields = dict(re.findall(r"^(Name|Version): (.+)$", info.read(), re.MULTILINE))
+    name = "{}-{}.dist-info".format(fields["Name"].replace("-", "_"), fields["Version"])
+    os.mkdir(os.path.join(metadata_directory, name))
+    shutil.copy("PKG-INFO", os.path.join(metadata_directory, name, "METADATA"))
+    return name
+PYTHON
+    printf '%s\n' "$pin" >"$work/requirements.txt"
+    PYTHONPATH=$work/backend "$python" -m pip -qq --disable-pip-version-check download \
+        --no-deps --use-pep517 --no-binary "$name" --no-build-isolation --require-hashes \
+        --requirement "$work/requirements.txt" --dest "$work/download" >&2 &&
+        tar -xzf "$work/download"/*.tar.gz -C "$dir" --strip-components=1
+    local status=$?
+    rm -rf "$work"
+    return $status
+}
+
+# source_distributions DIR FILE: each line of the file, a pin, in DIR/NAME, afresh where the file changed.
+source_distributions() {
+    local dir=$1 file=$2 pin
+    cmp -s "$file" "$dir/.stamp" && return
+    rm -rf "$dir"
+    while read -r pin; do
+        case $pin in '' | '#'*) continue ;; esac
+        source_distribution "$dir/${pin%%==*}" "$pin" || return
+    done <"$file"
+    cp "$file" "$dir/.stamp"
+}
+
 # start_emulator PROGRAM OPTION...: sets $endpoint, $ca and $emulator_pid; stop_emulator ends it, and so
 # does the end of the script, whatever that was.
 start_emulator() {

@@ -27,7 +27,7 @@ from fsspec.compression import compr
 from fsspec.core import get_compression
 from fsspec.implementations.local import trailing_sep
 from fsspec.spec import AbstractFileSystem
-from fsspec.utils import other_paths
+from fsspec.utils import other_paths, tokenize
 
 from ringest import _fs_files, checkpoint
 from ringest._errors import Error, NotFoundError, PreconditionError
@@ -53,6 +53,9 @@ class FileSystem(AbstractFileSystem):
     Paths are "bucket/name", with or without "gs://". Errors are those of ringest, of which NotFoundError is
     a FileNotFoundError; what exists already is a FileExistsError. Of several errors of one call the first is
     raised, with a note of the others, when all has been tried.
+
+    Of gcsfs's arguments these are understood: `endpoint_url`, `token` "anon", "google_default" or "cloud",
+    `requester_pays`; and those that ask for no more than is done anyway.
     """
 
     protocol = PROTOCOLS
@@ -60,8 +63,9 @@ class FileSystem(AbstractFileSystem):
     cachable = False
 
     def __init__(self, client: Client | None = None, **options: Any):
-        storage = {name: options.pop(name) for name in list(options) if name in _CLIENT_OPTIONS}
-        super().__init__(**options)
+        storage, others = _client_options(options)
+        _refuse(type(self).__name__, "gs://", others, *_OPTIONS)
+        super().__init__(**others)
         if client is not None and storage:
             raise ValueError(f"a client is given, and {', '.join(storage)} of another one")
         self._client = client if client is not None else Client(**storage) if storage else None
@@ -69,6 +73,29 @@ class FileSystem(AbstractFileSystem):
     @property
     def client(self) -> Client:
         return self._client if self._client is not None else default_client()
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        """Of its client, where they are not the defaults."""
+        settings = self._client._settings if self._client is not None else {}
+        return {name: value for name, value in settings.items() if value not in (None, 0, 30.0)}
+
+    @property
+    def _fs_token(self) -> str:
+        """The same of what is the same: fsspec compares and hashes filesystems by it."""
+        return tokenize(FileSystem.__qualname__, sorted(self._settings.items()))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FileSystem) and self._fs_token == other._fs_token
+
+    __hash__ = AbstractFileSystem.__hash__
+
+    def __repr__(self) -> str:
+        return f"ringest.fs.FileSystem({', '.join(f'{name}={value!r}' for name, value in self._settings.items())})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # In another process it goes to the same place, whatever is registered there.
+        return FileSystem, (self._client,)
 
     @classmethod
     def _uri(cls, path: str) -> str:
@@ -620,6 +647,43 @@ _HINTS = frozenset(
 )
 
 
+# Of a filesystem: fsspec's own, and those of gcsfs that ask for what is done anyway.
+_OPTIONS = _HINTS | {
+    "asynchronous",
+    "cache_timeout",
+    "check_connection",
+    "listings_expiry_time",
+    "loop",
+    "max_paths",
+    "project",
+    "refresh",
+    "skip_instance_cache",
+    "use_listings_cache",
+}
+# What gcsfs calls them, where its `token` is none.
+_CREDENTIALS = {"anon": "anonymous", "google_default": "default", "cloud": "default"}
+
+
+def _client_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The arguments of a client, under our names, and the others."""
+    storage: dict[str, Any] = {}
+    others = dict(options)
+    project = options.get("project")
+    if "endpoint_url" in others:
+        storage["endpoint"] = others.pop("endpoint_url")
+    if others.get("token") in _CREDENTIALS:
+        storage["credentials"] = _CREDENTIALS[others.pop("token")]
+    if pays := others.pop("requester_pays", None):
+        storage["user_project"] = project if pays is True else pays
+        if not isinstance(storage["user_project"], str):
+            raise ValueError("gs://: requester_pays without a project that pays")
+    for name in _CLIENT_OPTIONS & others.keys():
+        if name in storage:
+            raise ValueError(f"gs://: {name} is given twice, by gcsfs's name too")
+        storage[name] = others.pop(name)
+    return storage, others
+
+
 def _refuse(method: str, path: Any, options: Mapping[str, Any], *known: str) -> None:
     """What is not understood would be ignored, and the caller believe that it was done."""
     unknown = sorted(options.keys() - set(known))
@@ -752,15 +816,23 @@ def _settled(results: Any, on_error: str) -> Iterator[tuple[Any, Any]]:
         yield key, result
 
 
+_registered: Client | None = None
+
+
+class _Registered(FileSystem):
+    """What fsspec makes of gs:// where a client was registered."""
+
+    def __init__(self, client: Client | None = None, **options: Any):
+        storage, _ = _client_options(options)
+        super().__init__(client if client is not None or storage else _registered, **options)
+
+
 def register(client: Client | None = None) -> None:
     """Has fsspec, and all that opens paths with it, open gs:// and gcs:// by us, with this client.
 
     Before anybody has opened such a path: fsspec keeps the filesystems that it made.
     """
-
-    class Registered(FileSystem):
-        def __init__(self, **options: Any):
-            super().__init__(**options if options.keys() & _CLIENT_OPTIONS else {"client": client, **options})
-
+    global _registered
+    _registered = client
     for protocol in PROTOCOLS:
-        fsspec.register_implementation(protocol, Registered if client is not None else FileSystem, clobber=True)
+        fsspec.register_implementation(protocol, _Registered, clobber=True)

@@ -38,7 +38,7 @@ static void test_paths_become_routes_and_names(void)
         {"/storage/v1/b/b/storageLayout", RG_ROUTE_JSON_BUCKET_PART, "b", "", "storageLayout",
          false},
         {"/storage/v1/b/b/o", RG_ROUTE_JSON_OBJECTS, "b", "", "", false},
-        {"/storage/v1/b/b/o/", RG_ROUTE_JSON_OBJECTS, "b", "", "", false},
+        {"/storage/v1/b/b/o/", RG_ROUTE_NONE, "b", "", "", false},
         {"/storage/v1/b/b/o/a%2Fb", RG_ROUTE_JSON_OBJECT, "b", "a/b", "", false},
         {"/storage/v1/b/b/o/a/b", RG_ROUTE_JSON_OBJECT, "b", "a/b", "", false},
         {"/storage/v1/b/b/o/a?alt=media", RG_ROUTE_JSON_OBJECT, "b", "a", "", true},

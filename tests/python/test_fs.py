@@ -465,9 +465,29 @@ class Registered(Case):
         with self.assertRaisesRegex(ValueError, "a client is given"):
             ringest.fs.FileSystem(client=self.client, endpoint=endpoint)
 
-    def test_it_goes_to_other_processes(self):
-        fs = pickle.loads(pickle.dumps(self.fs))
+    def test_the_arguments_of_gcsfs_are_understood_or_refused(self):
+        endpoint, ca = self.client._settings["endpoint"], self.client._settings["ca"]
+        fs = fsspec.filesystem("gcs", endpoint_url=endpoint, token="anon", project="p", ca=ca, use_listings_cache=False)
         self.assertEqual(fs.cat("here/run/a"), b"first")
+        self.assertEqual(fs.client._settings["credentials"], "anonymous")
+        payer = ringest.fs.FileSystem(requester_pays="payer")
+        self.assertEqual(payer.client._settings["user_project"], "payer")
+        payer = ringest.fs.FileSystem(requester_pays=True, project="payer")
+        self.assertEqual(payer.client._settings["user_project"], "payer")
+        with self.assertRaisesRegex(TypeError, "version_aware"):
+            fsspec.filesystem("gs", version_aware=True)
+        with self.assertRaisesRegex(ValueError, "project that pays"):
+            ringest.fs.FileSystem(requester_pays=True)
+        with self.assertRaisesRegex(ValueError, "given twice"):
+            ringest.fs.FileSystem(endpoint=endpoint, endpoint_url=endpoint)
+
+    def test_it_goes_to_other_processes(self):
+        for one in (self.fs, fsspec.filesystem("gs")):
+            fs = pickle.loads(pickle.dumps(one))
+            self.assertEqual(fs.cat("here/run/a"), b"first")
+            self.assertEqual((fs, hash(fs), repr(fs)), (one, hash(one), repr(one)))
+        self.assertNotEqual(self.fs, ringest.fs.FileSystem())
+        self.assertNotIn("0x", repr(self.fs))
 
     def test_lightnings_model_checkpoint_keeps_the_best(self):
         keeper = ModelCheckpoint(
