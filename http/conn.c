@@ -107,7 +107,7 @@ static void conn_close(struct rg_conn *conn, const struct rg_transport_failure *
     RG_ASSERT(conn->state != RG_CONN_CLOSED && conn->state != RG_CONN_CLOSING);
     bool was_connecting = conn->state == RG_CONN_CONNECTING;
     conn_enter(conn, RG_CONN_CLOSING);
-    rg_loop_cancel_alarm(loop_of(conn), &conn->alarm);
+    rg_loop_set_alarm(loop_of(conn), &conn->alarm, loop_of(conn)->now_ns + RG_POOL_CLOSE_NS);
     /* A response that broke off leaves bytes on the way that nobody will read: RST says so. */
     rg_transport_close(&conn->transport, conn->x != NULL && failure->status != RG_STATUS_OK);
     rg_pool_conn_ended(conn, failure, was_connecting);
@@ -837,6 +837,7 @@ static void on_closed(struct rg_transport *transport)
     if (conn->x != NULL) {
         exchange_finish(conn, conn->failure.status, conn->failure.os_error, conn->failure.text);
     }
+    rg_loop_cancel_alarm(loop_of(conn), &conn->alarm);
     conn_enter(conn, RG_CONN_CLOSED);
     rg_pool_conn_closed(conn);
 }
@@ -882,6 +883,10 @@ static void alarm_fire(struct rg_alarm *alarm)
     uint64_t now_ns = loop_of(conn)->now_ns;
     if (conn->state == RG_CONN_CONNECTING) {
         connecting_alarm(conn, now_ns);
+        return;
+    }
+    if (conn->state == RG_CONN_CLOSING) {
+        rg_transport_close(&conn->transport, true);
         return;
     }
     bool answered = response_begun(conn) || conn->request == RG_REQUEST_SENDING;

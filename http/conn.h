@@ -8,6 +8,8 @@
  *      +----------- CLOSING <------------------------------------------+
  *        on_closed            failure, timeout, idle too long, pool closed
  *
+ * CLOSING lasts for RG_POOL_CLOSE_NS at most; then whatever the peer has not taken is dropped.
+ *
  * While BUSY the request and the response advance on their own: a server may answer before it has
  * read all of the request. */
 #ifndef RG_HTTP_CONN_H

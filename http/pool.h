@@ -22,6 +22,8 @@
 #define RG_POOL_ADDRESS_PENALTY_NS (5 * RG_NS_PER_S)
 /* How often the addresses are looked up again while the pool is in use. */
 #define RG_POOL_RESOLVE_INTERVAL_NS (60 * RG_NS_PER_S)
+/* How long closing a connection waits for a peer that does not take the last word of TLS. */
+#define RG_POOL_CLOSE_NS (1 * RG_NS_PER_S)
 /* Handshakes at once: a storm of them would delay the connections that carry data. */
 #define RG_POOL_CONNECTING_MAX 64
 

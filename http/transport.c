@@ -717,8 +717,8 @@ bool rg_transport_borrows(const struct rg_transport *transport)
 }
 
 /* True if a last word to the peer is on its way, which closing waits for: close_notify, or the
- * alert that says why a handshake failed. Either fits the empty socket buffer, so that it cannot
- * block. */
+ * alert that says why a handshake failed. It blocks where the peer has not read what came before:
+ * the owner bounds the wait, and closes again with `reset`. */
 static bool closing_says_goodbye(struct rg_transport *transport, uint8_t state_before)
 {
     if (transport->reset || !transport->secure) {

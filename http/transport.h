@@ -141,7 +141,8 @@ bool rg_transport_sending(const struct rg_transport *transport);
 bool rg_transport_borrows(const struct rg_transport *transport);
 
 /* Ends the connection; on_closed follows, always, also for a transport that was never opened. With
- * `reset` the peer sees RST. May be called again. */
+ * `reset` the peer sees RST. Without, a last word of TLS may wait for a peer that does not read:
+ * the owner limits that time and then calls again, with `reset`. */
 void rg_transport_close(struct rg_transport *transport, bool reset);
 
 #endif

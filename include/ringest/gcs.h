@@ -105,9 +105,9 @@ static inline int rg_client_open(struct rg_client **out_client, struct rg_runtim
 }
 
 /* Closes the client: requests that are still out complete with RG_STATUS_CLOSED (or as they were
- * about to), connections end. Uploads remove first what they left on the server, for which closing
- * waits 10 s at most. Returns when no thread of the library refers to the client any more.
- * NULL is fine. */
+ * about to), connections end, after 1 s at most where a peer does not read. Uploads remove first
+ * what they left on the server, for which closing waits 10 s at most. Returns when no thread of the
+ * library refers to the client any more. NULL is fine. */
 RG_API void rg_client_close(struct rg_client *client);
 
 /* One line for people about the client's credentials: kind, account, where they were found, how

@@ -326,6 +326,39 @@ static void test_time_outs_that_never_come(void)
     rg_test_pki_fini(&pki);
 }
 
+/* Leaves no room in the buffers of both kernels for what closing has to say. */
+static void fill_socket(void *context)
+{
+    struct rg_pool *pool = context;
+    RG_ASSERT(!rg_list_empty(&pool->idle));
+    struct rg_conn *conn = RG_CONTAINER_OF(pool->idle.next, struct rg_conn, node);
+    static const uint8_t filler[RG_KIB(64)];
+    int32_t sent;
+    do {
+        sent = rg_fd_send(conn->transport.socket.fd, filler, sizeof(filler));
+    } while (sent > 0);
+    RG_ASSERT(sent == -EAGAIN);
+}
+
+static void test_closing_waits_a_while_for_a_peer_that_does_not_read(void)
+{
+    static const struct rg_step deaf[] = {RG_READ, RG_SEND(ANSWER), RG_DEAF};
+    static const struct rg_step *scripts[] = {deaf};
+    struct rg_test_pki pki;
+    rg_test_pki_init(&pki);
+    struct rg_tls_context *context = rg_test_client_context(&pki, false);
+    struct rg_script_options options = {
+        .scripts = scripts, .script_count = 1, .certificate = &pki.leaf};
+    struct setting setting = {.pool.options.tls = context};
+    setting.server = rg_scripted_server_start(&options);
+    rg_test_pool_open(&setting.pool, rg_scripted_server_port(setting.server));
+    check_ok(&setting);
+    rg_loop_call(setting.pool.loop, fill_socket, setting.pool.pool);
+    setting_close(&setting);
+    rg_tls_context_close(context);
+    rg_test_pki_fini(&pki);
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
@@ -339,6 +372,7 @@ int main(int argc, char **argv)
         RG_TEST(test_cancelled_while_waiting_and_while_out),
         RG_TEST(test_closed_with_exchanges_in_every_state),
         RG_TEST(test_time_outs_that_never_come),
+        RG_TEST(test_closing_waits_a_while_for_a_peer_that_does_not_read),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }

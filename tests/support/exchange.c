@@ -102,6 +102,18 @@ void rg_test_pool_open(struct rg_test_pool *pool, uint16_t port)
     rg_loop_call(pool->loop, pool_open_run, pool);
 }
 
+static void wait_for(sem_t *semaphore)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += RG_TEST_PATIENCE_NS / RG_NS_PER_S;
+    int rc;
+    do {
+        rc = sem_timedwait(semaphore, &until);
+    } while (rc < 0 && errno == EINTR);
+    RG_CHECK_EQ(rc, 0);
+}
+
 static void pool_closed(void *context)
 {
     sem_post(context);
@@ -123,9 +135,7 @@ void rg_test_pool_close(struct rg_test_pool *pool)
     struct pool_close closing = {.pool = pool->pool};
     sem_init(&closing.closed, 0, 0);
     rg_loop_call(pool->loop, pool_close_run, &closing);
-    while (sem_wait(&closing.closed) < 0) {
-        RG_ASSERT(errno == EINTR);
-    }
+    wait_for(&closing.closed);
     sem_destroy(&closing.closed);
     rg_resolver_destroy(pool->resolver);
     rg_loop_stop(pool->loop);
@@ -169,14 +179,7 @@ void rg_test_exchange_cancel(struct rg_test_exchange *exchange, enum rg_status s
 
 void rg_test_exchange_wait(struct rg_test_pool *pool)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += RG_TEST_PATIENCE_NS / RG_NS_PER_S;
-    int rc;
-    do {
-        rc = sem_timedwait(&pool->done, &until);
-    } while (rc < 0 && errno == EINTR);
-    RG_CHECK_EQ(rc, 0);
+    wait_for(&pool->done);
 }
 
 void rg_test_exchange_fini(struct rg_test_exchange *exchange)

@@ -204,7 +204,7 @@ static const char *head_find(const struct peer *peer, const char *name)
     return NULL;
 }
 
-static void body_read(struct peer *peer, uint32_t number)
+static void body_read(struct peer *peer, const struct rg_step *step, uint32_t number)
 {
     const char *length = head_find(peer, "content-length");
     uint64_t left = length != NULL ? strtoull(length, NULL, 10) : 0;
@@ -215,15 +215,17 @@ static void body_read(struct peer *peer, uint32_t number)
     peer->input_size -= here;
     left -= here;
     char *chunk = malloc(CHUNK_SIZE);
+    size_t piece = step->piece != 0 ? RG_MIN(step->piece, CHUNK_SIZE) : CHUNK_SIZE;
     while (left > 0 && !peer->failed) {
-        size_t got = peer_receive(peer, chunk, (size_t)RG_MIN(left, (uint64_t)CHUNK_SIZE));
+        size_t got = peer_receive(peer, chunk, (size_t)RG_MIN(left, (uint64_t)piece));
         body_record(peer, number, chunk, got);
         left -= got;
+        pause_ms(peer, step->ms);
     }
     free(chunk);
 }
 
-static void peer_read(struct peer *peer, bool with_body)
+static void peer_read(struct peer *peer, const struct rg_step *step)
 {
     memmove(peer->head, peer->head + peer->head_size, peer->input_size - peer->head_size);
     peer->input_size -= peer->head_size;
@@ -244,8 +246,8 @@ static void peer_read(struct peer *peer, bool with_body)
         peer->input_size += got;
     }
     uint32_t number = head_record(peer);
-    if (with_body) {
-        body_read(peer, number);
+    if (step->kind == RG_STEP_READ) {
+        body_read(peer, step, number);
     }
 }
 
@@ -285,6 +287,17 @@ static void peer_hold(struct peer *peer)
     free(chunk);
 }
 
+/* In the clear, in the place of TLS or before it. What the peer began with is read first, so that
+ * closing does not become an RST. */
+static void peer_send_clear(struct peer *peer, const void *data, size_t size)
+{
+    char hello[4096];
+    if (recv(peer->fd, hello, sizeof(hello), 0) <= 0 ||
+        send(peer->fd, data, size, MSG_NOSIGNAL) != (ssize_t)size) {
+        peer->failed = true;
+    }
+}
+
 /* FIN, and everything that still comes is taken, so that no RST follows. */
 static void peer_fin(struct peer *peer)
 {
@@ -312,7 +325,7 @@ static void step_run(struct peer *peer, const struct rg_step *step)
     switch (step->kind) {
     case RG_STEP_READ:
     case RG_STEP_READ_HEAD:
-        peer_read(peer, step->kind == RG_STEP_READ);
+        peer_read(peer, step);
         break;
     case RG_STEP_SEND:
         peer_send_step(peer, step, step->text, strlen(step->text));
@@ -331,6 +344,17 @@ static void step_run(struct peer *peer, const struct rg_step *step)
         break;
     case RG_STEP_SLEEP:
         pause_ms(peer, step->ms);
+        break;
+    case RG_STEP_DEAF:
+        pause_ms(peer, INT32_MAX);
+        break;
+    case RG_STEP_ALERT: {
+        uint8_t alert[] = {21, 3, 3, 0, 2, 2, (uint8_t)step->size};
+        peer_send_clear(peer, alert, sizeof(alert));
+        break;
+    }
+    case RG_STEP_CLEAR:
+        peer_send_clear(peer, step->text, strlen(step->text));
         break;
     default:
         peer_hold(peer);
@@ -354,6 +378,13 @@ static void script_run(struct peer *peer)
     }
 }
 
+/* True for what a script may begin with in the place of the TLS handshake. */
+static bool comes_before_tls(enum rg_step_kind kind)
+{
+    return kind == RG_STEP_CUT || kind == RG_STEP_RESET || kind == RG_STEP_ALERT ||
+           kind == RG_STEP_CLEAR || kind == RG_STEP_DEAF;
+}
+
 static void *peer_main(void *context)
 {
     struct peer *peer = context;
@@ -364,8 +395,7 @@ static void *peer_main(void *context)
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);
     pthread_sigmask(SIG_BLOCK, &pipe, NULL);
-    enum rg_step_kind first = peer->script->kind;
-    if (server->context != NULL && first != RG_STEP_CUT && first != RG_STEP_RESET) {
+    if (server->context != NULL && !comes_before_tls(peer->script->kind)) {
         peer->ssl = SSL_new(server->context);
         RG_ASSERT(peer->ssl != NULL);
         SSL_set_fd(peer->ssl, peer->fd);
@@ -456,6 +486,16 @@ struct rg_scripted_server *rg_scripted_server_start(const struct rg_script_optio
     server->stop_event = eventfd(0, EFD_CLOEXEC);
     server->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     RG_ASSERT(server->stop_event >= 0 && server->listener >= 0);
+    if (options->address != NULL) {
+        RG_ASSERT(inet_pton(AF_INET, options->address, &address.sin_addr) == 1);
+    }
+    address.sin_port = htons(options->port);
+    int on = 1;
+    setsockopt(server->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (options->receive_buffer != 0) {
+        setsockopt(server->listener, SOL_SOCKET, SO_RCVBUF, &options->receive_buffer,
+                   sizeof(options->receive_buffer));
+    }
     RG_ASSERT(bind(server->listener, (struct sockaddr *)&address, size) == 0);
     RG_ASSERT(listen(server->listener, RG_SCRIPT_CONNECTIONS_MAX) == 0);
     RG_ASSERT(getsockname(server->listener, (struct sockaddr *)&address, &size) == 0);

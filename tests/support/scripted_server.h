@@ -3,8 +3,8 @@
  * code under test; TLS is BoringSSL's own, straight over the socket.
  *
  * The n-th connection that is accepted follows the n-th script, later ones the last. A connection
- * whose script has ended is closed in an orderly way; one that begins with a CUT or RESET ends
- * before the TLS handshake. */
+ * whose script has ended is closed in an orderly way. One that
+ * begins with CUT, RESET, ALERT, CLEAR or DEAF never speaks TLS. */
 #ifndef RG_TESTS_SUPPORT_SCRIPTED_SERVER_H
 #define RG_TESTS_SUPPORT_SCRIPTED_SERVER_H
 
@@ -31,9 +31,12 @@ enum rg_step_kind {
     RG_STEP_FLOOD,             /* the text over and over, until the peer or the server ends */
     RG_STEP_SLEEP,             /* ms */
     RG_STEP_HOLD,              /* reads and drops what comes, until the peer or the server ends */
-    RG_STEP_CUT,               /* FIN, without close_notify where there is TLS */
-    RG_STEP_RESET,             /* RST */
-    RG_STEP_AGAIN,             /* from the first step on */
+    RG_STEP_DEAF,              /* neither reads nor closes, until the server ends */
+    RG_STEP_ALERT, /* the TLS alert of number `size`, in the clear, after a first read */
+    RG_STEP_CLEAR, /* the text, in the clear, after a first read */
+    RG_STEP_CUT,   /* FIN, without close_notify where there is TLS */
+    RG_STEP_RESET, /* RST */
+    RG_STEP_AGAIN, /* from the first step on */
 };
 
 struct rg_step {
@@ -41,8 +44,8 @@ struct rg_step {
     const char *text;
     uint64_t size, offset;
     uint64_t body_max; /* SEND_OBJECT: stops after this many bytes of the body, less 1; 0: never */
-    uint32_t piece;    /* sends: bytes at a time; 0: as many as there are */
-    uint32_t ms;       /* SLEEP; sends: between pieces */
+    uint32_t piece;    /* sends, and bodies of READ: bytes at a time; 0: as many as there are */
+    uint32_t ms;       /* SLEEP; sends and bodies of READ: between pieces */
 };
 
 /* Steps to write tables with. */
@@ -65,6 +68,18 @@ struct rg_step {
 #define RG_HOLD                                                                                    \
     {                                                                                              \
         .kind = RG_STEP_HOLD                                                                       \
+    }
+#define RG_DEAF                                                                                    \
+    {                                                                                              \
+        .kind = RG_STEP_DEAF                                                                       \
+    }
+#define RG_ALERT(number)                                                                           \
+    {                                                                                              \
+        .kind = RG_STEP_ALERT, .size = (number)                                                    \
+    }
+#define RG_CLEAR(text_)                                                                            \
+    {                                                                                              \
+        .kind = RG_STEP_CLEAR, .text = (text_)                                                     \
     }
 #define RG_CUT                                                                                     \
     {                                                                                              \
@@ -89,13 +104,16 @@ struct rg_script_options {
     const struct rg_test_certificate *certificate; /* NULL: plain */
     uint16_t tls_version_max;                      /* 0: the newest */
     uint32_t handshake_delay_ms;
-    bool everywhere; /* on all addresses of the machine, not on 127.0.0.1 alone */
+    bool everywhere;     /* on all addresses of the machine, not on 127.0.0.1 alone */
+    const char *address; /* instead of 127.0.0.1; NULL: that */
+    uint16_t port;       /* 0: a free one */
+    int receive_buffer;  /* SO_RCVBUF, which bounds what the kernel takes unread; 0: its own */
     const struct rg_test_certificate *client_ca; /* clients must show what it issued; NULL: none */
 };
 
 struct rg_scripted_server;
 
-/* On 127.0.0.1 and a free port; a failure ends the program. */
+/* A failure ends the program. */
 struct rg_scripted_server *rg_scripted_server_start(const struct rg_script_options *options);
 void rg_scripted_server_stop(struct rg_scripted_server *server);
 uint16_t rg_scripted_server_port(const struct rg_scripted_server *server);
