@@ -413,21 +413,36 @@ static int tls_flush(struct rg_tls *tls)
         RG_ASSERT(ret != -EAGAIN);
         return ret;
     }
-    tls->unflushed = false;
+    tls->unflushed = tls->key_update_held = false;
     return 0;
 }
 
 /* A KeyUpdate: our sending key changes now; `request` asks the peer to change its own, too. It goes
- * out at once if it fits, else before the next record. */
+ * out at once if it fits, else before the next record. Nothing must be held: BoringSSL would drop
+ * a second one. */
 static int tls_send_key_update(struct rg_tls *tls, int request)
 {
     RG_ASSERT(SSL_version(tls->ssl) == TLS1_3_VERSION);
+    RG_ASSERT(!tls->key_update_held);
     if (SSL_key_update(tls->ssl, request) != 1) {
         return fail_from_queue(tls);
     }
     tls->unflushed = true;
     int ret = tls_flush(tls);
+    tls->key_update_held = ret == -ENOBUFS;
     return ret == -ENOBUFS ? 0 : ret;
+}
+
+int rg_tls_flush(struct rg_tls *tls, struct rg_tls_out *out)
+{
+    RG_ASSERT(tls->established);
+    if (tls->failure != RG_TLS_FAILURE_NONE) {
+        return -EPROTO;
+    }
+    tls_enter(tls, NULL, out);
+    int ret = tls_flush(tls);
+    tls_leave(tls);
+    return ret;
 }
 
 /* Seals one record of `size` bytes at most. Returns bytes taken, 0 when it does not fit. */
@@ -472,12 +487,11 @@ ssize_t rg_tls_seal(struct rg_tls *tls, const void *data, size_t size, struct rg
     size_t taken = 0;
     ssize_t ret = 0;
     tls_enter(tls, NULL, out);
-    if (SSL_version(tls->ssl) == TLS1_3_VERSION &&
+    ret = tls_flush(tls);
+    if (ret == 0 && SSL_version(tls->ssl) == TLS1_3_VERSION &&
         SSL_get_write_sequence(tls->ssl) >= RG_TLS_GCM_RECORDS_SOFT) {
         ret = tls_send_key_update(tls, SSL_KEY_UPDATE_NOT_REQUESTED);
-    }
-    if (ret == 0) {
-        ret = tls_flush(tls);
+        ret = tls->key_update_held ? -ENOBUFS : ret;
     }
     while (ret >= 0 && taken < size) {
         ret = tls_seal_record(tls, (const uint8_t *)data + taken, size - taken);
@@ -487,6 +501,7 @@ ssize_t rg_tls_seal(struct rg_tls *tls, const void *data, size_t size, struct rg
         taken += ret > 0 ? (size_t)ret : 0;
     }
     tls_leave(tls);
+    tls->sealed_bytes += taken;
     return ret == -EPROTO ? ret : (ssize_t)taken;
 }
 
@@ -563,6 +578,10 @@ static int take_key_update(struct rg_tls *tls, const uint8_t *body, size_t size,
         return fail_with_alert(tls, RG_TLS_ALERT_UNEXPECTED_MESSAGE,
                                "a handshake message spans a key change");
     }
+    if (tls->sealed_bytes - tls->key_update_at >= RG_TLS_KEY_UPDATE_BYTES) {
+        tls->key_update_count = 0;
+    }
+    tls->key_update_at = tls->sealed_bytes;
     if (++tls->key_update_count > RG_TLS_KEY_UPDATES_MAX) {
         return fail_with_alert(tls, RG_TLS_ALERT_UNEXPECTED_MESSAGE, "too many key updates");
     }
@@ -570,7 +589,8 @@ static int take_key_update(struct rg_tls *tls, const uint8_t *body, size_t size,
         return rg_tls_fail(tls, RG_TLS_FAILURE_MEMORY, "out of memory");
     }
     tls->key_update_sent = false;
-    return body[0] == SSL_KEY_UPDATE_REQUESTED
+    /* One that is held answers this request, too (RFC 8446 section 4.6.3). */
+    return body[0] == SSL_KEY_UPDATE_REQUESTED && !tls->key_update_held
                ? tls_send_key_update(tls, SSL_KEY_UPDATE_NOT_REQUESTED)
                : 0;
 }
@@ -683,7 +703,8 @@ static ssize_t open_record(struct rg_tls *tls, struct rg_tls_in *in, uint8_t *de
     if (RG_UNLIKELY(ret != 0)) {
         return fail_by_record(tls, ret);
     }
-    if (RG_UNLIKELY(rg_tls_record_worn(&tls->record) && !tls->key_update_sent)) {
+    if (RG_UNLIKELY(rg_tls_record_worn(&tls->record) && !tls->key_update_sent &&
+                    !tls->key_update_held)) {
         tls->key_update_sent = true;
         ret = tls_send_key_update(tls, SSL_KEY_UPDATE_REQUESTED);
         if (ret != 0) {

@@ -8,9 +8,12 @@
  *     rg_tls_handshake    until 0
  *     rg_tls_seal         plaintext to `out`
  *     rg_tls_open         until 0 for every received span
+ *     rg_tls_flush        when there is room again, where rg_tls_holds
  *     rg_tls_close_notify
  *     rg_tls_fini         at any time
- * Whatever a call returns, what it appended to `out` must be sent: a failure's alert lies there. */
+ * Whatever a call returns, what it appended to `out` must be sent, in this order: a failure's alert
+ * lies there, and what follows a key update is sealed with another key. An answer to the peer that
+ * finds no room stays here and goes out before the next record. */
 #ifndef RG_HTTP_TLS_H
 #define RG_HTTP_TLS_H
 
@@ -31,6 +34,9 @@
 #define RG_TLS_EMPTY_RECORDS_MAX 32
 #define RG_TLS_KEY_UPDATES_MAX 32
 #define RG_TLS_WARNINGS_MAX 4
+/* A peer that has been sent this much since its last key update is not counted as one that sends
+ * nothing else: an upload may take hours, and its answer comes at the end. */
+#define RG_TLS_KEY_UPDATE_BYTES RG_KIB(64)
 /* A name in DNS has at most 253 characters. */
 #define RG_TLS_HOST_SIZE 254
 #define RG_TLS_TEXT_SIZE 192
@@ -115,6 +121,8 @@ struct rg_tls {
     bool close_sent;      /* close_notify was sent */
     bool key_update_sent; /* asked for, not yet answered */
     bool unflushed;       /* BoringSSL holds messages that go out before the next record */
+    bool key_update_held; /* one of these is a key update of ours that found no room */
+    uint64_t sealed_bytes, key_update_at; /* all so far, and at the peer's last key update */
     enum rg_tls_failure failure;
     char failure_text[RG_TLS_TEXT_SIZE];
 };
@@ -145,6 +153,15 @@ ssize_t rg_tls_seal(struct rg_tls *tls, const void *data, size_t size, struct rg
  * An end or a failure behind data is reported by the next call. */
 ssize_t rg_tls_open(struct rg_tls *tls, struct rg_tls_in *in, uint8_t *dest, size_t room,
                     struct rg_tls_out *out);
+
+/* True while a key update of ours waits for room in `out`. */
+static inline bool rg_tls_holds(const struct rg_tls *tls)
+{
+    return tls->key_update_held;
+}
+
+/* Appends what is held. 0; -ENOBUFS: drain `out` and call again; or -EPROTO. */
+int rg_tls_flush(struct rg_tls *tls, struct rg_tls_out *out);
 
 /* 0, or -ENOBUFS: drain `out` and call again. A connection that failed sends nothing more. */
 int rg_tls_close_notify(struct rg_tls *tls, struct rg_tls_out *out);

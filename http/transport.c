@@ -172,18 +172,47 @@ static void receive_start(struct rg_transport *transport)
     rg_op_recv(loop_of(transport), &transport->reading, &transport->socket, transport->receive_max);
 }
 
-/* Appends to the send buffer what TLS said while it was reading. */
-static void reply_take(struct rg_transport *transport, const struct rg_tls_out *reply)
+/* Where TLS puts what it has to say while it reads: behind what waits to be sent, because it was
+ * sealed after that. What finds no room there, TLS holds until there is some. */
+static struct rg_tls_out reply_begin(const struct rg_transport *transport)
 {
-    if (reply->size == 0) {
+    struct rg_send_buffer *buffer = transport->buffer;
+    if (buffer == NULL) {
+        return (struct rg_tls_out){transport->shared->reply, 0, REPLY_SIZE_MAX};
+    }
+    return (struct rg_tls_out){buffer->data, buffer->size, buffer->capacity};
+}
+
+static void reply_end(struct rg_transport *transport, const struct rg_tls_out *reply)
+{
+    size_t before = transport->buffer != NULL ? transport->buffer->size : 0;
+    if (RG_LIKELY(reply->size == before)) {
         return;
     }
-    struct rg_send_buffer *buffer = buffer_get(transport, false);
-    if (buffer != NULL && buffer->capacity - buffer->size >= reply->size) {
-        memcpy(buffer->data + buffer->size, reply->data, reply->size);
-        buffer->size += reply->size;
-        rg_transport_flush(transport);
+    if (transport->buffer == NULL) {
+        struct rg_send_buffer *buffer = buffer_get(transport, false);
+        if (buffer == NULL) {
+            transport_fail(transport, RG_STATUS_NO_RESOURCES, ENOMEM, NULL);
+            return;
+        }
+        memcpy(buffer->data, reply->data, reply->size);
     }
+    transport->buffer->size = reply->size;
+    rg_transport_flush(transport);
+}
+
+/* Sends what TLS held for want of room. True: something is on its way. */
+static bool held_send(struct rg_transport *transport)
+{
+    if (!transport->secure || transport->state != RG_TRANSPORT_OPEN ||
+        !rg_tls_holds(&transport->tls)) {
+        return false;
+    }
+    struct rg_tls_out out = reply_begin(transport);
+    int rc = rg_tls_flush(&transport->tls, &out);
+    reply_end(transport, &out);
+    RG_ASSERT(rc == 0 || rc == -EPROTO);
+    return rg_transport_sending(transport);
 }
 
 static void handshake_step(struct rg_transport *transport)
@@ -415,6 +444,9 @@ static void send_done(struct rg_transport *transport, int32_t result)
         }
         buffer_return(transport);
     }
+    if (held_send(transport)) {
+        return;
+    }
     if (transport->state == RG_TRANSPORT_OPEN) {
         transport->owner->on_sent(transport);
     } else if (transport->state == RG_TRANSPORT_TUNNELLING) {
@@ -592,9 +624,9 @@ ssize_t rg_transport_read(struct rg_transport *transport, uint8_t *dest, size_t 
         transport->in.size -= size;
         return (ssize_t)size;
     }
-    struct rg_tls_out reply = {transport->shared->reply, 0, REPLY_SIZE_MAX};
+    struct rg_tls_out reply = reply_begin(transport);
     ssize_t got = rg_tls_open(&transport->tls, &transport->in, dest, room, &reply);
-    reply_take(transport, &reply);
+    reply_end(transport, &reply);
     if (got > 0 || got == -ENOSPC) {
         return got;
     }
@@ -730,9 +762,9 @@ static bool closing_says_goodbye(struct rg_transport *transport, uint8_t state_b
     if (state_before != RG_TRANSPORT_OPEN || rg_transport_sending(transport)) {
         return false;
     }
-    struct rg_tls_out reply = {transport->shared->reply, 0, REPLY_SIZE_MAX};
+    struct rg_tls_out reply = reply_begin(transport);
     (void)rg_tls_close_notify(&transport->tls, &reply);
-    reply_take(transport, &reply);
+    reply_end(transport, &reply);
     return rg_transport_sending(transport);
 }
 

@@ -510,6 +510,50 @@ static void test_a_worn_key_is_renewed_on_request(void)
     RG_CHECK(!client.tls.key_update_sent);
 }
 
+/* Of two key updates that find no room BoringSSL would drop the second, the one that asks. */
+static void test_a_new_key_is_asked_for_when_an_answer_has_found_room(void)
+{
+    struct rg_test_sealer sealer;
+    size_t done = 0;
+    connect_and_impersonate(&sealer);
+    client.out.capacity = client.out.size;
+    append(&sealer, RG_TLS_CONTENT_HANDSHAKE, "\x18\0\0\1\1", 5);
+    rg_test_sealer_update(&sealer);
+    RG_CHECK_EQ(open_rest(&done), 0);
+    RG_CHECK(rg_tls_holds(&client.tls));
+    client.tls.record.sequence = sealer.sequence = RG_TLS_GCM_RECORDS_SOFT;
+    append(&sealer, RG_TLS_CONTENT_DATA, text, 1);
+    RG_CHECK_EQ(open_rest(&done), 0);
+    RG_CHECK(!client.tls.key_update_sent);
+    RG_CHECK_EQ(rg_tls_flush(&client.tls, &client.out), -ENOBUFS);
+    client.out.capacity = sizeof(client.out_data);
+    RG_CHECK_EQ(rg_tls_flush(&client.tls, &client.out), 0);
+    RG_CHECK(!rg_tls_holds(&client.tls));
+    size_t size = client.out.size;
+    append(&sealer, RG_TLS_CONTENT_DATA, text, 1);
+    RG_CHECK_EQ(open_rest(&done), 0);
+    RG_CHECK(client.tls.key_update_sent);
+    RG_CHECK(client.out.size > size);
+    RG_CHECK_EQ(done, 2);
+}
+
+/* Sending so much between the peer's key updates is what an upload does, and no flood. */
+static void test_key_updates_amid_an_upload_are_not_bounded(void)
+{
+    struct rg_test_sealer sealer;
+    size_t done = 0;
+    connect_and_impersonate(&sealer);
+    for (int i = 0; i <= 2 * RG_TLS_KEY_UPDATES_MAX; i++) {
+        for (size_t sent = 0; sent < RG_TLS_KEY_UPDATE_BYTES; sent += RG_KIB(8)) {
+            client.out.size = 0;
+            RG_CHECK_EQ(rg_tls_seal(&client.tls, text, RG_KIB(8), &client.out), RG_KIB(8));
+        }
+        append(&sealer, RG_TLS_CONTENT_HANDSHAKE, "\x18\0\0\1\0", 5);
+        rg_test_sealer_update(&sealer);
+        RG_CHECK_EQ(open_rest(&done), 0);
+    }
+}
+
 static void test_close_notify_in_both_directions(void)
 {
     for (size_t own = 0; own < 2; own++) {
@@ -861,6 +905,8 @@ int main(int argc, char **argv)
         RG_TEST(test_a_held_back_answer_counts_with_the_next_record),
         RG_TEST(test_key_updates_without_data_are_bounded),
         RG_TEST(test_a_worn_key_is_renewed_on_request),
+        RG_TEST(test_a_new_key_is_asked_for_when_an_answer_has_found_room),
+        RG_TEST(test_key_updates_amid_an_upload_are_not_bounded),
         RG_TEST(test_close_notify_in_both_directions),
         RG_TEST(test_alerts_are_named),
         RG_TEST(test_warnings_are_bounded_and_odd_alerts_refused),
