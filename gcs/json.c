@@ -107,13 +107,16 @@ void rg_json_add_i64(struct rg_json_writer *writer, yyjson_mut_val *object, cons
 }
 
 void rg_json_add_metadata(struct rg_json_writer *writer, yyjson_mut_val *object,
-                          const struct rg_metadata *metadata, size_t count)
+                          const struct rg_metadata *metadata, size_t count, const char *nonce)
 {
-    if (count == 0) {
+    if (count == 0 && *nonce == '\0') {
         return;
     }
     size_t size = 0;
     yyjson_mut_val *pairs = rg_json_add(writer, object, "metadata", yyjson_mut_obj(writer->doc));
+    if (*nonce != '\0') {
+        rg_json_add(writer, pairs, RG_NONCE_KEY, yyjson_mut_strcpy(writer->doc, nonce));
+    }
     for (size_t i = 0; i < count && writer->error == 0; i++) {
         const char *key = metadata[i].key, *value = metadata[i].value;
         size += (key != NULL ? strlen(key) : 0) + (value != NULL ? strlen(value) : 0);

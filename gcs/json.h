@@ -49,10 +49,10 @@ void rg_json_add_text(struct rg_json_writer *writer, yyjson_mut_val *object, con
 /* A number as text; 0 adds nothing. */
 void rg_json_add_i64(struct rg_json_writer *writer, yyjson_mut_val *object, const char *key,
                      int64_t number);
-/* "metadata", unless there is none; a value NULL is a null. -EINVAL: too much of it, or a key that
- * is missing or empty. */
+/* "metadata", unless there is none; a value NULL is a null. `nonce` is a pair more; "": none.
+ * -EINVAL: too much of it, or a key that is missing or empty. */
 void rg_json_add_metadata(struct rg_json_writer *writer, yyjson_mut_val *object,
-                          const struct rg_metadata *metadata, size_t count);
+                          const struct rg_metadata *metadata, size_t count, const char *nonce);
 /* Ends it; the text is the caller's, to be freed. -EINVAL (a text is not UTF-8, too) or -ENOMEM. */
 int rg_json_write(struct rg_json_writer *writer, char **out_text, size_t *out_size);
 

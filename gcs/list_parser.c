@@ -228,14 +228,24 @@ int rg_list_page_parse(const char *body, size_t body_size, void *memory, size_t 
     return error;
 }
 
+static void read_nonce(yyjson_val *resource, char out_nonce[RG_NONCE_SIZE + 1])
+{
+    yyjson_val *nonce = yyjson_obj_get(yyjson_obj_get(resource, "metadata"), RG_NONCE_KEY);
+    if (yyjson_is_str(nonce) && yyjson_get_len(nonce) == RG_NONCE_SIZE) {
+        memcpy(out_nonce, yyjson_get_str(nonce), RG_NONCE_SIZE);
+    }
+}
+
 int rg_object_resource_parse(const char *body, size_t body_size,
                              struct rg_object_resource *out_resource, const char **out_problem)
 {
     struct parser parser = {.body_size = body_size, .problem = "needs more memory than there is"};
     struct rg_object object;
+    char nonce[RG_NONCE_SIZE + 1] = "";
     yyjson_doc *doc = NULL;
     int error = parse_json(&parser, body, NULL, &doc);
     if (error == 0) {
+        read_nonce(yyjson_doc_get_root(doc), nonce);
         error = read_object(&parser, yyjson_doc_get_root(doc), &object);
     }
     yyjson_doc_free(doc);
@@ -249,5 +259,6 @@ int rg_object_resource_parse(const char *body, size_t body_size,
         .crc32c = object.crc32c,
         .has_crc32c = object.has_crc32c,
     };
+    memcpy(out_resource->nonce, nonce, sizeof(nonce));
     return 0;
 }

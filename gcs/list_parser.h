@@ -10,6 +10,7 @@
 #ifndef RG_GCS_LIST_PARSER_H
 #define RG_GCS_LIST_PARSER_H
 
+#include "gcs/nonce.h"
 #include "runtime/base.h"
 
 #include <errno.h>
@@ -36,6 +37,7 @@ struct rg_object_resource {
     int64_t generation;
     uint32_t crc32c;
     bool has_crc32c;
+    char nonce[RG_NONCE_SIZE + 1]; /* of its metadata; "": none, or none of ours */
 };
 
 /* Allocates while it runs. -EBADMSG as above, or -ENOMEM, also with *out_problem. */

@@ -121,10 +121,12 @@ static bool item_settle(struct rg_delete_many_state *state, uint32_t index)
         return may_retry;
     }
     result->status = rg_retry_status_of_http(item->http_status);
-    if (item->http_status == 404 && state->batch.settle.maybe_done) {
-        result->status = RG_STATUS_OK; /* by the batch before */
+    bool maybe_done = state->batch.settle.maybe_done && !item->del.exclusive;
+    if (item->http_status == 404 && maybe_done) {
+        result->status = RG_STATUS_OK; /* by the batch before, or by somebody else */
+        result->found_done = true;
     }
-    if (item->http_status == 412 && state->batch.settle.maybe_done) {
+    if (item->http_status == 412 && maybe_done) {
         return may_retry; /* to find out whether it is gone */
     }
     return may_retry && rg_status_retryable(result->status);
@@ -193,6 +195,7 @@ static void single_done(struct rg_request *child, struct rg_completion *completi
     state->results[single->index] = (struct rg_delete_result){
         .status = completion->status,
         .http_status = completion->http_status,
+        .found_done = completion->found_done,
     };
     single->out = false;
     state->out--;

@@ -3,6 +3,7 @@
 #include "gcs/idempotency.h"
 #include "gcs/json.h"
 #include "gcs/names.h"
+#include "gcs/nonce.h"
 #include "gcs/object_request.h"
 
 #include <errno.h>
@@ -45,7 +46,9 @@ static void add_source(struct rg_json_writer *writer, yyjson_mut_val *sources,
     rg_json_add_i64(writer, object, "generation", source->generation);
 }
 
-static int compose_body(const struct rg_compose *compose, char **out_body, size_t *out_size)
+/* `nonce`: "" for none. */
+static int compose_body(const struct rg_compose *compose, const char *nonce, char **out_body,
+                        size_t *out_size)
 {
     struct rg_json_writer writer;
     rg_json_begin(&writer);
@@ -59,7 +62,7 @@ static int compose_body(const struct rg_compose *compose, char **out_body, size_
     rg_json_add_text(&writer, destination, "contentType",
                      compose->content_type != NULL ? compose->content_type
                                                    : "application/octet-stream");
-    rg_json_add_metadata(&writer, destination, compose->metadata, compose->metadata_count);
+    rg_json_add_metadata(&writer, destination, compose->metadata, compose->metadata_count, nonce);
     return rg_json_write(&writer, out_body, out_size);
 }
 
@@ -79,6 +82,8 @@ static bool compose_valid(const struct rg_compose *compose)
                  rg_conditions_valid(&compose->conditions) &&
                  compose->conditions.if_generation_not_match == 0 &&
                  compose->conditions.if_metageneration_not_match == 0;
+    valid =
+        valid && (!compose->exclusive || rg_nonce_fits(compose->metadata, compose->metadata_count));
     for (size_t i = 0; valid && i < compose->source_count; i++) {
         valid = source_valid(&compose->sources[i]);
     }
@@ -104,7 +109,11 @@ static int compose_prepare(struct rg_request *request, const void *given)
                                   .target = &target,
                                   .user_data = compose->user_data,
                                   .deadline_ns = compose->deadline_ns};
-    int rc = compose_body(compose, &call.body, &call.body_size);
+    char nonce[RG_NONCE_SIZE + 1] = "";
+    if (compose->exclusive) {
+        rg_nonce_draw(nonce);
+    }
+    int rc = compose_body(compose, nonce, &call.body, &call.body_size);
     if (rc == 0) {
         rc = rg_object_prepare(request, &compose_ops, &call);
     }
@@ -114,7 +123,9 @@ static int compose_prepare(struct rg_request *request, const void *given)
     request->object_request.crc32c = compose->crc32c;
     request->object_request.has_crc32c = compose->has_crc32c;
     request->idempotent = rg_operation_idempotent(RG_OPERATION_COMPOSE, &compose->conditions, 0);
-    if (request->idempotent && compose->has_crc32c) {
+    if (request->idempotent && compose->exclusive) {
+        rg_settle_expect_nonce(request, nonce);
+    } else if (request->idempotent && compose->has_crc32c) {
         rg_settle_expect_written(request, RG_SETTLE_ANY_SIZE, compose->crc32c);
     }
     return 0;

@@ -1,6 +1,7 @@
 /* Changing what is stored about an object (Cloud Storage JSON API, "objects: patch"). */
 #include "gcs/idempotency.h"
 #include "gcs/json.h"
+#include "gcs/nonce.h"
 #include "gcs/object_request.h"
 
 #include <errno.h>
@@ -35,14 +36,16 @@ static const struct rg_request_ops update_ops = {
     .release = rg_object_release,
 };
 
-static int update_body(const struct rg_update *update, char **out_body, size_t *out_size)
+/* `nonce`: "" for none. */
+static int update_body(const struct rg_update *update, const char *nonce, char **out_body,
+                       size_t *out_size)
 {
     struct rg_json_writer writer;
     rg_json_begin(&writer);
     rg_json_add_text(&writer, writer.root, "contentType", update->content_type);
     rg_json_add_text(&writer, writer.root, "contentEncoding", update->content_encoding);
     rg_json_add_text(&writer, writer.root, "cacheControl", update->cache_control);
-    rg_json_add_metadata(&writer, writer.root, update->metadata, update->metadata_count);
+    rg_json_add_metadata(&writer, writer.root, update->metadata, update->metadata_count, nonce);
     return rg_json_write(&writer, out_body, out_size);
 }
 
@@ -52,6 +55,7 @@ static int update_prepare(struct rg_request *request, const void *given)
     if (update->object == NULL || update->generation < 0 ||
         !rg_conditions_valid(&update->conditions) ||
         (update->metadata == NULL && update->metadata_count > 0) ||
+        (update->exclusive && !rg_nonce_fits(update->metadata, update->metadata_count)) ||
         rg_request_set_names(request, update->bucket, update->object) < 0) {
         return -EINVAL;
     }
@@ -67,7 +71,11 @@ static int update_prepare(struct rg_request *request, const void *given)
                                   .target = &target,
                                   .user_data = update->user_data,
                                   .deadline_ns = update->deadline_ns};
-    int rc = update_body(update, &call.body, &call.body_size);
+    char nonce[RG_NONCE_SIZE + 1] = "";
+    if (update->exclusive) {
+        rg_nonce_draw(nonce);
+    }
+    int rc = update_body(update, nonce, &call.body, &call.body_size);
     if (rc == 0) {
         rc = rg_object_prepare(request, &update_ops, &call);
     }
@@ -79,6 +87,9 @@ static int update_prepare(struct rg_request *request, const void *given)
         rg_operation_idempotent(RG_OPERATION_UPDATE, &update->conditions, update->generation);
     if (request->idempotent) {
         rg_settle_expect_changed(request);
+    }
+    if (request->idempotent && update->exclusive) {
+        rg_settle_expect_nonce(request, nonce);
     }
     return 0;
 }

@@ -6,6 +6,7 @@
 #include "gcs/names.h"
 #include "gcs/retry_after.h"
 #include "runtime/clock.h"
+#include "runtime/log.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -145,6 +146,11 @@ void rg_request_finish(struct rg_request *request, struct rg_completion *complet
     if (completion->status != RG_STATUS_OK) {
         completion->http_status = request->failure.http_status;
         completion->os_error = request->failure.os_error;
+    }
+    if (completion->found_done && request->cq != NULL) {
+        rg_log(RG_LOG_INFO,
+               "%s gs://%s/%s: an answer was lost, and it is done, by us or by somebody else",
+               request->ops->verb, request->bucket, request->object);
     }
     if (request->done != NULL) {
         request->ops->release(request);
@@ -302,6 +308,7 @@ static void answer_refused(struct rg_request *request)
         attempt_start(request);
         break;
     case RG_SETTLE_DONE:
+        completion.found_done = true;
         rg_request_finish(request, &completion);
         break;
     default:

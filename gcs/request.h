@@ -94,6 +94,9 @@ struct rg_put_state {
     const uint8_t *data;
     uint64_t size;
     char *content_type; /* owned; NULL: the default */
+    /* Owned; around the data of a multipart/related request, which an exclusive put is. NULL: the
+     * data alone is the body */
+    char *lead, *trail;
     int64_t if_generation_match;
     uint32_t crc;
 };

@@ -18,6 +18,15 @@ void rg_settle_expect_written(struct rg_request *request, uint64_t size, uint32_
     request->settle = (struct rg_settle){.kind = RG_SETTLE_WRITTEN, .size = size, .crc32c = crc32c};
 }
 
+void rg_settle_expect_nonce(struct rg_request *request, const char *nonce)
+{
+    RG_ASSERT(strlen(nonce) == RG_NONCE_SIZE);
+    if (request->settle.kind != RG_SETTLE_CHANGED) {
+        rg_settle_expect_written(request, RG_SETTLE_ANY_SIZE, 0);
+    }
+    strcpy(request->settle.nonce, nonce);
+}
+
 void rg_settle_expect_removed(struct rg_request *request)
 {
     RG_ASSERT(request->idempotent);
@@ -45,8 +54,9 @@ enum rg_settle_verdict rg_settle_refused(struct rg_request *request, uint16_t ht
     if (settle->maybe_done && settle->kind == RG_SETTLE_REMOVED && http_status == 404) {
         return RG_SETTLE_DONE;
     }
-    if (!settle->maybe_done || settle->asking || settle->kind == RG_SETTLE_NONE ||
-        http_status != 412 || request->part->closing || request->x.final) {
+    bool suspect = settle->maybe_done || settle->nonce[0] != '\0';
+    if (!suspect || settle->asking || settle->kind == RG_SETTLE_NONE || http_status != 412 ||
+        request->part->closing || request->x.final) {
         return RG_SETTLE_REFUSED;
     }
     settle->asking = true;
@@ -70,8 +80,8 @@ void rg_settle_give_up(struct rg_request *request)
         strcpy(text, request->failure.text);
         request->failure.status = RG_STATUS_OK;
         rg_request_note(request, RG_STATUS_PRECONDITION,
-                        "an earlier try may have done it, and what is there cannot be read: "
-                        "%s%s%s",
+                        "%s may have done it, and what is there cannot be read: %s%s%s",
+                        request->settle.maybe_done ? "an earlier try" : "this request",
                         rg_status_text(status), *text != '\0' ? ": " : "", text);
     }
     request->failure.os_error = 0;
@@ -97,10 +107,21 @@ static int settle_head(struct rg_request *request, const struct rg_h1_head *head
     return RG_BODY_LEASE;
 }
 
+static bool is_what_was_sent(const struct rg_settle *settle,
+                             const struct rg_object_resource *object)
+{
+    if (settle->nonce[0] != '\0') {
+        return strcmp(object->nonce, settle->nonce) == 0;
+    }
+    bool same_size = settle->size == RG_SETTLE_ANY_SIZE || object->size == settle->size;
+    return same_size && object->has_crc32c && object->crc32c == settle->crc32c;
+}
+
 static enum rg_status settle_finish(struct rg_request *request, struct rg_completion *completion)
 {
     const struct rg_settle *settle = &request->settle;
     struct rg_exchange *x = &request->x;
+    completion->found_done = rg_settle_is_guess(settle);
     if (settle->kind == RG_SETTLE_CHANGED) {
         return request->ops->finish(request, completion);
     }
@@ -108,9 +129,7 @@ static enum rg_status settle_finish(struct rg_request *request, struct rg_comple
     const char *problem;
     int rc =
         rg_object_resource_parse((const char *)x->body, (size_t)x->body_size, &object, &problem);
-    bool same_size = settle->size == RG_SETTLE_ANY_SIZE || object.size == settle->size;
-    if (rc == 0 && settle->kind == RG_SETTLE_WRITTEN && same_size && object.has_crc32c &&
-        object.crc32c == settle->crc32c) {
+    if (rc == 0 && settle->kind == RG_SETTLE_WRITTEN && is_what_was_sent(settle, &object)) {
         return request->ops->finish(request, completion);
     }
     rg_lease_release(x->lease);
@@ -118,9 +137,11 @@ static enum rg_status settle_finish(struct rg_request *request, struct rg_comple
         rg_request_note(request, RG_STATUS_BAD_RESPONSE, "the answer %s", problem);
         return RG_STATUS_BAD_RESPONSE;
     }
-    rg_request_note(request, RG_STATUS_PRECONDITION, "%s",
-                    settle->kind == RG_SETTLE_WRITTEN ? "what is there is not what was sent"
-                                                      : "there is another object of that name");
+    rg_request_note(request, RG_STATUS_PRECONDITION, "%s%s",
+                    settle->kind == RG_SETTLE_REMOVED ? "there is another object of that name"
+                    : settle->nonce[0] != '\0'        ? "somebody else wrote what is there"
+                                                      : "what is there is not what was sent",
+                    settle->maybe_done ? ", perhaps in the place of what an earlier try did" : "");
     return RG_STATUS_PRECONDITION;
 }
 

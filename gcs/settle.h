@@ -7,11 +7,17 @@
  *           -> 412 of a removal -> what is there? -> nothing                 -> done
  *                                                 -> something else, unknown -> the 412 stands
  *
+ * That it is done does not say by whom: somebody else may have had the same done, and then the
+ * completion has found_done. A write that may not be deceived sends a nonce in the object's
+ * metadata, and is done where that is what is there. Such a write asks even if no answer was lost,
+ * because what lies between may send a request twice.
+ *
  * Whoever prepares such a request says by one call what it is; request.c does the rest. The
  * question is a step of the request itself: it has its own attempts within the same deadline. */
 #ifndef RG_GCS_SETTLE_H
 #define RG_GCS_SETTLE_H
 
+#include "gcs/nonce.h"
 #include "runtime/base.h"
 
 struct rg_request;
@@ -30,6 +36,7 @@ struct rg_settle {
     bool asking;     /* what is there */
     uint32_t crc32c;
     uint64_t size;
+    char nonce[RG_NONCE_SIZE + 1]; /* "": none was sent */
 };
 
 #define RG_SETTLE_ANY_SIZE UINT64_MAX
@@ -38,12 +45,19 @@ struct rg_settle {
  * resource that the question yields goes to the `finish` of the request's ops in the place of the
  * answer. */
 void rg_settle_expect_written(struct rg_request *request, uint64_t size, uint32_t crc32c);
+/* The same for a request that sends this nonce. */
+void rg_settle_expect_nonce(struct rg_request *request, const char *nonce);
 /* After rg_request_prepare, of a request that removes an object of a known generation: its
  * completion then has http_status 404. */
 void rg_settle_expect_removed(struct rg_request *request);
 /* After rg_request_prepare, of a request that changes what is stored about an object. The `finish`
  * of its ops then compares, while settle.asking, and fails with RG_STATUS_PRECONDITION. */
 void rg_settle_expect_changed(struct rg_request *request);
+/* Of what is done: whether it may have been somebody else who did it. */
+static inline bool rg_settle_is_guess(const struct rg_settle *settle)
+{
+    return settle->asking && settle->nonce[0] == '\0';
+}
 /* An earlier request of the same operation may have done it. */
 static inline void rg_settle_suspect(struct rg_settle *settle)
 {

@@ -1,9 +1,12 @@
 /* Writing an object in one request (Cloud Storage JSON API, "objects: insert", uploadType=media).
- * The service cannot be told the checksum this way, so the one it answers with is compared. */
+ * The service cannot be told the checksum this way, nor metadata, so the checksum that it answers
+ * with is compared, and an exclusive put, which has a nonce, goes by uploadType=multipart. */
 #include "gcs/idempotency.h"
 #include "gcs/list_parser.h"
 #include "gcs/request.h"
 #include "gcs/target.h"
+#include "gcs/upload_text.h"
+#include "gcs/utf8.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -15,6 +18,11 @@
 /* The answer is the object's metadata. */
 #define PUT_ANSWER_SIZE_MAX RG_KIB(256)
 
+static const char *type_of(const struct rg_put_state *put)
+{
+    return put->content_type != NULL ? put->content_type : "application/octet-stream";
+}
+
 static int put_encode(struct rg_request *request, struct rg_h1_encoder *encoder)
 {
     const struct rg_put_state *put = &request->put;
@@ -24,14 +32,19 @@ static int put_encode(struct rg_request *request, struct rg_h1_encoder *encoder)
     rg_target_add(&target, "/upload/storage/v1/b/");
     rg_target_add_name(&target, request->bucket);
     rg_target_add(&target, "/o");
-    rg_target_query(&target, "uploadType", "media");
+    rg_target_query(&target, "uploadType", put->lead != NULL ? "multipart" : "media");
     rg_target_query(&target, "name", request->object);
     rg_target_query_i64(&target, "ifGenerationMatch", put->if_generation_match);
     RG_ASSERT(rg_target_end(&target) > 0);
     rg_h1_encode_request(encoder, "POST", text);
-    rg_h1_encode_header(encoder, "Content-Type",
-                        put->content_type != NULL ? put->content_type : "application/octet-stream");
-    rg_h1_encode_header_u64(encoder, "Content-Length", put->size);
+    if (put->lead != NULL) {
+        rg_multipart_encode_type(put->lead, encoder);
+    } else {
+        rg_h1_encode_header(encoder, "Content-Type", type_of(put));
+    }
+    const struct rg_exchange *x = &request->x;
+    rg_h1_encode_header_u64(encoder, "Content-Length",
+                            x->lead_size + x->upload_size + x->trail_size);
     return rg_request_encode_end(request, encoder);
 }
 
@@ -76,7 +89,9 @@ static enum rg_status put_finish(struct rg_request *request, struct rg_completio
 static void put_release(struct rg_request *request)
 {
     free(request->put.content_type);
-    request->put.content_type = NULL;
+    free(request->put.lead);
+    free(request->put.trail);
+    request->put.content_type = request->put.lead = request->put.trail = NULL;
 }
 
 const struct rg_request_ops rg_put_ops = {
@@ -88,6 +103,34 @@ const struct rg_request_ops rg_put_ops = {
     .release = put_release,
 };
 
+/* What frames the data of an exclusive put, and how it knows that again. */
+static int exclusive_prepare(struct rg_request *request)
+{
+    struct rg_put_state *put = &request->put;
+    struct rg_exchange *x = &request->x;
+    char nonce[RG_NONCE_SIZE + 1];
+    rg_nonce_draw(nonce);
+    const struct rg_metadata pair = {RG_NONCE_KEY, nonce};
+    const struct rg_upload_attributes attributes = {
+        .content_type = type_of(put), .metadata = &pair, .metadata_count = 1};
+    int rc = rg_multipart_frame(&attributes, request->object, &put->crc, &put->lead, &put->trail);
+    if (rc < 0) {
+        return rc;
+    }
+    x->lead = (const uint8_t *)put->lead;
+    x->lead_size = strlen(put->lead);
+    x->trail = (const uint8_t *)put->trail;
+    x->trail_size = strlen(put->trail);
+    rg_settle_expect_nonce(request, nonce);
+    return 0;
+}
+
+static bool content_type_valid(const char *type)
+{
+    size_t size = strlen(type);
+    return rg_h1_value_span(type, size) == size && rg_utf8_valid(type, size);
+}
+
 static int put_prepare(struct rg_request *request, const struct rg_put *put)
 {
     bool valid = put->object != NULL && (put->data != NULL || put->size == 0) &&
@@ -95,11 +138,8 @@ static int put_prepare(struct rg_request *request, const struct rg_put *put)
     if (!valid || rg_request_set_names(request, put->bucket, put->object) < 0) {
         return -EINVAL;
     }
-    if (put->content_type != NULL) {
-        size_t size = strlen(put->content_type);
-        if (rg_h1_value_span(put->content_type, size) != size) {
-            return -EINVAL;
-        }
+    if (put->content_type != NULL && !content_type_valid(put->content_type)) {
+        return -EINVAL;
     }
     rg_request_prepare(request, &rg_put_ops, put->user_data, put->deadline_ns);
     const struct rg_conditions conditions = {.if_generation_match = put->if_generation_match};
@@ -122,7 +162,11 @@ static int put_prepare(struct rg_request *request, const struct rg_put *put)
             return -ENOMEM;
         }
     }
-    return 0;
+    int rc = request->idempotent && put->exclusive ? exclusive_prepare(request) : 0;
+    if (rc < 0) {
+        put_release(request);
+    }
+    return rc;
 }
 
 int rg_submit_put_sized(struct rg_client *client, struct rg_cq *cq, const struct rg_put *put,

@@ -9,6 +9,7 @@
  * lie beside the bucket's other objects under ".ringest-parts/": a name of its own length could not
  * be derived from the object's, which may have all of the 1,024 bytes. */
 #include "gcs/idempotency.h"
+#include "gcs/nonce.h"
 #include "gcs/upload_operation.h"
 #include "runtime/log.h"
 
@@ -169,7 +170,7 @@ static void last_encode(struct rg_gcs_call *call, struct rg_h1_encoder *encoder)
 static enum rg_status last_judge(struct rg_gcs_call *call)
 {
     call->request.idempotent = false;
-    return rg_gcs_call_read_object(call, &rg_upload_op_of(call)->stored);
+    return rg_upload_judge_stored(call);
 }
 
 static void last_done(struct rg_gcs_call *call, enum rg_status status)
@@ -204,7 +205,7 @@ static void last_start(struct rg_upload_op *op)
     request->x.lead_size = strlen(op->body);
     request->idempotent = rg_operation_idempotent(RG_OPERATION_COMPOSE, &op->conditions, 0);
     if (request->idempotent) {
-        rg_settle_expect_written(request, rg_upload_total(op), rg_upload_crc(op));
+        rg_upload_expect(op, request, rg_upload_total(op), rg_upload_crc(op));
     }
     op->phase = RG_UPLOAD_PUBLISHING;
     rg_upload_call_publish(op, &op->call);
@@ -320,8 +321,8 @@ static bool compose_clean(struct rg_upload_op *op)
 static void compose_advance(struct rg_upload_op *op)
 {
     if (op->phase == RG_UPLOAD_BEGIN) {
-        char random[RG_UPLOAD_RANDOM_SIZE + 1];
-        rg_upload_random(random);
+        char random[RG_NONCE_SIZE + 1];
+        rg_nonce_draw(random);
         snprintf(op->temporary, sizeof(op->temporary), "%s%s", TEMPORARY_PREFIX, random);
         op->phase = RG_UPLOAD_PARTS;
     }

@@ -65,9 +65,13 @@ static void calls_cancel(struct rg_upload_op *op, enum rg_status status)
     }
 }
 
+/* What was read of the object is what was sent. */
 static bool is_stored(const struct rg_upload_op *op)
 {
     const struct rg_object_resource *stored = &op->stored;
+    if (op->nonce[0] != '\0' && strcmp(stored->nonce, op->nonce) != 0) {
+        return false;
+    }
     return stored->size == rg_upload_total(op) && stored->has_crc32c &&
            stored->crc32c == rg_upload_crc(op);
 }
@@ -95,6 +99,7 @@ static void doubt_done(struct rg_gcs_call *call, enum rg_status status)
     (void)rg_upload_call_ended(call);
     struct rg_request *request = op->request;
     if (status == RG_STATUS_OK && is_stored(op)) {
+        op->found_done = op->nonce[0] == '\0';
         op->failed = false;
         op->phase = RG_UPLOAD_STORED;
         request->failure.status = RG_STATUS_OK;
@@ -232,8 +237,10 @@ void rg_upload_finish(struct rg_upload_op *op)
     if (stored->size != total || (stored->has_crc32c && stored->crc32c != crc)) {
         rg_upload_fail(op, RG_STATUS_CHECKSUM,
                        "%" PRIu64 " bytes were sent and %" PRIu64
-                       " stored, or their CRC32C differs; delete generation %" PRId64,
-                       total, stored->size, stored->generation);
+                       " %s, or their CRC32C differs; %s generation %" PRId64,
+                       total, stored->size, op->was_read ? "are there" : "stored",
+                       op->was_read ? "somebody has replaced it, or it is damaged:" : "delete",
+                       stored->generation);
         return;
     }
     struct rg_completion completion = {
@@ -244,6 +251,7 @@ void rg_upload_finish(struct rg_upload_op *op)
         .size = total,
         .object_size = total,
         .object_crc32c = crc,
+        .found_done = op->found_done,
     };
     op_leave(op);
     rg_request_finish(op->request, &completion);
@@ -280,10 +288,28 @@ static void check_done(struct rg_gcs_call *call, enum rg_status status)
     } else if (status != RG_STATUS_OK) {
         rg_upload_fail_by(op, call);
     } else {
+        op->found_done = doubted && op->nonce[0] == '\0';
         op->request->failure.status = RG_STATUS_OK;
         op->request->failure.text[0] = '\0';
         op->phase = RG_UPLOAD_STORED;
     }
+}
+
+void rg_upload_expect(const struct rg_upload_op *op, struct rg_request *request, uint64_t size,
+                      uint32_t crc)
+{
+    if (op->nonce[0] != '\0') {
+        rg_settle_expect_nonce(request, op->nonce);
+    } else {
+        rg_settle_expect_written(request, size, crc);
+    }
+}
+
+enum rg_status rg_upload_judge_stored(struct rg_gcs_call *call)
+{
+    struct rg_upload_op *op = rg_upload_op_of(call);
+    op->found_done = rg_settle_is_guess(&call->request.settle);
+    return rg_gcs_call_read_object(call, &op->stored);
 }
 
 void rg_upload_check(struct rg_upload_op *op)
@@ -293,6 +319,7 @@ void rg_upload_check(struct rg_upload_op *op)
                                                .done = check_done,
                                                .has_no_write_token = true};
     op->phase = RG_UPLOAD_CHECKING;
+    op->was_read = true;
     if (rg_gcs_call_prepare(&op->call, &ops, op->request->object) < 0) {
         rg_upload_fail(op, RG_STATUS_NO_RESOURCES, "no memory for a request");
         return;
@@ -524,20 +551,6 @@ const struct rg_request_ops rg_upload_ops = {
     .cancel = upload_cancel,
 };
 
-static bool text_is_utf8(const char *text, size_t size)
-{
-    uint32_t code;
-    while (size > 0) {
-        int taken = rg_utf8_decode(text, size, &code);
-        if (taken < 0) {
-            return false;
-        }
-        text += taken;
-        size -= (size_t)taken;
-    }
-    return true;
-}
-
 /* NULL stays NULL. True: it can be sent in a field and in JSON. */
 static bool attribute_copy(char **out_text, const char *text, size_t *size_left)
 {
@@ -545,7 +558,7 @@ static bool attribute_copy(char **out_text, const char *text, size_t *size_left)
         return true;
     }
     size_t size = strlen(text);
-    if (rg_h1_value_span(text, size) != size || size > *size_left || !text_is_utf8(text, size) ||
+    if (rg_h1_value_span(text, size) != size || size > *size_left || !rg_utf8_valid(text, size) ||
         (size > 0 && (strchr(" \t", text[0]) != NULL || strchr(" \t", text[size - 1]) != NULL))) {
         return false;
     }
@@ -554,16 +567,22 @@ static bool attribute_copy(char **out_text, const char *text, size_t *size_left)
     return true;
 }
 
+static int nonce_add(struct rg_upload_op *op)
+{
+    rg_nonce_draw(op->nonce);
+    struct rg_metadata pair = {strdup(RG_NONCE_KEY), strdup(op->nonce)};
+    op->metadata[op->metadata_count++] = pair;
+    return pair.key != NULL && pair.value != NULL ? 0 : -ENOMEM;
+}
+
 static int metadata_copy(struct rg_upload_op *op, const struct rg_upload_spec *spec,
                          size_t *size_left)
 {
-    if (spec->metadata_count == 0) {
-        return 0;
-    }
-    if (spec->metadata_count > RG_UPLOAD_ATTRIBUTES_SIZE_MAX) {
+    if (spec->metadata_count > RG_UPLOAD_ATTRIBUTES_SIZE_MAX ||
+        (spec->exclusive && !rg_nonce_fits(spec->metadata, spec->metadata_count))) {
         return -EINVAL;
     }
-    op->metadata = calloc(spec->metadata_count, sizeof(*op->metadata));
+    op->metadata = calloc(spec->metadata_count + 1, sizeof(*op->metadata));
     if (op->metadata == NULL) {
         return -ENOMEM;
     }
@@ -582,7 +601,7 @@ static int metadata_copy(struct rg_upload_op *op, const struct rg_upload_spec *s
             return -ENOMEM;
         }
     }
-    return 0;
+    return spec->exclusive ? nonce_add(op) : 0;
 }
 
 static int attributes_copy(struct rg_upload_op *op, const struct rg_upload_spec *spec)

@@ -119,6 +119,8 @@ struct rg_upload_op {
     const struct rg_gcs_call *publishing;
     bool in_doubt; /* it was cancelled when the server may have had all of it */
     bool started, failed, cleaning, clean_failed;
+    bool found_done;   /* what is stored may be somebody else's */
+    bool was_read;     /* what is stored was asked for, and not told by the answer to our request */
     bool is_auto;      /* the method was ours to choose */
     bool no_multipart; /* the server was found to know no multipart uploads */
     uint64_t clean_until_ns;
@@ -127,6 +129,7 @@ struct rg_upload_op {
     struct rg_metadata *metadata;
     size_t metadata_count;
     struct rg_conditions conditions;
+    char nonce[RG_NONCE_SIZE + 1]; /* among the metadata; "": none */
     uint64_t part_size;
     /* The source. */
     enum rg_upload_source_kind source;
@@ -170,6 +173,7 @@ struct rg_upload_spec {
     const struct rg_metadata *metadata;
     size_t metadata_count;
     struct rg_conditions conditions;
+    bool exclusive;
     uint64_t part_size;
     uint32_t slot_count;
 };
@@ -227,6 +231,12 @@ void rg_upload_source_drop(struct rg_upload_part *part); /* gives its memory bac
 void rg_upload_source_read(struct rg_op *op);
 void rg_upload_source_run(struct rg_task *task);
 
+/* What the request, which has a condition and writes the whole object or one of its temporary ones,
+ * will find if it has been done. */
+void rg_upload_expect(const struct rg_upload_op *op, struct rg_request *request, uint64_t size,
+                      uint32_t crc);
+/* Of the call that publishes the object: what is stored is in its answer. */
+enum rg_status rg_upload_judge_stored(struct rg_gcs_call *call);
 /* Asks what is stored. Where that is what was sent, or nothing was noted at op->request that doubts
  * it, the phase is STORED then; otherwise the operation fails with what was noted. */
 void rg_upload_check(struct rg_upload_op *op);

@@ -5,7 +5,6 @@
 #include "gcs/upload_operation.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,8 +17,7 @@ void rg_upload_single_encode(struct rg_gcs_call *call, struct rg_h1_encoder *enc
                              const struct rg_conditions *conditions)
 {
     const struct rg_request *request = &call->request;
-    char text[RG_TARGET_SIZE_MAX],
-        type[sizeof("multipart/related; boundary=") + RG_UPLOAD_RANDOM_SIZE];
+    char text[RG_TARGET_SIZE_MAX];
     struct rg_target target;
     rg_target_init(&target, text, sizeof(text), request->client->endpoint.path);
     rg_target_add(&target, "/upload/storage/v1/b/");
@@ -29,29 +27,16 @@ void rg_upload_single_encode(struct rg_gcs_call *call, struct rg_h1_encoder *enc
     rg_target_query(&target, "name", request->object);
     rg_target_conditions(&target, conditions);
     rg_gcs_call_encode(call, encoder, "POST", &target);
-    /* The boundary stands behind the two dashes with which the body begins. */
-    snprintf(type, sizeof(type), "multipart/related; boundary=%.*s", RG_UPLOAD_RANDOM_SIZE,
-             part_of(call)->lead + 2);
-    rg_h1_encode_header(encoder, "Content-Type", type);
+    rg_multipart_encode_type(part_of(call)->lead, encoder);
 }
 
 static int frame_make(struct rg_upload_part *part, const char *object)
 {
     struct rg_upload_attributes attributes = rg_upload_attributes_of(part->op);
-    char boundary[RG_UPLOAD_RANDOM_SIZE + 1];
     free(part->lead);
     free(part->trail);
     part->lead = part->trail = NULL;
-    rg_upload_random(boundary);
-    char *json = rg_upload_resource_json(&attributes, object, &part->crc);
-    bool made = json != NULL &&
-                asprintf(&part->lead,
-                         "--%s\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n%s\r\n"
-                         "--%s\r\nContent-Type: %s\r\n\r\n",
-                         boundary, json, boundary, attributes.content_type) >= 0 &&
-                asprintf(&part->trail, "\r\n--%s--\r\n", boundary) >= 0;
-    free(json);
-    return made ? 0 : -ENOMEM;
+    return rg_multipart_frame(&attributes, object, &part->crc, &part->lead, &part->trail);
 }
 
 int rg_upload_single_prepare(struct rg_upload_part *part, const struct rg_gcs_call_ops *ops,
@@ -72,7 +57,7 @@ int rg_upload_single_prepare(struct rg_upload_part *part, const struct rg_gcs_ca
     request->x.trail_size = strlen(part->trail);
     request->idempotent = rg_operation_idempotent(RG_OPERATION_INSERT, conditions, 0);
     if (request->idempotent) {
-        rg_settle_expect_written(request, part->size, part->crc);
+        rg_upload_expect(part->op, request, part->size, part->crc);
     }
     return 0;
 }
@@ -87,7 +72,7 @@ static enum rg_status single_judge(struct rg_gcs_call *call)
     /* It is stored: whatever is wrong with the answer, another attempt could only fail by its own
      * condition. */
     call->request.idempotent = false;
-    return rg_gcs_call_read_object(call, &rg_upload_op_of(call)->stored);
+    return rg_upload_judge_stored(call);
 }
 
 static void single_done(struct rg_gcs_call *call, enum rg_status status)

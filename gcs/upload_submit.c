@@ -90,6 +90,7 @@ static int upload_prepare(struct rg_request *request, const struct rg_upload *up
         .metadata = upload->metadata,
         .metadata_count = upload->metadata_count,
         .conditions = upload->conditions,
+        .exclusive = upload->exclusive,
     };
     if (!upload_valid(upload, &spec) ||
         rg_request_set_names(request, upload->bucket, upload->object) < 0) {

@@ -2,27 +2,17 @@
 #include "gcs/upload_text.h"
 
 #include "gcs/checksum.h"
+#include "gcs/nonce.h"
 #include "http/h1_encoder.h"
-#include "runtime/clock.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <yyjson.h>
 
 #define META_FIELD_SIZE_MAX RG_KIB(16)
-
-void rg_upload_random(char out_text[RG_UPLOAD_RANDOM_SIZE + 1])
-{
-    uint64_t bits[2] = {0, 0};
-    if (getrandom(bits, sizeof(bits), 0) != (ssize_t)sizeof(bits)) {
-        /* Before Linux's generator is ready; unlike any other of this machine will do. */
-        bits[0] = rg_now_ns();
-        bits[1] = (uint64_t)(uintptr_t)out_text;
-    }
-    snprintf(out_text, RG_UPLOAD_RANDOM_SIZE + 1, "%016" PRIx64 "%016" PRIx64, bits[0], bits[1]);
-}
 
 static void encode_field(struct rg_h1_encoder *encoder, const char *name, const char *value)
 {
@@ -129,4 +119,35 @@ char *rg_upload_compose_json(const struct rg_upload_attributes *attributes, char
     yyjson_mut_val *destination =
         complete ? yyjson_mut_obj_add_obj(doc, root, "destination") : NULL;
     return finish(doc, destination != NULL && add_attributes(doc, destination, attributes));
+}
+
+int rg_multipart_frame(const struct rg_upload_attributes *attributes, const char *name,
+                       const uint32_t *crc, char **out_lead, char **out_trail)
+{
+    char boundary[RG_NONCE_SIZE + 1];
+    char *lead = NULL, *trail = NULL;
+    rg_nonce_draw(boundary);
+    char *json = rg_upload_resource_json(attributes, name, crc);
+    bool made = json != NULL &&
+                asprintf(&lead,
+                         "--%s\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n%s\r\n"
+                         "--%s\r\nContent-Type: %s\r\n\r\n",
+                         boundary, json, boundary, attributes->content_type) >= 0 &&
+                asprintf(&trail, "\r\n--%s--\r\n", boundary) >= 0;
+    free(json);
+    if (!made) {
+        free(lead);
+        return -ENOMEM;
+    }
+    *out_lead = lead;
+    *out_trail = trail;
+    return 0;
+}
+
+void rg_multipart_encode_type(const char *lead, struct rg_h1_encoder *encoder)
+{
+    char type[sizeof("multipart/related; boundary=") + RG_NONCE_SIZE];
+    /* The boundary stands behind the two dashes with which the body begins. */
+    snprintf(type, sizeof(type), "multipart/related; boundary=%.*s", RG_NONCE_SIZE, lead + 2);
+    rg_h1_encode_header(encoder, "Content-Type", type);
 }

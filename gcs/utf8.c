@@ -44,3 +44,17 @@ int rg_utf8_encode(uint32_t code, char *out)
     out[0] = (char)(0xf00u >> length | code);
     return length;
 }
+
+bool rg_utf8_valid(const char *text, size_t size)
+{
+    uint32_t code;
+    while (size > 0) {
+        int taken = rg_utf8_decode(text, size, &code);
+        if (taken < 0) {
+            return false;
+        }
+        text += taken;
+        size -= (size_t)taken;
+    }
+    return true;
+}

@@ -12,6 +12,8 @@
  * Returns how many bytes it has, or -EILSEQ. */
 int rg_utf8_decode(const char *text, size_t size, uint32_t *out_code);
 
+bool rg_utf8_valid(const char *text, size_t size);
+
 /* Writes up to RG_UTF8_SIZE_MAX bytes and returns how many. `code` is a valid character. */
 int rg_utf8_encode(uint32_t code, char *out);
 

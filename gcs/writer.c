@@ -570,6 +570,7 @@ static int operation_make(struct rg_writer *writer, const struct rg_writer_optio
         .metadata = options->metadata,
         .metadata_count = options->metadata_count,
         .conditions = options->conditions,
+        .exclusive = options->exclusive,
         .slot_count = writer->buffer_count,
     };
     struct rg_request *request = &writer->request;

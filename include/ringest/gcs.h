@@ -233,11 +233,22 @@ static inline int rg_submit_list(struct rg_client *client, struct rg_cq *cq,
     return rg_submit_list_sized(client, cq, list, sizeof(*list));
 }
 
+/* The custom metadata by which an `exclusive` write knows its own work again: 32 hexadecimal
+ * digits, drawn anew for each write. */
+#define RG_NONCE_KEY "ringest-nonce"
+
 /* Writes an object in one request. data is borrowed until the completion. The stored CRC32C is
  * compared with that of data. Without a condition a lost answer is not retried, because the object
  * might be written twice.
  *
- * Completion when OK: generation, crc32c, object_size. */
+ * When an answer is lost and the condition fails on a retry, what is there is looked at. If it has
+ * the size and CRC32C of data, that counts as success, and the completion has found_done: it was
+ * stored by the try before, or by somebody else who wrote the same bytes. For locks, counters and
+ * commits that is not enough: with `exclusive` it counts only if it carries the nonce of this very
+ * request in its metadata (RG_NONCE_KEY). Otherwise the completion is RG_STATUS_PRECONDITION, also
+ * where ours was stored and has been replaced or removed since, which nobody can tell.
+ *
+ * Completion when OK: generation, crc32c, object_size, found_done. */
 struct rg_put {
     const char *bucket, *object;
     const void *data;
@@ -245,6 +256,7 @@ struct rg_put {
     const char *content_type;    /* NULL: application/octet-stream */
     int64_t if_generation_match; /* 0: no condition; a generation, or RG_GENERATION_ABSENT */
     uint64_t user_data, deadline_ns;
+    bool exclusive; /* success means that this request wrote it, and nobody else */
 };
 RG_API int rg_submit_put_sized(struct rg_client *client, struct rg_cq *cq, const struct rg_put *put,
                                size_t struct_size);

@@ -42,13 +42,16 @@ struct rg_stat {
 RG_API int rg_submit_stat_sized(struct rg_client *client, struct rg_cq *cq,
                                 const struct rg_stat *stat, size_t struct_size);
 
-/* Removes an object. Retried when it names a generation or demands one; an object that a retry
- * finds gone was removed by the try before. */
+/* Removes an object. Retried when it names a generation or demands one. One that a retry finds gone
+ * counts as removed, with found_done: by the try before, or by somebody else. With `exclusive` that
+ * is RG_STATUS_NOT_FOUND: success means that this request removed it, but not the other way round,
+ * because nothing is left that could tell. Completion when OK: found_done. */
 struct rg_delete {
     const char *bucket, *object;
     int64_t generation; /* 0: the newest */
     struct rg_conditions conditions;
     uint64_t user_data, deadline_ns;
+    bool exclusive;
 };
 RG_API int rg_submit_delete_sized(struct rg_client *client, struct rg_cq *cq,
                                   const struct rg_delete *del, size_t struct_size);
@@ -68,6 +71,7 @@ struct rg_delete_many {
 struct rg_delete_result {
     enum rg_status status;
     uint16_t http_status;
+    bool found_done; /* as of a completion */
 };
 RG_API int rg_submit_delete_many_sized(struct rg_client *client, struct rg_cq *cq,
                                        const struct rg_delete_many *many, size_t struct_size,
@@ -80,9 +84,10 @@ static inline int rg_submit_delete_many(struct rg_client *client, struct rg_cq *
 
 /* Copies an object on the server, in as many steps as that takes ("objects: rewrite"), all of the
  * same generation. The copy's CRC32C is compared with the source's. Retried when it demands a
- * generation of the destination; a demand that a retry finds broken because the try before had
- * succeeded counts as success, when size and CRC32C are the source's. Completion when OK: data is a
- * const struct rg_object_info * of the copy. */
+ * generation of the destination; where a retry finds that demand broken and what is there has size
+ * and CRC32C of the source, that counts as success with found_done: it was copied by the try
+ * before, or by somebody else. There is no exclusive copy, because its metadata is the source's.
+ * Completion when OK: data is a const struct rg_object_info * of the copy; found_done. */
 struct rg_copy {
     const char *source_bucket, *source_object;
     int64_t source_generation; /* 0: the newest */
@@ -96,9 +101,11 @@ RG_API int rg_submit_copy_sized(struct rg_client *client, struct rg_cq *cq,
                                 const struct rg_copy *copy, size_t struct_size);
 
 #define RG_COMPOSE_SOURCES_MAX 32 /* Cloud Storage, "Composite objects" */
-/* Joins objects of one bucket into one. Retried like a copy; with has_crc32c a demand that the try
- * before has broken counts as success, too. Conditions of the kind "not match" are not known here
- * and give -EINVAL. Completion when OK: data is a const struct rg_object_info *. */
+/* Joins objects of one bucket into one. Retried like a copy; where a retry finds the demand broken,
+ * what is there counts as success with found_done if it has the CRC32C (has_crc32c), or with
+ * `exclusive` if it carries the nonce of this request; see rg_put. Conditions of the kind "not
+ * match" are not known here and give -EINVAL. Completion when OK: data is a const struct
+ * rg_object_info *; found_done. */
 struct rg_compose_source {
     const char *object;
     int64_t generation; /* 0: the newest */
@@ -114,14 +121,16 @@ struct rg_compose {
     uint32_t crc32c; /* the result is to have, if has_crc32c; compared with what is stored */
     bool has_crc32c;
     uint64_t user_data, deadline_ns;
+    bool exclusive; /* success means that this request made it, and nobody else */
 };
 RG_API int rg_submit_compose_sized(struct rg_client *client, struct rg_cq *cq,
                                    const struct rg_compose *compose, size_t struct_size);
 
 /* Changes what is stored about an object, not its bytes. NULL leaves a field alone, "" removes it.
- * Retried when it demands a metageneration; one that the try before has broken counts as success,
- * when what is there is what was sent. Completion when OK: data is a const struct rg_object_info *.
- */
+ * Retried when it demands a metageneration; where a retry finds that one higher, and what is there
+ * is what was sent, that counts as success with found_done: the try before has changed it, or
+ * somebody else in the same way. With `exclusive` a nonce is among what is sent, so that it was
+ * this request. Completion when OK: data is a const struct rg_object_info *; found_done. */
 struct rg_update {
     const char *bucket, *object;
     int64_t generation;
@@ -130,6 +139,7 @@ struct rg_update {
     size_t metadata_count;
     struct rg_conditions conditions;
     uint64_t user_data, deadline_ns;
+    bool exclusive; /* success means that this request changed it, and nobody else */
 };
 RG_API int rg_submit_update_sized(struct rg_client *client, struct rg_cq *cq,
                                   const struct rg_update *update, size_t struct_size);

@@ -155,6 +155,9 @@ struct rg_completion {
     uint32_t object_crc32c; /* of the whole stored object, valid if has_object_crc32c */
     bool has_object_crc32c;
     bool is_gzip; /* the object is stored with Content-Encoding gzip, and data is as it is stored */
+    /* With OK, of what writes or removes: an answer was lost, and what was asked for is there: by
+     * this request, or by somebody else who had the same done. Never of one that is `exclusive` */
+    bool found_done;
     uint64_t reserved[2];
 };
 

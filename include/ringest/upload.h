@@ -34,10 +34,11 @@ enum rg_upload_method {
  * seconds: it completes with OK where it is stored, and otherwise with RG_STATUS_CANCELLED. One
  * that runs into its deadline, or whose client is closed, may be stored all the same.
  *
- * The CRC32C of what was sent is compared with what is stored. A condition that fails on a retry
- * because the try before had succeeded counts as success when size and CRC32C are those sent.
+ * The CRC32C of what was sent is compared with what is stored. When the answer that tells of
+ * success is lost, what is there is looked at: size and CRC32C of what was sent count as success
+ * with found_done, or, with `exclusive`, the nonce of this upload alone; see rg_put.
  *
- * Completion when OK: generation, crc32c, object_size. */
+ * Completion when OK: generation, crc32c, object_size, found_done. */
 struct rg_upload {
     const char *bucket, *object;
     enum rg_upload_method method;
@@ -56,6 +57,7 @@ struct rg_upload {
     uint32_t parts_inflight_max; /* 0: 8; at most 128. Memory is at most part_size times this, for
                                   * files; all uploads of a loop have 256 MiB together */
     uint64_t user_data, deadline_ns;
+    bool exclusive; /* success means that this upload wrote it, and nobody else */
 };
 RG_API int rg_submit_upload_sized(struct rg_client *client, struct rg_cq *cq,
                                   const struct rg_upload *upload, size_t struct_size);
@@ -128,6 +130,7 @@ struct rg_writer_options {
         parts_inflight_max; /* with the one that is filled; at most 128. 0: adapts, from 4 on */
     uint64_t size_hint;     /* bytes that are to be expected, 5 TiB at most; 0: not known. It may be
                              * wrong */
+    bool exclusive;         /* as of rg_upload */
 };
 RG_API int rg_writer_open_sized(struct rg_writer **out_writer, struct rg_client *client,
                                 const struct rg_writer_options *options, size_t struct_size);

@@ -14,7 +14,7 @@ static int write_update(const struct rg_metadata *metadata, size_t count, const 
     rg_json_add_text(&writer, writer.root, "contentEncoding", NULL);
     rg_json_add_i64(&writer, writer.root, "generation", 1700000000000001);
     rg_json_add_i64(&writer, writer.root, "none", 0);
-    rg_json_add_metadata(&writer, writer.root, metadata, count);
+    rg_json_add_metadata(&writer, writer.root, metadata, count, "");
     int rc = rg_json_write(&writer, out_text, &size);
     if (rc == 0) {
         RG_CHECK_EQ(size, strlen(*out_text));

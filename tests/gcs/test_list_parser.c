@@ -352,6 +352,22 @@ static void test_object_resources(void)
     RG_CHECK(resource.has_crc32c);
     RG_CHECK_EQ(resource.crc32c, 0xe3069283);
 
+    static const struct {
+        const char *text, *nonce;
+    } nonces[] = {
+        {"{\"metadata\":{\"a\":\"b\",\"ringest-nonce\":\"00112233445566778899aabbccddeeff\"}}",
+         "00112233445566778899aabbccddeeff"},
+        {"{\"metadata\":{\"ringest-nonce\":\"00112233445566778899aabbccddeeff0\"}}", ""},
+        {"{\"metadata\":{\"ringest-nonce\":7}}", ""},
+        {"{\"metadata\":[]}", ""},
+        {"{\"ringest-nonce\":\"00112233445566778899aabbccddeeff\"}", ""},
+    };
+    for (size_t i = 0; i < RG_ARRAY_LEN(nonces); i++) {
+        RG_CHECK_EQ(
+            rg_object_resource_parse(nonces[i].text, strlen(nonces[i].text), &resource, &problem),
+            0);
+        RG_CHECK_STR(resource.nonce, nonces[i].nonce);
+    }
     RG_CHECK_EQ(rg_object_resource_parse("{}", 2, &resource, &problem), 0);
     RG_CHECK_EQ(resource.size, 0);
     RG_CHECK_EQ(resource.generation, 0);

@@ -217,9 +217,47 @@ static void test_removal_that_finds_another_object_is_refused(void)
     }
 }
 
+/* What it sends, and what it makes of an object without a nonce or with another: a refusal, also at
+ * the first try. */
+static void test_an_exclusive_put_wants_its_own_nonce(void)
+{
+    static const char *const others[] = {
+        SAME,
+        "HTTP/1.1 200 OK\r\nContent-Length: 114\r\n\r\n"
+        "{\"size\":\"5\",\"generation\":\"12\",\"crc32c\":\"xFDWlw==\","
+        "\"metadata\":{\"ringest-nonce\":\"00112233445566778899aabbccddeeff\"}}",
+    };
+    for (size_t i = 0; i < RG_ARRAY_LEN(others); i++) {
+        const struct rg_step met[] = {RG_READ, RG_SEND(REFUSED), RG_READ, RG_SEND(others[i]),
+                                      RG_END};
+        const struct rg_step *const scripts[] = {met};
+        struct rg_test_client c = {.scripts = scripts, .script_count = 1};
+        rg_test_client_open(&c);
+        struct rg_put put = {.bucket = "bucket",
+                             .object = "a/b",
+                             .data = "abcde",
+                             .size = 5,
+                             .content_type = "text/x",
+                             .exclusive = true,
+                             .if_generation_match = RG_GENERATION_ABSENT};
+        RG_CHECK_EQ(rg_submit_put(c.client, c.cq, &put), 0);
+        struct rg_completion done = rg_test_take(&c);
+        RG_CHECK_STATUS(&done, PRECONDITION);
+        RG_CHECK_CONTAINS(done.detail, "somebody else wrote what is there");
+        RG_CHECK(strstr(done.detail, "earlier try") == NULL);
+        RG_CHECK_EQ(rg_scripted_server_requests(c.server), 2);
+        const char *head = rg_scripted_server_head(c.server, 0);
+        RG_CHECK_CONTAINS(head, "uploadType=multipart");
+        RG_CHECK_CONTAINS(head, "Content-Type: multipart/related; boundary=");
+        rg_lease_release(done.lease);
+        rg_test_client_close(&c);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
+        RG_TEST(test_an_exclusive_put_wants_its_own_nonce),
         RG_TEST(test_lost_answer_of_what_is_there_is_success),
         RG_TEST(test_first_refusal_is_not_asked_about),
         RG_TEST(test_refusal_after_being_throttled_is_not_asked_about),

@@ -55,23 +55,12 @@ static void test_fields(void)
     RG_CHECK_MEM(text + begin, encoder.size - begin, want, sizeof(want) - 1);
 }
 
-static void test_random_names_differ(void)
-{
-    char first[RG_UPLOAD_RANDOM_SIZE + 1], second[RG_UPLOAD_RANDOM_SIZE + 1];
-    rg_upload_random(first);
-    rg_upload_random(second);
-    RG_CHECK_EQ(strlen(first), RG_UPLOAD_RANDOM_SIZE);
-    RG_CHECK_EQ(strspn(first, "0123456789abcdef"), RG_UPLOAD_RANDOM_SIZE);
-    RG_CHECK(strcmp(first, second) != 0);
-}
-
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
         RG_TEST(test_resource),
         RG_TEST(test_compose),
         RG_TEST(test_fields),
-        RG_TEST(test_random_names_differ),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }
