@@ -263,7 +263,7 @@ const struct cli_command cli_cp = {
         "  --dry-run          only say what would be copied\n"
         "  --if-generation-match N\n"
         "                     only if the object at the destination has generation N; 0: only if\n"
-        "                     there is none\n"
+        "                     there is none. Success means that this command wrote it\n"
         "  --content-type TYPE\n"
         "                     of new objects; default: application/octet-stream\n"
         "  --method METHOD    how objects are written: auto, single, resumable, multipart or\n"

@@ -126,6 +126,8 @@ static struct cp_item *item_look(struct plan *plan, struct cp_item *item)
         plan->stopped = true;
     } else if (item->there.exists && plan->options->no_clobber) {
         cp_run_skip(plan->run);
+    } else if (plan->options->if_generation_match != 0) {
+        return item; /* The same bytes are no reason to say that the condition holds. */
     } else if (item->kind == CP_COPY && item->there.exists && item->has_crc32c &&
                item->there.has_crc32c && item->there.size == item->size &&
                item->there.crc32c == item->crc32c) {

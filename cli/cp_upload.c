@@ -53,12 +53,14 @@ static int source_read(struct cp_item *item)
     return 0;
 }
 
-/* What is there is what would be sent. */
-static int is_there(const struct cp_item *item, bool *out_there)
+/* What is there is what would be sent. With a condition of the caller's, that is no reason not to
+ * send it: what counts then is who wrote it. */
+static int is_there(const struct cp_options *options, const struct cp_item *item, bool *out_there)
 {
     const struct there *there = &item->there;
     *out_there = false;
-    if (!there->is_known || !there->exists || !there->has_crc32c || there->size != item->size) {
+    if (options->if_generation_match != 0 || !there->is_known || !there->exists ||
+        !there->has_crc32c || there->size != item->size) {
         return 0;
     }
     uint32_t crc;
@@ -114,6 +116,7 @@ static void submit(struct cp_worker *worker, struct cp_item *item)
         .size = item->size,
         .content_type = options->content_type,
         .conditions = conditions(options, item),
+        .exclusive = options->if_generation_match != 0,
         .part_size = options->part_size == CP_PART_SIZE_DEFAULT ? 0 : options->part_size,
         .parts_inflight_max = parts_inflight(worker->run),
     };
@@ -143,7 +146,7 @@ void cp_upload_start(struct cp_worker *worker, struct cp_item *item)
     bool there = false;
     int rc = source_open(item);
     rc = rc < 0 ? rc : source_read(item);
-    rc = rc < 0 ? rc : is_there(item, &there);
+    rc = rc < 0 ? rc : is_there(worker->run->options, item, &there);
     if (rc < 0) {
         cp_item_fail(worker, item, "%s: %s", item->path,
                      rc == -EINVAL ? "not a regular file" : local_error_text(rc));
@@ -260,6 +263,7 @@ int cp_from_stdin(struct cli_session *session, const struct cp_options *options,
         .content_type = options->content_type,
         .conditions = {.if_generation_match = options->no_clobber ? RG_GENERATION_ABSENT
                                                                   : options->if_generation_match},
+        .exclusive = options->if_generation_match != 0,
         .part_size = options->part_size == CP_PART_SIZE_DEFAULT ? 0 : options->part_size,
     };
     struct rg_writer *writer;

@@ -22,6 +22,7 @@ from support import (
     SEED,
     USAGE,
     Emulator,
+    Rule,
     ServedCase,
     Terminal,
     environment,
@@ -333,6 +334,34 @@ class Files(Copying):
         self.ok(self.cp(path, self.bucket, f"--if-generation-match={generation}"))
         self.assertEqual(self.cat("f"), b"new")
         self.ok(self.cp(path, self.bucket + "/other", "--if-generation-match=0"))
+
+    def test_a_condition_is_not_met_by_the_same_bytes(self):
+        """Of two that want to make one object, one has made it."""
+        path = self.file("f", b"")
+        other = self.file("other", b"old")
+        self.ok(self.cp(other, self.bucket))
+        for source in (path, self.bucket + "/other"):
+            for condition in ("--if-generation-match=0", "--if-generation-match=12345"):
+                place = self.bucket + "/lock"
+                if condition.endswith("=0"):
+                    self.ok(self.cp(source, place, condition))
+                self.fails(self.cp(source, place, condition), FAILED, place)
+            self.ok(self.ringest("rm", place))
+        command = [PROGRAM, "cp", "-", place, "--if-generation-match=0", *self.server.place]
+        feed = {"input": b"", "env": environment(), "capture_output": True, "timeout": PATIENCE_S}
+        self.assertEqual([subprocess.run(command, **feed).returncode for _ in range(2)], [DONE, FAILED])
+
+    def test_a_condition_is_not_met_by_who_writes_the_same(self):
+        path = self.file("f", b"")
+        place = self.bucket + "/lock"
+        command = [PROGRAM, "cp", str(path), place, "--if-generation-match=0", *self.server.place]
+        with Rule((self.server.endpoint, self.server.ca), writes=True, effect="none", answer="held") as rule:
+            first = subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE)
+            rule.wait()
+            self.ok(self.cp(path, place, "--if-generation-match=0"))
+        _, said = first.communicate(timeout=PATIENCE_S)
+        self.assertEqual(first.returncode, FAILED)
+        self.assertIn(place, said.decode())
 
     def test_standard_output_and_input(self):
         path = self.file("f", LARGE)
