@@ -236,7 +236,8 @@ static PyMethodDef client_methods[] = {
         "of one generation. Ranges no further apart than `gap` bytes (0: 64 KiB) share a "
         "request; one that ends behind the object is short. At most 4096."),
     METHOD("put", client_put,
-           "put(uri, data, *, if_generation_match=None, content_type=None) -> generation"),
+           "put(uri, data, *, if_generation_match=None, content_type=None, exclusive=True) -> "
+           "generation"),
     METHOD("list", client_list,
            "list(uri, *, progress=None) -> Objects whose names begin with the URI's"),
     METHOD("list_folder", client_list_folder,
@@ -253,7 +254,8 @@ static PyMethodDef client_methods[] = {
     METHOD("abort_upload", client_abort_upload,
            "abort_upload(uri, upload_id): ends one of them and removes its parts"),
     METHOD("stat", client_stat, "stat(uri, *, generation=0) -> dict"),
-    METHOD("delete", client_delete, "delete(uri, *, generation=0, if_generation_match=None)"),
+    METHOD("delete", client_delete,
+           "delete(uri, *, generation=0, if_generation_match=None, exclusive=False)"),
     METHOD("get_many", core_many_new,
            "get_many(uris, *, ordered=False, batch=256) -> iterator of lists of Item: `batch` of "
            "them, fewer at the end, when they have 64 MiB, and when memory is short"),

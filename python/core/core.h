@@ -158,6 +158,7 @@ struct core_operation {
     Py_buffer data;
     const char *content_type; /* lives as long as the call's arguments */
     long long generation, condition;
+    int exclusive; /* a boolean, as the parser of arguments has them */
     unsigned long long offset, length, gap;
     struct rg_range *ranges;
     uint32_t count;

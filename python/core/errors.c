@@ -55,9 +55,11 @@ void core_request_note(PyObject *uri, const struct rg_completion *completion)
     }
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
-    log_done(log_request, PyObject_CallFunction(log_request, "Oids", uri, (int)completion->attempts,
-                                                (double)duration_ns(completion) / 1e9,
-                                                rg_status_name(completion->status)));
+    PyObject *found_done = completion->found_done ? Py_True : Py_False;
+    log_done(log_request,
+             PyObject_CallFunction(log_request, "OidsO", uri, (int)completion->attempts,
+                                   (double)duration_ns(completion) / 1e9,
+                                   rg_status_name(completion->status), found_done));
     PyErr_Restore(type, value, trace);
 }
 

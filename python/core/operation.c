@@ -149,10 +149,12 @@ static PyObject *get_ranges_result(struct core_operation *self, struct core_sess
 
 static int put_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"uri", "data", "if_generation_match", "content_type", NULL};
-    return PyArg_ParseTupleAndKeywords(args, keywords, "Uy*|$O&z:put", names, &self->uri,
+    static char *names[] = {"uri",          "data",      "if_generation_match",
+                            "content_type", "exclusive", NULL};
+    self->exclusive = 1;
+    return PyArg_ParseTupleAndKeywords(args, keywords, "Uy*|$O&zp:put", names, &self->uri,
                                        &self->data, condition_convert, &self->condition,
-                                       &self->content_type)
+                                       &self->content_type, &self->exclusive)
                ? 0
                : -1;
 }
@@ -160,6 +162,7 @@ static int put_parse(struct core_operation *self, PyObject *args, PyObject *keyw
 static int put_submit(struct core_operation *self, struct core_session *session, struct rg_cq *cq,
                       const struct core_uri *uri, uint64_t user_data)
 {
+    bool exclusive = self->exclusive && self->condition != 0;
     if ((uint64_t)self->data.len > PUT_SIZE_MAX) {
         struct rg_upload upload = {
             .bucket = uri->bucket,
@@ -168,6 +171,7 @@ static int put_submit(struct core_operation *self, struct core_session *session,
             .size = (uint64_t)self->data.len,
             .content_type = self->content_type,
             .conditions = {.if_generation_match = self->condition},
+            .exclusive = exclusive,
             .user_data = user_data,
         };
         return rg_submit_upload(session->client, cq, &upload);
@@ -179,6 +183,7 @@ static int put_submit(struct core_operation *self, struct core_session *session,
         .size = (uint64_t)self->data.len,
         .content_type = self->content_type,
         .if_generation_match = self->condition,
+        .exclusive = exclusive,
         .user_data = user_data,
     };
     return rg_submit_put(session->client, cq, &put);
@@ -291,14 +296,20 @@ static PyObject *copy_result(struct core_operation *self, struct core_session *s
                              const struct rg_completion *done)
 {
     (void)session;
-    return info_dict(self->target, done);
+    PyObject *result = info_dict(self->target, done);
+    PyObject *found_done = done->found_done ? Py_True : Py_False;
+    if (result != NULL && PyDict_SetItemString(result, "found_done", found_done) < 0) {
+        Py_CLEAR(result);
+    }
+    return result;
 }
 
 static int delete_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"uri", "generation", "if_generation_match", NULL};
-    return PyArg_ParseTupleAndKeywords(args, keywords, "U|$LO&:delete", names, &self->uri,
-                                       &self->generation, condition_convert, &self->condition)
+    static char *names[] = {"uri", "generation", "if_generation_match", "exclusive", NULL};
+    return PyArg_ParseTupleAndKeywords(args, keywords, "U|$LO&p:delete", names, &self->uri,
+                                       &self->generation, condition_convert, &self->condition,
+                                       &self->exclusive)
                ? 0
                : -1;
 }
@@ -311,6 +322,7 @@ static int delete_submit(struct core_operation *self, struct core_session *sessi
         .object = uri->object,
         .generation = self->generation,
         .conditions = {.if_generation_match = self->condition},
+        .exclusive = self->exclusive,
         .user_data = user_data,
     };
     return rg_submit_delete(session->client, cq, &del);

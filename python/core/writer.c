@@ -255,9 +255,10 @@ static PyObject *writer_finish(PyObject *object, PyObject *nothing)
     if (rc == 0 && done.status != RG_STATUS_OK) {
         core_error_raise(self->uri, &done);
     } else if (rc == 0) {
-        self->result = Py_BuildValue("{sLsKsk}", "generation", (long long)done.generation, "size",
+        self->result = Py_BuildValue("{sLsKsksO}", "generation", (long long)done.generation, "size",
                                      (unsigned long long)done.object_size, "crc32c",
-                                     (unsigned long)done.crc32c);
+                                     (unsigned long)done.crc32c, "found_done",
+                                     done.found_done ? Py_True : Py_False);
         rg_lease_release(done.lease);
     }
     PyObject *type, *value, *trace;
@@ -304,18 +305,25 @@ static PyObject *writer_enter_context(PyObject *object, PyObject *nothing)
 
 static int writer_init(PyObject *object, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {
-        "client",       "uri",       "part_size", "parts_in_flight", "if_generation_match",
-        "content_type", "size_hint", NULL};
+    static char *names[] = {"client",
+                            "uri",
+                            "part_size",
+                            "parts_in_flight",
+                            "if_generation_match",
+                            "content_type",
+                            "size_hint",
+                            "exclusive",
+                            NULL};
     struct writer *self = (struct writer *)object;
     PyObject *client, *uri_text, *condition = Py_None;
     unsigned long long part_size = 0, size_hint = 0;
     unsigned parts = 0;
+    int exclusive = 1;
     struct core_uri uri;
     struct rg_writer_options options = {0};
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!U|$KIOzK:Writer", names, core_client_type,
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!U|$KIOzKp:Writer", names, core_client_type,
                                      &client, &uri_text, &part_size, &parts, &condition,
-                                     &options.content_type, &size_hint)) {
+                                     &options.content_type, &size_hint, &exclusive)) {
         return -1;
     }
     if (self->uri != NULL) {
@@ -326,6 +334,7 @@ static int writer_init(PyObject *object, PyObject *args, PyObject *keywords)
         long long generation = PyLong_AsLongLong(condition);
         options.conditions.if_generation_match =
             generation == 0 ? RG_GENERATION_ABSENT : generation;
+        options.exclusive = exclusive;
     }
     struct core_session *session = NULL;
     if (!PyErr_Occurred() && core_uri_parse(uri_text, &uri)) {
@@ -385,7 +394,7 @@ static PyMethodDef writer_methods[] = {
      "_write_address(address, size, owner, sum) -> sum: 0: 0, 1: the CRC-32, 2: the CRC32C; lends "
      "memory, which `owner` keeps alive"},
     {"finish", writer_finish, METH_NOARGS,
-     "Publishes the object; a dict of generation, size and crc32c."},
+     "Publishes the object; a dict of generation, size, crc32c and found_done."},
     {"abort", writer_abort, METH_NOARGS, "Ends the upload and removes what it left."},
     {"__enter__", writer_enter_context, METH_NOARGS, NULL},
     {"__exit__", writer_exit, METH_VARARGS, NULL},

@@ -114,7 +114,16 @@ class Client:
         *,
         if_generation_match: int | None = None,
         content_type: str | None = None,
-    ) -> int: ...
+        exclusive: bool = True,
+    ) -> int:
+        """Writes an object and returns its generation. if_generation_match: the generation to replace, 0:
+        there must be no such object; otherwise PreconditionError.
+
+        exclusive: with a condition, success means that this call wrote the object, as locks, counters and
+        commits need it. A nonce in the object's metadata ("ringest-nonce") proves that where an answer was
+        lost; without it, somebody else who has written the same bytes would look the same. False: that is good
+        enough. PreconditionError also where this call wrote it and somebody has replaced it since."""
+
     def get_many(self, uris: Iterable[str], *, ordered: bool = False, batch: int = 256) -> GetMany: ...
     @overload
     def get_into(
@@ -152,7 +161,12 @@ class Client:
 
     def stat(self, uri: str, *, generation: int = 0) -> dict[str, Any]: ...
     def delete(
-        self, uri: str, *, generation: int = 0, if_generation_match: int | None = None
+        self,
+        uri: str,
+        *,
+        generation: int = 0,
+        if_generation_match: int | None = None,
+        exclusive: bool = False,
     ) -> None: ...
     def stats(self) -> dict[str, Any]: ...
     def close(self) -> None: ...
@@ -174,7 +188,8 @@ class Client:
     def copy(
         self, uri: str, target: str, *, generation: int = 0, if_generation_match: int | None = None
     ) -> dict[str, Any]:
-        """Has the service copy an object, with its metadata; what stat says of the target.
+        """Has the service copy an object, with its metadata; what stat says of the target, and found_done: true
+        where an answer was lost and somebody else may have copied the same.
 
         generation: of the source, 0: the newest. if_generation_match: of what is at the target, 0: nothing."""
 
@@ -226,6 +241,7 @@ class Writer:
         if_generation_match: int | None = None,
         content_type: str | None = None,
         size_hint: int = 0,
+        exclusive: bool = True,
     ) -> None: ...
     def write(self, data: Any, *, borrow: bool = False) -> int:
         """Takes all of any contiguous bytes-like object, waiting for room where there is none.
@@ -238,7 +254,8 @@ class Writer:
         0; of 1, its CRC-32 (of ZIP); of 2, its CRC32C, which the upload needs anyway."""
 
     def finish(self) -> dict[str, int]:
-        """Publishes the object: its generation, size and crc32c. Again: the same answer."""
+        """Publishes the object: its generation, size and crc32c, and found_done: true where an answer was lost
+        and somebody else may have written the same bytes, never with `exclusive`. Again: the same answer."""
 
     def abort(self) -> None:
         """Ends the upload and removes what it left; nothing after finish, or again."""

@@ -126,12 +126,14 @@ class Client(_core.Client):
         if_generation_match: int | None = None,
         content_type: str | None = None,
         size_hint: int = 0,
+        exclusive: bool = True,
     ) -> _core.Writer:
         """A stream into one object, which appears, whole, when the stream is finished.
 
         part_size: of the parts that are uploaded in parallel ("16MiB"); parts_in_flight: how many of them are
         there at once. 0: both adapt, to size and throughput, within 256 MiB of memory. if_generation_match: the
-        generation to replace, 0: there must be no such object; parts are temporary objects then.
+        generation to replace, 0: there must be no such object; parts are temporary objects then. exclusive: as of
+        put.
         size_hint: bytes that are to be expected, if known; it may be wrong. Without it an object may have about
         1 TiB, and 5 TiB with it.
         """
@@ -143,6 +145,7 @@ class Client(_core.Client):
             if_generation_match=if_generation_match,
             content_type=content_type,
             size_hint=size_hint,
+            exclusive=exclusive,
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -211,22 +214,28 @@ class Client(_core.Client):
         generation: int = 0,
         if_generation_match: int | None = None,
         missing_ok: bool = False,
+        exclusive: bool = False,
     ) -> None:
         """Removes one object, or many, a hundred in a request.
 
         generation: just this one, for good. if_generation_match: the newest, if it is this one, else
         PreconditionError. Of many, all are tried; what could not be removed is raised as an ExceptionGroup.
-        `missing_ok`: an object that is not there counts as removed.
+        `missing_ok`: an object that is not there counts as removed. With a generation or a condition, one that
+        is gone after an answer was lost counts as removed, too, by this call or by somebody else; exclusive:
+        it does not (NotFoundError), so that success means that this call removed it.
         """
         if isinstance(uri, str):
             try:
-                super().delete(uri, generation=generation, if_generation_match=if_generation_match)
+                super().delete(
+                    uri, generation=generation, if_generation_match=if_generation_match, exclusive=exclusive
+                )
             except NotFoundError:
                 if not missing_ok:
                     raise
             return
         errors: Errors = []
-        for _, failed, error in self._bulk(_delete_calls(uri, generation, if_generation_match), _BULK_REQUESTS):
+        calls = _delete_calls(uri, generation, if_generation_match, exclusive)
+        for _, failed, error in self._bulk(calls, _BULK_REQUESTS):
             if isinstance(error, ValueError):
                 raise error
             errors += failed if error is None else [error]
@@ -295,11 +304,22 @@ class Client(_core.Client):
         return await self._channel().call("get_ranges", uri, ranges, generation=generation, gap=gap)
 
     async def aput(
-        self, uri: str, data: Any, *, if_generation_match: int | None = None, content_type: str | None = None
+        self,
+        uri: str,
+        data: Any,
+        *,
+        if_generation_match: int | None = None,
+        content_type: str | None = None,
+        exclusive: bool = True,
     ) -> int:
         """put, awaited. The memory of `data` must not change before."""
         return await self._channel().call(
-            "put", uri, data, if_generation_match=if_generation_match, content_type=content_type
+            "put",
+            uri,
+            data,
+            if_generation_match=if_generation_match,
+            content_type=content_type,
+            exclusive=exclusive,
         )
 
     async def astat(self, uri: str, *, generation: int = 0) -> dict[str, Any]:
@@ -337,6 +357,7 @@ class Client(_core.Client):
         generation: int = 0,
         if_generation_match: int | None = None,
         missing_ok: bool = False,
+        exclusive: bool = False,
     ) -> None:
         """delete, awaited."""
         import asyncio
@@ -345,7 +366,11 @@ class Client(_core.Client):
         if isinstance(uri, str):
             try:
                 await channel.call(
-                    "delete", uri, generation=generation, if_generation_match=if_generation_match
+                    "delete",
+                    uri,
+                    generation=generation,
+                    if_generation_match=if_generation_match,
+                    exclusive=exclusive,
                 )
             except NotFoundError:
                 if not missing_ok:
@@ -353,7 +378,7 @@ class Client(_core.Client):
             return
         calls = (
             channel.call(name, *arguments, **keywords)
-            for _, name, arguments, keywords in _delete_calls(uri, generation, if_generation_match)
+            for _, name, arguments, keywords in _delete_calls(uri, generation, if_generation_match, exclusive)
         )
         errors: Errors = []
         for failed in await asyncio.gather(*calls, return_exceptions=True):
@@ -380,9 +405,13 @@ def _many(uris: Iterable[str]) -> Iterable[str]:
     return uris
 
 
-def _delete_calls(uris: Iterable[str], generation: int, condition: int | None) -> Iterator[tuple]:
+def _delete_calls(
+    uris: Iterable[str], generation: int, condition: int | None, exclusive: bool
+) -> Iterator[tuple]:
     if generation or condition is not None:
         raise ValueError("a generation is of one object; of many, the newest is removed")
+    if exclusive:
+        raise ValueError("exclusive is of one object and its generation; of many, the newest is removed")
     rest = iter(uris)
     while some := tuple(itertools.islice(rest, _DELETES_MAX)):
         yield None, "delete_many", (some,), {}
