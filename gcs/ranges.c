@@ -306,7 +306,8 @@ static bool is_complete(const struct rg_ranges_state *state)
     return true;
 }
 
-/* Whether the ranges are the whole object, each byte once, and if so its CRC32C. */
+/* Whether the ranges are the whole object, and if so its CRC32C. Bytes that a range has in common
+ * with those before it are left out; the rest of it is added up from memory then. */
 static bool is_whole(const struct rg_ranges_state *state, uint32_t *out_crc)
 {
     uint64_t end = 0;
@@ -314,11 +315,17 @@ static bool is_whole(const struct rg_ranges_state *state, uint32_t *out_crc)
     for (uint32_t i = 0; i < state->order_count; i++) {
         const struct rg_range *range = range_at(state, i);
         const struct rg_range_result *result = &state->results[state->order[i]];
-        if (range->offset != end) {
+        if (range->offset > end) {
             return false;
         }
-        crc = rg_crc32c_combine(crc, result->crc32c, result->size);
-        end += result->size;
+        uint64_t known = end - range->offset;
+        if (known >= result->size) {
+            continue;
+        }
+        uint64_t size = result->size - known;
+        crc = known == 0 ? rg_crc32c_combine(crc, result->crc32c, size)
+                         : rg_crc32c(crc, (const uint8_t *)result->data + known, (size_t)size);
+        end += size;
     }
     *out_crc = crc;
     return end == state->object_size;

@@ -155,7 +155,7 @@ RG_API int rg_submit_update_sized(struct rg_client *client, struct rg_cq *cq,
  *
  * Completion when OK: data is a const struct rg_range_result *, `size / sizeof` of them in the
  * order of `ranges`; their data pointers are the callers' buffers, or lie in the lease; generation,
- * object_size and object_crc32c too. When the ranges cover the whole object without overlap, their
+ * object_size and object_crc32c too. When the ranges cover the whole object, in any order, their
  * CRC32C are combined and compared with the object's. */
 struct rg_range {
     uint64_t offset, length; /* bytes */
