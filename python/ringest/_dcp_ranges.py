@@ -10,7 +10,7 @@ import torch
 
 from ringest import _core
 from ringest._dcp_place import is_plain
-from ringest._errors import ChecksumError
+from ringest._errors import CheckpointError, checksum_error
 
 # What does not come straight into its tensor comes through blocks of up to this, as many as FILES_AT_ONCE.
 BLOCK_SIZE = 4 << 20
@@ -30,8 +30,21 @@ Done = Callable[[torch.Tensor, int], None]
 
 
 def fits(target: torch.Tensor, dtype: torch.dtype) -> bool:
-    """Whether saved elements of that type can be read straight into it."""
-    return target.is_cpu and target.dtype is dtype and is_plain(target) and target.is_contiguous()
+    """Whether saved elements of that type can be read straight into its memory."""
+    is_same = target.is_cpu and target.dtype is dtype and is_plain(target) and target.is_contiguous()
+    # Of a conjugated or a negated view the memory has other elements than the tensor.
+    return is_same and not target.is_conj() and not target.is_neg()
+
+
+def copy(source: torch.Tensor, target: torch.Tensor, name: str) -> None:
+    """Into a tensor of another type, device or strides. name: of the tensor, and of where it is."""
+    try:
+        target.copy_(source)
+    except RuntimeError as error:
+        raise CheckpointError(
+            f"{name}, of {source.dtype}, cannot be copied into a tensor of {target.dtype} with the shape "
+            f"{tuple(target.shape)}: {error}"
+        ) from error
 
 
 class Check:
@@ -49,15 +62,22 @@ class Check:
         self._found = _core.crc32c_combine(self._found, crc32c, size) if self._found else crc32c
         self._left -= size
         if self._left == 0 and self._wanted not in (None, self._found):
-            raise ChecksumError(
-                self._uri, "CHECKSUM", "checksum", 0, 0,
-                f"{self._uri}: bytes {self._begin} to {self._begin + self._size} ({self._fqn}) have the CRC32C "
+            raise checksum_error(
+                self._uri,
+                f"bytes {self._begin} to {self._begin + self._size} ({self._fqn}) have the CRC32C "
                 f"{self._found:08x} and were saved with {self._wanted:08x}; load another checkpoint",
             )
 
     def see(self, block: torch.Tensor, crc32c: int) -> None:
         """add, as what follows a range."""
         self.add(crc32c, block.nbytes)
+
+    def end(self) -> None:
+        """When everything has come."""
+        if self._left:
+            raise checksum_error(
+                self._uri, f"{self._left} of {self._size} bytes of {self._fqn} were not compared with their CRC32C"
+            )
 
 
 @dataclasses.dataclass(slots=True)
@@ -85,12 +105,29 @@ class File:
         self.generation = 0
         self.ranges: list[Range] = []
         self.gap_max = 1
+        # What has come, (offset, size, CRC32C), where some of it has no CRC32C in the metadata.
+        self.unchecked: list[tuple[int, int, int]] | None = None
 
     def want(self, offset: int, size: int, tensor: torch.Tensor | None, done: Done | None) -> None:
         self.ranges.append(Range(offset, size, tensor, done))
 
+    def leave_unchecked(self) -> None:
+        """An item has no CRC32C of its own: the object has, if all of it is read."""
+        if self.unchecked is None:
+            self.unchecked = []
+
+    def crc32c(self) -> tuple[int, int]:
+        """Of what has come from the first byte on without a hole, and how many bytes that is."""
+        end = crc = 0
+        for offset, size, each in sorted(self.unchecked or ()):
+            if offset == end:
+                crc = _core.crc32c_combine(crc, each, size)
+                end += size
+        return crc, end
+
     def batches(self) -> Iterator[list[Range]]:
-        """In the order of their offsets, each of what one call may read."""
+        """In the order of their offsets, each of what one call may read; without those that have no bytes."""
+        self.ranges = [each for each in self.ranges if each.size]
         self.ranges.sort(key=lambda each: each.offset)
         self.gap_max = _gap_max(self.ranges)
         batch: list[Range] = []
@@ -121,12 +158,24 @@ def _gap_max(ranges: list[Range]) -> int:
 class Box:
     """The elements that one item of a plan wants of a saved tensor, which lies contiguous at `base`."""
 
-    def __init__(self, file: File, base: int, sizes: tuple[int, ...], dtype: torch.dtype, check: Check | None):
+    def __init__(
+        self,
+        file: File,
+        base: int,
+        sizes: tuple[int, ...],
+        dtype: torch.dtype,
+        check: Check | None,
+        name: str,
+        is_direct: bool,
+    ):
+        """name: of the tensor, for messages. is_direct: whether runs may be read straight into the target."""
         self._file = file
         self._base = base
         self._sizes = sizes
         self._dtype = dtype
         self._check = check
+        self._name = f"{file.uri}: {name}"
+        self._is_direct = is_direct
         self._strides = [1] * len(sizes)
         for i in range(len(sizes) - 1, 0, -1):
             self._strides[i - 1] = self._strides[i] * sizes[i]
@@ -136,7 +185,7 @@ class Box:
         itemsize = self._dtype.itemsize
         size = target.numel() * itemsize
         is_run, gap = self._shape(lengths)
-        if is_run and fits(target, self._dtype):
+        if is_run and self._is_direct and fits(target, self._dtype):
             self._range(offsets, size, target, target)
             return
         span = (1 + sum((length - 1) * stride for length, stride in zip(lengths, self._strides))) * itemsize
@@ -176,6 +225,51 @@ class Box:
                 if self._check is not None:
                     self._check.add(crc32c, block.nbytes)
                 if tensor is None:
-                    target.copy_(block.view(self._dtype).as_strided(target.shape, self._strides))
+                    copy(block.view(self._dtype).as_strided(target.shape, self._strides), target, self._name)
 
         self._file.want(self._base + begin * self._dtype.itemsize, size, tensor, done)
+
+
+# Elements of a tensor with odd strides whose places are compared one by one; beyond that it is taken to overlap.
+PLACES_MAX = 1 << 22
+
+
+def overlaps_itself(tensor: torch.Tensor) -> bool:
+    """Whether two elements have one place in memory, as in an expanded tensor."""
+    if not is_plain(tensor) or tensor.is_contiguous():
+        return False
+    dims = sorted((stride, size) for size, stride in zip(tensor.shape, tensor.stride()) if size > 1)
+    reach = 0
+    for stride, size in dims:
+        if stride <= reach:
+            break
+        reach += stride * (size - 1)
+    else:
+        return False
+    if tensor.numel() == 0 or tensor.numel() > PLACES_MAX:
+        return tensor.numel() > 0
+    places = torch.zeros(1, dtype=torch.int64)
+    for stride, size in dims:
+        places = (places[:, None] + torch.arange(size) * stride).flatten()
+    return len(places.unique()) < len(places)
+
+
+def sharing(tensors: list[torch.Tensor]) -> set[int]:
+    """The indices of those whose memory is, in part, another's too."""
+    found: set[int] = set()
+    spans = []
+    for i, tensor in enumerate(tensors):
+        if type(tensor) is not torch.Tensor or tensor.layout is not torch.strided or tensor.is_meta:
+            continue
+        size = tensor.nbytes
+        if size and not tensor.is_contiguous():
+            size = tensor.itemsize * (1 + sum((each - 1) * step for each, step in zip(tensor.shape, tensor.stride())))
+        if size:
+            spans.append((tensor.data_ptr(), tensor.data_ptr() + size, i))
+    end, owner = 0, -1
+    for begin, stop, i in sorted(spans):
+        if begin < end:
+            found |= {owner, i}
+        if stop > end:
+            end, owner = stop, i
+    return found

@@ -20,11 +20,11 @@ from torch.distributed.checkpoint.planner import LoadItemType, LoadPlan, LoadPla
 from torch.distributed.checkpoint.storage import StorageReader as TorchStorageReader
 from torch.futures import Future
 
-from ringest import _dcp_metadata, _dcp_names, _tensor_archive
+from ringest import _core, _dcp_metadata, _dcp_names, _tensor_archive
 from ringest._dcp_metadata import Item
 from ringest._dcp_place import PerThread, Place, checkpoint_uri, future_of
-from ringest._dcp_ranges import Box, Check, File, Range, fits
-from ringest._errors import CheckpointError, NotFoundError
+from ringest._dcp_ranges import Box, Check, Done, File, Range, copy, fits, overlaps_itself, sharing
+from ringest._errors import CheckpointError, NotFoundError, checksum_error
 from ringest.client import Client
 
 # Objects that one rank reads from at a time.
@@ -36,17 +36,35 @@ def _bytes_of(tensor: torch.Tensor) -> ctypes.Array:
     return (ctypes.c_char * tensor.nbytes).from_address(tensor.data_ptr())
 
 
-def _unpack(data: Any, item: ReadItem, target: torch.Tensor, uri: str) -> None:
-    """A tensor as torch.save wrote it, of which the item may want a part."""
+def _unpack(data: Any, item: ReadItem, target: torch.Tensor, uri: str, wanted: int | None) -> None:
+    """A tensor as torch.save wrote it, of which the item may want a part. wanted: the CRC32C of its elements."""
+    fqn = item.storage_index.fqn
     try:
         tensor = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     except Exception as error:
-        fqn = item.storage_index.fqn
         raise CheckpointError(f"{uri}: {fqn} cannot be read ({error}); load another checkpoint") from error
+    if wanted is not None:
+        elements = tensor.contiguous()
+        check = Check(uri, fqn, 0, elements.nbytes, wanted)
+        check.add(_core.crc32c(_bytes_of(elements)), elements.nbytes)
     for dim, (offset, length) in enumerate(zip(item.storage_offsets, item.lengths)):
         if tensor.size(dim) != length:
             tensor = tensor.narrow(dim, offset, length)
-    target.copy_(tensor)
+    if _quantizer(tensor) != _quantizer(target) and target.is_quantized and tensor.is_quantized:
+        raise CheckpointError(
+            f"{uri}: {fqn} is quantized by {_quantizer(tensor)}, and to be loaded into a tensor that is by "
+            f"{_quantizer(target)}; load it into one with the saved parameters"
+        )
+    copy(tensor, target, f"{uri}: {fqn}")
+
+
+def _quantizer(tensor: torch.Tensor) -> tuple[Any, ...]:
+    if not tensor.is_quantized:
+        return ()
+    if tensor.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+        return tensor.qscheme(), tensor.dtype, tensor.q_scale(), tensor.q_zero_point()
+    scales, zeros = tensor.q_per_channel_scales(), tensor.q_per_channel_zero_points()
+    return tensor.qscheme(), tensor.dtype, tensor.q_per_channel_axis(), scales.tolist(), zeros.tolist()
 
 
 class _Unreadable:
@@ -68,6 +86,8 @@ class _Load:
         self.metadata_uri = ""
         self.generation = 0  # of the metadata
         self.failure: Exception | None = None  # why metadata of all ranks was not read
+        self._checks: list[Check] = []
+        self._shared: set[int] = set()  # ids of items whose memory is another's too
 
     def read_metadata(self, rank: int | None) -> Metadata:
         """Of one rank only where there is none of all: one that is there but cannot be read is not passed over for what
@@ -94,62 +114,124 @@ class _Load:
         return metadata
 
     def replaced(self) -> CheckpointError:
-        return CheckpointError(f"{self.place.uri}: was replaced while it was loaded; load it again")
+        return CheckpointError(f"{self.place.uri}: was replaced, or deleted, while it was loaded; load it again")
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> None:
         assert self.metadata is not None, "read_data before set_up_storage_reader"
         files: dict[str, File] = {}
-        tensors = []
+        tensors = [
+            (item, planner.resolve_tensor(item)) for item in plan.items if item.type != LoadItemType.BYTE_IO
+        ]
+        targets = {id(item): target.detach() for item, target in tensors}
+        shared = [tensors[i][0] for i in sharing(list(targets.values()))]
+        self._shared = {id(item) for item in shared}
         for item in plan.items:
-            fqn = item.storage_index.fqn
-            info = self.metadata.storage_data.get(item.storage_index)
-            where = _dcp_metadata.info_read(info, self.metadata_uri, fqn)
+            where = self._where(item)
             file = files.get(where.file)
             if file is None:
                 file = files[where.file] = File(self.place.file(where.file))
+            if where.crc32c is None:
+                file.leave_unchecked()
             if item.type == LoadItemType.BYTE_IO:
                 self._want_bytes(file, where, item, planner)
             else:
-                target = planner.resolve_tensor(item)
-                tensors.append((item, target))
-                self._want_tensor(file, where, item, target.detach())
+                self._want_tensor(file, where, item, targets[id(item)])
         self._read(files.values())
+        for check in self._checks:
+            check.end()
+        for file in files.values():
+            self._compare(file)
+        for item in shared:
+            self._compare_shared(item, targets[id(item)])
         for item, target in tensors:
             planner.commit_tensor(item, target)
 
+    def _where(self, item: ReadItem) -> Item:
+        assert self.metadata is not None
+        info = self.metadata.storage_data.get(item.storage_index)
+        return _dcp_metadata.info_read(info, self.metadata_uri, item.storage_index.fqn)
+
+    def _check(self, file: File, item: ReadItem, begin: int, size: int, wanted: int | None) -> Check:
+        check = Check(file.uri, item.storage_index.fqn, begin, size, wanted)
+        self._checks.append(check)
+        return check
+
+    def _compare(self, file: File) -> None:
+        """Where items have no CRC32C of their own, but all of the object was read."""
+        if file.unchecked is None or not file.generation:
+            return
+        facts = self.place().stat(file.uri, generation=file.generation)
+        crc, size = file.crc32c()
+        if size == facts["size"] and facts["crc32c"] not in (None, crc):
+            raise checksum_error(
+                file.uri,
+                f"generation {file.generation} has the CRC32C {facts['crc32c']:08x}, and what came {crc:08x}; load it "
+                "again",
+            )
+
+    def _compare_shared(self, item: ReadItem, target: torch.Tensor) -> None:
+        """What went into one memory must have been one thing."""
+        where = self._where(item)
+        sizes, dtype = self._saved(item)
+        is_whole = tuple(item.lengths) == sizes and where.inner and target.dtype is dtype
+        if not is_whole or where.crc32c is None:
+            return
+        elements = target.cpu().resolve_conj().resolve_neg().contiguous()
+        if _core.crc32c(_bytes_of(elements)) != where.crc32c:
+            raise CheckpointError(
+                f"{self.place.uri}: {item.storage_index.fqn} is to be loaded into memory that another tensor shares, "
+                "and the checkpoint has something else for that; give each memory of its own"
+            )
+
     def _want_bytes(self, file: File, where: Item, item: ReadItem, planner: LoadPlanner) -> None:
-        check = Check(file.uri, item.storage_index.fqn, where.offset, where.length, where.crc32c)
+        check = self._check(file, item, where.offset, where.length, where.crc32c)
 
         def done(block: torch.Tensor, crc32c: int) -> None:
             check.add(crc32c, where.length)
             planner.load_bytes(item, io.BytesIO(_bytes_of(block)))
 
-        file.want(where.offset, where.length, None, done)
+        self._want(file, where.offset, where.length, None, done)
 
     def _want_tensor(self, file: File, where: Item, item: ReadItem, target: torch.Tensor) -> None:
-        fqn = item.storage_index.fqn
-        if tuple(target.shape) != tuple(item.lengths):
-            raise CheckpointError(
-                f"{self.place.uri}: of {fqn} {tuple(item.lengths)} is to be loaded into {tuple(target.shape)}"
-            )
+        self._refuse(item, target)
         sizes, dtype = self._saved(item)
         if where.inner and _tensor_archive.is_frame_of(dtype, sizes, where.inner, where.length):
             is_whole = tuple(item.lengths) == sizes and target.numel()
             base = where.offset + where.inner
-            check = Check(file.uri, fqn, base, math.prod(sizes) * dtype.itemsize, where.crc32c) if is_whole else None
-            if check is not None and fits(target, dtype):
+            check = self._check(file, item, base, math.prod(sizes) * dtype.itemsize, where.crc32c) if is_whole else None
+            if check is not None and fits(target, dtype) and id(item) not in self._shared:
                 file.want(base, target.nbytes, target, check.see)
             elif target.numel():
-                Box(file, base, sizes, dtype, check).want(list(item.storage_offsets), list(item.lengths), target)
+                box = Box(file, base, sizes, dtype, check, item.storage_index.fqn, id(item) not in self._shared)
+                box.want(list(item.storage_offsets), list(item.lengths), target)
             return
         # The CRC32C of our own is that of the elements, unless there are none to be told.
-        check = Check(file.uri, fqn, where.offset, where.length, None if where.inner else where.crc32c)
+        check = self._check(file, item, where.offset, where.length, None if where.inner else where.crc32c)
 
         def done(block: torch.Tensor, crc32c: int) -> None:
             check.add(crc32c, where.length)
-            _unpack(_bytes_of(block), item, target, file.uri)
+            _unpack(_bytes_of(block), item, target, file.uri, where.crc32c if where.inner else None)
 
-        file.want(where.offset, where.length, None, done)
+        self._want(file, where.offset, where.length, None, done)
+
+    def _want(self, file: File, offset: int, size: int, tensor: torch.Tensor | None, done: Done) -> None:
+        file.want(offset, size, tensor, done)
+        if not size:
+            done(torch.empty(0, dtype=torch.uint8), 0)
+
+    def _refuse(self, item: ReadItem, target: torch.Tensor) -> None:
+        """What nothing can be loaded into."""
+        what = None
+        if target.is_meta:
+            what = "a tensor on the meta device, which has no memory"
+        elif target.layout is not torch.strided:
+            what = f"a tensor of the layout {target.layout}, which cannot be filled in place; load a dense one"
+        elif tuple(target.shape) != tuple(item.lengths):
+            what = f"a tensor of the shape {tuple(target.shape)}, and {tuple(item.lengths)} was saved"
+        elif overlaps_itself(target):
+            what = f"a tensor whose elements overlap (strides {target.stride()}); load one that is contiguous"
+        if what is not None:
+            raise CheckpointError(f"{self.place.uri}: {item.storage_index.fqn} is to be loaded into {what}")
 
     def _saved(self, item: ReadItem) -> tuple[tuple[int, ...], torch.dtype]:
         """Shape and type of the part of a tensor that was saved as one item."""
@@ -180,6 +262,12 @@ class _Load:
             while out:
                 self._take(*out.popleft())
 
+    def _is_there(self) -> bool:
+        try:
+            return self.place().stat(self.metadata_uri)["generation"] == self.generation
+        except NotFoundError:
+            return False
+
     def _read_batch(self, file: File, blocks: list[tuple[Range, torch.Tensor]]) -> tuple[int, list[int]]:
         table = array.array("Q")
         for each, block in blocks:
@@ -190,7 +278,7 @@ class _Load:
         try:
             generation, checksums = future.result()
         except NotFoundError as error:
-            if self.place().stat(self.metadata_uri)["generation"] != self.generation:
+            if not self._is_there():
                 raise self.replaced() from error
             raise NotFoundError(
                 file.uri, "NOT_FOUND", "not found", 404, 0,
@@ -201,7 +289,9 @@ class _Load:
         if file.generation not in (0, generation):
             raise self.replaced()
         file.generation = generation
-        for (each, block), crc32c in zip(blocks, checksums):
+        for (each, block), crc32c in zip(blocks, checksums, strict=True):
+            if file.unchecked is not None:
+                file.unchecked.append((each.offset, each.size, crc32c))
             if each.done is not None:
                 each.done(block, crc32c)
 

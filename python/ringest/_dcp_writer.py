@@ -33,6 +33,8 @@ FILE_SIZE_MAX = 1 << 40
 # What the library uploads by one request.
 ONE_REQUEST_MAX = 8 << 20
 
+_SPARSE = {torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc}
+
 # What _write_address returns.
 _SUM_CRC32C = 2
 
@@ -376,6 +378,12 @@ def _size_of(item: WriteItem) -> int:
     return size + 1024
 
 
+def _is_as_planned(item: WriteItem, given: torch.Tensor) -> bool:
+    """Whether its type and shape are those that the metadata says, by which its elements are found again."""
+    assert item.tensor_data is not None
+    return given.dtype is item.tensor_data.properties.dtype and given.shape == item.tensor_data.chunk.sizes
+
+
 def _write_item(output: _Output, item: WriteItem, data: Any) -> WriteResult:
     offset, inner = output.offset, 0
     if item.type == WriteItemType.BYTE_IO:
@@ -386,7 +394,12 @@ def _write_item(output: _Output, item: WriteItem, data: Any) -> WriteResult:
         given = data.detach()
         if given.is_meta:
             raise TypeError(f"{item.index.fqn} is on the meta device and has no content to be saved")
-        if not is_plain(given):
+        if given.layout in _SPARSE:
+            raise TypeError(
+                f"{item.index.fqn} is a tensor of the layout {given.layout}, which cannot be loaded into; save it "
+                "dense, or its indices and values"
+            )
+        if not is_plain(given) or not _is_as_planned(item, given):
             whole = io.BytesIO()
             torch.save(given.cpu(), whole)
             content = whole.getvalue()

@@ -66,6 +66,11 @@ class CheckpointError(ValueError):
     is wrong, and what helps."""
 
 
+def checksum_error(uri: str, detail: str) -> ChecksumError:
+    """For what was found out here."""
+    return ChecksumError(uri, "CHECKSUM", "checksum", 0, 0, f"{uri}: {detail}")
+
+
 _CLASSES = {
     "NOT_FOUND": NotFoundError,
     "PERMISSION": PermissionDeniedError,
