@@ -2,12 +2,16 @@
  *
  * The ranges are cut into operations of RG_RANGES_MAX. The first one says which generation all are
  * of; the others are out together. Memory is borrowed, through its buffer views, until the last of
- * them has ended, whatever ends the wait. */
+ * them has ended, whatever ends the wait.
+ *
+ * Ranges are put in the order of their offsets first, so that neighbours share an operation, and so
+ * that what came can be compared with the object's CRC32C. */
 #include "core.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Operations that are out at once, each with several requests. */
@@ -21,9 +25,11 @@ struct into {
     Py_buffer *views;
     struct rg_range *ranges;
     size_t count, view_count;
+    size_t *order;       /* where each range was asked for; NULL: they are as they were */
     uint32_t *checksums; /* of each range, as `ranges`; NULL: nobody needs them */
     uint64_t gap_max;
     bool verifies, tells_checksums;
+    bool is_whole; /* all of the object is asked for, and nothing that was not compared is given */
     int64_t generation;
     uint64_t object_size;
     uint32_t object_crc32c;
@@ -56,7 +62,8 @@ static bool request_parse(struct into *into, PyObject *request)
 /* The library compares the checksum of a whole object that one operation reads. */
 static bool tables_make(struct into *into, size_t count)
 {
-    bool wants_checksums = into->tells_checksums || (into->verifies && count > RG_RANGES_MAX);
+    bool wants_checksums =
+        into->tells_checksums || into->is_whole || (into->verifies && count > RG_RANGES_MAX);
     into->ranges = PyMem_Calloc(count + 1, sizeof(*into->ranges));
     if (wants_checksums) {
         into->checksums = PyMem_Calloc(count + 1, sizeof(*into->checksums));
@@ -111,6 +118,46 @@ static bool table_parse(struct into *into, PyObject *table)
                 .offset = numbers[0], .length = numbers[1], .buf = (void *)(uintptr_t)numbers[2]};
         }
     }
+    return true;
+}
+
+static int order_compare(const void *a, const void *b, void *ranges)
+{
+    size_t i = *(const size_t *)a, j = *(const size_t *)b;
+    const struct rg_range *left = (const struct rg_range *)ranges + i;
+    const struct rg_range *right = (const struct rg_range *)ranges + j;
+    if (left->offset != right->offset) {
+        return left->offset < right->offset ? -1 : 1;
+    }
+    return i < j ? -1 : i > j;
+}
+
+/* False with an exception. */
+static bool ranges_sort(struct into *into)
+{
+    size_t i = 1;
+    while (i < into->count && into->ranges[i - 1].offset <= into->ranges[i].offset) {
+        i++;
+    }
+    if (i >= into->count) {
+        return true;
+    }
+    struct rg_range *sorted = PyMem_Calloc(into->count, sizeof(*sorted));
+    into->order = PyMem_Calloc(into->count, sizeof(*into->order));
+    if (sorted == NULL || into->order == NULL) {
+        PyMem_Free(sorted);
+        PyErr_NoMemory();
+        return false;
+    }
+    for (i = 0; i < into->count; i++) {
+        into->order[i] = i;
+    }
+    qsort_r(into->order, into->count, sizeof(*into->order), order_compare, into->ranges);
+    for (i = 0; i < into->count; i++) {
+        sorted[i] = into->ranges[into->order[i]];
+    }
+    PyMem_Free(into->ranges);
+    into->ranges = sorted;
     return true;
 }
 
@@ -198,34 +245,63 @@ static int read_all(struct into *into)
     return rc;
 }
 
-/* Where several operations have read the whole object, in order, their checksums are put together
- * and compared with its own; 0, or -1 with an exception. */
-static int verify_whole(const struct into *into)
+/* Whether the ranges are the whole object, and if so its CRC32C. Bytes that a range has in common
+ * with those before it are left out; the rest of it is added up from memory then. */
+static bool covers_object(const struct into *into, uint32_t *out_crc)
 {
-    if (!into->verifies || operation_count(into) < 2 || !into->has_object_crc32c) {
-        return 0;
-    }
     uint64_t end = 0;
     uint32_t crc = 0;
     for (size_t i = 0; i < into->count; i++) {
         const struct rg_range *range = &into->ranges[i];
-        if (range->offset != end) {
-            return 0;
+        if (range->offset > end) {
+            return false;
         }
-        crc = rg_crc32c_combine(crc, into->checksums[i], range->length);
-        end += range->length;
+        uint64_t known = end - range->offset;
+        if (known >= range->length) {
+            continue;
+        }
+        uint64_t size = range->length - known;
+        crc = known == 0 ? rg_crc32c_combine(crc, into->checksums[i], size)
+                         : rg_crc32c(crc, (const uint8_t *)range->buf + known, (size_t)size);
+        end += size;
     }
-    if (end != into->object_size || crc == into->object_crc32c) {
-        return 0;
-    }
-    char detail[160];
-    snprintf(detail, sizeof(detail),
-             "generation %" PRId64 " has the CRC32C %08" PRIx32 ", but bytes 0 to %" PRIu64
-             " that came have %08" PRIx32,
-             into->generation, into->object_crc32c, end - 1, crc);
+    *out_crc = crc;
+    return end == into->object_size;
+}
+
+static int checksum_raise(const struct into *into, const char *detail)
+{
     const struct rg_completion failed = {.status = RG_STATUS_CHECKSUM, .detail = detail};
     core_error_raise(into->uri_text, &failed);
     return -1;
+}
+
+/* Compares the whole object with its CRC32C, where all of it was read; the library itself has done
+ * so where one operation did. 0, or -1 with an exception. */
+static int verify_whole(const struct into *into)
+{
+    char detail[160];
+    uint32_t crc;
+    if (into->checksums == NULL || !into->verifies || into->count == 0) {
+        return 0;
+    }
+    bool covers = covers_object(into, &crc);
+    if (into->is_whole && !(covers && into->has_object_crc32c)) {
+        snprintf(detail, sizeof(detail),
+                 "generation %" PRId64 " of %" PRIu64 " bytes could not be compared with its "
+                 "CRC32C: %s",
+                 into->generation, into->object_size,
+                 covers ? "the server does not tell it" : "not all of it was read");
+        return checksum_raise(into, detail);
+    }
+    if (!covers || !into->has_object_crc32c || crc == into->object_crc32c) {
+        return 0;
+    }
+    snprintf(detail, sizeof(detail),
+             "generation %" PRId64 " has the CRC32C %08" PRIx32 ", but bytes 0 to %" PRIu64
+             " that came have %08" PRIx32,
+             into->generation, into->object_crc32c, into->object_size - 1, crc);
+    return checksum_raise(into, detail);
 }
 
 /* The generation, or with checksums (generation, [CRC32C of each range]). */
@@ -237,7 +313,8 @@ static PyObject *result_make(const struct into *into)
     PyObject *list = PyList_New((Py_ssize_t)into->count);
     for (size_t i = 0; list != NULL && i < into->count; i++) {
         PyObject *item = PyLong_FromUnsignedLong(into->checksums[i]);
-        if (item == NULL || PyList_SetItem(list, (Py_ssize_t)i, item) < 0) {
+        size_t at = into->order != NULL ? into->order[i] : i;
+        if (item == NULL || PyList_SetItem(list, (Py_ssize_t)at, item) < 0) {
             Py_CLEAR(list);
         }
     }
@@ -250,6 +327,7 @@ static void into_free(struct into *into)
         PyBuffer_Release(&into->views[i]);
     }
     PyMem_Free(into->checksums);
+    PyMem_Free(into->order);
     PyMem_Free(into->views);
     PyMem_Free(into->ranges);
 }
@@ -258,24 +336,31 @@ static PyObject *get_into(PyObject *client, PyObject *args, PyObject *keywords,
                           bool (*parse)(struct into *into, PyObject *requests))
 {
     static char *names[] = {"uri",     "requests",  "generation", "verify",
-                            "gap_max", "checksums", NULL};
+                            "gap_max", "checksums", "whole",      NULL};
     PyObject *requests;
     long long generation = 0;
-    int verify = 1, checksums = 0;
+    int verify = 1, checksums = 0, whole = 0;
     unsigned long long gap_max = 0;
     struct into into = {0};
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO|$LpKp:get_into", names, &into.uri_text,
-                                     &requests, &generation, &verify, &gap_max, &checksums)) {
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO|$LpKpp:get_into", names, &into.uri_text,
+                                     &requests, &generation, &verify, &gap_max, &checksums,
+                                     &whole)) {
+        return NULL;
+    }
+    if (whole && !verify) {
+        PyErr_SetString(PyExc_ValueError, "whole=True is to verify: not with verify=False");
         return NULL;
     }
     into.generation = generation;
     into.gap_max = gap_max;
     into.verifies = verify != 0;
     into.tells_checksums = checksums != 0;
+    into.is_whole = whole != 0;
     into.session = core_client_session(client);
     int rc = -1;
     if (into.session != NULL && core_uri_parse(into.uri_text, &into.uri) &&
-        parse(&into, requests) && core_queue_open(into.session, OPERATIONS_MAX, &into.cq) == 0) {
+        parse(&into, requests) && ranges_sort(&into) &&
+        core_queue_open(into.session, OPERATIONS_MAX, &into.cq) == 0) {
         core_session_ref(into.session);
         rc = read_all(&into);
         rc = rc == 0 ? verify_whole(&into) : rc;

@@ -134,6 +134,7 @@ class Client:
         generation: int = 0,
         verify: bool = True,
         gap_max: int = 0,
+        whole: bool = False,
     ) -> int: ...
     @overload
     def get_into(
@@ -145,6 +146,7 @@ class Client:
         verify: bool = True,
         gap_max: int = 0,
         checksums: Literal[True],
+        whole: bool = False,
     ) -> tuple[int, list[int]]:
         """Reads ranges of one object straight into memory: each request is an offset and a writable,
         contiguous buffer, which is filled. All bytes are of one generation, which is returned.
@@ -152,7 +154,8 @@ class Client:
         Ranges that are no further apart than gap_max bytes (0: 64 KiB) share a request. With checksums,
         the CRC32C of each range that is not empty comes too.
 
-        With verify, what came is compared with the object's CRC32C where the requests cover all of it.
+        With verify, what came is compared with the object's CRC32C where the requests cover all of it, in any
+        order. With whole, too, ChecksumError is raised where that could not be done.
         EOFError: a range ends behind the object. Lets other threads run meanwhile."""
 
     def _get_into_addresses(self, uri: str, requests: Any, **keywords: Any) -> Any:

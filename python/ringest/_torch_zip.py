@@ -15,7 +15,7 @@ import struct
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from ringest._errors import CheckpointError
+from ringest._errors import CheckpointError, checksum_error
 
 if TYPE_CHECKING:
     import torch
@@ -151,15 +151,16 @@ class ArchiveReader:
     into one piece of memory.
     """
 
-    def __init__(self, client: _core.Client, uri: str, generation: int):
-        facts = client.stat(uri) if generation == 0 else None
+    def __init__(self, client: _core.Client, uri: str, generation: int, size: int, verify: bool):
+        """verify: what is read must be compared with the object's CRC32C."""
         self._client = client
         self._uri = uri
-        self._generation = generation if facts is None else facts["generation"]
+        self._generation = generation
+        self._verify = verify
         self._entries: dict[str, _Entry] = {}
         self._storages: dict[str, torch.UntypedStorage] = {}
         self._small: dict[str, bytes] = {}
-        size = client.stat(uri)["size"] if facts is None else facts["size"]
+        self._read_first = bytearray()  # the directory, and what is behind it
         directory_begin, entries = self._read_directory(size)
         self._read_all(size, directory_begin, entries)
 
@@ -192,10 +193,11 @@ class ArchiveReader:
         if begin + directory_size > size:
             raise self._damaged(f"a directory that ends at byte {begin + directory_size} of {size}")
         if begin < tail_begin:
-            directory = self._read(begin, begin + directory_size)
+            tail = self._read(begin, tail_begin) + tail
         else:
-            directory = tail[begin - tail_begin : begin - tail_begin + directory_size]
-        return begin, self._parse_directory(directory, count, begin)
+            del tail[: begin - tail_begin]
+        self._read_first = tail
+        return begin, self._parse_directory(tail[:directory_size], count, begin)
 
     def _parse_directory(self, directory: bytearray, count: int, end: int) -> list[_Entry]:
         at = 0
@@ -274,7 +276,12 @@ class ArchiveReader:
         for begin, length in gaps:
             table.extend((begin, length, address))
             address += length
-        self._client._get_into_addresses(self._uri, table, generation=self._generation)
+        self._client._get_into_addresses(
+            self._uri, table, generation=self._generation, verify=self._verify, whole=self._verify
+        )
+        if between[gap_total - len(self._read_first) :] != self._read_first:
+            # One of the two was damaged on its way; where they were compared with the CRC32C, it was this one.
+            raise checksum_error(self._uri, f"the directory of generation {self._generation} was read twice, and differs")
         self._storages = storages
         self._keep_small(between, gaps, entries, skip)
 

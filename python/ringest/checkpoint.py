@@ -21,7 +21,7 @@ import warnings
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
 
-from ringest import _core, _leaving, _torch_pickle
+from ringest import _core, _leaving, _newest, _torch_pickle
 from ringest._errors import CheckpointError
 from ringest._torch_zip import ArchiveReader, ArchiveWriter, Foreign
 from ringest.client import Client, default_client, parse_size
@@ -39,11 +39,11 @@ class _RawReader(io.RawIOBase):
     mode = "rb"
 
     def __init__(self, client: Client, uri: str, generation: int):
-        facts = client.stat(uri)
+        facts = client.stat(uri, generation=generation)
         self.name = uri
         self._client = client
         self.size: int = facts["size"]
-        self.generation: int = generation or facts["generation"]
+        self.generation: int = facts["generation"]
         self._reader = _core.ObjectReader(client, uri, generation=self.generation)
         self._at = 0
 
@@ -79,7 +79,11 @@ class _RawReader(io.RawIOBase):
 
 
 class ReadFile(io.BufferedReader):
-    """An object as a seekable binary file. All that is read is of one generation."""
+    """An object as a seekable binary file. All that is read is of one generation: of the one that was opened, which
+    may be deleted or replaced meanwhile (NotFoundError).
+
+    Read from the first byte to the last, in order, it is compared with the object's CRC32C (ChecksumError); a part
+    has none to be compared with."""
 
     raw: _RawReader
 
@@ -267,25 +271,41 @@ def load(
     weights_only: bool = True,
     client: Client | None = None,
     generation: int = 0,
+    verify: bool = True,
     pickle_module: Any = None,
     **pickle_load_args: Any,
 ) -> Any:
     """What torch.load gives for an object that torch.save or save() wrote.
 
-    Storages are read straight into the memory that the tensors will have, by many requests at once, and
-    compared with the object's CRC32C. The arguments are those of torch.load. A file that is no checkpoint, or
-    that is cut or damaged, raises CheckpointError; bytes that are not those that were stored, ChecksumError.
+    generation: that is loaded; 0: the newest one. Storages are read straight into the memory that the tensors will
+    have, by many requests at once, and all of the object is compared with its CRC32C, unless verify=False.
+    Files of older layouts, and compressed ones, are read into memory first. Where tensors are to have no content
+    (map_location="meta", FakeTensorMode), nothing is compared, because theirs is not read.
+
+    The other arguments are those of torch.load. A file that is no checkpoint, or that is cut or damaged, raises
+    CheckpointError; bytes that are not those that were stored, or that cannot be compared, ChecksumError.
     """
     import torch
 
     client = client or default_client()
     unpickling = getattr(torch.serialization, "_load", None)
-    if unpickling is None or _wants_no_bytes(torch, map_location):
-        return _load_as_file(client, uri, generation, map_location, weights_only, pickle_module, pickle_load_args)
-    try:
-        archive = ArchiveReader(client, uri, generation)
-    except Foreign:
-        return _load_as_file(client, uri, generation, map_location, weights_only, pickle_module, pickle_load_args)
+    if _wants_no_bytes(torch, map_location):
+        with open(uri, "rb", client=client, generation=generation) as file:
+            return _load_file(file, uri, file.generation, map_location, weights_only, pickle_module, pickle_load_args)
+
+    def take(facts: dict[str, Any]) -> ArchiveReader | _Whole:
+        if unpickling is not None:
+            try:
+                return ArchiveReader(client, uri, facts["generation"], facts["size"], verify)
+            except Foreign:
+                pass
+        return _Whole(client, uri, facts, verify)
+
+    archive = _newest.read(client, uri, generation, take)
+    if isinstance(archive, _Whole):
+        whole = io.BufferedReader(archive, _BUFFER_SIZE)
+        return _load_file(whole, uri, archive.generation, map_location, weights_only, pickle_module, pickle_load_args)
+    assert unpickling is not None
     if weights_only:
         if pickle_module is not None:
             raise ValueError("weights_only has its own unpickler: give no pickle_module, or weights_only=False")
@@ -302,13 +322,45 @@ def load(
         raise
 
 
+class _Whole(io.RawIOBase):
+    """All of an object in memory, as a file."""
+
+    def __init__(self, client: Client, uri: str, facts: dict[str, Any], verify: bool):
+        self.generation: int = facts["generation"]
+        self._memory = memoryview(bytearray(facts["size"]))
+        self._at = 0
+        client.get_into(uri, [(0, self._memory)], generation=self.generation, verify=verify, whole=verify)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        begin = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: len(self._memory)}[whence]
+        if begin + offset < 0:
+            raise ValueError(f"seek({offset}, {whence}) leads nowhere")
+        self._at = begin + offset
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        piece = self._memory[self._at : self._at + len(buffer)]
+        buffer[: len(piece)] = piece
+        self._at += len(piece)
+        return len(piece)
+
+
 # What torch raises for bytes that are no checkpoint: its unpicklers take them as they come.
 _DAMAGED = (AssertionError, EOFError, LookupError, RuntimeError, UnicodeDecodeError, pickle.UnpicklingError, struct.error)
 _SAFE_DAMAGED = (*_DAMAGED, TypeError, ValueError)
 
 
-def _load_as_file(
-    client: Client,
+def _load_file(
+    file: Any,
     uri: str,
     generation: int,
     map_location: Any,
@@ -319,19 +371,16 @@ def _load_as_file(
     """The way for files of other layouts: compressed, of TorchScript, or older than the ZIP format."""
     import torch
 
-    with open(uri, "rb", client=client, generation=generation) as file:
-        try:
-            return torch.load(
-                file, map_location, pickle_module, weights_only=weights_only, mmap=False, **pickle_load_args
-            )
-        except _SAFE_DAMAGED if weights_only else _DAMAGED as error:
-            file.seek(0)
-            head = file.read(4)
-            if head.startswith((b"PK\3\4", b"\x80")):
-                cause = str(error).partition("\n")[0] or type(error).__name__
-            else:
-                cause = f"it is no file of torch.save, it begins with {head!r}"
-            raise CheckpointError(f"{uri} (generation {file.generation}) cannot be loaded: {cause}") from error
+    try:
+        return torch.load(file, map_location, pickle_module, weights_only=weights_only, mmap=False, **pickle_load_args)
+    except _SAFE_DAMAGED if weights_only else _DAMAGED as error:
+        file.seek(0)
+        head = file.read(4)
+        if head.startswith((b"PK\3\4", b"\x80")):
+            cause = str(error).partition("\n")[0] or type(error).__name__
+        else:
+            cause = f"it is no file of torch.save, it begins with {head!r}"
+        raise CheckpointError(f"{uri} (generation {generation}) cannot be loaded: {cause}") from error
 
 
 def _checksums(torch: Any) -> bool:

@@ -20,12 +20,16 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
+from ringest import _core, _newest
+from ringest._errors import checksum_error
 from ringest.client import Client, default_client
+
+T = TypeVar("T")
 
 __all__ = ["SafetensorError", "load_file", "safe_open", "save_file"]
 
@@ -184,13 +188,14 @@ def _header_parse(text: bytes, file_size: int) -> _Header:
 class _File:
     """One generation of an object, and its header."""
 
-    def __init__(self, uri: str, client: Client | None):
+    def __init__(self, client: Client, uri: str, facts: dict[str, Any]):
         self.uri = uri
-        self.client = client or default_client()
-        facts = self.client.stat(uri)
+        self.client = client
         self.size = facts["size"]
         self.generation = facts["generation"]
+        self.crc32c: int | None = facts["crc32c"]
         self.content: memoryview | None = None  # all of a file that the first read had
+        self.head = b""
         try:
             self.header = self._read_header()
         except (ValueError, RecursionError) as error:
@@ -199,24 +204,30 @@ class _File:
     def _read_header(self) -> _Header:
         if self.size < 8:
             raise ValueError(f"it has {self.size} bytes")
-        first = self.client.get(self.uri, length=min(self.size, HEADER_SIZE_GUESS), generation=self.generation)
+        first = bytearray(min(self.size, HEADER_SIZE_GUESS))
+        self.read([(0, first)])
         if len(first) == self.size:
             self.content = memoryview(first)
-        size = int.from_bytes(bytes(first[:8]), "little")
+        size = int.from_bytes(first[:8], "little")
         if size > HEADER_SIZE_MAX:
             raise ValueError(f"its header would have {size} bytes, {HEADER_SIZE_MAX} are allowed")
         if 8 + size > self.size:
             raise ValueError(f"its header would end at byte {8 + size}, and the object has {self.size}")
         rest = bytearray(max(0, 8 + size - len(first)))
         self.read([(len(first), rest)])
-        return _header_parse(bytes(first[8 : 8 + size]) + rest, self.size)
+        self.head = bytes(first[: 8 + size]) + rest
+        return _header_parse(self.head[8:], self.size)
 
-    def read(self, ranges: list[tuple[int, Any]]) -> None:
+    def read(self, ranges: list[tuple[int, Any]]) -> list[int]:
+        """The CRC32C of each."""
+        ranges = [each for each in ranges if len(each[1])]
+        if not ranges:
+            return []
         if self.content is not None:
             for offset, memory in ranges:
                 memory[:] = self.content[offset : offset + len(memory)]
-        elif ranges:
-            self.client.get_into(self.uri, ranges, generation=self.generation)
+            return [_core.crc32c(memory) for _, memory in ranges]
+        return self.client.get_into(self.uri, ranges, generation=self.generation, checksums=True)[1]
 
     def entry(self, name: str) -> _Entry:
         if name not in self.header.tensors:
@@ -228,30 +239,52 @@ class _File:
         entry = self.entry(name)
         return torch.empty(entry.torch_shape(), dtype=entry.torch_type(self.uri, name))
 
-    def tensors(self, device: torch.device) -> dict[str, torch.Tensor]:
-        """All of them. On the CPU they are read at once, and the object's checksum is verified;
-        elsewhere a part at a time, so that the CPU's memory holds no more than STAGED_SIZE and a tensor."""
+    def tensors(self, device: torch.device, verify: bool) -> dict[str, torch.Tensor]:
+        """All of them. On the CPU they are read at once; elsewhere a part at a time, so that the CPU's memory holds no
+        more than STAGED_SIZE and a tensor."""
+        if verify and self.crc32c is None:
+            raise checksum_error(self.uri, "cannot be compared with its CRC32C: the server does not tell it")
         found: dict[str, torch.Tensor] = {}
-        wanted: list[tuple[int, Any]] = [(0, bytearray(self.header.size))]
+        head = bytearray(self.header.size)
+        wanted: list[tuple[int, Any]] = [(0, head)]
         waiting: list[str] = []
-        size = 0
+        size = crc = 0
         for name, entry in self.header.tensors.items():
             found[name] = self.empty(name)
             wanted.append((entry.offset, _memory(found[name])))
             waiting.append(name)
             size += entry.size
             if device.type != "cpu" and size >= STAGED_SIZE:
-                self._move(found, wanted, waiting, device)
+                crc = self._move(found, wanted, waiting, device, crc)
                 size = 0
-        self._move(found, wanted, waiting, device)
+        crc = self._move(found, wanted, waiting, device, crc)
+        if verify and crc != self.crc32c:
+            raise checksum_error(
+                self.uri, f"generation {self.generation} has the CRC32C {self.crc32c:08x}, what came has {crc:08x}"
+            )
+        if head != self.head:
+            raise checksum_error(self.uri, f"the header of generation {self.generation} was read twice, and differs")
         return found
 
-    def _move(self, found: dict[str, torch.Tensor], wanted: list, waiting: list[str], device: torch.device) -> None:
-        self.read([each for each in wanted if len(each[1])])
+    def _move(
+        self, found: dict[str, torch.Tensor], wanted: list, waiting: list[str], device: torch.device, crc: int
+    ) -> int:
+        """The CRC32C of all that was read so far: the header and the tensors behind it leave no hole."""
+        sizes = [len(memory) for _, memory in wanted if len(memory)]
+        for size, each in zip(sizes, self.read(wanted)):
+            crc = _core.crc32c_combine(crc, each, size)
         wanted.clear()
         for name in waiting:
             found[name] = found[name].to(device)
         waiting.clear()
+        return crc
+
+
+def _open(uri: str | os.PathLike[str], client: Client | None, generation: int, take: Callable[[_File], T]) -> T:
+    """What `take` makes of the file."""
+    text = os.fspath(uri)
+    chosen = client or default_client()
+    return _newest.read(chosen, text, generation, lambda facts: take(_File(chosen, text, facts)))
 
 
 @dataclasses.dataclass(slots=True)
@@ -394,20 +427,28 @@ class safe_open:
     """Opens a file and reads its header; tensors are read when they are asked for.
 
     uri: "gs://bucket/object". framework: "pt". device: where tensors go. client: a ringest.Client, by
-    default the process's.
+    default the process's. generation: that is opened, 0: the newest one.
 
     All reads are of the generation that was opened: once it was replaced they raise NotFoundError.
     Tensors have memory of their own and outlive the file. Any thread may use it. What is read in part
-    has no checksum to be compared with; load_file compares.
+    has no checksum to be compared with; get_tensors and load_file compare.
 
     Raises SafetensorError for what is no such file, ringest.Error for what cannot be read.
     """
 
-    def __init__(self, uri: str | os.PathLike[str], framework: str = "pt", device: Any = "cpu", *, client: Client | None = None):
+    def __init__(
+        self,
+        uri: str | os.PathLike[str],
+        framework: str = "pt",
+        device: Any = "cpu",
+        *,
+        client: Client | None = None,
+        generation: int = 0,
+    ):
         if framework not in ("pt", "torch", "pytorch"):
             raise ValueError(f"framework is {framework!r}; it is 'pt'")
         self._device = torch.device(device)
-        self._opened: _File | None = _File(os.fspath(uri), client)
+        self._opened: _File | None = _open(uri, client, generation, lambda file: file)
 
     @property
     def _file(self) -> _File:
@@ -434,8 +475,8 @@ class safe_open:
         return tensor.to(self._device)
 
     def get_tensors(self) -> dict[str, torch.Tensor]:
-        """All, by name."""
-        return self._file.tensors(self._device)
+        """All, by name; what came is compared with the object's CRC32C (ChecksumError)."""
+        return self._file.tensors(self._device, verify=True)
 
     def get_slice(self, name: str) -> _Slice:
         """A tensor to be read in part: get_slice(name)[10:20, :5]; see there for indices."""
@@ -451,10 +492,17 @@ class safe_open:
         self.close()
 
 
-def load_file(uri: str | os.PathLike[str], device: Any = "cpu", *, client: Client | None = None) -> dict[str, torch.Tensor]:
-    """All tensors of a file, by name. Arguments and exceptions are those of safe_open; for the CPU the
-    object's CRC32C is compared with what came, and ringest.ChecksumError raised where they differ."""
-    return _File(os.fspath(uri), client).tensors(torch.device(device))
+def load_file(
+    uri: str | os.PathLike[str],
+    device: Any = "cpu",
+    *,
+    client: Client | None = None,
+    generation: int = 0,
+    verify: bool = True,
+) -> dict[str, torch.Tensor]:
+    """All tensors of a file, by name. What came is compared with the object's CRC32C, and ringest.ChecksumError
+    raised where it differs, or cannot be compared; not with verify=False. The rest is that of safe_open."""
+    return _open(uri, client, generation, lambda file: file.tensors(torch.device(device), verify))
 
 
 def _plain(name: str, tensor: Any) -> torch.Tensor:

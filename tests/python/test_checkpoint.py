@@ -496,7 +496,8 @@ class SaveAndLoad(unittest.TestCase):
         for what, is_plain in ((plain, True), (state(), False), ({"x": torch.float16}, False), ({"x": len}, False)):
             with support.client() as client:
                 checkpoint.save(what, "gs://new/o", client=client)
-                archive = _torch_zip.ArchiveReader(client, "gs://new/o", 0)
+                facts = client.stat("gs://new/o")
+                archive = _torch_zip.ArchiveReader(client, "gs://new/o", facts["generation"], facts["size"], True)
                 if not is_plain:
                     with self.assertRaises(_torch_pickle.NotPlain):
                         _torch_pickle.load(archive, None)
