@@ -318,6 +318,9 @@ static int fail_from_queue(struct rg_tls *tls)
 {
     uint32_t error = ERR_peek_error();
     int reason = ERR_GET_REASON(error);
+    if (reason == ERR_R_MALLOC_FAILURE) {
+        return rg_tls_fail(tls, RG_TLS_FAILURE_MEMORY, "out of memory");
+    }
     if (ERR_GET_LIB(error) != ERR_LIB_SSL) {
         const char *text = ERR_reason_error_string(error);
         return rg_tls_fail(tls, RG_TLS_FAILURE_PROTOCOL, "TLS protocol error: %s",

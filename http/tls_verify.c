@@ -166,6 +166,9 @@ static void explain(struct rg_tls *tls, X509_STORE_CTX *verification)
     case X509_V_ERR_CERT_UNTRUSTED:
         explain_issuer(tls, verification);
         break;
+    case X509_V_ERR_OUT_OF_MEM:
+        rg_tls_fail(tls, RG_TLS_FAILURE_MEMORY, "out of memory");
+        break;
     default:
         rg_tls_fail(tls, RG_TLS_FAILURE_BAD_CERTIFICATE, "certificate not acceptable: %s",
                     X509_verify_cert_error_string(verdict));
@@ -217,8 +220,10 @@ enum ssl_verify_result_t rg_tls_verify_peer(SSL *ssl, uint8_t *out_alert)
     if (untrusted == NULL || verification == NULL) {
         rg_tls_fail(tls, RG_TLS_FAILURE_MEMORY, "out of memory");
     } else if (!chain_parse(SSL_get0_peer_certificates(ssl), &leaf, untrusted)) {
-        *out_alert = SSL_AD_BAD_CERTIFICATE;
-        rg_tls_fail(tls, RG_TLS_FAILURE_BAD_CERTIFICATE, "the certificate cannot be parsed");
+        bool memory = ERR_GET_REASON(ERR_peek_last_error()) == ERR_R_MALLOC_FAILURE;
+        *out_alert = memory ? SSL_AD_INTERNAL_ERROR : SSL_AD_BAD_CERTIFICATE;
+        rg_tls_fail(tls, memory ? RG_TLS_FAILURE_MEMORY : RG_TLS_FAILURE_BAD_CERTIFICATE,
+                    memory ? "out of memory" : "the certificate cannot be parsed");
     } else if (X509_STORE_CTX_init(verification, tls->peer->context->roots, leaf, untrusted) != 1 ||
                X509_STORE_CTX_set_default(verification, "ssl_server") != 1 ||
                !verification_set_host(verification, tls->peer)) {
