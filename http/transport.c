@@ -8,25 +8,17 @@
 
 /* What TLS may have to say while we only read: an alert, or the answer to a key update. */
 #define REPLY_SIZE_MAX 512
-/* Send buffers kept for the next borrower, per size; more are freed. */
-#define SEND_BUFFERS_KEPT 64
-
-struct rg_send_buffer {
-    struct rg_send_buffer *next;
-    size_t capacity, size;
-    size_t sending; /* bytes that are in flight; a prefix of size */
-    uint8_t data[];
-};
-
-struct buffer_list {
-    struct rg_send_buffer *first;
-    uint32_t count;
-};
+/* Up to here a small buffer takes all of what is sent to a proxy inside its TLS. */
+#define WRAPPED_SMALL_MAX RG_KIB(16)
+/* What one receive holds after a layer of TLS was taken off: a record may have begun earlier. */
+#define UNWRAPPED_SIZE (RG_RECV_SIZE_MAX + RG_TLS_PLAIN_MAX)
 
 struct rg_transport_loop {
     struct rg_loop *loop;
     struct rg_tls_loop tls;
-    struct buffer_list small, large; /* last in, first out: the first one is hot */
+    struct rg_send_buffers buffers;
+    uint8_t *
+        unwrapped; /* UNWRAPPED_SIZE bytes, from the first time on; valid as what was received is */
     uint8_t reply[REPLY_SIZE_MAX];
 };
 
@@ -48,70 +40,44 @@ int rg_transport_loop_create(struct rg_transport_loop **out_shared, struct rg_lo
     return 0;
 }
 
-static void buffer_list_free(struct buffer_list *list)
-{
-    while (list->first != NULL) {
-        struct rg_send_buffer *next = list->first->next;
-        free(list->first);
-        list->first = next;
-    }
-    list->count = 0;
-}
-
 void rg_transport_loop_destroy(struct rg_transport_loop *shared)
 {
     if (shared == NULL) {
         return;
     }
-    buffer_list_free(&shared->small);
-    buffer_list_free(&shared->large);
+    rg_send_buffers_fini(&shared->buffers);
+    free(shared->unwrapped);
     rg_tls_loop_fini(&shared->tls);
     free(shared);
 }
 
-static struct rg_send_buffer *buffer_borrow(struct rg_transport_loop *shared, bool large)
+void rg_transport_loop_memory(const struct rg_transport_loop *shared,
+                              struct rg_transport_memory *out_memory)
 {
-    struct buffer_list *list = large ? &shared->large : &shared->small;
-    struct rg_send_buffer *buffer = list->first;
-    if (buffer != NULL) {
-        list->first = buffer->next;
-        list->count--;
-    } else {
-        size_t capacity = large ? RG_SEND_LARGE_SIZE : RG_SEND_SMALL_SIZE;
-        buffer = malloc(sizeof(*buffer) + capacity);
-        if (buffer == NULL) {
-            return NULL;
-        }
-        buffer->capacity = capacity;
-    }
-    buffer->next = NULL;
-    buffer->size = buffer->sending = 0;
-    return buffer;
+    *out_memory = (struct rg_transport_memory){
+        .lent_bytes = shared->buffers.lent_bytes,
+        .kept_bytes = shared->buffers.kept_bytes,
+        .shared_bytes = shared->unwrapped != NULL ? UNWRAPPED_SIZE : 0,
+    };
 }
 
 static void buffer_return(struct rg_transport *transport)
 {
-    struct rg_send_buffer *buffer = transport->buffer;
-    if (buffer == NULL) {
-        return;
-    }
-    bool large = buffer->capacity == RG_SEND_LARGE_SIZE;
-    struct buffer_list *list = large ? &transport->shared->large : &transport->shared->small;
+    rg_send_buffer_return(&transport->shared->buffers, transport->buffer);
     transport->buffer = NULL;
-    if (list->count == SEND_BUFFERS_KEPT) {
-        free(buffer);
-        return;
-    }
-    buffer->next = list->first;
-    list->first = buffer;
-    list->count++;
+}
+
+static void wire_return(struct rg_transport *transport)
+{
+    rg_send_buffer_return(&transport->shared->buffers, transport->wire);
+    transport->wire = NULL;
 }
 
 /* The transport's buffer, borrowed if it has none; NULL: no memory. */
 static struct rg_send_buffer *buffer_get(struct rg_transport *transport, bool large)
 {
     if (transport->buffer == NULL) {
-        transport->buffer = buffer_borrow(transport->shared, large);
+        transport->buffer = rg_send_buffer_borrow(&transport->shared->buffers, large);
     }
     return transport->buffer;
 }
@@ -159,7 +125,7 @@ static void receive_start(struct rg_transport *transport)
         transport->state != RG_TRANSPORT_TUNNELLING) {
         return;
     }
-    if (transport->paused || !rg_op_idle(&transport->reading)) {
+    if (transport->paused || transport->blocked || !rg_op_idle(&transport->reading)) {
         return;
     }
     if (transport->direct != NULL) {
@@ -215,6 +181,20 @@ static bool held_send(struct rg_transport *transport)
     return rg_transport_sending(transport);
 }
 
+/* Sends what a step of a handshake has said. False: the transport has failed. */
+static bool answer_flush(struct rg_transport *transport, const struct rg_tls_out *out, int rc)
+{
+    struct rg_send_buffer *buffer = transport->buffer;
+    uint8_t state = transport->state;
+    buffer->size = out->size;
+    if (buffer->size == 0) {
+        buffer_return(transport);
+    }
+    rg_transport_flush(transport);
+    transport->blocked = rc == -ENOBUFS;
+    return transport->state == state;
+}
+
 static void handshake_step(struct rg_transport *transport)
 {
     struct rg_send_buffer *buffer = buffer_get(transport, false);
@@ -224,14 +204,9 @@ static void handshake_step(struct rg_transport *transport)
     }
     struct rg_tls_out out = {buffer->data, buffer->size, buffer->capacity};
     int rc = rg_tls_handshake(&transport->tls, &transport->in, &out);
-    buffer->size = out.size;
-    if (buffer->size == 0) {
-        buffer_return(transport);
-    }
-    rg_transport_flush(transport);
-    if (rc == 0) {
+    if (answer_flush(transport, &out, rc) && rc == 0) {
         transport->state = RG_TRANSPORT_OPEN;
-    } else if (rc != -EAGAIN && rc != -ENOBUFS) {
+    } else if (rc == -EPROTO) {
         transport_fail_tls(transport);
     }
 }
@@ -261,14 +236,9 @@ static void tunnel_step(struct rg_transport *transport)
     }
     struct rg_tls_out out = {buffer->data, buffer->size, buffer->capacity};
     int rc = rg_tunnel_step(transport->tunnel, &transport->in, &out);
-    buffer->size = out.size;
-    if (buffer->size == 0) {
-        buffer_return(transport);
-    }
-    rg_transport_flush(transport);
-    if (rc == 0) {
+    if (answer_flush(transport, &out, rc) && rc == 0) {
         tunnel_open(transport);
-    } else if (rc != -EAGAIN) {
+    } else if (rc == -ECONNABORTED) {
         transport_fail_tunnel(transport);
     }
 }
@@ -327,7 +297,7 @@ static void data_deliver(struct rg_transport *transport)
         transport->owner->on_data(transport);
         transport->in_data = false;
     }
-    if (transport->paused) {
+    if (transport->paused || transport->blocked) {
         input_stash(transport);
     } else {
         RG_ASSERT(transport->in.size == 0 || transport->state != RG_TRANSPORT_OPEN);
@@ -357,7 +327,16 @@ static void peer_ended(struct rg_transport *transport)
 /* False: the connection has ended. */
 static bool input_unwrap(struct rg_transport *transport)
 {
-    int rc = rg_tunnel_unwrap(transport->tunnel, &transport->in);
+    struct rg_transport_loop *shared = transport->shared;
+    if (shared->unwrapped == NULL) {
+        shared->unwrapped = malloc(UNWRAPPED_SIZE);
+    }
+    if (shared->unwrapped == NULL) {
+        transport->in = (struct rg_tls_in){0};
+        transport_fail(transport, RG_STATUS_NO_RESOURCES, ENOMEM, NULL);
+        return false;
+    }
+    int rc = rg_tunnel_unwrap(transport->tunnel, &transport->in, shared->unwrapped, UNWRAPPED_SIZE);
     if (rc == 0) {
         return true;
     }
@@ -433,6 +412,11 @@ static void send_done(struct rg_transport *transport, int32_t result)
     }
     struct rg_send_buffer *buffer = transport->buffer;
     transport->direct_source = NULL;
+    if (transport->wire != NULL) {
+        RG_ASSERT(buffer != NULL && (size_t)result == transport->wire->size);
+        result = (int32_t)buffer->sending;
+        wire_return(transport);
+    }
     if (buffer != NULL) {
         RG_ASSERT((size_t)result >= buffer->sending);
         buffer->size -= buffer->sending;
@@ -449,14 +433,9 @@ static void send_done(struct rg_transport *transport, int32_t result)
     }
     if (transport->state == RG_TRANSPORT_OPEN) {
         transport->owner->on_sent(transport);
-    } else if (transport->state == RG_TRANSPORT_TUNNELLING) {
-        tunnel_step(transport);
-        tell_ended(transport);
-    } else if (transport->state == RG_TRANSPORT_HANDSHAKING) {
-        /* There may be more to say than fitted the buffer. */
-        handshake_step(transport);
-        open_tell(transport);
-        tell_ended(transport);
+    } else if (transport->blocked) {
+        /* There is more to say than fitted the buffer. */
+        data_deliver(transport);
     }
 }
 
@@ -496,6 +475,7 @@ static void closing_finish(struct rg_transport *transport)
     transport->tunnel = NULL;
     input_drop(transport);
     buffer_return(transport);
+    wire_return(transport);
     transport->state = RG_TRANSPORT_IDLE;
     transport->owner->on_closed(transport);
 }
@@ -670,6 +650,13 @@ void rg_transport_resume(struct rg_transport *transport)
     }
 }
 
+/* The owner is told of the failure by the task, since it may be the one who writes or flushes. */
+static void tell_later(struct rg_transport *transport)
+{
+    RG_ASSERT(transport->state == RG_TRANSPORT_ENDED);
+    rg_loop_defer(loop_of(transport), &transport->task);
+}
+
 ssize_t rg_transport_write(struct rg_transport *transport, const void *data, size_t size,
                            bool large)
 {
@@ -679,10 +666,12 @@ ssize_t rg_transport_write(struct rg_transport *transport, const void *data, siz
     RG_ASSERT(transport->direct_source == NULL);
     struct rg_send_buffer *buffer = buffer_get(transport, large);
     if (buffer == NULL) {
+        transport_fail(transport, RG_STATUS_NO_RESOURCES, ENOMEM, NULL);
+        tell_later(transport);
         return -ENOMEM;
     }
     if (!transport->secure) {
-        size_t taken = RG_MIN(size, buffer->capacity - buffer->size);
+        size_t taken = RG_MIN(size, rg_send_buffer_room(buffer));
         memcpy(buffer->data + buffer->size, data, taken);
         buffer->size += taken;
         return (ssize_t)taken;
@@ -690,10 +679,13 @@ ssize_t rg_transport_write(struct rg_transport *transport, const void *data, siz
     struct rg_tls_out out = {buffer->data, buffer->size, buffer->capacity};
     ssize_t taken = rg_tls_seal(&transport->tls, data, size, &out);
     buffer->size = out.size;
+    if (taken < 0) {
+        transport_fail_tls(transport);
+        tell_later(transport);
+    }
     return taken;
 }
 
-/* The owner is told by the task, since it may be the one who flushes. */
 static void flush_failed(struct rg_transport *transport, int rc)
 {
     if (transport->state == RG_TRANSPORT_CLOSING) {
@@ -705,7 +697,32 @@ static void flush_failed(struct rg_transport *transport, int rc)
     } else {
         transport_fail_tunnel(transport);
     }
-    rg_loop_defer(loop_of(transport), &transport->task);
+    tell_later(transport);
+}
+
+/* Sends inside the TLS with the proxy, as much as one buffer takes of it. */
+static void wrapped_flush(struct rg_transport *transport)
+{
+    struct rg_send_buffer *buffer = transport->buffer;
+    bool large = buffer->size > WRAPPED_SMALL_MAX;
+    RG_ASSERT(transport->wire == NULL);
+    struct rg_send_buffer *wire = rg_send_buffer_borrow(&transport->shared->buffers, large);
+    if (wire == NULL) {
+        flush_failed(transport, -ENOMEM);
+        return;
+    }
+    struct rg_tls_out out = {wire->data, 0, wire->capacity};
+    ssize_t taken = rg_tunnel_wrap(transport->tunnel, buffer->data, buffer->size, &out);
+    transport->wire = wire;
+    if (taken < 0) {
+        wire_return(transport);
+        flush_failed(transport, (int)taken);
+        return;
+    }
+    RG_ASSERT(taken > 0);
+    wire->size = out.size;
+    buffer->sending = (size_t)taken;
+    rg_op_send(loop_of(transport), &transport->writing, &transport->socket, wire->data, wire->size);
 }
 
 void rg_transport_flush(struct rg_transport *transport)
@@ -714,18 +731,13 @@ void rg_transport_flush(struct rg_transport *transport)
     if (buffer == NULL || buffer->size == 0 || !rg_op_idle(&transport->writing)) {
         return;
     }
-    const uint8_t *data = buffer->data;
-    size_t size = buffer->sending = buffer->size;
     if (is_wrapped(transport)) {
-        ssize_t wrapped = rg_tunnel_wrap(transport->tunnel, buffer->data, size, &data);
-        if (wrapped < 0) {
-            buffer->sending = 0;
-            flush_failed(transport, (int)wrapped);
-            return;
-        }
-        size = (size_t)wrapped;
+        wrapped_flush(transport);
+        return;
     }
-    rg_op_send(loop_of(transport), &transport->writing, &transport->socket, data, size);
+    buffer->sending = buffer->size;
+    rg_op_send(loop_of(transport), &transport->writing, &transport->socket, buffer->data,
+               buffer->size);
 }
 
 void rg_transport_send_from(struct rg_transport *transport, const void *data, size_t size)

@@ -17,6 +17,7 @@
 #ifndef RG_HTTP_TRANSPORT_H
 #define RG_HTTP_TRANSPORT_H
 
+#include "http/send_buffer.h"
 #include "http/tls.h"
 #include "http/tunnel.h"
 #include "runtime/loop.h"
@@ -32,9 +33,14 @@ int rg_transport_loop_create(struct rg_transport_loop **out_shared, struct rg_lo
                              uint32_t connections_max);
 void rg_transport_loop_destroy(struct rg_transport_loop *shared);
 
-/* The two sizes of a send buffer: for requests, and for bodies. A record of TLS fits either. */
-#define RG_SEND_SMALL_SIZE RG_KIB(20)
-#define RG_SEND_LARGE_SIZE RG_KIB(256)
+/* What the loop's transports hold together beside the kernel's memory: buffers for sending, lent
+ * and kept, and the one that they read through where TLS to a proxy lies around what they receive.
+ */
+struct rg_transport_memory {
+    size_t lent_bytes, kept_bytes, shared_bytes;
+};
+void rg_transport_loop_memory(const struct rg_transport_loop *shared,
+                              struct rg_transport_memory *out_memory);
 
 enum rg_transport_state {
     RG_TRANSPORT_IDLE = 0, /* nothing open */
@@ -69,8 +75,6 @@ struct rg_transport_failure {
     bool final;       /* every further attempt would fail alike, whatever the status says */
 };
 
-struct rg_send_buffer;
-
 struct rg_transport {
     struct rg_transport_loop *shared;
     const struct rg_transport_owner *owner;
@@ -82,13 +86,16 @@ struct rg_transport {
     struct rg_tls_in in;      /* received and not yet read; of the loop's buffer, or the stash */
     uint8_t *stash;           /* unread bytes of a paused transport; NULL: none */
     struct rg_send_buffer *buffer; /* borrowed; NULL: nothing to send */
-    const uint8_t *direct_source;  /* rg_transport_send_from: memory of the owner in flight */
-    uint8_t *direct;               /* rg_transport_receive_into; NULL: not asked for */
+    struct rg_send_buffer
+        *wire; /* borrowed: the buffer's bytes in flight, inside the proxy's TLS */
+    const uint8_t *direct_source; /* rg_transport_send_from: memory of the owner in flight */
+    uint8_t *direct;              /* rg_transport_receive_into; NULL: not asked for */
     size_t direct_size;
     size_t receive_max; /* of one receive; the owner may lower it for plain text */
     struct rg_transport_failure failure;
     uint8_t state;
     bool secure, paused, in_data, reset;
+    bool blocked; /* the handshake has input left, and goes on when there is room to answer */
     bool told_ready, tell_data, tell_ended;
 };
 
@@ -126,8 +133,8 @@ void rg_transport_pause(struct rg_transport *transport);
 void rg_transport_resume(struct rg_transport *transport);
 
 /* Takes bytes to be sent; how many: fewer than size when the buffer is full (write the rest from
- * on_sent), or a negative errno (-ENOMEM, or what TLS says). `large`: bodies follow, take a large
- * buffer. */
+ * on_sent), or a negative errno (-ENOMEM, or what TLS says): then on_ended follows. `large`: bodies
+ * follow, take a large buffer. */
 ssize_t rg_transport_write(struct rg_transport *transport, const void *data, size_t size,
                            bool large);
 /* Sends what was written; harmless when there is nothing or a send is in flight. */

@@ -7,10 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What one record of TLS may add to its bytes: head, type and tag of 1.3, or nonce and tag of 1.2.
- */
-#define RECORD_OVERHEAD_MAX 64
-
 int rg_tunnel_create(struct rg_tunnel **out_tunnel, const struct rg_tunnel_route *route,
                      struct rg_tls_loop *tls)
 {
@@ -40,8 +36,6 @@ void rg_tunnel_destroy(struct rg_tunnel *tunnel)
         rg_tls_fini(&tunnel->tls);
     }
     free(tunnel->answer);
-    free(tunnel->plain);
-    free(tunnel->wire);
     free(tunnel);
 }
 
@@ -189,7 +183,7 @@ int rg_tunnel_step(struct rg_tunnel *tunnel, struct rg_tls_in *in, struct rg_tls
     if (tunnel->state == RG_TUNNEL_SHAKING) {
         int rc = rg_tls_handshake(&tunnel->tls, in, out);
         if (rc == -EAGAIN || rc == -ENOBUFS) {
-            return -EAGAIN;
+            return rc;
         }
         if (rc < 0) {
             return fail_tls(tunnel);
@@ -209,24 +203,15 @@ int rg_tunnel_step(struct rg_tunnel *tunnel, struct rg_tls_in *in, struct rg_tls
     return rc;
 }
 
-int rg_tunnel_unwrap(struct rg_tunnel *tunnel, struct rg_tls_in *in)
+int rg_tunnel_unwrap(struct rg_tunnel *tunnel, struct rg_tls_in *in, uint8_t *plain, size_t room)
 {
     RG_ASSERT(tunnel->secure && tunnel->state == RG_TUNNEL_OPEN);
     /* What is in a record is smaller than the record, and one may have begun earlier. */
-    size_t capacity = in->size + RG_TLS_PLAIN_MAX;
-    if (capacity > tunnel->plain_capacity) {
-        free(tunnel->plain);
-        tunnel->plain = malloc(capacity);
-        tunnel->plain_capacity = tunnel->plain != NULL ? capacity : 0;
-    }
-    if (tunnel->plain == NULL) {
-        return fail(tunnel, RG_STATUS_NO_RESOURCES, "cannot be read from: no memory");
-    }
+    RG_ASSERT(room >= in->size + RG_TLS_PLAIN_MAX);
     size_t size = 0;
     for (;;) {
         struct rg_tls_out reply = {tunnel->reply, tunnel->reply_size, sizeof(tunnel->reply)};
-        ssize_t got = rg_tls_open(&tunnel->tls, in, tunnel->plain + size,
-                                  tunnel->plain_capacity - size, &reply);
+        ssize_t got = rg_tls_open(&tunnel->tls, in, plain + size, room - size, &reply);
         tunnel->reply_size = reply.size;
         if (got == -ENODATA && size == 0) {
             return -ENODATA;
@@ -239,30 +224,19 @@ int rg_tunnel_unwrap(struct rg_tunnel *tunnel, struct rg_tls_in *in)
         }
         size += (size_t)got;
     }
-    *in = (struct rg_tls_in){tunnel->plain, size};
+    *in = (struct rg_tls_in){plain, size};
     return 0;
 }
 
 ssize_t rg_tunnel_wrap(struct rg_tunnel *tunnel, const uint8_t *data, size_t size,
-                       const uint8_t **out_data)
+                       struct rg_tls_out *out)
 {
     RG_ASSERT(tunnel->secure && tunnel->state == RG_TUNNEL_OPEN);
-    size_t records = size / RG_TLS_SEAL_MIN + 2;
-    size_t capacity = tunnel->reply_size + size + records * RECORD_OVERHEAD_MAX;
-    free(tunnel->wire);
-    tunnel->wire = malloc(capacity);
-    if (tunnel->wire == NULL) {
-        return -ENOMEM;
-    }
-    /* What TLS itself had to say was sealed before. */
-    memcpy(tunnel->wire, tunnel->reply, tunnel->reply_size);
-    struct rg_tls_out out = {tunnel->wire, tunnel->reply_size, capacity};
+    RG_ASSERT(out->capacity - out->size > sizeof(tunnel->reply) + RG_TLS_SEAL_MIN);
+    /* It was sealed before. */
+    memcpy(out->data + out->size, tunnel->reply, tunnel->reply_size);
+    out->size += tunnel->reply_size;
     tunnel->reply_size = 0;
-    ssize_t taken = rg_tls_seal(&tunnel->tls, data, size, &out);
-    if (taken < 0 || (size_t)taken != size) {
-        (void)fail_tls(tunnel);
-        return -ECONNABORTED;
-    }
-    *out_data = tunnel->wire;
-    return (ssize_t)out.size;
+    ssize_t taken = rg_tls_seal(&tunnel->tls, data, size, out);
+    return taken < 0 ? fail_tls(tunnel) : taken;
 }

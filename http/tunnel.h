@@ -14,6 +14,8 @@
 #include <ringest/error.h>
 
 #define RG_TUNNEL_TEXT_SIZE (RG_PROXY_NAME_SIZE_MAX + 224)
+/* An alert, and the answer to a key update. */
+#define RG_TUNNEL_REPLY_SIZE 128
 
 /* Which proxy leads where; borrowed by the tunnels. */
 struct rg_tunnel_route {
@@ -36,10 +38,8 @@ struct rg_tunnel {
     struct rg_tls tls;
     uint8_t *answer; /* RG_PROXY_ANSWER_SIZE_MAX bytes until the tunnel is open */
     size_t answer_size, answer_scanned;
-    uint8_t *plain; /* what was unwrapped last */
-    size_t plain_capacity;
-    uint8_t *wire;      /* what was wrapped last, until it is sent */
-    uint8_t reply[512]; /* what TLS has to say to the proxy; goes with the next that is wrapped */
+    uint8_t
+        reply[RG_TUNNEL_REPLY_SIZE]; /* what TLS has to say to the proxy before the next bytes */
     size_t reply_size;
     /* Why the tunnel failed. */
     enum rg_status status;
@@ -54,19 +54,21 @@ int rg_tunnel_create(struct rg_tunnel **out_tunnel, const struct rg_tunnel_route
 void rg_tunnel_destroy(struct rg_tunnel *tunnel);
 
 /* Goes on with what has arrived, which is none at first, and appends what is to be sent. 0: the
- * tunnel is open; -EAGAIN: feed more; -ECONNABORTED: it failed, and status, text and final say why.
+ * tunnel is open; -EAGAIN: feed more; -ENOBUFS: `out` is full, drain it and call again;
+ * -ECONNABORTED: it failed, and status, text and final say why.
  * Bytes of the input that follow the answer are a failure: whoever speaks there waits for us. */
 int rg_tunnel_step(struct rg_tunnel *tunnel, struct rg_tls_in *in, struct rg_tls_out *out);
 
 /* The proxy ended the connection before the tunnel was open: notes that. */
 void rg_tunnel_ended(struct rg_tunnel *tunnel);
 
-/* Of an open and secure tunnel: replaces the span by what was in it, in memory of the tunnel's that
- * the next call uses again. 0; -ENODATA: the proxy has ended the connection; -ECONNABORTED. */
-int rg_tunnel_unwrap(struct rg_tunnel *tunnel, struct rg_tls_in *in);
-/* Wraps all of the bytes; *out_data stays until the next call. Returns the size or -ENOMEM,
+/* Of an open and secure tunnel: replaces the span by what was in it, at plain[0..room), which has
+ * RG_TLS_PLAIN_MAX bytes more than the span. 0; -ENODATA: the proxy has ended the connection;
  * -ECONNABORTED. */
+int rg_tunnel_unwrap(struct rg_tunnel *tunnel, struct rg_tls_in *in, uint8_t *plain, size_t room);
+/* Wraps bytes, as many as `out` takes, which is one at least where it holds a record. Returns how
+ * many, or -ECONNABORTED. */
 ssize_t rg_tunnel_wrap(struct rg_tunnel *tunnel, const uint8_t *data, size_t size,
-                       const uint8_t **out_data);
+                       struct rg_tls_out *out);
 
 #endif

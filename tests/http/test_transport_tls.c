@@ -307,6 +307,45 @@ static void test_tickets_come_between_records(void)
     stream_close(stream);
 }
 
+/* A server whose certificate is longer than a send buffer has to wait before it can go on, and
+ * keeps what it has received by then: the beginning of a record that means nothing, which RFC 8446
+ * allows behind a ClientHello (section 5). */
+static void test_a_handshake_that_waits_for_room_keeps_its_input(void)
+{
+    static const uint8_t change_cipher_spec[] = {20, 3, 3, 0, 1, 1};
+    enum { CUT = 3, NAMES = 2000 };
+    char *names = calloc(NAMES, 32);
+    size_t size = (size_t)sprintf(names, "DNS:localhost");
+    for (int i = 0; i < NAMES; i++) {
+        size += (size_t)sprintf(names + size, ",DNS:name-%04d.example", i);
+    }
+    struct rg_test_certificate leaf;
+    rg_test_certificate_make(&leaf, &(struct rg_test_certificate_spec){
+                                        .common_name = "x", .alt_names = names, .issuer = &pki.ca});
+    struct rg_test_stream stream = {
+        .pki = &pki, .leaf = &leaf, .is_server = true, .buffers = RG_KIB(8)};
+    rg_test_stream_open(&stream);
+    RG_CHECK_EQ(SSL_do_handshake(stream.raw), -1);
+    stream.wire_size = rg_test_from_raw(stream.raw, stream.wire, stream.wire_room);
+    memcpy(stream.wire + stream.wire_size, change_cipher_spec, CUT);
+    stream.wire_size += CUT;
+    stream.raw_deaf = true;
+    /* It has begun to answer. */
+    char byte;
+    RG_TEST_TURN_UNTIL(&stream, recv(stream.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1);
+    memcpy(stream.wire, change_cipher_spec + CUT, sizeof(change_cipher_spec) - CUT);
+    stream.wire_size = sizeof(change_cipher_spec) - CUT;
+    RG_TEST_TURN_UNTIL(&stream, stream.wire_size == 0);
+    stream.raw_deaf = false;
+    RG_TEST_TURN_UNTIL(&stream, stream.ready || stream.ended);
+    RG_CHECK_STR(stream.text, "");
+    rg_test_stream_send(&stream, 100000);
+    check_all_came(&stream);
+    rg_test_stream_close(&stream);
+    rg_test_certificate_free(&leaf);
+    free(names);
+}
+
 /* OpenSSL's program, with a pipe to each end of it. */
 struct program {
     pid_t pid;
@@ -501,6 +540,7 @@ int main(int argc, char **argv)
         RG_TEST(test_our_end_is_announced_behind_all_bytes),
         RG_TEST(test_an_end_amid_an_upload),
         RG_TEST(test_tickets_come_between_records),
+        RG_TEST(test_a_handshake_that_waits_for_room_keeps_its_input),
         RG_TEST(test_openssl_asks_for_new_keys_amid_an_upload),
         RG_TEST(test_renegotiation_is_refused),
     };

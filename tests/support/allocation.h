@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Bytes that are asked for, while the next is called. */
+extern _Thread_local size_t rg_test_allocation_size;
 /* Asked at every allocation, on any thread. Set before there are others; NULL: none fails. */
 extern bool (*rg_test_allocation_fails)(void);
 

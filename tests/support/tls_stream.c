@@ -133,7 +133,8 @@ static void connect_run(struct rg_test_stream *stream)
 static void context_open(struct rg_test_stream *stream)
 {
     char error[256];
-    const struct rg_test_certificate *leaf = &stream->pki->leaf;
+    const struct rg_test_certificate *leaf =
+        stream->leaf != NULL ? stream->leaf : &stream->pki->leaf;
     if (!stream->is_server) {
         stream->context = rg_test_client_context(stream->pki, stream->boringssl_records);
         RG_CHECK_EQ(rg_tls_peer_init(&stream->peer_name, stream->context, "localhost"), 0);

@@ -13,12 +13,13 @@
 struct rg_test_stream {
     /* Set before it is opened. */
     const struct rg_test_pki *pki;
-    bool is_server;         /* ours */
-    bool boringssl_records; /* ours does not open records itself */
-    uint16_t version;       /* of the peer; 0: any */
-    int buffers;            /* SO_SNDBUF of ours and SO_RCVBUF of the peer; 0: the system's */
-    uint8_t bits;           /* set in each byte that is sent: what others print tells them apart */
-    bool paused;            /* on_data reads nothing until rg_test_stream_resume */
+    const struct rg_test_certificate *leaf; /* of a server of ours; NULL: the pki's */
+    bool is_server;                         /* ours */
+    bool boringssl_records;                 /* ours does not open records itself */
+    uint16_t version;                       /* of the peer; 0: any */
+    int buffers;  /* SO_SNDBUF of ours and SO_RCVBUF of the peer; 0: the system's */
+    uint8_t bits; /* set in each byte that is sent: what others print tells them apart */
+    bool paused;  /* on_data reads nothing until rg_test_stream_resume */
     /* Another program is the peer, and there is none here: where to connect to, or (of a server)
      * the descriptor that was accepted; 0: neither. */
     uint16_t port;
