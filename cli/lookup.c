@@ -4,17 +4,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int lookup_page(struct lookup *lookup, const char *name)
+/* Empty pages in a row that lead to themselves. */
+#define REPEATS_MAX 50
+
+/* Asks for one page, the first one of names from page_start on or the one that the token leads to.
+ */
+static int page_ask(struct lookup *lookup, const char *token)
 {
+    struct rg_list_request request = {.bucket = lookup->bucket,
+                                      .start_offset = lookup->page_start,
+                                      .page_token = token,
+                                      .results_max = lookup->page_size};
+    int rc = rg_submit_list(lookup->session->client, lookup->cq, &request);
     rg_lease_release(lookup->completion.lease);
     lookup->completion.lease = NULL;
     lookup->page = NULL;
-    free(lookup->page_start);
-    lookup->page_start = strdup(name);
-    struct rg_list_request request = {
-        .bucket = lookup->bucket, .start_offset = name, .results_max = lookup->page_size};
-    int rc = rg_submit_list(lookup->session->client, lookup->cq, &request);
-    if (rc < 0 || lookup->page_start == NULL) {
+    if (rc < 0) {
         /* A name that the service allows nowhere is refused when it is to be written. */
         return CLI_DONE;
     }
@@ -25,7 +30,6 @@ static int lookup_page(struct lookup *lookup, const char *name)
     }
     enum rg_status status = lookup->completion.status;
     lookup->is_forbidden = status == RG_STATUS_PERMISSION || status == RG_STATUS_UNAUTHENTICATED;
-    lookup->index = 0;
     if (status == RG_STATUS_NOT_FOUND) {
         /* No bucket. Writing tells what is to be done about that; emulators make one then. */
         static const struct rg_list_page nothing;
@@ -39,6 +43,35 @@ static int lookup_page(struct lookup *lookup, const char *name)
     }
     lookup->page = lookup->is_forbidden ? NULL : lookup->completion.data;
     return CLI_DONE;
+}
+
+/* A page may be empty and still lead to another: only one that has a name, or leads nowhere, tells
+ * what is there. */
+static int lookup_page(struct lookup *lookup, const char *name)
+{
+    char *token = NULL;
+    unsigned repeats = 0;
+    free(lookup->page_start);
+    lookup->page_start = strdup(name);
+    lookup->index = 0;
+    int status = lookup->page_start != NULL ? CLI_DONE : cli_fail("no memory");
+    for (bool more = status == CLI_DONE; more;) {
+        status = page_ask(lookup, token);
+        const char *next = lookup->page != NULL && lookup->page->object_count == 0
+                               ? lookup->page->next_page_token
+                               : NULL;
+        more = status == CLI_DONE && next != NULL;
+        repeats = more && token != NULL && strcmp(token, next) == 0 ? repeats + 1 : 0;
+        free(token);
+        token = more ? strdup(next) : NULL;
+        if (more && (token == NULL || repeats > REPEATS_MAX)) {
+            status = cli_fail("%s", token == NULL ? "no memory"
+                                                  : "the list of the bucket does not get on");
+            more = false;
+        }
+    }
+    free(token);
+    return status;
 }
 
 static bool page_covers(const struct lookup *lookup, const char *name)

@@ -64,20 +64,13 @@ static struct rg_completion completion_take(struct cli_session *session, uint64_
     return completion;
 }
 
-/* The page behind the one that the walk has. */
-static int page_next(struct walk *walk)
+static int page_ask(struct walk *walk, const struct rg_list_uploads *list)
 {
-    struct rg_list_uploads list = {.bucket = walk->place->bucket, .prefix = walk->place->name};
-    if (walk->page != NULL) {
-        list.key_marker = walk->page->next_key_marker;
-        list.id_marker = walk->page->next_id_marker;
-    }
-    int rc = rg_submit_list_uploads(walk->session->client, walk->session->cq, &list);
-    rg_lease_release(walk->completion.lease);
+    int rc = rg_submit_list_uploads(walk->session->client, walk->session->cq, list);
     walk->completion.lease = NULL;
     walk->page = NULL;
     if (rc < 0) {
-        return cli_fail("gs://%s/%s: %s", list.bucket, list.prefix, cli_submit_text(rc));
+        return cli_fail("gs://%s/%s: %s", list->bucket, list->prefix, cli_submit_text(rc));
     }
     walk->completion = completion_take(walk->session, 1);
     if (walk->completion.status != RG_STATUS_OK) {
@@ -86,6 +79,31 @@ static int page_next(struct walk *walk)
     }
     walk->page = walk->completion.data;
     return CLI_DONE;
+}
+
+static bool texts_equal(const char *a, const char *b)
+{
+    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+/* The page behind the one that the walk has. */
+static int page_next(struct walk *walk)
+{
+    struct rg_list_uploads list = {.bucket = walk->place->bucket, .prefix = walk->place->name};
+    struct rg_completion before = walk->completion;
+    if (walk->page != NULL) {
+        list.key_marker = walk->page->next_key_marker;
+        list.id_marker = walk->page->next_id_marker;
+    }
+    int status = page_ask(walk, &list);
+    if (status == CLI_DONE && list.key_marker != NULL &&
+        texts_equal(walk->page->next_key_marker, list.key_marker) &&
+        texts_equal(walk->page->next_id_marker, list.id_marker)) {
+        status = cli_fail("gs://%s/%s: the list of uploads leads back to itself", list.bucket,
+                          list.prefix);
+    }
+    rg_lease_release(before.lease);
+    return status;
 }
 
 /* What somebody else has ended meanwhile is gone, too. */

@@ -612,7 +612,12 @@ static void append_uploads(struct rg_text *text, const struct uploads *uploads, 
 {
     const struct rg_api_request *request = uploads->request;
     size_t count = RG_MIN(uploads->count, page_max);
-    empty = empty && count > 0 && name_before(uploads->sessions[0]->upload->name).size > 0;
+    struct rg_h1_slice before = {NULL, 0};
+    if (empty && count > 0) {
+        before = name_before(uploads->sessions[0]->upload->name);
+    }
+    /* The list has to get on. */
+    empty = before.size > 0 && rg_text_compare(before, request->params[RG_PARAM_KEY_MARKER]) > 0;
     bool truncated = (count < uploads->count && count > 0) || empty;
     rg_text_append_str(text, XML_HEAD "<ListMultipartUploadsResult xmlns='" XML_NAMESPACE "'>");
     rg_text_append_element(text, "Bucket", request->bucket);
@@ -620,12 +625,8 @@ static void append_uploads(struct rg_text *text, const struct uploads *uploads, 
     rg_text_append_element(text, "UploadIdMarker", request->params[RG_PARAM_UPLOAD_ID_MARKER]);
     if (empty) {
         count = 0;
-        rg_text_append_element(text, "NextKeyMarker",
-                               request->params[RG_PARAM_KEY_MARKER].size > 0
-                                   ? request->params[RG_PARAM_KEY_MARKER]
-                                   : name_before(uploads->sessions[0]->upload->name));
-        rg_text_append_element(text, "NextUploadIdMarker",
-                               request->params[RG_PARAM_UPLOAD_ID_MARKER]);
+        rg_text_append_element(text, "NextKeyMarker", before);
+        rg_text_append_element(text, "NextUploadIdMarker", (struct rg_h1_slice){"", 0});
     } else if (truncated) {
         const struct multipart *last = uploads->sessions[count - 1];
         rg_text_append_element(text, "NextKeyMarker", last->upload->name);

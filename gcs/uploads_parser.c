@@ -173,7 +173,12 @@ int rg_uploads_page_parse(const char *body, size_t body_size, void *memory, size
         *out_problem = reader.problem != NULL ? reader.problem : "cannot be read";
         return rc;
     }
-    if (reader.is_truncated != NULL && strcmp(reader.is_truncated, "false") == 0) {
+    const char *truncated = reader.is_truncated != NULL ? reader.is_truncated : "";
+    if (strcmp(truncated, "true") == 0 && page->next_key_marker == NULL) {
+        *out_problem = "is not the last page, and does not say where the next begins";
+        return -EBADMSG;
+    }
+    if (strcmp(truncated, "false") == 0) {
         /* Where the last page ended, which leads nowhere. */
         page->next_key_marker = page->next_id_marker = NULL;
     }

@@ -14,7 +14,8 @@ extern "C" {
  *
  * open -> next (-> completion) -> next ... -> a page without objects and prefixes: the end -> close
  *
- * Memory is bounded: requests_max pages are ahead of the caller at most. Pages may be short. */
+ * Memory is bounded: requests_max pages are ahead of the caller at most. Pages may be short, but
+ * are never empty before the end: the service's own, which may be, are passed over. */
 struct rg_listing;
 struct rg_listing_options {
     const char *bucket;

@@ -68,7 +68,8 @@ RG_SUBMIT_INLINE(upload, rg_upload)
  * look the same.
  *
  * One page of them, in the order of the objects' names, and of one name in that of the ids. The
- * next page begins behind its markers. Completion when OK: data is a const struct rg_uploads_page
+ * next page begins behind its markers; a page may be empty and still have a next one. Completion
+ * when OK: data is a const struct rg_uploads_page
  * *, in the lease. RG_STATUS_BAD_RESPONSE, or a refusal, where the server knows no such uploads. */
 struct rg_unfinished_upload {
     const char *object, *id;

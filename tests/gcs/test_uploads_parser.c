@@ -56,6 +56,9 @@ static void test_an_empty_page(void)
     RG_CHECK(page->next_key_marker == NULL && page->next_id_marker == NULL);
     RG_CHECK_EQ(parse(BEGIN "<NextKeyMarker>a</NextKeyMarker>" END), 0);
     RG_CHECK_STR(page->next_key_marker, "a");
+    /* It is not the end, and nobody could go on. */
+    RG_CHECK_EQ(parse(BEGIN "<IsTruncated>true</IsTruncated>" END), -EBADMSG);
+    RG_CHECK_STR(problem, "is not the last page, and does not say where the next begins");
 }
 
 /* As many as a body can have, each as short as it can be. */
