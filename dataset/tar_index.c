@@ -8,6 +8,7 @@
 #include "gcs/manifest.h"
 #include "gcs/manifest_code.h"
 #include "gcs/sign.h"
+#include "runtime/new_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define NOT_AN_INDEX "it is no index of tar archives"
@@ -298,32 +298,22 @@ static int write_all(int fd, const uint8_t *data, uint64_t size)
             size -= (uint64_t)written;
         }
     }
-    return fsync(fd) < 0 ? -errno : 0;
+    return 0;
 }
 
 int rg_tar_index_save(const struct rg_tar_index *index, const char *path)
 {
-    static const char suffix[] = ".XXXXXX";
-    char *temporary = malloc(strlen(path) + sizeof(suffix));
-    if (temporary == NULL) {
-        return -ENOMEM;
+    struct rg_new_file file;
+    int rc = rg_new_file_open(&file, path);
+    if (rc < 0) {
+        return rc;
     }
-    strcpy(temporary, path);
-    strcat(temporary, suffix);
-    int fd = mkostemp(temporary, O_CLOEXEC);
-    int rc = fd < 0 ? -errno : write_all(fd, index->data, index->size);
-    if (fd >= 0) {
-        (void)fchmod(fd, S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH);
-        close(fd);
-        if (rc == 0 && rename(temporary, path) < 0) {
-            rc = -errno;
-        }
-        if (rc < 0) {
-            (void)unlink(temporary);
-        }
+    rc = write_all(file.fd, index->data, index->size);
+    if (rc < 0) {
+        rg_new_file_abandon(&file);
+        return rc;
     }
-    free(temporary);
-    return rc;
+    return rg_new_file_publish(&file);
 }
 
 uint64_t rg_tar_index_count(const struct rg_tar_index *index)

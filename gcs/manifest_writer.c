@@ -4,26 +4,24 @@
 #include "gcs/manifest.h"
 #include "gcs/manifest_code.h"
 #include "gcs/names.h"
+#include "runtime/new_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* Names that are tried for the temporary file. */
-#define TEMPORARY_NAMES_MAX 100
-#define TEMPORARY_SUFFIX_SIZE 32
 #define BUFFER_SIZE RG_KIB(256)
 #define BLOCKS_MIN 64
 
 static_assert(BUFFER_SIZE >= RG_BYTES_SHARED_SIZE_MIN, "what fits the buffer is small");
 
 struct rg_manifest_writer {
-    char *path, *temporary; /* NULL: in memory */
-    int fd;                 /* in memory -1 until the buffer is full, or while there is none */
-    int error;              /* of writing; no more is written then */
+    bool is_file; /* else in memory */
+    struct rg_new_file file;
+    int fd;    /* the file's; in memory -1 until the buffer is full, or while there is none */
+    int error; /* of writing; no more is written then */
     struct rg_manifest_encoder encoder; /* of the block that is open */
     char last_name[RG_OBJECT_NAME_SIZE_MAX + 1];
     int64_t last_generation;
@@ -129,33 +127,11 @@ static void block_end(struct rg_manifest_writer *writer)
     writer->encoder = (struct rg_manifest_encoder){.name = ""};
 }
 
-static int temporary_open(struct rg_manifest_writer *writer)
-{
-    size_t size = strlen(writer->path) + TEMPORARY_SUFFIX_SIZE;
-    writer->temporary = malloc(size);
-    if (writer->temporary == NULL) {
-        return -ENOMEM;
-    }
-    for (unsigned i = 0; i < TEMPORARY_NAMES_MAX; i++) {
-        snprintf(writer->temporary, size, "%s.%d-%u.tmp", writer->path, (int)getpid(), i);
-        writer->fd = open(writer->temporary, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
-        if (writer->fd >= 0) {
-            return 0;
-        }
-        if (errno != EEXIST) {
-            break;
-        }
-    }
-    return -errno;
-}
-
 static void writer_free(struct rg_manifest_writer *writer)
 {
-    if (writer->fd >= 0) {
+    if (!writer->is_file && writer->fd >= 0) {
         close(writer->fd);
     }
-    free(writer->path);
-    free(writer->temporary);
     free(writer->index);
     free(writer->buffer);
     free(writer);
@@ -173,15 +149,16 @@ int rg_manifest_writer_open(struct rg_manifest_writer **out_writer, const char *
         return -ENOMEM;
     }
     writer->fd = -1;
-    writer->path = path != NULL ? strdup(path) : NULL;
     writer->buffer = malloc(BUFFER_SIZE);
     writer->buffer_room = BUFFER_SIZE;
-    int rc = writer->buffer == NULL || (path != NULL && writer->path == NULL) ? -ENOMEM : 0;
-    rc = rc == 0 && path != NULL ? temporary_open(writer) : rc;
+    int rc = writer->buffer == NULL ? -ENOMEM : 0;
+    rc = rc == 0 && path != NULL ? rg_new_file_open(&writer->file, path) : rc;
     if (rc < 0) {
         writer_free(writer);
         return rc;
     }
+    writer->is_file = path != NULL;
+    writer->fd = writer->is_file ? writer->file.fd : -1;
     strcpy(writer->bucket, bucket);
     /* The header comes last: until then the file is not a manifest. */
     uint32_t header_size = rg_manifest_header_size((uint32_t)strlen(bucket));
@@ -205,7 +182,7 @@ int rg_manifest_writer_add(struct rg_manifest_writer *writer, const struct rg_ob
     size_t name_size = object->name != NULL ? strlen(object->name) : 0;
     bool is_ordered = name_size > 0 && is_in_order(writer, object);
     if (name_size == 0 || name_size > RG_OBJECT_NAME_SIZE_MAX || object->generation < 0 ||
-        (!is_ordered && writer->path != NULL)) {
+        (!is_ordered && writer->is_file)) {
         return -EINVAL;
     }
     writer->is_given_order |= !is_ordered;
@@ -283,50 +260,20 @@ static void content_finish(struct rg_manifest_writer *writer)
     }
 }
 
-static void file_finish(struct rg_manifest_writer *writer)
-{
-    content_finish(writer);
-    if (writer->error == 0 && fsync(writer->fd) < 0) {
-        writer->error = -errno;
-    }
-}
-
-/* A rename lasts when the folder has been written. Where that cannot be asked for, it is so soon.
- */
-static void folder_sync(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    char *folder = slash == NULL   ? strdup(".")
-                   : slash == path ? strdup("/")
-                                   : strndup(path, (size_t)(slash - path));
-    int fd = folder != NULL ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-    if (fd >= 0) {
-        (void)fsync(fd);
-        close(fd);
-    }
-    free(folder);
-}
-
 int rg_manifest_writer_close(struct rg_manifest_writer *writer, bool abandon)
 {
+    int rc = 0;
     if (writer == NULL) {
         return 0;
     }
-    if (writer->path == NULL) {
-        writer_free(writer);
-        return 0;
+    if (writer->is_file && !abandon) {
+        content_finish(writer);
+        rc = writer->error;
     }
-    if (!abandon) {
-        file_finish(writer);
-        if (writer->error == 0 && rename(writer->temporary, writer->path) < 0) {
-            writer->error = -errno;
-        }
-    }
-    int rc = abandon ? 0 : writer->error;
-    if (abandon || rc < 0) {
-        (void)unlink(writer->temporary);
-    } else {
-        folder_sync(writer->path);
+    if (writer->is_file && (abandon || rc < 0)) {
+        rg_new_file_abandon(&writer->file);
+    } else if (writer->is_file) {
+        rc = rg_new_file_publish(&writer->file);
     }
     writer_free(writer);
     return rc;
@@ -351,7 +298,7 @@ static int bytes_take(struct rg_manifest_writer *writer, struct rg_bytes *out_by
 
 int rg_manifest_writer_finish(struct rg_manifest_writer *writer, struct rg_manifest **out_manifest)
 {
-    if (writer->path != NULL) {
+    if (writer->is_file) {
         (void)rg_manifest_writer_close(writer, true);
         return -EINVAL;
     }

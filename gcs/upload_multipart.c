@@ -9,10 +9,14 @@
  * still arriving may keep some of them (Cloud Storage, "Abort a multipart upload"), which is why
  * nothing is aborted before everything that was sent has ended.
  *
+ * The first request is tried again when its answer is lost, and the upload that it had begun stays:
+ * which of several of one name is ours, no list of uploads proves, and another's is never aborted.
+ *
  * Emulators and gateways may have no such uploads. Where AUTO has chosen the method, the upload
  * becomes a resumable session then, and so do all later ones of the client. */
 #include "gcs/upload_operation.h"
 #include "gcs/xml_answer.h"
+#include "runtime/log.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -102,6 +106,13 @@ static void begin_done(struct rg_gcs_call *call, enum rg_status status)
     } else if (op != NULL && status != RG_STATUS_OK) {
         rg_upload_fail_by(op, call);
     } else if (op != NULL) {
+        if (call->request.settle.maybe_done) {
+            rg_log(
+                RG_LOG_WARN,
+                "gs://%s/%s: the answer to what begins an upload was lost; one without parts may "
+                "be left, see `ringest rm --unfinished`",
+                call->request.bucket, call->request.object);
+        }
         op->phase = RG_UPLOAD_PARTS;
     }
 }

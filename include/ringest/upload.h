@@ -28,7 +28,8 @@ enum rg_upload_method {
  * parts, its session, temporary objects (under ".ringest-parts/" in the bucket). Where the answer
  * to the request that begins a multipart upload is lost, nobody can tell which one it was: it
  * stays, without parts, until rg_submit_abort_upload or a lifecycle rule of the bucket
- * (AbortIncompleteMultipartUpload) removes it.
+ * (AbortIncompleteMultipartUpload) removes it. A session whose first answer is lost is forgotten by
+ * the service after a week; it holds nothing.
  *
  * An upload that is cancelled when the server may have all of it is asked for, which can take 11
  * seconds: it completes with OK where it is stored, and otherwise with RG_STATUS_CANCELLED. One

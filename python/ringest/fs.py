@@ -15,9 +15,10 @@ gcsfs and from what fsspec describes, and why.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
-import tempfile
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from glob import has_magic
 from typing import Any
@@ -444,16 +445,15 @@ class FileSystem(AbstractFileSystem):
                 return
             folder = os.path.dirname(os.path.abspath(lpath))
             os.makedirs(folder, exist_ok=True)
-            descriptor, partial = tempfile.mkstemp(dir=folder, prefix=f".{os.path.basename(lpath)}.")
+            # By a plain open, so that its mode is as the umask says, which cannot be asked for.
+            partial = os.path.join(folder, f".{os.path.basename(lpath)}.{secrets.token_hex(4)}")
             try:
-                with os.fdopen(descriptor, "wb") as file:
+                with open(partial, "xb") as file:
                     _copy_file(source, file, callback)
-                mask = os.umask(0)
-                os.umask(mask)
-                os.chmod(partial, 0o666 & ~mask)
                 os.replace(partial, lpath)
             except BaseException:
-                os.unlink(partial)
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(partial)
                 raise
 
     # Copies, moves and removals.

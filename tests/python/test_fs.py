@@ -6,6 +6,7 @@ import pickle
 import tempfile
 import unittest
 import warnings
+from unittest import mock
 
 import fsspec
 import lightning
@@ -329,6 +330,17 @@ class Writing(Case):
         self.assertEqual(self.fs.info("here/fresh")["contentType"], "text/y")
         self.fs.put(self.local("file"), "here/run/a", mode="overwrite")
         self.assertEqual(self.fs.cat_file("here/run/a"), b"up")
+
+    def test_files_are_as_the_umask_says(self):
+        self.fs.pipe_file("bucket/private", b"x")
+        before = os.umask(0o027)
+        try:
+            # It is the process's: whoever asks for it by setting it opens a gap for others.
+            with mock.patch("os.umask", side_effect=AssertionError):
+                self.fs.get_file("bucket/private", self.local("private"))
+        finally:
+            os.umask(before)
+        self.assertEqual(os.stat(self.local("private")).st_mode & 0o777, 0o640)
 
     def test_modes_that_objects_do_not_have(self):
         for mode in ("ab", "r+b"):

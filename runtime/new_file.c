@@ -1,0 +1,80 @@
+/* See new_file.h. */
+#include "runtime/new_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Names that are tried: another thread of this process may be at the same file, and a process of
+ * the same number may have been killed. */
+#define NAMES_MAX 100
+#define SUFFIX_SIZE 32
+
+static void names_free(struct rg_new_file *file)
+{
+    free(file->path);
+    free(file->temporary);
+    *file = (struct rg_new_file){.fd = -1};
+}
+
+int rg_new_file_open(struct rg_new_file *out_file, const char *path)
+{
+    size_t size = strlen(path) + SUFFIX_SIZE;
+    struct rg_new_file file = {.path = strdup(path), .temporary = malloc(size), .fd = -1};
+    int rc = file.path != NULL && file.temporary != NULL ? -EEXIST : -ENOMEM;
+    for (unsigned i = 0; i < NAMES_MAX && rc == -EEXIST; i++) {
+        snprintf(file.temporary, size, "%s.%d-%u.tmp", path, (int)getpid(), i);
+        file.fd = open(file.temporary, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
+        rc = file.fd >= 0 ? 0 : -errno;
+    }
+    if (rc < 0) {
+        names_free(&file);
+        return rc;
+    }
+    *out_file = file;
+    return 0;
+}
+
+/* A rename lasts when the folder has been written. Where that cannot be asked for, it is so soon.
+ */
+static void folder_sync(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = slash == NULL   ? strdup(".")
+                   : slash == path ? strdup("/")
+                                   : strndup(path, (size_t)(slash - path));
+    int fd = folder != NULL ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (fd >= 0) {
+        (void)fsync(fd);
+        close(fd);
+    }
+    free(folder);
+}
+
+int rg_new_file_publish(struct rg_new_file *file)
+{
+    RG_ASSERT(file->fd >= 0);
+    int rc = fsync(file->fd) < 0 ? -errno : 0;
+    if (rc == 0 && rename(file->temporary, file->path) < 0) {
+        rc = -errno;
+    }
+    if (rc < 0) {
+        rg_new_file_abandon(file);
+        return rc;
+    }
+    folder_sync(file->path);
+    close(file->fd);
+    names_free(file);
+    return 0;
+}
+
+void rg_new_file_abandon(struct rg_new_file *file)
+{
+    RG_ASSERT(file->fd >= 0);
+    (void)unlink(file->temporary);
+    close(file->fd);
+    names_free(file);
+}

@@ -1,0 +1,26 @@
+/* A file that is there as a whole or not at all: it is written beside its place, under a name of
+ * its own, and renamed.
+ *
+ *   open -> written by its descriptor -> publish, or abandon
+ *
+ * Whoever is killed before leaves "PATH.PID-N.tmp". What it holds may be private, so its mode is
+ * what the umask leaves of 0666, as of any file that a program makes. */
+#ifndef RG_RUNTIME_NEW_FILE_H
+#define RG_RUNTIME_NEW_FILE_H
+
+#include "runtime/base.h"
+
+struct rg_new_file {
+    char *path, *temporary; /* owned */
+    int fd;
+};
+
+/* 0, -ENOMEM, or what making a file gives. */
+int rg_new_file_open(struct rg_new_file *out_file, const char *path);
+/* Makes it last, and appear in the place of what is there. Ends the file in any case: after a
+ * failure, what was there before is. */
+int rg_new_file_publish(struct rg_new_file *file);
+/* Removes it. */
+void rg_new_file_abandon(struct rg_new_file *file);
+
+#endif
