@@ -15,7 +15,9 @@
  * the shard. It is known by its first sample's number; the others are OUT with it, and share its
  * lease when it has come.
  *
- * There is no thread: the window is refilled by whoever takes samples, before and after. */
+ * There is no thread: the window is refilled by whoever takes samples, before and after. That is
+ * one thread at a time; others may look at how far it is, under the lock that it holds but while it
+ * waits. */
 #include "dataset/progress.h"
 #include "dataset/sampler.h"
 #include "dataset/source.h"
@@ -24,6 +26,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -71,6 +74,7 @@ struct queue {
 struct rg_reader {
     struct rg_client *client;
     struct rg_cq *cq;
+    pthread_mutex_t lock; /* of what changes below */
     struct rg_reader_options options;
     struct rg_source source;
     uint32_t fingerprint;
@@ -395,6 +399,7 @@ int rg_reader_open(struct rg_reader **out_reader, struct rg_client *client,
         return rg_explain(error, error_size, -ENOMEM, "no memory");
     }
     reader->client = client;
+    pthread_mutex_init(&reader->lock, NULL);
     int rc = options_read(&reader->options, options, error, error_size);
     if (rc == 0) {
         rc = reader_setup(reader, error, error_size);
@@ -854,8 +859,10 @@ static int completions_wait(struct rg_reader *reader, uint32_t wanted, uint64_t 
     uint64_t began_ns = rg_now_ns(), quiet_end_ns = began_ns + QUIET_NS - reader->quiet_ns;
     uint64_t min = RG_MIN((uint64_t)RG_MIN(wanted, SUBMIT_MAX), reader->out_count / WAIT_DIVISOR);
     min = RG_MAX(RG_MIN(min, WAIT_BYTES / reader->size_guess), UINT64_C(1));
+    pthread_mutex_unlock(&reader->lock);
     int count =
         rg_cq_wait(reader->cq, done, SUBMIT_MAX, (uint32_t)min, RG_MIN(deadline_ns, quiet_end_ns));
+    pthread_mutex_lock(&reader->lock);
     completions_notice(reader, done, count);
     if (count > 0) {
         reader->quiet_ns = 0;
@@ -907,13 +914,16 @@ static bool window_relieve(struct rg_reader *reader, bool caller_has_some)
 }
 
 /* Others have filled the client, and nothing of ours is out whose end could be waited for. */
-static int client_full_pause(uint64_t deadline_ns)
+static int client_full_pause(struct rg_reader *reader, uint64_t deadline_ns)
 {
     if (rg_now_ns() >= deadline_ns) {
         return -ETIME;
     }
     struct timespec pause = {.tv_nsec = CLIENT_FULL_PAUSE_NS};
-    return nanosleep(&pause, NULL) < 0 ? -EINTR : 0;
+    pthread_mutex_unlock(&reader->lock);
+    int rc = nanosleep(&pause, NULL);
+    pthread_mutex_lock(&reader->lock);
+    return rc < 0 ? -EINTR : 0;
 }
 
 static bool reader_at_end(const struct rg_reader *reader)
@@ -921,15 +931,9 @@ static bool reader_at_end(const struct rg_reader *reader)
     return reader->handed.first == reader->sampler.total;
 }
 
-int rg_reader_next(struct rg_reader *reader, struct rg_sample *out, uint32_t out_max, uint32_t min,
-                   uint64_t deadline_ns)
+static int next_locked(struct rg_reader *reader, struct rg_sample *out, uint32_t out_max,
+                       uint32_t min, uint64_t deadline_ns)
 {
-    if (rg_runtime_check(reader->client->runtime) < 0) {
-        return -EOWNERDEAD;
-    }
-    if (min == 0 || min > out_max) {
-        return -EINVAL;
-    }
     uint32_t count = 0;
     int rc = 0;
     while (rc == 0) {
@@ -946,11 +950,31 @@ int rg_reader_next(struct rg_reader *reader, struct rg_sample *out, uint32_t out
                 break;
             }
         } else if (reader->here_count == 0) {
-            rc = client_full_pause(deadline_ns);
+            rc = client_full_pause(reader, deadline_ns);
         }
     }
     window_refill(reader);
     return count > 0 || rc == 0 ? (int)count : rc;
+}
+
+int rg_reader_next(struct rg_reader *reader, struct rg_sample *out, uint32_t out_max, uint32_t min,
+                   uint64_t deadline_ns)
+{
+    if (rg_runtime_check(reader->client->runtime) < 0) {
+        return -EOWNERDEAD;
+    }
+    if (min == 0 || min > out_max) {
+        return -EINVAL;
+    }
+    pthread_mutex_lock(&reader->lock);
+    int rc = next_locked(reader, out, out_max, min, deadline_ns);
+    pthread_mutex_unlock(&reader->lock);
+    return rc;
+}
+
+void rg_reader_interrupt(struct rg_reader *reader)
+{
+    rg_cq_interrupt(reader->cq);
 }
 
 uint64_t rg_reader_total(const struct rg_reader *reader)
@@ -958,19 +982,37 @@ uint64_t rg_reader_total(const struct rg_reader *reader)
     return reader->sampler.total;
 }
 
+static void look_begin(const struct rg_reader *reader)
+{
+    pthread_mutex_lock(&((struct rg_reader *)(uintptr_t)reader)->lock);
+}
+
+static void look_end(const struct rg_reader *reader)
+{
+    pthread_mutex_unlock(&((struct rg_reader *)(uintptr_t)reader)->lock);
+}
+
 uint64_t rg_reader_taken(const struct rg_reader *reader)
 {
-    return reader->taken;
+    look_begin(reader);
+    uint64_t taken = reader->taken;
+    look_end(reader);
+    return taken;
 }
 
 uint64_t rg_reader_skipped(const struct rg_reader *reader)
 {
-    return reader->skipped;
+    look_begin(reader);
+    uint64_t skipped = reader->skipped;
+    look_end(reader);
+    return skipped;
 }
 
 void rg_reader_consume(struct rg_reader *reader)
 {
+    look_begin(reader);
     rg_progress_copy(&reader->consumed, &reader->handed);
+    look_end(reader);
 }
 
 size_t rg_reader_state(const struct rg_reader *reader, void *buf, size_t size)
@@ -982,6 +1024,7 @@ size_t rg_reader_state(const struct rg_reader *reader, void *buf, size_t size)
     const struct rg_progress *consumed =
         options->consume_later ? &reader->consumed : &reader->handed;
     uint8_t bits[RG_STATE_BITS_MAX / 8];
+    look_begin(reader);
     struct rg_state state = {
         .flags = (options->shuffle ? RG_STATE_SHUFFLE : 0u) |
                  (options->unordered ? RG_STATE_UNORDERED : 0u),
@@ -1000,6 +1043,7 @@ size_t rg_reader_state(const struct rg_reader *reader, void *buf, size_t size)
         .bit_count = rg_progress_bits(consumed, bits),
         .bits = bits,
     };
+    look_end(reader);
     return rg_state_encode(&state, buf, size);
 }
 
@@ -1036,5 +1080,8 @@ void rg_reader_close(struct rg_reader *reader)
     rg_progress_fini(&reader->consumed);
     free(reader->slots);
     free(reader->arrived.numbers);
+    if (is_owner) {
+        pthread_mutex_destroy(&reader->lock);
+    }
     free(reader);
 }

@@ -33,7 +33,8 @@
  * that (5) does not sleep or is woken by (f). A count that is reached while an earlier position is
  * still being copied wakes too early; the waiter looks, sleeps again, and the publisher of that
  * position wakes it. `head` only grows, so a need computed from an old one also only wakes too
- * early.
+ * early. Whoever interrupts sets `interrupted` before (e), so that a waiter either sees it in (4)
+ * or is woken by (f).
  *
  * The eventfd (no wake-up is lost). `signalled` is true from the write that made it readable until
  * a poll finds nothing, which clears it and then looks again. Either the publisher's (b) precedes
@@ -87,7 +88,8 @@ struct rg_cq {
     alignas(RG_CACHE_LINE) _Atomic uint64_t wake_at; /* UINT64_MAX: nobody waits */
     _Atomic uint32_t event;                          /* the futex */
     _Atomic uint32_t sleepers;
-    _Atomic int fd; /* -1 until somebody asks for it */
+    _Atomic bool interrupted; /* until a wait has ended by it */
+    _Atomic int fd;           /* -1 until somebody asks for it */
     _Atomic bool signalled;
 
     struct slot slots[];
@@ -356,6 +358,9 @@ static int take_or_sleep(struct rg_cq *cq, struct rg_completion *out, uint32_t o
     lower_wake_at(cq, head + min);
     (void)atomic_load(&cq->published);
     int rc = (int)take(cq, out, out_max, min);
+    if (rc == 0 && atomic_load(&cq->interrupted) && atomic_exchange(&cq->interrupted, false)) {
+        rc = -EINTR;
+    }
     if (rc == 0) {
         rc = futex_wait(cq, event, deadline_ns);
         RG_ASSERT(rc <= 0);
@@ -387,6 +392,18 @@ int rg_cq_wait(struct rg_cq *cq, struct rg_completion *out, uint32_t out_max, ui
         return count;
     }
     return rc == -ETIMEDOUT ? -ETIME : -EINTR;
+}
+
+void rg_cq_interrupt(struct rg_cq *cq)
+{
+    if (in_child(cq)) {
+        return;
+    }
+    atomic_store(&cq->interrupted, true);
+    atomic_fetch_add(&cq->event, 1);
+    if (atomic_load(&cq->sleepers) > 0) {
+        futex_wake_all(cq);
+    }
 }
 
 int rg_cq_fd(struct rg_cq *cq)

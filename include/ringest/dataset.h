@@ -5,7 +5,8 @@
  * by whoever takes samples, and knows what was taken: its state is small, does not count what is
  * only in flight, and lets the epoch go on without reading again what was consumed.
  *
- * A reader belongs to one thread at a time. After fork() only rg_reader_close may be called. */
+ * A reader belongs to one thread at a time; how far it is, any other may ask meanwhile. After
+ * fork() only rg_reader_close may be called. */
 #ifndef RINGEST_DATASET_H
 #define RINGEST_DATASET_H
 
@@ -109,18 +110,22 @@ struct rg_sample {
 RG_API int rg_reader_next(struct rg_reader *reader, struct rg_sample *out, uint32_t out_max,
                           uint32_t min, uint64_t deadline_ns);
 
+/* Ends a wait of another thread in rg_reader_next, or the next one, with -EINTR. Any thread. */
+RG_API void rg_reader_interrupt(struct rg_reader *reader);
+
 /* With consume_later: all that was taken or skipped so far is consumed. For whoever passes samples
  * on, and may be interrupted before they have arrived: what was not consumed comes again when a
  * reader goes on. Nothing in here waits, fails or allocates. */
 RG_API void rg_reader_consume(struct rg_reader *reader);
 
-/* Samples of this reader in its whole epoch, and those taken or skipped so far. */
+/* Samples of this reader in its whole epoch, and those taken or skipped so far. Any thread. */
 RG_API uint64_t rg_reader_total(const struct rg_reader *reader);
 RG_API uint64_t rg_reader_taken(const struct rg_reader *reader);
 RG_API uint64_t rg_reader_skipped(const struct rg_reader *reader);
 
-/* What was consumed, as bytes to be kept with a checkpoint: 84, and with `unordered` a bit more for
- * each request of the window. Stores at most `size` bytes and returns how many there are.
+/* Any thread. What was consumed, as bytes to be kept with a checkpoint: 84, and with `unordered` a
+ * bit more for each request of the window. Stores at most `size` bytes and returns how many there
+ * are.
  *
  * A reader of the same rank, world size, worker, number of workers and batch size goes on exactly
  * here. Any other number of ranks may go on too, from any rank's state, if the readers were

@@ -177,10 +177,15 @@ RG_API int rg_cq_poll(struct rg_cq *cq, struct rg_completion *out, uint32_t out_
 
 /* Takes off between `min` and `out_max` completions, waiting for the first `min` until deadline_ns
  * (CLOCK_MONOTONIC). Returns how many; fewer than min but at least one when the deadline passed
- * with some at hand; -ETIME when it passed with none; -EINTR when a signal handler ran and none are
- * at hand; -EINVAL if min is 0 or above out_max or above the capacity. */
+ * with some at hand; -ETIME when it passed with none; -EINTR when a signal handler ran or
+ * rg_cq_interrupt was called and none are at hand; -EINVAL if min is 0 or above out_max or above
+ * the capacity. */
 RG_API int rg_cq_wait(struct rg_cq *cq, struct rg_completion *out, uint32_t out_max, uint32_t min,
                       uint64_t deadline_ns);
+
+/* Ends a wait that a thread is in, or the next one that has to sleep, as if a signal handler had
+ * run: for a thread that is to stop waiting because of something else. One call ends one wait. */
+RG_API void rg_cq_interrupt(struct rg_cq *cq);
 
 /* An eventfd that becomes readable when the queue has completions; for poll, epoll, asyncio. Read
  * it to reset it, then poll until 0. It belongs to the queue. Errors: -EMFILE. */

@@ -5,6 +5,7 @@
 #include "tests/support/test.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <ringest/dataset.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@ static struct rg_client *client;
 static char names[COUNT][32];
 static struct rg_object objects[COUNT];
 static uint32_t times_seen[COUNT];
+static const char *latency_ms; /* of the next emulator */
 
 static void world_open_on(uint32_t threads, uint64_t memory_max)
 {
@@ -31,6 +33,7 @@ static void world_open_on(uint32_t threads, uint64_t memory_max)
         .synthetic_count = RG_ARRAY_LEN(synthetic),
         .plain = true,
         .threads = 1,
+        .latency_ms = latency_ms,
     };
     if (rg_emulator_open(&emulator, &options, error, sizeof(error)) < 0) {
         rg_test_fail(__FILE__, __LINE__, "%s", error);
@@ -479,6 +482,66 @@ static void test_closing_in_the_middle_gives_everything_back(void)
     world_close();
 }
 
+static void *epoch_take(void *reader)
+{
+    return (void *)(uintptr_t)reader_take(reader, UINT64_MAX);
+}
+
+static void test_another_thread_asks_how_far_it_is(void)
+{
+    for (int unordered = 0; unordered < 2; unordered++) {
+        world_open(0);
+        struct rg_reader_options options = reader_options();
+        options.unordered = unordered == 1;
+        struct rg_reader *reader = reader_open(&options);
+        pthread_t thread;
+        RG_CHECK_EQ(pthread_create(&thread, NULL, epoch_take, reader), 0);
+        uint64_t before = 0, taken = 0;
+        while (taken < COUNT) {
+            char state[16384];
+            size_t size = rg_reader_state(reader, state, sizeof(state));
+            taken = rg_reader_taken(reader);
+            RG_CHECK_EQ(rg_reader_skipped(reader), 0);
+            struct rg_reader_options later = options;
+            later.state = state;
+            later.state_size = size;
+            struct rg_reader *again = reader_open(&later);
+            RG_CHECK(rg_reader_taken(again) >= before && rg_reader_taken(again) <= taken);
+            before = rg_reader_taken(again);
+            rg_reader_close(again);
+        }
+        void *count;
+        RG_CHECK_EQ(pthread_join(thread, &count), 0);
+        RG_CHECK_EQ((uintptr_t)count, COUNT);
+        check_each_seen_once();
+        rg_reader_close(reader);
+        world_close();
+    }
+}
+
+static void *sample_wait(void *reader)
+{
+    struct rg_sample sample;
+    return (void *)(intptr_t)rg_reader_next(reader, &sample, 1, 1, RG_FOREVER);
+}
+
+static void test_another_thread_ends_a_wait(void)
+{
+    latency_ms = "600000";
+    world_open(0);
+    latency_ms = NULL;
+    struct rg_reader_options options = reader_options();
+    struct rg_reader *reader = reader_open(&options);
+    pthread_t thread;
+    RG_CHECK_EQ(pthread_create(&thread, NULL, sample_wait, reader), 0);
+    rg_reader_interrupt(reader);
+    void *result;
+    RG_CHECK_EQ(pthread_join(thread, &result), 0);
+    RG_CHECK_EQ((intptr_t)result, -EINTR);
+    rg_reader_close(reader);
+    world_close();
+}
+
 static void test_bad_options_are_refused(void)
 {
     world_open(0);
@@ -556,6 +619,8 @@ int main(int argc, char **argv)
         RG_TEST(test_a_state_of_something_else_is_refused),
         RG_TEST(test_a_workers_state_is_for_that_worker),
         RG_TEST(test_closing_in_the_middle_gives_everything_back),
+        RG_TEST(test_another_thread_asks_how_far_it_is),
+        RG_TEST(test_another_thread_ends_a_wait),
         RG_TEST(test_bad_options_are_refused),
         RG_TEST(test_a_share_that_cannot_be_is_refused),
         RG_TEST(test_nothing_to_read_is_the_end),

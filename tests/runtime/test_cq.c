@@ -318,6 +318,34 @@ static void test_a_signal_handler_ends_a_wait(void)
     rg_cq_close(cq);
 }
 
+static void test_a_wait_is_interrupted_by_another_thread(void)
+{
+    struct rg_cq *cq = open_queue(4);
+    for (int i = 0; i < 200; i++) {
+        struct waiter waiter = {.cq = cq, .min = 2, .deadline_ns = rg_now_ns() + LOST_NS};
+        start_waiter(&waiter);
+        rg_cq_interrupt(cq); /* sometimes before the wait has begun */
+        RG_CHECK_EQ(pthread_join(waiter.thread, NULL), 0);
+        RG_CHECK_EQ(waiter.result, -EINTR);
+    }
+    struct rg_completion out[2];
+    RG_CHECK_EQ(rg_cq_wait(cq, out, 2, 1, rg_now_ns()), -ETIME);
+    rg_cq_close(cq);
+}
+
+static void test_what_is_at_hand_comes_before_an_interruption(void)
+{
+    struct rg_cq *cq = open_queue(4);
+    struct rg_completion out[4];
+    rg_cq_interrupt(cq);
+    reserve_and_publish(cq, 0, 1);
+    RG_CHECK_EQ(rg_cq_wait(cq, out, 4, 1, RG_FOREVER), 1);
+    reserve_and_publish(cq, 1, 1);
+    RG_CHECK_EQ(rg_cq_wait(cq, out, 4, 2, RG_FOREVER), 1);
+    RG_CHECK_EQ(rg_cq_wait(cq, out, 4, 1, rg_now_ns()), -ETIME);
+    rg_cq_close(cq);
+}
+
 static void test_the_fd_is_written_when_the_queue_was_empty_only(void)
 {
     struct rg_cq *cq = open_queue(16);
@@ -593,6 +621,8 @@ int main(int argc, char **argv)
         RG_TEST(test_a_waiter_for_many_is_not_woken_for_each),
         RG_TEST(test_waiters_for_few_and_many_all_get_theirs),
         RG_TEST(test_a_signal_handler_ends_a_wait),
+        RG_TEST(test_a_wait_is_interrupted_by_another_thread),
+        RG_TEST(test_what_is_at_hand_comes_before_an_interruption),
         RG_TEST(test_the_fd_is_written_when_the_queue_was_empty_only),
         RG_TEST(test_the_fd_is_readable_at_once_if_records_wait),
         RG_TEST(test_the_fd_needs_a_free_descriptor),
