@@ -357,6 +357,11 @@ int64_t rg_checkpoint_reader_read(struct rg_checkpoint_reader *reader, uint64_t 
     return (int64_t)reader->done;
 }
 
+void rg_checkpoint_reader_interrupt(struct rg_checkpoint_reader *reader)
+{
+    rg_cq_interrupt(reader->cq);
+}
+
 const struct rg_completion *rg_checkpoint_reader_failure(const struct rg_checkpoint_reader *reader)
 {
     return reader->failed ? &reader->failure : NULL;

@@ -42,6 +42,9 @@ static inline int rg_checkpoint_reader_open(struct rg_checkpoint_reader **out_re
  * the object's. */
 RG_API int64_t rg_checkpoint_reader_read(struct rg_checkpoint_reader *reader, uint64_t offset,
                                          void *buf, uint64_t size, uint64_t deadline_ns);
+/* Makes a read that waits in another thread return -ETIME now, or the next one that has to wait.
+ * Any thread. */
+RG_API void rg_checkpoint_reader_interrupt(struct rg_checkpoint_reader *reader);
 /* What failed; NULL: nothing did. Stays until the reader is closed, which releases its lease. */
 RG_API const struct rg_completion *
 rg_checkpoint_reader_failure(const struct rg_checkpoint_reader *reader);

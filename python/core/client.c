@@ -20,7 +20,7 @@ struct client {
     unsigned threads, connections, attempts;
     unsigned long long memory;
     double patience_s;
-    bool closed;
+    bool is_made, is_closed;
 };
 
 void core_session_ref(struct core_session *session)
@@ -91,25 +91,34 @@ static struct core_session *session_open(const struct client *self)
 struct core_session *core_client_session(PyObject *object)
 {
     struct client *self = (struct client *)object;
-    if (self->closed) {
-        PyErr_SetString(PyExc_ValueError, "the client is closed");
+    struct core_session *session = self->session;
+    if (session != NULL && !core_session_is_own(session)) {
+        self->session = NULL;
+        core_session_unref(session);
+    }
+    if (self->is_closed || !self->is_made) {
+        PyErr_SetString(PyExc_ValueError,
+                        self->is_made ? "the client is closed" : "Client.__init__ was not called");
         return NULL;
     }
-    if (self->session != NULL && !core_session_is_own(self->session)) {
-        core_session_unref(self->session);
-        self->session = NULL;
+    if (self->session != NULL) {
+        core_session_ref(self->session);
+        return self->session;
     }
-    if (self->session == NULL) {
-        self->session = session_open(self);
-        if (self->session != NULL) {
-            /* Other threads may run, and find it; or close it. */
-            core_session_note(self->session);
-            if (self->session == NULL) {
-                PyErr_SetString(PyExc_ValueError, "the client is closed");
-            }
-        }
+    session = session_open(self);
+    if (session == NULL) {
+        return NULL;
     }
-    return self->session;
+    core_session_ref(session);
+    self->session = session;
+    /* Logging runs code of the caller's, and other threads, which find the session, or close it. */
+    core_session_note(session);
+    if (self->session != session) {
+        core_session_unref(session);
+        PyErr_SetString(PyExc_ValueError, "the client was closed while it was opened");
+        return NULL;
+    }
+    return session;
 }
 
 static int text_keep(char **out, const char *text)
@@ -133,6 +142,11 @@ static int client_init(PyObject *object, PyObject *args, PyObject *keywords)
     struct client *self = (struct client *)object;
     const char *endpoint = NULL, *ca = NULL, *token = NULL, *user_project = NULL;
     const char *credentials = NULL;
+    if (self->is_made) {
+        PyErr_SetString(PyExc_ValueError, "a client is made once");
+        return -1;
+    }
+    self->is_made = true;
     self->patience_s = PATIENCE_S;
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$zzzzzIIKdI:Client", names, &endpoint, &ca,
                                      &token, &user_project, &credentials, &self->threads,
@@ -167,7 +181,7 @@ static PyObject *client_close(PyObject *object, PyObject *nothing)
 {
     (void)nothing;
     struct client *self = (struct client *)object;
-    self->closed = true;
+    self->is_closed = true;
     struct core_session *session = self->session;
     self->session = NULL;
     core_session_unref(session);
@@ -194,7 +208,7 @@ static PyObject *client_stats(PyObject *object, PyObject *nothing)
     (void)rg_runtime_stats(session->runtime, &stats);
     const char *reason;
     bool is_uring = rg_runtime_backend(session->runtime, &reason) == RG_BACKEND_URING;
-    return Py_BuildValue(
+    PyObject *result = Py_BuildValue(
         "{sKsKsKsKsKsKsKsKsKsKsKsNsNsNsNss}", "in_flight", (unsigned long long)stats.in_flight,
         "requests", (unsigned long long)stats.requests, "retries",
         (unsigned long long)stats.retries, "recv_bytes", (unsigned long long)stats.recv_bytes,
@@ -205,6 +219,8 @@ static PyObject *client_stats(PyObject *object, PyObject *nothing)
         "held_bytes", (unsigned long long)session->held_bytes, "queue", latency_dict(&stats.queue),
         "first_byte", latency_dict(&stats.first_byte), "body", latency_dict(&stats.body), "total",
         latency_dict(&stats.total), "backend", is_uring ? "uring" : "epoll");
+    core_session_unref(session);
+    return result;
 }
 
 #define CLIENT_CALL(name)                                                                          \

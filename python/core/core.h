@@ -43,6 +43,29 @@ void core_session_unref(struct core_session *session);
 /* False in a child of the process that opened it. */
 bool core_session_is_own(const struct core_session *session);
 
+/* Who uses an object: see use.c. */
+struct core_use {
+    struct core_session *session; /* the object's, like the next two */
+    const char *noun;
+    PyObject *uri; /* that messages name; NULL: none */
+    bool is_busy, is_closed;
+    unsigned long thread; /* that uses it */
+};
+/* False with an exception: it is closed, or somebody uses it, or it is the parent's of this
+ * process.
+ */
+bool core_use_begin(struct core_use *self);
+/* False with an exception: it was closed. To be asked wherever other threads may have run, or
+ * functions, iterators and finalizers of the caller's. */
+bool core_use_goes_on(const struct core_use *self);
+/* True: it was closed, and what it has is to be freed now. */
+bool core_use_end(struct core_use *self);
+/* True: what it has is to be freed now; otherwise that was done, or whoever uses it does so. */
+bool core_use_close(struct core_use *self);
+/* In a child of fork: a thread that exists in the parent only was in the middle of a call. What it
+ * had in hand is left alone for good. */
+bool core_use_is_half_done(const struct core_use *self);
+
 extern PyTypeObject *core_buffer_type, *core_client_type, *core_objects_type, *core_reader_type,
     *core_item_type, *core_writer_type, *core_object_reader_type, *core_tar_type;
 int core_buffer_register(PyObject *module);
@@ -102,7 +125,8 @@ PyObject *core_item_of_objects(struct core_session *session, PyObject *objects, 
 PyObject *core_item_data(PyObject *item);
 void core_item_set_data(PyObject *item, PyObject *data);
 
-/* The session of a Client for this process; NULL with an exception. Borrowed. */
+/* The session of a Client for this process; NULL with an exception. New reference, since any code
+ * of the caller's may close the client. */
 struct core_session *core_client_session(PyObject *client);
 
 /* Opens a queue for the session; raises. */
@@ -113,6 +137,10 @@ int core_queue_open(struct core_session *session, uint32_t capacity, struct rg_c
 int core_wait(struct rg_cq *cq, struct rg_completion *out, uint32_t max);
 /* The same for at least `min`, but fewer, or 0, when no more have come in CORE_WAIT_NS. */
 int core_wait_slice(struct rg_cq *cq, struct rg_completion *out, uint32_t max, uint32_t min);
+
+/* Others have filled the client, and nothing of the caller's is out whose end it could wait for:
+ * lets a moment pass. */
+void core_client_full_pause(void);
 
 /* True when requests wait for memory. */
 bool core_memory_is_short(struct core_session *session);
@@ -177,6 +205,8 @@ int core_operation_submit(struct core_operation *self, struct core_session *sess
 /* Takes the lease. NULL with an exception, or without: it is to be submitted again. */
 PyObject *core_operation_result(struct core_operation *self, struct core_session *session,
                                 const struct rg_completion *done);
+/* Visits what it refers to, for the garbage collector. */
+int core_operation_traverse(struct core_operation *self, visitproc visit, void *arg);
 /* Not while its request is out. */
 void core_operation_fini(struct core_operation *self);
 /* All of it, waiting for the result. */
@@ -216,9 +246,10 @@ int core_reader_consume(PyObject *reader);
 
 /* The same for a TarIndex. */
 void core_tar_describe(PyObject *index, struct rg_reader_options *options);
-/* Opens a cursor with the members that are wanted, a list of str or None. -1 with an exception. */
+/* Opens a cursor with the members that are wanted, a tuple of str or None. -1 with an exception. */
 int core_tar_cursor(PyObject *index, PyObject *members, struct rg_tar_cursor **out_cursor);
-/* Texts that live as long as the list; at most RG_TAR_MEMBERS_MAX. -1 with an exception. */
+/* Texts that live as long as the tuple of str, or None; at most RG_TAR_MEMBERS_MAX. -1 with an
+ * exception. */
 int core_tar_members(PyObject *members, const char **out_members, size_t *out_count);
 /* The Item of one sample: its data is a dict of the members' Buffers, with "__key__" and "__url__".
  * Takes the completion's lease. */

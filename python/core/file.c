@@ -6,41 +6,62 @@
 PyTypeObject *core_object_reader_type;
 
 struct object_reader {
-    PyObject_HEAD struct core_session *session; /* NULL: closed */
-    struct rg_checkpoint_reader *reader;
+    PyObject_HEAD struct core_session *session;
+    struct core_use use;
+    struct rg_checkpoint_reader *reader; /* NULL: closed */
     PyObject *uri;
-    bool busy; /* in a call that lets other threads run */
 };
 
+static struct object_reader *of(PyObject *object)
+{
+    return (struct object_reader *)object;
+}
+
+/* An exception that is set stays. */
 static void reader_end(struct object_reader *self)
 {
-    struct core_session *session = self->session;
-    self->session = NULL;
-    if (session != NULL) {
-        Py_BEGIN_ALLOW_THREADS rg_checkpoint_reader_close(self->reader);
-        Py_END_ALLOW_THREADS core_session_unref(session);
+    struct rg_checkpoint_reader *reader = self->reader;
+    self->reader = NULL;
+    if (reader != NULL && !core_use_is_half_done(&self->use)) {
+        Py_BEGIN_ALLOW_THREADS rg_checkpoint_reader_close(reader);
+        Py_END_ALLOW_THREADS
     }
 }
 
-/* Bytes read, or -1 with an exception. A read that a signal ended has memory lent, so that it ends
- * the reader. */
+/* After nothing has come for a while. 0, or -1 with an exception. */
+static int go_on(struct object_reader *self)
+{
+    return PyErr_CheckSignals() < 0 || !core_use_goes_on(&self->use) ? -1 : 0;
+}
+
+/* Bytes read, or a negative errno; -ECANCELED with an exception. */
+static int64_t read_some(struct object_reader *self, unsigned long long offset,
+                         const Py_buffer *view)
+{
+    int64_t got;
+    do {
+        Py_BEGIN_ALLOW_THREADS got = rg_checkpoint_reader_read(
+            self->reader, offset, view->buf, (uint64_t)view->len, rg_now_ns() + CORE_WAIT_NS);
+        Py_END_ALLOW_THREADS if (got == -EAGAIN)
+        {
+            core_client_full_pause();
+        }
+        if ((got == -ETIME || got == -EAGAIN) && go_on(self) < 0) {
+            return -ECANCELED;
+        }
+    } while (got == -ETIME || got == -EAGAIN);
+    return got;
+}
+
+/* Bytes read, or -1 with an exception. A read that was not let come to its end has memory lent, so
+ * that it ends the reader. */
 static int64_t read_all(struct object_reader *self, unsigned long long offset,
                         const Py_buffer *view)
 {
-    int64_t got = -ETIME;
-    while (got == -ETIME) {
-        Py_BEGIN_ALLOW_THREADS got = rg_checkpoint_reader_read(
-            self->reader, offset, view->buf, (uint64_t)view->len, rg_now_ns() + CORE_WAIT_NS);
-        Py_END_ALLOW_THREADS if (got == -ETIME && PyErr_CheckSignals() < 0)
-        {
-            PyObject *type, *value, *trace;
-            PyErr_Fetch(&type, &value, &trace);
-            reader_end(self);
-            PyErr_Restore(type, value, trace);
-            return -1;
-        }
-    }
-    if (got == -EIO) {
+    int64_t got = read_some(self, offset, view);
+    if (got == -ECANCELED) {
+        (void)core_use_close(&self->use);
+    } else if (got == -EIO) {
         struct rg_completion failure = *rg_checkpoint_reader_failure(self->reader);
         failure.lease = NULL; /* the reader's */
         core_error_raise(self->uri, &failure);
@@ -52,20 +73,18 @@ static int64_t read_all(struct object_reader *self, unsigned long long offset,
 
 static PyObject *object_reader_read_at(PyObject *object, PyObject *args)
 {
-    struct object_reader *self = (struct object_reader *)object;
+    struct object_reader *self = of(object);
     unsigned long long offset;
     Py_buffer view;
     if (!PyArg_ParseTuple(args, "Kw*:read_at", &offset, &view)) {
         return NULL;
     }
     int64_t got = -1;
-    if (self->session == NULL || self->busy) {
-        PyErr_Format(PyExc_ValueError, "%U: the reader %s", self->uri,
-                     self->busy ? "is used by another thread" : "is closed");
-    } else {
-        self->busy = true;
+    if (core_use_begin(&self->use)) {
         got = read_all(self, offset, &view);
-        self->busy = false;
+        if (core_use_end(&self->use)) {
+            reader_end(self);
+        }
     }
     PyBuffer_Release(&view);
     return got >= 0 ? PyLong_FromLongLong(got) : NULL;
@@ -74,19 +93,18 @@ static PyObject *object_reader_read_at(PyObject *object, PyObject *args)
 static PyObject *object_reader_close(PyObject *object, PyObject *nothing)
 {
     (void)nothing;
-    struct object_reader *self = (struct object_reader *)object;
-    if (self->busy) {
-        PyErr_Format(PyExc_ValueError, "%U: the reader is used by another thread", self->uri);
-        return NULL;
+    struct object_reader *self = of(object);
+    if (core_use_close(&self->use)) {
+        reader_end(self);
+    } else if (self->reader != NULL) {
+        rg_checkpoint_reader_interrupt(self->reader);
     }
-    reader_end(self);
     Py_RETURN_NONE;
 }
 
-static int object_reader_init(PyObject *object, PyObject *args, PyObject *keywords)
+static int reader_make(struct object_reader *self, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"client", "uri", "generation", NULL};
-    struct object_reader *self = (struct object_reader *)object;
     PyObject *client, *uri_text;
     long long generation = 0;
     struct core_uri uri;
@@ -95,48 +113,53 @@ static int object_reader_init(PyObject *object, PyObject *args, PyObject *keywor
         !core_uri_parse(uri_text, &uri)) {
         return -1;
     }
-    if (self->uri != NULL) {
-        PyErr_SetString(PyExc_ValueError, "a reader is made once");
-        return -1;
-    }
-    struct core_session *session = core_client_session(client);
-    if (session == NULL) {
+    self->session = core_client_session(client);
+    if (self->session == NULL) {
         return -1;
     }
     struct rg_checkpoint_reader_options options = {
         .bucket = uri.bucket, .object = uri.object, .generation = generation};
-    int rc = rg_checkpoint_reader_open(&self->reader, session->client, &options);
+    int rc = rg_checkpoint_reader_open(&self->reader, self->session->client, &options);
     if (rc < 0) {
         core_submit_raise(rc, uri_text);
         return -1;
     }
-    core_session_ref(session);
-    self->session = session;
     self->uri = Py_NewRef(uri_text);
+    self->use = (struct core_use){.session = self->session, .noun = "reader", .uri = self->uri};
     return 0;
+}
+
+static PyObject *object_reader_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    PyObject *object = PyType_GenericAlloc(type, 0);
+    if (object != NULL && reader_make(of(object), args, keywords) < 0) {
+        Py_CLEAR(object);
+    }
+    return object;
 }
 
 static void object_reader_dealloc(PyObject *object)
 {
-    struct object_reader *self = (struct object_reader *)object;
+    struct object_reader *self = of(object);
     PyTypeObject *type = Py_TYPE(object);
     reader_end(self);
+    core_session_unref(self->session);
     Py_XDECREF(self->uri);
-    freefunc release = PyType_GetSlot(type, Py_tp_free);
-    release(object);
+    PyObject_Free(object);
     Py_DECREF(type);
 }
 
 static PyMethodDef object_reader_methods[] = {
     {"read_at", object_reader_read_at, METH_VARARGS,
      "read_at(offset, buffer) -> bytes read, fewer than the buffer has only at the object's end"},
-    {"close", object_reader_close, METH_NOARGS, "Gives back what was read ahead."},
+    {"close", object_reader_close, METH_NOARGS,
+     "Gives back what was read ahead. A call that another thread is in fails."},
     {0},
 };
 
 static PyType_Slot object_reader_slots[] = {
     {Py_tp_doc, "Reads one generation of an object, from any place, and ahead where it goes on."},
-    {Py_tp_init, object_reader_init},
+    {Py_tp_new, object_reader_new},
     {Py_tp_dealloc, object_reader_dealloc},
     {Py_tp_methods, object_reader_methods},
     {0, NULL},

@@ -361,14 +361,13 @@ static PyObject *get_into(PyObject *client, PyObject *args, PyObject *keywords,
     if (into.session != NULL && core_uri_parse(into.uri_text, &into.uri) &&
         parse(&into, requests) && ranges_sort(&into) &&
         core_queue_open(into.session, OPERATIONS_MAX, &into.cq) == 0) {
-        core_session_ref(into.session);
         rc = read_all(&into);
         rc = rc == 0 ? verify_whole(&into) : rc;
         rg_cq_close(into.cq);
-        core_session_unref(into.session);
     }
     PyObject *result = rc == 0 ? result_make(&into) : NULL;
     into_free(&into);
+    core_session_unref(into.session);
     return result;
 }
 

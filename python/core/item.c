@@ -1,4 +1,7 @@
-/* Item: what one request of many became. */
+/* Item: what one request of many became.
+ *
+ * The garbage collector looks at those that may be part of a cycle, by what an error or a dict
+ * refers to; most have a Buffer and a str, which refer to nothing. */
 #include "core.h"
 
 #include <stddef.h>
@@ -44,13 +47,16 @@ static PyObject *item_fill(struct item *self, struct core_session *session,
         Py_DECREF(self);
         return NULL;
     }
+    if (!is_good) {
+        PyObject_GC_Track(self);
+    }
     return (PyObject *)self;
 }
 
 static PyObject *item_new(struct core_session *session, PyObject *uri, PyObject *objects,
                           uint64_t index, const struct rg_completion *completion)
 {
-    struct item *self = PyObject_New(struct item, core_item_type);
+    struct item *self = PyObject_GC_New(struct item, core_item_type);
     if (self == NULL) {
         rg_lease_release(completion->lease);
         return NULL;
@@ -87,17 +93,42 @@ void core_item_set_data(PyObject *object, PyObject *data)
     PyObject *before = self->data;
     self->data = data;
     Py_DECREF(before);
+    if (!PyObject_GC_IsTracked(object)) {
+        PyObject_GC_Track(object);
+    }
+}
+
+static int item_traverse(PyObject *object, visitproc visit, void *arg)
+{
+    struct item *self = (struct item *)object;
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(self->data);
+    Py_VISIT(self->error);
+    return 0;
+}
+
+/* An Item that something still sees meanwhile has no data, and no error. */
+static int item_clear(PyObject *object)
+{
+    struct item *self = (struct item *)object;
+    PyObject *data = self->data, *error = self->error;
+    self->data = Py_NewRef(Py_None);
+    self->error = Py_NewRef(Py_None);
+    Py_XDECREF(data);
+    Py_XDECREF(error);
+    return 0;
 }
 
 static void item_dealloc(PyObject *object)
 {
     struct item *self = (struct item *)object;
     PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
     Py_XDECREF(self->uri);
     Py_XDECREF(self->objects);
     Py_XDECREF(self->data);
     Py_XDECREF(self->error);
-    PyObject_Free(object);
+    PyObject_GC_Del(object);
     Py_DECREF(type);
 }
 
@@ -144,6 +175,8 @@ static PyMethodDef item_methods[] = {
 static PyType_Slot item_slots[] = {
     {Py_tp_doc, "One object that was read: uri, index, data, generation, error."},
     {Py_tp_dealloc, item_dealloc},
+    {Py_tp_traverse, item_traverse},
+    {Py_tp_clear, item_clear},
     {Py_tp_repr, item_repr},
     {Py_tp_members, item_members},
     {Py_tp_methods, item_methods},
@@ -153,7 +186,7 @@ static PyType_Slot item_slots[] = {
 static PyType_Spec item_spec = {
     .name = "ringest._core.Item",
     .basicsize = sizeof(struct item),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_HAVE_GC,
     .slots = item_slots,
 };
 

@@ -98,7 +98,7 @@ static bool iteration_may_go_on(const struct iteration *self)
                      "another one, after load_state_dict(state_dict()) where this one ended",
                      self->cause, "an error");
     }
-    return self->state == IDLE;
+    return self->state == IDLE && self->values != NULL; /* the garbage collector has cleared it */
 }
 
 static PyObject *iteration_next(PyObject *object)
@@ -133,7 +133,8 @@ static PyObject *iteration_close(PyObject *object, PyObject *nothing)
     if (self->state == IDLE) {
         self->state = OVER;
     }
-    return PyObject_CallMethod(self->values, "close", NULL);
+    return self->values != NULL ? PyObject_CallMethod(self->values, "close", NULL)
+                                : Py_NewRef(Py_None);
 }
 
 static PyMethodDef iteration_methods[] = {

@@ -10,13 +10,15 @@
  * Memory. A request whose answer finds no memory waits until some comes back. What would give it
  * back may wait here behind that very request: then items that came too early are dropped and asked
  * for again, once the one that holds them up has come. A list is handed out short rather than kept
- * waiting. What the caller keeps of earlier lists is out of reach: that ends in a MemoryError. */
+ * waiting. What the caller keeps of earlier lists is out of reach: that ends in a MemoryError.
+ *
+ * The iterator of URIs is the caller's code: whatever it does to this one, or lets other threads
+ * do, is refused or put off until the call in which it runs is over. */
 #include "core.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Requests of one get_many that are out at once, at most; so many for each connection, but not
@@ -38,14 +40,14 @@
 #define WAIT_DIVISOR 8
 #define WAIT_CONNECTIONS_DIVISOR 2
 #define WAIT_BYTES (UINT64_C(1) << 20)
-#define CLIENT_FULL_PAUSE_NS (1000 * 1000)
 
 /* What filling a list came to. */
 enum outcome { FILL_FAILED = -1, FILL_DONE, FILL_WAIT, FILL_PAUSE };
 
 struct many {
     PyObject_HEAD struct core_session *session;
-    struct rg_cq *cq;
+    struct core_use use;
+    struct rg_cq *cq;        /* NULL: closed */
     PyObject *uris;          /* iterator; NULL when it is exhausted */
     PyObject *names[WINDOW]; /* of what is in the window */
     PyObject *items[WINDOW]; /* ordered: what has come and not been handed out */
@@ -65,6 +67,11 @@ struct many {
 };
 static PyTypeObject *many_type;
 
+static struct many *of(PyObject *object)
+{
+    return (struct many *)object;
+}
+
 static uint32_t slot_of(uint64_t number)
 {
     return (uint32_t)(number % WINDOW);
@@ -75,8 +82,11 @@ static void todo_push(struct many *self, uint64_t number)
     self->todo[(self->todo_head + self->todo_count++) % WINDOW] = number;
 }
 
+/* An exception that is set stays. */
 static void many_end(struct many *self)
 {
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
     struct rg_cq *cq = self->cq;
     self->cq = NULL;
     if (cq != NULL && core_session_is_own(self->session)) {
@@ -90,16 +100,52 @@ static void many_end(struct many *self)
     }
     Py_CLEAR(self->list);
     Py_CLEAR(self->uris);
+    PyErr_Restore(type, value, trace);
+}
+
+static int many_traverse(PyObject *object, visitproc visit, void *arg)
+{
+    struct many *self = of(object);
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(self->uris);
+    Py_VISIT(self->list);
+    for (uint32_t i = 0; i < WINDOW; i++) {
+        Py_VISIT(self->names[i]);
+        Py_VISIT(self->items[i]);
+    }
+    return 0;
+}
+
+static int many_clear(PyObject *object)
+{
+    struct many *self = of(object);
+    if (core_use_close(&self->use)) {
+        many_end(self);
+    }
+    return 0;
 }
 
 static void many_dealloc(PyObject *object)
 {
-    struct many *self = (struct many *)object;
+    struct many *self = of(object);
     PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
     many_end(self);
     core_session_unref(self->session);
-    PyObject_Free(object);
+    PyObject_GC_Del(object);
     Py_DECREF(type);
+}
+
+/* Gives the result, unless somebody has closed the iterator meanwhile. */
+static PyObject *many_finish(struct many *self, PyObject *result)
+{
+    if (!core_use_goes_on(&self->use)) {
+        Py_CLEAR(result);
+    }
+    if (core_use_end(&self->use)) {
+        many_end(self);
+    }
+    return result;
 }
 
 static bool many_has_room(const struct many *self)
@@ -341,7 +387,7 @@ static uint32_t wait_min(const struct many *self, uint32_t want)
 static enum outcome many_fill(struct many *self, PyObject *list, bool waits)
 {
     struct rg_completion done[256];
-    for (;;) {
+    while (core_use_goes_on(&self->use)) {
         if (many_refill(self, list) < 0 || (self->ordered && many_hand_out(self, list) < 0)) {
             return FILL_FAILED;
         }
@@ -371,31 +417,20 @@ static enum outcome many_fill(struct many *self, PyObject *list, bool waits)
             return FILL_FAILED;
         }
     }
-}
-
-static bool many_is_open(const struct many *self)
-{
-    if (self->cq == NULL) {
-        PyErr_SetString(PyExc_ValueError, "the iterator is closed");
-    } else if (!core_session_is_own(self->session)) {
-        core_errno_raise(-EOWNERDEAD, "an iterator does not go on in a child of fork()");
-        return false;
-    }
-    return self->cq != NULL;
+    return FILL_FAILED;
 }
 
 /* The client's room is shared; what is out makes some. */
 static int client_full_pause(void)
 {
-    struct timespec pause = {.tv_nsec = CLIENT_FULL_PAUSE_NS};
-    Py_BEGIN_ALLOW_THREADS(void) nanosleep(&pause, NULL);
-    Py_END_ALLOW_THREADS return PyErr_CheckSignals();
+    core_client_full_pause();
+    return PyErr_CheckSignals();
 }
 
-static PyObject *many_next(PyObject *object)
+/* NULL with an exception, or without at the end. */
+static PyObject *list_make(struct many *self)
 {
-    struct many *self = (struct many *)object;
-    PyObject *list = many_is_open(self) ? PyList_New(0) : NULL;
+    PyObject *list = PyList_New(0);
     self->list_bytes = 0;
     self->quiet_since_ns = rg_now_ns();
     while (list != NULL) {
@@ -419,15 +454,14 @@ static PyObject *many_next(PyObject *object)
     return list;
 }
 
-/* poll() -> a list, empty at the end; None: not yet, wait for fileno(); False: not yet, and nothing
- * is out whose end could be waited for. */
-static PyObject *many_poll(PyObject *object, PyObject *nothing)
+static PyObject *many_next(PyObject *object)
 {
-    (void)nothing;
-    struct many *self = (struct many *)object;
-    if (!many_is_open(self)) {
-        return NULL;
-    }
+    struct many *self = of(object);
+    return core_use_begin(&self->use) ? many_finish(self, list_make(self)) : NULL;
+}
+
+static PyObject *list_poll(struct many *self)
+{
     if (self->list == NULL) {
         self->list = PyList_New(0);
         self->list_bytes = 0;
@@ -460,11 +494,21 @@ static PyObject *many_poll(PyObject *object, PyObject *nothing)
     return list;
 }
 
+/* poll() -> a list, empty at the end; None: not yet, wait for fileno(); False: not yet, and nothing
+ * is out whose end could be waited for. */
+static PyObject *many_poll(PyObject *object, PyObject *nothing)
+{
+    (void)nothing;
+    struct many *self = of(object);
+    return core_use_begin(&self->use) ? many_finish(self, list_poll(self)) : NULL;
+}
+
 static PyObject *many_fileno(PyObject *object, PyObject *nothing)
 {
     (void)nothing;
-    struct many *self = (struct many *)object;
-    if (!many_is_open(self)) {
+    struct many *self = of(object);
+    if (self->cq == NULL) {
+        PyErr_SetString(PyExc_ValueError, "the iterator is closed");
         return NULL;
     }
     int fd = rg_cq_fd(self->cq);
@@ -474,8 +518,34 @@ static PyObject *many_fileno(PyObject *object, PyObject *nothing)
 static PyObject *many_close(PyObject *object, PyObject *nothing)
 {
     (void)nothing;
-    many_end((struct many *)object);
+    struct many *self = of(object);
+    if (core_use_close(&self->use)) {
+        many_end(self);
+    } else if (self->cq != NULL) {
+        rg_cq_interrupt(self->cq); /* whoever waits sees that it is closed, and ends it */
+    }
     Py_RETURN_NONE;
+}
+
+static int many_open(struct many *self, PyObject *client, PyObject *uris)
+{
+    self->session = core_client_session(client);
+    if (self->session == NULL) {
+        return -1;
+    }
+    self->use = (struct core_use){.session = self->session, .noun = "iterator of get_many"};
+    self->uris = PyObject_GetIter(uris);
+    if (self->uris == NULL) {
+        return -1;
+    }
+    self->window = window_of(self->session, self->batch);
+    struct rg_stats stats = {0};
+    (void)rg_runtime_stats(self->session->runtime, &stats);
+    self->bytes_max = stats.memory_max / MEMORY_DIVISOR < LIST_BYTES
+                          ? stats.memory_max / MEMORY_DIVISOR
+                          : LIST_BYTES;
+    self->quiet_since_ns = rg_now_ns();
+    return core_queue_open(self->session, WINDOW, &self->cq);
 }
 
 PyObject *core_many_new(PyObject *client, PyObject *args, PyObject *keywords)
@@ -492,36 +562,15 @@ PyObject *core_many_new(PyObject *client, PyObject *args, PyObject *keywords)
         PyErr_SetString(PyExc_ValueError, "batch is at least 1");
         return NULL;
     }
-    struct core_session *session = core_client_session(client);
-    PyObject *iterator = session != NULL ? PyObject_GetIter(uris) : NULL;
-    if (iterator == NULL) {
-        return NULL;
+    PyObject *object = PyType_GenericAlloc(many_type, 0);
+    if (object != NULL) {
+        of(object)->batch = batch;
+        of(object)->ordered = ordered != 0;
+        if (many_open(of(object), client, uris) < 0) {
+            Py_CLEAR(object);
+        }
     }
-    struct many *self = PyObject_New(struct many, many_type);
-    if (self == NULL) {
-        Py_DECREF(iterator);
-        return NULL;
-    }
-    PyObject header = self->ob_base;
-    memset(self, 0, sizeof(*self));
-    self->ob_base = header;
-    core_session_ref(session);
-    self->session = session;
-    self->uris = iterator;
-    self->batch = batch;
-    self->ordered = ordered != 0;
-    self->window = window_of(session, batch);
-    struct rg_stats stats = {0};
-    (void)rg_runtime_stats(session->runtime, &stats);
-    self->bytes_max = stats.memory_max / MEMORY_DIVISOR < LIST_BYTES
-                          ? stats.memory_max / MEMORY_DIVISOR
-                          : LIST_BYTES;
-    self->quiet_since_ns = rg_now_ns();
-    if (core_queue_open(session, WINDOW, &self->cq) < 0) {
-        Py_DECREF(self);
-        return NULL;
-    }
-    return (PyObject *)self;
+    return object;
 }
 
 static PyMethodDef many_methods[] = {
@@ -529,12 +578,15 @@ static PyMethodDef many_methods[] = {
      "poll() -> the next list, empty at the end; None: wait until fileno() is readable; False: ask "
      "again after a pause. Not to be mixed with iteration."},
     {"fileno", many_fileno, METH_NOARGS, "A descriptor that is readable when poll() is due."},
-    {"close", many_close, METH_NOARGS, "Ends it; what is in flight is dropped."},
+    {"close", many_close, METH_NOARGS,
+     "Ends it; what is in flight is dropped. A call that another thread is in fails."},
     {0},
 };
 
 static PyType_Slot many_slots[] = {
     {Py_tp_dealloc, many_dealloc},
+    {Py_tp_traverse, many_traverse},
+    {Py_tp_clear, many_clear},
     {Py_tp_iter, PyObject_SelfIter},
     {Py_tp_iternext, many_next},
     {Py_tp_methods, many_methods},
@@ -543,7 +595,7 @@ static PyType_Slot many_slots[] = {
 static PyType_Spec many_spec = {
     .name = "ringest._core.GetMany",
     .basicsize = sizeof(struct many),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_HAVE_GC,
     .slots = many_slots,
 };
 

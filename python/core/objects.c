@@ -243,8 +243,11 @@ static PyObject *objects_item(PyObject *object, Py_ssize_t index)
     if (rc < 0) {
         return core_errno_raise(rc, "the manifest is damaged");
     }
-    return Py_BuildValue("(sKL)", entry.name, (unsigned long long)entry.size,
-                         (long long)entry.generation);
+    /* A str is made before the tuple, whose making may run finalizers, which may look up others. */
+    PyObject *name = PyUnicode_FromString(entry.name);
+    return name == NULL ? NULL
+                        : Py_BuildValue("(NKL)", name, (unsigned long long)entry.size,
+                                        (long long)entry.generation);
 }
 
 static int objects_buffer(PyObject *object, Py_buffer *view, int flags)

@@ -9,11 +9,9 @@
 
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 
 /* Above it an upload takes several requests, each of which may be tried again by itself. */
 #define PUT_SIZE_MAX (UINT64_C(8) << 20)
-#define CLIENT_FULL_PAUSE_NS (1000 * 1000)
 
 struct core_operation_kind {
     const char *name;
@@ -627,6 +625,16 @@ void core_operation_fini(struct core_operation *self)
     memset(self, 0, sizeof(*self));
 }
 
+int core_operation_traverse(struct core_operation *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->uri);
+    Py_VISIT(self->target);
+    Py_VISIT(self->progress);
+    Py_VISIT(self->data.obj);
+    Py_VISIT(self->found);
+    return 0;
+}
+
 int core_operation_submit(struct core_operation *self, struct core_session *session,
                           struct rg_cq *cq, uint64_t user_data)
 {
@@ -657,10 +665,8 @@ static int submit_patiently(struct core_operation *self, struct core_session *se
 {
     int rc;
     while ((rc = core_operation_submit(self, session, cq, 0)) == -EAGAIN) {
-        struct timespec pause = {.tv_nsec = CLIENT_FULL_PAUSE_NS};
-        Py_BEGIN_ALLOW_THREADS(void) nanosleep(&pause, NULL);
-        Py_END_ALLOW_THREADS if (PyErr_CheckSignals() < 0)
-        {
+        core_client_full_pause();
+        if (PyErr_CheckSignals() < 0) {
             return -EINTR;
         }
     }
@@ -694,14 +700,14 @@ PyObject *core_operation_call(const char *name, PyObject *client, PyObject *args
         return NULL;
     }
     struct core_session *session = core_client_session(client);
+    PyObject *result = NULL;
     if (session != NULL && core_queue_open(session, 1, &cq) == 0) {
-        core_session_ref(session);
-        PyObject *result = operation_run(&operation, session, cq);
+        result = operation_run(&operation, session, cq);
         core_operation_fini(&operation);
         rg_cq_close(cq);
-        core_session_unref(session);
-        return result;
+    } else {
+        core_operation_fini(&operation);
     }
-    core_operation_fini(&operation);
-    return NULL;
+    core_session_unref(session);
+    return result;
 }

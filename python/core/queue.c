@@ -3,7 +3,8 @@
  *
  *   submit (tag, operation) -> ticket        take -> [(tag, result, error), ...]
  *
- * One thread at a time. What is out when it is closed is cancelled and waited for. */
+ * One thread at a time; any may cancel a ticket, or close the queue. What is out when it is closed
+ * is cancelled and waited for. */
 #include "core.h"
 
 #include <errno.h>
@@ -22,6 +23,7 @@ struct pending {
 
 struct queue {
     PyObject_HEAD struct core_session *session;
+    struct core_use use;
     struct rg_cq *cq; /* NULL: closed */
     struct pending **slots;
     uint32_t *free; /* numbers of slots, the last one is the next to be used */
@@ -35,32 +37,24 @@ static struct queue *of(PyObject *object)
     return (struct queue *)object;
 }
 
-static bool is_open(const struct queue *self)
-{
-    if (self->cq == NULL) {
-        PyErr_SetString(PyExc_ValueError, "the queue is closed");
-    }
-    return self->cq != NULL;
-}
-
-static int queue_init(PyObject *object, PyObject *args, PyObject *keywords)
+static int queue_make(struct queue *self, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"client", "capacity", NULL};
-    struct queue *self = of(object);
     PyObject *client;
     unsigned capacity;
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!I:Queue", names, core_client_type, &client,
                                      &capacity)) {
         return -1;
     }
-    if (self->session != NULL || capacity == 0 || capacity > CAPACITY_MAX) {
+    if (capacity == 0 || capacity > CAPACITY_MAX) {
         PyErr_Format(PyExc_ValueError, "a capacity of 1 to %d", CAPACITY_MAX);
         return -1;
     }
-    struct core_session *session = core_client_session(client);
-    if (session == NULL) {
+    self->session = core_client_session(client);
+    if (self->session == NULL) {
         return -1;
     }
+    self->use = (struct core_use){.session = self->session, .noun = "queue"};
     self->slots = PyMem_Calloc(capacity, sizeof(struct pending *));
     self->free = PyMem_Calloc(capacity, sizeof(uint32_t));
     if (self->slots == NULL || self->free == NULL) {
@@ -71,12 +65,16 @@ static int queue_init(PyObject *object, PyObject *args, PyObject *keywords)
         self->free[i] = capacity - 1 - i;
     }
     self->capacity = capacity;
-    if (core_queue_open(session, capacity, &self->cq) < 0) {
-        return -1;
+    return core_queue_open(self->session, capacity, &self->cq);
+}
+
+static PyObject *queue_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    PyObject *object = PyType_GenericAlloc(type, 0);
+    if (object != NULL && queue_make(of(object), args, keywords) < 0) {
+        Py_CLEAR(object);
     }
-    core_session_ref(session);
-    self->session = session;
-    return 0;
+    return object;
 }
 
 static void pending_free(struct queue *self, struct pending *pending)
@@ -129,51 +127,77 @@ static int completion_take(struct queue *self, PyObject *list, const struct rg_c
     return rc;
 }
 
-static PyObject *queue_submit(PyObject *object, PyObject *args, PyObject *keywords)
+/* Takes what the operation has, on success. 0 with a ticket; -EAGAIN: there is no room; else
+ * negative with an exception. */
+static int pending_submit(struct queue *self, struct pending *pending, uint64_t *out_ticket)
 {
-    struct queue *self = of(object);
-    Py_ssize_t given = PyTuple_Size(args);
-    const char *name;
-    PyObject *tag;
-    if (given < 2) {
-        PyErr_SetString(PyExc_TypeError, "submit(tag, name, ...)");
-        return NULL;
+    uint32_t slot = self->free[self->capacity - 1 - self->out_count];
+    uint64_t ticket = pending->ticket = self->next++ * self->capacity + slot;
+    self->slots[slot] = pending;
+    self->out_count++;
+    int rc = core_operation_submit(&pending->operation, self->session, self->cq, ticket);
+    if (rc < 0) {
+        pending_free(self, pending);
     }
-    tag = PyTuple_GetItem(args, 0);
-    name = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(args, 1), NULL);
-    if (name == NULL || !is_open(self)) {
-        return NULL;
-    }
+    *out_ticket = ticket;
+    return rc;
+}
+
+/* A ticket, or None. */
+static PyObject *operation_submit(struct queue *self, PyObject *tag, const char *name,
+                                  PyObject *args, PyObject *keywords)
+{
     if (self->out_count == self->capacity) {
         Py_RETURN_NONE;
     }
-    PyObject *rest = PyTuple_GetSlice(args, 2, given);
     struct pending *pending = PyMem_Calloc(1, sizeof(*pending));
-    if (rest == NULL || pending == NULL ||
-        core_operation_init(&pending->operation, name, rest, keywords) < 0) {
-        if (!PyErr_Occurred()) {
-            PyErr_NoMemory();
-        }
-        Py_XDECREF(rest);
+    if (pending == NULL) {
+        return PyErr_NoMemory();
+    }
+    if (core_operation_init(&pending->operation, name, args, keywords) < 0) {
         PyMem_Free(pending);
         return NULL;
     }
     pending->tag = Py_NewRef(tag);
-    uint32_t slot = self->free[self->capacity - 1 - self->out_count];
-    pending->ticket = self->next++ * self->capacity + slot;
-    self->slots[slot] = pending;
-    self->out_count++;
-    uint64_t ticket = pending->ticket;
-    int rc = core_operation_submit(&pending->operation, self->session, self->cq, ticket);
-    Py_DECREF(rest);
-    if (rc < 0) {
-        pending_free(self, pending);
-        if (rc == -EAGAIN) {
-            Py_RETURN_NONE;
-        }
+    uint64_t ticket;
+    int rc = pending_submit(self, pending, &ticket);
+    if (rc == -EAGAIN) {
+        Py_RETURN_NONE;
+    }
+    return rc < 0 ? NULL : PyLong_FromUnsignedLongLong(ticket);
+}
+
+static void queue_end(struct queue *self);
+
+/* Gives the result, unless somebody has closed the queue meanwhile. */
+static PyObject *queue_finish(struct queue *self, PyObject *result)
+{
+    if (!core_use_goes_on(&self->use)) {
+        Py_CLEAR(result);
+    }
+    if (core_use_end(&self->use)) {
+        queue_end(self);
+    }
+    return result;
+}
+
+static PyObject *queue_submit(PyObject *object, PyObject *args, PyObject *keywords)
+{
+    struct queue *self = of(object);
+    Py_ssize_t given = PyTuple_Size(args);
+    if (given < 2) {
+        PyErr_SetString(PyExc_TypeError, "submit(tag, name, ...)");
         return NULL;
     }
-    return PyLong_FromUnsignedLongLong(ticket);
+    const char *name = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(args, 1), NULL);
+    PyObject *rest = name != NULL ? PyTuple_GetSlice(args, 2, given) : NULL;
+    if (rest == NULL || !core_use_begin(&self->use)) {
+        Py_XDECREF(rest);
+        return NULL;
+    }
+    PyObject *ticket = operation_submit(self, PyTuple_GetItem(args, 0), name, rest, keywords);
+    Py_DECREF(rest);
+    return queue_finish(self, ticket);
 }
 
 static PyObject *queue_cancel(PyObject *object, PyObject *number)
@@ -202,15 +226,10 @@ static int completions_take(struct queue *self, PyObject *list, const struct rg_
     return rc;
 }
 
-/* take() -> outcomes of what has ended, possibly none; wait(): at least one. */
-static PyObject *queue_take(PyObject *object, PyObject *nothing)
+/* Outcomes of what has ended, possibly none. */
+static PyObject *outcomes_take(struct queue *self)
 {
-    (void)nothing;
-    struct queue *self = of(object);
     uint64_t readable;
-    if (!is_open(self)) {
-        return NULL;
-    }
     if (read(rg_cq_fd(self->cq), &readable, sizeof(readable)) < 0 && errno != EAGAIN) {
         return PyErr_SetFromErrno(PyExc_OSError);
     }
@@ -230,19 +249,33 @@ static PyObject *queue_take(PyObject *object, PyObject *nothing)
     return list;
 }
 
-static PyObject *queue_wait(PyObject *object, PyObject *nothing)
+static PyObject *queue_take(PyObject *object, PyObject *nothing)
 {
     (void)nothing;
     struct queue *self = of(object);
-    PyObject *list = is_open(self) ? PyList_New(0) : NULL;
+    return core_use_begin(&self->use) ? queue_finish(self, outcomes_take(self)) : NULL;
+}
+
+/* At least one, if any is out. */
+static PyObject *outcomes_wait(struct queue *self)
+{
+    PyObject *list = PyList_New(0);
     struct rg_completion done[TAKE_MAX];
     while (list != NULL && PyList_Size(list) == 0 && self->out_count > 0) {
-        int count = core_wait(self->cq, done, TAKE_MAX);
-        if (count < 0 || completions_take(self, list, done, count) < 0) {
+        int count = core_wait_slice(self->cq, done, TAKE_MAX, 1);
+        if (count < 0 || completions_take(self, list, done, count) < 0 ||
+            !core_use_goes_on(&self->use)) {
             Py_CLEAR(list);
         }
     }
     return list;
+}
+
+static PyObject *queue_wait(PyObject *object, PyObject *nothing)
+{
+    (void)nothing;
+    struct queue *self = of(object);
+    return core_use_begin(&self->use) ? queue_finish(self, outcomes_wait(self)) : NULL;
 }
 
 static void slots_free(struct queue *self)
@@ -265,8 +298,11 @@ static PyObject *queue_tags(struct queue *self)
     return list;
 }
 
+/* An exception that is set stays. */
 static void queue_end(struct queue *self)
 {
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
     struct rg_cq *cq = self->cq;
     self->cq = NULL; /* nobody else goes on while other threads run */
     if (cq != NULL && core_session_is_own(self->session)) {
@@ -277,8 +313,11 @@ static void queue_end(struct queue *self)
         }
         core_drain(self->session, cq, 0, 0, self->out_count);
     }
-    slots_free(self);
+    if (!core_use_is_half_done(&self->use)) {
+        slots_free(self);
+    }
     rg_cq_close(cq);
+    PyErr_Restore(type, value, trace);
 }
 
 static PyObject *queue_close(PyObject *object, PyObject *nothing)
@@ -286,23 +325,51 @@ static PyObject *queue_close(PyObject *object, PyObject *nothing)
     (void)nothing;
     struct queue *self = of(object);
     PyObject *tags = queue_tags(self);
-    queue_end(self);
-    struct core_session *session = self->session;
-    self->session = NULL;
-    core_session_unref(session);
+    if (core_use_close(&self->use)) {
+        queue_end(self);
+    } else if (self->cq != NULL) {
+        rg_cq_interrupt(self->cq);
+    }
     return tags;
+}
+
+static int queue_traverse(PyObject *object, visitproc visit, void *arg)
+{
+    struct queue *self = of(object);
+    Py_VISIT(Py_TYPE(object));
+    for (uint32_t i = 0; i < self->capacity; i++) {
+        if (self->slots[i] != NULL) {
+            Py_VISIT(self->slots[i]->tag);
+            int rc = core_operation_traverse(&self->slots[i]->operation, visit, arg);
+            if (rc != 0) {
+                return rc;
+            }
+        }
+    }
+    return 0;
+}
+
+static int queue_clear(PyObject *object)
+{
+    struct queue *self = of(object);
+    if (core_use_close(&self->use)) {
+        queue_end(self);
+    }
+    return 0;
 }
 
 static void queue_dealloc(PyObject *object)
 {
     struct queue *self = of(object);
     PyTypeObject *type = Py_TYPE(object);
-    queue_end(self);
+    PyObject_GC_UnTrack(object);
+    if (self->session != NULL) {
+        queue_end(self);
+    }
     PyMem_Free(self->slots);
     PyMem_Free(self->free);
     core_session_unref(self->session);
-    freefunc release = PyType_GetSlot(type, Py_tp_free);
-    release(object);
+    PyObject_GC_Del(object);
     Py_DECREF(type);
 }
 
@@ -310,7 +377,8 @@ static PyObject *queue_fileno(PyObject *object, PyObject *nothing)
 {
     (void)nothing;
     struct queue *self = of(object);
-    if (!is_open(self)) {
+    if (self->cq == NULL) {
+        PyErr_SetString(PyExc_ValueError, "the queue is closed");
         return NULL;
     }
     int fd = rg_cq_fd(self->cq);
@@ -338,8 +406,10 @@ static PyMethodDef queue_methods[] = {
 
 static PyType_Slot queue_slots[] = {
     {Py_tp_doc, "Queue(client, capacity): requests that are awaited. One thread at a time."},
-    {Py_tp_init, queue_init},
+    {Py_tp_new, queue_new},
     {Py_tp_dealloc, queue_dealloc},
+    {Py_tp_traverse, queue_traverse},
+    {Py_tp_clear, queue_clear},
     {Py_tp_methods, queue_methods},
     {Py_sq_length, queue_length},
     {0, NULL},
@@ -347,7 +417,7 @@ static PyType_Slot queue_slots[] = {
 static PyType_Spec queue_spec = {
     .name = "ringest._core.Queue",
     .basicsize = sizeof(struct queue),
-    .flags = Py_TPFLAGS_DEFAULT,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .slots = queue_slots,
 };
 

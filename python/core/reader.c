@@ -1,4 +1,8 @@
-/* Reader: one epoch, in batches of items. */
+/* Reader: one epoch, in batches of items.
+ *
+ * One thread at a time takes samples; others may ask how far it is, or close it, which ends the
+ * wait. Nothing that it refers to can refer to it, so it is no business of the garbage collector.
+ */
 #include "core.h"
 
 #include <errno.h>
@@ -17,8 +21,9 @@ enum { TOTAL, TAKEN, SKIPPED, NUMBER_COUNT };
 
 struct reader {
     PyObject_HEAD struct core_session *session;
-    struct rg_reader *reader;
-    PyObject *last_state; /* bytes: of one that was closed, like the next */
+    struct core_use use;
+    struct rg_reader *reader; /* NULL: closed */
+    PyObject *last_state;     /* bytes: of one that was closed, like the next */
     uint64_t last_numbers[NUMBER_COUNT];
     PyObject *objects;
     struct rg_tar_cursor *cursor; /* of a TarIndex */
@@ -31,11 +36,12 @@ static struct reader *of(PyObject *object)
     return (struct reader *)object;
 }
 
+/* An exception that is set stays. */
 static void reader_end(struct reader *self)
 {
     struct rg_reader *reader = self->reader;
     self->reader = NULL;
-    if (reader != NULL) {
+    if (reader != NULL && !core_use_is_half_done(&self->use)) {
         Py_BEGIN_ALLOW_THREADS rg_reader_close(reader);
         Py_END_ALLOW_THREADS
     }
@@ -57,6 +63,31 @@ static PyObject *state_make(const struct reader *self)
         return NULL;
     }
     return PyBytes_FromStringAndSize(data, (Py_ssize_t)size);
+}
+
+/* What is still to be told of a reader that ends. An exception that is set stays. */
+static void reader_note(struct reader *self)
+{
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    self->last_state = state_make(self); /* NULL: there is no memory, and none to ask for */
+    for (int i = 0; i < NUMBER_COUNT; i++) {
+        self->last_numbers[i] = number_of(self, i);
+    }
+    PyErr_Restore(type, value, trace);
+}
+
+/* Gives the result, unless somebody has closed the reader meanwhile. */
+static PyObject *reader_finish(struct reader *self, PyObject *result)
+{
+    if (!core_use_goes_on(&self->use)) {
+        Py_CLEAR(result);
+    }
+    if (core_use_end(&self->use) && self->reader != NULL) {
+        reader_note(self);
+        reader_end(self);
+    }
+    return result;
 }
 
 static void reader_dealloc(PyObject *object)
@@ -88,20 +119,20 @@ static bool objects_describe(PyObject *objects, struct rg_reader_options *option
     return true;
 }
 
-/* From a list of numbers, or None: all. */
-static int indices_parse(struct reader *self, PyObject *list, struct rg_reader_options *options)
+/* From a tuple of numbers, or None: all. */
+static int indices_parse(struct reader *self, PyObject *tuple, struct rg_reader_options *options)
 {
-    Py_ssize_t count = list != Py_None ? PyList_Size(list) : 0;
-    if (count < 0 || list == Py_None || self->indices != NULL) {
-        return count < 0 ? -1 : 0;
+    if (tuple == Py_None) {
+        return 0;
     }
+    Py_ssize_t count = PyTuple_Size(tuple);
     self->indices = PyMem_Malloc(((size_t)count + 1) * sizeof(*self->indices));
     if (self->indices == NULL) {
         PyErr_NoMemory();
         return -1;
     }
     for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *number = PyNumber_Index(PyList_GetItem(list, i));
+        PyObject *number = PyNumber_Index(PyTuple_GetItem(tuple, i));
         self->indices[i] = number != NULL ? PyLong_AsUnsignedLongLong(number) : 0;
         Py_XDECREF(number);
         if (PyErr_Occurred()) {
@@ -113,15 +144,37 @@ static int indices_parse(struct reader *self, PyObject *list, struct rg_reader_o
     return 0;
 }
 
-static int cursor_open(struct reader *self, PyObject *objects, PyObject *members)
+/* A list as it is now, since code of the caller's may change it; None stays. NULL with an
+ * exception. */
+static PyObject *list_freeze(PyObject *list, const char *name)
 {
-    if (self->cursor != NULL || !Py_IS_TYPE(objects, core_tar_type)) {
-        return 0;
+    if (list != Py_None && !PyList_Check(list)) {
+        return PyErr_Format(PyExc_TypeError, "%s is %R, which is no list", name, list);
     }
-    return core_tar_cursor(objects, members, &self->cursor);
+    return list == Py_None ? Py_NewRef(list) : PySequence_Tuple(list);
 }
 
-static int reader_init(PyObject *object, PyObject *args, PyObject *keywords)
+static int reader_open(struct reader *self, PyObject *client, PyObject *objects,
+                       const struct rg_reader_options *options)
+{
+    self->session = core_client_session(client);
+    if (self->session == NULL) {
+        return -1;
+    }
+    self->use = (struct core_use){.session = self->session, .noun = "reader"};
+    char error[512] = "";
+    struct rg_reader *reader;
+    int rc = rg_reader_open(&reader, self->session->client, options, error, sizeof(error));
+    if (rc < 0) {
+        core_errno_raise(rc, error);
+        return -1;
+    }
+    self->reader = reader;
+    self->objects = Py_NewRef(objects);
+    return 0;
+}
+
+static int reader_make(struct reader *self, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"client",       "objects",
                             "shuffle",      "seed",
@@ -133,7 +186,6 @@ static int reader_init(PyObject *object, PyObject *args, PyObject *keywords)
                             "window_bytes", "state",
                             "members",      "request_bytes",
                             "indices",      NULL};
-    struct reader *self = of(object);
     struct rg_reader_options options;
     rg_reader_options_init(&options);
     PyObject *client, *objects, *members = Py_None, *indices = Py_None;
@@ -148,46 +200,52 @@ static int reader_init(PyObject *object, PyObject *args, PyObject *keywords)
                                      &window_bytes, &state, &members, &request_bytes, &indices)) {
         return -1;
     }
+    members = list_freeze(members, "members");
+    indices = members != NULL ? list_freeze(indices, "indices") : NULL;
     const char *texts[RG_TAR_MEMBERS_MAX];
-    if (!objects_describe(objects, &options) ||
-        core_tar_members(members, texts, &options.tar_member_count) < 0 ||
-        indices_parse(self, indices, &options) < 0 || cursor_open(self, objects, members) < 0) {
-        if (state.obj != NULL) {
-            PyBuffer_Release(&state);
-        }
-        return -1;
-    }
-    options.shuffle = shuffle != 0;
-    options.unordered = unordered != 0;
-    options.consume_later = true;
-    options.seed = seed;
-    options.epoch = epoch;
-    options.window_bytes = window_bytes;
-    options.tar_members = texts;
-    options.tar_request_bytes = request_bytes;
-    options.state = state.buf;
-    options.state_size = (size_t)state.len;
+    bool is_tar = Py_IS_TYPE(objects, core_tar_type);
     int rc = -1;
-    char error[512] = "";
-    struct core_session *session = self->reader == NULL ? core_client_session(client) : NULL;
-    if (session != NULL) {
-        rc = rg_reader_open(&self->reader, session->client, &options, error, sizeof(error));
-        if (rc < 0) {
-            core_errno_raise(rc, error);
-        } else {
-            core_session_ref(session);
-            self->session = session;
-            self->objects = Py_NewRef(objects);
-        }
+    if (indices != NULL && objects_describe(objects, &options) &&
+        core_tar_members(members, texts, &options.tar_member_count) == 0 &&
+        indices_parse(self, indices, &options) == 0 &&
+        (!is_tar || core_tar_cursor(objects, members, &self->cursor) == 0)) {
+        options.shuffle = shuffle != 0;
+        options.unordered = unordered != 0;
+        options.consume_later = true;
+        options.seed = seed;
+        options.epoch = epoch;
+        options.window_bytes = window_bytes;
+        options.tar_members = texts;
+        options.tar_request_bytes = request_bytes;
+        options.state = state.buf;
+        options.state_size = (size_t)state.len;
+        rc = reader_open(self, client, objects, &options);
     }
     if (state.obj != NULL) {
         PyBuffer_Release(&state);
     }
-    return rc < 0 ? -1 : 0;
+    Py_XDECREF(members);
+    Py_XDECREF(indices);
+    return rc;
 }
 
+static PyObject *reader_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    PyObject *object = PyType_GenericAlloc(type, 0);
+    if (object != NULL && reader_make(of(object), args, keywords) < 0) {
+        Py_CLEAR(object);
+    }
+    return object;
+}
+
+/* Whether something may be asked of it, by any thread, as long as no other is let run. False with
+ * an exception. */
 static bool is_open(const struct reader *self)
 {
+    if (core_use_is_half_done(&self->use)) {
+        PyErr_SetString(PyExc_OSError, "the reader does not go on in a child of fork()");
+        return false;
+    }
     if (self->reader == NULL) {
         PyErr_SetString(PyExc_ValueError, "the reader is closed");
     }
@@ -198,11 +256,10 @@ static bool is_open(const struct reader *self)
 static int samples_wait(struct reader *self, struct rg_sample *samples, uint32_t max)
 {
     uint64_t since_ns = rg_now_ns();
-    for (;;) {
+    while (core_use_goes_on(&self->use)) {
         int count;
-        struct rg_reader *reader = self->reader;
         Py_BEGIN_ALLOW_THREADS count =
-            rg_reader_next(reader, samples, max, max, rg_now_ns() + CORE_WAIT_NS);
+            rg_reader_next(self->reader, samples, max, max, rg_now_ns() + CORE_WAIT_NS);
         Py_END_ALLOW_THREADS if (count >= 0)
         {
             return count;
@@ -215,6 +272,7 @@ static int samples_wait(struct reader *self, struct rg_sample *samples, uint32_t
             return -1;
         }
     }
+    return -1;
 }
 
 /* An Item, or with `is_data` its Buffer; an error is then raised. Takes the lease. */
@@ -266,11 +324,14 @@ static PyObject *samples_take(PyObject *object, PyObject *number, bool is_data)
 {
     struct reader *self = of(object);
     unsigned long wanted = PyLong_AsUnsignedLong(number);
-    if (PyErr_Occurred() || !is_open(self)) {
+    if (PyErr_Occurred()) {
         return NULL;
     }
     if (wanted == 0 || wanted > BATCH_MAX) {
         return PyErr_Format(PyExc_ValueError, "take(n) with 1 <= n <= %d", BATCH_MAX);
+    }
+    if (!core_use_begin(&self->use)) {
+        return NULL;
     }
     PyObject *list = PyList_New(0);
     struct rg_sample samples[PORTION_MAX];
@@ -285,7 +346,7 @@ static PyObject *samples_take(PyObject *object, PyObject *number, bool is_data)
             Py_CLEAR(list);
         }
     }
-    return list;
+    return reader_finish(self, list);
 }
 
 /* As many as are likely to have SOME_BYTES, so that large ones are not waited for together. */
@@ -301,11 +362,14 @@ static PyObject *reader_take_some(PyObject *object, PyObject *number)
 {
     struct reader *self = of(object);
     unsigned long wanted = PyLong_AsUnsignedLong(number);
-    if (PyErr_Occurred() || !is_open(self)) {
+    if (PyErr_Occurred()) {
         return NULL;
     }
     if (wanted == 0) {
         return PyErr_Format(PyExc_ValueError, "take_some(n) with n >= 1");
+    }
+    if (!core_use_begin(&self->use)) {
+        return NULL;
     }
     struct rg_sample samples[PORTION_MAX];
     PyObject *list = PyList_New(0);
@@ -316,7 +380,7 @@ static PyObject *reader_take_some(PyObject *object, PyObject *number)
     if (count < 0 || samples_append(self, list, samples, count, false) < 0) {
         Py_CLEAR(list);
     }
-    return list;
+    return reader_finish(self, list);
 }
 
 static PyObject *reader_take(PyObject *object, PyObject *number)
@@ -362,23 +426,24 @@ static PyObject *reader_close(PyObject *object, PyObject *nothing)
 {
     (void)nothing;
     struct reader *self = of(object);
-    if (self->reader != NULL) {
-        PyObject *state = state_make(self);
-        if (state == NULL) {
-            return NULL;
+    if (core_use_close(&self->use)) {
+        if (!core_use_is_half_done(&self->use)) {
+            reader_note(self);
         }
-        for (int i = 0; i < NUMBER_COUNT; i++) {
-            self->last_numbers[i] = number_of(self, i);
-        }
-        self->last_state = state;
         reader_end(self);
+    } else if (self->reader != NULL) {
+        rg_reader_interrupt(self->reader); /* whoever waits sees that it is closed, and ends it */
     }
     Py_RETURN_NONE;
 }
 
 static PyObject *reader_get_number(PyObject *object, void *closure)
 {
-    return PyLong_FromUnsignedLongLong(number_of(of(object), (int)(intptr_t)closure));
+    struct reader *self = of(object);
+    if (self->reader != NULL && !is_open(self)) {
+        return NULL;
+    }
+    return PyLong_FromUnsignedLongLong(number_of(self, (int)(intptr_t)closure));
 }
 
 static PyMethodDef reader_methods[] = {
@@ -390,7 +455,8 @@ static PyMethodDef reader_methods[] = {
     {"consume", reader_consume, METH_NOARGS, "All that was taken so far is consumed."},
     {"state", reader_state, METH_NOARGS,
      "What was consumed, as bytes to go on with; also when it is closed."},
-    {"close", reader_close, METH_NOARGS, "Ends it; what is in flight is dropped."},
+    {"close", reader_close, METH_NOARGS,
+     "Ends it; what is in flight is dropped. A call that another thread is in fails."},
     {0},
 };
 static PyGetSetDef reader_getset[] = {
@@ -402,7 +468,7 @@ static PyGetSetDef reader_getset[] = {
 
 static PyType_Slot reader_slots[] = {
     {Py_tp_doc, "One epoch of Objects: see rg_reader_options in <ringest/dataset.h>."},
-    {Py_tp_init, reader_init},
+    {Py_tp_new, reader_new},
     {Py_tp_dealloc, reader_dealloc},
     {Py_tp_methods, reader_methods},
     {Py_tp_getset, reader_getset},

@@ -97,36 +97,32 @@ static PyObject *failure_raise(int rc, const char *text)
     return core_errno_raise(rc == -EBADMSG ? -EINVAL : rc, text);
 }
 
-static int tar_init(PyObject *object, PyObject *args, PyObject *keywords)
+static PyObject *tar_open(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"path", "data", "fd", NULL};
-    struct tar *self = of(object);
+    (void)type;
     PyObject *path = NULL;
     Py_buffer data = {0};
     int fd = -1;
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "|O&$y*i:TarIndex", names,
                                      PyUnicode_FSConverter, &path, &data, &fd)) {
-        return -1;
+        return NULL;
     }
     int rc = -EINVAL;
     char error[512] = "TarIndex(path) or TarIndex(data=bytes)";
     struct rg_tar_index *index;
-    if (self->index == NULL && path != NULL) {
+    if (path != NULL) {
         rc = rg_tar_index_open(&index, PyBytes_AsString(path), error, sizeof(error));
-    } else if (self->index == NULL && data.obj != NULL) {
+    } else if (data.obj != NULL) {
         rc = rg_tar_index_open_memory(&index, data.buf, (size_t)data.len, error, sizeof(error));
-    } else if (self->index == NULL && fd >= 0) {
+    } else if (fd >= 0) {
         rc = rg_tar_index_open_fd(&index, fd, error, sizeof(error));
     }
     Py_XDECREF(path);
     if (data.obj != NULL) {
         PyBuffer_Release(&data);
     }
-    if (rc < 0) {
-        failure_raise(rc, error);
-        return -1;
-    }
-    return tar_setup(self, index);
+    return rc < 0 ? failure_raise(rc, error) : tar_new(index);
 }
 
 static PyObject *url_of(struct tar *self, uint64_t shard_number)
@@ -192,15 +188,14 @@ static PyObject *sample_make(struct tar *self, PyObject *whole, PyObject *url,
 
 int core_tar_members(PyObject *members, const char **out_members, size_t *out_count)
 {
-    Py_ssize_t count = members != Py_None ? PySequence_Size(members) : 0;
-    if (count < 0 || PyUnicode_Check(members) || count > RG_TAR_MEMBERS_MAX) {
+    Py_ssize_t count = members != Py_None ? PyTuple_Size(members) : 0;
+    if (count > RG_TAR_MEMBERS_MAX) {
         PyErr_Format(PyExc_ValueError, "members is %R; it is a list of at most %d extensions",
                      members, RG_TAR_MEMBERS_MAX);
         return -1;
     }
     for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *text = PyList_GetItem(members, i);
-        out_members[i] = text != NULL ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+        out_members[i] = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(members, i), NULL);
         if (out_members[i] == NULL) {
             return -1;
         }
@@ -260,15 +255,16 @@ static int shard_parse(PyObject *entry, struct rg_object *out_shard)
     return 0;
 }
 
+/* Names live as long as the tuple. */
 static struct rg_object *shards_parse(PyObject *entries)
 {
-    Py_ssize_t count = PyList_Size(entries);
-    struct rg_object *shards = count < 0 ? NULL : PyMem_Calloc((size_t)count + 1, sizeof(*shards));
+    Py_ssize_t count = PyTuple_Size(entries);
+    struct rg_object *shards = PyMem_Calloc((size_t)count + 1, sizeof(*shards));
     if (shards == NULL) {
-        return count < 0 ? NULL : (struct rg_object *)PyErr_NoMemory();
+        return (struct rg_object *)PyErr_NoMemory();
     }
     for (Py_ssize_t i = 0; i < count; i++) {
-        if (shard_parse(PyList_GetItem(entries, i), &shards[i]) < 0) {
+        if (shard_parse(PyTuple_GetItem(entries, i), &shards[i]) < 0) {
             PyMem_Free(shards);
             return NULL;
         }
@@ -327,6 +323,25 @@ static PyObject *scan_run(struct rg_tar_scan *scan, const char *bucket, PyObject
     }
 }
 
+static PyObject *shards_scan(struct core_session *session, PyObject *entries,
+                             struct rg_tar_scan_options *options, PyObject *progress)
+{
+    struct rg_object *shards = shards_parse(entries);
+    if (shards == NULL) {
+        return NULL;
+    }
+    options->shards = shards;
+    options->shard_count = (uint64_t)PyTuple_Size(entries);
+    struct rg_tar_scan *scan = NULL;
+    char error[512] = "";
+    int rc = rg_tar_scan_open(&scan, session->client, options, error, sizeof(error));
+    PyMem_Free(shards);
+    PyObject *result =
+        rc < 0 ? core_errno_raise(rc, error) : scan_run(scan, options->bucket, progress);
+    Py_BEGIN_ALLOW_THREADS rg_tar_scan_close(scan);
+    Py_END_ALLOW_THREADS return result;
+}
+
 static PyObject *tar_scan(PyObject *type, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"client", "bucket", "shards", "known", "at_once", "progress", NULL};
@@ -344,21 +359,11 @@ static PyObject *tar_scan(PyObject *type, PyObject *args, PyObject *keywords)
     }
     options.known = known != Py_None ? of(known)->index : NULL;
     struct core_session *session = core_client_session(client);
-    struct rg_object *shards = session != NULL ? shards_parse(entries) : NULL;
-    if (shards == NULL) {
-        return NULL;
-    }
-    options.shards = shards;
-    options.shard_count = (uint64_t)PyList_Size(entries);
-    struct rg_tar_scan *scan = NULL;
-    char error[512] = "";
-    core_session_ref(session);
-    int rc = rg_tar_scan_open(&scan, session->client, &options, error, sizeof(error));
-    PyMem_Free(shards);
-    PyObject *result =
-        rc < 0 ? core_errno_raise(rc, error) : scan_run(scan, options.bucket, progress);
-    Py_BEGIN_ALLOW_THREADS rg_tar_scan_close(scan);
-    Py_END_ALLOW_THREADS core_session_unref(session);
+    /* As they are now: code of the caller's may change the list. */
+    PyObject *frozen = session != NULL ? PySequence_Tuple(entries) : NULL;
+    PyObject *result = frozen != NULL ? shards_scan(session, frozen, &options, progress) : NULL;
+    Py_XDECREF(frozen);
+    core_session_unref(session);
     return result;
 }
 
@@ -565,7 +570,7 @@ static PyGetSetDef tar_getset[] = {
 
 static PyType_Slot tar_slots[] = {
     {Py_tp_doc, "Where the samples of tar archives lie: TarIndex(path), TarIndex.scan(...)."},
-    {Py_tp_init, tar_init},
+    {Py_tp_new, tar_open},
     {Py_tp_dealloc, tar_dealloc},
     {Py_tp_methods, tar_methods},
     {Py_tp_getset, tar_getset},

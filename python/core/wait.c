@@ -3,6 +3,9 @@
 #include "core.h"
 
 #include <errno.h>
+#include <time.h>
+
+#define CLIENT_FULL_PAUSE_NS (1000 * 1000)
 
 int core_queue_open(struct core_session *session, uint32_t capacity, struct rg_cq **out_cq)
 {
@@ -35,6 +38,13 @@ int core_wait(struct rg_cq *cq, struct rg_completion *out, uint32_t max)
         count = core_wait_slice(cq, out, max, 1);
     } while (count == 0);
     return count;
+}
+
+void core_client_full_pause(void)
+{
+    struct timespec pause = {.tv_nsec = CLIENT_FULL_PAUSE_NS};
+    Py_BEGIN_ALLOW_THREADS(void) nanosleep(&pause, NULL);
+    Py_END_ALLOW_THREADS
 }
 
 bool core_memory_is_short(struct core_session *session)

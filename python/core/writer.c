@@ -12,16 +12,22 @@ struct lent {
 };
 
 struct writer {
-    PyObject_HEAD struct core_session *session; /* NULL: it has ended */
-    struct rg_writer *writer;
+    PyObject_HEAD struct core_session *session;
+    struct core_use use;
+    struct rg_writer *writer; /* NULL: it has ended */
     PyObject *uri;
     PyObject *result; /* of finish */
     unsigned long long size;
     /* Memory that was lent, in the order of the stream: [lent_first, lent_count) of the array. */
     struct lent *lent;
     size_t lent_first, lent_count, lent_capacity;
-    bool busy; /* in a call that lets other threads run */
+    bool is_aborted; /* somebody has asked for that */
 };
+
+static struct writer *of(PyObject *object)
+{
+    return (struct writer *)object;
+}
 
 /* Lets go of memory that the service has. */
 static void lent_release(struct writer *self, unsigned long long settled)
@@ -59,90 +65,110 @@ static bool lent_keep(struct writer *self, PyObject *owner, unsigned long long s
     return true;
 }
 
+/* An exception that is set stays. */
 static void writer_end(struct writer *self)
 {
-    struct core_session *session = self->session;
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
     struct rg_writer *writer = self->writer;
-    self->session = NULL;
     self->writer = NULL;
-    if (session == NULL) {
-        return;
+    if (writer != NULL && !core_use_is_half_done(&self->use)) {
+        Py_BEGIN_ALLOW_THREADS rg_writer_close(writer);
+        Py_END_ALLOW_THREADS
     }
-    Py_BEGIN_ALLOW_THREADS rg_writer_close(writer);
-    Py_END_ALLOW_THREADS core_session_unref(session);
-    lent_release(self, UINT64_MAX);
+    if (!core_use_is_half_done(&self->use)) {
+        lent_release(self, UINT64_MAX);
+    }
+    PyErr_Restore(type, value, trace);
 }
 
-/* False with an exception. */
-static bool writer_enter(struct writer *self)
+/* Gives the result. Without one the writer ends, since nobody can tell how much of the stream was
+ * taken. */
+static PyObject *writer_finish_use(struct writer *self, PyObject *result)
 {
-    if (self->session == NULL) {
-        PyErr_Format(PyExc_ValueError, "%U: the writer has ended", self->uri);
-        return false;
+    if (!core_use_goes_on(&self->use)) {
+        Py_CLEAR(result);
     }
-    if (self->busy) {
-        PyErr_Format(PyExc_ValueError, "%U: another thread uses this writer", self->uri);
-        return false;
+    if (result == NULL) {
+        (void)core_use_close(&self->use);
     }
-    self->busy = true;
-    return true;
+    if (core_use_end(&self->use)) {
+        writer_end(self);
+    }
+    return result;
 }
 
-/* Waits until the writer takes something; 0, -EIO, or -1 with an exception. */
+/* Waits until the writer takes something; 0, another errno, or -ECANCELED with an exception. */
 static int wait_for_room(struct writer *self)
 {
     int rc = -ETIME;
     while (rc == -ETIME) {
         Py_BEGIN_ALLOW_THREADS rc = rg_writer_wait(self->writer, rg_now_ns() + CORE_WAIT_NS);
-        Py_END_ALLOW_THREADS if (rc == -ETIME && PyErr_CheckSignals() < 0)
+        Py_END_ALLOW_THREADS if (!core_use_goes_on(&self->use) ||
+                                 (rc == -ETIME && PyErr_CheckSignals() < 0))
         {
-            return -1;
+            return -ECANCELED;
         }
     }
     return rc;
 }
 
-/* Asks for the outcome; 0 with it, or -1 with an exception. */
-static int writer_outcome(struct writer *self, struct rg_completion *out_done)
+/* Asks for the outcome; 0, or an errno, -ECANCELED with an exception. */
+static int outcome_ask(struct writer *self, struct rg_cq *cq)
+{
+    int rc;
+    do {
+        rc = rg_writer_finish(self->writer, cq, 0);
+        if (rc == -EAGAIN) {
+            rc = wait_for_room(self);
+            rc = rc == 0 ? -EAGAIN : rc;
+        }
+    } while (rc == -EAGAIN);
+    return rc;
+}
+
+/* Takes it. False with an exception. */
+static bool outcome_take(struct writer *self, struct rg_cq *cq, struct rg_completion *out_done)
+{
+    int count = 0;
+    while (count == 0 && core_use_goes_on(&self->use)) {
+        count = core_wait_slice(cq, out_done, 1, 1);
+    }
+    if (count != 1) {
+        core_drain(self->session, cq, 0, 1, 1);
+    }
+    return count == 1;
+}
+
+/* False with an exception. */
+static bool writer_outcome(struct writer *self, struct rg_completion *out_done)
 {
     struct rg_cq *cq;
     if (core_queue_open(self->session, 1, &cq) < 0) {
-        return -1;
+        return false;
     }
-    int rc;
-    while ((rc = rg_writer_finish(self->writer, cq, 0)) == -EAGAIN) {
-        rc = wait_for_room(self);
-        if (rc == -1) {
-            rg_cq_close(cq);
-            return -1;
-        }
-    }
-    int count = -1;
-    if (rc < 0) {
+    int rc = outcome_ask(self, cq);
+    if (rc < 0 && rc != -ECANCELED) {
         core_errno_raise(rc, "finishing an upload");
-    } else if ((count = core_wait(cq, out_done, 1)) < 0) {
-        core_drain(self->session, cq, 0, 1, 1);
     }
+    bool has_outcome = rc == 0 && outcome_take(self, cq, out_done);
     rg_cq_close(cq);
-    return count == 1 ? 0 : -1;
+    return has_outcome;
 }
 
-/* The upload has failed: raises why, and ends the writer. */
+/* The upload has failed: raises why. */
 static void raise_failure(struct writer *self)
 {
     struct rg_completion done;
-    if (writer_outcome(self, &done) == 0) {
-        if (done.status == RG_STATUS_OK) {
-            rg_lease_release(done.lease);
-            core_errno_raise(-EIO, "the upload ended early");
-        } else {
-            core_error_raise(self->uri, &done);
-        }
+    if (!writer_outcome(self, &done)) {
+        return;
     }
-    PyObject *type, *value, *trace;
-    PyErr_Fetch(&type, &value, &trace);
-    writer_end(self);
-    PyErr_Restore(type, value, trace);
+    if (done.status == RG_STATUS_OK) {
+        rg_lease_release(done.lease);
+        core_errno_raise(-EIO, "the upload ended early");
+    } else {
+        core_error_raise(self->uri, &done);
+    }
 }
 
 /* Writes what is not lent; sum is for what is, and may be NULL. */
@@ -167,7 +193,7 @@ static int write_all(struct writer *self, const uint8_t *data, size_t size, bool
             return -1;
         }
         if (rc < 0) {
-            if (rc != -1) {
+            if (rc != -ECANCELED) {
                 core_errno_raise(rc, "writing to an upload");
             }
             return -1;
@@ -176,29 +202,33 @@ static int write_all(struct writer *self, const uint8_t *data, size_t size, bool
     return 0;
 }
 
+static PyObject *data_write(struct writer *self, PyObject *data, const Py_buffer *view, bool lend)
+{
+    PyObject *owner = lend ? PyMemoryView_FromObject(data) : NULL;
+    int rc = -1;
+    if (!lend || (owner != NULL && lent_keep(self, owner, (unsigned long long)view->len))) {
+        rc = write_all(self, view->buf, (size_t)view->len, lend, NULL);
+    }
+    Py_XDECREF(owner);
+    return rc == 0 ? PyLong_FromSsize_t(view->len) : NULL;
+}
+
 static PyObject *writer_write(PyObject *object, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"data", "borrow", NULL};
-    struct writer *self = (struct writer *)object;
-    PyObject *data;
+    struct writer *self = of(object);
+    PyObject *data, *result = NULL;
     int borrow = 0;
     Py_buffer view;
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|$p:write", names, &data, &borrow) ||
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0) {
         return NULL;
     }
-    int rc = -1;
-    Py_ssize_t size = view.len;
-    if (writer_enter(self)) {
-        PyObject *owner = borrow ? PyMemoryView_FromObject(data) : NULL;
-        if (!borrow || (owner != NULL && lent_keep(self, owner, (unsigned long long)size))) {
-            rc = write_all(self, view.buf, (size_t)size, borrow != 0, NULL);
-        }
-        Py_XDECREF(owner);
-        self->busy = false;
+    if (core_use_begin(&self->use)) {
+        result = writer_finish_use(self, data_write(self, data, &view, borrow != 0));
     }
     PyBuffer_Release(&view);
-    return rc == 0 ? PyLong_FromSsize_t(size) : NULL;
+    return result;
 }
 
 /* What _write_address is to return. */
@@ -209,7 +239,7 @@ enum { CORE_SUM_NONE = 0, CORE_SUM_CRC32 = 1, CORE_SUM_CRC32C = 2 };
 
 static PyObject *writer_write_address(PyObject *object, PyObject *args)
 {
-    struct writer *self = (struct writer *)object;
+    struct writer *self = of(object);
     PyObject *owner;
     unsigned long long address, size;
     int sum;
@@ -219,7 +249,7 @@ static PyObject *writer_write_address(PyObject *object, PyObject *args)
     if (sum != CORE_SUM_NONE && sum != CORE_SUM_CRC32 && sum != CORE_SUM_CRC32C) {
         return PyErr_Format(PyExc_ValueError, "there is no sum %d", sum);
     }
-    if (!writer_enter(self)) {
+    if (!core_use_begin(&self->use)) {
         return NULL;
     }
     const uint8_t *data = (const uint8_t *)(uintptr_t)address;
@@ -235,62 +265,71 @@ static PyObject *writer_write_address(PyObject *object, PyObject *args)
         rc = write_all(self, data + done, piece, true, sum == CORE_SUM_CRC32C ? &crc : NULL);
         done += piece;
     }
-    self->busy = false;
-    return rc == 0 ? PyLong_FromUnsignedLong(crc) : NULL;
+    return writer_finish_use(self, rc == 0 ? PyLong_FromUnsignedLong(crc) : NULL);
+}
+
+/* The facts of the object; whatever they are, the writer ends. */
+static PyObject *outcome_make(struct writer *self)
+{
+    struct rg_completion done;
+    if (!writer_outcome(self, &done)) {
+        return NULL;
+    }
+    if (done.status != RG_STATUS_OK) {
+        return core_error_raise(self->uri, &done);
+    }
+    PyObject *facts =
+        Py_BuildValue("{sLsKsksO}", "generation", (long long)done.generation, "size",
+                      (unsigned long long)done.object_size, "crc32c", (unsigned long)done.crc32c,
+                      "found_done", done.found_done ? Py_True : Py_False);
+    rg_lease_release(done.lease);
+    return facts;
 }
 
 static PyObject *writer_finish(PyObject *object, PyObject *nothing)
 {
     (void)nothing;
-    struct writer *self = (struct writer *)object;
-    struct rg_completion done;
+    struct writer *self = of(object);
     if (self->result != NULL) {
         return Py_NewRef(self->result);
     }
-    if (!writer_enter(self)) {
+    if (!core_use_begin(&self->use)) {
         return NULL;
     }
-    int rc = writer_outcome(self, &done);
-    self->busy = false;
-    if (rc == 0 && done.status != RG_STATUS_OK) {
-        core_error_raise(self->uri, &done);
-    } else if (rc == 0) {
-        self->result = Py_BuildValue("{sLsKsksO}", "generation", (long long)done.generation, "size",
-                                     (unsigned long long)done.object_size, "crc32c",
-                                     (unsigned long)done.crc32c, "found_done",
-                                     done.found_done ? Py_True : Py_False);
-        rg_lease_release(done.lease);
-    }
-    PyObject *type, *value, *trace;
-    PyErr_Fetch(&type, &value, &trace);
+    self->result = outcome_make(self);
+    (void)core_use_close(&self->use);
+    (void)core_use_end(&self->use);
     writer_end(self);
-    PyErr_Restore(type, value, trace);
     return Py_XNewRef(self->result);
 }
 
 static PyObject *writer_abort(PyObject *object, PyObject *nothing)
 {
     (void)nothing;
-    struct writer *self = (struct writer *)object;
-    if (self->session != NULL && writer_enter(self)) {
+    struct writer *self = of(object);
+    self->is_aborted = true;
+    if (core_use_close(&self->use)) {
         writer_end(self);
-        self->busy = false;
     }
-    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    Py_RETURN_NONE;
 }
 
 static PyObject *writer_exit(PyObject *object, PyObject *args)
 {
     PyObject *type, *value, *trace;
-    struct writer *self = (struct writer *)object;
     if (!PyArg_ParseTuple(args, "OOO:__exit__", &type, &value, &trace)) {
         return NULL;
     }
     if (type != Py_None) {
         return writer_abort(object, NULL);
     }
-    if (self->session == NULL) {
+    struct writer *self = of(object);
+    if (self->use.is_closed && self->is_aborted) {
         Py_RETURN_NONE;
+    }
+    if (self->use.is_closed && self->result == NULL) {
+        return PyErr_Format(PyExc_ValueError, "%U: nothing is published, since a write has failed",
+                            self->uri);
     }
     PyObject *result = writer_finish(object, NULL);
     Py_XDECREF(result);
@@ -303,7 +342,30 @@ static PyObject *writer_enter_context(PyObject *object, PyObject *nothing)
     return Py_NewRef(object);
 }
 
-static int writer_init(PyObject *object, PyObject *args, PyObject *keywords)
+static int writer_open(struct writer *self, PyObject *client, PyObject *uri_text,
+                       struct rg_writer_options *options)
+{
+    struct core_uri uri;
+    if (!core_uri_parse(uri_text, &uri)) {
+        return -1;
+    }
+    self->session = core_client_session(client);
+    if (self->session == NULL) {
+        return -1;
+    }
+    options->bucket = uri.bucket;
+    options->object = uri.object;
+    int rc = rg_writer_open(&self->writer, self->session->client, options);
+    if (rc < 0) {
+        core_submit_raise(rc, uri_text);
+        return -1;
+    }
+    self->uri = Py_NewRef(uri_text);
+    self->use = (struct core_use){.session = self->session, .noun = "writer", .uri = self->uri};
+    return 0;
+}
+
+static int writer_make(struct writer *self, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"client",
                             "uri",
@@ -314,77 +376,80 @@ static int writer_init(PyObject *object, PyObject *args, PyObject *keywords)
                             "size_hint",
                             "exclusive",
                             NULL};
-    struct writer *self = (struct writer *)object;
     PyObject *client, *uri_text, *condition = Py_None;
     unsigned long long part_size = 0, size_hint = 0;
     unsigned parts = 0;
     int exclusive = 1;
-    struct core_uri uri;
     struct rg_writer_options options = {0};
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!U|$KIOzKp:Writer", names, core_client_type,
                                      &client, &uri_text, &part_size, &parts, &condition,
                                      &options.content_type, &size_hint, &exclusive)) {
         return -1;
     }
-    if (self->uri != NULL) {
-        PyErr_SetString(PyExc_ValueError, "a writer is made once");
-        return -1;
-    }
     if (condition != Py_None) {
         long long generation = PyLong_AsLongLong(condition);
+        if (PyErr_Occurred()) {
+            return -1;
+        }
         options.conditions.if_generation_match =
             generation == 0 ? RG_GENERATION_ABSENT : generation;
         options.exclusive = exclusive;
     }
-    struct core_session *session = NULL;
-    if (!PyErr_Occurred() && core_uri_parse(uri_text, &uri)) {
-        session = core_client_session(client);
-    }
-    if (session == NULL) {
-        return -1;
-    }
-    options.bucket = uri.bucket;
-    options.object = uri.object;
     options.part_size = part_size;
     options.parts_inflight_max = parts;
     options.size_hint = size_hint;
-    int rc = rg_writer_open(&self->writer, session->client, &options);
-    if (rc < 0) {
-        core_submit_raise(rc, uri_text);
-        return -1;
+    return writer_open(self, client, uri_text, &options);
+}
+
+static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    PyObject *object = PyType_GenericAlloc(type, 0);
+    if (object != NULL && writer_make(of(object), args, keywords) < 0) {
+        Py_CLEAR(object);
     }
-    core_session_ref(session);
-    self->session = session;
-    self->uri = Py_NewRef(uri_text);
+    return object;
+}
+
+static int writer_traverse(PyObject *object, visitproc visit, void *arg)
+{
+    struct writer *self = of(object);
+    Py_VISIT(Py_TYPE(object));
+    for (size_t i = self->lent_first; i < self->lent_count; i++) {
+        Py_VISIT(self->lent[i].owner);
+    }
+    return 0;
+}
+
+static int writer_clear(PyObject *object)
+{
+    Py_XDECREF(writer_abort(object, NULL));
     return 0;
 }
 
 static void writer_dealloc(PyObject *object)
 {
-    struct writer *self = (struct writer *)object;
+    struct writer *self = of(object);
     PyTypeObject *type = Py_TYPE(object);
-    PyObject *error_type, *value, *trace;
-    PyErr_Fetch(&error_type, &value, &trace);
+    PyObject_GC_UnTrack(object);
     writer_end(self);
-    PyErr_Restore(error_type, value, trace);
     Py_XDECREF(self->uri);
     Py_XDECREF(self->result);
     PyMem_Free(self->lent);
-    freefunc release = PyType_GetSlot(type, Py_tp_free);
-    release(object);
+    core_session_unref(self->session);
+    PyObject_GC_Del(object);
     Py_DECREF(type);
 }
 
 static PyObject *writer_size(PyObject *object, void *nothing)
 {
     (void)nothing;
-    return PyLong_FromUnsignedLongLong(((struct writer *)object)->size);
+    return PyLong_FromUnsignedLongLong(of(object)->size);
 }
 
 static PyObject *writer_ended(PyObject *object, void *nothing)
 {
     (void)nothing;
-    return PyBool_FromLong(((struct writer *)object)->session == NULL);
+    return PyBool_FromLong(of(object)->use.is_closed);
 }
 
 static PyMethodDef writer_methods[] = {
@@ -409,8 +474,10 @@ static PyGetSetDef writer_getters[] = {
 
 static PyType_Slot writer_slots[] = {
     {Py_tp_doc, "A stream into one object, which appears when it is finished."},
-    {Py_tp_init, writer_init},
+    {Py_tp_new, writer_new},
     {Py_tp_dealloc, writer_dealloc},
+    {Py_tp_traverse, writer_traverse},
+    {Py_tp_clear, writer_clear},
     {Py_tp_methods, writer_methods},
     {Py_tp_getset, writer_getters},
     {0, NULL},
@@ -418,7 +485,7 @@ static PyType_Slot writer_slots[] = {
 static PyType_Spec writer_spec = {
     .name = "ringest._core.Writer",
     .basicsize = sizeof(struct writer),
-    .flags = Py_TPFLAGS_DEFAULT,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .slots = writer_slots,
 };
 

@@ -218,7 +218,7 @@ class GetMany(Iterator[list[Item]]):
 class Queue:
     """Requests that are awaited: submit with a tag, take what has ended."""
 
-    def __init__(self, client: Client, capacity: int) -> None: ...
+    def __new__(cls, client: Client, capacity: int) -> Queue: ...
     def submit(self, tag: Any, name: str, /, *arguments: Any, **keywords: Any) -> int | None: ...
     def take(self) -> list[tuple[Any, Any, Exception | None]]: ...
     def wait(self) -> list[tuple[Any, Any, Exception | None]]: ...
@@ -234,8 +234,8 @@ class Writer:
     Left by an exception as a context manager it is aborted, otherwise finished. After a failure nothing
     is left of it in the bucket."""
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         client: Client,
         uri: str,
         *,
@@ -245,7 +245,7 @@ class Writer:
         content_type: str | None = None,
         size_hint: int = 0,
         exclusive: bool = True,
-    ) -> None: ...
+    ) -> Writer: ...
     def write(self, data: Any, *, borrow: bool = False) -> int:
         """Takes all of any contiguous bytes-like object, waiting for room where there is none.
 
@@ -278,7 +278,7 @@ class ObjectReader:
     """Reads one generation of an object, from any place. What goes on where the last read ended is read
     ahead; large pieces go straight into the caller's memory. One thread at a time."""
 
-    def __init__(self, client: Client, uri: str, *, generation: int = 0) -> None: ...
+    def __new__(cls, client: Client, uri: str, *, generation: int = 0) -> ObjectReader: ...
     def read_at(self, offset: int, buffer: Any, /) -> int:
         """Fills the buffer, but for the object's end: how many bytes."""
 
@@ -287,8 +287,8 @@ class ObjectReader:
 
 @final
 class Reader:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         client: Client,
         objects: Objects | TarIndex,
         *,
@@ -309,7 +309,7 @@ class Reader:
         members: list[str] | None = None,
         request_bytes: int = 0,
         indices: list[int] | None = None,
-    ) -> None: ...
+    ) -> Reader: ...
     def take(self, count: int, /) -> list[Item[Any]]: ...
     def take_some(self, count: int, /) -> list[Item[Any]]: ...
     def take_data(self, count: int, /) -> list[Buffer]: ...
@@ -336,11 +336,11 @@ class TarIndex:
     """Where the samples of tar archives lie: opened from a file, or made by scan()."""
 
     @overload
-    def __init__(self, path: str | PathLike[str]) -> None: ...
+    def __new__(cls, path: str | PathLike[str]) -> TarIndex: ...
     @overload
-    def __init__(self, *, data: Any) -> None: ...
+    def __new__(cls, *, data: Any) -> TarIndex: ...
     @overload
-    def __init__(self, *, fd: int) -> None: ...
+    def __new__(cls, *, fd: int) -> TarIndex: ...
     @staticmethod
     def scan(
         client: Client,

@@ -165,6 +165,9 @@ class IterableDataset(IterableBase):
     state_dict() in the middle of an epoch and load_state_dict() go on with the next sample, in the
     same process layout or, with no workers, on another number of ranks.
 
+    Iterations are independent of each other, whichever threads they run in, and each is a whole epoch;
+    state_dict() tells of the one that began last, and any thread may ask.
+
     A sample is consumed when a `for` is given it, or the batch that it is in; what an exception kept from arriving
     comes again when a state is gone on with. An iteration that has raised is over. That holds for a transform, a
     handler of signals, and objects that are gone. Code in between, such as a DataLoader's, has its own moments in
@@ -294,11 +297,8 @@ class IterableDataset(IterableBase):
         return {}
 
     def __iter__(self) -> Iterator:
-        before, reader = self._reader, self._open()
-        self._reader = self._place = reader
+        self._reader = self._place = reader = self._open()
         self._samples = samples = Samples(self._convert, self._on_error)
-        if before is not None:
-            before.close()
         # What is yielded is consumed when the Iteration hands it out, which no signal comes between.
         return _core.Iteration(self._run(reader, samples), reader)
 

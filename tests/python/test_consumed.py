@@ -244,13 +244,17 @@ class Iterations(Emulated):
         with self.assertRaisesRegex(ringest.TransformError, "being advanced already"):
             next(iteration)
 
-    def test_one_that_another_took_the_place_of(self):
+    def test_they_are_independent(self):
         dataset = self.dataset()
         first = iter(dataset)
         next(first)
-        self.assertEqual(list(dataset), list(range(COUNT)))
-        with self.assertRaisesRegex(ValueError, "closed"):
-            next(first)
+        second = iter(dataset)
+        self.assertEqual([next(second) for _ in range(3)], [0, 1, 2])
+        self.assertEqual(list(first), list(range(1, COUNT)))
+        other = self.dataset()
+        other.load_state_dict(dataset.state_dict())  # of the one that began last
+        self.assertEqual(list(other), list(range(3, COUNT)))
+        self.assertEqual(list(second), list(range(3, COUNT)))
 
     def test_one_that_refers_to_itself_is_collected(self):
         dataset = self.dataset(transform=None)
