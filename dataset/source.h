@@ -11,8 +11,8 @@ struct rg_source {
     struct rg_manifest_cursor *manifest; /* owned; NULL: the next, or the cursor */
     const struct rg_object *objects;     /* borrowed */
     struct rg_tar_cursor *cursor;        /* owned; NULL: samples are objects */
-    char *bucket;                       /* owned */
-    uint64_t count;                     /* of objects, or of samples */
+    char *bucket;                        /* owned */
+    uint64_t count;                      /* of objects, or of samples */
 };
 
 /* What one sample is: an object, or ranges of one. */

@@ -17,6 +17,7 @@ from ringest._core import Buffer, Item, Objects, TarIndex
 from ringest._errors import (
     ChecksumError,
     Error,
+    ListError,
     NotFoundError,
     PermissionDeniedError,
     PreconditionError,
@@ -37,6 +38,7 @@ __all__ = [
     "Error",
     "IterableDataset",
     "Item",
+    "ListError",
     "MapDataset",
     "NotFoundError",
     "Objects",

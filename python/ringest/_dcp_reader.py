@@ -20,7 +20,7 @@ from torch.distributed.checkpoint.planner import LoadItemType, LoadPlan, LoadPla
 from torch.distributed.checkpoint.storage import StorageReader as TorchStorageReader
 from torch.futures import Future
 
-from ringest import _core, _dcp_metadata, _dcp_names, _tensor_archive
+from ringest import _core, _dcp_metadata, _dcp_names, _tensor_archive, _uri
 from ringest._dcp_metadata import Item
 from ringest._dcp_place import PerThread, Place, checkpoint_uri, future_of
 from ringest._dcp_ranges import Box, Check, Done, File, Range, copy, fits, overlaps_itself, sharing
@@ -378,4 +378,4 @@ class StorageReader(TorchStorageReader):
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        return str(checkpoint_id).startswith("gs://")
+        return _uri.is_uri(str(checkpoint_id))

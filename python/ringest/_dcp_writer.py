@@ -23,7 +23,7 @@ from torch.distributed.checkpoint.storage import WriteResult
 from torch.distributed.tensor import DTensor
 from torch.futures import Future
 
-from ringest import _core, _dcp_metadata, _dcp_names, _tensor_archive
+from ringest import _core, _dcp_metadata, _dcp_names, _tensor_archive, _uri
 from ringest._dcp_place import PerThread, Place, checkpoint_uri, future_of, is_plain
 from ringest._errors import CheckpointError, NotFoundError, PreconditionError
 from ringest.client import Client, parse_size
@@ -333,7 +333,7 @@ class StorageWriter(BlockingAsyncStager, TorchStorageWriter):
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        return str(checkpoint_id).startswith("gs://")
+        return _uri.is_uri(str(checkpoint_id))
 
 
 class _Staged(dict):

@@ -61,6 +61,10 @@ class UnavailableError(Error, ConnectionError):
     """The server could not be reached or did not answer well, on every attempt."""
 
 
+class ListError(RuntimeError):
+    """Ranks or workers of a job have no list of objects in common: nothing is read by one of their own."""
+
+
 class CheckpointError(ValueError):
     """What was read is no checkpoint, a damaged one, or not the one that was expected. Names it, says what
     is wrong, and what helps."""

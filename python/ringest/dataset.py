@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from types import NoneType
@@ -10,8 +11,10 @@ from typing import Any
 from ringest import _core, _progress
 from ringest._core import Item
 from ringest._samples import OnError, Samples, TransformError, check_on_error
-from ringest._source import Manifest, ObjectView, Source
+from ringest._epochs import Beginning, Epochs
+from ringest._source import Manifest, ObjectSource, ObjectView
 from ringest._torch import IterableBase, MapBase, worker_info
+from ringest._workers import WorkerReady, register
 from ringest.client import Client, parse_size
 
 Transform = Callable[[Item], Any]
@@ -77,11 +80,13 @@ def _take_all_data(reader: _core.Reader) -> list:
     return taken
 
 
-class MapDataset(MapBase):
+class MapDataset(WorkerReady, MapBase):
     """Objects below gs://BUCKET/PREFIX by index.
 
-    An item is what `transform(Item)` returns, or without one a Buffer. `manifest`: a manifest file,
-    or names (or (name, size, generation)) of objects; without it the prefix is listed once.
+    An item is what `transform(Item)` returns, or without one a Buffer. `manifest`: a manifest file, which may
+    lie in a bucket, or names (or (name, size, generation)) of objects; without it the prefix is listed once.
+
+    All ranks of a job and all workers have one list: see IterableDataset, as for `folder_markers` and `shared`.
 
     A DataLoader hands whole batches to __getitems__, each of which is one submission.
 
@@ -97,15 +102,23 @@ class MapDataset(MapBase):
         manifest: Manifest | None = None,
         *,
         on_error: OnError = "raise",
+        folder_markers: bool = False,
+        shared: bool = True,
     ):
-        self._source = Source(uri, client, manifest)
+        self._source = ObjectSource(uri, client, manifest, folder_markers=folder_markers, is_shared=shared)
         self._transform = transform
         self._on_error = check_on_error(on_error)
         self.skipped = 0
+        register(self)
 
     @property
     def objects(self) -> Sequence:
         return ObjectView(self._source.found)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the list of objects: the same on all ranks."""
+        return self._source.found.digest
 
     def __len__(self) -> int:
         return len(self._source.found)
@@ -114,7 +127,7 @@ class MapDataset(MapBase):
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list:
-        found = self._source.found
+        found = self._source.checked
         numbers = _numbers(indices, len(found), "objects")
         # What is there now is read, though a list says what was there when it was made.
         reader = _core.Reader(self._source.client, found, indices=numbers, changed=_CHANGED["newest"])
@@ -128,24 +141,7 @@ class MapDataset(MapBase):
             self.skipped += samples.skipped
 
 
-def _rank_and_world_size(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    if (rank is None) != (world_size is None):
-        raise ValueError("rank and world_size are given together or not at all")
-    if rank is not None and world_size is not None:
-        if not 0 <= rank < world_size:
-            raise ValueError(f"rank is {rank} of a world size of {world_size}")
-        return rank, world_size
-    try:
-        import torch.distributed as distributed
-
-        if distributed.is_available() and distributed.is_initialized():
-            return distributed.get_rank(), distributed.get_world_size()
-    except ImportError:
-        pass
-    return 0, 1
-
-
-class IterableDataset(IterableBase):
+class IterableDataset(WorkerReady, IterableBase):
     """Objects below gs://BUCKET/PREFIX as a stream that is read ahead.
 
     Without `batch_size` it yields samples, and a DataLoader may batch them; with it, lists of that
@@ -198,31 +194,33 @@ class IterableDataset(IterableBase):
         ordered: bool = True,
         client: Client | None = None,
         manifest: Manifest | None = None,
+        folder_markers: bool = False,
+        shared: bool = True,
         progress: bool | str = False,
     ):
         if batch_size is not None and not 1 <= operator.index(batch_size) <= _TAKEN_AT_ONCE:
             raise ValueError(f"batch_size is {batch_size}; it is between 1 and {_TAKEN_AT_ONCE:,}, or None")
-        self._source = self._make_source(uri, client, manifest)
+        layout = {"rank": rank, "world_size": world_size, "is_dealt": True, "is_shared": shared}
+        self._source = self._make_source(uri, client, manifest, folder_markers=folder_markers, **layout)
         self._shuffle = shuffle
         self._seed = seed
         self._batch_size = batch_size
         self._transform: Callable[[Any], Any] | None = transform
         self._prefetch = parse_size(prefetch, "prefetch")
         self._requests = requests
-        self._rank, self._world_size = _rank_and_world_size(rank, world_size)
         self._remainder = _choose(_REMAINDERS, remainder, "remainder")
         self._changed = _choose(_CHANGED, changed, "changed")
         self._on_error = check_on_error(on_error)
         self._ordered = ordered
         self._progress = progress
-        self._epoch = 0
-        self._state: bytes | None = None  # what the next iteration begins with
+        self._epochs = Epochs()
         self._place: _core.Reader | bytes | None = None  # what state_dict() tells
         self._reader: _core.Reader | None = None  # of the last iteration
         self._samples: Samples | None = None  # of the last iteration
+        register(self)
 
-    def _make_source(self, uri: Any, client: Client | None, manifest: Manifest | None) -> Any:
-        return Source(uri, client, manifest)
+    def _make_source(self, uri: Any, client: Client | None, manifest: Manifest | None, **options: Any) -> Any:
+        return ObjectSource(uri, client, manifest, **options)
 
     def _convert(self, item: Item[Any]) -> Any:
         return _sample(item, self._transform)
@@ -231,22 +229,26 @@ class IterableDataset(IterableBase):
     def objects(self) -> Sequence:
         return ObjectView(self._source.found)
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the list of what is read: the same on all ranks, and where a state is gone on with."""
+        return self._source.found.digest
+
     def __len__(self) -> int:
         """Samples (with batch_size, batches) of this rank in an epoch."""
-        count, world = len(self._source.found), self._world_size
+        count, (rank, world) = len(self._source.found), self._source.layout
         whole, rest = divmod(count, world)
         if self._remainder == _REMAINDERS["pad"]:
             whole += rest > 0
         elif self._remainder == _REMAINDERS["uneven"]:
-            whole += self._rank < rest
+            whole += rank < rest
         return whole if self._batch_size is None else -(-whole // self._batch_size)
 
     def set_epoch(self, epoch: int) -> None:
         """Which epoch the next iteration is: another order. Forgets a state that was loaded for
         another one."""
-        if epoch != self._epoch:
-            self._state = self._place = None
-        self._epoch = epoch
+        if self._epochs.set_epoch(operator.index(epoch)):
+            self._place = None
 
     @property
     def skipped(self) -> int:
@@ -268,20 +270,20 @@ class IterableDataset(IterableBase):
                 f"of {memory} bytes: use smaller batches, or Client(memory=...)"
             )
 
-    def _open(self) -> _core.Reader:
-        self._check_memory()
+    def _open(self, beginning: Beginning) -> _core.Reader:
         worker = worker_info()
+        layout = self._source.layout
         options = self._reader_options()
-        if self._state is not None:
-            options["state"] = self._state
+        if beginning.state is not None:
+            options["state"] = beginning.state
         return _core.Reader(
             self._source.client,
-            self._source.found,
+            self._source.checked,
             shuffle=self._shuffle,
             seed=self._seed,
-            epoch=self._epoch,
-            rank=self._rank,
-            world_size=self._world_size,
+            epoch=beginning.epoch,
+            rank=layout.rank,
+            world_size=layout.world_size,
             worker=worker.id if worker is not None else 0,
             worker_count=worker.num_workers if worker is not None else 1,
             batch_size=self._batch_size or 1,
@@ -297,17 +299,25 @@ class IterableDataset(IterableBase):
         return {}
 
     def __iter__(self) -> Iterator:
-        self._reader = self._place = reader = self._open()
+        # Now, and not with the first sample: this iteration is the one that a state is for, and workers of a
+        # DataLoader begin together.
+        self._source.checked  # noqa: B018
+        self._check_memory()
+        beginning = self._epochs.begin()
+        try:
+            reader = self._open(beginning)
+        except BaseException:
+            self._epochs.undo(beginning)
+            raise
+        self._reader = self._place = reader
         self._samples = samples = Samples(self._convert, self._on_error)
         # What is yielded is consumed when the Iteration hands it out, which no signal comes between.
-        return _core.Iteration(self._run(reader, samples), reader)
+        return _core.Iteration(self._run(reader, samples, beginning.epoch), reader)
 
-    def _run(self, reader: _core.Reader, samples: Samples) -> Iterator:
-        if self._place is reader:
-            self._state = None  # the iteration after this one is of a whole epoch
+    def _run(self, reader: _core.Reader, samples: Samples, epoch: int) -> Iterator:
         try:
             if self._progress and worker_info() is None:
-                yield from self._shown(reader, samples)
+                yield from self._shown(reader, samples, epoch)
             else:
                 yield from self._yielded(reader, samples)
         finally:
@@ -327,8 +337,8 @@ class IterableDataset(IterableBase):
                 yield batch[0] if self._batch_size is None else batch
         reader.consume()  # what was left out behind the last sample
 
-    def _shown(self, reader: _core.Reader, samples: Samples) -> Iterator:
-        title = f"{self._source.uri} epoch {self._epoch}"
+    def _shown(self, reader: _core.Reader, samples: Samples, epoch: int) -> Iterator:
+        title = f"{self._source.what} epoch {epoch}"
         with _progress.advancing(self._progress, title, reader.total) as advance:
             advance(seen := reader.taken)
             for yielded in self._yielded(reader, samples):
@@ -339,17 +349,32 @@ class IterableDataset(IterableBase):
     def state_dict(self) -> dict:
         """Where this rank is: after the last sample that was yielded, also when the iteration was left
         or is over. What goes on from the end of an epoch has nothing more to give in that epoch."""
+        self._epochs.check_told()
         place = self._place
-        return {"epoch": self._epoch, "state": place.state() if isinstance(place, _core.Reader) else place}
+        return {"epoch": self._epochs.epoch, "state": place.state() if isinstance(place, _core.Reader) else place}
 
     def load_state_dict(self, state: dict) -> None:
         """Makes the next iteration go on there. A state of other objects, another seed or order is
         refused when that begins."""
         if not isinstance(state, dict) or not isinstance(state.get("state", 0), (bytes, NoneType)):
             raise ValueError(f"{state!r} is not a state that state_dict() gave")
-        self._epoch = state["epoch"]
-        self._state = self._place = state["state"]
+        self._epochs.load(state["epoch"], state["state"])
+        self._place = state["state"]
 
-    def __getstate__(self) -> dict:
-        # A worker begins where the next iteration would.
-        return {**self.__dict__, "_reader": None, "_samples": None, "_place": self._state}
+    def prepare_for_worker(self, group: str) -> None:
+        self._source.prepare()
+        self._epochs.prepare_for_worker(group)
+
+    def worker_was_started(self) -> None:
+        self._epochs.worker_was_started()
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        # It begins where the next iteration would.
+        place = None if isinstance(self._place, _core.Reader) else self._place
+        return {**state, "_reader": None, "_samples": None, "_place": place}
+
+    def __copy__(self) -> IterableDataset:
+        made = type(self).__new__(type(self))
+        made.__setstate__({**self.__getstate__(), "_epochs": copy.deepcopy(self._epochs)})
+        return made

@@ -20,6 +20,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from ringest import _uri
 from ringest._dcp_names import DATA_NAME, METADATA_NAME, named_in
 from ringest._errors import Error, NotFoundError, PreconditionError, UnavailableError
 from ringest.client import Client, default_client
@@ -85,7 +86,7 @@ def find(uri_prefix: str, client: Client | None = None) -> list[Checkpoint]:
     """Every checkpoint whose objects begin with "gs://bucket/prefix", by folder and step.
 
     Raises ringest.Error."""
-    if not isinstance(uri_prefix, str) or not uri_prefix.startswith("gs://"):
+    if not _uri.is_uri(uri_prefix):
         raise ValueError(f"{uri_prefix!r} is not of the form gs://BUCKET/PREFIX")
     client = client or default_client()
     bucket = "/".join(uri_prefix.split("/", 3)[:3])

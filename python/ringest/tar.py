@@ -9,10 +9,12 @@ from collections import namedtuple
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ringest import _core
+from ringest import _core, _uri
 from ringest._core import Item, TarIndex
 from ringest._samples import OnError, Samples, TransformError, check_on_error
+from ringest._source import Source, Tell
 from ringest._torch import MapBase
+from ringest._workers import WorkerReady, register
 from ringest.client import Client, default_client, parse_size
 from ringest.dataset import IterableDataset, _numbers, take_all
 
@@ -78,25 +80,34 @@ def expand_braces(text: str) -> list[str]:
     return [text[:begin] + choice + rest for choice in choices for rest in rests]
 
 
-def _find_shards(uris: Iterable[str], client: Client) -> tuple[str, list[tuple[str, int, int]]]:
-    """The bucket, and (name, size, generation) of each shard; zeros where that is not known yet."""
-    buckets: dict[str, None] = {}
+def _expand(uri: str | Sequence[str]) -> list[tuple[str, str]]:
+    """(bucket, name) of every shard or prefix that is meant: of one bucket, and none that cannot be read."""
+    found: list[tuple[str, str]] = []
+    for each in [uri] if isinstance(uri, str) else list(uri):
+        for expanded in expand_braces(each):
+            bucket, name = _uri.split(expanded, "gs://BUCKET/NAME.tar or gs://BUCKET/PREFIX")
+            if name.endswith(_COMPRESSED):
+                raise ValueError(f"{expanded} is compressed; only plain tar can be read by index")
+            found.append((bucket, name))
+    buckets = dict.fromkeys(bucket for bucket, _ in found)
+    if len(buckets) != 1:
+        raise ValueError(f"shards lie in one bucket, and not in {', '.join(buckets) or 'none'}")
+    return found
+
+
+def _find_shards(places: Iterable[tuple[str, str]], client: Client) -> list[tuple[str, int, int]]:
+    """(name, size, generation) of each shard; zeros where that is not known yet."""
     shards: list[tuple[str, int, int]] = []
-    for uri in uris:
-        bucket, _, name = uri.removeprefix("gs://").partition("/")
-        buckets[bucket] = None
+    for bucket, name in places:
         if name.endswith(".tar"):
             shards.append((name, 0, 0))
             continue
-        if name.endswith(_COMPRESSED):
-            raise ValueError(f"{uri} is compressed; only plain tar can be read by index")
-        listed = [entry for entry in client.list(f"gs://{bucket}/{name}") if entry[0].endswith(".tar")]
+        uri = _uri.join(bucket, name)
+        listed = [entry for entry in client.list(uri) if entry[0].endswith(".tar")]
         if not listed:
             raise ValueError(f"there are no objects below {uri} whose names end in .tar")
         shards += listed
-    if len(buckets) != 1:
-        raise ValueError(f"shards lie in one bucket, and not in {', '.join(buckets) or 'none'}")
-    return next(iter(buckets)), shards
+    return shards
 
 
 def _open_index(path: str | os.PathLike | None) -> TarIndex | None:
@@ -110,39 +121,65 @@ def _open_index(path: str | os.PathLike | None) -> TarIndex | None:
 
 
 def make_index(
-    uri: str | Sequence[str], *, index: str | os.PathLike | None = None, client: Client | None = None
+    uri: str | Sequence[str],
+    *,
+    index: str | os.PathLike | None = None,
+    client: Client | None = None,
+    progress: Callable[[int, int], Any] | None = None,
 ) -> TarIndex:
     """Where the samples of shards lie: `uri` as TarDataset has it. `index` is a file that is taken over as
-    far as its shards still have their generations, and written if anything was read."""
+    far as its shards still have their generations, and written if anything was read. `progress` is called with the
+    shards that are done, and those of them that were read."""
     client = client or default_client()
-    uris = [uri] if isinstance(uri, str) else list(uri)
-    for each in uris:
-        if not each.startswith("gs://"):
-            raise ValueError(f"{each!r} is not gs://BUCKET/NAME.tar or gs://BUCKET/PREFIX")
-    bucket, shards = _find_shards([found for each in uris for found in expand_braces(each)], client)
+    places = _expand(uri)
+    shards = _find_shards(places, client)
     known = _open_index(index)
-    found = TarIndex.scan(client, bucket, shards, known=known)
+    found = TarIndex.scan(client, places[0][0], shards, known=known, progress=progress)
     _log.debug("%d samples in %d shards of %s", len(found), len(shards), uri)
     if index is not None and (known is None or known.shards() != found.shards()):
         found.save(index)
     return found
 
 
-class _Source:
-    """A client and the index. It is made at once, so that workers get it instead of each making their
-    own, and pickles."""
+class TarSource(Source[TarIndex]):
+    """The index of shards. `index` is the file that keeps it."""
+
+    kind = TarIndex
+    entries = "samples in the shards of"
 
     def __init__(
-        self, uri: str | Sequence[str] | TarIndex, client: Client | None, index: str | os.PathLike | None
+        self,
+        uri: str | Sequence[str] | TarIndex,
+        client: Client | None,
+        index: str | os.PathLike | None,
+        **layout: Any,
     ) -> None:
-        self._client = client
-        self.found = uri if isinstance(uri, TarIndex) else make_index(uri, index=index, client=self.client)
-        if len(self.found) == 0:
-            raise ValueError(f"there are no samples in the shards of {uri}")
+        self._by_hand = uri if isinstance(uri, TarIndex) else None
+        uris = [uri] if isinstance(uri, str) else [] if isinstance(uri, TarIndex) else list(uri)
+        what = f"gs://{uri.bucket}" if isinstance(uri, TarIndex) else ", ".join(uris)
+        super().__init__(what, client, **layout)
+        if not isinstance(uri, TarIndex):
+            _expand(uris)
+        self._uris = uris
+        self._index = index
+        self.made_once = "make the index once (ringest tar index) where all ranks can read it and give it as index="
 
-    @property
-    def client(self) -> Client:
-        return self._client or default_client()
+    def key(self) -> tuple[Any, ...]:
+        return "tar", self._uris, self.endpoint
+
+    def identity(self) -> tuple[Any, ...]:
+        return "tar", self._uris
+
+    def given(self) -> TarIndex | None:
+        return self._by_hand
+
+    def common_file(self) -> TarIndex | None:
+        return TarIndex(self._index) if self._index is not None and os.path.exists(self._index) else None
+
+    def make(self, tell: Tell) -> TarIndex:
+        return make_index(
+            self._uris, index=self._index, client=self.client, progress=lambda done, read: tell(done)
+        )
 
 
 def _sample(item: Item[dict[str, Any]], transform: SampleTransform | None) -> Any:
@@ -165,12 +202,13 @@ def _members(members: Sequence[str] | None) -> list[str] | None:
     return list(members) if members is not None else None
 
 
-def _read(source: _Source, indices: Sequence[int], samples: Samples, members: list[str] | None) -> list:
-    numbers = _numbers(indices, len(source.found), "samples")
-    return take_all(_core.Reader(source.client, source.found, indices=numbers, members=members), samples)
+def _read(source: TarSource, indices: Sequence[int], samples: Samples, members: list[str] | None) -> list:
+    found = source.checked
+    numbers = _numbers(indices, len(found), "samples")
+    return take_all(_core.Reader(source.client, found, indices=numbers, members=members), samples)
 
 
-class TarMapDataset(MapBase):
+class TarMapDataset(WorkerReady, MapBase):
     """The samples of tar shards by index, in the order of the shards: see TarDataset. Each is one
     ranged request, neighbours that are asked for together share one, and a DataLoader's batch is one
     submission. `on_error` as with MapDataset."""
@@ -184,12 +222,19 @@ class TarMapDataset(MapBase):
         index: str | os.PathLike | None = None,
         members: Sequence[str] | None = None,
         on_error: OnError = "raise",
+        shared: bool = True,
     ):
         self._members = _members(members)
-        self._source = _Source(uri, client, index)
+        self._source = TarSource(uri, client, index, is_shared=shared)
         self._transform = transform
         self._on_error = check_on_error(on_error)
         self.skipped = 0
+        register(self)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the index: the same on all ranks."""
+        return self._source.found.digest
 
     @property
     def index(self) -> TarIndex:
@@ -221,9 +266,10 @@ class TarDataset(IterableDataset):
     the first dot make a sample: {"__key__": name, "__url__": the shard's, "jpg": Buffer, "cls": Buffer,
     ...}. `transform` is given that dict.
 
-    Shards are scanned when the dataset is made, reading little but headers where members are large.
-    `index`: a file that keeps the result; shards that were replaced since are scanned again. Workers get the
-    result with the dataset; ranks share the file, or each scan.
+    Shards are scanned when the dataset is first asked for something, reading little but headers where members are
+    large. `index`: a file that keeps the result; shards that were replaced since are scanned again. One rank scans
+    for all of the job and hands the result over by the process group, and workers get it with the dataset. Ranks
+    without a process group need an index that is there, and take it as it is.
 
     `members`: the extensions that are wanted, such as ("jpg", "cls"): the others are left out of samples and,
     but for what is cheaper to read than to pass over (16 KiB), not read. A sample that has none of them is
@@ -260,10 +306,14 @@ class TarDataset(IterableDataset):
         # The source and the samples are our own, and so are what they are made of and what is done with them.
         super().__init__(uri, changed=changed, client=client, transform=transform, **options)  # type: ignore[arg-type]
 
-    def _make_source(self, uri: Any, client: Client | None, manifest: Any) -> Any:
-        if manifest is not None:
-            raise TypeError("a TarDataset takes no manifest; index= is where it keeps where samples lie")
-        return _Source(uri, client, self._index_path)
+    def _make_source(
+        self, uri: Any, client: Client | None, manifest: Any, folder_markers: bool = False, **options: Any
+    ) -> Any:
+        if manifest is not None or folder_markers:
+            raise TypeError(
+                "a TarDataset takes no manifest, and no folder_markers; index= is where it keeps where samples lie"
+            )
+        return TarSource(uri, client, self._index_path, **options)
 
     def _reader_options(self) -> dict[str, Any]:
         return {"members": self._members, "request_bytes": self._coalesce}

@@ -1,0 +1,150 @@
+"""The workers of PyTorch's DataLoader, seen from the process that starts them.
+
+A dataset is made ready before a worker is started, so that the worker gets its list and never makes one: before a
+fork by a hook, and else when it is pickled. Neither is told of by the DataLoader, so the frames of whoever starts the
+process are looked at: one of them is the loader's iterator that makes its workers."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import uuid
+import weakref
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from ringest._log import logger
+from ringest._share import is_starting_a_process
+
+# Attributes by which datasets of PyTorch refer to those that they are made of.
+_INNER = ("dataset", "datasets")
+_DEPTH_MAX = 8
+
+
+class Prepared(Protocol):
+    """A dataset."""
+
+    def prepare_for_worker(self, group: str) -> None:
+        """Before a worker is started. `group` is the same for all workers of an iterator, and for no others."""
+
+    def worker_was_started(self) -> None:
+        """In the process that forked it, behind it."""
+
+
+class WorkerReady:
+    """A dataset with a source, which workers get with it."""
+
+    _source: Any
+
+    def prepare_for_worker(self, group: str) -> None:
+        self._source.prepare()
+
+    def worker_was_started(self) -> None:
+        pass
+
+    def __getstate__(self) -> dict[str, Any]:
+        group = starting_group() if is_starting_a_process() else None
+        if group is not None:
+            self.prepare_for_worker(group)
+        return self.__dict__.copy()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        register(self)
+
+
+_datasets: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+_groups: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+
+
+def register(dataset: Prepared) -> None:
+    """From now on it is made ready for workers that are forked."""
+    _datasets[id(dataset)] = dataset
+
+
+def _starting_iterator() -> Any:
+    """The iterator of a DataLoader that is starting a worker in this thread; None: it is another process."""
+    loaders = sys.modules.get("torch.utils.data.dataloader")
+    if loaders is None:
+        return None
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "__init__":
+            iterator = frame.f_locals.get("self")
+            if isinstance(iterator, loaders._BaseDataLoaderIter):
+                return iterator
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def _group(iterator: Any) -> str:
+    return _groups.setdefault(iterator, uuid.uuid4().hex)
+
+
+def starting_group() -> str | None:
+    """Of the worker that is being started; None: whatever is being started is no worker."""
+    iterator = _starting_iterator()
+    return _group(iterator) if iterator is not None else None
+
+
+def _parts(dataset: Any, depth: int = 0) -> Iterator[Any]:
+    """The registered ones that a dataset is, or is made of."""
+    if _datasets.get(id(dataset)) is dataset:
+        yield dataset
+    elif isinstance(dataset, (list, tuple)):
+        for part in dataset:
+            yield from _parts(part, depth + 1)
+    elif depth < _DEPTH_MAX:
+        for name in _INNER:
+            if (inner := getattr(dataset, name, None)) is not None:
+                yield from _parts(inner, depth + 1)
+
+
+class _Forking(threading.local):
+    """What was made ready for the fork that this thread is at."""
+
+    def __init__(self) -> None:
+        self.prepared: list[Prepared] = []
+        self.has_lock = False
+
+
+_forking = _Forking()
+# Held from before a fork until behind it: a dataset is made ready for one worker at a time.
+_lock = threading.RLock()
+
+
+def _before_fork() -> None:
+    iterator = _starting_iterator()
+    if iterator is None:
+        return
+    _lock.acquire()
+    # Where it cannot be seen which ones the worker has, it may have any.
+    for dataset in list(_parts(iterator._dataset)) or list(_datasets.values()):
+        try:
+            dataset.prepare_for_worker(_group(iterator))
+            _forking.prepared.append(dataset)
+        except Exception:
+            logger.exception("a dataset could not be made ready for a worker")
+    _forking.has_lock = True
+
+
+def _after_fork_in_parent() -> None:
+    for dataset in _forking.prepared:
+        dataset.worker_was_started()
+    _forking.prepared.clear()
+    if _forking.has_lock:
+        _forking.has_lock = False
+        _lock.release()
+
+
+def _after_fork_in_child() -> None:
+    global _lock
+    _forking.prepared.clear()
+    _forking.has_lock = False
+    _lock = threading.RLock()  # another thread of the parent may have it
+
+
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
+)
