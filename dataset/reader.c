@@ -19,9 +19,9 @@
  * one thread at a time; others may look at how far it is, under the lock that it holds but while it
  * waits. */
 #include "dataset/progress.h"
+#include "dataset/resume.h"
 #include "dataset/sampler.h"
 #include "dataset/source.h"
-#include "dataset/state.h"
 #include "gcs/client.h"
 
 #include <errno.h>
@@ -78,6 +78,8 @@ struct rg_reader {
     struct rg_reader_options options;
     struct rg_source source;
     uint32_t fingerprint;
+    uint8_t digest[RG_DIGEST_SIZE];
+    struct rg_resume resume;
     uint32_t group_samples_max;
     uint64_t group_bytes_max;
     struct rg_sampler sampler;
@@ -137,7 +139,7 @@ static uint64_t index_at(const struct rg_reader *reader, uint64_t number)
 
 static int indices_check(const struct rg_reader_options *own, char *error, size_t error_size)
 {
-    if (own->state != NULL) {
+    if (own->state != NULL || own->base != NULL) {
         return rg_explain(error, error_size, -EINVAL, "samples of a list have no state");
     }
     for (uint64_t i = 0; i < own->index_count; i++) {
@@ -203,103 +205,18 @@ static struct rg_sampler_options sampler_options(const struct rg_reader_options 
     };
 }
 
-/* What a state must agree in with the options, whoever goes on. */
-static int state_check(const struct rg_reader *reader, const struct rg_state *state, char *error,
-                       size_t error_size)
+static struct rg_state_epoch epoch_of(const struct rg_reader *reader)
 {
     const struct rg_reader_options *options = &reader->options;
-    if (state->count != options->object_count) {
-        return rg_explain(error, error_size, -EINVAL,
-                          "the state is of %" PRIu64 " objects and not of %" PRIu64, state->count,
-                          options->object_count);
-    }
-    if (state->fingerprint != reader->fingerprint) {
-        return rg_explain(error, error_size, -EINVAL,
-                          "the state is of other objects: names, sizes or generations differ");
-    }
-    if (state->seed != options->seed || state->epoch != options->epoch) {
-        return rg_explain(error, error_size, -EINVAL,
-                          "the state is of seed %" PRIu64 " and epoch %" PRIu64
-                          " and not of %" PRIu64 " and %" PRIu64,
-                          state->seed, state->epoch, options->seed, options->epoch);
-    }
-    bool is_shuffled = (state->flags & RG_STATE_SHUFFLE) != 0;
-    if (is_shuffled != options->shuffle) {
-        return rg_explain(error, error_size, -EINVAL,
-                          "the state is of an epoch that was%s shuffled",
-                          is_shuffled ? "" : " not");
-    }
-    return 0;
-}
-
-static bool is_same_reader(const struct rg_reader_options *options, const struct rg_state *state)
-{
-    return state->rank == options->rank && state->world_size == options->world_size &&
-           state->worker == options->worker && state->worker_count == options->worker_count &&
-           state->batch_size == options->batch_size && state->remainder == options->remainder;
-}
-
-static bool has_bits(const struct rg_state *state)
-{
-    for (uint32_t i = 0; i < state->bit_count / 8; i++) {
-        if (state->bits[i] != 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* How many positions the ranks that saved the state were done with, all together. */
-static int state_consumed(const struct rg_reader *reader, const struct rg_state *state,
-                          uint64_t *out_consumed)
-{
-    struct rg_sampler_options options = sampler_options(&reader->options);
-    options.rank = state->rank;
-    options.world_size = state->world_size;
-    options.worker = 0;
-    options.worker_count = 1;
-    options.block_size = state->batch_size;
-    options.remainder = (enum rg_remainder)state->remainder;
-    options.consumed = state->consumed;
-    struct rg_sampler sampler;
-    if (rg_sampler_init(&sampler, &options) < 0 || state->taken > sampler.rank_total) {
-        return -EINVAL;
-    }
-    *out_consumed = rg_sampler_consumed(&sampler, state->taken);
-    return 0;
-}
-
-/* Decides where to begin: sets `consumed`, and in the same reader's case `first` and *out_state. */
-static int state_apply(struct rg_reader *reader, uint64_t *out_consumed, struct rg_state *out_state,
-                       char *error, size_t error_size)
-{
-    const struct rg_reader_options *options = &reader->options;
-    *out_consumed = 0;
-    if (options->state == NULL) {
-        return 0;
-    }
-    struct rg_state state;
-    if (rg_state_decode(options->state, options->state_size, &state) < 0) {
-        return rg_explain(error, error_size, -EINVAL, "the state is damaged or of another version");
-    }
-    int rc = state_check(reader, &state, error, error_size);
-    if (rc < 0) {
-        return rc;
-    }
-    if (is_same_reader(options, &state)) {
-        *out_consumed = state.consumed;
-        *out_state = state;
-        return 0;
-    }
-    if (state.worker_count != 1 || has_bits(&state) ||
-        state_consumed(reader, &state, out_consumed) < 0) {
-        return rg_explain(
-            error, error_size, -EINVAL,
-            "the state is of rank %u of %u, worker %u of %u, batches of %u, and can only "
-            "be gone on with there",
-            state.rank, state.world_size, state.worker, state.worker_count, state.batch_size);
-    }
-    return 0;
+    struct rg_state_epoch of = {
+        .count = options->object_count,
+        .fingerprint = reader->fingerprint,
+        .seed = options->seed,
+        .epoch = options->epoch,
+        .shuffle = options->shuffle,
+    };
+    memcpy(of.digest, reader->digest, sizeof(of.digest));
+    return of;
 }
 
 /* Why the sampler refused: nothing else in its options is the caller's. */
@@ -315,6 +232,28 @@ static int refuse_share(const struct rg_reader_options *options, char *error, si
     }
     return rg_explain(error, error_size, -EINVAL, "remainder is %d, which is no rg_remainder",
                       (int)options->remainder);
+}
+
+/* Finds out where the epoch goes on, and how what is left is dealt. */
+static int sampler_open(struct rg_reader *reader, char *error, size_t error_size)
+{
+    const struct rg_reader_options *options = &reader->options;
+    struct rg_sampler_options deal = sampler_options(options);
+    if (rg_sampler_init(&reader->sampler, &deal) < 0) {
+        return refuse_share(options, error, error_size);
+    }
+    struct rg_saved saved = {options->state, options->state_size, options->base,
+                             options->base_size};
+    struct rg_state_epoch of = epoch_of(reader);
+    struct rg_resume *resume = &reader->resume;
+    int rc = rg_resume_init(resume, &saved, &of, &deal, error, error_size);
+    if (rc == 0 && resume->base != NULL) {
+        deal.left = &resume->left;
+        deal.own_left = resume->has_own_left ? &resume->own_left : NULL;
+        rc = rg_sampler_init(&reader->sampler, &deal);
+        RG_ASSERT(rc == 0);
+    }
+    return rc;
 }
 
 static int window_open(struct rg_reader *reader, const struct rg_state *state)
@@ -357,6 +296,10 @@ static int reader_setup(struct rg_reader *reader, char *error, size_t error_size
         return rc;
     }
     options->object_count = reader->source.count;
+    if (options->list_digest != NULL) {
+        memcpy(reader->digest, options->list_digest, sizeof(reader->digest));
+        options->list_digest = NULL;
+    }
     if (options->indices != NULL) {
         rc = indices_check(options, error, error_size);
     } else if (rg_source_fingerprint(&reader->source, &reader->fingerprint) < 0) {
@@ -365,22 +308,18 @@ static int reader_setup(struct rg_reader *reader, char *error, size_t error_size
     if (rc < 0) {
         return rc;
     }
-    struct rg_state state = {0};
-    struct rg_sampler_options sampling = sampler_options(options);
-    rc = state_apply(reader, &sampling.consumed, &state, error, error_size);
+    rc = sampler_open(reader, error, error_size);
     if (rc < 0) {
         return rc;
     }
-    if (rg_sampler_init(&reader->sampler, &sampling) < 0) {
-        return refuse_share(options, error, error_size);
-    }
-    options->state = NULL; /* borrowed for the call only, like the next */
-    options->tar_members = NULL;
+    options->tar_members = NULL; /* borrowed for the call only */
     reader->size_guess = SIZE_GUESS;
     reader->bytes_max = RG_MIN(options->window_bytes, reader->client->runtime->memory_max / 2);
     reader->group_samples_max = RG_MAX(options->window_requests / GROUP_DIVISOR, 1u);
     reader->group_bytes_max = RG_MIN(options->tar_request_bytes, reader->bytes_max / GROUP_DIVISOR);
-    rc = window_open(reader, &state);
+    rc = window_open(reader, &reader->resume.state);
+    options->state = options->base = NULL; /* borrowed for the call only, like the state's bits */
+    reader->resume.state = (struct rg_state){0};
     if (rc == 0 && rg_progress_end(&reader->handed) > reader->sampler.total) {
         rc = rg_explain(error, error_size, -EINVAL, "the state goes beyond the end of the epoch");
     }
@@ -1026,13 +965,10 @@ size_t rg_reader_state(const struct rg_reader *reader, void *buf, size_t size)
     uint8_t bits[RG_STATE_BITS_MAX / 8];
     look_begin(reader);
     struct rg_state state = {
-        .flags = (options->shuffle ? RG_STATE_SHUFFLE : 0u) |
-                 (options->unordered ? RG_STATE_UNORDERED : 0u),
-        .count = options->object_count,
-        .fingerprint = reader->fingerprint,
-        .seed = options->seed,
-        .epoch = options->epoch,
-        .consumed = reader->sampler.options.consumed,
+        .of = epoch_of(reader),
+        .unordered = options->unordered,
+        .has_base = reader->resume.base != NULL,
+        .base_crc = reader->resume.base != NULL ? reader->resume.base->crc : 0,
         .rank = options->rank,
         .world_size = options->world_size,
         .worker = options->worker,
@@ -1045,6 +981,12 @@ size_t rg_reader_state(const struct rg_reader *reader, void *buf, size_t size)
     };
     look_end(reader);
     return rg_state_encode(&state, buf, size);
+}
+
+const void *rg_reader_base(const struct rg_reader *reader, size_t *out_size)
+{
+    const struct rg_base *base = reader->resume.base;
+    return base != NULL ? rg_base_data(base, out_size) : NULL;
 }
 
 /* Ends what is out and gives everything back. */
@@ -1076,6 +1018,7 @@ void rg_reader_close(struct rg_reader *reader)
     }
     rg_cq_close(reader->cq);
     rg_source_close(&reader->source);
+    rg_resume_fini(&reader->resume);
     rg_progress_fini(&reader->handed);
     rg_progress_fini(&reader->consumed);
     free(reader->slots);

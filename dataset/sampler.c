@@ -5,18 +5,24 @@
 
 #include <errno.h>
 
-static bool options_valid(const struct rg_sampler_options *options)
+static uint64_t total_of(const struct rg_remaining *left, uint64_t count)
 {
-    return options->count <= RG_PERMUTATION_COUNT_MAX && options->consumed <= options->count &&
-           options->rank < options->world_size && options->worker < options->worker_count &&
-           options->block_size >= 1 && options->remainder <= RG_REMAINDER_DROP;
+    return left != NULL ? rg_remaining_total(left) : count;
 }
 
-static uint64_t rank_total(const struct rg_sampler_options *options)
+static bool options_valid(const struct rg_sampler_options *options)
 {
-    uint64_t left = options->count - options->consumed;
-    uint64_t whole = left / options->world_size, rest = left % options->world_size;
-    switch (options->remainder) {
+    return options->count <= RG_PERMUTATION_COUNT_MAX && options->rank < options->world_size &&
+           options->worker < options->worker_count && options->block_size >= 1 &&
+           options->remainder <= RG_REMAINDER_DROP &&
+           (options->left == NULL || options->left->count == options->count);
+}
+
+uint64_t rg_sampler_rank_total(uint64_t left, uint32_t rank, uint32_t world_size,
+                               enum rg_remainder remainder)
+{
+    uint64_t whole = left / world_size, rest = left % world_size;
+    switch (remainder) {
     case RG_REMAINDER_PAD:
         return whole + (rest > 0);
     case RG_REMAINDER_DROP:
@@ -24,11 +30,10 @@ static uint64_t rank_total(const struct rg_sampler_options *options)
     case RG_REMAINDER_UNEVEN:
         break;
     }
-    return whole + (options->rank < rest);
+    return whole + (rank < rest);
 }
 
-/* Of a rank's samples, those in the blocks of this worker. */
-static uint64_t worker_total(const struct rg_sampler_options *options, uint64_t total)
+uint64_t rg_sampler_worker_total(const struct rg_sampler_options *options, uint64_t total)
 {
     uint64_t round = (uint64_t)options->block_size * options->worker_count;
     uint64_t before = (uint64_t)options->block_size * options->worker;
@@ -42,32 +47,53 @@ int rg_sampler_init(struct rg_sampler *sampler, const struct rg_sampler_options 
     if (!options_valid(options)) {
         return -EINVAL;
     }
-    *sampler = (struct rg_sampler){.options = *options, .rank_total = rank_total(options)};
-    sampler->total = worker_total(options, sampler->rank_total);
+    *sampler = (struct rg_sampler){.options = *options};
+    sampler->left_total = total_of(options->left, options->count);
+    sampler->rank_total = rg_sampler_rank_total(sampler->left_total, options->rank,
+                                                options->world_size, options->remainder);
+    if (options->own_left != NULL && options->own_left->count != sampler->rank_total) {
+        return -EINVAL;
+    }
+    sampler->own_total = total_of(options->own_left, sampler->rank_total);
+    sampler->total = rg_sampler_worker_total(options, sampler->own_total);
     if (options->shuffle && options->count > 0) {
         rg_permutation_init(&sampler->permutation, options->count, options->seed, options->epoch);
     }
     return 0;
 }
 
+uint64_t rg_sampler_place(const struct rg_sampler_options *options, uint64_t sample)
+{
+    uint64_t block = sample / options->block_size, offset = sample % options->block_size;
+    return (block * options->worker_count + options->worker) * options->block_size + offset;
+}
+
+uint32_t rg_sampler_worker(const struct rg_sampler_options *options, uint64_t place,
+                           uint64_t *out_sample)
+{
+    uint64_t block = place / options->block_size, offset = place % options->block_size;
+    *out_sample = block / options->worker_count * options->block_size + offset;
+    return (uint32_t)(block % options->worker_count);
+}
+
+/* Only padding goes beyond the end, where the order begins again. */
+static uint64_t position_at(const struct rg_sampler *sampler, uint64_t place)
+{
+    const struct rg_sampler_options *options = &sampler->options;
+    if (place >= sampler->left_total) {
+        return (place - sampler->left_total) % options->count;
+    }
+    return options->left != NULL ? rg_remaining_at(options->left, place) : place;
+}
+
 uint64_t rg_sampler_at(const struct rg_sampler *sampler, uint64_t sample)
 {
     RG_ASSERT(sample < sampler->total);
     const struct rg_sampler_options *options = &sampler->options;
-    uint64_t block = sample / options->block_size, offset = sample % options->block_size;
-    uint64_t of_rank =
-        (block * options->worker_count + options->worker) * options->block_size + offset;
-    uint64_t position = options->consumed + of_rank * options->world_size + options->rank;
-    /* Only padding goes beyond the end, where the order begins again. */
-    position %= options->count;
+    uint64_t place = rg_sampler_place(options, sample);
+    if (options->own_left != NULL) {
+        place = rg_remaining_at(options->own_left, place);
+    }
+    uint64_t position = position_at(sampler, place * options->world_size + options->rank);
     return options->shuffle ? rg_permutation_at(&sampler->permutation, position) : position;
-}
-
-uint64_t rg_sampler_consumed(const struct rg_sampler *sampler, uint64_t rank_samples)
-{
-    const struct rg_sampler_options *options = &sampler->options;
-    RG_ASSERT(rank_samples <= sampler->rank_total);
-    /* With UNEVEN the last round is short; with DROP what is dropped is never consumed. */
-    uint64_t consumed = options->consumed + rank_samples * options->world_size;
-    return RG_MIN(consumed, options->count);
 }

@@ -7,15 +7,21 @@
 #include <errno.h>
 #include <string.h>
 
-#define MAGIC UINT32_C(0x73646772) /* "rgds" */
-#define VERSION 1
+#define STATE_MAGIC UINT32_C(0x73646772) /* "rgds" */
+#define BASE_MAGIC UINT32_C(0x62646772)  /* "rgdb" */
+#define VERSION 2
 #define CRC_SIZE 4
 
-/* Writes or reads one field after the other; what does not fit is only counted. */
+/* Bits of the field after the version. */
+enum { SHUFFLE = 1, UNORDERED = 2, HAS_BASE = 4, HAS_OWN = 8 };
+
+/* Writes or reads one field after the other. What does not fit is only counted; what is not there
+ * is zero, and noted. */
 struct cursor {
     uint8_t *out;
     const uint8_t *in;
     size_t size, at;
+    bool is_short;
 };
 
 static void put(struct cursor *cursor, uint64_t value, size_t width)
@@ -27,14 +33,97 @@ static void put(struct cursor *cursor, uint64_t value, size_t width)
     }
 }
 
+static void put_bytes(struct cursor *cursor, const uint8_t *bytes, uint64_t count)
+{
+    if (cursor->at < cursor->size && count > 0) {
+        memcpy(cursor->out + cursor->at, bytes, RG_MIN(count, cursor->size - cursor->at));
+    }
+    cursor->at += count;
+}
+
 static uint64_t get(struct cursor *cursor, size_t width)
 {
-    RG_ASSERT(cursor->size - cursor->at >= width);
+    if (cursor->size - cursor->at < width) {
+        cursor->is_short = true;
+        return 0;
+    }
     uint64_t value = 0;
     for (size_t i = 0; i < width; i++) {
         value |= (uint64_t)cursor->in[cursor->at++] << (8 * i);
     }
     return value;
+}
+
+static const uint8_t *get_bytes(struct cursor *cursor, uint64_t count)
+{
+    const uint8_t *bytes = cursor->in + cursor->at;
+    if (cursor->size - cursor->at < count) {
+        cursor->is_short = true;
+        return NULL;
+    }
+    cursor->at += count;
+    return bytes;
+}
+
+static void put_head(struct cursor *cursor, uint32_t magic, uint32_t flags)
+{
+    put(cursor, magic, 4);
+    put(cursor, VERSION, 2);
+    put(cursor, flags, 2);
+}
+
+static void put_epoch(struct cursor *cursor, const struct rg_state_epoch *of)
+{
+    put(cursor, of->count, 8);
+    put(cursor, of->fingerprint, 4);
+    put_bytes(cursor, of->digest, sizeof(of->digest));
+    put(cursor, of->seed, 8);
+    put(cursor, of->epoch, 8);
+}
+
+static void get_epoch(struct cursor *cursor, struct rg_state_epoch *of)
+{
+    of->count = get(cursor, 8);
+    of->fingerprint = (uint32_t)get(cursor, 4);
+    const uint8_t *digest = get_bytes(cursor, sizeof(of->digest));
+    if (digest != NULL) {
+        memcpy(of->digest, digest, sizeof(of->digest));
+    }
+    of->seed = get(cursor, 8);
+    of->epoch = get(cursor, 8);
+}
+
+/* Ends what was written; returns its size. */
+static size_t put_crc(struct cursor *cursor)
+{
+    size_t total = cursor->at + CRC_SIZE;
+    if (total <= cursor->size) {
+        put(cursor, rg_crc32c(0, cursor->out, cursor->at), CRC_SIZE);
+    }
+    return total;
+}
+
+/* Begins to read what is intact and of a kind. 0 or -EBADMSG. */
+static int get_head(struct cursor *cursor, const uint8_t *data, size_t size, uint32_t magic,
+                    uint32_t *out_version, uint32_t *out_flags, uint32_t *out_crc)
+{
+    if (size < CRC_SIZE) {
+        return -EBADMSG;
+    }
+    struct cursor end = {.in = data, .size = size, .at = size - CRC_SIZE};
+    *out_crc = (uint32_t)get(&end, CRC_SIZE);
+    *cursor = (struct cursor){.in = data, .size = size - CRC_SIZE};
+    if (*out_crc != rg_crc32c(0, data, size - CRC_SIZE) || get(cursor, 4) != magic) {
+        return -EBADMSG;
+    }
+    *out_version = (uint32_t)get(cursor, 2);
+    *out_flags = (uint32_t)get(cursor, 2);
+    return 0;
+}
+
+static int get_end(const struct cursor *cursor)
+{
+    return cursor->is_short || cursor->at != cursor->size ? -EBADMSG : 0;
 }
 
 size_t rg_state_encode(const struct rg_state *state, uint8_t *buf, size_t size)
@@ -45,60 +134,138 @@ size_t rg_state_encode(const struct rg_state *state, uint8_t *buf, size_t size)
         return total;
     }
     struct cursor cursor = {.out = buf, .size = size};
-    put(&cursor, MAGIC, 4);
-    put(&cursor, VERSION, 2);
-    put(&cursor, state->flags, 2);
-    put(&cursor, state->count, 8);
-    put(&cursor, state->fingerprint, 4);
-    put(&cursor, state->remainder, 4);
-    put(&cursor, state->seed, 8);
-    put(&cursor, state->epoch, 8);
-    put(&cursor, state->consumed, 8);
+    put_head(&cursor, STATE_MAGIC,
+             (state->of.shuffle ? SHUFFLE : 0u) | (state->unordered ? UNORDERED : 0u) |
+                 (state->has_base ? HAS_BASE : 0u));
+    put_epoch(&cursor, &state->of);
+    put(&cursor, state->base_crc, 4);
     put(&cursor, state->rank, 4);
     put(&cursor, state->world_size, 4);
     put(&cursor, state->worker, 4);
     put(&cursor, state->worker_count, 4);
     put(&cursor, state->batch_size, 4);
-    put(&cursor, state->bit_count, 4);
+    put(&cursor, state->remainder, 4);
     put(&cursor, state->taken, 8);
-    for (uint32_t i = 0; i < state->bit_count / 8; i++) {
-        put(&cursor, state->bits[i], 1);
-    }
-    put(&cursor, rg_crc32c(0, buf, cursor.at), CRC_SIZE);
-    RG_ASSERT(cursor.at == total);
+    put(&cursor, state->bit_count, 4);
+    put_bytes(&cursor, state->bits, state->bit_count / 8);
+    RG_ASSERT(put_crc(&cursor) == total);
     return total;
+}
+
+static void get_state_1(struct cursor *cursor, struct rg_state *state)
+{
+    state->of.count = get(cursor, 8);
+    state->of.fingerprint = (uint32_t)get(cursor, 4);
+    state->remainder = (uint32_t)get(cursor, 4);
+    state->of.seed = get(cursor, 8);
+    state->of.epoch = get(cursor, 8);
+    state->consumed = get(cursor, 8);
+    state->rank = (uint32_t)get(cursor, 4);
+    state->world_size = (uint32_t)get(cursor, 4);
+    state->worker = (uint32_t)get(cursor, 4);
+    state->worker_count = (uint32_t)get(cursor, 4);
+    state->batch_size = (uint32_t)get(cursor, 4);
+    state->bit_count = (uint32_t)get(cursor, 4);
+    state->taken = get(cursor, 8);
+}
+
+static void get_state_2(struct cursor *cursor, struct rg_state *state)
+{
+    get_epoch(cursor, &state->of);
+    state->base_crc = (uint32_t)get(cursor, 4);
+    state->rank = (uint32_t)get(cursor, 4);
+    state->world_size = (uint32_t)get(cursor, 4);
+    state->worker = (uint32_t)get(cursor, 4);
+    state->worker_count = (uint32_t)get(cursor, 4);
+    state->batch_size = (uint32_t)get(cursor, 4);
+    state->remainder = (uint32_t)get(cursor, 4);
+    state->taken = get(cursor, 8);
+    state->bit_count = (uint32_t)get(cursor, 4);
+}
+
+/* What no reader could have written. */
+static bool state_is_possible(const struct rg_state *state)
+{
+    return state->bit_count % 8 == 0 && state->bit_count <= RG_STATE_BITS_MAX &&
+           state->rank < state->world_size && state->worker < state->worker_count &&
+           state->batch_size > 0 && state->remainder <= RG_REMAINDER_DROP &&
+           state->taken <= state->of.count && state->consumed <= state->of.count;
 }
 
 int rg_state_decode(const uint8_t *data, size_t size, struct rg_state *out)
 {
-    if (size < RG_STATE_SIZE_MIN) {
+    struct cursor cursor;
+    uint32_t version, flags, crc;
+    if (get_head(&cursor, data, size, STATE_MAGIC, &version, &flags, &crc) < 0 || version == 0 ||
+        version > VERSION) {
         return -EBADMSG;
     }
-    struct cursor end = {.in = data, .size = size, .at = size - CRC_SIZE};
-    struct cursor cursor = {.in = data, .size = size};
-    bool is_intact = get(&end, CRC_SIZE) == rg_crc32c(0, data, size - CRC_SIZE);
-    if (!is_intact || get(&cursor, 4) != MAGIC || get(&cursor, 2) != VERSION) {
-        return -EBADMSG;
+    struct rg_state state = {.unordered = (flags & UNORDERED) != 0,
+                             .has_base = (flags & HAS_BASE) != 0};
+    state.of.shuffle = (flags & SHUFFLE) != 0;
+    if (version == 1) {
+        get_state_1(&cursor, &state);
+    } else {
+        get_state_2(&cursor, &state);
     }
-    struct rg_state state = {.flags = (uint32_t)get(&cursor, 2)};
-    state.count = get(&cursor, 8);
-    state.fingerprint = (uint32_t)get(&cursor, 4);
-    state.remainder = (uint32_t)get(&cursor, 4);
-    state.seed = get(&cursor, 8);
-    state.epoch = get(&cursor, 8);
-    state.consumed = get(&cursor, 8);
-    state.rank = (uint32_t)get(&cursor, 4);
-    state.world_size = (uint32_t)get(&cursor, 4);
-    state.worker = (uint32_t)get(&cursor, 4);
-    state.worker_count = (uint32_t)get(&cursor, 4);
-    state.batch_size = (uint32_t)get(&cursor, 4);
-    state.bit_count = (uint32_t)get(&cursor, 4);
-    state.taken = get(&cursor, 8);
-    state.bits = data + cursor.at;
-    if (state.bit_count % 8 != 0 || state.bit_count > RG_STATE_BITS_MAX ||
-        size != RG_STATE_SIZE_MIN + state.bit_count / 8) {
+    state.bits = get_bytes(&cursor, state.bit_count / 8);
+    if (get_end(&cursor) < 0 || !state_is_possible(&state)) {
         return -EBADMSG;
     }
     *out = state;
+    return 0;
+}
+
+static void put_set(struct cursor *cursor, const struct rg_state_set *set)
+{
+    RG_ASSERT(set->bit_count % 8 == 0);
+    put(cursor, set->low, 8);
+    put(cursor, set->bit_count, 8);
+    put_bytes(cursor, set->bits, set->bit_count / 8);
+}
+
+static int get_set(struct cursor *cursor, struct rg_state_set *set)
+{
+    set->low = get(cursor, 8);
+    set->bit_count = get(cursor, 8);
+    set->bits = get_bytes(cursor, set->bit_count / 8);
+    return set->bit_count % 8 == 0 ? 0 : -EBADMSG;
+}
+
+size_t rg_base_encode(const struct rg_base_content *base, uint8_t *buf, size_t size)
+{
+    struct cursor cursor = {.out = buf, .size = size};
+    put_head(&cursor, BASE_MAGIC,
+             (base->of.shuffle ? SHUFFLE : 0u) | (base->has_own ? HAS_OWN : 0u));
+    put_epoch(&cursor, &base->of);
+    put(&cursor, base->rank, 4);
+    put(&cursor, base->world_size, 4);
+    put(&cursor, base->remainder, 4);
+    put_set(&cursor, &base->positions);
+    put_set(&cursor, &base->own);
+    return put_crc(&cursor);
+}
+
+int rg_base_decode(const uint8_t *data, size_t size, struct rg_base_content *out, uint32_t *out_crc)
+{
+    struct cursor cursor;
+    uint32_t version, flags, crc;
+    if (get_head(&cursor, data, size, BASE_MAGIC, &version, &flags, &crc) < 0 ||
+        version != VERSION) {
+        return -EBADMSG;
+    }
+    struct rg_base_content base = {.has_own = (flags & HAS_OWN) != 0};
+    base.of.shuffle = (flags & SHUFFLE) != 0;
+    get_epoch(&cursor, &base.of);
+    base.rank = (uint32_t)get(&cursor, 4);
+    base.world_size = (uint32_t)get(&cursor, 4);
+    base.remainder = (uint32_t)get(&cursor, 4);
+    if (get_set(&cursor, &base.positions) < 0 || get_set(&cursor, &base.own) < 0 ||
+        get_end(&cursor) < 0 || base.remainder > RG_REMAINDER_DROP ||
+        (base.has_own && base.rank >= base.world_size)) {
+        return -EBADMSG;
+    }
+    *out = base;
+    *out_crc = crc;
     return 0;
 }

@@ -144,13 +144,13 @@ class Trainer:
         return values
 
     def save(self) -> None:
-        """All ranks have taken as many samples, so that the state of one serves any number."""
+        """What the ranks have consumed of the epoch is gathered, so that any number of them goes on."""
         consumed = self.consumed_before + sum(self.gather(self.consumed), [])
         state = {
             "model": self.net.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "step": self.step,
-            "dataset": self.dataset.state_dict(),
+            "dataset": self.dataset.state_dict(all_ranks=True),
             "consumed": consumed,
         }
         if self.rank == 0:

@@ -60,7 +60,7 @@ struct rg_reader_options {
     uint32_t window_requests; /* 0: RG_WINDOW_REQUESTS_DEFAULT */
     uint64_t window_bytes;    /* 0: RG_WINDOW_BYTES_DEFAULT */
     /* From rg_reader_state: go on there. Refused unless it is of the same objects, seed, epoch and
-     * order. */
+     * order, and says enough: see rg_base. Borrowed for the call, as is the base. */
     const void *state;
     size_t state_size;
     /* In place of objects: the samples of tar archives, borrowed until the reader is closed. A
@@ -84,6 +84,13 @@ struct rg_reader_options {
     uint64_t index_count;
     /* What is taken is consumed when rg_reader_consume says so, and not at once. */
     bool consume_later;
+    /* From rg_reader_base, with the state; or from rg_base_data, alone. */
+    const void *base;
+    size_t base_size;
+    /* RG_DIGEST_SIZE bytes that tell the list of objects from any other, such as
+     * rg_manifest_digest: states keep it and are refused where it differs. Borrowed for the call;
+     * NULL: none, and a sample of the objects has to do. */
+    const uint8_t *list_digest;
 };
 RG_API void rg_reader_options_init_sized(struct rg_reader_options *options, size_t struct_size);
 static inline void rg_reader_options_init(struct rg_reader_options *options)
@@ -123,14 +130,51 @@ RG_API uint64_t rg_reader_total(const struct rg_reader *reader);
 RG_API uint64_t rg_reader_taken(const struct rg_reader *reader);
 RG_API uint64_t rg_reader_skipped(const struct rg_reader *reader);
 
-/* Any thread. What was consumed, as bytes to be kept with a checkpoint: 84, and with `unordered` a
- * bit more for each request of the window. Stores at most `size` bytes and returns how many there
- * are.
- *
- * A reader of the same rank, world size, worker, number of workers and batch size goes on exactly
- * here. Any other number of ranks may go on too, from any rank's state, if the readers were
- * ordered, each rank had one worker, and all ranks had taken as many samples. */
+/* Any thread. What was consumed since the deal, as bytes to be kept with a checkpoint, together
+ * with the base: 112, and with `unordered` or where samples were skipped a bit more for each
+ * request of the window, so that there are at most RG_READER_STATE_MAX. Stores at most `size` bytes
+ * and returns how many there are. */
+#define RG_READER_STATE_MAX (112 + RG_WINDOW_REQUESTS_MAX / 8)
 RG_API size_t rg_reader_state(const struct rg_reader *reader, void *buf, size_t size);
+/* What the reader went on from: the same bytes as long as it is open, and for every reader of its
+ * rank. NULL: it began at the beginning. */
+RG_API const void *rg_reader_base(const struct rg_reader *reader, size_t *out_size);
+
+/* A base: what of an epoch was consumed before the rest was dealt to ranks and workers. A reader
+ * begins with
+ *
+ * - its own state and base, rank, world size, worker, number of workers and batch size being the
+ *   same: it goes on within the deal;
+ * - the state and base of the same rank, which had one worker: what is left of the rank's samples
+ * is dealt to workers anew; or, of a world of 1, to ranks and workers;
+ * - the base of its rank, made of the states of all its workers: the same;
+ * - the base of all ranks, made of all states: what is left of the epoch is dealt anew, to any
+ *   number of ranks and workers, wherever each had stopped;
+ *
+ * and says why where that does not say enough. All ranks go on from their own, or all from the same
+ * base. What nobody had consumed comes exactly once, in the epoch's order, which the states and the
+ * new deal determine; `remainder` then applies to what is left, and where all were at their end,
+ * nothing is. A base has a bit for each sample between the first that was not consumed and the last
+ * that was, and 116 bytes. */
+struct rg_base;
+/* One reader as it was saved, or with a NULL state what has not begun since its base, or with
+ * neither what has not begun at all. */
+struct rg_saved {
+    const void *state;
+    size_t state_size;
+    const void *base;
+    size_t base_size;
+};
+/* Unites what readers of one epoch have consumed: those of one rank, or with `all_ranks` of all of
+ * them, each worker of each rank once. What has not begun stands for a whole rank that has no
+ * other. Errors: -EINVAL with a line in `error` (may be NULL) that says what is missing, doubled or
+ * of something else; -ENOMEM. */
+RG_API int rg_base_open(struct rg_base **out_base, const struct rg_saved *saved, size_t saved_count,
+                        bool all_ranks, char *error, size_t error_size);
+/* Its bytes, which live as long as it. */
+RG_API const void *rg_base_data(const struct rg_base *base, size_t *out_size);
+/* NULL is fine. */
+RG_API void rg_base_close(struct rg_base *base);
 
 /* Ends it: what is out is cancelled and waited for. NULL is fine. */
 RG_API void rg_reader_close(struct rg_reader *reader);

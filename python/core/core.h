@@ -244,6 +244,9 @@ void core_objects_describe(PyObject *objects, struct rg_reader_options *options)
  * no code of Python's, and so no signal handler. */
 int core_reader_consume(PyObject *reader);
 
+/* unite([(state, base), ...], all_ranks) of the module; in base.c. */
+PyObject *core_base_unite(PyObject *module, PyObject *args);
+
 /* The same for a TarIndex. */
 void core_tar_describe(PyObject *index, struct rg_reader_options *options);
 /* Opens a cursor with the members that are wanted, a tuple of str or None. -1 with an exception. */

@@ -23,6 +23,7 @@ struct reader {
     PyObject_HEAD struct core_session *session;
     struct core_use use;
     struct rg_reader *reader; /* NULL: closed */
+    PyObject *base;           /* bytes; NULL: there is none */
     PyObject *last_state;     /* bytes: of one that was closed, like the next */
     uint64_t last_numbers[NUMBER_COUNT];
     PyObject *objects;
@@ -56,12 +57,8 @@ static uint64_t number_of(const struct reader *self, int which)
 
 static PyObject *state_make(const struct reader *self)
 {
-    char data[16384];
+    char data[RG_READER_STATE_MAX];
     size_t size = rg_reader_state(self->reader, data, sizeof(data));
-    if (size > sizeof(data)) {
-        PyErr_SetString(PyExc_RuntimeError, "a state of more bytes than there can be");
-        return NULL;
-    }
     return PyBytes_FromStringAndSize(data, (Py_ssize_t)size);
 }
 
@@ -98,6 +95,7 @@ static void reader_dealloc(PyObject *object)
     rg_tar_cursor_close(self->cursor);
     PyMem_Free(self->indices);
     Py_XDECREF(self->objects);
+    Py_XDECREF(self->base);
     Py_XDECREF(self->last_state);
     core_session_unref(self->session);
     freefunc release = PyType_GetSlot(type, Py_tp_free);
@@ -154,6 +152,34 @@ static PyObject *list_freeze(PyObject *list, const char *name)
     return list == Py_None ? Py_NewRef(list) : PySequence_Tuple(list);
 }
 
+static int digest_parse(const Py_buffer *digest, struct rg_reader_options *options)
+{
+    if (digest->buf != NULL && digest->len != RG_DIGEST_SIZE) {
+        PyErr_Format(PyExc_ValueError, "a digest of %zd bytes; it has %d", digest->len,
+                     RG_DIGEST_SIZE);
+        return -1;
+    }
+    options->list_digest = digest->buf;
+    return 0;
+}
+
+static void buffer_release(Py_buffer *buffer)
+{
+    if (buffer->obj != NULL) {
+        PyBuffer_Release(buffer);
+    }
+}
+
+static int base_keep(struct reader *self)
+{
+    size_t size;
+    const void *base = rg_reader_base(self->reader, &size);
+    if (base != NULL) {
+        self->base = PyBytes_FromStringAndSize(base, (Py_ssize_t)size);
+    }
+    return base == NULL || self->base != NULL ? 0 : -1;
+}
+
 static int reader_open(struct reader *self, PyObject *client, PyObject *objects,
                        const struct rg_reader_options *options)
 {
@@ -171,7 +197,7 @@ static int reader_open(struct reader *self, PyObject *client, PyObject *objects,
     }
     self->reader = reader;
     self->objects = Py_NewRef(objects);
-    return 0;
+    return base_keep(self);
 }
 
 static int reader_make(struct reader *self, PyObject *args, PyObject *keywords)
@@ -185,19 +211,20 @@ static int reader_make(struct reader *self, PyObject *args, PyObject *keywords)
                             "unordered",    "window_requests",
                             "window_bytes", "state",
                             "members",      "request_bytes",
-                            "indices",      NULL};
+                            "indices",      "base",
+                            "digest",       NULL};
     struct rg_reader_options options;
     rg_reader_options_init(&options);
     PyObject *client, *objects, *members = Py_None, *indices = Py_None;
     int shuffle = 0, unordered = 0;
     unsigned long long seed = 0, epoch = 0, window_bytes = 0, request_bytes = 0;
-    Py_buffer state = {0};
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O|$pKKIIIIIIIpIKy*OKO:Reader", names,
-                                     core_client_type, &client, &objects, &shuffle, &seed, &epoch,
-                                     &options.rank, &options.world_size, &options.worker,
-                                     &options.worker_count, &options.batch_size, &options.remainder,
-                                     &options.changed, &unordered, &options.window_requests,
-                                     &window_bytes, &state, &members, &request_bytes, &indices)) {
+    Py_buffer state = {0}, base = {0}, digest = {0};
+    if (!PyArg_ParseTupleAndKeywords(
+            args, keywords, "O!O|$pKKIIIIIIIpIKz*OKOz*z*:Reader", names, core_client_type, &client,
+            &objects, &shuffle, &seed, &epoch, &options.rank, &options.world_size, &options.worker,
+            &options.worker_count, &options.batch_size, &options.remainder, &options.changed,
+            &unordered, &options.window_requests, &window_bytes, &state, &members, &request_bytes,
+            &indices, &base, &digest)) {
         return -1;
     }
     members = list_freeze(members, "members");
@@ -207,7 +234,7 @@ static int reader_make(struct reader *self, PyObject *args, PyObject *keywords)
     int rc = -1;
     if (indices != NULL && objects_describe(objects, &options) &&
         core_tar_members(members, texts, &options.tar_member_count) == 0 &&
-        indices_parse(self, indices, &options) == 0 &&
+        indices_parse(self, indices, &options) == 0 && digest_parse(&digest, &options) == 0 &&
         (!is_tar || core_tar_cursor(objects, members, &self->cursor) == 0)) {
         options.shuffle = shuffle != 0;
         options.unordered = unordered != 0;
@@ -219,11 +246,13 @@ static int reader_make(struct reader *self, PyObject *args, PyObject *keywords)
         options.tar_request_bytes = request_bytes;
         options.state = state.buf;
         options.state_size = (size_t)state.len;
+        options.base = base.buf;
+        options.base_size = (size_t)base.len;
         rc = reader_open(self, client, objects, &options);
     }
-    if (state.obj != NULL) {
-        PyBuffer_Release(&state);
-    }
+    buffer_release(&state);
+    buffer_release(&base);
+    buffer_release(&digest);
     Py_XDECREF(members);
     Py_XDECREF(indices);
     return rc;
@@ -446,6 +475,13 @@ static PyObject *reader_get_number(PyObject *object, void *closure)
     return PyLong_FromUnsignedLongLong(number_of(self, (int)(intptr_t)closure));
 }
 
+static PyObject *reader_get_base(PyObject *object, void *closure)
+{
+    (void)closure;
+    struct reader *self = of(object);
+    return Py_NewRef(self->base != NULL ? self->base : Py_None);
+}
+
 static PyMethodDef reader_methods[] = {
     {"take", reader_take, METH_O, "take(n) -> list of n Items, fewer only at the end of the epoch"},
     {"take_some", reader_take_some, METH_O,
@@ -462,6 +498,8 @@ static PyMethodDef reader_methods[] = {
 static PyGetSetDef reader_getset[] = {
     {"total", reader_get_number, NULL, "samples of this reader's epoch", (void *)TOTAL},
     {"taken", reader_get_number, NULL, "samples taken or skipped", (void *)TAKEN},
+    {"base", reader_get_base, NULL, "what it went on from, as bytes that belong to its state",
+     NULL},
     {"skipped", reader_get_number, NULL, "samples skipped", (void *)SKIPPED},
     {0},
 };

@@ -24,6 +24,7 @@ from ringest._errors import (
     UnavailableError,
 )
 from ringest._samples import SKIP, TransformError
+from ringest._state import gather_state
 from ringest.client import Client, default_client, stats
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ __all__ = [
     "TransformError",
     "UnavailableError",
     "default_client",
+    "gather_state",
     "stats",
 ]
 

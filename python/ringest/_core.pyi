@@ -17,6 +17,10 @@ def crc32c(data: Any, crc: int = 0, /) -> int:
 def crc32c_combine(first: int, second: int, size: int, /) -> int:
     """The CRC32C of two pieces, the second of `size` bytes, by those of each."""
 
+def unite(saved: list[tuple[bytes | None, bytes | None]], all_ranks: bool, /) -> bytes:
+    """What readers of one epoch have consumed, each given as its state and its base, as a base to go on
+    from: of one rank, or with `all_ranks` of all. ValueError: what is missing, doubled or of something else."""
+
 @final
 class Buffer:
     """Bytes of an object, in memory of the library: bytes-like, freed with the last view.
@@ -305,10 +309,12 @@ class Reader:
         unordered: bool = False,
         window_requests: int = 0,
         window_bytes: int = 0,
-        state: bytes = ...,
+        state: bytes | None = None,
         members: list[str] | None = None,
         request_bytes: int = 0,
         indices: list[int] | None = None,
+        base: bytes | None = None,
+        digest: bytes | None = None,
     ) -> Reader: ...
     def take(self, count: int, /) -> list[Item[Any]]: ...
     def take_some(self, count: int, /) -> list[Item[Any]]: ...
@@ -316,6 +322,8 @@ class Reader:
     def consume(self) -> None: ...
     def state(self) -> bytes: ...
     def close(self) -> None: ...
+    @property
+    def base(self) -> bytes | None: ...
     @property
     def total(self) -> int: ...
     @property

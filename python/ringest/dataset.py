@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from types import NoneType
 from typing import Any
 
 from ringest import _core, _progress
 from ringest._core import Item
-from ringest._samples import OnError, Samples, TransformError, check_on_error
 from ringest._epochs import Beginning, Epochs
+from ringest._samples import OnError, Samples, TransformError, check_on_error
 from ringest._source import Manifest, ObjectSource, ObjectView
+from ringest._state import Place, gather_state, unite
 from ringest._torch import IterableBase, MapBase, worker_info
 from ringest._workers import WorkerReady, register
 from ringest.client import Client, parse_size
@@ -158,8 +158,8 @@ class IterableDataset(WorkerReady, IterableBase):
     or a service that does not answer, and when 1,000 samples in a row would be left out. `skipped` counts what the
     last iteration left out, by `changed` too, in this process.
 
-    state_dict() in the middle of an epoch and load_state_dict() go on with the next sample, in the
-    same process layout or, with no workers, on another number of ranks.
+    state_dict() in the middle of an epoch and load_state_dict() go on with the next sample: a rank from
+    its own state, or from the states of all ranks any number of them.
 
     Iterations are independent of each other, whichever threads they run in, and each is a whole epoch;
     state_dict() tells of the one that began last, and any thread may ask.
@@ -214,7 +214,7 @@ class IterableDataset(WorkerReady, IterableBase):
         self._ordered = ordered
         self._progress = progress
         self._epochs = Epochs()
-        self._place: _core.Reader | bytes | None = None  # what state_dict() tells
+        self._place: _core.Reader | Place | None = None  # what state_dict() tells
         self._reader: _core.Reader | None = None  # of the last iteration
         self._samples: Samples | None = None  # of the last iteration
         register(self)
@@ -273,12 +273,11 @@ class IterableDataset(WorkerReady, IterableBase):
     def _open(self, beginning: Beginning) -> _core.Reader:
         worker = worker_info()
         layout = self._source.layout
-        options = self._reader_options()
-        if beginning.state is not None:
-            options["state"] = beginning.state
+        objects = self._source.checked
+        state = beginning.state or Place(beginning.epoch)
         return _core.Reader(
             self._source.client,
-            self._source.checked,
+            objects,
             shuffle=self._shuffle,
             seed=self._seed,
             epoch=beginning.epoch,
@@ -292,7 +291,10 @@ class IterableDataset(WorkerReady, IterableBase):
             unordered=not self._ordered,
             window_requests=self._requests,
             window_bytes=self._prefetch,
-            **options,
+            state=state.state,
+            base=state.base,
+            digest=bytes.fromhex(objects.digest),
+            **self._reader_options(),
         )
 
     def _reader_options(self) -> dict[str, Any]:
@@ -346,20 +348,44 @@ class IterableDataset(WorkerReady, IterableBase):
                 advance(reader.taken - seen)
                 seen = reader.taken
 
-    def state_dict(self) -> dict:
+    def state_dict(self, *, all_ranks: bool = False) -> dict:
         """Where this rank is: after the last sample that was yielded, also when the iteration was left
-        or is over. What goes on from the end of an epoch has nothing more to give in that epoch."""
+        or is over. What goes on from the end of an epoch has nothing more to give in that epoch.
+
+        With `all_ranks`, where all ranks are, each wherever it has come: every rank of the process group calls it
+        and gets the same state. Any number of ranks and workers goes on from that.
+
+        A state has 112 bytes, up to 8 KiB more without order, and in an epoch that was gone on with a compressed
+        base, of a bit at most for each sample between the first that was not consumed then and the last that was."""
         self._epochs.check_told()
         place = self._place
-        return {"epoch": self._epochs.epoch, "state": place.state() if isinstance(place, _core.Reader) else place}
+        if isinstance(place, _core.Reader):
+            place = Place(self._epochs.epoch, place.state(), place.base)
+        state = (place or Place(self._epochs.epoch)).to_dict()
+        return self._gather(state) if all_ranks else state
 
-    def load_state_dict(self, state: dict) -> None:
-        """Makes the next iteration go on there. A state of other objects, another seed or order is
-        refused when that begins."""
-        if not isinstance(state, dict) or not isinstance(state.get("state", 0), (bytes, NoneType)):
-            raise ValueError(f"{state!r} is not a state that state_dict() gave")
-        self._epochs.load(state["epoch"], state["state"])
-        self._place = state["state"]
+    def _gather(self, state: dict) -> dict:
+        try:
+            return gather_state(state)
+        except ValueError as error:
+            error.add_note("state_dict(all_ranks=True) asks the ranks of torch.distributed's process group")
+            raise
+
+    def load_state_dict(self, state: dict | Sequence[dict]) -> None:
+        """Makes the next iteration go on there. `state` is
+
+        - what this rank saved: it goes on with the same world size, and any number of workers;
+        - what state_dict(all_ranks=True) gave, or the list of the states of all ranks, in any order, wherever each
+          had stopped: every rank gives the same, and any number of ranks and workers goes on. What nobody had
+          consumed comes exactly once, and where all had stopped alike in the order that it would have come in.
+          {"epoch": number, "state": None} stands for a rank that never began.
+
+        The state of a rank may be that of torchdata's StatefulDataLoader around the dataset. `remainder` applies to
+        what is left. ValueError: states are missing, doubled, damaged or not of one run; those of other objects,
+        another seed or order are refused when the iteration begins."""
+        place = unite(state)
+        self._epochs.load(place.epoch, None if place.is_beginning else place)
+        self._place = place
 
     def prepare_for_worker(self, group: str) -> None:
         self._source.prepare()

@@ -229,30 +229,123 @@ static void test_what_was_not_consumed_comes_again(void)
     }
 }
 
+/* What each rank of a world saved. */
+#define WORLD_MAX 5
+static uint8_t states[WORLD_MAX][RG_READER_STATE_MAX], bases[WORLD_MAX][256];
+
+static void reader_save(const struct rg_reader *reader, uint32_t rank, struct rg_saved *out_saved)
+{
+    *out_saved = (struct rg_saved){.state = states[rank]};
+    out_saved->state_size = rg_reader_state(reader, states[rank], sizeof(states[rank]));
+    RG_CHECK(out_saved->state_size <= sizeof(states[rank]));
+    const void *base = rg_reader_base(reader, &out_saved->base_size);
+    if (base != NULL) {
+        RG_CHECK(out_saved->base_size <= sizeof(bases[rank]));
+        out_saved->base = memcpy(bases[rank], base, out_saved->base_size);
+    }
+}
+
+/* Ranks stop at different places, and where objects were skipped. */
 static void test_an_epoch_goes_on_with_other_ranks(void)
 {
-    static const uint32_t worlds[] = {2, 5, 3};
+    static const uint32_t worlds[] = {2, 5, 1, 3};
     world_open(0);
-    uint8_t state[256];
-    size_t state_size = 0;
+    for (int i = 0; i < COUNT; i += 25) {
+        objects[i].generation = 1; /* has changed since */
+    }
+    struct rg_base *base = NULL;
+    uint64_t skipped = 0;
     for (size_t turn = 0; turn < RG_ARRAY_LEN(worlds); turn++) {
-        uint8_t next[256];
-        size_t next_size = 0;
+        bool is_last = turn + 1 == RG_ARRAY_LEN(worlds);
+        struct rg_saved saved[WORLD_MAX];
         for (uint32_t rank = 0; rank < worlds[turn]; rank++) {
             struct rg_reader_options options = reader_options();
             options.world_size = worlds[turn];
             options.rank = rank;
-            options.state = turn > 0 ? state : NULL;
-            options.state_size = state_size;
+            options.changed = RG_CHANGED_SKIP;
+            options.unordered = rank % 2 == 1;
+            options.base = base != NULL ? rg_base_data(base, &options.base_size) : NULL;
             struct rg_reader *reader = reader_open(&options);
-            (void)reader_take(reader, turn + 1 < RG_ARRAY_LEN(worlds) ? 30 : UINT64_MAX);
-            next_size = rg_reader_state(reader, next, sizeof(next));
+            (void)reader_take(reader, is_last ? UINT64_MAX : 5 + 20 * rank);
+            skipped += rg_reader_skipped(reader);
+            reader_save(reader, rank, &saved[rank]);
             rg_reader_close(reader);
         }
-        memcpy(state, next, next_size);
-        state_size = next_size;
+        rg_base_close(base);
+        RG_CHECK_EQ(rg_base_open(&base, saved, worlds[turn], true, NULL, 0), 0);
     }
-    check_each_seen_once();
+    rg_base_close(base);
+    RG_CHECK_EQ(skipped, COUNT / 25);
+    for (int i = 0; i < COUNT; i++) {
+        RG_CHECK_EQ(times_seen[i], i % 25 != 0);
+    }
+    world_close();
+}
+
+/* From its own state, whatever the number of its workers, and with no other rank's. */
+static void test_a_rank_goes_on_with_other_workers(void)
+{
+    world_open(0);
+    struct rg_reader_options options = reader_options();
+    options.rank = 1;
+    options.world_size = 2;
+    options.batch_size = 8;
+    struct rg_reader *reader = reader_open(&options);
+    struct rg_saved saved;
+    (void)reader_take(reader, 50);
+    reader_save(reader, 0, &saved);
+    rg_reader_close(reader);
+    options.state = saved.state;
+    options.state_size = saved.state_size;
+    options.worker_count = 3;
+    uint64_t total = 50;
+    for (options.worker = 0; options.worker < 3; options.worker++) {
+        reader = reader_open(&options);
+        total += reader_take(reader, UINT64_MAX);
+        RG_CHECK_EQ(rg_reader_taken(reader), rg_reader_total(reader));
+        rg_reader_close(reader);
+    }
+    RG_CHECK_EQ(total, COUNT / 2);
+    uint64_t seen = 0;
+    for (int i = 0; i < COUNT; i++) {
+        RG_CHECK(times_seen[i] <= 1);
+        seen += times_seen[i];
+    }
+    RG_CHECK_EQ(seen, COUNT / 2);
+    world_close();
+}
+
+/* What version 1 saved of these objects after 37 samples. */
+static void test_a_state_of_version_1_is_gone_on_with(void)
+{
+    static const uint8_t state[] = {
+        0x72, 0x67, 0x64, 0x73, 0x01, 0x00, 0x01, 0x00, 0xf4, 0x01, 0x00, 0x00, 0x00, 0x00,
+        0x00, 0x00, 0x6a, 0x29, 0x7a, 0xfd, 0x00, 0x00, 0x00, 0x00, 0x0b, 0x00, 0x00, 0x00,
+        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00,
+        0x00, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00,
+        0x00, 0x00, 0x25, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x6f, 0x1b, 0x77, 0xe9,
+    };
+    world_open(0);
+    struct rg_reader_options options = reader_options();
+    struct rg_reader *reader = reader_open(&options);
+    (void)reader_take(reader, 37);
+    rg_reader_close(reader);
+    options.state = state;
+    options.state_size = sizeof(state);
+    for (uint32_t world = 1; world <= 2; world++) {
+        uint32_t before[COUNT];
+        memcpy(before, times_seen, sizeof(before));
+        for (uint32_t rank = 0; rank < world; rank++) {
+            options.rank = rank;
+            options.world_size = world;
+            reader = reader_open(&options);
+            (void)reader_take(reader, UINT64_MAX);
+            rg_reader_close(reader);
+        }
+        check_each_seen_once();
+        memcpy(times_seen, before, sizeof(before));
+    }
     world_close();
 }
 
@@ -610,6 +703,8 @@ int main(int argc, char **argv)
         RG_TEST(test_a_reader_goes_on_exactly),
         RG_TEST(test_what_was_not_consumed_comes_again),
         RG_TEST(test_an_epoch_goes_on_with_other_ranks),
+        RG_TEST(test_a_rank_goes_on_with_other_workers),
+        RG_TEST(test_a_state_of_version_1_is_gone_on_with),
         RG_TEST(test_workers_share_a_ranks_samples),
         RG_TEST(test_changed_objects_follow_the_policy),
         RG_TEST(test_a_window_larger_than_the_memory_is_cut),

@@ -103,38 +103,53 @@ static void test_a_ranks_stream_does_not_depend_on_its_workers(void)
     }
 }
 
-static void test_an_epoch_goes_on_with_another_number_of_ranks(void)
+/* What is left of an epoch, with holes, is dealt as a whole one is. */
+static void test_what_is_left_is_dealt_to_ranks(void)
 {
-    static const uint32_t worlds[] = {1, 3, 2, 8, 5};
-    memset(times_seen, 0, sizeof(times_seen));
-    uint64_t consumed = 0;
-    for (size_t turn = 0; turn < RG_ARRAY_LEN(worlds); turn++) {
-        bool last = turn + 1 == RG_ARRAY_LEN(worlds);
-        uint64_t next = consumed;
-        for (uint32_t rank = 0; rank < worlds[turn]; rank++) {
-            struct rg_sampler sampler;
-            struct rg_sampler_options options = {
-                .count = 333,
-                .seed = 1,
-                .epoch = 6,
-                .shuffle = true,
-                .rank = rank,
-                .world_size = worlds[turn],
-                .worker_count = 1,
-                .block_size = 4,
-                .consumed = consumed,
-            };
-            RG_CHECK_EQ(rg_sampler_init(&sampler, &options), 0);
-            uint64_t samples = last ? sampler.total : 9;
-            for (uint64_t i = 0; i < samples; i++) {
-                times_seen[rg_sampler_at(&sampler, i)]++;
-            }
-            next = rg_sampler_consumed(&sampler, samples);
-        }
-        RG_CHECK(next > consumed);
-        consumed = next;
+    uint8_t bits[40];
+    for (size_t i = 0; i < sizeof(bits); i++) {
+        bits[i] = (uint8_t)rg_test_random();
     }
-    check_seen(333, 333, 0);
+    bits[39] |= 0x80;
+    struct rg_remaining left;
+    RG_CHECK_EQ(rg_remaining_init(&left, 400, 50, bits, 320), 0);
+    for (uint32_t world = 1; world <= 5; world++) {
+        memset(times_seen, 0, sizeof(times_seen));
+        for (uint32_t rank = 0; rank < world; rank++) {
+            rank_read((struct rg_sampler_options){.count = 400,
+                                                  .rank = rank,
+                                                  .world_size = world,
+                                                  .block_size = 3,
+                                                  .left = &left},
+                      1 + rank % 3);
+        }
+        for (uint64_t i = 0; i < 400; i++) {
+            RG_CHECK_EQ(times_seen[i], !rg_remaining_is_done(&left, i));
+        }
+    }
+    rg_remaining_fini(&left);
+}
+
+/* A rank's stream with holes keeps its order, whatever the number of workers. */
+static void test_what_is_left_of_a_stream_is_dealt_to_workers(void)
+{
+    static const uint8_t bits[] = {0xa6, 0x91};
+    struct rg_remaining left = rg_remaining_from(100, 10), own;
+    RG_CHECK_EQ(rg_remaining_init(&own, 30, 4, bits, 16), 0);
+    struct rg_sampler_options options = {
+        .count = 100, .rank = 2, .world_size = 3, .block_size = 5, .left = &left, .own_left = &own};
+    for (uint32_t workers = 1; workers <= 3; workers++) {
+        options.worker_count = workers;
+        for (uint64_t place = 0; place < rg_remaining_total(&own); place++) {
+            uint64_t sample;
+            options.worker = rg_sampler_worker(&options, place, &sample);
+            struct rg_sampler sampler;
+            RG_CHECK_EQ(rg_sampler_init(&sampler, &options), 0);
+            RG_CHECK_EQ(rg_sampler_place(&options, sample), place);
+            RG_CHECK_EQ(rg_sampler_at(&sampler, sample), 10 + 3 * rg_remaining_at(&own, place) + 2);
+        }
+    }
+    rg_remaining_fini(&own);
 }
 
 static void test_without_shuffle_the_order_is_the_manifests(void)
@@ -168,6 +183,7 @@ static void test_epochs_differ_and_an_epoch_repeats_itself(void)
 static void test_nothing_is_left_of_an_empty_or_finished_epoch(void)
 {
     for (uint64_t count = 0; count <= 12; count += 12) {
+        struct rg_remaining left = rg_remaining_from(count, count);
         struct rg_sampler sampler;
         struct rg_sampler_options options = {.count = count,
                                              .shuffle = true,
@@ -175,10 +191,9 @@ static void test_nothing_is_left_of_an_empty_or_finished_epoch(void)
                                              .worker_count = 2,
                                              .block_size = 2,
                                              .remainder = RG_REMAINDER_PAD,
-                                             .consumed = count};
+                                             .left = &left};
         RG_CHECK_EQ(rg_sampler_init(&sampler, &options), 0);
         RG_CHECK_EQ(sampler.total, 0);
-        RG_CHECK_EQ(rg_sampler_consumed(&sampler, 0), count);
     }
 }
 
@@ -186,14 +201,16 @@ static void test_contradictions_are_refused(void)
 {
     const struct rg_sampler_options good = {
         .count = 10, .world_size = 2, .worker_count = 2, .block_size = 1};
-    struct rg_sampler_options bad[7];
+    struct rg_sampler_options bad[8];
     for (size_t i = 0; i < RG_ARRAY_LEN(bad); i++) {
         bad[i] = good;
     }
     bad[0].rank = 2;
     bad[1].worker = 2;
     bad[2].block_size = 0;
-    bad[3].consumed = 11;
+    struct rg_remaining other = rg_remaining_from(11, 0), stream = rg_remaining_from(6, 0);
+    bad[3].left = &other;
+    bad[7].own_left = &stream;
     bad[4].world_size = 0;
     bad[5].count = RG_PERMUTATION_COUNT_MAX + 1;
     bad[6].remainder = (enum rg_remainder)3;
@@ -210,7 +227,8 @@ int main(int argc, char **argv)
         RG_TEST(test_all_readers_together_read_each_object_once),
         RG_TEST(test_padding_and_dropping_make_ranks_equal),
         RG_TEST(test_a_ranks_stream_does_not_depend_on_its_workers),
-        RG_TEST(test_an_epoch_goes_on_with_another_number_of_ranks),
+        RG_TEST(test_what_is_left_is_dealt_to_ranks),
+        RG_TEST(test_what_is_left_of_a_stream_is_dealt_to_workers),
         RG_TEST(test_without_shuffle_the_order_is_the_manifests),
         RG_TEST(test_epochs_differ_and_an_epoch_repeats_itself),
         RG_TEST(test_nothing_is_left_of_an_empty_or_finished_epoch),

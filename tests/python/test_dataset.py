@@ -149,21 +149,6 @@ class Iterable(unittest.TestCase):
             dataset.set_epoch(1)
             self.assertEqual(dataset.state_dict(), {"epoch": 1, "state": None})
 
-    def test_it_goes_on_with_another_number_of_ranks(self):
-        with support.client() as client:
-            seen, state = [], None
-            for rank in range(2):
-                dataset = self.dataset(client, shuffle=True, batch_size=10, rank=rank, world_size=2)
-                batches = iter(dataset)
-                for _ in range(7):
-                    seen += next(batches)
-                state = dataset.state_dict()
-            for rank in range(3):
-                dataset = self.dataset(client, shuffle=True, batch_size=10, rank=rank, world_size=3)
-                dataset.load_state_dict(state)
-                seen += sum(dataset, [])
-            self.assertEqual(names(seen), INDICES)
-
     def test_a_state_of_something_else_is_refused(self):
         with support.client() as client:
             dataset = self.dataset(client, seed=1, shuffle=True)

@@ -129,6 +129,9 @@ def datasets(client: ringest.Client) -> None:
     for batch in torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=2):
         print(batch)
     dataset.load_state_dict(dataset.state_dict())
+    dataset.load_state_dict([dataset.state_dict(), {"epoch": 0, "state": None}])
+    assert_type(dataset.state_dict(all_ranks=True), dict[Any, Any])
+    assert_type(ringest.gather_state({}), dict[str, Any])
     assert_type(len(dataset), int)
     assert_type(dataset.objects[0].name, Any)
     ringest.IterableDataset("gs://bucket/", manifest=["a", ("b", 5, 0)], transform=lambda item: bytes(item.data))

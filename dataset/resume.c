@@ -1,0 +1,149 @@
+/* See resume.h. */
+#include "dataset/resume.h"
+
+#include "gcs/client.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static bool is_same_reader(const struct rg_sampler_options *deal, const struct rg_state *state)
+{
+    return state->rank == deal->rank && state->world_size == deal->world_size &&
+           state->worker == deal->worker && state->worker_count == deal->worker_count &&
+           state->batch_size == deal->block_size && state->remainder == deal->remainder;
+}
+
+/* What this reader may do with a state of another one. */
+static int state_check(const struct rg_state *state, const struct rg_sampler_options *deal,
+                       char *error, size_t error_size)
+{
+    if (state->worker_count != 1) {
+        return rg_explain(
+            error, error_size, -EINVAL,
+            "the state is of worker %u of %u of rank %u of %u, batches of %u, and not "
+            "of the rank's other workers: go on there, or from the states of all of "
+            "them",
+            state->worker, state->worker_count, state->rank, state->world_size, state->batch_size);
+    }
+    bool is_of_rank = state->rank == deal->rank && state->world_size == deal->world_size;
+    if (!is_of_rank && state->world_size != 1) {
+        return rg_explain(
+            error, error_size, -EINVAL,
+            "the state is of rank %u of %u, and this is rank %u of %u: what the other "
+            "ranks had consumed is not in it, so go on from a list of all ranks' "
+            "states",
+            state->rank, state->world_size, deal->rank, deal->world_size);
+    }
+    return 0;
+}
+
+/* Turns what another reader consumed into a base, which replaces the entry's. */
+static int state_to_base(struct rg_resume *resume, struct rg_base_entry *entry,
+                         const struct rg_saved *saved, const struct rg_sampler_options *deal,
+                         char *error, size_t error_size)
+{
+    int rc = state_check(&entry->state, deal, error, error_size);
+    rc = rc == 0 ? rg_base_open(&resume->base, saved, 1, false, error, error_size) : rc;
+    if (rc < 0) {
+        return rc;
+    }
+    struct rg_saved base = {.base = resume->base->data, .base_size = resume->base->size};
+    return rg_base_entry_read(entry, &base, error, error_size);
+}
+
+/* That a base which is one rank's is this one's. */
+static int own_check(const struct rg_base_content *base, const struct rg_sampler_options *deal,
+                     char *error, size_t error_size)
+{
+    if (!base->has_own) {
+        return 0;
+    }
+    if (base->rank != deal->rank || base->world_size != deal->world_size) {
+        return rg_explain(
+            error, error_size, -EINVAL,
+            "the state is of rank %u of %u, and this is rank %u of %u: what the other "
+            "ranks had consumed is not in it, so go on from a list of all ranks' "
+            "states",
+            base->rank, base->world_size, deal->rank, deal->world_size);
+    }
+    if (base->remainder != deal->remainder) {
+        return rg_explain(error, error_size, -EINVAL,
+                          "the state is of an epoch with another `remainder`");
+    }
+    return 0;
+}
+
+/* What is left, by the base that the entry has. */
+static int base_apply(struct rg_resume *resume, const struct rg_base_entry *entry,
+                      const struct rg_sampler_options *deal, char *error, size_t error_size)
+{
+    const struct rg_base_content *base = &entry->base;
+    int rc = own_check(base, deal, error, error_size);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = rg_base_left(&resume->left, deal->count, &base->positions);
+    if (rc == 0 && base->has_own) {
+        uint64_t length = rg_sampler_rank_total(rg_remaining_total(&resume->left), deal->rank,
+                                                deal->world_size, deal->remainder);
+        rc = rg_base_left(&resume->own_left, length, &base->own);
+        resume->has_own_left = rc == 0;
+    }
+    return rc < 0 ? rg_explain(error, error_size, rc,
+                               rc == -EINVAL ? "the state goes beyond the end of the epoch"
+                                             : "no memory for what the state says")
+                  : 0;
+}
+
+static int resume_read(struct rg_resume *resume, const struct rg_saved *saved,
+                       const struct rg_state_epoch *of, const struct rg_sampler_options *deal,
+                       char *error, size_t error_size)
+{
+    struct rg_base_entry entry;
+    int rc = rg_base_entry_read(&entry, saved, error, error_size);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = rg_base_compare(entry.has_state ? &entry.state.of : &entry.base.of, of, error, error_size);
+    if (rc < 0) {
+        return rc;
+    }
+    if (entry.has_state && is_same_reader(deal, &entry.state)) {
+        resume->state = entry.state;
+    } else if (entry.has_state) {
+        rc = state_to_base(resume, &entry, saved, deal, error, error_size);
+    }
+    if (rc == 0 && resume->base == NULL && (entry.has_base || entry.base.positions.low > 0)) {
+        /* A copy, of what is the caller's or, of version 1, nobody's. */
+        struct rg_base_content content = entry.base;
+        content.of = *of;
+        rc = rg_base_make(&resume->base, &content);
+    }
+    if (rc < 0 || resume->base == NULL) {
+        return rc < 0 && rc != -EINVAL ? rg_explain(error, error_size, rc, "no memory") : rc;
+    }
+    return base_apply(resume, &entry, deal, error, error_size);
+}
+
+int rg_resume_init(struct rg_resume *resume, const struct rg_saved *saved,
+                   const struct rg_state_epoch *of, const struct rg_sampler_options *deal,
+                   char *error, size_t error_size)
+{
+    *resume = (struct rg_resume){0};
+    if (saved->state == NULL && saved->base == NULL) {
+        return 0;
+    }
+    int rc = resume_read(resume, saved, of, deal, error, error_size);
+    if (rc < 0) {
+        rg_resume_fini(resume);
+    }
+    return rc;
+}
+
+void rg_resume_fini(struct rg_resume *resume)
+{
+    rg_base_close(resume->base);
+    rg_remaining_fini(&resume->left);
+    rg_remaining_fini(&resume->own_left);
+    *resume = (struct rg_resume){0};
+}

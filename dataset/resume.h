@@ -1,0 +1,30 @@
+/* Going on: what a reader begins with, by a saved state and the way the epoch is dealt now.
+ *
+ * The same reader goes on within its deal. Otherwise what it has consumed becomes a base
+ * (dataset/base.h), as far as it says enough, and what is left is dealt anew.
+ *
+ * Pure but for memory: no clock, no I/O. */
+#ifndef RG_DATASET_RESUME_H
+#define RG_DATASET_RESUME_H
+
+#include "dataset/base.h"
+#include "dataset/sampler.h"
+
+/* Zero: at the beginning of the epoch. */
+struct rg_resume {
+    struct rg_base *base;               /* owned; NULL: nothing was consumed before the deal */
+    struct rg_remaining left, own_left; /* owned; where there is a base, as the sampler has them */
+    bool has_own_left;
+    struct rg_state state; /* of the same reader: what it has consumed in this deal, its bits being
+                            * borrowed from what was saved; else zero */
+};
+
+/* `deal` is how the epoch is dealt now; its left and own_left are not looked at. 0, or -EINVAL or
+ * -ENOMEM with a line in `error` (may be NULL). */
+int rg_resume_init(struct rg_resume *resume, const struct rg_saved *saved,
+                   const struct rg_state_epoch *of, const struct rg_sampler_options *deal,
+                   char *error, size_t error_size);
+/* Also one that is zero. */
+void rg_resume_fini(struct rg_resume *resume);
+
+#endif
