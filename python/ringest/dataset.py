@@ -25,6 +25,9 @@ _SIZES_LOOKED_AT = 64
 # The most that a reader is asked for by one call.
 _TAKEN_AT_ONCE = 65536
 
+# Of the order's generator, which takes 64 bits.
+_EPOCHS_MAX = 1 << 64
+
 _REMAINDERS = {"uneven": 0, "pad": 1, "drop": 2}
 _CHANGED = {"error": 0, "skip": 1, "newest": 2}
 
@@ -247,7 +250,9 @@ class IterableDataset(WorkerReady, IterableBase):
     def set_epoch(self, epoch: int) -> None:
         """Which epoch the next iteration is: another order. Forgets a state that was loaded for
         another one."""
-        if self._epochs.set_epoch(operator.index(epoch)):
+        if not 0 <= (epoch := operator.index(epoch)) < _EPOCHS_MAX:
+            raise ValueError(f"epoch is {epoch}, which is not between 0 and {_EPOCHS_MAX - 1}")
+        if self._epochs.set_epoch(epoch):
             self._place = None
 
     @property

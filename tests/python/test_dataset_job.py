@@ -15,6 +15,7 @@ from ringest import _job, _layout, retention
 
 try:
     import torch.distributed
+    import torch.utils.data
 
     import ranks
 except ImportError:
@@ -225,6 +226,21 @@ def rank_lists_while_the_bucket_changes(rank, endpoint, ca):
         return list(dataset), count, requests, dataset.digest
 
 
+def rank_with_workers(rank, endpoint, ca):
+    """Workers begin before anybody has asked for the list, and on the other rank after the bucket has changed."""
+    with ringest.Client(endpoint, ca) as client:
+        dataset = ringest.IterableDataset("gs://new/", client=client, transform=name_of, shuffle=True)
+        loader = torch.utils.data.DataLoader(dataset, batch_size=4, collate_fn=list, num_workers=2)
+        if rank > 0:
+            torch.distributed.barrier()
+        batches = iter(loader)
+        seen = list(next(batches))
+        if rank == 0:
+            client.put("gs://new/0-first", b"x")
+            torch.distributed.barrier()
+        return seen + sum(batches, [])
+
+
 def rank_zero_alone_asks(rank, endpoint, ca):
     if rank > 0:
         return None
@@ -372,6 +388,10 @@ class Group(unittest.TestCase):
         self.assertEqual([count for _, count, _, _ in told], [14, 13, 13])
         self.assertEqual([requests for _, _, requests, _ in told][1:], [0, 0])
         self.assertEqual(len({digest for _, _, _, digest in told}), 1)
+
+    def test_workers_of_several_ranks(self):
+        told = self.run_ranks(2, rank_with_workers)
+        self.assertEqual(sorted(sum(told, [])), self.names)
 
     def test_one_rank_alone_may_ask(self):
         self.assertEqual(self.run_ranks(3, rank_zero_alone_asks), [(14, 40), None, None])
