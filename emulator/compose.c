@@ -113,6 +113,19 @@ static bool is_true(struct rg_h1_slice value)
     return rg_text_equals(value, "true");
 }
 
+/* What the object is to be described with. Clients send the resource of the object that it
+ * replaces, whose checksums say nothing of it, and no content type is made up. */
+static bool take_destination(struct rg_server_call *call, struct rg_upload *upload,
+                             yyjson_val *destination)
+{
+    upload->description.info.content_type[0] = '\0';
+    if (destination != NULL && !yyjson_is_obj(destination)) {
+        rg_reply_error(call, RG_API_BAD_REQUEST, "The metadata is not a JSON object.");
+        return false;
+    }
+    return rg_description_take_json(call, &upload->description, destination, true);
+}
+
 static void compose(struct rg_server_call *call, const struct rg_api_request *request,
                     struct composition *composition, yyjson_val *root)
 {
@@ -120,10 +133,9 @@ static void compose(struct rg_server_call *call, const struct rg_api_request *re
     struct rg_store_object_info info;
     upload->size_hint = 0;
     if (rg_upload_set_name(call, upload, request->object) &&
-        rg_upload_take_json(call, upload, yyjson_obj_get(root, "destination")) &&
-        rg_upload_set_name(call, upload, request->object) && rg_upload_open_writer(call, upload) &&
-        append_sources(call, composition) && set_component_count(call, composition) &&
-        rg_upload_commit(call, upload, &info)) {
+        take_destination(call, upload, yyjson_obj_get(root, "destination")) &&
+        rg_upload_open_writer(call, upload) && append_sources(call, composition) &&
+        set_component_count(call, composition) && rg_upload_commit(call, upload, &info)) {
         if (is_true(request->params[RG_PARAM_DELETE_SOURCE_OBJECTS]) ||
             yyjson_get_bool(yyjson_obj_get(root, "deleteSourceObjects"))) {
             delete_sources(composition);

@@ -227,7 +227,9 @@ static bool take_line(struct record *record, const char *key, char *value)
         return sscanf(value, "%" SCNd64, &info->hard_delete_us) == 1;
     }
     if (strcmp(key, "content-type") == 0) {
-        return take_text(info->content_type, RG_STORE_CONTENT_TYPE_SIZE_MAX, value);
+        info->content_type[0] = '\0';
+        return value[0] == '\0' ||
+               take_text(info->content_type, RG_STORE_CONTENT_TYPE_SIZE_MAX, value);
     }
     if (strcmp(key, "content-encoding") == 0) {
         return value[0] == '\0' ||

@@ -11,6 +11,7 @@ struct rest {
 
 struct matcher {
     uint32_t steps_left;
+    const char *name; /* All of it. */
 };
 
 static struct rg_h1_slice skip(struct rg_h1_slice text, uint32_t count)
@@ -107,6 +108,12 @@ static bool match_star(struct matcher *matcher, struct rg_h1_slice pattern, cons
 {
     bool crosses = pattern.size > 1 && pattern.data[1] == '*';
     struct rg_h1_slice behind = skip(pattern, 1 + crosses);
+    /* Where a part of the name begins, a slash behind two stars may be of no folder at all. */
+    bool begins = name.data == matcher->name || name.data[-1] == '/';
+    if (crosses && begins && behind.size > 0 && behind.data[0] == '/' &&
+        match(matcher, skip(behind, 1), rest, name)) {
+        return true;
+    }
     for (;;) {
         if (match(matcher, behind, rest, name)) {
             return true;
@@ -178,6 +185,6 @@ static bool match(struct matcher *matcher, struct rg_h1_slice pattern, const str
 
 bool rg_glob_match(struct rg_h1_slice pattern, struct rg_h1_slice name)
 {
-    struct matcher matcher = {RG_GLOB_STEPS_MAX};
+    struct matcher matcher = {RG_GLOB_STEPS_MAX, name.data};
     return match(&matcher, pattern, NULL, name);
 }

@@ -2,18 +2,55 @@
  * for objects in memory or by formula it allocates nothing. */
 #include "emulator/media.h"
 
+#include "emulator/description.h"
 #include "emulator/gunzip.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Whether a list of entity tags (RFC 9110 section 13.1.1) holds the one of this object. */
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+/* An entity tag without what may be around it: blanks, quotes, and the mark of a weak one. */
+static struct rg_h1_slice bare_etag(struct rg_h1_slice tag)
+{
+    while (tag.size > 0 && is_blank(tag.data[0])) {
+        tag = (struct rg_h1_slice){tag.data + 1, tag.size - 1};
+    }
+    while (tag.size > 0 && is_blank(tag.data[tag.size - 1])) {
+        tag.size--;
+    }
+    if (rg_text_starts_with(tag, rg_text_slice("W/"))) {
+        tag = (struct rg_h1_slice){tag.data + 2, tag.size - 2};
+    }
+    if (tag.size > 1 && tag.data[0] == '"' && tag.data[tag.size - 1] == '"') {
+        tag = (struct rg_h1_slice){tag.data + 1, tag.size - 2};
+    }
+    return tag;
+}
+
+/* Whether a list of entity tags (RFC 9110 section 13.1.1) holds the one of this object. The service
+ * takes them with quotes and without, as its two APIs tell them. None has a comma in it. */
 static bool etag_listed(struct rg_h1_slice list, const struct rg_store_object_info *info)
 {
-    char etag[RG_REPLY_ETAG_SIZE_MAX + 3];
-    rg_reply_format_etag(etag, info);
-    return rg_text_equals(list, "*") || memmem(list.data, list.size, etag, strlen(etag)) != NULL;
+    char text[RG_REPLY_ETAG_SIZE_MAX + 3];
+    rg_reply_format_etag(text, info);
+    struct rg_h1_slice etag = bare_etag(rg_text_slice(text));
+    for (bool more = true; more;) {
+        const char *comma = memchr(list.data, ',', list.size);
+        more = comma != NULL;
+        uint32_t size = more ? (uint32_t)(comma - list.data) : list.size;
+        struct rg_h1_slice tag = bare_etag((struct rg_h1_slice){list.data, size});
+        if (rg_text_equals(tag, "*") || rg_text_compare(tag, etag) == 0) {
+            return true;
+        }
+        list.data += size + more;
+        list.size -= size + more;
+    }
+    return false;
 }
 
 /* If-Match and If-None-Match. */
@@ -31,7 +68,7 @@ static void reply_not_modified(struct rg_server_call *call)
 {
     struct rg_call *state = rg_call_of(call);
     struct rg_h1_encoder *head = rg_reply_start(call, 304);
-    rg_reply_object_fields(head, &state->object.info);
+    rg_reply_object_fields(head, &state->object.info, state->json);
     rg_store_object_close(&state->object);
     rg_reply_finish_empty(call);
 }
@@ -107,6 +144,14 @@ static bool accepts_gzip(const struct rg_h1_head *head)
     return accepted != NULL && memmem(accepted->data, accepted->size, "gzip", 4) != NULL;
 }
 
+/* One that was composed may have none. */
+static void encode_content_type(struct rg_h1_encoder *head, const struct rg_store_object_info *info)
+{
+    rg_h1_encode_header(head, "Content-Type",
+                        info->content_type[0] != '\0' ? info->content_type
+                                                      : RG_DESCRIPTION_CONTENT_TYPE);
+}
+
 /* Whether the object is decompressed on the way: it is gzip, the client does not accept that, and
  * nothing says that it be left alone. */
 static bool is_transcoded(const struct rg_api_request *request,
@@ -118,11 +163,12 @@ static bool is_transcoded(const struct rg_api_request *request,
            (control.data == NULL || memmem(control.data, control.size, "no-transform", 12) == NULL);
 }
 
-static void encode_common(struct rg_h1_encoder *head, const struct rg_store_object_info *info)
+static void encode_common(struct rg_server_call *call, struct rg_h1_encoder *head,
+                          const struct rg_store_object_info *info)
 {
     char modified[RG_TEXT_HTTP_DATE_SIZE + 1];
     rg_text_format_http_date(modified, info->updated_us / 1000000);
-    rg_reply_object_fields(head, info);
+    rg_reply_object_fields(head, info, rg_call_of(call)->json);
     rg_h1_encode_header(head, "Last-Modified", modified);
     if (rg_attributes_get(info->attributes, "cacheControl").data == NULL) {
         rg_h1_encode_header(head, "Cache-Control", "private, max-age=0");
@@ -154,8 +200,8 @@ static bool get_transcoded(struct rg_server_call *call)
         return true;
     }
     struct rg_h1_encoder *head = rg_reply_start(call, 200);
-    rg_h1_encode_header(head, "Content-Type", info->content_type);
-    encode_common(head, info);
+    encode_content_type(head, info);
+    encode_common(call, head, info);
     rg_h1_encode_header(head, "Warning", "214 UploadServer gunzipped");
     rg_h1_encode_header(head, "x-guploader-response-body-transformations", "gunzipped");
     rg_h1_encode_header(head, "Transfer-Encoding", "chunked");
@@ -181,14 +227,14 @@ void rg_media_get(struct rg_server_call *call, const struct rg_api_request *requ
         return;
     }
     struct rg_h1_encoder *head = rg_reply_start(call, ranged ? 206 : 200);
-    rg_h1_encode_header(head, "Content-Type", info->content_type);
+    encode_content_type(head, info);
     if (info->content_encoding[0] != '\0') {
         rg_h1_encode_header(head, "Content-Encoding", info->content_encoding);
     }
     if (ranged) {
         encode_content_range(head, first, size, info->size);
     }
-    encode_common(head, info);
+    encode_common(call, head, info);
     rg_h1_encode_header(head, "Accept-Ranges", "bytes");
     rg_reply_finish(call, size);
     state->first = first;

@@ -335,21 +335,26 @@ void rg_reply_format_crc32c(char out[RG_REPLY_CRC32C_SIZE], uint32_t crc32c)
     rg_text_format_base64(out, bytes, sizeof(bytes));
 }
 
-void rg_reply_object_fields(struct rg_h1_encoder *head, const struct rg_store_object_info *info)
+void rg_reply_object_fields(struct rg_h1_encoder *head, const struct rg_store_object_info *info,
+                            bool json)
 {
     char etag[RG_REPLY_ETAG_SIZE_MAX + 3];
-    char hash[7 + RG_REPLY_CRC32C_SIZE] = "crc32c=";
+    char hash[7 + RG_REPLY_CRC32C_SIZE + 5 + RG_STORE_MD5_SIZE] = "crc32c=";
+    uint32_t hash_size = 7 + RG_REPLY_CRC32C_SIZE;
     rg_reply_format_etag(etag, info);
     rg_reply_format_crc32c(hash + 7, info->crc32c);
-    rg_h1_encode_header(head, "ETag", etag);
+    if (info->md5[0] != '\0') {
+        memcpy(hash + hash_size, ",md5=", 5);
+        memcpy(hash + hash_size + 5, info->md5, RG_STORE_MD5_SIZE);
+        hash_size += 5 + RG_STORE_MD5_SIZE;
+    }
+    /* In the JSON API without the quotes. */
+    size_t quote = json ? 1 : 0;
+    rg_h1_encode_header_slice(
+        head, "ETag", (struct rg_h1_slice){etag + quote, (uint32_t)(strlen(etag) - 2 * quote)});
     rg_h1_encode_header_u64(head, "x-goog-generation", (uint64_t)info->generation);
     rg_h1_encode_header_u64(head, "x-goog-metageneration", (uint64_t)info->metageneration);
-    rg_h1_encode_header_slice(head, "x-goog-hash", (struct rg_h1_slice){hash, sizeof(hash)});
-    if (info->md5[0] != '\0') {
-        char md5[4 + RG_STORE_MD5_SIZE] = "md5=";
-        memcpy(md5 + 4, info->md5, RG_STORE_MD5_SIZE);
-        rg_h1_encode_header_slice(head, "x-goog-hash", (struct rg_h1_slice){md5, sizeof(md5)});
-    }
+    rg_h1_encode_header_slice(head, "x-goog-hash", (struct rg_h1_slice){hash, hash_size});
     rg_h1_encode_header_u64(head, "x-goog-stored-content-length", info->size);
     rg_h1_encode_header(head, "x-goog-stored-content-encoding",
                         info->content_encoding[0] != '\0' ? info->content_encoding : "identity");

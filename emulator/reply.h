@@ -144,6 +144,7 @@ void rg_reply_format_etag(char out[RG_REPLY_ETAG_SIZE_MAX + 3],
 void rg_reply_format_crc32c(char out[RG_REPLY_CRC32C_SIZE], uint32_t crc32c);
 
 /* x-goog-generation, x-goog-hash and the rest that describes an object, ETag included. */
-void rg_reply_object_fields(struct rg_h1_encoder *head, const struct rg_store_object_info *info);
+void rg_reply_object_fields(struct rg_h1_encoder *head, const struct rg_store_object_info *info,
+                            bool json);
 
 #endif

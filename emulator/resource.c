@@ -49,11 +49,11 @@ _Static_assert(OBJECT_MEMBER_COUNT <= 32, "a bit for each member");
 
 /* Members that not every object has. */
 #define OPTIONAL_MEMBERS                                                                           \
-    (1u << OBJECT_CONTENT_ENCODING | 1u << OBJECT_CRC32C | 1u << OBJECT_MD5_HASH |                 \
-     1u << OBJECT_TIME_DELETED | 1u << OBJECT_SOFT_DELETE_TIME | 1u << OBJECT_HARD_DELETE_TIME |   \
-     1u << OBJECT_CONTENT_LANGUAGE | 1u << OBJECT_CONTENT_DISPOSITION |                            \
-     1u << OBJECT_CACHE_CONTROL | 1u << OBJECT_CUSTOM_TIME | 1u << OBJECT_COMPONENT_COUNT |        \
-     1u << OBJECT_METADATA | 1u << OBJECT_ACL)
+    (1u << OBJECT_CONTENT_TYPE | 1u << OBJECT_CONTENT_ENCODING | 1u << OBJECT_CRC32C |             \
+     1u << OBJECT_MD5_HASH | 1u << OBJECT_TIME_DELETED | 1u << OBJECT_SOFT_DELETE_TIME |           \
+     1u << OBJECT_HARD_DELETE_TIME | 1u << OBJECT_CONTENT_LANGUAGE |                               \
+     1u << OBJECT_CONTENT_DISPOSITION | 1u << OBJECT_CACHE_CONTROL | 1u << OBJECT_CUSTOM_TIME |    \
+     1u << OBJECT_COMPONENT_COUNT | 1u << OBJECT_METADATA | 1u << OBJECT_ACL)
 
 static const char *const member_names[] = {
 #define XX(name, text) text,
@@ -197,6 +197,7 @@ static uint32_t optional_members(const struct rg_resource_style *style,
     };
     struct rg_h1_slice name, value;
     uint32_t members = 0;
+    members |= (uint32_t)(info->content_type[0] != '\0') << OBJECT_CONTENT_TYPE;
     members |= (uint32_t)(info->content_encoding[0] != '\0') << OBJECT_CONTENT_ENCODING;
     members |= (uint32_t)info->has_crc32c << OBJECT_CRC32C;
     members |= (uint32_t)(info->md5[0] != '\0') << OBJECT_MD5_HASH;

@@ -377,7 +377,7 @@ static void reply_copied(struct rg_server_call *call, const struct rg_store_obje
     }
     struct rg_h1_encoder *head = rg_reply_start(call, 200);
     rg_h1_encode_header(head, "Content-Type", XML_TYPE);
-    rg_reply_object_fields(head, info);
+    rg_reply_object_fields(head, info, false);
     rg_reply_finish(call, text->size);
 }
 

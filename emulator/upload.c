@@ -30,7 +30,14 @@ static bool set_content_encoding(struct rg_server_call *call, struct rg_upload *
                                                  RG_STORE_CONTENT_ENCODING_SIZE_MAX);
 }
 
-static bool expect_crc32c(struct rg_server_call *call, struct rg_upload *upload,
+/* What is said twice in one place has to be the same. */
+static bool refuse_contradiction(struct rg_server_call *call, const char *what)
+{
+    rg_reply_error(call, RG_API_BAD_DIGEST, "Two values of the object's %s are given.", what);
+    return false;
+}
+
+static bool expect_crc32c(struct rg_server_call *call, struct rg_upload_hashes *hashes,
                           struct rg_h1_slice base64)
 {
     uint8_t bytes[4];
@@ -39,31 +46,40 @@ static bool expect_crc32c(struct rg_server_call *call, struct rg_upload *upload,
                        (int)base64.size, base64.data);
         return false;
     }
-    upload->has_crc32c = true;
-    upload->crc32c =
+    uint32_t crc32c =
         (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
+    if (hashes->has_crc32c && hashes->crc32c != crc32c) {
+        return refuse_contradiction(call, "CRC32C");
+    }
+    hashes->has_crc32c = true;
+    hashes->crc32c = crc32c;
     return true;
 }
 
-static bool expect_md5(struct rg_server_call *call, struct rg_upload *upload,
+static bool expect_md5(struct rg_server_call *call, struct rg_upload_hashes *hashes,
                        struct rg_h1_slice base64)
 {
-    if (rg_text_parse_base64(base64, upload->md5, sizeof(upload->md5)) != sizeof(upload->md5)) {
+    uint8_t md5[RG_MD5_SIZE];
+    if (rg_text_parse_base64(base64, md5, sizeof(md5)) != sizeof(md5)) {
         rg_reply_error(call, RG_API_BAD_DIGEST, "The MD5 is not base64 of 16 bytes: %.*s",
                        (int)base64.size, base64.data);
         return false;
     }
-    upload->has_md5 = true;
+    if (hashes->has_md5 && memcmp(hashes->md5, md5, sizeof(md5)) != 0) {
+        return refuse_contradiction(call, "MD5");
+    }
+    hashes->has_md5 = true;
+    memcpy(hashes->md5, md5, sizeof(md5));
     return true;
 }
 
 /* One "crc32c=…" or "md5=…". */
-static bool expect_hash(struct rg_server_call *call, struct rg_upload *upload,
+static bool expect_hash(struct rg_server_call *call, struct rg_upload_hashes *hashes,
                         struct rg_h1_slice hash)
 {
     static const struct {
         const char *name;
-        bool (*expect)(struct rg_server_call *call, struct rg_upload *upload,
+        bool (*expect)(struct rg_server_call *call, struct rg_upload_hashes *hashes,
                        struct rg_h1_slice base64);
     } kinds[] = {{"crc32c=", expect_crc32c}, {"md5=", expect_md5}};
     while (hash.size > 0 && hash.data[0] == ' ') {
@@ -77,15 +93,15 @@ static bool expect_hash(struct rg_server_call *call, struct rg_upload *upload,
         struct rg_h1_slice name = rg_text_slice(kinds[i].name);
         if (rg_text_starts_with(hash, name)) {
             return kinds[i].expect(
-                call, upload, (struct rg_h1_slice){hash.data + name.size, hash.size - name.size});
+                call, hashes, (struct rg_h1_slice){hash.data + name.size, hash.size - name.size});
         }
     }
     return true;
 }
 
 /* x-goog-hash, in one line or several, and Content-MD5. */
-bool rg_upload_expect_hashes(struct rg_server_call *call, struct rg_upload *upload,
-                             const struct rg_h1_head *head)
+static bool expect_head(struct rg_server_call *call, struct rg_upload_hashes *hashes,
+                        const struct rg_h1_head *head)
 {
     const struct rg_h1_slice *value = NULL;
     while ((value = rg_h1_find_next(head, "x-goog-hash", value)) != NULL) {
@@ -93,7 +109,7 @@ bool rg_upload_expect_hashes(struct rg_server_call *call, struct rg_upload *uplo
         while (rest.size > 0) {
             const char *comma = memchr(rest.data, ',', rest.size);
             uint32_t size = comma != NULL ? (uint32_t)(comma - rest.data) : rest.size;
-            if (!expect_hash(call, upload, (struct rg_h1_slice){rest.data, size})) {
+            if (!expect_hash(call, hashes, (struct rg_h1_slice){rest.data, size})) {
                 return false;
             }
             rest.data += RG_MIN(size + 1, rest.size);
@@ -101,7 +117,15 @@ bool rg_upload_expect_hashes(struct rg_server_call *call, struct rg_upload *uplo
         }
     }
     const struct rg_h1_slice *md5 = rg_h1_find(head, "content-md5");
-    return md5 == NULL || expect_md5(call, upload, *md5);
+    return md5 == NULL || expect_md5(call, hashes, *md5);
+}
+
+bool rg_upload_expect_hashes(struct rg_server_call *call, struct rg_upload *upload,
+                             const struct rg_h1_head *head)
+{
+    struct rg_upload_hashes *hashes = &upload->hashes[RG_UPLOAD_AT_END];
+    *hashes = (struct rg_upload_hashes){0};
+    return expect_head(call, hashes, head);
 }
 
 bool rg_upload_set_name(struct rg_server_call *call, struct rg_upload *upload,
@@ -170,7 +194,7 @@ static bool take_head(struct rg_server_call *call, struct rg_upload *upload,
         rg_reply_error(call, RG_API_TOO_LARGE, "An object is at most 5 TiB.");
         return false;
     }
-    return rg_upload_expect_hashes(call, upload, request->head);
+    return expect_head(call, &upload->hashes[RG_UPLOAD_AT_START], request->head);
 }
 
 struct rg_upload *rg_upload_create(struct rg_server_call *call,
@@ -248,10 +272,11 @@ static bool take_members(struct rg_server_call *call, struct rg_upload *upload, 
     struct rg_h1_slice name = json_string(root, "name");
     struct rg_h1_slice crc32c = json_string(root, "crc32c");
     struct rg_h1_slice md5 = json_string(root, "md5Hash");
+    struct rg_upload_hashes *hashes = &upload->hashes[RG_UPLOAD_AT_START];
     return (name.data == NULL || rg_upload_set_name(call, upload, name)) &&
            rg_description_take_json(call, &upload->description, root, true) &&
-           (crc32c.size == 0 || expect_crc32c(call, upload, crc32c)) &&
-           (md5.size == 0 || expect_md5(call, upload, md5));
+           (crc32c.size == 0 || expect_crc32c(call, hashes, crc32c)) &&
+           (md5.size == 0 || expect_md5(call, hashes, md5));
 }
 
 bool rg_upload_take_json(struct rg_server_call *call, struct rg_upload *upload, yyjson_val *root)
@@ -284,25 +309,43 @@ bool rg_upload_take_text(struct rg_server_call *call, struct rg_upload *upload,
     return taken;
 }
 
-bool rg_upload_check_hashes(struct rg_server_call *call, struct rg_upload *upload)
+static bool check_crc32c(struct rg_server_call *call, const struct rg_upload *upload,
+                         const struct rg_upload_hashes *hashes)
 {
     uint32_t crc32c = rg_store_writer_crc32c(upload->writer);
-    uint8_t md5[RG_MD5_SIZE];
-    if (upload->has_crc32c && upload->crc32c != crc32c) {
-        char given[RG_REPLY_CRC32C_SIZE], computed[RG_REPLY_CRC32C_SIZE];
-        rg_reply_format_crc32c(given, upload->crc32c);
-        rg_reply_format_crc32c(computed, crc32c);
-        rg_reply_error(call, RG_API_BAD_DIGEST,
-                       "Provided CRC32C \"%.8s\" doesn't match calculated CRC32C \"%.8s\".", given,
-                       computed);
-        return false;
+    if (!hashes->has_crc32c || hashes->crc32c == crc32c) {
+        return true;
     }
-    /* What is put together from objects has no MD5 to compare with. */
-    if (upload->has_md5 && !upload->no_md5) {
-        rg_md5_final(&upload->md5_state, md5);
-        if (memcmp(md5, upload->md5, sizeof(md5)) != 0) {
-            rg_reply_error(call, RG_API_BAD_DIGEST,
-                           "Provided MD5 hash doesn't match calculated MD5 hash.");
+    char given[RG_REPLY_CRC32C_SIZE], computed[RG_REPLY_CRC32C_SIZE];
+    rg_reply_format_crc32c(given, hashes->crc32c);
+    rg_reply_format_crc32c(computed, crc32c);
+    rg_reply_error(call, RG_API_BAD_DIGEST,
+                   "Provided CRC32C \"%.8s\" doesn't match calculated CRC32C \"%.8s\".", given,
+                   computed);
+    return false;
+}
+
+/* What is put together from objects has no MD5 to compare with. */
+static bool check_md5(struct rg_server_call *call, const struct rg_upload *upload,
+                      const struct rg_upload_hashes *hashes)
+{
+    uint8_t md5[RG_MD5_SIZE];
+    if (!hashes->has_md5 || upload->no_md5) {
+        return true;
+    }
+    rg_md5_final(&upload->md5_state, md5);
+    if (memcmp(md5, hashes->md5, sizeof(md5)) == 0) {
+        return true;
+    }
+    rg_reply_error(call, RG_API_BAD_DIGEST, "Provided MD5 hash doesn't match calculated MD5 hash.");
+    return false;
+}
+
+bool rg_upload_check_hashes(struct rg_server_call *call, struct rg_upload *upload)
+{
+    for (size_t i = 0; i < RG_UPLOAD_STAGE_COUNT; i++) {
+        if (!check_crc32c(call, upload, &upload->hashes[i]) ||
+            !check_md5(call, upload, &upload->hashes[i])) {
             return false;
         }
     }
@@ -337,7 +380,7 @@ void rg_upload_reply(struct rg_server_call *call, const struct rg_upload *upload
     struct rg_call *state = rg_call_of(call);
     if (!state->json) {
         struct rg_h1_encoder *head = rg_reply_start(call, 200);
-        rg_reply_object_fields(head, info);
+        rg_reply_object_fields(head, info, false);
         rg_reply_finish(call, 0);
         return;
     }

@@ -10,6 +10,17 @@
 #include "emulator/reply.h"
 #include "emulator/resource.h"
 
+/* What a client says that the data's checksums are. */
+struct rg_upload_hashes {
+    bool has_crc32c, has_md5;
+    uint32_t crc32c;
+    uint8_t md5[RG_MD5_SIZE];
+};
+
+/* It may say so when it begins, and of a resumable upload again with the last request. Both count.
+ */
+enum rg_upload_stage { RG_UPLOAD_AT_START, RG_UPLOAD_AT_END, RG_UPLOAD_STAGE_COUNT };
+
 /* What one upload says and has. */
 struct rg_upload {
     struct rg_store_writer *writer; /* NULL until the name is known, which metadata may tell. */
@@ -19,9 +30,7 @@ struct rg_upload {
     struct rg_resource_style style;
     struct rg_h1_slice bucket, name; /* In the arrays below. */
     uint64_t size_hint;
-    bool has_crc32c, has_md5; /* The client says what they have to be. */
-    uint32_t crc32c;
-    uint8_t md5[RG_MD5_SIZE];
+    struct rg_upload_hashes hashes[RG_UPLOAD_STAGE_COUNT];
     struct rg_md5 md5_state; /* Of all that was written. */
     bool no_md5;             /* It does not run: whole objects were appended, or nobody will ask. */
     bool is_multipart;
@@ -52,7 +61,7 @@ bool rg_upload_take_json(struct rg_server_call *call, struct rg_upload *upload, 
 /* The same from a text, which may be empty. */
 bool rg_upload_take_text(struct rg_server_call *call, struct rg_upload *upload,
                          struct rg_h1_slice json);
-/* x-goog-hash and Content-MD5 of a head. */
+/* x-goog-hash and Content-MD5 of the last request's head, in the place of those of a try before. */
 bool rg_upload_expect_hashes(struct rg_server_call *call, struct rg_upload *upload,
                              const struct rg_h1_head *head);
 bool rg_upload_open_writer(struct rg_server_call *call, struct rg_upload *upload);

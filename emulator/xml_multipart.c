@@ -243,7 +243,7 @@ static void start_part(struct rg_server_call *call, const struct rg_api_request 
     incoming->upload = rg_upload_create(call, request, request->bucket);
     if (incoming->upload != NULL) {
         /* The whole will have none. */
-        incoming->upload->no_md5 = !incoming->upload->has_md5;
+        incoming->upload->no_md5 = !incoming->upload->hashes[RG_UPLOAD_AT_START].has_md5;
     }
     if (incoming->upload != NULL && rg_upload_set_name(call, incoming->upload, request->object) &&
         rg_upload_open_writer(call, incoming->upload)) {
@@ -382,7 +382,7 @@ static void reply_complete(struct rg_server_call *call, const struct multipart *
     }
     struct rg_h1_encoder *head = rg_reply_start(call, 200);
     rg_h1_encode_header(head, "Content-Type", XML_TYPE);
-    rg_reply_object_fields(head, info);
+    rg_reply_object_fields(head, info, false);
     rg_reply_finish(call, text->size);
 }
 

@@ -226,11 +226,9 @@ static inline void check_body_lacks(const char *text)
  * "bucket", and its name needs no escapes. */
 static inline void check_md5(const char *name, const char *md5)
 {
-    char target[256], member[64], line[64];
-    const struct rg_h1_slice *value = NULL;
-    size_t count = 0, matches = 0;
+    char target[256], member[64], hash[64];
     snprintf(member, sizeof(member), "\"md5Hash\":\"%s\"", md5 != NULL ? md5 : "");
-    snprintf(line, sizeof(line), "md5=%s", md5 != NULL ? md5 : "");
+    snprintf(hash, sizeof(hash), ",md5=%s", md5 != NULL ? md5 : "");
     static const char *const places[] = {"/", "?prefix="};
     for (size_t i = 0; i < RG_ARRAY_LEN(places); i++) {
         snprintf(target, sizeof(target), "/storage/v1/b/bucket/o%s%s", places[i], name);
@@ -244,12 +242,8 @@ static inline void check_md5(const char *name, const char *md5)
     }
     snprintf(target, sizeof(target), "/bucket/%s", name);
     get(target);
-    while ((value = rg_h1_find_next(&reply.head, "x-goog-hash", value)) != NULL) {
-        count++;
-        matches += rg_text_equals(*value, line);
-    }
-    RG_CHECK_EQ(count, md5 != NULL ? 2 : 1);
-    RG_CHECK_EQ(matches, md5 != NULL ? 1 : 0);
+    const char *found = strchr(rg_driver_field(&reply, "x-goog-hash"), ',');
+    RG_CHECK_STR(found != NULL ? found : "", md5 != NULL ? hash : "");
 }
 
 /* What `name` holds in the JSON of the last answer, as a string. */

@@ -21,7 +21,7 @@ static void test_media_by_both_apis_and_all_aliases(void)
         RG_CHECK_STR(reply.body.data, "hello world");
         check_field("content-length", "11");
         check_field("content-type", "application/octet-stream");
-        check_field("x-goog-hash", "crc32c=yZRlqg==");
+        check_field("x-goog-hash", "crc32c=yZRlqg==,md5=XrY7u+Ae7tCTyyK7j1rNww==");
         check_field("x-goog-metageneration", "1");
         check_field("x-goog-stored-content-length", "11");
         check_field("x-goog-stored-content-encoding", "identity");
@@ -32,7 +32,8 @@ static void test_media_by_both_apis_and_all_aliases(void)
         RG_CHECK(rg_driver_field(&reply, "x-guploader-uploadid") != NULL);
         RG_CHECK_EQ(strlen(rg_driver_field(&reply, "date")), RG_TEXT_HTTP_DATE_SIZE);
         RG_CHECK_EQ(strlen(rg_driver_field(&reply, "last-modified")), RG_TEXT_HTTP_DATE_SIZE);
-        RG_CHECK(rg_driver_field(&reply, "etag")[0] == '"');
+        bool is_xml = strstr(targets[i], "/storage/v1/") == NULL;
+        RG_CHECK_EQ(rg_driver_field(&reply, "etag")[0] == '"', is_xml);
         rg_driver_send(api, &reply, "HEAD %s HTTP/1.1\r\nHost: h\r\n\r\n", targets[i]);
         RG_CHECK_EQ(reply.status, 200);
         RG_CHECK_EQ(reply.response.body_size, 0);
@@ -150,6 +151,39 @@ static void test_conditions(void)
     close_api();
 }
 
+static void test_etags_with_quotes_and_without(void)
+{
+    static const char *const targets[] = {"/bucket/o", "/storage/v1/b/bucket/o/o?alt=media",
+                                          "/storage/v1/b/bucket/o/o"};
+    char etag[64];
+    open_api(NULL, 0);
+    put_xml("/bucket/o", "1");
+    get("/storage/v1/b/bucket/o/o");
+    json_member("etag", etag, sizeof(etag));
+    for (size_t i = 0; i < RG_ARRAY_LEN(targets); i++) {
+        static const struct {
+            const char *before, *behind;
+            bool is_it;
+        } forms[] = {
+            {"", "", true},    {"\"", "\"", true}, {"W/\"", "\"", true}, {"\"x\", \"", "\"", true},
+            {"x,", " ", true}, {"x", "", false},   {"", "x", false},     {"\"x", "\"", false}};
+        for (size_t j = 0; j < RG_ARRAY_LEN(forms); j++) {
+            static const char *const fields[] = {"If-Match", "If-None-Match"};
+            for (size_t k = 0; k < RG_ARRAY_LEN(fields); k++) {
+                unsigned wanted =
+                    k == 0 ? (forms[j].is_it ? 200 : 412) : (forms[j].is_it ? 304 : 200);
+                rg_driver_send(api, &reply, "GET %s HTTP/1.1\r\nHost: h\r\n%s: %s%s%s\r\n\r\n",
+                               targets[i], fields[k], forms[j].before, etag, forms[j].behind);
+                if (reply.status != wanted) {
+                    rg_test_fail(__FILE__, __LINE__, "%s %s row %zu: %u", targets[i], fields[k], j,
+                                 reply.status);
+                }
+            }
+        }
+    }
+    close_api();
+}
+
 static void test_delete_by_both_apis(void)
 {
     open_api(NULL, 0);
@@ -211,6 +245,7 @@ int main(int argc, char **argv)
         RG_TEST(test_media_by_both_apis_and_all_aliases),
         RG_TEST(test_ranges),
         RG_TEST(test_conditions),
+        RG_TEST(test_etags_with_quotes_and_without),
         RG_TEST(test_delete_by_both_apis),
         RG_TEST(test_a_running_response_survives_overwrite_and_delete),
         RG_TEST(test_synthetic_objects_over_the_api),

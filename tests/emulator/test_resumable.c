@@ -134,6 +134,21 @@ static void test_a_size_that_is_known_at_the_end(void)
     RG_CHECK_EQ(reply.status, 200);
     check_md5("o", MD5_OF_UNIT);
     check_object("/bucket/o", UNIT);
+    /* What was declared at the start counts, whatever is said at the end; a last request may be
+     * made again. */
+    start_json("&name=p", "{\"crc32c\":\"AAAAAA==\"}");
+    put_range(0, UNIT, "*");
+    put(0, 0, "Content-Range: bytes */262144\r\nx-goog-hash: md5=" MD5_OF_UNIT "\r\n");
+    RG_CHECK_EQ(reply.status, 400);
+    check_body_has("doesn't match calculated CRC32C");
+    get("/bucket/p");
+    RG_CHECK_EQ(reply.status, 404);
+    start_json("&name=p", "{\"md5Hash\":\"" MD5_OF_UNIT "\"}");
+    put_range(0, UNIT, "*");
+    put(0, 0, "Content-Range: bytes */262144\r\nx-goog-hash: md5=" MD5_OF_UNIT ",md5=AAAA\r\n");
+    RG_CHECK_EQ(reply.status, 400);
+    put(0, 0, "Content-Range: bytes */262144\r\nx-goog-hash: md5=" MD5_OF_UNIT "\r\n");
+    RG_CHECK_EQ(reply.status, 200);
     start_json("&name=empty", "");
     put(0, 0, "Content-Range: bytes */0\r\n");
     RG_CHECK_EQ(reply.status, 200);
