@@ -5,6 +5,7 @@
 #include "emulator/json_api.h"
 #include "emulator/reply.h"
 #include "emulator/rules.h"
+#include "emulator/unsupported.h"
 #include "emulator/xml_api.h"
 
 #include <errno.h>
@@ -14,6 +15,8 @@ void rg_api_route(struct rg_server_call *call, const struct rg_api_request *requ
 {
     if (request->route == RG_ROUTE_NONE) {
         rg_reply_error(call, RG_API_NO_PATH, "The emulator serves nothing at this path.");
+    } else if (!rg_unsupported_check(call, request)) {
+        RG_ASSERT(rg_call_of(call)->replied);
     } else if (rg_api_request_is_json(request)) {
         rg_json_api_start(call, request);
     } else {

@@ -2,6 +2,7 @@
 #include "emulator/compose.h"
 
 #include "emulator/body.h"
+#include "emulator/encryption.h"
 #include "emulator/upload.h"
 
 #include <errno.h>
@@ -11,6 +12,7 @@
 struct composition {
     struct rg_bucket *bucket;
     struct rg_upload *upload;
+    const struct rg_h1_head *head;
     size_t count;
     yyjson_val *sources;
     int64_t generations[RG_COMPOSE_SOURCES_MAX];
@@ -58,7 +60,8 @@ static bool append_source(struct rg_server_call *call, struct composition *compo
     if (rc < 0) {
         rg_reply_store_error(call, rc, upload->bucket, name);
     }
-    bool appended = rc == 0 && rg_upload_append_object(call, upload, &object);
+    bool appended = rc == 0 && rg_encryption_check(call, composition->head, false, &object.info) &&
+                    rg_upload_append_object(call, upload, &object);
     if (appended) {
         int64_t count = rg_attributes_component_count(object.info.attributes);
         composition->component_count += RG_MAX(count, INT64_C(1));
@@ -108,11 +111,6 @@ static void delete_sources(const struct composition *composition)
     }
 }
 
-static bool is_true(struct rg_h1_slice value)
-{
-    return rg_text_equals(value, "true");
-}
-
 /* What the object is to be described with. Clients send the resource of the object that it
  * replaces, whose checksums say nothing of it, and no content type is made up. */
 static bool take_destination(struct rg_server_call *call, struct rg_upload *upload,
@@ -136,7 +134,7 @@ static void compose(struct rg_server_call *call, const struct rg_api_request *re
         take_destination(call, upload, yyjson_obj_get(root, "destination")) &&
         rg_upload_open_writer(call, upload) && append_sources(call, composition) &&
         set_component_count(call, composition) && rg_upload_commit(call, upload, &info)) {
-        if (is_true(request->params[RG_PARAM_DELETE_SOURCE_OBJECTS]) ||
+        if (rg_api_request_true(request, RG_PARAM_DELETE_SOURCE_OBJECTS) ||
             yyjson_get_bool(yyjson_obj_get(root, "deleteSourceObjects"))) {
             delete_sources(composition);
         }
@@ -149,7 +147,8 @@ static void finish_compose(struct rg_server_call *call, const struct rg_api_requ
 {
     yyjson_doc *document = yyjson_read(body.data, body.size, 0);
     yyjson_val *root = yyjson_doc_get_root(document);
-    struct composition composition = {.sources = yyjson_obj_get(root, "sourceObjects")};
+    struct composition composition = {.head = request->head,
+                                      .sources = yyjson_obj_get(root, "sourceObjects")};
     size_t count = yyjson_arr_size(composition.sources);
     composition.bucket = rg_reply_find_bucket(call, request);
     if (composition.bucket == NULL) {

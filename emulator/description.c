@@ -2,7 +2,9 @@
 #include "emulator/description.h"
 
 #include "emulator/body.h"
+#include "emulator/contexts.h"
 #include "emulator/media.h"
+#include "emulator/protection.h"
 #include "emulator/resource.h"
 
 #include <errno.h>
@@ -10,6 +12,60 @@
 
 /* How often somebody else may change the object between our reading and writing. */
 #define UPDATE_ATTEMPTS_MAX 100
+
+void rg_description_set_bucket(struct rg_description *description, struct rg_bucket *bucket)
+{
+    if (bucket != NULL) {
+        rg_bucket_get_info(bucket, &description->bucket);
+    }
+}
+
+void rg_description_set_holds(struct rg_description *description)
+{
+    static const char *const holds[] = {RG_PROTECTION_TEMPORARY_HOLD,
+                                        RG_PROTECTION_EVENT_BASED_HOLD};
+    for (size_t i = 0; i < RG_ARRAY_LEN(holds); i++) {
+        (void)rg_attributes_set(&description->list, rg_text_slice(holds[i]),
+                                (struct rg_h1_slice){NULL, 0});
+    }
+    if (description->bucket.holds_by_default) {
+        (void)rg_attributes_set(&description->list, rg_text_slice(RG_PROTECTION_EVENT_BASED_HOLD),
+                                rg_text_slice("true"));
+    }
+}
+
+static bool is_public(yyjson_val *acl)
+{
+    yyjson_arr_iter entries = yyjson_arr_iter_with(acl);
+    yyjson_val *entry;
+    while ((entry = yyjson_arr_iter_next(&entries)) != NULL) {
+        yyjson_val *entity = yyjson_obj_get(entry, "entity");
+        if (yyjson_equals_str(entity, "allUsers") ||
+            yyjson_equals_str(entity, "allAuthenticatedUsers")) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool rg_description_check_acl(struct rg_server_call *call, const struct rg_bucket_info *bucket,
+                              yyjson_val *acl)
+{
+    if (bucket->uniform_access && yyjson_arr_size(acl) > 0) {
+        rg_reply_error(call, RG_API_BAD_REQUEST,
+                       "Cannot use ACL API to update a policy when uniform bucket-level access is "
+                       "enabled.");
+        return false;
+    }
+    if (bucket->no_public_access && is_public(acl)) {
+        rg_reply_error(
+            call, RG_API_CONDITION,
+            "The member bindings allUsers and allAuthenticatedUsers are not allowed since "
+            "public access prevention is enforced.");
+        return false;
+    }
+    return true;
+}
 
 void rg_description_fini(struct rg_description *description)
 {
@@ -85,9 +141,14 @@ static bool take_metadata(struct rg_server_call *call, struct rg_text *list, yyj
 }
 
 /* An array of entries, of which nobody looks at what they say. */
-static bool take_acl(struct rg_server_call *call, struct rg_text *list, yyjson_val *acl)
+static bool take_acl(struct rg_server_call *call, struct rg_description *description,
+                     yyjson_val *acl)
 {
+    struct rg_text *list = &description->list;
     size_t size = 0;
+    if (!rg_description_check_acl(call, &description->bucket, acl)) {
+        return false;
+    }
     char *json = yyjson_is_arr(acl) ? yyjson_val_write(acl, YYJSON_WRITE_NOFLAG, &size) : NULL;
     bool taken = json != NULL && size <= RG_ATTRIBUTES_SIZE_MAX &&
                  rg_attributes_set(list, rg_text_slice(RG_ATTRIBUTES_ACL),
@@ -97,6 +158,16 @@ static bool take_acl(struct rg_server_call *call, struct rg_text *list, yyjson_v
         rg_reply_error(call, RG_API_BAD_REQUEST, "The value of acl is not valid.");
     }
     return taken;
+}
+
+static bool check_predefined_acl(struct rg_server_call *call,
+                                 const struct rg_description *description, const char *json)
+{
+    yyjson_doc *document = yyjson_read(json, strlen(json), 0);
+    bool allowed =
+        rg_description_check_acl(call, &description->bucket, yyjson_doc_get_root(document));
+    yyjson_doc_free(document);
+    return allowed;
 }
 
 bool rg_description_take_acl(struct rg_server_call *call, struct rg_description *description,
@@ -135,6 +206,9 @@ bool rg_description_take_acl(struct rg_server_call *call, struct rg_description 
     }
     for (size_t i = 0; i < RG_ARRAY_LEN(rows); i++) {
         if (rg_text_equals(name, json ? rows[i].name : rows[i].header)) {
+            if (!check_predefined_acl(call, description, rows[i].acl)) {
+                return false;
+            }
             (void)rg_attributes_set(&description->list, rg_text_slice(RG_ATTRIBUTES_ACL),
                                     rg_text_slice(rows[i].acl));
             return true;
@@ -145,14 +219,116 @@ bool rg_description_take_acl(struct rg_server_call *call, struct rg_description 
     return false;
 }
 
+/* Members that are taken over here or elsewhere, and those that the service alone sets and clients
+ * send back. What is neither would be dropped, and the client believe that it was done. */
+static bool check_members(struct rg_server_call *call, yyjson_val *root)
+{
+    static const char *const known[] = {"acl",
+                                        "bucket",
+                                        "cacheControl",
+                                        "componentCount",
+                                        "contentDisposition",
+                                        "contentEncoding",
+                                        "contentLanguage",
+                                        "contentType",
+                                        "contexts",
+                                        "crc32c",
+                                        "customerEncryption",
+                                        "customTime",
+                                        "etag",
+                                        "eventBasedHold",
+                                        "generation",
+                                        "hardDeleteTime",
+                                        "id",
+                                        "kind",
+                                        "md5Hash",
+                                        "mediaLink",
+                                        "metadata",
+                                        "metageneration",
+                                        "name",
+                                        "owner",
+                                        "retentionExpirationTime",
+                                        "selfLink",
+                                        "size",
+                                        "softDeleteTime",
+                                        "storageClass",
+                                        "temporaryHold",
+                                        "timeCreated",
+                                        "timeDeleted",
+                                        "timeFinalized",
+                                        "timeStorageClassUpdated",
+                                        "updated"};
+    yyjson_val *key;
+    yyjson_obj_iter members = yyjson_obj_iter_with(root);
+    while ((key = yyjson_obj_iter_next(&members)) != NULL) {
+        bool found = yyjson_is_null(yyjson_obj_iter_get_val(key));
+        for (size_t i = 0; !found && i < RG_ARRAY_LEN(known); i++) {
+            found = yyjson_equals_str(key, known[i]);
+        }
+        if (!found) {
+            rg_reply_error(call, RG_API_NOT_IMPLEMENTED,
+                           "%.100s of an object is not implemented by this emulator.",
+                           yyjson_get_str(key));
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool take_holds(struct rg_server_call *call, struct rg_text *list, yyjson_val *root)
+{
+    static const char *const holds[] = {RG_PROTECTION_TEMPORARY_HOLD,
+                                        RG_PROTECTION_EVENT_BASED_HOLD};
+    for (size_t i = 0; i < RG_ARRAY_LEN(holds); i++) {
+        yyjson_val *value = yyjson_obj_get(root, holds[i]);
+        if (value == NULL) {
+            continue;
+        }
+        if (!yyjson_is_bool(value) && !yyjson_is_null(value)) {
+            rg_reply_error(call, RG_API_BAD_REQUEST, "%s has to be true or false.", holds[i]);
+            return false;
+        }
+        (void)rg_attributes_set(list, rg_text_slice(holds[i]),
+                                yyjson_get_bool(value) ? rg_text_slice("true")
+                                                       : (struct rg_h1_slice){NULL, 0});
+    }
+    return true;
+}
+
+static bool take_contexts(struct rg_server_call *call, struct rg_text *list, yyjson_val *contexts)
+{
+    int rc = rg_contexts_take_json(list, contexts, rg_store_now_us());
+    if (rc == -E2BIG) {
+        rg_reply_error(call, RG_API_BAD_REQUEST, "An object has at most %d contexts.",
+                       RG_CONTEXTS_MAX);
+    } else if (rc < 0) {
+        rg_reply_error(
+            call, RG_API_BAD_REQUEST,
+            "contexts has to be {\"custom\": {KEY: {\"value\": VALUE}}}, keys and values of "
+            "at most %d bytes.",
+            RG_CONTEXTS_TEXT_SIZE_MAX);
+    }
+    return rc == 0;
+}
+
 bool rg_description_take_json(struct rg_server_call *call, struct rg_description *description,
                               yyjson_val *root, bool replaces)
 {
     struct rg_store_object_info *info = &description->info;
+    yyjson_val *contexts = yyjson_obj_get(root, "contexts");
+    if (!check_members(call, root) || !take_holds(call, &description->list, root)) {
+        return false;
+    }
+    if (contexts != NULL && replaces) {
+        rg_attributes_clear(&description->list, RG_CONTEXTS_PREFIX);
+    }
+    if (contexts != NULL && !take_contexts(call, &description->list, contexts)) {
+        return false;
+    }
     yyjson_val *metadata = yyjson_obj_get(root, "metadata");
     yyjson_val *acl = yyjson_obj_get(root, "acl");
     const char *name, *header;
-    if (acl != NULL && !take_acl(call, &description->list, acl)) {
+    if (acl != NULL && !take_acl(call, description, acl)) {
         return false;
     }
     if (!take_text(call, yyjson_obj_get(root, "contentType"), "content type",
@@ -204,9 +380,7 @@ static void reply_updated(struct rg_server_call *call, const struct rg_api_reque
 {
     struct rg_call *state = rg_call_of(call);
     struct rg_resource_style style;
-    rg_resource_style_init(&style, rg_api_of(call)->options.tls, rg_h1_find(request->head, "host"),
-                           request->params[RG_PARAM_FIELDS], NULL);
-    style.acl = rg_api_request_wants_acl(request);
+    rg_reply_style(call, request, NULL, &style);
     rg_resource_append_object(&state->text, &style, request->bucket, request->object, info);
     rg_reply_text(call, 200, "application/json; charset=UTF-8");
 }
@@ -225,6 +399,7 @@ static bool try_update(struct rg_server_call *call, const struct rg_api_request 
     }
     bucket = rg_store_find_bucket(rg_api_of(call)->options.store, request->bucket);
     description.info = state->object.info;
+    rg_description_set_bucket(&description, bucket);
     if (patch) {
         rg_attributes_copy(&description.list, state->object.info.attributes);
     } else {

@@ -13,8 +13,17 @@
 struct rg_description {
     struct rg_store_object_info info; /* Content type and encoding count; `attributes` does not. */
     struct rg_text list;              /* Of attributes. */
+    struct rg_bucket_info bucket; /* Where the object lies; zeroed where that is not known yet. */
 };
 
+/* What the bucket of the object demands and adds; without it nothing. */
+void rg_description_set_bucket(struct rg_description *description, struct rg_bucket *bucket);
+/* A new object has no holds but what its bucket puts on it, whatever it is made from. */
+void rg_description_set_holds(struct rg_description *description);
+/* Whether a list of access control may be stored in a bucket, or in an object of it. False with the
+ * call answered. */
+bool rg_description_check_acl(struct rg_server_call *call, const struct rg_bucket_info *bucket,
+                              yyjson_val *acl);
 void rg_description_fini(struct rg_description *description);
 
 /* The value in a header field of at most `size_max` bytes, copied with a NUL. These return false

@@ -3,6 +3,7 @@
 #include "emulator/media.h"
 
 #include "emulator/description.h"
+#include "emulator/encryption.h"
 #include "emulator/gunzip.h"
 
 #include <errno.h>
@@ -217,6 +218,9 @@ void rg_media_get(struct rg_server_call *call, const struct rg_api_request *requ
         return;
     }
     const struct rg_store_object_info *info = &state->object.info;
+    if (!rg_encryption_check(call, request->head, false, info)) {
+        return;
+    }
     if (is_transcoded(request, info) && get_transcoded(call)) {
         return;
     }

@@ -248,7 +248,52 @@ struct rg_bucket *rg_reply_find_bucket(struct rg_server_call *call,
         rg_reply_error(call, RG_API_NO_BUCKET, "The specified bucket does not exist: %.*s",
                        (int)request->bucket.size, request->bucket.data);
     }
-    return bucket;
+    return bucket != NULL && rg_reply_check_payer(call, request, bucket) ? bucket : NULL;
+}
+
+bool rg_reply_check_payer(struct rg_server_call *call, const struct rg_api_request *request,
+                          struct rg_bucket *bucket)
+{
+    const struct rg_h1_slice *header = rg_h1_find(request->head, "x-goog-user-project");
+    if (!rg_bucket_requester_pays(bucket) || request->params[RG_PARAM_USER_PROJECT].size > 0 ||
+        (header != NULL && header->size > 0)) {
+        return true;
+    }
+    rg_reply_error(call, RG_API_USER_PROJECT,
+                   "Bucket is a requester pays bucket but no user project provided.");
+    return false;
+}
+
+bool rg_reply_check_acl(struct rg_server_call *call, struct rg_bucket *bucket, bool get)
+{
+    struct rg_bucket_info info;
+    rg_bucket_get_info(bucket, &info);
+    if (info.uniform_access) {
+        rg_reply_error(call, RG_API_BAD_REQUEST,
+                       "Cannot use ACL API to get or update a policy when uniform bucket-level "
+                       "access is enabled.");
+    } else if (!get) {
+        rg_reply_error(call, RG_API_NOT_IMPLEMENTED,
+                       "Single entries of access control lists are not implemented by this "
+                       "emulator.");
+    }
+    return !rg_call_of(call)->replied;
+}
+
+void rg_reply_style(struct rg_server_call *call, const struct rg_api_request *request,
+                    const char *outer, struct rg_resource_style *out_style)
+{
+    rg_resource_style_init(out_style, rg_api_of(call)->options.tls,
+                           rg_h1_find(request->head, "host"), request->params[RG_PARAM_FIELDS],
+                           outer);
+    out_style->acl = rg_api_request_wants_acl(request);
+    struct rg_bucket_info info;
+    struct rg_bucket *bucket =
+        rg_store_find_bucket(rg_api_of(call)->options.store, request->bucket);
+    if (bucket != NULL) {
+        rg_bucket_get_info(bucket, &info);
+        out_style->retention_us = info.retention_us;
+    }
 }
 
 void rg_reply_store_error(struct rg_server_call *call, int rc, struct rg_h1_slice bucket,
@@ -263,6 +308,19 @@ void rg_reply_store_error(struct rg_server_call *call, int rc, struct rg_h1_slic
     case -EALREADY:
         rg_reply_error(call, RG_API_CONDITION,
                        "At least one of the pre-conditions you specified did not hold.");
+        break;
+    case -EBUSY:
+        rg_reply_error(call, RG_API_HELD,
+                       "Object '%.*s/%.*s' is under a hold and cannot be deleted, overwritten or "
+                       "archived until it is removed.",
+                       (int)bucket.size, bucket.data, (int)object.size, object.data);
+        break;
+    case -EPERM:
+        rg_reply_error(
+            call, RG_API_RETAINED,
+            "Object '%.*s/%.*s' is subject to the bucket's retention policy and cannot be "
+            "deleted or overwritten yet.",
+            (int)bucket.size, bucket.data, (int)object.size, object.data);
         break;
     case -ENAMETOOLONG:
         rg_reply_error(

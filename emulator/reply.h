@@ -9,6 +9,7 @@
 #include "emulator/api.h"
 #include "emulator/faults.h"
 #include "emulator/request.h"
+#include "emulator/resource.h"
 #include "emulator/rules.h"
 #include "emulator/sessions.h"
 #include "emulator/text.h"
@@ -83,6 +84,9 @@ void rg_call_release(struct rg_server_call *call);
     XX(TOO_SMALL, 400, "invalid", "EntityTooSmall")                                                \
     XX(XML, 400, "invalid", "MalformedXML")                                                        \
     XX(MISSING, 400, "required", "MissingArgument")                                                \
+    XX(USER_PROJECT, 400, "required", "UserProjectMissing")                                        \
+    XX(HELD, 403, "objectUnderActiveHold", "ObjectUnderActiveHold")                                \
+    XX(RETAINED, 403, "retentionPolicyNotMet", "RetentionPolicyNotMet")                            \
     XX(NO_BUCKET, 404, "notFound", "NoSuchBucket")                                                 \
     XX(NO_OBJECT, 404, "notFound", "NoSuchKey")                                                    \
     XX(NO_UPLOAD, 404, "notFound", "NoSuchUpload")                                                 \
@@ -126,6 +130,16 @@ unsigned rg_reply_status(struct rg_server_call *call);
  * and for RG_API_RANGE says its size. */
 void rg_reply_error(struct rg_server_call *call, enum rg_api_error error, const char *format, ...)
     RG_PRINTF(3, 4);
+/* How resources are told: their links, which of their members, and what their bucket adds. `outer`
+ * as in rg_resource_style_init. */
+void rg_reply_style(struct rg_server_call *call, const struct rg_api_request *request,
+                    const char *outer, struct rg_resource_style *out_style);
+/* That the request says who pays, where the bucket wants to know. False with the call answered. */
+bool rg_reply_check_payer(struct rg_server_call *call, const struct rg_api_request *request,
+                          struct rg_bucket *bucket);
+/* Whether a list of access control can be asked for: not where access is uniform, and only as a
+ * whole. False with the call answered. */
+bool rg_reply_check_acl(struct rg_server_call *call, struct rg_bucket *bucket, bool get);
 /* The request's bucket, or NULL with the call answered. */
 struct rg_bucket *rg_reply_find_bucket(struct rg_server_call *call,
                                        const struct rg_api_request *request);

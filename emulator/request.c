@@ -168,7 +168,13 @@ static int parse_json_path(struct rg_api_request *request, struct rg_h1_slice pa
         return 0;
     }
     request->route = path.size > 0 ? RG_ROUTE_JSON_OBJECT : RG_ROUTE_JSON_OBJECTS;
-    if (path.size > 0 && rg_api_request_is(request, "POST")) {
+    static const char acl[] = "/acl"; /* A name that ends so has its slash escaped. */
+    uint32_t acl_size = (uint32_t)strlen(acl);
+    if (path.size > acl_size && memcmp(path.data + path.size - acl_size, acl, acl_size) == 0) {
+        request->action = RG_ACTION_ACL;
+        path.size -= acl_size;
+    }
+    if (path.size > 0 && request->action == RG_ACTION_NONE && rg_api_request_is(request, "POST")) {
         rc = parse_action(request, &path);
     }
     return path.size > 0 && rc == 0 ? decode_name(request, path, &request->object) : rc;
@@ -239,6 +245,13 @@ int rg_api_request_int(const struct rg_api_request *request, enum rg_param param
         return 0;
     }
     return rg_text_parse_int64(request->params[param], out_value);
+}
+
+bool rg_api_request_true(const struct rg_api_request *request, enum rg_param param)
+{
+    struct rg_h1_slice value = request->params[param];
+    return rg_text_equals(value, "true") || rg_text_equals(value, "True") ||
+           rg_text_equals(value, "1");
 }
 
 /* Where a condition comes from, in each of the APIs. */

@@ -25,6 +25,7 @@ enum rg_route {
 /* What a POST to an object asks to be done with it. */
 enum rg_action {
     RG_ACTION_NONE,
+    RG_ACTION_ACL, /* of any method */
     RG_ACTION_COMPOSE,
     RG_ACTION_COPY,
     RG_ACTION_MOVE,
@@ -43,8 +44,10 @@ enum rg_action {
     XX(DELIMITER, "delimiter")                                                                     \
     XX(DESTINATION_PREDEFINED_ACL, "destinationPredefinedAcl")                                     \
     XX(ENCODING_TYPE, "encoding-type")                                                             \
+    XX(ENABLE_OBJECT_RETENTION, "enableObjectRetention")                                           \
     XX(END_OFFSET, "endOffset")                                                                    \
     XX(FIELDS, "fields")                                                                           \
+    XX(FILTER, "filter")                                                                           \
     XX(GENERATION, "generation")                                                                   \
     XX(IF_GENERATION_MATCH, "ifGenerationMatch")                                                   \
     XX(IF_GENERATION_NOT_MATCH, "ifGenerationNotMatch")                                            \
@@ -82,6 +85,7 @@ enum rg_action {
     XX(UPLOAD_ID, "upload_id")                                                                     \
     XX(UPLOAD_ID_MARKER, "upload-id-marker")                                                       \
     XX(UPLOAD_TYPE, "uploadType")                                                                  \
+    XX(USER_PROJECT, "userProject")                                                                \
     XX(VERSIONS, "versions")                                                                       \
     XX(XML_UPLOADS, "uploads")                                                                     \
     XX(XML_UPLOAD_ID, "uploadId")
@@ -119,6 +123,9 @@ static inline bool rg_api_request_has(const struct rg_api_request *request, enum
 /* An integer parameter; `fallback` when it is not there, -EINVAL when it is not a number. */
 int rg_api_request_int(const struct rg_api_request *request, enum rg_param param, int64_t fallback,
                        int64_t *out_value);
+
+/* "true" in any of the ways that clients write it. */
+bool rg_api_request_true(const struct rg_api_request *request, enum rg_param param);
 
 /* Whether the answer is to have the access control of objects. */
 static inline bool rg_api_request_wants_acl(const struct rg_api_request *request)

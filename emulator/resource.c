@@ -2,7 +2,10 @@
  * them, and a tree of values in between would be most of its cost. */
 #include "emulator/resource.h"
 
+#include "emulator/contexts.h"
+#include "emulator/encryption.h"
 #include "emulator/fields.h"
+#include "emulator/protection.h"
 #include "emulator/reply.h"
 
 #include <inttypes.h>
@@ -25,6 +28,11 @@
     XX(CUSTOM_TIME, "customTime")                                                                  \
     XX(COMPONENT_COUNT, "componentCount")                                                          \
     XX(METADATA, "metadata")                                                                       \
+    XX(CONTEXTS, "contexts")                                                                       \
+    XX(TEMPORARY_HOLD, RG_PROTECTION_TEMPORARY_HOLD)                                               \
+    XX(EVENT_BASED_HOLD, RG_PROTECTION_EVENT_BASED_HOLD)                                           \
+    XX(CUSTOMER_ENCRYPTION, RG_ENCRYPTION_ATTRIBUTE)                                               \
+    XX(RETENTION_EXPIRATION_TIME, "retentionExpirationTime")                                       \
     XX(ACL, RG_ATTRIBUTES_ACL)                                                                     \
     XX(TIME_DELETED, "timeDeleted")                                                                \
     XX(SOFT_DELETE_TIME, "softDeleteTime")                                                         \
@@ -45,15 +53,19 @@ enum object_member {
 #undef XX
         OBJECT_MEMBER_COUNT
 };
-_Static_assert(OBJECT_MEMBER_COUNT <= 32, "a bit for each member");
+_Static_assert(OBJECT_MEMBER_COUNT <= 64, "a bit for each member");
+
+#define BIT(member) (UINT64_C(1) << (member))
 
 /* Members that not every object has. */
 #define OPTIONAL_MEMBERS                                                                           \
-    (1u << OBJECT_CONTENT_TYPE | 1u << OBJECT_CONTENT_ENCODING | 1u << OBJECT_CRC32C |             \
-     1u << OBJECT_MD5_HASH | 1u << OBJECT_TIME_DELETED | 1u << OBJECT_SOFT_DELETE_TIME |           \
-     1u << OBJECT_HARD_DELETE_TIME | 1u << OBJECT_CONTENT_LANGUAGE |                               \
-     1u << OBJECT_CONTENT_DISPOSITION | 1u << OBJECT_CACHE_CONTROL | 1u << OBJECT_CUSTOM_TIME |    \
-     1u << OBJECT_COMPONENT_COUNT | 1u << OBJECT_METADATA | 1u << OBJECT_ACL)
+    (BIT(OBJECT_CONTENT_TYPE) | BIT(OBJECT_CONTENT_ENCODING) | BIT(OBJECT_CRC32C) |                \
+     BIT(OBJECT_MD5_HASH) | BIT(OBJECT_TIME_DELETED) | BIT(OBJECT_SOFT_DELETE_TIME) |              \
+     BIT(OBJECT_HARD_DELETE_TIME) | BIT(OBJECT_CONTENT_LANGUAGE) |                                 \
+     BIT(OBJECT_CONTENT_DISPOSITION) | BIT(OBJECT_CACHE_CONTROL) | BIT(OBJECT_CUSTOM_TIME) |       \
+     BIT(OBJECT_COMPONENT_COUNT) | BIT(OBJECT_METADATA) | BIT(OBJECT_ACL) | BIT(OBJECT_CONTEXTS) | \
+     BIT(OBJECT_TEMPORARY_HOLD) | BIT(OBJECT_EVENT_BASED_HOLD) |                                   \
+     BIT(OBJECT_RETENTION_EXPIRATION_TIME) | BIT(OBJECT_CUSTOMER_ENCRYPTION))
 
 static const char *const member_names[] = {
 #define XX(name, text) text,
@@ -77,8 +89,9 @@ void rg_resource_style_init(struct rg_resource_style *style, bool tls,
              (int)authority.size, authority.data);
     style->members = 0;
     style->acl = false;
+    style->retention_us = 0;
     for (uint32_t i = 0; i < OBJECT_MEMBER_COUNT; i++) {
-        style->members |= (uint32_t)rg_fields_select(mask, outer, member_names[i]) << i;
+        style->members |= (uint64_t)rg_fields_select(mask, outer, member_names[i]) << i;
     }
 }
 
@@ -180,8 +193,16 @@ static void append_metadata(struct rg_text *text, const struct rg_attributes *at
     rg_text_append_str(text, "}");
 }
 
+static void append_encryption(struct rg_text *text, const struct rg_store_object_info *info)
+{
+    struct rg_h1_slice sha256 = rg_attributes_get(info->attributes, RG_ENCRYPTION_ATTRIBUTE);
+    rg_text_append_str(text, "{\"encryptionAlgorithm\":\"AES256\",\"keySha256\":");
+    rg_text_append_json(text, sha256.data, sha256.size);
+    rg_text_append_str(text, "}");
+}
+
 /* Which members the object has of those that not all have. */
-static uint32_t optional_members(const struct rg_resource_style *style,
+static uint64_t optional_members(const struct rg_resource_style *style,
                                  const struct rg_store_object_info *info)
 {
     static const struct {
@@ -194,25 +215,31 @@ static uint32_t optional_members(const struct rg_resource_style *style,
         {OBJECT_CUSTOM_TIME, "customTime"},
         {OBJECT_COMPONENT_COUNT, RG_ATTRIBUTES_COMPONENT_COUNT},
         {OBJECT_ACL, RG_ATTRIBUTES_ACL},
+        {OBJECT_TEMPORARY_HOLD, RG_PROTECTION_TEMPORARY_HOLD},
+        {OBJECT_EVENT_BASED_HOLD, RG_PROTECTION_EVENT_BASED_HOLD},
+        {OBJECT_CUSTOMER_ENCRYPTION, RG_ENCRYPTION_ATTRIBUTE},
     };
     struct rg_h1_slice name, value;
-    uint32_t members = 0;
-    members |= (uint32_t)(info->content_type[0] != '\0') << OBJECT_CONTENT_TYPE;
-    members |= (uint32_t)(info->content_encoding[0] != '\0') << OBJECT_CONTENT_ENCODING;
-    members |= (uint32_t)info->has_crc32c << OBJECT_CRC32C;
-    members |= (uint32_t)(info->md5[0] != '\0') << OBJECT_MD5_HASH;
-    members |= (uint32_t)(info->deleted_us != 0) << OBJECT_TIME_DELETED;
+    uint64_t members = 0;
+    members |= (uint64_t)(info->content_type[0] != '\0') << OBJECT_CONTENT_TYPE;
+    members |= (uint64_t)(info->content_encoding[0] != '\0') << OBJECT_CONTENT_ENCODING;
+    members |= (uint64_t)info->has_crc32c << OBJECT_CRC32C;
+    members |= (uint64_t)(info->md5[0] != '\0') << OBJECT_MD5_HASH;
+    members |= (uint64_t)(info->deleted_us != 0) << OBJECT_TIME_DELETED;
     if (info->hard_delete_us != 0) {
-        members |= 1u << OBJECT_SOFT_DELETE_TIME | 1u << OBJECT_HARD_DELETE_TIME;
+        members |= BIT(OBJECT_SOFT_DELETE_TIME) | BIT(OBJECT_HARD_DELETE_TIME);
     }
     for (size_t at = 0; rg_attributes_next(info->attributes, &at, &name, &value);) {
-        members |= (uint32_t)rg_text_starts_with(name, rg_text_slice(RG_ATTRIBUTES_METADATA))
+        members |= (uint64_t)rg_text_starts_with(name, rg_text_slice(RG_ATTRIBUTES_METADATA))
                    << OBJECT_METADATA;
         for (size_t i = 0; i < RG_ARRAY_LEN(attributes); i++) {
-            members |= (uint32_t)rg_text_equals(name, attributes[i].name) << attributes[i].member;
+            members |= (uint64_t)rg_text_equals(name, attributes[i].name) << attributes[i].member;
         }
     }
-    return style->acl ? members : members & ~(1u << OBJECT_ACL);
+    members |= (uint64_t)rg_contexts_present(info->attributes) << OBJECT_CONTEXTS;
+    members |= (uint64_t)(rg_protection_expires_us(style->retention_us, info) != 0)
+               << OBJECT_RETENTION_EXPIRATION_TIME;
+    return style->acl ? members : members & ~BIT(OBJECT_ACL);
 }
 
 static void append_member_value(struct rg_text *text, const struct subject *subject,
@@ -271,6 +298,19 @@ static void append_member_value(struct rg_text *text, const struct subject *subj
     case OBJECT_METADATA:
         append_metadata(text, info->attributes);
         break;
+    case OBJECT_CONTEXTS:
+        rg_contexts_append_json(text, info->attributes);
+        break;
+    case OBJECT_TEMPORARY_HOLD:
+    case OBJECT_EVENT_BASED_HOLD:
+        rg_text_append_str(text, "true");
+        break;
+    case OBJECT_CUSTOMER_ENCRYPTION:
+        append_encryption(text, info);
+        break;
+    case OBJECT_RETENTION_EXPIRATION_TIME:
+        append_time(text, rg_protection_expires_us(subject->style->retention_us, info));
+        break;
     case OBJECT_TIME_DELETED:
         append_time(text, info->deleted_us);
         break;
@@ -311,7 +351,7 @@ void rg_resource_append_object(struct rg_text *text, const struct rg_resource_st
                                const struct rg_store_object_info *info)
 {
     struct subject subject = {style, bucket, name, info};
-    uint32_t members = style->members;
+    uint64_t members = style->members;
     members &= ~OPTIONAL_MEMBERS | optional_members(style, info);
     const char *separator = "{\"";
     for (uint32_t i = 0; i < OBJECT_MEMBER_COUNT; i++) {
@@ -344,19 +384,89 @@ void rg_resource_append_folder(struct rg_text *text, const struct rg_resource_st
     append_time(text, info->updated_us);
 }
 
+/* Whether settings have a member, on the first level. */
+static bool has_member(struct rg_h1_slice settings, const char *name)
+{
+    yyjson_doc *document = yyjson_read(settings.data, settings.size, 0);
+    bool found = yyjson_obj_get(yyjson_doc_get_root(document), name) != NULL;
+    yyjson_doc_free(document);
+    return found;
+}
+
+/* As the service tells them: a few regions in two or more places have names of their own. */
+static const char *location_type(const struct rg_bucket_info *info, struct rg_h1_slice settings)
+{
+    static const char *const dual[] = {"NAM4", "EUR4", "EUR5", "EUR7", "EUR8", "ASIA1"};
+    static const char *const multi[] = {"US", "EU", "ASIA"};
+    if (has_member(settings, "customPlacementConfig")) {
+        return "dual-region";
+    }
+    for (size_t i = 0; i < RG_ARRAY_LEN(dual); i++) {
+        if (strcmp(info->location, dual[i]) == 0) {
+            return "dual-region";
+        }
+    }
+    for (size_t i = 0; i < RG_ARRAY_LEN(multi); i++) {
+        if (strcmp(info->location, multi[i]) == 0) {
+            return "multi-region";
+        }
+    }
+    return "region";
+}
+
+static void append_bucket_etag(struct rg_text *text, int64_t metageneration)
+{
+    uint8_t message[11] = {1 << 3}; /* Field 1, varint. */
+    char etag[RG_TEXT_BASE64_SIZE(sizeof(message))];
+    size_t size = 1;
+    uint64_t value = (uint64_t)metageneration;
+    for (; value >= 0x80; value >>= 7) {
+        message[size++] = (uint8_t)(value | 0x80);
+    }
+    message[size++] = (uint8_t)value;
+    rg_text_format_base64(etag, message, size);
+    append_quoted(text, etag, RG_TEXT_BASE64_SIZE(size));
+}
+
+static void append_access(struct rg_text *text, const struct rg_bucket_info *info)
+{
+    const char *uniform = info->uniform_access ? "true" : "false";
+    rg_text_printf(text,
+                   ",\"iamConfiguration\":{\"bucketPolicyOnly\":{\"enabled\":%s},"
+                   "\"uniformBucketLevelAccess\":{\"enabled\":%s},"
+                   "\"publicAccessPrevention\":\"%s\"}",
+                   uniform, uniform, info->no_public_access ? "enforced" : "inherited");
+}
+
+/* What is kept as it was sent, and what is told where nothing is. */
+static void append_settings(struct rg_text *text, struct rg_h1_slice settings, bool is_region)
+{
+    if (settings.size > 2) {
+        rg_text_append_str(text, ",");
+        rg_text_append(text, settings.data + 1, settings.size - 2);
+    }
+    if (!is_region && !has_member(settings, "rpo")) {
+        rg_text_append_str(text, ",\"rpo\":\"DEFAULT\"");
+    }
+}
+
 void rg_resource_append_bucket(struct rg_text *text, const struct rg_resource_style *style,
                                struct rg_bucket *bucket)
 {
     struct rg_h1_slice name = rg_bucket_name(bucket); /* Needs no escapes. */
     struct rg_bucket_info info;
+    struct rg_bucket_settings *settings = rg_bucket_get_settings(bucket);
+    struct rg_h1_slice json = rg_bucket_settings_json(settings);
     rg_bucket_get_info(bucket, &info);
+    const char *type = location_type(&info, json);
     rg_text_printf(text,
                    "{\"kind\":\"storage#bucket\",\"id\":\"%.*s\",\"name\":\"%.*s\","
                    "\"selfLink\":\"%s/storage/v1/b/%.*s\",\"projectNumber\":\"0\","
-                   "\"metageneration\":\"%" PRId64
-                   "\",\"locationType\":\"multi-region\",\"etag\":\"CAE=\",\"location\":",
+                   "\"metageneration\":\"%" PRId64 "\",\"locationType\":\"%s\",\"etag\":",
                    (int)name.size, name.data, (int)name.size, name.data, style->origin,
-                   (int)name.size, name.data, info.metageneration);
+                   (int)name.size, name.data, info.metageneration, type);
+    append_bucket_etag(text, info.metageneration);
+    rg_text_append_str(text, ",\"location\":");
     rg_text_append_json(text, info.location, strlen(info.location));
     rg_text_append_str(text, ",\"storageClass\":");
     rg_text_append_json(text, info.storage_class, strlen(info.storage_class));
@@ -370,16 +480,15 @@ void rg_resource_append_bucket(struct rg_text *text, const struct rg_resource_st
         append_time(text, info.soft_delete_since_us);
         rg_text_append_str(text, "}");
     }
-    if (info.uniform_access) {
-        rg_text_append_str(
-            text, ",\"iamConfiguration\":{\"uniformBucketLevelAccess\":{\"enabled\":true}}");
-    }
-    if (info.hierarchical) {
+    append_access(text, &info);
+    if (info.hierarchical && !has_member(json, "hierarchicalNamespace")) {
         rg_text_append_str(text, ",\"hierarchicalNamespace\":{\"enabled\":true}");
     }
+    append_settings(text, json, strcmp(type, "region") == 0);
     rg_text_append_str(text, ",\"timeCreated\":");
     append_time(text, info.created_us);
     rg_text_append_str(text, ",\"updated\":");
     append_time(text, info.updated_us);
     rg_text_append_str(text, "}");
+    rg_bucket_settings_unref(settings);
 }

@@ -11,8 +11,9 @@
 struct rg_resource_style {
     char origin[RG_RESOURCE_ORIGIN_SIZE_MAX]; /* Of links, as in "https://localhost:8443"; with NUL.
                                                */
-    uint32_t members; /* Which are wanted; bits that only resource.c knows. */
-    bool acl;         /* The access control is wanted, too; false at first. */
+    uint64_t members;     /* Which are wanted; bits that only resource.c knows. */
+    bool acl;             /* The access control is wanted, too; false at first. */
+    int64_t retention_us; /* Of the bucket; 0 at first. */
 };
 
 /* `host` is the request's Host. The members are those that the `fields` mask selects; `outer` is

@@ -4,6 +4,8 @@
 #include "emulator/rewrite.h"
 
 #include "emulator/body.h"
+#include "emulator/encryption.h"
+#include "emulator/protection.h"
 #include "emulator/upload.h"
 
 #include <errno.h>
@@ -52,9 +54,17 @@ static bool find_buckets(struct rg_server_call *call, const struct copy *copy,
                            (int)names[i]->size, names[i]->data);
             return false;
         }
+        if (!rg_reply_check_payer(call, copy->request, bucket)) {
+            return false;
+        }
         *out_source = i == 0 ? bucket : *out_source;
     }
     return true;
+}
+
+static bool keeps_key(const struct copy *copy)
+{
+    return copy->request->action == RG_ACTION_MOVE || copy->request->action == RG_ACTION_RESTORE;
 }
 
 /* Opens the source, with its conditions checked, and looks at those of the destination. False with
@@ -80,8 +90,11 @@ static bool open_source(struct rg_server_call *call, struct copy *copy)
     rc = rc == 0 ? rg_store_conditions_check(&conditions, &copy->source.info) : rc;
     if (rc < 0) {
         rg_reply_store_error(call, rc, copy->source_bucket, copy->source_name);
+        return false;
     }
-    return rc == 0;
+    /* What is moved keeps its key without anybody naming it. */
+    return keeps_key(copy) ||
+           rg_encryption_check(call, copy->request->head, true, &copy->source.info);
 }
 
 /* The destination is described as the source, and then by what the body says. */
@@ -95,8 +108,14 @@ static bool describe(struct rg_server_call *call, struct copy *copy, yyjson_val 
                sizeof(source->content_type));
         memcpy(upload->description.info.content_encoding, source->content_encoding,
                sizeof(source->content_encoding));
+        rg_attributes_clear(&upload->description.list, "");
         rg_attributes_copy(&upload->description.list, source->attributes);
         rg_attributes_clear(&upload->description.list, RG_ATTRIBUTES_ACL); /* Not copied. */
+        rg_description_set_holds(&upload->description);
+        if (!keeps_key(copy) &&
+            !rg_encryption_take(call, copy->request->head, &upload->description.list)) {
+            return false;
+        }
         if (!rg_description_take_acl(call, &upload->description, copy->request)) {
             return false;
         }
@@ -311,12 +330,24 @@ static void restore_object(struct rg_server_call *call, struct copy *copy)
     }
 }
 
+/* What cannot be removed cannot be moved. False with the call answered. */
+static bool check_removable(struct rg_server_call *call, const struct copy *copy)
+{
+    int rc = rg_protection_check(copy->upload->description.bucket.retention_us, &copy->source.info,
+                                 rg_store_now_us());
+    if (rc < 0) {
+        rg_reply_store_error(call, rc, copy->source_bucket, copy->source_name);
+    }
+    return rc == 0;
+}
+
 static void copy_object(struct rg_server_call *call, struct copy *copy, yyjson_val *root)
 {
     struct rg_store_object_info info;
-    if (open_source(call, copy) && describe(call, copy, root, true) &&
-        copy_bytes(call, copy, &info)) {
-        if (copy->request->action == RG_ACTION_MOVE) {
+    bool moves = copy->request->action == RG_ACTION_MOVE;
+    if (open_source(call, copy) && (!moves || check_removable(call, copy)) &&
+        describe(call, copy, root, true) && copy_bytes(call, copy, &info)) {
+        if (moves) {
             remove_source(call, copy);
         }
         rg_upload_reply(call, copy->upload, &info);

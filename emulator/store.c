@@ -4,6 +4,7 @@
 #include "emulator/backend.h"
 #include "emulator/checksum.h"
 #include "emulator/folders.h"
+#include "emulator/protection.h"
 #include "emulator/synthetic.h"
 #include "emulator/text.h"
 
@@ -25,9 +26,10 @@ struct rg_bucket {
     struct rg_bucket *next; /* In its slot. */
     char name[RG_STORE_BUCKET_NAME_SIZE_MAX];
     uint32_t name_size;
-    struct rg_bucket_info info; /* Under the lock. */
-    _Atomic bool removed;       /* It is in its slot for those who hold a pointer. */
-    void *written;              /* The backend's. */
+    struct rg_bucket_info info;  /* Under the lock. Its settings are owned. */
+    _Atomic bool requester_pays; /* As the info says. */
+    _Atomic bool removed;        /* It is in its slot for those who hold a pointer. */
+    void *written;               /* The backend's. */
     /* NULL: a flat namespace. Set once. */
     struct rg_folders *_Atomic folders;
     struct rg_store *store;
@@ -165,6 +167,20 @@ void rg_bucket_get_info(struct rg_bucket *bucket, struct rg_bucket_info *out_inf
     pthread_mutex_lock(&bucket->lock);
     *out_info = bucket->info;
     pthread_mutex_unlock(&bucket->lock);
+    out_info->settings = NULL;
+}
+
+struct rg_bucket_settings *rg_bucket_get_settings(struct rg_bucket *bucket)
+{
+    pthread_mutex_lock(&bucket->lock);
+    struct rg_bucket_settings *settings = rg_bucket_settings_ref(bucket->info.settings);
+    pthread_mutex_unlock(&bucket->lock);
+    return settings;
+}
+
+bool rg_bucket_requester_pays(struct rg_bucket *bucket)
+{
+    return atomic_load_explicit(&bucket->requester_pays, memory_order_relaxed);
 }
 
 static struct rg_folders *folders_of(struct rg_bucket *bucket)
@@ -191,7 +207,8 @@ static int configure_locked(struct rg_bucket *bucket, const struct rg_bucket_inf
                             int64_t metageneration)
 {
     struct rg_bucket_info info = *wanted;
-    if (metageneration != 0 && metageneration != bucket->info.metageneration) {
+    bool is_new = metageneration == RG_BUCKET_IS_NEW;
+    if (metageneration != 0 && !is_new && metageneration != bucket->info.metageneration) {
         return -ESTALE;
     }
     if (info.hierarchical != bucket->info.hierarchical &&
@@ -200,7 +217,7 @@ static int configure_locked(struct rg_bucket *bucket, const struct rg_bucket_inf
     }
     info.created_us = bucket->info.created_us;
     info.updated_us = rg_store_now_us();
-    info.metageneration = bucket->info.metageneration + 1;
+    info.metageneration = bucket->info.metageneration + !is_new;
     int rc = bucket->store->backend->save_info != NULL
                  ? bucket->store->backend->save_info(bucket->written, &info)
                  : 0;
@@ -208,7 +225,10 @@ static int configure_locked(struct rg_bucket *bucket, const struct rg_bucket_inf
         rc = open_folders(bucket);
     }
     if (rc == 0) {
+        info.settings = rg_bucket_settings_ref(info.settings);
+        rg_bucket_settings_unref(bucket->info.settings);
         bucket->info = info;
+        atomic_store_explicit(&bucket->requester_pays, info.requester_pays, memory_order_relaxed);
     }
     return rc;
 }
@@ -257,6 +277,7 @@ static void bucket_destroy(struct rg_bucket *bucket)
         rg_synthetic_destroy(bucket->sets[i]);
     }
     free(bucket->sets);
+    rg_bucket_settings_unref(bucket->info.settings);
     pthread_mutex_destroy(&bucket->lock);
     free(bucket);
 }
@@ -347,6 +368,7 @@ static int add_bucket_locked(struct rg_store *store, struct rg_h1_slice name, bo
                                                        create, &bucket->info)
              : create            ? rg_memory_bucket_open(&bucket->written, &store->budget)
                                  : -ENOENT;
+    atomic_init(&bucket->requester_pays, bucket->info.requester_pays);
     if (rc == 0 && bucket->info.hierarchical) {
         rc = open_folders(bucket);
         rc = rc == 0 ? finish_rename(bucket) : rc;
@@ -493,6 +515,20 @@ int rg_bucket_check_conditions(struct rg_bucket *bucket, struct rg_h1_slice name
     return rc;
 }
 
+/* Whether what is there may be removed or replaced. */
+static int check_protection_locked(struct rg_bucket *bucket, struct rg_h1_slice name,
+                                   int64_t generation)
+{
+    struct rg_store_object object;
+    int rc = rg_bucket_open_version(bucket, name, generation, &object);
+    if (rc < 0) {
+        return rc == -ENOENT ? 0 : rc;
+    }
+    rc = rg_protection_check(bucket->info.retention_us, &object.info, rg_store_now_us());
+    rg_store_object_close(&object);
+    return rc;
+}
+
 /* What is asked for by its generation goes for good. */
 static int remove_object_locked(struct rg_bucket *bucket, struct rg_h1_slice name,
                                 int64_t generation, const struct rg_store_fate *fate)
@@ -515,6 +551,7 @@ int rg_bucket_remove_object(struct rg_bucket *bucket, struct rg_h1_slice name,
     int rc = check_conditions_locked(bucket, name, conditions);
     int64_t generation = conditions->generation.set ? conditions->generation.value : 0;
     struct rg_store_fate fate = fate_of(bucket, generation != 0);
+    rc = rc == 0 ? check_protection_locked(bucket, name, generation) : rc;
     rc = rc == 0 ? remove_object_locked(bucket, name, generation, &fate) : rc;
     pthread_mutex_unlock(&bucket->lock);
     return rc;
@@ -526,6 +563,7 @@ int rg_bucket_move_away(struct rg_bucket *bucket, struct rg_h1_slice name, int64
     pthread_mutex_lock(&bucket->lock);
     int rc = check_conditions_locked(bucket, name, &conditions);
     struct rg_store_fate fate = {.kept = bucket->info.versioning};
+    rc = rc == 0 ? check_protection_locked(bucket, name, 0) : rc;
     rc = rc == 0 ? remove_object_locked(bucket, name, 0, &fate) : rc;
     pthread_mutex_unlock(&bucket->lock);
     return rc;
@@ -909,6 +947,7 @@ int rg_store_writer_commit(struct rg_store_writer *writer,
     pthread_mutex_lock(&bucket->lock);
     int rc =
         atomic_load(&bucket->removed) ? -ENOENT : check_conditions_locked(bucket, name, conditions);
+    rc = rc == 0 ? check_protection_locked(bucket, name, 0) : rc;
     if (rc == 0 && rg_bucket_is_hierarchical(bucket)) {
         rc = rg_folders_add_path(folders_of(bucket), name);
     }

@@ -15,6 +15,7 @@
 #define RG_EMULATOR_STORE_H
 
 #include "emulator/attributes.h"
+#include "emulator/bucket_settings.h"
 #include "http/h1_decoder.h"
 #include "runtime/base.h"
 
@@ -138,11 +139,25 @@ struct rg_bucket_info {
     /* For how long what is deleted or replaced for good stays soft-deleted, 0: not at all; and
      * since when that is so. */
     int64_t soft_delete_us, soft_delete_since_us;
+    bool requester_pays;   /* Requests have to say who pays for them. */
+    bool no_public_access; /* Nobody may be let in whom nobody knows. */
+    bool holds_by_default; /* What is written is under an event-based hold. */
+    bool retention_locked; /* The retention may only grow. */
+    int64_t
+        retention_us; /* How old an object has to be to be removed or replaced; 0: of any age. */
+    /* All that is told beside; borrowed by who configures, NULL from rg_bucket_get_info. */
+    struct rg_bucket_settings *settings;
     char location[RG_STORE_LOCATION_SIZE_MAX + 1];
     char storage_class[RG_STORE_LOCATION_SIZE_MAX + 1];
 };
 
 void rg_bucket_get_info(struct rg_bucket *bucket, struct rg_bucket_info *out_info);
+/* Returns owned. */
+struct rg_bucket_settings *rg_bucket_get_settings(struct rg_bucket *bucket);
+/* As the info says, and quicker. */
+bool rg_bucket_requester_pays(struct rg_bucket *bucket);
+/* Right after its creation a bucket is described for the first time. */
+#define RG_BUCKET_IS_NEW INT64_C(-1)
 /* Takes over all but the times and the metageneration, and keeps it where objects are kept. -ESTALE
  * when the metageneration is not `metageneration` any more; 0 is any. -EPERM: it becomes
  * hierarchical or ceases to be, other than right after its creation. */
@@ -169,7 +184,7 @@ int rg_bucket_open_soft_deleted(struct rg_bucket *bucket, struct rg_h1_slice nam
 /* Removes the live version of that generation, whose bytes live on under another name: it is not
  * soft-deleted. 0, -ENOENT, -ESTALE. */
 int rg_bucket_move_away(struct rg_bucket *bucket, struct rg_h1_slice name, int64_t generation);
-/* 0, -ENOENT, or what rg_store_conditions_check says. */
+/* 0, -ENOENT, or what rg_store_conditions_check and rg_protection_check say. */
 int rg_bucket_remove_object(struct rg_bucket *bucket, struct rg_h1_slice name,
                             const struct rg_store_conditions *conditions);
 

@@ -1,6 +1,8 @@
 /* One upload from its head to its answer; see upload.h. */
 #include "emulator/upload.h"
 
+#include "emulator/encryption.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -185,16 +187,21 @@ static bool take_head(struct rg_server_call *call, struct rg_upload *upload,
     }
     memcpy(upload->bucket_text, bucket.data, bucket.size);
     upload->bucket = (struct rg_h1_slice){upload->bucket_text, bucket.size};
-    rg_resource_style_init(&upload->style, rg_api_of(call)->options.tls,
-                           rg_h1_find(request->head, "host"), request->params[RG_PARAM_FIELDS],
-                           NULL);
-    upload->style.acl = rg_api_request_wants_acl(request);
+    rg_reply_style(call, request, NULL, &upload->style);
+    struct rg_bucket *found = rg_store_find_bucket(rg_api_of(call)->options.store, bucket);
+    if (found != NULL && !rg_reply_check_payer(call, request, found)) {
+        return false;
+    }
+    rg_description_set_bucket(&upload->description, found);
+    rg_description_set_holds(&upload->description);
+    upload->style.retention_us = upload->description.bucket.retention_us;
     upload->size_hint = request->head->content_length;
     if (upload->size_hint > RG_STORE_OBJECT_SIZE_MAX) {
         rg_reply_error(call, RG_API_TOO_LARGE, "An object is at most 5 TiB.");
         return false;
     }
-    return expect_head(call, &upload->hashes[RG_UPLOAD_AT_START], request->head);
+    return rg_encryption_take(call, request->head, &upload->description.list) &&
+           expect_head(call, &upload->hashes[RG_UPLOAD_AT_START], request->head);
 }
 
 struct rg_upload *rg_upload_create(struct rg_server_call *call,

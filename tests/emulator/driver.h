@@ -202,6 +202,12 @@ static inline void get(const char *target)
     rg_driver_send(api, &reply, "GET %s HTTP/1.1\r\nHost: h\r\n\r\n", target);
 }
 
+static inline void send_json(const char *method, const char *target, const char *json)
+{
+    rg_driver_send(api, &reply, "%s %s HTTP/1.1\r\nHost: h\r\nContent-Length: %zu\r\n\r\n%s",
+                   method, target, strlen(json), json);
+}
+
 static inline void check_body_has(const char *text)
 {
     if (strstr(reply.body.data, text) == NULL) {

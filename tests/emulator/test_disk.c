@@ -645,6 +645,49 @@ static void test_parts_are_joined(void)
     remove_root();
 }
 
+static void test_the_settings_of_a_bucket_survive_a_restart(void)
+{
+    struct rg_bucket_settings *settings;
+    struct rg_bucket_info info;
+    make_root();
+    put("a", "x");
+    RG_CHECK_EQ(rg_bucket_settings_create(&settings, rg_text_slice("{\"labels\":{\"a b\":\"c\"}}")),
+                0);
+    rg_bucket_get_info(bucket(), &info);
+    info.settings = settings;
+    info.requester_pays = info.no_public_access = info.holds_by_default = true;
+    info.retention_us = 7;
+    info.retention_locked = true;
+    RG_CHECK_EQ(rg_bucket_configure(bucket(), &info, 0), 0);
+    rg_bucket_settings_unref(settings);
+    restart();
+    rg_bucket_get_info(bucket(), &info);
+    RG_CHECK(info.requester_pays && info.no_public_access && info.holds_by_default);
+    RG_CHECK(info.retention_locked && rg_bucket_requester_pays(bucket()));
+    RG_CHECK_EQ(info.retention_us, 7);
+    settings = rg_bucket_get_settings(bucket());
+    RG_CHECK(rg_text_equals(rg_bucket_settings_json(settings), "{\"labels\":{\"a b\":\"c\"}}"));
+    rg_bucket_settings_unref(settings);
+    remove_root();
+}
+
+static void test_an_object_without_a_content_type_survives_a_restart(void)
+{
+    struct rg_store_object_info described = {0}, info;
+    struct rg_store_conditions conditions = {0};
+    struct rg_store_writer *writer;
+    struct rg_store_object object;
+    make_root();
+    RG_CHECK_EQ(
+        rg_store_writer_create(&writer, store, rg_text_slice("bucket"), rg_text_slice("a"), 0), 0);
+    RG_CHECK_EQ(rg_store_writer_commit(writer, &conditions, &described, &info), 0);
+    restart();
+    RG_CHECK_EQ(rg_bucket_open_object(bucket(), rg_text_slice("a"), &object), 0);
+    RG_CHECK_STR(object.info.content_type, "");
+    rg_store_object_close(&object);
+    remove_root();
+}
+
 static void test_a_bucket_is_described_and_removed(void)
 {
     struct rg_bucket_info info;
@@ -693,6 +736,8 @@ int main(int argc, char **argv)
         RG_TEST(test_soft_deleted_versions_end),
         RG_TEST(test_a_second_name_of_the_live_version_does_not_count),
         RG_TEST(test_parts_are_joined),
+        RG_TEST(test_the_settings_of_a_bucket_survive_a_restart),
+        RG_TEST(test_an_object_without_a_content_type_survives_a_restart),
         RG_TEST(test_a_bucket_is_described_and_removed),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));

@@ -1,7 +1,7 @@
 """Google's own client for Python, google-cloud-storage.
 
-What it cannot do here: ACLs of buckets and single entries of them, IAM policies, notifications, HMAC keys, signed URLs and
-retention, which the emulator does not have. Folders of hierarchical buckets it leaves to
+What it cannot do here: single entries of ACLs, IAM policies, notifications, HMAC keys, signed URLs and retention of
+single objects, which the emulator does not have. Folders of hierarchical buckets it leaves to
 another client, which speaks gRPC only; what is asked of them here goes through its connection."""
 
 import io
