@@ -860,13 +860,15 @@ static void slab_task_run(struct rg_task *task)
 static void connecting_alarm(struct rg_conn *conn, uint64_t now_ns)
 {
     uint64_t limit_ns = rg_time_after(conn->opened_ns, conn->pool->options.connect_timeout_ns);
-    if (now_ns >= limit_ns) {
+    bool stuck = now_ns >= conn->opened_ns + RG_POOL_STUCK_CONNECT_NS && rg_pool_conn_stuck(conn);
+    if (now_ns >= limit_ns || stuck) {
         rg_metric_add(&loop_of(conn)->metrics.timeouts, 1);
         const struct rg_proxy *proxy = conn->pool->options.proxy;
         rg_conn_fail(conn, RG_STATUS_CONNECT, ETIMEDOUT, proxy != NULL ? proxy->via : NULL);
         return;
     }
-    rg_loop_set_alarm(loop_of(conn), &conn->alarm, limit_ns);
+    rg_loop_set_alarm(loop_of(conn), &conn->alarm,
+                      RG_MIN(limit_ns, now_ns + RG_POOL_STUCK_CONNECT_NS));
     if (!conn->slow) {
         conn->slow = true;
         rg_pool_conn_slow(conn);

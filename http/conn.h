@@ -15,6 +15,7 @@
 #ifndef RG_HTTP_CONN_H
 #define RG_HTTP_CONN_H
 
+#include "http/candidates.h"
 #include "http/h1_chunked.h"
 #include "http/pool.h"
 
@@ -42,8 +43,7 @@ struct rg_conn {
     struct rg_alarm alarm;
     struct rg_task slab_task; /* deferred when memory has come back */
     struct rg_exchange *x;
-    struct rg_addresses *addresses; /* a reference, while not CLOSED; connecting borrows from it */
-    uint32_t address_index;         /* in that list */
+    struct rg_candidate_use use; /* its address, while not CLOSED; connecting borrows from it */
     uint8_t state, request, response;
     bool slow;       /* passed RG_POOL_SLOW_CONNECT_NS while connecting */
     bool reused;     /* has carried an exchange before */
@@ -76,6 +76,12 @@ void rg_conn_assign(struct rg_conn *conn, struct rg_exchange *x);
 /* Ends the connection; an exchange on it is done with this status. */
 void rg_conn_fail(struct rg_conn *conn, enum rg_status status, int os_error, const char *text);
 
+/* A failure as it is told to those who wait, with its text. Status OK: none. */
+struct rg_pool_failure {
+    struct rg_transport_failure failure;
+    char text[RG_TUNNEL_TEXT_SIZE + 96];
+};
+
 /* What a connection and its pool share. */
 struct rg_pool {
     struct rg_loop *loop;
@@ -83,7 +89,6 @@ struct rg_pool {
     char *host, *connect_host;
     struct rg_tls_peer peer, proxy_peer;
     struct rg_tunnel_route route;    /* route.proxy NULL: no proxy */
-    char text[RG_TUNNEL_TEXT_SIZE];  /* of the failure that is being told */
     struct rg_conn *conns;           /* connections_max of them */
     struct rg_list free, idle, busy; /* connecting and closing ones are in none */
     uint32_t open_count, connecting_count, slow_count, closing_count;
@@ -92,10 +97,10 @@ struct rg_pool {
     struct rg_list queue;
     uint32_t queue_count;
     uint32_t prewarm_target;
-    /* Addresses; NULL until the first look-up has succeeded. */
-    struct rg_addresses *addresses;
-    uint64_t *penalty_until_ns; /* per address */
-    uint32_t address_next;
+    struct rg_candidates candidates; /* none until the first look-up has succeeded */
+    /* How connections could not be made: the last failure that is final, and the last other one. */
+    struct rg_pool_failure final_failure, passing_failure;
+    struct rg_alarm alarm; /* when an address is no longer passed over */
     struct rg_resolve resolve;
     bool resolving;
     uint64_t resolved_ns, resolve_started_ns;
@@ -113,9 +118,10 @@ struct rg_pool {
 static_assert(RG_POOL_SCRATCH_SIZE >= RG_TLS_PLAIN_MAX, "pieces are put together there");
 
 /* Called by the connection. */
-void rg_pool_conn_waiting(struct rg_conn *conn); /* for memory */
-void rg_pool_conn_ready(struct rg_conn *conn);   /* became idle, or is idle again */
-void rg_pool_conn_slow(struct rg_conn *conn);    /* still connecting after a while */
+void rg_pool_conn_waiting(struct rg_conn *conn);     /* for memory */
+void rg_pool_conn_ready(struct rg_conn *conn);       /* became idle, or is idle again */
+void rg_pool_conn_slow(struct rg_conn *conn);        /* still connecting after a while */
+bool rg_pool_conn_stuck(const struct rg_conn *conn); /* and in the way of a better one? */
 void rg_pool_conn_ended(struct rg_conn *conn, const struct rg_transport_failure *failure,
                         bool was_connecting);   /* begins to close */
 void rg_pool_conn_closed(struct rg_conn *conn); /* may be used again */

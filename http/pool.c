@@ -2,6 +2,9 @@
  * exchanges meet them is pool_pump. */
 #include "http/conn.h"
 
+#include "runtime/log.h"
+
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
 #include <stdio.h>
@@ -9,7 +12,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define ADDRESS_NONE UINT32_MAX
 /* Idle connections that are looked at for one to another address. */
 #define IDLE_SCAN_MAX 16
 
@@ -58,59 +60,6 @@ static void queue_fail(struct rg_pool *pool, const struct rg_transport_failure *
     }
 }
 
-/* The next address that is not being passed over; when all are, the one for the shortest time yet.
- */
-static uint32_t address_choose(struct rg_pool *pool)
-{
-    const struct rg_addresses *addresses = pool->addresses;
-    uint32_t best = ADDRESS_NONE;
-    for (uint32_t i = 0; i < addresses->count; i++) {
-        uint32_t index = (pool->address_next + i) % addresses->count;
-        if (best == ADDRESS_NONE || pool->penalty_until_ns[index] < pool->penalty_until_ns[best]) {
-            best = index;
-        }
-        if (pool->penalty_until_ns[index] <= now_of(pool)) {
-            best = index;
-            break;
-        }
-    }
-    RG_ASSERT(best < addresses->count);
-    pool->address_next = (best + 1) % addresses->count;
-    return best;
-}
-
-static bool all_addresses_failed(const struct rg_pool *pool)
-{
-    for (uint32_t i = 0; i < pool->addresses->count; i++) {
-        if (pool->penalty_until_ns[i] <= now_of(pool)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Passes the connection's address over until then. */
-static void address_penalize_until(const struct rg_conn *conn, uint64_t until_ns)
-{
-    struct rg_pool *pool = conn->pool;
-    RG_ASSERT(conn->addresses != NULL && conn->address_index < conn->addresses->count);
-    /* The addresses may have been looked up anew since the connection was begun. */
-    if (conn->addresses == pool->addresses) {
-        pool->penalty_until_ns[conn->address_index] = until_ns;
-    }
-}
-
-static void address_penalize(const struct rg_conn *conn)
-{
-    address_penalize_until(conn, now_of(conn->pool) + RG_POOL_ADDRESS_PENALTY_NS);
-}
-
-/* It answers, late perhaps. */
-static void address_forgive(const struct rg_conn *conn)
-{
-    address_penalize_until(conn, 0);
-}
-
 static uint16_t connect_port(const struct rg_pool *pool)
 {
     return pool->options.connect_port != 0 ? pool->options.connect_port : pool->options.port;
@@ -134,8 +83,9 @@ static int conn_begin(struct rg_pool *pool)
     struct rg_list *node = rg_list_pop_front(&pool->free);
     RG_ASSERT(node != NULL);
     struct rg_conn *conn = RG_CONTAINER_OF(node, struct rg_conn, node);
-    conn->address_index = address_choose(pool);
-    const struct rg_address *address = &pool->addresses->list[conn->address_index];
+    rg_candidates_begin(&pool->candidates, rg_candidates_choose(&pool->candidates, now_of(pool)),
+                        &conn->use);
+    const struct rg_address *address = rg_candidate_address(&conn->use);
     struct rg_transport_target target = {
         .address = (const struct sockaddr *)&address->storage,
         .address_size = address->size,
@@ -145,10 +95,10 @@ static int conn_begin(struct rg_pool *pool)
     };
     int rc = rg_conn_open(conn, &target);
     if (rc < 0) {
+        rg_candidates_withdraw(&pool->candidates, &conn->use);
         rg_list_push_front(&pool->free, &conn->node);
         return rc;
     }
-    conn->addresses = rg_addresses_ref(pool->addresses);
     pool->open_count++;
     pool->connecting_count++;
     return 0;
@@ -197,12 +147,28 @@ static struct rg_conn *idle_choose(struct rg_pool *pool)
     struct rg_list *node = pool->idle.next;
     for (uint32_t i = 0; i < IDLE_SCAN_MAX && avoid != NULL && node != &pool->idle; i++) {
         struct rg_conn *conn = RG_CONTAINER_OF(node, struct rg_conn, node);
-        if (conn->addresses == avoid->addresses && conn->address_index != avoid->address_index) {
+        if (conn->use.addresses == avoid->use.addresses && conn->use.index != avoid->use.index) {
             return conn;
         }
         node = node->next;
     }
     return first;
+}
+
+/* How many connections may be begun to the addresses there are. */
+static uint32_t connections_allowed(struct rg_pool *pool)
+{
+    uint64_t free_ns = rg_candidates_free_ns(&pool->candidates);
+    if (pool->open_count == 0 || free_ns <= now_of(pool)) {
+        return UINT32_MAX;
+    }
+    if (rg_candidates_hopeful(&pool->candidates)) {
+        /* The address is slow, or one of several servers behind it is: one more at a time. */
+        return pool->connecting_count == pool->slow_count ? 1 : 0;
+    }
+    /* Live with what there is until the penalties have passed; do not hammer a server in need. */
+    rg_loop_set_alarm(pool->loop, &pool->alarm, free_ns);
+    return 0;
 }
 
 static void pool_pump(struct rg_pool *pool)
@@ -217,19 +183,11 @@ static void pool_pump(struct rg_pool *pool)
     if (wanted == 0 || pool->closing) {
         return;
     }
-    bool fresh =
-        pool->addresses != NULL && now_of(pool) - pool->resolved_ns < RG_POOL_RESOLVE_INTERVAL_NS;
-    if (!fresh) {
+    bool known = pool->candidates.addresses != NULL;
+    if (!known || now_of(pool) - pool->resolved_ns >= RG_POOL_RESOLVE_INTERVAL_NS) {
         resolve_start(pool);
     }
-    if (pool->addresses == NULL) {
-        return;
-    }
-    if (pool->open_count > 0 && all_addresses_failed(pool)) {
-        /* Live with what there is until the penalties have passed; do not hammer a server in need.
-         */
-        return;
-    }
+    wanted = known ? RG_MIN(wanted, connections_allowed(pool)) : 0;
     while (wanted-- > 0 && may_open(pool)) {
         int rc = conn_begin(pool);
         if (rc < 0) {
@@ -237,6 +195,11 @@ static void pool_pump(struct rg_pool *pool)
             return;
         }
     }
+}
+
+static void alarm_fire(struct rg_alarm *alarm)
+{
+    pool_pump(RG_CONTAINER_OF(alarm, struct rg_pool, alarm));
 }
 
 /* An exchange that holds memory waits for a connection, and all connections wait for memory: one of
@@ -289,16 +252,14 @@ static void scratch_free(uint8_t *scratch)
 static void pool_free(struct rg_pool *pool)
 {
     rg_loop_undefer(&pool->pump_task);
-    if (pool->addresses != NULL) {
-        rg_addresses_unref(pool->addresses);
-    }
+    rg_loop_cancel_alarm(pool->loop, &pool->alarm);
+    rg_candidates_fini(&pool->candidates);
     if (pool->options.tls != NULL) {
         rg_tls_peer_fini(&pool->peer);
     }
     if (pool->options.proxy_tls != NULL) {
         rg_tls_peer_fini(&pool->proxy_peer);
     }
-    free(pool->penalty_until_ns);
     scratch_free(pool->scratch);
     free(pool->conns);
     free(pool->host);
@@ -318,46 +279,20 @@ static void pool_close_join(struct rg_pool *pool)
     closed(context);
 }
 
-/* From a local address only addresses of its own family can be reached. */
-static bool address_is_reachable(const struct rg_pool *pool, const struct rg_address *address)
-{
-    const struct rg_local *local = pool->options.local;
-    return local == NULL || local->address_size == 0 ||
-           local->address.ss_family == address->storage.ss_family;
-}
-
-static int addresses_replace(struct rg_pool *pool, struct rg_addresses *addresses)
-{
-    uint64_t *penalties = calloc(addresses->count, sizeof(*penalties));
-    if (penalties == NULL) {
-        return -ENOMEM;
-    }
-    for (uint32_t i = 0; i < addresses->count; i++) {
-        penalties[i] = address_is_reachable(pool, &addresses->list[i]) ? 0 : UINT64_MAX;
-    }
-    free(pool->penalty_until_ns);
-    if (pool->addresses != NULL) {
-        rg_addresses_unref(pool->addresses);
-    }
-    pool->penalty_until_ns = penalties;
-    pool->addresses = addresses;
-    pool->address_next = 0;
-    return 0;
-}
-
 static void resolve_failed(struct rg_pool *pool, int error)
 {
-    if (pool->addresses != NULL || pool->open_count > 0) {
+    if (pool->candidates.addresses != NULL || pool->open_count > 0) {
         return;
     }
     pool->prewarm_target = 0;
     const struct rg_proxy *proxy = pool->options.proxy;
-    snprintf(pool->text, sizeof(pool->text), "%s%s%s", proxy != NULL ? proxy->via : "",
+    char text[RG_TUNNEL_TEXT_SIZE];
+    snprintf(text, sizeof(text), "%s%s%s", proxy != NULL ? proxy->via : "",
              proxy != NULL ? ": " : "", rg_resolver_error_text(error));
     struct rg_transport_failure failure = {
         .status = RG_STATUS_RESOLVE,
         .os_error = pool->resolve.os_error,
-        .text = pool->text,
+        .text = text,
         /* The name servers have answered, unlike with EAI_AGAIN. */
         .final = error == EAI_NONAME,
     };
@@ -372,7 +307,7 @@ static void resolve_done(struct rg_resolve *resolve, int error, struct rg_addres
     rg_histogram_record(&pool->loop->metrics.phases[RG_PHASE_DNS],
                         now_of(pool) - pool->resolve_started_ns);
     if (error == 0) {
-        if (addresses_replace(pool, addresses) < 0) {
+        if (rg_candidates_set(&pool->candidates, addresses, pool->options.local) < 0) {
             rg_addresses_unref(addresses);
             error = EAI_MEMORY;
         }
@@ -456,6 +391,7 @@ int rg_pool_create(struct rg_pool **out_pool, struct rg_loop *loop,
     pool->watch_ns = RG_MIN(RG_MIN(options->first_byte_timeout_ns, options->stall_timeout_ns),
                             options->idle_timeout_ns);
     pool->pump_task.run = pump_run;
+    rg_alarm_init(&pool->alarm, alarm_fire);
     rg_list_init(&pool->free);
     rg_list_init(&pool->idle);
     rg_list_init(&pool->busy);
@@ -547,7 +483,7 @@ void rg_pool_conn_ready(struct rg_conn *conn)
     RG_ASSERT(conn->state == RG_CONN_IDLE);
     if (!rg_list_linked(&conn->node)) {
         connecting_over(conn);
-        address_forgive(conn);
+        rg_candidates_succeeded(&pool->candidates, &conn->use);
         /* The storm is over for this one: others may begin. */
         pool_pump_soon(pool);
     }
@@ -565,8 +501,16 @@ void rg_pool_conn_slow(struct rg_conn *conn)
 {
     struct rg_pool *pool = conn->pool;
     pool->slow_count++;
-    address_penalize(conn);
+    rg_candidates_slow(&pool->candidates, &conn->use, now_of(pool));
     pool_pump_soon(pool);
+}
+
+bool rg_pool_conn_stuck(const struct rg_conn *conn)
+{
+    const struct rg_pool *pool = conn->pool;
+    bool is_full = pool->open_count >= pool->connections_max || rg_list_empty(&pool->free);
+    return is_full && pool->queue_count > 0 &&
+           rg_candidates_free_ns(&pool->candidates) <= now_of(pool);
 }
 
 void rg_pool_conn_waiting(struct rg_conn *conn)
@@ -575,34 +519,105 @@ void rg_pool_conn_waiting(struct rg_conn *conn)
     pool_pump_soon(conn->pool);
 }
 
-/* A failure that every other address would give too, and every other attempt. */
+/* A failure that every other attempt at the same address would give too. */
 static bool failure_is_final(const struct rg_transport_failure *failure)
 {
     return failure->final || failure->status == RG_STATUS_TLS_CERTIFICATE ||
            failure->status == RG_STATUS_TLS_PROTOCOL;
 }
 
+/* True where nobody was there to be spoken to: what connect says of an address that a machine has
+ * no way to, or at which no server listens. */
+static bool failure_is_unreachable(const struct rg_transport_failure *failure)
+{
+    if (failure->status != RG_STATUS_CONNECT) {
+        return false;
+    }
+    switch (failure->os_error) {
+    case ECONNREFUSED:  /* no server at this port, or a firewall's answer */
+    case ENETUNREACH:   /* no route: usual for IPv6 where there is only IPv4 */
+    case EHOSTUNREACH:  /* a router says so, or nobody answers on this network */
+    case ENETDOWN:      /* the device is down */
+    case EADDRNOTAVAIL: /* no address of ours goes with it, or no port is free */
+    case EACCES:        /* a rule of the machine's own, and so is EPERM */
+    case EPERM:
+        return true;
+    default: /* ECONNRESET, ETIMEDOUT, ...: somebody may be there */
+        return false;
+    }
+}
+
+/* Keeps a failure beyond the connection's life, and says which address it was of. */
+static void failure_keep(struct rg_pool *pool, const struct rg_conn *conn,
+                         const struct rg_transport_failure *failure)
+{
+    struct rg_pool_failure *kept =
+        failure_is_final(failure) ? &pool->final_failure : &pool->passing_failure;
+    uint32_t count = conn->use.addresses->count;
+    const char *text = failure->text != NULL ? failure->text : "";
+    char host[INET6_ADDRSTRLEN] = "?";
+    kept->failure = *failure;
+    kept->failure.text = failure->text != NULL ? kept->text : NULL;
+    snprintf(kept->text, sizeof(kept->text), "%s", text);
+    if (count > 1) {
+        const struct rg_address *address = rg_candidate_address(&conn->use);
+        (void)getnameinfo((const struct sockaddr *)&address->storage, address->size, host,
+                          sizeof(host), NULL, 0, NI_NUMERICHOST);
+        snprintf(kept->text, sizeof(kept->text), "%s%s%s, one of %u addresses", text,
+                 *text != '\0' ? ": " : "", host, count);
+        kept->failure.text = kept->text;
+    }
+    rg_log(RG_LOG_DEBUG, "%s: no connection: %s%s%s", pool->host, rg_status_text(failure->status),
+           *kept->text != '\0' ? ": " : "", kept->text);
+}
+
+static void connecting_failed(struct rg_conn *conn, const struct rg_transport_failure *failure)
+{
+    struct rg_pool *pool = conn->pool;
+    struct rg_candidate_failure kind = {
+        .final = failure_is_final(failure),
+        .unreachable = failure_is_unreachable(failure),
+    };
+    connecting_over(conn);
+    rg_metric_add(&pool->loop->metrics.connections_failed, 1);
+    failure_keep(pool, conn, failure);
+    rg_candidates_failed(&pool->candidates, &conn->use, &kind, now_of(pool));
+    bool alone = pool->open_count == pool->connecting_count;
+    if (pool->closing || !alone || !rg_candidates_lost(&pool->candidates, now_of(pool))) {
+        return;
+    }
+    bool final = rg_candidates_final(&pool->candidates);
+    struct rg_transport_failure told =
+        final ? pool->final_failure.failure : pool->passing_failure.failure;
+    RG_ASSERT(told.status != RG_STATUS_OK);
+    pool->prewarm_target = 0;
+    rg_candidates_told(&pool->candidates);
+    queue_fail(pool, &told);
+}
+
+/* It could be made, and was lost before it had been of any use. */
+static bool was_useless(const struct rg_conn *conn, const struct rg_transport_failure *failure)
+{
+    return !conn->reused &&
+           (failure->status == RG_STATUS_CONNECTION_LOST || failure->status == RG_STATUS_STALLED ||
+            failure->status == RG_STATUS_HTTP_PROTOCOL);
+}
+
 void rg_pool_conn_ended(struct rg_conn *conn, const struct rg_transport_failure *failure,
                         bool was_connecting)
 {
     struct rg_pool *pool = conn->pool;
-    struct rg_metrics *metrics = &pool->loop->metrics;
     rg_list_remove(&conn->node);
     RG_ASSERT(pool->open_count > 0);
     pool->open_count--;
     pool->closing_count++;
-    if (!was_connecting) {
-        rg_metric_add(&metrics->connections_closed, 1);
-        pool_pump_soon(pool);
-        return;
-    }
-    connecting_over(conn);
-    rg_metric_add(&metrics->connections_failed, 1);
-    address_penalize(conn);
-    bool lost = pool->open_count == 0 && all_addresses_failed(pool);
-    if (!pool->closing && (lost || failure_is_final(failure))) {
-        pool->prewarm_target = 0;
-        queue_fail(pool, failure);
+    if (was_connecting) {
+        connecting_failed(conn, failure);
+    } else {
+        rg_metric_add(&pool->loop->metrics.connections_closed, 1);
+        if (was_useless(conn, failure)) {
+            rg_candidates_useless(&pool->candidates, &conn->use, now_of(pool));
+        }
     }
     pool_pump_soon(pool);
 }
@@ -612,8 +627,7 @@ void rg_pool_conn_closed(struct rg_conn *conn)
     struct rg_pool *pool = conn->pool;
     RG_ASSERT(pool->closing_count > 0 && !rg_list_linked(&conn->node));
     pool->closing_count--;
-    rg_addresses_unref(conn->addresses);
-    conn->addresses = NULL;
+    rg_candidate_release(&conn->use);
     rg_list_push_front(&pool->free, &conn->node);
     /* A descriptor is free again. */
     pool->connections_max = pool->options.connections_max;

@@ -3,9 +3,11 @@
  * One exchange at a time uses a connection; the last one used is the first to be used again,
  * because its memory is hot and the others may then grow old and close. New connections are opened
  * while exchanges wait, up to a limit, spread over all addresses that the name resolves to. An
- * address that refuses, fails, or does not answer within RG_POOL_SLOW_CONNECT_NS is passed over for
- * a while and another is tried. Only when all have failed and no connection is left are the waiting
- * exchanges given the failure.
+ * address that refuses, fails in the handshake, does not answer within RG_POOL_SLOW_CONNECT_NS, or
+ * whose connection is lost before its first answer is passed over for a while and another is tried
+ * (http/candidates.h). Only when all have failed and no connection is left are the waiting
+ * exchanges given the failure: the last one, and one that is final only where no address failed
+ * otherwise.
  *
  * Everything runs on the loop's thread. */
 #ifndef RG_HTTP_POOL_H
@@ -18,8 +20,9 @@
 /* A connection that is not there after this long makes another address be tried (RFC 8305 section 5
  * recommends 250 ms). */
 #define RG_POOL_SLOW_CONNECT_NS (250 * RG_NS_PER_MS)
-/* How long an address that failed is passed over. */
-#define RG_POOL_ADDRESS_PENALTY_NS (5 * RG_NS_PER_S)
+/* And one that has taken this long is given up for another address where there is no room for both.
+ */
+#define RG_POOL_STUCK_CONNECT_NS (2 * RG_NS_PER_S)
 /* How often the addresses are looked up again while the pool is in use. */
 #define RG_POOL_RESOLVE_INTERVAL_NS (60 * RG_NS_PER_S)
 /* How long closing a connection waits for a peer that does not take the last word of TLS. */

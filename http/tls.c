@@ -305,11 +305,36 @@ static enum rg_tls_failure reason_classify(int reason)
     }
 }
 
+/* Alerts that every other attempt would meet too: nothing in common, or a certificate of ours that
+ * is not wanted or missing (RFC 8446 section 6.2). */
+static bool alert_is_refusal(int alert)
+{
+    switch (alert) {
+    case SSL_AD_HANDSHAKE_FAILURE:
+    case SSL_AD_NO_CERTIFICATE:
+    case SSL_AD_BAD_CERTIFICATE:
+    case SSL_AD_UNSUPPORTED_CERTIFICATE:
+    case SSL_AD_CERTIFICATE_REVOKED:
+    case SSL_AD_CERTIFICATE_EXPIRED:
+    case SSL_AD_CERTIFICATE_UNKNOWN:
+    case SSL_AD_UNKNOWN_CA:
+    case SSL_AD_ACCESS_DENIED:
+    case SSL_AD_PROTOCOL_VERSION:
+    case SSL_AD_INSUFFICIENT_SECURITY:
+    case SSL_AD_CERTIFICATE_REQUIRED:
+        return true;
+    default:
+        return false;
+    }
+}
+
 static int fail_by_alert(struct rg_tls *tls, int alert)
 {
     RG_ASSERT(alert >= 0);
     RG_ASSERT(alert != RG_TLS_ALERT_CLOSE_NOTIFY);
-    return rg_tls_fail(tls, RG_TLS_FAILURE_ALERT, "%s: alert \"%s\"",
+    enum rg_tls_failure failure =
+        alert_is_refusal(alert) ? RG_TLS_FAILURE_REFUSED : RG_TLS_FAILURE_ALERT;
+    return rg_tls_fail(tls, failure, "%s: alert \"%s\"",
                        tls->established ? "ended by the peer" : "handshake refused by the peer",
                        SSL_alert_desc_string_long(alert));
 }
@@ -818,6 +843,8 @@ enum rg_status rg_tls_failure_status(enum rg_tls_failure failure)
         return RG_STATUS_TLS_CERTIFICATE;
     case RG_TLS_FAILURE_MEMORY:
         return RG_STATUS_NO_RESOURCES;
+    case RG_TLS_FAILURE_ALERT:
+        return RG_STATUS_CONNECT;
     case RG_TLS_FAILURE_RECORD_MAC:
         /* Damage on the way; another connection may fare better. */
         return RG_STATUS_CONNECTION_LOST;

@@ -61,7 +61,8 @@ struct rg_tls_out {
     XX(BAD_CERTIFICATE, "certificate not acceptable")                                              \
     XX(VERSION, "peer speaks no TLS 1.2 or newer")                                                 \
     XX(NO_COMMON_CIPHER, "no cipher in common")                                                    \
-    XX(ALERT, "refused by the peer")                                                               \
+    XX(REFUSED, "refused by the peer")                                                             \
+    XX(ALERT, "given up by the peer")                                                              \
     XX(NOT_TLS, "peer does not speak TLS (a port for plain HTTP?)")                                \
     XX(RECORD_MAC, "record damaged or tampered with")                                              \
     XX(PROTOCOL, "TLS protocol error")                                                             \
@@ -168,7 +169,8 @@ int rg_tls_close_notify(struct rg_tls *tls, struct rg_tls_out *out);
 
 /* "certificate expired on 2024-01-02"; valid as long as the connection. */
 const char *rg_tls_failure_text(const struct rg_tls *tls);
-/* What a failure of the handshake means for a request. */
+/* What a failure of the handshake means for a request. An alert other than those of version, cipher
+ * and certificate says that something is wrong with the peer for now. */
 enum rg_status rg_tls_failure_status(enum rg_tls_failure failure);
 /* "EXPIRED". */
 const char *rg_tls_failure_name(enum rg_tls_failure failure);

@@ -102,7 +102,8 @@ static void transport_fail(struct rg_transport *transport, enum rg_status status
 static void transport_fail_tls(struct rg_transport *transport)
 {
     enum rg_status status = rg_tls_failure_status(transport->tls.failure);
-    if (transport->told_ready && status == RG_STATUS_TLS_PROTOCOL) {
+    if (transport->told_ready &&
+        (status == RG_STATUS_TLS_PROTOCOL || status == RG_STATUS_CONNECT)) {
         /* The peers did agree: an alert or garbage behind the handshake says that something broke.
          */
         status = RG_STATUS_CONNECTION_LOST;

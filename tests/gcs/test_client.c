@@ -110,6 +110,31 @@ static void test_plain_server_behind_https(void)
     rg_test_client_close(&c);
 }
 
+/* Servers of which most give up in the handshake, with an alert that says nothing about us: what a
+ * good connection can do is done by it, and without one it is tried again. */
+static void test_alerts_that_say_nothing_are_tried_again(void)
+{
+    enum { GETS = 50 };
+    static const struct rg_step alert[] = {RG_ALERT(80), RG_CUT};
+    const struct rg_step *const rows[][4] = {{object_script(), alert, alert, alert},
+                                             {alert, alert, alert, object_script()}};
+    for (size_t i = 0; i < RG_ARRAY_LEN(rows); i++) {
+        struct rg_test_client c = {.scripts = rows[i], .script_count = 4, .tls = true};
+        c.options.connections_max = i == 0 ? 8 : 1;
+        rg_test_client_open(&c);
+        for (unsigned n = 0; n < GETS; n++) {
+            rg_test_get(&c, &(struct rg_get){0});
+        }
+        for (unsigned n = 0; n < GETS; n++) {
+            struct rg_completion done = rg_test_take(&c);
+            RG_CHECK_STATUS(&done, OK);
+            RG_CHECK_BYTES(&done, 0, SIZE);
+            rg_lease_release(done.lease);
+        }
+        rg_test_client_close(&c);
+    }
+}
+
 static void test_tls_server_behind_http(void)
 {
     const struct rg_step script[] = {RG_HOLD};
@@ -609,6 +634,7 @@ int main(int argc, char **argv)
         RG_TEST(test_server_with_an_old_tls),
         RG_TEST(test_tls_1_2),
         RG_TEST(test_plain_server_behind_https),
+        RG_TEST(test_alerts_that_say_nothing_are_tried_again),
         RG_TEST(test_tls_server_behind_http),
         RG_TEST(test_connect_to_another_host),
         RG_TEST(test_name_that_does_not_exist),

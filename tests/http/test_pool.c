@@ -211,7 +211,7 @@ static void see_where(void *context)
 {
     struct avoiding *avoiding = context;
     const struct rg_conn *conn = avoiding->exchange.x.conn;
-    avoiding->elsewhere = conn != NULL && conn->address_index != avoiding->first->address_index;
+    avoiding->elsewhere = conn != NULL && conn->use.index != avoiding->first->use.index;
 }
 
 static void test_another_address_than_one_to_avoid(void)

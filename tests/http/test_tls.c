@@ -584,7 +584,7 @@ static void test_alerts_are_named(void)
         RG_CHECK_EQ(connect_raw(own ? &peer : &boringssl_peer), 0);
         SSL_send_fatal_alert(raw, SSL_AD_ACCESS_DENIED);
         raw_collect();
-        check_open_failure(open_rest(&done), RG_TLS_FAILURE_ALERT, "access denied");
+        check_open_failure(open_rest(&done), RG_TLS_FAILURE_REFUSED, "access denied");
     }
 }
 
@@ -692,7 +692,7 @@ static void test_no_common_cipher(void)
     SSL_CTX_set_max_proto_version(raw_context, TLS1_2_VERSION);
     RG_CHECK_EQ(SSL_CTX_set_strict_cipher_list(raw_context, "AES128-SHA"), 1);
     RG_CHECK_EQ(connect_raw(&peer), -EPROTO);
-    RG_CHECK_EQ(client.tls.failure, RG_TLS_FAILURE_ALERT);
+    RG_CHECK_EQ(client.tls.failure, RG_TLS_FAILURE_REFUSED);
     RG_CHECK(strstr(rg_tls_failure_text(&client.tls), "handshake failure") != NULL);
 }
 
@@ -712,7 +712,7 @@ static void test_peers_that_speak_no_tls(void)
 {
     check_first_bytes("HTTP/1.1 400 Bad Request\r\n\r\n", 28, RG_TLS_FAILURE_NOT_TLS);
     check_first_bytes("SSH-2.0-OpenSSH_9.2\r\n", 21, RG_TLS_FAILURE_NOT_TLS);
-    check_first_bytes("\x15\x03\x01\0\x02\x02\x28", 7, RG_TLS_FAILURE_ALERT);
+    check_first_bytes("\x15\x03\x01\0\x02\x02\x28", 7, RG_TLS_FAILURE_REFUSED);
     check_first_bytes("\x16\x03\x03\0\x04\x63\0\0\0", 9, RG_TLS_FAILURE_PROTOCOL);
 
     static const char request[] = "GET /storage/v1/b HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -721,6 +721,26 @@ static void test_peers_that_speak_no_tls(void)
     RG_CHECK_EQ(rg_tls_init_server(&server.tls, &server.loop, server_context), 0);
     RG_CHECK_EQ(rg_tls_handshake(&server.tls, &in, &server.out), -EPROTO);
     RG_CHECK_EQ(server.tls.failure, RG_TLS_FAILURE_NOT_TLS);
+}
+
+/* Which alerts of a handshake mean that another attempt would fare no better. */
+static void test_alerts_that_refuse_and_alerts_that_give_up(void)
+{
+    static const uint8_t refusals[] = {40, 41, 42, 43, 44, 45, 46, 48, 49, 70, 71, 116};
+    for (unsigned alert = 1; alert < 256; alert++) {
+        uint8_t record[] = {21, 3, 3, 0, 2, 2, (uint8_t)alert};
+        struct rg_tls_in in = {record, sizeof(record)}, nothing = {NULL, 0};
+        set_up();
+        RG_CHECK_EQ(rg_tls_init_client(&client.tls, &client.loop, &peer), 0);
+        RG_CHECK_EQ(rg_tls_handshake(&client.tls, &nothing, &client.out), -EAGAIN);
+        RG_CHECK_EQ(rg_tls_handshake(&client.tls, &in, &client.out), -EPROTO);
+        bool refuses = memchr(refusals, (int)alert, sizeof(refusals)) != NULL;
+        enum rg_status status = rg_tls_failure_status(client.tls.failure);
+        RG_CHECK_EQ(status, refuses ? RG_STATUS_TLS_PROTOCOL : RG_STATUS_CONNECT);
+        RG_CHECK_EQ(rg_status_retryable(status), !refuses);
+        RG_CHECK(strstr(rg_tls_failure_text(&client.tls), "refused by the peer: alert") != NULL ||
+                 strstr(rg_tls_failure_text(&client.tls), "no TLS 1.2") != NULL);
+    }
 }
 
 static int select_h2(SSL *ssl, const uint8_t **out, uint8_t *out_len, const uint8_t *in,
@@ -915,6 +935,7 @@ int main(int argc, char **argv)
         RG_TEST(test_old_versions_are_refused),
         RG_TEST(test_no_common_cipher),
         RG_TEST(test_peers_that_speak_no_tls),
+        RG_TEST(test_alerts_that_refuse_and_alerts_that_give_up),
         RG_TEST(test_alpn_is_http11_or_nothing),
         RG_TEST(test_a_server_opens_requests_and_refuses_tickets),
         RG_TEST(test_own_records_and_boringssl_give_the_same),

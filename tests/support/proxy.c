@@ -236,6 +236,10 @@ struct rg_test_proxy *rg_test_proxy_start(const struct rg_test_proxy_options *op
     pthread_mutex_init(&proxy->mutex, NULL);
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof(address);
+    if (options->address != NULL) {
+        RG_ASSERT(inet_pton(AF_INET, options->address, &address.sin_addr) == 1);
+    }
+    address.sin_port = htons(options->port);
     proxy->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     RG_ASSERT(bind(proxy->listener, (struct sockaddr *)&address, size) == 0);
     RG_ASSERT(listen(proxy->listener, RG_TEST_PROXY_CONNECTIONS_MAX) == 0);

@@ -13,6 +13,8 @@ struct rg_test_proxy_options {
     const char *answer;        /* sent instead of making a tunnel; NULL: makes one */
     bool stall;                /* never answers */
     uint32_t piece;            /* bytes of the answer at a time; 0: all */
+    const char *address;       /* instead of 127.0.0.1; NULL: that */
+    uint16_t port;             /* 0: a free one */
 };
 
 struct rg_test_proxy;
