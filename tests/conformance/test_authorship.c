@@ -346,6 +346,7 @@ static void run_job(const struct job *job)
     }
     RG_CHECK_EQ(rule.struck, 1);
     rg_writer_close(writer);
+    writer = NULL;
     rg_test_client_close(&run.client);
 }
 
