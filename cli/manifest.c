@@ -11,7 +11,32 @@
 
 #define ERROR_SIZE 512
 
-static int pages_add(struct cli_session *session, const struct cli_uri *uri, const char *path,
+enum { OPTION_MARKERS = CLI_OPTION_FIRST };
+
+struct manifest {
+    struct cli_connection connection;
+    bool json, is_long, has_markers;
+};
+
+static int page_add(const struct rg_list_page *page, const struct manifest *options,
+                    const char *path, struct rg_manifest_writer *writer, uint64_t *out_count)
+{
+    for (size_t i = 0; i < page->object_count; i++) {
+        const struct rg_object *object = &page->objects[i];
+        if (!options->has_markers && rg_object_is_folder_marker(object)) {
+            continue;
+        }
+        int rc = rg_manifest_writer_add(writer, object);
+        if (rc < 0) {
+            return cli_fail("%s: %s", path, strerror(-rc));
+        }
+        ++*out_count;
+    }
+    return CLI_DONE;
+}
+
+static int pages_add(struct cli_session *session, const struct cli_uri *uri,
+                     const struct manifest *manifest, const char *path,
                      struct rg_manifest_writer *writer, uint64_t *out_count)
 {
     struct rg_listing_options options = {
@@ -22,11 +47,7 @@ static int pages_add(struct cli_session *session, const struct cli_uri *uri, con
     int status = lister_open(&lister, session, &options);
     while (status == CLI_DONE && (status = lister_next(&lister, &page)) == CLI_DONE &&
            page != NULL) {
-        for (size_t i = 0; i < page->object_count && status == CLI_DONE; i++) {
-            int rc = rg_manifest_writer_add(writer, &page->objects[i]);
-            status = rc < 0 ? cli_fail("%s: %s", path, strerror(-rc)) : CLI_DONE;
-        }
-        *out_count += page->object_count;
+        status = page_add(page, manifest, path, writer, out_count);
         if (progress) {
             cli_progress("names", *out_count, 0);
         }
@@ -38,8 +59,7 @@ static int pages_add(struct cli_session *session, const struct cli_uri *uri, con
     return status;
 }
 
-static int save(const struct cli_connection *connection, const struct cli_uri *uri,
-                const char *path, bool json)
+static int save(const struct manifest *manifest, const struct cli_uri *uri, const char *path)
 {
     struct rg_manifest_writer *writer;
     int rc = rg_manifest_writer_open(&writer, path, uri->bucket);
@@ -48,17 +68,17 @@ static int save(const struct cli_connection *connection, const struct cli_uri *u
     }
     struct cli_session session;
     uint64_t count = 0;
-    int status = cli_session_open(&session, connection, 4);
+    int status = cli_session_open(&session, &manifest->connection, 4);
     if (status == CLI_DONE) {
         cli_interrupt_catch();
-        status = pages_add(&session, uri, path, writer, &count);
+        status = pages_add(&session, uri, manifest, path, writer, &count);
         cli_session_close(&session);
     }
     rc = rg_manifest_writer_close(writer, status != CLI_DONE);
     if (rc < 0 && status == CLI_DONE) {
         status = cli_fail("%s: %s", path, strerror(-rc));
     }
-    if (status == CLI_DONE && json) {
+    if (status == CLI_DONE && manifest->json) {
         printf("{\"objects\":%" PRIu64 "}\n", count);
     }
     return cli_output_end(status);
@@ -107,23 +127,50 @@ static int show(const char *path, bool json, bool is_long)
     return cli_output_end(status);
 }
 
+/* False: *out_status is the command's. */
+static bool options_take(int argc, char **argv, struct manifest *manifest, int *out_status)
+{
+    static const struct option options[] = {CLI_CONNECTION_OPTIONS,
+                                            {"long", no_argument, NULL, 'l'},
+                                            {"folder-markers", no_argument, NULL, OPTION_MARKERS},
+                                            {0}};
+    bool ok;
+    int option;
+    while ((option = cli_getopt(argc, argv, ":l", options)) != -1) {
+        if (cli_connection_option(&manifest->connection, option, optarg, &ok)) {
+            if (!ok) {
+                *out_status = CLI_USAGE;
+                return false;
+            }
+        } else if (option == CLI_OPTION_JSON) {
+            manifest->json = true;
+        } else if (option == 'l') {
+            manifest->is_long = true;
+        } else if (option == OPTION_MARKERS) {
+            manifest->has_markers = true;
+        } else {
+            *out_status = option == CLI_OPTION_HELP ? cli_help() : CLI_USAGE;
+            return false;
+        }
+    }
+    return true;
+}
+
 static int manifest_run(int argc, char **argv)
 {
-    struct cli_connection connection = {.connections = LISTER_REQUESTS};
-    bool json = false, is_long = false;
+    struct manifest manifest = {.connection = {.connections = LISTER_REQUESTS}};
     int status;
-    if (!cli_file_options(argc, argv, &connection, &json, &is_long, &status)) {
+    if (!options_take(argc, argv, &manifest, &status)) {
         return status;
     }
     char **arguments = &argv[optind];
     int count = argc - optind;
     struct cli_uri uri;
     if (count == 2 && strcmp(arguments[0], "show") == 0) {
-        return show(arguments[1], json, is_long);
+        return show(arguments[1], manifest.json, manifest.is_long);
     }
     if (count == 3 && strcmp(arguments[0], "save") == 0) {
-        return cli_parse_uri(arguments[1], &uri) ? save(&connection, &uri, arguments[2], json)
-                                                 : CLI_USAGE;
+        return cli_parse_uri(arguments[1], &uri) ? save(&manifest, &uri, arguments[2]) : CLI_USAGE;
     }
     return cli_usage("what is needed is save gs://BUCKET/PREFIX FILE, or show FILE");
 }
@@ -135,6 +182,7 @@ const struct cli_command cli_manifest = {
     .help =
         "Options:\n"
         "  -l, --long         show: size, time of change and generation\n"
+        "  --folder-markers   save: empty objects whose names end in \"/\" too\n"
         "  --json             show: one JSON object; save: how many objects\n" CLI_CONNECTION_HELP
         "\nA manifest has names, sizes, generations and checksums of objects, in the order of\n"
         "names. FILE appears when it is complete.\n"

@@ -757,3 +757,9 @@ void rg_listing_close(struct rg_listing *listing)
     rg_listing_close_begin(listing);
     rg_listing_close_finish(listing);
 }
+
+bool rg_object_is_folder_marker(const struct rg_object *object)
+{
+    size_t size = strlen(object->name);
+    return object->size == 0 && size > 0 && object->name[size - 1] == '/';
+}

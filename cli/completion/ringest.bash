@@ -39,7 +39,8 @@ _ringest() {
             --concurrency --follow-symlinks --json $common"
         ;;
     rm) options="--recursive --dry-run --if-generation-match --unfinished --older-than --json $common" ;;
-    manifest | tar) options="--long --json $common" ;;
+    manifest) options="--long --folder-markers --json $common" ;;
+    tar) options="--long --json $common" ;;
     ckpt) options="--json $common" ;;
     bench) options="--concurrency --count --seconds --object-size --verify --json $common" ;;
     emulate)

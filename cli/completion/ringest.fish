@@ -79,6 +79,7 @@ complete -c ringest -n '__fish_seen_subcommand_from rm' -l memory -x -d 'memory 
 complete -c ringest -n '__fish_seen_subcommand_from rm' -l help -d 'what there is to say'
 
 complete -c ringest -n '__fish_seen_subcommand_from manifest' -s l -l long -d 'size and generation'
+complete -c ringest -n '__fish_seen_subcommand_from manifest' -l folder-markers -d 'objects that stand for folders too'
 complete -c ringest -n '__fish_seen_subcommand_from manifest' -l json -d 'one JSON object'
 complete -c ringest -n '__fish_seen_subcommand_from manifest' -l endpoint -x -d 'server to use'
 complete -c ringest -n '__fish_seen_subcommand_from manifest' -l ca -r -F -d 'file of trusted certificates'

@@ -49,6 +49,10 @@ RG_API int rg_listing_next(struct rg_listing *listing, struct rg_cq *cq, uint64_
  * or not. Waits for that. NULL is fine. */
 RG_API void rg_listing_close(struct rg_listing *listing);
 
+/* Whether an object only stands for a folder, as some tools make them: it is empty, and its name
+ * ends in "/". */
+RG_API bool rg_object_is_folder_marker(const struct rg_object *object);
+
 /* A manifest: the names, sizes, generations and CRC32C of objects, in the order of names, that many
  * processes can share, in a file or in memory. The format is in docs/MANIFEST.md: compact,
  * checksummed, read by mmap. */

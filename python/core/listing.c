@@ -58,18 +58,12 @@ int core_listing_next(struct core_listing *self, struct rg_cq *cq, uint64_t user
     return rg_listing_next(self->listing, cq, user_data);
 }
 
-static bool is_marker(const struct rg_object *object)
-{
-    size_t size = strlen(object->name);
-    return object->size == 0 && size > 0 && object->name[size - 1] == '/';
-}
-
 static int objects_collect(struct core_listing *self, const struct rg_list_page *page)
 {
     int rc = 0;
     for (size_t i = 0; i < page->object_count && rc == 0; i++) {
         const struct rg_object *object = &page->objects[i];
-        if (self->has_markers || !is_marker(object)) {
+        if (self->has_markers || !rg_object_is_folder_marker(object)) {
             rc = core_objects_add(self->writer, object);
             self->count++;
         }

@@ -390,6 +390,26 @@ static PyObject *objects_get_digest(PyObject *object, void *closure)
     return Py_XNewRef(self->digest);
 }
 
+static PyObject *objects_get_known_digest(PyObject *object, void *closure)
+{
+    (void)closure;
+    PyObject *digest = of(object)->digest;
+    return Py_NewRef(digest != NULL ? digest : Py_None);
+}
+
+static int objects_set_known_digest(PyObject *object, PyObject *digest, void *closure)
+{
+    (void)closure;
+    if (digest == NULL || !PyUnicode_Check(digest)) {
+        PyErr_SetString(PyExc_TypeError, "a digest is a str");
+        return -1;
+    }
+    PyObject *other = of(object)->digest;
+    of(object)->digest = Py_NewRef(digest);
+    Py_XDECREF(other);
+    return 0;
+}
+
 static PyMethodDef objects_methods[] = {
     {"save", objects_save, METH_VARARGS,
      "save(path): writes a manifest file, in the order of names, that datasets open at once and "
@@ -398,6 +418,8 @@ static PyMethodDef objects_methods[] = {
 };
 static PyGetSetDef objects_getset[] = {
     {"bucket", objects_get_bucket, NULL, "The bucket that all objects are in.", NULL},
+    {"_digest", objects_get_known_digest, objects_set_known_digest,
+     "The digest where it is known, else None; may be set by who knows it.", NULL},
     {"digest", objects_get_digest, NULL, "SHA-256 of the manifest's bytes, in hexadecimal.", NULL},
     {"fd", objects_get_fd, NULL,
      "What another process opens it from without a copy; -1: it is small.", NULL},

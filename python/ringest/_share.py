@@ -19,12 +19,15 @@ def _of_data(kind: type[Shared], data: bytes) -> Shared:
     return kind(data=data)
 
 
-def _of_descriptor(kind: type[Shared], handed: Any) -> Shared:
+def _of_descriptor(kind: type[Shared], handed: Any, digest: str | None) -> Shared:
     fd = handed.detach()
     try:
-        return kind(fd=fd)
+        made = kind(fd=fd)
     finally:
         os.close(fd)
+    if digest is not None:
+        made._digest = digest
+    return made
 
 
 def is_starting_a_process() -> bool:
@@ -42,7 +45,8 @@ def hand_over(fd: int) -> Any:
 
 def _reduce(shared: Shared) -> tuple[Any, ...]:
     if shared.fd >= 0 and is_starting_a_process():
-        return _of_descriptor, (type(shared), hand_over(shared.fd))
+        # What is known of it need not be found out again, by reading all of it.
+        return _of_descriptor, (type(shared), hand_over(shared.fd), shared._digest)
     return _of_data, (type(shared), bytes(shared))
 
 

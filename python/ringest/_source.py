@@ -169,22 +169,30 @@ class Source(abc.ABC, Generic[List]):
         if common is not None:
             return common
         told = (
-            f"{self.what}: this is rank {layout.rank} of {layout.world_size}, and without a process group ranks have "
-            "no list in common, so that samples would be lost or come twice. Call torch.distributed."
-            f"init_process_group first, or {self.made_once}"
+            f"{self.what}: this is rank {layout.rank} of {layout.world_size}, and without the store of a process group "
+            "ranks have no list in common, so that samples would be lost or come twice. Call torch.distributed."
+            f"init_process_group in this process first, or {self.made_once}"
         )
         if self._is_dealt:
             raise ListError(told)
         logger.warning("%s", told)
         return None
 
+    def __str__(self) -> str:
+        """What is known of the list without asking anybody."""
+        if self._found is None:
+            return f"{self.what!r}, no list yet"
+        digest = self._found._digest
+        return f"{self.what!r}, {len(self._found):,} entries" + (f", digest {digest[:16]}" if digest else "")
+
     def prepare(self) -> None:
         """In the parent of a worker, before that starts. What goes wrong is raised where it is seen: in the
         worker."""
         try:
+            found = self.checked
             if self._is_dealt:
                 self._of_parent = self.layout
-            self.checked  # noqa: B018
+                found.digest  # noqa: B018 (which readers ask for: once, and not in each worker)
             self._failure = None
         except Exception as error:
             error.add_note("where the DataLoader was made, before this worker was started")

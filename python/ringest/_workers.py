@@ -37,6 +37,9 @@ class WorkerReady:
 
     _source: Any
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._source}>"
+
     def prepare_for_worker(self, group: str) -> None:
         self._source.prepare()
 

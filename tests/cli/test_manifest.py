@@ -31,6 +31,14 @@ class Manifest(ServedCase):
         self.assertEqual(lines, self.ok(self.ringest("ls", "-r", "gs://made/")).decode())
         self.assertIn("  1024  ", "  " + self.ok(self.manifest("show", "-l", self.path)).decode())
 
+    def test_folder_markers_are_left_out_unless_they_are_asked_for(self):
+        for name, data in (("a/", b""), ("a/b", b""), ("a/c/", b"x")):
+            self.server.put("marked", name, data)
+        for options, names in (([], ["a/b", "a/c/"]), (["--folder-markers"], ["a/", "a/b", "a/c/"])):
+            said = json.loads(self.ok(self.manifest("save", "gs://marked/", self.path, "--json", *options)))
+            shown = json.loads(self.ok(self.manifest("show", self.path, "--json")))["objects"]
+            self.assertEqual((said["objects"], [each["name"] for each in shown]), (len(names), names))
+
     def test_what_is_no_manifest(self):
         self.path.write_bytes(b"some text that is no manifest at all" * 10)
         self.fails(self.manifest("show", self.path), FAILED, str(self.path), "manifest")

@@ -230,6 +230,21 @@ static void test_listings_that_are_refused_at_once(void)
     free(longish);
 }
 
+static void test_folder_markers_are_empty_and_end_in_a_slash(void)
+{
+    static const struct {
+        const char *name;
+        uint64_t size;
+        bool is_marker;
+    } cases[] = {
+        {"a/", 0, true}, {"a/b/", 0, true}, {"/", 0, true}, {"a", 0, false}, {"a/", 1, false},
+    };
+    for (size_t i = 0; i < RG_ARRAY_LEN(cases); i++) {
+        struct rg_object object = {.name = cases[i].name, .size = cases[i].size};
+        RG_CHECK_EQ(rg_object_is_folder_marker(&object), cases[i].is_marker);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
@@ -241,6 +256,7 @@ int main(int argc, char **argv)
         RG_TEST(test_closing_ends_the_page_that_is_out),
         RG_TEST(test_a_cancelled_call_loses_no_page),
         RG_TEST(test_listings_that_are_refused_at_once),
+        RG_TEST(test_folder_markers_are_empty_and_end_in_a_slash),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }

@@ -157,6 +157,14 @@ class Alone(unittest.TestCase):
             with self.assertRaisesRegex(ringest.ListError, digest):
                 len(pickle.loads(pickled))
 
+    def test_a_dataset_shows_its_list(self):
+        with support.client() as client:
+            for kind in (ringest.IterableDataset, ringest.MapDataset):
+                dataset = kind("gs://data/x-", client=client)
+                self.assertEqual(repr(dataset), f"<{kind.__name__} 'gs://data/x-', no list yet>")
+                digest = dataset.digest
+                self.assertEqual(repr(dataset), f"<{kind.__name__} 'gs://data/x-', 500 entries, digest {digest[:16]}>")
+
     def test_two_threads_find_one_list(self):
         with support.client() as client:
             client.put_many((f"gs://new/{i}", b"x") for i in range(COUNT))

@@ -164,6 +164,14 @@ class Objects(unittest.TestCase):
         small = ringest.Objects("bucket", entries(10))
         self.assertEqual(told_by_children("spawn", small), [(small.digest, small[9], -1, None)])
 
+    def test_a_digest_that_is_known_is_not_made_again(self):
+        objects = ringest.Objects("bucket", entries(MANY))
+        self.assertIsNone(objects._digest)
+        self.assertEqual(objects.digest, objects._digest)
+        with self.assertRaises(TypeError):
+            objects._digest = None
+        self.assertEqual(told_by_children("spawn", objects)[0][0], objects.digest)
+
     def test_a_file_that_is_replaced_is_not_what_others_get(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "x.manifest")
