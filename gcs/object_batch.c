@@ -47,6 +47,7 @@ struct rg_delete_many_state {
     enum rg_status ending; /* what the operation was ended with; OK: it goes on */
     struct rg_request *request;
     struct rg_alarm pause;
+    struct rg_task memory; /* waits for the lease */
     char boundary[RG_BOUNDARY_SIZE_MAX + 1];
 };
 
@@ -337,13 +338,18 @@ static void all_start_alone(struct rg_delete_many_state *state)
     singles_start(state);
 }
 
-static void many_start(struct rg_request *request)
+/* Takes the lease, now or when there is room, and begins. */
+static void begin(struct rg_delete_many_state *state)
 {
-    struct rg_delete_many_state *state = request->delete_many;
+    struct rg_request *request = state->request;
+    size_t size = state->count * sizeof(*state->results);
     /* Before anything is sent: whoever has removed objects must be able to say so. */
-    state->lease = rg_slab_take(request->part->loop->slabs, state->count * sizeof(*state->results));
+    state->lease = rg_loop_take_slab(request->part->loop, size, &state->memory);
+    if (state->lease == NULL) {
+        return;
+    }
     bool alone = atomic_load(&request->client->shared.no_batches);
-    if (state->lease == NULL || (!alone && batch_prepare(state) < 0)) {
+    if (!alone && batch_prepare(state) < 0) {
         rg_request_note(request, RG_STATUS_NO_RESOURCES, "%s", "");
         rg_request_fail(request);
         return;
@@ -359,6 +365,16 @@ static void many_start(struct rg_request *request)
         rg_request_note(request, RG_STATUS_CLOSED, "%s", "");
         rg_request_fail(request);
     }
+}
+
+static void memory_is_back(struct rg_task *task)
+{
+    begin(RG_CONTAINER_OF(task, struct rg_delete_many_state, memory));
+}
+
+static void many_start(struct rg_request *request)
+{
+    begin(request->delete_many);
 }
 
 static void many_cancel(struct rg_request *request, enum rg_status status)
@@ -386,6 +402,7 @@ static void many_cancel(struct rg_request *request, enum rg_status status)
 static void many_free(struct rg_delete_many_state *state)
 {
     if (state != NULL) {
+        rg_loop_undefer(&state->memory);
         rg_lease_release(state->lease);
         free(state->items);
         free(state->names);
@@ -475,6 +492,7 @@ static int many_prepare(struct rg_request *request, const void *given)
     state->request = request;
     state->count = (uint32_t)many->count;
     rg_alarm_init(&state->pause, pause_end);
+    state->memory.run = memory_is_back;
     int rc = items_copy(state, submission);
     if (rc < 0) {
         many_free(state);

@@ -34,6 +34,7 @@ struct core_session {
     unsigned connections; /* of the client; 0: its default */
     pid_t pid;
     unsigned references;
+    unsigned windows;     /* of readers and iterators, that nobody is using now */
     uint64_t held_bytes;  /* of Buffers that exist */
     uint64_t patience_ns; /* that a wait has for memory which Buffers hold */
 };
@@ -47,10 +48,13 @@ bool core_session_is_own(const struct core_session *session);
 struct core_use {
     struct core_session *session; /* the object's, like the next two */
     const char *noun;
-    PyObject *uri; /* that messages name; NULL: none */
+    PyObject *uri;  /* that messages name; NULL: none */
+    bool is_window; /* it has memory of the client's while nobody uses it */
     bool is_busy, is_closed;
     unsigned long thread; /* that uses it */
 };
+void core_use_open(struct core_use *self, struct core_session *session, const char *noun,
+                   PyObject *uri, bool is_window);
 /* False with an exception: it is closed, or somebody uses it, or it is the parent's of this
  * process.
  */
@@ -132,26 +136,35 @@ struct core_session *core_client_session(PyObject *client);
 /* Opens a queue for the session; raises. */
 int core_queue_open(struct core_session *session, uint32_t capacity, struct rg_cq **out_cq);
 
-/* Takes between 1 and `max` completions, letting other threads run, with signals handled; -1 with
- * an exception. */
-int core_wait(struct rg_cq *cq, struct rg_completion *out, uint32_t max);
-/* The same for at least `min`, but fewer, or 0, when no more have come in CORE_WAIT_NS. */
-int core_wait_slice(struct rg_cq *cq, struct rg_completion *out, uint32_t max, uint32_t min);
-
-/* Others have filled the client, and nothing of the caller's is out whose end it could wait for:
- * lets a moment pass. */
-void core_client_full_pause(void);
-
+/* What a wait has to look after: see wait.c. */
+struct core_watch {
+    struct core_session *session;
+    bool is_lean; /* needs next to no memory of the client's itself */
+    uint64_t quiet_since_ns, moved_bytes;
+};
+void core_watch_begin(struct core_watch *self, struct core_session *session, bool is_lean);
+/* Something has come. */
+void core_watch_news(struct core_watch *self);
+/* After CORE_WAIT_NS, or less, in which nothing has: 0, or -1 with an exception, which a signal's
+ * handler raised, or a want of memory is; or `use`, if any, was closed. */
+int core_watch_go_on(struct core_watch *self, const struct core_use *use);
+/* The same of memory alone, where the wait is not what is to be ended. */
+bool core_watch_is_starved(struct core_watch *self);
+/* Raises what a wait ends in then. Always NULL. */
+PyObject *core_memory_raise(const struct core_session *session);
 /* True when requests wait for memory. */
 bool core_memory_is_short(struct core_session *session);
-/* Memory that requests wait for and that Buffers hold: whoever refers to them may be the one who
- * waits, for ever. -1 with a MemoryError when that is so and nothing has come, since `since_ns`,
- * for the session's patience. */
-int core_memory_check(struct core_session *session, uint64_t since_ns);
 
-/* Takes the one completion of a queue, watching memory; -1 with an exception. */
-int core_wait_for_one(struct core_session *session, struct rg_cq *cq,
-                      struct rg_completion *out_done);
+/* Takes between 1 and `max` completions, letting other threads run; -1 with an exception. */
+int core_wait(struct core_watch *watch, const struct core_use *use, struct rg_cq *cq,
+              struct rg_completion *out, uint32_t max);
+/* The same for at least `min`, but fewer, or 0, when no more have come in CORE_WAIT_NS, after
+ * which core_watch_go_on is to be asked. */
+int core_wait_slice(struct rg_cq *cq, struct rg_completion *out, uint32_t max, uint32_t min);
+/* Others have filled the client, and nothing of the caller's is out whose end it could wait for:
+ * lets a moment pass. 0, or -1 with an exception. */
+int core_client_full_wait(struct core_watch *watch, const struct core_use *use);
+
 /* Takes off what is still out after a wait was given up, so that no memory is written later:
  * requests whose user_data is between `first` and `end` are cancelled. The exception that ended the
  * wait stays. */
@@ -202,6 +215,8 @@ int core_operation_init(struct core_operation *self, const char *name, PyObject 
 /* 0; -EAGAIN: there is no room; else negative with an exception. */
 int core_operation_submit(struct core_operation *self, struct core_session *session,
                           struct rg_cq *cq, uint64_t user_data);
+/* Whether it needs next to no memory of the client's: see core_watch. */
+bool core_operation_is_lean(const struct core_operation *self);
 /* Takes the lease. NULL with an exception, or without: it is to be submitted again. */
 PyObject *core_operation_result(struct core_operation *self, struct core_session *session,
                                 const struct rg_completion *done);

@@ -28,29 +28,26 @@ static void reader_end(struct object_reader *self)
     }
 }
 
-/* After nothing has come for a while. 0, or -1 with an exception. */
-static int go_on(struct object_reader *self)
-{
-    return PyErr_CheckSignals() < 0 || !core_use_goes_on(&self->use) ? -1 : 0;
-}
-
 /* Bytes read, or a negative errno; -ECANCELED with an exception. */
 static int64_t read_some(struct object_reader *self, unsigned long long offset,
                          const Py_buffer *view)
 {
-    int64_t got;
-    do {
+    struct core_watch watch;
+    core_watch_begin(&watch, self->session, true);
+    for (;;) {
+        int64_t got;
         Py_BEGIN_ALLOW_THREADS got = rg_checkpoint_reader_read(
             self->reader, offset, view->buf, (uint64_t)view->len, rg_now_ns() + CORE_WAIT_NS);
-        Py_END_ALLOW_THREADS if (got == -EAGAIN)
+        Py_END_ALLOW_THREADS if (got != -ETIME && got != -EAGAIN)
         {
-            core_client_full_pause();
+            return got;
         }
-        if ((got == -ETIME || got == -EAGAIN) && go_on(self) < 0) {
+        int rc = got == -EAGAIN ? core_client_full_wait(&watch, &self->use)
+                                : core_watch_go_on(&watch, &self->use);
+        if (rc < 0) {
             return -ECANCELED;
         }
-    } while (got == -ETIME || got == -EAGAIN);
-    return got;
+    }
 }
 
 /* Bytes read, or -1 with an exception. A read that was not let come to its end has memory lent, so
@@ -125,7 +122,7 @@ static int reader_make(struct object_reader *self, PyObject *args, PyObject *key
         return -1;
     }
     self->uri = Py_NewRef(uri_text);
-    self->use = (struct core_use){.session = self->session, .noun = "reader", .uri = self->uri};
+    core_use_open(&self->use, self->session, "reader", self->uri, true);
     return 0;
 }
 
@@ -142,6 +139,9 @@ static void object_reader_dealloc(PyObject *object)
 {
     struct object_reader *self = of(object);
     PyTypeObject *type = Py_TYPE(object);
+    if (self->reader != NULL) {
+        (void)core_use_close(&self->use);
+    }
     reader_end(self);
     core_session_unref(self->session);
     Py_XDECREF(self->uri);

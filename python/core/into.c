@@ -35,6 +35,7 @@ struct into {
     uint32_t object_crc32c;
     bool has_object_crc32c;
     size_t next, out; /* operations: that was not submitted yet, and that are out */
+    struct core_watch watch;
 };
 
 /* One (offset, buffer). False with an exception. */
@@ -166,7 +167,7 @@ static size_t operation_count(const struct into *into)
     return (into->count + RG_RANGES_MAX - 1) / RG_RANGES_MAX;
 }
 
-/* Submits the next operation; 0, or -1 with an exception. */
+/* Submits the next operation; 0, -EAGAIN (the client is full), or -1 with an exception. */
 static int submit_next(struct into *into)
 {
     size_t first = into->next * RG_RANGES_MAX;
@@ -182,6 +183,9 @@ static int submit_next(struct into *into)
         .no_checksum = !into->verifies && !into->tells_checksums,
     };
     int rc = rg_submit_get_ranges(into->session->client, into->cq, &get);
+    if (rc == -EAGAIN) {
+        return rc;
+    }
     if (rc < 0) {
         core_submit_raise(rc, into->uri_text);
         return -1;
@@ -195,7 +199,7 @@ static int submit_next(struct into *into)
 static int take_one(struct into *into)
 {
     struct rg_completion done;
-    if (core_wait(into->cq, &done, 1) < 0) {
+    if (core_wait(&into->watch, NULL, into->cq, &done, 1) < 0) {
         return -1;
     }
     into->out--;
@@ -237,6 +241,9 @@ static int read_all(struct into *into)
         bool pinned = into->generation != 0 || into->next == 0;
         if (into->next < count && pinned && into->out < OPERATIONS_MAX) {
             rc = submit_next(into);
+            if (rc == -EAGAIN) {
+                rc = into->out > 0 ? take_one(into) : core_client_full_wait(&into->watch, NULL);
+            }
         } else {
             rc = take_one(into);
         }
@@ -361,6 +368,7 @@ static PyObject *get_into(PyObject *client, PyObject *args, PyObject *keywords,
     if (into.session != NULL && core_uri_parse(into.uri_text, &into.uri) &&
         parse(&into, requests) && ranges_sort(&into) &&
         core_queue_open(into.session, OPERATIONS_MAX, &into.cq) == 0) {
+        core_watch_begin(&into.watch, into.session, true);
         rc = read_all(&into);
         rc = rc == 0 ? verify_whole(&into) : rc;
         rg_cq_close(into.cq);

@@ -60,10 +60,10 @@ struct many {
     uint64_t bytes_max;   /* of either */
     uint64_t size_max;    /* of what has come, the largest */
     uint32_t out_count, here_count, batch;
-    uint32_t window;         /* at most so many are out or here; shrinks when memory was short */
-    bool ordered, is_held;   /* nothing is asked for until `first` has come */
-    PyObject *list;          /* awaited: what is being filled */
-    uint64_t quiet_since_ns; /* when something came last */
+    uint32_t window;       /* at most so many are out or here; shrinks when memory was short */
+    bool ordered, is_held; /* nothing is asked for until `first` has come */
+    PyObject *list;        /* awaited: what is being filled */
+    struct core_watch watch;
 };
 static PyTypeObject *many_type;
 
@@ -130,6 +130,9 @@ static void many_dealloc(PyObject *object)
     struct many *self = of(object);
     PyTypeObject *type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);
+    if (self->session != NULL) {
+        (void)core_use_close(&self->use);
+    }
     many_end(self);
     core_session_unref(self->session);
     PyObject_GC_Del(object);
@@ -327,23 +330,21 @@ static void many_put_back(struct many *self)
  * exception. */
 static int many_relieve(struct many *self, PyObject *list)
 {
-    if (!core_memory_is_short(self->session)) {
-        return 0;
-    }
-    if (PyList_Size(list) > 0) {
+    bool is_short = core_memory_is_short(self->session);
+    if (is_short && PyList_Size(list) > 0) {
         return 1;
     }
-    if (self->here_count > 0) {
+    if (is_short && self->here_count > 0) {
         many_put_back(self);
-        return 0;
+        core_watch_news(&self->watch);
     }
-    return core_memory_check(self->session, self->quiet_since_ns);
+    return core_watch_go_on(&self->watch, &self->use);
 }
 
 static int completions_arrive(struct many *self, PyObject *list, const struct rg_completion *done,
                               int count)
 {
-    self->quiet_since_ns = rg_now_ns();
+    core_watch_news(&self->watch);
     for (int i = 0; i < count; i++) {
         self->out_count--;
         if (many_arrive(self, list, &done[i]) < 0) {
@@ -420,25 +421,18 @@ static enum outcome many_fill(struct many *self, PyObject *list, bool waits)
     return FILL_FAILED;
 }
 
-/* The client's room is shared; what is out makes some. */
-static int client_full_pause(void)
-{
-    core_client_full_pause();
-    return PyErr_CheckSignals();
-}
-
 /* NULL with an exception, or without at the end. */
 static PyObject *list_make(struct many *self)
 {
     PyObject *list = PyList_New(0);
     self->list_bytes = 0;
-    self->quiet_since_ns = rg_now_ns();
+    core_watch_news(&self->watch);
     while (list != NULL) {
         enum outcome outcome = many_fill(self, list, true);
         if (outcome == FILL_DONE) {
             break;
         }
-        int rc = outcome == FILL_PAUSE  ? client_full_pause()
+        int rc = outcome == FILL_PAUSE  ? core_client_full_wait(&self->watch, &self->use)
                  : outcome == FILL_WAIT ? many_relieve(self, list)
                                         : -1;
         if (rc > 0) {
@@ -465,7 +459,7 @@ static PyObject *list_poll(struct many *self)
     if (self->list == NULL) {
         self->list = PyList_New(0);
         self->list_bytes = 0;
-        self->quiet_since_ns = rg_now_ns();
+        core_watch_news(&self->watch);
         if (self->list == NULL) {
             return NULL;
         }
@@ -475,14 +469,11 @@ static PyObject *list_poll(struct many *self)
         return PyErr_SetFromErrno(PyExc_OSError);
     }
     enum outcome outcome = many_fill(self, self->list, false);
-    if (outcome == FILL_PAUSE) {
-        Py_RETURN_FALSE;
-    }
-    if (outcome == FILL_WAIT) {
-        bool is_early = rg_now_ns() - self->quiet_since_ns < CORE_WAIT_NS;
+    if (outcome == FILL_PAUSE || outcome == FILL_WAIT) {
+        bool is_early = rg_now_ns() - self->watch.quiet_since_ns < CORE_WAIT_NS;
         int rc = is_early ? 0 : many_relieve(self, self->list);
         if (rc == 0) {
-            Py_RETURN_NONE;
+            return Py_NewRef(outcome == FILL_PAUSE ? Py_False : Py_None);
         }
         outcome = rc > 0 ? FILL_DONE : FILL_FAILED;
     }
@@ -533,7 +524,8 @@ static int many_open(struct many *self, PyObject *client, PyObject *uris)
     if (self->session == NULL) {
         return -1;
     }
-    self->use = (struct core_use){.session = self->session, .noun = "iterator of get_many"};
+    core_use_open(&self->use, self->session, "iterator of get_many", NULL, true);
+    core_watch_begin(&self->watch, self->session, false);
     self->uris = PyObject_GetIter(uris);
     if (self->uris == NULL) {
         return -1;
@@ -544,7 +536,6 @@ static int many_open(struct many *self, PyObject *client, PyObject *uris)
     self->bytes_max = stats.memory_max / MEMORY_DIVISOR < LIST_BYTES
                           ? stats.memory_max / MEMORY_DIVISOR
                           : LIST_BYTES;
-    self->quiet_since_ns = rg_now_ns();
     return core_queue_open(self->session, WINDOW, &self->cq);
 }
 

@@ -19,9 +19,10 @@ struct core_operation_kind {
     int (*parse)(struct core_operation *self, PyObject *args, PyObject *keywords);
     int (*submit)(struct core_operation *self, struct core_session *session, struct rg_cq *cq,
                   const struct core_uri *uri, uint64_t user_data);
-    /* Takes the lease of a completion that is good. */
+    /* Takes the lease of a completion that is good, or of delete_many's, whatever it is. */
     PyObject *(*result)(struct core_operation *self, struct core_session *session,
                         const struct rg_completion *done);
+    bool is_lean; /* see core_operation_is_lean */
 };
 
 /* A number of bytes; "K" would take -1 for a large one. */
@@ -378,19 +379,23 @@ static int delete_many_submit(struct core_operation *self, struct core_session *
     return rc;
 }
 
-/* The errors of those that were not removed. */
+/* The errors of those that were not removed: where there was no answer, of all. */
 static PyObject *delete_many_result(struct core_operation *self, struct core_session *session,
                                     const struct rg_completion *done)
 {
     (void)session;
-    const struct rg_delete_result *results = done->data;
+    const struct rg_delete_result *results = done->status == RG_STATUS_OK ? done->data : NULL;
     PyObject *errors = PyList_New(0);
     for (uint32_t i = 0; i < self->count && errors != NULL; i++) {
-        if (results[i].status == RG_STATUS_OK) {
+        struct rg_completion failed = *done;
+        failed.lease = NULL;
+        if (results != NULL) {
+            failed = (struct rg_completion){.status = results[i].status,
+                                            .http_status = results[i].http_status};
+        }
+        if (failed.status == RG_STATUS_OK) {
             continue;
         }
-        struct rg_completion failed = {.status = results[i].status,
-                                       .http_status = results[i].http_status};
         PyObject *error = core_error_new(PyTuple_GetItem(self->uri, i), &failed);
         if (error == NULL || PyList_Append(errors, error) < 0) {
             Py_CLEAR(errors);
@@ -565,18 +570,18 @@ static int abort_upload_submit(struct core_operation *self, struct core_session 
 }
 
 static const struct core_operation_kind kinds[] = {
-    {"get", get_parse, get_submit, get_result},
-    {"get_ranges", get_ranges_parse, get_ranges_submit, get_ranges_result},
-    {"put", put_parse, put_submit, put_result},
-    {"stat", stat_parse, stat_submit, stat_result},
-    {"delete", delete_parse, delete_submit, delete_result},
-    {"delete_many", delete_many_parse, delete_many_submit, delete_many_result},
-    {"list", list_parse, list_submit, list_result},
-    {"list_folder", list_folder_parse, list_submit, list_result},
-    {"_list_details", list_details_parse, list_submit, list_result},
-    {"copy", copy_parse, copy_submit, copy_result},
-    {"list_uploads", list_uploads_parse, list_uploads_submit, list_uploads_result},
-    {"abort_upload", abort_upload_parse, abort_upload_submit, delete_result},
+    {"get", get_parse, get_submit, get_result, false},
+    {"get_ranges", get_ranges_parse, get_ranges_submit, get_ranges_result, false},
+    {"put", put_parse, put_submit, put_result, true},
+    {"stat", stat_parse, stat_submit, stat_result, true},
+    {"delete", delete_parse, delete_submit, delete_result, true},
+    {"delete_many", delete_many_parse, delete_many_submit, delete_many_result, true},
+    {"list", list_parse, list_submit, list_result, false},
+    {"list_folder", list_folder_parse, list_submit, list_result, false},
+    {"_list_details", list_details_parse, list_submit, list_result, false},
+    {"copy", copy_parse, copy_submit, copy_result, true},
+    {"list_uploads", list_uploads_parse, list_uploads_submit, list_uploads_result, false},
+    {"abort_upload", abort_upload_parse, abort_upload_submit, delete_result, true},
 };
 
 static const struct core_operation_kind *kind_find(const char *name)
@@ -649,25 +654,28 @@ int core_operation_submit(struct core_operation *self, struct core_session *sess
     return rc;
 }
 
+bool core_operation_is_lean(const struct core_operation *self)
+{
+    return self->kind->is_lean;
+}
+
 PyObject *core_operation_result(struct core_operation *self, struct core_session *session,
                                 const struct rg_completion *done)
 {
     core_request_note(self->uri, done);
-    if (done->status != RG_STATUS_OK) {
+    if (done->status != RG_STATUS_OK && self->kind->result != delete_many_result) {
         return core_error_raise(self->uri, done);
     }
     return self->kind->result(self, session, done);
 }
 
 /* 0 when it was submitted; waits while the client, which others use too, has no room. */
-static int submit_patiently(struct core_operation *self, struct core_session *session,
-                            struct rg_cq *cq)
+static int submit_patiently(struct core_operation *self, struct core_watch *watch, struct rg_cq *cq)
 {
     int rc;
-    while ((rc = core_operation_submit(self, session, cq, 0)) == -EAGAIN) {
-        core_client_full_pause();
-        if (PyErr_CheckSignals() < 0) {
-            return -EINTR;
+    while ((rc = core_operation_submit(self, watch->session, cq, 0)) == -EAGAIN) {
+        if (core_client_full_wait(watch, NULL) < 0) {
+            return -ECANCELED;
         }
     }
     return rc;
@@ -676,13 +684,15 @@ static int submit_patiently(struct core_operation *self, struct core_session *se
 static PyObject *operation_run(struct core_operation *self, struct core_session *session,
                                struct rg_cq *cq)
 {
+    struct core_watch watch;
+    core_watch_begin(&watch, session, core_operation_is_lean(self));
     PyObject *result = NULL;
     while (result == NULL && !PyErr_Occurred()) {
-        if (submit_patiently(self, session, cq) < 0) {
+        if (submit_patiently(self, &watch, cq) < 0) {
             return NULL;
         }
         struct rg_completion done;
-        if (core_wait_for_one(session, cq, &done) < 0) {
+        if (core_wait(&watch, NULL, cq, &done, 1) < 0) {
             core_drain(session, cq, 0, 1, 1);
             return NULL;
         }

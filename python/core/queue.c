@@ -17,8 +17,8 @@
 struct pending {
     struct core_operation operation;
     PyObject *tag;
-    uint64_t ticket;
-    bool is_cancelled;
+    uint64_t ticket, since_ns;
+    bool is_cancelled, is_starved; /* the latter: for want of memory */
 };
 
 struct queue {
@@ -27,8 +27,10 @@ struct queue {
     struct rg_cq *cq; /* NULL: closed */
     struct pending **slots;
     uint32_t *free; /* numbers of slots, the last one is the next to be used */
-    uint32_t capacity, out_count;
-    uint64_t next; /* a ticket is next * capacity + slot */
+    uint32_t capacity, out_count, greedy_count; /* those that are not lean */
+    uint64_t next;                              /* a ticket is next * capacity + slot */
+    struct core_watch watch;
+    uint64_t refused_since_ns; /* since when the client has had no room; 0: it has */
 };
 static PyTypeObject *queue_type;
 
@@ -54,7 +56,8 @@ static int queue_make(struct queue *self, PyObject *args, PyObject *keywords)
     if (self->session == NULL) {
         return -1;
     }
-    self->use = (struct core_use){.session = self->session, .noun = "queue"};
+    core_use_open(&self->use, self->session, "queue", NULL, true);
+    core_watch_begin(&self->watch, self->session, false);
     self->slots = PyMem_Calloc(capacity, sizeof(struct pending *));
     self->free = PyMem_Calloc(capacity, sizeof(uint32_t));
     if (self->slots == NULL || self->free == NULL) {
@@ -83,6 +86,7 @@ static void pending_free(struct queue *self, struct pending *pending)
     self->slots[slot] = NULL;
     self->free[self->capacity - self->out_count] = slot;
     self->out_count--;
+    self->greedy_count -= !core_operation_is_lean(&pending->operation);
     core_operation_fini(&pending->operation);
     Py_XDECREF(pending->tag);
     PyMem_Free(pending);
@@ -108,7 +112,13 @@ static PyObject *outcome_make(PyObject *tag, PyObject *result)
 static int completion_take(struct queue *self, PyObject *list, const struct rg_completion *done)
 {
     struct pending *pending = self->slots[done->user_data % self->capacity];
-    PyObject *result = core_operation_result(&pending->operation, self->session, done);
+    PyObject *result = NULL;
+    if (pending->is_starved && done->status == RG_STATUS_CANCELLED) {
+        rg_lease_release(done->lease);
+        core_memory_raise(self->session);
+    } else {
+        result = core_operation_result(&pending->operation, self->session, done);
+    }
     if (result == NULL && !PyErr_Occurred()) {
         int rc = pending->is_cancelled ? -ECANCELED
                                        : core_operation_submit(&pending->operation, self->session,
@@ -134,13 +144,29 @@ static int pending_submit(struct queue *self, struct pending *pending, uint64_t 
     uint32_t slot = self->free[self->capacity - 1 - self->out_count];
     uint64_t ticket = pending->ticket = self->next++ * self->capacity + slot;
     self->slots[slot] = pending;
-    self->out_count++;
+    if (self->out_count++ == 0) {
+        core_watch_news(&self->watch);
+    }
+    self->greedy_count += !core_operation_is_lean(&pending->operation);
+    pending->since_ns = rg_now_ns();
     int rc = core_operation_submit(&pending->operation, self->session, self->cq, ticket);
     if (rc < 0) {
         pending_free(self, pending);
     }
     *out_ticket = ticket;
     return rc;
+}
+
+/* The client has no room. None, or NULL with an exception where memory is what keeps it full. */
+static PyObject *refusal(struct queue *self)
+{
+    uint64_t now_ns = rg_now_ns();
+    self->refused_since_ns = self->refused_since_ns != 0 ? self->refused_since_ns : now_ns;
+    if (now_ns - self->refused_since_ns >= self->session->patience_ns &&
+        core_watch_is_starved(&self->watch)) {
+        return core_memory_raise(self->session);
+    }
+    Py_RETURN_NONE;
 }
 
 /* A ticket, or None. */
@@ -162,8 +188,9 @@ static PyObject *operation_submit(struct queue *self, PyObject *tag, const char 
     uint64_t ticket;
     int rc = pending_submit(self, pending, &ticket);
     if (rc == -EAGAIN) {
-        Py_RETURN_NONE;
+        return refusal(self);
     }
+    self->refused_since_ns = 0;
     return rc < 0 ? NULL : PyLong_FromUnsignedLongLong(ticket);
 }
 
@@ -220,10 +247,30 @@ static int completions_take(struct queue *self, PyObject *list, const struct rg_
                             int count)
 {
     int rc = 0;
+    if (count > 0) {
+        core_watch_news(&self->watch);
+    }
     for (int i = 0; i < count; i++) {
         rc = completion_take(self, list, &done[i]) < 0 ? -1 : rc;
     }
     return rc;
+}
+
+/* Ends what has waited for memory for too long: each comes back with a MemoryError. */
+static void memory_look(struct queue *self)
+{
+    self->watch.is_lean = self->greedy_count == 0;
+    if (self->out_count == 0 || !core_watch_is_starved(&self->watch)) {
+        return;
+    }
+    uint64_t now_ns = rg_now_ns();
+    for (uint32_t i = 0; i < self->capacity; i++) {
+        struct pending *pending = self->slots[i];
+        if (pending != NULL && now_ns - pending->since_ns >= self->session->patience_ns) {
+            pending->is_starved = true;
+            (void)rg_cancel(self->session->client, self->cq, pending->ticket);
+        }
+    }
 }
 
 /* Outcomes of what has ended, possibly none. */
@@ -246,6 +293,9 @@ static PyObject *outcomes_take(struct queue *self)
             Py_CLEAR(list);
         }
     }
+    if (list != NULL && PyList_Size(list) == 0) {
+        memory_look(self);
+    }
     return list;
 }
 
@@ -262,9 +312,9 @@ static PyObject *outcomes_wait(struct queue *self)
     PyObject *list = PyList_New(0);
     struct rg_completion done[TAKE_MAX];
     while (list != NULL && PyList_Size(list) == 0 && self->out_count > 0) {
-        int count = core_wait_slice(self->cq, done, TAKE_MAX, 1);
-        if (count < 0 || completions_take(self, list, done, count) < 0 ||
-            !core_use_goes_on(&self->use)) {
+        self->watch.is_lean = self->greedy_count == 0;
+        int count = core_wait(&self->watch, &self->use, self->cq, done, TAKE_MAX);
+        if (count < 0 || completions_take(self, list, done, count) < 0) {
             Py_CLEAR(list);
         }
     }
@@ -364,6 +414,7 @@ static void queue_dealloc(PyObject *object)
     PyTypeObject *type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);
     if (self->session != NULL) {
+        (void)core_use_close(&self->use);
         queue_end(self);
     }
     PyMem_Free(self->slots);

@@ -91,6 +91,9 @@ static void reader_dealloc(PyObject *object)
 {
     struct reader *self = of(object);
     PyTypeObject *type = Py_TYPE(object);
+    if (self->reader != NULL) {
+        (void)core_use_close(&self->use);
+    }
     reader_end(self);
     rg_tar_cursor_close(self->cursor);
     PyMem_Free(self->indices);
@@ -187,7 +190,6 @@ static int reader_open(struct reader *self, PyObject *client, PyObject *objects,
     if (self->session == NULL) {
         return -1;
     }
-    self->use = (struct core_use){.session = self->session, .noun = "reader"};
     char error[512] = "";
     struct rg_reader *reader;
     int rc = rg_reader_open(&reader, self->session->client, options, error, sizeof(error));
@@ -196,6 +198,7 @@ static int reader_open(struct reader *self, PyObject *client, PyObject *objects,
         return -1;
     }
     self->reader = reader;
+    core_use_open(&self->use, self->session, "reader", NULL, true);
     self->objects = Py_NewRef(objects);
     return base_keep(self);
 }
@@ -284,8 +287,9 @@ static bool is_open(const struct reader *self)
 /* Takes between 1 and `max` samples: how many, 0 at the end, or -1 with an exception. */
 static int samples_wait(struct reader *self, struct rg_sample *samples, uint32_t max)
 {
-    uint64_t since_ns = rg_now_ns();
-    while (core_use_goes_on(&self->use)) {
+    struct core_watch watch;
+    core_watch_begin(&watch, self->session, false);
+    for (;;) {
         int count;
         Py_BEGIN_ALLOW_THREADS count =
             rg_reader_next(self->reader, samples, max, max, rg_now_ns() + CORE_WAIT_NS);
@@ -297,11 +301,10 @@ static int samples_wait(struct reader *self, struct rg_sample *samples, uint32_t
             core_errno_raise(count, "reading the next samples");
             return -1;
         }
-        if (PyErr_CheckSignals() < 0 || core_memory_check(self->session, since_ns) < 0) {
+        if (core_watch_go_on(&watch, &self->use) < 0) {
             return -1;
         }
     }
-    return -1;
 }
 
 /* An Item, or with `is_data` its Buffer; an error is then raised. Takes the lease. */

@@ -303,8 +303,12 @@ static int progress_tell(PyObject *progress, const struct rg_tar_scan *scan)
     return result != NULL ? 0 : -1;
 }
 
-static PyObject *scan_run(struct rg_tar_scan *scan, const char *bucket, PyObject *progress)
+static PyObject *scan_run(struct core_session *session, struct rg_tar_scan *scan,
+                          const char *bucket, PyObject *progress)
 {
+    /* What comes for a scan is not told; where bytes come, it goes on. */
+    struct core_watch watch;
+    core_watch_begin(&watch, session, true);
     for (;;) {
         int rc;
         Py_BEGIN_ALLOW_THREADS rc = rg_tar_scan_run(scan, rg_now_ns() + CORE_WAIT_NS);
@@ -312,7 +316,7 @@ static PyObject *scan_run(struct rg_tar_scan *scan, const char *bucket, PyObject
         {
             return scan_raise(scan, bucket, rc);
         }
-        if (PyErr_CheckSignals() < 0 || progress_tell(progress, scan) < 0) {
+        if ((rc < 0 && core_watch_go_on(&watch, NULL) < 0) || progress_tell(progress, scan) < 0) {
             return NULL;
         }
         if (rc == 0) {
@@ -337,7 +341,7 @@ static PyObject *shards_scan(struct core_session *session, PyObject *entries,
     int rc = rg_tar_scan_open(&scan, session->client, options, error, sizeof(error));
     PyMem_Free(shards);
     PyObject *result =
-        rc < 0 ? core_errno_raise(rc, error) : scan_run(scan, options->bucket, progress);
+        rc < 0 ? core_errno_raise(rc, error) : scan_run(session, scan, options->bucket, progress);
     Py_BEGIN_ALLOW_THREADS rg_tar_scan_close(scan);
     Py_END_ALLOW_THREADS return result;
 }

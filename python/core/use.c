@@ -26,6 +26,13 @@ static void refuse(const struct core_use *self, PyObject *error, const char *why
     }
 }
 
+void core_use_open(struct core_use *self, struct core_session *session, const char *noun,
+                   PyObject *uri, bool is_window)
+{
+    *self = (struct core_use){.session = session, .noun = noun, .uri = uri, .is_window = is_window};
+    session->windows += is_window;
+}
+
 bool core_use_begin(struct core_use *self)
 {
     unsigned long thread = PyThread_get_thread_ident();
@@ -40,6 +47,7 @@ bool core_use_begin(struct core_use *self)
     } else {
         self->is_busy = true;
         self->thread = thread;
+        self->session->windows -= self->is_window;
         return true;
     }
     return false;
@@ -56,6 +64,7 @@ bool core_use_goes_on(const struct core_use *self)
 bool core_use_end(struct core_use *self)
 {
     self->is_busy = false;
+    self->session->windows += self->is_window && !self->is_closed;
     return self->is_closed;
 }
 
@@ -63,6 +72,7 @@ bool core_use_close(struct core_use *self)
 {
     bool is_first = !self->is_closed;
     self->is_closed = true;
+    self->session->windows -= is_first && self->is_window && !self->is_busy;
     return is_first && (!self->is_busy || !core_session_is_own(self->session));
 }
 

@@ -101,16 +101,19 @@ static PyObject *writer_finish_use(struct writer *self, PyObject *result)
 /* Waits until the writer takes something; 0, another errno, or -ECANCELED with an exception. */
 static int wait_for_room(struct writer *self)
 {
-    int rc = -ETIME;
-    while (rc == -ETIME) {
+    struct core_watch watch;
+    core_watch_begin(&watch, self->session, true);
+    for (;;) {
+        int rc;
         Py_BEGIN_ALLOW_THREADS rc = rg_writer_wait(self->writer, rg_now_ns() + CORE_WAIT_NS);
-        Py_END_ALLOW_THREADS if (!core_use_goes_on(&self->use) ||
-                                 (rc == -ETIME && PyErr_CheckSignals() < 0))
+        Py_END_ALLOW_THREADS if (rc != -ETIME)
         {
+            return rc;
+        }
+        if (core_watch_go_on(&watch, &self->use) < 0) {
             return -ECANCELED;
         }
     }
-    return rc;
 }
 
 /* Asks for the outcome; 0, or an errno, -ECANCELED with an exception. */
@@ -130,10 +133,9 @@ static int outcome_ask(struct writer *self, struct rg_cq *cq)
 /* Takes it. False with an exception. */
 static bool outcome_take(struct writer *self, struct rg_cq *cq, struct rg_completion *out_done)
 {
-    int count = 0;
-    while (count == 0 && core_use_goes_on(&self->use)) {
-        count = core_wait_slice(cq, out_done, 1, 1);
-    }
+    struct core_watch watch;
+    core_watch_begin(&watch, self->session, true);
+    int count = core_wait(&watch, &self->use, cq, out_done, 1);
     if (count != 1) {
         core_drain(self->session, cq, 0, 1, 1);
     }
@@ -361,7 +363,7 @@ static int writer_open(struct writer *self, PyObject *client, PyObject *uri_text
         return -1;
     }
     self->uri = Py_NewRef(uri_text);
-    self->use = (struct core_use){.session = self->session, .noun = "writer", .uri = self->uri};
+    core_use_open(&self->use, self->session, "writer", self->uri, false);
     return 0;
 }
 

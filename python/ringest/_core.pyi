@@ -255,7 +255,8 @@ class Writer:
         exclusive: bool = True,
     ) -> Writer: ...
     def write(self, data: Any, *, borrow: bool = False) -> int:
-        """Takes all of any contiguous bytes-like object, waiting for room where there is none.
+        """Takes all of any contiguous bytes-like object, waiting for room where there is none. One that
+        raises ends the stream, of which nothing is published.
 
         borrow: the bytes are sent from where they are, without a copy; they must stay as they are, and
         are kept alive, until finish or abort."""

@@ -16,7 +16,7 @@ from ringest import _core
 
 # Requests of one event loop that are out at once; more wait for their turn.
 CAPACITY = 4096
-# Where the client, which others use too, has no room; and how often memory is looked after.
+# Where the client, which others use too, has no room; and how often memory is looked after at least.
 _PAUSE_S = 0.001
 _WAIT_S = 0.25
 
@@ -29,10 +29,24 @@ class Channel:
         self._queue = _core.Queue(client, CAPACITY)
         self._waiting: deque[asyncio.Future] = deque()
         self._fd = self._queue.fileno()
+        self._is_looked_after = False
         self.is_closed = False
         loop.add_reader(self._fd, self._take)
 
+    def _look(self) -> None:
+        """While requests are out: taking is what ends those that wait for memory for too long."""
+        self._is_looked_after = False
+        self._take()
+        self._look_later()
+
+    def _look_later(self) -> None:
+        if not self.is_closed and not self._is_looked_after and len(self._queue) > 0:
+            self._is_looked_after = True
+            asyncio.get_running_loop().call_later(_WAIT_S, self._look)
+
     def _take(self) -> None:
+        if self.is_closed:
+            return
         for future, result, error in self._queue.take():
             if future.done():
                 continue
@@ -58,6 +72,7 @@ class Channel:
         future = loop.create_future()
         while (ticket := self._queue.submit(future, name, *arguments, **keywords)) is None:
             await self._room(loop)
+        self._look_later()
         try:
             return await future
         except asyncio.CancelledError:

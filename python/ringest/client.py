@@ -58,7 +58,7 @@ class Client(_core.Client):
     come from without one: "default" (Application Default Credentials), "anonymous", or the path of a
     credential file. user_project: of whom is asked to pay. threads: event loops.
     connections: open at once. memory: of bodies that are held at once ("1GiB"). memory_timeout:
-    seconds that a request waits for memory which Buffers of this process hold before MemoryError.
+    seconds that any call waits for memory which Buffers of this process hold before MemoryError.
     attempts: requests that are sent for one call before it fails (8).
 
     Nothing is opened before the first request. After fork() a child opens its own. Pickles as its
@@ -382,6 +382,8 @@ class Client(_core.Client):
         )
         errors: Errors = []
         for failed in await asyncio.gather(*calls, return_exceptions=True):
+            if isinstance(failed, MemoryError):
+                raise failed  # all of them have it
             if isinstance(failed, Exception):
                 errors.append(failed)
             elif isinstance(failed, BaseException):
