@@ -30,7 +30,7 @@ from fsspec.implementations.local import trailing_sep
 from fsspec.spec import AbstractFileSystem
 from fsspec.utils import other_paths, tokenize
 
-from ringest import _fs_files, checkpoint
+from ringest import _fs_entries, _fs_files, checkpoint
 from ringest._errors import Error, NotFoundError, PreconditionError
 from ringest.client import Client, default_client
 
@@ -44,8 +44,6 @@ _COPY_SIZE = 16 << 20
 _REQUESTS_AT_ONCE = 64
 # Times that a range which counts from the end is asked for, of an object that is replaced meanwhile.
 _TRIES = 5
-
-Entry = dict[str, Any]
 
 
 class FileSystem(AbstractFileSystem):
@@ -124,30 +122,30 @@ class FileSystem(AbstractFileSystem):
         bucket = path.partition("/")[0]
         objects, folders = self.client._list_details(uri, folder=True)
         # An object named as the folder marks it, and one part of a name may be empty.
-        entries = [_file(bucket, *entry) for entry in objects if not uri.endswith(f"/{entry[0]}")]
+        entries = [_fs_entries.file(bucket, *entry) for entry in objects if not uri.endswith(f"/{entry[0]}")]
         names = (f"{bucket}/{name.rstrip('/')}" for name in folders or ())
-        entries += [_directory(name) for name in names if name != path]
+        entries += [_fs_entries.directory(name) for name in names if name != path]
         if not objects and not folders and path != bucket:
             entries = [self.info(path)]
         entries.sort(key=lambda entry: entry["name"])
         return entries if detail else [entry["name"] for entry in entries]
 
-    def info(self, path: str, **options: Any) -> Entry:
+    def info(self, path: str, **options: Any) -> _fs_entries.Entry:
         """Of an object its name, size, type "file", `mtime` and `created` (also `ctime`) as datetime, `generation`,
         and what Client.stat says, under its names and those of the service."""
         _refuse("info", path, options, "refresh")
         path = self._strip_protocol(path).rstrip("/")
         if not path:
-            return _directory(path)
+            return _fs_entries.directory(path)
         if "/" in path:
             try:
-                return _described(path, self.client.stat(f"gs://{path}"))
+                return _fs_entries.described(path, self.client.stat(f"gs://{path}"))
             except NotFoundError:
                 pass
         objects, folders = self.client._list_details(self._folder(path), folder=True, limit=1)
         if "/" in path and not objects and not folders:
             raise FileNotFoundError(f"gs://{path}: there is no such object or folder")
-        return _directory(path)
+        return _fs_entries.directory(path)
 
     def _type(self, path: str) -> str | None:
         try:
@@ -179,16 +177,16 @@ class FileSystem(AbstractFileSystem):
         path = uri[len("gs://") : -1]
         bucket = path.partition("/")[0]
         objects, _ = self.client._list_details(uri + prefix)
-        found = {entry["name"]: entry for entry in (_file(bucket, *one) for one in objects if one[0][-1] != "/")}
+        found = {entry["name"]: entry for entry in (_fs_entries.file(bucket, *one) for one in objects if one[0][-1] != "/")}
         if withdirs and objects:
-            for name in _folders_of((one[0] for one in objects), bucket, path):
-                found.setdefault(name, _directory(name))
-            found.setdefault(path, _directory(path))
+            for name in _fs_entries.folders_of((one[0] for one in objects), bucket, path):
+                found.setdefault(name, _fs_entries.directory(name))
+            found.setdefault(path, _fs_entries.directory(path))
         if not objects and not prefix:
             try:
                 only = self.info(path)
             except FileNotFoundError:
-                only = _directory(path)
+                only = _fs_entries.directory(path)
             if only["type"] == "file":
                 found[path] = only
         names = sorted(found)
@@ -204,11 +202,11 @@ class FileSystem(AbstractFileSystem):
 
     def created(self, path: str) -> datetime.datetime:
         """When this generation of the object was written."""
-        return _time(self.client.stat(self._uri(path))["created"])
+        return _fs_entries.time(self.client.stat(self._uri(path))["created"])
 
     def modified(self, path: str) -> datetime.datetime:
         """When the object, or what is stored about it, was changed."""
-        return _time(self.client.stat(self._uri(path))["updated"])
+        return _fs_entries.time(self.client.stat(self._uri(path))["updated"])
 
     def checksum(self, path: str) -> int:
         """Another one for other content: the generation."""
@@ -736,60 +734,6 @@ def _range_call(uri: str, start: int | None, end: int | None, facts: Mapping[str
     if end is None:
         return {"uri": uri, "offset": offset}
     return {"uri": uri, "offset": offset, "length": end - offset, "generation": generation} if end > offset else {}
-
-
-def _time(text: str | None) -> datetime.datetime:
-    """Of the service, which tells it of every object."""
-    if text is None:
-        raise ValueError("the server does not tell the time of the object")
-    return datetime.datetime.fromisoformat(text)
-
-
-def _file(
-    bucket: str, name: str, size: int, generation: int, crc32c: int | None = None, updated: str | None = None
-) -> Entry:
-    """Of a listing."""
-    entry = {"name": f"{bucket}/{name}", "size": size, "type": "file", "generation": generation, "crc32c": crc32c}
-    if updated is not None:
-        entry["updated"] = updated
-        entry["mtime"] = _time(updated)
-    return entry
-
-
-def _directory(path: str) -> Entry:
-    return {"name": path, "size": 0, "type": "directory"}
-
-
-# Of Client.stat, and what the service, and so gcsfs, calls the same.
-_NAMES_OF_SERVICE = {
-    "content_type": "contentType",
-    "content_encoding": "contentEncoding",
-    "cache_control": "cacheControl",
-    "storage_class": "storageClass",
-    "md5": "md5Hash",
-    "created": "timeCreated",
-}
-
-
-def _described(path: str, facts: dict[str, Any]) -> Entry:
-    entry = {key: value for key, value in facts.items() if key not in ("bucket", "name")}
-    entry |= {name: facts[key] for key, name in _NAMES_OF_SERVICE.items() if facts[key] is not None}
-    if facts["updated"] is not None:
-        entry["mtime"] = _time(facts["updated"])
-    if facts["created"] is not None:
-        entry["created"] = entry["ctime"] = _time(facts["created"])
-    return {**entry, "name": path, "type": "file"}
-
-
-def _folders_of(names: Iterable[str], bucket: str, path: str) -> set[str]:
-    """The paths of the folders under `path` that lead to objects."""
-    folders: set[str] = set()
-    for name in names:
-        folder = f"{bucket}/{name}".rpartition("/")[0]
-        while len(folder) > len(path) and folder not in folders:
-            folders.add(folder)
-            folder = folder.rpartition("/")[0]
-    return {folder for folder in folders if not folder.endswith("/")}
 
 
 def _copy_file(source: Any, target: Any, callback: Any) -> None:

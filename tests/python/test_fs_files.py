@@ -264,6 +264,23 @@ class Created(Case):
             file.close()
         self.assertEqual(self.content("here/a"), b"before")
 
+    def test_an_answer_that_is_lost_is_not_somebody_elses(self):
+        place = self.client._settings["endpoint"], self.client._settings["ca"]
+        made = (
+            lambda: self.fs.pipe_file("here/a", b"same", mode="create"),
+            lambda: self.fs.open("here/a", "xb").close(),
+        )
+        for create in made:
+            for fault in ("lost", "failed"):
+                with self.subTest(fault), support.Rule(place, bucket="here", writes=True, nth=1, **support.FAULTS[fault]):
+                    create()
+                data = self.content("here/a")
+                # The same bytes of somebody else.
+                self.fs.pipe_file("here/a", data)
+                with self.assertRaises(FileExistsError):
+                    create()
+                self.fs.rm("here/a")
+
     def test_a_folder_of_that_name_is_not_in_the_way(self):
         self.fs.pipe_file("here/a/b", b"below")
         with self.fs.open("here/a", "xb") as file:
