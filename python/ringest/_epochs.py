@@ -26,8 +26,11 @@ from ringest._share import hand_over, is_starting_a_process
 from ringest._torch import worker_info
 from ringest._workers import starting_group
 
-# What is noted takes one page of the file, which is written at once; a state lies behind it.
+# What is noted takes one page of the file, which is written at once. Behind it lie the states of the last changes, for
+# workers that are late, in a file with holes.
 _PAGE = 4096
+_SLOTS = 4
+_SLOT_BYTES = 1 << 30
 # Of changes and groups that are remembered.
 _NOTED_MAX = 16
 _LATE = (
@@ -55,7 +58,7 @@ def _open_file() -> int:
 
 class Epochs:
     def __init__(self) -> None:
-        self._adopt({"change": 0, "epoch": 0, "size": 0, "begun": None, "users": {}, "passes": {}}, None)
+        self._adopt({"change": 0, "epoch": 0, "sizes": {}, "begun": None, "users": {}, "passes": {}}, None)
 
     def _adopt(self, noted: dict[str, Any], state: Any) -> None:
         """As a process that has the dataset for itself."""
@@ -102,8 +105,8 @@ class Epochs:
     def _write(self, noted: dict[str, Any]) -> None:
         if self._fd < 0:
             return
-        for name in ("users", "passes"):
-            while len(noted[name]) > _NOTED_MAX:
+        for name in ("users", "passes", "sizes"):
+            while len(noted[name]) > (_SLOTS if name == "sizes" else _NOTED_MAX):
                 del noted[name][next(iter(noted[name]))]
         page = json.dumps(noted).encode().ljust(_PAGE)
         assert len(page) == _PAGE
@@ -129,11 +132,23 @@ class Epochs:
 
     def _change(self, noted: dict[str, Any], epoch: int, state: Any) -> None:
         self._state, self._is_inherited = state, False
-        data = pickle.dumps(state) if state is not None and self._fd >= 0 else b""
-        # Nobody reads it before it is noted.
-        if data:
-            os.pwrite(self._fd, data, _PAGE)
-        noted.update(change=noted["change"] + 1, epoch=epoch, size=len(data))
+        noted.update(change=noted["change"] + 1, epoch=epoch)
+        if self._fd >= 0 and state is not None:
+            self._write_state(noted)
+
+    def _write_state(self, noted: dict[str, Any]) -> None:
+        data, change = pickle.dumps(self._state), noted["change"]
+        if len(data) > _SLOT_BYTES:
+            raise ValueError(f"a state has {len(data):,} bytes, and at most {_SLOT_BYTES:,} reach workers")
+        # Nobody reads it before its size is noted.
+        os.pwrite(self._fd, data, _PAGE + change % _SLOTS * _SLOT_BYTES)
+        noted["sizes"][str(change)] = len(data)
+
+    def _read_state(self, noted: dict[str, Any], change: int) -> Any:
+        size = noted["sizes"].get(str(change))
+        if size is None or change <= noted["change"] - _SLOTS:
+            raise RuntimeError(_LATE)
+        return pickle.loads(os.pread(self._fd, size, _PAGE + change % _SLOTS * _SLOT_BYTES))
 
     @property
     def epoch(self) -> int:
@@ -226,25 +241,20 @@ class Epochs:
         _, change, epoch, has_state = known
         if self._pass == 1 and change != first.change:
             raise RuntimeError(_LATE)
-        return Beginning(epoch, self._state_of(noted, change, first) if has_state else None, change)
+        if not has_state:
+            return Beginning(epoch, None, change)
+        return Beginning(epoch, first.state if change == first.change else self._read_state(noted, change), change)
 
     def _first_of_group(self, noted: dict[str, Any], group: str, first: Beginning) -> list[Any]:
         """Whichever worker comes first says what all of them begin with."""
         if self._pass == 1:
             change, epoch, has_state = first.change, first.epoch, first.state is not None
         else:
-            change, epoch, has_state = noted["change"], noted["epoch"], noted["size"] > 0
+            change, epoch, has_state = noted["change"], noted["epoch"], str(noted["change"]) in noted["sizes"]
         has_state = has_state and str(change) not in noted["users"]
         if has_state:
             noted["users"][str(change)] = group
         return [self._pass, change, epoch, has_state]
-
-    def _state_of(self, noted: dict[str, Any], change: int, first: Beginning) -> Any:
-        if change == first.change:
-            return first.state
-        if change != noted["change"]:
-            raise RuntimeError(_LATE)
-        return pickle.loads(os.pread(self._fd, noted["size"], _PAGE))
 
     def undo(self, beginning: Beginning) -> None:
         """The iteration could not begin: a state is still to be gone on with."""
@@ -259,11 +269,9 @@ class Epochs:
         self._check_process()
         if self._fd < 0:
             with self._lock:
-                fd = _open_file()
-                data = pickle.dumps(self._state) if self._state is not None else b""
-                os.pwrite(fd, data, _PAGE)
-                self._noted["size"] = len(data)
-                self._fd = fd
+                self._fd = _open_file()
+                if self._state is not None:
+                    self._write_state(self._noted)
                 self._write(self._noted)
         with self._noting() as noted:
             change = noted["change"]
