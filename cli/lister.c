@@ -1,6 +1,9 @@
 /* The names of a bucket, page by page: see lister.h. */
 #include "cli/lister.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include <errno.h>
 #include <string.h>
 
@@ -54,4 +57,69 @@ void lister_close(struct lister *lister)
     }
     rg_cq_close(lister->cq);
     *lister = (struct lister){0};
+}
+
+static int listed_compare(const void *left, const void *right)
+{
+    const struct listed *a = left, *b = right;
+    return strcmp(a->name, b->name);
+}
+
+struct list {
+    struct listed *objects;
+    size_t count, capacity;
+};
+
+static int list_add(struct list *list, const struct rg_object *object)
+{
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity * 2 + 64;
+        struct listed *grown = realloc(list->objects, capacity * sizeof(*grown));
+        if (grown == NULL) {
+            return cli_fail("no memory for what was listed");
+        }
+        list->objects = grown;
+        list->capacity = capacity;
+    }
+    struct listed *added = &list->objects[list->count];
+    *added = (struct listed){
+        .name = strdup(object->name), .size = object->size, .generation = object->generation};
+    if (added->name == NULL) {
+        return cli_fail("no memory for what was listed");
+    }
+    snprintf(added->updated, sizeof(added->updated), "%s",
+             object->updated != NULL ? object->updated : "");
+    list->count++;
+    return CLI_DONE;
+}
+
+int lister_all(struct cli_session *session, const char *bucket, const char *prefix,
+               struct listed **out_objects, size_t *out_count)
+{
+    struct rg_listing_options options = {.bucket = bucket, .prefix = prefix};
+    struct lister lister;
+    struct list list = {0};
+    const struct rg_list_page *page = NULL;
+    int status = lister_open(&lister, session, &options);
+    while (status == CLI_DONE && (status = lister_next(&lister, &page)) == CLI_DONE &&
+           page != NULL) {
+        for (size_t i = 0; status == CLI_DONE && i < page->object_count; i++) {
+            status = list_add(&list, &page->objects[i]);
+        }
+    }
+    lister_close(&lister);
+    if (list.count > 0) {
+        qsort(list.objects, list.count, sizeof(*list.objects), listed_compare);
+    }
+    *out_objects = list.objects;
+    *out_count = list.count;
+    return status;
+}
+
+void listed_free(struct listed *objects, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        free(objects[i].name);
+    }
+    free(objects);
 }

@@ -23,4 +23,17 @@ int lister_next(struct lister *lister, const struct rg_list_page **out_page);
 /* A zeroed one is fine. */
 void lister_close(struct lister *lister);
 
+#define LISTED_TIME_SIZE 40
+struct listed {
+    char *name; /* owned */
+    uint64_t size;
+    int64_t generation;
+    char updated[LISTED_TIME_SIZE]; /* RFC 3339; "" where it was not told */
+};
+/* All that begins with a prefix, sorted by name; to be freed in any case. CLI_DONE, or an exit
+ * status after printing why not. */
+int lister_all(struct cli_session *session, const char *bucket, const char *prefix,
+               struct listed **out_objects, size_t *out_count);
+void listed_free(struct listed *objects, size_t count);
+
 #endif

@@ -283,23 +283,16 @@ static int add_tree(struct rm *rm, const struct cli_uri *uri)
     return status;
 }
 
-/* Temporary objects that are old enough. */
+/* Temporary objects of uploads that have written nothing for long enough. */
 static int add_parts(struct rm *rm, const struct cli_uri *uri)
 {
-    struct rg_listing_options options = {.bucket = uri->bucket, .prefix = UNFINISHED_PARTS_PREFIX};
-    struct lister lister = {0};
-    const struct rg_list_page *page = NULL;
-    int status = lister_open(&lister, &rm->session, &options);
-    while (status == CLI_DONE && !rm->stopped &&
-           (status = lister_next(&lister, &page)) == CLI_DONE && page != NULL) {
-        for (size_t i = 0; i < page->object_count && status == CLI_DONE; i++) {
-            const struct rg_object *object = &page->objects[i];
-            if (unfinished_is_old(object->updated, rm->older_than_s)) {
-                status = add(rm, uri->bucket, object->name, object->generation, true);
-            }
-        }
+    struct listed *objects = NULL;
+    size_t count = 0;
+    int status = unfinished_parts(&rm->session, uri->bucket, rm->older_than_s, &objects, &count);
+    for (size_t i = 0; i < count && status == CLI_DONE && !rm->stopped; i++) {
+        status = add(rm, uri->bucket, objects[i].name, objects[i].generation, true);
     }
-    lister_close(&lister);
+    listed_free(objects, count);
     return status;
 }
 

@@ -3,10 +3,15 @@
 #include "cli/rm_unfinished.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #define ABORTS_INFLIGHT 16
+/* Names of temporary objects: PARTS_PREFIX, digits of the upload, a slash, the part's number. */
+#define PARTS_PREFIX ".ringest-parts/"
+#define UPLOAD_DIGITS 32
+#define PART_DIGITS_MIN 5
 
 struct walk {
     struct cli_session *session;
@@ -50,6 +55,48 @@ bool unfinished_is_old(const char *time_text, double older_than_s)
         return false;
     }
     return difftime(time(NULL), timegm(&parts)) >= older_than_s;
+}
+
+/* What all temporary objects of an upload begin with, or 0 where a name is of none: how much of it.
+ */
+static size_t upload_of(const char *name)
+{
+    const char *upload = name + strlen(PARTS_PREFIX), *number = upload + UPLOAD_DIGITS + 1;
+    if (strncmp(name, PARTS_PREFIX, strlen(PARTS_PREFIX)) != 0 ||
+        strspn(upload, "0123456789abcdef") != UPLOAD_DIGITS || upload[UPLOAD_DIGITS] != '/') {
+        return 0;
+    }
+    size_t size = strlen(number);
+    bool is_part = size >= PART_DIGITS_MIN && strspn(number, "0123456789") == size;
+    return is_part ? (size_t)(number - name) : 0;
+}
+
+int unfinished_parts(struct cli_session *session, const char *bucket, double older_than_s,
+                     struct listed **out_objects, size_t *out_count)
+{
+    struct listed *objects;
+    size_t count, kept = 0;
+    int status = lister_all(session, bucket, PARTS_PREFIX, &objects, &count);
+    for (size_t i = 0, end; i < count; i = end) {
+        size_t size = upload_of(objects[i].name);
+        bool is_old = size > 0;
+        for (end = i;
+             end < count && (end == i || (size > 0 && upload_of(objects[end].name) > 0 &&
+                                          strncmp(objects[end].name, objects[i].name, size) == 0));
+             end++) {
+            is_old = is_old && unfinished_is_old(objects[end].updated, older_than_s);
+        }
+        for (size_t j = i; j < end; j++) {
+            if (is_old) {
+                objects[kept++] = objects[j];
+            } else {
+                free(objects[j].name);
+            }
+        }
+    }
+    *out_objects = objects;
+    *out_count = kept;
+    return status;
 }
 
 /* The next completion of the queue, also after an interruption, which cancels what is out. */
@@ -142,7 +189,14 @@ static void page_abort(struct walk *walk)
         if (!unfinished_is_old(upload->initiated, walk->options->older_than_s)) {
             continue;
         }
+        if (walk->options->is_meant != NULL &&
+            !walk->options->is_meant(walk->options->context, upload->object)) {
+            continue;
+        }
         walk->counts->found++;
+        if (walk->options->dry_run && walk->options->is_meant != NULL) {
+            continue;
+        }
         if (walk->options->dry_run) {
             printf("would abort the upload of gs://%s/%s that began at %s\n", walk->place->bucket,
                    upload->object, upload->initiated);
