@@ -41,7 +41,7 @@ _ringest() {
     rm) options="--recursive --dry-run --if-generation-match --unfinished --older-than --json $common" ;;
     manifest) options="--long --folder-markers --json $common" ;;
     tar) options="--long --json $common" ;;
-    ckpt) options="--json $common" ;;
+    ckpt) options="--keep-last --keep-every --dry-run --older-than --all-uploads --json $common" ;;
     bench) options="--concurrency --count --seconds --object-size --verify --json $common" ;;
     emulate)
         options='--listen --root --synthetic --plain --tls-dir --latency-ms --conn-mbps --rate-limit --threads --help'
@@ -56,7 +56,7 @@ _ringest() {
     elif [ "${words[1]} $cword" = 'tar 2' ]; then
         mapfile -t COMPREPLY < <(compgen -W 'index show' -- "$cur")
     elif [ "${words[1]} $cword" = 'ckpt 2' ]; then
-        mapfile -t COMPREPLY < <(compgen -W 'ls' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W 'ls prune' -- "$cur")
     elif [ "${words[1]} $cword" = 'bench 2' ]; then
         mapfile -t COMPREPLY < <(compgen -W 'get put list' -- "$cur")
     elif [ "${words[1]}" = cp ] || [ "${words[1]}" = manifest ] || [ "${words[1]}" = tar ]; then

@@ -1,14 +1,20 @@
 """Checkpoints below a prefix: which there are, which to keep, and the removal of the others.
 
-    ringest.checkpoint.retain("gs://bucket/run/", keep_last=3, keep_every=1000)
+    ringest.checkpoint.retain("gs://bucket/run/", keep_last=3, keep_every=1000, dry_run=True)
 
-A checkpoint is a folder with `.metadata`, as torch.distributed.checkpoint has it (by whatever writer), or one
-file, by its ending: .pt, .pth and .ckpt of torch.save, .safetensors. Its step is the number behind "step" in
-its name, or else the last number there: step-100, epoch=3-step=100.ckpt, 100.pt. Objects that are called
-otherwise are never touched.
+A checkpoint is one file, by its ending (.pt, .pth and .ckpt of torch.save, .safetensors), or a folder as a whole:
+of torch.distributed.checkpoint (`.metadata`, by whatever writer, Lightning's FSDP and TorchTitan's too), of a
+Trainer of Hugging Face (`checkpoint-N`), or of DeepSpeed (`global_stepN`).
 
-A folder is complete when it has `.metadata` and every object that this names. `ringest ckpt ls` shows the
-same.
+Only what is recognised beyond doubt is ever removed. Its name must say a step and nothing else: N.pt, step-N.pt
+(also stepN, step=N, step_N), global_stepN, checkpoint-N, epoch=E-step=N.ckpt; with -vN behind it, as Lightning
+puts it behind step=N, it is of the same step. Folders are called so without an ending, or with .ckpt. Names of
+different kinds in one folder are different series, and each is counted alone. A folder that holds anything which its
+kind is not known to have is left alone, as are all other files and folders.
+
+A folder is complete when it has what its kind must have: `.metadata` and every object that this names; a
+`trainer_state.json` with all parts of the weights; for DeepSpeed, when `latest` beside it names it or a later
+one. `ringest ckpt ls` and `ringest ckpt prune` do the same as this module.
 """
 
 from __future__ import annotations
@@ -19,22 +25,36 @@ import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from ringest import _uri
-from ringest._dcp_names import DATA_NAME, METADATA_NAME, named_in
+from ringest import _checkpoint_names as names
+from ringest import _dcp_names, _uri
 from ringest._errors import Error, NotFoundError, PreconditionError, UnavailableError
 from ringest.client import Client, default_client
 
 __all__ = ["Checkpoint", "Retained", "find", "is_sharded", "remove", "retain"]
 
-# Beside the shards: metadata of ranks that save alone, data, and what Lightning and torch leave.
-_MEMBER = re.compile(rf"(?:__\d+)?\.metadata(?:\.tmp)?|{DATA_NAME.pattern}|meta\.pt", re.ASCII)
-_KINDS = {".pt": "torch", ".pth": "torch", ".ckpt": "torch", ".safetensors": "safetensors"}
-# Where uploads keep parts that are to be composed.
+# Where uploads keep parts that are to be composed: a name for each upload, and a number for each part.
 _PARTS_PREFIX = ".ringest-parts/"
+_PART_NAME = re.compile(r"\.ringest-parts/([0-9a-f]{32})/\d{5,}", re.ASCII)
 _DAY_S = 24 * 3600.0
+# Objects beside checkpoints that may say which is the last: `latest` of DeepSpeed, last.txt, latest_checkpoint ...
+_POINTER = re.compile(r"(?:last|latest)[^/]*", re.ASCII)
+_POINTER_SIZE_MAX = 4 << 10
+_BEST = re.compile(rb'"best_model_checkpoint"\s*:\s*"((?:[^"\\]|\\.)*)"')
+# Objects that are removed at once.
+_REMOVALS = 32
 
 _log = logging.getLogger("ringest")
+
+
+class Listed(NamedTuple):
+    """An object as it was listed."""
+
+    uri: str
+    size: int
+    generation: int
+    updated: str
 
 
 @dataclass
@@ -42,14 +62,25 @@ class Checkpoint:
     """One that was found. uri: of the folder, without a slash at its end, or of the file."""
 
     uri: str
-    kind: str  # "dcp", "torch", "safetensors"
+    kind: str  # "dcp", "torch", "safetensors", "huggingface", "deepspeed"; "unknown": a folder that is called like one
     step: int | None
     complete: bool = True
     ranks: int = 1
     size: int = 0  # bytes of what belongs to it
     missing: list[str] = field(default_factory=list)  # names of objects below it
-    objects: list[tuple[str, int, int]] = field(default_factory=list)  # (uri, size, generation) of what belongs to it
-    strays: list[tuple[str, int, int]] = field(default_factory=list)  # of saves that were not finished, or are replaced
+    foreign: list[str] = field(default_factory=list)  # the same, of what its kind is not known to have
+    objects: list[Listed] = field(default_factory=list)  # all of it but strays
+    strays: list[Listed] = field(default_factory=list)  # of our saves that were not finished, or are replaced
+    series: str | None = None  # what its name has in common with those that are counted with it
+
+    @property
+    def folder(self) -> str:
+        """The URI of what it lies in, without a slash."""
+        return self.uri.rpartition("/")[0]
+
+    @property
+    def name(self) -> str:
+        return self.uri.rpartition("/")[2]
 
 
 @dataclass
@@ -61,128 +92,203 @@ class Retained:
     strays: list[str]  # URIs of objects
     size: int  # bytes that were removed; those of uploads are not told
     uploads: list[str] = field(default_factory=list)  # URIs of objects that had unfinished uploads, one for each
-
-
-def step_of(name: str) -> int | None:
-    """The step that a checkpoint's name says."""
-    name = name.rsplit("/", 1)[-1]
-    ending = os.path.splitext(name)[1]
-    if ending in _KINDS:
-        name = name[: -len(ending)]
-    found = re.findall(r"step\D?([0-9]+)", name) or re.findall(r"[0-9]+", name)
-    return int(found[-1]) if found else None
+    reasons: dict[str, str] = field(default_factory=dict)  # why each of `kept` is, by its URI
+    uploads_left: list[str] = field(default_factory=list)  # as uploads: whoever began them, see all_uploads
 
 
 def is_sharded(uri: str, client: Client | None = None) -> bool:
     """Whether this is a complete checkpoint in a folder."""
     try:
-        (client or default_client()).stat(f"{uri}/{METADATA_NAME}")
+        (client or default_client()).stat(f"{uri}/{_dcp_names.METADATA_NAME}")
     except NotFoundError:
         return False
     return True
+
+
+def _canonical(uri_prefix: str) -> str:
+    if not _uri.is_uri(uri_prefix):
+        raise ValueError(f"{uri_prefix!r} is not of the form gs://BUCKET/PREFIX")
+    return _uri.join(*_uri.split(uri_prefix, "gs://BUCKET/PREFIX"))
+
+
+def _split(uri_prefix: str) -> tuple[str, str]:
+    """The bucket's URI, and the prefix of names."""
+    bucket, prefix = _uri.split(uri_prefix)
+    return f"gs://{bucket}", prefix
+
+
+def _listed(uri_prefix: str, client: Client) -> list[Listed]:
+    bucket, _ = _split(uri_prefix)
+    found, _ = client._list_details(uri_prefix)
+    return [Listed(f"{bucket}/{name}", size, generation, updated or "") for name, size, generation, _, updated in found]
 
 
 def find(uri_prefix: str, client: Client | None = None) -> list[Checkpoint]:
     """Every checkpoint whose objects begin with "gs://bucket/prefix", by folder and step.
 
     Raises ringest.Error."""
-    if not _uri.is_uri(uri_prefix):
-        raise ValueError(f"{uri_prefix!r} is not of the form gs://BUCKET/PREFIX")
     client = client or default_client()
-    bucket = "/".join(uri_prefix.split("/", 3)[:3])
-    folders: dict[str, list[tuple[str, int, int]]] = {}
-    found = []
-    for name, size, generation in client.list(uri_prefix):
-        folder, _, last = name.rpartition("/")
-        uri = f"{bucket}/{name}"
-        if folder and _MEMBER.fullmatch(last):
-            folders.setdefault(f"{bucket}/{folder}", []).append((uri, size, generation))
-        elif os.path.splitext(last)[1] in _KINDS:
-            kind = _KINDS[os.path.splitext(last)[1]]
-            found.append(Checkpoint(uri, kind, step_of(last), size=size, objects=[(uri, size, generation)]))
-    for uri, objects in folders.items():
-        if any(DATA_NAME.fullmatch(each[0].rsplit("/", 1)[1]) or each[0].endswith(METADATA_NAME) for each in objects):
-            found.append(_folder(uri, objects, client))
-    found.sort(key=lambda each: (each.uri.rpartition("/")[0], -1 if each.step is None else each.step, each.uri))
-    return found
+    uri_prefix = _canonical(uri_prefix)
+    return _Search(client, uri_prefix).find(_listed(uri_prefix, client))
 
 
-def _folder(uri: str, objects: list[tuple[str, int, int]], client: Client) -> Checkpoint:
-    """A checkpoint of shards. Metadata is only searched for names, so nothing is unpickled."""
-    by_name = {each[0].rsplit("/", 1)[1]: each for each in objects}
-    named: set[str] = set()
-    heads = {name for name in by_name if name.endswith(METADATA_NAME)}
-    for name in heads:
-        try:
-            content = client.get(by_name[name][0], generation=by_name[name][2])
-        except NotFoundError:  # replaced since it was listed
-            content = client.get(by_name[name][0])
-        named |= named_in(bytes(content))
-    missing = sorted(named - by_name.keys())
-    kept = heads | named | ({"meta.pt"} if heads else set())
-    mine = [each for name, each in by_name.items() if name in kept]
-    strays = [each for name, each in by_name.items() if name not in kept]
-    ranks = {match[1] for name in named or by_name if (match := DATA_NAME.fullmatch(name))}
-    return Checkpoint(
-        uri=uri,
-        kind="dcp",
-        step=step_of(uri),
-        complete=bool(heads) and not missing,
-        ranks=len(ranks),
-        size=sum(size for _, size, _ in mine),
-        missing=missing,
-        objects=mine,
-        strays=strays,
-    )
+class _Search:
+    """What checkpoints a listing has."""
+
+    def __init__(self, client: Client, uri_prefix: str):
+        self._client = client
+        self._uri_prefix = uri_prefix
+        self._bucket, prefix = _split(uri_prefix)
+        self._given = prefix.count("/")  # folders that the prefix names
+        self._folders: dict[str, list[Listed]] = {}  # by URI; of a folder that is a checkpoint all that is below it
+        self._names: dict[str, names.Name] = {}  # of those that are called like one
+
+    def find(self, listed: list[Listed]) -> list[Checkpoint]:
+        dcp_folders = {uri.rpartition("/")[0] for uri, *_ in listed if names.is_dcp(uri.rpartition("/")[2])}
+        found = []
+        for each in listed:
+            file = self._take(each, dcp_folders)
+            if file is not None:
+                found.append(file)
+        found += [self._folder(uri, objects) for uri, objects in self._folders.items()]
+        found.sort(key=lambda each: (each.folder, -1 if each.step is None else each.step, each.uri))
+        return found
+
+    def _take(self, each: Listed, dcp_folders: set[str]) -> Checkpoint | None:
+        """A file that is a checkpoint, or None: it is noted for its folder, or none at all."""
+        parts = each.uri[len(self._bucket) + 1 :].split("/")
+        path, is_below_number = self._bucket, False
+        for i, part in enumerate(parts[:-1]):
+            path += "/" + part
+            name = names.folder_name(part)
+            if name is not None and name.is_number and path not in dcp_folders:
+                # A run, a year, a rank: only what is a checkpoint by itself is one. Below it numbers say nothing.
+                is_below_number |= i >= self._given
+            elif name is not None and not (name.is_number and is_below_number):
+                self._names[path] = name
+                self._folders.setdefault(path, []).append(each)
+                return None
+        ending = os.path.splitext(parts[-1])[1]
+        if len(parts) > 1 and (path in dcp_folders and names.foreign("dcp", [parts[-1]]) == []):
+            self._folders.setdefault(path, []).append(each)
+            return None
+        if ending not in names.KINDS or parts[-1] == "meta.pt":
+            return None
+        name = names.file_name(parts[-1])
+        if name is not None and name.is_number and is_below_number:
+            name = None
+        series, step = (name.series, name.step) if name is not None else (None, None)
+        return Checkpoint(each.uri, names.KINDS[ending], step, size=each.size, objects=[each], series=series)
+
+    def _folder(self, uri: str, objects: list[Listed]) -> Checkpoint:
+        by_name = {each.uri[len(uri) + 1 :]: each for each in objects}
+        if "" in by_name and not by_name[""].size:
+            del by_name[""]  # the mark of an empty folder
+        name = self._names.get(uri)
+        series, step = (name.series, name.step) if name is not None else ("", None)
+        layout = names.layout_of(series, by_name)
+        found = Checkpoint(uri, layout, step, objects=objects, series=series or None)
+        found.foreign = names.foreign(layout, by_name)
+        found.size = sum(each.size for each in objects)
+        if layout == "dcp":
+            self._dcp(found, by_name)
+        elif layout == "unknown":
+            found.complete, found.foreign = False, []
+        else:
+            found.missing = names.missing(layout, by_name)
+            for folder in {each.rpartition("/")[0] for each in by_name if names.is_dcp(each.rpartition("/")[2])}:
+                found.missing += self._missing_within(folder, by_name)
+            found.missing.sort()
+            found.complete = not found.missing
+        return found
+
+    def _missing_within(self, folder: str, by_name: dict[str, Listed]) -> list[str]:
+        """Of a distributed checkpoint in a folder of a checkpoint."""
+        parts = {name.rpartition("/")[2]: each for name, each in by_name.items() if name.startswith(folder + "/")}
+        heads, named = self._named(parts)
+        return [f"{folder}/{name}" for name in (named if heads else {_dcp_names.METADATA_NAME}) - parts.keys()]
+
+    def _named(self, by_name: dict[str, Listed]) -> tuple[set[str], set[str]]:
+        """Metadata of a folder, and what it names. It is only searched for names, so nothing is unpickled."""
+        named: set[str] = set()
+        heads = {name for name in by_name if _dcp_names.is_metadata(name)}
+        for name in heads:
+            each = by_name[name]
+            try:
+                content = self._client.get(each.uri, generation=each.generation)
+            except NotFoundError:  # replaced since it was listed
+                content = self._client.get(each.uri)
+            named |= _dcp_names.named_in(bytes(content))
+        return heads, named
+
+    def _dcp(self, found: Checkpoint, by_name: dict[str, Listed]) -> None:
+        heads, named = self._named(by_name)
+        # Where only a part of the folder was listed, what its metadata names is not known.
+        is_listed = f"{found.uri}/".startswith(self._uri_prefix)
+        kept = heads | named | ({"meta.pt"} if heads else set())
+        strays = {
+            name
+            for name in by_name.keys() - named
+            if is_listed and _is_ours(name)
+        }
+        found.missing = sorted(named - by_name.keys())
+        found.complete = bool(heads) and not found.missing
+        found.size = sum(each.size for name, each in by_name.items() if name in kept)
+        found.objects = [each for each in found.objects if each.uri[len(found.uri) + 1 :] not in strays]
+        found.strays = [by_name[name] for name in sorted(strays)]
+        found.ranks = len({match[1] for name in named or by_name if (match := _dcp_names.DATA_NAME.fullmatch(name))})
 
 
-def _delete(objects: Iterable[tuple[str, int, int]], client: Client) -> None:
-    """Metadata first, so that what is left by a crash is not taken for a checkpoint. Only the generations that were
-    listed."""
-    for uri, _, generation in sorted(objects, key=lambda each: not each[0].endswith(METADATA_NAME)):
-        try:
-            client.delete(uri, generation=generation)
-        except (NotFoundError, PreconditionError):
-            pass
+def _is_ours(name: str) -> bool:
+    """Whether only ringest.dcp has data of such a name."""
+    return _dcp_names.is_of_save(name, False) or _dcp_names.is_of_save(name, True)
+
+
+def _delete(objects: Iterable[Listed], client: Client) -> None:
+    """Just the generations that were listed. What makes it a checkpoint goes first, so that what is left by a crash
+    is not taken for one."""
+    marks: list[Listed] = []
+    others: list[Listed] = []
+    for each in objects:
+        last = each.uri.rpartition("/")[2]
+        (marks if _dcp_names.is_metadata(last) or last == "trainer_state.json" else others).append(each)
+    for some in marks, others:
+        calls = ((each, "delete", (each.uri,), {"if_generation_match": each.generation}) for each in some)
+        for each, _, error in client._bulk(calls, _REMOVALS):
+            if isinstance(error, (NotFoundError, PreconditionError)):
+                _log.info("%s: is gone, or another one by now", each.uri)
+            elif error is not None:
+                raise error
+            else:
+                _log.info("%s: removed", each.uri)
 
 
 def remove(uri: str, client: Client | None = None) -> None:
-    """Deletes a checkpoint, a file or the objects of a folder that are part of one; nothing where there is none."""
+    """Deletes a checkpoint: a file, or of a folder what makes up a distributed checkpoint and nothing else; nothing
+    where there is none."""
     client = client or default_client()
-    uri = uri.rstrip("/")
-    bucket = "/".join(uri.split("/", 3)[:3])
-    name = uri[len(bucket) + 1 :]
-    _delete(
-        (
-            (f"{bucket}/{each}", size, generation)
-            for each, size, generation in client.list(uri)
-            if each == name or (each.startswith(name + "/") and _MEMBER.fullmatch(each[len(name) + 1 :]))
-        ),
-        client,
-    )
+    uri = _canonical(uri).rstrip("/")
+    try:
+        client.delete(uri, if_generation_match=client.stat(uri)["generation"])
+    except (NotFoundError, PreconditionError):
+        pass
+    listed = {each.uri[len(uri) + 1 :]: each for each in _listed(f"{uri}/", client)}
+    inner = {name: each for name, each in listed.items() if "/" not in name}
+    heads, named = _Search(client, f"{uri}/")._named(inner)
+    wanted = heads | named | {name for name in inner if _is_ours(name)} | ({"meta.pt"} if heads else set())
+    _delete((inner[name] for name in sorted(wanted & inner.keys())), client)
 
 
 def _seconds(age: float | datetime.timedelta) -> float:
     return age.total_seconds() if isinstance(age, datetime.timedelta) else float(age)
 
 
-def _is_past(time: str, age_s: float) -> bool:
+def _is_past(time: str | None, age_s: float) -> bool:
     """By the server's clock: its time of what is asked now is not known, so the local one must be about right."""
+    if not time:
+        return False
     since = datetime.datetime.now(datetime.timezone.utc) - datetime.datetime.fromisoformat(time)
     return since.total_seconds() > age_s
-
-
-def _is_older(uri: str, age_s: float, client: Client) -> bool:
-    try:
-        return _is_past(client.stat(uri)["updated"], age_s)
-    except NotFoundError:
-        return False
-
-
-def _to_keep(found: list[Checkpoint], keep_last: int, keep_every: int) -> set[int]:
-    """Steps of one folder."""
-    steps = sorted({each.step for each in found if each.step is not None and each.complete})
-    return set(steps[-keep_last:]) | {step for step in steps if keep_every and step % keep_every == 0}
 
 
 def retain(
@@ -193,72 +299,191 @@ def retain(
     client: Client | None = None,
     dry_run: bool = False,
     unfinished_age: float | datetime.timedelta = _DAY_S,
+    all_uploads: bool = False,
 ) -> Retained:
     """Removes complete checkpoints below "gs://bucket/prefix" but the last ones, and what unfinished saves left.
 
-    keep_last: how many steps to keep, at least 1; of each folder that checkpoints lie in, by their steps, not by
+    keep_last: how many steps to keep, at least 1; of each series in each folder, by their steps, not by
     their age. keep_every: steps that are multiples of it are kept too; 0: none. dry_run: only says what would be
     removed. unfinished_age: seconds, or a timedelta, that an object must be old to be taken for left behind: longer
     than a save takes, as objects of one that is under way look the same.
 
-    Never removed: checkpoints without a step in their names (last.ckpt, best.pt), incomplete ones that have
-    metadata, and objects that are not of a checkpoint. What was replaced since it was listed stays, too. Run by one
-    process at a time. Removed in the end are parts of uploads of this library in the bucket, `.ringest-parts/`, of
-    the same age, and multipart uploads that were begun so long ago and not finished, below the prefix and to names
-    that checkpoints have. Where those cannot be listed, for want of a permission or because the server knows none,
-    a warning is logged; a lifecycle rule of the bucket (AbortIncompleteMultipartUpload) removes them, too.
+    Removed is only what is recognised beyond doubt, a folder as a whole; the module's text says by what. Kept is
+    all else, and `reasons` of the result says why: names without a step (last.ckpt, best-v2.ckpt, resnet50.pt),
+    incomplete checkpoints, folders with anything foreign, what `latest` and the like beside it name, the best one by a
+    trainer_state.json. What was replaced since it was listed stays, too. In a bucket with versions the removed ones
+    become noncurrent. Each removal is logged at level info. Run by one process at a time.
+
+    Of saves with ringest.dcp that were not finished, data goes that no metadata names, and unfinished uploads of
+    such data; of uploads of this library that are composed, in the whole bucket, the parts in `.ringest-parts/`: all
+    of that when it is old enough. Who began an unfinished upload to a name like step-100.pt cannot be told: with
+    all_uploads these end, too; without, `uploads_left` names them. Where uploads cannot be listed, for want of a
+    permission or because the server knows none, a warning is logged; a lifecycle rule of the bucket
+    (AbortIncompleteMultipartUpload) removes them, too.
 
     Raises ValueError for bad arguments, ringest.Error; what was removed until then is gone.
     """
     if keep_last < 1 or keep_every < 0:
         raise ValueError(f"keep_last is {keep_last} and keep_every {keep_every}; at least 1 and 0 are needed")
+    uri_prefix = _canonical(uri_prefix)
+    bucket, prefix = _split(uri_prefix)
+    for part in prefix.split("/")[:-1]:
+        name = names.folder_name(part)
+        if name is not None and not name.is_number:
+            raise ValueError(f"{uri_prefix} lies in a checkpoint, {part}/; name the folder that checkpoints lie in")
     client = client or default_client()
     age_s = _seconds(unfinished_age)
-    folders: dict[str, list[Checkpoint]] = {}
-    for each in find(uri_prefix, client):
-        folders.setdefault(each.uri.rpartition("/")[0], []).append(each)
+    listed = _listed(uri_prefix, client)
+    found = _Search(client, uri_prefix).find(listed)
     done = Retained([], [], [], 0)
-    for found in folders.values():
-        steps = _to_keep(found, keep_last, keep_every)
-        for each in found:
-            _retain_one(each, steps, age_s, done, client, dry_run)
-    _remove_parts(uri_prefix, age_s, done, client, dry_run)
-    _abort_uploads(uri_prefix, age_s, done, client, dry_run)
+    rules = _Rules(client, keep_last, keep_every, age_s)
+    for each in found:
+        rules.note(each)
+    # All is decided before anything is removed.
+    for each, reason in [(each, rules.reason_to_keep(each)) for each in found]:
+        _retain_one(each, reason, age_s, done, client, dry_run)
+    _remove_parts(bucket, age_s, done, client, dry_run)
+    _abort_uploads(uri_prefix, age_s, done, client, dry_run, all_uploads)
     return done
 
 
+class _Rules:
+    """Why a checkpoint is kept."""
+
+    def __init__(self, client: Client, keep_last: int, keep_every: int, age_s: float):
+        self._client = client
+        self._keep_last = keep_last
+        self._keep_every = keep_every
+        self._age_s = age_s
+        self._series: dict[tuple[str, str], list[Checkpoint]] = {}
+        self._last: dict[tuple[str, str], set[int]] = {}
+        self._pointers: dict[str, list[tuple[str, bytes]]] = {}
+        self._best: dict[str, str] = {}  # by the URI of a trainer_state.json, the name of the checkpoint
+
+    def note(self, each: Checkpoint) -> None:
+        if each.series is not None:
+            self._series.setdefault((each.folder, each.series), []).append(each)
+
+    def reason_to_keep(self, each: Checkpoint) -> str | None:
+        """None: it goes."""
+        if each.series is None or each.step is None:
+            return "its name says no step in a way that is known"
+        if each.kind == "unknown":
+            return "a folder of no known layout"
+        last = self._last_steps(each)
+        if not each.complete:
+            return f"not complete, {each.missing[0]} is missing" if each.missing else "not complete"
+        if each.step in last:
+            return f"one of the last {self._keep_last} of {each.series}"
+        if self._keep_every and each.step % self._keep_every == 0:
+            return f"its step is a multiple of {self._keep_every}"
+        if each.foreign:
+            return f"holds what is no part of such a checkpoint: {each.foreign[0]}"
+        young = [stray for stray in each.strays if not _is_past(stray.updated, self._age_s)]
+        if young:
+            return f"a save may be under way: {young[0].uri.rpartition('/')[2]} is not old"
+        return self._pointed_at(each) or self._is_best(each)
+
+    def _last_steps(self, each: Checkpoint) -> set[int]:
+        """Of the series: judged once, from the first one on."""
+        assert each.series is not None
+        key = each.folder, each.series
+        if key not in self._last:
+            lasting: set[str] = set()
+            for one in sorted(self._series[key], key=lambda one: (one.step or 0, one.uri)):
+                if one.kind == "deepspeed" and not self._is_announced(one):
+                    one.complete, one.missing = False, ["../latest that names it or a later one"]
+                elif one.complete and one.kind in ("huggingface", "deepspeed"):
+                    has = names.lasting(one.kind, (part.uri[len(one.uri) + 1 :] for part in one.objects))
+                    one.missing = sorted(lasting - has)
+                    one.complete = not one.missing
+                    lasting |= has
+            steps = {one.step for one in self._series[key] if one.complete and one.step is not None}
+            self._last[key] = set(sorted(steps)[-self._keep_last :])
+        return self._last[key]
+
+    def _is_announced(self, each: Checkpoint) -> bool:
+        """DeepSpeed says in `latest` that all ranks have saved."""
+        for name, content in self._beside(each.folder):
+            tag = names.folder_name(content.decode(errors="replace").strip()) if name == "latest" else None
+            if tag is not None and tag.series == each.series and each.step is not None and tag.step >= each.step:
+                return True
+        return False
+
+    def _pointed_at(self, each: Checkpoint) -> str | None:
+        pattern = re.compile(rb"(?<![\w.=-])" + re.escape(each.name.encode()) + rb"(?![\w.=-])")
+        for name, content in self._beside(each.folder):
+            if pattern.search(content):
+                return f"{name} names it"
+        return None
+
+    def _beside(self, folder: str) -> list[tuple[str, bytes]]:
+        """Small objects in a folder that may say which checkpoint is the last: their names and bytes."""
+        if folder not in self._pointers:
+            self._pointers[folder] = found = []
+            for each in _listed(f"{folder}/la", self._client):
+                name = each.uri[len(folder) + 1 :]
+                if _POINTER.fullmatch(name) and each.size <= _POINTER_SIZE_MAX:
+                    try:
+                        found.append((name, bytes(self._client.get(each.uri)) if each.size else b""))
+                    except NotFoundError:
+                        pass
+        return self._pointers[folder]
+
+    def _is_best(self, each: Checkpoint) -> str | None:
+        if each.kind != "huggingface":
+            return None
+        assert each.series is not None
+        for one in self._series[each.folder, each.series]:
+            if one.complete and one.step in self._last_steps(one) and self._best_by(one) == each.name:
+                return f"{one.name}/trainer_state.json names it as the best"
+        return None
+
+    def _best_by(self, each: Checkpoint) -> str:
+        uri = f"{each.uri}/trainer_state.json"
+        if uri not in self._best:
+            try:
+                match = _BEST.search(bytes(self._client.get(uri)))
+            except NotFoundError:
+                match = None
+            path = match[1].decode(errors="replace") if match else ""
+            self._best[uri] = re.split(r"[/\\]+", path.rstrip("/\\"))[-1]
+        return self._best[uri]
+
+
 def _retain_one(
-    each: Checkpoint, steps: set[int], age_s: float, done: Retained, client: Client, dry_run: bool
+    each: Checkpoint, reason: str | None, age_s: float, done: Retained, client: Client, dry_run: bool
 ) -> None:
-    strays = [stray for stray in each.strays if _is_older(stray[0], age_s, client)]
+    strays = [stray for stray in each.strays if _is_past(stray.updated, age_s)]
+    done.strays += [stray.uri for stray in strays]
     objects = []
-    if each.complete and each.step is not None and each.step not in steps:
+    if reason is None:
         done.removed.append(each.uri)
         objects = each.objects
+        _log.info("%s: %s", each.uri, "would be removed" if dry_run else "is removed")
     elif each.objects:
         done.kept.append(each.uri)
-    done.strays += [stray[0] for stray in strays]
+        done.reasons[each.uri] = reason
     _finish([*objects, *strays], done, client, dry_run)
 
 
-def _remove_parts(uri_prefix: str, age_s: float, done: Retained, client: Client, dry_run: bool) -> None:
-    bucket = "/".join(uri_prefix.split("/", 3)[:3])
-    parts = [
-        (f"{bucket}/{name}", size, generation)
-        for name, size, generation in client.list(f"{bucket}/{_PARTS_PREFIX}")
-        if _is_older(f"{bucket}/{name}", age_s, client)
-    ]
-    done.strays += [part[0] for part in parts]
-    _finish(parts, done, client, dry_run)
+def _remove_parts(bucket: str, age_s: float, done: Retained, client: Client, dry_run: bool) -> None:
+    """Of uploads that have written nothing for so long."""
+    uploads: dict[str, list[Listed]] = {}
+    for each in _listed(f"{bucket}/{_PARTS_PREFIX}", client):
+        match = _PART_NAME.fullmatch(each.uri[len(bucket) + 1 :])
+        if match:
+            uploads.setdefault(match[1], []).append(each)
+    for parts in uploads.values():
+        if all(_is_past(each.updated, age_s) for each in parts):
+            done.strays += [each.uri for each in parts]
+            _finish(parts, done, client, dry_run)
 
 
-def _is_of_checkpoint(name: str) -> bool:
-    folder, _, last = name.rpartition("/")
-    return bool(folder and _MEMBER.fullmatch(last)) or os.path.splitext(last)[1] in _KINDS
-
-
-def _abort_uploads(uri_prefix: str, age_s: float, done: Retained, client: Client, dry_run: bool) -> None:
-    bucket = "/".join(uri_prefix.split("/", 3)[:3])
+def _abort_uploads(
+    uri_prefix: str, age_s: float, done: Retained, client: Client, dry_run: bool, all_uploads: bool
+) -> None:
+    bucket, _ = _split(uri_prefix)
     try:
         uploads = client.list_uploads(uri_prefix)
     except UnavailableError:
@@ -267,17 +492,23 @@ def _abort_uploads(uri_prefix: str, age_s: float, done: Retained, client: Client
         _log.warning("%s: unfinished uploads, if there are any, stay: %s", uri_prefix, error)
         return
     for name, upload_id, begun in uploads:
-        if not _is_of_checkpoint(name) or begun is None or not _is_past(begun, age_s):
+        last = name.rpartition("/")[2]
+        is_ours = _dcp_names.is_of_save(last, False) or _dcp_names.is_of_save(last, True)
+        if not _is_past(begun, age_s) or not (is_ours or names.is_dcp(last) or names.file_name(last)):
+            continue
+        if not (is_ours or all_uploads):
+            done.uploads_left.append(f"{bucket}/{name}")
             continue
         done.uploads.append(f"{bucket}/{name}")
         if not dry_run:
             try:
                 client.abort_upload(f"{bucket}/{name}", upload_id)
+                _log.info("%s/%s: an unfinished upload was aborted", bucket, name)
             except NotFoundError:
                 pass
 
 
-def _finish(objects: list[tuple[str, int, int]], done: Retained, client: Client, dry_run: bool) -> None:
-    done.size += sum(size for _, size, _ in objects)
+def _finish(objects: list[Listed], done: Retained, client: Client, dry_run: bool) -> None:
+    done.size += sum(each.size for each in objects)
     if not dry_run:
         _delete(objects, client)

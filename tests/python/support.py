@@ -11,6 +11,7 @@ import sys
 import time
 import traceback
 import urllib.parse
+import urllib.request
 
 sys.path.append(os.path.join(os.path.dirname(__file__), "..", "support"))
 from rules import FAULTS, Rule, kill_each, strike_each  # noqa: E402, F401  (for the tests)
@@ -38,6 +39,17 @@ def emulator(*arguments):
             yield ready["endpoint"], ready.get("ca")
         finally:
             process.terminate()
+
+
+def make_bucket(endpoint, ca, name, **settings):
+    """A bucket with settings of its own, as JSON has them; others are made with their first object."""
+    request = urllib.request.Request(
+        f"{endpoint}/storage/v1/b?project=p",
+        json.dumps({"name": name, **settings}).encode(),
+        {"Content-Type": "application/json"},
+    )
+    context = ssl.create_default_context(cafile=ca) if ca else None
+    urllib.request.urlopen(request, context=context).read()
 
 
 @contextlib.contextmanager

@@ -2,10 +2,7 @@
 once stays of one."""
 
 import io
-import json
-import ssl
 import unittest
-import urllib.request
 
 import ringest
 import safetensors.torch
@@ -23,12 +20,7 @@ class Kept(unittest.TestCase):
 
     def setUp(self):
         self.endpoint, self.ca = self.enterContext(support.emulator())
-        request = urllib.request.Request(
-            f"{self.endpoint}/storage/v1/b?project=p",
-            json.dumps({"name": "kept", "versioning": {"enabled": True}}).encode(),
-            {"Content-Type": "application/json"},
-        )
-        urllib.request.urlopen(request, context=ssl.create_default_context(cafile=self.ca)).read()
+        support.make_bucket(self.endpoint, self.ca, "kept", versioning={"enabled": True})
         self.client = self.enterContext(ringest.Client(self.endpoint, self.ca))
 
     def write(self, old, new):

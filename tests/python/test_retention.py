@@ -2,7 +2,12 @@
 
 import datetime
 import json
+import os
+import pathlib
+import re
 import subprocess
+import tempfile
+import time
 import unittest
 import unittest.mock
 
@@ -10,6 +15,7 @@ import ringest
 import support
 import torch
 import torch.distributed.checkpoint as dcp
+from checkpoint_cases import CASES
 from ringest import retention
 from ringest.dcp import StorageReader, StorageWriter
 
@@ -30,19 +36,6 @@ def folder(client, name, *data, there=None):
 
 
 class Found(unittest.TestCase):
-    def test_steps(self):
-        for name, step in (
-            ("step-100", 100),
-            ("a/10/step_0200.pt", 200),
-            ("epoch=3-step=1000.ckpt", 1000),
-            ("epoch=3-step=1000-v1.ckpt", 1000),
-            ("v2-70.safetensors", 70),
-            ("100", 100),
-            ("last.ckpt", None),
-            ("step100/best", None),
-        ):
-            self.assertEqual(retention.step_of(name), step, name)
-
     def test_checkpoints_of_every_kind(self):
         with support.client() as client:
             client.put("gs://run/a/step-20.safetensors", b"1" * 7)
@@ -85,16 +78,86 @@ class Found(unittest.TestCase):
             client.put("gs://run/b/step-2/__0_0" + ENDING, b"123")
             client.put("gs://run/b/step-3.pt", b"1")
             dcp.save({"x": torch.zeros(3)}, storage_writer=StorageWriter("gs://run/c/7", client=client))
+            client.put("gs://run/d/checkpoint-4/trainer_state.json", b"{}")
+            client.put("gs://run/d/checkpoint-4/what.py", b"1")
+            client.put("gs://run/d/100/metadata", b"1")
+            client.put("gs://run/d/step-5/0.pt", b"1")
             shown = subprocess.run(
                 [support.PROGRAM, "ckpt", "ls", "gs://run/", "--json", "--endpoint", endpoint, "--ca", ca],
                 check=True,
                 capture_output=True,
             )
-            fields = ("uri", "kind", "step", "ranks", "size", "complete", "missing")
+            fields = ("uri", "kind", "step", "ranks", "size", "complete", "missing", "foreign")
             self.assertEqual(
                 [[each[name] for name in fields] for each in json.loads(shown.stdout)["checkpoints"]],
                 [[getattr(each, name) for name in fields] for each in retention.find("gs://run/", client)],
             )
+
+
+class Table(unittest.TestCase):
+    """The module and the program do the same, and what the table says."""
+
+    def setUp(self):
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        old = time.time() - 2 * 86400
+        for number, case in enumerate(CASES.values()):
+            for name, data in case["objects"].items():
+                for tool in "module", "program":
+                    # As the emulator calls files, emulator/file_name.h.
+                    file = re.sub("^[.]ringest", "%2Eringest", name) + ("%-" if name.endswith("/") else "")
+                    path = pathlib.Path(folder, f"{tool}-{number}", file)
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(data)
+                    if name not in case.get("young", ()):
+                        os.utime(path, (old, old))
+        self.place = self.enterContext(support.emulator("--root", folder))
+        self.client = self.enterContext(ringest.Client(*self.place))
+
+    def prune(self, uri, case, *options):
+        endpoint, ca = self.place
+        command = [support.PROGRAM, "ckpt", "prune", uri, "--json", "--endpoint", endpoint, "--ca", ca, *options]
+        command += ["--keep-last", str(case["keep_last"])]
+        command += ["--keep-every", str(case["keep_every"])] if "keep_every" in case else []
+        done = subprocess.run(command, check=True, capture_output=True)
+        self.assertEqual(done.stderr, b"")
+        told = json.loads(done.stdout)
+        reasons = {each["uri"]: each["reason"] for each in told["kept"]}
+        return retention.Retained(
+            list(reasons), told["removed"], told["strays"], told["size"], told["uploads"], reasons, told["uploads_left"]
+        )
+
+    def test_every_case(self):
+        for number, (title, case) in enumerate(CASES.items()):
+            with self.subTest(title):
+                prefix = case.get("prefix", "")
+                module, program = f"gs://module-{number}/", f"gs://program-{number}/"
+                arguments = case["keep_last"], case.get("keep_every", 0)
+                planned = retention.retain(module + prefix, *arguments, client=self.client, dry_run=True)
+                self.check(planned, module, case)
+                self.assertEqual(vars(self.prune(module + prefix, case, "--dry-run")), vars(planned))
+                self.assertEqual(self.left(module), sorted(case["objects"]))
+                self.assertEqual(retention.retain(module + prefix, *arguments, client=self.client), planned)
+                self.check(self.prune(program + prefix, case), program, case)
+                gone = (*case["removed"], *case.get("strays", ()))
+                wanted = sorted(
+                    name for name in case["objects"]
+                    if not any(name == each or name.startswith(each + "/") for each in gone)
+                )  # fmt: skip
+                self.assertEqual(self.left(module), wanted)
+                self.assertEqual(self.left(program), wanted)
+                # Once more: nothing is left to be done.
+                again = retention.retain(module + prefix, *arguments, client=self.client)
+                self.assertEqual((again.removed, again.strays), ([], []))
+
+    def left(self, bucket):
+        return [name for name, _, _ in self.client.list(bucket)]
+
+    def check(self, done, bucket, case):
+        self.assertEqual(sorted(done.removed), sorted(bucket + each for each in case["removed"]))
+        self.assertEqual(sorted(done.strays), sorted(bucket + each for each in case.get("strays", ())))
+        self.assertEqual(done.kept, list(done.reasons))
+        for name, reason in case.get("reasons", {}).items():
+            self.assertRegex(done.reasons[bucket + name], reason)
 
 
 class Retained(unittest.TestCase):
@@ -116,7 +179,7 @@ class Retained(unittest.TestCase):
             )
             self.assertEqual([each for each in before if each not in names(client)],
                              [each for each in before if each.startswith(tuple(f"step-{i}{end}" for i in gone for end in "/."))])
-            done = retention.retain("gs://run/", 1, client=client)
+            done = retention.retain("gcs://run/", 1, client=client)
             self.assertEqual(sorted(done.kept), ["gs://run/last.ckpt", "gs://run/other/step-31.pt", "gs://run/step-31",
                                                  "gs://run/step-31.safetensors"])
             self.assertEqual(names(client), ["last.ckpt", "other/step-31.pt", "step-31.safetensors",
@@ -131,21 +194,55 @@ class Retained(unittest.TestCase):
             self.assertEqual(retention.retain("gs://run/", 1, client=client).removed, [])
             self.assertEqual(names(client), before)
 
-    def test_what_is_old_and_of_no_checkpoint_goes(self):
+    def test_how_old_is_old(self):
         with support.client() as client:
             folder(client, "step-1", "__0_0" + ENDING)
-            for name in ("__0_0.fedcba9876543210.distcp", ".metadata.tmp"):
-                client.put("gs://run/step-1/" + name, b"123")
-            for name in ("__0_0" + ENDING, "meta.pt", "notes.txt"):
-                client.put("gs://run/step-2/" + name, b"123")
-            client.put("gs://run/.ringest-parts/0123/00001", b"1234")
+            client.put("gs://run/step-1/__0_0.fedcba9876543210.distcp", b"123")
             before = names(client)
             done = retention.retain("gs://run/", 1, client=client, unfinished_age=datetime.timedelta(hours=1))
             self.assertEqual((names(client), done.strays, done.kept), (before, [], ["gs://run/step-1"]))
             done = retention.retain("gs://run/", 1, client=client, unfinished_age=OLD - YOUNG)
-            self.assertEqual(len(done.strays), 5)
-            self.assertEqual(done.size, 4 * 3 + 4)
-            self.assertEqual(names(client), ["step-1/.metadata", "step-1/__0_0" + ENDING, "step-2/notes.txt"])
+            self.assertEqual(len(done.strays), 1)
+            self.assertEqual(done.size, 3)
+            self.assertEqual(names(client), ["step-1/.metadata", "step-1/__0_0" + ENDING])
+
+    def test_what_was_replaced_meanwhile_stays(self):
+        with support.client() as client:
+            for step in (1, 2):
+                folder(client, f"step-{step}", "__0_0" + ENDING)
+                client.put(f"gs://run/step-{step}.pt", b"old")
+            listed = retention._listed
+
+            def late(uri_prefix, client):
+                found = listed(uri_prefix, client)
+                if uri_prefix == "gs://run/":
+                    client.put("gs://run/step-1.pt", b"new")
+                    client.put("gs://run/step-1/__0_0" + ENDING, b"new")
+                return found
+
+            with unittest.mock.patch.object(retention, "_listed", late):
+                retention.retain("gs://run/", 1, client=client)
+            self.assertEqual(bytes(client.get("gs://run/step-1.pt")), b"new")
+            self.assertEqual(names(client, "gs://run/step-1/"), ["step-1/__0_0" + ENDING])
+
+    def test_versions_are_kept(self):
+        """In a bucket that keeps them, what was removed can be had again."""
+        with support.emulator() as (endpoint, ca), ringest.Client(endpoint, ca) as client:
+            support.make_bucket(endpoint, ca, "run", versioning={"enabled": True})
+            generation = client.put("gs://run/step-1.pt", b"1")
+            client.put("gs://run/step-2.pt", b"1")
+            self.assertEqual(retention.retain("gs://run/", 1, client=client).removed, ["gs://run/step-1.pt"])
+            self.assertEqual(names(client), ["step-2.pt"])
+            self.assertEqual(bytes(client.get("gs://run/step-1.pt", generation=generation)), b"1")
+
+    def test_each_removal_is_said(self):
+        with support.client() as client:
+            for step in (1, 2):
+                client.put(f"gs://run/step-{step}.pt", b"1")
+            with self.assertLogs("ringest", "INFO") as logged:
+                retention.retain("gs://run/", 1, client=client)
+            self.assertTrue(any("gs://run/step-1.pt: removed" in line for line in logged.output), logged.output)
+            self.assertFalse(any("step-2" in line for line in logged.output))
 
     def test_uploads_that_a_killed_process_left(self):
         with support.emulator() as (endpoint, ca), ringest.Client(endpoint, ca) as client:
@@ -158,11 +255,21 @@ class Retained(unittest.TestCase):
             self.assertEqual([name for name, _, _ in found], sorted([*ours, *ours, *others]))
             done = retention.retain("gs://run/", 1, client=client)
             self.assertEqual((done.uploads, client.list_uploads("gs://run/")), ([], found))
+            # Who began one of a file cannot be told.
+            mine, anybodys = f"gs://run/{ours[1]}", f"gs://run/{ours[0]}"
             planned = retention.retain("gs://run/", 1, client=client, unfinished_age=-YOUNG, dry_run=True)
             self.assertEqual(client.list_uploads("gs://run/"), found)
             done = retention.retain("gs://run/", 1, client=client, unfinished_age=-YOUNG)
             self.assertEqual(planned, done)
-            self.assertEqual(done.uploads, sorted(f"gs://run/{name}" for name in (*ours, *ours)))
+            self.assertEqual((done.uploads, done.uploads_left), ([mine] * 2, [anybodys] * 2))
+            shown = subprocess.run(
+                [support.PROGRAM, "ckpt", "prune", "gs://run/", "--keep-last", "1", "--older-than", "0", "--all-uploads",
+                 "--json", "--dry-run", "--endpoint", endpoint, "--ca", ca],
+                check=True, capture_output=True,
+            )  # fmt: skip
+            self.assertEqual(json.loads(shown.stdout)["uploads"], [anybodys] * 2)
+            done = retention.retain("gs://run/", 1, client=client, unfinished_age=-YOUNG, all_uploads=True)
+            self.assertEqual((done.uploads, done.uploads_left), ([anybodys] * 2, []))
             self.assertEqual([name for name, _, _ in client.list_uploads("gs://run/")], others)
             self.assertEqual([name for name, _, _ in client.list_uploads("gs://other/")], ["step-1.pt"])
             self.assertEqual(names(client), ["step-2/.metadata", "step-2/__0_0" + ENDING])
@@ -177,20 +284,15 @@ class Retained(unittest.TestCase):
                 done = retention.retain("gs://run/", 1, client=client)
             self.assertEqual((done.removed, len(logged.output)), (["gs://run/step-1.pt"], 1))
 
-    def test_foreign_objects_in_a_folder_stay(self):
-        with support.client() as client:
-            for step in (1, 2):
-                folder(client, f"step-{step}", "__0_0" + ENDING)
-                client.put(f"gs://run/step-{step}/notes.txt", b"1")
-            retention.retain("gs://run/", 1, client=client)
-            self.assertEqual(names(client, "gs://run/step-1/"), ["step-1/notes.txt"])
-
     def test_bad_arguments(self):
         for arguments in ((0,), (1, -1)):
             with self.assertRaises(ValueError):
                 retention.retain("gs://run/", *arguments)
-        for uri in ("s3://run/", None):
+        for uri in ("s3://run/", None, "gs://"):
             with self.subTest(uri), self.assertRaisesRegex(ValueError, "gs://BUCKET/PREFIX"):
+                retention.retain(uri, 1)
+        for uri in ("gs://run/step-1/", "gs://run/checkpoint-5/rng", "gs://run/epoch=1-step=2.ckpt/x/y"):
+            with self.subTest(uri), self.assertRaisesRegex(ValueError, f"{uri} lies in a checkpoint"):
                 retention.retain(uri, 1)
 
     def test_real_checkpoints(self):
@@ -224,6 +326,15 @@ class Retained(unittest.TestCase):
             self.assertEqual(names(client), ["step-1/notes", "step-10.pt"])
             retention.remove("gs://run/step-10.pt", client)
             self.assertEqual(names(client), ["step-1/notes"])
+            # What no metadata names, and is not called as ours, is not known to be of it.
+            folder(client, "step-2", "__0_0.distcp")
+            for name in ("__1_0.distcp", "meta.pt", "sub/.metadata", "__5_0.0123456789abcdef.distcp"):
+                client.put(f"gs://run/step-2/{name}", b"1")
+            retention.remove("gs://run/step-2", client)
+            self.assertEqual(names(client, "gs://run/step-2/"), ["step-2/__1_0.distcp", "step-2/sub/.metadata"])
+            client.put("gs://run/step-3/meta.pt", b"1")
+            retention.remove("gs://run/step-3", client)
+            self.assertEqual(names(client, "gs://run/step-3/"), ["step-3/meta.pt"])
 
 
 if __name__ == "__main__":
