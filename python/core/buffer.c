@@ -1,8 +1,11 @@
 /* Buffer: one lease as bytes, without a copy. The lease goes back when the last view of it is gone.
  * Ranges that were read together are Buffers of one lease, which another Buffer of theirs holds.
+ * Bytes that lie in several of them are read-only: nobody may find them changed by others.
  *
  * Also a producer of DLPack capsules (the protocol of dlpack.h 0.8, "Python Specification for
- * DLPack"), for torch.from_dlpack and numpy.from_dlpack. */
+ * DLPack"), for torch.from_dlpack and numpy.from_dlpack. What they keep is let go of by any thread,
+ * without the interpreter's lock, and maybe after its end: so it is a share of the lease, which
+ * knows nothing of Python, and not the Buffer. */
 #include "core.h"
 
 #include <stdlib.h>
@@ -13,11 +16,18 @@ PyTypeObject *core_buffer_type;
 struct buffer {
     PyObject_HEAD struct core_session *session;
     struct rg_lease *lease;
-    PyObject *owner; /* the Buffer whose lease this is a part of, or NULL */
-    uint64_t held;   /* what it adds to the session's held_bytes */
+    struct core_share *share; /* that has the lease instead, since it was exported; or NULL */
+    PyObject *owner;          /* the Buffer whose lease this is a part of, or NULL */
+    uint64_t held;            /* what it adds to the session's held_bytes */
     const void *data;
     Py_ssize_t size;
+    bool is_readonly;
 };
+
+static struct buffer *of(PyObject *object)
+{
+    return (struct buffer *)object;
+}
 
 static struct buffer *buffer_make(struct core_session *session, const void *data, uint64_t size)
 {
@@ -30,9 +40,11 @@ static struct buffer *buffer_make(struct core_session *session, const void *data
     self->held = size;
     self->session = session;
     self->lease = NULL;
+    self->share = NULL;
     self->owner = NULL;
     self->data = data;
     self->size = (Py_ssize_t)size;
+    self->is_readonly = false;
     return self;
 }
 
@@ -47,33 +59,75 @@ PyObject *core_buffer_new(struct core_session *session, const struct rg_completi
     return (PyObject *)self;
 }
 
+static int by_place(const void *a, const void *b)
+{
+    const struct buffer *left = *(struct buffer *const *)a, *right = *(struct buffer *const *)b;
+    return left->data < right->data ? -1 : left->data > right->data;
+}
+
+/* Of parts in the order of their places: those that have bytes in common with another. */
+static void overlaps_mark(struct buffer **parts, uint32_t count)
+{
+    struct buffer *last = NULL; /* that reaches furthest */
+    for (uint32_t i = 0; i < count; i++) {
+        struct buffer *part = parts[i];
+        const char *begin = part->data;
+        if (part->size == 0) {
+            continue;
+        }
+        if (last != NULL && begin < (const char *)last->data + last->size) {
+            part->is_readonly = last->is_readonly = true;
+        }
+        if (last == NULL || begin + part->size > (const char *)last->data + last->size) {
+            last = part;
+        }
+    }
+}
+
+static PyObject *list_of_parts(struct buffer **parts, uint32_t count)
+{
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (uint32_t i = 0; i < count && list != NULL; i++) {
+        if (PyList_SetItem(list, (Py_ssize_t)i, Py_NewRef((PyObject *)parts[i])) < 0) {
+            Py_CLEAR(list);
+        }
+    }
+    if (list != NULL) {
+        qsort(parts, count, sizeof(*parts), by_place);
+        overlaps_mark(parts, count);
+    }
+    return list;
+}
+
 PyObject *core_buffers_of_ranges(struct core_session *session,
                                  const struct rg_completion *completion, uint32_t count)
 {
     const struct rg_range_result *results = completion->data;
-    struct buffer *owner = buffer_make(session, completion->data, 0);
+    struct buffer **parts = PyMem_Calloc((size_t)count + 1, sizeof(*parts));
+    struct buffer *owner = parts != NULL ? buffer_make(session, completion->data, 0) : NULL;
     if (owner == NULL) {
         rg_lease_release(completion->lease);
-        return NULL;
+        PyMem_Free(parts);
+        return PyErr_NoMemory();
     }
     owner->lease = completion->lease;
-    PyObject *list = PyList_New((Py_ssize_t)count);
-    for (uint32_t i = 0; i < count && list != NULL; i++) {
-        struct buffer *part = buffer_make(session, results[i].data, results[i].size);
-        if (part != NULL) {
-            part->owner = Py_NewRef((PyObject *)owner);
-        }
-        if (part == NULL || PyList_SetItem(list, (Py_ssize_t)i, (PyObject *)part) < 0) {
-            Py_CLEAR(list);
-        }
+    uint32_t made = 0;
+    while (made < count &&
+           (parts[made] = buffer_make(session, results[made].data, results[made].size)) != NULL) {
+        parts[made++]->owner = Py_NewRef((PyObject *)owner);
+    }
+    PyObject *list = made == count ? list_of_parts(parts, count) : NULL;
+    for (uint32_t i = 0; i < made; i++) {
+        Py_DECREF(parts[i]);
     }
     Py_DECREF(owner);
+    PyMem_Free(parts);
     return list;
 }
 
 PyObject *core_buffer_slice(PyObject *object, uint64_t offset, uint64_t size)
 {
-    struct buffer *owner = (struct buffer *)object;
+    struct buffer *owner = of(object);
     if (offset > (uint64_t)owner->size || size > (uint64_t)owner->size - offset) {
         return PyErr_Format(PyExc_ValueError, "bytes %llu to %llu of a buffer of %zd",
                             (unsigned long long)offset, (unsigned long long)(offset + size),
@@ -91,31 +145,33 @@ PyObject *core_buffer_slice(PyObject *object, uint64_t offset, uint64_t size)
 
 static void buffer_dealloc(PyObject *object)
 {
-    struct buffer *self = (struct buffer *)object;
+    struct buffer *self = of(object);
     PyTypeObject *type = Py_TYPE(object);
+    struct core_session *session = self->session;
     /* A child of fork reads its parent's leases and leaves them alone. */
-    if (core_session_is_own(self->session)) {
+    if (self->lease != NULL && core_session_is_own(session)) {
         rg_lease_release(self->lease);
     }
+    core_share_unref(self->share);
     Py_XDECREF(self->owner);
-    self->session->held_bytes -= self->held;
-    core_session_unref(self->session);
+    session->held_bytes -= self->held;
     PyObject_Free(object);
     Py_DECREF(type);
+    core_session_unref(session);
 }
 
 static int buffer_get(PyObject *object, Py_buffer *view, int flags)
 {
-    struct buffer *self = (struct buffer *)object;
-    /* Writable, as training code normalizes in place; nobody else has this memory. */
+    struct buffer *self = of(object);
+    /* Writable, as training code normalizes in place, where nobody else has this memory. */
     static char nothing;
     void *data = self->size > 0 ? (void *)(uintptr_t)self->data : &nothing;
-    return PyBuffer_FillInfo(view, object, data, self->size, 0, flags);
+    return PyBuffer_FillInfo(view, object, data, self->size, self->is_readonly, flags);
 }
 
 static Py_ssize_t buffer_length(PyObject *object)
 {
-    return ((struct buffer *)object)->size;
+    return of(object)->size;
 }
 
 static PyObject *buffer_subscript(PyObject *object, PyObject *key)
@@ -128,7 +184,7 @@ static PyObject *buffer_subscript(PyObject *object, PyObject *key)
 
 static PyObject *buffer_compare(PyObject *object, PyObject *other, int op)
 {
-    struct buffer *self = (struct buffer *)object;
+    struct buffer *self = of(object);
     Py_buffer view;
     if ((op != Py_EQ && op != Py_NE) || PyObject_GetBuffer(other, &view, PyBUF_SIMPLE) < 0) {
         PyErr_Clear();
@@ -166,15 +222,14 @@ struct dl_managed_tensor {
 struct dl_export {
     struct dl_managed_tensor managed;
     int64_t shape;
-    PyObject *buffer;
+    struct core_share *share; /* NULL: the bytes are a copy, behind this struct */
 };
 
+/* Any thread, with the interpreter's lock or without, also when the interpreter is gone. */
 static void dlpack_delete(struct dl_managed_tensor *managed)
 {
     struct dl_export *export = managed->manager;
-    PyGILState_STATE state = PyGILState_Ensure();
-    Py_DECREF(export->buffer);
-    PyGILState_Release(state);
+    core_share_unref(export->share);
     free(export);
 }
 
@@ -189,26 +244,87 @@ static void capsule_delete(PyObject *capsule)
     managed->deleter(managed);
 }
 
-static PyObject *buffer_dlpack(PyObject *object, PyObject *args, PyObject *keywords)
+/* The share that has the lease of a Buffer, from now on if not before. New reference; NULL with an
+ * exception. */
+static struct core_share *share_of(struct buffer *self)
 {
-    (void)args;
-    (void)keywords; /* stream and copy: memory of the CPU has no streams */
-    struct buffer *self = (struct buffer *)object;
-    struct dl_export *export = calloc(1, sizeof(*export));
+    struct buffer *root = self;
+    while (root->owner != NULL) {
+        root = of(root->owner);
+    }
+    if (root->share == NULL) {
+        root->share = core_share_new(root->session, root->lease);
+        if (root->share == NULL) {
+            return NULL;
+        }
+        root->lease = NULL;
+        core_share_charge(root->share, &root->held);
+    }
+    core_share_charge(root->share, &self->held);
+    core_share_ref(root->share);
+    return root->share;
+}
+
+/* Without its data. NULL with an exception. */
+static struct dl_export *export_make(struct buffer *self, bool is_copy)
+{
+    size_t extra = is_copy ? (size_t)self->size : 0;
+    struct dl_export *export = calloc(1, sizeof(*export) + extra);
     if (export == NULL) {
-        return PyErr_NoMemory();
+        PyErr_NoMemory();
+        return NULL;
+    }
+    export->managed.tensor.data = (void *)(uintptr_t)self->data;
+    if (is_copy) {
+        export->managed.tensor.data = export + 1;
+        memcpy(export + 1, self->data, extra);
+    } else if ((export->share = share_of(self)) == NULL) {
+        free(export);
+        return NULL;
     }
     export->shape = self->size;
-    export->buffer = Py_NewRef(object);
     export->managed.manager = export;
     export->managed.deleter = dlpack_delete;
-    export->managed.tensor.data = (void *)(uintptr_t)self->data;
     export->managed.tensor.device_type = DL_CPU;
     export->managed.tensor.dimensions = 1;
     export->managed.tensor.type_code = DL_UINT;
     export->managed.tensor.type_bits = 8;
     export->managed.tensor.type_lanes = 1;
     export->managed.tensor.shape = &export->shape;
+    return export;
+}
+
+/* Memory of the CPU has no streams, and what we make is of the oldest version, which all know. */
+static PyObject *buffer_dlpack(PyObject *object, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
+    struct buffer *self = of(object);
+    PyObject *stream, *version, *device = Py_None, *copy = Py_None;
+    int type = DL_CPU, id = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OOOO:__dlpack__", names, &stream, &version,
+                                     &device, &copy) ||
+        (device != Py_None &&
+         !PyArg_ParseTuple(device, "ii;a device is (type, number)", &type, &id))) {
+        return NULL;
+    }
+    int is_copy = PyObject_IsTrue(copy);
+    if (is_copy < 0) {
+        return NULL;
+    }
+    if (type != DL_CPU || id != 0) {
+        return PyErr_Format(PyExc_BufferError, "a Buffer is in memory of the CPU, (%d, 0), not %R",
+                            DL_CPU, device);
+    }
+    if (self->is_readonly && !is_copy) {
+        PyErr_SetString(PyExc_BufferError,
+                        "these bytes are part of another Buffer of the same get_ranges, too, and "
+                        "read-only, which DLPack cannot tell: ask for copy=True");
+        return NULL;
+    }
+    struct dl_export *export = export_make(self, is_copy != 0);
+    if (export == NULL) {
+        return NULL;
+    }
     PyObject *capsule = PyCapsule_New(&export->managed, "dltensor", capsule_delete);
     if (capsule == NULL) {
         dlpack_delete(&export->managed);
@@ -228,14 +344,14 @@ static PyObject *buffer_dlpack_device(PyObject *object, PyObject *nothing)
 static PyObject *buffer_reduce(PyObject *object, PyObject *nothing)
 {
     (void)nothing;
-    const struct buffer *self = (const struct buffer *)object;
+    const struct buffer *self = of(object);
     return Py_BuildValue("(O(N))", (PyObject *)&PyByteArray_Type,
                          PyBytes_FromStringAndSize(self->data, self->size));
 }
 
 static PyMethodDef buffer_methods[] = {
     {"__dlpack__", (PyCFunction)(void (*)(void))buffer_dlpack, METH_VARARGS | METH_KEYWORDS,
-     "A DLPack capsule of these bytes (uint8, one dimension), without a copy."},
+     "A DLPack capsule of these bytes (uint8, one dimension), without a copy but for copy=True."},
     {"__dlpack_device__", buffer_dlpack_device, METH_NOARGS, "(kDLCPU, 0)"},
     {"__reduce__", buffer_reduce, METH_NOARGS, "Pickled, it becomes a bytearray with a copy."},
     {0},

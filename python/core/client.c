@@ -6,8 +6,9 @@
 #include "core.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 PyTypeObject *core_client_type;
 
@@ -23,6 +24,14 @@ struct client {
     bool is_made, is_closed;
 };
 
+/* How many forks lie between this process and the one that the module was loaded in. */
+static unsigned this_process;
+
+static void forked(void)
+{
+    this_process++;
+}
+
 void core_session_ref(struct core_session *session)
 {
     session->references++;
@@ -30,30 +39,91 @@ void core_session_ref(struct core_session *session)
 
 bool core_session_is_own(const struct core_session *session)
 {
-    return session->pid == getpid();
+    return session->process == this_process;
+}
+
+uint64_t core_session_held(const struct core_session *session)
+{
+    return session->held_bytes + atomic_load(&session->exported_bytes);
+}
+
+/* Of an owner; the last one closes the session. */
+static void session_leave(struct core_session *session)
+{
+    if (atomic_fetch_sub(&session->owners, 1) == 1) {
+        rg_client_close(session->client);
+        rg_runtime_close(session->runtime);
+        free(session);
+    }
 }
 
 void core_session_unref(struct core_session *session)
 {
-    if (session == NULL || --session->references > 0) {
+    if (session != NULL && --session->references == 0) {
+        Py_BEGIN_ALLOW_THREADS session_leave(session);
+        Py_END_ALLOW_THREADS
+    }
+}
+
+struct core_share {
+    struct core_session *session;
+    struct rg_lease *lease;
+    uint64_t bytes;
+    _Atomic unsigned references;
+};
+
+struct core_share *core_share_new(struct core_session *session, struct rg_lease *lease)
+{
+    struct core_share *share = calloc(1, sizeof(*share));
+    if (share == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    share->session = session;
+    share->lease = lease;
+    atomic_init(&share->references, 1);
+    atomic_fetch_add(&session->owners, 1);
+    return share;
+}
+
+void core_share_charge(struct core_share *share, uint64_t *held)
+{
+    share->bytes += *held;
+    atomic_fetch_add(&share->session->exported_bytes, *held);
+    share->session->held_bytes -= *held;
+    *held = 0;
+}
+
+void core_share_ref(struct core_share *share)
+{
+    atomic_fetch_add(&share->references, 1);
+}
+
+void core_share_unref(struct core_share *share)
+{
+    if (share == NULL || atomic_fetch_sub(&share->references, 1) > 1) {
         return;
     }
-    PyThreadState *state = PyEval_SaveThread();
-    rg_client_close(session->client);
-    rg_runtime_close(session->runtime);
-    PyEval_RestoreThread(state);
-    PyMem_Free(session);
+    struct core_session *session = share->session;
+    /* A child of fork reads its parent's leases and leaves them alone. */
+    if (core_session_is_own(session)) {
+        rg_lease_release(share->lease);
+    }
+    atomic_fetch_sub(&session->exported_bytes, share->bytes);
+    session_leave(session);
+    free(share);
 }
 
 static struct core_session *session_open(const struct client *self)
 {
-    struct core_session *session = PyMem_Calloc(1, sizeof(*session));
+    struct core_session *session = calloc(1, sizeof(*session));
     if (session == NULL) {
         PyErr_NoMemory();
         return NULL;
     }
     session->references = 1;
-    session->pid = getpid();
+    atomic_init(&session->owners, 1);
+    session->process = this_process;
     session->patience_ns = (uint64_t)(self->patience_s * 1e9);
     struct rg_runtime_options runtime_options;
     rg_runtime_options_init(&runtime_options);
@@ -216,9 +286,10 @@ static PyObject *client_stats(PyObject *object, PyObject *nothing)
         (unsigned long long)stats.connections, "timeouts", (unsigned long long)stats.timeouts,
         "lease_waits", (unsigned long long)stats.lease_waits, "leased_bytes",
         (unsigned long long)stats.leased_bytes, "memory_max", (unsigned long long)stats.memory_max,
-        "held_bytes", (unsigned long long)session->held_bytes, "queue", latency_dict(&stats.queue),
-        "first_byte", latency_dict(&stats.first_byte), "body", latency_dict(&stats.body), "total",
-        latency_dict(&stats.total), "backend", is_uring ? "uring" : "epoll");
+        "held_bytes", (unsigned long long)core_session_held(session), "queue",
+        latency_dict(&stats.queue), "first_byte", latency_dict(&stats.first_byte), "body",
+        latency_dict(&stats.body), "total", latency_dict(&stats.total), "backend",
+        is_uring ? "uring" : "epoll");
     core_session_unref(session);
     return result;
 }
@@ -302,5 +373,10 @@ static PyType_Spec client_spec = {
 
 int core_client_register(PyObject *module)
 {
+    int rc = pthread_atfork(NULL, NULL, forked);
+    if (rc != 0) {
+        core_errno_raise(-rc, "watching for forks");
+        return -1;
+    }
     return core_type_add(module, &client_spec, &core_client_type);
 }

@@ -21,7 +21,7 @@
 #include <Python.h>
 
 #include <ringest/ringest.h>
-#include <sys/types.h>
+#include <stdatomic.h>
 
 /* How long a wait lasts at most before signals are looked at: Ctrl-C may have gone to another
  * thread than the one that waits. */
@@ -32,17 +32,34 @@ struct core_session {
     struct rg_runtime *runtime;
     struct rg_client *client;
     unsigned connections; /* of the client; 0: its default */
-    pid_t pid;
-    unsigned references;
-    unsigned windows;     /* of readers and iterators, that nobody is using now */
-    uint64_t held_bytes;  /* of Buffers that exist */
+    unsigned process;     /* which opened it: see core_session_is_own */
     uint64_t patience_ns; /* that a wait has for memory which Buffers hold */
+    /* Under the interpreter's lock. */
+    unsigned references; /* of objects and calls */
+    unsigned windows;    /* of readers and iterators, that nobody is using now */
+    uint64_t held_bytes; /* of Buffers that exist */
+    /* Of any thread, with an interpreter or without. */
+    _Atomic unsigned owners;         /* shares, and one for all `references` */
+    _Atomic uint64_t exported_bytes; /* of shares, which held_bytes leaves out */
 };
 void core_session_ref(struct core_session *session);
-/* Closes it with the last reference. Not in the middle of a wait. */
+/* Closes it with the last reference and share. Not in the middle of a wait. */
 void core_session_unref(struct core_session *session);
 /* False in a child of the process that opened it. */
 bool core_session_is_own(const struct core_session *session);
+/* Bytes that Buffers, and what was made of them, keep from others. */
+uint64_t core_session_held(const struct core_session *session);
+
+/* A lease that is held outside of the interpreter, which may be gone when it is let go of: by a
+ * Buffer and the consumers of its DLPack capsules. */
+struct core_share;
+/* Takes the lease. One reference, of the caller; NULL with an exception. */
+struct core_share *core_share_new(struct core_session *session, struct rg_lease *lease);
+/* Moves what a Buffer adds to the session's held_bytes to the share, as long as that lives. */
+void core_share_charge(struct core_share *share, uint64_t *held);
+/* Any thread, without the interpreter's lock, also after the interpreter's end. NULL is fine. */
+void core_share_ref(struct core_share *share);
+void core_share_unref(struct core_share *share);
 
 /* Who uses an object: see use.c. */
 struct core_use {

@@ -162,6 +162,53 @@ static bool ranges_sort(struct into *into)
     return true;
 }
 
+static int memory_compare(const void *a, const void *b)
+{
+    uintptr_t left = (uintptr_t)(*(const struct rg_range *const *)a)->buf;
+    uintptr_t right = (uintptr_t)(*(const struct rg_range *const *)b)->buf;
+    return left < right ? -1 : left > right;
+}
+
+static bool is_behind(const struct rg_range *range, const struct rg_range *before)
+{
+    return (uintptr_t)range->buf >= (uintptr_t)before->buf + before->length;
+}
+
+/* Ranges are read at once, so that nobody could tell whose bytes are in memory that two of them
+ * have. False with an exception. */
+static bool memory_check(const struct into *into)
+{
+    size_t i = 1;
+    while (i < into->count && is_behind(&into->ranges[i], &into->ranges[i - 1])) {
+        i++;
+    }
+    if (i >= into->count) {
+        return true;
+    }
+    const struct rg_range **sorted = PyMem_Calloc(into->count, sizeof(*sorted));
+    if (sorted == NULL) {
+        PyErr_NoMemory();
+        return false;
+    }
+    for (i = 0; i < into->count; i++) {
+        sorted[i] = &into->ranges[i];
+    }
+    qsort(sorted, into->count, sizeof(*sorted), memory_compare);
+    for (i = 1; i < into->count && is_behind(sorted[i], sorted[i - 1]); i++) {
+    }
+    if (i < into->count) {
+        PyErr_Format(PyExc_ValueError,
+                     "%U: bytes %llu to %llu and bytes %llu to %llu are to be read into the same "
+                     "memory: give each its own",
+                     into->uri_text, (unsigned long long)sorted[i - 1]->offset,
+                     (unsigned long long)(sorted[i - 1]->offset + sorted[i - 1]->length - 1),
+                     (unsigned long long)sorted[i]->offset,
+                     (unsigned long long)(sorted[i]->offset + sorted[i]->length - 1));
+    }
+    PyMem_Free(sorted);
+    return i >= into->count;
+}
+
 static size_t operation_count(const struct into *into)
 {
     return (into->count + RG_RANGES_MAX - 1) / RG_RANGES_MAX;
@@ -366,7 +413,7 @@ static PyObject *get_into(PyObject *client, PyObject *args, PyObject *keywords,
     into.session = core_client_session(client);
     int rc = -1;
     if (into.session != NULL && core_uri_parse(into.uri_text, &into.uri) &&
-        parse(&into, requests) && ranges_sort(&into) &&
+        parse(&into, requests) && memory_check(&into) && ranges_sort(&into) &&
         core_queue_open(into.session, OPERATIONS_MAX, &into.cq) == 0) {
         core_watch_begin(&into.watch, into.session, true);
         rc = read_all(&into);

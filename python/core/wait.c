@@ -54,7 +54,8 @@ bool core_watch_is_starved(struct core_watch *self)
     uint64_t moved_bytes = stats.recv_bytes + stats.sent_bytes;
     bool flows = self->is_lean && moved_bytes != self->moved_bytes;
     self->moved_bytes = moved_bytes;
-    if (stats.starved_loops == 0 || flows || (session->held_bytes == 0 && session->windows == 0)) {
+    if (stats.starved_loops == 0 || flows ||
+        (core_session_held(session) == 0 && session->windows == 0)) {
         core_watch_news(self);
         return false;
     }
@@ -67,7 +68,7 @@ PyObject *core_memory_raise(const struct core_session *session)
                         "Buffers of %llu bytes that are still referred to, and %u readers or "
                         "iterators that nobody goes on with, leave no room in the client's memory: "
                         "let go of them, or use Client(memory=...)",
-                        (unsigned long long)session->held_bytes, session->windows);
+                        (unsigned long long)core_session_held(session), session->windows);
 }
 
 int core_watch_go_on(struct core_watch *self, const struct core_use *use)

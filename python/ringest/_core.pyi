@@ -23,7 +23,9 @@ def unite(saved: list[tuple[bytes | None, bytes | None]], all_ranks: bool, /) ->
 
 @final
 class Buffer:
-    """Bytes of an object, in memory of the library: bytes-like, freed with the last view.
+    """Bytes of an object, in memory of the library: bytes-like, freed with the last view. Writable, but for
+    those of get_ranges that have bytes in common with another: these are read-only, and DLPack gives a copy of
+    them only (copy=True).
 
     Pickled, as by the workers of a DataLoader, it becomes a bytearray with a copy of them.
     """
@@ -35,7 +37,14 @@ class Buffer:
     @overload
     def __getitem__(self, key: slice, /) -> memoryview: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
-    def __dlpack__(self, *, stream: Any = None, **keywords: Any) -> Any: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
 @final
@@ -157,7 +166,8 @@ class Client:
         whole: bool = False,
     ) -> tuple[int, list[int]]:
         """Reads ranges of one object straight into memory: each request is an offset and a writable,
-        contiguous buffer, which is filled. All bytes are of one generation, which is returned.
+        contiguous buffer, which is filled. All bytes are of one generation, which is returned. No two buffers
+        may have memory in common.
 
         Ranges that are no further apart than gap_max bytes (0: 64 KiB) share a request. With checksums,
         the CRC32C of each range that is not empty comes too.

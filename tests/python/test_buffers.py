@@ -1,0 +1,246 @@
+"""Buffers and what is made of them: who may write, and how long memory is there, beyond the interpreter's end, too."""
+
+import contextlib
+import ctypes
+import gc
+import importlib.util
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import unittest
+
+import ringest
+import support
+from ringest import _core
+
+URI = support.uri(1)
+
+
+def has(name):
+    return importlib.util.find_spec(name) is not None
+
+
+def exported(buffer):
+    """The address of a managed tensor, as a consumer has it, and its deleter."""
+    capsule = buffer.__dlpack__()
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    address = pointer(capsule, b"dltensor")
+    rename = ctypes.pythonapi.PyCapsule_SetName
+    rename.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    rename(capsule, b"used_dltensor")
+    # struct DLManagedTensor: a DLTensor of 48 bytes, manager_ctx, deleter.
+    return address, ctypes.c_void_p.from_address(address + 56).value
+
+
+class Emulated(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.stack = contextlib.ExitStack()
+        cls.endpoint, cls.ca = cls.stack.enter_context(support.emulator())
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.stack.close()
+
+    def setUp(self):
+        self.client = ringest.Client(self.endpoint, self.ca, threads=1)
+        self.addCleanup(self.client.close)
+
+    def held(self):
+        gc.collect()
+        return self.client.stats()["held_bytes"]
+
+
+class Ranges(Emulated):
+    def readonly(self, ranges):
+        parts = self.client.get_ranges(URI, ranges)
+        whole = bytes(self.client.get(URI))
+        self.assertEqual([bytes(part) for part in parts], [whole[at : at + size] for at, size in ranges])
+        return [memoryview(part).readonly for part in parts]
+
+    def test_bytes_of_several_buffers_are_read_only(self):
+        self.assertEqual(self.readonly([(0, 10), (10, 10), (30, 5)]), [False] * 3)
+        self.assertEqual(self.readonly([(0, 10), (9, 10), (30, 5)]), [True, True, False])
+        self.assertEqual(self.readonly([(30, 5), (9, 10), (0, 10)]), [False, True, True])
+        self.assertEqual(self.readonly([(0, 100), (5, 5), (90, 20), (300, 1)]), [True, True, True, False])
+        self.assertEqual(self.readonly([(7, 7), (7, 7)]), [True, True])
+        self.assertEqual(self.readonly([(0, 50), (20, 0), (50, 50)]), [False] * 3)
+
+    def test_what_is_written_is_seen_by_nobody_else(self):
+        for ranges in ([(0, 10), (5, 10), (12, 4)], [(3, 3), (0, 3), (6, 3)]):
+            parts = self.client.get_ranges(URI, ranges)
+            before = [bytes(part) for part in parts]
+            for number, part in enumerate(parts):
+                with contextlib.suppress(TypeError):
+                    memoryview(part)[:] = bytes([number]) * len(part)
+                    before[number] = bytes([number]) * len(part)
+            self.assertEqual([bytes(part) for part in parts], before)
+
+    def test_dlpack_gives_a_copy_of_them_only(self):
+        part = self.client.get_ranges(URI, [(0, 10), (5, 10)])[0]
+        with self.assertRaisesRegex(BufferError, "copy=True"):
+            part.__dlpack__()
+        self.assertIsNotNone(part.__dlpack__(copy=True))
+        if has("numpy"):
+            import numpy
+
+            with self.assertRaises(BufferError):
+                numpy.from_dlpack(part)
+            self.assertEqual(numpy.from_dlpack(part, copy=True).tobytes(), bytes(part))
+
+
+class Into(Emulated):
+    def test_ranges_do_not_share_what_they_are_read_into(self):
+        memory = bytearray(100)
+        view = memoryview(memory)
+        for first, second in ((view[:10], view[9:20]), (view[9:20], view[:10]), (view[5:9], view), (view, view)):
+            requests = [(0, view[60:]), (1000, first), (7, second)] if len(second) < 60 else [(0, first), (7, second)]
+            with self.assertRaisesRegex(ValueError, f"{URI}.*bytes .* the same memory"):
+                self.client.get_into(URI, requests)
+        self.client.get_into(URI, [(0, view[50:]), (3, view[:50]), (9, view[20:20])])
+        whole = bytes(self.client.get(URI))
+        self.assertEqual(bytes(memory), whole[3:53] + whole[:50])
+        # Of the object they may have bytes in common.
+        other = bytearray(30)
+        self.client.get_into(URI, [(0, memory), (50, other)])
+        self.assertEqual((bytes(memory), bytes(other)), (whole[:100], whole[50:80]))
+
+
+class Shares(Emulated):
+    def test_memory_is_held_by_buffers_and_by_what_was_made_of_them(self):
+        buffer = self.client.get(URI)
+        for _ in range(2):
+            address, deleter = exported(buffer)
+            self.assertEqual(self.held(), support.SIZE)
+            data = ctypes.string_at(ctypes.c_void_p.from_address(address).value, support.SIZE)
+            self.assertEqual(data, bytes(buffer))
+            ctypes.CFUNCTYPE(None, ctypes.c_void_p)(deleter)(address)
+            self.assertEqual(self.held(), support.SIZE)
+        address, deleter = exported(buffer)
+        del buffer
+        self.assertEqual(self.held(), support.SIZE)
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(deleter)(address)
+        self.assertEqual(self.held(), 0)
+        self.assertEqual(self.client.stats()["leased_bytes"], 0)
+
+    def test_parts_keep_what_they_are_parts_of(self):
+        parts = self.client.get_ranges(URI, [(0, 10), (100, 20)])
+        address, deleter = exported(parts[1])
+        del parts
+        self.assertEqual(self.held(), 20)
+        self.assertGreater(self.client.stats()["leased_bytes"], 0)
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(deleter)(address)
+        self.assertEqual((self.held(), self.client.stats()["leased_bytes"]), (0, 0))
+
+    def test_a_session_is_there_as_long_as_its_memory(self):
+        client = ringest.Client(self.endpoint, self.ca, threads=1)
+        address, deleter = exported(client.get(URI))
+        threads = support.threads_running()
+        client.close()
+        del client
+        gc.collect()
+        self.assertEqual(support.threads_running(), threads)
+        self.assertEqual(ctypes.c_int64.from_address(ctypes.c_void_p.from_address(address + 24).value).value, 2000)
+        # By a thread that knows nothing of Python: destructors of its keys run when it ends.
+        libc = ctypes.CDLL(None)
+        key = ctypes.c_uint()
+        self.assertEqual(libc.pthread_key_create(ctypes.byref(key), ctypes.c_void_p(deleter)), 0)
+        thread = threading.Thread(target=libc.pthread_setspecific, args=(key, ctypes.c_void_p(address)))
+        thread.start()
+        thread.join()
+        while support.threads_running() >= threads:
+            pass
+
+    def test_a_copy_is_nobody_elses(self):
+        buffer = self.client.get(URI)
+        with self.assertRaises(BufferError):
+            buffer.__dlpack__(dl_device=(2, 0))
+        if not has("numpy"):
+            self.skipTest("numpy is not installed")
+        import numpy
+
+        copy = numpy.from_dlpack(buffer, copy=True)
+        view = numpy.from_dlpack(buffer)
+        memoryview(buffer)[0] = buffer[0] ^ 255
+        self.assertEqual(buffer[0], view[0])
+        self.assertNotEqual(buffer[0], copy[0])
+
+    def run_to_its_end(self, program):
+        folder = os.path.dirname(os.path.abspath(__file__))
+        begin = f"import sys; sys.path.insert(0, {folder!r}); import atexit, ctypes, gc, threading, ringest, test_buffers\n"
+        begin += f"client = ringest.Client({self.endpoint!r}, {self.ca!r}, threads=1)\n"
+        program = begin + textwrap.dedent(program)
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout
+
+    def test_a_deleter_runs_after_the_interpreters_end(self):
+        self.run_to_its_end(
+            """
+            whole = test_buffers.exported(client.get(test_buffers.URI))
+            part = test_buffers.exported(client.get_ranges(test_buffers.URI, [(0, 9), (50, 9)])[1])
+            libc = ctypes.CDLL(None)
+            for address, deleter in (whole, part):
+                # What exit() calls when Python is gone.
+                assert libc.__cxa_atexit(ctypes.c_void_p(deleter), ctypes.c_void_p(address), None) == 0
+            """
+        )
+
+    def test_views_are_there_at_the_interpreters_end(self):
+        for kept in (
+            "kept = client.get(test_buffers.URI)",
+            "kept = memoryview(client.get(test_buffers.URI))[5:]",
+            "kept = client.get(test_buffers.URI).__dlpack__()",
+            "kept = []; kept += [kept, client.get(test_buffers.URI)]",
+            "sys.kept = client.get(test_buffers.URI); del client",
+            "kept = client.get(test_buffers.URI); atexit.register(lambda: print(len(kept)))",
+            "atexit.register(lambda: client.get(test_buffers.URI))",
+            "atexit.register(client.close)",
+            "many = client.get_many([test_buffers.URI] * 500); next(many)",
+            "class A:\\n    def __del__(self): client.get(test_buffers.URI)\\nkept = A()",
+        ):
+            with self.subTest(kept):
+                self.run_to_its_end(kept.encode().decode("unicode_escape"))
+
+    @unittest.skipUnless(has("torch"), "PyTorch is not installed")
+    def test_tensors_are_there_at_the_interpreters_end(self):
+        self.run_to_its_end(
+            """
+            import torch
+            kept = torch.from_dlpack(client.get(test_buffers.URI))
+            torch.kept = torch.from_dlpack(client.get(test_buffers.URI))[3:]
+            view = torch.frombuffer(client.get(test_buffers.URI), dtype=torch.uint8)
+            """
+        )
+
+
+class Others(Emulated):
+    def test_samples_of_one_lease_have_no_byte_in_common(self):
+        import io
+        import tarfile
+
+        shard = io.BytesIO()
+        with tarfile.open(fileobj=shard, mode="w") as tar:
+            for number in range(6):
+                for extension in ("a", "b"):
+                    entry = tarfile.TarInfo(f"{number}.{extension}")
+                    entry.size = 5 * number
+                    tar.addfile(entry, io.BytesIO(f"{number}{extension}abc".encode() * number))
+        self.client.put("gs://mine/x.tar", shard.getvalue())
+        stat = self.client.stat("gs://mine/x.tar")
+        index = _core.TarIndex.scan(self.client, "mine", [("x.tar", stat["size"], stat["generation"])])
+        # Neighbours share a request; the same one twice does not.
+        reader = _core.Reader(self.client, index, indices=[0, 1, 1, 2, 3, 3, 3, 4, 5, 0])
+        samples = [item.data for item in reader.take(20)]
+        parts = [sample[name] for sample in samples for name in ("a", "b")]
+        before = [bytes(part) for part in parts]
+        for number, part in enumerate(parts):
+            memoryview(part)[:] = before[number] = bytes([number]) * len(part)
+        self.assertEqual([bytes(part) for part in parts], before)
+
+
+if __name__ == "__main__":
+    unittest.main()
