@@ -47,6 +47,7 @@ static const char *const xml_params[] = {
     "torrent",
     "versionId",
     "versioning",
+    "versions",
     "website",
 };
 static const char *const fields[] = {

@@ -13,6 +13,7 @@ static void test_parameters_and_fields_that_mean_something(void)
         {"/bucket/o?versionId=1", "", 501},
         {"/bucket?acl", "", 501},
         {"/bucket?lifecycle", "", 501},
+        {"/bucket?versions", "", 501},
         {"/storage/v1/b/bucket/o/o?kmsKeyName=k", "", 501},
         {"/storage/v1/b/bucket/o/o?overrideUnlockedRetention=false", "", 200},
         {"/storage/v1/b/bucket/o/o", "If-Modified-Since: x\r\n", 501},
@@ -32,6 +33,18 @@ static void test_parameters_and_fields_that_mean_something(void)
                          reply.status);
         }
     }
+    close_api();
+}
+
+static void test_a_bucket_in_xml(void)
+{
+    open_api(NULL, 0);
+    send_json("PUT", "/new-bucket", "<CreateBucketConfiguration/>");
+    RG_CHECK_EQ(reply.status, 501);
+    get("/new-bucket");
+    RG_CHECK_EQ(reply.status, 404);
+    send_json("PUT", "/new-bucket", "");
+    RG_CHECK_EQ(reply.status, 200);
     close_api();
 }
 
@@ -55,6 +68,7 @@ int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
         RG_TEST(test_parameters_and_fields_that_mean_something),
+        RG_TEST(test_a_bucket_in_xml),
         RG_TEST(test_members_of_objects_that_mean_something),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
