@@ -193,9 +193,10 @@ static void create_bucket(struct rg_server_call *call, const struct rg_api_reque
         return;
     }
     if (request->head->content_length > 0) {
-        rg_reply_error(call, RG_API_NOT_IMPLEMENTED,
-                       "A bucket's description in XML is not implemented by this emulator; the JSON "
-                       "API has one.");
+        rg_reply_error(
+            call, RG_API_NOT_IMPLEMENTED,
+            "A bucket's description in XML is not implemented by this emulator; the JSON "
+            "API has one.");
         return;
     }
     int rc = rg_store_create_bucket(rg_api_of(call)->options.store, request->bucket, &bucket);
