@@ -50,10 +50,31 @@ static void batch_clear(struct batch *batch)
     batch->count = 0;
 }
 
+/* CLI_DONE and what is there now. */
+static int look_again(struct rm *rm, const struct batch *batch, size_t index,
+                      struct there *out_there)
+{
+    struct cli_uri uri;
+    snprintf(uri.bucket, sizeof(uri.bucket), "%s", batch->bucket);
+    snprintf(uri.name, sizeof(uri.name), "%s", batch->deletes[index].object);
+    return lookup_one(&rm->session, &uri, out_there);
+}
+
+/* A condition also fails where nothing is left: somebody has removed it, or what lies between has
+ * sent the request twice. */
+static bool is_absent(struct rm *rm, const struct batch *batch, size_t index)
+{
+    struct there there;
+    return look_again(rm, batch, index, &there) == CLI_DONE && there.is_known && !there.exists;
+}
+
 static void result_take(struct rm *rm, const struct batch *batch, size_t index,
                         enum rg_status status, const char *text)
 {
     bool gone = status == RG_STATUS_OK || (status == RG_STATUS_NOT_FOUND && batch->is_listed);
+    if (status == RG_STATUS_PRECONDITION && batch->is_listed && !rm->stopped) {
+        gone = is_absent(rm, batch, index);
+    }
     rm->removed += gone;
     rm->failed += !gone;
     if (gone || status == RG_STATUS_CANCELLED) {
@@ -89,11 +110,8 @@ static int batch_send(struct rm *rm, struct batch *batch)
 static void unnamed_take(struct rm *rm, const struct batch *batch, size_t index)
 {
     const char *name = batch->deletes[index].object;
-    struct cli_uri uri;
     struct there there;
-    snprintf(uri.bucket, sizeof(uri.bucket), "%s", batch->bucket);
-    snprintf(uri.name, sizeof(uri.name), "%s", name);
-    if (lookup_one(&rm->session, &uri, &there) != CLI_DONE) {
+    if (look_again(rm, batch, index, &there) != CLI_DONE) {
         rm->failed++;
     } else if (there.is_known && !there.exists) {
         rm->removed++;

@@ -36,30 +36,36 @@ REQUESTS_MAX = 300
 PATIENCE_S = 100
 
 
+def ask(place, method, path, body=None, **fields):
+    """A request by other means than ours; gives the body of the answer. `place` is the endpoint and the file of
+    its certificate, or None."""
+    endpoint, ca = place
+    url = urllib.parse.urlsplit(endpoint)
+    if url.scheme == "https":
+        context = ssl.create_default_context(cafile=ca)
+        connection = http.client.HTTPSConnection(url.hostname, url.port, context=context, timeout=PATIENCE_S)
+    else:
+        connection = http.client.HTTPConnection(url.hostname, url.port, timeout=PATIENCE_S)
+    with contextlib.closing(connection):
+        connection.request(method, path, body, fields)
+        answer = connection.getresponse()
+        text = answer.read()
+    if answer.status >= 300:
+        raise RuntimeError(f"{method} {path}: {answer.status} {text.decode()}")
+    return text
+
+
 class Rule:
     """One rule; ended with the `with`, and with it what it holds."""
 
     def __init__(self, place, **members):
-        """`place` is the endpoint and the file of its certificate, or None; the members are the emulator's."""
+        """The members are the emulator's."""
         self._place = place
         self._id = self._ask("POST", "/fault_rule", json.dumps(members))["id"]
         self._end = None
 
     def _ask(self, method, path, body=None):
-        endpoint, ca = self._place
-        url = urllib.parse.urlsplit(endpoint)
-        if url.scheme == "https":
-            context = ssl.create_default_context(cafile=ca)
-            connection = http.client.HTTPSConnection(url.hostname, url.port, context=context, timeout=PATIENCE_S)
-        else:
-            connection = http.client.HTTPConnection(url.hostname, url.port, timeout=PATIENCE_S)
-        with contextlib.closing(connection):
-            connection.request(method, path, body)
-            answer = connection.getresponse()
-            text = answer.read()
-        if answer.status != 200:
-            raise RuntimeError(f"{method} {path}: {answer.status} {text.decode()}")
-        return json.loads(text)
+        return json.loads(ask(self._place, method, path, body))
 
     def state(self):
         """{"seen", "struck", "last"}: as it is by now, or was when it ended."""
@@ -108,58 +114,63 @@ class Forked:
 
 
 def run_until_held(rule, start):
-    """Starts a process and kills it as soon as `rule` holds a request. Gives whether it did, and otherwise
-    the exit status."""
+    """Starts a process and kills it as soon as `rule` holds a request, which stays held. Gives whether it did,
+    and otherwise the exit status; then the rule has ended."""
     process = start()
-    status = []
+    status, killed = [], []
 
     def wait():
         status.append(process.wait())
-        with contextlib.suppress(RuntimeError):
+        if not killed:
             rule.end()  # Nobody need wait for it any longer.
 
     waiter = threading.Thread(target=wait)
     waiter.start()
-    try:
+    with contextlib.suppress(RuntimeError):
         rule.wait()
-        held = True
-    except RuntimeError:
-        held = False
-    if held:
+        killed.append(True)
         with contextlib.suppress(ProcessLookupError):
             process.kill()
     waiter.join()
-    return held, status[0]
+    return bool(killed), status[0]
 
 
-def kill_each(place, run, check, *, start=None, **which):
+def kill_each(place, run, check, *, effect="none", start=None, prepare=None, later=None, **which):
     """For n = 1, 2, ... until it sends fewer: `run(n)` in a process that is killed when its nth request of
-    those that `which` says is there, but has no effect. Then `check(n, request)`, which may run it again;
-    `request` is None after the last, whole run, which has to succeed. `start(n)` gives another process than
-    a fork, by its Popen. Gives how many requests there are."""
+    those that `which` says is there. The request has that effect: "none", "once", or "later", which is when
+    all else is over. Then `check(n, request)`, which may run it again; `request` is None after the last, whole
+    run, which has to succeed. `later(n)` comes when a later effect has taken place. `start(n)` gives another
+    process than a fork, by its Popen; `prepare(n)`, before it, more of `which`. Gives how many requests there
+    are."""
     for n in range(1, REQUESTS_MAX):
-        with Rule(place, nth=n, effect="none", answer="held", **which) as rule:
+        which.update(prepare(n) if prepare else {})
+        with Rule(place, nth=n, effect=effect, answer="held", **which) as rule:
             begin = (lambda: start(n)) if start else (lambda: Forked(lambda: run(n)))
             held, status = run_until_held(rule, begin)
-        if not held and status != 0:
-            raise AssertionError(f"run {n} was not killed and ended with {status}")
-        try:
-            check(n, rule.end()["last"] if held else None)
-        except BaseException:
-            print(f"after a kill before request {n}: {rule.end()['last']}", file=sys.stderr)
-            raise
+            if not held and status != 0:
+                raise AssertionError(f"run {n} was not killed and ended with {status}")
+            request = rule.state()["last"] if held else None
+            try:
+                check(n, request)
+                rule.end()
+                if later:
+                    later(n)
+            except BaseException:
+                print(f"after a kill at request {n}, with effect {effect}: {request}", file=sys.stderr)
+                raise
         if not held:
             return n - 1
     raise AssertionError(f"more than {REQUESTS_MAX} requests")
 
 
-def strike_each(place, run, check, fault, **which):
+def strike_each(place, run, check, fault, *, prepare=None, **which):
     """For n = 1, 2, ... until it sends fewer: `run(n)` here, with the fault (a name of FAULTS, or members of
     a rule) at its nth request of those that `which` says; then, when the rule has ended, `check(n, outcome,
     request)`. The outcome is what `run` gave, or the exception that it raised; `request` is None when nothing
-    was struck, which ends the sweep. Gives how many requests there are."""
+    was struck, which ends the sweep. `prepare` as of kill_each. Gives how many requests there are."""
     members = FAULTS[fault] if isinstance(fault, str) else fault
     for n in range(1, REQUESTS_MAX):
+        which.update(prepare(n) if prepare else {})
         with Rule(place, nth=n, **members, **which) as rule:
             try:
                 outcome = run(n)
