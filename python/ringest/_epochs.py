@@ -243,7 +243,9 @@ class Epochs:
             raise RuntimeError(_LATE)
         if not has_state:
             return Beginning(epoch, None, change)
-        return Beginning(epoch, first.state if change == first.change else self._read_state(noted, change), change)
+        state = first.state if change == first.change else self._read_state(noted, change)
+        assert state is not None
+        return Beginning(epoch, state, change)
 
     def _first_of_group(self, noted: dict[str, Any], group: str, first: Beginning) -> list[Any]:
         """Whichever worker comes first says what all of them begin with."""
@@ -275,7 +277,8 @@ class Epochs:
                 self._write(self._noted)
         with self._noting() as noted:
             change = noted["change"]
-            state = self._state if str(change) not in noted["users"] else None
+            # Workers of the group that were started before may have begun already.
+            state = self._state if noted["users"].get(str(change), group) == group else None
             self._ticket = group, Beginning(noted["epoch"], state, change)
             self._begun = noted["epoch"]
 
