@@ -22,6 +22,8 @@
 #define GROWING_SIZE_MIN RG_KIB(64)
 #define GROWN_SIZE_MAX RG_MIB(4)
 #define GROWN_MEMORY_SHARE 4
+/* How often it is looked how far an upload has come, in the time without progress that ends it. */
+#define LOOKS_PER_LIMIT 8
 /* 1xx answers to one request: a server that sends nothing else makes no progress. */
 #define INTERIM_ANSWERS_MAX 32
 
@@ -266,13 +268,17 @@ static uint64_t limit_of(uint64_t own_ns, uint64_t pool_ns)
     return own_ns != 0 ? RG_MIN(own_ns, pool_ns) : pool_ns;
 }
 
-/* The shortest of the limits that may come to hold while an exchange is on the connection. */
+/* How often the alarm must go off: the shortest of the limits that may come to hold while an
+ * exchange is on the connection, and often enough to see an upload's progress in that time. */
 static uint64_t watch_ns(const struct rg_conn *conn)
 {
     const struct rg_exchange *x = conn->x;
     uint64_t watch_ns = conn->pool->watch_ns;
-    return x == NULL ? watch_ns
-                     : limit_of(x->head_timeout_ns, limit_of(x->stall_timeout_ns, watch_ns));
+    if (x == NULL) {
+        return watch_ns;
+    }
+    watch_ns = limit_of(x->head_timeout_ns, limit_of(x->stall_timeout_ns, watch_ns));
+    return upload_total(x) > 0 ? RG_MAX(watch_ns / LOOKS_PER_LIMIT, UINT64_C(1)) : watch_ns;
 }
 
 void rg_conn_assign(struct rg_conn *conn, struct rg_exchange *x)
@@ -769,6 +775,10 @@ static struct rg_conn *conn_of(struct rg_transport *transport)
 static void on_data(struct rg_transport *transport)
 {
     struct rg_conn *conn = conn_of(transport);
+    if (conn->state == RG_CONN_BUSY) {
+        /* A part of a record, too: a slow line takes its time for 16 KiB. */
+        progress(conn);
+    }
     while (conn_read(conn)) {
     }
 }
@@ -875,6 +885,40 @@ static void connecting_alarm(struct rg_conn *conn, uint64_t now_ns)
     }
 }
 
+/* Looks how far an upload has come. True while not all of it has reached the server's system. */
+static bool upload_look(struct rg_conn *conn)
+{
+    if (upload_total(conn->x) == 0) {
+        return false;
+    }
+    struct rg_socket_output output;
+    rg_transport_output(&conn->transport, &output);
+    bool goes_on = conn->request == RG_REQUEST_SENDING || output.pending > 0 ||
+                   rg_transport_sending(&conn->transport);
+    if (output.acknowledged != conn->acknowledged) {
+        conn->acknowledged = output.acknowledged;
+        progress(conn);
+    }
+    return goes_on;
+}
+
+/* What a connection that is busy waits for, and how long. */
+static uint64_t busy_limit_ns(struct rg_conn *conn, const char **out_text)
+{
+    const struct rg_exchange *x = conn->x;
+    const struct rg_pool_options *options = &conn->pool->options;
+    if (upload_look(conn)) {
+        *out_text = "no byte of the upload was taken for the stall timeout";
+        return limit_of(x->stall_timeout_ns, options->stall_timeout_ns);
+    }
+    if (conn->early_size > 0) {
+        *out_text = "no byte of the answer came for the stall timeout";
+        return limit_of(x->stall_timeout_ns, options->stall_timeout_ns);
+    }
+    *out_text = "no answer came within the first-byte timeout";
+    return limit_of(x->head_timeout_ns, options->first_byte_timeout_ns);
+}
+
 /* One alarm serves all limits: progress is only noted as it happens, and what it means is worked
  * out when the alarm goes off. That is at least as often as the shortest limit says, because the
  * state may change meanwhile and another limit may then hold. */
@@ -891,11 +935,10 @@ static void alarm_fire(struct rg_alarm *alarm)
         rg_transport_close(&conn->transport, true);
         return;
     }
-    bool answered = response_begun(conn) || conn->request == RG_REQUEST_SENDING;
+    const char *text = NULL;
     uint64_t limit_ns = options->idle_timeout_ns;
     if (conn->state == RG_CONN_BUSY) {
-        limit_ns = answered ? limit_of(conn->x->stall_timeout_ns, options->stall_timeout_ns)
-                            : limit_of(conn->x->head_timeout_ns, options->first_byte_timeout_ns);
+        limit_ns = busy_limit_ns(conn, &text);
     }
     /* Waiting for memory is ours to answer for, not the server's. */
     if (conn->transport.paused) {
@@ -907,9 +950,7 @@ static void alarm_fire(struct rg_alarm *alarm)
                           RG_MIN(deadline_ns, rg_time_after(now_ns, watch_ns(conn))));
     } else if (conn->state == RG_CONN_BUSY) {
         rg_metric_add(&loop_of(conn)->metrics.timeouts, 1);
-        rg_conn_fail(conn, RG_STATUS_STALLED, ETIMEDOUT,
-                     answered ? "no byte of the answer came for the stall timeout"
-                              : "no answer came within the first-byte timeout");
+        rg_conn_fail(conn, RG_STATUS_STALLED, ETIMEDOUT, text);
     } else {
         rg_conn_fail(conn, RG_STATUS_OK, 0, NULL);
     }
@@ -926,6 +967,7 @@ int rg_conn_open(struct rg_conn *conn, const struct rg_transport_target *target)
     RG_ASSERT(conn->state == RG_CONN_CLOSED);
     rg_transport_init(&conn->transport, conn->pool->options.transports, &transport_owner);
     conn->slow = conn->reused = false;
+    conn->acknowledged = 0;
     conn->opened_ns = conn->progress_ns = loop_of(conn)->now_ns;
     int rc = rg_transport_connect(&conn->transport, target);
     if (rc < 0) {

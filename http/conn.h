@@ -11,7 +11,12 @@
  * CLOSING lasts for RG_POOL_CLOSE_NS at most; then whatever the peer has not taken is dropped.
  *
  * While BUSY the request and the response advance on their own: a server may answer before it has
- * read all of the request. */
+ * read all of the request.
+ *
+ * Progress is a byte that comes, or one of an upload that the server's system has acknowledged: a
+ * send is done when our system has taken it, which is a quarter of a megabyte at a time, and most
+ * of that may still lie there. The wait for an answer begins when nothing does any more. A proxy's
+ * buffers are beyond our sight: what it has taken counts as taken. */
 #ifndef RG_HTTP_CONN_H
 #define RG_HTTP_CONN_H
 
@@ -50,6 +55,7 @@ struct rg_conn {
     bool keep_alive; /* the response lets the connection live */
     uint64_t opened_ns, progress_ns, head_ns;
     uint64_t upload_sent;
+    uint64_t acknowledged; /* of what was sent, when it was looked at last */
     struct rg_transport_failure
         failure; /* of an exchange that is done when the transport is closed */
     /* The response. `early` is the slab that takes the head, and the first bytes of the body; where

@@ -709,6 +709,20 @@ static uint64_t conn_limit_ns(const struct rg_server_conn *conn)
     return conn_idle(conn) ? conn->server->options.idle_timeout_ns : conn->server->stall_ns;
 }
 
+/* A slow client takes long for what was given to the system at once: bytes that have reached it are
+ * progress. */
+static void answer_look(struct rg_server_conn *conn)
+{
+    struct rg_socket_output output;
+    if (conn->state == RG_SERVER_CONN_OPEN && conn->answer == RG_SERVER_ANSWER_SENDING) {
+        rg_transport_output(&conn->transport, &output);
+        if (output.acknowledged != conn->acknowledged) {
+            conn->acknowledged = output.acknowledged;
+            progress(conn);
+        }
+    }
+}
+
 /* Progress is only noted as it happens; what it means is worked out here. The alarm is never
  * further away than the shortest limit, so no change of what the connection does need set it. */
 static void alarm_fire(struct rg_alarm *alarm)
@@ -725,6 +739,7 @@ static void alarm_fire(struct rg_alarm *alarm)
         conn_close(conn, false);
         return;
     }
+    answer_look(conn);
     uint64_t deadline_ns = rg_time_after(conn->progress_ns, conn_limit_ns(conn));
     if (now_ns < deadline_ns) {
         rg_loop_set_alarm(loop_of(conn), alarm,
@@ -753,6 +768,7 @@ int rg_server_conn_open(struct rg_server_conn *conn, int fd)
     }
     conn->request = RG_SERVER_REQUEST_HEAD;
     conn->answer = RG_SERVER_ANSWER_NONE;
+    conn->acknowledged = 0;
     conn_enter(conn,
                server->options.tls != NULL ? RG_SERVER_CONN_HANDSHAKING : RG_SERVER_CONN_OPEN);
     progress(conn);

@@ -92,6 +92,7 @@ struct rg_server_conn {
     struct rg_transport transport;
     struct rg_alarm alarm; /* limits; see conn_limit_ns */
     struct rg_alarm pace;  /* armed while the response is held back on purpose, of any kind */
+    uint64_t acknowledged; /* of what was sent, when it was looked at last */
     uint64_t progress_ns;
     uint8_t state, request, answer;
     bool calling;      /* begin has returned 0, and release is to come */

@@ -754,6 +754,11 @@ bool rg_transport_sending(const struct rg_transport *transport)
     return transport->buffer != NULL || !rg_op_idle(&transport->writing);
 }
 
+void rg_transport_output(const struct rg_transport *transport, struct rg_socket_output *out_output)
+{
+    rg_socket_output(loop_of(transport), &transport->socket, out_output);
+}
+
 bool rg_transport_borrows(const struct rg_transport *transport)
 {
     bool reads = !rg_op_idle(&transport->reading) && transport->reading.kind == RG_OP_RECV_INTO;

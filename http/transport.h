@@ -143,6 +143,8 @@ void rg_transport_flush(struct rg_transport *transport);
  * on_sent or on_closed. */
 void rg_transport_send_from(struct rg_transport *transport, const void *data, size_t size);
 bool rg_transport_sending(const struct rg_transport *transport);
+/* How far what was sent has come: see rg_socket_output. */
+void rg_transport_output(const struct rg_transport *transport, struct rg_socket_output *out_output);
 /* True while the kernel may still read or write memory of the owner's, which rg_transport_send_from
  * or _receive_into lent it: closing does not end that before on_closed. */
 bool rg_transport_borrows(const struct rg_transport *transport);

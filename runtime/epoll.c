@@ -132,6 +132,13 @@ static int epoll_socket_adopt(void *self, struct rg_socket *socket, int fd)
     return epoll_register(self, socket, fd);
 }
 
+static void epoll_socket_output(void *self, const struct rg_socket *socket, uint64_t taken,
+                                struct rg_socket_output *out_output)
+{
+    RG_ASSERT(self != NULL);
+    rg_fd_output(socket->fd, taken, out_output);
+}
+
 static void epoll_socket_shutdown(void *self, struct rg_socket *socket)
 {
     RG_ASSERT(self != NULL);
@@ -368,6 +375,7 @@ const struct rg_backend_ops rg_epoll_backend = {
     .destroy = epoll_destroy,
     .socket_open = epoll_socket_open,
     .socket_adopt = epoll_socket_adopt,
+    .socket_output = epoll_socket_output,
     .socket_shutdown = epoll_socket_shutdown,
     .socket_close = epoll_socket_close,
     .start = epoll_start,

@@ -237,6 +237,7 @@ static void op_count(struct rg_loop *loop, const struct rg_op *op)
         rg_metric_add(&loop->metrics.recv_bytes, (uint64_t)op->result);
     } else if (op->kind == RG_OP_SEND) {
         rg_metric_add(&loop->metrics.sent_bytes, (uint64_t)op->result);
+        op->socket->taken += (uint64_t)op->result;
     }
 }
 
@@ -616,6 +617,18 @@ int rg_socket_adopt(struct rg_loop *loop, struct rg_socket *socket, int fd)
     RG_ASSERT(fd >= 0);
     *socket = (struct rg_socket){.fd = -1};
     return loop->backend->socket_adopt(loop->backend_self, socket, fd);
+}
+
+void rg_socket_output(struct rg_loop *loop, const struct rg_socket *socket,
+                      struct rg_socket_output *out_output)
+{
+    RG_ASSERT(socket->fd >= 0);
+    const struct rg_op *writing = socket->writing;
+    uint64_t taken = socket->taken;
+    if (writing != NULL && writing->kind == RG_OP_SEND) {
+        taken += writing->progress;
+    }
+    loop->backend->socket_output(loop->backend_self, socket, taken, out_output);
 }
 
 void rg_socket_shutdown(struct rg_loop *loop, struct rg_socket *socket)

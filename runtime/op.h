@@ -46,6 +46,7 @@ struct rg_socket {
     /* What a backend knows without asking: epoll by edge, io_uring (readable only) by a receive
      * that was filled. */
     bool readable, writable, hung_up;
+    uint64_t taken; /* bytes of sends that are done */
     /* Ops in flight; NULL when there is none. */
     struct rg_op *reading, *writing;
     void *sim; /* the simulated connection, in tests */
@@ -110,6 +111,15 @@ void rg_op_cancel(struct rg_loop *loop, struct rg_op *op);
 int rg_socket_open(struct rg_loop *loop, struct rg_socket *socket, int family);
 /* Takes over a connected or listening descriptor (on success). */
 int rg_socket_adopt(struct rg_loop *loop, struct rg_socket *socket, int fd);
+/* How far what was sent has come. A send is done when the system has taken all of it, which at a
+ * slow peer is long after the one before, and long before the peer's system has it. */
+struct rg_socket_output {
+    uint64_t acknowledged; /* bytes that the peer's system has, all in all; grows */
+    uint32_t pending;      /* bytes that the system has taken, and the peer's has not yet */
+};
+/* Asks the system. Zeroes where it does not say. */
+void rg_socket_output(struct rg_loop *loop, const struct rg_socket *socket,
+                      struct rg_socket_output *out_output);
 /* Ends both directions now; ops in flight finish. The descriptor stays. */
 void rg_socket_shutdown(struct rg_loop *loop, struct rg_socket *socket);
 /* Closes the descriptor; with `reset` by RST instead of FIN. No op may be in flight. Harmless for a
@@ -126,6 +136,9 @@ struct rg_backend_ops {
     void (*destroy)(void *self);
     int (*socket_open)(void *self, struct rg_socket *socket, int family);
     int (*socket_adopt)(void *self, struct rg_socket *socket, int fd);
+    /* `taken`: what it has taken so far, as far as is known here. */
+    void (*socket_output)(void *self, const struct rg_socket *socket, uint64_t taken,
+                          struct rg_socket_output *out_output);
     void (*socket_shutdown)(void *self, struct rg_socket *socket);
     void (*socket_close)(void *self, struct rg_socket *socket, bool reset);
     void (*start)(void *self, struct rg_op *op);

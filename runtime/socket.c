@@ -2,11 +2,14 @@
 #include "runtime/socket.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 /* Descriptors above this are not tracked; the default hard limit of Linux distributions. */
@@ -84,6 +87,28 @@ int rg_fd_bind(int fd, int family, const struct rg_local *local)
     (void)setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on));
     const struct sockaddr *address = (const struct sockaddr *)&local->address;
     return bind(fd, address, local->address_size) < 0 ? -errno : 0;
+}
+
+/* SIOCOUTQ counts what is not acknowledged, sent or not (tcp(7)). That alone does not tell
+ * progress: what leaves the queue is replaced, and a reader with a steady pace is then seen with
+ * the same number each time. Linux counts what was acknowledged (4.1 and later); others (gVisor) do
+ * not. */
+void rg_fd_output(int fd, uint64_t taken, struct rg_socket_output *out_output)
+{
+    RG_ASSERT(fd >= 0);
+    int pending = 0;
+    struct tcp_info info = {0};
+    socklen_t size = sizeof(info);
+    if (ioctl(fd, SIOCOUTQ, &pending) < 0) {
+        pending = 0;
+    }
+    bool counts = getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+                  size >= offsetof(struct tcp_info, tcpi_bytes_acked) + sizeof(uint64_t);
+    uint64_t left = taken - RG_MIN((uint64_t)pending, taken);
+    *out_output = (struct rg_socket_output){
+        .acknowledged = counts && info.tcpi_bytes_acked > 0 ? info.tcpi_bytes_acked : left,
+        .pending = (uint32_t)pending,
+    };
 }
 
 void rg_fd_close(int fd, bool reset)

@@ -26,6 +26,8 @@ int rg_fd_bind(int fd, int family, const struct rg_local *local);
 void rg_fd_track(int fd);
 /* In a forked child: closes every tracked descriptor. Async-signal-safe. */
 void rg_fd_close_tracked(void);
+/* How far what was sent through a TCP socket has come. */
+void rg_fd_output(int fd, uint64_t taken, struct rg_socket_output *out_output);
 /* With `reset`, the peer sees RST. */
 void rg_fd_close(int fd, bool reset);
 /* The buffer of RG_RECV_SIZE_MAX bytes that all sockets of a loop receive into; touched now, not

@@ -234,6 +234,13 @@ static int uring_socket_adopt(void *self, struct rg_socket *socket, int fd)
     return 0;
 }
 
+static void uring_socket_output(void *self, const struct rg_socket *socket, uint64_t taken,
+                                struct rg_socket_output *out_output)
+{
+    RG_ASSERT(self != NULL);
+    rg_fd_output(socket->fd, taken, out_output);
+}
+
 static void uring_socket_shutdown(void *self, struct rg_socket *socket)
 {
     RG_ASSERT(self != NULL);
@@ -464,6 +471,7 @@ const struct rg_backend_ops rg_uring_backend = {
     .destroy = uring_destroy,
     .socket_open = uring_socket_open,
     .socket_adopt = uring_socket_adopt,
+    .socket_output = uring_socket_output,
     .socket_shutdown = uring_socket_shutdown,
     .socket_close = uring_socket_close,
     .start = uring_start,

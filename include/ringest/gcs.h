@@ -36,8 +36,10 @@ struct rg_client_options {
                             * ask what became of it has as many again */
     /* Time-outs; RG_FOREVER: none. */
     uint64_t connect_timeout_ns;    /* one attempt to connect, TLS included; 10 s */
-    uint64_t first_byte_timeout_ns; /* request sent to first byte of the answer, at most; 30 s */
-    uint64_t stall_timeout_ns;      /* between bytes of an answer, at most; 20 s */
+    uint64_t first_byte_timeout_ns; /* from the time when the server's system has all of the request
+                                     * to the first byte of the answer, at most; 30 s */
+    uint64_t stall_timeout_ns;      /* between bytes of an answer, or of an upload that the server's
+                                     * system takes, at most; 20 s */
     uint64_t idle_timeout_ns;       /* an unused connection is closed after it; 60 s */
     uint64_t backoff_min_ns;        /* first delay before a retry, before jitter; 100 ms */
     uint64_t backoff_max_ns;        /* 30 s */

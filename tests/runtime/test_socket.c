@@ -86,6 +86,58 @@ static void test_nothing_blocks_and_errors_are_values(void)
     close(fds[1]);
 }
 
+/* Fills what both systems have room for; the number of bytes. */
+static uint64_t fill(int fd)
+{
+    static const uint8_t block[RG_KIB(64)];
+    uint64_t taken = 0;
+    int32_t sent;
+    while ((sent = rg_fd_send(fd, block, sizeof(block))) > 0) {
+        taken += (uint64_t)sent;
+    }
+    RG_CHECK_EQ(sent, -EAGAIN);
+    return taken;
+}
+
+static struct rg_socket_output output_of(int fd, uint64_t taken)
+{
+    struct rg_socket_output output;
+    rg_fd_output(fd, taken, &output);
+    return output;
+}
+
+/* TCP, of which the system counts what was acknowledged, and a pair of which it does not. */
+static void test_what_the_peer_has_taken_is_seen(void)
+{
+    for (int is_tcp = 0; is_tcp < 2; is_tcp++) {
+        int fds[2];
+        if (is_tcp) {
+            make_connection(fds);
+        } else {
+            RG_CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+        }
+        RG_CHECK_EQ(output_of(fds[0], 0).pending, 0);
+        uint64_t taken = fill(fds[0]);
+        struct rg_socket_output first = output_of(fds[0], taken), second;
+        RG_CHECK(first.pending > 0);
+        static uint8_t block[RG_KIB(64)];
+        uint64_t got = 0;
+        while (got < taken) {
+            ssize_t part = recv(fds[1], block, sizeof(block), 0);
+            RG_CHECK(part > 0);
+            got += (uint64_t)part;
+        }
+        RG_AWAIT(output_of(fds[0], taken).pending == 0);
+        second = output_of(fds[0], taken);
+        RG_CHECK(second.acknowledged > first.acknowledged);
+        RG_CHECK(second.acknowledged >= taken);
+        /* What has come stays come. */
+        RG_CHECK(output_of(fds[0], taken).acknowledged == second.acknowledged);
+        rg_fd_close(fds[0], false);
+        close(fds[1]);
+    }
+}
+
 static void test_a_closed_peer_is_an_error_and_no_signal(void)
 {
     int fds[2];
@@ -150,6 +202,7 @@ int main(int argc, char **argv)
     static const struct rg_test tests[] = {
         RG_TEST(test_where_connections_begin),
         RG_TEST(test_nothing_blocks_and_errors_are_values),
+        RG_TEST(test_what_the_peer_has_taken_is_seen),
         RG_TEST(test_a_closed_peer_is_an_error_and_no_signal),
         RG_TEST(test_an_orderly_close_is_seen_as_the_end),
         RG_TEST(test_accepting_without_a_peer_does_not_block),

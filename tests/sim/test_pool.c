@@ -7,7 +7,7 @@
 #include <arpa/inet.h>
 
 #define ANSWER "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-#define EXCHANGES_MAX 4
+#define EXCHANGES_MAX 64
 #define TIMEOUT_NS (20 * RG_NS_PER_S)
 
 static struct rg_sim *sim;
@@ -21,6 +21,7 @@ static struct exchange {
     struct rg_exchange x;
     bool is_done;
     enum rg_status status;
+    char text[64];
     uint64_t done_ns;
 } exchanges[EXCHANGES_MAX];
 
@@ -43,6 +44,7 @@ static void exchange_done(struct rg_exchange *x)
     RG_CHECK(!exchange->is_done);
     exchange->is_done = true;
     exchange->status = x->status;
+    snprintf(exchange->text, sizeof(exchange->text), "%s", x->text != NULL ? x->text : "");
     exchange->done_ns = rg_sim_now_ns(sim);
 }
 
@@ -54,9 +56,9 @@ static const struct rg_exchange_ops exchange_ops = {
 
 static struct sockaddr_in address = {.sin_family = AF_INET};
 
-static void setup(void)
+static void setup_with(const struct rg_sim_options *sim_options)
 {
-    sim = rg_sim_create(&(struct rg_sim_options){.seed = rg_test_seed()});
+    sim = rg_sim_create(sim_options);
     const struct rg_loop_options loop_options = {
         .backend = &rg_sim_backend,
         .backend_context = sim,
@@ -83,6 +85,11 @@ static void setup(void)
     RG_CHECK_EQ(inet_pton(AF_INET, "10.0.0.1", &address.sin_addr), 1);
     memset(exchanges, 0, sizeof(exchanges));
     pool_closed = false;
+}
+
+static void setup(void)
+{
+    setup_with(&(struct rg_sim_options){.seed = rg_test_seed()});
 }
 
 static void note_closed(void *context)
@@ -181,10 +188,203 @@ static void test_connecting_is_tried_again_when_the_penalty_is_over(void)
     teardown();
 }
 
+/* A server that reads at a pace, a little at a time, as a slow line does. */
+static struct {
+    uint64_t bytes_per_s;
+    uint64_t stop_after; /* bytes, after which nothing is read any more; 0: never */
+    uint64_t think_ns;   /* from the last byte to the answer */
+    uint64_t size;       /* of a request's body */
+    const char *interim; /* sent when the first bytes have come; NULL: nothing */
+} pace;
+
+struct reader {
+    uint64_t got, head_size;
+};
+
+static void reader_connected(struct rg_sim_end *end)
+{
+    *rg_sim_end_state(end) = calloc(1, sizeof(struct reader));
+}
+
+static void read_on(void *context)
+{
+    rg_sim_resume(context);
+}
+
+static void reader_received(struct rg_sim_end *end, const uint8_t *data, size_t size)
+{
+    struct reader *reader = *rg_sim_end_state(end);
+    if (reader->got == 0) {
+        const uint8_t *behind = memmem(data, size, "\r\n\r\n", 4);
+        RG_CHECK(behind != NULL);
+        reader->head_size = (uint64_t)(behind + 4 - data);
+        rg_sim_write(end, pace.interim != NULL ? pace.interim : "",
+                     pace.interim != NULL ? strlen(pace.interim) : 0);
+    }
+    reader->got += size;
+    if (reader->got == reader->head_size + pace.size) {
+        rg_sim_write_after(end, pace.think_ns, ANSWER, strlen(ANSWER));
+        reader->got = 0;
+        return;
+    }
+    rg_sim_pause(end);
+    if (pace.stop_after == 0 || reader->got < pace.stop_after) {
+        rg_sim_after(sim, size * RG_NS_PER_S / pace.bytes_per_s, read_on, end);
+    }
+}
+
+static void reader_gone(struct rg_sim_end *end)
+{
+    free(*rg_sim_end_state(end));
+}
+
+static const struct rg_sim_service reader_service = {
+    .connected = reader_connected, .received = reader_received, .gone = reader_gone};
+
+/* Bytes in the kernels' hands, in the pieces in which a slow line carries them. */
+static void setup_slow(size_t window)
+{
+    setup_with(&(struct rg_sim_options){.seed = rg_test_seed(), .window = window, .segment = 1000});
+    listen_with(&reader_service);
+}
+
+static const uint8_t upload[3 << 20];
+
+static void submit_upload(size_t index, uint64_t size)
+{
+    pace.size = size;
+    exchanges[index].x.upload = upload;
+    exchanges[index].x.upload_size = size;
+    submit(index);
+}
+
+static void test_uploads_that_make_steady_progress_are_not_given_up(void)
+{
+    static const uint64_t rates[] = {1000, 10000, 50000};
+    for (size_t i = 0; i < RG_ARRAY_LEN(rates); i++) {
+        for (size_t window = 1000; window <= 64000; window *= 8) {
+            memset(&pace, 0, sizeof(pace));
+            pace.bytes_per_s = rates[i];
+            setup_slow(window);
+            for (size_t n = 0; n < EXCHANGES_MAX; n++) {
+                submit_upload(n, 300000);
+            }
+            for (size_t n = 0; n < EXCHANGES_MAX; n++) {
+                RG_CHECK(run_until_done(n, 3600 * RG_NS_PER_S * 2));
+                RG_CHECK_EQ(exchanges[n].status, RG_STATUS_OK);
+            }
+            teardown();
+        }
+    }
+}
+
+/* What counts is when the last byte was taken, whenever that was. */
+static void test_a_server_that_reads_no_more_is_given_up_at_the_limit(void)
+{
+    static const uint64_t stops[] = {1, 100000, 1000000, 2000000};
+    for (size_t i = 0; i < RG_ARRAY_LEN(stops); i++) {
+        memset(&pace, 0, sizeof(pace));
+        pace.bytes_per_s = 20000;
+        pace.stop_after = stops[i];
+        setup_slow(16000);
+        uint64_t begin_ns = rg_sim_now_ns(sim);
+        submit_upload(0, sizeof(upload));
+        RG_CHECK(run_until_done(0, 3600 * RG_NS_PER_S));
+        RG_CHECK_EQ(exchanges[0].status, RG_STATUS_STALLED);
+        RG_CHECK_STR(exchanges[0].text, "no byte of the upload was taken for the stall timeout");
+        uint64_t read_ns = stops[i] * RG_NS_PER_S / pace.bytes_per_s;
+        uint64_t took_ns = exchanges[0].done_ns - begin_ns;
+        RG_CHECK(took_ns >= TIMEOUT_NS + read_ns - RG_MIN(read_ns, RG_NS_PER_S));
+        RG_CHECK(took_ns <= TIMEOUT_NS + read_ns + TIMEOUT_NS / 8 + 2 * RG_NS_PER_S);
+        teardown();
+    }
+}
+
+/* All of it lies in the systems' buffers at once, and takes longer to get through than an answer
+ * may take. */
+static void test_the_wait_for_an_answer_begins_when_the_upload_has_left(void)
+{
+    for (uint64_t late = 0; late < 2; late++) {
+        memset(&pace, 0, sizeof(pace));
+        pace.bytes_per_s = 1000;
+        pace.think_ns = late ? TIMEOUT_NS + TIMEOUT_NS / 4 : TIMEOUT_NS - RG_NS_PER_S;
+        setup_slow(RG_MIB(1));
+        submit_upload(0, 100000);
+        RG_CHECK(run_until_done(0, 600 * RG_NS_PER_S));
+        if (late) {
+            RG_CHECK_EQ(exchanges[0].status, RG_STATUS_STALLED);
+            RG_CHECK_STR(exchanges[0].text, "no answer came within the first-byte timeout");
+        } else {
+            RG_CHECK_EQ(exchanges[0].status, RG_STATUS_OK);
+        }
+        teardown();
+    }
+}
+
+static void test_an_interim_answer_does_not_end_the_upload(void)
+{
+    memset(&pace, 0, sizeof(pace));
+    pace.bytes_per_s = 5000;
+    pace.interim = "HTTP/1.1 100 Continue\r\n\r\n";
+    setup_slow(8000);
+    submit_upload(0, 1000000);
+    RG_CHECK(run_until_done(0, 600 * RG_NS_PER_S));
+    RG_CHECK_EQ(exchanges[0].status, RG_STATUS_OK);
+    teardown();
+}
+
+/* One connection, one upload after the other: what was taken of the last one says nothing. */
+static void test_a_reused_connection_is_looked_at_afresh(void)
+{
+    memset(&pace, 0, sizeof(pace));
+    pace.bytes_per_s = 5000;
+    setup_slow(8000);
+    for (size_t i = 0; i < 3; i++) {
+        submit_upload(i, 200000);
+        RG_CHECK(run_until_done(i, 600 * RG_NS_PER_S));
+        RG_CHECK_EQ(exchanges[i].status, RG_STATUS_OK);
+    }
+    RG_CHECK_EQ(rg_sim_socket_count(sim), 1);
+    pace.stop_after = 1;
+    submit_upload(3, 200000);
+    uint64_t begin_ns = rg_sim_now_ns(sim);
+    RG_CHECK(run_until_done(3, 600 * RG_NS_PER_S));
+    RG_CHECK_EQ(exchanges[3].status, RG_STATUS_STALLED);
+    RG_CHECK(exchanges[3].done_ns - begin_ns < 2 * TIMEOUT_NS);
+    teardown();
+}
+
+/* An answer comes a few bytes at a time: each of them is progress, also before there is a record or
+ * a head of them. */
+static void drip(struct rg_sim_end *end, const uint8_t *data, size_t size)
+{
+    (void)data, (void)size;
+    for (size_t i = 0; i < strlen(ANSWER); i++) {
+        rg_sim_write_after(end, (i + 1) * (TIMEOUT_NS - RG_NS_PER_S), &ANSWER[i], 1);
+    }
+}
+
+static void test_an_answer_of_a_byte_at_a_time_is_progress(void)
+{
+    static const struct rg_sim_service service = {.received = drip};
+    setup();
+    listen_with(&service);
+    submit(0);
+    RG_CHECK(run_until_done(0, 3600 * RG_NS_PER_S));
+    RG_CHECK_EQ(exchanges[0].status, RG_STATUS_OK);
+    teardown();
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
         RG_TEST(test_connecting_is_tried_again_when_the_penalty_is_over),
+        RG_TEST(test_uploads_that_make_steady_progress_are_not_given_up),
+        RG_TEST(test_a_server_that_reads_no_more_is_given_up_at_the_limit),
+        RG_TEST(test_the_wait_for_an_answer_begins_when_the_upload_has_left),
+        RG_TEST(test_an_interim_answer_does_not_end_the_upload),
+        RG_TEST(test_a_reused_connection_is_looked_at_afresh),
+        RG_TEST(test_an_answer_of_a_byte_at_a_time_is_progress),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }

@@ -123,7 +123,9 @@ static bool server_connect(struct tunnel *tunnel, const char *head)
 /* Carries bytes both ways until one side ends. */
 static void tunnel_carry(struct tunnel *tunnel)
 {
+    const struct rg_test_proxy_options *options = &tunnel->proxy->options;
     char chunk[CHUNK_SIZE];
+    size_t piece = options->carry_piece != 0 ? options->carry_piece : sizeof(chunk);
     struct pollfd fds[] = {{.fd = tunnel->client, .events = POLLIN},
                            {.fd = tunnel->server, .events = POLLIN}};
     for (;;) {
@@ -132,15 +134,18 @@ static void tunnel_carry(struct tunnel *tunnel)
             return;
         }
         if (pending || fds[0].revents != 0) {
-            ssize_t got = client_read(tunnel, chunk, sizeof(chunk));
+            ssize_t got = client_read(tunnel, chunk, piece);
             if (got <= 0 || !server_write(tunnel, chunk, (size_t)got)) {
                 return;
             }
         } else if (fds[1].revents != 0) {
-            ssize_t got = recv(tunnel->server, chunk, sizeof(chunk), 0);
+            ssize_t got = recv(tunnel->server, chunk, piece, 0);
             if (got <= 0 || !client_write(tunnel, chunk, (size_t)got)) {
                 return;
             }
+        }
+        if (options->carry_ms != 0) {
+            usleep(options->carry_ms * 1000);
         }
     }
 }
@@ -241,6 +246,10 @@ struct rg_test_proxy *rg_test_proxy_start(const struct rg_test_proxy_options *op
     }
     address.sin_port = htons(options->port);
     proxy->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (options->receive_buffer != 0) {
+        setsockopt(proxy->listener, SOL_SOCKET, SO_RCVBUF, &options->receive_buffer,
+                   sizeof(options->receive_buffer));
+    }
     RG_ASSERT(bind(proxy->listener, (struct sockaddr *)&address, size) == 0);
     RG_ASSERT(listen(proxy->listener, RG_TEST_PROXY_CONNECTIONS_MAX) == 0);
     RG_ASSERT(getsockname(proxy->listener, (struct sockaddr *)&address, &size) == 0);

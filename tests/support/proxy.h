@@ -13,6 +13,9 @@ struct rg_test_proxy_options {
     const char *answer;        /* sent instead of making a tunnel; NULL: makes one */
     bool stall;                /* never answers */
     uint32_t piece;            /* bytes of the answer at a time; 0: all */
+    uint32_t carry_piece;      /* bytes that go through a tunnel at a time, either way; 0: many */
+    uint32_t carry_ms;         /* a pause behind each: a slow line */
+    int receive_buffer;        /* SO_RCVBUF towards clients; 0: its own */
     const char *address;       /* instead of 127.0.0.1; NULL: that */
     uint16_t port;             /* 0: a free one */
 };

@@ -368,8 +368,9 @@ static void pipe_write(struct rg_sim_end *to, const uint8_t *data, size_t size)
     bool fin = !reset && strikes(sim, RG_SIM_FAULT_FIN);
     bool stall = !reset && !fin && strikes(sim, RG_SIM_FAULT_STALL);
     size_t kept = reset || fin || stall ? rg_sim_random_below(sim, size) : size;
-    if (kept > 0) {
-        pipe_append(to, CHUNK_DATA, data, kept);
+    size_t segment = sim->options.segment != 0 ? sim->options.segment : size;
+    for (size_t at = 0; at < kept; at += segment) {
+        pipe_append(to, CHUNK_DATA, data + at, RG_MIN(segment, kept - at));
     }
     if (fin) {
         pipe_append(to, CHUNK_FIN, NULL, 0);
@@ -773,6 +774,16 @@ static int sim_socket_adopt(void *context, struct rg_socket *socket, int fd)
     return -EBADF;
 }
 
+static void sim_socket_output(void *context, const struct rg_socket *socket, uint64_t taken,
+                              struct rg_socket_output *out_output)
+{
+    const struct rg_sim_end *end = socket->sim;
+    RG_ASSERT(context != NULL && end->socket == socket);
+    size_t pending = end->other != NULL ? end->other->in.size : 0;
+    *out_output = (struct rg_socket_output){
+        .acknowledged = taken - RG_MIN((uint64_t)pending, taken), .pending = (uint32_t)pending};
+}
+
 static void sim_socket_shutdown(void *context, struct rg_socket *socket)
 {
     struct sim_loop *self = context;
@@ -963,6 +974,7 @@ const struct rg_backend_ops rg_sim_backend = {
     .destroy = sim_destroy_backend,
     .socket_open = sim_socket_open,
     .socket_adopt = sim_socket_adopt,
+    .socket_output = sim_socket_output,
     .socket_shutdown = sim_socket_shutdown,
     .socket_close = sim_socket_close,
     .start = sim_start,

@@ -58,6 +58,7 @@ struct rg_sim_options {
     uint64_t seed;
     uint64_t latency_ns; /* one way; 0: 100 us */
     size_t window;       /* bytes that a sending socket may have on the way; 0: 256 KiB */
+    size_t segment;      /* bytes that arrive together at most; 0: all that were written together */
     uint32_t faults[RG_SIM_FAULT_COUNT]; /* parts per million */
 };
 
