@@ -62,7 +62,7 @@ struct many {
     uint32_t out_count, here_count, batch;
     uint32_t window;       /* at most so many are out or here; shrinks when memory was short */
     bool ordered, is_held; /* nothing is asked for until `first` has come */
-    PyObject *list;        /* awaited: what is being filled */
+    PyObject *list;        /* what is being filled: awaited, or when an exception came between */
     struct core_watch watch;
 };
 static PyTypeObject *many_type;
@@ -163,9 +163,12 @@ static int many_pull(struct many *self)
 {
     for (int i = 0; i < SUBMIT_MAX && many_has_room(self); i++) {
         PyObject *text = PyIter_Next(self->uris);
+        if (text == NULL && PyErr_Occurred()) {
+            return -1; /* whoever goes on asks it again */
+        }
         if (text == NULL) {
             Py_CLEAR(self->uris);
-            return PyErr_Occurred() ? -1 : 0;
+            return 0;
         }
         if (!PyUnicode_Check(text)) {
             PyErr_Format(PyExc_TypeError, "a URI is a str, not %R", text);
@@ -421,12 +424,24 @@ static enum outcome many_fill(struct many *self, PyObject *list, bool waits)
     return FILL_FAILED;
 }
 
-/* NULL with an exception, or without at the end. */
+/* The list that is to be filled, which an exception may have left. */
+static PyObject *list_begin(struct many *self)
+{
+    core_watch_news(&self->watch);
+    if (self->list != NULL) {
+        PyObject *list = self->list;
+        self->list = NULL;
+        return list;
+    }
+    self->list_bytes = 0;
+    return PyList_New(0);
+}
+
+/* NULL with an exception, or without at the end. What has come when there is an exception, a signal
+ * handler's or one of the caller's iterator, is for the next call. */
 static PyObject *list_make(struct many *self)
 {
-    PyObject *list = PyList_New(0);
-    self->list_bytes = 0;
-    core_watch_news(&self->watch);
+    PyObject *list = list_begin(self);
     while (list != NULL) {
         enum outcome outcome = many_fill(self, list, true);
         if (outcome == FILL_DONE) {
@@ -439,7 +454,8 @@ static PyObject *list_make(struct many *self)
             break;
         }
         if (rc < 0) {
-            Py_CLEAR(list);
+            self->list = list;
+            return NULL;
         }
     }
     if (list != NULL && PyList_Size(list) == 0) {
@@ -457,9 +473,7 @@ static PyObject *many_next(PyObject *object)
 static PyObject *list_poll(struct many *self)
 {
     if (self->list == NULL) {
-        self->list = PyList_New(0);
-        self->list_bytes = 0;
-        core_watch_news(&self->watch);
+        self->list = list_begin(self);
         if (self->list == NULL) {
             return NULL;
         }
@@ -477,10 +491,10 @@ static PyObject *list_poll(struct many *self)
         }
         outcome = rc > 0 ? FILL_DONE : FILL_FAILED;
     }
-    PyObject *list = self->list;
-    self->list = NULL;
-    if (outcome == FILL_FAILED) {
-        Py_CLEAR(list);
+    PyObject *list = NULL;
+    if (outcome != FILL_FAILED) {
+        list = self->list;
+        self->list = NULL;
     }
     return list;
 }

@@ -184,6 +184,8 @@ class Client(_core.Client):
 
         A list is shorter at the end, when it has 64 MiB, and when memory is short. What fails is an
         Item with an error. `progress`: a bar of tqdm, where that is installed; a text is its title.
+
+        Where next() raises, by a signal's handler or by `uris`, what had come is in the list that the next call gives.
         """
         many = super().get_many(_many(uris), ordered=ordered, batch=batch)
         return _progress.counting(many, progress, "get", _progress.length(uris)) if progress else many

@@ -220,6 +220,71 @@ class Exceptions(Emulated):
         self.check_all_once(list(other))
 
 
+class Many(Emulated):
+    """get_many, which goes on behind what raised."""
+
+    def test_a_handler_of_signals_that_raises(self):
+        chance = random.Random(support.SEED)
+        armed = False
+
+        def handle(number, frame):
+            nonlocal armed
+            if armed:
+                armed = False
+                raise Stopped
+
+        uris = [support.uri(i) for i in range(support.COUNT)]
+        before = signal.signal(signal.SIGALRM, handle)
+        try:
+            raised = 0
+            for ordered in itertools.cycle((False, True)):
+                many, got = self.client.get_many(uris, ordered=ordered, batch=40), []
+                while True:
+                    try:
+                        armed = True
+                        signal.setitimer(signal.ITIMER_REAL, chance.uniform(5e-5, 1e-3))
+                        for items in many:
+                            got.append(items)
+                        armed = False
+                        break
+                    except Stopped:
+                        raised += 1
+                numbers = [int(item.uri.rsplit("-", 1)[1]) for items in got for item in items]
+                self.assertEqual(numbers if ordered else sorted(numbers), list(range(support.COUNT)))
+                if raised > SIGNALS // 4:
+                    break
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+    def test_an_iterator_of_uris_that_raises(self):
+        class Uris:
+            next = 0
+
+            def __iter__(self):
+                return self
+
+            def __next__(self):
+                self.next += 1
+                if self.next % 30 == 0:
+                    raise LookupError(self.next)
+                if self.next > 300:
+                    raise StopIteration
+                return support.uri(self.next)
+
+        for ordered in (False, True):
+            got, raised, many = [], 0, self.client.get_many(Uris(), ordered=ordered, batch=500)
+            while True:
+                try:
+                    got += next(many)
+                except LookupError:
+                    raised += 1
+                except StopIteration:
+                    break
+            numbers = [int(item.uri.rsplit("-", 1)[1]) for item in got]
+            self.assertEqual((raised, sorted(numbers)), (10, [i for i in range(300) if i % 30]))
+
+
 class Iterations(Emulated):
     def test_after_an_error_it_does_not_look_like_the_end(self):
         def transform(item):
