@@ -7,6 +7,7 @@
 #include "gcs/credentials_certificate.h"
 #include "gcs/credentials_exchange.h"
 #include "runtime/clock.h"
+#include "runtime/descriptor.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -300,14 +301,32 @@ static char **program_environment(struct rg_credentials_run *run,
     return list;
 }
 
+/* A child of the application's that is forked meanwhile must not keep the end to write to: the
+ * output would not end before that child does. */
+static int pipe_make(int ends[static 2])
+{
+    rg_fd_hold();
+    int rc = pipe2(ends, O_CLOEXEC) < 0 ? -errno : 0;
+    if (rc == 0) {
+        rg_fd_track(ends[0]);
+        rg_fd_track(ends[1]);
+    }
+    rg_fd_release();
+    return rc;
+}
+
 /* Starts the program in a process group of its own, with its standard output in a pipe. */
 static int program_start(struct rg_credentials_run *run, const struct rg_credentials_config *config,
                          char *const words[], pid_t *out_pid, int *out_fd)
 {
     char **environment = program_environment(run, config);
+    if (environment == NULL) {
+        return -ENOMEM;
+    }
     int ends[2];
-    if (environment == NULL || pipe2(ends, O_CLOEXEC) < 0) {
-        return environment == NULL ? -ENOMEM : -errno;
+    int rc = pipe_make(ends);
+    if (rc < 0) {
+        return rc;
     }
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -321,12 +340,12 @@ static int program_start(struct rg_credentials_run *run, const struct rg_credent
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setpgroup(&attributes, 0);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
-    int rc = posix_spawnp(out_pid, words[0], &actions, &attributes, words, environment);
+    rc = posix_spawnp(out_pid, words[0], &actions, &attributes, words, environment);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
-    close(ends[1]);
+    rg_fd_drop(ends[1]);
     if (rc != 0) {
-        close(ends[0]);
+        rg_fd_drop(ends[0]);
         return -rc;
     }
     *out_fd = ends[0];
@@ -401,7 +420,7 @@ static char *program_run(struct rg_credentials_run *run, const struct rg_credent
     }
     uint64_t until_ns = rg_now_ns() + config->executable.timeout_ms * RG_NS_PER_MS;
     bool complete = program_read(run, fd, until_ns, output, RG_CREDENTIALS_FILE_SIZE_MAX);
-    close(fd);
+    rg_fd_drop(fd);
     bool ended_well = program_wait(run, pid, complete ? until_ns : 0);
     if (!complete || (!ended_well && *output == '\0')) {
         rg_credentials_fail(run, -ECHILD, false, "executable %.100s %s", words[0],

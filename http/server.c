@@ -4,10 +4,10 @@
  * freed and `done` is called. */
 #include "http/server_conn.h"
 
+#include "runtime/descriptor.h"
 #include "runtime/socket.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 
 /* Wait for descriptors or memory to come back before accepting again. */
@@ -187,9 +187,9 @@ void rg_server_conn_closed(struct rg_server_conn *conn)
 static int listener_adopt(struct rg_server *server, int fd)
 {
     RG_ASSERT(fd >= 0);
-    int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    int own = rg_fd_copy(fd);
     if (own < 0) {
-        return -errno;
+        return own;
     }
     int rc = rg_socket_adopt(server->loop, &server->listener, own);
     if (rc < 0) {

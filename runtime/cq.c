@@ -43,6 +43,7 @@
 #include "runtime/cq.h"
 
 #include "runtime/clock.h"
+#include "runtime/descriptor.h"
 #include "runtime/fork.h"
 
 #include <assert.h>
@@ -124,14 +125,13 @@ static void close_fd(struct rg_cq *cq)
 {
     int fd = atomic_exchange(&cq->fd, -1);
     RG_ASSERT(fd >= -1);
-    if (fd >= 0) {
-        close(fd);
-    }
+    rg_fd_drop(fd);
 }
 
+/* The descriptor is closed in the child by then. */
 static void forked(struct rg_fork_hook *hook)
 {
-    close_fd(RG_CONTAINER_OF(hook, struct rg_cq, fork_hook));
+    atomic_store(&RG_CONTAINER_OF(hook, struct rg_cq, fork_hook)->fd, -1);
 }
 
 static uint32_t round_up_to_power_of_two(uint32_t n)
@@ -415,13 +415,17 @@ int rg_cq_fd(struct rg_cq *cq)
     if (fd >= 0) {
         return fd;
     }
-    int made = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    rg_fd_hold();
+    int made = rg_fd_track(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    int error = made < 0 ? errno : 0;
+    bool is_first = made >= 0 && atomic_compare_exchange_strong(&cq->fd, &fd, made);
+    rg_fd_release();
     if (made < 0) {
-        RG_ASSERT(errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENODEV);
-        return errno == ENFILE ? -EMFILE : -errno;
+        RG_ASSERT(error == EMFILE || error == ENFILE || error == ENOMEM || error == ENODEV);
+        return error == ENFILE ? -EMFILE : -error;
     }
-    if (!atomic_compare_exchange_strong(&cq->fd, &fd, made)) {
-        close(made);
+    if (!is_first) {
+        rg_fd_drop(made);
         return fd;
     }
     /* What was published before the descriptor existed signalled nobody. */

@@ -9,6 +9,7 @@
  * epoll knows nothing of regular files: what is not in the page cache is read by threads
  * (runtime/file_reader.h). */
 #include "runtime/clock.h"
+#include "runtime/descriptor.h"
 #include "runtime/file_reader.h"
 #include "runtime/loop.h"
 #include "runtime/socket.h"
@@ -34,12 +35,8 @@ static void epoll_destroy(void *self)
     struct epoll_backend *backend = self;
     rg_file_reader_destroy(backend->files);
     rg_scratch_unmap(backend->scratch);
-    if (backend->wake_fd >= 0) {
-        close(backend->wake_fd);
-    }
-    if (backend->epoll_fd >= 0) {
-        close(backend->epoll_fd);
-    }
+    rg_fd_drop(backend->wake_fd);
+    rg_fd_drop(backend->epoll_fd);
     free(backend);
 }
 
@@ -51,13 +48,15 @@ static void epoll_wake(void *self)
 
 static int epoll_setup(struct epoll_backend *backend)
 {
-    backend->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (backend->epoll_fd < 0) {
-        return -errno;
+    rg_fd_hold();
+    backend->epoll_fd = rg_fd_track(epoll_create1(EPOLL_CLOEXEC));
+    if (backend->epoll_fd >= 0) {
+        backend->wake_fd = rg_fd_track(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     }
-    backend->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (backend->wake_fd < 0) {
-        return -errno;
+    int error = backend->wake_fd < 0 ? errno : 0;
+    rg_fd_release();
+    if (error != 0) {
+        return -error;
     }
     /* Edge-triggered: the counter need never be read, each write is an edge. */
     struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = NULL};
@@ -360,13 +359,6 @@ static uint64_t epoll_now_ns(void *self)
     return rg_now_ns();
 }
 
-static void epoll_abandon(void *self)
-{
-    struct epoll_backend *backend = self;
-    close(backend->epoll_fd);
-    close(backend->wake_fd);
-}
-
 const struct rg_backend_ops rg_epoll_backend = {
     .name = "epoll",
     .create = epoll_create_backend,
@@ -385,5 +377,4 @@ const struct rg_backend_ops rg_epoll_backend = {
     .wait = epoll_wait_events,
     .wake = epoll_wake,
     .now_ns = epoll_now_ns,
-    .abandon = epoll_abandon,
 };

@@ -4,6 +4,8 @@
  * child handler), so the child finds the list whole and the lock its own. */
 #include "runtime/fork.h"
 
+#include "runtime/descriptor.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -34,6 +36,7 @@ static void unlock_shared(void)
 static void become_child(void)
 {
     atomic_fetch_add_explicit(&generation, 1, memory_order_relaxed);
+    rg_fd_close_tracked();
     struct rg_list *node;
     while ((node = rg_list_pop_front(&shared.hooks)) != NULL) {
         struct rg_fork_hook *hook = RG_CONTAINER_OF(node, struct rg_fork_hook, node);
@@ -82,6 +85,17 @@ int rg_fork_hook_add(struct rg_fork_hook *hook)
     }
     unlock_shared();
     return error;
+}
+
+void rg_fork_hold(void)
+{
+    lock_shared();
+    (void)watch_locked();
+}
+
+void rg_fork_release(void)
+{
+    unlock_shared();
 }
 
 void rg_fork_hook_remove(struct rg_fork_hook *hook)

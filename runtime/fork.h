@@ -2,8 +2,8 @@
  *
  * A child has the parent's memory but none of its event loops. Every handle of this library notes
  * the generation it was opened in; a different one means that this process is a child, and the
- * handle's functions return -EOWNERDEAD. Descriptors would keep the parent's connections alive, so
- * whoever owns some adds a hook that closes them in the child.
+ * handle's functions return -EOWNERDEAD. Descriptors would keep the parent's connections alive:
+ * those of the library are closed in the child (runtime/descriptor.h), before any hook runs.
  *
  * Only fork() counts. A child made by vfork() or posix_spawn() execs at once and runs no handlers.
  */
@@ -32,5 +32,11 @@ int rg_fork_hook_add(struct rg_fork_hook *hook);
 
 /* Harmless for a hook that is zeroed or was removed, and in a child. Any thread. */
 void rg_fork_hook_remove(struct rg_fork_hook *hook);
+
+/* Between the two no fork() takes place: for what must not be seen half done by a child. Short, not
+ * nested, without waiting for another thread; and nothing else of this header in between. Any
+ * thread. */
+void rg_fork_hold(void);
+void rg_fork_release(void);
 
 #endif

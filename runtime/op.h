@@ -157,8 +157,6 @@ struct rg_backend_ops {
     void (*wait)(void *self, uint64_t deadline_ns);
     void (*wake)(void *self); /* any thread */
     uint64_t (*now_ns)(void *self);
-    /* In a forked child, async-signal-safe: close descriptors. */
-    void (*abandon)(void *self);
 };
 
 extern const struct rg_backend_ops rg_uring_backend;

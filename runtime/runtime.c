@@ -1,10 +1,9 @@
 /* A runtime: the event loops, where they are put, and which backend drives them. The life of one:
  * options and environment -> topology and backend chosen -> loops created, then started -> closed
- * in the opposite order. In a forked child only its descriptors are closed. */
+ * in the opposite order. */
 #include "runtime/runtime.h"
 
 #include "runtime/log.h"
-#include "runtime/socket.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -103,18 +102,6 @@ static uint64_t memory_default(void)
     return RG_MIN(RG_MEMORY_DEFAULT, quarter);
 }
 
-static void fork_child(struct rg_fork_hook *hook)
-{
-    struct rg_runtime *runtime = RG_CONTAINER_OF(hook, struct rg_runtime, fork_hook);
-    for (uint32_t i = 0; i < runtime->loop_count; i++) {
-        struct rg_loop *loop = runtime->loops[i];
-        if (loop != NULL) {
-            loop->backend->abandon(loop->backend_self);
-        }
-    }
-    rg_fd_close_tracked();
-}
-
 static int loops_create(struct rg_runtime *runtime, const struct rg_runtime_options *options)
 {
     uint64_t memory = options->memory_max != 0 ? options->memory_max : memory_default();
@@ -178,7 +165,6 @@ int rg_runtime_open(struct rg_runtime **out_runtime, const struct rg_runtime_opt
         return -ENOMEM;
     }
     runtime->fork_generation = rg_fork_generation();
-    runtime->fork_hook.child = fork_child;
     rc = runtime->fork_generation != 0 ? 0 : -ENOMEM;
     if (rc == 0) {
         rc = rg_topology_open(&runtime->topology, NULL);
@@ -188,9 +174,6 @@ int rg_runtime_open(struct rg_runtime **out_runtime, const struct rg_runtime_opt
     }
     if (rc == 0) {
         rc = loops_create(runtime, &own);
-    }
-    if (rc == 0) {
-        rc = rg_fork_hook_add(&runtime->fork_hook);
     }
     if (rc == 0) {
         rc = loops_start(runtime);
@@ -212,7 +195,6 @@ void rg_runtime_close(struct rg_runtime *runtime)
     for (uint32_t i = 0; i < runtime->loop_count; i++) {
         rg_loop_stop(runtime->loops[i]);
     }
-    rg_fork_hook_remove(&runtime->fork_hook);
     for (uint32_t i = 0; i < runtime->loop_count; i++) {
         rg_loop_destroy(runtime->loops[i]);
     }

@@ -13,7 +13,6 @@
 
 struct rg_runtime {
     uint32_t fork_generation;
-    struct rg_fork_hook fork_hook;
     struct rg_topology *topology;
     const struct rg_backend_ops *backend;
     const char *backend_reason; /* why it is not the other one; "" */

@@ -1,71 +1,46 @@
 /* System calls on sockets that both real backends make: see socket.h. */
 #include "runtime/socket.h"
 
+#include "runtime/descriptor.h"
+
 #include <errno.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Descriptors above this are not tracked; the default hard limit of Linux distributions. */
-#define TRACKED_FDS_MAX (1 << 20)
-
-/* A bit per descriptor. A bitmap and not a list, because a fork may come at any moment and a child
- * cannot read a list that another thread was changing. */
-static _Atomic uint64_t tracked[TRACKED_FDS_MAX / 64];
-
-void rg_fd_track(int fd)
+static void no_delay(int fd)
 {
-    RG_ASSERT(fd >= 0);
-    if (fd < TRACKED_FDS_MAX) {
-        atomic_fetch_or_explicit(&tracked[fd / 64], UINT64_C(1) << (fd % 64), memory_order_relaxed);
-    }
-}
-
-static void fd_untrack(int fd)
-{
-    RG_ASSERT(fd >= 0);
-    if (fd < TRACKED_FDS_MAX) {
-        atomic_fetch_and_explicit(&tracked[fd / 64], ~(UINT64_C(1) << (fd % 64)),
-                                  memory_order_relaxed);
-    }
-}
-
-void rg_fd_close_tracked(void)
-{
-    for (int word = 0; word < (int)RG_ARRAY_LEN(tracked); word++) {
-        uint64_t bits = atomic_exchange_explicit(&tracked[word], 0, memory_order_relaxed);
-        while (bits != 0) {
-            close(word * 64 + __builtin_ctzll(bits));
-            bits &= bits - 1;
-        }
-    }
-}
-
-void rg_fd_prepare(int fd)
-{
-    RG_ASSERT(fd >= 0);
-    rg_fd_track(fd);
     /* A request is one write and must not wait for an acknowledgement. Fails on sockets that are
      * not TCP (pairs in tests), where it does not matter. */
     int on = 1;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
+void rg_fd_prepare(int fd)
+{
+    RG_ASSERT(fd >= 0);
+    rg_fd_hold();
+    rg_fd_track(fd);
+    rg_fd_release();
+    no_delay(fd);
+}
+
 int rg_fd_open_tcp(int family, int type_flags)
 {
     RG_ASSERT(family == AF_INET || family == AF_INET6);
-    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | type_flags, 0);
-    if (fd < 0) {
-        return -errno;
+    rg_fd_hold();
+    int fd = rg_fd_track(socket(family, SOCK_STREAM | SOCK_CLOEXEC | type_flags, 0));
+    int rc = fd < 0 ? -errno : fd;
+    rg_fd_release();
+    if (fd >= 0) {
+        no_delay(fd);
     }
-    rg_fd_prepare(fd);
-    return fd;
+    return rc;
 }
 
 int rg_fd_bind(int fd, int family, const struct rg_local *local)
@@ -118,8 +93,7 @@ void rg_fd_close(int fd, bool reset)
         struct linger linger = {.l_onoff = 1, .l_linger = 0};
         (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
     }
-    fd_untrack(fd);
-    close(fd);
+    rg_fd_drop(fd);
 }
 
 int rg_scratch_map(uint8_t **out_scratch)
@@ -164,8 +138,11 @@ int32_t rg_fd_send(int fd, const void *data, size_t size)
 int32_t rg_fd_accept(int fd, int flags)
 {
     int accepted;
+    rg_fd_hold();
     do {
-        accepted = accept4(fd, NULL, NULL, SOCK_CLOEXEC | flags);
+        accepted = rg_fd_track(accept4(fd, NULL, NULL, SOCK_CLOEXEC | flags));
     } while (accepted < 0 && errno == EINTR);
-    return accepted < 0 ? -errno : accepted;
+    int32_t rc = accepted < 0 ? -errno : accepted;
+    rg_fd_release();
+    return rc;
 }

@@ -15,17 +15,14 @@ struct rg_local {
 };
 
 /* A new TCP socket with TCP_NODELAY. `type_flags` are added to SOCK_STREAM. Returns the descriptor,
- * or a negative errno. */
+ * or a negative errno. This one, those that are accepted and those that are prepared are noted for
+ * a forked child (runtime/descriptor.h) until rg_fd_close. */
 int rg_fd_open_tcp(int family, int type_flags);
+/* Makes a descriptor that somebody else has made one of ours. */
 void rg_fd_prepare(int fd);
 /* Before connecting to an address of the family. -EAFNOSUPPORT: the local address is of another
  * family; or what the system says. */
 int rg_fd_bind(int fd, int family, const struct rg_local *local);
-/* Notes a descriptor as ours until rg_fd_close, so that a forked child can let go of it: otherwise
- * the child would keep the parent's connections alive. */
-void rg_fd_track(int fd);
-/* In a forked child: closes every tracked descriptor. Async-signal-safe. */
-void rg_fd_close_tracked(void);
 /* How far what was sent through a TCP socket has come. */
 void rg_fd_output(int fd, uint64_t taken, struct rg_socket_output *out_output);
 /* With `reset`, the peer sees RST. */
@@ -34,7 +31,8 @@ void rg_fd_close(int fd, bool reset);
  * inherited over fork. Unmapping NULL is harmless. */
 int rg_scratch_map(uint8_t **out_scratch);
 void rg_scratch_unmap(uint8_t *scratch);
-/* -errno of the call, or its result. Neither blocks, and neither raises SIGPIPE. */
+/* -errno of the call, or its result. None of them blocks, and none raises SIGPIPE; the socket to
+ * accept from is non-blocking. */
 int32_t rg_fd_recv(int fd, void *data, size_t size);
 int32_t rg_fd_send(int fd, const void *data, size_t size);
 int32_t rg_fd_accept(int fd, int flags);

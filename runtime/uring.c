@@ -31,6 +31,7 @@
  * entries have completed, so that no completion names an op that is gone. Sockets are in blocking
  * mode, because io_uring would otherwise hand -EAGAIN to us instead of waiting itself. */
 #include "runtime/clock.h"
+#include "runtime/descriptor.h"
 #include "runtime/file_reader.h"
 #include "runtime/loop.h"
 #include "runtime/socket.h"
@@ -74,10 +75,27 @@ static_assert(_Alignof(struct rg_op) > CANCEL_TAG, "the lowest bit of an op's ad
  * that has to wait, and has an entry. */
 enum { CANCEL_INFLIGHT = 1, RESULT_KNOWN = 2, SENT = 4, UNCACHED = 8 };
 
+/* A forked child closes the descriptor, and does not inherit the mapping: that alone would keep the
+ * ring, and with it every socket, alive there. */
 static int ring_init(struct io_uring *ring, uint32_t cq_entries)
 {
     struct io_uring_params params = {.flags = RING_FLAGS, .cq_entries = cq_entries};
-    return io_uring_queue_init_params(SQ_ENTRIES, ring, &params);
+    rg_fd_hold();
+    int rc = io_uring_queue_init_params(SQ_ENTRIES, ring, &params);
+    if (rc == 0) {
+        rg_fd_track(ring->ring_fd);
+        (void)io_uring_ring_dontfork(ring);
+    }
+    rg_fd_release();
+    return rc;
+}
+
+static void ring_exit(struct io_uring *ring)
+{
+    rg_fd_hold();
+    rg_fd_forget(ring->ring_fd);
+    io_uring_queue_exit(ring);
+    rg_fd_release();
 }
 
 /* Large queues were physically contiguous before Linux 6.10 and can fail on a fragmented host. */
@@ -118,7 +136,7 @@ static void *probe_thread(void *context)
     struct io_uring ring;
     *rc = ring_init_shrinking(&ring);
     if (*rc == 0) {
-        io_uring_queue_exit(&ring);
+        ring_exit(&ring);
     }
     return NULL;
 }
@@ -145,12 +163,13 @@ static int uring_create(struct rg_loop *loop, void **out_self)
         return -ENOMEM;
     }
     backend->loop = loop;
-    backend->wake_fd = eventfd(0, EFD_CLOEXEC);
-    int rc = backend->wake_fd < 0 ? -errno : rg_scratch_map(&backend->scratch);
+    rg_fd_hold();
+    backend->wake_fd = rg_fd_track(eventfd(0, EFD_CLOEXEC));
+    int rc = backend->wake_fd < 0 ? -errno : 0;
+    rg_fd_release();
+    rc = rc == 0 ? rg_scratch_map(&backend->scratch) : rc;
     if (rc < 0) {
-        if (backend->wake_fd >= 0) {
-            close(backend->wake_fd);
-        }
+        rg_fd_drop(backend->wake_fd);
         free(backend);
         return rc;
     }
@@ -166,8 +185,6 @@ static int uring_attach(void *self)
     if (rc < 0) {
         return rc;
     }
-    /* The mapping alone would keep the ring, and with it every socket, alive in a forked child. */
-    (void)io_uring_ring_dontfork(&backend->ring);
     /* Saves a table look-up per enter; worth having, not worth failing for. */
     (void)io_uring_register_ring_fd(&backend->ring);
     backend->attached = true;
@@ -179,7 +196,7 @@ static void uring_detach(void *self)
     struct uring_backend *backend = self;
     if (backend->attached) {
         backend->attached = false;
-        io_uring_queue_exit(&backend->ring);
+        ring_exit(&backend->ring);
     }
 }
 
@@ -189,7 +206,7 @@ static void uring_destroy(void *self)
     RG_ASSERT(!backend->attached);
     /* The loop ended with the read of wake_fd in flight: its eight bytes are in `backend`, and ring
      * teardown is asynchronous. The counter is never written again, so nothing is stored there. */
-    close(backend->wake_fd);
+    rg_fd_drop(backend->wake_fd);
     rg_scratch_unmap(backend->scratch);
     free(backend);
 }
@@ -454,15 +471,6 @@ static uint64_t uring_now_ns(void *self)
     return rg_now_ns();
 }
 
-static void uring_abandon(void *self)
-{
-    struct uring_backend *backend = self;
-    if (backend->attached) {
-        close(backend->ring.ring_fd);
-    }
-    close(backend->wake_fd);
-}
-
 const struct rg_backend_ops rg_uring_backend = {
     .name = "uring",
     .create = uring_create,
@@ -481,5 +489,4 @@ const struct rg_backend_ops rg_uring_backend = {
     .wait = uring_wait,
     .wake = uring_wake,
     .now_ns = uring_now_ns,
-    .abandon = uring_abandon,
 };

@@ -961,11 +961,6 @@ static uint64_t sim_now_ns(void *context)
     return self->sim->now_ns;
 }
 
-static void sim_abandon(void *self)
-{
-    RG_ASSERT(self != NULL);
-}
-
 const struct rg_backend_ops rg_sim_backend = {
     .name = "sim",
     .create = sim_create_backend,
@@ -984,7 +979,6 @@ const struct rg_backend_ops rg_sim_backend = {
     .wait = sim_wait,
     .wake = sim_wake,
     .now_ns = sim_now_ns,
-    .abandon = sim_abandon,
 };
 
 struct rg_sim *rg_sim_create(const struct rg_sim_options *options)
