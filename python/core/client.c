@@ -14,14 +14,19 @@ PyTypeObject *core_client_type;
 
 /* Longer than a server may stay silent, so that it is not taken for a want of memory. */
 #define PATIENCE_S 30.0
+#define PATIENCE_MAX_S 1e9
+/* Of the library, which says so when a session is opened. */
+#define THREADS_MAX 256
+#define CONNECTIONS_MAX 65536
+#define ATTEMPTS_MAX 1000
 
 struct client {
     PyObject_HEAD struct core_session *session; /* NULL before the first use */
     char *endpoint, *ca, *token, *user_project, *credentials;
-    unsigned threads, connections, attempts;
-    unsigned long long memory;
+    uint32_t threads, connections, attempts;
+    uint64_t memory;
     double patience_s;
-    bool is_made, is_closed;
+    bool is_begun, is_made, is_closed;
 };
 
 /* How many forks lie between this process and the one that the module was loaded in. */
@@ -204,6 +209,18 @@ static int text_keep(char **out, const char *text)
     return 0;
 }
 
+static bool patience_check(double seconds)
+{
+    if (!(seconds >= 0 && seconds <= PATIENCE_MAX_S)) {
+        char text[64];
+        PyOS_snprintf(text, sizeof(text), "memory_timeout is %g; it is between 0 and %g seconds",
+                      seconds, PATIENCE_MAX_S);
+        PyErr_SetString(PyExc_ValueError, text);
+        return false;
+    }
+    return true;
+}
+
 static int client_init(PyObject *object, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"endpoint",       "ca",       "token",       "user_project",
@@ -212,24 +229,26 @@ static int client_init(PyObject *object, PyObject *args, PyObject *keywords)
     struct client *self = (struct client *)object;
     const char *endpoint = NULL, *ca = NULL, *token = NULL, *user_project = NULL;
     const char *credentials = NULL;
-    if (self->is_made) {
+    PyObject *threads = NULL, *connections = NULL, *memory = NULL, *attempts = NULL;
+    if (self->is_begun) {
         PyErr_SetString(PyExc_ValueError, "a client is made once");
         return -1;
     }
-    self->is_made = true;
+    self->is_begun = true;
     self->patience_s = PATIENCE_S;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$zzzzzIIKdI:Client", names, &endpoint, &ca,
-                                     &token, &user_project, &credentials, &self->threads,
-                                     &self->connections, &self->memory, &self->patience_s,
-                                     &self->attempts)) {
-        return -1;
-    }
-    return text_keep(&self->endpoint, endpoint) < 0 || text_keep(&self->ca, ca) < 0 ||
-                   text_keep(&self->token, token) < 0 ||
-                   text_keep(&self->user_project, user_project) < 0 ||
-                   text_keep(&self->credentials, credentials) < 0
-               ? -1
-               : 0;
+    self->is_made =
+        PyArg_ParseTupleAndKeywords(args, keywords, "|$zzzzzOOOdO:Client", names, &endpoint, &ca,
+                                    &token, &user_project, &credentials, &threads, &connections,
+                                    &memory, &self->patience_s, &attempts) &&
+        core_number32(threads, "threads", 0, THREADS_MAX, &self->threads) &&
+        core_number32(connections, "connections", 0, CONNECTIONS_MAX, &self->connections) &&
+        core_number(memory, "memory", 0, CORE_BYTES_MAX, &self->memory) &&
+        core_number32(attempts, "attempts", 0, ATTEMPTS_MAX, &self->attempts) &&
+        patience_check(self->patience_s) && text_keep(&self->endpoint, endpoint) == 0 &&
+        text_keep(&self->ca, ca) == 0 && text_keep(&self->token, token) == 0 &&
+        text_keep(&self->user_project, user_project) == 0 &&
+        text_keep(&self->credentials, credentials) == 0;
+    return self->is_made ? 0 : -1;
 }
 
 static void client_dealloc(PyObject *object)

@@ -133,6 +133,8 @@ const char *core_refused_text(int rc);
 PyObject *core_errno_raise(int rc, const char *text);
 /* The same for a request that the library did not take, which is named. */
 PyObject *core_submit_raise(int rc, PyObject *uri);
+/* Puts what a TypeError or ValueError, which is set, is about before its text. */
+void core_error_begin_with(PyObject *name);
 
 /* What one request became: uri, index, data, generation, error. Takes the completion's lease;
  * borrows the uri. */
@@ -199,6 +201,19 @@ struct core_uri {
 };
 bool core_uri_parse(PyObject *text, struct core_uri *out_uri);
 
+/* Whole numbers, of ints and what has __index__, but no bools: see numbers.c. NULL was not given,
+ * and *out stays. False with an exception that names the argument, its value, and what it may be.
+ */
+bool core_number(PyObject *value, const char *name, uint64_t min, uint64_t max, uint64_t *out);
+bool core_number32(PyObject *value, const char *name, uint32_t min, uint32_t max, uint32_t *out);
+/* 0: the newest. */
+bool core_generation(PyObject *value, int64_t *out);
+/* `if_generation_match` as the library has it: None is no condition, and 0 that there must be no
+ * such object. */
+bool core_condition(PyObject *value, int64_t *out);
+/* Of offsets, lengths and other numbers of bytes. */
+#define CORE_BYTES_MAX ((uint64_t)INT64_MAX)
+
 /* One request of a call: see operation.c. */
 struct core_operation_kind;
 struct core_listing;
@@ -215,9 +230,9 @@ struct core_operation {
     PyObject *progress; /* owned; called as a listing goes on */
     Py_buffer data;
     const char *content_type; /* lives as long as the call's arguments */
-    long long generation, condition;
+    int64_t generation, condition;
     int exclusive; /* a boolean, as the parser of arguments has them */
-    unsigned long long offset, length, gap;
+    uint64_t offset, length, gap;
     struct rg_range *ranges;
     uint32_t count;
     struct core_listing_kind listed;

@@ -108,6 +108,17 @@ PyObject *core_submit_raise(int rc, PyObject *uri)
     return core_errno_raise(rc, "the request could not be submitted");
 }
 
+void core_error_begin_with(PyObject *name)
+{
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    PyErr_Format(type, "%R: %S", name, value);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+}
+
 PyObject *core_errno_raise(int rc, const char *text)
 {
     if (rc == -ENOMEM) {

@@ -29,8 +29,7 @@ static void reader_end(struct object_reader *self)
 }
 
 /* Bytes read, or a negative errno; -ECANCELED with an exception. */
-static int64_t read_some(struct object_reader *self, unsigned long long offset,
-                         const Py_buffer *view)
+static int64_t read_some(struct object_reader *self, uint64_t offset, const Py_buffer *view)
 {
     struct core_watch watch;
     core_watch_begin(&watch, self->session, true);
@@ -52,8 +51,7 @@ static int64_t read_some(struct object_reader *self, unsigned long long offset,
 
 /* Bytes read, or -1 with an exception. A read that was not let come to its end has memory lent, so
  * that it ends the reader. */
-static int64_t read_all(struct object_reader *self, unsigned long long offset,
-                        const Py_buffer *view)
+static int64_t read_all(struct object_reader *self, uint64_t offset, const Py_buffer *view)
 {
     int64_t got = read_some(self, offset, view);
     if (got == -ECANCELED) {
@@ -71,13 +69,14 @@ static int64_t read_all(struct object_reader *self, unsigned long long offset,
 static PyObject *object_reader_read_at(PyObject *object, PyObject *args)
 {
     struct object_reader *self = of(object);
-    unsigned long long offset;
+    PyObject *number;
+    uint64_t offset;
     Py_buffer view;
-    if (!PyArg_ParseTuple(args, "Kw*:read_at", &offset, &view)) {
+    if (!PyArg_ParseTuple(args, "Ow*:read_at", &number, &view)) {
         return NULL;
     }
     int64_t got = -1;
-    if (core_use_begin(&self->use)) {
+    if (core_number(number, "offset", 0, CORE_BYTES_MAX, &offset) && core_use_begin(&self->use)) {
         got = read_all(self, offset, &view);
         if (core_use_end(&self->use)) {
             reader_end(self);
@@ -102,12 +101,12 @@ static PyObject *object_reader_close(PyObject *object, PyObject *nothing)
 static int reader_make(struct object_reader *self, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"client", "uri", "generation", NULL};
-    PyObject *client, *uri_text;
-    long long generation = 0;
+    PyObject *client, *uri_text, *number = NULL;
+    int64_t generation = 0;
     struct core_uri uri;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!U|$L:ObjectReader", names, core_client_type,
-                                     &client, &uri_text, &generation) ||
-        !core_uri_parse(uri_text, &uri)) {
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!U|$O:ObjectReader", names, core_client_type,
+                                     &client, &uri_text, &number) ||
+        !core_generation(number, &generation) || !core_uri_parse(uri_text, &uri)) {
         return -1;
     }
     self->session = core_client_session(client);

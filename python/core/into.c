@@ -41,14 +41,15 @@ struct into {
 /* One (offset, buffer). False with an exception. */
 static bool request_parse(struct into *into, PyObject *request)
 {
-    PyObject *buffer;
-    unsigned long long offset;
+    PyObject *buffer, *number;
+    uint64_t offset;
     Py_buffer *view = &into->views[into->view_count];
     if (!PyTuple_Check(request)) {
         PyErr_Format(PyExc_TypeError, "a request is (offset, buffer), not %R", request);
         return false;
     }
-    if (!PyArg_ParseTuple(request, "KO", &offset, &buffer) ||
+    if (!PyArg_ParseTuple(request, "OO;a request is (offset, buffer)", &number, &buffer) ||
+        !core_number(number, "offset of a request", 0, CORE_BYTES_MAX, &offset) ||
         PyObject_GetBuffer(buffer, view, PyBUF_WRITABLE) < 0) {
         return false;
     }
@@ -391,22 +392,20 @@ static PyObject *get_into(PyObject *client, PyObject *args, PyObject *keywords,
 {
     static char *names[] = {"uri",     "requests",  "generation", "verify",
                             "gap_max", "checksums", "whole",      NULL};
-    PyObject *requests;
-    long long generation = 0;
+    PyObject *requests, *generation = NULL, *gap_max = NULL;
     int verify = 1, checksums = 0, whole = 0;
-    unsigned long long gap_max = 0;
     struct into into = {0};
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO|$LpKpp:get_into", names, &into.uri_text,
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO|$OpOpp:get_into", names, &into.uri_text,
                                      &requests, &generation, &verify, &gap_max, &checksums,
-                                     &whole)) {
+                                     &whole) ||
+        !core_generation(generation, &into.generation) ||
+        !core_number(gap_max, "gap_max", 0, CORE_BYTES_MAX, &into.gap_max)) {
         return NULL;
     }
     if (whole && !verify) {
         PyErr_SetString(PyExc_ValueError, "whole=True is to verify: not with verify=False");
         return NULL;
     }
-    into.generation = generation;
-    into.gap_max = gap_max;
     into.verifies = verify != 0;
     into.tells_checksums = checksums != 0;
     into.is_whole = whole != 0;

@@ -27,6 +27,8 @@
 #define WINDOW_MIN 256
 #define WINDOW_PER_CONNECTION 4
 #define SUBMIT_MAX 64
+/* Of items in one list. */
+#define BATCH_MAX (1 << 20)
 /* Bytes of one list, above which it is handed out short of `batch`: whoever has it holds them in
  * the client's memory, and what is still to come may be waiting for that. */
 #define LIST_BYTES (UINT64_C(64) << 20)
@@ -558,13 +560,11 @@ PyObject *core_many_new(PyObject *client, PyObject *args, PyObject *keywords)
     static char *names[] = {"uris", "ordered", "batch", NULL};
     PyObject *uris;
     int ordered = 0;
-    unsigned batch = 256;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|$pI:get_many", names, &uris, &ordered,
-                                     &batch)) {
-        return NULL;
-    }
-    if (batch == 0) {
-        PyErr_SetString(PyExc_ValueError, "batch is at least 1");
+    PyObject *number = NULL;
+    uint32_t batch = 256;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|$pO:get_many", names, &uris, &ordered,
+                                     &number) ||
+        !core_number32(number, "batch", 1, BATCH_MAX, &batch)) {
         return NULL;
     }
     PyObject *object = PyType_GenericAlloc(many_type, 0);

@@ -17,17 +17,18 @@ int core_type_add(PyObject *module, PyType_Spec *spec, PyTypeObject **out_type)
 static PyObject *module_crc32c(PyObject *module, PyObject *args)
 {
     (void)module;
-    PyObject *data;
+    PyObject *data, *number = NULL;
     Py_buffer view;
-    unsigned long crc = 0;
-    if (!PyArg_ParseTuple(args, "O|k:crc32c", &data, &crc) ||
+    uint32_t crc = 0;
+    if (!PyArg_ParseTuple(args, "O|O:crc32c", &data, &number) ||
+        !core_number32(number, "crc", 0, UINT32_MAX, &crc) ||
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0) {
         return NULL;
     }
     if (view.len < UNLOCKED_SIZE_MIN) {
-        crc = rg_crc32c((uint32_t)crc, view.buf, (size_t)view.len);
+        crc = rg_crc32c(crc, view.buf, (size_t)view.len);
     } else {
-        Py_BEGIN_ALLOW_THREADS crc = rg_crc32c((uint32_t)crc, view.buf, (size_t)view.len);
+        Py_BEGIN_ALLOW_THREADS crc = rg_crc32c(crc, view.buf, (size_t)view.len);
         Py_END_ALLOW_THREADS
     }
     PyBuffer_Release(&view);
@@ -37,12 +38,16 @@ static PyObject *module_crc32c(PyObject *module, PyObject *args)
 static PyObject *module_crc32c_combine(PyObject *module, PyObject *args)
 {
     (void)module;
-    unsigned long first, second;
-    unsigned long long size;
-    if (!PyArg_ParseTuple(args, "kkK:crc32c_combine", &first, &second, &size)) {
+    PyObject *numbers[3];
+    uint32_t first = 0, second = 0;
+    uint64_t size = 0;
+    if (!PyArg_ParseTuple(args, "OOO:crc32c_combine", &numbers[0], &numbers[1], &numbers[2]) ||
+        !core_number32(numbers[0], "first", 0, UINT32_MAX, &first) ||
+        !core_number32(numbers[1], "second", 0, UINT32_MAX, &second) ||
+        !core_number(numbers[2], "size", 0, UINT64_MAX, &size)) {
         return NULL;
     }
-    return PyLong_FromUnsignedLong(rg_crc32c_combine((uint32_t)first, (uint32_t)second, size));
+    return PyLong_FromUnsignedLong(rg_crc32c_combine(first, second, size));
 }
 
 static PyMethodDef module_functions[] = {

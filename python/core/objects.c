@@ -112,21 +112,21 @@ int core_objects_add(struct rg_manifest_writer *writer, const struct rg_object *
 /* (name, size, generation); the name is borrowed from the tuple. */
 static int entry_parse(PyObject *entry, struct rg_object *out_object)
 {
-    PyObject *name, *number;
+    PyObject *name, *numbers[2];
     Py_ssize_t name_size;
-    long long generation;
+    uint64_t size = 0;
+    int64_t generation = 0;
     if (!PyTuple_Check(entry)) {
         PyErr_Format(PyExc_TypeError, "an object is (name, size, generation), and not %R", entry);
         return -1;
     }
-    if (!PyArg_ParseTuple(entry, "UOL;an object is (name, size, generation)", &name, &number,
-                          &generation)) {
+    if (!PyArg_ParseTuple(entry, "UOO;an object is (name, size, generation)", &name, &numbers[0],
+                          &numbers[1])) {
         return -1;
     }
-    PyObject *index = PyNumber_Index(number);
-    unsigned long long size = index != NULL ? PyLong_AsUnsignedLongLong(index) : 0;
-    Py_XDECREF(index);
-    if (PyErr_Occurred()) {
+    if (!core_number(numbers[0], "size", 0, CORE_BYTES_MAX, &size) ||
+        !core_generation(numbers[1], &generation)) {
+        core_error_begin_with(name);
         return -1;
     }
     const char *text = PyUnicode_AsUTF8AndSize(name, &name_size);

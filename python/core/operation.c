@@ -25,36 +25,20 @@ struct core_operation_kind {
     bool is_lean; /* see core_operation_is_lean */
 };
 
-/* A number of bytes; "K" would take -1 for a large one. */
-static int bytes_convert(PyObject *number, void *out)
+static bool bytes_parse(PyObject *value, const char *name, uint64_t *out)
 {
-    unsigned long long value = PyLong_AsUnsignedLongLong(number);
-    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_OverflowError)) {
-        PyErr_Format(PyExc_ValueError, "%R is no number of bytes: 0 to 2**64 - 1 are", number);
-    }
-    if (PyErr_Occurred()) {
-        return 0;
-    }
-    *(unsigned long long *)out = value;
-    return 1;
-}
-
-/* A condition as the service has it, where 0 means that there must be no such object. */
-static int condition_convert(PyObject *condition, void *out)
-{
-    if (condition != Py_None) {
-        long long generation = PyLong_AsLongLong(condition);
-        *(long long *)out = generation == 0 ? RG_GENERATION_ABSENT : generation;
-    }
-    return PyErr_Occurred() ? 0 : 1;
+    return core_number(value, name, 0, CORE_BYTES_MAX, out);
 }
 
 static int get_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"uri", "offset", "length", "generation", NULL};
-    return PyArg_ParseTupleAndKeywords(args, keywords, "U|$O&O&L:get", names, &self->uri,
-                                       bytes_convert, &self->offset, bytes_convert, &self->length,
-                                       &self->generation)
+    PyObject *offset = NULL, *length = NULL, *generation = NULL;
+    return PyArg_ParseTupleAndKeywords(args, keywords, "U|$OOO:get", names, &self->uri, &offset,
+                                       &length, &generation) &&
+                   bytes_parse(offset, "offset", &self->offset) &&
+                   bytes_parse(length, "length", &self->length) &&
+                   core_generation(generation, &self->generation)
                ? 0
                : -1;
 }
@@ -97,13 +81,15 @@ static int ranges_parse(struct core_operation *self, PyObject *pairs)
     self->ranges = PyMem_Calloc((size_t)count + 1, sizeof(*self->ranges));
     int rc = self->ranges != NULL ? 0 : -1;
     for (Py_ssize_t i = 0; i < count && rc == 0; i++) {
-        unsigned long long offset = 0, length = 0;
+        PyObject *offset, *length;
+        struct rg_range *range = &self->ranges[i];
         PyObject *pair = PySequence_Tuple(PyList_GetItem(fast, i));
-        if (pair == NULL || !PyArg_ParseTuple(pair, "O&O&;a range is (offset, length)",
-                                              bytes_convert, &offset, bytes_convert, &length)) {
+        if (pair == NULL ||
+            !PyArg_ParseTuple(pair, "OO;a range is (offset, length)", &offset, &length) ||
+            !bytes_parse(offset, "offset of a range", &range->offset) ||
+            !bytes_parse(length, "length of a range", &range->length)) {
             rc = -1;
         }
-        self->ranges[i] = (struct rg_range){.offset = offset, .length = length};
         Py_XDECREF(pair);
     }
     if (rc < 0 && !PyErr_Occurred()) {
@@ -117,9 +103,10 @@ static int ranges_parse(struct core_operation *self, PyObject *pairs)
 static int get_ranges_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"uri", "ranges", "generation", "gap", NULL};
-    PyObject *pairs;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO|$LO&:get_ranges", names, &self->uri,
-                                     &pairs, &self->generation, bytes_convert, &self->gap)) {
+    PyObject *pairs, *generation = NULL, *gap = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO|$OO:get_ranges", names, &self->uri, &pairs,
+                                     &generation, &gap) ||
+        !core_generation(generation, &self->generation) || !bytes_parse(gap, "gap", &self->gap)) {
         return -1;
     }
     return ranges_parse(self, pairs);
@@ -150,10 +137,12 @@ static int put_parse(struct core_operation *self, PyObject *args, PyObject *keyw
 {
     static char *names[] = {"uri",          "data",      "if_generation_match",
                             "content_type", "exclusive", NULL};
+    PyObject *condition = NULL;
     self->exclusive = 1;
-    return PyArg_ParseTupleAndKeywords(args, keywords, "Uy*|$O&zp:put", names, &self->uri,
-                                       &self->data, condition_convert, &self->condition,
-                                       &self->content_type, &self->exclusive)
+    return PyArg_ParseTupleAndKeywords(args, keywords, "Uy*|$Ozp:put", names, &self->uri,
+                                       &self->data, &condition, &self->content_type,
+                                       &self->exclusive) &&
+                   core_condition(condition, &self->condition)
                ? 0
                : -1;
 }
@@ -200,8 +189,10 @@ static PyObject *put_result(struct core_operation *self, struct core_session *se
 static int stat_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"uri", "generation", NULL};
-    return PyArg_ParseTupleAndKeywords(args, keywords, "U|$L:stat", names, &self->uri,
-                                       &self->generation)
+    PyObject *generation = NULL;
+    return PyArg_ParseTupleAndKeywords(args, keywords, "U|$O:stat", names, &self->uri,
+                                       &generation) &&
+                   core_generation(generation, &self->generation)
                ? 0
                : -1;
 }
@@ -265,9 +256,11 @@ static PyObject *stat_result(struct core_operation *self, struct core_session *s
 static int copy_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"uri", "target", "generation", "if_generation_match", NULL};
-    return PyArg_ParseTupleAndKeywords(args, keywords, "UU|$LO&:copy", names, &self->uri,
-                                       &self->target, &self->generation, condition_convert,
-                                       &self->condition)
+    PyObject *generation = NULL, *condition = NULL;
+    return PyArg_ParseTupleAndKeywords(args, keywords, "UU|$OO:copy", names, &self->uri,
+                                       &self->target, &generation, &condition) &&
+                   core_generation(generation, &self->generation) &&
+                   core_condition(condition, &self->condition)
                ? 0
                : -1;
 }
@@ -306,9 +299,11 @@ static PyObject *copy_result(struct core_operation *self, struct core_session *s
 static int delete_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"uri", "generation", "if_generation_match", "exclusive", NULL};
-    return PyArg_ParseTupleAndKeywords(args, keywords, "U|$LO&p:delete", names, &self->uri,
-                                       &self->generation, condition_convert, &self->condition,
-                                       &self->exclusive)
+    PyObject *generation = NULL, *condition = NULL;
+    return PyArg_ParseTupleAndKeywords(args, keywords, "U|$OOp:delete", names, &self->uri,
+                                       &generation, &condition, &self->exclusive) &&
+                   core_generation(generation, &self->generation) &&
+                   core_condition(condition, &self->condition)
                ? 0
                : -1;
 }
@@ -448,8 +443,10 @@ static int list_folder_parse(struct core_operation *self, PyObject *args, PyObje
 {
     static char *names[] = {"uri", "limit", NULL};
     self->listed.is_folder = true;
-    return PyArg_ParseTupleAndKeywords(args, keywords, "U|$I:list_folder", names, &self->uri,
-                                       &self->listed.limit)
+    PyObject *limit = NULL;
+    return PyArg_ParseTupleAndKeywords(args, keywords, "U|$O:list_folder", names, &self->uri,
+                                       &limit) &&
+                   core_number32(limit, "limit", 0, UINT32_MAX, &self->listed.limit)
                ? 0
                : -1;
 }
@@ -458,8 +455,10 @@ static int list_details_parse(struct core_operation *self, PyObject *args, PyObj
 {
     static char *names[] = {"uri", "folder", "limit", NULL};
     int is_folder = 0;
-    int rc = PyArg_ParseTupleAndKeywords(args, keywords, "U|$pI:_list_details", names, &self->uri,
-                                         &is_folder, &self->listed.limit)
+    PyObject *limit = NULL;
+    int rc = PyArg_ParseTupleAndKeywords(args, keywords, "U|$pO:_list_details", names, &self->uri,
+                                         &is_folder, &limit) &&
+                     core_number32(limit, "limit", 0, UINT32_MAX, &self->listed.limit)
                  ? 0
                  : -1;
     self->listed.is_folder = is_folder != 0;

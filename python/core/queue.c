@@ -42,14 +42,11 @@ static struct queue *of(PyObject *object)
 static int queue_make(struct queue *self, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"client", "capacity", NULL};
-    PyObject *client;
-    unsigned capacity;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!I:Queue", names, core_client_type, &client,
-                                     &capacity)) {
-        return -1;
-    }
-    if (capacity == 0 || capacity > CAPACITY_MAX) {
-        PyErr_Format(PyExc_ValueError, "a capacity of 1 to %d", CAPACITY_MAX);
+    PyObject *client, *number;
+    uint32_t capacity = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O:Queue", names, core_client_type, &client,
+                                     &number) ||
+        !core_number32(number, "capacity", 1, CAPACITY_MAX, &capacity)) {
         return -1;
     }
     self->session = core_client_session(client);
@@ -230,8 +227,8 @@ static PyObject *queue_submit(PyObject *object, PyObject *args, PyObject *keywor
 static PyObject *queue_cancel(PyObject *object, PyObject *number)
 {
     struct queue *self = of(object);
-    unsigned long long ticket = PyLong_AsUnsignedLongLong(number);
-    if (PyErr_Occurred()) {
+    uint64_t ticket = 0;
+    if (!core_number(number, "ticket", 0, UINT64_MAX, &ticket)) {
         return NULL;
     }
     struct pending *pending = self->cq != NULL ? self->slots[ticket % self->capacity] : NULL;

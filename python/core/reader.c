@@ -133,10 +133,7 @@ static int indices_parse(struct reader *self, PyObject *tuple, struct rg_reader_
         return -1;
     }
     for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *number = PyNumber_Index(PyTuple_GetItem(tuple, i));
-        self->indices[i] = number != NULL ? PyLong_AsUnsignedLongLong(number) : 0;
-        Py_XDECREF(number);
-        if (PyErr_Occurred()) {
+        if (!core_number(PyTuple_GetItem(tuple, i), "index", 0, UINT64_MAX, &self->indices[i])) {
             return -1;
         }
     }
@@ -203,6 +200,36 @@ static int reader_open(struct reader *self, PyObject *client, PyObject *objects,
     return base_keep(self);
 }
 
+/* As they were given; NULL: not at all. */
+struct reader_numbers {
+    PyObject *seed, *epoch, *rank, *world_size, *worker, *worker_count, *batch_size;
+    PyObject *remainder, *changed, *window_requests, *window_bytes, *request_bytes;
+};
+
+static bool numbers_parse(const struct reader_numbers *given, struct rg_reader_options *options)
+{
+    const uint32_t most = UINT32_MAX;
+    uint32_t remainder = 0, changed = 0;
+    bool is_good =
+        core_number(given->seed, "seed", 0, UINT64_MAX, &options->seed) &&
+        core_number(given->epoch, "epoch", 0, UINT64_MAX, &options->epoch) &&
+        core_number32(given->rank, "rank", 0, most, &options->rank) &&
+        core_number32(given->world_size, "world_size", 0, most, &options->world_size) &&
+        core_number32(given->worker, "worker", 0, most, &options->worker) &&
+        core_number32(given->worker_count, "worker_count", 0, most, &options->worker_count) &&
+        core_number32(given->batch_size, "batch_size", 0, most, &options->batch_size) &&
+        core_number32(given->remainder, "remainder", 0, RG_REMAINDER_DROP, &remainder) &&
+        core_number32(given->changed, "changed", 0, RG_CHANGED_NEWEST, &changed) &&
+        core_number32(given->window_requests, "requests", 0, RG_WINDOW_REQUESTS_MAX,
+                      &options->window_requests) &&
+        core_number(given->window_bytes, "prefetch", 0, CORE_BYTES_MAX, &options->window_bytes) &&
+        core_number(given->request_bytes, "coalesce", 0, CORE_BYTES_MAX,
+                    &options->tar_request_bytes);
+    options->remainder = (enum rg_remainder)remainder;
+    options->changed = (enum rg_changed)changed;
+    return is_good;
+}
+
 static int reader_make(struct reader *self, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"client",       "objects",
@@ -220,14 +247,14 @@ static int reader_make(struct reader *self, PyObject *args, PyObject *keywords)
     rg_reader_options_init(&options);
     PyObject *client, *objects, *members = Py_None, *indices = Py_None;
     int shuffle = 0, unordered = 0;
-    unsigned long long seed = 0, epoch = 0, window_bytes = 0, request_bytes = 0;
+    struct reader_numbers numbers = {0};
     Py_buffer state = {0}, base = {0}, digest = {0};
     if (!PyArg_ParseTupleAndKeywords(
-            args, keywords, "O!O|$pKKIIIIIIIpIKz*OKOz*z*:Reader", names, core_client_type, &client,
-            &objects, &shuffle, &seed, &epoch, &options.rank, &options.world_size, &options.worker,
-            &options.worker_count, &options.batch_size, &options.remainder, &options.changed,
-            &unordered, &options.window_requests, &window_bytes, &state, &members, &request_bytes,
-            &indices, &base, &digest)) {
+            args, keywords, "O!O|$pOOOOOOOOOpOOz*OOOz*z*:Reader", names, core_client_type, &client,
+            &objects, &shuffle, &numbers.seed, &numbers.epoch, &numbers.rank, &numbers.world_size,
+            &numbers.worker, &numbers.worker_count, &numbers.batch_size, &numbers.remainder,
+            &numbers.changed, &unordered, &numbers.window_requests, &numbers.window_bytes, &state,
+            &members, &numbers.request_bytes, &indices, &base, &digest)) {
         return -1;
     }
     members = list_freeze(members, "members");
@@ -235,18 +262,15 @@ static int reader_make(struct reader *self, PyObject *args, PyObject *keywords)
     const char *texts[RG_TAR_MEMBERS_MAX];
     bool is_tar = Py_IS_TYPE(objects, core_tar_type);
     int rc = -1;
-    if (indices != NULL && objects_describe(objects, &options) &&
+    if (indices != NULL && numbers_parse(&numbers, &options) &&
+        objects_describe(objects, &options) &&
         core_tar_members(members, texts, &options.tar_member_count) == 0 &&
         indices_parse(self, indices, &options) == 0 && digest_parse(&digest, &options) == 0 &&
         (!is_tar || core_tar_cursor(objects, members, &self->cursor) == 0)) {
         options.shuffle = shuffle != 0;
         options.unordered = unordered != 0;
         options.consume_later = true;
-        options.seed = seed;
-        options.epoch = epoch;
-        options.window_bytes = window_bytes;
         options.tar_members = texts;
-        options.tar_request_bytes = request_bytes;
         options.state = state.buf;
         options.state_size = (size_t)state.len;
         options.base = base.buf;
@@ -355,20 +379,14 @@ static int samples_append(struct reader *self, PyObject *list, const struct rg_s
 static PyObject *samples_take(PyObject *object, PyObject *number, bool is_data)
 {
     struct reader *self = of(object);
-    unsigned long wanted = PyLong_AsUnsignedLong(number);
-    if (PyErr_Occurred()) {
-        return NULL;
-    }
-    if (wanted == 0 || wanted > BATCH_MAX) {
-        return PyErr_Format(PyExc_ValueError, "take(n) with 1 <= n <= %d", BATCH_MAX);
-    }
-    if (!core_use_begin(&self->use)) {
+    uint64_t wanted = 0;
+    if (!core_number(number, "count", 1, BATCH_MAX, &wanted) || !core_use_begin(&self->use)) {
         return NULL;
     }
     PyObject *list = PyList_New(0);
     struct rg_sample samples[PORTION_MAX];
-    while (list != NULL && (unsigned long)PyList_Size(list) < wanted) {
-        unsigned long missing = wanted - (unsigned long)PyList_Size(list);
+    while (list != NULL && (uint64_t)PyList_Size(list) < wanted) {
+        uint64_t missing = wanted - (uint64_t)PyList_Size(list);
         int count =
             samples_wait(self, samples, missing < PORTION_MAX ? (uint32_t)missing : PORTION_MAX);
         if (count == 0) {
@@ -382,7 +400,7 @@ static PyObject *samples_take(PyObject *object, PyObject *number, bool is_data)
 }
 
 /* As many as are likely to have SOME_BYTES, so that large ones are not waited for together. */
-static uint32_t some_count(const struct reader *self, unsigned long wanted)
+static uint32_t some_count(const struct reader *self, uint64_t wanted)
 {
     uint64_t count = self->last_size > 0 ? SOME_BYTES / self->last_size : 1;
     count = count < PORTION_MAX ? count : PORTION_MAX;
@@ -393,14 +411,8 @@ static uint32_t some_count(const struct reader *self, unsigned long wanted)
 static PyObject *reader_take_some(PyObject *object, PyObject *number)
 {
     struct reader *self = of(object);
-    unsigned long wanted = PyLong_AsUnsignedLong(number);
-    if (PyErr_Occurred()) {
-        return NULL;
-    }
-    if (wanted == 0) {
-        return PyErr_Format(PyExc_ValueError, "take_some(n) with n >= 1");
-    }
-    if (!core_use_begin(&self->use)) {
+    uint64_t wanted = 0;
+    if (!core_number(number, "count", 1, UINT64_MAX, &wanted) || !core_use_begin(&self->use)) {
         return NULL;
     }
     struct rg_sample samples[PORTION_MAX];

@@ -244,14 +244,20 @@ PyObject *core_tar_item(PyObject *object, struct rg_tar_cursor *cursor,
 
 static int shard_parse(PyObject *entry, struct rg_object *out_shard)
 {
-    unsigned long long size;
-    long long generation;
-    if (!PyArg_ParseTuple(entry, "sKL;a shard is (name, size, generation)", &out_shard->name, &size,
+    PyObject *size, *generation;
+    if (!PyTuple_Check(entry)) {
+        PyErr_Format(PyExc_TypeError, "a shard is (name, size, generation), and not %R", entry);
+        return -1;
+    }
+    if (!PyArg_ParseTuple(entry, "sOO;a shard is (name, size, generation)", &out_shard->name, &size,
                           &generation)) {
         return -1;
     }
-    out_shard->size = size;
-    out_shard->generation = generation;
+    if (!core_number(size, "size", 0, CORE_BYTES_MAX, &out_shard->size) ||
+        !core_generation(generation, &out_shard->generation)) {
+        core_error_begin_with(PyTuple_GetItem(entry, 0));
+        return -1;
+    }
     return 0;
 }
 
@@ -352,10 +358,11 @@ static PyObject *tar_scan(PyObject *type, PyObject *args, PyObject *keywords)
     (void)type;
     struct rg_tar_scan_options options;
     rg_tar_scan_options_init(&options);
-    PyObject *client, *entries, *known = Py_None, *progress = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!sO!|$OIO:scan", names, core_client_type,
+    PyObject *client, *entries, *known = Py_None, *progress = Py_None, *at_once = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!sO!|$OOO:scan", names, core_client_type,
                                      &client, &options.bucket, &PyList_Type, &entries, &known,
-                                     &options.shards_at_once, &progress)) {
+                                     &at_once, &progress) ||
+        !core_number32(at_once, "at_once", 0, RG_TAR_SCAN_SHARDS_MAX, &options.shards_at_once)) {
         return NULL;
     }
     if (known != Py_None && !Py_IS_TYPE(known, core_tar_type)) {
@@ -418,10 +425,10 @@ static PyObject *tar_shards(PyObject *object, PyObject *nothing)
     return list;
 }
 
-static bool number_check(const struct tar *self, unsigned long long number)
+static bool number_check(const struct tar *self, Py_ssize_t number)
 {
-    if (number >= rg_tar_index_count(self->index)) {
-        PyErr_Format(PyExc_IndexError, "there is no sample %llu", number);
+    if (number < 0 || (uint64_t)number >= rg_tar_index_count(self->index)) {
+        PyErr_Format(PyExc_IndexError, "there is no sample %zd", number);
         return false;
     }
     return true;
@@ -433,10 +440,7 @@ static PyObject *tar_item(PyObject *object, Py_ssize_t number)
     struct tar *self = of(object);
     struct rg_tar_sample sample;
     struct rg_tar_shard shard;
-    if (number < 0 || !number_check(self, (unsigned long long)number)) {
-        if (!PyErr_Occurred()) {
-            PyErr_SetString(PyExc_IndexError, "there is no such sample");
-        }
+    if (!number_check(self, number)) {
         return NULL;
     }
     int rc = rg_tar_index_get(self->index, (uint64_t)number, &sample);
@@ -462,11 +466,15 @@ static PyObject *tar_sample(PyObject *object, PyObject *args)
 {
     struct tar *self = of(object);
     struct rg_tar_sample sample;
-    unsigned long long number;
-    if (!PyArg_ParseTuple(args, "K:sample", &number) || !number_check(self, number)) {
+    PyObject *given;
+    if (!PyArg_ParseTuple(args, "O:sample", &given)) {
         return NULL;
     }
-    int rc = rg_tar_index_get(self->index, number, &sample);
+    Py_ssize_t number = PyNumber_AsSsize_t(given, PyExc_IndexError);
+    if (PyErr_Occurred() || !number_check(self, number)) {
+        return NULL;
+    }
+    int rc = rg_tar_index_get(self->index, (uint64_t)number, &sample);
     if (rc < 0) {
         return core_errno_raise(rc, "the index is damaged");
     }

@@ -6,6 +6,11 @@
 
 PyTypeObject *core_writer_type;
 
+/* Of <ringest/upload.h>, and of the service. */
+#define PART_SIZE_MAX (UINT64_C(5) << 30)
+#define PARTS_MAX 128
+#define SIZE_HINT_MAX (UINT64_C(5) << 40)
+
 struct lent {
     PyObject *owner;
     unsigned long long end; /* of its bytes in the stream */
@@ -378,28 +383,20 @@ static int writer_make(struct writer *self, PyObject *args, PyObject *keywords)
                             "size_hint",
                             "exclusive",
                             NULL};
-    PyObject *client, *uri_text, *condition = Py_None;
-    unsigned long long part_size = 0, size_hint = 0;
-    unsigned parts = 0;
+    PyObject *client, *uri_text, *condition = NULL;
+    PyObject *part_size = NULL, *parts = NULL, *size_hint = NULL;
     int exclusive = 1;
     struct rg_writer_options options = {0};
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!U|$KIOzKp:Writer", names, core_client_type,
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!U|$OOOzOp:Writer", names, core_client_type,
                                      &client, &uri_text, &part_size, &parts, &condition,
-                                     &options.content_type, &size_hint, &exclusive)) {
+                                     &options.content_type, &size_hint, &exclusive) ||
+        !core_number(part_size, "part_size", 0, PART_SIZE_MAX, &options.part_size) ||
+        !core_number32(parts, "parts_in_flight", 0, PARTS_MAX, &options.parts_inflight_max) ||
+        !core_number(size_hint, "size_hint", 0, SIZE_HINT_MAX, &options.size_hint) ||
+        !core_condition(condition, &options.conditions.if_generation_match)) {
         return -1;
     }
-    if (condition != Py_None) {
-        long long generation = PyLong_AsLongLong(condition);
-        if (PyErr_Occurred()) {
-            return -1;
-        }
-        options.conditions.if_generation_match =
-            generation == 0 ? RG_GENERATION_ABSENT : generation;
-        options.exclusive = exclusive;
-    }
-    options.part_size = part_size;
-    options.parts_inflight_max = parts;
-    options.size_hint = size_hint;
+    options.exclusive = exclusive && options.conditions.if_generation_match != 0;
     return writer_open(self, client, uri_text, &options);
 }
 

@@ -123,7 +123,10 @@ class Client:
     def get_ranges(
         self, uri: str, ranges: Iterable[tuple[int, int]], *, generation: int = 0, gap: int = 0
     ) -> list[Buffer]: ...
-    def get(self, uri: str, *, offset: int = 0, length: int = 0, generation: int = 0) -> Buffer: ...
+    def get(self, uri: str, *, offset: int = 0, length: int = 0, generation: int = 0) -> Buffer:
+        """length 0: to the end. Here and elsewhere, generation 0 is the newest; if_generation_match None is no
+        condition, and 0 that there must be no such object."""
+
     def put(
         self,
         uri: str,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from ringest import _core, _progress
 from ringest._core import Buffer, GetMany, Item, Objects
 from ringest._errors import NotFoundError
+from ringest._numbers import BYTES_MAX, whole
 
 if TYPE_CHECKING:
     from ringest.aio import Channel, Channels
@@ -28,25 +29,22 @@ Uploads = list[tuple[str, str, str | None]]
 _DELETES_MAX = 100
 # Requests that a bulk call has out at once, by default.
 _BULK_REQUESTS = 64
+_BULK_REQUESTS_MAX = 65536
 
 # Of <ringest/runtime.h>, where the machine has four times as much.
 _MEMORY_DEFAULT = 1 << 30
-_MEMORY_TIMEOUT_MAX = 1e9
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def parse_size(value: int | str, what: str) -> int:
     """Bytes of "64MiB", "1G", 4096 and the like; units are powers of 1024."""
-    if isinstance(value, int):
-        size = value
-    else:
-        found = re.fullmatch(r"\s*(\d+)\s*([KMGT]?)(i?B)?\s*", value, re.IGNORECASE)
-        if found is None:
-            raise ValueError(f"{what} is {value!r}, which is not a size such as 64MiB")
-        size = int(found[1]) * _UNITS[found[2].upper()]
-    if size < 0:
-        raise ValueError(f"{what} is {value!r}, which is negative")
+    if not isinstance(value, str):
+        return whole(value, what, 0, BYTES_MAX)
+    found = re.fullmatch(r"\s*(\d+)\s*([KMGT]?)(i?B)?\s*", value, re.IGNORECASE)
+    size = int(found[1]) * _UNITS[found[2].upper()] if found is not None else -1
+    if not 0 <= size <= BYTES_MAX:
+        raise ValueError(f"{what} is {value!r}, which is not a size such as 64MiB")
     return size
 
 
@@ -82,23 +80,6 @@ class Client(_core.Client):
         memory_timeout: float = 30.0,
         attempts: int = 0,
     ):
-        for name, number in (("threads", threads), ("connections", connections), ("attempts", attempts)):
-            if number < 0:
-                raise ValueError(f"{name} is {number}, which is negative")
-        if not 0 <= memory_timeout <= _MEMORY_TIMEOUT_MAX:
-            raise ValueError(f"memory_timeout is {memory_timeout}, not 0 to {_MEMORY_TIMEOUT_MAX} seconds")
-        self._settings: dict[str, Any] = {
-            "endpoint": endpoint,
-            "ca": ca,
-            "user_project": user_project,
-            "credentials": credentials,
-            "threads": threads,
-            "connections": connections,
-            "memory": memory,
-            "memory_timeout": memory_timeout,
-            "attempts": attempts,
-        }
-        self._channels: Channels | None = None  # of event loops
         super().__init__(
             endpoint=endpoint,
             ca=ca,
@@ -111,6 +92,18 @@ class Client(_core.Client):
             memory_timeout=memory_timeout,
             attempts=attempts,
         )
+        self._settings: dict[str, Any] = {
+            "endpoint": endpoint,
+            "ca": ca,
+            "user_project": user_project,
+            "credentials": credentials,
+            "threads": threads,
+            "connections": connections,
+            "memory": memory,
+            "memory_timeout": memory_timeout,
+            "attempts": attempts,
+        }
+        self._channels: Channels | None = None  # of event loops
 
     @property
     def memory(self) -> int:
@@ -257,6 +250,7 @@ class Client(_core.Client):
         """
         generations: dict[int, int] = {}
         errors: Errors = []
+        requests = whole(requests, "requests", 1, _BULK_REQUESTS_MAX)
         calls = (
             (index, "put", arguments, {"content_type": content_type}) for index, arguments in enumerate(objects)
         )

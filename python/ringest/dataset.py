@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ringest import _core, _progress
 from ringest._core import Item
 from ringest._epochs import Beginning, Epochs
+from ringest._numbers import whole
 from ringest._samples import OnError, Samples, TransformError, check_on_error
 from ringest._source import Manifest, ObjectSource, ObjectView
 from ringest._state import Place, gather_state, unite
@@ -24,6 +24,9 @@ _SIZES_LOOKED_AT = 64
 
 # The most that a reader is asked for by one call.
 _TAKEN_AT_ONCE = 65536
+
+# Of <ringest/dataset.h>: a window's.
+_REQUESTS_MAX = 65536
 
 # Of the order's generator, which takes 64 bits.
 _EPOCHS_MAX = 1 << 64
@@ -201,16 +204,16 @@ class IterableDataset(WorkerReady, IterableBase):
         shared: bool = True,
         progress: bool | str = False,
     ):
-        if batch_size is not None and not 1 <= operator.index(batch_size) <= _TAKEN_AT_ONCE:
-            raise ValueError(f"batch_size is {batch_size}; it is between 1 and {_TAKEN_AT_ONCE:,}, or None")
+        if batch_size is not None:
+            batch_size = whole(batch_size, "batch_size", 1, _TAKEN_AT_ONCE)
         layout = {"rank": rank, "world_size": world_size, "is_dealt": True, "is_shared": shared}
         self._source = self._make_source(uri, client, manifest, folder_markers=folder_markers, **layout)
         self._shuffle = shuffle
-        self._seed = seed
+        self._seed = whole(seed, "seed", 0, 2**64 - 1)
         self._batch_size = batch_size
         self._transform: Callable[[Any], Any] | None = transform
         self._prefetch = parse_size(prefetch, "prefetch")
-        self._requests = requests
+        self._requests = whole(requests, "requests", 0, _REQUESTS_MAX)
         self._remainder = _choose(_REMAINDERS, remainder, "remainder")
         self._changed = _choose(_CHANGED, changed, "changed")
         self._on_error = check_on_error(on_error)
@@ -250,8 +253,7 @@ class IterableDataset(WorkerReady, IterableBase):
     def set_epoch(self, epoch: int) -> None:
         """Which epoch the next iteration is: another order. Forgets a state that was loaded for
         another one."""
-        if not 0 <= (epoch := operator.index(epoch)) < _EPOCHS_MAX:
-            raise ValueError(f"epoch is {epoch}, which is not between 0 and {_EPOCHS_MAX - 1}")
+        epoch = whole(epoch, "epoch", 0, _EPOCHS_MAX - 1)
         if self._epochs.set_epoch(epoch):
             self._place = None
 

@@ -1,0 +1,28 @@
+"""Whole numbers that are given: what the extension says of its own (python/core/numbers.c)."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+BYTES_MAX = 2**63 - 1
+
+
+def _text(number: int) -> str:
+    for bits in (63, 64):
+        if number == 2**bits - 1:
+            return f"2**{bits} - 1"
+    return str(number)
+
+
+def whole(value: Any, name: str, low: int, high: int) -> int:
+    """The number, which is one and within its bounds."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r}, which is no whole number")
+    if not low <= number <= high:
+        raise ValueError(f"{name} is {number}; it is between {_text(low)} and {_text(high)}")
+    return number
