@@ -23,7 +23,7 @@ struct rg_manifest {
     const uint8_t *data; /* of them, like the next */
     uint64_t size;
     uint64_t count, index;
-    uint32_t header_size, block_count;
+    uint32_t header_size, block_count, block_entries;
     char bucket[RG_BUCKET_NAME_SIZE_MAX + 1];
 };
 
@@ -48,6 +48,7 @@ static int check_header(struct rg_manifest *manifest, const struct rg_manifest_d
         manifest->count = header_u64(manifest, RG_MANIFEST_AT_COUNT);
         manifest->index = header_u64(manifest, RG_MANIFEST_AT_INDEX);
         manifest->block_count = header_u32(manifest, RG_MANIFEST_AT_BLOCK_COUNT);
+        manifest->block_entries = header_u32(manifest, RG_MANIFEST_AT_BLOCK_ENTRIES);
     }
     return RG_MIN(rc, 0);
 }
@@ -55,10 +56,10 @@ static int check_header(struct rg_manifest *manifest, const struct rg_manifest_d
 /* What the header says of the rest agrees with it. */
 static int check_sizes(const struct rg_manifest *manifest, const struct rg_manifest_damage *damage)
 {
-    uint64_t blocks = manifest->count / RG_MANIFEST_BLOCK_ENTRIES +
-                      (manifest->count % RG_MANIFEST_BLOCK_ENTRIES > 0);
-    if (header_u32(manifest, RG_MANIFEST_AT_BLOCK_ENTRIES) != RG_MANIFEST_BLOCK_ENTRIES ||
-        blocks != manifest->block_count) {
+    uint32_t entries = manifest->block_entries;
+    bool is_block = entries >= 1 && entries <= RG_MANIFEST_BLOCK_ENTRIES_MAX;
+    uint64_t blocks = is_block ? manifest->count / entries + (manifest->count % entries > 0) : 0;
+    if (!is_block || blocks != manifest->block_count) {
         return rg_manifest_damaged(damage, RG_MANIFEST_AT_BLOCK_COUNT,
                                    "the numbers of blocks do not fit");
     }
@@ -246,15 +247,18 @@ const char *rg_manifest_bucket(const struct rg_manifest *manifest)
 }
 
 int rg_manifest_block(const struct rg_manifest *manifest, uint64_t index,
-                      struct rg_manifest_decoder *out_decoder)
+                      struct rg_manifest_decoder *out_decoder, uint64_t *out_begin,
+                      uint64_t *out_end)
 {
     if (index >= manifest->count) {
         return -ERANGE;
     }
-    struct block block = block_at(manifest, (uint32_t)(index / RG_MANIFEST_BLOCK_ENTRIES));
+    struct block block = block_at(manifest, (uint32_t)(index / manifest->block_entries));
     if (!block_fits(manifest, &block)) {
         return -EBADMSG;
     }
+    *out_begin = index - index % manifest->block_entries;
+    *out_end = *out_begin + manifest->block_entries;
     *out_decoder = (struct rg_manifest_decoder){
         .at = manifest->data + block.offset,
         .end = manifest->data + block.offset + block.size,
@@ -266,12 +270,13 @@ int rg_manifest_get(const struct rg_manifest *manifest, uint64_t index,
                     struct rg_object *out_object, char *name)
 {
     struct rg_manifest_decoder decoder;
-    int rc = rg_manifest_block(manifest, index, &decoder);
+    uint64_t begin, end;
+    int rc = rg_manifest_block(manifest, index, &decoder, &begin, &end);
     if (rc < 0) {
         return rc;
     }
     decoder.name = name;
-    for (uint64_t i = 0; i <= index % RG_MANIFEST_BLOCK_ENTRIES; i++) {
+    for (uint64_t i = begin; i <= index; i++) {
         if (!rg_manifest_decode(&decoder)) {
             return -EBADMSG;
         }

@@ -15,7 +15,9 @@
 #define RG_MANIFEST_MAGIC_SIZE 8
 #define RG_MANIFEST_VERSION 1
 /* Names that are found by decoding all before them in their block. */
-#define RG_MANIFEST_BLOCK_ENTRIES 64
+#define RG_MANIFEST_BLOCK_ENTRIES 16
+/* Of files that others may have written. */
+#define RG_MANIFEST_BLOCK_ENTRIES_MAX 64
 /* Header and index end where numbers of 8 bytes may begin. */
 #define RG_MANIFEST_ALIGNMENT 8
 
@@ -42,9 +44,11 @@ enum rg_manifest_field {
 /* The entries are in the order that they were given in. Only of lists in memory. */
 #define RG_MANIFEST_GIVEN_ORDER 1u
 
-/* Where the block with an entry begins, but for the name's buffer. 0, -ERANGE or -EBADMSG. */
+/* The block that has an entry: where it begins, but for the name's buffer, and its entries, from
+ * *out_begin to before *out_end. 0, -ERANGE or -EBADMSG. */
 int rg_manifest_block(const struct rg_manifest *manifest, uint64_t index,
-                      struct rg_manifest_decoder *out_decoder);
+                      struct rg_manifest_decoder *out_decoder, uint64_t *out_begin,
+                      uint64_t *out_end);
 
 /* Checks bytes and takes them, but not where they are no manifest. Errors of rg_manifest_open. */
 int rg_manifest_adopt(struct rg_manifest **out_manifest, const struct rg_bytes *bytes, char *error,

@@ -7,8 +7,8 @@
 
 struct rg_manifest_cursor {
     const struct rg_manifest *manifest;
-    uint64_t next;                      /* the entry that the decoder is at */
-    struct rg_manifest_decoder decoder; /* of the block with the one before */
+    uint64_t next, end; /* the entry that the decoder is at, and its block's end */
+    struct rg_manifest_decoder decoder;
     char name[RG_OBJECT_NAME_SIZE_MAX + 1];
 };
 
@@ -24,30 +24,24 @@ int rg_manifest_cursor_open(struct rg_manifest_cursor **out_cursor,
     return 0;
 }
 
-/* The decoder is in the block of the entry, and not behind it. */
-static bool is_near(const struct rg_manifest_cursor *cursor, uint64_t index)
-{
-    uint64_t block = index - index % RG_MANIFEST_BLOCK_ENTRIES;
-    return cursor->next > block && cursor->next <= index;
-}
-
 int rg_manifest_cursor_get(struct rg_manifest_cursor *cursor, uint64_t index,
                            struct rg_object *out_object)
 {
     if (index >= rg_manifest_count(cursor->manifest)) {
         return -ERANGE;
     }
-    if (!is_near(cursor, index)) {
-        int rc = rg_manifest_block(cursor->manifest, index, &cursor->decoder);
+    /* In the block of the last one, and not behind it, the decoder goes on. */
+    if (index < cursor->next || index >= cursor->end) {
+        int rc = rg_manifest_block(cursor->manifest, index, &cursor->decoder, &cursor->next,
+                                   &cursor->end);
         if (rc < 0) {
             return rc;
         }
         cursor->decoder.name = cursor->name;
-        cursor->next = index - index % RG_MANIFEST_BLOCK_ENTRIES;
     }
     for (; cursor->next <= index; cursor->next++) {
         if (!rg_manifest_decode(&cursor->decoder)) {
-            cursor->next = 0;
+            cursor->end = 0;
             return -EBADMSG;
         }
     }

@@ -193,6 +193,72 @@ static void test_numbers_that_do_not_fit(void)
     free(bytes);
 }
 
+#define OTHERS 200
+
+/* A manifest of OTHERS objects with so many in a block, as another writer may make it. */
+static size_t other_make(uint8_t *bytes, uint32_t entries)
+{
+    uint32_t header_size = rg_manifest_header_size(0);
+    uint8_t *at = bytes + header_size, index[OTHERS * RG_MANIFEST_INDEX_ENTRY_SIZE];
+    uint32_t blocks = 0;
+    for (uint32_t first = 0; first < OTHERS; first += entries, blocks++) {
+        struct rg_manifest_encoder encoder = {.name = ""};
+        uint8_t *begin = at, *entry = index + blocks * RG_MANIFEST_INDEX_ENTRY_SIZE;
+        for (uint32_t i = first; i < RG_MIN(first + entries, OTHERS); i++) {
+            struct rg_object object = rg_test_manifest_object(i, want_name);
+            at += rg_manifest_encode(&encoder, &object, at);
+        }
+        rg_manifest_write_u64(entry, (uint64_t)(begin - bytes));
+        rg_manifest_write_u32(entry + 8, (uint32_t)(at - begin));
+        rg_manifest_write_u32(entry + 12, rg_crc32c(0, begin, (size_t)(at - begin)));
+    }
+    while ((at - bytes) % RG_MANIFEST_ALIGNMENT != 0) {
+        *at++ = 0;
+    }
+    size_t index_at = (size_t)(at - bytes), size = index_at + blocks * RG_MANIFEST_INDEX_ENTRY_SIZE;
+    memcpy(at, index, blocks * RG_MANIFEST_INDEX_ENTRY_SIZE);
+    memset(bytes, 0, header_size);
+    memcpy(bytes, RG_MANIFEST_MAGIC, RG_MANIFEST_MAGIC_SIZE);
+    rg_manifest_write_u32(bytes + RG_MANIFEST_AT_VERSION, RG_MANIFEST_VERSION);
+    rg_manifest_write_u32(bytes + RG_MANIFEST_AT_HEADER_SIZE, header_size);
+    rg_manifest_write_u64(bytes + RG_MANIFEST_AT_COUNT, OTHERS);
+    rg_manifest_write_u64(bytes + RG_MANIFEST_AT_FILE_SIZE, size);
+    rg_manifest_write_u64(bytes + RG_MANIFEST_AT_INDEX, index_at);
+    rg_manifest_write_u32(bytes + RG_MANIFEST_AT_BLOCK_COUNT, blocks);
+    rg_manifest_write_u32(bytes + RG_MANIFEST_AT_BLOCK_ENTRIES, entries);
+    rg_manifest_write_u32(bytes + RG_MANIFEST_AT_CRC,
+                          rg_crc32c(0, bytes + header_size, size - header_size));
+    rg_manifest_write_u32(bytes + RG_MANIFEST_AT_HEADER_CRC,
+                          rg_manifest_header_crc(bytes, header_size));
+    return size;
+}
+
+static void test_blocks_of_other_sizes(void)
+{
+    uint8_t *bytes = malloc(OTHERS * RG_MANIFEST_ENTRY_SIZE_MAX + RG_KIB(8));
+    RG_CHECK(bytes != NULL);
+    for (uint32_t entries = 1; entries <= RG_MANIFEST_BLOCK_ENTRIES_MAX; entries++) {
+        struct rg_manifest *manifest;
+        struct rg_manifest_cursor *cursor;
+        struct rg_object object;
+        size_t size = other_make(bytes, entries);
+        RG_CHECK_EQ(rg_manifest_open_memory(&manifest, bytes, size, NULL, 0), 0);
+        RG_CHECK_EQ(rg_manifest_cursor_open(&cursor, manifest), 0);
+        for (uint64_t i = 0; i < OTHERS; i++) {
+            check_entry(manifest, i);
+            uint64_t any = rg_test_random_below(OTHERS);
+            RG_CHECK_EQ(rg_manifest_cursor_get(cursor, any, &object), 0);
+            (void)rg_test_manifest_object(any, want_name);
+            RG_CHECK_STR(object.name, want_name);
+        }
+        rg_manifest_cursor_close(cursor);
+        rg_manifest_close(manifest);
+    }
+    size_t size = other_make(bytes, RG_MANIFEST_BLOCK_ENTRIES_MAX + 1);
+    check_damaged(bytes, size);
+    free(bytes);
+}
+
 static void test_files_that_are_none(void)
 {
     struct rg_test_manifest file;
@@ -217,7 +283,7 @@ int main(int argc, char **argv)
         RG_TEST(test_a_million_objects_come_back), RG_TEST(test_manifests_of_any_size),
         RG_TEST(test_processes_share_it),          RG_TEST(test_a_file_cut_anywhere_is_damaged),
         RG_TEST(test_any_flipped_bit_is_damage),   RG_TEST(test_numbers_that_do_not_fit),
-        RG_TEST(test_files_that_are_none),
+        RG_TEST(test_files_that_are_none),         RG_TEST(test_blocks_of_other_sizes),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }
