@@ -392,10 +392,12 @@ static PyType_Spec client_spec = {
 
 int core_client_register(PyObject *module)
 {
-    int rc = pthread_atfork(NULL, NULL, forked);
+    static bool is_watched;
+    int rc = is_watched ? 0 : pthread_atfork(NULL, NULL, forked);
     if (rc != 0) {
         core_errno_raise(-rc, "watching for forks");
         return -1;
     }
+    is_watched = true;
     return core_type_add(module, &client_spec, &core_client_type);
 }

@@ -1,14 +1,20 @@
-/* The module ringest._core. */
+/* The module ringest._core.
+ *
+ * Its types are those of the process: in the main interpreter a second import gives the same ones,
+ * and no other interpreter gets the module, nor does one that begins after the main one has ended,
+ * because objects and locks of two interpreters would meet in them. The limited API does not
+ * compile for free-threaded builds, which lay out objects otherwise; some of them load what others
+ * have compiled all the same, and are told so before anything is made. */
 #include "core.h"
+
+#include <string.h>
 
 int core_type_add(PyObject *module, PyType_Spec *spec, PyTypeObject **out_type)
 {
-    PyObject *type = PyType_FromSpec(spec);
-    if (type == NULL) {
-        return -1;
+    if (*out_type == NULL) {
+        *out_type = (PyTypeObject *)PyType_FromSpec(spec);
     }
-    *out_type = (PyTypeObject *)type;
-    return PyModule_AddType(module, *out_type);
+    return *out_type != NULL ? PyModule_AddType(module, *out_type) : -1;
 }
 
 /* A checksum of so much or more is worth letting other threads run. */
@@ -60,30 +66,61 @@ static PyMethodDef module_functions[] = {
     {0},
 };
 
+static bool is_over; /* the main interpreter is */
+
+static void interpreter_ended(void)
+{
+    is_over = true;
+}
+
+static int interpreter_check(void)
+{
+    if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0 || is_over) {
+        PyErr_SetString(PyExc_ImportError,
+                        is_over ? "ringest._core cannot be loaded again after Py_Finalize()"
+                                : "ringest._core does not support subinterpreters");
+        return -1;
+    }
+    return 0;
+}
+
+static int module_fill(PyObject *module)
+{
+    static int (*const parts[])(PyObject * module) = {
+        core_error_register,         core_buffer_register,    core_item_register,
+        core_client_register,        core_many_register,      core_queue_register,
+        core_objects_register,       core_reader_register,    core_writer_register,
+        core_object_reader_register, core_iteration_register, core_tar_register,
+    };
+    static bool is_watched;
+    int rc = interpreter_check();
+    if (rc == 0 && !is_watched) {
+        is_watched = Py_AtExit(interpreter_ended) == 0;
+    }
+    for (size_t i = 0; rc == 0 && i < sizeof(parts) / sizeof(parts[0]); i++) {
+        rc = parts[i](module);
+    }
+    return rc == 0 ? PyModule_AddStringConstant(module, "version", rg_version()) : -1;
+}
+
+static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, module_fill}, {0, NULL}};
+
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "ringest._core",
     .m_doc = "The C side of ringest; use the package.",
     .m_methods = module_functions,
-    .m_size = -1,
+    .m_slots = module_slots,
 };
 
 PyMODINIT_FUNC PyInit__core(void);
 PyMODINIT_FUNC PyInit__core(void)
 {
-    PyObject *module = PyModule_Create(&definition);
-    if (module == NULL) {
+    if (strstr(Py_GetVersion(), "free-threading") != NULL) {
+        PyErr_SetString(PyExc_ImportError,
+                        "ringest._core needs an interpreter with a global lock (GIL), which "
+                        "free-threaded builds of Python are not");
         return NULL;
     }
-    if (core_error_register(module) < 0 || core_buffer_register(module) < 0 ||
-        core_item_register(module) < 0 || core_client_register(module) < 0 ||
-        core_many_register(module) < 0 || core_queue_register(module) < 0 ||
-        core_objects_register(module) < 0 || core_reader_register(module) < 0 ||
-        core_writer_register(module) < 0 || core_object_reader_register(module) < 0 ||
-        core_iteration_register(module) < 0 || core_tar_register(module) < 0 ||
-        PyModule_AddStringConstant(module, "version", rg_version()) < 0) {
-        Py_DECREF(module);
-        return NULL;
-    }
-    return module;
+    return PyModuleDef_Init(&definition);
 }

@@ -222,6 +222,43 @@ class Slow(unittest.TestCase):
             self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "here\n", ""))
 
 
+class Interpreters(unittest.TestCase):
+    def test_another_interpreter_does_not_get_the_extension(self):
+        try:
+            import _interpreters as interpreters
+        except ImportError:
+            import _xxsubinterpreters as interpreters
+        program = f"""
+            import sys
+            sys.path[:0] = {sys.path!r}
+            try:
+                import ringest
+            except ImportError as error:
+                assert "subinterpreters" in str(error), error
+            else:
+                raise AssertionError("it was imported")
+        """
+        other = interpreters.create()
+        try:
+            self.assertIsNone(interpreters.run_string(other, textwrap.dedent(program)))
+        finally:
+            interpreters.destroy(other)
+
+    def test_a_second_import_is_of_the_same_types(self):
+        first = sys.modules.pop("ringest._core")
+        try:
+            import ringest._core as second
+
+            self.assertIsNot(first, second)
+            self.assertTrue(issubclass(ringest.Client, second.Client))
+            self.assertIs(first.Buffer, second.Buffer)
+            with support.client() as client:
+                self.assertIsInstance(client.get(support.uri(1)), second.Buffer)
+        finally:
+            sys.modules["ringest._core"] = first
+            ringest._core = first
+
+
 class Quick(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
