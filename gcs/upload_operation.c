@@ -269,6 +269,20 @@ struct rg_upload_attributes rg_upload_attributes_of(const struct rg_upload_op *o
     };
 }
 
+/* What would complete the upload was told that there is none, and what is there is not it. */
+static void ending_explain(struct rg_request *request, enum rg_status status)
+{
+    if (request->failure.status != RG_STATUS_NOT_FOUND ||
+        (status != RG_STATUS_OK && status != RG_STATUS_NOT_FOUND)) {
+        return;
+    }
+    request->failure.status = RG_STATUS_PRECONDITION;
+    snprintf(request->failure.text, sizeof(request->failure.text),
+             "the upload is over, and %s: somebody has ended it, or %s it since",
+             status == RG_STATUS_OK ? "what is there is not what was sent" : "nothing is there",
+             status == RG_STATUS_OK ? "replaced" : "removed");
+}
+
 static void check_done(struct rg_gcs_call *call, enum rg_status status)
 {
     struct rg_upload_op *op = rg_upload_call_ended(call);
@@ -278,6 +292,7 @@ static void check_done(struct rg_gcs_call *call, enum rg_status status)
     bool doubted = op->request->failure.status != RG_STATUS_OK;
     bool same = status == RG_STATUS_OK && is_stored(op);
     if (doubted && !same) {
+        ending_explain(op->request, status);
         if (op->method->unstored == NULL || !op->method->unstored(op)) {
             op_stop(op);
         }

@@ -87,9 +87,11 @@ static void rule_begin(const struct job *job, struct rg_talk_rule *rule)
     rg_talk_rule_begin(port, json, rule);
 }
 
-static void check_outcome(const struct rg_completion *done, enum outcome want)
+static void check_outcome(const struct job *job, const struct rg_completion *done)
 {
-    bool refused = done->status == RG_STATUS_PRECONDITION || done->status == RG_STATUS_NOT_FOUND;
+    enum outcome want = (job->exclusive ? job->row->exclusive : job->row->plain)[job->event];
+    bool is_gone = job->way->effect == RG_WRITE_REMOVES && done->status == RG_STATUS_NOT_FOUND;
+    bool refused = done->status == RG_STATUS_PRECONDITION || is_gone;
     enum outcome got = refused ? REFUSED : done->found_done ? ANYBODYS : OURS;
     if (!refused) {
         RG_CHECK_STATUS(done, OK);
@@ -119,7 +121,7 @@ static void run_job(const struct job *job)
         rg_talk_rule_end(port, &rule);
     }
     struct rg_completion done = rg_write_run_take(&run);
-    check_outcome(&done, (job->exclusive ? job->row->exclusive : job->row->plain)[job->event]);
+    check_outcome(job, &done);
     rg_lease_release(done.lease);
     if (job->event != DONE_BEFORE) {
         rg_talk_rule_end(port, &rule);

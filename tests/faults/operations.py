@@ -97,17 +97,17 @@ def write(stage, client, **options):
 def write_and_abort(stage, client):
     writer = client.writer(stage.uri(TARGET), part_size=PART_SIZE)
     writer.write(LARGE)
-    await_upload(stage)
+    await_part(stage)
     writer.abort()
 
 
-def await_upload(stage):
-    """Until the service knows of one: before, there is nothing that could be ended."""
+def await_part(stage):
+    """Until the service has one of an upload: before, there is hardly anything that could be ended."""
     for _ in range(10_000):
-        if stage.new_uploads():
+        if any(stage.parts_of(*upload) for upload in stage.new_uploads()):
             return
         time.sleep(0.01)
-    raise TimeoutError("no upload was begun")
+    raise TimeoutError("no part was sent")
 
 
 def generation(stage, name=TARGET):
@@ -250,7 +250,7 @@ def write_file(stage, client, **options):
 def abort_file(stage, client):
     file = ringest.checkpoint.open(stage.uri(TARGET), "wb", client=client, part_size=PART_SIZE)
     file.write(LARGE)
-    await_upload(stage)
+    await_part(stage)
     file.abort()
 
 

@@ -79,16 +79,18 @@ class Try:
         local = side_of(stage.files(), {}, operation.files, operation.piecemeal)
         return local
 
-    def check_clean(self, fault):
-        """After a success."""
+    def check_clean(self, fault, request):
+        """After a success; `request` is the one that was struck, None: none."""
         operation, stage = self.operation, self.stage
         objects = stage.objects()
         for name in objects.keys() - operation.before.keys() - operation.after.keys():
             # What was on its way when the rest was removed.
-            assert not PARTS.fullmatch(name) or fault == "overtaken", f"{name} is left"
+            late = request is not None and fault == "overtaken"
+            assert not PARTS.fullmatch(name) or late, f"{name} is left"
         if operation.look is None:
             for name, upload in stage.new_uploads():
-                assert fault is not None, f"an upload of {name} is left"
+                # The one whose id nobody was told.
+                assert request is not None and "?uploads" in request, f"an upload of {name} is left"
                 assert stage.parts_of(name, upload) == 0, f"an upload of {name} is left with its parts"
 
     def check_once(self, fault):
@@ -112,7 +114,7 @@ class Try:
             assert request is not None and fault not in self.operation.sure, "it ought to have borne that"
         else:
             assert side in ("after", "both"), f"it was said to be done, and is {side}"
-            self.check_clean(fault if request is not None else None)
+            self.check_clean(fault, request)
             self.check_once(fault if request is not None else None)
 
     def check_killed(self, request):
