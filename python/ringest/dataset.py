@@ -337,6 +337,10 @@ class IterableDataset(WorkerReady, IterableBase):
             while batch := reader.take_data(self._batch_size or 1):
                 yield batch[0] if self._batch_size is None else batch
             return
+        if self._batch_size is None and self._on_error == "raise":
+            while items := reader.take(1):
+                yield self._convert(items[0])
+            return
         size = self._batch_size or 1
         while items := reader.take(size):
             batch = samples.make(items)

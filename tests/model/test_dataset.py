@@ -58,14 +58,15 @@ class Life:
     count: int
     options: dict
     wrong: set[int]  # whose transform always raises
-    events: list[tuple[int, str, int]]  # after so many samples, an object is replaced or deleted
+    events: list[tuple[int, str, int]]  # after so many samples, an object is replaced, deleted or added
     legs: list[list[Leg]]  # of each epoch
     last: Leg
 
     @property
     def is_exact(self):
         """Nothing may be left out, so that all is known."""
-        return not self.events and (not self.wrong or self.options["on_error"] == "handler")
+        is_as_listed = all(what == "add" for _, what, _ in self.events)
+        return is_as_listed and (not self.wrong or self.options["on_error"] == "handler")
 
 
 def legs(remainder, ends, runs_min, runs_max):
@@ -88,6 +89,8 @@ def lives(draw):
     index, wrong, events = st.integers(0, count - 1), set(), []
     if draw(st.booleans()):
         wrong = draw(st.sets(index, max_size=3))
+    if kind == "listed" and draw(st.booleans()):
+        events = [(draw(st.integers(0, 30)), "add", COUNT_MAX)]
     if kind == "objects" and draw(st.booleans()):
         events = draw(st.lists(st.tuples(st.integers(0, 30), st.sampled_from(("replace", "delete")), index), max_size=3))
         options["changed"] = draw(st.sampled_from(("error", "skip", "newest")))
@@ -120,6 +123,8 @@ class Living:
         self.case, self.life = case, life
         self.entries = [case.entries[i] for i in range(life.count)]
         self.events = list(life.events)
+        self.listing = case.client.list("gs://life/o-") if life.kind == "listed" else None
+        self.is_listing_old = False
         self.may_lack = set() if life.options["on_error"] == "handler" else set(life.wrong)
         self.given = []  # of this epoch
         self.consumed = set()
@@ -147,7 +152,9 @@ class Living:
         if self.life.kind == "tar":
             made = ringest.TarDataset(self.case.index, **options)
         else:
-            manifest = None if self.life.kind == "listed" else self.entries
+            manifest = self.entries
+            if self.life.kind == "listed":
+                manifest = self.listing if self.is_listing_old else None
             made = ringest.IterableDataset("gs://life/o-", manifest=manifest, shared=False, **options)
         made.set_epoch(epoch)
         return made
@@ -156,7 +163,8 @@ class Living:
         while self.events and len(self.given) >= self.events[0][0]:
             _, what, index = self.events.pop(0)
             self.case.delete(index) if what == "delete" else self.case.put(index)
-            if what == "delete" or self.life.options["changed"] != "newest":
+            self.is_listing_old = what == "add"
+            if what == "delete" or (what == "replace" and self.life.options["changed"] != "newest"):
                 self.may_lack.add(index)
 
     def read(self, dataset, run):
@@ -192,6 +200,13 @@ class Living:
             state = pickle.loads(pickle.dumps(dataset.state_dict()))
         return got, state
 
+    def check_listed_anew(self, epoch, state):
+        """A state is not gone on with in another list than its own."""
+        dataset = ringest.IterableDataset("gs://life/o-", client=self.case.client, shared=False)
+        dataset.load_state_dict(state)
+        with self.case.assertRaisesRegex(ValueError, f"of {COUNT_MAX} objects and not of {COUNT_MAX + 1}"):
+            iter(dataset)
+
     def loaded(self, epoch, state):
         dataset = self.dataset(epoch)
         dataset.load_state_dict(state)
@@ -219,6 +234,8 @@ class Living:
         self.case.assertEqual(sorted(order), list(range(self.life.count)))
         for leg in [*legs, self.life.last]:
             state = self.live_leg(epoch, order, leg, state)
+        if self.is_listing_old:
+            self.check_listed_anew(epoch, state)
         # What is over has nothing left.
         self.case.assertEqual(flat(self.loaded(epoch, state)), [])
         self.check_given()
@@ -324,7 +341,8 @@ class Dataset(unittest.TestCase):
         try:
             Living(self, life).live()
         finally:
-            for index in list(self.touched):
+            self.delete(COUNT_MAX)
+            for index in self.touched - {COUNT_MAX}:
                 self.put(index)
             self.touched.clear()
 
