@@ -31,6 +31,8 @@ from ringest._workers import starting_group
 _PAGE = 4096
 _SLOTS = 4
 _SLOT_BYTES = 1 << 30
+# Of Linux 6.3, where vm.memfd_noexec may demand it.
+_MFD_NOEXEC_SEAL = 8
 # Of changes and groups that are remembered.
 _NOTED_MAX = 16
 _LATE = (
@@ -49,11 +51,11 @@ class Beginning(NamedTuple):
 
 def _open_file() -> int:
     """In memory, or where that is forbidden on disk, without a name."""
-    try:
-        return os.memfd_create("ringest-epochs")
-    except OSError:
-        with tempfile.TemporaryFile() as file:
-            return os.dup(file.fileno())
+    for flags in (os.MFD_CLOEXEC | _MFD_NOEXEC_SEAL, os.MFD_CLOEXEC):
+        with contextlib.suppress(OSError):
+            return os.memfd_create("ringest-epochs", flags)
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
 
 
 class Epochs:

@@ -19,6 +19,7 @@ import hashlib
 import json
 import os
 import time
+import uuid
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, TypeVar
@@ -38,7 +39,7 @@ PATIENCE_S = 300.0
 _HEARD_EVERY_S = 1.0
 # Between two looks at the store.
 _POLL_S_MIN = 0.002
-_POLL_S_MAX = 0.1
+_POLL_S_MAX = 0.2
 
 List = TypeVar("List", Objects, TarIndex)
 # Makes a list, and calls what it is given while it does.
@@ -51,9 +52,12 @@ def _hashed(*parts: Any) -> str:
 
 def _host() -> str:
     """The same for processes that see each other's descriptors below /proc."""
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        boot = file.read().strip()
-    return _hashed(boot, os.readlink("/proc/self/ns/pid"), os.readlink("/proc/self/ns/user"), os.getuid())
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            boot = file.read().strip()
+        return _hashed(boot, os.readlink("/proc/self/ns/pid"), os.readlink("/proc/self/ns/user"), os.getuid())
+    except OSError:
+        return uuid.uuid4().hex
 
 
 def _told(error: BaseException) -> dict[str, Any]:
@@ -130,7 +134,7 @@ class Job:
         except BaseException as error:
             # Before the others are told, so that one that asks again begins another attempt.
             self._store.add(f"{name}/failed", 1)
-            self._store.set(f"{attempt}/made", json.dumps({"rank": self.rank, "error": _told(error)}))
+            self._store.set(f"{attempt}/made", json.dumps({"rank": self.rank, "error": _told(error)}, default=str))
             raise
         return made
 
@@ -180,8 +184,12 @@ class Job:
         """A list of another process of this host, if that process still has it and lets us."""
         pid, fd = map(int, place.split())
         try:
-            with open(f"/proc/{pid}/fd/{fd}", "rb") as file:
-                found = kind(fd=file.fileno())
+            # By now it may be something else, and wait for a reader.
+            opened = os.open(f"/proc/{pid}/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                found = kind(fd=opened)
+            finally:
+                os.close(opened)
         except (OSError, ValueError) as error:
             logger.debug("the list of process %d: %s; it is fetched from the store", pid, error)
             return None

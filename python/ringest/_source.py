@@ -32,7 +32,8 @@ class Source(abc.ABC, Generic[List]):
 
     One rank makes it for the job; the workers of a DataLoader get their parent's and make none. `rank` and
     `world_size` are what was given by hand. `is_dealt`: ranks read shares of the list, and not what they are asked
-    for. `is_shared`: other ranks have the same one."""
+    for. `is_shared`: other ranks have the same one; where each is said to be the only one, lists that were given may
+    differ."""
 
     kind: type[List]
     entries: str  # what there are none of
@@ -53,7 +54,7 @@ class Source(abc.ABC, Generic[List]):
         self._client = client
         self._given = (rank, world_size)
         self._is_dealt = is_dealt
-        self._is_shared = is_shared and world_size != 1
+        self._is_shared = is_shared
         self._found: List | None = None
         self._of_job: Job | None = None  # that the list is of
         self._is_compared = False  # in that job
@@ -111,7 +112,7 @@ class Source(abc.ABC, Generic[List]):
         """The list, compared with those of other ranks: what samples are read by."""
         with self._lock:
             found, job = self.found, self._of_job
-            if job is not None and not self._is_compared:
+            if job is not None and not self._is_compared and self._given[1] != 1:
                 if self._numbered is None or self._numbered[0] is not job:
                     self._numbered = job, job.number(self.identity())
                 job.compare(self.what, self.identity(), self._numbered[1], found)

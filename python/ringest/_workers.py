@@ -20,6 +20,8 @@ from ringest._share import is_starting_a_process
 # Attributes by which datasets of PyTorch refer to those that they are made of.
 _INNER = ("dataset", "datasets")
 _DEPTH_MAX = 8
+# Longer ones are samples.
+_PARTS_MAX = 1000
 
 
 class Prepared(Protocol):
@@ -69,13 +71,14 @@ def register(dataset: Prepared) -> None:
 def _starting_iterator() -> Any:
     """The iterator of a DataLoader that is starting a worker in this thread; None: it is another process."""
     loaders = sys.modules.get("torch.utils.data.dataloader")
-    if loaders is None:
+    kind = getattr(loaders, "_BaseDataLoaderIter", None)
+    if kind is None:
         return None
     frame = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_name == "__init__":
             iterator = frame.f_locals.get("self")
-            if isinstance(iterator, loaders._BaseDataLoaderIter):
+            if isinstance(iterator, kind):
                 return iterator
         frame = frame.f_back  # type: ignore[assignment]
     return None
@@ -93,15 +96,25 @@ def starting_group() -> str | None:
 
 def _parts(dataset: Any, depth: int = 0) -> Iterator[Any]:
     """The registered ones that a dataset is, or is made of."""
+    if dataset is None:
+        return
     if _datasets.get(id(dataset)) is dataset:
         yield dataset
-    elif isinstance(dataset, (list, tuple)):
-        for part in dataset:
-            yield from _parts(part, depth + 1)
     elif depth < _DEPTH_MAX:
-        for name in _INNER:
-            if (inner := getattr(dataset, name, None)) is not None:
-                yield from _parts(inner, depth + 1)
+        inner: Any = [getattr(dataset, name, None) for name in _INNER]
+        if isinstance(dataset, (list, tuple)):
+            inner = dataset if len(dataset) <= _PARTS_MAX else ()
+        for part in inner:
+            yield from _parts(part, depth + 1)
+
+
+def _datasets_of(iterator: Any) -> list[Any]:
+    """Where it cannot be seen which ones the worker has, it may have any."""
+    try:
+        found = list(_parts(iterator._dataset))
+    except Exception:  # of attributes that others have made
+        found = []
+    return found or list(_datasets.values())
 
 
 class _Forking(threading.local):
@@ -122,8 +135,7 @@ def _before_fork() -> None:
     if iterator is None:
         return
     _lock.acquire()
-    # Where it cannot be seen which ones the worker has, it may have any.
-    for dataset in list(_parts(iterator._dataset)) or list(_datasets.values()):
+    for dataset in _datasets_of(iterator):
         try:
             dataset.prepare_for_worker(_group(iterator))
             _forking.prepared.append(dataset)

@@ -22,8 +22,8 @@ except ImportError:
 COUNT = 41
 BATCH = 4
 EPOCHS = 3
-# Each takes some processes.
-EXAMPLES = max(model.EXAMPLES // 5, 1)
+# Each takes some processes, and seconds where these are spawned.
+EXAMPLES = min(max(model.EXAMPLES // 5, 1), 2000)
 METHODS = ["fork", "forkserver"] + (["spawn"] if os.environ.get("RINGEST_EXAMPLES") else [])
 
 steps = st.one_of(
@@ -69,12 +69,14 @@ class Life:
     def __init__(self, case, life):
         self.case, self.life = case, life
         self.epoch, self.left = 0, None  # `left`: of a state that was loaded, and not gone on with yet
-        self.is_begun = False  # by workers, since something was changed
+        self.is_begun = self.is_changed = False  # since something was changed, by workers; since the last iteration
         self.batches = None  # of a loader's state
+        self.rest = None  # of the last iteration of this loader, if nothing was changed since, and its epoch
         self.dataset = case.dataset(life)
         self.renew()
 
     def renew(self):
+        self.rest = None
         life = self.life
         workers = {}
         if life["workers"] > 0:
@@ -99,8 +101,10 @@ class Life:
             self.epoch, self.left = self.saved_epoch, None
             return batches
         left, self.left = self.left, None
-        samples = self.case.orders[self.epoch] if left is None else left
-        return dealt(samples, self.life["workers"], self.life["has_own_batches"])
+        return self.whole() if left is None else dealt(left, self.life["workers"], self.life["has_own_batches"])
+
+    def whole(self):
+        return dealt(self.case.orders[self.epoch], self.life["workers"], self.life["has_own_batches"])
 
     def iterate(self, count):
         expected = self.expected()
@@ -108,37 +112,47 @@ class Life:
         for batch in iteration:
             seen.append([int(sample) for sample in batch])
             if len(seen) == count:
+                self.rest = expected[count:], self.epoch
                 break
+        else:  # what is gone on with at the end of an epoch is a whole one
+            self.rest = self.whole(), self.epoch
         self.case.assertEqual(seen, expected[:count])
-        self.is_begun = self.life["workers"] > 0
+        self.is_begun, self.is_changed = self.life["workers"] > 0, False
         return iteration
 
     def set_epoch(self, epoch):
         self.dataset.set_epoch(epoch)
         if epoch != self.epoch:
-            self.left, self.is_begun = None, False
+            self.left, self.is_begun, self.is_changed = None, False, True
         self.epoch = epoch
 
     def load(self, epoch, batches):
         self.dataset.load_state_dict(self.case.state(self.life, epoch, batches))
         self.epoch, self.left, self.is_begun = epoch, self.case.orders[epoch][batches * BATCH :], False
+        self.is_changed = True
 
     def save(self, count):
-        """Saved by a loader after some batches, and loaded by another process."""
+        """Saved by a loader after some batches, or where it has come to, and loaded by another process."""
         if not self.life["is_stateful"] or self.batches is not None:
             return
-        left, expected = self.left, self.expected()
-        count = min(count, len(expected))
-        self.left = left
-        if count > 0:
-            kept = self.iterate(count)  # noqa: F841 (what ends it would be another state)
+        if count > 0 or self.rest is None:
+            left, expected = self.left, self.expected()
+            count = min(count, len(expected))
+            self.left = left
+            if count > 0:
+                kept = self.iterate(count)  # noqa: F841 (what ends it would be another state)
+            rest = expected[count:], self.epoch
+        elif self.is_changed:
+            return  # which of the two is meant, the loader's state or the dataset's?
+        else:
+            rest = self.rest
         state = pickle.loads(pickle.dumps(self.loader.state_dict()))
         del self.loader
         self.dataset = self.case.dataset(self.life)
         self.renew()
         self.loader.load_state_dict(state)
-        self.batches, self.left, self.is_begun = expected[count:], None, False
-        self.epoch, self.saved_epoch = 0, self.epoch
+        self.batches, self.saved_epoch = rest
+        self.epoch, self.left, self.is_begun = 0, None, False
 
     def ask(self):
         if self.is_begun:

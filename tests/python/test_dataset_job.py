@@ -376,6 +376,34 @@ def rank_of_a_part_of_the_group(rank, endpoint, ca):
     return shares, own
 
 
+def rank_with_a_part_of_its_own(rank, endpoint, ca):
+    """Dealt by hand, or by a trainer: then each rank is told that it is the only one, and lists are shared."""
+    with ringest.Client(endpoint, ca) as client:
+        options = {"client": client, "transform": name_of, "rank": 0, "world_size": 1}
+        own = ringest.IterableDataset("gs://new/", manifest=[f"{i:03d}" for i in range(rank, COUNT, 2)], **options)
+        given = list(own)
+        if rank > 0:
+            torch.distributed.barrier()
+        whole = list(ringest.IterableDataset("gs://new/", **options))
+        if rank == 0:
+            client.put("gs://new/more", b"x")
+            torch.distributed.barrier()
+        return given, whole
+
+
+def rank_with_the_connector(rank, endpoint, ca):
+    from ringest.dataflux import dataflux_mapstyle_dataset as mapstyle
+
+    if rank > 0:
+        torch.distributed.barrier()
+    with ringest.Client(endpoint, ca) as client:
+        dataset = mapstyle.DataFluxMapStyleDataset("project", "new", mapstyle.Config(prefix="0"), storage_client=client)
+        if rank == 0:
+            client.put("gs://new/0-first", b"x")
+            torch.distributed.barrier()
+        return dataset.objects
+
+
 @unittest.skipIf(torch is None, "torch is not installed")
 class Group(unittest.TestCase):
     def setUp(self):
@@ -482,6 +510,15 @@ class Group(unittest.TestCase):
             told = self.run_ranks(2, rank_of_two_lives, folder)
         self.assertEqual(len({digest for first, second, _ in told for digest in (first, second)}), 1)
         self.assertEqual(sorted(told[0][2] + told[1][2]), self.names)
+
+    def test_ranks_that_are_told_to_be_the_only_one(self):
+        told = self.run_ranks(2, rank_with_a_part_of_its_own)
+        self.assertEqual([given for given, _ in told], [self.names[0::2], self.names[1::2]])
+        self.assertEqual([whole for _, whole in told], [self.names, self.names])
+
+    def test_the_connectors_datasets_have_one_list_too(self):
+        told = self.run_ranks(2, rank_with_the_connector)
+        self.assertEqual(told, [[(name, 1) for name in self.names]] * 2)
 
     def test_parts_of_the_group(self):
         told = self.run_ranks(4, rank_of_a_part_of_the_group)

@@ -173,6 +173,24 @@ class Lists(Case):
                     # Of the wrapped ones, those of other cases may still be there, too.
                     self.assertEqual(set(self.listings), {os.getpid()})
 
+    def test_datasets_that_have_attributes_of_their_own(self):
+        """What is looked through for datasets is what others have made."""
+
+        class Odd:
+            def __init__(self, inner):
+                self.hidden, self.datasets = inner, []
+                self.datasets.append(self.datasets)
+
+            @property
+            def dataset(self):
+                raise KeyError("mine")
+
+            __len__ = Wrapped.__len__
+            __getitem__ = Wrapped.__getitem__
+
+        loader = self.loader(Odd(ringest.MapDataset("gs://data/x-", support.take_name, self.client)), 2, "fork", False, batch_size=50)
+        self.assertEqual(sorted(numbers(loader)), list(range(support.COUNT)))
+
     def test_what_cannot_be_listed_is_raised_in_the_worker_as_it_is(self):
         for method in ("fork", "forkserver"):
             for kind in (ringest.MapDataset, ringest.IterableDataset):

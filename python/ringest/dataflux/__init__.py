@@ -20,6 +20,7 @@ What is not:
 - Objects come in the order of their names, so that every process has the same order; the
   connector's is another in each process unless sort_listing_results is set.
 - Objects of every storage class are listed, not of STANDARD alone.
+- In a process group one rank lists for all.
 - A sample that cannot be read raises what ringest.Client raises; batches are never short.
 - Nothing is composed, so nothing is written, and permission to list and to get is enough. Of Config
   only prefix has an effect: see there.

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ringest import _core
+from ringest._job import current_job
 from ringest.client import Client, default_client
 
 # Of the connector, which looks at how processes start and asks for these permissions; nothing here
@@ -113,10 +114,20 @@ class Bucket:
         return self._client
 
     def list(self, prefix: str | None) -> list[tuple[str, int]]:
-        """(name, size in bytes) of every object below the prefix, in the order of names."""
+        """(name, size in bytes) of every object below the prefix, in the order of names: in a process group what
+        the rank that asked first has listed, so that indices mean the same on all ranks."""
+        uri = f"gs://{self._name}/{prefix or ''}"
+        client, job = self.client(), current_job()
+        if job is None:
+            listed = client.list(uri)
+        else:
+            key = "dataflux", uri, client._settings["endpoint"] or os.environ.get("STORAGE_EMULATOR_HOST", "")
+            listed = job.list_once(
+                uri, key, _core.Objects, lambda tell: _core.Client.list(client, uri, progress=tell)
+            )
         return [
             (name, size)
-            for name, size, _ in self.client().list(f"gs://{self._name}/{prefix or ''}")
+            for name, size, _ in listed
             if not name.endswith("/") and not name.startswith(_COMPOSED_PREFIX)
         ]
 
