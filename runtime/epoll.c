@@ -46,6 +46,14 @@ static void epoll_wake(void *self)
     (void)eventfd_write(backend->wake_fd, 1);
 }
 
+int rg_epoll_add_wake(void *self, int fd)
+{
+    struct epoll_backend *backend = self;
+    /* Edge-triggered: the counter need never be read, each write is an edge. */
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = NULL};
+    return epoll_ctl(backend->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+}
+
 static int epoll_setup(struct epoll_backend *backend)
 {
     rg_fd_hold();
@@ -58,12 +66,11 @@ static int epoll_setup(struct epoll_backend *backend)
     if (error != 0) {
         return -error;
     }
-    /* Edge-triggered: the counter need never be read, each write is an edge. */
-    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = NULL};
-    if (epoll_ctl(backend->epoll_fd, EPOLL_CTL_ADD, backend->wake_fd, &event) < 0) {
-        return -errno;
+    int rc = rg_epoll_add_wake(backend, backend->wake_fd);
+    if (rc < 0) {
+        return rc;
     }
-    int rc = rg_file_reader_create(&backend->files, epoll_wake, backend);
+    rc = rg_file_reader_create(&backend->files, epoll_wake, backend);
     return rc < 0 ? rc : rg_scratch_map(&backend->scratch);
 }
 
@@ -164,11 +171,12 @@ static void connect_start(struct epoll_backend *backend, struct rg_op *op)
 {
     struct rg_socket *socket = op->socket;
     socket->writable = socket->readable = socket->hung_up = false;
+    /* EALREADY, EISCONN: it was begun by a ring that has failed since. */
     int rc = connect(socket->fd, op->data, (socklen_t)op->size);
-    if (rc == 0) {
+    if (rc == 0 || errno == EISCONN) {
         socket->writable = true;
         rg_loop_op_ready(backend->loop, op, 0);
-    } else if (errno != EINPROGRESS && errno != EINTR) {
+    } else if (errno != EINPROGRESS && errno != EALREADY && errno != EINTR) {
         rg_loop_op_ready(backend->loop, op, -errno);
     }
 }

@@ -87,6 +87,8 @@ struct rg_loop {
     struct rg_mailbox mailbox; /* shared with other threads */
     struct rg_mail stop_mail;
     _Atomic bool slab_freed; /* a foreign thread released a slab that somebody waits for */
+    /* Why the backend has given up its own way and goes on by epoll; static. NULL: it has not. */
+    const char *_Atomic fallback_reason;
 };
 
 /* Makes the loop and its backend; errors are those of the backend's setup. */

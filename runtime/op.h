@@ -49,7 +49,8 @@ struct rg_socket {
     uint64_t taken; /* bytes of sends that are done */
     /* Ops in flight; NULL when there is none. */
     struct rg_op *reading, *writing;
-    void *sim; /* the simulated connection, in tests */
+    struct rg_list node; /* the backend's */
+    void *sim;           /* the simulated connection, in tests */
 };
 
 struct rg_op {
@@ -68,6 +69,7 @@ struct rg_op {
     int file;          /* READ_FILE */
     bool waited;       /* out: for a disk */
     uint64_t offset;
+    struct rg_list node; /* READ_FILE: the backend's */
 };
 
 /* The largest single receive, and the size of the loop's buffer for it. Receives of 16 KiB cost
@@ -165,5 +167,10 @@ extern const struct rg_backend_ops rg_epoll_backend;
 /* Tries to set up a ring as the backend would and takes it down again: 0, or the negative errno
  * that io_uring_setup gave, with a static text that says what it most likely means. */
 int rg_uring_probe(const char **out_reason);
+/* That text for an error. */
+const char *rg_uring_refusal(int error);
+
+/* Makes an epoll backend wake for writes to this eventfd, too. 0 or a negative errno. */
+int rg_epoll_add_wake(void *self, int fd);
 
 #endif

@@ -134,15 +134,39 @@ static int loops_create(struct rg_runtime *runtime, const struct rg_runtime_opti
     return 0;
 }
 
-static int loops_start(struct rg_runtime *runtime)
+static void loops_destroy(struct rg_runtime *runtime)
 {
     for (uint32_t i = 0; i < runtime->loop_count; i++) {
-        int rc = rg_loop_start(runtime->loops[i]);
-        if (rc < 0) {
-            return rc;
-        }
+        rg_loop_stop(runtime->loops[i]);
     }
-    return 0;
+    for (uint32_t i = 0; i < runtime->loop_count; i++) {
+        rg_loop_destroy(runtime->loops[i]);
+    }
+    free(runtime->loops);
+    runtime->loops = NULL;
+    runtime->loop_count = 0;
+    runtime->memory_max = 0;
+}
+
+static int loops_start(struct rg_runtime *runtime, const struct rg_runtime_options *options)
+{
+    int rc = loops_create(runtime, options);
+    for (uint32_t i = 0; rc == 0 && i < runtime->loop_count; i++) {
+        rc = rg_loop_start(runtime->loops[i]);
+    }
+    return rc;
+}
+
+/* One ring could be made when it was tried, and another cannot: there may be no memory for so many,
+ * or it has been forbidden since. */
+static int loops_start_again(struct rg_runtime *runtime, const struct rg_runtime_options *options,
+                             int error)
+{
+    loops_destroy(runtime);
+    runtime->backend = &rg_epoll_backend;
+    runtime->backend_reason = rg_uring_refusal(error);
+    rg_log(RG_LOG_WARN, "using epoll: %s", runtime->backend_reason);
+    return loops_start(runtime, options);
 }
 
 int rg_runtime_open(struct rg_runtime **out_runtime, const struct rg_runtime_options *options)
@@ -173,10 +197,11 @@ int rg_runtime_open(struct rg_runtime **out_runtime, const struct rg_runtime_opt
         rc = backend_choose(runtime, own.backend);
     }
     if (rc == 0) {
-        rc = loops_create(runtime, &own);
-    }
-    if (rc == 0) {
-        rc = loops_start(runtime);
+        rc = loops_start(runtime, &own);
+        bool may_be_the_ring = rc < 0 && rc != -EAGAIN && runtime->backend == &rg_uring_backend;
+        if (may_be_the_ring && own.backend == RG_BACKEND_AUTO) {
+            rc = loops_start_again(runtime, &own, rc);
+        }
     }
     if (rc < 0) {
         rg_runtime_close(runtime);
@@ -192,14 +217,8 @@ void rg_runtime_close(struct rg_runtime *runtime)
         /* In a child the loops' threads and rings are not there; their memory is given up. */
         return;
     }
-    for (uint32_t i = 0; i < runtime->loop_count; i++) {
-        rg_loop_stop(runtime->loops[i]);
-    }
-    for (uint32_t i = 0; i < runtime->loop_count; i++) {
-        rg_loop_destroy(runtime->loops[i]);
-    }
+    loops_destroy(runtime);
     rg_topology_close(runtime->topology);
-    free(runtime->loops);
     free(runtime);
 }
 
@@ -210,10 +229,19 @@ int rg_runtime_check(const struct rg_runtime *runtime)
 
 enum rg_backend rg_runtime_backend(const struct rg_runtime *runtime, const char **out_reason)
 {
-    if (out_reason != NULL) {
-        *out_reason = runtime->backend_reason;
+    const char *reason = runtime->backend_reason;
+    bool uring = runtime->backend == &rg_uring_backend;
+    for (uint32_t i = 0; i < runtime->loop_count; i++) {
+        const char *failed = atomic_load(&runtime->loops[i]->fallback_reason);
+        if (failed != NULL) {
+            reason = failed;
+            uring = false;
+        }
     }
-    return runtime->backend == &rg_uring_backend ? RG_BACKEND_URING : RG_BACKEND_EPOLL;
+    if (out_reason != NULL) {
+        *out_reason = reason;
+    }
+    return uring ? RG_BACKEND_URING : RG_BACKEND_EPOLL;
 }
 
 uint32_t rg_runtime_threads(const struct rg_runtime *runtime)

@@ -27,22 +27,27 @@
  * several files are no longer in the CPU's cache when they are looked at.
  *
  * Every op has at most one entry in flight, and its address is the entry's user data. A cancel
- * entry has the same address with CANCEL_TAG; an op that is being cancelled becomes ready when both
- * entries have completed, so that no completion names an op that is gone. Sockets are in blocking
- * mode, because io_uring would otherwise hand -EAGAIN to us instead of waiting itself. */
+ * entry has the same address with RG_URING_CANCEL_TAG; an op that is being cancelled becomes ready
+ * when both entries have completed, so that no completion names an op that is gone. Sockets are in
+ * blocking mode, because io_uring would otherwise hand -EAGAIN to us instead of waiting itself.
+ *
+ * A ring that was made may fail later: a filter is installed that forbids it, or memory runs out
+ * and a completion is lost. The loop then goes on by epoll (uring_spare.c). */
+#include "runtime/uring.h"
 #include "runtime/clock.h"
 #include "runtime/descriptor.h"
 #include "runtime/file_reader.h"
-#include "runtime/loop.h"
 #include "runtime/socket.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <liburing.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
 
 #define SQ_ENTRIES 1024
 /* Every completion that can arrive between two passes: one receive and one send per connection. The
@@ -52,28 +57,19 @@
 /* Completions taken in one pass; timers and mail must have their turn. */
 #define DRAIN_MAX 512
 
+/* How often in a row the kernel may say that it is short of something, and how long a pass waits
+ * then before it asks again. */
+#define SHORTAGES_MAX 1000
+#define SHORTAGE_PAUSE_NS (1 * RG_NS_PER_MS)
+
+/* The same where there is no epoll to go on with, either. */
+#define WRECK_PAUSE_MS 10
+
 #define RING_FLAGS                                                                                 \
     (IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_SUBMIT_ALL |           \
      IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP)
 
-struct uring_backend {
-    struct rg_loop *loop;
-    struct io_uring ring;
-    uint8_t *scratch; /* RG_RECV_SIZE_MAX bytes, not inherited over fork */
-    int wake_fd;
-    uint64_t wake_count; /* where the read of wake_fd goes */
-    bool wake_armed;
-    bool attached;
-};
-
-static char wake_tag; /* user data of the read of wake_fd */
-
-#define CANCEL_TAG ((uintptr_t)1)
-static_assert(_Alignof(struct rg_op) > CANCEL_TAG, "the lowest bit of an op's address is free");
-
-/* Bits of op->backend_state. SENT: the result is final before the op is ready. UNCACHED: a read
- * that has to wait, and has an entry. */
-enum { CANCEL_INFLIGHT = 1, RESULT_KNOWN = 2, SENT = 4, UNCACHED = 8 };
+char rg_uring_wake_tag;
 
 /* A forked child closes the descriptor, and does not inherit the mapping: that alone would keep the
  * ring, and with it every socket, alive there. */
@@ -90,7 +86,7 @@ static int ring_init(struct io_uring *ring, uint32_t cq_entries)
     return rc;
 }
 
-static void ring_exit(struct io_uring *ring)
+void rg_uring_exit(struct io_uring *ring)
 {
     rg_fd_hold();
     rg_fd_forget(ring->ring_fd);
@@ -108,7 +104,7 @@ static int ring_init_shrinking(struct io_uring *ring)
     return rc;
 }
 
-static const char *refusal_text(int error)
+const char *rg_uring_refusal(int error)
 {
     switch (error) {
     case -EPERM:
@@ -136,7 +132,7 @@ static void *probe_thread(void *context)
     struct io_uring ring;
     *rc = ring_init_shrinking(&ring);
     if (*rc == 0) {
-        ring_exit(&ring);
+        rg_uring_exit(&ring);
     }
     return NULL;
 }
@@ -151,18 +147,22 @@ int rg_uring_probe(const char **out_reason)
         rc = result;
     }
     if (rc < 0) {
-        *out_reason = refusal_text(rc);
+        *out_reason = rg_uring_refusal(rc);
     }
     return rc;
 }
 
 static int uring_create(struct rg_loop *loop, void **out_self)
 {
-    struct uring_backend *backend = calloc(1, sizeof(*backend));
+    struct rg_uring *backend = calloc(1, sizeof(*backend));
     if (backend == NULL) {
         return -ENOMEM;
     }
     backend->loop = loop;
+    backend->grave.fd = -1;
+    rg_list_init(&backend->sockets);
+    rg_list_init(&backend->reads);
+    rg_op_init(&backend->grave_op, rg_uring_grave_done);
     rg_fd_hold();
     backend->wake_fd = rg_fd_track(eventfd(0, EFD_CLOEXEC));
     int rc = backend->wake_fd < 0 ? -errno : 0;
@@ -177,12 +177,41 @@ static int uring_create(struct rg_loop *loop, void **out_self)
     return 0;
 }
 
+/* Gives the ring one end of a pipe, by registering it as a file. */
+static int grave_dig(struct rg_uring *backend)
+{
+    int ends[2];
+    rg_fd_hold();
+    int rc = pipe2(ends, O_CLOEXEC) < 0 ? -errno : 0;
+    if (rc == 0) {
+        rg_fd_track(ends[0]);
+        rg_fd_track(ends[1]);
+    }
+    rg_fd_release();
+    if (rc < 0) {
+        return rc;
+    }
+    rc = io_uring_register_files(&backend->ring, &ends[1], 1);
+    rg_fd_drop(ends[1]);
+    if (rc < 0) {
+        rg_fd_drop(ends[0]);
+        return rc;
+    }
+    backend->grave.fd = ends[0];
+    return 0;
+}
+
 static int uring_attach(void *self)
 {
-    struct uring_backend *backend = self;
+    struct rg_uring *backend = self;
     RG_ASSERT(!backend->attached);
     int rc = ring_init_shrinking(&backend->ring);
     if (rc < 0) {
+        return rc;
+    }
+    rc = grave_dig(backend);
+    if (rc < 0) {
+        rg_uring_exit(&backend->ring);
         return rc;
     }
     /* Saves a table look-up per enter; worth having, not worth failing for. */
@@ -193,17 +222,21 @@ static int uring_attach(void *self)
 
 static void uring_detach(void *self)
 {
-    struct uring_backend *backend = self;
+    struct rg_uring *backend = self;
     if (backend->attached) {
         backend->attached = false;
-        ring_exit(&backend->ring);
+        rg_uring_exit(&backend->ring);
     }
 }
 
 static void uring_destroy(void *self)
 {
-    struct uring_backend *backend = self;
+    struct rg_uring *backend = self;
     RG_ASSERT(!backend->attached);
+    if (backend->spare != NULL) {
+        rg_epoll_backend.destroy(backend->spare);
+    }
+    rg_fd_drop(backend->grave.fd);
     /* The loop ended with the read of wake_fd in flight: its eight bytes are in `backend`, and ring
      * teardown is asynchronous. The counter is never written again, so nothing is stored there. */
     rg_fd_drop(backend->wake_fd);
@@ -211,43 +244,81 @@ static void uring_destroy(void *self)
     free(backend);
 }
 
-static struct io_uring_sqe *take_sqe(struct uring_backend *backend)
+/* What io_uring_enter says. The ring is broken by everything that neither a drain nor time can
+ * mend. */
+static void note_entered(struct rg_uring *backend, int rc)
 {
-    struct io_uring_sqe *sqe = io_uring_get_sqe(&backend->ring);
-    while (RG_UNLIKELY(sqe == NULL)) {
-        int rc = io_uring_submit(&backend->ring);
-        RG_ASSERT(rc >= 0 || rc == -EINTR || rc == -EAGAIN || rc == -EBUSY);
-        sqe = io_uring_get_sqe(&backend->ring);
+    switch (rc) {
+    case -ETIME: /* waited in vain */
+    case -EINTR: /* a signal, a debugger, or another ring that is taken down */
+        break;
+    case -EAGAIN: /* no memory for a request */
+    case -ENOMEM:
+    case -EBUSY: /* completions that did not fit are to be drained first */
+        if (++backend->shortages > SHORTAGES_MAX) {
+            backend->broken = rc;
+        } else if (backend->shortages > 1) {
+            struct timespec pause = rg_timespec_from_ns(SHORTAGE_PAUSE_NS);
+            (void)nanosleep(&pause, NULL);
+        }
+        return;
+    case -EPERM: /* a filter that was installed since the ring was made, and so the next two */
+    case -EACCES:
+    case -ENOSYS:
+    case -EBADR: /* a completion was dropped for want of memory: some op would never end */
+    default:     /* EBADF, EBADFD, EEXIST, EFAULT, EINVAL, ENXIO, ...: it is not the ring we made */
+        if (rc < 0) {
+            backend->broken = rc;
+        }
+        break;
+    }
+    backend->shortages = 0;
+}
+
+/* NULL: the ring is broken. */
+static struct io_uring_sqe *take_sqe(struct rg_uring *backend)
+{
+    struct io_uring_sqe *sqe = NULL;
+    while (backend->broken == 0 && (sqe = io_uring_get_sqe(&backend->ring)) == NULL) {
+        note_entered(backend, io_uring_submit(&backend->ring));
     }
     return sqe;
 }
 
-static void wake_arm(struct uring_backend *backend)
+static void wake_arm(struct rg_uring *backend)
 {
-    if (!backend->wake_armed) {
-        struct io_uring_sqe *sqe = take_sqe(backend);
+    struct io_uring_sqe *sqe = backend->wake_armed ? NULL : take_sqe(backend);
+    if (sqe != NULL) {
         io_uring_prep_read(sqe, backend->wake_fd, &backend->wake_count, sizeof(uint64_t), 0);
-        io_uring_sqe_set_data(sqe, &wake_tag);
+        io_uring_sqe_set_data(sqe, &rg_uring_wake_tag);
         backend->wake_armed = true;
     }
 }
 
 static int uring_socket_open(void *self, struct rg_socket *socket, int family)
 {
-    RG_ASSERT(self != NULL);
+    struct rg_uring *backend = self;
+    if (backend->spare != NULL) {
+        return rg_epoll_backend.socket_open(backend->spare, socket, family);
+    }
     int fd = rg_fd_open_tcp(family, 0);
     if (fd < 0) {
         return fd;
     }
     socket->fd = fd;
+    rg_list_push_back(&backend->sockets, &socket->node);
     return 0;
 }
 
 static int uring_socket_adopt(void *self, struct rg_socket *socket, int fd)
 {
-    RG_ASSERT(self != NULL);
+    struct rg_uring *backend = self;
+    if (backend->spare != NULL) {
+        return rg_epoll_backend.socket_adopt(backend->spare, socket, fd);
+    }
     rg_fd_prepare(fd);
     socket->fd = fd;
+    rg_list_push_back(&backend->sockets, &socket->node);
     return 0;
 }
 
@@ -267,7 +338,12 @@ static void uring_socket_shutdown(void *self, struct rg_socket *socket)
 
 static void uring_socket_close(void *self, struct rg_socket *socket, bool reset)
 {
-    RG_ASSERT(self != NULL);
+    struct rg_uring *backend = self;
+    if (backend->spare != NULL) {
+        rg_epoll_backend.socket_close(backend->spare, socket, reset);
+        return;
+    }
+    rg_list_remove(&socket->node);
     rg_fd_close(socket->fd, reset);
 }
 
@@ -284,7 +360,11 @@ static bool send_now(struct rg_op *op)
 
 static void uring_start(void *self, struct rg_op *op)
 {
-    struct uring_backend *backend = self;
+    struct rg_uring *backend = self;
+    if (backend->spare != NULL) {
+        rg_epoll_backend.start(backend->spare, op);
+        return;
+    }
     bool receives = op->kind == RG_OP_RECV || op->kind == RG_OP_RECV_INTO;
     bool reads = op->kind == RG_OP_READ_FILE && op->backend_state == 0;
     if (reads || (receives && op->socket->readable)) {
@@ -292,11 +372,18 @@ static void uring_start(void *self, struct rg_op *op)
         return;
     }
     if (op->kind == RG_OP_SEND && op->progress == 0 && send_now(op)) {
-        op->backend_state = SENT;
+        op->backend_state = RG_URING_SENT;
         rg_loop_op_ready(backend->loop, op, op->result);
         return;
     }
+    if (op->kind == RG_OP_READ_FILE) {
+        rg_list_push_back(&backend->reads, &op->node);
+    }
     struct io_uring_sqe *sqe = take_sqe(backend);
+    if (sqe == NULL) {
+        /* It begins in the next pass, by epoll. */
+        return;
+    }
     int fd = op->kind == RG_OP_READ_FILE ? op->file : op->socket->fd;
     switch ((enum rg_op_kind)op->kind) {
     case RG_OP_CONNECT:
@@ -321,52 +408,64 @@ static void uring_start(void *self, struct rg_op *op)
         break;
     }
     io_uring_sqe_set_data(sqe, op);
+    op->backend_state |= RG_URING_ENTERED;
 }
 
 static void uring_cancel(void *self, struct rg_op *op)
 {
-    if ((op->backend_state & (CANCEL_INFLIGHT | RESULT_KNOWN)) == 0) {
-        op->backend_state |= CANCEL_INFLIGHT;
-        struct io_uring_sqe *sqe = take_sqe(self);
+    struct rg_uring *backend = self;
+    if (backend->spare != NULL) {
+        rg_epoll_backend.cancel(backend->spare, op);
+        return;
+    }
+    if ((op->backend_state & (RG_URING_CANCEL_INFLIGHT | RG_URING_RESULT_KNOWN)) == 0) {
+        struct io_uring_sqe *sqe = take_sqe(backend);
+        if (sqe == NULL) {
+            return; /* Whoever takes over finds that it was cancelled. */
+        }
+        op->backend_state |= RG_URING_CANCEL_INFLIGHT;
         io_uring_prep_cancel(sqe, op, 0);
-        io_uring_sqe_set_data(sqe, (void *)((uintptr_t)op | CANCEL_TAG));
+        io_uring_sqe_set_data(sqe, (void *)((uintptr_t)op | RG_URING_CANCEL_TAG));
     }
 }
 
 /* The kernel does not find an entry (-ENOENT, -EALREADY) that is just between waiting and running,
  * and which may wait once more after that: then ask again. */
-static void notice_cancel(struct uring_backend *backend, struct rg_op *op, int32_t result)
+static void notice_cancel(struct rg_uring *backend, struct rg_op *op, int32_t result)
 {
-    RG_ASSERT((op->backend_state & CANCEL_INFLIGHT) != 0);
-    op->backend_state &= (uint8_t)~CANCEL_INFLIGHT;
-    if ((op->backend_state & RESULT_KNOWN) != 0) {
+    RG_ASSERT((op->backend_state & RG_URING_CANCEL_INFLIGHT) != 0);
+    op->backend_state &= (uint8_t)~RG_URING_CANCEL_INFLIGHT;
+    if ((op->backend_state & RG_URING_RESULT_KNOWN) != 0) {
         rg_loop_op_ready(backend->loop, op, op->result);
     } else if (result < 0) {
         uring_cancel(backend, op);
     }
 }
 
-static void notice(struct uring_backend *backend, const struct io_uring_cqe *cqe)
+static void notice(struct rg_uring *backend, const struct io_uring_cqe *cqe)
 {
     void *data = io_uring_cqe_get_data(cqe);
-    if (data == &wake_tag) {
+    if (data == &rg_uring_wake_tag) {
         backend->wake_armed = false;
         return;
     }
-    struct rg_op *op = (struct rg_op *)((uintptr_t)data & ~CANCEL_TAG);
+    struct rg_op *op = (struct rg_op *)((uintptr_t)data & ~RG_URING_CANCEL_TAG);
     if (data != op) {
         notice_cancel(backend, op, cqe->res);
         return;
     }
-    if ((op->backend_state & CANCEL_INFLIGHT) != 0) {
-        op->backend_state |= RESULT_KNOWN;
+    if (op->kind == RG_OP_READ_FILE) {
+        rg_list_remove(&op->node);
+    }
+    if ((op->backend_state & RG_URING_CANCEL_INFLIGHT) != 0) {
+        op->backend_state |= RG_URING_RESULT_KNOWN;
         op->result = cqe->res;
         return;
     }
     rg_loop_op_ready(backend->loop, op, cqe->res);
 }
 
-static bool finish_recv(struct uring_backend *backend, struct rg_op *op)
+static bool finish_recv(struct rg_uring *backend, struct rg_op *op)
 {
     if (op->kind == RG_OP_RECV) {
         op->data = backend->scratch;
@@ -381,7 +480,7 @@ static bool finish_recv(struct uring_backend *backend, struct rg_op *op)
 static bool finish_read(struct rg_op *op)
 {
     if (op->backend_state == 0) {
-        op->backend_state = UNCACHED;
+        op->backend_state = RG_URING_UNCACHED;
         return rg_file_read_cached(op);
     }
     return op->result != -EINTR && op->result != -EAGAIN;
@@ -389,14 +488,23 @@ static bool finish_read(struct rg_op *op)
 
 static bool uring_finish(void *self, struct rg_op *op)
 {
-    struct uring_backend *backend = self;
-    bool final = true;
+    struct rg_uring *backend = self;
+    bool final = true, old = (op->backend_state & RG_URING_OLD) != 0;
+    if (backend->spare != NULL) {
+        bool known = old && (op->kind == RG_OP_SEND || op->kind == RG_OP_READ_FILE);
+        if (!known) {
+            op->backend_state = old ? 0 : op->backend_state;
+            return rg_epoll_backend.finish(backend->spare, op);
+        }
+        op->backend_state &= (uint8_t)~RG_URING_OLD;
+    }
     if ((op->kind == RG_OP_RECV || op->kind == RG_OP_RECV_INTO) && op->result >= 0) {
         final = finish_recv(backend, op);
     } else if (op->kind == RG_OP_ACCEPT && op->result >= 0) {
         op->result = rg_fd_accept(op->socket->fd, 0);
         final = op->result != -EAGAIN;
-    } else if (op->kind == RG_OP_SEND && op->result > 0 && (op->backend_state & SENT) == 0) {
+    } else if (op->kind == RG_OP_SEND && op->result > 0 &&
+               (op->backend_state & RG_URING_SENT) == 0) {
         op->progress += (uint32_t)op->result;
         final = op->progress == op->size;
         op->result = (int32_t)op->progress;
@@ -405,7 +513,7 @@ static bool uring_finish(void *self, struct rg_op *op)
     }
     if (!final) {
         op->state = RG_OP_INFLIGHT;
-        op->backend_state &= UNCACHED;
+        op->backend_state &= backend->spare == NULL ? RG_URING_UNCACHED : 0;
         uring_start(backend, op);
     }
     return final;
@@ -413,16 +521,16 @@ static bool uring_finish(void *self, struct rg_op *op)
 
 static void uring_flush(void *self)
 {
-    struct uring_backend *backend = self;
-    int rc = io_uring_submit(&backend->ring);
-    RG_ASSERT(rc >= 0 || rc == -EINTR || rc == -EAGAIN || rc == -EBUSY);
+    struct rg_uring *backend = self;
+    if (backend->broken == 0) {
+        note_entered(backend, io_uring_submit(&backend->ring));
+    }
 }
 
-static void uring_enter(struct uring_backend *backend, uint64_t deadline_ns)
+static void uring_enter(struct rg_uring *backend, uint64_t deadline_ns)
 {
     if (deadline_ns == 0) {
-        int rc = io_uring_submit_and_get_events(&backend->ring);
-        RG_ASSERT(rc >= 0 || rc == -EINTR || rc == -EAGAIN || rc == -EBUSY);
+        note_entered(backend, io_uring_submit_and_get_events(&backend->ring));
         return;
     }
     struct __kernel_timespec timeout, *wait = NULL;
@@ -434,24 +542,17 @@ static void uring_enter(struct uring_backend *backend, uint64_t deadline_ns)
         wait = &timeout;
     }
     struct io_uring_cqe *cqe;
-    int rc = io_uring_submit_and_wait_timeout(&backend->ring, &cqe, 1, wait, NULL);
-    /* EAGAIN and EBUSY: the kernel is short of memory or of completion slots; draining is the cure.
-     * EBADR: a completion was dropped for lack of memory, after which nothing can be relied on. */
-    RG_ASSERT(rc >= 0 || rc == -ETIME || rc == -EINTR || rc == -EAGAIN || rc == -EBUSY);
+    note_entered(backend, io_uring_submit_and_wait_timeout(&backend->ring, &cqe, 1, wait, NULL));
 }
 
-static void uring_wait(void *self, uint64_t deadline_ns)
+void rg_uring_drain(struct rg_uring *backend, uint32_t count_max)
 {
-    struct uring_backend *backend = self;
-    RG_ASSERT(backend->attached);
-    wake_arm(backend);
-    uring_enter(backend, deadline_ns);
     uint32_t head, count = 0;
     struct io_uring_cqe *cqe;
     io_uring_for_each_cqe(&backend->ring, head, cqe)
     {
         notice(backend, cqe);
-        if (++count == DRAIN_MAX) {
+        if (++count == count_max) {
             break;
         }
     }
@@ -459,9 +560,35 @@ static void uring_wait(void *self, uint64_t deadline_ns)
     rg_metric_add(&backend->loop->metrics.cqes, count);
 }
 
+static void uring_wait(void *self, uint64_t deadline_ns)
+{
+    struct rg_uring *backend = self;
+    if (backend->broken == 0) {
+        RG_ASSERT(backend->attached);
+        wake_arm(backend);
+    }
+    if (backend->broken == 0) {
+        uring_enter(backend, deadline_ns);
+        rg_uring_drain(backend, DRAIN_MAX);
+    }
+    if (RG_LIKELY(backend->broken == 0)) {
+        return;
+    }
+    if (backend->spare == NULL) {
+        rg_uring_take_over(backend);
+        deadline_ns = 0;
+    }
+    if (backend->spare != NULL) {
+        rg_epoll_backend.wait(backend->spare, deadline_ns);
+    } else {
+        struct pollfd wake = {.fd = backend->wake_fd, .events = POLLIN};
+        (void)poll(&wake, 1, WRECK_PAUSE_MS);
+    }
+}
+
 static void uring_wake(void *self)
 {
-    struct uring_backend *backend = self;
+    struct rg_uring *backend = self;
     (void)eventfd_write(backend->wake_fd, 1);
 }
 

@@ -83,7 +83,7 @@ RG_API int rg_runtime_open(struct rg_runtime **out_runtime,
 RG_API void rg_runtime_close(struct rg_runtime *runtime);
 
 /* The backend in use, and why the other one is not (a static text; empty where there is nothing to
- * say). Never RG_BACKEND_AUTO. */
+ * say). Never RG_BACKEND_AUTO. EPOLL also where an event loop had to give its ring up. */
 RG_API enum rg_backend rg_runtime_backend(const struct rg_runtime *runtime,
                                           const char **out_reason);
 RG_API uint32_t rg_runtime_threads(const struct rg_runtime *runtime);

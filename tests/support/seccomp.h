@@ -1,4 +1,4 @@
-/* Makes io_uring_setup fail in this process from now on, as a container's profile does. */
+/* Makes system calls fail in this process from now on, as a container's profile does. */
 #ifndef RG_TESTS_SUPPORT_SECCOMP_H
 #define RG_TESTS_SUPPORT_SECCOMP_H
 
@@ -8,13 +8,15 @@
 #include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
-/* 0, or -1 where the system has no seccomp. `error` is the positive errno that calls shall give. */
-static inline int rg_test_forbid_uring(int error)
+/* All threads. 0, or -1 where the system has no seccomp. `error` is the positive errno that calls
+ * of this number shall give. */
+static inline int rg_test_forbid(unsigned number, int error)
 {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_io_uring_setup, 0, 1),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ((unsigned)error & SECCOMP_RET_DATA)),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
@@ -22,7 +24,14 @@ static inline int rg_test_forbid_uring(int error)
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) {
         return -1;
     }
-    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+    return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0
+               ? 0
+               : -1;
+}
+
+static inline int rg_test_forbid_uring(int error)
+{
+    return rg_test_forbid(__NR_io_uring_setup, error);
 }
 
 #endif

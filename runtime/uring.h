@@ -1,0 +1,55 @@
+/* What the io_uring backend and its way out share. Private to uring.c and uring_spare.c. */
+#ifndef RG_RUNTIME_URING_H
+#define RG_RUNTIME_URING_H
+
+#include "runtime/loop.h"
+
+#include <liburing.h>
+
+/* The backend of one loop. */
+struct rg_uring {
+    struct rg_loop *loop;
+    struct io_uring ring;
+    uint8_t *scratch; /* RG_RECV_SIZE_MAX bytes, not inherited over fork */
+    int wake_fd;
+    uint64_t wake_count; /* where the read of wake_fd goes */
+    bool wake_armed;
+    bool attached;
+    struct rg_list sockets; /* all that are open */
+    struct rg_list reads;   /* READ_FILE ops that the kernel may have */
+    uint32_t shortages;     /* in a row */
+    int broken;             /* the negative errno by which the ring failed; 0: it has not */
+    void *spare;            /* the epoll backend that has taken over; NULL: none */
+    struct rg_socket grave; /* of a pipe whose other end the ring has */
+    struct rg_op grave_op;
+    uint8_t grave_byte;
+};
+
+#define RG_URING_CANCEL_TAG ((uintptr_t)1)
+static_assert(_Alignof(struct rg_op) > RG_URING_CANCEL_TAG,
+              "the lowest bit of an op's address is free");
+extern char rg_uring_wake_tag; /* user data of the read of wake_fd */
+
+/* Bits of op->backend_state. */
+enum {
+    RG_URING_CANCEL_INFLIGHT = 1,
+    RG_URING_RESULT_KNOWN = 2, /* the cancellation's completion is still to come */
+    RG_URING_SENT = 4,         /* the result is final before the op is ready */
+    RG_URING_UNCACHED = 8,     /* a read that has to wait, and has an entry */
+    RG_URING_ENTERED = 16,     /* the kernel may have the entry */
+    RG_URING_OLD = 32,         /* became ready before epoll took over */
+};
+
+/* Takes off completions, so many at most: ops become ready. */
+void rg_uring_drain(struct rg_uring *backend, uint32_t count_max);
+void rg_uring_exit(struct io_uring *ring);
+
+/* The ring is broken: the loop goes on by epoll. Where that is not to be had now, all that is in
+ * flight ends, which gives descriptors and memory back, and it is to be tried again in the next
+ * pass
+ * (`spare` is NULL then). */
+void rg_uring_take_over(struct rg_uring *backend);
+/* `done` of grave_op. */
+void rg_uring_grave_done(struct rg_op *grave_op);
+
+#endif
