@@ -125,6 +125,18 @@ def last_checkpoint(client: ringest.Client, run: str) -> int:
     return max((int(parts[-2].removeprefix("step-")) for parts in found if parts[-1] == ".metadata"), default=0)
 
 
+def end_of(saving: Future, step: int) -> None:
+    """Waits for a save. A run that was killed may have sent its last request just before, and that may take effect only
+    now: then there is a checkpoint of this step, a whole one, and not ours."""
+    try:
+        saving.result()
+    except dcp.CheckpointException as error:
+        causes = [cause for cause, _ in error.failures.values()]
+        if not all(isinstance(cause, ringest.PreconditionError) for cause in causes):
+            raise
+        print(f"step {step} was saved by a run before this one", flush=True)
+
+
 def train(options: argparse.Namespace) -> None:
     client = ringest.Client()
     is_first = dist.get_rank() == 0
@@ -142,22 +154,24 @@ def train(options: argparse.Namespace) -> None:
     # What a save tells the other ranks must not mix with what training does.
     saving_group = dist.new_group(backend="gloo")
     saving: Future | None = None
+    saved = 0
     for step in range(begin[0] + 1, options.steps + 1):
         loss = training.step(texts_of(dataset, step, options))
         if is_first:
             print(f"step {step} loss {loss:.9f}", flush=True)
         if step % options.save_every == 0 or step == options.steps:
             if saving is not None:
-                saving.result()
+                end_of(saving, saved)
             if is_first:
                 print(f"saving step {step}", flush=True)
+            saved = step
             saving = dcp.async_save(
                 {"training": training},
                 storage_writer=StorageWriter(f"{options.run}/step-{step}", client=client),
                 process_group=saving_group,
             )
     if saving is not None:
-        saving.result()
+        end_of(saving, saved)
 
 
 def main() -> None:

@@ -486,6 +486,111 @@ class Faults(unittest.TestCase):
             self.assertLessEqual(set(before), set(names(untroubled)))
 
 
+class Sweeps(unittest.TestCase):
+    """Each request of a save meets each fault, and a kill: there is the old checkpoint or the new one, and the next save
+    leaves just one."""
+
+    KINDS = {"together": {}, "alone": {"use_collectives": False}}
+
+    def save(self, client, value, kind):
+        state = {"x": torch.full((1000,), float(value)), "step": value}
+        dcp.save(state, storage_writer=StorageWriter(CHECKPOINT, client=client), **self.KINDS[kind])
+
+    def value(self, client):
+        state = load({"x": torch.zeros(1000), "step": 0}, client)
+        self.assertEqual(set(state["x"].tolist()), {float(state["step"])})
+        return state["step"]
+
+    def test_faults(self):
+        for kind in self.KINDS:
+            for fault in support.FAULTS:
+                with self.subTest(f"{kind} {fault}"), support.emulator() as place, ringest.Client(*place) as client:
+                    self.save(client, 0, kind)
+                    last = 0
+
+                    def run(n):
+                        with ringest.Client(*place) as made:
+                            self.save(made, n, kind)
+
+                    def check(n, outcome, request):
+                        nonlocal last
+                        self.assertIsNone(outcome)
+                        last = self.value(client)
+                        self.assertEqual(last, n)
+
+                    # Data, metadata, and the removal of the old data.
+                    self.assertGreaterEqual(support.strike_each(place, run, check, fault, writes=True), 3)
+                    self.save(client, 99, kind)
+                    self.assertEqual((self.value(client), len(names(client))), (99, 2))
+
+    def test_kills(self):
+        for kind in self.KINDS:
+            with self.subTest(kind), support.emulator() as place, ringest.Client(*place) as client:
+                self.save(client, 0, kind)
+                last = 0
+
+                def run(n):
+                    with ringest.Client(*place) as made:
+                        self.save(made, n, kind)
+
+                def check(n, request):
+                    nonlocal last
+                    found = self.value(client)
+                    self.assertIn(found, (last, n))
+                    self.assertTrue(request is not None or found == n)
+                    last = found
+
+                self.assertGreaterEqual(support.kill_each(place, run, check), 4)
+                self.save(client, 99, kind)
+                self.assertEqual((self.value(client), len(names(client))), (99, 2))
+
+    def test_a_commit_of_somebody_else_with_a_lost_answer(self):
+        """What is there has another author: that is told, and nothing of it is removed."""
+        with support.emulator() as place, ringest.Client(*place) as client:
+            save({"x": torch.zeros(10)}, client)
+            rules = []
+
+            class Slow(StorageWriter):
+                def finish(self, metadata, results):
+                    save({"x": torch.ones(10)}, client)
+                    rules.append(support.Rule(place, nth=1, effect="none", answer="dropped", writes=True))
+                    super().finish(metadata, results)
+
+            with self.assertRaises(CheckpointException) as caught:
+                dcp.save({"x": torch.full((10,), 2.0)}, storage_writer=Slow(CHECKPOINT, client=client))
+            self.assertIsInstance(cause(caught), ringest.PreconditionError)
+            self.assertIn("another save was completed here", str(cause(caught)))
+            rules[0].end()
+            self.assertEqual(float(load({"x": torch.zeros(10)}, client)["x"][0]), 1)
+
+    def test_a_commit_that_takes_effect_after_the_next_save_has_begun(self):
+        """As the last request of a killed process may: one of the two is there, whole, and the other knows."""
+        with support.emulator() as place, ringest.Client(*place) as client, ringest.Client(*place, attempts=1) as hasty:
+            save({"x": torch.zeros(10)}, client)
+            late = []
+
+            class Killed(StorageWriter):
+                def finish(self, metadata, results):
+                    late.append(support.Rule(place, nth=1, effect="later", answer="dropped", writes=True))
+                    super().finish(metadata, results)
+
+            class Next(StorageWriter):
+                def finish(self, metadata, results):
+                    late[0].end()  # now it takes effect
+                    super().finish(metadata, results)
+
+            with self.assertRaises(CheckpointException):
+                dcp.save({"x": torch.ones(10)}, storage_writer=Killed(CHECKPOINT, client=hasty))
+            self.assertEqual(float(load({"x": torch.zeros(10)}, client)["x"][0]), 0)
+            with self.assertRaises(CheckpointException) as caught:
+                dcp.save({"x": torch.full((10,), 2.0)}, storage_writer=Next(CHECKPOINT, client=client))
+            self.assertIsInstance(cause(caught), ringest.PreconditionError)
+            self.assertIn("came late", str(cause(caught)))
+            self.assertEqual(float(load({"x": torch.zeros(10)}, client)["x"][0]), 1)
+            save({"x": torch.full((10,), 3.0)}, client)
+            self.assertEqual((float(load({"x": torch.zeros(10)}, client)["x"][0]), len(names(client))), (3, 2))
+
+
 class Ranks(unittest.TestCase):
     """Saved by some ranks and loaded by others."""
 
