@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator
@@ -20,12 +21,28 @@ CAPACITY = 4096
 _PAUSE_S = 0.001
 _WAIT_S = 0.25
 
+# Of the channels of all clients.
+_lock = threading.Lock()
+
+
+def _forget_lock() -> None:
+    # The parent may have held it.
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_lock)
+
+
+def _closed() -> ValueError:
+    return ValueError("the client was closed")
+
 
 class Channel:
-    """Must not refer to the event loop, which would then never be collected."""
+    """Of the loop's thread, but for close. Must not refer to the event loop, which would then never be
+    collected."""
 
     def __init__(self, client: _core.Client, loop: asyncio.AbstractEventLoop):
-        self.pid = os.getpid()
         self._queue = _core.Queue(client, CAPACITY)
         self._waiting: deque[asyncio.Future] = deque()
         self._fd = self._queue.fileno()
@@ -40,24 +57,36 @@ class Channel:
         self._look_later()
 
     def _look_later(self) -> None:
-        if not self.is_closed and not self._is_looked_after and len(self._queue) > 0:
+        is_idle = len(self._queue) == 0 and not self._waiting
+        if not self.is_closed and not self._is_looked_after and not is_idle:
             self._is_looked_after = True
             asyncio.get_running_loop().call_later(_WAIT_S, self._look)
 
     def _take(self) -> None:
         if self.is_closed:
             return
-        for future, result, error in self._queue.take():
+        try:
+            outcomes = self._queue.take()
+        except ValueError:
+            if self.is_closed:  # by what ran within it, which has told who waits
+                return
+            raise
+        for future, result, error in outcomes:
             if future.done():
                 continue
             if error is None:
                 future.set_result(result)
             else:
                 future.set_exception(error)
-        for _ in range(min(len(self._waiting), CAPACITY - len(self._queue))):
+        self._give_turns()
+
+    def _give_turns(self) -> None:
+        room = CAPACITY - len(self._queue)
+        while self._waiting and room > 0:
             turn = self._waiting.popleft()
             if not turn.done():
                 turn.set_result(None)
+                room -= 1
 
     async def _room(self, loop: asyncio.AbstractEventLoop) -> None:
         if len(self._queue) == 0:
@@ -65,12 +94,21 @@ class Channel:
             return
         turn = loop.create_future()
         self._waiting.append(turn)
-        await turn
+        try:
+            await turn
+        except asyncio.CancelledError:
+            self._give_turns()  # it may have been given one, which is another's now
+            raise
 
     async def call(self, name: str, *arguments: Any, **keywords: Any) -> Any:
         loop = asyncio.get_running_loop()
         future = loop.create_future()
-        while (ticket := self._queue.submit(future, name, *arguments, **keywords)) is None:
+        while True:
+            if self.is_closed:
+                raise _closed()
+            ticket = self._queue.submit(future, name, *arguments, **keywords)
+            if ticket is not None:
+                break
             await self._room(loop)
         self._look_later()
         try:
@@ -90,29 +128,40 @@ class Channel:
         if not loop.is_closed():
             for future in (*left, *self._waiting):
                 if not future.done():
-                    future.set_exception(ValueError("the client was closed"))
+                    future.set_exception(_closed())
         self._waiting.clear()
 
 
 class Channels:
-    """Those of one client: one for each event loop."""
+    """Those of one client: one for each event loop. Any thread."""
 
     def __init__(self) -> None:
         self._of: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Channel] = weakref.WeakKeyDictionary()
+        self._pid = os.getpid()
+        self._is_closed = False
 
     def get(self, client: _core.Client) -> Channel:
         loop = asyncio.get_running_loop()
-        channel = self._of.get(loop)
-        if channel is None or channel.is_closed or channel.pid != os.getpid():
-            self._forget_closed_loops()
-            channel = self._of[loop] = Channel(client, loop)
+        with _lock:
+            if self._pid != os.getpid():  # those of the parent are its own
+                self._of, self._pid = weakref.WeakKeyDictionary(), os.getpid()
+            channel = self._of.get(loop)
+            gone = [] if channel is not None else self._take_closed_loops()
+        for closed, left in gone:
+            left.close(closed)
+        if channel is None or channel.is_closed:
+            channel = Channel(client, loop)
+            with _lock:
+                self._of[loop] = channel
+            if self._is_closed:  # meanwhile
+                channel.close(loop)
         return channel
 
-    def _forget_closed_loops(self) -> None:
-        for loop, channel in list(self._of.items()):
-            if loop.is_closed():
-                del self._of[loop]
-                channel.close(loop)
+    def _take_closed_loops(self) -> list[tuple[asyncio.AbstractEventLoop, Channel]]:
+        closed = [(loop, channel) for loop, channel in self._of.items() if loop.is_closed()]
+        for loop, _ in closed:
+            del self._of[loop]
+        return closed
 
     def close(self) -> None:
         """From any thread: a loop that runs in another one does it itself."""
@@ -120,14 +169,18 @@ class Channels:
             here = asyncio.get_running_loop()
         except RuntimeError:
             here = None
-        for loop, channel in list(self._of.items()):
-            if channel.pid != os.getpid():
-                continue
+        with _lock:
+            self._is_closed = True
+            channels = list(self._of.items()) if self._pid == os.getpid() else []
+            self._of = weakref.WeakKeyDictionary()
+        for loop, channel in channels:
             if loop is not here and loop.is_running():
-                loop.call_soon_threadsafe(channel.close, loop)
-            else:
-                channel.close(loop)
-        self._of.clear()
+                try:
+                    loop.call_soon_threadsafe(channel.close, loop)
+                    continue
+                except RuntimeError:
+                    pass  # it was closed meanwhile
+            channel.close(loop)
 
 
 async def batches(many: _core.GetMany) -> AsyncIterator[list[_core.Item]]:

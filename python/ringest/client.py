@@ -157,7 +157,8 @@ class Client(_core.Client):
         self.close()
 
     def close(self) -> None:
-        """Ends the client; Buffers that are still held stay good, and what is awaited fails."""
+        """Ends the client; Buffers that are still held stay good, and what is awaited fails. Calls that other threads
+        are in, and iterators and streams that there are, go on to their own ends."""
         if self._channels is not None:
             self._channels.close()
         super().close()

@@ -10,6 +10,7 @@ import unittest
 
 import ringest
 import support
+from ringest import aio
 
 try:
     import uvloop
@@ -208,6 +209,76 @@ class Loops(unittest.TestCase):
             for thread in threads:
                 thread.join()
         self.assertEqual(failures, [])
+
+    def test_who_gives_up_waiting_for_a_turn_passes_it_on(self):
+        async def main(client):
+            first = asyncio.create_task(client.aget(support.uri(0)))
+            await until(lambda: client.stats()["in_flight"] == 1)
+            waiting = [asyncio.create_task(client.aget(support.uri(i))) for i in range(1, 6)]
+            await asyncio.sleep(0)
+            waiting[0].cancel()
+            first.cancel()
+            await asyncio.wait([first])
+            # The turn of the first went to one that is cancelled before it has been told so.
+            for task in waiting[1:3]:
+                task.cancel()
+            bodies = await asyncio.gather(*waiting, return_exceptions=True)
+            return [type(body) for body in bodies]
+
+        before = aio.CAPACITY
+        aio.CAPACITY = 1
+        try:
+            with support.client("--latency-ms", "20") as client:
+                gone, got = asyncio.CancelledError, ringest.Buffer
+                for _ in range(5):
+                    self.assertEqual(run(main(client)), [gone, gone, gone, got, got])
+        finally:
+            aio.CAPACITY = before
+
+    def test_loops_that_begin_and_end_while_the_client_is_closed(self):
+        def work(client, outcomes):
+            async def main():
+                return await asyncio.gather(*(client.aget(support.uri(i)) for i in range(3)), return_exceptions=True)
+
+            for _ in range(5):
+                try:
+                    outcomes += run(main())
+                except ValueError as error:
+                    outcomes.append(error)
+
+        with support.emulator() as (endpoint, ca):
+            for pause in range(10):
+                client = ringest.Client(endpoint, ca, threads=1)
+                outcomes = []
+                threads = [threading.Thread(target=work, args=(client, outcomes)) for _ in range(3)]
+                for thread in threads:
+                    thread.start()
+                threads[0].join(pause * 0.005)
+                client.close()
+                for thread in threads:
+                    thread.join()
+                for outcome in outcomes:
+                    if not isinstance(outcome, ringest.Buffer):
+                        self.assertRegex(str(outcome), "closed")
+                del outcome
+            del client, outcomes
+            gc.collect()
+
+    def test_what_is_told_of_progress_closes_the_client(self):
+        complaints = []
+
+        async def main(client):
+            asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
+            channel = client._channel()
+            told = asyncio.create_task(channel.call("list", "gs://data/", progress=lambda count: client.close()))
+            with self.assertRaisesRegex(ValueError, "the client was closed"):
+                await told
+            with self.assertRaisesRegex(ValueError, "closed"):
+                await channel.call("get", support.uri(0))
+
+        with support.client() as client:
+            run(main(client))
+        self.assertEqual(complaints, [])
 
     def test_closing_by_another_thread(self):
         caught = []
