@@ -157,6 +157,19 @@ class IterableDataset(WorkerReady, IterableBase):
     generation is no longer the one that was listed: "error", "skip" or "newest". `progress`: a bar of
     tqdm, where that is installed, except in workers; a text is its title.
 
+    All ranks of a job read shares of one list, which the rank that asks first makes and gives to the others by the store
+    of the process group. `rank` and `world_size` are looked up when an iteration begins, or len() is asked: what was
+    given, else the process group, else RANK and WORLD_SIZE, else MPI's variables and Slurm's. `manifest`: a manifest
+    file, which may lie in a bucket, or names, or (name, size, generation); what it names is taken as it is, and compared
+    with what other ranks were given before the first sample. Without a process group several ranks need one that all can
+    read. `folder_markers`: also empty objects whose names end in "/", when the prefix is listed. `shared`: False for a
+    list of this process's own, whatever ranks there are. ListError: there is no list in common. `digest` tells lists
+    apart. A trainer that deals an IterableDataset out itself, as Accelerate does, wants rank=0, world_size=1.
+
+    Workers of a DataLoader get the list of the process that starts them, and set_epoch() and load_state_dict() there
+    reach them, also those that persist. Call these between iterations. While workers read, state_dict() is an error:
+    PyTorch's DataLoader tells nobody what of it was handed out; torchdata's StatefulDataLoader has states of its own.
+
     `on_error` says what becomes of a sample that cannot be read or transformed: "raise" raises what names its
     object, "skip" leaves it out with a line in the log, and a function is called with the Item, whose data is None
     where it could not be read, and the error; it returns a sample in its place, or ringest.SKIP, or raises. Batches

@@ -1,8 +1,10 @@
 """One list for all ranks of a job: who makes it, who gets it, and what becomes of ranks that have another one."""
 
 import contextlib
+import io
 import os
 import pickle
+import tarfile
 import tempfile
 import threading
 import time
@@ -11,7 +13,7 @@ import unittest.mock
 
 import ringest
 import support
-from ringest import _job, _layout, retention
+from ringest import _job, _layout, retention, tar
 
 try:
     import torch.distributed
@@ -402,6 +404,99 @@ def rank_with_the_connector(rank, endpoint, ca):
             client.put("gs://new/0-first", b"x")
             torch.distributed.barrier()
         return dataset.objects
+
+
+def shard(number):
+    """Ten samples of two members each."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as tar:
+        for i in range(10):
+            for extension in ("txt", "cls"):
+                info = tarfile.TarInfo(f"{number}-{i}.{extension}")
+                info.size = 3
+                tar.addfile(info, io.BytesIO(b"abc"))
+    return made.getvalue()
+
+
+def key_of(sample):
+    return sample["__key__"]
+
+
+def rank_with_shards(rank, endpoint, ca, index):
+    """Rank 1 asks first; a shard appears before rank 0 does."""
+    if rank == 0:
+        torch.distributed.barrier()
+    with ringest.Client(endpoint, ca) as client:
+        dataset = ringest.TarDataset("gs://tar/", index=index, client=client, transform=key_of)
+        count, requests = len(dataset), client.stats()["requests"]
+        if rank == 1:
+            client.put("gs://tar/0.tar", shard(0))
+            torch.distributed.barrier()
+        keys = ringest.TarMapDataset("gs://tar/", client=client, transform=key_of).__getitems__([0, 19])
+        return count, requests, list(dataset), dataset.digest, keys
+
+
+def rank_with_its_own_index(rank, endpoint, ca):
+    with ringest.Client(endpoint, ca) as client:
+        index = tar.make_index([f"gs://tar/{number}.tar" for number in range(1, 3 - rank)], client=client)
+        dataset = ringest.TarDataset(index, client=client, transform=key_of)
+        try:
+            return len(list(dataset))
+        except ringest.ListError as error:
+            return str(error)
+
+
+class Shards(unittest.TestCase):
+    def setUp(self):
+        for entered in (environment(), support.client()):
+            self.client = entered.__enter__()
+            self.addCleanup(entered.__exit__, None, None, None)
+        for number in (1, 2):
+            self.client.put(f"gs://tar/{number}.tar", shard(number))
+        self.place = self.client._settings["endpoint"], self.client._settings["ca"]
+
+    def test_ranks_without_a_group_need_an_index_that_is_there(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "index")
+            make = lambda: ringest.TarDataset("gs://tar/", index=path, client=self.client, transform=key_of)
+            with environment(RANK="0", WORLD_SIZE="2"):
+                with self.assertRaisesRegex(ringest.ListError, "gs://tar/: this is rank 0 of 2.*ringest tar index"):
+                    len(make())
+            self.assertEqual(len(make()), 20)
+            # It is taken as it is: another rank may see another bucket.
+            self.client.put("gs://tar/3.tar", shard(3))
+            seen = []
+            for rank in "01":
+                with environment(RANK=rank, WORLD_SIZE="2"):
+                    seen += make()
+            self.assertEqual(len(set(seen)), 20)
+            self.assertEqual(len(make()), 30)
+
+    def test_what_is_wrong_is_told_when_the_dataset_is_made(self):
+        for uri in ("file.tar", "gs://tar/a.tar.gz", ["gs://tar/a.tar", "gs://others/a.tar"], []):
+            with self.subTest(uri), self.assertRaises(ValueError):
+                ringest.TarDataset(uri, client=self.client)
+        for options in ({"manifest": ["a"]}, {"folder_markers": True}):
+            with self.assertRaisesRegex(TypeError, "index="):
+                ringest.TarDataset("gs://tar/", client=self.client, **options)
+        self.assertEqual(len(ringest.TarDataset("gcs://tar/", client=self.client)), 20)
+
+    @unittest.skipIf(torch is None, "torch is not installed")
+    def test_one_rank_scans_for_all(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for index in (None, os.path.join(folder, "index")):
+                told = ranks.run(2, rank_with_shards, *self.place, index)
+                self.client.delete("gs://tar/0.tar")
+                self.assertEqual([count for count, _, _, _, _ in told], [10, 10])
+                self.assertEqual(sorted(told[0][2] + told[1][2]), sorted(f"{n}-{i}" for n in (1, 2) for i in range(10)))
+                self.assertEqual((told[0][1], told[0][3], told[0][4]), (0, told[1][3], told[1][4]))
+            self.assertEqual(len(ringest.TarIndex(index)), 20)
+
+    @unittest.skipIf(torch is None, "torch is not installed")
+    def test_indexes_that_are_given_are_compared(self):
+        told = ranks.run(2, rank_with_its_own_index, *self.place)
+        self.assertEqual(sum(isinstance(result, int) for result in told), 1)
+        self.assertIn("ranks have different lists", next(result for result in told if isinstance(result, str)))
 
 
 @unittest.skipIf(torch is None, "torch is not installed")
