@@ -187,7 +187,11 @@ struct core_session *core_client_session(PyObject *object)
     core_session_ref(session);
     self->session = session;
     /* Logging runs code of the caller's, and other threads, which find the session, or close it. */
-    core_session_note(session);
+    int rc = core_session_note(session);
+    if (rc < 0) {
+        core_session_unref(session);
+        return NULL;
+    }
     if (self->session != session) {
         core_session_unref(session);
         PyErr_SetString(PyExc_ValueError, "the client was closed while it was opened");

@@ -122,11 +122,13 @@ PyObject *core_buffer_slice(PyObject *buffer, uint64_t offset, uint64_t size);
 PyObject *core_error_new(PyObject *uri, const struct rg_completion *completion);
 /* Raises it. Always NULL. */
 PyObject *core_error_raise(PyObject *uri, const struct rg_completion *completion);
-/* Logs a request that was slow or took several attempts. An exception that is set stays. */
-void core_request_note(PyObject *uri, const struct rg_completion *completion);
+/* Logs a request that was slow or took several attempts. -1 with an exception, such as that of a
+ * signal's handler, which runs with whatever code of Python's does. One that was set before stays,
+ * and the result is 0. */
+int core_request_note(PyObject *uri, const struct rg_completion *completion);
 bool core_request_is_notable(const struct rg_completion *completion);
-/* Logs that a session was opened. */
-void core_session_note(struct core_session *session);
+/* Logs that a session was opened. 0, or -1 with an exception. */
+int core_session_note(struct core_session *session);
 /* Why the library did not take a request, after a negative errno. */
 const char *core_refused_text(int rc);
 /* Raises OSError, or ValueError with the text, for a negative errno. Always NULL. */

@@ -29,13 +29,11 @@ int core_error_register(PyObject *module)
     return log_session != NULL ? 0 : -1;
 }
 
-/* Takes the result of a call whose failure concerns nobody. */
-static void log_done(PyObject *function, PyObject *result)
+/* Takes the result of a call. 0, or -1 with its exception. */
+static int log_done(PyObject *result)
 {
-    if (result == NULL) {
-        PyErr_WriteUnraisable(function);
-    }
     Py_XDECREF(result);
+    return result != NULL ? 0 : -1;
 }
 
 static uint64_t duration_ns(const struct rg_completion *completion)
@@ -48,27 +46,30 @@ bool core_request_is_notable(const struct rg_completion *completion)
     return completion->attempts > 1 || duration_ns(completion) >= SLOW_NS;
 }
 
-void core_request_note(PyObject *uri, const struct rg_completion *completion)
+int core_request_note(PyObject *uri, const struct rg_completion *completion)
 {
     if (!core_request_is_notable(completion)) {
-        return;
+        return 0;
     }
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
     PyObject *found_done = completion->found_done ? Py_True : Py_False;
-    log_done(log_request,
-             PyObject_CallFunction(log_request, "OidsO", uri, (int)completion->attempts,
-                                   (double)duration_ns(completion) / 1e9,
-                                   rg_status_name(completion->status), found_done));
-    PyErr_Restore(type, value, trace);
+    int rc = log_done(PyObject_CallFunction(log_request, "OidsO", uri, (int)completion->attempts,
+                                            (double)duration_ns(completion) / 1e9,
+                                            rg_status_name(completion->status), found_done));
+    if (type != NULL) {
+        PyErr_Restore(type, value, trace);
+        rc = 0;
+    }
+    return rc;
 }
 
-void core_session_note(struct core_session *session)
+int core_session_note(struct core_session *session)
 {
     const char *reason;
     bool is_uring = rg_runtime_backend(session->runtime, &reason) == RG_BACKEND_URING;
-    log_done(log_session, PyObject_CallFunction(log_session, "ssI", is_uring ? "uring" : "epoll",
-                                                reason, rg_runtime_threads(session->runtime)));
+    return log_done(PyObject_CallFunction(log_session, "ssI", is_uring ? "uring" : "epoll", reason,
+                                          rg_runtime_threads(session->runtime)));
 }
 
 PyObject *core_error_new(PyObject *uri, const struct rg_completion *completion)

@@ -33,13 +33,10 @@ static PyObject *item_fill(struct item *self, struct core_session *session,
     self->is_gzip = completion->is_gzip;
     bool is_good = completion->status == RG_STATUS_OK;
     bool is_noted = !is_good || core_request_is_notable(completion);
-    if (is_noted && item_uri(self) == NULL) {
+    if (is_noted && (item_uri(self) == NULL || core_request_note(self->uri, completion) < 0)) {
         rg_lease_release(completion->lease);
         Py_DECREF(self);
         return NULL;
-    }
-    if (is_noted) {
-        core_request_note(self->uri, completion);
     }
     self->data = is_good ? core_buffer_new(session, completion) : Py_NewRef(Py_None);
     self->error = is_good ? Py_NewRef(Py_None) : core_error_new(self->uri, completion);

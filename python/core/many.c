@@ -189,6 +189,7 @@ static int many_arrive(struct many *self, PyObject *list, const struct rg_comple
     self->size_max = done->size > self->size_max ? done->size : self->size_max;
     PyObject *item = core_item_new(self->session, self->names[slot], done->user_data, done);
     if (item == NULL) {
+        todo_push(self, done->user_data); /* whoever goes on asks for it again */
         return -1;
     }
     if (self->ordered) {
@@ -356,7 +357,9 @@ static int completions_arrive(struct many *self, PyObject *list, const struct rg
             for (int j = i + 1; j < count; j++) {
                 rg_lease_release(done[j].lease);
                 self->out_count--;
+                todo_push(self, done[j].user_data);
             }
+            todo_sort(self);
             return -1;
         }
     }

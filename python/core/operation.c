@@ -661,7 +661,10 @@ bool core_operation_is_lean(const struct core_operation *self)
 PyObject *core_operation_result(struct core_operation *self, struct core_session *session,
                                 const struct rg_completion *done)
 {
-    core_request_note(self->uri, done);
+    if (core_request_note(self->uri, done) < 0) {
+        rg_lease_release(done->lease);
+        return NULL;
+    }
     if (done->status != RG_STATUS_OK && self->kind->result != delete_many_result) {
         return core_error_raise(self->uri, done);
     }

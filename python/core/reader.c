@@ -345,11 +345,11 @@ static PyObject *sample_make(struct reader *self, const struct rg_sample *sample
         return core_buffer_new(self->session, done);
     }
     PyObject *uri = core_objects_uri(self->objects, sample->index);
-    if (uri == NULL) {
+    if (uri == NULL || core_request_note(uri, done) < 0) {
+        Py_XDECREF(uri);
         rg_lease_release(done->lease);
         return NULL;
     }
-    core_request_note(uri, done);
     PyObject *made = done->status == RG_STATUS_OK ? core_buffer_new(self->session, done)
                                                   : core_error_raise(uri, done);
     Py_DECREF(uri);

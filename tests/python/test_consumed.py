@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import unittest
+import unittest.mock
 
 import ringest.dataset
 import support
@@ -283,6 +284,33 @@ class Many(Emulated):
                     break
             numbers = [int(item.uri.rsplit("-", 1)[1]) for item in got]
             self.assertEqual((raised, sorted(numbers)), (10, [i for i in range(300) if i % 30]))
+
+
+    def test_a_handler_that_raises_while_a_line_is_logged(self):
+        def is_enabled(level):
+            calls.append(level)
+            if len(calls) % 2 == 1:
+                raise Stopped
+            return False
+
+        for ordered in (False, True):
+            calls, got, raised = [], [], 0
+            with (
+                support.faults(self.endpoint, self.ca, {"storage.objects.get": ["return-503"] * 12}),
+                ringest.Client(self.endpoint, self.ca) as client,
+                unittest.mock.patch.object(ringest._log.logger, "isEnabledFor", is_enabled),
+            ):
+                with self.assertRaises(Stopped):
+                    client.list("gs://own/")  # the session says that it is open
+                calls.clear()
+                many = client.get_many([self.uri(i) for i in range(COUNT)], ordered=ordered)
+                while len(got) < COUNT:
+                    try:
+                        got += [number(item) for item in next(many)]
+                    except Stopped:
+                        raised += 1
+            self.assertGreater(raised, 0)
+            self.assertEqual(got if ordered else sorted(got), list(range(COUNT)))
 
 
 class Iterations(Emulated):
