@@ -138,77 +138,19 @@ static void conn_fail_http(struct rg_conn *conn, const char *text)
     rg_conn_fail(conn, RG_STATUS_HTTP_PROTOCOL, 0, text);
 }
 
-static uint64_t upload_total(const struct rg_exchange *x)
-{
-    return x->lead_size + x->upload_size + x->trail_size;
-}
-
-/* The bytes from `at` on of a body in pieces, as far as they lie in one. */
-static const uint8_t *piece_at(const struct rg_exchange *x, uint64_t at, uint64_t *out_left)
-{
-    uint32_t low = 0, high = x->piece_count - 1;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (x->pieces[middle].end > at) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
-    uint64_t begin = low > 0 ? x->pieces[low - 1].end : 0;
-    RG_ASSERT(at >= begin && at < x->pieces[low].end);
-    *out_left = x->pieces[low].end - at;
-    return x->pieces[low].data + (at - begin);
-}
-
-/* What is to be sent next of the request's body, as far as it lies in one piece. */
-static const uint8_t *upload_at(const struct rg_exchange *x, uint64_t sent, uint64_t *out_left)
-{
-    if (sent < x->lead_size) {
-        *out_left = x->lead_size - sent;
-        return x->lead + sent;
-    }
-    sent -= x->lead_size;
-    if (sent < x->upload_size && x->pieces != NULL) {
-        const uint8_t *data = piece_at(x, x->upload_skip + sent, out_left);
-        *out_left = RG_MIN(*out_left, x->upload_size - sent);
-        return data;
-    }
-    if (sent < x->upload_size) {
-        *out_left = x->upload_size - sent;
-        return x->upload + sent;
-    }
-    sent -= x->upload_size;
-    *out_left = x->trail_size - sent;
-    return x->trail + sent;
-}
-
-/* Small pieces are put together, so that they do not become a TLS record each. Borrows the pool's
- * scratch until the next call. */
-static const uint8_t *upload_gather(struct rg_conn *conn, uint64_t *out_size)
-{
-    uint8_t *scratch = conn->pool->scratch;
-    uint64_t size = 0, total = upload_total(conn->x), left;
-    while (size < RG_TLS_PLAIN_MAX && conn->upload_sent + size < total) {
-        const uint8_t *data = upload_at(conn->x, conn->upload_sent + size, &left);
-        left = RG_MIN(left, RG_TLS_PLAIN_MAX - size);
-        memcpy(scratch + size, data, (size_t)left);
-        size += left;
-    }
-    *out_size = size;
-    return scratch;
-}
-
 static void request_pump(struct rg_conn *conn)
 {
     struct rg_exchange *x = conn->x;
     struct rg_transport *transport = &conn->transport;
-    uint64_t total = upload_total(x);
+    uint64_t total = rg_exchange_body_size(x);
     while (conn->request == RG_REQUEST_SENDING && conn->upload_sent < total) {
         uint64_t left;
-        const uint8_t *data = upload_at(x, conn->upload_sent, &left);
+        const uint8_t *data = rg_exchange_body_at(x, conn->upload_sent, &left);
         if (transport->secure && left < RG_TLS_PLAIN_MAX && conn->upload_sent + left < total) {
-            data = upload_gather(conn, &left);
+            /* Small pieces are put together, so that they do not become a record each. */
+            data = conn->pool->scratch;
+            left = rg_exchange_body_gather(x, conn->upload_sent, conn->pool->scratch,
+                                           RG_TLS_PLAIN_MAX);
         }
         size_t size = (size_t)RG_MIN(left, (uint64_t)RG_OP_SIZE_MAX);
         if (!transport->secure && left >= DIRECT_SIZE_MIN) {
@@ -243,8 +185,8 @@ static void request_start(struct rg_conn *conn)
         rg_conn_fail(conn, RG_STATUS_BAD_REQUEST, -size, "the request does not fit HTTP/1.1");
         return;
     }
-    ssize_t taken =
-        rg_transport_write(&conn->transport, encoder.data, (size_t)size, upload_total(x) > 0);
+    ssize_t taken = rg_transport_write(&conn->transport, encoder.data, (size_t)size,
+                                       rg_exchange_body_size(x) > 0);
     if (taken != size) {
         rg_conn_fail(conn, RG_STATUS_NO_RESOURCES, ENOMEM, "no buffer for a request's head");
         return;
@@ -278,7 +220,8 @@ static uint64_t watch_ns(const struct rg_conn *conn)
         return watch_ns;
     }
     watch_ns = limit_of(x->head_timeout_ns, limit_of(x->stall_timeout_ns, watch_ns));
-    return upload_total(x) > 0 ? RG_MAX(watch_ns / LOOKS_PER_LIMIT, UINT64_C(1)) : watch_ns;
+    return rg_exchange_body_size(x) > 0 ? RG_MAX(watch_ns / LOOKS_PER_LIMIT, UINT64_C(1))
+                                        : watch_ns;
 }
 
 void rg_conn_assign(struct rg_conn *conn, struct rg_exchange *x)
@@ -888,7 +831,7 @@ static void connecting_alarm(struct rg_conn *conn, uint64_t now_ns)
 /* Looks how far an upload has come. True while not all of it has reached the server's system. */
 static bool upload_look(struct rg_conn *conn)
 {
-    if (upload_total(conn->x) == 0) {
+    if (rg_exchange_body_size(conn->x) == 0) {
         return false;
     }
     struct rg_socket_output output;

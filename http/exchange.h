@@ -84,6 +84,13 @@ struct rg_exchange {
     uint64_t started_ns; /* given to a connection; 0: never */
 };
 
+/* The body of the request: its size, what lies behind its first `sent` bytes as far as that is in
+ * one piece, and a copy of up to size_max bytes of it, which may lie in several. */
+uint64_t rg_exchange_body_size(const struct rg_exchange *x);
+const uint8_t *rg_exchange_body_at(const struct rg_exchange *x, uint64_t sent, uint64_t *out_left);
+uint64_t rg_exchange_body_gather(const struct rg_exchange *x, uint64_t sent, uint8_t *dest,
+                                 uint64_t size_max);
+
 /* Lets two exchanges trade their connections, and how far they have come on them, before either has
  * a place for a body; one of them may have none. From within `head` of one, the answer goes on as
  * the other's. */
