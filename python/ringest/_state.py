@@ -102,7 +102,8 @@ def unite(states: Any) -> Place:
 def gather_state(state: dict[str, Any]) -> dict[str, Any]:
     """One state of what all ranks have consumed, from the state that each has: of a dataset, or of torchdata's
     StatefulDataLoader. Every rank of the process group calls it and gets the same, which any number of ranks and
-    workers can go on from."""
+    workers can go on from. With Lightning return it from LightningDataModule.state_dict(), which is called on every
+    rank, and give it to the dataset in load_state_dict()."""
     import torch.distributed as distributed
 
     if not (distributed.is_available() and distributed.is_initialized()):

@@ -342,6 +342,7 @@ class IterableDataset(WorkerReady, IterableBase):
                 yield from self._shown(reader, samples, epoch)
             else:
                 yield from self._yielded(reader, samples)
+            reader.consume()  # what was left out behind the last sample
         finally:
             reader.close()
 
@@ -361,7 +362,6 @@ class IterableDataset(WorkerReady, IterableBase):
                 batch += samples.make(items)
             if batch:
                 yield batch[0] if self._batch_size is None else batch
-        reader.consume()  # what was left out behind the last sample
 
     def _shown(self, reader: _core.Reader, samples: Samples, epoch: int) -> Iterator:
         title = f"{self._source.what} epoch {epoch}"

@@ -391,6 +391,17 @@ class OnError(Emulated):
             got = flat(itertools.islice(dataset, stop))
             self.assertEqual(sorted(got + self.going_on(dataset, **kind)), [*range(5), *range(25, COUNT)])
 
+    def test_what_was_left_out_behind_the_last_sample_is_consumed_too(self):
+        entries = [(name, size, 1 if i > 400 else 0) for i, (name, size, _) in enumerate(support.entries())]
+        options = {"manifest": entries, "changed": "skip"}
+        for transform, batch_size in itertools.product((None, number), (None, 7)):
+            kind = {**options, "transform": transform, "batch_size": batch_size}
+            dataset = ringest.IterableDataset("gs://data/", client=self.client, **kind)
+            self.assertEqual((len(flat(dataset)), dataset.skipped), (401, 99))
+            other = ringest.IterableDataset("gs://data/", client=self.client, **kind)
+            other.load_state_dict(dataset.state_dict())
+            self.assertEqual((list(other), other.skipped), ([], 0))
+
     def test_a_handler_gives_another_sample_or_leaves_out_or_raises(self):
         self.client.delete(self.uri(11))
         try:
