@@ -3,6 +3,7 @@
 #include "cli/cat.h"
 
 #include "cli/cli.h"
+#include "cli/lookup.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -173,7 +174,11 @@ static int cat_object(struct cat *cat)
         }
     }
     bool whole = cat->first == 0 && cat->written_offset == cat->object_size;
-    if (status == CLI_DONE && whole && cat->has_object_crc32c &&
+    if (status == CLI_DONE && whole && cat->written_offset > 0 && !cat->has_object_crc32c) {
+        status = lookup_crc32c(cat->session, &cat->uri, cat->generation, cat->object_size,
+                               &cat->object_crc32c);
+    }
+    if (status == CLI_DONE && whole && cat->written_offset > 0 &&
         cat->crc32c != cat->object_crc32c) {
         status = cli_fail("gs://%s/%s: what was written has CRC32C %08" PRIx32
                           " and the object %08" PRIx32 "; do not use it",

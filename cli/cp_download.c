@@ -109,6 +109,20 @@ bool cp_download_next_part(struct cp_item *item, uint32_t *out_part)
     return false;
 }
 
+/* A file gets its name when its bytes were compared with the object's CRC32C: asks for it where the
+ * server has not told it. False after saying that nobody knows; the item is the caller's to end. */
+static bool crc32c_is_known(struct cp_worker *worker, struct cp_item *item, int64_t generation)
+{
+    if (!item->has_crc32c) {
+        struct cli_uri uri;
+        snprintf(uri.bucket, sizeof(uri.bucket), "%s", item->bucket);
+        snprintf(uri.name, sizeof(uri.name), "%s", item->name);
+        item->has_crc32c = lookup_crc32c(worker->run->session, &uri, generation, item->size,
+                                         &item->crc32c) == CLI_DONE;
+    }
+    return item->has_crc32c;
+}
+
 /* No part is out and none will be asked for: the file is whole, or has failed. */
 static void parts_end(struct cp_worker *worker, struct cp_item *item)
 {
@@ -122,7 +136,12 @@ static void parts_end(struct cp_worker *worker, struct cp_item *item)
         return;
     }
     uint32_t crc = local_parts_crc32c(&item->file);
-    if (item->has_crc32c && crc != item->crc32c) {
+    if (!crc32c_is_known(worker, item, item->generation)) {
+        local_discard(&item->file);
+        cp_item_end(worker, item, CP_FAILED);
+        return;
+    }
+    if (crc != item->crc32c) {
         local_discard(&item->file);
         cp_item_fail(worker, item,
                      "gs://%s/%s: the parts together have CRC32C %08" PRIx32
@@ -304,11 +323,20 @@ static void first_take(struct cp_worker *worker, struct cp_item *item,
         parts_start(worker, item, completion);
         return;
     }
-    if (completion->has_object_crc32c && completion->crc32c != completion->object_crc32c) {
+    item->size = completion->size;
+    if (completion->has_object_crc32c) {
+        item->has_crc32c = true;
+        item->crc32c = completion->object_crc32c;
+    }
+    if (!crc32c_is_known(worker, item, completion->generation)) {
+        cp_item_end(worker, item, CP_FAILED);
+        return;
+    }
+    if (completion->crc32c != item->crc32c) {
         cp_item_fail(worker, item,
                      "gs://%s/%s: what came has CRC32C %08" PRIx32 " and the object %08" PRIx32
                      "; run it again",
-                     item->bucket, item->name, completion->crc32c, completion->object_crc32c);
+                     item->bucket, item->name, completion->crc32c, item->crc32c);
         return;
     }
     write_small(worker, item, completion->data, completion->size);

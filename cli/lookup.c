@@ -143,3 +143,21 @@ int lookup_one(struct cli_session *session, const struct cli_uri *uri, struct th
     lookup_close(&lookup);
     return status;
 }
+
+int lookup_crc32c(struct cli_session *session, const struct cli_uri *uri, int64_t generation,
+                  uint64_t size, uint32_t *out_crc32c)
+{
+    struct there there = {0};
+    int status = lookup_one(session, uri, &there);
+    if (status != CLI_DONE) {
+        return status;
+    }
+    bool is_same =
+        there.exists && there.size == size && (generation == 0 || there.generation == generation);
+    if (!is_same || !there.has_crc32c) {
+        return cli_fail("gs://%s/%s: the server tells no CRC32C, so what came cannot be checked",
+                        uri->bucket, uri->name);
+    }
+    *out_crc32c = there.crc32c;
+    return CLI_DONE;
+}

@@ -37,4 +37,10 @@ int lookup_one(struct cli_session *session, const struct cli_uri *uri, struct th
 /* A zeroed one is fine. */
 void lookup_close(struct lookup *lookup);
 
+/* The CRC32C of an object that was read, from a server that did not tell it with the bytes: as it
+ * is listed, if it still is what was read. generation 0: not known. CLI_DONE, or an exit status
+ * after printing why not. */
+int lookup_crc32c(struct cli_session *session, const struct cli_uri *uri, int64_t generation,
+                  uint64_t size, uint32_t *out_crc32c);
+
 #endif
