@@ -34,6 +34,8 @@ struct into {
     uint64_t object_size;
     uint32_t object_crc32c;
     bool has_object_crc32c;
+    uint32_t expected_crc32c; /* by the caller, where the server does not tell it */
+    bool has_expected_crc32c;
     size_t next, out; /* operations: that was not submitted yet, and that are out */
     struct core_watch watch;
 };
@@ -336,12 +338,14 @@ static int checksum_raise(const struct into *into, const char *detail)
 static int verify_whole(const struct into *into)
 {
     char detail[160];
-    uint32_t crc;
+    uint32_t crc = 0;
     if (into->checksums == NULL || !into->verifies || into->count == 0) {
         return 0;
     }
     bool covers = covers_object(into, &crc);
-    if (into->is_whole && !(covers && into->has_object_crc32c)) {
+    bool is_told = into->has_object_crc32c || into->has_expected_crc32c;
+    uint32_t wanted = into->has_object_crc32c ? into->object_crc32c : into->expected_crc32c;
+    if (into->is_whole && !(covers && is_told)) {
         snprintf(detail, sizeof(detail),
                  "generation %" PRId64 " of %" PRIu64 " bytes could not be compared with its "
                  "CRC32C: %s",
@@ -349,13 +353,13 @@ static int verify_whole(const struct into *into)
                  covers ? "the server does not tell it" : "not all of it was read");
         return checksum_raise(into, detail);
     }
-    if (!covers || !into->has_object_crc32c || crc == into->object_crc32c) {
+    if (!covers || !is_told || crc == wanted) {
         return 0;
     }
     snprintf(detail, sizeof(detail),
              "generation %" PRId64 " has the CRC32C %08" PRIx32 ", but bytes 0 to %" PRIu64
              " that came have %08" PRIx32,
-             into->generation, into->object_crc32c, into->object_size - 1, crc);
+             into->generation, wanted, into->object_size - 1, crc);
     return checksum_raise(into, detail);
 }
 
@@ -390,18 +394,22 @@ static void into_free(struct into *into)
 static PyObject *get_into(PyObject *client, PyObject *args, PyObject *keywords,
                           bool (*parse)(struct into *into, PyObject *requests))
 {
-    static char *names[] = {"uri",     "requests",  "generation", "verify",
-                            "gap_max", "checksums", "whole",      NULL};
-    PyObject *requests, *generation = NULL, *gap_max = NULL;
+    static char *names[] = {"uri",       "requests", "generation", "verify", "gap_max",
+                            "checksums", "whole",    "crc32c",     NULL};
+    PyObject *requests, *generation = NULL, *gap_max = NULL, *crc32c = NULL;
     int verify = 1, checksums = 0, whole = 0;
+    uint64_t expected = 0;
     struct into into = {0};
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO|$OpOpp:get_into", names, &into.uri_text,
-                                     &requests, &generation, &verify, &gap_max, &checksums,
-                                     &whole) ||
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO|$OpOppO:get_into", names, &into.uri_text,
+                                     &requests, &generation, &verify, &gap_max, &checksums, &whole,
+                                     &crc32c) ||
         !core_generation(generation, &into.generation) ||
-        !core_number(gap_max, "gap_max", 0, CORE_BYTES_MAX, &into.gap_max)) {
+        !core_number(gap_max, "gap_max", 0, CORE_BYTES_MAX, &into.gap_max) ||
+        (crc32c != Py_None && !core_number(crc32c, "crc32c", 0, UINT32_MAX, &expected))) {
         return NULL;
     }
+    into.has_expected_crc32c = crc32c != NULL && crc32c != Py_None;
+    into.expected_crc32c = (uint32_t)expected;
     if (whole && !verify) {
         PyErr_SetString(PyExc_ValueError, "whole=True is to verify: not with verify=False");
         return NULL;

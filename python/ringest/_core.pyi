@@ -155,6 +155,7 @@ class Client:
         verify: bool = True,
         gap_max: int = 0,
         whole: bool = False,
+        crc32c: int | None = None,
     ) -> int: ...
     @overload
     def get_into(
@@ -167,6 +168,7 @@ class Client:
         gap_max: int = 0,
         checksums: Literal[True],
         whole: bool = False,
+        crc32c: int | None = None,
     ) -> tuple[int, list[int]]:
         """Reads ranges of one object straight into memory: each request is an offset and a writable,
         contiguous buffer, which is filled. All bytes are of one generation, which is returned. No two buffers
@@ -176,7 +178,8 @@ class Client:
         the CRC32C of each range that is not empty comes too.
 
         With verify, what came is compared with the object's CRC32C where the requests cover all of it, in any
-        order. With whole, too, ChecksumError is raised where that could not be done.
+        order. With whole, too, ChecksumError is raised where that could not be done. crc32c: the object's, from
+        stat, for servers that do not tell it with the bytes.
         EOFError: a range ends behind the object. Lets other threads run meanwhile."""
 
     def _get_into_addresses(self, uri: str, requests: Any, **keywords: Any) -> Any:

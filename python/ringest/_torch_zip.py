@@ -151,18 +151,19 @@ class ArchiveReader:
     into one piece of memory.
     """
 
-    def __init__(self, client: _core.Client, uri: str, generation: int, size: int, verify: bool):
-        """verify: what is read must be compared with the object's CRC32C."""
+    def __init__(self, client: _core.Client, uri: str, facts: dict[str, Any], verify: bool):
+        """facts: of the generation that is read. verify: what is read must be compared with the object's CRC32C."""
         self._client = client
         self._uri = uri
-        self._generation = generation
+        self._generation = facts["generation"]
+        self._crc32c = facts["crc32c"]
         self._verify = verify
         self._entries: dict[str, _Entry] = {}
         self._storages: dict[str, torch.UntypedStorage] = {}
         self._small: dict[str, bytes] = {}
         self._read_first = bytearray()  # the directory, and what is behind it
-        directory_begin, entries = self._read_directory(size)
-        self._read_all(size, directory_begin, entries)
+        directory_begin, entries = self._read_directory(facts["size"])
+        self._read_all(facts["size"], directory_begin, entries)
 
     def _damaged(self, what: str) -> CheckpointError:
         return CheckpointError(
@@ -277,7 +278,12 @@ class ArchiveReader:
             table.extend((begin, length, address))
             address += length
         self._client._get_into_addresses(
-            self._uri, table, generation=self._generation, verify=self._verify, whole=self._verify
+            self._uri,
+            table,
+            generation=self._generation,
+            verify=self._verify,
+            whole=self._verify,
+            crc32c=self._crc32c,
         )
         if between[gap_total - len(self._read_first) :] != self._read_first:
             # One of the two was damaged on its way; where they were compared with the CRC32C, it was this one.

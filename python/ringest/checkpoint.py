@@ -296,7 +296,7 @@ def load(
     def take(facts: dict[str, Any]) -> ArchiveReader | _Whole:
         if unpickling is not None:
             try:
-                return ArchiveReader(client, uri, facts["generation"], facts["size"], verify)
+                return ArchiveReader(client, uri, facts, verify)
             except Foreign:
                 pass
         return _Whole(client, uri, facts, verify)
@@ -329,7 +329,14 @@ class _Whole(io.RawIOBase):
         self.generation: int = facts["generation"]
         self._memory = memoryview(bytearray(facts["size"]))
         self._at = 0
-        client.get_into(uri, [(0, self._memory)], generation=self.generation, verify=verify, whole=verify)
+        client.get_into(
+            uri,
+            [(0, self._memory)],
+            generation=self.generation,
+            verify=verify,
+            whole=verify,
+            crc32c=facts["crc32c"],
+        )
 
     def readable(self) -> bool:
         return True

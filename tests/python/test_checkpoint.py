@@ -497,7 +497,7 @@ class SaveAndLoad(unittest.TestCase):
             with support.client() as client:
                 checkpoint.save(what, "gs://new/o", client=client)
                 facts = client.stat("gs://new/o")
-                archive = _torch_zip.ArchiveReader(client, "gs://new/o", facts["generation"], facts["size"], True)
+                archive = _torch_zip.ArchiveReader(client, "gs://new/o", facts, True)
                 if not is_plain:
                     with self.assertRaises(_torch_pickle.NotPlain):
                         _torch_pickle.load(archive, None)

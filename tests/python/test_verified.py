@@ -34,7 +34,7 @@ class Storage(http.server.BaseHTTPRequestHandler):
         if "media" not in query.get("alt", []):
             facts = {"name": "object", "bucket": "bucket", "size": str(len(server.data)), "generation": "7"}
             facts |= {"metageneration": "1", "updated": "2026-01-01T00:00:00Z", "timeCreated": "2026-01-01T00:00:00Z"}
-            if server.tells:
+            if server.tells or server.stat_tells:
                 facts["crc32c"] = digest
             self.answer(200, {"Content-Type": "application/json"}, json.dumps(facts).encode())
             return
@@ -64,7 +64,7 @@ class Case(unittest.TestCase):
     def setUp(self):
         self.server = self.enterContext(http.server.ThreadingHTTPServer(("127.0.0.1", 0), Storage))
         self.server.data, self.server.flips, self.server.only = b"", None, None
-        self.server.bit, self.server.tells = 1, True
+        self.server.bit, self.server.tells, self.server.stat_tells = 1, True, False
         thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
         self.addCleanup(thread.join)
@@ -136,6 +136,13 @@ class Ranges(Case):
         self.read(ranges)
         with self.assertRaisesRegex(ringest.ChecksumError, f"{URI}.*the server does not tell it"):
             self.read(ranges, whole=True)
+        # Where somebody else does.
+        self.read(ranges, whole=True, crc32c=_core.crc32c(self.server.data))
+        self.fails(ranges, whole=True, crc32c=_core.crc32c(self.server.data) ^ 1)
+        self.read(ranges, whole=True, verify=True, crc32c=_core.crc32c(self.server.data), checksums=True)
+        for bad in (-1, 1 << 32):
+            with self.assertRaisesRegex(ValueError, "crc32c"):
+                self.read(ranges, crc32c=bad)
 
 
 class Checkpoints(Case):
@@ -201,6 +208,14 @@ class Checkpoints(Case):
                 with self.assertRaisesRegex(ringest.ChecksumError, f"{URI}.*the server does not tell it"):
                     checkpoint.load(URI, client=self.client)
                 self.assertEqual(checkpoint.load(URI, client=self.client, verify=False)["a"].tolist(), [0, 1, 2])
+                # As long as somebody tells it.
+                self.server.stat_tells = True
+                self.assertEqual(checkpoint.load(URI, client=self.client)["a"].tolist(), [0, 1, 2])
+                self.flip(len(self.server.data) // 2)
+                with self.assertRaisesRegex(ringest.ChecksumError, URI):
+                    checkpoint.load(URI, client=self.client)
+                self.flip(None)
+                self.server.stat_tells = False
 
 
 class Safetensors(Case):
