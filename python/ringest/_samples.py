@@ -54,8 +54,12 @@ def _is_of_object(error: BaseException | None) -> bool:
 def _let_go(error: BaseException) -> None:
     """What is left out shall not be kept in memory by the frames that failed."""
     found: BaseException | None = error
-    while found is not None:
+    seen: set[int] = set()  # one may be its own cause
+    while found is not None and id(found) not in seen:
+        seen.add(id(found))
         found.__traceback__ = None
+        # Left as it is: it may be what a caller is handling.
+        found.__context__ = None
         found = found.__cause__
 
 

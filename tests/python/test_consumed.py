@@ -12,6 +12,7 @@ import sys
 import threading
 import unittest
 import unittest.mock
+import weakref
 
 import ringest.dataset
 import support
@@ -29,6 +30,10 @@ KINDS = [
 
 class Stopped(BaseException):
     """What a handler of signals raises, so that no `except Exception` takes it for its own."""
+
+
+class Local:
+    """Of a frame that fails."""
 
 
 def number(item):
@@ -383,6 +388,32 @@ class OnError(Emulated):
                 self.assertEqual(self.going_on(dataset, **kind), [])
         finally:
             self.client.put(self.uri(11), b"11")
+
+    def test_what_was_left_out_keeps_nothing_in_memory(self):
+        """Whichever way the errors of a transform refer to each other; those of the caller stay as they are."""
+        held = weakref.WeakSet()
+
+        def transform(item):
+            try:
+                local = Local()
+                held.add(local)
+                raise KeyError(item.uri)
+            except KeyError as error:
+                if number(item) == 1:
+                    raise error from error
+                raise ValueError(item.uri)
+
+        gc.disable()
+        try:
+            raise LookupError("the caller's")
+        except LookupError as error:
+            with self.assertLogs("ringest", "WARNING"):
+                samples = iter(self.dataset(transform=transform, on_error="skip"))
+                self.assertEqual(list(samples), [])
+            self.assertEqual(len(held), 0)
+            self.assertIsNotNone(error.__traceback__)
+        finally:
+            gc.enable()
 
     def test_what_was_left_out_does_not_come_again(self):
         for kind, stop in itertools.product(KINDS, (1, 4)):
