@@ -10,7 +10,7 @@ import io
 from types import TracebackType
 from typing import Any
 
-from ringest import checkpoint
+from ringest import _leaving, checkpoint
 from ringest._errors import PreconditionError
 
 
@@ -30,10 +30,12 @@ class _Pending(checkpoint.WriteFile):
     """One of a transaction: closed, it waits for commit() or discard(). An exception in its `with` discards it."""
 
     def close(self) -> None:
+        if not self.closed and _leaving.by_exception():
+            self.abort()
         io.BufferedIOBase.close(self)
 
     def commit(self) -> None:
-        self.close()
+        io.BufferedIOBase.close(self)
         if not self._writer.ended:
             self.result = self._publish()
 
@@ -63,6 +65,14 @@ class _Layer(io.IOBase):
         self._abandon()
         with contextlib.suppress(Exception):
             self.close()
+
+    def commit(self) -> None:
+        """Of a transaction: with what is still in the layers of a file that nobody has closed."""
+        self.close()
+        self._file.commit()
+
+    def discard(self) -> None:
+        self.abort()
 
     def __exit__(
         self,

@@ -19,6 +19,7 @@ _LAYERS = frozenset(
         "fsspec.core",
         "gzip",
         "pandas.io.common",
+        "pyarrow.parquet.core",
         "ringest._fs_files",
         "ringest.checkpoint",
         "zipfile",

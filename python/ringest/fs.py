@@ -249,7 +249,7 @@ class FileSystem(AbstractFileSystem):
             raw.abort() if binary != "rb" else raw.close()
             raise
         if not autocommit and binary != "rb":
-            self.transaction.files.append(raw)
+            self.transaction.files.append(file)
         return file
 
     def _open(
