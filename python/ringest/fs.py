@@ -192,6 +192,26 @@ class FileSystem(AbstractFileSystem):
         names = sorted(found)
         return {name: found[name] for name in names} if detail else names
 
+    def _is_pattern(self, path: Any) -> bool:
+        """Whether a path stands for what it matches. Where something is named just so, it stands for that."""
+        path = self._strip_protocol(path)
+        return has_magic(path) and not self.exists(path)
+
+    def expand_path(self, path: Any, recursive: bool = False, maxdepth: int | None = None, **options: Any) -> list[str]:
+        """What paths, patterns and, if `recursive`, folders stand for. A name that looks like a pattern is no
+        pattern where there is such an object or folder: another's would be copied or removed in its place."""
+        paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+        if options.get("assume_literal"):
+            return super().expand_path(paths, recursive, maxdepth, **options)
+        stripped = [self._strip_protocol(one) for one in paths]
+        named = {one for one in stripped if has_magic(one) and self.exists(one)}
+        found = set(named)
+        if recursive:
+            found.update(*(self.find(one, maxdepth, withdirs=True) for one in named))
+        if others := [one for one in stripped if one not in named]:
+            found.update(super().expand_path(others, recursive, maxdepth, **options))
+        return sorted(found)
+
     def du(
         self, path: str, total: bool = True, maxdepth: int | None = None, withdirs: bool = False, **options: Any
     ) -> Any:
@@ -302,7 +322,7 @@ class FileSystem(AbstractFileSystem):
 
     def cat(self, path: Any, recursive: bool = False, on_error: str = "raise", **options: Any) -> Any:
         """One object's bytes, or those of many by path, read at once. `start` and `end` are those of cat_file."""
-        if isinstance(path, (str, os.PathLike)) and not recursive and not has_magic(self._strip_protocol(path)):
+        if isinstance(path, (str, os.PathLike)) and not recursive and not self._is_pattern(path):
             return self.cat_file(os.fspath(path), **options)
         start, end = options.pop("start", None), options.pop("end", None)
         _refuse("cat", path, options, *_HINTS)
@@ -474,33 +494,31 @@ class FileSystem(AbstractFileSystem):
         on_error: str | None = None,
         **options: Any,
     ) -> None:
-        """By the service itself, many at once. on_error "ignore": what is not there any more; the default of
-        recursive copies."""
+        """By the service itself, many at once, and so refused (ValueError) where two would go to one place, or one
+        to the place of another. on_error "ignore": what is not there any more; the default of recursive copies."""
         _refuse("copy", path1, options)
         if on_error is None:
             on_error = "ignore" if recursive else "raise"
-        self._copy(self._pairs(path1, path2, recursive, maxdepth), on_error == "raise")
+        pairs = self._pairs(path1, path2, recursive, maxdepth)
+        copied = self._copy(pairs, on_error == "raise")
+        if recursive and maxdepth is None:
+            self._copy_markers(pairs, copied)
 
     def mv(
         self, path1: Any, path2: Any, recursive: bool = False, maxdepth: int | None = None, **options: Any
     ) -> None:
-        """Copies, and then removes just what was copied: what was added or replaced meanwhile stays."""
+        """Copies, as `copy` does, and removes just what was copied, when all of it was: what was added or replaced
+        meanwhile stays."""
         _refuse("mv", path1, options)
         if path1 == path2:
             return
         pairs = self._pairs(path1, path2, recursive, maxdepth)
         moved = self._copy(pairs, True)
-        # Several paths may have gone to one, or one to itself.
-        targets = {self._uri(target) for _, target in pairs}
-        calls = [
-            (uri, "delete", (uri,), {"if_generation_match": generation})
-            for uri, generation in moved.items()
-            if uri not in targets
-        ]
-        failures = (failure for _, _, failure in self.client._bulk(calls, _REQUESTS_AT_ONCE))
-        _raise_first(failure for failure in failures if not isinstance(failure, (NotFoundError, PreconditionError)))
         if recursive and maxdepth is None:
-            self._remove_markers(source for source, _ in pairs)
+            moved |= self._copy_markers(pairs, moved)
+        # One may have gone to itself.
+        targets = {f"gs://{self._strip_protocol(target)}" for _, target in pairs}
+        self._remove_generations({uri: moved[uri] for uri in moved if uri.rstrip("/") not in targets})
 
     rename = mv
 
@@ -518,7 +536,7 @@ class FileSystem(AbstractFileSystem):
         into_folder = isinstance(path2, (str, os.PathLike)) and (
             trailing_sep(os.fspath(path2)) or self.isdir(os.fspath(path2))
         )
-        is_glob = is_one and has_magic(str(path1))
+        is_glob = is_one and self._is_pattern(path1)
         exists = is_one and (len(sources) == 1 if is_glob else into_folder and not trailing_sep(path1))
         return list(zip(sources, other_paths(sources, path2, exists=exists, flatten=not is_one), strict=True))
 
@@ -536,6 +554,7 @@ class FileSystem(AbstractFileSystem):
                 calls.append((uri, "copy", (uri, self._uri(target)), {"generation": known["generation"]}))
             elif not isinstance(known, NotFoundError) or (is_strict and not self.isdir(source)):
                 failures.append(known)
+        _refuse_overlaps([call[2] for call in calls])
         for uri, _, failure in self.client._bulk(calls, _REQUESTS_AT_ONCE):
             if failure is not None:
                 copied.pop(uri, None)
@@ -543,6 +562,42 @@ class FileSystem(AbstractFileSystem):
                     failures.append(failure)
         _raise_first(failures)
         return copied
+
+    def _markers(self, paths: Iterable[str]) -> dict[str, int]:
+        """The generations of folders' markers, by URI: empty objects whose names end in "/". One that is not empty
+        is somebody's data."""
+        facts = self._stats(f"{self._uri(path)}/" for path in paths)
+        return {uri: one["generation"] for uri, one in facts.items() if isinstance(one, dict) and one["size"] == 0}
+
+    def _copy_markers(self, pairs: list[tuple[str, str]], copied: Mapping[str, int]) -> dict[str, int]:
+        """Of those that are folders, unless there is one in its place. Returns what _markers gives of what is there
+        then."""
+        targets = {
+            f"{self._uri(source)}/": f"gs://{self._strip_protocol(target)}/"
+            for source, target in pairs
+            if self._uri(source) not in copied and "/" in self._strip_protocol(target)
+        }
+        markers = self._markers(targets)
+        calls = [
+            (uri, "copy", (uri, targets[uri]), {"generation": generation, "if_generation_match": 0})
+            for uri, generation in markers.items()
+        ]
+        failures: list[Exception | None] = []
+        for uri, _, failure in self.client._bulk(calls, _REQUESTS_AT_ONCE):
+            if isinstance(failure, NotFoundError):
+                markers.pop(uri)
+            elif not isinstance(failure, PreconditionError):
+                failures.append(failure)
+        _raise_first(failures)
+        return markers
+
+    def _remove_generations(self, generations: Mapping[str, int]) -> None:
+        """By URI. What is not there any more, or is another one by now, is left."""
+        calls = [
+            (uri, "delete", (uri,), {"if_generation_match": generation}) for uri, generation in generations.items()
+        ]
+        failures = (failure for _, _, failure in self.client._bulk(calls, _REQUESTS_AT_ONCE))
+        _raise_first(failure for failure in failures if not isinstance(failure, (NotFoundError, PreconditionError)))
 
     def _rm(self, path: str) -> None:
         self.client.delete(self._uri(path))
@@ -565,7 +620,7 @@ class FileSystem(AbstractFileSystem):
     def _found(self, path: Any, maxdepth: int | None) -> list[str]:
         """The URIs of all objects under a path, or under what a pattern matches."""
         uris: list[str] = []
-        for one in self.expand_path(path) if has_magic(self._strip_protocol(path)) else [path]:
+        for one in self.expand_path(path) if self._is_pattern(path) else [path]:
             if maxdepth is not None:
                 uris += [self._uri(name) for name in self.find(one, maxdepth=maxdepth)]
                 continue
@@ -579,17 +634,6 @@ class FileSystem(AbstractFileSystem):
             raise FileNotFoundError(f"{path}: there is no such object or folder")
         return uris
 
-    def _remove_markers(self, paths: Iterable[str]) -> None:
-        """Of folders: empty objects whose names end in "/". One that is not empty is somebody's data."""
-        uris = [f"{self._uri(path)}/" for path in paths]
-        calls = [
-            (uri, "delete", (uri,), {"if_generation_match": facts["generation"]})
-            for uri, facts in self._stats(uris).items()
-            if isinstance(facts, dict) and facts["size"] == 0
-        ]
-        failures = (failure for _, _, failure in self.client._bulk(calls, _REQUESTS_AT_ONCE))
-        _raise_first(failure for failure in failures if not isinstance(failure, (NotFoundError, PreconditionError)))
-
     def mkdir(self, path: str, create_parents: bool = True, **_options: Any) -> None:
         """Nothing: a folder is part of a name, and buckets are not made here."""
 
@@ -602,7 +646,7 @@ class FileSystem(AbstractFileSystem):
             return
         objects, folders = self.client._list_details(self._folder(path), folder=True, limit=2)
         if len(objects) == 1 and not folders and f"{self._uri(path)}/".endswith(f"/{objects[0][0]}"):
-            self._remove_markers([path])
+            self._remove_generations(self._markers([path]))
 
 
 _FILES: dict[tuple[str, bool], Callable[..., checkpoint.WriteFile]] = {
@@ -718,6 +762,17 @@ def _attempt(call: Callable[..., Any], *arguments: Any) -> Any:
         return call(*arguments)
     except Exception as error:
         return error
+
+
+def _refuse_overlaps(copies: Iterable[tuple[str, str]]) -> None:
+    """Copies are made at once: what one of them writes, no other may write or read."""
+    sources: dict[str, str] = {}
+    for source, target in copies:
+        if sources.setdefault(target, source) != source:
+            raise ValueError(f"{target}: {sources[target]} and {source} would both be copied there; do it one by one")
+    for source in sources.values():
+        if sources.get(source, source) != source:
+            raise ValueError(f"{source}: it is to be copied, and to be replaced by {sources[source]}; do it one by one")
 
 
 def _counts_from_end(start: int | None, end: int | None) -> bool:

@@ -45,7 +45,8 @@ READS = """
     dataset.IterableDataset dataset.MapDataset dataset.take_all
     dcp.CheckpointError dcp.StorageReader
     fs.FileSystem.cat fs.FileSystem.cat_file fs.FileSystem.cat_ranges fs.FileSystem.checksum fs.FileSystem.created
-    fs.FileSystem.du fs.FileSystem.exists fs.FileSystem.find fs.FileSystem.head fs.FileSystem.info
+    fs.FileSystem.du fs.FileSystem.exists fs.FileSystem.expand_path fs.FileSystem.find
+    fs.FileSystem.head fs.FileSystem.info
     fs.FileSystem.isdir fs.FileSystem.isfile fs.FileSystem.ls fs.FileSystem.modified fs.FileSystem.tail
     fs.FileSystem.ukey fs.register
     lightning.AsyncCheckpointIO.load_checkpoint lightning.CheckpointIO.load_checkpoint

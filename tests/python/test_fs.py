@@ -422,6 +422,63 @@ class Writing(Case):
         self.fs.mv("here/run/a", "gs://here/run/a")
         self.assertEqual(self.fs.cat_file("here/run/a"), b"first")
 
+    def test_copies_that_would_meet_are_refused(self):
+        meeting = (
+            (["here/run/a", "here/run/deep/a"], "here/one/"),
+            (["here/run/a", "here/run/b"], ["here/run/b", "here/run/a"]),
+            (["here/run/a", "here/run/b"], ["here/run/b", "here/run/x"]),
+            (["here/run/a", "here/run/b"], ["gs://here/run/x", "here/run/x"]),
+        )
+        self.fs.pipe({"here/run/deep/a": b"other", "here/run/run/a": b"below"})
+        before = self.fs.cat("here/run", recursive=True)
+        for call in (self.fs.mv, self.fs.copy):
+            for path1, path2 in meeting:
+                with self.subTest(call.__name__, path1=path1, path2=path2), self.assertRaisesRegex(ValueError, "gs://here/"):
+                    call(path1, path2)
+            with self.assertRaisesRegex(ValueError, "gs://here/run/run/a"):
+                call("here/run/", "here/run/run/", recursive=True)
+            self.assertEqual(self.fs.cat("here", recursive=True), self.fs.cat("here", recursive=True) | before)
+            self.assertEqual(self.fs.find("here/one"), [])
+        self.fs.copy(["here/run/a", "here/run/a"], ["here/x", "here/y"])
+        self.assertEqual((self.fs.cat_file("here/x"), self.fs.cat_file("here/y")), (b"first", b"first"))
+
+    def test_a_tree_goes_into_itself(self):
+        self.fs.mv("here/run", "here/run/deep", recursive=True)
+        self.assertEqual(self.fs.cat_file("here/run/deep/run/deep/c"), b"third")
+        self.assertFalse(self.fs.exists("here/run/a"))
+
+    def test_empty_folders_go_along(self):
+        for name in ("tree/", "tree/bare/", "tree/bare/er/", "there/bare/"):
+            self.client.put(f"gs://here/{name}", b"")
+        self.client.put("gs://here/tree/a", b"some")
+        self.client.put("gs://here/tree/odd/", b"content")
+        self.fs.copy("here/tree", "here/copy", recursive=True)
+        self.fs.mv("here/tree/", "here/there/", recursive=True)
+        found = [name for name, _, _ in self.client.list("gs://here/") if name.startswith(("tree", "copy", "there"))]
+        whole = ["", "a", "bare/", "bare/er/"]
+        expected = [f"copy/{name}" for name in whole] + [f"there/{name}" for name in whole] + ["tree/odd/"]
+        self.assertEqual(found, expected)
+        self.fs.pipe_file("other/x", b"")
+        self.fs.mv("here/there/", "other/", recursive=True)
+        self.assertEqual([name for name, _, _ in self.client.list("gs://other/")], [*whole[1:], "x"])
+
+    def test_names_that_look_like_patterns(self):
+        names = ["odd/a1.txt", "odd/a[1].txt", "odd/run1/f", "odd/run[1]/f", "odd/*", "odd/q?", "odd/qq"]
+        self.fs.pipe({f"here/{name}": name.encode() for name in names})
+        self.assertEqual(self.fs.cat("here/odd/a[1].txt"), b"odd/a[1].txt")
+        self.assertEqual(self.fs.cat(["here/odd/*"]), {"here/odd/*": b"odd/*"})
+        self.fs.get("here/odd/run[1]", self.local("got"), recursive=True)
+        self.assertEqual(os.listdir(self.folder), ["got"])
+        self.fs.copy("here/odd/q?", "here/odd/copied")
+        self.fs.mv("here/odd/a[1].txt", "here/odd/moved")
+        self.assertEqual((self.fs.cat_file("here/odd/copied"), self.fs.cat_file("here/odd/moved")), (b"odd/q?", b"odd/a[1].txt"))
+        self.fs.rm("here/odd/run[1]", recursive=True)
+        self.fs.rm(["here/odd/*", "here/odd/q?"])
+        self.assertEqual(self.fs.find("here/odd"), [f"here/odd/{name}" for name in ("a1.txt", "copied", "moved", "qq", "run1/f")])
+        self.fs.rm("here/odd/a[1].txt")  # Nothing is named so now: it is a pattern.
+        self.fs.rm("here/odd/*", recursive=True)
+        self.assertEqual(self.fs.find("here/odd"), [])
+
     def test_several_failures_are_one_error(self):
         with self.assertRaises(FileNotFoundError) as caught:
             self.fs.rm(["here/none", "here/run/a", "here/nothing"])
