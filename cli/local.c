@@ -139,6 +139,8 @@ const char *local_error_text(int error)
         return "the file system is read-only";
     case EISDIR:
         return "there is a folder of that name";
+    case EEXIST:
+        return "there is something that is not a regular file";
     case ENOTDIR:
         return "there is a file where a folder would have to be";
     case ENAMETOOLONG:
@@ -198,12 +200,32 @@ static int temporary_try(const char *temporary, uint64_t *out_left_size)
     return fd;
 }
 
+/* Who may read the file that is replaced may read the new one, and nobody else: where its group
+ * cannot be kept, the group that the new one has gets what all others have. A file system that
+ * cannot change modes has one for all. */
+static void mode_keep(int fd, const struct stat *replaced)
+{
+    struct stat made;
+    mode_t mode = replaced->st_mode & 0777;
+    if (fstat(fd, &made) < 0) {
+        return;
+    }
+    if (made.st_uid != replaced->st_uid) {
+        (void)fchown(fd, replaced->st_uid, (gid_t)-1);
+    }
+    if (made.st_gid != replaced->st_gid && fchown(fd, (uid_t)-1, replaced->st_gid) < 0) {
+        mode = (mode & 0707) | ((mode & 07) << 3);
+    }
+    (void)fchmod(fd, mode);
+}
+
 static int file_open(struct local_file *file, const char *path)
 {
-    struct stat existing;
-    if (lstat(path, &existing) == 0 && !S_ISREG(existing.st_mode) && !S_ISLNK(existing.st_mode)) {
-        return S_ISDIR(existing.st_mode) ? -EISDIR : -EEXIST;
+    struct stat named, existing;
+    if (stat(path, &named) == 0 && !S_ISREG(named.st_mode)) {
+        return S_ISDIR(named.st_mode) ? -EISDIR : -EEXIST;
     }
+    bool replaces = lstat(path, &existing) == 0 && S_ISREG(existing.st_mode);
     *file = (struct local_file){.path = strdup(path), .temporary = temporary_name(path), .fd = -1};
     int rc = file->path == NULL || file->temporary == NULL ? -ENOMEM : 0;
     bool made_parents = false;
@@ -221,6 +243,8 @@ static int file_open(struct local_file *file, const char *path)
         free(file->path);
         free(file->temporary);
         *file = (struct local_file){.fd = -1};
+    } else if (replaces) {
+        mode_keep(file->fd, &existing);
     }
     return rc;
 }

@@ -2,6 +2,7 @@
  * what such a file says. */
 #include "cli/cli.h"
 #include "cli/lister.h"
+#include "cli/local.h"
 #include "cli/object_text.h"
 #include "cli/progress.h"
 
@@ -64,7 +65,7 @@ static int save(const struct manifest *manifest, const struct cli_uri *uri, cons
     struct rg_manifest_writer *writer;
     int rc = rg_manifest_writer_open(&writer, path, uri->bucket);
     if (rc < 0) {
-        return cli_fail("%s: %s", path, strerror(-rc));
+        return cli_fail("%s: %s", path, local_error_text(rc));
     }
     struct cli_session session;
     uint64_t count = 0;
@@ -76,7 +77,7 @@ static int save(const struct manifest *manifest, const struct cli_uri *uri, cons
     }
     rc = rg_manifest_writer_close(writer, status != CLI_DONE);
     if (rc < 0 && status == CLI_DONE) {
-        status = cli_fail("%s: %s", path, strerror(-rc));
+        status = cli_fail("%s: %s", path, local_error_text(rc));
     }
     if (status == CLI_DONE && manifest->json) {
         printf("{\"objects\":%" PRIu64 "}\n", count);

@@ -2,6 +2,7 @@
  * one says. */
 #include "cli/cli.h"
 #include "cli/lister.h"
+#include "cli/local.h"
 #include "cli/progress.h"
 
 #include <errno.h>
@@ -160,7 +161,7 @@ static int scan_and_save(struct cli_session *session, const struct shards *shard
     }
     rc = rg_tar_index_save(index, path);
     if (rc < 0) {
-        status = cli_fail("%s: %s", path, strerror(-rc));
+        status = cli_fail("%s: %s", path, local_error_text(rc));
     } else if (json) {
         printf("{\"shards\":%" PRIu64 ",\"read\":%" PRIu64 ",\"samples\":%" PRIu64 "}\n",
                rg_tar_index_shard_count(index), read, rg_tar_index_count(index));

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Names that are tried: another thread of this process may be at the same file, and a process of
@@ -20,11 +21,48 @@ static void names_free(struct rg_new_file *file)
     *file = (struct rg_new_file){.fd = -1};
 }
 
+/* Who may read what is replaced may read what takes its place, and nobody else: where its group
+ * cannot be kept, the group that the file has gets what all others have. A file system that cannot
+ * change modes has one for all. */
+static void mode_keep(int fd, const struct stat *replaced)
+{
+    struct stat made;
+    mode_t mode = replaced->st_mode & 0777;
+    if (fstat(fd, &made) < 0) {
+        return;
+    }
+    if (made.st_uid != replaced->st_uid) {
+        (void)fchown(fd, replaced->st_uid, (gid_t)-1);
+    }
+    if (made.st_gid != replaced->st_gid && fchown(fd, (uid_t)-1, replaced->st_gid) < 0) {
+        mode = (mode & 0707) | ((mode & 07) << 3);
+    }
+    (void)fchmod(fd, mode);
+}
+
+/* 0 where a file may be put into the place of what is there, or of nothing. */
+static int place_check(const char *path, struct stat *out_replaced)
+{
+    struct stat named;
+    if (stat(path, &named) == 0 && !S_ISREG(named.st_mode)) {
+        return S_ISDIR(named.st_mode) ? -EISDIR : -EEXIST;
+    }
+    if (lstat(path, out_replaced) < 0 || !S_ISREG(out_replaced->st_mode)) {
+        *out_replaced = (struct stat){0};
+    }
+    return 0;
+}
+
 int rg_new_file_open(struct rg_new_file *out_file, const char *path)
 {
+    struct stat replaced;
+    int rc = place_check(path, &replaced);
+    if (rc < 0) {
+        return rc;
+    }
     size_t size = strlen(path) + SUFFIX_SIZE;
     struct rg_new_file file = {.path = strdup(path), .temporary = malloc(size), .fd = -1};
-    int rc = file.path != NULL && file.temporary != NULL ? -EEXIST : -ENOMEM;
+    rc = file.path != NULL && file.temporary != NULL ? -EEXIST : -ENOMEM;
     for (unsigned i = 0; i < NAMES_MAX && rc == -EEXIST; i++) {
         snprintf(file.temporary, size, "%s.%d-%u.tmp", path, (int)getpid(), i);
         file.fd = open(file.temporary, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
@@ -33,6 +71,9 @@ int rg_new_file_open(struct rg_new_file *out_file, const char *path)
     if (rc < 0) {
         names_free(&file);
         return rc;
+    }
+    if (replaced.st_mode != 0) {
+        mode_keep(file.fd, &replaced);
     }
     *out_file = file;
     return 0;

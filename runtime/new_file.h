@@ -4,7 +4,8 @@
  *   open -> written by its descriptor -> publish, or abandon
  *
  * Whoever is killed before leaves "PATH.PID-N.tmp". What it holds may be private, so its mode is
- * what the umask leaves of 0666, as of any file that a program makes. */
+ * what the umask leaves of 0666, as of any file that a program makes, or that of the file whose
+ * place it takes. A link is replaced, and not what it leads to. */
 #ifndef RG_RUNTIME_NEW_FILE_H
 #define RG_RUNTIME_NEW_FILE_H
 
@@ -15,7 +16,8 @@ struct rg_new_file {
     int fd;
 };
 
-/* 0, -ENOMEM, or what making a file gives. */
+/* 0, -ENOMEM, or what making a file gives; -EISDIR, -EEXIST: the path is that of a folder, or of
+ * something else that is no file and would be lost. */
 int rg_new_file_open(struct rg_new_file *out_file, const char *path);
 /* Makes it last, and appear in the place of what is there. Ends the file in any case: after a
  * failure, what was there before is. */

@@ -15,10 +15,8 @@ gcsfs and from what fsspec describes, and why.
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import os
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from glob import has_magic
 from typing import Any
@@ -30,7 +28,7 @@ from fsspec.implementations.local import trailing_sep
 from fsspec.spec import AbstractFileSystem
 from fsspec.utils import other_paths, tokenize
 
-from ringest import _fs_entries, _fs_files, checkpoint
+from ringest import _fs_entries, _fs_files, _fs_local, checkpoint
 from ringest._errors import Error, NotFoundError, PreconditionError
 from ringest.client import Client, default_client
 
@@ -445,7 +443,8 @@ class FileSystem(AbstractFileSystem):
         outfile: Any = None,
         **options: Any,
     ) -> None:
-        """Into a local file, which appears when it is whole, or into one that is open."""
+        """Into a local file, which appears when it is whole, with the mode of the one it replaces, or into one that
+        is open."""
         _refuse("get_file", rpath, options, *_HINTS)
         if outfile is None and hasattr(lpath, "write"):
             outfile = lpath
@@ -461,18 +460,8 @@ class FileSystem(AbstractFileSystem):
             if outfile is not None:
                 _copy_file(source, outfile, callback)
                 return
-            folder = os.path.dirname(os.path.abspath(lpath))
-            os.makedirs(folder, exist_ok=True)
-            # By a plain open, so that its mode is as the umask says, which cannot be asked for.
-            partial = os.path.join(folder, f".{os.path.basename(lpath)}.{secrets.token_hex(4)}")
-            try:
-                with open(partial, "xb") as file:
-                    _copy_file(source, file, callback)
-                os.replace(partial, lpath)
-            except BaseException:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(partial)
-                raise
+            with _fs_local.new_file(lpath) as file:
+                _copy_file(source, file, callback)
 
     # Copies, moves and removals.
 

@@ -1,6 +1,7 @@
 """Files and folders that commands make: what they hold may be private, so nobody may read them whom the
 umask keeps from it."""
 
+import os
 import pathlib
 import subprocess
 import tempfile
@@ -47,12 +48,34 @@ class Modes(ServedCase):
                 if command is not None:
                     self.run_under(mask, *command)
                 self.check(root / name, mask)
-            # Of a file that is replaced, too.
-            for name in ("manifest", "index"):
-                (root / name).chmod(0o666)
-                (root / name).write_bytes(b"")
-            self.run_under(mask, *commands["manifest"])
-            self.check(root / "manifest", mask)
+            # A file that is replaced keeps its own.
+            for name, content in (("manifest", b"old"), ("one", b"old"), ("tree/large", b"old"), ("index", None)):
+                command = commands["tree" if "/" in name else name]
+                (root / name).chmod(0o640)
+                if content is not None:
+                    (root / name).write_bytes(content)
+                self.run_under(mask, *command)
+                self.assertEqual(oct((root / name).stat().st_mode & 0o777), oct(0o640), name)
+                self.assertNotEqual((root / name).read_bytes(), content)
+
+    def test_what_is_no_file_stays(self):
+        self.server.put("modes", "some", b"x")
+        self.server.put("modes", "t/1.tar", shard_of(1, 2))
+        pipe, link = self.folder / "pipe", self.folder / "link"
+        os.mkfifo(pipe)
+        link.symlink_to(pipe)
+        for place in (pipe, link):
+            for command in (
+                ("cp", "gs://modes/some", place),
+                ("manifest", "save", "gs://modes/some", place),
+            ):
+                done = subprocess.run(
+                    [PROGRAM, *map(str, command), *self.server.place],
+                    env=environment(), capture_output=True, timeout=PATIENCE_S, text=True,
+                )
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(f"{place}: there is something that is not a regular file", done.stderr)
+        self.assertTrue(pipe.is_fifo() and link.is_symlink())
 
     def test_what_the_emulator_makes(self):
         for mask in (0o022, 0o077):

@@ -342,6 +342,43 @@ class Writing(Case):
             os.umask(before)
         self.assertEqual(os.stat(self.local("private")).st_mode & 0o777, 0o640)
 
+    def test_a_file_that_is_replaced_keeps_its_mode(self):
+        self.fs.pipe_file("bucket/private", b"new")
+        for mode in (0o600, 0o664, 0o666):
+            with open(self.local("private"), "wb"):
+                os.chmod(self.local("private"), mode)
+            self.fs.get_file("bucket/private", self.local("private"))
+            self.assertEqual(oct(os.stat(self.local("private")).st_mode & 0o777), oct(mode))
+
+    def test_a_group_that_cannot_be_kept_is_not_another(self):
+        self.fs.pipe_file("bucket/private", b"new")
+        with open(self.local("private"), "wb"):
+            os.chmod(self.local("private"), 0o664)
+        there = os.stat(self.local("private"))
+        other = os.stat_result([*there[:5], there.st_gid + 1, *there[6:]])
+        stat = os.stat
+        with mock.patch("os.stat", lambda path, **o: other if path == self.local("private") else stat(path, **o)):
+            with mock.patch("os.fchown", side_effect=PermissionError):
+                self.fs.get_file("bucket/private", self.local("private"))
+        self.assertEqual(oct(os.stat(self.local("private")).st_mode & 0o777), oct(0o644))
+
+    def test_links_and_pipes_stay(self):
+        self.fs.pipe_file("bucket/some", b"new")
+        os.symlink("target", self.local("link"))
+        for _ in range(2):
+            self.fs.get_file("bucket/some", self.local("link"))
+            self.assertTrue(os.path.islink(self.local("link")))
+            with open(self.local("target"), "rb") as file:
+                self.assertEqual(file.read(), b"new")
+        os.mkfifo(self.local("pipe"))
+        heard = os.open(self.local("pipe"), os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            self.fs.get_file("bucket/some", self.local("pipe"))
+            self.assertEqual(os.read(heard, 10), b"new")
+        finally:
+            os.close(heard)
+        self.assertEqual(sorted(os.listdir(self.folder)), ["link", "pipe", "target"])
+
     def test_modes_that_objects_do_not_have(self):
         for mode in ("ab", "r+b"):
             with self.assertRaisesRegex(NotImplementedError, "written whole"):

@@ -94,7 +94,49 @@ static void test_its_mode_is_that_of_the_umask(void)
         RG_CHECK_EQ(rg_new_file_publish(&file), 0);
         RG_CHECK_EQ(lstat(path, &stat), 0);
         RG_CHECK_EQ(stat.st_mode & 0777, 0666 & ~masks[i]);
+        unlink(path);
     }
+    folder_remove();
+}
+
+static void test_it_keeps_the_mode_of_what_it_replaces(void)
+{
+    static const mode_t modes[] = {0600, 0640, 0666, 0444};
+    struct rg_new_file file;
+    struct stat stat;
+    folder_make();
+    mode_t before = umask(022);
+    for (size_t i = 0; i < RG_ARRAY_LEN(modes); i++) {
+        close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+        RG_CHECK_EQ(chmod(path, modes[i]), 0);
+        RG_CHECK_EQ(rg_new_file_open(&file, path), 0);
+        RG_CHECK_EQ(fstat(file.fd, &stat), 0);
+        RG_CHECK_EQ(stat.st_mode & 0777, modes[i]);
+        RG_CHECK_EQ(rg_new_file_publish(&file), 0);
+        RG_CHECK_EQ(lstat(path, &stat), 0);
+        RG_CHECK_EQ(stat.st_mode & 0777, modes[i]);
+        unlink(path);
+    }
+    umask(before);
+    folder_remove();
+}
+
+static void test_it_takes_the_place_of_files_only(void)
+{
+    struct rg_new_file file;
+    char link[192];
+    folder_make();
+    RG_CHECK_EQ(mkfifo(path, 0600), 0);
+    RG_CHECK_EQ(rg_new_file_open(&file, path), -EEXIST);
+    snprintf(link, sizeof(link), "%s/link", folder);
+    RG_CHECK_EQ(symlink(path, link), 0);
+    RG_CHECK_EQ(rg_new_file_open(&file, link), -EEXIST);
+    RG_CHECK_EQ(files_in_folder(), 2);
+    unlink(path);
+    RG_CHECK_EQ(rg_new_file_open(&file, link), 0);
+    RG_CHECK_EQ(rg_new_file_publish(&file), 0);
+    RG_CHECK_EQ(files_in_folder(), 1);
+    unlink(link);
     folder_remove();
 }
 
@@ -106,8 +148,7 @@ static void test_a_place_where_it_cannot_be(void)
     RG_CHECK_EQ(rg_new_file_open(&file, path), -ENOENT);
     snprintf(path, sizeof(path), "%s/sub", folder);
     RG_CHECK_EQ(mkdir(path, 0777), 0);
-    RG_CHECK_EQ(rg_new_file_open(&file, path), 0);
-    RG_CHECK_EQ(rg_new_file_publish(&file), -EISDIR);
+    RG_CHECK_EQ(rg_new_file_open(&file, path), -EISDIR);
     RG_CHECK_EQ(files_in_folder(), 1);
     RG_CHECK_EQ(rmdir(path), 0);
     folder_remove();
@@ -119,6 +160,8 @@ int main(int argc, char **argv)
         RG_TEST(test_it_takes_the_place_of_what_is_there),
         RG_TEST(test_abandoned_it_leaves_what_is_there),
         RG_TEST(test_its_mode_is_that_of_the_umask),
+        RG_TEST(test_it_keeps_the_mode_of_what_it_replaces),
+        RG_TEST(test_it_takes_the_place_of_files_only),
         RG_TEST(test_a_place_where_it_cannot_be),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
