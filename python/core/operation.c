@@ -331,7 +331,29 @@ static PyObject *delete_result(struct core_operation *self, struct core_session 
     Py_RETURN_NONE;
 }
 
-/* Up to RG_DELETES_MAX objects by one request. Its `uri` is a tuple of them. */
+/* Of an item of delete_many: a URI, or a pair of one and the generation that it is to have.
+ * Borrowed; NULL with an exception. */
+static PyObject *item_uri(PyObject *item, int64_t *out_condition)
+{
+    if (!PyTuple_Check(item)) {
+        return item;
+    }
+    if (PyTuple_Size(item) != 2) {
+        return PyErr_Format(PyExc_ValueError, "%R: not a URI, nor a pair of one and a generation",
+                            item);
+    }
+    int64_t generation = 0;
+    if (!core_generation(PyTuple_GetItem(item, 1), &generation)) {
+        return NULL;
+    }
+    if (generation == 0) {
+        return PyErr_Format(PyExc_ValueError, "%R: 0 is no generation", item);
+    }
+    *out_condition = generation;
+    return PyTuple_GetItem(item, 0);
+}
+
+/* Up to RG_DELETES_MAX objects by one request. Its `uri` is a tuple of items. */
 static int delete_many_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"uris", NULL};
@@ -360,10 +382,14 @@ static int delete_many_submit(struct core_operation *self, struct core_session *
     }
     int rc = 0;
     for (uint32_t i = 0; i < self->count && rc == 0; i++) {
-        if (!core_uri_parse(PyTuple_GetItem(self->uri, i), &uris[i])) {
+        int64_t condition = 0;
+        PyObject *uri = item_uri(PyTuple_GetItem(self->uri, i), &condition);
+        if (uri == NULL || !core_uri_parse(uri, &uris[i])) {
             rc = -EINVAL;
         }
-        deletes[i] = (struct rg_delete){.bucket = uris[i].bucket, .object = uris[i].object};
+        deletes[i] = (struct rg_delete){.bucket = uris[i].bucket,
+                                        .object = uris[i].object,
+                                        .conditions = {.if_generation_match = condition}};
     }
     if (rc == 0) {
         struct rg_delete_many many = {
@@ -391,7 +417,9 @@ static PyObject *delete_many_result(struct core_operation *self, struct core_ses
         if (failed.status == RG_STATUS_OK) {
             continue;
         }
-        PyObject *error = core_error_new(PyTuple_GetItem(self->uri, i), &failed);
+        int64_t condition;
+        PyObject *error =
+            core_error_new(item_uri(PyTuple_GetItem(self->uri, i), &condition), &failed);
         if (error == NULL || PyList_Append(errors, error) < 0) {
             Py_CLEAR(errors);
         }

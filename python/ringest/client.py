@@ -205,7 +205,7 @@ class Client(_core.Client):
 
     def delete(
         self,
-        uri: str | Iterable[str],
+        uri: str | Iterable[str | tuple[str, int]],
         *,
         generation: int = 0,
         if_generation_match: int | None = None,
@@ -215,7 +215,8 @@ class Client(_core.Client):
         """Removes one object, or many, a hundred in a request.
 
         generation: just this one, for good. if_generation_match: the newest, if it is this one, else
-        PreconditionError. Of many, all are tried; what could not be removed is raised as an ExceptionGroup.
+        PreconditionError; of many it stands beside each, as (uri, generation). Of many, all are tried; what could
+        not be removed is raised as an ExceptionGroup.
         `missing_ok`: an object that is not there counts as removed. With a generation or a condition, one that
         is gone after an answer was lost counts as removed, too, by this call or by somebody else; exclusive:
         it does not (NotFoundError), so that success means that this call removed it.
@@ -349,7 +350,7 @@ class Client(_core.Client):
 
     async def adelete(
         self,
-        uri: str | Iterable[str],
+        uri: str | Iterable[str | tuple[str, int]],
         *,
         generation: int = 0,
         if_generation_match: int | None = None,
@@ -405,12 +406,12 @@ def _many(uris: Iterable[str]) -> Iterable[str]:
 
 
 def _delete_calls(
-    uris: Iterable[str], generation: int, condition: int | None, exclusive: bool
+    uris: Iterable[str | tuple[str, int]], generation: int, condition: int | None, exclusive: bool
 ) -> Iterator[tuple]:
     if generation or condition is not None:
-        raise ValueError("a generation is of one object; of many, the newest is removed")
+        raise ValueError("a generation is of one object; of many, give it beside each: [(uri, generation), ...]")
     if exclusive:
-        raise ValueError("exclusive is of one object and its generation; of many, the newest is removed")
+        raise ValueError("exclusive is of one object and its generation")
     rest = iter(uris)
     while some := tuple(itertools.islice(rest, _DELETES_MAX)):
         yield None, "delete_many", (some,), {}

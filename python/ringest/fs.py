@@ -377,6 +377,12 @@ class FileSystem(AbstractFileSystem):
             for uri, facts, failure in self.client._bulk(calls, _REQUESTS_AT_ONCE)
         }
 
+    def _there(self, uris: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Facts of those that are there; what cannot be asked for is an error."""
+        facts = self._stats(uris)
+        _raise_first(one for one in facts.values() if isinstance(one, Exception) and not isinstance(one, NotFoundError))
+        return {uri: one for uri, one in facts.items() if isinstance(one, dict)}
+
     def head(self, path: str, size: int = 1024) -> bytes:
         return self.cat_file(path, end=size)
 
@@ -555,8 +561,8 @@ class FileSystem(AbstractFileSystem):
     def _markers(self, paths: Iterable[str]) -> dict[str, int]:
         """The generations of folders' markers, by URI: empty objects whose names end in "/". One that is not empty
         is somebody's data."""
-        facts = self._stats(f"{self._uri(path)}/" for path in paths)
-        return {uri: one["generation"] for uri, one in facts.items() if isinstance(one, dict) and one["size"] == 0}
+        there = self._there(f"{self._uri(path)}/" for path in paths)
+        return {uri: facts["generation"] for uri, facts in there.items() if facts["size"] == 0}
 
     def _copy_markers(self, pairs: list[tuple[str, str]], copied: Mapping[str, int]) -> dict[str, int]:
         """Of those that are folders, unless there is one in its place. Returns what _markers gives of what is there
@@ -595,33 +601,44 @@ class FileSystem(AbstractFileSystem):
 
     def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:
         """Removes objects, and with `recursive` all that is under a path, a hundred in a request: markers of
-        folders (`dir/`) too, unless a maxdepth is given. All are tried.
+        folders (`dir/`) too, unless a maxdepth is given. All are tried. What `recursive` has found stays if somebody
+        replaces it meanwhile.
         """
-        uris: dict[str, None] = {}
+        named: dict[str, int | None] = {}
         for one in [path] if isinstance(path, (str, os.PathLike)) else path:
-            found = self._found(one, maxdepth) if recursive else map(self._uri, self.expand_path(one))
-            uris.update(dict.fromkeys(found))
+            if recursive:
+                named.update(self._found(one, maxdepth))
+            else:
+                named.update(dict.fromkeys(map(self._uri, self.expand_path(one))))
         try:
-            self.client.delete(list(uris))
+            self.client.delete([uri if known is None else (uri, known) for uri, known in named.items()])
         except ExceptionGroup as group:
-            _raise_first(error for error in group.exceptions if isinstance(error, Exception))
+            overtaken = (NotFoundError, PreconditionError) if recursive else ()
+            _raise_first(
+                error
+                for error in group.exceptions
+                if isinstance(error, Exception) and not isinstance(error, overtaken)
+            )
 
-    def _found(self, path: Any, maxdepth: int | None) -> list[str]:
-        """The URIs of all objects under a path, or under what a pattern matches."""
-        uris: list[str] = []
+    def _found(self, path: Any, maxdepth: int | None) -> dict[str, int | None]:
+        """The generations, where the server tells them, of all objects under a path, or under what a pattern
+        matches, by URI."""
+        generations: dict[str, int | None] = {}
         for one in self.expand_path(path) if self._is_pattern(path) else [path]:
             if maxdepth is not None:
-                uris += [self._uri(name) for name in self.find(one, maxdepth=maxdepth)]
+                found = self.find(one, maxdepth=maxdepth, detail=True)
+                generations.update((self._uri(name), entry["generation"] or None) for name, entry in found.items())
                 continue
             folder = self._folder(one)
             bucket = folder[len("gs://") :].partition("/")[0]
             objects, _ = self.client._list_details(folder)
-            uris += [f"gs://{bucket}/{entry[0]}" for entry in objects]
-            if folder != f"gs://{bucket}/" and isinstance(self._stats([folder[:-1]])[folder[:-1]], dict):
-                uris.append(folder[:-1])
-        if not uris:
+            generations.update((f"gs://{bucket}/{entry[0]}", entry[2] or None) for entry in objects)
+            if folder != f"gs://{bucket}/":
+                there = self._there([folder[:-1]])
+                generations.update((uri, facts["generation"]) for uri, facts in there.items())
+        if not generations:
             raise FileNotFoundError(f"{path}: there is no such object or folder")
-        return uris
+        return generations
 
     def mkdir(self, path: str, create_parents: bool = True, **_options: Any) -> None:
         """Nothing: a folder is part of a name, and buckets are not made here."""

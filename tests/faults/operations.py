@@ -224,6 +224,11 @@ CLIENT = [
         before=MANY_OLD, sure=UNGUARDED, piecemeal=True, cheap=True,
     ),
     Operation(
+        "delete of many generations", ("Client.delete",),
+        lambda stage, client: client.delete([(stage.uri(name), generation(stage, name)) for name in MANY]),
+        before=MANY_OLD, sure=UNPROVEN, piecemeal=True, again=(*GONE, *TAKEN),
+    ),
+    Operation(
         "adelete of many", ("Client.adelete",),
         awaited(lambda stage, client: client.adelete([stage.uri(name) for name in MANY], missing_ok=True)),
         before=MANY_OLD, sure=UNGUARDED, piecemeal=True,

@@ -99,7 +99,7 @@ FILE_SYSTEM = [
     ),
     Operation(
         "rm of a tree", ("fs.FileSystem.rm",), on(lambda stage, files: files.rm(stage.uri("run/tree"), recursive=True)),
-        before=BELOW, sure=NONE, piecemeal=True, again=GONE,
+        before=BELOW, piecemeal=True, again=GONE,
     ),
     Operation(
         "rmdir", ("fs.FileSystem.rmdir",), on(lambda stage, files: files.rmdir(stage.uri("run/empty"))),

@@ -257,6 +257,17 @@ class Many(unittest.TestCase):
             client.delete("gs://new/one", if_generation_match=client.stat("gs://new/one")["generation"])
             with self.assertRaisesRegex(ValueError, "of one object"):
                 client.delete(["gs://new/one"], if_generation_match=1)
+            known = [(f"gs://new/{i}", client.put(f"gs://new/{i}", b"old")) for i in range(3)]
+            client.put("gs://new/1", b"new")
+            with self.assertRaises(ExceptionGroup) as caught:
+                client.delete(known)
+            self.assertEqual([error.uri for error in caught.exception.exceptions], ["gs://new/1"])
+            self.assertIsInstance(caught.exception.exceptions[0], ringest.PreconditionError)
+            self.assertEqual([name for name, _, _ in client.list("gs://new/")], ["1"])
+            for wrong in (("gs://new/1",), ("gs://new/1", 0), ("gs://new/1", -1), ("gs://new/1", 2, 3), (1, 2)):
+                with self.assertRaises((ValueError, TypeError)):
+                    client.delete([wrong])
+            client.delete(["gs://new/1"])
             with self.assertRaises(ValueError):
                 client.delete(["nothing"])
 

@@ -459,6 +459,35 @@ class Writing(Case):
         self.fs.mv("here/run/a", "gs://here/run/a")
         self.assertEqual(self.fs.cat_file("here/run/a"), b"first")
 
+    def test_a_removal_takes_only_what_it_found(self):
+        delete = self.client.delete
+
+        def meanwhile(items, **options):
+            self.client.put("gs://here/run/a", b"replaced")
+            self.client.delete("gs://here/run/b")
+            return delete(items, **options)
+
+        with mock.patch.object(ringest.Client, "delete", lambda client, items, **options: (
+            delete(items, **options) if isinstance(items, str) else meanwhile(items, **options)
+        )):
+            self.fs.rm("here/run", recursive=True)
+        self.assertEqual((self.fs.find("here/run"), self.fs.cat_file("here/run/a")), (["here/run/a"], b"replaced"))
+        self.fs.rm("here/run", recursive=True, maxdepth=1)
+        self.assertFalse(self.fs.exists("here/run"))
+
+    def test_what_cannot_be_asked_for_is_not_left_without_a_word(self):
+        self.client.put("gs://here/run", b"an object of that name")
+        self.client.put("gs://here/run/", b"")
+        stat = ringest.PermissionDeniedError("gs://here/run", "PERMISSION", "no", 403, 0, None)
+        with mock.patch.object(type(self.fs), "_stats", lambda fs, uris: {uri: stat for uri in uris}):
+            for call in (
+                lambda: self.fs.rm("here/run", recursive=True),
+                lambda: self.fs._markers(["here/run"]),
+            ):
+                with self.assertRaises(ringest.PermissionDeniedError):
+                    call()
+        self.assertTrue(self.fs.exists("here/run/a"))
+
     def test_copies_that_would_meet_are_refused(self):
         meeting = (
             (["here/run/a", "here/run/deep/a"], "here/one/"),

@@ -35,7 +35,7 @@ def objects(client: ringest.Client, title: str) -> int:
     assert_type(client.stat(URI), dict[str, Any])
     assert_type(client.copy(URI, URI + "2"), dict[str, Any])
     client.delete(URI, generation=7, exclusive=True)
-    client.delete([URI, URI + "2"], missing_ok=True)
+    client.delete([URI, (URI + "2", 7)], missing_ok=True)
     client.delete(uri for uri in (URI,))
     with client.writer(URI, part_size="16MiB") as writer:
         assert_type(writer.write(data), int)
