@@ -474,6 +474,50 @@ static void ranks_count(const struct ckpt_search *search, size_t index)
     }
 }
 
+/* Each rank of a distributed checkpoint that was saved without the others has metadata of its own:
+ * finds who lacks it. */
+static int ranks_find_missing(const struct ckpt_search *search, size_t index)
+{
+    struct ckpt *ckpt = &search->ckpts[index];
+    uint64_t rank, last = 0;
+    size_t names = 0;
+    bool has_all = false;
+    for (size_t i = ckpt->first; i < ckpt->end; i++) {
+        const struct listed *object = &search->objects[i];
+        if (search->owners[i] != index || is_mark(ckpt, object)) {
+            continue;
+        }
+        const char *name = ckpt_relative(ckpt, object);
+        names++;
+        has_all |= strcmp(name, ".metadata") == 0;
+        if (ckpt_rank_alone(name, &rank)) {
+            last = RG_MAX(last, rank);
+            ckpt->ranks_alone += ckpt_is_metadata(name);
+        }
+    }
+    if (has_all || ckpt->ranks_alone == 0) {
+        ckpt->ranks_alone = 0;
+        return CLI_DONE;
+    }
+    /* More ranks than there are names are told by as many. */
+    bool *has_metadata = calloc(names + 1, sizeof(*has_metadata));
+    int status = has_metadata != NULL ? CLI_DONE : no_memory();
+    for (size_t i = ckpt->first; status == CLI_DONE && i < ckpt->end; i++) {
+        const char *name = ckpt_relative(ckpt, &search->objects[i]);
+        if (search->owners[i] == index && ckpt_is_metadata(name) && ckpt_rank_alone(name, &rank) &&
+            rank <= names) {
+            has_metadata[rank] = true;
+        }
+    }
+    for (size_t i = 0; status == CLI_DONE && i <= RG_MIN(last, names); i++) {
+        if (!has_metadata[i]) {
+            status = ckpt_strings_add(&ckpt->missing, "__%zu.metadata", i);
+        }
+    }
+    free(has_metadata);
+    return status;
+}
+
 /* Whether a part of a distributed checkpoint counts for its size. */
 static bool belongs(const struct ckpt *ckpt, const char *name)
 {
@@ -530,8 +574,9 @@ static int ckpt_sum(const struct ckpt_search *search, size_t index)
     if (status == CLI_DONE && (ckpt->kind == CKPT_HUGGINGFACE || ckpt->kind == CKPT_DEEPSPEED)) {
         status = others_find_missing(search, index);
     }
-    if (ckpt->kind == CKPT_DCP) {
+    if (status == CLI_DONE && ckpt->kind == CKPT_DCP) {
         ranks_count(search, index);
+        status = ranks_find_missing(search, index);
     }
     strings_sort(&ckpt->missing);
     strings_sort(&ckpt->foreign);

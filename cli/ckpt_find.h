@@ -23,6 +23,7 @@ struct ckpt {
     struct ckpt_strings missing; /* of what it must have */
     struct ckpt_strings foreign; /* what its kind is not known to have */
     size_t rank_count, stray_count, object_count; /* strays are no objects of it */
+    size_t ranks_alone; /* of a distributed one without metadata of all ranks: how many have some */
     uint64_t size, stray_size;
     uint64_t parts;      /* bits of ckpt_part_of */
     const char *updated; /* borrowed: when it was changed last */

@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* In the patterns # stands for digits and @ for the 16 hexadecimal digits of a save of ringest.dcp.
@@ -108,7 +109,8 @@ static const struct part huggingface_parts[] = {
     {"video_preprocessor_config.json", 0},
     {"vocab.json", 0},
     {"vocab.txt", 0},
-    {"zero_to_fp32.py", 0},
+    {"zero_to_fp32.py", MAY_DIFFER},
+    {"zero_to_torch.py", MAY_DIFFER},
     DCP_PARTS("optimizer_#/", 0),
     DCP_PARTS("pytorch_model_fsdp_#/", WEIGHTS),
     DEEPSPEED_PARTS("global_step#/"),
@@ -287,6 +289,48 @@ bool ckpt_is_ours(const char *last)
 bool ckpt_is_dcp(const char *last)
 {
     return ckpt_is_metadata(last) || ckpt_is_data(last);
+}
+
+/* "__3.metadata", or data of a rank that may have saved alone: torch's own, and ours of the kind.
+ */
+bool ckpt_rank_alone(const char *last, uint64_t *out_rank)
+{
+    static const char *const data[] = {"__#_#.distcp", "__#_#.@.rank.distcp"};
+    if (!matches("__#.metadata", last) && !matches(data[0], last) && !matches(data[1], last)) {
+        return false;
+    }
+    *out_rank = strtoull(last + 2, NULL, 10);
+    return true;
+}
+
+void ckpt_as_pattern(const char *last, size_t size, char out_text[static CKPT_PATTERN_SIZE])
+{
+    size_t at = 0;
+    for (size_t i = 0, taken; i < size && at < CKPT_PATTERN_SIZE - 1; i += taken) {
+        taken = digits(last + i, size - i);
+        out_text[at++] = taken > 0 ? '#' : last[i];
+        taken = RG_MAX(taken, (size_t)1);
+    }
+    out_text[at] = '\0';
+}
+
+bool ckpt_may_be_of_process(const char *last, size_t size)
+{
+    static const char *const words[] = {"gpu",     "host", "node",    "part",  "proc",
+                                        "process", "rank", "replica", "shard", "worker"};
+    for (size_t i = 0; i < size; i++) {
+        for (size_t j = 0; j < RG_ARRAY_LEN(words); j++) {
+            size_t end = i + strlen(words[j]);
+            if (end >= size || memcmp(last + i, words[j], strlen(words[j])) != 0) {
+                continue;
+            }
+            end += memchr("-_=", last[end], 3) != NULL;
+            if (end < size && isdigit((unsigned char)last[end])) {
+                return true;
+            }
+        }
+    }
+    return size > 0 && digits(last, size) == size;
 }
 
 int ckpt_part_of(enum ckpt_kind kind, const char *name)

@@ -41,6 +41,16 @@ bool ckpt_is_ours(const char *last); /* data of ringest.dcp, which nobody else c
 /* The end of the name of data at the beginning of a text, or NULL. */
 const char *ckpt_data_end(const char *text);
 
+/* Metadata of one rank, and data of ranks that may have saved without the others. */
+bool ckpt_rank_alone(const char *last, uint64_t *out_rank);
+
+#define CKPT_PATTERN_SIZE 1025
+/* Of the last part of a folder's name: # in place of digits. */
+void ckpt_as_pattern(const char *last, size_t size, char out_text[static CKPT_PATTERN_SIZE]);
+/* Whether a folder of that name may have no more than one process's part of checkpoints: it is a
+ * number, or ends a word such as "rank" so. */
+bool ckpt_may_be_of_process(const char *last, size_t size);
+
 /* The number, below 64, of what a name below a folder of that kind is known to be, or -1. */
 int ckpt_part_of(enum ckpt_kind kind, const char *name);
 /* Its pattern: # stands for digits. */

@@ -1,6 +1,7 @@
 /* See ckpt_prune.h.
  *
- *   search -> for each series, which steps are its last ones -> for each checkpoint, why it is kept
+ *   search -> for each series, which steps are its last ones -> which of those others need
+ *   (ckpt_elsewhere.h) -> for each checkpoint, why it is kept
  *   -> those without a reason are removed, each object only if it is what was listed -> strays,
  *   parts of uploads that are composed, unfinished uploads
  *
@@ -8,6 +9,7 @@
  * for one. */
 #include "cli/ckpt_prune.h"
 
+#include "cli/ckpt_elsewhere.h"
 #include "cli/rm_unfinished.h"
 
 #include <inttypes.h>
@@ -29,6 +31,7 @@ struct prune {
     struct ckpt_search *search;
     const struct prune_options *options;
     struct fate *fates; /* of each checkpoint */
+    char **elsewhere; /* the same, owned: why it is kept for the sake of others; NULL: it is not */
     /* Small objects in a folder that may say which checkpoint is the last. */
     struct {
         char *folder; /* owned; NULL: none was read yet */
@@ -146,9 +149,22 @@ static bool is_announced(const struct prune *prune, const struct ckpt *ckpt)
     return false;
 }
 
-/* Whether it has what those before it had (`lasting`), by the kinds of its objects. */
-static int completeness_judge(struct prune *prune, struct ckpt *ckpt, uint64_t *lasting)
+/* What the checkpoints of a series had so far, as those behind them must have. */
+struct lasting {
+    uint64_t parts;
+    size_t ranks_alone;
+};
+
+/* Whether it has what those before it had. */
+static int completeness_judge(struct prune *prune, struct ckpt *ckpt, struct lasting *lasting)
 {
+    if (ckpt->is_complete && ckpt->ranks_alone > 0) {
+        ckpt->is_complete = ckpt->ranks_alone >= lasting->ranks_alone;
+        lasting->ranks_alone = RG_MAX(lasting->ranks_alone, ckpt->ranks_alone);
+        return ckpt->is_complete
+                   ? CLI_DONE
+                   : ckpt_strings_add(&ckpt->missing, "__%zu.metadata", ckpt->ranks_alone);
+    }
     if (ckpt->kind == CKPT_DEEPSPEED) {
         int status = beside_read(prune, ckpt);
         if (status != CLI_DONE || !is_announced(prune, ckpt)) {
@@ -166,12 +182,12 @@ static int completeness_judge(struct prune *prune, struct ckpt *ckpt, uint64_t *
     uint64_t has = ckpt->parts & ~ckpt_parts_that_differ(ckpt->kind);
     const char *first = NULL;
     for (int i = 0; i < 64; i++) {
-        if (((*lasting & ~has) >> i & 1) != 0) {
+        if (((lasting->parts & ~has) >> i & 1) != 0) {
             const char *text = ckpt_part_text(ckpt->kind, i);
             first = first == NULL || strcmp(text, first) < 0 ? text : first;
         }
     }
-    *lasting |= has;
+    lasting->parts |= has;
     ckpt->is_complete = first == NULL;
     return first == NULL ? CLI_DONE : ckpt_strings_add(&ckpt->missing, "%s", first);
 }
@@ -186,7 +202,8 @@ static int series_judge(struct prune *prune, size_t first, size_t end)
 {
     struct ckpt_search *search = prune->search;
     const struct ckpt *one = &search->ckpts[search->order[first]];
-    uint64_t lasting = 0, left = prune->options->keep_last, step = 0;
+    struct lasting lasting = {0};
+    uint64_t left = prune->options->keep_last, step = 0;
     int status = CLI_DONE;
     for (size_t i = first; status == CLI_DONE && i < end; i++) {
         struct ckpt *ckpt = &search->ckpts[search->order[i]];
@@ -351,6 +368,9 @@ static int fate_decide(struct prune *prune, size_t index)
     char reason[REASON_SIZE];
     reason_find(prune, index, reason);
     int status = CLI_DONE;
+    if (reason[0] == '\0' && prune->elsewhere[index] != NULL) {
+        snprintf(reason, sizeof(reason), "%s", prune->elsewhere[index]);
+    }
     if (reason[0] == '\0') {
         status = beside_read(prune, ckpt);
     }
@@ -571,10 +591,27 @@ static void print_rest(const struct prune *prune)
            prune->removed_count == 1 ? "" : "s", cli_format_size(prune->size, size));
 }
 
+/* Which of the last ones of other folders are needed here. */
+static int elsewhere_find(struct prune *prune)
+{
+    const struct ckpt_search *search = prune->search;
+    bool *is_last = calloc(search->ckpt_count + 1, sizeof(*is_last));
+    if (is_last == NULL) {
+        return cli_fail("no memory");
+    }
+    for (size_t i = 0; i < search->ckpt_count; i++) {
+        is_last[i] = prune->fates[i].is_last && search->ckpts[i].is_complete;
+    }
+    int status = ckpt_elsewhere(search, is_last, prune->options->keep_last, prune->elsewhere);
+    free(is_last);
+    return status;
+}
+
 static int prune_run(struct prune *prune)
 {
     const struct ckpt_search *search = prune->search;
     int status = all_judge(prune);
+    status = status == CLI_DONE ? elsewhere_find(prune) : status;
     for (size_t i = 0; status == CLI_DONE && i < search->ckpt_count; i++) {
         status = fate_decide(prune, search->order[i]);
     }
@@ -600,13 +637,17 @@ int ckpt_prune(struct ckpt_search *search, const struct prune_options *options)
     int status = ckpt_search_run(search);
     if (status == CLI_DONE) {
         prune.fates = calloc(search->ckpt_count + 1, sizeof(*prune.fates));
-        status = prune.fates != NULL ? prune_run(&prune) : cli_fail("no memory");
-    }
-    for (size_t i = 0; prune.fates != NULL && i < search->ckpt_count; i++) {
-        free(prune.fates[i].best);
-        free(prune.fates[i].reason);
+        prune.elsewhere = calloc(search->ckpt_count + 1, sizeof(*prune.elsewhere));
+        bool has_memory = prune.fates != NULL && prune.elsewhere != NULL;
+        status = has_memory ? prune_run(&prune) : cli_fail("no memory");
+        for (size_t i = 0; has_memory && i < search->ckpt_count; i++) {
+            free(prune.fates[i].best);
+            free(prune.fates[i].reason);
+            free(prune.elsewhere[i]);
+        }
     }
     free(prune.fates);
+    free(prune.elsewhere);
     free(prune.beside.folder);
     ckpt_strings_free(&prune.beside.names);
     ckpt_strings_free(&prune.beside.texts);

@@ -90,6 +90,7 @@ _HUGGINGFACE = (
     "vocab.json",
     "vocab.txt",
     "zero_to_fp32.py",
+    "zero_to_torch.py",
     *(f"optimizer_#/{name}" for name in _DCP),
     *(f"pytorch_model_fsdp_#/{name}" for name in _DCP),
     *(f"global_step#/{name}" for name in _DEEPSPEED),
@@ -110,7 +111,17 @@ _WEIGHTS = {
 _PARTS = {"model-#-of-#.safetensors", "pytorch_model-#-of-#.bin"}
 _PART = re.compile(r"(.*model-)(\d{1,18})(-of-)(\d{1,18})(\..*)", re.ASCII)
 # What a later checkpoint of a run may lack: weights may be cut into parts, and there may be fewer processes.
-_MAY_DIFFER = {*_WEIGHTS, *_PARTS, "README.md", "rng_state.pth", "rng_state_#.pth"}
+_MAY_DIFFER = {
+    *_WEIGHTS,
+    *_PARTS,
+    "README.md",
+    "rng_state.pth",
+    "rng_state_#.pth",
+    "zero_to_fp32.py",
+    "zero_to_torch.py",
+}
+# Folders whose names are a number, or end a word so, may each have what one process saved.
+_OF_PROCESS = re.compile(r"(?:gpu|host|node|part|proc|process|rank|replica|shard|worker)[-_=]?\d", re.ASCII)
 
 
 def _compiled(pattern: str, number: str) -> re.Pattern[str]:
@@ -158,6 +169,15 @@ def folder_name(last: str) -> Name | None:
     """Of a folder, by the last part of its name, without a slash."""
     stem = last.removesuffix(_FOLDER_ENDING)
     return _name(stem, last[len(stem) :] + "/")
+
+
+def as_pattern(last: str) -> str:
+    return re.sub(r"\d+", "#", last, flags=re.ASCII)
+
+
+def may_be_of_process(last: str) -> bool:
+    """Whether a folder of that name, without a slash, may have no more than one process's part of checkpoints."""
+    return as_pattern(last) == "#" or _OF_PROCESS.search(last) is not None
 
 
 def _pattern(layout: str, name: str) -> str | None:

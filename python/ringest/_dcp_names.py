@@ -9,6 +9,7 @@ knows those of his own kind, and no save of the other kind that is under way is 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 METADATA_NAME = ".metadata"
 
@@ -26,6 +27,17 @@ def metadata_name(rank: int | None) -> str:
 
 def is_metadata(name: str) -> bool:
     return name == METADATA_NAME or _RANK_METADATA.fullmatch(name) is not None
+
+
+def ranks_of(heads: Iterable[str]) -> set[int]:
+    """Of the metadata that ranks have of their own."""
+    return {int(match[1]) for name in heads if (match := _RANK_METADATA.fullmatch(name))}
+
+
+def ranks_alone(names: Iterable[str]) -> set[int]:
+    """Of data that may be of ranks that saved alone."""
+    matches = (DATA_NAME.fullmatch(name) for name in names)
+    return {int(match[1]) for match in matches if match and (match[3] is None or match[4])}
 
 
 def data_name(rank: int, number: int, save: str, is_alone: bool) -> str:

@@ -12,9 +12,13 @@ puts it behind step=N, it is of the same step. Folders are called so without an 
 different kinds in one folder are different series, and each is counted alone. A folder that holds anything which its
 kind is not known to have is left alone, as are all other files and folders.
 
-A folder is complete when it has what its kind must have: `.metadata` and every object that this names; a
-`trainer_state.json` with all parts of the weights; for DeepSpeed, when `latest` beside it names it or a later
-one. `ringest ckpt ls` and `ringest ckpt prune` do the same as this module.
+Folders whose names differ in a number that may be that of a process (mp_rank_00 and mp_rank_01, worker1, or 0 and 1)
+may have parts of one checkpoint: what is one of the last of one of them is kept in the others, too, as are the last
+ones that all have.
+
+A folder is complete when it has what its kind must have: `.metadata` and every object that this names, or that of
+each rank where ranks saved without each other, as many as in earlier ones; a `trainer_state.json` with all parts of
+the weights; for DeepSpeed, when `latest` beside it names it or a later one. `ringest ckpt ls` and `ringest ckpt prune` do the same as this module.
 """
 
 from __future__ import annotations
@@ -72,6 +76,7 @@ class Checkpoint:
     objects: list[Listed] = field(default_factory=list)  # all of it but strays
     strays: list[Listed] = field(default_factory=list)  # of our saves that were not finished, or are replaced
     series: str | None = None  # what its name has in common with those that are counted with it
+    ranks_alone: int = 0  # of a distributed one that has no metadata of all ranks: how many have metadata
 
     @property
     def folder(self) -> str:
@@ -226,13 +231,18 @@ class _Search:
         # Where only a part of the folder was listed, what its metadata names is not known.
         is_listed = f"{found.uri}/".startswith(self._uri_prefix)
         kept = heads | named | ({"meta.pt"} if heads else set())
+        ranks = set() if _dcp_names.METADATA_NAME in heads else _dcp_names.ranks_of(heads)
+        # Each rank of one that was saved without the others has metadata of its own.
+        saved = ranks | (_dcp_names.ranks_alone(by_name) if ranks else set())
+        lacking = [rank for rank in range(min(max(saved, default=-1), len(by_name)) + 1) if rank not in ranks]
         strays = {
             name
             for name in by_name.keys() - named
             if is_listed and _is_ours(name)
         }
-        found.missing = sorted(named - by_name.keys())
+        found.missing = sorted((named - by_name.keys()) | {_dcp_names.metadata_name(rank) for rank in lacking})
         found.complete = bool(heads) and not found.missing
+        found.ranks_alone = len(ranks)
         found.size = sum(each.size for name, each in by_name.items() if name in kept)
         found.objects = [each for each in found.objects if each.uri[len(found.uri) + 1 :] not in strays]
         found.strays = [by_name[name] for name in sorted(strays)]
@@ -336,7 +346,7 @@ def retain(
     listed = _listed(uri_prefix, client)
     found = _Search(client, uri_prefix).find(listed)
     done = Retained([], [], [], 0)
-    rules = _Rules(client, keep_last, keep_every, age_s)
+    rules = _Rules(client, uri_prefix, keep_last, keep_every, age_s)
     for each in found:
         rules.note(each)
     # All is decided before anything is removed.
@@ -350,14 +360,16 @@ def retain(
 class _Rules:
     """Why a checkpoint is kept."""
 
-    def __init__(self, client: Client, keep_last: int, keep_every: int, age_s: float):
+    def __init__(self, client: Client, uri_prefix: str, keep_last: int, keep_every: int, age_s: float):
         self._client = client
+        self._first_part = uri_prefix.count("/")  # of URIs: behind those that the prefix names
         self._keep_last = keep_last
         self._keep_every = keep_every
         self._age_s = age_s
         self._series: dict[tuple[str, str], list[Checkpoint]] = {}
         self._last: dict[tuple[str, str], set[int]] = {}
         self._pointers: dict[str, list[tuple[str, bytes]]] = {}
+        self._elsewhere: dict[str, str] | None = None
         self._best: dict[str, str] = {}  # by the URI of a trainer_state.json, the name of the checkpoint
 
     def note(self, each: Checkpoint) -> None:
@@ -382,14 +394,18 @@ class _Rules:
         young = [stray for stray in each.strays if not _is_past(stray.updated, self._age_s)]
         if young:
             return f"a save may be under way: {young[0].uri.rpartition('/')[2]} is not old"
-        return self._pointed_at(each) or self._is_best(each)
+        return self._kept_elsewhere().get(each.uri) or self._pointed_at(each) or self._is_best(each)
 
     def _last_steps(self, each: Checkpoint) -> set[int]:
-        """Of the series: judged once, from the first one on."""
         assert each.series is not None
-        key = each.folder, each.series
+        return self._last_of(each.folder, each.series)
+
+    def _last_of(self, folder: str, series: str) -> set[int]:
+        """Of the series: judged once, from the first one on."""
+        key = folder, series
         if key not in self._last:
             lasting: set[str] = set()
+            ranks_alone = 0
             for one in sorted(self._series[key], key=lambda one: (one.step or 0, one.uri)):
                 if one.kind == "deepspeed" and not self._is_announced(one):
                     one.complete, one.missing = False, ["../latest that names it or a later one"]
@@ -398,9 +414,47 @@ class _Rules:
                     one.missing = sorted(lasting - has)
                     one.complete = not one.missing
                     lasting |= has
+                elif one.complete and one.ranks_alone:
+                    if one.ranks_alone < ranks_alone:
+                        one.complete, one.missing = False, [_dcp_names.metadata_name(one.ranks_alone)]
+                    ranks_alone = max(ranks_alone, one.ranks_alone)
             steps = {one.step for one in self._series[key] if one.complete and one.step is not None}
             self._last[key] = set(sorted(steps)[-self._keep_last :])
         return self._last[key]
+
+    def _kept_elsewhere(self) -> dict[str, str]:
+        """By URI, why those are kept whose folder may have one process's part, and the others' parts are elsewhere: a
+        run that was killed has saved the last ones of some, and nothing can be done with these alone."""
+        if self._elsewhere is None:
+            self._elsewhere = {}
+            groups: dict[tuple[str, ...], set[tuple[str, str]]] = {}
+            for folder, series in self._series:
+                parts = folder.split("/")
+                for i in range(self._first_part, len(parts)):
+                    if names.may_be_of_process(parts[i]):
+                        rest = "/".join(parts[:i]), "/".join(parts[i + 1 :])
+                        groups.setdefault((str(i), names.as_pattern(parts[i]), series, *rest), set()).add((folder, series))
+            for (_, pattern, *_), keys in sorted(groups.items(), key=lambda group: int(group[0][0])):
+                if len(keys) > 1:
+                    self._keep_of_all(pattern, keys, self._elsewhere)
+        return self._elsewhere
+
+    def _keep_of_all(self, pattern: str, keys: set[tuple[str, str]], reasons: dict[str, str]) -> None:
+        """Of folders whose names differ in a number."""
+        last = set().union(*(self._last_of(*key) for key in keys))
+        common = set.intersection(
+            *({one.step for one in self._series[key] if one.complete and one.step is not None} for key in keys)
+        )
+        last_common = sorted(common)[-self._keep_last :]
+        for key in keys:
+            for one in self._series[key]:
+                if one.step in last:
+                    where = "in another folder"
+                elif one.step in last_common:
+                    where = "in all folders"
+                else:
+                    continue
+                reasons.setdefault(one.uri, f"one of the last {self._keep_last} {where} called {pattern}")
 
     def _is_announced(self, each: Checkpoint) -> bool:
         """DeepSpeed says in `latest` that all ranks have saved."""

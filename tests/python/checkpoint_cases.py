@@ -205,7 +205,8 @@ CASES = {
     "a Trainer with DeepSpeed": {
         "objects": {
             **{name: data for i in (1, 2) for name, data in {
-                **trainer(f"checkpoint-{i}", "latest", "zero_to_fp32.py", lacks=["model.safetensors", "optimizer.pt"]),
+                **trainer(f"checkpoint-{i}", "latest", "zero_to_fp32.py", *["zero_to_torch.py"] * (i == 1),
+                          lacks=["model.safetensors", "optimizer.pt"]),
                 **deepspeed(f"checkpoint-{i}/global_step{i}")}.items()},
         },
         "keep_last": 1,
@@ -284,11 +285,65 @@ CASES = {
         "removed": [],
         "reasons": {"custom/step-1": UNKNOWN, "ranks/1/0.pt": NO_STEP},
     },  # fmt: skip
-    "checkpoints of numbered runs": {
-        "objects": {**files("1/step-1.pt", "1/step-2.pt", "2/step-1.pt"), **dcp("1/checkpoint-3"), **dcp("1/checkpoint-4")},
+    "checkpoints of numbered runs, or ranks": {
+        "objects": {
+            **files("1/step-1.pt", "1/step-2.pt", "2/step-1.pt", "1/a/step-5.pt", "1/a/step-6.pt", "2/b/step-5.pt"),
+            **dcp("1/checkpoint-3"), **dcp("1/checkpoint-4"),
+        },
         "keep_last": 1,
-        "removed": ["1/checkpoint-3", "1/step-1.pt"],
+        "removed": ["1/checkpoint-3", "1/a/step-5.pt"],
+        "reasons": {"1/step-1.pt": "one of the last 1 in another folder called #"},
+    },  # fmt: skip
+    "ranks in folders of their own": {
+        "objects": files(
+            *(f"{run}/mp_rank_{rank:02}/epoch=0-step={step}.ckpt" for run in ("run1", "run2") for rank in (0, 1)
+              for step in (10, 20, 30)),
+            "run1/mp_rank_00/epoch=1-step=40.ckpt", "run2/mp_rank_00/epoch=0-step=20-v1.ckpt", "run2/mp_rank_00/step=20.ckpt",
+            # One lacks its last one, the other the one before.
+            *(f"torn/worker{i}/x/step_{step}.safetensors" for i, had in enumerate(((1, 2, 3, 5), (1, 2, 3, 4))) for step in had),
+            # There were more once.
+            *(f"fewer/rank-{rank}/{step}.pt" for rank, had in enumerate(((1, 2, 7, 8, 9), (1, 2, 7, 8), (1, 2))) for step in had),
+            *(f"tp_rank_{i}_pp_rank_{j}/step-{step}.pt" for i in (0, 1) for j in (0, 1) for step in (1, 2, 3) if i + j < 2 or step < 3),
+            *(f"exp{i}/step-{step}.pt" for i in (1, 2) for step in (1, 2, 3) if i + step < 5),
+        ),
+        "keep_last": 1,
+        "removed": [
+            *(f"{run}/mp_rank_0{rank}/epoch=0-step=10.ckpt" for run in ("run1", "run2") for rank in (0, 1)),
+            *(f"run{i}/mp_rank_0{rank}/epoch=0-step={step}.ckpt" for i, step in ((1, 20), (2, 20)) for rank in (0, 1)),
+            "run2/mp_rank_00/epoch=0-step=20-v1.ckpt",
+            *(f"torn/worker{i}/x/step_{step}.safetensors" for i in (0, 1) for step in (1, 2)),
+            *(f"fewer/rank-{rank}/{step}.pt" for rank, had in enumerate(((1, 7), (1, 7), (1,))) for step in had),
+            *(f"tp_rank_{i}_pp_rank_{j}/step-1.pt" for i in (0, 1) for j in (0, 1)),
+            "exp1/step-1.pt", "exp1/step-2.pt", "exp2/step-1.pt",
+        ],
+        "reasons": {
+            "run1/mp_rank_00/epoch=0-step=30.ckpt": "one of the last 1 in another folder called mp_rank_#",
+            "torn/worker0/x/step_3.safetensors": "one of the last 1 in all folders called worker#",
+            "tp_rank_0_pp_rank_1/step-2.pt": "another folder called tp_rank_#_pp_rank_#",
+        },
+    },  # fmt: skip
+    "ranks that were named": {
+        "objects": files(*(f"run/rank_{rank}/step-{step}.pt" for rank in (0, 1) for step in (1, 2) if rank + step < 3)),
+        "prefix": "run/rank_0/",
+        "keep_last": 1,
+        "removed": ["run/rank_0/step-1.pt"],
     },
+    "ranks that save alone": {
+        "objects": {
+            **{name: data for step in (1, 2, 3, 4, 5) for rank in (0, 1, 2) if step != 3 or rank != 1
+               for name, data in dcp(f"step-{step}", f"{rank}_0", metadata=f"__{rank}.metadata",
+                                     ending=f".{step}{rank}23456789abcdef.rank.distcp").items()
+               if step < 4 or rank == 0 or (step == 4 and not name.endswith("metadata"))},
+            **dcp("step-1", ending=SAVE + ".distcp"),
+        },
+        "young": [f"step-4/__{rank}_0.4{rank}23456789abcdef.rank.distcp" for rank in (1, 2)],
+        "keep_last": 1,
+        "removed": ["step-1"],
+        "reasons": {
+            "step-2": "one of the last", "step-3": r"not complete, __1\.metadata is missing", "step-4": r"not complete, __1\.metadata is missing",
+            "step-5": r"not complete, __1\.metadata is missing",
+        },
+    },  # fmt: skip
     "numbers below a number that was asked for": {
         "objects": files("2024/1.pt", "2024/2.pt", "2025/1.pt", "2025/2.pt"),
         "prefix": "2024/",

@@ -65,11 +65,17 @@ class Found(unittest.TestCase):
             self.assertEqual((cut.missing, cut.strays), (["__0_0.distcp"], []))
             self.assertEqual((unfinished.size, len(unfinished.strays)), (0, 1))
             self.assertEqual([each.uri for each in retention.find("gs://run/b/step-1", client)], ["gs://run/b/step-1"])
-            alone = "__7_0" + ENDING.replace(".distcp", ".rank.distcp")
-            client.put("gs://run/c/4/__7.metadata", alone.encode())
+            alone = "__0_0" + ENDING.replace(".distcp", ".rank.distcp")
+            client.put("gs://run/c/4/__0.metadata", alone.encode())
             client.put("gs://run/c/4/" + alone, b"12")
             (found,) = retention.find("gs://run/c/", client)
             self.assertEqual((found.complete, found.size, found.strays), (True, 2 + len(alone), []))
+            # Data of another rank that is not there yet, and as much as names can say.
+            client.put("gs://run/c/4/__3_0.distcp", b"12")
+            client.put("gs://run/c/4/__99999999999999999999999.metadata", b"")
+            (found,) = retention.find("gs://run/c/", client)
+            missing = [f"__{rank}.metadata" for rank in (1, 2, 3, 4)]
+            self.assertEqual((found.complete, found.missing), (False, missing))
 
     def test_the_program_shows_the_same(self):
         with support.emulator() as (endpoint, ca), ringest.Client(endpoint, ca) as client:
