@@ -66,8 +66,8 @@ static bool request_parse(struct into *into, PyObject *request)
 /* The library compares the checksum of a whole object that one operation reads. */
 static bool tables_make(struct into *into, size_t count)
 {
-    bool wants_checksums =
-        into->tells_checksums || into->is_whole || (into->verifies && count > RG_RANGES_MAX);
+    bool is_many = count > RG_RANGES_MAX || into->has_expected_crc32c;
+    bool wants_checksums = into->tells_checksums || into->is_whole || (into->verifies && is_many);
     into->ranges = PyMem_Calloc(count + 1, sizeof(*into->ranges));
     if (wants_checksums) {
         into->checksums = PyMem_Calloc(count + 1, sizeof(*into->checksums));
