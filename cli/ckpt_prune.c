@@ -16,7 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Objects beside checkpoints may say which is the last: `latest` of DeepSpeed, last.txt ... */
+/* Objects beside checkpoints may say which is the last or the best: `latest` of DeepSpeed,
+ * last.txt, best.json ... */
 #define POINTER_SIZE_MAX RG_KIB(4)
 #define REASON_SIZE 512
 
@@ -32,7 +33,7 @@ struct prune {
     const struct prune_options *options;
     struct fate *fates; /* of each checkpoint */
     char **elsewhere; /* the same, owned: why it is kept for the sake of others; NULL: it is not */
-    /* Small objects in a folder that may say which checkpoint is the last. */
+    /* Small objects in a folder that may say which checkpoint is the last or the best. */
     struct {
         char *folder; /* owned; NULL: none was read yet */
         struct ckpt_strings names, texts;
@@ -71,27 +72,19 @@ static bool is_same_folder(const char *a, const char *b)
     return size == ckpt_folder_size(b) && memcmp(a, b, size) == 0;
 }
 
-/* Reads the small objects called last... or latest... in the folder that a checkpoint lies in. */
-static int beside_read(struct prune *prune, const struct ckpt *ckpt)
+/* Reads the small objects in a folder whose names begin so. */
+static int pointers_read(struct prune *prune, const char *folder, const char *begin)
 {
     const struct ckpt_search *search = prune->search;
-    size_t size = ckpt_folder_size(ckpt->name), count;
-    if (prune->beside.folder != NULL && strlen(prune->beside.folder) == size &&
-        memcmp(prune->beside.folder, ckpt->name, size) == 0) {
-        return CLI_DONE;
-    }
-    ckpt_strings_free(&prune->beside.names);
-    ckpt_strings_free(&prune->beside.texts);
-    free(prune->beside.folder);
-    prune->beside.folder = strndup(ckpt->name, size);
     char prefix[RG_OBJECT_NAME_SIZE_MAX + 8];
-    snprintf(prefix, sizeof(prefix), "%.*s%sla", (int)size, ckpt->name, size > 0 ? "/" : "");
     struct listed *objects;
+    size_t count;
+    size_t skip = strlen(folder) + (*folder != '\0');
+    snprintf(prefix, sizeof(prefix), "%s%s%s", folder, *folder != '\0' ? "/" : "", begin);
     int status = lister_all(search->session, search->uri.bucket, prefix, &objects, &count);
     for (size_t i = 0; status == CLI_DONE && i < count; i++) {
-        const char *name = objects[i].name + strlen(prefix) - 2;
-        bool is_pointer = strncmp(name, "last", 4) == 0 || strncmp(name, "latest", 6) == 0;
-        if (!is_pointer || strchr(name, '/') != NULL || objects[i].size > POINTER_SIZE_MAX) {
+        const char *name = objects[i].name + skip;
+        if (strchr(name, '/') != NULL || objects[i].size > POINTER_SIZE_MAX) {
             continue;
         }
         char *text = NULL;
@@ -110,6 +103,26 @@ static int beside_read(struct prune *prune, const struct ckpt *ckpt)
     return status;
 }
 
+/* Reads the small objects called best, last or latest in the folder that a checkpoint lies in. */
+static int beside_read(struct prune *prune, const struct ckpt *ckpt)
+{
+    static const char *const begins[] = {"best", "last", "latest"};
+    size_t size = ckpt_folder_size(ckpt->name);
+    if (prune->beside.folder != NULL && strlen(prune->beside.folder) == size &&
+        memcmp(prune->beside.folder, ckpt->name, size) == 0) {
+        return CLI_DONE;
+    }
+    ckpt_strings_free(&prune->beside.names);
+    ckpt_strings_free(&prune->beside.texts);
+    free(prune->beside.folder);
+    prune->beside.folder = strndup(ckpt->name, size);
+    int status = prune->beside.folder != NULL ? CLI_DONE : cli_fail("no memory");
+    for (size_t i = 0; status == CLI_DONE && i < RG_ARRAY_LEN(begins); i++) {
+        status = pointers_read(prune, prune->beside.folder, begins[i]);
+    }
+    return status;
+}
+
 static bool is_of_name(char byte)
 {
     return byte != '\0' && strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -118,15 +131,45 @@ static bool is_of_name(char byte)
 }
 
 /* Whether a text has a name, and not as a part of a longer one. */
-static bool has_name(const char *text, const char *name)
+static bool has_name(const char *text, const char *name, size_t size)
 {
-    size_t size = strlen(name);
-    for (const char *at = text; (at = strstr(at, name)) != NULL; at++) {
+    for (const char *at = text; (at = memmem(at, strlen(at), name, size)) != NULL; at++) {
         if ((at == text || !is_of_name(at[-1])) && !is_of_name(at[size])) {
             return true;
         }
     }
     return false;
+}
+
+/* The part of a text between the spaces around it. */
+static const char *trimmed(const char *text, size_t *out_size)
+{
+    static const char spaces[] = " \t\r\n\v\f";
+    text += strspn(text, spaces);
+    *out_size = strlen(text);
+    while (*out_size > 0 && strchr(spaces, text[*out_size - 1]) != NULL) {
+        (*out_size)--;
+    }
+    return text;
+}
+
+/* Whether a small object names a checkpoint, also without its ending, or has its step and nothing
+ * else. */
+static bool is_pointed_at(const struct prune *prune, size_t pointer, const struct ckpt *ckpt)
+{
+    const char *text = prune->beside.texts.items[pointer], *name = base_name(ckpt);
+    bool is_file = ckpt_file_kind(prune->beside.names.items[pointer]) != CKPT_NONE;
+    size_t size = strlen(name), stem = size;
+    struct ckpt_name what;
+    if (ckpt_file_kind(name) != CKPT_NONE) {
+        stem = (size_t)(strrchr(name, '.') - name);
+    }
+    if (has_name(text, name, size) || has_name(text, name, stem)) {
+        return true;
+    }
+    text = trimmed(text, &size);
+    return !is_file && memchr(text, '.', size) == NULL && ckpt_folder_name(text, size, &what) &&
+           what.is_number && what.step == ckpt->what.step;
 }
 
 /* DeepSpeed says in `latest` that all ranks have saved: this step, or a later one. */
@@ -135,11 +178,8 @@ static bool is_announced(const struct prune *prune, const struct ckpt *ckpt)
     for (size_t i = 0; i < prune->beside.names.count; i++) {
         const char *text = prune->beside.texts.items[i];
         struct ckpt_name what;
-        text += strspn(text, " \t\r\n\v\f");
-        size_t size = strlen(text);
-        while (size > 0 && strchr(" \t\r\n\v\f", text[size - 1]) != NULL) {
-            size--;
-        }
+        size_t size;
+        text = trimmed(text, &size);
         if (strcmp(prune->beside.names.items[i], "latest") == 0 &&
             ckpt_folder_name(text, size, &what) && strcmp(what.series, ckpt->what.series) == 0 &&
             what.step >= ckpt->what.step) {
@@ -376,7 +416,7 @@ static int fate_decide(struct prune *prune, size_t index)
     }
     for (size_t i = 0; status == CLI_DONE && reason[0] == '\0' && i < prune->beside.names.count;
          i++) {
-        if (has_name(prune->beside.texts.items[i], base_name(ckpt))) {
+        if (is_pointed_at(prune, i, ckpt)) {
             snprintf(reason, sizeof(reason), "%s names it", prune->beside.names.items[i]);
         }
     }

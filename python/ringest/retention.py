@@ -24,6 +24,7 @@ the weights; for DeepSpeed, when `latest` beside it names it or a later one. `ri
 from __future__ import annotations
 
 import datetime
+import itertools
 import logging
 import os
 import re
@@ -42,8 +43,9 @@ __all__ = ["Checkpoint", "Retained", "find", "is_sharded", "remove", "retain"]
 _PARTS_PREFIX = ".ringest-parts/"
 _PART_NAME = re.compile(r"\.ringest-parts/([0-9a-f]{32})/\d{5,}", re.ASCII)
 _DAY_S = 24 * 3600.0
-# Objects beside checkpoints that may say which is the last: `latest` of DeepSpeed, last.txt, latest_checkpoint ...
-_POINTER = re.compile(r"(?:last|latest)[^/]*", re.ASCII)
+# Objects beside checkpoints that may say which is the last or the best: `latest` of DeepSpeed, last.txt, best.json ...
+_POINTER = re.compile(r"(?:best|last|latest)[^/]*", re.ASCII)
+_POINTER_BEGINS = "best", "la"
 _POINTER_SIZE_MAX = 4 << 10
 _BEST = re.compile(rb'"best_model_checkpoint"\s*:\s*"((?:[^"\\]|\\.)*)"')
 # Objects that are removed at once.
@@ -320,7 +322,7 @@ def retain(
 
     Removed is only what is recognised beyond doubt, a folder as a whole; the module's text says by what. Kept is
     all else, and `reasons` of the result says why: names without a step (last.ckpt, best-v2.ckpt, resnet50.pt),
-    incomplete checkpoints, folders with anything foreign, what `latest` and the like beside it name, the best one by a
+    incomplete checkpoints, folders with anything foreign, what `latest`, best.txt and the like beside it name, the best one by a
     trainer_state.json. What was replaced since it was listed stays, too. In a bucket with versions the removed ones
     become noncurrent. Each removal is logged at level info. Run by one process at a time.
 
@@ -465,17 +467,22 @@ class _Rules:
         return False
 
     def _pointed_at(self, each: Checkpoint) -> str | None:
-        pattern = re.compile(rb"(?<![\w.=-])" + re.escape(each.name.encode()) + rb"(?![\w.=-])")
+        """By its name, also without the ending, or a text that is its step and nothing else."""
+        stem = os.path.splitext(each.name)[0] if os.path.splitext(each.name)[1] in names.KINDS else each.name
+        called = b"|".join(re.escape(one.encode()) for one in (each.name, stem))
+        pattern = re.compile(rb"(?<![\w.=-])(?:" + called + rb")(?![\w.=-])")
         for name, content in self._beside(each.folder):
-            if pattern.search(content):
+            text = content.strip()
+            is_number = os.path.splitext(name)[1] not in names.KINDS and re.fullmatch(rb"\d{1,18}", text)
+            if pattern.search(content) or (is_number and int(text) == each.step):
                 return f"{name} names it"
         return None
 
     def _beside(self, folder: str) -> list[tuple[str, bytes]]:
-        """Small objects in a folder that may say which checkpoint is the last: their names and bytes."""
+        """Small objects in a folder that may say which checkpoint is the last or the best: their names and bytes."""
         if folder not in self._pointers:
             self._pointers[folder] = found = []
-            for each in _listed(f"{folder}/la", self._client):
+            for each in itertools.chain(*(_listed(f"{folder}/{begin}", self._client) for begin in _POINTER_BEGINS)):
                 name = each.uri[len(folder) + 1 :]
                 if _POINTER.fullmatch(name) and each.size <= _POINTER_SIZE_MAX:
                     try:

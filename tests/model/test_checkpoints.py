@@ -285,11 +285,7 @@ class Life:
 
     def pinned(self):
         """Names of folders that may not go."""
-        names = {name.split("/")[0] for name in self.foreign if name.endswith("/notes.txt")}
-        try:
-            return names | {bytes(self.client.get(self.uri("last.txt"))).decode()}
-        except ringest.NotFoundError:
-            return names
+        return {name.split("/")[0] for name in self.foreign if name.endswith("/notes.txt")}
 
     def to_go(self, keep_last, keep_every):
         """What a retention is to remove of ours."""
@@ -302,7 +298,13 @@ class Life:
         for found in series.values():
             last = sorted(found)[-keep_last:]
             gone |= {name for step, name in found.items() if step not in last and (not keep_every or step % keep_every)}
-        return gone - self.pinned()
+        return {name for name in gone if not {name, name.removesuffix(".pt")} & self.pointed()} - self.pinned()
+
+    def pointed(self):
+        try:
+            return {bytes(self.client.get(self.uri("last.txt"))).decode()}
+        except ringest.NotFoundError:
+            return set()
 
     def retain(self, keep_last, keep_every, is_old, budget, asks_program):
         age = -3600.0 if is_old else 3600.0

@@ -245,6 +245,19 @@ CASES = {
         "removed": ["step-1.pt", "step-3.pt", "1", "a/step-8"],
         "reasons": {"step-2.pt": r"last\.txt names it", "a/step-7": "latest names it"},
     },  # fmt: skip
+    "what pointers name by its step, or without its ending": {
+        "objects": {
+            **files(*(f"a/step-{i}.pt" for i in (1, 2, 3, 4)), *(f"a/00{i}.ckpt" for i in (1, 2, 3)), "a/bestiary/step-1.pt"),
+            "a/latest_checkpointed_iteration.txt": b" 0002\n", "a/best.txt": b'{"best": "step-1", "of": "xstep-3 step-3.", "n": 1}',
+            "a/best-2.pt": b"x" * 5000 + b" step-3 ", **deepspeed("a/global_step2"), "a/latest": b"",
+        },
+        "keep_last": 1,
+        "removed": ["a/step-3.pt", "a/001.ckpt"],
+        "reasons": {
+            "a/step-1.pt": r"best\.txt names it", "a/step-2.pt": r"latest_checkpointed_iteration\.txt names it",
+            "a/002.ckpt": r"latest_checkpointed_iteration\.txt names it",
+        },
+    },  # fmt: skip
     "a pointer that is not below the prefix": {
         "objects": {**files("run/step-1.pt", "run/step-2.pt"), "run/latest": b"step-1.pt"},
         "prefix": "run/step",
