@@ -13,11 +13,12 @@ die() {
 }
 
 # The trees that more than one script uses are made alike by all of them.
-test_options=(--werror -Dverify=true -Dpython=true -Dtest_python="$root/build/venv/bin/python")
+python_options=(-Dpython=true -Dtest_python="$root/build/venv/bin/python")
+test_options=(--werror -Dverify=true "${python_options[@]}")
 # Half the time to compile, and the sanitizers' reports still name lines. Here gcc warns of texts that
 # might not fit where it sees further at -O2; what it warns of there is an error above.
 sanitizer_options=(-Dverify=true -Doptimization=1 -Ddebug=false -Dc_args=-g1 -Dcpp_args=-g1)
-asan_options=("${sanitizer_options[@]}" -Db_sanitize=address,undefined)
+asan_options=("${sanitizer_options[@]}" -Db_sanitize=address,undefined "${python_options[@]}")
 
 # In a function that is called in a condition nothing stops by itself at an error, so these two return
 # what failed.

@@ -1,6 +1,7 @@
 """What the tests of the Python package share: an emulator, and objects in it."""
 
 import contextlib
+import ctypes
 import http.client
 import json
 import os
@@ -83,6 +84,18 @@ def faults(endpoint, ca, instructions):
         del os.environ["RINGEST_HEADERS"]
         if before is not None:
             os.environ["RINGEST_HEADERS"] = before
+
+
+def consumed(capsule):
+    """What a consumer of a DLPack capsule has: the address of the managed tensor, and of its deleter."""
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    address = pointer(capsule, b"dltensor")
+    rename = ctypes.pythonapi.PyCapsule_SetName
+    rename.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    rename(capsule, b"used_dltensor")
+    # struct DLManagedTensor: a DLTensor of 48 bytes, manager_ctx, deleter.
+    return address, ctypes.c_void_p.from_address(address + 56).value
 
 
 def uploads_in(made, bucket):

@@ -23,16 +23,7 @@ def has(name):
 
 
 def exported(buffer):
-    """The address of a managed tensor, as a consumer has it, and its deleter."""
-    capsule = buffer.__dlpack__()
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    address = pointer(capsule, b"dltensor")
-    rename = ctypes.pythonapi.PyCapsule_SetName
-    rename.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    rename(capsule, b"used_dltensor")
-    # struct DLManagedTensor: a DLTensor of 48 bytes, manager_ctx, deleter.
-    return address, ctypes.c_void_p.from_address(address + 56).value
+    return support.consumed(buffer.__dlpack__())
 
 
 class Emulated(unittest.TestCase):
