@@ -105,13 +105,13 @@ class _Output:
             self._writer.abort()
             self._writer = None
         for name, generation in self._finished:
-            _delete(self._place, name, generation)
+            _delete(self._place, name, generation=generation)
 
 
-def _delete(place: Place, name: str, generation: int) -> None:
+def _delete(place: Place, name: str, **which: int) -> None:
     try:
-        place().delete(place.file(name), generation=generation)
-    except NotFoundError:
+        place().delete(place.file(name), **which)
+    except (NotFoundError, PreconditionError):
         pass
     except OSError as error:
         _log.warning("%s: is not needed any more but could not be deleted: %s", place.file(name), error)
@@ -319,7 +319,8 @@ class StorageWriter(BlockingAsyncStager, TorchStorageWriter):
         unused = save.unused({info.relative_path for info in metadata.storage_data.values()})
         save.commit(_dcp_metadata.encode(metadata))
         for name, generation in unused:
-            _delete(save.place, name, generation)
+            # Where the bucket keeps versions, it keeps those of the checkpoint that was replaced, as it does its metadata.
+            _delete(save.place, name, if_generation_match=generation)
 
     def storage_meta(self) -> StorageMeta:
         # This is what a save begins with.

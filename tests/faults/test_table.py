@@ -68,6 +68,13 @@ EXCEPTIONS = {
     "ringest-ckpt": "prune removes as checkpoint.retain does, by the same cases (tests of its own)",
 }
 
+# Of fsspec's, what FileSystem leaves as it is: it reads, or goes by way of the calls above.
+INHERITED = """
+    clear_instance_cache cp current delete disk_usage download end_transaction from_dict from_json get get_mapper glob
+    invalidate_cache lexists listdir makedir mkdirs move put read_block read_bytes read_text sign size sizes
+    start_transaction stat to_dict to_json transaction_type tree unstrip_protocol upload walk write_bytes write_text
+""".split()
+
 # Of the C library: where the table is, and what is not in it.
 C_TABLE = ["tests/support/write_ways.c"]
 C_READS = """
@@ -176,6 +183,13 @@ class Table(unittest.TestCase):
         commands = re.findall(r"^  (\w+) ", said, re.MULTILINE)
         self.assertIn("cp", commands)
         self.check(f"ringest-{command}" for command in commands if f"ringest {command}" not in self.covered)
+
+    def test_what_others_filesystems_inherit_is_known(self):
+        from ringest.fs import FileSystem
+
+        ours = set(methods(FileSystem))
+        inherited = {name for name in dir(FileSystem) if not name.startswith("_") and callable(getattr(FileSystem, name))}
+        self.assertEqual(sorted(inherited - ours - {"client"}), INHERITED)
 
     def test_what_the_table_names_exists(self):
         found = public()

@@ -3,7 +3,9 @@
 import io
 import pathlib
 import pickle
+import shutil
 import unittest
+from unittest import mock
 
 import numpy
 import ringest
@@ -133,6 +135,19 @@ class FileSystem(unittest.TestCase):
             self.assertTrue(fs.validate_checkpoint_id("gs://run/x"))
             with self.assertRaises(ValueError):
                 fs.validate_checkpoint_id("run/x")
+
+    def test_a_rename_leaves_what_came_meanwhile(self):
+        with support.client() as client:
+            fs = ours.GCSFileSystem("project", False, client)
+            client.put("gs://run/x", b"before")
+
+            def copy(source, target, size):
+                target.write(source.read())
+                client.put("gs://run/x", b"meanwhile")
+
+            with mock.patch.object(shutil, "copyfileobj", copy):
+                fs.rename("gs://run/x", "gs://run/y")
+            self.assertEqual((client.get("gs://run/x"), client.get("gs://run/y")), (b"meanwhile", b"before"))
 
     def test_distributed_checkpoints(self):
         with support.client() as client:

@@ -278,6 +278,16 @@ class Replacing(unittest.TestCase):
             self.assertLessEqual({"__0_0.distcp.txt", "__notes.txt", "deeper/__0_0.distcp", ".metadata"}, set(left))
             self.assertEqual(len(left), 5)
 
+    def test_a_bucket_that_keeps_versions_keeps_the_one_before(self):
+        with support.emulator() as place, ringest.Client(*place) as client:
+            support.make_bucket(*place, CHECKPOINT.split("/")[2], versioning={"enabled": True})
+            save({"x": torch.ones(10)}, client)
+            data = [(name, client.stat(f"{CHECKPOINT}/{name}")["generation"]) for name in names(client)]
+            save({"x": torch.zeros(10)}, client)
+            for name, generation in data:
+                self.assertGreater(len(client.get(f"{CHECKPOINT}/{name}", generation=generation)), 0)
+            self.assertEqual(len(names(client)), len(data))
+
     def test_not_unless_it_is_wanted(self):
         with support.client() as client:
             save({"x": torch.ones(10)}, client, overwrite=False)

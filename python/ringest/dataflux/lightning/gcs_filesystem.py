@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ringest import checkpoint, dcp
-from ringest._errors import NotFoundError
+from ringest._errors import NotFoundError, PreconditionError
 from ringest.client import Client
 from ringest.dataflux._common import Bucket
 from ringest.dataflux.lightning.path_utils import object_uri, parse_gcs_path
@@ -62,7 +62,9 @@ class GCSFileSystem:
         with checkpoint.open(object_uri(path), "rb", client=client) as source:
             with checkpoint.open(object_uri(new_path), "wb", client=client) as target:
                 shutil.copyfileobj(source, target, _COPY_SIZE)
-            client.delete(object_uri(path), generation=source.generation)
+            # What somebody has put there meanwhile stays, and so do old versions where the bucket keeps them.
+            with contextlib.suppress(PreconditionError):
+                client.delete(object_uri(path), if_generation_match=source.generation)
 
     def mkdir(self, path: _PathLike) -> None:
         """There are no folders to make."""
