@@ -214,8 +214,9 @@ static int uring_attach(void *self)
         rg_uring_exit(&backend->ring);
         return rc;
     }
-    /* Saves a table look-up per enter; worth having, not worth failing for. */
-    (void)io_uring_register_ring_fd(&backend->ring);
+    /* The ring's descriptor is not registered, which would save a table look-up per enter: a filter
+     * that forbids every call to the ring also forbids to undo that, and the ring, what it does and
+     * the sockets in it would stay as long as the thread. */
     backend->attached = true;
     return 0;
 }

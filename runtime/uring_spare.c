@@ -44,11 +44,17 @@ static void op_move(struct rg_uring *backend, struct rg_op *op, int error)
     if ((before & RG_URING_RESULT_KNOWN) != 0) {
         op->backend_state = RG_URING_OLD;
         rg_loop_op_ready(backend->loop, op, op->result);
-    } else if (op->cancelled) {
-        rg_loop_op_ready(backend->loop, op, -ECANCELED);
-    } else if (op->kind == RG_OP_SEND && (before & RG_URING_ENTERED) != 0) {
-        /* Nobody knows how much of it is on its way; the rest must not follow. */
+        return;
+    }
+    bool in_kernel = op->kind == RG_OP_SEND && (before & RG_URING_ENTERED) != 0;
+    if (in_kernel) {
+        /* Nobody knows how much of it is on its way; the rest must not follow. Nor may it be read
+         * from memory that is its owner's again, who cancelled it, before the ring is gone. */
         (void)shutdown(op->socket->fd, SHUT_RDWR);
+    }
+    if (op->cancelled) {
+        rg_loop_op_ready(backend->loop, op, -ECANCELED);
+    } else if (in_kernel) {
         rg_loop_op_ready(backend->loop, op, -EIO);
     } else if (error != 0) {
         rg_loop_op_ready(backend->loop, op, error);

@@ -434,6 +434,39 @@ static void test_sends_go_on_or_end(void)
     }
 }
 
+/* Once its end is told, its memory is the owner's again, though the ring may not be gone yet:
+ * nothing of it can be sent any more. */
+static void test_a_cancelled_send_sends_no_more(void)
+{
+    setup();
+    int fds[2], small = 8192;
+    struct probe probe;
+    make_pair(fds);
+    setsockopt(fds[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
+    setsockopt(fds[1], SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+    probe_adopt(&probe, fds[0]);
+    static uint8_t data[RG_KIB(128)], got[RG_KIB(128)];
+    memset(data, 'a', sizeof(data));
+    rg_op_send(loop, &probe.writing, &probe.socket, data, sizeof(data));
+    for (int i = 0; i < 3; i++) {
+        rg_loop_pass(loop, 0);
+    }
+    rg_op_cancel(loop, &probe.writing);
+    ring_break(false);
+    PASS_UNTIL(probe.write_count == 1);
+    RG_CHECK_EQ(probe.write_result, -ECANCELED);
+    memset(data, 'b', sizeof(data));
+    size_t total = 0;
+    ssize_t part;
+    RG_AWAIT((part = recv(fds[1], got + total, sizeof(got) - total, MSG_DONTWAIT)) == 0 ||
+             (total += part > 0 ? (size_t)part : 0) == sizeof(got));
+    RG_CHECK(total < sizeof(got));
+    RG_CHECK(memchr(got, 'b', total) == NULL);
+    rg_socket_close(loop, &probe.socket, true);
+    close(fds[1]);
+    teardown();
+}
+
 static void test_cancelled_ops_end(void)
 {
     for (int entered = 0; entered < 3; entered++) {
@@ -519,6 +552,66 @@ static void test_reads_that_the_kernel_has_begin_again_when_the_ring_is_gone(voi
     teardown();
 }
 
+static void check_child(int (*function)(void))
+{
+    fflush(stdout);
+    pid_t child = fork();
+    RG_CHECK(child >= 0);
+    if (child == 0) {
+        int status = function();
+        fflush(stdout);
+        _exit(status);
+    }
+    int status;
+    RG_CHECK_EQ(waitpid(child, &status, 0), child);
+    RG_CHECK(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77) {
+        rg_test_skip("this system has no seccomp filters, or no io_uring");
+    }
+    RG_CHECK_EQ(WEXITSTATUS(status), 0);
+}
+
+/* As a container's profile does it: nothing can be said to the ring any more, not even that it
+ * shall go. What the kernel has of it ends all the same, and so do the connections that it holds.
+ */
+static int with_every_call_forbidden(void)
+{
+    static const unsigned calls[] = {__NR_io_uring_register, __NR_io_uring_enter,
+                                     __NR_io_uring_setup};
+    setup();
+    int ends[2], fds[2];
+    struct probe file, probe;
+    uint8_t place[64], byte;
+    RG_CHECK_EQ(pipe2(ends, O_CLOEXEC), 0);
+    make_pair(fds);
+    probe_init(&file);
+    probe_adopt(&probe, fds[0]);
+    rg_op_read_file(loop, &file.reading, ends[0], 0, place, sizeof(place));
+    rg_op_recv(loop, &probe.reading, &probe.socket, 100);
+    for (int i = 0; i < 5; i++) {
+        rg_loop_pass(loop, 0);
+    }
+    for (size_t i = 0; i < RG_ARRAY_LEN(calls); i++) {
+        if (rg_test_forbid(calls[i], EPERM) < 0) {
+            return 77;
+        }
+    }
+    PASS_UNTIL(has_fallen_back());
+    PASS_UNTIL(file.read_count == 1);
+    RG_CHECK_EQ(file.read_result, -ESPIPE);
+    rg_op_cancel(loop, &probe.reading);
+    PASS_UNTIL(probe.read_count == 1);
+    rg_socket_close(loop, &probe.socket, true);
+    RG_AWAIT(recv(fds[1], &byte, 1, MSG_DONTWAIT) < 0 && errno == ECONNRESET);
+    teardown();
+    return 0;
+}
+
+static void test_a_filter_that_forbids_every_call(void)
+{
+    check_child(with_every_call_forbidden);
+}
+
 /* Descriptors are used up at that moment: what is in flight ends and says so, and when there is one
  * again the loop works. */
 static int without_descriptors(void)
@@ -549,25 +642,6 @@ static int without_descriptors(void)
     rg_socket_close(loop, &probe.socket, false);
     teardown();
     return told ? 0 : 1;
-}
-
-static void check_child(int (*function)(void))
-{
-    fflush(stdout);
-    pid_t child = fork();
-    RG_CHECK(child >= 0);
-    if (child == 0) {
-        int status = function();
-        fflush(stdout);
-        _exit(status);
-    }
-    int status;
-    RG_CHECK_EQ(waitpid(child, &status, 0), child);
-    RG_CHECK(WIFEXITED(status));
-    if (WEXITSTATUS(status) == 77) {
-        rg_test_skip("this system has no seccomp filters, or no io_uring");
-    }
-    RG_CHECK_EQ(WEXITSTATUS(status), 0);
 }
 
 static void test_no_descriptor_is_left_to_go_on_with(void)
@@ -705,9 +779,11 @@ int main(int argc, char **argv)
         RG_TEST(test_accepting_goes_on),
         RG_TEST(test_connecting_goes_on),
         RG_TEST(test_sends_go_on_or_end),
+        RG_TEST(test_a_cancelled_send_sends_no_more),
         RG_TEST(test_cancelled_ops_end),
         RG_TEST(test_reads_of_files_go_on),
         RG_TEST(test_reads_that_the_kernel_has_begin_again_when_the_ring_is_gone),
+        RG_TEST(test_a_filter_that_forbids_every_call),
         RG_TEST(test_no_descriptor_is_left_to_go_on_with),
         RG_TEST(test_a_filter_that_is_installed_under_load),
         RG_TEST(test_a_ring_that_cannot_be_made_after_the_first),
