@@ -1,4 +1,4 @@
-"""gs:// for the webdataset package: after `import ringest.webdataset` it reads and writes through ringest.
+"""gs:// and gcs:// for the webdataset package: after `import ringest.webdataset` it reads and writes through ringest.
 
     import ringest.webdataset, webdataset
 
@@ -20,7 +20,7 @@ _client: Client | None = None
 
 
 def gopen(url: str, mode: str = "rb", bufsize: int = 0, **_options: Any) -> IO[bytes]:
-    """What webdataset's gopen calls for gs://. An object that is written appears when it is closed."""
+    """What webdataset's gopen calls for them. An object that is written appears when it is closed."""
     if mode[:1] == "r":
         return checkpoint.open(url, "rb", client=_client)
     if mode[:1] == "w":
@@ -32,7 +32,8 @@ def register(client: Client | None = None) -> None:
     """Makes webdataset open gs:// by us, with this client."""
     global _client
     _client = client
-    importlib.import_module("webdataset.gopen").gopen_schemes["gs"] = gopen
+    schemes = importlib.import_module("webdataset.gopen").gopen_schemes
+    schemes["gs"] = schemes["gcs"] = gopen
 
 
 register()

@@ -572,9 +572,11 @@ class Stream(Tar):
         ringest.webdataset.register(self.client)
         try:
             theirs = list(webdataset.WebDataset(self.uri, shardshuffle=False))
+            again = list(webdataset.WebDataset(self.uri.replace("gs://", "gcs://"), shardshuffle=False))
         finally:
             ringest.webdataset.register()
         self.assertEqual([plain(s, url=True) for s in theirs], [plain(s, url=True) for s in self.dataset(self.found)])
+        self.assertEqual([plain(s) for s in again], [plain(s) for s in theirs])
 
     @unittest.skipIf(webdataset is None, "webdataset is not installed")
     def test_odd_names_are_what_webdataset_makes_of_them(self):
