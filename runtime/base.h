@@ -40,7 +40,7 @@
 #ifdef RG_VERIFY_ENABLED
 #define RG_VERIFY(condition) RG_ASSERT(condition)
 #else
-#define RG_VERIFY(condition) ((void)sizeof(condition))
+#define RG_VERIFY(condition) ((void)(false && (condition)))
 #endif
 
 __attribute__((noreturn, cold)) void rg_assert_fail(const char *condition, const char *file,

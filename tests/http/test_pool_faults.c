@@ -55,7 +55,7 @@ struct setting {
     uint32_t count;
 };
 
-/* Where every server is on a port that is free at the first address. */
+/* Port 0: one that is free for all of them. */
 static uint16_t server_add(struct setting *setting, uint16_t port, const struct fault *fault,
                            const struct rg_step *first)
 {
@@ -72,7 +72,7 @@ static uint16_t server_add(struct setting *setting, uint16_t port, const struct 
         .script_count = 2,
         .certificate = fault != NULL ? fault->certificate : &pki.leaf,
         .address = hosts[index],
-        .port = port,
+        .port = port != 0 ? port : rg_test_hosts_port(hosts, SERVERS_MAX),
     });
     return rg_scripted_server_port(setting->servers[index]);
 }
@@ -263,18 +263,18 @@ static void check_proxies(bool with_tls, const struct rg_test_proxy_options *bad
     struct rg_test_proxy *proxies[3];
     struct rg_proxy proxy;
     char url[64];
+    uint16_t proxy_port = rg_test_hosts_port(hosts, 3);
     memset(&rg_test_hosts, 0, sizeof(rg_test_hosts));
     for (uint32_t i = 0; i < 3; i++) {
         struct rg_test_proxy_options options = {.certificate = with_tls ? &pki.leaf : NULL};
         options = i >= good_count ? *bad : options;
         options.address = hosts[i];
-        options.port = i > 0 ? rg_test_proxy_port(proxies[0]) : 0;
+        options.port = proxy_port;
         proxies[i] = rg_test_proxy_start(&options);
         rg_test_hosts.hosts[i] = hosts[2 - i]; /* the bad ones first */
     }
     rg_test_hosts.count = 3;
-    snprintf(url, sizeof(url), "%s://localhost:%u", with_tls ? "https" : "http",
-             rg_test_proxy_port(proxies[0]));
+    snprintf(url, sizeof(url), "%s://localhost:%u", with_tls ? "https" : "http", proxy_port);
     RG_CHECK_EQ(rg_proxy_parse(&proxy, url), 0);
     setting.pool.options.proxy = &proxy;
     setting.pool.options.proxy_tls = with_tls ? context : NULL;

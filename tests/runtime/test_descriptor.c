@@ -15,6 +15,7 @@
 #include <stdarg.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -117,6 +118,12 @@ static int count_descriptors(void)
     return count;
 }
 
+/* Ends a child. Not by _exit: there the thread sanitizer asks for threads that the parent has. */
+static void leave(int status)
+{
+    syscall(SYS_exit_group, status);
+}
+
 /* Forks, and checks that the child has so many of them. */
 static void check_child(int wanted)
 {
@@ -124,7 +131,7 @@ static void check_child(int wanted)
     RG_CHECK(child >= 0);
     if (child == 0) {
         int count = count_descriptors();
-        _exit(count == wanted ? 0 : 1 + RG_MIN(RG_MAX(count - wanted, 0), 100));
+        leave(count == wanted ? 0 : 1 + RG_MIN(RG_MAX(count - wanted, 0), 100));
     }
     int status;
     RG_CHECK_EQ(waitpid(child, &status, 0), child);
@@ -384,7 +391,7 @@ static void test_what_is_dropped_is_no_longer_known(void)
     pid_t child = fork();
     RG_CHECK(child >= 0);
     if (child == 0) {
-        _exit(fcntl(fd, F_GETFD) >= 0 ? 0 : 1);
+        leave(fcntl(fd, F_GETFD) >= 0 ? 0 : 1);
     }
     int status;
     RG_CHECK_EQ(waitpid(child, &status, 0), child);

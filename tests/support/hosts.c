@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 struct rg_test_hosts rg_test_hosts;
 
@@ -45,4 +46,32 @@ void rg_test_hosts_use(struct rg_resolver_options *options)
 {
     options->getaddrinfo = fake_getaddrinfo;
     options->freeaddrinfo = fake_freeaddrinfo;
+}
+
+/* Port 0: any that is free. The port, or 0: another one has it. */
+static uint16_t port_try(const char *host, uint16_t port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+    socklen_t size = sizeof(address);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+    RG_ASSERT(fd >= 0 && inet_pton(AF_INET, host, &address.sin_addr) == 1);
+    RG_ASSERT(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0);
+    bool is_free = bind(fd, (struct sockaddr *)&address, size) == 0;
+    RG_ASSERT(getsockname(fd, (struct sockaddr *)&address, &size) == 0);
+    close(fd);
+    return is_free ? ntohs(address.sin_port) : 0;
+}
+
+uint16_t rg_test_hosts_port(const char *const *addresses, size_t count)
+{
+    for (;;) {
+        uint16_t port = port_try(addresses[0], 0);
+        size_t i = 1;
+        while (i < count && port_try(addresses[i], port) == port) {
+            i++;
+        }
+        if (i == count) {
+            return port;
+        }
+    }
 }

@@ -16,4 +16,7 @@ extern struct rg_test_hosts rg_test_hosts;
 /* Makes a resolver's options look there. */
 void rg_test_hosts_use(struct rg_resolver_options *options);
 
+/* A port that nobody uses at any of these addresses of IPv4, for servers that share a name. */
+uint16_t rg_test_hosts_port(const char *const *addresses, size_t count);
+
 #endif

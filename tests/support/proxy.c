@@ -246,6 +246,8 @@ struct rg_test_proxy *rg_test_proxy_start(const struct rg_test_proxy_options *op
     }
     address.sin_port = htons(options->port);
     proxy->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int on = 1;
+    setsockopt(proxy->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (options->receive_buffer != 0) {
         setsockopt(proxy->listener, SOL_SOCKET, SO_RCVBUF, &options->receive_buffer,
                    sizeof(options->receive_buffer));

@@ -19,11 +19,11 @@ struct rg_test_stream {
     uint16_t version;                       /* of the peer; 0: any */
     int buffers;  /* SO_SNDBUF of ours and SO_RCVBUF of the peer; 0: the system's */
     uint8_t bits; /* set in each byte that is sent: what others print tells them apart */
-    bool paused;  /* on_data reads nothing until rg_test_stream_resume */
     /* Another program is the peer, and there is none here: where to connect to, or (of a server)
      * the descriptor that was accepted; 0: neither. */
     uint16_t port;
     int accepted;
+    _Atomic bool paused; /* on_data reads nothing until rg_test_stream_resume; at any time */
     /* Written on the loop. */
     _Atomic uint64_t received, sent, send_until;
     _Atomic bool ready, ended, closed, differs, full;
