@@ -367,7 +367,7 @@ static const char *young_stray(const struct prune *prune, size_t index)
     for (size_t i = ckpt->first; i < ckpt->end; i++) {
         const struct listed *object = &search->objects[i];
         if (search->owners[i] == index && ckpt_is_stray(ckpt, object) &&
-            !unfinished_is_old(object->updated, prune->options->older_than_s)) {
+            !unfinished_is_old(search->session, object->updated, prune->options->older_than_s)) {
             return ckpt_relative(ckpt, object);
         }
     }
@@ -497,7 +497,8 @@ static int ckpt_carry_out(struct prune *prune, size_t index)
                 continue;
             }
             bool is_stray = ckpt_is_stray(ckpt, object);
-            if (is_stray && unfinished_is_old(object->updated, prune->options->older_than_s)) {
+            if (is_stray &&
+                unfinished_is_old(search->session, object->updated, prune->options->older_than_s)) {
                 status = ckpt_strings_add(&prune->strays, "%s", object->name);
             } else if (is_stray || !goes) {
                 continue;

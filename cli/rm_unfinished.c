@@ -46,7 +46,8 @@ bool unfinished_parse_age(const char *option, const char *text, double *out_seco
     return true;
 }
 
-bool unfinished_is_old(const char *time_text, double older_than_s)
+bool unfinished_is_old(const struct cli_session *session, const char *time_text,
+                       double older_than_s)
 {
     struct tm parts = {0};
     const char *end = time_text != NULL ? strptime(time_text, "%Y-%m-%dT%H:%M:%S", &parts) : NULL;
@@ -54,7 +55,12 @@ bool unfinished_is_old(const char *time_text, double older_than_s)
     if (end == NULL || end[strspn(end, ".0123456789")] != 'Z') {
         return false;
     }
-    return difftime(time(NULL), timegm(&parts)) >= older_than_s;
+    if (older_than_s == 0) {
+        return true;
+    }
+    int64_t now_s = time(NULL);
+    (void)rg_client_server_time(session->client, &now_s);
+    return (double)(now_s - timegm(&parts)) >= older_than_s;
 }
 
 /* What all temporary objects of an upload begin with, or 0 where a name is of none: how much of it.
@@ -84,7 +90,7 @@ int unfinished_parts(struct cli_session *session, const char *bucket, double old
              end < count && (end == i || (size > 0 && upload_of(objects[end].name) > 0 &&
                                           strncmp(objects[end].name, objects[i].name, size) == 0));
              end++) {
-            is_old = is_old && unfinished_is_old(objects[end].updated, older_than_s);
+            is_old = is_old && unfinished_is_old(session, objects[end].updated, older_than_s);
         }
         for (size_t j = i; j < end; j++) {
             if (is_old) {
@@ -186,7 +192,7 @@ static void page_abort(struct walk *walk)
     uint64_t out = 0;
     for (size_t i = 0; i < walk->page->count && !cli_interrupted(); i++) {
         const struct rg_unfinished_upload *upload = &walk->page->uploads[i];
-        if (!unfinished_is_old(upload->initiated, walk->options->older_than_s)) {
+        if (!unfinished_is_old(walk->session, upload->initiated, walk->options->older_than_s)) {
             continue;
         }
         if (walk->options->is_meant != NULL &&

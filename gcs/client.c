@@ -596,6 +596,16 @@ void rg_client_close_finish(struct rg_client *client)
     client_free(client);
 }
 
+int rg_client_server_time(struct rg_client *client, int64_t *out_seconds)
+{
+    int64_t clock_ns = atomic_load_explicit(&client->shared.server_clock_ns, memory_order_relaxed);
+    if (clock_ns == 0) {
+        return -ENODATA;
+    }
+    *out_seconds = (clock_ns + (int64_t)rg_now_ns()) / (int64_t)RG_NS_PER_S;
+    return 0;
+}
+
 void rg_client_close(struct rg_client *client)
 {
     if (client == NULL || rg_runtime_check(client->runtime) < 0) {

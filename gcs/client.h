@@ -38,6 +38,8 @@
 
 struct rg_request;
 
+/* How long the server's clock is taken to go as ours does. */
+#define RG_CLIENT_CLOCK_NS (60 * RG_NS_PER_S)
 /* How long closing waits for what is removed from the server before. */
 #define RG_CLIENT_CLEAN_TIME_NS (10 * RG_NS_PER_S)
 
@@ -50,6 +52,7 @@ struct rg_client_loop {
     struct rg_list active; /* requests between their mail and their completion */
     struct rg_retry_budget retry_budget;
     uint64_t writes; /* that were given an idempotency token */
+    uint64_t clock_due_ns; /* when an answer's date is looked at again */
     struct rg_part_memory part_memory;
     struct rg_bearer bearer;
     struct rg_list unauthorized; /* requests that wait for a token */
@@ -77,6 +80,8 @@ struct rg_client {
         /* What the server was found not to have: XML multipart uploads, and batches of requests
          * whose answers can be read. */
         _Atomic bool no_multipart, no_batches;
+        /* The server's clock less rg_now_ns, in nanoseconds; 0: not known. */
+        _Atomic int64_t server_clock_ns;
     } shared;
     uint32_t loop_count;
     struct rg_client_loop *loops;

@@ -290,6 +290,22 @@ static PyObject *latency_dict(const struct rg_latency *latency)
                          (unsigned long long)latency->max_ns);
 }
 
+static PyObject *client_server_time(PyObject *object, PyObject *nothing)
+{
+    (void)nothing;
+    struct core_session *session = core_client_session(object);
+    int64_t seconds;
+    if (session == NULL) {
+        return NULL;
+    }
+    int rc = rg_client_server_time(session->client, &seconds);
+    core_session_unref(session);
+    if (rc < 0) {
+        Py_RETURN_NONE;
+    }
+    return PyLong_FromLongLong(seconds);
+}
+
 static PyObject *client_stats(PyObject *object, PyObject *nothing)
 {
     (void)nothing;
@@ -375,6 +391,8 @@ static PyMethodDef client_methods[] = {
     METHOD("_get_into_addresses", core_client_get_into_addresses,
            "get_into, with a table of (offset, length, address) as 64-bit numbers; for memory that "
            "has no buffer interface. The caller keeps it alive."),
+    {"_server_time", client_server_time, METH_NOARGS,
+     "The server's clock, in seconds since 1970, by its answers so far; None: none has told it."},
     {"stats", client_stats, METH_NOARGS, "Counters and latencies since the first use: a dict."},
     {"close", client_close, METH_NOARGS, "Ends the client; Buffers that are still held stay good."},
     {0},

@@ -108,9 +108,9 @@ class _Output:
             _delete(self._place, name, generation=generation)
 
 
-def _delete(place: Place, name: str, **which: int) -> None:
+def _delete(place: Place, name: str, *, generation: int = 0, if_generation_match: int | None = None) -> None:
     try:
-        place().delete(place.file(name), **which)
+        place().delete(place.file(name), generation=generation, if_generation_match=if_generation_match)
     except (NotFoundError, PreconditionError):
         pass
     except OSError as error:

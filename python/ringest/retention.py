@@ -28,6 +28,7 @@ import itertools
 import logging
 import os
 import re
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -295,12 +296,16 @@ def _seconds(age: float | datetime.timedelta) -> float:
     return age.total_seconds() if isinstance(age, datetime.timedelta) else float(age)
 
 
-def _is_past(time: str | None, age_s: float) -> bool:
-    """By the server's clock: its time of what is asked now is not known, so the local one must be about right."""
-    if not time:
+def _is_past(told: str | None, age_s: float, client: Client) -> bool:
+    """Whether a time that the server has told is longer ago, by its own clock; only where it tells none, by this
+    machine's."""
+    if not told:
         return False
-    since = datetime.datetime.now(datetime.timezone.utc) - datetime.datetime.fromisoformat(time)
-    return since.total_seconds() > age_s
+    if age_s <= 0:
+        return True
+    now = client._server_time()
+    since = (time.time() if now is None else now) - datetime.datetime.fromisoformat(told).timestamp()
+    return since > age_s
 
 
 def retain(
@@ -393,7 +398,7 @@ class _Rules:
             return f"its step is a multiple of {self._keep_every}"
         if each.foreign:
             return f"holds what is no part of such a checkpoint: {each.foreign[0]}"
-        young = [stray for stray in each.strays if not _is_past(stray.updated, self._age_s)]
+        young = [stray for stray in each.strays if not _is_past(stray.updated, self._age_s, self._client)]
         if young:
             return f"a save may be under way: {young[0].uri.rpartition('/')[2]} is not old"
         return self._kept_elsewhere().get(each.uri) or self._pointed_at(each) or self._is_best(each)
@@ -515,7 +520,7 @@ class _Rules:
 def _retain_one(
     each: Checkpoint, reason: str | None, age_s: float, done: Retained, client: Client, dry_run: bool
 ) -> None:
-    strays = [stray for stray in each.strays if _is_past(stray.updated, age_s)]
+    strays = [stray for stray in each.strays if _is_past(stray.updated, age_s, client)]
     done.strays += [stray.uri for stray in strays]
     objects = []
     if reason is None:
@@ -536,7 +541,7 @@ def _remove_parts(bucket: str, age_s: float, done: Retained, client: Client, dry
         if match:
             uploads.setdefault(match[1], []).append(each)
     for parts in uploads.values():
-        if all(_is_past(each.updated, age_s) for each in parts):
+        if all(_is_past(each.updated, age_s, client) for each in parts):
             done.strays += [each.uri for each in parts]
             _finish(parts, done, client, dry_run)
 
@@ -555,7 +560,7 @@ def _abort_uploads(
     for name, upload_id, begun in uploads:
         last = name.rpartition("/")[2]
         is_ours = _dcp_names.is_of_save(last, False) or _dcp_names.is_of_save(last, True)
-        if not _is_past(begun, age_s) or not (is_ours or names.is_dcp(last) or names.file_name(last)):
+        if not _is_past(begun, age_s, client) or not (is_ours or names.is_dcp(last) or names.file_name(last)):
             continue
         if not (is_ours or all_uploads):
             done.uploads_left.append(f"{bucket}/{name}")

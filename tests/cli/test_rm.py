@@ -12,6 +12,34 @@ import urllib.parse
 from support import DONE, FAILED, USAGE, ServedCase, closed_port, ringest
 
 
+class Dated(http.server.BaseHTTPRequestHandler):
+    """Has an upload that somebody began, and another idea of the time."""
+
+    def answer(self, status, body=b""):
+        self.send_response_only(status)
+        self.send_header("Date", self.server.date)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        if "uploads" not in self.path:
+            return self.answer(200, b"{}")
+        self.answer(
+            200,
+            b"<ListMultipartUploadsResult><Upload><Key>a</Key><UploadId>1</UploadId><Initiated>"
+            + self.server.begun.encode()
+            + b"</Initiated></Upload></ListMultipartUploadsResult>",
+        )
+
+    def do_DELETE(self):
+        self.server.ended += 1
+        self.answer(204)
+
+    def log_message(self, *_):
+        pass
+
+
 class Garbled(http.server.BaseHTTPRequestHandler):
     """Answers batches in a way that nobody can read, and does what they ask if it is told to."""
 
@@ -92,6 +120,17 @@ class Remove(ServedCase):
         self.assertEqual(report(*unfinished, self.bucket), {"found": 5, "removed": 5, "failed": 0})
         self.assertEqual(self.names(), sorted([*foreign, "a"]))
         self.assertEqual(report(*unfinished, self.bucket), {"found": 0, "removed": 0, "failed": 0})
+
+    def test_old_is_by_the_clock_of_the_server(self):
+        """Whatever this machine's says: here it is years ahead, or behind."""
+        for date, is_old in (("Fri, 02 Jan 2009 12:00:00 GMT", False), ("Sun, 04 Jan 2009 00:00:01 GMT", True)):
+            for begun in ("2009-01-02T00:00:01.000Z", "2039-01-01T00:00:00.000Z"):
+                with self.subTest(date, begun=begun), http.server.HTTPServer(("127.0.0.1", 0), Dated) as server:
+                    server.date, server.begun, server.ended = date, begun, 0
+                    threading.Thread(target=server.serve_forever, daemon=True).start()
+                    self.ok(ringest("rm", "--unfinished", "gs://bucket", "--endpoint", f"http://127.0.0.1:{server.server_port}"))
+                    server.shutdown()
+                    self.assertEqual(server.ended, 1 if is_old and begun.startswith("2009") else 0)
 
     def test_many_unfinished_uploads(self):
         self.put("x")

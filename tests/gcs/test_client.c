@@ -3,6 +3,7 @@
 #include "tests/support/client.h"
 #include "tests/support/test.h"
 
+#include <errno.h>
 #include <openssl/ssl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -193,6 +194,32 @@ static void test_name_that_does_not_exist(void)
     RG_CHECK_CONTAINS(done.detail, "nowhere.invalid");
     RG_CHECK_EQ(done.attempts, 0);
     rg_lease_release(done.lease);
+    rg_test_client_close(&c);
+}
+
+static void test_clock_of_the_server(void)
+{
+    char fields[512];
+    struct rg_step script[] = {RG_READ,
+                               {.kind = RG_STEP_SEND_OBJECT, .size = SIZE, .text = fields},
+                               RG_READ,
+                               {.kind = RG_STEP_SEND_OBJECT, .size = SIZE, .text = fields},
+                               RG_AGAIN};
+    const struct rg_step *const scripts[] = {script};
+    struct rg_test_client c = {.scripts = scripts, .script_count = 1};
+    int64_t seconds = 5;
+    snprintf(fields, sizeof(fields), "%sDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n",
+             rg_test_object_fields(SIZE, 7));
+    rg_test_client_open(&c);
+    RG_CHECK_EQ(rg_client_server_time(c.client, &seconds), -ENODATA);
+    RG_CHECK_EQ(seconds, 5);
+    for (unsigned i = 0; i < 2; i++) {
+        struct rg_completion done = get_one(&c);
+        RG_CHECK_STATUS(&done, OK);
+        rg_lease_release(done.lease);
+        RG_CHECK_EQ(rg_client_server_time(c.client, &seconds), 0);
+        RG_CHECK(seconds >= 784111777 && seconds < 784111777 + 3600);
+    }
     rg_test_client_close(&c);
 }
 
@@ -638,6 +665,7 @@ int main(int argc, char **argv)
         RG_TEST(test_tls_server_behind_http),
         RG_TEST(test_connect_to_another_host),
         RG_TEST(test_name_that_does_not_exist),
+        RG_TEST(test_clock_of_the_server),
         RG_TEST(test_fields_of_every_request),
         RG_TEST(test_options_that_are_refused),
         RG_TEST(test_a_thousand_gets_over_eight_connections),

@@ -212,6 +212,18 @@ class Retained(unittest.TestCase):
             self.assertEqual(done.size, 3)
             self.assertEqual(names(client), ["step-1/.metadata", "step-1/__0_0" + ENDING])
 
+    def test_how_old_is_told_by_the_server(self):
+        with support.client() as client:
+            folder(client, "step-1", "__0_0" + ENDING)
+            client.put("gs://run/step-1/__0_0.fedcba9876543210.distcp", b"123")
+            before = names(client)
+            with unittest.mock.patch("time.time", return_value=time.time() + 10 * 24 * 3600):
+                done = retention.retain("gs://run/", 1, client=client)
+            self.assertEqual((names(client), done.strays), (before, []))
+            with unittest.mock.patch.object(type(client), "_server_time", return_value=int(time.time()) + 10 * 24 * 3600):
+                done = retention.retain("gs://run/", 1, client=client)
+            self.assertEqual(len(done.strays), 1)
+
     def test_what_was_replaced_meanwhile_stays(self):
         with support.client() as client:
             for step in (1, 2):
