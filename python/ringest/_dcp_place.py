@@ -29,9 +29,10 @@ def future_of(value: Any) -> Future:
 def checkpoint_uri(uri: str | os.PathLike[str]) -> str:
     """Raises ValueError for what is none."""
     text = os.fspath(uri)
-    if not re.match("gc?s://[^/]+/.", text):
+    stripped = text.rstrip("/")
+    if not re.match("gc?s://[^/]+/.", stripped):
         raise ValueError(f"{text!r} is not the URI of a checkpoint: gs://bucket/prefix")
-    return text.rstrip("/")
+    return stripped
 
 
 class Place:

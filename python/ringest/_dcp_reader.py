@@ -311,7 +311,8 @@ class StorageReader(TorchStorageReader):
     are no tensors are unpickled by the planner; torch's own runs the code of whoever saved them.
 
     A checkpoint that is replaced while it is loaded is never mixed with the new one: the load fails
-    with CheckpointError, and can be done again.
+    with CheckpointError, and can be done again. That is so for what ringest.dcp saves; other writers call the new data
+    as the old, and metadata comes last, so that nothing tells which of them is read.
     """
 
     def __init__(self, uri: str | os.PathLike[str], *, client: Client | None = None):

@@ -220,7 +220,7 @@ class Values(unittest.TestCase):
             self.assertTrue(is_same(saved, loaded))
 
     def test_places_that_are_none(self):
-        for uri in ("/tmp/x", "gs://bucket", "gs://bucket/", "gs:///x", "s3://bucket/x"):
+        for uri in ("/tmp/x", "gs://bucket", "gs://bucket/", "gs://bucket//", "gs:///x", "s3://bucket/x"):
             with self.subTest(uri), self.assertRaisesRegex(ValueError, uri):
                 StorageWriter(uri)
 
