@@ -98,8 +98,9 @@ class Kill(unittest.TestCase):
             self.assertEqual(list(second), list(range(last + 1, 3 * SAVE_EVERY + 1)))
             self.assertEqual({step: first[step] for step in second}, second)
             self.assertEqual(len(set(second.values())), len(second))
-            if last == SAVE_EVERY:
-                # What the kill left behind is gone with the next save there.
+            if last == SAVE_EVERY and f"step {2 * SAVE_EVERY} was saved by a run before this one" not in resumed.lines:
+                # What the kill left behind is gone with the next save there. (On a slow machine the save that was stuck
+                # may have been tried again, its last request been sent before the kill, and taken effect after it.)
                 names = [name for name, _, _ in client.list(f"{RUN}/step-{2 * SAVE_EVERY}/")]
                 self.assertEqual(len(names), 4)
 
