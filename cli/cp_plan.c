@@ -10,6 +10,7 @@
 #include "cli/cp.h"
 #include "cli/lister.h"
 #include "cli/lookup.h"
+#include "cli/places.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -32,7 +33,11 @@ struct plan {
     const char *folder;   /* otherwise */
     struct lookup lookup;
     uint64_t links; /* symbolic links left out */
-    bool stopped;   /* nothing more is to be planned */
+    /* Where things go, if sources may meet: several that have one name, or whose contents are
+     * meant. */
+    bool may_meet;
+    struct places places;
+    bool stopped; /* nothing more is to be planned */
 };
 
 static bool is_remote(const char *place)
@@ -139,6 +144,33 @@ static struct cp_item *item_look(struct plan *plan, struct cp_item *item)
     return NULL;
 }
 
+/* Takes a destination, unless another source has it, which is said. */
+static bool place_take(struct plan *plan, const struct cp_item *item)
+{
+    const char *place = plan->to_bucket ? item->name : item->path;
+    bool is_free = true;
+    if (plan->may_meet && places_take(&plan->places, place, &is_free) < 0) {
+        no_memory(plan);
+        return false;
+    }
+    if (is_free) {
+        return true;
+    }
+    if (plan->options->no_clobber) {
+        cp_run_skip(plan->run);
+    } else if (item->kind == CP_UPLOAD) {
+        cp_run_refuse(plan->run, "%s: gs://%s/%s is what another source becomes; left out",
+                      item->path, item->bucket, place);
+    } else if (item->kind == CP_COPY) {
+        cp_run_refuse(plan->run, "gs://%s/%s: gs://%s/%s is what another source becomes; left out",
+                      item->from_bucket, item->from_name, item->bucket, place);
+    } else {
+        cp_run_refuse(plan->run, "gs://%s/%s: %s is what another source becomes; left out",
+                      item->bucket, item->name, place);
+    }
+    return false;
+}
+
 /* Takes `name`. */
 static void upload_plan(struct plan *plan, const char *path, char *name, const struct stat *stat)
 {
@@ -162,6 +194,10 @@ static void upload_plan(struct plan *plan, const char *path, char *name, const s
     if (strlen(name) > RG_OBJECT_NAME_SIZE_MAX) {
         cp_run_refuse(plan->run, "%s: the object's name would be longer than %d bytes", path,
                       RG_OBJECT_NAME_SIZE_MAX);
+        cp_item_destroy(item);
+        return;
+    }
+    if (!place_take(plan, item)) {
         cp_item_destroy(item);
         return;
     }
@@ -205,7 +241,10 @@ static void object_plan(struct plan *plan, const char *bucket, const char *name,
         item->crc32c = object->crc32c;
         item->has_crc32c = object->has_crc32c;
     }
-    if (plan->to_bucket) {
+    if (!place_take(plan, item)) {
+        cp_item_destroy(item);
+        item = NULL;
+    } else if (plan->to_bucket) {
         item = item_look(plan, item);
     } else if (plan->options->no_clobber && access(item->path, F_OK) == 0) {
         cp_run_skip(plan->run);
@@ -441,6 +480,27 @@ static void plan_listed(struct plan *plan, const char *bucket, const char *base,
     free(checked);
 }
 
+/* What the names begin with that a source in the same bucket gets below itself, "" for none: they
+ * are no part of it, or the copy would go on and on. Owned. */
+static char *place_within(const struct plan *plan, const struct cli_uri *uri, const char *base,
+                          const char *prefix)
+{
+    char *root = target(plan, base, ""), *within = NULL;
+    size_t size = root != NULL ? strlen(root) : 0;
+    bool slash = size > 0 && root[size - 1] != '/';
+    if (root != NULL && asprintf(&within, "%s%s", root, slash ? "/" : "") < 0) {
+        within = NULL;
+    }
+    free(root);
+    bool is_below = within != NULL && plan->to_bucket &&
+                    strcmp(plan->uri.bucket, uri->bucket) == 0 &&
+                    strncmp(within, prefix, strlen(prefix)) == 0 && strcmp(within, prefix) != 0;
+    if (within != NULL && !is_below) {
+        within[0] = '\0';
+    }
+    return within;
+}
+
 static void plan_prefix(struct plan *plan, const struct cli_uri *uri, const char *base,
                         uint64_t *out_count)
 {
@@ -451,6 +511,13 @@ static void plan_prefix(struct plan *plan, const struct cli_uri *uri, const char
         no_memory(plan);
         return;
     }
+    char *within = place_within(plan, uri, base, prefix);
+    if (within == NULL) {
+        free(prefix);
+        no_memory(plan);
+        return;
+    }
+    uint64_t left_out = 0;
     struct rg_listing_options options = {
         .bucket = uri->bucket, .prefix = prefix, .ordered = plan->to_bucket};
     struct lister lister = {0};
@@ -461,13 +528,20 @@ static void plan_prefix(struct plan *plan, const struct cli_uri *uri, const char
         *out_count += page->object_count;
         for (size_t i = 0; i < page->object_count && !plan->stopped; i++) {
             const char *relative = page->objects[i].name + strlen(prefix);
-            if (*relative != '\0' || plan->to_bucket) {
+            if (*within != '\0' && strncmp(page->objects[i].name, within, strlen(within)) == 0) {
+                left_out++;
+            } else if (*relative != '\0' || plan->to_bucket) {
                 plan_listed(plan, uri->bucket, base, &page->objects[i], relative);
             }
         }
     }
     plan->stopped = plan->stopped || status != CLI_DONE;
     lister_close(&lister);
+    if (left_out > 0) {
+        cli_fail("gs://%s/%s: %" PRIu64 " objects lie where the copies go, and are left out",
+                 uri->bucket, within, left_out);
+    }
+    free(within);
     free(prefix);
 }
 
@@ -617,11 +691,42 @@ static int destination_open(struct plan *plan, const char *const destination, si
     return lookup_open(&plan->lookup, plan->run->session, plan->uri.bucket, many ? 0 : 1);
 }
 
+static int text_pointer_compare(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Whether sources have one name, or their contents are meant, so that what is in them may meet. */
+static bool may_meet(char *const *sources, size_t count)
+{
+    char **names = calloc(count, sizeof(*names));
+    bool may = names == NULL;
+    for (size_t i = 0; i < count && !may; i++) {
+        struct cli_uri uri = {0};
+        bool is_bucket =
+            is_remote(sources[i]) && cli_parse_uri(sources[i], &uri) && uri.name[0] == '\0';
+        names[i] = base_name(is_bucket ? uri.bucket : sources[i]);
+        may = names[i] == NULL || names[i][0] == '\0';
+    }
+    if (!may) {
+        qsort(names, count, sizeof(*names), text_pointer_compare);
+    }
+    for (size_t i = 1; i < count && !may; i++) {
+        may = strcmp(names[i - 1], names[i]) == 0;
+    }
+    for (size_t i = 0; names != NULL && i < count; i++) {
+        free(names[i]);
+    }
+    free(names);
+    return may;
+}
+
 int cp_plan(struct cp_run *run, char *const *sources, size_t source_count, const char *destination)
 {
     struct plan plan = {.run = run, .options = run->options};
     int status = destination_open(&plan, destination, source_count);
     plan.stopped = status != CLI_DONE;
+    plan.may_meet = source_count > 1 && may_meet(sources, source_count);
     for (size_t i = 0; i < source_count && !plan.stopped; i++) {
         if (is_remote(sources[i])) {
             plan_remote(&plan, sources[i]);
@@ -635,5 +740,6 @@ int cp_plan(struct cp_run *run, char *const *sources, size_t source_count, const
                  plan.links);
     }
     lookup_close(&plan.lookup);
+    places_fini(&plan.places);
     return plan.stopped && !cli_interrupted() ? CLI_FAILED : CLI_DONE;
 }

@@ -218,6 +218,33 @@ class Trees(Copying):
         self.ok(self.cp(self.bucket + "/d/a", self.bucket + "/d/c", self.folder / "out"))
         self.assertEqual(tree(self.folder / "out"), {"a": b"a", "c": b"c"})
 
+    def test_two_sources_do_not_become_one(self):
+        first, other = self.file("a/f", b"first"), self.file("b/f", b"other")
+        self.fails(self.cp(first, other, self.bucket + "/d/"), FAILED, f"{other}: {self.bucket}/d/f is what another source")
+        self.assertEqual(self.cat("d/f"), b"first")
+        self.put("e/f", b"other")
+        self.fails(self.cp(self.bucket + "/d/f", self.bucket + "/e/f", self.folder / "in/"), FAILED, self.bucket + "/e/f: ")
+        self.assertEqual(tree(self.folder / "in"), {"f": b"first"})
+        self.fails(self.cp(self.bucket + "/d/f", self.bucket + "/e/f", self.bucket + "/g/"), FAILED, self.bucket + "/e/f: ")
+        # Trees of one name become one, but for what is in both.
+        write_tree(self.folder, {"x/t/1": b"1", "x/t/2": b"2", "y/t/2": b"other", "y/t/3": b"3"})
+        done = self.cp("-r", self.folder / "x/t", self.folder / "y/t", self.bucket)
+        self.fails(done, FAILED, f"{self.folder}/y/t/2: {self.bucket}/t/2")
+        self.assertEqual([self.cat(f"t/{i}") for i in (1, 2, 3)], [b"1", b"2", b"3"])
+        self.fails(self.cp("-r", f"{self.folder}/x/t/.", f"{self.folder}/y/t/.", self.bucket + "/m/"), FAILED, "/m/2")
+        self.assertEqual(self.counts("-r", "-n", self.folder / "x/t", self.folder / "y/t", self.bucket + "/n/"), (3, 1, 0))
+
+    def test_a_tree_goes_below_itself(self):
+        for name in ("t/a", "t/s/b"):
+            self.put(name, name.encode())
+        for again in range(2):
+            done = self.cp("-r", self.bucket + "/t", self.bucket + "/t/s/")
+            self.assertEqual(done.returncode, DONE)
+            self.assertEqual(f"{self.bucket}/t/s/t/: 2 objects lie where the copies go" in done.stderr, again == 1)
+            self.assertEqual(self.names(), ["t/a", "t/s/b", "t/s/t/a", "t/s/t/s/b"])
+        self.ok(self.cp("-r", self.bucket + "/t/s", self.bucket))
+        self.assertEqual(self.counts("-r", self.bucket + "/t", self.bucket + "/t"), (0, 4, 0))
+
     def test_a_few_files_beside_many_objects(self):
         with Emulator("--synthetic", "made/m:5000:10") as server:
             sources = [self.file(name) for name in ("a", "m00001500", "m00003000x", "z")]

@@ -1,0 +1,33 @@
+/* See places.h. */
+#include "cli/places.h"
+
+#include <errno.h>
+#include <search.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int text_compare(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+int places_take(struct places *places, const char *place, bool *out_was_free)
+{
+    char *key = strdup(place);
+    char **found = key != NULL ? tsearch(key, &places->taken, text_compare) : NULL;
+    if (found == NULL) {
+        free(key);
+        return -ENOMEM;
+    }
+    *out_was_free = *found == key;
+    if (!*out_was_free) {
+        free(key);
+    }
+    return 0;
+}
+
+void places_fini(struct places *places)
+{
+    tdestroy(places->taken, free);
+    places->taken = NULL;
+}

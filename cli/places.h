@@ -1,0 +1,15 @@
+/* The places that a command has given away, so that no two things go to one. */
+#ifndef RG_CLI_PLACES_H
+#define RG_CLI_PLACES_H
+
+#include <stdbool.h>
+
+struct places {
+    void *taken; /* by tsearch */
+};
+
+/* Whether the place was free, and is taken now. -ENOMEM: no memory to tell. */
+int places_take(struct places *places, const char *place, bool *out_was_free);
+void places_fini(struct places *places);
+
+#endif
