@@ -20,6 +20,7 @@
  * last.txt, best.json ... */
 #define POINTER_SIZE_MAX RG_KIB(4)
 #define REASON_SIZE 512
+#define PARTS_AGE_MIN_S 86400.0
 
 /* What is known of a checkpoint besides the search. */
 struct fate {
@@ -523,13 +524,15 @@ static int ckpt_carry_out(struct prune *prune, size_t index)
     return status;
 }
 
-/* Temporary objects of uploads that are composed. */
+/* Temporary objects of uploads that are composed. They are of the whole bucket, and not all of
+ * saves whose length the caller knows. */
 static int parts_carry_out(struct prune *prune)
 {
     struct listed *objects = NULL;
     size_t count = 0;
-    int status = unfinished_parts(prune->search->session, prune->search->uri.bucket,
-                                  prune->options->older_than_s, &objects, &count);
+    int status =
+        unfinished_parts(prune->search->session, prune->search->uri.bucket,
+                         RG_MAX(prune->options->older_than_s, PARTS_AGE_MIN_S), &objects, &count);
     for (size_t i = 0; status == CLI_DONE && i < count; i++) {
         status = ckpt_strings_add(&prune->strays, "%s", objects[i].name);
         status = status == CLI_DONE ? object_delete(prune, &objects[i]) : status;

@@ -333,7 +333,7 @@ def retain(
 
     Of saves with ringest.dcp that were not finished, data goes that no metadata names, and unfinished uploads of
     such data; of uploads of this library that are composed, in the whole bucket, the parts in `.ringest-parts/`: all
-    of that when it is old enough. Who began an unfinished upload to a name like step-100.pt cannot be told: with
+    of that when it is old enough, and the parts at least a day. Who began an unfinished upload to a name like step-100.pt cannot be told: with
     all_uploads these end, too; without, `uploads_left` names them. Where uploads cannot be listed, for want of a
     permission or because the server knows none, a warning is logged; a lifecycle rule of the bucket
     (AbortIncompleteMultipartUpload) removes them, too.
@@ -359,7 +359,8 @@ def retain(
     # All is decided before anything is removed.
     for each, reason in [(each, rules.reason_to_keep(each)) for each in found]:
         _retain_one(each, reason, age_s, done, client, dry_run)
-    _remove_parts(bucket, age_s, done, client, dry_run)
+    # These are of the whole bucket, and not all of saves whose length the caller knows.
+    _remove_parts(bucket, max(age_s, _DAY_S), done, client, dry_run)
     _abort_uploads(uri_prefix, age_s, done, client, dry_run, all_uploads)
     return done
 

@@ -224,6 +224,20 @@ class Retained(unittest.TestCase):
                 done = retention.retain("gs://run/", 1, client=client)
             self.assertEqual(len(done.strays), 1)
 
+    def test_parts_of_others_are_given_a_day(self):
+        """They are of the whole bucket, and whoever asks knows how long his own saves take."""
+        with support.emulator() as (endpoint, ca), ringest.Client(endpoint, ca) as client:
+            client.put("gs://run/a/step-1.pt", b"1")
+            client.put(f"gs://run/.ringest-parts/{'0123456789abcdef' * 2}/00000", b"1")
+            before = names(client)
+            retention.retain("gs://run/a/", 1, client=client, unfinished_age=-YOUNG)
+            subprocess.run(
+                [support.PROGRAM, "ckpt", "prune", "gs://run/a/", "--keep-last", "1", "--older-than", "0",
+                 "--endpoint", endpoint, "--ca", ca],
+                check=True, capture_output=True,
+            )  # fmt: skip
+            self.assertEqual(names(client), before)
+
     def test_what_was_replaced_meanwhile_stays(self):
         with support.client() as client:
             for step in (1, 2):
