@@ -155,7 +155,7 @@ class ArchiveReader:
         """facts: of the generation that is read. verify: what is read must be compared with the object's CRC32C."""
         self._client = client
         self._uri = uri
-        self._generation = facts["generation"]
+        self.generation: int = facts["generation"]
         self._crc32c = facts["crc32c"]
         self._verify = verify
         self._entries: dict[str, _Entry] = {}
@@ -167,12 +167,12 @@ class ArchiveReader:
 
     def _damaged(self, what: str) -> CheckpointError:
         return CheckpointError(
-            f"{self._uri} (generation {self._generation}) is damaged: {what}; load an older checkpoint"
+            f"{self._uri} (generation {self.generation}) is damaged: {what}; load an older checkpoint"
         )
 
     def _read(self, begin: int, end: int) -> bytearray:
         data = bytearray(end - begin)
-        self._client.get_into(self._uri, [(begin, data)], generation=self._generation)
+        self._client.get_into(self._uri, [(begin, data)], generation=self.generation)
         return data
 
     def _read_directory(self, size: int) -> tuple[int, list[_Entry]]:
@@ -280,14 +280,14 @@ class ArchiveReader:
         self._client._get_into_addresses(
             self._uri,
             table,
-            generation=self._generation,
+            generation=self.generation,
             verify=self._verify,
             whole=self._verify,
             crc32c=self._crc32c,
         )
         if between[gap_total - len(self._read_first) :] != self._read_first:
             # One of the two was damaged on its way; where they were compared with the CRC32C, it was this one.
-            raise checksum_error(self._uri, f"the directory of generation {self._generation} was read twice, and differs")
+            raise checksum_error(self._uri, f"the directory of generation {self.generation} was read twice, and differs")
         self._storages = storages
         self._keep_small(between, gaps, entries, skip)
 

@@ -320,6 +320,9 @@ def load(
     except pickle.UnpicklingError as error:
         error.add_note(f"while {uri} was loaded" + (" with weights_only=True" if weights_only else ""))
         raise
+    except _BROKEN_PICKLE if weights_only else () as error:
+        cause = f"{type(error).__name__}: {error}"
+        raise CheckpointError(f"{uri} (generation {archive.generation}) cannot be loaded: {cause}") from error
 
 
 class _Whole(io.RawIOBase):
@@ -364,6 +367,8 @@ class _Whole(io.RawIOBase):
 # What torch raises for bytes that are no checkpoint: its unpicklers take them as they come.
 _DAMAGED = (AssertionError, EOFError, LookupError, RuntimeError, UnicodeDecodeError, pickle.UnpicklingError, struct.error)
 _SAFE_DAMAGED = (*_DAMAGED, TypeError, ValueError)
+# Of these, what nothing but the bytes can be blamed for where no code of the file's runs.
+_BROKEN_PICKLE = (AssertionError, EOFError, LookupError, UnicodeDecodeError, struct.error)
 
 
 def _load_file(

@@ -455,7 +455,7 @@ class SaveAndLoad(unittest.TestCase):
 
     def test_damage_is_named(self):
         with support.client() as client:
-            checkpoint.save(state(), "gs://new/o", client=client)
+            checkpoint.save({**state(), "name to be broken": 1}, "gs://new/o", client=client)
             good = bytes(client.get("gs://new/o"))
             directory = good.index(b"PK\1\2")
             entry = good.index(b"archive/data/2", directory)
@@ -468,6 +468,7 @@ class SaveAndLoad(unittest.TestCase):
                 "an entry's place": good[: entry - 4] + b"\0\1\0\0" + good[entry:],
                 "an entry's header": good.replace(b"PK\3\4", b"PK\3\5"),
                 "not one at all": noise(5000),
+                "a name that is no text": good.replace(b"name to be broken", b"\xffame to be broken"),
                 # Torch's unpickler takes text for a pickle, and stumbles over it.
                 "text": b"tmp/train/0000755",
             }
