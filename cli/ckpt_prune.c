@@ -154,15 +154,15 @@ static const char *trimmed(const char *text, size_t *out_size)
     return text;
 }
 
-/* Whether a small object names a checkpoint, also without its ending, or has its step and nothing
- * else. */
+/* Whether a small object names a checkpoint, also without its ending unless that is a number, or
+ * has its step and nothing else. */
 static bool is_pointed_at(const struct prune *prune, size_t pointer, const struct ckpt *ckpt)
 {
     const char *text = prune->beside.texts.items[pointer], *name = base_name(ckpt);
     bool is_file = ckpt_file_kind(prune->beside.names.items[pointer]) != CKPT_NONE;
     size_t size = strlen(name), stem = size;
     struct ckpt_name what;
-    if (ckpt_file_kind(name) != CKPT_NONE) {
+    if (ckpt_file_kind(name) != CKPT_NONE && !ckpt->what.is_number) {
         stem = (size_t)(strrchr(name, '.') - name);
     }
     if (has_name(text, name, size) || has_name(text, name, stem)) {

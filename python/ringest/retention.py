@@ -473,9 +473,10 @@ class _Rules:
         return False
 
     def _pointed_at(self, each: Checkpoint) -> str | None:
-        """By its name, also without the ending, or a text that is its step and nothing else."""
-        stem = os.path.splitext(each.name)[0] if os.path.splitext(each.name)[1] in names.KINDS else each.name
-        called = b"|".join(re.escape(one.encode()) for one in (each.name, stem))
+        """By its name, also without the ending unless that is a number, or a text that is its step and nothing else."""
+        stem, ending = os.path.splitext(each.name)
+        known = (each.name, stem) if ending in names.KINDS and not stem.isdecimal() else (each.name,)
+        called = b"|".join(re.escape(one.encode()) for one in known)
         pattern = re.compile(rb"(?<![\w.=-])(?:" + called + rb")(?![\w.=-])")
         for name, content in self._beside(each.folder):
             text = content.strip()

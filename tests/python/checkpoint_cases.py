@@ -249,7 +249,7 @@ CASES = {
         "objects": {
             **files(*(f"a/step-{i}.pt" for i in (1, 2, 3, 4)), *(f"a/00{i}.ckpt" for i in (1, 2, 3)), "a/bestiary/step-1.pt"),
             "a/latest_checkpointed_iteration.txt": b" 0002\n", "a/best.txt": b'{"best": "step-1", "of": "xstep-3 step-3.", "n": 1}',
-            "a/best-2.pt": b"x" * 5000 + b" step-3 ", **deepspeed("a/global_step2"), "a/latest": b"",
+            "a/best-2.pt": b"x" * 5000 + b" step-3 ", "a/last-v1.ckpt": b"1", **deepspeed("a/global_step2"), "a/latest": b"",
         },
         "keep_last": 1,
         "removed": ["a/step-3.pt", "a/001.ckpt"],
