@@ -21,8 +21,8 @@ struct unfinished_counts {
 /* "90", "15m", "12h" or "7d": seconds without a letter. False after saying why not. */
 bool unfinished_parse_age(const char *option, const char *text, double *out_seconds);
 
-/* Whether a time (RFC 3339) that the server has told is longer ago than that, by its own clock; only
- * where it tells none, by this machine's. One that cannot be read is not. */
+/* Whether a time (RFC 3339) that the server has told is longer ago than that, by its own clock;
+ * only where it tells none, by this machine's. One that cannot be read is not. */
 bool unfinished_is_old(const struct cli_session *session, const char *time, double older_than_s);
 
 /* The temporary objects in a bucket of uploads by "compose" that have written nothing for so long,

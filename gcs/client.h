@@ -51,7 +51,7 @@ struct rg_client_loop {
     struct rg_traffic *traffic;
     struct rg_list active; /* requests between their mail and their completion */
     struct rg_retry_budget retry_budget;
-    uint64_t writes; /* that were given an idempotency token */
+    uint64_t writes;       /* that were given an idempotency token */
     uint64_t clock_due_ns; /* when an answer's date is looked at again */
     struct rg_part_memory part_memory;
     struct rg_bearer bearer;

@@ -106,8 +106,9 @@ static inline int rg_client_open(struct rg_client **out_client, struct rg_runtim
     return rg_client_open_explained(out_client, runtime, options, NULL, 0);
 }
 
-/* The server's clock, in seconds since 1970, by what its answers to this client have told: to compare
- * with times that it gives, whatever this machine's clock says. -ENODATA: none has told it. */
+/* The server's clock, in seconds since 1970, by what its answers to this client have told: to
+ * compare with times that it gives, whatever this machine's clock says. -ENODATA: none has told it.
+ */
 RG_API int rg_client_server_time(struct rg_client *client, int64_t *out_seconds);
 
 /* Closes the client: requests that are still out complete with RG_STATUS_CLOSED (or as they were
