@@ -398,7 +398,11 @@ class FileSystem(AbstractFileSystem):
 
     def pipe(self, path: Any, value: bytes | None = None, **options: Any) -> None:
         """Writes one object, or many at once from a dict; the options are those of pipe_file."""
-        objects = {path: value if value is not None else b""} if isinstance(path, str) else path
+        if isinstance(path, (str, os.PathLike)):
+            if value is None:
+                raise TypeError(f"{path}: there is nothing to write; b\"\" for an empty object")
+            path = {os.fspath(path): value}
+        objects: Mapping[str, bytes] = path
         mode, content_type = options.pop("mode", "overwrite"), options.pop("content_type", None)
         _refuse("pipe", next(iter(objects), ""), options, *_HINTS)
         self._pipe(objects, mode, content_type)

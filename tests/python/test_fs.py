@@ -2,6 +2,7 @@
 
 import datetime
 import os
+import pathlib
 import pickle
 import tempfile
 import unittest
@@ -311,6 +312,17 @@ class Writing(Case):
         with self.fs.open("here/fresh", "xb") as file:
             file.write(b"x")
         self.assertEqual(self.fs.cat_file("here/fresh"), b"x")
+
+    def test_nothing_is_no_content(self):
+        self.fs.pipe_file("here/x", b"before")
+        with self.assertRaisesRegex(TypeError, "nothing to write"):
+            self.fs.pipe("here/x")
+        for nothing in (None, "text", 5):
+            with self.assertRaises(TypeError):
+                self.fs.pipe_file("here/x", nothing)
+        self.assertEqual(self.fs.cat_file("here/x"), b"before")
+        self.fs.pipe(pathlib.PurePosixPath("here/x"), b"")
+        self.assertEqual(self.fs.cat_file("here/x"), b"")
 
     def test_many_are_created_or_not(self):
         with self.assertRaisesRegex(FileExistsError, "gs://here/run/a"):
