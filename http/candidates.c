@@ -99,13 +99,13 @@ void rg_candidates_begin(struct rg_candidates *candidates, uint32_t index,
                          struct rg_candidate_use *out_use)
 {
     RG_ASSERT(index < count_of(candidates));
-    struct rg_candidate *candidate = &candidates->list[index];
     *out_use = (struct rg_candidate_use){
         .addresses = rg_addresses_ref(candidates->addresses),
         .index = index,
-        .is_first = candidate->failed_round != candidates->round,
+        .is_made = true,
+        .notice = candidates->notice,
     };
-    candidate->first_count += out_use->is_first;
+    candidates->making_count++;
 }
 
 const struct rg_address *rg_candidate_address(const struct rg_candidate_use *use)
@@ -116,7 +116,7 @@ const struct rg_address *rg_candidate_address(const struct rg_candidate_use *use
 
 void rg_candidate_release(struct rg_candidate_use *use)
 {
-    RG_ASSERT(!use->is_first);
+    RG_ASSERT(!use->is_made);
     rg_addresses_unref(use->addresses);
     *use = (struct rg_candidate_use){0};
 }
@@ -140,13 +140,14 @@ void rg_candidates_slow(struct rg_candidates *candidates, const struct rg_candid
 /* The connection is no longer being made. */
 static struct rg_candidate *use_over(struct rg_candidates *candidates, struct rg_candidate_use *use)
 {
-    struct rg_candidate *candidate = candidate_of(candidates, use);
-    if (candidate != NULL && use->is_first) {
-        /* 0: the address was gone for a while, and what was known of it. */
-        candidate->first_count -= candidate->first_count > 0;
+    RG_ASSERT(use->is_made && candidates->making_count > 0);
+    use->is_made = false;
+    candidates->making_count--;
+    if (candidates->all_failed && use->notice != candidates->notice) {
+        RG_ASSERT(candidates->awaited_count > 0);
+        candidates->awaited_count--;
     }
-    use->is_first = false;
-    return candidate;
+    return candidate_of(candidates, use);
 }
 
 void rg_candidates_withdraw(struct rg_candidates *candidates, struct rg_candidate_use *use)
@@ -158,7 +159,7 @@ void rg_candidates_withdraw(struct rg_candidates *candidates, struct rg_candidat
 void rg_candidates_succeeded(struct rg_candidates *candidates, struct rg_candidate_use *use)
 {
     struct rg_candidate *candidate = use_over(candidates, use);
-    candidates->round++;
+    rg_candidates_round_end(candidates);
     if (candidate != NULL) {
         candidate->passed_until_ns = 0;
         candidate->failed = candidate->final = candidate->unreachable = false;
@@ -211,18 +212,29 @@ bool rg_candidates_hopeful(const struct rg_candidates *candidates)
     return false;
 }
 
-bool rg_candidates_lost(const struct rg_candidates *candidates, uint64_t now_ns)
+static bool each_has_failed(const struct rg_candidates *candidates, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < count_of(candidates); i++) {
         const struct rg_candidate *candidate = &candidates->list[i];
         bool lately = candidate->failed && candidate->passed_until_ns > now_ns;
         bool failed = lately || candidate->failed_round == candidates->round ||
                       candidate->passed_until_ns == UINT64_MAX;
-        if (!failed || candidate->first_count > 0) {
+        if (!failed) {
             return false;
         }
     }
     return true;
+}
+
+bool rg_candidates_lost(struct rg_candidates *candidates, uint64_t now_ns)
+{
+    bool failed = each_has_failed(candidates, now_ns);
+    if (failed && !candidates->all_failed) {
+        candidates->notice++;
+        candidates->awaited_count = candidates->making_count;
+    }
+    candidates->all_failed = failed;
+    return failed && candidates->awaited_count == 0;
 }
 
 /* True where an address of the family failed finally. */
@@ -254,7 +266,18 @@ bool rg_candidates_final(const struct rg_candidates *candidates)
     return any;
 }
 
-void rg_candidates_told(struct rg_candidates *candidates)
+void rg_candidates_round_end(struct rg_candidates *candidates)
 {
     candidates->round++;
+    candidates->all_failed = false;
+}
+
+bool rg_candidates_fresh(const struct rg_candidates *candidates)
+{
+    for (uint32_t i = 0; i < count_of(candidates); i++) {
+        if (candidates->list[i].failed_round == candidates->round) {
+            return false;
+        }
+    }
+    return true;
 }

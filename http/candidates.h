@@ -5,9 +5,10 @@
  * RG_CANDIDATES_PENALTY_NS, and so is one that is slow to answer, while there are others.
  *
  * All have failed, for whoever waits, when in this *round* each of them has, and no connection is
- * being made that was begun before its address had. A round ends when a connection succeeds, or
- * when who waited was told. Without rounds, two addresses that fail in turn would each be given
- * another chance when the penalty of the other one begins.
+ * being made that was begun before that was noticed. A round ends when a connection succeeds, when
+ * the last one is lost, or when who waited was told. Without rounds, two addresses that fail in
+ * turn would each be given another chance when the penalty of the other one begins; and if every
+ * connection that is being made were waited for, more would be begun meanwhile.
  *
  * A failure is *final* where every other attempt at that address would give it too, such as a
  * certificate that has expired. */
@@ -23,7 +24,6 @@
 struct rg_candidate {
     uint64_t passed_until_ns; /* UINT64_MAX: cannot be reached from the local address */
     uint32_t failed_round;
-    uint32_t first_count;    /* connections being made that were begun before it failed */
     bool failed;             /* the last connection to it could not be made */
     bool final, unreachable; /* how: finally; before anything could be said to it */
 };
@@ -33,14 +33,19 @@ struct rg_candidates {
     struct rg_addresses *addresses; /* a reference; NULL: none yet */
     struct rg_candidate *list;
     uint32_t next;
-    uint32_t round; /* from 1 on */
+    uint32_t round;         /* from 1 on */
+    uint32_t making_count;  /* connections that are being made */
+    bool all_failed;        /* it was noticed in this round */
+    uint32_t notice;        /* how often it was, in all rounds */
+    uint32_t awaited_count; /* of those being made, the ones begun before it was */
 };
 
 /* What a connection remembers of the address that it was begun to. Zeroed: none. */
 struct rg_candidate_use {
     struct rg_addresses *addresses; /* a reference */
     uint32_t index;
-    bool is_first; /* counted in first_count */
+    bool is_made;    /* counted in making_count */
+    uint32_t notice; /* as it was at the beginning */
 };
 
 struct rg_candidate_failure {
@@ -76,14 +81,16 @@ void rg_candidate_release(struct rg_candidate_use *use);
 uint64_t rg_candidates_free_ns(const struct rg_candidates *candidates);
 /* True where an address that is passed over has not failed in this round: it is slow. */
 bool rg_candidates_hopeful(const struct rg_candidates *candidates);
-/* True when all have failed, in this round or so lately that they are passed over. Where no other
- * connection is left, who waits is told. */
-bool rg_candidates_lost(const struct rg_candidates *candidates, uint64_t now_ns);
+/* True when all have failed, in this round or so lately that they are passed over. Asked after a
+ * failure that leaves no connection but those being made: then who waits is told. */
+bool rg_candidates_lost(struct rg_candidates *candidates, uint64_t now_ns);
 /* When all have failed: whether finally. An address that failed otherwise may be well at the next
  * attempt; but one that could not even be reached says nothing where all of the other family failed
  * finally, because machines and servers often have one family only. */
 bool rg_candidates_final(const struct rg_candidates *candidates);
-/* Who waited was told. */
-void rg_candidates_told(struct rg_candidates *candidates);
+/* Who waited was told, or the last connection was lost. */
+void rg_candidates_round_end(struct rg_candidates *candidates);
+/* True where no address has failed in this round. */
+bool rg_candidates_fresh(const struct rg_candidates *candidates);
 
 #endif

@@ -155,11 +155,21 @@ static struct rg_conn *idle_choose(struct rg_pool *pool)
     return first;
 }
 
+/* True where every connection is one that is being made. */
+static bool is_alone(const struct rg_pool *pool)
+{
+    return pool->open_count == pool->connecting_count;
+}
+
 /* How many connections may be begun to the addresses there are. */
 static uint32_t connections_allowed(struct rg_pool *pool)
 {
     uint64_t free_ns = rg_candidates_free_ns(&pool->candidates);
     if (pool->open_count == 0 || free_ns <= now_of(pool)) {
+        return UINT32_MAX;
+    }
+    if (is_alone(pool) && pool->slow_count == 0 && rg_candidates_fresh(&pool->candidates)) {
+        /* All were lost, and one that is tried alone might meet the one bad server of many. */
         return UINT32_MAX;
     }
     if (rg_candidates_hopeful(&pool->candidates)) {
@@ -582,8 +592,7 @@ static void connecting_failed(struct rg_conn *conn, const struct rg_transport_fa
     rg_metric_add(&pool->loop->metrics.connections_failed, 1);
     failure_keep(pool, conn, failure);
     rg_candidates_failed(&pool->candidates, &conn->use, &kind, now_of(pool));
-    bool alone = pool->open_count == pool->connecting_count;
-    if (pool->closing || !alone || !rg_candidates_lost(&pool->candidates, now_of(pool))) {
+    if (pool->closing || !is_alone(pool) || !rg_candidates_lost(&pool->candidates, now_of(pool))) {
         return;
     }
     bool final = rg_candidates_final(&pool->candidates);
@@ -591,7 +600,7 @@ static void connecting_failed(struct rg_conn *conn, const struct rg_transport_fa
         final ? pool->final_failure.failure : pool->passing_failure.failure;
     RG_ASSERT(told.status != RG_STATUS_OK);
     pool->prewarm_target = 0;
-    rg_candidates_told(&pool->candidates);
+    rg_candidates_round_end(&pool->candidates);
     queue_fail(pool, &told);
 }
 
@@ -617,6 +626,9 @@ void rg_pool_conn_ended(struct rg_conn *conn, const struct rg_transport_failure 
         rg_metric_add(&pool->loop->metrics.connections_closed, 1);
         if (was_useless(conn, failure)) {
             rg_candidates_useless(&pool->candidates, &conn->use, now_of(pool));
+        }
+        if (is_alone(pool)) {
+            rg_candidates_round_end(&pool->candidates);
         }
     }
     pool_pump_soon(pool);

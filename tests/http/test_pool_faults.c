@@ -162,6 +162,34 @@ static void test_bad_servers_behind_one_address(void)
     }
 }
 
+/* One met a bad server while there was a connection, which is lost later. Of those that are begun
+ * then one meets it again, first of all: the others are waited for. */
+static void test_bad_servers_behind_one_address_when_all_were_lost(void)
+{
+    static const struct rg_step twice[] = {
+        RG_READ, RG_SEND(ANSWER), RG_READ,
+        RG_SEND("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok"), RG_END};
+    static const struct rg_step *const scripts[] = {twice, no_tls, no_tls, good};
+    struct setting setting = {.pool.options.connections_max = 8};
+    rg_test_hosts.hosts[rg_test_hosts.count++] = hosts[0];
+    setting.servers[0] = rg_scripted_server_start(&(struct rg_script_options){
+        .scripts = scripts, .script_count = RG_ARRAY_LEN(scripts), .certificate = &pki.leaf});
+    pool_open(&setting, rg_scripted_server_port(setting.servers[0]));
+    for (unsigned i = 0; i < 2; i++) {
+        struct rg_test_exchange exchange = {0};
+        rg_test_exchange_run(&setting.pool, &exchange);
+        RG_CHECK_EQ(exchange.status, RG_STATUS_OK);
+        rg_test_exchange_fini(&exchange);
+        if (i == 0) {
+            rg_test_pool_prewarm(&setting.pool, 2);
+            RG_AWAIT(rg_metric_load(&setting.pool.loop->metrics.connections_failed) == 1);
+        }
+    }
+    run_many(&setting, RG_STATUS_OK, "");
+    RG_CHECK(rg_metric_load(&setting.pool.loop->metrics.connections_failed) == 2);
+    setting_close(&setting);
+}
+
 /* And here the first one meets a server that never answers: another is tried beside it. */
 static void test_a_server_that_never_answers_behind_one_address(void)
 {
@@ -319,6 +347,7 @@ int main(int argc, char **argv)
     static const struct rg_test tests[] = {
         RG_TEST(test_one_bad_server_of_several),
         RG_TEST(test_bad_servers_behind_one_address),
+        RG_TEST(test_bad_servers_behind_one_address_when_all_were_lost),
         RG_TEST(test_a_server_that_never_answers_behind_one_address),
         RG_TEST(test_all_servers_bad_alike),
         RG_TEST(test_servers_bad_in_different_ways),
