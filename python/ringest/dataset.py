@@ -186,7 +186,9 @@ class IterableDataset(WorkerReady, IterableBase):
     A sample is consumed when a `for` is given it, or the batch that it is in; what an exception kept from arriving
     comes again when a state is gone on with. An iteration that has raised is over. That holds for a transform, a
     handler of signals, and objects that are gone. Code in between, such as a DataLoader's, has its own moments in
-    which a signal's handler that raises loses what was given to it: let handlers set a flag.
+    which a signal's handler that raises loses what was given to it: let handlers set a flag. A DataLoader without
+    workers that makes the batches itself drops the samples that it has when the next one raises: have the dataset
+    make them (`batch_size`), or `on_error` settle what is wrong.
 
     In a DataLoader give `batch_size=None, collate_fn=lambda batch: batch` with batches of Buffers:
     otherwise PyTorch looks at each of them for what could become a tensor.

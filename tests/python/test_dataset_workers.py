@@ -4,6 +4,7 @@ loader and torchdata's."""
 import contextlib
 import copy
 import gc
+import itertools
 import multiprocessing
 import os
 import pickle
@@ -50,8 +51,9 @@ class Case(unittest.TestCase):
         cls.addClassCleanup(stack.close)
 
     def dataset(self, **options):
-        options = {"batch_size": BATCH, "shuffle": True, "seed": 3, "manifest": support.entries()[:COUNT], **options}
-        return ringest.IterableDataset("gs://data/x-", client=self.client, transform=support.take_name, **options)
+        defaults = {"transform": support.take_name, "manifest": support.entries()[:COUNT], "batch_size": BATCH}
+        options = {**defaults, "shuffle": True, "seed": 3, **options}
+        return ringest.IterableDataset("gs://data/x-", client=self.client, **options)
 
     def loader(self, dataset, workers, method, persistent, kind=DataLoader, **options):
         # A map dataset has no batches of its own.
@@ -452,6 +454,25 @@ class Stateful(Case):
                         self.assertEqual(numbers(other), wholes[1])
                         dataset.set_epoch(2)
                         self.assertEqual(numbers(other), wholes[2])
+
+    def test_a_sample_that_raises_loses_no_neighbour(self):
+        """Not so with batches of the loader and without workers: those it had of a batch are gone with it."""
+
+        def transform(item):
+            if int(support.take_name(item)) in (7, 43):
+                raise KeyError("mine")
+            return support.take_name(item)
+
+        for kind, own_batches in ((EVERY_KIND[0], True), *itertools.product(WORKERS[:1], (True, False))):
+            with self.subTest(kind, own_batches=own_batches):
+                loader, _ = self.make(kind, own_batches, transform=transform)
+                got = []
+                with self.assertRaisesRegex(ringest.TransformError, "mine"):
+                    got.extend(loader)
+                state = pickle.loads(pickle.dumps(loader.state_dict()))
+                other, _ = self.make(kind, own_batches)
+                other.load_state_dict(state)
+                self.assertEqual(sorted(numbers(got) + numbers(other)), list(range(COUNT)))
 
     def test_the_state_says_which_epoch_it_is_of(self):
         """As in one process: whoever does not call set_epoch() stays in the epoch that was loaded."""
