@@ -4,9 +4,10 @@
  * Between the two no code of Python's runs, and so no signal handler, which could raise and keep
  * the value from arriving: what a `for` has not been given is not consumed.
  *
- *   IDLE <-> RUNNING -> OVER     the iterator is exhausted, or was closed
- *                    -> BROKEN   it raised: whoever asks for more is told so, and not that the
- * epoch has ended */
+ *   IDLE <-> RUNNING -> OVER     the iterator is exhausted
+ *    |               -> BROKEN   it raised: whoever asks for more is told so, and not that the
+ *    |                           epoch has ended
+ *    +-------------> OVER        it was closed */
 #include "core.h"
 
 static PyTypeObject *iteration_type;
@@ -18,6 +19,7 @@ struct iteration {
     PyObject *reader;
     PyObject *cause; /* a text; of BROKEN */
     enum iteration_state state;
+    bool is_closed; /* somebody has asked for that */
 };
 
 static struct iteration *of(PyObject *object)
@@ -122,23 +124,29 @@ static PyObject *iteration_next(PyObject *object)
     return NULL;
 }
 
+/* Only the first one closes the iterator: it may let others run, and come here again, meanwhile.
+ * While the iterator is advanced its reader is closed instead, which ends that. */
 static PyObject *iteration_close(PyObject *object, PyObject *nothing)
 {
     (void)nothing;
     struct iteration *self = of(object);
+    bool is_first = !self->is_closed && self->values != NULL;
+    self->is_closed = true;
+    if (!is_first) {
+        Py_RETURN_NONE;
+    }
     if (self->state == RUNNING) {
-        (void)iteration_may_go_on(self);
-        return NULL;
+        return PyObject_CallMethod(self->reader, "close", NULL);
     }
     if (self->state == IDLE) {
         self->state = OVER;
     }
-    return self->values != NULL ? PyObject_CallMethod(self->values, "close", NULL)
-                                : Py_NewRef(Py_None);
+    return PyObject_CallMethod(self->values, "close", NULL);
 }
 
 static PyMethodDef iteration_methods[] = {
-    {"close", iteration_close, METH_NOARGS, "Ends it, as a generator's does."},
+    {"close", iteration_close, METH_NOARGS,
+     "Ends it, as a generator's does. A call that another thread is in fails."},
     {0},
 };
 

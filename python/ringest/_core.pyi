@@ -359,7 +359,8 @@ class Iteration(Iterator[Any]):
 
     def __new__(cls, values: Iterator[Any], reader: Reader, /) -> Iteration: ...
     def __next__(self) -> Any: ...
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Ends it, as a generator's does. A call that another thread is in fails."""
 
 @final
 class TarIndex:

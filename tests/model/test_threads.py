@@ -2,7 +2,7 @@
 is right, or says that another thread uses the object or has closed it; nothing is lost, and nothing is left.
 
 A step of Hypothesis hands a piece of work to one of the threads and does not wait for it, so that what a program does
-is fixed and how its threads interleave is not. Run with the address sanitizer it finds what is used after it is freed."""
+is fixed and how its threads interleave is not. With the address sanitizer it finds what is used after it is freed."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ import traceback
 import unittest
 
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, precondition, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, multiple, precondition, rule
 from model import EXAMPLES, run_machine
 
 import ringest
@@ -307,12 +307,31 @@ def in_a_child(things):
     assert os.waitpid(pid, 0)[1] == 0
 
 
+# What there is to be made, of the state, a number and a flag.
+KINDS = {
+    "many": lambda state, number, flag: Many(state.client, number % (COUNT + 1), flag, 1 + number % 50),
+    "reader": lambda state, number, flag: Reading(state.client, state.objects, flag),
+    "iteration": lambda state, number, flag: Iterating(state.client, state.objects, state.some_dataset(flag)),
+    "file": lambda state, number, flag: File(state.client, number % COUNT),
+    "buffer": lambda state, number, flag: Held(state.client, number % COUNT),
+    "queue": lambda state, number, flag: Queued(state.client),
+    "writer": lambda state, number, flag: Writing(state.client, flag),
+    "within": lambda state, number, flag: Within(state.client, number % COUNT, "next" if flag else "close"),
+}
+
+
 class Threads(RuleBasedStateMachine):
     things = Bundle("things")
     numbers = st.integers(0, 200)
+    kinds = st.sampled_from(sorted(KINDS))
 
-    @initialize(count=st.integers(2, 4), memory=st.sampled_from([0, "16MiB"]))
-    def begin(self, count, memory):
+    @initialize(
+        target=things,
+        count=st.integers(2, 4),
+        memory=st.sampled_from([0, "16MiB"]),
+        first=st.lists(st.tuples(kinds, numbers, st.booleans()), min_size=1, max_size=4),
+    )
+    def begin(self, count, memory, first):
         self.failures = []
         self.files = support.files_open()
         self.client = ringest.Client(World.endpoint, threads=1, connections=8, memory=memory, memory_timeout=60)
@@ -320,54 +339,21 @@ class Threads(RuleBasedStateMachine):
         self.workers = [Worker(self.failures) for _ in range(count)]
         self.made = {}
         self.is_open = True
+        return multiple(*(self.keep(*each) for each in first))
 
     def hand(self, worker, piece):
         self.workers[worker % len(self.workers)].work.put(piece)
 
-    def keep(self, thing):
+    def keep(self, kind, number, flag):
         """Hypothesis has numbers of things, and the things are freed when nobody works with them."""
-        self.made[len(self.made)] = thing
+        self.made[len(self.made)] = KINDS[kind](self, number, flag)
         return len(self.made) - 1
 
-    @precondition(lambda self: self.is_open)
-    @rule(target=things, count=st.integers(0, COUNT), ordered=st.booleans(), batch=st.integers(1, 50))
-    def many(self, count, ordered, batch):
-        return self.keep(Many(self.client, count, ordered, batch))
+    def some_dataset(self, is_shared):
+        datasets = [thing.dataset for thing in self.made.values() if isinstance(thing, Iterating)]
+        return datasets[-1] if is_shared and datasets else None
 
-    @precondition(lambda self: self.is_open)
-    @rule(target=things, unordered=st.booleans())
-    def reader(self, unordered):
-        return self.keep(Reading(self.client, self.objects, unordered))
-
-    @precondition(lambda self: self.is_open)
-    @rule(target=things, other=st.none() | things)
-    def iteration(self, other):
-        before = self.made.get(other)
-        dataset = before.dataset if isinstance(before, Iterating) else None
-        return self.keep(Iterating(self.client, self.objects, dataset))
-
-    @precondition(lambda self: self.is_open)
-    @rule(target=things, index=st.integers(0, COUNT - 1), kind=st.sampled_from([File, Held]))
-    def one(self, index, kind):
-        return self.keep(kind(self.client, index))
-
-    @precondition(lambda self: self.is_open)
-    @rule(target=things)
-    def queue(self):
-        return self.keep(Queued(self.client))
-
-    @precondition(lambda self: self.is_open)
-    @rule(target=things, large=st.booleans())
-    def writer(self, large):
-        return self.keep(Writing(self.client, large))
-
-    @precondition(lambda self: self.is_open)
-    @rule(target=things, at=st.integers(0, COUNT - 1), what=st.sampled_from(["next", "close"]))
-    def within(self, at, what):
-        return self.keep(Within(self.client, at, what))
-
-    @rule(which=things, worker=numbers, number=numbers, times=st.integers(1, 5))
-    def use(self, which, worker, number, times):
+    def hand_use(self, which, worker, number, times):
         thing = self.made[which]
 
         def work():
@@ -376,18 +362,37 @@ class Threads(RuleBasedStateMachine):
 
         self.hand(worker, work)
 
+    @precondition(lambda self: self.is_open)
+    @rule(target=things, kind=kinds, number=numbers, flag=st.booleans())
+    def make(self, kind, number, flag):
+        return self.keep(kind, number, flag)
+
+    @rule(which=things, worker=numbers, number=numbers, times=st.integers(1, 5))
+    def use(self, which, worker, number, times):
+        self.hand_use(which, worker, number, times)
+
+    @rule(which=things, numbers=st.lists(numbers, min_size=2, max_size=4), times=st.integers(1, 5))
+    def use_at_once(self, which, numbers, times):
+        for worker, number in enumerate(numbers):
+            self.hand_use(which, worker, number, times)
+
+    @rule(which=things, numbers=st.lists(numbers, min_size=1, max_size=3), is_here=st.booleans())
+    def close_in_use(self, which, numbers, is_here):
+        self.use_at_once(which, numbers, 1)
+        if is_here:
+            with contextlib.suppress(ValueError):
+                self.made[which].close()
+        else:
+            self.hand(len(numbers), self.made[which].close)
+
     @rule(which=things, worker=numbers)
     def close(self, which, worker):
         self.hand(worker, self.made[which].close)
 
-    @rule(which=things)
-    def close_here(self, which):
-        with contextlib.suppress(ValueError):
-            self.made[which].close()
-
-    @rule(which=consumes(things), worker=numbers)
-    def drop(self, which, worker):
+    @rule(which=consumes(things), numbers=st.lists(numbers, max_size=2), worker=numbers)
+    def drop(self, which, numbers, worker):
         """The thread that comes to it last frees it."""
+        self.use_at_once(which, numbers, 1)
         thing, self.made[which] = self.made[which], None
         self.hand(worker, [thing].clear)
 
@@ -402,7 +407,8 @@ class Threads(RuleBasedStateMachine):
             if what == 0:
                 assert client.get(uri(number)) == body
             elif what == 1:
-                assert [bytes(part) for part in client.get_ranges(uri(number), [(0, 9), (5, 9)])] == [body[:9], body[5:14]]
+                parts = client.get_ranges(uri(number), [(0, 9), (5, 9)])
+                assert [bytes(part) for part in parts] == [body[:9], body[5:14]]
             elif what == 2:
                 memory = bytearray(SIZE)
                 client.get_into(uri(number), [(0, memory)])
@@ -422,25 +428,21 @@ class Threads(RuleBasedStateMachine):
 
         self.hand(worker, work)
 
-    @rule(worker=numbers)
-    def collect(self, worker):
-        self.hand(worker, gc.collect)
-
     @rule(worker=numbers, chance=st.integers(0, 15))
-    def fork(self, worker, chance):
+    def disturb(self, worker, chance):
         if chance == 0:
             things = [thing for thing in self.made.values() if thing is not None]
             self.hand(worker, lambda: in_a_child(things))
-
-    @rule(worker=numbers, chance=st.integers(0, 7))
-    def close_the_client(self, worker, chance):
-        if chance == 0:
+        elif chance == 1:
             self.is_open = False
             client = self.client
             client.close()
             self.hand(worker, client.close)
+        elif chance < 6:
+            self.settle()
+        else:
+            self.hand(worker, gc.collect)
 
-    @rule()
     def settle(self):
         self.wait()
         assert not self.failures, self.failures[0]
