@@ -70,6 +70,7 @@ struct core_use {
     bool is_busy, is_closed;
     unsigned long thread; /* that uses it */
 };
+/* Last, when all that calls need is there. */
 void core_use_open(struct core_use *self, struct core_session *session, const char *noun,
                    PyObject *uri, bool is_window);
 /* False with an exception: it is closed, or somebody uses it, or it is the parent's of this

@@ -155,7 +155,7 @@ static PyObject *many_finish(struct many *self, PyObject *result)
 
 static bool many_has_room(const struct many *self)
 {
-    return self->uris != NULL &&
+    return self->uris != NULL && !self->use.is_closed &&
            self->out_count + self->here_count + self->todo_count < self->window &&
            self->here_bytes < self->bytes_max && self->names[slot_of(self->next)] == NULL;
 }
@@ -543,7 +543,6 @@ static int many_open(struct many *self, PyObject *client, PyObject *uris)
     if (self->session == NULL) {
         return -1;
     }
-    core_use_open(&self->use, self->session, "iterator of get_many", NULL, true);
     core_watch_begin(&self->watch, self->session, false);
     self->uris = PyObject_GetIter(uris);
     if (self->uris == NULL) {
@@ -555,7 +554,11 @@ static int many_open(struct many *self, PyObject *client, PyObject *uris)
     self->bytes_max = stats.memory_max / MEMORY_DIVISOR < LIST_BYTES
                           ? stats.memory_max / MEMORY_DIVISOR
                           : LIST_BYTES;
-    return core_queue_open(self->session, WINDOW, &self->cq);
+    if (core_queue_open(self->session, WINDOW, &self->cq) < 0) {
+        return -1;
+    }
+    core_use_open(&self->use, self->session, "iterator of get_many", NULL, true);
+    return 0;
 }
 
 PyObject *core_many_new(PyObject *client, PyObject *args, PyObject *keywords)

@@ -53,7 +53,6 @@ static int queue_make(struct queue *self, PyObject *args, PyObject *keywords)
     if (self->session == NULL) {
         return -1;
     }
-    core_use_open(&self->use, self->session, "queue", NULL, true);
     core_watch_begin(&self->watch, self->session, false);
     self->slots = PyMem_Calloc(capacity, sizeof(struct pending *));
     self->free = PyMem_Calloc(capacity, sizeof(uint32_t));
@@ -65,7 +64,11 @@ static int queue_make(struct queue *self, PyObject *args, PyObject *keywords)
         self->free[i] = capacity - 1 - i;
     }
     self->capacity = capacity;
-    return core_queue_open(self->session, capacity, &self->cq);
+    if (core_queue_open(self->session, capacity, &self->cq) < 0) {
+        return -1;
+    }
+    core_use_open(&self->use, self->session, "queue", NULL, true);
+    return 0;
 }
 
 static PyObject *queue_new(PyTypeObject *type, PyObject *args, PyObject *keywords)

@@ -5,7 +5,11 @@
  *
  * All of it under the interpreter's lock. What the object has is freed by whoever comes last: by
  * close where nobody uses it, otherwise by the call that does, on its way out. So no call has to
- * look for pointers that went away while it waited. */
+ * look for pointers that went away while it waited.
+ *
+ * The garbage collector tells anybody of objects that are being made, while code of the caller's
+ * runs (what it logs, an iterator's beginning): until core_use_open, which comes last, they are of
+ * no use. */
 #include "core.h"
 
 #include <errno.h>
@@ -36,7 +40,9 @@ void core_use_open(struct core_use *self, struct core_session *session, const ch
 bool core_use_begin(struct core_use *self)
 {
     unsigned long thread = PyThread_get_thread_ident();
-    if (self->is_closed) {
+    if (self->session == NULL) {
+        PyErr_SetString(PyExc_ValueError, "this object is not made yet");
+    } else if (self->is_closed) {
         refuse(self, PyExc_ValueError, "is closed");
     } else if (!core_session_is_own(self->session)) {
         refuse(self, PyExc_OSError, "does not go on in a child of fork()");
@@ -70,6 +76,9 @@ bool core_use_end(struct core_use *self)
 
 bool core_use_close(struct core_use *self)
 {
+    if (self->session == NULL) {
+        return false; /* whoever makes it goes on */
+    }
     bool is_first = !self->is_closed;
     self->is_closed = true;
     self->session->windows -= is_first && self->is_window && !self->is_busy;

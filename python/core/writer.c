@@ -314,7 +314,7 @@ static PyObject *writer_abort(PyObject *object, PyObject *nothing)
 {
     (void)nothing;
     struct writer *self = of(object);
-    self->is_aborted = true;
+    self->is_aborted |= self->writer != NULL || self->use.is_closed; /* not while it is made */
     if (core_use_close(&self->use)) {
         writer_end(self);
     }

@@ -404,6 +404,44 @@ class Quick(unittest.TestCase):
             logger.removeHandler(handler)
             logger.setLevel(level)
 
+    def test_what_is_being_made_is_of_no_use(self):
+        """The garbage collector knows an object before it is whole, and shows it to anybody."""
+        calls = ("__next__", "poll", "fileno", "submit", "take", "wait", "write", "finish", "__len__", "close", "abort")
+        arguments = {"submit": (1, "stat", support.uri(1)), "write": (b"x",)}
+        met = set()
+
+        def meddle(*_):
+            for thing in gc.get_objects():
+                if type(thing).__module__ == "ringest._core" and type(thing).__name__ in ("GetMany", "Queue", "Writer"):
+                    met.add(type(thing).__name__)
+                    for name in calls:
+                        if hasattr(thing, name):
+                            with contextlib.suppress(ValueError, StopIteration):
+                                getattr(thing, name)(*arguments.get(name, ()))
+
+        class Uris(list):
+            def __iter__(self):
+                meddle()
+                return super().__iter__()
+
+        logger = logging.getLogger("ringest")
+        handler = logging.Handler()
+        handler.emit = meddle
+        logger.addHandler(handler)
+        self.addCleanup(logger.removeHandler, handler)
+        self.addCleanup(logger.setLevel, logger.level)
+        for make, use in (
+            (lambda client: client.get_many(Uris(self.uris)), lambda many: self.assertEqual(len(list(many)), 2)),
+            (lambda client: _core.Queue(client, 4), lambda queue: queue.submit(1, "stat", self.uris[0])),
+            (lambda client: client.writer("gs://mine/made"), lambda writer: (writer.write(b"x"), writer.finish())),
+        ):
+            with ringest.Client(self.endpoint, self.ca, threads=1) as client:
+                logger.setLevel(logging.DEBUG)
+                made = make(client)
+                logger.setLevel(logging.WARNING)
+                use(made)
+        self.assertEqual(met, {"GetMany", "Queue", "Writer"})
+
     def test_lists_that_change_while_they_are_read(self):
         class Emptying:
             def __init__(self, victim, value):
