@@ -92,6 +92,10 @@ static int pointers_read(struct prune *prune, const char *folder, const char *be
         size_t text_size = 0;
         status =
             ckpt_read(search->session, search->uri.bucket, objects[i].name, 0, &text, &text_size);
+        /* What is behind a 0 counts, too. */
+        for (size_t j = 0; text != NULL && j < text_size; j++) {
+            text[j] = text[j] != '\0' ? text[j] : '\1';
+        }
         if (text != NULL) {
             status = ckpt_strings_add(&prune->beside.names, "%s", name);
         }

@@ -247,14 +247,15 @@ CASES = {
     },  # fmt: skip
     "what pointers name by its step, or without its ending": {
         "objects": {
-            **files(*(f"a/step-{i}.pt" for i in (1, 2, 3, 4)), *(f"a/00{i}.ckpt" for i in (1, 2, 3)), "a/bestiary/step-1.pt"),
+            "a/best.bin": b"PK\0\0 step-0.pt\0", "a/last.bin": b"\0\0003", "a/last.ckpt": b"\0\0 3 ",
+            **files(*(f"a/step-{i}.pt" for i in (0, 1, 2, 3, 4)), *(f"a/00{i}.ckpt" for i in (1, 2, 3)), "a/bestiary/step-1.pt"),
             "a/latest_checkpointed_iteration.txt": b" 0002\n", "a/best.txt": b'{"best": "step-1", "of": "xstep-3 step-3.", "n": 1}',
             "a/best-2.pt": b"x" * 5000 + b" step-3 ", "a/last-v1.ckpt": b"1", **deepspeed("a/global_step2"), "a/latest": b"",
         },
         "keep_last": 1,
         "removed": ["a/step-3.pt", "a/001.ckpt"],
         "reasons": {
-            "a/step-1.pt": r"best\.txt names it", "a/step-2.pt": r"latest_checkpointed_iteration\.txt names it",
+            "a/step-0.pt": r"best\.bin names it", "a/step-1.pt": r"best\.txt names it", "a/step-2.pt": r"latest_checkpointed_iteration\.txt names it",
             "a/002.ckpt": r"latest_checkpointed_iteration\.txt names it",
         },
     },  # fmt: skip
