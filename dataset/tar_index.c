@@ -286,21 +286,6 @@ void rg_tar_index_digest(const struct rg_tar_index *index, uint8_t digest[RG_DIG
     rg_sha256(index->data, index->bytes.size, digest);
 }
 
-static int write_all(int fd, const uint8_t *data, uint64_t size)
-{
-    while (size > 0) {
-        ssize_t written = write(fd, data, size);
-        if (written < 0 && errno != EINTR) {
-            return -errno;
-        }
-        if (written > 0) {
-            data += written;
-            size -= (uint64_t)written;
-        }
-    }
-    return 0;
-}
-
 int rg_tar_index_save(const struct rg_tar_index *index, const char *path)
 {
     struct rg_new_file file;
@@ -308,7 +293,7 @@ int rg_tar_index_save(const struct rg_tar_index *index, const char *path)
     if (rc < 0) {
         return rc;
     }
-    rc = write_all(file.fd, index->data, index->size);
+    rc = rg_write_all(file.fd, index->data, index->size);
     if (rc < 0) {
         rg_new_file_abandon(&file);
         return rc;

@@ -20,6 +20,7 @@
 #include "emulator/file_name.h"
 #include "emulator/text.h"
 #include "http/url.h"
+#include "runtime/bytes.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -345,20 +346,6 @@ static void drop_temporary(struct disk_bucket *bucket, struct temporary *file)
     unlinkat(bucket->fd, file->path, 0);
 }
 
-static int write_all(int fd, const uint8_t *data, size_t size)
-{
-    while (size > 0) {
-        ssize_t count = write(fd, data, size);
-        if (count < 0 && errno != EINTR) {
-            return -errno;
-        }
-        count = RG_MAX(count, 0);
-        data += count;
-        size -= (size_t)count;
-    }
-    return 0;
-}
-
 static void format_record(struct rg_text *text, const struct rg_store_object_info *info)
 {
     struct rg_h1_slice name, value;
@@ -392,7 +379,7 @@ static int write_text(struct disk_bucket *bucket, const char *path, const struct
     if (rc < 0) {
         return rc;
     }
-    rc = write_all(file.fd, (const uint8_t *)text->data, text->size);
+    rc = rg_write_all(file.fd, text->data, text->size);
     rc = rc == 0 ? make_parents(bucket, path) : rc;
     if (rc == 0 && renameat(bucket->fd, file.path, bucket->fd, path) < 0) {
         rc = -errno;
@@ -878,7 +865,7 @@ static int disk_begin(void *self, uint64_t size_hint, void **out_writer)
 static int disk_append(void *self, const void *data, size_t size)
 {
     struct disk_writer *writer = self;
-    return write_all(writer->file.fd, data, size);
+    return rg_write_all(writer->file.fd, data, size);
 }
 
 static int copy_range(int from_fd, int to_fd, uint64_t size)
@@ -1175,7 +1162,7 @@ static int disk_append_folders(void *self, const struct rg_text *lines)
         return rc < 0 ? rc : -errno;
     }
     off_t end = lseek(fd, 0, SEEK_END);
-    rc = end < 0 ? -errno : write_all(fd, (const uint8_t *)lines->data, lines->size);
+    rc = end < 0 ? -errno : rg_write_all(fd, lines->data, lines->size);
     if (rc < 0 && end >= 0) {
         (void)ftruncate(fd, end); /* Half a line would be continued by the next. */
     }

@@ -49,15 +49,16 @@ int rg_bytes_map(struct rg_bytes *out_bytes, int fd)
     return 0;
 }
 
-static int write_all(int fd, const uint8_t *data, size_t size)
+int rg_write_all(int fd, const void *data, size_t size)
 {
+    const uint8_t *bytes = data;
     while (size > 0) {
-        ssize_t written = write(fd, data, size);
+        ssize_t written = write(fd, bytes, size);
         if (written < 0 && errno != EINTR) {
             return -errno;
         }
         if (written > 0) {
-            data += written;
+            bytes += written;
             size -= (size_t)written;
         }
     }
@@ -66,7 +67,7 @@ static int write_all(int fd, const uint8_t *data, size_t size)
 
 static int copy_shared(struct rg_bytes *out_bytes, int fd, const void *data, size_t size)
 {
-    int rc = write_all(fd, data, size);
+    int rc = rg_write_all(fd, data, size);
     rc = rc == 0 ? rg_memory_file_seal(fd) : rc;
     rc = rc == 0 ? rg_bytes_map(out_bytes, fd) : rc;
     if (rc < 0) {

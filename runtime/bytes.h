@@ -26,6 +26,9 @@ int rg_memory_file_open(const char *name);
 /* Nobody changes it any more, whoever has a descriptor. 0 or negative. */
 int rg_memory_file_seal(int fd);
 
+/* Writes all of it, however little the kernel takes at a time. 0 or negative. */
+int rg_write_all(int fd, const void *data, size_t size);
+
 /* Maps all of a file. Takes the descriptor, but not where it fails: -EBADMSG (no regular file, or
  * an empty one), or what mapping gives. */
 int rg_bytes_map(struct rg_bytes *out_bytes, int fd);

@@ -103,8 +103,11 @@ int core_object_reader_register(PyObject *module);
 int core_error_register(PyObject *module);
 int core_tar_register(PyObject *module);
 
-/* A digest in hexadecimal, as a str. */
-PyObject *core_digest_text(const uint8_t digest[RG_DIGEST_SIZE]);
+/* Keeps a digest as a str in hexadecimal, unless there is one, and returns it. */
+PyObject *core_digest_keep(PyObject **place, const uint8_t digest[RG_DIGEST_SIZE]);
+/* What is kept, or None, and its setter. `closure` is where in the object it is kept, in bytes. */
+PyObject *core_digest_get_known(PyObject *object, void *closure);
+int core_digest_set_known(PyObject *object, PyObject *digest, void *closure);
 
 /* Adds a heap type to the module. */
 int core_type_add(PyObject *module, PyType_Spec *spec, PyTypeObject **out_type);

@@ -75,7 +75,7 @@ static PyObject *objects_make(PyTypeObject *type, struct rg_manifest *manifest)
     return object;
 }
 
-PyObject *core_digest_text(const uint8_t digest[RG_DIGEST_SIZE])
+PyObject *core_digest_keep(PyObject **place, const uint8_t digest[RG_DIGEST_SIZE])
 {
     static const char digits[] = "0123456789abcdef";
     char text[2 * RG_DIGEST_SIZE];
@@ -83,7 +83,33 @@ PyObject *core_digest_text(const uint8_t digest[RG_DIGEST_SIZE])
         text[2 * i] = digits[digest[i] >> 4];
         text[2 * i + 1] = digits[digest[i] & 15];
     }
-    return PyUnicode_FromStringAndSize(text, sizeof(text));
+    if (*place == NULL) {
+        *place = PyUnicode_FromStringAndSize(text, sizeof(text));
+    }
+    return Py_XNewRef(*place);
+}
+
+static PyObject **known_digest_of(PyObject *object, void *closure)
+{
+    return (PyObject **)(void *)((char *)object + (size_t)closure);
+}
+
+PyObject *core_digest_get_known(PyObject *object, void *closure)
+{
+    PyObject *digest = *known_digest_of(object, closure);
+    return Py_NewRef(digest != NULL ? digest : Py_None);
+}
+
+int core_digest_set_known(PyObject *object, PyObject *digest, void *closure)
+{
+    if (digest == NULL || !PyUnicode_Check(digest)) {
+        PyErr_SetString(PyExc_TypeError, "a digest is a str");
+        return -1;
+    }
+    PyObject **place = known_digest_of(object, closure), *other = *place;
+    *place = Py_NewRef(digest);
+    Py_XDECREF(other);
+    return 0;
 }
 
 PyObject *core_objects_new(struct rg_manifest_writer *writer)
@@ -379,35 +405,12 @@ static PyObject *objects_get_digest(PyObject *object, void *closure)
 {
     (void)closure;
     struct objects *self = of(object);
-    if (self->digest == NULL) {
-        uint8_t digest[RG_DIGEST_SIZE];
-        Py_BEGIN_ALLOW_THREADS rg_manifest_digest(self->manifest, digest);
-        Py_END_ALLOW_THREADS PyObject *text = core_digest_text(digest);
-        PyObject *other = self->digest; /* another thread's, which is the same */
-        self->digest = text;
-        Py_XDECREF(other);
+    if (self->digest != NULL) {
+        return Py_NewRef(self->digest);
     }
-    return Py_XNewRef(self->digest);
-}
-
-static PyObject *objects_get_known_digest(PyObject *object, void *closure)
-{
-    (void)closure;
-    PyObject *digest = of(object)->digest;
-    return Py_NewRef(digest != NULL ? digest : Py_None);
-}
-
-static int objects_set_known_digest(PyObject *object, PyObject *digest, void *closure)
-{
-    (void)closure;
-    if (digest == NULL || !PyUnicode_Check(digest)) {
-        PyErr_SetString(PyExc_TypeError, "a digest is a str");
-        return -1;
-    }
-    PyObject *other = of(object)->digest;
-    of(object)->digest = Py_NewRef(digest);
-    Py_XDECREF(other);
-    return 0;
+    uint8_t digest[RG_DIGEST_SIZE];
+    Py_BEGIN_ALLOW_THREADS rg_manifest_digest(self->manifest, digest);
+    Py_END_ALLOW_THREADS return core_digest_keep(&self->digest, digest);
 }
 
 static PyMethodDef objects_methods[] = {
@@ -418,8 +421,9 @@ static PyMethodDef objects_methods[] = {
 };
 static PyGetSetDef objects_getset[] = {
     {"bucket", objects_get_bucket, NULL, "The bucket that all objects are in.", NULL},
-    {"_digest", objects_get_known_digest, objects_set_known_digest,
-     "The digest where it is known, else None; may be set by who knows it.", NULL},
+    {"_digest", core_digest_get_known, core_digest_set_known,
+     "The digest where it is known, else None; may be set by who knows it.",
+     (void *)offsetof(struct objects, digest)},
     {"digest", objects_get_digest, NULL, "SHA-256 of the manifest's bytes, in hexadecimal.", NULL},
     {"fd", objects_get_fd, NULL,
      "What another process opens it from without a copy; -1: it is small.", NULL},

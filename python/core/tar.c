@@ -517,35 +517,12 @@ static PyObject *tar_get_digest(PyObject *object, void *closure)
 {
     (void)closure;
     struct tar *self = of(object);
-    if (self->digest == NULL) {
-        uint8_t digest[RG_DIGEST_SIZE];
-        Py_BEGIN_ALLOW_THREADS rg_tar_index_digest(self->index, digest);
-        Py_END_ALLOW_THREADS PyObject *text = core_digest_text(digest);
-        PyObject *other = self->digest; /* another thread's, which is the same */
-        self->digest = text;
-        Py_XDECREF(other);
+    if (self->digest != NULL) {
+        return Py_NewRef(self->digest);
     }
-    return Py_XNewRef(self->digest);
-}
-
-static PyObject *tar_get_known_digest(PyObject *object, void *closure)
-{
-    (void)closure;
-    PyObject *digest = of(object)->digest;
-    return Py_NewRef(digest != NULL ? digest : Py_None);
-}
-
-static int tar_set_known_digest(PyObject *object, PyObject *digest, void *closure)
-{
-    (void)closure;
-    if (digest == NULL || !PyUnicode_Check(digest)) {
-        PyErr_SetString(PyExc_TypeError, "a digest is a str");
-        return -1;
-    }
-    PyObject *other = of(object)->digest;
-    of(object)->digest = Py_NewRef(digest);
-    Py_XDECREF(other);
-    return 0;
+    uint8_t digest[RG_DIGEST_SIZE];
+    Py_BEGIN_ALLOW_THREADS rg_tar_index_digest(self->index, digest);
+    Py_END_ALLOW_THREADS return core_digest_keep(&self->digest, digest);
 }
 
 static int tar_buffer(PyObject *object, Py_buffer *view, int flags)
@@ -594,8 +571,9 @@ static PyMethodDef tar_methods[] = {
 };
 static PyGetSetDef tar_getset[] = {
     {"bucket", tar_get_bucket, NULL, "The bucket that all shards are in.", NULL},
-    {"_digest", tar_get_known_digest, tar_set_known_digest,
-     "The digest where it is known, else None; may be set by who knows it.", NULL},
+    {"_digest", core_digest_get_known, core_digest_set_known,
+     "The digest where it is known, else None; may be set by who knows it.",
+     (void *)offsetof(struct tar, digest)},
     {"digest", tar_get_digest, NULL, "SHA-256 of the index's bytes, in hexadecimal.", NULL},
     {"fd", tar_get_fd, NULL, "What another process opens it from without a copy; -1: it is small.",
      NULL},
