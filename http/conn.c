@@ -884,7 +884,7 @@ static void alarm_fire(struct rg_alarm *alarm)
         limit_ns = busy_limit_ns(conn, &text);
     }
     /* Waiting for memory is ours to answer for, not the server's. */
-    if (conn->transport.paused) {
+    if (rg_transport_paused(&conn->transport)) {
         progress(conn);
     }
     uint64_t deadline_ns = rg_time_after(conn->progress_ns, limit_ns);

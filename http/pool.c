@@ -224,7 +224,7 @@ static void pool_break_deadlock(struct rg_pool *pool)
         return;
     }
     for (struct rg_list *node = pool->busy.next; node != &pool->busy; node = node->next) {
-        if (!RG_CONTAINER_OF(node, struct rg_conn, node)->transport.paused) {
+        if (!rg_transport_paused(&RG_CONTAINER_OF(node, struct rg_conn, node)->transport)) {
             return;
         }
     }
@@ -525,7 +525,7 @@ bool rg_pool_conn_stuck(const struct rg_conn *conn)
 
 void rg_pool_conn_waiting(struct rg_conn *conn)
 {
-    RG_ASSERT(conn->transport.paused);
+    RG_ASSERT(rg_transport_paused(&conn->transport));
     pool_pump_soon(conn->pool);
 }
 

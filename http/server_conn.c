@@ -94,7 +94,7 @@ static void exchange_finish(struct rg_server_conn *conn)
     RG_ASSERT(conn->request == RG_SERVER_REQUEST_DONE);
     RG_ASSERT(conn->answer == RG_SERVER_ANSWER_SENT && !conn->calling);
     if (conn->must_close) {
-        if (conn->transport.paused || input_left(conn) > 0) {
+        if (rg_transport_paused(&conn->transport) || input_left(conn) > 0) {
             conn_linger(conn);
         } else {
             conn_close(conn, false);

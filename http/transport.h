@@ -131,6 +131,11 @@ void rg_transport_receive_into(struct rg_transport *transport, uint8_t *dest, si
  * on_data. */
 void rg_transport_pause(struct rg_transport *transport);
 void rg_transport_resume(struct rg_transport *transport);
+/* True from pause to resume. */
+static inline bool rg_transport_paused(const struct rg_transport *transport)
+{
+    return transport->paused;
+}
 
 /* Takes bytes to be sent; how many: fewer than size when the buffer is full (write the rest from
  * on_sent), or a negative errno (-ENOMEM, or what TLS says): then on_ended follows. `large`: bodies
