@@ -3,25 +3,54 @@
 
 #include <stdlib.h>
 
+static size_t capacity_of(bool large)
+{
+    return large ? RG_SEND_LARGE_SIZE : RG_SEND_SMALL_SIZE;
+}
+
+static struct rg_send_kept *kept_of(struct rg_send_buffers *buffers, bool large)
+{
+    return large ? &buffers->large : &buffers->small;
+}
+
+static bool kept_invariants(const struct rg_send_kept *kept, size_t capacity)
+{
+    uint32_t count = 0;
+    bool same = true;
+    for (const struct rg_send_buffer *at = kept->first; at != NULL; at = at->next) {
+        same = same && at->capacity == capacity && at->sending == 0;
+        count++;
+    }
+    return same && count == kept->count && count * capacity <= RG_SEND_KEPT_BYTES;
+}
+
+static bool invariants(const struct rg_send_buffers *buffers)
+{
+    return kept_invariants(&buffers->small, RG_SEND_SMALL_SIZE) &&
+           kept_invariants(&buffers->large, RG_SEND_LARGE_SIZE) &&
+           buffers->kept_bytes == buffers->small.count * RG_SEND_SMALL_SIZE +
+                                      buffers->large.count * RG_SEND_LARGE_SIZE;
+}
+
 struct rg_send_buffer *rg_send_buffer_borrow(struct rg_send_buffers *buffers, bool large)
 {
-    struct rg_send_buffer **first = large ? &buffers->large.first : &buffers->small.first;
-    struct rg_send_buffer *buffer = *first;
+    struct rg_send_kept *kept = kept_of(buffers, large);
+    struct rg_send_buffer *buffer = kept->first;
     if (buffer != NULL) {
-        *first = buffer->next;
-        *(large ? &buffers->large.count : &buffers->small.count) -= 1;
+        kept->first = buffer->next;
+        kept->count--;
         buffers->kept_bytes -= buffer->capacity;
     } else {
-        size_t capacity = large ? RG_SEND_LARGE_SIZE : RG_SEND_SMALL_SIZE;
-        buffer = malloc(sizeof(*buffer) + capacity);
+        buffer = malloc(sizeof(*buffer) + capacity_of(large));
         if (buffer == NULL) {
             return NULL;
         }
-        buffer->capacity = capacity;
+        buffer->capacity = capacity_of(large);
     }
     buffer->next = NULL;
     buffer->size = buffer->sending = 0;
     buffers->lent_bytes += buffer->capacity;
+    RG_VERIFY(invariants(buffers));
     return buffer;
 }
 
@@ -30,19 +59,19 @@ void rg_send_buffer_return(struct rg_send_buffers *buffers, struct rg_send_buffe
     if (buffer == NULL) {
         return;
     }
-    bool large = buffer->capacity == RG_SEND_LARGE_SIZE;
-    uint32_t *count = large ? &buffers->large.count : &buffers->small.count;
-    struct rg_send_buffer **first = large ? &buffers->large.first : &buffers->small.first;
+    struct rg_send_kept *kept = kept_of(buffers, buffer->capacity == RG_SEND_LARGE_SIZE);
     RG_ASSERT(buffers->lent_bytes >= buffer->capacity);
     buffers->lent_bytes -= buffer->capacity;
-    if (*count == RG_SEND_BUFFERS_KEPT_MAX) {
+    if ((kept->count + 1) * buffer->capacity > RG_SEND_KEPT_BYTES) {
         free(buffer);
         return;
     }
+    buffer->size = buffer->sending = 0;
     buffers->kept_bytes += buffer->capacity;
-    buffer->next = *first;
-    *first = buffer;
-    *count += 1;
+    buffer->next = kept->first;
+    kept->first = buffer;
+    kept->count++;
+    RG_VERIFY(invariants(buffers));
 }
 
 static void list_free(struct rg_send_buffer *first)

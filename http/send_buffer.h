@@ -1,6 +1,14 @@
-/* Buffers for bytes on their way into sockets: those of one event loop, borrowed by a transport
- * while it has something to send. The one that came back last is lent first, because it is hot; a
- * number of each size is kept, more are freed. */
+/* The buffers in which bytes wait to be sent. They belong to one event loop. A transport borrows
+ * one while it has something to send, and returns it when all of it was sent.
+ *
+ * The life of a buffer: allocated by the borrow that finds none -> lent -> returned and kept ->
+ * lent again, the one that came back last first, because it is still in the cache -> freed with the
+ * loop. Of each size RG_SEND_KEPT_BYTES are kept. That is as many as a loop lends at once unless
+ * more than 819 connections send at the same time; so those of a warm loop are not allocated. A
+ * buffer that comes back beyond that is freed.
+ *
+ * Invariant: the kept buffers of a size are in its list, empty and no more than fit
+ * RG_SEND_KEPT_BYTES; kept_bytes is the sum of both lists. */
 #ifndef RG_HTTP_SEND_BUFFER_H
 #define RG_HTTP_SEND_BUFFER_H
 
@@ -9,8 +17,8 @@
 /* The two sizes: for requests, and for bodies. A record of TLS fits either. */
 #define RG_SEND_SMALL_SIZE RG_KIB(20)
 #define RG_SEND_LARGE_SIZE RG_KIB(256)
-/* Kept for the next borrower, of each size. */
-#define RG_SEND_BUFFERS_KEPT_MAX 64
+/* How much is kept for the next borrower, of each size. */
+#define RG_SEND_KEPT_BYTES RG_MIB(16)
 
 struct rg_send_buffer {
     struct rg_send_buffer *next;
@@ -19,12 +27,15 @@ struct rg_send_buffer {
     uint8_t data[];
 };
 
+/* The kept buffers of one size. */
+struct rg_send_kept {
+    struct rg_send_buffer *first;
+    uint32_t count;
+};
+
 /* The zero state is valid. Single-threaded. */
 struct rg_send_buffers {
-    struct {
-        struct rg_send_buffer *first;
-        uint32_t count;
-    } small, large;
+    struct rg_send_kept small, large;
     size_t lent_bytes, kept_bytes;
 };
 
