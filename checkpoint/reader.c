@@ -8,8 +8,8 @@
  * There is no thread: whoever reads takes completions, and asks for the blocks that come next
  * before it returns. A large piece is no block: it is one set of ranges, straight into the caller's
  * memory. */
-#include "gcs/checksum.h"
-#include "gcs/client.h"
+#include "gcs/request/client.h"
+#include "gcs/wire/checksum.h"
 
 #include <ringest/checkpoint.h>
 

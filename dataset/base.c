@@ -2,7 +2,7 @@
 #include "dataset/base.h"
 
 #include "dataset/sampler.h"
-#include "gcs/client.h"
+#include "gcs/request/client.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -22,7 +22,7 @@
 #include "dataset/resume.h"
 #include "dataset/sampler.h"
 #include "dataset/source.h"
-#include "gcs/client.h"
+#include "gcs/request/client.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* See resume.h. */
 #include "dataset/resume.h"
 
-#include "gcs/client.h"
+#include "gcs/request/client.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* See source.h. */
 #include "dataset/source.h"
 
-#include "gcs/checksum.h"
-#include "gcs/client.h"
+#include "gcs/request/client.h"
+#include "gcs/wire/checksum.h"
 
 #include <errno.h>
 #include <stdlib.h>

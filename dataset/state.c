@@ -1,7 +1,7 @@
 /* See state.h. */
 #include "dataset/state.h"
 
-#include "gcs/checksum.h"
+#include "gcs/wire/checksum.h"
 #include "runtime/base.h"
 
 #include <errno.h>

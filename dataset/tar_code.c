@@ -2,7 +2,7 @@
 #include "dataset/tar_code.h"
 
 #include "dataset/tar_parser.h"
-#include "gcs/manifest_code.h"
+#include "gcs/listing/manifest_code.h"
 
 #include <string.h>
 

@@ -3,11 +3,11 @@
  * mapping may change under it. */
 #include "dataset/tar_index.h"
 
-#include "gcs/checksum.h"
-#include "gcs/client.h"
-#include "gcs/manifest.h"
-#include "gcs/manifest_code.h"
-#include "gcs/sign.h"
+#include "gcs/listing/manifest.h"
+#include "gcs/listing/manifest_code.h"
+#include "gcs/request/client.h"
+#include "gcs/wire/checksum.h"
+#include "gcs/wire/digest.h"
 #include "runtime/new_file.h"
 
 #include <errno.h>

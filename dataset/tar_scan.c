@@ -11,7 +11,7 @@
  * large it shrinks to little more than a header, and what members hold is not read. */
 #include "dataset/tar_index.h"
 #include "dataset/tar_parser.h"
-#include "gcs/client.h"
+#include "gcs/request/client.h"
 
 #include <errno.h>
 #include <ringest/objects.h>

@@ -1,7 +1,7 @@
 /* See tar_section.h. */
 #include "dataset/tar_section.h"
 
-#include "gcs/checksum.h"
+#include "gcs/wire/checksum.h"
 
 #include <errno.h>
 #include <stdarg.h>

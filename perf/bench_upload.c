@@ -5,7 +5,7 @@
  * the last one. It answers as a multipart upload needs it, and says of the object what the client
  * is to hear: the checksum of what was to be sent. */
 #include "emulator/certificate.h"
-#include "gcs/checksum.h"
+#include "gcs/wire/checksum.h"
 #include "runtime/clock.h"
 
 #include <ringest/upload.h>

@@ -1,7 +1,7 @@
 /* Answers to batch requests: the first line is a Content-Type and the rest the body. What is
  * accepted has a status for some of the parts and 0 for the others, and says the same when all its
  * line ends are bare. */
-#include "gcs/batch_answer.h"
+#include "gcs/wire/batch_answer.h"
 
 #include <errno.h>
 #include <stdlib.h>

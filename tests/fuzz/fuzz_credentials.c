@@ -1,7 +1,7 @@
 /* Credential files: whatever they hold, a config is complete and a refusal is one clean line. */
-#include "gcs/credentials_exchange.h"
-#include "gcs/credentials_external.h"
-#include "gcs/utf8.h"
+#include "gcs/credentials/exchange.h"
+#include "gcs/credentials/external.h"
+#include "gcs/wire/utf8.h"
 
 #include <string.h>
 

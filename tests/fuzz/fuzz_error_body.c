@@ -1,7 +1,7 @@
 /* Bodies of errors: whatever they are, the line is UTF-8 without controls and fits. Byte 0 chooses
  * how much room there is. */
-#include "gcs/error_body.h"
-#include "gcs/utf8.h"
+#include "gcs/wire/error_body.h"
+#include "gcs/wire/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

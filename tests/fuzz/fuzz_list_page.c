@@ -1,8 +1,8 @@
 /* Pages of listings and resources of objects. A body that is accepted gives strings that lie in the
  * block, end there, and are UTF-8; a block of the bound's size is as good as a larger one, and a
  * smaller one gives the same page or says that it is too small. */
-#include "gcs/list_parser.h"
-#include "gcs/utf8.h"
+#include "gcs/wire/list_parser.h"
+#include "gcs/wire/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

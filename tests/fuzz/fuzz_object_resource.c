@@ -1,6 +1,6 @@
 /* Resources of objects, answers to steps of a copy, and permissions. What is accepted lies in the
  * block, and its texts end there; a block of the bound's size is always enough. */
-#include "gcs/object_resource.h"
+#include "gcs/wire/object_resource.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* Indexes of tar archives. Damage is mostly seen by the checksums, so these are made right first:
  * what then opens gives samples that are whole, or says that they are not. */
 #include "dataset/tar_index.h"
-#include "gcs/checksum.h"
-#include "gcs/manifest_code.h"
+#include "gcs/listing/manifest_code.h"
+#include "gcs/wire/checksum.h"
 
 #include <errno.h>
 #include <stdlib.h>

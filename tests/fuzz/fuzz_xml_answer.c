@@ -1,7 +1,7 @@
 /* Answers in XML: whatever they are, texts end and fit; and what is appended as text is read back
  * as it was. The same bytes as a list of uploads: its texts lie in the block. */
-#include "gcs/uploads_parser.h"
-#include "gcs/xml_answer.h"
+#include "gcs/wire/uploads_parser.h"
+#include "gcs/wire/xml_answer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

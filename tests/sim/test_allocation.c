@@ -4,8 +4,8 @@
  * accepted request, and nothing left behind.
  *
  * Only in code of the library: the simulation allocates, too, and is left out. */
-#include "gcs/checksum.h"
-#include "gcs/client.h"
+#include "gcs/request/client.h"
+#include "gcs/wire/checksum.h"
 #include "tests/support/allocation.h"
 #include "tests/support/sim_gcs.h"
 #include "tests/support/test.h"

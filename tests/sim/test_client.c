@@ -6,9 +6,9 @@
  * and taken off as their times come -> the client is closed -> what must hold of any run is
  * checked. A run that fails says its seed; `--seed` of it and the name of the case repeat it as the
  * first. */
-#include "gcs/checksum.h"
-#include "gcs/client.h"
-#include "gcs/hedge.h"
+#include "gcs/request/client.h"
+#include "gcs/request/hedge.h"
+#include "gcs/wire/checksum.h"
 #include "http/conn.h"
 #include "tests/support/sim_scenario.h"
 #include "tests/support/test.h"

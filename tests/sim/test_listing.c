@@ -3,8 +3,8 @@
  *
  * A run: a world is built from a seed -> the listing is read to its end, or given up somewhere ->
  * it is closed, and the client -> nothing is left. */
-#include "gcs/client.h"
-#include "gcs/listing.h"
+#include "gcs/listing/listing.h"
+#include "gcs/request/client.h"
 #include "http/conn.h"
 #include "http/url.h"
 #include "tests/support/listing_model.h"

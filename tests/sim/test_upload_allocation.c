@@ -2,7 +2,7 @@
  * all N. Whatever N: one completion, and a failure publishes nothing.
  *
  * Only on threads that say so. */
-#include "gcs/client.h"
+#include "gcs/request/client.h"
 #include "tests/support/allocation.h"
 #include "tests/support/test.h"
 #include "tests/support/uploads.h"

@@ -2,7 +2,7 @@
  * is stored, what a reader gets, and that nothing else is in the bucket; and what is left of those
  * that nobody finishes. */
 #include "emulator/emulator.h"
-#include "gcs/checksum.h"
+#include "gcs/wire/checksum.h"
 #include "runtime/clock.h"
 #include "tests/support/client.h"
 #include "tests/support/test.h"

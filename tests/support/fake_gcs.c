@@ -1,7 +1,7 @@
 /* See fake_gcs.h. */
 #include "tests/support/fake_gcs.h"
 
-#include "gcs/checksum.h"
+#include "gcs/wire/checksum.h"
 #include "http/h1_decoder.h"
 #include "tests/support/test.h"
 

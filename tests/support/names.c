@@ -1,7 +1,7 @@
 /* Names of every kind: see names.h. */
 #include "tests/support/names.h"
 
-#include "gcs/utf8.h"
+#include "gcs/wire/utf8.h"
 #include "tests/support/test.h"
 
 #include <ringest/gcs.h>

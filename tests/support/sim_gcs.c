@@ -3,7 +3,7 @@
  * delivered, in pieces and perhaps not to its end -> the next request. */
 #include "tests/support/sim_gcs.h"
 
-#include "gcs/checksum.h"
+#include "gcs/wire/checksum.h"
 #include "http/h1_decoder.h"
 
 #include <errno.h>

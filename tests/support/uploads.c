@@ -1,7 +1,7 @@
 /* See uploads.h. */
 #include "tests/support/uploads.h"
 
-#include "gcs/checksum.h"
+#include "gcs/wire/checksum.h"
 #include "runtime/clock.h"
 #include "tests/support/test.h"
 

@@ -26,9 +26,23 @@ LAYERS = {
     "python": {"core.h"},
 }
 
+# What a folder of a layer may include of the layer's other folders: a declared order, lowest first. Nothing
+# lies beside the folders of such a layer.
+FOLDERS = {
+    "gcs": {
+        "wire": set(),
+        "network": set(),
+        "credentials": {"network", "wire"},
+        "request": {"credentials", "network", "wire"},
+        "object": {"request", "wire"},
+        "listing": {"request", "wire"},
+        "upload": {"request", "wire"},
+    },
+}
+
 # A foreign header and the only files that may include it.
 BOUNDARIES = {
-    "openssl/": r"http/tls\w*\.(c|h|cc)|gcs/sign\.c|emulator/(certificate\.c|md5\.(c|h))",
+    "openssl/": r"http/tls\w*\.(c|h|cc)|gcs/(credentials/sign|wire/digest)\.c|emulator/(certificate\.c|md5\.(c|h))",
     "liburing.h": r"runtime/\w+\.(c|h)",
     "hwloc.h": r"runtime/\w+\.(c|h)",
 }
@@ -92,6 +106,22 @@ def check_includes(path, text):
                 yield f"{where}: must not include <{foreign}>"
 
 
+def check_folders(path, text):
+    layer, _, rest = path.partition("/")
+    folders = FOLDERS.get(layer)
+    if folders is None:
+        return
+    folder = rest.partition("/")[0] if "/" in rest else None
+    if folder not in folders:
+        yield f"{path}: lies in none of the folders of {layer}/"
+        return
+    for match in INCLUDE.finditer(text):
+        ours = match.group(1) or ""
+        target = ours.removeprefix(layer + "/").partition("/")[0]
+        if ours.startswith(layer + "/") and target != folder and target not in folders[folder]:
+            yield f'{path}:{line_of(text, match.start())}: must not include "{ours}"'
+
+
 def check_prints(path, text):
     if not path.startswith(LIBRARY) or path in PRINTERS:
         return
@@ -115,9 +145,9 @@ def check_text(path, text):
 def check_units(paths):
     present = set(paths)
     for path in paths:
-        match = re.fullmatch(r"(\w+)/(\w+)\.c", path)
-        if match and match.group(1) in UNITS:
-            test = "tests/{}/test_{}.c".format(*match.groups())
+        match = re.fullmatch(r"((\w+)/(?:\w+/)*)(\w+)\.c", path)
+        if match and match.group(2) in UNITS:
+            test = f"tests/{match.group(1)}test_{match.group(3)}.c"
             if test not in present:
                 yield f"{path}: no test, {test} is missing"
 
@@ -134,6 +164,7 @@ def check_sources(root):
         yield from check_text(path, text)
         if path.endswith((".c", ".h", ".cc")):
             yield from check_includes(path, text)
+            yield from check_folders(path, text)
             yield from check_prints(path, text)
 
 

@@ -1,0 +1,74 @@
+/* Headers, numbers and entries of manifests, to bytes and back. Pure.
+ *
+ * An entry is: how much of the name before it in its block it begins with, how much follows, and
+ * that; size; the difference of its generation and the one before; flags; CRC32C. Lengths, size and
+ * the difference are numbers of 7 bits a byte, lowest first, of which all but the last have the
+ * highest bit set; the difference is folded so that small negative numbers are small ones. */
+#ifndef RG_GCS_LISTING_MANIFEST_CODE_H
+#define RG_GCS_LISTING_MANIFEST_CODE_H
+
+#include "runtime/base.h"
+
+#include <ringest/gcs.h>
+
+/* One entry at most: a name that shares nothing, two lengths, two numbers, flags, CRC32C. */
+#define RG_MANIFEST_ENTRY_SIZE_MAX (RG_OBJECT_NAME_SIZE_MAX + 2 * 2 + 2 * 10 + 1 + 4)
+
+#define RG_MANIFEST_FLAG_CRC32C 1u
+
+uint32_t rg_manifest_read_u32(const uint8_t *data);
+uint64_t rg_manifest_read_u64(const uint8_t *data);
+void rg_manifest_write_u32(uint8_t *out, uint32_t number);
+void rg_manifest_write_u64(uint8_t *out, uint64_t number);
+/* A number of 7 bits a byte, at most RG_MANIFEST_VARINT_SIZE_MAX of them; returns how many. */
+#define RG_MANIFEST_VARINT_SIZE_MAX 10
+size_t rg_manifest_write_varint(uint8_t *out, uint64_t number);
+/* Moves *at behind the number. False: none ends before `end`, or it is above 64 bits. */
+bool rg_manifest_read_varint(const uint8_t **at, const uint8_t *end, uint64_t *out_number);
+
+/* Where a reader says what is wrong with a file; NULL: nowhere. */
+struct rg_manifest_damage {
+    char *text;
+    size_t size;
+};
+/* Writes where it is and what. Returns -EBADMSG. */
+int rg_manifest_damaged(const struct rg_manifest_damage *damage, uint64_t at, const char *format,
+                        ...) RG_PRINTF(3, 4);
+
+/* Manifests and indexes of tar archives begin alike: magic, version, the sizes of header, file and
+ * bucket, and the header's CRC32C are at the same places (enum rg_manifest_field). */
+struct rg_manifest_format {
+    const char *magic; /* RG_MANIFEST_MAGIC_SIZE bytes */
+    uint32_t version;
+    const char *is_another; /* said of a file that does not have the magic */
+};
+uint32_t rg_manifest_header_size(uint32_t bucket_size);
+/* Of a header of `size` bytes, with its own field taken for 0. */
+uint32_t rg_manifest_header_crc(const uint8_t *header, uint32_t size);
+/* Checks what a file of `size` bytes begins with, and that it has as many as it should. Writes the
+ * bucket's name, of RG_BUCKET_NAME_SIZE_MAX + 1 bytes. Returns the header's size, which is not to
+ * be read again from a mapping that may change, or -EBADMSG: damaged, or of another format. */
+int rg_manifest_header_check(const struct rg_manifest_format *format, const uint8_t *data,
+                             uint64_t size, char *out_bucket,
+                             const struct rg_manifest_damage *damage);
+
+/* The entry that was encoded last in a block. Starts zeroed. */
+struct rg_manifest_encoder {
+    char name[RG_OBJECT_NAME_SIZE_MAX + 1];
+    int64_t generation;
+};
+/* Writes at most RG_MANIFEST_ENTRY_SIZE_MAX bytes and returns how many. The name fits. */
+size_t rg_manifest_encode(struct rg_manifest_encoder *encoder, const struct rg_object *object,
+                          uint8_t *out);
+
+/* Goes through a block; `name` is the caller's, of RG_OBJECT_NAME_SIZE_MAX + 1 bytes. */
+struct rg_manifest_decoder {
+    const uint8_t *at, *end;
+    char *name;
+    size_t name_size;
+    struct rg_object object; /* but its name */
+};
+/* The next entry. False: there is none that is whole and right. */
+bool rg_manifest_decode(struct rg_manifest_decoder *decoder);
+
+#endif

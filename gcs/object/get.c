@@ -1,0 +1,612 @@
+/* Reading an object, whole or by range, through the JSON API (Cloud Storage "objects: get",
+ * alt=media). A body that breaks off is continued behind what has arrived, from the same
+ * generation; when the server does not go along with that, reading starts again from the first
+ * byte. */
+#include "gcs/request/request.h"
+#include "gcs/wire/target.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* "bytes 18446744073709551615-18446744073709551615" */
+#define RANGE_SIZE_MAX 64
+#define READ_TARGET_SIZE_MAX                                                                       \
+    (RG_URL_PATH_SIZE_MAX + 320 + 3 * (RG_BUCKET_NAME_SIZE_MAX + RG_OBJECT_NAME_SIZE_MAX))
+
+#define REPLACED_TEXT "the object was replaced while it was read"
+
+/* What the head of a media answer says about the object. */
+struct media_head {
+    int64_t generation;
+    uint64_t stored_size;
+    struct rg_object_hashes hashes;
+    struct rg_h1_slice content_range, content_encoding, stored_encoding;
+    bool gunzipped, has_stored_size, bad_hash;
+    /* Where the bytes of the answer begin in the object, and the object's size. */
+    uint64_t first, total;
+    bool has_total;
+};
+
+static bool get_is_whole(const struct rg_get_state *get)
+{
+    return get->offset == 0 && get->length == RG_WHOLE;
+}
+
+static void range_format(const struct rg_get_state *get, char range[static RANGE_SIZE_MAX])
+{
+    uint64_t first = get->offset + get->received;
+    if (get->length == RG_WHOLE) {
+        snprintf(range, RANGE_SIZE_MAX, "bytes=%" PRIu64 "-", first);
+    } else {
+        snprintf(range, RANGE_SIZE_MAX, "bytes=%" PRIu64 "-%" PRIu64, first,
+                 get->offset + get->length - 1);
+    }
+}
+
+static int get_encode(struct rg_request *request, struct rg_h1_encoder *encoder)
+{
+    struct rg_get_state *get = &request->get;
+    char text[READ_TARGET_SIZE_MAX];
+    struct rg_target target;
+    rg_target_init(&target, text, sizeof(text), request->client->endpoint.path);
+    rg_target_add_object(&target, request->bucket, request->object);
+    rg_target_query(&target, "alt", "media");
+    if (get->received > 0) {
+        /* The conditions held when the first bytes came; the rest is of that generation. */
+        rg_target_query_i64(&target, "generation", get->generation);
+    } else {
+        rg_target_query_i64(&target, "generation", get->want_generation);
+        rg_target_conditions(&target, &get->conditions);
+    }
+    RG_ASSERT(rg_target_end(&target) > 0);
+    rg_h1_encode_request(encoder, "GET", text);
+    if (!get_is_whole(get) || get->received > 0) {
+        char range[RANGE_SIZE_MAX];
+        range_format(get, range);
+        rg_h1_encode_header(encoder, "Range", range);
+    }
+    /* Objects stored with gzip come as they are stored, so that lengths, ranges and checksums are
+     * of the bytes that we get (Cloud Storage, "Transcoding of gzip-compressed files"). */
+    rg_h1_encode_header(encoder, "Accept-Encoding", "gzip");
+    return rg_request_encode_end(request, encoder);
+}
+
+static bool name_is(const struct rg_h1_slice *name, const char *lower_case)
+{
+    size_t size = strlen(lower_case);
+    return name->size == size && strncasecmp(name->data, lower_case, size) == 0;
+}
+
+static bool parse_u64(const char *data, size_t size, uint64_t *out_value)
+{
+    uint64_t value = 0;
+    if (size == 0) {
+        return false;
+    }
+    for (size_t i = 0; i < size; i++) {
+        uint64_t digit = (uint64_t)(data[i] - '0');
+        if (data[i] < '0' || data[i] > '9' || rg_mul_overflow(value, 10, &value) ||
+            rg_add_overflow(value, digit, &value)) {
+            return false;
+        }
+    }
+    *out_value = value;
+    return true;
+}
+
+static void media_field(struct media_head *media, const struct rg_h1_header *header)
+{
+    const struct rg_h1_slice *name = &header->name, *value = &header->value;
+    uint64_t number;
+    if (name->size == 0) {
+        return;
+    }
+    /* Only to be quick: a head has a dozen fields. */
+    bool extension = (name->data[0] | 0x20) == 'x';
+    if (!extension) {
+        if (name_is(name, "content-range")) {
+            media->content_range = *value;
+        } else if (name_is(name, "content-encoding")) {
+            media->content_encoding = *value;
+        }
+    } else if (name_is(name, "x-goog-hash")) {
+        media->bad_hash |= rg_object_hashes_parse(&media->hashes, value->data, value->size) < 0;
+    } else if (name_is(name, "x-goog-generation")) {
+        if (parse_u64(value->data, value->size, &number) && number <= INT64_MAX) {
+            media->generation = (int64_t)number;
+        }
+    } else if (name_is(name, "x-goog-stored-content-length")) {
+        media->has_stored_size = parse_u64(value->data, value->size, &media->stored_size);
+    } else if (name_is(name, "x-goog-stored-content-encoding")) {
+        media->stored_encoding = *value;
+    } else if (name_is(name, "x-guploader-response-body-transformations")) {
+        media->gunzipped = true;
+    }
+}
+
+static void media_parse(struct media_head *media, const struct rg_h1_head *head)
+{
+    *media = (struct media_head){0};
+    for (uint32_t i = 0; i < head->header_count; i++) {
+        media_field(media, &head->headers[i]);
+    }
+    bool as_stored = media->has_stored_size && head->has_content_length &&
+                     media->content_range.size == 0 && head->content_length == media->stored_size;
+    media->gunzipped |= name_is(&media->stored_encoding, "gzip") &&
+                        !name_is(&media->content_encoding, "gzip") && !as_stored;
+}
+
+/* "bytes first-last/total"; total may be "*". */
+static bool content_range_parse(struct media_head *media, uint64_t *out_last)
+{
+    struct rg_h1_slice text = media->content_range;
+    static const char unit[] = "bytes ";
+    const size_t unit_size = sizeof(unit) - 1;
+    if (text.size <= unit_size || strncasecmp(text.data, unit, unit_size) != 0) {
+        return false;
+    }
+    const char *first = text.data + unit_size, *end = text.data + text.size;
+    const char *dash = memchr(first, '-', (size_t)(end - first));
+    const char *slash = memchr(first, '/', (size_t)(end - first));
+    if (dash == NULL || slash == NULL || slash < dash) {
+        return false;
+    }
+    if (!parse_u64(first, (size_t)(dash - first), &media->first) ||
+        !parse_u64(dash + 1, (size_t)(slash - dash - 1), out_last) || media->first > *out_last) {
+        return false;
+    }
+    size_t total_size = (size_t)(end - slash - 1);
+    if (total_size == 1 && slash[1] == '*') {
+        return true;
+    }
+    media->has_total = parse_u64(slash + 1, total_size, &media->total);
+    return media->has_total && *out_last < media->total;
+}
+
+/* Forgets what earlier attempts brought. */
+static void get_restart(struct rg_get_state *get)
+{
+    rg_lease_release(get->lease);
+    get->lease = NULL;
+    get->body = NULL;
+    get->received = 0;
+    get->crc = 0;
+    get->has_object_crc = false;
+    get->has_object_size = false;
+    get->object_size = 0;
+}
+
+static int answer_refuse(struct rg_request *request, const char *why)
+{
+    rg_request_note(request, RG_STATUS_BAD_RESPONSE, "%s", why);
+    return -EBADMSG;
+}
+
+/* Which bytes of the object the answer brings, by what it says itself. */
+static int answer_place(struct rg_request *request, const struct rg_h1_head *head,
+                        struct media_head *media)
+{
+    uint64_t last;
+    if (head->status != 200 && head->status != 206) {
+        return answer_refuse(request, "neither 200 nor 206");
+    }
+    if (media->gunzipped) {
+        return answer_refuse(request, "the server decompressed the object, which it was asked not "
+                                      "to: it is stored with Content-Encoding gzip");
+    }
+    if (media->bad_hash) {
+        return answer_refuse(request, "the x-goog-hash fields are malformed");
+    }
+    if (media->content_range.size > 0) {
+        if (!content_range_parse(media, &last)) {
+            return answer_refuse(request, "the Content-Range is malformed");
+        }
+        if (head->framing == RG_H1_BODY_LENGTH && head->content_length != last - media->first + 1) {
+            return answer_refuse(request, "Content-Range and Content-Length disagree");
+        }
+    } else if (head->status == 206) {
+        return answer_refuse(request, "a 206 without Content-Range");
+    } else if (head->has_content_length) {
+        media->total = head->content_length;
+        media->has_total = true;
+    }
+    if (media->has_stored_size) {
+        media->total = media->stored_size;
+        media->has_total = true;
+    }
+    return 0;
+}
+
+/* The answer begins with the byte that is wanted next, of the object that is wanted; or with the
+ * first byte, where reading starts again. */
+static int answer_accept(struct rg_request *request, const struct rg_h1_head *head,
+                         const struct media_head *media)
+{
+    struct rg_get_state *get = &request->get;
+    if (get->received > 0 && media->first == get->offset) {
+        get_restart(get);
+    }
+    uint64_t wanted = get->offset + get->received;
+    if (media->first != wanted) {
+        rg_request_note(request, RG_STATUS_BAD_RESPONSE,
+                        "bytes from %" PRIu64 " on were asked for and bytes from %" PRIu64
+                        " on came",
+                        wanted, media->first);
+        return -EBADMSG;
+    }
+    if (get->want_generation != 0 && media->generation != 0 &&
+        media->generation != get->want_generation) {
+        return answer_refuse(request, "another generation came than was asked for");
+    }
+    if (get->received > 0 && media->generation != get->generation) {
+        rg_request_note(request, RG_STATUS_TRUNCATED, REPLACED_TEXT);
+        get_restart(get);
+        return -EBADMSG;
+    }
+    if (head->framing == RG_H1_BODY_LENGTH && head->content_length > get->length - get->received) {
+        return answer_refuse(request, "more bytes came than were asked for");
+    }
+    return 0;
+}
+
+/* Takes note of the object that the answer tells of. */
+static void answer_note(struct rg_get_state *get, const struct rg_h1_head *head,
+                        const struct media_head *media)
+{
+    get->is_part = media->content_range.size > 0;
+    get->is_endless = head->framing != RG_H1_BODY_LENGTH && head->framing != RG_H1_BODY_NONE;
+    if (get->received > 0) {
+        return;
+    }
+    get->crc = 0;
+    get->generation = media->generation;
+    get->has_object_crc = media->hashes.has_crc32c;
+    get->object_crc = media->hashes.crc32c;
+    get->is_gzip =
+        name_is(&media->stored_encoding, "gzip") || name_is(&media->content_encoding, "gzip");
+    get->has_object_size = media->has_total;
+    get->object_size = media->total;
+}
+
+static uint64_t lease_room(const struct rg_get_state *get)
+{
+    return (uint64_t)(get->lease->data + get->lease->capacity - get->body);
+}
+
+/* The slab was made for the first answer, and that one may have been for less than the rest now
+ * makes it (RFC 9110 15.3.7): then what there is moves to a larger slab. */
+static int rest_make_room(struct rg_request *request, const struct rg_h1_head *head)
+{
+    struct rg_get_state *get = &request->get;
+    uint64_t rest = head->framing == RG_H1_BODY_LENGTH ? head->content_length : 0;
+    if (head->framing != RG_H1_BODY_LENGTH && get->has_object_size) {
+        rest = get->object_size - RG_MIN(get->object_size, get->offset + get->received);
+    }
+    uint64_t size = get->received + RG_MIN(rest, get->length - get->received);
+    if (size <= lease_room(get)) {
+        return 0;
+    }
+    struct rg_slab_arena *slabs = request->client_loop->loop->slabs;
+    bool possible = size <= rg_slab_size_max(slabs);
+    struct rg_lease *larger = possible ? rg_slab_take(slabs, (size_t)size) : NULL;
+    if (larger == NULL) {
+        rg_request_note(request, possible ? RG_STATUS_NO_RESOURCES : RG_STATUS_TOO_LARGE,
+                        "no memory for the rest of the object");
+        get_restart(get);
+        return -ENOMEM;
+    }
+    memcpy(larger->data, get->body, get->received);
+    rg_lease_release(get->lease);
+    get->lease = larger;
+    get->body = larger->data;
+    return 0;
+}
+
+static int get_head(struct rg_request *request, const struct rg_h1_head *head)
+{
+    struct rg_get_state *get = &request->get;
+    struct media_head media;
+    media_parse(&media, head);
+    int rc = answer_place(request, head, &media);
+    if (rc == 0) {
+        rc = answer_accept(request, head, &media);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    answer_note(get, head, &media);
+    if (get->sink != NULL) {
+        get->sunk = get->received;
+        request->x.body_max = get->buf_size - get->received;
+        return RG_BODY_PASS;
+    }
+    if (get->buf != NULL) {
+        request->x.into = get->buf + get->received;
+        request->x.into_size = get->buf_size - get->received;
+        return RG_BODY_INTO;
+    }
+    if (get->lease == NULL) {
+        return RG_BODY_LEASE;
+    }
+    rc = rest_make_room(request, head);
+    if (rc < 0) {
+        return rc;
+    }
+    request->x.into = get->body + get->received;
+    request->x.into_size = lease_room(get) - get->received;
+    return RG_BODY_INTO;
+}
+
+static void get_data(struct rg_request *request, const uint8_t *data, size_t size)
+{
+    struct rg_get_state *get = &request->get;
+    if (get->sink != NULL) {
+        get->sink(request, get->sunk, data, size);
+        get->sunk += size;
+    } else if (!get->no_checksum) {
+        get->crc = rg_crc32c(get->crc, data, size);
+    }
+}
+
+/* Takes over what the exchange has put in its place. */
+static void body_keep(struct rg_request *request)
+{
+    struct rg_get_state *get = &request->get;
+    struct rg_exchange *x = &request->x;
+    if (x->lease != NULL) {
+        RG_ASSERT(get->lease == NULL && get->buf == NULL);
+        get->lease = x->lease;
+        get->body = x->body;
+        x->lease = NULL;
+    }
+    get->received += x->body_size;
+}
+
+/* Where in the object what was asked for ends, as far as is known. */
+static uint64_t wanted_end(const struct rg_get_state *get)
+{
+    uint64_t end = get->length == RG_WHOLE ? UINT64_MAX : get->offset + get->length;
+    return get->has_object_size ? RG_MIN(end, get->object_size) : end;
+}
+
+/* Makes sure that the rest fits behind what there is: the slab was taken for one answer, which may
+ * have been for a part. False: it does not, and there is no larger one. */
+static bool room_make(struct rg_request *request)
+{
+    struct rg_get_state *get = &request->get;
+    struct rg_slab_arena *slabs = request->client_loop->loop->slabs;
+    uint64_t size = wanted_end(get) - get->offset;
+    if (get->lease == NULL ||
+        size <= (uint64_t)(get->lease->data + get->lease->capacity - get->body)) {
+        return true;
+    }
+    struct rg_lease *larger =
+        size <= rg_slab_size_max(slabs) ? rg_slab_take(slabs, (size_t)size) : NULL;
+    if (larger == NULL) {
+        return false;
+    }
+    memcpy(larger->data, get->body, (size_t)get->received);
+    rg_lease_release(get->lease);
+    get->lease = larger;
+    get->body = larger->data;
+    return true;
+}
+
+/* False: the rest cannot be asked for alone, and what there is was dropped. Without a generation
+ * the rest might be another object's, and an answer that did not say how long it is may have been
+ * complete. */
+static bool get_may_resume(struct rg_request *request)
+{
+    struct rg_get_state *get = &request->get;
+    bool has_rest = get->received > 0 && get->offset + get->received < wanted_end(get);
+    if (!has_rest || get->generation == 0 || get->is_endless || !room_make(request)) {
+        get_restart(get);
+        return false;
+    }
+    return true;
+}
+
+/* A complete answer may still be shorter than what was asked for (RFC 9110 15.3.7), or longer. */
+static enum rg_status get_check_extent(struct rg_request *request)
+{
+    struct rg_get_state *get = &request->get;
+    uint64_t end = get->offset + get->received;
+    if (!get->has_object_size && !get->is_part) {
+        get->object_size = end;
+        get->has_object_size = true;
+    }
+    if (!get->has_object_size && get->length == RG_WHOLE) {
+        get_restart(get);
+        (void)answer_refuse(request, "a part came without the size of the whole");
+        return RG_STATUS_BAD_RESPONSE;
+    }
+    if (end < wanted_end(get)) {
+        rg_request_note(request, RG_STATUS_TRUNCATED, "%" PRIu64 " bytes came instead of %" PRIu64,
+                        get->received, wanted_end(get) - get->offset);
+        (void)get_may_resume(request);
+        return RG_STATUS_TRUNCATED;
+    }
+    if (end > wanted_end(get)) {
+        get_restart(get);
+        (void)answer_refuse(request, "more bytes came than the object has or were asked for");
+        return RG_STATUS_BAD_RESPONSE;
+    }
+    return RG_STATUS_OK;
+}
+
+static enum rg_status get_finish(struct rg_request *request, struct rg_completion *completion)
+{
+    struct rg_get_state *get = &request->get;
+    body_keep(request);
+    enum rg_status status = get_check_extent(request);
+    if (status != RG_STATUS_OK) {
+        return status;
+    }
+    bool whole = get->offset == 0 && get->has_object_size && get->received == get->object_size;
+    bool check = whole && get->has_object_crc && !get->no_checksum && get->sink == NULL;
+    if (check && get->crc != get->object_crc) {
+        rg_request_note(request, RG_STATUS_CHECKSUM,
+                        "CRC32C is %08" PRIx32 " instead of %08" PRIx32 " over %" PRIu64 " bytes",
+                        get->crc, get->object_crc, get->received);
+        get_restart(get);
+        return RG_STATUS_CHECKSUM;
+    }
+    completion->status = RG_STATUS_OK;
+    completion->data = get->buf != NULL ? get->buf : get->body;
+    completion->size = get->received;
+    completion->crc32c = get->crc;
+    completion->generation = get->generation;
+    completion->object_size = get->object_size;
+    completion->object_crc32c = get->object_crc;
+    completion->has_object_crc32c = get->has_object_crc;
+    completion->is_gzip = get->is_gzip;
+    completion->lease = get->lease;
+    get->lease = NULL;
+    return RG_STATUS_OK;
+}
+
+static bool get_broken(struct rg_request *request)
+{
+    bool progress = request->x.body_size > 0;
+    body_keep(request);
+    return get_may_resume(request) && progress;
+}
+
+/* The generation whose beginning we have is gone, and the newest was asked for: it is read instead.
+ */
+static void get_refused(struct rg_request *request, uint16_t http_status)
+{
+    struct rg_get_state *get = &request->get;
+    if (http_status == 404 && get->received > 0 && get->want_generation == 0) {
+        rg_request_note(request, RG_STATUS_TRUNCATED, REPLACED_TEXT);
+        get_restart(get);
+    }
+}
+
+static void get_release(struct rg_request *request)
+{
+    rg_lease_release(request->get.lease);
+    request->get.lease = NULL;
+}
+
+const struct rg_request_ops rg_get_ops = {
+    .verb = "get",
+    .traffic = RG_TRAFFIC_MEDIA,
+    .encode = get_encode,
+    .head = get_head,
+    .data = get_data,
+    .finish = get_finish,
+    .broken = get_broken,
+    .refused = get_refused,
+    .release = get_release,
+};
+
+int rg_get_prepare(struct rg_request *request, const struct rg_get *get)
+{
+    struct rg_get own = *get;
+    uint64_t length = own.length != 0 ? own.length : RG_WHOLE;
+    uint64_t end;
+    bool valid = own.object != NULL && own.generation >= 0 && (own.buf != NULL || !own.buf_size) &&
+                 (length == RG_WHOLE || !rg_add_overflow(own.offset, length, &end)) &&
+                 rg_conditions_valid(&own.conditions);
+    if (!valid || rg_request_set_names(request, own.bucket, own.object) < 0) {
+        return -EINVAL;
+    }
+    rg_request_prepare(request, &rg_get_ops, own.user_data, own.deadline_ns);
+    request->get = (struct rg_get_state){
+        .want_generation = own.generation,
+        .offset = own.offset,
+        .length = length,
+        .buf = own.buf,
+        .buf_size = own.buf_size,
+        .conditions = own.conditions,
+        .no_checksum = request->client->options.no_checksum,
+    };
+    return 0;
+}
+
+static int get_prepare(struct rg_request *request, const struct rg_get *given, size_t struct_size)
+{
+    struct rg_get own = {0};
+    memcpy(&own, given, RG_MIN(struct_size, sizeof(own)));
+    return rg_get_prepare(request, &own);
+}
+
+/* Posts prepared requests to the loops, each loop in one chain, and wakes each at most once. */
+static void requests_post(struct rg_client *client, struct rg_request **requests, uint32_t count)
+{
+    uint32_t per_loop = (count + client->loop_count - 1) / client->loop_count;
+    for (uint32_t first = 0; first < count; first += per_loop) {
+        uint32_t end = RG_MIN(first + per_loop, count);
+        struct rg_client_loop *client_loop = rg_client_next_loop(client);
+        for (uint32_t i = first; i < end; i++) {
+            requests[i]->client_loop = client_loop;
+            requests[i]->mail.next = i + 1 < end ? &requests[i + 1]->mail : NULL;
+        }
+        if (rg_mailbox_post_chain(&client_loop->loop->mailbox, &requests[first]->mail)) {
+            rg_loop_wake(client_loop->loop);
+        }
+    }
+}
+
+/* Submitted in one go; a longer array is cut into these. */
+#define SUBMIT_BATCH_MAX 256
+
+static int submit_batch(struct rg_client *client, struct rg_cq *cq, const uint8_t *gets,
+                        uint32_t count, size_t struct_size)
+{
+    struct rg_request *requests[SUBMIT_BATCH_MAX];
+    int reserved = rg_cq_reserve(cq, count);
+    if (reserved <= 0) {
+        return reserved < 0 ? reserved : -EAGAIN;
+    }
+    struct rg_request *next;
+    uint32_t taken = rg_client_take_requests(client, (uint32_t)reserved, &next);
+    uint32_t ready = 0;
+    int rc = taken > 0 ? 0 : -EAGAIN;
+    for (uint32_t i = 0; i < taken; i++) {
+        struct rg_request *request = next;
+        next = request->free_next != 0 ? &client->requests[request->free_next - 1] : NULL;
+        if (rc == 0) {
+            rc = get_prepare(request, (const struct rg_get *)(gets + i * struct_size), struct_size);
+        }
+        if (rc == 0) {
+            request->cq = cq;
+            requests[ready++] = request;
+        } else {
+            rg_client_give_request(client, request);
+        }
+    }
+    rg_cq_unreserve(cq, (uint32_t)reserved - ready);
+    if (ready > 0) {
+        requests_post(client, requests, ready);
+    }
+    return ready > 0 ? (int)ready : rc;
+}
+
+int rg_submit_gets_sized(struct rg_client *client, struct rg_cq *cq, const struct rg_get *gets,
+                         size_t count, size_t struct_size)
+{
+    if (rg_runtime_check(client->runtime) < 0) {
+        return -EOWNERDEAD;
+    }
+    if (count == 0 || count > INT32_MAX || gets == NULL) {
+        return -EINVAL;
+    }
+    size_t accepted = 0;
+    while (accepted < count) {
+        uint32_t batch = (uint32_t)RG_MIN(count - accepted, (size_t)SUBMIT_BATCH_MAX);
+        int rc = submit_batch(client, cq, (const uint8_t *)gets + accepted * struct_size, batch,
+                              struct_size);
+        if (rc < 0) {
+            return accepted > 0 ? (int)accepted : rc;
+        }
+        accepted += (size_t)rc;
+        if ((uint32_t)rc < batch) {
+            break;
+        }
+    }
+    return (int)accepted;
+}

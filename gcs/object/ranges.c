@@ -1,0 +1,641 @@
+/* Many ranges of one object, by few requests.
+ *
+ *   plan: sort, gather neighbours into groups, cut what is large -> one lease for all of it
+ *   -> groups are read, requests_max at a time -> each range is put together -> completion
+ *           another generation, or less than there must be -> all over again
+ *
+ * A *group* is what one request reads: several ranges that lie near each other, or a piece of one
+ * that is large. Groups follow from the ranges alone, so that they need not be kept: the one after
+ * a cursor is worked out when it is its turn, once for the plan and once to be read.
+ *
+ * Where bytes go. A group of one range goes straight to where that shall be, the caller's buffer or
+ * the lease. So does one whose ranges are all to be leased: they lie in the lease as in the object,
+ * gaps and all. What is left, neighbours of which some have buffers, is copied to where it is
+ * wanted record by record as it comes, out of the cache.
+ *
+ * The first answer pins the generation. Requests that were sent before it are compared with it, and
+ * those after name it, so that bytes of two generations never meet. */
+#include "gcs/request/object_request.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GAP_DEFAULT RG_KIB(64)
+#define REQUEST_SIZE_DEFAULT RG_MIB(8)
+#define REQUESTS_DEFAULT 8
+#define REQUESTS_LIMIT 64
+/* How often all is read again, because the object was replaced or came broken. */
+#define RESTARTS_MAX 3
+
+struct cursor {
+    uint32_t next;   /* in `order` */
+    uint64_t within; /* bytes of that range which are behind it */
+};
+
+struct group {
+    uint32_t first, count; /* in `order` */
+    uint64_t begin, end;   /* bytes of the object */
+};
+
+struct slot {
+    struct rg_request child;
+    struct group group;
+    uint32_t sunk; /* ranges of the group, from the first on, that have all their bytes */
+    bool out, is_direct;
+};
+
+struct rg_ranges_state {
+    struct rg_request *request;
+    struct rg_range *ranges; /* owned, like the next three */
+    uint32_t *order;         /* of those that are not empty, by offset */
+    struct slot *slots;
+    struct rg_lease *lease;
+    struct rg_range_result *results; /* in the lease, like what they point to */
+    uint32_t count, order_count, slot_count, out, restarts;
+    uint64_t gap_max, request_size_max;
+    bool no_checksum;
+    int64_t want_generation;
+    struct cursor cursor;
+    /* Of the object, as the first answer says; generation 0: none has come. */
+    int64_t generation;
+    uint64_t object_size;
+    uint32_t object_crc;
+    bool has_object_crc, has_answer, is_single; /* all of it is one group */
+    bool restarting;
+    enum rg_status
+        ending; /* what is to become of it when all children have ended; OK: it goes on */
+    struct rg_task memory; /* while there is no room for the lease */
+};
+
+static const struct rg_range *range_at(const struct rg_ranges_state *state, uint32_t place)
+{
+    return &state->ranges[state->order[place]];
+}
+
+static uint64_t range_end(const struct rg_range *range)
+{
+    return range->offset + range->length;
+}
+
+/* Adds the neighbours of the range that a group begins with. */
+static void group_gather(const struct rg_ranges_state *state, struct group *group)
+{
+    while (group->first + group->count < state->order_count) {
+        const struct rg_range *next = range_at(state, group->first + group->count);
+        uint64_t end = RG_MAX(group->end, range_end(next));
+        bool is_far = next->offset > group->end && next->offset - group->end > state->gap_max;
+        if (is_far || end - group->begin > state->request_size_max) {
+            return;
+        }
+        group->end = end;
+        group->count++;
+    }
+}
+
+/* The group at the cursor, which moves behind it. False: there is none. */
+static bool group_next(const struct rg_ranges_state *state, struct cursor *cursor,
+                       struct group *group)
+{
+    if (cursor->next == state->order_count) {
+        return false;
+    }
+    const struct rg_range *range = range_at(state, cursor->next);
+    uint64_t rest = range->length - cursor->within;
+    *group = (struct group){.first = cursor->next, .count = 1};
+    group->begin = range->offset + cursor->within;
+    group->end = group->begin + RG_MIN(rest, state->request_size_max);
+    if (rest > state->request_size_max) {
+        cursor->within += state->request_size_max;
+        return true;
+    }
+    if (cursor->within == 0) {
+        group_gather(state, group);
+    }
+    cursor->next += group->count;
+    cursor->within = 0;
+    return true;
+}
+
+static bool group_is_leased(const struct rg_ranges_state *state, const struct group *group)
+{
+    for (uint32_t i = 0; i < group->count; i++) {
+        if (range_at(state, group->first + i)->buf != NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The plan's first half: how much memory it takes. */
+struct layout {
+    uint64_t size;        /* of the lease */
+    uint32_t group_count; /* a range in pieces counts as two */
+};
+
+/* Takes `size` bytes of the lease and returns where they begin in it. */
+static uint64_t layout_take(struct layout *layout, uint64_t size)
+{
+    uint64_t at = layout->size;
+    uint64_t end;
+    if (rg_add_overflow(at, size, &end) || end > UINT64_MAX - RG_CACHE_LINE) {
+        end = UINT64_MAX - RG_CACHE_LINE;
+    }
+    layout->size = (end + RG_CACHE_LINE - 1) / RG_CACHE_LINE * RG_CACHE_LINE;
+    return at;
+}
+
+/* Where the ranges of a group go. With `results` that is written down. */
+static void layout_group(const struct rg_ranges_state *state, struct layout *layout,
+                         const struct group *group, struct rg_range_result *results)
+{
+    const struct rg_range *first = range_at(state, group->first);
+    bool is_leased = group_is_leased(state, group);
+    uint64_t at = 0;
+    if (is_leased) {
+        at = layout_take(layout, group->count > 1 ? group->end - group->begin : first->length);
+    }
+    for (uint32_t i = 0; i < group->count; i++) {
+        const struct rg_range *range = range_at(state, group->first + i);
+        uint64_t place = at + (range->offset - group->begin);
+        if (!is_leased && range->buf == NULL) {
+            place = layout_take(layout, range->length);
+        }
+        if (results != NULL && range->buf == NULL) {
+            results[state->order[group->first + i]].data = state->lease->data + place;
+        }
+    }
+}
+
+/* Goes through all groups; twice with the same outcome. */
+static void layout_make(const struct rg_ranges_state *state, struct layout *layout,
+                        struct rg_range_result *results)
+{
+    struct cursor cursor = {0};
+    struct group group;
+    *layout = (struct layout){0};
+    layout_take(layout, state->count * sizeof(*state->results));
+    while (group_next(state, &cursor, &group)) {
+        layout_group(state, layout, &group, results);
+        layout->group_count++;
+        if (cursor.within > 0) {
+            /* Its other pieces go where its first one has made room. */
+            cursor = (struct cursor){.next = cursor.next + 1};
+            layout->group_count++;
+        }
+    }
+}
+
+static void operation_fail(struct rg_ranges_state *state, enum rg_status status, const char *text)
+{
+    rg_request_note(state->request, status, "%s", text);
+    if (state->ending == RG_STATUS_OK) {
+        state->ending = status;
+    }
+}
+
+/* Ends what is out. One is held back, so that the last one's end does not end the operation from
+ * within; the caller goes on with operation_settle. */
+static void children_cancel(struct rg_ranges_state *state, enum rg_status status)
+{
+    state->out++;
+    for (uint32_t i = 0; i < state->slot_count; i++) {
+        if (state->slots[i].out) {
+            rg_request_cancel(&state->slots[i].child, status);
+        }
+    }
+    state->out--;
+}
+
+static void child_done(struct rg_request *child, struct rg_completion *completion);
+
+/* Bytes of a group have come: copies them to where they are wanted. */
+static void group_sink(struct rg_request *child, uint64_t at, const uint8_t *data, size_t size)
+{
+    struct slot *slot = RG_CONTAINER_OF(child, struct slot, child);
+    const struct rg_ranges_state *state = child->parent->ranges;
+    const struct group *group = &slot->group;
+    uint64_t begin = group->begin + at, end = begin + size;
+    slot->sunk = at > 0 ? slot->sunk : 0;
+    for (uint32_t i = slot->sunk; i < group->count; i++) {
+        const struct rg_range *range = range_at(state, group->first + i);
+        struct rg_range_result *result = &state->results[state->order[group->first + i]];
+        uint64_t from = RG_MAX(begin, range->offset), to = RG_MIN(end, range_end(range));
+        if (range->offset >= end) {
+            break;
+        }
+        if (to > from) {
+            uint32_t crc = from > range->offset ? result->crc32c : 0;
+            const uint8_t *piece = data + (from - begin);
+            memcpy((uint8_t *)(uintptr_t)result->data + (from - range->offset), piece,
+                   (size_t)(to - from));
+            result->crc32c = state->no_checksum ? 0 : rg_crc32c(crc, piece, (size_t)(to - from));
+        }
+        slot->sunk += i == slot->sunk && range_end(range) <= end;
+    }
+}
+
+/* Starts the next group that has bytes; false when there is none. */
+static bool slot_start(struct rg_ranges_state *state, struct slot *slot)
+{
+    struct group *group = &slot->group;
+    if (state->has_answer && state->cursor.within > 0 &&
+        range_at(state, state->cursor.next)->offset + state->cursor.within >= state->object_size) {
+        /* The rest of this range lies behind the object. */
+        state->cursor = (struct cursor){.next = state->cursor.next + 1};
+    }
+    if (!group_next(state, &state->cursor, group)) {
+        return false;
+    }
+    const struct rg_range *first = range_at(state, group->first);
+    uint8_t *data = (uint8_t *)(uintptr_t)state->results[state->order[group->first]].data;
+    slot->is_direct = group->count == 1 || group_is_leased(state, group);
+    struct rg_get get = {
+        .bucket = state->request->bucket,
+        .object = state->request->object,
+        .generation = state->generation != 0 ? state->generation : state->want_generation,
+        .offset = group->begin,
+        .length = group->end - group->begin,
+        .buf = slot->is_direct ? data + (group->begin - first->offset) : NULL,
+        .buf_size = slot->is_direct ? group->end - group->begin : 0,
+        .deadline_ns = state->request->deadline_ns,
+    };
+    rg_request_init_child(&slot->child, state->request, child_done);
+    int rc = rg_get_prepare(&slot->child, &get);
+    RG_ASSERT(rc == 0);
+    slot->child.get.buf_is_leased = slot->is_direct && first->buf == NULL;
+    slot->child.get.no_checksum = state->no_checksum;
+    if (!slot->is_direct) {
+        slot->child.get.sink = group_sink;
+        slot->child.get.buf_size = group->end - group->begin;
+    }
+    if (!rg_request_start(&slot->child)) {
+        operation_fail(state, RG_STATUS_CLOSED, "");
+        return false;
+    }
+    slot->out = true;
+    state->out++;
+    return true;
+}
+
+static void groups_start(struct rg_ranges_state *state)
+{
+    for (uint32_t i = 0; i < state->slot_count && state->ending == RG_STATUS_OK; i++) {
+        if (!state->slots[i].out && !slot_start(state, &state->slots[i])) {
+            return;
+        }
+    }
+}
+
+/* How many bytes of a range there are. */
+static uint64_t range_size(const struct rg_ranges_state *state, const struct rg_range *range)
+{
+    uint64_t end = RG_MIN(range_end(range), state->object_size);
+    return end - RG_MIN(end, range->offset);
+}
+
+/* True when every range has all its bytes. */
+static bool is_complete(const struct rg_ranges_state *state)
+{
+    for (uint32_t i = 0; i < state->order_count; i++) {
+        uint32_t index = state->order[i];
+        if (state->results[index].size != range_size(state, &state->ranges[index])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether the ranges are the whole object, and if so its CRC32C. Bytes that a range has in common
+ * with those before it are left out; the rest of it is added up from memory then. */
+static bool is_whole(const struct rg_ranges_state *state, uint32_t *out_crc)
+{
+    uint64_t end = 0;
+    uint32_t crc = 0;
+    for (uint32_t i = 0; i < state->order_count; i++) {
+        const struct rg_range *range = range_at(state, i);
+        const struct rg_range_result *result = &state->results[state->order[i]];
+        if (range->offset > end) {
+            return false;
+        }
+        uint64_t known = end - range->offset;
+        if (known >= result->size) {
+            continue;
+        }
+        uint64_t size = result->size - known;
+        crc = known == 0 ? rg_crc32c_combine(crc, result->crc32c, size)
+                         : rg_crc32c(crc, (const uint8_t *)result->data + known, (size_t)size);
+        end += size;
+    }
+    *out_crc = crc;
+    return end == state->object_size;
+}
+
+static void restart(struct rg_ranges_state *state, enum rg_status status, const char *text)
+{
+    if (++state->restarts > RESTARTS_MAX) {
+        operation_fail(state, status, text);
+        return;
+    }
+    state->cursor = (struct cursor){0};
+    state->generation = 0;
+    state->has_answer = false;
+    state->restarting = false;
+    for (uint32_t i = 0; i < state->count; i++) {
+        state->results[i].size = 0;
+        state->results[i].crc32c = 0;
+    }
+    groups_start(state);
+}
+
+static void operation_finish(struct rg_ranges_state *state)
+{
+    struct rg_completion completion = {
+        .status = RG_STATUS_OK,
+        .data = state->results,
+        .size = state->count * sizeof(*state->results),
+        .generation = state->generation,
+        .object_size = state->object_size,
+        .object_crc32c = state->object_crc,
+        .has_object_crc32c = state->has_object_crc,
+        .lease = state->lease,
+    };
+    state->lease = NULL;
+    rg_request_finish(state->request, &completion);
+}
+
+/* What is next when no child is out. */
+static void operation_settle(struct rg_ranges_state *state)
+{
+    uint32_t crc;
+    bool checks = !state->no_checksum && state->has_object_crc;
+    if (state->ending == RG_STATUS_OK) {
+        if (state->restarting || !is_complete(state)) {
+            restart(state, RG_STATUS_TRUNCATED, "the object was replaced while it was read");
+        } else if (checks && is_whole(state, &crc) && crc != state->object_crc) {
+            restart(state, RG_STATUS_CHECKSUM, "the ranges put together do not have it");
+        }
+    }
+    if (state->out > 0) {
+        return;
+    }
+    if (state->ending != RG_STATUS_OK) {
+        rg_request_note(state->request, state->ending, "%s", "");
+        rg_request_fail(state->request);
+    } else {
+        operation_finish(state);
+    }
+}
+
+/* Puts the bytes of a group where its ranges want them, and adds up their CRC32C. */
+static void group_deliver(struct rg_ranges_state *state, const struct slot *slot,
+                          const struct rg_completion *completion)
+{
+    const struct group *group = &slot->group;
+    for (uint32_t i = 0; i < group->count; i++) {
+        uint32_t index = state->order[group->first + i];
+        const struct rg_range *range = &state->ranges[index];
+        struct rg_range_result *result = &state->results[index];
+        if (group->count == 1) {
+            /* Pieces come in any order: each counts as if followed by zeros. */
+            uint64_t after = range_size(state, range) - (group->begin - range->offset);
+            after -= RG_MIN(after, completion->size);
+            result->crc32c ^= rg_crc32c_combine(completion->crc32c, 0, after);
+            result->size += completion->size;
+            continue;
+        }
+        result->size = range_size(state, range);
+        if (slot->is_direct && !state->no_checksum) {
+            result->crc32c = rg_crc32c(0, result->data, result->size);
+        }
+    }
+}
+
+/* Takes note of the object that the answer tells of; false when it is another one than before. */
+static bool object_note(struct rg_ranges_state *state, const struct rg_completion *completion)
+{
+    if (!state->has_answer) {
+        state->has_answer = true;
+        state->generation = completion->generation;
+        state->object_size = completion->object_size;
+        state->object_crc = completion->object_crc32c;
+        state->has_object_crc = completion->has_object_crc32c;
+        return true;
+    }
+    return completion->generation == state->generation &&
+           completion->object_size == state->object_size;
+}
+
+static void group_read(struct rg_ranges_state *state, const struct slot *slot,
+                       const struct rg_completion *completion)
+{
+    const struct group *group = &slot->group;
+    if (completion->generation == 0 && !state->is_single) {
+        operation_fail(state, RG_STATUS_BAD_RESPONSE,
+                       "the answer does not tell the generation, which parts of one object must");
+    } else if (completion->object_size < group->begin + completion->size) {
+        operation_fail(state, RG_STATUS_BAD_RESPONSE, "the answer does not tell the object's size");
+    } else if (!object_note(state, completion)) {
+        state->restarting = true;
+    } else if (range_at(state, group->first + group->count - 1)->offset >= state->object_size) {
+        operation_fail(state, RG_STATUS_RANGE, "a range begins behind the object's end");
+    } else {
+        group_deliver(state, slot, completion);
+    }
+}
+
+static void group_failed(struct rg_ranges_state *state, const struct slot *slot,
+                         const struct rg_completion *completion)
+{
+    const struct rg_range *first = range_at(state, slot->group.first);
+    if (completion->status == RG_STATUS_RANGE && slot->group.begin > first->offset) {
+        return; /* a piece of a range that is shortened */
+    }
+    if (completion->status == RG_STATUS_NOT_FOUND && state->generation != 0 &&
+        state->want_generation == 0) {
+        state->restarting = true; /* there was one when the first answer came */
+        return;
+    }
+    rg_request_note_child(state->request, &slot->child);
+    if (state->ending == RG_STATUS_OK) {
+        state->ending = completion->status;
+    }
+}
+
+static void child_done(struct rg_request *child, struct rg_completion *completion)
+{
+    struct slot *slot = RG_CONTAINER_OF(child, struct slot, child);
+    struct rg_ranges_state *state = child->parent->ranges;
+    bool goes_on = state->ending == RG_STATUS_OK && !state->restarting;
+    slot->out = false;
+    state->out--;
+    rg_object_count_child(state->request, completion);
+    if (goes_on && completion->status == RG_STATUS_OK) {
+        group_read(state, slot, completion);
+    } else if (goes_on) {
+        group_failed(state, slot, completion);
+    }
+    RG_ASSERT(completion->lease == NULL);
+    if (goes_on && (state->ending != RG_STATUS_OK || state->restarting)) {
+        children_cancel(state, RG_STATUS_CANCELLED);
+    } else if (goes_on) {
+        groups_start(state);
+    }
+    if (state->out == 0) {
+        operation_settle(state);
+    }
+}
+
+/* Takes the lease, now or when there is room, and begins. */
+static void begin(struct rg_ranges_state *state)
+{
+    struct rg_loop *loop = state->request->client_loop->loop;
+    struct layout layout;
+    layout_make(state, &layout, NULL);
+    state->is_single = layout.group_count <= 1;
+    state->slot_count = RG_MIN(state->slot_count, RG_MAX(layout.group_count, 1u));
+    if (layout.size > rg_slab_size_max(loop->slabs)) {
+        operation_fail(state, RG_STATUS_TOO_LARGE, "ask for less at once, or give buffers");
+    } else {
+        state->lease = rg_loop_take_slab(loop, (size_t)layout.size, &state->memory);
+        if (state->lease == NULL) {
+            return;
+        }
+        state->results = (struct rg_range_result *)state->lease->data;
+        for (uint32_t i = 0; i < state->count; i++) {
+            void *data = state->ranges[i].buf != NULL ? state->ranges[i].buf : state->lease->data;
+            state->results[i] = (struct rg_range_result){.data = data};
+        }
+        layout_make(state, &layout, state->results);
+        groups_start(state);
+    }
+    if (state->out == 0) {
+        operation_settle(state);
+    }
+}
+
+static void memory_is_back(struct rg_task *task)
+{
+    begin(RG_CONTAINER_OF(task, struct rg_ranges_state, memory));
+}
+
+static void ranges_start(struct rg_request *request)
+{
+    begin(request->ranges);
+}
+
+static void ranges_cancel(struct rg_request *request, enum rg_status status)
+{
+    struct rg_ranges_state *state = request->ranges;
+    rg_loop_undefer(&state->memory);
+    operation_fail(state, status, "");
+    children_cancel(state, status);
+    if (state->out == 0) {
+        operation_settle(state);
+    }
+}
+
+static void ranges_free(struct rg_ranges_state *state)
+{
+    rg_lease_release(state->lease);
+    free(state->ranges);
+    free(state->order);
+    free(state->slots);
+    free(state);
+}
+
+static void ranges_release(struct rg_request *request)
+{
+    ranges_free(request->ranges);
+    request->ranges = NULL;
+}
+
+static const struct rg_request_ops ranges_ops = {
+    .verb = "get ranges of",
+    .start = ranges_start,
+    .cancel = ranges_cancel,
+    .release = ranges_release,
+};
+
+static int order_compare(const void *a, const void *b, void *ranges)
+{
+    const struct rg_range *left = (const struct rg_range *)ranges + *(const uint32_t *)a;
+    const struct rg_range *right = (const struct rg_range *)ranges + *(const uint32_t *)b;
+    if (left->offset != right->offset) {
+        return left->offset < right->offset ? -1 : 1;
+    }
+    return left->length < right->length ? -1 : left->length > right->length;
+}
+
+/* What was submitted, and how large its ranges were when the program was compiled. */
+struct submission {
+    struct rg_get_ranges get;
+    size_t item_size;
+};
+
+/* Copies the ranges and puts them in order. */
+static int ranges_copy(struct rg_ranges_state *state, const struct submission *submission)
+{
+    const struct rg_get_ranges *get = &submission->get;
+    const uint8_t *items = (const uint8_t *)get->ranges;
+    state->ranges = calloc(get->count, sizeof(*state->ranges));
+    state->order = malloc(get->count * sizeof(*state->order));
+    state->slots = calloc(state->slot_count, sizeof(*state->slots));
+    if (state->ranges == NULL || state->order == NULL || state->slots == NULL) {
+        return -ENOMEM;
+    }
+    for (uint32_t i = 0; i < state->count; i++) {
+        uint64_t end;
+        memcpy(&state->ranges[i], items + i * submission->item_size,
+               RG_MIN(submission->item_size, sizeof(*state->ranges)));
+        if (rg_add_overflow(state->ranges[i].offset, state->ranges[i].length, &end)) {
+            return -EINVAL;
+        }
+        if (state->ranges[i].length > 0) {
+            state->order[state->order_count++] = i;
+        }
+    }
+    qsort_r(state->order, state->order_count, sizeof(*state->order), order_compare, state->ranges);
+    return 0;
+}
+
+static int ranges_prepare(struct rg_request *request, const void *given)
+{
+    const struct submission *submission = given;
+    const struct rg_get_ranges *get = &submission->get;
+    if (get->object == NULL || get->ranges == NULL || get->count == 0 ||
+        get->count > RG_RANGES_MAX || get->generation < 0 || get->requests_max > REQUESTS_LIMIT ||
+        rg_request_set_names(request, get->bucket, get->object) < 0) {
+        return -EINVAL;
+    }
+    struct rg_ranges_state *state = calloc(1, sizeof(*state));
+    if (state == NULL) {
+        return -ENOMEM;
+    }
+    state->request = request;
+    state->count = (uint32_t)get->count;
+    state->slot_count = get->requests_max != 0 ? get->requests_max : REQUESTS_DEFAULT;
+    state->gap_max = get->gap_max != 0 ? get->gap_max : GAP_DEFAULT;
+    state->request_size_max =
+        get->request_size_max != 0 ? get->request_size_max : REQUEST_SIZE_DEFAULT;
+    state->want_generation = get->generation;
+    state->no_checksum = get->no_checksum || request->client->options.no_checksum;
+    state->memory.run = memory_is_back;
+    int rc = ranges_copy(state, submission);
+    if (rc < 0) {
+        ranges_free(state);
+        return rc;
+    }
+    rg_request_prepare(request, &ranges_ops, get->user_data, get->deadline_ns);
+    request->ranges = state;
+    return 0;
+}
+
+int rg_submit_get_ranges_sized(struct rg_client *client, struct rg_cq *cq,
+                               const struct rg_get_ranges *get, size_t struct_size,
+                               size_t item_size)
+{
+    struct submission own = {.item_size = item_size};
+    memcpy(&own.get, get, RG_MIN(struct_size, sizeof(own.get)));
+    return rg_object_submit(client, cq, ranges_prepare, &own);
+}

@@ -1,0 +1,672 @@
+/* A client: see client.h. The life of one: options -> endpoint, trust store, resolver -> a client
+ * loop on each loop -> submissions -> closing, which cancels what is out and waits until every
+ * client loop is gone. */
+#include "gcs/request/client.h"
+
+#include "gcs/network/extra_headers.h"
+#include "gcs/request/authorize.h"
+#include "gcs/request/hedge.h"
+#include "gcs/request/request.h"
+#include "http/resolver.h"
+#include "runtime/clock.h"
+#include "runtime/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#define USER_AGENT "ringest/" RG_VERSION_STRING
+/* All fields that every request carries; the encoder's buffer must hold them and a target. */
+#define COMMON_FIELDS_SIZE_MAX RG_KIB(16)
+/* Between looks whether all is removed that a client leaves behind. */
+#define CLEAN_LOOK_INTERVAL_NS (2 * RG_NS_PER_MS)
+
+void rg_client_options_init_sized(struct rg_client_options *options, size_t struct_size)
+{
+    RG_ASSERT(struct_size >= sizeof(size_t));
+    memset(options, 0, struct_size);
+    options->struct_size = struct_size;
+}
+
+int rg_explain(char *error, size_t error_size, int rc, const char *format, ...)
+{
+    if (error != NULL && error_size > 0) {
+        va_list args;
+        va_start(args, format);
+        vsnprintf(error, error_size, format, args);
+        va_end(args);
+    }
+    return rc;
+}
+
+static void default_u32(uint32_t *value, uint32_t standard)
+{
+    *value = *value != 0 ? *value : standard;
+}
+
+static void default_ns(uint64_t *value, uint64_t standard)
+{
+    *value = *value != 0 ? *value : standard;
+}
+
+static int options_read(struct rg_client_options *own, const struct rg_client_options *given,
+                        char *error, size_t error_size)
+{
+    rg_client_options_init(own);
+    if (given != NULL) {
+        memcpy(own, given, RG_MIN(given->struct_size, sizeof(*own)));
+        own->struct_size = sizeof(*own);
+    }
+    default_u32(&own->connections_max, RG_CONNECTIONS_DEFAULT);
+    default_u32(&own->requests_max, RG_REQUESTS_DEFAULT);
+    default_u32(&own->attempts_max, RG_ATTEMPTS_DEFAULT);
+    default_ns(&own->connect_timeout_ns, RG_CONNECT_TIMEOUT_DEFAULT_NS);
+    default_ns(&own->first_byte_timeout_ns, RG_FIRST_BYTE_TIMEOUT_DEFAULT_NS);
+    default_ns(&own->stall_timeout_ns, RG_STALL_TIMEOUT_DEFAULT_NS);
+    default_ns(&own->idle_timeout_ns, RG_IDLE_TIMEOUT_DEFAULT_NS);
+    default_ns(&own->backoff_min_ns, RG_BACKOFF_MIN_DEFAULT_NS);
+    default_ns(&own->backoff_max_ns, RG_BACKOFF_MAX_DEFAULT_NS);
+    default_u32(&own->hedges_per_1000, RG_HEDGE_PER_1000_DEFAULT);
+    default_ns(&own->hedge_size_max, RG_HEDGE_SIZE_MAX_DEFAULT);
+    if (own->hedges_per_1000 > RG_HEDGES_LIMIT) {
+        return rg_explain(error, error_size, -EINVAL,
+                          "hedges_per_1000 is %u, above the limit of %d", own->hedges_per_1000,
+                          RG_HEDGES_LIMIT);
+    }
+    if (own->connections_max > RG_CONNECTIONS_LIMIT) {
+        return rg_explain(error, error_size, -EINVAL,
+                          "connections_max is %u, above the limit of %d", own->connections_max,
+                          RG_CONNECTIONS_LIMIT);
+    }
+    if (own->requests_max > RG_REQUESTS_LIMIT) {
+        return rg_explain(error, error_size, -EINVAL, "requests_max is %u, above the limit of %d",
+                          own->requests_max, RG_REQUESTS_LIMIT);
+    }
+    if (own->attempts_max > RG_ATTEMPTS_LIMIT) {
+        return rg_explain(error, error_size, -EINVAL, "attempts_max is %u, above the limit of %d",
+                          own->attempts_max, RG_ATTEMPTS_LIMIT);
+    }
+    if (own->backoff_min_ns > own->backoff_max_ns) {
+        return rg_explain(error, error_size, -EINVAL, "backoff_min_ns is above backoff_max_ns");
+    }
+    return 0;
+}
+
+/* The fields of every request, encoded once. Checked here, so that encoding a request cannot fail
+ * on them. */
+static int common_fields_encode(struct rg_client *client, const struct rg_client_options *options,
+                                const struct rg_extra_headers *extra)
+{
+    int rc = rg_secret_arena_init(&client->fields_arena, COMMON_FIELDS_SIZE_MAX);
+    if (rc < 0) {
+        return rc;
+    }
+    char *data = rg_secret_alloc(&client->fields_arena, COMMON_FIELDS_SIZE_MAX);
+    struct rg_h1_encoder encoder;
+    rg_h1_encoder_init(&encoder, data, COMMON_FIELDS_SIZE_MAX);
+    /* Fields follow a start line; it is taken off again below. */
+    rg_h1_encode_request(&encoder, "GET", "/");
+    size_t start_line_size = encoder.size;
+    rg_h1_encode_header(&encoder, "Host", client->endpoint.authority);
+    char text[1024];
+    snprintf(text, sizeof(text), "%s%s" USER_AGENT " (gzip)",
+             options->user_agent != NULL ? options->user_agent : "",
+             options->user_agent != NULL ? " " : "");
+    rg_h1_encode_header(&encoder, "User-Agent", text);
+    /* An emulator is no party to whom a token may be shown. */
+    if (options->token != NULL && !client->endpoint.is_emulator) {
+        client->has_token = true;
+        char authorization[8192];
+        int size = snprintf(authorization, sizeof(authorization), "Bearer %s", options->token);
+        if ((size_t)size >= sizeof(authorization)) {
+            encoder.error = -EINVAL;
+        }
+        rg_h1_encode_header(&encoder, "Authorization", authorization);
+        explicit_bzero(authorization, sizeof(authorization));
+    }
+    const char *payer = options->user_project;
+    if (payer == NULL && client->credentials != NULL) {
+        payer = rg_credentials_quota_project(client->credentials);
+    }
+    if (payer != NULL) {
+        rg_h1_encode_header(&encoder, "x-goog-user-project", payer);
+    }
+    for (uint32_t i = 0; i < extra->count; i++) {
+        rg_h1_encode_header_slice(&encoder, extra->names[i], extra->values[i]);
+    }
+    client->common_fields = data;
+    client->common_fields_size = encoder.size - start_line_size;
+    memmove(data, data + start_line_size, client->common_fields_size);
+    return encoder.error;
+}
+
+static int network_open(struct rg_client *client, const struct rg_client_options *options,
+                        char *error, size_t error_size)
+{
+    char text[512] = "";
+    int rc = rg_network_open(&client->network, options, &client->endpoint, text, sizeof(text));
+    return rc < 0 ? rg_explain(error, error_size, rc, "%s", text) : 0;
+}
+
+static void free_stack_fill(struct rg_client *client)
+{
+    uint32_t count = client->options.requests_max;
+    for (uint32_t i = 0; i < count; i++) {
+        client->requests[i].client = client;
+        client->requests[i].free_next = i + 1 < count ? i + 2 : 0;
+    }
+    atomic_init(&client->shared.free_head, 1);
+}
+
+uint32_t rg_client_take_requests(struct rg_client *client, uint32_t count,
+                                 struct rg_request **out_first)
+{
+    struct rg_request *first = NULL;
+    uint32_t taken = 0;
+    while (taken < count) {
+        uint64_t head = atomic_load_explicit(&client->shared.free_head, memory_order_acquire);
+        struct rg_request *request;
+        uint64_t next;
+        do {
+            uint32_t index = (uint32_t)head;
+            if (index == 0) {
+                *out_first = first;
+                return taken;
+            }
+            request = &client->requests[index - 1];
+            /* May be stale by now; then the tag has changed and the exchange fails. */
+            uint32_t below = __atomic_load_n(&request->free_next, __ATOMIC_RELAXED);
+            next = ((head >> 32) + 1) << 32 | below;
+        } while (!atomic_compare_exchange_weak_explicit(
+            &client->shared.free_head, &head, next, memory_order_acquire, memory_order_acquire));
+        uint32_t link = first != NULL ? (uint32_t)(first - client->requests) + 1 : 0;
+        __atomic_store_n(&request->free_next, link, __ATOMIC_RELAXED);
+        first = request;
+        taken++;
+    }
+    *out_first = first;
+    return taken;
+}
+
+void rg_client_give_request(struct rg_client *client, struct rg_request *request)
+{
+    uint32_t index = (uint32_t)(request - client->requests) + 1;
+    uint64_t head = atomic_load_explicit(&client->shared.free_head, memory_order_relaxed);
+    uint64_t next;
+    do {
+        __atomic_store_n(&request->free_next, (uint32_t)head, __ATOMIC_RELAXED);
+        next = ((head >> 32) + 1) << 32 | index;
+    } while (!atomic_compare_exchange_weak_explicit(&client->shared.free_head, &head, next,
+                                                    memory_order_release, memory_order_relaxed));
+}
+
+struct rg_client_loop *rg_client_next_loop(struct rg_client *client)
+{
+    uint32_t turn = atomic_fetch_add_explicit(&client->shared.loop_next, 1, memory_order_relaxed);
+    return &client->loops[turn % client->loop_count];
+}
+
+int rg_client_reserve(struct rg_client *client, struct rg_cq *cq, struct rg_request **out_request)
+{
+    if (rg_runtime_check(client->runtime) < 0) {
+        return -EOWNERDEAD;
+    }
+    int reserved = rg_cq_reserve(cq, 1);
+    if (reserved <= 0) {
+        return reserved < 0 ? reserved : -EAGAIN;
+    }
+    struct rg_request *request;
+    if (rg_client_take_requests(client, 1, &request) == 0) {
+        rg_cq_unreserve(cq, 1);
+        return -EAGAIN;
+    }
+    request->cq = cq;
+    *out_request = request;
+    return 0;
+}
+
+void rg_client_unreserve(struct rg_request *request)
+{
+    rg_cq_unreserve(request->cq, 1);
+    rg_client_give_request(request->client, request);
+}
+
+void rg_client_post(struct rg_request *request)
+{
+    request->client_loop = rg_client_next_loop(request->client);
+    rg_loop_post(request->client_loop->loop, &request->mail);
+}
+
+static int part_open(struct rg_client *client, struct rg_client_loop *client_loop,
+                     struct rg_loop *loop)
+{
+    const struct rg_client_options *options = &client->options;
+    client_loop->client = client;
+    client_loop->loop = loop;
+    rg_list_init(&client_loop->active);
+    rg_retry_budget_init(&client_loop->retry_budget);
+    rg_part_memory_init(&client_loop->part_memory, loop);
+    rg_authorize_open(client_loop);
+    uint32_t connections = (options->connections_max + client->loop_count - 1) / client->loop_count;
+    int rc = rg_transport_loop_create(&client_loop->transports, loop,
+                                      rg_network_transports(&client->network, connections));
+    if (rc < 0) {
+        return rc;
+    }
+    struct rg_pool_options pool_options = {
+        .host = client->endpoint.host,
+        .port = client->endpoint.port,
+        .connect_host = client->endpoint.connect_host,
+        .connect_port = client->endpoint.connect_port,
+        .resolver = client->resolver,
+        .transports = client_loop->transports,
+        .connections_max = connections,
+        .connect_timeout_ns = options->connect_timeout_ns,
+        .first_byte_timeout_ns = options->first_byte_timeout_ns,
+        .stall_timeout_ns = options->stall_timeout_ns,
+        .idle_timeout_ns = options->idle_timeout_ns,
+    };
+    rg_network_apply(&client->network, &pool_options);
+    rc = rg_traffic_create(&client_loop->traffic, client_loop);
+    if (rc < 0) {
+        return rc;
+    }
+    return rg_pool_create(&client_loop->pool, loop, &pool_options);
+}
+
+struct prewarm {
+    struct rg_client_loop *client_loop;
+    uint32_t connections;
+};
+
+static void part_prewarm(void *context)
+{
+    struct prewarm *prewarm = context;
+    rg_pool_prewarm(prewarm->client_loop->pool, prewarm->connections);
+}
+
+static int parts_open(struct rg_client *client)
+{
+    struct rg_runtime *runtime = client->runtime;
+    client->loop_count = runtime->loop_count;
+    client->loops = calloc(client->loop_count, sizeof(*client->loops));
+    client->requests = calloc(client->options.requests_max, sizeof(*client->requests));
+    if (client->loops == NULL || client->requests == NULL) {
+        return -ENOMEM;
+    }
+    free_stack_fill(client);
+    for (uint32_t i = 0; i < client->loop_count; i++) {
+        int rc = part_open(client, &client->loops[i], runtime->loops[i]);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    uint32_t prewarm = client->options.prewarm_connections;
+    for (uint32_t i = 0; i < client->loop_count && prewarm > 0; i++) {
+        struct prewarm one = {&client->loops[i],
+                              (prewarm + client->loop_count - 1) / client->loop_count};
+        rg_loop_call(client->loops[i].loop, part_prewarm, &one);
+    }
+    return 0;
+}
+
+static int credentials_open(struct rg_client *client, const struct rg_client_options *options,
+                            char *error, size_t error_size)
+{
+    if (!rg_credentials_wanted(options)) {
+        return 0;
+    }
+    char text[512] = "";
+    struct rg_credentials_choice choice = {
+        .credentials = options->credentials, .scope = options->scope, .proxy = options->proxy};
+    int rc = rg_credentials_open(&client->credentials, &choice, text, sizeof(text));
+    return rc < 0 ? rg_explain(error, error_size, rc, "%s", text) : 0;
+}
+
+int rg_credentials_describe(struct rg_client *client, char *out, size_t out_size)
+{
+    if (rg_runtime_check(client->runtime) < 0) {
+        return -EOWNERDEAD;
+    }
+    if (client->credentials != NULL) {
+        return rg_credentials_text_write(client->credentials, out, out_size);
+    }
+    return snprintf(out, out_size, "%s",
+                    client->has_token ? "a fixed access token" : "anonymous: none are sent");
+}
+
+int rg_proxy_describe(struct rg_client *client, char *out, size_t out_size)
+{
+    if (rg_runtime_check(client->runtime) < 0) {
+        return -EOWNERDEAD;
+    }
+    const struct rg_proxy *proxy = &client->network.proxy;
+    return snprintf(out, out_size, "%s", proxy->host[0] != '\0' ? proxy->name : "none");
+}
+
+static int endpoint_open(struct rg_client *client, const struct rg_client_options *options,
+                         char *error, size_t error_size)
+{
+    char text[512] = "";
+    char own[RG_ENDPOINT_SIZE_MAX + 1] = "";
+    const char *universe =
+        client->credentials != NULL ? rg_credentials_universe(client->credentials) : NULL;
+    if (options->endpoint == NULL && universe != NULL) {
+        snprintf(own, sizeof(own), "https://storage.%s", universe);
+    }
+    int rc = rg_endpoint_resolve(&client->endpoint, *own != '\0' ? own : options->endpoint,
+                                 options->connect_to, text, sizeof(text));
+    return rc < 0 ? rg_explain(error, error_size, rc, "%s", text) : 0;
+}
+
+static int fields_open(struct rg_client *client, const struct rg_client_options *options,
+                       char *error, size_t error_size)
+{
+    struct rg_extra_headers *extra;
+    char text[512] = "";
+    int rc = rg_extra_headers_parse(&extra, options->headers, text, sizeof(text));
+    if (rc < 0) {
+        return rg_explain(error, error_size, rc, "%s", text);
+    }
+    rc = common_fields_encode(client, options, extra);
+    rg_extra_headers_free(extra);
+    if (rc == -ENOSPC || rc == -EINVAL) {
+        return rg_explain(error, error_size, -EINVAL,
+                          "token, user_agent, user_project or headers cannot be sent in a header "
+                          "field");
+    }
+    return rc;
+}
+
+static int client_setup(struct rg_client *client, const struct rg_client_options *options,
+                        char *error, size_t error_size)
+{
+    int rc = credentials_open(client, options, error, error_size);
+    if (rc == 0) {
+        rc = endpoint_open(client, options, error, error_size);
+    }
+    if (rc == 0) {
+        rc = fields_open(client, options, error, error_size);
+    }
+    if (rc == 0) {
+        rc = network_open(client, options, error, error_size);
+    }
+    if (rc == 0 && getrandom(client->write_seed, sizeof(client->write_seed), 0) !=
+                       (ssize_t)sizeof(client->write_seed)) {
+        rc = rg_explain(error, error_size, -EIO, "no random numbers: %s", strerrordesc_np(errno));
+    }
+    if (rc == 0) {
+        rc = rg_resolver_create(&client->resolver, NULL);
+    }
+    return rc == 0 ? parts_open(client) : rc;
+}
+
+static void client_free(struct rg_client *client)
+{
+    for (uint32_t i = 0; client->loops != NULL && i < client->loop_count; i++) {
+        rg_transport_loop_destroy(client->loops[i].transports);
+        rg_traffic_destroy(client->loops[i].traffic);
+        rg_part_memory_fini(&client->loops[i].part_memory);
+    }
+    rg_resolver_destroy(client->resolver);
+    rg_network_close(&client->network);
+    rg_secret_arena_fini(&client->fields_arena);
+    rg_credentials_unref(client->credentials);
+    free(client->requests);
+    free(client->loops);
+    free(client);
+}
+
+int rg_client_open_explained(struct rg_client **out_client, struct rg_runtime *runtime,
+                             const struct rg_client_options *options, char *error,
+                             size_t error_size)
+{
+    if (rg_runtime_check(runtime) < 0) {
+        return rg_explain(error, error_size, -EOWNERDEAD,
+                          "the runtime was opened by the parent of this process");
+    }
+    struct rg_client *client = calloc(1, sizeof(*client));
+    if (client == NULL) {
+        return rg_explain(error, error_size, -ENOMEM, "no memory");
+    }
+    client->runtime = runtime;
+    if (error != NULL && error_size > 0) {
+        *error = '\0';
+    }
+    int rc = options_read(&client->options, options, error, error_size);
+    if (rc == 0) {
+        rc = client_setup(client, &client->options, error, error_size);
+    }
+    if (rc < 0) {
+        if (error != NULL && error_size > 0 && *error == '\0') {
+            rg_explain(error, error_size, rc, "%s", strerrordesc_np(-rc));
+        }
+        rg_client_close(client);
+        return rc;
+    }
+    *out_client = client;
+    return 0;
+}
+
+/* An operation may outlast the pool, while a file is being read for it. */
+void rg_client_check_closed(struct rg_client_loop *client_loop)
+{
+    if (client_loop->pool_closed && client_loop->pool != NULL &&
+        rg_list_empty(&client_loop->active)) {
+        client_loop->pool = NULL;
+        rg_traffic_close(client_loop->traffic);
+        sem_post(&client_loop->closed);
+    }
+}
+
+static void part_closed(void *context)
+{
+    struct rg_client_loop *client_loop = context;
+    client_loop->pool_closed = true;
+    rg_client_check_closed(client_loop);
+}
+
+/* Ends what `wanted` names. Ending an operation may end its children and those of others, wherever
+ * they are in the list: so each round takes the first that has not had its turn. */
+static void part_cancel(struct rg_client_loop *client_loop, enum rg_status status,
+                        bool (*wanted)(const struct rg_request *request, const void *context),
+                        const void *context)
+{
+    struct rg_list turn;
+    rg_list_init(&turn);
+    rg_list_splice_back(&turn, &client_loop->active);
+    struct rg_list *node;
+    while ((node = rg_list_pop_front(&turn)) != NULL) {
+        struct rg_request *request = RG_CONTAINER_OF(node, struct rg_request, node);
+        rg_list_push_back(&client_loop->active, node);
+        if (wanted(request, context)) {
+            rg_request_cancel(request, status);
+        }
+    }
+}
+
+/* Requests that wait for their next attempt and operations are ended here, the others by the pool.
+ */
+static bool ends_at_close(const struct rg_request *request, const void *context)
+{
+    (void)context;
+    return request->waiting || request->passage.waiting || request->ops->cancel != NULL;
+}
+
+static void part_close(void *context)
+{
+    struct rg_client_loop *client_loop = context;
+    client_loop->closing = true;
+    part_cancel(client_loop, RG_STATUS_CLOSED, ends_at_close, NULL);
+    rg_authorize_close(client_loop);
+    rg_pool_close(client_loop->pool, part_closed, client_loop);
+}
+
+static bool leaves_things(const struct rg_request *request, const void *context)
+{
+    (void)context;
+    return request->ops->leaves_things;
+}
+
+/* Whether anything of a loop's is still being cleaned up. */
+struct cleaning {
+    struct rg_client_loop *client_loop;
+    bool goes_on;
+};
+
+static void part_clean(void *context)
+{
+    part_cancel(context, RG_STATUS_CLOSED, leaves_things, NULL);
+}
+
+static void part_look(void *context)
+{
+    struct cleaning *cleaning = context;
+    const struct rg_list *active = &cleaning->client_loop->active;
+    for (struct rg_list *node = active->next; node != active; node = node->next) {
+        const struct rg_request *request = RG_CONTAINER_OF(node, struct rg_request, node);
+        cleaning->goes_on |= request->ops->leaves_things;
+    }
+}
+
+/* Ends what has left something on the server while there are connections to remove it by. */
+static void client_clean(struct rg_client *client)
+{
+    uint64_t until_ns = rg_now_ns() + RG_CLIENT_CLEAN_TIME_NS;
+    for (uint32_t i = 0; client->loops != NULL && i < client->loop_count; i++) {
+        if (client->loops[i].pool != NULL) {
+            rg_loop_call(client->loops[i].loop, part_clean, &client->loops[i]);
+        }
+    }
+    for (uint32_t i = 0; client->loops != NULL && i < client->loop_count; i++) {
+        struct cleaning cleaning = {.client_loop = &client->loops[i],
+                                    .goes_on = client->loops[i].pool != NULL};
+        while (cleaning.goes_on && rg_now_ns() < until_ns) {
+            cleaning.goes_on = false;
+            rg_loop_call(cleaning.client_loop->loop, part_look, &cleaning);
+            if (cleaning.goes_on) {
+                nanosleep(&(struct timespec){.tv_nsec = CLEAN_LOOK_INTERVAL_NS}, NULL);
+            }
+        }
+    }
+}
+
+void rg_client_close_begin(struct rg_client *client)
+{
+    for (uint32_t i = 0; client->loops != NULL && i < client->loop_count; i++) {
+        struct rg_client_loop *client_loop = &client->loops[i];
+        if (client_loop->pool != NULL) {
+            sem_init(&client_loop->closed, 0, 0);
+            rg_loop_call(client_loop->loop, part_close, client_loop);
+        }
+    }
+}
+
+static void nothing(void *context)
+{
+    (void)context;
+}
+
+/* Completions are published at the end of the pass that made them. A call may still be run in that
+ * pass; one that is made after it has returned is not. */
+void rg_client_await_completions(struct rg_client_loop *client_loop)
+{
+    rg_loop_call(client_loop->loop, nothing, NULL);
+    rg_loop_call(client_loop->loop, nothing, NULL);
+}
+
+static void part_close_await(struct rg_client_loop *client_loop)
+{
+    while (sem_wait(&client_loop->closed) < 0) {
+        RG_ASSERT(errno == EINTR);
+    }
+    rg_client_await_completions(client_loop);
+    sem_destroy(&client_loop->closed);
+}
+
+void rg_client_close_finish(struct rg_client *client)
+{
+    for (uint32_t i = 0; client->loops != NULL && i < client->loop_count; i++) {
+        if (client->loops[i].closing) {
+            part_close_await(&client->loops[i]);
+        }
+    }
+    client_free(client);
+}
+
+int rg_client_server_time(struct rg_client *client, int64_t *out_seconds)
+{
+    int64_t clock_ns = atomic_load_explicit(&client->shared.server_clock_ns, memory_order_relaxed);
+    if (clock_ns == 0) {
+        return -ENODATA;
+    }
+    *out_seconds = (clock_ns + (int64_t)rg_now_ns()) / (int64_t)RG_NS_PER_S;
+    return 0;
+}
+
+void rg_client_close(struct rg_client *client)
+{
+    if (client == NULL || rg_runtime_check(client->runtime) < 0) {
+        return;
+    }
+    client_clean(client);
+    rg_client_close_begin(client);
+    rg_client_close_finish(client);
+}
+
+struct cancel {
+    struct rg_mail mail;
+    struct rg_client_loop *client_loop;
+    struct rg_cq *cq;
+    uint64_t user_data;
+    bool all; /* whatever its user_data */
+};
+
+static bool is_named(const struct rg_request *request, const void *context)
+{
+    const struct cancel *cancel = context;
+    return request->cq == cancel->cq && (cancel->all || request->user_data == cancel->user_data);
+}
+
+static void cancel_run(struct rg_mail *mail)
+{
+    struct cancel *cancel = RG_CONTAINER_OF(mail, struct cancel, mail);
+    part_cancel(cancel->client_loop, RG_STATUS_CANCELLED, is_named, cancel);
+    free(cancel);
+}
+
+static int cancel_post(struct rg_client *client, struct rg_cq *cq, uint64_t user_data, bool all)
+{
+    if (rg_runtime_check(client->runtime) < 0) {
+        return -EOWNERDEAD;
+    }
+    for (uint32_t i = 0; i < client->loop_count; i++) {
+        struct cancel *cancel = malloc(sizeof(*cancel));
+        if (cancel == NULL) {
+            return -ENOMEM;
+        }
+        *cancel = (struct cancel){
+            .mail.run = cancel_run,
+            .client_loop = &client->loops[i],
+            .cq = cq,
+            .user_data = user_data,
+            .all = all,
+        };
+        rg_loop_post(client->loops[i].loop, &cancel->mail);
+    }
+    return 0;
+}
+
+int rg_cancel(struct rg_client *client, struct rg_cq *cq, uint64_t user_data)
+{
+    return cancel_post(client, cq, user_data, false);
+}
+
+int rg_client_cancel_all(struct rg_client *client, struct rg_cq *cq)
+{
+    return cancel_post(client, cq, 0, true);
+}

@@ -1,0 +1,567 @@
+/* The life of a request over its attempts: see request.h. */
+#include "gcs/request/request.h"
+
+#include "gcs/request/authorize.h"
+#include "gcs/wire/error_body.h"
+#include "gcs/wire/names.h"
+#include "gcs/wire/retry_after.h"
+#include "runtime/clock.h"
+#include "runtime/log.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Attempts in all up to which one on a connection that turns out to be closed is repeated at once.
+ */
+#define STALE_ATTEMPTS_MAX 4
+
+static struct rg_loop *loop_of(const struct rg_request *request)
+{
+    return request->client_loop->loop;
+}
+
+/* Of the step that the request is at. */
+static const struct rg_request_ops *step_of(const struct rg_request *request)
+{
+    return request->settle.asking ? &rg_settle_ops : request->ops;
+}
+
+void rg_request_note(struct rg_request *request, enum rg_status status, const char *format, ...)
+{
+    if (request->failure.status != RG_STATUS_OK) {
+        return;
+    }
+    request->failure.status = status;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(request->failure.text, sizeof(request->failure.text), format, args);
+    va_end(args);
+}
+
+/* Fields that were checked when they were made. */
+static void fields_append(struct rg_h1_encoder *encoder, const char *fields, size_t size)
+{
+    if (encoder->error == 0 && encoder->capacity - encoder->size < size) {
+        encoder->error = -ENOSPC;
+    }
+    if (encoder->error == 0 && size > 0) {
+        memcpy(encoder->data + encoder->size, fields, size);
+        encoder->size += size;
+    }
+}
+
+static uint64_t mix(uint64_t x)
+{
+    /* The finalizer of splitmix64: a permutation, so that no two writes have the same token. */
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+/* The same for each attempt, by which the service's upload servers know one that they have carried
+ * out (as Google's own clients do). A UUID of version 4 in its form. */
+static void write_token_encode(struct rg_request *request, struct rg_h1_encoder *encoder)
+{
+    const struct rg_client *client = request->client;
+    struct rg_client_loop *client_loop = request->client_loop;
+    if (request->write == 0) {
+        request->write = ++client_loop->writes;
+    }
+    uint64_t place = (uint64_t)(client_loop - client->loops) << 48;
+    uint64_t low = mix(client->write_seed[0] + place + request->write);
+    uint64_t high = client->write_seed[1] ^ mix(low);
+    char text[40];
+    snprintf(text, sizeof(text), "%08x-%04x-4%03x-%04x-%012" PRIx64, (uint32_t)(high >> 32),
+             (unsigned)(high >> 16) & 0xffff, (unsigned)high & 0xfff,
+             0x8000 | ((unsigned)(low >> 48) & 0x3fff), low & UINT64_C(0xffffffffffff));
+    rg_h1_encode_header(encoder, "x-goog-gcs-idempotency-token", text);
+}
+
+int rg_request_encode_end(struct rg_request *request, struct rg_h1_encoder *encoder)
+{
+    const struct rg_client *client = request->client;
+    bool is_write = request->ops->traffic == RG_TRAFFIC_WRITE && !request->has_no_write_token;
+    if (is_write && !request->settle.asking) {
+        write_token_encode(request, encoder);
+    }
+    struct rg_h1_slice authorization = rg_authorize_field(request);
+    fields_append(encoder, authorization.data, authorization.size);
+    fields_append(encoder, client->common_fields, client->common_fields_size);
+    return rg_h1_encode_end(encoder);
+}
+
+int rg_request_set_names(struct rg_request *request, const char *bucket, const char *object)
+{
+    const char *problem;
+    if (bucket == NULL || rg_bucket_name_check(bucket, strlen(bucket), &problem) < 0) {
+        return -EINVAL;
+    }
+    if (object != NULL && rg_object_name_check(object, strlen(object), &problem) < 0) {
+        return -EINVAL;
+    }
+    strcpy(request->bucket, bucket);
+    strcpy(request->object, object != NULL ? object : "");
+    return 0;
+}
+
+/* In a slab of its own, unless there is no memory for one. */
+void rg_request_explain(struct rg_request *request, struct rg_completion *completion)
+{
+    struct rg_lease *lease = rg_slab_take(loop_of(request)->slabs, RG_DETAIL_SIZE_MAX);
+    if (lease == NULL) {
+        return;
+    }
+    const struct rg_client *client = request->client;
+    const char *text = request->failure.text;
+    const char *system_text =
+        completion->os_error != 0 ? strerrordesc_np(completion->os_error) : NULL;
+    char http[16] = "";
+    if (completion->http_status != 0) {
+        snprintf(http, sizeof(http), " (HTTP %u)", completion->http_status);
+    }
+    snprintf((char *)lease->data, RG_DETAIL_SIZE_MAX, "%s gs://%s/%s at %s: %s%s%s%s%s%s",
+             request->ops->verb, request->bucket, request->object, client->endpoint.text,
+             rg_status_text(completion->status), http, *text != '\0' ? ": " : "", text,
+             system_text != NULL ? ": " : "", system_text != NULL ? system_text : "");
+    completion->lease = lease;
+    completion->detail = (const char *)lease->data;
+}
+
+void rg_request_finish(struct rg_request *request, struct rg_completion *completion)
+{
+    struct rg_client_loop *client_loop = request->client_loop;
+    struct rg_loop *loop = client_loop->loop;
+    struct rg_cq *cq = request->cq;
+    RG_ASSERT(request->x.conn == NULL && !request->waiting);
+    rg_loop_cancel_alarm(loop, &request->deadline);
+    rg_list_remove(&request->node);
+    rg_traffic_forget(request);
+    completion->user_data = request->user_data;
+    completion->attempts = request->attempts;
+    completion->started_ns = request->started_ns;
+    completion->finished_ns = loop->now_ns;
+    if (completion->status != RG_STATUS_OK) {
+        completion->http_status = request->failure.http_status;
+        completion->os_error = request->failure.os_error;
+    }
+    if (completion->found_done && request->cq != NULL) {
+        rg_log(RG_LOG_INFO,
+               "%s gs://%s/%s: an answer was lost, and it is done, by us or by somebody else",
+               request->ops->verb, request->bucket, request->object);
+    }
+    if (request->done != NULL) {
+        request->ops->release(request);
+        request->done(request, completion);
+        rg_client_check_closed(client_loop);
+        return;
+    }
+    if (completion->status != RG_STATUS_OK) {
+        rg_request_explain(request, completion);
+    }
+    rg_histogram_record(&loop->metrics.phases[RG_PHASE_TOTAL],
+                        loop->now_ns - request->submitted_ns);
+    request->ops->release(request);
+    rg_client_give_request(request->client, request);
+    rg_loop_complete(loop, cq, completion);
+    rg_client_check_closed(client_loop);
+}
+
+void rg_request_fail(struct rg_request *request)
+{
+    RG_ASSERT(request->failure.status != RG_STATUS_OK);
+    struct rg_completion completion = {.status = request->failure.status};
+    if (request->ops == &rg_get_ops && request->get.buf != NULL) {
+        completion.data = request->get.buf;
+        completion.size = request->get.received;
+    }
+    rg_request_finish(request, &completion);
+}
+
+static void attempt_send(struct rg_request *request)
+{
+    /* A body that broke off waits in its slab for the rest. */
+    request->x.holds_memory =
+        request->ops == &rg_get_ops && (request->get.lease != NULL || request->get.buf_is_leased);
+    rg_traffic_submit(request);
+}
+
+static void attempt_start(struct rg_request *request)
+{
+    request->failure.status = RG_STATUS_OK;
+    request->failure.os_error = 0;
+    request->failure.http_status = 0;
+    request->failure.text[0] = '\0';
+    if (rg_authorize(request)) {
+        attempt_send(request);
+    }
+}
+
+void rg_request_resume(struct rg_request *request)
+{
+    RG_ASSERT(request->waiting);
+    request->waiting = false;
+    attempt_send(request);
+}
+
+void rg_request_give_up(struct rg_request *request)
+{
+    RG_ASSERT(request->waiting);
+    request->waiting = false;
+    rg_request_fail(request);
+}
+
+static void alarm_fire(struct rg_alarm *alarm)
+{
+    struct rg_request *request = RG_CONTAINER_OF(alarm, struct rg_request, alarm);
+    RG_ASSERT(request->waiting);
+    request->waiting = false;
+    rg_metric_add(&loop_of(request)->metrics.retries, 1);
+    attempt_start(request);
+}
+
+void rg_request_cancel(struct rg_request *request, enum rg_status status)
+{
+    if (request->ops->cancel != NULL) {
+        request->ops->cancel(request, status);
+        return;
+    }
+    if (request->waiting || rg_traffic_withdraw(request)) {
+        request->waiting = false;
+        rg_authorize_cancel(request);
+        rg_loop_cancel_alarm(loop_of(request), &request->alarm);
+        /* What the last attempt died of is worth more than that time is up. */
+        request->failure.status = status;
+        rg_request_fail(request);
+        return;
+    }
+    rg_traffic_unhedge(request);
+    rg_pool_cancel(request->client_loop->pool, &request->x, status);
+}
+
+static void deadline_fire(struct rg_alarm *alarm)
+{
+    struct rg_request *request = RG_CONTAINER_OF(alarm, struct rg_request, deadline);
+    rg_metric_add(&loop_of(request)->metrics.timeouts, 1);
+    rg_request_cancel(request, RG_STATUS_DEADLINE);
+}
+
+/* Decides about another attempt after a failure, and arranges it. */
+static void attempt_failed(struct rg_request *request, bool progress)
+{
+    struct rg_loop *loop = loop_of(request);
+    rg_settle_note_attempt(request);
+    struct rg_retry_event event = {
+        .status = request->failure.status,
+        .idempotent = request->idempotent,
+        .sent = request->x.request_sent,
+        .progress = progress,
+        .now_ns = loop->now_ns,
+        .deadline_ns = request->deadline_ns,
+    };
+    uint64_t at_ns;
+    if (request->client_loop->closing || request->x.final ||
+        !rg_retry_next(&request->retry, &request->client_loop->retry_budget, &event, &at_ns)) {
+        rg_settle_give_up(request);
+        rg_request_fail(request);
+        return;
+    }
+    request->waiting = true;
+    rg_loop_set_alarm(loop, &request->alarm, at_ns);
+}
+
+/* The server answered with an error: its message is in the body. */
+static void error_answer(struct rg_request *request)
+{
+    struct rg_exchange *x = &request->x;
+    char message[RG_ERROR_MESSAGE_SIZE_MAX] = "";
+    if (x->body_size > 0) {
+        rg_error_message((const char *)x->body, (size_t)x->body_size, message, sizeof(message));
+    }
+    rg_lease_release(x->lease);
+    request->failure.http_status = x->http_status;
+    if (step_of(request)->refused != NULL) {
+        step_of(request)->refused(request, x->http_status);
+    }
+    rg_request_note(request, rg_retry_status_of_http(x->http_status), "%s", message);
+}
+
+static bool is_success(const struct rg_request *request, uint16_t http_status)
+{
+    return (http_status >= 200 && http_status < 300) ||
+           (http_status != 0 && http_status == request->accepts);
+}
+
+static void answer_refused(struct rg_request *request)
+{
+    struct rg_completion completion = {.http_status = request->x.http_status};
+    error_answer(request);
+    if (request->x.http_status == 401 && rg_authorize_again(request)) {
+        rg_metric_add(&loop_of(request)->metrics.retries, 1);
+        attempt_start(request);
+        return;
+    }
+    switch (rg_settle_refused(request, request->x.http_status)) {
+    case RG_SETTLE_ASK:
+        attempt_start(request);
+        break;
+    case RG_SETTLE_DONE:
+        completion.found_done = true;
+        rg_request_finish(request, &completion);
+        break;
+    default:
+        attempt_failed(request, false);
+        break;
+    }
+}
+
+void rg_request_answered(struct rg_request *request, enum rg_status status,
+                         struct rg_completion *completion)
+{
+    if (status == RG_STATUS_OK) {
+        rg_retry_budget_success(&request->client_loop->retry_budget);
+        rg_request_finish(request, completion);
+        return;
+    }
+    rg_request_note(request, status, "%s", "");
+    request->failure.http_status = request->x.http_status;
+    attempt_failed(request, false);
+}
+
+static void answer_complete(struct rg_request *request)
+{
+    if (!is_success(request, request->x.http_status)) {
+        answer_refused(request);
+        return;
+    }
+    struct rg_completion completion = {.http_status = request->x.http_status};
+    enum rg_status status = request->failure.status;
+    if (status == RG_STATUS_OK) {
+        status = step_of(request)->finish(request, &completion);
+    } else {
+        rg_lease_release(request->x.lease);
+    }
+    if (!request->waiting) {
+        rg_request_answered(request, status, &completion);
+    }
+}
+
+/* An error status says it all: how the body that explains it has fared does not matter, unless it
+ * was we who ended it. */
+static bool is_refusal(const struct rg_request *request)
+{
+    const struct rg_exchange *x = &request->x;
+    bool ended_by_us = x->status == RG_STATUS_CANCELLED || x->status == RG_STATUS_DEADLINE ||
+                       x->status == RG_STATUS_CLOSED;
+    return x->http_status != 0 && !is_success(request, x->http_status) && !ended_by_us;
+}
+
+/* The server closed an idle connection at the moment we used it, which says nothing about the
+ * request. */
+static bool may_repeat_at_once(const struct rg_request *request)
+{
+    uint32_t attempts_max = RG_MIN(request->client->options.attempts_max, STALE_ATTEMPTS_MAX);
+    return request->x.stale && request->idempotent && request->attempts < attempts_max &&
+           !request->client_loop->closing;
+}
+
+static void exchange_done(struct rg_exchange *x)
+{
+    struct rg_request *request = RG_CONTAINER_OF(x, struct rg_request, x);
+    if (rg_traffic_goes_on(request)) {
+        return;
+    }
+    rg_traffic_leave(request);
+    if (x->started_ns != 0) {
+        request->attempts++;
+        if (request->started_ns == 0) {
+            request->started_ns = x->started_ns;
+        }
+    }
+    if (x->status == RG_STATUS_OK || is_refusal(request)) {
+        answer_complete(request);
+        return;
+    }
+    bool is_accepted =
+        is_success(request, x->http_status) && request->failure.status == RG_STATUS_OK;
+    bool progress = false;
+    if (is_accepted && step_of(request)->broken != NULL) {
+        progress = step_of(request)->broken(request);
+    } else {
+        rg_lease_release(x->lease);
+    }
+    if (may_repeat_at_once(request)) {
+        rg_settle_note_attempt(request);
+        request->retry.attempts++;
+        rg_metric_add(&loop_of(request)->metrics.retries, 1);
+        attempt_start(request);
+        return;
+    }
+    rg_request_note(request, x->status, "%s", x->text != NULL ? x->text : "");
+    request->failure.os_error = x->os_error;
+    request->failure.http_status = x->http_status;
+    attempt_failed(request, progress);
+}
+
+/* Once in a while: it costs half a microsecond. */
+static void clock_note(struct rg_request *request, const struct rg_h1_head *head)
+{
+    struct rg_client_loop *client_loop = request->client_loop;
+    uint64_t now_ns = client_loop->loop->now_ns;
+    int64_t seconds; /* what has passed of the last one is not told */
+    if (client_loop->clock_due_ns > now_ns) {
+        return;
+    }
+    const struct rg_h1_slice *date = rg_h1_find(head, "date");
+    if (date != NULL && rg_http_date_parse(*date, &seconds) == 0) {
+        client_loop->clock_due_ns = now_ns + RG_CLIENT_CLOCK_NS;
+        atomic_store_explicit(&request->client->shared.server_clock_ns,
+                              seconds * (int64_t)RG_NS_PER_S - (int64_t)now_ns,
+                              memory_order_relaxed);
+    }
+}
+
+static enum rg_body_action exchange_head(struct rg_exchange *x, const struct rg_h1_head *head)
+{
+    struct rg_request *request = RG_CONTAINER_OF(x, struct rg_request, x);
+    rg_traffic_answered(request);
+    request->retry.retry_after_ns = 0;
+    clock_note(request, head);
+    if (is_success(request, head->status)) {
+        int action = step_of(request)->head(request, head);
+        if (action >= 0) {
+            return (enum rg_body_action)action;
+        }
+        x->body_max = RG_ERROR_BODY_SIZE_MAX;
+        return RG_BODY_DISCARD;
+    }
+    const struct rg_h1_slice *retry_after = rg_h1_find(head, "retry-after");
+    if (retry_after != NULL) {
+        request->retry.retry_after_ns = rg_retry_after_parse(retry_after, rg_h1_find(head, "date"));
+    }
+    x->body_max = RG_ERROR_BODY_SIZE_MAX;
+    if (request->refusal_space != NULL) {
+        x->into = request->refusal_space;
+        x->into_size = request->refusal_space_size;
+        return RG_BODY_INTO;
+    }
+    return RG_BODY_LEASE;
+}
+
+static void exchange_data(struct rg_exchange *x, const uint8_t *data, size_t size)
+{
+    struct rg_request *request = RG_CONTAINER_OF(x, struct rg_request, x);
+    rg_traffic_arrived(request);
+    if (is_success(request, x->http_status) && step_of(request)->data != NULL) {
+        step_of(request)->data(request, data, size);
+    }
+}
+
+static int exchange_encode(struct rg_exchange *x, struct rg_h1_encoder *encoder)
+{
+    struct rg_request *request = RG_CONTAINER_OF(x, struct rg_request, x);
+    if (request->started_ns == 0) {
+        struct rg_loop *loop = loop_of(request);
+        rg_histogram_record(&loop->metrics.phases[RG_PHASE_QUEUE],
+                            loop->now_ns - RG_MIN(request->submitted_ns, loop->now_ns));
+    }
+    rg_traffic_sent(request);
+    return step_of(request)->encode(request, encoder);
+}
+
+static const struct rg_exchange_ops exchange_ops = {
+    .encode = exchange_encode,
+    .head = exchange_head,
+    .data = exchange_data,
+    .done = exchange_done,
+};
+
+static void mail_run(struct rg_mail *mail)
+{
+    struct rg_request *request = RG_CONTAINER_OF(mail, struct rg_request, mail);
+    struct rg_client_loop *client_loop = request->client_loop;
+    rg_list_push_back(&client_loop->active, &request->node);
+    if (request->deadline_ns != 0) {
+        rg_loop_set_alarm(client_loop->loop, &request->deadline, request->deadline_ns);
+    }
+    RG_ASSERT(!client_loop->closing);
+    if (request->ops->start != NULL) {
+        request->ops->start(request);
+    } else {
+        attempt_start(request);
+    }
+}
+
+void rg_request_init_child(struct rg_request *child, struct rg_request *parent,
+                           void (*done)(struct rg_request *child, struct rg_completion *completion))
+{
+    child->client = parent->client;
+    child->client_loop = parent->client_loop;
+    child->cq = NULL;
+    child->parent = parent;
+    child->done = done;
+    rg_list_init(&child->node);
+}
+
+bool rg_request_start(struct rg_request *child)
+{
+    RG_ASSERT(child->done != NULL && child->ops->start == NULL);
+    struct rg_client_loop *client_loop = child->client_loop;
+    if (client_loop->closing) {
+        return false;
+    }
+    child->token_refused = false;
+    rg_list_push_back(&client_loop->active, &child->node);
+    if (child->deadline_ns != 0) {
+        rg_loop_set_alarm(client_loop->loop, &child->deadline, child->deadline_ns);
+    }
+    attempt_start(child);
+    return true;
+}
+
+void rg_request_note_child(struct rg_request *request, const struct rg_request *child)
+{
+    if (request->failure.status == RG_STATUS_OK) {
+        request->failure = child->failure;
+    }
+}
+
+void rg_request_prepare(struct rg_request *request, const struct rg_request_ops *ops,
+                        uint64_t user_data, uint64_t deadline_ns)
+{
+    RG_ASSERT(ops->start != NULL || (ops->encode != NULL && ops->finish != NULL));
+    RG_ASSERT(ops->release != NULL);
+    const struct rg_client *client = request->client;
+    request->mail.run = mail_run;
+    request->ops = ops;
+    request->user_data = user_data;
+    request->deadline_ns = deadline_ns;
+    request->submitted_ns = rg_now_ns();
+    request->started_ns = 0;
+    request->attempts = 0;
+    request->failure.status = RG_STATUS_OK;
+    request->failure.text[0] = '\0';
+    request->failure.http_status = 0;
+    request->failure.os_error = 0;
+    request->idempotent = true;
+    request->has_no_write_token = false;
+    request->write = 0;
+    request->settle = (struct rg_settle){0};
+    request->waiting = false;
+    request->accepts = 0;
+    request->refusal_space = NULL;
+    request->token_refused = false;
+    rg_list_init(&request->token_node);
+    request->x = (struct rg_exchange){.ops = &exchange_ops};
+    request->passage = (struct rg_passage){0};
+    rg_alarm_init(&request->alarm, alarm_fire);
+    rg_alarm_init(&request->deadline, deadline_fire);
+    struct rg_retry_policy policy = {
+        .attempts_max = client->options.attempts_max,
+        .backoff_min_ns = client->options.backoff_min_ns,
+        .backoff_max_ns = client->options.backoff_max_ns,
+    };
+    rg_retry_init(&request->retry, &policy, request->submitted_ns ^ user_data);
+}

@@ -1,0 +1,25 @@
+/* The answer to a batch request: a multipart/mixed body (RFC 2046 section 5.1) with the status line
+ * of one inner answer in each part (Cloud Storage, "Batch requests"). A protocol core: no memory of
+ * its own. */
+#ifndef RG_GCS_WIRE_BATCH_ANSWER_H
+#define RG_GCS_WIRE_BATCH_ANSWER_H
+
+#include "http/h1_decoder.h"
+
+/* Of a boundary (RFC 2046 section 5.1.1). */
+#define RG_BOUNDARY_SIZE_MAX 70
+/* Part n of a request has this Content-ID, and its answer the same behind "response-". */
+#define RG_BATCH_ID_PREFIX "ringest+"
+
+/* Copies the boundary that a Content-Type of multipart/mixed names, with a NUL: its size, or
+ * -EBADMSG. */
+int rg_batch_boundary_parse(struct rg_h1_slice content_type,
+                            char out_boundary[static RG_BOUNDARY_SIZE_MAX + 1]);
+
+/* Sets statuses[n] to the HTTP status of the answer to part n of `count`; parts come in any order,
+ * and those that did not come are 0. Line ends may be bare LF. -EBADMSG: the body is not such an
+ * answer, and *out_problem says why, in words that follow "the answer" (static storage). */
+int rg_batch_answer_parse(const char *body, size_t body_size, const char *boundary,
+                          uint16_t *statuses, uint32_t count, const char **out_problem);
+
+#endif
