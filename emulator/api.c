@@ -1,17 +1,31 @@
 /* The handler: from the server's events to the parts of the API; see api.h and reply.h. */
 #include "emulator/api.h"
 
+#include "emulator/call.h"
 #include "emulator/faults.h"
 #include "emulator/json_api.h"
 #include "emulator/reply.h"
 #include "emulator/rules.h"
+#include "emulator/sessions.h"
 #include "emulator/unsupported.h"
 #include "emulator/xml_api.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-void rg_api_route(struct rg_server_call *call, const struct rg_api_request *request)
+struct rg_api {
+    struct rg_service service; /* First: the calls' context points at it. */
+    struct rg_api_options options;
+    struct rg_rate_limit rate_limit;
+};
+_Static_assert(offsetof(struct rg_api, service) == 0, "the context of a call is both");
+
+static struct rg_api *api_of(struct rg_server_call *call)
+{
+    return RG_CONTAINER_OF(rg_service_of(call), struct rg_api, service);
+}
+
+static void route(struct rg_server_call *call, const struct rg_api_request *request)
 {
     if (request->route == RG_ROUTE_NONE) {
         rg_reply_error(call, RG_API_NO_PATH, "The emulator serves nothing at this path.");
@@ -28,11 +42,11 @@ void rg_api_route(struct rg_server_call *call, const struct rg_api_request *requ
  * drops the body, and nobody waits for what a refused upload would still send. */
 static void respond_if_ready(struct rg_server_call *call)
 {
-    struct rg_api *api = rg_api_of(call);
+    struct rg_api *api = api_of(call);
     struct rg_call *state = rg_call_of(call);
     if (state->replied) {
         state->response.delay_ns =
-            rg_latency_draw(&api->options.latency, &api->loops[call->loop_index].random);
+            rg_latency_draw(&api->options.latency, &api->service.loops[call->loop_index].random);
         state->response.bytes_per_second = api->options.bytes_per_second;
         rg_rules_respond(call);
         rg_faults_respond(call);
@@ -42,7 +56,7 @@ static void respond_if_ready(struct rg_server_call *call)
 
 static int api_begin(struct rg_server_call *call)
 {
-    struct rg_api *api = rg_api_of(call);
+    struct rg_api *api = api_of(call);
     struct rg_call *state = rg_call_of(call);
     RG_ASSERT(call->loop_index < api->options.loop_count);
     struct rg_api_request request;
@@ -66,7 +80,7 @@ static int api_begin(struct rg_server_call *call)
         rg_reply_error(call, RG_API_RATE,
                        "The rate of requests exceeds the limit of this emulator.");
     } else {
-        rg_api_route(call, &request);
+        route(call, &request);
     }
     respond_if_ready(call);
     return 0;
@@ -116,14 +130,30 @@ static size_t api_produce(struct rg_server_call *call, uint64_t offset, const ui
     return (size_t)RG_MIN((uint64_t)size, left);
 }
 
+static void api_release(struct rg_server_call *call)
+{
+    rg_call_release(call);
+    rg_rules_release(call);
+}
+
 const struct rg_server_handler rg_api_handler = {
     .begin = api_begin,
     .body = api_body,
     .end = api_end,
     .resume = rg_rules_resume,
     .produce = api_produce,
-    .release = rg_call_release,
+    .release = api_release,
 };
+
+static void start_loops(struct rg_api *api)
+{
+    for (uint32_t i = 0; i < api->options.loop_count; i++) {
+        api->service.loops[i] = (struct rg_service_loop){
+            .date_seconds = INT64_MIN,
+            .random = api->options.seed + i * UINT64_C(0xd1342543de82ef95),
+        };
+    }
+}
 
 int rg_api_create(struct rg_api **out_api, const struct rg_api_options *options)
 {
@@ -132,24 +162,20 @@ int rg_api_create(struct rg_api **out_api, const struct rg_api_options *options)
     if (api == NULL) {
         return -ENOMEM;
     }
+    struct rg_service *service = &api->service;
     api->options = *options;
-    api->loops = aligned_alloc(RG_CACHE_LINE, options->loop_count * sizeof(*api->loops));
-    int rc = api->loops != NULL ? rg_faults_create(&api->faults) : -ENOMEM;
-    rc = rc == 0 ? rg_rules_create(&api->rules) : rc;
-    rc = rc == 0 ? rg_sessions_create(&api->sessions, RG_SESSIONS_MAX) : rc;
+    service->store = options->store;
+    service->tls = options->tls;
+    service->route = route;
+    service->loops = aligned_alloc(RG_CACHE_LINE, options->loop_count * sizeof(*service->loops));
+    int rc = service->loops != NULL ? rg_faults_create(&service->faults) : -ENOMEM;
+    rc = rc == 0 ? rg_rules_create(&service->rules) : rc;
+    rc = rc == 0 ? rg_sessions_create(&service->sessions, RG_SESSIONS_MAX) : rc;
     if (rc < 0) {
-        rg_faults_destroy(api->faults);
-        rg_rules_destroy(api->rules);
-        free(api->loops);
-        free(api);
+        rg_api_destroy(api);
         return rc;
     }
-    for (uint32_t i = 0; i < options->loop_count; i++) {
-        api->loops[i] = (struct rg_api_loop){
-            .date_seconds = INT64_MIN,
-            .random = options->seed + i * UINT64_C(0xd1342543de82ef95),
-        };
-    }
+    start_loops(api);
     if (options->requests_per_second > 0) {
         rg_rate_limit_init(&api->rate_limit, options->requests_per_second);
     }
@@ -160,10 +186,10 @@ int rg_api_create(struct rg_api **out_api, const struct rg_api_options *options)
 void rg_api_destroy(struct rg_api *api)
 {
     if (api != NULL) {
-        rg_faults_destroy(api->faults);
-        rg_rules_destroy(api->rules);
-        rg_sessions_destroy(api->sessions);
-        free(api->loops);
+        rg_faults_destroy(api->service.faults);
+        rg_rules_destroy(api->service.rules);
+        rg_sessions_destroy(api->service.sessions);
+        free(api->service.loops);
         free(api);
     }
 }

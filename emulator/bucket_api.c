@@ -22,10 +22,10 @@ static void list_buckets(struct rg_server_call *call, const struct rg_api_reques
     char next[RG_STORE_BUCKET_NAME_SIZE_MAX + 1];
     const char *separator = "";
     struct rg_resource_style style;
-    rg_reply_style(call, request, "items", &style);
+    rg_resource_style_of_request(&style, call, request, "items");
     rg_text_append_str(text, "{\"kind\":\"storage#buckets\",\"items\":[");
     struct rg_bucket *bucket;
-    while ((bucket = rg_store_seek_bucket(rg_api_of(call)->options.store, from)) != NULL &&
+    while ((bucket = rg_store_seek_bucket(rg_service_of(call)->store, from)) != NULL &&
            rg_text_starts_with(rg_bucket_name(bucket), prefix)) {
         rg_text_append_str(text, separator);
         rg_resource_append_bucket(text, &style, bucket);
@@ -43,7 +43,7 @@ static void reply_bucket(struct rg_server_call *call, const struct rg_api_reques
                          struct rg_bucket *bucket)
 {
     struct rg_resource_style style;
-    rg_reply_style(call, request, NULL, &style);
+    rg_resource_style_of_request(&style, call, request, NULL);
     rg_resource_append_bucket(&rg_call_of(call)->text, &style, bucket);
     rg_reply_text(call, 200, RG_REPLY_JSON_TYPE);
 }
@@ -124,7 +124,7 @@ static void create_bucket(struct rg_server_call *call, const struct rg_api_reque
         rg_reply_error(call, RG_API_BUCKET_NAME, "Invalid bucket name: '%.*s'",
                        yyjson_is_str(value) ? (int)name.size : 0, name.data);
     } else if (check_description(call, root)) {
-        int rc = rg_store_create_bucket(rg_api_of(call)->options.store, name, &bucket);
+        int rc = rg_store_create_bucket(rg_service_of(call)->store, name, &bucket);
         if (rc == -EEXIST) {
             rg_reply_error(call, RG_API_CONFLICT,
                            "Your previous request to create the named bucket succeeded and you "

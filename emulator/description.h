@@ -44,7 +44,4 @@ bool rg_description_take_acl(struct rg_server_call *call, struct rg_description 
 bool rg_description_finish(struct rg_server_call *call, const struct rg_description *description,
                            struct rg_attributes **out_attributes);
 
-/* PATCH changes what it names, PUT everything. */
-void rg_description_update(struct rg_server_call *call, const struct rg_api_request *request);
-
 #endif

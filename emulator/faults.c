@@ -72,7 +72,7 @@ void rg_faults_destroy(struct rg_faults *faults)
 
 static struct rg_faults *faults_of(struct rg_server_call *call)
 {
-    return rg_api_of(call)->faults;
+    return rg_service_of(call)->faults;
 }
 
 static struct rg_fault *fault_of(struct rg_server_call *call)

@@ -3,6 +3,8 @@
 
 #include "emulator/body.h"
 #include "emulator/resource.h"
+#include "emulator/rules.h"
+#include "emulator/sessions.h"
 #include "http/url.h"
 
 #include <errno.h>
@@ -89,7 +91,7 @@ static bool decode_name(struct rg_server_call *call, struct rg_h1_slice encoded,
 static void style_init(struct rg_server_call *call, const struct rg_api_request *request,
                        struct rg_resource_style *out)
 {
-    rg_resource_style_init(out, rg_api_of(call)->options.tls, rg_h1_find(request->head, "host"),
+    rg_resource_style_init(out, rg_service_of(call)->tls, rg_h1_find(request->head, "host"),
                            (struct rg_h1_slice){NULL, 0}, NULL);
 }
 
@@ -365,7 +367,7 @@ static void reply_renamed(struct rg_server_call *call, const struct rg_api_reque
     operation->from = *from;
     operation->to = *to;
     operation->info = *info;
-    if (rg_sessions_add(rg_api_of(call)->sessions, &operation->base) < 0) {
+    if (rg_sessions_add(rg_service_of(call)->sessions, &operation->base) < 0) {
         rg_reply_error(call, RG_API_INTERNAL, "No random numbers.");
     } else {
         append_operation(&rg_call_of(call)->text, operation);
@@ -474,7 +476,7 @@ static void list_operations(struct rg_server_call *call, const struct rg_api_req
     struct rg_text *text = &rg_call_of(call)->text;
     struct operations operations = {.text = text, .bucket = request->bucket};
     rg_text_append_str(text, "{\"kind\":\"storage#operations\",\"operations\":[");
-    rg_sessions_visit(rg_api_of(call)->sessions, &operation_type, append_one, &operations);
+    rg_sessions_visit(rg_service_of(call)->sessions, &operation_type, append_one, &operations);
     rg_text_append_str(text, "]}");
     rg_reply_text(call, 200, RG_REPLY_JSON_TYPE);
 }
@@ -482,7 +484,7 @@ static void list_operations(struct rg_server_call *call, const struct rg_api_req
 static void get_operation(struct rg_server_call *call, const struct rg_api_request *request,
                           struct rg_h1_slice id)
 {
-    struct rg_session *base = rg_sessions_find(rg_api_of(call)->sessions, &operation_type, id);
+    struct rg_session *base = rg_sessions_find(rg_service_of(call)->sessions, &operation_type, id);
     struct operation *operation =
         base != NULL ? RG_CONTAINER_OF(base, struct operation, base) : NULL;
     if (operation != NULL && rg_text_equals(request->bucket, operation->bucket)) {

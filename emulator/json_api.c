@@ -13,6 +13,8 @@
 #include "emulator/resource.h"
 #include "emulator/resumable.h"
 #include "emulator/rewrite.h"
+#include "emulator/rules.h"
+#include "emulator/update.h"
 #include "emulator/upload.h"
 #include "http/url.h"
 
@@ -155,7 +157,7 @@ static void list_objects(struct rg_server_call *call, const struct rg_api_reques
         listing.query.page_max = 0;
     }
     struct rg_resource_style style;
-    rg_reply_style(call, request, "items", &style);
+    rg_resource_style_of_request(&style, call, request, "items");
     struct page page = {
         .wants_items = rg_fields_select(fields, NULL, "items"),
         .wants_prefixes = rg_fields_select(fields, NULL, "prefixes"),
@@ -213,7 +215,7 @@ static void get_metadata(struct rg_server_call *call, const struct rg_api_reques
         return;
     }
     struct rg_resource_style style;
-    rg_reply_style(call, request, NULL, &style);
+    rg_resource_style_of_request(&style, call, request, NULL);
     rg_resource_append_object(&state->text, &style, request->bucket, request->object,
                               &state->object.info);
     rg_store_object_close(&state->object);
@@ -253,7 +255,7 @@ static void start_object(struct rg_server_call *call, const struct rg_api_reques
     } else if (rg_api_request_is(request, "DELETE")) {
         rg_media_remove(call, request);
     } else if (rg_api_request_is(request, "PATCH") || rg_api_request_is(request, "PUT")) {
-        rg_description_update(call, request);
+        rg_update_start(call, request);
     } else if (request->action == RG_ACTION_COMPOSE) {
         rg_compose_start(call, request);
     } else if (request->action != RG_ACTION_NONE) {

@@ -25,7 +25,7 @@ void rg_nested_run(struct rg_nested *nested, struct rg_h1_slice body)
     state->json = rg_api_request_is_json(&nested->request);
     state->head_request = rg_api_request_is(&nested->request, "HEAD");
     nested->call.head = &nested->head;
-    rg_api_route(&nested->call, &nested->request);
+    rg_service_of(&nested->call)->route(&nested->call, &nested->request);
     nested->call.head = NULL;
     if (!state->replied && body.size > 0) {
         state->receiver->receive(&nested->call, (const uint8_t *)body.data, body.size);

@@ -6,7 +6,8 @@
 #ifndef RG_EMULATOR_NESTED_H
 #define RG_EMULATOR_NESTED_H
 
-#include "emulator/reply.h"
+#include "emulator/call.h"
+#include "emulator/request.h"
 
 /* On the heap, because of its size. */
 struct rg_nested {

@@ -66,7 +66,7 @@ static const char *status_reason(unsigned status)
 }
 
 /* Made once per second and loop. */
-static const char *current_date(struct rg_api_loop *loop)
+static const char *current_date(struct rg_service_loop *loop)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME_COARSE, &now);
@@ -81,7 +81,7 @@ static const char *current_date(struct rg_api_loop *loop)
 static void format_upload_id(struct rg_server_call *call, char out[UPLOAD_ID_SIZE + 1])
 {
     static const char digits[] = "0123456789abcdef";
-    struct rg_api_loop *loop = &rg_api_of(call)->loops[call->loop_index];
+    struct rg_service_loop *loop = &rg_service_of(call)->loops[call->loop_index];
     uint64_t parts[2] = {call->now_ns, ++loop->request_count << 16 | (call->loop_index & 0xffff)};
     for (size_t i = 0; i < UPLOAD_ID_SIZE; i++) {
         out[i] = digits[parts[i / 16] >> 4 * (15 - i % 16) & 15];
@@ -95,18 +95,6 @@ static struct rg_h1_encoder *head_of(struct rg_server_call *call)
     return state->nested_head != NULL ? state->nested_head : rg_server_head(call);
 }
 
-void rg_call_release(struct rg_server_call *call)
-{
-    struct rg_call *state = rg_call_of(call);
-    rg_store_object_close(&state->object);
-    rg_text_fini(&state->text);
-    if (state->receiver != NULL) {
-        state->receiver->destroy(state->received);
-    }
-    state->receiver = NULL;
-    rg_rules_release(call);
-}
-
 struct rg_h1_encoder *rg_reply_start(struct rg_server_call *call, unsigned status)
 {
     struct rg_call *state = rg_call_of(call);
@@ -116,7 +104,7 @@ struct rg_h1_encoder *rg_reply_start(struct rg_server_call *call, unsigned statu
     format_upload_id(call, upload_id);
     rg_h1_encoder_init(head, head->data, head->capacity);
     rg_h1_encode_status(head, status, status_reason(status));
-    rg_h1_encode_header(head, "Date", current_date(&rg_api_of(call)->loops[call->loop_index]));
+    rg_h1_encode_header(head, "Date", current_date(&rg_service_of(call)->loops[call->loop_index]));
     rg_h1_encode_header(head, "Server", "UploadServer");
     rg_h1_encode_header(head, "x-guploader-uploadid", upload_id);
     if (state->json) {
@@ -242,8 +230,7 @@ void rg_reply_error(struct rg_server_call *call, enum rg_api_error error, const 
 struct rg_bucket *rg_reply_find_bucket(struct rg_server_call *call,
                                        const struct rg_api_request *request)
 {
-    struct rg_bucket *bucket =
-        rg_store_find_bucket(rg_api_of(call)->options.store, request->bucket);
+    struct rg_bucket *bucket = rg_store_find_bucket(rg_service_of(call)->store, request->bucket);
     if (bucket == NULL) {
         rg_reply_error(call, RG_API_NO_BUCKET, "The specified bucket does not exist: %.*s",
                        (int)request->bucket.size, request->bucket.data);
@@ -278,22 +265,6 @@ bool rg_reply_check_acl(struct rg_server_call *call, struct rg_bucket *bucket, b
                        "emulator.");
     }
     return !rg_call_of(call)->replied;
-}
-
-void rg_reply_style(struct rg_server_call *call, const struct rg_api_request *request,
-                    const char *outer, struct rg_resource_style *out_style)
-{
-    rg_resource_style_init(out_style, rg_api_of(call)->options.tls,
-                           rg_h1_find(request->head, "host"), request->params[RG_PARAM_FIELDS],
-                           outer);
-    out_style->acl = rg_api_request_wants_acl(request);
-    struct rg_bucket_info info;
-    struct rg_bucket *bucket =
-        rg_store_find_bucket(rg_api_of(call)->options.store, request->bucket);
-    if (bucket != NULL) {
-        rg_bucket_get_info(bucket, &info);
-        out_style->retention_us = info.retention_us;
-    }
 }
 
 void rg_reply_store_error(struct rg_server_call *call, int rc, struct rg_h1_slice bucket,
@@ -347,7 +318,7 @@ void rg_reply_remove_bucket(struct rg_server_call *call, const struct rg_api_req
     if (rg_reply_find_bucket(call, request) == NULL) {
         return;
     }
-    int rc = rg_store_remove_bucket(rg_api_of(call)->options.store, request->bucket);
+    int rc = rg_store_remove_bucket(rg_service_of(call)->store, request->bucket);
     if (rc == -ENOTEMPTY || rc == -EEXIST) {
         rg_reply_error(call, RG_API_NOT_EMPTY, "The bucket you tried to delete is not empty.");
     } else if (rc < 0) {

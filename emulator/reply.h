@@ -1,78 +1,14 @@
-/* One call of the emulated API from its begin to its release, and the answers that all parts of the
- * API give: heads with the fields that every answer has, errors in both dialects, texts.
+/* The answers that all parts of the emulator give: heads with the fields that every answer has,
+ * errors in both dialects, texts.
  *
- * A call is answered when its head is encoded: `replied` is set, and what the server has to send
- * lies in the state. It is handed to the server in `end`. */
+ * A call is answered as soon as its head is encoded: `replied` is set, and the state says what the
+ * server has to send. */
 #ifndef RG_EMULATOR_REPLY_H
 #define RG_EMULATOR_REPLY_H
 
-#include "emulator/api.h"
-#include "emulator/faults.h"
+#include "emulator/call.h"
 #include "emulator/request.h"
-#include "emulator/resource.h"
-#include "emulator/rules.h"
-#include "emulator/sessions.h"
 #include "emulator/text.h"
-
-/* What one loop alone writes. */
-struct rg_api_loop {
-    _Alignas(RG_CACHE_LINE) int64_t date_seconds; /* What `date` says. */
-    char date[RG_TEXT_HTTP_DATE_SIZE + 1];
-    uint64_t random;
-    uint64_t request_count;
-};
-
-struct rg_api {
-    struct rg_api_options options;
-    struct rg_rate_limit rate_limit;
-    struct rg_faults *faults;
-    struct rg_rules *rules;
-    struct rg_sessions *sessions;
-    struct rg_api_loop *loops;
-};
-
-/* Who takes the body of a request that was not answered at its head. Both functions may answer the
- * call, and `finish`, where the body is complete, has to; `destroy` ends `received`. */
-struct rg_receiver {
-    void (*receive)(struct rg_server_call *call, const uint8_t *data, size_t size);
-    void (*finish)(struct rg_server_call *call);
-    void (*destroy)(void *received);
-};
-
-/* In rg_server_call.state. */
-struct rg_call {
-    bool json;         /* The dialect of errors. */
-    bool head_request; /* The answer has no body. */
-    bool keep_alive;
-    bool replied;
-    struct rg_store_object object; /* Open: the body is the object's bytes from `first`. */
-    uint64_t first;
-    struct rg_fault fault;
-    struct rg_strike *strike; /* Of a rule; NULL: none. Shared with it. */
-    uint64_t awaited_rule;    /* The call asks when this one strikes. */
-    struct rg_text text;      /* Otherwise the body is this. */
-    const struct rg_receiver *receiver;
-    void *received; /* The receiver's. Owned. */
-    struct rg_server_response response;
-    /* Of a call within a call: where its head goes. NULL: to the server. */
-    struct rg_h1_encoder *nested_head;
-};
-_Static_assert(sizeof(struct rg_call) <= RG_SERVER_STATE_SIZE_MAX, "a call fits its state");
-
-static inline struct rg_call *rg_call_of(struct rg_server_call *call)
-{
-    return (struct rg_call *)(void *)call->state;
-}
-
-static inline struct rg_api *rg_api_of(struct rg_server_call *call)
-{
-    return call->context;
-}
-
-/* Answers the call, or names who receives its body. */
-void rg_api_route(struct rg_server_call *call, const struct rg_api_request *request);
-/* Lets go of what the call holds. */
-void rg_call_release(struct rg_server_call *call);
 
 /* XX(name, status, JSON reason, XML code) */
 #define RG_API_ERRORS(XX)                                                                          \
@@ -130,10 +66,6 @@ unsigned rg_reply_status(struct rg_server_call *call);
  * and for RG_API_RANGE says its size. */
 void rg_reply_error(struct rg_server_call *call, enum rg_api_error error, const char *format, ...)
     RG_PRINTF(3, 4);
-/* How resources are told: their links, which of their members, and what their bucket adds. `outer`
- * as in rg_resource_style_init. */
-void rg_reply_style(struct rg_server_call *call, const struct rg_api_request *request,
-                    const char *outer, struct rg_resource_style *out_style);
 /* That the request says who pays, where the bucket wants to know. False with the call answered. */
 bool rg_reply_check_payer(struct rg_server_call *call, const struct rg_api_request *request,
                           struct rg_bucket *bucket);

@@ -95,6 +95,21 @@ void rg_resource_style_init(struct rg_resource_style *style, bool tls,
     }
 }
 
+void rg_resource_style_of_request(struct rg_resource_style *style, struct rg_server_call *call,
+                                  const struct rg_api_request *request, const char *outer)
+{
+    const struct rg_service *service = rg_service_of(call);
+    rg_resource_style_init(style, service->tls, rg_h1_find(request->head, "host"),
+                           request->params[RG_PARAM_FIELDS], outer);
+    style->acl = rg_api_request_wants_acl(request);
+    struct rg_bucket_info info;
+    struct rg_bucket *bucket = rg_store_find_bucket(service->store, request->bucket);
+    if (bucket != NULL) {
+        rg_bucket_get_info(bucket, &info);
+        style->retention_us = info.retention_us;
+    }
+}
+
 /* For texts that have nothing to escape. */
 static void append_quoted(struct rg_text *text, const char *data, size_t size)
 {

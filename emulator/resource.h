@@ -2,6 +2,8 @@
 #ifndef RG_EMULATOR_RESOURCE_H
 #define RG_EMULATOR_RESOURCE_H
 
+#include "emulator/call.h"
+#include "emulator/request.h"
 #include "emulator/store.h"
 #include "emulator/text.h"
 
@@ -21,6 +23,9 @@ struct rg_resource_style {
 void rg_resource_style_init(struct rg_resource_style *style, bool tls,
                             const struct rg_h1_slice *host, struct rg_h1_slice mask,
                             const char *outer);
+/* The same with what a call's request and its bucket say. */
+void rg_resource_style_of_request(struct rg_resource_style *style, struct rg_server_call *call,
+                                  const struct rg_api_request *request, const char *outer);
 
 void rg_resource_append_object(struct rg_text *text, const struct rg_resource_style *style,
                                struct rg_h1_slice bucket, struct rg_h1_slice name,

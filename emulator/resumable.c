@@ -2,6 +2,7 @@
 #include "emulator/resumable.h"
 
 #include "emulator/body.h"
+#include "emulator/sessions.h"
 #include "emulator/upload.h"
 
 #include <errno.h>
@@ -83,7 +84,7 @@ static void reply_location(struct rg_server_call *call, const struct resumable *
 /* Preconditions are looked at now, so that nobody sends gigabytes in vain, and at the end. */
 static bool check_conditions(struct rg_server_call *call, const struct rg_upload *upload)
 {
-    struct rg_bucket *bucket = rg_store_find_bucket(rg_api_of(call)->options.store, upload->bucket);
+    struct rg_bucket *bucket = rg_store_find_bucket(rg_service_of(call)->store, upload->bucket);
     int rc = bucket != NULL ? rg_bucket_check_conditions(bucket, upload->name, &upload->conditions)
                             : rg_store_conditions_check(&upload->conditions, NULL);
     if (rc < 0) {
@@ -144,7 +145,7 @@ static void finish_start(struct rg_server_call *call, const struct rg_api_reques
         if (!rg_upload_open_writer(call, session->upload)) {
             goto out;
         }
-        if (rg_sessions_add(rg_api_of(call)->sessions, &session->base) < 0) {
+        if (rg_sessions_add(rg_service_of(call)->sessions, &session->base) < 0) {
             rg_reply_error(call, RG_API_INTERNAL, "No random numbers.");
         } else {
             reply_location(call, session);
@@ -203,7 +204,7 @@ static void fail(struct rg_server_call *call, struct resumable *session)
     session->stage = SESSION_FAILED;
     rg_store_writer_abort(session->upload->writer);
     session->upload->writer = NULL;
-    rg_sessions_remove(rg_api_of(call)->sessions, &session->base);
+    rg_sessions_remove(rg_service_of(call)->sessions, &session->base);
 }
 
 static void commit(struct rg_server_call *call, struct resumable *session)
@@ -415,7 +416,7 @@ static void cancel(struct rg_server_call *call, struct resumable *session)
 
 void rg_resumable_continue(struct rg_server_call *call, const struct rg_api_request *request)
 {
-    struct rg_session *base = rg_sessions_find(rg_api_of(call)->sessions, &resumable_type,
+    struct rg_session *base = rg_sessions_find(rg_service_of(call)->sessions, &resumable_type,
                                                request->params[RG_PARAM_UPLOAD_ID]);
     if (base == NULL) {
         rg_reply_error(call, RG_API_NO_UPLOAD, "There is no upload session of this id.");

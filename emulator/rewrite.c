@@ -6,6 +6,8 @@
 #include "emulator/body.h"
 #include "emulator/encryption.h"
 #include "emulator/protection.h"
+#include "emulator/resource.h"
+#include "emulator/sessions.h"
 #include "emulator/upload.h"
 
 #include <errno.h>
@@ -45,7 +47,7 @@ static const struct rg_session_type rewrite_type = {session_destroy};
 static bool find_buckets(struct rg_server_call *call, const struct copy *copy,
                          struct rg_bucket **out_source)
 {
-    struct rg_store *store = rg_api_of(call)->options.store;
+    struct rg_store *store = rg_service_of(call)->store;
     const struct rg_h1_slice *names[] = {&copy->source_bucket, &copy->bucket};
     for (size_t i = 0; i < RG_ARRAY_LEN(names); i++) {
         struct rg_bucket *bucket = rg_store_find_bucket(store, *names[i]);
@@ -202,7 +204,7 @@ static void begin_session(struct rg_server_call *call, struct copy *copy, uint64
     rewrite->place = place;
     rewrite->done = rewrite->per_call = per_call;
     rewrite->source = copy->source;
-    if (rg_sessions_add(rg_api_of(call)->sessions, &rewrite->base) < 0) {
+    if (rg_sessions_add(rg_service_of(call)->sessions, &rewrite->base) < 0) {
         rg_reply_error(call, RG_API_INTERNAL, "No random numbers.");
     } else {
         reply_rewrite(call, copy, per_call, rewrite->base.id, NULL);
@@ -239,7 +241,7 @@ static void continue_locked(struct rg_server_call *call, struct copy *copy, stru
     if (rewrite->done < copy->source.info.size) {
         reply_rewrite(call, copy, rewrite->done, rewrite->base.id, NULL);
     } else {
-        rg_sessions_remove(rg_api_of(call)->sessions, &rewrite->base);
+        rg_sessions_remove(rg_service_of(call)->sessions, &rewrite->base);
         finish_rewrite(call, copy, root);
     }
     rewrite->source = copy->source;
@@ -248,7 +250,7 @@ static void continue_locked(struct rg_server_call *call, struct copy *copy, stru
 
 static void continue_rewrite(struct rg_server_call *call, struct copy *copy, yyjson_val *root)
 {
-    struct rg_session *base = rg_sessions_find(rg_api_of(call)->sessions, &rewrite_type,
+    struct rg_session *base = rg_sessions_find(rg_service_of(call)->sessions, &rewrite_type,
                                                copy->request->params[RG_PARAM_REWRITE_TOKEN]);
     if (base == NULL) {
         rg_reply_error(call, RG_API_BAD_REQUEST, "The rewrite token is not one of ours.");
@@ -263,7 +265,7 @@ static void continue_rewrite(struct rg_server_call *call, struct copy *copy, yyj
 static bool check_destination(struct rg_server_call *call, const struct copy *copy)
 {
     struct rg_bucket *bucket =
-        rg_store_find_bucket(rg_api_of(call)->options.store, copy->upload->bucket);
+        rg_store_find_bucket(rg_service_of(call)->store, copy->upload->bucket);
     int rc = rg_bucket_check_conditions(bucket, copy->name, &copy->upload->conditions);
     if (rc < 0) {
         rg_reply_store_error(call, rc, copy->upload->bucket, copy->name);
@@ -290,7 +292,7 @@ static void rewrite_object(struct rg_server_call *call, struct copy *copy, yyjso
 static void remove_source(struct rg_server_call *call, const struct copy *copy)
 {
     struct rg_bucket *bucket =
-        rg_store_find_bucket(rg_api_of(call)->options.store, copy->source_bucket);
+        rg_store_find_bucket(rg_service_of(call)->store, copy->source_bucket);
     if (rg_text_compare(copy->source_name, copy->name) != 0) {
         (void)rg_bucket_move_away(bucket, copy->source_name, copy->source.info.generation);
     }

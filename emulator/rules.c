@@ -4,6 +4,7 @@
 #include "emulator/body.h"
 #include "emulator/method.h"
 #include "emulator/nested.h"
+#include "emulator/reply.h"
 #include "http/url.h"
 
 #include <inttypes.h>
@@ -120,7 +121,7 @@ void rg_rules_destroy(struct rg_rules *rules)
 
 static struct rg_rules *rules_of(struct rg_server_call *call)
 {
-    return rg_api_of(call)->rules;
+    return rg_service_of(call)->rules;
 }
 
 static struct rule *find_locked(struct rg_rules *rules, uint64_t id)

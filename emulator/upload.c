@@ -2,6 +2,7 @@
 #include "emulator/upload.h"
 
 #include "emulator/encryption.h"
+#include "emulator/faults.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -149,7 +150,7 @@ bool rg_upload_open_writer(struct rg_server_call *call, struct rg_upload *upload
         return false;
     }
     upload->description.info.attributes = upload->attributes;
-    int rc = rg_store_writer_create(&upload->writer, rg_api_of(call)->options.store, upload->bucket,
+    int rc = rg_store_writer_create(&upload->writer, rg_service_of(call)->store, upload->bucket,
                                     upload->name, upload->size_hint);
     if (rc < 0) {
         rg_reply_store_error(call, rc, upload->bucket, upload->name);
@@ -187,8 +188,8 @@ static bool take_head(struct rg_server_call *call, struct rg_upload *upload,
     }
     memcpy(upload->bucket_text, bucket.data, bucket.size);
     upload->bucket = (struct rg_h1_slice){upload->bucket_text, bucket.size};
-    rg_reply_style(call, request, NULL, &upload->style);
-    struct rg_bucket *found = rg_store_find_bucket(rg_api_of(call)->options.store, bucket);
+    rg_resource_style_of_request(&upload->style, call, request, NULL);
+    struct rg_bucket *found = rg_store_find_bucket(rg_service_of(call)->store, bucket);
     if (found != NULL && !rg_reply_check_payer(call, request, found)) {
         return false;
     }

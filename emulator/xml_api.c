@@ -5,6 +5,7 @@
 #include "emulator/media.h"
 #include "emulator/resumable.h"
 #include "emulator/rewrite.h"
+#include "emulator/rules.h"
 #include "emulator/upload.h"
 #include "emulator/xml_delete.h"
 #include "emulator/xml_multipart.h"
@@ -25,7 +26,7 @@ static void list_buckets(struct rg_server_call *call)
                        XML_HEAD "<ListAllMyBucketsResult xmlns='" XML_NAMESPACE "'><Buckets>");
     struct rg_bucket *bucket;
     struct rg_bucket_info info;
-    while ((bucket = rg_store_seek_bucket(rg_api_of(call)->options.store, from)) != NULL) {
+    while ((bucket = rg_store_seek_bucket(rg_service_of(call)->store, from)) != NULL) {
         struct rg_h1_slice name = rg_bucket_name(bucket);
         rg_text_append_str(text, "<Bucket>");
         rg_text_append_element(text, "Name", name);
@@ -199,7 +200,7 @@ static void create_bucket(struct rg_server_call *call, const struct rg_api_reque
             "API has one.");
         return;
     }
-    int rc = rg_store_create_bucket(rg_api_of(call)->options.store, request->bucket, &bucket);
+    int rc = rg_store_create_bucket(rg_service_of(call)->store, request->bucket, &bucket);
     if (rc == -EEXIST) {
         rg_reply_error(call, RG_API_CONFLICT, "You already own this bucket: %.*s",
                        (int)request->bucket.size, request->bucket.data);

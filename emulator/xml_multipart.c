@@ -3,6 +3,8 @@
 #include "emulator/xml_multipart.h"
 
 #include "emulator/body.h"
+#include "emulator/rules.h"
+#include "emulator/sessions.h"
 #include "emulator/upload.h"
 #include "emulator/xml_reader.h"
 
@@ -92,7 +94,7 @@ static void initiate(struct rg_server_call *call, const struct rg_api_request *r
         /* The API has no preconditions here. */
         session->upload->conditions = (struct rg_store_conditions){0};
         session->upload->size_hint = 0;
-        if (rg_sessions_add(rg_api_of(call)->sessions, &session->base) < 0) {
+        if (rg_sessions_add(rg_service_of(call)->sessions, &session->base) < 0) {
             rg_reply_error(call, RG_API_INTERNAL, "No random numbers.");
         } else {
             rg_text_append_str(text, XML_HEAD "<InitiateMultipartUploadResult xmlns='" XML_NAMESPACE
@@ -415,7 +417,7 @@ static void complete_locked(struct rg_server_call *call, struct multipart *sessi
 static struct multipart *find_session(struct rg_server_call *call,
                                       const struct rg_api_request *request)
 {
-    struct rg_session *base = rg_sessions_find(rg_api_of(call)->sessions, &multipart_type,
+    struct rg_session *base = rg_sessions_find(rg_service_of(call)->sessions, &multipart_type,
                                                request->params[RG_PARAM_XML_UPLOAD_ID]);
     if (base != NULL) {
         struct multipart *session = RG_CONTAINER_OF(base, struct multipart, base);
@@ -445,7 +447,7 @@ static void finish_complete(struct rg_server_call *call, const struct rg_api_req
     bool ended = session->ended;
     pthread_mutex_unlock(&session->base.lock);
     if (ended) {
-        rg_sessions_remove(rg_api_of(call)->sessions, &session->base);
+        rg_sessions_remove(rg_service_of(call)->sessions, &session->base);
     }
     rg_session_unref(&session->base);
 }
@@ -456,7 +458,7 @@ static void end_session(struct rg_server_call *call, struct multipart *session)
     session->ended = true;
     drop_parts(session);
     pthread_mutex_unlock(&session->base.lock);
-    rg_sessions_remove(rg_api_of(call)->sessions, &session->base);
+    rg_sessions_remove(rg_service_of(call)->sessions, &session->base);
     rg_reply_start(call, 204);
     rg_reply_finish_empty(call);
 }
@@ -652,7 +654,7 @@ void rg_xml_multipart_list(struct rg_server_call *call, const struct rg_api_requ
         rg_reply_error(call, RG_API_BAD_REQUEST, "max-uploads is not a number.");
         return;
     }
-    rg_sessions_visit(rg_api_of(call)->sessions, &multipart_type, collect_upload, &uploads);
+    rg_sessions_visit(rg_service_of(call)->sessions, &multipart_type, collect_upload, &uploads);
     if (uploads.failed) {
         rg_reply_error(call, RG_API_INTERNAL, "Out of memory.");
     } else {
