@@ -1,7 +1,7 @@
 /* Names and values, each with a NUL behind it; see attributes.h. */
 #include "emulator/attributes.h"
 
-#include "emulator/store.h"
+#include "emulator/names.h"
 
 #include <errno.h>
 #include <stdatomic.h>

@@ -5,7 +5,9 @@
 #ifndef RG_EMULATOR_BACKEND_H
 #define RG_EMULATOR_BACKEND_H
 
-#include "emulator/store.h"
+#include "emulator/bucket_info.h"
+#include "emulator/object.h"
+#include "emulator/text.h"
 
 /* What becomes of a version that is replaced or removed. */
 struct rg_store_fate {

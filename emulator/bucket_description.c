@@ -2,6 +2,7 @@
  * completed with what the service adds: since when a policy holds. */
 #include "emulator/bucket_description.h"
 
+#include "emulator/clock.h"
 #include "emulator/description.h"
 
 #include <ctype.h>

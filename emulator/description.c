@@ -1,6 +1,7 @@
 /* From JSON to attributes, and the update of an object by them; see description.h. */
 #include "emulator/description.h"
 
+#include "emulator/clock.h"
 #include "emulator/contexts.h"
 #include "emulator/protection.h"
 

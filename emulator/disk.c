@@ -17,6 +17,7 @@
  * One process serves a root folder at a time. */
 #include "emulator/backend.h"
 #include "emulator/checksum.h"
+#include "emulator/clock.h"
 #include "emulator/file_name.h"
 #include "emulator/text.h"
 #include "http/url.h"

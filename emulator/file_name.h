@@ -10,7 +10,7 @@
 #ifndef RG_EMULATOR_FILE_NAME_H
 #define RG_EMULATOR_FILE_NAME_H
 
-#include "emulator/store.h"
+#include "emulator/names.h"
 
 /* In the bucket's folder: what we know of the files beside their bytes. */
 #define RG_FILE_NAME_PRIVATE ".ringest"

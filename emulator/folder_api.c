@@ -2,6 +2,7 @@
 #include "emulator/folder_api.h"
 
 #include "emulator/body.h"
+#include "emulator/bucket_folders.h"
 #include "emulator/resource.h"
 #include "emulator/rules.h"
 #include "emulator/sessions.h"

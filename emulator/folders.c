@@ -8,6 +8,7 @@
  * with names percent-encoded. A log that has become much longer than the table is written anew. */
 #include "emulator/folders.h"
 
+#include "emulator/clock.h"
 #include "http/url.h"
 
 #include <errno.h>

@@ -15,6 +15,16 @@
 /* All are in memory, and listed in the order of a sorted array. */
 #define RG_FOLDERS_MAX 1000000
 
+struct rg_folder_info {
+    int64_t created_us, updated_us, metageneration;
+};
+
+struct rg_folder_entry {
+    char name[RG_STORE_FOLDER_SIZE_MAX];
+    uint32_t name_size;
+    struct rg_folder_info info;
+};
+
 struct rg_folders;
 
 /* Reads what the backend has kept. Returns owned. */

@@ -2,7 +2,7 @@
 #ifndef RG_EMULATOR_GUNZIP_H
 #define RG_EMULATOR_GUNZIP_H
 
-#include "emulator/store.h"
+#include "emulator/object.h"
 #include "emulator/text.h"
 
 /* Of what comes out: it is kept in memory while it is sent. */

@@ -2,6 +2,7 @@
  * where it is one of several versions, a dot and the generation before. */
 #include "emulator/listing.h"
 
+#include "emulator/bucket_folders.h"
 #include "emulator/glob.h"
 
 #include <errno.h>

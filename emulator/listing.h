@@ -4,7 +4,7 @@
 #ifndef RG_EMULATOR_LISTING_H
 #define RG_EMULATOR_LISTING_H
 
-#include "emulator/store.h"
+#include "emulator/bucket.h"
 #include "emulator/text.h"
 
 #define RG_LISTING_PAGE_MAX 1000

@@ -6,6 +6,7 @@
  * composed or copied shares them with its sources, and parts of an upload become an object without
  * being copied. */
 #include "emulator/backend.h"
+#include "emulator/clock.h"
 #include "emulator/text.h"
 
 #include <errno.h>

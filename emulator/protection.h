@@ -3,7 +3,7 @@
 #ifndef RG_EMULATOR_PROTECTION_H
 #define RG_EMULATOR_PROTECTION_H
 
-#include "emulator/store.h"
+#include "emulator/object.h"
 
 /* Holds, as attributes with the value "true"; an object that is under none has none. */
 #define RG_PROTECTION_TEMPORARY_HOLD "temporaryHold"

@@ -3,6 +3,7 @@
 #define RG_EMULATOR_RESOURCE_H
 
 #include "emulator/call.h"
+#include "emulator/folders.h"
 #include "emulator/request.h"
 #include "emulator/store.h"
 #include "emulator/text.h"

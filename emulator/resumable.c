@@ -4,6 +4,7 @@
 #include "emulator/body.h"
 #include "emulator/sessions.h"
 #include "emulator/upload.h"
+#include "emulator/writer.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -4,6 +4,7 @@
 #include "emulator/rewrite.h"
 
 #include "emulator/body.h"
+#include "emulator/clock.h"
 #include "emulator/encryption.h"
 #include "emulator/protection.h"
 #include "emulator/resource.h"

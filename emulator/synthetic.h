@@ -5,7 +5,7 @@
 #ifndef RG_EMULATOR_SYNTHETIC_H
 #define RG_EMULATOR_SYNTHETIC_H
 
-#include "emulator/store.h"
+#include "emulator/object.h"
 
 #define RG_SYNTHETIC_COUNT_MAX UINT64_C(1000000000000)
 #define RG_SYNTHETIC_DIGITS_MIN 8

@@ -3,6 +3,7 @@
 
 #include "emulator/encryption.h"
 #include "emulator/faults.h"
+#include "emulator/writer.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -9,6 +9,7 @@
 #include "emulator/multipart.h"
 #include "emulator/reply.h"
 #include "emulator/resource.h"
+#include "emulator/writer.h"
 
 /* What a client says that the data's checksums are. */
 struct rg_upload_hashes {

@@ -3,9 +3,11 @@
 #include "emulator/xml_multipart.h"
 
 #include "emulator/body.h"
+#include "emulator/clock.h"
 #include "emulator/rules.h"
 #include "emulator/sessions.h"
 #include "emulator/upload.h"
+#include "emulator/writer.h"
 #include "emulator/xml_reader.h"
 
 #include <errno.h>

@@ -4,6 +4,7 @@
 
 #include "emulator/store.h"
 #include "emulator/text.h"
+#include "emulator/writer.h"
 #include "tests/support/test.h"
 
 static struct rg_store *store;

@@ -1,7 +1,9 @@
 /* Buckets on disk: restarts, files that a user put there, names that cannot leave the folder. */
 #include "emulator/checksum.h"
+#include "emulator/clock.h"
 #include "emulator/store.h"
 #include "emulator/text.h"
+#include "emulator/writer.h"
 #include "tests/support/test.h"
 
 #include <dirent.h>

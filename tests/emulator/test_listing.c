@@ -1,5 +1,7 @@
 /* Pages of a listing against a naive model: sort, filter, collapse. */
+#include "emulator/bucket_folders.h"
 #include "emulator/listing.h"
+#include "emulator/writer.h"
 #include "tests/support/test.h"
 
 #include <errno.h>

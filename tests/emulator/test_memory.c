@@ -1,4 +1,5 @@
 /* Written objects in memory: order, budget, versions. */
+#include "emulator/clock.h"
 #include "tests/emulator/store_case.h"
 
 static void test_the_memory_budget_is_exact(void)
