@@ -25,6 +25,11 @@ void rg_progress_fini(struct rg_progress *progress);
  * of 8, and at most the capacity where that is 8 or more. */
 void rg_progress_begin(struct rg_progress *progress, uint64_t first, const uint8_t *bits,
                        uint32_t bit_count);
+/* How many are done with. */
+static inline uint64_t rg_progress_count(const struct rg_progress *progress)
+{
+    return progress->first + progress->ahead;
+}
 /* A number from `first` on. */
 bool rg_progress_has(const struct rg_progress *progress, uint64_t number);
 /* One that it has not, below first + capacity; `first` then passes all that are done with. */

@@ -140,6 +140,38 @@ int rg_resume_init(struct rg_resume *resume, const struct rg_saved *saved,
     return rc;
 }
 
+void rg_resume_deal(const struct rg_resume *resume, struct rg_sampler *sampler)
+{
+    if (resume->base == NULL) {
+        return;
+    }
+    struct rg_sampler_options deal = sampler->options;
+    deal.left = &resume->left;
+    deal.own_left = resume->has_own_left ? &resume->own_left : NULL;
+    int rc = rg_sampler_init(sampler, &deal);
+    RG_ASSERT(rc == 0);
+}
+
+struct rg_state rg_resume_state(const struct rg_resume *resume, const struct rg_state_epoch *of,
+                                const struct rg_sampler_options *deal,
+                                const struct rg_progress *consumed, uint8_t *bits)
+{
+    return (struct rg_state){
+        .of = *of,
+        .has_base = resume->base != NULL,
+        .base_crc = resume->base != NULL ? resume->base->crc : 0,
+        .rank = deal->rank,
+        .world_size = deal->world_size,
+        .worker = deal->worker,
+        .worker_count = deal->worker_count,
+        .batch_size = deal->block_size,
+        .remainder = deal->remainder,
+        .taken = consumed->first,
+        .bit_count = rg_progress_bits(consumed, bits),
+        .bits = bits,
+    };
+}
+
 void rg_resume_fini(struct rg_resume *resume)
 {
     rg_base_close(resume->base);

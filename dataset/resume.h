@@ -1,4 +1,5 @@
-/* Going on: what a reader begins with, by a saved state and the way the epoch is dealt now.
+/* Going on: what a reader begins with, by a saved state and the way the epoch is dealt now, and the
+ * state that it saves in its turn.
  *
  * The same reader goes on within its deal. Otherwise what it has consumed becomes a base
  * (dataset/base.h), as far as it says enough, and what is left is dealt anew.
@@ -8,6 +9,7 @@
 #define RG_DATASET_RESUME_H
 
 #include "dataset/base.h"
+#include "dataset/progress.h"
 #include "dataset/sampler.h"
 
 /* Zero: at the beginning of the epoch. */
@@ -24,6 +26,14 @@ struct rg_resume {
 int rg_resume_init(struct rg_resume *resume, const struct rg_saved *saved,
                    const struct rg_state_epoch *of, const struct rg_sampler_options *deal,
                    char *error, size_t error_size);
+/* Deals what is left, with a sampler that was made for the same deal of the whole epoch. The
+ * sampler borrows from the resume. */
+void rg_resume_deal(const struct rg_resume *resume, struct rg_sampler *sampler);
+/* What a reader of this deal saves: what it has consumed. Ordered; its bits are those in `bits`,
+ * which has room for RG_STATE_BITS_MAX. */
+struct rg_state rg_resume_state(const struct rg_resume *resume, const struct rg_state_epoch *of,
+                                const struct rg_sampler_options *deal,
+                                const struct rg_progress *consumed, uint8_t *bits);
 /* Also one that is zero. */
 void rg_resume_fini(struct rg_resume *resume);
 
