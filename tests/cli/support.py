@@ -24,12 +24,11 @@ import urllib.parse
 import urllib.request
 
 sys.path.append(os.path.join(os.path.dirname(__file__), "..", "support"))
-from rules import FAULTS, Rule, kill_each, strike_each  # noqa: E402, F401  (for the tests)
+from rules import FAULTS, Rule, kill_each, run_until_held, strike_each  # noqa: E402, F401  (for the tests)
+from waiting import PATIENCE_S, until  # noqa: E402, F401  (for the tests)
 
 PROGRAM = os.environ["RINGEST_PROGRAM"]
 BACKEND = os.environ.get("RINGEST_BACKEND", "")
-# Sanitizers stretch everything.
-PATIENCE_S = 100
 # Of what is left to chance: the same in every run, and another in each round of script/soak.
 SEED = int(os.environ.get("RINGEST_TEST_SEED") or 1)
 

@@ -6,7 +6,19 @@ import subprocess
 import time
 import unittest
 
-from support import BACKEND, DONE, FAILED, PATIENCE_S, PROGRAM, Emulator, ServedCase, Terminal, environment, ringest
+from support import (
+    BACKEND,
+    DONE,
+    FAILED,
+    PATIENCE_S,
+    PROGRAM,
+    Emulator,
+    Rule,
+    ServedCase,
+    Terminal,
+    environment,
+    ringest,
+)
 
 FIELDS = {
     "op": str,
@@ -158,13 +170,15 @@ class Bench(ServedCase):
 
     def test_interrupted(self):
         for number in (signal.SIGINT, signal.SIGTERM):
+            counted = Rule((self.server.endpoint, self.server.ca), nth=100)
             bench = subprocess.Popen(
                 [PROGRAM, "bench", "get", "gs://made/", "--seconds=60", *self.server.place],
                 env=environment(),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
             )
-            time.sleep(0.7)
+            counted.wait()
+            counted.end()
             bench.send_signal(number)
             output, errors = bench.communicate(timeout=60)
             self.assertEqual(errors.decode(), "")

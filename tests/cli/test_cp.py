@@ -1,6 +1,5 @@
 """`ringest cp`: trees both ways, odd names, what is there already, what cannot be done."""
 
-import contextlib
 import json
 import os
 import pathlib
@@ -11,7 +10,6 @@ import signal
 import stat
 import subprocess
 import tempfile
-import time
 import unittest
 
 from support import (
@@ -27,7 +25,9 @@ from support import (
     Terminal,
     environment,
     ringest,
+    run_until_held,
     scatter,
+    until,
 )
 
 # More than one part of a download, and not a multiple of it.
@@ -581,24 +581,15 @@ class Slow(Copying):
         self.addCleanup(lambda: (process.kill(), process.wait(), process.stdout.close(), process.stderr.close()))
         return process
 
-    def await_(self, condition):
-        deadline = time.monotonic() + PATIENCE_S
-        while not condition():
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.002)
-
-    def has_open(self, process, path):
-        folder = f"/proc/{process.pid}/fd"
-        with contextlib.suppress(FileNotFoundError):
-            return any(os.path.realpath(f"{folder}/{fd}") == os.path.realpath(path) for fd in os.listdir(folder))
-        return False
+    def counted(self, nth, **which):
+        """A rule that has struck when the emulator has seen so many requests of those."""
+        return Rule((self.server.endpoint, self.server.ca), nth=nth, **which)
 
     def test_interrupted_and_again(self):
         part = self.folder / ".big.ringest-part"
         arguments = ("gs://made/o00000000", self.folder / "big", "--concurrency=4")
         process = self.start(*arguments)
-        self.await_(lambda: part.exists() and part.stat().st_blocks > 0 and part.stat().st_size > 200 << 20)
-        time.sleep(0.5)
+        until(lambda: part.exists() and part.stat().st_size > 200 << 20 and part.stat().st_blocks * 512 > 16 << 20)
         process.send_signal(signal.SIGINT)
         errors = process.communicate(timeout=PATIENCE_S)[1].decode()
         self.assertEqual((process.returncode, errors.count("\n")), (128 + signal.SIGINT, 1), errors)
@@ -614,8 +605,9 @@ class Slow(Copying):
         arguments = ("gs://made/o00000000", self.folder / "big", "--concurrency=4")
         for _ in range(5):
             process = self.start(*arguments)
-            self.await_(lambda: part.exists() or process.poll() is not None)
-            time.sleep(0.5)
+            until(
+                lambda: process.poll() is not None or (part.exists() and part.stat().st_blocks * 512 > 16 << 20)
+            )
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=PATIENCE_S)
             if part.exists():
@@ -630,11 +622,10 @@ class Slow(Copying):
 
     def test_killed_and_again(self):
         arguments = ("-r", "gs://many", self.folder / "d/")
-        for killed in (0.02, 0.05, 0.1, 0.2, 0.3):
-            process = self.start(*arguments)
-            time.sleep(killed)
-            process.kill()
-            process.wait()
+        for nth in (1, 10, 40, 80, 120):
+            rule = self.counted(nth, bucket="many")
+            run_until_held(rule, lambda: self.start(*arguments))
+            rule.end()
             whole = [path for path in self.folder.rglob("o*")]
             self.assertEqual({path.stat().st_size for path in whole} - {200 << 10}, set())
         report = self.report(*arguments)
@@ -652,10 +643,10 @@ class Slow(Copying):
             self.ok(self.cp(path, uri))
             for number in range(int(os.environ.get("RINGEST_KILLS", "2"))):
                 path.write_bytes(versions[1 + number % 2])
-                process = self.start(path, uri, "--method", method, "--part-size=5M")
-                time.sleep(chance.uniform(0.01, 0.2))
-                process.kill()
-                process.wait()
+                # One in ten may be over before.
+                rule = self.counted(chance.randint(1, 10), writes=True)
+                run_until_held(rule, lambda: self.start(path, uri, "--method", method, "--part-size=5M"))
+                rule.end()
                 self.assertIn(self.cat(method), versions)
             self.ok(self.cp(path, uri, "--method", method))
             self.assertTrue(self.cat(method) == path.read_bytes())
@@ -667,15 +658,15 @@ class Slow(Copying):
             self.assertEqual(report["failed"], 0)
             return report["found"] == 0
 
-        self.await_(nothing_is_left)
+        until(nothing_is_left)
         self.assertEqual(self.names(), ["compose", "multipart", "resumable", "single"])
 
     def test_an_upload_interrupted(self):
         path = self.file("f")
         os.truncate(path, HUGE_UPLOAD)
-        process = self.start(path, self.bucket)
-        self.await_(lambda: self.has_open(process, path))
-        time.sleep(0.2)
+        with self.counted(3, writes=True) as sent:
+            process = self.start(path, self.bucket)
+            sent.wait()
         process.send_signal(signal.SIGTERM)
         errors = process.communicate(timeout=PATIENCE_S)[1].decode()
         self.assertEqual((process.returncode, errors.count("\n")), (128 + signal.SIGTERM, 1), errors)
@@ -685,9 +676,9 @@ class Slow(Copying):
     def test_a_source_that_shrinks(self):
         path = self.file("f")
         os.truncate(path, HUGE_UPLOAD)
-        process = self.start(path, self.bucket, "--method=resumable")
-        self.await_(lambda: self.has_open(process, path))
-        time.sleep(0.2)
+        with self.counted(2, writes=True) as sent:
+            process = self.start(path, self.bucket, "--method=resumable")
+            sent.wait()
         os.truncate(path, 1000)
         errors = process.communicate(timeout=PATIENCE_S)[1].decode()
         self.assertEqual((process.returncode, errors.count("\n")), (FAILED, 1), errors)

@@ -21,6 +21,7 @@ from support import (
     PATIENCE_S,
     PROGRAM,
     Emulator,
+    Rule,
     ServedCase,
     Terminal,
     closed_port,
@@ -30,6 +31,7 @@ from support import (
     ringest,
     ringest_each,
     scatter,
+    until,
 )
 
 OBJECT = "gs://made/p00000000"
@@ -138,26 +140,17 @@ class answering:
 
 def await_refusal(port):
     """The kernel takes a ring down some time after its process has ended, and listens until then."""
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
+
+    def is_refused():
         with socket.socket() as one:
-            if one.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED:
-                return
-        time.sleep(0.01)
-    raise AssertionError(f"somebody still listens at port {port}")
+            return one.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
+
+    until(is_refused, f"port {port} with nobody behind it")
 
 
-def await_connection(server):
-    """Waits until a client has connected to the emulator."""
-    port = f":{port_of(server.endpoint):04X} "
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        with open("/proc/net/tcp") as table:
-            # Its end of the connection, established.
-            if any(port in line.split(maxsplit=2)[1] + " " and " 01 " in line for line in table):
-                return
-        time.sleep(0.01)
-    raise AssertionError("nobody connected")
+def await_requests(server, count):
+    """Until the emulator has seen so many requests."""
+    Rule((server.endpoint, server.ca), nth=count).wait()
 
 
 class Servers(ServedCase):
@@ -218,8 +211,7 @@ class Servers(ServedCase):
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                 )
-                await_connection(server)
-                time.sleep(1.5)
+                await_requests(server, 300)
                 server.kill()
                 output, errors = bench.communicate(timeout=PATIENCE_S)
         self.assertEqual(bench.returncode, FAILED, errors)
@@ -241,8 +233,7 @@ class Servers(ServedCase):
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
             )
-            await_connection(first)
-            time.sleep(1)
+            await_requests(first, 100)
             first.kill()
         await_refusal(port)
         with Emulator(*arguments):
@@ -265,16 +256,17 @@ class Servers(ServedCase):
         self.assertIn("Connection refused", last)
         self.assertIn(end, ("", "\r\x1b[K"))
 
-    def test_interrupted_while_connecting(self):
+    def test_interrupted_while_it_waits_for_an_answer(self):
         with socket.create_server(("127.0.0.1", 0)) as silent:
             cat = subprocess.Popen(
                 [PROGRAM, "cat", OBJECT, "--endpoint", f"http://127.0.0.1:{silent.getsockname()[1]}"],
                 env=environment(),
                 stderr=subprocess.PIPE,
             )
-            time.sleep(0.5)
-            cat.send_signal(signal.SIGINT)
-            errors = cat.communicate(timeout=PATIENCE_S)[1]
+            with silent.accept()[0] as peer:
+                peer.recv(1)
+                cat.send_signal(signal.SIGINT)
+                errors = cat.communicate(timeout=PATIENCE_S)[1]
         self.assertIn(cat.returncode, (-signal.SIGINT, FAILED))
         self.assertLessEqual(errors.count(b"\n"), 1)
 

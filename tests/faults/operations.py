@@ -5,7 +5,6 @@ import asyncio
 import datetime
 import io
 import subprocess
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +15,7 @@ import ringest
 import ringest.checkpoint
 from rules import FAULTS
 from stage import PROGRAM, Stage
+from waiting import until
 
 TARGET = "run/target"
 OLD, NEW = b"old", bytes(range(256)) * 8
@@ -103,11 +103,7 @@ def write_and_abort(stage, client):
 
 def await_part(stage):
     """Until the service has one of an upload: before, there is hardly anything that could be ended."""
-    for _ in range(10_000):
-        if any(stage.parts_of(*upload) for upload in stage.new_uploads()):
-            return
-        time.sleep(0.01)
-    raise TimeoutError("no part was sent")
+    until(lambda: any(stage.parts_of(*upload) for upload in stage.new_uploads()), "a part at the service")
 
 
 def generation(stage, name=TARGET):

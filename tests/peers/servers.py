@@ -8,12 +8,11 @@ import socket
 import ssl
 import subprocess
 import tempfile
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
 
-from support import FAILED, PATIENCE_S, WITH_PARENT, Case, Emulator, environment, ringest, scatter
+from support import FAILED, PATIENCE_S, WITH_PARENT, Case, Emulator, environment, ringest, scatter, until
 
 NAMES = ("with space", "per%20cent%", "ha#sh?query=1&b", "uni/ä€😀", "+plus+", "semi;colon:@=!$'()*")
 SMALL = scatter(1000)
@@ -47,12 +46,14 @@ class Server:
             stdout=self.log,
             stderr=self.log,
         )
-        give_up = time.monotonic() + PATIENCE_S
-        while not self.listens():
-            if self.process.poll() is not None or time.monotonic() > give_up:
-                self.__exit__()
-                raise AssertionError("it did not start")
-            time.sleep(0.02)
+        try:
+            until(lambda: self.listens() or self.process.poll() is not None, "a server that listens")
+        except AssertionError:
+            self.__exit__()
+            raise
+        if self.process.poll() is not None:
+            self.__exit__()
+            raise AssertionError("it did not start")
         return self
 
     def listens(self):

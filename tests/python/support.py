@@ -9,13 +9,13 @@ import signal
 import ssl
 import subprocess
 import sys
-import time
 import traceback
 import urllib.parse
 import urllib.request
 
 sys.path.append(os.path.join(os.path.dirname(__file__), "..", "support"))
-from rules import FAULTS, Rule, kill_each, strike_each  # noqa: E402, F401  (for the tests)
+from rules import FAULTS, Rule, kill_each, run_until_held, strike_each  # noqa: E402, F401  (for the tests)
+from waiting import INTERVAL_S, until, until_it_sleeps  # noqa: E402, F401  (for the tests)
 
 import ringest  # noqa: E402
 
@@ -117,10 +117,9 @@ def killed_while_writing(endpoint, ca, uris):
                 for writer in writers:
                     writer.write(bytes(6 << 20))
                 buckets = {"/".join(uri.split("/")[:3]) + "/" for uri in uris}
-                while sum(uploads_in(made, bucket) for bucket in buckets) < len(uris):
-                    time.sleep(0.01)
+                until(lambda: sum(uploads_in(made, bucket) for bucket in buckets) >= len(uris), "every upload")
                 os.write(say, b"x")
-                time.sleep(600)
+                signal.pause()
         except BaseException:
             traceback.print_exc()
         finally:

@@ -26,9 +26,18 @@ def run(main, loop_factory=None):
         return runner.run(main)
 
 
+async def until_awaited(ask):
+    """Asks again and again until the answer is true, and gives it."""
+    while not (answer := await ask()):
+        await asyncio.sleep(support.INTERVAL_S)
+    return answer
+
+
 async def until(condition):
-    while not condition():
-        await asyncio.sleep(0.01)
+    async def ask():
+        return condition()
+
+    await until_awaited(ask)
 
 
 class Awaited(unittest.TestCase):
@@ -55,8 +64,7 @@ class Awaited(unittest.TestCase):
                 await client.aput("gs://new/a", b"x", if_generation_match=0)
             with client.writer("gs://new/a", part_size="5MiB") as writer:
                 writer.write(bytes(6 << 20))
-                while not (uploads := await client.alist_uploads("gs://new/")):
-                    await asyncio.sleep(0.01)
+                uploads = await until_awaited(lambda: client.alist_uploads("gs://new/"))
                 self.assertEqual(await client.alist_uploads("gs://new/b"), [])
                 self.assertEqual((len(uploads), uploads[0][0]), (1, "a"))
                 datetime.datetime.fromisoformat(uploads[0][2])

@@ -792,12 +792,11 @@ class Kills(unittest.TestCase):
         }
         with support.emulator() as (endpoint, ca), ringest.Client(endpoint, ca) as client:
             save(kill_state(0), client)
-            took = self.time_of_a_save(endpoint, ca)
             last = seen = 0
             for kill in range(KILLS):
                 with support.faults(endpoint, ca, instructions):
                     # Every other one in a save behind one that was done.
-                    last = self.kill(endpoint, ca, last, kill % 2, took * chance.uniform(0.05, 2.5))
+                    last = self.kill(endpoint, ca, last, kill % 2, chance.randint(1, 12))
                 loaded = load(blank(kill_state(0)), client)
                 step = loaded["step"]
                 # Complete, of one save, and none that was told to be there is lost.
@@ -825,14 +824,8 @@ class Kills(unittest.TestCase):
             left = (client.list_uploads("gs://new/"), len(client.list("gs://new/")))
         self.assertEqual(left, ([], 2))
 
-    def time_of_a_save(self, endpoint, ca):
-        with ringest.Client(endpoint, ca) as client:
-            begun = time.monotonic()
-            save(kill_state(0), client)
-            return time.monotonic() - begun
-
-    def kill(self, endpoint, ca, last, saves, delay):
-        """Saves steps after `last` in a child that is killed so many seconds after so many saves; the last
+    def kill(self, endpoint, ca, last, saves, nth):
+        """Saves steps after `last` in a child that is killed at its nth write after so many saves; the last
         that it told of."""
         heard, say = os.pipe()
         pid = os.fork()
@@ -852,7 +845,8 @@ class Kills(unittest.TestCase):
         os.close(say)
         with open(heard, "rb") as told:
             lines = [told.readline() for _ in range(1 + saves)]
-            time.sleep(delay)
+            with support.Rule((endpoint, ca), nth=nth, writes=True) as struck:
+                struck.wait()
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             lines = b"".join([*lines, told.read()]).split()

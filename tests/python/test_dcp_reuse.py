@@ -7,7 +7,6 @@ import os
 import pickle
 import signal
 import threading
-import time
 import traceback
 import unittest
 import warnings
@@ -58,7 +57,7 @@ class Writer(StorageWriter):
         self.stays_in -= 1
         if self.stays_in == 0:
             self._given_client.put(STUCK, b"")
-            time.sleep(ranks.PATIENCE_S)
+            signal.pause()
         super().finish(metadata, results)
 
 
@@ -92,10 +91,14 @@ class Processes(unittest.TestCase):
                 finally:
                     os._exit(1)
             ended = 0
+
+            def is_stuck_or_ended():
+                nonlocal ended
+                ended, _ = os.waitpid(pid, os.WNOHANG)
+                return ended or is_there(client, STUCK)
+
             try:
-                while not ended and not is_there(client, STUCK):
-                    ended, _ = os.waitpid(pid, os.WNOHANG)
-                    time.sleep(0.05)
+                support.until(is_stuck_or_ended, "a save that is stuck", ranks.PATIENCE_S)
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(pid, signal.SIGKILL)

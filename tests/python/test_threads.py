@@ -10,7 +10,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 import unittest
 import weakref
 
@@ -156,7 +155,7 @@ class Slow(unittest.TestCase):
                 with self.subTest(name):
                     thread, raised = self.waits(call)
                     for _ in range(3):
-                        time.sleep(0.01)  # the thread is anywhere in its call
+                        support.until_it_sleeps(thread.native_id)
                         pid = os.fork()
                         if pid == 0:
                             code = 1
@@ -204,18 +203,21 @@ class Slow(unittest.TestCase):
 
     def test_the_interpreter_ends_with_threads_inside(self):
         program = """
-            import sys, threading, time
+            import sys, threading
             sys.path.insert(0, sys.argv[1])
             import test_threads
             test_threads.Slow.endpoint, test_threads.Slow.ca = sys.argv[2:]
             slow = test_threads.Slow()
             client = slow.client()
             kept = list(slow.each(client))
-            for call in [*(call for _, _, call, _ in kept), lambda: client.get("gs://data/x-00000001"),
-                         lambda: client.get_into("gs://data/x-00000001", [(0, bytearray(2000))]),
-                         lambda: client.list("gs://data/")]:
-                threading.Thread(target=call, daemon=True).start()
-            time.sleep(0.05)
+            calls = [*(call for _, _, call, _ in kept), lambda: client.get("gs://data/x-00000001"),
+                     lambda: client.get_into("gs://data/x-00000001", [(0, bytearray(2000))]),
+                     lambda: client.list("gs://data/")]
+            threads = [threading.Thread(target=call, daemon=True) for call in calls]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                test_threads.support.until_it_sleeps(thread.native_id)
             print("here", flush=True)
         """
         arguments = [os.path.dirname(os.path.abspath(__file__)), self.endpoint, self.ca]

@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import unittest
 
 import ringest
@@ -83,10 +82,7 @@ class Kill(unittest.TestCase):
                 try:
                     # The next save waits for the one that is stuck; up to there training goes on.
                     killed.read_until(f"step {3 * SAVE_EVERY} ")
-                    deadline = time.monotonic() + PATIENCE_S
-                    while not left()["completed"]:
-                        self.assertLess(time.monotonic(), deadline)
-                        time.sleep(0.1)
+                    support.until(lambda: left()["completed"], "the request that is stuck", PATIENCE_S)
                 finally:
                     killed.kill()
             resumed = Training(place, 3, 3 * SAVE_EVERY)
