@@ -59,20 +59,4 @@ struct rg_store_backend {
     void (*close)(void *bucket);
 };
 
-/* Bytes that objects in memory may take, over all buckets. */
-struct rg_memory_budget {
-    _Atomic uint64_t used;
-    uint64_t max;
-};
-
-extern const struct rg_store_backend rg_memory_backend;
-extern const struct rg_store_backend rg_disk_backend;
-
-/* Each returns owned; ended by the backend's close. */
-int rg_memory_bucket_open(void **out_bucket, struct rg_memory_budget *budget);
-/* `root_fd` is the folder of buckets, which stays open. -ENOENT when the bucket is not there,
- * unless `create`. What is kept of its description is put over `info`. */
-int rg_disk_bucket_open(void **out_bucket, int root_fd, struct rg_h1_slice name, bool create,
-                        struct rg_bucket_info *info);
-
 #endif

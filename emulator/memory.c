@@ -5,9 +5,9 @@
  * The bytes of a version are a row of segments, which have reference counts, too: an object that is
  * composed or copied shares them with its sources, and parts of an upload become an object without
  * being copied. */
-#include "emulator/backend.h"
+#include "emulator/memory.h"
+
 #include "emulator/clock.h"
-#include "emulator/text.h"
 
 #include <errno.h>
 #include <pthread.h>

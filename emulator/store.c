@@ -5,6 +5,8 @@
 #include "emulator/bucket_folders.h"
 #include "emulator/bucket_state.h"
 #include "emulator/clock.h"
+#include "emulator/disk.h"
+#include "emulator/memory.h"
 #include "emulator/synthetic.h"
 #include "emulator/text.h"
 
