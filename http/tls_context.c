@@ -4,7 +4,10 @@
  * pool: ten thousand connections to one host then hold its chain once, and none of them a parsed
  * copy. */
 #include "http/tls_context.h"
-#include "http/tls_internal.h"
+
+#include "http/tls.h"
+#include "http/tls_context_private.h"
+#include "http/tls_verify.h"
 
 #include <errno.h>
 #include <limits.h>

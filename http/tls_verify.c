@@ -1,5 +1,8 @@
-/* Certificate verification, and what a user is told when it fails. */
-#include "http/tls_internal.h"
+/* Certificate verification: see tls_verify.h. */
+#include "http/tls_verify.h"
+
+#include "http/tls.h"
+#include "http/tls_context_private.h"
 
 #include <arpa/inet.h>
 #include <openssl/asn1.h>
@@ -138,7 +141,7 @@ static void explain_issuer(struct rg_tls *tls, X509_STORE_CTX *verification)
     } else {
         rg_tls_fail(tls, RG_TLS_FAILURE_UNKNOWN_ISSUER,
                     "unknown issuer %s (trusted are those in %s)", issuer,
-                    rg_tls_context_trust(tls->peer->context));
+                    tls->peer->context->trust);
     }
 }
 

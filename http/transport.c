@@ -2,6 +2,8 @@
  * what differs is whether bytes pass through rg_tls on their way. */
 #include "http/transport.h"
 
+#include "http/tls_traffic.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -24,6 +24,7 @@
 #include "runtime/socket.h"
 
 #include <ringest/error.h>
+#include <sys/types.h>
 
 /* What the transports of one loop share. */
 struct rg_transport_loop;

@@ -1,6 +1,8 @@
 /* See tunnel.h. */
 #include "http/tunnel.h"
 
+#include "http/tls_traffic.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>

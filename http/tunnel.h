@@ -12,6 +12,7 @@
 #include "http/tls.h"
 
 #include <ringest/error.h>
+#include <sys/types.h>
 
 #define RG_TUNNEL_TEXT_SIZE (RG_PROXY_NAME_SIZE_MAX + 224)
 /* An alert, and the answer to a key update. */

@@ -2,7 +2,8 @@
  * SSL_read, of the same connection code. A server of ours seals 256 KiB at a time, as much as a
  * receive buffer holds, and a client opens them into one buffer; only the opening is timed. */
 #include "emulator/certificate.h"
-#include "http/tls.h"
+#include "http/tls_context.h"
+#include "http/tls_traffic.h"
 #include "perf/bench.h"
 
 #include <errno.h>
@@ -49,9 +50,9 @@ static struct rg_tls_context *open_client(const struct rg_certificate *certifica
 static void shake(struct end *end, struct end *other)
 {
     struct rg_tls_in in = {other->out.data, other->out.size};
-    int ret = end->tls.established ? 0 : rg_tls_handshake(&end->tls, &in, &end->out);
+    int ret = rg_tls_established(&end->tls) ? 0 : rg_tls_handshake(&end->tls, &in, &end->out);
     RG_ASSERT(ret == 0 || ret == -EAGAIN);
-    if (end->tls.established && in.size > 0) {
+    if (rg_tls_established(&end->tls) && in.size > 0) {
         RG_ASSERT(rg_tls_open(&end->tls, &in, opened, sizeof(opened), &end->out) == 0);
     }
     other->out.size = 0;
@@ -63,7 +64,7 @@ static void connect_ends(struct end *client, struct end *server)
         shake(client, server);
         shake(server, client);
     }
-    RG_ASSERT(client->tls.established && server->tls.established);
+    RG_ASSERT(rg_tls_established(&client->tls) && rg_tls_established(&server->tls));
 }
 
 static uint64_t open_wire(struct end *client, struct rg_tls_in in)

@@ -1,6 +1,8 @@
 /* See network.h. */
 #include "gcs/network/network.h"
 
+#include "http/tls_context.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
  *
  * A step seals a record and puts it on the wire, damages the wire, or hands a part of it over.
  * Handshake messages and data are taken from a table and from the input itself. */
-#include "http/tls.h"
+#include "http/tls_traffic.h"
 #include "tests/support/tls_ends.h"
 #include "tests/support/tls_sealer.h"
 
@@ -52,7 +52,8 @@ static void make_fixture(void)
 static void connect_again(uint16_t suite)
 {
     struct rg_tls_record_keys keys = {.suite = suite, .secret_size = suite == 0x1302 ? 48 : 32};
-    if (end.tls.ssl == NULL || end.tls.failure != RG_TLS_FAILURE_NONE || end.tls.closed) {
+    if (end.tls.ssl == NULL || end.tls.failure != RG_TLS_FAILURE_NONE ||
+        end.tls.reading == RG_TLS_READING_ENDED) {
         rg_test_end_reset(&end);
         SSL *raw = rg_test_raw_server(fixture.raw);
         RG_ASSERT(rg_tls_init_client(&end.tls, &end.loop, &fixture.peer) == 0);

@@ -90,13 +90,13 @@ int rg_test_shake_ours(struct rg_test_end *client, struct rg_test_end *server)
     for (int i = 0; i < 16; i++) {
         struct rg_test_end *end = i % 2 == 0 ? client : server;
         struct rg_test_end *other = i % 2 == 0 ? server : client;
-        if (!end->tls.established) {
+        if (!rg_tls_established(&end->tls)) {
             int ret = shake_once(end, other);
             if (ret != 0 && ret != -EAGAIN) {
                 return ret;
             }
         }
-        if (client->tls.established && server->tls.established) {
+        if (rg_tls_established(&client->tls) && rg_tls_established(&server->tls)) {
             return 0;
         }
     }

@@ -3,7 +3,8 @@
 #ifndef RG_TESTS_SUPPORT_TLS_ENDS_H
 #define RG_TESTS_SUPPORT_TLS_ENDS_H
 
-#include "http/tls.h"
+#include "http/tls_context.h"
+#include "http/tls_traffic.h"
 #include "tests/support/certificates.h"
 
 /* An authority in a file, and a leaf of it for localhost, a.example and 127.0.0.1. */
@@ -37,6 +38,12 @@ void rg_test_end_fini(struct rg_test_end *end);
 /* Carries bytes between two of ours until both are done or one fails. The first failure or 0. What
  * is behind the client's handshake stays in server->out, e.g. nothing. */
 int rg_test_shake_ours(struct rg_test_end *client, struct rg_test_end *server);
+
+/* True where our record layer opens what this end receives. */
+static inline bool rg_test_own_records(const struct rg_test_end *end)
+{
+    return end->tls.record.aead != NULL;
+}
 
 /* BoringSSL's own ends over memory. */
 struct ssl_ctx_st *rg_test_raw_context(const struct rg_test_certificate *leaf);
