@@ -5,6 +5,7 @@
 #include "emulator/faults.h"
 #include "emulator/json_api.h"
 #include "emulator/reply.h"
+#include "emulator/retry_tests.h"
 #include "emulator/rules.h"
 #include "emulator/sessions.h"
 #include "emulator/unsupported.h"
@@ -168,7 +169,7 @@ int rg_api_create(struct rg_api **out_api, const struct rg_api_options *options)
     service->tls = options->tls;
     service->route = route;
     service->loops = aligned_alloc(RG_CACHE_LINE, options->loop_count * sizeof(*service->loops));
-    int rc = service->loops != NULL ? rg_faults_create(&service->faults) : -ENOMEM;
+    int rc = service->loops != NULL ? rg_retry_tests_create(&service->retry_tests) : -ENOMEM;
     rc = rc == 0 ? rg_rules_create(&service->rules) : rc;
     rc = rc == 0 ? rg_sessions_create(&service->sessions, RG_SESSIONS_MAX) : rc;
     if (rc < 0) {
@@ -186,7 +187,7 @@ int rg_api_create(struct rg_api **out_api, const struct rg_api_options *options)
 void rg_api_destroy(struct rg_api *api)
 {
     if (api != NULL) {
-        rg_faults_destroy(api->service.faults);
+        rg_retry_tests_destroy(api->service.retry_tests);
         rg_rules_destroy(api->service.rules);
         rg_sessions_destroy(api->service.sessions);
         free(api->service.loops);

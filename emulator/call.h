@@ -12,7 +12,7 @@
 #include "http/server.h"
 
 struct rg_api_request;
-struct rg_faults;
+struct rg_retry_tests;
 struct rg_rules;
 struct rg_sessions;
 struct rg_strike;
@@ -28,7 +28,7 @@ struct rg_service_loop {
 /* What every call can reach. The handler owns it and all that it points at, but for the store. */
 struct rg_service {
     struct rg_store *store;
-    struct rg_faults *faults;
+    struct rg_retry_tests *retry_tests;
     struct rg_rules *rules;
     struct rg_sessions *sessions;
     struct rg_service_loop *loops; /* By the call's loop_index. */
