@@ -8,6 +8,7 @@
  * completion. */
 #include "cli/cli.h"
 #include "cli/progress.h"
+#include "cli/session.h"
 
 #include <errno.h>
 #include <inttypes.h>

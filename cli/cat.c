@@ -4,6 +4,7 @@
 
 #include "cli/cli.h"
 #include "cli/lookup.h"
+#include "cli/session.h"
 
 #include <errno.h>
 #include <inttypes.h>

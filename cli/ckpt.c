@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "cli/lister.h"
 #include "cli/rm_unfinished.h"
+#include "cli/session.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -4,8 +4,8 @@
 #define RG_CLI_CKPT_FIND_H
 
 #include "cli/ckpt_names.h"
-#include "cli/cli.h"
 #include "cli/lister.h"
+#include "cli/session.h"
 
 struct ckpt_strings {
     char **items; /* owned, as are the strings; sorted, each once, when the search is done */

@@ -1,5 +1,5 @@
-/* What the commands of the `ringest` program share: usage and errors, common options, URIs, output.
- */
+/* What the commands of the `ringest` program share: usage and errors, numbers and URIs among the
+ * arguments, signals, output. */
 #ifndef RG_CLI_CLI_H
 #define RG_CLI_CLI_H
 
@@ -57,86 +57,6 @@ bool cli_parse_uri(const char *text, struct cli_uri *out_uri);
 
 /* The one argument of commands that take an object. CLI_DONE, or CLI_USAGE after saying why. */
 int cli_one_object(int argc, char **argv, struct cli_uri *out_uri);
-
-/* Options that every command has which talks to a server. */
-struct cli_connection {
-    const char *endpoint, *ca, *credentials, *proxy;
-    uint32_t threads, connections, prewarm;
-    bool no_checksum;
-    uint64_t memory; /* bytes; 0: the library's default */
-};
-#define CLI_MEMORY_MIN RG_MIB(16)
-#define CLI_MEMORY_MAX (UINT64_C(1) << 44)
-
-/* For the option tables and switches of those commands. */
-enum cli_option {
-    CLI_OPTION_ENDPOINT = 256,
-    CLI_OPTION_CA,
-    CLI_OPTION_CREDENTIALS,
-    CLI_OPTION_PROXY,
-    CLI_OPTION_THREADS,
-    CLI_OPTION_HELP,
-    CLI_OPTION_JSON,
-    CLI_OPTION_MEMORY,
-    CLI_OPTION_FIRST /* commands number their own from here */
-};
-#define CLI_CONNECTION_OPTIONS                                                                     \
-    {"endpoint", required_argument, NULL, CLI_OPTION_ENDPOINT},                                    \
-        {"ca", required_argument, NULL, CLI_OPTION_CA},                                            \
-        {"credentials", required_argument, NULL, CLI_OPTION_CREDENTIALS},                          \
-        {"proxy", required_argument, NULL, CLI_OPTION_PROXY},                                      \
-        {"threads", required_argument, NULL, CLI_OPTION_THREADS},                                  \
-        {"memory", required_argument, NULL, CLI_OPTION_MEMORY},                                    \
-        {"help", no_argument, NULL, CLI_OPTION_HELP},                                              \
-    {                                                                                              \
-        "json", no_argument, NULL, CLI_OPTION_JSON                                                 \
-    }
-#define CLI_CONNECTION_HELP                                                                        \
-    "  --endpoint URL     server to use; default: STORAGE_EMULATOR_HOST, else Cloud Storage\n"     \
-    "  --ca PEM           file of trusted certificates; default: the system's\n"                   \
-    "  --credentials FILE credential file, \"default\" or \"anonymous\"; default: Application\n"   \
-    "                     Default Credentials for Cloud Storage, otherwise none\n"                 \
-    "  --proxy URL        proxy to the server, \"\" for none; default: HTTPS_PROXY, NO_PROXY\n"    \
-    "  --threads N        event loops; default: RINGEST_THREADS, else by the machine\n"            \
-    "  --memory SIZE      for bodies in flight; default: 1G or a quarter of the machine's\n"
-
-/* Takes one of the common options. True: it was one. *out_ok is false when it was malformed. */
-bool cli_connection_option(struct cli_connection *connection, int option, const char *argument,
-                           bool *out_ok);
-
-/* Takes the options of a command that makes a file of objects and shows it: the common ones, --json
- * and --long. False: *out_status is the command's. */
-bool cli_file_options(int argc, char **argv, struct cli_connection *connection, bool *json,
-                      bool *is_long, int *out_status);
-
-/* Raises the number of files that may be open to what is allowed; each connection takes one. The
- * soft limit is low for programs that call select, which this one does not. */
-void cli_allow_descriptors(void);
-
-struct cli_session {
-    struct rg_runtime *runtime;
-    struct rg_client *client;
-    struct rg_cq *cq;
-    uint32_t cq_capacity;
-    struct watch *watch; /* NULL: nobody looks */
-};
-
-/* Opens a runtime, a client and a queue; CLI_DONE, or an exit status after printing why not. */
-int cli_session_open(struct cli_session *session, const struct cli_connection *connection,
-                     uint32_t cq_capacity);
-void cli_session_close(struct cli_session *session);
-
-/* Waits for one completion of whatever was submitted last. False: interrupted by a signal. */
-bool cli_wait_one(struct cli_session *session, struct rg_completion *out_completion);
-
-/* "detail" of a failed completion, or its status text. */
-const char *cli_completion_text(const struct rg_completion *completion);
-/* Why a request for an object was not even accepted. */
-const char *cli_submit_text(int rc);
-
-/* What has nothing to do with one object: the others would fail like this one, each after as many
- * attempts. */
-bool cli_is_everybodys(enum rg_status status);
 
 /* True if standard error is a terminal that wants progress shown. */
 bool cli_shows_progress(void);

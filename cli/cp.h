@@ -12,10 +12,10 @@
 #ifndef RG_CLI_CP_H
 #define RG_CLI_CP_H
 
-#include "cli/cli.h"
 #include "cli/local.h"
 #include "cli/lookup.h"
 #include "cli/progress.h"
+#include "cli/session.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

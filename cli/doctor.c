@@ -6,6 +6,7 @@
  * all to the default one unless --online asks for it: the command must not hang where there is no
  * network. */
 #include "cli/cli.h"
+#include "cli/session.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,6 +1,7 @@
 /* `ringest emulate`: the embedded emulator as a program. It listens before it says so, and runs
  * until a signal asks it to end. */
 #include "cli/cli.h"
+#include "cli/session.h"
 
 #include "emulator/emulator.h"
 

@@ -2,7 +2,7 @@
 #ifndef RG_CLI_LISTER_H
 #define RG_CLI_LISTER_H
 
-#include "cli/cli.h"
+#include "cli/session.h"
 
 /* Requests that a listing has out at most. */
 #define LISTER_REQUESTS 16

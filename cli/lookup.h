@@ -3,7 +3,7 @@
 #ifndef RG_CLI_LOOKUP_H
 #define RG_CLI_LOOKUP_H
 
-#include "cli/cli.h"
+#include "cli/session.h"
 
 /* What a name stands for now. */
 struct there {

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "cli/lister.h"
 #include "cli/object_text.h"
+#include "cli/session.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -5,6 +5,7 @@
 #include "cli/local.h"
 #include "cli/object_text.h"
 #include "cli/progress.h"
+#include "cli/session.h"
 
 #include <errno.h>
 #include <inttypes.h>

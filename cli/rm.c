@@ -9,6 +9,7 @@
 #include "cli/lookup.h"
 #include "cli/progress.h"
 #include "cli/rm_unfinished.h"
+#include "cli/session.h"
 
 #include <errno.h>
 #include <inttypes.h>

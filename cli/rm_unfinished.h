@@ -2,8 +2,8 @@
 #ifndef RG_CLI_RM_UNFINISHED_H
 #define RG_CLI_RM_UNFINISHED_H
 
-#include "cli/cli.h"
 #include "cli/lister.h"
+#include "cli/session.h"
 
 struct unfinished_options {
     double older_than_s; /* nothing younger is touched: somebody may be at it */

@@ -1,5 +1,6 @@
 /* `ringest stat`: everything that is stored about an object. */
 #include "cli/cli.h"
+#include "cli/session.h"
 
 #include <errno.h>
 #include <inttypes.h>

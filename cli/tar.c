@@ -4,6 +4,7 @@
 #include "cli/lister.h"
 #include "cli/local.h"
 #include "cli/progress.h"
+#include "cli/session.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,0 +1,170 @@
+/* See session.h. */
+#include "cli/session.h"
+
+#include "cli/watch.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+bool cli_connection_option(struct cli_connection *connection, int option, const char *argument,
+                           bool *out_ok)
+{
+    uint64_t value;
+    *out_ok = true;
+    switch (option) {
+    case CLI_OPTION_ENDPOINT:
+        connection->endpoint = argument;
+        return true;
+    case CLI_OPTION_CA:
+        connection->ca = argument;
+        return true;
+    case CLI_OPTION_CREDENTIALS:
+        connection->credentials = argument;
+        return true;
+    case CLI_OPTION_PROXY:
+        connection->proxy = argument;
+        return true;
+    case CLI_OPTION_THREADS:
+        *out_ok = cli_parse_u64("--threads", argument, 1, 256, &value);
+        if (*out_ok) {
+            connection->threads = (uint32_t)value;
+        }
+        return true;
+    case CLI_OPTION_MEMORY:
+        *out_ok = cli_parse_size("--memory", argument, CLI_MEMORY_MIN, CLI_MEMORY_MAX,
+                                 &connection->memory);
+        return true;
+    default:
+        return false;
+    }
+}
+
+bool cli_file_options(int argc, char **argv, struct cli_connection *connection, bool *json,
+                      bool *is_long, int *out_status)
+{
+    static const struct option options[] = {
+        CLI_CONNECTION_OPTIONS, {"long", no_argument, NULL, 'l'}, {0}};
+    bool ok;
+    int option;
+    while ((option = cli_getopt(argc, argv, ":l", options)) != -1) {
+        if (cli_connection_option(connection, option, optarg, &ok)) {
+            if (!ok) {
+                *out_status = CLI_USAGE;
+                return false;
+            }
+        } else if (option == CLI_OPTION_JSON) {
+            *json = true;
+        } else if (option == 'l') {
+            *is_long = true;
+        } else {
+            *out_status = option == CLI_OPTION_HELP ? cli_help() : CLI_USAGE;
+            return false;
+        }
+    }
+    return true;
+}
+
+void cli_allow_descriptors(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+int cli_session_open(struct cli_session *session, const struct cli_connection *connection,
+                     uint32_t cq_capacity)
+{
+    *session = (struct cli_session){.cq_capacity = cq_capacity};
+    cli_allow_descriptors();
+    struct rg_runtime_options runtime_options;
+    rg_runtime_options_init(&runtime_options);
+    runtime_options.threads = connection->threads;
+    runtime_options.memory_max = connection->memory;
+    if (getenv("RINGEST_LOG") == NULL) {
+        runtime_options.log_level = RG_LOG_ERROR;
+    }
+    int rc = rg_runtime_open(&session->runtime, &runtime_options);
+    if (rc < 0) {
+        return cli_fail("the event loops could not be started: %s; `ringest doctor` tells more",
+                        strerror(-rc));
+    }
+    struct rg_client_options options;
+    rg_client_options_init(&options);
+    options.endpoint = connection->endpoint;
+    options.ca_file = connection->ca;
+    options.credentials = connection->credentials;
+    options.proxy = connection->proxy;
+    options.connections_max = connection->connections;
+    options.prewarm_connections = connection->prewarm;
+    options.no_checksum = connection->no_checksum;
+    options.requests_max = RG_MAX(cq_capacity, (uint32_t)64);
+    char error[512];
+    rc = rg_client_open_explained(&session->client, session->runtime, &options, error,
+                                  sizeof(error));
+    if (rc < 0) {
+        cli_session_close(session);
+        return cli_fail("%s", error);
+    }
+    rc = rg_cq_open(&session->cq, session->runtime, cq_capacity);
+    if (rc < 0) {
+        cli_session_close(session);
+        return cli_fail("no completion queue of %u entries: %s", cq_capacity, strerror(-rc));
+    }
+    session->watch = cli_shows_progress() ? watch_open(session->runtime) : NULL;
+    return CLI_DONE;
+}
+
+void cli_session_close(struct cli_session *session)
+{
+    watch_close(session->watch);
+    rg_client_close(session->client);
+    if (session->cq != NULL) {
+        /* Requests that were out when a signal came have completed by now. */
+        struct rg_completion rest[64];
+        int count;
+        while ((count = rg_cq_poll(session->cq, rest, RG_ARRAY_LEN(rest))) > 0) {
+            for (int i = 0; i < count; i++) {
+                rg_lease_release(rest[i].lease);
+            }
+        }
+    }
+    rg_cq_close(session->cq);
+    rg_runtime_close(session->runtime);
+    *session = (struct cli_session){0};
+}
+
+bool cli_wait_one(struct cli_session *session, struct rg_completion *out_completion)
+{
+    return rg_cq_wait(session->cq, out_completion, 1, 1, RG_FOREVER) == 1;
+}
+
+bool cli_is_everybodys(enum rg_status status)
+{
+    switch (status) {
+    case RG_STATUS_RESOLVE:
+    case RG_STATUS_CONNECT:
+    case RG_STATUS_TLS_CERTIFICATE:
+    case RG_STATUS_TLS_PROTOCOL:
+    case RG_STATUS_UNAUTHENTICATED:
+    case RG_STATUS_CREDENTIALS:
+        return true;
+    default:
+        return false;
+    }
+}
+
+const char *cli_submit_text(int rc)
+{
+    return rc == -EINVAL ? "the service allows no such name (UTF-8 of at most 1024 bytes without "
+                           "line breaks, not \".\" or \"..\")"
+                         : strerror(-rc);
+}
+
+const char *cli_completion_text(const struct rg_completion *completion)
+{
+    return completion->detail != NULL ? completion->detail : rg_status_text(completion->status);
+}
