@@ -1,6 +1,8 @@
 /* What the commands share: see cli.h. */
 #include "cli/cli.h"
 
+#include "runtime/uri.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -10,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define BUCKET_NAME_SIZE_MIN 3
 
 const struct cli_command *cli_current;
 
@@ -165,29 +169,33 @@ bool cli_parse_match(const char *text, int64_t *out_generation)
     return true;
 }
 
+bool cli_is_uri(const char *text)
+{
+    struct rg_uri uri;
+    return rg_uri_split(text, strlen(text), &uri) == 0 && uri.scheme == RG_URI_GS;
+}
+
 bool cli_parse_uri(const char *text, struct cli_uri *out_uri)
 {
-    static const char scheme[] = "gs://";
-    if (strncmp(text, scheme, sizeof(scheme) - 1) != 0) {
+    struct rg_uri uri;
+    if (rg_uri_split(text, strlen(text), &uri) < 0 || uri.scheme != RG_URI_GS) {
         cli_usage("\"%s\" is not of the form gs://BUCKET/NAME", text);
         return false;
     }
-    const char *bucket = text + sizeof(scheme) - 1;
-    const char *slash = strchrnul(bucket, '/');
-    size_t bucket_size = (size_t)(slash - bucket);
-    const char *name = *slash == '/' ? slash + 1 : slash;
-    if (bucket_size < 3 || bucket_size > RG_BUCKET_NAME_SIZE_MAX) {
-        cli_usage("\"%s\" names no bucket of 3 to %d characters", text, RG_BUCKET_NAME_SIZE_MAX);
+    if (uri.bucket_size < BUCKET_NAME_SIZE_MIN || uri.bucket_size > RG_BUCKET_NAME_SIZE_MAX) {
+        cli_usage("\"%s\" names no bucket of %d to %d characters", text, BUCKET_NAME_SIZE_MIN,
+                  RG_BUCKET_NAME_SIZE_MAX);
         return false;
     }
-    if (strlen(name) > RG_OBJECT_NAME_SIZE_MAX) {
+    if (uri.name_size > RG_OBJECT_NAME_SIZE_MAX) {
         cli_usage("the object name in \"%.60s...\" is longer than %d bytes", text,
                   RG_OBJECT_NAME_SIZE_MAX);
         return false;
     }
-    memcpy(out_uri->bucket, bucket, bucket_size);
-    out_uri->bucket[bucket_size] = '\0';
-    strcpy(out_uri->name, name);
+    memcpy(out_uri->bucket, uri.bucket, uri.bucket_size);
+    out_uri->bucket[uri.bucket_size] = '\0';
+    memcpy(out_uri->name, uri.name, uri.name_size);
+    out_uri->name[uri.name_size] = '\0';
     return true;
 }
 

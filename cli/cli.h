@@ -53,6 +53,9 @@ struct cli_uri {
     char bucket[RG_BUCKET_NAME_SIZE_MAX + 1];
     char name[RG_OBJECT_NAME_SIZE_MAX + 1];
 };
+/* Whether the text is meant as one: it begins with gs://. */
+bool cli_is_uri(const char *text);
+/* False after saying why not. */
 bool cli_parse_uri(const char *text, struct cli_uri *out_uri);
 
 /* The one argument of commands that take an object. CLI_DONE, or CLI_USAGE after saying why. */

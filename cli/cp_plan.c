@@ -21,7 +21,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SCHEME "gs://"
 /* Deeper folders than this are refused; a path of the system has at most 4096 bytes. */
 #define PATH_SIZE_MAX 4096
 
@@ -39,11 +38,6 @@ struct plan {
     struct places places;
     bool stopped; /* nothing more is to be planned */
 };
-
-static bool is_remote(const char *place)
-{
-    return strncmp(place, SCHEME, sizeof(SCHEME) - 1) == 0;
-}
 
 static bool is_stream(const char *place)
 {
@@ -636,15 +630,15 @@ int cp_plan_check(const struct cp_options *options, char *const *sources, size_t
                   const char *destination)
 {
     struct cli_uri uri;
-    bool to_bucket = is_remote(destination);
+    bool to_bucket = cli_is_uri(destination);
     if (to_bucket && !cli_parse_uri(destination, &uri)) {
         return CLI_USAGE;
     }
     for (size_t i = 0; i < source_count; i++) {
-        if (is_remote(sources[i]) && !cli_parse_uri(sources[i], &uri)) {
+        if (cli_is_uri(sources[i]) && !cli_parse_uri(sources[i], &uri)) {
             return CLI_USAGE;
         }
-        if (!is_remote(sources[i]) && !to_bucket) {
+        if (!cli_is_uri(sources[i]) && !to_bucket) {
             return cli_usage("neither \"%s\" nor \"%s\" is of the form gs://BUCKET/NAME",
                              sources[i], destination);
         }
@@ -678,7 +672,7 @@ int cp_plan_check(const struct cp_options *options, char *const *sources, size_t
 
 static int destination_open(struct plan *plan, const char *const destination, size_t source_count)
 {
-    plan->to_bucket = is_remote(destination);
+    plan->to_bucket = cli_is_uri(destination);
     plan->into = source_count > 1 || names_a_place(destination);
     if (!plan->to_bucket) {
         plan->folder = destination;
@@ -704,7 +698,7 @@ static bool may_meet(char *const *sources, size_t count)
     for (size_t i = 0; i < count && !may; i++) {
         struct cli_uri uri = {0};
         bool is_bucket =
-            is_remote(sources[i]) && cli_parse_uri(sources[i], &uri) && uri.name[0] == '\0';
+            cli_is_uri(sources[i]) && cli_parse_uri(sources[i], &uri) && uri.name[0] == '\0';
         names[i] = base_name(is_bucket ? uri.bucket : sources[i]);
         may = names[i] == NULL || names[i][0] == '\0';
     }
@@ -728,7 +722,7 @@ int cp_plan(struct cp_run *run, char *const *sources, size_t source_count, const
     plan.stopped = status != CLI_DONE;
     plan.may_meet = source_count > 1 && may_meet(sources, source_count);
     for (size_t i = 0; i < source_count && !plan.stopped; i++) {
-        if (is_remote(sources[i])) {
+        if (cli_is_uri(sources[i])) {
             plan_remote(&plan, sources[i]);
         } else {
             plan_local(&plan, sources[i]);

@@ -7,6 +7,7 @@
  * network. */
 #include "cli/cli.h"
 #include "cli/session.h"
+#include "runtime/uri.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -735,7 +736,7 @@ static int doctor_run(int argc, char **argv)
         } else if (option == CLI_OPTION_JSON) {
             doctor.json = true;
         } else if (option == OPTION_BUCKET) {
-            doctor.bucket = strncmp(optarg, "gs://", 5) == 0 ? optarg + 5 : optarg;
+            doctor.bucket = cli_is_uri(optarg) ? optarg + strlen(RG_URI_SCHEME) : optarg;
         } else if (option == OPTION_ONLINE) {
             doctor.online = true;
         } else {

@@ -1,6 +1,8 @@
 /* Local files for `cp`: see local.h. */
 #include "cli/local.h"
 
+#include "runtime/new_file.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -200,25 +202,6 @@ static int temporary_try(const char *temporary, uint64_t *out_left_size)
     return fd;
 }
 
-/* Who may read the file that is replaced may read the new one, and nobody else: where its group
- * cannot be kept, the group that the new one has gets what all others have. A file system that
- * cannot change modes has one for all. */
-static void mode_keep(int fd, const struct stat *replaced)
-{
-    struct stat made;
-    mode_t mode = replaced->st_mode & 0777;
-    if (fstat(fd, &made) < 0) {
-        return;
-    }
-    if (made.st_uid != replaced->st_uid) {
-        (void)fchown(fd, replaced->st_uid, (gid_t)-1);
-    }
-    if (made.st_gid != replaced->st_gid && fchown(fd, (uid_t)-1, replaced->st_gid) < 0) {
-        mode = (mode & 0707) | ((mode & 07) << 3);
-    }
-    (void)fchmod(fd, mode);
-}
-
 static int file_open(struct local_file *file, const char *path)
 {
     struct stat named, existing;
@@ -244,7 +227,7 @@ static int file_open(struct local_file *file, const char *path)
         free(file->temporary);
         *file = (struct local_file){.fd = -1};
     } else if (replaces) {
-        mode_keep(file->fd, &existing);
+        rg_new_file_keep_mode(file->fd, &existing);
     }
     return rc;
 }

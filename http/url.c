@@ -160,37 +160,6 @@ int rg_url_parse(const char *text, size_t size, struct rg_url *out_url)
     return 0;
 }
 
-static bool is_bucket(struct rg_h1_slice bucket)
-{
-    RG_ASSERT(bucket.data != NULL);
-    if (bucket.size < RG_URL_BUCKET_SIZE_MIN || bucket.size > RG_URL_BUCKET_SIZE_MAX) {
-        return false;
-    }
-    for (uint32_t i = 0; i < bucket.size; i++) {
-        char c = bucket.data[i];
-        if (!is_digit(c) && !(c >= 'a' && c <= 'z') && c != '-' && c != '_' && c != '.') {
-            return false;
-        }
-    }
-    return true;
-}
-
-int rg_gs_url_parse(const char *text, size_t size, struct rg_gs_url *out_url)
-{
-    RG_ASSERT(text != NULL);
-    const char *at = text, *end = text + size;
-    if (size > TEXT_SIZE_MAX || !skip_prefix(&at, end, "gs://")) {
-        return -EINVAL;
-    }
-    const char *slash = memchr(at, '/', (size_t)(end - at));
-    struct rg_h1_slice bucket = slice(at, slash == NULL ? end : slash);
-    if (!is_bucket(bucket)) {
-        return -EINVAL;
-    }
-    *out_url = (struct rg_gs_url){bucket, slash == NULL ? slice(end, end) : slice(slash + 1, end)};
-    return 0;
-}
-
 /* Behind the scheme and the authority of an absolute-form target, which origin-form has not. */
 static const char *target_path(const char *at, const char *end)
 {

@@ -1,5 +1,5 @@
-/* URLs as this program meets them: endpoints (`https://host:port/prefix`, `host:port`), objects
- * (`gs://bucket/object`), and the targets of requests on the server side. Nothing is copied: every
+/* URLs as this program meets them: endpoints (`https://host:port/prefix`, `host:port`), and the
+ * targets of requests on the server side. Nothing is copied: every
  * slice borrows the text it was parsed from. All functions return -EINVAL for text they refuse and
  * leave their outputs untouched then. */
 #ifndef RG_HTTP_URL_H
@@ -9,8 +9,6 @@
 
 #define RG_URL_HOST_SIZE_MAX 253 /* RFC 1035 section 2.3.4, in text. */
 #define RG_URL_PATH_SIZE_MAX 1024
-#define RG_URL_BUCKET_SIZE_MIN 3
-#define RG_URL_BUCKET_SIZE_MAX 222
 
 struct rg_url {
     bool is_tls;
@@ -25,13 +23,6 @@ struct rg_url {
  * because that is how emulators are named. User names, queries and fragments are refused: an
  * endpoint has none, and a password in it would be sent nowhere. */
 int rg_url_parse(const char *text, size_t size, struct rg_url *out_url);
-
-/* `gs://bucket[/object]`. The object may be empty and holds any bytes: it is not
- * percent-encoded. */
-struct rg_gs_url {
-    struct rg_h1_slice bucket, object;
-};
-int rg_gs_url_parse(const char *text, size_t size, struct rg_gs_url *out_url);
 
 /* Divides a request target in origin-form or absolute-form; both parts still percent-encoded. The
  * query comes without its question mark and is empty when there is none. */

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* Names that are tried: another thread of this process may be at the same file, and a process of
@@ -21,10 +20,20 @@ static void names_free(struct rg_new_file *file)
     *file = (struct rg_new_file){.fd = -1};
 }
 
-/* Who may read what is replaced may read what takes its place, and nobody else: where its group
- * cannot be kept, the group that the file has gets what all others have. A file system that cannot
- * change modes has one for all. */
-static void mode_keep(int fd, const struct stat *replaced)
+/* 0 where a file may be put into the place of what is there, or of nothing. */
+static int place_check(const char *path, struct stat *out_replaced)
+{
+    struct stat named;
+    if (stat(path, &named) == 0 && !S_ISREG(named.st_mode)) {
+        return S_ISDIR(named.st_mode) ? -EISDIR : -EEXIST;
+    }
+    if (lstat(path, out_replaced) < 0 || !S_ISREG(out_replaced->st_mode)) {
+        *out_replaced = (struct stat){0};
+    }
+    return 0;
+}
+
+void rg_new_file_keep_mode(int fd, const struct stat *replaced)
 {
     struct stat made;
     mode_t mode = replaced->st_mode & 0777;
@@ -38,19 +47,6 @@ static void mode_keep(int fd, const struct stat *replaced)
         mode = (mode & 0707) | ((mode & 07) << 3);
     }
     (void)fchmod(fd, mode);
-}
-
-/* 0 where a file may be put into the place of what is there, or of nothing. */
-static int place_check(const char *path, struct stat *out_replaced)
-{
-    struct stat named;
-    if (stat(path, &named) == 0 && !S_ISREG(named.st_mode)) {
-        return S_ISDIR(named.st_mode) ? -EISDIR : -EEXIST;
-    }
-    if (lstat(path, out_replaced) < 0 || !S_ISREG(out_replaced->st_mode)) {
-        *out_replaced = (struct stat){0};
-    }
-    return 0;
 }
 
 int rg_new_file_open(struct rg_new_file *out_file, const char *path)
@@ -73,7 +69,7 @@ int rg_new_file_open(struct rg_new_file *out_file, const char *path)
         return rc;
     }
     if (replaced.st_mode != 0) {
-        mode_keep(file.fd, &replaced);
+        rg_new_file_keep_mode(file.fd, &replaced);
     }
     *out_file = file;
     return 0;

@@ -11,10 +11,17 @@
 
 #include "runtime/base.h"
 
+#include <sys/stat.h>
+
 struct rg_new_file {
     char *path, *temporary; /* owned */
     int fd;
 };
+
+/* Gives a new file the owner, group and mode of the file that it replaces: who may read the old one
+ * may read the new one, and nobody else. Where the group cannot be kept, the group that the new
+ * file has gets what all others have. Nothing is done on a file system that cannot change them. */
+void rg_new_file_keep_mode(int fd, const struct stat *replaced);
 
 /* 0, -ENOMEM, or what making a file gives; -EISDIR, -EEXIST: the path is that of a folder, or of
  * something else that is no file and would be lost. */

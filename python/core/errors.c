@@ -2,6 +2,8 @@
  * of the log, by ringest._log. And URIs. */
 #include "core.h"
 
+#include "runtime/uri.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -139,35 +141,27 @@ PyObject *core_errno_raise(int rc, const char *text)
 
 bool core_uri_parse(PyObject *text, struct core_uri *out_uri)
 {
-    static const char *const schemes[] = {"gs://", "gcs://"};
     Py_ssize_t size;
-    const char *uri = PyUnicode_AsUTF8AndSize(text, &size);
-    if (uri == NULL) {
+    const char *data = PyUnicode_AsUTF8AndSize(text, &size);
+    if (data == NULL) {
         return false;
     }
-    const char *bucket = uri, *slash = NULL;
-    for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {
-        if (strncmp(uri, schemes[i], strlen(schemes[i])) == 0) {
-            bucket = uri + strlen(schemes[i]);
-            slash = strchr(bucket, '/');
-        }
-    }
-    size_t bucket_size = slash != NULL ? (size_t)(slash - bucket) : 0;
-    size_t object_size = slash != NULL ? (size_t)(uri + size - slash - 1) : 0;
-    if (bucket_size == 0 || strlen(uri) != (size_t)size) {
+    struct rg_uri uri;
+    if (rg_uri_split(data, (size_t)size, &uri) < 0 || !uri.has_slash || uri.bucket_size == 0 ||
+        strlen(data) != (size_t)size) {
         PyErr_Format(PyExc_ValueError, "%R is not of the form gs://BUCKET/NAME", text);
         return false;
     }
-    if (bucket_size > RG_BUCKET_NAME_SIZE_MAX || object_size > RG_OBJECT_NAME_SIZE_MAX) {
+    if (uri.bucket_size > RG_BUCKET_NAME_SIZE_MAX || uri.name_size > RG_OBJECT_NAME_SIZE_MAX) {
         PyErr_Format(PyExc_ValueError,
                      "the URI that begins with %.60s has a bucket of %zu and a name of %zu bytes; "
                      "%d and %d are allowed",
-                     uri, bucket_size, object_size, RG_BUCKET_NAME_SIZE_MAX,
+                     data, uri.bucket_size, uri.name_size, RG_BUCKET_NAME_SIZE_MAX,
                      RG_OBJECT_NAME_SIZE_MAX);
         return false;
     }
-    memcpy(out_uri->bucket, bucket, bucket_size);
-    out_uri->bucket[bucket_size] = '\0';
-    memcpy(out_uri->object, slash + 1, object_size + 1);
+    memcpy(out_uri->bucket, uri.bucket, uri.bucket_size);
+    out_uri->bucket[uri.bucket_size] = '\0';
+    memcpy(out_uri->object, uri.name, uri.name_size + 1);
     return true;
 }

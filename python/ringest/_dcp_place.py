@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import threading
 from typing import Any, Generic, TypeVar
 
 import torch
 from torch.futures import Future
 
+from ringest import _uri
 from ringest._errors import NotFoundError
 from ringest.client import Client, default_client
 
@@ -30,7 +30,8 @@ def checkpoint_uri(uri: str | os.PathLike[str]) -> str:
     """Raises ValueError for what is none."""
     text = os.fspath(uri)
     stripped = text.rstrip("/")
-    if not re.match("gc?s://[^/]+/.", stripped):
+    parts = _uri.cut(stripped)
+    if parts is None or not all(parts):
         raise ValueError(f"{text!r} is not the URI of a checkpoint: gs://bucket/prefix")
     return stripped
 

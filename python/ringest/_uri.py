@@ -1,4 +1,4 @@
-"""URIs of objects and prefixes."""
+"""URIs of objects and prefixes: the only place in the package that takes them apart."""
 
 from __future__ import annotations
 
@@ -12,14 +12,21 @@ def is_uri(text: Any) -> bool:
     return isinstance(text, str) and text.startswith(SCHEMES)
 
 
-def split(uri: str, form: str = "gs://BUCKET/NAME") -> tuple[str, str]:
-    """The bucket, and the name or prefix behind it, which may be empty. ValueError: it is not of this form."""
+def cut(text: str) -> tuple[str, str] | None:
+    """The bucket, and the name or prefix behind it; both may be empty. None: the text has another scheme."""
     for scheme in SCHEMES:
-        if uri.startswith(scheme):
-            bucket, _, name = uri[len(scheme) :].partition("/")
-            if bucket:
-                return bucket, name
-    raise ValueError(f"{uri!r} is not of the form {form}")
+        if text.startswith(scheme):
+            bucket, _, name = text[len(scheme) :].partition("/")
+            return bucket, name
+    return None
+
+
+def split(uri: str, form: str = "gs://BUCKET/NAME") -> tuple[str, str]:
+    """As `cut`, but ValueError unless there is a bucket: the text is not of this form."""
+    parts = cut(uri)
+    if parts is None or not parts[0]:
+        raise ValueError(f"{uri!r} is not of the form {form}")
+    return parts
 
 
 def join(bucket: str, name: str) -> str:

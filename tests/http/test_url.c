@@ -127,40 +127,6 @@ static void test_hosts_labels_and_paths_have_limits(void)
     RG_CHECK_EQ(rg_url_parse(text, 1 + RG_URL_PATH_SIZE_MAX + 1, &url), -EINVAL);
 }
 
-static void test_gs_urls_are_taken_apart(void)
-{
-    static const struct {
-        const char *text, *bucket, *object;
-    } rows[] = {
-        {"gs://bucket/a/b c?d#e%20", "bucket", "a/b c?d#e%20"},
-        {"gs://bucket", "bucket", ""},
-        {"gs://bucket/", "bucket", ""},
-        {"GS://my_bucket-1.x//o", "my_bucket-1.x", "/o"},
-        {"gs://abc/\xc3\xa9\n", "abc", "\xc3\xa9\n"},
-    };
-    for (size_t i = 0; i < RG_ARRAY_LEN(rows); i++) {
-        struct rg_gs_url url;
-        RG_CHECK_EQ(rg_gs_url_parse(rows[i].text, strlen(rows[i].text), &url), 0);
-        check_slice(url.bucket, rows[i].bucket);
-        check_slice(url.object, rows[i].object);
-    }
-}
-
-static void test_bad_gs_urls_are_refused(void)
-{
-    static const char *const texts[] = {"",          "gs:",         "gs://",     "gs:///o",
-                                        "gs://ab/o", "gs://Bucket", "gs://b ck", "s3://bucket/o",
-                                        "bucket/o",  "gs:/bucket",  "gs://a%bc", "gs://b\xc3\xa9"};
-    struct rg_gs_url url;
-    for (size_t i = 0; i < RG_ARRAY_LEN(texts); i++) {
-        RG_CHECK_EQ(rg_gs_url_parse(texts[i], strlen(texts[i]), &url), -EINVAL);
-    }
-    char text[5 + RG_URL_BUCKET_SIZE_MAX + 1] = "gs://";
-    memset(text + 5, 'a', sizeof(text) - 5);
-    RG_CHECK_EQ(rg_gs_url_parse(text, 5 + RG_URL_BUCKET_SIZE_MAX, &url), 0);
-    RG_CHECK_EQ(rg_gs_url_parse(text, 5 + RG_URL_BUCKET_SIZE_MAX + 1, &url), -EINVAL);
-}
-
 static void test_targets_are_split_at_the_first_question_mark(void)
 {
     static const struct {
@@ -244,8 +210,6 @@ int main(int argc, char **argv)
         RG_TEST(test_endpoints_are_taken_apart),
         RG_TEST(test_bad_endpoints_are_refused_and_leave_the_output_alone),
         RG_TEST(test_hosts_labels_and_paths_have_limits),
-        RG_TEST(test_gs_urls_are_taken_apart),
-        RG_TEST(test_bad_gs_urls_are_refused),
         RG_TEST(test_targets_are_split_at_the_first_question_mark),
         RG_TEST(test_a_query_is_walked_pair_by_pair),
         RG_TEST(test_percent_decoding),

@@ -22,8 +22,8 @@ LAYERS = {
     "dataset": {"dataset", "gcs", "runtime"},
     "checkpoint": {"checkpoint", "gcs", "runtime"},
     "emulator": {"emulator", "http", "runtime"},
-    "cli": {"cli", "emulator", "runtime/base.h"},
-    "python": {"core.h"},
+    "cli": {"cli", "emulator", "runtime/base.h", "runtime/new_file.h", "runtime/uri.h"},
+    "python": {"core.h", "runtime/base.h", "runtime/uri.h"},
 }
 
 # What a folder of a layer may include of the layer's other folders: a declared order, lowest first. Nothing

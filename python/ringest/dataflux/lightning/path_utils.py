@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ringest import _uri
+
 
 def process_input_path(path: str | os.PathLike[str]) -> str:
     """The path as a string with both slashes. TypeError for what is neither str nor Path."""
@@ -21,15 +23,14 @@ def parse_gcs_path(path: str | os.PathLike[str]) -> tuple[str, str]:
     """(bucket, name). ValueError for other places, and for a path without a bucket."""
     if not path:
         raise ValueError("a path is empty")
-    scheme, _, rest = process_input_path(path).partition("://")
-    if scheme not in ("gs", "gcs"):
+    parts = _uri.cut(process_input_path(path))
+    if parts is None:
         raise ValueError(f"{str(path)!r} does not begin with gs:// or gcs://")
-    bucket, _, name = rest.partition("/")
-    if not bucket:
+    if not parts[0]:
         raise ValueError(f"{str(path)!r} has no bucket")
-    return bucket, name
+    return parts
 
 
 def object_uri(path: str | os.PathLike[str]) -> str:
     """gs://BUCKET/NAME, as the rest of ringest has it."""
-    return "gs://{}/{}".format(*parse_gcs_path(path))
+    return _uri.join(*parse_gcs_path(path))
