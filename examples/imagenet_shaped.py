@@ -16,9 +16,10 @@ import time
 from collections.abc import Iterable
 
 import emulator
-import ringest
 import torch
 from torch.utils.data import DataLoader
+
+import ringest
 
 BUCKET = "imagenet"
 SIZE = 100 << 10

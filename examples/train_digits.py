@@ -29,12 +29,13 @@ from typing import Any
 import emulator
 import numpy
 import PIL.Image
-import ringest
 import torch
 import torch.distributed as distributed
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader
+
+import ringest
 
 BUCKET = "examples"
 CHECKPOINT = f"gs://{BUCKET}/digits/checkpoint.pt"

@@ -119,9 +119,10 @@ def nowhere(torch):
 
 def client(arguments):
     """One row, in the process that is measured."""
-    import ringest
     import torch
     import torch.distributed.checkpoint as dcp
+
+    import ringest
     from ringest import checkpoint
     from ringest.dcp import StorageReader, StorageWriter
 

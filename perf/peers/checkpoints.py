@@ -132,8 +132,9 @@ def ringest_fast(place: Place) -> tuple[Save, Load]:
 
 
 def ringest_file(place: Place) -> tuple[Save, Load]:
-    import ringest.checkpoint
     import torch
+
+    import ringest.checkpoint
 
     client, uri = ringest_client(place), f"gs://{clients.BUCKET}/{KEY}"
 
@@ -203,7 +204,7 @@ def measure_cpu(size: int, action: Callable[[], Any]) -> dict[str, float]:
     """The best of a few times, as far as they are short."""
     over = time.monotonic() + REPEAT_S
     found = []
-    while not found or len(found) < REPEATS and time.monotonic() < over:
+    while not found or (len(found) < REPEATS and time.monotonic() < over):
         cpu, begin = time.process_time(), time.monotonic()
         action()
         found.append((time.process_time() - cpu, time.monotonic() - begin))

@@ -193,7 +193,7 @@ class Source(abc.ABC, Generic[List]):
             found = self.checked
             if self._is_dealt:
                 self._of_parent = self.layout
-                found.digest  # noqa: B018 (which readers ask for: once, and not in each worker)
+                found.digest
             self._failure = None
         except Exception as error:
             error.add_note("where the DataLoader was made, before this worker was started")

@@ -136,7 +136,7 @@ class _Filled:
     def __init__(self, storage: torch.UntypedStorage):
         self._untyped_storage = storage
 
-    def _typed_storage(self) -> "_Filled":
+    def _typed_storage(self) -> _Filled:
         return self
 
 

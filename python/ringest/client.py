@@ -144,13 +144,13 @@ class Client(_core.Client):
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self._settings,)
 
-    def __enter__(self) -> "Client":
+    def __enter__(self) -> Client:
         return self
 
     def __exit__(self, *exception: Any) -> None:
         self.close()
 
-    async def __aenter__(self) -> "Client":
+    async def __aenter__(self) -> Client:
         return self
 
     async def __aexit__(self, *exception: Any) -> None:

@@ -325,7 +325,7 @@ class IterableDataset(WorkerReady, IterableBase):
     def __iter__(self) -> Iterator:
         # Now, and not with the first sample: this iteration is the one that a state is for, and workers of a
         # DataLoader begin together.
-        self._source.checked  # noqa: B018
+        self._source.checked
         self._check_memory()
         beginning = self._epochs.begin()
         try:

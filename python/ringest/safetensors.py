@@ -485,7 +485,7 @@ class safe_open:
     def close(self) -> None:
         self._opened = None
 
-    def __enter__(self) -> "safe_open":
+    def __enter__(self) -> safe_open:
         return self
 
     def __exit__(self, *exception: Any) -> None:

@@ -24,8 +24,8 @@ import urllib.parse
 import urllib.request
 
 sys.path.append(os.path.join(os.path.dirname(__file__), "..", "support"))
-from rules import FAULTS, Rule, kill_each, run_until_held, strike_each  # noqa: E402, F401  (for the tests)
-from waiting import PATIENCE_S, until  # noqa: E402, F401  (for the tests)
+from rules import FAULTS, Rule, kill_each, run_until_held, strike_each  # noqa: F401  (for the tests)
+from waiting import PATIENCE_S, until  # noqa: F401  (for the tests)
 
 PROGRAM = os.environ["RINGEST_PROGRAM"]
 BACKEND = os.environ.get("RINGEST_BACKEND", "")

@@ -180,7 +180,7 @@ class Bench(ServedCase):
             counted.wait()
             counted.end()
             bench.send_signal(number)
-            output, errors = bench.communicate(timeout=60)
+            _, errors = bench.communicate(timeout=60)
             self.assertEqual(errors.decode(), "")
             self.assertIn(bench.returncode, (DONE, FAILED, -number, 128 + number))
 

@@ -626,7 +626,7 @@ class Slow(Copying):
             rule = self.counted(nth, bucket="many")
             run_until_held(rule, lambda: self.start(*arguments))
             rule.end()
-            whole = [path for path in self.folder.rglob("o*")]
+            whole = list(self.folder.rglob("o*"))
             self.assertEqual({path.stat().st_size for path in whole} - {200 << 10}, set())
         report = self.report(*arguments)
         self.assertEqual((report["copied"] + report["skipped"], report["failed"]), (400, 0))

@@ -2,7 +2,7 @@
 
 import unittest
 
-from support import DONE, USAGE, Case, ringest
+from support import USAGE, Case, ringest
 
 CONNECTION = ("--endpoint", "--ca", "--credentials", "--threads", "--memory", "--help")
 OPTIONS = {

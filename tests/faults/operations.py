@@ -9,12 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import stage  # noqa: F401  (puts the tests' folders into the path)
+from stage import PROGRAM, Stage
 
 import ringest
 import ringest.checkpoint
 from rules import FAULTS
-from stage import PROGRAM, Stage
 from waiting import until
 
 TARGET = "run/target"

@@ -1,6 +1,20 @@
 """The part of the table that other packages' interfaces are: fsspec's, Lightning's, the connector's, webdataset's."""
 
-from operations import GONE, LARGE, MANY, MANY_OLD, NEW, NONE, OLD, TARGET, UNGUARDED, Operation, Saved, torch_file, state
+from operations import (
+    GONE,
+    LARGE,
+    MANY,
+    MANY_OLD,
+    NEW,
+    NONE,
+    OLD,
+    TARGET,
+    UNGUARDED,
+    Operation,
+    Saved,
+    state,
+    torch_file,
+)
 
 BELOW = {f"run/tree/{name}": data for name, data in (("a", NEW), ("b/c", NEW + b"c"))}
 MOVED = {name.replace("tree", "moved"): data for name, data in BELOW.items()}

@@ -4,7 +4,7 @@ import io
 import random
 import tarfile
 
-from operations import EVERY, LARGE, MANY, MANY_OLD, NEW, OLD, TARGET, UNGUARDED, Operation, begin_upload
+from operations import EVERY, LARGE, MANY_OLD, NEW, OLD, TARGET, UNGUARDED, Operation, begin_upload
 
 TREE = {f"run/tree/{name}": NEW + name.encode() for name in ("a", "b/c", "b/d")}
 LOCAL = {name.removeprefix("run/"): data for name, data in TREE.items()}
@@ -63,7 +63,7 @@ def make_index(stage, client):
 def scan(stage, client):
     import ringest
 
-    shards = [entry for entry in client.list(stage.uri("run/shards/"))]
+    shards = list(client.list(stage.uri("run/shards/")))
     ringest.TarIndex.scan(client, stage.bucket, shards).save(stage.folder / "index")
 
 

@@ -5,12 +5,14 @@ import contextlib
 import itertools
 import subprocess
 
+from stage import FOREIGN, PARTIAL_FILES, PARTS, PROGRAM, SHARDS, Stage, emulator
+
 import ringest
 from operations import CHECKPOINTS, CLIENT, CommandError
 from operations_of_others import FILE_SYSTEM, TRAINING
-from operations_of_the_program import FILES, PROGRAM as COMMANDS
+from operations_of_the_program import FILES
+from operations_of_the_program import PROGRAM as COMMANDS
 from rules import FAULTS, kill_each, strike_each
-from stage import FOREIGN, PARTIAL_FILES, PARTS, PROGRAM, SHARDS, Stage, emulator
 
 OPERATIONS = [*CLIENT, *CHECKPOINTS, *FILE_SYSTEM, *TRAINING, *FILES, *COMMANDS]
 

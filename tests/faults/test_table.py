@@ -11,8 +11,9 @@ import subprocess
 import unittest
 import warnings
 
-import ringest
 from stage import HERE, PROGRAM
+
+import ringest
 from sweep import OPERATIONS
 
 ROOT = pathlib.Path(HERE).parent.parent

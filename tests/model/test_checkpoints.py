@@ -13,11 +13,12 @@ import subprocess
 import unittest
 import warnings
 
-import model
 import torch
 import torch.distributed.checkpoint as dcp
 from hypothesis import given, note
 from hypothesis import strategies as st
+
+import model
 
 import checkpoint_cases as cases
 import ringest
@@ -290,7 +291,7 @@ class Life:
     def to_go(self, keep_last, keep_every):
         """What a retention is to remove of ours."""
         series = {}
-        for (kind, name), _ in self.there.items():
+        for kind, name in self.there:
             if kind not in WITHOUT_STEP:
                 step = int("".join(c for c in name.rsplit("step", 1)[-1] if c.isdigit()))
                 series.setdefault(SERIES[kind], {})[step] = name

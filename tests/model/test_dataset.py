@@ -14,8 +14,9 @@ import tarfile
 import unittest
 
 import hypothesis.strategies as st
-import model
 from hypothesis import given
+
+import model
 
 import ringest
 import ringest.dataset

@@ -6,9 +6,10 @@ import os
 import pickle
 import unittest
 
-import model
 from hypothesis import given, note
 from hypothesis import strategies as st
+
+import model
 
 import ringest
 import support

@@ -17,6 +17,7 @@ import unittest
 
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, multiple, precondition, rule
+
 from model import EXAMPLES, run_machine
 
 import ringest

@@ -3,6 +3,7 @@
 docs/FSSPEC.md has the reasons."""
 
 import os
+import pathlib
 import tempfile
 
 from peer import Peer
@@ -84,7 +85,7 @@ READING = {
     "odd names": lambda fs, b, _: fs.cat_file(f"{b}/odd [1]?"),
     "a mapper": lambda fs, b, _: fs.get_mapper(f"{b}/run")["b"],
     "a mapper of nothing": lambda fs, b, _: fs.get_mapper(f"{b}/run")["z"],
-    "get": lambda fs, b, local: (fs.get(f"{b}/run/a", f"{local}/got"), open(f"{local}/got", "rb").read())[1],
+    "get": lambda fs, b, local: (fs.get(f"{b}/run/a", f"{local}/got"), pathlib.Path(local, "got").read_bytes())[1],
     "get of nothing": lambda fs, b, local: fs.get(f"{b}/none", f"{local}/nothing"),
 }
 WRITING = {
@@ -153,6 +154,7 @@ class Beside(Peer):
         super().setUpClass()
         os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
         import gcsfs
+
         import ringest.fs
 
         cls.both = (

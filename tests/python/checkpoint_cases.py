@@ -49,6 +49,7 @@ def megatron(folder):
 NO_STEP = "its name says no step"
 UNKNOWN = "no known layout"
 
+# fmt: off
 CASES = {
     "the last steps of files": {
         "objects": files(*(f"step-{i}.pt" for i in (1, 2, 9, 10, 30)), "notes.txt"),
@@ -74,7 +75,7 @@ CASES = {
         "keep_last": 1,
         "removed": [],
         "reasons": {"last-v1.ckpt": NO_STEP, "resnet50.pt": NO_STEP, "model-00001-of-00002.safetensors": NO_STEP},
-    },  # fmt: skip
+    },
     "each way to write a step is a series": {
         "objects": files(
             *(f"{pattern}{i}{ending}" for i in (1, 2) for ending in (".pt", ".safetensors")
@@ -85,7 +86,7 @@ CASES = {
             f"{pattern}1{ending}" for ending in (".pt", ".safetensors")
             for pattern in ("step", "step-", "step=", "step_", "", "global_step", "global_step-", "checkpoint-")
         ],
-    },  # fmt: skip
+    },
     "Lightning's names and versions": {
         "objects": files(
             "epoch=0-step=10.ckpt", "epoch=0-step=10-v1.ckpt", "epoch=1-step=20.ckpt", "epoch=1-step=20-v1.ckpt",
@@ -96,7 +97,7 @@ CASES = {
         "keep_last": 2,
         "removed": ["epoch=0-step=10.ckpt", "epoch=0-step=10-v1.ckpt"],
         "reasons": {"epoch=2-step=30-val_loss=0.25.ckpt": NO_STEP},
-    },  # fmt: skip
+    },
     "leading zeros": {"objects": files("step_0009.pt", "step_0010.pt", "step_8.pt"), "keep_last": 2, "removed": ["step_8.pt"]},
     "each folder by itself": {
         "objects": files("a/1.pt", "a/2.pt", "b/1.pt", "b/c/1.pt", "b/c/3.pt"),
@@ -118,7 +119,7 @@ CASES = {
         "keep_last": 2,
         "removed": ["run/step-1", "run/step-2"],
         "reasons": {"run/last": NO_STEP},
-    },  # fmt: skip
+    },
     "a folder with anything foreign stays whole": {
         "objects": {
             **dcp("step-1"), **dcp("step-2"), **dcp("step-3"), **dcp("step-4"), "step-1/notes.txt": b"1",
@@ -128,7 +129,7 @@ CASES = {
         "keep_last": 1,
         "removed": ["step-3", "checkpoint-2"],
         "reasons": {"step-1": r"notes\.txt", "step-2": r"sub/7\.pt", "checkpoint-1": r"modeling_llama\.py"},
-    },  # fmt: skip
+    },
     "incomplete ones neither count nor go": {
         "objects": {
             **dcp("step-1"), **dcp("step-2"), **dcp("step-3", there=False), **files("step-4/__0_0.distcp"),
@@ -137,7 +138,7 @@ CASES = {
         "keep_last": 1,
         "removed": ["step-1"],
         "reasons": {"step-3": r"__0_0\.distcp is missing", "step-4": "not complete$", "step-0": r"__1_0\.distcp is missing"},
-    },  # fmt: skip
+    },
     "folders of a Trainer": {
         "objects": {
             **trainer("out/checkpoint-500"), **trainer("out/checkpoint-1000", "tokenizer.json", "vocab.json"),
@@ -146,7 +147,7 @@ CASES = {
         },
         "keep_last": 2,
         "removed": ["out/checkpoint-500"],
-    },  # fmt: skip
+    },
     "the best one of a Trainer": {
         "objects": {
             **trainer("checkpoint-1"), **trainer("checkpoint-2"), **trainer("checkpoint-3", best="out/checkpoint-1"),
@@ -154,14 +155,14 @@ CASES = {
         "keep_last": 1,
         "removed": ["checkpoint-2"],
         "reasons": {"checkpoint-1": r"checkpoint-3/trainer_state\.json names it as the best"},
-    },  # fmt: skip
+    },
     "the best one by a path of Windows": {
         "objects": {
             **trainer("checkpoint-1"), **trainer("checkpoint-2"), **trainer("checkpoint-3", best="out\\\\checkpoint-2\\\\"),
         },
         "keep_last": 1,
         "removed": ["checkpoint-1"],
-    },  # fmt: skip
+    },
     "a Trainer's folder that is not all there": {
         "objects": {
             **trainer("checkpoint-1"), **trainer("checkpoint-2"), **trainer("checkpoint-3", lacks=["optimizer.pt"]),
@@ -176,7 +177,7 @@ CASES = {
             "checkpoint-3": r"optimizer\.pt is missing", "checkpoint-4": r"model\.safetensors is missing",
             "checkpoint-5": UNKNOWN, "checkpoint-6": r"model-00002-of-00003\.safetensors is missing",
         },
-    },  # fmt: skip
+    },
     "weights in parts, and fewer processes": {
         "objects": {
             **trainer("checkpoint-1"),
@@ -187,7 +188,7 @@ CASES = {
         },
         "keep_last": 1,
         "removed": ["checkpoint-1", "checkpoint-2"],
-    },  # fmt: skip
+    },
     "a Trainer with FSDP": {
         "objects": {
             **{name: data for i in (1, 2, 3, 4) for name, data in {
@@ -201,7 +202,7 @@ CASES = {
             "checkpoint-3": r"pytorch_model_fsdp_0/__0_0\.distcp is missing",
             "checkpoint-4": r"optimizer_0/\.metadata is missing",
         },
-    },  # fmt: skip
+    },
     "a Trainer with DeepSpeed": {
         "objects": {
             **{name: data for i in (1, 2) for name, data in {
@@ -211,7 +212,7 @@ CASES = {
         },
         "keep_last": 1,
         "removed": ["checkpoint-1"],
-    },  # fmt: skip
+    },
     "DeepSpeed": {
         "objects": {
             **{name: data for i in (1, 2, 3, 4) for name, data in deepspeed(f"run/global_step{i}").items()},
@@ -220,7 +221,7 @@ CASES = {
         "keep_last": 1,
         "removed": ["run/global_step1", "run/global_step2"],
         "reasons": {"run/global_step4": "latest"},
-    },  # fmt: skip
+    },
     "DeepSpeed without a word of the last one": {
         "objects": {name: data for i in (1, 2, 3) for name, data in deepspeed(f"global_step{i}").items()},
         "keep_last": 1,
@@ -234,7 +235,7 @@ CASES = {
         "keep_last": 1,
         "removed": [],
         "reasons": {"global_step2": r"zero_pp_rank_#_mp_rank_#_optim_states\.pt is missing"},
-    },  # fmt: skip
+    },
     "what a pointer beside them names": {
         "objects": {
             **files("step-1.pt", "step-10.pt", "step-2.pt", "step-3.pt", "last.txt", "latest_checkpoint"),
@@ -244,7 +245,7 @@ CASES = {
         "keep_last": 1,
         "removed": ["step-1.pt", "step-3.pt", "1", "a/step-8"],
         "reasons": {"step-2.pt": r"last\.txt names it", "a/step-7": "latest names it"},
-    },  # fmt: skip
+    },
     "what pointers name by its step, or without its ending": {
         "objects": {
             "a/best.bin": b"PK\0\0 step-0.pt\0", "a/last.bin": b"\0\0003", "a/last.ckpt": b"\0\0 3 ",
@@ -258,7 +259,7 @@ CASES = {
             "a/step-0.pt": r"best\.bin names it", "a/step-1.pt": r"best\.txt names it", "a/step-2.pt": r"latest_checkpointed_iteration\.txt names it",
             "a/002.ckpt": r"latest_checkpointed_iteration\.txt names it",
         },
-    },  # fmt: skip
+    },
     "a pointer that is not below the prefix": {
         "objects": {**files("run/step-1.pt", "run/step-2.pt"), "run/latest": b"step-1.pt"},
         "prefix": "run/step",
@@ -273,7 +274,7 @@ CASES = {
         },
         "keep_last": 1,
         "removed": ["epoch=1-step=10.ckpt"],
-    },  # fmt: skip
+    },
     "Lightning's folders of DeepSpeed": {
         "objects": {
             name: data for i in (1, 2) for name, data in {
@@ -282,7 +283,7 @@ CASES = {
         "keep_last": 1,
         "removed": [],
         "reasons": {"epoch=1-step=1.ckpt": UNKNOWN},
-    },  # fmt: skip
+    },
     "others that are left alone": {
         "objects": {
             **orbax("100"), **orbax("200"), **megatron("iter_0000100"), **megatron("iter_0000200"),
@@ -298,7 +299,7 @@ CASES = {
         "keep_last": 1,
         "removed": [],
         "reasons": {"custom/step-1": UNKNOWN, "ranks/1/0.pt": NO_STEP},
-    },  # fmt: skip
+    },
     "checkpoints of numbered runs, or ranks": {
         "objects": {
             **files("1/step-1.pt", "1/step-2.pt", "2/step-1.pt", "1/a/step-5.pt", "1/a/step-6.pt", "2/b/step-5.pt"),
@@ -307,7 +308,7 @@ CASES = {
         "keep_last": 1,
         "removed": ["1/checkpoint-3", "1/a/step-5.pt"],
         "reasons": {"1/step-1.pt": "one of the last 1 in another folder called #"},
-    },  # fmt: skip
+    },
     "ranks in folders of their own": {
         "objects": files(
             *(f"{run}/mp_rank_{rank:02}/epoch=0-step={step}.ckpt" for run in ("run1", "run2") for rank in (0, 1)
@@ -335,7 +336,7 @@ CASES = {
             "torn/worker0/x/step_3.safetensors": "one of the last 1 in all folders called worker#",
             "tp_rank_0_pp_rank_1/step-2.pt": "another folder called tp_rank_#_pp_rank_#",
         },
-    },  # fmt: skip
+    },
     "ranks that were named": {
         "objects": files(*(f"run/rank_{rank}/step-{step}.pt" for rank in (0, 1) for step in (1, 2) if rank + step < 3)),
         "prefix": "run/rank_0/",
@@ -357,7 +358,7 @@ CASES = {
             "step-2": "one of the last", "step-3": r"not complete, __1\.metadata is missing", "step-4": r"not complete, __1\.metadata is missing",
             "step-5": r"not complete, __1\.metadata is missing",
         },
-    },  # fmt: skip
+    },
     "numbers below a number that was asked for": {
         "objects": files("2024/1.pt", "2024/2.pt", "2025/1.pt", "2025/2.pt"),
         "prefix": "2024/",
@@ -379,7 +380,7 @@ CASES = {
             f"last/__3_0{OTHER}.distcp",
         ],
         "reasons": {"step-2": "not complete"},
-    },  # fmt: skip
+    },
     "a save over one that is to go": {
         "objects": {**dcp("step-1"), f"step-1/__0_0{OTHER}.distcp": b"123", **dcp("step-2")},
         "young": [f"step-1/__0_0{OTHER}.distcp"],
@@ -404,11 +405,12 @@ CASES = {
         "keep_last": 1,
         "removed": [],
         "strays": [f".ringest-parts/{'0123456789abcdef' * 2}/0000{i}" for i in range(3)],
-    },  # fmt: skip
+    },
     "marks of folders": {
         "objects": {**dcp("step-1"), "step-1/": b"", **dcp("step-2"), "step-2/": b"", "run/": b"", **dcp("step-0"), "step-0/": b"1"},
         "keep_last": 1,
         "removed": ["step-1"],
     },
     "nothing": {"objects": files("notes.txt"), "keep_last": 3, "removed": []},
-}  # fmt: skip
+}
+# fmt: on

@@ -14,10 +14,9 @@ import urllib.parse
 import urllib.request
 
 sys.path.append(os.path.join(os.path.dirname(__file__), "..", "support"))
-from rules import FAULTS, Rule, kill_each, run_until_held, strike_each  # noqa: E402, F401  (for the tests)
-from waiting import INTERVAL_S, until, until_it_sleeps  # noqa: E402, F401  (for the tests)
-
-import ringest  # noqa: E402
+import ringest
+from rules import FAULTS, Rule, kill_each, run_until_held, strike_each  # noqa: F401  (for the tests)
+from waiting import INTERVAL_S, until, until_it_sleeps  # noqa: F401  (for the tests)
 
 PROGRAM = os.environ["RINGEST_PROGRAM"]
 # Of what is left to chance: the same in every run, and another in each round of script/soak.

@@ -118,10 +118,10 @@ class Awaited(unittest.TestCase):
                         self.assertEqual(item.uri, uris[item.index])
                         seen.append(item.index)
                 self.assertEqual(seen if ordered else sorted(seen), list(range(len(uris))))
-            async for items in client.aget_many(uris):
+            async for _ in client.aget_many(uris):
                 break
             with self.assertRaises(TypeError):
-                async for items in client.aget_many([7]):
+                async for _ in client.aget_many([7]):
                     pass
 
         self.run_with_client(main)

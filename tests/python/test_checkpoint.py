@@ -21,9 +21,10 @@ import weakref
 import zipfile
 
 import numpy
+import torch
+
 import ringest
 import support
-import torch
 from ringest import _core, _torch_pickle, _torch_zip, checkpoint, safetensors
 
 MIB = 1 << 20
@@ -397,7 +398,7 @@ class SaveAndLoad(unittest.TestCase):
             with checkpoint.open("gs://new/torch", "wb", client=client) as file:
                 torch.save(state(), file)
             for name in ("ours", "torch"):
-                for options in ({}, {"map_location": "cpu"}, {"map_location": lambda s, l: s}, {"weights_only": False}):
+                for options in ({}, {"map_location": "cpu"}, {"map_location": lambda s, _: s}, {"weights_only": False}):
                     self.check(checkpoint.load(f"gs://new/{name}", client=client, **options), state())
 
     def test_tensors_without_memory(self):

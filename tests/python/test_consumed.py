@@ -401,7 +401,7 @@ class OnError(Emulated):
             except KeyError as error:
                 if number(item) == 1:
                     raise error from error
-                raise ValueError(item.uri)
+                raise ValueError(item.uri)  # noqa: B904 (the context is what is tried)
 
         gc.disable()
         try:

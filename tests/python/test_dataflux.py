@@ -153,7 +153,7 @@ class Datasets(unittest.TestCase):
         query = urllib.parse.urlencode(
             {"uploadType": "media", "name": "gzip/named", "contentEncoding": "gzip"}
         )
-        with support.emulator("--plain") as (endpoint, ca), ringest.Client(endpoint) as client:
+        with support.emulator("--plain") as (endpoint, _), ringest.Client(endpoint) as client:
             request = urllib.request.Request(
                 f"{endpoint}/upload/storage/v1/b/data/o?{query}", packed, method="POST"
             )

@@ -8,10 +8,11 @@ import unittest
 from unittest import mock
 
 import numpy
-import ringest
-import support
 import torch
 import torch.distributed.checkpoint as dcp
+
+import ringest
+import support
 from ringest.dataflux import dataflux_checkpoint
 from ringest.dataflux import lightning as ours
 from ringest.dataflux.lightning import path_utils

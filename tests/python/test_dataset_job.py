@@ -7,7 +7,6 @@ import pickle
 import tarfile
 import tempfile
 import threading
-import time
 import unittest
 import unittest.mock
 

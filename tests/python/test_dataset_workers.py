@@ -551,7 +551,7 @@ class Stateful(Case):
             with self.subTest(kind):
                 state, seen = None, []
                 while len(seen) < COUNT:
-                    loader, dataset = self.make(kind)
+                    loader, _ = self.make(kind)
                     if state is not None:
                         loader.load_state_dict(state)
                     batches = iter(loader)

@@ -18,7 +18,7 @@ import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from torch.distributed.checkpoint.planner import LoadItemType
-from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict import get_state_dict
 from torch.distributed.checkpoint.state_dict_loader import _load_state_dict_from_keys
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -27,7 +27,7 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 import ranks
 import ringest
 import support
-from ringest import _dcp_metadata, retention
+from ringest import retention
 from ringest.dcp import CheckpointError, StorageReader, StorageWriter
 
 # Without a process group torch warns that there is none.

@@ -1,7 +1,6 @@
 """Tensors of every kind through ringest.dcp, saved and loaded into: what comes out is what torch's own reader makes of
 it, or an error that names the tensor."""
 
-import dataclasses
 import io
 import pickle
 import tempfile
@@ -9,10 +8,11 @@ import unittest
 import unittest.mock
 import warnings
 
-import ringest
-import support
 import torch
 import torch.distributed.checkpoint as dcp
+
+import ringest
+import support
 from ringest import _dcp_ranges
 from ringest.dcp import CheckpointError, StorageReader, StorageWriter
 
@@ -99,7 +99,7 @@ class Targets(Case):
                 return torch.zeros(torch.Size(shape).numel() * dtype.itemsize, dtype=torch.uint8).view(dtype).view(shape)
 
             for name, view in views.items():
-                if name == "conjugated" and not dtype.is_complex or name == "negated" and dtype is torch.bool:
+                if (name == "conjugated" and not dtype.is_complex) or (name == "negated" and dtype is torch.bool):
                     continue
                 with self.subTest(f"{name} {dtype}"):
                     try:

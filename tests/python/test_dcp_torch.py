@@ -18,13 +18,9 @@ import itertools
 import unittest
 import warnings
 
-import ranks
-import ringest
-import support
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from ringest.dcp import StorageReader, StorageWriter
 from torch import nn
 from torch.distributed._shard import sharded_tensor
 from torch.distributed._shard.sharding_spec import ChunkShardingSpec, EnumerableShardingSpec, ShardMetadata
@@ -38,6 +34,11 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
+
+import ranks
+import ringest
+import support
+from ringest.dcp import StorageReader, StorageWriter
 
 warnings.filterwarnings("ignore", module="torch")
 URI = "gs://new/run"

@@ -11,10 +11,11 @@ from unittest import mock
 
 import fsspec
 import lightning
-import ringest.fs
-import support
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.demos.boring_classes import BoringModel
+
+import ringest.fs
+import support
 from ringest.lightning import CheckpointIO
 
 FILES = {
@@ -491,7 +492,7 @@ class Writing(Case):
         self.client.put("gs://here/run", b"an object of that name")
         self.client.put("gs://here/run/", b"")
         stat = ringest.PermissionDeniedError("gs://here/run", "PERMISSION", "no", 403, 0, None)
-        with mock.patch.object(type(self.fs), "_stats", lambda fs, uris: {uri: stat for uri in uris}):
+        with mock.patch.object(type(self.fs), "_stats", lambda fs, uris: dict.fromkeys(uris, stat)):
             for call in (
                 lambda: self.fs.rm("here/run", recursive=True),
                 lambda: self.fs._markers(["here/run"]),

@@ -12,6 +12,7 @@ import unittest
 import warnings
 
 import fsspec
+
 import ringest.fs
 import support
 

@@ -4,10 +4,11 @@ once stays of one."""
 import io
 import unittest
 
-import ringest
 import safetensors.torch
-import support
 import torch
+
+import ringest
+import support
 from ringest import checkpoint
 from ringest.fs import FileSystem
 from ringest.safetensors import load_file, safe_open, save_file

@@ -8,9 +8,10 @@ import unittest
 import warnings
 
 import safetensors.torch
-import support
 import torch
 import torch.distributed.checkpoint as dcp
+
+import support
 from ringest import checkpoint
 from ringest import safetensors as ours
 from ringest.dcp import StorageReader, StorageWriter

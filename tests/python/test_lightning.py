@@ -10,12 +10,13 @@ import unittest.mock
 import warnings
 
 import lightning
-import ranks
-import support
 import torch
 import torch.distributed.fsdp
 import torch.distributed.tensor
 from lightning.pytorch.demos.boring_classes import BoringModel
+
+import ranks
+import support
 from ringest import checkpoint, retention
 from ringest.lightning import AsyncCheckpointIO, CheckpointIO, FSDPStrategy, ModelParallelStrategy, object_uri
 
@@ -133,7 +134,7 @@ class Plain(unittest.TestCase):
         with support.client() as client:
             kind = CheckpointIO(client)
             kind.save_checkpoint({"x": 1}, "gs://run/a")
-            with self.assertRaises(Exception):
+            with self.assertRaises(TypeError):
                 kind.save_checkpoint({"x": torch.ones(1000), "y": threading.Lock()}, "gs://run/a")
             self.assertEqual(kind.load_checkpoint("gs://run/a"), {"x": 1})
 

@@ -235,7 +235,7 @@ class Refusals(Emulated):
 
     def test_a_refusal_leaves_the_dataset_as_it_was(self):
         dataset = self.dataset()
-        got, state = self.read(dataset, 10)
+        _, state = self.read(dataset, 10)
         with self.assertRaises(ValueError):
             dataset.load_state_dict([state, state])
         self.assertEqual(saved(dataset.state_dict()), state)

@@ -11,10 +11,11 @@ import time
 import unittest
 import unittest.mock
 
-import ringest
-import support
 import torch
 import torch.distributed.checkpoint as dcp
+
+import ringest
+import support
 from checkpoint_cases import CASES
 from ringest import retention
 from ringest.dcp import StorageReader, StorageWriter

@@ -9,11 +9,12 @@ import tempfile
 import unittest
 import unittest.mock
 
-import ringest
 import safetensors
 import safetensors.torch
-import support
 import torch
+
+import ringest
+import support
 from ringest import safetensors as ours
 
 URI = "gs://new/model.safetensors"
@@ -96,7 +97,8 @@ class Whole(Case):
             with ours.safe_open(URI, client=client) as file:
                 self.assertEqual(file.metadata(), {"step": "7"})
                 self.assertEqual(file.keys(), sorted(state))
-                self.assertSame({name: file.get_tensor(name) for name in file.keys()}, state)
+                names = file.keys()
+                self.assertSame({name: file.get_tensor(name) for name in names}, state)
                 self.assertSame(file.get_tensors(), state)
 
     def test_files_are_the_same_to_the_byte_where_the_order_is(self):

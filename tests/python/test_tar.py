@@ -237,7 +237,8 @@ class Shards(Tar):
         whole = tar_of(shard_of(7))
         broken = bytearray(whole)
         # The header behind the first member's data.
-        second = 512 + (tarfile.open(fileobj=io.BytesIO(whole)).next().size + 511) // 512 * 512
+        with tarfile.open(fileobj=io.BytesIO(whole)) as tar:
+            second = 512 + (tar.next().size + 511) // 512 * 512
         broken[second + 5] ^= 1
         for name, data, text in (
             ("cut-in-data", whole[: second - 100], f"at byte {second - 100}: it was cut off: \"s7/000000.jpg\" goes on"),
@@ -362,7 +363,7 @@ class Index(Tar):
 
     def test_a_damaged_file_is_made_anew(self):
         path = self.path()
-        shards, uri = self.put_shards("damage", range(2))
+        _, uri = self.put_shards("damage", range(2))
         data = make_index(uri, index=path, client=self.client).data()
         with open(path, "r+b") as file:
             file.seek(len(data) // 2)
@@ -374,7 +375,7 @@ class Index(Tar):
         self.assertEqual(ringest.TarIndex(path).data(), data)
 
     def test_it_pickles(self):
-        shards, uri = self.put_shards("pickle", range(2))
+        _, uri = self.put_shards("pickle", range(2))
         index = make_index(uri, client=self.client)
         again = pickle.loads(pickle.dumps(index))
         self.assertEqual(again.data(), index.data())

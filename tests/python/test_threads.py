@@ -141,7 +141,7 @@ class Slow(unittest.TestCase):
     def test_closing_the_client_leaves_calls_to_their_end(self):
         client = self.client()
         reader = self.reader(client)
-        thread, raised = self.waits(lambda: reader.take(1))
+        thread, _ = self.waits(lambda: reader.take(1))
         client.close()
         self.assertTrue(thread.is_alive())
         reader.close()
@@ -153,7 +153,7 @@ class Slow(unittest.TestCase):
         with self.client() as client:
             for name, thing, call, close in self.each(client):
                 with self.subTest(name):
-                    thread, raised = self.waits(call)
+                    thread, _ = self.waits(call)
                     for _ in range(3):
                         support.until_it_sleeps(thread.native_id)
                         pid = os.fork()
@@ -460,7 +460,7 @@ class Quick(unittest.TestCase):
         self.assertEqual([item.index for item in reader.take(9)], [1, 1, 2])
         shards = []
         shards += [("x-" + "1".zfill(8), 2000, Emptying(shards, 0)), ("y-" + "2".zfill(8), 1, 0)]
-        with self.assertRaises(Exception):
+        with self.assertRaises(ValueError):
             _core.TarIndex.scan(self.client, "data", shards)
         entries = []
         entries += [("x-" + "1".zfill(8), 2000, Emptying(entries, 7)), ("y-" + "2".zfill(8), 3, 0)]

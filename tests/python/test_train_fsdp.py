@@ -78,7 +78,7 @@ class Kill(unittest.TestCase):
             # By a client that meets no faults.
             self.put_texts(client)
             with support.faults(*place, instructions) as left:
-                killed = Training(place, 2, 1000, **{"RINGEST_HEADERS": os.environ["RINGEST_HEADERS"]})
+                killed = Training(place, 2, 1000, RINGEST_HEADERS=os.environ["RINGEST_HEADERS"])
                 try:
                     # The next save waits for the one that is stuck; up to there training goes on.
                     killed.read_until(f"step {3 * SAVE_EVERY} ")

@@ -13,8 +13,9 @@ import urllib.parse
 import warnings
 import zipfile
 
-import ringest
 import torch
+
+import ringest
 from ringest import _core, checkpoint, safetensors
 
 warnings.filterwarnings("ignore", category=UserWarning, module="torch")

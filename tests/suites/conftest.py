@@ -4,6 +4,7 @@ import itertools
 import os
 
 import pytest
+
 from support import DONE, Emulator
 
 _numbers = itertools.count()

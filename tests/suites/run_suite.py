@@ -101,10 +101,9 @@ class Report:
         else:
             word = "ok"
         # Of set-up, call and tear-down.
-        if word != "ok" or report.when == "call":
-            if self.worst.get(report.nodeid) != "FAILED":
-                self.worst[report.nodeid] = word
-                self.say(word, self.name(report.nodeid), report.duration, text)
+        if (word != "ok" or report.when == "call") and self.worst.get(report.nodeid) != "FAILED":
+            self.worst[report.nodeid] = word
+            self.say(word, self.name(report.nodeid), report.duration, text)
 
     def say(self, word, name, seconds, text):
         self.counts[word] += 1

@@ -4,7 +4,6 @@ import pytest
 from fsspec.tests import abstract
 
 
-
 class Ringest(abstract.AbstractFixtures):
     @pytest.fixture
     def fs(self, ringest_fs):

@@ -6,6 +6,7 @@ import time
 import types
 
 import pytest
+
 from support import DONE, Emulator
 
 # What the service takes a while to do is done at once; who waits for a time of its own, waits.

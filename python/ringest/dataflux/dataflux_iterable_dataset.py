@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from ringest._torch import IterableBase, worker_info
 from ringest.dataflux._common import (
     CREATE,
     DELETE,
@@ -14,7 +15,6 @@ from ringest.dataflux._common import (
     data_format_default,
     modified_retry,
 )
-from ringest._torch import IterableBase, worker_info
 
 __all__ = [
     "CREATE",

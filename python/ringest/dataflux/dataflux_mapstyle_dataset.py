@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from ringest._torch import MapBase
 from ringest.dataflux._common import (
     CREATE,
     DELETE,
@@ -14,7 +15,6 @@ from ringest.dataflux._common import (
     data_format_default,
     modified_retry,
 )
-from ringest._torch import MapBase
 
 __all__ = [
     "CREATE",
