@@ -82,9 +82,7 @@ class Training:
         return {"model": model, "optimizer": optimizer}
 
     def load_state_dict(self, state: dict) -> None:
-        set_state_dict(
-            self.model, self.optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"]
-        )
+        set_state_dict(self.model, self.optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
 
     def step(self, texts: torch.Tensor) -> float:
         """The mean loss over all ranks."""

@@ -24,8 +24,7 @@ os.environ["PATH"] += ":/usr/sbin"
 # For Python's environment: freed memory stays, as it would in a process that saves again and again.
 # Otherwise it is chance whether malloc gives it back, and each page of a tensor is touched anew.
 KEPT_HEAP = {
-    "GLIBC_TUNABLES": "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1099511627776:"
-    "glibc.malloc.top_pad=67108864"
+    "GLIBC_TUNABLES": "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1099511627776:glibc.malloc.top_pad=67108864"
 }
 # What touch_memory() makes ready for the next client, more than any of them takes.
 MEMORY_TOUCHED = 512 << 20

@@ -35,7 +35,13 @@ CELLS = (
     ("4 KiB plain", "4k", False, 1.00),
 )
 CLIENTS = ("wrk", "floor", "floor+crc", "uring", "epoll")
-LABELS = {"wrk": "wrk", "floor": "floor", "floor+crc": "floor with CRC32C", "uring": "ringest io_uring", "epoll": "ringest epoll"}
+LABELS = {
+    "wrk": "wrk",
+    "floor": "floor",
+    "floor+crc": "floor with CRC32C",
+    "uring": "ringest io_uring",
+    "epoll": "ringest epoll",
+}
 EPOLL_GOAL = 1.15
 BUCKET = "bench"
 GENERATION = 1700000000000000
@@ -169,9 +175,7 @@ class Nginx:
         with open(f"{self.folder}/list/{name}.json", "w", encoding="ascii") as listing:
             json.dump({"kind": "storage#objects", "items": [item]}, listing)
         return "\n".join(
-            LOCATION.format(
-                path=path, name=name, folder=self.folder, generation=GENERATION, size=size, crc=crc
-            )
+            LOCATION.format(path=path, name=name, folder=self.folder, generation=GENERATION, size=size, crc=crc)
             for path in object_paths(name)
         )
 
@@ -271,9 +275,7 @@ def run_client(client, nginx, name, tls, options):
         return run_floor(nginx, name, tls, client == "floor+crc", options)
     arguments = ["--endpoint", nginx.url(tls)] + (["--ca", nginx.ca] if tls else [])
     arguments += ["--seconds", str(options.seconds), "--concurrency", str(options.connections)]
-    return common.bench(
-        options.ringest, f"gs://{BUCKET}/{name}", *arguments, backend=client, core=CLIENT_CORE
-    )
+    return common.bench(options.ringest, f"gs://{BUCKET}/{name}", *arguments, backend=client, core=CLIENT_CORE)
 
 
 def median_ratio(results, client, other):
@@ -422,9 +424,7 @@ def compare_servers(options):
     us = {cell[0]: {"nginx": [], "emulator": []} for cell in cells}
     synthetic = [part for name, size in SIZES.items()
                  for part in ("--synthetic", f"{BUCKET}/{name}-:4:{size}")]  # fmt: skip
-    with Nginx() as nginx, common.Emulator(
-        options.ringest, "--threads", "1", *synthetic, core=SERVER_CORE
-    ) as emulator:
+    with Nginx() as nginx, common.Emulator(options.ringest, "--threads", "1", *synthetic, core=SERVER_CORE) as emulator:
         for number in range(options.rounds):
             for cell, name, _, _ in cells:
                 servers = {
@@ -438,8 +438,7 @@ def compare_servers(options):
     for server in ("nginx", "emulator"):
         row(server, [f"{statistics.median(us[cell[0]][server]):,.1f}" for cell in cells])
     ratios = {
-        cell: statistics.median(e / n for e, n in zip(both["emulator"], both["nginx"]))
-        for cell, both in us.items()
+        cell: statistics.median(e / n for e, n in zip(both["emulator"], both["nginx"])) for cell, both in us.items()
     }
     row("emulator / nginx", [f"{ratios[cell[0]]:.2f}" for cell in cells])
     row("goal", ["1.00" if cell[1] == "100k" else "" for cell in cells])

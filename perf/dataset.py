@@ -238,9 +238,10 @@ def first(options):
     """Time to the first batch of a manifest, from its start and from its middle."""
     import_path = f"import sys; sys.path.insert(0, {options.package!r}); import ringest; "
     count = MANIFEST_COUNT if not options.quick else 10000
-    with tempfile.TemporaryDirectory() as folder, common.Emulator(
-        options.ringest, "--threads", "1", "--synthetic", f"bench/o-:{count}:10240"
-    ) as emulator:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        common.Emulator(options.ringest, "--threads", "1", "--synthetic", f"bench/o-:{count}:10240") as emulator,
+    ):
         path = os.path.join(folder, "manifest")
         script = f"ringest.Client({emulator.endpoint!r}, {emulator.ca!r}).list('gs://bench/o-').save({path!r})"
         began = time.monotonic()
@@ -257,9 +258,7 @@ def first(options):
 def memory(options):
     """Resident memory above that of the process before, after each epoch."""
     count = min(20000, options.count * 4)
-    with common.Emulator(
-        options.ringest, "--threads", "1", "--synthetic", f"bench/o-:{count}:102400"
-    ) as emulator:
+    with common.Emulator(options.ringest, "--threads", "1", "--synthetic", f"bench/o-:{count}:102400") as emulator:
         result = client(options, emulator, "memory", "o-", count, 102400, 3)
     told = ", ".join(f"{mb:.0f} MB" for mb in result["above_mb"])
     print(f"{count:,} objects of 100 KiB, 3 epochs, memory {MEMORY}: at most {told} above the start")

@@ -48,9 +48,7 @@ def main():
         options.seconds, options.after, options.concurrency = 1, 0.5, 16
     missed = False
     for backend in common.BACKENDS:
-        with common.Emulator(
-            options.ringest, "--threads", "1", "--synthetic", "bench/flat-:1000:1048576"
-        ) as emulator:
+        with common.Emulator(options.ringest, "--threads", "1", "--synthetic", "bench/flat-:1000:1048576") as emulator:
             early_mb, result = measure(options, emulator, backend)
         growth = result["rss_max_mb"] / early_mb
         bound_mb = BUDGET_MB + BESIDE_BUDGET_MB

@@ -24,9 +24,7 @@ def raise_file_limit(count):
 
 
 def run_once(options, backend):
-    with common.Emulator(
-        options.ringest, "--threads", "1", "--synthetic", f"bench/load-:1:{OBJECT_SIZE}"
-    ) as emulator:
+    with common.Emulator(options.ringest, "--threads", "1", "--synthetic", f"bench/load-:1:{OBJECT_SIZE}") as emulator:
         command = [options.program, emulator.endpoint, emulator.ca, "bench", "load-00000000"]
         command += [str(options.count), str(options.seconds)]
         return json.loads(common.run(common.pinned(1, command), backend))
@@ -55,19 +53,13 @@ def report(backend, results, options):
         + ")"
         + ("" if kept else "; SOME WERE CLOSED")
     )
-    return (
-        kept
-        and median("kib_per_connection") <= MEMORY_GOAL_KIB
-        and median("slowdown") <= SLOWDOWN_GOAL
-    )
+    return kept and median("kib_per_connection") <= MEMORY_GOAL_KIB and median("slowdown") <= SLOWDOWN_GOAL
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ringest", default=common.PROGRAM, metavar="PROGRAM")
-    parser.add_argument(
-        "--program", default=f"{common.ROOT}/build/release/perf/idle_connections", metavar="PROGRAM"
-    )
+    parser.add_argument("--program", default=f"{common.ROOT}/build/release/perf/idle_connections", metavar="PROGRAM")
     parser.add_argument("--count", type=int, default=10000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2, help="of each of the three loads; 2")

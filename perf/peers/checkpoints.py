@@ -110,9 +110,7 @@ def dcp_gcsfs(place: Place) -> tuple[Save, Load]:
 
     options = {"endpoint_url": place.endpoint, "token": "anon", "project": "p"}
     uri = f"gs://{clients.BUCKET}/dcp"
-    return distributed(
-        lambda: FsspecWriter(uri, sync_files=False, **options), lambda: FsspecReader(uri, **options)
-    )
+    return distributed(lambda: FsspecWriter(uri, sync_files=False, **options), lambda: FsspecReader(uri, **options))
 
 
 def ringest_client(place: Place) -> Any:
@@ -178,9 +176,7 @@ def merge(before: dict | None, now: dict) -> dict:
         return now
     if "error" in now:
         return before
-    return {
-        what: {key: min(before[what][key], now[what][key]) for key in now[what]} for what in ("save", "load")
-    }
+    return {what: {key: min(before[what][key], now[what][key]) for key in now[what]} for what in ("save", "load")}
 
 
 def status_mib(field: str) -> float:

@@ -354,9 +354,7 @@ def litdata_raw(work: Work, batch: int | None = None) -> dict[str, float]:
     downloader.GCPDownloader._get_store = lambda self, bucket: downloader._cached_obstore_store(
         self, lambda: obstore_store(work)
     )
-    dataset = StreamingRawDataset(
-        f"gs://{BUCKET}/", indexer=Index(), max_concurrent_downloads=work.connections
-    )
+    dataset = StreamingRawDataset(f"gs://{BUCKET}/", indexer=Index(), max_concurrent_downloads=work.connections)
     return loaded(work, dataset, batch_size=batch or work.batch, collate_fn=list)
 
 

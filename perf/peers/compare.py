@@ -215,9 +215,7 @@ def is_hopeless(key: str, name: str, found: dict[tuple[str, str], list[dict]]) -
 
 def measure_all(options: argparse.Namespace) -> dict[str, dict[str, dict]]:
     """{size: {client: its best}}"""
-    cells = [
-        (key, name) for key in options.sizes for name in options.clients if key in SIZES[kind_of(name)]
-    ]
+    cells = [(key, name) for key in options.sizes for name in options.clients if key in SIZES[kind_of(name)]]
     found: dict[tuple[str, str], list[dict]] = {cell: [] for cell in cells}
     with server.Nginx() as nginx:
         start = argparse.Namespace(connections=max(options.connections), quick=options.quick)
@@ -242,8 +240,7 @@ def measure_all(options: argparse.Namespace) -> dict[str, dict[str, dict]]:
                     f"{connections} connections: {figure}"
                 )
     return {
-        key: {name: best(found[key, name]) for name in options.clients if (key, name) in found}
-        for key in options.sizes
+        key: {name: best(found[key, name]) for name in options.clients if (key, name) in found} for key in options.sizes
     }
 
 

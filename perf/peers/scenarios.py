@@ -205,9 +205,7 @@ def saved_manifest(scenario: Scenario, emulator: Any, options: argparse.Namespac
         return
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "manifest")
-        common.run(
-            [options.ringest, "manifest", "save", scenario.manifest, path, *emulator.options()]
-        )
+        common.run([options.ringest, "manifest", "save", scenario.manifest, path, *emulator.options()])
         yield [path]
 
 

@@ -1,5 +1,7 @@
 """Objects of Google Cloud Storage, as fast as the machine allows.
 
+In use:
+
     import ringest
 
     client = ringest.Client()

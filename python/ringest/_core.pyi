@@ -207,9 +207,7 @@ class Client:
 
     def _list_details(
         self, uri: str, *, folder: bool = False, limit: int = 0
-    ) -> tuple[
-        builtins.list[tuple[str, int, int, int | None, str | None]], builtins.list[str] | None
-    ]:
+    ) -> tuple[builtins.list[tuple[str, int, int, int | None, str | None]], builtins.list[str] | None]:
         """As list, or with `folder` as list_folder, but with all that is told of each object: (name, size,
         generation, CRC32C, time of its last change as RFC 3339)."""
 

@@ -46,16 +46,21 @@ def info_make(file: str, offset: int, length: int, inner: int, crc32c: int) -> _
 def info_read(info: Any, uri: str, fqn: str) -> Item:
     """Raises CheckpointError for what this version cannot read."""
     if not isinstance(info, _StorageInfo):
-        raise CheckpointError(f"{uri}: {fqn} is described by a {type(info).__name__}, not as a part of a file; "
-                              "load it with the reader of the library that saved it")
+        raise CheckpointError(
+            f"{uri}: {fqn} is described by a {type(info).__name__}, not as a part of a file; "
+            "load it with the reader of the library that saved it"
+        )
     transforms = getattr(info, "transform_descriptors", None)
     if transforms:
-        raise CheckpointError(f"{uri}: {fqn} went through the stream transforms {', '.join(transforms)}; "
-                              "download the checkpoint and load it with torch's FileSystemReader")
+        raise CheckpointError(
+            f"{uri}: {fqn} went through the stream transforms {', '.join(transforms)}; "
+            "download the checkpoint and load it with torch's FileSystemReader"
+        )
     layout, inner, crc32c = getattr(info, "ringest", None) or (None, None, None)
     if layout not in (None, LAYOUT):
-        raise CheckpointError(f"{uri}: {fqn} has layout {layout}, this version of ringest knows {LAYOUT}; "
-                              "update ringest")
+        raise CheckpointError(
+            f"{uri}: {fqn} has layout {layout}, this version of ringest knows {LAYOUT}; update ringest"
+        )
     if not isinstance(info.relative_path, str) or ".." in info.relative_path.split("/"):
         raise CheckpointError(f"{uri}: {fqn} lies in {info.relative_path!r}, which is not below the checkpoint")
     return Item(info.relative_path, info.offset, info.length, inner, crc32c)
@@ -95,8 +100,10 @@ class _Unpickler(pickle.Unpickler):
             thing, named = safe if isinstance(safe, tuple) else (safe, f"{safe.__module__}.{safe.__qualname__}")
             if named == f"{module}.{name}":
                 return thing
-        raise CheckpointError(f"{self._uri}: holds a {module}.{name}, which metadata has not; if you trust it, "
-                              "allow it by torch.serialization.add_safe_globals")
+        raise CheckpointError(
+            f"{self._uri}: holds a {module}.{name}, which metadata has not; if you trust it, "
+            "allow it by torch.serialization.add_safe_globals"
+        )
 
 
 @contextlib.contextmanager
@@ -146,14 +153,17 @@ def decode(data: Any, uri: str) -> Metadata:
     except CheckpointError:
         raise
     except Exception as error:
-        raise CheckpointError(f"{uri}: cannot be read as metadata of a checkpoint ({error}); it is damaged, or "
-                              "something else") from error
+        raise CheckpointError(
+            f"{uri}: cannot be read as metadata of a checkpoint ({error}); it is damaged, or something else"
+        ) from error
     if not isinstance(metadata, Metadata):
         raise CheckpointError(f"{uri}: holds a {type(metadata).__name__}, not the metadata of a checkpoint")
     version = getattr(metadata, "version", None)
     if version is not None and str(version).split(".")[0] != VERSION.split(".")[0]:
-        raise CheckpointError(f"{uri}: is of version {version}, this version of ringest knows {VERSION}; "
-                              "update ringest, or load it with the torch that saved it")
+        raise CheckpointError(
+            f"{uri}: is of version {version}, this version of ringest knows {VERSION}; "
+            "update ringest, or load it with the torch that saved it"
+        )
     if not isinstance(metadata.storage_data, dict):
         raise CheckpointError(f"{uri}: does not say where its items lie; it is damaged, or of another storage")
     if getattr(metadata, "storage_meta", None) is None:

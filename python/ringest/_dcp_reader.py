@@ -119,9 +119,7 @@ class _Load:
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> None:
         assert self.metadata is not None, "read_data before set_up_storage_reader"
         files: dict[str, File] = {}
-        tensors = [
-            (item, planner.resolve_tensor(item)) for item in plan.items if item.type != LoadItemType.BYTE_IO
-        ]
+        tensors = [(item, planner.resolve_tensor(item)) for item in plan.items if item.type != LoadItemType.BYTE_IO]
         targets = {id(item): target.detach() for item, target in tensors}
         shared = [tensors[i][0] for i in sharing(list(targets.values()))]
         self._shared = {id(item) for item in shared}
@@ -281,7 +279,11 @@ class _Load:
             if not self._is_there():
                 raise self.replaced() from error
             raise NotFoundError(
-                file.uri, "NOT_FOUND", "not found", 404, 0,
+                file.uri,
+                "NOT_FOUND",
+                "not found",
+                404,
+                0,
                 f"{file.uri}: is missing, and {self.metadata_uri} names it; load another checkpoint",
             ) from error
         except EOFError as error:

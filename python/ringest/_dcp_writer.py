@@ -153,7 +153,11 @@ class _Save:
 
     def _too_late(self) -> PreconditionError:
         return PreconditionError(
-            self.metadata_uri(), "PRECONDITION", "a precondition does not hold", 412, 0,
+            self.metadata_uri(),
+            "PRECONDITION",
+            "a precondition does not hold",
+            412,
+            0,
             f"{self.metadata_uri()}: another save was completed here since this one began, of another process, or of "
             "one that was killed and whose last request came late; that checkpoint is whole and stays; save again, or "
             "elsewhere",
@@ -171,8 +175,11 @@ class _Save:
 
         To be called before that, because what comes later may be of a save that began from this one."""
         uri = self.place.file(f"__{self.rank}_" if self.is_alone else "__")
-        listed = {name.rsplit("/", 1)[1]: generation for name, _, generation in self.place().list(uri)
-                  if "/" not in name[len(self.place.uri.split("/", 3)[3]) + 1 :]}
+        listed = {
+            name.rsplit("/", 1)[1]: generation
+            for name, _, generation in self.place().list(uri)
+            if "/" not in name[len(self.place.uri.split("/", 3)[3]) + 1 :]
+        }
         gone = sorted(used - listed.keys())
         if gone:
             if self._generation_now() != self.generation:

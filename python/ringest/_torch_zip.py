@@ -287,7 +287,9 @@ class ArchiveReader:
         )
         if between[gap_total - len(self._read_first) :] != self._read_first:
             # One of the two was damaged on its way; where they were compared with the CRC32C, it was this one.
-            raise checksum_error(self._uri, f"the directory of generation {self.generation} was read twice, and differs")
+            raise checksum_error(
+                self._uri, f"the directory of generation {self.generation} was read twice, and differs"
+            )
         self._storages = storages
         self._keep_small(between, gaps, entries, skip)
 

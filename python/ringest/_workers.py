@@ -160,6 +160,4 @@ def _after_fork_in_child() -> None:
     _lock = threading.RLock()  # another thread of the parent may have it
 
 
-os.register_at_fork(
-    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
-)
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

@@ -365,7 +365,15 @@ class _Whole(io.RawIOBase):
 
 
 # What torch raises for bytes that are no checkpoint: its unpicklers take them as they come.
-_DAMAGED = (AssertionError, EOFError, LookupError, RuntimeError, UnicodeDecodeError, pickle.UnpicklingError, struct.error)
+_DAMAGED = (
+    AssertionError,
+    EOFError,
+    LookupError,
+    RuntimeError,
+    UnicodeDecodeError,
+    pickle.UnpicklingError,
+    struct.error,
+)
 _SAFE_DAMAGED = (*_DAMAGED, TypeError, ValueError)
 # Of these, what nothing but the bytes can be blamed for where no code of the file's runs.
 _BROKEN_PICKLE = (AssertionError, EOFError, LookupError, UnicodeDecodeError, struct.error)

@@ -223,9 +223,7 @@ class Client(_core.Client):
         """
         if isinstance(uri, str):
             try:
-                super().delete(
-                    uri, generation=generation, if_generation_match=if_generation_match, exclusive=exclusive
-                )
+                super().delete(uri, generation=generation, if_generation_match=if_generation_match, exclusive=exclusive)
             except NotFoundError:
                 if not missing_ok:
                     raise
@@ -253,9 +251,7 @@ class Client(_core.Client):
         generations: dict[int, int] = {}
         errors: Errors = []
         requests = whole(requests, "requests", 1, _BULK_REQUESTS_MAX)
-        calls = (
-            (index, "put", arguments, {"content_type": content_type}) for index, arguments in enumerate(objects)
-        )
+        calls = ((index, "put", arguments, {"content_type": content_type}) for index, arguments in enumerate(objects))
         with _progress.advancing(progress, "put", _progress.length(objects)) as advance:
             for index, generation, error in self._bulk(calls, requests):
                 advance(1)
@@ -390,9 +386,7 @@ class Client(_core.Client):
                 errors += failed
         _raise_all(errors, "objects could not be removed", missing_ok)
 
-    def aget_many(
-        self, uris: Iterable[str], *, ordered: bool = False, batch: int = 256
-    ) -> AsyncIterator[Items]:
+    def aget_many(self, uris: Iterable[str], *, ordered: bool = False, batch: int = 256) -> AsyncIterator[Items]:
         """get_many as an asynchronous iterator."""
         from ringest.aio import batches
 

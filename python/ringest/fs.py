@@ -175,7 +175,9 @@ class FileSystem(AbstractFileSystem):
         path = uri[len("gs://") : -1]
         bucket = path.partition("/")[0]
         objects, _ = self.client._list_details(uri + prefix)
-        found = {entry["name"]: entry for entry in (_fs_entries.file(bucket, *one) for one in objects if one[0][-1] != "/")}
+        found = {
+            entry["name"]: entry for entry in (_fs_entries.file(bucket, *one) for one in objects if one[0][-1] != "/")
+        }
         if withdirs and objects:
             for name in _fs_entries.folders_of((one[0] for one in objects), bucket, path):
                 found.setdefault(name, _fs_entries.directory(name))
@@ -400,7 +402,7 @@ class FileSystem(AbstractFileSystem):
         """Writes one object, or many at once from a dict; the options are those of pipe_file."""
         if isinstance(path, (str, os.PathLike)):
             if value is None:
-                raise TypeError(f"{path}: there is nothing to write; b\"\" for an empty object")
+                raise TypeError(f'{path}: there is nothing to write; b"" for an empty object')
             path = {os.fspath(path): value}
         objects: Mapping[str, bytes] = path
         mode, content_type = options.pop("mode", "overwrite"), options.pop("content_type", None)
@@ -503,9 +505,7 @@ class FileSystem(AbstractFileSystem):
         if recursive and maxdepth is None:
             self._copy_markers(pairs, copied)
 
-    def mv(
-        self, path1: Any, path2: Any, recursive: bool = False, maxdepth: int | None = None, **options: Any
-    ) -> None:
+    def mv(self, path1: Any, path2: Any, recursive: bool = False, maxdepth: int | None = None, **options: Any) -> None:
         """Copies, as `copy` does, and removes just what was copied, when all of it was: what was added or replaced
         meanwhile stays."""
         _refuse("mv", path1, options)
@@ -619,9 +619,7 @@ class FileSystem(AbstractFileSystem):
         except ExceptionGroup as group:
             overtaken = (NotFoundError, PreconditionError) if recursive else ()
             _raise_first(
-                error
-                for error in group.exceptions
-                if isinstance(error, Exception) and not isinstance(error, overtaken)
+                error for error in group.exceptions if isinstance(error, Exception) and not isinstance(error, overtaken)
             )
 
     def _found(self, path: Any, maxdepth: int | None) -> dict[str, int | None]:

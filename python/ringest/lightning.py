@@ -87,9 +87,7 @@ class CheckpointIO(TorchCheckpointIO):
         uri = object_uri(path)
         if uri is None:
             return super().load_checkpoint(path, map_location, weights_only)
-        return files.load(
-            uri, map_location=map_location, weights_only=weights_only is not False, client=self._client
-        )
+        return files.load(uri, map_location=map_location, weights_only=weights_only is not False, client=self._client)
 
     def remove_checkpoint(self, path: _Path) -> None:
         """Removes a file, or what a sharded checkpoint consists of; nothing where there is none."""

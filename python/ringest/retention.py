@@ -238,11 +238,7 @@ class _Search:
         # Each rank of one that was saved without the others has metadata of its own.
         saved = ranks | (_dcp_names.ranks_alone(by_name) if ranks else set())
         lacking = [rank for rank in range(min(max(saved, default=-1), len(by_name)) + 1) if rank not in ranks]
-        strays = {
-            name
-            for name in by_name.keys() - named
-            if is_listed and _is_ours(name)
-        }
+        strays = {name for name in by_name.keys() - named if is_listed and _is_ours(name)}
         found.missing = sorted((named - by_name.keys()) | {_dcp_names.metadata_name(rank) for rank in lacking})
         found.complete = bool(heads) and not found.missing
         found.ranks_alone = len(ranks)
@@ -441,7 +437,9 @@ class _Rules:
                 for i in range(self._first_part, len(parts)):
                     if names.may_be_of_process(parts[i]):
                         rest = "/".join(parts[:i]), "/".join(parts[i + 1 :])
-                        groups.setdefault((str(i), names.as_pattern(parts[i]), series, *rest), set()).add((folder, series))
+                        groups.setdefault((str(i), names.as_pattern(parts[i]), series, *rest), set()).add(
+                            (folder, series)
+                        )
             for (_, pattern, *_), keys in sorted(groups.items(), key=lambda group: int(group[0][0])):
                 if len(keys) > 1:
                     self._keep_of_all(pattern, keys, self._elsewhere)

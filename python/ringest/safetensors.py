@@ -102,7 +102,9 @@ class _Entry(NamedTuple):
     def torch_type(self, uri: str, name: str) -> torch.dtype:
         found = getattr(torch, _TYPES[self.type_name].torch_name or "", None)
         if found is None:
-            raise SafetensorError(f"{uri}: {name} is of type {self.type_name}, which PyTorch {torch.__version__} has not")
+            raise SafetensorError(
+                f"{uri}: {name} is of type {self.type_name}, which PyTorch {torch.__version__} has not"
+            )
         return found
 
     def torch_shape(self) -> tuple[int, ...]:
@@ -148,7 +150,9 @@ def _entry_parse(described: Any, header_size: int) -> _Entry:
         raise ValueError(f"has the offsets {offsets!r}")
     bits = math.prod(shape) * _TYPES[kind].bits
     if bits % 8 or bits // 8 != offsets[1] - offsets[0]:
-        raise ValueError(f"has the shape {shape!r} of {kind}, which does not take the bytes {offsets[0]} to {offsets[1]}")
+        raise ValueError(
+            f"has the shape {shape!r} of {kind}, which does not take the bytes {offsets[0]} to {offsets[1]}"
+        )
     if shape and shape[-1] % _TYPES[kind].packed:
         raise ValueError(f"has the shape {shape!r}, whose last length is odd")
     return _Entry(kind, tuple(shape), header_size + offsets[0], offsets[1] - offsets[0])
@@ -510,8 +514,10 @@ def _plain(name: str, tensor: Any) -> torch.Tensor:
         raise TypeError(f"{name} is a {type(tensor).__name__}, not a tensor")
     given = tensor.detach()
     if type(given) is not torch.Tensor or given.layout is not torch.strided:
-        raise TypeError(f"{name} is a {type(given).__name__} of layout {given.layout}, which the format has not; "
-                        "save a dense tensor made of it")
+        raise TypeError(
+            f"{name} is a {type(given).__name__} of layout {given.layout}, which the format has not; "
+            "save a dense tensor made of it"
+        )
     if given.is_meta:
         raise TypeError(f"{name} is on the meta device and has no content to be saved")
     if given.dtype not in _NAMES:

@@ -177,9 +177,7 @@ class TarSource(Source[TarIndex]):
         return TarIndex(self._index) if self._index is not None and os.path.exists(self._index) else None
 
     def make(self, tell: Tell) -> TarIndex:
-        return make_index(
-            self._uris, index=self._index, client=self.client, progress=lambda done, read: tell(done)
-        )
+        return make_index(self._uris, index=self._index, client=self.client, progress=lambda done, read: tell(done))
 
 
 def _sample(item: Item[dict[str, Any]], transform: SampleTransform | None) -> Any:

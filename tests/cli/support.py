@@ -42,7 +42,8 @@ def environment(**changes):
     result = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("RINGEST_", "SSL_CERT_", "STORAGE_", "GOOGLE_", "CLOUDSDK_", "GCE_")) or name == "RINGEST_BACKEND"
+        if not name.startswith(("RINGEST_", "SSL_CERT_", "STORAGE_", "GOOGLE_", "CLOUDSDK_", "GCE_"))
+        or name == "RINGEST_BACKEND"
         if not name.lower().endswith("_proxy")
     }
     for name, value in changes.items():
@@ -193,11 +194,17 @@ class Emulator:
             return answer.read()
 
     def create_hierarchical(self, bucket):
-        self.request("POST", "/storage/v1/b", json.dumps({
-            "name": bucket,
-            "hierarchicalNamespace": {"enabled": True},
-            "iamConfiguration": {"uniformBucketLevelAccess": {"enabled": True}},
-        }).encode())
+        self.request(
+            "POST",
+            "/storage/v1/b",
+            json.dumps(
+                {
+                    "name": bucket,
+                    "hierarchicalNamespace": {"enabled": True},
+                    "iamConfiguration": {"uniformBucketLevelAccess": {"enabled": True}},
+                }
+            ).encode(),
+        )
 
     def create_folder(self, bucket, name):
         """And those above it."""

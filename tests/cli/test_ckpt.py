@@ -128,7 +128,9 @@ class Ckpt(Case):
             with self.subTest(arguments):
                 self.fails(self.ckpt(*arguments), USAGE)
         self.fails(
-            self.ckpt("prune", "gs://run/step-100/", "--keep-last", "1"), USAGE, "gs://run/step-100/ lies in a checkpoint"
+            self.ckpt("prune", "gs://run/step-100/", "--keep-last", "1"),
+            USAGE,
+            "gs://run/step-100/ lies in a checkpoint",
         )
 
     def test_prune(self):

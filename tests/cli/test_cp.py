@@ -41,7 +41,9 @@ ODD_NAMES = ("with space", "per%20cent%", "ha#sh?x=1&y", "uni/ä€😀", "tab\t
 def tree(root):
     """Relative path -> bytes of every file."""
     return {
-        str(path.relative_to(root)): path.read_bytes() for path in sorted(pathlib.Path(root).rglob("*")) if path.is_file()
+        str(path.relative_to(root)): path.read_bytes()
+        for path in sorted(pathlib.Path(root).rglob("*"))
+        if path.is_file()
     }
 
 
@@ -220,19 +222,27 @@ class Trees(Copying):
 
     def test_two_sources_do_not_become_one(self):
         first, other = self.file("a/f", b"first"), self.file("b/f", b"other")
-        self.fails(self.cp(first, other, self.bucket + "/d/"), FAILED, f"{other}: {self.bucket}/d/f is what another source")
+        self.fails(
+            self.cp(first, other, self.bucket + "/d/"), FAILED, f"{other}: {self.bucket}/d/f is what another source"
+        )
         self.assertEqual(self.cat("d/f"), b"first")
         self.put("e/f", b"other")
-        self.fails(self.cp(self.bucket + "/d/f", self.bucket + "/e/f", self.folder / "in/"), FAILED, self.bucket + "/e/f: ")
+        self.fails(
+            self.cp(self.bucket + "/d/f", self.bucket + "/e/f", self.folder / "in/"), FAILED, self.bucket + "/e/f: "
+        )
         self.assertEqual(tree(self.folder / "in"), {"f": b"first"})
-        self.fails(self.cp(self.bucket + "/d/f", self.bucket + "/e/f", self.bucket + "/g/"), FAILED, self.bucket + "/e/f: ")
+        self.fails(
+            self.cp(self.bucket + "/d/f", self.bucket + "/e/f", self.bucket + "/g/"), FAILED, self.bucket + "/e/f: "
+        )
         # Trees of one name become one, but for what is in both.
         write_tree(self.folder, {"x/t/1": b"1", "x/t/2": b"2", "y/t/2": b"other", "y/t/3": b"3"})
         done = self.cp("-r", self.folder / "x/t", self.folder / "y/t", self.bucket)
         self.fails(done, FAILED, f"{self.folder}/y/t/2: {self.bucket}/t/2")
         self.assertEqual([self.cat(f"t/{i}") for i in (1, 2, 3)], [b"1", b"2", b"3"])
         self.fails(self.cp("-r", f"{self.folder}/x/t/.", f"{self.folder}/y/t/.", self.bucket + "/m/"), FAILED, "/m/2")
-        self.assertEqual(self.counts("-r", "-n", self.folder / "x/t", self.folder / "y/t", self.bucket + "/n/"), (3, 1, 0))
+        self.assertEqual(
+            self.counts("-r", "-n", self.folder / "x/t", self.folder / "y/t", self.bucket + "/n/"), (3, 1, 0)
+        )
 
     def test_a_tree_goes_below_itself(self):
         for name in ("t/a", "t/s/b"):
@@ -397,7 +407,10 @@ class Files(Copying):
         for name, data in (("large", LARGE), ("small", b"x"), ("empty", b"")):
             done = subprocess.run(
                 [PROGRAM, "cp", "-", f"{self.bucket}/{name}", *self.server.place],
-                input=data, env=environment(), capture_output=True, timeout=PATIENCE_S,
+                input=data,
+                env=environment(),
+                capture_output=True,
+                timeout=PATIENCE_S,
             )
             self.assertEqual((done.returncode, done.stderr), (DONE, b""))
             self.assertTrue(self.cat(name) == data)
@@ -407,7 +420,10 @@ class Files(Copying):
         for name, left in (("f", b"old"), ("g", b"new")):
             done = subprocess.run(
                 [PROGRAM, "cp", "-", f"{self.bucket}/{name}", "-n", *self.server.place],
-                input=b"new", env=environment(), capture_output=True, timeout=PATIENCE_S,
+                input=b"new",
+                env=environment(),
+                capture_output=True,
+                timeout=PATIENCE_S,
             )
             self.assertEqual((done.returncode, done.stderr), (DONE, b""))
             self.assertEqual(self.cat(name), left)
@@ -417,7 +433,10 @@ class Files(Copying):
         terminal = Terminal()
         done = subprocess.run(
             [PROGRAM, "cp", self.bucket + "/f", str(self.folder / "g"), *self.server.place],
-            env=environment(TERM="xterm"), stdout=subprocess.PIPE, stderr=terminal.far, timeout=PATIENCE_S,
+            env=environment(TERM="xterm"),
+            stdout=subprocess.PIPE,
+            stderr=terminal.far,
+            timeout=PATIENCE_S,
         )
         said = terminal.read()
         self.assertEqual((done.returncode, done.stdout), (DONE, b""))
@@ -430,11 +449,24 @@ class Files(Copying):
         for columns in (40, 20):
             terminal = Terminal(columns)
             done = subprocess.run(
-                [PROGRAM, "cp", "-r", str(self.folder / "t"), f"{self.bucket}/{columns}", "--concurrency=1", *self.server.place],
-                env=environment(TERM="xterm"), stdout=subprocess.PIPE, stderr=terminal.far, timeout=PATIENCE_S,
+                [
+                    PROGRAM,
+                    "cp",
+                    "-r",
+                    str(self.folder / "t"),
+                    f"{self.bucket}/{columns}",
+                    "--concurrency=1",
+                    *self.server.place,
+                ],
+                env=environment(TERM="xterm"),
+                stdout=subprocess.PIPE,
+                stderr=terminal.far,
+                timeout=PATIENCE_S,
             )
             self.assertEqual(done.returncode, DONE)
-            drawn = [line.split("\x1b")[0] for line in terminal.read().split("\r") if "/" in line and "copied" not in line]
+            drawn = [
+                line.split("\x1b")[0] for line in terminal.read().split("\r") if "/" in line and "copied" not in line
+            ]
             self.assertNotEqual(drawn, [])
             self.assertLess(max(map(len, drawn)), columns, drawn)
 
@@ -576,7 +608,9 @@ class Slow(Copying):
     def start(self, *arguments):
         process = subprocess.Popen(
             [PROGRAM, "cp", *map(str, arguments), *self.server.place],
-            env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         self.addCleanup(lambda: (process.kill(), process.wait(), process.stdout.close(), process.stderr.close()))
         return process
@@ -605,9 +639,7 @@ class Slow(Copying):
         arguments = ("gs://made/o00000000", self.folder / "big", "--concurrency=4")
         for _ in range(5):
             process = self.start(*arguments)
-            until(
-                lambda: process.poll() is not None or (part.exists() and part.stat().st_blocks * 512 > 16 << 20)
-            )
+            until(lambda: process.poll() is not None or (part.exists() and part.stat().st_blocks * 512 > 16 << 20))
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=PATIENCE_S)
             if part.exists():

@@ -183,8 +183,13 @@ class Emulate(Case):
                 with socket.create_connection(("127.0.0.1", port)) as half:
                     half.sendall(head.encode() + new[:-1])
                     # What was received lies in the folder of our own, until it is complete.
-                    until(lambda: any(entry.stat().st_size for entry in os.scandir(root + "/bucket/.ringest")
-                                           if entry.name.startswith("%t")))
+                    until(
+                        lambda: any(
+                            entry.stat().st_size
+                            for entry in os.scandir(root + "/bucket/.ringest")
+                            if entry.name.startswith("%t")
+                        )
+                    )
                     server.kill()
             with Emulator("--plain", "--root", root) as server:
                 self.assertEqual(self.ok(ringest("cat", "gs://bucket/name", *server.place)), old)

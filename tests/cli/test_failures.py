@@ -247,7 +247,10 @@ class Servers(ServedCase):
         terminal = Terminal(40)
         done = subprocess.run(
             [PROGRAM, "cat", OBJECT, "--endpoint", f"http://127.0.0.1:{closed_port()}"],
-            env=environment(TERM="xterm"), stdout=subprocess.PIPE, stderr=terminal.far, timeout=PATIENCE_S,
+            env=environment(TERM="xterm"),
+            stdout=subprocess.PIPE,
+            stderr=terminal.far,
+            timeout=PATIENCE_S,
         )
         said = terminal.read()
         self.assertEqual(done.returncode, FAILED)
@@ -278,18 +281,14 @@ class Limits(ServedCase):
         return ringest("bench", "get", "gs://made/", "--json", "--verify", *arguments, *self.server.place, **options)
 
     def test_too_few_file_descriptors(self):
-        done = self.bench(
-            "--concurrency=64", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
-        )
+        done = self.bench("--concurrency=64", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40)))
         report = json.loads(self.ok(done))
         self.assertEqual((report["requests"], report["errors"]), (500, 0))
         self.assertLess(report["connections"], 40)
 
     def test_a_low_soft_limit_is_raised(self):
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        done = self.bench(
-            "--concurrency=64", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (40, hard))
-        )
+        done = self.bench("--concurrency=64", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (40, hard)))
         self.assertEqual(json.loads(self.ok(done))["connections"], 64)
 
     def test_no_locked_memory(self):

@@ -58,7 +58,9 @@ class Listing(ServedCase):
         for arguments in ([], ["--json"], ["--long"]):
             with subprocess.Popen(
                 [PROGRAM, "ls", "-r", "gs://many/", *arguments, *self.server.place],
-                env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                env=environment(),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
             ) as ls:
                 ls.stdout.read(1)
                 ls.stdout.close()
@@ -116,8 +118,11 @@ class Hierarchical(ServedCase):
         cls.objects = sorted(["top", "full/a", "full/b/c", *(f"many/{i % 50:02}/{i:05}" for i in range(cls.COUNT))])
         for name in cls.objects:
             cls.server.put("tree", name, b"")
-        cls.folders = {"/".join(name.split("/")[:i]) + "/" for name in (*cls.objects, *cls.FOLDERS)
-                       for i in range(1, name.count("/") + 1)}
+        cls.folders = {
+            "/".join(name.split("/")[:i]) + "/"
+            for name in (*cls.objects, *cls.FOLDERS)
+            for i in range(1, name.count("/") + 1)
+        }
 
     def check_level(self, prefix, *arguments):
         done = self.ok(self.ringest("ls", "gs://tree/" + prefix, "--json", *arguments))

@@ -21,7 +21,9 @@ class Manifest(ServedCase):
         return self.ringest("manifest", *map(str, arguments))
 
     def test_saved_and_shown(self):
-        self.assertEqual(json.loads(self.ok(self.manifest("save", "gs://made/part-", self.path, "--json"))), {"objects": 2500})
+        self.assertEqual(
+            json.loads(self.ok(self.manifest("save", "gs://made/part-", self.path, "--json"))), {"objects": 2500}
+        )
         shown = json.loads(self.ok(self.manifest("show", self.path, "--json")))
         listed = json.loads(self.ok(self.ringest("ls", "-r", "gs://made/", "--json")))["objects"]
         self.assertEqual(shown["bucket"], "made")

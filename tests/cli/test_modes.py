@@ -20,7 +20,10 @@ class Modes(ServedCase):
     def run_under(self, mask, *arguments):
         done = subprocess.run(
             [PROGRAM, *map(str, arguments), *self.server.place],
-            umask=mask, env=environment(), capture_output=True, timeout=PATIENCE_S,
+            umask=mask,
+            env=environment(),
+            capture_output=True,
+            timeout=PATIENCE_S,
         )
         self.assertEqual(done.returncode, 0, done.stderr)
 
@@ -71,7 +74,10 @@ class Modes(ServedCase):
             ):
                 done = subprocess.run(
                     [PROGRAM, *map(str, command), *self.server.place],
-                    env=environment(), capture_output=True, timeout=PATIENCE_S, text=True,
+                    env=environment(),
+                    capture_output=True,
+                    timeout=PATIENCE_S,
+                    text=True,
                 )
                 self.assertEqual(done.returncode, 1)
                 self.assertIn(f"{place}: there is something that is not a regular file", done.stderr)

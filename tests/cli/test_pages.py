@@ -24,7 +24,11 @@ class Pages(ServedCase):
     def empty(self, seed):
         return Rule(
             (self.server.endpoint, self.server.ca),
-            method="storage.objects.list", effect="empty", times=10**6, one_in=2, seed=seed,
+            method="storage.objects.list",
+            effect="empty",
+            times=10**6,
+            one_in=2,
+            seed=seed,
         )
 
     def bucket(self, seed, names=NAMES):

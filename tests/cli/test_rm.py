@@ -83,7 +83,9 @@ class Remove(ServedCase):
             self.server.put(self.bucket[5:], name, name.encode())
 
     def names(self):
-        return [each["name"] for each in json.loads(self.ok(self.ringest("ls", "-r", "--json", self.bucket)))["objects"]]
+        return [
+            each["name"] for each in json.loads(self.ok(self.ringest("ls", "-r", "--json", self.bucket)))["objects"]
+        ]
 
     def leave_uploads(self, *names):
         """Of another program, which begins them and says no more."""
@@ -128,7 +130,11 @@ class Remove(ServedCase):
                 with self.subTest(date, begun=begun), http.server.HTTPServer(("127.0.0.1", 0), Dated) as server:
                     server.date, server.begun, server.ended = date, begun, 0
                     threading.Thread(target=server.serve_forever, daemon=True).start()
-                    self.ok(ringest("rm", "--unfinished", "gs://bucket", "--endpoint", f"http://127.0.0.1:{server.server_port}"))
+                    self.ok(
+                        ringest(
+                            "rm", "--unfinished", "gs://bucket", "--endpoint", f"http://127.0.0.1:{server.server_port}"
+                        )
+                    )
                     server.shutdown()
                     self.assertEqual(server.ended, 1 if is_old and begun.startswith("2009") else 0)
 

@@ -101,7 +101,9 @@ class Unchecked(Case):
         self.assertEqual(self.ok(self.run_it("cat", "gs://bucket/small")), SMALL)
         os.remove(f"{self.folder}/small")
         Storage.listed = crc32c(b"other")
-        self.fails(self.run_it("cp", "gs://bucket/small", self.folder), FAILED, "gs://bucket/small: what came has CRC32C")
+        self.fails(
+            self.run_it("cp", "gs://bucket/small", self.folder), FAILED, "gs://bucket/small: what came has CRC32C"
+        )
         self.fails(self.run_it("cat", "gs://bucket/small"), FAILED, "gs://bucket/small: what was written has CRC32C")
         self.fails(self.run_it(*copy), FAILED, "gs://bucket/folder/small: what came has CRC32C")
         self.assertEqual([each for each in pathlib.Path(self.folder).rglob("*") if each.is_file()], [])

@@ -27,7 +27,7 @@ def matches(data, content):
 
 
 def side_of(found, before, after, piecemeal):
-    """"before", "after", "both" where there is no difference, or "between"; AssertionError for what is none."""
+    """ "before", "after", "both" where there is no difference, or "between"; AssertionError for what is none."""
     sides = []
     for name in before.keys() | after.keys():
         is_before = matches(found.get(name), before.get(name))
@@ -98,7 +98,9 @@ class Try:
     def check_once(self, fault):
         """After a success: each object was written once."""
         operation, stage = self.operation, self.stage
-        if operation.look is not None or (fault in ("doubled", "doubled and lost", "overtaken") and not operation.guarded):
+        if operation.look is not None or (
+            fault in ("doubled", "doubled and lost", "overtaken") and not operation.guarded
+        ):
             return
         versions = stage.versions()
         for name, content in operation.after.items():

@@ -189,7 +189,9 @@ class Table(unittest.TestCase):
         from ringest.fs import FileSystem
 
         ours = set(methods(FileSystem))
-        inherited = {name for name in dir(FileSystem) if not name.startswith("_") and callable(getattr(FileSystem, name))}
+        inherited = {
+            name for name in dir(FileSystem) if not name.startswith("_") and callable(getattr(FileSystem, name))
+        }
         self.assertEqual(sorted(inherited - ours - {"client"}), INHERITED)
 
     def test_what_the_table_names_exists(self):

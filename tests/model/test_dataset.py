@@ -93,7 +93,9 @@ def lives(draw):
     if kind == "listed" and draw(st.booleans()):
         events = [(draw(st.integers(0, 30)), "add", COUNT_MAX)]
     if kind == "objects" and draw(st.booleans()):
-        events = draw(st.lists(st.tuples(st.integers(0, 30), st.sampled_from(("replace", "delete")), index), max_size=3))
+        events = draw(
+            st.lists(st.tuples(st.integers(0, 30), st.sampled_from(("replace", "delete")), index), max_size=3)
+        )
         options["changed"] = draw(st.sampled_from(("error", "skip", "newest")))
     life = Life(kind, count, options, wrong, sorted(events), [], Leg("uneven", [], False))
     remainders = ("uneven", "pad", "drop") if life.is_exact else ("uneven",)

@@ -132,7 +132,9 @@ class Common:
     """The cases."""
 
     def test_ls(self):
-        self.assertEqual(self.ok(self.ringest("ls", "gs://bucket/")).decode(), "gs://bucket/names/\ngs://bucket/sizes/\n")
+        self.assertEqual(
+            self.ok(self.ringest("ls", "gs://bucket/")).decode(), "gs://bucket/names/\ngs://bucket/sizes/\n"
+        )
         listed = self.listed("gs://bucket/names/", "--recursive")
         self.assertEqual(
             [item["name"] for item in listed["objects"]], sorted(("names/" + name for name in NAMES), key=str.encode)
@@ -163,7 +165,9 @@ class Common:
 
     def test_bench_get(self):
         count = str(20 * len(self.sizes))
-        done = self.ringest("bench", "get", "gs://bucket/sizes/", "--count", count, "--json", *self.concurrency, *self.verify)
+        done = self.ringest(
+            "bench", "get", "gs://bucket/sizes/", "--count", count, "--json", *self.concurrency, *self.verify
+        )
         figures = json.loads(self.ok(done))
         self.assertEqual((figures["requests"], figures["errors"]), (int(count), 0))
         self.assertEqual(figures["bytes"], 20 * sum(map(len, self.sizes.values())))

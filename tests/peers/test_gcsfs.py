@@ -48,7 +48,10 @@ class Gcsfs(Peer):
     def test_a_hierarchical_bucket(self):
         bucket = self.bucket_name + "-tree"
         self.fs.mkdir(
-            bucket, hierarchicalNamespace={"enabled": True}, acl=None, default_acl=None,
+            bucket,
+            hierarchicalNamespace={"enabled": True},
+            acl=None,
+            default_acl=None,
             iamConfiguration={"uniformBucketLevelAccess": {"enabled": True}},
         )
         self.emulator.create_folder(bucket, "empty/")

@@ -21,8 +21,13 @@ class Obstore(Peer):
         from obstore.store import GCSStore
 
         self.emulator.put(self.bucket_name, "first", b"x")
-        key = {"private_key": "", "private_key_id": "", "client_email": "", "disable_oauth": True,
-               "gcs_base_url": self.endpoint}
+        key = {
+            "private_key": "",
+            "private_key_id": "",
+            "client_email": "",
+            "disable_oauth": True,
+            "gcs_base_url": self.endpoint,
+        }
         self.key = json.dumps(key)
         self.store = GCSStore(self.bucket_name, service_account_key=self.key)
         self.store.delete("first")
@@ -70,7 +75,9 @@ class Obstore(Peer):
         self.assertEqual(bytes(self.store.get("stream").bytes()), LARGE)
 
     def test_attributes(self):
-        self.store.put("name", SMALL, attributes={"Content-Type": "text/x", "Cache-Control": "no-store", "key": "value"})
+        self.store.put(
+            "name", SMALL, attributes={"Content-Type": "text/x", "Cache-Control": "no-store", "key": "value"}
+        )
         attributes = self.store.get("name").attributes
         self.assertEqual(attributes["Content-Type"], "text/x")
         self.assertEqual(attributes["Cache-Control"], "no-store")

@@ -34,7 +34,15 @@ class FakeGcs(ServerCase):
         port = servers.free_port()
         cls.endpoint, cls.ca = f"https://localhost:{port}", os.path.join(tls, "ca.pem")
         command = [
-            *(os.path.join(sysconfig.get_path("purelib"), BINARY), "-scheme", "https", "-host", "127.0.0.1", "-port", str(port)),
+            *(
+                os.path.join(sysconfig.get_path("purelib"), BINARY),
+                "-scheme",
+                "https",
+                "-host",
+                "127.0.0.1",
+                "-port",
+                str(port),
+            ),
             *("-backend", "memory", "-data", os.path.join(folder.name, "data"), "-public-host", f"localhost:{port}"),
             *("-cert-location", os.path.join(tls, "cert.pem"), "-private-key-location", os.path.join(tls, "key.pem")),
             *("-log-level", "error"),

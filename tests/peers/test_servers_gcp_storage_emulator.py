@@ -58,7 +58,9 @@ class WhatItCannotDo(GcpStorageEmulator):
         self.store("bucket", "gone", b"x")
         part = "Content-Type: application/http\r\nContent-ID: <1>\r\n\r\nDELETE /storage/v1/b/bucket/o/gone HTTP/1.1\r\n\r\n"
         body = f"--x\r\n{part}\r\n--x--\r\n".encode()
-        status, answer = self.request("POST", "/batch/storage/v1", body, {"Content-Type": "multipart/mixed; boundary=x"})
+        status, answer = self.request(
+            "POST", "/batch/storage/v1", body, {"Content-Type": "multipart/mixed; boundary=x"}
+        )
         self.assertEqual(status, 200)
         self.assertNotIn(b"Content-ID", answer)
 

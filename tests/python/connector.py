@@ -31,9 +31,7 @@ OBJECTS = {
 
 def put(endpoint, name, data, **query):
     query = urllib.parse.urlencode({"uploadType": "media", "name": name, **query})
-    request = urllib.request.Request(
-        f"{endpoint}/upload/storage/v1/b/data/o?{query}", data, method="POST"
-    )
+    request = urllib.request.Request(f"{endpoint}/upload/storage/v1/b/data/o?{query}", data, method="POST")
     urllib.request.urlopen(request).close()
 
 
@@ -46,9 +44,7 @@ def run(python, endpoint, script, *arguments, path=()):
         "PYTHONPATH": os.pathsep.join([*path, os.environ["PYTHONPATH"]]),
     }
     command = [python, os.path.join(HERE, script), *arguments]
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=SCRIPT_S
-    )
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SCRIPT_S)
     if done.returncode != 0:
         raise RuntimeError(f"{script} {arguments}: {done.stderr}")
     return json.loads(done.stdout)

@@ -85,12 +85,8 @@ def as_stream(module):
         "samples": list(make("x-")),
         "again": [list(dataset) for dataset in [make("x-", some[:10])] for _ in range(2)],
         "batches": load(make("x-"), batch_size=32),
-        "workers": load(
-            make("x-", some[:11]), batch_size=4, num_workers=4, multiprocessing_context="spawn"
-        ),
-        "few": load(
-            make("x-", some[:5]), batch_size=4, num_workers=4, multiprocessing_context="spawn"
-        ),
+        "workers": load(make("x-", some[:11]), batch_size=4, num_workers=4, multiprocessing_context="spawn"),
+        "few": load(make("x-", some[:5]), batch_size=4, num_workers=4, multiprocessing_context="spawn"),
         "changed": list(make("x-", some[::7][::-1])),
         "names": list(make("small/")),
         "gzip": list(make("gzip/")),
@@ -104,16 +100,12 @@ def with_client(*modules):
     from google.cloud import storage
 
     endpoint = os.environ.pop("STORAGE_EMULATOR_HOST")
-    client = storage.Client(
-        "project", AnonymousCredentials(), client_options={"api_endpoint": endpoint}
-    )
+    client = storage.Client("project", AnonymousCredentials(), client_options={"api_endpoint": endpoint})
     seen = []
     for module, kind in modules:
         config = module.Config(True, prefix="small/", num_processes=1, disable_compose=True)
         dataset = getattr(module, kind)("project", BUCKET, config, describe, client)
-        seen.append(
-            [dataset.storage_client is client, dataset.objects, load(dataset, batch_size=2)]
-        )
+        seen.append([dataset.storage_client is client, dataset.objects, load(dataset, batch_size=2)])
     return seen
 
 
@@ -131,9 +123,7 @@ def main(package):
         "top": hasattr(top, "dataflux_mapstyle_dataset"),
         "signatures": signatures,
         "settings": sorted(vars(mapstyle.Config())) + sorted(vars(iterable.Config())),
-        "constants": [
-            [module.FORK, module.CREATE, module.DELETE] for module in (mapstyle, iterable)
-        ],
+        "constants": [[module.FORK, module.CREATE, module.DELETE] for module in (mapstyle, iterable)],
         "map": by_index(mapstyle),
         "iterable": as_stream(iterable),
         "client": with_client(*kinds),

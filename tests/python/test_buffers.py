@@ -161,7 +161,9 @@ class Shares(Emulated):
 
     def run_to_its_end(self, program):
         folder = os.path.dirname(os.path.abspath(__file__))
-        begin = f"import sys; sys.path.insert(0, {folder!r}); import atexit, ctypes, gc, threading, ringest, test_buffers\n"
+        begin = (
+            f"import sys; sys.path.insert(0, {folder!r}); import atexit, ctypes, gc, threading, ringest, test_buffers\n"
+        )
         begin += f"client = ringest.Client({self.endpoint!r}, {self.ca!r}, threads=1)\n"
         program = begin + textwrap.dedent(program)
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)

@@ -161,6 +161,7 @@ class Writer(unittest.TestCase):
 
     def test_writers_of_several_threads(self):
         with support.client() as client:
+
             def write(index):
                 with client.writer(f"gs://new/{index}", part_size="5MiB", parts_in_flight=2) as writer:
                     for at in range(11):
@@ -257,7 +258,9 @@ class Files(unittest.TestCase):
         with support.client() as client:
             client.put("gs://new/o", data)
             with checkpoint.open("gs://new/o", client=client) as file:
-                self.assertEqual((file.size, file.readable(), file.seekable(), file.writable()), (len(data), True, True, False))
+                self.assertEqual(
+                    (file.size, file.readable(), file.seekable(), file.writable()), (len(data), True, True, False)
+                )
                 self.assertEqual(file.read(10), data[:10])
                 self.assertEqual(file.tell(), 10)
                 self.assertEqual(file.seek(-7, os.SEEK_END), len(data) - 7)
@@ -486,7 +489,9 @@ class SaveAndLoad(unittest.TestCase):
             with self.assertRaises(pickle.UnpicklingError) as caught:
                 checkpoint.load("gs://new/o", client=client)
             self.assertIn("gs://new/o", caught.exception.__notes__[0])
-            self.assertIsInstance(checkpoint.load("gs://new/o", client=client, weights_only=False)["x"], fractions.Fraction)
+            self.assertIsInstance(
+                checkpoint.load("gs://new/o", client=client, weights_only=False)["x"], fractions.Fraction
+            )
 
     def test_only_plain_pickles_are_read_fast(self):
         plain = {

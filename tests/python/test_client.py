@@ -89,7 +89,14 @@ class One(unittest.TestCase):
 
     def test_what_cannot_be_asked_for_is_refused(self):
         with support.client() as client:
-            for uri in ("data/x", "gs://data", "gs:///x", "gs://" + "b" * 300 + "/x", "gs://b/" + "o" * 1025, "gs://b/\0"):
+            for uri in (
+                "data/x",
+                "gs://data",
+                "gs:///x",
+                "gs://" + "b" * 300 + "/x",
+                "gs://b/" + "o" * 1025,
+                "gs://b/\0",
+            ):
                 with self.subTest(uri), self.assertRaises(ValueError):
                     client.get(uri)
             with self.assertRaises(TypeError):
@@ -100,7 +107,9 @@ class One(unittest.TestCase):
                     client.get(support.uri(0), **wrong)
             with self.assertRaisesRegex(ValueError, "^'s3://b/x' is not of the form gs://BUCKET/NAME$"):
                 client.list("s3://b/x")
-            with self.assertRaisesRegex(ValueError, "^the URI that begins with gs://b/o+ has .* a name of 1025 bytes; 222 and 1024"):
+            with self.assertRaisesRegex(
+                ValueError, "^the URI that begins with gs://b/o+ has .* a name of 1025 bytes; 222 and 1024"
+            ):
                 client.get("gs://b/" + "o" * 1025)
             with self.assertRaisesRegex(TypeError, "a list of URIs"):
                 client.get_many(support.uri(0))
@@ -230,7 +239,6 @@ class Many(unittest.TestCase):
                 list(client.get_many([7]))
             self.assertEqual(list(client.get_many([])), [])
 
-
     def test_many_are_written_and_removed(self):
         with support.client() as client:
             objects = [(f"gs://new/{i}", str(i).encode()) for i in range(350)]
@@ -293,9 +301,7 @@ class Pressure(unittest.TestCase):
     COUNT = 60
 
     def client(self, **options):
-        return support.client(
-            "--synthetic", f"large/x-:{self.COUNT}:{self.SIZE}", memory="8MiB", threads=1, **options
-        )
+        return support.client("--synthetic", f"large/x-:{self.COUNT}:{self.SIZE}", memory="8MiB", threads=1, **options)
 
     def uris(self):
         return [f"gs://large/x-{i:08d}" for i in range(self.COUNT)]
@@ -314,8 +320,12 @@ class Pressure(unittest.TestCase):
     def test_the_first_in_order_comes_though_others_fill_memory(self):
         # The first is large and slow, the rest small enough that many of them fill memory before it.
         with support.client(
-            "--synthetic", "large/first:1:3145728", "--synthetic", f"large/x-:{self.COUNT}:{self.SIZE}",
-            memory="8MiB", threads=1,
+            "--synthetic",
+            "large/first:1:3145728",
+            "--synthetic",
+            f"large/x-:{self.COUNT}:{self.SIZE}",
+            memory="8MiB",
+            threads=1,
         ) as client:
             uris = ["gs://large/first00000000", *self.uris()] * 2
             seen = []

@@ -56,9 +56,7 @@ def make(stamp):
     ):
         done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S)
         if done.returncode != 0:
-            raise unittest.SkipTest(
-                "not to be installed here: " + (done.stderr.strip().splitlines() or ["?"])[-1]
-            )
+            raise unittest.SkipTest("not to be installed here: " + (done.stderr.strip().splitlines() or ["?"])[-1])
     with open(os.path.join(packages, "tests.pth"), "w") as file:
         file.write(sysconfig.get_path("purelib") + "\n")
     with open(stamp, "w") as file:

@@ -290,7 +290,6 @@ class Many(Emulated):
             numbers = [int(item.uri.rsplit("-", 1)[1]) for item in got]
             self.assertEqual((raised, sorted(numbers)), (10, [i for i in range(300) if i % 30]))
 
-
     def test_a_handler_that_raises_while_a_line_is_logged(self):
         def is_enabled(level):
             calls.append(level)
@@ -463,8 +462,11 @@ class OnError(Emulated):
             self.client.put(self.uri(11), b"11")
 
     def test_what_is_not_about_one_object_is_never_left_out(self):
-        for fault, error in (("return-401", ringest.PermissionDeniedError), ("return-403", ringest.PermissionDeniedError),
-                             ("return-503", ringest.UnavailableError)):
+        for fault, error in (
+            ("return-401", ringest.PermissionDeniedError),
+            ("return-403", ringest.PermissionDeniedError),
+            ("return-503", ringest.UnavailableError),
+        ):
             with (
                 self.subTest(fault),
                 support.faults(self.endpoint, self.ca, {"storage.objects.get": [fault] * 9}),

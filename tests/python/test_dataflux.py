@@ -63,9 +63,7 @@ class Names(unittest.TestCase):
                 (config.sort_listing_results, config.max_composite_object_size, config.prefix),
                 (False, 100000000, None),
             )
-            self.assertEqual(
-                (config.num_processes, config.max_listing_retries), (os.cpu_count(), 3)
-            )
+            self.assertEqual((config.num_processes, config.max_listing_retries), (os.cpu_count(), 3))
             self.assertEqual(module.Config(disable_compose=True).max_composite_object_size, 0)
         self.assertEqual(mapstyle.Config().threads_per_process, 1)
 
@@ -150,18 +148,12 @@ class Datasets(unittest.TestCase):
     def test_gzip_is_undone_only_where_the_server_names_it(self):
         content = b"content " * 1000
         packed = gzip.compress(content)
-        query = urllib.parse.urlencode(
-            {"uploadType": "media", "name": "gzip/named", "contentEncoding": "gzip"}
-        )
+        query = urllib.parse.urlencode({"uploadType": "media", "name": "gzip/named", "contentEncoding": "gzip"})
         with support.emulator("--plain") as (endpoint, _), ringest.Client(endpoint) as client:
-            request = urllib.request.Request(
-                f"{endpoint}/upload/storage/v1/b/data/o?{query}", packed, method="POST"
-            )
+            request = urllib.request.Request(f"{endpoint}/upload/storage/v1/b/data/o?{query}", packed, method="POST")
             urllib.request.urlopen(request).close()
             client.put("gs://data/gzip/plain.gz", packed)
-            self.assertEqual(
-                [item.is_gzip for item in self.items(client, "named", "plain.gz")], [True, False]
-            )
+            self.assertEqual([item.is_gzip for item in self.items(client, "named", "plain.gz")], [True, False])
             for kind in KINDS:
                 config = inspect.getmodule(kind).Config(prefix="gzip/")
                 dataset = kind("project", "data", config, storage_client=client)
@@ -221,9 +213,7 @@ class Datasets(unittest.TestCase):
     def test_ranks_are_not_told_apart(self):
         with mock.patch.dict(os.environ, RANK="1", WORLD_SIZE="2"):
             self.assertEqual(
-                samples(
-                    self.dataset(iterable.DataFluxIterableDataset, "small/", support.take_number)
-                ),
+                samples(self.dataset(iterable.DataFluxIterableDataset, "small/", support.take_number)),
                 INDICES,
             )
 
@@ -249,9 +239,7 @@ class Datasets(unittest.TestCase):
     def test_each_worker_has_one_part(self):
         dataset = self.dataset(iterable.DataFluxIterableDataset, "small/", support.take_number)
         dataset.objects = dataset.objects[:11]
-        loader = torch.utils.data.DataLoader(
-            dataset, batch_size=100, collate_fn=list, num_workers=4
-        )
+        loader = torch.utils.data.DataLoader(dataset, batch_size=100, collate_fn=list, num_workers=4)
         self.assertEqual(list(loader), [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10]])
         dataset.objects = dataset.objects[:5]
         self.assertEqual(list(loader), [[0, 1], [2, 3], [4]])
@@ -296,9 +284,7 @@ class GoogleClient:
 
 
 def google_modules():
-    modules = {
-        name: mock.MagicMock() for name in ("google", "google.auth", "google.auth.transport")
-    }
+    modules = {name: mock.MagicMock() for name in ("google", "google.auth", "google.auth.transport")}
     modules["google.auth.credentials"] = mock.Mock(AnonymousCredentials=Anonymous)
     modules["google.auth.transport.requests"] = mock.Mock()
     return mock.patch.dict("sys.modules", modules)
@@ -323,9 +309,7 @@ class GoogleClients(unittest.TestCase):
         with google_modules(), support.emulator() as (endpoint, ca):
             for uses, count in ((1, 200), (3, 300)):
                 credentials = Tokens(uses)
-                dataset = self.dataset(
-                    iterable.DataFluxIterableDataset, GoogleClient(endpoint, ca, credentials)
-                )
+                dataset = self.dataset(iterable.DataFluxIterableDataset, GoogleClient(endpoint, ca, credentials))
                 dataset.objects = dataset.objects[:count]
                 dataset.data_format_fn = lambda data: data
                 with ringest.Client(endpoint, ca) as client:

@@ -71,7 +71,10 @@ class Map(unittest.TestCase):
             with self.assertRaises(ringest.NotFoundError):
                 ringest.MapDataset("gs://data/", client=client, manifest=["gone"])[0]
         for wrong in ("s3://data/", "gs://", "gs:///x", ""):
-            with self.subTest(wrong), self.assertRaisesRegex(ValueError, f"'{wrong}' is not of the form gs://BUCKET/PREFIX"):
+            with (
+                self.subTest(wrong),
+                self.assertRaisesRegex(ValueError, f"'{wrong}' is not of the form gs://BUCKET/PREFIX"),
+            ):
                 ringest.MapDataset(wrong)
         for wrong in (None, ["gs://data/x"]):
             with self.subTest(wrong), self.assertRaisesRegex(TypeError, "gs://BUCKET/PREFIX"):
@@ -111,9 +114,7 @@ class Iterable(unittest.TestCase):
                     list(self.dataset(client, shuffle=True, rank=rank, world_size=3, remainder=remainder))
                     for rank in range(3)
                 ]
-                lengths = [
-                    len(self.dataset(client, rank=rank, world_size=3, remainder=remainder)) for rank in range(3)
-                ]
+                lengths = [len(self.dataset(client, rank=rank, world_size=3, remainder=remainder)) for rank in range(3)]
                 self.assertEqual([len(part) for part in parts], lengths)
                 self.assertEqual(sum(lengths), total)
                 self.assertEqual(len(set(sum(parts, []))), min(total, 500))
@@ -398,15 +399,27 @@ class Loader(unittest.TestCase):
     def test_stateful_loaders_go_on_in_mid_epoch(self):
         with support.client() as client:
             for workers, own_batches, persistent in (
-                (0, True, False), (0, False, False), (2, True, False), (2, False, True),
+                (0, True, False),
+                (0, False, False),
+                (2, True, False),
+                (2, False, True),
             ):
+
                 def make():
                     dataset = ringest.IterableDataset(
-                        "gs://data/x-", shuffle=True, seed=3, transform=support.take_name, client=client,
-                        batch_size=16 if own_batches else None, manifest=support.entries(),
+                        "gs://data/x-",
+                        shuffle=True,
+                        seed=3,
+                        transform=support.take_name,
+                        client=client,
+                        batch_size=16 if own_batches else None,
+                        manifest=support.entries(),
                     )
                     return StatefulDataLoader(
-                        dataset, batch_size=None if own_batches else 16, collate_fn=list, num_workers=workers,
+                        dataset,
+                        batch_size=None if own_batches else 16,
+                        collate_fn=list,
+                        num_workers=workers,
                         persistent_workers=persistent,
                     )
 

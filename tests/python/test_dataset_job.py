@@ -96,7 +96,9 @@ class Alone(unittest.TestCase):
         with support.client() as client, environment(RANK="1", WORLD_SIZE="4"):
             dataset = ringest.IterableDataset("gs://data/x-", client=client)
             for ask in (len, lambda dataset: next(iter(dataset))):
-                with self.assertRaisesRegex(ringest.ListError, "rank 1 of 4.*init_process_group.*ringest manifest save"):
+                with self.assertRaisesRegex(
+                    ringest.ListError, "rank 1 of 4.*init_process_group.*ringest manifest save"
+                ):
                     ask(dataset)
             with self.assertRaisesRegex(ringest.ListError, "rank 0 of 2"):
                 len(ringest.IterableDataset("gs://data/x-", client=client, rank=0, world_size=2))
@@ -183,12 +185,17 @@ class Alone(unittest.TestCase):
 class Markers(unittest.TestCase):
     def test_folder_markers_are_left_out_unless_they_are_asked_for(self):
         with support.client() as client:
-            client.put_many([("gs://new/a/", b""), ("gs://new/a/b", b"x"), ("gs://new/a/c/", b"not empty"), ("gs://new/d", b"")])
+            client.put_many(
+                [("gs://new/a/", b""), ("gs://new/a/b", b"x"), ("gs://new/a/c/", b"not empty"), ("gs://new/d", b"")]
+            )
             names = ["a/b", "a/c/", "d"]
             for kind in (ringest.IterableDataset, ringest.MapDataset):
                 dataset = kind("gs://new/", client=client)
                 self.assertEqual([entry.name for entry in dataset.objects], names)
-                self.assertEqual([entry.name for entry in kind("gs://new/", client=client, folder_markers=True).objects], ["a/", *names])
+                self.assertEqual(
+                    [entry.name for entry in kind("gs://new/", client=client, folder_markers=True).objects],
+                    ["a/", *names],
+                )
                 # What is named by hand is meant.
                 given = kind("gs://new/", client=client, manifest=client.list("gs://new/"))
                 self.assertEqual(len(given), 4)
@@ -254,7 +261,9 @@ def rank_zero_alone_asks(rank, endpoint, ca):
     if rank > 0:
         return None
     with ringest.Client(endpoint, ca) as client:
-        return len(ringest.IterableDataset("gs://new/", client=client)), len(ringest.MapDataset("gs://new/", client=client))
+        return len(ringest.IterableDataset("gs://new/", client=client)), len(
+            ringest.MapDataset("gs://new/", client=client)
+        )
 
 
 def rank_made_before_the_group(dataset):
@@ -572,11 +581,15 @@ class Group(unittest.TestCase):
             self.assertEqual([count for _, count, _, _ in told], [30000] * 3)
             self.assertEqual(sum(requests > 0 for _, _, _, requests in told), 1)
             # The same digest, and the same memory.
-            self.assertEqual((len({digest for digest, _, _, _ in told}), len({inode for _, _, inode, _ in told})), (1, 1))
+            self.assertEqual(
+                (len({digest for digest, _, _, _ in told}), len({inode for _, _, inode, _ in told})), (1, 1)
+            )
             # What one rank cannot open it fetches in pieces.
             with unittest.mock.patch.object(_job.Job, "_open_at", return_value=None):
                 told = ranks.run(3, rank_with_many_names, endpoint, ca, 100000)
-            self.assertEqual((len({digest for digest, _, _, _ in told}), len({inode for _, _, inode, _ in told})), (1, 3))
+            self.assertEqual(
+                (len({digest for digest, _, _, _ in told}), len({inode for _, _, inode, _ in told})), (1, 3)
+            )
 
     def test_contradictions_name_both_sides(self):
         for variables, text in (

@@ -162,7 +162,9 @@ class Lists(Case):
                 map_style,
                 lambda: self.dataset(manifest=None, batch_size=None),
                 lambda: Subset(map_style(), range(support.COUNT)),
-                lambda: ConcatDataset([Subset(map_style(), range(100)), Subset(map_style(), range(100, support.COUNT))]),
+                lambda: ConcatDataset(
+                    [Subset(map_style(), range(100)), Subset(map_style(), range(100, support.COUNT))]
+                ),
                 lambda: ChainDataset([self.dataset(manifest=None, batch_size=None)]),
                 lambda: Wrapped(map_style()),
                 lambda: WithEquality("gs://data/x-", support.take_name, self.client),
@@ -190,7 +192,9 @@ class Lists(Case):
             __len__ = Wrapped.__len__
             __getitem__ = Wrapped.__getitem__
 
-        loader = self.loader(Odd(ringest.MapDataset("gs://data/x-", support.take_name, self.client)), 2, "fork", False, batch_size=50)
+        loader = self.loader(
+            Odd(ringest.MapDataset("gs://data/x-", support.take_name, self.client)), 2, "fork", False, batch_size=50
+        )
         self.assertEqual(sorted(numbers(loader)), list(range(support.COUNT)))
 
     def test_what_cannot_be_listed_is_raised_in_the_worker_as_it_is(self):
@@ -205,7 +209,10 @@ class Lists(Case):
         with unittest.mock.patch("ringest._workers._starting_iterator", return_value=None):
             for method in ("fork", "forkserver"):
                 dataset = self.dataset(manifest=None)
-                with self.subTest(method), self.assertRaisesRegex(ringest.ListError, r"gs://data/x-.*ask for its len\(\)"):
+                with (
+                    self.subTest(method),
+                    self.assertRaisesRegex(ringest.ListError, r"gs://data/x-.*ask for its len\(\)"),
+                ):
                     list(self.loader(dataset, 2, method, False))
                 # What it says is enough.
                 len(dataset)

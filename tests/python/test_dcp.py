@@ -198,8 +198,12 @@ class Values(unittest.TestCase):
                     gc.enable()
             entries = metadata.state_dict_metadata.values()
             self.assertEqual(len({id(each.properties) for each in entries}), 2)
-            self.assertEqual(len({id(each.chunks[0].sizes) for each in entries} | {id(each.size) for each in entries}), 2)
-            offsets = {id(each.chunks[0].offsets) for each in entries} | {id(key.offset) for key in metadata.storage_data}
+            self.assertEqual(
+                len({id(each.chunks[0].sizes) for each in entries} | {id(each.size) for each in entries}), 2
+            )
+            offsets = {id(each.chunks[0].offsets) for each in entries} | {
+                id(key.offset) for key in metadata.storage_data
+            }
             self.assertEqual(len(offsets), 1)
             self.assertEqual(metadata.state_dict_metadata["other"].properties.dtype, torch.int64)
 

@@ -158,7 +158,9 @@ class Threads(unittest.TestCase):
             reader = Reader(f"{RUN}/first", client=client)
             loaded = {uri: {"x": torch.zeros(10)} for uri in states}
             threads = [
-                threading.Thread(target=dcp.load, args=(state,), kwargs={"checkpoint_id": uri, "storage_reader": reader})
+                threading.Thread(
+                    target=dcp.load, args=(state,), kwargs={"checkpoint_id": uri, "storage_reader": reader}
+                )
                 for uri, state in loaded.items()
             ]
             for each in threads:
@@ -205,8 +207,14 @@ class Copies(unittest.TestCase):
         with support.client() as client:
             writer = StorageWriter(RUN, client=client)
             seen = set()
-            for make in (lambda: writer, lambda: writer, lambda: copy.copy(writer), lambda: copy.deepcopy(writer),
-                         lambda: pickle.loads(pickle.dumps(writer)), lambda: pickle.loads(pickle.dumps(writer))):
+            for make in (
+                lambda: writer,
+                lambda: writer,
+                lambda: copy.copy(writer),
+                lambda: copy.deepcopy(writer),
+                lambda: pickle.loads(pickle.dumps(writer)),
+                lambda: pickle.loads(pickle.dumps(writer)),
+            ):
                 dcp.save({"x": torch.ones(3)}, storage_writer=make())
                 (name,) = data_names(client, RUN)
                 self.assertNotIn(name, seen)

@@ -96,7 +96,9 @@ class Targets(Case):
             self.save(value)
 
             def zero(shape, dtype=dtype):
-                return torch.zeros(torch.Size(shape).numel() * dtype.itemsize, dtype=torch.uint8).view(dtype).view(shape)
+                return (
+                    torch.zeros(torch.Size(shape).numel() * dtype.itemsize, dtype=torch.uint8).view(dtype).view(shape)
+                )
 
             for name, view in views.items():
                 if (name == "conjugated" and not dtype.is_complex) or (name == "negated" and dtype is torch.bool):

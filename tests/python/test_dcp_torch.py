@@ -205,9 +205,7 @@ class Training:
         return {"model": model, "optimizer": optimizer}
 
     def load_state_dict(self, state):
-        set_state_dict(
-            self.model, self.optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"]
-        )
+        set_state_dict(self.model, self.optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
 
 
 def full(value):

@@ -210,9 +210,7 @@ class Reading(Case):
             self.assertEqual(self.fs.cat_file("here/run/b", start, end), whole[start:end], (start, end))
             self.assertEqual(self.fs.cat_ranges(["here/run/b"], start, end), [whole[start:end]], (start, end))
             self.assertEqual(self.fs.cat("here/run/b", start=start, end=end), whole[start:end])
-            self.assertEqual(
-                self.fs.cat(["here/run/b"], start=start, end=end), {"here/run/b": whole[start:end]}
-            )
+            self.assertEqual(self.fs.cat(["here/run/b"], start=start, end=end), {"here/run/b": whole[start:end]})
         for start, end in ((0, 5), (None, None), (-1, None), (3, None)):
             self.assertEqual(self.fs.cat_file("here/run/deep/er/d", start, end), b"")
         self.assertEqual((self.fs.head("here/run/b", 3), self.fs.tail("here/run/b", 3)), (b"sec", b"one"))
@@ -480,9 +478,13 @@ class Writing(Case):
             self.client.delete("gs://here/run/b")
             return delete(items, **options)
 
-        with mock.patch.object(ringest.Client, "delete", lambda client, items, **options: (
-            delete(items, **options) if isinstance(items, str) else meanwhile(items, **options)
-        )):
+        with mock.patch.object(
+            ringest.Client,
+            "delete",
+            lambda client, items, **options: (
+                delete(items, **options) if isinstance(items, str) else meanwhile(items, **options)
+            ),
+        ):
             self.fs.rm("here/run", recursive=True)
         self.assertEqual((self.fs.find("here/run"), self.fs.cat_file("here/run/a")), (["here/run/a"], b"replaced"))
         self.fs.rm("here/run", recursive=True, maxdepth=1)
@@ -512,7 +514,10 @@ class Writing(Case):
         before = self.fs.cat("here/run", recursive=True)
         for call in (self.fs.mv, self.fs.copy):
             for path1, path2 in meeting:
-                with self.subTest(call.__name__, path1=path1, path2=path2), self.assertRaisesRegex(ValueError, "gs://here/"):
+                with (
+                    self.subTest(call.__name__, path1=path1, path2=path2),
+                    self.assertRaisesRegex(ValueError, "gs://here/"),
+                ):
                     call(path1, path2)
             with self.assertRaisesRegex(ValueError, "gs://here/run/run/a"):
                 call("here/run/", "here/run/run/", recursive=True)
@@ -550,10 +555,14 @@ class Writing(Case):
         self.assertEqual(os.listdir(self.folder), ["got"])
         self.fs.copy("here/odd/q?", "here/odd/copied")
         self.fs.mv("here/odd/a[1].txt", "here/odd/moved")
-        self.assertEqual((self.fs.cat_file("here/odd/copied"), self.fs.cat_file("here/odd/moved")), (b"odd/q?", b"odd/a[1].txt"))
+        self.assertEqual(
+            (self.fs.cat_file("here/odd/copied"), self.fs.cat_file("here/odd/moved")), (b"odd/q?", b"odd/a[1].txt")
+        )
         self.fs.rm("here/odd/run[1]", recursive=True)
         self.fs.rm(["here/odd/*", "here/odd/q?"])
-        self.assertEqual(self.fs.find("here/odd"), [f"here/odd/{name}" for name in ("a1.txt", "copied", "moved", "qq", "run1/f")])
+        self.assertEqual(
+            self.fs.find("here/odd"), [f"here/odd/{name}" for name in ("a1.txt", "copied", "moved", "qq", "run1/f")]
+        )
         self.fs.rm("here/odd/a[1].txt")  # Nothing is named so now: it is a pattern.
         self.fs.rm("here/odd/*", recursive=True)
         self.assertEqual(self.fs.find("here/odd"), [])

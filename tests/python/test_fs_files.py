@@ -291,7 +291,10 @@ class Created(Case):
         )
         for create in made:
             for fault in ("lost", "failed"):
-                with self.subTest(fault), support.Rule(place, bucket="here", writes=True, nth=1, **support.FAULTS[fault]):
+                with (
+                    self.subTest(fault),
+                    support.Rule(place, bucket="here", writes=True, nth=1, **support.FAULTS[fault]),
+                ):
                     create()
                 data = self.content("here/a")
                 # The same bytes of somebody else.
@@ -327,7 +330,11 @@ class Transactions(Case):
 
     def test_files_that_nobody_closed_are_whole(self):
         with self.fs.transaction:
-            for name, options in (("a", {"mode": "w"}), ("b", {"mode": "wb"}), ("c", {"mode": "w", "compression": "gzip"})):
+            for name, options in (
+                ("a", {"mode": "w"}),
+                ("b", {"mode": "wb"}),
+                ("c", {"mode": "w", "compression": "gzip"}),
+            ):
                 file = self.fs.open(f"here/{name}", **options)
                 file.write("some" if "b" not in options["mode"] else b"some")
             del file
@@ -336,7 +343,10 @@ class Transactions(Case):
 
     def test_an_exception_in_a_layer_of_others_discards_the_file(self):
         with self.fs.transaction:
-            with self.assertRaises(KeyError), contextlib.closing(io.TextIOWrapper(self.fs.open("here/a", "wb"))) as file:
+            with (
+                self.assertRaises(KeyError),
+                contextlib.closing(io.TextIOWrapper(self.fs.open("here/a", "wb"))) as file,
+            ):
                 file.write("some")
                 raise KeyError
         self.assertIsNone(self.content("here/a"))

@@ -54,8 +54,9 @@ class Kept(unittest.TestCase):
                 memory = bytearray(len(data))
                 self.assertEqual(self.client.get_into(URI, [(0, memory)], generation=generation), generation)
                 self.assertEqual(memory, data)
-                for opened in checkpoint.open(URI, client=self.client, generation=generation), fs.open(
-                    URI, "rb", generation=generation
+                for opened in (
+                    checkpoint.open(URI, client=self.client, generation=generation),
+                    fs.open(URI, "rb", generation=generation),
                 ):
                     with opened as file:
                         self.assertEqual((file.size, file.generation), (len(data), generation))

@@ -242,8 +242,14 @@ def train_sharded(rank, client, uri, steps, options, resume=None, is_first=False
     """One rank: losses of a training that saves at some steps; by the first FSDP if asked."""
     world_size = torch.distributed.get_world_size()
     os.environ.update(
-        RANK=str(rank), LOCAL_RANK=str(rank), GROUP_RANK="0", WORLD_SIZE=str(world_size),
-        LOCAL_WORLD_SIZE=str(world_size), MASTER_ADDR="127.0.0.1", MASTER_PORT="1", TORCHELASTIC_RUN_ID="x",
+        RANK=str(rank),
+        LOCAL_RANK=str(rank),
+        GROUP_RANK="0",
+        WORLD_SIZE=str(world_size),
+        LOCAL_WORLD_SIZE=str(world_size),
+        MASTER_ADDR="127.0.0.1",
+        MASTER_PORT="1",
+        TORCHELASTIC_RUN_ID="x",
     )
     if is_first:
         let_fsdp_use_the_cpu()
@@ -256,7 +262,10 @@ def train_sharded(rank, client, uri, steps, options, resume=None, is_first=False
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trainer = lightning.Trainer(
-            strategy=strategy, callbacks=[SaveAt(steps, uri)], max_steps=8, default_root_dir=folder,
+            strategy=strategy,
+            callbacks=[SaveAt(steps, uri)],
+            max_steps=8,
+            default_root_dir=folder,
             **{**QUIET, "devices": world_size},
         )
         trainer.fit(model, ckpt_path=resume)

@@ -158,7 +158,10 @@ class Numbers(unittest.TestCase):
             client.stat("gs://mine/zero")
         with client.writer("gs://mine/zero", if_generation_match=0) as writer:
             writer.write(b"4")
-        with self.assertRaises(ringest.PreconditionError), client.writer("gs://mine/zero", if_generation_match=0) as writer:
+        with (
+            self.assertRaises(ringest.PreconditionError),
+            client.writer("gs://mine/zero", if_generation_match=0) as writer,
+        ):
             writer.write(b"5")
 
     def test_by_index(self):

@@ -135,7 +135,10 @@ class Objects(unittest.TestCase):
     def test_digests_tell_lists_apart(self):
         given = entries(200)
         lists = [given, given[:-1], given[::-1], [*given[:99], ("x", 1, 1), *given[100:]]]
-        lists += [[*given[:99], (given[99][0], 99, 7), *given[100:]], [*given[:99], (given[99][0], 98, 99000), *given[100:]]]
+        lists += [
+            [*given[:99], (given[99][0], 99, 7), *given[100:]],
+            [*given[:99], (given[99][0], 98, 99000), *given[100:]],
+        ]
         digests = {ringest.Objects("bucket", one).digest for one in lists}
         self.assertEqual(len(digests), len(lists))
         self.assertNotIn(ringest.Objects("other", given).digest, digests)
@@ -206,7 +209,9 @@ class Objects(unittest.TestCase):
 
     def test_listings_with_and_without_folder_markers(self):
         with support.client() as client:
-            client.put_many([("gs://mine/a/", b""), ("gs://mine/a/b", b""), ("gs://mine/a/c/", b"x"), ("gs://mine/d/", b"")])
+            client.put_many(
+                [("gs://mine/a/", b""), ("gs://mine/a/b", b""), ("gs://mine/a/c/", b"x"), ("gs://mine/d/", b"")]
+            )
             everything = ["a/", "a/b", "a/c/", "d/"]
             self.assertEqual([name for name, _, _ in client.list("gs://mine/")], everything)
             self.assertEqual([name for name, _, _ in client.list("gs://mine/", folder_markers=False)], ["a/b", "a/c/"])

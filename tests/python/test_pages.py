@@ -51,7 +51,9 @@ class Pages(unittest.TestCase):
         for name in ("up", "uq", "uq", "ur"):
             begin_upload(self.place, name)
         for _ in self.seeds():
-            self.assertEqual([name for name, _, _ in self.client.list_uploads("gs://bucket/")], ["up", "uq", "uq", "ur"])
+            self.assertEqual(
+                [name for name, _, _ in self.client.list_uploads("gs://bucket/")], ["up", "uq", "uq", "ur"]
+            )
 
     def test_datasets(self):
         for _ in self.seeds():

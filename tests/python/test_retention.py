@@ -184,13 +184,19 @@ class Retained(unittest.TestCase):
             self.assertEqual(
                 sorted(done.removed), sorted(f"gs://run/step-{i}{end}" for i in gone for end in ("", ".safetensors"))
             )
-            self.assertEqual([each for each in before if each not in names(client)],
-                             [each for each in before if each.startswith(tuple(f"step-{i}{end}" for i in gone for end in "/."))])
+            self.assertEqual(
+                [each for each in before if each not in names(client)],
+                [each for each in before if each.startswith(tuple(f"step-{i}{end}" for i in gone for end in "/."))],
+            )
             done = retention.retain("gcs://run/", 1, client=client)
-            self.assertEqual(sorted(done.kept), ["gs://run/last.ckpt", "gs://run/other/step-31.pt", "gs://run/step-31",
-                                                 "gs://run/step-31.safetensors"])
-            self.assertEqual(names(client), ["last.ckpt", "other/step-31.pt", "step-31.safetensors",
-                                             "step-31/.metadata", "step-31/__0_0" + ENDING])
+            self.assertEqual(
+                sorted(done.kept),
+                ["gs://run/last.ckpt", "gs://run/other/step-31.pt", "gs://run/step-31", "gs://run/step-31.safetensors"],
+            )
+            self.assertEqual(
+                names(client),
+                ["last.ckpt", "other/step-31.pt", "step-31.safetensors", "step-31/.metadata", "step-31/__0_0" + ENDING],
+            )
 
     def test_incomplete_ones_are_neither_counted_nor_removed(self):
         with support.client() as client:
@@ -221,7 +227,9 @@ class Retained(unittest.TestCase):
             with unittest.mock.patch("time.time", return_value=time.time() + 10 * 24 * 3600):
                 done = retention.retain("gs://run/", 1, client=client)
             self.assertEqual((names(client), done.strays), (before, []))
-            with unittest.mock.patch.object(type(client), "_server_time", return_value=int(time.time()) + 10 * 24 * 3600):
+            with unittest.mock.patch.object(
+                type(client), "_server_time", return_value=int(time.time()) + 10 * 24 * 3600
+            ):
                 done = retention.retain("gs://run/", 1, client=client)
             self.assertEqual(len(done.strays), 1)
 
@@ -311,9 +319,12 @@ class Retained(unittest.TestCase):
         with support.emulator() as (endpoint, ca), ringest.Client(endpoint, ca) as client:
             client.put("gs://run/step-1.pt", b"1")
             client.put("gs://run/step-2.pt", b"1")
-            with unittest.mock.patch.object(
-                client, "list_uploads", side_effect=ringest.PermissionDeniedError("gs://run/", "PERMISSION", "no")
-            ), self.assertLogs("ringest", "WARNING") as logged:
+            with (
+                unittest.mock.patch.object(
+                    client, "list_uploads", side_effect=ringest.PermissionDeniedError("gs://run/", "PERMISSION", "no")
+                ),
+                self.assertLogs("ringest", "WARNING") as logged,
+            ):
                 done = retention.retain("gs://run/", 1, client=client)
             self.assertEqual((done.removed, len(logged.output)), (["gs://run/step-1.pt"], 1))
 
@@ -343,8 +354,9 @@ class Retained(unittest.TestCase):
             stray = names(client, "gs://run/3/__")[0].replace(".", ".f", 1)[:-8] + ".distcp"
             client.put("gs://run/" + stray, b"1")
             self.assertEqual(len(retention.find("gs://run/3", client)[0].strays), 1)
-            self.assertEqual(retention.retain("gs://run/", 2, client=client, unfinished_age=-YOUNG).strays,
-                             ["gs://run/" + stray])
+            self.assertEqual(
+                retention.retain("gs://run/", 2, client=client, unfinished_age=-YOUNG).strays, ["gs://run/" + stray]
+            )
             dcp.load(found, storage_reader=StorageReader("gs://run/3", client=client))
 
     def test_removal(self):

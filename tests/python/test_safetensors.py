@@ -150,8 +150,10 @@ class Whole(Case):
             state = {str(i): noise(300 * 1000) for i in range(3)}
             ours.save_file(state, URI, client=client)
             found = ours.load_file(URI, "meta", client=client)
-            self.assertEqual({name: (tensor.device.type, tensor.shape) for name, tensor in found.items()},
-                             {name: ("meta", tensor.shape) for name, tensor in state.items()})
+            self.assertEqual(
+                {name: (tensor.device.type, tensor.shape) for name, tensor in found.items()},
+                {name: ("meta", tensor.shape) for name, tensor in state.items()},
+            )
 
     def test_tensors_without_names(self):
         with self.assertRaisesRegex(TypeError, "a dict, not list"):
@@ -216,7 +218,12 @@ class Slices(Case):
         state["rest"] = noise(100000)
         with support.client() as client:
             ours.save_file(state, URI, client=client)
-            for gap_max, block_size, staged_size in ((64 << 10, 8 << 20, 64 << 20), (0, 8, 16), (4, 16, 16), (1 << 20, 8, 100)):
+            for gap_max, block_size, staged_size in (
+                (64 << 10, 8 << 20, 64 << 20),
+                (0, 8, 16),
+                (4, 16, 16),
+                (1 << 20, 8, 100),
+            ):
                 with (
                     unittest.mock.patch.multiple(ours, GAP_MAX=gap_max, BLOCK_SIZE=block_size, STAGED_SIZE=staged_size),
                     ours.safe_open(URI, client=client) as file,
@@ -331,7 +338,9 @@ class Damaged(Case):
                     self.refused(client, described + b"x" * size, text)
 
     def test_a_name_that_is_there_twice(self):
-        text = b'{"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}'
+        text = (
+            b'{"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}'
+        )
         with support.client() as client:
             client.put(URI, len(text).to_bytes(8, "little") + text + b"1")
             with self.assertRaisesRegex(ours.SafetensorError, "'x' is there twice"):

@@ -108,7 +108,9 @@ class Braces(unittest.TestCase):
             "{{1..2}}",
             "plain",
         ):
-            shell = subprocess.run(["bash", "-c", f"printf '%s\\n' {pattern}"], capture_output=True, text=True, check=True)
+            shell = subprocess.run(
+                ["bash", "-c", f"printf '%s\\n' {pattern}"], capture_output=True, text=True, check=True
+            )
             self.assertEqual(expand_braces(pattern), shell.stdout.splitlines(), pattern)
         self.assertEqual(expand_braces("a{b"), ["a{b"])
 
@@ -203,7 +205,9 @@ class Shards(Tar):
                 self.assertEqual([plain(s) for s in dataset], by_tarfile(data))
 
     def test_large_members_are_not_read_for_the_index(self):
-        members = [(f"{i}.{extension}", bytes(size)) for i in range(20) for extension, size in (("bin", 1 << 20), ("cls", 3))]
+        members = [
+            (f"{i}.{extension}", bytes(size)) for i in range(20) for extension, size in (("bin", 1 << 20), ("cls", 3))
+        ]
         uri = self.put("large.tar", tar_of(members))
         before = self.client.stats()["recv_bytes"]
         index = make_index(uri, client=self.client)
@@ -219,7 +223,9 @@ class Shards(Tar):
     def test_a_prefix_means_the_shards_below_it(self):
         shards, _ = self.put_shards("below/it", range(2))
         self.put("below/it.json", b"{}")
-        self.assertEqual(by_key(self.dataset(f"{BUCKET}/below/")), by_key(s for data in shards for s in by_tarfile(data)))
+        self.assertEqual(
+            by_key(self.dataset(f"{BUCKET}/below/")), by_key(s for data in shards for s in by_tarfile(data))
+        )
         with self.assertRaisesRegex(ValueError, r"no objects below gs://shards/nothing.* in \.tar"):
             len(self.dataset(f"{BUCKET}/nothing-"))
 
@@ -241,7 +247,7 @@ class Shards(Tar):
             second = 512 + (tar.next().size + 511) // 512 * 512
         broken[second + 5] ^= 1
         for name, data, text in (
-            ("cut-in-data", whole[: second - 100], f"at byte {second - 100}: it was cut off: \"s7/000000.jpg\" goes on"),
+            ("cut-in-data", whole[: second - 100], f'at byte {second - 100}: it was cut off: "s7/000000.jpg" goes on'),
             ("cut-in-header", whole[: second + 100], f"at byte {second + 100}: it was cut off: a header goes on"),
             ("cut-between", whole[:second], f"at byte {second}: it was cut off: the mark"),
             ("no-bytes", b"", "at byte 0: it is empty"),
@@ -523,7 +529,12 @@ class Stream(Tar):
         self.assertEqual(self.client.stats()["leased_bytes"], 0)
 
     def test_members_that_make_no_sense(self):
-        for members, text in (("jpg", "sequence of extensions"), ([], "None means all"), (["x" * 256], "255 bytes"), ([1], "sequence of")):
+        for members, text in (
+            ("jpg", "sequence of extensions"),
+            ([], "None means all"),
+            (["x" * 256], "255 bytes"),
+            ([1], "sequence of"),
+        ):
             with self.subTest(members), self.assertRaisesRegex(ValueError, text):
                 list(self.dataset(self.found, members=members))
         with self.assertRaisesRegex(ValueError, "at most 64"):
@@ -581,7 +592,19 @@ class Stream(Tar):
 
     @unittest.skipIf(webdataset is None, "webdataset is not installed")
     def test_odd_names_are_what_webdataset_makes_of_them(self):
-        names = ["a.b/c.jpg", "d/.hidden", "x", "a.b/c", "__meta__", "__x__/a.txt", "_y_.z", "a..b", ".c", "d/e.", "F.A.b"]
+        names = [
+            "a.b/c.jpg",
+            "d/.hidden",
+            "x",
+            "a.b/c",
+            "__meta__",
+            "__x__/a.txt",
+            "_y_.z",
+            "a..b",
+            ".c",
+            "d/e.",
+            "F.A.b",
+        ]
         self.put("odd.tar", tar_of([(name, name.encode()) for name in names]))
         ringest.webdataset.register(self.client)
         try:
@@ -624,7 +647,10 @@ class Stream(Tar):
         finally:
             ringest.webdataset.register()
         samples = list(self.dataset(uri, transform=plain))
-        self.assertEqual([(s["__key__"], len(s["bin"]), s["cls"]) for s in samples], [(f"{i:03d}", i * 1000, b"%d" % i) for i in range(50)])
+        self.assertEqual(
+            [(s["__key__"], len(s["bin"]), s["cls"]) for s in samples],
+            [(f"{i:03d}", i * 1000, b"%d" % i) for i in range(50)],
+        )
 
     @unittest.skipIf(webdataset is None, "webdataset is not installed")
     def test_shards_of_webdatasets_own_writer(self):
@@ -633,7 +659,9 @@ class Stream(Tar):
             with webdataset.ShardWriter(f"{folder}/%02d.tar", maxcount=9, verbose=0) as writer:
                 for i in range(30):
                     key = f"{'é' * 60}/{i:03d}" if i % 2 else f"{i:03d}"
-                    writer.write({"__key__": key, "npy.bin": source.randbytes(i * 40), "json": {"i": i}, "txt": f"text {i}"})
+                    writer.write(
+                        {"__key__": key, "npy.bin": source.randbytes(i * 40), "json": {"i": i}, "txt": f"text {i}"}
+                    )
             names = sorted(os.listdir(folder))
             self.assertEqual(len(names), 4)
             for name in names:

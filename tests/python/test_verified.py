@@ -105,7 +105,10 @@ class Ranges(Case):
         yield "in order", inorder
         yield "backwards", inorder[::-1]
         yield "the odd ones first", inorder[1::2] + inorder[::2]
-        yield "of several times as many", [(at, 10) for at in range(0, size, 20)] + [(at, 10) for at in range(10, size, 20)]
+        yield (
+            "of several times as many",
+            [(at, 10) for at in range(0, size, 20)] + [(at, 10) for at in range(10, size, 20)],
+        )
         yield "that overlap", [(at, min(30, size - at)) for at in range(0, size, 20)]
         yield "few that overlap", [(size // 2, size - size // 2), (0, size // 2 + 100)]
         yield "one in another", [(100, 50), (0, size)]
@@ -188,7 +191,10 @@ class Checkpoints(Case):
                 data = self.saved(state, _use_new_zipfile_serialization=name != "legacy")
                 if name == "compressed":
                     packed = io.BytesIO()
-                    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as new:
+                    with (
+                        zipfile.ZipFile(io.BytesIO(data)) as old,
+                        zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as new,
+                    ):
                         for each in old.namelist():
                             new.writestr(each, old.read(each), None if each.endswith("data/0") else zipfile.ZIP_STORED)
                     data = self.server.data = packed.getvalue()

@@ -44,8 +44,6 @@ def filesystem_config(request):
     return request.getfixturevalue(request.param)
 
 
-
-
 # Of those that take no filesystem, only these are of Cloud Storage.
 for _name in [name for name in dir(test_fs) if name.startswith("test_")]:
     _code = getattr(test_fs, _name).__code__

@@ -69,9 +69,7 @@ def committed_files(root):
         listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
     except (OSError, subprocess.CalledProcessError):
         listed = [
-            os.path.relpath(os.path.join(folder, name), root)
-            for folder, _, names in os.walk(root)
-            for name in names
+            os.path.relpath(os.path.join(folder, name), root) for folder, _, names in os.walk(root) for name in names
         ]
         listed = [path for path in listed if not re.match(r"(\.git|build|subprojects/(?!packagefiles))/", path)]
     return sorted(path for path in listed if os.path.isfile(os.path.join(root, path)))
@@ -169,7 +167,9 @@ def check_sources(root):
 
 
 def symbols(*args):
-    lines = subprocess.run(["nm", "--defined-only", "--format=posix", *args], check=True, capture_output=True, text=True)
+    lines = subprocess.run(
+        ["nm", "--defined-only", "--format=posix", *args], check=True, capture_output=True, text=True
+    )
     for line in lines.stdout.splitlines():
         fields = line.split()
         if len(fields) >= 2 and len(fields[1]) == 1 and fields[1].isupper():
@@ -177,7 +177,9 @@ def symbols(*args):
 
 
 # The linker's own, and what sanitizers and coverage add.
-NOT_OURS = re.compile(r"_init|_fini|_edata|_end|__bss_start|__(asan|tsan|ubsan|sanitizer|sancov|odr_asan)\w*.*|__\w*san_\w*")
+NOT_OURS = re.compile(
+    r"_init|_fini|_edata|_end|__bss_start|__(asan|tsan|ubsan|sanitizer|sancov|odr_asan)\w*.*|__\w*san_\w*"
+)
 
 
 def check_symbols(what, found):
@@ -200,7 +202,9 @@ def main(arguments):
     elif command == "exports":
         findings = list(check_exports(rest[0]))
     elif command == "symbols":
-        findings = [f for archive in rest for f in check_symbols(os.path.basename(archive), symbols("--extern-only", archive))]
+        findings = [
+            f for archive in rest for f in check_symbols(os.path.basename(archive), symbols("--extern-only", archive))
+        ]
     else:
         sys.exit(__doc__)
     for finding in findings:

@@ -34,9 +34,7 @@ def modified_retry() -> Any:
     google-cloud-storage."""
     from google.cloud.storage.retry import DEFAULT_RETRY
 
-    return DEFAULT_RETRY.with_deadline(100000.0).with_delay(
-        initial=1.0, multiplier=1.5, maximum=30.0
-    )
+    return DEFAULT_RETRY.with_deadline(100000.0).with_delay(initial=1.0, multiplier=1.5, maximum=30.0)
 
 
 class DownloadOptimizationParams:
@@ -122,18 +120,12 @@ class Bucket:
             listed = client.list(uri)
         else:
             key = "dataflux", uri, client._settings["endpoint"] or os.environ.get("STORAGE_EMULATOR_HOST", "")
-            listed = job.list_once(
-                uri, key, _core.Objects, lambda tell: _core.Client.list(client, uri, progress=tell)
-            )
+            listed = job.list_once(uri, key, _core.Objects, lambda tell: _core.Client.list(client, uri, progress=tell))
         return [
-            (name, size)
-            for name, size, _ in listed
-            if not name.endswith("/") and not name.startswith(_COMPOSED_PREFIX)
+            (name, size) for name, size, _ in listed if not name.endswith("/") and not name.startswith(_COMPOSED_PREFIX)
         ]
 
-    def read(
-        self, objects: Sequence[tuple[str, int]], data_format_fn: Callable[[bytes], Any]
-    ) -> Iterator[Any]:
+    def read(self, objects: Sequence[tuple[str, int]], data_format_fn: Callable[[bytes], Any]) -> Iterator[Any]:
         """What data_format_fn makes of the bytes of each, in this order, read ahead. Sizes only say
         how far: 0 is fine.
 

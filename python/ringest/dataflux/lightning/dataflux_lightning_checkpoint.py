@@ -26,9 +26,7 @@ class DatafluxLightningCheckpoint(CheckpointIO):
         self.disable_multipart = disable_multipart
         self._source = Bucket("", storage_client)
 
-    def save_checkpoint(
-        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
-    ) -> None:
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
         """storage_options: has no effect. Raises ringest.Error; then what was there before is there still."""
         files.save(checkpoint, object_uri(path), client=self._source.client())
 
