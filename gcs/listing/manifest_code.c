@@ -1,7 +1,6 @@
 /* See manifest_code.h. */
 #include "gcs/listing/manifest_code.h"
 
-#include "gcs/listing/manifest.h"
 #include "gcs/wire/checksum.h"
 
 #include <endian.h>

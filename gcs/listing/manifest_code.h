@@ -1,4 +1,5 @@
-/* Headers, numbers and entries of manifests, to bytes and back. Pure.
+/* The file format of manifests, as docs/MANIFEST.md describes it: headers, numbers and entries, to
+ * bytes and back. All numbers are little-endian. Pure.
  *
  * An entry is: how much of the name before it in its block it begins with, how much follows, and
  * that; size; the difference of its generation and the one before; flags; CRC32C. Lengths, size and
@@ -10,6 +11,39 @@
 #include "runtime/base.h"
 
 #include <ringest/gcs.h>
+
+#define RG_MANIFEST_MAGIC "\x89RGM\r\n\x1a\n"
+#define RG_MANIFEST_MAGIC_SIZE 8
+#define RG_MANIFEST_VERSION 1
+/* Names that are found by decoding all before them in their block. */
+#define RG_MANIFEST_BLOCK_ENTRIES 16
+/* Of files that others may have written. */
+#define RG_MANIFEST_BLOCK_ENTRIES_MAX 64
+/* Header and index end where numbers of 8 bytes may begin. */
+#define RG_MANIFEST_ALIGNMENT 8
+
+/* Where the fields of the header are; the bucket's name follows them. */
+enum rg_manifest_field {
+    RG_MANIFEST_AT_MAGIC = 0,
+    RG_MANIFEST_AT_VERSION = 8,        /* 4 bytes */
+    RG_MANIFEST_AT_HEADER_SIZE = 12,   /* 4; with the bucket's name and zeros behind it */
+    RG_MANIFEST_AT_COUNT = 16,         /* 8; objects */
+    RG_MANIFEST_AT_FILE_SIZE = 24,     /* 8 */
+    RG_MANIFEST_AT_INDEX = 32,         /* 8; offset */
+    RG_MANIFEST_AT_BLOCK_COUNT = 40,   /* 4 */
+    RG_MANIFEST_AT_BLOCK_ENTRIES = 44, /* 4 */
+    RG_MANIFEST_AT_BUCKET_SIZE = 48,   /* 4 */
+    RG_MANIFEST_AT_CRC = 52,           /* 4; of everything behind the header */
+    RG_MANIFEST_AT_FLAGS = 56,         /* 4 */
+    RG_MANIFEST_AT_HEADER_CRC = 60,    /* 4; of the header with this field 0 */
+    RG_MANIFEST_HEADER_SIZE_MIN = 64,
+};
+
+/* An entry of the index: offset (8 bytes), size (4) and CRC32C (4) of a block. */
+#define RG_MANIFEST_INDEX_ENTRY_SIZE 16
+
+/* The entries are in the order that they were given in. Only of lists in memory. */
+#define RG_MANIFEST_GIVEN_ORDER 1u
 
 /* One entry at most: a name that shares nothing, two lengths, two numbers, flags, CRC32C. */
 #define RG_MANIFEST_ENTRY_SIZE_MAX (RG_OBJECT_NAME_SIZE_MAX + 2 * 2 + 2 * 10 + 1 + 4)
