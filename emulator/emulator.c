@@ -1,9 +1,9 @@
 /* Putting the emulator together, and taking it apart; see emulator.h. */
 #include "emulator/emulator.h"
 
-#include "emulator/api.h"
 #include "emulator/certificate.h"
-#include "emulator/text.h"
+#include "emulator/handler.h"
+#include "emulator/wire/text.h"
 #include "http/tls_context.h"
 #include "runtime/runtime.h"
 

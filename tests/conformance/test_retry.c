@@ -3,9 +3,9 @@
  * Every case of every scenario is run once for each way in which our API can call its method: the
  * resources are made without our client, then a client whose requests carry x-retry-test-id does
  * the one thing, and then the emulator is asked whether every instruction was met. */
-#include "emulator/checksum.h"
 #include "emulator/emulator.h"
-#include "emulator/reply.h"
+#include "emulator/request/reply.h"
+#include "emulator/wire/checksum.h"
 #include "runtime/clock.h"
 #include "tests/support/client.h"
 #include "tests/support/talk.h"

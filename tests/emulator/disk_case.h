@@ -2,10 +2,10 @@
 #ifndef RG_TESTS_EMULATOR_DISK_CASE_H
 #define RG_TESTS_EMULATOR_DISK_CASE_H
 
-#include "emulator/checksum.h"
-#include "emulator/store.h"
-#include "emulator/text.h"
-#include "emulator/writer.h"
+#include "emulator/store/store.h"
+#include "emulator/store/writer.h"
+#include "emulator/wire/checksum.h"
+#include "emulator/wire/text.h"
 #include "tests/support/test.h"
 
 #include <fcntl.h>

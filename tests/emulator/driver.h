@@ -4,8 +4,8 @@
 #ifndef RG_TESTS_EMULATOR_DRIVER_H
 #define RG_TESTS_EMULATOR_DRIVER_H
 
-#include "emulator/api.h"
-#include "emulator/text.h"
+#include "emulator/handler.h"
+#include "emulator/wire/text.h"
 #include "http/h1_decoder.h"
 #include "tests/support/test.h"
 

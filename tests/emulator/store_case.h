@@ -2,9 +2,9 @@
 #ifndef RG_TESTS_EMULATOR_STORE_CASE_H
 #define RG_TESTS_EMULATOR_STORE_CASE_H
 
-#include "emulator/store.h"
-#include "emulator/text.h"
-#include "emulator/writer.h"
+#include "emulator/store/store.h"
+#include "emulator/store/writer.h"
+#include "emulator/wire/text.h"
 #include "tests/support/test.h"
 
 static struct rg_store *store;

@@ -1,6 +1,6 @@
 /* The whole emulator over real sockets: plain and TLS, all loops, start and end, bad options. */
-#include "emulator/checksum.h"
 #include "emulator/emulator.h"
+#include "emulator/wire/checksum.h"
 #include "tests/support/test.h"
 
 #include <netinet/in.h>

@@ -110,7 +110,7 @@ class Table(unittest.TestCase):
         for number, case in enumerate(CASES.values()):
             for name, data in case["objects"].items():
                 for tool in "module", "program":
-                    # As the emulator calls files, emulator/file_name.h.
+                    # As the emulator calls files, emulator/store/disk/file_name.h.
                     file = re.sub("^[.]ringest", "%2Eringest", name) + ("%-" if name.endswith("/") else "")
                     path = pathlib.Path(folder, f"{tool}-{number}", file)
                     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
 /* See write_ways.h. */
 #include "tests/support/write_ways.h"
 
-#include "emulator/checksum.h"
-#include "emulator/reply.h"
+#include "emulator/request/reply.h"
+#include "emulator/wire/checksum.h"
 
 #include <inttypes.h>
 

@@ -26,8 +26,8 @@ LAYERS = {
     "python": {"core.h", "runtime/base.h", "runtime/uri.h"},
 }
 
-# What a folder of a layer may include of the layer's other folders: a declared order, lowest first. Nothing
-# lies beside the folders of such a layer.
+# What a folder of a layer may include of the layer's other folders: a declared order, lowest first. What
+# lies beside the folders of a layer has the name "".
 FOLDERS = {
     "gcs": {
         "wire": set(),
@@ -38,11 +38,24 @@ FOLDERS = {
         "listing": {"request", "wire"},
         "upload": {"request", "wire"},
     },
+    "emulator": {
+        "wire": set(),
+        "store/model": {"wire"},
+        "store/memory": {"store/model", "wire"},
+        "store/disk": {"store/model", "wire"},
+        "store": {"store/disk", "store/memory", "store/model", "wire"},
+        "request": {"store", "store/model", "wire"},
+        "faults": {"request", "wire"},
+        "api": {"faults", "request", "store", "store/model", "wire"},
+        "api/json": {"api", "faults", "request", "store", "store/model", "wire"},
+        "api/xml": {"api", "faults", "request", "store", "store/model", "wire"},
+        "": {"api", "api/json", "api/xml", "faults", "request", "store", "wire"},
+    },
 }
 
 # A foreign header and the only files that may include it.
 BOUNDARIES = {
-    "openssl/": r"http/tls\w*\.(c|h|cc)|gcs/(credentials/sign|wire/digest)\.c|emulator/(certificate\.c|md5\.(c|h))",
+    "openssl/": r"http/tls\w*\.(c|h|cc)|gcs/(credentials/sign|wire/digest)\.c|emulator/(certificate\.c|wire/md5\.(c|h))",
     "liburing.h": r"runtime/\w+\.(c|h)",
     "hwloc.h": r"runtime/\w+\.(c|h)",
 }
@@ -109,13 +122,13 @@ def check_folders(path, text):
     folders = FOLDERS.get(layer)
     if folders is None:
         return
-    folder = rest.partition("/")[0] if "/" in rest else None
+    folder = os.path.dirname(rest)
     if folder not in folders:
         yield f"{path}: lies in none of the folders of {layer}/"
         return
     for match in INCLUDE.finditer(text):
         ours = match.group(1) or ""
-        target = ours.removeprefix(layer + "/").partition("/")[0]
+        target = os.path.dirname(ours.removeprefix(layer + "/"))
         if ours.startswith(layer + "/") and target != folder and target not in folders[folder]:
             yield f'{path}:{line_of(text, match.start())}: must not include "{ours}"'
 

@@ -1,0 +1,34 @@
+/* Object contexts: keys and values that a listing can be filtered by. They are attributes whose
+ * names begin with RG_CONTEXTS_PREFIX, and whose values say when they were made and changed. */
+#ifndef RG_EMULATOR_API_CONTEXTS_H
+#define RG_EMULATOR_API_CONTEXTS_H
+
+#include "emulator/store/model/attributes.h"
+#include "emulator/wire/text.h"
+
+#include <yyjson.h>
+
+#define RG_CONTEXTS_PREFIX "contexts."
+/* "Object contexts": of one object, and bytes of a key and of a value. */
+#define RG_CONTEXTS_MAX 50
+#define RG_CONTEXTS_TEXT_SIZE_MAX 256
+
+/* Takes over the member `contexts` of a resource: null takes away what it stands for, and what is
+ * not named stays. 0; -EINVAL: it is not well made; -E2BIG: there are too many. */
+int rg_contexts_take_json(struct rg_text *list, yyjson_val *contexts, int64_t now_us);
+bool rg_contexts_present(const struct rg_attributes *attributes);
+/* The member's value. */
+void rg_contexts_append_json(struct rg_text *text, const struct rg_attributes *attributes);
+
+/* A listing's parameter `filter`: contexts."KEY"="VALUE" or contexts."KEY":*, with a "-" before for
+ * what is not so. */
+struct rg_context_filter {
+    bool negated;
+    struct rg_h1_slice key, value; /* Borrowed. A value without data: any. */
+};
+/* -EINVAL when it is something else. */
+int rg_context_filter_parse(struct rg_context_filter *out_filter, struct rg_h1_slice text);
+bool rg_context_filter_match(const struct rg_context_filter *filter,
+                             const struct rg_attributes *attributes);
+
+#endif

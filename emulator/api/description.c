@@ -1,0 +1,371 @@
+/* From JSON to attributes, and the update of an object by them; see description.h. */
+#include "emulator/api/description.h"
+
+#include "emulator/api/contexts.h"
+#include "emulator/store/model/clock.h"
+#include "emulator/store/model/protection.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+void rg_description_set_bucket(struct rg_description *description, struct rg_bucket *bucket)
+{
+    if (bucket != NULL) {
+        rg_bucket_get_info(bucket, &description->bucket);
+    }
+}
+
+void rg_description_set_holds(struct rg_description *description)
+{
+    static const char *const holds[] = {RG_PROTECTION_TEMPORARY_HOLD,
+                                        RG_PROTECTION_EVENT_BASED_HOLD};
+    for (size_t i = 0; i < RG_ARRAY_LEN(holds); i++) {
+        (void)rg_attributes_set(&description->list, rg_text_slice(holds[i]),
+                                (struct rg_h1_slice){NULL, 0});
+    }
+    if (description->bucket.holds_by_default) {
+        (void)rg_attributes_set(&description->list, rg_text_slice(RG_PROTECTION_EVENT_BASED_HOLD),
+                                rg_text_slice("true"));
+    }
+}
+
+static bool is_public(yyjson_val *acl)
+{
+    yyjson_arr_iter entries = yyjson_arr_iter_with(acl);
+    yyjson_val *entry;
+    while ((entry = yyjson_arr_iter_next(&entries)) != NULL) {
+        yyjson_val *entity = yyjson_obj_get(entry, "entity");
+        if (yyjson_equals_str(entity, "allUsers") ||
+            yyjson_equals_str(entity, "allAuthenticatedUsers")) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool rg_description_check_acl(struct rg_server_call *call, const struct rg_bucket_info *bucket,
+                              yyjson_val *acl)
+{
+    if (bucket->uniform_access && yyjson_arr_size(acl) > 0) {
+        rg_reply_error(call, RG_API_BAD_REQUEST,
+                       "Cannot use ACL API to update a policy when uniform bucket-level access is "
+                       "enabled.");
+        return false;
+    }
+    if (bucket->no_public_access && is_public(acl)) {
+        rg_reply_error(
+            call, RG_API_CONDITION,
+            "The member bindings allUsers and allAuthenticatedUsers are not allowed since "
+            "public access prevention is enforced.");
+        return false;
+    }
+    return true;
+}
+
+void rg_description_fini(struct rg_description *description)
+{
+    rg_text_fini(&description->list);
+}
+
+bool rg_description_set(struct rg_server_call *call, const char *what, struct rg_h1_slice value,
+                        char *out, size_t size_max)
+{
+    if (!rg_store_attribute_valid(value, size_max)) {
+        rg_reply_error(call, RG_API_BAD_REQUEST, "The %s is not a header value of 1 to %zu bytes.",
+                       what, size_max);
+        return false;
+    }
+    memcpy(out, value.data, value.size);
+    out[value.size] = '\0';
+    return true;
+}
+
+/* A string; null and the empty one stand for none. */
+static bool take_text(struct rg_server_call *call, yyjson_val *value, const char *what,
+                      const char *none, char *out, size_t size_max)
+{
+    if (value == NULL) {
+        return true;
+    }
+    if (yyjson_is_null(value) || (yyjson_is_str(value) && yyjson_get_len(value) == 0)) {
+        strcpy(out, none);
+        return true;
+    }
+    struct rg_h1_slice text = {yyjson_get_str(value), (uint32_t)yyjson_get_len(value)};
+    return rg_description_set(call, what, text.data != NULL ? text : (struct rg_h1_slice){"", 0},
+                              out, size_max);
+}
+
+static bool take_attribute(struct rg_server_call *call, struct rg_text *list, const char *name,
+                           yyjson_val *value)
+{
+    struct rg_h1_slice text = {yyjson_get_str(value), (uint32_t)yyjson_get_len(value)};
+    if ((!yyjson_is_str(value) && !yyjson_is_null(value)) ||
+        rg_attributes_set(list, rg_text_slice(name), text) < 0) {
+        rg_reply_error(call, RG_API_BAD_REQUEST, "The value of %.200s is not valid.", name);
+        return false;
+    }
+    return true;
+}
+
+static bool take_metadata(struct rg_server_call *call, struct rg_text *list, yyjson_val *metadata)
+{
+    yyjson_val *key;
+    if (yyjson_is_null(metadata)) {
+        rg_attributes_clear(list, RG_ATTRIBUTES_METADATA);
+        return true;
+    }
+    if (!yyjson_is_obj(metadata)) {
+        rg_reply_error(call, RG_API_BAD_REQUEST, "metadata is not an object.");
+        return false;
+    }
+    yyjson_obj_iter members = yyjson_obj_iter_with(metadata);
+    while ((key = yyjson_obj_iter_next(&members)) != NULL) {
+        char name[RG_ATTRIBUTES_SIZE_MAX];
+        int size = snprintf(name, sizeof(name), RG_ATTRIBUTES_METADATA "%s", yyjson_get_str(key));
+        if ((size_t)size >= sizeof(name) ||
+            (size_t)size != strlen(RG_ATTRIBUTES_METADATA) + yyjson_get_len(key)) {
+            rg_reply_error(call, RG_API_BAD_REQUEST, "A key of the metadata is not valid.");
+            return false;
+        }
+        if (!take_attribute(call, list, name, yyjson_obj_iter_get_val(key))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* An array of entries, of which nobody looks at what they say. */
+static bool take_acl(struct rg_server_call *call, struct rg_description *description,
+                     yyjson_val *acl)
+{
+    struct rg_text *list = &description->list;
+    size_t size = 0;
+    if (!rg_description_check_acl(call, &description->bucket, acl)) {
+        return false;
+    }
+    char *json = yyjson_is_arr(acl) ? yyjson_val_write(acl, YYJSON_WRITE_NOFLAG, &size) : NULL;
+    bool taken = json != NULL && size <= RG_ATTRIBUTES_SIZE_MAX &&
+                 rg_attributes_set(list, rg_text_slice(RG_ATTRIBUTES_ACL),
+                                   (struct rg_h1_slice){json, (uint32_t)size}) == 0;
+    free(json);
+    if (!taken) {
+        rg_reply_error(call, RG_API_BAD_REQUEST, "The value of acl is not valid.");
+    }
+    return taken;
+}
+
+static bool check_predefined_acl(struct rg_server_call *call,
+                                 const struct rg_description *description, const char *json)
+{
+    yyjson_doc *document = yyjson_read(json, strlen(json), 0);
+    bool allowed =
+        rg_description_check_acl(call, &description->bucket, yyjson_doc_get_root(document));
+    yyjson_doc_free(document);
+    return allowed;
+}
+
+bool rg_description_take_acl(struct rg_server_call *call, struct rg_description *description,
+                             const struct rg_api_request *request)
+{
+#define ENTRY(entity, role) "{\"entity\":\"" entity "\",\"role\":\"" role "\"}"
+#define OWNER ENTRY("user-owner", "OWNER")
+    static const struct {
+        const char *name, *header, *acl;
+    } rows[] = {
+        {"authenticatedRead", "authenticated-read",
+         "[" OWNER "," ENTRY("allAuthenticatedUsers", "READER") "]"},
+        {"bucketOwnerFullControl", "bucket-owner-full-control",
+         "[" OWNER "," ENTRY("project-owners-0", "OWNER") "]"},
+        {"bucketOwnerRead", "bucket-owner-read",
+         "[" OWNER "," ENTRY("project-owners-0", "READER") "]"},
+        {"private", "private", "[" OWNER "]"},
+        {"projectPrivate", "project-private",
+         "[" OWNER "," ENTRY("project-owners-0", "OWNER") "," ENTRY(
+             "project-editors-0", "OWNER") "," ENTRY("project-viewers-0", "READER") "]"},
+        {"publicRead", "public-read", "[" OWNER "," ENTRY("allUsers", "READER") "]"},
+    };
+#undef OWNER
+#undef ENTRY
+    bool json = rg_api_request_is_json(request);
+    struct rg_h1_slice name = request->params[RG_PARAM_PREDEFINED_ACL];
+    const struct rg_h1_slice *header = rg_h1_find(request->head, "x-goog-acl");
+    if (rg_api_request_has(request, RG_PARAM_DESTINATION_PREDEFINED_ACL)) {
+        name = request->params[RG_PARAM_DESTINATION_PREDEFINED_ACL];
+    }
+    if (!json) {
+        name = header != NULL ? *header : (struct rg_h1_slice){NULL, 0};
+    }
+    if (name.size == 0) {
+        return true;
+    }
+    for (size_t i = 0; i < RG_ARRAY_LEN(rows); i++) {
+        if (rg_text_equals(name, json ? rows[i].name : rows[i].header)) {
+            if (!check_predefined_acl(call, description, rows[i].acl)) {
+                return false;
+            }
+            (void)rg_attributes_set(&description->list, rg_text_slice(RG_ATTRIBUTES_ACL),
+                                    rg_text_slice(rows[i].acl));
+            return true;
+        }
+    }
+    rg_reply_error(call, RG_API_BAD_REQUEST, "There is no predefined ACL of this name: %.*s",
+                   (int)name.size, name.data);
+    return false;
+}
+
+/* Members that are taken over here or elsewhere, and those that the service alone sets and clients
+ * send back. What is neither would be dropped, and the client believe that it was done. */
+static bool check_members(struct rg_server_call *call, yyjson_val *root)
+{
+    static const char *const known[] = {"acl",
+                                        "bucket",
+                                        "cacheControl",
+                                        "componentCount",
+                                        "contentDisposition",
+                                        "contentEncoding",
+                                        "contentLanguage",
+                                        "contentType",
+                                        "contexts",
+                                        "crc32c",
+                                        "customerEncryption",
+                                        "customTime",
+                                        "etag",
+                                        "eventBasedHold",
+                                        "generation",
+                                        "hardDeleteTime",
+                                        "id",
+                                        "kind",
+                                        "md5Hash",
+                                        "mediaLink",
+                                        "metadata",
+                                        "metageneration",
+                                        "name",
+                                        "owner",
+                                        "retentionExpirationTime",
+                                        "selfLink",
+                                        "size",
+                                        "softDeleteTime",
+                                        "storageClass",
+                                        "temporaryHold",
+                                        "timeCreated",
+                                        "timeDeleted",
+                                        "timeFinalized",
+                                        "timeStorageClassUpdated",
+                                        "updated"};
+    yyjson_val *key;
+    yyjson_obj_iter members = yyjson_obj_iter_with(root);
+    while ((key = yyjson_obj_iter_next(&members)) != NULL) {
+        bool found = yyjson_is_null(yyjson_obj_iter_get_val(key));
+        for (size_t i = 0; !found && i < RG_ARRAY_LEN(known); i++) {
+            found = yyjson_equals_str(key, known[i]);
+        }
+        if (!found) {
+            rg_reply_error(call, RG_API_NOT_IMPLEMENTED,
+                           "%.100s of an object is not implemented by this emulator.",
+                           yyjson_get_str(key));
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool take_holds(struct rg_server_call *call, struct rg_text *list, yyjson_val *root)
+{
+    static const char *const holds[] = {RG_PROTECTION_TEMPORARY_HOLD,
+                                        RG_PROTECTION_EVENT_BASED_HOLD};
+    for (size_t i = 0; i < RG_ARRAY_LEN(holds); i++) {
+        yyjson_val *value = yyjson_obj_get(root, holds[i]);
+        if (value == NULL) {
+            continue;
+        }
+        if (!yyjson_is_bool(value) && !yyjson_is_null(value)) {
+            rg_reply_error(call, RG_API_BAD_REQUEST, "%s has to be true or false.", holds[i]);
+            return false;
+        }
+        (void)rg_attributes_set(list, rg_text_slice(holds[i]),
+                                yyjson_get_bool(value) ? rg_text_slice("true")
+                                                       : (struct rg_h1_slice){NULL, 0});
+    }
+    return true;
+}
+
+static bool take_contexts(struct rg_server_call *call, struct rg_text *list, yyjson_val *contexts)
+{
+    int rc = rg_contexts_take_json(list, contexts, rg_store_now_us());
+    if (rc == -E2BIG) {
+        rg_reply_error(call, RG_API_BAD_REQUEST, "An object has at most %d contexts.",
+                       RG_CONTEXTS_MAX);
+    } else if (rc < 0) {
+        rg_reply_error(
+            call, RG_API_BAD_REQUEST,
+            "contexts has to be {\"custom\": {KEY: {\"value\": VALUE}}}, keys and values of "
+            "at most %d bytes.",
+            RG_CONTEXTS_TEXT_SIZE_MAX);
+    }
+    return rc == 0;
+}
+
+bool rg_description_take_json(struct rg_server_call *call, struct rg_description *description,
+                              yyjson_val *root, bool replaces)
+{
+    struct rg_store_object_info *info = &description->info;
+    yyjson_val *contexts = yyjson_obj_get(root, "contexts");
+    if (!check_members(call, root) || !take_holds(call, &description->list, root)) {
+        return false;
+    }
+    if (contexts != NULL && replaces) {
+        rg_attributes_clear(&description->list, RG_CONTEXTS_PREFIX);
+    }
+    if (contexts != NULL && !take_contexts(call, &description->list, contexts)) {
+        return false;
+    }
+    yyjson_val *metadata = yyjson_obj_get(root, "metadata");
+    yyjson_val *acl = yyjson_obj_get(root, "acl");
+    const char *name, *header;
+    if (acl != NULL && !take_acl(call, description, acl)) {
+        return false;
+    }
+    if (!take_text(call, yyjson_obj_get(root, "contentType"), "content type",
+                   RG_DESCRIPTION_CONTENT_TYPE, info->content_type,
+                   RG_STORE_CONTENT_TYPE_SIZE_MAX) ||
+        !take_text(call, yyjson_obj_get(root, "contentEncoding"), "content encoding", "",
+                   info->content_encoding, RG_STORE_CONTENT_ENCODING_SIZE_MAX)) {
+        return false;
+    }
+    for (size_t i = 0; (name = rg_attributes_known(i, &header)) != NULL; i++) {
+        yyjson_val *value = yyjson_obj_get(root, name);
+        if (value != NULL && yyjson_is_str(value) && yyjson_get_len(value) == 0) {
+            (void)rg_attributes_set(&description->list, rg_text_slice(name),
+                                    (struct rg_h1_slice){NULL, 0});
+        } else if (value != NULL && !take_attribute(call, &description->list, name, value)) {
+            return false;
+        }
+    }
+    if (metadata != NULL && replaces) {
+        rg_attributes_clear(&description->list, RG_ATTRIBUTES_METADATA);
+    }
+    return metadata == NULL || take_metadata(call, &description->list, metadata);
+}
+
+bool rg_description_take_head(struct rg_server_call *call, struct rg_description *description,
+                              const struct rg_h1_head *head)
+{
+    if (rg_attributes_take_head(&description->list, head) < 0) {
+        rg_reply_error(call, RG_API_BAD_REQUEST, "An x-goog-meta- field is not valid.");
+        return false;
+    }
+    return true;
+}
+
+bool rg_description_finish(struct rg_server_call *call, const struct rg_description *description,
+                           struct rg_attributes **out_attributes)
+{
+    int rc = rg_attributes_create(out_attributes, &description->list);
+    if (rc == -EMSGSIZE) {
+        rg_reply_error(call, RG_API_BAD_REQUEST, "The metadata of an object is at most 10 KiB.");
+    } else if (rc < 0) {
+        rg_reply_error(call, RG_API_INTERNAL, "Out of memory.");
+    }
+    return rc == 0;
+}

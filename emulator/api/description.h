@@ -1,0 +1,47 @@
+/* What a client says an object is to be, as an object resource in JSON: content type and encoding,
+ * the other known fields, and metadata of the user's own. */
+#ifndef RG_EMULATOR_API_DESCRIPTION_H
+#define RG_EMULATOR_API_DESCRIPTION_H
+
+#include "emulator/request/reply.h"
+
+#include <yyjson.h>
+
+#define RG_DESCRIPTION_CONTENT_TYPE "application/octet-stream"
+
+/* A description that starts as that of an object, or zeroed. */
+struct rg_description {
+    struct rg_store_object_info info; /* Content type and encoding count; `attributes` does not. */
+    struct rg_text list;              /* Of attributes. */
+    struct rg_bucket_info bucket; /* Where the object lies; zeroed where that is not known yet. */
+};
+
+/* What the bucket of the object demands and adds; without it nothing. */
+void rg_description_set_bucket(struct rg_description *description, struct rg_bucket *bucket);
+/* A new object has no holds but what its bucket puts on it, whatever it is made from. */
+void rg_description_set_holds(struct rg_description *description);
+/* Whether a list of access control may be stored in a bucket, or in an object of it. False with the
+ * call answered. */
+bool rg_description_check_acl(struct rg_server_call *call, const struct rg_bucket_info *bucket,
+                              yyjson_val *acl);
+void rg_description_fini(struct rg_description *description);
+
+/* The value in a header field of at most `size_max` bytes, copied with a NUL. These return false
+ * with the call answered. */
+bool rg_description_set(struct rg_server_call *call, const char *what, struct rg_h1_slice value,
+                        char *out, size_t size_max);
+/* Takes over what the members say; null takes a value away. With `replaces` metadata that is not
+ * named goes, otherwise it stays. */
+bool rg_description_take_json(struct rg_server_call *call, struct rg_description *description,
+                              yyjson_val *root, bool replaces);
+/* Takes over what header fields of the XML API say, apart from content type and encoding. */
+bool rg_description_take_head(struct rg_server_call *call, struct rg_description *description,
+                              const struct rg_h1_head *head);
+/* Takes over the predefined access control that the request names, if it does. */
+bool rg_description_take_acl(struct rg_server_call *call, struct rg_description *description,
+                             const struct rg_api_request *request);
+/* The attributes; returns owned. */
+bool rg_description_finish(struct rg_server_call *call, const struct rg_description *description,
+                           struct rg_attributes **out_attributes);
+
+#endif

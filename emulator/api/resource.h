@@ -1,0 +1,43 @@
+/* Objects and buckets as the JSON API describes them. Integers of 64 bits are strings there. */
+#ifndef RG_EMULATOR_API_RESOURCE_H
+#define RG_EMULATOR_API_RESOURCE_H
+
+#include "emulator/request/call.h"
+#include "emulator/request/request.h"
+#include "emulator/store/folders.h"
+#include "emulator/store/store.h"
+#include "emulator/wire/text.h"
+
+#define RG_RESOURCE_ORIGIN_SIZE_MAX 300
+
+/* What does not depend on the object. */
+struct rg_resource_style {
+    char origin[RG_RESOURCE_ORIGIN_SIZE_MAX]; /* Of links, as in "https://localhost:8443"; with NUL.
+                                               */
+    uint64_t members;     /* Which are wanted; bits that only resource.c knows. */
+    bool acl;             /* The access control is wanted, too; false at first. */
+    int64_t retention_us; /* Of the bucket; 0 at first. */
+};
+
+/* `host` is the request's Host. The members are those that the `fields` mask selects; `outer` is
+ * the member of the answer that holds the resources, or NULL. */
+void rg_resource_style_init(struct rg_resource_style *style, bool tls,
+                            const struct rg_h1_slice *host, struct rg_h1_slice mask,
+                            const char *outer);
+/* The same with what a call's request and its bucket say. */
+void rg_resource_style_of_request(struct rg_resource_style *style, struct rg_server_call *call,
+                                  const struct rg_api_request *request, const char *outer);
+
+void rg_resource_append_object(struct rg_text *text, const struct rg_resource_style *style,
+                               struct rg_h1_slice bucket, struct rg_h1_slice name,
+                               const struct rg_store_object_info *info);
+/* A name as one segment of a path, whose slashes are escaped. */
+void rg_resource_append_segment(struct rg_text *text, struct rg_h1_slice name);
+/* A folder of a hierarchical bucket: its members, without braces. */
+void rg_resource_append_folder(struct rg_text *text, const struct rg_resource_style *style,
+                               struct rg_h1_slice bucket, struct rg_h1_slice name,
+                               const struct rg_folder_info *info);
+void rg_resource_append_bucket(struct rg_text *text, const struct rg_resource_style *style,
+                               struct rg_bucket *bucket);
+
+#endif

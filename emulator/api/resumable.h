@@ -1,0 +1,19 @@
+/* Resumable uploads, in both APIs: a session that is started with what the object will be, and then
+ * given its bytes in any number of requests.
+ *
+ * What a request brought before it broke off is kept, and told in units of 256 KiB, as the service
+ * does; bytes that are sent again are passed over. A session lives in the process: it ends with the
+ * emulator, or when RG_SESSIONS_MAX others were used since. */
+#ifndef RG_EMULATOR_API_RESUMABLE_H
+#define RG_EMULATOR_API_RESUMABLE_H
+
+#include "emulator/request/reply.h"
+
+/* Whether the request belongs to a session that was started before. */
+bool rg_resumable_is_session(const struct rg_api_request *request);
+/* POST with uploadType=resumable, or with x-goog-resumable: start. */
+void rg_resumable_start(struct rg_server_call *call, const struct rg_api_request *request);
+/* PUT of bytes or a question about them, DELETE, of a session. */
+void rg_resumable_continue(struct rg_server_call *call, const struct rg_api_request *request);
+
+#endif

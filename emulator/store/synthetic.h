@@ -1,0 +1,30 @@
+/* Objects by formula: a set is COUNT objects of one size, named PREFIX and a number of fixed width,
+ * whose bytes are a stretch of one pseudo-random table, starting where the hash of the name says. A
+ * body is therefore a pointer into the table, and a checksum is computed from the table's without
+ * touching the body, so that a listing of millions costs nothing to make. */
+#ifndef RG_EMULATOR_STORE_SYNTHETIC_H
+#define RG_EMULATOR_STORE_SYNTHETIC_H
+
+#include "emulator/store/model/object.h"
+
+#define RG_SYNTHETIC_COUNT_MAX UINT64_C(1000000000000)
+#define RG_SYNTHETIC_DIGITS_MIN 8
+
+struct rg_synthetic;
+
+/* Reads BUCKET/PREFIX:COUNT:SIZE. SIZE may end in KiB, MiB, GiB or TiB. Returns owned; on -EINVAL
+ * `error` says what is wrong with the spec. *out_bucket lies in `spec`. */
+int rg_synthetic_create(struct rg_synthetic **out_set, const char *spec,
+                        struct rg_h1_slice *out_bucket, char *error, size_t error_size);
+void rg_synthetic_destroy(struct rg_synthetic *set);
+
+/* 0, or -ENOENT: no object of that name, or it is hidden. */
+int rg_synthetic_open(struct rg_synthetic *set, struct rg_h1_slice name,
+                      struct rg_store_object *out_object);
+/* The first object at or behind `from` that is not hidden. */
+int rg_synthetic_seek(struct rg_synthetic *set, struct rg_h1_slice from,
+                      struct rg_store_entry *out_entry);
+/* As if deleted. 0, -ENOENT when it is not there, -ENOMEM. The caller keeps other hides out. */
+int rg_synthetic_hide(struct rg_synthetic *set, struct rg_h1_slice name);
+
+#endif

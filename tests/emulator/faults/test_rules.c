@@ -1,0 +1,392 @@
+/* Fault rules over real sockets: which requests are counted, which are struck, what of them happens
+ * and what their clients get to see. */
+#include "emulator/emulator.h"
+#include "emulator/faults/rules.h"
+#include "tests/support/talk.h"
+#include "tests/support/test.h"
+
+#include <ringest/runtime.h>
+
+#include <pthread.h>
+
+static struct rg_emulator *emulator;
+static uint16_t port;
+static struct rg_talk_rule rule;
+
+static struct rg_talk ask_with(const char *method, const char *target, const char *fields,
+                               const char *body)
+{
+    struct rg_talk talk;
+    rg_talk(&talk, port,
+            &(struct rg_talk_request){.method = method,
+                                      .target = target,
+                                      .fields = fields,
+                                      .body = body,
+                                      .body_size = strlen(body)});
+    return talk;
+}
+
+static struct rg_talk ask(const char *method, const char *target, const char *body)
+{
+    return ask_with(method, target, NULL, body);
+}
+
+static unsigned status_of(const char *method, const char *target)
+{
+    return ask(method, target, "").status;
+}
+
+static void begin(const char *json)
+{
+    rg_talk_rule_begin(port, json, &rule);
+}
+
+static void end(unsigned long long seen, unsigned long long struck)
+{
+    rg_talk_rule_end(port, &rule);
+    RG_CHECK_EQ(rule.seen, seen);
+    RG_CHECK_EQ(rule.struck, struck);
+}
+
+/* A client that waits for its answer meanwhile. */
+struct client {
+    const char *method, *target, *body;
+    struct rg_talk talk;
+    pthread_t thread;
+};
+
+static void *client_run(void *context)
+{
+    struct client *client = context;
+    client->talk = ask(client->method, client->target, client->body);
+    return NULL;
+}
+
+static void client_start(struct client *client)
+{
+    RG_CHECK_EQ(pthread_create(&client->thread, NULL, client_run, client), 0);
+}
+
+static void client_join(struct client *client)
+{
+    pthread_join(client->thread, NULL);
+}
+
+static void fresh_bucket(void)
+{
+    static const char *const names[] = {"x", "y", "z"};
+    char target[32];
+    status_of("PUT", "/rules");
+    for (size_t i = 0; i < RG_ARRAY_LEN(names); i++) {
+        snprintf(target, sizeof(target), "/rules/%s", names[i]);
+        status_of("DELETE", target);
+    }
+}
+
+static void test_which_requests_are_counted(void)
+{
+    static const struct {
+        const char *json;
+        unsigned seen;
+    } rows[] = {
+        {"\"nth\":0", 7},
+        {"\"nth\":0,\"writes\":true", 4},
+        {"\"nth\":0,\"writes\":false", 7},
+        {"\"nth\":0,\"bucket\":\"rules\"", 6},
+        {"\"nth\":0,\"bucket\":\"rules\",\"writes\":true", 4},
+        {"\"nth\":0,\"method\":\"storage.objects.insert\"", 2},
+        {"\"nth\":0,\"target\":\"name=y\"", 1},
+        {"\"nth\":0,\"field\":\"X-Who: a\"", 1},
+        {"\"nth\":0,\"field\":\"x-who: b\"", 0},
+    };
+    fresh_bucket();
+    for (size_t i = 0; i < RG_ARRAY_LEN(rows); i++) {
+        begin(rows[i].json);
+        ask_with("PUT", "/rules/x", "x-who: a\r\n", "1");
+        ask("POST", "/upload/storage/v1/b/rules/o?uploadType=media&name=y", "2");
+        RG_CHECK_EQ(status_of("GET", "/rules/x"), 200);
+        RG_CHECK_EQ(status_of("HEAD", "/rules/y"), 200);
+        RG_CHECK_EQ(status_of("GET", "/other/y"), 404);
+        RG_CHECK_EQ(status_of("DELETE", "/rules/x"), 204);
+        /* Nobody knows which buckets a batch is about. */
+        RG_CHECK_EQ(status_of("POST", "/batch/storage/v1"), 400);
+        RG_CHECK_EQ(status_of("GET", "/retry_tests"), 200);
+        rg_talk_rule_end(port, &rule);
+        if (rule.seen != rows[i].seen) {
+            rg_test_fail(__FILE__, __LINE__, "%s: %llu", rows[i].json, rule.seen);
+        }
+        RG_CHECK_EQ(rule.struck, 0);
+    }
+}
+
+static void test_which_of_them_are_struck(void)
+{
+    fresh_bucket();
+    begin("\"nth\":3,\"times\":2,\"effect\":\"none\",\"answer\":\"failed\",\"status\":418");
+    static const unsigned want[] = {404, 404, 418, 418, 404, 404};
+    for (size_t i = 0; i < RG_ARRAY_LEN(want); i++) {
+        RG_CHECK_EQ(status_of("GET", "/rules/x"), want[i]);
+        rg_talk_rule_ask(port, &rule);
+        RG_CHECK_EQ(rule.seen, i + 1);
+    }
+    RG_CHECK_STR(rule.last, "GET /rules/x");
+    end(6, 2);
+    begin("\"times\":1000,\"one_in\":3,\"effect\":\"none\",\"answer\":\"failed\"");
+    for (int i = 0; i < 60; i++) {
+        status_of("GET", "/rules/x");
+    }
+    rg_talk_rule_end(port, &rule);
+    RG_CHECK(rule.struck > 5 && rule.struck < 40);
+}
+
+static void test_nothing_happens_and_nothing_comes(void)
+{
+    fresh_bucket();
+    begin("\"effect\":\"none\",\"answer\":\"dropped\"");
+    struct rg_talk talk = ask("PUT", "/rules/x", "data");
+    RG_CHECK_EQ(talk.status, 0);
+    RG_CHECK_EQ(talk.error, ECONNRESET);
+    RG_CHECK_EQ(status_of("GET", "/rules/x"), 404);
+    end(2, 1);
+}
+
+static void test_it_happens_and_nothing_comes(void)
+{
+    fresh_bucket();
+    begin("\"answer\":\"dropped\",\"writes\":true");
+    struct rg_talk talk = ask("PUT", "/rules/x", "data");
+    RG_CHECK_EQ(talk.status, 0);
+    RG_CHECK_EQ(talk.error, ECONNRESET);
+    RG_CHECK_STR(ask("GET", "/rules/x", "").text, "data");
+    end(1, 1);
+}
+
+static void test_it_happens_and_is_said_to_have_failed(void)
+{
+    fresh_bucket();
+    begin("\"answer\":\"failed\"");
+    RG_CHECK_EQ(ask("PUT", "/rules/x", "data").status, 503);
+    RG_CHECK_STR(ask("GET", "/rules/x", "").text, "data");
+    end(2, 1);
+    begin("\"answer\":\"failed\",\"status\":429");
+    RG_CHECK_EQ(ask("GET", "/rules/x", "").status, 429);
+    end(1, 1);
+}
+
+static void test_held_before_it_happens(void)
+{
+    fresh_bucket();
+    struct client client = {"PUT", "/rules/x", "data", {0}, 0};
+    begin("\"effect\":\"none\",\"answer\":\"held\",\"writes\":true");
+    client_start(&client);
+    rg_talk_rule_wait(port, &rule);
+    RG_CHECK_STR(rule.last, "PUT /rules/x");
+    RG_CHECK_EQ(status_of("GET", "/rules/x"), 404);
+    end(1, 1);
+    client_join(&client);
+    RG_CHECK_EQ(client.talk.status, 0);
+    RG_CHECK_EQ(client.talk.error, ECONNRESET);
+    RG_CHECK_EQ(status_of("GET", "/rules/x"), 404);
+}
+
+static void test_held_after_it_happened(void)
+{
+    fresh_bucket();
+    struct client client = {"PUT", "/rules/x", "data", {0}, 0};
+    begin("\"answer\":\"held\",\"writes\":true");
+    client_start(&client);
+    rg_talk_rule_wait(port, &rule);
+    while (status_of("GET", "/rules/x") != 200) {
+    }
+    end(1, 1);
+    client_join(&client);
+    RG_CHECK_EQ(client.talk.status, 200);
+    RG_CHECK(strstr(client.talk.head, "x-goog-generation: ") != NULL);
+}
+
+static void test_it_happens_later_and_is_answered_then(void)
+{
+    fresh_bucket();
+    struct client client = {"PUT", "/rules/x", "first", {0}, 0};
+    begin("\"effect\":\"later\",\"answer\":\"held\",\"method\":\"storage.objects.insert\","
+          "\"target\":\"/x\"");
+    client_start(&client);
+    rg_talk_rule_wait(port, &rule);
+    RG_CHECK_EQ(status_of("GET", "/rules/x"), 404);
+    ask("PUT", "/rules/x", "second");
+    RG_CHECK_STR(ask("GET", "/rules/x", "").text, "second");
+    end(2, 1);
+    client_join(&client);
+    RG_CHECK_EQ(client.talk.status, 200);
+    RG_CHECK(strstr(client.talk.head, "x-goog-generation: ") != NULL);
+    RG_CHECK_STR(ask("GET", "/rules/x", "").text, "first");
+}
+
+static void test_it_happens_later_although_nobody_waits(void)
+{
+    fresh_bucket();
+    ask("PUT", "/rules/x", "data");
+    begin("\"effect\":\"later\",\"answer\":\"dropped\",\"writes\":true");
+    RG_CHECK_EQ(status_of("DELETE", "/rules/x"), 0);
+    RG_CHECK_STR(ask("GET", "/rules/x", "").text, "data");
+    end(1, 1);
+    RG_CHECK_EQ(status_of("GET", "/rules/x"), 404);
+    begin("\"effect\":\"later\",\"answer\":\"failed\",\"writes\":true");
+    RG_CHECK_EQ(ask("PUT", "/rules/y", "data").status, 503);
+    RG_CHECK_EQ(status_of("GET", "/rules/y"), 404);
+    end(1, 1);
+    RG_CHECK_STR(ask("GET", "/rules/y", "").text, "data");
+}
+
+/* Reads cannot be: they happen as ever. */
+static void test_it_happens_twice(void)
+{
+    static const char guarded[] =
+        "/upload/storage/v1/b/rules/o?uploadType=media&name=x&ifGenerationMatch=0";
+    fresh_bucket();
+    begin("\"effect\":\"twice\"");
+    RG_CHECK_EQ(ask("POST", guarded, "data").status, 412);
+    RG_CHECK_STR(ask("GET", "/rules/x", "").text, "data");
+    end(2, 1);
+    begin("\"effect\":\"twice\"");
+    RG_CHECK_EQ(ask("POST", guarded, "data").status, 412);
+    end(1, 1);
+    begin("\"effect\":\"twice\"");
+    RG_CHECK_EQ(status_of("DELETE", "/rules/x"), 404);
+    end(1, 1);
+    begin("\"effect\":\"twice\",\"answer\":\"dropped\"");
+    RG_CHECK_EQ(ask("PUT", "/rules/x", "new").status, 0);
+    end(1, 1);
+    begin("\"effect\":\"twice\"");
+    RG_CHECK_STR(ask("GET", "/rules/x", "").text, "new");
+    end(1, 1);
+}
+
+static void test_an_answer_is_late(void)
+{
+    fresh_bucket();
+    begin("\"delay_ms\":300");
+    uint64_t start_ns = rg_now_ns();
+    RG_CHECK_EQ(ask("PUT", "/rules/x", "data").status, 200);
+    RG_CHECK(rg_now_ns() - start_ns >= 300 * RG_NS_PER_MS);
+    end(1, 1);
+}
+
+static void test_pages_are_empty(void)
+{
+    static const char *const lists[] = {
+        "/storage/v1/b/rules/o",
+        "/storage/v1/b/rules/o?versions=true",
+        "/rules?list-type=2",
+        "/rules?uploads",
+    };
+    static const char *const tokens[] = {"nextPageToken", "nextPageToken", "NextContinuationToken",
+                                         "NextKeyMarker"};
+    fresh_bucket();
+    for (size_t i = 0; i < RG_ARRAY_LEN(lists); i++) {
+        begin("\"effect\":\"empty\"");
+        RG_CHECK(strstr(ask("GET", lists[i], "").text, tokens[i]) == NULL);
+        end(1, 1);
+    }
+    ask("PUT", "/rules/x", "data");
+    RG_CHECK_EQ(status_of("POST", "/rules/xy?uploads"), 200);
+    for (size_t i = 0; i < RG_ARRAY_LEN(lists); i++) {
+        begin("\"effect\":\"empty\"");
+        struct rg_talk talk = ask("GET", lists[i], "");
+        RG_CHECK(strstr(talk.text, tokens[i]) != NULL);
+        RG_CHECK(strstr(talk.text, "items") == NULL && strstr(talk.text, "<Contents>") == NULL);
+        RG_CHECK(strstr(talk.text, "<Upload>") == NULL);
+        RG_CHECK(strstr(ask("GET", lists[i], "").text, tokens[i]) == NULL);
+        end(2, 1);
+    }
+    /* From there it goes on with what was not on the page. */
+    begin("\"effect\":\"empty\"");
+    struct rg_talk talk = ask("GET", "/storage/v1/b/rules/o", "");
+    char target[256];
+    const char *token = strstr(strstr(talk.text, "nextPageToken"), ":\"") + 2;
+    snprintf(target, sizeof(target), "/storage/v1/b/rules/o?pageToken=%.*s",
+             (int)strcspn(token, "\""), token);
+    RG_CHECK(strstr(ask("GET", target, "").text, "\"name\":\"x\"") != NULL);
+    end(2, 1);
+}
+
+static void test_a_client_that_waits_for_a_rule_that_ends(void)
+{
+    char target[128];
+    begin("\"nth\":0");
+    snprintf(target, sizeof(target), "/fault_rule/%s?wait", rule.id);
+    struct client client = {"GET", target, "", {0}, 0};
+    client_start(&client);
+    end(0, 0);
+    client_join(&client);
+    RG_CHECK_EQ(client.talk.status, 404);
+}
+
+static void test_what_is_no_rule(void)
+{
+    static const char *const bodies[] = {
+        "",
+        "[]",
+        "{\"nth\":-1}",
+        "{\"nth\":\"1\"}",
+        "{\"times\":0}",
+        "{\"effect\":\"thrice\"}",
+        "{\"effect\":\"none\"}",
+        "{\"effect\":\"later\",\"answer\":\"given\"}",
+        "{\"answer\":3}",
+        "{\"status\":200}",
+        "{\"method\":\"storage.objects.eat\"}",
+        "{\"field\":\"x\"}",
+        "{\"writes\":1}",
+        "{\"delay_ms\":3600001}",
+        "{\"bukket\":\"x\"}",
+    };
+    for (size_t i = 0; i < RG_ARRAY_LEN(bodies); i++) {
+        unsigned status = ask("POST", "/fault_rule", bodies[i]).status;
+        if (status != 400) {
+            rg_test_fail(__FILE__, __LINE__, "%s: %u", bodies[i], status);
+        }
+    }
+    RG_CHECK_EQ(status_of("GET", "/fault_rule/77777"), 404);
+    RG_CHECK_EQ(status_of("DELETE", "/fault_rule/77777"), 404);
+    RG_CHECK_EQ(status_of("GET", "/fault_rule/x"), 405);
+    RG_CHECK_EQ(status_of("PUT", "/fault_rule"), 405);
+    static struct rg_talk_rule rules[RG_RULES_MAX];
+    for (size_t i = 0; i < RG_ARRAY_LEN(rules); i++) {
+        rg_talk_rule_begin(port, "\"nth\":0", &rules[i]);
+    }
+    RG_CHECK_EQ(ask("POST", "/fault_rule", "{\"nth\":0}").status, 413);
+    for (size_t i = 0; i < RG_ARRAY_LEN(rules); i++) {
+        rg_talk_rule_end(port, &rules[i]);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct rg_test tests[] = {
+        RG_TEST(test_which_requests_are_counted),
+        RG_TEST(test_which_of_them_are_struck),
+        RG_TEST(test_nothing_happens_and_nothing_comes),
+        RG_TEST(test_it_happens_and_nothing_comes),
+        RG_TEST(test_it_happens_and_is_said_to_have_failed),
+        RG_TEST(test_held_before_it_happens),
+        RG_TEST(test_held_after_it_happened),
+        RG_TEST(test_it_happens_later_and_is_answered_then),
+        RG_TEST(test_it_happens_later_although_nobody_waits),
+        RG_TEST(test_it_happens_twice),
+        RG_TEST(test_an_answer_is_late),
+        RG_TEST(test_pages_are_empty),
+        RG_TEST(test_a_client_that_waits_for_a_rule_that_ends),
+        RG_TEST(test_what_is_no_rule),
+    };
+    char error[256] = "";
+    struct rg_emulator_options options = {.threads = 2, .plain = true};
+    if (rg_emulator_open(&emulator, &options, error, sizeof(error)) < 0) {
+        fprintf(stderr, "%s\n", error);
+        return 1;
+    }
+    port = rg_talk_port(rg_emulator_endpoint(emulator));
+    int rc = rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
+    rg_emulator_close(emulator);
+    return rc;
+}
