@@ -11,44 +11,45 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+/* XX(member, name, what appends its value) */
 #define OBJECT_MEMBERS(XX)                                                                         \
-    XX(KIND, "kind")                                                                               \
-    XX(ID, "id")                                                                                   \
-    XX(SELF_LINK, "selfLink")                                                                      \
-    XX(MEDIA_LINK, "mediaLink")                                                                    \
-    XX(NAME, "name")                                                                               \
-    XX(BUCKET, "bucket")                                                                           \
-    XX(GENERATION, "generation")                                                                   \
-    XX(METAGENERATION, "metageneration")                                                           \
-    XX(CONTENT_TYPE, "contentType")                                                                \
-    XX(CONTENT_ENCODING, "contentEncoding")                                                        \
-    XX(CONTENT_LANGUAGE, "contentLanguage")                                                        \
-    XX(CONTENT_DISPOSITION, "contentDisposition")                                                  \
-    XX(CACHE_CONTROL, "cacheControl")                                                              \
-    XX(CUSTOM_TIME, "customTime")                                                                  \
-    XX(COMPONENT_COUNT, "componentCount")                                                          \
-    XX(METADATA, "metadata")                                                                       \
-    XX(CONTEXTS, "contexts")                                                                       \
-    XX(TEMPORARY_HOLD, RG_PROTECTION_TEMPORARY_HOLD)                                               \
-    XX(EVENT_BASED_HOLD, RG_PROTECTION_EVENT_BASED_HOLD)                                           \
-    XX(CUSTOMER_ENCRYPTION, RG_ENCRYPTION_ATTRIBUTE)                                               \
-    XX(RETENTION_EXPIRATION_TIME, "retentionExpirationTime")                                       \
-    XX(ACL, RG_ATTRIBUTES_ACL)                                                                     \
-    XX(TIME_DELETED, "timeDeleted")                                                                \
-    XX(SOFT_DELETE_TIME, "softDeleteTime")                                                         \
-    XX(HARD_DELETE_TIME, "hardDeleteTime")                                                         \
-    XX(STORAGE_CLASS, "storageClass")                                                              \
-    XX(SIZE, "size")                                                                               \
-    XX(CRC32C, "crc32c")                                                                           \
-    XX(MD5_HASH, "md5Hash")                                                                        \
-    XX(ETAG, "etag")                                                                               \
-    XX(TIME_CREATED, "timeCreated")                                                                \
-    XX(UPDATED, "updated")                                                                         \
-    XX(TIME_STORAGE_CLASS_UPDATED, "timeStorageClassUpdated")                                      \
-    XX(TIME_FINALIZED, "timeFinalized")
+    XX(KIND, "kind", append_kind)                                                                  \
+    XX(ID, "id", append_id)                                                                        \
+    XX(SELF_LINK, "selfLink", append_self_link)                                                    \
+    XX(MEDIA_LINK, "mediaLink", append_media_link)                                                 \
+    XX(NAME, "name", append_name)                                                                  \
+    XX(BUCKET, "bucket", append_bucket)                                                            \
+    XX(GENERATION, "generation", append_generation)                                                \
+    XX(METAGENERATION, "metageneration", append_metageneration)                                    \
+    XX(CONTENT_TYPE, "contentType", append_content_type)                                           \
+    XX(CONTENT_ENCODING, "contentEncoding", append_content_encoding)                               \
+    XX(CONTENT_LANGUAGE, "contentLanguage", append_attribute)                                      \
+    XX(CONTENT_DISPOSITION, "contentDisposition", append_attribute)                                \
+    XX(CACHE_CONTROL, "cacheControl", append_attribute)                                            \
+    XX(CUSTOM_TIME, "customTime", append_attribute)                                                \
+    XX(COMPONENT_COUNT, "componentCount", append_component_count)                                  \
+    XX(METADATA, "metadata", append_metadata)                                                      \
+    XX(CONTEXTS, "contexts", append_contexts)                                                      \
+    XX(TEMPORARY_HOLD, RG_PROTECTION_TEMPORARY_HOLD, append_true)                                  \
+    XX(EVENT_BASED_HOLD, RG_PROTECTION_EVENT_BASED_HOLD, append_true)                              \
+    XX(CUSTOMER_ENCRYPTION, RG_ENCRYPTION_ATTRIBUTE, append_encryption)                            \
+    XX(RETENTION_EXPIRATION_TIME, "retentionExpirationTime", append_expiration)                    \
+    XX(ACL, RG_ATTRIBUTES_ACL, append_acl)                                                         \
+    XX(TIME_DELETED, "timeDeleted", append_deleted)                                                \
+    XX(SOFT_DELETE_TIME, "softDeleteTime", append_soft_deleted)                                    \
+    XX(HARD_DELETE_TIME, "hardDeleteTime", append_hard_delete)                                     \
+    XX(STORAGE_CLASS, "storageClass", append_storage_class)                                        \
+    XX(SIZE, "size", append_size)                                                                  \
+    XX(CRC32C, "crc32c", append_crc32c)                                                            \
+    XX(MD5_HASH, "md5Hash", append_md5)                                                            \
+    XX(ETAG, "etag", append_etag)                                                                  \
+    XX(TIME_CREATED, "timeCreated", append_created)                                                \
+    XX(UPDATED, "updated", append_updated)                                                         \
+    XX(TIME_STORAGE_CLASS_UPDATED, "timeStorageClassUpdated", append_created)                      \
+    XX(TIME_FINALIZED, "timeFinalized", append_created)
 
 enum object_member {
-#define XX(name, text) OBJECT_##name,
+#define XX(member, name, append) OBJECT_##member,
     OBJECT_MEMBERS(XX)
 #undef XX
         OBJECT_MEMBER_COUNT
@@ -68,7 +69,7 @@ _Static_assert(OBJECT_MEMBER_COUNT <= 64, "a bit for each member");
      BIT(OBJECT_RETENTION_EXPIRATION_TIME) | BIT(OBJECT_CUSTOMER_ENCRYPTION))
 
 static const char *const member_names[] = {
-#define XX(name, text) text,
+#define XX(member, name, append) name,
     OBJECT_MEMBERS(XX)
 #undef XX
 };
@@ -110,8 +111,7 @@ void rg_resource_style_of_request(struct rg_resource_style *style, struct rg_ser
     }
 }
 
-/* For texts that have nothing to escape. */
-static void append_quoted(struct rg_text *text, const char *data, size_t size)
+void rg_resource_append_quoted(struct rg_text *text, const char *data, size_t size)
 {
     char quoted[64];
     RG_ASSERT(size <= sizeof(quoted) - 2);
@@ -121,24 +121,11 @@ static void append_quoted(struct rg_text *text, const char *data, size_t size)
     rg_text_append(text, quoted, size + 2);
 }
 
-static void append_time(struct rg_text *text, int64_t microseconds)
+void rg_resource_append_time(struct rg_text *text, int64_t microseconds)
 {
     char time[RG_TEXT_RFC3339_SIZE + 1];
     rg_text_format_rfc3339(time, microseconds);
-    append_quoted(text, time, RG_TEXT_RFC3339_SIZE);
-}
-
-static void append_etag(struct rg_text *text, const struct rg_store_object_info *info)
-{
-    char etag[RG_REPLY_ETAG_SIZE_MAX + 3];
-    rg_reply_format_etag(etag, info); /* Its quotes serve as JSON's. */
-    rg_text_append_str(text, etag);
-}
-
-static void append_u64_string(struct rg_text *text, uint64_t value)
-{
-    char digits[20];
-    append_quoted(text, digits, rg_text_format_u64(digits, value));
+    rg_resource_append_quoted(text, time, RG_TEXT_RFC3339_SIZE);
 }
 
 void rg_resource_append_segment(struct rg_text *text, struct rg_h1_slice name)
@@ -157,16 +144,8 @@ void rg_resource_append_segment(struct rg_text *text, struct rg_h1_slice name)
     }
 }
 
-static void append_link(struct rg_text *text, const struct subject *subject, const char *path)
-{
-    rg_text_printf(text, "\"%s%s/storage/v1/b/%.*s/o/", subject->style->origin, path,
-                   (int)subject->bucket.size, subject->bucket.data);
-    rg_resource_append_segment(text, subject->name);
-}
-
-/* BUCKET/NAME, and for an object /GENERATION. */
-static void append_id(struct rg_text *text, struct rg_h1_slice bucket, struct rg_h1_slice name,
-                      int64_t generation)
+void rg_resource_append_id(struct rg_text *text, struct rg_h1_slice bucket, struct rg_h1_slice name,
+                           int64_t generation)
 {
     struct rg_text id = {0};
     rg_text_printf(&id, "%.*s/", (int)bucket.size, bucket.data);
@@ -179,27 +158,131 @@ static void append_id(struct rg_text *text, struct rg_h1_slice bucket, struct rg
     rg_text_fini(&id);
 }
 
-static void append_attribute(struct rg_text *text, const struct rg_store_object_info *info,
-                             enum object_member member)
+static void append_kind(struct rg_text *text, const struct subject *subject, const char *name)
 {
-    struct rg_h1_slice value = rg_attributes_get(info->attributes, member_names[member]);
-    if (value.data == NULL) {
-        RG_ASSERT(member == OBJECT_STORAGE_CLASS);
-        value = rg_text_slice("STANDARD");
-    }
+    (void)name;
+    (void)subject;
+    rg_text_append_str(text, "\"storage#object\"");
+}
+
+static void append_id(struct rg_text *text, const struct subject *subject, const char *name)
+{
+    (void)name;
+    rg_resource_append_id(text, subject->bucket, subject->name, subject->info->generation);
+}
+
+static void append_link(struct rg_text *text, const struct subject *subject, const char *path)
+{
+    rg_text_printf(text, "\"%s%s/storage/v1/b/%.*s/o/", subject->style->origin, path,
+                   (int)subject->bucket.size, subject->bucket.data);
+    rg_resource_append_segment(text, subject->name);
+}
+
+static void append_self_link(struct rg_text *text, const struct subject *subject, const char *name)
+{
+    (void)name;
+    append_link(text, subject, "");
+    rg_text_append_str(text, "\"");
+}
+
+static void append_media_link(struct rg_text *text, const struct subject *subject, const char *name)
+{
+    (void)name;
+    append_link(text, subject, "/download");
+    rg_text_printf(text, "?generation=%" PRId64 "&alt=media\"", subject->info->generation);
+}
+
+static void append_name(struct rg_text *text, const struct subject *subject, const char *name)
+{
+    (void)name;
+    rg_text_append_json(text, subject->name.data, subject->name.size);
+}
+
+static void append_bucket(struct rg_text *text, const struct subject *subject, const char *name)
+{
+    (void)name;
+    rg_text_append_json(text, subject->bucket.data, subject->bucket.size);
+}
+
+static void append_u64_string(struct rg_text *text, uint64_t value)
+{
+    char digits[20];
+    rg_resource_append_quoted(text, digits, rg_text_format_u64(digits, value));
+}
+
+static void append_generation(struct rg_text *text, const struct subject *subject, const char *name)
+{
+    (void)name;
+    append_u64_string(text, (uint64_t)subject->info->generation);
+}
+
+static void append_metageneration(struct rg_text *text, const struct subject *subject,
+                                  const char *name)
+{
+    (void)name;
+    append_u64_string(text, (uint64_t)subject->info->metageneration);
+}
+
+static void append_size(struct rg_text *text, const struct subject *subject, const char *name)
+{
+    (void)name;
+    append_u64_string(text, subject->info->size);
+}
+
+static void append_content_type(struct rg_text *text, const struct subject *subject,
+                                const char *name)
+{
+    (void)name;
+    rg_text_append_json(text, subject->info->content_type, strlen(subject->info->content_type));
+}
+
+static void append_content_encoding(struct rg_text *text, const struct subject *subject,
+                                    const char *name)
+{
+    (void)name;
+    rg_text_append_json(text, subject->info->content_encoding,
+                        strlen(subject->info->content_encoding));
+}
+
+static void append_attribute(struct rg_text *text, const struct subject *subject, const char *name)
+{
+    struct rg_h1_slice value = rg_attributes_get(subject->info->attributes, name);
+    RG_ASSERT(value.data != NULL);
     rg_text_append_json(text, value.data, value.size);
 }
 
-static void append_metadata(struct rg_text *text, const struct rg_attributes *attributes)
+static void append_storage_class(struct rg_text *text, const struct subject *subject,
+                                 const char *name)
 {
-    struct rg_h1_slice name, value;
+    struct rg_h1_slice value = rg_attributes_get(subject->info->attributes, name);
+    value = value.data != NULL ? value : rg_text_slice("STANDARD");
+    rg_text_append_json(text, value.data, value.size);
+}
+
+static void append_acl(struct rg_text *text, const struct subject *subject, const char *name)
+{
+    struct rg_h1_slice acl = rg_attributes_get(subject->info->attributes, name);
+    rg_text_append(text, acl.data, acl.size); /* Is JSON. */
+}
+
+static void append_component_count(struct rg_text *text, const struct subject *subject,
+                                   const char *name)
+{
+    (void)name;
+    rg_text_printf(text, "%" PRId64, rg_attributes_component_count(subject->info->attributes));
+}
+
+static void append_metadata(struct rg_text *text, const struct subject *subject, const char *name)
+{
+    (void)name;
+    struct rg_h1_slice key, value;
     const char *separator = "";
     uint32_t prefix_size = (uint32_t)strlen(RG_ATTRIBUTES_METADATA);
     rg_text_append_str(text, "{");
-    for (size_t at = 0; rg_attributes_next(attributes, &at, &name, &value);) {
-        if (rg_text_starts_with(name, rg_text_slice(RG_ATTRIBUTES_METADATA))) {
+    for (size_t at = 0; rg_attributes_next(subject->info->attributes, &at, &key, &value);) {
+        if (rg_text_starts_with(key, rg_text_slice(RG_ATTRIBUTES_METADATA))) {
             rg_text_append_str(text, separator);
-            rg_text_append_json(text, name.data + prefix_size, name.size - prefix_size);
+            rg_text_append_json(text, key.data + prefix_size, key.size - prefix_size);
             rg_text_append_str(text, ":");
             rg_text_append_json(text, value.data, value.size);
             separator = ",";
@@ -208,13 +291,97 @@ static void append_metadata(struct rg_text *text, const struct rg_attributes *at
     rg_text_append_str(text, "}");
 }
 
-static void append_encryption(struct rg_text *text, const struct rg_store_object_info *info)
+static void append_contexts(struct rg_text *text, const struct subject *subject, const char *name)
 {
-    struct rg_h1_slice sha256 = rg_attributes_get(info->attributes, RG_ENCRYPTION_ATTRIBUTE);
+    (void)name;
+    rg_contexts_append_json(text, subject->info->attributes);
+}
+
+static void append_true(struct rg_text *text, const struct subject *subject, const char *name)
+{
+    (void)name;
+    (void)subject;
+    rg_text_append_str(text, "true");
+}
+
+static void append_encryption(struct rg_text *text, const struct subject *subject, const char *name)
+{
+    struct rg_h1_slice sha256 = rg_attributes_get(subject->info->attributes, name);
     rg_text_append_str(text, "{\"encryptionAlgorithm\":\"AES256\",\"keySha256\":");
     rg_text_append_json(text, sha256.data, sha256.size);
     rg_text_append_str(text, "}");
 }
+
+static void append_crc32c(struct rg_text *text, const struct subject *subject, const char *name)
+{
+    (void)name;
+    char crc32c[RG_REPLY_CRC32C_SIZE];
+    rg_reply_format_crc32c(crc32c, subject->info->crc32c);
+    rg_resource_append_quoted(text, crc32c, sizeof(crc32c));
+}
+
+static void append_md5(struct rg_text *text, const struct subject *subject, const char *name)
+{
+    (void)name;
+    rg_resource_append_quoted(text, subject->info->md5, RG_STORE_MD5_SIZE);
+}
+
+static void append_etag(struct rg_text *text, const struct subject *subject, const char *name)
+{
+    (void)name;
+    char etag[RG_REPLY_ETAG_SIZE_MAX + 3];
+    rg_reply_format_etag(etag, subject->info); /* Its quotes serve as JSON's. */
+    rg_text_append_str(text, etag);
+}
+
+/* A generation is the time of its creation. */
+static void append_created(struct rg_text *text, const struct subject *subject, const char *name)
+{
+    (void)name;
+    rg_resource_append_time(text, subject->info->generation);
+}
+
+static void append_updated(struct rg_text *text, const struct subject *subject, const char *name)
+{
+    (void)name;
+    rg_resource_append_time(text, subject->info->updated_us);
+}
+
+static void append_deleted(struct rg_text *text, const struct subject *subject, const char *name)
+{
+    (void)name;
+    rg_resource_append_time(text, subject->info->deleted_us);
+}
+
+static void append_soft_deleted(struct rg_text *text, const struct subject *subject,
+                                const char *name)
+{
+    (void)name;
+    rg_resource_append_time(text, subject->info->soft_deleted_us);
+}
+
+static void append_hard_delete(struct rg_text *text, const struct subject *subject,
+                               const char *name)
+{
+    (void)name;
+    rg_resource_append_time(text, subject->info->hard_delete_us);
+}
+
+static void append_expiration(struct rg_text *text, const struct subject *subject, const char *name)
+{
+    (void)name;
+    rg_resource_append_time(text,
+                            rg_protection_expires_us(subject->style->retention_us, subject->info));
+}
+
+/* Each by its number. */
+static void (*const member_values[])(struct rg_text *text, const struct subject *subject,
+                                     const char *name) = {
+#define XX(member, name, append) append,
+    OBJECT_MEMBERS(XX)
+#undef XX
+};
+_Static_assert(RG_ARRAY_LEN(member_values) == OBJECT_MEMBER_COUNT, "every member has a value");
 
 /* Which members the object has of those that not all have. */
 static uint64_t optional_members(const struct rg_resource_style *style,
@@ -257,110 +424,6 @@ static uint64_t optional_members(const struct rg_resource_style *style,
     return style->acl ? members : members & ~BIT(OBJECT_ACL);
 }
 
-static void append_member_value(struct rg_text *text, const struct subject *subject,
-                                enum object_member member)
-{
-    const struct rg_store_object_info *info = subject->info;
-    char crc32c[RG_REPLY_CRC32C_SIZE];
-    switch (member) {
-    case OBJECT_KIND:
-        rg_text_append_str(text, "\"storage#object\"");
-        break;
-    case OBJECT_ID:
-        append_id(text, subject->bucket, subject->name, info->generation);
-        break;
-    case OBJECT_SELF_LINK:
-        append_link(text, subject, "");
-        rg_text_append_str(text, "\"");
-        break;
-    case OBJECT_MEDIA_LINK:
-        append_link(text, subject, "/download");
-        rg_text_printf(text, "?generation=%" PRId64 "&alt=media\"", info->generation);
-        break;
-    case OBJECT_NAME:
-        rg_text_append_json(text, subject->name.data, subject->name.size);
-        break;
-    case OBJECT_BUCKET:
-        rg_text_append_json(text, subject->bucket.data, subject->bucket.size);
-        break;
-    case OBJECT_GENERATION:
-        append_u64_string(text, (uint64_t)info->generation);
-        break;
-    case OBJECT_METAGENERATION:
-        append_u64_string(text, (uint64_t)info->metageneration);
-        break;
-    case OBJECT_CONTENT_TYPE:
-        rg_text_append_json(text, info->content_type, strlen(info->content_type));
-        break;
-    case OBJECT_CONTENT_ENCODING:
-        rg_text_append_json(text, info->content_encoding, strlen(info->content_encoding));
-        break;
-    case OBJECT_STORAGE_CLASS:
-    case OBJECT_CONTENT_LANGUAGE:
-    case OBJECT_CONTENT_DISPOSITION:
-    case OBJECT_CACHE_CONTROL:
-    case OBJECT_CUSTOM_TIME:
-        append_attribute(text, info, member);
-        break;
-    case OBJECT_COMPONENT_COUNT:
-        rg_text_printf(text, "%" PRId64, rg_attributes_component_count(info->attributes));
-        break;
-    case OBJECT_ACL: { /* Is JSON. */
-        struct rg_h1_slice acl = rg_attributes_get(info->attributes, RG_ATTRIBUTES_ACL);
-        rg_text_append(text, acl.data, acl.size);
-        break;
-    }
-    case OBJECT_METADATA:
-        append_metadata(text, info->attributes);
-        break;
-    case OBJECT_CONTEXTS:
-        rg_contexts_append_json(text, info->attributes);
-        break;
-    case OBJECT_TEMPORARY_HOLD:
-    case OBJECT_EVENT_BASED_HOLD:
-        rg_text_append_str(text, "true");
-        break;
-    case OBJECT_CUSTOMER_ENCRYPTION:
-        append_encryption(text, info);
-        break;
-    case OBJECT_RETENTION_EXPIRATION_TIME:
-        append_time(text, rg_protection_expires_us(subject->style->retention_us, info));
-        break;
-    case OBJECT_TIME_DELETED:
-        append_time(text, info->deleted_us);
-        break;
-    case OBJECT_SOFT_DELETE_TIME:
-        append_time(text, info->soft_deleted_us);
-        break;
-    case OBJECT_HARD_DELETE_TIME:
-        append_time(text, info->hard_delete_us);
-        break;
-    case OBJECT_SIZE:
-        append_u64_string(text, info->size);
-        break;
-    case OBJECT_CRC32C:
-        rg_reply_format_crc32c(crc32c, info->crc32c);
-        append_quoted(text, crc32c, sizeof(crc32c));
-        break;
-    case OBJECT_MD5_HASH:
-        append_quoted(text, info->md5, RG_STORE_MD5_SIZE);
-        break;
-    case OBJECT_ETAG:
-        append_etag(text, info);
-        break;
-    case OBJECT_UPDATED:
-        append_time(text, info->updated_us);
-        break;
-    case OBJECT_TIME_CREATED: /* A generation is the time of its creation. */
-    case OBJECT_TIME_STORAGE_CLASS_UPDATED:
-    case OBJECT_TIME_FINALIZED:
-        append_time(text, info->generation);
-        break;
-    case OBJECT_MEMBER_COUNT:
-        break;
-    }
-}
-
 void rg_resource_append_object(struct rg_text *text, const struct rg_resource_style *style,
                                struct rg_h1_slice bucket, struct rg_h1_slice name,
                                const struct rg_store_object_info *info)
@@ -374,136 +437,9 @@ void rg_resource_append_object(struct rg_text *text, const struct rg_resource_st
             rg_text_append_str(text, separator);
             rg_text_append_str(text, member_names[i]);
             rg_text_append_str(text, "\":");
-            append_member_value(text, &subject, i);
+            member_values[i](text, &subject, member_names[i]);
             separator = ",\"";
         }
     }
     rg_text_append_str(text, members == 0 ? "{}" : "}");
-}
-
-void rg_resource_append_folder(struct rg_text *text, const struct rg_resource_style *style,
-                               struct rg_h1_slice bucket, struct rg_h1_slice name,
-                               const struct rg_folder_info *info)
-{
-    rg_text_append_str(text, "\"kind\":\"storage#folder\",\"id\":");
-    append_id(text, bucket, name, 0);
-    rg_text_printf(text, ",\"selfLink\":\"%s/storage/v1/b/%.*s/folders/", style->origin,
-                   (int)bucket.size, bucket.data);
-    rg_resource_append_segment(text, name);
-    rg_text_append_str(text, "\",\"name\":");
-    rg_text_append_json(text, name.data, name.size);
-    rg_text_printf(text, ",\"bucket\":\"%.*s\",\"metageneration\":\"%" PRId64 "\",\"createTime\":",
-                   (int)bucket.size, bucket.data, info->metageneration);
-    append_time(text, info->created_us);
-    rg_text_append_str(text, ",\"updateTime\":");
-    append_time(text, info->updated_us);
-}
-
-/* Whether settings have a member, on the first level. */
-static bool has_member(struct rg_h1_slice settings, const char *name)
-{
-    yyjson_doc *document = yyjson_read(settings.data, settings.size, 0);
-    bool found = yyjson_obj_get(yyjson_doc_get_root(document), name) != NULL;
-    yyjson_doc_free(document);
-    return found;
-}
-
-/* As the service tells them: a few regions in two or more places have names of their own. */
-static const char *location_type(const struct rg_bucket_info *info, struct rg_h1_slice settings)
-{
-    static const char *const dual[] = {"NAM4", "EUR4", "EUR5", "EUR7", "EUR8", "ASIA1"};
-    static const char *const multi[] = {"US", "EU", "ASIA"};
-    if (has_member(settings, "customPlacementConfig")) {
-        return "dual-region";
-    }
-    for (size_t i = 0; i < RG_ARRAY_LEN(dual); i++) {
-        if (strcmp(info->location, dual[i]) == 0) {
-            return "dual-region";
-        }
-    }
-    for (size_t i = 0; i < RG_ARRAY_LEN(multi); i++) {
-        if (strcmp(info->location, multi[i]) == 0) {
-            return "multi-region";
-        }
-    }
-    return "region";
-}
-
-static void append_bucket_etag(struct rg_text *text, int64_t metageneration)
-{
-    uint8_t message[11] = {1 << 3}; /* Field 1, varint. */
-    char etag[RG_TEXT_BASE64_SIZE(sizeof(message))];
-    size_t size = 1;
-    uint64_t value = (uint64_t)metageneration;
-    for (; value >= 0x80; value >>= 7) {
-        message[size++] = (uint8_t)(value | 0x80);
-    }
-    message[size++] = (uint8_t)value;
-    rg_text_format_base64(etag, message, size);
-    append_quoted(text, etag, RG_TEXT_BASE64_SIZE(size));
-}
-
-static void append_access(struct rg_text *text, const struct rg_bucket_info *info)
-{
-    const char *uniform = info->uniform_access ? "true" : "false";
-    rg_text_printf(text,
-                   ",\"iamConfiguration\":{\"bucketPolicyOnly\":{\"enabled\":%s},"
-                   "\"uniformBucketLevelAccess\":{\"enabled\":%s},"
-                   "\"publicAccessPrevention\":\"%s\"}",
-                   uniform, uniform, info->no_public_access ? "enforced" : "inherited");
-}
-
-/* What is kept as it was sent, and what is told where nothing is. */
-static void append_settings(struct rg_text *text, struct rg_h1_slice settings, bool is_region)
-{
-    if (settings.size > 2) {
-        rg_text_append_str(text, ",");
-        rg_text_append(text, settings.data + 1, settings.size - 2);
-    }
-    if (!is_region && !has_member(settings, "rpo")) {
-        rg_text_append_str(text, ",\"rpo\":\"DEFAULT\"");
-    }
-}
-
-void rg_resource_append_bucket(struct rg_text *text, const struct rg_resource_style *style,
-                               struct rg_bucket *bucket)
-{
-    struct rg_h1_slice name = rg_bucket_name(bucket); /* Needs no escapes. */
-    struct rg_bucket_info info;
-    struct rg_bucket_settings *settings = rg_bucket_get_settings(bucket);
-    struct rg_h1_slice json = rg_bucket_settings_json(settings);
-    rg_bucket_get_info(bucket, &info);
-    const char *type = location_type(&info, json);
-    rg_text_printf(text,
-                   "{\"kind\":\"storage#bucket\",\"id\":\"%.*s\",\"name\":\"%.*s\","
-                   "\"selfLink\":\"%s/storage/v1/b/%.*s\",\"projectNumber\":\"0\","
-                   "\"metageneration\":\"%" PRId64 "\",\"locationType\":\"%s\",\"etag\":",
-                   (int)name.size, name.data, (int)name.size, name.data, style->origin,
-                   (int)name.size, name.data, info.metageneration, type);
-    append_bucket_etag(text, info.metageneration);
-    rg_text_append_str(text, ",\"location\":");
-    rg_text_append_json(text, info.location, strlen(info.location));
-    rg_text_append_str(text, ",\"storageClass\":");
-    rg_text_append_json(text, info.storage_class, strlen(info.storage_class));
-    if (info.versioning) {
-        rg_text_append_str(text, ",\"versioning\":{\"enabled\":true}");
-    }
-    if (info.soft_delete_since_us != 0) {
-        rg_text_printf(text, ",\"softDeletePolicy\":{\"retentionDurationSeconds\":\"%" PRId64 "\"",
-                       info.soft_delete_us / 1000000);
-        rg_text_append_str(text, ",\"effectiveTime\":");
-        append_time(text, info.soft_delete_since_us);
-        rg_text_append_str(text, "}");
-    }
-    append_access(text, &info);
-    if (info.hierarchical && !has_member(json, "hierarchicalNamespace")) {
-        rg_text_append_str(text, ",\"hierarchicalNamespace\":{\"enabled\":true}");
-    }
-    append_settings(text, json, strcmp(type, "region") == 0);
-    rg_text_append_str(text, ",\"timeCreated\":");
-    append_time(text, info.created_us);
-    rg_text_append_str(text, ",\"updated\":");
-    append_time(text, info.updated_us);
-    rg_text_append_str(text, "}");
-    rg_bucket_settings_unref(settings);
 }

@@ -1,10 +1,9 @@
-/* Objects and buckets as the JSON API describes them. Integers of 64 bits are strings there. */
+/* Objects as the JSON API describes them. Integers of 64 bits are strings there. */
 #ifndef RG_EMULATOR_API_RESOURCE_H
 #define RG_EMULATOR_API_RESOURCE_H
 
 #include "emulator/request/call.h"
 #include "emulator/request/request.h"
-#include "emulator/store/folders.h"
 #include "emulator/store/store.h"
 #include "emulator/wire/text.h"
 
@@ -31,13 +30,15 @@ void rg_resource_style_of_request(struct rg_resource_style *style, struct rg_ser
 void rg_resource_append_object(struct rg_text *text, const struct rg_resource_style *style,
                                struct rg_h1_slice bucket, struct rg_h1_slice name,
                                const struct rg_store_object_info *info);
+/* Parts that resources have in common. */
+
+/* A text that has nothing to escape, at most 62 bytes, with quotes. */
+void rg_resource_append_quoted(struct rg_text *text, const char *data, size_t size);
+void rg_resource_append_time(struct rg_text *text, int64_t microseconds);
+/* BUCKET/NAME, and /GENERATION where that is not 0. */
+void rg_resource_append_id(struct rg_text *text, struct rg_h1_slice bucket, struct rg_h1_slice name,
+                           int64_t generation);
 /* A name as one segment of a path, whose slashes are escaped. */
 void rg_resource_append_segment(struct rg_text *text, struct rg_h1_slice name);
-/* A folder of a hierarchical bucket: its members, without braces. */
-void rg_resource_append_folder(struct rg_text *text, const struct rg_resource_style *style,
-                               struct rg_h1_slice bucket, struct rg_h1_slice name,
-                               const struct rg_folder_info *info);
-void rg_resource_append_bucket(struct rg_text *text, const struct rg_resource_style *style,
-                               struct rg_bucket *bucket);
 
 #endif

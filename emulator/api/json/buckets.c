@@ -3,8 +3,8 @@
 
 #include "emulator/api/fields.h"
 #include "emulator/api/json/bucket_description.h"
+#include "emulator/api/json/bucket_resource.h"
 #include "emulator/api/json/folders.h"
-#include "emulator/api/resource.h"
 #include "emulator/request/body.h"
 #include "http/url.h"
 

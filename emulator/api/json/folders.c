@@ -1,7 +1,7 @@
 /* What each route below a bucket's folders and operations answers; see folders.h. */
 #include "emulator/api/json/folders.h"
 
-#include "emulator/api/resource.h"
+#include "emulator/api/json/bucket_resource.h"
 #include "emulator/faults/rules.h"
 #include "emulator/request/body.h"
 #include "emulator/request/sessions.h"
