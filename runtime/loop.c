@@ -428,14 +428,9 @@ void rg_loop_pass(struct rg_loop *loop, uint64_t deadline_ns)
     }
 }
 
-bool rg_loop_post_quiet(struct rg_loop *loop, struct rg_mail *mail)
-{
-    return rg_mailbox_post(&loop->mailbox, mail);
-}
-
 void rg_loop_post(struct rg_loop *loop, struct rg_mail *mail)
 {
-    if (rg_loop_post_quiet(loop, mail)) {
+    if (rg_mailbox_post(&loop->mailbox, mail)) {
         rg_loop_wake(loop);
     }
 }

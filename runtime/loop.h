@@ -103,10 +103,8 @@ int rg_loop_attach(struct rg_loop *loop);
 /* One pass, which waits until deadline_ns at the latest. */
 void rg_loop_pass(struct rg_loop *loop, uint64_t deadline_ns);
 
-/* Hands mail to the loop; any thread. rg_loop_post wakes the loop if it sleeps. rg_loop_post_quiet
- * leaves that to the caller: true means that rg_loop_wake must follow. */
+/* Hands mail to the loop, and wakes it if it sleeps; any thread. */
 void rg_loop_post(struct rg_loop *loop, struct rg_mail *mail);
-bool rg_loop_post_quiet(struct rg_loop *loop, struct rg_mail *mail);
 void rg_loop_wake(struct rg_loop *loop);
 /* Runs function(context) on the loop's thread and waits for it. Any other thread. Where the loop
  * has no thread, the caller drives it, and is the one who runs the function. */

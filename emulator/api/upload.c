@@ -288,7 +288,8 @@ static bool take_members(struct rg_server_call *call, struct rg_upload *upload, 
            (md5.size == 0 || expect_md5(call, hashes, md5));
 }
 
-bool rg_upload_take_json(struct rg_server_call *call, struct rg_upload *upload, yyjson_val *root)
+/* The description of an object in JSON; NULL describes nothing. */
+static bool take_json(struct rg_server_call *call, struct rg_upload *upload, yyjson_val *root)
 {
     if (root != NULL && !yyjson_is_obj(root)) {
         rg_reply_error(call, RG_API_BAD_REQUEST, "The metadata is not a JSON object.");
@@ -312,7 +313,7 @@ bool rg_upload_take_text(struct rg_server_call *call, struct rg_upload *upload,
     if (json.size > 0 && document == NULL) {
         rg_reply_error(call, RG_API_BAD_REQUEST, "The metadata is not a JSON object.");
     } else {
-        taken = rg_upload_take_json(call, upload, yyjson_doc_get_root(document));
+        taken = take_json(call, upload, yyjson_doc_get_root(document));
     }
     yyjson_doc_free(document);
     return taken;

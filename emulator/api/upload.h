@@ -57,9 +57,7 @@ bool rg_upload_set_content_type(struct rg_server_call *call, struct rg_upload *u
 /* Content type, encoding and in the XML API the other attributes that headers tell. */
 bool rg_upload_take_fields(struct rg_server_call *call, struct rg_upload *upload,
                            const struct rg_api_request *request);
-/* The description of an object in JSON; NULL describes nothing. */
-bool rg_upload_take_json(struct rg_server_call *call, struct rg_upload *upload, yyjson_val *root);
-/* The same from a text, which may be empty. */
+/* The description of an object in JSON: a text, which may be empty. */
 bool rg_upload_take_text(struct rg_server_call *call, struct rg_upload *upload,
                          struct rg_h1_slice json);
 /* x-goog-hash and Content-MD5 of the last request's head, in the place of those of a try before. */

@@ -134,7 +134,7 @@ static void list_release(struct rg_request *request)
     request->list.body = request->list.target = NULL;
 }
 
-const struct rg_request_ops rg_list_ops = {
+static const struct rg_request_ops list_ops = {
     .verb = "list",
     .encode = list_encode,
     .head = list_head,
@@ -196,7 +196,7 @@ int rg_list_prepare(struct rg_request *request, const struct rg_list_question *q
     if (rc < 0 || list->results_max > RG_LIST_RESULTS_MAX) {
         return -EINVAL;
     }
-    rg_request_prepare(request, &rg_list_ops, list->user_data, list->deadline_ns);
+    rg_request_prepare(request, &list_ops, list->user_data, list->deadline_ns);
     request->list = (struct rg_list_state){.waiter.run = memory_came};
     snprintf(request->object, sizeof(request->object), "%s",
              list->prefix != NULL ? list->prefix : "");

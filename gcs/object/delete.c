@@ -18,7 +18,7 @@ static enum rg_status delete_finish(struct rg_request *request, struct rg_comple
     return RG_STATUS_OK;
 }
 
-const struct rg_request_ops rg_delete_ops = {
+static const struct rg_request_ops delete_ops = {
     .verb = "delete",
     .traffic = RG_TRAFFIC_WRITE,
     .encode = rg_object_encode,
@@ -49,7 +49,7 @@ int rg_delete_prepare(struct rg_request *request, const void *given)
     char text[RG_TARGET_SIZE_MAX];
     struct rg_target target = {.text = text, .capacity = sizeof(text)};
     rg_delete_target(&target, request->client->endpoint.path, del);
-    int rc = rg_object_prepare(request, &rg_delete_ops,
+    int rc = rg_object_prepare(request, &delete_ops,
                                &(struct rg_object_call){.method = "DELETE",
                                                         .target = &target,
                                                         .user_data = del->user_data,

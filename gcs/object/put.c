@@ -94,7 +94,7 @@ static void put_release(struct rg_request *request)
     request->put.content_type = request->put.lead = request->put.trail = NULL;
 }
 
-const struct rg_request_ops rg_put_ops = {
+static const struct rg_request_ops put_ops = {
     .verb = "put",
     .traffic = RG_TRAFFIC_WRITE,
     .encode = put_encode,
@@ -141,7 +141,7 @@ static int put_prepare(struct rg_request *request, const struct rg_put *put)
     if (put->content_type != NULL && !content_type_valid(put->content_type)) {
         return -EINVAL;
     }
-    rg_request_prepare(request, &rg_put_ops, put->user_data, put->deadline_ns);
+    rg_request_prepare(request, &put_ops, put->user_data, put->deadline_ns);
     const struct rg_conditions conditions = {.if_generation_match = put->if_generation_match};
     request->idempotent = rg_operation_idempotent(RG_OPERATION_INSERT, &conditions, 0);
     request->x.upload = put->data;

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-const struct rg_request_ops rg_stat_ops = {
+static const struct rg_request_ops stat_ops = {
     .verb = "stat",
     .encode = rg_object_encode,
     .head = rg_object_head,
@@ -27,7 +27,7 @@ int rg_stat_prepare(struct rg_request *request, const void *given)
     rg_target_query(&target, "fields", RG_RESOURCE_FIELDS);
     rg_target_query_i64(&target, "generation", stat->generation);
     rg_target_conditions(&target, &stat->conditions);
-    return rg_object_prepare(request, &rg_stat_ops,
+    return rg_object_prepare(request, &stat_ops,
                              &(struct rg_object_call){.method = "GET",
                                                       .target = &target,
                                                       .user_data = stat->user_data,

@@ -53,10 +53,8 @@ void rg_object_complete_info(struct rg_completion *completion, const struct rg_o
 void rg_object_count_child(struct rg_request *operation, const struct rg_completion *completion);
 
 /* Asks for the resource of an object: a kind of request, and a child of operations. */
-extern const struct rg_request_ops rg_stat_ops;
 int rg_stat_prepare(struct rg_request *request, const void *given);
 /* Removes one; a part of a batch is the same target. */
-extern const struct rg_request_ops rg_delete_ops;
 int rg_delete_prepare(struct rg_request *request, const void *given);
 bool rg_delete_valid(const struct rg_delete *del);
 /* Into the target's text, of its capacity. */

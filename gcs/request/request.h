@@ -212,6 +212,6 @@ void rg_request_give_up(struct rg_request *request);
 /* Ends a request that is out: it completes, from within this call or soon. */
 void rg_request_cancel(struct rg_request *request, enum rg_status status);
 
-extern const struct rg_request_ops rg_get_ops, rg_list_ops, rg_put_ops;
+extern const struct rg_request_ops rg_get_ops;
 
 #endif

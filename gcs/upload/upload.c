@@ -373,7 +373,7 @@ uint32_t rg_upload_crc(const struct rg_upload_op *op)
     return crc;
 }
 
-uint32_t rg_upload_slots_busy(const struct rg_upload_op *op)
+static uint32_t slots_busy(const struct rg_upload_op *op)
 {
     uint32_t busy = 0;
     for (uint32_t i = 0; i < op->slot_count; i++) {
@@ -389,7 +389,7 @@ static bool source_ended(const struct rg_upload_op *op)
 
 bool rg_upload_parts_done(const struct rg_upload_op *op)
 {
-    return source_ended(op) && rg_upload_slots_busy(op) == 0;
+    return source_ended(op) && slots_busy(op) == 0;
 }
 
 /* Gives the slot the next part. False: there is none for now. */
@@ -483,16 +483,6 @@ struct rg_upload_part *rg_upload_part_filled(struct rg_upload_op *op)
 {
     for (uint32_t i = 0; i < op->slot_count; i++) {
         if (op->slots[i].state == RG_PART_FILLED) {
-            return &op->slots[i];
-        }
-    }
-    return NULL;
-}
-
-struct rg_upload_part *rg_upload_part_numbered(struct rg_upload_op *op, uint32_t number)
-{
-    for (uint32_t i = 0; i < op->slot_count; i++) {
-        if (op->slots[i].state != RG_PART_FREE && op->slots[i].number == number) {
             return &op->slots[i];
         }
     }

@@ -207,9 +207,8 @@ void rg_upload_finish(struct rg_upload_op *op);
 void rg_upload_parts_fill(struct rg_upload_op *op);
 /* What calls of parts have as `refused`: a writer that sends too much at once hears of it. */
 void rg_upload_part_refused(struct rg_gcs_call *call, uint16_t http_status);
-/* A filled part that comes next, in any order or (sequential) only that number; NULL: none. */
+/* The first filled part in the order of the slots; NULL: none. */
 struct rg_upload_part *rg_upload_part_filled(struct rg_upload_op *op);
-struct rg_upload_part *rg_upload_part_numbered(struct rg_upload_op *op, uint32_t number);
 /* The part was sent, or is not wanted any more. */
 void rg_upload_part_free(struct rg_upload_part *part);
 /* True when all parts have been given slots, and no slot is in use. */
@@ -219,7 +218,6 @@ struct rg_upload_record *rg_upload_record_at(struct rg_upload_op *op, uint32_t n
 uint64_t rg_upload_total(const struct rg_upload_op *op);
 /* Of the parts so far, one behind the other. */
 uint32_t rg_upload_crc(const struct rg_upload_op *op);
-uint32_t rg_upload_slots_busy(const struct rg_upload_op *op);
 
 /* The bytes of the part from `skip` on are what the request carries. */
 void rg_upload_part_carry(const struct rg_upload_part *part, uint64_t skip, struct rg_exchange *x);

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-PyTypeObject *core_buffer_type;
+static PyTypeObject *buffer_type;
 
 struct buffer {
     PyObject_HEAD struct core_session *session;
@@ -31,7 +31,7 @@ static struct buffer *of(PyObject *object)
 
 static struct buffer *buffer_make(struct core_session *session, const void *data, uint64_t size)
 {
-    struct buffer *self = PyObject_New(struct buffer, core_buffer_type);
+    struct buffer *self = PyObject_New(struct buffer, buffer_type);
     if (self == NULL) {
         return NULL;
     }
@@ -381,5 +381,5 @@ static PyType_Spec buffer_spec = {
 
 int core_buffer_register(PyObject *module)
 {
-    return core_type_add(module, &buffer_spec, &core_buffer_type);
+    return core_type_add(module, &buffer_spec, &buffer_type);
 }

@@ -88,8 +88,7 @@ bool core_use_close(struct core_use *self);
  * had in hand is left alone for good. */
 bool core_use_is_half_done(const struct core_use *self);
 
-extern PyTypeObject *core_buffer_type, *core_client_type, *core_objects_type, *core_reader_type,
-    *core_item_type, *core_writer_type, *core_object_reader_type, *core_tar_type;
+extern PyTypeObject *core_client_type, *core_objects_type, *core_reader_type, *core_tar_type;
 int core_buffer_register(PyObject *module);
 int core_client_register(PyObject *module);
 int core_many_register(PyObject *module);
@@ -284,12 +283,8 @@ void core_listing_close(struct core_listing *listing);
 PyObject *core_objects_new(struct rg_manifest_writer *writer);
 /* To such a writer. -1 with an exception. */
 int core_objects_add(struct rg_manifest_writer *writer, const struct rg_object *object);
-/* One object of an Objects, valid until the next call for them or until the interpreter's lock is
- * let go of. */
-int core_objects_at(PyObject *objects, uint64_t index, struct rg_object *out_object);
 /* gs://BUCKET/NAME. NULL with an exception. */
 PyObject *core_objects_uri(PyObject *objects, uint64_t index);
-uint64_t core_objects_count(PyObject *objects);
 /* Fills what a reader needs to know of them. */
 void core_objects_describe(PyObject *objects, struct rg_reader_options *options);
 

@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-PyTypeObject *core_object_reader_type;
+static PyTypeObject *object_reader_type;
 
 struct object_reader {
     PyObject_HEAD struct core_session *session;
@@ -172,5 +172,5 @@ static PyType_Spec object_reader_spec = {
 
 int core_object_reader_register(PyObject *module)
 {
-    return core_type_add(module, &object_reader_spec, &core_object_reader_type);
+    return core_type_add(module, &object_reader_spec, &object_reader_type);
 }

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <structmember.h>
 
-PyTypeObject *core_item_type;
+static PyTypeObject *item_type;
 
 struct item {
     PyObject_HEAD PyObject *uri; /* NULL until somebody asks, where `objects` knows it */
@@ -53,7 +53,7 @@ static PyObject *item_fill(struct item *self, struct core_session *session,
 static PyObject *item_new(struct core_session *session, PyObject *uri, PyObject *objects,
                           uint64_t index, const struct rg_completion *completion)
 {
-    struct item *self = PyObject_GC_New(struct item, core_item_type);
+    struct item *self = PyObject_GC_New(struct item, item_type);
     if (self == NULL) {
         rg_lease_release(completion->lease);
         return NULL;
@@ -189,5 +189,5 @@ static PyType_Spec item_spec = {
 
 int core_item_register(PyObject *module)
 {
-    return core_type_add(module, &item_spec, &core_item_type);
+    return core_type_add(module, &item_spec, &item_type);
 }

@@ -19,7 +19,9 @@ static struct objects *of(PyObject *object)
     return (struct objects *)object;
 }
 
-int core_objects_at(PyObject *object, uint64_t index, struct rg_object *out_object)
+/* One object of an Objects, valid until the next call for them or until the interpreter's lock is
+ * let go of. */
+static int objects_at(PyObject *object, uint64_t index, struct rg_object *out_object)
 {
     return rg_manifest_cursor_get(of(object)->cursor, index, out_object);
 }
@@ -27,14 +29,14 @@ int core_objects_at(PyObject *object, uint64_t index, struct rg_object *out_obje
 PyObject *core_objects_uri(PyObject *object, uint64_t index)
 {
     struct rg_object entry;
-    int rc = core_objects_at(object, index, &entry);
+    int rc = objects_at(object, index, &entry);
     if (rc < 0) {
         return core_errno_raise(rc, "the manifest is damaged");
     }
     return PyUnicode_FromFormat("gs://%s/%s", rg_manifest_bucket(of(object)->manifest), entry.name);
 }
 
-uint64_t core_objects_count(PyObject *object)
+static uint64_t objects_count(PyObject *object)
 {
     return rg_manifest_count(of(object)->manifest);
 }
@@ -255,17 +257,17 @@ static PyObject *objects_new(PyTypeObject *type, PyObject *args, PyObject *keywo
 
 static Py_ssize_t objects_length(PyObject *object)
 {
-    return (Py_ssize_t)core_objects_count(object);
+    return (Py_ssize_t)objects_count(object);
 }
 
 static PyObject *objects_item(PyObject *object, Py_ssize_t index)
 {
     struct rg_object entry;
-    if (index < 0 || (uint64_t)index >= core_objects_count(object)) {
+    if (index < 0 || (uint64_t)index >= objects_count(object)) {
         PyErr_SetString(PyExc_IndexError, "there is no such object");
         return NULL;
     }
-    int rc = core_objects_at(object, (uint64_t)index, &entry);
+    int rc = objects_at(object, (uint64_t)index, &entry);
     if (rc < 0) {
         return core_errno_raise(rc, "the manifest is damaged");
     }

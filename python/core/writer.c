@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-PyTypeObject *core_writer_type;
+static PyTypeObject *writer_type;
 
 /* Of <ringest/upload.h>, and of the service. */
 #define PART_SIZE_MAX (UINT64_C(5) << 30)
@@ -490,5 +490,5 @@ static PyType_Spec writer_spec = {
 
 int core_writer_register(PyObject *module)
 {
-    return core_type_add(module, &writer_spec, &core_writer_type);
+    return core_type_add(module, &writer_spec, &writer_type);
 }

@@ -11,7 +11,7 @@
 /* How often a version may be replaced between opening it and reading its record. */
 #define OPEN_ATTEMPTS_MAX 100
 
-int64_t rg_disk_generation_of(const struct stat *status)
+static int64_t generation_of(const struct stat *status)
 {
     int64_t generation = (int64_t)status->st_mtim.tv_sec * 1000000 + status->st_mtim.tv_nsec / 1000;
     return RG_MAX(generation, INT64_C(1)); /* 0 would mean that there is no object. */
@@ -40,14 +40,14 @@ int rg_disk_version_open(const struct rg_disk_tree *tree, const char *path, int6
         }
         *out_info = (struct rg_store_object_info){
             .size = (uint64_t)status.st_size,
-            .generation = rg_disk_generation_of(&status),
+            .generation = generation_of(&status),
             .metageneration = 1,
-            .updated_us = rg_disk_generation_of(&status),
+            .updated_us = generation_of(&status),
             .content_type = "application/octet-stream",
         };
         bool same = attempt > 0 && before.st_ino == status.st_ino &&
                     before.st_dev == status.st_dev &&
-                    rg_disk_generation_of(&before) == out_info->generation;
+                    generation_of(&before) == out_info->generation;
         if (rg_disk_record_read(tree, path, out_info) == 0 || same) {
             if (generation == 0) { /* Its record may be ready for what comes. */
                 out_info->deleted_us = out_info->soft_deleted_us = out_info->hard_delete_us = 0;
@@ -100,7 +100,7 @@ int64_t rg_disk_current_generation(const struct rg_disk_tree *tree, const char *
         return 0;
     }
     close(fd);
-    return rg_disk_generation_of(&status);
+    return generation_of(&status);
 }
 
 int rg_disk_set_generation(int fd, struct rg_store_object_info *info)
@@ -112,7 +112,7 @@ int rg_disk_set_generation(int fd, struct rg_store_object_info *info)
     if (futimens(fd, times) < 0 || fstat(fd, &status) < 0) {
         return -errno;
     }
-    info->generation = rg_disk_generation_of(&status);
+    info->generation = generation_of(&status);
     info->updated_us = info->generation;
     return 0;
 }

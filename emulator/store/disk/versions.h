@@ -9,7 +9,6 @@
 
 #include "emulator/store/disk/records.h"
 
-int64_t rg_disk_generation_of(const struct stat *status);
 /* The path of a version that is not the live one. */
 void rg_disk_version_path(char out[RG_DISK_PATH_MAX], const char *path, int64_t generation);
 /* The generation of the live version at `path`; 0: there is none. */

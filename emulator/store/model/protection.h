@@ -9,7 +9,6 @@
 #define RG_PROTECTION_TEMPORARY_HOLD "temporaryHold"
 #define RG_PROTECTION_EVENT_BASED_HOLD "eventBasedHold"
 
-bool rg_protection_held(const struct rg_attributes *attributes, const char *hold);
 /* When an object of a bucket that keeps them for `retention_us` may be removed; 0: at any time, or
  * not before its event-based hold has ended. */
 int64_t rg_protection_expires_us(int64_t retention_us, const struct rg_store_object_info *object);
