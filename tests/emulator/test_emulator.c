@@ -202,6 +202,28 @@ static void test_many_connections_over_several_loops(void)
     rg_emulator_close(emulator);
 }
 
+/* Whether the other end of a connection of this machine has received all that was sent: by its line
+ * in the kernel's table, in which addresses and sizes are hexadecimal (proc(5), /proc/net/tcp). */
+static bool is_taken(int fd)
+{
+    struct sockaddr_in own;
+    socklen_t size = sizeof(own);
+    RG_CHECK_EQ(getsockname(fd, (struct sockaddr *)&own, &size), 0);
+    FILE *table = fopen("/proc/net/tcp", "re");
+    RG_CHECK(table != NULL);
+    char line[256];
+    bool taken = false;
+    while (fgets(line, sizeof(line), table) != NULL) {
+        unsigned remote_port, unread;
+        if (sscanf(line, "%*d: %*x:%*x %*x:%x 01 %*x:%x", &remote_port, &unread) == 2 &&
+            remote_port == ntohs(own.sin_port)) {
+            taken = unread == 0;
+        }
+    }
+    fclose(table);
+    return taken;
+}
+
 static void test_closing_cuts_what_is_running(void)
 {
     struct rg_emulator *emulator = open_emulator(
@@ -213,7 +235,7 @@ static void test_closing_cuts_what_is_running(void)
     RG_CHECK(waiting >= 0 && idle >= 0 && half >= 0);
     RG_CHECK(send(waiting, request, strlen(request), 0) > 0);
     RG_CHECK(send(half, request, 10, 0) > 0);
-    usleep(50000);
+    RG_AWAIT(is_taken(waiting) && is_taken(half));
     rg_emulator_close(emulator);
     RG_CHECK(recv(waiting, &byte, 1, 0) <= 0);
     RG_CHECK(recv(idle, &byte, 1, 0) <= 0);

@@ -1,6 +1,7 @@
 /* A connection of the client against answers of every form: those that RFC 9112 allows, and those
  * that it does not. */
 #include "tests/support/exchange.h"
+#include "tests/support/loop.h"
 #include "tests/support/test.h"
 
 #include <unistd.h>
@@ -334,13 +335,15 @@ static void test_memory_is_the_owners_again_when_it_is_told(void)
         struct rg_test_exchange exchange = {
             .action = RG_BODY_INTO, .into = memory, .into_size = SIZE};
         rg_test_exchange_submit(&setting.pool, &exchange);
-        usleep((useconds_t)rg_test_random_below(3000));
+        for (uint64_t turns = rg_test_random_below(30); turns > 0; turns--) {
+            rg_test_loop_turn(setting.pool.loop);
+        }
         rg_test_exchange_cancel(&exchange, RG_STATUS_CANCELLED);
         rg_test_exchange_cancel(&exchange, RG_STATUS_DEADLINE);
         rg_test_exchange_wait(&setting.pool);
         memset(memory, 0xee, SIZE);
         RG_CHECK(exchange.status == RG_STATUS_CANCELLED || exchange.status == RG_STATUS_OK);
-        usleep(500);
+        rg_test_loop_turn(setting.pool.loop);
         for (size_t n = 0; n < SIZE; n += 512) {
             RG_CHECK_EQ(memory[n], 0xee);
         }

@@ -2,8 +2,10 @@
  * is at 127.0.0.1; nothing listens at the other addresses of the loopback network, or nobody
  * accepts. */
 #include "http/conn.h"
+#include "tests/support/clock.h"
 #include "tests/support/exchange.h"
 #include "tests/support/hosts.h"
+#include "tests/support/loop.h"
 #include "tests/support/test.h"
 #include "tests/support/tls_ends.h"
 
@@ -145,7 +147,7 @@ static void test_name_that_cannot_be_resolved(void)
     rg_test_hosts.hosts[0] = "127.0.0.1";
     rg_test_hosts.count = 1;
     rg_test_hosts.error = 0;
-    usleep(1100000);
+    rg_test_clock_skip(setting.pool.loop, 1100 * RG_NS_PER_MS);
     check_ok(&setting);
     setting_close(&setting);
 }
@@ -156,12 +158,11 @@ static void test_prewarming_stops_where_there_is_nothing(void)
     struct setting setting = {0};
     setting_open(&setting, NULL);
     rg_test_pool_prewarm(&setting.pool, 4);
-    usleep(300000);
+    RG_AWAIT(rg_test_hosts.calls == 1);
+    for (int i = 0; i < 10; i++) {
+        rg_test_clock_skip(setting.pool.loop, RG_NS_PER_S);
+    }
     RG_CHECK_EQ(rg_test_hosts.calls, 1);
-    struct rg_loop *loop = setting.pool.loop;
-    uint64_t before = rg_metric_load(&loop->metrics.wakeups);
-    usleep(200000);
-    RG_CHECK(rg_metric_load(&loop->metrics.wakeups) - before < 20);
     setting_close(&setting);
 }
 
@@ -248,7 +249,7 @@ static void test_cancelled_while_waiting_and_while_out(void)
     setting_open(&setting, hold);
     struct rg_test_exchange out = {0}, waiting = {0};
     rg_test_exchange_submit(&setting.pool, &out);
-    usleep(50000);
+    RG_AWAIT(rg_scripted_server_connections(setting.server) == 1);
     rg_test_exchange_submit(&setting.pool, &waiting);
     rg_test_exchange_cancel(&waiting, RG_STATUS_DEADLINE);
     rg_test_exchange_wait(&setting.pool);
@@ -258,7 +259,7 @@ static void test_cancelled_while_waiting_and_while_out(void)
     rg_test_exchange_wait(&setting.pool);
     RG_CHECK_EQ(out.status, RG_STATUS_CANCELLED);
     rg_test_exchange_cancel(&out, RG_STATUS_DEADLINE);
-    usleep(50000);
+    rg_test_loop_turn(setting.pool.loop);
     RG_CHECK_EQ(out.done_count, 1);
     RG_CHECK_EQ(waiting.done_count, 1);
     setting_close(&setting);
@@ -269,14 +270,16 @@ static void test_closed_with_exchanges_in_every_state(void)
     static const struct rg_step hold[] = {RG_HOLD};
     rg_test_hosts.hosts[0] = "127.0.0.1";
     rg_test_hosts.count = 1;
-    for (unsigned delay_us = 0; delay_us < 1000; delay_us += 50) {
+    for (unsigned turns = 0; turns < 20; turns++) {
         struct setting setting = {.pool.options.connections_max = 2};
         setting_open(&setting, hold);
         struct rg_test_exchange exchanges[4] = {0};
         for (unsigned i = 0; i < 4; i++) {
             rg_test_exchange_submit(&setting.pool, &exchanges[i]);
         }
-        usleep(delay_us);
+        for (unsigned i = 0; i < turns; i++) {
+            rg_test_loop_turn(setting.pool.loop);
+        }
         setting_close(&setting);
         rg_test_hosts.hosts[0] = "127.0.0.1";
         rg_test_hosts.count = 1;

@@ -1,5 +1,6 @@
 /* The server as a whole: accepting, limits, timeouts and destruction; and over TLS with a client
  * that others wrote (curl). */
+#include "tests/support/clock.h"
 #include "tests/support/server.h"
 #include "tests/support/test.h"
 #include "tests/support/tls_ends.h"
@@ -30,7 +31,7 @@ static void test_a_client_that_goes_away_leaves_nothing_behind(void)
         } else {
             rg_test_peer_say(fd, "GET /1 HT");
         }
-        usleep(20000);
+        rg_test_loop_turn(rg_test_server.loop);
         if (i >= 6) {
             setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
         }
@@ -49,6 +50,8 @@ static void test_requests_that_stall_and_idle_connections_are_closed(void)
     rg_test_peer_expect(idle, 1);
     int stalled = rg_test_peer_open();
     rg_test_peer_say(stalled, "PUT /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabc");
+    rg_test_loop_turn(rg_test_server.loop);
+    rg_test_clock_skip(rg_test_server.loop, 1001 * RG_NS_PER_MS);
     RG_CHECK_EQ(rg_test_peer_expect_end(idle), 0);
     RG_CHECK_EQ(rg_test_peer_expect_end(stalled), 0);
     RG_CHECK_EQ(rg_test_server_stats()->timeout_count, 1);
@@ -59,7 +62,7 @@ static void test_requests_that_stall_and_idle_connections_are_closed(void)
         if (send(slow, &head[i], 1, MSG_NOSIGNAL) < 0) {
             break;
         }
-        usleep(80000);
+        rg_test_clock_skip(rg_test_server.loop, 80 * RG_NS_PER_MS);
     }
     int end = rg_test_peer_expect_end(slow);
     RG_CHECK(end == 0 || end == ECONNRESET || end == EPIPE);
@@ -298,13 +301,8 @@ static void test_destroy_over_tls(void)
         _exit(127);
     }
     int idle = rg_test_peer_open();
-    for (int i = 0; i < 500 && rg_test_calls.begun == 0; i++) {
-        usleep(10000);
-        if (waitpid(pid, NULL, WNOHANG) != 0) {
-            break;
-        }
-    }
-    usleep(50000);
+    RG_AWAIT(rg_test_calls.begun > 0 || waitpid(pid, NULL, WNOHANG) != 0);
+    rg_test_loop_turn(rg_test_server.loop);
     bool was_begun = rg_test_calls.begun == 1;
     server_stop_tls();
     kill(pid, SIGKILL);

@@ -4,6 +4,7 @@
 #include "tests/support/test.h"
 
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -46,7 +47,7 @@ static void test_pipelined_requests_are_answered_in_order(void)
                          "GET /4 HTTP/1.1\r\nHost: a\r\n\r\nGET /5 HTTP/1.1\r\n";
     for (size_t cut = 1; cut < strlen(upload); cut += 3) {
         rg_test_peer_send(fd, upload, cut);
-        usleep(500);
+        rg_test_loop_turn(rg_test_server.loop);
         rg_test_peer_say(fd, upload + cut);
         rg_test_peer_expect(fd, 3);
         rg_test_peer_expect(fd, 4);
@@ -65,7 +66,7 @@ static void test_a_request_may_come_byte_by_byte(void)
                        "3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nTrailer: 1\r\n\r\n";
     for (const char *at = text; *at != '\0'; at++) {
         rg_test_peer_send(fd, at, 1);
-        usleep(200);
+        rg_test_loop_turn(rg_test_server.loop);
     }
     struct rg_test_answer answer;
     RG_CHECK_EQ(rg_test_peer_read_head(fd, &answer), 0);
@@ -299,7 +300,13 @@ static void test_a_slow_reader_gets_everything(void)
     int small = 65536;
     setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
     rg_test_peer_get(fd, BODY_SIZE_MAX, "");
-    usleep(300000);
+    /* Until nothing more fits into what the kernel keeps for us. */
+    int unread = 0, before;
+    do {
+        before = unread;
+        rg_test_loop_turn(rg_test_server.loop);
+        RG_CHECK_EQ(ioctl(fd, FIONREAD, &unread), 0);
+    } while (unread == 0 || unread != before);
     rg_test_peer_expect(fd, BODY_SIZE_MAX);
     close(fd);
     rg_test_server_stop();

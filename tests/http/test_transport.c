@@ -256,7 +256,7 @@ static void test_paused_transports_keep_what_came(void)
     peer_write(stream, "kept", 4);
     wait_told(stream);
     peer_write(stream, " and more", 9);
-    usleep(50000);
+    rg_test_loop_turn(stream->loop);
     RG_CHECK_EQ(stream->received_size, 0);
     RG_CHECK_EQ(stream->data_count, 1);
     rg_loop_call(stream->loop, resume_run, &stream->transport);
@@ -303,7 +303,7 @@ static void test_closed_twice_is_closed_once(void)
     struct stream *stream = stream_make();
     stream_open(stream);
     rg_loop_call(stream->loop, close_twice_run, &stream->transport);
-    usleep(50000);
+    rg_test_loop_turn(stream->loop);
     stream_free(stream);
 }
 
@@ -406,7 +406,7 @@ static void test_memory_that_is_sent_from_is_lent_until_the_end(void)
     stream->send_size = RG_OP_SIZE_MAX;
     for (unsigned i = 0; i < 20 && stream->sent_count == i; i++) {
         rg_loop_call(stream->loop, send_from_run, stream);
-        usleep(100000);
+        rg_test_loop_turn(stream->loop);
     }
     RG_CHECK(stream_borrows(stream));
     stream_close(stream, true);

@@ -1,6 +1,7 @@
 /* TLS at the level of the transport, with full buffers: what the record layer has to say must find
  * its way between what the owner sends, in order and under the right key. The peer is BoringSSL's
  * own record layer, and OpenSSL's program. */
+#include "tests/support/loop.h"
 #include "tests/support/scripted_server.h"
 #include "tests/support/test.h"
 #include "tests/support/tls_stream.h"
@@ -97,7 +98,7 @@ static void fill_up(struct rg_test_stream *stream, uint64_t size)
     uint64_t before;
     do {
         before = stream->sent;
-        usleep(20000);
+        rg_test_loop_turn(stream->loop);
     } while (stream->sent != before || !stream->full);
     rg_test_stream_call(stream, fill_exactly);
 }

@@ -209,7 +209,7 @@ struct waiter {
     struct rg_cq *cq;
     uint32_t min;
     uint64_t deadline_ns;
-    _Atomic bool started;
+    _Atomic pid_t tid; /* 0: not started yet */
     int result;
     long sleeps;
 };
@@ -220,7 +220,7 @@ static void *wait_once(void *context)
     struct rg_completion out[64];
     struct rusage before, after;
     getrusage(RUSAGE_THREAD, &before);
-    atomic_store(&waiter->started, true);
+    atomic_store(&waiter->tid, gettid());
     waiter->result = rg_cq_wait(waiter->cq, out, 64, waiter->min, waiter->deadline_ns);
     getrusage(RUSAGE_THREAD, &after);
     waiter->sleeps = after.ru_nvcsw - before.ru_nvcsw;
@@ -230,10 +230,8 @@ static void *wait_once(void *context)
 static void start_waiter(struct waiter *waiter)
 {
     RG_CHECK_EQ(pthread_create(&waiter->thread, NULL, wait_once, waiter), 0);
-    while (!atomic_load(&waiter->started)) {
-        sched_yield();
-    }
-    usleep(20000); /* likely asleep; the cases hold when it is not */
+    RG_AWAIT(atomic_load(&waiter->tid) != 0);
+    rg_test_await_asleep(waiter->tid);
 }
 
 static void test_publishing_wakes_a_waiter(void)
@@ -254,7 +252,9 @@ static void test_a_waiter_for_many_is_not_woken_for_each(void)
     start_waiter(&waiter);
     for (uint64_t i = 0; i < 50; i++) {
         reserve_and_publish(cq, i, 1);
-        usleep(200); /* time enough to wake up needlessly */
+        if (i < 49) {
+            rg_test_await_asleep(waiter.tid);
+        }
     }
     pthread_join(waiter.thread, NULL);
     RG_CHECK_EQ(waiter.result, 50);
@@ -277,7 +277,7 @@ static void test_waiters_for_few_and_many_all_get_theirs(void)
         if (rg_cq_reserve(cq, 1) == 1) {
             publish(cq, number++, 1);
         }
-        usleep(100);
+        sched_yield();
         ended += pthread_tryjoin_np(waiters[ended].thread, NULL) == 0;
     }
     for (uint32_t i = 0; i < 3; i++) {
@@ -300,10 +300,7 @@ static int wait_interrupted(struct rg_cq *cq, int flags, uint64_t deadline_ns)
     sigaction(SIGUSR1, &action, NULL);
     struct waiter waiter = {.cq = cq, .min = 2, .deadline_ns = deadline_ns};
     start_waiter(&waiter);
-    do {
-        pthread_kill(waiter.thread, SIGUSR1);
-        usleep(1000);
-    } while (pthread_tryjoin_np(waiter.thread, NULL) != 0);
+    RG_AWAIT((pthread_kill(waiter.thread, SIGUSR1), pthread_tryjoin_np(waiter.thread, NULL) == 0));
     return waiter.result;
 }
 
@@ -484,7 +481,9 @@ static void *publish_numbers(void *context)
         publish(cq, next, (uint32_t)reserved - spare);
         next += (uint32_t)reserved - spare;
         if (dice(member, 64) == 0) {
-            usleep(1 + dice(member, 60)); /* lets takers fall asleep */
+            for (uint32_t i = dice(member, 60); i > 0; i--) {
+                sched_yield(); /* lets takers fall asleep */
+            }
         }
     }
     return NULL;

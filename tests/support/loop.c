@@ -32,6 +32,20 @@ struct rg_loop *rg_test_loop_start(uint64_t memory_max)
     return loop;
 }
 
+static void nothing(void *context)
+{
+    (void)context;
+}
+
+void rg_test_loop_turn(struct rg_loop *loop)
+{
+    /* The first pass finds what the kernel has, the second what that has become, and the third is
+     * for what was deferred. */
+    for (int i = 0; i < 3; i++) {
+        rg_loop_call(loop, nothing, NULL);
+    }
+}
+
 void rg_test_loop_stop(struct rg_loop *loop)
 {
     rg_loop_stop(loop);

@@ -14,4 +14,8 @@ struct rg_loop *rg_test_loop_start(uint64_t memory_max);
 /* Ends the thread and frees the loop. Functions are run on it by rg_loop_call. */
 void rg_test_loop_stop(struct rg_loop *loop);
 
+/* What was there for the loop when this is called has been seen to when it returns: what the
+ * sockets had, and what that led to. */
+void rg_test_loop_turn(struct rg_loop *loop);
+
 #endif

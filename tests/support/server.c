@@ -238,9 +238,7 @@ void rg_test_server_stop(void)
 
 void rg_test_server_check_released(uint32_t want)
 {
-    for (int i = 0; i < 500 && rg_test_calls.released < want; i++) {
-        usleep(10000);
-    }
+    RG_AWAIT(rg_test_calls.released >= want);
     RG_CHECK_EQ(rg_test_calls.released, want);
     RG_CHECK_EQ(rg_test_calls.begun, want);
 }

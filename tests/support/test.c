@@ -121,6 +121,27 @@ bool rg_test_go_on_waiting(uint64_t *begun_ns)
     return now_ns - *begun_ns < RG_TEST_PATIENCE_NS;
 }
 
+bool rg_test_is_asleep(pid_t thread)
+{
+    char path[64], text[256] = "";
+    snprintf(path, sizeof(path), "/proc/self/task/%d/stat", thread);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return false;
+    }
+    size_t size = fread(text, 1, sizeof(text) - 1, file);
+    fclose(file);
+    text[size] = '\0';
+    /* The state is behind the name, which may have blanks and parentheses (proc(5)). */
+    const char *name_end = strrchr(text, ')');
+    return name_end != NULL && name_end[1] == ' ' && name_end[2] == 'S';
+}
+
+void rg_test_await_asleep(pid_t thread)
+{
+    RG_AWAIT(rg_test_is_asleep(thread));
+}
+
 void rg_test_check_mem(const char *file, int line, const void *got, size_t got_size,
                        const void *want, size_t want_size)
 {

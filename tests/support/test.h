@@ -23,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
 
 struct rg_test {
     const char *name;
@@ -57,6 +58,10 @@ uint64_t rg_test_random_below(uint64_t bound);
 /* Sleeps for a millisecond. False when all of that has passed since *begun_ns, which is 0 at first.
  */
 bool rg_test_go_on_waiting(uint64_t *begun_ns);
+
+/* Whether that thread of this process (gettid) waits in the kernel, and a wait until it does. */
+bool rg_test_is_asleep(pid_t thread);
+void rg_test_await_asleep(pid_t thread);
 
 /* Compares memory and prints the first difference. */
 void rg_test_check_mem(const char *file, int line, const void *got, size_t got_size,
