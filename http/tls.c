@@ -39,6 +39,13 @@ static const uint8_t sendings_after[RG_TLS_SENDING_COUNT] = {
     [RG_TLS_SENDING_HELD] = BIT(RG_TLS_SENDING_READY),
 };
 
+static const char *const state_names[] = {
+    [RG_TLS_NONE] = "none",       [RG_TLS_HANDSHAKING] = "handshaking",
+    [RG_TLS_REFUSED] = "refused", [RG_TLS_ESTABLISHED] = "established",
+    [RG_TLS_BROKEN] = "broken",
+};
+static_assert(RG_ARRAY_LEN(state_names) == RG_TLS_STATE_COUNT, "every state has a name");
+
 static bool invariants(const struct rg_tls *tls)
 {
     bool failed = tls->state == RG_TLS_REFUSED || tls->state == RG_TLS_BROKEN;
@@ -282,6 +289,11 @@ int rg_tls_handshake(struct rg_tls *tls, struct rg_tls_in *in, struct rg_tls_out
     }
     rg_tls_call_end(tls);
     return ret;
+}
+
+const char *rg_tls_state_name(const struct rg_tls *tls)
+{
+    return state_names[tls->state];
 }
 
 const char *rg_tls_failure_text(const struct rg_tls *tls)

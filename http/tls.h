@@ -101,6 +101,9 @@ void rg_tls_fini(struct rg_tls *tls);
  * and call again; -EPROTO failed, see rg_tls_failure_text. */
 int rg_tls_handshake(struct rg_tls *tls, struct rg_tls_in *in, struct rg_tls_out *out);
 
+/* "established". */
+const char *rg_tls_state_name(const struct rg_tls *tls);
+
 /* True from the end of the handshake on, whatever came after it. */
 static inline bool rg_tls_established(const struct rg_tls *tls)
 {

@@ -4,75 +4,98 @@
 
 #include "http/tls_traffic.h"
 
+#include "runtime/log.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What TLS may have to say while we only read: an alert, or the answer to a key update. */
-#define REPLY_SIZE_MAX 512
-/* Up to here a small buffer takes all of what is sent to a proxy inside its TLS. */
-#define WRAPPED_SMALL_MAX RG_KIB(16)
-/* What one receive holds after a layer of TLS was taken off: a record may have begun earlier. */
-#define UNWRAPPED_SIZE (RG_RECV_SIZE_MAX + RG_TLS_PLAIN_MAX)
+#define BIT(state) (1u << (state))
+#define CLOSED_BITS                                                                                \
+    (BIT(RG_TRANSPORT_GOODBYE) | BIT(RG_TRANSPORT_CLOSING) | BIT(RG_TRANSPORT_RESETTING))
 
-struct rg_transport_loop {
-    struct rg_loop *loop;
-    struct rg_tls_loop tls;
-    struct rg_send_buffers buffers;
-    uint8_t *
-        unwrapped; /* UNWRAPPED_SIZE bytes, from the first time on; valid as what was received is */
-    uint8_t reply[REPLY_SIZE_MAX];
+/* The name of each state, and those that may follow it. */
+static const struct {
+    const char *name;
+    uint32_t after;
+} states[] = {
+    [RG_TRANSPORT_IDLE] = {"idle", BIT(RG_TRANSPORT_CONNECTING) | BIT(RG_TRANSPORT_HANDSHAKING) |
+                                       BIT(RG_TRANSPORT_OPEN) | CLOSED_BITS},
+    [RG_TRANSPORT_CONNECTING] = {"connecting", BIT(RG_TRANSPORT_TUNNELLING) |
+                                                   BIT(RG_TRANSPORT_HANDSHAKING) |
+                                                   BIT(RG_TRANSPORT_OPEN) |
+                                                   BIT(RG_TRANSPORT_ENDING) | CLOSED_BITS},
+    [RG_TRANSPORT_TUNNELLING] = {"tunnelling", BIT(RG_TRANSPORT_HANDSHAKING) |
+                                                   BIT(RG_TRANSPORT_OPEN) |
+                                                   BIT(RG_TRANSPORT_ENDING) | CLOSED_BITS},
+    [RG_TRANSPORT_HANDSHAKING] = {"handshaking",
+                                  BIT(RG_TRANSPORT_OPEN) | BIT(RG_TRANSPORT_ENDING) | CLOSED_BITS},
+    [RG_TRANSPORT_OPEN] = {"open", BIT(RG_TRANSPORT_ENDING) | CLOSED_BITS},
+    [RG_TRANSPORT_ENDING] = {"ending", BIT(RG_TRANSPORT_ENDED) | CLOSED_BITS},
+    [RG_TRANSPORT_ENDED] = {"ended", CLOSED_BITS},
+    [RG_TRANSPORT_GOODBYE] = {"goodbye", BIT(RG_TRANSPORT_CLOSING) | BIT(RG_TRANSPORT_RESETTING)},
+    [RG_TRANSPORT_CLOSING] = {"closing", BIT(RG_TRANSPORT_RESETTING) | BIT(RG_TRANSPORT_IDLE)},
+    [RG_TRANSPORT_RESETTING] = {"resetting", BIT(RG_TRANSPORT_IDLE)},
 };
+static_assert(RG_ARRAY_LEN(states) == RG_TRANSPORT_STATE_COUNT, "every state has a name");
 
-int rg_transport_loop_create(struct rg_transport_loop **out_shared, struct rg_loop *loop,
-                             uint32_t connections_max)
+static const uint8_t inputs_after[] = {
+    [RG_TRANSPORT_FLOWING] = BIT(RG_TRANSPORT_DELIVERING) | BIT(RG_TRANSPORT_BLOCKED),
+    [RG_TRANSPORT_DELIVERING] = BIT(RG_TRANSPORT_FLOWING) | BIT(RG_TRANSPORT_PAUSED),
+    [RG_TRANSPORT_PAUSED] = BIT(RG_TRANSPORT_RESUMING),
+    [RG_TRANSPORT_RESUMING] = BIT(RG_TRANSPORT_DELIVERING),
+    [RG_TRANSPORT_BLOCKED] = BIT(RG_TRANSPORT_FLOWING),
+};
+static_assert(RG_ARRAY_LEN(inputs_after) == RG_TRANSPORT_INPUT_COUNT, "every state is listed");
+
+static struct rg_loop *loop_of(const struct rg_transport *transport)
 {
-    RG_ASSERT(loop != NULL);
-    struct rg_transport_loop *shared = calloc(1, sizeof(*shared));
-    if (shared == NULL) {
-        return -ENOMEM;
-    }
-    shared->loop = loop;
-    int rc = rg_tls_loop_init(&shared->tls, connections_max);
-    if (rc < 0) {
-        free(shared);
-        return rc;
-    }
-    *out_shared = shared;
-    return 0;
+    return transport->shared->loop;
 }
 
-void rg_transport_loop_destroy(struct rg_transport_loop *shared)
+static bool has_ended(const struct rg_transport *transport)
 {
-    if (shared == NULL) {
-        return;
-    }
-    rg_send_buffers_fini(&shared->buffers);
-    free(shared->unwrapped);
-    rg_tls_loop_fini(&shared->tls);
-    free(shared);
+    return transport->state == RG_TRANSPORT_ENDING || transport->state == RG_TRANSPORT_ENDED;
 }
 
-void rg_transport_loop_memory(const struct rg_transport_loop *shared,
-                              struct rg_transport_memory *out_memory)
+static bool is_closing(const struct rg_transport *transport)
 {
-    *out_memory = (struct rg_transport_memory){
-        .lent_bytes = shared->buffers.lent_bytes,
-        .kept_bytes = shared->buffers.kept_bytes,
-        .shared_bytes = shared->unwrapped != NULL ? UNWRAPPED_SIZE : 0,
-    };
+    return transport->state >= RG_TRANSPORT_GOODBYE;
+}
+
+static bool invariants(const struct rg_transport *transport)
+{
+    const struct rg_send_buffer *buffer = transport->buffer;
+    bool idle = rg_op_idle(&transport->reading) && rg_op_idle(&transport->writing);
+    bool empty = idle && buffer == NULL && transport->tunnel == NULL && transport->stash == NULL;
+    return (transport->state != RG_TRANSPORT_IDLE || empty) &&
+           (transport->state != RG_TRANSPORT_TUNNELLING || transport->tunnel != NULL) &&
+           (transport->state != RG_TRANSPORT_HANDSHAKING || transport->secure) &&
+           (rg_op_idle(&transport->reading) || transport->input == RG_TRANSPORT_FLOWING) &&
+           (buffer == NULL || transport->direct_source == NULL) &&
+           (buffer == NULL ||
+            (buffer->sending <= buffer->size && buffer->size <= buffer->capacity));
+}
+
+static void transport_enter(struct rg_transport *transport, enum rg_transport_state state)
+{
+    RG_ASSERT(states[transport->state].after & BIT(state));
+    rg_log(RG_LOG_DEBUG, "transport of descriptor %d: %s -> %s (TLS: %s)", transport->socket.fd,
+           states[transport->state].name, states[state].name, rg_tls_state_name(&transport->tls));
+    transport->state = (uint8_t)state;
+    RG_VERIFY(invariants(transport));
+}
+
+static void input_enter(struct rg_transport *transport, enum rg_transport_input input)
+{
+    RG_ASSERT(inputs_after[transport->input] & BIT(input));
+    transport->input = (uint8_t)input;
 }
 
 static void buffer_return(struct rg_transport *transport)
 {
     rg_send_buffer_return(&transport->shared->buffers, transport->buffer);
     transport->buffer = NULL;
-}
-
-static void wire_return(struct rg_transport *transport)
-{
-    rg_send_buffer_return(&transport->shared->buffers, transport->wire);
-    transport->wire = NULL;
 }
 
 /* The transport's buffer, borrowed if it has none; NULL: no memory. */
@@ -84,40 +107,33 @@ static struct rg_send_buffer *buffer_get(struct rg_transport *transport, bool la
     return transport->buffer;
 }
 
-static struct rg_loop *loop_of(const struct rg_transport *transport)
-{
-    return transport->shared->loop;
-}
-
 static void transport_fail(struct rg_transport *transport, enum rg_status status, int os_error,
                            const char *text)
 {
-    RG_ASSERT(transport->state != RG_TRANSPORT_CLOSING);
-    if (transport->state != RG_TRANSPORT_ENDED) {
-        transport->state = RG_TRANSPORT_ENDED;
+    if (!has_ended(transport)) {
+        transport_enter(transport, RG_TRANSPORT_ENDING);
         transport->failure =
             (struct rg_transport_failure){.status = status, .os_error = os_error, .text = text};
-        transport->tell_ended = true;
     }
 }
 
 static void transport_fail_tls(struct rg_transport *transport)
 {
     enum rg_status status = rg_tls_failure_status(transport->tls.failure);
-    if (transport->told_ready &&
+    if (transport->state == RG_TRANSPORT_OPEN &&
         (status == RG_STATUS_TLS_PROTOCOL || status == RG_STATUS_CONNECT)) {
-        /* The peers did agree: an alert or garbage behind the handshake says that something broke.
-         */
+        /* The peers did agree. An alert or garbage behind the handshake thus means that something
+         * broke on the way. */
         status = RG_STATUS_CONNECTION_LOST;
     }
     transport_fail(transport, status, 0, rg_tls_failure_text(&transport->tls));
 }
 
-/* Tells the owner of an end that came up, from the loop's own calls only. */
+/* Tells the owner of an end that it does not know of. From the loop's own calls only. */
 static void tell_ended(struct rg_transport *transport)
 {
-    if (transport->tell_ended && transport->state == RG_TRANSPORT_ENDED) {
-        transport->tell_ended = false;
+    if (transport->state == RG_TRANSPORT_ENDING) {
+        transport_enter(transport, RG_TRANSPORT_ENDED);
         transport->owner->on_ended(transport);
     }
 }
@@ -128,7 +144,7 @@ static void receive_start(struct rg_transport *transport)
         transport->state != RG_TRANSPORT_TUNNELLING) {
         return;
     }
-    if (transport->paused || transport->blocked || !rg_op_idle(&transport->reading)) {
+    if (transport->input != RG_TRANSPORT_FLOWING || !rg_op_idle(&transport->reading)) {
         return;
     }
     if (transport->direct != NULL) {
@@ -141,13 +157,13 @@ static void receive_start(struct rg_transport *transport)
     rg_op_recv(loop_of(transport), &transport->reading, &transport->socket, transport->receive_max);
 }
 
-/* Where TLS puts what it has to say while it reads: behind what waits to be sent, because it was
- * sealed after that. What finds no room there, TLS holds until there is some. */
+/* Where TLS puts what it has to say while it reads: behind what waits to be sent, because it is
+ * sealed after that. TLS holds what finds no room there until there is some. */
 static struct rg_tls_out reply_begin(const struct rg_transport *transport)
 {
     struct rg_send_buffer *buffer = transport->buffer;
     if (buffer == NULL) {
-        return (struct rg_tls_out){transport->shared->reply, 0, REPLY_SIZE_MAX};
+        return (struct rg_tls_out){transport->shared->reply, 0, RG_TRANSPORT_REPLY_SIZE};
     }
     return (struct rg_tls_out){buffer->data, buffer->size, buffer->capacity};
 }
@@ -184,7 +200,7 @@ static bool held_send(struct rg_transport *transport)
     return rg_transport_sending(transport);
 }
 
-/* Sends what a step of a handshake has said. False: the transport has failed. */
+/* Sends what a step of a handshake has said. False: that has failed. */
 static bool answer_flush(struct rg_transport *transport, const struct rg_tls_out *out, int rc)
 {
     struct rg_send_buffer *buffer = transport->buffer;
@@ -194,8 +210,16 @@ static bool answer_flush(struct rg_transport *transport, const struct rg_tls_out
         buffer_return(transport);
     }
     rg_transport_flush(transport);
-    transport->blocked = rc == -ENOBUFS;
+    if ((rc == -ENOBUFS) != (transport->input == RG_TRANSPORT_BLOCKED)) {
+        input_enter(transport, rc == -ENOBUFS ? RG_TRANSPORT_BLOCKED : RG_TRANSPORT_FLOWING);
+    }
     return transport->state == state;
+}
+
+static void open_tell(struct rg_transport *transport)
+{
+    transport_enter(transport, RG_TRANSPORT_OPEN);
+    transport->owner->on_ready(transport);
 }
 
 static void handshake_step(struct rg_transport *transport)
@@ -208,7 +232,7 @@ static void handshake_step(struct rg_transport *transport)
     struct rg_tls_out out = {buffer->data, buffer->size, buffer->capacity};
     int rc = rg_tls_handshake(&transport->tls, &transport->in, &out);
     if (answer_flush(transport, &out, rc) && rc == 0) {
-        transport->state = RG_TRANSPORT_OPEN;
+        open_tell(transport);
     } else if (rc == -EPROTO) {
         transport_fail_tls(transport);
     }
@@ -221,12 +245,14 @@ static void transport_fail_tunnel(struct rg_transport *transport)
     transport->failure.final = tunnel->final;
 }
 
-/* The bytes flow to whom they are for, at last. */
-static void tunnel_open(struct rg_transport *transport)
+/* Bytes now flow between us and the peer itself. */
+static void peer_reached(struct rg_transport *transport)
 {
-    transport->state = transport->secure ? RG_TRANSPORT_HANDSHAKING : RG_TRANSPORT_OPEN;
     if (transport->secure) {
+        transport_enter(transport, RG_TRANSPORT_HANDSHAKING);
         handshake_step(transport);
+    } else {
+        open_tell(transport);
     }
 }
 
@@ -240,28 +266,13 @@ static void tunnel_step(struct rg_transport *transport)
     struct rg_tls_out out = {buffer->data, buffer->size, buffer->capacity};
     int rc = rg_tunnel_step(transport->tunnel, &transport->in, &out);
     if (answer_flush(transport, &out, rc) && rc == 0) {
-        tunnel_open(transport);
+        peer_reached(transport);
     } else if (rc == -ECONNABORTED) {
         transport_fail_tunnel(transport);
     }
 }
 
-/* True for what is received and sent inside TLS with a proxy. */
-static bool is_wrapped(const struct rg_transport *transport)
-{
-    return transport->tunnel != NULL && transport->tunnel->secure &&
-           transport->tunnel->state == RG_TUNNEL_OPEN;
-}
-
-static void open_tell(struct rg_transport *transport)
-{
-    if (transport->state == RG_TRANSPORT_OPEN && !transport->told_ready) {
-        transport->told_ready = true;
-        transport->owner->on_ready(transport);
-    }
-}
-
-/* Keeps the unread rest of the shared buffer, which is the loop's again when we return. */
+/* Keeps what was not read: it lies in the receive buffer, which others use when we return. */
 static void input_stash(struct rg_transport *transport)
 {
     if (transport->in.size == 0 || transport->stash != NULL) {
@@ -284,23 +295,29 @@ static void input_drop(struct rg_transport *transport)
     transport->in = (struct rg_tls_in){0};
 }
 
-/* Gives the owner what is in transport->in, and arranges for what comes next. */
+static void delivery_end(struct rg_transport *transport)
+{
+    if (transport->input == RG_TRANSPORT_DELIVERING) {
+        input_enter(transport, RG_TRANSPORT_FLOWING);
+    }
+}
+
+/* Gives what is in transport->in to the handshake or the owner, and arranges for what comes next.
+ */
 static void data_deliver(struct rg_transport *transport)
 {
     if (transport->state == RG_TRANSPORT_TUNNELLING) {
         tunnel_step(transport);
-        open_tell(transport);
     }
     if (transport->state == RG_TRANSPORT_HANDSHAKING) {
         handshake_step(transport);
-        open_tell(transport);
     }
-    if (transport->state == RG_TRANSPORT_OPEN && !transport->paused) {
-        transport->in_data = true;
+    if (transport->state == RG_TRANSPORT_OPEN) {
+        input_enter(transport, RG_TRANSPORT_DELIVERING);
         transport->owner->on_data(transport);
-        transport->in_data = false;
+        delivery_end(transport);
     }
-    if (transport->paused || transport->blocked) {
+    if (transport->input != RG_TRANSPORT_FLOWING) {
         input_stash(transport);
     } else {
         RG_ASSERT(transport->in.size == 0 || transport->state != RG_TRANSPORT_OPEN);
@@ -308,6 +325,7 @@ static void data_deliver(struct rg_transport *transport)
     }
     tell_ended(transport);
     receive_start(transport);
+    RG_VERIFY(invariants(transport));
 }
 
 static void peer_ended(struct rg_transport *transport)
@@ -315,7 +333,7 @@ static void peer_ended(struct rg_transport *transport)
     if (transport->state == RG_TRANSPORT_TUNNELLING) {
         rg_tunnel_ended(transport->tunnel);
         transport_fail_tunnel(transport);
-    } else if (!transport->told_ready) {
+    } else if (transport->state == RG_TRANSPORT_HANDSHAKING) {
         transport_fail(transport, RG_STATUS_CONNECTION_LOST, 0,
                        "the peer closed the connection during the TLS handshake");
     } else if (transport->secure) {
@@ -327,19 +345,17 @@ static void peer_ended(struct rg_transport *transport)
     }
 }
 
-/* False: the connection has ended. */
+/* Takes the TLS with the proxy off what has come. False: the connection has ended. */
 static bool input_unwrap(struct rg_transport *transport)
 {
-    struct rg_transport_loop *shared = transport->shared;
-    if (shared->unwrapped == NULL) {
-        shared->unwrapped = malloc(UNWRAPPED_SIZE);
-    }
-    if (shared->unwrapped == NULL) {
+    uint8_t *plain = rg_transport_loop_unwrapped(transport->shared);
+    if (plain == NULL) {
         transport->in = (struct rg_tls_in){0};
         transport_fail(transport, RG_STATUS_NO_RESOURCES, ENOMEM, NULL);
         return false;
     }
-    int rc = rg_tunnel_unwrap(transport->tunnel, &transport->in, shared->unwrapped, UNWRAPPED_SIZE);
+    int rc =
+        rg_tunnel_unwrap(transport->tunnel, &transport->in, plain, RG_TRANSPORT_UNWRAPPED_SIZE);
     if (rc == 0) {
         return true;
     }
@@ -352,14 +368,20 @@ static bool input_unwrap(struct rg_transport *transport)
     return false;
 }
 
+/* True where TLS with the proxy lies around what is received and sent. */
+static bool is_wrapped(const struct rg_transport *transport)
+{
+    return transport->tunnel != NULL && rg_tunnel_wraps(transport->tunnel);
+}
+
 static void reading_done(struct rg_op *op)
 {
     struct rg_transport *transport = RG_CONTAINER_OF(op, struct rg_transport, reading);
-    if (transport->state == RG_TRANSPORT_CLOSING) {
+    if (is_closing(transport)) {
         rg_loop_defer(loop_of(transport), &transport->task);
         return;
     }
-    if (transport->state == RG_TRANSPORT_ENDED) {
+    if (has_ended(transport)) {
         return;
     }
     if (op->result < 0) {
@@ -367,9 +389,9 @@ static void reading_done(struct rg_op *op)
     } else if (op->result == 0) {
         peer_ended(transport);
     } else if (op->kind == RG_OP_RECV_INTO) {
-        transport->in_data = true;
+        input_enter(transport, RG_TRANSPORT_DELIVERING);
         transport->owner->on_direct(transport, (size_t)op->result);
-        transport->in_data = false;
+        delivery_end(transport);
         receive_start(transport);
     } else {
         RG_ASSERT(transport->in.size == 0);
@@ -391,19 +413,37 @@ static void connect_done(struct rg_transport *transport, int32_t result)
         return;
     }
     if (transport->tunnel != NULL) {
-        transport->state = RG_TRANSPORT_TUNNELLING;
+        transport_enter(transport, RG_TRANSPORT_TUNNELLING);
         tunnel_step(transport);
-        tell_ended(transport);
-        receive_start(transport);
-        return;
+    } else {
+        peer_reached(transport);
     }
-    transport->state = transport->secure ? RG_TRANSPORT_HANDSHAKING : RG_TRANSPORT_OPEN;
-    if (transport->secure) {
-        handshake_step(transport);
-    }
-    open_tell(transport);
     tell_ended(transport);
     receive_start(transport);
+}
+
+/* Takes what was sent out of the buffer. True: nothing is left in it. */
+static bool buffer_sent(struct rg_transport *transport, size_t size)
+{
+    struct rg_send_buffer *buffer = transport->buffer;
+    if (buffer == NULL) {
+        return true;
+    }
+    if (is_wrapped(transport) && transport->tunnel->outer.wire != NULL) {
+        RG_ASSERT(size == transport->tunnel->outer.wire->size);
+        rg_tunnel_tls_sent(&transport->tunnel->outer, &transport->shared->buffers);
+    } else {
+        RG_ASSERT(size >= buffer->sending);
+    }
+    buffer->size -= buffer->sending;
+    memmove(buffer->data, buffer->data + buffer->sending, buffer->size);
+    buffer->sending = 0;
+    if (buffer->size > 0) {
+        rg_transport_flush(transport);
+        return false;
+    }
+    buffer_return(transport);
+    return true;
 }
 
 static void send_done(struct rg_transport *transport, int32_t result)
@@ -413,31 +453,14 @@ static void send_done(struct rg_transport *transport, int32_t result)
         tell_ended(transport);
         return;
     }
-    struct rg_send_buffer *buffer = transport->buffer;
     transport->direct_source = NULL;
-    if (transport->wire != NULL) {
-        RG_ASSERT(buffer != NULL && (size_t)result == transport->wire->size);
-        result = (int32_t)buffer->sending;
-        wire_return(transport);
-    }
-    if (buffer != NULL) {
-        RG_ASSERT((size_t)result >= buffer->sending);
-        buffer->size -= buffer->sending;
-        memmove(buffer->data, buffer->data + buffer->sending, buffer->size);
-        buffer->sending = 0;
-        if (buffer->size > 0) {
-            rg_transport_flush(transport);
-            return;
-        }
-        buffer_return(transport);
-    }
-    if (held_send(transport)) {
+    if (!buffer_sent(transport, (size_t)result) || held_send(transport)) {
         return;
     }
     if (transport->state == RG_TRANSPORT_OPEN) {
         transport->owner->on_sent(transport);
-    } else if (transport->blocked) {
-        /* There is more to say than fitted the buffer. */
+    } else if (transport->input == RG_TRANSPORT_BLOCKED) {
+        /* The handshake has more to say than fitted the buffer. */
         data_deliver(transport);
     }
 }
@@ -445,7 +468,7 @@ static void send_done(struct rg_transport *transport, int32_t result)
 static void closing_proceed(struct rg_transport *transport)
 {
     /* Shutting down sends FIN, which the peer would see before the RST and take for an end. */
-    if (!transport->reset) {
+    if (transport->state != RG_TRANSPORT_RESETTING) {
         rg_socket_shutdown(loop_of(transport), &transport->socket);
     }
     rg_op_cancel(loop_of(transport), &transport->reading);
@@ -456,9 +479,12 @@ static void closing_proceed(struct rg_transport *transport)
 static void writing_done(struct rg_op *op)
 {
     struct rg_transport *transport = RG_CONTAINER_OF(op, struct rg_transport, writing);
-    if (transport->state == RG_TRANSPORT_CLOSING) {
+    if (is_closing(transport)) {
+        if (transport->state == RG_TRANSPORT_GOODBYE) {
+            transport_enter(transport, RG_TRANSPORT_CLOSING);
+        }
         closing_proceed(transport);
-    } else if (transport->state == RG_TRANSPORT_ENDED) {
+    } else if (has_ended(transport)) {
         return;
     } else if (op->kind == RG_OP_CONNECT) {
         connect_done(transport, op->result);
@@ -470,38 +496,38 @@ static void writing_done(struct rg_op *op)
 static void closing_finish(struct rg_transport *transport)
 {
     RG_ASSERT(rg_op_idle(&transport->reading) && rg_op_idle(&transport->writing));
+    bool reset = transport->state == RG_TRANSPORT_RESETTING;
     if (transport->secure) {
         rg_tls_fini(&transport->tls);
     }
-    rg_socket_close(loop_of(transport), &transport->socket, transport->reset);
-    rg_tunnel_destroy(transport->tunnel);
-    transport->tunnel = NULL;
+    rg_socket_close(loop_of(transport), &transport->socket, reset);
+    if (transport->tunnel != NULL) {
+        rg_tunnel_tls_sent(&transport->tunnel->outer, &transport->shared->buffers);
+        rg_tunnel_destroy(transport->tunnel);
+        transport->tunnel = NULL;
+    }
     input_drop(transport);
     buffer_return(transport);
-    wire_return(transport);
-    transport->state = RG_TRANSPORT_IDLE;
+    transport_enter(transport, RG_TRANSPORT_IDLE);
     transport->owner->on_closed(transport);
 }
 
 static void task_run(struct rg_task *task)
 {
     struct rg_transport *transport = RG_CONTAINER_OF(task, struct rg_transport, task);
-    if (transport->state == RG_TRANSPORT_CLOSING) {
+    if (is_closing(transport)) {
         if (rg_op_idle(&transport->reading) && rg_op_idle(&transport->writing)) {
             closing_finish(transport);
-        } else if (transport->reset) {
+        } else if (transport->state == RG_TRANSPORT_RESETTING) {
             /* An op that was ready when it was cancelled may wait once more, as nothing was shut
              * down. */
             closing_proceed(transport);
         }
-        return;
-    }
-    if (transport->tell_data) {
-        transport->tell_data = false;
+    } else if (transport->state == RG_TRANSPORT_OPEN && transport->input == RG_TRANSPORT_RESUMING) {
         data_deliver(transport);
-        return;
+    } else {
+        tell_ended(transport);
     }
-    tell_ended(transport);
 }
 
 void rg_transport_init(struct rg_transport *transport, struct rg_transport_loop *shared,
@@ -565,7 +591,7 @@ int rg_transport_connect(struct rg_transport *transport, const struct rg_transpo
     if (rc < 0) {
         return open_failed(transport, rc);
     }
-    transport->state = RG_TRANSPORT_CONNECTING;
+    transport_enter(transport, RG_TRANSPORT_CONNECTING);
     rg_op_connect(loop_of(transport), &transport->writing, &transport->socket, target->address,
                   target->address_size);
     return 0;
@@ -585,15 +611,14 @@ int rg_transport_accept(struct rg_transport *transport, int fd, struct rg_tls_co
     if (rc < 0) {
         return open_failed(transport, rc);
     }
-    transport->state = transport->secure ? RG_TRANSPORT_HANDSHAKING : RG_TRANSPORT_OPEN;
-    transport->told_ready = !transport->secure;
+    transport_enter(transport, transport->secure ? RG_TRANSPORT_HANDSHAKING : RG_TRANSPORT_OPEN);
     receive_start(transport);
     return 0;
 }
 
 ssize_t rg_transport_read(struct rg_transport *transport, uint8_t *dest, size_t room)
 {
-    RG_ASSERT(transport->in_data && room > 0);
+    RG_ASSERT(transport->input == RG_TRANSPORT_DELIVERING && room > 0);
     if (transport->state != RG_TRANSPORT_OPEN) {
         return -ENOTCONN;
     }
@@ -632,7 +657,7 @@ bool rg_transport_has_input(const struct rg_transport *transport)
 
 void rg_transport_receive_into(struct rg_transport *transport, uint8_t *dest, size_t size)
 {
-    RG_ASSERT(!transport->secure && transport->in_data);
+    RG_ASSERT(!transport->secure && transport->input == RG_TRANSPORT_DELIVERING);
     RG_ASSERT(transport->in.size == 0 && size > 0);
     transport->direct = dest;
     transport->direct_size = size;
@@ -640,23 +665,21 @@ void rg_transport_receive_into(struct rg_transport *transport, uint8_t *dest, si
 
 void rg_transport_pause(struct rg_transport *transport)
 {
-    RG_ASSERT(transport->in_data);
-    transport->paused = true;
+    input_enter(transport, RG_TRANSPORT_PAUSED);
 }
 
 void rg_transport_resume(struct rg_transport *transport)
 {
-    if (transport->paused) {
-        transport->paused = false;
-        transport->tell_data = true;
+    if (transport->input == RG_TRANSPORT_PAUSED) {
+        input_enter(transport, RG_TRANSPORT_RESUMING);
         rg_loop_defer(loop_of(transport), &transport->task);
     }
 }
 
-/* The owner is told of the failure by the task, since it may be the one who writes or flushes. */
+/* It may be the owner who writes or flushes, so the task tells it of the failure. */
 static void tell_later(struct rg_transport *transport)
 {
-    RG_ASSERT(transport->state == RG_TRANSPORT_ENDED);
+    RG_ASSERT(has_ended(transport));
     rg_loop_defer(loop_of(transport), &transport->task);
 }
 
@@ -689,43 +712,23 @@ ssize_t rg_transport_write(struct rg_transport *transport, const void *data, siz
     return taken;
 }
 
-static void flush_failed(struct rg_transport *transport, int rc)
-{
-    if (transport->state == RG_TRANSPORT_CLOSING) {
-        return;
-    }
-    buffer_return(transport);
-    if (rc == -ENOMEM) {
-        transport_fail(transport, RG_STATUS_NO_RESOURCES, ENOMEM, NULL);
-    } else {
-        transport_fail_tunnel(transport);
-    }
-    tell_later(transport);
-}
-
 /* Sends inside the TLS with the proxy, as much as one buffer takes of it. */
 static void wrapped_flush(struct rg_transport *transport)
 {
-    struct rg_send_buffer *buffer = transport->buffer;
-    bool large = buffer->size > WRAPPED_SMALL_MAX;
-    RG_ASSERT(transport->wire == NULL);
-    struct rg_send_buffer *wire = rg_send_buffer_borrow(&transport->shared->buffers, large);
-    if (wire == NULL) {
-        flush_failed(transport, -ENOMEM);
-        return;
+    struct rg_tunnel *tunnel = transport->tunnel;
+    int rc = rg_tunnel_wrap(tunnel, &transport->shared->buffers, transport->buffer);
+    if (rc == 0) {
+        rg_op_send(loop_of(transport), &transport->writing, &transport->socket,
+                   tunnel->outer.wire->data, tunnel->outer.wire->size);
+    } else if (!is_closing(transport)) {
+        buffer_return(transport);
+        if (rc == -ENOMEM) {
+            transport_fail(transport, RG_STATUS_NO_RESOURCES, ENOMEM, NULL);
+        } else {
+            transport_fail_tunnel(transport);
+        }
+        tell_later(transport);
     }
-    struct rg_tls_out out = {wire->data, 0, wire->capacity};
-    ssize_t taken = rg_tunnel_wrap(transport->tunnel, buffer->data, buffer->size, &out);
-    transport->wire = wire;
-    if (taken < 0) {
-        wire_return(transport);
-        flush_failed(transport, (int)taken);
-        return;
-    }
-    RG_ASSERT(taken > 0);
-    wire->size = out.size;
-    buffer->sending = (size_t)taken;
-    rg_op_send(loop_of(transport), &transport->writing, &transport->socket, wire->data, wire->size);
 }
 
 void rg_transport_flush(struct rg_transport *transport)
@@ -769,17 +772,18 @@ bool rg_transport_borrows(const struct rg_transport *transport)
 }
 
 /* True if a last word to the peer is on its way, which closing waits for: close_notify, or the
- * alert that says why a handshake failed. It blocks where the peer has not read what came before:
- * the owner bounds the wait, and closes again with `reset`. */
-static bool closing_says_goodbye(struct rg_transport *transport, uint8_t state_before)
+ * alert that says why a handshake failed. It waits for ever where the peer does not read: the owner
+ * bounds that time, and closes again with `reset`. */
+static bool goodbye_begin(struct rg_transport *transport)
 {
-    if (transport->reset || !transport->secure) {
+    if (!transport->secure) {
         return false;
     }
-    if (state_before == RG_TRANSPORT_ENDED && !transport->told_ready) {
-        return transport->buffer != NULL && transport->buffer->sending > 0;
+    if (has_ended(transport) && !rg_tls_established(&transport->tls)) {
+        /* A send that failed leaves the buffer as it was, and is no longer on its way. */
+        return transport->buffer != NULL && !rg_op_idle(&transport->writing);
     }
-    if (state_before != RG_TRANSPORT_OPEN || rg_transport_sending(transport)) {
+    if (transport->state != RG_TRANSPORT_OPEN || rg_transport_sending(transport)) {
         return false;
     }
     struct rg_tls_out reply = reply_begin(transport);
@@ -790,20 +794,21 @@ static bool closing_says_goodbye(struct rg_transport *transport, uint8_t state_b
 
 void rg_transport_close(struct rg_transport *transport, bool reset)
 {
-    transport->reset |= reset;
-    if (transport->state == RG_TRANSPORT_CLOSING) {
+    if (is_closing(transport)) {
         if (reset) {
-            /* Who closes again so has waited long enough for the last word to be taken. */
+            /* The owner has waited long enough for the last word to be taken. */
+            if (transport->state != RG_TRANSPORT_RESETTING) {
+                transport_enter(transport, RG_TRANSPORT_RESETTING);
+            }
             closing_proceed(transport);
         }
         return;
     }
-    uint8_t before = transport->state;
-    transport->tell_data = transport->tell_ended = false;
     transport->direct = NULL;
-    bool goodbye = closing_says_goodbye(transport, before);
-    transport->state = RG_TRANSPORT_CLOSING;
-    if (!goodbye) {
-        closing_proceed(transport);
+    if (!reset && goodbye_begin(transport)) {
+        transport_enter(transport, RG_TRANSPORT_GOODBYE);
+        return;
     }
+    transport_enter(transport, reset ? RG_TRANSPORT_RESETTING : RG_TRANSPORT_CLOSING);
+    closing_proceed(transport);
 }

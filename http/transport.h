@@ -1,15 +1,35 @@
 /* A byte stream over a socket, plain or TLS, for the client's and the server's connections alike.
  *
- * The life of a transport: open (connect or adopt) -> on_ready, when bytes of the application can
- * flow -> on_data and on_sent, any number of times -> rg_transport_close, by the owner ->
- * on_closed, when nothing is in flight any more and its memory may be used again. A transport that
- * fails or whose peer ends calls on_ended once instead of any further on_ready, on_data or on_sent;
- * the owner then closes it. Callbacks come from the loop, never from within a call of the owner's.
+ *          connect                 proxy              TLS              on_ready
+ *   IDLE -----------> CONNECTING -------> TUNNELLING -----> HANDSHAKING --------> OPEN
+ *     ^                    |                  |                  |                  |
+ *     |                    +------------------+------------------+-----> ENDING <---+
+ *     |                                                                    | on_ended
+ *     | on_closed                                                          v
+ *     |                                      rg_transport_close          ENDED
+ *     +------- CLOSING, RESETTING <------- GOODBYE <----- (of any)
+ *
+ * What is not needed is left out: TUNNELLING without a proxy, HANDSHAKING without TLS; an accepted
+ * descriptor starts in HANDSHAKING or OPEN. A transport that fails, or whose peer ends, is ENDING
+ * until on_ended is called, once and instead of any further on_ready, on_data or on_sent; the owner
+ * then closes it. It can be closed in every state. GOODBYE sends the last word of TLS, where there
+ * is one: close_notify, or the alert that says why a handshake failed. CLOSING waits until nothing
+ * is in flight any more, RESETTING does so too and ends with RST. After on_closed the memory may be
+ * used again. Callbacks come from the loop, never from within a call of the owner's.
  *
  * Receiving is pulled: within on_data the owner calls rg_transport_read until it says -EAGAIN, with
  * a destination of its own choice each time, so that a record is decrypted to where it shall stay.
- * A receive is in flight whenever the owner is not in on_data, so that the end of an idle
- * connection is noticed; rg_transport_pause and _resume hold it back, which is the back-pressure.
+ * What has been received is in one of these states:
+ *
+ *               bytes come                  pause              resume
+ *   FLOWING <--------------> DELIVERING ------------> PAUSED ----------> RESUMING
+ *    ^  |    owner returns       ^                                          | next pass
+ *    |  v                        +------------------------------------------+
+ *   BLOCKED
+ *
+ * A receive is in flight whenever it is FLOWING, so that the end of an idle connection is noticed.
+ * PAUSED is the back-pressure: what was not read is kept. BLOCKED: a handshake has more to answer
+ * than the buffer takes; it goes on when that was sent.
  *
  * Sending is buffered: rg_transport_write takes bytes into a buffer that is borrowed from the loop
  * while there is something to send, sealed where there is TLS; rg_transport_flush sends. An idle
@@ -17,40 +37,35 @@
 #ifndef RG_HTTP_TRANSPORT_H
 #define RG_HTTP_TRANSPORT_H
 
-#include "http/send_buffer.h"
 #include "http/tls.h"
+#include "http/transport_loop.h"
 #include "http/tunnel.h"
-#include "runtime/loop.h"
 #include "runtime/socket.h"
 
 #include <ringest/error.h>
 #include <sys/types.h>
 
-/* What the transports of one loop share. */
-struct rg_transport_loop;
-
-/* connections_max: transports that may be open at once. */
-int rg_transport_loop_create(struct rg_transport_loop **out_shared, struct rg_loop *loop,
-                             uint32_t connections_max);
-void rg_transport_loop_destroy(struct rg_transport_loop *shared);
-
-/* What the loop's transports hold together beside the kernel's memory: buffers for sending, lent
- * and kept, and the one that they read through where TLS to a proxy lies around what they receive.
- */
-struct rg_transport_memory {
-    size_t lent_bytes, kept_bytes, shared_bytes;
-};
-void rg_transport_loop_memory(const struct rg_transport_loop *shared,
-                              struct rg_transport_memory *out_memory);
-
 enum rg_transport_state {
-    RG_TRANSPORT_IDLE = 0, /* nothing open */
+    RG_TRANSPORT_IDLE = 0,
     RG_TRANSPORT_CONNECTING,
-    RG_TRANSPORT_TUNNELLING, /* a proxy is being asked */
+    RG_TRANSPORT_TUNNELLING,
     RG_TRANSPORT_HANDSHAKING,
     RG_TRANSPORT_OPEN,
-    RG_TRANSPORT_ENDED, /* on_ended was called or will be */
+    RG_TRANSPORT_ENDING,
+    RG_TRANSPORT_ENDED,
+    RG_TRANSPORT_GOODBYE,
     RG_TRANSPORT_CLOSING,
+    RG_TRANSPORT_RESETTING,
+    RG_TRANSPORT_STATE_COUNT,
+};
+
+enum rg_transport_input {
+    RG_TRANSPORT_FLOWING = 0,
+    RG_TRANSPORT_DELIVERING,
+    RG_TRANSPORT_PAUSED,
+    RG_TRANSPORT_RESUMING,
+    RG_TRANSPORT_BLOCKED,
+    RG_TRANSPORT_INPUT_COUNT,
 };
 
 struct rg_transport;
@@ -85,19 +100,15 @@ struct rg_transport {
     struct rg_tls tls;
     struct rg_tunnel *tunnel; /* owned; NULL: no proxy */
     struct rg_tls_in in;      /* received and not yet read; of the loop's buffer, or the stash */
-    uint8_t *stash;           /* unread bytes of a paused transport; NULL: none */
+    uint8_t *stash;           /* owned: unread bytes of one that is not FLOWING; NULL: none */
     struct rg_send_buffer *buffer; /* borrowed; NULL: nothing to send */
-    struct rg_send_buffer
-        *wire; /* borrowed: the buffer's bytes in flight, inside the proxy's TLS */
-    const uint8_t *direct_source; /* rg_transport_send_from: memory of the owner in flight */
-    uint8_t *direct;              /* rg_transport_receive_into; NULL: not asked for */
+    const uint8_t *direct_source;  /* rg_transport_send_from: memory of the owner in flight */
+    uint8_t *direct;               /* rg_transport_receive_into; NULL: not asked for */
     size_t direct_size;
     size_t receive_max; /* of one receive; the owner may lower it for plain text */
     struct rg_transport_failure failure;
-    uint8_t state;
-    bool secure, paused, in_data, reset;
-    bool blocked; /* the handshake has input left, and goes on when there is room to answer */
-    bool told_ready, tell_data, tell_ended;
+    uint8_t state, input; /* enum rg_transport_state and _input; each is changed by one function */
+    bool secure;          /* TLS with the peer; does not change while it is open */
 };
 
 /* Prepares a zeroed transport. `shared` and `owner` are borrowed. */
@@ -128,14 +139,14 @@ bool rg_transport_has_input(const struct rg_transport *transport);
 /* In on_data or on_direct, plain transports only: the next receive goes straight to dest, which
  * must stay until on_direct, on_ended or on_closed. */
 void rg_transport_receive_into(struct rg_transport *transport, uint8_t *dest, size_t size);
-/* From on_data: keeps what was not read and receives nothing more until resume, which leads to
+/* In on_data: keeps what was not read and receives nothing more until resume, which leads to
  * on_data. */
 void rg_transport_pause(struct rg_transport *transport);
 void rg_transport_resume(struct rg_transport *transport);
 /* True from pause to resume. */
 static inline bool rg_transport_paused(const struct rg_transport *transport)
 {
-    return transport->paused;
+    return transport->input == RG_TRANSPORT_PAUSED;
 }
 
 /* Takes bytes to be sent; how many: fewer than size when the buffer is full (write the rest from

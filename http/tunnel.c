@@ -1,4 +1,4 @@
-/* See tunnel.h. */
+/* The way through a proxy: see tunnel.h. */
 #include "http/tunnel.h"
 
 #include "http/tls_traffic.h"
@@ -9,6 +9,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define BIT(state) (1u << (state))
+
+static const uint8_t states_after[RG_TUNNEL_STATE_COUNT] = {
+    [RG_TUNNEL_SHAKING] = BIT(RG_TUNNEL_ASKING) | BIT(RG_TUNNEL_REFUSED),
+    [RG_TUNNEL_ASKING] = BIT(RG_TUNNEL_ASKED) | BIT(RG_TUNNEL_REFUSED),
+    [RG_TUNNEL_ASKED] = BIT(RG_TUNNEL_OPEN) | BIT(RG_TUNNEL_REFUSED),
+    [RG_TUNNEL_OPEN] = BIT(RG_TUNNEL_BROKEN),
+    /* A transport that has not been closed yet may try to send again. */
+    [RG_TUNNEL_BROKEN] = BIT(RG_TUNNEL_BROKEN),
+};
+
+static void tunnel_enter(struct rg_tunnel *tunnel, enum rg_tunnel_state state)
+{
+    RG_ASSERT(states_after[tunnel->state] & BIT(state));
+    tunnel->state = (uint8_t)state;
+}
+
 int rg_tunnel_create(struct rg_tunnel **out_tunnel, const struct rg_tunnel_route *route,
                      struct rg_tls_loop *tls)
 {
@@ -18,10 +35,10 @@ int rg_tunnel_create(struct rg_tunnel **out_tunnel, const struct rg_tunnel_route
     }
     tunnel->route = route;
     tunnel->secure = route->peer != NULL;
-    tunnel->state = tunnel->secure ? RG_TUNNEL_SHAKING : RG_TUNNEL_ASKED;
+    tunnel->state = tunnel->secure ? RG_TUNNEL_SHAKING : RG_TUNNEL_ASKING;
     tunnel->answer = malloc(RG_PROXY_ANSWER_SIZE_MAX);
     if (tunnel->answer == NULL ||
-        (tunnel->secure && rg_tls_init_client(&tunnel->tls, tls, route->peer) < 0)) {
+        (tunnel->secure && rg_tunnel_tls_init(&tunnel->outer, tls, route->peer) < 0)) {
         rg_tunnel_destroy(tunnel);
         return -ENOMEM;
     }
@@ -35,7 +52,7 @@ void rg_tunnel_destroy(struct rg_tunnel *tunnel)
         return;
     }
     if (tunnel->secure) {
-        rg_tls_fini(&tunnel->tls);
+        rg_tunnel_tls_fini(&tunnel->outer);
     }
     free(tunnel->answer);
     free(tunnel);
@@ -53,6 +70,7 @@ static int fail(struct rg_tunnel *tunnel, enum rg_status status, const char *for
     vsnprintf(tunnel->text + size, sizeof(tunnel->text) - (size_t)size, format, args);
     va_end(args);
     tunnel->status = status;
+    tunnel_enter(tunnel, tunnel->state >= RG_TUNNEL_OPEN ? RG_TUNNEL_BROKEN : RG_TUNNEL_REFUSED);
     return -ECONNABORTED;
 }
 
@@ -64,9 +82,9 @@ void rg_tunnel_ended(struct rg_tunnel *tunnel)
 static int fail_tls(struct rg_tunnel *tunnel)
 {
     enum rg_status status = tunnel->state == RG_TUNNEL_SHAKING
-                                ? rg_tls_failure_status(tunnel->tls.failure)
+                                ? rg_tls_failure_status(tunnel->outer.tls.failure)
                                 : RG_STATUS_CONNECTION_LOST;
-    return fail(tunnel, status, "and its TLS failed: %s", rg_tls_failure_text(&tunnel->tls));
+    return fail(tunnel, status, "and its TLS failed: %s", rg_tls_failure_text(&tunnel->outer.tls));
 }
 
 /* Sends the request for the tunnel. */
@@ -78,7 +96,7 @@ static int ask(struct rg_tunnel *tunnel, struct rg_tls_out *out)
     RG_ASSERT(size > 0);
     ssize_t taken = size;
     if (tunnel->secure) {
-        taken = rg_tls_seal(&tunnel->tls, request, (size_t)size, out);
+        taken = rg_tls_seal(&tunnel->outer.tls, request, (size_t)size, out);
     } else if (out->capacity - out->size >= (size_t)size) {
         memcpy(out->data + out->size, request, (size_t)size);
         out->size += (size_t)size;
@@ -86,8 +104,11 @@ static int ask(struct rg_tunnel *tunnel, struct rg_tls_out *out)
         taken = -ENOBUFS;
     }
     explicit_bzero(request, sizeof(request));
-    tunnel->asked = true;
-    return taken == size ? 0 : fail(tunnel, RG_STATUS_CONNECT, "could not be asked for a tunnel");
+    if (taken != size) {
+        return fail(tunnel, RG_STATUS_CONNECT, "could not be asked for a tunnel");
+    }
+    tunnel_enter(tunnel, RG_TUNNEL_ASKED);
+    return 0;
 }
 
 static int answer_take(struct rg_tunnel *tunnel, const struct rg_h1_head *head)
@@ -140,7 +161,7 @@ static ssize_t answer_read(struct rg_tunnel *tunnel, struct rg_tls_in *in, struc
     uint8_t *dest = tunnel->answer + tunnel->answer_size;
     size_t room = RG_PROXY_ANSWER_SIZE_MAX - tunnel->answer_size;
     if (tunnel->secure) {
-        return rg_tls_open(&tunnel->tls, in, dest, room, out);
+        return rg_tls_open(&tunnel->outer.tls, in, dest, room, out);
     }
     size_t size = RG_MIN(room, in->size);
     if (size > 0) {
@@ -181,24 +202,24 @@ static int answer_step(struct rg_tunnel *tunnel, struct rg_tls_in *in, struct rg
 
 int rg_tunnel_step(struct rg_tunnel *tunnel, struct rg_tls_in *in, struct rg_tls_out *out)
 {
-    RG_ASSERT(tunnel->state != RG_TUNNEL_OPEN);
+    RG_ASSERT(tunnel->state <= RG_TUNNEL_ASKED);
     if (tunnel->state == RG_TUNNEL_SHAKING) {
-        int rc = rg_tls_handshake(&tunnel->tls, in, out);
+        int rc = rg_tls_handshake(&tunnel->outer.tls, in, out);
         if (rc == -EAGAIN || rc == -ENOBUFS) {
             return rc;
         }
         if (rc < 0) {
             return fail_tls(tunnel);
         }
-        tunnel->state = RG_TUNNEL_ASKED;
+        tunnel_enter(tunnel, RG_TUNNEL_ASKING);
     }
-    int rc = tunnel->asked ? 0 : ask(tunnel, out);
+    int rc = tunnel->state == RG_TUNNEL_ASKING ? ask(tunnel, out) : 0;
     rc = rc == 0 ? answer_step(tunnel, in, out) : rc;
     if (rc == 0 && in->size > 0) {
         rc = fail(tunnel, RG_STATUS_CONNECT, "sent bytes behind its answer");
     }
     if (rc == 0) {
-        tunnel->state = RG_TUNNEL_OPEN;
+        tunnel_enter(tunnel, RG_TUNNEL_OPEN);
         free(tunnel->answer);
         tunnel->answer = NULL;
     }
@@ -207,38 +228,15 @@ int rg_tunnel_step(struct rg_tunnel *tunnel, struct rg_tls_in *in, struct rg_tls
 
 int rg_tunnel_unwrap(struct rg_tunnel *tunnel, struct rg_tls_in *in, uint8_t *plain, size_t room)
 {
-    RG_ASSERT(tunnel->secure && tunnel->state == RG_TUNNEL_OPEN);
-    /* What is in a record is smaller than the record, and one may have begun earlier. */
-    RG_ASSERT(room >= in->size + RG_TLS_PLAIN_MAX);
-    size_t size = 0;
-    for (;;) {
-        struct rg_tls_out reply = {tunnel->reply, tunnel->reply_size, sizeof(tunnel->reply)};
-        ssize_t got = rg_tls_open(&tunnel->tls, in, plain + size, room - size, &reply);
-        tunnel->reply_size = reply.size;
-        if (got == -ENODATA && size == 0) {
-            return -ENODATA;
-        }
-        if (got < 0 && got != -ENODATA) {
-            return fail_tls(tunnel);
-        }
-        if (got <= 0) {
-            break;
-        }
-        size += (size_t)got;
-    }
-    *in = (struct rg_tls_in){plain, size};
-    return 0;
+    RG_ASSERT(rg_tunnel_wraps(tunnel));
+    int rc = rg_tunnel_tls_unwrap(&tunnel->outer, in, plain, room);
+    return rc == -EPROTO ? fail_tls(tunnel) : rc;
 }
 
-ssize_t rg_tunnel_wrap(struct rg_tunnel *tunnel, const uint8_t *data, size_t size,
-                       struct rg_tls_out *out)
+int rg_tunnel_wrap(struct rg_tunnel *tunnel, struct rg_send_buffers *buffers,
+                   struct rg_send_buffer *buffer)
 {
-    RG_ASSERT(tunnel->secure && tunnel->state == RG_TUNNEL_OPEN);
-    RG_ASSERT(out->capacity - out->size > sizeof(tunnel->reply) + RG_TLS_SEAL_MIN);
-    /* It was sealed before. */
-    memcpy(out->data + out->size, tunnel->reply, tunnel->reply_size);
-    out->size += tunnel->reply_size;
-    tunnel->reply_size = 0;
-    ssize_t taken = rg_tls_seal(&tunnel->tls, data, size, out);
-    return taken < 0 ? fail_tls(tunnel) : taken;
+    RG_ASSERT(rg_tunnel_wraps(tunnel));
+    int rc = rg_tunnel_tls_wrap(&tunnel->outer, buffers, buffer);
+    return rc == -EPROTO ? fail_tls(tunnel) : rc;
 }

@@ -1,22 +1,24 @@
-/* The way of a transport through a proxy: the request for a tunnel and its answer, and for a proxy
- * that is itself spoken to by TLS a second layer of TLS around what goes through the tunnel.
+/* How a transport gets through a proxy: the request for a tunnel and its answer, and before both
+ * the handshake with a proxy that is itself spoken to by TLS. That TLS then lies around what goes
+ * through the tunnel (http/tunnel_tls.h). Only connections that take a proxy have a tunnel.
  *
- * The life of a tunnel: create, when the transport begins to connect -> rg_tunnel_step with what
- * arrives, until it is open -> where it is `secure`, rg_tunnel_unwrap and rg_tunnel_wrap around
- * all that is received and sent -> destroy, when the transport is closed. Only connections that
- * take a proxy have one. */
+ *             handshake done           request sent          answer is 2xx
+ *   SHAKING -----------------> ASKING --------------> ASKED ---------------> OPEN
+ *      |                          |                     |                      |
+ *      +--------------------------+---------------------+--> REFUSED           +--> BROKEN
+ *
+ * Life: create, when the transport begins to connect; with a plain proxy it starts in ASKING ->
+ * rg_tunnel_step with what arrives, until it is open -> destroy, when the transport is closed.
+ * REFUSED and BROKEN say that the tunnel, or the TLS around an open one, failed. */
 #ifndef RG_HTTP_TUNNEL_H
 #define RG_HTTP_TUNNEL_H
 
 #include "http/proxy.h"
-#include "http/tls.h"
+#include "http/tunnel_tls.h"
 
 #include <ringest/error.h>
-#include <sys/types.h>
 
 #define RG_TUNNEL_TEXT_SIZE (RG_PROXY_NAME_SIZE_MAX + 224)
-/* An alert, and the answer to a key update. */
-#define RG_TUNNEL_REPLY_SIZE 128
 
 /* Which proxy leads where; borrowed by the tunnels. */
 struct rg_tunnel_route {
@@ -26,22 +28,22 @@ struct rg_tunnel_route {
 };
 
 enum rg_tunnel_state {
-    RG_TUNNEL_SHAKING, /* TLS with the proxy */
+    RG_TUNNEL_SHAKING = 0,
+    RG_TUNNEL_ASKING,
     RG_TUNNEL_ASKED,
+    RG_TUNNEL_REFUSED,
     RG_TUNNEL_OPEN,
+    RG_TUNNEL_BROKEN,
+    RG_TUNNEL_STATE_COUNT,
 };
 
 struct rg_tunnel {
     const struct rg_tunnel_route *route;
     uint8_t state;
-    bool secure;
-    bool asked;
-    struct rg_tls tls;
-    uint8_t *answer; /* RG_PROXY_ANSWER_SIZE_MAX bytes until the tunnel is open */
+    bool secure; /* the proxy is spoken to by TLS: `outer` */
+    struct rg_tunnel_tls outer;
+    uint8_t *answer; /* RG_PROXY_ANSWER_SIZE_MAX bytes until the tunnel is open, then NULL */
     size_t answer_size, answer_scanned;
-    uint8_t
-        reply[RG_TUNNEL_REPLY_SIZE]; /* what TLS has to say to the proxy before the next bytes */
-    size_t reply_size;
     /* Why the tunnel failed. */
     enum rg_status status;
     bool final; /* every further attempt would fail alike */
@@ -63,13 +65,16 @@ int rg_tunnel_step(struct rg_tunnel *tunnel, struct rg_tls_in *in, struct rg_tls
 /* The proxy ended the connection before the tunnel was open: notes that. */
 void rg_tunnel_ended(struct rg_tunnel *tunnel);
 
-/* Of an open and secure tunnel: replaces the span by what was in it, at plain[0..room), which has
- * RG_TLS_PLAIN_MAX bytes more than the span. 0; -ENODATA: the proxy has ended the connection;
- * -ECONNABORTED. */
+/* True for an open tunnel where all that is received and sent has TLS with the proxy around it;
+ * also when that TLS has failed, so that nothing is ever sent without it. */
+static inline bool rg_tunnel_wraps(const struct rg_tunnel *tunnel)
+{
+    return tunnel->secure && tunnel->state >= RG_TUNNEL_OPEN;
+}
+/* These are rg_tunnel_tls_unwrap and _wrap, for a tunnel that wraps; -ECONNABORTED in place of
+ * -EPROTO. */
 int rg_tunnel_unwrap(struct rg_tunnel *tunnel, struct rg_tls_in *in, uint8_t *plain, size_t room);
-/* Wraps bytes, as many as `out` takes, which is one at least where it holds a record. Returns how
- * many, or -ECONNABORTED. */
-ssize_t rg_tunnel_wrap(struct rg_tunnel *tunnel, const uint8_t *data, size_t size,
-                       struct rg_tls_out *out);
+int rg_tunnel_wrap(struct rg_tunnel *tunnel, struct rg_send_buffers *buffers,
+                   struct rg_send_buffer *buffer);
 
 #endif

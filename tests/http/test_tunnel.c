@@ -88,6 +88,7 @@ static void test_answers_that_do_not(void)
         RG_CHECK_STR(setting.tunnel->text, rows[i].text);
         RG_CHECK_EQ(setting.tunnel->final, rows[i].final);
         RG_CHECK_EQ(setting.tunnel->status, RG_STATUS_CONNECT);
+        RG_CHECK_EQ(setting.tunnel->state, RG_TUNNEL_REFUSED);
         rg_tunnel_destroy(setting.tunnel);
     }
 }
