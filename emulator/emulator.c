@@ -286,45 +286,61 @@ static int open_loops(struct rg_emulator *emulator, uint32_t threads)
     return rc < 0 ? rc : start_servers(emulator);
 }
 
-static int open_all(struct rg_emulator *emulator, const struct rg_emulator_options *options,
-                    char *error, size_t error_size)
+static const char *listen_text_of(const struct rg_emulator_options *options)
 {
-    const char *listen_text =
-        options->listen != NULL ? options->listen : RG_EMULATOR_LISTEN_DEFAULT;
-    struct address address;
-    struct rg_api_options api = {
+    return options->listen != NULL ? options->listen : RG_EMULATOR_LISTEN_DEFAULT;
+}
+
+/* What can be wrong with the options, found before anything is opened. */
+static int parse_options(const struct rg_emulator_options *options, struct rg_api_options *api,
+                         struct address *address, char *error, size_t error_size)
+{
+    const char *listen_text = listen_text_of(options);
+    *api = (struct rg_api_options){
         .tls = !options->plain,
         .loop_count = options->threads != 0 ? options->threads : default_threads(),
         .seed = options->seed,
     };
-    struct rg_store_options store = {
+    if (api->loop_count > RG_EMULATOR_THREADS_MAX) {
+        snprintf(error, error_size, "--threads %u: it has to be from 1 to %d", api->loop_count,
+                 RG_EMULATOR_THREADS_MAX);
+        return -EINVAL;
+    }
+    if (!parse_listen(listen_text, address)) {
+        return fail(error, error_size, "--listen", listen_text,
+                    "HOST:PORT, as in 127.0.0.1:0 or [::1]:8443");
+    }
+    return parse_model(api, options, error, error_size);
+}
+
+static int open_store(struct rg_emulator *emulator, const struct rg_emulator_options *options,
+                      char *error, size_t error_size)
+{
+    const struct rg_store_options store = {
         .root = options->root,
         .memory_max = options->memory_max,
         .synthetic = options->synthetic,
         .synthetic_count = options->synthetic_count,
     };
-    if (api.loop_count > RG_EMULATOR_THREADS_MAX) {
-        snprintf(error, error_size, "--threads %u: it has to be from 1 to %d", api.loop_count,
-                 RG_EMULATOR_THREADS_MAX);
-        return -EINVAL;
-    }
-    if (!parse_listen(listen_text, &address)) {
-        return fail(error, error_size, "--listen", listen_text,
-                    "HOST:PORT, as in 127.0.0.1:0 or [::1]:8443");
-    }
-    int rc = parse_model(&api, options, error, error_size);
-    rc = rc == 0 ? rg_store_open(&emulator->store, &store, error, error_size) : rc;
+    return rg_store_open(&emulator->store, &store, error, error_size);
+}
+
+static int open_all(struct rg_emulator *emulator, const struct rg_emulator_options *options,
+                    char *error, size_t error_size)
+{
+    struct address address;
+    struct rg_api_options api;
+    int rc = parse_options(options, &api, &address, error, error_size);
+    rc = rc == 0 ? open_store(emulator, options, error, error_size) : rc;
     if (rc < 0) {
         return rc;
     }
     rc = open_socket(emulator, &address, options->plain);
     if (rc < 0) {
-        snprintf(error, error_size, "--listen '%s': %s", listen_text, strerror(-rc));
+        snprintf(error, error_size, "--listen '%s': %s", listen_text_of(options), strerror(-rc));
         return rc;
     }
-    if (!options->plain) {
-        rc = open_tls(emulator, options, &address, error, error_size);
-    }
+    rc = options->plain ? 0 : open_tls(emulator, options, &address, error, error_size);
     if (rc < 0) {
         return rc;
     }

@@ -1,6 +1,7 @@
-/* From JSON to attributes, and the update of an object by them; see description.h. */
+/* From JSON to attributes; see description.h. */
 #include "emulator/api/description.h"
 
+#include "emulator/api/access.h"
 #include "emulator/api/contexts.h"
 #include "emulator/store/model/clock.h"
 #include "emulator/store/model/protection.h"
@@ -27,39 +28,6 @@ void rg_description_set_holds(struct rg_description *description)
         (void)rg_attributes_set(&description->list, rg_text_slice(RG_PROTECTION_EVENT_BASED_HOLD),
                                 rg_text_slice("true"));
     }
-}
-
-static bool is_public(yyjson_val *acl)
-{
-    yyjson_arr_iter entries = yyjson_arr_iter_with(acl);
-    yyjson_val *entry;
-    while ((entry = yyjson_arr_iter_next(&entries)) != NULL) {
-        yyjson_val *entity = yyjson_obj_get(entry, "entity");
-        if (yyjson_equals_str(entity, "allUsers") ||
-            yyjson_equals_str(entity, "allAuthenticatedUsers")) {
-            return true;
-        }
-    }
-    return false;
-}
-
-bool rg_description_check_acl(struct rg_server_call *call, const struct rg_bucket_info *bucket,
-                              yyjson_val *acl)
-{
-    if (bucket->uniform_access && yyjson_arr_size(acl) > 0) {
-        rg_reply_error(call, RG_API_BAD_REQUEST,
-                       "Cannot use ACL API to update a policy when uniform bucket-level access is "
-                       "enabled.");
-        return false;
-    }
-    if (bucket->no_public_access && is_public(acl)) {
-        rg_reply_error(
-            call, RG_API_CONDITION,
-            "The member bindings allUsers and allAuthenticatedUsers are not allowed since "
-            "public access prevention is enforced.");
-        return false;
-    }
-    return true;
 }
 
 void rg_description_fini(struct rg_description *description)
@@ -135,130 +103,55 @@ static bool take_metadata(struct rg_server_call *call, struct rg_text *list, yyj
     return true;
 }
 
-/* An array of entries, of which nobody looks at what they say. */
-static bool take_acl(struct rg_server_call *call, struct rg_description *description,
-                     yyjson_val *acl)
-{
-    struct rg_text *list = &description->list;
-    size_t size = 0;
-    if (!rg_description_check_acl(call, &description->bucket, acl)) {
-        return false;
-    }
-    char *json = yyjson_is_arr(acl) ? yyjson_val_write(acl, YYJSON_WRITE_NOFLAG, &size) : NULL;
-    bool taken = json != NULL && size <= RG_ATTRIBUTES_SIZE_MAX &&
-                 rg_attributes_set(list, rg_text_slice(RG_ATTRIBUTES_ACL),
-                                   (struct rg_h1_slice){json, (uint32_t)size}) == 0;
-    free(json);
-    if (!taken) {
-        rg_reply_error(call, RG_API_BAD_REQUEST, "The value of acl is not valid.");
-    }
-    return taken;
-}
-
-static bool check_predefined_acl(struct rg_server_call *call,
-                                 const struct rg_description *description, const char *json)
-{
-    yyjson_doc *document = yyjson_read(json, strlen(json), 0);
-    bool allowed =
-        rg_description_check_acl(call, &description->bucket, yyjson_doc_get_root(document));
-    yyjson_doc_free(document);
-    return allowed;
-}
-
-bool rg_description_take_acl(struct rg_server_call *call, struct rg_description *description,
-                             const struct rg_api_request *request)
-{
-#define ENTRY(entity, role) "{\"entity\":\"" entity "\",\"role\":\"" role "\"}"
-#define OWNER ENTRY("user-owner", "OWNER")
-    static const struct {
-        const char *name, *header, *acl;
-    } rows[] = {
-        {"authenticatedRead", "authenticated-read",
-         "[" OWNER "," ENTRY("allAuthenticatedUsers", "READER") "]"},
-        {"bucketOwnerFullControl", "bucket-owner-full-control",
-         "[" OWNER "," ENTRY("project-owners-0", "OWNER") "]"},
-        {"bucketOwnerRead", "bucket-owner-read",
-         "[" OWNER "," ENTRY("project-owners-0", "READER") "]"},
-        {"private", "private", "[" OWNER "]"},
-        {"projectPrivate", "project-private",
-         "[" OWNER "," ENTRY("project-owners-0", "OWNER") "," ENTRY(
-             "project-editors-0", "OWNER") "," ENTRY("project-viewers-0", "READER") "]"},
-        {"publicRead", "public-read", "[" OWNER "," ENTRY("allUsers", "READER") "]"},
-    };
-#undef OWNER
-#undef ENTRY
-    bool json = rg_api_request_is_json(request);
-    struct rg_h1_slice name = request->params[RG_PARAM_PREDEFINED_ACL];
-    const struct rg_h1_slice *header = rg_h1_find(request->head, "x-goog-acl");
-    if (rg_api_request_has(request, RG_PARAM_DESTINATION_PREDEFINED_ACL)) {
-        name = request->params[RG_PARAM_DESTINATION_PREDEFINED_ACL];
-    }
-    if (!json) {
-        name = header != NULL ? *header : (struct rg_h1_slice){NULL, 0};
-    }
-    if (name.size == 0) {
-        return true;
-    }
-    for (size_t i = 0; i < RG_ARRAY_LEN(rows); i++) {
-        if (rg_text_equals(name, json ? rows[i].name : rows[i].header)) {
-            if (!check_predefined_acl(call, description, rows[i].acl)) {
-                return false;
-            }
-            (void)rg_attributes_set(&description->list, rg_text_slice(RG_ATTRIBUTES_ACL),
-                                    rg_text_slice(rows[i].acl));
-            return true;
-        }
-    }
-    rg_reply_error(call, RG_API_BAD_REQUEST, "There is no predefined ACL of this name: %.*s",
-                   (int)name.size, name.data);
-    return false;
-}
-
 /* Members that are taken over here or elsewhere, and those that the service alone sets and clients
- * send back. What is neither would be dropped, and the client believe that it was done. */
+ * send back. */
+static const char *const known_members[] = {
+    "acl",
+    "bucket",
+    "cacheControl",
+    "componentCount",
+    "contentDisposition",
+    "contentEncoding",
+    "contentLanguage",
+    "contentType",
+    "contexts",
+    "crc32c",
+    "customerEncryption",
+    "customTime",
+    "etag",
+    "eventBasedHold",
+    "generation",
+    "hardDeleteTime",
+    "id",
+    "kind",
+    "md5Hash",
+    "mediaLink",
+    "metadata",
+    "metageneration",
+    "name",
+    "owner",
+    "retentionExpirationTime",
+    "selfLink",
+    "size",
+    "softDeleteTime",
+    "storageClass",
+    "temporaryHold",
+    "timeCreated",
+    "timeDeleted",
+    "timeFinalized",
+    "timeStorageClassUpdated",
+    "updated",
+};
+
+/* Refuses the others. If they were dropped, the client would believe that they were stored. */
 static bool check_members(struct rg_server_call *call, yyjson_val *root)
 {
-    static const char *const known[] = {"acl",
-                                        "bucket",
-                                        "cacheControl",
-                                        "componentCount",
-                                        "contentDisposition",
-                                        "contentEncoding",
-                                        "contentLanguage",
-                                        "contentType",
-                                        "contexts",
-                                        "crc32c",
-                                        "customerEncryption",
-                                        "customTime",
-                                        "etag",
-                                        "eventBasedHold",
-                                        "generation",
-                                        "hardDeleteTime",
-                                        "id",
-                                        "kind",
-                                        "md5Hash",
-                                        "mediaLink",
-                                        "metadata",
-                                        "metageneration",
-                                        "name",
-                                        "owner",
-                                        "retentionExpirationTime",
-                                        "selfLink",
-                                        "size",
-                                        "softDeleteTime",
-                                        "storageClass",
-                                        "temporaryHold",
-                                        "timeCreated",
-                                        "timeDeleted",
-                                        "timeFinalized",
-                                        "timeStorageClassUpdated",
-                                        "updated"};
     yyjson_val *key;
     yyjson_obj_iter members = yyjson_obj_iter_with(root);
     while ((key = yyjson_obj_iter_next(&members)) != NULL) {
         bool found = yyjson_is_null(yyjson_obj_iter_get_val(key));
-        for (size_t i = 0; !found && i < RG_ARRAY_LEN(known); i++) {
-            found = yyjson_equals_str(key, known[i]);
+        for (size_t i = 0; !found && i < RG_ARRAY_LEN(known_members); i++) {
+            found = yyjson_equals_str(key, known_members[i]);
         }
         if (!found) {
             rg_reply_error(call, RG_API_NOT_IMPLEMENTED,
@@ -323,7 +216,7 @@ bool rg_description_take_json(struct rg_server_call *call, struct rg_description
     yyjson_val *metadata = yyjson_obj_get(root, "metadata");
     yyjson_val *acl = yyjson_obj_get(root, "acl");
     const char *name, *header;
-    if (acl != NULL && !take_acl(call, description, acl)) {
+    if (acl != NULL && !rg_access_take_json(call, &description->bucket, &description->list, acl)) {
         return false;
     }
     if (!take_text(call, yyjson_obj_get(root, "contentType"), "content type",

@@ -20,10 +20,6 @@ struct rg_description {
 void rg_description_set_bucket(struct rg_description *description, struct rg_bucket *bucket);
 /* A new object has no holds but what its bucket puts on it, whatever it is made from. */
 void rg_description_set_holds(struct rg_description *description);
-/* Whether a list of access control may be stored in a bucket, or in an object of it. False with the
- * call answered. */
-bool rg_description_check_acl(struct rg_server_call *call, const struct rg_bucket_info *bucket,
-                              yyjson_val *acl);
 void rg_description_fini(struct rg_description *description);
 
 /* The value in a header field of at most `size_max` bytes, copied with a NUL. These return false
@@ -37,9 +33,6 @@ bool rg_description_take_json(struct rg_server_call *call, struct rg_description
 /* Takes over what header fields of the XML API say, apart from content type and encoding. */
 bool rg_description_take_head(struct rg_server_call *call, struct rg_description *description,
                               const struct rg_h1_head *head);
-/* Takes over the predefined access control that the request names, if it does. */
-bool rg_description_take_acl(struct rg_server_call *call, struct rg_description *description,
-                             const struct rg_api_request *request);
 /* The attributes; returns owned. */
 bool rg_description_finish(struct rg_server_call *call, const struct rg_description *description,
                            struct rg_attributes **out_attributes);

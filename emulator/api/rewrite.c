@@ -3,6 +3,7 @@
  * about one version; the bytes are moved in the last one. */
 #include "emulator/api/rewrite.h"
 
+#include "emulator/api/access.h"
 #include "emulator/api/encryption.h"
 #include "emulator/api/resource.h"
 #include "emulator/api/upload.h"
@@ -119,7 +120,8 @@ static bool describe(struct rg_server_call *call, struct copy *copy, yyjson_val 
             !rg_encryption_take(call, copy->request->head, &upload->description.list)) {
             return false;
         }
-        if (!rg_description_take_acl(call, &upload->description, copy->request)) {
+        if (!rg_access_take_predefined(call, &upload->description.bucket, &upload->description.list,
+                                       copy->request)) {
             return false;
         }
     }

@@ -1,6 +1,7 @@
 /* One upload from its head to its answer; see upload.h. */
 #include "emulator/api/upload.h"
 
+#include "emulator/api/access.h"
 #include "emulator/api/encryption.h"
 #include "emulator/faults/faults.h"
 #include "emulator/store/writer.h"
@@ -217,7 +218,8 @@ struct rg_upload *rg_upload_create(struct rg_server_call *call,
     strcpy(upload->description.info.content_type, RG_DESCRIPTION_CONTENT_TYPE);
     rg_md5_init(&upload->md5_state);
     if (!take_head(call, upload, request, bucket) ||
-        !rg_description_take_acl(call, &upload->description, request)) {
+        !rg_access_take_predefined(call, &upload->description.bucket, &upload->description.list,
+                                   request)) {
         rg_upload_destroy(upload);
         return NULL;
     }

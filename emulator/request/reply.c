@@ -251,22 +251,6 @@ bool rg_reply_check_payer(struct rg_server_call *call, const struct rg_api_reque
     return false;
 }
 
-bool rg_reply_check_acl(struct rg_server_call *call, struct rg_bucket *bucket, bool get)
-{
-    struct rg_bucket_info info;
-    rg_bucket_get_info(bucket, &info);
-    if (info.uniform_access) {
-        rg_reply_error(call, RG_API_BAD_REQUEST,
-                       "Cannot use ACL API to get or update a policy when uniform bucket-level "
-                       "access is enabled.");
-    } else if (!get) {
-        rg_reply_error(call, RG_API_NOT_IMPLEMENTED,
-                       "Single entries of access control lists are not implemented by this "
-                       "emulator.");
-    }
-    return !rg_call_of(call)->replied;
-}
-
 void rg_reply_store_error(struct rg_server_call *call, int rc, struct rg_h1_slice bucket,
                           struct rg_h1_slice object)
 {

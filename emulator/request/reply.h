@@ -69,9 +69,6 @@ void rg_reply_error(struct rg_server_call *call, enum rg_api_error error, const 
 /* That the request says who pays, where the bucket wants to know. False with the call answered. */
 bool rg_reply_check_payer(struct rg_server_call *call, const struct rg_api_request *request,
                           struct rg_bucket *bucket);
-/* Whether a list of access control can be asked for: not where access is uniform, and only as a
- * whole. False with the call answered. */
-bool rg_reply_check_acl(struct rg_server_call *call, struct rg_bucket *bucket, bool get);
 /* The request's bucket, or NULL with the call answered. */
 struct rg_bucket *rg_reply_find_bucket(struct rg_server_call *call,
                                        const struct rg_api_request *request);

@@ -2,6 +2,7 @@
  * completed with what the service adds: since when a policy holds. */
 #include "emulator/api/json/bucket_description.h"
 
+#include "emulator/api/access.h"
 #include "emulator/api/description.h"
 #include "emulator/store/model/clock.h"
 
@@ -215,7 +216,7 @@ static bool is_retention(struct describing *describing, yyjson_val *policy)
 
 static bool is_acl(struct describing *describing, yyjson_val *acl)
 {
-    return rg_description_check_acl(describing->call, describing->info, acl);
+    return rg_access_check(describing->call, describing->info, acl);
 }
 
 enum member_type { ANY, BOOL, TEXT, OBJECT, ARRAY };

@@ -1,6 +1,7 @@
 /* See buckets.h. What a bucket is described with is read in bucket_description.h. */
 #include "emulator/api/json/buckets.h"
 
+#include "emulator/api/access.h"
 #include "emulator/api/fields.h"
 #include "emulator/api/json/bucket_description.h"
 #include "emulator/api/json/bucket_resource.h"
@@ -254,7 +255,7 @@ static void start_acl(struct rg_server_call *call, const struct rg_api_request *
 {
     struct rg_text *text = &rg_call_of(call)->text;
     struct rg_bucket *bucket = rg_reply_find_bucket(call, request);
-    if (bucket == NULL || !rg_reply_check_acl(call, bucket, get)) {
+    if (bucket == NULL || !rg_access_check_read(call, bucket, get)) {
         return;
     }
     struct rg_bucket_settings *settings = rg_bucket_get_settings(bucket);

@@ -1,6 +1,7 @@
 /* What each JSON route answers to each method; see routes.h. */
 #include "emulator/api/json/routes.h"
 
+#include "emulator/api/access.h"
 #include "emulator/api/contexts.h"
 #include "emulator/api/description.h"
 #include "emulator/api/fields.h"
@@ -226,7 +227,7 @@ static void start_object_acl(struct rg_server_call *call, const struct rg_api_re
 {
     struct rg_call *state = rg_call_of(call);
     struct rg_bucket *bucket = rg_reply_find_bucket(call, request);
-    if (bucket == NULL || !rg_reply_check_acl(call, bucket, rg_api_request_is(request, "GET")) ||
+    if (bucket == NULL || !rg_access_check_read(call, bucket, rg_api_request_is(request, "GET")) ||
         !rg_media_open(call, request)) {
         return;
     }

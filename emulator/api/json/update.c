@@ -1,6 +1,7 @@
 /* Changing a description; see update.h. */
 #include "emulator/api/json/update.h"
 
+#include "emulator/api/access.h"
 #include "emulator/api/description.h"
 #include "emulator/api/media.h"
 #include "emulator/api/resource.h"
@@ -47,7 +48,7 @@ static bool try_update(struct rg_server_call *call, const struct rg_api_request 
     }
     rg_store_object_close(&state->object);
     if (rg_description_take_json(call, &description, root, !patch) &&
-        rg_description_take_acl(call, &description, request) &&
+        rg_access_take_predefined(call, &description.bucket, &description.list, request) &&
         rg_description_finish(call, &description, &attributes)) {
         description.info.attributes = attributes;
         int rc = rg_bucket_update_object(bucket, request->object, &description.info);
