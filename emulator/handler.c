@@ -7,6 +7,7 @@
 #include "emulator/api/xml/routes.h"
 #include "emulator/faults/faults.h"
 #include "emulator/faults/retry_tests.h"
+#include "emulator/faults/rule_control.h"
 #include "emulator/faults/rules.h"
 #include "emulator/request/call.h"
 #include "emulator/request/reply.h"
@@ -66,7 +67,7 @@ static int api_begin(struct rg_server_call *call)
     state->json = rg_api_request_is_json(&request);
     state->keep_alive = call->head->keep_alive;
     state->head_request = rg_api_request_is(&request, "HEAD");
-    if (rc == 0) {
+    if (rc == 0 && !rg_rule_control(call, &request)) {
         rg_rules_begin(call, &request);
     }
     if (rc == 0 && !state->replied && state->receiver == NULL) {

@@ -39,7 +39,7 @@ void rg_talk_retry_test_begin(uint16_t port, const char *method, const char *ins
 bool rg_talk_retry_test_is_complete(uint16_t port, const char *id);
 void rg_talk_retry_test_end(uint16_t port, const char *id);
 
-/* A fault rule of the emulator (emulator/faults/rules.h). */
+/* A fault rule of the emulator (emulator/faults/rule.h). */
 struct rg_talk_rule {
     char id[RG_TALK_ID_SIZE];
     unsigned long long seen, struck;

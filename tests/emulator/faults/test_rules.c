@@ -204,64 +204,6 @@ static void test_held_after_it_happened(void)
     RG_CHECK(strstr(client.talk.head, "x-goog-generation: ") != NULL);
 }
 
-static void test_it_happens_later_and_is_answered_then(void)
-{
-    fresh_bucket();
-    struct client client = {"PUT", "/rules/x", "first", {0}, 0};
-    begin("\"effect\":\"later\",\"answer\":\"held\",\"method\":\"storage.objects.insert\","
-          "\"target\":\"/x\"");
-    client_start(&client);
-    rg_talk_rule_wait(port, &rule);
-    RG_CHECK_EQ(status_of("GET", "/rules/x"), 404);
-    ask("PUT", "/rules/x", "second");
-    RG_CHECK_STR(ask("GET", "/rules/x", "").text, "second");
-    end(2, 1);
-    client_join(&client);
-    RG_CHECK_EQ(client.talk.status, 200);
-    RG_CHECK(strstr(client.talk.head, "x-goog-generation: ") != NULL);
-    RG_CHECK_STR(ask("GET", "/rules/x", "").text, "first");
-}
-
-static void test_it_happens_later_although_nobody_waits(void)
-{
-    fresh_bucket();
-    ask("PUT", "/rules/x", "data");
-    begin("\"effect\":\"later\",\"answer\":\"dropped\",\"writes\":true");
-    RG_CHECK_EQ(status_of("DELETE", "/rules/x"), 0);
-    RG_CHECK_STR(ask("GET", "/rules/x", "").text, "data");
-    end(1, 1);
-    RG_CHECK_EQ(status_of("GET", "/rules/x"), 404);
-    begin("\"effect\":\"later\",\"answer\":\"failed\",\"writes\":true");
-    RG_CHECK_EQ(ask("PUT", "/rules/y", "data").status, 503);
-    RG_CHECK_EQ(status_of("GET", "/rules/y"), 404);
-    end(1, 1);
-    RG_CHECK_STR(ask("GET", "/rules/y", "").text, "data");
-}
-
-/* Reads cannot be: they happen as ever. */
-static void test_it_happens_twice(void)
-{
-    static const char guarded[] =
-        "/upload/storage/v1/b/rules/o?uploadType=media&name=x&ifGenerationMatch=0";
-    fresh_bucket();
-    begin("\"effect\":\"twice\"");
-    RG_CHECK_EQ(ask("POST", guarded, "data").status, 412);
-    RG_CHECK_STR(ask("GET", "/rules/x", "").text, "data");
-    end(2, 1);
-    begin("\"effect\":\"twice\"");
-    RG_CHECK_EQ(ask("POST", guarded, "data").status, 412);
-    end(1, 1);
-    begin("\"effect\":\"twice\"");
-    RG_CHECK_EQ(status_of("DELETE", "/rules/x"), 404);
-    end(1, 1);
-    begin("\"effect\":\"twice\",\"answer\":\"dropped\"");
-    RG_CHECK_EQ(ask("PUT", "/rules/x", "new").status, 0);
-    end(1, 1);
-    begin("\"effect\":\"twice\"");
-    RG_CHECK_STR(ask("GET", "/rules/x", "").text, "new");
-    end(1, 1);
-}
-
 static void test_an_answer_is_late(void)
 {
     fresh_bucket();
@@ -310,57 +252,6 @@ static void test_pages_are_empty(void)
     end(2, 1);
 }
 
-static void test_a_client_that_waits_for_a_rule_that_ends(void)
-{
-    char target[128];
-    begin("\"nth\":0");
-    snprintf(target, sizeof(target), "/fault_rule/%s?wait", rule.id);
-    struct client client = {"GET", target, "", {0}, 0};
-    client_start(&client);
-    end(0, 0);
-    client_join(&client);
-    RG_CHECK_EQ(client.talk.status, 404);
-}
-
-static void test_what_is_no_rule(void)
-{
-    static const char *const bodies[] = {
-        "",
-        "[]",
-        "{\"nth\":-1}",
-        "{\"nth\":\"1\"}",
-        "{\"times\":0}",
-        "{\"effect\":\"thrice\"}",
-        "{\"effect\":\"none\"}",
-        "{\"effect\":\"later\",\"answer\":\"given\"}",
-        "{\"answer\":3}",
-        "{\"status\":200}",
-        "{\"method\":\"storage.objects.eat\"}",
-        "{\"field\":\"x\"}",
-        "{\"writes\":1}",
-        "{\"delay_ms\":3600001}",
-        "{\"bukket\":\"x\"}",
-    };
-    for (size_t i = 0; i < RG_ARRAY_LEN(bodies); i++) {
-        unsigned status = ask("POST", "/fault_rule", bodies[i]).status;
-        if (status != 400) {
-            rg_test_fail(__FILE__, __LINE__, "%s: %u", bodies[i], status);
-        }
-    }
-    RG_CHECK_EQ(status_of("GET", "/fault_rule/77777"), 404);
-    RG_CHECK_EQ(status_of("DELETE", "/fault_rule/77777"), 404);
-    RG_CHECK_EQ(status_of("GET", "/fault_rule/x"), 405);
-    RG_CHECK_EQ(status_of("PUT", "/fault_rule"), 405);
-    static struct rg_talk_rule rules[RG_RULES_MAX];
-    for (size_t i = 0; i < RG_ARRAY_LEN(rules); i++) {
-        rg_talk_rule_begin(port, "\"nth\":0", &rules[i]);
-    }
-    RG_CHECK_EQ(ask("POST", "/fault_rule", "{\"nth\":0}").status, 413);
-    for (size_t i = 0; i < RG_ARRAY_LEN(rules); i++) {
-        rg_talk_rule_end(port, &rules[i]);
-    }
-}
-
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
@@ -371,13 +262,8 @@ int main(int argc, char **argv)
         RG_TEST(test_it_happens_and_is_said_to_have_failed),
         RG_TEST(test_held_before_it_happens),
         RG_TEST(test_held_after_it_happened),
-        RG_TEST(test_it_happens_later_and_is_answered_then),
-        RG_TEST(test_it_happens_later_although_nobody_waits),
-        RG_TEST(test_it_happens_twice),
         RG_TEST(test_an_answer_is_late),
         RG_TEST(test_pages_are_empty),
-        RG_TEST(test_a_client_that_waits_for_a_rule_that_ends),
-        RG_TEST(test_what_is_no_rule),
     };
     char error[256] = "";
     struct rg_emulator_options options = {.threads = 2, .plain = true};

@@ -1,0 +1,19 @@
+/* The control interface of rules:
+ *
+ *   POST /fault_rule {MEMBER:VALUE,...}  -> {"id":ID,"seen":0,"struck":0,"last":null}
+ *   GET /fault_rule/ID                   -> the same, as it is by now
+ *   GET /fault_rule/ID?wait              as soon as the rule has struck
+ *   DELETE /fault_rule/ID                ends it: what it holds is let go, what is to happen later
+ *                                        happens before the answer
+ */
+#ifndef RG_EMULATOR_FAULTS_RULE_CONTROL_H
+#define RG_EMULATOR_FAULTS_RULE_CONTROL_H
+
+#include "emulator/request/call.h"
+#include "emulator/request/request.h"
+
+/* Answers the call, has its body collected, or holds it. False: the request is about something
+ * else. */
+bool rg_rule_control(struct rg_server_call *call, const struct rg_api_request *request);
+
+#endif
