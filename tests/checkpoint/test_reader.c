@@ -116,9 +116,7 @@ static void test_reading_ahead(void)
     for (uint64_t at = 0; at < 40; at += 10) {
         check_read(&scene, at, 10);
     }
-    while (rg_test_stats(&scene.c).requests < 4) {
-        rg_test_sleep_ms(1);
-    }
+    RG_AWAIT(rg_test_stats(&scene.c).requests >= 4);
     scene_close(&scene);
     scene_open(&scene, NULL, 0);
     check_read(&scene, RG_MIB(6), 10);

@@ -211,9 +211,7 @@ static struct rg_writer *writer_begin(struct stage *stage, const char *object)
         .bucket = "bucket", .object = object, .part_size = sizeof(data)};
     RG_CHECK_EQ(rg_writer_open(&writer, stage->c.client, &options), 0);
     RG_CHECK_EQ(rg_writer_write(writer, data, sizeof(data)), sizeof(data));
-    while (rg_writer_settled(writer) < sizeof(data)) {
-        rg_test_sleep_ms(1);
-    }
+    RG_AWAIT(rg_writer_settled(writer) >= sizeof(data));
     return writer;
 }
 

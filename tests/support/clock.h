@@ -8,7 +8,8 @@
 
 struct rg_loop;
 
-/* From any thread. The loop then sees to what has become due before this returns. */
+/* From any thread. The loop, unless it is NULL, then sees to what has become due before this
+ * returns. */
 void rg_test_clock_skip(struct rg_loop *loop, uint64_t ns);
 
 #endif

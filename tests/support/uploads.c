@@ -80,11 +80,7 @@ void rg_upload_scene_check_nothing(struct rg_upload_scene *scene, struct rg_comp
 
 void rg_upload_scene_await(struct rg_upload_scene *scene, enum rg_fake_kind kind, uint32_t count)
 {
-    uint64_t end_ns = rg_now_ns() + RG_TEST_PATIENCE_NS;
-    while (rg_fake_gcs_count(scene->fake, kind) < count) {
-        RG_CHECK(rg_now_ns() < end_ns);
-        rg_test_sleep_ms(1);
-    }
+    RG_AWAIT(rg_fake_gcs_count(scene->fake, kind) >= count);
 }
 
 static void try_from(bool from_file, enum rg_upload_method method, uint64_t size,

@@ -150,9 +150,7 @@ static void test_a_server_that_never_answers(void)
 static void *cancel_main(void *context)
 {
     struct fetch_case *c = context;
-    while (rg_token_server_count(c->server) == 0) {
-        rg_test_sleep_ms(1);
-    }
+    RG_AWAIT(rg_token_server_count(c->server) != 0);
     rg_fetcher_cancel(&c->fetcher);
     return NULL;
 }

@@ -300,13 +300,16 @@ static void test_gclouds_file_below_home(void)
     folder_free(&home);
 }
 
+/* The thread that reads the pipe. */
+static pid_t reader;
+
 static void *pipe_main(void *context)
 {
     static const char text[] = USER("\"i\"", "\"s\"", "\"r\"", "");
     int fd = *(const int *)context;
-    rg_test_sleep_ms(20);
+    rg_test_await_asleep(reader);
     RG_ASSERT(write(fd, text, 10) == 10);
-    rg_test_sleep_ms(20);
+    rg_test_await_asleep(reader);
     RG_ASSERT(write(fd, text + 10, strlen(text) - 10) == (ssize_t)strlen(text) - 10);
     close(fd);
     return NULL;
@@ -320,6 +323,7 @@ static void test_a_pipe_with_a_slow_writer(void)
     pthread_t thread;
     RG_CHECK_EQ(pipe(ends), 0);
     snprintf(path, sizeof(path), "/proc/self/fd/%d", ends[0]);
+    reader = gettid();
     RG_CHECK_EQ(pthread_create(&thread, NULL, pipe_main, &ends[1]), 0);
     check_found(path, &rg_credentials_authorized_user, path);
     pthread_join(thread, NULL);

@@ -278,9 +278,7 @@ static void test_ends_before_its_end(void)
             .user_data = 3,
             .deadline_ns = how == 1 && where != 1 ? rg_now_ns() + 100 * RG_NS_PER_MS : 0};
         RG_CHECK_EQ(rg_submit_delete_many(c.client, c.cq, &many), 0);
-        while (rg_scripted_server_requests(c.server) < (where == 2 ? 3 : 1) && how != 1) {
-            rg_test_sleep_ms(1);
-        }
+        RG_AWAIT(how == 1 || rg_scripted_server_requests(c.server) >= (where == 2 ? 3 : 1));
         if (how == 0 || (how == 1 && where == 1)) {
             RG_CHECK_EQ(rg_cancel(c.client, c.cq, 3), 0);
         } else if (how == 2) {

@@ -204,9 +204,7 @@ static void test_ends_before_its_end(void)
         copy_submit(
             &c, &(struct rg_copy){.user_data = 3,
                                   .deadline_ns = i / 2 == 1 ? rg_now_ns() + 50 * RG_NS_PER_MS : 0});
-        while (i / 2 != 1 && rg_scripted_server_requests(c.server) < 1 + i % 2) {
-            rg_test_sleep_ms(1);
-        }
+        RG_AWAIT(i / 2 == 1 || rg_scripted_server_requests(c.server) >= 1 + i % 2);
         static const enum rg_status want[] = {RG_STATUS_CANCELLED, RG_STATUS_DEADLINE,
                                               RG_STATUS_CLOSED};
         if (i / 2 == 0) {

@@ -246,7 +246,7 @@ static void check_ended_while_sending(bool tls, bool by_deadline)
     struct rg_put put = {.bucket = "bucket", .object = "object", .data = data, .size = size};
     put.deadline_ns = by_deadline ? rg_now_ns() + 100 * RG_NS_PER_MS : 0;
     RG_CHECK_EQ(rg_submit_put(c.client, c.cq, &put), 0);
-    rg_test_sleep_ms(60);
+    RG_AWAIT(rg_scripted_server_requests(c.server) == 1);
     if (!by_deadline) {
         RG_CHECK_EQ(rg_cancel(c.client, c.cq, 0), 0);
     }

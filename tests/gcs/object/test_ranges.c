@@ -445,9 +445,7 @@ static void test_requests_are_bounded(void)
                                     .user_data = 4};
         get.deadline_ns = how == 1 ? rg_now_ns() + 2 * RG_NS_PER_S : 0;
         RG_CHECK_EQ(rg_submit_get_ranges(c.client, c.cq, &get), 0);
-        while (rg_scripted_server_requests(c.server) < 3) {
-            rg_test_sleep_ms(1);
-        }
+        RG_AWAIT(rg_scripted_server_requests(c.server) >= 3);
         RG_CHECK(rg_test_is_quiet(&c, 20));
         RG_CHECK_EQ(rg_scripted_server_requests(c.server), 3);
         if (how == 0) {

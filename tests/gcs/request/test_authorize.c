@@ -3,6 +3,7 @@
 #include "gcs/request/authorize.h"
 #include "runtime/log.h"
 #include "tests/gcs/credentials/token_case.h"
+#include "tests/support/clock.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -146,7 +147,7 @@ static void test_an_expired_token_is_replaced_by_one_refresh(void)
     struct pair pair = {0};
     pair_open(&pair, &route, scripts, 1);
     check_get(&pair);
-    rg_test_sleep_ms(4000);
+    rg_test_clock_skip(NULL, 4 * RG_NS_PER_S);
     for (unsigned i = 0; i < MANY; i++) {
         rg_test_get(&pair.client, &(struct rg_get){.user_data = i});
     }

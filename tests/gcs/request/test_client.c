@@ -362,7 +362,7 @@ static void *submitter_main(void *context)
             i++;
         } else {
             RG_ASSERT(rc == -EAGAIN);
-            rg_test_sleep_ms(1);
+            sched_yield();
         }
     }
     return NULL;
@@ -634,7 +634,7 @@ static void test_close_with_everything_in_flight(void)
         for (unsigned i = 0; i < COUNT; i++) {
             rg_test_get(&c, &(struct rg_get){.user_data = i});
         }
-        rg_test_sleep_ms(round * 7);
+        RG_AWAIT(rg_scripted_server_requests(c.server) >= round * 20);
         rg_client_close(c.client);
         c.client = NULL;
         uint8_t seen[COUNT] = {0};

@@ -73,9 +73,7 @@ static void test_ends_before_its_end(void)
         struct rg_test_client c = {.scripts = scripts, .script_count = 1};
         rg_test_client_open(&c);
         RG_CHECK_EQ(rg_submit_stat(c.client, c.cq, &one), 0);
-        while (rg_scripted_server_requests(c.server) == 0) {
-            rg_test_sleep_ms(1);
-        }
+        RG_AWAIT(rg_scripted_server_requests(c.server) != 0);
         if (i == 0) {
             RG_CHECK_EQ(rg_cancel(c.client, c.cq, 1), 0);
         } else {

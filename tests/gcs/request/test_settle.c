@@ -174,9 +174,7 @@ static void test_question_can_be_cancelled(void)
                                                .user_data = 3,
                                                .if_generation_match = RG_GENERATION_ABSENT}),
                 0);
-    while (rg_scripted_server_requests(c.server) < 3) {
-        rg_test_sleep_ms(1);
-    }
+    RG_AWAIT(rg_scripted_server_requests(c.server) >= 3);
     rg_cancel(c.client, c.cq, 3);
     struct rg_completion done = rg_test_take(&c);
     RG_CHECK_STATUS(&done, CANCELLED);
