@@ -104,7 +104,9 @@ static enum rg_status list_finish(struct rg_request *request, struct rg_completi
     int rc = list_parse(request, (const char *)request->x.body, body_size, completion);
     if (rc == -ENOMEM) {
         rc = body_set_aside(request);
-        request->waiting = rc == 0;
+        if (rc == 0) {
+            rg_request_await_memory(request);
+        }
     }
     rg_lease_release(request->x.lease);
     return list_status(rc);
@@ -115,12 +117,11 @@ static void memory_came(struct rg_task *task)
     struct rg_request *request = RG_CONTAINER_OF(task, struct rg_request, list.waiter);
     struct rg_list_state *state = &request->list;
     struct rg_completion completion = {.http_status = request->x.http_status};
-    RG_ASSERT(request->waiting);
+    RG_ASSERT(request->state == RG_REQUEST_MEMORY);
     int rc = list_parse(request, state->body, state->body_size, &completion);
     if (rc == -ENOMEM) {
         return;
     }
-    request->waiting = false;
     free(state->body);
     state->body = NULL;
     rg_request_answered(request, list_status(rc), &completion);

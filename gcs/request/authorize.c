@@ -49,7 +49,6 @@ bool rg_authorize(struct rg_request *request)
     if (state == RG_BEARER_READY) {
         return true;
     }
-    request->waiting = true;
     rg_list_push_back(&client_loop->unauthorized, &request->token_node);
     if (state == RG_BEARER_FAILED) {
         rg_bearer_wake_soon(&client_loop->bearer);

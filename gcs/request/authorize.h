@@ -10,7 +10,7 @@ void rg_authorize_open(struct rg_client_loop *client_loop);
 /* On the loop, when no request waits any more. */
 void rg_authorize_close(struct rg_client_loop *client_loop);
 
-/* True: the attempt may be sent. False: the request is `waiting`, and goes on by
+/* True: the attempt may be sent. False: the request waits, and goes on by
  * rg_request_resume, or fails, when there is news; never from within this call. */
 bool rg_authorize(struct rg_request *request);
 /* Takes a request that waits out of the wait. Harmless for one that does not. */

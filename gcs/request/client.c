@@ -494,7 +494,7 @@ static void part_cancel(struct rg_client_loop *client_loop, enum rg_status statu
 static bool ends_at_close(const struct rg_request *request, const void *context)
 {
     (void)context;
-    return request->waiting || request->passage.waiting || request->ops->cancel != NULL;
+    return rg_request_is_waiting(request) || request->ops->cancel != NULL;
 }
 
 static void part_close(void *context)

@@ -23,6 +23,55 @@ static struct rg_loop *loop_of(const struct rg_request *request)
     return request->client_loop->loop;
 }
 
+const char *rg_request_state_name(enum rg_request_state state)
+{
+    static const char *const names[RG_REQUEST_STATE_COUNT] = {
+        [RG_REQUEST_FREE] = "free",         [RG_REQUEST_QUEUED] = "queued",
+        [RG_REQUEST_TOKEN] = "token",       [RG_REQUEST_ADMISSION] = "admission",
+        [RG_REQUEST_POOL] = "pool",         [RG_REQUEST_OUT] = "out",
+        [RG_REQUEST_BACKOFF] = "back-off",  [RG_REQUEST_MEMORY] = "memory",
+        [RG_REQUEST_CHILDREN] = "children", [RG_REQUEST_DONE] = "done",
+    };
+    RG_ASSERT(state < RG_REQUEST_STATE_COUNT);
+    return names[state];
+}
+
+/* The states from which an attempt begins, and those that it may lead to at once. */
+#define BIT(state) (1u << RG_REQUEST_##state)
+#define ATTEMPT (BIT(TOKEN) | BIT(ADMISSION) | BIT(POOL))
+
+/* Which states may follow; see request.h. */
+static const uint16_t followers[RG_REQUEST_STATE_COUNT] = {
+    [RG_REQUEST_FREE] = BIT(QUEUED),
+    [RG_REQUEST_QUEUED] = ATTEMPT | BIT(CHILDREN) | BIT(QUEUED) | BIT(FREE),
+    [RG_REQUEST_TOKEN] = BIT(ADMISSION) | BIT(POOL) | BIT(DONE),
+    [RG_REQUEST_ADMISSION] = BIT(POOL) | BIT(DONE),
+    [RG_REQUEST_POOL] = ATTEMPT | BIT(OUT) | BIT(BACKOFF) | BIT(DONE),
+    [RG_REQUEST_OUT] = ATTEMPT | BIT(OUT) | BIT(BACKOFF) | BIT(MEMORY) | BIT(DONE),
+    [RG_REQUEST_BACKOFF] = ATTEMPT | BIT(DONE),
+    [RG_REQUEST_MEMORY] = BIT(BACKOFF) | BIT(DONE),
+    [RG_REQUEST_CHILDREN] = BIT(DONE),
+    [RG_REQUEST_DONE] = ATTEMPT | BIT(QUEUED) | BIT(FREE),
+};
+
+__attribute__((noreturn, cold)) static void state_fail(const struct rg_request *request,
+                                                       enum rg_request_state state)
+{
+    char text[96];
+    snprintf(text, sizeof(text), "a request goes from \"%s\" to \"%s\"",
+             rg_request_state_name(request->state), rg_request_state_name(state));
+    rg_assert_fail(text, __FILE__, __LINE__, __func__);
+}
+
+/* The only place where a request's state changes. */
+static void become(struct rg_request *request, enum rg_request_state state)
+{
+    if (RG_UNLIKELY((followers[request->state] >> state & 1) == 0)) {
+        state_fail(request, state);
+    }
+    request->state = (uint8_t)state;
+}
+
 /* Of the step that the request is at. */
 static const struct rg_request_ops *step_of(const struct rg_request *request)
 {
@@ -135,7 +184,8 @@ void rg_request_finish(struct rg_request *request, struct rg_completion *complet
     struct rg_client_loop *client_loop = request->client_loop;
     struct rg_loop *loop = client_loop->loop;
     struct rg_cq *cq = request->cq;
-    RG_ASSERT(request->x.conn == NULL && !request->waiting);
+    RG_ASSERT(request->x.conn == NULL);
+    become(request, RG_REQUEST_DONE);
     rg_loop_cancel_alarm(loop, &request->deadline);
     rg_list_remove(&request->node);
     rg_traffic_forget(request);
@@ -164,6 +214,7 @@ void rg_request_finish(struct rg_request *request, struct rg_completion *complet
     rg_histogram_record(&loop->metrics.phases[RG_PHASE_TOTAL],
                         loop->now_ns - request->submitted_ns);
     request->ops->release(request);
+    become(request, RG_REQUEST_FREE);
     rg_client_give_request(request->client, request);
     rg_loop_complete(loop, cq, completion);
     rg_client_check_closed(client_loop);
@@ -180,12 +231,23 @@ void rg_request_fail(struct rg_request *request)
     rg_request_finish(request, &completion);
 }
 
+void rg_request_admitted(struct rg_request *request)
+{
+    become(request, RG_REQUEST_POOL);
+    rg_pool_submit(request->client_loop->pool, &request->x);
+}
+
+/* There is a token where one is needed. */
 static void attempt_send(struct rg_request *request)
 {
     /* A body that broke off waits in its slab for the rest. */
     request->x.holds_memory =
         request->ops == &rg_get_ops && (request->get.lease != NULL || request->get.buf_is_leased);
-    rg_traffic_submit(request);
+    if (rg_traffic_enter(request)) {
+        rg_request_admitted(request);
+    } else {
+        become(request, RG_REQUEST_ADMISSION);
+    }
 }
 
 static void attempt_start(struct rg_request *request)
@@ -196,30 +258,49 @@ static void attempt_start(struct rg_request *request)
     request->failure.text[0] = '\0';
     if (rg_authorize(request)) {
         attempt_send(request);
+    } else {
+        become(request, RG_REQUEST_TOKEN);
     }
 }
 
 void rg_request_resume(struct rg_request *request)
 {
-    RG_ASSERT(request->waiting);
-    request->waiting = false;
+    RG_ASSERT(request->state == RG_REQUEST_TOKEN);
     attempt_send(request);
 }
 
 void rg_request_give_up(struct rg_request *request)
 {
-    RG_ASSERT(request->waiting);
-    request->waiting = false;
+    RG_ASSERT(request->state == RG_REQUEST_TOKEN);
     rg_request_fail(request);
 }
 
 static void alarm_fire(struct rg_alarm *alarm)
 {
     struct rg_request *request = RG_CONTAINER_OF(alarm, struct rg_request, alarm);
-    RG_ASSERT(request->waiting);
-    request->waiting = false;
+    RG_ASSERT(request->state == RG_REQUEST_BACKOFF);
     rg_metric_add(&loop_of(request)->metrics.retries, 1);
     attempt_start(request);
+}
+
+/* Takes a request out of what it waits in; memory is not waited for any more once it is released.
+ */
+static void wait_end(struct rg_request *request)
+{
+    switch ((enum rg_request_state)request->state) {
+    case RG_REQUEST_TOKEN:
+        rg_authorize_cancel(request);
+        break;
+    case RG_REQUEST_ADMISSION:
+        rg_traffic_withdraw(request);
+        break;
+    case RG_REQUEST_BACKOFF:
+        rg_loop_cancel_alarm(loop_of(request), &request->alarm);
+        break;
+    default:
+        RG_ASSERT(request->state == RG_REQUEST_MEMORY);
+        break;
+    }
 }
 
 void rg_request_cancel(struct rg_request *request, enum rg_status status)
@@ -228,10 +309,8 @@ void rg_request_cancel(struct rg_request *request, enum rg_status status)
         request->ops->cancel(request, status);
         return;
     }
-    if (request->waiting || rg_traffic_withdraw(request)) {
-        request->waiting = false;
-        rg_authorize_cancel(request);
-        rg_loop_cancel_alarm(loop_of(request), &request->alarm);
+    if (rg_request_is_waiting(request)) {
+        wait_end(request);
         /* What the last attempt died of is worth more than that time is up. */
         request->failure.status = status;
         rg_request_fail(request);
@@ -268,7 +347,7 @@ static void attempt_failed(struct rg_request *request, bool progress)
         rg_request_fail(request);
         return;
     }
-    request->waiting = true;
+    become(request, RG_REQUEST_BACKOFF);
     rg_loop_set_alarm(loop, &request->alarm, at_ns);
 }
 
@@ -317,6 +396,11 @@ static void answer_refused(struct rg_request *request)
     }
 }
 
+void rg_request_await_memory(struct rg_request *request)
+{
+    become(request, RG_REQUEST_MEMORY);
+}
+
 void rg_request_answered(struct rg_request *request, enum rg_status status,
                          struct rg_completion *completion)
 {
@@ -343,7 +427,7 @@ static void answer_complete(struct rg_request *request)
     } else {
         rg_lease_release(request->x.lease);
     }
-    if (!request->waiting) {
+    if (request->state != RG_REQUEST_MEMORY) {
         rg_request_answered(request, status, &completion);
     }
 }
@@ -394,7 +478,7 @@ static void exchange_done(struct rg_exchange *x)
     }
     if (may_repeat_at_once(request)) {
         rg_settle_note_attempt(request);
-        request->retry.attempts++;
+        request->retry.failures++;
         rg_metric_add(&loop_of(request)->metrics.retries, 1);
         attempt_start(request);
         return;
@@ -467,6 +551,7 @@ static int exchange_encode(struct rg_exchange *x, struct rg_h1_encoder *encoder)
         rg_histogram_record(&loop->metrics.phases[RG_PHASE_QUEUE],
                             loop->now_ns - RG_MIN(request->submitted_ns, loop->now_ns));
     }
+    become(request, RG_REQUEST_OUT);
     rg_traffic_sent(request);
     return step_of(request)->encode(request, encoder);
 }
@@ -488,6 +573,7 @@ static void mail_run(struct rg_mail *mail)
     }
     RG_ASSERT(!client_loop->closing);
     if (request->ops->start != NULL) {
+        become(request, RG_REQUEST_CHILDREN);
         request->ops->start(request);
     } else {
         attempt_start(request);
@@ -534,6 +620,7 @@ void rg_request_prepare(struct rg_request *request, const struct rg_request_ops 
     RG_ASSERT(ops->start != NULL || (ops->encode != NULL && ops->finish != NULL));
     RG_ASSERT(ops->release != NULL);
     const struct rg_client *client = request->client;
+    become(request, RG_REQUEST_QUEUED);
     request->mail.run = mail_run;
     request->ops = ops;
     request->user_data = user_data;
@@ -549,7 +636,6 @@ void rg_request_prepare(struct rg_request *request, const struct rg_request_ops 
     request->has_no_write_token = false;
     request->write = 0;
     request->settle = (struct rg_settle){0};
-    request->waiting = false;
     request->accepts = 0;
     request->refusal_space = NULL;
     request->token_refused = false;

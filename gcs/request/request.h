@@ -1,10 +1,30 @@
 /* One submitted operation, from its mail to its completion, over all its attempts.
  *
- *   submit (any thread)        loop
- *   ------------------------   -------------------------------------------------------------
- *   free -> prepared -> mail -> attempt -> exchange done -> success             -> completion
- *                                  ^                     -> failure, give up    -> completion
- *                                  +---- back-off alarm <- failure, try again
+ *        reserve, prepare        the loop takes its mail      there is a token
+ *   FREE ----------------> QUEUED ------------------+ (TOKEN) -----------+
+ *    ^                       |                      |                    v
+ *    |        an operation:  |          +---------> an attempt begins  (ADMISSION)
+ *    |        it sends       v          |                                |  the limits of its
+ *    |        nothing    CHILDREN       | the alarm                      v  bucket let it in
+ *    |                       |       BACKOFF                            POOL
+ *    |                       |          ^                                |  a connection takes
+ *    |                       |          | a failure, worth another       v  its head
+ *    |                       |          +------------------------------ OUT ----> (MEMORY)
+ *    |                       |                                           |           |
+ *    +-------------------- DONE <----------------------------------------+-----------+
+ *        completion is published    success, or a failure that stands    memory for the answer
+ *
+ * The states in parentheses are only waited in where there is something to wait for. From POOL and
+ * OUT the next attempt may also begin at once: after a 401, on a connection that turned out to be
+ * closed, and to ask whether a write was done. In TOKEN, ADMISSION, BACKOFF and MEMORY nothing is
+ * on the network, and a cancel ends the request there and then; in POOL and OUT the pool ends it. A
+ * child of an operation is never FREE: from DONE it is started again, or its memory goes.
+ *
+ * Who counts what. `attempts` are the HTTP requests that were given to a connection, hedges too; a
+ * completion tells them, and an operation adds up those of its children. retry.failures are the
+ * tries that the limit of attempts counts: also those that found no connection, and not those
+ * before the question whether a write was done. The bytes of a body are counted by the exchange
+ * within an attempt (x.body_size), and by the kind of request over its attempts (get.received).
  *
  * What differs between reading, listing and writing is in struct rg_request_ops; everything about
  * attempts, deadlines, cancellation and completions is in request.c alone.
@@ -28,6 +48,22 @@
 /* The text of a completion's detail, with its NUL. */
 #define RG_DETAIL_SIZE_MAX 4096
 
+enum rg_request_state {
+    RG_REQUEST_FREE = 0,  /* nobody's */
+    RG_REQUEST_QUEUED,    /* prepared: its submitter's, in the loop's mailbox, or not started yet */
+    RG_REQUEST_TOKEN,     /* waits for an access token */
+    RG_REQUEST_ADMISSION, /* waits until its bucket's limits let it in */
+    RG_REQUEST_POOL,      /* waits for a connection */
+    RG_REQUEST_OUT,       /* a connection has taken its head */
+    RG_REQUEST_BACKOFF,   /* waits for the alarm of the next attempt */
+    RG_REQUEST_MEMORY,    /* answered; waits for memory to take the answer in */
+    RG_REQUEST_CHILDREN,  /* an operation, whose children are sent in its place */
+    RG_REQUEST_DONE,      /* ended; of a child, until it is started again */
+    RG_REQUEST_STATE_COUNT,
+};
+/* For logs and assertions. */
+const char *rg_request_state_name(enum rg_request_state state);
+
 struct rg_request_ops {
     const char *verb; /* for messages: "get", "list", "put" */
     enum rg_traffic_kind traffic;
@@ -40,7 +76,7 @@ struct rg_request_ops {
     int (*head)(struct rg_request *request, const struct rg_h1_head *head);
     void (*data)(struct rg_request *request, const uint8_t *data, size_t size);
     /* The response is complete. Fills the completion, or sets a failure. Or it cannot be taken in
-     * yet, for want of memory: sets `waiting`, and rg_request_answered follows later. */
+     * yet, for want of memory: calls rg_request_await_memory, and rg_request_answered later. */
     enum rg_status (*finish)(struct rg_request *request, struct rg_completion *completion);
     /* The response broke off: notes what has arrived, so that the next attempt can go on there. May
      * be NULL. True: there was progress. */
@@ -136,11 +172,11 @@ struct rg_request {
     struct rg_alarm deadline; /* of the whole request */
     struct rg_retry retry;
     struct rg_settle settle;
-    uint16_t attempts;
+    uint16_t attempts;       /* see above */
     bool has_no_write_token; /* it is none of the JSON API's writes */
     uint64_t write;          /* the number of the write on its loop; 0: not sent yet */
     bool idempotent;
-    bool waiting; /* for the alarm of the next attempt, for a token, or for memory */
+    uint8_t state; /* enum rg_request_state; changed in request.c alone */
     /* A status besides 2xx that is an answer like those, and no refusal; 0: none. */
     uint16_t accepts;
     /* Where the body of a refusal goes, for who must not wait for memory; NULL: to a lease. */
@@ -173,6 +209,8 @@ struct rg_request {
 /* Prepares a reserved request: everything but its kind's own state. */
 void rg_request_prepare(struct rg_request *request, const struct rg_request_ops *ops,
                         uint64_t user_data, uint64_t deadline_ns);
+/* From within `finish`: the answer waits for memory. */
+void rg_request_await_memory(struct rg_request *request);
 /* The end of an attempt whose `finish` had to wait. */
 void rg_request_answered(struct rg_request *request, enum rg_status status,
                          struct rg_completion *completion);
@@ -185,6 +223,14 @@ int rg_request_encode_end(struct rg_request *request, struct rg_h1_encoder *enco
 /* Notes why an attempt failed, printf-like; the first cause of an attempt stays. */
 void rg_request_note(struct rg_request *request, enum rg_status status, const char *format, ...)
     RG_PRINTF(3, 4);
+
+/* Whether it waits for something else than the network: then a cancel ends it at once. */
+static inline bool rg_request_is_waiting(const struct rg_request *request)
+{
+    const unsigned waits = 1u << RG_REQUEST_TOKEN | 1u << RG_REQUEST_ADMISSION |
+                           1u << RG_REQUEST_BACKOFF | 1u << RG_REQUEST_MEMORY;
+    return (waits >> request->state & 1) != 0;
+}
 
 /* Makes a child of an operation, in memory of the operation's; next comes rg_request_prepare and
  * what the kind of request needs. */
@@ -208,6 +254,8 @@ int rg_get_prepare(struct rg_request *request, const struct rg_get *get);
  * request with what was noted. */
 void rg_request_resume(struct rg_request *request);
 void rg_request_give_up(struct rg_request *request);
+/* For gcs/request/traffic.c: gives the pool a request that waited for its bucket's limits. */
+void rg_request_admitted(struct rg_request *request);
 
 /* Ends a request that is out: it completes, from within this call or soon. */
 void rg_request_cancel(struct rg_request *request, enum rg_status status);

@@ -68,9 +68,9 @@ bool rg_retry_next(struct rg_retry *retry, struct rg_retry_budget *budget,
     uint64_t retry_after_ns = retry->retry_after_ns;
     uint64_t deadline_ns = event->deadline_ns == 0 ? UINT64_MAX : event->deadline_ns;
     retry->retry_after_ns = 0;
-    retry->attempts++;
+    retry->failures++;
     if (!rg_status_retryable(event->status) || (event->sent && !event->idempotent) ||
-        retry->attempts >= retry->policy.attempts_max || event->now_ns >= deadline_ns) {
+        retry->failures >= retry->policy.attempts_max || event->now_ns >= deadline_ns) {
         return false;
     }
     if (event->progress) {

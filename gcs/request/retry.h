@@ -57,7 +57,7 @@ struct rg_retry {
     /* What the last answer's Retry-After asked for, 0 without; the owner sets it when a head
      * arrives. The next decision uses it up, so that it does not outlive the answer. */
     uint64_t retry_after_ns;
-    uint32_t attempts;         /* that failed */
+    uint32_t failures;         /* tries that failed; a hedge counts from its start */
     uint32_t backoff_exponent; /* retries since the last progress */
 };
 

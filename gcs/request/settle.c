@@ -61,7 +61,7 @@ enum rg_settle_verdict rg_settle_refused(struct rg_request *request, uint16_t ht
     }
     settle->asking = true;
     request->idempotent = true;
-    request->retry.attempts = 0;
+    request->retry.failures = 0;
     request->x.upload_size = 0;
     request->x.lead_size = request->x.trail_size = 0;
     return RG_SETTLE_ASK;

@@ -173,7 +173,7 @@ static void bucket_join(struct rg_request *request)
 void rg_traffic_forget(struct rg_request *request)
 {
     struct rg_passage *passage = &request->passage;
-    RG_ASSERT(!passage->waiting && !passage->inside && passage->leg == NULL);
+    RG_ASSERT(request->state == RG_REQUEST_DONE && passage->leg == NULL);
     if (passage->bucket != NULL) {
         RG_ASSERT(passage->bucket->user_count > 0);
         passage->bucket->user_count--;
@@ -204,10 +204,10 @@ static void limit_cut(struct rg_traffic *traffic)
     limit_publish(traffic);
 }
 
-static void pass(struct rg_request *request)
+/* The request has been counted by its limiter. */
+static void admit(struct rg_request *request)
 {
     const struct rg_traffic *traffic = traffic_of(request);
-    request->passage.inside = true;
     rg_metric_add(&request->client_loop->loop->metrics.in_flight, 1);
     request->x.head_timeout_ns = 0;
     request->x.stall_timeout_ns = 0;
@@ -216,7 +216,15 @@ static void pass(struct rg_request *request)
         request->x.head_timeout_ns = rg_stall_head_ns(stall);
         request->x.stall_timeout_ns = rg_stall_silence_ns(stall);
     }
-    rg_pool_submit(request->client_loop->pool, &request->x);
+}
+
+/* The first that waits is tried again when there is a token for it, or when another one leaves. */
+static void gate_alarm_set(struct gate *gate)
+{
+    uint64_t next_ns = rg_limiter_next_ns(&gate->limiter, loop_of(gate->traffic)->now_ns);
+    if (next_ns != UINT64_MAX) {
+        rg_loop_set_alarm(loop_of(gate->traffic), &gate->alarm, next_ns);
+    }
 }
 
 static void gate_pump(struct gate *gate)
@@ -224,15 +232,11 @@ static void gate_pump(struct gate *gate)
     uint64_t now_ns = loop_of(gate->traffic)->now_ns;
     while (!rg_list_empty(&gate->waiting) && rg_limiter_enter(&gate->limiter, now_ns)) {
         struct rg_request *request = request_of(rg_list_pop_front(&gate->waiting));
-        request->passage.waiting = false;
-        pass(request);
+        admit(request);
+        rg_request_admitted(request);
     }
-    if (rg_list_empty(&gate->waiting)) {
-        return;
-    }
-    uint64_t next_ns = rg_limiter_next_ns(&gate->limiter, now_ns);
-    if (next_ns != UINT64_MAX) {
-        rg_loop_set_alarm(loop_of(gate->traffic), &gate->alarm, next_ns);
+    if (!rg_list_empty(&gate->waiting)) {
+        gate_alarm_set(gate);
     }
 }
 
@@ -241,11 +245,11 @@ static void gate_alarm_fire(struct rg_alarm *alarm)
     gate_pump(RG_CONTAINER_OF(alarm, struct gate, alarm));
 }
 
-void rg_traffic_submit(struct rg_request *request)
+bool rg_traffic_enter(struct rg_request *request)
 {
     struct rg_passage *passage = &request->passage;
     struct rg_traffic *traffic = traffic_of(request);
-    RG_ASSERT(!passage->waiting && !passage->inside && passage->leg == NULL);
+    RG_ASSERT(!rg_list_linked(&passage->node) && passage->leg == NULL);
     if (passage->bucket == NULL) {
         bucket_join(request);
     }
@@ -254,35 +258,32 @@ void rg_traffic_submit(struct rg_request *request)
     if (request->x.holds_memory) {
         /* Others may wait for that memory, those inside too. */
         rg_limiter_enter_always(&gate->limiter);
-        pass(request);
-        return;
+        admit(request);
+        return true;
     }
     if (rg_list_empty(&gate->waiting) &&
         rg_limiter_enter(&gate->limiter, loop_of(traffic)->now_ns)) {
-        pass(request);
-        return;
+        admit(request);
+        return true;
     }
     rg_metric_add(&loop_of(traffic)->metrics.limited, 1);
-    passage->waiting = true;
+    if (rg_list_empty(&gate->waiting)) {
+        gate_alarm_set(gate);
+    }
     rg_list_push_back(&gate->waiting, &passage->node);
-    gate_pump(gate);
+    return false;
 }
 
-bool rg_traffic_withdraw(struct rg_request *request)
+void rg_traffic_withdraw(struct rg_request *request)
 {
-    if (!request->passage.waiting) {
-        return false;
-    }
-    request->passage.waiting = false;
+    RG_ASSERT(request->state == RG_REQUEST_ADMISSION);
     rg_list_remove(&request->passage.node);
-    return true;
 }
 
 /* It is no longer among those that a head is awaited for. */
 static void unanswered_end(struct rg_request *request)
 {
     struct rg_passage *passage = &request->passage;
-    RG_ASSERT(!passage->waiting);
     rg_list_remove(&passage->node);
 }
 
@@ -297,7 +298,7 @@ void rg_traffic_leave(struct rg_request *request)
     struct rg_passage *passage = &request->passage;
     const struct rg_exchange *x = &request->x;
     struct gate *gate = gate_of(request);
-    RG_ASSERT(passage->inside);
+    RG_ASSERT(request->state == RG_REQUEST_POOL || request->state == RG_REQUEST_OUT);
     rg_traffic_unhedge(request);
     if (passage->sent_ns != 0 && passage->arrived_ns == 0) {
         unanswered_end(request);
@@ -313,7 +314,6 @@ void rg_traffic_leave(struct rg_request *request)
     } else if (outcome == RG_LIMITER_ANSWERED) {
         body_note(lane_of(request), x->body_size);
     }
-    passage->inside = false;
     rg_metric_add(&request->client_loop->loop->metrics.in_flight, UINT64_MAX);
     bool was_limited = gate->limiter.limited;
     if (!gate->traffic->adapts && outcome == RG_LIMITER_THROTTLED) {
@@ -455,7 +455,7 @@ static void leg_start(struct rg_request *request, struct rg_traffic_leg *leg)
         .stall_timeout_ns = request->x.stall_timeout_ns,
     };
     request->passage.leg = leg;
-    request->retry.attempts++;
+    request->retry.failures++;
     rg_metric_add(&loop_of(traffic)->metrics.hedges, 1);
     rg_pool_submit(request->client_loop->pool, &leg->x);
 }
@@ -466,7 +466,7 @@ static void hedge(struct rg_request *request)
     struct rg_traffic *traffic = traffic_of(request);
     struct lane *lane = lane_of(request);
     RG_ASSERT(request->x.conn != NULL && request->passage.leg == NULL);
-    uint32_t attempts = request->retry.attempts + 1;
+    uint32_t attempts = request->retry.failures + 1;
     if (body_expected(request) > traffic->hedge_size_max || rg_list_empty(&traffic->free_legs) ||
         attempts >= request->retry.policy.attempts_max || request->x.holds_memory ||
         request->client_loop->closing ||

@@ -2,9 +2,9 @@
  * many requests may be out (gcs/request/limiter.h), how long an answer may take
  * (gcs/request/stall.h), and when a second request is sent beside a slow one (gcs/request/hedge.h).
  *
- * A request's way: rg_traffic_submit -> it waits at the gate of its bucket, or goes to the pool ->
+ * A request's way: rg_traffic_enter -> it waits at the gate of its bucket, or goes to the pool ->
  * _sent -> _answered -> _arrived, for each piece of the body -> _leave, at the end of the attempt
- * -> perhaps _submit again -> _forget, at the end of the request.
+ * -> perhaps _enter again -> _forget, at the end of the request.
  *
  * A *leg* is the second request of a hedge: an exchange of its own that asks the same. Until a head
  * comes both are out. When the leg's comes first, the two exchanges trade their connections, so
@@ -46,8 +46,6 @@ struct rg_passage {
     uint64_t sent_ns;    /* 0: not yet */
     uint64_t arrived_ns; /* of the last piece */
     uint64_t in_time;    /* rg_hedge.in_time when it was sent */
-    bool waiting;        /* at the gate */
-    bool inside;         /* let through the gate */
 };
 
 int rg_traffic_create(struct rg_traffic **out_traffic, struct rg_client_loop *client_loop);
@@ -55,8 +53,9 @@ int rg_traffic_create(struct rg_traffic **out_traffic, struct rg_client_loop *cl
 void rg_traffic_close(struct rg_traffic *traffic);
 void rg_traffic_destroy(struct rg_traffic *traffic);
 
-/* Gives the request's exchange to the pool, now or when its bucket allows. */
-void rg_traffic_submit(struct rg_request *request);
+/* Before an attempt. True: its bucket lets it in, and the exchange may go to the pool. False: it
+ * waits, and rg_request_admitted follows. */
+bool rg_traffic_enter(struct rg_request *request);
 void rg_traffic_sent(struct rg_request *request);
 void rg_traffic_answered(struct rg_request *request);
 void rg_traffic_arrived(struct rg_request *request);
@@ -65,8 +64,8 @@ bool rg_traffic_goes_on(struct rg_request *request);
 void rg_traffic_leave(struct rg_request *request);
 void rg_traffic_forget(struct rg_request *request);
 
-/* True: it waited at the gate, and does so no more. */
-bool rg_traffic_withdraw(struct rg_request *request);
+/* The request waits to be admitted no more. */
+void rg_traffic_withdraw(struct rg_request *request);
 /* Ends the leg, where there is one. */
 void rg_traffic_unhedge(struct rg_request *request);
 

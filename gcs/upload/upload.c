@@ -47,7 +47,7 @@ static void call_cancel(struct rg_upload_op *op, struct rg_gcs_call *call, enum 
                         bool lasting)
 {
     struct rg_request *request = &call->request;
-    bool under_way = call->out && !request->waiting && request->x.request_whole;
+    bool under_way = call->out && request->state == RG_REQUEST_OUT && request->x.request_whole;
     if (lasting && under_way && status != RG_STATUS_CLOSED) {
         request->idempotent = false;
         rg_loop_set_alarm(loop_of(op), &request->deadline,
