@@ -30,7 +30,7 @@ static bool allocation_note(void)
 struct emulator {
     pid_t pid;
     int alive; /* the pipe's end */
-    char endpoint[128], ca_path[RG_TEST_PATH_SIZE];
+    char endpoint[128], ca_path[512];
 };
 
 __attribute__((noreturn)) static void emulator_serve(bool plain, int told, int alive)
@@ -42,7 +42,7 @@ __attribute__((noreturn)) static void emulator_serve(bool plain, int told, int a
                                           .plain = plain,
                                           .synthetic = synthetic,
                                           .synthetic_count = RG_ARRAY_LEN(synthetic)};
-    char error[256], ready[512];
+    char error[256], ready[1024];
     RG_ASSERT(rg_emulator_open(&emulator, &options, error, sizeof(error)) == 0);
     const char *ca_path = rg_emulator_ca_path(emulator);
     int size = snprintf(ready, sizeof(ready), "%s\n%s\n", rg_emulator_endpoint(emulator),
@@ -52,6 +52,14 @@ __attribute__((noreturn)) static void emulator_serve(bool plain, int told, int a
     RG_ASSERT(read(alive, ready, 1) == 0);
     rg_emulator_close(emulator);
     _exit(0);
+}
+
+static void line_read(FILE *lines, char *out, size_t size)
+{
+    RG_CHECK(fgets(out, (int)size, lines) != NULL);
+    size_t end = strcspn(out, "\n");
+    RG_CHECK(out[end] == '\n');
+    out[end] = '\0';
 }
 
 static void emulator_start(struct emulator *emulator, bool plain)
@@ -69,7 +77,8 @@ static void emulator_start(struct emulator *emulator, bool plain)
     close(alive[0]);
     emulator->alive = alive[1];
     FILE *lines = fdopen(told[0], "r");
-    RG_CHECK_EQ(fscanf(lines, "%127s %255s", emulator->endpoint, emulator->ca_path), 2);
+    line_read(lines, emulator->endpoint, sizeof(emulator->endpoint));
+    line_read(lines, emulator->ca_path, sizeof(emulator->ca_path));
     fclose(lines);
 }
 
