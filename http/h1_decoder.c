@@ -3,8 +3,11 @@
  * A head is parsed in one pass from left to right, and each fault is reported at the first byte
  * that proves it. So a prefix of a message yields either -EAGAIN or exactly the error that the
  * whole message yields, however it was split; the tests rely on it. Parsing functions return the
- * position behind what they parsed, or NULL: with `head->error` set the message is refused,
- * without it more bytes are needed. */
+ * position behind what they parsed, or NULL. NULL with `head->error` set: the message is refused;
+ * without it: more bytes are needed.
+ *
+ * Invariant of a head that was accepted: all its slices lie within its bytes, and at most one field
+ * states how its body ends. */
 #include "http/h1_decoder.h"
 
 #include "http/h1_text.h"
@@ -372,8 +375,8 @@ __attribute__((cold, noinline)) static const char *refuse_name(struct parse *par
     return refuse(parse, RG_H1_ERROR_NAME);
 }
 
-/* Of what `skip_value` passed, where HTAB is the only control: so one comparison finds white
- * space. */
+/* The text without the white space around it. It has passed `skip_value`, so HTAB is its only
+ * control character, and one comparison finds white space. */
 static inline struct rg_h1_slice trim(const char *start, const char *end)
 {
     while (start < end && (uint8_t)*start <= ' ') {
@@ -605,12 +608,60 @@ static bool is_known_incomplete(const void *data, size_t size, size_t scanned)
            memchr((const char *)data + scanned, '\n', size - scanned) == NULL;
 }
 
+static bool slice_within(struct rg_h1_slice slice, const char *start, const char *end)
+{
+    return slice.data == NULL ? slice.size == 0
+                              : slice.data >= start && slice.data + slice.size <= end;
+}
+
+/* The fields of a head that lies in [start, end): names are tokens and none is empty. */
+static bool fields_invariants(const struct rg_h1_head *head, const char *start, const char *end)
+{
+    bool holds = head->header_count <= RG_H1_HEADERS_MAX;
+    for (uint32_t i = 0; holds && i < head->header_count; i++) {
+        const struct rg_h1_header *header = &head->headers[i];
+        holds = header->name.size > 0 && slice_within(header->name, start, end) &&
+                slice_within(header->value, start, end) &&
+                rg_h1_token_span(header->name.data, header->name.size) == header->name.size &&
+                rg_h1_value_span(header->value.data, header->value.size) == header->value.size;
+    }
+    return holds;
+}
+
+/* What holds for a head that was accepted: all slices lie in its bytes, and how its body ends is
+ * stated by at most one field. */
+static bool invariants(const struct parse *parse, const char *start, const char *end)
+{
+    const struct rg_h1_head *head = parse->head;
+    bool framed = true;
+    switch (head->framing) {
+    case RG_H1_BODY_NONE:
+        break;
+    case RG_H1_BODY_LENGTH:
+        framed = head->has_content_length && !parse->chunked;
+        break;
+    case RG_H1_BODY_CHUNKED:
+        framed = parse->chunked && !head->has_content_length && head->minor_version == 1;
+        break;
+    case RG_H1_BODY_UNTIL_CLOSE:
+        framed = !parse->is_request && !head->keep_alive;
+        break;
+    }
+    bool kind = parse->is_request ? head->status == 0 && head->method.size > 0
+                                  : head->status >= 100 && head->status <= 599;
+    return framed && kind && head->minor_version <= 1 &&
+           (head->has_content_length || head->content_length == 0) &&
+           slice_within(head->method, start, end) && slice_within(head->target, start, end) &&
+           slice_within(head->reason, start, end) && fields_invariants(head, start, end);
+}
+
 /* What the caller gets, from where parsing stopped. */
 static int parse_result(struct parse *parse, const char *start, const char *at)
 {
     RG_ASSERT(at == NULL || at <= parse->end);
     if (RG_LIKELY(at != NULL)) {
         RG_ASSERT(parse->head->error == RG_H1_ERROR_NONE);
+        RG_VERIFY(invariants(parse, start, at));
         return (int)(at - start);
     }
     if (parse->head->error == RG_H1_ERROR_NONE) {
