@@ -14,8 +14,10 @@ it.
 
 import argparse
 import contextlib
+import functools
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -38,105 +40,109 @@ def thread_cpu_s(pid):
         return int(file.read().split()[0]) / 1e9
 
 
-def in_client(what, endpoint, ca, *arguments):
-    """Runs one of CLIENTS in this process and prints its result."""
-    import resource
+def usage():
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
 
+
+def measure(counts, seconds):
+    """Objects, wall and CPU seconds, after memory was touched for the first time."""
+    total, began, cpu, own = 0, 0.0, 0.0, 0.0
+    warm = time.monotonic() + min(WARM_UP_S, 5 * seconds)
+    for count in counts:
+        now = time.monotonic()
+        if not began:
+            if now >= warm:
+                began, cpu, own = now, usage(), thread_cpu_s(os.getpid())
+            continue
+        total += count
+        if now >= began + seconds:
+            break
+    return {"objects": total, "wall_s": time.monotonic() - began, "cpu_s": usage() - cpu,
+            "taker_s": thread_cpu_s(os.getpid()) - own}  # fmt: skip
+
+
+def counts_for_ever(batches):
+    while True:
+        for items in batches():
+            yield len(items)
+
+
+def objects(prefix, count, size):
+    return [(f"{prefix}{i:08d}", int(size), 0) for i in range(int(count))]
+
+
+def run_get_many(connect, prefix, count, seconds, connections):
+    client = connect(connections=int(connections))
+    uris = [f"gs://bench/{prefix}{i:08d}" for i in range(int(count))]
+    return measure(counts_for_ever(lambda: client.get_many(uris)), float(seconds))
+
+
+def run_stream(connect, prefix, count, size, batch, seconds, connections, requests, loader):
     import ringest
 
-    def usage():
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        return used.ru_utime + used.ru_stime
+    dataset = ringest.IterableDataset(
+        "gs://bench/", batch_size=int(batch), client=connect(connections=int(connections)), requests=int(requests),
+        shuffle=True, manifest=objects(prefix, count, size),
+    )  # fmt: skip
+    batches = dataset
+    if loader == "loader":
+        from torch.utils.data import DataLoader
 
-    def taker():
-        return thread_cpu_s(os.getpid())
+        # Otherwise PyTorch goes through each batch to make tensors of what could be one.
+        batches = DataLoader(dataset, batch_size=None, num_workers=0, collate_fn=lambda batch: batch)
+    return measure(counts_for_ever(lambda: batches), float(seconds))
 
-    def measure(counts, seconds):
-        """Objects, wall and CPU seconds, after memory was touched for the first time."""
-        total, began = 0, None
-        warm = time.monotonic() + min(WARM_UP_S, 5 * seconds)
-        for count in counts:
-            now = time.monotonic()
-            if began is None:
-                if now >= warm:
-                    began, cpu, own = now, usage(), taker()
-                continue
-            total += count
-            if now >= began + seconds:
-                break
-        return {"objects": total, "wall_s": time.monotonic() - began, "cpu_s": usage() - cpu,
-                "taker_s": taker() - own}  # fmt: skip
 
-    def get_many(prefix, count, seconds, connections):
-        client = ringest.Client(endpoint, ca, threads=1, connections=int(connections))
-        uris = [f"gs://bench/{prefix}{i:08d}" for i in range(int(count))]
+def run_first(connect, manifest, batch):
+    import ringest
 
-        def counts():
-            while True:
-                for items in client.get_many(uris):
-                    yield len(items)
-
-        return measure(counts(), float(seconds))
-
-    def stream(prefix, count, size, batch, seconds, connections, requests, loader):
-        client = ringest.Client(endpoint, ca, threads=1, connections=int(connections))
-        dataset = ringest.IterableDataset(
-            "gs://bench/", batch_size=int(batch), client=client, requests=int(requests), shuffle=True,
-            manifest=[(f"{prefix}{i:08d}", int(size), 0) for i in range(int(count))],
-        )  # fmt: skip
-        batches = dataset
-        if loader == "loader":
-            from torch.utils.data import DataLoader
-
-            # Otherwise PyTorch goes through each batch to make tensors of what could be one.
-            batches = DataLoader(dataset, batch_size=None, num_workers=0, collate_fn=lambda batch: batch)
-
-        def counts():
-            while True:
-                for items in batches:
-                    yield len(items)
-
-        return measure(counts(), float(seconds))
-
-    def first(manifest, batch):
-        client = ringest.Client(endpoint, ca, threads=1)
-        ringest.IterableDataset  # imports PyTorch, which is no matter of the manifest's
-        began, cpu = time.monotonic(), usage()
-        dataset = ringest.IterableDataset(
-            "gs://bench/", manifest=manifest, client=client, shuffle=True, batch_size=int(batch)
-        )
-        samples = iter(dataset)
+    options = {"manifest": manifest, "client": connect(), "shuffle": True, "batch_size": int(batch)}
+    ringest.IterableDataset  # imports PyTorch, which is no matter of the manifest's
+    began, cpu = time.monotonic(), usage()
+    dataset = ringest.IterableDataset("gs://bench/", **options)
+    samples = iter(dataset)
+    next(samples)
+    start = {"wall_s": time.monotonic() - began, "cpu_s": usage() - cpu}
+    for _ in range(min(200, len(dataset) // 2)):
         next(samples)
-        start = {"wall_s": time.monotonic() - began, "cpu_s": usage() - cpu}
-        for _ in range(min(200, len(dataset) // 2)):
-            next(samples)
-        state = dataset.state_dict()
-        samples.close()
-        began, cpu = time.monotonic(), usage()
-        other = ringest.IterableDataset(
-            "gs://bench/", manifest=manifest, client=client, shuffle=True, batch_size=int(batch)
-        )
-        other.load_state_dict(state)
-        next(iter(other))
-        return {"start": start, "resume": {"wall_s": time.monotonic() - began, "cpu_s": usage() - cpu}}
+    state = dataset.state_dict()
+    samples.close()
+    began, cpu = time.monotonic(), usage()
+    other = ringest.IterableDataset("gs://bench/", **options)
+    other.load_state_dict(state)
+    next(iter(other))
+    return {"start": start, "resume": {"wall_s": time.monotonic() - began, "cpu_s": usage() - cpu}}
 
-    def memory(prefix, count, size, epochs):
-        client = ringest.Client(endpoint, ca, threads=1, memory=MEMORY)
-        before = common.memory_mb(os.getpid(), "VmRSS")
-        dataset = ringest.IterableDataset(
-            "gs://bench/", batch_size=64, client=client, shuffle=True,
-            manifest=[(f"{prefix}{i:08d}", int(size), 0) for i in range(int(count))],
-        )  # fmt: skip
-        highest = []
-        for epoch in range(int(epochs)):
-            dataset.set_epoch(epoch)
-            for _ in dataset:
-                pass
-            highest.append(common.memory_mb(os.getpid(), "VmHWM") - before)
-        return {"above_mb": highest}
 
-    calls = {"get_many": get_many, "stream": stream, "first": first, "memory": memory}
-    print(json.dumps(calls[what](*arguments)))
+def run_epochs(connect, prefix, count, size, number):
+    """Resident memory above that before, after each of a number of epochs."""
+    import ringest
+
+    client = connect(memory=MEMORY)
+    before = common.memory_mb(os.getpid(), "VmRSS")
+    dataset = ringest.IterableDataset(
+        "gs://bench/", batch_size=64, client=client, shuffle=True, manifest=objects(prefix, count, size)
+    )
+    highest = []
+    for epoch in range(int(number)):
+        dataset.set_epoch(epoch)
+        for _ in dataset:
+            pass
+        highest.append(common.memory_mb(os.getpid(), "VmHWM") - before)
+    return {"above_mb": highest}
+
+
+# What runs in a process of its own.
+IN_CLIENT = {"get_many": run_get_many, "stream": run_stream, "first": run_first, "memory": run_epochs}
+
+
+def in_client(what, endpoint, ca, *arguments):
+    """Runs one of IN_CLIENT in this process and prints its result."""
+    import ringest
+
+    connect = functools.partial(ringest.Client, endpoint, ca, threads=1)
+    print(json.dumps(IN_CLIENT[what](connect, *arguments)))
 
 
 def client(options, emulator, what, *arguments):

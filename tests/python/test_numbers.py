@@ -10,6 +10,7 @@ import support
 from ringest import _core
 
 URI = support.uri(1)
+LARGE, SIZE = 2**63 - 1, 2**64 - 1
 NO_NUMBERS = (True, False, 1.0, float("nan"), "1", b"1", [1], fractions.Fraction(1))
 
 
@@ -40,75 +41,82 @@ class Numbers(unittest.TestCase):
 
     def arguments(self):
         """(name in messages, least, most, what is called with the number)."""
-        client, core = self.client, _core.Client
-        into = bytearray(10)
-        large, size = 2**63 - 1, 2**64 - 1
+        yield from self.arguments_of_clients()
+        yield from self.arguments_of_readers()
+        yield from self.arguments_of_the_core()
+        yield from self.arguments_of_datasets()
 
-        def reader(name, value):
-            return _core.Reader(client, self.objects, **{name: value})
-
-        def dataset(name, value):
-            return ringest.IterableDataset("gs://data/", client=client, manifest=self.objects, **{name: value})
-
-        def epoch(value):
-            dataset("seed", 0).set_epoch(value)
-
-        yield "offset", 0, large, lambda n: client.get(URI, offset=n)
-        yield "length", 0, large, lambda n: client.get(URI, length=n)
-        yield "generation", 0, large, lambda n: client.get(URI, generation=n)
-        yield "offset of a range", 0, large, lambda n: client.get_ranges(URI, [(0, 1), (n, 1)])
-        yield "length of a range", 0, large, lambda n: client.get_ranges(URI, [(0, n)])
-        yield "generation", 0, large, lambda n: client.get_ranges(URI, [], generation=n)
-        yield "gap", 0, large, lambda n: client.get_ranges(URI, [], gap=n)
-        yield "offset of a request", 0, large, lambda n: client.get_into(URI, [(n, into)])
-        yield "generation", 0, large, lambda n: client.get_into(URI, [(0, into)], generation=n)
-        yield "gap_max", 0, large, lambda n: client.get_into(URI, [(0, into)], gap_max=n)
-        yield "if_generation_match", 0, large, lambda n: client.put("gs://mine/x", b"", if_generation_match=n)
-        yield "generation", 0, large, lambda n: client.stat(URI, generation=n)
-        yield "generation", 0, large, lambda n: client.delete("gs://mine/x", generation=n)
-        yield "if_generation_match", 0, large, lambda n: client.delete("gs://mine/x", if_generation_match=n)
-        yield "generation", 0, large, lambda n: client.copy(URI, "gs://mine/x", generation=n)
-        yield "if_generation_match", 0, large, lambda n: client.copy(URI, "gs://mine/x", if_generation_match=n)
+    def arguments_of_clients(self):
+        client, core, into = self.client, _core.Client, bytearray(10)
+        yield "offset", 0, LARGE, lambda n: client.get(URI, offset=n)
+        yield "length", 0, LARGE, lambda n: client.get(URI, length=n)
+        yield "generation", 0, LARGE, lambda n: client.get(URI, generation=n)
+        yield "offset of a range", 0, LARGE, lambda n: client.get_ranges(URI, [(0, 1), (n, 1)])
+        yield "length of a range", 0, LARGE, lambda n: client.get_ranges(URI, [(0, n)])
+        yield "generation", 0, LARGE, lambda n: client.get_ranges(URI, [], generation=n)
+        yield "gap", 0, LARGE, lambda n: client.get_ranges(URI, [], gap=n)
+        yield "offset of a request", 0, LARGE, lambda n: client.get_into(URI, [(n, into)])
+        yield "generation", 0, LARGE, lambda n: client.get_into(URI, [(0, into)], generation=n)
+        yield "gap_max", 0, LARGE, lambda n: client.get_into(URI, [(0, into)], gap_max=n)
+        yield "if_generation_match", 0, LARGE, lambda n: client.put("gs://mine/x", b"", if_generation_match=n)
+        yield "generation", 0, LARGE, lambda n: client.stat(URI, generation=n)
+        yield "generation", 0, LARGE, lambda n: client.delete("gs://mine/x", generation=n)
+        yield "if_generation_match", 0, LARGE, lambda n: client.delete("gs://mine/x", if_generation_match=n)
+        yield "generation", 0, LARGE, lambda n: client.copy(URI, "gs://mine/x", generation=n)
+        yield "if_generation_match", 0, LARGE, lambda n: client.copy(URI, "gs://mine/x", if_generation_match=n)
         yield "limit", 0, 2**32 - 1, lambda n: client.list_folder("gs://data/", limit=n)
         yield "batch", 1, 2**20, lambda n: client.get_many([URI], batch=n)
         yield "requests", 1, 65536, lambda n: client.put_many([], requests=n)
         yield "part_size", 0, None, lambda n: client.writer("gs://mine/x", part_size=n)
         yield "parts_in_flight", 0, 128, lambda n: client.writer("gs://mine/x", parts_in_flight=n)
         yield "size_hint", 0, 5 << 40, lambda n: client.writer("gs://mine/x", size_hint=n)
-        yield "if_generation_match", 0, large, lambda n: client.writer("gs://mine/x", if_generation_match=n)
-        yield "generation", 0, large, lambda n: _core.ObjectReader(client, URI, generation=n)
-        yield "offset", 0, large, lambda n: _core.ObjectReader(client, URI).read_at(n, into)
-        yield "generation", 0, large, lambda n: ringest.checkpoint.open(URI, client=client, generation=n)
-        for name, most in (("threads", 256), ("connections", 65536), ("memory", large), ("attempts", 1000)):
+        yield "if_generation_match", 0, LARGE, lambda n: client.writer("gs://mine/x", if_generation_match=n)
+        yield "generation", 0, LARGE, lambda n: _core.ObjectReader(client, URI, generation=n)
+        yield "offset", 0, LARGE, lambda n: _core.ObjectReader(client, URI).read_at(n, into)
+        yield "generation", 0, LARGE, lambda n: ringest.checkpoint.open(URI, client=client, generation=n)
+        for name, most in (("threads", 256), ("connections", 65536), ("memory", LARGE), ("attempts", 1000)):
             yield name, 0, most, lambda n, name=name: core(**{name: n})
             yield name, 0, most, lambda n, name=name: ringest.Client(**{name: n})
         yield "capacity", 1, 65536, lambda n: _core.Queue(client, n)
-        yield "ticket", 0, size, lambda n: _core.Queue(client, 1).cancel(n)
-        for name, most in (("seed", size), ("epoch", size), ("remainder", 2), ("changed", 2)):
+        yield "ticket", 0, SIZE, lambda n: _core.Queue(client, 1).cancel(n)
+
+    def arguments_of_readers(self):
+        def reader(name, value):
+            return _core.Reader(self.client, self.objects, **{name: value})
+
+        for name, most in (("seed", SIZE), ("epoch", SIZE), ("remainder", 2), ("changed", 2)):
             yield name, 0, most, lambda n, name=name: reader(name, n)
         for name in ("rank", "world_size", "worker", "worker_count", "batch_size"):
             yield name, 0, 2**32 - 1, lambda n, name=name: reader(name, n)
         yield "requests", 0, 65536, lambda n: reader("window_requests", n)
-        yield "prefetch", 0, large, lambda n: reader("window_bytes", n)
-        yield "coalesce", 0, large, lambda n: reader("request_bytes", n)
-        yield "index", 0, size, lambda n: _core.Reader(client, self.objects, indices=[n])
+        yield "prefetch", 0, LARGE, lambda n: reader("window_bytes", n)
+        yield "coalesce", 0, LARGE, lambda n: reader("request_bytes", n)
+        yield "index", 0, SIZE, lambda n: reader("indices", [n])
         yield "count", 1, 65536, lambda n: reader("seed", 1).take(n)
         yield "count", 1, 65536, lambda n: reader("seed", 1).take_data(n)
-        yield "count", 1, size, lambda n: reader("seed", 1).take_some(n)
-        yield "'x': size", 0, large, lambda n: _core.Objects("data", [("x", n, 0)])
-        yield "'x': generation", 0, large, lambda n: _core.Objects("data", [("x", 0, n)])
-        yield "'x': size", 0, large, lambda n: _core.TarIndex.scan(client, "data", [("x", n, 0)])
-        yield "'x': generation", 0, large, lambda n: _core.TarIndex.scan(client, "data", [("x", 0, n)])
+        yield "count", 1, SIZE, lambda n: reader("seed", 1).take_some(n)
+
+    def arguments_of_the_core(self):
+        client = self.client
+        yield "'x': size", 0, LARGE, lambda n: _core.Objects("data", [("x", n, 0)])
+        yield "'x': generation", 0, LARGE, lambda n: _core.Objects("data", [("x", 0, n)])
+        yield "'x': size", 0, LARGE, lambda n: _core.TarIndex.scan(client, "data", [("x", n, 0)])
+        yield "'x': generation", 0, LARGE, lambda n: _core.TarIndex.scan(client, "data", [("x", 0, n)])
         yield "at_once", 0, 4096, lambda n: _core.TarIndex.scan(client, "data", [], at_once=n)
         yield "crc", 0, 2**32 - 1, lambda n: _core.crc32c(b"", n)
         yield "first", 0, 2**32 - 1, lambda n: _core.crc32c_combine(n, 0, 0)
         yield "second", 0, 2**32 - 1, lambda n: _core.crc32c_combine(0, n, 0)
-        yield "size", 0, size, lambda n: _core.crc32c_combine(0, 0, n)
-        yield "seed", 0, size, lambda n: dataset("seed", n)
+        yield "size", 0, SIZE, lambda n: _core.crc32c_combine(0, 0, n)
+
+    def arguments_of_datasets(self):
+        def dataset(name, value):
+            return ringest.IterableDataset("gs://data/", client=self.client, manifest=self.objects, **{name: value})
+
+        yield "seed", 0, SIZE, lambda n: dataset("seed", n)
         yield "requests", 0, 65536, lambda n: dataset("requests", n)
         yield "batch_size", 1, 65536, lambda n: dataset("batch_size", n)
-        yield "prefetch", 0, large, lambda n: dataset("prefetch", n)
-        yield "epoch", 0, size, epoch
+        yield "prefetch", 0, LARGE, lambda n: dataset("prefetch", n)
+        yield "epoch", 0, SIZE, lambda n: dataset("seed", 0).set_epoch(n)
 
     def test_what_is_out_of_range_is_named(self):
         for name, least, most, call in self.arguments():
