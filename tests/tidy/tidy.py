@@ -1,9 +1,10 @@
-"""Checks what reviewers should not have to: which way includes point, that each unit has its test,
-which symbols leave a library, and what must not be in the sources.
+"""Checks what reviewers should not have to: which way includes point, that each unit has its test, how long
+functions and files are, which symbols leave a file or a library, and what must not be in the sources.
 
     tidy.py sources ROOT         the rules below, over the files that git would commit
     tidy.py exports LIBRARY      the shared library exports rg_* and nothing else
     tidy.py symbols ARCHIVE...   non-static symbols of the static libraries begin with rg_
+    tidy.py callers ROOT BUILD LIBRARY   what is not static is called from another file, or public
 
 Prints one line per finding and exits with 1 if there are any."""
 
@@ -11,6 +12,10 @@ import os
 import re
 import subprocess
 import sys
+
+import callers
+import sizes
+import units
 
 # What a folder may include of ours, by the first part of the path. Everything may include
 # <ringest/...>, and tests, perf and examples may include anything.
@@ -60,12 +65,50 @@ BOUNDARIES = {
     "hwloc.h": r"runtime/\w+\.(c|h)",
 }
 
+# Circles among units that are still there.
+CIRCLES = {
+    frozenset({"gcs/request/authorize", "gcs/request/client", "gcs/request/request", "gcs/request/settle",
+               "gcs/request/traffic"}),
+    frozenset({"gcs/upload/part_plan", "gcs/upload/upload"}),
+    frozenset({"http/conn", "http/pool"}),
+    frozenset({"http/server", "http/server_conn"}),
+    frozenset({"runtime/descriptor", "runtime/fork"}),
+}  # fmt: skip
+
+# Files, and functions as FILE:NAME, that are still too long.
+LONG = {
+    "http/conn.c",
+    "tests/gcs/object/test_get.c",
+    "tests/runtime/test_loop.c",
+    "tests/sim/test_client.c",
+    "tests/support/fake_gcs.c",
+    "tests/support/sim.c",
+}
+
+# What has callers in tests only: what a test watches, and parts that are tried alone. Everything else that no other
+# file calls is static.
+FOR_TESTS = {
+    # What a test watches:
+    "rg_emulator_ca_path", "rg_emulator_endpoint", "rg_pool_connections", "rg_remaining_is_same", "rg_server_stats",
+    "rg_slab_arena_is_sound", "rg_timer_wheel_valid", "rg_tls_alpn", "rg_tls_context_trust", "rg_tls_failure_name",
+    "rg_transport_loop_memory",
+    # Steps that a test takes one by one:
+    "rg_client_close_begin", "rg_client_close_finish", "rg_listing_close_begin", "rg_listing_close_finish",
+    "rg_listing_is_closed",
+    # Parts that a test tries alone:
+    "rg_bucket_open_object", "rg_command_split", "rg_credentials_none", "rg_credentials_parse", "rg_histogram_count",
+    "rg_histogram_max", "rg_histogram_merge", "rg_histogram_quantile", "rg_proxy_list_names", "rg_rfc3339_parse",
+    "rg_sigv4_authorization", "rg_tar_blocks_end", "rg_tar_name_split", "rg_topology_loop_count_default",
+}  # fmt: skip
+
 UNITS = ("runtime", "http", "gcs", "dataset", "checkpoint", "emulator")
 
 # Where the library may write to the standard streams: its log, and the last words of an assertion.
 PRINTERS = ("runtime/log.c", "runtime/base.c")
 LIBRARY = ("runtime/", "http/", "gcs/", "dataset/", "checkpoint/")
 
+C = (".c", ".h", ".cc")
+OURS = tuple(f"{layer}/" for layer in LAYERS)
 TEXT = (".c", ".h", ".cc", ".py", ".sh", ".md", ".build", ".txt", ".supp", ".scenario", ".toml", ".yml")
 
 # Spelled in two pieces, so that this file does not match itself.
@@ -163,9 +206,26 @@ def check_units(paths):
                 yield f"{path}: no test, {test} is missing"
 
 
+def check_order():
+    """What a folder may include has been declared before it, so that no circle can be declared."""
+    for layer, folders in FOLDERS.items():
+        before = set()
+        for folder, allowed in folders.items():
+            for name in sorted(allowed - before):
+                yield f"tidy.py: {layer}/{folder} may include {name}, which is not below it"
+            before.add(folder)
+
+
 def check_sources(root):
     paths = committed_files(root)
+    yield from check_order()
     yield from check_units(paths)
+    yield from units.check_circles(
+        {path: read(root, path) for path in paths if path.endswith(C) and path.startswith(OURS)}, CIRCLES
+    )
+    for name in LONG:
+        if name.partition(":")[0] not in paths:
+            yield f"{name}: is gone, it may leave the list in tidy.py"
     for path in paths:
         if path == "LICENSE" or "/corpus/" in path or not is_text(path):
             continue
@@ -173,7 +233,9 @@ def check_sources(root):
         if "\0" in text:
             continue  # a picture
         yield from check_text(path, text)
-        if path.endswith((".c", ".h", ".cc")):
+        if path.endswith((*C, ".py")):
+            yield from sizes.check_sizes(path, text, LONG)
+        if path.endswith(C):
             yield from check_includes(path, text)
             yield from check_folders(path, text)
             yield from check_prints(path, text)
@@ -218,6 +280,10 @@ def main(arguments):
         findings = [
             f for archive in rest for f in check_symbols(os.path.basename(archive), symbols("--extern-only", archive))
         ]
+    elif command == "callers":
+        root, build, library = rest
+        objects = callers.objects_of(build, root)
+        findings = list(callers.check_callers(objects, callers.exports_of(library), FOR_TESTS))
     else:
         sys.exit(__doc__)
     for finding in findings:
