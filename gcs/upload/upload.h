@@ -18,7 +18,6 @@
 #define RG_GCS_UPLOAD_UPLOAD_H
 
 #include "gcs/request/call.h"
-#include "gcs/upload/part_plan.h"
 #include "gcs/wire/list_parser.h"
 #include "gcs/wire/upload_text.h"
 

@@ -10,6 +10,7 @@
  * The operation begins with the first full buffer, or when the stream ends: by then it is known
  * whether the object fits one request. It ends on its loop, which may be before the program is
  * told: the outcome stays here until rg_writer_finish asks for it. */
+#include "gcs/upload/part_plan.h"
 #include "gcs/upload/upload.h"
 #include "runtime/clock.h"
 
