@@ -8,8 +8,8 @@ static const uint8_t operation_guards[] = {
 };
 _Static_assert(RG_ARRAY_LEN(operation_guards) == RG_OPERATION_COUNT, "guards for each operation");
 
-bool rg_operation_idempotent(enum rg_operation operation, const struct rg_conditions *conditions,
-                             int64_t generation)
+bool rg_operation_idempotent(enum rg_operation_kind operation,
+                             const struct rg_conditions *conditions, int64_t generation)
 {
     RG_ASSERT(operation < RG_OPERATION_COUNT);
     unsigned guards = RG_GUARD_ALWAYS;

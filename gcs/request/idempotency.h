@@ -29,7 +29,7 @@
     XX(DELETE, RG_GUARD_GENERATION_MATCH | RG_GUARD_GENERATION)                                    \
     XX(UPDATE, RG_GUARD_METAGENERATION_MATCH)
 
-enum rg_operation {
+enum rg_operation_kind {
 #define XX(name, guards) RG_OPERATION_##name,
     RG_OPERATIONS(XX)
 #undef XX
@@ -38,7 +38,7 @@ enum rg_operation {
 
 /* `conditions` are those of the object that is read or written, NULL: none; `generation` is the one
  * that the request names, 0: none. */
-bool rg_operation_idempotent(enum rg_operation operation, const struct rg_conditions *conditions,
-                             int64_t generation);
+bool rg_operation_idempotent(enum rg_operation_kind operation,
+                             const struct rg_conditions *conditions, int64_t generation);
 
 #endif

@@ -151,6 +151,7 @@ struct rg_object_request_state {
 };
 
 struct rg_upload_op;
+struct rg_operation;
 
 struct rg_request {
     uint32_t free_next; /* index + 1 of the next free request */
@@ -197,8 +198,8 @@ struct rg_request {
         struct rg_put_state put;
         struct rg_upload_op *upload; /* owned */
         struct rg_object_request_state object_request;
-        struct rg_copy_state *copy; /* owned, like the next two */
-        struct rg_delete_many_state *delete_many;
+        struct rg_operation *operation;           /* owned; gcs/request/operation.h */
+        struct rg_delete_many_state *delete_many; /* owned, like the next one */
         struct rg_ranges_state *ranges;
         struct rg_listing *listing; /* one of whose pages is wanted */
     };

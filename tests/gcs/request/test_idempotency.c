@@ -3,16 +3,17 @@
 
 #include "tests/support/test.h"
 
-static bool check(enum rg_operation operation, struct rg_conditions conditions, int64_t generation)
+static bool check(enum rg_operation_kind operation, struct rg_conditions conditions,
+                  int64_t generation)
 {
     return rg_operation_idempotent(operation, &conditions, generation);
 }
 
 static void test_reads_and_steps_of_uploads_may_always(void)
 {
-    static const enum rg_operation operations[] = {RG_OPERATION_GET, RG_OPERATION_LIST,
-                                                   RG_OPERATION_STAT, RG_OPERATION_SESSION,
-                                                   RG_OPERATION_PART};
+    static const enum rg_operation_kind operations[] = {RG_OPERATION_GET, RG_OPERATION_LIST,
+                                                        RG_OPERATION_STAT, RG_OPERATION_SESSION,
+                                                        RG_OPERATION_PART};
     for (size_t i = 0; i < RG_ARRAY_LEN(operations); i++) {
         RG_CHECK(rg_operation_idempotent(operations[i], NULL, 0));
     }
@@ -20,8 +21,8 @@ static void test_reads_and_steps_of_uploads_may_always(void)
 
 static void test_writes_need_the_generation_of_what_they_replace(void)
 {
-    static const enum rg_operation operations[] = {RG_OPERATION_INSERT, RG_OPERATION_COPY,
-                                                   RG_OPERATION_COMPOSE};
+    static const enum rg_operation_kind operations[] = {RG_OPERATION_INSERT, RG_OPERATION_COPY,
+                                                        RG_OPERATION_COMPOSE};
     for (size_t i = 0; i < RG_ARRAY_LEN(operations); i++) {
         RG_CHECK(!rg_operation_idempotent(operations[i], NULL, 0));
         RG_CHECK(check(operations[i], (struct rg_conditions){.if_generation_match = 7}, 0));
