@@ -6,6 +6,7 @@
  * its CRC32C is known. */
 #include "gcs/request/idempotency.h"
 #include "gcs/request/object_request.h"
+#include "gcs/request/operation.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -17,11 +18,15 @@
 #define IDLE_STEPS_MAX 16
 
 struct rg_copy_state {
-    struct rg_request child; /* the stat, then each step in turn */
-    struct rg_copy copy;     /* its strings are those below */
+    struct rg_operation operation;
+    struct rg_request child;      /* the stat, then each step in turn */
+    struct rg_completion arrived; /* of the child that has ended; its lease is owned */
+    struct rg_copy copy;          /* its strings are those below */
     struct rg_object source;
     uint64_t rewritten, steps_left;
     uint32_t idle_steps;
+    bool has_child;  /* the stat was prepared */
+    bool has_source; /* it was answered */
     char source_bucket[RG_BUCKET_NAME_SIZE_MAX + 1];
     char source_object[RG_OBJECT_NAME_SIZE_MAX + 1];
 };
@@ -59,11 +64,21 @@ static const struct rg_request_ops step_ops = {
     .release = rg_object_release,
 };
 
-static void step_done(struct rg_request *child, struct rg_completion *completion);
-
-static int step_prepare(struct rg_request *request, const char *token)
+static struct rg_copy_state *state_of(struct rg_operation *operation)
 {
-    struct rg_copy_state *state = request->copy;
+    return RG_CONTAINER_OF(operation, struct rg_copy_state, operation);
+}
+
+static void child_done(struct rg_request *child, struct rg_completion *completion)
+{
+    struct rg_copy_state *state = state_of(child->parent->operation);
+    state->arrived = *completion;
+    rg_operation_child_ended(&state->operation, child);
+}
+
+static int step_prepare(struct rg_copy_state *state, const char *token)
+{
+    struct rg_request *request = state->operation.request;
     const struct rg_copy *copy = &state->copy;
     char text[RG_TARGET_SIZE_MAX];
     struct rg_target target;
@@ -88,7 +103,7 @@ static int step_prepare(struct rg_request *request, const char *token)
     if (call.body == NULL) {
         return -ENOMEM;
     }
-    rg_request_init_child(&state->child, request, step_done);
+    rg_request_init_child(&state->child, request, child_done);
     int rc = rg_request_set_names(&state->child, copy->bucket, copy->object);
     RG_ASSERT(rc == 0);
     rc = rg_object_prepare(&state->child, &step_ops, &call);
@@ -102,143 +117,183 @@ static int step_prepare(struct rg_request *request, const char *token)
     return 0;
 }
 
-static void step_start(struct rg_request *request, const char *token)
+/* A prepared child. */
+static void child_start(struct rg_copy_state *state)
 {
-    int rc = step_prepare(request, token);
-    if (rc < 0) {
-        rg_request_note(request, rc == -ENOMEM ? RG_STATUS_NO_RESOURCES : RG_STATUS_BAD_RESPONSE,
-                        rc == -ENOMEM ? "no memory for a step" : "the token is too long");
-    } else if (rg_request_start(&request->copy->child)) {
-        return;
+    if (rg_request_start(&state->child)) {
+        rg_operation_child_started(&state->operation);
     } else {
-        rg_object_release(&request->copy->child);
-        rg_request_note(request, RG_STATUS_CLOSED, "%s", "");
+        rg_object_release(&state->child);
+        rg_operation_fail(&state->operation, RG_STATUS_CLOSED, "%s", "");
     }
-    rg_request_fail(request);
 }
 
-/* True, with the failure noted, when the copy does not get on as the service documents. */
-static bool is_stuck(struct rg_request *request, const struct rg_rewrite_answer *answer)
+static void step_start(struct rg_copy_state *state, const char *token)
 {
-    struct rg_copy_state *state = request->copy;
+    int rc = step_prepare(state, token);
+    if (rc == 0) {
+        child_start(state);
+    } else if (rc == -ENOMEM) {
+        rg_operation_fail(&state->operation, RG_STATUS_NO_RESOURCES, "no memory for a step");
+    } else {
+        rg_operation_fail(&state->operation, RG_STATUS_BAD_RESPONSE, "the token is too long");
+    }
+}
+
+/* The answer of a step that was not the last one. */
+static void step_answered(struct rg_copy_state *state, const struct rg_rewrite_answer *answer)
+{
     state->idle_steps = answer->rewritten > state->rewritten ? 0 : state->idle_steps + 1;
     if (answer->rewritten < state->rewritten || answer->rewritten > state->source.size ||
         state->idle_steps > IDLE_STEPS_MAX || state->steps_left == 0) {
-        rg_request_note(request, RG_STATUS_BAD_RESPONSE,
-                        "the copy does not come to an end: %" PRIu64 " of %" PRIu64
-                        " bytes, after %" PRIu64 " before",
-                        answer->rewritten, state->source.size, state->rewritten);
-        return true;
+        /* It does not get on as the service documents. */
+        rg_operation_fail(&state->operation, RG_STATUS_BAD_RESPONSE,
+                          "the copy does not come to an end: %" PRIu64 " of %" PRIu64
+                          " bytes, after %" PRIu64 " before",
+                          answer->rewritten, state->source.size, state->rewritten);
+        return;
     }
     state->rewritten = answer->rewritten;
     state->steps_left--;
-    return false;
+    step_start(state, answer->token);
 }
 
-/* The copy is there: is it what the source is? */
-static bool is_equal(struct rg_request *request, const struct rg_object_info *info)
+/* The copy is there: is it what the source is? False: the operation has failed. */
+static bool is_equal(struct rg_copy_state *state, const struct rg_object_info *info)
 {
-    const struct rg_object *source = &request->copy->source, *copy = &info->object;
+    const struct rg_object *source = &state->source, *copy = &info->object;
     bool same_crc = !source->has_crc32c || !copy->has_crc32c || copy->crc32c == source->crc32c;
     if (copy->size == source->size && same_crc) {
         return true;
     }
-    rg_request_note(request, RG_STATUS_CHECKSUM,
-                    "the source has %" PRIu64 " bytes with CRC32C %08" PRIx32 ", the copy %" PRIu64
-                    " with %08" PRIx32 "; delete generation %" PRId64,
-                    source->size, source->crc32c, copy->size, copy->crc32c, copy->generation);
+    rg_operation_fail(&state->operation, RG_STATUS_CHECKSUM,
+                      "the source has %" PRIu64 " bytes with CRC32C %08" PRIx32
+                      ", the copy %" PRIu64 " with %08" PRIx32 "; delete generation %" PRId64,
+                      source->size, source->crc32c, copy->size, copy->crc32c, copy->generation);
     return false;
 }
 
-static void step_done(struct rg_request *child, struct rg_completion *completion)
+/* True: the operation is over. */
+static bool step_take(struct rg_copy_state *state, struct rg_completion *completion)
 {
-    struct rg_request *request = child->parent;
-    rg_object_count_child(request, completion);
-    if (completion->status != RG_STATUS_OK) {
-        rg_request_note_child(request, child);
-        rg_request_fail(request);
-        return;
-    }
     const struct rg_rewrite_answer *answer = completion->data;
     if (!answer->done) {
-        if (is_stuck(request, answer)) {
-            rg_request_fail(request);
-        } else {
-            step_start(request, answer->token);
-        }
-        rg_lease_release(completion->lease);
-        return;
+        step_answered(state, answer);
+        return false;
     }
-    if (!is_equal(request, answer->info)) {
-        rg_lease_release(completion->lease);
-        rg_request_fail(request);
-        return;
+    if (!is_equal(state, answer->info)) {
+        return false;
     }
     rg_object_complete_info(completion, answer->info);
-    rg_request_finish(request, completion);
+    rg_operation_finish(&state->operation, completion);
+    return true;
 }
 
-static void stat_done(struct rg_request *child, struct rg_completion *completion)
+/* The cause of a failed child is that of the copy. */
+static void child_note(struct rg_copy_state *state)
 {
-    struct rg_request *request = child->parent;
-    struct rg_copy_state *state = request->copy;
-    rg_object_count_child(request, completion);
-    if (completion->status != RG_STATUS_OK) {
-        rg_request_note(request, child->failure.status, "the source gs://%s/%s: %s",
-                        state->copy.source_bucket, state->copy.source_object, child->failure.text);
-        request->failure.os_error = child->failure.os_error;
-        request->failure.http_status = child->failure.http_status;
-        rg_request_fail(request);
+    struct rg_request *request = state->operation.request;
+    const struct rg_request *child = &state->child;
+    if (state->has_source) {
+        rg_request_note_child(request, child);
         return;
     }
-    const struct rg_object_info *info = completion->data;
+    request->failure.os_error = child->failure.os_error;
+    request->failure.http_status = child->failure.http_status;
+    rg_request_note(request, child->failure.status, "the source gs://%s/%s: %s",
+                    state->copy.source_bucket, state->copy.source_object, child->failure.text);
+}
+
+static void stat_take(struct rg_copy_state *state, const struct rg_object_info *info)
+{
     state->source = (struct rg_object){.size = info->object.size,
                                        .generation = info->object.generation,
                                        .crc32c = info->object.crc32c,
                                        .has_crc32c = info->object.has_crc32c};
+    state->has_source = true;
     state->steps_left = state->source.size / STEP_SIZE_MIN + IDLE_STEPS_MAX;
-    rg_lease_release(completion->lease);
-    step_start(request, NULL);
+    step_start(state, NULL);
 }
 
-static void copy_start(struct rg_request *request)
+static void stat_start(struct rg_copy_state *state)
 {
-    struct rg_copy_state *state = request->copy;
     const struct rg_copy *copy = &state->copy;
     struct rg_stat stat = {.bucket = copy->source_bucket,
                            .object = copy->source_object,
                            .generation = copy->source_generation,
                            .conditions = copy->source_conditions,
                            .deadline_ns = copy->deadline_ns};
-    rg_request_init_child(&state->child, request, stat_done);
-    int rc = rg_stat_prepare(&state->child, &stat);
-    if (rc == 0 && rg_request_start(&state->child)) {
+    rg_request_init_child(&state->child, state->operation.request, child_done);
+    if (rg_stat_prepare(&state->child, &stat) < 0) {
+        rg_operation_fail(&state->operation, RG_STATUS_NO_RESOURCES, "%s", "");
         return;
     }
-    if (rc == 0) {
-        rg_object_release(&state->child);
+    state->has_child = true;
+    child_start(state);
+}
+
+static void copy_advance(struct rg_operation *operation)
+{
+    struct rg_copy_state *state = state_of(operation);
+    struct rg_completion completion = state->arrived;
+    if (operation->out > 0) {
+        return;
     }
-    rg_request_note(request, rc == 0 ? RG_STATUS_CLOSED : RG_STATUS_NO_RESOURCES, "%s", "");
-    rg_request_fail(request);
+    state->arrived.lease = NULL;
+    if (!state->has_child) {
+        stat_start(state);
+    } else if (completion.status != RG_STATUS_OK) {
+        child_note(state);
+        rg_operation_stop(operation, completion.status);
+    } else if (!state->has_source) {
+        stat_take(state, completion.data);
+    } else if (step_take(state, &completion)) {
+        return;
+    }
+    rg_lease_release(completion.lease);
 }
 
-/* A child is always out. */
-static void copy_cancel(struct rg_request *request, enum rg_status status)
+static void copy_stop(struct rg_operation *operation, bool hurry)
 {
-    rg_request_cancel(&request->copy->child, status);
+    struct rg_copy_state *state = state_of(operation);
+    if (operation->out > 0) {
+        rg_request_cancel(&state->child, hurry ? RG_STATUS_CLOSED : operation->stopped_by);
+    }
 }
 
-static void copy_release(struct rg_request *request)
+/* The answer may have come before the cancellation could take effect. */
+static void copy_verify(struct rg_operation *operation)
 {
-    free(request->copy);
-    request->copy = NULL;
+    struct rg_copy_state *state = state_of(operation);
+    if (!state->has_child || operation->request->failure.status != RG_STATUS_OK) {
+        return;
+    }
+    if (state->arrived.status == RG_STATUS_OK) {
+        rg_operation_resume(operation);
+    } else {
+        child_note(state);
+    }
 }
+
+static void copy_free(struct rg_operation *operation)
+{
+    struct rg_copy_state *state = state_of(operation);
+    rg_lease_release(state->arrived.lease);
+    free(state);
+}
+
+static const struct rg_operation_ops operation_ops = {
+    .advance = copy_advance,
+    .stop = copy_stop,
+    .verify = copy_verify,
+    .free = copy_free,
+};
 
 static const struct rg_request_ops copy_ops = {
     .verb = "copy to",
-    .start = copy_start,
-    .cancel = copy_cancel,
-    .release = copy_release,
+    .start = rg_operation_start,
+    .cancel = rg_operation_cancel,
+    .release = rg_operation_release,
 };
 
 static int copy_prepare(struct rg_request *request, const void *given)
@@ -266,7 +321,7 @@ static int copy_prepare(struct rg_request *request, const void *given)
     state->copy.bucket = request->bucket;
     state->copy.object = request->object;
     rg_request_prepare(request, &copy_ops, copy->user_data, copy->deadline_ns);
-    request->copy = state;
+    rg_operation_init(&state->operation, &operation_ops, request);
     return 0;
 }
 
