@@ -1,11 +1,8 @@
-/* What became of a request.
+/* What became of a request. Functions return 0 or a count, or a negative errno. What happened to a
+ * *request* is one of the statuses below, in its completion.
  *
- * Functions of this library return 0 or a count on success and a negative errno on failure. What
- * happened to a *request* is said by its completion instead, as one of the statuses below.
- *
- * Each line of the table: name, value, text, and whether another attempt may succeed. The library
- * has already made the attempts that its options allow when a completion carries a retryable
- * status. Values never change; new ones are added at the end. */
+ * The table: name, value, text, and whether another attempt may succeed; the library has already
+ * made the attempts that its options allow. Values never change; new ones come at the end. */
 #ifndef RINGEST_ERROR_H
 #define RINGEST_ERROR_H
 
@@ -51,19 +48,12 @@ enum rg_status {
         RG_STATUS_COUNT
 };
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
-/* The name ("NOT_FOUND") and the text ("no such object or bucket") of a status. Static storage; an
- * unknown value gives "UNKNOWN" and "unknown status". Any thread. */
+RG_DECLS_BEGIN
+/* Name ("NOT_FOUND") and text ("no such object or bucket") of a status, in static storage;
+ * "UNKNOWN" and "unknown status" for other values. */
 RG_API const char *rg_status_name(enum rg_status status);
 RG_API const char *rg_status_text(enum rg_status status);
-/* True when another attempt may succeed. */
 RG_API bool rg_status_retryable(enum rg_status status);
 
-#ifdef __cplusplus
-}
-#endif
-
+RG_DECLS_END
 #endif

@@ -5,13 +5,6 @@
 
 #include <ringest/checkpoint.h>
 #include <ringest/dataset.h>
-#include <ringest/error.h>
-#include <ringest/gcs.h>
-#include <ringest/listing.h>
-#include <ringest/objects.h>
-#include <ringest/runtime.h>
-#include <ringest/tar.h>
 #include <ringest/upload.h>
-#include <ringest/version.h>
 
 #endif

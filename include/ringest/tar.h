@@ -1,66 +1,50 @@
-/* Tar archives as datasets: each is an object (a *shard*) that holds many samples, as WebDataset
- * has it, and samples are read by themselves, in any order.
+/* Tar archives as datasets: each is an object, a *shard*, with many samples laid out as WebDataset
+ * does. Neighbouring members with the same key are a sample. The key is the name up to the first
+ * dot of its last part, the rest in lower case the extension: "a/0001.seg.PNG" is "seg.png" of
+ * "a/0001". Skipped: members that are not regular files, have no dot or nothing behind it, or whose
+ * name's first part has the form "__x__".
  *
- * Members of a shard that follow each other and have the same key make a sample. The key is the
- * name up to the first dot of its last part, what follows the dot is the extension, in which ASCII
- * letters are made small: "a/0001.seg.PNG" is "seg.png" of "a/0001". Passed over are members that
- * are no regular files, that have no dot or none behind a key, and whose name's first part has the
- * form "__x__".
- *
- * An *index* says where the samples of a list of shards lie. It is made by a *scan*, which reads
- * headers only where members are large, and can be kept in a file (docs/TAR_INDEX.md). A reader
- * (<ringest/dataset.h>) takes one in place of objects. */
+ * A *scan* of shards makes an *index* of where samples lie, by which <ringest/dataset.h> reads
+ * them. It reads little but headers where members are large. docs/TAR_INDEX.md has the format. */
 #ifndef RINGEST_TAR_H
 #define RINGEST_TAR_H
 
 #include <ringest/listing.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
-/* Of a key in bytes, of an extension in bytes, and of the members of one sample. */
-#define RG_TAR_KEY_SIZE_MAX 4096
-#define RG_TAR_EXTENSION_SIZE_MAX 255
-#define RG_TAR_MEMBERS_MAX 64
+RG_DECLS_BEGIN
+#define RG_TAR_KEY_SIZE_MAX 4096      /* bytes */
+#define RG_TAR_EXTENSION_SIZE_MAX 255 /* bytes */
+#define RG_TAR_MEMBERS_MAX 64         /* of one sample */
 
 struct rg_tar_index;
-
-/* Opens an index that was saved, and verifies every byte of it. Processes that open the same file
- * share its memory. Errors: what opening the file gives; -EBADMSG (no index, or damaged); `error`
- * (may be NULL) gets a line that names the file and says where. */
+/* Opens an index and verifies every byte: a file, whose memory processes share; a descriptor, which
+ * stays the caller's; or bytes, which are copied. Errors: those of opening a file; -EBADMSG (not an
+ * index, or damaged); `error` (may be NULL) gets a line that names the file and the place. */
 RG_API int rg_tar_index_open(struct rg_tar_index **out_index, const char *path, char *error,
                              size_t error_size);
-/* The same from a descriptor, which stays the caller's; and from bytes, which are copied. */
 RG_API int rg_tar_index_open_fd(struct rg_tar_index **out_index, int fd, char *error,
                                 size_t error_size);
 RG_API int rg_tar_index_open_memory(struct rg_tar_index **out_index, const void *data, size_t size,
                                     char *error, size_t error_size);
-/* The bytes of it as a file has them; they live as long as the index. Any thread. */
+/* As rg_manifest_data, rg_manifest_fd and rg_manifest_digest. */
 RG_API const void *rg_tar_index_data(const struct rg_tar_index *index, size_t *out_size);
-/* As rg_manifest_fd and rg_manifest_digest. */
 RG_API int rg_tar_index_fd(const struct rg_tar_index *index);
 RG_API void rg_tar_index_digest(const struct rg_tar_index *index, uint8_t digest[RG_DIGEST_SIZE]);
-/* Writes it to a file, which appears under its name when it is complete and replaces what was
- * there. Errors: what writing a file gives. */
+/* Writes a temporary file, which gets its name when it is complete. Errors: those of writing. */
 RG_API int rg_tar_index_save(const struct rg_tar_index *index, const char *path);
-/* NULL is fine. */
 RG_API void rg_tar_index_close(struct rg_tar_index *index);
 
-/* Samples of all shards together; and shards. Any thread. */
 RG_API uint64_t rg_tar_index_count(const struct rg_tar_index *index);
 RG_API uint64_t rg_tar_index_shard_count(const struct rg_tar_index *index);
 RG_API const char *rg_tar_index_bucket(const struct rg_tar_index *index);
 
-/* A shard, in the order they were given in. Strings live as long as the index. */
+/* Shards keep the order they were given in; names last as long as the index. 0 or -ERANGE. */
 struct rg_tar_shard {
     const char *name;
-    uint64_t size;      /* bytes */
-    int64_t generation; /* that was scanned */
-    uint64_t first;     /* its first sample */
-    uint64_t count;     /* its samples */
+    uint64_t size;         /* bytes */
+    int64_t generation;    /* that was scanned */
+    uint64_t first, count; /* its first sample, and how many it has */
 };
-/* 0 or -ERANGE. Any thread. */
 RG_API int rg_tar_index_shard_sized(const struct rg_tar_index *index, uint64_t number,
                                     struct rg_tar_shard *out_shard, size_t struct_size);
 static inline int rg_tar_index_shard(const struct rg_tar_index *index, uint64_t number,
@@ -68,8 +52,6 @@ static inline int rg_tar_index_shard(const struct rg_tar_index *index, uint64_t 
 {
     return rg_tar_index_shard_sized(index, number, out_shard, sizeof(*out_shard));
 }
-
-/* One member of a sample. */
 struct rg_tar_part {
     const char *extension; /* without a NUL; lives as long as the index */
     uint32_t extension_size;
@@ -85,76 +67,59 @@ struct rg_tar_sample {
     struct rg_tar_part parts[RG_TAR_MEMBERS_MAX];
     char key[RG_TAR_KEY_SIZE_MAX + 1]; /* NUL-terminated */
 };
-/* 0, -ERANGE, or -EBADMSG where the file was damaged meanwhile. Any thread. */
+/* 0, -ERANGE, or -EBADMSG (the file was damaged meanwhile). */
 RG_API int rg_tar_index_get(const struct rg_tar_index *index, uint64_t number,
                             struct rg_tar_sample *out_sample);
-
-/* What lies between two members of a sample, or between neighbouring samples, and is not wanted, is
- * read along up to this many bytes; beyond, it takes another request. */
+/* Unwanted bytes between members or neighbouring samples are read along if they are at most so
+ * many; otherwise another request is made. */
 #define RG_TAR_GAP_MAX (16 * 1024)
 
-/* Finds samples one after the other at little cost: one that follows the last is decoded alone. It
- * also leaves out members that are not wanted. A cursor belongs to one thread at a time. */
+/* Reads samples in order at little cost, with all or some members. One thread at a time. */
 struct rg_tar_cursor;
-/* `members`: the extensions that are wanted; none: all. Copied. The index is borrowed until the
- * cursor is closed. Errors: -EINVAL (more than RG_TAR_MEMBERS_MAX, or one that is longer than an
- * extension can be), -ENOMEM. */
+/* `members`: the extensions that are wanted, copied; none: all. Borrows the index. Errors: -EINVAL
+ * (more than RG_TAR_MEMBERS_MAX, or an extension that is too long), -ENOMEM. */
 RG_API int rg_tar_cursor_open(struct rg_tar_cursor **out_cursor, const struct rg_tar_index *index,
                               const char *const *members, size_t member_count);
-/* The sample with a number, valid until the next call. Where members are left out, `parts` are the
- * others, perhaps none; their offsets are those in what a reader with the same members gives,
- * `offset` is where the first one lies in the shard, and `size` how much the reader gives. Errors:
- * those of rg_tar_index_get. */
+/* A sample, valid until the next call. With `members`, `parts` are only those, perhaps none.
+ * `offset` is then where the first one begins in the shard, `size` how many bytes a reader with the
+ * same members gives, and the parts' offsets count within these. Errors: as rg_tar_index_get. */
 RG_API int rg_tar_cursor_get(struct rg_tar_cursor *cursor, uint64_t number,
                              const struct rg_tar_sample **out_sample);
-/* NULL is fine. */
 RG_API void rg_tar_cursor_close(struct rg_tar_cursor *cursor);
 
 #define RG_TAR_SCAN_SHARDS_DEFAULT 64
 #define RG_TAR_SCAN_SHARDS_MAX 4096
 
-/* See rg_runtime_options about growing. */
 struct rg_tar_scan_options {
     size_t struct_size;
     const char *bucket;
-    /* The shards: of each, name and generation (0: the newest) are used. Copied. */
-    const struct rg_object *shards;
+    const struct rg_object *shards; /* name and generation (0: the newest) are used; copied */
     uint64_t shard_count;
-    /* An older index, borrowed until the scan is closed: its shards are taken over if they still
-     * have the generation that they had. NULL: none. */
-    const struct rg_tar_index *known;
+    const struct rg_tar_index *known; /* older index or NULL, kept: unchanged shards are copied */
     uint32_t shards_at_once; /* one request is out for each; 0: RG_TAR_SCAN_SHARDS_DEFAULT */
 };
 RG_API void rg_tar_scan_options_init_sized(struct rg_tar_scan_options *options, size_t struct_size);
-static inline void rg_tar_scan_options_init(struct rg_tar_scan_options *options)
-{
-    rg_tar_scan_options_init_sized(options, sizeof(*options));
-}
+RG_INIT_INLINE(rg_tar_scan_options)
 
-/* open -> run, until it says something else than that time is over -> finish -> close. A scan
- * belongs to one thread at a time. */
+/* open -> run, again while it returns -ETIME or -EINTR -> finish -> close. One thread at a time. */
 struct rg_tar_scan;
-/* Sends nothing before the first run. Errors: -EINVAL with a line in `error` (may be NULL),
- * -ENOMEM, -EOWNERDEAD. */
+/* Sends nothing yet. -EINVAL (`error`, which may be NULL, gets a line), -ENOMEM, -EOWNERDEAD. */
 RG_API int rg_tar_scan_open(struct rg_tar_scan **out_scan, struct rg_client *client,
                             const struct rg_tar_scan_options *options, char *error,
                             size_t error_size);
-/* Goes on until deadline_ns. Returns 0: all is read; -ETIME or -EINTR: call again; or why it
- * failed, for good: -EREMOTEIO (a request), -EBADMSG (a shard is damaged), -ENOMEM, -EFBIG. */
+/* Scans until deadline_ns. 0: done; -ETIME or -EINTR: call again. Final errors: -EREMOTEIO (a
+ * request), -EBADMSG (a shard is damaged), -ENOMEM, -EFBIG. */
 RG_API int rg_tar_scan_run(struct rg_tar_scan *scan, uint64_t deadline_ns);
-/* After a failure: one line for people, the name of the shard (both live as long as the scan) and,
- * with -EREMOTEIO, the completion of the request, whose lease remains the scan's. */
+/* After a final error: one line for people, and the shard's name, both valid until close. With
+ * -EREMOTEIO also the completion of the request; its lease stays the scan's. */
 RG_API const char *rg_tar_scan_failure(const struct rg_tar_scan *scan, const char **out_shard,
                                        struct rg_completion *out_completion);
-/* Shards that are done, and those of them that were read and not taken over. */
+/* Shards that are done, and how many of them were read and not copied from the older index. */
 RG_API uint64_t rg_tar_scan_done(const struct rg_tar_scan *scan, uint64_t *out_read);
 /* After run returned 0, once: *out_index is the caller's. Errors: -ENOMEM. */
 RG_API int rg_tar_scan_finish(struct rg_tar_scan *scan, struct rg_tar_index **out_index);
-/* Ends it: what is out is cancelled and waited for. NULL is fine. */
+/* Cancels the requests in flight and waits for them. */
 RG_API void rg_tar_scan_close(struct rg_tar_scan *scan);
 
-#ifdef __cplusplus
-}
-#endif
-
+RG_DECLS_END
 #endif

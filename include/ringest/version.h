@@ -14,14 +14,15 @@
 #endif
 
 #ifdef __cplusplus
-extern "C" {
+#define RG_DECLS_BEGIN extern "C" {
+#define RG_DECLS_END }
+#else
+#define RG_DECLS_BEGIN
+#define RG_DECLS_END
 #endif
 
+RG_DECLS_BEGIN
 /* The library's own version, such as "0.1.0". Static storage; any thread. */
 RG_API const char *rg_version(void);
-
-#ifdef __cplusplus
-}
-#endif
-
+RG_DECLS_END
 #endif
