@@ -122,7 +122,7 @@ static bool item_settle(struct rg_delete_many_state *state, uint32_t index)
         return may_retry;
     }
     result->status = rg_retry_status_of_http(item->http_status);
-    bool maybe_done = state->batch.settle.maybe_done && !item->del.exclusive;
+    bool maybe_done = state->batch.verify.maybe_done && !item->del.exclusive;
     if (item->http_status == 404 && maybe_done) {
         result->status = RG_STATUS_OK; /* by the batch before, or by somebody else */
         result->found_done = true;
@@ -176,7 +176,7 @@ static bool single_start(struct rg_delete_many_state *state, struct single *sing
     /* Who was asked to come back later was not served, nor was a batch that nobody knew. */
     bool maybe_done = state->alone ? state->batch.attempts > 1 : item->http_status != 429;
     if (maybe_done) {
-        rg_settle_suspect(&single->child.settle);
+        rg_verify_suspect(&single->child.verify);
     }
     if (!rg_request_start(&single->child)) {
         rg_object_release(&single->child);

@@ -40,7 +40,7 @@ static int parse_step(struct rg_request *request, uint8_t *memory, size_t memory
     memory += RG_OBJECT_FRONT_SIZE;
     memory_size -= RG_OBJECT_FRONT_SIZE;
     completion->data = answer;
-    if (!request->settle.asking) {
+    if (!request->verify.asking) {
         return rg_rewrite_answer_parse(body, body_size, memory, memory_size, answer, out_problem);
     }
     struct rg_object_info *info;
@@ -112,7 +112,7 @@ static int step_prepare(struct rg_copy_state *state, const char *token)
     }
     state->child.idempotent = rg_operation_idempotent(RG_OPERATION_COPY, &copy->conditions, 0);
     if (state->child.idempotent && state->source.has_crc32c) {
-        rg_settle_expect_written(&state->child, state->source.size, state->source.crc32c);
+        rg_verify_expect_written(&state->child, state->source.size, state->source.crc32c);
     }
     return 0;
 }

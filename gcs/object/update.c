@@ -13,7 +13,7 @@ static enum rg_status update_finish(struct rg_request *request, struct rg_comple
 {
     const struct rg_object_request_state *state = &request->object_request;
     enum rg_status status = rg_object_finish_info(request, completion);
-    if (status != RG_STATUS_OK || !request->settle.asking) {
+    if (status != RG_STATUS_OK || !request->verify.asking) {
         return status;
     }
     const struct rg_object_info *info = completion->data;
@@ -86,10 +86,10 @@ static int update_prepare(struct rg_request *request, const void *given)
     request->idempotent =
         rg_operation_idempotent(RG_OPERATION_UPDATE, &update->conditions, update->generation);
     if (request->idempotent) {
-        rg_settle_expect_changed(request);
+        rg_verify_expect_changed(request);
     }
     if (request->idempotent && update->exclusive) {
-        rg_settle_expect_nonce(request, nonce);
+        rg_verify_expect_nonce(request, nonce);
     }
     return 0;
 }

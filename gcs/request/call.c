@@ -174,7 +174,7 @@ static enum rg_status call_finish(struct rg_request *request, struct rg_completi
     size_t size = (size_t)x->body_size;
     enum rg_status status = RG_STATUS_OK;
     if (x->lease != NULL) {
-        /* What was asked to settle a lost answer is in a slab. */
+        /* What was asked after a lost answer is in a slab. */
         status = space_reserve(call, size) ? RG_STATUS_OK : RG_STATUS_NO_RESOURCES;
         if (status == RG_STATUS_OK) {
             memcpy(call->space, x->body, size);

@@ -75,7 +75,7 @@ static void become(struct rg_request *request, enum rg_request_state state)
 /* Of the step that the request is at. */
 static const struct rg_request_ops *step_of(const struct rg_request *request)
 {
-    return request->settle.asking ? &rg_settle_ops : request->ops;
+    return request->verify.asking ? &rg_verify_ops : request->ops;
 }
 
 void rg_request_note(struct rg_request *request, enum rg_status status, const char *format, ...)
@@ -133,7 +133,7 @@ int rg_request_encode_end(struct rg_request *request, struct rg_h1_encoder *enco
 {
     const struct rg_client *client = request->client;
     bool is_write = request->ops->traffic == RG_TRAFFIC_WRITE && !request->has_no_write_token;
-    if (is_write && !request->settle.asking) {
+    if (is_write && !request->verify.asking) {
         write_token_encode(request, encoder);
     }
     struct rg_h1_slice authorization = rg_authorize_field(request);
@@ -331,7 +331,7 @@ static void deadline_fire(struct rg_alarm *alarm)
 static void attempt_failed(struct rg_request *request, bool progress)
 {
     struct rg_loop *loop = loop_of(request);
-    rg_settle_note_attempt(request);
+    rg_verify_note_attempt(request);
     struct rg_retry_event event = {
         .status = request->failure.status,
         .idempotent = request->idempotent,
@@ -343,7 +343,7 @@ static void attempt_failed(struct rg_request *request, bool progress)
     uint64_t at_ns;
     if (request->client_loop->closing || request->x.final ||
         !rg_retry_next(&request->retry, &request->client_loop->retry_budget, &event, &at_ns)) {
-        rg_settle_give_up(request);
+        rg_verify_give_up(request);
         rg_request_fail(request);
         return;
     }
@@ -382,11 +382,11 @@ static void answer_refused(struct rg_request *request)
         attempt_start(request);
         return;
     }
-    switch (rg_settle_refused(request, request->x.http_status)) {
-    case RG_SETTLE_ASK:
+    switch (rg_verify_refused(request, request->x.http_status)) {
+    case RG_VERIFY_ASK:
         attempt_start(request);
         break;
-    case RG_SETTLE_DONE:
+    case RG_VERIFY_DONE:
         completion.found_done = true;
         rg_request_finish(request, &completion);
         break;
@@ -477,7 +477,7 @@ static void exchange_done(struct rg_exchange *x)
         rg_lease_release(x->lease);
     }
     if (may_repeat_at_once(request)) {
-        rg_settle_note_attempt(request);
+        rg_verify_note_attempt(request);
         request->retry.failures++;
         rg_metric_add(&loop_of(request)->metrics.retries, 1);
         attempt_start(request);
@@ -635,7 +635,7 @@ void rg_request_prepare(struct rg_request *request, const struct rg_request_ops 
     request->idempotent = true;
     request->has_no_write_token = false;
     request->write = 0;
-    request->settle = (struct rg_settle){0};
+    request->verify = (struct rg_verify){0};
     request->accepts = 0;
     request->refusal_space = NULL;
     request->token_refused = false;

@@ -38,8 +38,8 @@
 #define RG_GCS_REQUEST_REQUEST_H
 
 #include "gcs/request/client.h"
-#include "gcs/request/settle.h"
 #include "gcs/request/traffic.h"
+#include "gcs/request/verify.h"
 #include "gcs/wire/checksum.h"
 #include "http/exchange.h"
 
@@ -172,7 +172,7 @@ struct rg_request {
     struct rg_alarm alarm;    /* of the next attempt */
     struct rg_alarm deadline; /* of the whole request */
     struct rg_retry retry;
-    struct rg_settle settle;
+    struct rg_verify verify;
     uint16_t attempts;       /* see above */
     bool has_no_write_token; /* it is none of the JSON API's writes */
     uint64_t write;          /* the number of the write on its loop; 0: not sent yet */

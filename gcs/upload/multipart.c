@@ -106,7 +106,7 @@ static void begin_done(struct rg_gcs_call *call, enum rg_status status)
     } else if (op != NULL && status != RG_STATUS_OK) {
         rg_upload_fail_by(op, call);
     } else if (op != NULL) {
-        if (call->request.settle.maybe_done) {
+        if (call->request.verify.maybe_done) {
             rg_log(
                 RG_LOG_WARN,
                 "gs://%s/%s: the answer to what begins an upload was lost; one without parts may "

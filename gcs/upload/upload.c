@@ -314,16 +314,16 @@ void rg_upload_expect(const struct rg_upload_op *op, struct rg_request *request,
                       uint32_t crc)
 {
     if (op->nonce[0] != '\0') {
-        rg_settle_expect_nonce(request, op->nonce);
+        rg_verify_expect_nonce(request, op->nonce);
     } else {
-        rg_settle_expect_written(request, size, crc);
+        rg_verify_expect_written(request, size, crc);
     }
 }
 
 enum rg_status rg_upload_judge_stored(struct rg_gcs_call *call)
 {
     struct rg_upload_op *op = rg_upload_op_of(call);
-    op->found_done = rg_settle_is_guess(&call->request.settle);
+    op->found_done = rg_verify_is_guess(&call->request.verify);
     return rg_gcs_call_read_object(call, &op->stored);
 }
 
@@ -520,7 +520,7 @@ static bool may_be_stored(const struct rg_upload_op *op)
     if (op->phase == RG_UPLOAD_CHECKING || call == NULL) {
         return op->phase == RG_UPLOAD_CHECKING;
     }
-    return call->request.settle.maybe_done || (call->out && call->request.x.request_whole);
+    return call->request.verify.maybe_done || (call->out && call->request.x.request_whole);
 }
 
 /* What is stored stays stored; otherwise the operation ends when it has cleaned up. Whoever cancels

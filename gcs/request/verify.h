@@ -14,8 +14,8 @@
  *
  * Whoever prepares such a request says by one call what it is; request.c does the rest. The
  * question is a step of the request itself: it has its own attempts within the same deadline. */
-#ifndef RG_GCS_REQUEST_SETTLE_H
-#define RG_GCS_REQUEST_SETTLE_H
+#ifndef RG_GCS_REQUEST_VERIFY_H
+#define RG_GCS_REQUEST_VERIFY_H
 
 #include "gcs/wire/nonce.h"
 #include "runtime/base.h"
@@ -23,15 +23,15 @@
 struct rg_request;
 struct rg_completion;
 
-enum rg_settle_kind {
-    RG_SETTLE_NONE = 0,
-    RG_SETTLE_WRITTEN,
-    RG_SETTLE_REMOVED,
-    RG_SETTLE_CHANGED,
+enum rg_verify_kind {
+    RG_VERIFY_NONE = 0,
+    RG_VERIFY_WRITTEN,
+    RG_VERIFY_REMOVED,
+    RG_VERIFY_CHANGED,
 };
 
-struct rg_settle {
-    enum rg_settle_kind kind;
+struct rg_verify {
+    enum rg_verify_kind kind;
     bool maybe_done; /* by an attempt whose answer is not known */
     bool asking;     /* what is there */
     uint32_t crc32c;
@@ -39,44 +39,44 @@ struct rg_settle {
     char nonce[RG_NONCE_SIZE + 1]; /* "": none was sent */
 };
 
-#define RG_SETTLE_ANY_SIZE UINT64_MAX
+#define RG_VERIFY_ANY_SIZE UINT64_MAX
 /* After rg_request_prepare, of a request with a condition that answers with the resource of the
- * object it writes: that will have so many bytes, or RG_SETTLE_ANY_SIZE, of this CRC32C. The
+ * object it writes: that will have so many bytes, or RG_VERIFY_ANY_SIZE, of this CRC32C. The
  * resource that the question yields goes to the `finish` of the request's ops in the place of the
  * answer. */
-void rg_settle_expect_written(struct rg_request *request, uint64_t size, uint32_t crc32c);
+void rg_verify_expect_written(struct rg_request *request, uint64_t size, uint32_t crc32c);
 /* The same for a request that sends this nonce. */
-void rg_settle_expect_nonce(struct rg_request *request, const char *nonce);
+void rg_verify_expect_nonce(struct rg_request *request, const char *nonce);
 /* After rg_request_prepare, of a request that removes an object of a known generation: its
  * completion then has http_status 404. */
-void rg_settle_expect_removed(struct rg_request *request);
+void rg_verify_expect_removed(struct rg_request *request);
 /* After rg_request_prepare, of a request that changes what is stored about an object. The `finish`
- * of its ops then compares, while settle.asking, and fails with RG_STATUS_PRECONDITION. */
-void rg_settle_expect_changed(struct rg_request *request);
+ * of its ops then compares, while verify.asking, and fails with RG_STATUS_PRECONDITION. */
+void rg_verify_expect_changed(struct rg_request *request);
 /* Of what is done: whether it may have been somebody else who did it. */
-static inline bool rg_settle_is_guess(const struct rg_settle *settle)
+static inline bool rg_verify_is_guess(const struct rg_verify *verify)
 {
-    return settle->asking && settle->nonce[0] == '\0';
+    return verify->asking && verify->nonce[0] == '\0';
 }
 /* An earlier request of the same operation may have done it. */
-static inline void rg_settle_suspect(struct rg_settle *settle)
+static inline void rg_verify_suspect(struct rg_verify *verify)
 {
-    settle->maybe_done = true;
+    verify->maybe_done = true;
 }
 
 /* For request.c alone. */
-enum rg_settle_verdict {
-    RG_SETTLE_REFUSED, /* it is what it looks like */
-    RG_SETTLE_ASK,     /* the request is the question now: another attempt */
-    RG_SETTLE_DONE,
+enum rg_verify_verdict {
+    RG_VERIFY_REFUSED, /* it is what it looks like */
+    RG_VERIFY_ASK,     /* the request is the question now: another attempt */
+    RG_VERIFY_DONE,
 };
-extern const struct rg_request_ops rg_settle_ops;
+extern const struct rg_request_ops rg_verify_ops;
 /* An attempt that may be followed by another has failed. */
-void rg_settle_note_attempt(struct rg_request *request);
+void rg_verify_note_attempt(struct rg_request *request);
 /* An attempt was answered with this error status, which is noted as the request's failure. */
-enum rg_settle_verdict rg_settle_refused(struct rg_request *request, uint16_t http_status);
+enum rg_verify_verdict rg_verify_refused(struct rg_request *request, uint16_t http_status);
 /* The request is about to fail: an answer that could not be had is not what the caller asked for.
  */
-void rg_settle_give_up(struct rg_request *request);
+void rg_verify_give_up(struct rg_request *request);
 
 #endif
