@@ -2,8 +2,9 @@
  * life of a server: create (accepting begins) -> destroy (nothing is accepted any more, every
  * connection is cut) -> when the last connection and the accept op have come back, everything is
  * freed and `done` is called. */
-#include "http/server_conn.h"
+#include "http/server.h"
 
+#include "http/server_conn.h"
 #include "runtime/descriptor.h"
 #include "runtime/socket.h"
 
@@ -15,52 +16,30 @@
 /* An accept that was about to finish when it was cancelled may wait once more: cancel it again. */
 #define ACCEPT_CANCEL_NS (10 * RG_NS_PER_MS)
 
-struct rg_server_buffer *rg_server_buffer_borrow(struct rg_server_buffers *buffers)
-{
-    RG_ASSERT(buffers->size > 0);
-    struct rg_server_buffer *buffer = buffers->first;
-    if (buffer == NULL) {
-        return malloc(sizeof(*buffer) + buffers->size);
-    }
-    RG_ASSERT(buffers->count > 0);
-    buffers->first = buffer->next;
-    buffers->count--;
-    return buffer;
-}
-
-void rg_server_buffer_return(struct rg_server_buffers *buffers, struct rg_server_buffer **buffer)
-{
-    struct rg_server_buffer *returned = *buffer;
-    *buffer = NULL;
-    if (returned == NULL) {
-        return;
-    }
-    if (buffers->count == RG_SERVER_BUFFERS_KEPT) {
-        free(returned);
-        return;
-    }
-    returned->next = buffers->first;
-    buffers->first = returned;
-    buffers->count++;
-}
-
-static void buffers_free(struct rg_server_buffers *buffers)
-{
-    while (buffers->first != NULL) {
-        struct rg_server_buffer *next = buffers->first->next;
-        free(buffers->first);
-        buffers->first = next;
-    }
-    buffers->count = 0;
-}
+struct rg_server {
+    struct rg_server_shared shared;
+    struct rg_server_options options;
+    /* connections_max of them, of which the first `used_count` have ever been touched: memory that
+     * was never needed is never there. */
+    struct rg_server_conn *conns;
+    uint32_t used_count;
+    struct rg_list free;
+    struct rg_socket listener; /* a descriptor of our own for the shared socket */
+    struct rg_op accepting;
+    struct rg_alarm accept_alarm;
+    bool closing;
+    struct rg_task finish_task;
+    void (*done)(void *done_context);
+    void *done_context;
+};
 
 static void server_free(struct rg_server *server)
 {
     RG_ASSERT(rg_op_idle(&server->accepting));
-    rg_socket_close(server->loop, &server->listener, false);
-    rg_transport_loop_destroy(server->transports);
-    buffers_free(&server->inputs);
-    buffers_free(&server->heads);
+    rg_socket_close(server->shared.loop, &server->listener, false);
+    rg_transport_loop_destroy(server->shared.transports);
+    rg_server_buffers_free(&server->shared.inputs);
+    rg_server_buffers_free(&server->shared.heads);
     free(server->conns);
     free(server);
 }
@@ -68,30 +47,31 @@ static void server_free(struct rg_server *server)
 static void finish_run(struct rg_task *task)
 {
     struct rg_server *server = RG_CONTAINER_OF(task, struct rg_server, finish_task);
-    RG_ASSERT(server->closing && server->stats.connections_open == 0);
+    RG_ASSERT(server->closing && server->shared.stats.connections_open == 0);
     void (*done)(void *done_context) = server->done;
     void *done_context = server->done_context;
-    rg_loop_cancel_alarm(server->loop, &server->accept_alarm);
+    rg_loop_cancel_alarm(server->shared.loop, &server->accept_alarm);
     server_free(server);
     done(done_context);
 }
 
 static void closing_check(struct rg_server *server)
 {
-    if (server->closing && server->stats.connections_open == 0 && rg_op_idle(&server->accepting)) {
+    if (server->closing && server->shared.stats.connections_open == 0 &&
+        rg_op_idle(&server->accepting)) {
         /* From a task, because the caller is a callback of what will be freed. */
-        rg_loop_defer(server->loop, &server->finish_task);
+        rg_loop_defer(server->shared.loop, &server->finish_task);
     }
 }
 
 static void accept_start(struct rg_server *server)
 {
     if (server->closing || !rg_op_idle(&server->accepting) ||
-        server->stats.connections_open == server->options.connections_max) {
+        server->shared.stats.connections_open == server->options.connections_max) {
         return;
     }
-    rg_loop_cancel_alarm(server->loop, &server->accept_alarm);
-    rg_op_accept(server->loop, &server->accepting, &server->listener);
+    rg_loop_cancel_alarm(server->shared.loop, &server->accept_alarm);
+    rg_op_accept(server->shared.loop, &server->accepting, &server->listener);
 }
 
 static struct rg_server_conn *conn_take(struct rg_server *server)
@@ -102,13 +82,13 @@ static struct rg_server_conn *conn_take(struct rg_server *server)
     }
     RG_ASSERT(server->used_count < server->options.connections_max);
     struct rg_server_conn *conn = &server->conns[server->used_count++];
-    rg_server_conn_init(conn, server);
+    rg_server_conn_init(conn, &server->shared);
     return conn;
 }
 
 static int conn_accept(struct rg_server *server, int fd)
 {
-    RG_ASSERT(server->stats.connections_open < server->options.connections_max);
+    RG_ASSERT(server->shared.stats.connections_open < server->options.connections_max);
     struct rg_server_conn *conn = conn_take(server);
     int rc = rg_server_conn_open(conn, fd);
     if (rc < 0) {
@@ -116,8 +96,8 @@ static int conn_accept(struct rg_server *server, int fd)
         rg_list_push_front(&server->free, &conn->node);
         return rc;
     }
-    server->stats.accepted_count++;
-    server->stats.connections_open++;
+    server->shared.stats.accepted_count++;
+    server->shared.stats.connections_open++;
     return 0;
 }
 
@@ -144,11 +124,11 @@ static void accept_done(struct rg_op *op)
     }
     int rc = op->result >= 0 ? conn_accept(server, op->result) : op->result;
     if (rc < 0) {
-        server->stats.accept_failure_count++;
+        server->shared.stats.accept_failure_count++;
     }
     if (rc < 0 && !accept_error_is_the_peers(rc)) {
-        rg_loop_set_alarm(server->loop, &server->accept_alarm,
-                          server->loop->now_ns + ACCEPT_BACKOFF_NS);
+        rg_loop_set_alarm(server->shared.loop, &server->accept_alarm,
+                          server->shared.loop->now_ns + ACCEPT_BACKOFF_NS);
         return;
     }
     accept_start(server);
@@ -157,9 +137,9 @@ static void accept_done(struct rg_op *op)
 static void accept_cancel(struct rg_server *server)
 {
     if (!rg_op_idle(&server->accepting)) {
-        rg_op_cancel(server->loop, &server->accepting);
-        rg_loop_set_alarm(server->loop, &server->accept_alarm,
-                          server->loop->now_ns + ACCEPT_CANCEL_NS);
+        rg_op_cancel(server->shared.loop, &server->accepting);
+        rg_loop_set_alarm(server->shared.loop, &server->accept_alarm,
+                          server->shared.loop->now_ns + ACCEPT_CANCEL_NS);
     }
 }
 
@@ -173,11 +153,11 @@ static void accept_alarm_fire(struct rg_alarm *alarm)
     }
 }
 
-void rg_server_conn_closed(struct rg_server_conn *conn)
+static void conn_closed(struct rg_server_conn *conn)
 {
-    struct rg_server *server = conn->server;
-    RG_ASSERT(conn->state == RG_SERVER_CONN_FREE && server->stats.connections_open > 0);
-    server->stats.connections_open--;
+    struct rg_server *server = RG_CONTAINER_OF(conn->shared, struct rg_server, shared);
+    RG_ASSERT(conn->state == RG_SERVER_CONN_FREE && server->shared.stats.connections_open > 0);
+    server->shared.stats.connections_open--;
     rg_list_push_front(&server->free, &conn->node);
     closing_check(server);
     accept_start(server);
@@ -191,7 +171,7 @@ static int listener_adopt(struct rg_server *server, int fd)
     if (own < 0) {
         return own;
     }
-    int rc = rg_socket_adopt(server->loop, &server->listener, own);
+    int rc = rg_socket_adopt(server->shared.loop, &server->listener, own);
     if (rc < 0) {
         rg_fd_close(own, false);
     }
@@ -205,7 +185,8 @@ static int server_open(struct rg_server *server)
     if (server->conns == NULL) {
         return -ENOMEM;
     }
-    int rc = rg_transport_loop_create(&server->transports, server->loop, options->connections_max);
+    int rc = rg_transport_loop_create(&server->shared.transports, server->shared.loop,
+                                      options->connections_max);
     return rc < 0 ? rc : listener_adopt(server, options->listen_fd);
 }
 
@@ -218,11 +199,18 @@ int rg_server_create(struct rg_server **out_server, struct rg_loop *loop,
     if (server == NULL) {
         return -ENOMEM;
     }
-    server->loop = loop;
     server->options = *options;
-    server->stall_ns = RG_MIN(options->idle_timeout_ns, RG_SERVER_STALL_NS);
-    server->inputs.size = RG_SERVER_INPUT_SIZE;
-    server->heads.size = RG_SERVER_HEAD_SIZE_MAX;
+    server->shared = (struct rg_server_shared){
+        .loop = loop,
+        .handler = options->handler,
+        .context = options->context,
+        .tls = options->tls,
+        .idle_timeout_ns = options->idle_timeout_ns,
+        .stall_ns = RG_MIN(options->idle_timeout_ns, RG_SERVER_STALL_NS),
+        .inputs.size = RG_SERVER_INPUT_SIZE,
+        .heads.size = RG_SERVER_HEAD_SIZE_MAX,
+        .closed = conn_closed,
+    };
     server->listener.fd = -1;
     server->finish_task.run = finish_run;
     rg_list_init(&server->free);
@@ -241,7 +229,7 @@ int rg_server_create(struct rg_server **out_server, struct rg_loop *loop,
 void rg_server_stats(const struct rg_server *server, struct rg_server_stats *out_stats)
 {
     RG_ASSERT(out_stats != NULL);
-    *out_stats = server->stats;
+    *out_stats = server->shared.stats;
 }
 
 void rg_server_destroy(struct rg_server *server, void (*done)(void *done_context),
@@ -251,7 +239,7 @@ void rg_server_destroy(struct rg_server *server, void (*done)(void *done_context
     server->closing = true;
     server->done = done;
     server->done_context = done_context;
-    rg_loop_cancel_alarm(server->loop, &server->accept_alarm);
+    rg_loop_cancel_alarm(server->shared.loop, &server->accept_alarm);
     accept_cancel(server);
     for (uint32_t i = 0; i < server->used_count; i++) {
         rg_server_conn_cut(&server->conns[i]);

@@ -20,7 +20,7 @@ static const char continue_head[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
 static struct rg_loop *loop_of(const struct rg_server_conn *conn)
 {
-    return conn->server->loop;
+    return conn->shared->loop;
 }
 
 static struct rg_server_conn *conn_of_call(struct rg_server_call *call)
@@ -31,7 +31,7 @@ static struct rg_server_conn *conn_of_call(struct rg_server_call *call)
 static const struct rg_server_handler *handler_of(const struct rg_server_conn *conn)
 {
     RG_ASSERT(conn->calling || conn->request == RG_SERVER_REQUEST_HEAD);
-    return conn->server->options.handler;
+    return conn->shared->handler;
 }
 
 static void conn_enter(struct rg_server_conn *conn, enum rg_server_conn_state state)
@@ -54,13 +54,13 @@ static size_t input_left(const struct rg_server_conn *conn)
 static void input_drop(struct rg_server_conn *conn)
 {
     conn->input_offset = conn->input_size = conn->head_scanned = 0;
-    rg_server_buffer_return(&conn->server->inputs, &conn->input);
+    rg_server_buffer_return(&conn->shared->inputs, &conn->input);
 }
 
 static void call_release(struct rg_server_conn *conn)
 {
     if (conn->calling) {
-        conn->server->options.handler->release(&conn->call);
+        conn->shared->handler->release(&conn->call);
         conn->calling = false;
     }
 }
@@ -71,7 +71,7 @@ static void conn_close(struct rg_server_conn *conn, bool reset)
     rg_loop_cancel_alarm(loop_of(conn), &conn->pace);
     rg_loop_set_alarm(loop_of(conn), &conn->alarm, loop_of(conn)->now_ns + RG_SERVER_CLOSE_NS);
     input_drop(conn);
-    rg_server_buffer_return(&conn->server->heads, &conn->head);
+    rg_server_buffer_return(&conn->shared->heads, &conn->head);
     rg_transport_close(&conn->transport, reset);
 }
 
@@ -195,7 +195,7 @@ static bool head_write(struct rg_server_conn *conn, uint64_t end)
     ssize_t taken =
         rg_transport_write(&conn->transport, conn->encoder.data, conn->encoder.size, large);
     bool whole = taken == (ssize_t)conn->encoder.size;
-    rg_server_buffer_return(&conn->server->heads, &conn->head);
+    rg_server_buffer_return(&conn->shared->heads, &conn->head);
     return whole;
 }
 
@@ -356,7 +356,7 @@ static void request_finish(struct rg_server_conn *conn)
 static bool head_prepare(struct rg_server_conn *conn)
 {
     if (conn->head == NULL) {
-        conn->head = rg_server_buffer_borrow(&conn->server->heads);
+        conn->head = rg_server_buffer_borrow(&conn->shared->heads);
     }
     if (conn->head != NULL) {
         rg_h1_encoder_init(&conn->encoder, (char *)conn->head->data, RG_SERVER_HEAD_SIZE_MAX);
@@ -401,7 +401,7 @@ static void refusal_encode(struct rg_h1_encoder *encoder, enum rg_h1_error error
 /* The request is malformed. We say so, unless the handler has answered already. */
 static void request_refuse(struct rg_server_conn *conn, enum rg_h1_error error)
 {
-    conn->server->stats.malformed_count++;
+    conn->shared->stats.malformed_count++;
     request_abandon(conn);
     if (conn->answer != RG_SERVER_ANSWER_NONE) {
         return;
@@ -425,7 +425,7 @@ static void request_refuse(struct rg_server_conn *conn, enum rg_h1_error error)
 static bool input_fill(struct rg_server_conn *conn)
 {
     if (conn->input == NULL) {
-        conn->input = rg_server_buffer_borrow(&conn->server->inputs);
+        conn->input = rg_server_buffer_borrow(&conn->shared->inputs);
         if (conn->input == NULL) {
             conn_close(conn, true);
             return false;
@@ -450,8 +450,8 @@ static bool input_fill(struct rg_server_conn *conn)
 static void call_init(struct rg_server_conn *conn)
 {
     RG_ASSERT(!conn->calling);
-    conn->call.head = &conn->server->head;
-    conn->call.context = conn->server->options.context;
+    conn->call.head = &conn->shared->head;
+    conn->call.context = conn->shared->context;
     conn->call.now_ns = loop_of(conn)->now_ns;
     conn->call.loop_index = loop_of(conn)->index;
     memset(conn->call.state, 0, sizeof(conn->call.state));
@@ -469,12 +469,12 @@ static void continue_send(struct rg_server_conn *conn)
     rg_transport_flush(&conn->transport);
 }
 
-/* A head has been parsed into server->head and taken off the input. */
+/* A head has been parsed into shared->head and taken off the input. */
 static void request_start(struct rg_server_conn *conn)
 {
-    const struct rg_h1_head *head = &conn->server->head;
+    const struct rg_h1_head *head = &conn->shared->head;
     RG_ASSERT(conn->answer == RG_SERVER_ANSWER_NONE);
-    conn->server->stats.request_count++;
+    conn->shared->stats.request_count++;
     conn->framing = head->framing;
     conn->body_left = head->content_length;
     conn->dropped = 0;
@@ -508,7 +508,7 @@ static void request_start(struct rg_server_conn *conn)
  * more time than others. */
 static bool head_read(struct rg_server_conn *conn)
 {
-    struct rg_h1_head *head = &conn->server->head;
+    struct rg_h1_head *head = &conn->shared->head;
     size_t size = input_left(conn);
     if (size > 0 && conn->head_scanned == 0) {
         progress(conn);
@@ -671,7 +671,7 @@ static void on_closed(struct rg_transport *transport)
     rg_loop_cancel_alarm(loop_of(conn), &conn->alarm);
     call_release(conn);
     conn_enter(conn, RG_SERVER_CONN_FREE);
-    rg_server_conn_closed(conn);
+    conn->shared->closed(conn);
 }
 
 static const struct rg_transport_owner transport_owner = {
@@ -706,7 +706,7 @@ static uint64_t conn_limit_ns(const struct rg_server_conn *conn)
     if (rg_timer_armed(&conn->pace.timer)) {
         return UINT64_MAX;
     }
-    return conn_idle(conn) ? conn->server->options.idle_timeout_ns : conn->server->stall_ns;
+    return conn_idle(conn) ? conn->shared->idle_timeout_ns : conn->shared->stall_ns;
 }
 
 /* A slow client takes long for what was given to the system at once: bytes that have reached it are
@@ -728,7 +728,7 @@ static void answer_look(struct rg_server_conn *conn)
 static void alarm_fire(struct rg_alarm *alarm)
 {
     struct rg_server_conn *conn = RG_CONTAINER_OF(alarm, struct rg_server_conn, alarm);
-    struct rg_server *server = conn->server;
+    struct rg_server_shared *shared = conn->shared;
     uint64_t now_ns = loop_of(conn)->now_ns;
     RG_ASSERT(conn->state != RG_SERVER_CONN_FREE);
     if (conn->state == RG_SERVER_CONN_CLOSING) {
@@ -743,37 +743,36 @@ static void alarm_fire(struct rg_alarm *alarm)
     uint64_t deadline_ns = rg_time_after(conn->progress_ns, conn_limit_ns(conn));
     if (now_ns < deadline_ns) {
         rg_loop_set_alarm(loop_of(conn), alarm,
-                          RG_MIN(deadline_ns, rg_time_after(now_ns, server->stall_ns)));
+                          RG_MIN(deadline_ns, rg_time_after(now_ns, shared->stall_ns)));
         return;
     }
-    server->stats.timeout_count += conn_idle(conn) ? 0 : 1;
+    shared->stats.timeout_count += conn_idle(conn) ? 0 : 1;
     conn_close(conn, conn->answer == RG_SERVER_ANSWER_SENDING);
 }
 
-void rg_server_conn_init(struct rg_server_conn *conn, struct rg_server *server)
+void rg_server_conn_init(struct rg_server_conn *conn, struct rg_server_shared *shared)
 {
-    conn->server = server;
+    conn->shared = shared;
     rg_alarm_init(&conn->alarm, alarm_fire);
     rg_alarm_init(&conn->pace, pace_fire);
 }
 
 int rg_server_conn_open(struct rg_server_conn *conn, int fd)
 {
-    struct rg_server *server = conn->server;
+    struct rg_server_shared *shared = conn->shared;
     RG_ASSERT(conn->state == RG_SERVER_CONN_FREE && !conn->calling);
-    rg_transport_init(&conn->transport, server->transports, &transport_owner);
-    int rc = rg_transport_accept(&conn->transport, fd, server->options.tls);
+    rg_transport_init(&conn->transport, shared->transports, &transport_owner);
+    int rc = rg_transport_accept(&conn->transport, fd, shared->tls);
     if (rc < 0) {
         return rc;
     }
     conn->request = RG_SERVER_REQUEST_HEAD;
     conn->answer = RG_SERVER_ANSWER_NONE;
     conn->acknowledged = 0;
-    conn_enter(conn,
-               server->options.tls != NULL ? RG_SERVER_CONN_HANDSHAKING : RG_SERVER_CONN_OPEN);
+    conn_enter(conn, shared->tls != NULL ? RG_SERVER_CONN_HANDSHAKING : RG_SERVER_CONN_OPEN);
     progress(conn);
-    rg_loop_set_alarm(server->loop, &conn->alarm,
-                      rg_time_after(conn->progress_ns, server->stall_ns));
+    rg_loop_set_alarm(shared->loop, &conn->alarm,
+                      rg_time_after(conn->progress_ns, shared->stall_ns));
     return 0;
 }
 

@@ -25,14 +25,12 @@
 #define RG_HTTP_SERVER_CONN_H
 
 #include "http/h1_chunked.h"
-#include "http/server.h"
+#include "http/server_buffer.h"
+#include "http/server_handler.h"
 #include "http/transport.h"
 
 /* A request's head, or a piece of its body; any record of TLS fits behind an incomplete head. */
 #define RG_SERVER_INPUT_SIZE (RG_H1_HEAD_SIZE_MAX + RG_TLS_CIPHER_MAX)
-/* Buffers kept for the next borrower, per size; more are freed. */
-#define RG_SERVER_BUFFERS_KEPT 32
-
 /* Nothing has moved for so long: a request that is being read, a peer that does not take its
  * response, a handshake. The idle timeout replaces it where that is shorter. */
 #define RG_SERVER_STALL_NS (30 * RG_NS_PER_S)
@@ -74,20 +72,8 @@ enum rg_server_answer {
     RG_SERVER_ANSWER_SENT,
 };
 
-struct rg_server_buffer {
-    struct rg_server_buffer *next;
-    uint8_t data[];
-};
-
-/* Last in, first out: the first one is hot. */
-struct rg_server_buffers {
-    struct rg_server_buffer *first;
-    uint32_t count;
-    size_t size;
-};
-
 struct rg_server_conn {
-    struct rg_server *server;
+    struct rg_server_shared *shared;
     struct rg_list node; /* in the server's list of free ones */
     struct rg_transport transport;
     struct rg_alarm alarm; /* limits; see conn_limit_ns */
@@ -114,40 +100,27 @@ struct rg_server_conn {
     struct rg_server_call call;
 };
 
-struct rg_server {
+/* What the connections of one server share; the server's. */
+struct rg_server_shared {
     struct rg_loop *loop;
-    struct rg_server_options options;
-    uint64_t stall_ns; /* RG_SERVER_STALL_NS or the idle timeout */
+    const struct rg_server_handler *handler;
+    void *context;              /* the handler's */
+    struct rg_tls_context *tls; /* NULL: plain HTTP */
     struct rg_transport_loop *transports;
-    /* connections_max of them, of which the first `used_count` have ever been touched: memory that
-     * was never needed is never there. */
-    struct rg_server_conn *conns;
-    uint32_t used_count;
-    struct rg_list free;
+    uint64_t idle_timeout_ns;
+    uint64_t stall_ns; /* RG_SERVER_STALL_NS or the idle timeout */
     struct rg_server_buffers inputs, heads;
-    struct rg_socket listener; /* a descriptor of our own for the shared socket */
-    struct rg_op accepting;
-    struct rg_alarm accept_alarm;
     struct rg_h1_head head; /* of the request that begins */
     struct rg_server_stats stats;
-    bool closing;
-    struct rg_task finish_task;
-    void (*done)(void *done_context);
-    void *done_context;
+    /* The connection may be used again. */
+    void (*closed)(struct rg_server_conn *conn);
 };
 
 /* Prepares a connection that was never used. */
-void rg_server_conn_init(struct rg_server_conn *conn, struct rg_server *server);
+void rg_server_conn_init(struct rg_server_conn *conn, struct rg_server_shared *shared);
 /* Takes over an accepted descriptor. A negative errno: the descriptor is still the caller's. */
 int rg_server_conn_open(struct rg_server_conn *conn, int fd);
 /* Ends the connection for the server's sake; harmless for one that ends already. */
 void rg_server_conn_cut(struct rg_server_conn *conn);
-
-/* Called by the connection: it may be used again. */
-void rg_server_conn_closed(struct rg_server_conn *conn);
-/* NULL: no memory. */
-struct rg_server_buffer *rg_server_buffer_borrow(struct rg_server_buffers *buffers);
-/* Returns *buffer, if any, and makes it NULL. */
-void rg_server_buffer_return(struct rg_server_buffers *buffers, struct rg_server_buffer **buffer);
 
 #endif

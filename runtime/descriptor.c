@@ -17,6 +17,7 @@ static _Atomic uint64_t tracked[TRACKED_FDS_MAX / 64];
 void rg_fd_hold(void)
 {
     rg_fork_hold();
+    rg_fork_set_first(rg_fd_close_tracked);
 }
 
 void rg_fd_release(void)

@@ -4,8 +4,6 @@
  * child handler), so the child finds the list whole and the lock its own. */
 #include "runtime/fork.h"
 
-#include "runtime/descriptor.h"
-
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,6 +14,7 @@ static _Atomic uint32_t generation;
 static struct {
     pthread_mutex_t lock;
     struct rg_list hooks;
+    void (*first)(void); /* before the hooks; NULL: nothing */
 } shared = {
     .lock = PTHREAD_MUTEX_INITIALIZER,
     .hooks = {&shared.hooks, &shared.hooks},
@@ -36,7 +35,9 @@ static void unlock_shared(void)
 static void become_child(void)
 {
     atomic_fetch_add_explicit(&generation, 1, memory_order_relaxed);
-    rg_fd_close_tracked();
+    if (shared.first != NULL) {
+        shared.first();
+    }
     struct rg_list *node;
     while ((node = rg_list_pop_front(&shared.hooks)) != NULL) {
         struct rg_fork_hook *hook = RG_CONTAINER_OF(node, struct rg_fork_hook, node);
@@ -91,6 +92,12 @@ void rg_fork_hold(void)
 {
     lock_shared();
     (void)watch_locked();
+}
+
+void rg_fork_set_first(void (*run)(void))
+{
+    RG_ASSERT(shared.first == NULL || shared.first == run);
+    shared.first = run;
 }
 
 void rg_fork_release(void)

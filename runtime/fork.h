@@ -33,6 +33,10 @@ int rg_fork_hook_add(struct rg_fork_hook *hook);
 /* Harmless for a hook that is zeroed or was removed, and in a child. Any thread. */
 void rg_fork_hook_remove(struct rg_fork_hook *hook);
 
+/* `run` comes before any hook in every child from now on; async-signal-safe. The same one every
+ * time: it is runtime/descriptor.c's. Held. */
+void rg_fork_set_first(void (*run)(void));
+
 /* Between the two no fork() takes place: for what must not be seen half done by a child. Short, not
  * nested, without waiting for another thread; and nothing else of this header in between. Any
  * thread. */
