@@ -27,7 +27,7 @@
 
 struct rg_emulator {
     struct rg_store *store;
-    struct rg_api *api;
+    struct rg_handler *handler;
     struct rg_certificate *certificate;
     struct rg_tls_context *tls;
     struct rg_runtime *runtime;
@@ -147,7 +147,7 @@ static bool parse_rate(const char *text, double max, double *out_value)
     return true;
 }
 
-static int parse_model(struct rg_api_options *out, const struct rg_emulator_options *options,
+static int parse_model(struct rg_handler_options *out, const struct rg_emulator_options *options,
                        char *error, size_t error_size)
 {
     double mbps = 0;
@@ -206,8 +206,8 @@ static void start_server(void *context)
     struct server_start *start = context;
     struct rg_emulator *emulator = start->emulator;
     struct rg_server_options options = {
-        .handler = &rg_api_handler,
-        .context = emulator->api,
+        .handler = &rg_handler_events,
+        .context = emulator->handler,
         .tls = emulator->tls,
         .connections_max = RG_EMULATOR_CONNECTIONS_MAX,
         .idle_timeout_ns = RG_EMULATOR_IDLE_TIMEOUT_NS,
@@ -292,11 +292,11 @@ static const char *listen_text_of(const struct rg_emulator_options *options)
 }
 
 /* What can be wrong with the options, found before anything is opened. */
-static int parse_options(const struct rg_emulator_options *options, struct rg_api_options *api,
+static int parse_options(const struct rg_emulator_options *options, struct rg_handler_options *api,
                          struct address *address, char *error, size_t error_size)
 {
     const char *listen_text = listen_text_of(options);
-    *api = (struct rg_api_options){
+    *api = (struct rg_handler_options){
         .tls = !options->plain,
         .loop_count = options->threads != 0 ? options->threads : default_threads(),
         .seed = options->seed,
@@ -329,7 +329,7 @@ static int open_all(struct rg_emulator *emulator, const struct rg_emulator_optio
                     char *error, size_t error_size)
 {
     struct address address;
-    struct rg_api_options api;
+    struct rg_handler_options api;
     int rc = parse_options(options, &api, &address, error, error_size);
     rc = rc == 0 ? open_store(emulator, options, error, error_size) : rc;
     if (rc < 0) {
@@ -345,7 +345,7 @@ static int open_all(struct rg_emulator *emulator, const struct rg_emulator_optio
         return rc;
     }
     api.store = emulator->store;
-    rc = rg_api_create(&emulator->api, &api);
+    rc = rg_handler_create(&emulator->handler, &api);
     rc = rc == 0 ? open_loops(emulator, api.loop_count) : rc;
     if (rc < 0) {
         snprintf(error, error_size, "cannot start %u event loops: %s", api.loop_count,
@@ -386,7 +386,7 @@ void rg_emulator_close(struct rg_emulator *emulator)
     if (emulator->listen_fd >= 0) {
         close(emulator->listen_fd);
     }
-    rg_api_destroy(emulator->api);
+    rg_handler_destroy(emulator->handler);
     rg_store_close(emulator->store);
     free(emulator);
 }

@@ -16,16 +16,16 @@
 #include <errno.h>
 #include <stdlib.h>
 
-struct rg_api {
+struct rg_handler {
     struct rg_service service; /* First: the calls' context points at it. */
-    struct rg_api_options options;
+    struct rg_handler_options options;
     struct rg_rate_limit rate_limit;
 };
-_Static_assert(offsetof(struct rg_api, service) == 0, "the context of a call is both");
+_Static_assert(offsetof(struct rg_handler, service) == 0, "the context of a call is both");
 
-static struct rg_api *api_of(struct rg_server_call *call)
+static struct rg_handler *handler_of(struct rg_server_call *call)
 {
-    return RG_CONTAINER_OF(rg_service_of(call), struct rg_api, service);
+    return RG_CONTAINER_OF(rg_service_of(call), struct rg_handler, service);
 }
 
 static void route(struct rg_server_call *call, const struct rg_api_request *request)
@@ -45,23 +45,23 @@ static void route(struct rg_server_call *call, const struct rg_api_request *requ
  * drops the body, and nobody waits for what a refused upload would still send. */
 static void respond_if_ready(struct rg_server_call *call)
 {
-    struct rg_api *api = api_of(call);
+    struct rg_handler *handler = handler_of(call);
     struct rg_call *state = rg_call_of(call);
     if (state->replied) {
-        state->response.delay_ns =
-            rg_latency_draw(&api->options.latency, &api->service.loops[call->loop_index].random);
-        state->response.bytes_per_second = api->options.bytes_per_second;
+        state->response.delay_ns = rg_latency_draw(
+            &handler->options.latency, &handler->service.loops[call->loop_index].random);
+        state->response.bytes_per_second = handler->options.bytes_per_second;
         rg_rules_respond(call);
         rg_faults_respond(call);
         rg_server_respond(call, &state->response);
     }
 }
 
-static int api_begin(struct rg_server_call *call)
+static int handle_begin(struct rg_server_call *call)
 {
-    struct rg_api *api = api_of(call);
+    struct rg_handler *handler = handler_of(call);
     struct rg_call *state = rg_call_of(call);
-    RG_ASSERT(call->loop_index < api->options.loop_count);
+    RG_ASSERT(call->loop_index < handler->options.loop_count);
     struct rg_api_request request;
     int rc = rg_api_request_parse(&request, call->head);
     state->json = rg_api_request_is_json(&request);
@@ -79,7 +79,7 @@ static int api_begin(struct rg_server_call *call)
     }
     if (rc < 0) {
         rg_reply_error(call, RG_API_BAD_REQUEST, "The path or the query is not well encoded.");
-    } else if (!rg_rate_limit_take(&api->rate_limit, call->now_ns)) {
+    } else if (!rg_rate_limit_take(&handler->rate_limit, call->now_ns)) {
         rg_reply_error(call, RG_API_RATE,
                        "The rate of requests exceeds the limit of this emulator.");
     } else {
@@ -89,7 +89,7 @@ static int api_begin(struct rg_server_call *call)
     return 0;
 }
 
-static int api_body(struct rg_server_call *call, const uint8_t *data, size_t size)
+static int handle_body(struct rg_server_call *call, const uint8_t *data, size_t size)
 {
     struct rg_call *state = rg_call_of(call);
     RG_ASSERT(!state->replied);
@@ -103,7 +103,7 @@ static int api_body(struct rg_server_call *call, const uint8_t *data, size_t siz
     return 0;
 }
 
-static void api_end(struct rg_server_call *call)
+static void handle_end(struct rg_server_call *call)
 {
     struct rg_call *state = rg_call_of(call);
     RG_ASSERT(!state->replied);
@@ -116,7 +116,7 @@ static void api_end(struct rg_server_call *call)
     respond_if_ready(call);
 }
 
-static size_t api_produce(struct rg_server_call *call, uint64_t offset, const uint8_t **out_data)
+static size_t handle_produce(struct rg_server_call *call, uint64_t offset, const uint8_t **out_data)
 {
     struct rg_call *state = rg_call_of(call);
     RG_ASSERT(offset < state->response.body_size);
@@ -133,40 +133,40 @@ static size_t api_produce(struct rg_server_call *call, uint64_t offset, const ui
     return (size_t)RG_MIN((uint64_t)size, left);
 }
 
-static void api_release(struct rg_server_call *call)
+static void handle_release(struct rg_server_call *call)
 {
     rg_call_release(call);
     rg_rules_release(call);
 }
 
-const struct rg_server_handler rg_api_handler = {
-    .begin = api_begin,
-    .body = api_body,
-    .end = api_end,
+const struct rg_server_handler rg_handler_events = {
+    .begin = handle_begin,
+    .body = handle_body,
+    .end = handle_end,
     .resume = rg_rules_resume,
-    .produce = api_produce,
-    .release = api_release,
+    .produce = handle_produce,
+    .release = handle_release,
 };
 
-static void start_loops(struct rg_api *api)
+static void start_loops(struct rg_handler *handler)
 {
-    for (uint32_t i = 0; i < api->options.loop_count; i++) {
-        api->service.loops[i] = (struct rg_service_loop){
+    for (uint32_t i = 0; i < handler->options.loop_count; i++) {
+        handler->service.loops[i] = (struct rg_service_loop){
             .date_seconds = INT64_MIN,
-            .random = api->options.seed + i * UINT64_C(0xd1342543de82ef95),
+            .random = handler->options.seed + i * UINT64_C(0xd1342543de82ef95),
         };
     }
 }
 
-int rg_api_create(struct rg_api **out_api, const struct rg_api_options *options)
+int rg_handler_create(struct rg_handler **out_handler, const struct rg_handler_options *options)
 {
     RG_ASSERT(options->loop_count > 0);
-    struct rg_api *api = calloc(1, sizeof(*api));
-    if (api == NULL) {
+    struct rg_handler *handler = calloc(1, sizeof(*handler));
+    if (handler == NULL) {
         return -ENOMEM;
     }
-    struct rg_service *service = &api->service;
-    api->options = *options;
+    struct rg_service *service = &handler->service;
+    handler->options = *options;
     service->store = options->store;
     service->tls = options->tls;
     service->route = route;
@@ -175,24 +175,24 @@ int rg_api_create(struct rg_api **out_api, const struct rg_api_options *options)
     rc = rc == 0 ? rg_rules_create(&service->rules) : rc;
     rc = rc == 0 ? rg_sessions_create(&service->sessions, RG_SESSIONS_MAX) : rc;
     if (rc < 0) {
-        rg_api_destroy(api);
+        rg_handler_destroy(handler);
         return rc;
     }
-    start_loops(api);
+    start_loops(handler);
     if (options->requests_per_second > 0) {
-        rg_rate_limit_init(&api->rate_limit, options->requests_per_second);
+        rg_rate_limit_init(&handler->rate_limit, options->requests_per_second);
     }
-    *out_api = api;
+    *out_handler = handler;
     return 0;
 }
 
-void rg_api_destroy(struct rg_api *api)
+void rg_handler_destroy(struct rg_handler *handler)
 {
-    if (api != NULL) {
-        rg_retry_tests_destroy(api->service.retry_tests);
-        rg_rules_destroy(api->service.rules);
-        rg_sessions_destroy(api->service.sessions);
-        free(api->service.loops);
-        free(api);
+    if (handler != NULL) {
+        rg_retry_tests_destroy(handler->service.retry_tests);
+        rg_rules_destroy(handler->service.rules);
+        rg_sessions_destroy(handler->service.sessions);
+        free(handler->service.loops);
+        free(handler);
     }
 }

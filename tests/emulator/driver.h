@@ -49,7 +49,7 @@ void rg_server_respond(struct rg_server_call *call, const struct rg_server_respo
 }
 
 /* Hands over the head, and then the body in pieces of `piece` bytes until there is an answer. */
-static inline void rg_driver_feed(struct rg_driver_call *driver, struct rg_api *api,
+static inline void rg_driver_feed(struct rg_driver_call *driver, struct rg_handler *api,
                                   const void *request, size_t size, size_t piece)
 {
     memset(&driver->call, 0, sizeof(driver->call));
@@ -63,24 +63,24 @@ static inline void rg_driver_feed(struct rg_driver_call *driver, struct rg_api *
     driver->call.head = &driver->request_head;
     driver->call.context = api;
     driver->call.now_ns = 1;
-    RG_CHECK_EQ(rg_api_handler.begin(&driver->call), 0);
+    RG_CHECK_EQ(rg_handler_events.begin(&driver->call), 0);
     driver->call.head = NULL;
     const uint8_t *body = (const uint8_t *)request + head_size;
     for (size_t left = size - (size_t)head_size; left > 0 && !driver->responded;) {
         size_t count = RG_MIN(left, piece);
-        RG_CHECK_EQ(rg_api_handler.body(&driver->call, body, count), 0);
+        RG_CHECK_EQ(rg_handler_events.body(&driver->call, body, count), 0);
         body += count;
         left -= count;
     }
 }
 
 /* The first half of an exchange, up to the answer. */
-static inline void rg_driver_open(struct rg_driver_call *driver, struct rg_api *api,
+static inline void rg_driver_open(struct rg_driver_call *driver, struct rg_handler *api,
                                   const void *request, size_t size, size_t piece)
 {
     rg_driver_feed(driver, api, request, size, piece);
     if (!driver->responded) {
-        rg_api_handler.end(&driver->call);
+        rg_handler_events.end(&driver->call);
     }
     RG_CHECK(driver->responded);
 }
@@ -98,12 +98,12 @@ static inline void rg_driver_close(struct rg_driver_call *driver, struct rg_driv
     reply->response = driver->response;
     for (uint64_t offset = 0; offset < driver->response.body_size;) {
         const uint8_t *data;
-        size_t count = rg_api_handler.produce(&driver->call, offset, &data);
+        size_t count = rg_handler_events.produce(&driver->call, offset, &data);
         RG_CHECK(count > 0 && count <= driver->response.body_size - offset);
         rg_text_append(&reply->body, data, count);
         offset += count;
     }
-    rg_api_handler.release(&driver->call);
+    rg_handler_events.release(&driver->call);
     rg_text_append(&reply->body, "", 1);
     RG_CHECK(!reply->body.failed);
     reply->body.size--;
@@ -119,7 +119,7 @@ static inline void rg_driver_reply_fini(struct rg_driver_reply *reply)
     rg_text_fini(&reply->body);
 }
 
-static inline void rg_driver_exchange(struct rg_api *api, const void *request, size_t size,
+static inline void rg_driver_exchange(struct rg_handler *api, const void *request, size_t size,
                                       size_t piece, struct rg_driver_reply *reply)
 {
     struct rg_driver_call driver;
@@ -128,17 +128,17 @@ static inline void rg_driver_exchange(struct rg_api *api, const void *request, s
 }
 
 /* A request whose connection is lost before its body is complete. */
-static inline void rg_driver_cut(struct rg_api *api, const void *request, size_t size)
+static inline void rg_driver_cut(struct rg_handler *api, const void *request, size_t size)
 {
     struct rg_driver_call driver;
     rg_driver_feed(&driver, api, request, size, RG_DRIVER_PIECE_WHOLE);
     RG_CHECK(!driver.responded);
-    rg_api_handler.release(&driver.call);
+    rg_handler_events.release(&driver.call);
 }
 
 /* Sends a text. The reply is fini'd and filled again, so that one variable serves a test. */
 RG_PRINTF(3, 4)
-static inline void rg_driver_send(struct rg_api *api, struct rg_driver_reply *reply,
+static inline void rg_driver_send(struct rg_handler *api, struct rg_driver_reply *reply,
                                   const char *format, ...)
 {
     va_list args;
@@ -168,7 +168,7 @@ static inline const char *rg_driver_field(const struct rg_driver_reply *reply,
 /* What most tests have: one API over a store of 4 MiB, and the last answer. */
 static uint64_t driver_memory_max = RG_MIB(4);
 static struct rg_store *store;
-static struct rg_api *api;
+static struct rg_handler *api;
 static struct rg_driver_reply reply;
 
 static inline void open_api(const char *const *synthetic, size_t count)
@@ -179,14 +179,15 @@ static inline void open_api(const char *const *synthetic, size_t count)
     if (rg_store_open(&store, &options, error, sizeof(error)) < 0) {
         rg_test_fail(__FILE__, __LINE__, "%s", error);
     }
-    struct rg_api_options api_options = {.store = store, .loop_count = 1, .tls = true, .seed = 1};
-    RG_CHECK_EQ(rg_api_create(&api, &api_options), 0);
+    struct rg_handler_options api_options = {
+        .store = store, .loop_count = 1, .tls = true, .seed = 1};
+    RG_CHECK_EQ(rg_handler_create(&api, &api_options), 0);
 }
 
 static inline void close_api(void)
 {
     rg_driver_reply_fini(&reply);
-    rg_api_destroy(api);
+    rg_handler_destroy(api);
     rg_store_close(store);
 }
 

@@ -63,9 +63,10 @@ static void test_a_call_that_is_lost_leaves_nothing(void)
 static void test_the_rate_limit_answers_429(void)
 {
     open_api(NULL, 0);
-    struct rg_api *limited;
-    struct rg_api_options options = {.store = store, .loop_count = 1, .requests_per_second = 20};
-    RG_CHECK_EQ(rg_api_create(&limited, &options), 0);
+    struct rg_handler *limited;
+    struct rg_handler_options options = {
+        .store = store, .loop_count = 1, .requests_per_second = 20};
+    RG_CHECK_EQ(rg_handler_create(&limited, &options), 0);
     unsigned refused = 0;
     for (int i = 0; i < 10; i++) { /* A tenth of a second's: two. */
         rg_driver_send(limited, &reply, "GET /storage/v1/b HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -76,24 +77,24 @@ static void test_the_rate_limit_answers_429(void)
         }
     }
     RG_CHECK_EQ(refused, 8);
-    rg_api_destroy(limited);
+    rg_handler_destroy(limited);
     close_api();
 }
 
 static void test_latency_bandwidth_and_connection_close_reach_the_server(void)
 {
     open_api(NULL, 0);
-    struct rg_api *slow;
-    struct rg_api_options options = {.store = store, .loop_count = 1, .bytes_per_second = 1000};
+    struct rg_handler *slow;
+    struct rg_handler_options options = {.store = store, .loop_count = 1, .bytes_per_second = 1000};
     RG_CHECK_EQ(rg_latency_parse("7", &options.latency), 0);
-    RG_CHECK_EQ(rg_api_create(&slow, &options), 0);
+    RG_CHECK_EQ(rg_handler_create(&slow, &options), 0);
     rg_driver_send(slow, &reply,
                    "GET /storage/v1/b HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
     RG_CHECK_EQ(reply.response.delay_ns, 7 * RG_NS_PER_MS);
     RG_CHECK_EQ(reply.response.bytes_per_second, 1000);
     RG_CHECK(reply.response.close);
     check_field("connection", "close");
-    rg_api_destroy(slow);
+    rg_handler_destroy(slow);
     close_api();
 }
 

@@ -2,15 +2,8 @@
 #ifndef RG_EMULATOR_STORE_MEMORY_MEMORY_H
 #define RG_EMULATOR_STORE_MEMORY_MEMORY_H
 
+#include "emulator/store/memory/segment.h"
 #include "emulator/store/model/backend.h"
-
-#include <stdatomic.h>
-
-/* Bytes that objects in memory may take, over all buckets. */
-struct rg_memory_budget {
-    _Atomic uint64_t used;
-    uint64_t max;
-};
 
 extern const struct rg_store_backend rg_memory_backend;
 

@@ -48,40 +48,6 @@ static void test_soft_deleted_versions_give_their_memory_back(void)
     rg_store_close(store);
 }
 
-static void test_names_in_random_order_come_back_sorted(void)
-{
-    enum { COUNT = 2000 };
-    static bool present[COUNT];
-    char name[16];
-    open_store(NULL, 0);
-    put_text("x", "");
-    for (int i = 0; i < 3 * COUNT; i++) {
-        size_t n = rg_test_random_below(COUNT);
-        snprintf(name, sizeof(name), "%05zu", n);
-        if (rg_test_random_below(3) == 0) {
-            RG_CHECK_EQ(remove_object(name), present[n] ? 0 : -ENOENT);
-            present[n] = false;
-        } else {
-            put_text(name, "1");
-            present[n] = true;
-        }
-    }
-    struct rg_bucket *bucket = rg_store_find_bucket(store, rg_text_slice("bucket"));
-    for (size_t n = 0, next; n < COUNT; n++) {
-        static struct rg_store_entry entry;
-        for (next = n; next < COUNT && !present[next];) {
-            next++;
-        }
-        snprintf(name, sizeof(name), "%05zu", n);
-        RG_CHECK_EQ(rg_bucket_seek_object(bucket, rg_text_slice(name), &entry), 0);
-        snprintf(name, sizeof(name), "%05zu", next);
-        const char *want = next < COUNT ? name : "x";
-        RG_CHECK_MEM(entry.name, entry.name_size, want, strlen(want));
-    }
-    memset(present, 0, sizeof(present));
-    rg_store_close(store);
-}
-
 static void test_an_open_object_survives_overwrite_and_delete(void)
 {
     struct rg_store_object old, new;
@@ -106,7 +72,6 @@ int main(int argc, char **argv)
     static const struct rg_test tests[] = {
         RG_TEST(test_the_memory_budget_is_exact),
         RG_TEST(test_soft_deleted_versions_give_their_memory_back),
-        RG_TEST(test_names_in_random_order_come_back_sorted),
         RG_TEST(test_an_open_object_survives_overwrite_and_delete),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
