@@ -49,6 +49,16 @@ static int open_folders(struct rg_bucket *bucket)
     return rc;
 }
 
+/* A bucket has folders if it is hierarchical, and then no synthetic objects; what is kept beside
+ * its description agrees with it. */
+static bool invariants_locked(struct rg_bucket *bucket)
+{
+    return bucket->info.hierarchical == rg_bucket_is_hierarchical(bucket) &&
+           !(bucket->info.hierarchical && bucket->set_count > 0) &&
+           bucket->info.requester_pays == rg_bucket_requester_pays(bucket) &&
+           rg_store_bucket_name_valid(rg_bucket_name(bucket));
+}
+
 int rg_bucket_create(struct rg_bucket **out_bucket, struct rg_h1_slice name,
                      const struct rg_store_backend *backend, void *written,
                      const struct rg_bucket_info *info, _Atomic int64_t *last_generation)
@@ -72,6 +82,7 @@ int rg_bucket_create(struct rg_bucket **out_bucket, struct rg_h1_slice name,
         rg_bucket_destroy(bucket);
         return rc;
     }
+    RG_VERIFY(invariants_locked(bucket));
     *out_bucket = bucket;
     return 0;
 }
@@ -123,6 +134,7 @@ int rg_bucket_configure(struct rg_bucket *bucket, const struct rg_bucket_info *i
 {
     pthread_mutex_lock(&bucket->lock);
     int rc = configure_locked(bucket, info, metageneration);
+    RG_VERIFY(rc < 0 || invariants_locked(bucket));
     pthread_mutex_unlock(&bucket->lock);
     return rc;
 }
@@ -418,5 +430,6 @@ int rg_bucket_add_set(struct rg_bucket *bucket, struct rg_synthetic *set)
     }
     bucket->sets = sets;
     bucket->sets[bucket->set_count++] = set;
+    RG_VERIFY(invariants_locked(bucket));
     return 0;
 }

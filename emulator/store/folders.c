@@ -69,6 +69,9 @@ static struct folder *find(const struct rg_folders *folders, struct rg_h1_slice 
                : NULL;
 }
 
+/* Larger tables are checked around what has changed. */
+#define CHECK_COUNT_MAX 256
+
 static bool is_inside(const struct folder *folder, struct rg_h1_slice outer)
 {
     return rg_text_starts_with(folder_name(folder), outer);
@@ -82,6 +85,29 @@ static struct rg_h1_slice parent_of(struct rg_h1_slice name)
         size--;
     }
     return (struct rg_h1_slice){name.data, size};
+}
+
+/* Folders are sorted, and above each is another one that is there, or nothing. */
+static bool folder_valid(const struct rg_folders *folders, size_t at)
+{
+    struct rg_h1_slice name = folder_name(folders->sorted[at]);
+    struct rg_h1_slice parent = parent_of(name);
+    return (at == 0 || rg_text_compare(folder_name(folders->sorted[at - 1]), name) < 0) &&
+           (parent.size == 0 || find(folders, parent) != NULL);
+}
+
+static bool invariants(const struct rg_folders *folders, struct rg_h1_slice changed)
+{
+    if (folders->count > CHECK_COUNT_MAX) {
+        size_t at = find_place(folders, changed);
+        return at == folders->count || folder_valid(folders, at);
+    }
+    for (size_t at = 0; at < folders->count; at++) {
+        if (!folder_valid(folders, at)) {
+            return false;
+        }
+    }
+    return folders->count <= folders->capacity && (folders->renaming || !folders->recovering);
 }
 
 static struct folder *folder_create(struct rg_h1_slice name, const struct rg_folder_info *info)
@@ -400,6 +426,7 @@ static int add(struct rg_folders *folders, struct rg_h1_slice name)
     if (rc == 0) {
         put(folders, folder);
         shorten_log(folders);
+        RG_VERIFY(invariants(folders, name));
     }
     pthread_rwlock_unlock(&folders->lock);
     if (rc < 0) {
@@ -462,6 +489,7 @@ int rg_folders_remove(struct rg_folders *folders, struct rg_h1_slice name)
     if (rc == 0) {
         take_out(folders, name);
         shorten_log(folders);
+        RG_VERIFY(invariants(folders, name));
     }
     pthread_rwlock_unlock(&folders->lock);
     return rc;
@@ -504,6 +532,7 @@ int rg_folders_begin_rename(struct rg_folders *folders, struct rg_h1_slice from,
     if (rc == 0) {
         note_rename(folders, from, to);
     }
+    RG_VERIFY(invariants(folders, to));
     pthread_rwlock_unlock(&folders->lock);
     return rc;
 }

@@ -50,6 +50,23 @@ static struct rg_bucket *find_known(struct rg_store *store, struct rg_h1_slice n
     return bucket;
 }
 
+/* Each bucket is in the slot of its name, and only one of a name is not removed. */
+static bool invariants_locked(struct rg_store *store)
+{
+    for (size_t slot = 0; slot < BUCKET_SLOTS; slot++) {
+        const struct rg_bucket *bucket = atomic_load(&store->slots[slot]);
+        for (; bucket != NULL; bucket = bucket->next) {
+            const struct rg_bucket *found = find_known(store, rg_bucket_name(bucket));
+            /* It may be removed at any time, so that is asked last. */
+            if (bucket_slot(rg_bucket_name(bucket)) != slot ||
+                (found != bucket && !atomic_load(&bucket->removed))) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
 static void info_init(struct rg_bucket_info *out)
 {
     int64_t now = rg_store_now_us();
@@ -87,6 +104,7 @@ static int add_bucket_locked(struct rg_store *store, struct rg_h1_slice name, bo
     size_t slot = bucket_slot(name);
     bucket->next = atomic_load(&store->slots[slot]);
     atomic_store(&store->slots[slot], bucket);
+    RG_VERIFY(invariants_locked(store));
     *out_bucket = bucket;
     return 0;
 }
