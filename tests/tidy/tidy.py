@@ -69,7 +69,6 @@ BOUNDARIES = {
 CIRCLES = {
     frozenset({"gcs/request/authorize", "gcs/request/client", "gcs/request/request", "gcs/request/settle",
                "gcs/request/traffic"}),
-    frozenset({"gcs/upload/part_plan", "gcs/upload/upload"}),
     frozenset({"http/conn", "http/pool"}),
     frozenset({"http/server", "http/server_conn"}),
     frozenset({"runtime/descriptor", "runtime/fork"}),
