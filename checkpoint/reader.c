@@ -2,12 +2,19 @@
  *
  * The object is thought of as blocks of BLOCK_SIZE. A slot holds one of them:
  *
- *   free -> out (a get) -> here (a lease) -> free, when it was read to its end or its slot is
- * wanted
+ *   FREE --a get--> OUT --a lease--> HERE --read to its end, or its slot is wanted--> FREE
+ *                    +--failed, or behind the object's end--> FREE
  *
  * There is no thread: whoever reads takes completions, and asks for the blocks that come next
  * before it returns. A large piece is no block: it is one set of ranges, straight into the caller's
- * memory. */
+ * memory. A call that runs into its deadline goes on when it is made again:
+ *
+ *   NONE -> BLOCKS <-> DIRECT (the large piece is out)
+ *     ^       |
+ *     +-------+ all was read, the object has ended, or the reader has failed
+ *
+ * Invariant: no two slots have the same block; as many requests are out as slots and the large
+ * piece say. */
 #include "gcs/request/client.h"
 #include "gcs/wire/checksum.h"
 
@@ -28,6 +35,8 @@
 
 enum block_state { BLOCK_FREE = 0, BLOCK_OUT, BLOCK_HERE };
 
+enum call_state { CALL_NONE = 0, CALL_BLOCKS, CALL_DIRECT };
+
 struct block {
     enum block_state state;
     uint64_t number;
@@ -43,8 +52,7 @@ struct rg_checkpoint_reader {
     uint64_t object_size; /* UINT64_MAX: not known */
     uint32_t object_crc;
     bool has_object_crc, checks;
-    /* The call that is being made, or goes on. */
-    bool reading, direct_out;
+    enum call_state call; /* that is being made, or goes on */
     uint64_t done;
     struct rg_range range;
     uint64_t next_offset; /* where the last call ended */
@@ -55,6 +63,37 @@ struct rg_checkpoint_reader {
     char text[256];
     char bucket[RG_BUCKET_NAME_SIZE_MAX + 1], object[RG_OBJECT_NAME_SIZE_MAX + 1];
 };
+
+/* Of the slots: for RG_VERIFY. */
+static bool invariants(const struct rg_checkpoint_reader *reader)
+{
+    uint32_t out = reader->call == CALL_DIRECT;
+    for (uint32_t i = 0; i < reader->block_count; i++) {
+        const struct block *block = &reader->blocks[i];
+        if (block->state == BLOCK_FREE) {
+            continue;
+        }
+        out += block->state == BLOCK_OUT;
+        for (uint32_t k = 0; k < i; k++) {
+            if (reader->blocks[k].state != BLOCK_FREE &&
+                reader->blocks[k].number == block->number) {
+                return false;
+            }
+        }
+    }
+    return out == reader->out_count && reader->block_count >= 1 &&
+           reader->block_count <= BLOCKS_MAX && reader->ahead < reader->block_count &&
+           reader->summed <= reader->object_size;
+}
+
+/* The only place that changes the state of the call. */
+static void call_become(struct rg_checkpoint_reader *reader, enum call_state state)
+{
+    static const enum call_state before[] = {
+        [CALL_NONE] = CALL_BLOCKS, [CALL_DIRECT] = CALL_BLOCKS};
+    RG_ASSERT(state == CALL_BLOCKS ? reader->call != CALL_BLOCKS : reader->call == before[state]);
+    reader->call = state;
+}
 
 static uint64_t block_begin(const struct block *block)
 {
@@ -139,7 +178,7 @@ static int direct_submit(struct rg_checkpoint_reader *reader, uint64_t at, uint8
     };
     int rc = rg_submit_get_ranges(reader->client, reader->cq, &get);
     if (rc == 0) {
-        reader->direct_out = true;
+        call_become(reader, CALL_DIRECT);
         reader->out_count++;
     }
     return rc;
@@ -213,7 +252,7 @@ static void end_note(struct rg_checkpoint_reader *reader, uint64_t at,
 
 static void direct_end(struct rg_checkpoint_reader *reader, const struct rg_completion *completion)
 {
-    reader->direct_out = false;
+    call_become(reader, CALL_BLOCKS);
     if (completion->status == RG_STATUS_RANGE) {
         end_note(reader, reader->range.offset, completion);
         return;
@@ -296,12 +335,13 @@ static int read_step(struct rg_checkpoint_reader *reader, uint64_t at, uint8_t *
 {
     uint64_t number = at / BLOCK_SIZE;
     struct block *block = block_find(reader, number);
-    if (!reader->direct_out && block != NULL && block->state == BLOCK_HERE) {
+    bool direct_is_out = reader->call == CALL_DIRECT;
+    if (!direct_is_out && block != NULL && block->state == BLOCK_HERE) {
         block_copy(reader, block, at, data, size);
         return 0;
     }
     int rc = 0;
-    if (!reader->direct_out && block == NULL) {
+    if (!direct_is_out && block == NULL) {
         rc = size >= RG_CHECKPOINT_DIRECT_SIZE
                  ? direct_submit(reader, at, data, size)
                  : block_submit(reader, number, number, number + reader->ahead);
@@ -309,7 +349,7 @@ static int read_step(struct rg_checkpoint_reader *reader, uint64_t at, uint8_t *
     if (rc < 0 && (rc != -EAGAIN || reader->out_count == 0)) {
         return rc;
     }
-    if (rc == 0 && !reader->direct_out) {
+    if (rc == 0 && reader->call != CALL_DIRECT) {
         ahead_submit(reader, at);
     }
     return completion_take(reader, number, deadline_ns);
@@ -318,7 +358,7 @@ static int read_step(struct rg_checkpoint_reader *reader, uint64_t at, uint8_t *
 static void read_begin(struct rg_checkpoint_reader *reader, uint64_t offset)
 {
     bool goes_on = offset == reader->next_offset;
-    reader->reading = true;
+    call_become(reader, CALL_BLOCKS);
     reader->done = 0;
     reader->ahead = goes_on ? RG_MIN(2 * reader->ahead + 1, reader->block_count - 1) : 0;
 }
@@ -329,7 +369,7 @@ int64_t rg_checkpoint_reader_read(struct rg_checkpoint_reader *reader, uint64_t 
     if (rg_runtime_check(reader->client->runtime) < 0) {
         return -EOWNERDEAD;
     }
-    if (!reader->reading) {
+    if (reader->call == CALL_NONE) {
         read_begin(reader, offset);
     }
     while (!reader->failed && reader->done < size) {
@@ -339,6 +379,7 @@ int64_t rg_checkpoint_reader_read(struct rg_checkpoint_reader *reader, uint64_t 
         }
         int rc =
             read_step(reader, at, (uint8_t *)buf + reader->done, size - reader->done, deadline_ns);
+        RG_VERIFY(invariants(reader));
         if (rc == -EINTR) {
             rc = -ETIME;
         }
@@ -346,7 +387,7 @@ int64_t rg_checkpoint_reader_read(struct rg_checkpoint_reader *reader, uint64_t 
             return rc;
         }
     }
-    reader->reading = false;
+    call_become(reader, CALL_NONE);
     reader->next_offset = offset + reader->done;
     if (reader->failed) {
         return -EIO;

@@ -28,6 +28,14 @@ static uint32_t root_up(uint64_t count)
     return (uint32_t)low;
 }
 
+/* The domain has room for all numbers and for few others. O(1), but not needed in each epoch. */
+static bool invariants(const struct rg_permutation *permutation)
+{
+    uint64_t height = permutation->height, width = permutation->width;
+    return height * width >= permutation->count &&
+           height * width - permutation->count < 2 * height && permutation->rounds % 2 == 0;
+}
+
 void rg_permutation_init(struct rg_permutation *permutation, uint64_t count, uint64_t seed,
                          uint64_t epoch)
 {
@@ -37,6 +45,7 @@ void rg_permutation_init(struct rg_permutation *permutation, uint64_t count, uin
     permutation->width = (uint32_t)((count - 1) / permutation->height + 1);
     permutation->rounds =
         count < RG_PERMUTATION_FEW ? RG_PERMUTATION_ROUNDS_FEW : RG_PERMUTATION_ROUNDS;
+    RG_VERIFY(invariants(permutation));
     /* Mixed twice, so that seed 1 in epoch 0 has nothing to do with seed 0 in epoch 1. */
     uint64_t state = mix(mix(seed + GAMMA) ^ (epoch + GAMMA));
     for (uint32_t i = 0; i < permutation->rounds; i++) {
@@ -58,6 +67,11 @@ static uint32_t add(uint32_t a, uint32_t b, uint32_t modulus)
     return sum >= modulus ? sum - modulus : sum;
 }
 
+static uint32_t subtract(uint32_t a, uint32_t b, uint32_t modulus)
+{
+    return a >= b ? a - b : a + (modulus - b);
+}
+
 static uint64_t walk(const struct rg_permutation *permutation, uint64_t number)
 {
     uint32_t height = permutation->height, width = permutation->width;
@@ -69,12 +83,26 @@ static uint64_t walk(const struct rg_permutation *permutation, uint64_t number)
     return (uint64_t)row * width + column;
 }
 
+/* Where a walk ends at `number`, it began here: for RG_VERIFY. */
+static uint64_t walk_back(const struct rg_permutation *permutation, uint64_t number)
+{
+    uint32_t height = permutation->height, width = permutation->width;
+    uint32_t row = (uint32_t)(number / width), column = (uint32_t)(number % width);
+    for (uint32_t i = permutation->rounds; i > 0; i -= 2) {
+        column = subtract(column, below(mix(permutation->keys[i - 1] + row), width), width);
+        row = subtract(row, below(mix(permutation->keys[i - 2] + column), height), height);
+    }
+    return (uint64_t)row * width + column;
+}
+
 uint64_t rg_permutation_at(const struct rg_permutation *permutation, uint64_t position)
 {
     RG_ASSERT(position < permutation->count);
     uint64_t number = position;
     do {
-        number = walk(permutation, number);
+        uint64_t before = number;
+        number = walk(permutation, before);
+        RG_VERIFY(walk_back(permutation, number) == before);
     } while (number >= permutation->count);
     return number;
 }

@@ -8,6 +8,9 @@
  * is larger than the count by less than twice its root, so that going round is rare. The round
  * function is SplitMix64's finalizer. This is an order for training, not a cipher.
  *
+ * Invariant: height * width is at least the count and less than the count and twice its root, and
+ * the network can be undone, so that no number comes twice.
+ *
  * The order for a count and a key never changes between versions of this library: what was saved in
  * the middle of an epoch must go on with the rest of the same order. */
 #ifndef RG_DATASET_PERMUTATION_H

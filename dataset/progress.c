@@ -23,8 +23,8 @@ static bool is_set(const struct rg_progress *progress, uint64_t number)
     return (progress->bits[place / 8] & (1 << (place % 8))) != 0;
 }
 
-/* O(capacity): for RG_VERIFY. */
-static bool is_consistent(const struct rg_progress *progress)
+/* The invariant in progress.h. O(capacity): for RG_VERIFY. */
+static bool invariants(const struct rg_progress *progress)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < progress->capacity; i++) {
@@ -40,7 +40,7 @@ static void first_advance(struct rg_progress *progress)
         progress->bits[place / 8] &= (uint8_t) ~(1 << (place % 8));
         progress->ahead--;
     }
-    RG_VERIFY(is_consistent(progress));
+    RG_VERIFY(invariants(progress));
 }
 
 int rg_progress_init(struct rg_progress *progress, uint32_t capacity)
@@ -116,6 +116,7 @@ void rg_progress_copy(struct rg_progress *progress, const struct rg_progress *ot
     }
     progress->first = other->first;
     progress->ahead = other->ahead;
+    RG_VERIFY(invariants(progress));
 }
 
 uint32_t rg_progress_bits(const struct rg_progress *progress, uint8_t *out)

@@ -2,6 +2,8 @@
  * whose bits are set. A sample's bit is its number modulo the capacity, so that nothing moves when
  * `first` does.
  *
+ * Invariant: as many bits are set as `ahead` says, and that of `first` is not.
+ *
  * Pure: no clock, no I/O. */
 #ifndef RG_DATASET_PROGRESS_H
 #define RG_DATASET_PROGRESS_H

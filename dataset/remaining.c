@@ -32,8 +32,9 @@ static void bit_set(uint64_t *words, uint64_t i)
     words[i / WORD_BITS] |= UINT64_C(1) << (i % WORD_BITS);
 }
 
-/* O(high - low): for RG_VERIFY. */
-static bool is_consistent(const struct rg_remaining *left)
+/* What remaining.h says about low and high, and that the directory and `between` count what is
+ * left. O(high - low): for RG_VERIFY. */
+static bool invariants(const struct rg_remaining *left)
 {
     uint64_t bits = left->high - left->low, count = 0;
     for (uint64_t i = 0; i < bits; i++) {
@@ -119,7 +120,7 @@ static int words_take(struct rg_remaining *left, uint64_t count, uint64_t low, u
         rg_remaining_fini(left);
         return rc;
     }
-    RG_VERIFY(is_consistent(left));
+    RG_VERIFY(invariants(left));
     return 0;
 }
 

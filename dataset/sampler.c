@@ -42,6 +42,38 @@ uint64_t rg_sampler_worker_total(const struct rg_sampler_options *options, uint6
     return total / round * options->block_size + last;
 }
 
+/* What all ranks have together, by the remainder: what is left, or less than a world more or less.
+ */
+static bool shares_fit(const struct rg_sampler *sampler)
+{
+    uint64_t world = sampler->options.world_size, left = sampler->left_total;
+    uint64_t all = sampler->rank_total * world;
+    switch (sampler->options.remainder) {
+    case RG_REMAINDER_PAD:
+        return all >= left && all - left < world;
+    case RG_REMAINDER_DROP:
+        return all <= left && left - all < world;
+    case RG_REMAINDER_UNEVEN:
+        break;
+    }
+    return all < left + world && left < all + world;
+}
+
+static bool invariants(const struct rg_sampler *sampler)
+{
+    return sampler->left_total <= sampler->options.count &&
+           sampler->own_total <= sampler->rank_total && sampler->total <= sampler->own_total &&
+           shares_fit(sampler);
+}
+
+/* A reader's sample is in a place that is there, and that is this reader's. */
+static bool place_is_own(const struct rg_sampler *sampler, uint64_t sample, uint64_t place)
+{
+    uint64_t again;
+    uint32_t worker = rg_sampler_worker(&sampler->options, place, &again);
+    return place < sampler->own_total && worker == sampler->options.worker && again == sample;
+}
+
 int rg_sampler_init(struct rg_sampler *sampler, const struct rg_sampler_options *options)
 {
     if (!options_valid(options)) {
@@ -59,6 +91,7 @@ int rg_sampler_init(struct rg_sampler *sampler, const struct rg_sampler_options 
     if (options->shuffle && options->count > 0) {
         rg_permutation_init(&sampler->permutation, options->count, options->seed, options->epoch);
     }
+    RG_VERIFY(invariants(sampler));
     return 0;
 }
 
@@ -91,6 +124,7 @@ uint64_t rg_sampler_at(const struct rg_sampler *sampler, uint64_t sample)
     RG_ASSERT(sample < sampler->total);
     const struct rg_sampler_options *options = &sampler->options;
     uint64_t place = rg_sampler_place(options, sample);
+    RG_VERIFY(place_is_own(sampler, sample, place));
     if (options->own_left != NULL) {
         place = rg_remaining_at(options->own_left, place);
     }

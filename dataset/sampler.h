@@ -7,6 +7,9 @@
  * PyTorch's DataLoader takes batches from them: the stream of a rank does not depend on its number
  * of workers.
  *
+ * Invariant: every place of what is left of a rank's stream belongs to one worker and is one of its
+ * samples; no reader has more samples than its rank has left, and no rank more than its share.
+ *
  * Pure: no memory of its own, no clock, no I/O. */
 #ifndef RG_DATASET_SAMPLER_H
 #define RG_DATASET_SAMPLER_H

@@ -126,6 +126,39 @@ static int get_end(const struct cursor *cursor)
     return cursor->is_short || cursor->at != cursor->size ? -EBADMSG : 0;
 }
 
+/* Whether a reader can have written it. */
+static bool state_is_possible(const struct rg_state *state)
+{
+    return state->bit_count % 8 == 0 && state->bit_count <= RG_STATE_BITS_MAX &&
+           state->rank < state->world_size && state->worker < state->worker_count &&
+           state->batch_size > 0 && state->remainder <= RG_REMAINDER_DROP &&
+           state->taken <= state->of.count && state->consumed <= state->of.count;
+}
+
+static bool epoch_is_same(const struct rg_state_epoch *a, const struct rg_state_epoch *b)
+{
+    return a->count == b->count && a->fingerprint == b->fingerprint &&
+           memcmp(a->digest, b->digest, sizeof(a->digest)) == 0 && a->seed == b->seed &&
+           a->epoch == b->epoch && a->shuffle == b->shuffle;
+}
+
+/* The invariant in state.h, of what a reader can have written. */
+static bool state_reads_back(const struct rg_state *state, const uint8_t *data, size_t size)
+{
+    struct rg_state again;
+    if (!state_is_possible(state)) {
+        return true;
+    }
+    return rg_state_decode(data, size, &again) == 0 && epoch_is_same(&again.of, &state->of) &&
+           again.unordered == state->unordered && again.has_base == state->has_base &&
+           again.base_crc == state->base_crc && again.rank == state->rank &&
+           again.world_size == state->world_size && again.worker == state->worker &&
+           again.worker_count == state->worker_count && again.batch_size == state->batch_size &&
+           again.remainder == state->remainder && again.taken == state->taken &&
+           again.bit_count == state->bit_count &&
+           (state->bit_count == 0 || memcmp(again.bits, state->bits, state->bit_count / 8) == 0);
+}
+
 size_t rg_state_encode(const struct rg_state *state, uint8_t *buf, size_t size)
 {
     RG_ASSERT(state->bit_count % 8 == 0 && state->bit_count <= RG_STATE_BITS_MAX);
@@ -149,6 +182,7 @@ size_t rg_state_encode(const struct rg_state *state, uint8_t *buf, size_t size)
     put(&cursor, state->bit_count, 4);
     put_bytes(&cursor, state->bits, state->bit_count / 8);
     RG_ASSERT(put_crc(&cursor) == total);
+    RG_VERIFY(state_reads_back(state, buf, total));
     return total;
 }
 
@@ -181,15 +215,6 @@ static void get_state_2(struct cursor *cursor, struct rg_state *state)
     state->remainder = (uint32_t)get(cursor, 4);
     state->taken = get(cursor, 8);
     state->bit_count = (uint32_t)get(cursor, 4);
-}
-
-/* What no reader could have written. */
-static bool state_is_possible(const struct rg_state *state)
-{
-    return state->bit_count % 8 == 0 && state->bit_count <= RG_STATE_BITS_MAX &&
-           state->rank < state->world_size && state->worker < state->worker_count &&
-           state->batch_size > 0 && state->remainder <= RG_REMAINDER_DROP &&
-           state->taken <= state->of.count && state->consumed <= state->of.count;
 }
 
 int rg_state_decode(const uint8_t *data, size_t size, struct rg_state *out)

@@ -5,6 +5,8 @@
  * order, and where a rank goes on with other workers also what of its own stream. It is the same as
  * long as the deal is. A *state* is what one reader has consumed since, and names its base.
  *
+ * Invariant: what was encoded is decoded to the same.
+ *
  * Both are little-endian, in the order of their structs: "rgds" or "rgdb", a version, flags, what
  * they are of, and so on; at the end the CRC32C of all before it. States of version 1 are read,
  * too: they have a number of consumed positions in the place of a base. */

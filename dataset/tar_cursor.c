@@ -143,6 +143,21 @@ static void parts_choose(struct rg_tar_cursor *cursor)
     memcpy(chosen->key, whole->key, whole->key_size + 1);
 }
 
+static bool invariants(const struct rg_tar_cursor *cursor)
+{
+    const struct rg_tar_block *block = &cursor->block;
+    for (uint32_t i = 1; i < cursor->piece_count; i++) {
+        const struct rg_tar_piece *last = &cursor->pieces[i - 1], *piece = &cursor->pieces[i];
+        uint64_t end = last->place + last->size;
+        if (piece->offset <= last->offset + last->size + RG_TAR_GAP_MAX || piece->place < end ||
+            piece->place - end >= RG_CACHE_LINE || piece->place % RG_CACHE_LINE != 0) {
+            return false;
+        }
+    }
+    return cursor->next > block->begin && cursor->next <= block->end &&
+           cursor->piece_count <= RG_TAR_MEMBERS_MAX && cursor->pieces[0].place == 0;
+}
+
 int rg_tar_cursor_get(struct rg_tar_cursor *cursor, uint64_t number,
                       const struct rg_tar_sample **out_sample)
 {
@@ -152,12 +167,14 @@ int rg_tar_cursor_get(struct rg_tar_cursor *cursor, uint64_t number,
     }
     if (cursor->member_count > 0) {
         parts_choose(cursor);
+        RG_VERIFY(cursor->piece_count == 0 || invariants(cursor));
         *out_sample = &cursor->chosen;
         return 0;
     }
     const struct rg_tar_sample *whole = &cursor->whole;
     cursor->piece_count = whole->size > 0;
     cursor->pieces[0] = (struct rg_tar_piece){.offset = whole->offset, .size = whole->size};
+    RG_VERIFY(invariants(cursor));
     *out_sample = whole;
     return 0;
 }

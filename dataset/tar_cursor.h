@@ -1,7 +1,11 @@
 /* Where the bytes of samples are: see rg_tar_cursor in <ringest/tar.h>.
  *
  * A sample is read in *pieces*, ranges of its shard that are further apart than RG_TAR_GAP_MAX. It
- * is one piece unless large members are left out. */
+ * is one piece unless large members are left out.
+ *
+ * Invariant: the next sample to be decoded lies in the block, or right behind it; pieces ascend in
+ * the shard, further apart than RG_TAR_GAP_MAX, and each begins at the first cache line behind the
+ * one before it in what is read. */
 #ifndef RG_DATASET_TAR_CURSOR_H
 #define RG_DATASET_TAR_CURSOR_H
 

@@ -483,6 +483,27 @@ static void block_add(struct rg_tar_builder *builder, uint64_t offset, uint32_t 
     builder->blocks_size += RG_TAR_INDEX_BLOCK_SIZE;
 }
 
+/* The invariant in tar_index.h, of the shard that was added last and its blocks. */
+static bool invariants(const struct rg_tar_builder *builder, uint32_t block_count)
+{
+    const uint8_t *blocks = builder->blocks + builder->blocks_size;
+    for (uint32_t i = 1; i <= block_count; i++) {
+        const uint8_t *entry = blocks - (size_t)i * RG_TAR_INDEX_BLOCK_SIZE;
+        uint64_t end = rg_manifest_read_u64(entry) + rg_manifest_read_u32(entry + 8);
+        if (end > builder->data_size) {
+            return false;
+        }
+    }
+    return builder->blocks_size % RG_TAR_INDEX_BLOCK_SIZE == 0 &&
+           builder->shards_size % RG_TAR_INDEX_SHARD_SIZE == 0 &&
+           builder->blocks_size / RG_TAR_INDEX_BLOCK_SIZE >= block_count &&
+           builder->data_size <= builder->data_room &&
+           builder->blocks_size <= builder->blocks_room &&
+           builder->shards_size <= builder->shards_room && builder->names_size > 0 &&
+           builder->names_size <= builder->names_room &&
+           builder->names[builder->names_size - 1] == '\0';
+}
+
 /* Its blocks were added before it. */
 static void shard_add(struct rg_tar_builder *builder, const struct addition *more)
 {
@@ -502,6 +523,7 @@ static void shard_add(struct rg_tar_builder *builder, const struct addition *mor
     builder->names_size += name_size;
     builder->data_size += more->data_size;
     builder->sample_count += more->sample_count;
+    RG_VERIFY(invariants(builder, more->block_count));
 }
 
 int rg_tar_builder_add(struct rg_tar_builder *builder, const char *name, uint64_t size,

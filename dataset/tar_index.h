@@ -37,7 +37,8 @@ enum rg_tar_index_field {
  * names its own begins (4). */
 #define RG_TAR_INDEX_SHARD_SIZE 32
 
-/* Collects the shards of an index. */
+/* Collects the shards of an index. Invariant: its tables are whole entries, every block lies in the
+ * data, and every shard's name ends in the names. */
 struct rg_tar_builder {
     char *bucket; /* owned, like all of these */
     uint8_t *data, *blocks, *shards;

@@ -345,12 +345,21 @@ static bool bytes_take(struct rg_tar_parser *parser, const uint8_t *data, size_t
     return *used == wanted;
 }
 
-int rg_tar_parser_feed(struct rg_tar_parser *parser, const uint8_t *data, size_t size,
+static bool invariants(const struct rg_tar_parser *parser)
+{
+    bool is_extended = parser->phase == RG_TAR_EXTENDED;
+    uint32_t used = is_extended ? parser->extended_used : parser->block_used;
+    uint32_t wanted = is_extended ? parser->extended_size : RG_TAR_BLOCK_SIZE;
+    return (used < wanted || (is_extended && wanted == 0)) && wanted <= RG_TAR_EXTENDED_SIZE_MAX &&
+           parser->offset >= used && (parser->offset - used) % RG_TAR_BLOCK_SIZE == 0 &&
+           (!parser->has_name || memchr(parser->next_name, '\0', sizeof(parser->next_name))) &&
+           memchr(parser->name, '\0', sizeof(parser->name)) != NULL;
+}
+
+/* Goes on until a member is complete, the archive ends, or more bytes are wanted. */
+static int bytes_parse(struct rg_tar_parser *parser, const uint8_t *data, size_t size,
                        struct rg_tar_member *out_member)
 {
-    if (parser->error[0] != '\0') {
-        return -EBADMSG;
-    }
     uint64_t start = parser->offset;
     int rc = RG_TAR_RESULT_MORE;
     while (rc == RG_TAR_RESULT_MORE) {
@@ -368,6 +377,17 @@ int rg_tar_parser_feed(struct rg_tar_parser *parser, const uint8_t *data, size_t
                                                 : extended_take(parser);
         }
     }
+    return rc;
+}
+
+int rg_tar_parser_feed(struct rg_tar_parser *parser, const uint8_t *data, size_t size,
+                       struct rg_tar_member *out_member)
+{
+    if (parser->error[0] != '\0') {
+        return -EBADMSG;
+    }
+    int rc = bytes_parse(parser, data, size, out_member);
+    RG_VERIFY(rc < 0 || invariants(parser));
     return rc;
 }
 

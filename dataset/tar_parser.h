@@ -13,6 +13,9 @@
  *        v  |
  *      EXTENDED: a long name or a pax header, for the member behind it
  *
+ * Invariant: what was taken of a header or an extended header began at a block, is less than all of
+ * it between two calls, and ends at `offset`; names end with a NUL.
+ *
  * Pure: no memory of its own, no clock, no I/O. */
 #ifndef RG_DATASET_TAR_PARSER_H
 #define RG_DATASET_TAR_PARSER_H

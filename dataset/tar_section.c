@@ -102,6 +102,16 @@ static int room_make(struct rg_tar_section *section, size_t more)
     return 0;
 }
 
+/* The next block begins where the last one ends. */
+static bool invariants(const struct rg_tar_section *section)
+{
+    const struct rg_tar_section_block *last =
+        &section->blocks[RG_MAX(section->block_count, 1u) - 1];
+    size_t end = section->block_count > 0 ? last->offset + last->size : 0;
+    return end == section->block_begin && section->block_begin <= section->size &&
+           section->size <= section->room && section->block_count <= section->block_room;
+}
+
 static int block_end(struct rg_tar_section *section)
 {
     size_t size = section->size - section->block_begin;
@@ -213,6 +223,7 @@ int rg_tar_section_add(struct rg_tar_section *section, const struct rg_tar_membe
         sample->key_size = (uint32_t)key_size;
         sample->offset = member->offset;
     }
+    RG_VERIFY(invariants(section));
     return part_add(section, member, member->name + key_size + 1, extension_size);
 }
 
@@ -221,6 +232,7 @@ int rg_tar_section_end(struct rg_tar_section *section)
     int rc = sample_end(section);
     rc = rc == 0 ? block_end(section) : rc;
     if (rc == 0) {
+        RG_VERIFY(invariants(section));
         collecting_fini(section);
     }
     return rc;

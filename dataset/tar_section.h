@@ -1,7 +1,9 @@
 /* The samples of one shard, made of its members as they are found, and encoded as the index has
  * them: in blocks of RG_TAR_BLOCK_SAMPLES, of which each begins anew.
  *
- *      init -> add (a member) ... -> end -> its bytes are put into an index -> fini */
+ *      init -> add (a member) ... -> end -> its bytes are put into an index -> fini
+ *
+ * Invariant: the blocks follow each other in the bytes without a gap. */
 #ifndef RG_DATASET_TAR_SECTION_H
 #define RG_DATASET_TAR_SECTION_H
 
