@@ -59,6 +59,15 @@ bool rg_tls_record_knows(uint16_t suite)
     return suite_find(suite) != NULL;
 }
 
+static bool buffers_invariants(const struct rg_tls_buffers *buffers)
+{
+    uint32_t count = 0;
+    for (const uint8_t *at = buffers->returned; at != NULL; memcpy(&at, at, sizeof(at))) {
+        count++;
+    }
+    return buffers->fresh <= buffers->count && count + buffers->lent_count == buffers->fresh;
+}
+
 int rg_tls_buffers_init(struct rg_tls_buffers *buffers, uint32_t count)
 {
     RG_ASSERT(count > 0);
@@ -102,6 +111,7 @@ uint8_t *rg_tls_buffers_borrow(struct rg_tls_buffers *buffers)
     }
     buffers->lent_count++;
     RG_ASSERT(buffers->lent_count <= buffers->count);
+    RG_VERIFY(buffers_invariants(buffers));
     return buffer;
 }
 
@@ -113,6 +123,7 @@ void rg_tls_buffers_return(struct rg_tls_buffers *buffers, uint8_t *buffer)
     memcpy(buffer, &buffers->returned, sizeof(buffers->returned));
     buffers->returned = buffer;
     buffers->lent_count--;
+    RG_VERIFY(buffers_invariants(buffers));
 }
 
 /* HKDF-Expand-Label with an empty context (RFC 8446 section 7.1). */
@@ -366,6 +377,16 @@ static int record_unwrap(struct rg_tls_record *record, const uint8_t *inner, siz
     return 0;
 }
 
+static bool invariants(const struct rg_tls_record *record)
+{
+    size_t header = RG_MIN(record->staged, (uint32_t)RG_TLS_HEADER_SIZE);
+    size_t whole = header == RG_TLS_HEADER_SIZE && record->staging != NULL
+                       ? RG_TLS_HEADER_SIZE + header_length(record->staging)
+                       : RG_TLS_HEADER_SIZE;
+    return (record->staging != NULL) == (record->staged > 0) && record->staged <= whole &&
+           record->sequence <= record->suite->records_max;
+}
+
 int rg_tls_record_next(struct rg_tls_record *record, struct rg_tls_in *in, uint8_t *dest,
                        size_t room, struct rg_tls_plain *out_plain)
 {
@@ -373,6 +394,7 @@ int rg_tls_record_next(struct rg_tls_record *record, struct rg_tls_in *in, uint8
     RG_ASSERT(record->error == NULL);
     const uint8_t *whole = NULL;
     int ret = record_find(record, in, &whole);
+    RG_VERIFY(ret != 0 || invariants(record));
     if (ret != 0) {
         return ret;
     }
@@ -403,6 +425,7 @@ int rg_tls_record_next(struct rg_tls_record *record, struct rg_tls_in *in, uint8
         plain.data = dest;
     }
     record_consume(record, in, whole);
+    RG_VERIFY(invariants(record));
     *out_plain = plain;
     return 0;
 }

@@ -51,8 +51,10 @@ struct rg_tls_in {
 
 /* One event loop's buffers of one record each: staging for cut records and for handshake messages,
  * and a scratch for plaintext that may not go to its destination. Address space is reserved for all
- * of them when the loop opens; memory exists for those that were ever in use at once, and the one
- * returned last, still in the cache, is lent first. */
+ * of them when the loop opens; memory exists for those that were ever in use at once. The one that
+ * was returned last is lent first, because it is still in the cache.
+ *
+ * Invariant: each of the first `fresh` buffers is either lent or in the list `returned`. */
 struct rg_tls_buffers {
     uint8_t *memory;
     size_t size;
@@ -79,13 +81,14 @@ struct rg_tls_record_keys {
     uint64_t sequence; /* of the next record */
 };
 
-/* The zero state is valid for fini. */
+/* The zero state is valid for fini. Invariant: the staging buffer is borrowed exactly while it
+ * holds bytes, and never holds more than one record. */
 struct rg_tls_record {
     struct rg_tls_buffers *buffers; /* borrowed from the event loop */
     struct evp_aead_ctx_st *aead;   /* owned; NULL before init */
     const struct rg_tls_suite *suite;
     uint64_t sequence;
-    uint8_t *staging;  /* the cut record, NULL when there is none */
+    uint8_t *staging;  /* the cut record; NULL: there is none */
     uint32_t staged;   /* bytes in it, at most RG_TLS_RECORD_MAX */
     uint8_t alert;     /* enum rg_tls_alert: what to tell the peer after -EPROTO or -EBADMSG */
     const char *error; /* the same for the user; a constant string */
