@@ -39,15 +39,6 @@ static const struct {
 };
 static_assert(RG_ARRAY_LEN(states) == RG_TRANSPORT_STATE_COUNT, "every state has a name");
 
-static const uint8_t inputs_after[] = {
-    [RG_TRANSPORT_FLOWING] = BIT(RG_TRANSPORT_DELIVERING) | BIT(RG_TRANSPORT_BLOCKED),
-    [RG_TRANSPORT_DELIVERING] = BIT(RG_TRANSPORT_FLOWING) | BIT(RG_TRANSPORT_PAUSED),
-    [RG_TRANSPORT_PAUSED] = BIT(RG_TRANSPORT_RESUMING),
-    [RG_TRANSPORT_RESUMING] = BIT(RG_TRANSPORT_DELIVERING),
-    [RG_TRANSPORT_BLOCKED] = BIT(RG_TRANSPORT_FLOWING),
-};
-static_assert(RG_ARRAY_LEN(inputs_after) == RG_TRANSPORT_INPUT_COUNT, "every state is listed");
-
 static struct rg_loop *loop_of(const struct rg_transport *transport)
 {
     return transport->shared->loop;
@@ -67,11 +58,12 @@ static bool invariants(const struct rg_transport *transport)
 {
     const struct rg_send_buffer *buffer = transport->buffer;
     bool idle = rg_op_idle(&transport->reading) && rg_op_idle(&transport->writing);
-    bool empty = idle && buffer == NULL && transport->tunnel == NULL && transport->stash == NULL;
+    bool empty =
+        idle && buffer == NULL && transport->tunnel == NULL && transport->input.stash == NULL;
     return (transport->state != RG_TRANSPORT_IDLE || empty) &&
            (transport->state != RG_TRANSPORT_TUNNELLING || transport->tunnel != NULL) &&
            (transport->state != RG_TRANSPORT_HANDSHAKING || transport->secure) &&
-           (rg_op_idle(&transport->reading) || transport->input == RG_TRANSPORT_FLOWING) &&
+           (rg_op_idle(&transport->reading) || transport->input.state == RG_TRANSPORT_FLOWING) &&
            (buffer == NULL || transport->direct_source == NULL) &&
            (buffer == NULL ||
             (buffer->sending <= buffer->size && buffer->size <= buffer->capacity));
@@ -84,12 +76,6 @@ static void transport_enter(struct rg_transport *transport, enum rg_transport_st
            states[transport->state].name, states[state].name, rg_tls_state_name(&transport->tls));
     transport->state = (uint8_t)state;
     RG_VERIFY(invariants(transport));
-}
-
-static void input_enter(struct rg_transport *transport, enum rg_transport_input input)
-{
-    RG_ASSERT(inputs_after[transport->input] & BIT(input));
-    transport->input = (uint8_t)input;
 }
 
 static void buffer_return(struct rg_transport *transport)
@@ -144,7 +130,7 @@ static void receive_start(struct rg_transport *transport)
         transport->state != RG_TRANSPORT_TUNNELLING) {
         return;
     }
-    if (transport->input != RG_TRANSPORT_FLOWING || !rg_op_idle(&transport->reading)) {
+    if (transport->input.state != RG_TRANSPORT_FLOWING || !rg_op_idle(&transport->reading)) {
         return;
     }
     if (transport->direct != NULL) {
@@ -210,8 +196,9 @@ static bool answer_flush(struct rg_transport *transport, const struct rg_tls_out
         buffer_return(transport);
     }
     rg_transport_flush(transport);
-    if ((rc == -ENOBUFS) != (transport->input == RG_TRANSPORT_BLOCKED)) {
-        input_enter(transport, rc == -ENOBUFS ? RG_TRANSPORT_BLOCKED : RG_TRANSPORT_FLOWING);
+    if ((rc == -ENOBUFS) != (transport->input.state == RG_TRANSPORT_BLOCKED)) {
+        rg_transport_input_enter(&transport->input,
+                                 rc == -ENOBUFS ? RG_TRANSPORT_BLOCKED : RG_TRANSPORT_FLOWING);
     }
     return transport->state == state;
 }
@@ -230,7 +217,7 @@ static void handshake_step(struct rg_transport *transport)
         return;
     }
     struct rg_tls_out out = {buffer->data, buffer->size, buffer->capacity};
-    int rc = rg_tls_handshake(&transport->tls, &transport->in, &out);
+    int rc = rg_tls_handshake(&transport->tls, &transport->input.in, &out);
     if (answer_flush(transport, &out, rc) && rc == 0) {
         open_tell(transport);
     } else if (rc == -EPROTO) {
@@ -264,7 +251,7 @@ static void tunnel_step(struct rg_transport *transport)
         return;
     }
     struct rg_tls_out out = {buffer->data, buffer->size, buffer->capacity};
-    int rc = rg_tunnel_step(transport->tunnel, &transport->in, &out);
+    int rc = rg_tunnel_step(transport->tunnel, &transport->input.in, &out);
     if (answer_flush(transport, &out, rc) && rc == 0) {
         peer_reached(transport);
     } else if (rc == -ECONNABORTED) {
@@ -272,38 +259,14 @@ static void tunnel_step(struct rg_transport *transport)
     }
 }
 
-/* Keeps what was not read: it lies in the receive buffer, which others use when we return. */
-static void input_stash(struct rg_transport *transport)
-{
-    if (transport->in.size == 0 || transport->stash != NULL) {
-        return;
-    }
-    uint8_t *stash = malloc(transport->in.size);
-    if (stash == NULL) {
-        transport_fail(transport, RG_STATUS_NO_RESOURCES, ENOMEM, NULL);
-        return;
-    }
-    memcpy(stash, transport->in.data, transport->in.size);
-    transport->in.data = stash;
-    transport->stash = stash;
-}
-
-static void input_drop(struct rg_transport *transport)
-{
-    free(transport->stash);
-    transport->stash = NULL;
-    transport->in = (struct rg_tls_in){0};
-}
-
 static void delivery_end(struct rg_transport *transport)
 {
-    if (transport->input == RG_TRANSPORT_DELIVERING) {
-        input_enter(transport, RG_TRANSPORT_FLOWING);
+    if (transport->input.state == RG_TRANSPORT_DELIVERING) {
+        rg_transport_input_enter(&transport->input, RG_TRANSPORT_FLOWING);
     }
 }
 
-/* Gives what is in transport->in to the handshake or the owner, and arranges for what comes next.
- */
+/* Gives what has come to the handshake or the owner, and arranges for what comes next. */
 static void data_deliver(struct rg_transport *transport)
 {
     if (transport->state == RG_TRANSPORT_TUNNELLING) {
@@ -313,15 +276,14 @@ static void data_deliver(struct rg_transport *transport)
         handshake_step(transport);
     }
     if (transport->state == RG_TRANSPORT_OPEN) {
-        input_enter(transport, RG_TRANSPORT_DELIVERING);
+        rg_transport_input_enter(&transport->input, RG_TRANSPORT_DELIVERING);
         transport->owner->on_data(transport);
         delivery_end(transport);
     }
-    if (transport->input != RG_TRANSPORT_FLOWING) {
-        input_stash(transport);
-    } else {
-        RG_ASSERT(transport->in.size == 0 || transport->state != RG_TRANSPORT_OPEN);
-        input_drop(transport);
+    RG_ASSERT(transport->input.in.size == 0 || transport->input.state != RG_TRANSPORT_FLOWING ||
+              transport->state != RG_TRANSPORT_OPEN);
+    if (rg_transport_input_end(&transport->input) < 0 && !is_closing(transport)) {
+        transport_fail(transport, RG_STATUS_NO_RESOURCES, ENOMEM, NULL);
     }
     tell_ended(transport);
     receive_start(transport);
@@ -350,16 +312,16 @@ static bool input_unwrap(struct rg_transport *transport)
 {
     uint8_t *plain = rg_transport_loop_unwrapped(transport->shared);
     if (plain == NULL) {
-        transport->in = (struct rg_tls_in){0};
+        transport->input.in = (struct rg_tls_in){0};
         transport_fail(transport, RG_STATUS_NO_RESOURCES, ENOMEM, NULL);
         return false;
     }
-    int rc =
-        rg_tunnel_unwrap(transport->tunnel, &transport->in, plain, RG_TRANSPORT_UNWRAPPED_SIZE);
+    int rc = rg_tunnel_unwrap(transport->tunnel, &transport->input.in, plain,
+                              RG_TRANSPORT_UNWRAPPED_SIZE);
     if (rc == 0) {
         return true;
     }
-    transport->in = (struct rg_tls_in){0};
+    transport->input.in = (struct rg_tls_in){0};
     if (rc == -ENODATA) {
         peer_ended(transport);
     } else {
@@ -389,13 +351,13 @@ static void reading_done(struct rg_op *op)
     } else if (op->result == 0) {
         peer_ended(transport);
     } else if (op->kind == RG_OP_RECV_INTO) {
-        input_enter(transport, RG_TRANSPORT_DELIVERING);
+        rg_transport_input_enter(&transport->input, RG_TRANSPORT_DELIVERING);
         transport->owner->on_direct(transport, (size_t)op->result);
         delivery_end(transport);
         receive_start(transport);
     } else {
-        RG_ASSERT(transport->in.size == 0);
-        transport->in = (struct rg_tls_in){op->data, (size_t)op->result};
+        RG_ASSERT(transport->input.in.size == 0);
+        transport->input.in = (struct rg_tls_in){op->data, (size_t)op->result};
         if (!is_wrapped(transport) || input_unwrap(transport)) {
             data_deliver(transport);
             return;
@@ -459,7 +421,7 @@ static void send_done(struct rg_transport *transport, int32_t result)
     }
     if (transport->state == RG_TRANSPORT_OPEN) {
         transport->owner->on_sent(transport);
-    } else if (transport->input == RG_TRANSPORT_BLOCKED) {
+    } else if (transport->input.state == RG_TRANSPORT_BLOCKED) {
         /* The handshake has more to say than fitted the buffer. */
         data_deliver(transport);
     }
@@ -506,7 +468,7 @@ static void closing_finish(struct rg_transport *transport)
         rg_tunnel_destroy(transport->tunnel);
         transport->tunnel = NULL;
     }
-    input_drop(transport);
+    rg_transport_input_drop(&transport->input);
     buffer_return(transport);
     transport_enter(transport, RG_TRANSPORT_IDLE);
     transport->owner->on_closed(transport);
@@ -523,7 +485,8 @@ static void task_run(struct rg_task *task)
              * down. */
             closing_proceed(transport);
         }
-    } else if (transport->state == RG_TRANSPORT_OPEN && transport->input == RG_TRANSPORT_RESUMING) {
+    } else if (transport->state == RG_TRANSPORT_OPEN &&
+               transport->input.state == RG_TRANSPORT_RESUMING) {
         data_deliver(transport);
     } else {
         tell_ended(transport);
@@ -618,22 +581,16 @@ int rg_transport_accept(struct rg_transport *transport, int fd, struct rg_tls_co
 
 ssize_t rg_transport_read(struct rg_transport *transport, uint8_t *dest, size_t room)
 {
-    RG_ASSERT(transport->input == RG_TRANSPORT_DELIVERING && room > 0);
+    RG_ASSERT(transport->input.state == RG_TRANSPORT_DELIVERING && room > 0);
     if (transport->state != RG_TRANSPORT_OPEN) {
         return -ENOTCONN;
     }
     if (!transport->secure) {
-        size_t size = RG_MIN(room, transport->in.size);
-        if (size == 0) {
-            return -EAGAIN;
-        }
-        memcpy(dest, transport->in.data, size);
-        transport->in.data += size;
-        transport->in.size -= size;
-        return (ssize_t)size;
+        size_t size = rg_transport_input_take(&transport->input, dest, room);
+        return size > 0 ? (ssize_t)size : -EAGAIN;
     }
     struct rg_tls_out reply = reply_begin(transport);
-    ssize_t got = rg_tls_open(&transport->tls, &transport->in, dest, room, &reply);
+    ssize_t got = rg_tls_open(&transport->tls, &transport->input.in, dest, room, &reply);
     reply_end(transport, &reply);
     if (got > 0 || got == -ENOSPC) {
         return got;
@@ -646,32 +603,32 @@ ssize_t rg_transport_read(struct rg_transport *transport, uint8_t *dest, size_t 
     } else {
         transport_fail_tls(transport);
     }
-    transport->in.size = 0;
+    transport->input.in.size = 0;
     return got;
 }
 
 bool rg_transport_has_input(const struct rg_transport *transport)
 {
-    return transport->in.size > 0;
+    return transport->input.in.size > 0;
 }
 
 void rg_transport_receive_into(struct rg_transport *transport, uint8_t *dest, size_t size)
 {
-    RG_ASSERT(!transport->secure && transport->input == RG_TRANSPORT_DELIVERING);
-    RG_ASSERT(transport->in.size == 0 && size > 0);
+    RG_ASSERT(!transport->secure && transport->input.state == RG_TRANSPORT_DELIVERING);
+    RG_ASSERT(transport->input.in.size == 0 && size > 0);
     transport->direct = dest;
     transport->direct_size = size;
 }
 
 void rg_transport_pause(struct rg_transport *transport)
 {
-    input_enter(transport, RG_TRANSPORT_PAUSED);
+    rg_transport_input_enter(&transport->input, RG_TRANSPORT_PAUSED);
 }
 
 void rg_transport_resume(struct rg_transport *transport)
 {
-    if (transport->input == RG_TRANSPORT_PAUSED) {
-        input_enter(transport, RG_TRANSPORT_RESUMING);
+    if (transport->input.state == RG_TRANSPORT_PAUSED) {
+        rg_transport_input_enter(&transport->input, RG_TRANSPORT_RESUMING);
         rg_loop_defer(loop_of(transport), &transport->task);
     }
 }

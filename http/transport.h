@@ -19,17 +19,9 @@
  *
  * Receiving is pulled: within on_data the owner calls rg_transport_read until it says -EAGAIN, with
  * a destination of its own choice each time, so that a record is decrypted to where it shall stay.
- * What has been received is in one of these states:
- *
- *               bytes come                  pause              resume
- *   FLOWING <--------------> DELIVERING ------------> PAUSED ----------> RESUMING
- *    ^  |    owner returns       ^                                          | next pass
- *    |  v                        +------------------------------------------+
- *   BLOCKED
- *
- * A receive is in flight whenever it is FLOWING, so that the end of an idle connection is noticed.
- * PAUSED is the back-pressure: what was not read is kept. BLOCKED: a handshake has more to answer
- * than the buffer takes; it goes on when that was sent.
+ * A receive is in flight whenever the owner is not in on_data, so that the end of an idle
+ * connection is noticed; rg_transport_pause and _resume hold it back, which is the back-pressure.
+ * http/transport_input.h draws the states of what has been received.
  *
  * Sending is buffered: rg_transport_write takes bytes into a buffer that is borrowed from the loop
  * while there is something to send, sealed where there is TLS; rg_transport_flush sends. An idle
@@ -38,6 +30,7 @@
 #define RG_HTTP_TRANSPORT_H
 
 #include "http/tls.h"
+#include "http/transport_input.h"
 #include "http/transport_loop.h"
 #include "http/tunnel.h"
 #include "runtime/socket.h"
@@ -57,15 +50,6 @@ enum rg_transport_state {
     RG_TRANSPORT_CLOSING,
     RG_TRANSPORT_RESETTING,
     RG_TRANSPORT_STATE_COUNT,
-};
-
-enum rg_transport_input {
-    RG_TRANSPORT_FLOWING = 0,
-    RG_TRANSPORT_DELIVERING,
-    RG_TRANSPORT_PAUSED,
-    RG_TRANSPORT_RESUMING,
-    RG_TRANSPORT_BLOCKED,
-    RG_TRANSPORT_INPUT_COUNT,
 };
 
 struct rg_transport;
@@ -98,17 +82,16 @@ struct rg_transport {
     struct rg_op reading, writing;
     struct rg_task task; /* tells the owner what must not be told from within its own call */
     struct rg_tls tls;
-    struct rg_tunnel *tunnel; /* owned; NULL: no proxy */
-    struct rg_tls_in in;      /* received and not yet read; of the loop's buffer, or the stash */
-    uint8_t *stash;           /* owned: unread bytes of one that is not FLOWING; NULL: none */
-    struct rg_send_buffer *buffer; /* borrowed; NULL: nothing to send */
-    const uint8_t *direct_source;  /* rg_transport_send_from: memory of the owner in flight */
-    uint8_t *direct;               /* rg_transport_receive_into; NULL: not asked for */
+    struct rg_tunnel *tunnel;        /* owned; NULL: no proxy */
+    struct rg_transport_input input; /* received and not yet read */
+    struct rg_send_buffer *buffer;   /* borrowed; NULL: nothing to send */
+    const uint8_t *direct_source;    /* rg_transport_send_from: memory of the owner in flight */
+    uint8_t *direct;                 /* rg_transport_receive_into; NULL: not asked for */
     size_t direct_size;
     size_t receive_max; /* of one receive; the owner may lower it for plain text */
     struct rg_transport_failure failure;
-    uint8_t state, input; /* enum rg_transport_state and _input; each is changed by one function */
-    bool secure;          /* TLS with the peer; does not change while it is open */
+    uint8_t state; /* enum rg_transport_state; changed by one function */
+    bool secure;   /* TLS with the peer; does not change while it is open */
 };
 
 /* Prepares a zeroed transport. `shared` and `owner` are borrowed. */
@@ -146,7 +129,7 @@ void rg_transport_resume(struct rg_transport *transport);
 /* True from pause to resume. */
 static inline bool rg_transport_paused(const struct rg_transport *transport)
 {
-    return transport->input == RG_TRANSPORT_PAUSED;
+    return transport->input.state == RG_TRANSPORT_PAUSED;
 }
 
 /* Takes bytes to be sent; how many: fewer than size when the buffer is full (write the rest from
