@@ -73,7 +73,7 @@ struct rg_op {
 };
 
 /* The largest single receive, and the size of the loop's buffer for it. Receives of 16 KiB cost
- * half as much again per byte as receives of 128 KiB and more (docs/ARCHITECTURE.md). */
+ * half as much again per byte as receives of 128 KiB and more (docs/internals/io-uring.md). */
 #define RG_RECV_SIZE_MAX RG_KIB(256)
 /* The largest single send or receive into the owner's memory: bounds what one connection can do in
  * one pass of the loop. */

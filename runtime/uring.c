@@ -16,7 +16,7 @@
  * connections it makes no difference at 4 KiB and costs 15 % more CPU time per body at 100 KiB over
  * TLS. A multishot poll for each socket saves an entry for each receive, 3 % at 4 KiB over TLS, and
  * costs 8 % at 3 MiB, because it tells of arrivals that the last receive took
- * (docs/ARCHITECTURE.md).
+ * (docs/internals/io-uring.md).
  *
  * A send is a system call at once, and only what does not fit the socket's buffer goes through
  * the ring. As an entry it would be seen to be done a pass later than it is, and the answer waited

@@ -1,6 +1,6 @@
 /* Nothing is allocated between the submit of a GET and the release of its body, on connections that
- * are there: the sentence of docs/ARCHITECTURE.md, with every function that allocates in a wrapper
- * that counts. The emulator is another process, so that what is counted is the client's. */
+ * are there: the sentence of docs/internals/memory.md, with every function that allocates in a
+ * wrapper that counts. The emulator is another process, so that what is counted is the client's. */
 #include "emulator/emulator.h"
 #include "tests/support/allocation.h"
 #include "tests/support/client.h"
