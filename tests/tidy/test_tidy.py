@@ -49,6 +49,24 @@ class Sources(unittest.TestCase):
     def test_a_good_tree(self):
         self.check({})
 
+    def test_the_documentation_names_what_is_there(self):
+        good = "# A title\n\n`runtime/a.c`, `a.h` and `rg_a_get` ([again](#a-title), [a](../runtime/a.h)).\n"
+        self.check({"docs/a.md": good})
+        wrong = {
+            "`runtime/b.c`": "names runtime/b.c, which is not there",
+            "runtime/x/a.c": "names runtime/x/a.c, which is not there",
+            "`b.c`": "names b.c, which is not there",
+            "<ringest/b.h>": "names ringest/b.h, which is not there",
+            "rg_b_get": "names rg_b_get, which no source has",
+            "RG_B_MAX": "names RG_B_MAX, which no source has",
+            "`B_MAX`": "names B_MAX, which no source has",
+            "[b](b.md)": "leads to docs/b.md, which is not there",
+            "[b](#b)": "leads to #b, which docs/a.md has not",
+        }
+        for text, finding in wrong.items():
+            with self.subTest(text):
+                self.check({"docs/a.md": f"Good.\n{text}.\n"}, f"docs/a.md:2: {finding}")
+
     def test_includes_upwards(self):
         self.check({"runtime/a.h": '#include "http/b.h"\n'}, 'runtime/a.h:1: must not include "http/b.h"')
 
