@@ -41,7 +41,7 @@ def endpoint(options: argparse.Namespace, *arguments: str) -> Iterator[tuple[str
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with process:
         try:
-            line = process.stdout.readline()
+            line = process.stdout.readline() if process.stdout else b""
             if not line:
                 sys.exit(f"{' '.join(command)} did not start")
             ready = json.loads(line)

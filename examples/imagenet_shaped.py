@@ -43,7 +43,8 @@ def cpu_seconds() -> float:
 
 def measure(name: str, batches: Iterable[list[torch.Tensor]], count: int) -> None:
     """One epoch, with a line that is rewritten on a terminal."""
-    samples = size = shown = 0
+    samples = size = 0
+    shown = 0.0
     begin, cpu = time.monotonic(), cpu_seconds()
     for batch in batches:
         samples += len(batch)

@@ -116,8 +116,8 @@ class Trainer:
             sys.exit(f"{self.world_size} ranks do not divide batches of {BATCH} and {TRAIN_COUNT} samples")
         self.progress = Progress(self.rank)
         torch.manual_seed(options.seed)
-        net = Net()
-        self.model = nn.parallel.DistributedDataParallel(net) if distributed.is_initialized() else net
+        self.net = Net()
+        self.model = nn.parallel.DistributedDataParallel(self.net) if distributed.is_initialized() else self.net
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=2e-3)
         # Rank and world size come from torch.distributed.
         self.dataset = ringest.IterableDataset(
@@ -132,10 +132,6 @@ class Trainer:
         # Of this epoch: by this rank in this run, and by all ranks in the run before.
         self.consumed: list[int] = []
         self.consumed_before: list[int] = []
-
-    @property
-    def net(self) -> nn.Module:
-        return self.model.module if distributed.is_initialized() else self.model
 
     def gather(self, value: Any) -> list:
         if not distributed.is_initialized():
@@ -174,7 +170,7 @@ class Trainer:
 
     def check_samples(self) -> None:
         """That the epoch was every sample once, counted over ranks and over the stop."""
-        now = sum(self.gather(self.consumed), [])
+        now: list[int] = sum(self.gather(self.consumed), [])
         counts = collections.Counter(self.consumed_before + now)
         lost = TRAIN_COUNT - len(counts)
         repeated = sum(count > 1 for count in counts.values())

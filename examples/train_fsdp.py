@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import random
-from concurrent.futures import Future
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -123,7 +123,7 @@ def last_checkpoint(client: ringest.Client, run: str) -> int:
     return max((int(parts[-2].removeprefix("step-")) for parts in found if parts[-1] == ".metadata"), default=0)
 
 
-def end_of(saving: Future, step: int) -> None:
+def end_of(saving: Any, step: int) -> None:
     """Waits for a save. A run that was killed may have sent its last request just before, and that may take effect only
     now: then there is a checkpoint of this step, a whole one, and not ours."""
     try:
@@ -151,7 +151,7 @@ def train(options: argparse.Namespace) -> None:
             print(f"resumed after step {begin[0]} on {dist.get_world_size()} ranks", flush=True)
     # What a save tells the other ranks must not mix with what training does.
     saving_group = dist.new_group(backend="gloo")
-    saving: Future | None = None
+    saving: Any = None  # what async_save gives
     saved = 0
     for step in range(begin[0] + 1, options.steps + 1):
         loss = training.step(texts_of(dataset, step, options))

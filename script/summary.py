@@ -28,12 +28,11 @@ def outcomes(results):
         with open(path, encoding="utf-8") as log:
             for line in log:
                 test = json.loads(line)
-                status = {"OK": 0, "SKIP": SKIPPED}.get(test["result"])
-                if status is None:
-                    status = test["returncode"] or 1
+                known = {"OK": 0, "SKIP": SKIPPED}.get(test["result"])
+                ended = known if known is not None else test["returncode"] or 1
                 output = "\n".join(filter(None, (test.get("stdout"), test.get("stderr"))))
                 label = "{}: {}".format(os.path.basename(path)[: -len(".json")], test["name"])
-                yield label, status, output + ("" if test["result"] in ("OK", "SKIP") else "\n" + test["result"])
+                yield label, ended, output + ("" if test["result"] in ("OK", "SKIP") else "\n" + test["result"])
 
 
 def count(status, output):

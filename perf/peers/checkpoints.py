@@ -42,7 +42,7 @@ class Place:
         return clients.Work(self.endpoint, self.ca, KEY, 0, 16, 0)
 
 
-Save = Callable[[Any], None]
+Save = Callable[[Any], Any]
 Load = Callable[[], Any]
 
 
@@ -108,7 +108,7 @@ def distributed(writer: Callable[[], Any], reader: Callable[[], Any]) -> tuple[S
 def dcp_gcsfs(place: Place) -> tuple[Save, Load]:
     from torch.distributed.checkpoint._fsspec_filesystem import FsspecReader, FsspecWriter
 
-    options = {"endpoint_url": place.endpoint, "token": "anon", "project": "p"}
+    options: dict[str, Any] = {"endpoint_url": place.endpoint, "token": "anon", "project": "p"}
     uri = f"gs://{clients.BUCKET}/dcp"
     return distributed(lambda: FsspecWriter(uri, sync_files=False, **options), lambda: FsspecReader(uri, **options))
 
@@ -199,7 +199,7 @@ def measure_peak(action: Callable[[], Any]) -> tuple[float, Any]:
 def measure_cpu(size: int, action: Callable[[], Any]) -> dict[str, float]:
     """The best of a few times, as far as they are short."""
     over = time.monotonic() + REPEAT_S
-    found = []
+    found: list[tuple[float, float]] = []
     while not found or (len(found) < REPEATS and time.monotonic() < over):
         cpu, begin = time.process_time(), time.monotonic()
         action()

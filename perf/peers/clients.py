@@ -1,4 +1,4 @@
-"""One client in a process of its own, as compare.py starts it:
+"""One client in a process of its own, as measure.py starts it:
 
     clients.py NAME ENDPOINT CA OBJECT SIZE CONNECTIONS SECONDS
 
@@ -361,7 +361,7 @@ def litdata_raw(work: Work, batch: int | None = None) -> dict[str, float]:
 @dataclass(frozen=True)
 class Client:
     """`kind` is what its figures are compared within; `modules` is imported before anything is
-    counted; `connections` is how many are tried, None for what compare.py was told."""
+    counted; `connections` is how many are tried, None for what measure.py was told."""
 
     kind: str
     run: Callable[[Work], dict[str, float]]

@@ -1,4 +1,4 @@
-"""What compare.py measured, as tables in Markdown and as a plot."""
+"""What measure.py measured, as tables in Markdown and as a plot."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
     scenarios.py NAME ENDPOINT CA SECONDS [MANIFEST]
 
-measures one in a process of its own, as compare.py starts it, and prints {"value": ...} or several
+measures one in a process of its own, as measure.py starts it, and prints {"value": ...} or several
 such figures as JSON. ALL says what there is, in which unit, and what must be reached."""
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def ringest_each(runs):
         return list(pool.map(lambda arguments: ringest(*arguments), runs))
 
 
-kept_sockets = []
+kept_sockets: list[socket.socket] = []
 
 
 class Terminal:
@@ -264,7 +264,7 @@ class Case(unittest.TestCase):
 class ServedCase(Case):
     """A case whose class has one emulator, started with `emulator_arguments`."""
 
-    emulator_arguments = ()
+    emulator_arguments: tuple[str, ...] = ()
 
     @classmethod
     def setUpClass(cls):

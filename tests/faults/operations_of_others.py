@@ -1,5 +1,7 @@
 """The part of the table that other packages' interfaces are: fsspec's, Lightning's, the connector's, webdataset's."""
 
+from typing import Any
+
 from operations import (
     GONE,
     LARGE,
@@ -193,7 +195,7 @@ def write_shard(stage, client):
         file.write(NEW)
 
 
-TORCH_NEW = {"before": Saved({TARGET: 1}), "after": {TARGET: torch_file(2)}, "sure": UNGUARDED}
+TORCH_NEW: dict[str, Any] = {"before": Saved({TARGET: 1}), "after": {TARGET: torch_file(2)}, "sure": UNGUARDED}
 
 TRAINING = [
     Operation(

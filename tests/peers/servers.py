@@ -76,8 +76,8 @@ class ServerCase(Case):
 
     endpoint, ca = None, None
     sizes = {"empty": b"", "small": SMALL, "large": LARGE}
-    concurrency = ()  # arguments of bench
-    verify = ("--verify",)
+    concurrency: tuple[str, ...] = ()  # arguments of bench
+    verify: tuple[str, ...] = ("--verify",)
 
     @property
     def place(self):

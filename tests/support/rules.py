@@ -18,9 +18,10 @@ import sys
 import threading
 import traceback
 import urllib.parse
+from typing import Any
 
 # How a request can go wrong although its client and the service live.
-FAULTS = {
+FAULTS: dict[str, dict[str, Any]] = {
     "lost": {"answer": "dropped"},  # it is done, and the connection is lost
     "failed": {"answer": "failed"},  # it is done, and 503 is answered
     "refused": {"effect": "none", "answer": "failed"},  # it is not done, and 503 is answered
@@ -43,7 +44,9 @@ def ask(place, method, path, body=None, **fields):
     url = urllib.parse.urlsplit(endpoint)
     if url.scheme == "https":
         context = ssl.create_default_context(cafile=ca)
-        connection = http.client.HTTPSConnection(url.hostname, url.port, context=context, timeout=PATIENCE_S)
+        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+            url.hostname, url.port, context=context, timeout=PATIENCE_S
+        )
     else:
         connection = http.client.HTTPConnection(url.hostname, url.port, timeout=PATIENCE_S)
     with contextlib.closing(connection):
@@ -117,7 +120,8 @@ def run_until_held(rule, start):
     """Starts a process and kills it as soon as `rule` holds a request, which stays held. Gives whether it did,
     and otherwise the exit status; then the rule has ended."""
     process = start()
-    status, killed = [], []
+    status: list[int] = []
+    killed: list[bool] = []
 
     def wait():
         status.append(process.wait())

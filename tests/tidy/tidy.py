@@ -208,7 +208,7 @@ def check_units(paths):
 def check_order():
     """What a folder may include has been declared before it, so that no circle can be declared."""
     for layer, folders in FOLDERS.items():
-        before = set()
+        before: set[str] = set()
         for folder, allowed in folders.items():
             for name in sorted(allowed - before):
                 yield f"tidy.py: {layer}/{folder} may include {name}, which is not below it"

@@ -223,7 +223,7 @@ def measure_all(options: argparse.Namespace) -> dict[str, dict[str, dict]]:
         for number in range(options.rounds):
             if number:
                 # The other way round every second time, so that no client is always next to the same.
-                cells = [cell for cell in reversed(cells) if not is_hopeless(*cell, found)]
+                cells = [(key, name) for key, name in reversed(cells) if not is_hopeless(key, name, found)]
             trials = [
                 (key, name, connections)
                 for key, name in cells
