@@ -14,10 +14,22 @@
 /* A bit per descriptor. */
 static _Atomic uint64_t tracked[TRACKED_FDS_MAX / 64];
 
+/* In a forked child, before any hook of runtime/fork.h. Async-signal-safe. */
+static void close_tracked(void)
+{
+    for (int word = 0; word < (int)RG_ARRAY_LEN(tracked); word++) {
+        uint64_t bits = atomic_exchange_explicit(&tracked[word], 0, memory_order_relaxed);
+        while (bits != 0) {
+            close(word * 64 + __builtin_ctzll(bits));
+            bits &= bits - 1;
+        }
+    }
+}
+
 void rg_fd_hold(void)
 {
     rg_fork_hold();
-    rg_fork_set_first(rg_fd_close_tracked);
+    rg_fork_set_first(close_tracked);
 }
 
 void rg_fd_release(void)
@@ -59,15 +71,4 @@ int rg_fd_copy(int fd)
     int rc = copy < 0 ? -errno : copy;
     rg_fd_release();
     return rc;
-}
-
-void rg_fd_close_tracked(void)
-{
-    for (int word = 0; word < (int)RG_ARRAY_LEN(tracked); word++) {
-        uint64_t bits = atomic_exchange_explicit(&tracked[word], 0, memory_order_relaxed);
-        while (bits != 0) {
-            close(word * 64 + __builtin_ctzll(bits));
-            bits &= bits - 1;
-        }
-    }
 }

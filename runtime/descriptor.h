@@ -28,8 +28,4 @@ void rg_fd_forget(int fd);
 /* A copy of a descriptor, noted; or a negative errno. */
 int rg_fd_copy(int fd);
 
-/* In a forked child: closes all that are noted. Async-signal-safe. Runs there by itself, before any
- * hook of runtime/fork.h. */
-void rg_fd_close_tracked(void);
-
 #endif

@@ -23,7 +23,7 @@ static struct rg_loop *loop_of(const struct rg_request *request)
     return request->client_loop->loop;
 }
 
-const char *rg_request_state_name(enum rg_request_state state)
+static const char *state_name(enum rg_request_state state)
 {
     static const char *const names[RG_REQUEST_STATE_COUNT] = {
         [RG_REQUEST_FREE] = "free",         [RG_REQUEST_QUEUED] = "queued",
@@ -58,8 +58,8 @@ __attribute__((noreturn, cold)) static void state_fail(const struct rg_request *
                                                        enum rg_request_state state)
 {
     char text[96];
-    snprintf(text, sizeof(text), "a request goes from \"%s\" to \"%s\"",
-             rg_request_state_name(request->state), rg_request_state_name(state));
+    snprintf(text, sizeof(text), "a request goes from \"%s\" to \"%s\"", state_name(request->state),
+             state_name(state));
     rg_assert_fail(text, __FILE__, __LINE__, __func__);
 }
 

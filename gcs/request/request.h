@@ -61,8 +61,6 @@ enum rg_request_state {
     RG_REQUEST_DONE,      /* ended; of a child, until it is started again */
     RG_REQUEST_STATE_COUNT,
 };
-/* For logs and assertions. */
-const char *rg_request_state_name(enum rg_request_state state);
 
 struct rg_request_ops {
     const char *verb; /* for messages: "get", "list", "put" */
