@@ -159,24 +159,24 @@ const struct cli_command cli_emulate = {
     .summary = "serve buckets on this machine as Cloud Storage would",
     .help =
         "Options:\n"
-        "  --listen HOST:PORT address to listen at; port 0 is any free one; 127.0.0.1:0\n"
-        "  --root DIR         keep buckets as folders below DIR, which is made when it is not "
-        "there;\n"
-        "                     all that is known of their objects outlasts the emulator\n"
+        "  --listen HOST:PORT address to listen on; port 0 is any free one; default: 127.0.0.1:0\n"
+        "  --root DIR         keep buckets as folders below DIR, which is created if it does not\n"
+        "                     exist; objects and their metadata outlast the emulator\n"
         "  --synthetic BUCKET/PREFIX:COUNT:SIZE\n"
-        "                     COUNT objects PREFIX00000000... of SIZE bytes that are computed\n"
-        "                     and take no memory; may be given several times\n"
+        "                     serve COUNT objects PREFIX00000000... of SIZE bytes, which are\n"
+        "                     computed and take no memory; can be given several times\n"
         "  --plain            HTTP instead of HTTPS\n"
-        "  --tls-dir DIR      keep ca.pem, cert.pem and key.pem there, so that a client that\n"
-        "                     trusts ca.pem need not be set up again; default: a temporary one\n"
+        "  --tls-dir DIR      keep ca.pem, cert.pem and key.pem in DIR, so that clients that "
+        "trust\n"
+        "                     ca.pem go on doing so; default: a temporary folder\n"
         "  --latency-ms P50[:P99]\n"
-        "                     wait this long before an answer, spread log-normally\n"
+        "                     delay each answer by milliseconds with this median and 99th\n"
+        "                     percentile, drawn from a log-normal distribution\n"
         "  --conn-mbps N      at most N megabits per second on each connection\n"
         "  --rate-limit RPS   answer 429 beyond RPS requests per second\n"
         "  --threads N        event loops; default: one for each CPU\n"
-        "\nWithout --root, objects that are put live in memory. Once it listens it prints one\n"
-        "line, {\"endpoint\":\"https://localhost:PORT\",\"ca\":\"PATH\",\"pid\":N}, and runs "
-        "until\n"
-        "SIGINT or SIGTERM. With --plain, \"ca\" is null.\n",
+        "\nWithout --root, uploaded objects are kept in memory. When the emulator listens, it\n"
+        "prints one line, {\"endpoint\":\"https://localhost:PORT\",\"ca\":\"PATH\",\"pid\":N},\n"
+        "and runs until SIGINT or SIGTERM. With --plain, \"ca\" is null.\n",
     .run = emulate_run,
 };

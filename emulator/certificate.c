@@ -31,7 +31,7 @@ struct rg_certificate {
     char ca_path[PATH_MAX + 16];
 };
 
-/* A pair that signs, and what it makes. */
+/* A key pair and the certificate that it belongs to. */
 struct identity {
     EVP_PKEY *key;
     X509 *certificate;
@@ -66,7 +66,7 @@ static bool add_extension(X509 *certificate, X509 *issuer, int nid, const char *
     return added;
 }
 
-/* 127 random bits: positive, and never twice. */
+/* 127 random bits, so that the number is positive and never the same twice. */
 static bool set_serial(X509 *certificate)
 {
     uint8_t bytes[16];
@@ -88,7 +88,7 @@ static bool set_name(X509 *certificate, const char *common_name)
                                       (const uint8_t *)common_name, -1, -1, 0);
 }
 
-/* Everything but extensions and signature. `issuer` is NULL for an authority. */
+/* Fills in all but the extensions and the signature. `issuer` is NULL for an authority. */
 static bool identity_init(struct identity *identity, const char *common_name,
                           const struct identity *issuer)
 {
@@ -111,7 +111,8 @@ static bool identity_init(struct identity *identity, const char *common_name,
 
 static bool make_authority(struct identity *authority)
 {
-    /* A name of its own, so that a client that trusts several finds the right one. */
+    /* Each authority has a name of its own, so that a client that trusts several finds the right
+     * one. */
     uint8_t random[4];
     char name[64];
     RAND_bytes(random, sizeof(random));
@@ -149,7 +150,7 @@ static bool is_address(const char *host)
     return inet_pton(AF_INET, host, &address) == 1 || inet_pton(AF_INET6, host, &address) == 1;
 }
 
-/* Whether it can stand in the list of names, which has a syntax of its own. */
+/* Whether a host can be written into the list of names, which has a syntax of its own. */
 static bool is_host_name(const char *host)
 {
     size_t size = strlen(host);
@@ -157,7 +158,7 @@ static bool is_host_name(const char *host)
            strspn(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-") == size;
 }
 
-/* The one that is not a matter of course; NULL where there is none. */
+/* The host that the certificate names beside localhost; NULL: none. */
 static const char *extra_host(const char *host)
 {
     static const char *const known[] = {"localhost", "127.0.0.1", "::1", "0.0.0.0", "::", ""};
@@ -184,7 +185,7 @@ static void format_path(char out[PATH_MAX + 16], const struct rg_certificate *ce
     snprintf(out, PATH_MAX + 16, "%s/%s", certificate->folder, name);
 }
 
-/* Takes effect by a rename, so that a reader never sees half of it. */
+/* Writes a file and renames it into place, so that a reader never sees half of it. */
 static int write_file(const struct rg_certificate *certificate, const char *name, BIO *pem,
                       mode_t mode)
 {
@@ -248,7 +249,7 @@ static int make_identities(const struct rg_certificate *certificate, const char 
     return rc;
 }
 
-/* The content of one of our files and a NUL, to be freed. */
+/* The content of one of our files, with a NUL behind it. The caller frees it. */
 static int read_file(const struct rg_certificate *certificate, const char *name, char **out_text)
 {
     char path[PATH_MAX + 16];
@@ -315,7 +316,8 @@ static bool lasts(X509 *certificate)
            days >= RG_CERTIFICATE_DAYS_LEFT_MIN;
 }
 
-/* Whether what lies in the folder will do. */
+/* Whether the certificate in the folder can be used: it is valid, for this host, and fits its
+ * key. */
 static bool usable(const struct rg_certificate *certificate, const char *host)
 {
     char *ca_pem = NULL;

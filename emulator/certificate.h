@@ -13,14 +13,15 @@
 /* Valid from a day ago, for clients whose clock is behind, for a year. */
 #define RG_CERTIFICATE_DAYS 365
 #define RG_CERTIFICATE_DAYS_BACK 1
-/* Made anew when less than this is left. */
+/* A certificate that is valid for less than this is made anew. */
 #define RG_CERTIFICATE_DAYS_LEFT_MIN 7
 
 struct rg_certificate;
 
-/* `folder` is made when it is not there; NULL: a private one in the temporary folder, removed at
- * close. `host` is a name or an address that the leaf is for beside localhost and the loopback
- * addresses; NULL or an unspecified address: none. On failure `error` says why. Returns owned. */
+/* The leaf is for localhost, the loopback addresses, and `host`, which is a name or an address;
+ * NULL or an unspecified address adds none. `folder` is made when it is not there; NULL is a
+ * private one in the temporary folder, which is removed at close. On failure `error` says why.
+ * Returns owned. */
 int rg_certificate_open(struct rg_certificate **out_certificate, const char *folder,
                         const char *host, char *error, size_t error_size);
 void rg_certificate_close(struct rg_certificate *certificate);

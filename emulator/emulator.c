@@ -22,7 +22,7 @@
 #define LISTEN_BACKLOG 4096
 #define BITS_PER_MEGABIT 1e6
 #define RATE_MAX 1e9
-/* Bodies lie in the store; the loops lease nothing to speak of. */
+/* The loops need few buffers of their own: bodies lie in the store. */
 #define LOOPS_MEMORY_MAX RG_MIB(64)
 
 struct rg_emulator {
@@ -31,7 +31,8 @@ struct rg_emulator {
     struct rg_certificate *certificate;
     struct rg_tls_context *tls;
     struct rg_runtime *runtime;
-    struct rg_server **servers; /* One for each loop; NULL where none was made. */
+    struct rg_server *
+        *servers; /* One for each loop; NULL for a loop whose server could not be made. */
     int listen_fd;
     char endpoint[HOST_SIZE_MAX + 32];
 };
@@ -71,8 +72,9 @@ static bool parse_listen(const char *text, struct address *out)
     return true;
 }
 
-/* True if "localhost" leads there. Of the loopback addresses that is 127.0.0.1 alone: where ::1 is
- * another name's, or another address of 127.0.0.0/8 was asked for, nothing would listen. */
+/* Whether "localhost" leads to the socket. Of the loopback addresses only 127.0.0.1 is sure to
+ * be what "localhost" means: elsewhere in 127.0.0.0/8, or where ::1 has another name, a client
+ * would find nobody. */
 static bool is_localhost(const struct sockaddr *address)
 {
     if (address->sa_family == AF_INET) {
@@ -99,8 +101,8 @@ static int bind_socket(const struct addrinfo *info)
     return fd;
 }
 
-/* Where clients find the socket. A name that resolves to a loopback address is in every
- * certificate, and "localhost" is the one that everybody can resolve. */
+/* The endpoint that clients are told. "localhost" is preferred: every certificate has it, and
+ * everybody can resolve it. */
 static int format_endpoint(struct rg_emulator *emulator, const struct address *address, bool plain)
 {
     struct sockaddr_storage bound;
@@ -108,7 +110,7 @@ static int format_endpoint(struct rg_emulator *emulator, const struct address *a
     if (getsockname(emulator->listen_fd, (struct sockaddr *)&bound, &size) < 0) {
         return -errno;
     }
-    /* The port lies at the same place in both families. */
+    /* The port is at the same offset in the addresses of both families. */
     unsigned port = ntohs(((const struct sockaddr_in *)(const void *)&bound)->sin_port);
     bool local = is_localhost((const struct sockaddr *)&bound);
     bool brackets = !local && strchr(address->host, ':') != NULL;
@@ -194,7 +196,7 @@ static int open_tls(struct rg_emulator *emulator, const struct rg_emulator_optio
     return rg_tls_context_open_server(&emulator->tls, &tls, error, error_size);
 }
 
-/* Making one server, on its loop's thread. */
+/* Makes a server on its loop's thread. */
 struct server_start {
     struct rg_emulator *emulator;
     uint32_t index;
@@ -234,7 +236,7 @@ static int start_servers(struct rg_emulator *emulator)
     return 0;
 }
 
-/* Ending one server: asked for on its loop, waited for here. */
+/* Ends a server: its loop is asked to, and this thread waits until it has. */
 struct server_stop {
     struct rg_server *server;
     pthread_mutex_t lock;
@@ -291,7 +293,7 @@ static const char *listen_text_of(const struct rg_emulator_options *options)
     return options->listen != NULL ? options->listen : RG_EMULATOR_LISTEN_DEFAULT;
 }
 
-/* What can be wrong with the options, found before anything is opened. */
+/* Finds what is wrong with the options before anything is opened. */
 static int parse_options(const struct rg_emulator_options *options, struct rg_handler_options *api,
                          struct address *address, char *error, size_t error_size)
 {

@@ -7,14 +7,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define STAMP_SIZE_MAX 48 /* Two numbers of 64 bits, with their spaces. */
+#define STAMP_SIZE_MAX 48 /* Room for two numbers of 64 bits, with their spaces. */
 
 struct context {
     struct rg_h1_slice key, value;
     int64_t created_us, updated_us;
 };
 
-/* False for an attribute that is none. */
+/* False when the attribute is no context. */
 static bool parse_context(struct rg_h1_slice name, struct rg_h1_slice value,
                           struct context *out_context)
 {
@@ -53,7 +53,7 @@ static bool next_context(const struct rg_attributes *attributes, size_t *at,
     return false;
 }
 
-/* What the list has for a key; false: nothing. The list is one of attributes in the making. */
+/* Finds a key's context in a list of attributes in the making. False: it has none. */
 static bool find_context(const struct rg_text *list, struct rg_h1_slice key,
                          struct context *out_context, size_t *out_count)
 {
@@ -160,7 +160,7 @@ void rg_contexts_append_json(struct rg_text *text, const struct rg_attributes *a
     rg_text_append_str(text, "}}");
 }
 
-/* A text in quotes, without any inside, at the front of *text. */
+/* Reads a text in quotes, with no quote inside, at the front of *text. */
 static bool take_quoted(struct rg_h1_slice *text, struct rg_h1_slice *out)
 {
     if (text->size < 2 || text->data[0] != '"') {

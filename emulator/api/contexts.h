@@ -9,22 +9,24 @@
 #include <yyjson.h>
 
 #define RG_CONTEXTS_PREFIX "contexts."
-/* "Object contexts": of one object, and bytes of a key and of a value. */
+/* Limits of the service ("Object contexts"): contexts of an object, bytes of a key and of a
+ * value. */
 #define RG_CONTEXTS_MAX 50
 #define RG_CONTEXTS_TEXT_SIZE_MAX 256
 
-/* Takes over the member `contexts` of a resource: null takes away what it stands for, and what is
- * not named stays. 0; -EINVAL: it is not well made; -E2BIG: there are too many. */
+/* Takes over the member `contexts` of a resource. A null removes the context, or all of them,
+ * that it stands for; contexts that are not named stay. 0; -EINVAL: it is malformed; -E2BIG:
+ * there are too many. */
 int rg_contexts_take_json(struct rg_text *list, yyjson_val *contexts, int64_t now_us);
 bool rg_contexts_present(const struct rg_attributes *attributes);
 /* The member's value. */
 void rg_contexts_append_json(struct rg_text *text, const struct rg_attributes *attributes);
 
-/* A listing's parameter `filter`: contexts."KEY"="VALUE" or contexts."KEY":*, with a "-" before for
- * what is not so. */
+/* A listing's parameter `filter`: contexts."KEY"="VALUE" or contexts."KEY":*. A "-" in front
+ * negates it. */
 struct rg_context_filter {
     bool negated;
-    struct rg_h1_slice key, value; /* Borrowed. A value without data: any. */
+    struct rg_h1_slice key, value; /* Borrowed. A value whose data is NULL stands for any. */
 };
 /* -EINVAL when it is something else. */
 int rg_context_filter_parse(struct rg_context_filter *out_filter, struct rg_h1_slice text);

@@ -48,7 +48,7 @@ bool rg_description_set(struct rg_server_call *call, const char *what, struct rg
     return true;
 }
 
-/* A string; null and the empty one stand for none. */
+/* Takes a string; null and the empty string stand for none. */
 static bool take_text(struct rg_server_call *call, yyjson_val *value, const char *what,
                       const char *none, char *out, size_t size_max)
 {
@@ -103,8 +103,8 @@ static bool take_metadata(struct rg_server_call *call, struct rg_text *list, yyj
     return true;
 }
 
-/* Members that are taken over here or elsewhere, and those that the service alone sets and clients
- * send back. */
+/* Members that are taken over here or elsewhere, and those that only the service sets, which
+ * clients send back as they got them. */
 static const char *const known_members[] = {
     "acl",
     "bucket",

@@ -3,8 +3,8 @@
 
 #define SHA256_SIZE 32
 
-/* The fields that name a key, and what they say: NULL where there are none. False with the call
- * answered. */
+/* Finds the fields that name a key; NULL when there are none. False with the call answered when
+ * they are malformed. */
 static bool read_key(struct rg_server_call *call, const struct rg_h1_head *head,
                      bool is_copy_source, const struct rg_h1_slice **out_sha256)
 {

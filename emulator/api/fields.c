@@ -1,6 +1,6 @@
-/* A descent through list := selector {"," selector}, selector := name {"/" name} ["(" list ")"],
- * carrying how much of the wanted path the names so far agree with. A selector that ends without a
- * disagreement selects: it is the wanted member, or lies above it, or inside it. */
+/* Recursive descent through list := selector {"," selector}, selector := name {"/" name} ["("
+ * list ")"]. It carries how many names of the wanted path have matched so far. A selector that
+ * ends without a mismatch selects: it is the wanted member, or one above it, or one inside it. */
 #include "emulator/api/fields.h"
 
 #include "emulator/wire/text.h"
@@ -9,7 +9,7 @@
 
 struct scan {
     const char *at, *end;
-    const char *path[2]; /* The member that is looked for, from the outside. */
+    const char *path[2]; /* The path of the member that is looked for, outermost first. */
     uint32_t path_count;
     bool valid, selected;
 };

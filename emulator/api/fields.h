@@ -6,7 +6,7 @@
 #include "http/h1_decoder.h"
 #include "runtime/base.h"
 
-/* Of parentheses inside each other. */
+/* Limit of the depth of parentheses. */
 #define RG_FIELDS_DEPTH_MAX 8
 
 /* Whether a well-formed mask selects member `name` of member `outer`, or of the top level when

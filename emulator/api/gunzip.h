@@ -5,7 +5,7 @@
 #include "emulator/store/model/object.h"
 #include "emulator/wire/text.h"
 
-/* Of what comes out: it is kept in memory while it is sent. */
+/* Limit of the decompressed size: all of it is in memory while it is sent. */
 #define RG_GUNZIP_SIZE_MAX (UINT64_C(1) << 30)
 
 /* Appends the bytes of an open object, decompressed, to `out`. 0; -EBADMSG when they are not gzip;

@@ -15,7 +15,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t';
 }
 
-/* An entity tag without what may be around it: blanks, quotes, and the mark of a weak one. */
+/* Strips an entity tag of blanks, quotes, and the mark of a weak one. */
 static struct rg_h1_slice bare_etag(struct rg_h1_slice tag)
 {
     while (tag.size > 0 && is_blank(tag.data[0])) {
@@ -33,8 +33,8 @@ static struct rg_h1_slice bare_etag(struct rg_h1_slice tag)
     return tag;
 }
 
-/* Whether a list of entity tags (RFC 9110 section 13.1.1) holds the one of this object. The service
- * takes them with quotes and without, as its two APIs tell them. None has a comma in it. */
+/* Whether a list of entity tags (RFC 9110 section 13.1.1) has the object's. The service takes
+ * tags with and without quotes, as its two APIs send them. No tag has a comma in it. */
 static bool etag_listed(struct rg_h1_slice list, const struct rg_store_object_info *info)
 {
     char text[RG_REPLY_ETAG_SIZE_MAX + 3];
@@ -145,7 +145,7 @@ static bool accepts_gzip(const struct rg_h1_head *head)
     return accepted != NULL && memmem(accepted->data, accepted->size, "gzip", 4) != NULL;
 }
 
-/* One that was composed may have none. */
+/* A composed object may have no content type. */
 static void encode_content_type(struct rg_h1_encoder *head, const struct rg_store_object_info *info)
 {
     rg_h1_encode_header(head, "Content-Type",
@@ -153,8 +153,8 @@ static void encode_content_type(struct rg_h1_encoder *head, const struct rg_stor
                                                       : RG_DESCRIPTION_CONTENT_TYPE);
 }
 
-/* Whether the object is decompressed on the way: it is gzip, the client does not accept that, and
- * nothing says that it be left alone. */
+/* Whether the object is decompressed on the way: it is stored with gzip, the client does not
+ * accept that, and the object does not forbid it (no-transform). */
 static bool is_transcoded(const struct rg_api_request *request,
                           const struct rg_store_object_info *info)
 {
@@ -176,8 +176,8 @@ static void encode_common(struct rg_server_call *call, struct rg_h1_encoder *hea
     }
 }
 
-/* The whole decompressed object, of which nobody knows the size before: one chunk. Ranges do not
- * apply. False when it is not gzip after all, and nothing is done. */
+/* Answers with the whole decompressed object, as one chunk because its size is not known before.
+ * Ranges do not apply. False, with nothing done, when it is not gzip after all. */
 static bool get_transcoded(struct rg_server_call *call)
 {
     struct rg_call *state = rg_call_of(call);

@@ -1,5 +1,5 @@
-/* Resources as JSON; see resource.h. Written by hand, member by member: a listing is a thousand of
- * them, and a tree of values in between would be most of its cost. */
+/* Objects as JSON; see resource.h. The text is written member by member: a listing has a
+ * thousand objects, and building a tree of values first would be most of its cost. */
 #include "emulator/api/resource.h"
 
 #include "emulator/api/contexts.h"
@@ -58,7 +58,7 @@ _Static_assert(OBJECT_MEMBER_COUNT <= 64, "a bit for each member");
 
 #define BIT(member) (UINT64_C(1) << (member))
 
-/* Members that not every object has. */
+/* Members that some objects lack. */
 #define OPTIONAL_MEMBERS                                                                           \
     (BIT(OBJECT_CONTENT_TYPE) | BIT(OBJECT_CONTENT_ENCODING) | BIT(OBJECT_CRC32C) |                \
      BIT(OBJECT_MD5_HASH) | BIT(OBJECT_TIME_DELETED) | BIT(OBJECT_SOFT_DELETE_TIME) |              \
@@ -383,7 +383,7 @@ static void (*const member_values[])(struct rg_text *text, const struct subject 
 };
 _Static_assert(RG_ARRAY_LEN(member_values) == OBJECT_MEMBER_COUNT, "every member has a value");
 
-/* Which members the object has of those that not all have. */
+/* Which of the optional members the object has. */
 static uint64_t optional_members(const struct rg_resource_style *style,
                                  const struct rg_store_object_info *info)
 {

@@ -9,13 +9,13 @@
 
 #define RG_RESOURCE_ORIGIN_SIZE_MAX 300
 
-/* What does not depend on the object. */
+/* What a request wants of resources: the same for all objects of an answer. */
 struct rg_resource_style {
-    char origin[RG_RESOURCE_ORIGIN_SIZE_MAX]; /* Of links, as in "https://localhost:8443"; with NUL.
-                                               */
-    uint64_t members;     /* Which are wanted; bits that only resource.c knows. */
-    bool acl;             /* The access control is wanted, too; false at first. */
-    int64_t retention_us; /* Of the bucket; 0 at first. */
+    char origin[RG_RESOURCE_ORIGIN_SIZE_MAX]; /* What links start with, as in
+                                                 "https://localhost:8443". */
+    uint64_t members;     /* Which members are wanted, as bits that only resource.c knows. */
+    bool acl;             /* The access control list is wanted, too. False at first. */
+    int64_t retention_us; /* The bucket's. 0 at first. */
 };
 
 /* `host` is the request's Host. The members are those that the `fields` mask selects; `outer` is
@@ -23,7 +23,7 @@ struct rg_resource_style {
 void rg_resource_style_init(struct rg_resource_style *style, bool tls,
                             const struct rg_h1_slice *host, struct rg_h1_slice mask,
                             const char *outer);
-/* The same with what a call's request and its bucket say. */
+/* The same from a call's request and its bucket. */
 void rg_resource_style_of_request(struct rg_resource_style *style, struct rg_server_call *call,
                                   const struct rg_api_request *request, const char *outer);
 

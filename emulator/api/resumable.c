@@ -1,4 +1,4 @@
-/* Sessions, chunks and what they are told; see resumable.h. */
+/* Sessions, and requests with their chunks; see resumable.h. */
 #include "emulator/api/resumable.h"
 
 #include "emulator/api/upload.h"
@@ -15,13 +15,13 @@
 #define CHUNK_UNIT RG_KIB(256)
 #define SIZE_UNKNOWN UINT64_MAX
 
-/* What the lock of `base` protects: everything else. */
+/* The lock of `base` protects everything else. */
 struct resumable {
     struct rg_session base;
     struct rg_upload *upload;
     uint64_t declared; /* X-Upload-Content-Length; SIZE_UNKNOWN without. */
     enum { SESSION_OPEN, SESSION_COMMITTED, SESSION_FAILED } stage;
-    struct rg_store_object_info info; /* Of the object, once it is committed. */
+    struct rg_store_object_info info; /* The object's facts, once it is committed. */
 };
 
 /* What the head of a request to a session says. */
@@ -35,7 +35,7 @@ struct content_range {
 struct chunk {
     struct resumable *session;
     struct content_range range;
-    uint64_t position; /* Of the next byte of the body in the object. */
+    uint64_t position; /* The offset in the object of the body's next byte. */
     bool no_308;
 };
 
@@ -53,7 +53,7 @@ bool rg_resumable_is_session(const struct rg_api_request *request)
     return rg_api_request_has(request, RG_PARAM_UPLOAD_ID);
 }
 
-/* The session's address is where it was started, with an id. */
+/* The session's address is the one where it was started, with an id. */
 static void reply_location(struct rg_server_call *call, const struct resumable *session)
 {
     const struct rg_upload *upload = session->upload;
@@ -82,7 +82,7 @@ static void reply_location(struct rg_server_call *call, const struct resumable *
     rg_text_fini(&url);
 }
 
-/* Preconditions are looked at now, so that nobody sends gigabytes in vain, and at the end. */
+/* Preconditions are checked now, so that nobody sends gigabytes in vain, and again at the end. */
 static bool check_conditions(struct rg_server_call *call, const struct rg_upload *upload)
 {
     struct rg_bucket *bucket = rg_store_find_bucket(rg_service_of(call)->store, upload->bucket);
@@ -142,7 +142,8 @@ static void finish_start(struct rg_server_call *call, const struct rg_api_reques
     if (session->upload != NULL && take_declared(call, request, session) &&
         take_description(call, request, session->upload, body) &&
         check_conditions(call, session->upload)) {
-        session->upload->size_hint = 0; /* What is announced may never come. */
+        /* No memory is reserved for the announced size: it may never come. */
+        session->upload->size_hint = 0;
         if (!rg_upload_open_writer(call, session->upload)) {
             goto out;
         }
@@ -161,7 +162,7 @@ void rg_resumable_start(struct rg_server_call *call, const struct rg_api_request
     rg_body_collect(call, request, RG_BODY_SIZE_MAX, finish_start);
 }
 
-/* How much a client may rely on. */
+/* The size that a client may rely on. */
 static uint64_t persisted(const struct resumable *session)
 {
     uint64_t size = rg_store_writer_size(session->upload->writer);
@@ -199,7 +200,7 @@ static bool check_open(struct rg_server_call *call, const struct resumable *sess
     return true;
 }
 
-/* The end of a session that will not become an object. */
+/* Ends a session that will not become an object. */
 static void fail(struct rg_server_call *call, struct resumable *session)
 {
     session->stage = SESSION_FAILED;
@@ -229,7 +230,7 @@ static void chunk_receive(struct rg_server_call *call, const uint8_t *data, size
         uint64_t known = RG_MIN(have - chunk->position, (uint64_t)size);
         chunk->position += size;
         if (known < size && !rg_upload_write(call, session->upload, data + known, size - known)) {
-            /* How much of the piece was stored is not known. */
+            /* It is not known how much of the piece was stored. */
             fail(call, session);
         }
     }
@@ -322,7 +323,7 @@ static bool parse_range(const struct rg_h1_slice *field, struct content_range *o
            out->last <= RG_STORE_OBJECT_SIZE_MAX && out->last < out->total;
 }
 
-/* What of a chunk can be refused before its bytes come. */
+/* Refuses a chunk for what its head says, before its bytes come. */
 static bool check_chunk(struct rg_server_call *call, const struct resumable *session,
                         const struct content_range *range, const struct rg_h1_head *head)
 {
@@ -353,7 +354,7 @@ static bool check_chunk(struct rg_server_call *call, const struct resumable *ses
     return false;
 }
 
-/* What a client says of the whole object with its last chunk. */
+/* Takes what the last chunk's head says of the whole object. */
 static bool take_last_hashes(struct rg_server_call *call, struct resumable *session,
                              const struct content_range *range, const struct rg_h1_head *head)
 {
@@ -400,7 +401,7 @@ static void start_put(struct rg_server_call *call, const struct rg_api_request *
             start_chunk(call, session, &range, head);
         }
     } else if (range.total == rg_store_writer_size(session->upload->writer)) {
-        /* Everything is there: it ends an upload whose size was not known. */
+        /* All bytes are there: this ends an upload whose size was not known. */
         if (take_last_hashes(call, session, &range, head)) {
             commit(call, session);
         }

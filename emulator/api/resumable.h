@@ -1,8 +1,8 @@
-/* Resumable uploads, in both APIs: a session that is started with what the object will be, and then
- * given its bytes in any number of requests.
+/* Resumable uploads, in both APIs. A session is started with the description of the object, and
+ * then gets its bytes in any number of requests.
  *
- * What a request brought before it broke off is kept, and told in units of 256 KiB, as the service
- * does; bytes that are sent again are passed over. A session lives in the process: it ends with the
+ * Bytes of a request that broke off are kept, and told in units of 256 KiB, as by the service.
+ * Bytes that are sent again are passed over. A session lives in the process: it ends with the
  * emulator, or when RG_SESSIONS_MAX others were used since. */
 #ifndef RG_EMULATOR_API_RESUMABLE_H
 #define RG_EMULATOR_API_RESUMABLE_H
@@ -13,7 +13,7 @@
 bool rg_resumable_is_session(const struct rg_api_request *request);
 /* POST with uploadType=resumable, or with x-goog-resumable: start. */
 void rg_resumable_start(struct rg_server_call *call, const struct rg_api_request *request);
-/* PUT of bytes or a question about them, DELETE, of a session. */
+/* Requests to a session: PUT of bytes, PUT that asks how many are there, DELETE. */
 void rg_resumable_continue(struct rg_server_call *call, const struct rg_api_request *request);
 
 #endif

@@ -1,6 +1,6 @@
-/* A copy opens its source, describes what becomes of it, and appends the source as a whole; see
- * rewrite.h. A rewrite in several calls keeps the source open in a session, so that all of them are
- * about one version; the bytes are moved in the last one. */
+/* A copy opens its source, describes the destination, and appends the source as a whole; see
+ * rewrite.h. A rewrite in several calls keeps the source open in a session, so that all calls
+ * are about one version. The last call copies the bytes. */
 #include "emulator/api/rewrite.h"
 
 #include "emulator/api/access.h"
@@ -19,13 +19,13 @@
 #define XML_TYPE "application/xml; charset=UTF-8"
 #define JSON_TYPE "application/json; charset=UTF-8"
 
-/* Between two calls of a rewrite. The lock of `base` protects the rest. */
+/* A rewrite between two of its calls. The lock of `base` protects the rest. */
 struct rewrite {
     struct rg_session base;
     struct rg_store_object source; /* Open. */
-    uint64_t done;                 /* Bytes that the client was told of. */
-    uint64_t per_call;             /* What it said the first time. */
-    char *place;                   /* From where to where, to know that it is the same. Owned. */
+    uint64_t done;                 /* Bytes that the client was told are copied. */
+    uint64_t per_call;             /* What the first call asked for. */
+    char *place; /* Source and destination, which have to be the same in each call. Owned. */
 };
 
 /* One call. */
@@ -71,7 +71,7 @@ static bool keeps_key(const struct copy *copy)
     return copy->request->action == RG_ACTION_MOVE || copy->request->action == RG_ACTION_RESTORE;
 }
 
-/* Opens the source, with its conditions checked, and looks at those of the destination. False with
+/* Opens the source with its conditions checked, and checks those of the destination. False with
  * the call answered. */
 static bool open_source(struct rg_server_call *call, struct copy *copy)
 {
@@ -96,12 +96,12 @@ static bool open_source(struct rg_server_call *call, struct copy *copy)
         rg_reply_store_error(call, rc, copy->source_bucket, copy->source_name);
         return false;
     }
-    /* What is moved keeps its key without anybody naming it. */
+    /* An object that is moved keeps its encryption key, although the request does not name it. */
     return keeps_key(copy) ||
            rg_encryption_check(call, copy->request->head, true, &copy->source.info);
 }
 
-/* The destination is described as the source, and then by what the body says. */
+/* The destination is described as the source is, and then as the body says. */
 static bool describe(struct rg_server_call *call, struct copy *copy, yyjson_val *root,
                      bool from_source)
 {
@@ -128,7 +128,7 @@ static bool describe(struct rg_server_call *call, struct copy *copy, yyjson_val 
     /* The bytes stay the same. */
     memcpy(upload->description.info.md5, source->md5, sizeof(source->md5));
     upload->size_hint = 0;
-    /* The resource may name the source, or hold its hashes. */
+    /* Names and hashes in the resource are ignored: clients send those of the source. */
     return rg_upload_set_name(call, upload, copy->name) &&
            (root == NULL || rg_description_take_json(call, &upload->description, root, true));
 }
@@ -141,7 +141,7 @@ static bool copy_bytes(struct rg_server_call *call, struct copy *copy,
            rg_upload_commit(call, copy->upload, out_info);
 }
 
-/* What has to be the same in all calls of a rewrite. Returns owned. */
+/* Makes the text that has to be the same in all calls of a rewrite. Returns owned. */
 static char *describe_place(const struct copy *copy)
 {
     struct rg_text text = {0};
@@ -239,7 +239,8 @@ static void continue_locked(struct rg_server_call *call, struct copy *copy, stru
                        "The rewrite token belongs to another rewrite than this.");
         return;
     }
-    copy->source = rewrite->source; /* Lent for the time that we hold the lock. */
+    copy->source =
+        rewrite->source; /* The session's source is lent to the copy while we hold the lock. */
     rewrite->done = per_call == 0 ? copy->source.info.size : rewrite->done + per_call;
     if (rewrite->done < copy->source.info.size) {
         reply_rewrite(call, copy, rewrite->done, rewrite->base.id, NULL);
@@ -291,7 +292,7 @@ static void rewrite_object(struct rg_server_call *call, struct copy *copy, yyjso
     }
 }
 
-/* The version that was moved goes, and not one that came since. */
+/* Removes the version that was moved, and none that came since. */
 static void remove_source(struct rg_server_call *call, const struct copy *copy)
 {
     struct rg_bucket *bucket =
@@ -325,7 +326,7 @@ static bool open_deleted(struct rg_server_call *call, struct copy *copy)
     return rc == 0;
 }
 
-/* What it was becomes an object anew; the soft-deleted version stays for its time. */
+/* Makes a new object of a soft-deleted version, which stays until its time is over. */
 static void restore_object(struct rg_server_call *call, struct copy *copy)
 {
     struct rg_store_object_info info;
@@ -335,7 +336,7 @@ static void restore_object(struct rg_server_call *call, struct copy *copy)
     }
 }
 
-/* What cannot be removed cannot be moved. False with the call answered. */
+/* Refuses to move an object that may not be removed. False with the call answered. */
 static bool check_removable(struct rg_server_call *call, const struct copy *copy)
 {
     int rc = rg_protection_check(copy->upload->description.bucket.retention_us, &copy->source.info,
@@ -420,7 +421,7 @@ static void reply_copied(struct rg_server_call *call, const struct rg_store_obje
 static void finish_copy_xml(struct rg_server_call *call, const struct rg_api_request *request,
                             struct rg_h1_slice body)
 {
-    /* The names are decoded into a request of our own, as the one that is kept is not ours. */
+    /* The names are decoded into a copy of the request, which may be changed. */
     struct rg_api_request own;
     struct rg_store_object_info info;
     const struct rg_h1_slice *directive = rg_h1_find(request->head, "x-goog-metadata-directive");

@@ -8,9 +8,9 @@ static const char *const json_params[] = {
     "dropContextGroups", "kmsKeyName",    "overrideUnlockedRetention",
     "restoreToken",
 };
-/* Of soft-deleted buckets, which there are not. */
+/* These are about soft-deleted buckets, which the emulator does not have. */
 static const char *const bucket_params[] = {"generation", "softDeleted"};
-/* Parts of buckets and objects, and what changes an answer's head. */
+/* These name parts of buckets and objects, or change an answer's head. */
 static const char *const xml_params[] = {
     "accelerate",
     "acl",

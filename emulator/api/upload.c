@@ -35,7 +35,7 @@ static bool set_content_encoding(struct rg_server_call *call, struct rg_upload *
                                                  RG_STORE_CONTENT_ENCODING_SIZE_MAX);
 }
 
-/* What is said twice in one place has to be the same. */
+/* A hash that is said twice in one place has to be the same both times. */
 static bool refuse_contradiction(struct rg_server_call *call, const char *what)
 {
     rg_reply_error(call, RG_API_BAD_DIGEST, "Two values of the object's %s are given.", what);
@@ -78,7 +78,7 @@ static bool expect_md5(struct rg_server_call *call, struct rg_upload_hashes *has
     return true;
 }
 
-/* One "crc32c=…" or "md5=…". */
+/* Takes one "crc32c=…" or "md5=…". */
 static bool expect_hash(struct rg_server_call *call, struct rg_upload_hashes *hashes,
                         struct rg_h1_slice hash)
 {
@@ -176,7 +176,7 @@ static bool take_conditions(struct rg_server_call *call, struct rg_upload *uploa
     return true;
 }
 
-/* What every kind of upload tells in its head. */
+/* Takes what the head of every kind of upload may say. */
 static bool take_head(struct rg_server_call *call, struct rg_upload *upload,
                       const struct rg_api_request *request, struct rg_h1_slice bucket)
 {
@@ -337,7 +337,7 @@ static bool check_crc32c(struct rg_server_call *call, const struct rg_upload *up
     return false;
 }
 
-/* What is put together from objects has no MD5 to compare with. */
+/* There is no MD5 of what was put together from objects. */
 static bool check_md5(struct rg_server_call *call, const struct rg_upload *upload,
                       const struct rg_upload_hashes *hashes)
 {
@@ -471,7 +471,7 @@ static bool start_multipart(struct rg_server_call *call, struct rg_upload *uploa
         return false;
     }
     upload->is_multipart = true;
-    /* The metadata takes some of the body, so that its size is a little too much. */
+    /* The body's size is a little more than the object's, because the metadata is part of it. */
     return !rg_api_request_has(request, RG_PARAM_NAME) ||
            rg_upload_set_name(call, upload, request->params[RG_PARAM_NAME]);
 }

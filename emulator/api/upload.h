@@ -11,18 +11,18 @@
 #include "emulator/wire/md5.h"
 #include "emulator/wire/multipart.h"
 
-/* What a client says that the data's checksums are. */
+/* The checksums of the data, as the client says. */
 struct rg_upload_hashes {
     bool has_crc32c, has_md5;
     uint32_t crc32c;
     uint8_t md5[RG_MD5_SIZE];
 };
 
-/* It may say so when it begins, and of a resumable upload again with the last request. Both count.
- */
+/* When a client may say checksums: at the start, and at the end of a resumable upload. Both are
+ * checked. */
 enum rg_upload_stage { RG_UPLOAD_AT_START, RG_UPLOAD_AT_END, RG_UPLOAD_STAGE_COUNT };
 
-/* What one upload says and has. */
+/* The state of one upload. */
 struct rg_upload {
     struct rg_store_writer *writer; /* NULL until the name is known, which metadata may tell. */
     struct rg_store_conditions conditions;
@@ -33,7 +33,7 @@ struct rg_upload {
     uint64_t size_hint;
     struct rg_upload_hashes hashes[RG_UPLOAD_STAGE_COUNT];
     struct rg_md5 md5_state; /* Of all that was written. */
-    bool no_md5;             /* It does not run: whole objects were appended, or nobody will ask. */
+    bool no_md5; /* No MD5 is computed: whole objects were appended, or nobody will ask for it. */
     bool is_multipart;
     struct rg_multipart multipart;
     char bucket_text[RG_STORE_BUCKET_NAME_SIZE_MAX];
@@ -48,7 +48,7 @@ void rg_upload_receive(struct rg_server_call *call, const struct rg_api_request 
 /* Returns owned; NULL with the call answered. Takes conditions and hashes from the head. */
 struct rg_upload *rg_upload_create(struct rg_server_call *call,
                                    const struct rg_api_request *request, struct rg_h1_slice bucket);
-/* What was not committed leaves no trace. NULL does nothing. */
+/* An upload that was not committed leaves nothing behind. NULL does nothing. */
 void rg_upload_destroy(struct rg_upload *upload);
 bool rg_upload_set_name(struct rg_server_call *call, struct rg_upload *upload,
                         struct rg_h1_slice name);
@@ -60,16 +60,17 @@ bool rg_upload_take_fields(struct rg_server_call *call, struct rg_upload *upload
 /* The description of an object in JSON: a text, which may be empty. */
 bool rg_upload_take_text(struct rg_server_call *call, struct rg_upload *upload,
                          struct rg_h1_slice json);
-/* x-goog-hash and Content-MD5 of the last request's head, in the place of those of a try before. */
+/* Takes x-goog-hash and Content-MD5 of the last request's head. They replace those of an earlier
+ * attempt. */
 bool rg_upload_expect_hashes(struct rg_server_call *call, struct rg_upload *upload,
                              const struct rg_h1_head *head);
 bool rg_upload_open_writer(struct rg_server_call *call, struct rg_upload *upload);
 bool rg_upload_write(struct rg_server_call *call, struct rg_upload *upload, const uint8_t *data,
                      size_t size);
-/* Appends a whole object. What comes of it has no MD5, unless the description names one. */
+/* Appends a whole object. The new object has no MD5, unless the description names one. */
 bool rg_upload_append_object(struct rg_server_call *call, struct rg_upload *upload,
                              struct rg_store_object *object);
-/* Whether the data is what the client says. */
+/* Whether the data has the checksums that the client said. */
 bool rg_upload_check_hashes(struct rg_server_call *call, struct rg_upload *upload);
 /* Checks hashes and conditions and makes the object visible. The writer is gone afterwards. */
 bool rg_upload_commit(struct rg_server_call *call, struct rg_upload *upload,

@@ -12,7 +12,7 @@ static struct rg_fault *fault_of(struct rg_server_call *call)
     return &rg_call_of(call)->fault;
 }
 
-/* Uses up the call's instruction. False: another call has. */
+/* Uses up the call's instruction. False: another call was first. */
 static bool use_up(struct rg_server_call *call)
 {
     return rg_retry_tests_use(rg_service_of(call)->retry_tests, fault_of(call));
@@ -31,7 +31,7 @@ static void reply_status(struct rg_server_call *call)
     rg_reply_text(call, status, RG_REPLY_JSON_TYPE);
 }
 
-/* Carries out what concerns the request as such. */
+/* Carries out at once what does not depend on a body or an answer. */
 static void strike(struct rg_server_call *call)
 {
     struct rg_fault *fault = fault_of(call);
@@ -56,7 +56,7 @@ void rg_faults_begin(struct rg_server_call *call, const struct rg_api_request *r
     static const char own_field[] = "x-goog-emulator-instructions";
     const struct rg_h1_head *head = request->head;
     bool has_field = false;
-    /* Nearly all requests have neither: their names need not even be read. */
+    /* Nearly all requests have neither field. Sizes tell that without reading any name. */
     for (uint32_t i = 0; i < head->header_count; i++) {
         uint32_t size = head->headers[i].name.size;
         has_field |= size == sizeof(test_field) - 1 || size == sizeof(own_field) - 1;
@@ -79,7 +79,7 @@ void rg_faults_begin(struct rg_server_call *call, const struct rg_api_request *r
     strike(call);
 }
 
-/* An upload whose bytes from `from` on cross the limit by this request. */
+/* Whether the call is an upload that passes the limit with this request's bytes. */
 static bool crosses(const struct rg_fault *fault)
 {
     uint64_t after = fault->action.after;
@@ -96,7 +96,8 @@ size_t rg_faults_take(struct rg_server_call *call, size_t size)
         return size;
     }
     if (!fault->has_struck && crosses(fault)) {
-        /* Now, because another call that also could must go on with all of its bytes. */
+        /* It is used up now, so that another call that may have it goes on with all of its
+         * bytes. */
         fault->has_struck = use_up(call);
         fault->action.kind = fault->has_struck ? RG_FAULT_STATUS_AFTER : RG_FAULT_NONE;
     }

@@ -12,16 +12,16 @@
 #include "emulator/request/call.h"
 #include "emulator/request/request.h"
 
-/* At the head of every request. It may answer the call, or have its body collected. */
+/* Called at the head of every request. It may answer the call, or have its body collected. */
 void rg_faults_begin(struct rg_server_call *call, const struct rg_api_request *request);
 /* A piece of the request's body has come: returns how much of it to go on with. */
 size_t rg_faults_take(struct rg_server_call *call, size_t size);
-/* The body is complete: may answer in the place of whoever received it. */
+/* Called when the body is complete. It may answer the call, instead of who received the body. */
 void rg_faults_end(struct rg_server_call *call);
-/* The call is answered: its answer may go wrong. */
+/* Called when the call is answered. It may make the answer go wrong. */
 void rg_faults_respond(struct rg_server_call *call);
-/* Data that start an upload or an answer, at least one byte. True: what goes on in the place of the
- * first byte is the call's fault.corrupted, once. */
+/* Called with the first data of an upload or an answer, at least one byte. True, once, if it is
+ * to be corrupted: the call's fault.corrupted replaces the first byte. */
 bool rg_faults_corrupt(struct rg_server_call *call, enum rg_fault_kind kind, const uint8_t *data);
 
 #endif

@@ -3,13 +3,13 @@
 
 #include "emulator/wire/text.h"
 
-#define BREAK_SIZE 4 /* As the testbench sends its broken streams. */
-/* What the names in the field mean. */
+#define BREAK_SIZE 4 /* The testbench breaks streams after so many bytes. */
+/* What the names in the field stand for. */
 #define FIELD_SIZE RG_KIB(256)
 #define FIELD_BREAK_SIZE RG_MIB(1)
 #define FIELD_STALL_S 10
 
-/* Digits at the front of *text, at most `max`, as part of a pattern. */
+/* Reads the digits at the front of *text, a number of at most `max`. */
 static bool take_number(const char **text, uint64_t max, uint64_t *out_value)
 {
     uint64_t value = 0;

@@ -54,7 +54,7 @@ uint64_t rg_latency_draw(const struct rg_latency_model *latency, uint64_t *rando
     if (latency->sigma <= 0) {
         return (uint64_t)latency->median_ns;
     }
-    /* Box and Muller; the second of the two normal numbers is not worth keeping. */
+    /* Box and Muller's method. The second of its two normal numbers is not kept. */
     double radius = sqrt(-2 * log(random_unit(random)));
     double z = radius * cos(2 * M_PI * random_unit(random));
     double ns = latency->median_ns * exp(latency->sigma * z);

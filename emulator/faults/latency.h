@@ -1,6 +1,6 @@
-/* How slow the emulator pretends to be: first-byte latency drawn from a log-normal distribution,
- * and a limit on requests per second over all loops. Bandwidth per connection needs no model: it is
- * a number in the response. */
+/* How slow the emulator pretends to be: the latency of the first byte, drawn from a log-normal
+ * distribution, and a limit on requests per second over all loops. The bandwidth of a connection
+ * needs no model: it is a number in the response. */
 #ifndef RG_EMULATOR_FAULTS_LATENCY_H
 #define RG_EMULATOR_FAULTS_LATENCY_H
 
@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 
 #define RG_LATENCY_MS_MAX 3600000.0
-/* A draw is cut off here, so that one request in millions does not hang for hours. */
+/* Draws are cut off here, so that one request in millions does not hang for hours. */
 #define RG_LATENCY_NS_MAX (3600 * RG_NS_PER_S)
 
 /* exp(mu + sigma z) nanoseconds for a standard normal z. Zeroed: none. */
@@ -29,9 +29,9 @@ struct rg_rate_limit {
     _Atomic uint64_t due_ns; /* When the next request is due. */
 };
 
-/* Requests that may come at once after a pause: a tenth of a second's. */
+/* After a pause, the requests of a tenth of a second may come at once. */
 void rg_rate_limit_init(struct rg_rate_limit *limit, double requests_per_second);
-/* True if a request may pass at `now_ns`, which then counts. Any thread. */
+/* Whether a request may pass at `now_ns`. One that passes is counted. Any thread. */
 bool rg_rate_limit_take(struct rg_rate_limit *limit, uint64_t now_ns);
 
 #endif

@@ -10,7 +10,7 @@ static const char *const answer_names[] = {"given", "dropped", "held", "failed"}
 _Static_assert(RG_ARRAY_LEN(effect_names) == RG_EFFECT_COUNT, "a name for each effect");
 _Static_assert(RG_ARRAY_LEN(answer_names) == RG_ANSWER_COUNT, "a name for each answer");
 
-/* It strikes at most `times` requests, and none that it has not counted. */
+/* A rule strikes at most `times` requests, all of which it has counted. */
 static bool invariants(const struct rg_rule *rule)
 {
     return rule->struck <= rule->seen && rule->struck <= rule->times &&
@@ -31,7 +31,7 @@ void rg_rule_append(struct rg_text *text, const struct rg_rule *rule)
     rg_text_append_str(text, "}");
 }
 
-/* Takes a member of a rule's JSON. NULL, or what it has to be. */
+/* Takes the value of a member. NULL, or what the value has to be. */
 static const char *take_text(yyjson_val *value, char out[RG_RULE_TEXT_SIZE_MAX])
 {
     if (!yyjson_is_str(value) || yyjson_get_len(value) >= RG_RULE_TEXT_SIZE_MAX) {
@@ -77,7 +77,7 @@ static const char *take_number(yyjson_val *value, uint64_t min, uint64_t max, ui
     return NULL;
 }
 
-/* Takes a member that is a number. False: it is another one. */
+/* Takes a member that is a number. False: the member is none of those. */
 static bool take_number_member(struct rg_rule *rule, const char *name, yyjson_val *value,
                                const char **out_error)
 {

@@ -1,27 +1,26 @@
 /* A rule: which requests it counts, which of those it strikes, and what happens to these. Without
  * requests and threads of its own: the table of rules (rules.h) says when.
  *
- * Requests that are counted, all of these if given:
+ * A request is counted if it matches all of these members that are given:
  *
- *   bucket      in this bucket; of a batch nobody knows, so it always counts
- *   method      called so, as in "storage.objects.insert"
- *   writes      true: neither GET nor HEAD
- *   target      with this text in their target, as it was sent
- *   field       with this header field, "name: value"
+ *   bucket      it is about this bucket; a batch always matches, because its buckets are not known
+ * yet method      it has this name, as in "storage.objects.insert" writes      true: it is neither
+ * GET nor HEAD target      this text is in its target, as it was sent field       it has this
+ * header field, "name: value"
  *
- * Those that are struck: from the `nth` (1; 0: none) on `times` (1), or each of those with a chance
- * of one in `one_in` (1), drawn from `seed` (1).
+ * Of those that are counted, `times` (1) are struck, from the `nth` (1; 0: none) on; with `one_in`
+ * (1), each has a chance of one in that many, drawn from `seed` (1). Defaults are in parentheses.
  *
- *   effect      "once", as without a fault; "none"; "twice", as if it had been sent twice, answered
- *               as the second time; "later", when the rule ends, even if the client is gone;
- *               "empty", of a list: an empty page with a token, where there is anything to list
- *   answer      "given"; "dropped", with the connection; "held" until the rule ends; or "failed"
- *               with `status` (503). The answer to "none" that was held is dropped in the end.
- *   delay_ms    an answer that is given comes so much later
+ *   effect      what happens: "once", as without a fault; "none"; "twice", as if it had been sent
+ *               twice, with the second answer; "later", when the rule ends, even if the client is
+ *               gone; "empty": a list gets an empty page with a token, where there is anything to
+ * list answer      what the client gets: "given", the answer; "dropped", a reset connection;
+ * "held", the answer when the rule ends, or a reset connection if the effect is "none"; "failed",
+ *               `status` (503)
+ *   delay_ms    how much later an answer that is given comes
  *
- * A request without effect, or with a later one, is read to its end. "twice" and "later" concern
- * requests that write; "last" is the request that was struck last.
- */
+ * A request with the effect "none" or "later" is read to its end. "twice" and "later" apply only to
+ * requests that write. "last" is the request that was struck last. */
 #ifndef RG_EMULATOR_FAULTS_RULE_H
 #define RG_EMULATOR_FAULTS_RULE_H
 
@@ -69,18 +68,18 @@ struct rg_rule {
     struct rg_rule_action action;
     uint64_t seen, struck;
     char last[RG_RULE_LAST_SIZE_MAX];
-    struct rg_list strikes; /* Those that the rule keeps. */
+    struct rg_list strikes; /* Strikes that the rule shares with calls. */
     uint32_t kept;          /* Ever. */
 };
 
-/* Reads a rule as it is posted; no request has been counted yet. False with what is wrong in
- * `error`, as a text for the client. */
+/* Reads a rule as a client posts it. False with what is wrong in `error`, as a text for the
+ * client. */
 bool rg_rule_parse(struct rg_rule *rule, yyjson_val *root, char *error, size_t error_size);
 /* {"id":ID,"seen":0,"struck":0,"last":null} */
 void rg_rule_append(struct rg_text *text, const struct rg_rule *rule);
-/* Counts a request if it is one of those that the rule is about. True: it is struck. */
+/* Counts a request if it matches the rule. True: the rule strikes it. */
 bool rg_rule_count(struct rg_rule *rule, const struct rg_api_request *request);
-/* Whether the action can be carried out of a request: only a write is done again or later. */
+/* Whether the action can be applied to a request: only writes are done twice or later. */
 bool rg_rule_applies(const struct rg_rule *rule, const struct rg_api_request *request);
 
 #endif

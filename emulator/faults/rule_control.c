@@ -35,7 +35,7 @@ static void make(struct rg_server_call *call, const struct rg_api_request *reque
     yyjson_doc_free(document);
 }
 
-/* An answer that will be made when it is resumed. */
+/* Holds the answer, which is made when the call is resumed. */
 static void hold(struct rg_server_call *call)
 {
     struct rg_call *state = rg_call_of(call);

@@ -3,9 +3,10 @@
  *   POST /fault_rule {MEMBER:VALUE,...}  -> {"id":ID,"seen":0,"struck":0,"last":null}
  *   GET /fault_rule/ID                   -> the same, as it is by now
  *   GET /fault_rule/ID?wait              as soon as the rule has struck
- *   DELETE /fault_rule/ID                ends it: what it holds is let go, what is to happen later
- *                                        happens before the answer
- */
+ *   DELETE /fault_rule/ID                ends it: requests that are to happen later happen before
+ * the answer, and held answers are sent
+ *
+ * rule.h lists the members. */
 #ifndef RG_EMULATOR_FAULTS_RULE_CONTROL_H
 #define RG_EMULATOR_FAULTS_RULE_CONTROL_H
 

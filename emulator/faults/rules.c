@@ -139,7 +139,8 @@ void rg_rules_end(struct rg_server_call *call, uint64_t id)
     struct rg_strike *strike;
     while (rule != NULL && (strike = pop_strike_locked(rule)) != NULL) {
         if (strike->action.effect == RG_EFFECT_LATER && strike->state == RG_STRIKE_COMPLETE) {
-            /* Its call, which may be on another loop, leaves it alone until it is released. */
+            /* The strike's call, which may be on another loop, does not touch it before it is
+             * released. */
             pthread_mutex_unlock(&rules->lock);
             rg_strike_happen(strike, call);
             pthread_mutex_lock(&rules->lock);
@@ -178,7 +179,7 @@ static void receive(struct rg_server_call *call, const uint8_t *data, size_t siz
     }
 }
 
-/* In the place of an answer; rg_rules_respond makes of it what the rule says. */
+/* Starts an answer, which rg_rules_respond then changes as the rule says. */
 static void finish(struct rg_server_call *call)
 {
     rg_reply_start(call, RG_RULE_STATUS_DEFAULT);
@@ -192,8 +193,8 @@ static void destroy(void *received)
 
 static const struct rg_receiver strike_receiver = {receive, finish, destroy};
 
-/* Makes the call's strike, which its rule keeps, too, if something comes of it when it ends. NULL:
- * no memory, or the rule has too many. */
+/* Makes the call's strike. The rule shares it if its end matters to the request. NULL: no
+ * memory, or the rule has too many. */
 static struct rg_strike *strike_locked(struct rg_rule *rule, const struct rg_api_request *request)
 {
     const struct rg_rule_action *action = &rule->action;
@@ -259,7 +260,7 @@ void rg_rules_respond(struct rg_server_call *call)
         return;
     }
     const struct rg_rule_action *action = &strike->action;
-    /* What was refused the first time, perhaps with half its body unread, is not sent again. */
+    /* A request that was refused the first time is not repeated: half of its body may be unread. */
     if (action->effect == RG_EFFECT_TWICE && rg_reply_status(call) < 400) {
         rg_strike_happen(strike, call);
         rg_strike_take_result(strike, call);
@@ -287,7 +288,7 @@ bool rg_rules_resume(struct rg_server_call *call, struct rg_server_response *res
 {
     struct rg_call *state = rg_call_of(call);
     struct rg_strike *strike = state->strike;
-    if (strike == NULL) { /* It waits for a rule to strike. */
+    if (strike == NULL) { /* The call waits for a rule to strike. */
         state->replied = false;
         bool told = rg_rules_tell(call, state->awaited_rule, true);
         *response = state->response;

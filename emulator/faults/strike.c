@@ -19,8 +19,8 @@ static bool is_framing(struct rg_h1_slice name)
     return false;
 }
 
-/* The head as it will be read again, but for its end: what frames the body is said when all of that
- * is there. */
+/* Writes out the head as it will be read again, without its end: the body's size is added when
+ * all of it is there. */
 static void keep_head(struct rg_strike *strike, const struct rg_h1_head *head)
 {
     struct rg_text *text = &strike->head;

@@ -12,7 +12,7 @@
 #include "emulator/faults/rule.h"
 #include "emulator/request/call.h"
 
-/* Of the body of one request, what is kept to happen again or later. */
+/* Limit of what is kept of one request's body. */
 #define RG_STRIKE_BODY_MAX RG_MIB(64)
 
 enum rg_strike_state { RG_STRIKE_RECEIVING, RG_STRIKE_COMPLETE, RG_STRIKE_RELEASED };

@@ -37,8 +37,9 @@ struct rg_service {
     void (*route)(struct rg_server_call *call, const struct rg_api_request *request);
 };
 
-/* Who takes the body of a request that was not answered at its head. Both functions may answer the
- * call, and `finish`, where the body is complete, has to; `destroy` ends `received`. */
+/* Receives the body of a request that was not answered at its head. `receive` may answer the
+ * call. `finish` is called when the body is complete, and has to answer it. `destroy` frees
+ * `received`. */
 struct rg_receiver {
     void (*receive)(struct rg_server_call *call, const uint8_t *data, size_t size);
     void (*finish)(struct rg_server_call *call);
@@ -54,13 +55,14 @@ struct rg_call {
     struct rg_store_object object; /* Open: the body is the object's bytes from `first`. */
     uint64_t first;
     struct rg_fault fault;
-    struct rg_strike *strike; /* Of a rule, which shares it; NULL: none. rules.h lets go of it. */
+    struct rg_strike *strike; /* A rule strikes the call; shared with the rule. NULL: none does.
+                                 rules.h releases it. */
     uint64_t awaited_rule;    /* The call is answered when this rule strikes. */
     struct rg_text text;      /* The body, unless an object is open. */
     const struct rg_receiver *receiver;
     void *received; /* The receiver's. Owned. */
     struct rg_server_response response;
-    /* Where the head of a call within a call goes. NULL: to the server. */
+    /* A call within a call encodes its head here. NULL: at the server's place. */
     struct rg_h1_encoder *nested_head;
 };
 _Static_assert(sizeof(struct rg_call) <= RG_SERVER_STATE_SIZE_MAX, "a call fits its state");

@@ -1,5 +1,5 @@
-/* What is to go wrong with one call, as plain data: the call carries it, faults.h decides it and
- * carries it out. */
+/* What is to go wrong with one call, as plain data. The call carries it; faults.h decides what
+ * it is and carries it out. */
 #ifndef RG_EMULATOR_REQUEST_FAULT_H
 #define RG_EMULATOR_REQUEST_FAULT_H
 
@@ -14,7 +14,7 @@ enum rg_fault_kind {
     RG_FAULT_BREAK_FINAL,    /* The answer to an upload. */
     RG_FAULT_STATUS_AFTER,   /* An upload that is as long. */
     RG_FAULT_STALL_AFTER,    /* Either. */
-    RG_FAULT_CORRUPT_ANSWER, /* From here on by header only. */
+    RG_FAULT_CORRUPT_ANSWER, /* This one and the next are asked for by a field only. */
     RG_FAULT_CORRUPT_UPLOAD,
 };
 
@@ -29,7 +29,8 @@ struct rg_fault_action {
 /* In a call's state. */
 struct rg_fault {
     struct rg_fault_action action;
-    uint64_t test_serial; /* Whose instruction it is; 0: of the request's own header. */
+    uint64_t test_serial; /* The retry test that the instruction belongs to; 0: the request's own
+                             field asked for it. */
     uint16_t index;
     bool has_struck;   /* The instruction is used up; the upload fails when its body is there. */
     bool is_upload;    /* The call's method is storage.objects.insert. */

@@ -11,7 +11,7 @@ static const char *const names[] = {
 };
 _Static_assert(RG_ARRAY_LEN(names) == RG_METHOD_COUNT, "a name for each method");
 
-/* The part of a path to an object that follows its name, as in /o/NAME/compose. */
+/* What follows an object's name in a path, as "compose" in /o/NAME/compose. */
 static enum rg_method classify_action(const struct rg_api_request *request)
 {
     static const struct {

@@ -1,5 +1,5 @@
-/* What requests are called in the service's own words, "storage.objects.insert" and the like,
- * whether or not we serve them: for those who choose requests by it. */
+/* The service's own names for requests, such as "storage.objects.insert", whether or not the
+ * emulator serves them. Fault rules and retry tests choose requests by these names. */
 #ifndef RG_EMULATOR_REQUEST_METHOD_H
 #define RG_EMULATOR_REQUEST_METHOD_H
 
@@ -39,7 +39,7 @@ enum rg_method {
 
 enum rg_method rg_method_of(const struct rg_api_request *request);
 const char *rg_method_name(enum rg_method method);
-/* RG_METHOD_NONE: nothing is called so. */
+/* RG_METHOD_NONE: there is no method of that name. */
 enum rg_method rg_method_find(const char *name);
 
 #endif

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define ERROR_MESSAGE_SIZE_MAX 1500 /* An object's name and more. */
+#define ERROR_MESSAGE_SIZE_MAX 1500 /* Room for an object's name and a sentence. */
 #define UPLOAD_ID_SIZE 32
 
 static const struct {
@@ -65,7 +65,7 @@ static const char *status_reason(unsigned status)
     }
 }
 
-/* Made once per second and loop. */
+/* The date is formatted once a second by each loop. */
 static const char *current_date(struct rg_service_loop *loop)
 {
     struct timespec now;
@@ -77,7 +77,7 @@ static const char *current_date(struct rg_service_loop *loop)
     return loop->date;
 }
 
-/* Something to find this answer by in a log. */
+/* An id by which this answer can be found in a log. */
 static void format_upload_id(struct rg_server_call *call, char out[UPLOAD_ID_SIZE + 1])
 {
     static const char digits[] = "0123456789abcdef";
@@ -210,7 +210,7 @@ void rg_reply_error(struct rg_server_call *call, enum rg_api_error error, const 
     if (state->text.failed) {
         rg_text_fini(&state->text);
     }
-    /* What is left of a body that will not be stored is not worth receiving. */
+    /* The rest of a body that will not be stored is not received: the connection is closed. */
     state->keep_alive = state->keep_alive && error != RG_API_TOO_LARGE;
     struct rg_h1_encoder *head = rg_reply_start(call, api_errors[error].status);
     rg_h1_encode_header(head, "Content-Type",
@@ -361,7 +361,7 @@ void rg_reply_object_fields(struct rg_h1_encoder *head, const struct rg_store_ob
         memcpy(hash + hash_size + 5, info->md5, RG_STORE_MD5_SIZE);
         hash_size += 5 + RG_STORE_MD5_SIZE;
     }
-    /* In the JSON API without the quotes. */
+    /* The JSON API sends it without the quotes. */
     size_t quote = json ? 1 : 0;
     rg_h1_encode_header_slice(
         head, "ETag", (struct rg_h1_slice){etag + quote, (uint32_t)(strlen(etag) - 2 * quote)});

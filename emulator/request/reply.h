@@ -52,21 +52,23 @@ enum rg_api_error {
 
 /* Starts an answer: the status line and the fields that all answers have. */
 struct rg_h1_encoder *rg_reply_start(struct rg_server_call *call, unsigned status);
-/* Ends it. `content_size` is the Content-Length; a HEAD request gets no more than that. */
+/* Ends an answer with a Content-Length. The answer to a HEAD request has no body, whatever the
+ * size. */
 void rg_reply_finish(struct rg_server_call *call, uint64_t content_size);
-/* The same for a body that brings its own framing; a HEAD request gets nothing of it. */
+/* The same without a Content-Length, for a body that has its own framing. */
 void rg_reply_finish_framed(struct rg_server_call *call, uint64_t body_size);
 /* The same without a body and a Content-Length: 204 and 304. */
 void rg_reply_finish_empty(struct rg_server_call *call);
-/* A whole answer out of call->text. */
+/* A whole answer whose body is the call's text. */
 void rg_reply_text(struct rg_server_call *call, unsigned status, const char *content_type);
-/* Of the answer that is in the head. */
+/* The status of an answer that was started. */
 unsigned rg_reply_status(struct rg_server_call *call);
-/* A whole answer that names what is wrong. Replaces an answer that was started, closes the object,
- * and for RG_API_RANGE says its size. */
+/* A whole answer that says what is wrong, in the dialect of the call's API. It replaces an
+ * answer that was started, and closes the call's object; for RG_API_RANGE it says the object's
+ * size. */
 void rg_reply_error(struct rg_server_call *call, enum rg_api_error error, const char *format, ...)
     RG_PRINTF(3, 4);
-/* That the request says who pays, where the bucket wants to know. False with the call answered. */
+/* Whether the request says who pays, if the bucket demands that. False with the call answered. */
 bool rg_reply_check_payer(struct rg_server_call *call, const struct rg_api_request *request,
                           struct rg_bucket *bucket);
 /* The request's bucket, or NULL with the call answered. */
@@ -74,11 +76,12 @@ struct rg_bucket *rg_reply_find_bucket(struct rg_server_call *call,
                                        const struct rg_api_request *request);
 /* Removes the request's bucket, and answers. */
 void rg_reply_remove_bucket(struct rg_server_call *call, const struct rg_api_request *request);
-/* What the store or a condition said about `what` of a bucket, as an answer. */
+/* Answers with what a negative result of the store means, said of an object of a bucket. */
 void rg_reply_store_error(struct rg_server_call *call, int rc, struct rg_h1_slice bucket,
                           struct rg_h1_slice object);
 
-/* ETag: a protocol buffer of generation and metageneration in base64, as the service makes them. */
+/* Entity tags as the service makes them: a protocol buffer of generation and metageneration, in
+ * base64. */
 #define RG_REPLY_ETAG_SIZE_MAX 32
 /* Writes quotes and NUL, too. */
 void rg_reply_format_etag(char out[RG_REPLY_ETAG_SIZE_MAX + 3],

@@ -105,8 +105,8 @@ static bool split_at(struct rg_h1_slice path, const char *mark, struct rg_h1_sli
     return true;
 }
 
-/* Reads what a POST has behind the name of the object: SRC/rewriteTo/b/BUCKET/o/OBJECT and the
- * like. Leaves the name in *path. */
+/* Reads the action behind an object's name in the path of a POST, as in
+ * SRC/rewriteTo/b/BUCKET/o/OBJECT. Leaves the name in *path. */
 static int parse_action(struct rg_api_request *request, struct rg_h1_slice *path)
 {
     static const struct {
@@ -144,8 +144,8 @@ static int parse_action(struct rg_api_request *request, struct rg_h1_slice *path
     return 0;
 }
 
-/* What follows /storage/v1/b: [/BUCKET[/o[/OBJECT] | /PART]]. Slashes in an object's name ought to
- * be escaped; where they are not, the rest of the path can only be the name. */
+/* Reads what follows /storage/v1/b: [/BUCKET[/o[/OBJECT] | /PART]]. Slashes in an object's name
+ * should be escaped. Where they are not, the rest of the path is the name. */
 static int parse_json_path(struct rg_api_request *request, struct rg_h1_slice path)
 {
     request->route = RG_ROUTE_JSON_BUCKETS;
@@ -157,7 +157,7 @@ static int parse_json_path(struct rg_api_request *request, struct rg_h1_slice pa
     if (rc < 0 || path.size == 0) {
         return rc;
     }
-    bool is_named = path.size > 1; /* "o/" is an object without a name, which is nothing. */
+    bool is_named = path.size > 1; /* "o/" names an object without a name, which does not exist. */
     if (!take_prefix(&path, "o")) {
         request->route = RG_ROUTE_JSON_BUCKET_PART;
         request->part = path;
@@ -168,7 +168,8 @@ static int parse_json_path(struct rg_api_request *request, struct rg_h1_slice pa
         return 0;
     }
     request->route = path.size > 0 ? RG_ROUTE_JSON_OBJECT : RG_ROUTE_JSON_OBJECTS;
-    static const char acl[] = "/acl"; /* A name that ends so has its slash escaped. */
+    /* In an object's name that ends so the slash is escaped. */
+    static const char acl[] = "/acl";
     uint32_t acl_size = (uint32_t)strlen(acl);
     if (path.size > acl_size && memcmp(path.data + path.size - acl_size, acl, acl_size) == 0) {
         request->action = RG_ACTION_ACL;
@@ -254,7 +255,7 @@ bool rg_api_request_true(const struct rg_api_request *request, enum rg_param par
            rg_text_equals(value, "1");
 }
 
-/* Where a condition comes from, in each of the APIs. */
+/* Where each API says a condition. */
 struct condition_source {
     enum rg_param param;
     const char *header; /* NULL: only JSON has it. */
@@ -336,7 +337,8 @@ bool rg_api_request_copy_source(struct rg_api_request *request, struct rg_h1_sli
            decode_name(request, path, out_object) == 0;
 }
 
-/* Digits at the front of *text; one that does not fit counts as the largest. False without any. */
+/* Reads the digits at the front of *text. A number that does not fit counts as the largest.
+ * False when there is no digit. */
 static bool take_number(struct rg_h1_slice *text, uint64_t *out_value)
 {
     uint64_t value = 0;

@@ -99,13 +99,14 @@ enum rg_param {
 
 struct rg_api_request {
     const struct rg_h1_head *head; /* Borrowed. */
-    struct rg_h1_slice method;     /* Of the head, unless X-HTTP-Method-Override is another. */
+    struct rg_h1_slice method; /* The head's method, or the one that X-HTTP-Method-Override says. */
     enum rg_route route;
     enum rg_action action;
-    struct rg_h1_slice target_bucket, target_object; /* Of a copy; decoded; in `names`. */
-    bool media;                                      /* alt=media, or below /download. */
-    struct rg_h1_slice bucket, object;               /* Decoded; in `names`. */
-    struct rg_h1_slice part;                         /* As sent. */
+    struct rg_h1_slice target_bucket,
+        target_object;                         /* The destination of a copy; decoded, in `names`. */
+    bool media;                                /* alt=media, or below /download. */
+    struct rg_h1_slice bucket, object;         /* Decoded; in `names`. */
+    struct rg_h1_slice part;                   /* As sent. */
     struct rg_h1_slice params[RG_PARAM_COUNT]; /* Decoded; `data` is NULL when it is not there. */
     char names[RG_H1_TARGET_SIZE_MAX];
     uint32_t names_size;
@@ -146,13 +147,14 @@ int rg_api_request_conditions(const struct rg_api_request *request, struct rg_st
 int rg_api_request_source_conditions(const struct rg_api_request *request,
                                      struct rg_store_conditions *out, const char **out_bad_name);
 
-/* The bucket and the object that x-goog-copy-source names, decoded into the request's target…; here
- * they are the source. False when it is malformed. */
+/* Reads the source that x-goog-copy-source names, decoded into the request's target. False when
+ * it is malformed. */
 bool rg_api_request_copy_source(struct rg_api_request *request, struct rg_h1_slice *out_bucket,
                                 struct rg_h1_slice *out_object);
 
-/* A byte range of an object of that size. 0: there is none, or it means nothing, and the whole is
- * wanted; 1: *out_first and *out_size; -ERANGE: it holds no byte of the object. */
+/* The byte range that is wanted of an object of that size. 0: all of it, because no range is
+ * named or it means nothing; 1: *out_size bytes from *out_first; -ERANGE: the range has no byte
+ * of the object. */
 int rg_api_request_range(const struct rg_api_request *request, uint64_t size, uint64_t *out_first,
                          uint64_t *out_size);
 

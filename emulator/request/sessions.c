@@ -45,7 +45,7 @@ void rg_session_unref(struct rg_session *session)
     }
 }
 
-/* The id is random, so that any digits of it are as good as a hash. */
+/* The id is random, so that its first digits serve as a hash. */
 static struct rg_session **slot_of(struct rg_sessions *sessions, const char *id)
 {
     uint32_t slot = 0;
@@ -69,7 +69,7 @@ static void age_link(struct rg_sessions *sessions, struct rg_session *session)
     sessions->newest = session;
 }
 
-/* Takes it out; the table's reference is the caller's then. */
+/* Takes a session out of the table, whose reference is the caller's then. */
 static void remove_locked(struct rg_sessions *sessions, struct rg_session *session)
 {
     RG_ASSERT(session->listed);

@@ -19,20 +19,20 @@
 
 struct rg_session;
 
-/* Two sessions are of one kind when they have the same type. */
+/* Tells sessions of different kinds apart: one is found only by its type. */
 struct rg_session_type {
     void (*destroy)(struct rg_session *session);
 };
 
-/* Embedded first in what it is the session of. */
+/* The first member of what a kind of session keeps. */
 struct rg_session {
     const struct rg_session_type *type;
     _Atomic uint32_t refs;
     bool listed;
     struct rg_session *next;          /* In its slot. */
-    struct rg_session *older, *newer; /* By when it was last asked for. */
+    struct rg_session *older, *newer; /* In the order of when they were last asked for. */
     char id[RG_SESSION_ID_SIZE + 1];
-    pthread_mutex_t lock; /* Of what the session is of; the table never takes it. */
+    pthread_mutex_t lock; /* Protects what the session keeps. The table never takes it. */
 };
 
 struct rg_sessions;
@@ -42,7 +42,7 @@ int rg_sessions_create(struct rg_sessions **out_sessions, uint32_t count_max);
 /* NULL does nothing. */
 void rg_sessions_destroy(struct rg_sessions *sessions);
 
-/* With one reference, which is the caller's. */
+/* The session has one reference then, which is the caller's. */
 void rg_session_init(struct rg_session *session, const struct rg_session_type *type);
 void rg_session_unref(struct rg_session *session);
 

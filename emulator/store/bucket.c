@@ -167,8 +167,8 @@ int rg_bucket_open_version(struct rg_bucket *bucket, struct rg_h1_slice name, in
     return rc;
 }
 
-/* What becomes of a version that is replaced, or removed with or without its generation. The bucket
- * is locked. */
+/* What becomes of a version that is replaced or removed. One that was asked for by its
+ * generation does not become noncurrent. The bucket is locked. */
 static struct rg_store_fate fate_of(struct rg_bucket *bucket, bool by_generation)
 {
     struct rg_store_fate fate = {0};
@@ -225,7 +225,7 @@ static int check_protection_locked(struct rg_bucket *bucket, struct rg_h1_slice 
     return rc;
 }
 
-/* What is asked for by its generation goes for good. */
+/* Removes the written object, or one version of it, and hides synthetic objects of the name. */
 static int remove_object_locked(struct rg_bucket *bucket, struct rg_h1_slice name,
                                 int64_t generation, const struct rg_store_fate *fate)
 {
@@ -289,7 +289,7 @@ int rg_bucket_seek_object(struct rg_bucket *bucket, struct rg_h1_slice from,
         if (rg_synthetic_seek(bucket->sets[i], from, &entry) < 0) {
             continue;
         }
-        /* Of two objects of one name, the written one counts: it came first. */
+        /* A written object comes before a synthetic one of its name, which it shadows. */
         if (rc == -ENOENT ||
             rg_text_compare((struct rg_h1_slice){entry.name, entry.name_size},
                             (struct rg_h1_slice){out_entry->name, out_entry->name_size}) < 0) {
@@ -300,7 +300,8 @@ int rg_bucket_seek_object(struct rg_bucket *bucket, struct rg_h1_slice from,
     return rc;
 }
 
-/* The first object of a set that no written one shadows, of version `after` and behind. */
+/* The first object of a set at or behind `from` that no written one shadows. An object of
+ * exactly that name has to have a generation behind `after`. */
 static int seek_synthetic_version(struct rg_bucket *bucket, size_t set, struct rg_h1_slice from,
                                   int64_t after, struct rg_store_entry *out_entry)
 {

@@ -15,9 +15,9 @@ struct rg_h1_slice rg_bucket_name(const struct rg_bucket *bucket);
 void rg_bucket_get_info(struct rg_bucket *bucket, struct rg_bucket_info *out_info);
 /* Returns owned. */
 struct rg_bucket_settings *rg_bucket_get_settings(struct rg_bucket *bucket);
-/* As the info says, and quicker. */
+/* What the info says, without a lock. */
 bool rg_bucket_requester_pays(struct rg_bucket *bucket);
-/* Right after its creation a bucket is described for the first time. */
+/* For the first description of a bucket, right after its creation. */
 #define RG_BUCKET_IS_NEW INT64_C(-1)
 /* Takes over all but the times and the metageneration, and keeps it where objects are kept. -ESTALE
  * when the metageneration is not `metageneration` any more; 0 is any. -EPERM: it becomes
@@ -41,8 +41,8 @@ int rg_bucket_update_object(struct rg_bucket *bucket, struct rg_h1_slice name,
 /* The soft-deleted version of that generation. 0, -ENOENT. */
 int rg_bucket_open_soft_deleted(struct rg_bucket *bucket, struct rg_h1_slice name,
                                 int64_t generation, struct rg_store_object *out_object);
-/* Removes the live version of that generation, whose bytes live on under another name: it is not
- * soft-deleted. 0, -ENOENT, -ESTALE. */
+/* Removes the live version of that generation, whose bytes have moved to another name. It does
+ * not become soft-deleted. 0, -ENOENT, -ESTALE. */
 int rg_bucket_move_away(struct rg_bucket *bucket, struct rg_h1_slice name, int64_t generation);
 /* 0, -ENOENT, or what rg_store_conditions_check and rg_protection_check say. */
 int rg_bucket_remove_object(struct rg_bucket *bucket, struct rg_h1_slice name,

@@ -33,7 +33,8 @@ static int move_object(struct rg_bucket *bucket, struct rg_h1_slice name, struct
     char moved[RG_STORE_NAME_SIZE_MAX];
     uint32_t rest = name.size - from.size;
     if (rest > RG_STORE_NAME_SIZE_MAX - to.size) {
-        return 0; /* A file that was put there by hand, which stays where it is. */
+        return 0; /* Only a file that was put there by hand has so long a name. It stays where it
+                     is. */
     }
     memcpy(moved, to.data, to.size);
     memcpy(moved + to.size, name.data + from.size, rest);
@@ -58,7 +59,7 @@ static int move_objects(struct rg_bucket *bucket, struct rg_h1_slice from, struc
     return rc;
 }
 
-/* What is left of a rename, be it one that the last process died in. */
+/* Completes a rename that has begun, in this process or in the last one. */
 static int finish_rename(struct rg_bucket *bucket)
 {
     struct rg_h1_slice from, to;
@@ -112,7 +113,7 @@ static int check_folder_locked(struct rg_bucket *bucket, struct rg_h1_slice name
     return rc == 0 ? rg_store_conditions_check(conditions, &info) : rc;
 }
 
-/* Whether an object's name starts so. */
+/* Whether there is an object in the folder: 1, 0, or what the store says. */
 static int holds_object(struct rg_bucket *bucket, struct rg_h1_slice folder)
 {
     struct rg_store_entry entry;
@@ -147,7 +148,7 @@ static int rename_folder_locked(struct rg_bucket *bucket, struct rg_h1_slice fro
                                 struct rg_folder_info *out_info)
 {
     int rc = check_folder_locked(bucket, from, conditions);
-    /* A file that was put there by hand has no folder. */
+    /* A file that was put there by hand may lie where no folder is known. */
     rc = rc == 0 && !rg_text_starts_with(to, from) ? holds_object(bucket, to) : rc;
     if (rc != 0) {
         return rc > 0 ? -EEXIST : rc;

@@ -28,7 +28,7 @@ int rg_bucket_rename_folder(struct rg_bucket *bucket, struct rg_h1_slice from,
                             struct rg_h1_slice to, const struct rg_store_conditions *conditions,
                             struct rg_folder_info *out_info);
 
-/* Completes a rename that the process before died in. The bucket is not known to others yet. */
+/* Completes a rename that the last process died in. Called before others know the bucket. */
 int rg_bucket_recover_folders(struct rg_bucket *bucket);
 
 #endif

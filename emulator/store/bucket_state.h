@@ -15,12 +15,12 @@ struct rg_bucket {
     char name[RG_STORE_BUCKET_NAME_SIZE_MAX];
     uint32_t name_size;
     const struct rg_store_backend *backend;
-    void *written;                      /* The backend's. */
-    _Atomic int64_t *last_generation;   /* The store's. */
-    pthread_mutex_t lock;               /* One change at a time, its conditions included. */
-    struct rg_bucket_info info;         /* Under the lock. Its settings are owned. */
-    _Atomic bool requester_pays;        /* As the info says. */
-    _Atomic bool removed;               /* It stays in its slot for those who hold a pointer. */
+    void *written;                    /* The backend's. */
+    _Atomic int64_t *last_generation; /* The store's. */
+    pthread_mutex_t lock;             /* One change at a time, its conditions included. */
+    struct rg_bucket_info info;       /* Under the lock. Its settings are owned. */
+    _Atomic bool requester_pays;      /* As the info says. */
+    _Atomic bool removed; /* It stays in its slot, because others may hold a pointer to it. */
     struct rg_folders *_Atomic folders; /* NULL: a flat namespace. Set once. */
     struct rg_synthetic **sets;         /* Fixed once the store is open. */
     size_t set_count;
@@ -36,10 +36,10 @@ int rg_bucket_create(struct rg_bucket **out_bucket, struct rg_h1_slice name,
                      const struct rg_store_backend *backend, void *written,
                      const struct rg_bucket_info *info, _Atomic int64_t *last_generation);
 void rg_bucket_destroy(struct rg_bucket *bucket);
-/* Takes the set on success. Before anybody else knows the bucket. -ENOMEM. */
+/* Takes the set on success. Called before others know the bucket. -ENOMEM. */
 int rg_bucket_add_set(struct rg_bucket *bucket, struct rg_synthetic *set);
-/* Makes an object of what a backend's writer has, if the conditions hold. Takes the writer; fills
- * in what info->generation and info->updated_us have become. */
+/* Makes an object of what a backend's writer has, if the conditions hold. Takes the writer, also
+ * on failure. Fills in info->generation and info->updated_us. */
 int rg_bucket_commit(struct rg_bucket *bucket, struct rg_h1_slice name, void *writer,
                      const struct rg_store_conditions *conditions,
                      struct rg_store_object_info *info);

@@ -1,11 +1,9 @@
-/* A sorted array, and the log that it is made of again; see folders.h.
+/* A sorted array, and the log from which it is restored; see folders.h.
  *
- * A line of the log is one of
- *   folder CREATED UPDATED METAGENERATION NAME    it is there, and is described so
- *   gone NAME
- *   rename UPDATED FROM TO                        begins
- *   renamed                                       has ended
- * with names percent-encoded. A log that has become much longer than the table is written anew. */
+ * Lines of the log, with percent-encoded names: "folder CREATED UPDATED METAGENERATION NAME"
+ * says that a folder is there, and describes it; "gone NAME"; "rename UPDATED FROM TO" begins a
+ * rename, and "renamed" ends it. A log that has become much longer than the table is written
+ * anew. */
 #include "emulator/store/folders.h"
 
 #include "emulator/store/model/clock.h"
@@ -17,9 +15,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Lines of a log before anybody asks whether they are too many. */
+/* A log with fewer lines is never written anew. */
 #define LOG_LINES_MIN 1024
-/* "folder", three numbers and a name. */
+/* The longest line: "folder", three numbers and a name. */
 #define WORDS_MAX 5
 
 struct folder {
@@ -36,7 +34,7 @@ struct rg_folders {
     size_t count, capacity;
     size_t line_count; /* Of the log. */
     bool renaming;
-    bool recovering; /* The rename is one that a process died in. */
+    bool recovering; /* The last process died in the rename. */
     char from[RG_STORE_FOLDER_SIZE_MAX], to[RG_STORE_FOLDER_SIZE_MAX];
     uint32_t from_size, to_size;
 };
@@ -174,7 +172,7 @@ static int compare_folders(const void *a, const void *b)
     return rg_text_compare(folder_name(*first), folder_name(*second));
 }
 
-/* Gives `from` and all that are in it their new names. On failure nothing is changed. */
+/* Gives `from` and all folders in it their new names. On failure nothing is changed. */
 static int rename_all(struct rg_folders *folders, struct rg_h1_slice from, struct rg_h1_slice to,
                       int64_t now_us)
 {
@@ -221,7 +219,7 @@ static void append_folder(struct rg_text *text, struct rg_h1_slice name,
     rg_text_append_str(text, "\n");
 }
 
-/* Writes the table as a new log. The old one stays on failure, and is as good. */
+/* Writes the table as a new log. On failure the old log stays, which says the same. */
 static int rewrite_log(struct rg_folders *folders)
 {
     struct rg_text text = {0};
@@ -279,7 +277,7 @@ static bool take_number(const char *word, int64_t *out)
     return rg_text_parse_int64(rg_text_slice(word), out) == 0;
 }
 
-/* Does what a line says. -EBADMSG for what cannot be: the log is ours. */
+/* Does what a line says. -EBADMSG: we would never have written it. */
 static int take_words(struct rg_folders *folders, char *words[WORDS_MAX], size_t count)
 {
     struct rg_h1_slice name, to;
@@ -316,7 +314,7 @@ static int take_words(struct rg_folders *folders, char *words[WORDS_MAX], size_t
 static int read_log(struct rg_folders *folders, char *text)
 {
     int rc = 0;
-    /* What has no line end was being written when the process died. */
+    /* A last line without an end was being written when the process died. */
     for (char *end; rc == 0 && (end = strchr(text, '\n')) != NULL; text = end + 1) {
         char *words[WORDS_MAX], *rest = text;
         size_t count = 0;
@@ -348,7 +346,8 @@ int rg_folders_open(struct rg_folders **out_folders, const struct rg_store_backe
         rc = rc == 0 && text.failed ? -ENOMEM : rc;
         rc = rc == 0 ? read_log(folders, text.data) : rc;
         folders->recovering = folders->renaming;
-        /* A line that is not complete would be continued by the next. */
+        /* The log is written anew, because the next line would continue one that is not
+         * complete. */
         rc = rc == 0 && !folders->renaming ? rewrite_log(folders) : rc;
     }
     rg_text_fini(&text);
@@ -407,7 +406,7 @@ static bool exists(struct rg_folders *folders, struct rg_h1_slice name)
     return rg_folders_get(folders, name, &info) == 0;
 }
 
-/* Adds one folder. The log has it before the table does. */
+/* Adds one folder, to the log before the table. */
 static int add(struct rg_folders *folders, struct rg_h1_slice name)
 {
     int64_t now_us = rg_store_now_us();
@@ -462,7 +461,7 @@ int rg_folders_add_path(struct rg_folders *folders, struct rg_h1_slice name)
     return rc;
 }
 
-/* Whether a folder lies in it. */
+/* Whether another folder lies in it. */
 static bool has_folder(struct rg_folders *folders, struct rg_h1_slice name)
 {
     pthread_rwlock_rdlock(&folders->lock);

@@ -1,12 +1,12 @@
-/* The folders of a bucket with a hierarchical namespace: their names, each with a "/" at its end,
- * in the order of their bytes, and what is known of each. Objects are no concern of this table.
- * The folders above one that is in it are in it, too.
+/* The table of folders of a bucket with a hierarchical namespace: their names, each with a "/"
+ * at its end, in the order of their bytes, and what is known of each. The folders above one that
+ * is in the table are in it, too. Objects are not.
  *
- * What is changed is written to the backend first, as lines at the end of a log: a process that is
- * killed leaves a log without its last line, or with it. A rename says that it begins and that it
- * has ended, because objects have to follow in between.
+ * A change is first written to the backend, as a line at the end of a log. A process that is
+ * killed leaves a log with or without its last line. A rename has a line where it begins and one
+ * where it ends, because objects are moved in between.
  *
- * Any thread may look things up; changes come one at a time, as the bucket's lock sees to. */
+ * Any thread may look things up. Changes come one at a time, under the bucket's lock. */
 #ifndef RG_EMULATOR_STORE_FOLDERS_H
 #define RG_EMULATOR_STORE_FOLDERS_H
 
@@ -42,8 +42,8 @@ int rg_folders_seek(struct rg_folders *folders, struct rg_h1_slice from,
 
 /* -EEXIST; -ENOTDIR: the one above it is not there; -ENOSPC: too many. The name is valid. */
 int rg_folders_add(struct rg_folders *folders, struct rg_h1_slice name);
-/* Adds what is missing of the folders that an object of this name lies in; of a folder's name that
- * is itself and all above it. */
+/* Adds the folders that are missing above an object of this name. For the name of a folder, that
+ * is the folder itself and those above it. */
 int rg_folders_add_path(struct rg_folders *folders, struct rg_h1_slice name);
 /* -ENOENT; -ENOTEMPTY: another folder is in it. */
 int rg_folders_remove(struct rg_folders *folders, struct rg_h1_slice name);
@@ -53,8 +53,8 @@ int rg_folders_remove(struct rg_folders *folders, struct rg_h1_slice name);
 int rg_folders_begin_rename(struct rg_folders *folders, struct rg_h1_slice from,
                             struct rg_h1_slice to);
 int rg_folders_end_rename(struct rg_folders *folders);
-/* True while a rename has begun and not ended, which after opening is one that a process died in.
- * The names are valid until it ends. */
+/* Whether a rename has begun and not ended. Right after opening, that is one that the last
+ * process died in. The names are valid until it ends. */
 bool rg_folders_unfinished(const struct rg_folders *folders, struct rg_h1_slice *out_from,
                            struct rg_h1_slice *out_to);
 

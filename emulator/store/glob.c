@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* What of the pattern follows behind a brace that is being tried. */
+/* The rest of the pattern, behind a brace that is being tried. */
 struct rest {
     struct rg_h1_slice pattern;
     const struct rest *next;
@@ -108,7 +108,7 @@ static bool match_star(struct matcher *matcher, struct rg_h1_slice pattern, cons
 {
     bool crosses = pattern.size > 1 && pattern.data[1] == '*';
     struct rg_h1_slice behind = skip(pattern, 1 + crosses);
-    /* Where a part of the name begins, a slash behind two stars may be of no folder at all. */
+    /* At the start of a component, two stars and a slash also match no folder at all. */
     bool begins = name.data == matcher->name || name.data[-1] == '/';
     if (crosses && begins && behind.size > 0 && behind.data[0] == '/' &&
         match(matcher, skip(behind, 1), rest, name)) {

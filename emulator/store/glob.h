@@ -6,14 +6,15 @@
 
 #include "http/h1_decoder.h"
 
-/* Of a match; what takes longer counts as none, so that no pattern stops the emulator. */
+/* Limit of the steps of a match. A name that takes more does not match, so that no pattern stops
+ * the emulator. */
 #define RG_GLOB_STEPS_MAX 1000000
 
 /* Whether the brackets and braces of it are closed. */
 bool rg_glob_valid(struct rg_h1_slice pattern);
 /* The pattern is valid. */
 bool rg_glob_match(struct rg_h1_slice pattern, struct rg_h1_slice name);
-/* What every name that matches starts with; in the pattern. */
+/* The part of the pattern that every name that matches starts with. */
 struct rg_h1_slice rg_glob_prefix(struct rg_h1_slice pattern);
 
 #endif

@@ -19,7 +19,7 @@ static void seek_to(struct rg_api_listing *listing, struct rg_h1_slice key)
     listing->next_after = 0;
 }
 
-/* To the first name behind this one. */
+/* Goes on at the first name behind this one. */
 static void seek_behind(struct rg_api_listing *listing, struct rg_h1_slice name)
 {
     RG_ASSERT(name.size < sizeof(listing->next));
@@ -27,7 +27,8 @@ static void seek_behind(struct rg_api_listing *listing, struct rg_h1_slice name)
     listing->next[listing->next_size++] = '\0';
 }
 
-/* To the first name that does not start so. There is none behind a prefix of bytes 0xff. */
+/* Goes on at the first name that does not start with the prefix. The listing is finished when the
+ * prefix is only bytes 0xff: nothing is behind it. */
 static void seek_behind_prefix(struct rg_api_listing *listing, struct rg_h1_slice prefix)
 {
     seek_to(listing, prefix);
@@ -46,7 +47,7 @@ static struct rg_h1_slice seek_key(const struct rg_api_listing *listing)
     return (struct rg_h1_slice){listing->next, listing->next_size};
 }
 
-/* The part of the name that the delimiter collapses it into; empty when there is none. */
+/* The prefix that the delimiter collapses the name into; empty: none. */
 static struct rg_h1_slice group_of(const struct rg_api_listing_query *query,
                                    struct rg_h1_slice name)
 {
@@ -207,7 +208,7 @@ int rg_api_listing_next(struct rg_api_listing *listing)
         struct rg_h1_slice name = {listing->entry.name, listing->entry.name_size};
         listing->group = group_of(query, name);
         if (listing->group.size == 0 && listing->is_folder) {
-            seek_behind(listing, name); /* It is the prefix that was asked for. */
+            seek_behind(listing, name); /* The folder is the prefix that was asked for. */
             continue;
         }
         if (listing->group.size == 0) {
@@ -224,7 +225,7 @@ int rg_api_listing_next(struct rg_api_listing *listing)
         }
         listing->count++;
         if (query->trailing_delimiter && !listing->is_folder && listing->group.size == name.size) {
-            /* Both results in one page, be it one too many. */
+            /* The object and its prefix stay in one page, even if that makes it one too long. */
             listing->group_pending = true;
             listing->count++;
             return RG_LISTING_OBJECT;

@@ -8,19 +8,19 @@
 #include "emulator/wire/text.h"
 
 #define RG_LISTING_PAGE_MAX 1000
-/* Names that are looked at for a page; one that finds few that match is short. */
+/* Limit of the names that are looked at for a page. A page is short when few of them match. */
 #define RG_LISTING_SCAN_MAX 100000
 
 struct rg_api_listing_query {
     struct rg_h1_slice prefix, delimiter;
     struct rg_h1_slice start, end; /* start <= name < end; empty: no bound. */
-    struct rg_h1_slice after;      /* name > after, and not in the prefix that `after` is. */
-    struct rg_h1_slice token;      /* Of the page before; empty: the first page. */
-    struct rg_h1_slice glob;       /* Of names and of prefixes; valid. Empty: all. */
+    struct rg_h1_slice after;      /* name > after, and not below `after` where that is a prefix. */
+    struct rg_h1_slice token; /* The token of the page before; empty: this is the first page. */
+    struct rg_h1_slice glob;  /* A valid pattern for names and prefixes. Empty: all match. */
     uint32_t page_max;
-    bool soft_deleted;       /* Nothing else; with `versions`. */
-    bool versions;           /* Noncurrent ones, too. */
-    bool folders;            /* Those of a hierarchical bucket are prefixes; delimiter "/". */
+    bool soft_deleted; /* Only soft-deleted versions; `versions` is set, too. */
+    bool versions;     /* Noncurrent ones, too. */
+    bool folders;      /* Folders of a hierarchical bucket are prefixes; the delimiter is "/". */
     bool trailing_delimiter; /* An object named like a prefix is listed as well. */
 };
 
@@ -36,12 +36,12 @@ struct rg_api_listing {
     struct rg_api_listing_query query;
     uint32_t count, scanned;
     bool finished, more, group_pending;
-    bool is_folder;           /* The entry is only a name. */
+    bool is_folder;           /* The entry is a folder, of which there is only a name. */
     struct rg_h1_slice group; /* In `entry.name`. */
     struct rg_store_entry entry;
     char next[RG_STORE_NAME_SIZE_MAX + 1]; /* Where to seek. */
     uint32_t next_size;
-    int64_t next_after; /* Of the versions of exactly that name, those behind this generation. */
+    int64_t next_after; /* Versions of exactly that name have to be behind this generation. */
 };
 
 /* 0, or -EINVAL: the token is not one of ours. */

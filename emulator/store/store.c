@@ -27,7 +27,8 @@ struct rg_store {
     int root_fd; /* -1 in memory. */
     struct rg_memory_budget budget;
     _Atomic int64_t generation; /* The last one given. */
-    pthread_mutex_t lock; /* Adding buckets; finding them takes none, as none is ever removed. */
+    pthread_mutex_t
+        lock; /* Held to add a bucket. Finding one takes no lock, because none is ever taken out. */
     struct rg_bucket *_Atomic slots[BUCKET_SLOTS];
 };
 
@@ -57,7 +58,7 @@ static bool invariants_locked(struct rg_store *store)
         const struct rg_bucket *bucket = atomic_load(&store->slots[slot]);
         for (; bucket != NULL; bucket = bucket->next) {
             const struct rg_bucket *found = find_known(store, rg_bucket_name(bucket));
-            /* It may be removed at any time, so that is asked last. */
+            /* A bucket may be removed at any time, so this is asked last. */
             if (bucket_slot(rg_bucket_name(bucket)) != slot ||
                 (found != bucket && !atomic_load(&bucket->removed))) {
                 return false;
@@ -128,7 +129,7 @@ static int add_bucket(struct rg_store *store, struct rg_h1_slice name, bool crea
 struct rg_bucket *rg_store_find_bucket(struct rg_store *store, struct rg_h1_slice name)
 {
     struct rg_bucket *bucket = find_known(store, name);
-    /* On disk the folder may have come by hand. */
+    /* On disk, a folder may have been made by hand. */
     if (bucket == NULL && store->root_fd >= 0 && rg_store_bucket_name_valid(name)) {
         (void)add_bucket(store, name, false, &bucket);
     }
@@ -147,7 +148,7 @@ int rg_store_create_bucket(struct rg_store *store, struct rg_h1_slice name,
     return add_bucket(store, name, true, out_bucket);
 }
 
-/* Folders in the root that are named like buckets become known. */
+/* Makes the folders in the root known that are named like buckets. */
 static void scan_root(struct rg_store *store)
 {
     int fd = openat(store->root_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -240,7 +241,7 @@ static int add_synthetic(struct rg_store *store, const char *spec, char *error, 
     return 0;
 }
 
-/* Makes the folder where there is none; those above it have to be there. */
+/* Opens the root, which is made if only its last folder is missing. */
 static int open_root(const char *root)
 {
     int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -167,7 +167,7 @@ static uint64_t first_index(const struct rg_synthetic *set, struct rg_h1_slice f
         behind = behind || (!zeros && (uint8_t)from.data[at] > '9');
         index = index * 10 + (uint64_t)(behind ? 9 : zeros ? 0 : from.data[at] - '0');
     }
-    /* A name that goes on behind the last digit lies behind the object without the rest. */
+    /* A name that has more behind the last digit lies behind the object. */
     index += behind || (!zeros && from.size > end);
     return RG_MIN(index, set->count);
 }

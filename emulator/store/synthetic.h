@@ -1,7 +1,8 @@
-/* Objects by formula: a set is COUNT objects of one size, named PREFIX and a number of fixed width,
- * whose bytes are a stretch of one pseudo-random table, starting where the hash of the name says. A
- * body is therefore a pointer into the table, and a checksum is computed from the table's without
- * touching the body, so that a listing of millions costs nothing to make. */
+/* Synthetic objects, which take no memory. A set is COUNT objects of one size, named PREFIX and
+ * a number of fixed width. Their bytes are a stretch of one pseudo-random table, which starts
+ * where the hash of the name says. A body is therefore a pointer into the table, and its
+ * checksum is computed from the table's without reading the body, so that listing millions is
+ * cheap. */
 #ifndef RG_EMULATOR_STORE_SYNTHETIC_H
 #define RG_EMULATOR_STORE_SYNTHETIC_H
 
@@ -24,7 +25,8 @@ int rg_synthetic_open(struct rg_synthetic *set, struct rg_h1_slice name,
 /* The first object at or behind `from` that is not hidden. */
 int rg_synthetic_seek(struct rg_synthetic *set, struct rg_h1_slice from,
                       struct rg_store_entry *out_entry);
-/* As if deleted. 0, -ENOENT when it is not there, -ENOMEM. The caller keeps other hides out. */
+/* Hides an object as if it were deleted. 0, -ENOENT when it is not there, -ENOMEM. Calls come
+ * one at a time. */
 int rg_synthetic_hide(struct rg_synthetic *set, struct rg_h1_slice name);
 
 #endif

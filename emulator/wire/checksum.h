@@ -1,5 +1,5 @@
-/* CRC-32C (Castagnoli) as GCS means it, over ISA-L, whose function leaves the inversions before and
- * after to its caller and takes the size as an int. */
+/* CRC-32C (Castagnoli) as Cloud Storage means it, by ISA-L. Its function takes the size as an
+ * int, and leaves the inversions before and after to its caller. */
 #ifndef RG_EMULATOR_WIRE_CHECKSUM_H
 #define RG_EMULATOR_WIRE_CHECKSUM_H
 
@@ -23,7 +23,7 @@ static inline uint32_t rg_checksum_extend_raw(uint32_t raw, const void *data, si
     return raw;
 }
 
-/* The CRC of what `crc` is of, 0 at first, followed by the bytes. */
+/* Extends the CRC of some bytes by more; 0 is the CRC of none. */
 static inline uint32_t rg_checksum_extend(uint32_t crc, const void *data, size_t size)
 {
     return ~rg_checksum_extend_raw(~crc, data, size);
@@ -43,8 +43,9 @@ static inline uint32_t rg_checksum_multiply(uint32_t a, uint32_t b)
     return product;
 }
 
-/* The CRC of the bytes that `first` is of followed by the `second_size` bytes that `second` is of:
- * the first is moved up by as many zero bytes, which multiplies it by x^(8 second_size). */
+/* Combines the CRCs of two runs of bytes into that of the first followed by the second, which
+ * has `second_size` bytes. The first is moved up by as many zero bytes, which multiplies it by
+ * x^(8 second_size). */
 static inline uint32_t rg_checksum_combine(uint32_t first, uint32_t second, uint64_t second_size)
 {
     uint32_t square = RG_CHECKSUM_ONE >> 8; /* x^8 */

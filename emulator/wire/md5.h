@@ -1,9 +1,9 @@
-/* MD5, because Cloud Storage tells it of what was uploaded, and clients may ask that an upload be
- * checked against one. It is no protection against anybody. BoringSSL's, which is written for the
- * processor: every upload pays for it.
+/* MD5: Cloud Storage tells it of each upload, and clients may ask that an upload be checked
+ * against one. It protects against nobody. The implementation is BoringSSL's, which is written
+ * for the processor, because every upload pays for it.
  *
- * Life: rg_md5_init -> rg_md5_update, any number of times -> rg_md5_final, which may be followed by
- * more updates. */
+ * Life: rg_md5_init -> rg_md5_update, any number of times -> rg_md5_final, which more updates
+ * may follow. */
 #ifndef RG_EMULATOR_WIRE_MD5_H
 #define RG_EMULATOR_WIRE_MD5_H
 

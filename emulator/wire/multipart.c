@@ -123,7 +123,8 @@ static bool parse_preface(const struct rg_multipart *multipart, struct preface *
     if (!take_opening(multipart, &text) || !take_part_head(&text, &json_type)) {
         return false;
     }
-    /* From the blank line's LF, which is also the delimiter's when the part is empty. */
+    /* The search starts at the LF of the blank line: when the part is empty, the delimiter
+     * begins with it. */
     const char *end =
         memmem(text.data - 1, text.size + 1, multipart->delimiter, multipart->delimiter_size);
     if (end == NULL) {
@@ -141,8 +142,8 @@ static bool parse_preface(const struct rg_multipart *multipart, struct preface *
     return true;
 }
 
-/* Hands on what lies before the delimiter at `found`, without the CR of its line end. A CR before a
- * bare LF is data. */
+/* Hands on the data before the delimiter at `found`, without the CR of the delimiter's line end.
+ * A CR before a bare LF is data. */
 static int end_data(struct rg_multipart *multipart, const uint8_t *data, const uint8_t *found,
                     const struct rg_multipart_sink *sink)
 {

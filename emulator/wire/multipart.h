@@ -22,12 +22,12 @@ struct rg_multipart_sink {
 
 struct rg_multipart {
     enum { RG_MULTIPART_PREFACE, RG_MULTIPART_DATA, RG_MULTIPART_END } stage;
-    bool crlf; /* Lines of this body end so, where it matters. */
+    bool crlf; /* Whether lines of this body end in CRLF, which tells whether a CR is data. */
     uint32_t delimiter_size;
     char delimiter[RG_MULTIPART_DELIMITER_SIZE_MAX];
     struct rg_text preface;
-    /* The last bytes of data, which may be the start of the delimiter and of the line end before
-     * it. */
+    /* The last bytes of data are held back: the delimiter, with the line end before it, may
+     * start in them. */
     uint32_t held_size;
     uint8_t held[RG_MULTIPART_DELIMITER_SIZE_MAX];
 };

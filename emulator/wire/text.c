@@ -16,7 +16,7 @@ void rg_text_fini(struct rg_text *text)
     *text = (struct rg_text){0};
 }
 
-/* Room for `size` bytes more, and one for the NUL that vsnprintf writes. */
+/* Makes room for `size` more bytes, and for the NUL that vsnprintf writes. */
 static bool text_reserve(struct rg_text *text, size_t size)
 {
     size_t needed;
@@ -109,8 +109,7 @@ bool rg_text_is_utf8(struct rg_h1_slice slice)
     return true;
 }
 
-/* What stands for one character in an escaped text: NULL for the character itself. `scratch` has
- * room for 8 bytes. */
+/* What replaces a character in an escaped text; NULL: it stays. `scratch` has room for 8 bytes. */
 typedef const char *escape_function(uint8_t c, char *scratch);
 
 static const char *escape_json(uint8_t c, char *scratch)
@@ -160,7 +159,7 @@ static const char *escape_xml(uint8_t c, char *scratch)
     }
 }
 
-/* Most characters of most texts: never escaped, in whatever way. */
+/* Characters that no encoding escapes, which most texts consist of. */
 static bool is_plain(uint8_t c)
 {
     return (c >= 'a' && c <= 'z') || (c >= '-' && c <= ':') || (c >= 'A' && c <= 'Z');

@@ -61,7 +61,7 @@ void rg_text_format_rfc3339(char out[RG_TEXT_RFC3339_SIZE + 1], int64_t microsec
 /* Decimal digits of `value`, without a NUL; returns how many (at most 20). */
 size_t rg_text_format_u64(char *out, uint64_t value);
 
-/* <name>value</name>, the value escaped; and of a time, as RFC 3339. */
+/* Append <name>value</name> with the value escaped; the second one a time, as in RFC 3339. */
 void rg_text_append_element(struct rg_text *text, const char *name, struct rg_h1_slice value);
 void rg_text_append_time(struct rg_text *text, const char *name, int64_t microseconds);
 

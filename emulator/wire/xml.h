@@ -1,18 +1,19 @@
-/* XML documents that clients send, read element by element with expat. Small ones only, and without
- * a document type, so that nothing in them can grow. */
+/* XML documents that clients send, read element by element with expat. They are small, and have
+ * no document type, so that no entity can expand. */
 #ifndef RG_EMULATOR_WIRE_XML_H
 #define RG_EMULATOR_WIRE_XML_H
 
 #include "http/h1_decoder.h"
 
-/* Of the text in one element, and of elements inside each other. */
+/* Limits of the text in one element, and of the depth of elements. */
 #define RG_XML_TEXT_SIZE_MAX 4096
 #define RG_XML_DEPTH_MAX 8
 
 struct rg_xml_sink {
     void *context;
-    /* Each gets the name without its prefix; `end` also the text directly inside, which is empty
-     * for elements that have others inside. What they return other than 0 ends the reading. */
+    /* Both get an element's name without its prefix. `end` also gets the text directly inside,
+     * which is empty for an element with others inside. Reading ends when one returns anything
+     * but 0. */
     int (*start)(void *context, const char *name);
     int (*end)(void *context, const char *name, struct rg_h1_slice text);
 };

@@ -1,5 +1,6 @@
-/* Each part holds a request, which is written out in the form that our parser accepts and then
- * handled as a call within the call; see batch.h. Lines of parts may end in LF alone. */
+/* Each part of the body holds a request. It is written out in the strict form that our parser
+ * accepts, and carried out as a call within the call; see batch.h. Lines of parts may end in LF
+ * alone. */
 #include "emulator/api/json/batch.h"
 
 #include "emulator/request/body.h"
@@ -17,7 +18,7 @@
 /* What a part holds. */
 struct part {
     struct rg_h1_slice content_id; /* Empty: none. */
-    struct rg_text head;           /* The request's, in the strict form. */
+    struct rg_text head;           /* The head of a part's request, in the strict form. */
     struct rg_h1_slice body;
 };
 
@@ -51,7 +52,7 @@ static bool take_line(struct rg_h1_slice *text, struct rg_h1_slice *out_line)
     return true;
 }
 
-/* The value of a field line of that name; `data` is NULL when it is another one. */
+/* The value of a field line; `data` is NULL when the field has another name. */
 static struct rg_h1_slice field_value(struct rg_h1_slice line, const char *name)
 {
     uint32_t size = (uint32_t)strlen(name);
@@ -61,7 +62,7 @@ static struct rg_h1_slice field_value(struct rg_h1_slice line, const char *name)
     return trim((struct rg_h1_slice){line.data + size + 1, line.size - size - 1});
 }
 
-/* Fields that say how the request is framed, which is ours to say. */
+/* Fields that say how the request is framed. They are dropped: the body is framed anew. */
 static bool is_framing(struct rg_h1_slice line)
 {
     static const char *const names[] = {"host", "content-length", "transfer-encoding", "connection",
@@ -74,7 +75,7 @@ static bool is_framing(struct rg_h1_slice line)
     return false;
 }
 
-/* "METHOD TARGET" and perhaps a version. */
+/* Writes out "METHOD TARGET", which a version may follow. */
 static bool append_request_line(struct rg_text *head, struct rg_h1_slice line)
 {
     const char *space = memchr(line.data, ' ', line.size);
@@ -99,7 +100,7 @@ static bool parse_part(struct rg_h1_slice text, struct rg_h1_slice host, struct 
         struct rg_h1_slice id = field_value(line, "content-id");
         out->content_id = id.data != NULL ? id : out->content_id;
     }
-    do { /* Some put more than one empty line there. */
+    do { /* Some clients put more than one empty line there. */
         if (!take_line(&text, &line)) {
             return false;
         }
@@ -120,7 +121,7 @@ static bool parse_part(struct rg_h1_slice text, struct rg_h1_slice host, struct 
     return !out->head.failed;
 }
 
-/* Why a call of the batch is refused; NULL: it is not. */
+/* Why a request may not be part of a batch; NULL: it may. */
 static const char *refusal_of(const struct rg_api_request *request)
 {
     if (!rg_api_request_is_json(request) || request->media ||
@@ -202,7 +203,8 @@ static void run_parts(struct rg_server_call *call, struct rg_h1_slice body,
         rg_reply_error(call, RG_API_INTERNAL, "Out of memory.");
         return;
     }
-    bool opened = take_part(&body, boundary, &part, &last); /* What is before the first part. */
+    bool opened =
+        take_part(&body, boundary, &part, &last); /* Skip what comes before the first part. */
     while (opened && !last && count < RG_BATCH_CALLS_MAX &&
            take_part(&body, boundary, &part, &last)) {
         run_part(call, nested, part, host);

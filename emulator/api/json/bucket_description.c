@@ -14,9 +14,9 @@
 #define US_PER_S INT64_C(1000000)
 #define SOFT_DELETE_S_MIN (7 * 86400)
 #define SOFT_DELETE_S_MAX (90 * 86400)
-#define RETENTION_S_MAX INT64_C(3155760000) /* "Bucket Lock": 100 years. */
+#define RETENTION_S_MAX INT64_C(3155760000) /* Limit of the service ("Bucket Lock"): 100 years. */
 
-/* What a request says, while it is taken over. */
+/* The state of taking over what a request says. */
 struct describing {
     struct rg_server_call *call;
     struct rg_bucket_info *info;
@@ -94,7 +94,7 @@ static bool take_versioning(struct describing *describing, yyjson_val *value)
     return true;
 }
 
-/* For how long what is deleted can be restored: not at all, or from 7 to 90 days. */
+/* Objects that were deleted can be restored for 7 to 90 days, or not at all. */
 static bool take_soft_delete(struct describing *describing, yyjson_val *policy)
 {
     struct rg_bucket_info *info = describing->info;
@@ -126,7 +126,8 @@ static bool take_access(struct describing *describing, yyjson_val *value)
     yyjson_val *prevention = yyjson_obj_get(value, "publicAccessPrevention");
     struct rg_h1_slice text = text_of(prevention);
     if (uniform == NULL) {
-        uniform = yyjson_obj_get(value, "bucketPolicyOnly"); /* What it was called before. */
+        uniform = yyjson_obj_get(
+            value, "bucketPolicyOnly"); /* The older name of uniform bucket-level access. */
     }
     if (uniform != NULL) {
         describing->info->uniform_access = yyjson_get_bool(yyjson_obj_get(uniform, "enabled"));
@@ -140,7 +141,7 @@ static bool take_access(struct describing *describing, yyjson_val *value)
            refuse(describing, "publicAccessPrevention", "enforced or inherited");
 }
 
-/* Of the settings: whether a value is what it has to be. */
+/* Checks of settings: whether a value has the right form. */
 
 static bool is_labels(struct describing *describing, yyjson_val *labels)
 {
@@ -199,7 +200,7 @@ static bool is_replication(struct describing *describing, yyjson_val *rpo)
            refuse(describing, "rpo", "DEFAULT or ASYNC_TURBO");
 }
 
-/* Nobody's address is looked at. */
+/* Addresses are not looked at: nobody is let in or kept out. */
 static bool is_ip_filter(struct describing *describing, yyjson_val *filter)
 {
     return !rg_text_equals(text_of(yyjson_obj_get(filter, "mode")), "Enabled") ||
@@ -223,7 +224,8 @@ enum member_type { ANY, BOOL, TEXT, OBJECT, ARRAY };
 
 static const struct {
     const char *name;
-    bool kept; /* Among the settings; otherwise it is taken, or the service alone sets it. */
+    bool kept; /* The member is kept among the settings. Otherwise the store takes it, or only the
+                  service sets it. */
     enum member_type type;
     bool (*take)(struct describing *describing, yyjson_val *value); /* NULL: nothing to do. */
 } members[] = {
@@ -281,7 +283,7 @@ static bool has_type(yyjson_val *value, enum member_type type)
     }
 }
 
-/* Looks at one member, and puts it into the patch where it is kept. */
+/* Checks one member, and puts it into the patch if it is kept among the settings. */
 static bool take_member(struct describing *describing, const char *name, yyjson_val *value,
                         yyjson_mut_val *patch)
 {
@@ -295,7 +297,7 @@ static bool take_member(struct describing *describing, const char *name, yyjson_
         if (!is_null && !has_type(value, members[i].type)) {
             return refuse(describing, name, types[members[i].type]);
         }
-        /* What is null is taken away; soft deletion is, too. */
+        /* A null removes a setting. Soft deletion is the only member that a null also changes. */
         if (members[i].take != NULL && (!is_null || members[i].take == take_soft_delete) &&
             !members[i].take(describing, value)) {
             return false;
@@ -307,7 +309,8 @@ static bool take_member(struct describing *describing, const char *name, yyjson_
     return refuse_unknown(describing, name);
 }
 
-/* A time that is not the one that was told before: they are told by the millisecond. */
+/* Puts the time of a change into a member. Times are told in milliseconds; this one always differs
+ * from the one before. */
 static void put_time(struct describing *describing, yyjson_mut_val *object, const char *name,
                      struct rg_h1_slice before)
 {
@@ -399,7 +402,7 @@ static void complete_autoclass(struct describing *describing)
     }
 }
 
-/* Each restriction is told with the time since when it holds. */
+/* Each restriction is told with the time from which on it holds. */
 static void complete_encryption(struct describing *describing)
 {
     yyjson_mut_val *encryption = yyjson_mut_obj_get(describing->settings, "encryption"), *key;
@@ -471,7 +474,7 @@ static bool merge(struct describing *describing, bool replaces)
     yyjson_mut_doc *document = describing->document;
     yyjson_mut_val *patch = yyjson_mut_obj(document);
     yyjson_val *key;
-    /* Uniform access first: what else is said goes by it. */
+    /* Uniform access comes first: other members are checked against it. */
     yyjson_val *access = yyjson_obj_get(describing->root, "iamConfiguration");
     if (yyjson_is_obj(access) && !take_access(describing, access)) {
         return false;

@@ -1,6 +1,6 @@
-/* What a request says of a bucket, over what is known of it. Each member of the resource is gone
- * by, kept and told, passed over because the service alone sets it, or refused: nothing is dropped
- * silently. */
+/* Takes over what a request says of a bucket. For each member of the resource one of four things
+ * is done: the store goes by it; it is kept and told; it is passed over, because only the
+ * service sets it; or it is refused. Nothing is dropped silently. */
 #ifndef RG_EMULATOR_API_JSON_BUCKET_DESCRIPTION_H
 #define RG_EMULATOR_API_JSON_BUCKET_DESCRIPTION_H
 

@@ -22,7 +22,7 @@ void rg_resource_append_folder(struct rg_text *text, const struct rg_resource_st
     rg_resource_append_time(text, info->updated_us);
 }
 
-/* Whether settings have a member, on the first level. */
+/* Whether the settings have a member at their top level. */
 static bool has_member(struct rg_h1_slice settings, const char *name)
 {
     yyjson_doc *document = yyjson_read(settings.data, settings.size, 0);
@@ -31,7 +31,7 @@ static bool has_member(struct rg_h1_slice settings, const char *name)
     return found;
 }
 
-/* As the service tells them: a few regions in two or more places have names of their own. */
+/* As the service tells them. Some locations that are two regions have names of their own. */
 static const char *location_type(const struct rg_bucket_info *info, struct rg_h1_slice settings)
 {
     static const char *const dual[] = {"NAM4", "EUR4", "EUR5", "EUR7", "EUR8", "ASIA1"};
@@ -76,7 +76,7 @@ static void append_access(struct rg_text *text, const struct rg_bucket_info *inf
                    uniform, uniform, info->no_public_access ? "enforced" : "inherited");
 }
 
-/* What is kept as it was sent, and what is told where nothing is. */
+/* Appends what is kept as it was sent, and the defaults of what is not kept. */
 static void append_settings(struct rg_text *text, struct rg_h1_slice settings, bool is_region)
 {
     if (settings.size > 2) {

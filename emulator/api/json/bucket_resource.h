@@ -5,7 +5,7 @@
 #include "emulator/api/resource.h"
 #include "emulator/store/folders.h"
 
-/* A folder of a hierarchical bucket: its members, without braces. */
+/* The members of a folder of a hierarchical bucket, without braces. */
 void rg_resource_append_folder(struct rg_text *text, const struct rg_resource_style *style,
                                struct rg_h1_slice bucket, struct rg_h1_slice name,
                                const struct rg_folder_info *info);

@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* How often somebody else may describe the bucket between our reading and writing. */
+/* How often somebody else may change the bucket between our reading and writing. */
 #define CONFIGURE_ATTEMPTS_MAX 100
 
 static void list_buckets(struct rg_server_call *call, const struct rg_api_request *request)
@@ -49,14 +49,15 @@ static void reply_bucket(struct rg_server_call *call, const struct rg_api_reques
     rg_reply_text(call, 200, RG_REPLY_JSON_TYPE);
 }
 
-/* What is done to the description of a bucket. */
+/* A change of a bucket's description. */
 struct change {
-    yyjson_val *root; /* NULL: its retention policy is locked. */
+    yyjson_val *root; /* NULL: the change is that its retention policy is locked. */
     bool replaces;
-    int64_t metageneration; /* RG_BUCKET_IS_NEW, the one that is demanded, or 0. */
+    int64_t metageneration; /* The one that is demanded, 0 for any, or RG_BUCKET_IS_NEW. */
 };
 
-/* One attempt; -EAGAIN when somebody else was there first. The call is answered otherwise. */
+/* One attempt. -EAGAIN when somebody else changed the bucket meanwhile; otherwise the call is
+ * answered. */
 static int try_change(struct rg_server_call *call, const struct rg_api_request *request,
                       struct rg_bucket *bucket, const struct change *change)
 {
@@ -102,7 +103,8 @@ static void change_bucket(struct rg_server_call *call, const struct rg_api_reque
     }
 }
 
-/* Whether a description can be taken over, before there is a bucket that would have to go. */
+/* Checks a description before the bucket is made, so that none is left behind when it is
+ * refused. */
 static bool check_description(struct rg_server_call *call, yyjson_val *root)
 {
     struct rg_bucket_info info = {0};
@@ -209,7 +211,7 @@ static void get_storage_layout(struct rg_server_call *call, const struct rg_api_
     }
 }
 
-/* Everybody may do everything: each of the permissions that are asked for is granted. */
+/* Grants each permission that is asked for: everybody may do everything. */
 static void test_permissions(struct rg_server_call *call, const struct rg_api_request *request)
 {
     struct rg_text *text = &rg_call_of(call)->text;
@@ -231,7 +233,7 @@ static void test_permissions(struct rg_server_call *call, const struct rg_api_re
     rg_reply_text(call, 200, RG_REPLY_JSON_TYPE);
 }
 
-/* What is told of access to a bucket for which nobody has said anything. */
+/* The policy of a bucket that nobody has given one. */
 #define DEFAULT_ACL                                                                                \
     "[{\"entity\":\"project-owners-0\",\"role\":\"OWNER\"},"                                       \
     "{\"entity\":\"project-editors-0\",\"role\":\"OWNER\"},"                                       \

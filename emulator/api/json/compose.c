@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
-/* One composition, of which the sources' generations are remembered for deleting them. */
+/* One composition. The generations of its sources are kept for deleting them. */
 struct composition {
     struct rg_bucket *bucket;
     struct rg_upload *upload;
@@ -19,7 +19,7 @@ struct composition {
     int64_t component_count;
 };
 
-/* An integer that may be a string, as 64 bits are in JSON. */
+/* Reads an integer that may be a string, as 64-bit integers are in this API. */
 static bool json_int64(yyjson_val *value, struct rg_store_condition *out)
 {
     if (value == NULL || yyjson_is_null(value)) {
@@ -98,7 +98,7 @@ static bool set_component_count(struct rg_server_call *call, struct composition 
     return finished;
 }
 
-/* The versions that were read, and not those that came since. */
+/* Deletes the versions that were read, and none that came since. */
 static void delete_sources(const struct composition *composition)
 {
     yyjson_arr_iter sources = yyjson_arr_iter_with(composition->sources);
@@ -111,8 +111,8 @@ static void delete_sources(const struct composition *composition)
     }
 }
 
-/* What the object is to be described with. Clients send the resource of the object that it
- * replaces, whose checksums say nothing of it, and no content type is made up. */
+/* Takes the description of the new object. Clients send the resource of the object that it
+ * replaces, so its checksums are ignored. No content type is made up. */
 static bool take_destination(struct rg_server_call *call, struct rg_upload *upload,
                              yyjson_val *destination)
 {

@@ -17,13 +17,13 @@
 #define RENAME_MARK "/renameTo/folders/"
 #define TYPES "type.googleapis.com/google.storage.control.v2."
 
-/* A name out of a path or out of JSON. */
+/* A folder's name, from a path or from JSON. */
 struct name {
     char data[RG_STORE_FOLDER_SIZE_MAX];
     uint32_t size;
 };
 
-/* A rename that is over, found by its id among the sessions. Nothing of it changes. */
+/* A rename that has ended. It is found by its id among the sessions, and never changes. */
 struct operation {
     struct rg_session base;
     char bucket[RG_STORE_BUCKET_NAME_SIZE_MAX + 1];
@@ -44,7 +44,7 @@ static void operation_destroy(struct rg_session *base)
 
 static const struct rg_session_type operation_type = {operation_destroy};
 
-/* What of the part follows `collection`, a whole segment of it; `data` is NULL for another. */
+/* What follows the segment `collection` in a path; `data` is NULL when the path has another one. */
 static struct rg_h1_slice part_behind(const struct rg_api_request *request, const char *collection)
 {
     struct rg_h1_slice wanted = rg_text_slice(collection), part = request->part;
@@ -154,8 +154,8 @@ static void reply_failure(struct rg_server_call *call, int rc, struct rg_h1_slic
     }
 }
 
-/* Those of the metageneration; a rename may call them those of its source. False with the call
- * answered. */
+/* Reads the conditions on the metageneration. A rename may use the names for those of a source.
+ * False with the call answered. */
 static bool take_conditions(struct rg_server_call *call, const struct rg_api_request *request,
                             bool of_source, struct rg_store_conditions *out)
 {
@@ -201,7 +201,7 @@ static void create_folder(struct rg_server_call *call, const struct rg_api_reque
 /* A list in the making. */
 struct list {
     struct rg_h1_slice prefix, end;
-    bool delimited; /* Only the prefix itself, and what lies directly below it. */
+    bool delimited; /* With a delimiter: only the prefix itself, and what lies directly below it. */
     int64_t page_max, count;
     char next[RG_STORE_NAME_SIZE_MAX + 1]; /* Where to go on. */
     uint32_t next_size;
@@ -216,7 +216,7 @@ static void go_on_at(struct list *list, struct rg_h1_slice key)
     }
 }
 
-/* Behind a folder and, where nobody wants to know of what is in it, behind that, too. */
+/* Goes on behind a folder, and behind all that is in it where that is not wanted. */
 static void go_on_behind(struct list *list, struct rg_h1_slice name)
 {
     go_on_at(list, name);
@@ -227,8 +227,7 @@ static void go_on_behind(struct list *list, struct rg_h1_slice name)
     }
 }
 
-/* The part of a name that a list with a delimiter has of it: up to the first "/" behind the
- * prefix. */
+/* What a list with a delimiter shows of a name: the part up to the first "/" behind the prefix. */
 static struct rg_h1_slice visible_part(const struct list *list, struct rg_h1_slice name)
 {
     const char *slash = memchr(name.data + list->prefix.size, '/', name.size - list->prefix.size);
@@ -328,7 +327,7 @@ static void append_time(struct rg_text *text, const char *name, int64_t time_us)
     rg_text_printf(text, "\"%s\":\"%s\",", name, time);
 }
 
-/* What is told of a rename, now and whenever somebody asks. */
+/* Appends the description of a rename, which is the same whenever somebody asks. */
 static void append_operation(struct rg_text *text, const struct operation *operation)
 {
     const char *id = operation->base.id, *bucket = operation->bucket;

@@ -66,15 +66,16 @@ static bool listing_query(struct rg_server_call *call, const struct rg_api_reque
     return true;
 }
 
-/* The two arrays of a page, as far as they are wanted. */
+/* The two arrays of a page. One that is not wanted stays empty. */
 struct page {
     struct rg_text items, prefixes;
     bool wants_items, wants_prefixes;
-    bool is_filtered; /* Only what matches the filter is an item; prefixes are not asked. */
+    bool is_filtered; /* The filter applies to items, not to prefixes. */
     struct rg_context_filter filter;
 };
 
-/* Attributes are not in the listing; what became of the object since does not matter. */
+/* The listing has no attributes, so the object is opened for them. It does not matter if it has
+ * changed since. */
 static void append_item(struct page *page, const struct rg_resource_style *style,
                         struct rg_bucket *bucket, struct rg_h1_slice name,
                         const struct rg_store_object_info *info)

@@ -6,17 +6,17 @@
 
 #include <errno.h>
 
-/* 1,000 names with every byte escaped. */
+/* Room for 1,000 names with every byte escaped. */
 #define LIST_SIZE_MAX (8u << 20)
 #define XML_TYPE "application/xml; charset=UTF-8"
 
-/* A list that is being worked through. */
+/* The state of reading the list. */
 struct deletion {
     struct rg_bucket *bucket;
     struct rg_text *text; /* Of the answer. */
     bool quiet, has_key;
     uint32_t count;
-    struct rg_store_conditions conditions; /* Of the object that is being read. */
+    struct rg_store_conditions conditions; /* The object that is being read. */
     uint32_t key_size;
     char key[RG_XML_TEXT_SIZE_MAX];
 };
@@ -38,7 +38,7 @@ static void append_key(struct deletion *deletion)
     rg_text_append_str(deletion->text, "</Key>");
 }
 
-/* What is not there counts as deleted, as in the service. */
+/* An object that is not there counts as deleted, as with the service. */
 static int delete_object(struct deletion *deletion)
 {
     struct rg_h1_slice name = {deletion->key, deletion->key_size};

@@ -14,7 +14,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Of the list of parts that ends an upload: about 200 bytes for each. */
+/* Limit of the list of parts that ends an upload: about 200 bytes for each. */
 #define COMPLETE_SIZE_MAX (4u << 20)
 #define PARTS_PAGE_MAX 1000
 #define UPLOADS_PAGE_MAX 1000
@@ -30,7 +30,7 @@ struct part {
     struct rg_store_object object; /* Open. */
 };
 
-/* What the lock of `base` protects: the parts and `ended`. */
+/* The lock of `base` protects the parts and `ended`. */
 struct multipart {
     struct rg_session base;
     struct rg_upload *upload; /* Without a writer until the end. */
@@ -114,7 +114,7 @@ static void format_part_etag(char out[PART_ETAG_SIZE + 1], const struct rg_store
     snprintf(out, PART_ETAG_SIZE + 1, "\"%08" PRIx32 "%016" PRIx64 "\"", info->crc32c, info->size);
 }
 
-/* Where a part of the number is, or would be. */
+/* The place of the part of a number, or where it would be. */
 static size_t part_index(const struct multipart *session, uint32_t number)
 {
     size_t low = 0, high = session->count;
@@ -246,7 +246,7 @@ static void start_part(struct rg_server_call *call, const struct rg_api_request 
     incoming->number = (uint32_t)number;
     incoming->upload = rg_upload_create(call, request, request->bucket);
     if (incoming->upload != NULL) {
-        /* The whole will have none. */
+        /* The whole object has no MD5, so that of a part is only computed to check it. */
         incoming->upload->no_md5 = !incoming->upload->hashes[RG_UPLOAD_AT_START].has_md5;
     }
     if (incoming->upload != NULL && rg_upload_set_name(call, incoming->upload, request->object) &&
@@ -261,9 +261,9 @@ static void start_part(struct rg_server_call *call, const struct rg_api_request 
 /* The list of parts that ends an upload, while it is read. */
 struct complete {
     struct multipart *session;
-    size_t count;   /* Of those that are named; they are moved to the front of `order`. */
-    size_t *order;  /* Indices of parts. */
-    int64_t number; /* Of the <Part> that is being read; 0: none yet. */
+    size_t count;  /* The count of parts that are named, which are moved to the front of `order`. */
+    size_t *order; /* Indices of parts. */
+    int64_t number; /* From the <Part> that is being read; 0: no number yet. */
     int64_t last;   /* The number before. */
     char etag[PART_ETAG_SIZE + 1];
 };
@@ -554,7 +554,8 @@ static int compare_uploads(const void *a, const void *b)
     return order != 0 ? order : strcmp(left->base.id, right->base.id);
 }
 
-/* Whether it comes behind the markers; that of an id is nothing without that of its name. */
+/* Whether an upload comes behind the markers. The one for ids counts only with the one for
+ * names. */
 static bool is_behind(const struct multipart *session, const struct rg_api_request *request)
 {
     struct rg_h1_slice key = request->params[RG_PARAM_KEY_MARKER];
@@ -602,7 +603,7 @@ static void append_upload(struct rg_text *text, const struct multipart *session)
     rg_text_append_str(text, "</Upload>");
 }
 
-/* A name before this one, for the marker behind a page that has none: one letter is missing. */
+/* A name before this one, as the marker behind an empty page: the last letter is missing. */
 static struct rg_h1_slice name_before(struct rg_h1_slice name)
 {
     do {

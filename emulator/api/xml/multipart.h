@@ -1,7 +1,7 @@
-/* Multipart uploads of the XML API: parts of an object in any order and in parallel, and an object
- * of them at the end. Part numbers are 1 to 10,000, and all parts but the last have 5 MiB at least.
- * A part that is sent again takes the place of the one before. What is not completed ends with the
- * emulator, or when RG_SESSIONS_MAX others were used since. */
+/* Multipart uploads of the XML API. Parts come in any order and in parallel, and become an
+ * object at the end. Part numbers are 1 to 10,000, and all parts but the last have 5 MiB at
+ * least. A part that is sent again replaces the one before. An upload that is not completed ends
+ * with the emulator, or when RG_SESSIONS_MAX others were used since. */
 #ifndef RG_EMULATOR_API_XML_MULTIPART_H
 #define RG_EMULATOR_API_XML_MULTIPART_H
 

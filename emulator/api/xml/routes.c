@@ -41,7 +41,7 @@ static void list_buckets(struct rg_server_call *call)
     rg_reply_text(call, 200, XML_TYPE);
 }
 
-/* A listing in the making. Elements of one kind stay together, as some parsers want them. */
+/* A page in the making. Elements of one kind stay together, because some parsers expect that. */
 struct page {
     const struct rg_api_request *request;
     bool version_2, encodes_url;
@@ -164,9 +164,9 @@ static void list_objects(struct rg_server_call *call, const struct rg_api_reques
         return;
     }
     if (version_2 && rg_rules_empties_page(call)) {
-        listing.query.page_max = 0; /* A marker, other than a token, is the name of a result. */
+        listing.query.page_max = 0; /* A marker, unlike a token, is the name of a result. */
     }
-    /* Asking for no keys is no page of which another follows. */
+    /* A client that asks for 0 keys is not told that more follow. */
     listing.finished = listing.finished || page.page_max == 0;
     int rc = list_page(&listing, &page);
     if (rc < 0) {

@@ -53,8 +53,8 @@ static int disk_save_info(void *self, const struct rg_bucket_info *info)
     return rg_disk_description_save(tree_of(self), info);
 }
 
-/* Fills in what is known of a place. -ENOENT when it is gone since the snapshot, may not be read,
- * or is of the other kind. What is soft-deleted and whose time is over goes now. */
+/* Fills in what is known of a name in the snapshot. -ENOENT when the file is gone since, may not
+ * be read, or is of the other kind. A soft-deleted version whose time is over is removed now. */
 static int fill_entry(struct rg_disk_tree *tree, bool soft, struct rg_store_entry *entry)
 {
     char path[RG_FILE_PATH_MAX];
@@ -70,7 +70,7 @@ static int fill_entry(struct rg_disk_tree *tree, bool soft, struct rg_store_entr
     if (entry->info.hard_delete_us == 0) {
         return soft ? -ENOENT : 0;
     }
-    /* It may be the second name of what is live, left by a process that died. */
+    /* The file may be the second name of the live version, left by a process that died. */
     bool live = rg_disk_current_generation(tree, path) == generation;
     if (!live && !rg_disk_is_of_kind(&entry->info, true)) {
         (void)rg_disk_version_remove(tree, path, generation);
@@ -180,7 +180,7 @@ static int disk_remove(void *self, struct rg_h1_slice name, int64_t generation,
     return 0;
 }
 
-/* The record goes first: it is found by a generation, which is the same at both names. */
+/* The record is moved first. It is found by the generation, which stays the same. */
 static int disk_move(void *self, struct rg_h1_slice from, struct rg_h1_slice to)
 {
     struct rg_disk_tree *tree = tree_of(self);
@@ -240,7 +240,7 @@ static int disk_append_folders(void *self, const struct rg_text *lines)
     off_t end = lseek(fd, 0, SEEK_END);
     rc = end < 0 ? -errno : rg_write_all(fd, lines->data, lines->size);
     if (rc < 0 && end >= 0) {
-        (void)ftruncate(fd, end); /* Half a line would be continued by the next. */
+        (void)ftruncate(fd, end); /* Half a line must not stay: the next line would continue it. */
     }
     close(fd);
     return rc;

@@ -5,7 +5,8 @@
 
 #include <errno.h>
 
-/* A component is split behind this; "%_" and the rest of a character still fit 255 bytes. */
+/* A component is split behind so many bytes. "%_" and the rest of a character still fit 255
+ * bytes. */
 #define PIECE_SIZE_MAX 200
 
 struct path_writer {
@@ -80,7 +81,7 @@ static int hex_value(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* A name in the making. What does not fit is counted but not stored. */
+/* A name in the making. Bytes that do not fit are counted but not stored. */
 struct name_builder {
     char *data;
     size_t size;
@@ -94,8 +95,9 @@ static void add_byte(struct name_builder *name, char byte)
     name->size++;
 }
 
-/* Undoes one escape at `at`. Returns how many bytes of the path it took; 0 when it is none. Whether
- * it stands where it may is left to the comparison with the path that the name would get. */
+/* Undoes one escape at `at`. Returns how many bytes of the path it took; 0: it is no escape.
+ * Whether an escape stands where it may is not checked here: the path is compared with the one
+ * that the name would get. */
 static size_t undo_escape(const char *at, struct name_builder *name)
 {
     if (at[1] == '-') {

@@ -13,8 +13,8 @@ static size_t file_read(struct rg_store_object *object, uint64_t offset, const u
     size_t wanted = (size_t)RG_MIN(object->info.size - offset, (uint64_t)RG_DISK_READ_SIZE);
     ssize_t count = pread(file->fd, file->buffer, wanted, (off_t)offset);
     if (count <= 0) {
-        /* Somebody made the file shorter while it is being sent, or the disk fails. The head is
-         * out, so the rest has to come; that it is wrong shows in the checksum. */
+        /* Somebody made the file shorter while it is being sent, or the disk failed. The head is
+         * sent, so the body has to be completed; the checksum shows that it is wrong. */
         memset(file->buffer, 0, wanted);
         count = (ssize_t)wanted;
     }
@@ -64,7 +64,7 @@ int rg_disk_object_open(struct rg_disk_tree *tree, struct rg_h1_slice name, int6
     if (!object.info.has_crc32c) {
         object.info.crc32c = object_crc32c(&object);
         object.info.has_crc32c = true;
-        /* Where we may not write, each read computes it again. */
+        /* Where we may not write, each open computes it again. */
         (void)rg_disk_record_write(tree, path, &object.info);
     }
     *out_object = object;

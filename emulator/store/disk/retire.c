@@ -37,7 +37,7 @@ int rg_disk_version_keep(struct rg_disk_tree *tree, struct rg_h1_slice name, con
     char noncurrent[RG_DISK_PATH_MAX], aside[RG_DISK_PATH_MAX];
     struct rg_store_object_info info;
     struct rg_store_object object;
-    /* One that was put there by hand gets its record now. */
+    /* Opening gives a file that was put there by hand its record. */
     int rc = rg_disk_object_open(tree, name, 0, false, &object);
     if (rc < 0) {
         return rc == -ENOENT ? 0 : rc;

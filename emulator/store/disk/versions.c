@@ -49,7 +49,8 @@ int rg_disk_version_open(const struct rg_disk_tree *tree, const char *path, int6
                     before.st_dev == status.st_dev &&
                     generation_of(&before) == out_info->generation;
         if (rg_disk_record_read(tree, path, out_info) == 0 || same) {
-            if (generation == 0) { /* Its record may be ready for what comes. */
+            if (generation == 0) { /* Its record may already say that it is noncurrent: it is
+                                      written before the change. */
                 out_info->deleted_us = out_info->soft_deleted_us = out_info->hard_delete_us = 0;
             }
             return fd;

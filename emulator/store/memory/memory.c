@@ -240,7 +240,7 @@ int rg_memory_bucket_open(void **out_bucket, struct rg_memory_budget *budget)
     return 0;
 }
 
-/* Memory goes with the store. */
+/* There is nothing to erase: the bucket's memory is freed with the store. */
 static int memory_erase(void *self)
 {
     (void)self;

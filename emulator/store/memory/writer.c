@@ -124,7 +124,8 @@ int rg_memory_writer_append(struct rg_memory_writer *writer, const void *data, s
     return 0;
 }
 
-/* Gives back what growing by doubling took too much. A failure to shrink changes nothing. */
+/* Gives back the room that doubling took beyond what was needed. A failure to shrink changes
+ * nothing. */
 static void stop_growing(struct rg_memory_writer *writer)
 {
     if (!writer->growing) {

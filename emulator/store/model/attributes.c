@@ -174,7 +174,7 @@ int rg_attributes_create(struct rg_attributes **out_attributes, const struct rg_
     return 0;
 }
 
-/* The user's own fields; the keys of headers are the same in any case. */
+/* The user's own fields. Their keys ignore case. */
 static int take_meta(struct rg_text *list, const struct rg_h1_header *field)
 {
     char name[RG_ATTRIBUTES_SIZE_MAX] = RG_ATTRIBUTES_METADATA;
@@ -219,7 +219,7 @@ static bool is_token(struct rg_h1_slice text)
     return text.size > 0;
 }
 
-/* The header of a field; false for what is no header. */
+/* The header field of an attribute. False: it has none. */
 static bool header_name(struct rg_h1_slice name, char out[RG_ATTRIBUTES_SIZE_MAX])
 {
     struct rg_h1_slice prefix = rg_text_slice(RG_ATTRIBUTES_METADATA);

@@ -1,20 +1,21 @@
-/* What an object carries beside its bytes, its content type and its encoding: a few fields that we
- * know by name and the user's own, which are called "metadata.KEY" here. An immutable list of names
- * and values with a reference count, because versions, open objects and uploads share it; most
- * objects have none, which is NULL. */
+/* Attributes of an object: what it has beside its bytes, content type and encoding. They are a
+ * few fields that we know by name, and the user's own, which are called "metadata.KEY" here.
+ *
+ * The list of names and values is immutable and has a reference count, because versions, open
+ * objects and uploads share it. Most objects have none, which is NULL. */
 #ifndef RG_EMULATOR_STORE_MODEL_ATTRIBUTES_H
 #define RG_EMULATOR_STORE_MODEL_ATTRIBUTES_H
 
 #include "emulator/wire/text.h"
 #include "http/h1_encoder.h"
 
-/* As header fields, which is the longer form: they share a head with others. */
+/* Limit of their size as header fields, which is the longer form. They share a head with others. */
 #define RG_ATTRIBUTES_SIZE_MAX RG_KIB(10)
 #define RG_ATTRIBUTES_METADATA "metadata."
-/* How many objects a composite one was made of; not for users to set. */
+/* How many objects a composite object was made of. Users cannot set it. */
 #define RG_ATTRIBUTES_COMPONENT_COUNT "componentCount"
 
-/* Access control, as a JSON array; told to who asks, and nothing more. */
+/* The access control list, as a JSON array. It is told, and has no effect. */
 #define RG_ATTRIBUTES_ACL "acl"
 
 struct rg_attributes;
@@ -41,7 +42,7 @@ void rg_attributes_clear(struct rg_text *list, const char *prefix);
 /* Returns owned, NULL for an empty list. -EMSGSIZE when it is too large, -ENOMEM. */
 int rg_attributes_create(struct rg_attributes **out_attributes, const struct rg_text *list);
 
-/* By their number, until it returns NULL: the names of known fields in JSON, and as header. */
+/* The known field of an index: its name in JSON, and as a header field. NULL: there are no more. */
 const char *rg_attributes_known(size_t index, const char **out_header);
 
 /* Takes what the header fields say: known ones and x-goog-meta-. -EINVAL as above. */

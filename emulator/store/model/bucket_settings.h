@@ -1,6 +1,6 @@
-/* What a bucket is described with beside what the store goes by: labels, who pays, retention, and
- * the like. A JSON object whose members are those of the resource, as text; immutable, with a
- * reference count, because it is told while others change it. None is NULL. */
+/* Members of a bucket's description that are kept as they were sent, such as labels. They are
+ * the text of a JSON object with the members of the resource. It is immutable and has a
+ * reference count, because it is told while others change it. NULL: there are none. */
 #ifndef RG_EMULATOR_STORE_MODEL_BUCKET_SETTINGS_H
 #define RG_EMULATOR_STORE_MODEL_BUCKET_SETTINGS_H
 

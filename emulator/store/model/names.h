@@ -7,19 +7,20 @@
 #include "runtime/base.h"
 
 #define RG_STORE_NAME_SIZE_MAX 1024 /* Of an object, in bytes. */
-/* Of a folder's name, with its "/", and of what an object's name has behind its folder, in buckets
- * with a hierarchical namespace. */
+/* Limit in buckets with a hierarchical namespace: of a folder's name with its "/", and of the
+ * rest of an object's name behind it. */
 #define RG_STORE_FOLDER_SIZE_MAX 512
-#define RG_STORE_BUCKET_NAME_SIZE_MAX 222 /* 63 without dots, which we do not insist on. */
+#define RG_STORE_BUCKET_NAME_SIZE_MAX                                                              \
+    222 /* The service allows 63 for names without dots; we do not insist on that. */
 #define RG_STORE_CONTENT_TYPE_SIZE_MAX 127
 #define RG_STORE_CONTENT_ENCODING_SIZE_MAX 31
 #define RG_STORE_MD5_SIZE 24          /* In base64. */
-#define RG_STORE_LOCATION_SIZE_MAX 63 /* Of a bucket's location and storage class. */
+#define RG_STORE_LOCATION_SIZE_MAX 63 /* Limit of a bucket's location and storage class. */
 #define RG_STORE_OBJECT_SIZE_MAX (UINT64_C(5) << 40)
 
 bool rg_store_bucket_name_valid(struct rg_h1_slice name);
-/* Something that can be the value of a header field, as content types have to be: no control
- * characters, no space at either end, at most `size_max` bytes. */
+/* Whether a text can be the value of a header field, as content types have to be: 1 to
+ * `size_max` bytes, no control characters, no space at either end. */
 bool rg_store_attribute_valid(struct rg_h1_slice value, size_t size_max);
 /* 1..1024 bytes of UTF-8, no CR or LF, neither "." nor "..". */
 bool rg_store_object_name_valid(struct rg_h1_slice name);

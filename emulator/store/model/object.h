@@ -12,20 +12,21 @@
 /* The facts of one version of an object. */
 struct rg_store_object_info {
     uint64_t size;
-    int64_t
-        generation; /* Grows with every write of the store: microseconds since 1970, made unique. */
+    int64_t generation; /* Microseconds since 1970, made unique: it grows with every write of the
+                           store. */
     int64_t metageneration;
     int64_t updated_us;
     int64_t deleted_us; /* When a noncurrent version was replaced or deleted; 0: it is live. */
-    /* Of a soft-deleted version: when it became one, and from when on it is gone. Others have 0. */
+    /* When a version became soft-deleted, and from when on it is gone; 0: it is not
+     * soft-deleted. */
     int64_t soft_deleted_us, hard_delete_us;
     uint32_t crc32c;
     bool has_crc32c; /* False only in listings, of files that were never read through the store. */
-    bool has_attributes; /* In listings this is all that is told of them. */
+    bool has_attributes; /* Listings tell this, and not the attributes. */
     char content_type[RG_STORE_CONTENT_TYPE_SIZE_MAX + 1];
     char content_encoding[RG_STORE_CONTENT_ENCODING_SIZE_MAX + 1]; /* Empty: none. */
-    /* In base64, as it is always told. Empty: of what was put together from other objects, of
-     * synthetic objects, and of files that did not come through the store. */
+    /* In base64, as it is always told. Empty for composed objects, synthetic objects, and files
+     * that did not come through the store. */
     char md5[RG_STORE_MD5_SIZE + 1];
     /* Borrowed: of an open object until it is closed, else from whoever filled this in. */
     const struct rg_attributes *attributes;

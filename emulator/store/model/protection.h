@@ -9,8 +9,8 @@
 #define RG_PROTECTION_TEMPORARY_HOLD "temporaryHold"
 #define RG_PROTECTION_EVENT_BASED_HOLD "eventBasedHold"
 
-/* When an object of a bucket that keeps them for `retention_us` may be removed; 0: at any time, or
- * not before its event-based hold has ended. */
+/* When an object of a bucket with a retention of `retention_us` may be removed. 0: the bucket has
+ * no retention, or the object is under an event-based hold. */
 int64_t rg_protection_expires_us(int64_t retention_us, const struct rg_store_object_info *object);
 /* 0; -EBUSY: the object is held; -EPERM: it is not old enough. */
 int rg_protection_check(int64_t retention_us, const struct rg_store_object_info *object,
