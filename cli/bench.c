@@ -624,15 +624,15 @@ const struct cli_command cli_bench = {
     .summary = "time requests, and the CPU time that each costs",
     .help =
         "Options:\n"
-        "  --concurrency N    requests in flight, each on a connection of its own; 64, and 16\n"
-        "                     with list\n"
+        "  --concurrency N    requests in flight, each on its own connection; default: 64, and\n"
+        "                     16 with list\n"
         "  --count N          requests in all; default: every object once (get), 1000 (put),\n"
         "                     all pages (list)\n"
-        "  --seconds S        go on for this long instead\n"
-        "  --object-size SIZE of objects to put; 100K\n"
+        "  --seconds S        send requests for S seconds, instead of a number of them\n"
+        "  --object-size SIZE size of the objects that put writes; default: 100K\n"
         "  --verify           get: compare size, generation and CRC32C with the listing too\n"
         "  --json             one JSON object on standard output\n" CLI_CONNECTION_HELP
-        "\nEvery body is read whole into leased memory and its CRC32C compared with the one that\n"
-        "the server states.\n",
+        "\nEvery object is read completely into memory, and its CRC32C is compared with the\n"
+        "server's.\n",
     .run = bench_run,
 };

@@ -241,8 +241,8 @@ const struct cli_command cli_cat = {
     .summary = "write an object to standard output",
     .help =
         "Options:\n"
-        "  --range A-B        only bytes A to B, both included; A- for all from A "
-        "on\n" CLI_CONNECTION_HELP
+        "  --range A-B        only bytes A to B, both included; A-: from A to the "
+        "end\n" CLI_CONNECTION_HELP
         "\nLarge objects are read in parallel ranges of one generation. A whole object is checked\n"
         "against its CRC32C.\n",
     .run = cat_run,

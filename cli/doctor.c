@@ -752,16 +752,18 @@ static int doctor_run(int argc, char **argv)
 const struct cli_command cli_doctor = {
     .name = "doctor",
     .arguments = "[OPTIONS]",
-    .summary = "tell what this machine offers and what is in the way",
+    .summary = "check this machine, the credentials and the server",
     .help =
         "Options:\n"
-        "  --bucket NAME      list this bucket, and ask what may be done with its objects;\n"
-        "                     gs://NAME does as well; without it, any answer will do\n"
-        "  --online           try Cloud Storage itself; a server that --endpoint or\n"
-        "                     STORAGE_EMULATOR_HOST names is always tried\n"
+        "  --bucket NAME      list this bucket, and ask for the permissions on it; gs://NAME "
+        "works\n"
+        "                     too; without it, any answer of the server counts as success\n"
+        "  --online           connect to Cloud Storage itself; a server that --endpoint or\n"
+        "                     STORAGE_EMULATOR_HOST names is always connected to\n"
         "  --json             one JSON object: {\"ok\":...,\"checks\":[...]}\n" CLI_CONNECTION_HELP
-        "\nEach line has a mark: ok, skip, warn (it works, but could work better) or FAIL, and\n"
-        "below a warning or failure what to do. Exit status 1 if anything is marked FAIL.\n"
+        "\nEach line begins with ok, skip, warn (it works, but could work better) or FAIL. Below "
+        "a\n"
+        "warning or failure stands what to do. The exit status is 1 if anything is marked FAIL.\n"
         "\nExamples:\n"
         "  ringest doctor --online --bucket gs://my-bucket\n",
     .run = doctor_run,

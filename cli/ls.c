@@ -173,18 +173,19 @@ const struct cli_command cli_ls = {
     .name = "ls",
     .arguments = "gs://BUCKET/PREFIX [OPTIONS]",
     .summary = "list objects",
-    .help = "Options:\n"
-            "  -l, --long         size, time of change and generation, and a sum at the end\n"
-            "  -r, --recursive    all names; without it names are cut behind the next \"/\",\n"
-            "                     and empty folders of hierarchical buckets are shown too\n"
-            "  -a, --versions     old versions too, each as NAME#GENERATION\n"
-            "  --glob PATTERN     only whole names that match: * within a part between \"/\", **\n"
-            "                     across them, ? [a-z] {a,b}; implies -r\n"
-            "  --json             one JSON object: "
-            "{\"objects\":[...],\"prefixes\":[...]}\n" CLI_CONNECTION_HELP
-            "\nA prefix is literal: gs://b/a lists everything that begins with \"a\".\n"
-            "\nExamples:\n"
-            "  ringest ls -l gs://bucket/folder/\n"
-            "  ringest ls gs://bucket --glob '**.jpg' | wc -l\n",
+    .help =
+        "Options:\n"
+        "  -l, --long         print size, time of change and generation, and a sum at the end\n"
+        "  -r, --recursive    list all names; by default names end at the next \"/\", and empty\n"
+        "                     folders of hierarchical buckets are shown too\n"
+        "  -a, --versions     old versions too, each as NAME#GENERATION\n"
+        "  --glob PATTERN     only whole names that match: * within a part between \"/\", **\n"
+        "                     across them, ? [a-z] {a,b}; implies -r\n"
+        "  --json             one JSON object: "
+        "{\"objects\":[...],\"prefixes\":[...]}\n" CLI_CONNECTION_HELP
+        "\nA prefix is literal: gs://b/a lists everything that begins with \"a\".\n"
+        "\nExamples:\n"
+        "  ringest ls -l gs://bucket/folder/\n"
+        "  ringest ls gs://bucket --glob '**.jpg' | wc -l\n",
     .run = ls_run,
 };

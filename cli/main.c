@@ -12,13 +12,13 @@ static const struct cli_command *const commands[] = {
 static int print_usage(FILE *stream, int status)
 {
     fprintf(stream, "Usage: ringest COMMAND [ARGUMENTS]\n\n"
-                    "Cloud Storage at the speed of the wire: io_uring, own TLS and HTTP/1.1.\n\n"
+                    "Reads and writes objects of Google Cloud Storage, many at once.\n\n"
                     "Commands:\n");
     for (size_t i = 0; i < RG_ARRAY_LEN(commands); i++) {
         fprintf(stream, "  %-9s %s\n", commands[i]->name, commands[i]->summary);
     }
     fprintf(stream,
-            "\n`ringest COMMAND --help` tells about one of them.\n\n"
+            "\n`ringest COMMAND --help` explains a command, `man ringest` has more.\n\n"
             "Environment: STORAGE_EMULATOR_HOST (server), SSL_CERT_FILE and SSL_CERT_DIR (trusted\n"
             "certificates), RINGEST_BACKEND=uring|epoll, RINGEST_THREADS,\n"
             "RINGEST_LOG=error|warn|info|debug, RINGEST_HEADERS (extra request fields).\n"

@@ -184,10 +184,10 @@ const struct cli_command cli_manifest = {
     .help =
         "Options:\n"
         "  -l, --long         show: size, time of change and generation\n"
-        "  --folder-markers   save: empty objects whose names end in \"/\" too\n"
+        "  --folder-markers   save: include empty objects whose names end in \"/\"\n"
         "  --json             show: one JSON object; save: how many objects\n" CLI_CONNECTION_HELP
         "\nA manifest has names, sizes, generations and checksums of objects, in the order of\n"
-        "names. FILE appears when it is complete.\n"
+        "names. FILE is created when it is complete.\n"
         "\nExamples:\n"
         "  ringest manifest save gs://bucket/train/ train.manifest\n"
         "  ringest manifest show train.manifest | wc -l\n",

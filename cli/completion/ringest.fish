@@ -12,7 +12,7 @@ complete -c ringest -n __fish_use_subcommand -a tar -d 'index the samples of tar
 complete -c ringest -n __fish_use_subcommand -a ckpt -d 'list checkpoints, remove old ones'
 complete -c ringest -n __fish_use_subcommand -a bench -d 'time requests'
 complete -c ringest -n __fish_use_subcommand -a emulate -d 'serve buckets as Cloud Storage would'
-complete -c ringest -n __fish_use_subcommand -a doctor -d 'tell what is in the way'
+complete -c ringest -n __fish_use_subcommand -a doctor -d 'check this machine, the credentials and the server'
 
 complete -c ringest -n '__fish_seen_subcommand_from ls' -s l -l long -d 'size, time of change and generation'
 complete -c ringest -n '__fish_seen_subcommand_from ls' -s r -l recursive -d 'all names'
