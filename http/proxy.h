@@ -1,6 +1,6 @@
-/* HTTP proxies: which one a connection has to take, and what is said to it (RFC 9110 section 9.3.6,
- * CONNECT). A protocol core: no socket, no clock; the environment is read where a function says so.
- */
+/* HTTP proxies: which one a connection has to take, and how it is asked for a tunnel (CONNECT, RFC
+ * 9110 section 9.3.6). A protocol core without socket and clock. The environment is read by
+ * rg_proxy_environment only. */
 #ifndef RG_HTTP_PROXY_H
 #define RG_HTTP_PROXY_H
 
@@ -19,7 +19,7 @@
 #define RG_PROXY_ANSWER_SIZE_MAX RG_KIB(16)
 
 struct rg_proxy {
-    bool is_tls; /* TLS to the proxy itself; what goes through the tunnel is another matter */
+    bool is_tls; /* the proxy itself is spoken to by TLS, whatever goes through the tunnel */
     uint16_t port;
     char host[RG_URL_HOST_SIZE_MAX + 1];   /* IPv6 without brackets */
     char name[RG_PROXY_NAME_SIZE_MAX];     /* "http://host:port", for people; without credentials */
@@ -33,15 +33,15 @@ int rg_proxy_parse(struct rg_proxy *out_proxy, const char *text);
 /* Wipes the credentials. */
 void rg_proxy_fini(struct rg_proxy *proxy);
 
-/* True when a list as in NO_PROXY names the host: entries are divided by commas or blanks, and are
- * "*", a domain (which holds for what is below it too; a leading dot or "*." makes no difference),
- * an address, or a network as 10.0.0.0/8; a domain or address may have a port. */
+/* True when a list as in NO_PROXY names the host. Its entries are divided by commas or blanks. An
+ * entry is "*", a domain (and all below it; a leading dot or "*." makes no difference), an address,
+ * or a network as in 10.0.0.0/8. A domain or address may have a port. */
 bool rg_proxy_list_names(const char *list, const char *host, uint16_t port);
 /* True for this machine itself: localhost and what is below it, 127.0.0.0/8, ::1. */
 bool rg_proxy_host_is_local(const char *host);
-/* What the environment says about connections to an https endpoint: the value of https_proxy or
- * HTTPS_PROXY, unless no_proxy or NO_PROXY names the host or it is local. NULL: none. The
- * lower-case variable counts first. *out_variable is its name. */
+/* Returns the proxy that the environment names for connections to an https endpoint, or NULL: the
+ * value of https_proxy or, where that is not set, HTTPS_PROXY. NULL too where no_proxy or NO_PROXY
+ * names the host, or where the host is this machine. *out_variable is the variable's name. */
 const char *rg_proxy_environment(const char *host, uint16_t port, const char **out_variable);
 
 /* "host:port", an IPv6 address in brackets. */

@@ -113,7 +113,7 @@ static inline bool rg_tls_established(const struct rg_tls *tls)
 /* "certificate expired on 2024-01-02"; valid as long as the connection. */
 const char *rg_tls_failure_text(const struct rg_tls *tls);
 
-/* Of an established connection. */
+/* The connection is established. */
 const char *rg_tls_version(const struct rg_tls *tls);
 const char *rg_tls_cipher(const struct rg_tls *tls);
 bool rg_tls_resumed(const struct rg_tls *tls);

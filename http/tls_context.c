@@ -1,4 +1,5 @@
-/* Opens TLS contexts: what is offered and accepted, where trust comes from, PEM.
+/* Opens TLS contexts: which versions and ciphers are offered, which certificates are trusted, and
+ * how PEM is read.
  *
  * Certificates are kept as BoringSSL's CRYPTO_BUFFERs (TLS_with_buffers_method), shared through one
  * pool: ten thousand connections to one host then hold its chain once, and none of them a parsed
@@ -53,7 +54,7 @@ static const char *not_empty(const char *text)
     return text == NULL || text[0] == '\0' ? NULL : text;
 }
 
-/* BoringSSL's reason for the failure just met, and clears its queue. */
+/* Says why BoringSSL's last call failed, and clears its error queue. */
 static const char *queue_reason(void)
 {
     const char *reason = ERR_reason_error_string(ERR_peek_last_error());
@@ -61,7 +62,8 @@ static const char *queue_reason(void)
     return reason == NULL ? "unknown reason" : reason;
 }
 
-/* One directory at least of a list that is divided by colons, as SSL_CERT_DIR may be. */
+/* True if a list that is divided by colons, as SSL_CERT_DIR may be, names a directory that exists.
+ */
 static bool has_directory(const char *list)
 {
     while (*list != '\0') {
@@ -135,7 +137,8 @@ static int trust_load(struct rg_tls_context *context, struct trust trust, char *
     return 0;
 }
 
-/* The certificates of a PEM text. Returns how many, at most CHAIN_MAX; the caller frees them. */
+/* Parses the certificates of a PEM text, at most CHAIN_MAX. Returns how many; the caller frees
+ * them. */
 static size_t chain_parse(const char *pem, size_t size, CRYPTO_BUFFER **out_chain)
 {
     RG_ASSERT(pem != NULL);
@@ -195,7 +198,8 @@ static int certificate_use(SSL_CTX *ssl, const struct rg_tls_server_options *pem
     return ret;
 }
 
-/* A whole small file, to be freed with OPENSSL_free, which wipes it: it may be a key. */
+/* Reads a whole small file. The caller frees it with OPENSSL_free, which wipes it: it may be a key.
+ */
 static int file_read(const char *path, char **out_data, size_t *out_size, char *error,
                      size_t error_size)
 {
@@ -262,7 +266,7 @@ static int alpn_select(SSL *ssl, const uint8_t **out, uint8_t *out_len, const ui
     return SSL_TLSEXT_ERR_ALERT_FATAL;
 }
 
-/* The part that client and server have in common. */
+/* Opens what a client's and a server's context have in common. */
 static struct rg_tls_context *context_new(char *error, size_t error_size)
 {
     struct rg_tls_context *context = calloc(1, sizeof(*context));
@@ -282,7 +286,7 @@ static struct rg_tls_context *context_new(char *error, size_t error_size)
     }
     SSL_CTX_set1_buffer_pool(context->ssl, pool);
     CRYPTO_BUFFER_POOL_free(pool);
-    /* A write that did not fit is continued from wherever the plaintext lies then. */
+    /* A write that did not fit may be continued from another buffer. */
     SSL_CTX_set_mode(context->ssl,
                      SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     return context;
@@ -344,7 +348,7 @@ int rg_tls_context_open_server(struct rg_tls_context **out_context,
     context->boringssl_records = options->boringssl_records;
     SSL_CTX_set_options(context->ssl, SSL_OP_CIPHER_SERVER_PREFERENCE);
     SSL_CTX_set_alpn_select_cb(context->ssl, alpn_select, NULL);
-    /* Tickets resume sessions and cost the server no memory. */
+    /* Clients keep the tickets that resume their sessions, so the server needs no cache. */
     SSL_CTX_set_session_cache_mode(context->ssl, SSL_SESS_CACHE_OFF);
     *out_context = context;
     return 0;

@@ -29,9 +29,9 @@ struct rg_tls_server_options {
     bool boringssl_records;
 };
 
-/* 0 and an owned context; or -ENOENT (no trust store or a file that does not exist), -EINVAL (what
- * was found is no certificate, no key, or they do not match), -ENOMEM. After a failure `error` says
- * what is wrong and what to do about it. */
+/* Returns 0 and an owned context. -ENOENT: there is no trust store, or a named file does not exist.
+ * -EINVAL: what was found is no certificate or no key, or the two do not match. -ENOMEM. After a
+ * failure `error` says what is wrong and what to do about it. */
 int rg_tls_context_open_client(struct rg_tls_context **out_context,
                                const struct rg_tls_client_options *options, char *error,
                                size_t error_size);
@@ -42,7 +42,7 @@ int rg_tls_context_open_server(struct rg_tls_context **out_context,
 /* NULL is a no-op. No connection may be left. */
 void rg_tls_context_close(struct rg_tls_context *context);
 
-/* Where a client context took its trust anchors from, for people. */
+/* Says to people where a client context took its trust anchors from. */
 const char *rg_tls_context_trust(const struct rg_tls_context *context);
 
 #endif

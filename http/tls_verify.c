@@ -18,7 +18,7 @@
 #define DATE_SIZE 32
 #define NAMES_SIZE 112
 
-/* Text out of a certificate goes to terminals and logs: printable ASCII only. */
+/* Text of a certificate reaches terminals and logs, so only printable ASCII is kept. */
 static void make_printable(char *text)
 {
     for (; *text != '\0'; text++) {
@@ -77,7 +77,7 @@ static bool describe_alt_name(const GENERAL_NAME *name, char *out, size_t out_si
     return false;
 }
 
-/* "a.example, b.example and others": as many names as fit. */
+/* Writes as many names as fit, as in "a.example, b.example and others". */
 static void describe_alt_names(const X509 *leaf, char *out, size_t out_size)
 {
     GENERAL_NAMES *names = X509_get_ext_d2i(leaf, NID_subject_alt_name, NULL, NULL);
@@ -145,7 +145,7 @@ static void explain_issuer(struct rg_tls *tls, X509_STORE_CTX *verification)
     }
 }
 
-/* Turns the verdict into a failure of the connection. */
+/* Records why verification failed as the failure of the connection. */
 static void explain(struct rg_tls *tls, X509_STORE_CTX *verification)
 {
     int verdict = X509_STORE_CTX_get_error(verification);
@@ -202,7 +202,7 @@ static bool verification_set_host(X509_STORE_CTX *verification, const struct rg_
 {
     X509_VERIFY_PARAM *param = X509_STORE_CTX_get0_param(verification);
     RG_ASSERT(peer->host[0] != '\0');
-    /* Host names in the subject's common name are of the past. */
+    /* A host name in the subject's common name does not count any more (RFC 9525). */
     X509_VERIFY_PARAM_set_hostflags(param, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
     if (peer->host_is_address) {
         return X509_VERIFY_PARAM_set1_ip_asc(param, peer->host) == 1;

@@ -113,9 +113,11 @@ int rg_transport_connect(struct rg_transport *transport, const struct rg_transpo
 /* Takes over an accepted descriptor (on success). */
 int rg_transport_accept(struct rg_transport *transport, int fd, struct rg_tls_context *tls);
 
-/* Reads up to `room` bytes to dest. > 0: bytes; -EAGAIN: no more for now; -ENOSPC: the next record
- * holds more than room (with room of at least RG_TLS_PLAIN_MAX it does not happen); any other:
- * ended or failed, on_ended will follow. In on_data only. */
+/* Reads up to `room` bytes to dest. In on_data only.
+ *   > 0      bytes
+ *   -EAGAIN  there are no more for now
+ *   -ENOSPC  the next record holds more than `room`; RG_TLS_PLAIN_MAX is always enough
+ *   other    it has ended or failed, and on_ended follows */
 ssize_t rg_transport_read(struct rg_transport *transport, uint8_t *dest, size_t room);
 /* True if bytes are left to read without another receive. */
 bool rg_transport_has_input(const struct rg_transport *transport);
@@ -132,26 +134,27 @@ static inline bool rg_transport_paused(const struct rg_transport *transport)
     return transport->input.state == RG_TRANSPORT_PAUSED;
 }
 
-/* Takes bytes to be sent; how many: fewer than size when the buffer is full (write the rest from
- * on_sent), or a negative errno (-ENOMEM, or what TLS says): then on_ended follows. `large`: bodies
- * follow, take a large buffer. */
+/* Takes bytes to be sent and returns how many. Fewer than `size`: the buffer is full, and the owner
+ * writes the rest from on_sent. A negative errno: it has failed, and on_ended follows. `large` asks
+ * for a large buffer, because a body is to be sent. */
 ssize_t rg_transport_write(struct rg_transport *transport, const void *data, size_t size,
                            bool large);
-/* Sends what was written; harmless when there is nothing or a send is in flight. */
+/* Sends what was written. Harmless when there is nothing or a send is in flight. */
 void rg_transport_flush(struct rg_transport *transport);
 /* Plain transports with nothing buffered: sends from the owner's memory, which must stay until
  * on_sent or on_closed. */
 void rg_transport_send_from(struct rg_transport *transport, const void *data, size_t size);
 bool rg_transport_sending(const struct rg_transport *transport);
-/* How far what was sent has come: see rg_socket_output. */
+/* Says how much of what was sent the peer has acknowledged: see rg_socket_output. */
 void rg_transport_output(const struct rg_transport *transport, struct rg_socket_output *out_output);
-/* True while the kernel may still read or write memory of the owner's, which rg_transport_send_from
- * or _receive_into lent it: closing does not end that before on_closed. */
+/* True while the kernel may still read or write the memory that the owner lent by
+ * rg_transport_send_from or _receive_into. After rg_transport_close that lasts until on_closed. */
 bool rg_transport_borrows(const struct rg_transport *transport);
 
-/* Ends the connection; on_closed follows, always, also for a transport that was never opened. With
- * `reset` the peer sees RST. Without, a last word of TLS may wait for a peer that does not read:
- * the owner limits that time and then calls again, with `reset`. */
+/* Ends the connection. on_closed always follows, also for a transport that was never opened. With
+ * `reset` the peer sees RST. Without it, closing waits until the last word of TLS was sent, which a
+ * peer that does not read can hold up: the owner limits that time and then calls again, with
+ * `reset`. */
 void rg_transport_close(struct rg_transport *transport, bool reset);
 
 #endif
