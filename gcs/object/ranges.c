@@ -2,7 +2,7 @@
  *
  *   plan: sort, gather neighbours into groups, cut what is large -> one lease for all of it
  *   -> groups are read, requests_max at a time -> each range is put together -> completion
- *           another generation, or less than there must be -> all over again
+ *           another generation, or less than there must be -> end what is out, and read all again
  *
  * A *group* is what one request reads: several ranges that lie near each other, or a piece of one
  * that is large. Groups follow from the ranges alone, so that they need not be kept: the one after
@@ -16,6 +16,7 @@
  * The first answer pins the generation. Requests that were sent before it are compared with it, and
  * those after name it, so that bytes of two generations never meet. */
 #include "gcs/request/object_request.h"
+#include "gcs/request/operation.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -27,6 +28,7 @@
 #define REQUESTS_LIMIT 64
 /* How often all is read again, because the object was replaced or came broken. */
 #define RESTARTS_MAX 3
+#define REPLACED "the object was replaced while it was read"
 
 struct cursor {
     uint32_t next;   /* in `order` */
@@ -45,14 +47,22 @@ struct slot {
     bool out, is_direct;
 };
 
+/* Of an operation that is RUNNING. */
+enum phase {
+    PHASE_PLANNING = 0, /* there is no lease yet; it may wait for memory */
+    PHASE_READING,
+    PHASE_DISCARDING, /* the object was replaced: what is out ends before all is read again */
+};
+
 struct rg_ranges_state {
-    struct rg_request *request;
+    struct rg_operation operation;
+    enum phase phase;
     struct rg_range *ranges; /* owned, like the next three */
     uint32_t *order;         /* of those that are not empty, by offset */
     struct slot *slots;
     struct rg_lease *lease;
     struct rg_range_result *results; /* in the lease, like what they point to */
-    uint32_t count, order_count, slot_count, out, restarts;
+    uint32_t count, order_count, slot_count, restarts;
     uint64_t gap_max, request_size_max;
     bool no_checksum;
     int64_t want_generation;
@@ -62,11 +72,13 @@ struct rg_ranges_state {
     uint64_t object_size;
     uint32_t object_crc;
     bool has_object_crc, has_answer, is_single; /* all of it is one group */
-    bool restarting;
-    enum rg_status
-        ending; /* what is to become of it when all children have ended; OK: it goes on */
-    struct rg_task memory; /* while there is no room for the lease */
+    struct rg_task memory;                      /* while there is no room for the lease */
 };
+
+static struct rg_ranges_state *state_of(struct rg_operation *operation)
+{
+    return RG_CONTAINER_OF(operation, struct rg_ranges_state, operation);
+}
 
 static const struct rg_range *range_at(const struct rg_ranges_state *state, uint32_t place)
 {
@@ -186,25 +198,13 @@ static void layout_make(const struct rg_ranges_state *state, struct layout *layo
     }
 }
 
-static void operation_fail(struct rg_ranges_state *state, enum rg_status status, const char *text)
-{
-    rg_request_note(state->request, status, "%s", text);
-    if (state->ending == RG_STATUS_OK) {
-        state->ending = status;
-    }
-}
-
-/* Ends what is out. One is held back, so that the last one's end does not end the operation from
- * within; the caller goes on with operation_settle. */
 static void children_cancel(struct rg_ranges_state *state, enum rg_status status)
 {
-    state->out++;
     for (uint32_t i = 0; i < state->slot_count; i++) {
         if (state->slots[i].out) {
             rg_request_cancel(&state->slots[i].child, status);
         }
     }
-    state->out--;
 }
 
 static void child_done(struct rg_request *child, struct rg_completion *completion);
@@ -213,7 +213,7 @@ static void child_done(struct rg_request *child, struct rg_completion *completio
 static void group_sink(struct rg_request *child, uint64_t at, const uint8_t *data, size_t size)
 {
     struct slot *slot = RG_CONTAINER_OF(child, struct slot, child);
-    const struct rg_ranges_state *state = child->parent->ranges;
+    const struct rg_ranges_state *state = state_of(child->parent->operation);
     const struct group *group = &slot->group;
     uint64_t begin = group->begin + at, end = begin + size;
     slot->sunk = at > 0 ? slot->sunk : 0;
@@ -239,6 +239,7 @@ static void group_sink(struct rg_request *child, uint64_t at, const uint8_t *dat
 static bool slot_start(struct rg_ranges_state *state, struct slot *slot)
 {
     struct group *group = &slot->group;
+    struct rg_request *request = state->operation.request;
     if (state->has_answer && state->cursor.within > 0 &&
         range_at(state, state->cursor.next)->offset + state->cursor.within >= state->object_size) {
         /* The rest of this range lies behind the object. */
@@ -251,16 +252,16 @@ static bool slot_start(struct rg_ranges_state *state, struct slot *slot)
     uint8_t *data = (uint8_t *)(uintptr_t)state->results[state->order[group->first]].data;
     slot->is_direct = group->count == 1 || group_is_leased(state, group);
     struct rg_get get = {
-        .bucket = state->request->bucket,
-        .object = state->request->object,
+        .bucket = request->bucket,
+        .object = request->object,
         .generation = state->generation != 0 ? state->generation : state->want_generation,
         .offset = group->begin,
         .length = group->end - group->begin,
         .buf = slot->is_direct ? data + (group->begin - first->offset) : NULL,
         .buf_size = slot->is_direct ? group->end - group->begin : 0,
-        .deadline_ns = state->request->deadline_ns,
+        .deadline_ns = request->deadline_ns,
     };
-    rg_request_init_child(&slot->child, state->request, child_done);
+    rg_request_init_child(&slot->child, request, child_done);
     int rc = rg_get_prepare(&slot->child, &get);
     RG_ASSERT(rc == 0);
     slot->child.get.buf_is_leased = slot->is_direct && first->buf == NULL;
@@ -270,17 +271,17 @@ static bool slot_start(struct rg_ranges_state *state, struct slot *slot)
         slot->child.get.buf_size = group->end - group->begin;
     }
     if (!rg_request_start(&slot->child)) {
-        operation_fail(state, RG_STATUS_CLOSED, "");
+        rg_operation_fail(&state->operation, RG_STATUS_CLOSED, "%s", "");
         return false;
     }
     slot->out = true;
-    state->out++;
+    rg_operation_child_started(&state->operation);
     return true;
 }
 
 static void groups_start(struct rg_ranges_state *state)
 {
-    for (uint32_t i = 0; i < state->slot_count && state->ending == RG_STATUS_OK; i++) {
+    for (uint32_t i = 0; i < state->slot_count; i++) {
         if (!state->slots[i].out && !slot_start(state, &state->slots[i])) {
             return;
         }
@@ -331,16 +332,16 @@ static bool is_whole(const struct rg_ranges_state *state, uint32_t *out_crc)
     return end == state->object_size;
 }
 
-static void restart(struct rg_ranges_state *state, enum rg_status status, const char *text)
+static void read_again(struct rg_ranges_state *state, enum rg_status status, const char *text)
 {
     if (++state->restarts > RESTARTS_MAX) {
-        operation_fail(state, status, text);
+        rg_operation_fail(&state->operation, status, "%s", text);
         return;
     }
     state->cursor = (struct cursor){0};
     state->generation = 0;
     state->has_answer = false;
-    state->restarting = false;
+    state->phase = PHASE_READING;
     for (uint32_t i = 0; i < state->count; i++) {
         state->results[i].size = 0;
         state->results[i].crc32c = 0;
@@ -348,7 +349,7 @@ static void restart(struct rg_ranges_state *state, enum rg_status status, const 
     groups_start(state);
 }
 
-static void operation_finish(struct rg_ranges_state *state)
+static void ranges_finish(struct rg_ranges_state *state)
 {
     struct rg_completion completion = {
         .status = RG_STATUS_OK,
@@ -361,29 +362,20 @@ static void operation_finish(struct rg_ranges_state *state)
         .lease = state->lease,
     };
     state->lease = NULL;
-    rg_request_finish(state->request, &completion);
+    rg_operation_finish(&state->operation, &completion);
 }
 
-/* What is next when no child is out. */
-static void operation_settle(struct rg_ranges_state *state)
+/* All groups were read: is what they have the object, or a part of it? */
+static void ranges_check(struct rg_ranges_state *state)
 {
     uint32_t crc;
     bool checks = !state->no_checksum && state->has_object_crc;
-    if (state->ending == RG_STATUS_OK) {
-        if (state->restarting || !is_complete(state)) {
-            restart(state, RG_STATUS_TRUNCATED, "the object was replaced while it was read");
-        } else if (checks && is_whole(state, &crc) && crc != state->object_crc) {
-            restart(state, RG_STATUS_CHECKSUM, "the ranges put together do not have it");
-        }
-    }
-    if (state->out > 0) {
-        return;
-    }
-    if (state->ending != RG_STATUS_OK) {
-        rg_request_note(state->request, state->ending, "%s", "");
-        rg_request_fail(state->request);
+    if (!is_complete(state)) {
+        read_again(state, RG_STATUS_TRUNCATED, REPLACED);
+    } else if (checks && is_whole(state, &crc) && crc != state->object_crc) {
+        read_again(state, RG_STATUS_CHECKSUM, "the ranges put together do not have it");
     } else {
-        operation_finish(state);
+        ranges_finish(state);
     }
 }
 
@@ -431,14 +423,17 @@ static void group_read(struct rg_ranges_state *state, const struct slot *slot,
 {
     const struct group *group = &slot->group;
     if (completion->generation == 0 && !state->is_single) {
-        operation_fail(state, RG_STATUS_BAD_RESPONSE,
-                       "the answer does not tell the generation, which parts of one object must");
+        rg_operation_fail(
+            &state->operation, RG_STATUS_BAD_RESPONSE,
+            "the answer does not tell the generation, which parts of one object must");
     } else if (completion->object_size < group->begin + completion->size) {
-        operation_fail(state, RG_STATUS_BAD_RESPONSE, "the answer does not tell the object's size");
+        rg_operation_fail(&state->operation, RG_STATUS_BAD_RESPONSE,
+                          "the answer does not tell the object's size");
     } else if (!object_note(state, completion)) {
-        state->restarting = true;
+        state->phase = PHASE_DISCARDING;
     } else if (range_at(state, group->first + group->count - 1)->offset >= state->object_size) {
-        operation_fail(state, RG_STATUS_RANGE, "a range begins behind the object's end");
+        rg_operation_fail(&state->operation, RG_STATUS_RANGE,
+                          "a range begins behind the object's end");
     } else {
         group_deliver(state, slot, completion);
     }
@@ -453,86 +448,98 @@ static void group_failed(struct rg_ranges_state *state, const struct slot *slot,
     }
     if (completion->status == RG_STATUS_NOT_FOUND && state->generation != 0 &&
         state->want_generation == 0) {
-        state->restarting = true; /* there was one when the first answer came */
+        state->phase = PHASE_DISCARDING; /* there was one when the first answer came */
         return;
     }
-    rg_request_note_child(state->request, &slot->child);
-    if (state->ending == RG_STATUS_OK) {
-        state->ending = completion->status;
-    }
+    rg_operation_fail_by(&state->operation, &slot->child);
 }
 
 static void child_done(struct rg_request *child, struct rg_completion *completion)
 {
     struct slot *slot = RG_CONTAINER_OF(child, struct slot, child);
-    struct rg_ranges_state *state = child->parent->ranges;
-    bool goes_on = state->ending == RG_STATUS_OK && !state->restarting;
+    struct rg_ranges_state *state = state_of(child->parent->operation);
+    bool is_wanted =
+        state->operation.state == RG_OPERATION_RUNNING && state->phase == PHASE_READING;
+    RG_ASSERT(completion->lease == NULL);
     slot->out = false;
-    state->out--;
-    rg_object_count_child(state->request, completion);
-    if (goes_on && completion->status == RG_STATUS_OK) {
+    if (is_wanted && completion->status == RG_STATUS_OK) {
         group_read(state, slot, completion);
-    } else if (goes_on) {
+    } else if (is_wanted) {
         group_failed(state, slot, completion);
     }
-    RG_ASSERT(completion->lease == NULL);
-    if (goes_on && (state->ending != RG_STATUS_OK || state->restarting)) {
-        children_cancel(state, RG_STATUS_CANCELLED);
-    } else if (goes_on) {
-        groups_start(state);
-    }
-    if (state->out == 0) {
-        operation_settle(state);
-    }
+    rg_operation_child_ended(&state->operation, child);
 }
 
-/* Takes the lease, now or when there is room, and begins. */
-static void begin(struct rg_ranges_state *state)
+/* Takes the lease, if there is room for it; otherwise `memory` runs when there is. */
+static void plan(struct rg_ranges_state *state)
 {
-    struct rg_loop *loop = state->request->client_loop->loop;
+    struct rg_loop *loop = state->operation.request->client_loop->loop;
     struct layout layout;
     layout_make(state, &layout, NULL);
     state->is_single = layout.group_count <= 1;
     state->slot_count = RG_MIN(state->slot_count, RG_MAX(layout.group_count, 1u));
     if (layout.size > rg_slab_size_max(loop->slabs)) {
-        operation_fail(state, RG_STATUS_TOO_LARGE, "ask for less at once, or give buffers");
-    } else {
-        state->lease = rg_loop_take_slab(loop, (size_t)layout.size, &state->memory);
-        if (state->lease == NULL) {
-            return;
-        }
-        state->results = (struct rg_range_result *)state->lease->data;
-        for (uint32_t i = 0; i < state->count; i++) {
-            void *data = state->ranges[i].buf != NULL ? state->ranges[i].buf : state->lease->data;
-            state->results[i] = (struct rg_range_result){.data = data};
-        }
-        layout_make(state, &layout, state->results);
-        groups_start(state);
+        rg_operation_fail(&state->operation, RG_STATUS_TOO_LARGE, "%s",
+                          "ask for less at once, or give buffers");
+        return;
     }
-    if (state->out == 0) {
-        operation_settle(state);
+    state->lease = rg_loop_take_slab(loop, (size_t)layout.size, &state->memory);
+    if (state->lease == NULL) {
+        return;
     }
+    state->results = (struct rg_range_result *)state->lease->data;
+    for (uint32_t i = 0; i < state->count; i++) {
+        void *data = state->ranges[i].buf != NULL ? state->ranges[i].buf : state->lease->data;
+        state->results[i] = (struct rg_range_result){.data = data};
+    }
+    layout_make(state, &layout, state->results);
+    state->phase = PHASE_READING;
 }
 
 static void memory_is_back(struct rg_task *task)
 {
-    begin(RG_CONTAINER_OF(task, struct rg_ranges_state, memory));
+    struct rg_ranges_state *state = RG_CONTAINER_OF(task, struct rg_ranges_state, memory);
+    rg_operation_wake(&state->operation);
 }
 
-static void ranges_start(struct rg_request *request)
+/* What is read has a place to go, and what is out has a slot. */
+static bool invariants(const struct rg_ranges_state *state)
 {
-    begin(request->ranges);
-}
-
-static void ranges_cancel(struct rg_request *request, enum rg_status status)
-{
-    struct rg_ranges_state *state = request->ranges;
-    rg_loop_undefer(&state->memory);
-    operation_fail(state, status, "");
-    children_cancel(state, status);
-    if (state->out == 0) {
-        operation_settle(state);
+    uint32_t out = 0;
+    for (uint32_t i = 0; i < state->slot_count; i++) {
+        out += state->slots[i].out;
     }
+    return (state->phase == PHASE_PLANNING) == (state->lease == NULL) &&
+           out == state->operation.out;
+}
+
+static void ranges_advance(struct rg_operation *operation)
+{
+    struct rg_ranges_state *state = state_of(operation);
+    RG_VERIFY(invariants(state));
+    if (state->phase == PHASE_PLANNING && !rg_list_linked(&state->memory.node)) {
+        plan(state);
+    }
+    if (state->phase == PHASE_READING) {
+        groups_start(state);
+    } else if (state->phase == PHASE_DISCARDING && operation->out > 0) {
+        children_cancel(state, RG_STATUS_CANCELLED);
+    }
+    if (operation->out > 0 || operation->state != RG_OPERATION_RUNNING) {
+        return;
+    }
+    if (state->phase == PHASE_READING) {
+        ranges_check(state);
+    } else if (state->phase == PHASE_DISCARDING) {
+        read_again(state, RG_STATUS_TRUNCATED, REPLACED);
+    }
+}
+
+static void ranges_stop(struct rg_operation *operation, bool hurry)
+{
+    struct rg_ranges_state *state = state_of(operation);
+    rg_loop_undefer(&state->memory);
+    children_cancel(state, hurry ? RG_STATUS_CLOSED : RG_STATUS_CANCELLED);
 }
 
 static void ranges_free(struct rg_ranges_state *state)
@@ -544,17 +551,22 @@ static void ranges_free(struct rg_ranges_state *state)
     free(state);
 }
 
-static void ranges_release(struct rg_request *request)
+static void operation_free(struct rg_operation *operation)
 {
-    ranges_free(request->ranges);
-    request->ranges = NULL;
+    ranges_free(state_of(operation));
 }
+
+static const struct rg_operation_ops operation_ops = {
+    .advance = ranges_advance,
+    .stop = ranges_stop,
+    .free = operation_free,
+};
 
 static const struct rg_request_ops ranges_ops = {
     .verb = "get ranges of",
-    .start = ranges_start,
-    .cancel = ranges_cancel,
-    .release = ranges_release,
+    .start = rg_operation_start,
+    .cancel = rg_operation_cancel,
+    .release = rg_operation_release,
 };
 
 static int order_compare(const void *a, const void *b, void *ranges)
@@ -612,7 +624,6 @@ static int ranges_prepare(struct rg_request *request, const void *given)
     if (state == NULL) {
         return -ENOMEM;
     }
-    state->request = request;
     state->count = (uint32_t)get->count;
     state->slot_count = get->requests_max != 0 ? get->requests_max : REQUESTS_DEFAULT;
     state->gap_max = get->gap_max != 0 ? get->gap_max : GAP_DEFAULT;
@@ -627,7 +638,7 @@ static int ranges_prepare(struct rg_request *request, const void *given)
         return rc;
     }
     rg_request_prepare(request, &ranges_ops, get->user_data, get->deadline_ns);
-    request->ranges = state;
+    rg_operation_init(&state->operation, &operation_ops, request);
     return 0;
 }
 
