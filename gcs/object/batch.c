@@ -8,6 +8,7 @@
  * A client that has met a server of the last two kinds sends it no batches any more. */
 #include "gcs/request/idempotency.h"
 #include "gcs/request/object_request.h"
+#include "gcs/request/operation.h"
 #include "gcs/wire/batch_answer.h"
 
 #include <errno.h>
@@ -34,26 +35,39 @@ struct single {
     bool out;
 };
 
+/* Of an operation that is RUNNING. */
+enum phase {
+    PHASE_BEGIN = 0, /* there is no lease yet; it may wait for memory */
+    PHASE_BATCH,     /* the batch is out, or has been answered */
+    PHASE_PAUSE,     /* before what was refused is tried again */
+    PHASE_SINGLES,   /* requests for single objects */
+};
+
 struct rg_delete_many_state {
+    struct rg_operation operation;
+    enum phase phase;
     struct rg_request batch;
+    struct rg_completion answered; /* of the batch */
     struct single singles[SINGLES_MAX];
     struct item *items; /* owned, like the next two */
     char *names;
     struct rg_lease *lease; /* of the results */
     struct rg_delete_result *results;
-    uint32_t count, next, out; /* items; the next that may be sent alone; children that are out */
-    bool batch_out;
-    bool alone;            /* the server knows no batches */
-    enum rg_status ending; /* what the operation was ended with; OK: it goes on */
-    struct rg_request *request;
+    uint32_t count, next; /* items; the next that may be sent alone */
+    bool alone;           /* the server knows no batches */
     struct rg_alarm pause;
     struct rg_task memory; /* waits for the lease */
     char boundary[RG_BOUNDARY_SIZE_MAX + 1];
 };
 
+static struct rg_delete_many_state *state_of(struct rg_operation *operation)
+{
+    return RG_CONTAINER_OF(operation, struct rg_delete_many_state, operation);
+}
+
 static int batch_head(struct rg_request *request, const struct rg_h1_head *head)
 {
-    struct rg_delete_many_state *state = request->parent->delete_many;
+    struct rg_delete_many_state *state = state_of(request->parent->operation);
     const struct rg_h1_slice *type = rg_h1_find(head, "content-type");
     struct rg_h1_slice none = {"", 0};
     if (rg_batch_boundary_parse(type != NULL ? *type : none, state->boundary) < 0) {
@@ -66,7 +80,7 @@ static int batch_head(struct rg_request *request, const struct rg_h1_head *head)
 
 static enum rg_status batch_finish(struct rg_request *request, struct rg_completion *completion)
 {
-    struct rg_delete_many_state *state = request->parent->delete_many;
+    struct rg_delete_many_state *state = state_of(request->parent->operation);
     uint16_t statuses[RG_DELETES_MAX];
     const char *problem;
     int rc = rg_batch_answer_parse((const char *)request->x.body, (size_t)request->x.body_size,
@@ -111,11 +125,12 @@ static bool is_idempotent(const struct rg_delete *del)
 }
 
 /* What the batch's answer means for one of its items; true: it is to be tried again. */
-static bool item_settle(struct rg_delete_many_state *state, uint32_t index)
+static bool item_take(struct rg_delete_many_state *state, uint32_t index)
 {
     const struct item *item = &state->items[index];
     struct rg_delete_result *result = &state->results[index];
-    bool may_retry = is_idempotent(&item->del) && state->request->client->options.attempts_max > 1;
+    bool may_retry =
+        is_idempotent(&item->del) && state->operation.request->client->options.attempts_max > 1;
     result->http_status = item->http_status;
     if (item->http_status == 0) {
         result->status = RG_STATUS_BAD_RESPONSE;
@@ -133,15 +148,8 @@ static bool item_settle(struct rg_delete_many_state *state, uint32_t index)
     return may_retry && rg_status_retryable(result->status);
 }
 
-static void operation_end(struct rg_delete_many_state *state)
+static void many_finish(struct rg_delete_many_state *state)
 {
-    struct rg_request *request = state->request;
-    RG_ASSERT(state->out == 0);
-    if (state->ending != RG_STATUS_OK) {
-        rg_request_note(request, state->ending, "%s", "");
-        rg_request_fail(request);
-        return;
-    }
     struct rg_completion completion = {
         .status = RG_STATUS_OK,
         .http_status = 200,
@@ -150,29 +158,46 @@ static void operation_end(struct rg_delete_many_state *state)
         .lease = state->lease,
     };
     state->lease = NULL;
-    rg_request_finish(request, &completion);
+    rg_operation_finish(&state->operation, &completion);
 }
 
-static void single_done(struct rg_request *child, struct rg_completion *completion);
+static void single_done(struct rg_request *child, struct rg_completion *completion)
+{
+    struct single *single = RG_CONTAINER_OF(child, struct single, child);
+    struct rg_delete_many_state *state = state_of(child->parent->operation);
+    state->results[single->index] = (struct rg_delete_result){
+        .status = completion->status,
+        .http_status = completion->http_status,
+        .found_done = completion->found_done,
+    };
+    single->out = false;
+    rg_operation_child_ended(&state->operation, child);
+}
 
-/* Sends the next item that is to be sent alone. False: there is none, or it cannot be. */
-static bool single_start(struct rg_delete_many_state *state, struct single *single)
+/* The next item that is to be sent alone; false: there is none. */
+static bool item_next(struct rg_delete_many_state *state, uint32_t *out_index)
 {
     while (state->next < state->count && !state->items[state->next].again) {
         state->next++;
     }
-    if (state->next == state->count || state->ending != RG_STATUS_OK) {
+    if (state->next == state->count) {
         return false;
     }
-    single->index = state->next++;
+    *out_index = state->next++;
+    return true;
+}
+
+/* Sends its item. False: the operation has failed. */
+static bool single_start(struct rg_delete_many_state *state, struct single *single)
+{
+    struct rg_operation *operation = &state->operation;
     const struct item *item = &state->items[single->index];
-    rg_request_init_child(&single->child, state->request, single_done);
-    int rc = rg_delete_prepare(&single->child, &item->del);
-    if (rc < 0) {
-        state->ending = RG_STATUS_NO_RESOURCES;
+    rg_request_init_child(&single->child, operation->request, single_done);
+    if (rg_delete_prepare(&single->child, &item->del) < 0) {
+        rg_operation_stop(operation, RG_STATUS_NO_RESOURCES);
         return false;
     }
-    single->child.deadline_ns = state->request->deadline_ns;
+    single->child.deadline_ns = operation->request->deadline_ns;
     /* Who was asked to come back later was not served, nor was a batch that nobody knew. */
     bool maybe_done = state->alone ? state->batch.attempts > 1 : item->http_status != 429;
     if (maybe_done) {
@@ -180,93 +205,116 @@ static bool single_start(struct rg_delete_many_state *state, struct single *sing
     }
     if (!rg_request_start(&single->child)) {
         rg_object_release(&single->child);
-        state->ending = RG_STATUS_CLOSED;
+        rg_operation_stop(operation, RG_STATUS_CLOSED);
         return false;
     }
     single->out = true;
-    state->out++;
+    rg_operation_child_started(operation);
     return true;
 }
 
-static void single_done(struct rg_request *child, struct rg_completion *completion)
+static void singles_advance(struct rg_delete_many_state *state)
 {
-    struct single *single = RG_CONTAINER_OF(child, struct single, child);
-    struct rg_delete_many_state *state = child->parent->delete_many;
-    rg_object_count_child(child->parent, completion);
-    state->results[single->index] = (struct rg_delete_result){
-        .status = completion->status,
-        .http_status = completion->http_status,
-        .found_done = completion->found_done,
-    };
-    single->out = false;
-    state->out--;
-    if (!single_start(state, single) && state->out == 0) {
-        operation_end(state);
+    for (uint32_t i = 0; i < SINGLES_MAX; i++) {
+        struct single *single = &state->singles[i];
+        if (single->out) {
+            continue;
+        }
+        if (!item_next(state, &single->index)) {
+            break;
+        }
+        if (!single_start(state, single)) {
+            return;
+        }
     }
-}
-
-static void singles_start(struct rg_delete_many_state *state)
-{
-    for (uint32_t i = 0; i < SINGLES_MAX && single_start(state, &state->singles[i]); i++) {
-    }
-    if (state->out == 0) {
-        operation_end(state);
+    if (state->operation.out == 0) {
+        many_finish(state);
     }
 }
 
 static void pause_end(struct rg_alarm *alarm)
 {
-    singles_start(RG_CONTAINER_OF(alarm, struct rg_delete_many_state, pause));
+    struct rg_delete_many_state *state = RG_CONTAINER_OF(alarm, struct rg_delete_many_state, pause);
+    state->phase = PHASE_SINGLES;
+    rg_operation_wake(&state->operation);
 }
 
 /* Where the service asked for another try, not at once. */
 static void pause_start(struct rg_delete_many_state *state)
 {
-    struct rg_request *request = state->request;
+    struct rg_request *request = state->operation.request;
     struct rg_retry_event event = {.status = RG_STATUS_SERVER,
                                    .idempotent = true,
                                    .now_ns = request->client_loop->loop->now_ns,
                                    .deadline_ns = request->deadline_ns};
     uint64_t at_ns;
     if (rg_retry_next(&request->retry, &request->client_loop->retry_budget, &event, &at_ns)) {
+        state->phase = PHASE_PAUSE;
         rg_loop_set_alarm(request->client_loop->loop, &state->pause, at_ns);
     } else {
-        operation_end(state);
+        many_finish(state);
     }
 }
 
 static void batch_done(struct rg_request *child, struct rg_completion *completion)
 {
-    struct rg_request *request = child->parent;
-    struct rg_delete_many_state *state = request->delete_many;
-    rg_object_count_child(request, completion);
-    state->batch_out = false;
-    state->alone =
-        completion->status == RG_STATUS_BAD_REQUEST && knows_no_batches(completion->http_status);
-    /* It may have been done, wholly or in part. */
-    bool unreadable = completion->status == RG_STATUS_BAD_RESPONSE;
-    if (completion->status != RG_STATUS_OK && !state->alone && !unreadable) {
-        rg_request_note_child(request, child);
-        rg_request_fail(request);
-        return;
-    }
+    struct rg_delete_many_state *state = state_of(child->parent->operation);
+    RG_ASSERT(completion->lease == NULL);
+    state->answered = *completion;
+    rg_operation_child_ended(&state->operation, child);
+}
+
+static bool batch_is_unknown(const struct rg_completion *answered)
+{
+    return answered->status == RG_STATUS_BAD_REQUEST && knows_no_batches(answered->http_status);
+}
+
+/* The batch may have been carried out, wholly or in part, and nothing says which. */
+static bool batch_is_unreadable(const struct rg_completion *answered)
+{
+    return answered->status == RG_STATUS_BAD_RESPONSE;
+}
+
+/* True: the batch has failed, and all that it asked for with it. */
+static bool batch_has_failed(const struct rg_completion *answered)
+{
+    return answered->status != RG_STATUS_OK && !batch_is_unknown(answered) &&
+           !batch_is_unreadable(answered);
+}
+
+/* Decides about each item by the answer of the batch. True: some are to be sent alone. */
+static bool items_take(struct rg_delete_many_state *state)
+{
     bool again = false;
     for (uint32_t i = 0; i < state->count; i++) {
-        state->items[i].again = state->alone || item_settle(state, i);
+        state->items[i].again = state->alone || item_take(state, i);
         again |= state->items[i].again;
     }
+    return again;
+}
+
+static void batch_take(struct rg_delete_many_state *state)
+{
+    struct rg_operation *operation = &state->operation;
+    bool unreadable = batch_is_unreadable(&state->answered);
+    if (batch_has_failed(&state->answered)) {
+        rg_operation_fail_by(operation, &state->batch);
+        return;
+    }
+    state->alone = batch_is_unknown(&state->answered);
+    bool again = items_take(state);
     if (state->alone || unreadable) {
-        atomic_store(&request->client->shared.no_batches, true);
+        atomic_store(&operation->request->client->shared.no_batches, true);
     }
     if (unreadable && !again) {
-        rg_request_note_child(request, child);
-        rg_request_fail(request);
+        rg_operation_fail_by(operation, &state->batch);
     } else if (state->alone || unreadable) {
-        singles_start(state);
+        state->phase = PHASE_SINGLES;
+        singles_advance(state);
     } else if (again) {
         pause_start(state);
     } else {
-        operation_end(state);
+        many_finish(state);
     }
 }
 
@@ -308,7 +356,7 @@ static bool all_idempotent(const struct rg_delete_many_state *state)
 
 static int batch_prepare(struct rg_delete_many_state *state)
 {
-    struct rg_request *request = state->request;
+    struct rg_request *request = state->operation.request;
     char text[RG_TARGET_SIZE_MAX];
     struct rg_target target;
     rg_target_init(&target, text, sizeof(text), request->client->endpoint.path);
@@ -329,80 +377,127 @@ static int batch_prepare(struct rg_delete_many_state *state)
     return rc;
 }
 
-static void all_start_alone(struct rg_delete_many_state *state)
+static void all_send_alone(struct rg_delete_many_state *state)
 {
     state->alone = true;
     for (uint32_t i = 0; i < state->count; i++) {
         state->items[i].again = true;
     }
-    singles_start(state);
+    state->phase = PHASE_SINGLES;
 }
 
-/* Takes the lease, now or when there is room, and begins. */
+static void batch_start(struct rg_delete_many_state *state)
+{
+    struct rg_operation *operation = &state->operation;
+    if (batch_prepare(state) < 0) {
+        rg_operation_fail(operation, RG_STATUS_NO_RESOURCES, "%s", "");
+        return;
+    }
+    state->phase = PHASE_BATCH;
+    if (rg_request_start(&state->batch)) {
+        rg_operation_child_started(operation);
+    } else {
+        rg_object_release(&state->batch);
+        rg_operation_fail(operation, RG_STATUS_CLOSED, "%s", "");
+    }
+}
+
+/* Takes the lease, if there is room for it; otherwise `memory` runs when there is. */
 static void begin(struct rg_delete_many_state *state)
 {
-    struct rg_request *request = state->request;
+    const struct rg_request *request = state->operation.request;
     size_t size = state->count * sizeof(*state->results);
     /* Before anything is sent: whoever has removed objects must be able to say so. */
     state->lease = rg_loop_take_slab(request->client_loop->loop, size, &state->memory);
     if (state->lease == NULL) {
         return;
     }
-    bool alone = atomic_load(&request->client->shared.no_batches);
-    if (!alone && batch_prepare(state) < 0) {
-        rg_request_note(request, RG_STATUS_NO_RESOURCES, "%s", "");
-        rg_request_fail(request);
-        return;
-    }
     state->results = (struct rg_delete_result *)state->lease->data;
-    if (alone) {
-        all_start_alone(state);
-        return;
-    }
-    state->batch_out = rg_request_start(&state->batch);
-    if (!state->batch_out) {
-        rg_object_release(&state->batch);
-        rg_request_note(request, RG_STATUS_CLOSED, "%s", "");
-        rg_request_fail(request);
+    if (atomic_load(&request->client->shared.no_batches)) {
+        all_send_alone(state);
+    } else {
+        batch_start(state);
     }
 }
 
 static void memory_is_back(struct rg_task *task)
 {
-    begin(RG_CONTAINER_OF(task, struct rg_delete_many_state, memory));
+    struct rg_delete_many_state *state = RG_CONTAINER_OF(task, struct rg_delete_many_state, memory);
+    rg_operation_wake(&state->operation);
 }
 
-static void many_start(struct rg_request *request)
+static uint32_t singles_out(const struct rg_delete_many_state *state)
 {
-    begin(request->delete_many);
+    uint32_t out = 0;
+    for (uint32_t i = 0; i < SINGLES_MAX; i++) {
+        out += state->singles[i].out;
+    }
+    return out;
 }
 
-static void many_cancel(struct rg_request *request, enum rg_status status)
+/* Nothing is sent before there is room for the results, and the batch is never out beside requests
+ * for single objects. */
+static bool invariants(const struct rg_delete_many_state *state)
 {
-    struct rg_delete_many_state *state = request->delete_many;
-    if (state->batch_out) {
-        rg_request_cancel(&state->batch, status);
+    return (state->phase == PHASE_BEGIN) == (state->lease == NULL) &&
+           (state->phase == PHASE_SINGLES
+                ? state->operation.out == singles_out(state)
+                : singles_out(state) == 0 && state->operation.out <= (state->phase == PHASE_BATCH));
+}
+
+static void many_advance(struct rg_operation *operation)
+{
+    struct rg_delete_many_state *state = state_of(operation);
+    RG_VERIFY(invariants(state));
+    if (state->phase == PHASE_BEGIN && !rg_list_linked(&state->memory.node)) {
+        begin(state);
+    } else if (state->phase == PHASE_BATCH && operation->out == 0) {
+        batch_take(state); /* which may be the operation's end */
         return;
     }
-    rg_loop_cancel_alarm(request->client_loop->loop, &state->pause);
-    state->ending = state->ending != RG_STATUS_OK ? state->ending : status;
-    /* One more than there are, so that the last of them to end does not end the operation here. */
-    state->out++;
+    if (state->phase == PHASE_SINGLES) {
+        singles_advance(state);
+    }
+}
+
+static void many_stop(struct rg_operation *operation, bool hurry)
+{
+    struct rg_delete_many_state *state = state_of(operation);
+    enum rg_status status = hurry ? RG_STATUS_CLOSED : operation->stopped_by;
+    rg_loop_undefer(&state->memory);
+    rg_loop_cancel_alarm(operation->request->client_loop->loop, &state->pause);
+    if (state->phase == PHASE_BATCH && operation->out > 0) {
+        rg_request_cancel(&state->batch, status);
+    }
+    if (status == RG_STATUS_NO_RESOURCES) {
+        /* What is out may be done by now: it ends by itself. */
+        return;
+    }
     for (uint32_t i = 0; i < SINGLES_MAX; i++) {
         if (state->singles[i].out) {
             rg_request_cancel(&state->singles[i].child, status);
         }
     }
-    state->out--;
-    if (state->out == 0) {
-        operation_end(state);
+}
+
+/* The batch may have been answered before the cancellation could take effect. Where all of it is
+ * decided by that, it has been done. */
+static void many_verify(struct rg_operation *operation)
+{
+    struct rg_delete_many_state *state = state_of(operation);
+    if (state->phase != PHASE_BATCH || operation->request->failure.status != RG_STATUS_OK) {
+        return;
+    }
+    if (batch_has_failed(&state->answered)) {
+        rg_request_note_child(operation->request, &state->batch);
+    } else if (state->answered.status == RG_STATUS_OK && !items_take(state)) {
+        rg_operation_resume(operation);
     }
 }
 
 static void many_free(struct rg_delete_many_state *state)
 {
     if (state != NULL) {
-        rg_loop_undefer(&state->memory);
         rg_lease_release(state->lease);
         free(state->items);
         free(state->names);
@@ -410,17 +505,23 @@ static void many_free(struct rg_delete_many_state *state)
     }
 }
 
-static void many_release(struct rg_request *request)
+static void operation_free(struct rg_operation *operation)
 {
-    many_free(request->delete_many);
-    request->delete_many = NULL;
+    many_free(state_of(operation));
 }
+
+static const struct rg_operation_ops operation_ops = {
+    .advance = many_advance,
+    .stop = many_stop,
+    .verify = many_verify,
+    .free = operation_free,
+};
 
 static const struct rg_request_ops many_ops = {
     .verb = "delete",
-    .start = many_start,
-    .cancel = many_cancel,
-    .release = many_release,
+    .start = rg_operation_start,
+    .cancel = rg_operation_cancel,
+    .release = rg_operation_release,
 };
 
 static const char *name_keep(char **end, const char *name)
@@ -489,7 +590,6 @@ static int many_prepare(struct rg_request *request, const void *given)
     if (state == NULL) {
         return -ENOMEM;
     }
-    state->request = request;
     state->count = (uint32_t)many->count;
     rg_alarm_init(&state->pause, pause_end);
     state->memory.run = memory_is_back;
@@ -499,7 +599,7 @@ static int many_prepare(struct rg_request *request, const void *given)
         return rc;
     }
     rg_request_prepare(request, &many_ops, many->user_data, many->deadline_ns);
-    request->delete_many = state;
+    rg_operation_init(&state->operation, &operation_ops, request);
     return 0;
 }
 

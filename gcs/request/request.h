@@ -196,9 +196,8 @@ struct rg_request {
         struct rg_put_state put;
         struct rg_upload_op *upload; /* owned */
         struct rg_object_request_state object_request;
-        struct rg_operation *operation;           /* owned; gcs/request/operation.h */
-        struct rg_delete_many_state *delete_many; /* owned */
-        struct rg_listing *listing;               /* one of whose pages is wanted */
+        struct rg_operation *operation; /* owned; gcs/request/operation.h */
+        struct rg_listing *listing;     /* one of whose pages is wanted */
     };
     char bucket[RG_BUCKET_NAME_SIZE_MAX + 1];
     char object[RG_OBJECT_NAME_SIZE_MAX + 1];
