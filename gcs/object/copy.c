@@ -261,17 +261,18 @@ static void copy_stop(struct rg_operation *operation, bool hurry)
     }
 }
 
-/* The answer may have come before the cancellation could take effect. */
+/* The answer of the last step may have come before the cancellation could take effect. */
 static void copy_verify(struct rg_operation *operation)
 {
     struct rg_copy_state *state = state_of(operation);
+    const struct rg_rewrite_answer *answer = state->arrived.data;
     if (!state->has_child || operation->request->failure.status != RG_STATUS_OK) {
         return;
     }
-    if (state->arrived.status == RG_STATUS_OK) {
-        rg_operation_resume(operation);
-    } else {
+    if (state->arrived.status != RG_STATUS_OK) {
         child_note(state);
+    } else if (state->has_source && answer->done) {
+        rg_operation_resume(operation);
     }
 }
 
