@@ -138,12 +138,3 @@ enum rg_status rg_object_finish_info(struct rg_request *request, struct rg_compl
 {
     return rg_object_finish(request, parse_info, completion);
 }
-
-void rg_object_count_child(struct rg_request *operation, const struct rg_completion *completion)
-{
-    uint32_t attempts = (uint32_t)operation->attempts + completion->attempts;
-    operation->attempts = (uint16_t)RG_MIN(attempts, (uint32_t)UINT16_MAX);
-    if (operation->started_ns == 0) {
-        operation->started_ns = completion->started_ns;
-    }
-}

@@ -49,9 +49,6 @@ enum rg_status rg_object_finish_info(struct rg_request *request, struct rg_compl
 /* Of a completion whose data shall be this resource, in its lease. */
 void rg_object_complete_info(struct rg_completion *completion, const struct rg_object_info *info);
 
-/* Which of `completion` the operation adds up, of a child that has ended. */
-void rg_object_count_child(struct rg_request *operation, const struct rg_completion *completion);
-
 /* Asks for the resource of an object: a kind of request, and a child of operations. */
 int rg_stat_prepare(struct rg_request *request, const void *given);
 /* Removes one; a part of a batch is the same target. */
