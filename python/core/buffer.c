@@ -2,6 +2,10 @@
  * Ranges that were read together are Buffers of one lease, which another Buffer of theirs holds.
  * Bytes that lie in several of them are read-only: nobody may find them changed by others.
  *
+ * Invariant, under the interpreter's lock: a Buffer has its memory by one of a lease of its own, a
+ * share that has taken that lease, and another Buffer; or has no memory. What it adds to the
+ * session's held_bytes, the session has.
+ *
  * Also a producer of DLPack capsules (the protocol of dlpack.h 0.8, "Python Specification for
  * DLPack"), for torch.from_dlpack and numpy.from_dlpack. What they keep is let go of by any thread,
  * without the interpreter's lock, and maybe after its end: so it is a share of the lease, which
@@ -27,6 +31,13 @@ struct buffer {
 static struct buffer *of(PyObject *object)
 {
     return (struct buffer *)object;
+}
+
+static bool invariants(const struct buffer *self)
+{
+    int holders = (self->lease != NULL) + (self->share != NULL) + (self->owner != NULL);
+    return holders <= 1 && self->held <= self->session->held_bytes && self->size >= 0 &&
+           (self->size == 0 || self->data != NULL);
 }
 
 static struct buffer *buffer_make(struct core_session *session, const void *data, uint64_t size)
@@ -148,6 +159,7 @@ static void buffer_dealloc(PyObject *object)
     struct buffer *self = of(object);
     PyTypeObject *type = Py_TYPE(object);
     struct core_session *session = self->session;
+    RG_ASSERT(invariants(self));
     /* A child of fork reads its parent's leases and leaves them alone. */
     if (self->lease != NULL && core_session_is_own(session)) {
         rg_lease_release(self->lease);

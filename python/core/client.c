@@ -37,8 +37,15 @@ static void forked(void)
     this_process++;
 }
 
+/* The invariant in core.h, as far as one session shows it. */
+static bool session_invariants(const struct core_session *session)
+{
+    return session->references > 0 && atomic_load(&session->owners) > 0;
+}
+
 void core_session_ref(struct core_session *session)
 {
+    RG_ASSERT(session_invariants(session));
     session->references++;
 }
 
@@ -64,7 +71,10 @@ static void session_leave(struct core_session *session)
 
 void core_session_unref(struct core_session *session)
 {
+    RG_ASSERT(session == NULL || session_invariants(session));
     if (session != NULL && --session->references == 0) {
+        /* Everything that could be counted here had a reference of its own. */
+        RG_ASSERT(session->held_bytes == 0 && session->windows == 0);
         Py_BEGIN_ALLOW_THREADS session_leave(session);
         Py_END_ALLOW_THREADS
     }
@@ -93,6 +103,7 @@ struct core_share *core_share_new(struct core_session *session, struct rg_lease 
 
 void core_share_charge(struct core_share *share, uint64_t *held)
 {
+    RG_ASSERT(share->session->held_bytes >= *held);
     share->bytes += *held;
     atomic_fetch_add(&share->session->exported_bytes, *held);
     share->session->held_bytes -= *held;

@@ -20,14 +20,25 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include "runtime/base.h"
+
 #include <ringest/ringest.h>
 #include <stdatomic.h>
+
+/* A state machine of this extension was about to change in a way that it never does. Ends the
+ * process with a line that names what it is and both states. */
+__attribute__((noreturn, cold)) void core_state_fail(const char *noun, const char *from,
+                                                     const char *to);
 
 /* How long a wait lasts at most before signals are looked at: Ctrl-C may have gone to another
  * thread than the one that waits. */
 #define CORE_WAIT_NS (UINT64_C(50) * 1000 * 1000)
 
-/* A runtime with its client, shared by everything that refers to memory of it. */
+/* A runtime with its client, shared by everything that refers to memory of it.
+ *
+ * Invariant, under the interpreter's lock: there are references, or shares, or it is being closed;
+ * `windows` counts the objects of core_use that have memory and are IDLE; held_bytes is the sum of
+ * what the Buffers hold that exist. */
 struct core_session {
     struct rg_runtime *runtime;
     struct rg_client *client;
@@ -61,13 +72,20 @@ void core_share_charge(struct core_share *share, uint64_t *held);
 void core_share_ref(struct core_share *share);
 void core_share_unref(struct core_share *share);
 
-/* Who uses an object: see use.c. */
+/* Whether somebody uses an object: see use.c, which alone changes it. */
+enum core_use_state {
+    CORE_USE_MAKING = 0, /* core_use_open is still to come */
+    CORE_USE_IDLE,
+    CORE_USE_BUSY,    /* a call is in it */
+    CORE_USE_CLOSING, /* the same, and it was closed: the call frees it on its way out */
+    CORE_USE_CLOSED,
+};
 struct core_use {
     struct core_session *session; /* the object's, like the next two */
     const char *noun;
     PyObject *uri;  /* that messages name; NULL: none */
     bool is_window; /* it has memory of the client's while nobody uses it */
-    bool is_busy, is_closed;
+    enum core_use_state state;
     unsigned long thread; /* that uses it */
 };
 /* Last, when all that calls need is there. */
@@ -82,6 +100,8 @@ bool core_use_begin(struct core_use *self);
 bool core_use_goes_on(const struct core_use *self);
 /* True: it was closed, and what it has is to be freed now. */
 bool core_use_end(struct core_use *self);
+/* It was closed, whether or not a call is still in it. */
+bool core_use_is_closed(const struct core_use *self);
 /* True: what it has is to be freed now; otherwise that was done, or whoever uses it does so. */
 bool core_use_close(struct core_use *self);
 /* In a child of fork: a thread that exists in the parent only was in the middle of a call. What it

@@ -139,6 +139,13 @@ PyObject *core_errno_raise(int rc, const char *text)
     return NULL;
 }
 
+void core_state_fail(const char *noun, const char *from, const char *to)
+{
+    char text[128];
+    PyOS_snprintf(text, sizeof(text), "a %s never goes from %s to %s", noun, from, to);
+    rg_assert_fail(text, __FILE__, __LINE__, __func__);
+}
+
 bool core_uri_parse(PyObject *text, struct core_uri *out_uri)
 {
     Py_ssize_t size;

@@ -22,6 +22,20 @@ struct iteration {
     bool is_closed; /* somebody has asked for that */
 };
 
+static const char *const state_names[] = {"IDLE", "RUNNING", "OVER", "BROKEN"};
+
+/* The only place that changes the state. */
+static void iteration_become(struct iteration *self, enum iteration_state state)
+{
+    bool is_allowed = self->state == IDLE      ? state == RUNNING || state == OVER
+                      : self->state == RUNNING ? state != RUNNING
+                                               : false;
+    if (!is_allowed) {
+        core_state_fail("dataset's iteration", state_names[self->state], state_names[state]);
+    }
+    self->state = state;
+}
+
 static struct iteration *of(PyObject *object)
 {
     return (struct iteration *)object;
@@ -75,12 +89,11 @@ static void iteration_dealloc(PyObject *object)
 }
 
 /* Keeps what the exception that is set says, and not the exception, whose frames hold samples. */
-static void iteration_break(struct iteration *self)
+static void cause_keep(struct iteration *self)
 {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
     PyErr_NormalizeException(&type, &value, &trace);
-    self->state = BROKEN;
     self->cause = PyObject_Repr(value);
     if (self->cause == NULL) {
         PyErr_Clear();
@@ -109,17 +122,17 @@ static PyObject *iteration_next(PyObject *object)
     if (!iteration_may_go_on(self)) {
         return NULL;
     }
-    self->state = RUNNING;
+    iteration_become(self, RUNNING);
     PyObject *value = PyIter_Next(self->values);
-    self->state = IDLE;
     if (value != NULL && core_reader_consume(self->reader) == 0) {
+        iteration_become(self, IDLE);
         return value;
     }
+    bool has_raised = PyErr_Occurred() != NULL;
+    iteration_become(self, has_raised ? BROKEN : OVER);
     Py_XDECREF(value);
-    if (PyErr_Occurred()) {
-        iteration_break(self);
-    } else {
-        self->state = OVER;
+    if (has_raised) {
+        cause_keep(self);
     }
     return NULL;
 }
@@ -139,7 +152,7 @@ static PyObject *iteration_close(PyObject *object, PyObject *nothing)
         return PyObject_CallMethod(self->reader, "close", NULL);
     }
     if (self->state == IDLE) {
-        self->state = OVER;
+        iteration_become(self, OVER);
     }
     return PyObject_CallMethod(self->values, "close", NULL);
 }

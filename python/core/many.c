@@ -12,6 +12,9 @@
  * for again, once the one that holds them up has come. A list is handed out short rather than kept
  * waiting. What the caller keeps of earlier lists is out of reach: that ends in a MemoryError.
  *
+ * Invariant, under the interpreter's lock and between two calls: every number in the window has a
+ * name, and is either to be submitted, out, or here; the counts and bytes are those of the slots.
+ *
  * The iterator of URIs is the caller's code: whatever it does to this one, or lets other threads
  * do, is refused or put off until the call in which it runs is over. */
 #include "core.h"
@@ -79,6 +82,25 @@ static uint32_t slot_of(uint64_t number)
     return (uint32_t)(number % WINDOW);
 }
 
+/* O(WINDOW): for RG_VERIFY. */
+static bool invariants(const struct many *self)
+{
+    uint32_t names = 0, here = 0;
+    uint64_t here_bytes = 0;
+    for (uint32_t i = 0; i < WINDOW; i++) {
+        names += self->names[i] != NULL;
+        here += self->items[i] != NULL;
+        here_bytes += self->items[i] != NULL ? self->sizes[i] : 0;
+        if (self->items[i] != NULL && self->names[i] == NULL) {
+            return false;
+        }
+    }
+    return names == self->todo_count + self->out_count + self->here_count &&
+           here == self->here_count && here_bytes == self->here_bytes &&
+           (self->ordered ? names == self->next - self->first : here == 0 && !self->is_held) &&
+           self->todo_head < WINDOW && self->cq != NULL;
+}
+
 static void todo_push(struct many *self, uint64_t number)
 {
     self->todo[(self->todo_head + self->todo_count++) % WINDOW] = number;
@@ -144,6 +166,7 @@ static void many_dealloc(PyObject *object)
 /* Gives the result, unless somebody has closed the iterator meanwhile. */
 static PyObject *many_finish(struct many *self, PyObject *result)
 {
+    RG_VERIFY(invariants(self));
     if (!core_use_goes_on(&self->use)) {
         Py_CLEAR(result);
     }
@@ -155,7 +178,7 @@ static PyObject *many_finish(struct many *self, PyObject *result)
 
 static bool many_has_room(const struct many *self)
 {
-    return self->uris != NULL && !self->use.is_closed &&
+    return self->uris != NULL && !core_use_is_closed(&self->use) &&
            self->out_count + self->here_count + self->todo_count < self->window &&
            self->here_bytes < self->bytes_max && self->names[slot_of(self->next)] == NULL;
 }

@@ -4,7 +4,11 @@
  *   submit (tag, operation) -> ticket        take -> [(tag, result, error), ...]
  *
  * One thread at a time; any may cancel a ticket, or close the queue. What is out when it is closed
- * is cancelled and waited for. */
+ * is cancelled and waited for.
+ *
+ * Invariant, under the interpreter's lock and between two calls: every slot is either on the list
+ * of free ones or has what is pending with a ticket of that slot; the counts are those of the
+ * slots. */
 #include "core.h"
 
 #include <errno.h>
@@ -18,7 +22,8 @@ struct pending {
     struct core_operation operation;
     PyObject *tag;
     uint64_t ticket, since_ns;
-    bool is_cancelled, is_starved; /* the latter: for want of memory */
+    /* Both may hold: the caller has cancelled it; we have, for want of memory. */
+    bool is_cancelled, is_starved;
 };
 
 struct queue {
@@ -37,6 +42,28 @@ static PyTypeObject *queue_type;
 static struct queue *of(PyObject *object)
 {
     return (struct queue *)object;
+}
+
+/* O(capacity): for RG_VERIFY. */
+static bool invariants(const struct queue *self)
+{
+    uint32_t out = 0, greedy = 0;
+    for (uint32_t i = 0; i < self->capacity; i++) {
+        const struct pending *pending = self->slots[i];
+        if (pending != NULL) {
+            out++;
+            greedy += !core_operation_is_lean(&pending->operation);
+            if (pending->ticket % self->capacity != i || pending->tag == NULL) {
+                return false;
+            }
+        }
+    }
+    for (uint32_t i = 0; i < self->capacity - self->out_count; i++) {
+        if (self->free[i] >= self->capacity || self->slots[self->free[i]] != NULL) {
+            return false;
+        }
+    }
+    return out == self->out_count && greedy == self->greedy_count && self->cq != NULL;
 }
 
 static int queue_make(struct queue *self, PyObject *args, PyObject *keywords)
@@ -199,6 +226,7 @@ static void queue_end(struct queue *self);
 /* Gives the result, unless somebody has closed the queue meanwhile. */
 static PyObject *queue_finish(struct queue *self, PyObject *result)
 {
+    RG_VERIFY(invariants(self));
     if (!core_use_goes_on(&self->use)) {
         Py_CLEAR(result);
     }

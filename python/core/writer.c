@@ -34,6 +34,19 @@ static struct writer *of(PyObject *object)
     return (struct writer *)object;
 }
 
+/* Memory that is lent lies in the order of the stream, and ends in it. O(what is lent). */
+static bool invariants(const struct writer *self)
+{
+    unsigned long long end = 0;
+    for (size_t i = self->lent_first; i < self->lent_count; i++) {
+        if (self->lent[i].owner == NULL || self->lent[i].end < end) {
+            return false;
+        }
+        end = self->lent[i].end;
+    }
+    return self->lent_first <= self->lent_count && self->lent_count <= self->lent_capacity;
+}
+
 /* Lets go of memory that the service has. */
 static void lent_release(struct writer *self, unsigned long long settled)
 {
@@ -97,6 +110,7 @@ static PyObject *writer_finish_use(struct writer *self, PyObject *result)
     if (result == NULL) {
         (void)core_use_close(&self->use);
     }
+    RG_VERIFY(invariants(self));
     if (core_use_end(&self->use)) {
         writer_end(self);
     }
@@ -314,7 +328,8 @@ static PyObject *writer_abort(PyObject *object, PyObject *nothing)
 {
     (void)nothing;
     struct writer *self = of(object);
-    self->is_aborted |= self->writer != NULL || self->use.is_closed; /* not while it is made */
+    self->is_aborted |=
+        self->writer != NULL || core_use_is_closed(&self->use); /* not while it is made */
     if (core_use_close(&self->use)) {
         writer_end(self);
     }
@@ -331,10 +346,10 @@ static PyObject *writer_exit(PyObject *object, PyObject *args)
         return writer_abort(object, NULL);
     }
     struct writer *self = of(object);
-    if (self->use.is_closed && self->is_aborted) {
+    if (core_use_is_closed(&self->use) && self->is_aborted) {
         Py_RETURN_NONE;
     }
-    if (self->use.is_closed && self->result == NULL) {
+    if (core_use_is_closed(&self->use) && self->result == NULL) {
         return PyErr_Format(PyExc_ValueError, "%U: nothing is published, since a write has failed",
                             self->uri);
     }
@@ -448,7 +463,7 @@ static PyObject *writer_size(PyObject *object, void *nothing)
 static PyObject *writer_ended(PyObject *object, void *nothing)
 {
     (void)nothing;
-    return PyBool_FromLong(of(object)->use.is_closed);
+    return PyBool_FromLong(core_use_is_closed(&of(object)->use));
 }
 
 static PyMethodDef writer_methods[] = {
