@@ -124,9 +124,9 @@ static int compose_prepare(struct rg_request *request, const void *given)
     request->object_request.has_crc32c = compose->has_crc32c;
     request->idempotent = rg_operation_idempotent(RG_OPERATION_COMPOSE, &compose->conditions, 0);
     if (request->idempotent && compose->exclusive) {
-        rg_verify_expect_nonce(request, nonce);
+        rg_verify_expect_nonce(&request->verify, nonce);
     } else if (request->idempotent && compose->has_crc32c) {
-        rg_verify_expect_written(request, RG_VERIFY_ANY_SIZE, compose->crc32c);
+        rg_verify_expect_written(&request->verify, RG_VERIFY_ANY_SIZE, compose->crc32c);
     }
     return 0;
 }

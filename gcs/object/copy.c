@@ -112,7 +112,7 @@ static int step_prepare(struct rg_copy_state *state, const char *token)
     }
     state->child.idempotent = rg_operation_idempotent(RG_OPERATION_COPY, &copy->conditions, 0);
     if (state->child.idempotent && state->source.has_crc32c) {
-        rg_verify_expect_written(&state->child, state->source.size, state->source.crc32c);
+        rg_verify_expect_written(&state->child.verify, state->source.size, state->source.crc32c);
     }
     return 0;
 }

@@ -60,7 +60,7 @@ int rg_delete_prepare(struct rg_request *request, const void *given)
     request->idempotent =
         rg_operation_idempotent(RG_OPERATION_DELETE, &del->conditions, del->generation);
     if (request->idempotent && !del->exclusive) {
-        rg_verify_expect_removed(request);
+        rg_verify_expect_removed(&request->verify);
     }
     return 0;
 }

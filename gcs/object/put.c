@@ -121,7 +121,7 @@ static int exclusive_prepare(struct rg_request *request)
     x->lead_size = strlen(put->lead);
     x->trail = (const uint8_t *)put->trail;
     x->trail_size = strlen(put->trail);
-    rg_verify_expect_nonce(request, nonce);
+    rg_verify_expect_nonce(&request->verify, nonce);
     return 0;
 }
 
@@ -154,7 +154,7 @@ static int put_prepare(struct rg_request *request, const struct rg_put *put)
         .crc = rg_crc32c(0, put->data, put->size),
     };
     if (request->idempotent) {
-        rg_verify_expect_written(request, request->put.size, request->put.crc);
+        rg_verify_expect_written(&request->verify, request->put.size, request->put.crc);
     }
     if (put->content_type != NULL) {
         request->put.content_type = strdup(put->content_type);

@@ -86,10 +86,10 @@ static int update_prepare(struct rg_request *request, const void *given)
     request->idempotent =
         rg_operation_idempotent(RG_OPERATION_UPDATE, &update->conditions, update->generation);
     if (request->idempotent) {
-        rg_verify_expect_changed(request);
+        rg_verify_expect_changed(&request->verify);
     }
     if (request->idempotent && update->exclusive) {
-        rg_verify_expect_nonce(request, nonce);
+        rg_verify_expect_nonce(&request->verify, nonce);
     }
     return 0;
 }

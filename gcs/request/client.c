@@ -4,7 +4,6 @@
 #include "gcs/request/client.h"
 
 #include "gcs/network/extra_headers.h"
-#include "gcs/request/authorize.h"
 #include "gcs/request/hedge.h"
 #include "gcs/request/request.h"
 #include "http/resolver.h"
@@ -250,7 +249,7 @@ static int part_open(struct rg_client *client, struct rg_client_loop *client_loo
     rg_list_init(&client_loop->active);
     rg_retry_budget_init(&client_loop->retry_budget);
     rg_part_memory_init(&client_loop->part_memory, loop);
-    rg_authorize_open(client_loop);
+    rg_authorizer_open(&client_loop->authorizer, client->credentials, loop, rg_request_token_came);
     uint32_t connections = (options->connections_max + client->loop_count - 1) / client->loop_count;
     int rc = rg_transport_loop_create(&client_loop->transports, loop,
                                       rg_network_transports(&client->network, connections));
@@ -502,7 +501,7 @@ static void part_close(void *context)
     struct rg_client_loop *client_loop = context;
     client_loop->closing = true;
     part_cancel(client_loop, RG_STATUS_CLOSED, ends_at_close, NULL);
-    rg_authorize_close(client_loop);
+    rg_authorizer_close(&client_loop->authorizer);
     rg_pool_close(client_loop->pool, part_closed, client_loop);
 }
 

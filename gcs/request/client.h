@@ -7,9 +7,9 @@
 #ifndef RG_GCS_REQUEST_CLIENT_H
 #define RG_GCS_REQUEST_CLIENT_H
 
-#include "gcs/credentials/credentials.h"
 #include "gcs/network/endpoint.h"
 #include "gcs/network/network.h"
+#include "gcs/request/authorize.h"
 #include "gcs/request/part_memory.h"
 #include "gcs/request/retry.h"
 #include "http/pool.h"
@@ -54,8 +54,7 @@ struct rg_client_loop {
     uint64_t writes;       /* that were given an idempotency token */
     uint64_t clock_due_ns; /* when an answer's date is looked at again */
     struct rg_part_memory part_memory;
-    struct rg_bearer bearer;
-    struct rg_list unauthorized; /* requests that wait for a token */
+    struct rg_authorizer authorizer;
     bool closing, pool_closed;
     sem_t closed; /* posted once when the pool and all requests are gone; valid while closing */
 };

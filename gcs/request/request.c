@@ -1,7 +1,6 @@
 /* The life of a request over its attempts: see request.h. */
 #include "gcs/request/request.h"
 
-#include "gcs/request/authorize.h"
 #include "gcs/wire/error_body.h"
 #include "gcs/wire/names.h"
 #include "gcs/wire/retry_after.h"
@@ -136,7 +135,8 @@ int rg_request_encode_end(struct rg_request *request, struct rg_h1_encoder *enco
     if (is_write && !request->verify.asking) {
         write_token_encode(request, encoder);
     }
-    struct rg_h1_slice authorization = rg_authorize_field(request);
+    struct rg_h1_slice authorization =
+        rg_authorize_field(&request->client_loop->authorizer, &request->token);
     fields_append(encoder, authorization.data, authorization.size);
     fields_append(encoder, client->common_fields, client->common_fields_size);
     return rg_h1_encode_end(encoder);
@@ -256,23 +256,23 @@ static void attempt_start(struct rg_request *request)
     request->failure.os_error = 0;
     request->failure.http_status = 0;
     request->failure.text[0] = '\0';
-    if (rg_authorize(request)) {
+    if (rg_authorize(&request->client_loop->authorizer, &request->token)) {
         attempt_send(request);
     } else {
         become(request, RG_REQUEST_TOKEN);
     }
 }
 
-void rg_request_resume(struct rg_request *request)
+void rg_request_token_came(struct rg_token_wait *wait, const char *failure)
 {
+    struct rg_request *request = RG_CONTAINER_OF(wait, struct rg_request, token);
     RG_ASSERT(request->state == RG_REQUEST_TOKEN);
-    attempt_send(request);
-}
-
-void rg_request_give_up(struct rg_request *request)
-{
-    RG_ASSERT(request->state == RG_REQUEST_TOKEN);
-    rg_request_fail(request);
+    if (failure == NULL) {
+        attempt_send(request);
+    } else {
+        rg_request_note(request, RG_STATUS_CREDENTIALS, "%s", failure);
+        rg_request_fail(request);
+    }
 }
 
 static void alarm_fire(struct rg_alarm *alarm)
@@ -289,7 +289,7 @@ static void wait_end(struct rg_request *request)
 {
     switch ((enum rg_request_state)request->state) {
     case RG_REQUEST_TOKEN:
-        rg_authorize_cancel(request);
+        rg_authorize_cancel(&request->token);
         break;
     case RG_REQUEST_ADMISSION:
         rg_traffic_withdraw(request);
@@ -327,11 +327,33 @@ static void deadline_fire(struct rg_alarm *alarm)
     rg_request_cancel(request, RG_STATUS_DEADLINE);
 }
 
+/* What is there could not be read, which is not what the caller asked for: the 412 stands. */
+static void question_failed(struct rg_request *request)
+{
+    enum rg_status status = request->failure.status;
+    bool ended_by_us =
+        status == RG_STATUS_CANCELLED || status == RG_STATUS_DEADLINE || status == RG_STATUS_CLOSED;
+    if (!request->verify.asking || ended_by_us) {
+        return;
+    }
+    if (status != RG_STATUS_PRECONDITION) {
+        char text[sizeof(request->failure.text)];
+        strcpy(text, request->failure.text);
+        request->failure.status = RG_STATUS_OK;
+        rg_request_note(request, RG_STATUS_PRECONDITION,
+                        "%s may have done it, and what is there cannot be read: %s%s%s",
+                        request->verify.maybe_done ? "an earlier try" : "this request",
+                        rg_status_text(status), *text != '\0' ? ": " : "", text);
+    }
+    request->failure.os_error = 0;
+    request->failure.http_status = 412;
+}
+
 /* Decides about another attempt after a failure, and arranges it. */
 static void attempt_failed(struct rg_request *request, bool progress)
 {
     struct rg_loop *loop = loop_of(request);
-    rg_verify_note_attempt(request);
+    rg_verify_note_attempt(&request->verify, request->x.request_sent, request->failure.status);
     struct rg_retry_event event = {
         .status = request->failure.status,
         .idempotent = request->idempotent,
@@ -343,7 +365,7 @@ static void attempt_failed(struct rg_request *request, bool progress)
     uint64_t at_ns;
     if (request->client_loop->closing || request->x.final ||
         !rg_retry_next(&request->retry, &request->client_loop->retry_budget, &event, &at_ns)) {
-        rg_verify_give_up(request);
+        question_failed(request);
         rg_request_fail(request);
         return;
     }
@@ -373,18 +395,32 @@ static bool is_success(const struct rg_request *request, uint16_t http_status)
            (http_status != 0 && http_status == request->accepts);
 }
 
+/* The question is sent without the body of the write, and has a limit of attempts of its own. */
+static void question_start(struct rg_request *request)
+{
+    request->idempotent = true;
+    request->retry.failures = 0;
+    request->x.upload_size = 0;
+    request->x.lead_size = request->x.trail_size = 0;
+    attempt_start(request);
+}
+
 static void answer_refused(struct rg_request *request)
 {
     struct rg_completion completion = {.http_status = request->x.http_status};
     error_answer(request);
-    if (request->x.http_status == 401 && rg_authorize_again(request)) {
+    bool may_have_another =
+        !request->client_loop->closing && request->client->options.attempts_max > 1;
+    if (request->x.http_status == 401 &&
+        rg_authorize_again(&request->client_loop->authorizer, &request->token, may_have_another)) {
         rg_metric_add(&loop_of(request)->metrics.retries, 1);
         attempt_start(request);
         return;
     }
-    switch (rg_verify_refused(request, request->x.http_status)) {
+    bool may_ask = !request->client_loop->closing && !request->x.final;
+    switch (rg_verify_refused(&request->verify, request->x.http_status, may_ask)) {
     case RG_VERIFY_ASK:
-        attempt_start(request);
+        question_start(request);
         break;
     case RG_VERIFY_DONE:
         completion.found_done = true;
@@ -477,7 +513,7 @@ static void exchange_done(struct rg_exchange *x)
         rg_lease_release(x->lease);
     }
     if (may_repeat_at_once(request)) {
-        rg_verify_note_attempt(request);
+        rg_verify_note_attempt(&request->verify, x->request_sent, request->failure.status);
         request->retry.failures++;
         rg_metric_add(&loop_of(request)->metrics.retries, 1);
         attempt_start(request);
@@ -563,6 +599,15 @@ static const struct rg_exchange_ops exchange_ops = {
     .done = exchange_done,
 };
 
+/* When a request starts: it has one place for its end, nothing of it is out, and only what may be
+ * sent twice is asked about when it is refused. */
+static bool invariants(const struct rg_request *request)
+{
+    bool verifiable = request->verify.kind == RG_VERIFY_NONE || request->idempotent;
+    bool placed = (request->cq != NULL) != (request->done != NULL);
+    return verifiable && placed && request->x.conn == NULL;
+}
+
 static void mail_run(struct rg_mail *mail)
 {
     struct rg_request *request = RG_CONTAINER_OF(mail, struct rg_request, mail);
@@ -572,6 +617,7 @@ static void mail_run(struct rg_mail *mail)
         rg_loop_set_alarm(client_loop->loop, &request->deadline, request->deadline_ns);
     }
     RG_ASSERT(!client_loop->closing);
+    RG_VERIFY(invariants(request));
     if (request->ops->start != NULL) {
         become(request, RG_REQUEST_CHILDREN);
         request->ops->start(request);
@@ -598,7 +644,8 @@ bool rg_request_start(struct rg_request *child)
     if (client_loop->closing) {
         return false;
     }
-    child->token_refused = false;
+    RG_VERIFY(invariants(child));
+    child->token.refused = false;
     rg_list_push_back(&client_loop->active, &child->node);
     if (child->deadline_ns != 0) {
         rg_loop_set_alarm(client_loop->loop, &child->deadline, child->deadline_ns);
@@ -638,8 +685,8 @@ void rg_request_prepare(struct rg_request *request, const struct rg_request_ops 
     request->verify = (struct rg_verify){0};
     request->accepts = 0;
     request->refusal_space = NULL;
-    request->token_refused = false;
-    rg_list_init(&request->token_node);
+    request->token = (struct rg_token_wait){0};
+    rg_list_init(&request->token.node);
     request->x = (struct rg_exchange){.ops = &exchange_ops};
     request->passage = (struct rg_passage){0};
     rg_alarm_init(&request->alarm, alarm_fire);

@@ -181,9 +181,7 @@ struct rg_request {
     /* Where the body of a refusal goes, for who must not wait for memory; NULL: to a lease. */
     uint8_t *refusal_space;
     size_t refusal_space_size;
-    bool token_refused;        /* the service has answered 401 since the start */
-    struct rg_list token_node; /* in client_loop->unauthorized, while it waits for a token */
-    uint64_t token_version;    /* of the token that the attempt carries */
+    struct rg_token_wait token;
     struct {
         enum rg_status status;
         int os_error;
@@ -247,10 +245,8 @@ void rg_request_note_child(struct rg_request *request, const struct rg_request *
 
 /* Prepares a get; its struct is as large as the library's. 0 or -EINVAL. */
 int rg_get_prepare(struct rg_request *request, const struct rg_get *get);
-/* For gcs/request/authorize.c: sends the attempt of a request that waited for a token, or ends the
- * request with what was noted. */
-void rg_request_resume(struct rg_request *request);
-void rg_request_give_up(struct rg_request *request);
+/* The wait of a request for a token is over; failure NULL: there is one. */
+void rg_request_token_came(struct rg_token_wait *wait, const char *failure);
 /* For gcs/request/traffic.c: gives the pool a request that waited for its bucket's limits. */
 void rg_request_admitted(struct rg_request *request);
 
@@ -258,5 +254,7 @@ void rg_request_admitted(struct rg_request *request);
 void rg_request_cancel(struct rg_request *request, enum rg_status status);
 
 extern const struct rg_request_ops rg_get_ops;
+/* The step of a request that asks whether its write was done. */
+extern const struct rg_request_ops rg_verify_ops;
 
 #endif

@@ -8,20 +8,21 @@
  *                                                 -> something else, unknown -> the 412 stands
  *
  * That it is done does not say by whom: somebody else may have had the same done, and then the
- * completion has found_done. A write that may not be deceived sends a nonce in the object's
+ * completion has found_done. A write that must not be deceived sends a nonce in the object's
  * metadata, and is done where that is what is there. Such a write asks even if no answer was lost,
  * because what lies between may send a request twice.
  *
- * Whoever prepares such a request says by one call what it is; request.c does the rest. The
- * question is a step of the request itself: it has its own attempts within the same deadline. */
+ * This unit decides, and knows neither requests nor the network. Who prepares a request says by one
+ * call what it is; request.c asks here after each attempt, and sends the question
+ * (gcs/request/verify_step.c) as a step of the request itself, which has attempts of its own within
+ * the same deadline. */
 #ifndef RG_GCS_REQUEST_VERIFY_H
 #define RG_GCS_REQUEST_VERIFY_H
 
 #include "gcs/wire/nonce.h"
 #include "runtime/base.h"
 
-struct rg_request;
-struct rg_completion;
+#include <ringest/error.h>
 
 enum rg_verify_kind {
     RG_VERIFY_NONE = 0,
@@ -30,6 +31,7 @@ enum rg_verify_kind {
     RG_VERIFY_CHANGED,
 };
 
+/* Zeroed: of a request that nothing is asked about. */
 struct rg_verify {
     enum rg_verify_kind kind;
     bool maybe_done; /* by an attempt whose answer is not known */
@@ -40,20 +42,21 @@ struct rg_verify {
 };
 
 #define RG_VERIFY_ANY_SIZE UINT64_MAX
-/* After rg_request_prepare, of a request with a condition that answers with the resource of the
- * object it writes: that will have so many bytes, or RG_VERIFY_ANY_SIZE, of this CRC32C. The
- * resource that the question yields goes to the `finish` of the request's ops in the place of the
- * answer. */
-void rg_verify_expect_written(struct rg_request *request, uint64_t size, uint32_t crc32c);
+/* The next four come after rg_request_prepare, of a request that may be sent twice.
+ *
+ * It has a condition and answers with the resource of the object that it writes: that will have so
+ * many bytes, or RG_VERIFY_ANY_SIZE, of this CRC32C. The resource that the question yields goes to
+ * the `finish` of the request's ops in the place of the answer. */
+void rg_verify_expect_written(struct rg_verify *verify, uint64_t size, uint32_t crc32c);
 /* The same for a request that sends this nonce. */
-void rg_verify_expect_nonce(struct rg_request *request, const char *nonce);
-/* After rg_request_prepare, of a request that removes an object of a known generation: its
- * completion then has http_status 404. */
-void rg_verify_expect_removed(struct rg_request *request);
-/* After rg_request_prepare, of a request that changes what is stored about an object. The `finish`
- * of its ops then compares, while verify.asking, and fails with RG_STATUS_PRECONDITION. */
-void rg_verify_expect_changed(struct rg_request *request);
-/* Of what is done: whether it may have been somebody else who did it. */
+void rg_verify_expect_nonce(struct rg_verify *verify, const char *nonce);
+/* It removes an object of a known generation: its completion then has http_status 404. */
+void rg_verify_expect_removed(struct rg_verify *verify);
+/* It changes what is stored about an object. The `finish` of its ops then compares, while
+ * verify.asking, and fails with RG_STATUS_PRECONDITION. */
+void rg_verify_expect_changed(struct rg_verify *verify);
+
+/* What is done may have been done by somebody else. */
 static inline bool rg_verify_is_guess(const struct rg_verify *verify)
 {
     return verify->asking && verify->nonce[0] == '\0';
@@ -64,19 +67,20 @@ static inline void rg_verify_suspect(struct rg_verify *verify)
     verify->maybe_done = true;
 }
 
-/* For request.c alone. */
+/* An attempt that may be followed by another has failed. `sent`: some of it may have reached the
+ * server. */
+void rg_verify_note_attempt(struct rg_verify *verify, bool sent, enum rg_status status);
+
 enum rg_verify_verdict {
     RG_VERIFY_REFUSED, /* it is what it looks like */
-    RG_VERIFY_ASK,     /* the request is the question now: another attempt */
+    RG_VERIFY_ASK,     /* the next attempt asks what is there */
     RG_VERIFY_DONE,
 };
-extern const struct rg_request_ops rg_verify_ops;
-/* An attempt that may be followed by another has failed. */
-void rg_verify_note_attempt(struct rg_request *request);
-/* An attempt was answered with this error status, which is noted as the request's failure. */
-enum rg_verify_verdict rg_verify_refused(struct rg_request *request, uint16_t http_status);
-/* The request is about to fail: an answer that could not be had is not what the caller asked for.
- */
-void rg_verify_give_up(struct rg_request *request);
+/* An attempt was answered with this error status. may_ask: there can be another attempt. */
+enum rg_verify_verdict rg_verify_refused(struct rg_verify *verify, uint16_t http_status,
+                                         bool may_ask);
+/* What is there is what was sent, by its nonce or else by its size and CRC32C. */
+bool rg_verify_matches(const struct rg_verify *verify, const char *nonce, uint64_t size,
+                       bool has_crc32c, uint32_t crc32c);
 
 #endif

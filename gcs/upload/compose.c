@@ -155,7 +155,7 @@ static bool join_start(struct rg_upload_op *op, struct rg_upload_part *part, uin
     }
     part->call.request.x.lead = (const uint8_t *)part->lead;
     part->call.request.x.lead_size = strlen(part->lead);
-    rg_verify_expect_written(&part->call.request, record->size, record->crc);
+    rg_verify_expect_written(&part->call.request.verify, record->size, record->crc);
     record->begun = true;
     part->state = RG_PART_SENDING;
     rg_upload_call_start(op, &part->call);

@@ -156,7 +156,7 @@ static int abort_prepare(struct rg_request *request, const void *given)
     /* An id is of one upload, and never comes again. */
     request->idempotent = true;
     request->has_no_write_token = true;
-    rg_verify_expect_removed(request);
+    rg_verify_expect_removed(&request->verify);
     return 0;
 }
 

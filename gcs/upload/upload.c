@@ -314,9 +314,9 @@ void rg_upload_expect(const struct rg_upload_op *op, struct rg_request *request,
                       uint32_t crc)
 {
     if (op->nonce[0] != '\0') {
-        rg_verify_expect_nonce(request, op->nonce);
+        rg_verify_expect_nonce(&request->verify, op->nonce);
     } else {
-        rg_verify_expect_written(request, size, crc);
+        rg_verify_expect_written(&request->verify, size, crc);
     }
 }
 
