@@ -62,7 +62,7 @@ bool rg_tls_record_knows(uint16_t suite)
 static bool buffers_invariants(const struct rg_tls_buffers *buffers)
 {
     uint32_t count = 0;
-    for (const uint8_t *at = buffers->returned; at != NULL; memcpy(&at, at, sizeof(at))) {
+    for (const uint8_t *at = buffers->returned; at != NULL; memcpy(&at, at, sizeof(uint8_t *))) {
         count++;
     }
     return buffers->fresh <= buffers->count && count + buffers->lent_count == buffers->fresh;
