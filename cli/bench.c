@@ -552,7 +552,7 @@ static int bench_parse_op(struct bench *bench, const char *name)
 static int bench_arguments(struct bench *bench, int argc, char **argv)
 {
     if (argc - optind != 2) {
-        return cli_usage("what to do and where are needed: get|put|list gs://BUCKET/PREFIX");
+        return cli_usage("the arguments must be get, put or list, and gs://BUCKET/PREFIX");
     }
     int status = bench_parse_op(bench, argv[optind]);
     if (status != CLI_DONE || !cli_parse_uri(argv[optind + 1], &bench->uri)) {

@@ -153,12 +153,12 @@ static int ckpt_run(int argc, char **argv)
     }
     bool is_prune = argc - optind == 2 && strcmp(argv[optind], "prune") == 0;
     if (argc - optind != 2 || (!is_prune && strcmp(argv[optind], "ls") != 0)) {
-        return cli_usage("what is needed is ls gs://BUCKET/PREFIX, or prune gs://BUCKET/PREFIX "
+        return cli_usage("the arguments must be ls gs://BUCKET/PREFIX, or prune gs://BUCKET/PREFIX "
                          "--keep-last N");
     }
     if (is_prune != is_prune_option || (is_prune && prune.keep_last == 0)) {
         return is_prune ? cli_usage("prune needs --keep-last N")
-                        : cli_usage("ls takes no options of prune");
+                        : cli_usage("this option is for prune, not for ls");
     }
     if (!cli_parse_uri(argv[optind + 1], &search.uri) || (is_prune && !prune_place(&search.uri))) {
         return CLI_USAGE;

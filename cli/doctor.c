@@ -126,7 +126,7 @@ static void check_backend_wish(struct doctor *doctor)
     if (valid) {
         doctor->wanted_backend = strdup(value);
     } else {
-        advise(finding, "nothing starts with it: set it to uring, epoll or auto");
+        advise(finding, "ringest does not start with this value: set it to uring, epoll or auto");
     }
     unsetenv("RINGEST_BACKEND");
 }
@@ -143,7 +143,7 @@ static void check_threads_wish(struct doctor *doctor)
     struct finding *finding =
         find(doctor, valid ? MARK_OK : MARK_FAIL, "RINGEST_THREADS", "%.100s", value);
     if (!valid) {
-        advise(finding, "nothing starts with it: set it to a number from 1 to 256");
+        advise(finding, "ringest does not start with this value: set it to a number from 1 to 256");
         unsetenv("RINGEST_THREADS");
     }
 }
@@ -164,7 +164,7 @@ static void check_environment(struct doctor *doctor)
         struct finding *finding =
             find(doctor, valid ? MARK_OK : MARK_WARN, "RINGEST_LOG", "%.100s", value);
         if (!valid) {
-            advise(finding, "it is ignored: set it to error, warn, info or debug");
+            advise(finding, "this value is ignored: set it to error, warn, info or debug");
         }
     }
     for (size_t i = 0; i < RG_ARRAY_LEN(secrets); i++) {
@@ -218,7 +218,7 @@ static void check_uring(struct doctor *doctor)
         find(doctor, MARK_OK, "io_uring", "usable");
     } else if (strcmp(wanted, "uring") == 0) {
         struct finding *finding = find(doctor, MARK_FAIL, "io_uring", "%s", reason);
-        advise(finding, "RINGEST_BACKEND=uring rules epoll out, so nothing starts: unset it");
+        advise(finding, "RINGEST_BACKEND=uring forbids epoll, so ringest does not start: unset it");
     } else {
         advise_uring(find(doctor, MARK_WARN, "io_uring", "%s", reason));
     }
@@ -245,7 +245,7 @@ static bool check_runtime(struct doctor *doctor)
            rc == -EMFILE   ? "raise the number of open files (ulimit -n)"
            : rc == -ENOMEM ? "free memory, or raise the limits of the container"
            : rc == -EAGAIN ? "raise the number of threads (ulimit -u)"
-                           : "RINGEST_LOG=debug may tell more");
+                           : "try again with RINGEST_LOG=debug");
     return false;
 }
 
@@ -478,7 +478,7 @@ static const char *endpoint_advice(enum rg_status status)
     case RG_STATUS_SERVER:
         return "the endpoint answers; try again later";
     default:
-        return "RINGEST_LOG=debug may tell more";
+        return "try again with RINGEST_LOG=debug";
     }
 }
 

@@ -28,7 +28,7 @@ static int ready_print(const struct rg_emulator *emulator)
     char ready[READY_SIZE_MAX];
     int rc = rg_emulator_format_ready(emulator, ready, sizeof(ready));
     if (rc < 0) {
-        return cli_fail("the line that says where it listens: %s", strerror(-rc));
+        return cli_fail("the line with the address could not be made: %s", strerror(-rc));
     }
     printf("%s\n", ready);
     if (fflush(stdout) != 0) {

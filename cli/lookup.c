@@ -65,8 +65,9 @@ static int lookup_page(struct lookup *lookup, const char *name)
         free(token);
         token = more ? strdup(next) : NULL;
         if (more && (token == NULL || repeats > REPEATS_MAX)) {
-            status = cli_fail("%s", token == NULL ? "no memory"
-                                                  : "the list of the bucket does not get on");
+            status =
+                cli_fail("%s", token == NULL ? "no memory"
+                                             : "the server repeats pages of the bucket's listing");
             more = false;
         }
     }

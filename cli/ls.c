@@ -156,7 +156,7 @@ static int ls_run(int argc, char **argv)
         }
     }
     if (argc - optind != 1) {
-        return cli_usage("one place is needed, gs://BUCKET/PREFIX");
+        return cli_usage("one argument is needed, gs://BUCKET/PREFIX");
     }
     if (!cli_parse_uri(argv[optind], &ls.uri)) {
         return CLI_USAGE;

@@ -152,8 +152,8 @@ static int page_next(struct walk *walk)
     if (status == CLI_DONE && list.key_marker != NULL &&
         texts_equal(walk->page->next_key_marker, list.key_marker) &&
         texts_equal(walk->page->next_id_marker, list.id_marker)) {
-        status = cli_fail("gs://%s/%s: the list of uploads leads back to itself", list.bucket,
-                          list.prefix);
+        status = cli_fail("gs://%s/%s: the server repeats pages of its list of uploads",
+                          list.bucket, list.prefix);
     }
     rg_lease_release(before.lease);
     return status;

@@ -89,7 +89,7 @@ int cli_session_open(struct cli_session *session, const struct cli_connection *c
     }
     int rc = rg_runtime_open(&session->runtime, &runtime_options);
     if (rc < 0) {
-        return cli_fail("the event loops could not be started: %s; `ringest doctor` tells more",
+        return cli_fail("the event loops could not be started: %s; `ringest doctor` says more",
                         strerror(-rc));
     }
     struct rg_client_options options;

@@ -316,7 +316,7 @@ static int tar_run(int argc, char **argv)
     if (count >= 3 && strcmp(arguments[0], "index") == 0) {
         return index_make(&connection, arguments + 1, count - 2, arguments[count - 1], json);
     }
-    return cli_usage("what is needed is index gs://BUCKET/PREFIX... FILE, or show FILE");
+    return cli_usage("the arguments must be index gs://BUCKET/PREFIX... FILE, or show FILE");
 }
 
 const struct cli_command cli_tar = {

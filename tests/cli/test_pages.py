@@ -136,8 +136,8 @@ class Circle(http.server.BaseHTTPRequestHandler):
 class Endless(Case):
     def test_lists_that_do_not_get_on_are_errors(self):
         for command, words in (
-            (["rm", "--unfinished", "gs://bucket/"], "back to itself"),
-            (["rm", "-r", "gs://bucket/a"], "does not get on"),
+            (["rm", "--unfinished", "gs://bucket/"], "the server repeats pages"),
+            (["rm", "-r", "gs://bucket/a"], "the server repeats pages"),
             (["rm", "-r", "gs://bucket/a/"], "again and again"),
             (["ls", "gs://bucket/"], "again and again"),
         ):
