@@ -69,8 +69,7 @@ BOUNDARIES = {
 
 # Circles among units that are still there.
 CIRCLES = {
-    frozenset({"gcs/request/authorize", "gcs/request/client", "gcs/request/request", "gcs/request/traffic",
-               "gcs/request/verify"}),
+    frozenset({"gcs/request/client", "gcs/request/request", "gcs/request/traffic"}),
     frozenset({"http/conn", "http/pool"}),
 }  # fmt: skip
 
