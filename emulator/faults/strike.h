@@ -20,7 +20,7 @@ enum rg_strike_state { RG_STRIKE_RECEIVING, RG_STRIKE_COMPLETE, RG_STRIKE_RELEAS
 struct rg_strike {
     struct rg_list node;          /* In its rule's list of what it keeps. */
     struct rg_rule_action action; /* The rule's. */
-    struct rg_text head, body;    /* Of the request, if it is to happen again or later. */
+    struct rg_text head, body;    /* The request, if it is to happen again or later. */
     bool too_large;               /* Not all of the body was kept. */
     struct rg_text result;        /* The answer's head and body, once it has happened. */
     size_t result_head_size;

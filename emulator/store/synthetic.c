@@ -99,7 +99,7 @@ static void table_fill(void)
 static uint32_t repeated_table(uint64_t count)
 {
     uint32_t crc = 0;
-    uint32_t power_crc = table.prefix; /* Of 2^i tables, which are `shift` long. */
+    uint32_t power_crc = table.prefix; /* After 2^i tables, which are `shift` long. */
     uint32_t shift = zero_bytes(TABLE_SIZE);
     for (; count > 0; count >>= 1) {
         if (count & 1) {

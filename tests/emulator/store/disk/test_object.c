@@ -17,9 +17,12 @@ static void test_files_put_there_by_hand_are_served(void)
     RG_CHECK_STR(first.md5, "");
     RG_CHECK_STR(list(), "sub/hand.txt ");
     /* Changed by hand: another generation, and the checksum that was noted is not believed. The
-     * kernel's times of files go by ticks, of 10 ms at most. */
-    usleep(20000);
+     * time is set, because the kernel's times of files go by ticks, of 10 ms at most. */
+    const struct timespec later = {.tv_sec = first.generation / 1000000 + 1};
     write_by_hand("bucket/sub/hand.txt", "by hanD");
+    RG_CHECK_EQ(
+        utimensat(AT_FDCWD, path_of("bucket/sub/hand.txt"), (struct timespec[2]){later, later}, 0),
+        0);
     struct rg_store_object_info second = check("sub/hand.txt", "by hanD");
     RG_CHECK(second.generation != first.generation);
     restart();
