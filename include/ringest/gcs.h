@@ -136,8 +136,8 @@ static inline int rg_submit_get(struct rg_client *client, struct rg_cq *cq,
     int accepted = rg_submit_gets_sized(client, cq, get, 1, sizeof(*get));
     return accepted < 0 ? accepted : 0;
 }
-/* Submits an array, which wakes each event loop at most once. Returns how many were accepted, from
- * the first on (at least 1), or the error of the first. */
+/* Submits an array, which wakes event loops once for many of them. Returns how many were accepted,
+ * from the first on (at least 1), or the error of the first. */
 static inline int rg_submit_gets(struct rg_client *client, struct rg_cq *cq,
                                  const struct rg_get *gets, size_t count)
 {
