@@ -1,4 +1,4 @@
-"""What the examples share: `ringest emulate` where no endpoint is given."""
+"""What the examples share: they start `ringest emulate` if no endpoint is given."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def endpoint(options: argparse.Namespace, *arguments: str) -> Iterator[tuple[str
         yield options.endpoint, options.ca
         return
     if not shutil.which(options.ringest):
-        sys.exit(f"{options.ringest} is not there: script/build makes it, --ringest names another")
-    # Whoever ends this process shall not leave the emulator behind: setpriv has it asked to end then.
+        sys.exit(f"{options.ringest} does not exist: run script/build, or name the program by --ringest")
+    # If this process is killed, the emulator must end, too: setpriv sends it a signal then.
     command = ["setpriv", "--pdeathsig", "TERM", options.ringest, "emulate", *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))

@@ -26,7 +26,7 @@ SIZE = 100 << 10
 
 
 def to_tensor(item: ringest.Item) -> torch.Tensor:
-    """The bytes where they are, without a copy; a real one would decode them."""
+    """The bytes without a copy. A real program would decode them."""
     return torch.frombuffer(item.data, dtype=torch.uint8)
 
 

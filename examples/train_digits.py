@@ -5,11 +5,11 @@
 
 It writes the 1,797 images of 8 x 8 pixels as files, copies them to a bucket with `ringest cp -r`, and
 trains with ringest.IterableDataset, alone or as one of several ranks. After each epoch the ranks
-gather which samples each of them has trained on, and it must have been every one exactly once.
+gather the samples that each of them has trained on, and check that every sample came exactly once.
 
-Stopped in the middle of an epoch (--stop-after STEPS) it leaves a checkpoint in the bucket; with
---resume it goes on there, with as many ranks or with another number of them, and counts again: what
-was trained on before and after the stop together must be every sample once."""
+With --stop-after STEPS it stops in the middle of an epoch and leaves a checkpoint in the bucket. With
+--resume it continues from there, on the same or another number of ranks. It checks again: before and
+after the stop together, every sample must have come exactly once."""
 
 from __future__ import annotations
 

@@ -3,12 +3,12 @@
     torchrun --nproc-per-node 2 examples/train_fsdp.py gs://BUCKET/RUN --steps 40
     torchrun --nproc-per-node 3 examples/train_fsdp.py gs://BUCKET/RUN --steps 80
 
-Checkpoints are saved while training goes on. Started again, on any number of ranks that divides the
-batch, it goes on from the last complete one, whatever had ended it, and the losses are those of a run
-that was never interrupted: which objects a step trains on depends on the seed and the step alone.
+Checkpoints are saved while training continues. Start it again, on any number of ranks that divides the
+batch, and it resumes from the last complete checkpoint, whatever had ended it. The losses are those of a
+run that was never interrupted, because the objects of a step depend on the seed and the step alone.
 
-It runs on CPUs (gloo). To try it without an account: `ringest emulate`, and export the two variables that
-it tells of.
+It runs on CPUs (gloo). To try it without an account, start `ringest emulate`, and export
+STORAGE_EMULATOR_HOST and SSL_CERT_FILE with the endpoint and the path that it prints.
 """
 
 from __future__ import annotations
