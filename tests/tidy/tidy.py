@@ -100,7 +100,7 @@ FOR_TESTS = {
 }  # fmt: skip
 
 # What nothing calls yet.
-UNCALLED = {"rg_operation_fail_by", "rg_operation_hurry", "rg_operation_wake"}
+UNCALLED = {"rg_operation_hurry"}
 
 UNITS = ("runtime", "http", "gcs", "dataset", "checkpoint", "emulator")
 
