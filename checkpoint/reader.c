@@ -64,7 +64,7 @@ struct rg_checkpoint_reader {
     char bucket[RG_BUCKET_NAME_SIZE_MAX + 1], object[RG_OBJECT_NAME_SIZE_MAX + 1];
 };
 
-/* Of the slots: for RG_VERIFY. */
+/* The invariant above. O(slots squared): for RG_VERIFY. */
 static bool invariants(const struct rg_checkpoint_reader *reader)
 {
     uint32_t out = reader->call == CALL_DIRECT;

@@ -89,7 +89,7 @@ static int compare_names(const void *left, const void *right)
     return order != 0 ? order : strcmp(a->ckpt->name, b->ckpt->name);
 }
 
-/* Of one group: the last step first, then by name. */
+/* Orders the members of one group: the last step first, then by name. */
 static int compare_steps(const void *left, const void *right)
 {
     const struct member *a = left, *b = right;

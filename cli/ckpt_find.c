@@ -81,7 +81,7 @@ static void strings_sort(struct ckpt_strings *strings)
     strings->count = kept;
 }
 
-/* Of sorted ones. */
+/* Whether sorted strings have this one. */
 static bool strings_have(const struct ckpt_strings *strings, const char *text)
 {
     return strings->count > 0 && bsearch(&text, strings->items, strings->count,
@@ -420,7 +420,7 @@ static int inner_find_missing(const struct ckpt_search *search, struct ckpt *ckp
     return has_head ? CLI_DONE : ckpt_strings_add(&ckpt->missing, "%s", metadata);
 }
 
-/* Of a folder that is not of DCP, what it lacks as far as its names tell. */
+/* Finds what a folder that is not DCP's lacks, as far as the names in it tell. */
 static int others_find_missing(const struct ckpt_search *search, size_t index)
 {
     struct ckpt *ckpt = &search->ckpts[index];

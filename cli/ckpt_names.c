@@ -10,7 +10,7 @@
 /* In the patterns # stands for digits and @ for the 16 hexadecimal digits of a save of ringest.dcp.
  */
 #define SAVE_DIGITS 16
-/* Of a step, so that it fits. */
+/* The most digits of a step, so that it fits 64 bits. */
 #define STEP_DIGITS_MAX 18
 /* More than any name of data has. */
 #define DATA_NAME_SIZE_MAX 128

@@ -27,7 +27,7 @@ struct ckpt_name {
 
 const char *ckpt_kind_text(enum ckpt_kind kind);
 
-/* Of a file, by the ending of the last part of its name; CKPT_NONE, CKPT_TORCH or ... */
+/* What a file is, by the ending of the last part of its name: CKPT_NONE, CKPT_TORCH or ... */
 enum ckpt_kind ckpt_file_kind(const char *last);
 bool ckpt_file_name(const char *last, struct ckpt_name *out_name);
 /* The last part of a folder's name, `size` bytes without a slash. */
@@ -45,7 +45,7 @@ const char *ckpt_data_end(const char *text);
 bool ckpt_rank_alone(const char *last, uint64_t *out_rank);
 
 #define CKPT_PATTERN_SIZE 1025
-/* Of the last part of a folder's name: # in place of digits. */
+/* Writes the last part of a folder's name with # in place of digits. */
 void ckpt_as_pattern(const char *last, size_t size, char out_text[static CKPT_PATTERN_SIZE]);
 /* Whether a folder of that name may have no more than one process's part of checkpoints: it is a
  * number, or ends a word such as "rank" so. */

@@ -95,7 +95,7 @@ static struct rg_conditions conditions(const struct cp_options *options, const s
     return result;
 }
 
-/* Of one object, so that its parts take half of what may be out at most. */
+/* How many parts of one object may be out: at most half of all that may be. */
 static uint32_t parts_inflight(const struct cp_run *run)
 {
     uint64_t part_size = run->options->part_size == CP_PART_SIZE_DEFAULT ? PART_SIZE_DEFAULT

@@ -59,7 +59,7 @@ int local_open_parts(struct local_file *file, const char *path, int64_t generati
 bool local_part_is_present(const struct local_file *file, uint32_t index);
 uint64_t local_part_size(const struct local_file *file, uint32_t index);
 int local_put_part(struct local_file *file, uint32_t index, const void *data, uint32_t crc32c);
-/* Of the whole file; every part is present. */
+/* The CRC32C of the whole file, of which every part is present. */
 uint32_t local_parts_crc32c(const struct local_file *file);
 /* Gives the file its name. `keep_existing`: -EEXIST if there is one already. Files in parts are on
  * the disk before. What is left of a failure is removed. */

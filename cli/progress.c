@@ -11,7 +11,7 @@
 
 #define DRAW_INTERVAL_NS (200 * RG_NS_PER_MS)
 #define RATE_INTERVAL_NS (1 * RG_NS_PER_S)
-/* Of the newest interval in the rate that is shown. */
+/* The weight of the newest interval in the rate that is shown. */
 #define RATE_WEIGHT 0.4
 /* A terminal that does not say how wide it is. */
 #define WIDTH_DEFAULT 80

@@ -17,7 +17,7 @@
 #include <string.h>
 
 #define BATCHES_INFLIGHT 16
-/* Of uploads that nobody has finished: longer than one takes. */
+/* The age from which unfinished uploads are removed: longer than an upload takes. */
 #define OLDER_THAN_S_DEFAULT (24 * 3600.0)
 
 struct batch {

@@ -431,7 +431,7 @@ static bool dealt_is_done(const void *context, uint64_t place)
     return number < stream->count && rg_remaining_is_done(stream, number);
 }
 
-/* Of ranks that have no state, the whole stream is left. */
+/* A rank that has no state has consumed nothing: its whole stream is left. */
 static void streams_complete(struct unite *unite)
 {
     size_t at = 0;

@@ -9,7 +9,7 @@
 #include "dataset/remaining.h"
 #include "dataset/state.h"
 
-/* Of what one call unites. */
+/* So many saved readers can be united by one call. */
 #define RG_SAVED_MAX (1u << 20)
 
 struct rg_base {

@@ -49,8 +49,10 @@ uint64_t rg_sampler_rank_total(uint64_t left, uint32_t rank, uint32_t world_size
 int rg_sampler_init(struct rg_sampler *sampler, const struct rg_sampler_options *options);
 /* The object of this reader's sample number `sample`, which is below sampler->total. */
 uint64_t rg_sampler_at(const struct rg_sampler *sampler, uint64_t sample);
-/* Of so many samples that are left of a rank's stream, how many are in the blocks of the worker.
- * These three use its number, the number of workers and the size of blocks, and nothing else. */
+/* How many samples are in the worker's blocks if `total` are left of the rank's stream. This and
+ * the next two use the worker's number, the number of workers and the size of blocks, and nothing
+ * else.
+ */
 uint64_t rg_sampler_worker_total(const struct rg_sampler_options *options, uint64_t total);
 /* The place in what is left of the rank's stream that a reader's sample has. */
 uint64_t rg_sampler_place(const struct rg_sampler_options *options, uint64_t sample);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of objects that stand for all of them in a fingerprint. */
+/* So many objects stand for all of them in a fingerprint. */
 #define FINGERPRINT_SAMPLES 64
 
 static const char *bucket_of(const struct rg_reader_options *options)
@@ -105,7 +105,7 @@ static uint32_t item_add(const struct rg_source *source, uint32_t crc,
     crc = rg_crc32c(crc, &size, sizeof(size));
     crc = rg_crc32c(crc, &item->generation, sizeof(item->generation));
     if (item->is_range) {
-        /* Of all members, whichever are wanted. */
+        /* Where all members begin, whichever of them are wanted. */
         const struct rg_tar_sample *whole = &source->cursor->whole;
         crc = rg_crc32c(crc, &whole->offset, sizeof(whole->offset));
     }

@@ -131,7 +131,7 @@ static void name_take(struct rg_tar_parser *parser)
     (void)field_copy(parser->name + used, parser->block + AT_NAME, NAME_SIZE);
 }
 
-/* Of pax: a decimal number and nothing else. */
+/* Reads a number of a pax header: decimal digits and nothing else. */
 static bool decimal_read(const uint8_t *text, size_t size, uint64_t *out_number)
 {
     uint64_t number = 0;

@@ -26,11 +26,11 @@
 #include <stdint.h>
 
 #define RG_TAR_BLOCK_SIZE 512
-/* Of a member's name with its folders, as Linux has it for paths. */
+/* The longest name of a member, with its folders: Linux's limit for paths. */
 #define RG_TAR_NAME_SIZE_MAX 4096
-/* Of a pax header or a long name. */
+/* The longest pax header or long name. */
 #define RG_TAR_EXTENDED_SIZE_MAX RG_KIB(64)
-/* Of a member: far above what the service stores, and safe to add. */
+/* The largest member: far above what the service stores, and sizes up to it are safe to add. */
 #define RG_TAR_SIZE_MAX (UINT64_C(1) << 56)
 #define RG_TAR_ERROR_SIZE 192
 

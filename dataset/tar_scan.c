@@ -72,7 +72,7 @@ void rg_tar_scan_options_init_sized(struct rg_tar_scan_options *options, size_t 
     options->struct_size = struct_size;
 }
 
-/* Of a known index, to be found by name. */
+/* A shard of an index that is known already, to be found by its name. */
 struct known_name {
     const char *name;
     uint64_t number;

@@ -76,7 +76,8 @@ static int by_place(const void *a, const void *b)
     return left->data < right->data ? -1 : left->data > right->data;
 }
 
-/* Of parts in the order of their places: those that have bytes in common with another. */
+/* Makes read-only what has bytes in common with another part. The parts are in the order of their
+ * places. */
 static void overlaps_mark(struct buffer **parts, uint32_t count)
 {
     struct buffer *last = NULL; /* that reaches furthest */

@@ -15,7 +15,7 @@ PyTypeObject *core_client_type;
 /* Longer than a server may stay silent, so that it is not taken for a want of memory. */
 #define PATIENCE_S 30.0
 #define PATIENCE_MAX_S 1e9
-/* Of the library, which says so when a session is opened. */
+/* The library's limits, which it checks again when a session is opened. */
 #define THREADS_MAX 256
 #define CONNECTIONS_MAX 65536
 #define ATTEMPTS_MAX 1000
@@ -59,7 +59,7 @@ uint64_t core_session_held(const struct core_session *session)
     return session->held_bytes + atomic_load(&session->exported_bytes);
 }
 
-/* Of an owner; the last one closes the session. */
+/* An owner leaves; the last one closes the session. */
 static void session_leave(struct core_session *session)
 {
     if (atomic_fetch_sub(&session->owners, 1) == 1) {

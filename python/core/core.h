@@ -49,7 +49,7 @@ struct core_session {
     unsigned references; /* of objects and calls */
     unsigned windows;    /* of readers and iterators, that nobody is using now */
     uint64_t held_bytes; /* of Buffers that exist */
-    /* Of any thread, with an interpreter or without. */
+    /* Changed by any thread, with or without the interpreter's lock. */
     _Atomic unsigned owners;         /* shares, and one for all `references` */
     _Atomic uint64_t exported_bytes; /* of shares, which held_bytes leaves out */
 };
@@ -236,7 +236,7 @@ bool core_generation(PyObject *value, int64_t *out);
 /* `if_generation_match` as the library has it: None is no condition, and 0 that there must be no
  * such object. */
 bool core_condition(PyObject *value, int64_t *out);
-/* Of offsets, lengths and other numbers of bytes. */
+/* The largest offset, length or other number of bytes. */
 #define CORE_BYTES_MAX ((uint64_t)INT64_MAX)
 
 /* One request of a call: see operation.c. */

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* Of <ringest/listing.h>: names in a page. */
+/* How many names a page may have, by <ringest/listing.h>. */
 #define PAGE_MAX 1000
 
 struct core_listing {

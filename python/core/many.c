@@ -30,18 +30,18 @@
 #define WINDOW_MIN 256
 #define WINDOW_PER_CONNECTION 4
 #define SUBMIT_MAX 64
-/* Of items in one list. */
+/* The most items that one list may have. */
 #define BATCH_MAX (1 << 20)
 /* Bytes of one list, above which it is handed out short of `batch`: whoever has it holds them in
  * the client's memory, and what is still to come may be waiting for that. */
 #define LIST_BYTES (UINT64_C(64) << 20)
 /* One list, and in order as much again that waits for its turn, may have this part of memory. */
 #define MEMORY_DIVISOR 4
-/* Completions are waited for many at a time, since each wait that ends costs a switch between
- * threads: but no more than this part of what is out, so that the window is refilled in time; not
- * more than this part of the connections, whose loop may have nothing to do before they have come
- * (15 % of the CPU time of an object of 4 KiB, on 16 connections); and not so many bytes that the
- * first ones have left the cache. */
+/* get_many waits for many completions at a time, since each wait that ends costs a switch between
+ * threads. There are three limits. It waits for no more than this part of what is out, so that the
+ * window is refilled in time. It waits for no more than this part of the connections: their loop
+ * may have nothing to do before that many have come (15 % of the CPU time of an object of 4 KiB, on
+ * 16 connections). And it waits for not so many bytes that the first ones have left the cache. */
 #define WAIT_DIVISOR 8
 #define WAIT_CONNECTIONS_DIVISOR 2
 #define WAIT_BYTES (UINT64_C(1) << 20)

@@ -331,7 +331,7 @@ static PyObject *delete_result(struct core_operation *self, struct core_session 
     Py_RETURN_NONE;
 }
 
-/* Of an item of delete_many: a URI, or a pair of one and the generation that it is to have.
+/* Reads an item of delete_many: a URI, or a pair of one and the generation that it is to have.
  * Borrowed; NULL with an exception. */
 static PyObject *item_uri(PyObject *item, int64_t *out_condition)
 {

@@ -13,10 +13,10 @@ PyTypeObject *core_reader_type;
 #define BATCH_MAX 65536
 /* Samples that are asked for at once. */
 #define PORTION_MAX 256
-/* Of what take_some gives; whoever copies it finds it in the cache. */
+/* About as many bytes as take_some gives: whoever copies them finds them in the cache. */
 #define SOME_BYTES (UINT64_C(1) << 20)
 
-/* Of how many samples, as Python asks for it. */
+/* The numbers of samples that Python asks for. */
 enum { TOTAL, TAKEN, SKIPPED, NUMBER_COUNT };
 
 struct reader {

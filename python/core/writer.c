@@ -6,7 +6,7 @@
 
 static PyTypeObject *writer_type;
 
-/* Of <ringest/upload.h>, and of the service. */
+/* Limits of <ringest/upload.h>, and of the service. */
 #define PART_SIZE_MAX (UINT64_C(5) << 30)
 #define PARTS_MAX 128
 #define SIZE_HINT_MAX (UINT64_C(5) << 40)

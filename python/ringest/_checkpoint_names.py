@@ -160,13 +160,13 @@ def _name(stem: str, ending: str) -> Name | None:
 
 
 def file_name(last: str) -> Name | None:
-    """Of a file, by the last part of its name."""
+    """What the last part of a file's name says."""
     stem, ending = os.path.splitext(last)
     return _name(stem, ending) if ending in KINDS else None
 
 
 def folder_name(last: str) -> Name | None:
-    """Of a folder, by the last part of its name, without a slash."""
+    """What the last part of a folder's name says, without a slash."""
     stem = last.removesuffix(_FOLDER_ENDING)
     return _name(stem, last[len(stem) :] + "/")
 
@@ -181,7 +181,7 @@ def may_be_of_process(last: str) -> bool:
 
 
 def _pattern(layout: str, name: str) -> str | None:
-    """Of a known part of such a folder."""
+    """The pattern that the name of a part of such a folder matches; None: it is no known part."""
     return next((pattern for compiled, pattern in _LAYOUTS[layout] if compiled.fullmatch(name)), None)
 
 
@@ -191,7 +191,7 @@ def is_dcp(name: str) -> bool:
 
 
 def layout_of(series: str, names: Iterable[str]) -> str:
-    """Of a folder, by its series and the names of what is in it: "unknown" where that is not known beyond doubt."""
+    """A folder's layout, by its series and the names in it; "unknown" unless it is certain."""
     names = set(names)
     if series.startswith("checkpoint-#") and "trainer_state.json" in names:
         return "huggingface"

@@ -146,7 +146,7 @@ def encode(metadata: Metadata) -> bytes:
 
 
 def decode(data: Any, uri: str) -> Metadata:
-    """Of the bytes of `.metadata` at `uri`."""
+    """The metadata that the bytes of `.metadata` at `uri` say."""
     try:
         with _no_collection():
             metadata = _Unpickler(io.BytesIO(data), uri).load()

@@ -21,7 +21,7 @@ _NAMED = re.compile(_DATA.replace("(", "(?:").replace("(?:?:", "(?:").encode())
 
 
 def metadata_name(rank: int | None) -> str:
-    """Of the one metadata of a checkpoint, or that of a rank which saved without the others."""
+    """The name of a checkpoint's one metadata, or of that of a rank which saved without the others."""
     return METADATA_NAME if rank is None else f"__{rank}{METADATA_NAME}"
 
 
@@ -30,12 +30,12 @@ def is_metadata(name: str) -> bool:
 
 
 def ranks_of(heads: Iterable[str]) -> set[int]:
-    """Of the metadata that ranks have of their own."""
+    """The ranks that have metadata of their own."""
     return {int(match[1]) for name in heads if (match := _RANK_METADATA.fullmatch(name))}
 
 
 def ranks_alone(names: Iterable[str]) -> set[int]:
-    """Of data that may be of ranks that saved alone."""
+    """The ranks that may have saved alone, by the names of data."""
     matches = (DATA_NAME.fullmatch(name) for name in names)
     return {int(match[1]) for match in matches if match and (match[3] is None or match[4])}
 

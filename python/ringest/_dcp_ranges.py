@@ -32,7 +32,7 @@ Done = Callable[[torch.Tensor, int], None]
 def fits(target: torch.Tensor, dtype: torch.dtype) -> bool:
     """Whether saved elements of that type can be read straight into its memory."""
     is_same = target.is_cpu and target.dtype is dtype and is_plain(target) and target.is_contiguous()
-    # Of a conjugated or a negated view the memory has other elements than the tensor.
+    # The memory of a conjugated or negated view has other elements than the tensor.
     return is_same and not target.is_conj() and not target.is_neg()
 
 
@@ -117,7 +117,7 @@ class File:
             self.unchecked = []
 
     def crc32c(self) -> tuple[int, int]:
-        """Of what has come from the first byte on without a hole, and how many bytes that is."""
+        """The CRC32C of the bytes that have come from the first one on without a hole, and how many they are."""
         end = crc = 0
         for offset, size, each in sorted(self.unchecked or ()):
             if offset == end:

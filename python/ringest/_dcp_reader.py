@@ -90,8 +90,8 @@ class _Load:
         self._shared: set[int] = set()  # ids of items whose memory is another's too
 
     def read_metadata(self, rank: int | None) -> Metadata:
-        """Of one rank only where there is none of all: one that is there but cannot be read is not passed over for what
-        may be older."""
+        """The metadata of all ranks, or one rank's own if there is none of all. Metadata of all that is there but cannot
+        be read is an error: a rank's own may be older."""
         before, self.failure = self.failure, None
         if before is not None and not isinstance(before, NotFoundError):
             raise before

@@ -57,7 +57,7 @@ class _Output:
         self.offset = 0
 
     def begin(self, size: int) -> None:
-        """Of an item of about so many bytes."""
+        """Begins an item of about so many bytes."""
         if self._writer is not None and self.offset + size > self._file_size_max:
             self._close()
         if self._writer is None:

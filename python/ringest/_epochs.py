@@ -31,9 +31,9 @@ from ringest._workers import starting_group
 _PAGE = 4096
 _SLOTS = 4
 _SLOT_BYTES = 1 << 30
-# Of Linux 6.3, where vm.memfd_noexec may demand it.
+# A flag of Linux 6.3, where vm.memfd_noexec may demand it.
 _MFD_NOEXEC_SEAL = 8
-# Of changes and groups that are remembered.
+# So many changes and groups are remembered.
 _NOTED_MAX = 16
 _LATE = (
     "set_epoch() or load_state_dict() was called while workers began with another epoch: call them before the "
@@ -119,7 +119,7 @@ class Epochs:
         """What is noted, which is written unless the block raises. One process and thread at a time."""
         self._check_process()
         with self._lock:
-            # Of this process, which is what makes it one of forked children, too.
+            # The file's lock belongs to the process, so that forked children exclude each other too.
             if self._fd >= 0:
                 fcntl.lockf(self._fd, fcntl.LOCK_EX)
             self._depth += 1

@@ -10,7 +10,7 @@ Entry = dict[str, Any]
 
 
 def time(text: str | None) -> datetime.datetime:
-    """Of the service, which tells it of every object."""
+    """A time as the service tells it of every object."""
     if text is None:
         raise ValueError("the server does not tell the time of the object")
     return datetime.datetime.fromisoformat(text)
@@ -19,7 +19,7 @@ def time(text: str | None) -> datetime.datetime:
 def file(
     bucket: str, name: str, size: int, generation: int, crc32c: int | None = None, updated: str | None = None
 ) -> Entry:
-    """Of a listing."""
+    """The entry of an object in a listing."""
     entry = {"name": f"{bucket}/{name}", "size": size, "type": "file", "generation": generation, "crc32c": crc32c}
     if updated is not None:
         entry["updated"] = updated
@@ -31,7 +31,7 @@ def directory(path: str) -> Entry:
     return {"name": path, "size": 0, "type": "directory"}
 
 
-# Of Client.stat, and what the service, and so gcsfs, calls the same.
+# Names in what Client.stat returns, and what the service, and so gcsfs, calls the same.
 _NAMES_OF_SERVICE = {
     "content_type": "contentType",
     "content_encoding": "contentEncoding",

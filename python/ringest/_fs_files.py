@@ -67,7 +67,7 @@ class _Layer(io.IOBase):
             self.close()
 
     def commit(self) -> None:
-        """Of a transaction: with what is still in the layers of a file that nobody has closed."""
+        """Called by a transaction. Takes along what is still in the layers of a file that nobody has closed."""
         self.close()
         self._file.commit()
 

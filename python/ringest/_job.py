@@ -32,7 +32,7 @@ from ringest._log import logger
 
 # A TCPStore ends the connection at more than 8 MiB.
 PIECE_BYTES = 4 << 20
-# Of all pieces of a list, which lie in the memory of the store's host.
+# The most that all pieces of a list may have: they lie in the memory of the store's host.
 LIST_BYTES_MAX = 8 << 30
 # How long a rank is waited for that says nothing, and how often one that is at work says something.
 PATIENCE_S = 300.0
@@ -196,7 +196,7 @@ class Job:
         return found if found.digest == digest else None
 
     def number(self, key: tuple[Any, ...]) -> int:
-        """Of a list that is to be compared: how many were before it, of the same key."""
+        """How many lists with the same key were compared before this one."""
         name = _hashed(*key)
         self._compared[name] = self._compared.get(name, -1) + 1
         return self._compared[name]

@@ -42,5 +42,5 @@ def counting(batches: Iterable[list[T]], progress: bool | str, what: str, total:
 
 
 def length(things: Any) -> int | None:
-    """Of what has one."""
+    """The length of what has one; None otherwise."""
     return len(things) if hasattr(things, "__len__") else None

@@ -295,7 +295,7 @@ class ObjectSource(Source[Objects]):
         return objects
 
     def make(self, tell: Tell) -> Objects:
-        # Of the extension, whose `progress` is a function.
+        # The extension's method: its `progress` is a function.
         return _core.Client.list(self.client, self.uri, progress=tell, folder_markers=self._has_markers)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -33,7 +33,7 @@ class Place:
         return self.state is None and self.base is None
 
 
-# Of one epoch all states have the same base.
+# All states of one epoch have the same base: one is kept.
 @functools.lru_cache(maxsize=1)
 def _pack(base: bytes) -> bytes:
     # Ranks that stopped apart leave patterns behind.
@@ -48,7 +48,7 @@ def _unpack(base: bytes | None) -> bytes | None:
 
 
 def _place(state: Any) -> Place:
-    """Of one of our own."""
+    """The place that a state of our own says."""
     if isinstance(state, dict) and isinstance(state.get("epoch"), int):
         saved, base = state.get("state", 0), state.get("base")
         if isinstance(saved, bytes | None) and isinstance(base, bytes | None):
@@ -62,7 +62,7 @@ def _shown(state: Any) -> str:
 
 
 def _places_of_workers(state: dict[str, Any]) -> list[Place]:
-    """Of a StatefulDataLoader with workers."""
+    """The places that the state of a StatefulDataLoader with workers says."""
     if state.get(_STEPS_SINCE):
         raise ValueError(
             f"the state of a StatefulDataLoader is {state[_STEPS_SINCE]} batches older than what it had given: save "

@@ -29,7 +29,7 @@ _LOCATOR = struct.Struct("<4sIQI")
 _END_64 = struct.Struct("<4sQ2H2I4Q")
 _MAX_32 = 0xFFFFFFFF
 _STORED = 0
-# Of the flags of an entry: its name is UTF-8; its checksum and sizes stand behind its data.
+# Flags of an entry: its name is UTF-8; its checksum and sizes stand behind its data.
 _UTF_8, _SIZES_BEHIND = 0x0800, 0x0008
 # torch says in the first extra field of an entry how much it is aligned by.
 _PADDING_ID = b"FB"

@@ -89,7 +89,7 @@ def _group(iterator: Any) -> str:
 
 
 def starting_group() -> str | None:
-    """Of the worker that is being started; None: whatever is being started is no worker."""
+    """The group of the worker that is being started; None: what is being started is no worker."""
     iterator = _starting_iterator()
     return _group(iterator) if iterator is not None else None
 

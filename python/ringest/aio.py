@@ -21,7 +21,7 @@ CAPACITY = 4096
 _PAUSE_S = 0.001
 _WAIT_S = 0.25
 
-# Of the channels of all clients.
+# Guards the channels of all clients.
 _lock = threading.Lock()
 
 
@@ -39,7 +39,7 @@ def _closed() -> ValueError:
 
 
 class Channel:
-    """Of the loop's thread, but for close. Must not refer to the event loop, which would then never be
+    """Used by the loop's thread only, except for close. Must not refer to the event loop, which would then never be
     collected."""
 
     def __init__(self, client: _core.Client, loop: asyncio.AbstractEventLoop):

@@ -375,7 +375,7 @@ _DAMAGED = (
     struct.error,
 )
 _SAFE_DAMAGED = (*_DAMAGED, TypeError, ValueError)
-# Of these, what nothing but the bytes can be blamed for where no code of the file's runs.
+# Those of them that only the bytes can have caused if no code of the file runs.
 _BROKEN_PICKLE = (AssertionError, EOFError, LookupError, UnicodeDecodeError, struct.error)
 
 

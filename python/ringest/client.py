@@ -25,13 +25,13 @@ Generations = list[int]
 Errors = list[Exception]
 Uploads = list[tuple[str, str, str | None]]
 
-# Of <ringest/objects.h>: in one request.
+# The most deletes in one request, by <ringest/objects.h>.
 _DELETES_MAX = 100
 # Requests that a bulk call has out at once, by default.
 _BULK_REQUESTS = 64
 _BULK_REQUESTS_MAX = 65536
 
-# Of <ringest/runtime.h>, where the machine has four times as much.
+# The default of <ringest/runtime.h>, if the machine has four times as much.
 _MEMORY_DEFAULT = 1 << 30
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -184,7 +184,7 @@ class Client(_core.Client):
         many = super().get_many(_many(uris), ordered=ordered, batch=batch)
         return _progress.counting(many, progress, "get", _progress.length(uris)) if progress else many
 
-    # Of the extension, `progress` is a function.
+    # In the extension `progress` is a function.
     def list(  # type: ignore[override]
         self, uri: str, *, progress: bool | str = False, folder_markers: bool = True
     ) -> Objects:

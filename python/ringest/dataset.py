@@ -25,10 +25,10 @@ _SIZES_LOOKED_AT = 64
 # The most that a reader is asked for by one call.
 _TAKEN_AT_ONCE = 65536
 
-# Of <ringest/dataset.h>: a window's.
+# The largest window, by <ringest/dataset.h>.
 _REQUESTS_MAX = 65536
 
-# Of the order's generator, which takes 64 bits.
+# The generator of the order takes 64 bits.
 _EPOCHS_MAX = 1 << 64
 
 _REMAINDERS = {"uneven": 0, "pad": 1, "drop": 2}

@@ -36,7 +36,7 @@ __all__ = ["PROTOCOLS", "FileSystem", "register"]
 
 PROTOCOLS = ("gs", "gcs")
 
-# Of a local file, at a time.
+# So much of a local file is copied at a time.
 _COPY_SIZE = 16 << 20
 # Requests that are out at once for one call.
 _REQUESTS_AT_ONCE = 64
@@ -73,7 +73,7 @@ class FileSystem(AbstractFileSystem):
 
     @property
     def _settings(self) -> dict[str, Any]:
-        """Of its client, where they are not the defaults."""
+        """The settings of its client that are not the defaults."""
         settings = self._client._settings if self._client is not None else {}
         return {name: value for name, value in settings.items() if value not in (None, 0, 30.0)}
 
@@ -96,7 +96,7 @@ class FileSystem(AbstractFileSystem):
 
     @classmethod
     def _uri(cls, path: str) -> str:
-        """Of an object. ValueError: it names a bucket, or nothing."""
+        """The URI of an object. ValueError: the path names a bucket, or nothing."""
         bucket, _, name = cls._strip_protocol(path).partition("/")
         if not bucket or not name:
             raise ValueError(f"{path}: this is not gs://BUCKET/OBJECT")
@@ -104,7 +104,7 @@ class FileSystem(AbstractFileSystem):
 
     @classmethod
     def _folder(cls, path: str) -> str:
-        """Of what lies under a path. The names of buckets are not to be listed here."""
+        """The URI prefix of what lies under a path. ValueError for the root: buckets are not listed."""
         path = cls._strip_protocol(path).rstrip("/")
         if not path:
             raise ValueError("gs://: buckets are not listed; begin with the name of one")
@@ -129,7 +129,7 @@ class FileSystem(AbstractFileSystem):
         return entries if detail else [entry["name"] for entry in entries]
 
     def info(self, path: str, **options: Any) -> _fs_entries.Entry:
-        """Of an object its name, size, type "file", `mtime` and `created` (also `ctime`) as datetime, `generation`,
+        """For an object: its name, size, type "file", `mtime` and `created` (also `ctime`) as datetime, `generation`,
         and what Client.stat says, under its names and those of the service."""
         _refuse("info", path, options, "refresh")
         path = self._strip_protocol(path).rstrip("/")
@@ -569,8 +569,8 @@ class FileSystem(AbstractFileSystem):
         return {uri: facts["generation"] for uri, facts in there.items() if facts["size"] == 0}
 
     def _copy_markers(self, pairs: list[tuple[str, str]], copied: Mapping[str, int]) -> dict[str, int]:
-        """Of those that are folders, unless there is one in its place. Returns what _markers gives of what is there
-        then."""
+        """Copies the markers of folders, unless one is in their place. Returns what _markers then gives for what is
+        there."""
         targets = {
             f"{self._uri(source)}/": f"gs://{self._strip_protocol(target)}/"
             for source, target in pairs
@@ -697,7 +697,7 @@ _HINTS = frozenset(
 )
 
 
-# Of a filesystem: fsspec's own, and those of gcsfs that ask for what is done anyway.
+# Options of a filesystem: fsspec's own, and those of gcsfs that ask for what is done anyway.
 _OPTIONS = _HINTS | {
     "asynchronous",
     "cache_timeout",
@@ -813,7 +813,7 @@ def _contents(client: Client, uris: list[str]) -> Iterator[Any]:
 
 
 def _settled(results: Any, on_error: str) -> Iterator[tuple[Any, Any]]:
-    """Of (key, bytes or error): raises, leaves out or returns the errors, as fsspec has it."""
+    """Pairs of (key, bytes or error): raises, leaves out or returns the errors, as fsspec has it."""
     for key, result in results:
         if isinstance(result, Exception):
             if on_error == "raise":

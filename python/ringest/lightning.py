@@ -39,7 +39,7 @@ __all__ = ["AsyncCheckpointIO", "CheckpointIO", "FSDPStrategy", "ModelParallelSt
 
 _Path = str | Path
 
-# Of Lightning: what is neither model nor optimizer, beside the shards.
+# Lightning's own file beside the shards: what is neither model nor optimizer.
 _META_NAME = "meta.pt"
 # The same once more, as a tensor of bytes among the shards, so that both are replaced at once.
 _META_KEY = "ringest.lightning"
@@ -234,7 +234,7 @@ class _Sharded(ParallelStrategy):
             dcp.save(state, storage_writer=writer)
             return
         if self._group is None and dist.is_initialized():
-            # Of its own, so that its messages do not mix with those of the training.
+            # A group of its own, so that its messages do not mix with those of the training.
             self._group = dist.new_group(backend="gloo")
         self._saving = dcp.async_save(state, storage_writer=writer, process_group=self._group)
 

@@ -211,7 +211,7 @@ class _Search:
         return found
 
     def _missing_within(self, folder: str, by_name: dict[str, Listed]) -> list[str]:
-        """Of a distributed checkpoint in a folder of a checkpoint."""
+        """What a distributed checkpoint in a folder of a checkpoint lacks."""
         parts = {name.rpartition("/")[2]: each for name, each in by_name.items() if name.startswith(folder + "/")}
         heads, named = self._named(parts)
         return [f"{folder}/{name}" for name in (named if heads else {_dcp_names.METADATA_NAME}) - parts.keys()]
@@ -405,7 +405,7 @@ class _Rules:
         return self._last_of(each.folder, each.series)
 
     def _last_of(self, folder: str, series: str) -> set[int]:
-        """Of the series: judged once, from the first one on."""
+        """The last steps of a series. Its checkpoints are judged once, from the first one on."""
         key = folder, series
         if key not in self._last:
             lasting: set[str] = set()
@@ -446,7 +446,7 @@ class _Rules:
         return self._elsewhere
 
     def _keep_of_all(self, pattern: str, keys: set[tuple[str, str]], reasons: dict[str, str]) -> None:
-        """Of folders whose names differ in a number."""
+        """Keeps the last ones of folders whose names differ in a number."""
         last = set().union(*(self._last_of(*key) for key in keys))
         common = set.intersection(
             *({one.step for one in self._series[key] if one.complete and one.step is not None} for key in keys)
@@ -534,7 +534,7 @@ def _retain_one(
 
 
 def _remove_parts(bucket: str, age_s: float, done: Retained, client: Client, dry_run: bool) -> None:
-    """Of uploads that have written nothing for so long."""
+    """Removes the parts of uploads that have written nothing for so long."""
     uploads: dict[str, list[Listed]] = {}
     for each in _listed(f"{bucket}/{_PARTS_PREFIX}", client):
         match = _PART_NAME.fullmatch(each.uri[len(bucket) + 1 :])

@@ -167,7 +167,7 @@ def _metadata_parse(metadata: Any) -> dict[str, str] | None:
 
 
 def _header_parse(text: bytes, file_size: int) -> _Header:
-    """Of the JSON. Raises ValueError."""
+    """The header that the JSON says. Raises ValueError."""
     if not text.startswith(b"{"):
         raise ValueError("its header does not begin with {")
     described = json.loads(text.decode(), object_pairs_hook=_without_repeats)
@@ -293,7 +293,7 @@ def _open(uri: str | os.PathLike[str], client: Client | None, generation: int, t
 
 @dataclasses.dataclass(slots=True)
 class _Part:
-    """Of one dimension: `count` indices from `start` on, `step` apart."""
+    """A part of one dimension: `count` indices from `start` on, `step` apart."""
 
     start: int
     count: int

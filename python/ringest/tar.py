@@ -48,7 +48,7 @@ def _alternatives(text: str) -> list[str]:
 
 
 def _sequence(text: str) -> list[str] | None:
-    """Of "0007..0012" or "a..f", with "..STEP" behind it or not; None: it is something else."""
+    """What "0007..0012" or "a..f", with "..STEP" behind it or not, stands for; None: it is something else."""
     found = re.fullmatch(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?|([A-Za-z])\.\.([A-Za-z])(?:\.\.(-?\d+))?", text)
     if found is None:
         return None
