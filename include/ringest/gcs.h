@@ -47,7 +47,7 @@ struct rg_client_options {
     /* Adapting: after 429, 503 or rising latency, fewer requests are in flight in that bucket for a
      * time; reads much slower than like ones are tried again, a body from where it broke off. */
     bool no_adapting;
-    bool no_hedging; /* never send a late read again on a second connection; first answer wins */
+    bool no_hedging;          /* do not send late reads a second time, on another connection */
     uint32_t hedges_per_1000; /* second requests for 1,000 requests, at most; 20 */
     uint64_t hedge_size_max;  /* bodies expected to be larger are never asked for twice; 1 MiB */
     /* Reads and writes to begin per second and bucket, doubled every 20 minutes (Google's ramp-up
