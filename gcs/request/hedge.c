@@ -8,6 +8,13 @@
 #define LATE_SHARE_ONE (1u << 16)
 #define LATE_SHARE_MAX (LATE_SHARE_ONE / 4)
 
+/* A share is at most one, and a delay that is known is at least the smallest. */
+static bool invariants(const struct rg_hedge *hedge)
+{
+    bool delay = hedge->delay_ns == 0 || hedge->delay_ns >= RG_HEDGE_DELAY_MIN_NS;
+    return delay && hedge->late_share <= LATE_SHARE_ONE;
+}
+
 static void delay_look(struct rg_hedge *hedge, const struct rg_quantile *heads)
 {
     uint64_t usual = RG_HEDGE_MEDIAN_FACTOR * rg_quantile_at(heads, 500);
@@ -25,6 +32,7 @@ void rg_hedge_answer(struct rg_hedge *hedge, uint64_t elapsed_ns, const struct r
         hedge->answers = 0;
         delay_look(hedge, heads);
     }
+    RG_VERIFY(invariants(hedge));
 }
 
 bool rg_hedge_allow(const struct rg_hedge *hedge, struct rg_hedge_budget *budget,
@@ -35,5 +43,6 @@ bool rg_hedge_allow(const struct rg_hedge *hedge, struct rg_hedge_budget *budget
         return false;
     }
     budget->thousandths -= 1000;
+    RG_VERIFY(budget->thousandths <= RG_HEDGE_BURST * 1000u);
     return true;
 }

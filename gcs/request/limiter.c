@@ -1,6 +1,16 @@
 /* See limiter.h. */
 #include "gcs/request/limiter.h"
 
+/* A limit that is in force lets at least one through; tokens are never
+ * owed; the rate does not fall below where it began. */
+static bool invariants(const struct rg_limiter *limiter)
+{
+    bool limit = !limiter->limited || limiter->limit >= 1;
+    bool tokens = limiter->ramp.tokens >= 0 && limiter->ramp.used >= 0;
+    bool window = limiter->window.count > 0 || limiter->window.sum_ns == 0;
+    return limit && tokens && window && limiter->ramp.rate >= limiter->options.rate;
+}
+
 void rg_limiter_init(struct rg_limiter *limiter, const struct rg_limiter_options *options,
                      uint64_t now_ns)
 {
@@ -62,6 +72,7 @@ bool rg_limiter_enter(struct rg_limiter *limiter, uint64_t now_ns)
         return false;
     }
     limiter->in_flight++;
+    RG_VERIFY(invariants(limiter));
     return true;
 }
 
@@ -113,6 +124,7 @@ bool rg_limiter_leave(struct rg_limiter *limiter, enum rg_limiter_outcome outcom
         raise(limiter);
     }
     limiter->in_flight--;
+    RG_VERIFY(invariants(limiter));
     return is_cut;
 }
 

@@ -21,6 +21,19 @@ static size_t class_size(unsigned class)
     return (size_t)1 << (RG_PART_CLASS_MIN_LOG + class);
 }
 
+/* What is kept is the sum of the free chunks; what was out at once is no less than what is. */
+static bool invariants(const struct rg_part_memory *memory)
+{
+    uint64_t kept = 0;
+    for (unsigned class = 0; class < RG_PART_CLASSES; class ++) {
+        for (const struct rg_part_chunk *chunk = memory->free[class]; chunk != NULL;
+             chunk = chunk->next) {
+            kept += class_size(class);
+        }
+    }
+    return kept == memory->kept_bytes && memory->out_bytes <= memory->out_bytes_max;
+}
+
 void rg_part_memory_init(struct rg_part_memory *memory, struct rg_loop *loop)
 {
     *memory = (struct rg_part_memory){.loop = loop};
@@ -91,6 +104,7 @@ uint8_t *rg_part_memory_take(struct rg_part_memory *memory, size_t size, struct 
     }
     memory->out_bytes += whole;
     memory->out_bytes_max = RG_MAX(memory->out_bytes_max, memory->out_bytes);
+    RG_VERIFY(invariants(memory));
     return (uint8_t *)chunk;
 }
 
@@ -103,6 +117,7 @@ void rg_part_memory_give(struct rg_part_memory *memory, uint8_t *data, size_t si
     memory->kept_bytes += class_size(class);
     chunk->next = memory->free[class];
     memory->free[class] = chunk;
+    RG_VERIFY(invariants(memory));
     /* Everyone who waits tries again, in the order in which they came. */
     struct rg_list waiting;
     rg_list_init(&waiting);

@@ -3,6 +3,16 @@
 
 static_assert(RG_QUANTILE_FORGET <= UINT16_MAX, "a count holds them all");
 
+/* The total is the sum of the counts, which are halved when it reaches RG_QUANTILE_FORGET. */
+static bool invariants(const struct rg_quantile *quantile)
+{
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i < RG_QUANTILE_BUCKET_COUNT; i++) {
+        sum += quantile->counts[i];
+    }
+    return sum == quantile->total && sum < RG_QUANTILE_FORGET;
+}
+
 static uint32_t bucket_of(uint64_t value_ns)
 {
     if (value_ns >> RG_QUANTILE_BITS_MIN == 0) {
@@ -36,6 +46,7 @@ void rg_quantile_add(struct rg_quantile *quantile, uint64_t value_ns)
     if (++quantile->total == RG_QUANTILE_FORGET) {
         forget(quantile);
     }
+    RG_VERIFY(invariants(quantile));
 }
 
 uint64_t rg_quantile_at(const struct rg_quantile *quantile, uint32_t parts_per_1000)

@@ -688,7 +688,7 @@ void rg_request_prepare(struct rg_request *request, const struct rg_request_ops 
     request->token = (struct rg_token_wait){0};
     rg_list_init(&request->token.node);
     request->x = (struct rg_exchange){.ops = &exchange_ops};
-    request->passage = (struct rg_passage){0};
+    request->admission = (struct rg_admission){0};
     rg_alarm_init(&request->alarm, alarm_fire);
     rg_alarm_init(&request->deadline, deadline_fire);
     struct rg_retry_policy policy = {

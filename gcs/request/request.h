@@ -166,7 +166,7 @@ struct rg_request {
     uint64_t user_data, deadline_ns;
     uint64_t submitted_ns, started_ns;
     struct rg_exchange x;
-    struct rg_passage passage;
+    struct rg_admission admission;
     struct rg_alarm alarm;    /* of the next attempt */
     struct rg_alarm deadline; /* of the whole request */
     struct rg_retry retry;

@@ -84,6 +84,7 @@ bool rg_retry_next(struct rg_retry *retry, struct rg_retry_budget *budget,
     budget->tenths -= quick ? RG_RETRY_BUDGET_COST : 0;
     retry->backoff_exponent++;
     *out_at_ns = event->now_ns + delay_ns;
+    RG_VERIFY(*out_at_ns > event->now_ns && *out_at_ns < deadline_ns);
     return true;
 }
 

@@ -6,6 +6,13 @@
 /* How often the quantile of the arrivals is looked at. */
 #define ARRIVALS_PER_LOOK 64
 
+/* What is waited for lies between the least and the most, in the head and in the body. */
+static bool invariants(const struct rg_stall *stall)
+{
+    bool head = stall->value_ns >= stall->min_ns && stall->value_ns <= stall->max_ns;
+    return head && stall->silence_ns > 0 && stall->silence_ns <= stall->silence_max_ns;
+}
+
 void rg_stall_init(struct rg_stall *stall, const struct rg_stall_options *options,
                    uint64_t silence_max_ns)
 {
@@ -52,11 +59,13 @@ void rg_stall_head(struct rg_stall *stall, uint64_t elapsed_ns, const struct rg_
     if (!stall->started && ++stall->head_count >= RG_STALL_SAMPLES_MIN) {
         value_start(stall, heads);
     }
+    RG_VERIFY(invariants(stall));
 }
 
 void rg_stall_expired(struct rg_stall *stall)
 {
     value_raise(stall);
+    RG_VERIFY(invariants(stall));
 }
 
 void rg_stall_arrival(struct rg_stall *stall, const struct rg_quantile *arrivals)
@@ -67,4 +76,5 @@ void rg_stall_arrival(struct rg_stall *stall, const struct rg_quantile *arrivals
     stall->arrival_count -= ARRIVALS_PER_LOOK;
     uint64_t wanted = RG_STALL_MARGIN * rg_quantile_at(arrivals, 990);
     stall->silence_ns = RG_MIN(RG_MAX(wanted, RG_STALL_SILENCE_MIN_NS), stall->silence_max_ns);
+    RG_VERIFY(invariants(stall));
 }

@@ -1,4 +1,4 @@
-/* See traffic.h. The gate comes first, then what is learned from answers, then hedges. */
+/* See traffic.h. First who is admitted, then what is learned from answers, then hedges. */
 #include "gcs/request/traffic.h"
 
 #include "gcs/request/hedge.h"
@@ -14,14 +14,16 @@
 /* The share of a new body in the mean of their sizes: 1/8. */
 #define BODY_MEAN_SHIFT 3
 
-struct gate {
+/* Who may begin: the reads, or the writes, of a bucket. */
+struct limit {
     struct rg_limiter limiter;
     struct rg_list waiting;
     struct rg_alarm alarm; /* of the next token */
     struct rg_traffic *traffic;
 };
 
-struct lane {
+/* What is known of one kind of request to a bucket. */
+struct kind {
     struct rg_quantile heads, arrivals;
     struct rg_stall stall;
     struct rg_hedge hedge;
@@ -36,11 +38,11 @@ struct rg_traffic_bucket {
     char name[RG_BUCKET_NAME_SIZE_MAX + 1];
     uint32_t user_count;
     uint64_t used; /* rg_traffic.uses when it was looked up last; 0: free */
-    struct gate reads, writes;
-    struct lane lanes[RG_TRAFFIC_KIND_COUNT];
+    struct limit reads, writes;
+    struct kind kinds[RG_TRAFFIC_KIND_COUNT];
 };
 
-struct rg_traffic_leg {
+struct rg_traffic_hedge {
     struct rg_exchange x;
     struct rg_request *request;
     struct rg_list node; /* in the list of free ones */
@@ -54,8 +56,8 @@ struct rg_traffic {
     struct rg_hedge_budget budget;
     uint64_t uses;
     struct rg_traffic_bucket *last; /* looked up last */
-    struct rg_list free_legs;
-    struct rg_traffic_leg legs[RG_TRAFFIC_LEGS_MAX];
+    struct rg_list free_hedges;
+    struct rg_traffic_hedge hedge_slots[RG_TRAFFIC_HEDGES_MAX];
     struct rg_traffic_bucket buckets[RG_TRAFFIC_BUCKETS_MAX];
 };
 
@@ -69,35 +71,35 @@ static struct rg_traffic *traffic_of(const struct rg_request *request)
     return request->client_loop->traffic;
 }
 
-static struct lane *lane_of(const struct rg_request *request)
+static struct kind *kind_of(const struct rg_request *request)
 {
-    return &request->passage.bucket->lanes[request->ops->traffic];
+    return &request->admission.bucket->kinds[request->ops->traffic];
 }
 
-static struct gate *gate_of(const struct rg_request *request)
+static struct limit *limit_of(const struct rg_request *request)
 {
-    struct rg_traffic_bucket *bucket = request->passage.bucket;
+    struct rg_traffic_bucket *bucket = request->admission.bucket;
     return request->ops->traffic == RG_TRAFFIC_WRITE ? &bucket->writes : &bucket->reads;
 }
 
 static struct rg_request *request_of(struct rg_list *node)
 {
-    return RG_CONTAINER_OF(node, struct rg_request, passage.node);
+    return RG_CONTAINER_OF(node, struct rg_request, admission.node);
 }
 
-static void gate_alarm_fire(struct rg_alarm *alarm);
-static void lane_alarm_fire(struct rg_alarm *alarm);
+static void limit_alarm_fire(struct rg_alarm *alarm);
+static void kind_alarm_fire(struct rg_alarm *alarm);
 
-static void gate_open(struct rg_traffic *traffic, struct gate *gate,
-                      const struct rg_limiter_options *options)
+static void limit_open(struct rg_traffic *traffic, struct limit *limit,
+                       const struct rg_limiter_options *options)
 {
-    gate->traffic = traffic;
-    rg_limiter_init(&gate->limiter, options, loop_of(traffic)->now_ns);
-    rg_list_init(&gate->waiting);
-    rg_alarm_init(&gate->alarm, gate_alarm_fire);
+    limit->traffic = traffic;
+    rg_limiter_init(&limit->limiter, options, loop_of(traffic)->now_ns);
+    rg_list_init(&limit->waiting);
+    rg_alarm_init(&limit->alarm, limit_alarm_fire);
 }
 
-static void lane_open(struct rg_traffic *traffic, struct lane *lane)
+static void kind_open(struct rg_traffic *traffic, struct kind *kind)
 {
     const struct rg_stall_options options = {
         .p = RG_STALL_P,
@@ -106,10 +108,10 @@ static void lane_open(struct rg_traffic *traffic, struct lane *lane)
         .min_ns = RG_STALL_MIN_NS,
         .max_ns = traffic->first_byte_timeout_ns,
     };
-    *lane = (struct lane){.traffic = traffic};
-    rg_stall_init(&lane->stall, &options, traffic->stall_timeout_ns);
-    rg_list_init(&lane->unanswered);
-    rg_alarm_init(&lane->alarm, lane_alarm_fire);
+    *kind = (struct kind){.traffic = traffic};
+    rg_stall_init(&kind->stall, &options, traffic->stall_timeout_ns);
+    rg_list_init(&kind->unanswered);
+    rg_alarm_init(&kind->alarm, kind_alarm_fire);
 }
 
 static void bucket_close(struct rg_traffic *traffic, struct rg_traffic_bucket *bucket)
@@ -120,7 +122,7 @@ static void bucket_close(struct rg_traffic *traffic, struct rg_traffic_bucket *b
     rg_loop_cancel_alarm(loop_of(traffic), &bucket->reads.alarm);
     rg_loop_cancel_alarm(loop_of(traffic), &bucket->writes.alarm);
     for (unsigned kind = 0; kind < RG_TRAFFIC_KIND_COUNT; kind++) {
-        rg_loop_cancel_alarm(loop_of(traffic), &bucket->lanes[kind].alarm);
+        rg_loop_cancel_alarm(loop_of(traffic), &bucket->kinds[kind].alarm);
     }
 }
 
@@ -129,10 +131,10 @@ static void bucket_open(struct rg_traffic *traffic, struct rg_traffic_bucket *bu
 {
     bucket_close(traffic, bucket);
     strcpy(bucket->name, name);
-    gate_open(traffic, &bucket->reads, &traffic->reads);
-    gate_open(traffic, &bucket->writes, &traffic->writes);
+    limit_open(traffic, &bucket->reads, &traffic->reads);
+    limit_open(traffic, &bucket->writes, &traffic->writes);
     for (unsigned kind = 0; kind < RG_TRAFFIC_KIND_COUNT; kind++) {
-        lane_open(traffic, &bucket->lanes[kind]);
+        kind_open(traffic, &bucket->kinds[kind]);
     }
 }
 
@@ -167,17 +169,17 @@ static void bucket_join(struct rg_request *request)
     }
     bucket->used = ++traffic->uses;
     bucket->user_count++;
-    request->passage.bucket = bucket;
+    request->admission.bucket = bucket;
 }
 
 void rg_traffic_forget(struct rg_request *request)
 {
-    struct rg_passage *passage = &request->passage;
-    RG_ASSERT(request->state == RG_REQUEST_DONE && passage->leg == NULL);
-    if (passage->bucket != NULL) {
-        RG_ASSERT(passage->bucket->user_count > 0);
-        passage->bucket->user_count--;
-        passage->bucket = NULL;
+    struct rg_admission *admission = &request->admission;
+    RG_ASSERT(request->state == RG_REQUEST_DONE && admission->hedge == NULL);
+    if (admission->bucket != NULL) {
+        RG_ASSERT(admission->bucket->user_count > 0);
+        admission->bucket->user_count--;
+        admission->bucket = NULL;
     }
 }
 
@@ -187,10 +189,10 @@ static void limit_publish(struct rg_traffic *traffic)
     uint32_t tightest = 0;
     for (unsigned i = 0; i < RG_TRAFFIC_BUCKETS_MAX; i++) {
         const struct rg_traffic_bucket *bucket = &traffic->buckets[i];
-        const struct gate *gates[] = {&bucket->reads, &bucket->writes};
-        for (unsigned n = 0; n < RG_ARRAY_LEN(gates) && bucket->used != 0; n++) {
-            uint32_t limit = rg_limiter_limit(&gates[n]->limiter);
-            if (gates[n]->limiter.limited && (tightest == 0 || limit < tightest)) {
+        const struct limit *limits[] = {&bucket->reads, &bucket->writes};
+        for (unsigned n = 0; n < RG_ARRAY_LEN(limits) && bucket->used != 0; n++) {
+            uint32_t limit = rg_limiter_limit(&limits[n]->limiter);
+            if (limits[n]->limiter.limited && (tightest == 0 || limit < tightest)) {
                 tightest = limit;
             }
         }
@@ -212,99 +214,99 @@ static void admit(struct rg_request *request)
     request->x.head_timeout_ns = 0;
     request->x.stall_timeout_ns = 0;
     if (traffic->adapts && request->ops->traffic != RG_TRAFFIC_WRITE && request->idempotent) {
-        const struct rg_stall *stall = &lane_of(request)->stall;
+        const struct rg_stall *stall = &kind_of(request)->stall;
         request->x.head_timeout_ns = rg_stall_head_ns(stall);
         request->x.stall_timeout_ns = rg_stall_silence_ns(stall);
     }
 }
 
 /* The first that waits is tried again when there is a token for it, or when another one leaves. */
-static void gate_alarm_set(struct gate *gate)
+static void limit_alarm_set(struct limit *limit)
 {
-    uint64_t next_ns = rg_limiter_next_ns(&gate->limiter, loop_of(gate->traffic)->now_ns);
+    uint64_t next_ns = rg_limiter_next_ns(&limit->limiter, loop_of(limit->traffic)->now_ns);
     if (next_ns != UINT64_MAX) {
-        rg_loop_set_alarm(loop_of(gate->traffic), &gate->alarm, next_ns);
+        rg_loop_set_alarm(loop_of(limit->traffic), &limit->alarm, next_ns);
     }
 }
 
-static void gate_pump(struct gate *gate)
+static void limit_pump(struct limit *limit)
 {
-    uint64_t now_ns = loop_of(gate->traffic)->now_ns;
-    while (!rg_list_empty(&gate->waiting) && rg_limiter_enter(&gate->limiter, now_ns)) {
-        struct rg_request *request = request_of(rg_list_pop_front(&gate->waiting));
+    uint64_t now_ns = loop_of(limit->traffic)->now_ns;
+    while (!rg_list_empty(&limit->waiting) && rg_limiter_enter(&limit->limiter, now_ns)) {
+        struct rg_request *request = request_of(rg_list_pop_front(&limit->waiting));
         admit(request);
         rg_request_admitted(request);
     }
-    if (!rg_list_empty(&gate->waiting)) {
-        gate_alarm_set(gate);
+    if (!rg_list_empty(&limit->waiting)) {
+        limit_alarm_set(limit);
     }
 }
 
-static void gate_alarm_fire(struct rg_alarm *alarm)
+static void limit_alarm_fire(struct rg_alarm *alarm)
 {
-    gate_pump(RG_CONTAINER_OF(alarm, struct gate, alarm));
+    limit_pump(RG_CONTAINER_OF(alarm, struct limit, alarm));
 }
 
 bool rg_traffic_enter(struct rg_request *request)
 {
-    struct rg_passage *passage = &request->passage;
+    struct rg_admission *admission = &request->admission;
     struct rg_traffic *traffic = traffic_of(request);
-    RG_ASSERT(!rg_list_linked(&passage->node) && passage->leg == NULL);
-    if (passage->bucket == NULL) {
+    RG_ASSERT(!rg_list_linked(&admission->node) && admission->hedge == NULL);
+    if (admission->bucket == NULL) {
         bucket_join(request);
     }
-    passage->sent_ns = 0;
-    struct gate *gate = gate_of(request);
+    admission->sent_ns = 0;
+    struct limit *limit = limit_of(request);
     if (request->x.holds_memory) {
         /* Others may wait for that memory, those inside too. */
-        rg_limiter_enter_always(&gate->limiter);
+        rg_limiter_enter_always(&limit->limiter);
         admit(request);
         return true;
     }
-    if (rg_list_empty(&gate->waiting) &&
-        rg_limiter_enter(&gate->limiter, loop_of(traffic)->now_ns)) {
+    if (rg_list_empty(&limit->waiting) &&
+        rg_limiter_enter(&limit->limiter, loop_of(traffic)->now_ns)) {
         admit(request);
         return true;
     }
     rg_metric_add(&loop_of(traffic)->metrics.limited, 1);
-    if (rg_list_empty(&gate->waiting)) {
-        gate_alarm_set(gate);
+    if (rg_list_empty(&limit->waiting)) {
+        limit_alarm_set(limit);
     }
-    rg_list_push_back(&gate->waiting, &passage->node);
+    rg_list_push_back(&limit->waiting, &admission->node);
     return false;
 }
 
 void rg_traffic_withdraw(struct rg_request *request)
 {
     RG_ASSERT(request->state == RG_REQUEST_ADMISSION);
-    rg_list_remove(&request->passage.node);
+    rg_list_remove(&request->admission.node);
 }
 
 /* It is no longer among those that a head is awaited for. */
 static void unanswered_end(struct rg_request *request)
 {
-    struct rg_passage *passage = &request->passage;
-    rg_list_remove(&passage->node);
+    struct rg_admission *admission = &request->admission;
+    rg_list_remove(&admission->node);
 }
 
-static void body_note(struct lane *lane, uint64_t size)
+static void body_note(struct kind *kind, uint64_t size)
 {
-    lane->body_mean -= lane->body_mean >> BODY_MEAN_SHIFT;
-    lane->body_mean += size >> BODY_MEAN_SHIFT;
+    kind->body_mean -= kind->body_mean >> BODY_MEAN_SHIFT;
+    kind->body_mean += size >> BODY_MEAN_SHIFT;
 }
 
 void rg_traffic_leave(struct rg_request *request)
 {
-    struct rg_passage *passage = &request->passage;
+    struct rg_admission *admission = &request->admission;
     const struct rg_exchange *x = &request->x;
-    struct gate *gate = gate_of(request);
+    struct limit *limit = limit_of(request);
     RG_ASSERT(request->state == RG_REQUEST_POOL || request->state == RG_REQUEST_OUT);
     rg_traffic_unhedge(request);
-    if (passage->sent_ns != 0 && passage->arrived_ns == 0) {
+    if (admission->sent_ns != 0 && admission->arrived_ns == 0) {
         unanswered_end(request);
-        lane_of(request)->sent_count--;
+        kind_of(request)->sent_count--;
         if (x->status == RG_STATUS_STALLED) {
-            rg_stall_expired(&lane_of(request)->stall);
+            rg_stall_expired(&kind_of(request)->stall);
         }
     }
     enum rg_limiter_outcome outcome =
@@ -312,211 +314,210 @@ void rg_traffic_leave(struct rg_request *request)
     if (x->http_status == 429 || x->http_status == 503) {
         outcome = RG_LIMITER_THROTTLED;
     } else if (outcome == RG_LIMITER_ANSWERED) {
-        body_note(lane_of(request), x->body_size);
+        body_note(kind_of(request), x->body_size);
     }
     rg_metric_add(&request->client_loop->loop->metrics.in_flight, UINT64_MAX);
-    bool was_limited = gate->limiter.limited;
-    if (!gate->traffic->adapts && outcome == RG_LIMITER_THROTTLED) {
+    bool was_limited = limit->limiter.limited;
+    if (!limit->traffic->adapts && outcome == RG_LIMITER_THROTTLED) {
         outcome = RG_LIMITER_BROKEN;
     }
-    if (rg_limiter_leave(&gate->limiter, outcome, passage->sent_ns,
-                         loop_of(gate->traffic)->now_ns)) {
-        limit_cut(gate->traffic);
+    if (rg_limiter_leave(&limit->limiter, outcome, admission->sent_ns,
+                         loop_of(limit->traffic)->now_ns)) {
+        limit_cut(limit->traffic);
     } else if (was_limited) {
-        limit_publish(gate->traffic);
+        limit_publish(limit->traffic);
     }
-    if (!rg_list_empty(&gate->waiting)) {
-        gate_pump(gate);
+    if (!rg_list_empty(&limit->waiting)) {
+        limit_pump(limit);
     }
 }
 
 void rg_traffic_sent(struct rg_request *request)
 {
-    struct rg_passage *passage = &request->passage;
+    struct rg_admission *admission = &request->admission;
     struct rg_traffic *traffic = traffic_of(request);
-    struct lane *lane = lane_of(request);
-    passage->sent_ns = loop_of(traffic)->now_ns;
-    passage->arrived_ns = 0;
-    passage->in_time = lane->hedge.in_time;
-    lane->sent_count++;
+    struct kind *kind = kind_of(request);
+    admission->sent_ns = loop_of(traffic)->now_ns;
+    admission->arrived_ns = 0;
+    admission->in_time = kind->hedge.in_time;
+    kind->sent_count++;
     rg_hedge_earn(&traffic->budget);
     if (!traffic->hedges || request->ops->traffic != RG_TRAFFIC_MEDIA) {
         return;
     }
-    rg_list_push_back(&lane->unanswered, &passage->node);
-    if (lane->hedge.delay_ns != 0 && !rg_timer_armed(&lane->alarm.timer)) {
-        const struct rg_request *first = request_of(lane->unanswered.next);
-        rg_loop_set_alarm(loop_of(traffic), &lane->alarm,
-                          first->passage.sent_ns + lane->hedge.delay_ns);
+    rg_list_push_back(&kind->unanswered, &admission->node);
+    if (kind->hedge.delay_ns != 0 && !rg_timer_armed(&kind->alarm.timer)) {
+        const struct rg_request *first = request_of(kind->unanswered.next);
+        rg_loop_set_alarm(loop_of(traffic), &kind->alarm,
+                          first->admission.sent_ns + kind->hedge.delay_ns);
     }
 }
 
 void rg_traffic_answered(struct rg_request *request)
 {
-    struct rg_passage *passage = &request->passage;
+    struct rg_admission *admission = &request->admission;
     struct rg_traffic *traffic = traffic_of(request);
-    struct lane *lane = lane_of(request);
+    struct kind *kind = kind_of(request);
     uint64_t now_ns = loop_of(traffic)->now_ns;
-    uint64_t elapsed_ns = now_ns - passage->sent_ns;
+    uint64_t elapsed_ns = now_ns - admission->sent_ns;
     rg_traffic_unhedge(request);
     unanswered_end(request);
-    lane->sent_count--;
-    passage->arrived_ns = now_ns;
-    rg_quantile_add(&lane->heads, elapsed_ns);
-    rg_stall_head(&lane->stall, elapsed_ns, &lane->heads);
-    rg_hedge_answer(&lane->hedge, elapsed_ns, &lane->heads);
-    if (traffic->adapts && rg_limiter_latency(&gate_of(request)->limiter, elapsed_ns, now_ns)) {
+    kind->sent_count--;
+    admission->arrived_ns = now_ns;
+    rg_quantile_add(&kind->heads, elapsed_ns);
+    rg_stall_head(&kind->stall, elapsed_ns, &kind->heads);
+    rg_hedge_answer(&kind->hedge, elapsed_ns, &kind->heads);
+    if (traffic->adapts && rg_limiter_latency(&limit_of(request)->limiter, elapsed_ns, now_ns)) {
         limit_cut(traffic);
     }
 }
 
 void rg_traffic_arrived(struct rg_request *request)
 {
-    struct rg_passage *passage = &request->passage;
+    struct rg_admission *admission = &request->admission;
     uint64_t now_ns = request->client_loop->loop->now_ns;
-    uint64_t silence_ns = now_ns - passage->arrived_ns;
+    uint64_t silence_ns = now_ns - admission->arrived_ns;
     if (silence_ns == 0 || request->ops->traffic != RG_TRAFFIC_MEDIA) {
         return;
     }
-    struct lane *lane = lane_of(request);
-    passage->arrived_ns = now_ns;
-    rg_quantile_add(&lane->arrivals, silence_ns);
-    rg_stall_arrival(&lane->stall, &lane->arrivals);
+    struct kind *kind = kind_of(request);
+    admission->arrived_ns = now_ns;
+    rg_quantile_add(&kind->arrivals, silence_ns);
+    rg_stall_arrival(&kind->stall, &kind->arrivals);
 }
 
-static void leg_free(struct rg_traffic_leg *leg)
+static void hedge_free(struct rg_traffic_hedge *hedge)
 {
-    leg->request->passage.leg = NULL;
-    rg_list_push_front(&traffic_of(leg->request)->free_legs, &leg->node);
+    hedge->request->admission.hedge = NULL;
+    rg_list_push_front(&traffic_of(hedge->request)->free_hedges, &hedge->node);
 }
 
-static struct rg_traffic_leg *leg_of(struct rg_exchange *x)
+static struct rg_traffic_hedge *hedge_of(struct rg_exchange *x)
 {
-    return RG_CONTAINER_OF(x, struct rg_traffic_leg, x);
+    return RG_CONTAINER_OF(x, struct rg_traffic_hedge, x);
 }
 
-static int leg_encode(struct rg_exchange *x, struct rg_h1_encoder *encoder)
+static int hedge_encode(struct rg_exchange *x, struct rg_h1_encoder *encoder)
 {
-    struct rg_request *request = leg_of(x)->request;
+    struct rg_request *request = hedge_of(x)->request;
     return request->ops->encode(request, encoder);
 }
 
-/* The request's own exchange goes on with the leg's connection, and the leg with its. */
-static void legs_trade(struct rg_request *request)
+/* The request's own exchange goes on with the hedge's connection, and the hedge with its. */
+static void connections_trade(struct rg_request *request)
 {
     if (request->started_ns == 0) {
         request->started_ns = request->x.started_ns;
     }
-    rg_exchange_trade(&request->x, &request->passage.leg->x);
+    rg_exchange_trade(&request->x, &request->admission.hedge->x);
 }
 
-static enum rg_body_action leg_head(struct rg_exchange *x, const struct rg_h1_head *head)
+static enum rg_body_action hedge_head(struct rg_exchange *x, const struct rg_h1_head *head)
 {
-    struct rg_request *request = leg_of(x)->request;
+    struct rg_request *request = hedge_of(x)->request;
     if (head->status < 200 || head->status >= 300) {
         /* The first request may yet do better. */
         x->body_max = RG_ERROR_BODY_SIZE_MAX;
         return RG_BODY_DISCARD;
     }
-    legs_trade(request);
+    connections_trade(request);
     rg_metric_add(&request->client_loop->loop->metrics.hedge_wins, 1);
     return request->x.ops->head(&request->x, head);
 }
 
-static void leg_done(struct rg_exchange *x)
+static void hedge_done(struct rg_exchange *x)
 {
-    struct rg_traffic_leg *leg = leg_of(x);
-    leg->request->attempts += x->started_ns != 0 ? 1 : 0;
+    struct rg_traffic_hedge *hedge = hedge_of(x);
+    hedge->request->attempts += x->started_ns != 0 ? 1 : 0;
     rg_lease_release(x->lease);
-    leg_free(leg);
+    hedge_free(hedge);
 }
 
-static const struct rg_exchange_ops leg_ops = {
-    .encode = leg_encode,
-    .head = leg_head,
-    .done = leg_done,
+static const struct rg_exchange_ops hedge_ops = {
+    .encode = hedge_encode,
+    .head = hedge_head,
+    .done = hedge_done,
 };
 
 static uint64_t body_expected(const struct rg_request *request)
 {
     bool is_range = request->ops == &rg_get_ops && request->get.length != RG_WHOLE;
-    return is_range ? request->get.length - request->get.received : lane_of(request)->body_mean;
+    return is_range ? request->get.length - request->get.received : kind_of(request)->body_mean;
 }
 
-static void leg_start(struct rg_request *request, struct rg_traffic_leg *leg)
+static void hedge_start(struct rg_request *request, struct rg_traffic_hedge *hedge)
 {
     struct rg_traffic *traffic = traffic_of(request);
-    leg->request = request;
-    leg->x = (struct rg_exchange){
-        .ops = &leg_ops,
+    hedge->request = request;
+    hedge->x = (struct rg_exchange){
+        .ops = &hedge_ops,
         .urgent = true,
         .avoid = request->x.conn,
         .head_timeout_ns = request->x.head_timeout_ns,
         .stall_timeout_ns = request->x.stall_timeout_ns,
     };
-    request->passage.leg = leg;
+    request->admission.hedge = hedge;
     request->retry.failures++;
     rg_metric_add(&loop_of(traffic)->metrics.hedges, 1);
-    rg_pool_submit(request->client_loop->pool, &leg->x);
+    rg_pool_submit(request->client_loop->pool, &hedge->x);
 }
 
-/* The request is late. */
-static void hedge(struct rg_request *request)
+static void request_is_late(struct rg_request *request)
 {
     struct rg_traffic *traffic = traffic_of(request);
-    struct lane *lane = lane_of(request);
-    RG_ASSERT(request->x.conn != NULL && request->passage.leg == NULL);
+    struct kind *kind = kind_of(request);
+    RG_ASSERT(request->x.conn != NULL && request->admission.hedge == NULL);
     uint32_t attempts = request->retry.failures + 1;
-    if (body_expected(request) > traffic->hedge_size_max || rg_list_empty(&traffic->free_legs) ||
+    if (body_expected(request) > traffic->hedge_size_max || rg_list_empty(&traffic->free_hedges) ||
         attempts >= request->retry.policy.attempts_max || request->x.holds_memory ||
         request->client_loop->closing ||
-        !rg_hedge_allow(&lane->hedge, &traffic->budget, request->passage.in_time,
-                        lane->sent_count - 1)) {
+        !rg_hedge_allow(&kind->hedge, &traffic->budget, request->admission.in_time,
+                        kind->sent_count - 1)) {
         return;
     }
-    struct rg_list *node = rg_list_pop_front(&traffic->free_legs);
-    leg_start(request, RG_CONTAINER_OF(node, struct rg_traffic_leg, node));
+    struct rg_list *node = rg_list_pop_front(&traffic->free_hedges);
+    hedge_start(request, RG_CONTAINER_OF(node, struct rg_traffic_hedge, node));
 }
 
-static void lane_alarm_fire(struct rg_alarm *alarm)
+static void kind_alarm_fire(struct rg_alarm *alarm)
 {
-    struct lane *lane = RG_CONTAINER_OF(alarm, struct lane, alarm);
-    struct rg_loop *loop = loop_of(lane->traffic);
-    while (!rg_list_empty(&lane->unanswered)) {
-        struct rg_request *request = request_of(lane->unanswered.next);
-        uint64_t late_ns = request->passage.sent_ns + lane->hedge.delay_ns;
+    struct kind *kind = RG_CONTAINER_OF(alarm, struct kind, alarm);
+    struct rg_loop *loop = loop_of(kind->traffic);
+    while (!rg_list_empty(&kind->unanswered)) {
+        struct rg_request *request = request_of(kind->unanswered.next);
+        uint64_t late_ns = request->admission.sent_ns + kind->hedge.delay_ns;
         if (late_ns > loop->now_ns) {
             rg_loop_set_alarm(loop, alarm, late_ns);
             return;
         }
-        rg_list_remove(&request->passage.node);
-        hedge(request);
+        rg_list_remove(&request->admission.node);
+        request_is_late(request);
     }
 }
 
 void rg_traffic_unhedge(struct rg_request *request)
 {
-    struct rg_traffic_leg *leg = request->passage.leg;
-    if (leg != NULL) {
-        rg_pool_cancel(request->client_loop->pool, &leg->x, RG_STATUS_CANCELLED);
-        RG_ASSERT(request->passage.leg == NULL);
+    struct rg_traffic_hedge *hedge = request->admission.hedge;
+    if (hedge != NULL) {
+        rg_pool_cancel(request->client_loop->pool, &hedge->x, RG_STATUS_CANCELLED);
+        RG_ASSERT(request->admission.hedge == NULL);
     }
 }
 
 bool rg_traffic_goes_on(struct rg_request *request)
 {
-    struct rg_traffic_leg *leg = request->passage.leg;
+    struct rg_traffic_hedge *hedge = request->admission.hedge;
     enum rg_status status = request->x.status;
-    if (leg == NULL || leg->x.conn == NULL || leg->x.http_status != 0 ||
+    if (hedge == NULL || hedge->x.conn == NULL || hedge->x.http_status != 0 ||
         (status != RG_STATUS_CONNECTION_LOST && status != RG_STATUS_STALLED)) {
         return false;
     }
     if (status == RG_STATUS_STALLED) {
-        rg_stall_expired(&lane_of(request)->stall);
+        rg_stall_expired(&kind_of(request)->stall);
     }
     request->attempts++;
-    legs_trade(request);
-    leg_free(leg);
+    connections_trade(request);
+    hedge_free(hedge);
     return true;
 }
 
@@ -555,9 +556,9 @@ int rg_traffic_create(struct rg_traffic **out_traffic, struct rg_client_loop *cl
     traffic->stall_timeout_ns = options->stall_timeout_ns;
     traffic->reads.limit_max = traffic->writes.limit_max = connections;
     rates_set(traffic);
-    rg_list_init(&traffic->free_legs);
-    for (unsigned i = 0; i < RG_TRAFFIC_LEGS_MAX; i++) {
-        rg_list_push_back(&traffic->free_legs, &traffic->legs[i].node);
+    rg_list_init(&traffic->free_hedges);
+    for (unsigned i = 0; i < RG_TRAFFIC_HEDGES_MAX; i++) {
+        rg_list_push_back(&traffic->free_hedges, &traffic->hedge_slots[i].node);
     }
     *out_traffic = traffic;
     return 0;

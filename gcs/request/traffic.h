@@ -2,17 +2,18 @@
  * many requests may be out (gcs/request/limiter.h), how long an answer may take
  * (gcs/request/stall.h), and when a second request is sent beside a slow one (gcs/request/hedge.h).
  *
- * A request's way: rg_traffic_enter -> it waits at the gate of its bucket, or goes to the pool ->
+ * A request's way: rg_traffic_enter admits it, or lets it wait until its bucket's limits do ->
  * _sent -> _answered -> _arrived, for each piece of the body -> _leave, at the end of the attempt
  * -> perhaps _enter again -> _forget, at the end of the request.
  *
- * A *leg* is the second request of a hedge: an exchange of its own that asks the same. Until a head
- * comes both are out. When the leg's comes first, the two exchanges trade their connections, so
- * that it is always the leg that loses: it is ended there and then, and the request goes on as if
- * its own exchange had been answered. Bytes of a body are thus only ever received for the winner.
+ * A *hedge* is a second request that asks the same by an exchange of its own. Until a head comes
+ * both are out. When the hedge's comes first, the two exchanges trade their connections, so that it
+ * is always the hedge that loses: it is ended there and then, and the request goes on as if its own
+ * exchange had been answered. Bytes of a body are thus only ever received for the winner.
  *
  * The table of buckets is bounded: the one that was not used for the longest time makes room, and
- * where all are in use buckets share. What waits at a gate is bounded by the requests there are. */
+ * where all are in use buckets share. What waits to be admitted is bounded by the requests there
+ * are. */
 #ifndef RG_GCS_REQUEST_TRAFFIC_H
 #define RG_GCS_REQUEST_TRAFFIC_H
 
@@ -22,7 +23,7 @@
 
 #define RG_TRAFFIC_BUCKETS_MAX 16
 /* Second requests that may be out at once on a loop. */
-#define RG_TRAFFIC_LEGS_MAX 32
+#define RG_TRAFFIC_HEDGES_MAX 32
 
 /* What is alike in its latency. Zero is what most requests are. */
 enum rg_traffic_kind {
@@ -36,13 +37,13 @@ struct rg_client_loop;
 struct rg_request;
 struct rg_traffic;
 struct rg_traffic_bucket;
-struct rg_traffic_leg;
+struct rg_traffic_hedge;
 
-/* A request's own part of it; zeroed at first. */
-struct rg_passage {
+/* What a request keeps of its admission and of the attempt that it was for; zeroed at first. */
+struct rg_admission {
     struct rg_traffic_bucket *bucket; /* counted as a user of it; NULL: none */
-    struct rg_list node;              /* waiting at the gate, or sent and not answered */
-    struct rg_traffic_leg *leg;
+    struct rg_list node;              /* waits to be admitted, or is sent and not answered */
+    struct rg_traffic_hedge *hedge;
     uint64_t sent_ns;    /* 0: not yet */
     uint64_t arrived_ns; /* of the last piece */
     uint64_t in_time;    /* rg_hedge.in_time when it was sent */
@@ -59,14 +60,14 @@ bool rg_traffic_enter(struct rg_request *request);
 void rg_traffic_sent(struct rg_request *request);
 void rg_traffic_answered(struct rg_request *request);
 void rg_traffic_arrived(struct rg_request *request);
-/* The request's exchange is done. True: it failed, and its leg goes on in its place. */
+/* The request's exchange is done. True: it failed, and its hedge goes on in its place. */
 bool rg_traffic_goes_on(struct rg_request *request);
 void rg_traffic_leave(struct rg_request *request);
 void rg_traffic_forget(struct rg_request *request);
 
 /* The request waits to be admitted no more. */
 void rg_traffic_withdraw(struct rg_request *request);
-/* Ends the leg, where there is one. */
+/* Ends the hedge, where there is one. */
 void rg_traffic_unhedge(struct rg_request *request);
 
 #endif
