@@ -8,12 +8,12 @@
 
 #include "runtime/clock.h"
 #include "runtime/fork.h"
+#include "runtime/thread.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -370,22 +370,14 @@ static void *resolver_thread(void *context)
     return NULL;
 }
 
-/* 0 or a positive errno. */
+/* 0 or a negative errno. */
 static int thread_start_locked(struct rg_resolver *resolver)
 {
     if (resolver->shared.has_thread) {
         return 0;
     }
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, RESOLVER_STACK_SIZE);
-    /* Signals are the application's: none is delivered to our threads. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(&resolver->shared.thread, &attributes, resolver_thread, resolver);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
+    int rc =
+        rg_thread_start(&resolver->shared.thread, RESOLVER_STACK_SIZE, resolver_thread, resolver);
     if (rc == 0) {
         resolver->shared.has_thread = true;
         resolver->shared.ref_count++;
@@ -467,7 +459,7 @@ static bool resolve_locked(struct rg_resolver *resolver, struct rg_resolve *requ
     if (!entry->busy && now_ns >= entry->fresh_until_ns) {
         int rc = thread_start_locked(resolver);
         if (rc != 0) {
-            entry_store_locked(entry, &(struct answer){EAI_SYSTEM, rc, NULL}, now_ns);
+            entry_store_locked(entry, &(struct answer){EAI_SYSTEM, -rc, NULL}, now_ns);
         } else {
             entry->busy = true;
             rg_list_push_back(&resolver->shared.queue, &entry->queued);

@@ -1,9 +1,10 @@
 /* See file_reader.h. One lock guards both queues: a read of a megabyte outweighs it by far. */
 #include "runtime/file_reader.h"
 
+#include "runtime/thread.h"
+
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -132,28 +133,18 @@ void rg_file_reader_destroy(struct rg_file_reader *reader)
     free(reader);
 }
 
-/* Signals are the application's: none is delivered to our threads. */
-static bool thread_start(struct rg_file_reader *reader)
+static void thread_start(struct rg_file_reader *reader)
 {
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, READER_STACK_SIZE);
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc =
-        pthread_create(&reader->threads[reader->thread_count], &attributes, reader_thread, reader);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
+    int rc = rg_thread_start(&reader->threads[reader->thread_count], READER_STACK_SIZE,
+                             reader_thread, reader);
     reader->thread_count += rc == 0;
-    return rc == 0;
 }
 
 void rg_file_reader_start(struct rg_file_reader *reader, struct rg_op *op)
 {
     pthread_mutex_lock(&reader->lock);
     if (reader->idle_count == 0 && reader->thread_count < RG_FILE_READER_THREADS_MAX) {
-        (void)thread_start(reader);
+        thread_start(reader);
     }
     bool served = reader->thread_count > 0;
     if (served) {

@@ -5,10 +5,10 @@
 
 #include "runtime/clock.h"
 #include "runtime/log.h"
+#include "runtime/thread.h"
 
 #include <errno.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -155,21 +155,6 @@ static void *loop_thread(void *context)
     return NULL;
 }
 
-static int loop_spawn(struct rg_loop *loop, struct loop_start *start)
-{
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, LOOP_STACK_SIZE);
-    /* Signals are the application's: none is delivered to our threads. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(&loop->thread, &attributes, loop_thread, start);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    return -rc;
-}
-
 static void semaphore_wait(sem_t *semaphore)
 {
     while (sem_wait(semaphore) < 0) {
@@ -182,7 +167,7 @@ int rg_loop_start(struct rg_loop *loop)
     RG_ASSERT(!loop->has_thread);
     struct loop_start start = {.loop = loop};
     sem_init(&start.attached, 0, 0);
-    int rc = loop_spawn(loop, &start);
+    int rc = rg_thread_start(&loop->thread, LOOP_STACK_SIZE, loop_thread, &start);
     if (rc == 0) {
         semaphore_wait(&start.attached);
         rc = start.rc;

@@ -38,12 +38,12 @@
 #include "runtime/descriptor.h"
 #include "runtime/file_reader.h"
 #include "runtime/socket.h"
+#include "runtime/thread.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <time.h>
@@ -141,7 +141,7 @@ int rg_uring_probe(const char **out_reason)
 {
     pthread_t thread;
     int result;
-    int rc = -pthread_create(&thread, NULL, probe_thread, &result);
+    int rc = rg_thread_start(&thread, 0, probe_thread, &result);
     if (rc == 0) {
         pthread_join(thread, NULL);
         rc = result;

@@ -9,11 +9,11 @@
 #include "runtime/clock.h"
 #include "runtime/fork.h"
 #include "runtime/log.h"
+#include "runtime/thread.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -228,21 +228,6 @@ static void *refresh_main(void *context)
     return NULL;
 }
 
-static int thread_start(struct rg_credentials *credentials)
-{
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, REFRESH_STACK_SIZE);
-    /* Signals are the application's: none is delivered to our threads. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(&credentials->thread, &attributes, refresh_main, credentials);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    return -rc;
-}
-
 static void refresh_start_locked(struct rg_credentials *credentials)
 {
     RG_ASSERT(!credentials->refreshing);
@@ -251,7 +236,7 @@ static void refresh_start_locked(struct rg_credentials *credentials)
         pthread_join(credentials->thread, NULL);
         credentials->has_thread = false;
     }
-    int rc = thread_start(credentials);
+    int rc = rg_thread_start(&credentials->thread, REFRESH_STACK_SIZE, refresh_main, credentials);
     if (rc < 0) {
         publish_failure_locked(credentials, "no thread could be started for a refresh", false);
         return;
