@@ -1,6 +1,6 @@
 /* Connections of one client on one loop: see pool.h. The one place where connections are opened and
  * exchanges meet them is pool_pump. */
-#include "http/conn.h"
+#include "http/pool.h"
 
 #include "runtime/log.h"
 
@@ -17,12 +17,17 @@
 
 static uint64_t now_of(const struct rg_pool *pool)
 {
-    return pool->loop->now_ns;
+    return pool->shared.response.loop->now_ns;
+}
+
+static struct rg_pool *pool_of(const struct rg_conn *conn)
+{
+    return RG_CONTAINER_OF(conn->shared, struct rg_pool, shared);
 }
 
 static void pool_pump_soon(struct rg_pool *pool)
 {
-    rg_loop_defer(pool->loop, &pool->pump_task);
+    rg_loop_defer(pool->shared.response.loop, &pool->pump_task);
 }
 
 static struct rg_exchange *queue_pop(struct rg_pool *pool)
@@ -107,7 +112,7 @@ static int conn_begin(struct rg_pool *pool)
 /* No connection could even be begun. */
 static void conn_begin_failed(struct rg_pool *pool, int rc)
 {
-    rg_metric_add(&pool->loop->metrics.connections_failed, 1);
+    rg_metric_add(&pool->shared.response.loop->metrics.connections_failed, 1);
     struct rg_transport_failure failure = {.status = RG_STATUS_NO_RESOURCES, .os_error = -rc};
     if (rc == -EMFILE || rc == -ENFILE) {
         failure.text = "no file descriptor is left for a connection (ulimit -n)";
@@ -177,7 +182,7 @@ static uint32_t connections_allowed(struct rg_pool *pool)
         return pool->connecting_count == pool->slow_count ? 1 : 0;
     }
     /* Live with what there is until the penalties have passed; do not hammer a server in need. */
-    rg_loop_set_alarm(pool->loop, &pool->alarm, free_ns);
+    rg_loop_set_alarm(pool->shared.response.loop, &pool->alarm, free_ns);
     return 0;
 }
 
@@ -190,7 +195,7 @@ static void pool_pump(struct rg_pool *pool)
         rg_conn_assign(conn, queue_pop(pool));
     }
     uint32_t wanted = connections_wanted(pool);
-    if (wanted == 0 || pool->closing) {
+    if (wanted == 0 || pool->shared.closing) {
         return;
     }
     bool known = pool->candidates.addresses != NULL;
@@ -242,27 +247,27 @@ static void pump_run(struct rg_task *task)
 /* Heads of requests are written there, with their tokens: core dumps leave it out. */
 static uint8_t *scratch_new(void)
 {
-    void *scratch = mmap(NULL, RG_POOL_SCRATCH_SIZE, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *scratch =
+        mmap(NULL, RG_SCRATCH_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (scratch == MAP_FAILED) {
         return NULL;
     }
-    (void)madvise(scratch, RG_POOL_SCRATCH_SIZE, MADV_DONTDUMP);
+    (void)madvise(scratch, RG_SCRATCH_SIZE, MADV_DONTDUMP);
     return scratch;
 }
 
 static void scratch_free(uint8_t *scratch)
 {
     if (scratch != NULL) {
-        explicit_bzero(scratch, RG_POOL_SCRATCH_SIZE);
-        munmap(scratch, RG_POOL_SCRATCH_SIZE);
+        explicit_bzero(scratch, RG_SCRATCH_SIZE);
+        munmap(scratch, RG_SCRATCH_SIZE);
     }
 }
 
 static void pool_free(struct rg_pool *pool)
 {
     rg_loop_undefer(&pool->pump_task);
-    rg_loop_cancel_alarm(pool->loop, &pool->alarm);
+    rg_loop_cancel_alarm(pool->shared.response.loop, &pool->alarm);
     rg_candidates_fini(&pool->candidates);
     if (pool->options.tls != NULL) {
         rg_tls_peer_fini(&pool->peer);
@@ -270,7 +275,7 @@ static void pool_free(struct rg_pool *pool)
     if (pool->options.proxy_tls != NULL) {
         rg_tls_peer_fini(&pool->proxy_peer);
     }
-    scratch_free(pool->scratch);
+    scratch_free(pool->shared.response.scratch);
     free(pool->conns);
     free(pool->host);
     free(pool->connect_host);
@@ -279,7 +284,8 @@ static void pool_free(struct rg_pool *pool)
 
 static void pool_close_join(struct rg_pool *pool)
 {
-    if (!pool->closing || pool->open_count > 0 || pool->closing_count > 0 || pool->resolving) {
+    if (!pool->shared.closing || pool->open_count > 0 || pool->closing_count > 0 ||
+        pool->resolving) {
         return;
     }
     RG_ASSERT(pool->queue_count == 0);
@@ -314,7 +320,7 @@ static void resolve_done(struct rg_resolve *resolve, int error, struct rg_addres
     struct rg_pool *pool = RG_CONTAINER_OF(resolve, struct rg_pool, resolve);
     RG_ASSERT(pool->resolving);
     pool->resolving = false;
-    rg_histogram_record(&pool->loop->metrics.phases[RG_PHASE_DNS],
+    rg_histogram_record(&pool->shared.response.loop->metrics.phases[RG_PHASE_DNS],
                         now_of(pool) - pool->resolve_started_ns);
     if (error == 0) {
         if (rg_candidates_set(&pool->candidates, addresses, pool->options.local) < 0) {
@@ -323,7 +329,7 @@ static void resolve_done(struct rg_resolve *resolve, int error, struct rg_addres
         }
     }
     pool->resolved_ns = now_of(pool);
-    if (pool->closing) {
+    if (pool->shared.closing) {
         pool_close_join(pool);
         return;
     }
@@ -333,93 +339,11 @@ static void resolve_done(struct rg_resolve *resolve, int error, struct rg_addres
     pool_pump_soon(pool);
 }
 
-static int route_setup(struct rg_pool *pool)
-{
-    struct rg_pool_options *options = &pool->options;
-    pool->route.proxy = options->proxy;
-    if (options->proxy == NULL) {
-        options->proxy_tls = NULL;
-        return 0;
-    }
-    rg_proxy_target_format(pool->route.target, pool->connect_host, connect_port(pool));
-    if (options->proxy_tls == NULL) {
-        return 0;
-    }
-    int rc = rg_tls_peer_init(&pool->proxy_peer, options->proxy_tls, options->proxy->host);
-    if (rc < 0) {
-        options->proxy_tls = NULL;
-        return rc;
-    }
-    pool->route.peer = &pool->proxy_peer;
-    return 0;
-}
-
-static int pool_setup(struct rg_pool *pool)
-{
-    const struct rg_pool_options *options = &pool->options;
-    const char *connect_host = options->connect_host ? options->connect_host : options->host;
-    pool->host = strdup(options->host);
-    pool->connect_host = strdup(connect_host);
-    pool->scratch = scratch_new();
-    pool->conns = calloc(options->connections_max, sizeof(*pool->conns));
-    if (!pool->host || !pool->connect_host || !pool->scratch || !pool->conns) {
-        return -ENOMEM;
-    }
-    if (options->tls != NULL) {
-        int rc = rg_tls_peer_init(&pool->peer, options->tls, pool->host);
-        if (rc < 0) {
-            pool->options.tls = NULL;
-            return rc;
-        }
-    }
-    int rc = route_setup(pool);
-    if (rc < 0) {
-        return rc;
-    }
-    for (uint32_t i = 0; i < options->connections_max; i++) {
-        rg_conn_init(&pool->conns[i], pool);
-        rg_list_push_back(&pool->free, &pool->conns[i].node);
-    }
-    pool->resolve = (struct rg_resolve){
-        .loop = pool->loop,
-        .done = resolve_done,
-    };
-    return 0;
-}
-
-int rg_pool_create(struct rg_pool **out_pool, struct rg_loop *loop,
-                   const struct rg_pool_options *options)
-{
-    RG_ASSERT(options->connections_max > 0 && options->host != NULL);
-    struct rg_pool *pool = calloc(1, sizeof(*pool));
-    if (pool == NULL) {
-        return -ENOMEM;
-    }
-    pool->loop = loop;
-    pool->options = *options;
-    pool->connections_max = options->connections_max;
-    pool->watch_ns = RG_MIN(RG_MIN(options->first_byte_timeout_ns, options->stall_timeout_ns),
-                            options->idle_timeout_ns);
-    pool->pump_task.run = pump_run;
-    rg_alarm_init(&pool->alarm, alarm_fire);
-    rg_list_init(&pool->free);
-    rg_list_init(&pool->idle);
-    rg_list_init(&pool->busy);
-    rg_list_init(&pool->queue);
-    int rc = pool_setup(pool);
-    if (rc < 0) {
-        pool_free(pool);
-        return rc;
-    }
-    *out_pool = pool;
-    return 0;
-}
-
 void rg_pool_close(struct rg_pool *pool, void (*done)(void *context), void *context)
 {
-    RG_ASSERT(!pool->closing && done != NULL);
+    RG_ASSERT(!pool->shared.closing && done != NULL);
     rg_resolver_cancel(pool->options.resolver, &pool->resolve);
-    pool->closing = true;
+    pool->shared.closing = true;
     pool->closed = done;
     pool->closed_context = context;
     struct rg_transport_failure closed = {.status = RG_STATUS_CLOSED};
@@ -436,7 +360,7 @@ void rg_pool_close(struct rg_pool *pool, void (*done)(void *context), void *cont
 void rg_pool_submit(struct rg_pool *pool, struct rg_exchange *x)
 {
     RG_ASSERT(x->conn == NULL && !rg_list_linked(&x->node));
-    RG_ASSERT(x->ops != NULL && !pool->closing);
+    RG_ASSERT(x->ops != NULL && !pool->shared.closing);
     x->pool = pool;
     x->request_sent = false;
     x->started_ns = 0;
@@ -477,7 +401,7 @@ uint32_t rg_pool_connections(const struct rg_pool *pool)
 
 static void connecting_over(struct rg_conn *conn)
 {
-    struct rg_pool *pool = conn->pool;
+    struct rg_pool *pool = pool_of(conn);
     RG_ASSERT(pool->connecting_count > 0);
     pool->connecting_count--;
     if (conn->slow) {
@@ -487,9 +411,9 @@ static void connecting_over(struct rg_conn *conn)
     }
 }
 
-void rg_pool_conn_ready(struct rg_conn *conn)
+static void conn_ready(struct rg_conn *conn)
 {
-    struct rg_pool *pool = conn->pool;
+    struct rg_pool *pool = pool_of(conn);
     RG_ASSERT(conn->state == RG_CONN_IDLE);
     if (!rg_list_linked(&conn->node)) {
         connecting_over(conn);
@@ -507,26 +431,26 @@ void rg_pool_conn_ready(struct rg_conn *conn)
     rg_conn_assign(conn, x);
 }
 
-void rg_pool_conn_slow(struct rg_conn *conn)
+static void conn_slow(struct rg_conn *conn)
 {
-    struct rg_pool *pool = conn->pool;
+    struct rg_pool *pool = pool_of(conn);
     pool->slow_count++;
     rg_candidates_slow(&pool->candidates, &conn->use, now_of(pool));
     pool_pump_soon(pool);
 }
 
-bool rg_pool_conn_stuck(const struct rg_conn *conn)
+static bool conn_stuck(const struct rg_conn *conn)
 {
-    const struct rg_pool *pool = conn->pool;
+    const struct rg_pool *pool = pool_of(conn);
     bool is_full = pool->open_count >= pool->connections_max || rg_list_empty(&pool->free);
     return is_full && pool->queue_count > 0 &&
            rg_candidates_free_ns(&pool->candidates) <= now_of(pool);
 }
 
-void rg_pool_conn_waiting(struct rg_conn *conn)
+static void conn_waiting(struct rg_conn *conn)
 {
     RG_ASSERT(rg_transport_paused(&conn->transport));
-    pool_pump_soon(conn->pool);
+    pool_pump_soon(pool_of(conn));
 }
 
 /* A failure that every other attempt at the same address would give too. */
@@ -583,16 +507,17 @@ static void failure_keep(struct rg_pool *pool, const struct rg_conn *conn,
 
 static void connecting_failed(struct rg_conn *conn, const struct rg_transport_failure *failure)
 {
-    struct rg_pool *pool = conn->pool;
+    struct rg_pool *pool = pool_of(conn);
     struct rg_candidate_failure kind = {
         .final = failure_is_final(failure),
         .unreachable = failure_is_unreachable(failure),
     };
     connecting_over(conn);
-    rg_metric_add(&pool->loop->metrics.connections_failed, 1);
+    rg_metric_add(&pool->shared.response.loop->metrics.connections_failed, 1);
     failure_keep(pool, conn, failure);
     rg_candidates_failed(&pool->candidates, &conn->use, &kind, now_of(pool));
-    if (pool->closing || !is_alone(pool) || !rg_candidates_lost(&pool->candidates, now_of(pool))) {
+    if (pool->shared.closing || !is_alone(pool) ||
+        !rg_candidates_lost(&pool->candidates, now_of(pool))) {
         return;
     }
     bool final = rg_candidates_final(&pool->candidates);
@@ -612,10 +537,10 @@ static bool was_useless(const struct rg_conn *conn, const struct rg_transport_fa
             failure->status == RG_STATUS_HTTP_PROTOCOL);
 }
 
-void rg_pool_conn_ended(struct rg_conn *conn, const struct rg_transport_failure *failure,
-                        bool was_connecting)
+static void conn_ended(struct rg_conn *conn, const struct rg_transport_failure *failure,
+                       bool was_connecting)
 {
-    struct rg_pool *pool = conn->pool;
+    struct rg_pool *pool = pool_of(conn);
     rg_list_remove(&conn->node);
     RG_ASSERT(pool->open_count > 0);
     pool->open_count--;
@@ -623,7 +548,7 @@ void rg_pool_conn_ended(struct rg_conn *conn, const struct rg_transport_failure 
     if (was_connecting) {
         connecting_failed(conn, failure);
     } else {
-        rg_metric_add(&pool->loop->metrics.connections_closed, 1);
+        rg_metric_add(&pool->shared.response.loop->metrics.connections_closed, 1);
         if (was_useless(conn, failure)) {
             rg_candidates_useless(&pool->candidates, &conn->use, now_of(pool));
         }
@@ -634,18 +559,118 @@ void rg_pool_conn_ended(struct rg_conn *conn, const struct rg_transport_failure 
     pool_pump_soon(pool);
 }
 
-void rg_pool_conn_closed(struct rg_conn *conn)
+static void conn_closed(struct rg_conn *conn)
 {
-    struct rg_pool *pool = conn->pool;
+    struct rg_pool *pool = pool_of(conn);
     RG_ASSERT(pool->closing_count > 0 && !rg_list_linked(&conn->node));
     pool->closing_count--;
     rg_candidate_release(&conn->use);
     rg_list_push_front(&pool->free, &conn->node);
     /* A descriptor is free again. */
     pool->connections_max = pool->options.connections_max;
-    if (pool->closing) {
+    if (pool->shared.closing) {
         pool_close_join(pool);
     } else {
         pool_pump_soon(pool);
     }
+}
+
+static const struct rg_conn_owner conn_owner = {
+    .waiting = conn_waiting,
+    .ready = conn_ready,
+    .slow = conn_slow,
+    .stuck = conn_stuck,
+    .ended = conn_ended,
+    .closed = conn_closed,
+};
+
+static int route_setup(struct rg_pool *pool)
+{
+    struct rg_pool_options *options = &pool->options;
+    pool->route.proxy = options->proxy;
+    if (options->proxy == NULL) {
+        options->proxy_tls = NULL;
+        return 0;
+    }
+    rg_proxy_target_format(pool->route.target, pool->connect_host, connect_port(pool));
+    if (options->proxy_tls == NULL) {
+        return 0;
+    }
+    int rc = rg_tls_peer_init(&pool->proxy_peer, options->proxy_tls, options->proxy->host);
+    if (rc < 0) {
+        options->proxy_tls = NULL;
+        return rc;
+    }
+    pool->route.peer = &pool->proxy_peer;
+    return 0;
+}
+
+static int pool_setup(struct rg_pool *pool)
+{
+    const struct rg_pool_options *options = &pool->options;
+    const char *connect_host = options->connect_host ? options->connect_host : options->host;
+    pool->host = strdup(options->host);
+    pool->connect_host = strdup(connect_host);
+    pool->shared.response.scratch = scratch_new();
+    pool->conns = calloc(options->connections_max, sizeof(*pool->conns));
+    if (!pool->host || !pool->connect_host || !pool->shared.response.scratch || !pool->conns) {
+        return -ENOMEM;
+    }
+    if (options->tls != NULL) {
+        int rc = rg_tls_peer_init(&pool->peer, options->tls, pool->host);
+        if (rc < 0) {
+            pool->options.tls = NULL;
+            return rc;
+        }
+    }
+    int rc = route_setup(pool);
+    if (rc < 0) {
+        return rc;
+    }
+    for (uint32_t i = 0; i < options->connections_max; i++) {
+        rg_conn_init(&pool->conns[i], &pool->shared);
+        rg_list_push_back(&pool->free, &pool->conns[i].node);
+    }
+    pool->resolve = (struct rg_resolve){
+        .loop = pool->shared.response.loop,
+        .done = resolve_done,
+    };
+    return 0;
+}
+
+int rg_pool_create(struct rg_pool **out_pool, struct rg_loop *loop,
+                   const struct rg_pool_options *options)
+{
+    RG_ASSERT(options->connections_max > 0 && options->host != NULL);
+    struct rg_pool *pool = calloc(1, sizeof(*pool));
+    if (pool == NULL) {
+        return -ENOMEM;
+    }
+    pool->options = *options;
+    pool->shared = (struct rg_conn_shared){
+        .owner = &conn_owner,
+        .response.loop = loop,
+        .transports = options->transports,
+        .via = options->proxy != NULL ? options->proxy->via : NULL,
+        .connect_timeout_ns = options->connect_timeout_ns,
+        .first_byte_timeout_ns = options->first_byte_timeout_ns,
+        .stall_timeout_ns = options->stall_timeout_ns,
+        .idle_timeout_ns = options->idle_timeout_ns,
+        .watch_ns = RG_MIN(RG_MIN(options->first_byte_timeout_ns, options->stall_timeout_ns),
+                           options->idle_timeout_ns),
+    };
+    pool->connections_max = options->connections_max;
+    pool->pump_task.run = pump_run;
+    rg_alarm_init(&pool->alarm, alarm_fire);
+    rg_list_init(&pool->free);
+    rg_list_init(&pool->idle);
+    rg_list_init(&pool->busy);
+    rg_list_init(&pool->queue);
+    int rc = pool_setup(pool);
+    if (rc < 0) {
+        pool_free(pool);
+        return rc;
+    }
+    *out_pool = pool;
+    return 0;
 }

@@ -3,7 +3,7 @@
  * One exchange at a time uses a connection; the last one used is the first to be used again,
  * because its memory is hot and the others may then grow old and close. New connections are opened
  * while exchanges wait, up to a limit, spread over all addresses that the name resolves to. An
- * address that refuses, fails in the handshake, does not answer within RG_POOL_SLOW_CONNECT_NS, or
+ * address that refuses, fails in the handshake, does not answer within RG_CONN_SLOW_NS, or
  * whose connection is lost before its first answer is passed over for a while and another is tried
  * (http/candidates.h). Only when all have failed and no connection is left are the waiting
  * exchanges given the failure: the last one, and one that is final only where no address failed
@@ -13,20 +13,11 @@
 #ifndef RG_HTTP_POOL_H
 #define RG_HTTP_POOL_H
 
-#include "http/exchange.h"
+#include "http/conn.h"
 #include "http/resolver.h"
-#include "http/transport.h"
 
-/* A connection that is not there after this long makes another address be tried (RFC 8305 section 5
- * recommends 250 ms). */
-#define RG_POOL_SLOW_CONNECT_NS (250 * RG_NS_PER_MS)
-/* And one that has taken this long is given up for another address where there is no room for both.
- */
-#define RG_POOL_STUCK_CONNECT_NS (2 * RG_NS_PER_S)
 /* How often the addresses are looked up again while the pool is in use. */
 #define RG_POOL_RESOLVE_INTERVAL_NS (60 * RG_NS_PER_S)
-/* How long closing a connection waits for a peer that does not take the last word of TLS. */
-#define RG_POOL_CLOSE_NS (1 * RG_NS_PER_S)
 /* Handshakes at once: a storm of them would delay the connections that carry data. */
 #define RG_POOL_CONNECTING_MAX 64
 
@@ -62,5 +53,38 @@ void rg_pool_cancel(struct rg_pool *pool, struct rg_exchange *x, enum rg_status 
 /* Opens connections up to this many, a few at a time, before there are exchanges for them. */
 void rg_pool_prewarm(struct rg_pool *pool, uint32_t connections);
 uint32_t rg_pool_connections(const struct rg_pool *pool);
+
+/* Private to pool.c and its tests. */
+
+/* A failure as it is told to those who wait, with its text. Status OK: none. */
+struct rg_pool_failure {
+    struct rg_transport_failure failure;
+    char text[RG_TUNNEL_TEXT_SIZE + 96];
+};
+
+struct rg_pool {
+    struct rg_conn_shared shared; /* with its connections */
+    struct rg_pool_options options;
+    char *host, *connect_host;
+    struct rg_tls_peer peer, proxy_peer;
+    struct rg_tunnel_route route;    /* route.proxy NULL: no proxy */
+    struct rg_conn *conns;           /* connections_max of them */
+    struct rg_list free, idle, busy; /* connecting and closing ones are in none */
+    uint32_t open_count, connecting_count, slow_count, closing_count;
+    uint32_t connections_max; /* lowered when file descriptors run out */
+    struct rg_list queue;
+    uint32_t queue_count;
+    uint32_t prewarm_target;
+    struct rg_candidates candidates; /* none until the first look-up has succeeded */
+    /* How connections could not be made: the last failure that is final, and the last other one. */
+    struct rg_pool_failure final_failure, passing_failure;
+    struct rg_alarm alarm; /* when an address is no longer passed over */
+    struct rg_resolve resolve;
+    bool resolving;
+    uint64_t resolved_ns, resolve_started_ns;
+    struct rg_task pump_task;
+    void (*closed)(void *context);
+    void *closed_context;
+};
 
 #endif

@@ -1,7 +1,7 @@
 /* Which addresses a pool connects to, and what its exchanges are told when that fails. The server
  * is at 127.0.0.1; nothing listens at the other addresses of the loopback network, or nobody
  * accepts. */
-#include "http/conn.h"
+#include "http/pool.h"
 #include "tests/support/clock.h"
 #include "tests/support/exchange.h"
 #include "tests/support/hosts.h"
@@ -309,7 +309,7 @@ static void test_time_outs_that_never_come(void)
         .scripts = scripts,
         .script_count = 1,
         .certificate = &pki.leaf,
-        .handshake_delay_ms = 2 * RG_POOL_SLOW_CONNECT_NS / RG_NS_PER_MS,
+        .handshake_delay_ms = 2 * RG_CONN_SLOW_NS / RG_NS_PER_MS,
     };
     struct setting setting = {.pool.options = {
                                   .tls = context,

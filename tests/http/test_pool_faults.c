@@ -1,7 +1,7 @@
 /* One bad server of several that a name leads to: whatever is wrong with it, what can be done by
  * the others is done, and what cannot is told with its cause, at once. The servers are at addresses
  * of the loopback network, all on one port. */
-#include "http/conn.h"
+#include "http/pool.h"
 #include "tests/support/exchange.h"
 #include "tests/support/hosts.h"
 #include "tests/support/proxy.h"

@@ -1,6 +1,6 @@
 /* The memory that connections need to send and to read, and TLS in TLS more of it than others: when
  * it is given back, and what is said where there is none. */
-#include "http/conn.h"
+#include "http/pool.h"
 #include "tests/support/allocation.h"
 #include "tests/support/exchange.h"
 #include "tests/support/proxy.h"

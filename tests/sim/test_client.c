@@ -9,7 +9,7 @@
 #include "gcs/request/client.h"
 #include "gcs/request/hedge.h"
 #include "gcs/wire/checksum.h"
-#include "http/conn.h"
+#include "http/pool.h"
 #include "tests/support/sim_scenario.h"
 #include "tests/support/test.h"
 

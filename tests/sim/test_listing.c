@@ -5,7 +5,7 @@
  * it is closed, and the client -> nothing is left. */
 #include "gcs/listing/listing.h"
 #include "gcs/request/client.h"
-#include "http/conn.h"
+#include "http/pool.h"
 #include "http/url.h"
 #include "tests/support/listing_model.h"
 #include "tests/support/sim_gcs.h"

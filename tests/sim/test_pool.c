@@ -1,6 +1,6 @@
 /* A pool of connections by virtual time: what happens when penalties and time-outs have passed,
  * which would take too long by a clock. */
-#include "http/conn.h"
+#include "http/pool.h"
 #include "tests/support/sim.h"
 #include "tests/support/test.h"
 
