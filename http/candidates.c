@@ -38,6 +38,21 @@ static struct rg_candidate *candidate_of(struct rg_candidates *candidates,
     return index != NONE ? &candidates->list[index] : NULL;
 }
 
+/* No more connections are waited for than are being made, the next turn is that of an address there
+ * is, and only an address that has failed has failed in some way. */
+static bool invariants(const struct rg_candidates *candidates)
+{
+    uint32_t count = count_of(candidates);
+    bool holds = candidates->next <= count &&
+                 (!candidates->all_failed || candidates->awaited_count <= candidates->making_count);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct rg_candidate *candidate = &candidates->list[i];
+        holds &= candidate->failed || (!candidate->final && !candidate->unreachable);
+        holds &= candidate->failed_round <= candidates->round;
+    }
+    return holds;
+}
+
 static bool is_reachable(const struct rg_address *address, const struct rg_local *local)
 {
     return local == NULL || local->address_size == 0 ||
@@ -66,6 +81,7 @@ int rg_candidates_set(struct rg_candidates *candidates, struct rg_addresses *add
     candidates->addresses = addresses;
     candidates->next = 0;
     candidates->round = RG_MAX(candidates->round, 1u);
+    RG_VERIFY(invariants(candidates));
     return 0;
 }
 
@@ -106,6 +122,7 @@ void rg_candidates_begin(struct rg_candidates *candidates, uint32_t index,
         .notice = candidates->notice,
     };
     candidates->making_count++;
+    RG_VERIFY(invariants(candidates));
 }
 
 const struct rg_address *rg_candidate_address(const struct rg_candidate_use *use)
@@ -164,6 +181,7 @@ void rg_candidates_succeeded(struct rg_candidates *candidates, struct rg_candida
         candidate->passed_until_ns = 0;
         candidate->failed = candidate->final = candidate->unreachable = false;
     }
+    RG_VERIFY(invariants(candidates));
 }
 
 void rg_candidates_failed(struct rg_candidates *candidates, struct rg_candidate_use *use,
@@ -177,6 +195,7 @@ void rg_candidates_failed(struct rg_candidates *candidates, struct rg_candidate_
         candidate->final = failure->final;
         candidate->unreachable = failure->unreachable;
     }
+    RG_VERIFY(invariants(candidates));
 }
 
 void rg_candidates_useless(struct rg_candidates *candidates, const struct rg_candidate_use *use,
@@ -234,6 +253,7 @@ bool rg_candidates_lost(struct rg_candidates *candidates, uint64_t now_ns)
         candidates->awaited_count = candidates->making_count;
     }
     candidates->all_failed = failed;
+    RG_VERIFY(invariants(candidates));
     return failed && candidates->awaited_count == 0;
 }
 
