@@ -173,7 +173,9 @@ void rg_operation_child_ended(struct rg_operation *operation, const struct rg_re
         request->attempts = (uint16_t)RG_MIN(attempts, (uint32_t)UINT16_MAX);
         request->started_ns = request->started_ns == 0 ? child->started_ns : request->started_ns;
     }
-    rg_operation_wake(operation);
+    if (child != NULL || operation->state != RG_OPERATION_RUNNING) {
+        rg_operation_wake(operation);
+    }
 }
 
 void rg_operation_finish(struct rg_operation *operation, struct rg_completion *completion)

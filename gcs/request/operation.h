@@ -84,7 +84,8 @@ void rg_operation_release(struct rg_request *request);
 void rg_operation_wake(struct rg_operation *operation);
 /* A child was started, or a read. */
 void rg_operation_child_started(struct rg_operation *operation);
-/* It has ended. Adds the attempts of a child to those of the operation; NULL: a read. */
+/* It has ended. Adds the attempts of a child to those of the operation. NULL: a read, of which many
+ * make a part; whoever reads wakes a RUNNING operation when there is something to do. */
 void rg_operation_child_ended(struct rg_operation *operation, const struct rg_request *child);
 
 /* RUNNING: completes the request, which frees the operation. Nothing is out. */

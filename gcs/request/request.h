@@ -148,7 +148,6 @@ struct rg_object_request_state {
     int64_t metageneration; /* that a change demands */
 };
 
-struct rg_upload_op;
 struct rg_operation;
 
 struct rg_request {
@@ -192,7 +191,6 @@ struct rg_request {
         struct rg_get_state get;
         struct rg_list_state list;
         struct rg_put_state put;
-        struct rg_upload_op *upload; /* owned */
         struct rg_object_request_state object_request;
         struct rg_operation *operation; /* owned; gcs/request/operation.h */
         struct rg_listing *listing;     /* one of whose pages is wanted */

@@ -38,7 +38,7 @@ static void temporary_name(const struct rg_upload_op *op, uint32_t number,
 
 static void out_of_memory(struct rg_upload_op *op)
 {
-    rg_upload_fail(op, RG_STATUS_NO_RESOURCES, "no memory for a request");
+    rg_operation_fail(&op->operation, RG_STATUS_NO_RESOURCES, "no memory for a request");
 }
 
 static void part_encode(struct rg_gcs_call *call, struct rg_h1_encoder *encoder)
@@ -69,7 +69,7 @@ static void temporary_done(struct rg_gcs_call *call, enum rg_status status)
     struct rg_upload_part *part = part_of(call);
     struct rg_upload_op *op = rg_upload_call_ended(call);
     if (op != NULL && status != RG_STATUS_OK) {
-        rg_upload_fail_by(op, call);
+        rg_operation_fail_by(&op->operation, &call->request);
     } else if (op != NULL) {
         op->level_done += op->part_count > 0;
         rg_upload_part_free(part);
@@ -159,7 +159,7 @@ static bool join_start(struct rg_upload_op *op, struct rg_upload_part *part, uin
     record->begun = true;
     part->state = RG_PART_SENDING;
     rg_upload_call_start(op, &part->call);
-    return !op->failed;
+    return rg_upload_is_running(op);
 }
 
 static void last_encode(struct rg_gcs_call *call, struct rg_h1_encoder *encoder)
@@ -183,10 +183,10 @@ static void last_done(struct rg_gcs_call *call, enum rg_status status)
         op->phase = RG_UPLOAD_STORED;
     } else if (!call->request.idempotent && rg_status_retryable(status)) {
         /* Without a condition it is not tried again, but it may have been done. */
-        rg_request_note_child(op->request, &call->request);
+        rg_request_note_child(op->operation.request, &call->request);
         op->phase = RG_UPLOAD_CHECKING;
     } else {
-        rg_upload_fail_by(op, call);
+        rg_operation_fail_by(&op->operation, &call->request);
     }
 }
 
@@ -196,7 +196,8 @@ static void last_start(struct rg_upload_op *op)
         .encode = last_encode, .judge = last_judge, .done = last_done};
     free(op->body);
     op->body = join_body(op, 0, op->level_count);
-    if (op->body == NULL || rg_gcs_call_prepare(&op->call, &ops, op->request->object) < 0) {
+    if (op->body == NULL ||
+        rg_gcs_call_prepare(&op->call, &ops, op->operation.request->object) < 0) {
         out_of_memory(op);
         return;
     }
@@ -293,7 +294,7 @@ static bool remove_start(struct rg_upload_op *op, struct rg_upload_part *part, u
         return false;
     }
     part->call.request.deadline_ns =
-        op->request->client_loop->loop->now_ns + RG_UPLOAD_CLEAN_TIME_NS;
+        op->operation.request->client_loop->loop->now_ns + RG_UPLOAD_CLEAN_TIME_NS;
     part->number = number;
     part->state = RG_PART_SENDING;
     rg_upload_call_start(op, &part->call);
@@ -311,7 +312,7 @@ static bool compose_clean(struct rg_upload_op *op)
         }
         if (op->clean_failed || !remove_start(op, &op->slots[slot++], i)) {
             rg_log(RG_LOG_WARN, "temporary objects could not be removed: gs://%s/%s/",
-                   op->request->bucket, op->temporary);
+                   op->operation.request->bucket, op->temporary);
             return started;
         }
         started = true;
@@ -330,18 +331,18 @@ static void compose_advance(struct rg_upload_op *op)
     if (op->phase == RG_UPLOAD_PARTS && op->part_count == 0) {
         struct rg_upload_part *part;
         rg_upload_parts_fill(op);
-        while (!op->failed && (part = rg_upload_part_filled(op)) != NULL) {
+        while (rg_upload_is_running(op) && (part = rg_upload_part_filled(op)) != NULL) {
             part_send(op, part);
         }
-        if (op->failed || !rg_upload_parts_done(op) || !joining_begin(op)) {
+        if (!rg_upload_is_running(op) || !rg_upload_parts_done(op) || !joining_begin(op)) {
             return;
         }
     }
     if (op->phase == RG_UPLOAD_PARTS) {
         joining_advance(op);
-    } else if (op->phase == RG_UPLOAD_CHECKING && op->out == 0) {
+    } else if (op->phase == RG_UPLOAD_CHECKING && op->operation.out == 0) {
         rg_upload_check(op);
-    } else if (op->phase == RG_UPLOAD_STORED && op->out == 0 && !compose_clean(op)) {
+    } else if (op->phase == RG_UPLOAD_STORED && op->operation.out == 0 && !compose_clean(op)) {
         rg_upload_finish(op);
     }
 }

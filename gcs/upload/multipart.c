@@ -104,7 +104,7 @@ static void begin_done(struct rg_gcs_call *call, enum rg_status status)
         rg_upload_op_set_method(op, RG_UPLOAD_RESUMABLE);
         op->phase = RG_UPLOAD_BEGIN;
     } else if (op != NULL && status != RG_STATUS_OK) {
-        rg_upload_fail_by(op, call);
+        rg_operation_fail_by(&op->operation, &call->request);
     } else if (op != NULL) {
         if (call->request.verify.maybe_done) {
             rg_log(
@@ -150,7 +150,7 @@ static void part_done(struct rg_gcs_call *call, enum rg_status status)
     struct rg_upload_part *part = part_of(call);
     struct rg_upload_op *op = rg_upload_call_ended(call);
     if (op != NULL && status != RG_STATUS_OK) {
-        rg_upload_fail_by(op, call);
+        rg_operation_fail_by(&op->operation, &call->request);
     } else if (op != NULL) {
         strcpy(op->records[part->number].etag, call->answer.etag);
         rg_upload_part_free(part);
@@ -199,7 +199,7 @@ static void complete_done(struct rg_gcs_call *call, enum rg_status status)
         }
     } else {
         /* Perhaps an attempt before the last one did it. */
-        rg_request_note_child(op->request, &call->request);
+        rg_request_note_child(op->operation.request, &call->request);
     }
     op->phase = RG_UPLOAD_CHECKING;
 }
@@ -228,7 +228,7 @@ static char *complete_body(const struct rg_upload_op *op, size_t *out_size)
 
 static void out_of_memory(struct rg_upload_op *op)
 {
-    rg_upload_fail(op, RG_STATUS_NO_RESOURCES, "no memory for a request");
+    rg_operation_fail(&op->operation, RG_STATUS_NO_RESOURCES, "no memory for a request");
 }
 
 static void begin(struct rg_upload_op *op)
@@ -240,7 +240,7 @@ static void begin(struct rg_upload_op *op)
         .done = begin_done,
         .has_no_write_token = true,
     };
-    if (rg_gcs_call_prepare(&op->call, &ops, op->request->object) < 0) {
+    if (rg_gcs_call_prepare(&op->call, &ops, op->operation.request->object) < 0) {
         out_of_memory(op);
         return;
     }
@@ -258,13 +258,13 @@ static void part_send(struct rg_upload_op *op, struct rg_upload_part *part)
         .has_no_write_token = true,
     };
     if (part->number >= RG_UPLOAD_PARTS_MAX) {
-        rg_upload_fail(op, RG_STATUS_TOO_LARGE,
-                       "more than %d parts in %" PRIu64
-                       " bytes; use a larger part_size, or a size_hint",
-                       RG_UPLOAD_PARTS_MAX, part->offset);
+        rg_operation_fail(&op->operation, RG_STATUS_TOO_LARGE,
+                          "more than %d parts in %" PRIu64
+                          " bytes; use a larger part_size, or a size_hint",
+                          RG_UPLOAD_PARTS_MAX, part->offset);
         return;
     }
-    if (rg_gcs_call_prepare(&part->call, &ops, op->request->object) < 0) {
+    if (rg_gcs_call_prepare(&part->call, &ops, op->operation.request->object) < 0) {
         out_of_memory(op);
         return;
     }
@@ -276,7 +276,7 @@ static void part_send(struct rg_upload_op *op, struct rg_upload_part *part)
 static void parts_advance(struct rg_upload_op *op)
 {
     struct rg_upload_part *part;
-    while (!op->failed && (part = rg_upload_part_filled(op)) != NULL) {
+    while (rg_upload_is_running(op) && (part = rg_upload_part_filled(op)) != NULL) {
         part_send(op, part);
     }
 }
@@ -289,7 +289,8 @@ static void complete(struct rg_upload_op *op)
                                                .has_no_write_token = true};
     size_t size;
     op->body = complete_body(op, &size);
-    if (op->body == NULL || rg_gcs_call_prepare(&op->call, &ops, op->request->object) < 0) {
+    if (op->body == NULL ||
+        rg_gcs_call_prepare(&op->call, &ops, op->operation.request->object) < 0) {
         out_of_memory(op);
         return;
     }
@@ -305,15 +306,16 @@ static void multipart_advance(struct rg_upload_op *op)
     if (op->phase == RG_UPLOAD_BEGIN) {
         begin(op);
     }
-    if (op->phase <= RG_UPLOAD_PARTS && !op->failed) {
+    if (op->phase <= RG_UPLOAD_PARTS && rg_upload_is_running(op)) {
         rg_upload_parts_fill(op);
     }
-    if (op->phase == RG_UPLOAD_PARTS && !op->failed) {
+    if (op->phase == RG_UPLOAD_PARTS && rg_upload_is_running(op)) {
         parts_advance(op);
     }
-    if (op->phase == RG_UPLOAD_PARTS && !op->failed && rg_upload_parts_done(op)) {
+    if (op->phase == RG_UPLOAD_PARTS && rg_upload_is_running(op) && rg_upload_parts_done(op)) {
         complete(op);
-    } else if (op->phase == RG_UPLOAD_CHECKING && op->out == 0 && !op->failed) {
+    } else if (op->phase == RG_UPLOAD_CHECKING && op->operation.out == 0 &&
+               rg_upload_is_running(op)) {
         rg_upload_check(op);
     } else if (op->phase == RG_UPLOAD_STORED) {
         rg_upload_finish(op);
@@ -344,7 +346,8 @@ static bool multipart_clean(struct rg_upload_op *op)
 {
     static const struct rg_gcs_call_ops ops = {
         .encode = abort_encode, .done = abort_done, .has_no_write_token = true};
-    if (op->session == NULL || rg_gcs_call_prepare(&op->call, &ops, op->request->object) < 0) {
+    if (op->session == NULL ||
+        rg_gcs_call_prepare(&op->call, &ops, op->operation.request->object) < 0) {
         return false;
     }
     rg_upload_call_start(op, &op->call);

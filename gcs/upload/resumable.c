@@ -24,7 +24,7 @@
 
 static void out_of_memory(struct rg_upload_op *op)
 {
-    rg_upload_fail(op, RG_STATUS_NO_RESOURCES, "no memory for a request");
+    rg_operation_fail(&op->operation, RG_STATUS_NO_RESOURCES, "no memory for a request");
 }
 
 static void session_target(const struct rg_gcs_call *call, struct rg_target *target, char *text)
@@ -70,11 +70,11 @@ static void begin_done(struct rg_gcs_call *call, enum rg_status status)
 {
     struct rg_upload_op *op = rg_upload_call_ended(call);
     if (op != NULL && status != RG_STATUS_OK) {
-        rg_upload_fail_by(op, call);
+        rg_operation_fail_by(&op->operation, &call->request);
     } else if (op != NULL) {
         if (op->no_multipart) {
             /* It was not the bucket that was missing. */
-            atomic_store(&op->request->client->shared.no_multipart, true);
+            atomic_store(&op->operation.request->client->shared.no_multipart, true);
         }
         op->phase = RG_UPLOAD_PARTS;
     }
@@ -86,9 +86,10 @@ static void session_begin(struct rg_upload_op *op)
         .encode = begin_encode, .judge = begin_judge, .done = begin_done};
     struct rg_upload_attributes attributes = rg_upload_attributes_of(op);
     if (op->body == NULL) {
-        op->body = rg_upload_resource_json(&attributes, op->request->object, NULL);
+        op->body = rg_upload_resource_json(&attributes, op->operation.request->object, NULL);
     }
-    if (op->body == NULL || rg_gcs_call_prepare(&op->call, &ops, op->request->object) < 0) {
+    if (op->body == NULL ||
+        rg_gcs_call_prepare(&op->call, &ops, op->operation.request->object) < 0) {
         out_of_memory(op);
         return;
     }
@@ -164,13 +165,13 @@ static enum rg_status session_judge(struct rg_gcs_call *call)
 /* Another try, after a while. False: enough of them have failed. */
 static bool retry_later(struct rg_upload_op *op, enum rg_status status, uint64_t retry_after_ns)
 {
-    struct rg_client_loop *client_loop = op->request->client_loop;
+    struct rg_client_loop *client_loop = op->operation.request->client_loop;
     struct rg_retry_event event = {
         .status = status,
         .idempotent = true,
         .sent = true,
         .now_ns = client_loop->loop->now_ns,
-        .deadline_ns = op->request->deadline_ns,
+        .deadline_ns = op->operation.request->deadline_ns,
     };
     uint64_t at_ns;
     op->retry.retry_after_ns = retry_after_ns;
@@ -185,13 +186,13 @@ static bool retry_later(struct rg_upload_op *op, enum rg_status status, uint64_t
 
 static void retry_reset(struct rg_upload_op *op)
 {
-    const struct rg_client_options *options = &op->request->client->options;
+    const struct rg_client_options *options = &op->operation.request->client->options;
     struct rg_retry_policy policy = {
         .attempts_max = options->attempts_max,
         .backoff_min_ns = options->backoff_min_ns,
         .backoff_max_ns = options->backoff_max_ns,
     };
-    rg_retry_init(&op->retry, &policy, op->request->submitted_ns ^ op->persisted);
+    rg_retry_init(&op->retry, &policy, op->operation.request->submitted_ns ^ op->persisted);
 }
 
 /* Lets go of the parts that lie below what is persisted. */
@@ -217,8 +218,8 @@ static bool restart(struct rg_upload_op *op)
     if (!can_restart(op)) {
         return false;
     }
-    op->request->failure.status = RG_STATUS_OK;
-    op->request->failure.text[0] = '\0';
+    op->operation.request->failure.status = RG_STATUS_OK;
+    op->operation.request->failure.text[0] = '\0';
     op->restart = true;
     op->phase = RG_UPLOAD_BEGIN;
     return true;
@@ -229,11 +230,11 @@ static void session_lost(struct rg_upload_op *op)
 {
     free(op->session);
     op->session = NULL;
-    rg_request_note(op->request, RG_STATUS_SERVER, "the server has lost the session");
+    rg_request_note(op->operation.request, RG_STATUS_SERVER, "the server has lost the session");
     if (op->sent_end == op->size) {
         op->phase = RG_UPLOAD_CHECKING;
     } else if (!restart(op)) {
-        rg_upload_fail(op, RG_STATUS_SERVER, "%s", "");
+        rg_operation_fail(&op->operation, RG_STATUS_SERVER, "%s", "");
     }
 }
 
@@ -273,7 +274,8 @@ static void session_answered(struct rg_upload_op *op, const struct rg_gcs_call *
         /* It has lost what we no longer have. */
         session_lost(op);
     } else if (!asked && !retry_later(op, RG_STATUS_SERVER, 0)) {
-        rg_upload_fail(op, RG_STATUS_SERVER, "the server takes the bytes and persists none");
+        rg_operation_fail(&op->operation, RG_STATUS_SERVER,
+                          "the server takes the bytes and persists none");
     }
 }
 
@@ -291,7 +293,7 @@ static void chunk_done(struct rg_gcs_call *call, enum rg_status status)
     } else if (again && retry_later(op, status, call->request.retry.retry_after_ns)) {
         op->phase = RG_UPLOAD_ASKING;
     } else {
-        rg_upload_fail_by(op, call);
+        rg_operation_fail_by(&op->operation, &call->request);
     }
 }
 
@@ -306,14 +308,14 @@ static void ask_done(struct rg_gcs_call *call, enum rg_status status)
     } else if (is_gone(call)) {
         session_lost(op);
     } else {
-        rg_upload_fail_by(op, call);
+        rg_operation_fail_by(&op->operation, &call->request);
     }
 }
 
 /* Prepares a request to the session. False: it failed. */
 static bool session_prepare(struct rg_upload_op *op, const struct rg_gcs_call_ops *ops)
 {
-    if (rg_gcs_call_prepare(&op->call, ops, op->request->object) < 0) {
+    if (rg_gcs_call_prepare(&op->call, ops, op->operation.request->object) < 0) {
         out_of_memory(op);
         return false;
     }
@@ -359,7 +361,7 @@ static void chunk_send(struct rg_upload_op *op)
 static void begin(struct rg_upload_op *op)
 {
     if (op->restart) {
-        if (op->out > 0) {
+        if (op->operation.out > 0) {
             return;
         }
         for (uint32_t i = 0; i < op->slot_count; i++) {
@@ -374,8 +376,9 @@ static void begin(struct rg_upload_op *op)
 
 static void stored(struct rg_upload_op *op)
 {
-    if (op->out > 0) {
-        rg_upload_fail(op, RG_STATUS_BAD_RESPONSE, "it was answered before all was sent");
+    if (op->operation.out > 0) {
+        rg_operation_fail(&op->operation, RG_STATUS_BAD_RESPONSE,
+                          "it was answered before all was sent");
     } else {
         rg_upload_finish(op);
     }
@@ -393,10 +396,10 @@ static void resumable_advance(struct rg_upload_op *op)
     if (op->phase == RG_UPLOAD_BEGIN) {
         begin(op);
     }
-    if (op->phase != RG_UPLOAD_BEGIN && !op->failed) {
+    if (op->phase != RG_UPLOAD_BEGIN && rg_upload_is_running(op)) {
         rg_upload_parts_fill(op);
     }
-    if (op->failed || op->waiting || op->call.out) {
+    if (!rg_upload_is_running(op) || op->waiting || op->call.out) {
         return;
     }
     if (op->phase == RG_UPLOAD_ASKING) {
@@ -429,7 +432,8 @@ static void cancel_done(struct rg_gcs_call *call, enum rg_status status)
 static bool resumable_clean(struct rg_upload_op *op)
 {
     static const struct rg_gcs_call_ops ops = {.encode = cancel_encode, .done = cancel_done};
-    if (op->session == NULL || rg_gcs_call_prepare(&op->call, &ops, op->request->object) < 0) {
+    if (op->session == NULL ||
+        rg_gcs_call_prepare(&op->call, &ops, op->operation.request->object) < 0) {
         return false;
     }
     rg_upload_call_start(op, &op->call);

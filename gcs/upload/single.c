@@ -79,7 +79,7 @@ static void single_done(struct rg_gcs_call *call, enum rg_status status)
 {
     struct rg_upload_op *op = rg_upload_call_ended(call);
     if (op != NULL && status != RG_STATUS_OK) {
-        rg_upload_fail_by(op, call);
+        rg_operation_fail_by(&op->operation, &call->request);
     } else if (op != NULL) {
         op->phase = RG_UPLOAD_STORED;
     }
@@ -95,11 +95,11 @@ static void single_advance(struct rg_upload_op *op)
     }
     rg_upload_parts_fill(op);
     struct rg_upload_part *part = rg_upload_part_filled(op);
-    if (part == NULL || op->failed) {
+    if (part == NULL || !rg_upload_is_running(op)) {
         return;
     }
-    if (rg_upload_single_prepare(part, &ops, op->request->object, &op->conditions) < 0) {
-        rg_upload_fail(op, RG_STATUS_NO_RESOURCES, "no memory for a request");
+    if (rg_upload_single_prepare(part, &ops, op->operation.request->object, &op->conditions) < 0) {
+        rg_operation_fail(&op->operation, RG_STATUS_NO_RESOURCES, "no memory for a request");
         return;
     }
     part->state = RG_PART_SENDING;

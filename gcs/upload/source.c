@@ -14,12 +14,12 @@
 
 static struct rg_loop *loop_of(const struct rg_upload_part *part)
 {
-    return part->op->request->client_loop->loop;
+    return part->op->operation.request->client_loop->loop;
 }
 
 static struct rg_part_memory *memory_of(const struct rg_upload_part *part)
 {
-    return &part->op->request->client_loop->part_memory;
+    return &part->op->operation.request->client_loop->part_memory;
 }
 
 static void part_sum(struct rg_upload_part *part, size_t size)
@@ -36,7 +36,7 @@ static bool part_finish(struct rg_upload_part *part)
     }
     part->op->records[part->number].crc = part->crc;
     part->state = RG_PART_FILLED;
-    rg_upload_wake(part->op);
+    rg_operation_wake(&part->op->operation);
     return true;
 }
 
@@ -45,7 +45,7 @@ static void read_next(struct rg_upload_part *part)
     struct rg_upload_op *op = part->op;
     uint64_t left = part->size - part->filled;
     uint64_t most = op->disk_waits ? RG_OP_SIZE_MAX : READ_CACHED_SIZE_MAX;
-    op->out++;
+    rg_operation_child_started(&op->operation);
     rg_op_read_file(loop_of(part), &part->reading, op->fd,
                     op->file_offset + part->offset + part->filled, part->memory + part->filled,
                     (size_t)RG_MIN(left, most));
@@ -55,23 +55,21 @@ void rg_upload_source_read(struct rg_op *reading)
 {
     struct rg_upload_part *part = RG_CONTAINER_OF(reading, struct rg_upload_part, reading);
     struct rg_upload_op *op = part->op;
-    RG_ASSERT(op->out > 0);
-    op->out--;
-    if (op->failed) {
-        rg_upload_wake(op);
+    rg_operation_child_ended(&op->operation, NULL);
+    if (!rg_upload_is_running(op)) {
         return;
     }
     if (reading->waited && !op->disk_waits) {
         op->disk_waits = true;
-        rg_upload_wake(op);
+        rg_operation_wake(&op->operation);
     }
     if (reading->result <= 0) {
-        op->request->failure.os_error = -reading->result;
-        rg_upload_fail(op, RG_STATUS_SOURCE,
-                       reading->result < 0 ? "the file cannot be read at byte %" PRIu64
-                                           : "the file ends at byte %" PRIu64
-                                             "; it was longer when it was opened",
-                       op->file_offset + part->offset + part->filled);
+        op->operation.request->failure.os_error = -reading->result;
+        rg_operation_fail(&op->operation, RG_STATUS_SOURCE,
+                          reading->result < 0 ? "the file cannot be read at byte %" PRIu64
+                                              : "the file ends at byte %" PRIu64
+                                                "; it was longer when it was opened",
+                          op->file_offset + part->offset + part->filled);
         return;
     }
     part_sum(part, (size_t)reading->result);
@@ -87,15 +85,15 @@ static void memory_take(struct rg_upload_part *part)
         part->data = part->memory;
         read_next(part);
     } else if (!rg_list_linked(&part->task.node)) {
-        rg_upload_fail(part->op, RG_STATUS_NO_RESOURCES,
-                       "no memory for a part of %" PRIu64 " bytes", part->size);
+        rg_operation_fail(&part->op->operation, RG_STATUS_NO_RESOURCES,
+                          "no memory for a part of %" PRIu64 " bytes", part->size);
     }
 }
 
 void rg_upload_source_run(struct rg_task *task)
 {
     struct rg_upload_part *part = RG_CONTAINER_OF(task, struct rg_upload_part, task);
-    RG_ASSERT(part->state == RG_PART_FILLING && !part->op->failed);
+    RG_ASSERT(part->state == RG_PART_FILLING && rg_upload_is_running(part->op));
     if (part->op->source == RG_UPLOAD_SOURCE_FILE) {
         memory_take(part);
         return;

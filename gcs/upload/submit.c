@@ -99,7 +99,7 @@ static int upload_prepare(struct rg_request *request, const struct rg_upload *up
     spec.part_size = part_size_of(upload, spec.method);
     spec.slot_count = slots_of(upload, &spec);
     struct rg_upload_op *op;
-    int rc = rg_upload_op_create(&op, &spec);
+    int rc = rg_upload_op_create(&op, request, &spec);
     if (rc < 0) {
         return rc;
     }
@@ -111,7 +111,6 @@ static int upload_prepare(struct rg_request *request, const struct rg_upload *up
     op->size = upload->size;
     op->is_auto = upload->method == RG_UPLOAD_AUTO;
     rg_request_prepare(request, &rg_upload_ops, upload->user_data, upload->deadline_ns);
-    request->upload = op;
     return 0;
 }
 

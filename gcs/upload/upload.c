@@ -15,22 +15,22 @@
 
 static struct rg_loop *loop_of(const struct rg_upload_op *op)
 {
-    return op->request->client_loop->loop;
+    return op->operation.request->client_loop->loop;
 }
 
 static struct rg_part_memory *memory_of(const struct rg_upload_op *op)
 {
-    return &op->request->client_loop->part_memory;
+    return &op->operation.request->client_loop->part_memory;
+}
+
+static struct rg_upload_op *op_of(struct rg_operation *operation)
+{
+    return RG_CONTAINER_OF(operation, struct rg_upload_op, operation);
 }
 
 struct rg_upload_op *rg_upload_op_of(const struct rg_gcs_call *call)
 {
-    return call->request.parent->upload;
-}
-
-void rg_upload_wake(struct rg_upload_op *op)
-{
-    rg_loop_defer(loop_of(op), &op->task);
+    return op_of(call->request.parent->operation);
 }
 
 static void slots_free(struct rg_upload_op *op)
@@ -97,114 +97,90 @@ static void doubt_done(struct rg_gcs_call *call, enum rg_status status)
 {
     struct rg_upload_op *op = rg_upload_op_of(call);
     (void)rg_upload_call_ended(call);
-    struct rg_request *request = op->request;
+    struct rg_request *request = op->operation.request;
     if (status == RG_STATUS_OK && is_stored(op)) {
         op->found_done = op->nonce[0] == '\0';
-        op->failed = false;
         op->phase = RG_UPLOAD_STORED;
-        request->failure.status = RG_STATUS_OK;
-        request->failure.text[0] = '\0';
+        rg_operation_resume(&op->operation);
     } else if (status != RG_STATUS_OK && status != RG_STATUS_NOT_FOUND) {
         snprintf(request->failure.text, sizeof(request->failure.text),
                  "it may be stored all the same, which cannot be read: %s", rg_status_text(status));
     }
 }
 
-/* Asks for what was cancelled when it may have been published. False: there is no doubt. */
-static bool doubt_settle(struct rg_upload_op *op)
+/* Asks for what was cancelled when it may have been published. */
+static void upload_verify(struct rg_operation *operation)
 {
     static const struct rg_gcs_call_ops ops = {.encode = check_encode,
                                                .judge = check_judge,
                                                .done = doubt_done,
                                                .has_no_write_token = true};
-    if (!op->in_doubt || op->request->client_loop->closing ||
-        rg_gcs_call_prepare(&op->call, &ops, op->request->object) < 0) {
-        return false;
+    struct rg_upload_op *op = op_of(operation);
+    if (op->in_doubt && !operation->request->client_loop->closing &&
+        rg_gcs_call_prepare(&op->call, &ops, operation->request->object) == 0) {
+        op->in_doubt = false;
+        op->clean_until_ns = loop_of(op)->now_ns + RG_UPLOAD_ASK_TIME_NS;
+        rg_upload_call_start(op, &op->call);
     }
-    op->in_doubt = false;
-    op->clean_until_ns = loop_of(op)->now_ns + RG_UPLOAD_ASK_TIME_NS;
-    rg_upload_call_start(op, &op->call);
-    return op->call.out;
 }
 
-static void op_leave(struct rg_upload_op *op)
+static bool upload_clean(struct rg_operation *operation)
 {
-    RG_ASSERT(op->out == 0);
-    slots_free(op);
-    rg_loop_cancel_alarm(loop_of(op), &op->alarm);
-    rg_loop_undefer(&op->task);
-    rg_part_memory_leave(memory_of(op));
-    op->started = false;
+    struct rg_upload_op *op = op_of(operation);
+    return !operation->request->client_loop->closing && op->method->clean != NULL &&
+           op->method->clean(op);
 }
 
-static void task_run(struct rg_task *task)
+static void upload_advance(struct rg_operation *operation)
 {
-    struct rg_upload_op *op = RG_CONTAINER_OF(task, struct rg_upload_op, task);
-    if (!op->failed) {
-        op->method->advance(op);
-        return;
-    }
-    if (op->out > 0 || doubt_settle(op)) {
-        return;
-    }
-    if (!op->cleaning) {
-        op->cleaning = true;
-        op->clean_until_ns = loop_of(op)->now_ns + RG_UPLOAD_CLEAN_TIME_NS;
-        slots_free(op);
-    }
-    if (!op->request->client_loop->closing && op->method->clean != NULL && op->method->clean(op)) {
-        return;
-    }
-    if (op->out > 0) {
-        return;
-    }
-    op_leave(op);
-    rg_request_fail(op->request);
+    struct rg_upload_op *op = op_of(operation);
+    op->method->advance(op);
 }
 
-static void op_stop(struct rg_upload_op *op)
+/* Nothing is begun any more. Calls are cancelled now, not by the task: whether the server has had
+ * all of the object was found out in this moment. */
+static void stopping_begin(struct rg_upload_op *op)
 {
-    if (op->failed) {
-        return;
-    }
-    op->failed = true;
     op->waiting = false;
     rg_loop_cancel_alarm(loop_of(op), &op->alarm);
     for (uint32_t i = 0; i < op->slot_count; i++) {
         rg_loop_undefer(&op->slots[i].task);
     }
     calls_cancel(op, RG_STATUS_CANCELLED);
-    rg_upload_wake(op);
 }
 
-void rg_upload_fail(struct rg_upload_op *op, enum rg_status status, const char *format, ...)
+static void upload_changed(struct rg_operation *operation)
 {
-    char text[sizeof(op->request->failure.text)];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
-    rg_request_note(op->request, status, "%s", text);
-    op_stop(op);
+    struct rg_upload_op *op = op_of(operation);
+    if (operation->state == RG_OPERATION_STOPPING) {
+        stopping_begin(op);
+    } else if (operation->state == RG_OPERATION_CLEANING) {
+        op->clean_until_ns = loop_of(op)->now_ns + RG_UPLOAD_CLEAN_TIME_NS;
+        slots_free(op);
+    } else if (operation->state == RG_OPERATION_ENDED) {
+        slots_free(op);
+        rg_loop_cancel_alarm(loop_of(op), &op->alarm);
+        rg_part_memory_leave(memory_of(op));
+    }
 }
 
-void rg_upload_fail_by(struct rg_upload_op *op, const struct rg_gcs_call *call)
+static void upload_stop(struct rg_operation *operation, bool hurry)
 {
-    rg_request_note_child(op->request, &call->request);
-    rg_request_note(op->request, RG_STATUS_UNEXPECTED, "%s", "");
-    op_stop(op);
+    if (hurry) {
+        calls_cancel(op_of(operation), RG_STATUS_CLOSED);
+    }
 }
 
 void rg_upload_call_start(struct rg_upload_op *op, struct rg_gcs_call *call)
 {
-    if (op->failed) {
+    if (!rg_upload_is_running(op)) {
         call->request.deadline_ns = op->clean_until_ns;
     }
-    op->out++;
-    if (!rg_gcs_call_start(call)) {
-        op->out--;
-        rg_upload_fail_by(op, call);
-        rg_upload_wake(op);
+    if (rg_gcs_call_start(call)) {
+        rg_operation_child_started(&op->operation);
+    } else {
+        rg_operation_fail_by(&op->operation, &call->request);
+        rg_operation_wake(&op->operation);
     }
 }
 
@@ -217,15 +193,8 @@ void rg_upload_call_publish(struct rg_upload_op *op, struct rg_gcs_call *call)
 struct rg_upload_op *rg_upload_call_ended(struct rg_gcs_call *call)
 {
     struct rg_upload_op *op = rg_upload_op_of(call);
-    RG_ASSERT(op->out > 0);
-    op->out--;
-    op->request->attempts =
-        (uint16_t)RG_MIN(UINT16_MAX, (uint32_t)op->request->attempts + call->request.attempts);
-    if (op->request->started_ns == 0) {
-        op->request->started_ns = call->request.started_ns;
-    }
-    rg_upload_wake(op);
-    return op->failed ? NULL : op;
+    rg_operation_child_ended(&op->operation, &call->request);
+    return rg_upload_is_running(op) ? op : NULL;
 }
 
 void rg_upload_finish(struct rg_upload_op *op)
@@ -233,14 +202,14 @@ void rg_upload_finish(struct rg_upload_op *op)
     const struct rg_object_resource *stored = &op->stored;
     uint64_t total = rg_upload_total(op);
     uint32_t crc = rg_upload_crc(op);
-    RG_ASSERT(!op->failed);
+    RG_ASSERT(rg_upload_is_running(op));
     if (stored->size != total || (stored->has_crc32c && stored->crc32c != crc)) {
-        rg_upload_fail(op, RG_STATUS_CHECKSUM,
-                       "%" PRIu64 " bytes were sent and %" PRIu64
-                       " %s, or their CRC32C differs; %s generation %" PRId64,
-                       total, stored->size, op->was_read ? "are there" : "stored",
-                       op->was_read ? "somebody has replaced it, or it is damaged:" : "delete",
-                       stored->generation);
+        rg_operation_fail(&op->operation, RG_STATUS_CHECKSUM,
+                          "%" PRIu64 " bytes were sent and %" PRIu64
+                          " %s, or their CRC32C differs; %s generation %" PRId64,
+                          total, stored->size, op->was_read ? "are there" : "stored",
+                          op->was_read ? "somebody has replaced it, or it is damaged:" : "delete",
+                          stored->generation);
         return;
     }
     struct rg_completion completion = {
@@ -253,8 +222,7 @@ void rg_upload_finish(struct rg_upload_op *op)
         .object_crc32c = crc,
         .found_done = op->found_done,
     };
-    op_leave(op);
-    rg_request_finish(op->request, &completion);
+    rg_operation_finish(&op->operation, &completion);
 }
 
 struct rg_upload_attributes rg_upload_attributes_of(const struct rg_upload_op *op)
@@ -289,23 +257,23 @@ static void check_done(struct rg_gcs_call *call, enum rg_status status)
     if (op == NULL) {
         return;
     }
-    bool doubted = op->request->failure.status != RG_STATUS_OK;
+    bool doubted = op->operation.request->failure.status != RG_STATUS_OK;
     bool same = status == RG_STATUS_OK && is_stored(op);
     if (doubted && !same) {
-        ending_explain(op->request, status);
+        ending_explain(op->operation.request, status);
         if (op->method->unstored == NULL || !op->method->unstored(op)) {
-            op_stop(op);
+            rg_operation_stop(&op->operation, op->operation.request->failure.status);
         }
     } else if (status == RG_STATUS_PERMISSION) {
         /* Who may only write: each part was checked by the service on its own. */
         op->stored = (struct rg_object_resource){.size = rg_upload_total(op)};
         op->phase = RG_UPLOAD_STORED;
     } else if (status != RG_STATUS_OK) {
-        rg_upload_fail_by(op, call);
+        rg_operation_fail_by(&op->operation, &call->request);
     } else {
         op->found_done = doubted && op->nonce[0] == '\0';
-        op->request->failure.status = RG_STATUS_OK;
-        op->request->failure.text[0] = '\0';
+        op->operation.request->failure.status = RG_STATUS_OK;
+        op->operation.request->failure.text[0] = '\0';
         op->phase = RG_UPLOAD_STORED;
     }
 }
@@ -335,8 +303,8 @@ void rg_upload_check(struct rg_upload_op *op)
                                                .has_no_write_token = true};
     op->phase = RG_UPLOAD_CHECKING;
     op->was_read = true;
-    if (rg_gcs_call_prepare(&op->call, &ops, op->request->object) < 0) {
-        rg_upload_fail(op, RG_STATUS_NO_RESOURCES, "no memory for a request");
+    if (rg_gcs_call_prepare(&op->call, &ops, op->operation.request->object) < 0) {
+        rg_operation_fail(&op->operation, RG_STATUS_NO_RESOURCES, "no memory for a request");
         return;
     }
     rg_upload_call_start(op, &op->call);
@@ -415,7 +383,8 @@ static bool part_begin(struct rg_upload_op *op, struct rg_upload_part *part)
     op->offset_next += part->size;
     struct rg_upload_record *record = rg_upload_record_at(op, part->number);
     if (record == NULL) {
-        rg_upload_fail(op, RG_STATUS_NO_RESOURCES, "no memory for the list of parts");
+        rg_operation_fail(&op->operation, RG_STATUS_NO_RESOURCES,
+                          "no memory for the list of parts");
         return false;
     }
     *record = (struct rg_upload_record){.size = part->size, .crc = part->crc};
@@ -441,7 +410,7 @@ static bool is_filling(const struct rg_upload_op *op)
 
 void rg_upload_parts_fill(struct rg_upload_op *op)
 {
-    for (uint32_t i = 0; i < op->slot_count && !op->failed; i++) {
+    for (uint32_t i = 0; i < op->slot_count && rg_upload_is_running(op); i++) {
         if (fills_one_by_one(op) && is_filling(op)) {
             break;
         }
@@ -502,15 +471,13 @@ void rg_upload_part_free(struct rg_upload_part *part)
 
 static void upload_start(struct rg_request *request)
 {
-    struct rg_upload_op *op = request->upload;
-    op->started = true;
-    op->request = request;
+    struct rg_upload_op *op = op_of(request->operation);
     rg_part_memory_enter(memory_of(op));
     rg_gcs_call_init(&op->call, request);
     for (uint32_t i = 0; i < op->slot_count; i++) {
         rg_gcs_call_init(&op->slots[i].call, request);
     }
-    rg_upload_wake(op);
+    rg_operation_start(request);
 }
 
 /* The server may have all of what publishes the object, from this try or one before. */
@@ -525,12 +492,13 @@ static bool may_be_stored(const struct rg_upload_op *op)
 
 /* What is stored stays stored; otherwise the operation ends when it has cleaned up. Whoever cancels
  * is told the truth; whoever has no more time, that it is in doubt. */
-static void upload_cancel(struct rg_request *request, enum rg_status status)
+static void upload_cancel(struct rg_operation *operation, enum rg_status status)
 {
-    struct rg_upload_op *op = request->upload;
-    if (op->failed || op->phase == RG_UPLOAD_STORED) {
+    struct rg_upload_op *op = op_of(operation);
+    struct rg_request *request = operation->request;
+    if (op->phase == RG_UPLOAD_STORED) {
         if (status == RG_STATUS_CLOSED) {
-            calls_cancel(op, status);
+            rg_operation_hurry(operation);
         }
         return;
     }
@@ -539,21 +507,30 @@ static void upload_cancel(struct rg_request *request, enum rg_status status)
     request->failure.text[0] = '\0';
     bool doubtful = may_be_stored(op);
     op->in_doubt = doubtful && status == RG_STATUS_CANCELLED;
-    rg_upload_fail(op, status, "%s", doubtful ? "it may be stored all the same" : "");
+    rg_operation_fail(operation, status, "%s", doubtful ? "it may be stored all the same" : "");
 }
 
-static void upload_release(struct rg_request *request)
+static void upload_free(struct rg_operation *operation)
 {
-    rg_upload_op_destroy(request->upload);
-    request->upload = NULL;
+    rg_upload_op_destroy(op_of(operation));
 }
+
+static const struct rg_operation_ops operation_ops = {
+    .advance = upload_advance,
+    .stop = upload_stop,
+    .verify = upload_verify,
+    .clean = upload_clean,
+    .changed = upload_changed,
+    .cancel = upload_cancel,
+    .free = upload_free,
+};
 
 const struct rg_request_ops rg_upload_ops = {
     .verb = "upload",
     .leaves_things = true,
-    .release = upload_release,
     .start = upload_start,
-    .cancel = upload_cancel,
+    .cancel = rg_operation_cancel,
+    .release = rg_operation_release,
 };
 
 /* NULL stays NULL. True: it can be sent in a field and in JSON. */
@@ -643,7 +620,7 @@ static void alarm_fire(struct rg_alarm *alarm)
     struct rg_upload_op *op = RG_CONTAINER_OF(alarm, struct rg_upload_op, alarm);
     op->waiting = false;
     rg_metric_add(&loop_of(op)->metrics.retries, 1);
-    rg_upload_wake(op);
+    rg_operation_wake(&op->operation);
 }
 
 static int slots_create(struct rg_upload_op *op, uint32_t count)
@@ -662,13 +639,14 @@ static int slots_create(struct rg_upload_op *op, uint32_t count)
     return 0;
 }
 
-int rg_upload_op_create(struct rg_upload_op **out_op, const struct rg_upload_spec *spec)
+int rg_upload_op_create(struct rg_upload_op **out_op, struct rg_request *request,
+                        const struct rg_upload_spec *spec)
 {
     struct rg_upload_op *op = calloc(1, sizeof(*op));
     if (op == NULL) {
         return -ENOMEM;
     }
-    op->task.run = task_run;
+    rg_operation_init(&op->operation, &operation_ops, request);
     rg_alarm_init(&op->alarm, alarm_fire);
     op->conditions = spec->conditions;
     op->part_size = spec->part_size;
@@ -691,7 +669,8 @@ void rg_upload_op_destroy(struct rg_upload_op *op)
     if (op == NULL) {
         return;
     }
-    RG_ASSERT(op->out == 0 && !op->started);
+    RG_ASSERT(op->operation.state == RG_OPERATION_IDLE ||
+              op->operation.state == RG_OPERATION_ENDED);
     rg_gcs_call_fini(&op->call);
     for (uint32_t i = 0; i < op->slot_count; i++) {
         rg_gcs_call_fini(&op->slots[i].call);

@@ -1,10 +1,15 @@
-/* An upload: one operation (gcs/request/request.h) over the calls that its method takes.
+/* An upload: an operation (gcs/request/operation.h) over the calls that its method takes.
  *
- *   begin -> parts are filled and sent, each on its own -> the method publishes -> end
- *     |              |                                          |
- *     +--------------+------ failure, cancellation -------------+--> wait for what is out
- *                                                                    -> the method removes what
- *                                                                       it left -> end
+ *   RUNNING    begin -> parts are filled and sent, each on its own -> the method publishes -> ENDED
+ *      |
+ *      |  failure, cancellation: calls are cancelled, but for those that need a little time to end
+ *      v
+ *   STOPPING   waits for what is out
+ *      v
+ *   VERIFYING  cancelled when the server may have had all of it: asks what is stored; what was sent
+ *      |       is, so it is RUNNING again, as one that is stored
+ *      v
+ *   CLEANING   the method removes what it left on the server -> ENDED
  *
  * Vocabulary. A *source* is where the bytes come from: memory, a file, or a writer. A *slot* is the
  * place of one part that is on its way; there are parts_inflight_max of them, which bounds memory.
@@ -18,6 +23,7 @@
 #define RG_GCS_UPLOAD_UPLOAD_H
 
 #include "gcs/request/call.h"
+#include "gcs/request/operation.h"
 #include "gcs/wire/list_parser.h"
 #include "gcs/wire/upload_text.h"
 
@@ -108,16 +114,14 @@ enum rg_upload_phase {
 };
 
 struct rg_upload_op {
-    struct rg_request *request;
+    struct rg_operation operation; /* what is out of it are calls and reads */
     const struct rg_upload_method_ops *method;
     enum rg_upload_phase phase;
-    struct rg_task task;
     struct rg_gcs_call call; /* that is not a part's */
-    uint32_t out;            /* calls and reads */
     /* The request that publishes the object, when it was started; NULL: it was not. */
     const struct rg_gcs_call *publishing;
-    bool in_doubt; /* it was cancelled when the server may have had all of it */
-    bool started, failed, cleaning, clean_failed;
+    bool in_doubt;     /* it was cancelled when the server may have had all of it */
+    bool clean_failed; /* something could not be removed */
     bool found_done;   /* what is stored may be somebody else's */
     bool was_read;     /* what is stored was asked for, and not told by the answer to our request */
     bool is_auto;      /* the method was ours to choose */
@@ -177,28 +181,29 @@ struct rg_upload_spec {
     uint32_t slot_count;
 };
 
-/* Makes the operation of a prepared request; `request` has its names already. Returns owned: the
- * request's release frees it. 0, -EINVAL or -ENOMEM. */
-int rg_upload_op_create(struct rg_upload_op **out_op, const struct rg_upload_spec *spec);
+/* Makes the operation of a request. Returns owned: once the request was posted, its release frees
+ * the operation. 0, -EINVAL or -ENOMEM. */
+int rg_upload_op_create(struct rg_upload_op **out_op, struct rg_request *request,
+                        const struct rg_upload_spec *spec);
 void rg_upload_op_destroy(struct rg_upload_op *op);
 /* Chooses the method's functions. */
 void rg_upload_op_set_method(struct rg_upload_op *op, enum rg_upload_method method);
 extern const struct rg_request_ops rg_upload_ops;
 
+/* Nothing has failed, so methods and sources go on. */
+static inline bool rg_upload_is_running(const struct rg_upload_op *op)
+{
+    return op->operation.state == RG_OPERATION_RUNNING;
+}
 /* For methods and sources. */
-void rg_upload_wake(struct rg_upload_op *op); /* defers the task */
 /* Starts a prepared call; a call that cannot start fails the operation. `publish`: the one that
  * makes the object be there. */
 void rg_upload_call_start(struct rg_upload_op *op, struct rg_gcs_call *call);
 void rg_upload_call_publish(struct rg_upload_op *op, struct rg_gcs_call *call);
-/* First thing in a call's `done`. */
+/* First thing in a call's `done`. NULL: the operation is being stopped. */
 struct rg_upload_op *rg_upload_call_ended(struct rg_gcs_call *call);
 /* The operation that a call belongs to. */
 struct rg_upload_op *rg_upload_op_of(const struct rg_gcs_call *call);
-/* Ends the operation as a failure: what was noted at the request, or the call's failure. */
-void rg_upload_fail(struct rg_upload_op *op, enum rg_status status, const char *format, ...)
-    RG_PRINTF(3, 4);
-void rg_upload_fail_by(struct rg_upload_op *op, const struct rg_gcs_call *call);
 /* The object is stored as op->stored says: compares, and ends the operation. */
 void rg_upload_finish(struct rg_upload_op *op);
 

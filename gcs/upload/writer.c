@@ -188,7 +188,7 @@ static void more_run(struct rg_mail *mail)
     bool over = writer->over;
     pthread_mutex_unlock(&writer->lock);
     if (!over) {
-        rg_upload_wake(writer->request.upload);
+        rg_operation_wake(writer->request.operation);
     }
 }
 
@@ -240,7 +240,6 @@ static void operation_start(struct rg_writer *writer)
         writer->op->is_auto = true;
     }
     rg_upload_op_set_method(writer->op, method);
-    writer->request.upload = writer->op;
     writer->op = NULL;
     rg_loop_post(loop_of(writer), &writer->request.mail);
 }
@@ -582,7 +581,7 @@ static int operation_make(struct rg_writer *writer, const struct rg_writer_optio
     if (rg_request_set_names(request, options->bucket, options->object) < 0) {
         return -EINVAL;
     }
-    int rc = rg_upload_op_create(&writer->op, &spec);
+    int rc = rg_upload_op_create(&writer->op, request, &spec);
     if (rc < 0) {
         return rc;
     }

@@ -97,9 +97,6 @@ FOR_TESTS = {
     "rg_sigv4_authorization", "rg_tar_blocks_end", "rg_tar_name_split", "rg_topology_loop_count_default",
 }  # fmt: skip
 
-# What nothing calls yet.
-UNCALLED = {"rg_operation_hurry"}
-
 UNITS = ("runtime", "http", "gcs", "dataset", "checkpoint", "emulator")
 
 # Where the library may write to the standard streams: its log, and the last words of an assertion.
@@ -289,7 +286,7 @@ def main(arguments):
     elif command == "callers":
         root, build, library = rest
         objects = callers.objects_of(build, root)
-        findings = list(callers.check_callers(objects, callers.exports_of(library) | UNCALLED, FOR_TESTS))
+        findings = list(callers.check_callers(objects, callers.exports_of(library), FOR_TESTS))
     else:
         sys.exit(__doc__)
     for finding in findings:

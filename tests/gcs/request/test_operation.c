@@ -70,6 +70,7 @@ static void child_end(struct rg_alarm *alarm)
         played->removals_done++;
     }
     rg_operation_child_ended(operation, NULL);
+    rg_operation_wake(operation);
 }
 
 static void advance(struct rg_operation *operation)
