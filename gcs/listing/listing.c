@@ -20,6 +20,7 @@
 
 #include "gcs/listing/page.h"
 #include "gcs/listing/space.h"
+#include "gcs/request/client.h"
 #include "gcs/wire/utf8.h"
 
 #include <errno.h>

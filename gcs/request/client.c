@@ -151,101 +151,19 @@ static int network_open(struct rg_client *client, const struct rg_client_options
     return rc < 0 ? rg_explain(error, error_size, rc, "%s", text) : 0;
 }
 
-static void free_stack_fill(struct rg_client *client)
+static void loop_emptied(struct rg_client_loop *client_loop)
 {
-    uint32_t count = client->options.requests_max;
-    for (uint32_t i = 0; i < count; i++) {
-        client->requests[i].client = client;
-        client->requests[i].free_next = i + 1 < count ? i + 2 : 0;
-    }
-    atomic_init(&client->shared.free_head, 1);
+    rg_traffic_close(client_loop->traffic);
+    sem_post(&client_loop->closed);
 }
 
-uint32_t rg_client_take_requests(struct rg_client *client, uint32_t count,
-                                 struct rg_request **out_first)
-{
-    struct rg_request *first = NULL;
-    uint32_t taken = 0;
-    while (taken < count) {
-        uint64_t head = atomic_load_explicit(&client->shared.free_head, memory_order_acquire);
-        struct rg_request *request;
-        uint64_t next;
-        do {
-            uint32_t index = (uint32_t)head;
-            if (index == 0) {
-                *out_first = first;
-                return taken;
-            }
-            request = &client->requests[index - 1];
-            /* May be stale by now; then the tag has changed and the exchange fails. */
-            uint32_t below = __atomic_load_n(&request->free_next, __ATOMIC_RELAXED);
-            next = ((head >> 32) + 1) << 32 | below;
-        } while (!atomic_compare_exchange_weak_explicit(
-            &client->shared.free_head, &head, next, memory_order_acquire, memory_order_acquire));
-        uint32_t link = first != NULL ? (uint32_t)(first - client->requests) + 1 : 0;
-        __atomic_store_n(&request->free_next, link, __ATOMIC_RELAXED);
-        first = request;
-        taken++;
-    }
-    *out_first = first;
-    return taken;
-}
-
-void rg_client_give_request(struct rg_client *client, struct rg_request *request)
-{
-    uint32_t index = (uint32_t)(request - client->requests) + 1;
-    uint64_t head = atomic_load_explicit(&client->shared.free_head, memory_order_relaxed);
-    uint64_t next;
-    do {
-        __atomic_store_n(&request->free_next, (uint32_t)head, __ATOMIC_RELAXED);
-        next = ((head >> 32) + 1) << 32 | index;
-    } while (!atomic_compare_exchange_weak_explicit(&client->shared.free_head, &head, next,
-                                                    memory_order_release, memory_order_relaxed));
-}
-
-struct rg_client_loop *rg_client_next_loop(struct rg_client *client)
-{
-    uint32_t turn = atomic_fetch_add_explicit(&client->shared.loop_next, 1, memory_order_relaxed);
-    return &client->loops[turn % client->loop_count];
-}
-
-int rg_client_reserve(struct rg_client *client, struct rg_cq *cq, struct rg_request **out_request)
-{
-    if (rg_runtime_check(client->runtime) < 0) {
-        return -EOWNERDEAD;
-    }
-    int reserved = rg_cq_reserve(cq, 1);
-    if (reserved <= 0) {
-        return reserved < 0 ? reserved : -EAGAIN;
-    }
-    struct rg_request *request;
-    if (rg_client_take_requests(client, 1, &request) == 0) {
-        rg_cq_unreserve(cq, 1);
-        return -EAGAIN;
-    }
-    request->cq = cq;
-    *out_request = request;
-    return 0;
-}
-
-void rg_client_unreserve(struct rg_request *request)
-{
-    rg_cq_unreserve(request->cq, 1);
-    rg_client_give_request(request->client, request);
-}
-
-void rg_client_post(struct rg_request *request)
-{
-    request->client_loop = rg_client_next_loop(request->client);
-    rg_loop_post(request->client_loop->loop, &request->mail);
-}
-
-static int part_open(struct rg_client *client, struct rg_client_loop *client_loop,
+static int loop_open(struct rg_client *client, struct rg_client_loop *client_loop,
                      struct rg_loop *loop)
 {
     const struct rg_client_options *options = &client->options;
     client_loop->client = client;
     client_loop->loop = loop;
+    client_loop->emptied = loop_emptied;
     rg_list_init(&client_loop->active);
     rg_retry_budget_init(&client_loop->retry_budget);
     rg_part_memory_init(&client_loop->part_memory, loop);
@@ -270,7 +188,7 @@ static int part_open(struct rg_client *client, struct rg_client_loop *client_loo
         .idle_timeout_ns = options->idle_timeout_ns,
     };
     rg_network_apply(&client->network, &pool_options);
-    rc = rg_traffic_create(&client_loop->traffic, client_loop);
+    rc = rg_traffic_create(&client_loop->traffic, client_loop, rg_request_admitted);
     if (rc < 0) {
         return rc;
     }
@@ -282,13 +200,13 @@ struct prewarm {
     uint32_t connections;
 };
 
-static void part_prewarm(void *context)
+static void loop_prewarm(void *context)
 {
     struct prewarm *prewarm = context;
     rg_pool_prewarm(prewarm->client_loop->pool, prewarm->connections);
 }
 
-static int parts_open(struct rg_client *client)
+static int loops_open(struct rg_client *client)
 {
     struct rg_runtime *runtime = client->runtime;
     client->loop_count = runtime->loop_count;
@@ -297,9 +215,9 @@ static int parts_open(struct rg_client *client)
     if (client->loops == NULL || client->requests == NULL) {
         return -ENOMEM;
     }
-    free_stack_fill(client);
+    rg_client_fill_requests(client);
     for (uint32_t i = 0; i < client->loop_count; i++) {
-        int rc = part_open(client, &client->loops[i], runtime->loops[i]);
+        int rc = loop_open(client, &client->loops[i], runtime->loops[i]);
         if (rc < 0) {
             return rc;
         }
@@ -308,7 +226,7 @@ static int parts_open(struct rg_client *client)
     for (uint32_t i = 0; i < client->loop_count && prewarm > 0; i++) {
         struct prewarm one = {&client->loops[i],
                               (prewarm + client->loop_count - 1) / client->loop_count};
-        rg_loop_call(client->loops[i].loop, part_prewarm, &one);
+        rg_loop_call(client->loops[i].loop, loop_prewarm, &one);
     }
     return 0;
 }
@@ -401,7 +319,7 @@ static int client_setup(struct rg_client *client, const struct rg_client_options
     if (rc == 0) {
         rc = rg_resolver_create(&client->resolver, NULL);
     }
-    return rc == 0 ? parts_open(client) : rc;
+    return rc == 0 ? loops_open(client) : rc;
 }
 
 static void client_free(struct rg_client *client)
@@ -452,17 +370,7 @@ int rg_client_open_explained(struct rg_client **out_client, struct rg_runtime *r
 }
 
 /* An operation may outlast the pool, while a file is being read for it. */
-void rg_client_check_closed(struct rg_client_loop *client_loop)
-{
-    if (client_loop->pool_closed && client_loop->pool != NULL &&
-        rg_list_empty(&client_loop->active)) {
-        client_loop->pool = NULL;
-        rg_traffic_close(client_loop->traffic);
-        sem_post(&client_loop->closed);
-    }
-}
-
-static void part_closed(void *context)
+static void loop_closed(void *context)
 {
     struct rg_client_loop *client_loop = context;
     client_loop->pool_closed = true;
@@ -471,7 +379,7 @@ static void part_closed(void *context)
 
 /* Ends what `wanted` names. Ending an operation may end its children and those of others, wherever
  * they are in the list: so each round takes the first that has not had its turn. */
-static void part_cancel(struct rg_client_loop *client_loop, enum rg_status status,
+static void loop_cancel(struct rg_client_loop *client_loop, enum rg_status status,
                         bool (*wanted)(const struct rg_request *request, const void *context),
                         const void *context)
 {
@@ -496,13 +404,13 @@ static bool ends_at_close(const struct rg_request *request, const void *context)
     return rg_request_is_waiting(request) || request->ops->cancel != NULL;
 }
 
-static void part_close(void *context)
+static void loop_close(void *context)
 {
     struct rg_client_loop *client_loop = context;
     client_loop->closing = true;
-    part_cancel(client_loop, RG_STATUS_CLOSED, ends_at_close, NULL);
+    loop_cancel(client_loop, RG_STATUS_CLOSED, ends_at_close, NULL);
     rg_authorizer_close(&client_loop->authorizer);
-    rg_pool_close(client_loop->pool, part_closed, client_loop);
+    rg_pool_close(client_loop->pool, loop_closed, client_loop);
 }
 
 static bool leaves_things(const struct rg_request *request, const void *context)
@@ -517,12 +425,12 @@ struct cleaning {
     bool goes_on;
 };
 
-static void part_clean(void *context)
+static void loop_clean(void *context)
 {
-    part_cancel(context, RG_STATUS_CLOSED, leaves_things, NULL);
+    loop_cancel(context, RG_STATUS_CLOSED, leaves_things, NULL);
 }
 
-static void part_look(void *context)
+static void loop_look(void *context)
 {
     struct cleaning *cleaning = context;
     const struct rg_list *active = &cleaning->client_loop->active;
@@ -538,7 +446,7 @@ static void client_clean(struct rg_client *client)
     uint64_t until_ns = rg_now_ns() + RG_CLIENT_CLEAN_TIME_NS;
     for (uint32_t i = 0; client->loops != NULL && i < client->loop_count; i++) {
         if (client->loops[i].pool != NULL) {
-            rg_loop_call(client->loops[i].loop, part_clean, &client->loops[i]);
+            rg_loop_call(client->loops[i].loop, loop_clean, &client->loops[i]);
         }
     }
     for (uint32_t i = 0; client->loops != NULL && i < client->loop_count; i++) {
@@ -546,7 +454,7 @@ static void client_clean(struct rg_client *client)
                                     .goes_on = client->loops[i].pool != NULL};
         while (cleaning.goes_on && rg_now_ns() < until_ns) {
             cleaning.goes_on = false;
-            rg_loop_call(cleaning.client_loop->loop, part_look, &cleaning);
+            rg_loop_call(cleaning.client_loop->loop, loop_look, &cleaning);
             if (cleaning.goes_on) {
                 nanosleep(&(struct timespec){.tv_nsec = CLEAN_LOOK_INTERVAL_NS}, NULL);
             }
@@ -560,7 +468,7 @@ void rg_client_close_begin(struct rg_client *client)
         struct rg_client_loop *client_loop = &client->loops[i];
         if (client_loop->pool != NULL) {
             sem_init(&client_loop->closed, 0, 0);
-            rg_loop_call(client_loop->loop, part_close, client_loop);
+            rg_loop_call(client_loop->loop, loop_close, client_loop);
         }
     }
 }
@@ -578,7 +486,7 @@ void rg_client_await_completions(struct rg_client_loop *client_loop)
     rg_loop_call(client_loop->loop, nothing, NULL);
 }
 
-static void part_close_await(struct rg_client_loop *client_loop)
+static void loop_close_await(struct rg_client_loop *client_loop)
 {
     while (sem_wait(&client_loop->closed) < 0) {
         RG_ASSERT(errno == EINTR);
@@ -591,7 +499,7 @@ void rg_client_close_finish(struct rg_client *client)
 {
     for (uint32_t i = 0; client->loops != NULL && i < client->loop_count; i++) {
         if (client->loops[i].closing) {
-            part_close_await(&client->loops[i]);
+            loop_close_await(&client->loops[i]);
         }
     }
     client_free(client);
@@ -634,7 +542,7 @@ static bool is_named(const struct rg_request *request, const void *context)
 static void cancel_run(struct rg_mail *mail)
 {
     struct cancel *cancel = RG_CONTAINER_OF(mail, struct cancel, mail);
-    part_cancel(cancel->client_loop, RG_STATUS_CANCELLED, is_named, cancel);
+    loop_cancel(cancel->client_loop, RG_STATUS_CANCELLED, is_named, cancel);
     free(cancel);
 }
 

@@ -1,9 +1,10 @@
 /* See traffic.h. First who is admitted, then what is learned from answers, then hedges. */
 #include "gcs/request/traffic.h"
 
+#include "gcs/request/client_loop.h"
 #include "gcs/request/hedge.h"
 #include "gcs/request/limiter.h"
-#include "gcs/request/request.h"
+#include "gcs/request/request_type.h"
 #include "gcs/request/stall.h"
 
 #include <errno.h>
@@ -49,6 +50,7 @@ struct rg_traffic_hedge {
 };
 
 struct rg_traffic {
+    void (*admitted)(struct rg_request *request); /* it waited, and may go on */
     struct rg_client_loop *client_loop;
     bool adapts, hedges;
     uint64_t hedge_size_max, first_byte_timeout_ns, stall_timeout_ns;
@@ -235,7 +237,7 @@ static void limit_pump(struct limit *limit)
     while (!rg_list_empty(&limit->waiting) && rg_limiter_enter(&limit->limiter, now_ns)) {
         struct rg_request *request = request_of(rg_list_pop_front(&limit->waiting));
         admit(request);
-        rg_request_admitted(request);
+        limit->traffic->admitted(request);
     }
     if (!rg_list_empty(&limit->waiting)) {
         limit_alarm_set(limit);
@@ -538,7 +540,8 @@ static void rates_set(struct rg_traffic *traffic)
     }
 }
 
-int rg_traffic_create(struct rg_traffic **out_traffic, struct rg_client_loop *client_loop)
+int rg_traffic_create(struct rg_traffic **out_traffic, struct rg_client_loop *client_loop,
+                      void (*admitted)(struct rg_request *request))
 {
     struct rg_traffic *traffic = calloc(1, sizeof(*traffic));
     if (traffic == NULL) {
@@ -548,6 +551,7 @@ int rg_traffic_create(struct rg_traffic **out_traffic, struct rg_client_loop *cl
     uint32_t loop_count = client_loop->client->loop_count;
     uint32_t connections = (options->connections_max + loop_count - 1) / loop_count;
     traffic->client_loop = client_loop;
+    traffic->admitted = admitted;
     traffic->adapts = !options->no_adapting;
     traffic->budget.per_1000 = options->hedges_per_1000;
     traffic->hedges = !options->no_hedging;

@@ -17,45 +17,25 @@
 #ifndef RG_GCS_REQUEST_TRAFFIC_H
 #define RG_GCS_REQUEST_TRAFFIC_H
 
-#include "http/exchange.h"
-
-#include <ringest/gcs.h>
+#include "gcs/request/admission.h"
 
 #define RG_TRAFFIC_BUCKETS_MAX 16
 /* Second requests that may be out at once on a loop. */
 #define RG_TRAFFIC_HEDGES_MAX 32
 
-/* What is alike in its latency. Zero is what most requests are. */
-enum rg_traffic_kind {
-    RG_TRAFFIC_META,  /* metadata and listings */
-    RG_TRAFFIC_MEDIA, /* bytes of an object */
-    RG_TRAFFIC_WRITE, /* uploads, and whatever changes an object */
-    RG_TRAFFIC_KIND_COUNT,
-};
-
 struct rg_client_loop;
 struct rg_request;
 struct rg_traffic;
-struct rg_traffic_bucket;
-struct rg_traffic_hedge;
 
-/* What a request keeps of its admission and of the attempt that it was for; zeroed at first. */
-struct rg_admission {
-    struct rg_traffic_bucket *bucket; /* counted as a user of it; NULL: none */
-    struct rg_list node;              /* waits to be admitted, or is sent and not answered */
-    struct rg_traffic_hedge *hedge;
-    uint64_t sent_ns;    /* 0: not yet */
-    uint64_t arrived_ns; /* of the last piece */
-    uint64_t in_time;    /* rg_hedge.in_time when it was sent */
-};
-
-int rg_traffic_create(struct rg_traffic **out_traffic, struct rg_client_loop *client_loop);
+/* `admitted` is told of each request that had to wait and is let in now. */
+int rg_traffic_create(struct rg_traffic **out_traffic, struct rg_client_loop *client_loop,
+                      void (*admitted)(struct rg_request *request));
 /* On the loop: no alarm fires any more. */
 void rg_traffic_close(struct rg_traffic *traffic);
 void rg_traffic_destroy(struct rg_traffic *traffic);
 
 /* Before an attempt. True: its bucket lets it in, and the exchange may go to the pool. False: it
- * waits, and rg_request_admitted follows. */
+ * waits, and `admitted` follows. */
 bool rg_traffic_enter(struct rg_request *request);
 void rg_traffic_sent(struct rg_request *request);
 void rg_traffic_answered(struct rg_request *request);

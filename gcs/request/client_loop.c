@@ -1,0 +1,104 @@
+/* The requests of a client, free and posted: see client_loop.h. */
+#include "gcs/request/client_loop.h"
+
+#include "gcs/request/request_type.h"
+
+#include <errno.h>
+
+void rg_client_fill_requests(struct rg_client *client)
+{
+    uint32_t count = client->options.requests_max;
+    for (uint32_t i = 0; i < count; i++) {
+        client->requests[i].client = client;
+        client->requests[i].free_next = i + 1 < count ? i + 2 : 0;
+    }
+    atomic_init(&client->shared.free_head, 1);
+}
+
+uint32_t rg_client_take_requests(struct rg_client *client, uint32_t count,
+                                 struct rg_request **out_first)
+{
+    struct rg_request *first = NULL;
+    uint32_t taken = 0;
+    while (taken < count) {
+        uint64_t head = atomic_load_explicit(&client->shared.free_head, memory_order_acquire);
+        struct rg_request *request;
+        uint64_t next;
+        do {
+            uint32_t index = (uint32_t)head;
+            if (index == 0) {
+                *out_first = first;
+                return taken;
+            }
+            request = &client->requests[index - 1];
+            /* May be stale by now; then the tag has changed and the exchange fails. */
+            uint32_t below = __atomic_load_n(&request->free_next, __ATOMIC_RELAXED);
+            next = ((head >> 32) + 1) << 32 | below;
+        } while (!atomic_compare_exchange_weak_explicit(
+            &client->shared.free_head, &head, next, memory_order_acquire, memory_order_acquire));
+        uint32_t link = first != NULL ? (uint32_t)(first - client->requests) + 1 : 0;
+        __atomic_store_n(&request->free_next, link, __ATOMIC_RELAXED);
+        first = request;
+        taken++;
+    }
+    *out_first = first;
+    return taken;
+}
+
+void rg_client_give_request(struct rg_client *client, struct rg_request *request)
+{
+    uint32_t index = (uint32_t)(request - client->requests) + 1;
+    uint64_t head = atomic_load_explicit(&client->shared.free_head, memory_order_relaxed);
+    uint64_t next;
+    do {
+        __atomic_store_n(&request->free_next, (uint32_t)head, __ATOMIC_RELAXED);
+        next = ((head >> 32) + 1) << 32 | index;
+    } while (!atomic_compare_exchange_weak_explicit(&client->shared.free_head, &head, next,
+                                                    memory_order_release, memory_order_relaxed));
+}
+
+struct rg_client_loop *rg_client_next_loop(struct rg_client *client)
+{
+    uint32_t turn = atomic_fetch_add_explicit(&client->shared.loop_next, 1, memory_order_relaxed);
+    return &client->loops[turn % client->loop_count];
+}
+
+int rg_client_reserve(struct rg_client *client, struct rg_cq *cq, struct rg_request **out_request)
+{
+    if (rg_runtime_check(client->runtime) < 0) {
+        return -EOWNERDEAD;
+    }
+    int reserved = rg_cq_reserve(cq, 1);
+    if (reserved <= 0) {
+        return reserved < 0 ? reserved : -EAGAIN;
+    }
+    struct rg_request *request;
+    if (rg_client_take_requests(client, 1, &request) == 0) {
+        rg_cq_unreserve(cq, 1);
+        return -EAGAIN;
+    }
+    request->cq = cq;
+    *out_request = request;
+    return 0;
+}
+
+void rg_client_unreserve(struct rg_request *request)
+{
+    rg_cq_unreserve(request->cq, 1);
+    rg_client_give_request(request->client, request);
+}
+
+void rg_client_post(struct rg_request *request)
+{
+    request->client_loop = rg_client_next_loop(request->client);
+    rg_loop_post(request->client_loop->loop, &request->mail);
+}
+
+void rg_client_check_closed(struct rg_client_loop *client_loop)
+{
+    if (client_loop->pool_closed && client_loop->pool != NULL &&
+        rg_list_empty(&client_loop->active)) {
+        client_loop->pool = NULL;
+        client_loop->emptied(client_loop);
+    }
+}

@@ -1,0 +1,179 @@
+/* What a request is made of. Its life, and who owns which count, is told in request.h, whose
+ * functions alone change its state. */
+#ifndef RG_GCS_REQUEST_REQUEST_TYPE_H
+#define RG_GCS_REQUEST_REQUEST_TYPE_H
+
+#include "gcs/request/admission.h"
+#include "gcs/request/authorize.h"
+#include "gcs/request/retry.h"
+#include "gcs/request/verify.h"
+#include "gcs/wire/checksum.h"
+#include "http/exchange.h"
+#include "runtime/loop.h"
+
+#include <ringest/gcs.h>
+
+struct rg_client;
+struct rg_client_loop;
+struct rg_operation;
+
+/* An error answer of the server is kept up to this size, for its message. */
+#define RG_ERROR_BODY_SIZE_MAX RG_KIB(64)
+/* The text of a completion's detail, with its NUL. */
+#define RG_DETAIL_SIZE_MAX 4096
+
+enum rg_request_state {
+    RG_REQUEST_FREE = 0,  /* nobody's */
+    RG_REQUEST_QUEUED,    /* prepared: its submitter's, in the loop's mailbox, or not started yet */
+    RG_REQUEST_TOKEN,     /* waits for an access token */
+    RG_REQUEST_ADMISSION, /* waits until its bucket's limits let it in */
+    RG_REQUEST_POOL,      /* waits for a connection */
+    RG_REQUEST_OUT,       /* a connection has taken its head */
+    RG_REQUEST_BACKOFF,   /* waits for the alarm of the next attempt */
+    RG_REQUEST_MEMORY,    /* answered; waits for memory to take the answer in */
+    RG_REQUEST_CHILDREN,  /* an operation, whose children are sent in its place */
+    RG_REQUEST_DONE,      /* ended; of a child, until it is started again */
+    RG_REQUEST_STATE_COUNT,
+};
+
+struct rg_request_ops {
+    const char *verb; /* for messages: "get", "list", "put" */
+    enum rg_traffic_kind traffic;
+    /* Ended, it removes what it left on the server before it completes. */
+    bool leaves_things;
+    /* Encodes the head; ends with rg_request_encode_end. */
+    int (*encode)(struct rg_request *request, struct rg_h1_encoder *encoder);
+    /* A head with a 2xx status (or that of `accepts`): where its body goes. A negative result
+     * refuses the answer as not what the service documents. */
+    int (*head)(struct rg_request *request, const struct rg_h1_head *head);
+    void (*data)(struct rg_request *request, const uint8_t *data, size_t size);
+    /* The response is complete. Fills the completion, or sets a failure. Or it cannot be taken in
+     * yet, for want of memory: calls rg_request_await_memory, and rg_request_answered later. */
+    enum rg_status (*finish)(struct rg_request *request, struct rg_completion *completion);
+    /* The response broke off: notes what has arrived, so that the next attempt can go on there. May
+     * be NULL. True: there was progress. */
+    bool (*broken)(struct rg_request *request);
+    /* The server answered with this error status; may note a cause of its own. May be NULL. */
+    void (*refused)(struct rg_request *request, uint16_t http_status);
+    /* Frees what submit allocated, and leases. */
+    void (*release)(struct rg_request *request);
+    /* Of an operation; NULL in requests that are sent. `cancel` may come more than once: it makes
+     * the operation end soon, also when its children can no longer start. */
+    void (*start)(struct rg_request *request);
+    void (*cancel)(struct rg_request *request, enum rg_status status);
+};
+
+struct rg_get_state {
+    int64_t want_generation; /* 0: any */
+    uint64_t offset, length;
+    uint8_t *buf;
+    uint64_t buf_size;
+    bool buf_is_leased; /* of memory that others may wait for */
+    bool no_checksum;
+    /* In place of buf, where not NULL: takes the bytes, in order. `at`: of the first of them,
+     * counted from the first that was asked for; 0 again where reading starts again. */
+    void (*sink)(struct rg_request *request, uint64_t at, const uint8_t *data, size_t size);
+    uint64_t sunk;
+    struct rg_conditions conditions;
+    /* Over attempts: what has arrived, and of which object. */
+    struct rg_lease *lease;
+    uint8_t *body;
+    uint64_t received;
+    uint64_t object_size;
+    int64_t generation;
+    uint32_t crc;
+    uint32_t object_crc;
+    bool has_object_crc;
+    bool is_gzip;
+    bool has_object_size;
+    bool is_part;    /* the last answer was for a range */
+    bool is_endless; /* the last answer did not say how long it is */
+};
+
+struct rg_list_state {
+    char *target; /* owned; the whole request target */
+    /* While there is no memory for the page. */
+    struct rg_task waiter;
+    char *body; /* owned */
+    size_t body_size, page_size;
+};
+
+struct rg_put_state {
+    const uint8_t *data;
+    uint64_t size;
+    char *content_type; /* owned; NULL: the default */
+    /* Owned; around the data of a multipart/related request, which an exclusive put is. NULL: the
+     * data alone is the body */
+    char *lead, *trail;
+    int64_t if_generation_match;
+    uint32_t crc;
+};
+
+/* See gcs/request/object_request.h. */
+struct rg_object_request_state {
+    const char *method;
+    const char *content_type; /* of the body */
+    char *target;             /* owned, like the next two */
+    char *body;               /* NULL: none */
+    char *names;              /* of permissions, each with its NUL; NULL: none */
+    size_t body_size, name_count;
+    uint32_t crc32c; /* that what is written is to have, if has_crc32c */
+    bool has_crc32c;
+    int64_t metageneration; /* that a change demands */
+};
+
+struct rg_operation;
+
+struct rg_request {
+    uint32_t free_next; /* index + 1 of the next free request */
+    struct rg_mail mail;
+    struct rg_list node; /* in client_loop->active */
+    struct rg_client *client;
+    struct rg_client_loop *client_loop;
+    struct rg_cq *cq; /* NULL: a child */
+    /* Of a child: takes over what is in the completion (its lease too); request->failure says what
+     * went wrong. May start it again. Runs on the loop, possibly from within rg_request_cancel. */
+    void (*done)(struct rg_request *request, struct rg_completion *completion);
+    struct rg_request *parent;
+    const struct rg_request_ops *ops;
+    uint64_t user_data, deadline_ns;
+    uint64_t submitted_ns, started_ns;
+    struct rg_exchange x;
+    struct rg_admission admission;
+    struct rg_alarm alarm;    /* of the next attempt */
+    struct rg_alarm deadline; /* of the whole request */
+    struct rg_retry retry;
+    struct rg_verify verify;
+    uint16_t attempts;       /* see above */
+    bool has_no_write_token; /* it is none of the JSON API's writes */
+    uint64_t write;          /* the number of the write on its loop; 0: not sent yet */
+    bool idempotent;
+    uint8_t state; /* enum rg_request_state; changed in request.c alone */
+    /* A status besides 2xx that is an answer like those, and no refusal; 0: none. */
+    uint16_t accepts;
+    /* Where the body of a refusal goes, for who must not wait for memory; NULL: to a lease. */
+    uint8_t *refusal_space;
+    size_t refusal_space_size;
+    struct rg_token_wait token;
+    struct {
+        enum rg_status status;
+        int os_error;
+        uint16_t http_status;
+        char text[256];
+    } failure;
+    union {
+        struct rg_get_state get;
+        struct rg_list_state list;
+        struct rg_put_state put;
+        struct rg_object_request_state object_request;
+        struct rg_operation *operation; /* owned; gcs/request/operation.h */
+        struct rg_listing *listing;     /* one of whose pages is wanted */
+    };
+    char bucket[RG_BUCKET_NAME_SIZE_MAX + 1];
+    char object[RG_OBJECT_NAME_SIZE_MAX + 1];
+};
+
+/* A get, by which request.c and traffic.c tell that `get` of the union is in use. */
+extern const struct rg_request_ops rg_get_ops;
+
+#endif
