@@ -72,7 +72,6 @@ CIRCLES: set[frozenset[str]] = set()
 
 # Files, and functions as FILE:NAME, that are still too long.
 LONG = {
-    "tests/gcs/object/test_get.c",
     "tests/runtime/test_loop.c",
     "tests/sim/test_client.c",
     "tests/support/fake_gcs.c",
