@@ -74,7 +74,6 @@ CIRCLES: set[frozenset[str]] = set()
 LONG = {
     "tests/runtime/test_loop.c",
     "tests/sim/test_client.c",
-    "tests/support/fake_gcs.c",
     "tests/support/sim.c",
 }
 
