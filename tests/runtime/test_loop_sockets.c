@@ -1,0 +1,715 @@
+/* Ops on real sockets, through the event loop and both of its real backends. */
+#include "tests/runtime/loop_case.h"
+
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <sys/resource.h>
+
+static void write_all(int fd, const void *data, size_t size)
+{
+    RG_CHECK_EQ(send(fd, data, size, MSG_NOSIGNAL), (ssize_t)size);
+}
+
+/* Closes by RST. */
+static void close_reset(int fd)
+{
+    struct linger linger = {.l_onoff = 1};
+    RG_CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)), 0);
+    close(fd);
+}
+
+static void fill_random(uint8_t *data, size_t size)
+{
+    uint64_t word = rg_test_random();
+    for (size_t i = 0; i < size; i++) {
+        data[i] = (uint8_t)(word >> (i % 8 * 8)) ^ (uint8_t)(i / 8 * 151);
+    }
+}
+
+/* Takes everything out of a raw descriptor without waiting. Returns how much. */
+static size_t drain_raw(int fd, uint8_t *data, size_t room)
+{
+    size_t total = 0;
+    ssize_t got;
+    while (total < room && (got = recv(fd, data + total, room - total, MSG_DONTWAIT)) > 0) {
+        total += (size_t)got;
+    }
+    return total;
+}
+
+/* Sends data[0..size) from one probe and collects it at the other, in receives of random kinds. */
+static void transfer(struct probe *from, struct probe *to, const uint8_t *data, size_t size)
+{
+    uint8_t *got = malloc(size);
+    unsigned sends = from->done_count;
+    rg_op_send(loop, &from->op, &from->socket, data, size);
+    to->received = 0;
+    while (to->received < size) {
+        unsigned before = to->done_count;
+        size_t size_max = 1 + rg_test_random_below(RG_KIB(300));
+        if (rg_test_random() % 2 == 0) {
+            to->sink = got;
+            probe_recv(to, size_max);
+        } else {
+            to->sink = NULL;
+            rg_op_recv_into(loop, &to->op, &to->socket, got + to->received,
+                            RG_MIN(size_max, size - to->received));
+        }
+        PASS_UNTIL(to->done_count > before);
+        RG_CHECK(to->result > 0);
+        RG_CHECK((size_t)to->result <= size_max);
+    }
+    PASS_UNTIL(from->done_count > sends);
+    RG_CHECK_EQ(from->result, size);
+    RG_CHECK_MEM(got, to->received, data, size);
+    free(got);
+}
+
+static void test_bytes_of_random_sizes_go_there_and_back(void)
+{
+    setup();
+    uint8_t *data = malloc(RG_OP_SIZE_MAX);
+    for (int round = 0; round < 12; round++) {
+        int fds[2];
+        (round % 2 == 0 ? make_pair : make_tcp_pair)(fds);
+        struct probe a, b;
+        probe_adopt(&a, fds[0]);
+        probe_adopt(&b, fds[1]);
+        for (int i = 0; i < 4; i++) {
+            size_t size = 1 + rg_test_random_below(UINT64_C(1) << rg_test_random_below(21));
+            fill_random(data, size);
+            transfer(&a, &b, data, size);
+            transfer(&b, &a, data, size);
+        }
+        probe_close(&a);
+        probe_close(&b);
+    }
+    RG_CHECK(rg_metric_load(&loop->metrics.recv_bytes) > 0);
+    free(data);
+    teardown();
+}
+
+static void test_connecting_where_nobody_listens_is_refused(void)
+{
+    setup();
+    struct sockaddr_in address;
+    int fd = listen_loopback(-1, &address);
+    struct probe probe;
+    probe_init(&probe);
+    RG_CHECK_EQ(rg_socket_open(loop, &probe.socket, AF_INET), 0);
+    rg_op_connect(loop, &probe.op, &probe.socket, (struct sockaddr *)&address, sizeof(address));
+    RG_CHECK_EQ(probe.done_count, 0);
+    PASS_UNTIL(probe.done_count == 1);
+    RG_CHECK_EQ(probe.result, -ECONNREFUSED);
+    probe_close(&probe);
+    close(fd);
+    teardown();
+}
+
+static void test_connections_are_accepted_one_per_op(void)
+{
+    setup();
+    struct sockaddr_in address;
+    struct probe listener, clients[3], servers[3];
+    probe_adopt(&listener, listen_loopback(8, &address));
+    for (unsigned i = 0; i < 3; i++) {
+        probe_init(&clients[i]);
+        RG_CHECK_EQ(rg_socket_open(loop, &clients[i].socket, AF_INET), 0);
+        int no_delay = 0;
+        socklen_t size = sizeof(no_delay);
+        int fd = clients[i].socket.fd;
+        RG_CHECK_EQ(getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &no_delay, &size), 0);
+        RG_CHECK(no_delay != 0);
+        rg_op_connect(loop, &clients[i].op, &clients[i].socket, (struct sockaddr *)&address,
+                      sizeof(address));
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        rg_op_accept(loop, &listener.op, &listener.socket);
+        PASS_UNTIL(listener.done_count == i + 1);
+        RG_CHECK(listener.result >= 0);
+        RG_CHECK((fcntl(listener.result, F_GETFD) & FD_CLOEXEC) != 0);
+        probe_adopt(&servers[i], listener.result);
+        PASS_UNTIL(clients[i].done_count == 1);
+        RG_CHECK_EQ(clients[i].result, 0);
+        transfer(&clients[i], &servers[i], (const uint8_t *)"hello", 5);
+        transfer(&servers[i], &clients[i], (const uint8_t *)"hello yourself", 14);
+    }
+    rg_op_accept(loop, &listener.op, &listener.socket);
+    rg_loop_pass(loop, 0);
+    rg_loop_pass(loop, 0);
+    RG_CHECK_EQ(listener.done_count, 3);
+    rg_op_cancel(loop, &listener.op);
+    PASS_UNTIL(listener.done_count == 4);
+    for (unsigned i = 0; i < 3; i++) {
+        probe_close(&clients[i]);
+        probe_close(&servers[i]);
+    }
+    probe_close(&listener);
+    teardown();
+}
+
+static void test_a_send_larger_than_the_socket_buffer_is_one_op(void)
+{
+    setup();
+    int fds[2];
+    make_tcp_pair(fds);
+    int small = 4096;
+    setsockopt(fds[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
+    struct probe probe;
+    probe_adopt(&probe, fds[0]);
+    const size_t size = RG_OP_SIZE_MAX;
+    uint8_t *data = malloc(size), *got = malloc(size);
+    fill_random(data, size);
+    rg_op_send(loop, &probe.op, &probe.socket, data, size);
+    for (int i = 0; i < 5; i++) {
+        rg_loop_pass(loop, rg_now_ns() + 5 * RG_NS_PER_MS);
+    }
+    RG_CHECK_EQ(probe.done_count, 0);
+    size_t total = 0;
+    while (probe.done_count == 0) {
+        total += drain_raw(fds[1], got + total, RG_MIN(RG_KIB(100), size - total));
+        rg_loop_pass(loop, rg_now_ns() + 5 * RG_NS_PER_MS);
+    }
+    RG_CHECK_EQ(probe.result, size);
+    probe_close(&probe);
+    ssize_t more;
+    while ((more = recv(fds[1], got + total, size - total + 1, 0)) > 0) {
+        total += (size_t)more;
+    }
+    RG_CHECK_MEM(got, total, data, size);
+    close(fds[1]);
+    free(data);
+    free(got);
+    teardown();
+}
+
+/* Makes a send block that has been started: more than any socket buffer takes. */
+static uint8_t *start_blocked_send(struct probe *probe)
+{
+    uint8_t *data = calloc(1, RG_OP_SIZE_MAX);
+    rg_op_send(loop, &probe->op, &probe->socket, data, RG_OP_SIZE_MAX);
+    return data;
+}
+
+static void shrink_buffers(const int fds[2])
+{
+    int small = 8192;
+    setsockopt(fds[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
+    setsockopt(fds[1], SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+}
+
+/* Whether passes run in between decides whether the kernel has seen the op when it is cancelled. */
+static void check_cancelled(struct probe *probe, int passes)
+{
+    for (int i = 0; i < passes; i++) {
+        rg_loop_pass(loop, rg_now_ns() + 2 * RG_NS_PER_MS);
+    }
+    RG_CHECK_EQ(probe->done_count, 0);
+    rg_op_cancel(loop, &probe->op);
+    RG_CHECK_EQ(probe->done_count, 0);
+    PASS_UNTIL(probe->done_count == 1);
+    RG_CHECK_EQ(probe->result, -ECANCELED);
+    rg_op_cancel(loop, &probe->op);
+    rg_loop_pass(loop, 0);
+    RG_CHECK_EQ(probe->done_count, 1);
+}
+
+static void test_receives_in_flight_can_be_cancelled(void)
+{
+    setup();
+    for (int i = 0; i < 8; i++) {
+        int fds[2];
+        (i / 4 == 0 ? make_pair : make_tcp_pair)(fds);
+        struct probe probe;
+        probe_adopt(&probe, fds[0]);
+        uint8_t into[100];
+        if (i % 2 == 0) {
+            probe_recv(&probe, 100);
+        } else {
+            rg_op_recv_into(loop, &probe.op, &probe.socket, into, sizeof(into));
+        }
+        check_cancelled(&probe, i % 4 / 2 * 3);
+        /* The socket still works, and nothing of the cancellation is left to hit the next op. */
+        probe_recv(&probe, 100);
+        write_all(fds[1], "later", 5);
+        PASS_UNTIL(probe.done_count == 2);
+        RG_CHECK_EQ(probe.result, 5);
+        probe_close(&probe);
+        close(fds[1]);
+    }
+    teardown();
+}
+
+static void test_an_accept_in_flight_can_be_cancelled(void)
+{
+    setup();
+    for (int passes = 0; passes < 6; passes += 3) {
+        struct sockaddr_in address;
+        struct probe probe;
+        probe_adopt(&probe, listen_loopback(8, &address));
+        rg_op_accept(loop, &probe.op, &probe.socket);
+        check_cancelled(&probe, passes);
+        probe_close(&probe);
+    }
+    teardown();
+}
+
+static void test_a_send_in_flight_can_be_cancelled(void)
+{
+    setup();
+    for (int i = 0; i < 4; i++) {
+        int fds[2];
+        (i / 2 == 0 ? make_pair : make_tcp_pair)(fds);
+        shrink_buffers(fds);
+        struct probe probe;
+        probe_adopt(&probe, fds[0]);
+        uint8_t *data = start_blocked_send(&probe);
+        check_cancelled(&probe, i % 2 * 3);
+        free(data);
+        probe_close(&probe);
+        close(fds[1]);
+    }
+    teardown();
+}
+
+/* A listener whose queue is full, so that further connections wait for an answer. */
+static int make_black_hole(struct sockaddr_in *out_address, int out_fillers[8])
+{
+    int listener = listen_loopback(0, out_address);
+    for (int i = 0; i < 8; i++) {
+        out_fillers[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        (void)connect(out_fillers[i], (struct sockaddr *)out_address, sizeof(*out_address));
+    }
+    return listener;
+}
+
+static void start_blocked_connect(struct probe *probe, const struct sockaddr_in *address)
+{
+    probe_init(probe);
+    RG_CHECK_EQ(rg_socket_open(loop, &probe->socket, AF_INET), 0);
+    rg_op_connect(loop, &probe->op, &probe->socket, (const struct sockaddr *)address,
+                  sizeof(*address));
+}
+
+static void test_a_connection_being_made_can_be_cancelled_or_shut_down(void)
+{
+    setup();
+    struct sockaddr_in address;
+    int fillers[8];
+    int listener = make_black_hole(&address, fillers);
+    struct probe probe;
+    for (int passes = 0; passes < 6; passes += 3) {
+        start_blocked_connect(&probe, &address);
+        check_cancelled(&probe, passes);
+        probe_close(&probe);
+    }
+    /* The way in which connections are closed: shut down, then cancel. */
+    start_blocked_connect(&probe, &address);
+    rg_loop_pass(loop, rg_now_ns() + RG_NS_PER_MS);
+    rg_socket_shutdown(loop, &probe.socket);
+    rg_op_cancel(loop, &probe.op);
+    PASS_UNTIL(probe.done_count == 1);
+    RG_CHECK(probe.result < 0);
+    probe_close(&probe);
+    for (int i = 0; i < 8; i++) {
+        close(fillers[i]);
+    }
+    close(listener);
+    teardown();
+}
+
+static void test_an_op_that_is_ready_but_would_block_can_be_cancelled(void)
+{
+    setup();
+    int full[2], first[2], second[2];
+    make_pair(first);
+    make_pair(second);
+    make_tcp_pair(full);
+    struct probe a, b;
+    probe_adopt(&a, first[0]);
+    probe_adopt(&b, second[0]);
+    probe_recv(&a, 100);
+    probe_recv(&b, 100);
+    write_all(first[1], "a", 1);
+    write_all(second[1], "b", 1);
+    a.cancels_reader_of = &b.socket;
+    /* Somebody else empties the second socket before its owner's turn. */
+    rg_loop_pass(loop, 0);
+    PASS_UNTIL(a.done_count == 1 && b.done_count == 1);
+    RG_CHECK_EQ(a.result, 1);
+    RG_CHECK(b.result == 1 || b.result == -ECANCELED);
+    probe_close(&a);
+    probe_close(&b);
+    close(first[1]);
+    close(second[1]);
+
+    shrink_buffers(full);
+    struct probe sender;
+    probe_adopt(&sender, full[0]);
+    uint8_t *data = start_blocked_send(&sender);
+    /* The epoll backend has it on the ready list already. */
+    rg_op_cancel(loop, &sender.op);
+    PASS_UNTIL(sender.done_count == 1);
+    RG_CHECK_EQ(sender.result, -ECANCELED);
+    free(data);
+    probe_close(&sender);
+    close(full[1]);
+    teardown();
+}
+
+static void test_shutting_down_ends_ops_in_flight(void)
+{
+    setup();
+    for (int i = 0; i < 4; i++) {
+        int fds[2];
+        (i / 2 == 0 ? make_pair : make_tcp_pair)(fds);
+        shrink_buffers(fds);
+        struct probe reader, writer;
+        probe_adopt(&reader, fds[0]);
+        probe_init(&writer);
+        probe_recv(&reader, 100);
+        uint8_t *data = calloc(1, RG_OP_SIZE_MAX);
+        rg_op_send(loop, &writer.op, &reader.socket, data, RG_OP_SIZE_MAX);
+        for (int pass = 0; pass < i % 2 * 3; pass++) {
+            rg_loop_pass(loop, rg_now_ns() + 2 * RG_NS_PER_MS);
+        }
+        RG_CHECK_EQ(reader.done_count + writer.done_count, 0);
+        rg_socket_shutdown(loop, &reader.socket);
+        PASS_UNTIL(reader.done_count == 1 && writer.done_count == 1);
+        RG_CHECK_EQ(reader.result, 0);
+        RG_CHECK_EQ(writer.result, -EPIPE);
+        free(data);
+        probe_close(&reader);
+        close(fds[1]);
+    }
+    struct sockaddr_in address;
+    struct probe listener;
+    probe_adopt(&listener, listen_loopback(1, &address));
+    rg_op_accept(loop, &listener.op, &listener.socket);
+    rg_loop_pass(loop, 0);
+    rg_socket_shutdown(loop, &listener.socket);
+    PASS_UNTIL(listener.done_count == 1);
+    RG_CHECK_EQ(listener.result, -EINVAL);
+    probe_close(&listener);
+    teardown();
+}
+
+static void test_a_reset_by_the_peer_is_told(void)
+{
+    setup();
+    for (int before = 0; before < 2; before++) {
+        int fds[2];
+        make_tcp_pair(fds);
+        struct probe probe;
+        if (before == 1) {
+            close_reset(fds[1]);
+        }
+        probe_adopt(&probe, fds[0]);
+        probe_recv(&probe, 100);
+        if (before == 0) {
+            rg_loop_pass(loop, 0);
+            close_reset(fds[1]);
+        }
+        PASS_UNTIL(probe.done_count == 1);
+        RG_CHECK_EQ(probe.result, -ECONNRESET);
+        rg_op_send(loop, &probe.op, &probe.socket, "x", 1);
+        PASS_UNTIL(probe.done_count == 2);
+        RG_CHECK_EQ(probe.result, -EPIPE);
+        probe_close(&probe);
+    }
+    teardown();
+}
+
+static void test_a_blocked_send_ends_when_the_peer_goes_away(void)
+{
+    setup();
+    for (int i = 0; i < 2; i++) {
+        int fds[2];
+        (i == 0 ? make_pair : make_tcp_pair)(fds);
+        shrink_buffers(fds);
+        struct probe probe;
+        probe_adopt(&probe, fds[0]);
+        uint8_t *data = start_blocked_send(&probe);
+        rg_loop_pass(loop, rg_now_ns() + 2 * RG_NS_PER_MS);
+        rg_loop_pass(loop, rg_now_ns() + 2 * RG_NS_PER_MS);
+        RG_CHECK_EQ(probe.done_count, 0);
+        close(fds[1]);
+        PASS_UNTIL(probe.done_count == 1);
+        RG_CHECK(probe.result == -EPIPE || probe.result == -ECONNRESET);
+        free(data);
+        probe_close(&probe);
+    }
+    teardown();
+}
+
+static void test_closing_by_reset_reaches_the_peer_as_one(void)
+{
+    setup();
+    for (int reset = 0; reset < 2; reset++) {
+        int fds[2];
+        make_tcp_pair(fds);
+        struct probe probe;
+        probe_adopt(&probe, fds[0]);
+        rg_socket_close(loop, &probe.socket, reset == 1);
+        char byte;
+        ssize_t got = recv(fds[1], &byte, 1, 0);
+        RG_CHECK_EQ(got < 0 ? -errno : got, reset == 1 ? -ECONNRESET : 0);
+        close(fds[1]);
+    }
+    teardown();
+}
+
+/* `sizes` of receives against 1000 bytes and an end that were there before the socket was adopted,
+ * or before the op was started: the one edge that tells of both is not told twice. */
+static void check_data_and_end(size_t size_max, bool adopt_first, bool tcp)
+{
+    int fds[2];
+    (tcp ? make_tcp_pair : make_pair)(fds);
+    struct probe probe;
+    uint8_t data[1000], got[1000];
+    fill_random(data, sizeof(data));
+    if (adopt_first) {
+        probe_adopt(&probe, fds[0]);
+        rg_loop_pass(loop, 0);
+    }
+    write_all(fds[1], data, sizeof(data));
+    close(fds[1]);
+    if (adopt_first) {
+        rg_loop_pass(loop, 0);
+    } else {
+        probe_adopt(&probe, fds[0]);
+    }
+    probe.sink = got;
+    while (probe.received < sizeof(data)) {
+        unsigned before = probe.done_count;
+        probe_recv(&probe, size_max);
+        PASS_UNTIL(probe.done_count > before);
+        RG_CHECK(probe.result > 0);
+    }
+    RG_CHECK_MEM(got, probe.received, data, sizeof(data));
+    for (int i = 0; i < 2; i++) {
+        unsigned before = probe.done_count;
+        probe_recv(&probe, size_max);
+        PASS_UNTIL(probe.done_count > before);
+        RG_CHECK_EQ(probe.result, 0);
+    }
+    probe_close(&probe);
+}
+
+static void test_an_end_that_comes_with_data_is_told_after_it(void)
+{
+    static const size_t sizes[] = {1, 999, 1000, 1001, RG_RECV_SIZE_MAX};
+    setup();
+    for (size_t i = 0; i < RG_ARRAY_LEN(sizes); i++) {
+        for (int shape = 0; shape < 4; shape++) {
+            check_data_and_end(sizes[i], shape % 2 == 0, shape / 2 == 0);
+        }
+    }
+    teardown();
+}
+
+static void test_data_and_end_between_a_short_receive_and_the_next(void)
+{
+    setup();
+    int fds[2];
+    make_tcp_pair(fds);
+    struct probe probe;
+    probe_adopt(&probe, fds[0]);
+    probe_recv(&probe, 100);
+    write_all(fds[1], "one", 3);
+    PASS_UNTIL(probe.done_count == 1);
+    RG_CHECK_EQ(probe.result, 3);
+    write_all(fds[1], "three", 5);
+    close(fds[1]);
+    probe_recv(&probe, 100);
+    PASS_UNTIL(probe.done_count == 2);
+    RG_CHECK_EQ(probe.result, 5);
+    probe_recv(&probe, 100);
+    PASS_UNTIL(probe.done_count == 3);
+    RG_CHECK_EQ(probe.result, 0);
+    probe_close(&probe);
+    teardown();
+}
+
+static void test_a_half_closed_peer_does_not_make_a_blocked_send_spin(void)
+{
+    setup();
+    int fds[2];
+    make_tcp_pair(fds);
+    shrink_buffers(fds);
+    struct probe probe;
+    probe_adopt(&probe, fds[0]);
+    RG_CHECK_EQ(shutdown(fds[1], SHUT_WR), 0);
+    uint8_t *data = start_blocked_send(&probe);
+    uint64_t begin_ns = rg_now_ns();
+    unsigned passes = 0;
+    while (rg_now_ns() < begin_ns + 100 * RG_NS_PER_MS) {
+        rg_loop_pass(loop, begin_ns + 100 * RG_NS_PER_MS);
+        passes++;
+    }
+    RG_CHECK(passes < 30);
+    RG_CHECK_EQ(probe.done_count, 0);
+    uint8_t *sink = malloc(RG_OP_SIZE_MAX);
+    size_t total = 0;
+    while (probe.done_count == 0) {
+        total += drain_raw(fds[1], sink, RG_OP_SIZE_MAX);
+        rg_loop_pass(loop, rg_now_ns() + RG_NS_PER_MS);
+    }
+    RG_CHECK_EQ(probe.result, RG_OP_SIZE_MAX);
+    RG_CHECK(total > 0);
+    free(sink);
+    free(data);
+    probe_close(&probe);
+    close(fds[1]);
+    teardown();
+}
+
+static void test_many_sockets_become_ready_at_once(void)
+{
+    enum { COUNT = 100, SIZE = 3000, ROUNDS = 3 };
+    setup();
+    static struct probe probes[COUNT];
+    int peers[COUNT];
+    uint8_t data[SIZE], got[SIZE];
+    for (int i = 0; i < COUNT; i++) {
+        int fds[2];
+        make_pair(fds);
+        probe_adopt(&probes[i], fds[0]);
+        peers[i] = fds[1];
+    }
+    for (unsigned round = 1; round <= ROUNDS; round++) {
+        for (int i = 0; i < COUNT; i++) {
+            probe_recv(&probes[i], RG_RECV_SIZE_MAX);
+            probes[i].sink = got;
+        }
+        rg_loop_pass(loop, 0);
+        for (int i = 0; i < COUNT; i++) {
+            memset(data, i, SIZE);
+            write_all(peers[i], data, SIZE);
+        }
+        for (int i = 0; i < COUNT; i++) {
+            probes[i].received = 0;
+            PASS_UNTIL(probes[i].done_count == round);
+            RG_CHECK_EQ(probes[i].result, SIZE);
+        }
+    }
+    RG_CHECK_EQ(rg_metric_load(&loop->metrics.recv_bytes), COUNT * SIZE * ROUNDS);
+    for (int i = 0; i < COUNT; i++) {
+        probe_close(&probes[i]);
+        close(peers[i]);
+    }
+    teardown();
+}
+
+static void test_sockets_that_share_a_buffer_get_their_own_bytes(void)
+{
+    enum { COUNT = 64, SIZE = 5000 };
+    setup();
+    static struct probe probes[COUNT];
+    int peers[COUNT];
+    uint8_t data[SIZE];
+    static uint8_t got[COUNT][SIZE];
+    for (int i = 0; i < COUNT; i++) {
+        int fds[2];
+        make_tcp_pair(fds);
+        probe_adopt(&probes[i], fds[0]);
+        probes[i].sink = got[i];
+        peers[i] = fds[1];
+        memset(data, 'A' + i, SIZE);
+        write_all(peers[i], data, SIZE);
+        probe_recv(&probes[i], RG_RECV_SIZE_MAX);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        PASS_UNTIL(probes[i].done_count == 1);
+        memset(data, 'A' + i, SIZE);
+        RG_CHECK_MEM(got[i], probes[i].received, data, SIZE);
+        probe_close(&probes[i]);
+        close(peers[i]);
+    }
+    teardown();
+}
+
+static void test_an_owner_has_so_many_turns_in_a_pass(void)
+{
+    enum { SIZE = 100 };
+    setup();
+    struct probe probes[2];
+    int peers[2];
+    uint8_t data[SIZE] = {0};
+    for (int i = 0; i < 2; i++) {
+        int fds[2];
+        make_pair(fds);
+        probe_adopt(&probes[i], fds[0]);
+        probes[i].again = 1;
+        peers[i] = fds[1];
+        write_all(peers[i], data, SIZE);
+        probe_recv(&probes[i], 1);
+    }
+    bool several = false;
+    while (probes[0].received < SIZE || probes[1].received < SIZE) {
+        unsigned before[2] = {probes[0].done_count, probes[1].done_count};
+        rg_loop_pass(loop, 0);
+        for (int i = 0; i < 2; i++) {
+            unsigned turns = probes[i].done_count - before[i];
+            /* Ready ops are run twice in a pass: as it begins, and as it ends. */
+            RG_CHECK(turns <= 2 * RG_LOOP_TURNS_MAX);
+            several |= turns > 2;
+        }
+    }
+    RG_CHECK(several);
+    for (int i = 0; i < 2; i++) {
+        close(peers[i]);
+        PASS_UNTIL(probes[i].result == 0);
+        probe_close(&probes[i]);
+    }
+    teardown();
+}
+
+static void test_too_few_descriptors_are_an_error_of_open(void)
+{
+    setup();
+    struct rlimit before, now;
+    RG_CHECK_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+    now = before;
+    now.rlim_cur = 0;
+    RG_CHECK_EQ(setrlimit(RLIMIT_NOFILE, &now), 0);
+    struct rg_socket socket;
+    int rc = rg_socket_open(loop, &socket, AF_INET);
+    RG_CHECK_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+    RG_CHECK_EQ(rc, -EMFILE);
+    RG_CHECK_EQ(socket.fd, -1);
+    rg_socket_shutdown(loop, &socket);
+    rg_socket_close(loop, &socket, true);
+    teardown();
+}
+
+#define TESTS(XX)                                                                                  \
+    XX(test_bytes_of_random_sizes_go_there_and_back)                                               \
+    XX(test_connecting_where_nobody_listens_is_refused)                                            \
+    XX(test_connections_are_accepted_one_per_op)                                                   \
+    XX(test_a_send_larger_than_the_socket_buffer_is_one_op)                                        \
+    XX(test_receives_in_flight_can_be_cancelled)                                                   \
+    XX(test_an_accept_in_flight_can_be_cancelled)                                                  \
+    XX(test_a_send_in_flight_can_be_cancelled)                                                     \
+    XX(test_a_connection_being_made_can_be_cancelled_or_shut_down)                                 \
+    XX(test_an_op_that_is_ready_but_would_block_can_be_cancelled)                                  \
+    XX(test_shutting_down_ends_ops_in_flight)                                                      \
+    XX(test_a_reset_by_the_peer_is_told)                                                           \
+    XX(test_a_blocked_send_ends_when_the_peer_goes_away)                                           \
+    XX(test_closing_by_reset_reaches_the_peer_as_one)                                              \
+    XX(test_an_end_that_comes_with_data_is_told_after_it)                                          \
+    XX(test_data_and_end_between_a_short_receive_and_the_next)                                     \
+    XX(test_a_half_closed_peer_does_not_make_a_blocked_send_spin)                                  \
+    XX(test_many_sockets_become_ready_at_once)                                                     \
+    XX(test_sockets_that_share_a_buffer_get_their_own_bytes)                                       \
+    XX(test_an_owner_has_so_many_turns_in_a_pass)                                                  \
+    XX(test_too_few_descriptors_are_an_error_of_open)
+
+TESTS(LOOP_CASE)
+
+int main(int argc, char **argv)
+{
+    static const struct rg_test epoll_tests[] = {TESTS(LOOP_CASE_EPOLL)};
+    static const struct rg_test uring_tests[] = {TESTS(LOOP_CASE_URING)};
+    return loop_case_main(argc, argv, epoll_tests, uring_tests, RG_ARRAY_LEN(epoll_tests));
+}
