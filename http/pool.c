@@ -2,6 +2,7 @@
  * exchanges meet them is pool_pump. */
 #include "http/pool.h"
 
+#include "runtime/errors.h"
 #include "runtime/log.h"
 
 #include <arpa/inet.h>
@@ -464,21 +465,7 @@ static bool failure_is_final(const struct rg_transport_failure *failure)
  * no way to, or at which no server listens. */
 static bool failure_is_unreachable(const struct rg_transport_failure *failure)
 {
-    if (failure->status != RG_STATUS_CONNECT) {
-        return false;
-    }
-    switch (failure->os_error) {
-    case ECONNREFUSED:  /* no server at this port, or a firewall's answer */
-    case ENETUNREACH:   /* no route: usual for IPv6 where there is only IPv4 */
-    case EHOSTUNREACH:  /* a router says so, or nobody answers on this network */
-    case ENETDOWN:      /* the device is down */
-    case EADDRNOTAVAIL: /* no address of ours goes with it, or no port is free */
-    case EACCES:        /* a rule of the machine's own, and so is EPERM */
-    case EPERM:
-        return true;
-    default: /* ECONNRESET, ETIMEDOUT, ...: somebody may be there */
-        return false;
-    }
+    return failure->status == RG_STATUS_CONNECT && rg_errors_unreachable(failure->os_error);
 }
 
 /* Keeps a failure beyond the connection's life, and says which address it was of. */

@@ -4,6 +4,7 @@
 
 #include "http/tls_traffic.h"
 
+#include "runtime/errors.h"
 #include "runtime/log.h"
 
 #include <errno.h>
@@ -347,7 +348,8 @@ static void reading_done(struct rg_op *op)
         return;
     }
     if (op->result < 0) {
-        transport_fail(transport, RG_STATUS_CONNECTION_LOST, -op->result, NULL);
+        transport_fail(transport, rg_errors_status(RG_ERRORS_RECEIVE, -op->result), -op->result,
+                       NULL);
     } else if (op->result == 0) {
         peer_ended(transport);
     } else if (op->kind == RG_OP_RECV_INTO) {
@@ -370,7 +372,7 @@ static void connect_done(struct rg_transport *transport, int32_t result)
 {
     if (result < 0) {
         const char *via = transport->tunnel != NULL ? transport->tunnel->route->proxy->via : NULL;
-        transport_fail(transport, RG_STATUS_CONNECT, -result, via);
+        transport_fail(transport, rg_errors_status(RG_ERRORS_CONNECT, -result), -result, via);
         tell_ended(transport);
         return;
     }
@@ -411,7 +413,7 @@ static bool buffer_sent(struct rg_transport *transport, size_t size)
 static void send_done(struct rg_transport *transport, int32_t result)
 {
     if (result < 0) {
-        transport_fail(transport, RG_STATUS_CONNECTION_LOST, -result, NULL);
+        transport_fail(transport, rg_errors_status(RG_ERRORS_SEND, -result), -result, NULL);
         tell_ended(transport);
         return;
     }
