@@ -10,13 +10,13 @@
 #include "gcs/request/hedge.h"
 #include "gcs/wire/checksum.h"
 #include "http/pool.h"
+#include "tests/support/sim_resolver.h"
 #include "tests/support/sim_scenario.h"
 #include "tests/support/test.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <inttypes.h>
-#include <sched.h>
 
 /* XX(file, case) */
 #define SCENARIOS(XX)                                                                              \
@@ -173,63 +173,16 @@ static void loops_open(void)
     }
 }
 
-/* Names are looked up by a thread, which knows nothing of virtual time. So the only one there is
- * was looked up before anything begins, and never grows old. */
-static uint64_t resolver_now(void)
-{
-    return RG_NS_PER_S;
-}
-
-static struct sockaddr_in name_addresses[RG_RESOLVER_ADDRESSES_MAX];
-static struct addrinfo name_infos[RG_RESOLVER_ADDRESSES_MAX];
-
-static int name_look_up(const char *host, const char *service, const struct addrinfo *hints,
-                        struct addrinfo **out_list)
-{
-    RG_ASSERT(host != NULL && service != NULL && hints != NULL);
-    *out_list = name_infos;
-    return 0;
-}
-
-static void name_free(struct addrinfo *list)
-{
-    RG_ASSERT(list == name_infos);
-}
-
-static void name_found(struct rg_resolve *resolve, int error, struct rg_addresses *addresses)
-{
-    RG_ASSERT(error == 0);
-    rg_addresses_unref(addresses);
-    resolve->done = NULL;
-}
-
 static void resolver_open(void)
 {
+    struct sockaddr_in addresses[RG_RESOLVER_ADDRESSES_MAX];
     uint32_t count = (uint32_t)world->scenario.addresses;
     RG_CHECK(count <= RG_RESOLVER_ADDRESSES_MAX);
     for (uint32_t i = 0; i < count; i++) {
-        name_addresses[i] = server_address(i);
-        name_infos[i] = (struct addrinfo){
-            .ai_family = AF_INET,
-            .ai_addr = (struct sockaddr *)&name_addresses[i],
-            .ai_addrlen = sizeof(name_addresses[i]),
-            .ai_next = i + 1 < count ? &name_infos[i + 1] : NULL,
-        };
+        addresses[i] = server_address(i);
     }
-    const struct rg_resolver_options options = {
-        .getaddrinfo = name_look_up,
-        .freeaddrinfo = name_free,
-        .now_ns = resolver_now,
-    };
-    RG_CHECK_EQ(rg_resolver_create(&world->resolver, &options), 0);
-    struct rg_loop *loop = world->loops[0];
-    struct rg_resolve resolve = {.loop = loop, .done = name_found};
-    rg_resolver_resolve(world->resolver, &resolve, "storage.test", 80);
-    while (atomic_load(&loop->mailbox.newest) == NULL) {
-        sched_yield();
-    }
-    (void)rg_sim_run(world->sim, now(), NULL, NULL);
-    RG_CHECK(resolve.done == NULL);
+    world->resolver =
+        rg_sim_resolver_create(world->sim, world->loops[0], "storage.test", addresses, count);
 }
 
 static void client_open(void)
