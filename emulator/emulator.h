@@ -7,7 +7,7 @@
 
 #define RG_EMULATOR_LISTEN_DEFAULT "127.0.0.1:0"
 #define RG_EMULATOR_THREADS_MAX 256
-#define RG_EMULATOR_CONNECTIONS_MAX 20000 /* Of each loop. */
+#define RG_EMULATOR_CONNECTIONS_MAX 20000 /* for each loop */
 #define RG_EMULATOR_IDLE_TIMEOUT_NS (600 * RG_NS_PER_S)
 
 /* Texts as on the command line; NULL, 0 and false are the defaults. All borrowed for the call. */
@@ -22,8 +22,8 @@ struct rg_emulator_options {
     const char *conn_mbps;  /* Megabits per second of each connection. */
     const char *rate_limit; /* Requests per second. */
     uint32_t threads;       /* 0: one for each processor of this process. */
-    uint64_t memory_max;    /* Of objects in memory. */
-    uint64_t seed;          /* Of the latencies. */
+    uint64_t memory_max;    /* for objects in memory */
+    uint64_t seed;          /* the latencies are drawn from it */
 };
 
 struct rg_emulator;

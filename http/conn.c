@@ -4,7 +4,7 @@
 
 #include <errno.h>
 
-/* Of a plain request, what is larger is sent from where it lies. */
+/* Larger pieces of a plain request are sent from where they lie. */
 #define DIRECT_SIZE_MIN RG_KIB(16)
 /* How often it is looked how far an upload has come, in the time without progress that ends it. */
 #define LOOKS_PER_LIMIT 8

@@ -80,7 +80,7 @@ struct rg_conn {
     uint64_t opened_ns, progress_ns;
     uint64_t upload_sent;
     uint64_t acknowledged; /* of what was sent, when it was looked at last */
-    /* Of an exchange that is done when the transport is closed. */
+    /* What an exchange is told that is done when the transport is closed. */
     struct rg_transport_failure failure;
 };
 

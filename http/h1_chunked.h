@@ -10,7 +10,7 @@
 #define RG_H1_CHUNK_SIZE_MAX INT64_MAX
 #define RG_H1_CHUNK_DIGITS_MAX 16
 #define RG_H1_CHUNK_LINE_MAX 512              /* Size and extensions, without the CRLF. */
-#define RG_H1_CHUNK_EXTENSIONS_SIZE_MAX 65536 /* Of all chunks of one body together. */
+#define RG_H1_CHUNK_EXTENSIONS_SIZE_MAX 65536 /* for all chunks of one body together */
 #define RG_H1_TRAILERS_SIZE_MAX 16384         /* All trailer lines, without the last CRLF. */
 
 /* A chunked body while it is received (RFC 9112 section 7.1). Extensions and trailers are
@@ -20,7 +20,7 @@ struct rg_h1_chunked {
     bool finished; /* The last CRLF was consumed; what follows is another message. */
     enum rg_h1_error error;
     uint64_t chunk_left; /* While reading the size: the size so far. */
-    uint32_t line_size;  /* Of the chunk size line so far. */
+    uint32_t line_size;  /* the chunk size line so far */
     uint32_t extensions_size, trailers_size;
 };
 

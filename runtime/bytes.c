@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Of Linux 6.3, where vm.memfd_noexec may demand it. */
+/* New in Linux 6.3, where vm.memfd_noexec may demand it. */
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif

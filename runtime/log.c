@@ -15,7 +15,7 @@
 
 static_assert(RG_LOG_LINE_SIZE_MAX <= PIPE_BUF, "a pipe takes a line whole");
 
-/* Of a bad RINGEST_LOG, what is shown. */
+/* How much of a bad RINGEST_LOG is shown. */
 #define BAD_VALUE_SIZE_MAX 32
 
 static const char *const level_names[] = {

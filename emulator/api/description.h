@@ -12,7 +12,7 @@
 /* A description in the making. It starts as that of an object, or zeroed. */
 struct rg_description {
     struct rg_store_object_info info; /* Content type and encoding count; `attributes` does not. */
-    struct rg_text list;              /* Of attributes. */
+    struct rg_text list;              /* attributes */
     struct rg_bucket_info bucket; /* Where the object lies; zeroed where that is not known yet. */
 };
 

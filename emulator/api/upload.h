@@ -32,7 +32,7 @@ struct rg_upload {
     struct rg_h1_slice bucket, name; /* In the arrays below. */
     uint64_t size_hint;
     struct rg_upload_hashes hashes[RG_UPLOAD_STAGE_COUNT];
-    struct rg_md5 md5_state; /* Of all that was written. */
+    struct rg_md5 md5_state; /* over all that was written */
     bool no_md5; /* No MD5 is computed: whole objects were appended, or nobody will ask for it. */
     bool is_multipart;
     struct rg_multipart multipart;

@@ -36,7 +36,7 @@ struct rg_fault {
     bool is_upload;    /* The call's method is storage.objects.insert. */
     uint8_t corrupted; /* The first byte of an answer or an upload that is to be corrupted. */
     uint64_t from;     /* Where in its upload the body of this request starts. */
-    uint64_t received; /* Of that body. */
+    uint64_t received; /* bytes of that body so far */
 };
 
 #endif

@@ -27,12 +27,12 @@ struct folder {
 };
 
 struct rg_folders {
-    pthread_rwlock_t lock; /* Of the array. */
+    pthread_rwlock_t lock; /* guards the array */
     const struct rg_store_backend *backend;
     void *written; /* The backend's bucket. */
     struct folder **sorted;
     size_t count, capacity;
-    size_t line_count; /* Of the log. */
+    size_t line_count; /* in the log */
     bool renaming;
     bool recovering; /* The last process died in the rename. */
     char from[RG_STORE_FOLDER_SIZE_MAX], to[RG_STORE_FOLDER_SIZE_MAX];

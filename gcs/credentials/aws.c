@@ -110,7 +110,7 @@ static void check_metadata_url(struct rg_credentials_reader *reader, const char 
             return;
         }
     }
-    /* Of this universe there is no host, so only a loopback address passes. */
+    /* This universe has no host, so only a loopback address passes. */
     rg_credentials_check_url(reader, name, url, NULL, true);
 }
 

@@ -5,7 +5,7 @@
 
 #include "gcs/credentials/kind.h"
 
-/* Of the leaf and what leads from it to a root. */
+/* The most certificates of a chain: the leaf and what leads from it to a root. */
 #define RG_CERTIFICATE_CHAIN_MAX 16
 
 /* "credential_source" with a certificate. */

@@ -72,7 +72,7 @@ struct rg_external_format {
 
 struct rg_aws_source {
     const char *region_url, *url, *verification_url, *session_token_url;
-    /* Of the environment; NULL: not set. */
+    /* Taken from the environment; NULL: not set. */
     const char *access_key, *secret_key, *session_token, *region;
 };
 

@@ -17,7 +17,7 @@
 #define RG_MANIFEST_VERSION 1
 /* Names that are found by decoding all before them in their block. */
 #define RG_MANIFEST_BLOCK_ENTRIES 16
-/* Of files that others may have written. */
+/* What a block of a file may have at most: others may have written it. */
 #define RG_MANIFEST_BLOCK_ENTRIES_MAX 64
 /* Header and index end where numbers of 8 bytes may begin. */
 #define RG_MANIFEST_ALIGNMENT 8
@@ -77,7 +77,7 @@ struct rg_manifest_format {
     const char *is_another; /* said of a file that does not have the magic */
 };
 uint32_t rg_manifest_header_size(uint32_t bucket_size);
-/* Of a header of `size` bytes, with its own field taken for 0. */
+/* The checksum of a header of `size` bytes, with its own field taken for 0. */
 uint32_t rg_manifest_header_crc(const uint8_t *header, uint32_t size);
 /* Checks what a file of `size` bytes begins with, and that it has as many as it should. Writes the
  * bucket's name, of RG_BUCKET_NAME_SIZE_MAX + 1 bytes. Returns the header's size, which is not to

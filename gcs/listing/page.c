@@ -12,7 +12,7 @@
 
 /* What the service's own pages need at most; what any page may need is three times as much. */
 #define LIST_MEMORY_USUAL(body_size) ((body_size)*4 + 4096)
-/* Of a page token, a prefix or an offset. */
+/* The longest page token, prefix or offset. */
 #define LIST_ARGUMENT_SIZE_MAX 8192
 
 static const char list_fields[] =

@@ -18,7 +18,7 @@
 #include <string.h>
 
 #define BOUNDARY "ringest_part" /* no line of a part begins with two hyphens */
-/* Of the answer: with the messages of all that was refused. */
+/* The largest answer: with the messages of all that was refused. */
 #define ANSWER_SIZE_MAX RG_MIB(2)
 /* Requests for single objects that are out at once. */
 #define SINGLES_MAX 8
@@ -35,7 +35,7 @@ struct single {
     bool out;
 };
 
-/* Of an operation that is RUNNING. */
+/* What an operation does while it is RUNNING. */
 enum phase {
     PHASE_BEGIN = 0, /* there is no lease yet; it may wait for memory */
     PHASE_BATCH,     /* the batch is out, or has been answered */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of one; those of the service have some 40 characters. */
+/* The longest name of a permission; those of the service have some 40 characters. */
 #define PERMISSION_SIZE_MAX 100
 
 static_assert(RG_PERMISSIONS_MAX * (PERMISSION_SIZE_MAX + sizeof("&permissions=")) <

@@ -47,7 +47,7 @@ struct slot {
     bool out, is_direct;
 };
 
-/* Of an operation that is RUNNING. */
+/* What an operation does while it is RUNNING. */
 enum phase {
     PHASE_PLANNING = 0, /* there is no lease yet; it may wait for memory */
     PHASE_READING,
@@ -67,7 +67,7 @@ struct rg_ranges_state {
     bool no_checksum;
     int64_t want_generation;
     struct cursor cursor;
-    /* Of the object, as the first answer says; generation 0: none has come. */
+    /* The object, as the first answer describes it; generation 0: none has come. */
     int64_t generation;
     uint64_t object_size;
     uint32_t object_crc;

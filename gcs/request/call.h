@@ -56,7 +56,7 @@ struct rg_gcs_call {
     struct rg_gcs_call_answer answer;
 };
 
-/* Of a zeroed call. `parent` is the operation. */
+/* Prepares a zeroed call. `parent` is the operation. */
 void rg_gcs_call_init(struct rg_gcs_call *call, struct rg_request *parent);
 void rg_gcs_call_fini(struct rg_gcs_call *call);
 /* Begins anew, for an object of the operation's bucket; the body is empty. 0, or -ENOMEM. */

@@ -33,7 +33,7 @@
 #define RG_IDLE_TIMEOUT_DEFAULT_NS (60 * RG_NS_PER_S)
 #define RG_BACKOFF_MIN_DEFAULT_NS (100 * RG_NS_PER_MS)
 #define RG_BACKOFF_MAX_DEFAULT_NS (30 * RG_NS_PER_S)
-/* Of hedges_per_1000: every request. */
+/* The most that hedges_per_1000 may be: every request. */
 #define RG_HEDGES_LIMIT 1000
 
 struct rg_request;

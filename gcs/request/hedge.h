@@ -32,13 +32,13 @@
 /* Tokens that are kept. */
 #define RG_HEDGE_BURST 16
 
-/* Of one event loop. */
+/* What one event loop may spend on second requests. */
 struct rg_hedge_budget {
     uint32_t per_1000;
     uint32_t thousandths; /* of tokens; at most RG_HEDGE_BURST tokens */
 };
 
-/* Of one bucket and kind of request. Zeroed is empty. */
+/* What is known of one bucket and kind of request. Zeroed is empty. */
 struct rg_hedge {
     uint64_t delay_ns;   /* 0: not known yet */
     uint64_t in_time;    /* answers in all */

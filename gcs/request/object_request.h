@@ -46,7 +46,7 @@ enum rg_status rg_object_finish(struct rg_request *request, rg_object_parse *par
                                 struct rg_completion *completion);
 /* The end of one that is answered by a resource; ops->finish. */
 enum rg_status rg_object_finish_info(struct rg_request *request, struct rg_completion *completion);
-/* Of a completion whose data shall be this resource, in its lease. */
+/* Makes this resource the data of the completion, in its lease. */
 void rg_object_complete_info(struct rg_completion *completion, const struct rg_object_info *info);
 
 /* Asks for the resource of an object: a kind of request, and a child of operations. */

@@ -71,7 +71,7 @@ static void become(struct rg_request *request, enum rg_request_state state)
     request->state = (uint8_t)state;
 }
 
-/* Of the step that the request is at. */
+/* The functions of the step that the request is at. */
 static const struct rg_request_ops *step_of(const struct rg_request *request)
 {
     return request->verify.asking ? &rg_verify_ops : request->ops;

@@ -57,8 +57,8 @@ struct rg_request_ops {
     void (*refused)(struct rg_request *request, uint16_t http_status);
     /* Frees what submit allocated, and leases. */
     void (*release)(struct rg_request *request);
-    /* Of an operation; NULL in requests that are sent. `cancel` may come more than once: it makes
-     * the operation end soon, also when its children can no longer start. */
+    /* Operations have these; NULL in requests that are sent. `cancel` may come more than once: it
+     * makes the operation end soon, also when its children can no longer start. */
     void (*start)(struct rg_request *request);
     void (*cancel)(struct rg_request *request, enum rg_status status);
 };
@@ -131,8 +131,9 @@ struct rg_request {
     struct rg_client *client;
     struct rg_client_loop *client_loop;
     struct rg_cq *cq; /* NULL: a child */
-    /* Of a child: takes over what is in the completion (its lease too); request->failure says what
-     * went wrong. May start it again. Runs on the loop, possibly from within rg_request_cancel. */
+    /* A child's end: takes over what is in the completion (its lease too); request->failure says
+     * what went wrong. May start it again. Runs on the loop, possibly from within
+     * rg_request_cancel. */
     void (*done)(struct rg_request *request, struct rg_completion *completion);
     struct rg_request *parent;
     const struct rg_request_ops *ops;

@@ -30,7 +30,7 @@
 #define RG_RETRY_AFTER_NS_MAX (120 * RG_NS_PER_S) /* a longer Retry-After is cut to this */
 #define RG_RETRY_BACKOFF_NS_MAX (3600 * RG_NS_PER_S)
 
-/* Of the budget, in tenths of a token: what a retry takes, what a success gives, and what a full
+/* The budget, in tenths of a token: what a retry takes, what a success gives, and what a full
  * budget holds: four quick retries for each of 256 connections. */
 #define RG_RETRY_BUDGET_COST 10
 #define RG_RETRY_BUDGET_REFUND 1

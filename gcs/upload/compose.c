@@ -29,7 +29,7 @@ static struct rg_upload_part *part_of(struct rg_gcs_call *call)
     return RG_CONTAINER_OF(call, struct rg_upload_part, call);
 }
 
-/* Of the record of this number, part or join. */
+/* The name of the temporary object with this number, part or join. */
 static void temporary_name(const struct rg_upload_op *op, uint32_t number,
                            char out_name[TEMPORARY_NAME_SIZE_MAX])
 {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define UPLOADS_RESULTS_MAX 1000
-/* Of a prefix or a marker. */
+/* The longest prefix or marker. */
 #define ARGUMENT_SIZE_MAX 4096
 
 static int list_head(struct rg_request *request, const struct rg_h1_head *head)

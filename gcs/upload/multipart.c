@@ -24,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of one part in the body that completes the upload, with its ETag escaped at worst. */
+/* What one part takes in the body that completes the upload, with its ETag escaped at worst. */
 #define COMPLETE_PART_SIZE_MAX (96 + 5 * RG_GCS_CALL_ETAG_SIZE_MAX)
 
 static struct rg_upload_part *part_of(struct rg_gcs_call *call)

@@ -19,9 +19,10 @@
 
 #include "runtime/base.h"
 
-/* Of the parts of one writer, unless its program asks for more. */
+/* The memory of one writer's parts, unless its program asks for more. */
 #define RG_WRITER_MEMORY_MAX RG_MIB(256)
-/* Of what is known beforehand; the rest of the service's 10,000 is for what comes unannounced. */
+/* The parts that a size known beforehand is divided into; the rest of the service's 10,000 is for
+ * what comes unannounced. */
 #define RG_PARTS_PLANNED_MAX 8000
 #define RG_PARTS_PARALLEL 8
 #define RG_PARTS_SIZE_SMALL RG_MIB(8)
@@ -50,14 +51,14 @@ struct rg_part_plan {
     uint32_t parts;
     uint64_t bytes, since_ns; /* 0: not yet */
     bool waited, was_cut;
-    /* Of the window. */
+    /* How wide the window is, and whether it helps. */
     bool trying; /* it was raised, and goes back unless that shows */
     uint32_t window_before, hold;
     double rate_before; /* bytes in a nanosecond */
 };
 
 void rg_part_plan_init(struct rg_part_plan *plan, const struct rg_part_plan_options *options);
-/* Of the part that begins at this byte of the stream. */
+/* The size of the part that begins at this byte of the stream. */
 uint64_t rg_part_plan_size(const struct rg_part_plan *plan, uint64_t offset);
 /* True: a part of this size may be there beside `count` others of `bytes` together. */
 bool rg_part_plan_has_room(const struct rg_part_plan *plan, uint32_t count, uint64_t bytes,

@@ -9,7 +9,7 @@
 /* Read at once from the page cache, and summed up before the next: some of a second-level cache.
  * From a disk it is as much as an op takes. */
 #define READ_CACHED_SIZE_MAX RG_KIB(256)
-/* Of memory, summed up in one pass of the loop: less than a millisecond. */
+/* How much memory is summed up in one pass of the loop: less than a millisecond. */
 #define SUM_SIZE_MAX RG_MIB(4)
 
 static struct rg_loop *loop_of(const struct rg_upload_part *part)

@@ -92,7 +92,7 @@ static enum rg_status check_judge(struct rg_gcs_call *call)
     return rg_gcs_call_read_object(call, &rg_upload_op_of(call)->stored);
 }
 
-/* Of an operation that has failed. What is stored is no failure. */
+/* The answer to the question what is stored, after a failure. What is stored is none. */
 static void doubt_done(struct rg_gcs_call *call, enum rg_status status)
 {
     struct rg_upload_op *op = rg_upload_op_of(call);

@@ -47,7 +47,7 @@
 #define RG_UPLOAD_GRACE_NS (1 * RG_NS_PER_S)
 /* How long it may take to learn whether what was cancelled is stored all the same. */
 #define RG_UPLOAD_ASK_TIME_NS (10 * RG_NS_PER_S)
-/* Of metadata and content type together, as they are sent. */
+/* The size of metadata and content type together, as they are sent. */
 #define RG_UPLOAD_ATTRIBUTES_SIZE_MAX RG_KIB(16)
 
 struct rg_upload_op;
@@ -102,7 +102,7 @@ struct rg_upload_method_ops {
     bool (*unstored)(struct rg_upload_op *op);
 };
 
-/* Of the methods that take several steps; each uses those it needs. */
+/* Where an upload in several steps is; each method uses those it needs. */
 enum rg_upload_phase {
     RG_UPLOAD_BEGIN = 0,
     RG_UPLOAD_BEGINNING, /* the session or the multipart upload is being made */
@@ -149,7 +149,7 @@ struct rg_upload_op {
     uint64_t offset_next;
     struct rg_upload_record *records;
     uint32_t record_count, record_capacity;
-    /* Of the methods. */
+    /* What the methods keep. */
     struct rg_retry retry; /* of a resumable session */
     struct rg_alarm alarm;
     bool waiting;  /* for the alarm */
@@ -220,7 +220,7 @@ bool rg_upload_parts_done(const struct rg_upload_op *op);
 /* The record of a part, made when there is none; NULL: no memory. */
 struct rg_upload_record *rg_upload_record_at(struct rg_upload_op *op, uint32_t number);
 uint64_t rg_upload_total(const struct rg_upload_op *op);
-/* Of the parts so far, one behind the other. */
+/* The CRC32C of the parts so far, one behind the other. */
 uint32_t rg_upload_crc(const struct rg_upload_op *op);
 
 /* The bytes of the part from `skip` on are what the request carries. */
@@ -237,7 +237,7 @@ void rg_upload_source_run(struct rg_task *task);
  * will find if it has been done. */
 void rg_upload_expect(const struct rg_upload_op *op, struct rg_request *request, uint64_t size,
                       uint32_t crc);
-/* Of the call that publishes the object: what is stored is in its answer. */
+/* Compares what is stored, which the answer to the call that publishes the object tells. */
 enum rg_status rg_upload_judge_stored(struct rg_gcs_call *call);
 /* Asks what is stored. Where that is what was sent, or nothing was noted at op->request that doubts
  * it, the phase is STORED then; otherwise the operation fails with what was noted. */
@@ -253,7 +253,7 @@ int rg_upload_single_prepare(struct rg_upload_part *part, const struct rg_gcs_ca
 void rg_upload_single_encode(struct rg_gcs_call *call, struct rg_h1_encoder *encoder,
                              const struct rg_conditions *conditions);
 
-/* Of the writer. */
+/* What a writer and its upload share. */
 /* One part, which lies in pieces: of the caller's memory, and copied ones. */
 struct rg_writer_buffer {
     struct rg_writer_buffer *next;

@@ -53,7 +53,7 @@ struct rg_writer {
     struct rg_cq *cq; /* of rg_writer_finish */
     uint64_t user_data;
     struct rg_completion outcome; /* while over and not published */
-    /* Of the loop. */
+    /* Only the loop uses what follows. */
     struct rg_request request;
 };
 

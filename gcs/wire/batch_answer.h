@@ -6,7 +6,7 @@
 
 #include "http/h1_decoder.h"
 
-/* Of a boundary (RFC 2046 section 5.1.1). */
+/* The longest boundary (RFC 2046 section 5.1.1). */
 #define RG_BOUNDARY_SIZE_MAX 70
 /* Part n of a request has this Content-ID, and its answer the same behind "response-". */
 #define RG_BATCH_ID_PREFIX "ringest+"

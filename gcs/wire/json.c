@@ -53,7 +53,7 @@ bool rg_json_read_i64(yyjson_val *value, int64_t *out_number)
 
 bool rg_json_read_crc32c(yyjson_val *value, uint32_t *out_crc)
 {
-    /* Of what is no string, yyjson gives NULL and 0. */
+    /* For what is no string, yyjson gives NULL and 0. */
     const char *text = yyjson_get_str(value);
     return text != NULL && rg_crc32c_parse(text, yyjson_get_len(value), out_crc) == 0;
 }

@@ -6,7 +6,7 @@
 #include "runtime/base.h"
 
 #define RG_XML_NAME_SIZE_MAX 64
-/* Of an upload id, which the service makes of about a hundred characters. */
+/* The longest text that is kept; the service makes upload ids of about a hundred characters. */
 #define RG_XML_TEXT_SIZE_MAX 1024
 #define RG_XML_DEPTH_MAX 32
 

@@ -62,8 +62,6 @@ static bool seconds_of(yyjson_val *value, int64_t *out)
     return text.data != NULL ? rg_text_parse_int64(text, out) == 0 : yyjson_is_int(value);
 }
 
-/* Of the store. */
-
 static bool take_location(struct describing *describing, yyjson_val *value)
 {
     struct rg_h1_slice text = text_of(value);

@@ -13,7 +13,7 @@
 /* The state of reading the list. */
 struct deletion {
     struct rg_bucket *bucket;
-    struct rg_text *text; /* Of the answer. */
+    struct rg_text *text; /* the answer */
     bool quiet, has_key;
     uint32_t count;
     struct rg_store_conditions conditions; /* The object that is being read. */

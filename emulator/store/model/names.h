@@ -6,7 +6,7 @@
 #include "http/h1_decoder.h"
 #include "runtime/base.h"
 
-#define RG_STORE_NAME_SIZE_MAX 1024 /* Of an object, in bytes. */
+#define RG_STORE_NAME_SIZE_MAX 1024 /* an object's, in bytes */
 /* Limit in buckets with a hierarchical namespace: of a folder's name with its "/", and of the
  * rest of an object's name behind it. */
 #define RG_STORE_FOLDER_SIZE_MAX 512
