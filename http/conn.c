@@ -290,7 +290,8 @@ static void on_direct(struct rg_transport *transport, size_t size)
     RG_ASSERT(conn->state == RG_CONN_BUSY && conn->response.phase == RG_RESPONSE_BODY);
     progress(conn);
     if (response_step(conn, rg_response_received(&conn->response, size))) {
-        (void)response_step(conn, rg_response_read(&conn->response));
+        /* Which looks whether the owner has ended it in the meantime. */
+        (void)conn_read(conn);
     }
 }
 

@@ -31,7 +31,8 @@ struct rg_exchange_ops {
     /* The final head of the response has arrived; slices are valid during the call. Sets
      * x->body_max, and x->into for INTO. */
     enum rg_body_action (*head)(struct rg_exchange *x, const struct rg_h1_head *head);
-    /* A piece of the body has been put in its place and is hot in the cache. May be NULL. */
+    /* A piece of the body has been put in its place and is hot in the cache. May be NULL. Neither
+     * this nor `head` may end its own exchange. */
     void (*data)(struct rg_exchange *x, const uint8_t *data, size_t size);
     void (*done)(struct rg_exchange *x);
 };

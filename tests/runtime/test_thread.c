@@ -52,6 +52,15 @@ static void *note_mask(void *context)
     return NULL;
 }
 
+static void test_a_stack_is_never_too_small(void)
+{
+    pthread_t thread;
+    bool all_blocked = false;
+    RG_CHECK_EQ(rg_thread_start(&thread, 1, note_mask, &all_blocked), 0);
+    pthread_join(thread, NULL);
+    RG_CHECK(all_blocked);
+}
+
 static void test_all_signals_are_blocked_in_a_thread_and_none_in_the_caller(void)
 {
     pthread_t thread;
@@ -88,6 +97,7 @@ static void test_no_signal_is_delivered_to_the_thread_that_probes_for_a_ring(voi
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
+        RG_TEST(test_a_stack_is_never_too_small),
         RG_TEST(test_all_signals_are_blocked_in_a_thread_and_none_in_the_caller),
         RG_TEST(test_a_thread_that_cannot_be_started_leaves_all_as_it_was),
         RG_TEST(test_no_signal_is_delivered_to_the_thread_that_probes_for_a_ring),
