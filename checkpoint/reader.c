@@ -271,6 +271,13 @@ static void direct_end(struct rg_checkpoint_reader *reader, const struct rg_comp
     rg_lease_release(completion->lease);
 }
 
+/* Whether an answer has told that the object reaches into this block: it cannot end before it,
+ * then, whatever an answer for the block says. */
+static bool is_within(const struct rg_checkpoint_reader *reader, const struct block *block)
+{
+    return reader->object_size != UINT64_MAX && block_begin(block) < reader->object_size;
+}
+
 /* Takes one completion off, or says why there is none. `needed`: the block that is waited for. */
 static int completion_take(struct rg_checkpoint_reader *reader, uint64_t needed,
                            uint64_t deadline_ns)
@@ -292,7 +299,7 @@ static int completion_take(struct rg_checkpoint_reader *reader, uint64_t needed,
         object_note(reader, &completion);
         block->state = BLOCK_HERE;
         block->completion = completion;
-    } else if (completion.status == RG_STATUS_RANGE) {
+    } else if (completion.status == RG_STATUS_RANGE && !is_within(reader, block)) {
         end_note(reader, block_begin(block), &completion);
     } else if (block->number == needed) {
         reader_fail(reader, &completion);
@@ -374,7 +381,8 @@ int64_t rg_checkpoint_reader_read(struct rg_checkpoint_reader *reader, uint64_t 
     }
     while (!reader->failed && reader->done < size) {
         uint64_t at = offset + reader->done;
-        if (at >= reader->object_size) {
+        /* What is received straight into the caller's memory is waited for in any case. */
+        if (at >= reader->object_size && reader->call != CALL_DIRECT) {
             break;
         }
         int rc =

@@ -423,6 +423,8 @@ static void begin(struct rg_delete_many_state *state)
 static void memory_is_back(struct rg_task *task)
 {
     struct rg_delete_many_state *state = RG_CONTAINER_OF(task, struct rg_delete_many_state, memory);
+    /* It is taken here and not one pass later, behind all others that wait. */
+    begin(state);
     rg_operation_wake(&state->operation);
 }
 
@@ -480,11 +482,30 @@ static void many_stop(struct rg_operation *operation, bool hurry)
     }
 }
 
-/* The batch may have been answered before the cancellation could take effect. Where all of it is
- * decided by that, it has been done. */
+/* Whether every item that was to be sent alone has an answer that no cancellation has given it. */
+static bool singles_are_answered(const struct rg_delete_many_state *state)
+{
+    for (uint32_t i = 0; i < state->count; i++) {
+        enum rg_status status = state->results[i].status;
+        bool is_ended = status == RG_STATUS_CANCELLED || status == RG_STATUS_DEADLINE ||
+                        status == RG_STATUS_CLOSED;
+        if (state->items[i].again && (i >= state->next || is_ended)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The last answer may have come before the cancellation could take effect. Where all is decided by
+ * that, it has been done. */
 static void many_verify(struct rg_operation *operation)
 {
     struct rg_delete_many_state *state = state_of(operation);
+    if (state->phase == PHASE_SINGLES && operation->request->failure.status == RG_STATUS_OK &&
+        singles_are_answered(state)) {
+        rg_operation_resume(operation);
+        return;
+    }
     if (state->phase != PHASE_BATCH || operation->request->failure.status != RG_STATUS_OK) {
         return;
     }

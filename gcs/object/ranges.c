@@ -499,6 +499,8 @@ static void plan(struct rg_ranges_state *state)
 static void memory_is_back(struct rg_task *task)
 {
     struct rg_ranges_state *state = RG_CONTAINER_OF(task, struct rg_ranges_state, memory);
+    /* It is taken here and not one pass later, behind all others that wait. */
+    plan(state);
     rg_operation_wake(&state->operation);
 }
 

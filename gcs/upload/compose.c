@@ -342,8 +342,11 @@ static void compose_advance(struct rg_upload_op *op)
         joining_advance(op);
     } else if (op->phase == RG_UPLOAD_CHECKING && op->operation.out == 0) {
         rg_upload_check(op);
-    } else if (op->phase == RG_UPLOAD_STORED && op->operation.out == 0 && !compose_clean(op)) {
-        rg_upload_finish(op);
+    } else if (op->phase == RG_UPLOAD_STORED && op->operation.out == 0) {
+        /* Nothing more starts on a client that closes; what is stored is no failure for that. */
+        if (op->operation.request->client_loop->closing || !compose_clean(op)) {
+            rg_upload_finish(op);
+        }
     }
 }
 

@@ -151,6 +151,40 @@ static void test_what_lies_behind_the_end(void)
     scene_close(&scene);
 }
 
+/* The first answer tells how large the object is, and all others that it ends before what was asked
+ * for: that is no end of it, neither for a block nor while a large piece is out. */
+static void test_an_end_that_was_told_otherwise(void)
+{
+#define NO_RANGE "HTTP/1.1 416 Range Not Satisfiable\r\nContent-Length: 0\r\n\r\n"
+    struct rg_step object = {
+        .kind = RG_STEP_SEND_OBJECT, .size = SIZE, .text = rg_test_object_fields(SIZE, GENERATION)};
+    const struct rg_step script[] = {RG_READ, object,
+                                     RG_READ, RG_SEND(NO_RANGE),
+                                     RG_READ, RG_SEND(NO_RANGE),
+                                     RG_READ, RG_SEND(NO_RANGE),
+                                     RG_READ, RG_SEND(NO_RANGE),
+                                     RG_END};
+    const struct rg_step *const scripts[] = {script};
+    for (unsigned direct = 0; direct < 2; direct++) {
+        struct scene scene = {
+            .c = {.scripts = scripts, .script_count = 1, .options = {.connections_max = 1}}};
+        rg_test_client_open(&scene.c);
+        struct rg_checkpoint_reader_options options = {.bucket = "bucket", .object = "object"};
+        RG_CHECK_EQ(rg_checkpoint_reader_open(&scene.reader, scene.c.client, &options), 0);
+        scene.buf = malloc(SIZE + 1);
+        check_read(&scene, 0, 10);
+        if (direct == 1) {
+            /* The block behind is asked for in advance, and answered while the large one is out. */
+            check_read(&scene, 10, 10);
+            RG_CHECK_EQ(scene_read(&scene, 2 * BLOCK, RG_MIB(2)), 0);
+        } else {
+            RG_CHECK_EQ(scene_read(&scene, 2 * BLOCK, 10), -EIO);
+            RG_CHECK_STATUS(rg_checkpoint_reader_failure(scene.reader), RANGE);
+        }
+        scene_close(&scene);
+    }
+}
+
 static void test_a_wrong_checksum(void)
 {
     struct rg_step wrong = {.kind = RG_STEP_SEND_OBJECT,
@@ -230,6 +264,7 @@ int main(int argc, char **argv)
         RG_TEST(test_reading_ahead),
         RG_TEST(test_little_memory),
         RG_TEST(test_what_lies_behind_the_end),
+        RG_TEST(test_an_end_that_was_told_otherwise),
         RG_TEST(test_a_wrong_checksum),
         RG_TEST(test_failures),
         RG_TEST(test_deadlines),
