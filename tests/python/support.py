@@ -16,7 +16,7 @@ import urllib.request
 sys.path.append(os.path.join(os.path.dirname(__file__), "..", "support"))
 import ringest
 from rules import FAULTS, Rule, kill_each, run_until_held, strike_each  # noqa: F401  (for the tests)
-from waiting import INTERVAL_S, until, until_it_sleeps  # noqa: F401  (for the tests)
+from waiting import INTERVAL_S, PATIENCE_S, until, until_it_sleeps  # noqa: F401  (for the tests)
 
 PROGRAM = os.environ["RINGEST_PROGRAM"]
 # Of what is left to chance: the same in every run, and another in each round of script/soak.

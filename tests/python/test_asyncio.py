@@ -28,8 +28,9 @@ def run(main, loop_factory=None):
 
 async def until_awaited(ask):
     """Asks again and again until the answer is true, and gives it."""
-    while not (answer := await ask()):
-        await asyncio.sleep(support.INTERVAL_S)
+    async with asyncio.timeout(support.PATIENCE_S):
+        while not (answer := await ask()):
+            await asyncio.sleep(support.INTERVAL_S)
     return answer
 
 
@@ -236,7 +237,8 @@ class Loops(unittest.TestCase):
         before = aio.CAPACITY
         aio.CAPACITY = 1
         try:
-            with support.client("--latency-ms", "20") as client:
+            # Long enough that the first is seen to be out on a busy machine.
+            with support.client("--latency-ms", "300") as client:
                 gone, got = asyncio.CancelledError, ringest.Buffer
                 for _ in range(5):
                     self.assertEqual(run(main(client)), [gone, gone, gone, got, got])
