@@ -4,6 +4,7 @@
 #include "emulator/store/bucket_folders.h"
 #include "emulator/store/bucket_state.h"
 #include "emulator/store/disk/disk.h"
+#include "emulator/store/disk/files.h"
 #include "emulator/store/memory/memory.h"
 #include "emulator/store/model/backend.h"
 #include "emulator/store/model/clock.h"
@@ -151,12 +152,8 @@ int rg_store_create_bucket(struct rg_store *store, struct rg_h1_slice name,
 /* Makes the folders in the root known that are named like buckets. */
 static void scan_root(struct rg_store *store)
 {
-    int fd = openat(store->root_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    DIR *dir = rg_disk_open_folder(store->root_fd, ".", 0);
     if (dir == NULL) {
-        if (fd >= 0) {
-            close(fd);
-        }
         return;
     }
     for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {

@@ -156,19 +156,27 @@ int rg_disk_rename_into_place(struct rg_disk_tree *tree, const char *temporary, 
     return -errno;
 }
 
+DIR *rg_disk_open_folder(int parent_fd, const char *name, int flags)
+{
+    int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    if (dir == NULL && fd >= 0) {
+        int error = errno;
+        close(fd);
+        errno = error;
+    }
+    return dir;
+}
+
 void rg_disk_remove_temporaries(const struct rg_disk_tree *tree)
 {
-    int fd = openat(tree->fd, RG_FILE_NAME_PRIVATE, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    DIR *dir = rg_disk_open_folder(tree->fd, RG_FILE_NAME_PRIVATE, 0);
     if (dir == NULL) {
-        if (fd >= 0) {
-            close(fd);
-        }
         return;
     }
     for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
         if (strncmp(entry->d_name, "%t", 2) == 0) {
-            unlinkat(fd, entry->d_name, 0);
+            unlinkat(dirfd(dir), entry->d_name, 0);
         }
     }
     closedir(dir);
@@ -176,20 +184,16 @@ void rg_disk_remove_temporaries(const struct rg_disk_tree *tree)
 
 void rg_disk_remove_folder(int parent_fd, const char *folder, unsigned depth)
 {
-    int fd = openat(parent_fd, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    DIR *dir = rg_disk_open_folder(parent_fd, folder, O_NOFOLLOW);
     if (dir == NULL) {
-        if (fd >= 0) {
-            close(fd);
-        }
         return;
     }
     for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) {
             continue;
         }
-        if (unlinkat(fd, entry->d_name, 0) < 0 && errno == EISDIR && depth > 0) {
-            rg_disk_remove_folder(fd, entry->d_name, depth - 1);
+        if (unlinkat(dirfd(dir), entry->d_name, 0) < 0 && errno == EISDIR && depth > 0) {
+            rg_disk_remove_folder(dirfd(dir), entry->d_name, depth - 1);
         }
     }
     closedir(dir);

@@ -8,6 +8,7 @@
 #include "emulator/store/disk/file_name.h"
 #include "emulator/wire/text.h"
 
+#include <dirent.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
 
@@ -52,6 +53,9 @@ int rg_disk_make_temporary(struct rg_disk_tree *tree, struct rg_disk_temporary *
 void rg_disk_drop_temporary(struct rg_disk_tree *tree, struct rg_disk_temporary *file);
 /* Gives the file its name: the plain one, unless a folder is there. */
 int rg_disk_rename_into_place(struct rg_disk_tree *tree, const char *temporary, const char *path);
+/* Opens a folder to read what is in it; closedir ends that. `flags`: more of openat's, such as
+ * O_NOFOLLOW. NULL: it cannot be read, and errno says why. */
+DIR *rg_disk_open_folder(int parent_fd, const char *name, int flags);
 /* Removes what a process left behind that died while it wrote. */
 void rg_disk_remove_temporaries(const struct rg_disk_tree *tree);
 /* Removes a folder with everything in it. `depth` bounds the recursion: paths are no longer. */

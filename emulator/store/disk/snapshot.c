@@ -94,13 +94,9 @@ static bool entry_is_folder(int folder_fd, const struct dirent *entry)
 static int scan_folder(struct rg_disk_snapshot *snapshot, const struct rg_disk_tree *tree,
                        const char *folder, struct rg_text *pending)
 {
-    int fd = openat(tree->fd, folder[0] != '\0' ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    DIR *dir = rg_disk_open_folder(tree->fd, folder[0] != '\0' ? folder : ".", 0);
     if (dir == NULL) {
         int rc = -errno;
-        if (fd >= 0) {
-            close(fd);
-        }
         /* Removed meanwhile, or a loop of links. */
         return rc == -ENOENT || rc == -ENOTDIR || rc == -ELOOP || rc == -EACCES ? 0 : rc;
     }
@@ -113,7 +109,7 @@ static int scan_folder(struct rg_disk_snapshot *snapshot, const struct rg_disk_t
             strcmp(path, RG_FILE_NAME_PRIVATE) == 0 || (size_t)size >= sizeof(path)) {
             continue;
         }
-        if (entry_is_folder(fd, entry)) {
+        if (entry_is_folder(dirfd(dir), entry)) {
             rg_text_append(pending, path, (size_t)size + 1);
             rc = pending->failed ? -ENOMEM : 0;
         } else {
