@@ -152,4 +152,33 @@ static inline const char *list(void)
     return names;
 }
 
+static inline void enable_versioning(void)
+{
+    struct rg_bucket_info info;
+    rg_bucket_get_info(bucket(), &info);
+    info.versioning = true;
+    RG_CHECK_EQ(rg_bucket_configure(bucket(), &info, 0), 0);
+}
+
+/* "name:size" of each version, with "!" where it is noncurrent. */
+static inline const char *list_versions(void)
+{
+    static char names[4096];
+    static struct rg_store_entry entry;
+    char from[RG_STORE_NAME_SIZE_MAX + 1];
+    uint32_t from_size = 0;
+    int64_t after = 0;
+    names[0] = '\0';
+    while (rg_bucket_seek_version(bucket(), (struct rg_h1_slice){from, from_size}, after, &entry) ==
+           0) {
+        snprintf(names + strlen(names), sizeof(names) - strlen(names), "%.*s:%d%s ",
+                 (int)entry.name_size, entry.name, (int)entry.info.size,
+                 entry.info.deleted_us != 0 ? "!" : "");
+        memcpy(from, entry.name, entry.name_size);
+        from_size = entry.name_size;
+        after = entry.info.generation;
+    }
+    return names;
+}
+
 #endif

@@ -264,4 +264,14 @@ static inline void json_member(const char *name, char *out, size_t out_size)
     snprintf(out, out_size, "%.*s", (int)strcspn(at, "\""), at);
 }
 
+/* bucket/o with metadata of every kind. */
+static inline void put_with_metadata(void)
+{
+    rg_driver_send(api, &reply,
+                   "PUT /bucket/o HTTP/1.1\r\nHost: h\r\nContent-Type: text/plain\r\n"
+                   "Cache-Control: no-store\r\nx-goog-meta-one: 1\r\nx-goog-meta-Two: 2\r\n"
+                   "x-goog-storage-class: NEARLINE\r\nContent-Length: 4\r\n\r\ndata");
+    RG_CHECK_EQ(reply.status, 200);
+}
+
 #endif

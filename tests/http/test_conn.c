@@ -1,43 +1,6 @@
 /* A connection of the client between answers, and at the end of them. */
-#include "tests/support/exchange.h"
+#include "tests/http/conn_case.h"
 #include "tests/support/loop.h"
-#include "tests/support/test.h"
-
-#define ANSWER "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-
-struct setting {
-    struct rg_test_pool pool;
-    struct rg_scripted_server *server;
-};
-
-static void setting_open(struct setting *setting, const struct rg_step *const *scripts,
-                         uint32_t count)
-{
-    struct rg_script_options options = {.scripts = scripts, .script_count = count};
-    setting->server = rg_scripted_server_start(&options);
-    setting->pool.options.connections_max = 1;
-    rg_test_pool_open(&setting->pool, rg_scripted_server_port(setting->server));
-}
-
-static void setting_close(struct setting *setting)
-{
-    rg_test_pool_close(&setting->pool);
-    rg_scripted_server_stop(setting->server);
-}
-
-/* An exchange must give this body. */
-static void check_body(struct setting *setting, const char *body)
-{
-    struct rg_test_exchange exchange = {0};
-    rg_test_exchange_run(&setting->pool, &exchange);
-    if (exchange.status != RG_STATUS_OK) {
-        rg_test_fail(__FILE__, __LINE__, "the status is %s: %s", rg_status_name(exchange.status),
-                     exchange.text);
-    }
-    RG_CHECK_MEM(exchange.body, exchange.body_size, body, strlen(body));
-    RG_CHECK_EQ(exchange.told_size, strlen(body));
-    rg_test_exchange_fini(&exchange);
-}
 
 /* It is not the answer to a request that was not sent yet. */
 static void test_bytes_before_any_request(void)

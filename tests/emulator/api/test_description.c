@@ -3,19 +3,10 @@
 
 #include "tests/emulator/driver.h"
 
-static void put_described(void)
-{
-    rg_driver_send(api, &reply,
-                   "PUT /bucket/o HTTP/1.1\r\nHost: h\r\nContent-Type: text/plain\r\n"
-                   "Cache-Control: no-store\r\nx-goog-meta-one: 1\r\nx-goog-meta-Two: 2\r\n"
-                   "x-goog-storage-class: NEARLINE\r\nContent-Length: 4\r\n\r\ndata");
-    RG_CHECK_EQ(reply.status, 200);
-}
-
 static void test_metadata_of_a_put_is_in_every_answer(void)
 {
     open_api(NULL, 0);
-    put_described();
+    put_with_metadata();
     get("/bucket/o");
     check_field("x-goog-meta-one", "1");
     check_field("x-goog-meta-two", "2");

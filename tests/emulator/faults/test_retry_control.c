@@ -1,27 +1,7 @@
 /* Retry tests are made, told and deleted; what is none is refused. */
 #include "emulator/faults/retry_control.h"
 #include "emulator/faults/retry_tests.h"
-#include "tests/emulator/driver.h"
-
-static char id[64];
-
-static void post_test(const char *json)
-{
-    rg_driver_send(api, &reply,
-                   "POST /retry_test HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
-                   "Content-Length: %zu\r\n\r\n%s",
-                   strlen(json), json);
-}
-
-static void make_test(const char *method, const char *instruction)
-{
-    char json[256];
-    snprintf(json, sizeof(json), "{\"instructions\":{\"%s\":[\"%s\"]},\"transport\":\"HTTP\"}",
-             method, instruction);
-    post_test(json);
-    RG_CHECK_EQ(reply.status, 200);
-    json_member("id", id, sizeof(id));
-}
+#include "tests/emulator/faults/retry_case.h"
 
 static void send_as_test(const char *method, const char *target, const char *fields)
 {

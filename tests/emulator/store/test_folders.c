@@ -1,74 +1,7 @@
 /* The table of folders and its log: restarts, kills in the middle of a change, renames on disk. */
-#include "emulator/store/bucket_folders.h"
 #include "emulator/store/folders.h"
-#include "emulator/store/writer.h"
 
-#include "tests/support/test.h"
-
-#include <errno.h>
-#include <fcntl.h>
-#include <ftw.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-static char root[64];
-static struct rg_store *store;
-static struct rg_bucket *bucket;
-
-static void open_store(void)
-{
-    char error[512] = "";
-    struct rg_store_options options = {.root = root};
-    if (rg_store_open(&store, &options, error, sizeof(error)) < 0) {
-        rg_test_fail(__FILE__, __LINE__, "%s", error);
-    }
-}
-
-/* A hierarchical bucket below a new root. */
-static void begin(void)
-{
-    struct rg_bucket_info info;
-    strcpy(root, "/tmp/ringest-test-XXXXXX");
-    RG_CHECK(mkdtemp(root) != NULL);
-    open_store();
-    RG_CHECK_EQ(rg_store_create_bucket(store, rg_text_slice("bucket"), &bucket), 0);
-    rg_bucket_get_info(bucket, &info);
-    info.hierarchical = true;
-    RG_CHECK_EQ(rg_bucket_configure(bucket, &info, 0), 0);
-}
-
-static void restart(void)
-{
-    rg_store_close(store);
-    open_store();
-    bucket = rg_store_find_bucket(store, rg_text_slice("bucket"));
-}
-
-static int remove_entry(const char *path, const struct stat *status, int type, struct FTW *place)
-{
-    (void)status;
-    (void)type;
-    (void)place;
-    return remove(path);
-}
-
-static void finish(void)
-{
-    rg_store_close(store);
-    RG_CHECK_EQ(nftw(root, remove_entry, 16, FTW_DEPTH | FTW_PHYS), 0);
-}
-
-static void put(const char *name, const char *text)
-{
-    struct rg_store_writer *writer;
-    struct rg_store_conditions none = {0};
-    struct rg_store_object_info info = {.content_type = "text/x"};
-    RG_CHECK_EQ(
-        rg_store_writer_create(&writer, store, rg_text_slice("bucket"), rg_text_slice(name), 0), 0);
-    RG_CHECK_EQ(rg_store_writer_append(writer, text, strlen(text)), 0);
-    RG_CHECK_EQ(rg_store_writer_commit(writer, &none, &info, &info), 0);
-}
+#include "tests/emulator/store/folders_case.h"
 
 static int create(const char *name)
 {
@@ -80,46 +13,6 @@ static int remove_folder(const char *name)
 {
     struct rg_store_conditions none = {0};
     return rg_bucket_remove_folder(bucket, rg_text_slice(name), &none);
-}
-
-static int rename_folder(const char *from, const char *to)
-{
-    struct rg_store_conditions none = {0};
-    struct rg_folder_info info;
-    return rg_bucket_rename_folder(bucket, rg_text_slice(from), rg_text_slice(to), &none, &info);
-}
-
-static const char *list(void)
-{
-    static char names[4096];
-    struct rg_folder_entry entry;
-    char from[RG_STORE_FOLDER_SIZE_MAX + 1] = "";
-    uint32_t from_size = 0;
-    names[0] = '\0';
-    while (rg_bucket_seek_folder(bucket, (struct rg_h1_slice){from, from_size}, &entry) == 0) {
-        snprintf(names + strlen(names), sizeof(names) - strlen(names), "%.*s ",
-                 (int)entry.name_size, entry.name);
-        memcpy(from, entry.name, entry.name_size);
-        from[entry.name_size] = '\0';
-        from_size = entry.name_size + 1;
-    }
-    return names;
-}
-
-static const char *log_path(void)
-{
-    static char path[256];
-    snprintf(path, sizeof(path), "%s/bucket/.ringest/%%folders", root);
-    return path;
-}
-
-/* As a process leaves it that is killed in the middle of writing. */
-static void append_to_log(const char *text)
-{
-    int fd = open(log_path(), O_WRONLY | O_APPEND | O_CREAT, 0644);
-    RG_CHECK(fd >= 0);
-    RG_CHECK_EQ(write(fd, text, strlen(text)), (ssize_t)strlen(text));
-    close(fd);
 }
 
 static void test_folders_survive_a_restart(void)

@@ -9,20 +9,11 @@ static void change(const char *method, const char *target, const char *json)
                    method, target, strlen(json), json);
 }
 
-static void put_described(void)
-{
-    rg_driver_send(api, &reply,
-                   "PUT /bucket/o HTTP/1.1\r\nHost: h\r\nContent-Type: text/plain\r\n"
-                   "Cache-Control: no-store\r\nx-goog-meta-one: 1\r\nx-goog-meta-Two: 2\r\n"
-                   "x-goog-storage-class: NEARLINE\r\nContent-Length: 4\r\n\r\ndata");
-    RG_CHECK_EQ(reply.status, 200);
-}
-
 static void test_patch_changes_what_it_names(void)
 {
     char generation[32], now[32];
     open_api(NULL, 0);
-    put_described();
+    put_with_metadata();
     get("/storage/v1/b/bucket/o/o");
     json_member("generation", generation, sizeof(generation));
     change("PATCH", "/storage/v1/b/bucket/o/o",
@@ -53,7 +44,7 @@ static void test_patch_changes_what_it_names(void)
 static void test_put_replaces_the_description(void)
 {
     open_api(NULL, 0);
-    put_described();
+    put_with_metadata();
     change("PUT", "/storage/v1/b/bucket/o/o", "{\"metadata\":{\"x\":\"y\"}}");
     RG_CHECK_EQ(reply.status, 200);
     check_body_has("\"metadata\":{\"x\":\"y\"}");
@@ -67,7 +58,7 @@ static void test_put_replaces_the_description(void)
 static void test_changes_have_conditions(void)
 {
     open_api(NULL, 0);
-    put_described();
+    put_with_metadata();
     change("PATCH", "/storage/v1/b/bucket/o/o?ifMetagenerationMatch=2", "{}");
     RG_CHECK_EQ(reply.status, 412);
     change("PATCH", "/storage/v1/b/bucket/o/o?ifMetagenerationNotMatch=1", "{}");

@@ -3,14 +3,6 @@
 
 #include "tests/emulator/disk_case.h"
 
-static void enable_versioning(void)
-{
-    struct rg_bucket_info info;
-    rg_bucket_get_info(bucket(), &info);
-    info.versioning = true;
-    RG_CHECK_EQ(rg_bucket_configure(bucket(), &info, 0), 0);
-}
-
 static void test_the_settings_of_a_bucket_survive_a_restart(void)
 {
     struct rg_bucket_settings *settings;
