@@ -1,6 +1,7 @@
 /* `ringest emulate`: the embedded emulator as a program. It listens before it says so, and runs
- * until a signal asks it to end. */
+ * until a signal asks it to end, or until the command that it was given ends. */
 #include "cli/cli.h"
+#include "cli/emulate_command.h"
 #include "cli/session.h"
 
 #include "emulator/emulator.h"
@@ -20,6 +21,7 @@ static void end_signals_block(sigset_t *out_signals)
     sigemptyset(out_signals);
     sigaddset(out_signals, SIGINT);
     sigaddset(out_signals, SIGTERM);
+    sigaddset(out_signals, SIGCHLD);
     pthread_sigmask(SIG_BLOCK, out_signals, NULL);
 }
 
@@ -37,7 +39,18 @@ static int ready_print(const struct rg_emulator *emulator)
     return CLI_DONE;
 }
 
-static int emulate_go(const struct rg_emulator_options *options)
+static int wait_for_signal(const struct rg_emulator *emulator, const sigset_t *end_signals)
+{
+    int status = ready_print(emulator);
+    int number = 0;
+    while (status == CLI_DONE && number != SIGINT && number != SIGTERM) {
+        sigwait(end_signals, &number);
+    }
+    return status;
+}
+
+/* `command`: NULL, or its arguments and a NULL. */
+static int emulate_go(const struct rg_emulator_options *options, char **command)
 {
     sigset_t end_signals;
     end_signals_block(&end_signals);
@@ -52,11 +65,8 @@ static int emulate_go(const struct rg_emulator_options *options)
         return cli_fail("%s%s", error,
                         rc == -EADDRINUSE ? "; give another port, or 0 for any free one" : "");
     }
-    int status = ready_print(emulator);
-    if (status == CLI_DONE) {
-        int signal_number;
-        sigwait(&end_signals, &signal_number);
-    }
+    int status = command != NULL ? emulate_command_run(emulator, command, &end_signals)
+                                 : wait_for_signal(emulator, &end_signals);
     rg_emulator_close(emulator);
     return status;
 }
@@ -136,10 +146,11 @@ static int emulate_parse(const char **synthetic, int argc, char **argv)
             return CLI_USAGE;
         }
     }
-    if (optind < argc) {
-        return cli_usage("\"%s\" is one argument too many", argv[optind]);
+    if (optind < argc && strcmp(argv[optind - 1], "--") != 0) {
+        return cli_usage("\"%s\" is one argument too many; a command to run comes after --",
+                         argv[optind]);
     }
-    return emulate_go(&emulate);
+    return emulate_go(&emulate, optind < argc ? argv + optind : NULL);
 }
 
 static int emulate_run(int argc, char **argv)
@@ -155,7 +166,7 @@ static int emulate_run(int argc, char **argv)
 
 const struct cli_command cli_emulate = {
     .name = "emulate",
-    .arguments = "[OPTIONS]",
+    .arguments = "[OPTIONS] [-- COMMAND [ARGUMENT]...]",
     .summary = "serve buckets on this machine as Cloud Storage would",
     .help =
         "Options:\n"
@@ -177,6 +188,9 @@ const struct cli_command cli_emulate = {
         "  --threads N        event loops; default: one for each CPU\n"
         "\nWithout --root, uploaded objects are kept in memory. When the emulator listens, it\n"
         "prints one line, {\"endpoint\":\"https://localhost:PORT\",\"ca\":\"PATH\",\"pid\":N},\n"
-        "and runs until SIGINT or SIGTERM. With --plain, \"ca\" is null.\n",
+        "and runs until SIGINT or SIGTERM. With --plain, \"ca\" is null.\n"
+        "\nWith COMMAND, it prints nothing. It runs the command with STORAGE_EMULATOR_HOST and\n"
+        "SSL_CERT_FILE set, so that its clients use the emulator, and ends with it:\n"
+        "  ringest emulate --synthetic train/:2000:10KiB -- bash\n",
     .run = emulate_run,
 };

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import unittest
 
-from support import DONE, FAILED, USAGE, Case, Emulator, closed_port, ringest, until
+from support import DONE, FAILED, PROGRAM, USAGE, Case, Emulator, closed_port, ringest, until
 
 
 class Emulate(Case):
@@ -25,6 +25,31 @@ class Emulate(Case):
             self.assertEqual(server.end(), DONE)
             self.assertEqual((server.process.stdout.read(), server.stderr()), (b"", ""))
             self.assertFalse(os.path.exists(server.ca), "the temporary folder stayed")
+
+    def test_a_command_uses_it_and_ends_it(self):
+        script = 'set -e; echo "$SSL_CERT_FILE"; "$0" cat gs://made/p00000000 | wc -c; exit 7'
+        done = ringest("emulate", "--synthetic", "made/p:1:10", "--", "sh", "-c", script, PROGRAM)
+        self.assertEqual((done.returncode, done.stderr), (7, ""))
+        ca, size = done.stdout.decode().split()
+        self.assertEqual(size, "10")
+        self.assertFalse(os.path.exists(ca), "the emulator ended without cleaning up")
+
+    def test_a_command_has_signals_as_others_have_them(self):
+        done = ringest("emulate", "--plain", "--", "sh", "-c", "grep -E 'Sig(Blk|Ign)' /proc/self/status; kill -9 $$")
+        self.assertEqual(done.returncode, 128 + signal.SIGKILL)
+        blocked, ignored = (int(line.split()[1], 16) for line in done.stdout.splitlines())
+        self.assertEqual((blocked, ignored >> signal.SIGPIPE - 1 & 1), (0, 0), done.stdout)
+
+    def test_sigterm_is_passed_on_to_the_command(self):
+        command = [PROGRAM, "emulate", "--plain", "--", "sh", "-c", "echo; exec tail -f /dev/null"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            process.stdout.readline()
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(process.wait(), 128 + signal.SIGTERM)
+
+    def test_commands_that_cannot_be_run(self):
+        self.fails(ringest("emulate", "--plain", "--", "no-such-program"), 127, "no-such-program", "No such file")
+        self.fails(ringest("emulate", "sh"), USAGE, '"sh"', "after --")
 
     def test_signals_end_it_with_status_0(self):
         for number in (signal.SIGINT, signal.SIGTERM):

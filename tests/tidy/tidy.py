@@ -79,7 +79,7 @@ LONG = {
 # file calls is static.
 FOR_TESTS = {
     # What a test watches:
-    "rg_emulator_ca_path", "rg_emulator_endpoint", "rg_pool_connections", "rg_remaining_is_same", "rg_server_stats",
+    "rg_pool_connections", "rg_remaining_is_same", "rg_server_stats",
     "rg_slab_arena_is_sound", "rg_timer_wheel_valid", "rg_tls_alpn", "rg_tls_context_trust", "rg_tls_failure_name",
     "rg_transport_loop_memory",
     # Steps that a test takes one by one:
