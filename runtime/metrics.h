@@ -136,6 +136,7 @@ static inline uint32_t rg_histogram_bucket(uint64_t value_ns)
 static inline void rg_histogram_record(struct rg_histogram *histogram, uint64_t value_ns)
 {
     uint32_t bucket = rg_histogram_bucket(value_ns);
+    RG_VERIFY(value_ns <= INT64_MAX); /* what is above came from a subtraction below zero */
     RG_ASSERT(bucket < RG_HISTOGRAM_BUCKET_COUNT);
     rg_metric_raise(&histogram->max, value_ns);
     rg_metric_add(&histogram->buckets[bucket], 1);

@@ -28,6 +28,13 @@ static inline uint64_t rg_time_after(uint64_t from_ns, uint64_t delay_ns)
     return rg_add_overflow(from_ns, delay_ns, &sum_ns) ? RG_TIMER_NEVER : sum_ns;
 }
 
+/* How long after `from_ns` `to_ns` is; 0 where it is not after it. This is for two times of which
+ * one is a loop's, read once per pass, and the other is of another thread, within that pass. */
+static inline uint64_t rg_time_between(uint64_t from_ns, uint64_t to_ns)
+{
+    return to_ns - RG_MIN(from_ns, to_ns);
+}
+
 #define RG_TIMER_SLOT_BITS 6
 #define RG_TIMER_SLOT_COUNT (1 << RG_TIMER_SLOT_BITS)
 /* Enough levels for every 64-bit time, so no deadline is too far away to have a slot of its own. */

@@ -434,8 +434,7 @@ static void page_take(struct slot *slot, struct rg_completion *completion)
     struct rg_list_page *page = (struct rg_list_page *)(uintptr_t)completion->data;
     const char *problem = "";
     if (listing->page_count == 0) {
-        uint64_t submitted_ns = slot->request.submitted_ns;
-        listing->connect_ns = completion->started_ns - RG_MIN(submitted_ns, completion->started_ns);
+        listing->connect_ns = rg_time_between(slot->request.submitted_ns, completion->started_ns);
     }
     listing->page_count++;
     int rc = rg_space_take_page(&listing->space, segment, page, &problem);

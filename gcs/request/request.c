@@ -212,7 +212,7 @@ void rg_request_finish(struct rg_request *request, struct rg_completion *complet
         rg_request_explain(request, completion);
     }
     rg_histogram_record(&loop->metrics.phases[RG_PHASE_TOTAL],
-                        loop->now_ns - request->submitted_ns);
+                        rg_time_between(request->submitted_ns, loop->now_ns));
     request->ops->release(request);
     become(request, RG_REQUEST_FREE);
     rg_client_give_request(request->client, request);
@@ -585,7 +585,7 @@ static int exchange_encode(struct rg_exchange *x, struct rg_h1_encoder *encoder)
     if (request->started_ns == 0) {
         struct rg_loop *loop = loop_of(request);
         rg_histogram_record(&loop->metrics.phases[RG_PHASE_QUEUE],
-                            loop->now_ns - RG_MIN(request->submitted_ns, loop->now_ns));
+                            rg_time_between(request->submitted_ns, loop->now_ns));
     }
     become(request, RG_REQUEST_OUT);
     rg_traffic_sent(request);

@@ -1,10 +1,13 @@
 /* The life of a request over its attempts: what is tried again and what is not, and that a request
  * completes exactly once in whatever state a deadline, a cancellation or the end of its client
  * finds it. */
+#include "runtime/loop.h"
+#include "runtime/runtime.h"
 #include "tests/support/client.h"
 #include "tests/support/test.h"
 
 #include <arpa/inet.h>
+#include <semaphore.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -492,6 +495,55 @@ static void test_black_hole_gives_up_after_the_connect_timeout(void)
     black_hole_close(&hole);
 }
 
+/* A loop that has read the clock for its pass, and has not looked into its mailbox yet. */
+struct held_pass {
+    struct rg_loop *loop;
+    struct rg_alarm alarm;
+    sem_t held, go_on;
+};
+
+static void held_pass_fire(struct rg_alarm *alarm)
+{
+    struct held_pass *pass = RG_CONTAINER_OF(alarm, struct held_pass, alarm);
+    sem_post(&pass->held);
+    while (sem_wait(&pass->go_on) < 0) {
+    }
+}
+
+static void held_pass_begin(void *context)
+{
+    struct held_pass *pass = context;
+    rg_alarm_init(&pass->alarm, held_pass_fire);
+    rg_loop_set_alarm(pass->loop, &pass->alarm, pass->loop->now_ns);
+}
+
+/* What is submitted and ends within one pass is submitted after the time that the pass goes by. */
+static void test_no_duration_is_below_zero(void)
+{
+    static const struct rg_step silent[] = {RG_READ, RG_HOLD};
+    static const struct rg_step *const scripts[] = {silent};
+    struct rg_test_client c = {.scripts = scripts, .script_count = 1};
+    rg_test_client_open(&c);
+    struct held_pass pass = {.loop = c.runtime->loops[0]};
+    sem_init(&pass.held, 0, 0);
+    sem_init(&pass.go_on, 0, 0);
+    rg_loop_call(pass.loop, held_pass_begin, &pass);
+    while (sem_wait(&pass.held) < 0) {
+    }
+    rg_test_get(&c, &(struct rg_get){.user_data = 1});
+    RG_CHECK_EQ(rg_cancel(c.client, c.cq, 1), 0);
+    sem_post(&pass.go_on);
+    struct rg_completion done = rg_test_take(&c);
+    RG_CHECK_STATUS(&done, CANCELLED);
+    rg_lease_release(done.lease);
+    struct rg_stats stats = rg_test_stats(&c);
+    RG_CHECK_EQ(stats.total.count, 1);
+    RG_CHECK(stats.total.max_ns < 3600 * RG_NS_PER_S);
+    rg_test_client_close(&c);
+    sem_destroy(&pass.held);
+    sem_destroy(&pass.go_on);
+}
+
 static void test_closed_port(void)
 {
     struct black_hole hole;
@@ -529,6 +581,7 @@ int main(int argc, char **argv)
         RG_TEST(test_deadline_that_has_passed_already),
         RG_TEST(test_close_in_every_state),
         RG_TEST(test_black_hole_gives_up_after_the_connect_timeout),
+        RG_TEST(test_no_duration_is_below_zero),
         RG_TEST(test_closed_port),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
