@@ -1,6 +1,7 @@
 /* Buffer: one lease as bytes, without a copy. The lease goes back when the last view of it is gone.
  * Ranges that were read together are Buffers of one lease, which another Buffer of theirs holds.
- * Bytes that lie in several of them are read-only: nobody may find them changed by others.
+ * Bytes that lie in several of them are read-only: nobody may find them changed by others. A Buffer
+ * that was unpickled has a copy of the bytes, and no session.
  *
  * Invariant, under the interpreter's lock: a Buffer has its memory by one of a lease of its own, a
  * share that has taken that lease, and another Buffer; or has no memory. What it adds to the
@@ -18,7 +19,7 @@
 static PyTypeObject *buffer_type;
 
 struct buffer {
-    PyObject_HEAD struct core_session *session;
+    PyObject_HEAD struct core_session *session; /* NULL: the bytes are a copy, in `share` */
     struct rg_lease *lease;
     struct core_share *share; /* that has the lease instead, since it was exported; or NULL */
     PyObject *owner;          /* the Buffer whose lease this is a part of, or NULL */
@@ -36,19 +37,23 @@ static struct buffer *of(PyObject *object)
 static bool invariants(const struct buffer *self)
 {
     int holders = (self->lease != NULL) + (self->share != NULL) + (self->owner != NULL);
-    return holders <= 1 && self->held <= self->session->held_bytes && self->size >= 0 &&
+    uint64_t counted = self->session != NULL ? self->session->held_bytes : 0;
+    return holders <= 1 && self->held <= counted && self->size >= 0 &&
            (self->size == 0 || self->data != NULL);
 }
 
+/* `session` may be NULL. */
 static struct buffer *buffer_make(struct core_session *session, const void *data, uint64_t size)
 {
     struct buffer *self = PyObject_New(struct buffer, buffer_type);
     if (self == NULL) {
         return NULL;
     }
-    core_session_ref(session);
-    session->held_bytes += size;
-    self->held = size;
+    if (session != NULL) {
+        core_session_ref(session);
+        session->held_bytes += size;
+    }
+    self->held = session != NULL ? size : 0;
     self->session = session;
     self->lease = NULL;
     self->share = NULL;
@@ -167,7 +172,9 @@ static void buffer_dealloc(PyObject *object)
     }
     core_share_unref(self->share);
     Py_XDECREF(self->owner);
-    session->held_bytes -= self->held;
+    if (session != NULL) {
+        session->held_bytes -= self->held;
+    }
     PyObject_Free(object);
     Py_DECREF(type);
     core_session_unref(session);
@@ -352,31 +359,82 @@ static PyObject *buffer_dlpack_device(PyObject *object, PyObject *nothing)
     return Py_BuildValue("(ii)", DL_CPU, 0);
 }
 
-/* Writable, like the Buffer. Without this a DataLoader's worker, whose thread that sends cannot
- * report what it cannot pickle, would leave its parent waiting for ever. */
-static PyObject *buffer_reduce(PyObject *object, PyObject *nothing)
+static PyObject *buffer_to_bytes(PyObject *object, PyObject *nothing)
 {
     (void)nothing;
     const struct buffer *self = of(object);
-    return Py_BuildValue("(O(N))", (PyObject *)&PyByteArray_Type,
-                         PyBytes_FromStringAndSize(self->data, self->size));
+    return PyBytes_FromStringAndSize(self->data, self->size);
+}
+
+static PyObject *buffer_decode(PyObject *object, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"encoding", "errors", NULL};
+    const char *encoding = "utf-8", *errors = "strict";
+    return PyArg_ParseTupleAndKeywords(args, keywords, "|ss:decode", names, &encoding, &errors)
+               ? PyUnicode_FromEncodedObject(object, encoding, errors)
+               : NULL;
+}
+
+static PyObject *buffer_iterate(PyObject *object)
+{
+    PyObject *view = PyMemoryView_FromObject(object);
+    PyObject *iterator = view != NULL ? PyObject_GetIter(view) : NULL;
+    Py_XDECREF(view);
+    return iterator;
+}
+
+/* The workers of a DataLoader give what the process itself would. Without this a worker, whose
+ * thread that sends cannot report what it cannot pickle, would leave its parent waiting for ever.
+ */
+static PyObject *buffer_reduce(PyObject *object, PyObject *nothing)
+{
+    PyObject *module = PyImport_ImportModule("ringest._core");
+    PyObject *make = module != NULL ? PyObject_GetAttrString(module, "_buffer_of") : NULL;
+    PyObject *reduced =
+        make != NULL ? Py_BuildValue("(O(N))", make, buffer_to_bytes(object, nothing)) : NULL;
+    Py_XDECREF(make);
+    Py_XDECREF(module);
+    return reduced;
+}
+
+PyObject *core_buffer_of(PyObject *module, PyObject *data)
+{
+    (void)module;
+    Py_buffer view;
+    if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0) {
+        return NULL;
+    }
+    struct core_share *share = core_share_copy(view.buf, (size_t)view.len);
+    struct buffer *self =
+        share != NULL ? buffer_make(NULL, core_share_bytes(share), (uint64_t)view.len) : NULL;
+    PyBuffer_Release(&view);
+    if (self == NULL) {
+        core_share_unref(share);
+        return NULL;
+    }
+    self->share = share;
+    return (PyObject *)self;
 }
 
 static PyMethodDef buffer_methods[] = {
     {"__dlpack__", (PyCFunction)(void (*)(void))buffer_dlpack, METH_VARARGS | METH_KEYWORDS,
      "A DLPack capsule of these bytes (uint8, one dimension), without a copy but for copy=True."},
     {"__dlpack_device__", buffer_dlpack_device, METH_NOARGS, "(kDLCPU, 0)"},
-    {"__reduce__", buffer_reduce, METH_NOARGS, "Pickled, it becomes a bytearray with a copy."},
+    {"__reduce__", buffer_reduce, METH_NOARGS, "Unpickled, it is a Buffer with a copy."},
+    {"to_bytes", buffer_to_bytes, METH_NOARGS, "to_bytes() -> a copy, as bytes"},
+    {"decode", (PyCFunction)(void (*)(void))buffer_decode, METH_VARARGS | METH_KEYWORDS,
+     "decode(encoding='utf-8', errors='strict') -> str"},
     {0},
 };
 
 static PyType_Slot buffer_slots[] = {
     {Py_tp_doc,
-     "Bytes of an object, in memory of the library: bytes-like, freed with the last view. Pickled, "
-     "as by the workers of a DataLoader, it becomes a bytearray with a copy of them. "
-     "Not to be made by hand."},
+     "Bytes of an object, in memory of the library: bytes-like, freed with the last view. "
+     "Unpickled, as from the workers of a DataLoader, it is a Buffer with a copy of them. "
+     "Functions that take bytes only want to_bytes() or decode(). Not to be made by hand."},
     {Py_tp_dealloc, buffer_dealloc},
     {Py_tp_repr, buffer_repr},
+    {Py_tp_iter, buffer_iterate},
     {Py_tp_richcompare, buffer_compare},
     {Py_tp_methods, buffer_methods},
     {Py_bf_getbuffer, buffer_get},

@@ -81,10 +81,11 @@ void core_session_unref(struct core_session *session)
 }
 
 struct core_share {
-    struct core_session *session;
+    struct core_session *session; /* NULL: there is no lease, and the bytes are in `copy` */
     struct rg_lease *lease;
     uint64_t bytes;
     _Atomic unsigned references;
+    _Alignas(16) uint8_t copy[];
 };
 
 struct core_share *core_share_new(struct core_session *session, struct rg_lease *lease)
@@ -101,8 +102,31 @@ struct core_share *core_share_new(struct core_session *session, struct rg_lease 
     return share;
 }
 
+struct core_share *core_share_copy(const void *data, size_t size)
+{
+    struct core_share *share = malloc(sizeof(*share) + size);
+    if (share == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    *share = (struct core_share){.session = NULL};
+    atomic_init(&share->references, 1);
+    memcpy(share->copy, data, size);
+    return share;
+}
+
+const void *core_share_bytes(const struct core_share *share)
+{
+    RG_ASSERT(share->session == NULL);
+    return share->copy;
+}
+
 void core_share_charge(struct core_share *share, uint64_t *held)
 {
+    if (share->session == NULL) {
+        RG_ASSERT(*held == 0);
+        return;
+    }
     RG_ASSERT(share->session->held_bytes >= *held);
     share->bytes += *held;
     atomic_fetch_add(&share->session->exported_bytes, *held);
@@ -121,12 +145,14 @@ void core_share_unref(struct core_share *share)
         return;
     }
     struct core_session *session = share->session;
-    /* A child of fork reads its parent's leases and leaves them alone. */
-    if (core_session_is_own(session)) {
-        rg_lease_release(share->lease);
+    if (session != NULL) {
+        /* A child of fork reads its parent's leases and leaves them alone. */
+        if (core_session_is_own(session)) {
+            rg_lease_release(share->lease);
+        }
+        atomic_fetch_sub(&session->exported_bytes, share->bytes);
+        session_leave(session);
     }
-    atomic_fetch_sub(&session->exported_bytes, share->bytes);
-    session_leave(session);
     free(share);
 }
 

@@ -66,6 +66,11 @@ uint64_t core_session_held(const struct core_session *session);
 struct core_share;
 /* Takes the lease. One reference, of the caller; NULL with an exception. */
 struct core_share *core_share_new(struct core_session *session, struct rg_lease *lease);
+/* Has a copy of the bytes and no lease, nor a session. One reference, of the caller; NULL with an
+ * exception. */
+struct core_share *core_share_copy(const void *data, size_t size);
+/* That copy. */
+const void *core_share_bytes(const struct core_share *share);
 /* Moves what a Buffer adds to the session's held_bytes to the share, as long as that lives. */
 void core_share_charge(struct core_share *share, uint64_t *held);
 /* Any thread, without the interpreter's lock, also after the interpreter's end. NULL is fine. */
@@ -133,6 +138,8 @@ int core_type_add(PyObject *module, PyType_Spec *spec, PyTypeObject **out_type);
 
 /* Takes the completion's lease. */
 PyObject *core_buffer_new(struct core_session *session, const struct rg_completion *completion);
+/* _buffer_of(bytes) of the module: what a pickled Buffer becomes. */
+PyObject *core_buffer_of(PyObject *module, PyObject *data);
 /* The first `count` ranges of a completion of rg_get_ranges, a list of Buffers that share its
  * lease. Takes it. */
 PyObject *core_buffers_of_ranges(struct core_session *session,

@@ -59,6 +59,8 @@ static PyObject *module_crc32c_combine(PyObject *module, PyObject *args)
 static PyMethodDef module_functions[] = {
     {"crc32c", module_crc32c, METH_VARARGS,
      "crc32c(data, crc=0, /) -> the CRC32C of what had `crc`, followed by data"},
+    {"_buffer_of", core_buffer_of, METH_O,
+     "_buffer_of(data, /) -> a Buffer with a copy of the bytes"},
     {"unite", core_base_unite, METH_VARARGS,
      "unite([(state, base), ...], all_ranks, /) -> the base of what readers have consumed"},
     {"crc32c_combine", module_crc32c_combine, METH_VARARGS,

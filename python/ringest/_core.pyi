@@ -17,6 +17,9 @@ def crc32c(data: Any, crc: int = 0, /) -> int:
 def crc32c_combine(first: int, second: int, size: int, /) -> int:
     """The CRC32C of two pieces, the second of `size` bytes, by those of each."""
 
+def _buffer_of(data: Any, /) -> Buffer:
+    """A Buffer with a copy of the bytes: what a pickled one becomes."""
+
 def unite(saved: list[tuple[bytes | None, bytes | None]], all_ranks: bool, /) -> bytes:
     """What readers of one epoch have consumed, each given as its state and its base, as a base to go on
     from: of one rank, or with `all_ranks` of all. ValueError: what is missing, doubled or of something else."""
@@ -27,10 +30,23 @@ class Buffer:
     those of get_ranges that have bytes in common with another: these are read-only, and DLPack gives a copy of
     them only (copy=True).
 
-    Pickled, as by the workers of a DataLoader, it becomes a bytearray with a copy of them.
+    What takes bytes-like objects takes it as it is: io.BytesIO(data), numpy.frombuffer, torch.frombuffer,
+    pickle.loads, hashlib, write() of files. What takes only bytes or str wants a copy: json.loads(data.decode()),
+    dictionary.get(data.to_bytes()).
+
+    Unpickled, as from the workers of a DataLoader, it is a Buffer with a copy of the bytes in memory of its own,
+    which the client's memory does not count. Any thread may use it; who writes to it while others read looks after
+    that.
     """
 
-    def __reduce__(self) -> tuple[type[bytearray], tuple[bytes]]: ...
+    def __reduce__(self) -> tuple[Callable[[Any], Buffer], tuple[bytes]]: ...
+    def to_bytes(self) -> bytes:
+        """A copy."""
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """The text that the bytes are."""
+
+    def __iter__(self) -> Iterator[int]: ...
     def __len__(self) -> int: ...
     @overload
     def __getitem__(self, key: int, /) -> int: ...

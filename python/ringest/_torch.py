@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ringest import _collate
+
 try:
     from torch.utils.data import Dataset as MapBase
     from torch.utils.data import IterableDataset as IterableBase
@@ -18,3 +20,6 @@ except ImportError:  # torch is optional
 
     def worker_info() -> Any:
         return None
+
+
+_collate.register()

@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from ringest import _core, _progress
+from ringest import _collate, _core, _progress
 from ringest._core import Buffer, GetMany, Item, Objects
 from ringest._errors import NotFoundError
 from ringest._numbers import BYTES_MAX, whole
@@ -104,6 +104,7 @@ class Client(_core.Client):
             "attempts": attempts,
         }
         self._channels: Channels | None = None  # of event loops
+        _collate.register()  # for datasets that are not ours
 
     @property
     def memory(self) -> int:

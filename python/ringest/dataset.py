@@ -190,8 +190,9 @@ class IterableDataset(WorkerReady, IterableBase):
     workers that makes the batches itself drops the samples that it has when the next one raises: have the dataset
     make them (`batch_size`), or `on_error` settle what is wrong.
 
-    In a DataLoader give `batch_size=None, collate_fn=lambda batch: batch` with batches of Buffers:
-    otherwise PyTorch looks at each of them for what could become a tensor.
+    In a DataLoader a batch of Buffers is a list of them, with workers and without. With `batch_size` here give the
+    DataLoader batch_size=None; with collate_fn=list, too, PyTorch does not look at each Buffer for what could become
+    a tensor.
     """
 
     # Without a transform a sample is its Buffer, and needs no Item.

@@ -146,7 +146,7 @@ class Memory(unittest.TestCase):
             self.assertEqual(data[3], whole[3])
             self.assertEqual(bytes(data[10:20]), whole[10:20])
             self.assertIn(str(support.SIZE), repr(data))
-            self.assertEqual(pickle.loads(pickle.dumps(data)), bytearray(whole))
+            self.assertEqual(pickle.loads(pickle.dumps(data)), whole)
 
     def test_views_keep_the_memory(self):
         with support.client(memory="64MiB") as client:

@@ -349,7 +349,7 @@ class Loader(unittest.TestCase):
                 loader = self.load(dataset, num_workers=1, timeout=60)
                 with self.subTest(kind):
                     batches = list(loader)
-                    self.assertIsInstance(batches[0][0], bytearray)
+                    self.assertIsInstance(batches[0][0], ringest.Buffer)
                     self.assertEqual(sum(batches, []), whole)
 
     def test_persistent_workers_and_early_exit(self):
