@@ -6,6 +6,7 @@
  * requests are submitted as may be in flight: the loop then always has one at hand when a
  * connection becomes free. Latencies are from the moment a request gets a connection to its
  * completion. */
+#include "cli/bench_objects.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
 #include "cli/session.h"
@@ -33,6 +34,8 @@
  * bodies will lie in, whose first touch is expensive on virtual machines. */
 #define WARM_UP_ROUNDS 4
 #define ERRORS_SHOWN 3
+/* After an interruption: what is not answered by then counts as not answered. */
+#define INTERRUPT_PATIENCE_NS (5 * RG_NS_PER_S)
 
 enum bench_op { BENCH_GET, BENCH_PUT, BENCH_LIST };
 static const char *const op_names[] = {"get", "put", "list"};
@@ -52,17 +55,19 @@ struct bench {
     struct cli_session session;
     uint64_t concurrency, count, object_size;
     double seconds; /* 0: by count */
-    bool verify, json, warming_up;
+    bool verify, json, keep, warming_up;
     struct manifest_entry *manifest;
     size_t manifest_count, manifest_capacity;
     uint8_t *payload;
-    struct rg_listing *listing; /* NULL: none has begun */
+    struct bench_objects objects; /* that put writes */
+    struct rg_listing *listing;   /* NULL: none has begun */
     bool listed_all;
     /* Results. */
     uint64_t submitted, finished, errors, retries, hedges, bytes, names;
     uint32_t *samples;
     size_t sample_count;
     uint64_t started_ns, finished_ns, connections;
+    uint64_t give_up_ns; /* waiting for answers after an interruption; 0: there was none */
     double cpu_seconds;
 };
 
@@ -181,17 +186,26 @@ static int submit_gets(struct bench *bench, uint64_t room)
     return rg_submit_gets(bench->session.client, bench->session.cq, gets, count);
 }
 
+/* Only creates: see bench_objects.h. */
 static int submit_put(struct bench *bench)
 {
-    char name[RG_OBJECT_NAME_SIZE_MAX + 24];
-    snprintf(name, sizeof(name), "%s%08" PRIu64, bench->uri.name, bench->submitted);
+    char name[RG_OBJECT_NAME_SIZE_MAX + 1];
+    int rc = bench_objects_add(&bench->objects, name);
+    if (rc < 0) {
+        return rc;
+    }
     struct rg_put put = {
         .bucket = bench->uri.bucket,
         .object = name,
         .data = bench->payload,
         .size = bench->object_size,
+        .if_generation_match = RG_GENERATION_ABSENT,
+        .user_data = bench->objects.count - 1,
     };
-    int rc = rg_submit_put(bench->session.client, bench->session.cq, &put);
+    rc = rg_submit_put(bench->session.client, bench->session.cq, &put);
+    if (rc < 0) {
+        bench_objects_drop(&bench->objects);
+    }
     return rc < 0 ? rc : 1;
 }
 
@@ -215,7 +229,7 @@ static uint64_t room_left(const struct bench *bench)
 {
     uint64_t depth = bench->op == BENCH_LIST ? 1 : 2 * bench->concurrency;
     uint64_t out = bench->submitted - bench->finished;
-    uint64_t room = bench->listed_all ? 0 : depth - out;
+    uint64_t room = bench->listed_all || cli_interrupted() ? 0 : depth - out;
     if (bench->seconds > 0) {
         return rg_now_ns() < bench->started_ns + (uint64_t)(bench->seconds * 1e9) ? room : 0;
     }
@@ -251,11 +265,31 @@ static int submit_more(struct bench *bench)
     return CLI_DONE;
 }
 
-static bool get_is_as_listed(const struct bench *bench, const struct rg_completion *completion)
+/* Where what was read is not what was listed, says what differs. False: nothing does. */
+static bool get_differs(const struct bench *bench, const struct rg_completion *completion,
+                        char *text, size_t text_size)
 {
     const struct manifest_entry *entry = &bench->manifest[completion->user_data];
-    return completion->size == entry->size && completion->generation == entry->generation &&
-           entry->has_crc32c && completion->crc32c == entry->crc32c;
+    int at = snprintf(text, text_size, "gs://%s/%s: ", bench->uri.bucket, entry->name);
+    RG_ASSERT(at > 0 && (size_t)at < text_size);
+    text += at;
+    text_size -= (size_t)at;
+    if (completion->generation != entry->generation) {
+        snprintf(text, text_size,
+                 "replaced since it was listed: generation %" PRId64 ", now %" PRId64,
+                 entry->generation, completion->generation);
+    } else if (completion->size != entry->size) {
+        snprintf(text, text_size, "%" PRIu64 " bytes, listed with %" PRIu64, completion->size,
+                 entry->size);
+    } else if (!entry->has_crc32c) {
+        snprintf(text, text_size, "the listing has no CRC32C to compare with");
+    } else if (completion->crc32c != entry->crc32c) {
+        snprintf(text, text_size, "CRC32C %08" PRIx32 ", listed with %08" PRIx32,
+                 completion->crc32c, entry->crc32c);
+    } else {
+        return false;
+    }
+    return true;
 }
 
 static void error_show(struct bench *bench, const char *text)
@@ -282,6 +316,9 @@ static void list_take(struct bench *bench, const struct rg_list_page *page)
 static void take(struct bench *bench, const struct rg_completion *completion)
 {
     bench->finished++;
+    if (bench->op == BENCH_PUT) {
+        bench_objects_take(&bench->objects, completion->user_data, completion);
+    }
     if (completion->status != RG_STATUS_OK) {
         error_show(bench, cli_completion_text(completion));
         bench->listed_all = bench->op == BENCH_LIST;
@@ -289,11 +326,9 @@ static void take(struct bench *bench, const struct rg_completion *completion)
         list_take(bench, completion->data);
     } else {
         bench->bytes += completion->size;
-        if (bench->verify && bench->op == BENCH_GET && !get_is_as_listed(bench, completion)) {
-            char text[1400];
-            snprintf(text, sizeof(text),
-                     "gs://%s/%s: size, generation or CRC32C are not those of the listing",
-                     bench->uri.bucket, bench->manifest[completion->user_data].name);
+        char text[1400];
+        if (bench->verify && bench->op == BENCH_GET &&
+            get_differs(bench, completion, text, sizeof(text))) {
             error_show(bench, text);
         }
     }
@@ -318,28 +353,38 @@ static uint32_t batch_size(const struct bench *bench, uint64_t out)
     return (uint32_t)RG_MIN(out, RG_MAX(batch, (uint64_t)1));
 }
 
+/* Until everything is answered. After an interruption not for ever, and not at all for what leaves
+ * nothing behind. False: it is not. */
+static bool answers_wait(struct bench *bench, struct rg_completion *done)
+{
+    uint64_t out = bench->submitted - bench->finished;
+    bool interrupted = cli_interrupted();
+    if (interrupted && bench->op != BENCH_PUT) {
+        return false;
+    }
+    if (interrupted && bench->give_up_ns == 0) {
+        bench->give_up_ns = rg_now_ns() + INTERRUPT_PATIENCE_NS;
+    }
+    uint64_t until_ns = bench->give_up_ns != 0 ? bench->give_up_ns : RG_FOREVER;
+    int count = rg_cq_wait(bench->session.cq, done, BATCH_MAX, batch_size(bench, out), until_ns);
+    for (int i = 0; i < count; i++) {
+        take(bench, &done[i]);
+    }
+    return bench->give_up_ns == 0 || rg_now_ns() < bench->give_up_ns;
+}
+
 static int measure(struct bench *bench, bool progress)
 {
     struct rg_completion done[BATCH_MAX];
     double cpu_before = cpu_seconds();
+    int status = CLI_DONE;
     /* A completion counts a second request beside a slow first one as an attempt too. */
     struct rg_stats before = {0}, after = {0};
     rg_runtime_stats(bench->session.runtime, &before);
     bench->started_ns = rg_now_ns();
-    for (;;) {
-        int status = submit_more(bench);
-        if (status != CLI_DONE) {
-            return status;
-        }
-        uint64_t out = bench->submitted - bench->finished;
-        if (out == 0) {
-            break;
-        }
-        int count =
-            rg_cq_wait(bench->session.cq, done, BATCH_MAX, batch_size(bench, out), RG_FOREVER);
-        for (int i = 0; i < count; i++) {
-            take(bench, &done[i]);
-        }
+    for (bool more = true; more;) {
+        status = status == CLI_DONE ? submit_more(bench) : status;
+        more = bench->submitted > bench->finished && answers_wait(bench, done);
         if (progress && bench->seconds == 0) {
             cli_progress(op_names[bench->op], bench->finished, bench->count);
         }
@@ -349,7 +394,7 @@ static int measure(struct bench *bench, bool progress)
     rg_runtime_stats(bench->session.runtime, &after);
     bench->retries = after.retries - before.retries;
     bench->hedges = after.hedges - before.hedges;
-    return CLI_DONE;
+    return status;
 }
 
 /* A lease may be twice as large as its body. The first touch of memory is not what is measured. */
@@ -391,7 +436,7 @@ static void prewarm_wait(struct bench *bench)
     struct rg_stats stats = {0};
     while (rg_runtime_stats(bench->session.runtime, &stats) == 0 &&
            stats.connections < bench->concurrency && stats.connections_failed == 0 &&
-           rg_now_ns() < deadline_ns) {
+           rg_now_ns() < deadline_ns && !cli_interrupted()) {
         nanosleep(&pause, NULL);
     }
 }
@@ -438,10 +483,14 @@ static void report(struct bench *bench)
                ",\"seconds\":%.6f,\"requests_per_s\":%.1f,"
                "\"gb_per_s\":%.4f,\"cpu_us_per_request\":%.3f,\"p50_ms\":%.4f,\"p99_ms\":%.4f,"
                "\"p999_ms\":%.4f,\"connections\":%" PRIu64 ",\"rss_max_mb\":%.1f,"
-               "\"backend\":\"%s\",\"names\":%" PRIu64 "}\n",
+               "\"backend\":\"%s\",\"names\":%" PRIu64 ",\"removed\":%" PRIu64 ",\"left\":%" PRIu64
+               ",\"folder\":",
                op_names[bench->op], bench->finished, bench->errors, bench->retries, bench->hedges,
                bench->bytes, seconds, requests / seconds, gb_per_s, cpu_us, p50, p99, p999,
-               stats.connections, rss_max_mb(), backend, bench->names);
+               stats.connections, rss_max_mb(), backend, bench->names, bench->objects.removed,
+               bench->objects.left);
+        cli_json_string_or_null(bench->op == BENCH_PUT ? bench->objects.folder : NULL);
+        printf("}\n");
         return;
     }
     char size[32];
@@ -468,7 +517,39 @@ static void report(struct bench *bench)
     }
 }
 
-static int bench_go(struct bench *bench)
+/* What became of the objects that were written. */
+static void objects_line(const struct bench *bench)
+{
+    const struct bench_objects *objects = &bench->objects;
+    if (bench->keep) {
+        printf("  objects       kept in gs://%s/%s\n", objects->bucket, objects->folder);
+    } else {
+        printf("  objects       %" PRIu64 " removed again from gs://%s/%s%s\n", objects->removed,
+               objects->bucket, objects->folder, objects->left > 0 ? ", the rest is left" : "");
+    }
+}
+
+/* What was measured is shown before anything that may take long or fail. */
+static int finish(struct bench *bench, bool measured)
+{
+    int status = CLI_DONE;
+    if (measured && !bench->json) {
+        report(bench);
+        status = cli_output_end(CLI_DONE);
+    }
+    if (bench->op == BENCH_PUT && !bench->keep &&
+        bench_objects_remove(&bench->objects, &bench->session) != CLI_DONE) {
+        status = CLI_FAILED;
+    }
+    if (measured && bench->json) {
+        report(bench);
+    } else if (measured && bench->op == BENCH_PUT) {
+        objects_line(bench);
+    }
+    return cli_output_end(status);
+}
+
+static int prepare(struct bench *bench)
 {
     int status = CLI_DONE;
     if (bench->op == BENCH_GET) {
@@ -477,24 +558,36 @@ static int bench_go(struct bench *bench)
             bench->count = bench->manifest_count;
         }
     } else if (bench->op == BENCH_PUT) {
-        status = payload_make(bench);
+        status = bench_objects_open(&bench->objects, &bench->uri);
+        status = status == CLI_DONE ? payload_make(bench) : status;
     }
     if (status == CLI_DONE) {
         fault_in(bench);
         prewarm_wait(bench);
         status = bench->op == BENCH_GET ? warm_up(bench) : CLI_DONE;
     }
-    if (status == CLI_DONE) {
-        status = measure(bench, cli_shows_progress() && !bench->json);
+    return status;
+}
+
+static int bench_go(struct bench *bench)
+{
+    int status = prepare(bench);
+    if (status != CLI_DONE) {
+        return status;
+    }
+    bool progress = cli_shows_progress() && !bench->json;
+    status = measure(bench, progress);
+    if (progress) {
+        cli_progress_end();
     }
     rg_listing_close(bench->listing);
     bench->listing = NULL;
-    if (status == CLI_DONE) {
-        report(bench);
-        if (fflush(stdout) != 0) {
-            status = cli_fail("standard output: %s", strerror(errno));
-        }
+    int finished = finish(bench, bench->finished > 0);
+    if (cli_interrupted()) {
+        return cli_fail("interrupted%s",
+                        bench->finished > 0 ? "" : " before the first request was answered");
     }
+    status = status == CLI_DONE ? finished : status;
     return status == CLI_DONE && bench->errors > 0 ? CLI_FAILED : status;
 }
 
@@ -506,6 +599,7 @@ static void bench_free(struct bench *bench)
     free(bench->manifest);
     free(bench->samples);
     free(bench->payload);
+    bench_objects_free(&bench->objects);
 }
 
 enum {
@@ -514,6 +608,7 @@ enum {
     OPTION_SECONDS,
     OPTION_OBJECT_SIZE,
     OPTION_VERIFY,
+    OPTION_KEEP,
 };
 
 static bool bench_option(struct bench *bench, int option, const char *argument)
@@ -529,6 +624,9 @@ static bool bench_option(struct bench *bench, int option, const char *argument)
         return cli_parse_size("--object-size", argument, 0, UINT64_C(1) << 32, &bench->object_size);
     case OPTION_VERIFY:
         bench->verify = true;
+        return true;
+    case OPTION_KEEP:
+        bench->keep = true;
         return true;
     case CLI_OPTION_JSON:
         bench->json = true;
@@ -561,6 +659,9 @@ static int bench_arguments(struct bench *bench, int argc, char **argv)
     if (bench->seconds > 0 && bench->count > 0) {
         return cli_usage("--count and --seconds exclude each other");
     }
+    if (bench->keep && bench->op != BENCH_PUT) {
+        return cli_usage("--keep is for put: %s writes nothing", op_names[bench->op]);
+    }
     if (bench->count == 0 && bench->seconds == 0 && bench->op != BENCH_GET) {
         bench->count = bench->op == BENCH_PUT ? 1000 : COUNT_MAX;
     }
@@ -584,6 +685,7 @@ static int bench_run(int argc, char **argv)
         {"seconds", required_argument, NULL, OPTION_SECONDS},
         {"object-size", required_argument, NULL, OPTION_OBJECT_SIZE},
         {"verify", no_argument, NULL, OPTION_VERIFY},
+        {"keep", no_argument, NULL, OPTION_KEEP},
         {0}};
     struct bench bench = {.object_size = 102400};
     int option;
@@ -611,6 +713,7 @@ static int bench_run(int argc, char **argv)
     memset(bench.samples, 0xff, SAMPLES_MAX * sizeof(*bench.samples));
     status = cli_session_open(&bench.session, &bench.connection, (uint32_t)(4 * bench.concurrency));
     if (status == CLI_DONE) {
+        cli_interrupt_catch();
         status = bench_go(&bench);
         cli_session_close(&bench.session);
     }
@@ -630,9 +733,15 @@ const struct cli_command cli_bench = {
         "                     all pages (list)\n"
         "  --seconds S        send requests for S seconds, instead of a number of them\n"
         "  --object-size SIZE size of the objects that put writes; default: 100K\n"
+        "  --keep             put: leave the objects there, and say where\n"
         "  --verify           get: compare size, generation and CRC32C with the listing too\n"
         "  --json             one JSON object on standard output\n" CLI_CONNECTION_HELP
-        "\nEvery object is read completely into memory, and its CRC32C is compared with the\n"
-        "server's.\n",
+        "\nget reads every object completely into memory, and compares its CRC32C with the "
+        "server's.\n"
+        "put writes new objects into a folder of its own, PREFIXringest-bench-RANDOM/, and "
+        "removes\n"
+        "them at the end, also after an error or Ctrl-C. It never replaces an object. get and "
+        "list\n"
+        "write nothing. After Ctrl-C the results so far are printed.\n",
     .run = bench_run,
 };

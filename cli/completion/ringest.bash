@@ -42,7 +42,7 @@ _ringest() {
     manifest) options="--long --folder-markers --json $common" ;;
     tar) options="--long --json $common" ;;
     ckpt) options="--keep-last --keep-every --dry-run --older-than --all-uploads --json $common" ;;
-    bench) options="--concurrency --count --seconds --object-size --verify --json $common" ;;
+    bench) options="--concurrency --count --seconds --object-size --keep --verify --json $common" ;;
     emulate)
         options='--listen --root --synthetic --plain --tls-dir --latency-ms --conn-mbps --rate-limit --threads --help'
         ;;

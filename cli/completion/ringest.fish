@@ -118,6 +118,7 @@ complete -c ringest -n '__fish_seen_subcommand_from bench' -l concurrency -x -d 
 complete -c ringest -n '__fish_seen_subcommand_from bench' -l count -x -d 'requests in all'
 complete -c ringest -n '__fish_seen_subcommand_from bench' -l seconds -x -d 'go on for this long'
 complete -c ringest -n '__fish_seen_subcommand_from bench' -l object-size -x -d 'of objects to put'
+complete -c ringest -n '__fish_seen_subcommand_from bench' -l keep -d 'leave the objects that put wrote'
 complete -c ringest -n '__fish_seen_subcommand_from bench' -l verify -d 'compare with the listing too'
 complete -c ringest -n '__fish_seen_subcommand_from bench' -l json -d 'one JSON object'
 complete -c ringest -n '__fish_seen_subcommand_from bench' -l endpoint -x -d 'server to use'

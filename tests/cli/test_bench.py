@@ -94,8 +94,57 @@ class Bench(ServedCase):
         self.assertGreater(report["requests"], 1)
         self.assertGreater(report["seconds"], 0.4)
 
+    def listed(self, uri):
+        return json.loads(self.ok(self.ringest("ls", "-r", "-a", "--json", uri)))["objects"]
+
+    def test_put_touches_nothing_else(self):
+        """Objects that have the names of a benchmark's, and old versions, stay as they are."""
+        for index in range(5):
+            self.server.put("users", f"train/{index:08}", b"mine")
+        before = self.listed("gs://users")
+        report = self.bench("put", "gs://users/train/", "--count=5")
+        self.assertEqual((report["requests"], report["removed"], report["left"]), (5, 5, 0))
+        self.assertRegex(report["folder"], r"^train/ringest-bench-[0-9a-f]{16}/$")
+        self.assertEqual(self.listed("gs://users"), before)
+        text = self.ok(self.ringest("bench", "put", "gs://users/train/", "--count=5")).decode()
+        self.assertRegex(text, r"objects +5 removed again from gs://users/train/ringest-bench-\w+/\n")
+        self.assertEqual(self.listed("gs://users"), before)
+
+    def test_put_removes_what_it_made_after_errors_and_signals(self):
+        self.server.put("users", "kept", b"mine")
+        before = self.listed("gs://users")
+        at = (self.server.endpoint, self.server.ca)
+        # Written, and no answer tells of it.
+        with Rule(at, method="storage.objects.insert", nth=10, times=3, answer="dropped"):
+            done = self.ringest("bench", "put", "gs://users/", "--count=50", "--json")
+        self.assertEqual(json.loads(done.stdout)["left"], 0)
+        self.assertEqual(self.listed("gs://users"), before)
+        with Rule(at, method="storage.objects.insert", nth=300) as counted:
+            bench = subprocess.Popen(
+                [PROGRAM, "bench", "put", "gs://users/", "--seconds=60", *self.server.place],
+                env=environment(),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            counted.wait()
+        bench.send_signal(signal.SIGINT)
+        output, errors = bench.communicate(timeout=PATIENCE_S)
+        self.assertEqual(bench.returncode, 128 + signal.SIGINT, errors)
+        self.assertIn(b"requests/s", output)
+        self.assertIn(b"removed again", output)
+        self.assertEqual(self.listed("gs://users"), before)
+
+    def test_put_names_what_it_could_not_remove(self):
+        at = (self.server.endpoint, self.server.ca)
+        with Rule(at, writes=True, nth=6, times=10**6, effect="none", answer="failed", status=403):
+            done = self.ringest("bench", "put", "gs://users-2/", "--count=5")
+        self.fails(done, FAILED, "5 objects could not be removed", "gs://users-2/ringest-bench-", "ringest rm -r")
+        self.assertEqual(len(self.listed("gs://users-2")), 5)
+
     def test_put_and_what_was_put(self):
-        report = self.bench("put", "gs://made-here/dir/x-", "--count=100", "--object-size=20K", "--concurrency=8")
+        report = self.bench(
+            "put", "gs://made-here/dir/x-", "--count=100", "--object-size=20K", "--concurrency=8", "--keep"
+        )
         self.assertEqual((report["op"], report["requests"], report["bytes"]), ("put", 100, 100 * 20480))
         read = self.bench("get", "gs://made-here/dir/x-", "--verify")
         self.assertEqual((read["requests"], read["bytes"]), (100, 100 * 20480))
@@ -170,7 +219,7 @@ class Bench(ServedCase):
 
     def test_interrupted(self):
         for number in (signal.SIGINT, signal.SIGTERM):
-            counted = Rule((self.server.endpoint, self.server.ca), nth=100)
+            counted = Rule((self.server.endpoint, self.server.ca), nth=600)
             bench = subprocess.Popen(
                 [PROGRAM, "bench", "get", "gs://made/", "--seconds=60", *self.server.place],
                 env=environment(),
@@ -180,9 +229,10 @@ class Bench(ServedCase):
             counted.wait()
             counted.end()
             bench.send_signal(number)
-            _, errors = bench.communicate(timeout=60)
-            self.assertEqual(errors.decode(), "")
-            self.assertIn(bench.returncode, (DONE, FAILED, -number, 128 + number))
+            output, errors = bench.communicate(timeout=60)
+            self.assertEqual(errors.decode(), "ringest: bench: interrupted\n")
+            self.assertEqual(bench.returncode, 128 + number)
+            self.assertIn(b"requests/s", output)
 
     def test_no_progress_without_a_terminal(self):
         done = self.ringest("bench", "get", "gs://made/", env=environment(TERM="xterm"))

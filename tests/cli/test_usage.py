@@ -16,7 +16,7 @@ OPTIONS = {
     "tar": CONNECTION + ("--long", "--json"),
     "ckpt": CONNECTION + ("--json",),
     "cat": CONNECTION + ("--range",),
-    "bench": CONNECTION + ("--concurrency", "--count", "--seconds", "--object-size", "--verify", "--json"),
+    "bench": CONNECTION + ("--concurrency", "--count", "--seconds", "--object-size", "--keep", "--verify", "--json"),
     "emulate": (
         "--listen",
         "--root",

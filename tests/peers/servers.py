@@ -175,7 +175,7 @@ class Common:
     def test_bench_put_and_list(self):
         self.make_bucket("target")
         arguments = ("gs://target/put-", "--count", "20", "--object-size", "100000", "--json")
-        done = self.ringest("bench", "put", *arguments, *self.concurrency)
+        done = self.ringest("bench", "put", "--keep", *arguments, *self.concurrency)
         figures = json.loads(self.ok(done))
         self.assertEqual((figures["requests"], figures["errors"], figures["bytes"]), (20, 0, 2000000))
         listed = self.listed("gs://target/put-", "--recursive")

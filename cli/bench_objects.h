@@ -1,0 +1,37 @@
+/* The objects that a benchmark writes, and their removal.
+ *
+ * They lie in a folder with a random name, are only ever created, and are removed by generation: an
+ * object of somebody else is neither replaced nor removed, and no old version of ours stays.
+ *
+ *   open -> add, take for each object -> remove -> free
+ *
+ * An object whose request failed without an answer may have been made. Nobody else writes into the
+ * folder, so the removal lists it for what is left. */
+#ifndef RG_CLI_BENCH_OBJECTS_H
+#define RG_CLI_BENCH_OBJECTS_H
+
+#include "cli/session.h"
+
+struct bench_objects {
+    const char *bucket;                       /* borrowed */
+    char folder[RG_OBJECT_NAME_SIZE_MAX + 1]; /* ends in "/" */
+    /* By index: a generation, 0 where nobody knows, or BENCH_OBJECT_NONE. */
+    int64_t *generations; /* owned */
+    size_t count, capacity;
+    uint64_t removed, left; /* after the removal */
+};
+
+/* The folder lies below the prefix. CLI_DONE, or an exit status after printing why not. */
+int bench_objects_open(struct bench_objects *objects, const struct cli_uri *prefix);
+/* Writes the name of the next object to `out_name`. 0, or -ENOMEM. */
+int bench_objects_add(struct bench_objects *objects, char out_name[RG_OBJECT_NAME_SIZE_MAX + 1]);
+/* The request of the last one was refused: there is no such object. */
+void bench_objects_drop(struct bench_objects *objects);
+/* What became of the object with this index. */
+void bench_objects_take(struct bench_objects *objects, uint64_t index,
+                        const struct rg_completion *completion);
+/* Removes all of them. CLI_DONE; CLI_FAILED after naming the folder in which some are left. */
+int bench_objects_remove(struct bench_objects *objects, struct cli_session *session);
+void bench_objects_free(struct bench_objects *objects);
+
+#endif
