@@ -173,18 +173,31 @@ static void reply_end(struct rg_transport *transport, const struct rg_tls_out *r
     rg_transport_flush(transport);
 }
 
-/* Sends what TLS held for want of room. True: something is on its way. */
+/* Sends what TLS held for want of room, in a buffer of its own: tickets may lie in front of a key
+ * update. True: something is on its way, and what found no room there follows it. */
 static bool held_send(struct rg_transport *transport)
 {
     if (!transport->secure || transport->state != RG_TRANSPORT_OPEN ||
         !rg_tls_holds(&transport->tls)) {
         return false;
     }
-    struct rg_tls_out out = reply_begin(transport);
+    struct rg_send_buffer *buffer = buffer_get(transport, false);
+    if (buffer == NULL) {
+        transport_fail(transport, RG_STATUS_NO_RESOURCES, ENOMEM, NULL);
+        return false;
+    }
+    struct rg_tls_out out = {buffer->data, buffer->size, buffer->capacity};
     int rc = rg_tls_flush(&transport->tls, &out);
-    reply_end(transport, &out);
-    RG_ASSERT(rc == 0 || rc == -EPROTO);
-    return rg_transport_sending(transport);
+    RG_ASSERT(rc == 0 || rc == -ENOBUFS || rc == -EPROTO);
+    buffer->size = out.size;
+    if (rc == -EPROTO) {
+        transport_fail_tls(transport);
+    }
+    if (buffer->size == 0) {
+        buffer_return(transport);
+    }
+    rg_transport_flush(transport);
+    return rc != -EPROTO && rg_transport_sending(transport);
 }
 
 /* Sends what a step of a handshake has said. False: that has failed. */
@@ -427,6 +440,7 @@ static void send_done(struct rg_transport *transport, int32_t result)
         /* The handshake has more to say than fitted the buffer. */
         data_deliver(transport);
     }
+    tell_ended(transport);
 }
 
 static void closing_proceed(struct rg_transport *transport)

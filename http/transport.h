@@ -124,8 +124,8 @@ bool rg_transport_has_input(const struct rg_transport *transport);
 /* In on_data or on_direct, plain transports only: the next receive goes straight to dest, which
  * must stay until on_direct, on_ended or on_closed. */
 void rg_transport_receive_into(struct rg_transport *transport, uint8_t *dest, size_t size);
-/* In on_data: keeps what was not read and receives nothing more until resume, which leads to
- * on_data. */
+/* In on_data, once: keeps what was not read and receives nothing more until resume, which leads to
+ * on_data. A second call before that is an error (it asserts). */
 void rg_transport_pause(struct rg_transport *transport);
 void rg_transport_resume(struct rg_transport *transport);
 /* True from pause to resume. */

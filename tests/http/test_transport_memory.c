@@ -3,11 +3,14 @@
 #include "http/pool.h"
 #include "tests/support/allocation.h"
 #include "tests/support/exchange.h"
+#include "tests/support/loop.h"
 #include "tests/support/proxy.h"
 #include "tests/support/test.h"
-#include "tests/support/tls_ends.h"
+#include "tests/support/tls_stream.h"
 
+#include <errno.h>
 #include <malloc.h>
+#include <openssl/ssl.h>
 #include <pthread.h>
 
 #define ANSWER "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -124,6 +127,43 @@ static void test_a_lack_of_memory_is_told_whenever_it_comes(void)
     RG_CHECK(check_lacks_of_memory(WAY_TLS_IN_TLS) >= 10);
 }
 
+static void fault_set_next(struct rg_test_stream *stream)
+{
+    static int next = 0;
+    RG_ASSERT(stream->full && rg_transport_sending(&stream->transport));
+    fault_set(&next);
+}
+
+/* The answer to a key update waits while the buffer is full. Where there is no memory for it when
+ * the buffer has gone, the owner is told at once. */
+static void test_a_lack_of_memory_for_what_tls_holds_is_told(void)
+{
+    struct rg_test_stream *stream = calloc(1, sizeof(*stream));
+    stream->pki = &pki;
+    stream->buffers = RG_KIB(16);
+    rg_test_stream_open(stream);
+    RG_TEST_TURN_UNTIL(stream, stream->ready && SSL_is_init_finished(stream->raw));
+    stream->raw_deaf = true;
+    rg_test_stream_send(stream, RG_MIB(1));
+    uint64_t before;
+    do {
+        before = stream->sent;
+        rg_test_loop_turn(stream->loop);
+    } while (stream->sent != before || !stream->full);
+    RG_CHECK_EQ(SSL_key_update(stream->raw, SSL_KEY_UPDATE_REQUESTED), 1);
+    rg_test_raw_write(stream, 1000);
+    RG_TEST_TURN_UNTIL(stream, stream->received == stream->raw_sent);
+    RG_CHECK(!stream->ended);
+    rg_test_stream_call(stream, fault_set_next);
+    stream->raw_deaf = false;
+    RG_TEST_TURN_UNTIL(stream, stream->ended);
+    RG_CHECK(fault.failed);
+    RG_CHECK_EQ(stream->failure.status, RG_STATUS_NO_RESOURCES);
+    RG_CHECK_EQ(stream->failure.os_error, ENOMEM);
+    rg_test_stream_close(stream);
+    free(stream);
+}
+
 struct looking {
     struct rg_transport_loop *transports;
     struct rg_transport_memory memory;
@@ -198,6 +238,7 @@ int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
         RG_TEST(test_a_lack_of_memory_is_told_whenever_it_comes),
+        RG_TEST(test_a_lack_of_memory_for_what_tls_holds_is_told),
         RG_TEST(test_idle_connections_hold_no_buffers),
     };
     rg_test_allocation_fails = allocation_fails;

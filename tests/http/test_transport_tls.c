@@ -196,6 +196,27 @@ static void test_an_upload_outlasts_any_number_of_new_keys(void)
     }
 }
 
+/* Before a server has sent anything its tickets wait. They go out in front of the answer to a key
+ * update, and all of them are more than fits beside what is read. */
+static void test_a_new_key_is_asked_for_before_many_tickets_were_sent(void)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        struct rg_test_stream *stream = calloc(1, sizeof(*stream));
+        stream->pki = &pki;
+        stream->is_server = true;
+        stream->boringssl_records = i != 0;
+        stream->tickets = 16;
+        rg_test_stream_open(stream);
+        RG_TEST_TURN_UNTIL(stream, stream->ready && SSL_is_init_finished(stream->raw));
+        ask_for_new_keys(stream, 1);
+        rg_test_raw_write(stream, 1000);
+        RG_TEST_TURN_UNTIL(stream, stream->received == stream->raw_sent || stream->ended);
+        rg_test_stream_send(stream, 1000);
+        check_all_came(stream);
+        stream_close(stream);
+    }
+}
+
 static void test_a_flood_of_new_keys_ends_the_connection(void)
 {
     for (size_t i = 0; i < RG_ARRAY_LEN(varieties); i++) {
@@ -533,6 +554,7 @@ int main(int argc, char **argv)
         RG_TEST(test_an_answer_does_not_wait_for_more_to_be_sent),
         RG_TEST(test_keys_change_in_both_directions_under_load),
         RG_TEST(test_an_upload_outlasts_any_number_of_new_keys),
+        RG_TEST(test_a_new_key_is_asked_for_before_many_tickets_were_sent),
         RG_TEST(test_a_flood_of_new_keys_ends_the_connection),
         RG_TEST(test_paused_while_the_peer_asks_for_new_keys),
         RG_TEST(test_data_before_an_alert_is_delivered),

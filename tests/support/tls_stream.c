@@ -1,6 +1,7 @@
 /* See tls_stream.h. */
 #include "tests/support/tls_stream.h"
 
+#include "http/tls_context_private.h"
 #include "tests/support/loop.h"
 #include "tests/support/scripted_server.h"
 #include "tests/support/test.h"
@@ -148,6 +149,9 @@ static void context_open(struct rg_test_stream *stream)
         .boringssl_records = stream->boringssl_records,
     };
     RG_CHECK_EQ(rg_tls_context_open_server(&stream->context, &options, error, sizeof(error)), 0);
+    if (stream->tickets != 0) {
+        RG_CHECK_EQ(SSL_CTX_set_num_tickets(stream->context->ssl, stream->tickets), 1);
+    }
 }
 
 static void raw_open(struct rg_test_stream *stream)

@@ -17,6 +17,7 @@ struct rg_test_stream {
     bool is_server;                         /* ours */
     bool boringssl_records;                 /* ours does not open records itself */
     uint16_t version;                       /* of the peer; 0: any */
+    uint16_t tickets;                       /* that a server of ours sends; 0: as many as usual */
     int buffers;  /* SO_SNDBUF of ours and SO_RCVBUF of the peer; 0: the system's */
     uint8_t bits; /* set in each byte that is sent: what others print tells them apart */
     /* Another program is the peer, and there is none here: where to connect to, or (of a server)
