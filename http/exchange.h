@@ -92,6 +92,12 @@ const uint8_t *rg_exchange_body_at(const struct rg_exchange *x, uint64_t sent, u
 uint64_t rg_exchange_body_gather(const struct rg_exchange *x, uint64_t sent, uint8_t *dest,
                                  uint64_t size_max);
 
+/* True where another attempt may succeed; the exchange has failed. */
+static inline bool rg_exchange_may_mend(const struct rg_exchange *x)
+{
+    return rg_status_retryable(x->status) && !x->final;
+}
+
 /* Lets two exchanges trade their connections, and how far they have come on them, before either has
  * a place for a body; one of them may have none. From within `head` of one, the answer goes on as
  * the other's. */

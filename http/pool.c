@@ -457,8 +457,7 @@ static void conn_waiting(struct rg_conn *conn)
 /* A failure that every other attempt at the same address would give too. */
 static bool failure_is_final(const struct rg_transport_failure *failure)
 {
-    return failure->final || failure->status == RG_STATUS_TLS_CERTIFICATE ||
-           failure->status == RG_STATUS_TLS_PROTOCOL;
+    return failure->final || !rg_status_retryable(failure->status);
 }
 
 /* True where nobody was there to be spoken to: what connect says of an address that a machine has

@@ -1,6 +1,7 @@
 /* The way through a proxy: see tunnel.h. */
 #include "http/tunnel.h"
 
+#include "http/answer.h"
 #include "http/tls_traffic.h"
 
 #include <errno.h>
@@ -117,7 +118,7 @@ static int answer_take(struct rg_tunnel *tunnel, const struct rg_h1_head *head)
     if (status >= 200 && status < 300) {
         return 0;
     }
-    tunnel->final = status >= 400 && status < 500 && status != 408 && status != 429;
+    tunnel->final = rg_answer_refuses(status);
     const char *advice = "";
     if (status == 407) {
         advice = ": it wants another user and password in the proxy's URL";

@@ -129,6 +129,8 @@ static void waiting_wake_locked(struct rg_credentials *credentials)
     }
 }
 
+/* Requests have been tried again already (gcs/credentials/fetch.h). This is how long no request of
+ * a user's makes the source ask anew, so that a failure is not asked for by each of them. */
 static uint64_t pause_after(uint32_t failures, bool fatal)
 {
     if (fatal) {

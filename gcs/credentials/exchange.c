@@ -5,6 +5,7 @@
 #include "gcs/wire/error_body.h"
 #include "gcs/wire/names.h"
 #include "gcs/wire/utf8.h"
+#include "http/answer.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -214,8 +215,6 @@ static int answer_refused(struct rg_credentials_run *run, const char *url,
     const char *word = rg_json_text(root, "error");
     const char *description = rg_json_text(root, "error_description");
     bool granted_no_more = word != NULL && strcmp(word, "invalid_grant") == 0;
-    bool fatal = response->status >= 400 && response->status < 500 && response->status != 408 &&
-                 response->status != 429;
     char line[128] = "";
     if (word == NULL) {
         rg_error_message(response->body, response->body_size, line, sizeof(line));
@@ -223,8 +222,9 @@ static int answer_refused(struct rg_credentials_run *run, const char *url,
         rg_error_message(description, strlen(description), line, sizeof(line));
     }
     return rg_credentials_fail(
-        run, -EACCES, fatal, "%.*s answered %u: %.40s%s%s%s%s", shown_size(url), url,
-        response->status, word != NULL ? word : "", word != NULL && *line != '\0' ? ": " : "", line,
+        run, -EACCES, rg_answer_refuses(response->status), "%.*s answered %u: %.40s%s%s%s%s",
+        shown_size(url), url, response->status, word != NULL ? word : "",
+        word != NULL && *line != '\0' ? ": " : "", line,
         granted_no_more && hint != NULL ? "; " : "", granted_no_more && hint != NULL ? hint : "");
 }
 
@@ -466,8 +466,9 @@ char *rg_fetch_document(struct rg_credentials_run *run, const struct rg_fetch_re
         return NULL;
     }
     if (response.status != 200) {
-        rg_credentials_fail(run, -EACCES, response.status < 500, "%s: %.*s answered %u", what,
-                            shown_size(request->url), request->url, response.status);
+        rg_credentials_fail(run, -EACCES, rg_answer_refuses(response.status),
+                            "%s: %.*s answered %u", what, shown_size(request->url), request->url,
+                            response.status);
         return NULL;
     }
     if (strlen(response.body) != response.body_size || response.body_size == 0) {

@@ -5,6 +5,7 @@
 
 #include "gcs/network/network.h"
 #include "gcs/wire/retry_after.h"
+#include "http/answer.h"
 #include "http/url.h"
 #include "runtime/clock.h"
 
@@ -268,7 +269,7 @@ static int try_once(struct rg_fetcher *fetcher, struct rg_secret_arena *arena, s
         rc = answer_take(x, arena, fetch->response);
     } else {
         const char *system_text = x->os_error != 0 ? strerrordesc_np(x->os_error) : NULL;
-        *out_again = rg_status_retryable(x->status) && !x->final;
+        *out_again = rg_exchange_may_mend(x);
         rc = fail(error, error_size, x->status == RG_STATUS_STALLED ? -ETIMEDOUT : -EIO,
                   "%s: %s%s%s%s", target->authority, rg_status_text(x->status), fetch->text,
                   system_text != NULL ? ": " : "", system_text != NULL ? system_text : "");
@@ -282,12 +283,12 @@ static int try_once(struct rg_fetcher *fetcher, struct rg_secret_arena *arena, s
 }
 
 /* An answer that asks for another try: by its status, or by an error that RFC 6749 section 4.1.2.1
- * names and Google's servers send with a 4xx. */
+ * names and Google's servers send with 400, which as a status says the opposite. */
 static bool is_unwell(const struct rg_fetch_response *response)
 {
     static const char *const causes[] = {"\"internal_failure\"", "\"server_error\"",
                                          "\"temporarily_unavailable\""};
-    bool unwell = response->status == 408 || response->status == 429 || response->status >= 500;
+    bool unwell = rg_answer_may_mend(response->status);
     for (size_t i = 0; i < RG_ARRAY_LEN(causes) && response->status == 400; i++) {
         unwell = unwell || strstr(response->body, causes[i]) != NULL;
     }

@@ -10,6 +10,7 @@
 #include "gcs/request/object_request.h"
 #include "gcs/request/operation.h"
 #include "gcs/wire/batch_answer.h"
+#include "http/answer.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -136,7 +137,7 @@ static bool item_take(struct rg_delete_many_state *state, uint32_t index)
         result->status = RG_STATUS_BAD_RESPONSE;
         return may_retry;
     }
-    result->status = rg_retry_status_of_http(item->http_status);
+    result->status = rg_answer_status(item->http_status);
     bool maybe_done = state->batch.verify.maybe_done && !item->del.exclusive;
     if (item->http_status == 404 && maybe_done) {
         result->status = RG_STATUS_OK; /* by the batch before, or by somebody else */

@@ -4,6 +4,7 @@
 #include "gcs/wire/error_body.h"
 #include "gcs/wire/names.h"
 #include "gcs/wire/retry_after.h"
+#include "http/answer.h"
 #include "runtime/clock.h"
 #include "runtime/log.h"
 
@@ -357,13 +358,14 @@ static void attempt_failed(struct rg_request *request, bool progress)
     struct rg_retry_event event = {
         .status = request->failure.status,
         .idempotent = request->idempotent,
+        .final = request->x.final,
         .sent = request->x.request_sent,
         .progress = progress,
         .now_ns = loop->now_ns,
         .deadline_ns = request->deadline_ns,
     };
     uint64_t at_ns;
-    if (request->client_loop->closing || request->x.final ||
+    if (request->client_loop->closing ||
         !rg_retry_next(&request->retry, &request->client_loop->retry_budget, &event, &at_ns)) {
         question_failed(request);
         rg_request_fail(request);
@@ -386,7 +388,7 @@ static void error_answer(struct rg_request *request)
     if (step_of(request)->refused != NULL) {
         step_of(request)->refused(request, x->http_status);
     }
-    rg_request_note(request, rg_retry_status_of_http(x->http_status), "%s", message);
+    rg_request_note(request, rg_answer_status(x->http_status), "%s", message);
 }
 
 static bool is_success(const struct rg_request *request, uint16_t http_status)

@@ -69,8 +69,9 @@ bool rg_retry_next(struct rg_retry *retry, struct rg_retry_budget *budget,
     uint64_t deadline_ns = event->deadline_ns == 0 ? UINT64_MAX : event->deadline_ns;
     retry->retry_after_ns = 0;
     retry->failures++;
-    if (!rg_status_retryable(event->status) || (event->sent && !event->idempotent) ||
-        retry->failures >= retry->policy.attempts_max || event->now_ns >= deadline_ns) {
+    if (!rg_status_retryable(event->status) || event->final ||
+        (event->sent && !event->idempotent) || retry->failures >= retry->policy.attempts_max ||
+        event->now_ns >= deadline_ns) {
         return false;
     }
     if (event->progress) {
@@ -86,37 +87,4 @@ bool rg_retry_next(struct rg_retry *retry, struct rg_retry_budget *budget,
     *out_at_ns = event->now_ns + delay_ns;
     RG_VERIFY(*out_at_ns > event->now_ns && *out_at_ns < deadline_ns);
     return true;
-}
-
-/* What answers mean ("Retry strategy": 408, 429 and 5xx may be tried again); whether that status is
- * tried again is in the table of <ringest/error.h>. A code that is not here means what its class
- * does. */
-static const struct {
-    uint16_t code;
-    uint16_t status; /* enum rg_status */
-} answers[] = {
-    {304, RG_STATUS_PRECONDITION},    /* of a read */
-    {401, RG_STATUS_UNAUTHENTICATED}, /* the token is missing, unknown or old */
-    {403, RG_STATUS_PERMISSION},      /* the token is good, and not enough */
-    {404, RG_STATUS_NOT_FOUND},       /* the object or the bucket */
-    {408, RG_STATUS_SERVER},          /* it waited in vain for the request: not so next time */
-    {410, RG_STATUS_NOT_FOUND},       /* it was there once */
-    {412, RG_STATUS_PRECONDITION},    /* of a write, or of a read that wants a generation */
-    {416, RG_STATUS_RANGE},           /* behind the end */
-    {429, RG_STATUS_THROTTLED},       /* too many requests */
-};
-static const enum rg_status classes[] = {
-    RG_STATUS_BAD_RESPONSE, RG_STATUS_BAD_RESPONSE, RG_STATUS_OK,
-    RG_STATUS_BAD_RESPONSE, RG_STATUS_BAD_REQUEST,  RG_STATUS_SERVER,
-};
-
-enum rg_status rg_retry_status_of_http(unsigned http_status)
-{
-    for (size_t i = 0; i < RG_ARRAY_LEN(answers); i++) {
-        if (answers[i].code == http_status) {
-            return (enum rg_status)answers[i].status;
-        }
-    }
-    unsigned class = http_status / 100;
-    return class < RG_ARRAY_LEN(classes) ? classes[class] : RG_STATUS_BAD_RESPONSE;
 }

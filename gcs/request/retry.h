@@ -3,7 +3,8 @@
  * One `rg_retry` belongs to one submitted request and lives as long as that. Each attempt that
  * fails is put before it, and it answers "again, at this time" or "give up":
  *
- * - Only statuses that the table in <ringest/error.h> calls retryable are tried again.
+ * - Only statuses that the table in <ringest/error.h> calls retryable are tried again, and not
+ *   where the failure is final: a refused certificate, or a proxy that wants a password.
  * - A request that is not idempotent is not sent again once a byte of it may have reached a server,
  *   whatever the answer was: the first one may have taken effect.
  * - Delays are capped exponential back-off with full jitter: uniform in (0, min(max, min * 2^n)].
@@ -67,6 +68,7 @@ void rg_retry_init(struct rg_retry *retry, const struct rg_retry_policy *policy,
 struct rg_retry_event {
     enum rg_status status;
     bool idempotent;
+    bool final;    /* every further attempt would fail alike, whatever the status says */
     bool sent;     /* a byte of the request may have reached a server */
     bool progress; /* bytes of the body arrived */
     uint64_t now_ns;
@@ -77,9 +79,5 @@ struct rg_retry_event {
  */
 bool rg_retry_next(struct rg_retry *retry, struct rg_retry_budget *budget,
                    const struct rg_retry_event *event, uint64_t *out_at_ns);
-
-/* What an answer's status code means for its request. Codes that none of our requests asks for,
- * such as 1xx and redirections, are RG_STATUS_BAD_RESPONSE. */
-enum rg_status rg_retry_status_of_http(unsigned http_status);
 
 #endif

@@ -6,6 +6,7 @@
 #include "gcs/request/limiter.h"
 #include "gcs/request/request_type.h"
 #include "gcs/request/stall.h"
+#include "http/answer.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -313,7 +314,7 @@ void rg_traffic_leave(struct rg_request *request)
     }
     enum rg_limiter_outcome outcome =
         x->status == RG_STATUS_OK ? RG_LIMITER_ANSWERED : RG_LIMITER_BROKEN;
-    if (x->http_status == 429 || x->http_status == 503) {
+    if (rg_answer_throttles(x->http_status)) {
         outcome = RG_LIMITER_THROTTLED;
     } else if (outcome == RG_LIMITER_ANSWERED) {
         body_note(kind_of(request), x->body_size);
@@ -509,12 +510,11 @@ void rg_traffic_unhedge(struct rg_request *request)
 bool rg_traffic_goes_on(struct rg_request *request)
 {
     struct rg_traffic_hedge *hedge = request->admission.hedge;
-    enum rg_status status = request->x.status;
     if (hedge == NULL || hedge->x.conn == NULL || hedge->x.http_status != 0 ||
-        (status != RG_STATUS_CONNECTION_LOST && status != RG_STATUS_STALLED)) {
+        !rg_exchange_may_mend(&request->x)) {
         return false;
     }
-    if (status == RG_STATUS_STALLED) {
+    if (request->x.status == RG_STATUS_STALLED) {
         rg_stall_expired(&kind_of(request)->stall);
     }
     request->attempts++;

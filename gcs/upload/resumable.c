@@ -285,12 +285,11 @@ static void chunk_done(struct rg_gcs_call *call, enum rg_status status)
     if (op == NULL) {
         return;
     }
-    bool again = status != RG_STATUS_BAD_RESPONSE && rg_status_retryable(status);
     if (status == RG_STATUS_OK) {
         session_answered(op, call, false);
     } else if (is_gone(call)) {
         session_lost(op);
-    } else if (again && retry_later(op, status, call->request.retry.retry_after_ns)) {
+    } else if (retry_later(op, status, call->request.retry.retry_after_ns)) {
         op->phase = RG_UPLOAD_ASKING;
     } else {
         rg_operation_fail_by(&op->operation, &call->request);

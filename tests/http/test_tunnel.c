@@ -73,6 +73,8 @@ static void test_answers_that_do_not(void)
          "the proxy http://p.example:3128 refuses a tunnel to h:443 with 502 Bad Gateway", false},
         {"HTTP/1.1 429 Slow\r\n\r\n",
          "the proxy http://p.example:3128 refuses a tunnel to h:443 with 429 Slow", false},
+        {"HTTP/1.1 302 Found\r\nLocation: http://login.example/\r\n\r\n",
+         "the proxy http://p.example:3128 refuses a tunnel to h:443 with 302 Found", false},
         {"SSH-2.0-OpenSSH_9.2\r\n\r\n",
          "the proxy http://p.example:3128 does not answer in HTTP: the status line is malformed, "
          "or "
