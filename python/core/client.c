@@ -12,20 +12,9 @@
 
 PyTypeObject *core_client_type;
 
-/* Longer than a server may stay silent, so that it is not taken for a want of memory. */
-#define PATIENCE_S 30.0
-#define PATIENCE_MAX_S 1e9
-/* The library's limits, which it checks again when a session is opened. */
-#define THREADS_MAX 256
-#define CONNECTIONS_MAX 65536
-#define ATTEMPTS_MAX 1000
-
 struct client {
     PyObject_HEAD struct core_session *session; /* NULL before the first use */
-    char *endpoint, *ca, *token, *user_project, *credentials;
-    uint32_t threads, connections, attempts;
-    uint64_t memory;
-    double patience_s;
+    struct core_settings settings;
     bool is_begun, is_made, is_closed;
 };
 
@@ -166,29 +155,17 @@ static struct core_session *session_open(const struct client *self)
     session->references = 1;
     atomic_init(&session->owners, 1);
     session->process = this_process;
-    session->patience_ns = (uint64_t)(self->patience_s * 1e9);
-    struct rg_runtime_options runtime_options;
-    rg_runtime_options_init(&runtime_options);
-    runtime_options.threads = self->threads;
-    runtime_options.memory_max = self->memory;
-    struct rg_client_options options;
-    rg_client_options_init(&options);
-    options.endpoint = self->endpoint;
-    options.ca_file = self->ca;
-    options.token = self->token;
-    options.user_project = self->user_project;
-    options.credentials = self->credentials;
-    options.connections_max = session->connections = self->connections;
-    options.attempts_max = self->attempts;
-    options.user_agent = "ringest-python";
+    session->patience_ns = self->settings.patience_ns;
+    session->connections = self->settings.client.connections_max;
     char error[512] = "";
-    int rc = rg_runtime_open(&session->runtime, &runtime_options);
+    int rc = rg_runtime_open(&session->runtime, &self->settings.runtime);
     if (rc < 0) {
-        core_errno_raise(rc, "the event loops could not be started: threads is above 256, or "
-                             "RINGEST_THREADS or RINGEST_BACKEND is wrong; `ringest doctor` tells");
+        core_errno_raise(rc, "the event loops could not be started: RINGEST_THREADS or RINGEST_BACKEND "
+                             "is wrong, or backend='uring' is asked for where the system forbids "
+                             "it; `ringest doctor` tells");
     } else {
-        rc = rg_client_open_explained(&session->client, session->runtime, &options, error,
-                                      sizeof(error));
+        rc = rg_client_open_explained(&session->client, session->runtime, &self->settings.client,
+                                      error, sizeof(error));
         if (rc < 0) {
             core_errno_raise(rc, error);
         }
@@ -237,58 +214,19 @@ struct core_session *core_client_session(PyObject *object)
     return session;
 }
 
-static int text_keep(char **out, const char *text)
-{
-    if (text != NULL) {
-        *out = PyMem_Malloc(strlen(text) + 1);
-        if (*out == NULL) {
-            PyErr_NoMemory();
-            return -1;
-        }
-        strcpy(*out, text);
-    }
-    return 0;
-}
-
-static bool patience_check(double seconds)
-{
-    if (!(seconds >= 0 && seconds <= PATIENCE_MAX_S)) {
-        char text[64];
-        PyOS_snprintf(text, sizeof(text), "memory_timeout is %g; it is between 0 and %g seconds",
-                      seconds, PATIENCE_MAX_S);
-        PyErr_SetString(PyExc_ValueError, text);
-        return false;
-    }
-    return true;
-}
-
 static int client_init(PyObject *object, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"endpoint",       "ca",       "token",       "user_project",
-                            "credentials",    "threads",  "connections", "memory",
-                            "memory_timeout", "attempts", NULL};
     struct client *self = (struct client *)object;
-    const char *endpoint = NULL, *ca = NULL, *token = NULL, *user_project = NULL;
-    const char *credentials = NULL;
-    PyObject *threads = NULL, *connections = NULL, *memory = NULL, *attempts = NULL;
     if (self->is_begun) {
         PyErr_SetString(PyExc_ValueError, "a client is made once");
         return -1;
     }
     self->is_begun = true;
-    self->patience_s = PATIENCE_S;
-    self->is_made =
-        PyArg_ParseTupleAndKeywords(args, keywords, "|$zzzzzOOOdO:Client", names, &endpoint, &ca,
-                                    &token, &user_project, &credentials, &threads, &connections,
-                                    &memory, &self->patience_s, &attempts) &&
-        core_number32(threads, "threads", 0, THREADS_MAX, &self->threads) &&
-        core_number32(connections, "connections", 0, CONNECTIONS_MAX, &self->connections) &&
-        core_number(memory, "memory", 0, CORE_BYTES_MAX, &self->memory) &&
-        core_number32(attempts, "attempts", 0, ATTEMPTS_MAX, &self->attempts) &&
-        patience_check(self->patience_s) && text_keep(&self->endpoint, endpoint) == 0 &&
-        text_keep(&self->ca, ca) == 0 && text_keep(&self->token, token) == 0 &&
-        text_keep(&self->user_project, user_project) == 0 &&
-        text_keep(&self->credentials, credentials) == 0;
+    if (PyTuple_Size(args) > 0) {
+        PyErr_SetString(PyExc_TypeError, "settings of a Client are given by keyword");
+        return -1;
+    }
+    self->is_made = core_settings_parse(&self->settings, keywords);
     return self->is_made ? 0 : -1;
 }
 
@@ -297,11 +235,7 @@ static void client_dealloc(PyObject *object)
     struct client *self = (struct client *)object;
     PyTypeObject *type = Py_TYPE(object);
     core_session_unref(self->session);
-    PyMem_Free(self->endpoint);
-    PyMem_Free(self->ca);
-    PyMem_Free(self->token);
-    PyMem_Free(self->user_project);
-    PyMem_Free(self->credentials);
+    core_settings_free(&self->settings);
     freefunc release = PyType_GetSlot(type, Py_tp_free);
     release(object);
     Py_DECREF(type);

@@ -180,6 +180,17 @@ PyObject *core_item_of_objects(struct core_session *session, PyObject *objects, 
 PyObject *core_item_data(PyObject *item);
 void core_item_set_data(PyObject *item, PyObject *data);
 
+/* What a Client was made with: see settings.c. */
+struct core_settings {
+    struct rg_runtime_options runtime;
+    struct rg_client_options client;
+    uint64_t patience_ns;
+    PyObject *texts; /* owned; a list of the str that the options point into */
+};
+/* Of a dict, or NULL. False with an exception; in any case it is to be freed. */
+bool core_settings_parse(struct core_settings *self, PyObject *keywords);
+void core_settings_free(struct core_settings *self);
+
 /* The session of a Client for this process; NULL with an exception. New reference, since any code
  * of the caller's may close the client. */
 struct core_session *core_client_session(PyObject *client);

@@ -122,20 +122,9 @@ class Objects:
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 class Client:
-    def __init__(
-        self,
-        *,
-        endpoint: str | None = None,
-        ca: str | None = None,
-        token: str | None = None,
-        user_project: str | None = None,
-        credentials: str | None = None,
-        threads: int = 0,
-        connections: int = 0,
-        memory: int = 0,
-        memory_timeout: float = 30.0,
-        attempts: int = 0,
-    ) -> None: ...
+    def __init__(self, **settings: Any) -> None:
+        """ringest.Client names the settings and says what they are."""
+
     def get_ranges(
         self, uri: str, ranges: Iterable[tuple[int, int]], *, generation: int = 0, gap: int = 0
     ) -> list[Buffer]: ...

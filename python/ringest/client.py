@@ -7,7 +7,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ringest import _collate, _core, _progress
@@ -48,19 +48,67 @@ def parse_size(value: int | str, what: str) -> int:
     return size
 
 
+# A scheme that is known, or none, and a host; what else is wrong the library tells when it opens the client.
+_ENDPOINT = re.compile(r"(https?://)?(\[[^\s\[\]]+\]|[^\s/:@?#\[\]]+)(:\d+)?(/.*)?", re.IGNORECASE | re.DOTALL)
+
+
+def _check_endpoint(endpoint: str | None) -> str | None:
+    if endpoint is None or (isinstance(endpoint, str) and _ENDPOINT.fullmatch(endpoint)):
+        return endpoint
+    # What has an "@" may have a password, which is not repeated.
+    shown = "what was given" if "@" in str(endpoint) else repr(endpoint)
+    raise ValueError(
+        f"endpoint is {shown}; it is https://HOST[:PORT], http://HOST[:PORT] or HOST:PORT, and without it "
+        "STORAGE_EMULATOR_HOST or else Cloud Storage"
+    )
+
+
+def _header_lines(headers: Mapping[str, str] | None) -> str | None:
+    """One "Name: value" a line, as <ringest/gcs.h> has them."""
+    if headers is None:
+        return None
+    lines = []
+    for name, value in headers.items():
+        if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) or not re.fullmatch(r"[^\r\n\0]*", value):
+            raise ValueError(f"headers has {name!r}, which with its value is no field of HTTP: a name, and one line")
+        lines.append(f"{name}: {value}")
+    return "\n".join(lines)
+
+
 class Client(_core.Client):
     """Requests to one endpoint; every argument has a default from the environment.
 
-    endpoint: "https://host[:port]" or "http://..."; STORAGE_EMULATOR_HOST, else Cloud Storage.
-    ca: PEM file of trusted certificates. token: an OAuth 2.0 access token. credentials: where tokens
-    come from without one: "default" (Application Default Credentials), "anonymous", or the path of a
-    credential file. user_project: of whom is asked to pay. threads: event loops.
-    connections: open at once. memory: of bodies that are held at once ("1GiB"). memory_timeout:
-    seconds that any call waits for memory which Buffers of this process hold before MemoryError.
-    attempts: requests that are sent for one call before it fails (8).
+    Whom it asks, and as whom:
+    endpoint: "https://HOST[:PORT]" or "http://..."; STORAGE_EMULATOR_HOST, else Cloud Storage. connect_to:
+    "HOST[:PORT]" to connect to, while certificates and requests name the endpoint. ca: PEM file of trusted
+    certificates (SSL_CERT_FILE, SSL_CERT_DIR, else the system's). token: an OAuth 2.0 access token. credentials: where
+    tokens come from without one: "default" (Application Default Credentials), "anonymous", or the path of a
+    credential file. scope: OAuth scopes, separated by spaces. user_project: of whom is asked to pay. headers: fields
+    that are added to every request (RINGEST_HEADERS). user_agent: put before the library's own. proxy:
+    "http[s]://[USER:PASSWORD@]HOST[:PORT]", "" for none; HTTPS_PROXY and NO_PROXY. client_cert, client_key: PEM files
+    for mutual TLS, both or neither. local_address, local_device: of this machine, to connect from.
 
-    Nothing is opened before the first request. After fork() a child opens its own. Pickles as its
-    settings, without the token. Any thread may use it.
+    How much at once; 0 is the library's own choice:
+    threads: event loops. connections: open at once (256). requests: submitted and not done (8192). prewarm: connections
+    that are opened before there are requests. memory: bytes of bodies that are held at once ("1GiB"). reads_per_s,
+    writes_per_s: requests to begin per second and bucket, doubled every 20 minutes (5,000 and 1,000 for Cloud Storage
+    itself); rate_ceiling=False: no such limit. adapting=False: do not slow down after 429, 503 and rising latency.
+    hedging=False: do not send late reads a second time; hedges_per_1000: second requests for 1,000 requests, at most
+    (20); hedge_size: bodies expected to be larger are never asked for twice ("1MiB").
+
+    How long, in seconds; 0 is the default, math.inf no limit:
+    connect_timeout: one attempt to connect, TLS included (10). first_byte_timeout: from a request sent to the first
+    byte (30). stall_timeout: without a byte moving (20). idle_timeout: an unused connection is closed after it (60).
+    backoff_min, backoff_max: before a request is tried again (0.1 and 30). attempts: requests that are sent for one call
+    before it fails (8); 1: no second try. memory_timeout: that any call waits for memory which Buffers of this process
+    hold before MemoryError (30; 0: not at all).
+
+    checksum=False: do not compute and compare CRC32C. backend: "auto", "uring" or "epoll". numa: where loops and their
+    memory go on machines of several nodes: "auto", "compact", "spread" or "none".
+
+    ValueError, TypeError: an argument is wrong. What only the system can tell, such as a file that is not there, is
+    raised by the first request, since nothing is opened before. After fork() a child opens its own. Pickles as its
+    settings, without the token, but with headers and the proxy's password. Any thread may use it.
 
     What begins with "a" is for asyncio (and loops with its interface, such as uvloop's): awaited,
     by any number of event loops in any number of threads. Cancelling the task cancels the request.
@@ -69,7 +117,7 @@ class Client(_core.Client):
     def __init__(
         self,
         endpoint: str | None = None,
-        ca: str | None = None,
+        ca: str | os.PathLike[str] | None = None,
         *,
         token: str | None = None,
         user_project: str | None = None,
@@ -79,30 +127,50 @@ class Client(_core.Client):
         memory: int | str = 0,
         memory_timeout: float = 30.0,
         attempts: int = 0,
+        connect_to: str | None = None,
+        scope: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        user_agent: str | None = None,
+        proxy: str | None = None,
+        client_cert: str | os.PathLike[str] | None = None,
+        client_key: str | os.PathLike[str] | None = None,
+        local_address: str | None = None,
+        local_device: str | None = None,
+        requests: int = 0,
+        prewarm: int = 0,
+        reads_per_s: int = 0,
+        writes_per_s: int = 0,
+        rate_ceiling: bool = True,
+        adapting: bool = True,
+        hedging: bool = True,
+        hedges_per_1000: int = 0,
+        hedge_size: int | str = 0,
+        connect_timeout: float = 0.0,
+        first_byte_timeout: float = 0.0,
+        stall_timeout: float = 0.0,
+        idle_timeout: float = 0.0,
+        backoff_min: float = 0.0,
+        backoff_max: float = 0.0,
+        checksum: bool = True,
+        backend: str = "auto",
+        numa: str = "auto",
     ):
-        super().__init__(
-            endpoint=endpoint,
-            ca=ca,
-            token=token,
-            user_project=user_project,
-            credentials=None if credentials is None else os.fspath(credentials),
-            threads=threads,
-            connections=connections,
-            memory=parse_size(memory, "memory"),
-            memory_timeout=memory_timeout,
-            attempts=attempts,
-        )
-        self._settings: dict[str, Any] = {
-            "endpoint": endpoint,
-            "ca": ca,
-            "user_project": user_project,
-            "credentials": credentials,
-            "threads": threads,
-            "connections": connections,
-            "memory": memory,
-            "memory_timeout": memory_timeout,
-            "attempts": attempts,
+        settings = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
+        given = {
+            **settings,
+            "endpoint": _check_endpoint(endpoint),
+            "headers": _header_lines(headers),
+            "user_agent": "ringest-python" if user_agent is None else f"{user_agent} ringest-python",
+            "memory": parse_size(memory, "memory"),
+            "hedge_size": parse_size(hedge_size, "hedge_size"),
         }
+        for file in ("ca", "credentials", "client_cert", "client_key"):
+            given[file] = None if settings[file] is None else os.fspath(settings[file])
+        if (client_cert is None) != (client_key is None):
+            raise ValueError("client_cert and client_key belong together: give both or neither")
+        super().__init__(**given)
+        del settings["token"]
+        self._settings: dict[str, Any] = settings
         self._channels: Channels | None = None  # of event loops
         _collate.register()  # for datasets that are not ours
 

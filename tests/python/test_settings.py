@@ -1,0 +1,100 @@
+"""What a Client is made with: every option of the library can be given, and is refused where it is wrong."""
+
+import math
+import os
+import pickle
+import re
+import unittest
+from pathlib import Path
+
+import ringest
+import support
+from ringest import _core
+
+ROOT = Path(__file__).resolve().parents[2]
+# Of the library, what is no setting of a Client: the size is the extension's, and lines go to `logging`.
+OTHERS = {"struct_size", "log_level"}
+
+
+def options_of(header, name):
+    """The fields of a struct of options."""
+    text = re.sub(r"/\*.*?\*/", "", (ROOT / "include/ringest" / header).read_text(), flags=re.DOTALL)
+    body = re.search(rf"struct {name} \{{(.*?)\n\}};", text, re.DOTALL)[1]
+    return {field for line in body.split(";") for field in re.findall(r"(\w+)\s*(?:,|$)", line.strip())}
+
+
+class Settings(unittest.TestCase):
+    def test_every_option_of_the_library_can_be_given(self):
+        table = (ROOT / "python/core/settings.c").read_text()
+        given = set(re.findall(r"\b(?:CLIENT|RUNTIME)\((\w+)\)", table)) - {"field"}
+        wanted = options_of("gcs.h", "rg_client_options") | options_of("runtime.h", "rg_runtime_options")
+        self.assertGreater(len(wanted), 35)
+        self.assertEqual(given, wanted - OTHERS)
+        names = set(re.findall(r'^    \{"(\w+)", [A-Z]+, ', table, re.MULTILINE))
+        self.assertEqual(names, set(ringest.Client("http://localhost:1")._settings) | {"token"})
+
+    def test_they_reach_the_library(self):
+        with support.emulator() as (endpoint, ca):
+            with support.faults(endpoint, ca, {"storage.objects.get": ["return-503"]}) as left:
+                header = os.environ.pop("RINGEST_HEADERS")
+                try:
+                    name, _, value = header.partition(": ")
+                    one = ringest.Client(endpoint, Path(ca), headers={name: value}, attempts=1, backend="epoll")
+                    with one:
+                        self.assertRaises(ringest.UnavailableError, one.get, support.uri(1))
+                        self.assertEqual(one.stats()["backend"], "epoll")
+                finally:
+                    os.environ["RINGEST_HEADERS"] = header
+                self.assertTrue(left()["completed"])
+            port = endpoint.rpartition(":")[2]
+            elsewhere = f"https://localhost:{int(port) % 65535 + 1}"
+            with ringest.Client(elsewhere, ca, connect_to=f"localhost:{port}", stall_timeout=math.inf) as made:
+                self.assertEqual(len(made.get(support.uri(1))), support.SIZE)
+            with ringest.Client(endpoint, ca, proxy="http://localhost:1", attempts=1) as made:
+                self.assertRaises(ringest.UnavailableError, made.get, support.uri(1))
+
+    def test_they_are_pickled_but_for_the_token(self):
+        options = {"hedging": False, "headers": {"x-a": "b"}, "connect_timeout": 5.5, "ca": Path("ca.pem")}
+        made = ringest.Client("http://localhost:1", token="secret", **options)
+        data = pickle.dumps(made)
+        self.assertNotIn(b"secret", data)
+        self.assertEqual(pickle.loads(data)._settings, made._settings)
+        self.assertEqual({name: made._settings[name] for name in options}, options)
+
+    def refused(self, kind, text, **options):
+        with self.subTest(options), self.assertRaises(kind) as raised:
+            ringest.Client(**options)
+        self.assertIn(text, str(raised.exception))
+
+    def test_what_is_wrong_is_refused_at_once(self):
+        self.refused(ValueError, "endpoint is 'ftp://x'; it is https://HOST[:PORT]", endpoint="ftp://x")
+        self.refused(ValueError, "endpoint is ''", endpoint="")
+        self.refused(ValueError, "backend is 'kqueue'; it is one of 'auto', 'uring', 'epoll'", backend="kqueue")
+        self.refused(ValueError, "numa is 5; it is one of 'auto', 'compact'", numa=5)
+        self.refused(TypeError, "hedging is 'no'; it is True or False", hedging="no")
+        self.refused(TypeError, "proxy is 5; it is a str or None", proxy=5)
+        self.refused(ValueError, "headers has 'a'", headers={"a": "b\nc: d"})
+        self.refused(ValueError, "headers has 'a b'", headers={"a b": "c"})
+        self.refused(ValueError, "client_cert and client_key belong together", client_cert="x")
+        self.refused(ValueError, "hedges_per_1000 is 1001; it is between 0 and 1000", hedges_per_1000=1001)
+        self.refused(ValueError, "backoff_min is above backoff_max", backoff_min=2, backoff_max=1)
+        self.refused(ValueError, "connect_timeout is -1; it is between 0 and", connect_timeout=-1)
+        self.refused(ValueError, "idle_timeout is nan; it is between 0 and", idle_timeout=math.nan)
+        self.refused(TypeError, "stall_timeout is '5', which is no number of seconds", stall_timeout="5")
+        self.refused(ValueError, "hedge_size is 'much', which is not a size such as 64MiB", hedge_size="much")
+
+    def test_secrets_are_not_repeated(self):
+        for options in ({"endpoint": "ftp://me:secret@host"}, {"token": "secret\0"}):
+            with self.subTest(options), self.assertRaises(ValueError) as raised:
+                ringest.Client(**options)
+            self.assertNotIn("secret", str(raised.exception))
+
+    def test_the_extension_knows_no_others(self):
+        with self.assertRaisesRegex(TypeError, "a Client has no setting 'colour'"):
+            _core.Client(colour="red")
+        with self.assertRaisesRegex(TypeError, "given by keyword"):
+            _core.Client("http://localhost:1")
+
+
+if __name__ == "__main__":
+    unittest.main()
