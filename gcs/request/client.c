@@ -373,26 +373,31 @@ int rg_client_open_explained(struct rg_client **out_client, struct rg_runtime *r
 static void loop_closed(void *context)
 {
     struct rg_client_loop *client_loop = context;
-    client_loop->pool_closed = true;
+    rg_client_loop_become(client_loop, RG_CLIENT_LOOP_POOL_CLOSED);
     rg_client_check_closed(client_loop);
 }
 
-/* Ends what `wanted` names. Ending an operation may end its children and those of others, wherever
- * they are in the list: so each round takes the first that has not had its turn. */
+/* Ends what `wanted` names. Ending one request may end others, wherever they are in the list. So
+ * those that are to end get a list of their own first, while nothing ends, and are then taken from
+ * its head until it is empty: who was ended by another has left it. */
 static void loop_cancel(struct rg_client_loop *client_loop, enum rg_status status,
                         bool (*wanted)(const struct rg_request *request, const void *context),
                         const void *context)
 {
-    struct rg_list turn;
-    rg_list_init(&turn);
-    rg_list_splice_back(&turn, &client_loop->active);
-    struct rg_list *node;
-    while ((node = rg_list_pop_front(&turn)) != NULL) {
-        struct rg_request *request = RG_CONTAINER_OF(node, struct rg_request, node);
-        rg_list_push_back(&client_loop->active, node);
-        if (wanted(request, context)) {
-            rg_request_cancel(request, status);
+    struct rg_list named, *active = &client_loop->active, *node, *next;
+    rg_list_init(&named);
+    for (node = active->next; node != active; node = next) {
+        next = node->next;
+        if (wanted(RG_CONTAINER_OF(node, struct rg_request, node), context)) {
+            rg_list_remove(node);
+            rg_list_push_back(&named, node);
         }
+    }
+    /* Until then the client loop is not empty, though its list may be. */
+    RG_ASSERT(client_loop->state < RG_CLIENT_LOOP_POOL_CLOSED);
+    while ((node = rg_list_pop_front(&named)) != NULL) {
+        rg_list_push_back(active, node);
+        rg_request_cancel(RG_CONTAINER_OF(node, struct rg_request, node), status);
     }
 }
 
@@ -407,7 +412,7 @@ static bool ends_at_close(const struct rg_request *request, const void *context)
 static void loop_close(void *context)
 {
     struct rg_client_loop *client_loop = context;
-    client_loop->closing = true;
+    rg_client_loop_become(client_loop, RG_CLIENT_LOOP_CLOSING);
     loop_cancel(client_loop, RG_STATUS_CLOSED, ends_at_close, NULL);
     rg_authorizer_close(&client_loop->authorizer);
     rg_pool_close(client_loop->pool, loop_closed, client_loop);
@@ -498,7 +503,7 @@ static void loop_close_await(struct rg_client_loop *client_loop)
 void rg_client_close_finish(struct rg_client *client)
 {
     for (uint32_t i = 0; client->loops != NULL && i < client->loop_count; i++) {
-        if (client->loops[i].closing) {
+        if (rg_client_loop_is_closing(&client->loops[i])) {
             loop_close_await(&client->loops[i]);
         }
     }

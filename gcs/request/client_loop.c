@@ -2,6 +2,7 @@
 #include "gcs/request/client_loop.h"
 
 #include "gcs/request/request_type.h"
+#include "runtime/log.h"
 
 #include <errno.h>
 
@@ -94,11 +95,37 @@ void rg_client_post(struct rg_request *request)
     rg_loop_post(request->client_loop->loop, &request->mail);
 }
 
+static const char *state_name(enum rg_client_loop_state state)
+{
+    static const char *const names[] = {
+        [RG_CLIENT_LOOP_OPEN] = "open",
+        [RG_CLIENT_LOOP_CLOSING] = "closing",
+        [RG_CLIENT_LOOP_POOL_CLOSED] = "pool closed",
+        [RG_CLIENT_LOOP_CLOSED] = "closed",
+    };
+    return names[state];
+}
+
+/* Nothing is left of a client loop that is closed. */
+static bool invariants(const struct rg_client_loop *client_loop)
+{
+    return client_loop->state != RG_CLIENT_LOOP_CLOSED ||
+           (client_loop->pool == NULL && rg_list_empty(&client_loop->active));
+}
+
+void rg_client_loop_become(struct rg_client_loop *client_loop, enum rg_client_loop_state state)
+{
+    RG_ASSERT(state == client_loop->state + 1);
+    rg_log(RG_LOG_DEBUG, "client of %s: %s", client_loop->client->endpoint.text, state_name(state));
+    client_loop->state = state;
+    RG_VERIFY(invariants(client_loop));
+}
+
 void rg_client_check_closed(struct rg_client_loop *client_loop)
 {
-    if (client_loop->pool_closed && client_loop->pool != NULL &&
-        rg_list_empty(&client_loop->active)) {
+    if (client_loop->state == RG_CLIENT_LOOP_POOL_CLOSED && rg_list_empty(&client_loop->active)) {
         client_loop->pool = NULL;
+        rg_client_loop_become(client_loop, RG_CLIENT_LOOP_CLOSED);
         client_loop->emptied(client_loop);
     }
 }

@@ -43,6 +43,15 @@ struct rg_request;
 /* How long closing waits for what is removed from the server before. */
 #define RG_CLIENT_CLEAN_TIME_NS (10 * RG_NS_PER_S)
 
+/* OPEN -> CLOSING -> POOL_CLOSED -> CLOSED. From CLOSING on no request begins and none is tried
+ * again. */
+enum rg_client_loop_state {
+    RG_CLIENT_LOOP_OPEN = 0,
+    RG_CLIENT_LOOP_CLOSING,     /* what waits is cancelled, and the pool ends what is sent */
+    RG_CLIENT_LOOP_POOL_CLOSED, /* operations may still be waiting for files to be read */
+    RG_CLIENT_LOOP_CLOSED,      /* all requests have ended, and `pool` is NULL */
+};
+
 struct rg_client_loop {
     struct rg_client *client;
     struct rg_loop *loop;
@@ -55,7 +64,7 @@ struct rg_client_loop {
     uint64_t clock_due_ns; /* when an answer's date is looked at again */
     struct rg_part_memory part_memory;
     struct rg_authorizer authorizer;
-    bool closing, pool_closed;
+    enum rg_client_loop_state state; /* changed by rg_client_loop_become alone */
     void (*emptied)(struct rg_client_loop *client_loop); /* its pool and all requests are gone */
     sem_t closed; /* posted once when the pool and all requests are gone; valid while closing */
 };
@@ -100,6 +109,11 @@ struct rg_client_loop *rg_client_next_loop(struct rg_client *client);
  */
 int rg_client_reserve(struct rg_client *client, struct rg_cq *cq, struct rg_request **out_request);
 void rg_client_unreserve(struct rg_request *request);
+static inline bool rg_client_loop_is_closing(const struct rg_client_loop *client_loop)
+{
+    return client_loop->state != RG_CLIENT_LOOP_OPEN;
+}
+void rg_client_loop_become(struct rg_client_loop *client_loop, enum rg_client_loop_state state);
 /* A request of a client loop that may be closing has ended. */
 void rg_client_check_closed(struct rg_client_loop *client_loop);
 /* Hands a prepared request to a loop. */

@@ -365,7 +365,7 @@ static void attempt_failed(struct rg_request *request, bool progress)
         .deadline_ns = request->deadline_ns,
     };
     uint64_t at_ns;
-    if (request->client_loop->closing ||
+    if (rg_client_loop_is_closing(request->client_loop) ||
         !rg_retry_next(&request->retry, &request->client_loop->retry_budget, &event, &at_ns)) {
         question_failed(request);
         rg_request_fail(request);
@@ -411,15 +411,15 @@ static void answer_refused(struct rg_request *request)
 {
     struct rg_completion completion = {.http_status = request->x.http_status};
     error_answer(request);
-    bool may_have_another =
-        !request->client_loop->closing && request->client->options.attempts_max > 1;
+    bool may_have_another = !rg_client_loop_is_closing(request->client_loop) &&
+                            request->client->options.attempts_max > 1;
     if (request->x.http_status == 401 &&
         rg_authorize_again(&request->client_loop->authorizer, &request->token, may_have_another)) {
         rg_metric_add(&loop_of(request)->metrics.retries, 1);
         attempt_start(request);
         return;
     }
-    bool may_ask = !request->client_loop->closing && !request->x.final;
+    bool may_ask = !rg_client_loop_is_closing(request->client_loop) && !request->x.final;
     switch (rg_verify_refused(&request->verify, request->x.http_status, may_ask)) {
     case RG_VERIFY_ASK:
         question_start(request);
@@ -486,7 +486,7 @@ static bool may_repeat_at_once(const struct rg_request *request)
 {
     uint32_t attempts_max = RG_MIN(request->client->options.attempts_max, STALE_ATTEMPTS_MAX);
     return request->x.stale && request->idempotent && request->attempts < attempts_max &&
-           !request->client_loop->closing;
+           !rg_client_loop_is_closing(request->client_loop);
 }
 
 static void exchange_done(struct rg_exchange *x)
@@ -618,7 +618,7 @@ static void mail_run(struct rg_mail *mail)
     if (request->deadline_ns != 0) {
         rg_loop_set_alarm(client_loop->loop, &request->deadline, request->deadline_ns);
     }
-    RG_ASSERT(!client_loop->closing);
+    RG_ASSERT(!rg_client_loop_is_closing(client_loop));
     RG_VERIFY(invariants(request));
     if (request->ops->start != NULL) {
         become(request, RG_REQUEST_CHILDREN);
@@ -643,7 +643,7 @@ bool rg_request_start(struct rg_request *child)
 {
     RG_ASSERT(child->done != NULL && child->ops->start == NULL);
     struct rg_client_loop *client_loop = child->client_loop;
-    if (client_loop->closing) {
+    if (rg_client_loop_is_closing(client_loop)) {
         return false;
     }
     RG_VERIFY(invariants(child));

@@ -344,7 +344,7 @@ static void compose_advance(struct rg_upload_op *op)
         rg_upload_check(op);
     } else if (op->phase == RG_UPLOAD_STORED && op->operation.out == 0) {
         /* Nothing more starts on a client that closes; what is stored is no failure for that. */
-        if (op->operation.request->client_loop->closing || !compose_clean(op)) {
+        if (rg_client_loop_is_closing(op->operation.request->client_loop) || !compose_clean(op)) {
             rg_upload_finish(op);
         }
     }

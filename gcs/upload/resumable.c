@@ -175,7 +175,7 @@ static bool retry_later(struct rg_upload_op *op, enum rg_status status, uint64_t
     };
     uint64_t at_ns;
     op->retry.retry_after_ns = retry_after_ns;
-    if (client_loop->closing ||
+    if (rg_client_loop_is_closing(client_loop) ||
         !rg_retry_next(&op->retry, &client_loop->retry_budget, &event, &at_ns)) {
         return false;
     }

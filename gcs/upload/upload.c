@@ -116,7 +116,7 @@ static void upload_verify(struct rg_operation *operation)
                                                .done = doubt_done,
                                                .has_no_write_token = true};
     struct rg_upload_op *op = op_of(operation);
-    if (op->in_doubt && !operation->request->client_loop->closing &&
+    if (op->in_doubt && !rg_client_loop_is_closing(operation->request->client_loop) &&
         rg_gcs_call_prepare(&op->call, &ops, operation->request->object) == 0) {
         op->in_doubt = false;
         op->clean_until_ns = loop_of(op)->now_ns + RG_UPLOAD_ASK_TIME_NS;
@@ -127,8 +127,8 @@ static void upload_verify(struct rg_operation *operation)
 static bool upload_clean(struct rg_operation *operation)
 {
     struct rg_upload_op *op = op_of(operation);
-    return !operation->request->client_loop->closing && op->method->clean != NULL &&
-           op->method->clean(op);
+    return !rg_client_loop_is_closing(operation->request->client_loop) &&
+           op->method->clean != NULL && op->method->clean(op);
 }
 
 static void upload_advance(struct rg_operation *operation)

@@ -1,7 +1,9 @@
 /* Clients as a whole: options, certificates, names that do not resolve, limits of the process, many
  * requests and threads at once, fork, and what the counters say of it all. */
+#include "gcs/request/client.h"
 #include "tests/support/client.h"
 #include "tests/support/test.h"
+#include "tests/support/uploads.h"
 
 #include <errno.h>
 #include <openssl/ssl.h>
@@ -654,6 +656,99 @@ static void test_close_with_everything_in_flight(void)
     }
 }
 
+/* Of each kind, as many; all hang, or wait for a connection or for their next attempt. */
+#define ENDING_EACH 12
+#define ENDING_COUNT (4 * ENDING_EACH + 1)
+
+static void ending_submit(struct rg_upload_scene *scene)
+{
+    static const enum rg_upload_method methods[] = {RG_UPLOAD_MULTIPART, RG_UPLOAD_COMPOSE};
+    for (unsigned i = 0; i < ENDING_COUNT - 1; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "object%u", i);
+        const struct rg_range ranges[] = {{.length = 1}, {.offset = RG_MIB(64), .length = 1}};
+        const struct rg_upload upload = {
+            .object = name, .method = methods[i % 2], .part_size = RG_MIB(5), .user_data = i};
+        const struct rg_get_ranges read = {
+            .bucket = "bucket", .object = name, .ranges = ranges, .count = 2, .user_data = i};
+        const struct rg_get get = {.object = name, .user_data = i};
+        switch (i % 4) {
+        case 0:
+        case 1:
+            rg_upload_scene_submit(scene, &upload, i % 8 < 4);
+            break;
+        case 2:
+            RG_CHECK_EQ(rg_submit_get_ranges(scene->c.client, scene->c.cq, &read), 0);
+            break;
+        default:
+            rg_test_get(&scene->c, &get);
+            break;
+        }
+    }
+}
+
+/* One more, whose children come right behind it in the list, and wait. */
+static void ending_submit_last(struct rg_upload_scene *scene)
+{
+    const struct rg_upload upload = {.method = RG_UPLOAD_COMPOSE,
+                                     .size = 3000,
+                                     .part_size = 1000,
+                                     .user_data = ENDING_COUNT - 1};
+    rg_upload_scene_submit(scene, &upload, false);
+    for (unsigned i = 0; i < 8; i++) {
+        rg_client_await_completions(&scene->c.client->loops[0]);
+    }
+}
+
+/* Each completes once. */
+static void ending_check(struct rg_upload_scene *scene, enum rg_status want)
+{
+    uint8_t seen[ENDING_COUNT] = {0};
+    for (unsigned i = 0; i < ENDING_COUNT; i++) {
+        struct rg_completion done = rg_test_take(&scene->c);
+        RG_CHECK(done.user_data < ENDING_COUNT && !seen[done.user_data]);
+        seen[done.user_data] = 1;
+        rg_test_check_status(__FILE__, __LINE__, &done, want);
+        rg_lease_release(done.lease);
+    }
+}
+
+/* Many operations with children, on few connections: ending one ends its children, lets others have
+ * their connections, and may end those. */
+static void test_end_with_many_operations_in_flight(void)
+{
+    for (unsigned round = 0; round < 6; round++) {
+        bool closes = round % 2 == 0;
+        /* Closing removes what uploads left while reads still have their connections. */
+        const struct rg_fake_fault faults[] = {
+            {RG_FAKE_PART, 0, RG_FAKE_HANG},
+            {RG_FAKE_SINGLE, 0, RG_FAKE_503},
+            {RG_FAKE_STAT, 0, closes ? RG_FAKE_503 : RG_FAKE_HANG},
+            {.kind = RG_FAKE_KIND_COUNT}};
+        struct rg_upload_scene scene = {.size = RG_MIB(11),
+                                        .faults = faults,
+                                        .options = {.connections_max = 1u << (2 * round),
+                                                    .backoff_min_ns = 3600 * RG_NS_PER_S,
+                                                    .backoff_max_ns = 3600 * RG_NS_PER_S}};
+        rg_upload_scene_open(&scene);
+        ending_submit(&scene);
+        RG_AWAIT(rg_fake_gcs_count(scene.fake, RG_FAKE_PART) +
+                     rg_fake_gcs_count(scene.fake, RG_FAKE_SINGLE) +
+                     rg_fake_gcs_count(scene.fake, RG_FAKE_STAT) >
+                 0);
+        ending_submit_last(&scene);
+        if (closes) {
+            rg_client_close(scene.c.client);
+            scene.c.client = NULL;
+            ending_check(&scene, RG_STATUS_CLOSED);
+        } else {
+            RG_CHECK_EQ(rg_client_cancel_all(scene.c.client, scene.c.cq), 0);
+            ending_check(&scene, RG_STATUS_CANCELLED);
+        }
+        rg_upload_scene_close(&scene);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
@@ -678,6 +773,7 @@ int main(int argc, char **argv)
         RG_TEST(test_idle_connections_are_closed),
         RG_TEST(test_fork_with_traffic_going_on),
         RG_TEST(test_close_with_everything_in_flight),
+        RG_TEST(test_end_with_many_operations_in_flight),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }
