@@ -505,30 +505,35 @@ const struct rg_request_ops rg_get_ops = {
 
 int rg_get_prepare(struct rg_request *request, const struct rg_get *get)
 {
-    struct rg_get own = *get;
-    uint64_t length = own.length != 0 ? own.length : RG_WHOLE;
+    uint64_t length = get->length != 0 ? get->length : RG_WHOLE;
     uint64_t end;
-    bool valid = own.object != NULL && own.generation >= 0 && (own.buf != NULL || !own.buf_size) &&
-                 (length == RG_WHOLE || !rg_add_overflow(own.offset, length, &end)) &&
-                 rg_conditions_valid(&own.conditions);
-    if (!valid || rg_request_set_names(request, own.bucket, own.object) < 0) {
+    bool valid = get->object != NULL && get->generation >= 0 &&
+                 (get->buf != NULL || !get->buf_size) &&
+                 (length == RG_WHOLE || !rg_add_overflow(get->offset, length, &end)) &&
+                 rg_conditions_valid(&get->conditions);
+    if (!valid || rg_request_set_names(request, get->bucket, get->object) < 0) {
         return -EINVAL;
     }
-    rg_request_prepare(request, &rg_get_ops, own.user_data, own.deadline_ns);
+    rg_request_prepare(request, &rg_get_ops, get->user_data, get->deadline_ns);
     request->get = (struct rg_get_state){
-        .want_generation = own.generation,
-        .offset = own.offset,
+        .want_generation = get->generation,
+        .offset = get->offset,
         .length = length,
-        .buf = own.buf,
-        .buf_size = own.buf_size,
-        .conditions = own.conditions,
+        .buf = get->buf,
+        .buf_size = get->buf_size,
+        .conditions = get->conditions,
         .no_checksum = request->client->options.no_checksum,
     };
     return 0;
 }
 
+/* Copied only where the caller's struct is not the library's: it was built against another version.
+ */
 static int get_prepare(struct rg_request *request, const struct rg_get *given, size_t struct_size)
 {
+    if (struct_size == sizeof(*given)) {
+        return rg_get_prepare(request, given);
+    }
     struct rg_get own = {0};
     memcpy(&own, given, RG_MIN(struct_size, sizeof(own)));
     return rg_get_prepare(request, &own);

@@ -20,11 +20,14 @@
  * on the network, and a cancel ends the request there and then; in POOL and OUT the pool ends it. A
  * child of an operation is never FREE: from DONE it is started again, or its memory goes.
  *
- * Who counts what. `attempts` are the HTTP requests that were given to a connection, hedges too; a
- * completion tells them, and an operation adds up those of its children. retry.failures are the
- * tries that the limit of attempts counts: also those that found no connection, and not those
- * before the question whether a write was done. The bytes of a body are counted by the exchange
- * within an attempt (x.body_size), and by the kind of request over its attempts (get.received).
+ * Who counts what. `attempts` are the HTTP requests that were given to a connection, hedges too.
+ * Each request counts its own; an operation, which sends nothing, owns the sum of its children's,
+ * to which operation.c adds those of a child when that ends. A completion tells them.
+ * retry.failures belongs to a request alone, and is what the limit of attempts counts: also tries
+ * that found no connection, and not those before the question whether a write was done. No
+ * operation adds it up; a resumable upload counts the failures of its session by itself. The bytes
+ * of a body are counted by the exchange within an attempt (x.body_size), and by the kind of request
+ * over its attempts (get.received).
  *
  * What differs between reading, listing and writing is in struct rg_request_ops; everything about
  * attempts, deadlines, cancellation and completions is in request.c alone.
@@ -83,7 +86,8 @@ void rg_request_explain(struct rg_request *request, struct rg_completion *comple
 /* Takes over a child's failure as the operation's own. */
 void rg_request_note_child(struct rg_request *request, const struct rg_request *child);
 
-/* Prepares a get; its struct is as large as the library's. 0 or -EINVAL. */
+/* Prepares a get; its struct is as large as the library's, and is borrowed for this call: what
+ * attempts need of it is in request->get. 0 or -EINVAL. */
 int rg_get_prepare(struct rg_request *request, const struct rg_get *get);
 /* The wait of a request for a token is over; failure NULL: there is one. */
 void rg_request_token_came(struct rg_token_wait *wait, const char *failure);
