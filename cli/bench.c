@@ -67,6 +67,7 @@ struct bench {
     uint32_t *samples;
     size_t sample_count;
     uint64_t started_ns, finished_ns, connections;
+    struct progress progress;
     uint64_t give_up_ns; /* waiting for answers after an interruption; 0: there was none */
     double cpu_seconds;
 };
@@ -137,18 +138,15 @@ static int manifest_load(struct bench *bench)
 {
     char *token = NULL;
     int status;
-    bool progress = cli_shows_progress() && !bench->json;
+    struct progress progress;
+    progress_open(&progress, "objects listed", bench->json);
     do {
         status = manifest_page(bench, &token);
-        if (progress) {
-            cli_progress("listing", bench->manifest_count, 0);
-        }
+        progress_draw(&progress, &(struct progress_state){.done = bench->manifest_count});
     } while (status == CLI_DONE && token != NULL &&
              (bench->count == 0 || bench->manifest_count < bench->count));
     free(token);
-    if (progress) {
-        cli_progress_end();
-    }
+    progress_close(&progress);
     if (status == CLI_DONE && bench->manifest_count == 0) {
         status = cli_fail("nothing in gs://%s begins with \"%s\"; put objects there, or start "
                           "`ringest emulate --synthetic %s/%s:COUNT:SIZE`",
@@ -373,7 +371,19 @@ static bool answers_wait(struct bench *bench, struct rg_completion *done)
     return bench->give_up_ns == 0 || rg_now_ns() < bench->give_up_ns;
 }
 
-static int measure(struct bench *bench, bool progress)
+static void show_progress(struct bench *bench)
+{
+    struct progress_state state = {
+        .done = bench->op == BENCH_LIST ? bench->names : bench->finished,
+        .time_ns = (uint64_t)(bench->seconds * 1e9),
+    };
+    if (bench->seconds == 0 && bench->op != BENCH_LIST) {
+        state.total = bench->count;
+    }
+    progress_draw(&bench->progress, &state);
+}
+
+static int measure(struct bench *bench, bool quiet)
 {
     struct rg_completion done[BATCH_MAX];
     double cpu_before = cpu_seconds();
@@ -381,14 +391,14 @@ static int measure(struct bench *bench, bool progress)
     /* A completion counts a second request beside a slow first one as an attempt too. */
     struct rg_stats before = {0}, after = {0};
     rg_runtime_stats(bench->session.runtime, &before);
+    progress_open(&bench->progress, bench->op == BENCH_LIST ? "names" : "requests", quiet);
     bench->started_ns = rg_now_ns();
     for (bool more = true; more;) {
         status = status == CLI_DONE ? submit_more(bench) : status;
         more = bench->submitted > bench->finished && answers_wait(bench, done);
-        if (progress && bench->seconds == 0) {
-            cli_progress(op_names[bench->op], bench->finished, bench->count);
-        }
+        show_progress(bench);
     }
+    progress_close(&bench->progress);
     bench->finished_ns = rg_now_ns();
     bench->cpu_seconds = cpu_seconds() - cpu_before;
     rg_runtime_stats(bench->session.runtime, &after);
@@ -419,7 +429,7 @@ static int warm_up(struct bench *bench)
         bench->count = RG_MIN(bench->count, count);
     }
     bench->warming_up = true;
-    int status = measure(bench, false);
+    int status = measure(bench, true);
     bench->warming_up = false;
     bench->count = count;
     bench->seconds = seconds;
@@ -575,11 +585,7 @@ static int bench_go(struct bench *bench)
     if (status != CLI_DONE) {
         return status;
     }
-    bool progress = cli_shows_progress() && !bench->json;
-    status = measure(bench, progress);
-    if (progress) {
-        cli_progress_end();
-    }
+    status = measure(bench, bench->json);
     rg_listing_close(bench->listing);
     bench->listing = NULL;
     int finished = finish(bench, bench->finished > 0);

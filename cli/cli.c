@@ -1,6 +1,7 @@
 /* What the commands share: see cli.h. */
 #include "cli/cli.h"
 
+#include "cli/nearest.h"
 #include "runtime/uri.h"
 
 #include <ctype.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #define BUCKET_NAME_SIZE_MIN 3
+#define OPTIONS_MAX 64
 
 const struct cli_command *cli_current;
 
@@ -45,25 +47,60 @@ static void make_printable(char *text)
     }
 }
 
-static void message(const char *ending, const char *format, va_list args)
+static bool is_quiet;
+
+void cli_quiet_set(void)
+{
+    is_quiet = true;
+}
+
+/* In one call, so that lines of several threads do not mix; a progress line makes way. */
+static void line_print(const char *beginning, const char *text, const char *ending)
+{
+    fprintf(stderr, "%s%s%s%s\n", cli_shows_progress() ? "\r\033[K" : "", beginning, text, ending);
+}
+
+static void message(const char *kind, const char *ending, const char *format, va_list args)
 {
     char *text;
     if (vasprintf(&text, format, args) < 0) {
         return;
     }
     make_printable(text);
-    /* In one call, so that lines of several threads do not mix; a progress line makes way. */
-    fprintf(stderr, "%sringest: %s%s%s%s\n", cli_shows_progress() ? "\r\033[K" : "",
-            cli_current != NULL ? cli_current->name : "", cli_current != NULL ? ": " : "", text,
-            ending);
+    char beginning[64];
+    snprintf(beginning, sizeof(beginning), "ringest: %s%s%s",
+             cli_current != NULL ? cli_current->name : "", cli_current != NULL ? ": " : "", kind);
+    line_print(beginning, text, ending);
     free(text);
+}
+
+void cli_note(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    if (!is_quiet) {
+        message("note: ", "", format, args);
+    }
+    va_end(args);
+}
+
+void cli_summary(const char *format, ...)
+{
+    char text[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    if (!is_quiet) {
+        line_print("", text, "");
+    }
 }
 
 int cli_fail(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    message("", format, args);
+    message("", "", format, args);
     va_end(args);
     return CLI_FAILED;
 }
@@ -75,22 +112,58 @@ int cli_usage(const char *format, ...)
     char hint[64];
     snprintf(hint, sizeof(hint), "; see `ringest %s%s--help`",
              cli_current != NULL ? cli_current->name : "", cli_current != NULL ? " " : "");
-    message(hint, format, args);
+    message("", hint, format, args);
     va_end(args);
     return CLI_USAGE;
+}
+
+/* The option with that letter or that name; NULL: there is none. */
+static const struct option *option_find(const struct option *options, int letter, const char *name)
+{
+    while (options->name != NULL &&
+           (letter != 0 ? options->val != letter : strcmp(options->name, name) != 0)) {
+        options++;
+    }
+    return options->name != NULL ? options : NULL;
+}
+
+/* "--recusrive": what was meant is said. */
+static void option_unknown(const char *text, const struct option *options)
+{
+    const char *names[OPTIONS_MAX], *end = strchr(text, '=');
+    char given[64];
+    size_t count = 0;
+    snprintf(given, sizeof(given), "%.*s", end != NULL ? (int)(end - text) : (int)strlen(text),
+             text);
+    for (; options[count].name != NULL; count++) {
+        RG_ASSERT(count < OPTIONS_MAX);
+        names[count] = options[count].name;
+    }
+    const char *nearest = nearest_word(given + 2, names, count);
+    cli_usage(nearest != NULL ? "there is no option %s; did you mean --%s?"
+                              : "there is no option %s",
+              given, nearest);
 }
 
 int cli_getopt(int argc, char **argv, const char *shorts, const struct option *options)
 {
     RG_ASSERT(shorts[0] == ':');
+    char all[32];
+    bool has_quiet = option_find(options, 'q', NULL) != NULL;
+    bool helps = strchr(shorts, 'h') == NULL;
+    snprintf(all, sizeof(all), "%s%s%s", shorts, has_quiet ? "q" : "", helps ? "h" : "");
     opterr = 0;
-    int option = getopt_long(argc, argv, shorts, options, NULL);
+    int option = getopt_long(argc, argv, all, options, NULL);
     const char *text = option == '?' || option == ':' ? argv[optind - 1] : "";
+    if (option == 'h' && helps) {
+        return option_find(options, 0, "help")->val;
+    }
     if (option == ':') {
         cli_usage("%s needs a value", text);
+    } else if (option == '?' && text[0] == '-' && text[1] == '-' && optopt != 0) {
+        cli_usage("\"%s\": the option takes no value", text);
     } else if (option == '?' && text[0] == '-' && text[1] == '-') {
-        cli_usage(optopt != 0 ? "\"%s\": the option takes no value" : "there is no option %s",
-                  text);
+        option_unknown(text, options);
     } else if (option == '?') {
         cli_usage("there is no option -%c", optopt);
     }
@@ -260,7 +333,7 @@ int cli_exit_status(int status)
 bool cli_shows_progress(void)
 {
     const char *terminal = getenv("TERM");
-    return isatty(STDERR_FILENO) && terminal != NULL && strcmp(terminal, "dumb") != 0;
+    return !is_quiet && isatty(STDERR_FILENO) && terminal != NULL && strcmp(terminal, "dumb") != 0;
 }
 
 void cli_json_string(const char *text)
@@ -289,17 +362,4 @@ void cli_json_string_or_null(const char *text)
     } else {
         fputs_unlocked("null", stdout);
     }
-}
-
-const char *cli_format_size(uint64_t bytes, char buffer[static 32])
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    double value = (double)bytes;
-    size_t unit = 0;
-    while (value >= 1024 && unit + 1 < RG_ARRAY_LEN(units)) {
-        value /= 1024;
-        unit++;
-    }
-    snprintf(buffer, 32, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
-    return buffer;
 }

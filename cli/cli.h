@@ -3,6 +3,7 @@
 #ifndef RG_CLI_CLI_H
 #define RG_CLI_CLI_H
 
+#include "cli/quantity.h"
 #include "runtime/base.h"
 
 #include <ringest/ringest.h>
@@ -61,8 +62,14 @@ bool cli_parse_uri(const char *text, struct cli_uri *out_uri);
 /* The one argument of commands that take an object. CLI_DONE, or CLI_USAGE after saying why. */
 int cli_one_object(int argc, char **argv, struct cli_uri *out_uri);
 
+/* -q: from here on neither progress nor summaries nor notes. */
+void cli_quiet_set(void);
 /* True if standard error is a terminal that wants progress shown. */
 bool cli_shows_progress(void);
+/* What was done, in one line on standard error, as it is. */
+void cli_summary(const char *format, ...) RG_PRINTF(1, 2);
+/* Something to know that is no error: "ringest: cp: note: ...". */
+void cli_note(const char *format, ...) RG_PRINTF(1, 2);
 
 /* Flushes standard output and gives the exit status: `status`, unless writing failed. A reader that
  * went away is no reason for a message. */
@@ -79,8 +86,5 @@ int cli_exit_status(int status);
 /* Strings in JSON: quoted and escaped, to standard output. */
 void cli_json_string(const char *text);
 void cli_json_string_or_null(const char *text);
-
-/* "12.3 MiB" */
-const char *cli_format_size(uint64_t bytes, char buffer[static 32]);
 
 #endif

@@ -70,27 +70,34 @@ static void summary(const struct cp_options *options, const struct cp_counts *co
                counts->copied, counts->skipped, counts->failed, counts->planned, counts->bytes,
                seconds, (double)counts->bytes / 1e9 / seconds, cpu_seconds(),
                options->dry_run ? "true" : "false");
-    } else if (cli_shows_progress() && !options->dry_run && !cli_interrupted()) {
-        fprintf(stderr,
-                "%" PRIu64 " copied, %" PRIu64 " there already, %" PRIu64
-                " failed; %s in %.1f s, %s/s\n",
-                counts->copied, counts->skipped, counts->failed,
-                cli_format_size(counts->bytes, size), seconds,
-                cli_format_size((uint64_t)((double)counts->bytes / seconds), rate));
+    } else if (cli_interrupted()) {
+        return; /* Said already, with what is to be done. */
+    } else if (options->dry_run) {
+        cli_summary("dry run: %" PRIu64 " would be copied (%s), %" PRIu64 " skipped, %" PRIu64
+                    " failed",
+                    counts->planned, cli_format_size(counts->bytes_planned, size), counts->skipped,
+                    counts->failed);
+    } else if (counts->copied > 0) {
+        cli_summary("%" PRIu64 " copied, %" PRIu64 " skipped, %" PRIu64 " failed; %s in %.1f s, "
+                    "%s/s",
+                    counts->copied, counts->skipped, counts->failed,
+                    cli_format_size(counts->bytes, size), seconds,
+                    cli_format_size((uint64_t)((double)counts->bytes / seconds), rate));
+    } else if (counts->skipped > 0 || counts->failed > 1) {
+        cli_summary("0 copied, %" PRIu64 " skipped, %" PRIu64 " failed in %.1f s", counts->skipped,
+                    counts->failed, seconds);
     }
 }
 
 static void interrupted_line(const struct cp_counts *counts)
 {
+    char kept[96] = "";
     if (counts->kept > 0) {
-        cli_fail("interrupted: %" PRIu64 " copied, %" PRIu64 " there already; %" PRIu64
-                 " begun file%s kept as .NAME.ringest-part; run it again to go on",
-                 counts->copied, counts->skipped, counts->kept, counts->kept > 1 ? "s are" : " is");
-    } else {
-        cli_fail("interrupted: %" PRIu64 " copied, %" PRIu64 " there already; run it again to go "
-                 "on",
-                 counts->copied, counts->skipped);
+        snprintf(kept, sizeof(kept), "; %" PRIu64 " partial file%s kept (.NAME.ringest-part)",
+                 counts->kept, counts->kept > 1 ? "s" : "");
     }
+    cli_fail("interrupted: %" PRIu64 " copied, %" PRIu64 " skipped%s; run it again to resume",
+             counts->copied, counts->skipped, kept);
 }
 
 static int copy_streams(struct cli_session *session, const struct cp_options *options,

@@ -44,6 +44,7 @@ struct cp_item {
     char *bucket, *name;           /* the object that is written, or read by a download */
     char *from_bucket, *from_name; /* of a copy */
     uint64_t size;                 /* of what is copied */
+    uint64_t size_planned;         /* as it was when the work began */
     bool is_size_known;
     int64_t generation; /* of the object that is read; 0: the newest */
     uint32_t crc32c;    /* of it, if has_crc32c */
@@ -64,7 +65,10 @@ struct cp_item {
 struct cp_counts {
     uint64_t planned, copied, skipped, failed, kept;
     uint64_t bytes_planned, bytes; /* bytes: of what was copied */
-    uint64_t bytes_now;            /* with the parts of files that are not complete yet */
+    uint64_t unplanned;            /* skipped or failed without having been an item */
+    /* With the parts of files that are not complete yet; of those, what was not transferred; and
+     * the sizes of the uploads that are being worked on. */
+    uint64_t bytes_now, bytes_skipped, bytes_uploading;
 };
 
 #define CP_WHOLE_ITEM UINT32_MAX

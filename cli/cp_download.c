@@ -262,7 +262,7 @@ static void parts_start(struct cp_worker *worker, struct cp_item *item,
         item_end(worker, item, rc);
         return;
     }
-    uint64_t present = 0;
+    uint64_t present = 0, read = 0;
     for (uint32_t i = 0; i < item->file.part_count; i++) {
         bool is_present = local_part_is_present(&item->file, i);
         present += is_present ? local_part_size(&item->file, i) : 0;
@@ -271,15 +271,19 @@ static void parts_start(struct cp_worker *worker, struct cp_item *item,
     item->parts_out = 1;
     if (first != NULL && !local_part_is_present(&item->file, 0)) {
         rc = local_put_part(&item->file, 0, first->data, first->crc32c);
-        present += first->size;
+        read = first->size;
         item->parts_left--;
     }
     if (rc < 0) {
         part_fail(worker, item, item->path, local_error_text(rc));
         return;
     }
+    pthread_mutex_lock(&run->lock);
+    run->counts.bytes_skipped += present;
+    run->counts.bytes_now += present;
+    pthread_mutex_unlock(&run->lock);
     cp_run_split(worker, item);
-    part_done(worker, item, 0, present);
+    part_done(worker, item, 0, read);
 }
 
 void cp_download_start(struct cp_worker *worker, struct cp_item *item)

@@ -532,7 +532,7 @@ static void plan_prefix(struct plan *plan, const struct cli_uri *uri, const char
     plan->stopped = plan->stopped || status != CLI_DONE;
     lister_close(&lister);
     if (left_out > 0) {
-        cli_fail("gs://%s/%s: %" PRIu64 " objects lie where the copies go, and are left out",
+        cli_note("gs://%s/%s: %" PRIu64 " objects lie where the copies go, and are left out",
                  uri->bucket, within, left_out);
     }
     free(within);
@@ -729,9 +729,8 @@ int cp_plan(struct cp_run *run, char *const *sources, size_t source_count, const
         }
     }
     if (plan.links > 0) {
-        cli_fail("%" PRIu64 " symbolic links are left out; --follow-symlinks copies what they "
-                 "lead to",
-                 plan.links);
+        cli_note("%" PRIu64 " symbolic link%s skipped; --follow-symlinks copies the targets",
+                 plan.links, plan.links == 1 ? "" : "s");
     }
     lookup_close(&plan.lookup);
     places_fini(&plan.places);

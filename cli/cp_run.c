@@ -69,11 +69,13 @@ void cp_run_refuse(struct cp_run *run, const char *format, ...)
     va_end(args);
     cli_fail("%s", text);
     counts_line(run, &run->counts.failed);
+    counts_line(run, &run->counts.unplanned);
 }
 
 void cp_run_skip(struct cp_run *run)
 {
     counts_line(run, &run->counts.skipped);
+    counts_line(run, &run->counts.unplanned);
 }
 
 void cp_item_end(struct cp_worker *worker, struct cp_item *item, enum cp_end end)
@@ -90,9 +92,11 @@ void cp_item_end(struct cp_worker *worker, struct cp_item *item, enum cp_end end
         counts->failed++;
     }
     /* Parts were counted as they came. */
-    if (end == CP_SKIPPED || (end == CP_COPIED && !item->is_in_parts)) {
+    if (!item->is_in_parts) {
         counts->bytes_now += item->size;
+        counts->bytes_skipped += end == CP_COPIED ? 0 : item->size;
     }
+    counts->bytes_uploading -= item->kind == CP_UPLOAD ? item->size_planned : 0;
     run->items_active--;
     if (run->items_active == 0) {
         pthread_cond_broadcast(&run->work);
@@ -234,6 +238,8 @@ static bool job_take(struct cp_run *run, bool wait, struct cp_job *out_job)
                 run->queue_tail = run->queue_head != NULL ? run->queue_tail : &run->queue_head;
                 run->queue_count--;
                 run->items_active++;
+                item->size_planned = item->size;
+                run->counts.bytes_uploading += item->kind == CP_UPLOAD ? item->size : 0;
                 item->next = NULL;
                 *out_job = (struct cp_job){.item = item, .part = CP_WHOLE_ITEM};
                 if (run->queue_count == QUEUE_LOW) {
@@ -328,6 +334,19 @@ static void *worker_main(void *argument)
     }
 }
 
+/* Of the uploads that have not ended: what is on the wire, beyond those that have. Heads of
+ * requests are part of it, so that it can only be bounded. */
+static uint64_t bytes_sent(const struct cp_run *run)
+{
+    struct rg_stats stats;
+    const struct cp_counts *counts = &run->counts;
+    if (counts->bytes_uploading == 0 || rg_runtime_stats(run->session->runtime, &stats) != 0 ||
+        stats.sent_bytes < counts->bytes) {
+        return 0;
+    }
+    return RG_MIN(stats.sent_bytes - counts->bytes, counts->bytes_uploading);
+}
+
 /* Tells the workers when a signal came, and draws. */
 static void look_around(struct cp_run *run)
 {
@@ -335,21 +354,18 @@ static void look_around(struct cp_run *run)
         run->stopping = true;
         pthread_cond_broadcast(&run->work);
     }
-    if (!progress_is_due(&run->progress)) {
+    if (run->counts.planned == 0 || !progress_is_due(&run->progress)) {
         return;
     }
-    /* What has been sent of uploads is only known as bytes on the wire. */
-    struct rg_stats stats;
-    uint64_t now = run->counts.bytes_now;
-    if (rg_runtime_stats(run->session->runtime, &stats) == 0 && now < stats.sent_bytes) {
-        now = RG_MIN(stats.sent_bytes, run->counts.bytes_planned);
-    }
+    const struct cp_counts *counts = &run->counts;
+    uint64_t bytes_done = counts->bytes_now + bytes_sent(run);
     struct progress_state state = {
-        .files_done = run->counts.copied + run->counts.skipped,
-        .files_total = run->counts.planned,
-        .bytes_done = RG_MAX(now, run->counts.bytes_now),
-        .bytes_total = run->counts.bytes_planned,
-        .is_planned = run->is_planned,
+        .done = counts->copied + counts->skipped + counts->failed,
+        .total = counts->planned + counts->unplanned,
+        .bytes_done = bytes_done,
+        .bytes_total = RG_MAX(counts->bytes_planned, bytes_done),
+        .bytes_skipped = counts->bytes_skipped,
+        .may_grow = !run->is_planned,
     };
     progress_draw(&run->progress, &state);
 }
@@ -422,7 +438,7 @@ int cp_run_open(struct cp_run *run, struct cli_session *session, const struct cp
     pthread_cond_init(&run->work, &attributes);
     pthread_cond_init(&run->room, &attributes);
     pthread_condattr_destroy(&attributes);
-    progress_open(&run->progress, options->json);
+    progress_open(&run->progress, "files", options->json);
     run->workers = calloc(wanted, sizeof(*run->workers));
     int rc = run->workers != NULL ? 0 : -ENOMEM;
     for (uint32_t i = 0; i < wanted && rc == 0; i++) {

@@ -404,6 +404,15 @@ static void credentials_report(struct doctor *doctor, struct rg_client *client,
     char text[TEXT_SIZE_MAX] = "";
     int rc = rg_credentials_describe(client, text, sizeof(text));
     bool failed = answer == RG_STATUS_CREDENTIALS || answer == RG_STATUS_UNAUTHENTICATED;
+    if (rc >= 0 && cli_credentials_are_idle(&doctor->connection)) {
+        advise(find(doctor, MARK_WARN, "credentials",
+                    "%.200s is not used: STORAGE_EMULATOR_HOST is set, and no token is sent to an "
+                    "emulator",
+                    doctor->connection.credentials),
+               "unset STORAGE_EMULATOR_HOST to use Cloud Storage, or name the server with "
+               "--endpoint");
+        return;
+    }
     struct finding *finding = find(doctor, failed ? MARK_FAIL : MARK_OK, "credentials", "%s",
                                    rc < 0 ? strerror(-rc) : text);
     if (failed) {
@@ -695,7 +704,7 @@ static void report_text(const struct doctor *doctor)
     if (failures > 0) {
         printf("\n%zu of %zu checks failed\n", failures, doctor->count);
     } else {
-        printf("\nnothing is in the way%s\n", warnings > 0 ? "; see the warnings" : "");
+        printf("\nall checks passed%s\n", warnings > 0 ? ", with warnings" : "");
     }
 }
 

@@ -1,5 +1,6 @@
 /* The `ringest` program: finds the command and runs it. */
 #include "cli/cli.h"
+#include "cli/nearest.h"
 
 #include <signal.h>
 #include <string.h>
@@ -18,12 +19,58 @@ static int print_usage(FILE *stream, int status)
         fprintf(stream, "  %-9s %s\n", commands[i]->name, commands[i]->summary);
     }
     fprintf(stream,
-            "\n`ringest COMMAND --help` explains a command, `man ringest` has more.\n\n"
+            "\n`ringest help COMMAND` explains a command, `man ringest` has more.\n\n"
             "Environment: STORAGE_EMULATOR_HOST (server), SSL_CERT_FILE and SSL_CERT_DIR (trusted\n"
             "certificates), RINGEST_BACKEND=uring|epoll, RINGEST_THREADS,\n"
             "RINGEST_LOG=error|warn|info|debug, RINGEST_HEADERS (extra request fields).\n"
-            "Exit status: 0 done, 1 the operation failed, 2 wrong usage, 130 after Ctrl-C.\n");
+            "Exit status: 0 done, 1 failed, 2 usage error, 130 after Ctrl-C.\n");
     return status;
+}
+
+static const struct cli_command *command_find(const char *name)
+{
+    for (size_t i = 0; i < RG_ARRAY_LEN(commands); i++) {
+        if (strcmp(name, commands[i]->name) == 0) {
+            return commands[i];
+        }
+    }
+    return NULL;
+}
+
+/* Names by which other programs call what a command does. */
+static const struct {
+    const char *name, *advice;
+} habits[] = {
+    {"copy", "cp"},   {"download", "cp"},   {"get", "cp"},     {"put", "cp"},
+    {"upload", "cp"}, {"rsync", "cp -r"},   {"sync", "cp -r"}, {"mv", "cp, then rm"},
+    {"delete", "rm"}, {"remove", "rm"},     {"list", "ls"},    {"dir", "ls"},
+    {"du", "ls -lr"}, {"describe", "stat"}, {"info", "stat"},  {"head", "stat"},
+};
+
+static int command_unknown(const char *name)
+{
+    const char *names[RG_ARRAY_LEN(commands)];
+    for (size_t i = 0; i < RG_ARRAY_LEN(commands); i++) {
+        names[i] = commands[i]->name;
+    }
+    const char *meant = NULL;
+    for (size_t i = 0; i < RG_ARRAY_LEN(habits) && meant == NULL; i++) {
+        meant = strcmp(name, habits[i].name) == 0 ? habits[i].advice : NULL;
+    }
+    meant = meant != NULL ? meant : nearest_word(name, names, RG_ARRAY_LEN(names));
+    return cli_usage(meant != NULL ? "there is no command \"%s\"; did you mean %s?"
+                                   : "there is no command \"%s\"",
+                     name, meant);
+}
+
+/* `ringest help`, and `ringest help COMMAND`. */
+static int help(int argc, char **argv)
+{
+    if (argc < 3) {
+        return print_usage(stdout, CLI_DONE);
+    }
+    cli_current = command_find(argv[2]);
+    return cli_current != NULL ? cli_help() : command_unknown(argv[2]);
 }
 
 int main(int argc, char **argv)
@@ -35,17 +82,13 @@ int main(int argc, char **argv)
     }
     const char *name = argv[1];
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
-        return print_usage(stdout, CLI_DONE);
+        return help(argc, argv);
     }
-    if (strcmp(name, "--version") == 0) {
+    if (strcmp(name, "--version") == 0 || strcmp(name, "version") == 0) {
         printf("ringest %s\n", rg_version());
         return CLI_DONE;
     }
-    for (size_t i = 0; i < RG_ARRAY_LEN(commands); i++) {
-        if (strcmp(name, commands[i]->name) == 0) {
-            cli_current = commands[i];
-            return cli_exit_status(cli_current->run(argc - 1, argv + 1));
-        }
-    }
-    return cli_usage("there is no command \"%s\"", name);
+    cli_current = command_find(name);
+    return cli_current != NULL ? cli_exit_status(cli_current->run(argc - 1, argv + 1))
+                               : command_unknown(name);
 }

@@ -45,18 +45,15 @@ static int pages_add(struct cli_session *session, const struct cli_uri *uri,
         .bucket = uri->bucket, .prefix = uri->name, .ordered = true};
     struct lister lister;
     const struct rg_list_page *page = NULL;
-    bool progress = cli_shows_progress();
+    struct progress progress;
+    progress_open(&progress, "objects", manifest->json);
     int status = lister_open(&lister, session, &options);
     while (status == CLI_DONE && (status = lister_next(&lister, &page)) == CLI_DONE &&
            page != NULL) {
         status = page_add(page, manifest, path, writer, out_count);
-        if (progress) {
-            cli_progress("names", *out_count, 0);
-        }
+        progress_draw(&progress, &(struct progress_state){.done = *out_count});
     }
-    if (progress) {
-        cli_progress_end();
-    }
+    progress_close(&progress);
     lister_close(&lister);
     return status;
 }
@@ -82,6 +79,8 @@ static int save(const struct manifest *manifest, const struct cli_uri *uri, cons
     }
     if (status == CLI_DONE && manifest->json) {
         printf("{\"objects\":%" PRIu64 "}\n", count);
+    } else if (status == CLI_DONE) {
+        cli_summary("%" PRIu64 " object%s saved to %s", count, count == 1 ? "" : "s", path);
     }
     return cli_output_end(status);
 }

@@ -37,7 +37,8 @@ struct rm {
     struct batch *filling;
     uint32_t out;
     uint64_t found, removed, failed;
-    bool stopped; /* nothing more is to be asked for */
+    bool stopped;   /* nothing more is to be asked for */
+    bool all_found; /* `found` will not grow */
     struct progress progress;
 };
 
@@ -190,7 +191,8 @@ static void batch_take(struct rm *rm, const struct rg_completion *completion)
         batch->is_again = batch->is_listed = true;
         (void)batch_send(rm, batch);
     }
-    struct progress_state state = {.files_done = rm->removed, .files_total = rm->found};
+    struct progress_state state = {
+        .done = rm->removed + rm->failed, .total = rm->found, .may_grow = !rm->all_found};
     progress_draw(&rm->progress, &state);
 }
 
@@ -348,7 +350,7 @@ static int remove_place(struct rm *rm, const struct cli_uri *uri)
 static int remove_all(struct rm *rm, char *const *places, int count)
 {
     int status = CLI_DONE;
-    progress_open(&rm->progress, rm->json || rm->dry_run);
+    progress_open(&rm->progress, "objects", rm->json || rm->dry_run);
     for (int i = 0; i < count && !rm->stopped; i++) {
         struct cli_uri uri;
         int one = CLI_USAGE;
@@ -360,6 +362,7 @@ static int remove_all(struct rm *rm, char *const *places, int count)
             cancel_all(rm);
         }
     }
+    rm->all_found = true;
     if (batch_submit(rm) != CLI_DONE) {
         status = CLI_FAILED;
     }
@@ -371,6 +374,17 @@ static int remove_all(struct rm *rm, char *const *places, int count)
         return cli_fail("interrupted: %" PRIu64 " removed", rm->removed);
     }
     return rm->failed > 0 ? CLI_FAILED : status;
+}
+
+static void summary(const struct rm *rm, uint64_t started_ns)
+{
+    double seconds = (double)(rg_now_ns() - started_ns) * 1e-9;
+    if (rm->dry_run) {
+        cli_summary("dry run: %" PRIu64 " would be removed", rm->found);
+    } else {
+        cli_summary("%" PRIu64 " removed, %" PRIu64 " failed in %.1f s", rm->removed, rm->failed,
+                    seconds);
+    }
 }
 
 static int check_places(const struct rm *rm, char *const *places, int count)
@@ -446,9 +460,14 @@ static int rm_run(int argc, char **argv)
     if (status != CLI_DONE) {
         return status;
     }
+    uint64_t started_ns = rg_now_ns();
     cli_interrupt_catch();
     status = remove_all(&rm, &argv[optind], argc - optind);
     cli_session_close(&rm.session);
+    /* One failure was said in its line. */
+    if (!rm.json && !cli_interrupted() && (rm.dry_run || rm.removed > 0 || rm.found > 1)) {
+        summary(&rm, started_ns);
+    }
     if (rm.json && !rm.dry_run) {
         printf("{\"found\":%" PRIu64 ",\"removed\":%" PRIu64 ",\"failed\":%" PRIu64 "}\n", rm.found,
                rm.removed, rm.failed);

@@ -32,6 +32,9 @@ bool cli_connection_option(struct cli_connection *connection, int option, const 
             connection->threads = (uint32_t)value;
         }
         return true;
+    case 'q':
+        cli_quiet_set();
+        return true;
     case CLI_OPTION_MEMORY:
         *out_ok = cli_parse_size("--memory", argument, CLI_MEMORY_MIN, CLI_MEMORY_MAX,
                                  &connection->memory);
@@ -64,6 +67,13 @@ bool cli_file_options(int argc, char **argv, struct cli_connection *connection, 
         }
     }
     return true;
+}
+
+bool cli_credentials_are_idle(const struct cli_connection *connection)
+{
+    const char *emulator = getenv("STORAGE_EMULATOR_HOST"), *named = connection->credentials;
+    return connection->endpoint == NULL && emulator != NULL && *emulator != '\0' && named != NULL &&
+           *named != '\0' && strcmp(named, "anonymous") != 0;
 }
 
 void cli_allow_descriptors(void)
@@ -108,6 +118,11 @@ int cli_session_open(struct cli_session *session, const struct cli_connection *c
     if (rc < 0) {
         cli_session_close(session);
         return cli_fail("%s", error);
+    }
+    if (cli_credentials_are_idle(connection)) {
+        cli_note("--credentials %s is not used: STORAGE_EMULATOR_HOST is set, and no token is sent "
+                 "to an emulator; unset it, or name the server with --endpoint",
+                 connection->credentials);
     }
     rc = rg_cq_open(&session->cq, session->runtime, cq_capacity);
     if (rc < 0) {

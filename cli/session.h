@@ -35,7 +35,7 @@ enum cli_option {
         {"credentials", required_argument, NULL, CLI_OPTION_CREDENTIALS},                          \
         {"proxy", required_argument, NULL, CLI_OPTION_PROXY},                                      \
         {"threads", required_argument, NULL, CLI_OPTION_THREADS},                                  \
-        {"memory", required_argument, NULL, CLI_OPTION_MEMORY},                                    \
+        {"memory", required_argument, NULL, CLI_OPTION_MEMORY}, {"quiet", no_argument, NULL, 'q'}, \
         {"help", no_argument, NULL, CLI_OPTION_HELP},                                              \
     {                                                                                              \
         "json", no_argument, NULL, CLI_OPTION_JSON                                                 \
@@ -47,7 +47,8 @@ enum cli_option {
     "                     Default Credentials for Cloud Storage, otherwise none\n"                 \
     "  --proxy URL        proxy to the server, \"\" for none; default: HTTPS_PROXY, NO_PROXY\n"    \
     "  --threads N        event loops; default: RINGEST_THREADS, else by the machine\n"            \
-    "  --memory SIZE      for bodies in flight; default: 1G or a quarter of the machine's\n"
+    "  --memory SIZE      for bodies in flight; default: 1G or a quarter of the machine's\n"       \
+    "  -q, --quiet        print errors only: no progress, no summary, no notes\n"
 
 /* Takes one of the common options. True: it was one. *out_ok is false when it was malformed. */
 bool cli_connection_option(struct cli_connection *connection, int option, const char *argument,
@@ -57,6 +58,9 @@ bool cli_connection_option(struct cli_connection *connection, int option, const 
  * and --long. False: *out_status is the command's. */
 bool cli_file_options(int argc, char **argv, struct cli_connection *connection, bool *json,
                       bool *is_long, int *out_status);
+
+/* Credentials were named, and the environment names an emulator, which the library sends none. */
+bool cli_credentials_are_idle(const struct cli_connection *connection);
 
 /* Raises the number of files that may be open to what is allowed; each connection takes one. The
  * soft limit is low for programs that call select, which this one does not. */

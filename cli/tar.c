@@ -110,19 +110,18 @@ static int shards_find(struct cli_session *session, char **uris, int count, stru
     return status;
 }
 
-static int scan_run(struct rg_tar_scan *scan, const struct shards *shards)
+static int scan_run(struct rg_tar_scan *scan, const struct shards *shards, bool quiet)
 {
-    bool progress = cli_shows_progress();
+    struct progress progress;
+    progress_open(&progress, "shards", quiet);
     int rc;
     do {
-        if (progress) {
-            cli_progress("shards", rg_tar_scan_done(scan, &(uint64_t){0}), shards->count);
-        }
+        progress_draw(&progress,
+                      &(struct progress_state){.done = rg_tar_scan_done(scan, &(uint64_t){0}),
+                                               .total = shards->count});
         rc = rg_tar_scan_run(scan, rg_now_ns() + SLICE_NS);
     } while ((rc == -ETIME || rc == -EINTR) && !cli_interrupted());
-    if (progress) {
-        cli_progress_end();
-    }
+    progress_close(&progress);
     if (rc == 0) {
         return CLI_DONE;
     }
@@ -153,7 +152,7 @@ static int scan_and_save(struct cli_session *session, const struct shards *shard
         return cli_fail("%s", error[0] != '\0' ? error : strerror(-rc));
     }
     uint64_t read = 0;
-    int status = scan_run(scan, shards);
+    int status = scan_run(scan, shards, json);
     (void)rg_tar_scan_done(scan, &read);
     rc = status == CLI_DONE ? rg_tar_scan_finish(scan, &index) : 0;
     rg_tar_scan_close(scan);
@@ -163,7 +162,10 @@ static int scan_and_save(struct cli_session *session, const struct shards *shard
     rc = rg_tar_index_save(index, path);
     if (rc < 0) {
         status = cli_fail("%s: %s", path, local_error_text(rc));
-    } else if (json) {
+    } else if (!json) {
+        cli_summary("%" PRIu64 " shards (%" PRIu64 " read), %" PRIu64 " samples saved to %s",
+                    rg_tar_index_shard_count(index), read, rg_tar_index_count(index), path);
+    } else {
         printf("{\"shards\":%" PRIu64 ",\"read\":%" PRIu64 ",\"samples\":%" PRIu64 "}\n",
                rg_tar_index_shard_count(index), read, rg_tar_index_count(index));
     }

@@ -25,7 +25,8 @@ complete -c ringest -n '__fish_seen_subcommand_from ls' -l credentials -r -F -d 
 complete -c ringest -n '__fish_seen_subcommand_from ls' -l proxy -x -d 'proxy to the server'
 complete -c ringest -n '__fish_seen_subcommand_from ls' -l threads -x -d 'event loops'
 complete -c ringest -n '__fish_seen_subcommand_from ls' -l memory -x -d 'memory for bodies in flight'
-complete -c ringest -n '__fish_seen_subcommand_from ls' -l help -d 'what there is to say'
+complete -c ringest -n '__fish_seen_subcommand_from ls' -s q -l quiet -d 'errors only'
+complete -c ringest -n '__fish_seen_subcommand_from ls' -l help -d 'help'
 
 complete -c ringest -n '__fish_seen_subcommand_from stat' -l json -d 'one JSON object'
 complete -c ringest -n '__fish_seen_subcommand_from stat' -l endpoint -x -d 'server to use'
@@ -34,7 +35,8 @@ complete -c ringest -n '__fish_seen_subcommand_from stat' -l credentials -r -F -
 complete -c ringest -n '__fish_seen_subcommand_from stat' -l proxy -x -d 'proxy to the server'
 complete -c ringest -n '__fish_seen_subcommand_from stat' -l threads -x -d 'event loops'
 complete -c ringest -n '__fish_seen_subcommand_from stat' -l memory -x -d 'memory for bodies in flight'
-complete -c ringest -n '__fish_seen_subcommand_from stat' -l help -d 'what there is to say'
+complete -c ringest -n '__fish_seen_subcommand_from stat' -s q -l quiet -d 'errors only'
+complete -c ringest -n '__fish_seen_subcommand_from stat' -s h -l help -d 'help'
 
 complete -c ringest -n '__fish_seen_subcommand_from cat' -l range -x -d 'only these bytes'
 complete -c ringest -n '__fish_seen_subcommand_from cat' -l endpoint -x -d 'server to use'
@@ -43,7 +45,8 @@ complete -c ringest -n '__fish_seen_subcommand_from cat' -l credentials -r -F -d
 complete -c ringest -n '__fish_seen_subcommand_from cat' -l proxy -x -d 'proxy to the server'
 complete -c ringest -n '__fish_seen_subcommand_from cat' -l threads -x -d 'event loops'
 complete -c ringest -n '__fish_seen_subcommand_from cat' -l memory -x -d 'memory for bodies in flight'
-complete -c ringest -n '__fish_seen_subcommand_from cat' -l help -d 'what there is to say'
+complete -c ringest -n '__fish_seen_subcommand_from cat' -s q -l quiet -d 'errors only'
+complete -c ringest -n '__fish_seen_subcommand_from cat' -s h -l help -d 'help'
 
 complete -c ringest -n '__fish_seen_subcommand_from cp' -s r -l recursive -d 'whole trees'
 complete -c ringest -n '__fish_seen_subcommand_from cp' -s n -l no-clobber -d 'leave alone what is there already'
@@ -61,7 +64,8 @@ complete -c ringest -n '__fish_seen_subcommand_from cp' -l credentials -r -F -d 
 complete -c ringest -n '__fish_seen_subcommand_from cp' -l proxy -x -d 'proxy to the server'
 complete -c ringest -n '__fish_seen_subcommand_from cp' -l threads -x -d 'event loops'
 complete -c ringest -n '__fish_seen_subcommand_from cp' -l memory -x -d 'memory for bodies in flight'
-complete -c ringest -n '__fish_seen_subcommand_from cp' -l help -d 'what there is to say'
+complete -c ringest -n '__fish_seen_subcommand_from cp' -s q -l quiet -d 'errors only'
+complete -c ringest -n '__fish_seen_subcommand_from cp' -s h -l help -d 'help'
 complete -c ringest -n '__fish_seen_subcommand_from cp' -F
 
 complete -c ringest -n '__fish_seen_subcommand_from rm' -s r -l recursive -d 'the object and everything below it'
@@ -76,7 +80,8 @@ complete -c ringest -n '__fish_seen_subcommand_from rm' -l credentials -r -F -d 
 complete -c ringest -n '__fish_seen_subcommand_from rm' -l proxy -x -d 'proxy to the server'
 complete -c ringest -n '__fish_seen_subcommand_from rm' -l threads -x -d 'event loops'
 complete -c ringest -n '__fish_seen_subcommand_from rm' -l memory -x -d 'memory for bodies in flight'
-complete -c ringest -n '__fish_seen_subcommand_from rm' -l help -d 'what there is to say'
+complete -c ringest -n '__fish_seen_subcommand_from rm' -s q -l quiet -d 'errors only'
+complete -c ringest -n '__fish_seen_subcommand_from rm' -s h -l help -d 'help'
 
 complete -c ringest -n '__fish_seen_subcommand_from manifest' -s l -l long -d 'size and generation'
 complete -c ringest -n '__fish_seen_subcommand_from manifest' -l folder-markers -d 'objects that stand for folders too'
@@ -87,7 +92,8 @@ complete -c ringest -n '__fish_seen_subcommand_from manifest' -l credentials -r 
 complete -c ringest -n '__fish_seen_subcommand_from manifest' -l proxy -x -d 'proxy to the server'
 complete -c ringest -n '__fish_seen_subcommand_from manifest' -l threads -x -d 'event loops'
 complete -c ringest -n '__fish_seen_subcommand_from manifest' -l memory -x -d 'memory for bodies in flight'
-complete -c ringest -n '__fish_seen_subcommand_from manifest' -l help -d 'what there is to say'
+complete -c ringest -n '__fish_seen_subcommand_from manifest' -s q -l quiet -d 'errors only'
+complete -c ringest -n '__fish_seen_subcommand_from manifest' -s h -l help -d 'help'
 complete -c ringest -n '__fish_seen_subcommand_from manifest' -F
 
 complete -c ringest -n '__fish_seen_subcommand_from tar' -s l -l long -d 'each sample'
@@ -98,7 +104,8 @@ complete -c ringest -n '__fish_seen_subcommand_from tar' -l credentials -r -F -d
 complete -c ringest -n '__fish_seen_subcommand_from tar' -l proxy -x -d 'proxy to the server'
 complete -c ringest -n '__fish_seen_subcommand_from tar' -l threads -x -d 'event loops'
 complete -c ringest -n '__fish_seen_subcommand_from tar' -l memory -x -d 'memory for bodies in flight'
-complete -c ringest -n '__fish_seen_subcommand_from tar' -l help -d 'what there is to say'
+complete -c ringest -n '__fish_seen_subcommand_from tar' -s q -l quiet -d 'errors only'
+complete -c ringest -n '__fish_seen_subcommand_from tar' -s h -l help -d 'help'
 complete -c ringest -n '__fish_seen_subcommand_from tar' -F
 complete -c ringest -n '__fish_seen_subcommand_from ckpt' -l keep-last -x -d 'steps to keep of each series'
 complete -c ringest -n '__fish_seen_subcommand_from ckpt' -l keep-every -x -d 'keep multiples of it, too'
@@ -112,7 +119,8 @@ complete -c ringest -n '__fish_seen_subcommand_from ckpt' -l credentials -r -F -
 complete -c ringest -n '__fish_seen_subcommand_from ckpt' -l proxy -x -d 'proxy to the server'
 complete -c ringest -n '__fish_seen_subcommand_from ckpt' -l threads -x -d 'event loops'
 complete -c ringest -n '__fish_seen_subcommand_from ckpt' -l memory -x -d 'memory for bodies in flight'
-complete -c ringest -n '__fish_seen_subcommand_from ckpt' -l help -d 'what there is to say'
+complete -c ringest -n '__fish_seen_subcommand_from ckpt' -s q -l quiet -d 'errors only'
+complete -c ringest -n '__fish_seen_subcommand_from ckpt' -s h -l help -d 'help'
 
 complete -c ringest -n '__fish_seen_subcommand_from bench' -l concurrency -x -d 'requests in flight'
 complete -c ringest -n '__fish_seen_subcommand_from bench' -l count -x -d 'requests in all'
@@ -127,7 +135,8 @@ complete -c ringest -n '__fish_seen_subcommand_from bench' -l credentials -r -F 
 complete -c ringest -n '__fish_seen_subcommand_from bench' -l proxy -x -d 'proxy to the server'
 complete -c ringest -n '__fish_seen_subcommand_from bench' -l threads -x -d 'event loops'
 complete -c ringest -n '__fish_seen_subcommand_from bench' -l memory -x -d 'memory for bodies in flight'
-complete -c ringest -n '__fish_seen_subcommand_from bench' -l help -d 'what there is to say'
+complete -c ringest -n '__fish_seen_subcommand_from bench' -s q -l quiet -d 'errors only'
+complete -c ringest -n '__fish_seen_subcommand_from bench' -s h -l help -d 'help'
 
 complete -c ringest -n '__fish_seen_subcommand_from emulate' -l listen -x -d 'address to listen at'
 complete -c ringest -n '__fish_seen_subcommand_from emulate' -l root -r -F -d 'keep buckets below this folder'
@@ -138,7 +147,7 @@ complete -c ringest -n '__fish_seen_subcommand_from emulate' -l latency-ms -x -d
 complete -c ringest -n '__fish_seen_subcommand_from emulate' -l conn-mbps -x -d 'megabits per second on each connection'
 complete -c ringest -n '__fish_seen_subcommand_from emulate' -l rate-limit -x -d 'requests per second'
 complete -c ringest -n '__fish_seen_subcommand_from emulate' -l threads -x -d 'event loops'
-complete -c ringest -n '__fish_seen_subcommand_from emulate' -l help -d 'what there is to say'
+complete -c ringest -n '__fish_seen_subcommand_from emulate' -s h -l help -d 'help'
 
 complete -c ringest -n '__fish_seen_subcommand_from doctor' -l bucket -x -d 'list this bucket'
 complete -c ringest -n '__fish_seen_subcommand_from doctor' -l online -d 'try Cloud Storage itself'
@@ -149,4 +158,5 @@ complete -c ringest -n '__fish_seen_subcommand_from doctor' -l credentials -r -F
 complete -c ringest -n '__fish_seen_subcommand_from doctor' -l proxy -x -d 'proxy to the server'
 complete -c ringest -n '__fish_seen_subcommand_from doctor' -l threads -x -d 'event loops'
 complete -c ringest -n '__fish_seen_subcommand_from doctor' -l memory -x -d 'memory for bodies in flight'
-complete -c ringest -n '__fish_seen_subcommand_from doctor' -l help -d 'what there is to say'
+complete -c ringest -n '__fish_seen_subcommand_from doctor' -s q -l quiet -d 'errors only'
+complete -c ringest -n '__fish_seen_subcommand_from doctor' -s h -l help -d 'help'

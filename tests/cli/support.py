@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import random
+import re
 import select
 import signal
 import socket
@@ -54,8 +55,13 @@ def environment(**changes):
     return result
 
 
+# What was done, in a line at the end: "3 copied, 0 skipped, ...".
+SUMMARY = re.compile(r"^(?:dry run: )?\d+ (?:copied|removed|would be|objects? saved|shards).*\n", re.MULTILINE)
+
+
 def ringest(*arguments, env=None, **options):
-    """Runs the program to its end. Standard output comes back as bytes, standard error as text."""
+    """Runs the program to its end. Standard output comes back as bytes, standard error as text, without the
+    summary, which stands in `summary`."""
     options.setdefault("timeout", PATIENCE_S)
     done = subprocess.run(
         [PROGRAM, *arguments],
@@ -65,7 +71,9 @@ def ringest(*arguments, env=None, **options):
         stderr=subprocess.PIPE,
         **options,
     )
-    done.stderr = done.stderr.decode()
+    errors = done.stderr.decode()
+    done.summary = "".join(SUMMARY.findall(errors))
+    done.stderr = SUMMARY.sub("", errors)
     return done
 
 

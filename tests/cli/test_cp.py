@@ -406,7 +406,7 @@ class Files(Copying):
         self.assertTrue(self.ok(self.cp(self.bucket + "/f", "-")) == LARGE)
         for name, data in (("large", LARGE), ("small", b"x"), ("empty", b"")):
             done = subprocess.run(
-                [PROGRAM, "cp", "-", f"{self.bucket}/{name}", *self.server.place],
+                [PROGRAM, "cp", "-q", "-", f"{self.bucket}/{name}", *self.server.place],
                 input=data,
                 env=environment(),
                 capture_output=True,
@@ -419,7 +419,7 @@ class Files(Copying):
         self.put("f", b"old")
         for name, left in (("f", b"old"), ("g", b"new")):
             done = subprocess.run(
-                [PROGRAM, "cp", "-", f"{self.bucket}/{name}", "-n", *self.server.place],
+                [PROGRAM, "cp", "-", f"{self.bucket}/{name}", "-nq", *self.server.place],
                 input=b"new",
                 env=environment(),
                 capture_output=True,
@@ -441,7 +441,7 @@ class Files(Copying):
         said = terminal.read()
         self.assertEqual((done.returncode, done.stdout), (DONE, b""))
         self.assertRegex(said, r"\r\[[# ]+\] \d/\d\+?")
-        self.assertRegex(said, r"1 copied, 0 there already, 0 failed; 17\.0 MiB in .*/s\r\n$")
+        self.assertRegex(said, r"1 copied, 0 skipped, 0 failed; 17\.0 MiB in .*/s\r\n$")
 
     def test_a_narrow_terminal(self):
         """A line that is wider than the terminal wraps, and the next one does not replace it."""

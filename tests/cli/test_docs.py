@@ -12,7 +12,7 @@ from support import Case, ringest
 
 ROOT = pathlib.Path(os.environ["RINGEST_TESTS"]).parent
 COMMANDS = re.findall(r"^  (\w+) ", ringest("--help").stdout.decode(), re.MULTILINE)
-COMMON = {"--endpoint", "--ca", "--credentials", "--proxy", "--threads", "--memory"}
+COMMON = {"--endpoint", "--ca", "--credentials", "--proxy", "--threads", "--memory", "--quiet"}
 
 
 def helped(command):
@@ -22,8 +22,10 @@ def helped(command):
 
 
 def short_options(command):
+    """Those that are not common."""
     text = ringest(command, "--help").stdout.decode()
-    return dict(re.findall(r"^  -(\w), --([\w-]+)", text, re.MULTILINE))
+    found = dict(re.findall(r"^  -(\w), --([\w-]+)", text, re.MULTILINE))
+    return {letter: option for letter, option in found.items() if "--" + option not in COMMON}
 
 
 def manual(name):

@@ -37,7 +37,7 @@ class Doctor(ServedCase):
         for line in lines[:-2]:
             self.assertRegex(line, r"^(ok  |skip|warn|FAIL)  \S|^ +-> \S")
         self.assertEqual(lines[-2], "")
-        self.assertIn("nothing is in the way", lines[-1])
+        self.assertIn("all checks passed", lines[-1])
 
     def test_advice_for_what_is_wrong_and_only_for_that(self):
         for check in checks(self.doctor("--bucket", "no-such-bucket")).values():
@@ -100,6 +100,19 @@ class Doctor(ServedCase):
             self.assertNotIn(b"hidden", done.stdout)
             # An endpoint of the user's own gets none of it.
             self.assertIn("anonymous", checks(self.doctor(env=env))["credentials"]["fact"])
+
+    def test_credentials_that_an_emulator_does_not_get(self):
+        """Whoever names credentials hears that they are not used."""
+        env = environment(STORAGE_EMULATOR_HOST=self.server.endpoint, SSL_CERT_FILE=self.server.ca)
+        done = ringest("doctor", "--json", "--credentials", "/any/key.json", env=env)
+        found = checks(done)["credentials"]
+        self.assertEqual((done.returncode, found["mark"]), (DONE, "warn"))
+        self.assertIn("/any/key.json is not used: STORAGE_EMULATOR_HOST is set", found["fact"])
+        self.assertIn("--endpoint", found["advice"])
+        done = ringest("ls", "gs://made/", "--credentials", "/any/key.json", env=env)
+        self.fails(done, DONE, "note: --credentials /any/key.json is not used", "--endpoint")
+        for arguments in (["--credentials", "anonymous"], ["-q", "--credentials", "/any/key.json"], []):
+            self.ok(ringest("ls", "gs://made/", *arguments, env=env))
 
     def test_credentials_that_are_malformed(self):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:

@@ -82,8 +82,8 @@ class Tar(ServedCase):
         )
         self.assertEqual(index.wait(PATIENCE_S), DONE)
         drawn = terminal.read()
-        self.assertIn("shards, 0%", drawn)
-        self.assertTrue(drawn.endswith("\r\033[K"), drawn)
+        self.assertIn("0/3 shards", drawn)
+        self.assertRegex(drawn, r"\r\033\[K3 shards \(3 read\), 153 samples saved to .*\r\n$")
 
     def test_failures_leave_what_was_there(self):
         self.index("gs://shards/train/0.tar")

@@ -4,7 +4,7 @@ import unittest
 
 from support import USAGE, Case, ringest
 
-CONNECTION = ("--endpoint", "--ca", "--credentials", "--threads", "--memory", "--help")
+CONNECTION = ("--endpoint", "--ca", "--credentials", "--threads", "--memory", "--quiet", "--help")
 OPTIONS = {
     "ls": CONNECTION + ("--long", "--recursive", "--versions", "--glob", "--json"),
     "stat": CONNECTION + ("--json",),
@@ -50,6 +50,28 @@ class Usage(Case):
             text = self.ok(ringest(*arguments)).decode()
             for command in OPTIONS:
                 self.assertIn(f"  {command} ", text)
+
+    def test_help_of_a_command_in_each_way(self):
+        for command in OPTIONS:
+            text = self.ok(ringest(command, "--help"))
+            self.assertEqual(self.ok(ringest("help", command)), text)
+            if command != "ls":
+                self.assertEqual(self.ok(ringest(command, "-h")), text)
+        self.fails(ringest("help", "fetch"), USAGE, '"fetch"')
+
+    def test_what_was_meant(self):
+        for typed, meant in (
+            (("lss",), "did you mean ls?"),
+            (("docter",), "did you mean doctor?"),
+            (("rsync", "a", "b"), "did you mean cp -r?"),
+            (("mv",), "did you mean cp, then rm?"),
+            (("cp", "--recusrive"), "did you mean --recursive?"),
+            (("cp", "--content=text/plain"), ""),
+            (("ls", "--jsn=1"), "--jsn; did you mean --json?"),
+            (("emulate", "--latency"), ""),
+        ):
+            with self.subTest(typed):
+                self.fails(ringest(*typed), USAGE, meant)
 
     def test_version(self):
         self.assertRegex(self.ok(ringest("--version")).decode(), r"^ringest \d+\.\d+\.\d+\n$")
