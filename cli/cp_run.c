@@ -6,6 +6,8 @@
  * by each worker's slots. */
 #include "cli/cp.h"
 
+#include "runtime/thread.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -456,7 +458,8 @@ int cp_run_open(struct cp_run *run, struct cli_session *session, const struct cp
             worker->free_jobs[j] = j;
         }
         if (rc == 0) {
-            rc = -pthread_create(&worker->thread, NULL, worker_main, worker);
+            /* Signals end the main thread's waiting, which then tells the workers. */
+            rc = rg_thread_start(&worker->thread, 0, worker_main, worker);
         }
         if (rc == 0) {
             run->worker_count++;

@@ -2,10 +2,10 @@
 #include "cli/watch.h"
 
 #include "cli/progress.h"
+#include "runtime/thread.h"
 
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -71,12 +71,7 @@ struct watch *watch_open(const struct rg_runtime *runtime)
     pthread_cond_init(&watch->end, &attributes);
     pthread_condattr_destroy(&attributes);
     /* Signals are for the thread that waits for requests: they end its waiting. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(&watch->thread, NULL, watch_main, watch);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (rc != 0) {
+    if (rg_thread_start(&watch->thread, 0, watch_main, watch) < 0) {
         pthread_cond_destroy(&watch->end);
         pthread_mutex_destroy(&watch->lock);
         free(watch);

@@ -148,6 +148,10 @@ class Sources(unittest.TestCase):
     def test_printing(self):
         self.check({"http/b.h": 'static void say(void) { puts("x"); }\n'}, "prints only through its log")
 
+    def test_starting_threads(self):
+        call = "static int go(void) { return pthread_create(&t, NULL, f, NULL); }\n"
+        self.check({"cli/b.c": call}, "threads are started by rg_thread_start")
+
     def test_markers_and_machines(self):
         self.check({"docs/a.md": "TO" + "DO: more\n"}, "docs/a.md:1: TO" + "DO")
         self.check({"docs/a.md": "see /ho" + "me/me/a\n"}, "a path of one machine")

@@ -29,7 +29,7 @@ LAYERS = {
     "dataset": {"dataset", "gcs", "runtime"},
     "checkpoint": {"checkpoint", "gcs", "runtime"},
     "emulator": {"emulator", "http", "runtime"},
-    "cli": {"cli", "emulator", "runtime/base.h", "runtime/new_file.h", "runtime/uri.h"},
+    "cli": {"cli", "emulator", "runtime/base.h", "runtime/new_file.h", "runtime/thread.h", "runtime/uri.h"},
     "python": {"core.h", "runtime/base.h", "runtime/uri.h"},
 }
 
@@ -95,6 +95,8 @@ UNITS = ("runtime", "http", "gcs", "dataset", "checkpoint", "emulator")
 
 # Where the library may write to the standard streams: its log, and the last words of an assertion.
 PRINTERS = ("runtime/log.c", "runtime/base.c")
+# The one file that starts threads.
+STARTER = "runtime/thread.c"
 LIBRARY = ("runtime/", "http/", "gcs/", "dataset/", "checkpoint/")
 
 C = (".c", ".h", ".cc")
@@ -105,6 +107,7 @@ TEXT = (".c", ".h", ".cc", ".py", ".sh", ".md", ".build", ".txt", ".supp", ".sce
 MARKERS = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
 MACHINE_PATHS = re.compile(r"""(?<![\w.$}/*-])/(home|work|root|Users|mnt|opt)/[\w.-]""")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
+STARTS = re.compile(r"\bpthread_create\s*\(")
 PRINTS = re.compile(r"\b(v?printf|puts|putchar|perror)\s*\(|\bf\w+\s*\([^;]*\bstd(out|err)\b")
 
 
@@ -173,6 +176,13 @@ def check_prints(path, text):
         yield f"{path}:{line_of(text, match.start())}: the library prints only through its log"
 
 
+def check_threads(path, text):
+    if path.split("/")[0] not in LAYERS or path == STARTER:
+        return
+    for match in STARTS.finditer(without_comments(text)):
+        yield f"{path}:{line_of(text, match.start())}: threads are started by rg_thread_start, with signals blocked"
+
+
 def is_text(path):
     """Scripts and licences have no ending."""
     return path.endswith(TEXT) or "." not in os.path.basename(path)
@@ -236,6 +246,7 @@ def check_sources(root):
             yield from check_includes(path, text)
             yield from check_folders(path, text)
             yield from check_prints(path, text)
+            yield from check_threads(path, text)
 
 
 def symbols(*args):
