@@ -114,7 +114,10 @@ static int conn_begin(struct rg_pool *pool)
 static void conn_begin_failed(struct rg_pool *pool, int rc)
 {
     rg_metric_add(&pool->shared.response.loop->metrics.connections_failed, 1);
-    struct rg_transport_failure failure = {.status = RG_STATUS_NO_RESOURCES, .os_error = -rc};
+    struct rg_transport_failure failure = {
+        .status = rg_errors_status(RG_ERRORS_OPEN, -rc),
+        .os_error = -rc,
+    };
     if (rc == -EMFILE || rc == -ENFILE) {
         failure.text = "no file descriptor is left for a connection (ulimit -n)";
     } else if (rc == -EAFNOSUPPORT && pool->options.local != NULL) {
@@ -303,15 +306,15 @@ static void resolve_failed(struct rg_pool *pool, int error)
     }
     pool->prewarm_target = 0;
     const struct rg_proxy *proxy = pool->options.proxy;
+    struct rg_resolver_failure meaning = rg_resolver_failure(error, pool->resolve.os_error);
     char text[RG_TUNNEL_TEXT_SIZE];
     snprintf(text, sizeof(text), "%s%s%s", proxy != NULL ? proxy->via : "",
-             proxy != NULL ? ": " : "", rg_resolver_error_text(error));
+             proxy != NULL ? ": " : "", meaning.text);
     struct rg_transport_failure failure = {
-        .status = RG_STATUS_RESOLVE,
+        .status = meaning.status,
         .os_error = pool->resolve.os_error,
         .text = text,
-        /* The name servers have answered, unlike with EAI_AGAIN. */
-        .final = error == EAI_NONAME,
+        .final = meaning.final,
     };
     queue_fail(pool, &failure);
 }

@@ -7,6 +7,7 @@
 #include "http/resolver.h"
 
 #include "runtime/clock.h"
+#include "runtime/errors.h"
 #include "runtime/fork.h"
 #include "runtime/thread.h"
 
@@ -523,25 +524,36 @@ void rg_resolver_cancel(struct rg_resolver *resolver, struct rg_resolve *request
     }
 }
 
-const char *rg_resolver_error_text(int gai_error)
+static const struct {
+    int gai_error;
+    bool final;
+    const char *text;
+} failures[] = {
+    {EAI_NONAME, true, "no such host"}, /* the name servers have answered, unlike with EAI_AGAIN */
+    {EAI_NODATA, false, "the host has no IPv4 or IPv6 address"},
+    {EAI_ADDRFAMILY, false, "the host has no IPv4 or IPv6 address"},
+    {EAI_AGAIN, false, "the name server did not answer"},
+    {EAI_FAIL, false, "the name server failed"},
+    {EAI_MEMORY, false, "no memory for looking up a name"},
+    {EAI_SYSTEM, false, "looking up the name failed in the operating system"},
+    {EAI_CANCELED, false, "looking up the name was cancelled"},
+};
+
+struct rg_resolver_failure rg_resolver_failure(int gai_error, int os_error)
 {
-    switch (gai_error) {
-    case EAI_NONAME:
-        return "no such host";
-    case EAI_NODATA:
-    case EAI_ADDRFAMILY:
-        return "the host has no IPv4 or IPv6 address";
-    case EAI_AGAIN:
-        return "the name server did not answer";
-    case EAI_FAIL:
-        return "the name server failed";
-    case EAI_MEMORY:
-        return "no memory for looking up a name";
-    case EAI_SYSTEM:
-        return "looking up the name failed in the operating system";
-    case EAI_CANCELED:
-        return "looking up the name was cancelled";
-    default:
-        return gai_strerror(gai_error);
+    for (size_t i = 0; i < RG_ARRAY_LEN(failures); i++) {
+        if (failures[i].gai_error == gai_error) {
+            bool by_system = gai_error == EAI_SYSTEM && os_error > 0;
+            return (struct rg_resolver_failure){
+                .status =
+                    by_system ? rg_errors_status(RG_ERRORS_RESOLVE, os_error) : RG_STATUS_RESOLVE,
+                .final = failures[i].final,
+                .text = failures[i].text,
+            };
+        }
     }
+    return (struct rg_resolver_failure){
+        .status = RG_STATUS_UNEXPECTED,
+        .text = gai_strerror(gai_error),
+    };
 }

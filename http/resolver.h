@@ -14,6 +14,7 @@
 #include "runtime/loop.h"
 
 #include <netdb.h>
+#include <ringest/error.h>
 #include <stdatomic.h>
 
 #define RG_RESOLVER_FRESH_NS (60 * RG_NS_PER_S)
@@ -83,7 +84,13 @@ void rg_resolver_resolve(struct rg_resolver *resolver, struct rg_resolve *reques
  * otherwise. The memory of the request must stay until done. Only on the request's loop. */
 void rg_resolver_cancel(struct rg_resolver *resolver, struct rg_resolve *request);
 
-/* What a gai_error means, for people. Static storage. */
-const char *rg_resolver_error_text(int gai_error);
+/* What an error means for those who wait for the host: one table, in which a number that it does
+ * not list is RG_STATUS_UNEXPECTED. */
+struct rg_resolver_failure {
+    enum rg_status status;
+    bool final;       /* every further attempt would fail alike */
+    const char *text; /* static */
+};
+struct rg_resolver_failure rg_resolver_failure(int gai_error, int os_error);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "http/server_conn.h"
 #include "runtime/descriptor.h"
+#include "runtime/errors.h"
 #include "runtime/socket.h"
 
 #include <errno.h>
@@ -101,15 +102,11 @@ static int conn_accept(struct rg_server *server, int fd)
     return 0;
 }
 
-/* The kernel reports errors of the connection that was to be accepted, too (accept(2)): the next
- * one may be fine. Everything else says that this process or the system is short of something. */
-static bool accept_error_is_the_peers(int error)
+/* True where only the connection is lost that was to be accepted. Everything else says that this
+ * process or the system is short of something, which takes time to mend. */
+static bool is_the_peers(int os_error)
 {
-    RG_ASSERT(error < 0);
-    return error == -ECONNABORTED || error == -EPROTO || error == -ENETDOWN ||
-           error == -ENOPROTOOPT || error == -EHOSTDOWN || error == -ENONET ||
-           error == -EHOSTUNREACH || error == -EOPNOTSUPP || error == -ENETUNREACH ||
-           error == -EPERM;
+    return rg_errors_status(RG_ERRORS_ACCEPT, os_error) == RG_STATUS_CONNECTION_LOST;
 }
 
 static void accept_done(struct rg_op *op)
@@ -126,7 +123,7 @@ static void accept_done(struct rg_op *op)
     if (rc < 0) {
         server->shared.stats.accept_failure_count++;
     }
-    if (rc < 0 && !accept_error_is_the_peers(rc)) {
+    if (rc < 0 && !is_the_peers(-rc)) {
         rg_loop_set_alarm(server->shared.loop, &server->accept_alarm,
                           server->shared.loop->now_ns + ACCEPT_BACKOFF_NS);
         return;

@@ -167,8 +167,6 @@ extern const struct rg_backend_ops rg_epoll_backend;
 /* Tries to set up a ring as the backend would and takes it down again: 0, or the negative errno
  * that io_uring_setup gave, with a static text that says what it most likely means. */
 int rg_uring_probe(const char **out_reason);
-/* That text for an error. */
-const char *rg_uring_refusal(int error);
 
 /* Makes an epoll backend wake for writes to this eventfd, too. 0 or a negative errno. */
 int rg_epoll_add_wake(void *self, int fd);

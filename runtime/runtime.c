@@ -3,6 +3,7 @@
  * in the opposite order. */
 #include "runtime/runtime.h"
 
+#include "runtime/errors.h"
 #include "runtime/log.h"
 
 #include <errno.h>
@@ -86,7 +87,7 @@ static int backend_choose(struct rg_runtime *runtime, enum rg_backend wanted)
     }
     if (wanted == RG_BACKEND_URING) {
         rg_log(RG_LOG_ERROR, "%s", runtime->backend_reason);
-        return rc == -EINVAL || rc == -ENOSYS || rc == -EACCES ? -EPERM : rc;
+        return rg_errors_ring_unavailable(-rc) ? -EPERM : rc;
     }
     rg_log(RG_LOG_WARN, "using epoll: %s", runtime->backend_reason);
     return 0;
@@ -164,7 +165,7 @@ static int loops_start_again(struct rg_runtime *runtime, const struct rg_runtime
 {
     loops_destroy(runtime);
     runtime->backend = &rg_epoll_backend;
-    runtime->backend_reason = rg_uring_refusal(error);
+    runtime->backend_reason = rg_errors_ring_setup_text(-error);
     rg_log(RG_LOG_WARN, "using epoll: %s", runtime->backend_reason);
     return loops_start(runtime, options);
 }

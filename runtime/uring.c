@@ -36,6 +36,7 @@
 #include "runtime/uring.h"
 #include "runtime/clock.h"
 #include "runtime/descriptor.h"
+#include "runtime/errors.h"
 #include "runtime/file_reader.h"
 #include "runtime/socket.h"
 #include "runtime/thread.h"
@@ -104,27 +105,6 @@ static int ring_init_shrinking(struct io_uring *ring)
     return rc;
 }
 
-const char *rg_uring_refusal(int error)
-{
-    switch (error) {
-    case -EPERM:
-    case -EACCES:
-        return "io_uring is forbidden here (a container's seccomp profile, or the sysctl "
-               "kernel.io_uring_disabled)";
-    case -ENOSYS:
-        return "this kernel, or the sandbox around it, has no io_uring";
-    case -EINVAL:
-        return "this kernel's io_uring is too old; Linux 6.1 or newer is needed";
-    case -ENOMEM:
-        return "too little memory may be locked for a ring (ulimit -l)";
-    case -EMFILE:
-    case -ENFILE:
-        return "no file descriptor is left for a ring (ulimit -n)";
-    default:
-        return "io_uring could not be set up";
-    }
-}
-
 /* On a thread of its own, for what taking a ring down does to the thread that set it up. */
 static void *probe_thread(void *context)
 {
@@ -147,7 +127,7 @@ int rg_uring_probe(const char **out_reason)
         rc = result;
     }
     if (rc < 0) {
-        *out_reason = rg_uring_refusal(rc);
+        *out_reason = rg_errors_ring_setup_text(-rc);
     }
     return rc;
 }
@@ -245,33 +225,27 @@ static void uring_destroy(void *self)
     free(backend);
 }
 
-/* What io_uring_enter says. The ring is broken by everything that neither a drain nor time can
- * mend. */
+/* The ring, or the system, has no room for now: a drain or time may mend that. */
+static void note_shortage(struct rg_uring *backend, int rc)
+{
+    if (++backend->shortages > SHORTAGES_MAX) {
+        backend->broken = rc;
+    } else if (backend->shortages > 1) {
+        struct timespec pause = rg_timespec_from_ns(SHORTAGE_PAUSE_NS);
+        (void)nanosleep(&pause, NULL);
+    }
+}
+
+/* What io_uring_enter says. */
 static void note_entered(struct rg_uring *backend, int rc)
 {
-    switch (rc) {
-    case -ETIME: /* waited in vain */
-    case -EINTR: /* a signal, a debugger, or another ring that is taken down */
-        break;
-    case -EAGAIN: /* no memory for a request */
-    case -ENOMEM:
-    case -EBUSY: /* completions that did not fit are to be drained first */
-        if (++backend->shortages > SHORTAGES_MAX) {
-            backend->broken = rc;
-        } else if (backend->shortages > 1) {
-            struct timespec pause = rg_timespec_from_ns(SHORTAGE_PAUSE_NS);
-            (void)nanosleep(&pause, NULL);
-        }
+    enum rg_errors_ring meaning = rc < 0 ? rg_errors_ring_entered(-rc) : RG_ERRORS_RING_AGAIN;
+    if (meaning == RG_ERRORS_RING_SHORT) {
+        note_shortage(backend, rc);
         return;
-    case -EPERM: /* a filter that was installed since the ring was made, and so the next two */
-    case -EACCES:
-    case -ENOSYS:
-    case -EBADR: /* a completion was dropped for want of memory: some op would never end */
-    default:     /* EBADF, EBADFD, EEXIST, EFAULT, EINVAL, ENXIO, ...: it is not the ring we made */
-        if (rc < 0) {
-            backend->broken = rc;
-        }
-        break;
+    }
+    if (meaning == RG_ERRORS_RING_BROKEN) {
+        backend->broken = rc;
     }
     backend->shortages = 0;
 }

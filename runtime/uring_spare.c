@@ -5,6 +5,7 @@
  * things cannot. A send of which the kernel may have done a part: its connection is ended. And a
  * read of a file, into memory that the kernel may still write to: it begins again when the ring is
  * gone, which is told by the *grave*, one end of a pipe of which the ring has the other. */
+#include "runtime/errors.h"
 #include "runtime/log.h"
 #include "runtime/socket.h"
 #include "runtime/uring.h"
@@ -124,23 +125,6 @@ static void grave_watch(struct rg_uring *backend)
     rg_uring_grave_done(&backend->grave_op);
 }
 
-static const char *breakage_text(int error)
-{
-    switch (error) {
-    case -EPERM:
-    case -EACCES:
-    case -ENOSYS:
-        return "io_uring was forbidden while it was in use (a seccomp filter)";
-    case -EBADR:
-    case -EAGAIN:
-    case -ENOMEM:
-    case -EBUSY:
-        return "io_uring had no memory left for its completions";
-    default:
-        return "io_uring failed while it was in use";
-    }
-}
-
 /* Makes the epoll backend that goes on. 0 or a negative errno. */
 static int spare_create(struct rg_uring *backend)
 {
@@ -182,7 +166,7 @@ void rg_uring_take_over(struct rg_uring *backend)
     if (!rg_list_empty(&backend->reads)) {
         grave_watch(backend);
     }
-    const char *reason = breakage_text(backend->broken);
+    const char *reason = rg_errors_ring_broken_text(-backend->broken);
     atomic_store(&backend->loop->fallback_reason, reason);
     rg_log(RG_LOG_WARN, "loop %u goes on by epoll: %s (errno %d)", backend->loop->index, reason,
            -backend->broken);

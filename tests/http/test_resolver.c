@@ -508,10 +508,26 @@ static void test_closing_does_not_wait_for_a_look_up_that_hangs(void)
 static void test_every_error_has_a_text(void)
 {
     for (int error = 1; error > -200; error--) {
-        const char *text = rg_resolver_error_text(error);
+        const char *text = rg_resolver_failure(error, 0).text;
         RG_CHECK(text != NULL && text[0] != '\0');
     }
-    RG_CHECK_STR(rg_resolver_error_text(EAI_NONAME), "no such host");
+    RG_CHECK_STR(rg_resolver_failure(EAI_NONAME, 0).text, "no such host");
+}
+
+static void test_every_error_has_a_meaning(void)
+{
+    static const int listed[] = {EAI_NONAME, EAI_NODATA, EAI_ADDRFAMILY, EAI_AGAIN,
+                                 EAI_FAIL,   EAI_MEMORY, EAI_CANCELED};
+    for (size_t i = 0; i < RG_ARRAY_LEN(listed); i++) {
+        struct rg_resolver_failure failure = rg_resolver_failure(listed[i], 0);
+        RG_CHECK_EQ(failure.status, RG_STATUS_RESOLVE);
+        RG_CHECK_EQ(failure.final, listed[i] == EAI_NONAME);
+    }
+    RG_CHECK_EQ(rg_resolver_failure(EAI_BADFLAGS, 0).status, RG_STATUS_UNEXPECTED);
+    /* EAI_SYSTEM is as bad as the number that comes with it, if one does. */
+    RG_CHECK_EQ(rg_resolver_failure(EAI_SYSTEM, 0).status, RG_STATUS_RESOLVE);
+    RG_CHECK_EQ(rg_resolver_failure(EAI_SYSTEM, EMFILE).status, RG_STATUS_RESOLVE);
+    RG_CHECK_EQ(rg_resolver_failure(EAI_SYSTEM, EBADF).status, RG_STATUS_UNEXPECTED);
 }
 
 int main(int argc, char **argv)
@@ -534,6 +550,7 @@ int main(int argc, char **argv)
         RG_TEST(test_a_resolver_that_never_looked_anything_up_closes),
         RG_TEST(test_closing_does_not_wait_for_a_look_up_that_hangs),
         RG_TEST(test_every_error_has_a_text),
+        RG_TEST(test_every_error_has_a_meaning),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }

@@ -49,11 +49,70 @@ static void test_every_row(void)
         RG_CHECK_EQ(rg_errors_unreachable(os_error), rows[i].unreachable);
     }
     for (int os_error = 1; os_error < (int)RG_ARRAY_LEN(listed); os_error++) {
-        for (unsigned call = 0; call < RG_ERRORS_CALL_COUNT && !listed[os_error]; call++) {
-            RG_CHECK_EQ(rg_errors_status((enum rg_errors_call)call, os_error),
-                        RG_STATUS_UNEXPECTED);
+        if (!listed[os_error]) {
+            RG_CHECK_EQ(rg_errors_status(RG_ERRORS_CONNECT, os_error), RG_STATUS_UNEXPECTED);
+            RG_CHECK_EQ(rg_errors_status(RG_ERRORS_SEND, os_error), RG_STATUS_UNEXPECTED);
+            RG_CHECK_EQ(rg_errors_status(RG_ERRORS_RECEIVE, os_error), RG_STATUS_UNEXPECTED);
             RG_CHECK(!rg_errors_unreachable(os_error));
         }
+    }
+}
+
+static bool is_among(int os_error, const int *list, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (list[i] == os_error) {
+            return true;
+        }
+    }
+    return false;
+}
+#define IS_AMONG(os_error, ...)                                                                    \
+    is_among((os_error), (const int[]){__VA_ARGS__}, sizeof((int[]){__VA_ARGS__}) / sizeof(int))
+
+static void test_sockets_that_cannot_be_opened(void)
+{
+    for (int os_error = 1; os_error < 200; os_error++) {
+        enum rg_status want = RG_STATUS_UNEXPECTED;
+        if (IS_AMONG(os_error, EMFILE, ENFILE, ENOBUFS, ENOMEM, ENOSPC)) {
+            want = RG_STATUS_NO_RESOURCES;
+        } else if (IS_AMONG(os_error, EADDRNOTAVAIL, EADDRINUSE, EAFNOSUPPORT, EACCES, EPERM,
+                            ENODEV, EINVAL)) {
+            want = RG_STATUS_CONNECT;
+        }
+        RG_CHECK_EQ(rg_errors_status(RG_ERRORS_OPEN, os_error), want);
+    }
+}
+
+/* accept(2) names those that are of the connection, and those that say that something is short. */
+static void test_connections_that_cannot_be_accepted(void)
+{
+    for (int os_error = 1; os_error < 200; os_error++) {
+        enum rg_status want = RG_STATUS_UNEXPECTED;
+        if (IS_AMONG(os_error, EMFILE, ENFILE, ENOBUFS, ENOMEM, ENOSPC)) {
+            want = RG_STATUS_NO_RESOURCES;
+        } else if (IS_AMONG(os_error, ECONNABORTED, EPROTO, ENETDOWN, ENOPROTOOPT, EHOSTDOWN,
+                            ENONET, EHOSTUNREACH, EOPNOTSUPP, ENETUNREACH, EPERM)) {
+            want = RG_STATUS_CONNECTION_LOST;
+        }
+        RG_CHECK_EQ(rg_errors_status(RG_ERRORS_ACCEPT, os_error), want);
+    }
+}
+
+static void test_rings_that_say_no(void)
+{
+    for (int os_error = 1; os_error < 200; os_error++) {
+        enum rg_errors_ring want = RG_ERRORS_RING_BROKEN;
+        if (IS_AMONG(os_error, ETIME, EINTR)) {
+            want = RG_ERRORS_RING_AGAIN;
+        } else if (IS_AMONG(os_error, EAGAIN, ENOMEM, EBUSY)) {
+            want = RG_ERRORS_RING_SHORT;
+        }
+        RG_CHECK_EQ(rg_errors_ring_entered(os_error), want);
+        RG_CHECK(*rg_errors_ring_setup_text(os_error) != '\0');
+        RG_CHECK(want == RG_ERRORS_RING_AGAIN || *rg_errors_ring_broken_text(os_error) != '\0');
+        RG_CHECK_EQ(rg_errors_ring_unavailable(os_error),
+                    IS_AMONG(os_error, EPERM, EACCES, ENOSYS, EINVAL));
     }
 }
 
@@ -71,6 +130,9 @@ int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
         RG_TEST(test_every_row),
+        RG_TEST(test_sockets_that_cannot_be_opened),
+        RG_TEST(test_connections_that_cannot_be_accepted),
+        RG_TEST(test_rings_that_say_no),
         RG_TEST(test_faults_of_this_program_are_not_tried_again),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
