@@ -174,6 +174,7 @@ def machine():
     return {
         "cpu": cpu,
         "cores": len(os.sched_getaffinity(0)),
+        "load": os.getloadavg()[0],  # before anything was measured: what others do
         "kernel": platform.release(),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }

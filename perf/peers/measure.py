@@ -3,14 +3,13 @@
 nginx, as ../compare.py sets it up (one worker, core 0), serves one object of each size over TLS;
 clients.py reads it on core 1, each client in a process of its own, round after round. A figure is
 the CPU time of all threads of the client divided by its objects, start and imports left out. The
-first round tries each number of connections, the others the one that was best for that client, and
-leave out peers that cannot be the best of their kind any more. Of the rounds each client has its best,
-because what else happens on a machine only adds to CPU time.
+first round tries each number of connections, the others the one that was best for that client. Every second
+round goes the other way round. A client's figure is the median of its rounds, and every round is kept.
 ringest checks CRC32C of every object; the others are told not to, or do not. wrk, which throws the
 bytes away, and `ringest bench get`, which is the library without Python, show what there is to reach.
 
-After that come the scenarios (scenarios.py): what the emulator is needed for. The tables, the plot
-and every figure are written to a folder (report.py).
+After that come the scenarios (scenarios.py): what the emulator is needed for. Tables, charts
+and every figure are written to a folder (report.py), in which what was not measured again stays.
 
 With --checkpoints it is state dicts that are saved to the emulator and loaded (checkpoints.py), instead.
 
@@ -22,6 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -52,8 +52,6 @@ CLIENT_S = 60
 CHECKPOINT_S = 180
 # Loaders are for small objects; what they do with large ones is what the client below them does.
 SIZES = {"get": ("4k", "100k", "3m"), "loader": ("4k", "100k"), "reference": ("4k", "100k", "3m")}
-# Who costs this many times what the best peer of its kind does is not measured again.
-HOPELESS = 1.5
 WRK, BENCH = "wrk", "ringest bench get"
 REFERENCES = (WRK, BENCH)
 
@@ -197,24 +195,20 @@ def best(results: list[dict]) -> dict:
     return min(good, key=lambda result: result["cpu_us_per_object"]) if good else results[0]
 
 
-def is_hopeless(key: str, name: str, found: dict[tuple[str, str], list[dict]]) -> bool:
-    """After a round: it failed, or other peers of its kind are far ahead."""
-    mine = best(found[key, name])
-    if "error" in mine:
-        return True
-    if name in REFERENCES or name.startswith("ringest") or name in report.LOADER_PEERS:
-        return False
-    peers = [
-        best(results)
-        for (other_key, other), results in found.items()
-        if other_key == key and kind_of(other) == kind_of(name) and not other.startswith("ringest")
-    ]
-    leader = best(peers)["cpu_us_per_object"]
-    return mine["cpu_us_per_object"] > HOPELESS * leader
+def summary(results: list[dict]) -> dict:
+    """Of a client's rounds at its best number of connections: the median of each figure, and what each object
+    cost in each round."""
+    chosen = best(results)
+    if "error" in chosen:
+        return chosen
+    rounds = [result for result in results if result["connections"] == chosen["connections"] and "error" not in result]
+    medians = {name: statistics.median(result[name] for result in rounds) for name in chosen}
+    costs = [round(result["cpu_us_per_object"], 3) for result in rounds]
+    return {**medians, "connections": chosen["connections"], "rounds_cpu_us": costs}
 
 
 def measure_all(options: argparse.Namespace) -> dict[str, dict[str, dict]]:
-    """{size: {client: its best}}"""
+    """{size: {client: summary of its rounds}}"""
     cells = [(key, name) for key in options.sizes for name in options.clients if key in SIZES[kind_of(name)]]
     found: dict[tuple[str, str], list[dict]] = {cell: [] for cell in cells}
     with server.Nginx() as nginx:
@@ -223,7 +217,7 @@ def measure_all(options: argparse.Namespace) -> dict[str, dict[str, dict]]:
         for number in range(options.rounds):
             if number:
                 # The other way round every second time, so that no client is always next to the same.
-                cells = [(key, name) for key, name in reversed(cells) if not is_hopeless(key, name, found)]
+                cells = [cell for cell in reversed(cells) if "error" not in best(found[cell])]
             trials = [
                 (key, name, connections)
                 for key, name in cells
@@ -240,7 +234,8 @@ def measure_all(options: argparse.Namespace) -> dict[str, dict[str, dict]]:
                     f"{connections} connections: {figure}"
                 )
     return {
-        key: {name: best(found[key, name]) for name in options.clients if (key, name) in found} for key in options.sizes
+        key: {name: summary(found[key, name]) for name in options.clients if (key, name) in found}
+        for key in options.sizes
     }
 
 
@@ -289,8 +284,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--connections", nargs="+", type=int, default=[16, 64])
     parser.add_argument("--seconds", type=float, default=1, help="of each measurement; 1")
     parser.add_argument("--warm-up", type=float, default=1.2, help="before each, in seconds; 1.2")
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--results", metavar="FOLDER", help="for tables and plot; perf/results")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--results", metavar="FOLDER", help="for tables and charts; perf/results")
     parser.add_argument("--quick", action="store_true", help="one short round of the smallest size")
     options = parser.parse_args()
     if options.checkpoints == []:
@@ -319,7 +314,6 @@ def main() -> int:
             print("needs a network namespace, which cannot be made here")
             return common.SKIPPED
         os.environ[INSIDE] = "1"
-        # The plot needs what is installed there.
         os.execvp(isolated[0], [*isolated, options.python, "-B", *sys.argv])
     runner.raise_loopback()
 

@@ -1,15 +1,24 @@
-"""What measure.py measured, as tables in Markdown and as a plot."""
+"""What measure.py measured, as tables in Markdown and as charts.
+
+    report.py [FOLDER]
+
+writes them again from the figures in a folder (perf/results)."""
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
-import checkpoints
-import clients
-import scenarios
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.dirname(HERE), HERE]
+
+import chart  # noqa: E402
+import checkpoints  # noqa: E402
+import clients  # noqa: E402
+import scenarios  # noqa: E402
 
 SIZES = {"4k": "4 KiB", "100k": "100 KiB", "3m": "3 MiB"}
 KINDS = {"reference": "for comparison", "get": "objects", "loader": "DataLoader, no workers"}
@@ -166,23 +175,31 @@ def has_failed(told: Told) -> bool:
     return bool(failures(told))
 
 
+def where(machine: dict[str, Any]) -> str:
+    load = f" (load {machine['load']:.0f} from other work)" if machine.get("load", 0) > machine["cores"] else ""
+    return (
+        f"{machine['cpu']}, {machine['cores']} cores{load}, Linux {machine['kernel']}; {machine['nginx']}, "
+        f"{machine['wrk']}, {machine['openssl']}; {machine['time']}."
+    )
+
+
 def about(told: Told) -> list[str]:
-    machine = told["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in told["versions"].items())
-    return [
-        f"{machine['cpu']}, {machine['cores']} cores, Linux {machine['kernel']}; {machine['nginx']}, "
-        f"{machine['wrk']}, {machine['openssl']}; {machine['time']}.",
-        f"{versions}.",
+    if "measured" not in told:
+        return [where(told["machine"]), f"{versions}."]
+    lines = [
+        f"- {SIZES.get(key, key)}, {each['options']['rounds']} rounds of {each['options']['seconds']:g} s: "
+        f"{where(each['machine'])}"
+        for key, each in told["measured"].items()
     ]
+    return ["\n".join(lines), f"{versions}."]
 
 
 def object_parts(told: Told) -> list[str]:
-    options = told["options"]
     return [
-        "One server core, one client core, TLS 1.3 with AES-128-GCM; of each client the number of connections "
-        f"(in brackets) and the round, of {options['rounds']} of {options['seconds']:g} s, in which it was best; "
-        "after the first round, peers that cost half as much again as the best of their kind were left out. "
-        "After the dot: its cost ÷ that of ringest's get_many, for loaders ÷ that of IterableDataset.",
+        "One server core, one client core, TLS 1.3 with AES-128-GCM. A figure is the median of the rounds at the number "
+        "of connections (in brackets) that suits the client best. After the dot: its cost ÷ that of ringest's "
+        "get_many, for loaders ÷ that of IterableDataset.",
         cost_table(told),
         goal_table(told),
         *scenario_tables(told),
@@ -205,45 +222,65 @@ def text(told: Told) -> str:
     return "\n\n".join(parts)
 
 
-def plot(told: Told, path: str) -> None:
-    import matplotlib
+def product(name: str) -> tuple[str, str]:
+    """Whose client it is, and which of the ways to use it."""
+    whose, _, way = name.replace(",", "").partition(" ")
+    if kind_of(name) != "loader":
+        return whose, way
+    return whose, f"{way}, DataLoader" if whose.startswith("ringest") else "DataLoader"
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot, ticker
 
-    keys = list(told["cells"])
-    # One row for each client, the same in all panels; a client that was not measured at a size has none there.
-    names = list(dict.fromkeys(name for key in keys for name in told["cells"][key] if cost(told, key, name)))
-    size = (4 + 3.5 * len(keys), 1.5 + 0.3 * len(names))
-    figure, axes = pyplot.subplots(1, len(keys), figsize=size, squeeze=False, sharey=True)
-    colours = {"reference": "tab:grey", "get": "tab:blue", "loader": "tab:green"}
-    for key, place in zip(keys, axes[0]):
-        costs = {name: value for name in names if (value := cost(told, key, name))}
-        for name, value in costs.items():
-            ours = name.startswith("ringest")
-            row = names.index(name)
-            place.plot(value, row, "D" if ours else "o", color=colours[kind_of(name)], markersize=8 if ours else 6)
-            weight = "bold" if ours else "normal"
-            place.annotate(number(value), (value, row), (8, -3), textcoords="offset points", fontsize=8, weight=weight)
-        place.set_xscale("log")
-        # A number stands to the right of its mark.
-        place.set_xlim(min(costs.values()) / 1.5, max(costs.values()) * 4)
-        place.xaxis.set_major_formatter(ticker.StrMethodFormatter("{x:,.0f}"))
-        place.xaxis.set_minor_formatter(ticker.NullFormatter())
-        place.grid(alpha=0.3)
-        place.set_axisbelow(True)
-        place.set_title(f"objects of {SIZES[key]}", fontsize=10)
-        place.spines[["top", "right"]].set_visible(False)
-    axes[0][0].set_yticks(range(len(names)), names, fontsize=9)
-    axes[0][0].invert_yaxis()
-    for label, name in zip(axes[0][0].get_yticklabels(), names):
-        label.set_weight("bold" if name.startswith("ringest") else "normal")
-    figure.suptitle("Client CPU time per object read over TLS, µs (logarithmic; further left is better)", fontsize=11)
-    marks = [pyplot.Line2D([], [], color=colours[kind], marker="o", linestyle="") for kind in KINDS]
-    figure.legend(marks, list(KINDS.values()), loc="lower center", ncols=len(KINDS), fontsize=9, frameon=False)
-    figure.tight_layout(rect=(0, 0.04, 1, 1))
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+def bars(told: Told, key: str) -> list[chart.Bar]:
+    """Of each product the way that costs least."""
+    found: dict[str, chart.Bar] = {}
+    for name in told["cells"][key]:
+        median = cost(told, key, name)
+        if not median or kind_of(name) == "reference":
+            continue
+        rounds = told["cells"][key][name].get("rounds_cpu_us") or [median]
+        whose, way = product(name)
+        bar = chart.Bar(whose, way, 1e6 / median, 1e6 / max(rounds), 1e6 / min(rounds), whose.startswith("ringest"))
+        product_key = name if bar.is_ours else whose
+        if product_key not in found or found[product_key].value < bar.value:
+            found[product_key] = bar
+    return list(found.values())
+
+
+def chart_file(key: str, theme: str) -> str:
+    return f"objects-{key}{theme}.svg"
+
+
+def charts(told: Told, folder: str) -> None:
+    for key in told["cells"]:
+        measured = told["measured"][key]
+        machine, options = measured["machine"], measured["options"]
+        title = f"Objects of {SIZES[key]} per second of client CPU time"
+        subtitle = (
+            f"Python clients, over TLS 1.3, on one core; median and range of {options['rounds']} rounds of "
+            f"{options['seconds']:g} s; more is better"
+        )
+        cpu = machine["cpu"].replace("(R)", "").replace(" Processor", "")
+        system = machine["kernel"].split("-")[0]
+        busy = " (busy with other work)" if machine.get("load", 0) > machine["cores"] else ""
+        footer = (
+            f"{cpu}, {machine['cores']} virtual cores{busy}, Linux {system}, nginx; {machine['time'][:10]}; "
+            "script/bench peers"
+        )
+        for theme in chart.THEMES:
+            with open(os.path.join(folder, chart_file(key, theme)), "w", encoding="utf-8") as file:
+                file.write(chart.draw(bars(told, key), title, subtitle, footer, theme))
+
+
+def pictures(told: Told) -> str:
+    """For each size its chart, light or dark as the page is."""
+    return "\n".join(
+        f"""<picture>
+  <source media="(prefers-color-scheme: dark)" srcset="{chart_file(key, "-dark")}">
+  <img alt="Objects of {SIZES[key]} per second of client CPU time" src="{chart_file(key, "")}">
+</picture>
+"""
+        for key in told["cells"]
+    )
 
 
 def write_page(told: Told, folder: str, page: str, data: str, title: str, command: str, end: str) -> None:
@@ -251,19 +288,47 @@ def write_page(told: Told, folder: str, page: str, data: str, title: str, comman
         json.dump(told, file, indent=1)
         file.write("\n")
     with open(os.path.join(folder, page), "w", encoding="utf-8") as file:
-        file.write(f"# {title}\n\nBy `{command}`, which writes this page afresh.\n\n{text(told)}\n{end}")
+        file.write(f"# {title}\n\n`{command}` writes this page.\n\n{text(told)}\n{end}")
+
+
+def read(folder: str, data: str) -> Told:
+    path = os.path.join(folder, data)
+    if not os.path.exists(path):
+        return {}
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def merged(old: Told, new: Told) -> Told:
+    """What was not measured again stays as it was, with its own machine and time."""
+    measured = {key: {"machine": new["machine"], "options": new["options"]} for key in new["cells"]}
+    if new["scenarios"]:
+        measured["scenarios"] = {"machine": new["machine"], "options": new["options"]}
+    result = {**new}
+    for part, own in (("cells", new["cells"]), ("scenarios", new["scenarios"]), ("measured", measured)):
+        result[part] = {**old.get(part, {}), **own}
+    result["cells"] = {key: result["cells"][key] for key in SIZES if key in result["cells"]}
+    return result
 
 
 def write(told: Told, folder: str) -> None:
     os.makedirs(folder, exist_ok=True)
     if "checkpoints" in told:
-        title, command = "Checkpoints measured beside others", "script/bench peers --checkpoints"
+        title, command = "Checkpoints beside others", "script/bench peers --checkpoints"
         write_page(told, folder, "checkpoints.md", "checkpoints.json", title, command, "")
         return
-    end = "\n![client CPU per object](peers.png)\n\n[Checkpoints](checkpoints.md)\n"
-    title, command = "Objects and datasets measured beside others", "script/bench peers"
-    write_page(told, folder, "README.md", "peers.json", title, command, end)
-    try:
-        plot(told, os.path.join(folder, "peers.png"))
-    except ImportError as error:
-        print(f"no plot: {error}")
+    told = merged(read(folder, "peers.json"), told)
+    title, command = "Objects and datasets beside others", "script/bench peers"
+    write_page(
+        told, folder, "README.md", "peers.json", title, command, f"\n{pictures(told)}\n[Checkpoints](checkpoints.md)\n"
+    )
+    charts(told, folder)
+
+
+def main(arguments: list[str]) -> None:
+    folder = arguments[0] if arguments else os.path.join(os.path.dirname(HERE), "results")
+    write(read(folder, "peers.json"), folder)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
