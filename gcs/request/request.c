@@ -610,16 +610,16 @@ static bool invariants(const struct rg_request *request)
     return verifiable && placed && request->x.conn == NULL;
 }
 
-static void mail_run(struct rg_mail *mail)
+/* Begins a prepared request, on its loop. */
+static void begin(struct rg_request *request)
 {
-    struct rg_request *request = RG_CONTAINER_OF(mail, struct rg_request, mail);
     struct rg_client_loop *client_loop = request->client_loop;
+    RG_ASSERT(!rg_client_loop_is_closing(client_loop));
+    RG_VERIFY(invariants(request));
     rg_list_push_back(&client_loop->active, &request->node);
     if (request->deadline_ns != 0) {
         rg_loop_set_alarm(client_loop->loop, &request->deadline, request->deadline_ns);
     }
-    RG_ASSERT(!rg_client_loop_is_closing(client_loop));
-    RG_VERIFY(invariants(request));
     if (request->ops->start != NULL) {
         become(request, RG_REQUEST_CHILDREN);
         request->ops->start(request);
@@ -628,31 +628,38 @@ static void mail_run(struct rg_mail *mail)
     }
 }
 
+static void mail_run(struct rg_mail *mail)
+{
+    begin(RG_CONTAINER_OF(mail, struct rg_request, mail));
+}
+
+void rg_request_init_inner(struct rg_request *request, struct rg_client_loop *client_loop,
+                           void (*done)(struct rg_request *request,
+                                        struct rg_completion *completion))
+{
+    request->client = client_loop->client;
+    request->client_loop = client_loop;
+    request->cq = NULL;
+    request->parent = NULL;
+    request->done = done;
+    rg_list_init(&request->node);
+}
+
 void rg_request_init_child(struct rg_request *child, struct rg_request *parent,
                            void (*done)(struct rg_request *child, struct rg_completion *completion))
 {
-    child->client = parent->client;
-    child->client_loop = parent->client_loop;
-    child->cq = NULL;
+    rg_request_init_inner(child, parent->client_loop, done);
     child->parent = parent;
-    child->done = done;
-    rg_list_init(&child->node);
 }
 
-bool rg_request_start(struct rg_request *child)
+bool rg_request_start(struct rg_request *request)
 {
-    RG_ASSERT(child->done != NULL && child->ops->start == NULL);
-    struct rg_client_loop *client_loop = child->client_loop;
-    if (rg_client_loop_is_closing(client_loop)) {
+    RG_ASSERT(request->done != NULL);
+    if (rg_client_loop_is_closing(request->client_loop)) {
         return false;
     }
-    RG_VERIFY(invariants(child));
-    child->token.refused = false;
-    rg_list_push_back(&client_loop->active, &child->node);
-    if (child->deadline_ns != 0) {
-        rg_loop_set_alarm(client_loop->loop, &child->deadline, child->deadline_ns);
-    }
-    attempt_start(child);
+    request->token.refused = false;
+    begin(request);
     return true;
 }
 

@@ -70,14 +70,18 @@ static inline bool rg_request_is_waiting(const struct rg_request *request)
     return (waits >> request->state & 1) != 0;
 }
 
-/* Makes a child of an operation, in memory of the operation's; next comes rg_request_prepare and
- * what the kind of request needs. */
+/* Makes a request that has no completion queue, in memory of its owner's: `done` is its end. Next
+ * comes rg_request_prepare and what the kind of request needs. */
+void rg_request_init_inner(struct rg_request *request, struct rg_client_loop *client_loop,
+                           void (*done)(struct rg_request *request,
+                                        struct rg_completion *completion));
+/* The same for a child of an operation. */
 void rg_request_init_child(struct rg_request *child, struct rg_request *parent,
                            void (*done)(struct rg_request *child,
                                         struct rg_completion *completion));
-/* Starts a prepared child, on the loop's thread. `done` never comes from within this call. False:
- * the client is being closed, and `done` will not come. */
-bool rg_request_start(struct rg_request *child);
+/* Starts such a request, prepared, on the loop's thread. `done` never comes from within this call.
+ * False: the client is being closed, and `done` will not come. */
+bool rg_request_start(struct rg_request *request);
 /* Ends an operation that has no child out: its completion, OK or (after rg_request_note) not. */
 void rg_request_finish(struct rg_request *request, struct rg_completion *completion);
 void rg_request_fail(struct rg_request *request);
