@@ -66,6 +66,29 @@ int rg_space_init(struct rg_space *space, const struct rg_space_options *options
     return 0;
 }
 
+/* Segments lie in the order of names and do not overlap: only the last may have no end. What a
+ * segment has seen lies below its end, and one that is done has no token to go on with. */
+static bool invariants(const struct rg_space *space)
+{
+    const struct rg_segment *before = NULL;
+    uint32_t count = 0;
+    for (const struct rg_list *node = space->segments.next; node != &space->segments;
+         node = node->next) {
+        const struct rg_segment *segment = RG_CONTAINER_OF(node, struct rg_segment, node);
+        bool has_end = segment->limit[0] != '\0';
+        bool follows = before == NULL ||
+                       (before->limit[0] != '\0' && strcmp(before->limit, segment->low) <= 0);
+        if (!follows || (has_end && strcmp(segment->floor, segment->limit) >= 0) ||
+            (segment->done && segment->token != NULL)) {
+            return false;
+        }
+        before = segment;
+        count++;
+    }
+    return count == space->segment_count && space->trust >= 1 &&
+           space->trust <= RG_SPLIT_KEYS_MAX && space->fill >= 0 && space->fill <= 1;
+}
+
 void rg_space_remove(struct rg_space *space, struct rg_segment *segment)
 {
     RG_ASSERT(rg_list_empty(&segment->pages) && space->segment_count > 0);
@@ -275,6 +298,7 @@ int rg_space_take_page(struct rg_space *space, struct rg_segment *segment,
         double fill = segment->done ? (double)segment->last_count / space->page_size : 1;
         space->fill += (RG_MIN(fill, 1.0) - space->fill) * FILL_WEIGHT;
     }
+    RG_VERIFY(invariants(space));
     return rc;
 }
 
@@ -353,6 +377,7 @@ uint32_t rg_space_cut(struct rg_space *space, struct rg_segment *segment, uint32
         strcpy(segment->chain_start, is_below ? segment->low : segment->floor);
         strcpy(segment->chain_end, segment->limit);
     }
+    RG_VERIFY(invariants(space));
     return count;
 }
 
@@ -375,5 +400,6 @@ void rg_space_join(struct rg_space *space, struct rg_segment *segment, uint32_t 
         strcpy(segment->limit, next->limit);
         strcpy(segment->chain_end, next->limit);
         rg_space_remove(space, next);
+        RG_VERIFY(invariants(space));
     }
 }

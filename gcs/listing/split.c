@@ -251,6 +251,23 @@ static size_t delimiter_settle(const struct rg_split_range *range, const char *k
     return found != NULL ? (size_t)(found - key) + width : size;
 }
 
+/* Keys ascend between the last name and the end. They are UTF-8, and none lies inside a group of
+ * names that the delimiter makes one. */
+static bool invariants(const struct rg_split_range *range, uint32_t count,
+                       char (*keys)[RG_SPLIT_KEY_SIZE])
+{
+    for (uint32_t i = 0; i < count; i++) {
+        size_t size = strlen(keys[i]);
+        bool ascends = strcmp(i > 0 ? keys[i - 1] : range->last, keys[i]) < 0;
+        bool is_below = range->end[0] == '\0' || strcmp(keys[i], range->end) < 0;
+        if (!ascends || !is_below || !rg_utf8_valid(keys[i], size) ||
+            delimiter_settle(range, keys[i], size) != size) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Finishes a key of `size` bytes that was written to out_keys[count]. Returns the new count: one
  * more if the key is of use. */
 static uint32_t key_add(const struct rg_split_range *range, char (*out_keys)[RG_SPLIT_KEY_SIZE],
@@ -384,7 +401,9 @@ uint32_t rg_split_choose(const struct rg_split_model *model, const struct rg_spl
         double step = (span.end - span.last) / (seen + 1);
         made = choose_steps(model, range, &span, step, seen, out_keys);
     }
-    return choose_unseen(model, range, &span, made, count, out_keys);
+    made = choose_unseen(model, range, &span, made, count, out_keys);
+    RG_VERIFY(invariants(range, made, out_keys));
+    return made;
 }
 
 uint32_t rg_split_choose_near(const struct rg_split_model *model,
@@ -398,5 +417,7 @@ uint32_t rg_split_choose_near(const struct rg_split_model *model,
         span = span_from(model, range, common - NEAR_COLUMNS);
     }
     double step = page_width(range, &span) * NEAR_SHARE;
-    return step > 0 ? choose_steps(model, range, &span, step, count, out_keys) : 0;
+    uint32_t made = step > 0 ? choose_steps(model, range, &span, step, count, out_keys) : 0;
+    RG_VERIFY(invariants(range, made, out_keys));
+    return made;
 }
