@@ -1,4 +1,5 @@
-/* An operation that takes several requests: an upload, a copy in steps, a batch, many ranges.
+/* An operation that takes several requests: an upload, a copy in steps, a batch, many ranges, a
+ * listing.
  *
  *   IDLE -> RUNNING ----------------------------------------> ENDED  finished
  *            |   ^
@@ -22,6 +23,9 @@
  * calls rg_operation_child_ended, which defers the operation's task. The task is the only place
  * where the next step is taken, so no event finds the operation in the middle of another. Deferring
  * allocates nothing; many events in one pass of the loop cost one run of the task.
+ *
+ * An operation that hands out many results (a listing) rests in RUNNING while nobody takes them:
+ * nothing is out, and whoever asks for the next wakes it. It ends only by being stopped.
  *
  * The first failure is the request's: rg_request_note keeps it. An operation that is stopped
  * without a noted failure fails with the status that it was stopped with. */
