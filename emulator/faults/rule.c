@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const char *const effect_names[] = {"once", "none", "twice", "later", "empty"};
-static const char *const answer_names[] = {"given", "dropped", "held", "failed"};
+static const char *const answer_names[] = {"given", "dropped", "held", "lost", "failed"};
 _Static_assert(RG_ARRAY_LEN(effect_names) == RG_EFFECT_COUNT, "a name for each effect");
 _Static_assert(RG_ARRAY_LEN(answer_names) == RG_ANSWER_COUNT, "a name for each answer");
 
@@ -163,7 +163,7 @@ bool rg_rule_parse(struct rg_rule *rule, yyjson_val *root, char *error, size_t e
     if (never && rule->action.answer == RG_ANSWER_GIVEN) {
         snprintf(error, error_size,
                  "What has no effect, or a later one, has no answer that could be given; say "
-                 "\"dropped\", \"held\" or \"failed\".");
+                 "\"dropped\", \"held\", \"lost\" or \"failed\".");
         return false;
     }
     RG_VERIFY(invariants(rule));

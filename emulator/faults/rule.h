@@ -15,8 +15,8 @@
  *               twice, with the second answer; "later", when the rule ends, even if the client is
  *               gone; "empty": a list gets an empty page with a token, where there is anything to
  * list answer      what the client gets: "given", the answer; "dropped", a reset connection;
- * "held", the answer when the rule ends, or a reset connection if the effect is "none"; "failed",
- *               `status` (503)
+ * "held", the answer when the rule ends, or a reset connection if the effect is "none"; "lost", a
+ * reset connection when the rule ends; "failed", `status` (503)
  *   delay_ms    how much later an answer that is given comes
  *
  * A request with the effect "none" or "later" is read to its end. "twice" and "later" apply only to
@@ -47,6 +47,7 @@ enum rg_rule_answer {
     RG_ANSWER_GIVEN,
     RG_ANSWER_DROPPED,
     RG_ANSWER_HELD,
+    RG_ANSWER_LOST,
     RG_ANSWER_FAILED,
     RG_ANSWER_COUNT
 };

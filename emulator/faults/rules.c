@@ -193,6 +193,12 @@ static void destroy(void *received)
 
 static const struct rg_receiver strike_receiver = {receive, finish, destroy};
 
+/* Whether the client hears nothing before the rule ends. */
+static bool waits_for_the_end(const struct rg_rule_action *action)
+{
+    return action->answer == RG_ANSWER_HELD || action->answer == RG_ANSWER_LOST;
+}
+
 /* Makes the call's strike. The rule shares it if its end matters to the request. NULL: no
  * memory, or the rule has too many. */
 static struct rg_strike *strike_locked(struct rg_rule *rule, const struct rg_api_request *request)
@@ -200,7 +206,7 @@ static struct rg_strike *strike_locked(struct rg_rule *rule, const struct rg_api
     const struct rg_rule_action *action = &rule->action;
     struct rg_strike *strike =
         rule->kept < RG_RULE_STRIKES_MAX ? rg_strike_create(action, request) : NULL;
-    if (strike != NULL && (action->effect == RG_EFFECT_LATER || action->answer == RG_ANSWER_HELD)) {
+    if (strike != NULL && (action->effect == RG_EFFECT_LATER || waits_for_the_end(action))) {
         rg_list_push_back(&rule->strikes, &strike->node);
         strike->refs++;
         rule->kept++;
@@ -276,6 +282,7 @@ void rg_rules_respond(struct rg_server_call *call)
         fail(call, action->status);
         break;
     case RG_ANSWER_HELD:
+    case RG_ANSWER_LOST:
         state->response.held = true;
         break;
     default:
@@ -300,7 +307,9 @@ bool rg_rules_resume(struct rg_server_call *call, struct rg_server_response *res
     if (released && strike->action.effect == RG_EFFECT_LATER) {
         rg_strike_take_result(strike, call);
         response->body_size = state->response.body_size;
-    } else if (released && strike->action.effect == RG_EFFECT_NONE) {
+    }
+    if (released &&
+        (strike->action.effect == RG_EFFECT_NONE || strike->action.answer == RG_ANSWER_LOST)) {
         drop(response);
     }
     return released;

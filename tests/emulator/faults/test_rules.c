@@ -116,12 +116,26 @@ static void test_held_after_it_happened(void)
     begin("\"answer\":\"held\",\"writes\":true");
     client_start(&client);
     rg_talk_rule_wait(port, &rule);
-    while (status_of("GET", "/rules/x") != 200) {
-    }
+    RG_AWAIT(status_of("GET", "/rules/x") == 200);
     end(1, 1);
     client_join(&client);
     RG_CHECK_EQ(client.talk.status, 200);
     RG_CHECK(strstr(client.talk.head, "x-goog-generation: ") != NULL);
+}
+
+static void test_held_and_lost_after_it_happened(void)
+{
+    fresh_bucket();
+    struct client client = {"PUT", "/rules/x", "data", {0}, 0};
+    begin("\"answer\":\"lost\",\"writes\":true");
+    client_start(&client);
+    rg_talk_rule_wait(port, &rule);
+    RG_AWAIT(status_of("GET", "/rules/x") == 200);
+    end(1, 1);
+    client_join(&client);
+    RG_CHECK_EQ(client.talk.status, 0);
+    RG_CHECK_EQ(client.talk.error, ECONNRESET);
+    RG_CHECK_EQ(status_of("GET", "/rules/x"), 200);
 }
 
 static void test_an_answer_is_late(void)
@@ -182,6 +196,7 @@ int main(int argc, char **argv)
         RG_TEST(test_it_happens_and_is_said_to_have_failed),
         RG_TEST(test_held_before_it_happens),
         RG_TEST(test_held_after_it_happened),
+        RG_TEST(test_held_and_lost_after_it_happened),
         RG_TEST(test_an_answer_is_late),
         RG_TEST(test_pages_are_empty),
     };
