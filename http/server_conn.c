@@ -700,10 +700,11 @@ static bool conn_idle(const struct rg_server_conn *conn)
            conn->input == NULL;
 }
 
-/* How long the connection may go without progress in what it is doing now. */
+/* How long the connection may go without progress in what it is doing now. The pace may be due in
+ * the same pass, and not have been called yet. */
 static uint64_t conn_limit_ns(const struct rg_server_conn *conn)
 {
-    if (rg_timer_armed(&conn->pace.timer)) {
+    if (rg_list_linked(&conn->pace.timer.node)) {
         return UINT64_MAX;
     }
     return conn_idle(conn) ? conn->shared->idle_timeout_ns : conn->shared->stall_ns;
