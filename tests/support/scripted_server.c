@@ -80,7 +80,9 @@ struct rg_scripted_server {
     int listener, stop_event;
     uint16_t port;
     pthread_t thread;
-    pthread_mutex_t mutex; /* of what follows, and of each peer's fd */
+    pthread_mutex_t mutex;  /* of what follows, and of each peer's fd */
+    pthread_cond_t changed; /* of `gates` and `stopping` */
+    uint32_t gates;         /* bits of those that are open */
     struct peer *peers[RG_SCRIPT_CONNECTIONS_MAX];
     uint32_t peer_count, ended_count, request_count;
     char *heads[RG_SCRIPT_REQUESTS_MAX], *bodies[RG_SCRIPT_REQUESTS_MAX];
@@ -101,6 +103,27 @@ static void pause_ms(struct peer *peer, uint32_t ms)
     if (ms > 0 && poll(&stop, 1, (int)ms) != 0) {
         peer->failed = true;
     }
+}
+
+static void gate_wait(struct peer *peer, uint64_t gate)
+{
+    struct rg_scripted_server *server = peer->server;
+    RG_ASSERT(gate < RG_SCRIPT_GATES_MAX);
+    pthread_mutex_lock(&server->mutex);
+    while ((server->gates >> gate & 1) == 0 && !server->stopping) {
+        pthread_cond_wait(&server->changed, &server->mutex);
+    }
+    peer->failed |= server->stopping;
+    pthread_mutex_unlock(&server->mutex);
+}
+
+void rg_scripted_server_open(struct rg_scripted_server *server, uint32_t gate)
+{
+    RG_ASSERT(gate < RG_SCRIPT_GATES_MAX);
+    pthread_mutex_lock(&server->mutex);
+    server->gates |= UINT32_C(1) << gate;
+    pthread_cond_broadcast(&server->changed);
+    pthread_mutex_unlock(&server->mutex);
 }
 
 static void peer_send(struct peer *peer, const void *data, size_t size)
@@ -345,6 +368,9 @@ static void step_run(struct peer *peer, const struct rg_step *step)
     case RG_STEP_SLEEP:
         pause_ms(peer, step->ms);
         break;
+    case RG_STEP_GATE:
+        gate_wait(peer, step->size);
+        break;
     case RG_STEP_DEAF:
         pause_ms(peer, INT32_MAX);
         break;
@@ -478,6 +504,7 @@ struct rg_scripted_server *rg_scripted_server_start(const struct rg_script_optio
     server->options = *options;
     context_open(server);
     pthread_mutex_init(&server->mutex, NULL);
+    pthread_cond_init(&server->changed, NULL);
     struct sockaddr_in address = {
         .sin_family = AF_INET,
         .sin_addr.s_addr = htonl(options->everywhere ? INADDR_ANY : INADDR_LOOPBACK),
@@ -508,6 +535,7 @@ void rg_scripted_server_stop(struct rg_scripted_server *server)
 {
     pthread_mutex_lock(&server->mutex);
     server->stopping = true;
+    pthread_cond_broadcast(&server->changed);
     RG_ASSERT(eventfd_write(server->stop_event, 1) == 0);
     shutdown(server->listener, SHUT_RDWR);
     for (uint32_t i = 0; i < server->peer_count; i++) {
@@ -528,6 +556,7 @@ void rg_scripted_server_stop(struct rg_scripted_server *server)
     close(server->listener);
     close(server->stop_event);
     SSL_CTX_free(server->context);
+    pthread_cond_destroy(&server->changed);
     pthread_mutex_destroy(&server->mutex);
     free(server);
 }

@@ -15,6 +15,7 @@
 #define RG_SCRIPT_CONNECTIONS_MAX 512
 #define RG_SCRIPT_REQUESTS_MAX 4096
 #define RG_SCRIPT_BODY_KEPT_MAX 65536
+#define RG_SCRIPT_GATES_MAX 32
 
 enum rg_step_kind {
     RG_STEP_END =
@@ -30,6 +31,7 @@ enum rg_step_kind {
     RG_STEP_SEND_OBJECT_WHOLE, /* the same, whatever range was asked for */
     RG_STEP_FLOOD,             /* the text over and over, until the peer or the server ends */
     RG_STEP_SLEEP,             /* ms */
+    RG_STEP_GATE,              /* waits until the test opens the gate of number `size` */
     RG_STEP_HOLD,              /* reads and drops what comes, until the peer or the server ends */
     RG_STEP_DEAF,              /* neither reads nor closes, until the server ends */
     RG_STEP_ALERT, /* the TLS alert of number `size`, in the clear, after a first read */
@@ -64,6 +66,10 @@ struct rg_step {
 #define RG_SLEEP(ms_)                                                                              \
     {                                                                                              \
         .kind = RG_STEP_SLEEP, .ms = (ms_)                                                         \
+    }
+#define RG_GATE(number)                                                                            \
+    {                                                                                              \
+        .kind = RG_STEP_GATE, .size = (number)                                                     \
     }
 #define RG_HOLD                                                                                    \
     {                                                                                              \
@@ -117,6 +123,9 @@ struct rg_scripted_server;
 struct rg_scripted_server *rg_scripted_server_start(const struct rg_script_options *options);
 void rg_scripted_server_stop(struct rg_scripted_server *server);
 uint16_t rg_scripted_server_port(const struct rg_scripted_server *server);
+/* Lets those through who wait at the gate of this number, which is below RG_SCRIPT_GATES_MAX, or
+ * come to it later. */
+void rg_scripted_server_open(struct rg_scripted_server *server, uint32_t gate);
 
 /* From where the index-th connection came, which must have been accepted. */
 void rg_scripted_server_peer(struct rg_scripted_server *server, uint32_t index,
