@@ -143,7 +143,7 @@ static void client_ask(struct client *client, const char *host, uint16_t port)
 
 static void client_wait(const struct client *client, uint32_t done_count)
 {
-    uint64_t deadline_ns = rg_now_ns() + 10 * RG_NS_PER_S;
+    uint64_t deadline_ns = rg_now_ns() + RG_TEST_PATIENCE_NS;
     while (client->done_count < done_count && rg_now_ns() < deadline_ns) {
         rg_loop_pass(loop, rg_now_ns() + 10 * RG_NS_PER_MS);
     }

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 /* Far beyond what a loaded machine takes; only a lost wake-up lasts as long. */
-#define LOST_NS (20 * RG_NS_PER_S)
+#define LOST_NS RG_TEST_PATIENCE_NS
 #define LOST_MS 20000
 
 /* Queues ask nothing of their runtime but which process it belongs to. */

@@ -49,7 +49,7 @@ static void teardown(void)
 static void receive(size_t size, unsigned done_count)
 {
     rg_op_recv(loop, &reader.op, &reader.socket, size);
-    uint64_t end_ns = rg_now_ns() + 10 * RG_NS_PER_S;
+    uint64_t end_ns = rg_now_ns() + RG_TEST_PATIENCE_NS;
     while (reader.done_count < done_count && rg_now_ns() < end_ns) {
         rg_loop_pass(loop, rg_now_ns() + RG_NS_PER_S);
     }

@@ -68,7 +68,7 @@ static int32_t read_once(struct rg_loop *loop, struct reading *reading, int fd, 
     rg_op_read_file(loop, &reading->op, fd, offset, reading->data, size);
     /* It cannot be cancelled, which must not do harm. */
     rg_op_cancel(loop, &reading->op);
-    uint64_t end_ns = rg_now_ns() + 10 * RG_NS_PER_S;
+    uint64_t end_ns = rg_now_ns() + RG_TEST_PATIENCE_NS;
     while (reading->done_count == 0 && rg_now_ns() < end_ns) {
         rg_loop_pass(loop, rg_now_ns() + RG_NS_PER_S);
     }
@@ -154,7 +154,7 @@ static void test_many_at_once(void)
         rg_file_reader_start(reader, &ops[i]);
     }
     unsigned taken = 0;
-    uint64_t end_ns = rg_now_ns() + 10 * RG_NS_PER_S;
+    uint64_t end_ns = rg_now_ns() + RG_TEST_PATIENCE_NS;
     while (taken < OPS && rg_now_ns() < end_ns) {
         for (struct rg_op *op = rg_file_reader_take(reader); op != NULL; op = op->ready_next) {
             size_t i = (size_t)(op - ops);

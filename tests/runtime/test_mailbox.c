@@ -97,7 +97,7 @@ static void test_no_post_wakes_after_a_sleep_that_ended_by_itself(void)
 
 #define POSTERS 3
 #define LETTERS_EACH 40000
-#define WAKE_TIMEOUT_MS 20000
+#define WAKE_TIMEOUT_MS ((int)(RG_TEST_PATIENCE_NS / RG_NS_PER_MS))
 
 struct post_office {
     pid_t owner;

@@ -151,7 +151,9 @@ static void test_cancelled_at_any_time(void)
         struct rg_upload upload =
             upload_of(&stage, (enum rg_upload_method)(RG_UPLOAD_SINGLE + i % 4), i / 4 % 2 == 1);
         RG_CHECK_EQ(rg_submit_upload(stage.c.client, stage.c.cq, &upload), 0);
-        rg_test_sleep_ms((uint32_t)rg_test_random_below(25));
+        for (uint64_t turns = rg_test_random_below(8); turns > 0; turns--) {
+            rg_test_client_turn(&stage.c);
+        }
         RG_CHECK_EQ(rg_cancel(stage.c.client, stage.c.cq, 0), 0);
         struct rg_completion done = rg_test_take(&stage.c);
         if (done.status == RG_STATUS_OK) {

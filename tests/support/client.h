@@ -56,7 +56,9 @@ struct rg_completion rg_test_take(struct rg_test_client *c);
 /* True when none comes for that time. */
 bool rg_test_is_quiet(struct rg_test_client *c, uint32_t ms);
 struct rg_stats rg_test_stats(struct rg_test_client *c);
-void rg_test_sleep_ms(uint32_t ms);
+/* What was there for the client's event loops when this is called has been seen to when it returns.
+ */
+void rg_test_client_turn(struct rg_test_client *c);
 
 /* The completion's status, printed with its detail when it is not the one that was expected. */
 void rg_test_check_status(const char *file, int line, const struct rg_completion *completion,

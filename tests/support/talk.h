@@ -6,7 +6,8 @@
 
 #include "runtime/base.h"
 
-#define RG_TALK_TIMEOUT_S 20
+/* Longer than a busy machine holds anything up. */
+#define RG_TALK_TIMEOUT_S 90
 #define RG_TALK_ANSWER_MAX RG_MIB(2)
 
 struct rg_talk_request {

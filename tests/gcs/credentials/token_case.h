@@ -83,7 +83,7 @@ static inline int token_case_obtain(struct token_case *c, const char *scope)
 {
     token_case_run_end(c);
     c->run = (struct rg_credentials_run){.scope = scope};
-    RG_CHECK_EQ(rg_fetcher_init(&c->run.fetcher, rg_now_ns() + 30 * RG_NS_PER_S), 0);
+    RG_CHECK_EQ(rg_fetcher_init(&c->run.fetcher, rg_now_ns() + RG_TEST_PATIENCE_NS), 0);
     c->run.fetcher.backoff_ns = RG_NS_PER_MS;
     RG_CHECK_EQ(rg_secret_arena_init(&c->run.arena, RG_MIB(4)), 0);
     int rc = c->config->kind->obtain(&c->run, c->config, &c->token);

@@ -246,8 +246,8 @@ static void check_ended_while_sending(bool tls, bool by_deadline)
     struct rg_put put = {.bucket = "bucket", .object = "object", .data = data, .size = size};
     put.deadline_ns = by_deadline ? rg_now_ns() + 100 * RG_NS_PER_MS : 0;
     RG_CHECK_EQ(rg_submit_put(c.client, c.cq, &put), 0);
-    RG_AWAIT(rg_scripted_server_requests(c.server) == 1);
-    if (!by_deadline) {
+    if (!by_deadline) { /* Which may come before anything is sent where the machine is busy. */
+        RG_AWAIT(rg_scripted_server_requests(c.server) == 1);
         RG_CHECK_EQ(rg_cancel(c.client, c.cq, 0), 0);
     }
     struct rg_completion done = rg_test_take(&c);

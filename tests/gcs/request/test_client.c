@@ -181,16 +181,13 @@ static void test_connect_to_another_host(void)
 
 static void test_name_that_does_not_exist(void)
 {
-    /* .invalid never resolves (RFC 2606); prewarming must not ask for it without end either. */
+    /* .invalid never resolves (RFC 2606). That prewarming does not ask for it without end is in the
+     * pool's test. */
     struct rg_test_client c = {.no_server = true,
                                .options = {.endpoint = "http://nowhere.invalid:1",
                                            .attempts_max = 2,
                                            .prewarm_connections = 4}};
     rg_test_client_open(&c);
-    rg_test_sleep_ms(100);
-    uint64_t wakeups = rg_test_stats(&c).wakeups;
-    rg_test_sleep_ms(200);
-    RG_CHECK(rg_test_stats(&c).wakeups - wakeups < 50);
     struct rg_completion done = get_one(&c);
     RG_CHECK_STATUS(&done, RESOLVE);
     RG_CHECK_CONTAINS(done.detail, "nowhere.invalid");

@@ -211,7 +211,9 @@ static void test_closed_without_an_end(void)
             struct rg_writer *writer =
                 writer_open(&scene, &(struct rg_writer_options){.method = methods[m]});
             RG_CHECK_EQ(write_all(&scene, writer, 1 << 20), 0);
-            rg_test_sleep_ms(m == 0 ? 20 : 0);
+            if (m == 0) { /* Others are closed before anything is out. */
+                rg_test_client_turn(&scene.c);
+            }
             rg_writer_close(writer);
             RG_CHECK_EQ(rg_fake_gcs_uploads(scene.fake), 0);
             RG_CHECK_EQ(rg_fake_gcs_objects(scene.fake), 0);
