@@ -201,7 +201,7 @@ static int cat_run(int argc, char **argv)
     enum { OPTION_RANGE = CLI_OPTION_FIRST };
     static const struct option options[] = {
         CLI_CONNECTION_OPTIONS, {"range", required_argument, NULL, OPTION_RANGE}, {0}};
-    struct cat cat = {.last = UINT64_MAX, .end = UINT64_MAX};
+    uint64_t first = 0, last = UINT64_MAX;
     struct cli_connection connection = {.connections = PARTS_INFLIGHT};
     int option;
     bool ok;
@@ -211,25 +211,29 @@ static int cat_run(int argc, char **argv)
                 return CLI_USAGE;
             }
         } else if (option == OPTION_RANGE) {
-            if (!range_parse(optarg, &cat.first, &cat.last)) {
+            if (!range_parse(optarg, &first, &last)) {
                 return CLI_USAGE;
             }
         } else {
             return option == CLI_OPTION_HELP ? cli_help() : CLI_USAGE;
         }
     }
-    if (cli_one_object(argc, argv, &cat.uri) != CLI_DONE) {
+    char *const *objects = &argv[optind];
+    int count = argc - optind;
+    if (cli_objects_check(objects, count) != CLI_DONE) {
         return CLI_USAGE;
     }
-    cat.next_offset = cat.written_offset = cat.first;
-    if (cat.last != UINT64_MAX) {
-        cat.end = cat.last + 1;
-    }
     struct cli_session session;
-    cat.session = &session;
     int status = cli_session_open(&session, &connection, 2 * PARTS_INFLIGHT);
-    if (status == CLI_DONE) {
+    /* One that cannot be read ends it: what comes behind would stand in its place. */
+    for (int i = 0; i < count && status == CLI_DONE; i++) {
+        struct cat cat = {.session = &session, .first = first, .last = last};
+        RG_ASSERT(cli_parse_uri(objects[i], &cat.uri));
+        cat.next_offset = cat.written_offset = first;
+        cat.end = last != UINT64_MAX ? last + 1 : UINT64_MAX;
         status = cat_object(&cat);
+    }
+    if (session.runtime != NULL) {
         cli_session_close(&session);
     }
     return status;
@@ -237,13 +241,14 @@ static int cat_run(int argc, char **argv)
 
 const struct cli_command cli_cat = {
     .name = "cat",
-    .arguments = "gs://BUCKET/OBJECT [--range A-B] [OPTIONS]",
-    .summary = "write an object to standard output",
+    .arguments = "gs://BUCKET/OBJECT... [--range A-B] [OPTIONS]",
+    .summary = "write objects to standard output",
     .help =
         "Options:\n"
-        "  --range A-B        only bytes A to B, both included; A-: from A to the "
+        "  --range A-B        only bytes A to B of each, both included; A-: from A to the "
         "end\n" CLI_CONNECTION_HELP
-        "\nLarge objects are read in parallel ranges of one generation. A whole object is checked\n"
-        "against its CRC32C.\n",
+        "\nSeveral objects are written one after the other; the first that fails ends it. Large\n"
+        "objects are read in parallel ranges of one generation. A whole object is checked against\n"
+        "its CRC32C.\n",
     .run = cat_run,
 };

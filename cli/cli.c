@@ -272,18 +272,19 @@ bool cli_parse_uri(const char *text, struct cli_uri *out_uri)
     return true;
 }
 
-int cli_one_object(int argc, char **argv, struct cli_uri *out_uri)
+int cli_objects_check(char *const *arguments, int count)
 {
-    if (argc - optind != 1) {
-        return cli_usage("one object is needed, gs://BUCKET/OBJECT");
+    struct cli_uri uri;
+    for (int i = 0; i < count; i++) {
+        if (!cli_parse_uri(arguments[i], &uri)) {
+            return CLI_USAGE;
+        }
+        if (uri.name[0] == '\0') {
+            return cli_usage("\"%s\" names a bucket; an object is gs://BUCKET/OBJECT",
+                             arguments[i]);
+        }
     }
-    if (!cli_parse_uri(argv[optind], out_uri)) {
-        return CLI_USAGE;
-    }
-    if (out_uri->name[0] == '\0') {
-        return cli_usage("\"%s\" names a bucket, not an object", argv[optind]);
-    }
-    return CLI_DONE;
+    return count > 0 ? CLI_DONE : cli_usage("needs an object, gs://BUCKET/OBJECT");
 }
 
 int cli_output_end(int status)

@@ -59,8 +59,9 @@ bool cli_is_uri(const char *text);
 /* False after saying why not. */
 bool cli_parse_uri(const char *text, struct cli_uri *out_uri);
 
-/* The one argument of commands that take an object. CLI_DONE, or CLI_USAGE after saying why. */
-int cli_one_object(int argc, char **argv, struct cli_uri *out_uri);
+/* The arguments of commands that take objects: CLI_DONE, or CLI_USAGE after saying why they are
+ * none, or none at all. */
+int cli_objects_check(char *const *arguments, int count);
 
 /* -q: from here on neither progress nor summaries nor notes. */
 void cli_quiet_set(void);

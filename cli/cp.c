@@ -192,6 +192,7 @@ static bool cp_option(struct cp_options *options, int option)
     uint64_t value;
     switch (option) {
     case 'r':
+    case 'R':
         options->recursive = true;
         return true;
     case 'n':
@@ -236,7 +237,7 @@ static int cp_run(int argc, char **argv)
     struct cli_connection connection = {0};
     int option;
     bool ok;
-    while ((option = cli_getopt(argc, argv, ":rn", cp_option_table)) != -1) {
+    while ((option = cli_getopt(argc, argv, ":rRn", cp_option_table)) != -1) {
         if (cli_connection_option(&connection, option, optarg, &ok)) {
             if (!ok) {
                 return CLI_USAGE;

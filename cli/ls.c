@@ -11,11 +11,14 @@
 
 struct ls {
     struct cli_session session;
-    struct cli_uri uri;
     const char *glob; /* NULL: none */
-    bool json, is_long, recursive, versions;
+    bool json, hex, recursive, versions;
+    enum object_detail detail;
+    uint64_t object_count, byte_count; /* of all places */
+    /* Of the place that is being listed. */
+    struct cli_uri uri;
     bool json_is_open; /* something was printed */
-    uint64_t object_count, prefix_count, byte_count;
+    uint64_t found, objects_here;
     /* With --json, prefixes are printed after the objects, so they are kept. */
     char **prefixes;
     size_t prefixes_kept;
@@ -38,10 +41,10 @@ static int print_page(struct ls *ls, const struct rg_list_page *page)
         printf("{\"objects\":[");
         ls->json_is_open = true;
     }
+    ls->found += page->prefix_count + page->object_count;
     for (size_t i = 0; i < page->prefix_count; i++) {
-        ls->prefix_count++;
         if (!ls->json) {
-            object_print_prefix(ls->uri.bucket, page->prefixes[i], ls->is_long);
+            object_print_prefix(ls->uri.bucket, page->prefixes[i], ls->detail);
         } else if (keep_prefix(ls, page->prefixes[i]) != CLI_DONE) {
             return CLI_FAILED;
         }
@@ -49,10 +52,10 @@ static int print_page(struct ls *ls, const struct rg_list_page *page)
     for (size_t i = 0; i < page->object_count; i++) {
         const struct rg_object *object = &page->objects[i];
         if (ls->json) {
-            fputs_unlocked(ls->object_count > 0 ? "," : "", stdout);
-            object_print_json(object);
+            fputs_unlocked(ls->objects_here++ > 0 ? "," : "", stdout);
+            object_print_json(object, ls->hex);
         } else {
-            object_print_line(ls->uri.bucket, object, ls->is_long, ls->versions);
+            object_print_line(ls->uri.bucket, object, ls->detail, ls->versions);
         }
         ls->object_count++;
         ls->byte_count += page->objects[i].size;
@@ -64,15 +67,21 @@ static int print_page(struct ls *ls, const struct rg_list_page *page)
  * for the whole. */
 static void print_end(const struct ls *ls)
 {
-    char size[32];
-    if (ls->json) {
-        printf("%s],\"prefixes\":[", ls->json_is_open ? "" : "{\"objects\":[");
-        for (size_t i = 0; i < ls->prefixes_kept; i++) {
-            printf("%s", i > 0 ? "," : "");
-            cli_json_string(ls->prefixes[i]);
-        }
-        printf("]}\n");
-    } else if (ls->is_long) {
+    if (!ls->json) {
+        return;
+    }
+    printf("%s],\"prefixes\":[", ls->json_is_open ? "" : "{\"objects\":[");
+    for (size_t i = 0; i < ls->prefixes_kept; i++) {
+        printf("%s", i > 0 ? "," : "");
+        cli_json_string(ls->prefixes[i]);
+    }
+    printf("]}\n");
+}
+
+static void print_sum(const struct ls *ls)
+{
+    char size[CLI_QUANTITY_SIZE];
+    if (!ls->json && ls->detail != OBJECT_NAME) {
         printf("%" PRIu64 " object%s, %s\n", ls->object_count, ls->object_count == 1 ? "" : "s",
                cli_format_size(ls->byte_count, size));
     }
@@ -84,9 +93,11 @@ static void prefixes_free(struct ls *ls)
         free(ls->prefixes[i]);
     }
     free(ls->prefixes);
+    ls->prefixes = NULL;
+    ls->prefixes_kept = 0;
 }
 
-static int list_all(struct ls *ls)
+static int list_place(struct ls *ls)
 {
     bool cuts = !ls->recursive && ls->glob == NULL;
     struct rg_listing_options options = {
@@ -100,8 +111,9 @@ static int list_all(struct ls *ls)
     };
     struct lister lister;
     const struct rg_list_page *page = NULL;
+    ls->json_is_open = false;
+    ls->found = ls->objects_here = 0;
     int status = lister_open(&lister, &ls->session, &options);
-    object_text_begin();
     /* Nobody wants the rest when the output is broken. */
     while (status == CLI_DONE && !ferror(stdout) &&
            (status = lister_next(&lister, &page)) == CLI_DONE && page != NULL) {
@@ -112,58 +124,116 @@ static int list_all(struct ls *ls)
         print_end(ls);
     }
     prefixes_free(ls);
-    status = cli_output_end(status);
-    if (status == CLI_DONE && ls->object_count + ls->prefix_count == 0 &&
-        (ls->uri.name[0] != '\0' || ls->glob != NULL) && !ls->json) {
-        status = ls->glob != NULL ? cli_fail("nothing in gs://%s/%s is matched by \"%s\"",
-                                             ls->uri.bucket, ls->uri.name, ls->glob)
-                                  : cli_fail("nothing in gs://%s begins with \"%s\"",
-                                             ls->uri.bucket, ls->uri.name);
-    }
     return status;
+}
+
+/* Whoever names something wants it to be there. */
+static int nothing_found(const struct ls *ls)
+{
+    if (ls->json || (ls->uri.name[0] == '\0' && ls->glob == NULL)) {
+        return CLI_DONE;
+    }
+    return ls->glob != NULL
+               ? cli_fail("nothing in gs://%s/%s is matched by \"%s\"", ls->uri.bucket,
+                          ls->uri.name, ls->glob)
+               : cli_fail("nothing in gs://%s begins with \"%s\"", ls->uri.bucket, ls->uri.name);
+}
+
+static int list_all(struct ls *ls, char *const *places, int count)
+{
+    int status = CLI_DONE;
+    object_text_begin();
+    for (int i = 0; i < count && !ferror(stdout); i++) {
+        RG_ASSERT(cli_parse_uri(places[i], &ls->uri));
+        int one = list_place(ls);
+        /* What was found so far comes before what is said of the rest. */
+        if (one == CLI_DONE && ls->found == 0 && (count == 1 || fflush(stdout) == 0)) {
+            one = nothing_found(ls);
+        }
+        status = one != CLI_DONE ? one : status;
+    }
+    if (status == CLI_DONE || ls->object_count > 0) {
+        print_sum(ls);
+    }
+    return cli_output_end(status);
+}
+
+static int places_check(char *const *places, int count)
+{
+    struct cli_uri uri;
+    for (int i = 0; i < count; i++) {
+        if (!cli_parse_uri(places[i], &uri)) {
+            return CLI_USAGE;
+        }
+    }
+    return count > 0 ? CLI_DONE : cli_usage("needs a place to list, gs://BUCKET/PREFIX");
+}
+
+enum { OPTION_GLOB = CLI_OPTION_FIRST, OPTION_HEX };
+
+static bool ls_option(struct ls *ls, int option)
+{
+    switch (option) {
+    case CLI_OPTION_JSON:
+        ls->json = true;
+        return true;
+    case 'l':
+        ls->detail = RG_MAX(ls->detail, OBJECT_LONG);
+        return true;
+    case 'h':
+        ls->detail = OBJECT_LONG_HUMAN;
+        return true;
+    case 'r':
+    case 'R':
+        ls->recursive = true;
+        return true;
+    case 'a':
+        ls->versions = true;
+        return true;
+    case OPTION_GLOB:
+        ls->glob = optarg;
+        return true;
+    case OPTION_HEX:
+        ls->hex = true;
+        return true;
+    default:
+        return false;
+    }
 }
 
 static int ls_run(int argc, char **argv)
 {
-    enum { OPTION_GLOB = CLI_OPTION_FIRST };
     static const struct option options[] = {CLI_CONNECTION_OPTIONS,
                                             {"long", no_argument, NULL, 'l'},
+                                            {"human-readable", no_argument, NULL, 'h'},
                                             {"recursive", no_argument, NULL, 'r'},
                                             {"versions", no_argument, NULL, 'a'},
                                             {"glob", required_argument, NULL, OPTION_GLOB},
+                                            {"hex", no_argument, NULL, OPTION_HEX},
                                             {0}};
     struct ls ls = {0};
     struct cli_connection connection = {.connections = LISTER_REQUESTS};
     int option;
     bool ok;
-    while ((option = cli_getopt(argc, argv, ":lra", options)) != -1) {
+    while ((option = cli_getopt(argc, argv, ":lhrRa", options)) != -1) {
         if (cli_connection_option(&connection, option, optarg, &ok)) {
             if (!ok) {
                 return CLI_USAGE;
             }
-        } else if (option == CLI_OPTION_JSON) {
-            ls.json = true;
-        } else if (option == 'l') {
-            ls.is_long = true;
-        } else if (option == 'r') {
-            ls.recursive = true;
-        } else if (option == 'a') {
-            ls.versions = true;
-        } else if (option == OPTION_GLOB) {
-            ls.glob = optarg;
-        } else {
+        } else if (!ls_option(&ls, option)) {
             return option == CLI_OPTION_HELP ? cli_help() : CLI_USAGE;
         }
     }
-    if (argc - optind != 1) {
-        return cli_usage("one argument is needed, gs://BUCKET/PREFIX");
+    int count = argc - optind;
+    if (count == 0 && ls.detail == OBJECT_LONG_HUMAN) {
+        return cli_help(); /* `ringest ls -h` */
     }
-    if (!cli_parse_uri(argv[optind], &ls.uri)) {
-        return CLI_USAGE;
-    }
-    int status = cli_session_open(&ls.session, &connection, 4);
+    int status = places_check(&argv[optind], count);
     if (status == CLI_DONE) {
-        status = list_all(&ls);
+        status = cli_session_open(&ls.session, &connection, 4);
+    }
+    if (status == CLI_DONE) {
+        status = list_all(&ls, &argv[optind], count);
         cli_session_close(&ls.session);
     }
     return status;
@@ -171,21 +241,25 @@ static int ls_run(int argc, char **argv)
 
 const struct cli_command cli_ls = {
     .name = "ls",
-    .arguments = "gs://BUCKET/PREFIX [OPTIONS]",
+    .arguments = "gs://BUCKET/PREFIX... [OPTIONS]",
     .summary = "list objects",
-    .help =
-        "Options:\n"
-        "  -l, --long         print size, time of change and generation, and a sum at the end\n"
-        "  -r, --recursive    list all names; by default names end at the next \"/\", and empty\n"
-        "                     folders of hierarchical buckets are shown too\n"
-        "  -a, --versions     old versions too, each as NAME#GENERATION\n"
-        "  --glob PATTERN     only whole names that match: * within a part between \"/\", **\n"
-        "                     across them, ? [a-z] {a,b}; implies -r\n"
-        "  --json             one JSON object: "
-        "{\"objects\":[...],\"prefixes\":[...]}\n" CLI_CONNECTION_HELP
-        "\nA prefix is literal: gs://b/a lists everything that begins with \"a\".\n"
-        "\nExamples:\n"
-        "  ringest ls -l gs://bucket/folder/\n"
-        "  ringest ls gs://bucket --glob '**.jpg' | wc -l\n",
+    .help = "Options:\n"
+            "  -l, --long         print size, time of change and generation, and a sum at the end\n"
+            "  -h, --human-readable\n"
+            "                     the same with sizes such as 1.5 MiB\n"
+            "  -r, --recursive    list all names (-R works too); by default names end at the next "
+            "\"/\",\n"
+            "                     and empty folders of hierarchical buckets are shown too\n"
+            "  -a, --versions     old versions too, each as NAME#GENERATION\n"
+            "  --glob PATTERN     only whole names that match: * within a part between \"/\", **\n"
+            "                     across them, ? [a-z] {a,b}; implies -r\n"
+            "  --json             one JSON object in a line for each argument:\n"
+            "                     {\"objects\":[...],\"prefixes\":[...]}\n"
+            "  --hex              checksums as hexadecimal digits; default: "
+            "base64\n" CLI_CONNECTION_HELP
+            "\nA prefix is literal: gs://b/a lists everything that begins with \"a\".\n"
+            "\nExamples:\n"
+            "  ringest ls -lh gs://bucket/folder/\n"
+            "  ringest ls gs://bucket --glob '**.jpg' | wc -l\n",
     .run = ls_run,
 };

@@ -104,9 +104,9 @@ static int show_all(const struct rg_manifest *manifest, const char *path, bool j
         }
         if (json) {
             fputs_unlocked(i > 0 ? "," : "", stdout);
-            object_print_json(&object);
+            object_print_json(&object, false);
         } else {
-            object_print_line(bucket, &object, is_long, false);
+            object_print_line(bucket, &object, is_long ? OBJECT_LONG : OBJECT_NAME, false);
         }
     }
     if (json) {

@@ -1,10 +1,13 @@
 /* How listed objects are printed: see object_text.h. */
 #include "cli/object_text.h"
 
+#include "cli/cli.h"
+#include "cli/hash_text.h"
+
 #include <inttypes.h>
 
 #define BUFFER_SIZE RG_KIB(256)
-/* Columns before the name with `is_long`. */
+/* Columns before the name with more than the name. */
 #define LONG_WIDTH 60
 
 void object_text_begin(void)
@@ -13,14 +16,15 @@ void object_text_begin(void)
     setvbuf(stdout, buffer, _IOFBF, sizeof(buffer));
 }
 
-void object_print_json(const struct rg_object *object)
+void object_print_json(const struct rg_object *object, bool hex)
 {
     fputs_unlocked("{\"name\":", stdout);
     cli_json_string(object->name);
     printf(",\"size\":%" PRIu64 ",\"generation\":\"%" PRId64 "\",\"crc32c\":", object->size,
            object->generation);
     if (object->has_crc32c) {
-        printf("\"%08" PRIx32 "\"", object->crc32c);
+        char text[HASH_TEXT_SIZE];
+        printf("\"%s\"", hash_text_crc32c(object->crc32c, hex, text));
     } else {
         fputs_unlocked("null", stdout);
     }
@@ -29,12 +33,18 @@ void object_print_json(const struct rg_object *object)
     putchar_unlocked('}');
 }
 
-void object_print_line(const char *bucket, const struct rg_object *object, bool is_long,
-                       bool version)
+void object_print_line(const char *bucket, const struct rg_object *object,
+                       enum object_detail detail, bool version)
 {
-    if (is_long) {
-        printf("%12" PRIu64 "  %-24s  %" PRId64 "  ", object->size,
-               object->updated != NULL ? object->updated : "", object->generation);
+    char size[CLI_QUANTITY_SIZE];
+    if (detail == OBJECT_LONG) {
+        printf("%12" PRIu64, object->size);
+    } else if (detail == OBJECT_LONG_HUMAN) {
+        printf("%12s", cli_format_size(object->size, size));
+    }
+    if (detail != OBJECT_NAME) {
+        printf("  %-24s  %" PRId64 "  ", object->updated != NULL ? object->updated : "",
+               object->generation);
     }
     fputs_unlocked("gs://", stdout);
     fputs_unlocked(bucket, stdout);
@@ -46,7 +56,7 @@ void object_print_line(const char *bucket, const struct rg_object *object, bool 
     putchar_unlocked('\n');
 }
 
-void object_print_prefix(const char *bucket, const char *prefix, bool is_long)
+void object_print_prefix(const char *bucket, const char *prefix, enum object_detail detail)
 {
-    printf("%*sgs://%s/%s\n", is_long ? LONG_WIDTH : 0, "", bucket, prefix);
+    printf("%*sgs://%s/%s\n", detail != OBJECT_NAME ? LONG_WIDTH : 0, "", bucket, prefix);
 }

@@ -423,7 +423,7 @@ static int rm_run(int argc, char **argv)
     struct cli_connection connection = {.connections = BATCHES_INFLIGHT + 1};
     int option;
     bool ok;
-    while ((option = cli_getopt(argc, argv, ":r", options)) != -1) {
+    while ((option = cli_getopt(argc, argv, ":rR", options)) != -1) {
         if (cli_connection_option(&connection, option, optarg, &ok)) {
             if (!ok) {
                 return CLI_USAGE;
@@ -432,7 +432,7 @@ static int rm_run(int argc, char **argv)
             rm.json = true;
         } else if (option == OPTION_DRY_RUN) {
             rm.dry_run = true;
-        } else if (option == 'r') {
+        } else if (option == 'r' || option == 'R') {
             rm.recursive = true;
         } else if (option == OPTION_MATCH) {
             if (!cli_parse_match(optarg, &rm.if_generation_match)) {

@@ -1,10 +1,11 @@
 /* `ringest stat`: everything that is stored about an object. */
 #include "cli/cli.h"
+#include "cli/hash_text.h"
 #include "cli/session.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <string.h>
+
+#define REQUESTS_INFLIGHT 16
 
 /* What is printed, in this order, where the service told it. */
 struct field {
@@ -12,7 +13,8 @@ struct field {
     const char *text;
 };
 
-static void print_json(const struct rg_object_info *info, const struct field *fields, size_t count)
+static void print_json(const struct rg_object_info *info, const struct field *fields, size_t count,
+                       const char *crc32c)
 {
     printf("{\"name\":");
     cli_json_string(info->object.name);
@@ -21,11 +23,7 @@ static void print_json(const struct rg_object_info *info, const struct field *fi
     printf(",\"size\":%" PRIu64 ",\"generation\":\"%" PRId64 "\",\"metageneration\":\"%" PRId64
            "\",\"crc32c\":",
            info->object.size, info->object.generation, info->metageneration);
-    if (info->object.has_crc32c) {
-        printf("\"%08" PRIx32 "\"", info->object.crc32c);
-    } else {
-        printf("null");
-    }
+    cli_json_string_or_null(crc32c);
     for (size_t i = 0; i < count; i++) {
         printf(",\"%s\":", fields[i].name);
         cli_json_string_or_null(fields[i].text);
@@ -40,14 +38,15 @@ static void print_json(const struct rg_object_info *info, const struct field *fi
     printf("}}\n");
 }
 
-static void print_text(const struct rg_object_info *info, const struct field *fields, size_t count)
+static void print_text(const struct rg_object_info *info, const struct field *fields, size_t count,
+                       const char *crc32c)
 {
     printf("gs://%s/%s\n", info->bucket, info->object.name);
     printf("  %-18s %" PRIu64 "\n", "size", info->object.size);
     printf("  %-18s %" PRId64 "\n", "generation", info->object.generation);
     printf("  %-18s %" PRId64 "\n", "metageneration", info->metageneration);
-    if (info->object.has_crc32c) {
-        printf("  %-18s %08" PRIx32 "\n", "crc32c", info->object.crc32c);
+    if (crc32c != NULL) {
+        printf("  %-18s %s\n", "crc32c", crc32c);
     }
     for (size_t i = 0; i < count; i++) {
         if (fields[i].text != NULL) {
@@ -62,71 +61,113 @@ static void print_text(const struct rg_object_info *info, const struct field *fi
     }
 }
 
-static void print(const struct rg_object_info *info, bool json)
+static void print(const struct rg_object_info *info, bool json, bool hex)
 {
+    char md5[HASH_TEXT_SIZE], crc32c[HASH_TEXT_SIZE];
+    const char *crc =
+        info->object.has_crc32c ? hash_text_crc32c(info->object.crc32c, hex, crc32c) : NULL;
     const struct field fields[] = {
-        {"md5", info->md5},
-        {"etag", info->etag},
-        {"content_type", info->content_type},
-        {"content_encoding", info->content_encoding},
-        {"cache_control", info->cache_control},
-        {"storage_class", info->storage_class},
-        {"time_created", info->time_created},
-        {"updated", info->object.updated},
+        {"md5", hash_text_md5(info->md5, hex, md5)}, {"etag", info->etag},
+        {"content_type", info->content_type},        {"content_encoding", info->content_encoding},
+        {"cache_control", info->cache_control},      {"storage_class", info->storage_class},
+        {"time_created", info->time_created},        {"updated", info->object.updated},
     };
     if (json) {
-        print_json(info, fields, RG_ARRAY_LEN(fields));
+        print_json(info, fields, RG_ARRAY_LEN(fields), crc);
     } else {
-        print_text(info, fields, RG_ARRAY_LEN(fields));
+        print_text(info, fields, RG_ARRAY_LEN(fields), crc);
     }
 }
 
-static int stat_object(struct cli_session *session, const struct cli_uri *uri, bool json)
+/* Several are asked for at a time, and printed in the order of the arguments. */
+struct stats {
+    struct cli_session *session; /* borrowed */
+    bool json, hex;
+    struct rg_completion answers[REQUESTS_INFLIGHT]; /* by index of the argument */
+    bool have[REQUESTS_INFLIGHT];
+};
+
+static int stat_submit(struct stats *stats, const char *place, int index)
 {
-    struct rg_stat request = {.bucket = uri->bucket, .object = uri->name};
-    int rc = rg_submit_stat(session->client, session->cq, &request);
-    if (rc < 0) {
-        return cli_fail("gs://%s/%s: %s", uri->bucket, uri->name, cli_submit_text(rc));
+    struct cli_uri uri;
+    RG_ASSERT(cli_parse_uri(place, &uri));
+    struct rg_stat request = {
+        .bucket = uri.bucket, .object = uri.name, .user_data = (uint64_t)index};
+    int rc = rg_submit_stat(stats->session->client, stats->session->cq, &request);
+    return rc < 0 ? cli_fail("gs://%s/%s: %s", uri.bucket, uri.name, cli_submit_text(rc))
+                  : CLI_DONE;
+}
+
+/* Waits for the answer of this argument. */
+static int stat_take(struct stats *stats, int index)
+{
+    int slot = index % REQUESTS_INFLIGHT, status = CLI_DONE;
+    while (!stats->have[slot]) {
+        struct rg_completion answer;
+        if (!cli_wait_one(stats->session, &answer)) {
+            return cli_fail("interrupted");
+        }
+        stats->answers[answer.user_data % REQUESTS_INFLIGHT] = answer;
+        stats->have[answer.user_data % REQUESTS_INFLIGHT] = true;
     }
-    struct rg_completion completion;
-    if (!cli_wait_one(session, &completion)) {
-        return cli_fail("interrupted");
-    }
-    int status = CLI_DONE;
-    if (completion.status == RG_STATUS_OK) {
-        print(completion.data, json);
+    const struct rg_completion *answer = &stats->answers[slot];
+    stats->have[slot] = false;
+    if (answer->status == RG_STATUS_OK) {
+        print(answer->data, stats->json, stats->hex);
     } else {
-        status = cli_fail("%s", cli_completion_text(&completion));
+        status = fflush(stdout) == 0 ? cli_fail("%s", cli_completion_text(answer)) : CLI_FAILED;
     }
-    rg_lease_release(completion.lease);
+    rg_lease_release(answer->lease);
+    return status;
+}
+
+static int stat_all(struct stats *stats, char *const *places, int count)
+{
+    int status = CLI_DONE, submitted = 0;
+    bool refused[REQUESTS_INFLIGHT] = {false};
+    for (int i = 0; i < count; i++) {
+        for (; submitted < count && submitted < i + REQUESTS_INFLIGHT; submitted++) {
+            refused[submitted % REQUESTS_INFLIGHT] =
+                stat_submit(stats, places[submitted], submitted) != CLI_DONE;
+        }
+        int one = refused[i % REQUESTS_INFLIGHT] ? CLI_FAILED : stat_take(stats, i);
+        status = one != CLI_DONE ? one : status;
+    }
     return cli_output_end(status);
 }
 
 static int stat_run(int argc, char **argv)
 {
-    static const struct option options[] = {CLI_CONNECTION_OPTIONS, {0}};
-    struct cli_connection connection = {.connections = 1};
-    bool json = false, ok;
+    enum { OPTION_HEX = CLI_OPTION_FIRST };
+    static const struct option options[] = {
+        CLI_CONNECTION_OPTIONS, {"hex", no_argument, NULL, OPTION_HEX}, {0}};
+    struct cli_session session;
+    static struct stats stats;
+    bool ok;
     int option;
+    struct cli_connection connection = {0};
     while ((option = cli_getopt(argc, argv, ":", options)) != -1) {
         if (cli_connection_option(&connection, option, optarg, &ok)) {
             if (!ok) {
                 return CLI_USAGE;
             }
         } else if (option == CLI_OPTION_JSON) {
-            json = true;
+            stats.json = true;
+        } else if (option == OPTION_HEX) {
+            stats.hex = true;
         } else {
             return option == CLI_OPTION_HELP ? cli_help() : CLI_USAGE;
         }
     }
-    struct cli_uri uri;
-    int status = cli_one_object(argc, argv, &uri);
-    struct cli_session session;
+    int count = argc - optind;
+    stats.session = &session;
+    connection.connections = (uint32_t)RG_MAX(RG_MIN(count, REQUESTS_INFLIGHT), 1);
+    int status = cli_objects_check(&argv[optind], count);
     if (status == CLI_DONE) {
-        status = cli_session_open(&session, &connection, 1);
+        status = cli_session_open(&session, &connection, REQUESTS_INFLIGHT);
     }
     if (status == CLI_DONE) {
-        status = stat_object(&session, &uri, json);
+        status = stat_all(&stats, &argv[optind], count);
         cli_session_close(&session);
     }
     return status;
@@ -134,10 +175,12 @@ static int stat_run(int argc, char **argv)
 
 const struct cli_command cli_stat = {
     .name = "stat",
-    .arguments = "gs://BUCKET/OBJECT [OPTIONS]",
+    .arguments = "gs://BUCKET/OBJECT... [OPTIONS]",
     .summary = "show what is stored about an object",
     .help = "Options:\n"
-            "  --json             one JSON object\n" CLI_CONNECTION_HELP "\nExamples:\n"
+            "  --json             one JSON object in a line for each argument\n"
+            "  --hex              checksums as hexadecimal digits; default: "
+            "base64\n" CLI_CONNECTION_HELP "\nExamples:\n"
             "  ringest stat gs://bucket/model.pt\n"
             "  ringest stat gs://bucket/model.pt --json\n",
     .run = stat_run,

@@ -31,8 +31,8 @@ _ringest() {
     esac
     local options
     case ${words[1]} in
-    ls) options="--long --recursive --versions --glob --json $common" ;;
-    stat) options="--json $common" ;;
+    ls) options="--long --human-readable --recursive --versions --glob --json --hex $common" ;;
+    stat) options="--json --hex $common" ;;
     cat) options="--range $common" ;;
     cp)
         options="--recursive --no-clobber --dry-run --if-generation-match --content-type --method --part-size

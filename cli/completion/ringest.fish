@@ -4,7 +4,7 @@ complete -c ringest -f
 
 complete -c ringest -n __fish_use_subcommand -a ls -d 'list objects'
 complete -c ringest -n __fish_use_subcommand -a stat -d 'show what is stored about an object'
-complete -c ringest -n __fish_use_subcommand -a cat -d 'write an object to standard output'
+complete -c ringest -n __fish_use_subcommand -a cat -d 'write objects to standard output'
 complete -c ringest -n __fish_use_subcommand -a cp -d 'copy files and objects'
 complete -c ringest -n __fish_use_subcommand -a rm -d 'remove objects'
 complete -c ringest -n __fish_use_subcommand -a manifest -d 'save a listing to a file, or show one'
@@ -15,10 +15,12 @@ complete -c ringest -n __fish_use_subcommand -a emulate -d 'serve buckets as Clo
 complete -c ringest -n __fish_use_subcommand -a doctor -d 'check this machine, the credentials and the server'
 
 complete -c ringest -n '__fish_seen_subcommand_from ls' -s l -l long -d 'size, time of change and generation'
+complete -c ringest -n '__fish_seen_subcommand_from ls' -s h -l human-readable -d 'sizes such as 1.5 MiB'
 complete -c ringest -n '__fish_seen_subcommand_from ls' -s r -l recursive -d 'all names'
 complete -c ringest -n '__fish_seen_subcommand_from ls' -s a -l versions -d 'old versions too'
 complete -c ringest -n '__fish_seen_subcommand_from ls' -l glob -x -d 'only names that match'
 complete -c ringest -n '__fish_seen_subcommand_from ls' -l json -d 'one JSON object'
+complete -c ringest -n '__fish_seen_subcommand_from ls' -l hex -d 'checksums as hexadecimal digits'
 complete -c ringest -n '__fish_seen_subcommand_from ls' -l endpoint -x -d 'server to use'
 complete -c ringest -n '__fish_seen_subcommand_from ls' -l ca -r -F -d 'file of trusted certificates'
 complete -c ringest -n '__fish_seen_subcommand_from ls' -l credentials -r -F -d 'credential file, default or anonymous'
@@ -29,6 +31,7 @@ complete -c ringest -n '__fish_seen_subcommand_from ls' -s q -l quiet -d 'errors
 complete -c ringest -n '__fish_seen_subcommand_from ls' -l help -d 'help'
 
 complete -c ringest -n '__fish_seen_subcommand_from stat' -l json -d 'one JSON object'
+complete -c ringest -n '__fish_seen_subcommand_from stat' -l hex -d 'checksums as hexadecimal digits'
 complete -c ringest -n '__fish_seen_subcommand_from stat' -l endpoint -x -d 'server to use'
 complete -c ringest -n '__fish_seen_subcommand_from stat' -l ca -r -F -d 'file of trusted certificates'
 complete -c ringest -n '__fish_seen_subcommand_from stat' -l credentials -r -F -d 'credential file, default or anonymous'

@@ -109,5 +109,18 @@ class Cat(ServedCase):
         self.fails(done, FAILED, "No space left")
 
 
+class Several(ServedCase):
+    def test_several_objects_one_after_the_other(self):
+        for name in ("a", "b", "c"):
+            self.server.put("bucket", name, 3 * name.encode())
+        uris = [f"gs://bucket/{name}" for name in "cab"]
+        self.assertEqual(self.ok(self.ringest("cat", *uris)), b"cccaaabbb")
+        self.assertEqual(self.ok(self.ringest("cat", "--range=1-1", *uris)), b"cab")
+        # What comes behind one that cannot be read would stand in its place.
+        done = self.ringest("cat", uris[0], "gs://bucket/absent", uris[1])
+        self.fails(done, FAILED, "gs://bucket/absent")
+        self.assertEqual(done.stdout, b"ccc")
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -44,7 +44,7 @@ class Listing(ServedCase):
             self.assertEqual(set(listed[name]), {"name", "size", "generation", "crc32c", "updated"})
             self.assertEqual(listed[name]["size"], len(name.encode()))
             self.assertGreater(int(listed[name]["generation"]), 0)
-            self.assertRegex(listed[name]["crc32c"], r"^[0-9a-f]{8}$")
+            self.assertRegex(listed[name]["crc32c"], r"^[\w+/]{6}==$")
             self.assertRegex(listed[name]["updated"], r"^\d{4}-\d\d-\d\dT.*Z$")
 
     def test_a_bucket_without_slash(self):
@@ -150,6 +150,33 @@ class Hierarchical(ServedCase):
             self.ok(self.ringest("manifest", "save", "gs://tree/", path))
             shown = self.ok(ringest("manifest", "show", path, "--json"))
             self.assertEqual([each["name"] for each in json.loads(shown)["objects"]], self.objects)
+
+
+class Several(ServedCase):
+    def test_several_places(self):
+        for name in ("a/1", "a/2", "b/1"):
+            self.server.put("bucket", name, bytes(3000))
+        self.server.put("other", "x", b"x")
+        places = ("gs://other", "gs://bucket/b/", "gs://bucket/a/")
+        text = self.ok(self.ringest("ls", *places)).decode()
+        self.assertEqual(text, "gs://other/x\ngs://bucket/b/1\ngs://bucket/a/1\ngs://bucket/a/2\n")
+        self.assertTrue(self.ok(self.ringest("ls", "-l", *places)).endswith(b"\n4 objects, 8.8 KiB\n"))
+        lines = self.ok(self.ringest("ls", "--json", *places)).decode().splitlines()
+        names = [[each["name"] for each in json.loads(line)["objects"]] for line in lines]
+        self.assertEqual(names, [["x"], ["b/1"], ["a/1", "a/2"]])
+        done = self.ringest("ls", "gs://other/absent", "gs://bucket/b/")
+        self.fails(done, FAILED, "gs://other", '"absent"')
+        self.assertEqual(done.stdout, b"gs://bucket/b/1\n")
+
+    def test_habits_of_other_programs(self):
+        self.server.put("habits", "a/1", bytes(3000))
+        for arguments in (["-R"], ["-r"], ["--recursive"]):
+            self.assertEqual(self.ok(self.ringest("ls", *arguments, "gs://habits")), b"gs://habits/a/1\n")
+        self.assertRegex(self.ok(self.ringest("ls", "-lh", "gs://habits/a/")).decode(), r"^ +2\.9 KiB  20")
+        self.assertRegex(self.ok(self.ringest("ls", "-h", "gs://habits/a/")).decode(), r"^ +2\.9 KiB  20")
+        self.assertIn(b"Usage: ringest ls", self.ok(self.ringest("ls", "-h")))
+        listed = json.loads(self.ok(self.ringest("ls", "--json", "--hex", "gs://habits/a/")))
+        self.assertRegex(listed["objects"][0]["crc32c"], r"^[0-9a-f]{8}$")
 
 
 class HierarchicalOnDisk(Case):

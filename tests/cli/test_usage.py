@@ -6,8 +6,8 @@ from support import USAGE, Case, ringest
 
 CONNECTION = ("--endpoint", "--ca", "--credentials", "--threads", "--memory", "--quiet", "--help")
 OPTIONS = {
-    "ls": CONNECTION + ("--long", "--recursive", "--versions", "--glob", "--json"),
-    "stat": CONNECTION + ("--json",),
+    "ls": CONNECTION + ("--long", "--recursive", "--versions", "--glob", "--json", "--hex", "--human-readable"),
+    "stat": CONNECTION + ("--json", "--hex"),
     "cp": CONNECTION
     + ("--recursive", "--no-clobber", "--dry-run", "--if-generation-match", "--content-type", "--method")
     + ("--part-size", "--concurrency", "--follow-symlinks", "--json"),
@@ -104,7 +104,7 @@ class Usage(Case):
                 self.fails(ringest(*arguments), USAGE)
 
     def test_too_many_arguments(self):
-        for arguments in (["emulate", "x"], ["doctor", "x"], ["cat", "gs://bkt/a", "gs://bkt/b"]):
+        for arguments in (["emulate", "x"], ["doctor", "x"], ["manifest", "show", "a", "b"]):
             with self.subTest(arguments):
                 self.fails(ringest(*arguments), USAGE)
 
