@@ -160,9 +160,10 @@ static struct core_session *session_open(const struct client *self)
     char error[512] = "";
     int rc = rg_runtime_open(&session->runtime, &self->settings.runtime);
     if (rc < 0) {
-        core_errno_raise(rc, "the event loops could not be started: RINGEST_THREADS or RINGEST_BACKEND "
-                             "is wrong, or backend='uring' is asked for where the system forbids "
-                             "it; `ringest doctor` tells");
+        core_errno_raise(rc,
+                         "the event loops could not be started: RINGEST_THREADS or RINGEST_BACKEND "
+                         "is wrong, or backend='uring' is asked for where the system forbids "
+                         "it; `ringest doctor` tells");
     } else {
         rc = rg_client_open_explained(&session->client, session->runtime, &self->settings.client,
                                       error, sizeof(error));
@@ -318,6 +319,8 @@ CLIENT_CALL(list)
 CLIENT_CALL(list_folder)
 CLIENT_CALL(_list_details)
 CLIENT_CALL(copy)
+CLIENT_CALL(update)
+CLIENT_CALL(compose)
 CLIENT_CALL(list_uploads)
 CLIENT_CALL(abort_upload)
 
@@ -334,9 +337,10 @@ static PyMethodDef client_methods[] = {
         "request; one that ends behind the object is short. At most 4096."),
     METHOD("put", client_put,
            "put(uri, data, *, if_generation_match=None, content_type=None, exclusive=True) -> "
-           "generation"),
+           "generation; data is bytes-like, or a pathlib.Path"),
     METHOD("list", client_list,
-           "list(uri, *, progress=None) -> Objects whose names begin with the URI's"),
+           "list(uri, *, progress=None, folder_markers=True, glob=None, start_offset=None, "
+           "end_offset=None, versions=False) -> Objects whose names begin with the URI's"),
     METHOD("list_folder", client_list_folder,
            "list_folder(uri, *, limit=0) -> (Objects, folders): what the names that begin with the "
            "URI's have up to the next '/'"),
@@ -345,6 +349,13 @@ static PyMethodDef client_methods[] = {
            "updated), ...], folders or None): as list, or list_folder"),
     METHOD("copy", client_copy,
            "copy(uri, target, *, generation=0, if_generation_match=None) -> dict as stat's"),
+    METHOD("update", client_update,
+           "update(uri, *, content_type=None, metadata=None, content_encoding=None, "
+           "cache_control=None, generation=0, if_generation_match=None, "
+           "if_metageneration_match=None, exclusive=True) -> dict as stat's"),
+    METHOD("compose", client_compose,
+           "compose(uri, sources, *, if_generation_match=None, content_type=None, metadata=None, "
+           "exclusive=True) -> dict as stat's"),
     METHOD("list_uploads", client_list_uploads,
            "list_uploads(uri) -> list of (name, id, time of its beginning): multipart uploads that "
            "nobody has finished, of objects whose names begin with the URI's"),

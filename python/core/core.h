@@ -233,7 +233,11 @@ int core_client_full_wait(struct core_watch *watch, const struct core_use *use);
 void core_drain(struct core_session *session, struct rg_cq *cq, uint64_t first, uint64_t end,
                 uint64_t out_count);
 
-/* Client.get_into, and the same with memory given by its addresses; in into.c. */
+struct core_into;
+/* What get_into reads of an object, and where to; in into.c. NULL is fine. */
+void core_into_free(struct core_into *into);
+int core_into_traverse(struct core_into *into, visitproc visit, void *arg);
+/* Client.get_into, and the same with memory given by its addresses. */
 PyObject *core_client_get_into(PyObject *client, PyObject *args, PyObject *keywords);
 PyObject *core_client_get_into_addresses(PyObject *client, PyObject *args, PyObject *keywords);
 
@@ -254,17 +258,39 @@ bool core_generation(PyObject *value, int64_t *out);
 /* `if_generation_match` as the library has it: None is no condition, and 0 that there must be no
  * such object. */
 bool core_condition(PyObject *value, int64_t *out);
+/* if_metageneration_match: None is no condition; at least 1. */
+bool core_metageneration(PyObject *value, int64_t *out);
 /* The largest offset, length or other number of bytes. */
 #define CORE_BYTES_MAX ((uint64_t)INT64_MAX)
 
 /* One request of a call: see operation.c. */
-struct core_operation_kind;
+struct core_operation;
+struct core_operation_kind {
+    const char *name;
+    /* Takes references, all of which fini gives back. 0, or -1 with an exception. */
+    int (*parse)(struct core_operation *self, PyObject *args, PyObject *keywords);
+    int (*submit)(struct core_operation *self, struct core_session *session, struct rg_cq *cq,
+                  const struct core_uri *uri, uint64_t user_data);
+    /* Takes the lease of a completion that is good, or of delete_many's, whatever it is. */
+    PyObject *(*result)(struct core_operation *self, struct core_session *session,
+                        const struct rg_completion *done);
+    bool is_lean; /* see core_operation_is_lean */
+};
+extern const struct core_operation_kind core_put_kind, core_update_kind, core_compose_kind,
+    core_get_into_kind;
+/* A dict of what is known of the object, with found_done, from a completion whose lease it takes.
+ */
+PyObject *core_info_found_dict(PyObject *uri, const struct rg_completion *done);
+
 struct core_listing;
 struct core_listing_kind {
     unsigned limit;          /* of entries; 0: all */
     bool is_folder;          /* up to the next "/" of names */
     bool is_detailed;        /* all that is told of each object, and no Objects */
     bool is_without_markers; /* no empty objects whose names end in "/" */
+    /* As of rg_listing_options; they live as long as the call's arguments. */
+    const char *glob, *start_offset, *end_offset;
+    int versions; /* a boolean */
 };
 struct core_operation {
     const struct core_operation_kind *kind;
@@ -272,8 +298,15 @@ struct core_operation {
     PyObject *target;   /* owned; of a copy, a str */
     PyObject *progress; /* owned; called as a listing goes on */
     Py_buffer data;
-    const char *content_type; /* lives as long as the call's arguments */
-    int64_t generation, condition;
+    const char *content_type; /* lives as long as the call's arguments, like the next two */
+    const char *content_encoding, *cache_control;
+    int fd_plus_1;      /* of the file whose bytes are written; 0: `data` */
+    uint64_t file_size; /* of it */
+    struct rg_metadata *metadata;
+    struct rg_compose_source *sources;
+    PyObject *texts; /* owned; what metadata and sources point into */
+    struct core_into *into;
+    int64_t generation, condition, metageneration;
     int exclusive; /* a boolean, as the parser of arguments has them */
     uint64_t offset, length, gap;
     struct rg_range *ranges;

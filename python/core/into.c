@@ -1,8 +1,8 @@
 /* Client.get_into: ranges of one object, read into memory of the caller's.
  *
  * The ranges are cut into operations of RG_RANGES_MAX. The first one says which generation all are
- * of; the others are out together. Memory is borrowed, through its buffer views, until the last of
- * them has ended, whatever ends the wait.
+ * of; the others are out together, or where the call is awaited one after the other. Memory is
+ * borrowed, through its buffer views, until the last of them has ended, whatever ends the wait.
  *
  * Ranges are put in the order of their offsets first, so that neighbours share an operation, and so
  * that what came can be compared with the object's CRC32C. */
@@ -17,7 +17,7 @@
 /* Operations that are out at once, each with several requests. */
 #define OPERATIONS_MAX 8
 
-struct into {
+struct core_into {
     struct core_session *session;
     struct rg_cq *cq;
     PyObject *uri_text;
@@ -41,7 +41,7 @@ struct into {
 };
 
 /* One (offset, buffer). False with an exception. */
-static bool request_parse(struct into *into, PyObject *request)
+static bool request_parse(struct core_into *into, PyObject *request)
 {
     PyObject *buffer, *number;
     uint64_t offset;
@@ -64,7 +64,7 @@ static bool request_parse(struct into *into, PyObject *request)
 }
 
 /* The library compares the checksum of a whole object that one operation reads. */
-static bool tables_make(struct into *into, size_t count)
+static bool tables_make(struct core_into *into, size_t count)
 {
     bool is_many = count > RG_RANGES_MAX || into->has_expected_crc32c;
     bool wants_checksums = into->tells_checksums || into->is_whole || (into->verifies && is_many);
@@ -79,7 +79,7 @@ static bool tables_make(struct into *into, size_t count)
     return true;
 }
 
-static bool requests_parse(struct into *into, PyObject *requests)
+static bool requests_parse(struct core_into *into, PyObject *requests)
 {
     PyObject *list = PySequence_List(requests);
     Py_ssize_t count = list != NULL ? PyList_Size(list) : -1;
@@ -100,7 +100,7 @@ static bool requests_parse(struct into *into, PyObject *requests)
 }
 
 /* Offset, length and address of each range, as 64-bit numbers. */
-static bool table_parse(struct into *into, PyObject *table)
+static bool table_parse(struct core_into *into, PyObject *table)
 {
     Py_buffer *view = into->views = PyMem_Calloc(1, sizeof(*into->views));
     if (view == NULL) {
@@ -137,7 +137,7 @@ static int order_compare(const void *a, const void *b, void *ranges)
 }
 
 /* False with an exception. */
-static bool ranges_sort(struct into *into)
+static bool ranges_sort(struct core_into *into)
 {
     size_t i = 1;
     while (i < into->count && into->ranges[i - 1].offset <= into->ranges[i].offset) {
@@ -179,7 +179,7 @@ static bool is_behind(const struct rg_range *range, const struct rg_range *befor
 
 /* Ranges are read at once, so that nobody could tell whose bytes are in memory that two of them
  * have. False with an exception. */
-static bool memory_check(const struct into *into)
+static bool memory_check(const struct core_into *into)
 {
     size_t i = 1;
     while (i < into->count && is_behind(&into->ranges[i], &into->ranges[i - 1])) {
@@ -212,13 +212,14 @@ static bool memory_check(const struct into *into)
     return i >= into->count;
 }
 
-static size_t operation_count(const struct into *into)
+static size_t operation_count(const struct core_into *into)
 {
     return (into->count + RG_RANGES_MAX - 1) / RG_RANGES_MAX;
 }
 
-/* Submits the next operation; 0, -EAGAIN (the client is full), or -1 with an exception. */
-static int submit_next(struct into *into)
+/* Submits the next operation: 0 or a negative errno. */
+static int next_submit(const struct core_into *into, struct core_session *session, struct rg_cq *cq,
+                       uint64_t user_data)
 {
     size_t first = into->next * RG_RANGES_MAX;
     size_t left = into->count - first;
@@ -229,10 +230,16 @@ static int submit_next(struct into *into)
         .ranges = into->ranges + first,
         .count = left < RG_RANGES_MAX ? left : RG_RANGES_MAX,
         .gap_max = into->gap_max,
-        .user_data = into->next,
+        .user_data = user_data,
         .no_checksum = !into->verifies && !into->tells_checksums,
     };
-    int rc = rg_submit_get_ranges(into->session->client, into->cq, &get);
+    return rg_submit_get_ranges(session->client, cq, &get);
+}
+
+/* The same for a call that waits; 0, -EAGAIN (the client is full), or -1 with an exception. */
+static int submit_next(struct core_into *into)
+{
+    int rc = next_submit(into, into->session, into->cq, into->next);
     if (rc == -EAGAIN) {
         return rc;
     }
@@ -245,8 +252,37 @@ static int submit_next(struct into *into)
     return 0;
 }
 
+/* Notes what an operation has read, and takes the lease; 0, or -1 with an exception. */
+static int ranges_note(struct core_into *into, size_t operation, const struct rg_completion *done)
+{
+    const struct rg_range_result *results = done->data;
+    size_t first = operation * RG_RANGES_MAX;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < done->size / sizeof(*results); i++) {
+        const struct rg_range *range = &into->ranges[first + i];
+        if (results[i].size != range->length) {
+            PyErr_Format(PyExc_EOFError,
+                         "%U has %llu bytes in generation %lld, which end before byte %llu of a "
+                         "range that was asked for",
+                         into->uri_text, (unsigned long long)done->object_size,
+                         (long long)done->generation,
+                         (unsigned long long)(range->offset + range->length));
+            rc = -1;
+        }
+        if (into->checksums != NULL) {
+            into->checksums[first + i] = results[i].crc32c;
+        }
+    }
+    into->generation = done->generation;
+    into->object_size = done->object_size;
+    into->object_crc32c = done->object_crc32c;
+    into->has_object_crc32c = done->has_object_crc32c;
+    rg_lease_release(done->lease);
+    return rc;
+}
+
 /* Takes one completion; 0, or -1 with an exception. */
-static int take_one(struct into *into)
+static int take_one(struct core_into *into)
 {
     struct rg_completion done;
     if (core_wait(&into->watch, NULL, into->cq, &done, 1) < 0) {
@@ -257,33 +293,10 @@ static int take_one(struct into *into)
         core_error_raise(into->uri_text, &done);
         return -1;
     }
-    const struct rg_range_result *results = done.data;
-    size_t first = (size_t)done.user_data * RG_RANGES_MAX;
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < done.size / sizeof(*results); i++) {
-        const struct rg_range *range = &into->ranges[first + i];
-        if (results[i].size != range->length) {
-            PyErr_Format(PyExc_EOFError,
-                         "%U has %llu bytes in generation %lld, which end before byte %llu of a "
-                         "range that was asked for",
-                         into->uri_text, (unsigned long long)done.object_size,
-                         (long long)done.generation,
-                         (unsigned long long)(range->offset + range->length));
-            rc = -1;
-        }
-        if (into->checksums != NULL) {
-            into->checksums[first + i] = results[i].crc32c;
-        }
-    }
-    into->generation = done.generation;
-    into->object_size = done.object_size;
-    into->object_crc32c = done.object_crc32c;
-    into->has_object_crc32c = done.has_object_crc32c;
-    rg_lease_release(done.lease);
-    return rc;
+    return ranges_note(into, (size_t)done.user_data, &done);
 }
 
-static int read_all(struct into *into)
+static int read_all(struct core_into *into)
 {
     size_t count = operation_count(into);
     int rc = 0;
@@ -304,7 +317,7 @@ static int read_all(struct into *into)
 
 /* Whether the ranges are the whole object, and if so its CRC32C. Bytes that a range has in common
  * with those before it are left out; the rest of it is added up from memory then. */
-static bool covers_object(const struct into *into, uint32_t *out_crc)
+static bool covers_object(const struct core_into *into, uint32_t *out_crc)
 {
     uint64_t end = 0;
     uint32_t crc = 0;
@@ -326,7 +339,7 @@ static bool covers_object(const struct into *into, uint32_t *out_crc)
     return end == into->object_size;
 }
 
-static int checksum_raise(const struct into *into, const char *detail)
+static int checksum_raise(const struct core_into *into, const char *detail)
 {
     const struct rg_completion failed = {.status = RG_STATUS_CHECKSUM, .detail = detail};
     core_error_raise(into->uri_text, &failed);
@@ -335,7 +348,7 @@ static int checksum_raise(const struct into *into, const char *detail)
 
 /* Compares the whole object with its CRC32C, where all of it was read; the library itself has done
  * so where one operation did. 0, or -1 with an exception. */
-static int verify_whole(const struct into *into)
+static int verify_whole(const struct core_into *into)
 {
     char detail[160];
     uint32_t crc = 0;
@@ -364,7 +377,7 @@ static int verify_whole(const struct into *into)
 }
 
 /* The generation, or with checksums (generation, [CRC32C of each range]). */
-static PyObject *result_make(const struct into *into)
+static PyObject *result_make(const struct core_into *into)
 {
     if (!into->tells_checksums) {
         return PyLong_FromLongLong(into->generation);
@@ -380,7 +393,7 @@ static PyObject *result_make(const struct into *into)
     return list == NULL ? NULL : Py_BuildValue("LN", (long long)into->generation, list);
 }
 
-static void into_free(struct into *into)
+static void into_clear(struct core_into *into)
 {
     for (size_t i = 0; i < into->view_count; i++) {
         PyBuffer_Release(&into->views[i]);
@@ -391,36 +404,45 @@ static void into_free(struct into *into)
     PyMem_Free(into->ranges);
 }
 
-static PyObject *get_into(PyObject *client, PyObject *args, PyObject *keywords,
-                          bool (*parse)(struct into *into, PyObject *requests))
+typedef bool requests_parser(struct core_into *into, PyObject *requests);
+
+/* False with an exception, and then, too, it is to be cleared. */
+static bool into_parse(struct core_into *into, PyObject *args, PyObject *keywords,
+                       requests_parser *parse)
 {
     static char *names[] = {"uri",       "requests", "generation", "verify", "gap_max",
                             "checksums", "whole",    "crc32c",     NULL};
     PyObject *requests, *generation = NULL, *gap_max = NULL, *crc32c = NULL;
     int verify = 1, checksums = 0, whole = 0;
     uint64_t expected = 0;
-    struct into into = {0};
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO|$OpOppO:get_into", names, &into.uri_text,
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO|$OpOppO:get_into", names, &into->uri_text,
                                      &requests, &generation, &verify, &gap_max, &checksums, &whole,
                                      &crc32c) ||
-        !core_generation(generation, &into.generation) ||
-        !core_number(gap_max, "gap_max", 0, CORE_BYTES_MAX, &into.gap_max) ||
+        !core_generation(generation, &into->generation) ||
+        !core_number(gap_max, "gap_max", 0, CORE_BYTES_MAX, &into->gap_max) ||
         (crc32c != Py_None && !core_number(crc32c, "crc32c", 0, UINT32_MAX, &expected))) {
-        return NULL;
+        return false;
     }
-    into.has_expected_crc32c = crc32c != NULL && crc32c != Py_None;
-    into.expected_crc32c = (uint32_t)expected;
+    into->has_expected_crc32c = crc32c != NULL && crc32c != Py_None;
+    into->expected_crc32c = (uint32_t)expected;
     if (whole && !verify) {
         PyErr_SetString(PyExc_ValueError, "whole=True is to verify: not with verify=False");
-        return NULL;
+        return false;
     }
-    into.verifies = verify != 0;
-    into.tells_checksums = checksums != 0;
-    into.is_whole = whole != 0;
-    into.session = core_client_session(client);
+    into->verifies = verify != 0;
+    into->tells_checksums = checksums != 0;
+    into->is_whole = whole != 0;
+    return core_uri_parse(into->uri_text, &into->uri) && parse(into, requests) &&
+           memory_check(into) && ranges_sort(into);
+}
+
+static PyObject *get_into(PyObject *client, PyObject *args, PyObject *keywords,
+                          requests_parser *parse)
+{
+    struct core_into into = {0};
     int rc = -1;
-    if (into.session != NULL && core_uri_parse(into.uri_text, &into.uri) &&
-        parse(&into, requests) && memory_check(&into) && ranges_sort(&into) &&
+    if (into_parse(&into, args, keywords, parse) &&
+        (into.session = core_client_session(client)) != NULL &&
         core_queue_open(into.session, OPERATIONS_MAX, &into.cq) == 0) {
         core_watch_begin(&into.watch, into.session, true);
         rc = read_all(&into);
@@ -428,7 +450,7 @@ static PyObject *get_into(PyObject *client, PyObject *args, PyObject *keywords,
         rg_cq_close(into.cq);
     }
     PyObject *result = rc == 0 ? result_make(&into) : NULL;
-    into_free(&into);
+    into_clear(&into);
     core_session_unref(into.session);
     return result;
 }
@@ -442,3 +464,72 @@ PyObject *core_client_get_into_addresses(PyObject *client, PyObject *args, PyObj
 {
     return get_into(client, args, keywords, table_parse);
 }
+
+void core_into_free(struct core_into *into)
+{
+    if (into != NULL) {
+        into_clear(into);
+        PyMem_Free(into);
+    }
+}
+
+int core_into_traverse(struct core_into *into, visitproc visit, void *arg)
+{
+    for (size_t i = 0; i < into->view_count; i++) {
+        Py_VISIT(into->views[i].obj);
+    }
+    return 0;
+}
+
+/* What is awaited. */
+static int awaited_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
+{
+    self->into = PyMem_Calloc(1, sizeof(*self->into));
+    if (self->into == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    bool done = into_parse(self->into, args, keywords, requests_parse);
+    self->uri = self->into->uri_text;
+    return done ? 0 : -1;
+}
+
+static int awaited_submit(struct core_operation *self, struct core_session *session,
+                          struct rg_cq *cq, const struct core_uri *uri, uint64_t user_data)
+{
+    struct core_into *into = self->into;
+    if (into->count > 0) {
+        return next_submit(into, session, cq, user_data);
+    }
+    /* Every call has a request: an empty range. */
+    struct rg_get_ranges get = {.bucket = uri->bucket,
+                                .object = uri->object,
+                                .generation = into->generation,
+                                .ranges = into->ranges,
+                                .count = 1,
+                                .user_data = user_data};
+    return rg_submit_get_ranges(session->client, cq, &get);
+}
+
+/* NULL without an exception while there is more to ask for. */
+static PyObject *awaited_result(struct core_operation *self, struct core_session *session,
+                                const struct rg_completion *done)
+{
+    (void)session;
+    struct core_into *into = self->into;
+    if (into->count == 0) {
+        rg_lease_release(done->lease);
+        return result_make(into);
+    }
+    if (ranges_note(into, into->next, done) < 0) {
+        return NULL;
+    }
+    into->next++;
+    if (into->next < operation_count(into)) {
+        return NULL;
+    }
+    return verify_whole(into) == 0 ? result_make(into) : NULL;
+}
+
+const struct core_operation_kind core_get_into_kind = {"get_into", awaited_parse, awaited_submit,
+                                                       awaited_result, true};

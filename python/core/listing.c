@@ -25,7 +25,14 @@ int core_listing_open(struct core_listing **out_listing, struct core_session *se
         return -ENOMEM;
     }
     struct rg_listing_options options = {
-        .bucket = uri->bucket, .prefix = uri->object, .ordered = true};
+        .bucket = uri->bucket,
+        .prefix = uri->object,
+        .glob = kind->glob,
+        .start_offset = kind->start_offset,
+        .end_offset = kind->end_offset,
+        .versions = kind->versions != 0,
+        .ordered = true,
+    };
     self->limit = SIZE_MAX;
     if (kind->limit > 0) {
         self->limit = kind->limit;

@@ -77,3 +77,16 @@ bool core_condition(PyObject *value, int64_t *out)
     *out = number == 0 ? RG_GENERATION_ABSENT : (int64_t)number;
     return true;
 }
+
+bool core_metageneration(PyObject *value, int64_t *out)
+{
+    uint64_t number = 0;
+    if (value == NULL || value == Py_None) {
+        return true;
+    }
+    if (!core_number(value, "if_metageneration_match", 1, INT64_MAX, &number)) {
+        return false;
+    }
+    *out = (int64_t)number;
+    return true;
+}

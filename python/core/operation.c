@@ -9,21 +9,7 @@
 
 #include <errno.h>
 #include <string.h>
-
-/* Above it an upload takes several requests, each of which may be tried again by itself. */
-#define PUT_SIZE_MAX (UINT64_C(8) << 20)
-
-struct core_operation_kind {
-    const char *name;
-    /* Takes references, all of which fini gives back. 0, or -1 with an exception. */
-    int (*parse)(struct core_operation *self, PyObject *args, PyObject *keywords);
-    int (*submit)(struct core_operation *self, struct core_session *session, struct rg_cq *cq,
-                  const struct core_uri *uri, uint64_t user_data);
-    /* Takes the lease of a completion that is good, or of delete_many's, whatever it is. */
-    PyObject *(*result)(struct core_operation *self, struct core_session *session,
-                        const struct rg_completion *done);
-    bool is_lean; /* see core_operation_is_lean */
-};
+#include <unistd.h>
 
 static bool bytes_parse(PyObject *value, const char *name, uint64_t *out)
 {
@@ -133,59 +119,6 @@ static PyObject *get_ranges_result(struct core_operation *self, struct core_sess
     return core_buffers_of_ranges(session, done, self->count);
 }
 
-static int put_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
-{
-    static char *names[] = {"uri",          "data",      "if_generation_match",
-                            "content_type", "exclusive", NULL};
-    PyObject *condition = NULL;
-    self->exclusive = 1;
-    return PyArg_ParseTupleAndKeywords(args, keywords, "Uy*|$Ozp:put", names, &self->uri,
-                                       &self->data, &condition, &self->content_type,
-                                       &self->exclusive) &&
-                   core_condition(condition, &self->condition)
-               ? 0
-               : -1;
-}
-
-static int put_submit(struct core_operation *self, struct core_session *session, struct rg_cq *cq,
-                      const struct core_uri *uri, uint64_t user_data)
-{
-    bool exclusive = self->exclusive && self->condition != 0;
-    if ((uint64_t)self->data.len > PUT_SIZE_MAX) {
-        struct rg_upload upload = {
-            .bucket = uri->bucket,
-            .object = uri->object,
-            .data = self->data.buf,
-            .size = (uint64_t)self->data.len,
-            .content_type = self->content_type,
-            .conditions = {.if_generation_match = self->condition},
-            .exclusive = exclusive,
-            .user_data = user_data,
-        };
-        return rg_submit_upload(session->client, cq, &upload);
-    }
-    struct rg_put put = {
-        .bucket = uri->bucket,
-        .object = uri->object,
-        .data = self->data.buf,
-        .size = (uint64_t)self->data.len,
-        .content_type = self->content_type,
-        .if_generation_match = self->condition,
-        .exclusive = exclusive,
-        .user_data = user_data,
-    };
-    return rg_submit_put(session->client, cq, &put);
-}
-
-static PyObject *put_result(struct core_operation *self, struct core_session *session,
-                            const struct rg_completion *done)
-{
-    (void)self;
-    (void)session;
-    rg_lease_release(done->lease);
-    return PyLong_FromLongLong(done->generation);
-}
-
 static int stat_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"uri", "generation", NULL};
@@ -284,16 +217,21 @@ static int copy_submit(struct core_operation *self, struct core_session *session
     return rg_submit_copy(session->client, cq, &copy);
 }
 
-static PyObject *copy_result(struct core_operation *self, struct core_session *session,
-                             const struct rg_completion *done)
+PyObject *core_info_found_dict(PyObject *uri, const struct rg_completion *done)
 {
-    (void)session;
-    PyObject *result = info_dict(self->target, done);
+    PyObject *result = info_dict(uri, done);
     PyObject *found_done = done->found_done ? Py_True : Py_False;
     if (result != NULL && PyDict_SetItemString(result, "found_done", found_done) < 0) {
         Py_CLEAR(result);
     }
     return result;
+}
+
+static PyObject *copy_result(struct core_operation *self, struct core_session *session,
+                             const struct rg_completion *done)
+{
+    (void)session;
+    return core_info_found_dict(self->target, done);
 }
 
 static int delete_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
@@ -431,10 +369,13 @@ static PyObject *delete_many_result(struct core_operation *self, struct core_ses
 
 static int list_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"uri", "progress", "folder_markers", NULL};
+    static char *names[] = {"uri",          "progress",   "folder_markers", "glob",
+                            "start_offset", "end_offset", "versions",       NULL};
     int has_markers = 1;
-    int rc = PyArg_ParseTupleAndKeywords(args, keywords, "U|$Op:list", names, &self->uri,
-                                         &self->progress, &has_markers)
+    int rc = PyArg_ParseTupleAndKeywords(args, keywords, "U|$Opzzzp:list", names, &self->uri,
+                                         &self->progress, &has_markers, &self->listed.glob,
+                                         &self->listed.start_offset, &self->listed.end_offset,
+                                         &self->listed.versions)
                  ? 0
                  : -1;
     self->listed.is_without_markers = has_markers == 0;
@@ -599,7 +540,6 @@ static int abort_upload_submit(struct core_operation *self, struct core_session 
 static const struct core_operation_kind kinds[] = {
     {"get", get_parse, get_submit, get_result, false},
     {"get_ranges", get_ranges_parse, get_ranges_submit, get_ranges_result, false},
-    {"put", put_parse, put_submit, put_result, true},
     {"stat", stat_parse, stat_submit, stat_result, true},
     {"delete", delete_parse, delete_submit, delete_result, true},
     {"delete_many", delete_many_parse, delete_many_submit, delete_many_result, true},
@@ -611,8 +551,21 @@ static const struct core_operation_kind kinds[] = {
     {"abort_upload", abort_upload_parse, abort_upload_submit, delete_result, true},
 };
 
+/* Of other files. */
+static const struct core_operation_kind *const more_kinds[] = {
+    &core_put_kind,
+    &core_update_kind,
+    &core_compose_kind,
+    &core_get_into_kind,
+};
+
 static const struct core_operation_kind *kind_find(const char *name)
 {
+    for (size_t i = 0; i < RG_ARRAY_LEN(more_kinds); i++) {
+        if (strcmp(more_kinds[i]->name, name) == 0) {
+            return more_kinds[i];
+        }
+    }
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         if (strcmp(kinds[i].name, name) == 0) {
             return &kinds[i];
@@ -645,12 +598,19 @@ void core_operation_fini(struct core_operation *self)
 {
     core_listing_close(self->listing);
     PyMem_Free(self->ranges);
+    PyMem_Free(self->metadata);
+    PyMem_Free(self->sources);
+    core_into_free(self->into);
+    if (self->fd_plus_1 > 0) {
+        (void)close(self->fd_plus_1 - 1);
+    }
     if (self->data.obj != NULL) {
         PyBuffer_Release(&self->data);
     }
     PyMem_Free(self->key_marker);
     PyMem_Free(self->id_marker);
     Py_XDECREF(self->found);
+    Py_XDECREF(self->texts);
     Py_XDECREF(self->uri);
     Py_XDECREF(self->target);
     Py_XDECREF(self->progress);
@@ -664,7 +624,8 @@ int core_operation_traverse(struct core_operation *self, visitproc visit, void *
     Py_VISIT(self->progress);
     Py_VISIT(self->data.obj);
     Py_VISIT(self->found);
-    return 0;
+    Py_VISIT(self->texts);
+    return self->into != NULL ? core_into_traverse(self->into, visit, arg) : 0;
 }
 
 int core_operation_submit(struct core_operation *self, struct core_session *session,

@@ -1,5 +1,5 @@
 import builtins
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from types import GenericAlias
 from typing import Any, Generic, Literal, final, overload
@@ -141,7 +141,8 @@ class Client:
         content_type: str | None = None,
         exclusive: bool = True,
     ) -> int:
-        """Writes an object and returns its generation. if_generation_match: the generation to replace, 0:
+        """Writes an object and returns its generation. data: bytes-like, or a pathlib.Path of a regular file, which is
+        read as it is sent; neither may change before the call returns. if_generation_match: the generation to replace, 0:
         there must be no such object; otherwise PreconditionError.
 
         exclusive: with a condition, success means that this call wrote the object, as locks, counters and
@@ -204,7 +205,15 @@ class Client:
     def _server_time(self) -> int | None: ...
     def close(self) -> None: ...
     def list(
-        self, uri: str, *, progress: Callable[[int], Any] | None = None, folder_markers: bool = True
+        self,
+        uri: str,
+        *,
+        progress: Callable[[int], Any] | None = None,
+        folder_markers: bool = True,
+        glob: str | None = None,
+        start_offset: str | None = None,
+        end_offset: str | None = None,
+        versions: bool = False,
     ) -> Objects: ...
     def list_folder(self, uri: str, *, limit: int = 0) -> tuple[Objects, Sequence[str]]:
         """The objects whose names begin with the URI's and have no "/" behind that, and the folders: what
@@ -223,6 +232,40 @@ class Client:
         where an answer was lost and somebody else may have copied the same.
 
         generation: of the source, 0: the newest. if_generation_match: of what is at the target, 0: nothing."""
+
+    def update(
+        self,
+        uri: str,
+        *,
+        content_type: str | None = None,
+        metadata: Mapping[str, str | None] | None = None,
+        content_encoding: str | None = None,
+        cache_control: str | None = None,
+        generation: int = 0,
+        if_generation_match: int | None = None,
+        if_metageneration_match: int | None = None,
+        exclusive: bool = True,
+    ) -> dict[str, Any]:
+        """Changes what is stored about an object; what stat says of it then, and found_done as of copy. None leaves a
+        field alone, "" removes it; of metadata, the pairs that are named change, and None removes one.
+
+        if_metageneration_match: the metageneration that stat said, otherwise PreconditionError; only with it can the
+        request be sent again when an answer was lost. exclusive: with it, success means that this call has made the
+        change, by a nonce in the metadata, as of put."""
+
+    def compose(
+        self,
+        uri: str,
+        sources: Iterable[str | tuple[str, int]],
+        *,
+        if_generation_match: int | None = None,
+        content_type: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        exclusive: bool = True,
+    ) -> dict[str, Any]:
+        """Has the service join 1 to 32 objects of one bucket, which stay; what stat says of the result, and found_done
+        as of copy. sources: URIs, or (uri, generation). The result may be one of them. if_generation_match, exclusive:
+        as of put."""
 
     def list_uploads(self, uri: str) -> builtins.list[tuple[str, str, str | None]]:
         """Multipart uploads that were begun and neither completed nor aborted, of objects whose names begin

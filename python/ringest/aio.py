@@ -10,7 +10,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 from ringest import _core
@@ -36,6 +36,18 @@ os.register_at_fork(after_in_child=_forget_lock)
 
 def _closed() -> ValueError:
     return ValueError("the client was closed")
+
+
+async def _wait_for_all(*futures: asyncio.Future) -> None:
+    """However often the task is cancelled meanwhile. What they raise is nobody's any more."""
+    while any(not future.done() for future in futures):
+        try:
+            await asyncio.wait(futures)
+        except asyncio.CancelledError:
+            pass
+    for future in futures:
+        if not future.cancelled():
+            future.exception()
 
 
 class Channel:
@@ -100,7 +112,9 @@ class Channel:
             self._give_turns()  # it may have been given one, which is another's now
             raise
 
-    async def call(self, name: str, *arguments: Any, **keywords: Any) -> Any:
+    async def call(self, name: str, *arguments: Any, settled: bool = False, **keywords: Any) -> Any:
+        """A call of the client's by its name. `settled`: when it is cancelled, it is over before this returns, since
+        it writes to memory of the caller's."""
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         while True:
@@ -112,9 +126,12 @@ class Channel:
             await self._room(loop)
         self._look_later()
         try:
-            return await future
+            # What is shielded goes on to its end, which is waited for.
+            return await (asyncio.shield(future) if settled else future)
         except asyncio.CancelledError:
             self._queue.cancel(ticket)
+            if settled:
+                await _wait_for_all(future)
             raise
 
     def close(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -183,6 +200,40 @@ class Channels:
             channel.close(loop)
 
 
+async def put_many(
+    channel: Channel, objects: Iterable[tuple[str, Any]], requests: int, content_type: str | None
+) -> tuple[dict[int, int], list[Exception]]:
+    """Generations by their numbers, and what could not be written. What `objects` raises ends all of it."""
+    numbered = enumerate(objects)
+    generations: dict[int, int] = {}
+    errors: list[Exception] = []
+    raised: list[BaseException] = []
+
+    async def work() -> None:
+        while not raised:
+            try:
+                index, (uri, data) = next(numbered)
+            except StopIteration:
+                return
+            except BaseException as error:
+                raised.append(error)
+                raise
+            try:
+                generations[index] = await channel.call("put", uri, data, content_type=content_type)
+            except Exception as error:
+                errors.append(error)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(requests):
+                group.create_task(work())
+    except BaseExceptionGroup:
+        if raised:
+            raise raised[0] from None
+        raise
+    return generations, errors
+
+
 async def batches(many: _core.GetMany) -> AsyncIterator[list[_core.Item]]:
     """The lists of a get_many, awaited."""
     loop = asyncio.get_running_loop()
@@ -216,3 +267,51 @@ async def batches(many: _core.GetMany) -> AsyncIterator[list[_core.Item]]:
     finally:
         loop.remove_reader(descriptor)
         many.close()
+
+
+class AsyncWriter:
+    """A stream into one object, awaited: what Client.writer gives, for an event loop.
+
+    Each call is made by a thread of the loop's executor, since it may wait for room. One call at a time. Cancelling one
+    ends the stream, of which nothing is published; that is waited for, so that `data` is the caller's again."""
+
+    def __init__(self, writer: _core.Writer) -> None:
+        self._writer = writer
+
+    async def _call(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        running = loop.run_in_executor(None, call, *arguments)
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            await _wait_for_all(running, loop.run_in_executor(None, self._writer.abort))
+            raise
+
+    async def write(self, data: Any) -> int:
+        """Takes all of any contiguous bytes-like object, when there is room. One that raises ends the stream."""
+        return await self._call(self._writer.write, data)
+
+    async def finish(self) -> dict[str, Any]:
+        """Publishes the object; what Writer.finish says of it."""
+        return await self._call(self._writer.finish)
+
+    async def abort(self) -> None:
+        """Ends the upload and removes what it left; nothing after finish, or again."""
+        await self._call(self._writer.abort)
+
+    @property
+    def size(self) -> int:
+        """Bytes written."""
+        return self._writer.size
+
+    @property
+    def ended(self) -> bool:
+        """True after finish, abort or a failure."""
+        return self._writer.ended
+
+    async def __aenter__(self) -> AsyncWriter:
+        return self
+
+    async def __aexit__(self, *exception: Any) -> None:
+        """Left by an exception it is aborted, otherwise finished."""
+        await self._call(self._writer.__exit__, *exception)

@@ -16,7 +16,7 @@ from ringest._errors import NotFoundError
 from ringest._numbers import BYTES_MAX, whole
 
 if TYPE_CHECKING:
-    from ringest.aio import Channel, Channels
+    from ringest.aio import AsyncWriter, Channel, Channels
 
 # A class that has a method `list` cannot name the type.
 Items = list[Item]
@@ -255,13 +255,31 @@ class Client(_core.Client):
 
     # In the extension `progress` is a function.
     def list(  # type: ignore[override]
-        self, uri: str, *, progress: bool | str = False, folder_markers: bool = True
+        self,
+        uri: str,
+        *,
+        progress: bool | str = False,
+        folder_markers: bool = True,
+        glob: str | None = None,
+        start_offset: str | None = None,
+        end_offset: str | None = None,
+        versions: bool = False,
     ) -> Objects:
         """The objects whose names begin with the URI's, found by several requests at once.
 
-        folder_markers: also empty ones whose names end in "/", which some tools make for folders."""
+        That is literal, as in the service: gs://bucket/data is also database/x; end it in "/" for a folder.
+        folder_markers: also empty ones whose names end in "/", which some tools make for folders. glob: only names that
+        match this, as a whole ("**.jpg"; the service's matchGlob). start_offset, end_offset: only names from the first
+        on, and before the second. versions: all generations, not only the live ones."""
+        filters: dict[str, Any] = {
+            "folder_markers": folder_markers,
+            "glob": glob,
+            "start_offset": start_offset,
+            "end_offset": end_offset,
+            "versions": versions,
+        }
         if not progress:
-            return super().list(uri, folder_markers=folder_markers)
+            return super().list(uri, **filters)
         with _progress.advancing(progress, uri) as advance:
             seen = 0
 
@@ -270,7 +288,15 @@ class Client(_core.Client):
                 advance(count - seen)
                 seen = count
 
-            return super().list(uri, progress=more, folder_markers=folder_markers)
+            return super().list(uri, progress=more, **filters)
+
+    def exists(self, uri: str, *, generation: int = 0) -> bool:
+        """Whether there is such an object; False also where there is no such bucket."""
+        try:
+            self.stat(uri, generation=generation)
+        except NotFoundError:
+            return False
+        return True
 
     def delete(
         self,
@@ -313,7 +339,8 @@ class Client(_core.Client):
         requests: int = _BULK_REQUESTS,
         progress: bool | str = False,
     ) -> Generations:
-        """Writes many objects, given as (uri, data), `requests` at once; returns their generations.
+        """Writes many objects, given as (uri, data) with `data` as of put, `requests` at once; returns their
+        generations.
 
         All are tried; what could not be written is raised as an ExceptionGroup.
         """
@@ -375,7 +402,7 @@ class Client(_core.Client):
         content_type: str | None = None,
         exclusive: bool = True,
     ) -> int:
-        """put, awaited. The memory of `data` must not change before."""
+        """put, awaited. The memory, or the file, of `data` must not change before."""
         return await self._channel().call(
             "put",
             uri,
@@ -389,9 +416,130 @@ class Client(_core.Client):
         """stat, awaited."""
         return await self._channel().call("stat", uri, generation=generation)
 
-    async def alist(self, uri: str, *, folder_markers: bool = True) -> Objects:
+    async def aexists(self, uri: str, *, generation: int = 0) -> bool:
+        """exists, awaited."""
+        try:
+            await self.astat(uri, generation=generation)
+        except NotFoundError:
+            return False
+        return True
+
+    async def aget_into(
+        self,
+        uri: str,
+        requests: Sequence[tuple[int, Any]],
+        *,
+        generation: int = 0,
+        verify: bool = True,
+        gap_max: int = 0,
+        checksums: bool = False,
+        whole: bool = False,
+        crc32c: int | None = None,
+    ) -> Any:
+        """get_into, awaited. When the task is cancelled, nothing writes to the buffers any more."""
+        return await self._channel().call(
+            "get_into",
+            uri,
+            requests,
+            settled=True,
+            generation=generation,
+            verify=verify,
+            gap_max=gap_max,
+            checksums=checksums,
+            whole=whole,
+            crc32c=crc32c,
+        )
+
+    async def aput_many(
+        self,
+        objects: Iterable[tuple[str, Any]],
+        *,
+        content_type: str | None = None,
+        requests: int = _BULK_REQUESTS,
+    ) -> Generations:
+        """put_many, awaited."""
+        from ringest.aio import put_many
+
+        requests = whole(requests, "requests", 1, _BULK_REQUESTS_MAX)
+        generations, errors = await put_many(self._channel(), objects, requests, content_type)
+        _raise_all(errors, "objects could not be written")
+        return [generations[index] for index in range(len(generations))]
+
+    def awriter(self, uri: str, **options: Any) -> AsyncWriter:
+        """writer for an event loop, with the same arguments: `async with client.awriter(uri) as stream:
+        await stream.write(data)`."""
+        from ringest.aio import AsyncWriter
+
+        return AsyncWriter(self.writer(uri, **options))
+
+    async def aupdate(
+        self,
+        uri: str,
+        *,
+        content_type: str | None = None,
+        metadata: Mapping[str, str | None] | None = None,
+        content_encoding: str | None = None,
+        cache_control: str | None = None,
+        generation: int = 0,
+        if_generation_match: int | None = None,
+        if_metageneration_match: int | None = None,
+        exclusive: bool = True,
+    ) -> dict[str, Any]:
+        """update, awaited."""
+        return await self._channel().call(
+            "update",
+            uri,
+            content_type=content_type,
+            metadata=metadata,
+            content_encoding=content_encoding,
+            cache_control=cache_control,
+            generation=generation,
+            if_generation_match=if_generation_match,
+            if_metageneration_match=if_metageneration_match,
+            exclusive=exclusive,
+        )
+
+    async def acompose(
+        self,
+        uri: str,
+        sources: Iterable[str | tuple[str, int]],
+        *,
+        if_generation_match: int | None = None,
+        content_type: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        exclusive: bool = True,
+    ) -> dict[str, Any]:
+        """compose, awaited."""
+        return await self._channel().call(
+            "compose",
+            uri,
+            sources,
+            if_generation_match=if_generation_match,
+            content_type=content_type,
+            metadata=metadata,
+            exclusive=exclusive,
+        )
+
+    async def alist(
+        self,
+        uri: str,
+        *,
+        folder_markers: bool = True,
+        glob: str | None = None,
+        start_offset: str | None = None,
+        end_offset: str | None = None,
+        versions: bool = False,
+    ) -> Objects:
         """list, awaited."""
-        return await self._channel().call("list", uri, folder_markers=folder_markers)
+        return await self._channel().call(
+            "list",
+            uri,
+            folder_markers=folder_markers,
+            glob=glob,
+            start_offset=start_offset,
+            end_offset=end_offset,
+            versions=versions,
+        )
 
     async def alist_folder(self, uri: str, *, limit: int = 0) -> tuple[Objects, Sequence[str]]:
         """list_folder, awaited."""

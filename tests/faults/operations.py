@@ -4,7 +4,9 @@ wrong with it. See test_table.py for who has to be in it."""
 import asyncio
 import datetime
 import io
+import pathlib
 import subprocess
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -91,6 +93,40 @@ def write(stage, client, **options):
     with client.writer(stage.uri(TARGET), part_size=PART_SIZE, **options) as writer:
         writer.write(LARGE)
     return writer.finish()["generation"]
+
+
+def put_path(stage, client):
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(LARGE)
+        file.flush()
+        return client.put(stage.uri(TARGET), pathlib.Path(file.name))
+
+
+async def awrite(stage, client):
+    async with client.awriter(stage.uri(TARGET), part_size=PART_SIZE, if_generation_match=0) as writer:
+        await writer.write(LARGE)
+        await writer.finish()
+
+
+async def awrite_and_abort(stage, client):
+    writer = client.awriter(stage.uri(TARGET), part_size=PART_SIZE)
+    await writer.write(LARGE)
+    await asyncio.to_thread(await_part, stage)
+    await writer.abort()
+
+
+def content_type(stage):
+    """Whether the update has been made: the content stays as it is."""
+    return "after" if stage.observer.stat(stage.uri(TARGET))["content_type"] == "text/new" else "before"
+
+
+def update(stage, client):
+    at = stage.observer.stat(stage.uri(TARGET))["metageneration"]
+    return client.update(stage.uri(TARGET), content_type="text/new", if_metageneration_match=at)
+
+
+def sources(stage):
+    return [stage.uri("run/source"), stage.uri("run/source")]
 
 
 def write_and_abort(stage, client):
@@ -194,6 +230,44 @@ CLIENT = [
             lambda stage, client: client.acopy(stage.uri("run/source"), stage.uri(TARGET), if_generation_match=0)
         ),
         before={"run/source": NEW}, after={TARGET: NEW, "run/source": NEW}, sure=UNPROVEN, guarded=True, again=TAKEN,
+    ),
+    Operation(
+        "put of a file", ("Client.put",), put_path,
+        before={TARGET: OLD}, after={TARGET: LARGE}, guarded=True, leaves_uploads=True,
+    ),
+    Operation(
+        "aput_many", ("Client.aput_many", "aio.put_many"),
+        awaited(
+            lambda stage, client: client.aput_many([(stage.uri(name), data) for name, data in MANY.items()])
+        ),
+        before=MANY_OLD, after=MANY, sure=UNGUARDED, piecemeal=True,
+    ),
+    Operation(
+        "awriter where nothing is", ("Client.awriter", "aio.AsyncWriter.write", "aio.AsyncWriter.finish"),
+        awaited(awrite), after={TARGET: LARGE}, guarded=True, again=TAKEN, leaves_parts=True,
+    ),
+    Operation(
+        "awriter that is aborted", ("aio.AsyncWriter.abort",), awaited(awrite_and_abort),
+        before={TARGET: OLD}, after={TARGET: OLD}, leaves_uploads=True,
+    ),
+    Operation(
+        "compose where nothing is", ("Client.compose",),
+        lambda stage, client: client.compose(stage.uri(TARGET), sources(stage), if_generation_match=0),
+        before={"run/source": NEW}, after={TARGET: NEW + NEW, "run/source": NEW}, guarded=True, again=TAKEN,
+    ),
+    Operation(
+        "acompose", ("Client.acompose",),
+        awaited(lambda stage, client: client.acompose(stage.uri(TARGET), sources(stage))),
+        before={TARGET: OLD, "run/source": NEW}, after={TARGET: NEW + NEW, "run/source": NEW}, sure=UNGUARDED,
+    ),
+    Operation(
+        "update of one metageneration", ("Client.update",), update,
+        before={TARGET: OLD}, after={TARGET: OLD}, look=content_type, again=TAKEN,
+    ),
+    Operation(
+        "aupdate", ("Client.aupdate",),
+        awaited(lambda stage, client: client.aupdate(stage.uri(TARGET), content_type="text/new")),
+        before={TARGET: OLD}, after={TARGET: OLD}, look=content_type, sure=UNGUARDED,
     ),
     Operation(
         "delete", ("Client.delete",), lambda stage, client: client.delete(stage.uri(TARGET)),

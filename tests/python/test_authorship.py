@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import pathlib
+import tempfile
 import threading
 import unittest
 
@@ -18,6 +20,23 @@ def put(client, uri):
 
 def put_large(client, uri):
     return client.put(uri, bytes(9 << 20), if_generation_match=0)
+
+
+def put_path(client, uri):
+    with tempfile.NamedTemporaryFile() as file:
+        return client.put(uri, pathlib.Path(file.name), if_generation_match=0)
+
+
+def compose(client, uri):
+    return client.compose(uri, [f"{BUCKET}/source"], if_generation_match=0)
+
+
+def awrite(client, uri):
+    async def run():
+        async with client.awriter(uri, if_generation_match=0) as writer:
+            await writer.write(b"x")
+
+    return asyncio.run(run())
 
 
 def aput(client, uri):
@@ -49,10 +68,10 @@ def open_xb(client, uri):
 
 
 # Each gets the lock or raises one of these.
-WAYS = [put, put_large, aput, write, save_file, pipe, open_xb]
+WAYS = [put, put_large, put_path, compose, aput, write, awrite, save_file, pipe, open_xb]
 TAKEN = (ringest.PreconditionError, FileExistsError)
 # The request that takes the lock; for what is joined out of parts, the last one.
-STRIKES = {put_large: {"method": "storage.objects.compose"}}
+STRIKES = {way: {"method": "storage.objects.compose"} for way in (put_large, compose)}
 
 
 class Authorship(unittest.TestCase):
@@ -60,6 +79,7 @@ class Authorship(unittest.TestCase):
         self.place = self.enterContext(emulator())
         self.client = self.enterContext(ringest.Client(*self.place))
         self.other = self.enterContext(ringest.Client(*self.place))
+        self.client.put(f"{BUCKET}/source", b"")
 
     def strike(self, way=None, **members):
         return Rule(self.place, **STRIKES.get(way, {"writes": True}), **members)

@@ -64,6 +64,16 @@ class Numbers(unittest.TestCase):
         yield "if_generation_match", 0, LARGE, lambda n: client.delete("gs://mine/x", if_generation_match=n)
         yield "generation", 0, LARGE, lambda n: client.copy(URI, "gs://mine/x", generation=n)
         yield "if_generation_match", 0, LARGE, lambda n: client.copy(URI, "gs://mine/x", if_generation_match=n)
+        yield "generation", 0, LARGE, lambda n: client.update(URI, content_type="a/b", generation=n)
+        yield "if_generation_match", 0, LARGE, lambda n: client.update(URI, content_type="a", if_generation_match=n)
+        yield (
+            "if_metageneration_match",
+            1,
+            LARGE,
+            lambda n: client.update(URI, content_type="a", if_metageneration_match=n),
+        )
+        yield "if_generation_match", 0, LARGE, lambda n: client.compose(URI, [URI], if_generation_match=n)
+        yield "generation", 0, LARGE, lambda n: client.compose(URI, [(URI, n)])
         yield "limit", 0, 2**32 - 1, lambda n: client.list_folder("gs://data/", limit=n)
         yield "batch", 1, 2**20, lambda n: client.get_many([URI], batch=n)
         yield "requests", 1, 65536, lambda n: client.put_many([], requests=n)

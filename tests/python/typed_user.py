@@ -34,13 +34,18 @@ def objects(client: ringest.Client, title: str) -> int:
     assert_type(client.put_many([(URI, b"x"), (URI, data)]), list[int])
     assert_type(client.stat(URI), dict[str, Any])
     assert_type(client.copy(URI, URI + "2"), dict[str, Any])
+    assert_type(client.exists(URI), bool)
+    assert_type(client.put(URI, Path("file")), int)
+    assert_type(client.update(URI, metadata={"a": None}, if_metageneration_match=3), dict[str, Any])
+    assert_type(client.compose(URI, [URI, (URI, 7)], if_generation_match=0), dict[str, Any])
+    assert_type((data.to_bytes(), data.decode()), tuple[bytes, str])
     client.delete(URI, generation=7, exclusive=True)
     client.delete([URI, (URI + "2", 7)], missing_ok=True)
     client.delete(uri for uri in (URI,))
     with client.writer(URI, part_size="16MiB") as writer:
         assert_type(writer.write(data), int)
         assert_type(writer.finish(), dict[str, int])
-    return ringest.Client("http://localhost:80", memory="1GiB", credentials=Path("key.json")).memory
+    return ringest.Client("http://localhost:80", memory="1GiB", credentials=Path("key.json"), hedging=False).memory
 
 
 def many(client: ringest.Client, uris: Iterator[str], title: str) -> None:
@@ -65,6 +70,7 @@ def listed(client: ringest.Client) -> None:
         assert_type((name, size, generation), tuple[str, int, int])
     assert_type(found[0], tuple[str, int, int])
     found.save(Path("manifest"))
+    client.list("gs://bucket/", glob="**.jpg", start_offset="a", end_offset="b", versions=True)
     inside, folders = client.list_folder("gs://bucket/")
     assert_type(inside, ringest.Objects)
     assert_type(folders, Sequence[str])
@@ -79,6 +85,14 @@ async def awaited(client: ringest.Client) -> None:
         assert_type(await client.aput(URI, b"x"), int)
         assert_type(await client.astat(URI), dict[str, Any])
         assert_type(await client.alist(URI), ringest.Objects)
+        assert_type(await client.aexists(URI), bool)
+        assert_type(await client.aput_many([(URI, b"x")]), list[int])
+        assert_type(await client.aupdate(URI, content_type="a/b"), dict[str, Any])
+        assert_type(await client.acompose(URI, [URI]), dict[str, Any])
+        await client.aget_into(URI, [(0, bytearray(5))])
+        async with client.awriter(URI, part_size="16MiB") as writer:
+            assert_type(await writer.write(b"x"), int)
+        assert_type(await writer.finish(), dict[str, Any])
         await client.adelete([URI], missing_ok=True)
         batches = client.aget_many([URI])
         assert_type(batches, AsyncIterator[list[ringest.Item]])
