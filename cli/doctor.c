@@ -162,9 +162,9 @@ static void check_environment(struct doctor *doctor)
     if (value != NULL) {
         bool valid = is_one_of(value, levels, RG_ARRAY_LEN(levels));
         struct finding *finding =
-            find(doctor, valid ? MARK_OK : MARK_WARN, "RINGEST_LOG", "%.100s", value);
+            find(doctor, valid ? MARK_OK : MARK_FAIL, "RINGEST_LOG", "%.100s", value);
         if (!valid) {
-            advise(finding, "this value is ignored: set it to error, warn, info or debug");
+            advise(finding, "set it to error, warn, info or debug, or unset it");
         }
     }
     for (size_t i = 0; i < RG_ARRAY_LEN(secrets); i++) {
@@ -233,7 +233,9 @@ static bool check_runtime(struct doctor *doctor)
     struct rg_runtime_options options;
     rg_runtime_options_init(&options);
     options.threads = doctor->connection.threads;
-    options.log_level = RG_LOG_ERROR;
+    options.log_level = doctor->connection.log_level != RG_LOG_DEFAULT
+                            ? doctor->connection.log_level
+                            : RG_LOG_ERROR;
     int rc = rg_runtime_open(&doctor->runtime, &options);
     if (rc == 0) {
         check_uring(doctor);
@@ -245,7 +247,7 @@ static bool check_runtime(struct doctor *doctor)
            rc == -EMFILE   ? "raise the number of open files (ulimit -n)"
            : rc == -ENOMEM ? "free memory, or raise the limits of the container"
            : rc == -EAGAIN ? "raise the number of threads (ulimit -u)"
-                           : "try again with RINGEST_LOG=debug");
+                           : "try again with --log debug");
     return false;
 }
 
@@ -487,7 +489,7 @@ static const char *endpoint_advice(enum rg_status status)
     case RG_STATUS_SERVER:
         return "the endpoint answers; try again later";
     default:
-        return "try again with RINGEST_LOG=debug";
+        return "try again with --log debug";
     }
 }
 

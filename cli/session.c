@@ -8,6 +8,19 @@
 #include <string.h>
 #include <sys/resource.h>
 
+static bool log_level_parse(const char *source, const char *text, enum rg_log_level *out_level)
+{
+    static const char *const names[] = {"error", "warn", "info", "debug"};
+    for (size_t i = 0; i < RG_ARRAY_LEN(names); i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *out_level = (enum rg_log_level)(RG_LOG_ERROR + i);
+            return true;
+        }
+    }
+    cli_usage("%s is \"%s\", must be error, warn, info or debug", source, text);
+    return false;
+}
+
 bool cli_connection_option(struct cli_connection *connection, int option, const char *argument,
                            bool *out_ok)
 {
@@ -39,9 +52,22 @@ bool cli_connection_option(struct cli_connection *connection, int option, const 
         *out_ok = cli_parse_size("--memory", argument, CLI_MEMORY_MIN, CLI_MEMORY_MAX,
                                  &connection->memory);
         return true;
+    case CLI_OPTION_LOG:
+        *out_ok = log_level_parse("--log", argument, &connection->log_level);
+        return true;
     default:
         return false;
     }
+}
+
+/* What the library is to log: the option's level, RINGEST_LOG's, or errors. False after saying that
+ * RINGEST_LOG is no level. */
+static bool log_level(const struct cli_connection *connection, enum rg_log_level *out_level)
+{
+    const char *value = getenv("RINGEST_LOG");
+    *out_level = connection->log_level != RG_LOG_DEFAULT ? connection->log_level : RG_LOG_ERROR;
+    return connection->log_level != RG_LOG_DEFAULT || value == NULL || *value == '\0' ||
+           log_level_parse("RINGEST_LOG", value, out_level);
 }
 
 bool cli_file_options(int argc, char **argv, struct cli_connection *connection, bool *json,
@@ -94,8 +120,8 @@ int cli_session_open(struct cli_session *session, const struct cli_connection *c
     rg_runtime_options_init(&runtime_options);
     runtime_options.threads = connection->threads;
     runtime_options.memory_max = connection->memory;
-    if (getenv("RINGEST_LOG") == NULL) {
-        runtime_options.log_level = RG_LOG_ERROR;
+    if (!log_level(connection, &runtime_options.log_level)) {
+        return CLI_USAGE;
     }
     int rc = rg_runtime_open(&session->runtime, &runtime_options);
     if (rc < 0) {

@@ -12,7 +12,8 @@ struct cli_connection {
     const char *endpoint, *ca, *credentials, *proxy;
     uint32_t threads, connections, prewarm;
     bool no_checksum;
-    uint64_t memory; /* bytes; 0: the library's default */
+    uint64_t memory;             /* bytes; 0: the library's default */
+    enum rg_log_level log_level; /* DEFAULT: what RINGEST_LOG says */
 };
 #define CLI_MEMORY_MIN RG_MIB(16)
 #define CLI_MEMORY_MAX (UINT64_C(1) << 44)
@@ -27,6 +28,7 @@ enum cli_option {
     CLI_OPTION_HELP,
     CLI_OPTION_JSON,
     CLI_OPTION_MEMORY,
+    CLI_OPTION_LOG,
     CLI_OPTION_FIRST /* commands number their own from here */
 };
 #define CLI_CONNECTION_OPTIONS                                                                     \
@@ -36,6 +38,7 @@ enum cli_option {
         {"proxy", required_argument, NULL, CLI_OPTION_PROXY},                                      \
         {"threads", required_argument, NULL, CLI_OPTION_THREADS},                                  \
         {"memory", required_argument, NULL, CLI_OPTION_MEMORY}, {"quiet", no_argument, NULL, 'q'}, \
+        {"log", required_argument, NULL, CLI_OPTION_LOG},                                          \
         {"help", no_argument, NULL, CLI_OPTION_HELP},                                              \
     {                                                                                              \
         "json", no_argument, NULL, CLI_OPTION_JSON                                                 \
@@ -48,6 +51,7 @@ enum cli_option {
     "  --proxy URL        proxy to the server, \"\" for none; default: HTTPS_PROXY, NO_PROXY\n"    \
     "  --threads N        event loops; default: RINGEST_THREADS, else by the machine\n"            \
     "  --memory SIZE      for bodies in flight; default: 1G or a quarter of the machine's\n"       \
+    "  --log LEVEL        log error, warn, info or debug; default: RINGEST_LOG, else error\n"      \
     "  -q, --quiet        print errors only: no progress, no summary, no notes\n"
 
 /* Takes one of the common options. True: it was one. *out_ok is false when it was malformed. */

@@ -81,7 +81,7 @@ static void conn_close(struct rg_conn *conn, const struct rg_transport_failure *
     if (conn->response.x == NULL) {
         return;
     }
-    conn->response.x->stale = conn->reused && conn->response.phase == RG_RESPONSE_HEAD &&
+    conn->response.x->stale = conn->served > 0 && conn->response.phase == RG_RESPONSE_HEAD &&
                               !rg_response_begun(&conn->response) &&
                               failure->status == RG_STATUS_CONNECTION_LOST;
     if (rg_transport_borrows(&conn->transport)) {
@@ -208,7 +208,7 @@ static void response_finish(struct rg_conn *conn)
     rg_response_learn(&conn->response);
     bool live = conn->response.keep_alive && conn->request == RG_REQUEST_SENT &&
                 !rg_transport_has_input(&conn->transport) && !conn->shared->closing;
-    conn->reused = true;
+    conn->served++;
     if (!live) {
         struct rg_transport_failure none = {.status = RG_STATUS_OK};
         conn_close(conn, &none);
@@ -471,7 +471,8 @@ int rg_conn_open(struct rg_conn *conn, const struct rg_transport_target *target)
 {
     RG_ASSERT(conn->state == RG_CONN_CLOSED);
     rg_transport_init(&conn->transport, conn->shared->transports, &transport_owner);
-    conn->slow = conn->reused = false;
+    conn->slow = false;
+    conn->served = 0;
     conn->acknowledged = 0;
     conn->opened_ns = conn->progress_ns = loop_of(conn)->now_ns;
     int rc = rg_transport_connect(&conn->transport, target);

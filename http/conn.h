@@ -75,8 +75,8 @@ struct rg_conn {
     struct rg_response response; /* and the exchange that it answers, if any */
     struct rg_candidate_use use; /* its address, while not CLOSED; connecting borrows from it */
     uint8_t state, request;
-    bool slow;   /* passed RG_CONN_SLOW_NS while connecting */
-    bool reused; /* has carried an exchange before */
+    bool slow;       /* passed RG_CONN_SLOW_NS while connecting */
+    uint32_t served; /* exchanges that it has carried to their end */
     uint64_t opened_ns, progress_ns;
     uint64_t upload_sent;
     uint64_t acknowledged; /* of what was sent, when it was looked at last */

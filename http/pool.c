@@ -403,6 +403,16 @@ uint32_t rg_pool_connections(const struct rg_pool *pool)
     return pool->open_count;
 }
 
+/* Its address, for people, in `out`. */
+static const char *address_of(const struct rg_conn *conn, char out[static INET6_ADDRSTRLEN])
+{
+    const struct rg_address *address = rg_candidate_address(&conn->use);
+    strcpy(out, "?");
+    (void)getnameinfo((const struct sockaddr *)&address->storage, address->size, out,
+                      INET6_ADDRSTRLEN, NULL, 0, NI_NUMERICHOST);
+    return out;
+}
+
 static void connecting_over(struct rg_conn *conn)
 {
     struct rg_pool *pool = pool_of(conn);
@@ -415,12 +425,38 @@ static void connecting_over(struct rg_conn *conn)
     }
 }
 
+static unsigned number_of(const struct rg_pool *pool, const struct rg_conn *conn)
+{
+    return (unsigned)(conn - pool->conns);
+}
+
+/* The first connection of a pool says, at info, how the others will be. */
+static void connected_tell(struct rg_pool *pool, const struct rg_conn *conn)
+{
+    enum rg_log_level level = pool->has_connected ? RG_LOG_DEBUG : RG_LOG_INFO;
+    pool->has_connected = true;
+    if (RG_LIKELY(!rg_log_enabled(level))) {
+        return;
+    }
+    const struct rg_transport *transport = &conn->transport;
+    char secure[96] = "no TLS", address[INET6_ADDRSTRLEN];
+    if (transport->secure) {
+        snprintf(secure, sizeof(secure), "%s, %s%s", rg_tls_version(&transport->tls),
+                 rg_tls_cipher(&transport->tls),
+                 rg_tls_resumed(&transport->tls) ? ", resumed" : "");
+    }
+    rg_log(level, "%s: connection %u to %s opened in %.1f ms: %s", pool->host,
+           number_of(pool, conn), address_of(conn, address),
+           (double)(now_of(pool) - conn->opened_ns) / 1e6, secure);
+}
+
 static void conn_ready(struct rg_conn *conn)
 {
     struct rg_pool *pool = pool_of(conn);
     RG_ASSERT(conn->state == RG_CONN_IDLE);
     if (!rg_list_linked(&conn->node)) {
         connecting_over(conn);
+        connected_tell(pool, conn);
         rg_candidates_succeeded(&pool->candidates, &conn->use);
         /* The storm is over for this one: others may begin. */
         pool_pump_soon(pool);
@@ -478,20 +514,19 @@ static void failure_keep(struct rg_pool *pool, const struct rg_conn *conn,
         failure_is_final(failure) ? &pool->final_failure : &pool->passing_failure;
     uint32_t count = conn->use.addresses->count;
     const char *text = failure->text != NULL ? failure->text : "";
-    char host[INET6_ADDRSTRLEN] = "?";
+    char host[INET6_ADDRSTRLEN];
     kept->failure = *failure;
     kept->failure.text = failure->text != NULL ? kept->text : NULL;
     snprintf(kept->text, sizeof(kept->text), "%s", text);
     if (count > 1) {
-        const struct rg_address *address = rg_candidate_address(&conn->use);
-        (void)getnameinfo((const struct sockaddr *)&address->storage, address->size, host,
-                          sizeof(host), NULL, 0, NI_NUMERICHOST);
         snprintf(kept->text, sizeof(kept->text), "%s%s%s, one of %u addresses", text,
-                 *text != '\0' ? ": " : "", host, count);
+                 *text != '\0' ? ": " : "", address_of(conn, host), count);
         kept->failure.text = kept->text;
     }
-    rg_log(RG_LOG_DEBUG, "%s: no connection: %s%s%s", pool->host, rg_status_text(failure->status),
-           *kept->text != '\0' ? ": " : "", kept->text);
+    rg_log_some(RG_LOG_INFO, "%s: no connection to %s: %s%s%s%s%s", pool->host,
+                address_of(conn, host), rg_status_text(failure->status),
+                *kept->text != '\0' ? ": " : "", kept->text, failure->os_error != 0 ? ": " : "",
+                failure->os_error != 0 ? strerrordesc_np(failure->os_error) : "");
 }
 
 static void connecting_failed(struct rg_conn *conn, const struct rg_transport_failure *failure)
@@ -521,9 +556,27 @@ static void connecting_failed(struct rg_conn *conn, const struct rg_transport_fa
 /* It could be made, and was lost before it had been of any use. */
 static bool was_useless(const struct rg_conn *conn, const struct rg_transport_failure *failure)
 {
-    return !conn->reused &&
+    return conn->served == 0 &&
            (failure->status == RG_STATUS_CONNECTION_LOST || failure->status == RG_STATUS_STALLED ||
             failure->status == RG_STATUS_HTTP_PROTOCOL);
+}
+
+/* An end that an exchange meets is worth more than that of an idle connection, or one of ours. */
+static void ended_tell(const struct rg_pool *pool, const struct rg_conn *conn,
+                       const struct rg_transport_failure *failure)
+{
+    enum rg_status status = failure->status;
+    bool is_ours = status == RG_STATUS_OK || status == RG_STATUS_CANCELLED ||
+                   status == RG_STATUS_DEADLINE || status == RG_STATUS_CLOSED;
+    const char *text = failure->text != NULL ? failure->text : "";
+    if (!is_ours && conn->response.x != NULL) {
+        rg_log_some(RG_LOG_INFO, "%s: connection %u lost in its request %u: %s%s%s", pool->host,
+                    number_of(pool, conn), conn->served + 1, rg_status_text(status),
+                    *text != '\0' ? ": " : "", text);
+    } else {
+        rg_log(RG_LOG_DEBUG, "%s: connection %u closed after %u requests%s%s", pool->host,
+               number_of(pool, conn), conn->served, *text != '\0' ? ": " : "", text);
+    }
 }
 
 static void conn_ended(struct rg_conn *conn, const struct rg_transport_failure *failure,
@@ -538,6 +591,9 @@ static void conn_ended(struct rg_conn *conn, const struct rg_transport_failure *
         connecting_failed(conn, failure);
     } else {
         rg_metric_add(&pool->shared.response.loop->metrics.connections_closed, 1);
+        if (RG_UNLIKELY(rg_log_enabled(RG_LOG_INFO))) {
+            ended_tell(pool, conn, failure);
+        }
         if (was_useless(conn, failure)) {
             rg_candidates_useless(&pool->candidates, &conn->use, now_of(pool));
         }

@@ -80,7 +80,7 @@ struct rg_pool {
     struct rg_pool_failure final_failure, passing_failure;
     struct rg_alarm alarm; /* when an address is no longer passed over */
     struct rg_resolve resolve;
-    bool resolving;
+    bool resolving, has_connected;
     uint64_t resolved_ns, resolve_started_ns;
     struct rg_task pump_task;
     void (*closed)(void *context);

@@ -177,8 +177,10 @@ int rg_runtime_open(struct rg_runtime **out_runtime, const struct rg_runtime_opt
     if (rc < 0) {
         return rc;
     }
-    rg_log_configure(own.log_level);
-    rc = threads_from_environment(&own.threads);
+    rc = rg_log_configure(own.log_level);
+    if (rc == 0) {
+        rc = threads_from_environment(&own.threads);
+    }
     if (rc == 0) {
         rc = backend_from_environment(&own.backend);
     }
@@ -208,6 +210,9 @@ int rg_runtime_open(struct rg_runtime **out_runtime, const struct rg_runtime_opt
         rg_runtime_close(runtime);
         return rc;
     }
+    rg_log(RG_LOG_INFO, "ringest %s: %u event loops by %s%s%s", rg_version(), runtime->loop_count,
+           runtime->backend == &rg_uring_backend ? "io_uring" : "epoll",
+           *runtime->backend_reason != '\0' ? ": " : "", runtime->backend_reason);
     *out_runtime = runtime;
     return 0;
 }

@@ -27,6 +27,7 @@ complete -c ringest -n '__fish_seen_subcommand_from ls' -l credentials -r -F -d 
 complete -c ringest -n '__fish_seen_subcommand_from ls' -l proxy -x -d 'proxy to the server'
 complete -c ringest -n '__fish_seen_subcommand_from ls' -l threads -x -d 'event loops'
 complete -c ringest -n '__fish_seen_subcommand_from ls' -l memory -x -d 'memory for bodies in flight'
+complete -c ringest -n '__fish_seen_subcommand_from ls' -l log -x -a 'error warn info debug' -d 'what to log'
 complete -c ringest -n '__fish_seen_subcommand_from ls' -s q -l quiet -d 'errors only'
 complete -c ringest -n '__fish_seen_subcommand_from ls' -l help -d 'help'
 
@@ -38,6 +39,7 @@ complete -c ringest -n '__fish_seen_subcommand_from stat' -l credentials -r -F -
 complete -c ringest -n '__fish_seen_subcommand_from stat' -l proxy -x -d 'proxy to the server'
 complete -c ringest -n '__fish_seen_subcommand_from stat' -l threads -x -d 'event loops'
 complete -c ringest -n '__fish_seen_subcommand_from stat' -l memory -x -d 'memory for bodies in flight'
+complete -c ringest -n '__fish_seen_subcommand_from stat' -l log -x -a 'error warn info debug' -d 'what to log'
 complete -c ringest -n '__fish_seen_subcommand_from stat' -s q -l quiet -d 'errors only'
 complete -c ringest -n '__fish_seen_subcommand_from stat' -s h -l help -d 'help'
 
@@ -48,6 +50,7 @@ complete -c ringest -n '__fish_seen_subcommand_from cat' -l credentials -r -F -d
 complete -c ringest -n '__fish_seen_subcommand_from cat' -l proxy -x -d 'proxy to the server'
 complete -c ringest -n '__fish_seen_subcommand_from cat' -l threads -x -d 'event loops'
 complete -c ringest -n '__fish_seen_subcommand_from cat' -l memory -x -d 'memory for bodies in flight'
+complete -c ringest -n '__fish_seen_subcommand_from cat' -l log -x -a 'error warn info debug' -d 'what to log'
 complete -c ringest -n '__fish_seen_subcommand_from cat' -s q -l quiet -d 'errors only'
 complete -c ringest -n '__fish_seen_subcommand_from cat' -s h -l help -d 'help'
 
@@ -67,6 +70,7 @@ complete -c ringest -n '__fish_seen_subcommand_from cp' -l credentials -r -F -d 
 complete -c ringest -n '__fish_seen_subcommand_from cp' -l proxy -x -d 'proxy to the server'
 complete -c ringest -n '__fish_seen_subcommand_from cp' -l threads -x -d 'event loops'
 complete -c ringest -n '__fish_seen_subcommand_from cp' -l memory -x -d 'memory for bodies in flight'
+complete -c ringest -n '__fish_seen_subcommand_from cp' -l log -x -a 'error warn info debug' -d 'what to log'
 complete -c ringest -n '__fish_seen_subcommand_from cp' -s q -l quiet -d 'errors only'
 complete -c ringest -n '__fish_seen_subcommand_from cp' -s h -l help -d 'help'
 complete -c ringest -n '__fish_seen_subcommand_from cp' -F
@@ -83,6 +87,7 @@ complete -c ringest -n '__fish_seen_subcommand_from rm' -l credentials -r -F -d 
 complete -c ringest -n '__fish_seen_subcommand_from rm' -l proxy -x -d 'proxy to the server'
 complete -c ringest -n '__fish_seen_subcommand_from rm' -l threads -x -d 'event loops'
 complete -c ringest -n '__fish_seen_subcommand_from rm' -l memory -x -d 'memory for bodies in flight'
+complete -c ringest -n '__fish_seen_subcommand_from rm' -l log -x -a 'error warn info debug' -d 'what to log'
 complete -c ringest -n '__fish_seen_subcommand_from rm' -s q -l quiet -d 'errors only'
 complete -c ringest -n '__fish_seen_subcommand_from rm' -s h -l help -d 'help'
 
@@ -95,6 +100,7 @@ complete -c ringest -n '__fish_seen_subcommand_from manifest' -l credentials -r 
 complete -c ringest -n '__fish_seen_subcommand_from manifest' -l proxy -x -d 'proxy to the server'
 complete -c ringest -n '__fish_seen_subcommand_from manifest' -l threads -x -d 'event loops'
 complete -c ringest -n '__fish_seen_subcommand_from manifest' -l memory -x -d 'memory for bodies in flight'
+complete -c ringest -n '__fish_seen_subcommand_from manifest' -l log -x -a 'error warn info debug' -d 'what to log'
 complete -c ringest -n '__fish_seen_subcommand_from manifest' -s q -l quiet -d 'errors only'
 complete -c ringest -n '__fish_seen_subcommand_from manifest' -s h -l help -d 'help'
 complete -c ringest -n '__fish_seen_subcommand_from manifest' -F
@@ -107,6 +113,7 @@ complete -c ringest -n '__fish_seen_subcommand_from tar' -l credentials -r -F -d
 complete -c ringest -n '__fish_seen_subcommand_from tar' -l proxy -x -d 'proxy to the server'
 complete -c ringest -n '__fish_seen_subcommand_from tar' -l threads -x -d 'event loops'
 complete -c ringest -n '__fish_seen_subcommand_from tar' -l memory -x -d 'memory for bodies in flight'
+complete -c ringest -n '__fish_seen_subcommand_from tar' -l log -x -a 'error warn info debug' -d 'what to log'
 complete -c ringest -n '__fish_seen_subcommand_from tar' -s q -l quiet -d 'errors only'
 complete -c ringest -n '__fish_seen_subcommand_from tar' -s h -l help -d 'help'
 complete -c ringest -n '__fish_seen_subcommand_from tar' -F
@@ -122,6 +129,7 @@ complete -c ringest -n '__fish_seen_subcommand_from ckpt' -l credentials -r -F -
 complete -c ringest -n '__fish_seen_subcommand_from ckpt' -l proxy -x -d 'proxy to the server'
 complete -c ringest -n '__fish_seen_subcommand_from ckpt' -l threads -x -d 'event loops'
 complete -c ringest -n '__fish_seen_subcommand_from ckpt' -l memory -x -d 'memory for bodies in flight'
+complete -c ringest -n '__fish_seen_subcommand_from ckpt' -l log -x -a 'error warn info debug' -d 'what to log'
 complete -c ringest -n '__fish_seen_subcommand_from ckpt' -s q -l quiet -d 'errors only'
 complete -c ringest -n '__fish_seen_subcommand_from ckpt' -s h -l help -d 'help'
 
@@ -138,6 +146,7 @@ complete -c ringest -n '__fish_seen_subcommand_from bench' -l credentials -r -F 
 complete -c ringest -n '__fish_seen_subcommand_from bench' -l proxy -x -d 'proxy to the server'
 complete -c ringest -n '__fish_seen_subcommand_from bench' -l threads -x -d 'event loops'
 complete -c ringest -n '__fish_seen_subcommand_from bench' -l memory -x -d 'memory for bodies in flight'
+complete -c ringest -n '__fish_seen_subcommand_from bench' -l log -x -a 'error warn info debug' -d 'what to log'
 complete -c ringest -n '__fish_seen_subcommand_from bench' -s q -l quiet -d 'errors only'
 complete -c ringest -n '__fish_seen_subcommand_from bench' -s h -l help -d 'help'
 
@@ -161,5 +170,6 @@ complete -c ringest -n '__fish_seen_subcommand_from doctor' -l credentials -r -F
 complete -c ringest -n '__fish_seen_subcommand_from doctor' -l proxy -x -d 'proxy to the server'
 complete -c ringest -n '__fish_seen_subcommand_from doctor' -l threads -x -d 'event loops'
 complete -c ringest -n '__fish_seen_subcommand_from doctor' -l memory -x -d 'memory for bodies in flight'
+complete -c ringest -n '__fish_seen_subcommand_from doctor' -l log -x -a 'error warn info debug' -d 'what to log'
 complete -c ringest -n '__fish_seen_subcommand_from doctor' -s q -l quiet -d 'errors only'
 complete -c ringest -n '__fish_seen_subcommand_from doctor' -s h -l help -d 'help'

@@ -182,6 +182,10 @@ static void run_publish(struct rg_credentials *credentials, struct rg_token *tok
     credentials->refreshing = false;
     if (token != NULL) {
         publish_token_locked(credentials, token, stale_ns);
+        const struct rg_credentials_config *config = credentials->config;
+        rg_log(RG_LOG_INFO, "credentials: a token for %s %s, valid for %" PRIu64 " s",
+               config->kind->label, config->account != NULL ? config->account : "",
+               rg_time_between(rg_now_ns(), token->valid_until_ns) / RG_NS_PER_S);
     } else {
         publish_failure_locked(credentials, run->text[0] != '\0' ? run->text : "no memory",
                                run->fatal);

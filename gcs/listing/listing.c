@@ -3,10 +3,15 @@
 
 #include "gcs/listing/walk.h"
 #include "gcs/request/client.h"
+#include "runtime/log.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* How often the log says how far a listing has come. */
+#define TELL_NS (10 * RG_NS_PER_S)
 
 struct rg_listing {
     struct rg_client *client;
@@ -17,6 +22,9 @@ struct rg_listing {
     struct rg_walk walk;
     struct rg_request *next; /* waits for a page; NULL: the caller wants none */
     bool closing;
+    struct {
+        uint64_t names, pages, began_ns, told_ns; /* told_ns RG_FOREVER: that it is complete */
+    } log;
     struct {
         alignas(RG_CACHE_LINE) _Atomic bool busy; /* a page is wanted and its completion not made */
         _Atomic bool closed;
@@ -46,12 +54,34 @@ static void next_fail(struct rg_listing *listing)
     rg_request_fail(next);
 }
 
+/* How much the caller was given: now and then, and once when that is all. */
+static void progress_tell(struct rg_listing *listing, const struct rg_list_page *page)
+{
+    const struct rg_list_request *list = &listing->question.list;
+    uint64_t now_ns = listing->request.client_loop->loop->now_ns;
+    size_t count = page->object_count + page->prefix_count;
+    listing->log.names += count;
+    listing->log.pages += count > 0;
+    bool is_due = count == 0 || now_ns - listing->log.told_ns >= TELL_NS;
+    if (listing->log.told_ns == RG_FOREVER || !is_due) {
+        return;
+    }
+    listing->log.told_ns = count == 0 ? RG_FOREVER : now_ns;
+    rg_log(RG_LOG_INFO, "list gs://%s/%s: %" PRIu64 " names in %" PRIu64 " pages and %.1f s%s",
+           list->bucket, list->prefix != NULL ? list->prefix : "", listing->log.names,
+           listing->log.pages, (double)(now_ns - listing->log.began_ns) / (double)RG_NS_PER_S,
+           count == 0 ? "" : " so far");
+}
+
 /* Completes the request that waits, if there is a page for it. */
 static void next_deliver(struct rg_listing *listing)
 {
     struct rg_completion page;
     if (listing->next == NULL || !rg_walk_take(&listing->walk, &page)) {
         return;
+    }
+    if (RG_UNLIKELY(rg_log_enabled(RG_LOG_INFO))) {
+        progress_tell(listing, page.data);
     }
     struct rg_request *next = next_take(listing);
     next->attempts = page.attempts;
@@ -122,6 +152,7 @@ static void next_start(struct rg_request *request)
     RG_ASSERT(listing->next == NULL && !listing->closing);
     listing->next = request;
     if (listing->operation.state == RG_OPERATION_IDLE) {
+        listing->log.began_ns = listing->log.told_ns = request->client_loop->loop->now_ns;
         bool started = rg_request_start(&listing->request);
         RG_ASSERT(started);
     } else if (listing->operation.state == RG_OPERATION_ENDED) {

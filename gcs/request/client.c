@@ -338,6 +338,15 @@ static void client_free(struct rg_client *client)
     free(client);
 }
 
+static void client_tell(struct rg_client *client)
+{
+    char credentials[512], proxy[256];
+    (void)rg_credentials_describe(client, credentials, sizeof(credentials));
+    (void)rg_proxy_describe(client, proxy, sizeof(proxy));
+    rg_log(RG_LOG_INFO, "client of %s%s; credentials: %s; proxy: %s", client->endpoint.text,
+           client->endpoint.is_emulator ? " (STORAGE_EMULATOR_HOST)" : "", credentials, proxy);
+}
+
 int rg_client_open_explained(struct rg_client **out_client, struct rg_runtime *runtime,
                              const struct rg_client_options *options, char *error,
                              size_t error_size)
@@ -364,6 +373,9 @@ int rg_client_open_explained(struct rg_client **out_client, struct rg_runtime *r
         }
         rg_client_close(client);
         return rc;
+    }
+    if (rg_log_enabled(RG_LOG_INFO)) {
+        client_tell(client);
     }
     *out_client = client;
     return 0;

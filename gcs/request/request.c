@@ -1,6 +1,7 @@
 /* The life of a request over its attempts: see request.h. */
 #include "gcs/request/request.h"
 
+#include "gcs/request/trace.h"
 #include "gcs/wire/error_body.h"
 #include "gcs/wire/names.h"
 #include "gcs/wire/retry_after.h"
@@ -21,19 +22,6 @@
 static struct rg_loop *loop_of(const struct rg_request *request)
 {
     return request->client_loop->loop;
-}
-
-static const char *state_name(enum rg_request_state state)
-{
-    static const char *const names[RG_REQUEST_STATE_COUNT] = {
-        [RG_REQUEST_FREE] = "free",         [RG_REQUEST_QUEUED] = "queued",
-        [RG_REQUEST_TOKEN] = "token",       [RG_REQUEST_ADMISSION] = "admission",
-        [RG_REQUEST_POOL] = "pool",         [RG_REQUEST_OUT] = "out",
-        [RG_REQUEST_BACKOFF] = "back-off",  [RG_REQUEST_MEMORY] = "memory",
-        [RG_REQUEST_CHILDREN] = "children", [RG_REQUEST_DONE] = "done",
-    };
-    RG_ASSERT(state < RG_REQUEST_STATE_COUNT);
-    return names[state];
 }
 
 /* The states from which an attempt begins, and those that it may lead to at once. */
@@ -58,8 +46,8 @@ __attribute__((noreturn, cold)) static void state_fail(const struct rg_request *
                                                        enum rg_request_state state)
 {
     char text[96];
-    snprintf(text, sizeof(text), "a request goes from \"%s\" to \"%s\"", state_name(request->state),
-             state_name(state));
+    snprintf(text, sizeof(text), "a request goes from \"%s\" to \"%s\"",
+             rg_request_state_name(request->state), rg_request_state_name(state));
     rg_assert_fail(text, __FILE__, __LINE__, __func__);
 }
 
@@ -68,6 +56,9 @@ static void become(struct rg_request *request, enum rg_request_state state)
 {
     if (RG_UNLIKELY((followers[request->state] >> state & 1) == 0)) {
         state_fail(request, state);
+    }
+    if (RG_UNLIKELY(rg_log_enabled(RG_LOG_DEBUG))) {
+        rg_trace_state(request, state);
     }
     request->state = (uint8_t)state;
 }
@@ -165,17 +156,10 @@ void rg_request_explain(struct rg_request *request, struct rg_completion *comple
         return;
     }
     const struct rg_client *client = request->client;
-    const char *text = request->failure.text;
-    const char *system_text =
-        completion->os_error != 0 ? strerrordesc_np(completion->os_error) : NULL;
-    char http[16] = "";
-    if (completion->http_status != 0) {
-        snprintf(http, sizeof(http), " (HTTP %u)", completion->http_status);
-    }
-    snprintf((char *)lease->data, RG_DETAIL_SIZE_MAX, "%s gs://%s/%s at %s: %s%s%s%s%s%s",
-             request->ops->verb, request->bucket, request->object, client->endpoint.text,
-             rg_status_text(completion->status), http, *text != '\0' ? ": " : "", text,
-             system_text != NULL ? ": " : "", system_text != NULL ? system_text : "");
+    char cause[RG_TRACE_CAUSE_SIZE];
+    snprintf((char *)lease->data, RG_DETAIL_SIZE_MAX, "%s gs://%s/%s at %s: %s", request->ops->verb,
+             request->bucket, request->object, client->endpoint.text,
+             rg_trace_cause(request, completion->status, cause));
     completion->lease = lease;
     completion->detail = (const char *)lease->data;
 }
@@ -202,6 +186,9 @@ void rg_request_finish(struct rg_request *request, struct rg_completion *complet
         rg_log(RG_LOG_INFO,
                "%s gs://%s/%s: an answer was lost, and it is done, by us or by somebody else",
                request->ops->verb, request->bucket, request->object);
+    }
+    if (RG_UNLIKELY(rg_log_enabled(RG_LOG_INFO))) {
+        rg_trace_end(request, completion);
     }
     if (request->done != NULL) {
         request->ops->release(request);
@@ -371,6 +358,9 @@ static void attempt_failed(struct rg_request *request, bool progress)
         rg_request_fail(request);
         return;
     }
+    if (RG_UNLIKELY(rg_log_enabled(RG_LOG_INFO))) {
+        rg_trace_retry(request, at_ns - loop->now_ns);
+    }
     become(request, RG_REQUEST_BACKOFF);
     rg_loop_set_alarm(loop, &request->alarm, at_ns);
 }
@@ -416,6 +406,9 @@ static void answer_refused(struct rg_request *request)
     if (request->x.http_status == 401 &&
         rg_authorize_again(&request->client_loop->authorizer, &request->token, may_have_another)) {
         rg_metric_add(&loop_of(request)->metrics.retries, 1);
+        if (RG_UNLIKELY(rg_log_enabled(RG_LOG_INFO))) {
+            rg_trace_retry(request, 0);
+        }
         attempt_start(request);
         return;
     }
@@ -518,6 +511,8 @@ static void exchange_done(struct rg_exchange *x)
         rg_verify_note_attempt(&request->verify, x->request_sent, request->failure.status);
         request->retry.failures++;
         rg_metric_add(&loop_of(request)->metrics.retries, 1);
+        rg_log(RG_LOG_DEBUG, "%s gs://%s/%s: its connection had been closed, the next at once",
+               request->ops->verb, request->bucket, request->object);
         attempt_start(request);
         return;
     }

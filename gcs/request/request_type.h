@@ -16,6 +16,7 @@
 struct rg_client;
 struct rg_client_loop;
 struct rg_operation;
+struct rg_request;
 
 /* An error answer of the server is kept up to this size, for its message. */
 #define RG_ERROR_BODY_SIZE_MAX RG_KIB(64)

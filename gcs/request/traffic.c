@@ -7,6 +7,7 @@
 #include "gcs/request/request_type.h"
 #include "gcs/request/stall.h"
 #include "http/answer.h"
+#include "runtime/log.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -203,10 +204,26 @@ static void limit_publish(struct rg_traffic *traffic)
     rg_metric_store(&loop_of(traffic)->metrics.concurrency_limit, tightest);
 }
 
-static void limit_cut(struct rg_traffic *traffic)
+static void limit_cut(const struct rg_request *request, const char *cause)
 {
+    struct rg_traffic *traffic = traffic_of(request);
+    bool is_write = request->ops->traffic == RG_TRAFFIC_WRITE;
     rg_metric_add(&loop_of(traffic)->metrics.backoffs, 1);
     limit_publish(traffic);
+    rg_log_some(RG_LOG_WARN, "gs://%s: %s of loop %u are slowed down to %u at once: %s",
+                request->bucket, is_write ? "writes" : "reads", loop_of(traffic)->index,
+                rg_limiter_limit(&limit_of(request)->limiter), cause);
+}
+
+/* A limit that is being used grows again until it is gone. */
+static void limit_raised(const struct rg_request *request)
+{
+    const struct rg_limiter *limiter = &limit_of(request)->limiter;
+    limit_publish(traffic_of(request));
+    if (!limiter->limited) {
+        rg_log_some(RG_LOG_INFO, "gs://%s: loop %u is no longer slowed down", request->bucket,
+                    request->client_loop->loop->index);
+    }
 }
 
 /* The request has been counted by its limiter. */
@@ -326,9 +343,9 @@ void rg_traffic_leave(struct rg_request *request)
     }
     if (rg_limiter_leave(&limit->limiter, outcome, admission->sent_ns,
                          loop_of(limit->traffic)->now_ns)) {
-        limit_cut(limit->traffic);
+        limit_cut(request, x->http_status == 429 ? "HTTP 429" : "HTTP 503");
     } else if (was_limited) {
-        limit_publish(limit->traffic);
+        limit_raised(request);
     }
     if (!rg_list_empty(&limit->waiting)) {
         limit_pump(limit);
@@ -371,7 +388,7 @@ void rg_traffic_answered(struct rg_request *request)
     rg_stall_head(&kind->stall, elapsed_ns, &kind->heads);
     rg_hedge_answer(&kind->hedge, elapsed_ns, &kind->heads);
     if (traffic->adapts && rg_limiter_latency(&limit_of(request)->limiter, elapsed_ns, now_ns)) {
-        limit_cut(traffic);
+        limit_cut(request, "answers take much longer than before");
     }
 }
 
@@ -425,6 +442,8 @@ static enum rg_body_action hedge_head(struct rg_exchange *x, const struct rg_h1_
     }
     connections_trade(request);
     rg_metric_add(&request->client_loop->loop->metrics.hedge_wins, 1);
+    rg_log(RG_LOG_DEBUG, "%s gs://%s/%s: the hedge answered first", request->ops->verb,
+           request->bucket, request->object);
     return request->x.ops->head(&request->x, head);
 }
 
@@ -462,6 +481,9 @@ static void hedge_start(struct rg_request *request, struct rg_traffic_hedge *hed
     request->admission.hedge = hedge;
     request->retry.failures++;
     rg_metric_add(&loop_of(traffic)->metrics.hedges, 1);
+    rg_log(RG_LOG_DEBUG, "%s gs://%s/%s: no answer for %.3f s, a hedge is sent", request->ops->verb,
+           request->bucket, request->object,
+           (double)(loop_of(traffic)->now_ns - request->admission.sent_ns) / (double)RG_NS_PER_S);
     rg_pool_submit(request->client_loop->pool, &hedge->x);
 }
 

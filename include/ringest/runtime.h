@@ -20,11 +20,8 @@
 #include <stdint.h>
 
 RG_DECLS_BEGIN
-enum rg_backend {
-    RG_BACKEND_AUTO = 0, /* io_uring where the system allows it, else epoll */
-    RG_BACKEND_URING = 1,
-    RG_BACKEND_EPOLL = 2
-};
+/* AUTO: io_uring where the system allows it, else epoll. */
+enum rg_backend { RG_BACKEND_AUTO = 0, RG_BACKEND_URING = 1, RG_BACKEND_EPOLL = 2 };
 
 /* Where event loops and their memory go on a machine of several NUMA nodes. */
 enum rg_numa_policy {
@@ -42,6 +39,11 @@ enum rg_log_level {
     RG_LOG_DEBUG = 4,
     RG_LOG_OFF = 5
 };
+
+/* Gives lines of the log up to `level` (OFF: none) to `sink` too, from any thread; it must not
+ * block. `place` is where in the library: "http/pool". Of the process; 0 or -EINVAL. */
+typedef void (*rg_log_sink)(enum rg_log_level level, const char *place, const char *text);
+RG_API int rg_log_to(enum rg_log_level level, rg_log_sink sink);
 
 /* Option structs may grow: call the init function first. It stores the size that the program was
  * compiled with; fields behind that size keep their defaults. */

@@ -39,14 +39,14 @@ static const char *capture_end(void)
     return captured;
 }
 
-static void configure_from(const char *value)
+static int configure_from(const char *value)
 {
     if (value == NULL) {
         unsetenv("RINGEST_LOG");
     } else {
         setenv("RINGEST_LOG", value, 1);
     }
-    rg_log_configure(RG_LOG_DEFAULT);
+    return rg_log_configure(RG_LOG_DEFAULT);
 }
 
 static int evaluate_and_count(int *count)
@@ -65,14 +65,16 @@ static void test_nothing_is_written_or_evaluated_when_off(void)
     RG_CHECK_EQ(evaluated, 0);
 }
 
-static void test_line_has_time_level_thread_and_message(void)
+static void test_line_has_time_level_place_thread_and_message(void)
 {
     rg_log_configure(RG_LOG_INFO);
     capture_begin();
     rg_log(RG_LOG_WARN, "%d of %s", 3, "four");
     const char *line = capture_end();
     int year, day, thread, end = 0;
-    RG_CHECK_EQ(sscanf(line, "%4d-%*2d-%2dT%*2d:%*2d:%*2d.%*6dZ ringest warn [%d] 3 of four%n",
+    RG_CHECK_EQ(sscanf(line,
+                       "%4d-%*2d-%2dT%*2d:%*2d:%*2d.%*6dZ ringest warn "
+                       "tests/runtime/test_log [%d] 3 of four%n",
                        &year, &day, &thread, &end),
                 3);
     RG_CHECK(year >= 2024 && day >= 1 && day <= 31);
@@ -89,7 +91,8 @@ static void test_only_levels_up_to_the_chosen_one_are_written(void)
     rg_log(RG_LOG_ERROR, "loud");
     const char *text = capture_end();
     RG_CHECK(strstr(text, "quiet") == NULL);
-    RG_CHECK(strstr(text, " error [") != NULL && strstr(text, "loud\n") != NULL);
+    RG_CHECK(strstr(text, " error tests/runtime/test_log [") != NULL &&
+             strstr(text, "loud\n") != NULL);
 }
 
 static void test_environment_names_every_level(void)
@@ -120,17 +123,61 @@ static void test_an_option_beats_the_environment(void)
 }
 
 /* Reports once per process, so this is one case. */
-static void test_bad_environment_value_is_reported_once_and_means_off(void)
+static void test_bad_environment_value_is_reported_once_and_refused(void)
 {
     rg_log_configure(RG_LOG_DEBUG);
     capture_begin();
-    configure_from("verbose\n\033[31m and very much more text than anybody needs");
-    configure_from("WARN");
-    rg_log(RG_LOG_ERROR, "not written");
+    RG_CHECK_EQ(configure_from("verbose\n\033[31m and very much more text than anybody needs"),
+                -EINVAL);
+    RG_CHECK_EQ(configure_from("WARN"), -EINVAL);
     RG_CHECK_STR(capture_end(),
-                 "ringest: RINGEST_LOG is \"verbose??[31m and very much more\", which is none of "
-                 "error, warn, info, debug: logging is off\n");
-    RG_CHECK(!rg_log_enabled(RG_LOG_ERROR));
+                 "ringest: RINGEST_LOG is \"verbose??[31m and very much more\", which is no level: "
+                 "use error, warn, info or debug\n");
+    RG_CHECK_EQ(configure_from(NULL), 0);
+}
+
+static void test_what_comes_often_is_counted_instead(void)
+{
+    rg_log_configure(RG_LOG_INFO);
+    struct rg_log_some some = {0};
+    capture_begin();
+    for (int i = 0; i < 3 * RG_LOG_SOME_LINES; i++) {
+        bool is_written = rg_log_some_allow(&some, RG_LOG_INFO, __FILE__);
+        /* Another window may begin between two of them. */
+        RG_CHECK(is_written == (i < RG_LOG_SOME_LINES) ||
+                 atomic_load(&some.written) <= (unsigned)i);
+    }
+    (void)capture_end();
+    atomic_store(&some.left_out, 7);
+    atomic_store(&some.window, 1);
+    capture_begin();
+    RG_CHECK(rg_log_some_allow(&some, RG_LOG_INFO, __FILE__));
+    RG_CHECK(strstr(capture_end(), "7 lines like the next one were left out\n") != NULL);
+    rg_log_configure(RG_LOG_DEBUG);
+    for (int i = 0; i < 3 * RG_LOG_SOME_LINES; i++) {
+        RG_CHECK(rg_log_some_allow(&some, RG_LOG_INFO, __FILE__));
+    }
+}
+
+static char sunk[256];
+
+static void sink(enum rg_log_level level, const char *place, const char *text)
+{
+    snprintf(sunk, sizeof(sunk), "%d %s %s", level, place, text);
+}
+
+static void test_a_sink_takes_lines_beside_standard_error(void)
+{
+    rg_log_configure(RG_LOG_ERROR);
+    RG_CHECK_EQ(rg_log_to(RG_LOG_INFO, sink), 0);
+    capture_begin();
+    rg_log(RG_LOG_DEBUG, "neither");
+    rg_log(RG_LOG_INFO, "the sink\nalone");
+    RG_CHECK_STR(capture_end(), "");
+    RG_CHECK_STR(sunk, "3 tests/runtime/test_log the sink?alone");
+    RG_CHECK_EQ(rg_log_to(RG_LOG_OFF, NULL), 0);
+    RG_CHECK(rg_log_enabled(RG_LOG_ERROR) && !rg_log_enabled(RG_LOG_WARN));
+    RG_CHECK_EQ(rg_log_to(RG_LOG_DEFAULT, sink), -EINVAL);
 }
 
 static void test_text_of_a_peer_cannot_forge_a_line(void)
@@ -203,7 +250,8 @@ static void test_lines_of_several_threads_do_not_mix(void)
     unsigned count = 0;
     for (const char *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
         int thread, number, tail = 0;
-        sscanf(line, "%*s ringest error [%*d] thread %d line %d end%n", &thread, &number, &tail);
+        sscanf(line, "%*s ringest error %*s [%*d] thread %d line %d end%n", &thread, &number,
+               &tail);
         RG_CHECK(line + tail == end);
         count++;
     }
@@ -214,11 +262,13 @@ int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
         RG_TEST(test_nothing_is_written_or_evaluated_when_off),
-        RG_TEST(test_line_has_time_level_thread_and_message),
+        RG_TEST(test_line_has_time_level_place_thread_and_message),
         RG_TEST(test_only_levels_up_to_the_chosen_one_are_written),
         RG_TEST(test_environment_names_every_level),
         RG_TEST(test_an_option_beats_the_environment),
-        RG_TEST(test_bad_environment_value_is_reported_once_and_means_off),
+        RG_TEST(test_bad_environment_value_is_reported_once_and_refused),
+        RG_TEST(test_what_comes_often_is_counted_instead),
+        RG_TEST(test_a_sink_takes_lines_beside_standard_error),
         RG_TEST(test_text_of_a_peer_cannot_forge_a_line),
         RG_TEST(test_long_line_is_cut_and_still_ends),
         RG_TEST(test_closed_pipe_raises_no_signal_and_keeps_errno),

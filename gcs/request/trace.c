@@ -1,0 +1,79 @@
+/* Lines of the log about requests: see trace.h. */
+#include "gcs/request/trace.h"
+
+#include "runtime/log.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* "get gs://bucket/object" and its arguments. */
+#define WHAT "%s gs://%s/%s: "
+#define WHAT_OF(request) (request)->ops->verb, (request)->bucket, (request)->object
+
+const char *rg_request_state_name(enum rg_request_state state)
+{
+    static const char *const names[RG_REQUEST_STATE_COUNT] = {
+        [RG_REQUEST_FREE] = "free",         [RG_REQUEST_QUEUED] = "queued",
+        [RG_REQUEST_TOKEN] = "token",       [RG_REQUEST_ADMISSION] = "admission",
+        [RG_REQUEST_POOL] = "pool",         [RG_REQUEST_OUT] = "out",
+        [RG_REQUEST_BACKOFF] = "back-off",  [RG_REQUEST_MEMORY] = "memory",
+        [RG_REQUEST_CHILDREN] = "children", [RG_REQUEST_DONE] = "done",
+    };
+    RG_ASSERT(state < RG_REQUEST_STATE_COUNT);
+    return names[state];
+}
+
+const char *rg_trace_cause(const struct rg_request *request, enum rg_status status,
+                           char out[static RG_TRACE_CAUSE_SIZE])
+{
+    int os_error = request->failure.os_error;
+    const char *text = request->failure.text;
+    const char *system_text = os_error != 0 ? strerrordesc_np(os_error) : NULL;
+    char http[16] = "";
+    if (request->failure.http_status != 0) {
+        snprintf(http, sizeof(http), " (HTTP %u)", request->failure.http_status);
+    }
+    snprintf(out, RG_TRACE_CAUSE_SIZE, "%s%s%s%s%s%s", rg_status_text(status), http,
+             *text != '\0' ? ": " : "", text, system_text != NULL ? ": " : "",
+             system_text != NULL ? system_text : "");
+    return out;
+}
+
+/* Before it is queued, and after it is free again, a request has no name, or an old one's. That of
+ * a whole listing never has one. */
+void rg_trace_state(const struct rg_request *request, enum rg_request_state to)
+{
+    if (to != RG_REQUEST_QUEUED && to != RG_REQUEST_FREE && request->bucket[0] != '\0') {
+        rg_log(RG_LOG_DEBUG, WHAT "%s -> %s", WHAT_OF(request),
+               rg_request_state_name((enum rg_request_state)request->state),
+               rg_request_state_name(to));
+    }
+}
+
+void rg_trace_retry(const struct rg_request *request, uint64_t delay_ns)
+{
+    char cause[RG_TRACE_CAUSE_SIZE];
+    rg_log_some(RG_LOG_INFO, WHAT "attempt %u of %u failed, the next in %.3f s: %s",
+                WHAT_OF(request), request->retry.failures, request->retry.policy.attempts_max,
+                (double)delay_ns / (double)RG_NS_PER_S,
+                rg_trace_cause(request, request->failure.status, cause));
+}
+
+void rg_trace_end(const struct rg_request *request, const struct rg_completion *completion)
+{
+    char cause[RG_TRACE_CAUSE_SIZE];
+    bool failed = completion->status != RG_STATUS_OK && request->bucket[0] != '\0';
+    bool ended_by_us = completion->status == RG_STATUS_CANCELLED ||
+                       completion->status == RG_STATUS_DEADLINE ||
+                       completion->status == RG_STATUS_CLOSED;
+    if (failed && !ended_by_us && request->attempts != 1) {
+        rg_log_some(RG_LOG_INFO, WHAT "failed after %u attempts: %s", WHAT_OF(request),
+                    request->attempts, rg_trace_cause(request, completion->status, cause));
+    } else if (failed) {
+        rg_log(RG_LOG_DEBUG, WHAT "failed: %s", WHAT_OF(request),
+               rg_trace_cause(request, completion->status, cause));
+    } else if (request->attempts > 1 && request->ops->start == NULL) {
+        rg_log_some(RG_LOG_INFO, WHAT "done after %u attempts", WHAT_OF(request),
+                    request->attempts);
+    }
+}

@@ -1,0 +1,30 @@
+/* What the log tells of requests: changes of state at debug; attempts that failed, and requests
+ * that failed in the end or took several attempts, at info. All of it is cold: callers look at the
+ * level first (rg_log_enabled), so that nothing is called, and nothing formatted, when it is off.
+ *
+ * A line names the verb and the object, never a URL, a field or a body: a resumable session's URL
+ * is as good as a password. */
+#ifndef RG_GCS_REQUEST_TRACE_H
+#define RG_GCS_REQUEST_TRACE_H
+
+#include "gcs/request/request_type.h"
+
+/* What a line of the cause needs, its NUL included. */
+#define RG_TRACE_CAUSE_SIZE 512
+
+/* "back-off". */
+const char *rg_request_state_name(enum rg_request_state state);
+
+/* "throttled (HTTP 429): slow down": why the request's last attempt failed. `out` is returned. */
+const char *rg_trace_cause(const struct rg_request *request, enum rg_status status,
+                           char out[static RG_TRACE_CAUSE_SIZE]);
+
+__attribute__((cold)) void rg_trace_state(const struct rg_request *request,
+                                          enum rg_request_state to);
+/* The next attempt begins after `delay_ns`. */
+__attribute__((cold)) void rg_trace_retry(const struct rg_request *request, uint64_t delay_ns);
+/* The request has ended, as its completion says. */
+__attribute__((cold)) void rg_trace_end(const struct rg_request *request,
+                                        const struct rg_completion *completion);
+
+#endif
