@@ -1,10 +1,8 @@
 /* The names of a bucket, page by page: see lister.h. */
 #include "cli/lister.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 int lister_open(struct lister *lister, struct cli_session *session,
@@ -19,7 +17,9 @@ int lister_open(struct lister *lister, struct cli_session *session,
     if (rc < 0) {
         return cli_fail(
             "gs://%s/%s: %s", options->bucket, options->prefix != NULL ? options->prefix : "",
-            rc == -EINVAL ? "the service allows no such bucket or prefix" : strerror(-rc));
+            rc == -EINVAL
+                ? "not a valid bucket name, or a prefix that is not UTF-8 of at most 1024 bytes"
+                : strerror(-rc));
     }
     return CLI_DONE;
 }
@@ -31,7 +31,7 @@ int lister_next(struct lister *lister, const struct rg_list_page **out_page)
     *out_page = NULL;
     int rc = rg_listing_next(lister->listing, lister->cq, 0);
     if (rc < 0) {
-        return cli_fail("the next names cannot be asked for: %s", strerror(-rc));
+        return cli_fail("the listing cannot go on: %s", strerror(-rc));
     }
     while (rg_cq_wait(lister->cq, &lister->completion, 1, 1, RG_FOREVER) != 1) {
         if (cli_interrupted()) {
@@ -76,7 +76,7 @@ static int list_add(struct list *list, const struct rg_object *object)
         size_t capacity = list->capacity * 2 + 64;
         struct listed *grown = realloc(list->objects, capacity * sizeof(*grown));
         if (grown == NULL) {
-            return cli_fail("no memory for what was listed");
+            return cli_fail("out of memory after %zu names: give a longer prefix", list->count);
         }
         list->objects = grown;
         list->capacity = capacity;
@@ -85,7 +85,7 @@ static int list_add(struct list *list, const struct rg_object *object)
     *added = (struct listed){
         .name = strdup(object->name), .size = object->size, .generation = object->generation};
     if (added->name == NULL) {
-        return cli_fail("no memory for what was listed");
+        return cli_fail("out of memory after %zu names: give a longer prefix", list->count);
     }
     snprintf(added->updated, sizeof(added->updated), "%s",
              object->updated != NULL ? object->updated : "");

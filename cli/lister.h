@@ -1,10 +1,10 @@
-/* The names of a bucket, page by page, for the commands that go through them. */
+/* Listing a bucket page by page, for the commands that need its names. */
 #ifndef RG_CLI_LISTER_H
 #define RG_CLI_LISTER_H
 
 #include "cli/session.h"
 
-/* Requests that a listing has out at most. */
+/* Requests of a listing that are out at once. */
 #define LISTER_REQUESTS 16
 
 struct lister {
@@ -28,9 +28,9 @@ struct listed {
     char *name; /* owned */
     uint64_t size;
     int64_t generation;
-    char updated[LISTED_TIME_SIZE]; /* RFC 3339; "" where it was not told */
+    char updated[LISTED_TIME_SIZE]; /* RFC 3339; "": unknown */
 };
-/* All that begins with a prefix, sorted by name; to be freed in any case. CLI_DONE, or an exit
+/* All objects with a prefix, sorted by name, to be freed in any case. CLI_DONE, or an exit
  * status after printing why not. */
 int lister_all(struct cli_session *session, const char *bucket, const char *prefix,
                struct listed **out_objects, size_t *out_count);

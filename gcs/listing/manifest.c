@@ -1,5 +1,5 @@
-/* Reading manifests: see manifest.h. Everything is checked when one is opened, and an entry again
- * when it is decoded: what is in a mapping may change under it. */
+/* Reading manifests: see manifest.h. All checksums are checked when a manifest is opened. An entry
+ * is checked again when it is decoded, because the file behind a mapping may change. */
 #include "gcs/listing/manifest.h"
 
 #include "gcs/listing/manifest_code.h"
@@ -53,7 +53,7 @@ static int check_header(struct rg_manifest *manifest, const struct rg_manifest_d
     return RG_MIN(rc, 0);
 }
 
-/* What the header says of the rest agrees with it. */
+/* Whether the counts in the header fit the size of the file. */
 static int check_sizes(const struct rg_manifest *manifest, const struct rg_manifest_damage *damage)
 {
     uint32_t entries = manifest->block_entries;
@@ -94,7 +94,7 @@ static bool block_fits(const struct rg_manifest *manifest, const struct block *b
            block->size <= manifest->index - block->offset;
 }
 
-/* Blocks follow each other without gaps, and have the checksums that the index states. */
+/* Whether blocks follow each other without gaps and have the checksums that the index states. */
 static int check_blocks(const struct rg_manifest *manifest, const struct rg_manifest_damage *damage)
 {
     uint64_t at = manifest->header_size;
@@ -173,7 +173,7 @@ int rg_manifest_open_memory(struct rg_manifest **out_manifest, const void *data,
     return rc < 0 ? rc : adopt_or_close(out_manifest, &bytes, error, error_size);
 }
 
-/* Takes the descriptor, also where it fails. */
+/* Takes the descriptor, also on failure. */
 static int open_mapped(struct rg_manifest **out_manifest, int fd, char *error, size_t error_size)
 {
     struct rg_bytes bytes;

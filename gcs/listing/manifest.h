@@ -10,13 +10,13 @@
 
 #include <ringest/listing.h>
 
-/* The block that has an entry: where it begins, but for the name's buffer, and its entries, from
- * *out_begin to before *out_end. 0, -ERANGE or -EBADMSG. */
+/* Finds the block that has the entry `index`: a decoder at its beginning, whose `name` the caller
+ * sets, and its entries, *out_begin <= index < *out_end. 0, -ERANGE or -EBADMSG. */
 int rg_manifest_block(const struct rg_manifest *manifest, uint64_t index,
                       struct rg_manifest_decoder *out_decoder, uint64_t *out_begin,
                       uint64_t *out_end);
 
-/* Checks bytes and takes them, but not where they are no manifest. Errors of rg_manifest_open. */
+/* Checks bytes, and takes them if they are a manifest. Errors of rg_manifest_open. */
 int rg_manifest_adopt(struct rg_manifest **out_manifest, const struct rg_bytes *bytes, char *error,
                       size_t error_size);
 

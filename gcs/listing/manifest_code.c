@@ -180,7 +180,7 @@ static bool decode_name(struct rg_manifest_decoder *decoder)
         rest > (uint64_t)(decoder->end - decoder->at) || shared + rest == 0) {
         return false;
     }
-    /* Few bytes, mostly: calls would take longer. */
+    /* Mostly a few bytes, for which a call of memcpy would take longer. */
     for (uint64_t i = 0; i < rest; i++) {
         decoder->name[shared + i] = (char)decoder->at[i];
         if (decoder->at[i] == '\0') {

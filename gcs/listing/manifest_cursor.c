@@ -1,5 +1,5 @@
-/* Walks through a manifest: an entry that follows the last one in its block is decoded from there.
- */
+/* Reads a manifest entry by entry. An entry behind the last one, in the same block, is decoded from
+ * there and not from the block's beginning. */
 #include "gcs/listing/manifest.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 
 struct rg_manifest_cursor {
     const struct rg_manifest *manifest;
-    uint64_t next, end; /* the entry that the decoder is at, and its block's end */
+    uint64_t next, end; /* the decoder's next entry, and the end of its block */
     struct rg_manifest_decoder decoder;
     char name[RG_OBJECT_NAME_SIZE_MAX + 1];
 };
@@ -30,7 +30,7 @@ int rg_manifest_cursor_get(struct rg_manifest_cursor *cursor, uint64_t index,
     if (index >= rg_manifest_count(cursor->manifest)) {
         return -ERANGE;
     }
-    /* In the block of the last one, and not behind it, the decoder goes on. */
+    /* The decoder goes on if the entry is behind it in the same block. */
     if (index < cursor->next || index >= cursor->end) {
         int rc = rg_manifest_block(cursor->manifest, index, &cursor->decoder, &cursor->next,
                                    &cursor->end);

@@ -1,5 +1,5 @@
-/* Writing manifests: see manifest.h. Blocks go to a temporary file beside the final one as they are
- * full, so that memory holds one block and the index: 16 bytes for 64 objects. */
+/* Writing manifests: see manifest.h. Objects go through a buffer to a temporary file beside the
+ * final one, so that memory holds the buffer and the index: 16 bytes for each block. */
 #include "gcs/listing/manifest.h"
 #include "gcs/listing/manifest_code.h"
 #include "gcs/wire/checksum.h"
@@ -20,18 +20,18 @@ static_assert(BUFFER_SIZE >= RG_BYTES_SHARED_SIZE_MIN, "what fits the buffer is 
 struct rg_manifest_writer {
     bool is_file; /* else in memory */
     struct rg_new_file file;
-    int fd;    /* the file's; in memory -1 until the buffer is full, or while there is none */
-    int error; /* of writing; no more is written then */
-    struct rg_manifest_encoder encoder; /* of the block that is open */
+    int fd;    /* the file's. In memory: -1 until the buffer is full, or if memfd is forbidden */
+    int error; /* the first one of writing; nothing is written after it */
+    struct rg_manifest_encoder encoder; /* of the block that is being written */
     char last_name[RG_OBJECT_NAME_SIZE_MAX + 1];
     int64_t last_generation;
     uint64_t count;
-    uint64_t offset; /* of what comes next */
+    uint64_t offset; /* where the next byte goes */
     uint64_t block_offset;
     uint32_t crc, block_crc;
     uint8_t *index;
     uint32_t block_count, block_capacity;
-    uint8_t *buffer; /* without a descriptor all that there is */
+    uint8_t *buffer; /* without a descriptor it holds everything */
     size_t buffer_size, buffer_room;
     bool is_given_order;
     char bucket[RG_BUCKET_NAME_SIZE_MAX + 1];
@@ -64,8 +64,8 @@ static void buffer_grow(struct rg_manifest_writer *writer)
     writer->buffer_room *= 2;
 }
 
-/* More than fits the buffer goes to the file, or to one in memory that other processes can map.
- * Where there are no such files it stays in the buffer. */
+/* When the buffer is full, it is written to the file, or to a file in memory, which other processes
+ * can map. If there are no files in memory, the buffer grows. */
 static void buffer_make_room(struct rg_manifest_writer *writer)
 {
     if (writer->fd < 0 && writer->buffer_room == BUFFER_SIZE) {
@@ -78,7 +78,7 @@ static void buffer_make_room(struct rg_manifest_writer *writer)
     }
 }
 
-/* Appends what lies behind the header. */
+/* Appends to the part behind the header, which the checksum covers. */
 static void append(struct rg_manifest_writer *writer, const void *data, size_t size)
 {
     RG_ASSERT(size <= BUFFER_SIZE);
@@ -109,7 +109,7 @@ static int index_grow(struct rg_manifest_writer *writer)
     return 0;
 }
 
-/* Ends the block that is open; there is room for it in the index. */
+/* Ends the block that is being written. There is room for it in the index. */
 static void block_end(struct rg_manifest_writer *writer)
 {
     uint64_t size = writer->offset - writer->block_offset;
@@ -160,7 +160,7 @@ int rg_manifest_writer_open(struct rg_manifest_writer **out_writer, const char *
     writer->is_file = path != NULL;
     writer->fd = writer->is_file ? writer->file.fd : -1;
     strcpy(writer->bucket, bucket);
-    /* The header comes last: until then the file is not a manifest. */
+    /* The header is written last. Until then the file is not a manifest. */
     uint32_t header_size = rg_manifest_header_size((uint32_t)strlen(bucket));
     memset(writer->buffer, 0, header_size);
     writer->buffer_size = header_size;
@@ -169,7 +169,7 @@ int rg_manifest_writer_open(struct rg_manifest_writer **out_writer, const char *
     return 0;
 }
 
-/* Whether it comes behind the one before, or is a newer generation of the same name. */
+/* Whether the object comes behind the last one, or is a newer generation of the same name. */
 static bool is_in_order(const struct rg_manifest_writer *writer, const struct rg_object *object)
 {
     int order = strcmp(object->name, writer->last_name);
@@ -244,7 +244,7 @@ static void header_write(struct rg_manifest_writer *writer, uint64_t index)
     }
 }
 
-/* All but the header, which makes a manifest of it. */
+/* Writes the index, and then the header, which makes it a manifest. */
 static void content_finish(struct rg_manifest_writer *writer)
 {
     static const uint8_t zeros[RG_MANIFEST_ALIGNMENT];
@@ -279,7 +279,7 @@ int rg_manifest_writer_close(struct rg_manifest_writer *writer, bool abandon)
     return rc;
 }
 
-/* What was written, as bytes that the writer no longer has. */
+/* Moves what was written from the writer to *out_bytes. */
 static int bytes_take(struct rg_manifest_writer *writer, struct rg_bytes *out_bytes)
 {
     if (writer->fd < 0) {

@@ -1,4 +1,5 @@
-/* Reading one page of a listing (Cloud Storage JSON API, "objects: list"). */
+/* The request for one page (Cloud Storage JSON API, "objects: list"): see page.h. The answer is
+ * parsed into a lease; if there is no memory for one, the request waits for it. */
 #include "gcs/listing/page.h"
 
 #include "gcs/wire/list_parser.h"
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the service's own pages need at most; what any page may need is three times as much. */
+/* What a page of the service needs at most. Any page at all may need three times as much. */
 #define LIST_MEMORY_USUAL(body_size) ((body_size)*4 + 4096)
 /* The longest page token, prefix or offset. */
 #define LIST_ARGUMENT_SIZE_MAX 8192
@@ -31,8 +32,8 @@ static int list_head(struct rg_request *request, const struct rg_h1_head *head)
     return RG_BODY_LEASE;
 }
 
-/* Parses a body into a lease, larger if need be. -ENOMEM: there is no memory now, and the waiter is
- * told when there is. -EMSGSIZE: there never will be so much. */
+/* Parses a body into a lease, and into a larger one if that was too small. -ENOMEM: there is no
+ * memory now, and `waiter` runs when there is. -EMSGSIZE: all memory would not be enough. */
 static int list_parse(struct rg_request *request, const char *body, size_t body_size,
                       struct rg_completion *completion)
 {
@@ -82,8 +83,8 @@ static enum rg_status list_status(int rc)
     }
 }
 
-/* A page that waits for memory must not hold any that others wait for: its body moves to the heap.
- */
+/* While a page waits for memory, its body moves to the heap, so that it holds no memory for which
+ * others wait. */
 static int body_set_aside(struct rg_request *request)
 {
     struct rg_list_state *state = &request->list;

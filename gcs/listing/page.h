@@ -1,4 +1,4 @@
-/* Pages of a listing as requests: for rg_submit_list, and as children of a whole listing. */
+/* The request for one page of a listing: for rg_submit_list, and as a child of a whole listing. */
 #ifndef RG_GCS_LISTING_PAGE_H
 #define RG_GCS_LISTING_PAGE_H
 

@@ -1,26 +1,27 @@
-/* Segments and what their pages mean to them; see space.h. */
+/* Segments, and what a page changes in them; see space.h. */
 #include "gcs/listing/space.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Names of a page that the model learns from. */
+/* So many names of a page, evenly spread, are shown to the model. */
 #define SAMPLES 16
-/* Below this a rest is not worth another request. */
+/* A rest of fewer pages is not cut. */
 #define PAGES_WORTH_CUTTING 1.5
-/* More pieces than pages are predicted, because some pages will be a little too full. */
+/* There are more pieces than predicted pages, because some pieces are a little too large for one.
+ */
 #define PIECES_PER_PAGE 1.15
-/* Pages that must come unexpectedly before the prediction is given up. */
+/* After this many pages that were not predicted, the prediction is no longer believed. */
 #define SURPRISES_MAX 2
-/* Answers in a row that are nothing but the token of the question. */
+/* Answers in a row with no names and the token that was sent. More of them are an error. */
 #define REPEATS_MAX 50
-/* After so many misses in a row cuts become rarer. */
+/* After this many empty new segments in a row, only one at a time is cut off. */
 #define MISSES_MAX 16
-/* Pieces that an ordered listing is cut into before any has shown that the density can be relied
- * on. */
+/* How many pieces an ordered listing makes at first, when none has shown yet whether the predicted
+ * density is right. */
 #define TRUST_FIRST 8
-/* The share of a new segment's page in what is thought of the next ones. */
+/* The weight of the newest page in the moving average of `fill`. */
 #define FILL_WEIGHT 0.25
 
 static struct rg_segment *segment_create(const char *low, const char *limit)
@@ -127,7 +128,7 @@ void rg_segment_query(const struct rg_segment *segment, struct rg_space_query *o
     };
 }
 
-/* A page has two lists, both in order; these are the names of either. */
+/* A page has two ordered lists, of objects and of prefixes. Both are handled as `struct names`. */
 static const char *object_name(const struct rg_list_page *page, size_t index)
 {
     return page->objects[index].name;
@@ -141,7 +142,7 @@ static const char *prefix_name(const struct rg_list_page *page, size_t index)
 struct names {
     const struct rg_list_page *page;
     const char *(*at)(const struct rg_list_page *page, size_t index);
-    size_t begin, end; /* what is left of them */
+    size_t begin, end; /* those that count */
 };
 
 /* `repeats`: a name may come several times. */
@@ -156,14 +157,16 @@ static bool is_sorted(const struct names *names, bool repeats)
     return true;
 }
 
-/* Drops names that were seen or belong to others. True if some lie beyond the limit. */
+/* Drops names that were seen before or are another segment's. True: some lie behind the end of this
+ * one, so that it has been walked to its end. */
 static bool names_cut(struct names *names, const struct rg_space *space,
                       const struct rg_segment *segment)
 {
     while (names->begin < names->end) {
         const char *name = names->at(names->page, names->begin);
         bool is_done = !space->versions && strcmp(name, segment->floor) <= 0;
-        /* A group may begin before the listing's own start, but not before that of a piece. */
+        /* A prefix may lie before the start of the whole listing, but not before that of a piece.
+         */
         bool is_before = segment->is_cut_off && strcmp(name, segment->low) < 0;
         if (!is_done && !is_before) {
             break;
@@ -241,8 +244,8 @@ static int segment_go_on(struct rg_segment *segment, const char *token, bool is_
     return 0;
 }
 
-/* A server that does not sort can be followed as long as there is one chain, and nobody relies on
- * the order. */
+/* A server that does not sort its names can be followed while there is only one chain, unless the
+ * caller wants them in order. */
 static int check_order(struct rg_space *space, const struct names *objects,
                        const struct names *prefixes, const char **out_problem)
 {
@@ -302,7 +305,7 @@ int rg_space_take_page(struct rg_space *space, struct rg_segment *segment,
     return rc;
 }
 
-/* How many segments more the rest is worth. */
+/* How many new segments the rest is worth. */
 static uint32_t cut_count(const struct rg_space *space, struct rg_segment *segment,
                           const struct rg_split_range *range, uint32_t new_max)
 {
@@ -323,14 +326,16 @@ static uint32_t cut_count(const struct rg_space *space, struct rg_segment *segme
     return RG_MIN(count, (uint32_t)(pages * PIECES_PER_PAGE));
 }
 
-/* New segments at these keys; fewer where there is no memory. */
+/* Makes new segments at the first key_count of space->keys; fewer if there is no memory. */
 static uint32_t cut_at(struct rg_space *space, struct rg_segment *segment, uint32_t key_count)
 {
     char limit[RG_SPLIT_KEY_SIZE];
     strcpy(limit, segment->limit);
     uint32_t made = 0;
     while (made < key_count) {
-        /* From the last to the first: each is put directly behind the one that is cut. */
+        /* From the last key to the first, because each goes directly behind the segment that is
+         * cut.
+         */
         const char *key = space->keys[key_count - 1 - made];
         struct rg_segment *piece = segment_create(key, limit);
         if (piece == NULL) {

@@ -1,4 +1,4 @@
-/* Names as numbers, and cuts between them; see split.h. */
+/* Names as numbers, and keys between them; see split.h. */
 #include "gcs/listing/split.h"
 
 #include "gcs/wire/utf8.h"
@@ -10,13 +10,14 @@
 #define UNIT_MIN 1e-14
 /* A density that predicts more pages than this is not believed. */
 #define EVEN_PAGES_MAX 4096
-/* A piece is cut this much finer than it is wide, so that keys are no longer than they must. */
+/* A key is as exact as this part of a piece's width, so that it is no longer than necessary. */
 #define FINENESS 16
-/* Near pieces are a little less than a page, for most to fit one. */
+/* Near pieces are a little less than a page, so that most fit one. */
 #define NEAR_SHARE 0.9
-/* One key of so many goes to where nothing was seen yet. */
+/* One key out of so many goes to where nothing was seen yet. */
 #define UNSEEN_SHARE 4
-/* How many positions above the first that differs on a page near pieces are reckoned with. */
+/* Near pieces are computed from this many positions before the first at which the names of a page
+ * differ. */
 #define NEAR_COLUMNS 5
 
 void rg_split_learn(struct rg_split_model *model, const char *name)
@@ -37,7 +38,7 @@ static bool alphabet_has(const struct alphabet *alphabet, uint8_t byte)
     return alphabet->bits[byte / 64] >> byte % 64 & 1;
 }
 
-/* How many members lie below the byte. */
+/* How many members of the alphabet lie below the byte. */
 static uint32_t alphabet_rank(const struct alphabet *alphabet, uint8_t byte)
 {
     uint32_t rank = 0;
@@ -72,7 +73,7 @@ static void alphabet_fill(struct alphabet *alphabet, uint8_t from, uint8_t to)
     }
 }
 
-/* One letter alone is taken for part of a word that all names have. */
+/* A single letter is taken as part of a word that all names contain. */
 static void alphabet_fill_letters(struct alphabet *alphabet, uint8_t a, bool has_digits)
 {
     uint8_t f = (uint8_t)(a + 5), z = (uint8_t)(a + 25);
@@ -84,7 +85,7 @@ static void alphabet_fill_letters(struct alphabet *alphabet, uint8_t a, bool has
     }
 }
 
-/* The bytes that there may be at a position, given those that were seen there. */
+/* The bytes that may occur at a position, given those that were seen there. */
 static struct alphabet alphabet_at(const struct rg_split_model *model, size_t column)
 {
     struct alphabet alphabet = {.count = 0};
@@ -95,7 +96,7 @@ static struct alphabet alphabet_at(const struct rg_split_model *model, size_t co
     }
     alphabet_fill_letters(&alphabet, 'a', has_digits);
     alphabet_fill_letters(&alphabet, 'A', has_digits);
-    /* The bytes of a character that has several: those that go on, and those that begin. */
+    /* Characters of several bytes: first the bytes that continue one, then those that begin one. */
     if (alphabet_count(&alphabet, 0x80, 0xbf) > 1) {
         alphabet_fill(&alphabet, 0x80, 0xbf);
     }
@@ -113,7 +114,7 @@ static struct alphabet alphabet_at(const struct rg_split_model *model, size_t co
     return alphabet;
 }
 
-/* Where a name lies, from 0 to 1, among all that are like it before `column`. */
+/* The place of a name, from 0 to 1, among all names that are equal to it before `column`. */
 static double place_of(const struct rg_split_model *model, const char *name, size_t column)
 {
     double place = 0, unit = 1;
@@ -132,8 +133,8 @@ static double place_of(const struct rg_split_model *model, const char *name, siz
     return place;
 }
 
-/* The name there, to that precision, behind the `column` bytes that `out` begins with. Returns its
- * size. */
+/* Writes the name at a place, to that precision, behind the `column` bytes that `out` begins with.
+ * Returns the name's size. */
 static size_t name_at(const struct rg_split_model *model, double place, double precision,
                       size_t column, char *out)
 {
@@ -161,10 +162,10 @@ static size_t common_size(const char *a, const char *b)
     return size;
 }
 
-/* Where the rest of a range lies. All names of it are like `last` before `column`. */
+/* Where the rest of a range lies. All its names are equal to `last` before `column`. */
 struct span {
     size_t column;
-    bool bounded; /* the end is like `last` before `column` too */
+    bool bounded; /* so is the end */
     double first, last, end;
 };
 
@@ -191,7 +192,7 @@ static struct span span_of(const struct rg_split_model *model, const struct rg_s
     return span_from(model, range, RG_MAX(column, common));
 }
 
-/* The width of a full page; 0: it cannot be told. */
+/* The width of a full page; 0: unknown. */
 static double page_width(const struct rg_split_range *range, const struct span *span)
 {
     double width = span->last - span->first;
@@ -214,8 +215,8 @@ double rg_split_pages(const struct rg_split_model *model, const struct rg_split_
     return pages > EVEN_PAGES_MAX ? RG_SPLIT_PAGES_UNKNOWN : pages;
 }
 
-/* Makes the key UTF-8: a character at its end that is not whole is made the least one that begins
- * so, and what is none is cut off. */
+/* Makes the key UTF-8. An incomplete character at its end becomes the lowest one that begins with
+ * these bytes; bytes that begin none are cut off. Returns the key's size. */
 static size_t utf8_settle(char *key, size_t size)
 {
     size_t at = 0;
@@ -240,7 +241,7 @@ static size_t utf8_settle(char *key, size_t size)
     return rg_utf8_decode(key + at, wanted, &code) > 0 ? at + wanted : at;
 }
 
-/* A key inside a group is moved to where the group begins. */
+/* Moves a key inside a group to where the group begins. Returns its size. */
 static size_t delimiter_settle(const struct rg_split_range *range, const char *key, size_t size)
 {
     size_t from = strlen(range->prefix), width = strlen(range->delimiter);
@@ -268,8 +269,8 @@ static bool invariants(const struct rg_split_range *range, uint32_t count,
     return true;
 }
 
-/* Finishes a key of `size` bytes that was written to out_keys[count]. Returns the new count: one
- * more if the key is of use. */
+/* Completes a key of `size` bytes that was written to out_keys[count]. Returns the new count: one
+ * more if the key lies between the one before and the end. */
 static uint32_t key_add(const struct rg_split_range *range, char (*out_keys)[RG_SPLIT_KEY_SIZE],
                         uint32_t count, size_t size)
 {
@@ -301,8 +302,8 @@ static uint32_t choose_steps(const struct rg_split_model *model, const struct rg
     return made;
 }
 
-/* By how many bytes of the alphabet, all above it, the byte of `last` at this position could be
- * replaced for a key. */
+/* How many higher bytes of the alphabet could replace the byte of `last` at this position to make a
+ * key. */
 static uint32_t column_options(const struct rg_split_model *model,
                                const struct rg_split_range *range, const struct span *span,
                                size_t column, struct alphabet *out_alphabet)
@@ -314,7 +315,7 @@ static uint32_t column_options(const struct rg_split_model *model,
     if (byte < highest) {
         options = alphabet_count(out_alphabet, (uint8_t)(byte + 1), highest);
     }
-    /* Behind a folder, or behind all that was ever seen, there may be something after all. */
+    /* Even if no higher byte was seen, there may be names behind a folder or behind all others. */
     if (options == 0 && (byte == '/' || column == span->column) && byte < 0x7f && byte < highest) {
         alphabet_fill(out_alphabet, (uint8_t)(byte + 1), (uint8_t)(byte + 1));
         out_alphabet->count++;
@@ -323,10 +324,10 @@ static uint32_t column_options(const struct rg_split_model *model,
     return options;
 }
 
-/* The keys that differ from `last` in one byte, the last of them, are one for each scale, from a
- * page's width at the last position to that of everything at the first. Takes some of them, more of
- * the near ones: that there is as much again as was seen is likelier than a hundred times as much.
- */
+/* Each key is a beginning of `last` with a higher last byte. Where that byte is one of the last
+ * positions, the piece is about a page wide; where it is the first, it is as wide as everything.
+ * Takes more of the near keys: that as much follows as was seen is likelier than a hundred times as
+ * much. */
 static uint32_t choose_widening(const struct rg_split_model *model,
                                 const struct rg_split_range *range, const struct span *span,
                                 uint32_t count, char (*out_keys)[RG_SPLIT_KEY_SIZE])
@@ -341,7 +342,8 @@ static uint32_t choose_widening(const struct rg_split_model *model,
         options[column] = (uint16_t)column_options(model, range, span, column, &alphabet);
         total += options[column];
     }
-    /* The first one lies directly behind `last`, and would leave nothing in between. */
+    /* Index 0 is not used if there is a choice: it lies directly behind `last`, so that the first
+     * piece would be empty. */
     uint32_t made = 0, passed = 0, next = 1;
     size_t column = deepest;
     for (uint32_t i = 1; i <= count; i++) {
@@ -364,8 +366,8 @@ static uint32_t choose_widening(const struct rg_split_model *model,
     return made;
 }
 
-/* Keys in the space above all that was ever seen, at the first position where names may differ: one
- * for each kind of characters, because a page of digits says nothing of letters. */
+/* Adds keys above everything that was seen, at the first position where names may differ: one for
+ * each kind of character, because a page of digits says nothing about letters. */
 static uint32_t choose_unseen(const struct rg_split_model *model,
                               const struct rg_split_range *range, const struct span *span,
                               uint32_t made, uint32_t count, char (*out_keys)[RG_SPLIT_KEY_SIZE])

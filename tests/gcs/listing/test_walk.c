@@ -198,14 +198,18 @@ static void test_it_ends_while_a_request_is_out(void)
     free(answer);
 }
 
+/* Also the pages that came before are released at once. */
 static void test_a_page_that_fails_ends_it(void)
 {
-    const struct rg_step script[] = {
-        RG_READ, RG_SEND("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"), RG_AGAIN};
+    char *answer = page_answer_make(0, 5, "t1");
+    const struct rg_step script[] = {RG_READ, RG_SEND(answer), RG_READ,
+                                     RG_SEND("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"),
+                                     RG_END};
     const struct rg_step *const scripts[] = {script};
     world_open(scripts, 4);
     world_close(RG_STATUS_NOT_FOUND);
     RG_CHECK_EQ(world.request.failure.http_status, 404);
+    free(answer);
 }
 
 int main(int argc, char **argv)
