@@ -67,14 +67,6 @@ BOUNDARIES = {
     "hwloc.h": r"runtime/\w+\.(c|h)",
 }
 
-# Circles among units that are put up with, as frozensets of units; none.
-CIRCLES: set[frozenset[str]] = set()
-
-# Files, and functions as FILE:NAME, that are still too long.
-LONG = {
-    "tests/support/sim.c",
-}
-
 # What has callers in tests only: what a test watches, and parts that are tried alone. Everything else that no other
 # file calls is static.
 FOR_TESTS = {
@@ -228,11 +220,8 @@ def check_sources(root):
     yield from check_order()
     yield from check_units(paths)
     yield from units.check_circles(
-        {path: read(root, path) for path in paths if path.endswith(C) and path.startswith(OURS)}, CIRCLES
+        {path: read(root, path) for path in paths if path.endswith(C) and path.startswith(OURS)}
     )
-    for name in LONG:
-        if name.partition(":")[0] not in paths:
-            yield f"{name}: is gone, it may leave the list in tidy.py"
     for path in paths:
         if path == "LICENSE" or "/corpus/" in path or not is_text(path):
             continue
@@ -241,7 +230,7 @@ def check_sources(root):
             continue  # a picture
         yield from check_text(path, text)
         if path.endswith((*C, ".py")):
-            yield from sizes.check_sizes(path, text, LONG)
+            yield from sizes.check_sizes(path, text)
         if path.endswith(C):
             yield from check_includes(path, text)
             yield from check_folders(path, text)

@@ -3,7 +3,7 @@ Two units that include each other, in however many steps, are one unit in two pl
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"', re.MULTILINE)
 
@@ -45,14 +45,8 @@ def circles_of(graph: Graph) -> list[list[str]]:
     return sorted(sorted(group) for group in groups if group)
 
 
-def check_circles(sources: Mapping[str, str], accepted: Iterable[frozenset[str]] = ()) -> Iterator[str]:
+def check_circles(sources: Mapping[str, str]) -> Iterator[str]:
     graph = graph_of(sources)
-    circles = circles_of(graph)
-    left = {frozenset(circle) for circle in circles}
-    for circle in circles:
-        if frozenset(circle) in accepted:
-            continue
+    for circle in circles_of(graph):
         arrows = [f"{unit} includes {', '.join(sorted(graph[unit] & set(circle)))}" for unit in circle]
         yield "a circle of includes: " + "; ".join(arrows)
-    for group in sorted(sorted(group) for group in set(accepted) - left):
-        yield f"no circle any more, it may leave the list in tidy.py: {', '.join(group)}"
