@@ -62,13 +62,16 @@ static void summary(const struct cp_options *options, const struct cp_counts *co
                     uint64_t started_ns)
 {
     double seconds = (double)(rg_now_ns() - started_ns) * 1e-9;
-    char size[32], rate[32];
+    char size[32], rate[32], updated[48] = "";
+    if (counts->updated > 0) {
+        snprintf(updated, sizeof(updated), "%" PRIu64 " updated, ", counts->updated);
+    }
     if (options->json) {
-        printf("{\"copied\":%" PRIu64 ",\"skipped\":%" PRIu64 ",\"failed\":%" PRIu64
-               ",\"planned\":%" PRIu64 ",\"bytes\":%" PRIu64
+        printf("{\"copied\":%" PRIu64 ",\"updated\":%" PRIu64 ",\"skipped\":%" PRIu64
+               ",\"failed\":%" PRIu64 ",\"planned\":%" PRIu64 ",\"bytes\":%" PRIu64
                ",\"seconds\":%.6f,\"gb_per_s\":%.6f,\"cpu_seconds\":%.6f,\"dry_run\":%s}\n",
-               counts->copied, counts->skipped, counts->failed, counts->planned, counts->bytes,
-               seconds, (double)counts->bytes / 1e9 / seconds, cpu_seconds(),
+               counts->copied, counts->updated, counts->skipped, counts->failed, counts->planned,
+               counts->bytes, seconds, (double)counts->bytes / 1e9 / seconds, cpu_seconds(),
                options->dry_run ? "true" : "false");
     } else if (cli_interrupted()) {
         return; /* Said already, with what is to be done. */
@@ -78,14 +81,14 @@ static void summary(const struct cp_options *options, const struct cp_counts *co
                     counts->planned, cli_format_size(counts->bytes_planned, size), counts->skipped,
                     counts->failed);
     } else if (counts->copied > 0) {
-        cli_summary("%" PRIu64 " copied, %" PRIu64 " skipped, %" PRIu64 " failed; %s in %.1f s, "
-                    "%s/s",
-                    counts->copied, counts->skipped, counts->failed,
+        cli_summary("%" PRIu64 " copied, %s%" PRIu64 " skipped, %" PRIu64
+                    " failed; %s in %.1f s, %s/s",
+                    counts->copied, updated, counts->skipped, counts->failed,
                     cli_format_size(counts->bytes, size), seconds,
                     cli_format_size((uint64_t)((double)counts->bytes / seconds), rate));
-    } else if (counts->skipped > 0 || counts->failed > 1) {
-        cli_summary("0 copied, %" PRIu64 " skipped, %" PRIu64 " failed in %.1f s", counts->skipped,
-                    counts->failed, seconds);
+    } else if (counts->updated + counts->skipped > 0 || counts->failed > 1) {
+        cli_summary("0 copied, %s%" PRIu64 " skipped, %" PRIu64 " failed in %.1f s", updated,
+                    counts->skipped, counts->failed, seconds);
     }
 }
 
@@ -273,7 +276,8 @@ const struct cli_command cli_cp = {
         "                     only if the object at the destination has generation N; 0: only if\n"
         "                     there is none. Success means that this command wrote it\n"
         "  --content-type TYPE\n"
-        "                     of new objects; default: application/octet-stream\n"
+        "                     of the objects, also of those that are there already; default: by\n"
+        "                     the file's extension, \"\" for application/octet-stream\n"
         "  --method METHOD    how objects are written: auto, single, resumable, multipart or\n"
         "                     compose; default: auto\n"
         "  --part-size SIZE   size of the parts of large objects; default: 8M to read, 16M to\n"
@@ -284,7 +288,8 @@ const struct cli_command cli_cp = {
         "  --json             a summary as one JSON object\n" CLI_CONNECTION_HELP
         "\nSources are copied into a destination that is a bucket, \".\", \"..\", or ends in "
         "\"/\".\n"
-        "Any other destination is the new name. \"-\" is standard input or output.\n"
+        "Any other destination is the new name, and a folder that exists gets the contents of the\n"
+        "source. \"-\" is standard input or output.\n"
         "\nWhat the destination already has with the same size and CRC32C is not copied again. So\n"
         "repeat an interrupted command to resume it.\n"
         "\nExamples:\n"

@@ -6,6 +6,7 @@
  *   cp_upload.c   what becomes of an item that is a file to be an object, or standard input
  *   cp_download.c ... an object to be a file
  *   cp_copy.c     ... an object to be another one
+ *   cp_retype.c   the type of an object that has its bytes already
  *
  * A worker does the work on files itself, while the requests of its other items go on; none of them
  * waits for another, except where there is nothing to do. */
@@ -23,7 +24,7 @@
 struct cp_options {
     bool recursive, dry_run, no_clobber, follow_symlinks, json;
     int64_t if_generation_match; /* of what is at the destination; 0: no condition */
-    const char *content_type;
+    const char *content_type;    /* NULL: by the file's name; "": the service's default */
     enum rg_upload_method method;
     uint64_t part_size;
     uint32_t concurrency;
@@ -35,6 +36,10 @@ struct cp_options {
 #define CP_BYTES_OUT_MAX RG_MIB(256)
 
 enum cp_kind { CP_UPLOAD, CP_DOWNLOAD, CP_COPY };
+
+/* What a request that is out for an item does: transfer -> stat -> update, of which all but one may
+ * be left out. */
+enum cp_step { CP_STEP_TRANSFER, CP_STEP_STAT, CP_STEP_UPDATE };
 
 /* One file or object on its way. Made by the plan; freed by the run when it has ended. */
 struct cp_item {
@@ -60,10 +65,12 @@ struct cp_item {
     uint32_t parts_left; /* not in the file yet */
     bool is_in_parts, has_failed;
     bool is_unguarded; /* written without a condition of ours */
+    bool is_same;      /* the object has these bytes, and only its type may be another */
+    enum cp_step step;
 };
 
 struct cp_counts {
-    uint64_t planned, copied, skipped, failed, kept;
+    uint64_t planned, copied, updated, skipped, failed, kept;
     uint64_t bytes_planned, bytes; /* bytes: of what was copied */
     uint64_t unplanned;            /* skipped or failed without having been an item */
     /* With the parts of files that are not complete yet; of those, what was not transferred; and
@@ -125,7 +132,7 @@ struct cp_item *cp_item_create(enum cp_kind kind);
 void cp_item_destroy(struct cp_item *item);
 
 /* cp_run.c, for the work on items. Each item is ended exactly once. */
-enum cp_end { CP_COPIED, CP_SKIPPED, CP_FAILED };
+enum cp_end { CP_COPIED, CP_UPDATED, CP_SKIPPED, CP_FAILED };
 void cp_item_end(struct cp_worker *worker, struct cp_item *item, enum cp_end end);
 /* Prints the line, unless everything is being stopped, and ends the item. */
 void cp_item_fail(struct cp_worker *worker, struct cp_item *item, const char *format, ...)
@@ -160,6 +167,15 @@ void cp_download_stop(struct cp_worker *worker);
 void cp_copy_start(struct cp_worker *worker, struct cp_item *item);
 void cp_copy_take(struct cp_worker *worker, const struct cp_job *job,
                   const struct rg_completion *completion);
+
+/* Whether objects that have their bytes already get a type all the same. */
+bool cp_retypes(const struct cp_options *options);
+void cp_retype_start(struct cp_worker *worker, struct cp_item *item);
+/* The same from what is known of the object. */
+void cp_retype_info(struct cp_worker *worker, struct cp_item *item,
+                    const struct rg_object_info *info);
+void cp_retype_take(struct cp_worker *worker, const struct cp_job *job,
+                    const struct rg_completion *completion);
 
 /* cp_plan.c: turns the sources into items. CLI_DONE, or an exit status after printing why not; what
  * fails for one file only is counted in the run. */

@@ -29,7 +29,11 @@ static void submit(struct cp_worker *worker, struct cp_item *item)
 
 void cp_copy_start(struct cp_worker *worker, struct cp_item *item)
 {
-    submit(worker, item);
+    if (item->is_same) {
+        cp_retype_start(worker, item);
+    } else {
+        submit(worker, item);
+    }
 }
 
 void cp_copy_take(struct cp_worker *worker, const struct cp_job *job,
@@ -40,7 +44,11 @@ void cp_copy_take(struct cp_worker *worker, const struct cp_job *job,
     bool is_guarded = item->there.is_known && !item->is_unguarded;
     if (completion->status == RG_STATUS_OK) {
         item->size = completion->object_size;
-        cp_item_end(worker, item, CP_COPIED);
+        if (cp_retypes(options)) {
+            cp_retype_info(worker, item, completion->data);
+        } else {
+            cp_item_end(worker, item, CP_COPIED);
+        }
     } else if (completion->status == RG_STATUS_PRECONDITION && options->no_clobber) {
         cp_item_end(worker, item, CP_SKIPPED);
     } else if (completion->status == RG_STATUS_PRECONDITION && is_guarded &&

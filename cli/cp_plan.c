@@ -37,6 +37,7 @@ struct plan {
     bool may_meet;
     struct places places;
     bool stopped; /* nothing more is to be planned */
+    bool merge_is_told;
 };
 
 static bool is_stream(const char *place)
@@ -88,6 +89,44 @@ static char *target(const struct plan *plan, const char *base, const char *relat
     return joined;
 }
 
+static bool is_folder(const char *path)
+{
+    struct stat stat_;
+    return stat(path, &stat_) == 0 && S_ISDIR(stat_.st_mode);
+}
+
+/* gcloud copies a folder into a destination that exists, and to a destination that does not; here
+ * it becomes the destination in either case. Whoever expects the other hears of it before anything
+ * is copied. */
+static void merge_tell(struct plan *plan, const char *base)
+{
+    bool exists = false;
+    if (plan->merge_is_told || plan->into || plan->options->json || *base == '\0') {
+        return;
+    }
+    plan->merge_is_told = true;
+    const char *root = plan->to_bucket ? plan->uri.name : plan->folder;
+    char *root_base = base_name(root);
+    if (root_base == NULL || strcmp(root_base, base) == 0) {
+        free(root_base);
+        return;
+    }
+    free(root_base);
+    if (plan->to_bucket) {
+        char prefix[RG_OBJECT_NAME_SIZE_MAX + 2];
+        snprintf(prefix, sizeof(prefix), "%s/", root);
+        plan->stopped = lookup_prefix(&plan->lookup, prefix, &exists) != CLI_DONE;
+    } else {
+        exists = is_folder(root);
+    }
+    if (exists) {
+        cli_note("%s%s%s%s exists, and gets the contents of \"%s\"; with \"/\" at the end it gets "
+                 "the folder \"%s\" itself",
+                 plan->to_bucket ? "gs://" : "", plan->to_bucket ? plan->uri.bucket : "",
+                 plan->to_bucket ? "/" : "", root, base, base);
+    }
+}
+
 static bool item_add(struct plan *plan, struct cp_item *item)
 {
     if (!cp_run_add(plan->run, item)) {
@@ -130,6 +169,10 @@ static struct cp_item *item_look(struct plan *plan, struct cp_item *item)
     } else if (item->kind == CP_COPY && item->there.exists && item->has_crc32c &&
                item->there.has_crc32c && item->there.size == item->size &&
                item->there.crc32c == item->crc32c) {
+        if (cp_retypes(plan->options)) {
+            item->is_same = true;
+            return item;
+        }
         cp_run_skip(plan->run);
     } else {
         return item;
@@ -413,15 +456,12 @@ static void plan_local(struct plan *plan, const char *source)
         cp_run_refuse(plan->run, "%s: a folder; use -r", source);
     } else {
         struct ancestor self = {NULL, stat_.st_dev, stat_.st_ino};
-        walk(plan, base, source, "", &self);
+        merge_tell(plan, base);
+        if (!plan->stopped) {
+            walk(plan, base, source, "", &self);
+        }
     }
     free(base);
-}
-
-static bool is_folder(const char *path)
-{
-    struct stat stat_;
-    return stat(path, &stat_) == 0 && S_ISDIR(stat_.st_mode);
 }
 
 /* An object whose name ends in "/" stands for a folder, as consoles make them: it becomes one here,
@@ -522,6 +562,7 @@ static void plan_prefix(struct plan *plan, const struct cli_uri *uri, const char
         *out_count += page->object_count;
         for (size_t i = 0; i < page->object_count && !plan->stopped; i++) {
             const char *relative = page->objects[i].name + strlen(prefix);
+            merge_tell(plan, base);
             if (*within != '\0' && strncmp(page->objects[i].name, within, strlen(within)) == 0) {
                 left_out++;
             } else if (*relative != '\0' || plan->to_bucket) {
@@ -651,6 +692,10 @@ int cp_plan_check(const struct cp_options *options, char *const *sources, size_t
              names_a_place(destination))) {
             return cli_usage("standard input needs the name of an object, not \"%s\"", destination);
         }
+    }
+    if (options->content_type != NULL && !to_bucket) {
+        return cli_usage("--content-type is for objects that are written; \"%s\" is a file",
+                         destination);
     }
     if (options->if_generation_match != 0 && !to_bucket) {
         return cli_usage("--if-generation-match is about the object that is written; \"%s\" is a "

@@ -88,6 +88,8 @@ void cp_item_end(struct cp_worker *worker, struct cp_item *item, enum cp_end end
     if (end == CP_COPIED) {
         counts->copied++;
         counts->bytes += item->size;
+    } else if (end == CP_UPDATED) {
+        counts->updated++;
     } else if (end == CP_SKIPPED) {
         counts->skipped++;
     } else {
@@ -280,7 +282,9 @@ static void completion_take(struct cp_worker *worker, struct rg_completion *comp
     RG_ASSERT(slot->item != NULL);
     struct cp_job job = *slot;
     cp_job_cancel(worker, slot);
-    if (job.item->kind == CP_UPLOAD) {
+    if (job.item->step != CP_STEP_TRANSFER) {
+        cp_retype_take(worker, &job, completion);
+    } else if (job.item->kind == CP_UPLOAD) {
         cp_upload_take(worker, &job, completion);
     } else if (job.item->kind == CP_DOWNLOAD) {
         cp_download_take(worker, &job, completion);
@@ -362,7 +366,7 @@ static void look_around(struct cp_run *run)
     const struct cp_counts *counts = &run->counts;
     uint64_t bytes_done = counts->bytes_now + bytes_sent(run);
     struct progress_state state = {
-        .done = counts->copied + counts->skipped + counts->failed,
+        .done = counts->copied + counts->updated + counts->skipped + counts->failed,
         .total = counts->planned + counts->unplanned,
         .bytes_done = bytes_done,
         .bytes_total = RG_MAX(counts->bytes_planned, bytes_done),

@@ -3,6 +3,7 @@
  * Small files are read at once and closed, so that few are open however many are on their way;
  * larger ones are read by the library, part by part. An object that already has the file's size and
  * CRC32C is left alone. */
+#include "cli/content_type.h"
 #include "cli/cp.h"
 
 #include <errno.h>
@@ -104,6 +105,15 @@ static uint32_t parts_inflight(const struct cp_run *run)
     return (uint32_t)RG_MAX(RG_MIN(parts, (uint64_t)PARTS_INFLIGHT_MAX), UINT64_C(1));
 }
 
+/* Of a new object; NULL: the service's default. */
+static const char *type_choose(const struct cp_options *options, const char *name)
+{
+    if (options->content_type == NULL) {
+        return content_type_guess(name);
+    }
+    return options->content_type[0] != '\0' ? options->content_type : NULL;
+}
+
 static void submit(struct cp_worker *worker, struct cp_item *item)
 {
     const struct cp_options *options = worker->run->options;
@@ -114,7 +124,7 @@ static void submit(struct cp_worker *worker, struct cp_item *item)
         .data = item->buffer,
         .fd = item->fd,
         .size = item->size,
-        .content_type = options->content_type,
+        .content_type = type_choose(options, item->path),
         .conditions = conditions(options, item),
         .exclusive = options->if_generation_match != 0,
         .part_size = options->part_size == CP_PART_SIZE_DEFAULT ? 0 : options->part_size,
@@ -150,6 +160,8 @@ void cp_upload_start(struct cp_worker *worker, struct cp_item *item)
     if (rc < 0) {
         cp_item_fail(worker, item, "%s: %s", item->path,
                      rc == -EINVAL ? "not a regular file" : local_error_text(rc));
+    } else if (there && cp_retypes(worker->run->options)) {
+        cp_retype_start(worker, item);
     } else if (there) {
         cp_item_end(worker, item, CP_SKIPPED);
     } else {
@@ -260,7 +272,7 @@ int cp_from_stdin(struct cli_session *session, const struct cp_options *options,
         .bucket = uri->bucket,
         .object = uri->name,
         .method = options->method,
-        .content_type = options->content_type,
+        .content_type = type_choose(options, uri->name),
         .conditions = {.if_generation_match = options->no_clobber ? RG_GENERATION_ABSENT
                                                                   : options->if_generation_match},
         .exclusive = options->if_generation_match != 0,

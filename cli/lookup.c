@@ -119,6 +119,19 @@ int lookup_find(struct lookup *lookup, const char *name, struct there *out_there
     return CLI_DONE;
 }
 
+int lookup_prefix(struct lookup *lookup, const char *prefix, bool *out_any)
+{
+    struct there there;
+    *out_any = false;
+    int status = lookup_find(lookup, prefix, &there);
+    const struct rg_list_page *page = lookup->page;
+    if (status == CLI_DONE && there.is_known && lookup->index < page->object_count) {
+        const char *name = page->objects[lookup->index].name;
+        *out_any = strncmp(name, prefix, strlen(prefix)) == 0;
+    }
+    return status;
+}
+
 int lookup_open(struct lookup *lookup, struct cli_session *session, const char *bucket,
                 uint32_t page_size)
 {

@@ -32,7 +32,10 @@ int lookup_open(struct lookup *lookup, struct cli_session *session, const char *
 /* Names may come in any order; ascending ones cost the least. Where listing is forbidden, nothing
  * is known. CLI_DONE, or an exit status after printing why not. */
 int lookup_find(struct lookup *lookup, const char *name, struct there *out_there);
-/* The same for one name alone. */
+/* Whether any name begins with the prefix; not where listing is forbidden. The page that was read
+ * is kept for what follows. CLI_DONE, or an exit status after printing why not. */
+int lookup_prefix(struct lookup *lookup, const char *prefix, bool *out_any);
+/* What stands under one name, alone. */
 int lookup_one(struct cli_session *session, const struct cli_uri *uri, struct there *out_there);
 /* A zeroed one is fine. */
 void lookup_close(struct lookup *lookup);

@@ -175,7 +175,7 @@ class Trees(Copying):
         self.ok(self.cp("-r", self.bucket + "/t", self.folder / "d"))
         self.assertEqual(tree(self.folder / "d"), {"sub/f": b"f"})
         self.put("t/full/", b"bytes")
-        self.fails(self.cp("-r", self.bucket + "/t", self.folder / "d"), FAILED, "t/full/", "cannot be a file")
+        self.fails(self.cp("-rq", self.bucket + "/t", self.folder / "d"), FAILED, "t/full/", "cannot be a file")
 
     def test_a_file_where_a_folder_must_be(self):
         for name in ("t/a", "t/a/b", "t/c"):
@@ -212,6 +212,30 @@ class Trees(Copying):
         self.assertEqual((done.returncode, done.stderr.count("\n")), (FAILED, 3), done.stderr)
         self.assertIn("1024", done.stderr)
         self.assertEqual(self.names(), ["t/good"])
+
+    def test_a_folder_that_exists_gets_the_contents(self):
+        """Whoever expects a folder in it, as gcloud makes one, is told."""
+        write_tree(self.folder / "src", {"f": b"f"})
+        self.put("there/x", b"x")
+        (self.folder / "here").mkdir()
+        for source, destination in (
+            (self.folder / "src", self.bucket + "/there"),
+            (self.bucket + "/there", self.folder / "here"),
+            (self.bucket + "/there", self.bucket + "/there2"),
+        ):
+            if destination == self.bucket + "/there2":
+                self.ok(self.cp("-r", source, destination))
+                source = self.folder / "src"
+            base = pathlib.Path(str(source)).name
+            done = self.cp("-r", source, destination)
+            self.fails(done, DONE, f"note: {destination} exists, and gets the contents of", f'folder "{base}"')
+            self.ok(self.cp("-r", "-q", source, destination))
+            self.ok(self.cp("-r", source, f"{destination}/"))
+        self.assertEqual(self.names(self.bucket + "/there/"), ["there/f", "there/src/f", "there/x"])
+        # A folder of the same name is the same folder, and a new one is new.
+        self.ok(self.cp("-r", self.folder / "src", self.bucket + "/src"))
+        self.ok(self.cp("-r", self.folder / "src", self.bucket + "/src"))
+        self.ok(self.cp("-r", self.folder / "src", self.bucket + "/ther"))
 
     def test_several_sources(self):
         sources = [self.file(name, name.encode()) for name in ("a", "b", "c")]
@@ -330,6 +354,68 @@ class Files(Copying):
         self.ok(self.cp(self.file("f"), self.bucket, "--content-type", "text/plain"))
         info = json.loads(self.ok(self.ringest("stat", self.bucket + "/f", "--json")))
         self.assertEqual(info["content_type"], "text/plain")
+
+    def content_types(self):
+        names = self.names()
+        lines = self.ok(self.ringest("stat", "--json", *(f"{self.bucket}/{name}" for name in names))).splitlines()
+        return {name: json.loads(line)["content_type"] for name, line in zip(names, lines, strict=True)}
+
+    def test_a_type_by_the_name(self):
+        octets = "application/octet-stream"
+        types = {"a.PNG": "image/png", "b.json": "application/json", "c.tar.gz": "application/gzip", "d": octets}
+        write_tree(self.folder / "t", dict.fromkeys(types, b"x" * 10))
+        self.ok(self.cp("-r", f"{self.folder}/t/.", self.bucket + "/"))
+        self.assertEqual(self.content_types(), types)
+        self.ok(self.cp("-r", f"{self.folder}/t/.", self.bucket + "-2/", "--content-type", ""))
+        self.bucket += "-2"
+        self.assertEqual(self.content_types(), dict.fromkeys(types, octets))
+
+    def test_a_type_of_standard_input_by_the_name_of_the_object(self):
+        command = [PROGRAM, "cp", "-q", "-", self.bucket + "/a.csv", *self.server.place]
+        subprocess.run(command, input=b"1,2", env=environment(), check=True, timeout=PATIENCE_S)
+        self.assertEqual(self.content_types(), {"a.csv": "text/csv"})
+
+    def test_a_type_of_what_is_there_already(self):
+        """Of the same bytes only the type is changed, once, and only if it is asked for."""
+        path = self.file("f.txt", b"the same")
+        self.ok(self.cp(path, self.bucket))
+        before = json.loads(self.ok(self.ringest("stat", self.bucket + "/f.txt", "--json")))
+        self.assertEqual(self.counts(path, self.bucket, "--content-type", "image/png", "-n"), (0, 1, 0))
+        done = self.cp(path, self.bucket, "--content-type", "image/png")
+        self.ok(done)
+        self.assertRegex(done.summary, r"^0 copied, 1 updated, 0 skipped, 0 failed")
+        after = json.loads(self.ok(self.ringest("stat", self.bucket + "/f.txt", "--json")))
+        self.assertEqual((before["content_type"], after["content_type"]), ("text/plain", "image/png"))
+        self.assertEqual(before["generation"], after["generation"])
+        for arguments in (["--content-type", "image/png"], ["--content-type", ""], []):
+            self.assertEqual(self.counts(path, self.bucket, *arguments), (0, 1, 0))
+        last = json.loads(self.ok(self.ringest("stat", self.bucket + "/f.txt", "--json")))
+        self.assertEqual(after, last)
+
+    def test_a_type_of_copies_between_buckets(self):
+        self.put("t/a", b"a")
+        self.put("t/b", b"b")
+        self.put("u/a", b"a")
+        report = self.report("-r", self.bucket + "/t", self.bucket + "/u", "--content-type", "text/x-test")
+        self.assertEqual((report["copied"], report["updated"], report["failed"]), (1, 1, 0))
+        types = self.content_types()
+        self.assertEqual([types["u/a"], types["u/b"]], 2 * ["text/x-test"])
+        self.assertNotEqual(types["t/a"], "text/x-test")
+
+    def test_a_type_is_not_set_on_what_somebody_else_wrote(self):
+        path = self.file("f", b"the same")
+        self.ok(self.cp(path, self.bucket))
+        with Rule((self.server.endpoint, self.server.ca), method="storage.objects.get", answer="held") as rule:
+            command = [PROGRAM, "cp", str(path), self.bucket, "--content-type=image/png", *self.server.place]
+            process = subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE)
+            rule.wait()
+            self.put("f", b"other")
+        # What is there now is not what was compared and looked at.
+        _, errors = process.communicate(timeout=PATIENCE_S)
+        self.assertEqual(process.returncode, FAILED, errors)
+        self.assertIn(b"changed by somebody else", errors)
+        self.assertEqual(self.cat("f"), b"other")
+        self.assertNotEqual(self.content_types()["f"], "image/png")
 
     def test_modes_are_not_kept(self):
         path = self.file("f")
@@ -587,6 +673,7 @@ class BadLuck(Copying):
             ["-", self.bucket + "/d/"],
             ["-r", "-", self.bucket + "/o"],
             [path, "gs://x/y"],
+            [self.bucket + "/f", path, "--content-type=text/plain"],
             [path, self.bucket, "--method=fast"],
             [path, self.bucket, "--part-size=1K"],
             [path, self.bucket, "--concurrency=0"],

@@ -92,7 +92,7 @@ class Unchecked(Case):
 
     def test_what_the_listing_tells_will_do(self):
         Storage.listed = crc32c(SMALL)
-        copy = "cp", "-r", "gs://bucket/folder/", self.folder
+        copy = "cp", "-rq", "gs://bucket/folder/", self.folder
         self.assertEqual(self.run_it(*copy).returncode, DONE)
         (path,) = pathlib.Path(self.folder).rglob("small")
         self.assertEqual(path.read_bytes(), SMALL)
