@@ -64,7 +64,9 @@ struct rg_client_loop {
     uint64_t clock_due_ns; /* when an answer's date is looked at again */
     struct rg_part_memory part_memory;
     struct rg_authorizer authorizer;
-    enum rg_client_loop_state state; /* changed by rg_client_loop_become alone */
+    /* Changed by rg_client_loop_become alone, on the loop. Who closes the client looks at it, too.
+     */
+    _Atomic enum rg_client_loop_state state;
     void (*emptied)(struct rg_client_loop *client_loop); /* its pool and all requests are gone */
     sem_t closed; /* posted once when the pool and all requests are gone; valid while closing */
 };
