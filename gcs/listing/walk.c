@@ -95,14 +95,10 @@ static void page_start(struct rg_walk *walk, struct rg_segment *segment)
         rg_operation_fail(walk->operation, RG_STATUS_NO_RESOURCES, "no memory");
     } else if (rc < 0) {
         rg_operation_fail(walk->operation, RG_STATUS_BAD_RESPONSE, "a page token is too long");
-    } else if (!rg_request_start(&slot->request)) {
-        slot->request.ops->release(&slot->request);
-        rg_operation_fail(walk->operation, RG_STATUS_CLOSED, "the client is being closed");
-    } else {
+    } else if (rg_operation_child_start(walk->operation, &slot->request)) {
         slot_become(slot, SLOT_OUT);
         slot->segment = segment;
         segment->waits = false;
-        rg_operation_child_started(walk->operation);
     }
 }
 

@@ -117,22 +117,11 @@ static int step_prepare(struct rg_copy_state *state, const char *token)
     return 0;
 }
 
-/* A prepared child. */
-static void child_start(struct rg_copy_state *state)
-{
-    if (rg_request_start(&state->child)) {
-        rg_operation_child_started(&state->operation);
-    } else {
-        rg_object_release(&state->child);
-        rg_operation_fail(&state->operation, RG_STATUS_CLOSED, "%s", "");
-    }
-}
-
 static void step_start(struct rg_copy_state *state, const char *token)
 {
     int rc = step_prepare(state, token);
     if (rc == 0) {
-        child_start(state);
+        (void)rg_operation_child_start(&state->operation, &state->child);
     } else if (rc == -ENOMEM) {
         rg_operation_fail(&state->operation, RG_STATUS_NO_RESOURCES, "no memory for a step");
     } else {
@@ -229,7 +218,7 @@ static void stat_start(struct rg_copy_state *state)
         return;
     }
     state->has_child = true;
-    child_start(state);
+    (void)rg_operation_child_start(&state->operation, &state->child);
 }
 
 static void copy_advance(struct rg_operation *operation)

@@ -270,13 +270,8 @@ static bool slot_start(struct rg_ranges_state *state, struct slot *slot)
         slot->child.get.sink = group_sink;
         slot->child.get.buf_size = group->end - group->begin;
     }
-    if (!rg_request_start(&slot->child)) {
-        rg_operation_fail(&state->operation, RG_STATUS_CLOSED, "%s", "");
-        return false;
-    }
-    slot->out = true;
-    rg_operation_child_started(&state->operation);
-    return true;
+    slot->out = rg_operation_child_start(&state->operation, &slot->child);
+    return slot->out;
 }
 
 static void groups_start(struct rg_ranges_state *state)

@@ -158,6 +158,17 @@ void rg_operation_release(struct rg_request *request)
     operation->ops->free(operation);
 }
 
+bool rg_operation_child_start(struct rg_operation *operation, struct rg_request *child)
+{
+    if (!rg_request_start(child)) {
+        child->ops->release(child);
+        rg_operation_fail(operation, RG_STATUS_CLOSED, "%s", "");
+        return false;
+    }
+    rg_operation_child_started(operation);
+    return true;
+}
+
 void rg_operation_child_started(struct rg_operation *operation)
 {
     operation->out++;

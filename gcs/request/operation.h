@@ -86,7 +86,10 @@ void rg_operation_release(struct rg_request *request);
 
 /* Defers the task. */
 void rg_operation_wake(struct rg_operation *operation);
-/* A child was started, or a read. */
+/* Starts a prepared child. False: the client is being closed. The child has been released, and the
+ * operation is stopped. */
+bool rg_operation_child_start(struct rg_operation *operation, struct rg_request *child);
+/* Something else was started that counts as a child: a call, or a read. */
 void rg_operation_child_started(struct rg_operation *operation);
 /* It has ended. Adds the attempts of a child to those of the operation. NULL: a read, of which many
  * make a part; whoever reads wakes a RUNNING operation when there is something to do. */
