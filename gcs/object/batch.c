@@ -24,10 +24,16 @@
 /* Requests for single objects that are out at once. */
 #define SINGLES_MAX 8
 
+enum item_state {
+    ITEM_DECIDED = 0, /* its result is there, once the batch has been answered */
+    ITEM_WAITS,       /* it is to be removed by a request of its own, which has not been sent */
+    ITEM_OUT,         /* that request is out */
+};
+
 struct item {
     struct rg_delete del; /* its strings are the operation's own */
     uint16_t http_status; /* of its answer in the batch; 0: none */
-    bool again;           /* it is to be removed by a request of its own */
+    enum item_state state;
 };
 
 struct single {
@@ -171,6 +177,7 @@ static void single_done(struct rg_request *child, struct rg_completion *completi
         .http_status = completion->http_status,
         .found_done = completion->found_done,
     };
+    state->items[single->index].state = ITEM_DECIDED;
     single->out = false;
     rg_operation_child_ended(&state->operation, child);
 }
@@ -178,7 +185,7 @@ static void single_done(struct rg_request *child, struct rg_completion *completi
 /* The next item that is to be sent alone; false: there is none. */
 static bool item_next(struct rg_delete_many_state *state, uint32_t *out_index)
 {
-    while (state->next < state->count && !state->items[state->next].again) {
+    while (state->next < state->count && state->items[state->next].state != ITEM_WAITS) {
         state->next++;
     }
     if (state->next == state->count) {
@@ -192,10 +199,10 @@ static bool item_next(struct rg_delete_many_state *state, uint32_t *out_index)
 static bool single_start(struct rg_delete_many_state *state, struct single *single)
 {
     struct rg_operation *operation = &state->operation;
-    const struct item *item = &state->items[single->index];
+    struct item *item = &state->items[single->index];
     rg_request_init_child(&single->child, operation->request, single_done);
     if (rg_delete_prepare(&single->child, &item->del) < 0) {
-        rg_operation_stop(operation, RG_STATUS_NO_RESOURCES);
+        rg_operation_fail(operation, RG_STATUS_NO_RESOURCES, "%s", "");
         return false;
     }
     single->child.deadline_ns = operation->request->deadline_ns;
@@ -204,14 +211,9 @@ static bool single_start(struct rg_delete_many_state *state, struct single *sing
     if (maybe_done) {
         rg_verify_suspect(&single->child.verify);
     }
-    if (!rg_request_start(&single->child)) {
-        rg_object_release(&single->child);
-        rg_operation_stop(operation, RG_STATUS_CLOSED);
-        return false;
-    }
-    single->out = true;
-    rg_operation_child_started(operation);
-    return true;
+    single->out = rg_operation_child_start(operation, &single->child);
+    item->state = single->out ? ITEM_OUT : ITEM_WAITS;
+    return single->out;
 }
 
 static void singles_advance(struct rg_delete_many_state *state)
@@ -288,8 +290,9 @@ static bool items_take(struct rg_delete_many_state *state)
 {
     bool again = false;
     for (uint32_t i = 0; i < state->count; i++) {
-        state->items[i].again = state->alone || item_take(state, i);
-        again |= state->items[i].again;
+        bool waits = state->alone || item_take(state, i);
+        state->items[i].state = waits ? ITEM_WAITS : ITEM_DECIDED;
+        again |= waits;
     }
     return again;
 }
@@ -382,7 +385,7 @@ static void all_send_alone(struct rg_delete_many_state *state)
 {
     state->alone = true;
     for (uint32_t i = 0; i < state->count; i++) {
-        state->items[i].again = true;
+        state->items[i].state = ITEM_WAITS;
     }
     state->phase = PHASE_SINGLES;
 }
@@ -395,12 +398,7 @@ static void batch_start(struct rg_delete_many_state *state)
         return;
     }
     state->phase = PHASE_BATCH;
-    if (rg_request_start(&state->batch)) {
-        rg_operation_child_started(operation);
-    } else {
-        rg_object_release(&state->batch);
-        rg_operation_fail(operation, RG_STATUS_CLOSED, "%s", "");
-    }
+    (void)rg_operation_child_start(operation, &state->batch);
 }
 
 /* Takes the lease, if there is room for it; otherwise `memory` runs when there is. */
@@ -483,14 +481,14 @@ static void many_stop(struct rg_operation *operation, bool hurry)
     }
 }
 
-/* Whether every item that was to be sent alone has an answer that no cancellation has given it. */
+/* Whether every item is decided, and not by being cancelled. */
 static bool singles_are_answered(const struct rg_delete_many_state *state)
 {
     for (uint32_t i = 0; i < state->count; i++) {
         enum rg_status status = state->results[i].status;
         bool is_ended = status == RG_STATUS_CANCELLED || status == RG_STATUS_DEADLINE ||
                         status == RG_STATUS_CLOSED;
-        if (state->items[i].again && (i >= state->next || is_ended)) {
+        if (state->items[i].state != ITEM_DECIDED || is_ended) {
             return false;
         }
     }

@@ -6,11 +6,23 @@
 
 #include <ringest/objects.h>
 
+#include <stdatomic.h>
+#include <string.h>
+
 /* Of this thread: how many allocations are left, plus 1. Below 0: as many as one likes. */
 static _Thread_local int countdown = -1;
 
+/* On all other threads: one allocation of such a size fails, which the operation's is. */
+#define LONG_NAME_SIZE 777
+static _Atomic bool long_target_fails;
+static _Thread_local bool is_submitter;
+
 static bool fails(void)
 {
+    size_t size = rg_test_allocation_size;
+    if (!is_submitter && size > LONG_NAME_SIZE + 20 && size < LONG_NAME_SIZE + 60) {
+        return atomic_exchange(&long_target_fails, false);
+    }
     if (countdown > 0) {
         countdown--;
     }
@@ -94,10 +106,39 @@ static void test_each_allocation_of_each_submit(void)
     rg_test_client_close(&c);
 }
 
+/* An object for which there was no memory to ask must not count as asked for, although the answer
+ * for the other one comes after that. */
+static void test_no_memory_for_the_last_of_many_deletions(void)
+{
+    const struct rg_step script[] = {RG_READ, RG_SEND(rg_test_answer("404 Not Found", "")),
+                                     RG_AGAIN};
+    const struct rg_step *const scripts[] = {script};
+    struct rg_test_client c = {.scripts = scripts, .script_count = 1};
+    char name[LONG_NAME_SIZE + 1];
+    memset(name, 'n', LONG_NAME_SIZE);
+    name[LONG_NAME_SIZE] = '\0';
+    const struct rg_delete deletes[] = {{.bucket = "bucket", .object = "a"},
+                                        {.bucket = "bucket", .object = name}};
+    is_submitter = true;
+    rg_test_client_open(&c);
+    atomic_store(&long_target_fails, true);
+    RG_CHECK_EQ(rg_submit_delete_many(c.client, c.cq,
+                                      &(struct rg_delete_many){.deletes = deletes, .count = 2}),
+                0);
+    struct rg_completion done = rg_test_take(&c);
+    RG_CHECK(!atomic_load(&long_target_fails));
+    RG_CHECK_STATUS(&done, NO_RESOURCES);
+    rg_lease_release(done.lease);
+    /* The batch, which the server does not know, and the first object. */
+    RG_CHECK_EQ(rg_test_stats(&c).requests, 2);
+    rg_test_client_close(&c);
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
         RG_TEST(test_each_allocation_of_each_submit),
+        RG_TEST(test_no_memory_for_the_last_of_many_deletions),
     };
     rg_test_allocation_fails = fails;
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
