@@ -275,8 +275,31 @@ static uint64_t lease_room(const struct rg_get_state *get)
     return (uint64_t)(get->lease->data + get->lease->capacity - get->body);
 }
 
-/* The slab was made for the first answer, and that one may have been for less than the rest now
- * makes it (RFC 9110 15.3.7): then what there is moves to a larger slab. */
+/* Sees to it that `size` bytes fit from the first one on. The slab was taken for one answer, which
+ * may have been for a part (RFC 9110 15.3.7): then what there is moves to a larger one. -ENOMEM:
+ * there is none now; -EMSGSIZE: there never will be. */
+static int lease_reserve(struct rg_request *request, uint64_t size)
+{
+    struct rg_get_state *get = &request->get;
+    struct rg_slab_arena *slabs = request->client_loop->loop->slabs;
+    if (size <= lease_room(get)) {
+        return 0;
+    }
+    if (size > rg_slab_size_max(slabs)) {
+        return -EMSGSIZE;
+    }
+    struct rg_lease *larger = rg_slab_take(slabs, (size_t)size);
+    if (larger == NULL) {
+        return -ENOMEM;
+    }
+    memcpy(larger->data, get->body, (size_t)get->received);
+    rg_lease_release(get->lease);
+    get->lease = larger;
+    get->body = larger->data;
+    return 0;
+}
+
+/* Makes room for the rest, which this answer may have more of than was expected. */
 static int rest_make_room(struct rg_request *request, const struct rg_h1_head *head)
 {
     struct rg_get_state *get = &request->get;
@@ -284,24 +307,13 @@ static int rest_make_room(struct rg_request *request, const struct rg_h1_head *h
     if (head->framing != RG_H1_BODY_LENGTH && get->has_object_size) {
         rest = get->object_size - RG_MIN(get->object_size, get->offset + get->received);
     }
-    uint64_t size = get->received + RG_MIN(rest, get->length - get->received);
-    if (size <= lease_room(get)) {
-        return 0;
-    }
-    struct rg_slab_arena *slabs = request->client_loop->loop->slabs;
-    bool possible = size <= rg_slab_size_max(slabs);
-    struct rg_lease *larger = possible ? rg_slab_take(slabs, (size_t)size) : NULL;
-    if (larger == NULL) {
-        rg_request_note(request, possible ? RG_STATUS_NO_RESOURCES : RG_STATUS_TOO_LARGE,
+    int rc = lease_reserve(request, get->received + RG_MIN(rest, get->length - get->received));
+    if (rc < 0) {
+        rg_request_note(request, rc == -ENOMEM ? RG_STATUS_NO_RESOURCES : RG_STATUS_TOO_LARGE,
                         "no memory for the rest of the object");
         get_restart(get);
-        return -ENOMEM;
     }
-    memcpy(larger->data, get->body, get->received);
-    rg_lease_release(get->lease);
-    get->lease = larger;
-    get->body = larger->data;
-    return 0;
+    return rc;
 }
 
 static int get_head(struct rg_request *request, const struct rg_h1_head *head)
@@ -371,37 +383,16 @@ static uint64_t wanted_end(const struct rg_get_state *get)
     return get->has_object_size ? RG_MIN(end, get->object_size) : end;
 }
 
-/* Makes sure that the rest fits behind what there is: the slab was taken for one answer, which may
- * have been for a part. False: it does not, and there is no larger one. */
-static bool room_make(struct rg_request *request)
-{
-    struct rg_get_state *get = &request->get;
-    struct rg_slab_arena *slabs = request->client_loop->loop->slabs;
-    uint64_t size = wanted_end(get) - get->offset;
-    if (get->lease == NULL ||
-        size <= (uint64_t)(get->lease->data + get->lease->capacity - get->body)) {
-        return true;
-    }
-    struct rg_lease *larger =
-        size <= rg_slab_size_max(slabs) ? rg_slab_take(slabs, (size_t)size) : NULL;
-    if (larger == NULL) {
-        return false;
-    }
-    memcpy(larger->data, get->body, (size_t)get->received);
-    rg_lease_release(get->lease);
-    get->lease = larger;
-    get->body = larger->data;
-    return true;
-}
-
 /* False: the rest cannot be asked for alone, and what there is was dropped. Without a generation
  * the rest might be another object's, and an answer that did not say how long it is may have been
  * complete. */
 static bool get_may_resume(struct rg_request *request)
 {
     struct rg_get_state *get = &request->get;
-    bool has_rest = get->received > 0 && get->offset + get->received < wanted_end(get);
-    if (!has_rest || get->generation == 0 || get->is_endless || !room_make(request)) {
+    uint64_t end = wanted_end(get);
+    bool has_rest = get->received > 0 && get->offset + get->received < end;
+    if (!has_rest || get->generation == 0 || get->is_endless ||
+        (get->lease != NULL && lease_reserve(request, end - get->offset) < 0)) {
         get_restart(get);
         return false;
     }
