@@ -60,8 +60,7 @@ static int base_read(struct rg_base_entry *entry, const struct rg_saved *saved, 
     entry->has_base = true;
     if (rg_base_decode(saved->base, saved->base_size, &entry->base, &entry->base_crc) < 0) {
         return rg_explain(error, error_size, -EINVAL,
-                          "the base of a state is damaged, or of a "
-                          "newer version");
+                          "the base of a state is damaged, or was written by a newer version");
     }
     return 0;
 }
@@ -77,18 +76,20 @@ int rg_base_entry_read(struct rg_base_entry *entry, const struct rg_saved *saved
     struct rg_state *state = &entry->state;
     if (rg_state_decode(saved->state, saved->state_size, state) < 0) {
         return rg_explain(error, error_size, -EINVAL,
-                          "the state is damaged, or of a newer version");
+                          "the state is damaged, or was written by a newer version");
     }
     if (state->has_base && !entry->has_base) {
         return rg_explain(error, error_size, -EINVAL,
-                          "the state goes on from a base that is missing");
+                          "the state needs the base that was saved with it");
     }
     bool is_of_rank = !entry->base.has_own || (entry->base.rank == state->rank &&
                                                entry->base.world_size == state->world_size &&
                                                entry->base.remainder == state->remainder);
     if (state->has_base != entry->has_base ||
         (state->has_base && state->base_crc != entry->base_crc) || !is_of_rank) {
-        return rg_explain(error, error_size, -EINVAL, "a state and a base do not belong together");
+        return rg_explain(
+            error, error_size, -EINVAL,
+            "a state and a base do not belong together: give both as they were saved");
     }
     if (!entry->has_base) {
         entry->base.positions.low = state->consumed;
@@ -118,23 +119,25 @@ int rg_base_compare(const struct rg_state_epoch *saved, const struct rg_state_ep
 {
     if (saved->count != other->count) {
         return rg_explain(error, error_size, -EINVAL,
-                          "the state is of %" PRIu64 " objects and not of %" PRIu64, saved->count,
-                          other->count);
+                          "the state was saved with %" PRIu64 " objects, and now there are %" PRIu64
+                          ": resume with the list of that run, as a manifest keeps it",
+                          saved->count, other->count);
     }
     if (is_of_another_list(saved, other)) {
-        return rg_explain(error, error_size, -EINVAL,
-                          "the state is of other objects: names, sizes or generations differ; go "
-                          "on with the list of that run, as a manifest keeps it");
+        return rg_explain(
+            error, error_size, -EINVAL,
+            "the state was saved with other objects: names, sizes or generations differ; "
+            "resume with the list of that run, as a manifest keeps it");
     }
     if (saved->seed != other->seed || saved->epoch != other->epoch) {
         return rg_explain(error, error_size, -EINVAL,
-                          "the state is of seed %" PRIu64 " and epoch %" PRIu64
-                          " and not of %" PRIu64 " and %" PRIu64,
+                          "the state was saved with seed %" PRIu64 " in epoch %" PRIu64
+                          ", and this is seed %" PRIu64 " in epoch %" PRIu64,
                           saved->seed, saved->epoch, other->seed, other->epoch);
     }
     if (saved->shuffle != other->shuffle) {
         return rg_explain(error, error_size, -EINVAL,
-                          "the state is of an epoch that was%s shuffled",
+                          "the state was saved in an epoch that was%s shuffled",
                           saved->shuffle ? "" : " not");
     }
     return 0;
@@ -168,8 +171,8 @@ static int explain_memory(const struct unite *unite, int rc)
                           RG_REMAINING_BITS_MAX);
     }
     return rg_explain(unite->error, unite->error_size, rc,
-                      rc == -EINVAL ? "the state goes beyond the end of the epoch"
-                                    : "no memory for what the states say");
+                      rc == -EINVAL ? "the state lies beyond the end of the epoch"
+                                    : "no memory to read the states");
 }
 
 static int entry_compare(const void *a, const void *b)
@@ -199,8 +202,8 @@ static int entry_check(struct unite *unite, const struct rg_base_entry *entry)
         return unite->before.low == 0 && unite->before.bit_count == 0
                    ? 0
                    : rg_explain(error, error_size, -EINVAL,
-                                "a rank that says it is at the beginning of the epoch is not of "
-                                "the run that the others are of, which went on from a state");
+                                "one rank is at the start of the epoch, and the others had resumed "
+                                "from a state: they are not of one run");
     }
     int rc = rg_base_compare(epoch_of(entry), &unite->of, error, error_size);
     if (rc < 0) {
@@ -208,7 +211,7 @@ static int entry_check(struct unite *unite, const struct rg_base_entry *entry)
     }
     if (!sets_equal(&entry->base.positions, &unite->before)) {
         return rg_explain(error, error_size, -EINVAL,
-                          "the states are not of one run: it went on from different states");
+                          "the states are not of one run: they had resumed from different states");
     }
     if (!is_known(entry)) {
         return 0;
@@ -217,8 +220,8 @@ static int entry_check(struct unite *unite, const struct rg_base_entry *entry)
     uint32_t remainder = entry->has_state ? entry->state.remainder : entry->base.remainder;
     if (world_size != unite->world_size) {
         return rg_explain(error, error_size, -EINVAL,
-                          "the states are of a world size of %u and of one of %u",
-                          unite->world_size, world_size);
+                          "the states have different world sizes: %u and %u", unite->world_size,
+                          world_size);
     }
     return remainder == unite->remainder
                ? 0
@@ -247,7 +250,7 @@ static int entries_read(struct unite *unite, const struct rg_saved *saved)
     unite->remainder = lead->has_state ? lead->state.remainder : lead->base.remainder;
     if (unite->world_size > RG_SAVED_MAX) {
         return rg_explain(unite->error, unite->error_size, -EINVAL,
-                          "the states are of a world size of %u; it is at most %u",
+                          "the states have a world size of %u, above the limit of %u",
                           unite->world_size, RG_SAVED_MAX);
     }
     for (size_t i = 0; i < unite->count; i++) {
@@ -279,20 +282,20 @@ static int rank_check(const struct unite *unite, const struct rg_base_entry *ent
         uint32_t worker = worker_of(&entries[i]);
         if (i > 0 && worker == worker_of(&entries[i - 1])) {
             return rg_explain(unite->error, unite->error_size, -EINVAL,
-                              "there are two states of rank %u of %u, worker %u", rank,
-                              unite->world_size, worker);
+                              "there are two states of rank %u of %u, worker %u: give one of each",
+                              rank, unite->world_size, worker);
         }
         const struct rg_state *state = &entries[i].state, *first = &entries[0].state;
         if (entries[i].has_state && (state->worker_count != workers || !entries[0].has_state ||
                                      state->batch_size != first->batch_size)) {
             return rg_explain(unite->error, unite->error_size, -EINVAL,
-                              "the states of rank %u are of different numbers of workers or "
-                              "sizes of batches",
+                              "the states of rank %u have different numbers of workers or "
+                              "batch sizes",
                               rank);
         }
         if (worker != i) {
             return rg_explain(unite->error, unite->error_size, -EINVAL,
-                              "there is no state of rank %u of %u, worker %zu of %u", rank,
+                              "the state of rank %u of %u, worker %zu of %u is missing", rank,
                               unite->world_size, i, workers);
         }
         if (!sets_equal(&entries[i].base.own, &entries[0].base.own)) {
@@ -302,7 +305,7 @@ static int rank_check(const struct unite *unite, const struct rg_base_entry *ent
     }
     return count == workers ? 0
                             : rg_explain(unite->error, unite->error_size, -EINVAL,
-                                         "there is no state of rank %u of %u, worker %zu of %u",
+                                         "the state of rank %u of %u, worker %zu of %u is missing",
                                          rank, unite->world_size, count, workers);
 }
 
@@ -407,8 +410,8 @@ static int ranks_check(const struct unite *unite)
     size_t unnamed = unite->count - unite->known_count;
     if (unnamed > missing) {
         return rg_explain(unite->error, unite->error_size, -EINVAL,
-                          "%zu states are of ranks that had not begun, but only %u of %u ranks "
-                          "have no other",
+                          "%zu states are of ranks that had not started, but only %u of %u ranks "
+                          "have no other state",
                           unnamed, missing, unite->world_size);
     }
     if (unnamed < missing) {
@@ -417,8 +420,8 @@ static int ranks_check(const struct unite *unite)
             rank = RG_MAX(rank, rank_of(&unite->entries[i]) + 1);
         }
         return rg_explain(unite->error, unite->error_size, -EINVAL,
-                          "there is no state of %u of the %u ranks, rank %u for one", missing,
-                          unite->world_size, rank);
+                          "the states of %u of the %u ranks are missing, for instance of rank %u",
+                          missing, unite->world_size, rank);
     }
     return 0;
 }
@@ -533,7 +536,7 @@ static int unite_unbegun(const struct unite *unite, struct rg_base **out_base)
             return rg_base_make(out_base, &unite->entries[i].base);
         }
     }
-    return rg_explain(unite->error, unite->error_size, -EINVAL, "there is no state among them");
+    return rg_explain(unite->error, unite->error_size, -EINVAL, "there is no state in the list");
 }
 
 static int unite_all(struct unite *unite, struct rg_base **out_base)
@@ -550,8 +553,9 @@ static int unite_rank(struct unite *unite, struct rg_base **out_base)
 {
     uint32_t rank = rank_of(&unite->entries[0]);
     if (unite->known_count != unite->count || rank_count(unite, 0) != unite->count) {
-        return rg_explain(unite->error, unite->error_size, -EINVAL,
-                          "the states are of several ranks: give those of all, as a list");
+        return rg_explain(
+            unite->error, unite->error_size, -EINVAL,
+            "the states are of several ranks: give a list of the states of all ranks");
     }
     int rc = base_of_left(unite, &unite->streams[rank], &rank, out_base);
     return rc < 0 ? explain_memory(unite, rc) : 0;

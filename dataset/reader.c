@@ -109,7 +109,7 @@ static int window_open(struct rg_reader *reader, char *error, size_t error_size)
     };
     int rc = rg_window_init(&reader->window, &window, state->taken, state->bits, state->bit_count);
     if (rc == -EINVAL) {
-        return rg_explain(error, error_size, rc, "the state goes beyond the end of the epoch");
+        return rg_explain(error, error_size, rc, "the state lies beyond the end of the epoch");
     }
     rc = rc == 0 ? rg_progress_init(&reader->consumed, reader->window.capacity) : rc;
     if (rc == 0) {
@@ -154,7 +154,7 @@ int rg_reader_open(struct rg_reader **out_reader, struct rg_client *client,
 {
     if (rg_runtime_check(client->runtime) < 0) {
         return rg_explain(error, error_size, -EOWNERDEAD,
-                          "the client was opened by the parent of this process");
+                          "the client was opened before fork(): open one in this process");
     }
     struct rg_reader *reader = calloc(1, sizeof(*reader));
     if (reader == NULL) {

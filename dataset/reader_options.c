@@ -39,8 +39,8 @@ int rg_reader_options_read(struct rg_reader_options *own, const struct rg_reader
     defaults_set(own);
     if (own->tar != NULL && own->changed == RG_CHANGED_NEWEST) {
         return rg_explain(error, error_size, -EINVAL,
-                          "an index says nothing of a shard that has changed since: scan it again "
-                          "instead of reading the newest");
+                          "changed is RG_CHANGED_NEWEST, which a tar index cannot serve: scan the "
+                          "shards again to read their newest generations");
     }
     if (own->window_requests > RG_WINDOW_REQUESTS_MAX) {
         return rg_explain(error, error_size, -EINVAL,
@@ -48,10 +48,11 @@ int rg_reader_options_read(struct rg_reader_options *own, const struct rg_reader
                           RG_WINDOW_REQUESTS_MAX);
     }
     if (own->changed > RG_CHANGED_NEWEST) {
-        return rg_explain(error, error_size, -EINVAL, "changed is not one of enum rg_changed");
+        return rg_explain(error, error_size, -EINVAL,
+                          "changed is %d, not a value of enum rg_changed", own->changed);
     }
     if (own->tar == NULL && own->tar_member_count > 0) {
-        return rg_explain(error, error_size, -EINVAL, "only samples of tar archives have members");
+        return rg_explain(error, error_size, -EINVAL, "tar_members is given without tar");
     }
     return 0;
 }
@@ -60,13 +61,14 @@ int rg_reader_options_check_indices(const struct rg_reader_options *own, char *e
                                     size_t error_size)
 {
     if (own->state != NULL || own->base != NULL) {
-        return rg_explain(error, error_size, -EINVAL, "samples of a list have no state");
+        return rg_explain(error, error_size, -EINVAL,
+                          "indices cannot be combined with state or base");
     }
     for (uint64_t i = 0; i < own->index_count; i++) {
         if (own->indices[i] >= own->object_count) {
             return rg_explain(error, error_size, -EINVAL,
-                              "there is no sample %" PRIu64 " of %" PRIu64, own->indices[i],
-                              own->object_count);
+                              "indices has %" PRIu64 ", and there are %" PRIu64 " samples",
+                              own->indices[i], own->object_count);
         }
     }
     return 0;
@@ -93,13 +95,15 @@ int rg_reader_options_refuse_deal(const struct rg_reader_options *own, char *err
                                   size_t error_size)
 {
     if (own->rank >= own->world_size) {
-        return rg_explain(error, error_size, -EINVAL, "rank is %u of a world size of %u", own->rank,
+        return rg_explain(error, error_size, -EINVAL,
+                          "rank is %u, and must be below world_size, which is %u", own->rank,
                           own->world_size);
     }
     if (own->worker >= own->worker_count) {
-        return rg_explain(error, error_size, -EINVAL, "worker is %u of %u workers", own->worker,
+        return rg_explain(error, error_size, -EINVAL,
+                          "worker is %u, and must be below worker_count, which is %u", own->worker,
                           own->worker_count);
     }
-    return rg_explain(error, error_size, -EINVAL, "remainder is %d, which is no rg_remainder",
-                      (int)own->remainder);
+    return rg_explain(error, error_size, -EINVAL,
+                      "remainder is %d, not a value of enum rg_remainder", (int)own->remainder);
 }

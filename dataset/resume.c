@@ -20,18 +20,16 @@ static int state_check(const struct rg_state *state, const struct rg_sampler_opt
     if (state->worker_count != 1) {
         return rg_explain(
             error, error_size, -EINVAL,
-            "the state is of worker %u of %u of rank %u of %u, batches of %u, and not "
-            "of the rank's other workers: go on there, or from the states of all of "
-            "them",
+            "the state was saved by worker %u of %u on rank %u of %u with batches of %u, and this "
+            "reader is another one: resume there, or give the states of all workers",
             state->worker, state->worker_count, state->rank, state->world_size, state->batch_size);
     }
     bool is_of_rank = state->rank == deal->rank && state->world_size == deal->world_size;
     if (!is_of_rank && state->world_size != 1) {
         return rg_explain(
             error, error_size, -EINVAL,
-            "the state is of rank %u of %u, and this is rank %u of %u: what the other "
-            "ranks had consumed is not in it, so go on from a list of all ranks' "
-            "states",
+            "the state was saved by rank %u of %u, and this is rank %u of %u: what the other ranks "
+            "consumed is not in it, so give a list of the states of all ranks",
             state->rank, state->world_size, deal->rank, deal->world_size);
     }
     return 0;
@@ -61,14 +59,13 @@ static int own_check(const struct rg_base_content *base, const struct rg_sampler
     if (base->rank != deal->rank || base->world_size != deal->world_size) {
         return rg_explain(
             error, error_size, -EINVAL,
-            "the state is of rank %u of %u, and this is rank %u of %u: what the other "
-            "ranks had consumed is not in it, so go on from a list of all ranks' "
-            "states",
+            "the state was saved by rank %u of %u, and this is rank %u of %u: what the other ranks "
+            "consumed is not in it, so give a list of the states of all ranks",
             base->rank, base->world_size, deal->rank, deal->world_size);
     }
     if (base->remainder != deal->remainder) {
         return rg_explain(error, error_size, -EINVAL,
-                          "the state is of an epoch with another `remainder`");
+                          "the state was saved with another `remainder`");
     }
     return 0;
 }
@@ -90,8 +87,8 @@ static int base_apply(struct rg_resume *resume, const struct rg_base_entry *entr
         resume->has_own_left = rc == 0;
     }
     return rc < 0 ? rg_explain(error, error_size, rc,
-                               rc == -EINVAL ? "the state goes beyond the end of the epoch"
-                                             : "no memory for what the state says")
+                               rc == -EINVAL ? "the state lies beyond the end of the epoch"
+                                             : "no memory to read the state")
                   : 0;
 }
 

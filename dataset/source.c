@@ -35,14 +35,16 @@ int rg_source_open(struct rg_source *source, const struct rg_reader_options *opt
     bool has_array = options->manifest == NULL && options->tar == NULL;
     if (bucket == NULL || (has_array && options->objects == NULL && source->count != 0)) {
         return rg_explain(error, error_size, -EINVAL,
-                          "neither a manifest nor a bucket and its objects were given");
+                          "there is nothing to read: give manifest, tar, or bucket and objects");
     }
     if (options->tar != NULL) {
         int rc = rg_tar_cursor_open(&source->cursor, options->tar, options->tar_members,
                                     options->tar_member_count);
         if (rc < 0) {
-            return rg_explain(error, error_size, rc, "members are at most %d, of %d bytes",
-                              RG_TAR_MEMBERS_MAX, RG_TAR_EXTENSION_SIZE_MAX);
+            return rg_explain(
+                error, error_size, rc,
+                "tar_members has more than %d extensions, or one of more than %d bytes",
+                RG_TAR_MEMBERS_MAX, RG_TAR_EXTENSION_SIZE_MAX);
         }
     } else if (options->manifest != NULL) {
         if (rg_manifest_cursor_open(&source->manifest, options->manifest) < 0) {

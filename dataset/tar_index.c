@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define NOT_AN_INDEX "it is no index of tar archives"
+#define NOT_AN_INDEX "it is not a tar index"
 
 /* What is read by the code of manifests. */
 static_assert(RG_TAR_INDEX_AT_VERSION == (int)RG_MANIFEST_AT_VERSION, "as in manifests");

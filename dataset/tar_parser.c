@@ -189,7 +189,7 @@ static int record_take(struct rg_tar_parser *parser, uint64_t at, const uint8_t 
     }
     if (is_size) {
         if (!decimal_read(value, value_size, &parser->size)) {
-            return fail(parser, at, "a pax record with a size that is none");
+            return fail(parser, at, "a pax record whose size is not a number");
         }
         parser->has_size = true;
     }
@@ -299,7 +299,7 @@ static int checksum_fail(struct rg_tar_parser *parser, uint64_t at)
         return fail(parser, at, "it is compressed with gzip; only plain tar can be read by index");
     }
     return fail(parser, at,
-                at == 0 ? "it is no tar archive: the header's checksum is wrong"
+                at == 0 ? "it is not a tar archive: the header's checksum is wrong"
                         : "the header's checksum is wrong");
 }
 
@@ -317,7 +317,7 @@ static int header_take(struct rg_tar_parser *parser, struct rg_tar_member *out_m
         return checksum_fail(parser, at);
     }
     if (!size_read(block, &size)) {
-        return fail(parser, at, "a member whose size is negative, too large or no number");
+        return fail(parser, at, "a member whose size is negative, too large or not a number");
     }
     if (at > RG_TAR_SIZE_MAX) {
         return fail(parser, at, "the archive is too large");
@@ -400,14 +400,14 @@ int rg_tar_parser_finish(struct rg_tar_parser *parser, uint64_t size)
         return 0;
     }
     if (size == 0) {
-        return fail(parser, 0, "it is empty, which no tar archive is");
+        return fail(parser, 0, "it is empty; a tar archive has at least its end mark");
     }
     if (parser->offset > size && parser->phase == RG_TAR_HEADER) {
-        return fail(parser, size, "it was cut off: \"%.80s\" goes on to byte %" PRIu64,
+        return fail(parser, size, "it is cut off: \"%.80s\" would end at byte %" PRIu64,
                     parser->name, parser->offset);
     }
-    return fail(parser, size, "it was cut off: %s",
+    return fail(parser, size, "it is cut off: %s",
                 parser->phase == RG_TAR_EXTENDED || parser->block_used > 0
-                    ? "a header goes on"
-                    : "the mark of an archive's end is missing");
+                    ? "a header is incomplete"
+                    : "the end mark of the archive is missing");
 }

@@ -163,7 +163,7 @@ int rg_tar_scan_open(struct rg_tar_scan **out_scan, struct rg_client *client,
 {
     if (rg_runtime_check(client->runtime) < 0) {
         return rg_explain(error, error_size, -EOWNERDEAD,
-                          "the client was opened by the parent of this process");
+                          "the client was opened before fork(): open one in this process");
     }
     struct rg_tar_scan *scan = calloc(1, sizeof(*scan));
     if (scan == NULL) {
@@ -266,7 +266,7 @@ static void shard_submit(struct rg_tar_scan *scan, uint64_t number)
         scan->ready[scan->ready_count++] = number;
     } else if (rc == -EINVAL) {
         scan->failed_completion = (struct rg_completion){.status = RG_STATUS_BAD_REQUEST};
-        scan_fail(scan, number, -EREMOTEIO, "a name that the service would refuse");
+        scan_fail(scan, number, -EREMOTEIO, "the service allows no such name");
     } else {
         scan_fail(scan, number, rc, "the request could not be submitted");
     }

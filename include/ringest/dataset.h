@@ -111,7 +111,7 @@ RG_API const void *rg_reader_base(const struct rg_reader *reader, size_t *out_si
  * states, any number of ranks and workers. Every sample that was not consumed comes exactly once.
  * 116 bytes, and a bit for each sample from the first not consumed to the last consumed. */
 struct rg_base;
-/* What one reader saved. No state: it had not begun since its base. Neither: not begun at all. */
+/* What one reader saved. Without state: it had not started since its base. Neither: not at all. */
 struct rg_saved {
     const void *state;
     size_t state_size;

@@ -1,4 +1,4 @@
-/* What became of a request. Functions return 0 or a count, or a negative errno. What happened to a
+/* The result of a request. Functions return 0 or a count, or a negative errno. The result of a
  * *request* is one of the statuses below, in its completion.
  *
  * The table: name, value, text, and whether another attempt may succeed; the library has already
@@ -20,7 +20,7 @@
     XX(CONNECT,             5, "no connection could be made", true)                                \
     XX(CONNECTION_LOST,     6, "the connection was lost", true)                                    \
     XX(STALLED,             7, "the server stopped answering", true)                               \
-    XX(TLS_CERTIFICATE,     8, "the server's certificate was refused", false)                      \
+    XX(TLS_CERTIFICATE,     8, "the server's certificate was rejected", false)                      \
     XX(TLS_PROTOCOL,        9, "the TLS connection failed", false)                                 \
     XX(HTTP_PROTOCOL,      10, "the answer is not valid HTTP/1.1", true)                           \
     XX(TRUNCATED,          11, "the body ended early", true)                                       \
@@ -28,17 +28,17 @@
     XX(NOT_FOUND,          13, "no such object or bucket", false)                                  \
     XX(PERMISSION,         14, "permission denied", false)                                         \
     XX(UNAUTHENTICATED,    15, "credentials are missing or not valid", false)                      \
-    XX(PRECONDITION,       16, "a precondition does not hold", false)                              \
+    XX(PRECONDITION,       16, "a precondition failed", false)                              \
     XX(RANGE,              17, "the range lies outside the object", false)                         \
-    XX(THROTTLED,          18, "the server asked for fewer requests", true)                        \
+    XX(THROTTLED,          18, "the server throttles requests", true)                        \
     XX(SERVER,             19, "the server failed", true)                                          \
     XX(BAD_REQUEST,        20, "the server refused the request", false)                            \
     XX(TOO_LARGE,          21, "the body does not fit the buffer or the memory budget", false)     \
     XX(NO_RESOURCES,       22, "file descriptors or memory are used up", true)                     \
     XX(BAD_RESPONSE,       23, "the answer is not what the service documents", false)              \
     XX(UNEXPECTED,         24, "an unexpected system error", false)                                \
-    XX(SOURCE,             25, "what was to be sent could not be read", false)                     \
-    XX(CREDENTIALS,        26, "no access token could be had", false)
+    XX(SOURCE,             25, "the data to send could not be read", false)                     \
+    XX(CREDENTIALS,        26, "no access token could be obtained", false)
 /* clang-format on */
 
 enum rg_status {

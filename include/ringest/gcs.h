@@ -60,9 +60,9 @@ RG_API void rg_client_options_init_sized(struct rg_client_options *options, size
 RG_INIT_INLINE(rg_client_options)
 
 /* Opens a client. Sends nothing before the first request, except with prewarm_connections; if no
- * token can be had then, requests complete with RG_STATUS_CREDENTIALS. `error` (may be NULL) gets a
- * line with the option or file and the cause. Errors: -EINVAL (an option or credential file),
- * -ENOENT (no trusted roots), -ENOMEM, and those of reading files. */
+ * token can be obtained then, requests complete with RG_STATUS_CREDENTIALS. `error` (may be NULL)
+ * gets a line with the option or file and the cause. Errors: -EINVAL (an option or credential
+ * file), -ENOENT (no trusted roots), -ENOMEM, and those of reading files. */
 RG_API int rg_client_open_explained(struct rg_client **out_client, struct rg_runtime *runtime,
                                     const struct rg_client_options *options, char *error,
                                     size_t error_size);
@@ -71,14 +71,14 @@ static inline int rg_client_open(struct rg_client **out_client, struct rg_runtim
 {
     return rg_client_open_explained(out_client, runtime, options, NULL, 0);
 }
-/* The server's clock in seconds since 1970, by its answers to this client. -ENODATA: none yet. */
+/* The server's clock in seconds since 1970, from its answers to this client. -ENODATA: none yet. */
 RG_API int rg_client_server_time(struct rg_client *client, int64_t *out_seconds);
 /* Closes the client and waits for its threads. Requests in flight complete with RG_STATUS_CLOSED,
- * or as they were about to. Takes up to 1 s for peers that do not read, and 10 s for uploads to
- * remove what they left on the server. */
+ * or with a result that is already there. Takes up to 1 s for peers that do not read, and 10 s for
+ * uploads to remove what they left on the server. */
 RG_API void rg_client_close(struct rg_client *client);
-/* One line for people: kind, account, origin and token's end, without secrets; or why there is no
- * token. Returns the text's length, like snprintf, or -EOWNERDEAD. */
+/* One line for people: kind, account, source and expiry of the token, without secrets; or why there
+ * is no token. Returns the text's length, like snprintf, or -EOWNERDEAD. */
 RG_API int rg_credentials_describe(struct rg_client *client, char *out, size_t out_size);
 /* The same for the proxy: "http://HOST:PORT", without credentials, or "none". */
 RG_API int rg_proxy_describe(struct rg_client *client, char *out, size_t out_size);
@@ -87,9 +87,9 @@ RG_API int rg_proxy_describe(struct rg_client *client, char *out, size_t out_siz
 #define RG_OBJECT_NAME_SIZE_MAX 1024
 #define RG_BUCKET_NAME_SIZE_MAX 222
 
-/* In conditions: "match" demands that there is no object, "not match" that there is one. */
+/* In conditions: "match" requires that there is no object, "not match" that there is one. */
 #define RG_GENERATION_ABSENT INT64_C(-1)
-/* What the object must be like; 0: anything. Otherwise RG_STATUS_PRECONDITION. */
+/* Conditions on the object; 0: none. If one fails: RG_STATUS_PRECONDITION. */
 struct rg_conditions {
     int64_t if_generation_match, if_generation_not_match; /* or RG_GENERATION_ABSENT */
     int64_t if_metageneration_match, if_metageneration_not_match;
@@ -219,8 +219,8 @@ RG_API int rg_submit_test_permissions_sized(struct rg_client *client, struct rg_
                                             size_t struct_size);
 RG_SUBMIT_INLINE(test_permissions, rg_test_permissions)
 
-/* Asks every request of this client and queue that has this user_data to end soon. Each still gives
- * one completion: RG_STATUS_CANCELLED, or what it was about to be. */
+/* Cancels every request of this client and queue that has this user_data. Each still gives one
+ * completion: RG_STATUS_CANCELLED, or its result if that was there first. */
 RG_API int rg_cancel(struct rg_client *client, struct rg_cq *cq, uint64_t user_data);
 
 RG_DECLS_END

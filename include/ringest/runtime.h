@@ -138,8 +138,8 @@ struct rg_completion {
     uint32_t object_crc32c;           /* of the whole stored object, valid if has_object_crc32c */
     bool has_object_crc32c;
     bool is_gzip; /* the object is stored with Content-Encoding gzip, and data is as it is stored */
-    /* OK of a write or delete whose answer was lost: what was asked for is there, by this request
-     * or by somebody else who did the same. Never with `exclusive`. */
+    /* The answer to a write or delete was lost, and its result was found on the server. This
+     * request or another writer made it. Never set with `exclusive`. */
     bool found_done;
     uint64_t reserved[2];
 };

@@ -155,7 +155,7 @@ class _Save:
         return PreconditionError(
             self.metadata_uri(),
             "PRECONDITION",
-            "a precondition does not hold",
+            "a precondition failed",
             412,
             0,
             f"{self.metadata_uri()}: another save was completed here since this one began, of another process, or of "

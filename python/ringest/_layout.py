@@ -36,7 +36,7 @@ def check_layout(rank: int | None, world_size: int | None) -> None:
     if (rank is None) != (world_size is None):
         raise ValueError("rank and world_size are given together or not at all")
     if rank is not None and world_size is not None and not 0 <= rank < world_size:
-        raise ValueError(f"rank is {rank} of a world size of {world_size}")
+        raise ValueError(f"rank is {rank}, and must be below world_size, which is {world_size}")
 
 
 def _number(name: str) -> int | None:

@@ -96,9 +96,9 @@ class Tar(ServedCase):
 
     def test_a_file_that_is_no_index_is_left_alone(self):
         self.path.write_bytes(b"a letter to a friend" * 20)
-        self.fails(self.tar("index", "gs://shards/train/", self.path), FAILED, str(self.path), "no index")
+        self.fails(self.tar("index", "gs://shards/train/", self.path), FAILED, str(self.path), "not a tar index")
         self.assertEqual(self.path.read_bytes(), b"a letter to a friend" * 20)
-        self.fails(self.tar("show", self.path), FAILED, str(self.path), "no index")
+        self.fails(self.tar("show", self.path), FAILED, str(self.path), "not a tar index")
         self.fails(self.tar("show", self.folder / "absent"), FAILED, "absent", "No such file")
 
     def test_usage(self):

@@ -65,34 +65,34 @@ static void test_each_worker_of_each_rank_is_there_once(void)
 {
     states_reset();
     states_save(1);
-    check_refused(1, true, "there is no state of 1 of the 2 ranks, rank 1 for one");
+    check_refused(1, true, "the states of 1 of the 2 ranks are missing, for instance of rank 1");
     states_save(3);
     check_refused(3, true, "two states of rank 0 of 2, worker 0");
     states[0].worker_count = states[2].worker_count = 3;
     states[2].worker = 1;
     states_save(3);
-    check_refused(3, true, "there is no state of rank 0 of 2, worker 2 of 3");
+    check_refused(3, true, "the state of rank 0 of 2, worker 2 of 3 is missing");
     states[2].worker = 2;
     states_save(3);
-    check_refused(3, true, "there is no state of rank 0 of 2, worker 1 of 3");
+    check_refused(3, true, "the state of rank 0 of 2, worker 1 of 3 is missing");
     states[2].worker_count = 4;
     states[2].worker = 1;
     states_save(3);
-    check_refused(3, true, "of rank 0 are of different numbers of workers");
+    check_refused(3, true, "of rank 0 have different numbers of workers");
     states_reset();
     states[0].rank = 1;
     states[0].worker_count = 2;
     states[1].worker_count = 2;
     states[1].worker = 1;
     states_save(2);
-    check_refused(2, true, "rank 0 for one");
+    check_refused(2, true, "for instance of rank 0");
 }
 
 static void test_states_are_of_one_epoch(void)
 {
     static const char *const texts[] = {
-        "of 99 objects",      "of other objects", "of other objects", "seed 4 and epoch 2",
-        "seed 3 and epoch 9", "shuffled",         "world size",       "`remainder`"};
+        "99 objects",        "with other objects", "with other objects", "seed 4 in epoch 2",
+        "seed 3 in epoch 9", "shuffled",           "world sizes",        "`remainder`"};
     for (size_t i = 0; i < RG_ARRAY_LEN(texts); i++) {
         states_reset();
         states[0].of.digest[0] = i == 2;
@@ -130,9 +130,9 @@ static void test_what_has_not_begun_stands_for_a_rank(void)
     RG_CHECK_EQ(content.positions.bit_count, 16);
     RG_CHECK_EQ(content.positions.bits[0], 0xaa);
     rg_base_close(base);
-    check_refused(3, true, "2 states are of ranks that had not begun, but only 1 of 2");
+    check_refused(3, true, "2 states are of ranks that had not started, but only 1 of 2");
     memset(saved, 0, sizeof(saved));
-    check_refused(2, true, "no state among them");
+    check_refused(2, true, "no state in the list");
     check_refused(0, true, "there are 0 states");
 }
 
@@ -140,7 +140,7 @@ static void test_one_ranks_states_are_not_all(void)
 {
     states_reset();
     states_save(2);
-    check_refused(2, false, "give those of all");
+    check_refused(2, false, "of the states of all ranks");
     struct rg_base *base = check_opens(1, false);
     struct rg_base_content content;
     uint32_t crc;
@@ -172,7 +172,7 @@ static void test_states_and_bases_belong_together(void)
         states[i].taken = 3;
     }
     states_save(2);
-    check_refused(2, true, "base that is missing");
+    check_refused(2, true, "needs the base");
     saved[0].base = rg_base_data(first, &saved[0].base_size);
     saved[1].base = rg_base_data(second, &saved[1].base_size);
     check_refused(2, true, "do not belong together");
@@ -182,7 +182,7 @@ static void test_states_and_bases_belong_together(void)
     states[1].base_crc = first->crc;
     states_save(2);
     saved[1] = (struct rg_saved){0};
-    check_refused(2, true, "at the beginning of the epoch is not of the run");
+    check_refused(2, true, "at the start of the epoch, and the others had resumed");
     saved[1].base = saved[0].base;
     saved[1].base_size = saved[0].base_size;
     struct rg_base *third = check_opens(2, true);
@@ -230,10 +230,10 @@ static void test_numbers_that_cannot_be_are_refused(void)
     states[0].batch_size = UINT32_MAX;
     states[0].taken = COUNT;
     states_save(2);
-    check_refused(2, true, "there is no state of rank 0 of 2, worker 1");
+    check_refused(2, true, "the state of rank 0 of 2, worker 1");
     states[0].world_size = UINT32_MAX;
     states_save(1);
-    check_refused(1, true, "world size of 4294967295; it is at most");
+    check_refused(1, true, "world size of 4294967295, above the limit of");
 }
 
 int main(int argc, char **argv)

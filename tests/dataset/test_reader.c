@@ -524,8 +524,8 @@ static void test_a_state_of_something_else_is_refused(void)
     size_t size = rg_reader_state(reader, state, sizeof(state));
     rg_reader_close(reader);
     static const char *const differences[] = {
-        "objects and not of",  "names, sizes", "seed 11 and epoch 0",
-        "seed 11 and epoch 0", "shuffled",     "damaged"};
+        "objects, and now there are", "names, sizes", "seed 11 in epoch 0",
+        "seed 11 in epoch 0",         "shuffled",     "damaged"};
     for (size_t i = 0; i < RG_ARRAY_LEN(differences); i++) {
         options = reader_options();
         options.state = state;
@@ -662,9 +662,9 @@ static void test_a_share_that_cannot_be_is_refused(void)
         enum rg_remainder remainder;
         const char *text;
     } wrong[] = {
-        {2, 0, RG_REMAINDER_UNEVEN, "rank is 2 of a world size of 2"},
-        {0, 3, RG_REMAINDER_UNEVEN, "worker is 3 of 3 workers"},
-        {0, 0, (enum rg_remainder)9, "remainder is 9, which is no rg_remainder"},
+        {2, 0, RG_REMAINDER_UNEVEN, "rank is 2, and must be below world_size, which is 2"},
+        {0, 3, RG_REMAINDER_UNEVEN, "worker is 3, and must be below worker_count, which is 3"},
+        {0, 0, (enum rg_remainder)9, "remainder is 9, not a value of enum rg_remainder"},
     };
     world_open(0);
     for (size_t i = 0; i < RG_ARRAY_LEN(wrong); i++) {

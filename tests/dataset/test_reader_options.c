@@ -55,7 +55,7 @@ static void test_what_contradicts_itself_is_refused(void)
     check_refused(&given, "members");
     given.tar = (const struct rg_tar_index *)(const void *)&given;
     given.changed = RG_CHANGED_NEWEST;
-    check_refused(&given, "scan it again");
+    check_refused(&given, "scan the shards again");
 }
 
 static void test_indices_name_samples_that_are_there(void)
@@ -71,11 +71,11 @@ static void test_indices_name_samples_that_are_there(void)
     RG_CHECK_EQ(rg_reader_options_deal(&own).count, RG_ARRAY_LEN(indices));
     own.object_count = 2;
     RG_CHECK_EQ(rg_reader_options_check_indices(&own, error, sizeof(error)), -EINVAL);
-    RG_CHECK_STR(error, "there is no sample 2 of 2");
+    RG_CHECK_STR(error, "indices has 2, and there are 2 samples");
     own.object_count = 3;
     own.state = indices;
     RG_CHECK_EQ(rg_reader_options_check_indices(&own, error, sizeof(error)), -EINVAL);
-    RG_CHECK(strstr(error, "no state") != NULL);
+    RG_CHECK(strstr(error, "cannot be combined with state") != NULL);
 }
 
 /* Whatever the sampler refuses has its line. */
@@ -85,9 +85,9 @@ static void test_a_share_that_is_refused_is_explained(void)
         uint32_t rank, worker;
         const char *text;
     } rows[] = {
-        {2, 0, "rank is 2 of a world size of 2"},
-        {0, 3, "worker is 3 of 3 workers"},
-        {0, 0, "remainder is 3, which is no rg_remainder"},
+        {2, 0, "rank is 2, and must be below world_size, which is 2"},
+        {0, 3, "worker is 3, and must be below worker_count, which is 3"},
+        {0, 0, "remainder is 3, not a value of enum rg_remainder"},
     };
     for (size_t i = 0; i < RG_ARRAY_LEN(rows); i++) {
         struct rg_reader_options own;

@@ -402,7 +402,7 @@ static void test_a_state_that_does_not_say_enough_is_refused(void)
     check_refused(&saved, &deal, "rank 1 of 2, and this is rank 1 of 3");
     deal.world_size = 2;
     deal.rank = 0;
-    check_refused(&saved, &deal, "list of all ranks' states");
+    check_refused(&saved, &deal, "list of the states of all ranks");
     deal.rank = 1;
     deal.remainder = RG_REMAINDER_PAD;
     check_refused(&saved, &deal, "another `remainder`");
@@ -414,10 +414,10 @@ static void test_a_state_that_does_not_say_enough_is_refused(void)
     state.taken = 9;
     state.worker_count = 3;
     saved.state_size = rg_state_encode(&state, data, sizeof(data));
-    check_refused(&saved, &deal, "worker 0 of 3 of rank 1 of 2");
+    check_refused(&saved, &deal, "worker 0 of 3 on rank 1 of 2");
     state.has_base = true;
     saved.state_size = rg_state_encode(&state, data, sizeof(data));
-    check_refused(&saved, &deal, "base that is missing");
+    check_refused(&saved, &deal, "needs the base");
 }
 
 /* The base of one rank is for that rank alone. */

@@ -181,7 +181,7 @@ static void test_sizes_in_base_256(void)
     block = header_add("a", '0', 0);
     memset(block + 124, 0xff, 12); /* -1 */
     checksum_set(block);
-    check_fails("at byte 0: a member whose size is negative, too large or no number");
+    check_fails("at byte 0: a member whose size is negative, too large or not a number");
 }
 
 static void test_types_that_hold_nothing_are_passed_over(void)
@@ -263,8 +263,8 @@ static void test_pax_headers_that_are_wrong(void)
         {"99999999999999999999 a=b\n",
          "at byte 512: a pax header whose records do not fit together", 'x'},
         {"8 nopes\n", "at byte 512: a pax record without \"=\"", 'x'},
-        {"11 size=-5\n", "at byte 512: a pax record with a size that is none", 'x'},
-        {"8 size=\n", "at byte 512: a pax record with a size that is none", 'x'},
+        {"11 size=-5\n", "at byte 512: a pax record whose size is not a number", 'x'},
+        {"8 size=\n", "at byte 512: a pax record whose size is not a number", 'x'},
         {"22 GNU.sparse.major=1\n", "at byte 512: a sparse file; make the archive without --sparse",
          'x'},
         {"12 path=a/b\n", "at byte 512: a global pax header that sets the path of all members",

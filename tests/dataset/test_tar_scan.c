@@ -287,7 +287,7 @@ static void test_failures_name_the_shard(void)
     shards[5].name = "gone.tar";
     check_failure(-EREMOTEIO, RG_STATUS_NOT_FOUND, 5, "gs://data/gone.tar: ");
     shards[5].name = "";
-    check_failure(-EREMOTEIO, RG_STATUS_BAD_REQUEST, 5, "the service would refuse");
+    check_failure(-EREMOTEIO, RG_STATUS_BAD_REQUEST, 5, "the service allows no such name");
     shards[5].name = names[5];
     archive_make(5, 50, 700);
     archive[RG_TAR_BLOCK_SIZE * 3 + 1] ^= 1;
@@ -381,7 +381,7 @@ static void test_a_reader_gives_the_samples(void)
     char error[256];
     options.changed = RG_CHANGED_NEWEST;
     RG_CHECK_EQ(rg_reader_open(&reader, client, &options, error, sizeof(error)), -EINVAL);
-    RG_CHECK(strstr(error, "scan it again") != NULL);
+    RG_CHECK(strstr(error, "scan the shards again") != NULL);
     rg_tar_index_close(index);
     world_close();
 }

@@ -184,7 +184,7 @@ class Iterable(unittest.TestCase):
 
     def test_a_rank_outside_of_the_world_is_refused(self):
         for rank in (-1, 2):
-            with self.assertRaisesRegex(ValueError, f"rank is {rank} of a world size of 2"):
+            with self.assertRaisesRegex(ValueError, f"rank is {rank}, and must be below world_size, which is 2"):
                 ringest.IterableDataset("gs://data/small/", rank=rank, world_size=2)
 
     def test_a_state_of_another_dataset_is_refused(self):
@@ -193,8 +193,8 @@ class Iterable(unittest.TestCase):
             next(samples)
             state = dataset.state_dict()
             for entries, text in (
-                (support.entries()[:399], "of 400 objects and not of 399"),
-                (support.entries()[100:], "of other objects"),
+                (support.entries()[:399], "saved with 400 objects, and now there are 399"),
+                (support.entries()[100:], "with other objects"),
                 ([(name, size + 1, 0) for name, size, _ in support.entries()[:400]], "sizes or generations differ"),
             ):
                 other = self.dataset(client, manifest=entries)

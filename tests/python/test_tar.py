@@ -247,12 +247,12 @@ class Shards(Tar):
             second = 512 + (tar.next().size + 511) // 512 * 512
         broken[second + 5] ^= 1
         for name, data, text in (
-            ("cut-in-data", whole[: second - 100], f'at byte {second - 100}: it was cut off: "s7/000000.jpg" goes on'),
-            ("cut-in-header", whole[: second + 100], f"at byte {second + 100}: it was cut off: a header goes on"),
-            ("cut-between", whole[:second], f"at byte {second}: it was cut off: the mark"),
+            ("cut-in-data", whole[: second - 100], f'at byte {second - 100}: it is cut off: "s7/000000.jpg" would end'),
+            ("cut-in-header", whole[: second + 100], f"at byte {second + 100}: it is cut off: a header is incomplete"),
+            ("cut-between", whole[:second], f"at byte {second}: it is cut off: the end mark"),
             ("no-bytes", b"", "at byte 0: it is empty"),
             ("flipped", bytes(broken), f"at byte {second}: the header's checksum is wrong"),
-            ("text", b"hello, world\n" * 100, "at byte 0: it is no tar archive"),
+            ("text", b"hello, world\n" * 100, "at byte 0: it is not a tar archive"),
             ("gzip", gzip.compress(whole), "at byte 0: it is compressed with gzip"),
             ("twice", tar_of([("a.jpg", b"1"), ("a.cls", b"2"), ("a.JPG", b"3")]), 'sample "a" has "jpg" twice'),
             ("many", tar_of([(f"a.{i}", b"") for i in range(65)]), "more than 64 members"),
