@@ -207,7 +207,9 @@ class Living:
         """A state is not gone on with in another list than its own."""
         dataset = ringest.IterableDataset("gs://life/o-", client=self.case.client, shared=False)
         dataset.load_state_dict(state)
-        with self.case.assertRaisesRegex(ValueError, f"saved with {COUNT_MAX} objects, and now there are {COUNT_MAX + 1}"):
+        with self.case.assertRaisesRegex(
+            ValueError, f"saved with {COUNT_MAX} objects, and now there are {COUNT_MAX + 1}"
+        ):
             iter(dataset)
 
     def loaded(self, epoch, state):
