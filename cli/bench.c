@@ -650,13 +650,13 @@ static int bench_parse_op(struct bench *bench, const char *name)
             return CLI_DONE;
         }
     }
-    return cli_usage("\"%s\" is not get, put or list", name);
+    return cli_usage("the operation must be get, put or list, got \"%s\"", name);
 }
 
 static int bench_arguments(struct bench *bench, int argc, char **argv)
 {
     if (argc - optind != 2) {
-        return cli_usage("the arguments must be get, put or list, and gs://BUCKET/PREFIX");
+        return cli_usage("needs get, put or list, and gs://BUCKET/PREFIX");
     }
     int status = bench_parse_op(bench, argv[optind]);
     if (status != CLI_DONE || !cli_parse_uri(argv[optind + 1], &bench->uri)) {
@@ -748,6 +748,9 @@ const struct cli_command cli_bench = {
         "removes\n"
         "them at the end, also after an error or Ctrl-C. It never replaces an object. get and "
         "list\n"
-        "write nothing. After Ctrl-C the results so far are printed.\n",
+        "write nothing. After Ctrl-C the results so far are printed.\n"
+        "\nExamples:\n"
+        "  ringest bench get gs://bucket/train/ --concurrency 256 --seconds 10\n"
+        "  ringest bench put gs://bucket/ --object-size 1M --count 500\n",
     .run = bench_run,
 };

@@ -53,7 +53,7 @@ static bool range_parse(const char *text, uint64_t *out_first, uint64_t *out_las
     *out_last = last;
     return true;
 bad:
-    cli_usage("--range is \"%s\", not A-B or A- with A <= B, both included", text);
+    cli_usage("--range must be A-B or A- with A <= B, both included, got \"%s\"", text);
     return false;
 }
 
@@ -181,8 +181,8 @@ static int cat_object(struct cat *cat)
     }
     if (status == CLI_DONE && whole && cat->written_offset > 0 &&
         cat->crc32c != cat->object_crc32c) {
-        status = cli_fail("gs://%s/%s: what was written has CRC32C %08" PRIx32
-                          " and the object %08" PRIx32 "; do not use it",
+        status = cli_fail("gs://%s/%s: the output has CRC32C %08" PRIx32 ", the object %08" PRIx32
+                          "; do not use the output",
                           cat->uri.bucket, cat->uri.name, cat->crc32c, cat->object_crc32c);
     }
     return status;
@@ -249,6 +249,9 @@ const struct cli_command cli_cat = {
         "end\n" CLI_CONNECTION_HELP
         "\nSeveral objects are written one after the other; the first that fails ends it. Large\n"
         "objects are read in parallel ranges of one generation. A whole object is checked against\n"
-        "its CRC32C.\n",
+        "its CRC32C.\n"
+        "\nExamples:\n"
+        "  ringest cat gs://bucket/part-1.txt gs://bucket/part-2.txt | wc -l\n"
+        "  ringest cat gs://bucket/train.tar --range 0-511 | file -\n",
     .run = cat_run,
 };

@@ -67,10 +67,10 @@ static void print_text(const struct ckpt_search *search)
             printf("%12smissing: %s\n", "", ckpt->missing.items[j]);
         }
         for (size_t j = 0; j < ckpt->foreign.count; j++) {
-            printf("%12sno part of it: %s\n", "", ckpt->foreign.items[j]);
+            printf("%12snot part of it: %s\n", "", ckpt->foreign.items[j]);
         }
         if (ckpt->stray_count > 0) {
-            printf("%12sof no complete save: %zu object%s, %s\n", "", ckpt->stray_count,
+            printf("%12sof incomplete saves: %zu object%s, %s\n", "", ckpt->stray_count,
                    ckpt->stray_count == 1 ? "" : "s", cli_format_size(ckpt->stray_size, size));
         }
     }
@@ -153,12 +153,13 @@ static int ckpt_run(int argc, char **argv)
     }
     bool is_prune = argc - optind == 2 && strcmp(argv[optind], "prune") == 0;
     if (argc - optind != 2 || (!is_prune && strcmp(argv[optind], "ls") != 0)) {
-        return cli_usage("the arguments must be ls gs://BUCKET/PREFIX, or prune gs://BUCKET/PREFIX "
+        return cli_usage("needs ls gs://BUCKET/PREFIX, or prune gs://BUCKET/PREFIX "
                          "--keep-last N");
     }
     if (is_prune != is_prune_option || (is_prune && prune.keep_last == 0)) {
         return is_prune ? cli_usage("prune needs --keep-last N")
-                        : cli_usage("this option is for prune, not for ls");
+                        : cli_usage("--keep-last, --keep-every, --older-than, --dry-run and "
+                                    "--all-uploads are for prune");
     }
     if (!cli_parse_uri(argv[optind + 1], &search.uri) || (is_prune && !prune_place(&search.uri))) {
         return CLI_USAGE;

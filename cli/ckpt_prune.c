@@ -632,8 +632,8 @@ static void print_rest(const struct prune *prune)
         printf("%sabort the upload of gs://%s/%s\n", would, bucket, prune->uploads.items[i]);
     }
     for (size_t i = 0; i < prune->uploads_left.count; i++) {
-        printf("leave the upload of gs://%s/%s: who began it cannot be told; see --all-uploads\n",
-               bucket, prune->uploads_left.items[i]);
+        printf("keep the upload of gs://%s/%s: its owner is unknown; see --all-uploads\n", bucket,
+               prune->uploads_left.items[i]);
     }
     printf("%sremove %" PRIu64 " checkpoint%s, %s in all\n", would, prune->removed_count,
            prune->removed_count == 1 ? "" : "s", cli_format_size(prune->size, size));

@@ -161,7 +161,7 @@ int cli_getopt(int argc, char **argv, const char *shorts, const struct option *o
     if (option == ':') {
         cli_usage("%s needs a value", text);
     } else if (option == '?' && text[0] == '-' && text[1] == '-' && optopt != 0) {
-        cli_usage("\"%s\": the option takes no value", text);
+        cli_usage("%.*s takes no value, got \"%s\"", (int)strcspn(text, "="), text, text);
     } else if (option == '?' && text[0] == '-' && text[1] == '-') {
         option_unknown(text, options);
     } else if (option == '?') {
@@ -186,8 +186,8 @@ bool cli_parse_u64(const char *option, const char *text, uint64_t min, uint64_t 
     unsigned long long value = strtoull(text, &end, 10);
     bool is_number = isdigit((unsigned char)*text) && *end == '\0' && errno == 0;
     if (!is_number || value < min || value > max) {
-        cli_usage("%s is \"%s\", not a number from %" PRIu64 " to %" PRIu64, option, text, min,
-                  max);
+        cli_usage("%s must be a number from %" PRIu64 " to %" PRIu64 ", got \"%s\"", option, min,
+                  max, text);
         return false;
     }
     *out_value = value;
@@ -199,7 +199,7 @@ bool cli_parse_double(const char *option, const char *text, double min, double *
     char *end;
     double value = strtod(text, &end);
     if (end == text || *end != '\0' || !(value >= min) || value > 1e12) {
-        cli_usage("%s is \"%s\", not a number of at least %g", option, text, min);
+        cli_usage("%s must be a number of at least %g, got \"%s\"", option, min, text);
         return false;
     }
     *out_value = value;
@@ -224,8 +224,8 @@ bool cli_parse_size(const char *option, const char *text, uint64_t min, uint64_t
     }
     if (!is_valid || *end != '\0' || value < min || value > max) {
         char least[32], most[32];
-        cli_usage("%s is \"%s\", not a size (such as 100000, 100K or 64MiB) from %s to %s", option,
-                  text, cli_format_size(min, least), cli_format_size(max, most));
+        cli_usage("%s must be a size from %s to %s (such as 100000, 100K or 64MiB), got \"%s\"",
+                  option, cli_format_size(min, least), cli_format_size(max, most), text);
         return false;
     }
     *out_value = value;
@@ -252,17 +252,17 @@ bool cli_parse_uri(const char *text, struct cli_uri *out_uri)
 {
     struct rg_uri uri;
     if (rg_uri_split(text, strlen(text), &uri) < 0 || uri.scheme != RG_URI_GS) {
-        cli_usage("\"%s\" is not of the form gs://BUCKET/NAME", text);
+        cli_usage("needs gs://BUCKET/NAME, got \"%s\"", text);
         return false;
     }
     if (uri.bucket_size < BUCKET_NAME_SIZE_MIN || uri.bucket_size > RG_BUCKET_NAME_SIZE_MAX) {
-        cli_usage("\"%s\" names no bucket of %d to %d characters", text, BUCKET_NAME_SIZE_MIN,
-                  RG_BUCKET_NAME_SIZE_MAX);
+        cli_usage("the name of a bucket has %d to %d characters, got \"%.300s\"",
+                  BUCKET_NAME_SIZE_MIN, RG_BUCKET_NAME_SIZE_MAX, text);
         return false;
     }
     if (uri.name_size > RG_OBJECT_NAME_SIZE_MAX) {
-        cli_usage("the object name in \"%.60s...\" is longer than %d bytes", text,
-                  RG_OBJECT_NAME_SIZE_MAX);
+        cli_usage("the name of an object has at most %d bytes, got %zu in \"%.60s...\"",
+                  RG_OBJECT_NAME_SIZE_MAX, uri.name_size, text);
         return false;
     }
     memcpy(out_uri->bucket, uri.bucket, uri.bucket_size);
@@ -280,7 +280,7 @@ int cli_objects_check(char *const *arguments, int count)
             return CLI_USAGE;
         }
         if (uri.name[0] == '\0') {
-            return cli_usage("\"%s\" names a bucket; an object is gs://BUCKET/OBJECT",
+            return cli_usage("needs an object, gs://BUCKET/OBJECT, got the bucket \"%s\"",
                              arguments[i]);
         }
     }

@@ -34,7 +34,7 @@ static bool method_parse(const char *text, enum rg_upload_method *out_method)
             return true;
         }
     }
-    cli_usage("--method is \"%s\", not auto, single, resumable, multipart or compose", text);
+    cli_usage("--method must be auto, single, resumable, multipart or compose, got \"%s\"", text);
     return false;
 }
 
@@ -43,7 +43,7 @@ static bool content_type_check(const char *text)
 {
     for (const char *c = text; *c != '\0'; c++) {
         if (iscntrl((unsigned char)*c)) {
-            cli_usage("--content-type is \"%s\", which has control characters in it", text);
+            cli_usage("--content-type must not have control characters, got \"%s\"", text);
             return false;
         }
     }
@@ -252,7 +252,7 @@ static int cp_run(int argc, char **argv)
         }
     }
     if (argc - optind < 2) {
-        return cli_usage("a source and a destination are needed");
+        return cli_usage("needs a source and a destination");
     }
     connection.connections = options.concurrency;
     size_t source_count = (size_t)(argc - optind - 1);

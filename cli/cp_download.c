@@ -71,9 +71,8 @@ static void item_end(struct cp_worker *worker, struct cp_item *item, int rc)
         cp_item_end(worker, item, CP_SKIPPED);
     } else if (rc == -EEXIST) {
         cp_item_fail(worker, item,
-                     "%s: there is something that is not a regular file; use `-` and a "
-                     "redirection to write there",
-                     item->path);
+                     "%s: not a regular file; write to it as standard output: `cp ... - >%s`",
+                     item->path, item->path);
     } else if (item->is_in_parts) {
         cp_item_fail(worker, item, "%s: %s", item->path, local_error_text(rc));
     } else {
@@ -144,8 +143,8 @@ static void parts_end(struct cp_worker *worker, struct cp_item *item)
     if (crc != item->crc32c) {
         local_discard(&item->file);
         cp_item_fail(worker, item,
-                     "gs://%s/%s: the parts together have CRC32C %08" PRIx32
-                     " and the object %08" PRIx32 "; run it again",
+                     "gs://%s/%s: what was read has CRC32C %08" PRIx32 ", the object %08" PRIx32
+                     "; run it again",
                      item->bucket, item->name, crc, item->crc32c);
         return;
     }
@@ -231,7 +230,8 @@ static void part_take(struct cp_worker *worker, struct cp_item *item, uint32_t p
         return;
     }
     if (completion->size != local_part_size(&item->file, part)) {
-        part_fail(worker, item, item->path, "a part has not the size that was asked for");
+        part_fail(worker, item, item->path,
+                  "a part of the answer has another size than was asked for");
         return;
     }
     /* What is known of the whole from a listing may lack the checksum. */
@@ -338,7 +338,7 @@ static void first_take(struct cp_worker *worker, struct cp_item *item,
     }
     if (completion->crc32c != item->crc32c) {
         cp_item_fail(worker, item,
-                     "gs://%s/%s: what came has CRC32C %08" PRIx32 " and the object %08" PRIx32
+                     "gs://%s/%s: what was read has CRC32C %08" PRIx32 ", the object %08" PRIx32
                      "; run it again",
                      item->bucket, item->name, completion->crc32c, item->crc32c);
         return;

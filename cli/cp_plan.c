@@ -196,14 +196,14 @@ static bool place_take(struct plan *plan, const struct cp_item *item)
     if (plan->options->no_clobber) {
         cp_run_skip(plan->run);
     } else if (item->kind == CP_UPLOAD) {
-        cp_run_refuse(plan->run, "%s: gs://%s/%s is what another source becomes; left out",
-                      item->path, item->bucket, place);
+        cp_run_refuse(plan->run, "%s: gs://%s/%s is taken by another source; skipped", item->path,
+                      item->bucket, place);
     } else if (item->kind == CP_COPY) {
-        cp_run_refuse(plan->run, "gs://%s/%s: gs://%s/%s is what another source becomes; left out",
+        cp_run_refuse(plan->run, "gs://%s/%s: gs://%s/%s is taken by another source; skipped",
                       item->from_bucket, item->from_name, item->bucket, place);
     } else {
-        cp_run_refuse(plan->run, "gs://%s/%s: %s is what another source becomes; left out",
-                      item->bucket, item->name, place);
+        cp_run_refuse(plan->run, "gs://%s/%s: %s is taken by another source; skipped", item->bucket,
+                      item->name, place);
     }
     return false;
 }
@@ -229,7 +229,7 @@ static void upload_plan(struct plan *plan, const char *path, char *name, const s
         return;
     }
     if (strlen(name) > RG_OBJECT_NAME_SIZE_MAX) {
-        cp_run_refuse(plan->run, "%s: the object's name would be longer than %d bytes", path,
+        cp_run_refuse(plan->run, "%s: the name of the object would be longer than %d bytes", path,
                       RG_OBJECT_NAME_SIZE_MAX);
         cp_item_destroy(item);
         return;
@@ -349,7 +349,7 @@ static int entry_read(struct plan *plan, struct entries *entries, int folder, co
         return 0;
     }
     if (!S_ISREG(stat.st_mode) && !S_ISDIR(stat.st_mode)) {
-        cp_run_refuse(plan->run, "%s/%s: neither a file nor a folder, left out", path, name);
+        cp_run_refuse(plan->run, "%s/%s: neither a file nor a folder; skipped", path, name);
         return 0;
     }
     if (S_ISREG(stat.st_mode) && local_name_is_part(name)) {
@@ -425,7 +425,7 @@ static void walk(struct plan *plan, const char *base, const char *path, const ch
         if (S_ISREG(entry->stat.st_mode)) {
             upload_plan(plan, below, target(plan, base, name), &entry->stat);
         } else if (is_loop(self, &entry->stat)) {
-            cp_run_refuse(plan->run, "%s: a link that leads back to a folder above it", below);
+            cp_run_refuse(plan->run, "%s: a link to a folder above it; skipped", below);
         } else {
             struct ancestor folder = {self, entry->stat.st_dev, entry->stat.st_ino};
             below[strlen(below) - 1] = '\0';
@@ -451,9 +451,11 @@ static void plan_local(struct plan *plan, const char *source)
         char *name = plan->into ? target(plan, base, "") : strdup(plan->uri.name);
         upload_plan(plan, source, name, &stat_);
     } else if (!S_ISDIR(stat_.st_mode)) {
-        cp_run_refuse(plan->run, "%s: not a regular file; use `-` and a redirection", source);
+        cp_run_refuse(plan->run,
+                      "%s: not a regular file; read it as standard input: `cp - ... <%s`", source,
+                      source);
     } else if (!plan->options->recursive) {
-        cp_run_refuse(plan->run, "%s: a folder; use -r", source);
+        cp_run_refuse(plan->run, "%s: is a folder; copy it with -r", source);
     } else {
         struct ancestor self = {NULL, stat_.st_dev, stat_.st_ino};
         merge_tell(plan, base);
@@ -573,7 +575,8 @@ static void plan_prefix(struct plan *plan, const struct cli_uri *uri, const char
     plan->stopped = plan->stopped || status != CLI_DONE;
     lister_close(&lister);
     if (left_out > 0) {
-        cli_note("gs://%s/%s: %" PRIu64 " objects lie where the copies go, and are left out",
+        cli_note("gs://%s/%s: %" PRIu64
+                 " objects are in the destination already; skipped as sources",
                  uri->bucket, within, left_out);
     }
     free(within);
@@ -635,7 +638,8 @@ static void plan_remote(struct plan *plan, const char *source)
     if (base == NULL) {
         no_memory(plan);
     } else if (!plan->options->recursive && !may_be_object) {
-        cp_run_refuse(plan->run, "%s: a folder; use -r", source);
+        cp_run_refuse(plan->run, "%s: is a %s; copy it with -r", source,
+                      size == 0 ? "bucket" : "folder");
     } else if (!plan->options->recursive) {
         plan_object(plan, &uri, base, false);
     } else {
@@ -650,7 +654,7 @@ static void plan_remote(struct plan *plan, const char *source)
             plan_prefix(plan, &uri, base, &count);
         }
         if (!plan->stopped && count == 0 && !exists) {
-            cp_run_refuse(plan->run, "%s: nothing there", source);
+            cp_run_refuse(plan->run, "%s: no such object, and nothing below it", source);
         }
     }
     free(base);
@@ -680,17 +684,21 @@ int cp_plan_check(const struct cp_options *options, char *const *sources, size_t
             return CLI_USAGE;
         }
         if (!cli_is_uri(sources[i]) && !to_bucket) {
-            return cli_usage("neither \"%s\" nor \"%s\" is of the form gs://BUCKET/NAME",
-                             sources[i], destination);
+            return cli_usage(
+                "the source or the destination must be gs://BUCKET/NAME, got \"%s\" and "
+                "\"%s\"",
+                sources[i], destination);
         }
         if ((is_stream(sources[i]) || is_stream(destination)) &&
             (source_count > 1 || options->recursive)) {
-            return cli_usage("with `-` there is one source, and no -r");
+            return cli_usage("with \"-\" there must be one source, and no -r");
         }
         if (is_stream(sources[i]) && (uri = (struct cli_uri){0}, true) &&
             (!cli_parse_uri(destination, &uri) || uri.name[0] == '\0' ||
              names_a_place(destination))) {
-            return cli_usage("standard input needs the name of an object, not \"%s\"", destination);
+            return cli_usage("the destination of standard input must be an object, "
+                             "gs://BUCKET/OBJECT, got \"%s\"",
+                             destination);
         }
     }
     if (options->content_type != NULL && !to_bucket) {
@@ -698,19 +706,18 @@ int cp_plan_check(const struct cp_options *options, char *const *sources, size_t
                          destination);
     }
     if (options->if_generation_match != 0 && !to_bucket) {
-        return cli_usage("--if-generation-match is about the object that is written; \"%s\" is a "
-                         "file",
+        return cli_usage("--if-generation-match is for objects that are written; \"%s\" is a file",
                          destination);
     }
     if (options->if_generation_match != 0 && options->no_clobber) {
-        return cli_usage("--no-clobber is a condition itself; leave out --if-generation-match");
+        return cli_usage("--no-clobber and --if-generation-match exclude each other");
     }
     if (options->if_generation_match > 0 && (source_count > 1 || options->recursive)) {
         return cli_usage("--if-generation-match with a generation is for one source without -r");
     }
     bool conditional = options->if_generation_match != 0 || options->no_clobber;
     if (conditional && options->method == RG_UPLOAD_MULTIPART) {
-        return cli_usage("multipart uploads know no conditions; use --method compose or resumable");
+        return cli_usage("--method multipart cannot have a condition; use compose or resumable");
     }
     return CLI_DONE;
 }

@@ -135,10 +135,11 @@ static void submit(struct cp_worker *worker, struct cp_item *item)
         upload.part_size = RG_MAX(item->size, (uint64_t)CP_PART_SIZE_DEFAULT);
         upload.parts_inflight_max = 1;
         if (item->size > RG_MAX(worker->run->bytes_out_max, (uint64_t)GUARDED_SIZE_MAX)) {
-            cp_item_fail(worker, item,
-                         "%s: too large for one request, for which half of --memory is there; use "
-                         "another --method",
-                         item->path);
+            cp_item_fail(
+                worker, item,
+                "%s: too large for one request, which may take half of --memory; use another "
+                "--method",
+                item->path);
             return;
         }
     }

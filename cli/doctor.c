@@ -755,7 +755,7 @@ static int doctor_run(int argc, char **argv)
         }
     }
     if (optind < argc) {
-        return cli_usage("\"%s\" is one argument too many", argv[optind]);
+        return cli_usage("unexpected argument \"%s\"", argv[optind]);
     }
     return doctor_go(&doctor);
 }

@@ -147,7 +147,7 @@ static int emulate_parse(const char **synthetic, int argc, char **argv)
         }
     }
     if (optind < argc && strcmp(argv[optind - 1], "--") != 0) {
-        return cli_usage("\"%s\" is one argument too many; a command to run comes after --",
+        return cli_usage("unexpected argument \"%s\"; a command to run comes after --",
                          argv[optind]);
     }
     return emulate_go(&emulate, optind < argc ? argv + optind : NULL);

@@ -140,11 +140,11 @@ const char *local_error_text(int error)
     case EROFS:
         return "the file system is read-only";
     case EISDIR:
-        return "there is a folder of that name";
+        return "a folder has this name";
     case EEXIST:
-        return "there is something that is not a regular file";
+        return "not a regular file, and not replaced";
     case ENOTDIR:
-        return "there is a file where a folder would have to be";
+        return "a part of the path is a file, not a folder";
     case ENAMETOOLONG:
         return "the name is too long for a file";
     case EBUSY:

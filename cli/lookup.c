@@ -169,8 +169,9 @@ int lookup_crc32c(struct cli_session *session, const struct cli_uri *uri, int64_
     bool is_same =
         there.exists && there.size == size && (generation == 0 || there.generation == generation);
     if (!is_same || !there.has_crc32c) {
-        return cli_fail("gs://%s/%s: the server tells no CRC32C, so what came cannot be checked",
-                        uri->bucket, uri->name);
+        return cli_fail(
+            "gs://%s/%s: the server sends no CRC32C, so what was read cannot be checked",
+            uri->bucket, uri->name);
     }
     *out_crc32c = there.crc32c;
     return CLI_DONE;

@@ -173,7 +173,7 @@ static int manifest_run(int argc, char **argv)
     if (count == 3 && strcmp(arguments[0], "save") == 0) {
         return cli_parse_uri(arguments[1], &uri) ? save(&manifest, &uri, arguments[2]) : CLI_USAGE;
     }
-    return cli_usage("the arguments must be save gs://BUCKET/PREFIX FILE, or show FILE");
+    return cli_usage("needs save gs://BUCKET/PREFIX FILE, or show FILE");
 }
 
 const struct cli_command cli_manifest = {

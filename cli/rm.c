@@ -83,7 +83,7 @@ static void result_take(struct rm *rm, const struct batch *batch, size_t index,
         return;
     }
     if (status == RG_STATUS_PRECONDITION && batch->is_listed) {
-        text = "somebody replaced it meanwhile; run it again to remove that too";
+        text = "replaced since it was listed; run it again to remove the new one";
     }
     cli_fail("gs://%s/%s: %s", batch->bucket, batch->deletes[index].object, text);
 }
@@ -119,10 +119,10 @@ static void unnamed_take(struct rm *rm, const struct batch *batch, size_t index)
         rm->removed++;
     } else {
         rm->failed++;
-        cli_fail("gs://%s/%s: the server's answer cannot be read, and %s; name its generation by "
-                 "--if-generation-match to remove it",
+        cli_fail("gs://%s/%s: the server's answer cannot be read, and %s; remove it with "
+                 "--if-generation-match GENERATION",
                  batch->bucket, name,
-                 there.is_known ? "there is an object now" : "what is there may not be listed");
+                 there.is_known ? "the object exists now" : "listing is not permitted");
     }
 }
 
@@ -299,7 +299,7 @@ static int add_tree(struct rm *rm, const struct cli_uri *uri)
     lister_close(&lister);
     if (status == CLI_DONE && !rm->stopped && rm->found == found_before) {
         rm->failed++;
-        return cli_fail("gs://%s/%s: nothing there", uri->bucket, uri->name);
+        return cli_fail("gs://%s/%s: no such object, and nothing below it", uri->bucket, uri->name);
     }
     return status;
 }
@@ -395,16 +395,17 @@ static int check_places(const struct rm *rm, char *const *places, int count)
             return CLI_USAGE;
         }
         if (uri.name[0] == '\0' && !rm->recursive && !rm->unfinished) {
-            return cli_usage("\"%s\" is a whole bucket; -r removes everything in it", places[i]);
+            return cli_usage("needs an object, got the bucket \"%s\"; -r removes everything in it",
+                             places[i]);
         }
     }
     if (rm->if_generation_match != 0 && (count > 1 || rm->recursive)) {
         return cli_usage("--if-generation-match is for one object without -r");
     }
     if (rm->unfinished && (rm->recursive || rm->if_generation_match != 0)) {
-        return cli_usage("--unfinished goes with neither -r nor --if-generation-match");
+        return cli_usage("--unfinished excludes -r and --if-generation-match");
     }
-    return count > 0 ? CLI_DONE : cli_usage("an object is needed, gs://BUCKET/OBJECT");
+    return count > 0 ? CLI_DONE : cli_usage("needs an object, gs://BUCKET/OBJECT");
 }
 
 static int rm_run(int argc, char **argv)

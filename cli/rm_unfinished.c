@@ -12,6 +12,8 @@
 #define PARTS_PREFIX ".ringest-parts/"
 #define UPLOAD_DIGITS 32
 #define PART_DIGITS_MIN 5
+/* Of an age, in its unit. */
+#define AGE_MAX 1e12
 
 struct walk {
     struct cli_session *session;
@@ -39,9 +41,13 @@ bool unfinished_parse_age(const char *option, const char *text, double *out_seco
         }
     }
     snprintf(number, sizeof(number), "%.*s", (int)RG_MIN(size, sizeof(number) - 1), text);
-    if (!cli_parse_double(option, number, 0, out_seconds)) {
+    char *end;
+    double value = strtod(number, &end);
+    if (end == number || *end != '\0' || !(value >= 0) || value > AGE_MAX) {
+        cli_usage("%s must be a number with s, m, h or d (such as 12h), got \"%s\"", option, text);
         return false;
     }
+    *out_seconds = value;
     *out_seconds *= factor;
     return true;
 }

@@ -17,7 +17,7 @@ static bool log_level_parse(const char *source, const char *text, enum rg_log_le
             return true;
         }
     }
-    cli_usage("%s is \"%s\", must be error, warn, info or debug", source, text);
+    cli_usage("%s must be error, warn, info or debug, got \"%s\"", source, text);
     return false;
 }
 
@@ -125,8 +125,9 @@ int cli_session_open(struct cli_session *session, const struct cli_connection *c
     }
     int rc = rg_runtime_open(&session->runtime, &runtime_options);
     if (rc < 0) {
-        return cli_fail("the event loops could not be started: %s; `ringest doctor` says more",
-                        strerror(-rc));
+        return cli_fail("the event loops could not be started: %s; check with `ringest doctor`",
+                        rc == -EINVAL ? "RINGEST_BACKEND or RINGEST_THREADS is not valid"
+                                      : strerror(-rc));
     }
     struct rg_client_options options;
     rg_client_options_init(&options);
@@ -200,8 +201,8 @@ bool cli_is_everybodys(enum rg_status status)
 
 const char *cli_submit_text(int rc)
 {
-    return rc == -EINVAL ? "the service allows no such name (UTF-8 of at most 1024 bytes without "
-                           "line breaks, not \".\" or \"..\")"
+    return rc == -EINVAL ? "not a valid name: UTF-8 of at most 1024 bytes without line breaks, and "
+                           "not \".\" or \"..\""
                          : strerror(-rc);
 }
 

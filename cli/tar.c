@@ -75,7 +75,7 @@ static int shards_list(struct cli_session *session, const struct cli_uri *uri,
     }
     lister_close(&lister);
     if (status == CLI_DONE && shards->count == before) {
-        return cli_fail("gs://%s/%s: no name below it ends in " SUFFIX, uri->bucket, uri->name);
+        return cli_fail("gs://%s/%s: no object whose name ends in " SUFFIX, uri->bucket, uri->name);
     }
     return status;
 }
@@ -89,7 +89,7 @@ static int uris_check(char **uris, int count, struct shards *shards)
             return CLI_USAGE;
         }
         if (i > 0 && strcmp(uri.bucket, shards->bucket) != 0) {
-            return cli_usage("shards lie in one bucket, and not in %s and %s", shards->bucket,
+            return cli_usage("all shards must be in one bucket, got %s and %s", shards->bucket,
                              uri.bucket);
         }
         strcpy(shards->bucket, uri.bucket);
@@ -318,7 +318,7 @@ static int tar_run(int argc, char **argv)
     if (count >= 3 && strcmp(arguments[0], "index") == 0) {
         return index_make(&connection, arguments + 1, count - 2, arguments[count - 1], json);
     }
-    return cli_usage("the arguments must be index gs://BUCKET/PREFIX... FILE, or show FILE");
+    return cli_usage("needs index gs://BUCKET/PREFIX... FILE, or show FILE");
 }
 
 const struct cli_command cli_tar = {

@@ -45,7 +45,7 @@ struct address {
 static int fail(char *error, size_t error_size, const char *option, const char *value,
                 const char *form)
 {
-    snprintf(error, error_size, "%s '%s': it has to be %s", option, value, form);
+    snprintf(error, error_size, "%s must be %s, got \"%s\"", option, form, value);
     return -EINVAL;
 }
 
@@ -304,8 +304,8 @@ static int parse_options(const struct rg_emulator_options *options, struct rg_ha
         .seed = options->seed,
     };
     if (api->loop_count > RG_EMULATOR_THREADS_MAX) {
-        snprintf(error, error_size, "--threads %u: it has to be from 1 to %d", api->loop_count,
-                 RG_EMULATOR_THREADS_MAX);
+        snprintf(error, error_size, "--threads must be from 1 to %d, got %u",
+                 RG_EMULATOR_THREADS_MAX, api->loop_count);
         return -EINVAL;
     }
     if (!parse_listen(listen_text, address)) {

@@ -338,7 +338,7 @@ static const char *parse_spec(const char *spec, struct synthetic_spec *out)
     const char *size = strrchr(spec, ':');
     const char *count = size != NULL ? memrchr(spec, ':', (size_t)(size - spec)) : NULL;
     if (slash == NULL || count == NULL || slash > count) {
-        return "it is not of that form";
+        return "not of that form";
     }
     out->bucket = slice_between(spec, slash);
     out->prefix = slice_between(slash + 1, count);
@@ -380,7 +380,7 @@ int rg_synthetic_create(struct rg_synthetic **out_set, const char *spec,
     const char *problem = parse_spec(spec, &parsed);
     if (problem != NULL) {
         snprintf(error, error_size,
-                 "--synthetic '%s': %s; the form is BUCKET/PREFIX:COUNT:SIZE, as in "
+                 "--synthetic '%s': %s; must be BUCKET/PREFIX:COUNT:SIZE, as in "
                  "data/train-:20000:100KiB",
                  spec, problem);
         return -EINVAL;

@@ -72,7 +72,7 @@ class Cat(ServedCase):
     def test_names_that_the_service_refuses(self):
         for name in ("new\nline", "carriage\rreturn", ".", ".."):
             with self.subTest(name):
-                self.fails(self.cat(name), FAILED, "no such name")
+                self.fails(self.cat(name), FAILED, "not a valid name")
 
     def test_a_missing_object(self):
         done = self.cat("nowhere")

@@ -111,8 +111,8 @@ class Ckpt(Case):
         self.assertRegex(lines[0], r"^ +1  dcp +2 +\S+ \S+  complete +\S+  gs://run/s/step-1$")
         self.assertRegex(lines[1], r"^ +20  dcp +1 +\S+ \S+  incomplete +\S+  gs://run/s/step-20$")
         self.assertEqual(lines[2].strip(), "missing: __0_0" + SAVE)
-        self.assertEqual(lines[3].strip(), "no part of it: notes.txt")
-        self.assertEqual(lines[4].strip(), "of no complete save: 1 object, 4 B")
+        self.assertEqual(lines[3].strip(), "not part of it: notes.txt")
+        self.assertEqual(lines[4].strip(), "of incomplete saves: 1 object, 4 B")
 
     def test_nothing_and_usage(self):
         self.assertEqual(self.listed("none"), {})

@@ -80,7 +80,7 @@ class Modes(ServedCase):
                     text=True,
                 )
                 self.assertEqual(done.returncode, 1)
-                self.assertIn(f"{place}: there is something that is not a regular file", done.stderr)
+                self.assertIn(f"{place}: not a regular file", done.stderr)
         self.assertTrue(pipe.is_fifo() and link.is_symlink())
 
     def test_what_the_emulator_makes(self):

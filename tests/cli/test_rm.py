@@ -182,7 +182,7 @@ class Remove(ServedCase):
     def test_a_whole_bucket(self):
         self.put("a", "b/c")
         for uri in (self.bucket, self.bucket + "/"):
-            self.fails(self.rm(uri), USAGE, "whole bucket", "-r")
+            self.fails(self.rm(uri), USAGE, "got the bucket", "-r")
         self.assertEqual(self.names(), ["a", "b/c"])
         self.ok(self.rm("-r", self.bucket))
         self.assertEqual(self.names(), [])
@@ -218,7 +218,7 @@ class Remove(ServedCase):
         done = self.rm(self.bucket + "/a", self.bucket + "/absent", self.bucket + "/b")
         self.fails(done, FAILED, self.bucket + "/absent")
         self.assertEqual(self.names(), [])
-        self.fails(self.rm("-r", self.bucket + "/absent"), FAILED, "nothing there")
+        self.fails(self.rm("-r", self.bucket + "/absent"), FAILED, "nothing below it")
         self.fails(self.rm("-r", "gs://no-such-bucket-here/x"), FAILED, "no-such-bucket-here")
 
     def test_nobody_listens(self):

@@ -86,7 +86,7 @@ class Unchecked(Case):
         for name in "small", "large":
             with self.subTest(name):
                 done = self.run_it("cp", f"gs://bucket/{name}", self.folder)
-                self.fails(done, FAILED, f"gs://bucket/{name}: the server tells no CRC32C")
+                self.fails(done, FAILED, f"gs://bucket/{name}: the server sends no CRC32C")
                 self.assertEqual(os.listdir(self.folder), [])
         self.assertEqual(self.run_it("cp", "gs://bucket/empty", self.folder).returncode, DONE)
 
@@ -102,16 +102,16 @@ class Unchecked(Case):
         os.remove(f"{self.folder}/small")
         Storage.listed = crc32c(b"other")
         self.fails(
-            self.run_it("cp", "gs://bucket/small", self.folder), FAILED, "gs://bucket/small: what came has CRC32C"
+            self.run_it("cp", "gs://bucket/small", self.folder), FAILED, "gs://bucket/small: what was read has CRC32C"
         )
-        self.fails(self.run_it("cat", "gs://bucket/small"), FAILED, "gs://bucket/small: what was written has CRC32C")
-        self.fails(self.run_it(*copy), FAILED, "gs://bucket/folder/small: what came has CRC32C")
+        self.fails(self.run_it("cat", "gs://bucket/small"), FAILED, "gs://bucket/small: the output has CRC32C")
+        self.fails(self.run_it(*copy), FAILED, "gs://bucket/folder/small: what was read has CRC32C")
         self.assertEqual([each for each in pathlib.Path(self.folder).rglob("*") if each.is_file()], [])
 
     def test_what_was_written_to_standard_output(self):
         done = self.run_it("cat", "gs://bucket/small")
         self.assertEqual(done.stdout, SMALL)
-        self.fails(done, FAILED, "gs://bucket/small: the server tells no CRC32C")
+        self.fails(done, FAILED, "gs://bucket/small: the server sends no CRC32C")
         self.assertEqual(self.run_it("cat", "gs://bucket/empty").returncode, DONE)
         # A part has none.
         self.assertEqual(self.ok(self.run_it("cat", "gs://bucket/small", "--range", "0-4")), SMALL[:5])

@@ -1,0 +1,129 @@
+"""Wrong inputs, and what is said about each: the object, the cause, and what to do. Whole lines, so that a
+change of words is seen."""
+
+import os
+import pathlib
+import tempfile
+import unittest
+
+from support import FAILED, USAGE, ServedCase, closed_port, environment, ringest
+
+HINT = "; see `ringest {0} --help`"
+
+
+class WrongInputs(ServedCase):
+    emulator_arguments = ("--synthetic", "made/o:5:10KiB")
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.server.put("mine", "folder/object", b"x")
+        cls.server.put("mine", "object", b"123456789")
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        os.chdir(self.folder)
+        self.addCleanup(os.chdir, "/")
+        (self.folder / "file").write_bytes(b"x")
+        (self.folder / "dir").mkdir()
+        (self.folder / "dir/f").write_bytes(b"x")
+
+    def check(self, command, status, text, **options):
+        """`text` is the whole message without "ringest: COMMAND: "; the server's address is AT in it."""
+        words = command.split()
+        done = self.ringest(*words, **options)
+        hint = HINT.format(words[0]) if status == USAGE else ""
+        said = done.stderr.replace(self.server.endpoint, "AT")
+        self.assertEqual((done.returncode, said), (status, f"ringest: {words[0]}: {text}{hint}\n"), command)
+
+    def test_command_lines(self):
+        for command, text in (
+            ("ls mine", 'needs gs://BUCKET/NAME, got "mine"'),
+            ("ls s3://mine/", 'needs gs://BUCKET/NAME, got "s3://mine/"'),
+            ("ls gs://ab/", 'the name of a bucket has 3 to 222 characters, got "gs://ab/"'),
+            ("ls", "needs a place to list, gs://BUCKET/PREFIX"),
+            ("ls --recrusive gs://mine", "there is no option --recrusive; did you mean --recursive?"),
+            ("cat gs://mine", 'needs an object, gs://BUCKET/OBJECT, got the bucket "gs://mine"'),
+            (
+                "cat gs://mine/object --range 5-2",
+                '--range must be A-B or A- with A <= B, both included, got "5-2"',
+            ),
+            ("stat", "needs an object, gs://BUCKET/OBJECT"),
+            ("cp file", "needs a source and a destination"),
+            ("cp file other", 'the source or the destination must be gs://BUCKET/NAME, got "file" and "other"'),
+            (
+                "cp - gs://mine/",
+                'the destination of standard input must be an object, gs://BUCKET/OBJECT, got "gs://mine/"',
+            ),
+            (
+                "cp file gs://mine/x --method fast",
+                '--method must be auto, single, resumable, multipart or compose, got "fast"',
+            ),
+            (
+                "cp file gs://mine/x --part-size 1K",
+                '--part-size must be a size from 5.0 MiB to 5.0 GiB (such as 100000, 100K or 64MiB), got "1K"',
+            ),
+            (
+                "cp gs://mine/object x --content-type text/x",
+                '--content-type is for objects that are written; "x" is a file',
+            ),
+            ("rm gs://mine", 'needs an object, got the bucket "gs://mine"; -r removes everything in it'),
+            (
+                "rm gs://mine --unfinished --older-than 5x",
+                '--older-than must be a number with s, m, h or d (such as 12h), got "5x"',
+            ),
+            ("bench del gs://mine/", 'the operation must be get, put or list, got "del"'),
+            ("bench get gs://mine/ --keep", "--keep is for put: get writes nothing"),
+            ("bench get gs://mine/ --count 0", '--count must be a number from 1 to 1000000000, got "0"'),
+            ("ls gs://mine --threads x", '--threads must be a number from 1 to 256, got "x"'),
+            ("ckpt prune gs://mine/", "prune needs --keep-last N"),
+            ("doctor now", 'unexpected argument "now"'),
+        ):
+            with self.subTest(command):
+                self.check(command, USAGE, text)
+
+    def test_what_is_not_there(self):
+        for command, text in (
+            ("ls gs://mine/zz", 'nothing in gs://mine begins with "zz"'),
+            ("rm -r gs://mine/zz", "gs://mine/zz: no such object, and nothing below it"),
+            ("cp -r gs://mine/zz dir", "gs://mine/zz: no such object, and nothing below it"),
+            ("cp gs://mine/folder/ dir", "gs://mine/folder/: is a folder; copy it with -r"),
+            ("cp gs://mine dir", "gs://mine: is a bucket; copy it with -r"),
+            ("cp dir gs://mine/", "dir: is a folder; copy it with -r"),
+            ("cp absent gs://mine/", "absent: No such file or directory"),
+            (
+                "cp /dev/null gs://mine/",
+                "/dev/null: not a regular file; read it as standard input: `cp - ... </dev/null`",
+            ),
+            (
+                "cp gs://mine/object /dev/null",
+                "/dev/null: not a regular file; write to it as standard output: `cp ... - >/dev/null`",
+            ),
+            ("tar index gs://mine/ index", "gs://mine/: no object whose name ends in .tar"),
+            ("rm gs://mine/absent", "gs://mine/absent: no such object or bucket"),
+        ):
+            with self.subTest(command):
+                self.check(command, FAILED, text)
+
+    def test_the_environment(self):
+        for name, text in (
+            ("RINGEST_BACKEND", "RINGEST_BACKEND or RINGEST_THREADS is not valid; check with `ringest doctor`"),
+            ("RINGEST_THREADS", "RINGEST_BACKEND or RINGEST_THREADS is not valid; check with `ringest doctor`"),
+        ):
+            done = self.ringest("ls", "gs://mine/", env=environment(**{name: "none"}))
+            self.assertEqual(done.returncode, FAILED)
+            self.assertIn(f'{name} is "none"', done.stderr)
+            self.assertIn(text, done.stderr)
+
+    def test_servers(self):
+        port = closed_port()
+        done = ringest("ls", "gs://mine/", "--endpoint", f"http://127.0.0.1:{port}")
+        self.fails(done, FAILED, f"http://127.0.0.1:{port}", "Connection refused")
+        done = ringest("ls", "gs://mine/", "--endpoint", self.server.endpoint, "--ca", "absent.pem")
+        self.fails(done, FAILED, "absent.pem", "No such file")
+
+
+if __name__ == "__main__":
+    unittest.main()
