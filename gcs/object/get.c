@@ -3,6 +3,7 @@
  * generation; when the server does not go along with that, reading starts again from the first
  * byte. */
 #include "gcs/request/request.h"
+#include "gcs/wire/media_head.h"
 #include "gcs/wire/target.h"
 
 #include <errno.h>
@@ -16,18 +17,6 @@
     (RG_URL_PATH_SIZE_MAX + 320 + 3 * (RG_BUCKET_NAME_SIZE_MAX + RG_OBJECT_NAME_SIZE_MAX))
 
 #define REPLACED_TEXT "the object was replaced while it was read"
-
-/* What the head of a media answer says about the object. */
-struct media_head {
-    int64_t generation;
-    uint64_t stored_size;
-    struct rg_object_hashes hashes;
-    struct rg_h1_slice content_range, content_encoding, stored_encoding;
-    bool gunzipped, has_stored_size, bad_hash;
-    /* Where the bytes of the answer begin in the object, and the object's size. */
-    uint64_t first, total;
-    bool has_total;
-};
 
 static bool get_is_whole(const struct rg_get_state *get)
 {
@@ -73,98 +62,6 @@ static int get_encode(struct rg_request *request, struct rg_h1_encoder *encoder)
     return rg_request_encode_end(request, encoder);
 }
 
-static bool name_is(const struct rg_h1_slice *name, const char *lower_case)
-{
-    size_t size = strlen(lower_case);
-    return name->size == size && strncasecmp(name->data, lower_case, size) == 0;
-}
-
-static bool parse_u64(const char *data, size_t size, uint64_t *out_value)
-{
-    uint64_t value = 0;
-    if (size == 0) {
-        return false;
-    }
-    for (size_t i = 0; i < size; i++) {
-        uint64_t digit = (uint64_t)(data[i] - '0');
-        if (data[i] < '0' || data[i] > '9' || rg_mul_overflow(value, 10, &value) ||
-            rg_add_overflow(value, digit, &value)) {
-            return false;
-        }
-    }
-    *out_value = value;
-    return true;
-}
-
-static void media_field(struct media_head *media, const struct rg_h1_header *header)
-{
-    const struct rg_h1_slice *name = &header->name, *value = &header->value;
-    uint64_t number;
-    if (name->size == 0) {
-        return;
-    }
-    /* Only to be quick: a head has a dozen fields. */
-    bool extension = (name->data[0] | 0x20) == 'x';
-    if (!extension) {
-        if (name_is(name, "content-range")) {
-            media->content_range = *value;
-        } else if (name_is(name, "content-encoding")) {
-            media->content_encoding = *value;
-        }
-    } else if (name_is(name, "x-goog-hash")) {
-        media->bad_hash |= rg_object_hashes_parse(&media->hashes, value->data, value->size) < 0;
-    } else if (name_is(name, "x-goog-generation")) {
-        if (parse_u64(value->data, value->size, &number) && number <= INT64_MAX) {
-            media->generation = (int64_t)number;
-        }
-    } else if (name_is(name, "x-goog-stored-content-length")) {
-        media->has_stored_size = parse_u64(value->data, value->size, &media->stored_size);
-    } else if (name_is(name, "x-goog-stored-content-encoding")) {
-        media->stored_encoding = *value;
-    } else if (name_is(name, "x-guploader-response-body-transformations")) {
-        media->gunzipped = true;
-    }
-}
-
-static void media_parse(struct media_head *media, const struct rg_h1_head *head)
-{
-    *media = (struct media_head){0};
-    for (uint32_t i = 0; i < head->header_count; i++) {
-        media_field(media, &head->headers[i]);
-    }
-    bool as_stored = media->has_stored_size && head->has_content_length &&
-                     media->content_range.size == 0 && head->content_length == media->stored_size;
-    media->gunzipped |= name_is(&media->stored_encoding, "gzip") &&
-                        !name_is(&media->content_encoding, "gzip") && !as_stored;
-}
-
-/* "bytes first-last/total"; total may be "*". */
-static bool content_range_parse(struct media_head *media, uint64_t *out_last)
-{
-    struct rg_h1_slice text = media->content_range;
-    static const char unit[] = "bytes ";
-    const size_t unit_size = sizeof(unit) - 1;
-    if (text.size <= unit_size || strncasecmp(text.data, unit, unit_size) != 0) {
-        return false;
-    }
-    const char *first = text.data + unit_size, *end = text.data + text.size;
-    const char *dash = memchr(first, '-', (size_t)(end - first));
-    const char *slash = memchr(first, '/', (size_t)(end - first));
-    if (dash == NULL || slash == NULL || slash < dash) {
-        return false;
-    }
-    if (!parse_u64(first, (size_t)(dash - first), &media->first) ||
-        !parse_u64(dash + 1, (size_t)(slash - dash - 1), out_last) || media->first > *out_last) {
-        return false;
-    }
-    size_t total_size = (size_t)(end - slash - 1);
-    if (total_size == 1 && slash[1] == '*') {
-        return true;
-    }
-    media->has_total = parse_u64(slash + 1, total_size, &media->total);
-    return media->has_total && *out_last < media->total;
-}
-
 /* Forgets what earlier attempts brought. */
 static void get_restart(struct rg_get_state *get)
 {
@@ -184,45 +81,10 @@ static int answer_refuse(struct rg_request *request, const char *why)
     return -EBADMSG;
 }
 
-/* Which bytes of the object the answer brings, by what it says itself. */
-static int answer_place(struct rg_request *request, const struct rg_h1_head *head,
-                        struct media_head *media)
-{
-    uint64_t last;
-    if (head->status != 200 && head->status != 206) {
-        return answer_refuse(request, "neither 200 nor 206");
-    }
-    if (media->gunzipped) {
-        return answer_refuse(request, "the server decompressed the object, which it was asked not "
-                                      "to: it is stored with Content-Encoding gzip");
-    }
-    if (media->bad_hash) {
-        return answer_refuse(request, "the x-goog-hash fields are malformed");
-    }
-    if (media->content_range.size > 0) {
-        if (!content_range_parse(media, &last)) {
-            return answer_refuse(request, "the Content-Range is malformed");
-        }
-        if (head->framing == RG_H1_BODY_LENGTH && head->content_length != last - media->first + 1) {
-            return answer_refuse(request, "Content-Range and Content-Length disagree");
-        }
-    } else if (head->status == 206) {
-        return answer_refuse(request, "a 206 without Content-Range");
-    } else if (head->has_content_length) {
-        media->total = head->content_length;
-        media->has_total = true;
-    }
-    if (media->has_stored_size) {
-        media->total = media->stored_size;
-        media->has_total = true;
-    }
-    return 0;
-}
-
 /* The answer begins with the byte that is wanted next, of the object that is wanted; or with the
  * first byte, where reading starts again. */
 static int answer_accept(struct rg_request *request, const struct rg_h1_head *head,
-                         const struct media_head *media)
+                         const struct rg_media_head *media)
 {
     struct rg_get_state *get = &request->get;
     if (get->received > 0 && media->first == get->offset) {
@@ -253,7 +115,7 @@ static int answer_accept(struct rg_request *request, const struct rg_h1_head *he
 
 /* Takes note of the object that the answer tells of. */
 static void answer_note(struct rg_get_state *get, const struct rg_h1_head *head,
-                        const struct media_head *media)
+                        const struct rg_media_head *media)
 {
     get->is_part = media->content_range.size > 0;
     get->is_endless = head->framing != RG_H1_BODY_LENGTH && head->framing != RG_H1_BODY_NONE;
@@ -264,8 +126,7 @@ static void answer_note(struct rg_get_state *get, const struct rg_h1_head *head,
     get->generation = media->generation;
     get->has_object_crc = media->hashes.has_crc32c;
     get->object_crc = media->hashes.crc32c;
-    get->is_gzip =
-        name_is(&media->stored_encoding, "gzip") || name_is(&media->content_encoding, "gzip");
+    get->is_gzip = media->is_gzip;
     get->has_object_size = media->has_total;
     get->object_size = media->total;
 }
@@ -319,12 +180,12 @@ static int rest_make_room(struct rg_request *request, const struct rg_h1_head *h
 static int get_head(struct rg_request *request, const struct rg_h1_head *head)
 {
     struct rg_get_state *get = &request->get;
-    struct media_head media;
-    media_parse(&media, head);
-    int rc = answer_place(request, head, &media);
-    if (rc == 0) {
-        rc = answer_accept(request, head, &media);
+    struct rg_media_head media;
+    const char *problem;
+    if (rg_media_head_parse(head, &media, &problem) < 0) {
+        return answer_refuse(request, problem);
     }
+    int rc = answer_accept(request, head, &media);
     if (rc < 0) {
         return rc;
     }
