@@ -12,6 +12,8 @@ struct objects {
     PyObject_HEAD struct rg_manifest *manifest; /* never NULL */
     struct rg_manifest_cursor *cursor;          /* of whoever has the interpreter's lock */
     PyObject *digest;                           /* a str; NULL: nobody has asked yet */
+    uint64_t bytes, markers;                    /* of all objects; where has_totals */
+    bool has_totals;
 };
 
 static struct objects *of(PyObject *object)
@@ -415,6 +417,59 @@ static PyObject *objects_get_digest(PyObject *object, void *closure)
     Py_END_ALLOW_THREADS return core_digest_keep(&self->digest, digest);
 }
 
+/* Needs no interpreter. */
+static int totals_add(const struct rg_manifest *manifest, uint64_t *out_bytes,
+                      uint64_t *out_markers)
+{
+    struct rg_manifest_cursor *cursor;
+    uint64_t count = rg_manifest_count(manifest), bytes = 0, markers = 0;
+    int rc = rg_manifest_cursor_open(&cursor, manifest);
+    if (rc < 0) {
+        return rc;
+    }
+    for (uint64_t i = 0; i < count && rc == 0; i++) {
+        struct rg_object object;
+        rc = rg_manifest_cursor_get(cursor, i, &object);
+        if (rc == 0) {
+            bytes += object.size;
+            /* Of names that were given by hand nobody knows the size. */
+            markers += object.generation != 0 && rg_object_is_folder_marker(&object);
+        }
+    }
+    rg_manifest_cursor_close(cursor);
+    *out_bytes = bytes;
+    *out_markers = markers;
+    return rc;
+}
+
+/* (bytes, folder markers), counted once. */
+static PyObject *objects_get_totals(PyObject *object, void *closure)
+{
+    (void)closure;
+    struct objects *self = of(object);
+    uint64_t bytes = self->bytes, markers = self->markers;
+    if (!self->has_totals) {
+        int rc;
+        Py_BEGIN_ALLOW_THREADS rc = totals_add(self->manifest, &bytes, &markers);
+        Py_END_ALLOW_THREADS if (rc < 0)
+        {
+            return core_errno_raise(rc, "the manifest is damaged");
+        }
+        self->bytes = bytes;
+        self->markers = markers;
+        self->has_totals = true;
+    }
+    return Py_BuildValue("(KK)", (unsigned long long)bytes, (unsigned long long)markers);
+}
+
+static PyObject *objects_get_size(PyObject *object, void *closure)
+{
+    PyObject *totals = objects_get_totals(object, closure);
+    PyObject *size = totals != NULL ? Py_NewRef(PyTuple_GetItem(totals, 0)) : NULL;
+    Py_XDECREF(totals);
+    return size;
+}
+
 static PyMethodDef objects_methods[] = {
     {"save", objects_save, METH_VARARGS,
      "save(path): writes a manifest file, in the order of names, that datasets open at once and "
@@ -426,6 +481,9 @@ static PyGetSetDef objects_getset[] = {
     {"_digest", core_digest_get_known, core_digest_set_known,
      "The digest where it is known, else None; may be set by who knows it.",
      (void *)offsetof(struct objects, digest)},
+    {"size", objects_get_size, NULL, "Bytes of all objects together; names given by hand have 0.",
+     NULL},
+    {"_totals", objects_get_totals, NULL, "(bytes, folder markers) of all objects.", NULL},
     {"digest", objects_get_digest, NULL, "SHA-256 of the manifest's bytes, in hexadecimal.", NULL},
     {"fd", objects_get_fd, NULL,
      "What another process opens it from without a copy; -1: it is small.", NULL},

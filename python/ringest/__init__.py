@@ -72,3 +72,14 @@ def __getattr__(name: str) -> Any:
     if name in _DATASETS:
         return getattr(importlib.import_module(f"ringest.{_DATASETS[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+# Modules that a program imports by itself.
+_MODULES = ["aio", "checkpoint", "client", "dataflux", "dataset", "dcp", "fs", "lightning", "retention", "safetensors"]
+_MODULES += ["tar", "webdataset"]
+
+
+def __dir__() -> list[str]:
+    loaded = [name for name in _MODULES if name in globals()]
+    special = [name for name in globals() if name.startswith("__")]
+    return sorted([*__all__, *loaded, *special])

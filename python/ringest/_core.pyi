@@ -101,6 +101,15 @@ class Objects:
     @property
     def bucket(self) -> str: ...
     @property
+    def size(self) -> int:
+        """Bytes of all objects together, counted once; those of names that were given by hand are not known and
+        count as 0."""
+
+    @property
+    def _totals(self) -> tuple[int, int]:
+        """That, and how many are folder markers: empty, with a name that ends in "/"."""
+
+    @property
     def _digest(self) -> str | None: ...
     @_digest.setter
     def _digest(self, digest: str, /) -> None: ...

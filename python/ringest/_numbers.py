@@ -15,6 +15,13 @@ def _text(number: int) -> str:
     return str(number)
 
 
+def flag(value: Any, name: str) -> bool:
+    """True or False, also as 1 or 0. Nothing else: "no" would be true."""
+    if isinstance(value, str | bytes) or not any(value is known or value == known for known in (True, False)):
+        raise TypeError(f"{name} is {value!r}; it is True or False")
+    return bool(value)
+
+
 def whole(value: Any, name: str, low: int, high: int) -> int:
     """The number, which is one and within its bounds."""
     try:

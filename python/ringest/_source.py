@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import abc
+import bisect
+import logging
 import os
 import pickle
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from ringest import _core, _uri
@@ -16,6 +18,7 @@ from ringest._errors import ListError
 from ringest._job import Job, current_job
 from ringest._layout import Layout, check_layout, find_layout
 from ringest._log import logger
+from ringest._numbers import flag
 from ringest._share import is_starting_a_process
 from ringest._torch import worker_info
 from ringest.client import Client, default_client
@@ -36,6 +39,7 @@ class Source(abc.ABC, Generic[List]):
     differ."""
 
     kind: type[List]
+    noun: str  # what is in it
     entries: str  # what there are none of
     made_once: str  # how ranks without a process group come to one list
 
@@ -50,11 +54,13 @@ class Source(abc.ABC, Generic[List]):
         is_shared: bool = True,
     ) -> None:
         check_layout(rank, world_size)
+        if client is not None and not isinstance(client, Client):
+            raise TypeError(f"client is {client!r}; it is a ringest.Client, or None for the process's own")
         self.what = what
         self._client = client
         self._given = (rank, world_size)
         self._is_dealt = is_dealt
-        self._is_shared = is_shared
+        self._is_shared = flag(is_shared, "shared")
         self._found: List | None = None
         self._of_job: Job | None = None  # that the list is of
         self._is_compared = False  # in that job
@@ -87,6 +93,10 @@ class Source(abc.ABC, Generic[List]):
     @abc.abstractmethod
     def make(self, tell: Tell) -> List:
         """Asks the service, telling how far it is."""
+
+    @abc.abstractmethod
+    def size(self, found: List) -> int:
+        """Bytes of all that the list names."""
 
     @property
     def layout(self) -> Layout:
@@ -147,6 +157,8 @@ class Source(abc.ABC, Generic[List]):
     def _check(self, found: List) -> List:
         if len(found) == 0:
             raise ValueError(f"there are no {self.entries} {self.what}")
+        if logger.isEnabledFor(logging.INFO):
+            logger.info("%s: %s", self.what, self._extent(found))
         return found
 
     def common_file(self) -> List | None:
@@ -184,7 +196,12 @@ class Source(abc.ABC, Generic[List]):
         if self._found is None:
             return f"{self.what!r}, no list yet"
         digest = self._found._digest
-        return f"{self.what!r}, {len(self._found):,} entries" + (f", digest {digest[:16]}" if digest else "")
+        return f"{self.what!r}, {self._extent(self._found)}" + (f", digest {digest[:16]}" if digest else "")
+
+    def _extent(self, found: List) -> str:
+        count, size = len(found), self.size(found)
+        noun = self.noun if count != 1 else self.noun.removesuffix("s")
+        return f"{count:,} {noun}" + (f" of {size_text(size)}" if size > 0 else "")
 
     def prepare(self) -> None:
         """In the parent of a worker, before that starts. What goes wrong is raised where it is seen: in the
@@ -214,6 +231,16 @@ class Source(abc.ABC, Generic[List]):
         _sources.add(self)
 
 
+def size_text(size: int) -> str:
+    """As the program writes it: "1.5 GiB"."""
+    number, unit = float(size), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if number < 1024 or unit == "TiB":
+            break
+        number /= 1024
+    return f"{size} B" if unit == "B" else f"{number:.1f} {unit}"
+
+
 def _is_pickled(error: BaseException | None) -> bool:
     try:
         pickle.loads(pickle.dumps(error))
@@ -239,6 +266,7 @@ class ObjectSource(Source[Objects]):
     the prefix is listed; what a manifest names is taken as it is."""
 
     kind = Objects
+    noun = "objects"
     entries = "objects below"
 
     def __init__(
@@ -252,12 +280,16 @@ class ObjectSource(Source[Objects]):
     ) -> None:
         if not isinstance(uri, str):
             raise TypeError(f"{uri!r} is not a str of the form gs://BUCKET/PREFIX; a list of names is a manifest")
-        self.bucket, prefix = _uri.split(uri, "gs://BUCKET/PREFIX")
-        self.uri = _uri.join(self.bucket, prefix)
+        self.bucket, self._prefix = _uri.split(uri, "gs://BUCKET/PREFIX")
+        self.uri = _uri.join(self.bucket, self._prefix)
+        self._has_markers = flag(folder_markers, "folder_markers")
         super().__init__(self.uri, client, **layout)
+        if not isinstance(manifest, str | os.PathLike | Objects | Iterable | None):
+            raise TypeError(f"manifest is {manifest!r}; it is a file, a gs:// URI, names, or (name, size, generation)")
+        if isinstance(manifest, Objects):
+            self._check_manifest(manifest, "the manifest")
         self._manifest = manifest
         self._digest: str | None = None  # that a manifest of another process had
-        self._has_markers = folder_markers
         self.made_once = (
             f"save a manifest once where all ranks can read it (ringest manifest save {self.uri} FILE) and give "
             "manifest=, which may be a gs:// URI"
@@ -287,6 +319,7 @@ class ObjectSource(Source[Objects]):
             objects = _read_manifest(self.client, manifest)
         else:
             objects = Objects(manifest=manifest)
+        self._check_manifest(objects, f"manifest {os.fspath(manifest)}")
         if self._digest is not None and objects.digest != self._digest:
             raise ListError(
                 f"the manifest {os.fspath(manifest)} is not what it was when this dataset was pickled: its digest is "
@@ -294,9 +327,54 @@ class ObjectSource(Source[Objects]):
             )
         return objects
 
+    def _check_manifest(self, objects: Objects, name: str) -> None:
+        """A list that was given is taken as it is, but not for another bucket's."""
+        if objects.bucket != self.bucket:
+            raise ValueError(
+                f"{name} is of gs://{objects.bucket}/, and the dataset of {self.uri}: give it to a dataset of its own "
+                f"bucket, or make one of this (ringest manifest save {self.uri} FILE)"
+            )
+        markers = 0 if self._has_markers else objects._totals[1]
+        if markers > 0 and _is_first(("markers", self.uri, name)):
+            logger.warning(
+                "%s of %s has %d folder marker%s (empty objects whose names end in '/'), which are samples, too; without: "
+                "client.list(uri, folder_markers=False), or `ringest manifest save`. folder_markers=True: that is meant",
+                name,
+                self.uri,
+                markers,
+                "" if markers == 1 else "s",
+            )
+
+    def size(self, found: Objects) -> int:
+        return found.size
+
     def make(self, tell: Tell) -> Objects:
         # The extension's method: its `progress` is a function.
-        return _core.Client.list(self.client, self.uri, progress=tell, folder_markers=self._has_markers)
+        objects = _core.Client.list(self.client, self.uri, progress=tell, folder_markers=self._has_markers)
+        self._look_at_prefix(objects)
+        return objects
+
+    def _look_at_prefix(self, objects: Objects) -> None:
+        """A prefix is literal. Where there is a folder of that name, and more, maybe only the folder was meant."""
+        prefix = self._prefix
+        if prefix == "" or prefix.endswith("/"):
+            return
+        # In the order of names those of the folder are together, up to what follows "/".
+        begin, end = (
+            bisect.bisect_left(range(len(objects)), prefix + character, key=lambda i: objects[i][0])
+            for character in ("/", "0")
+        )
+        others = len(objects) - (end - begin)
+        if end > begin and others > 0 and _is_first(("prefix", self.uri)):
+            logger.warning(
+                "%s is a prefix and taken literally: %d of %d objects are not in %s/, such as %s; end it in '/' if that "
+                "folder is meant",
+                self.uri,
+                others,
+                len(objects),
+                self.uri,
+                _uri.join(self.bucket, objects[0 if begin > 0 else end][0]),
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
@@ -304,6 +382,17 @@ class ObjectSource(Source[Objects]):
             # The file is there for others, too.
             state.update(_found=None, _digest=self._found.digest if self._found is not None else self._digest)
         return state
+
+
+_said: set[tuple[str, ...]] = set()
+
+
+def _is_first(key: tuple[str, ...]) -> bool:
+    """Whether this process has not said that yet."""
+    if key in _said:
+        return False
+    _said.add(key)
+    return True
 
 
 def _read_manifest(client: Client, uri: str) -> Objects:

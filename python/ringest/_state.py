@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ringest import _core
+from ringest._needs import needs
 
 # What StatefulDataLoader's states have, of version 0.11 of torchdata, with workers and without.
 _SNAPSHOT, _WORKERS, _STEPS_SINCE = "_snapshot", "_worker_snapshots", "_steps_since_snapshot"
@@ -47,12 +48,23 @@ def _unpack(base: bytes | None) -> bytes | None:
         raise ValueError(f"the base of a state is damaged: {error}") from None
 
 
+def _check_intact(data: bytes | None, what: str) -> bytes | None:
+    """What a reader has saved ends in its CRC32C; what it says is looked at when an iteration begins."""
+    if data is not None and (len(data) < 8 or _core.crc32c(data[:-4]) != int.from_bytes(data[-4:], "little")):
+        raise ValueError(
+            f"{what} is damaged: its {len(data)} bytes do not have the checksum that they end in; load another "
+            "one, or begin the epoch anew with set_epoch()"
+        )
+    return data
+
+
 def _place(state: Any) -> Place:
     """The place that a state of our own says."""
-    if isinstance(state, dict) and isinstance(state.get("epoch"), int):
+    if isinstance(state, dict) and isinstance(state.get("epoch"), int) and 0 <= state["epoch"] < 1 << 64:
         saved, base = state.get("state", 0), state.get("base")
         if isinstance(saved, bytes | None) and isinstance(base, bytes | None):
-            return Place(state["epoch"], saved, _unpack(base))
+            saved = _check_intact(saved, "the state")
+            return Place(state["epoch"], saved, _check_intact(_unpack(base), "the base of a state"))
     raise ValueError(f"{_shown(state)} is not a state that state_dict() gave")
 
 
@@ -104,7 +116,8 @@ def gather_state(state: dict[str, Any]) -> dict[str, Any]:
     StatefulDataLoader. Every rank of the process group calls it and gets the same, which any number of ranks and
     workers can go on from. With Lightning return it from LightningDataModule.state_dict(), which is called on every
     rank, and give it to the dataset in load_state_dict()."""
-    import torch.distributed as distributed
+    with needs("gather_state"):
+        import torch.distributed as distributed
 
     if not (distributed.is_available() and distributed.is_initialized()):
         return unite([state]).to_dict()

@@ -6,9 +6,12 @@ process are looked at: one of them is the loader's iterator that makes its worke
 
 from __future__ import annotations
 
+import functools
 import os
+import pickle
 import sys
 import threading
+import types
 import uuid
 import weakref
 from collections.abc import Iterator
@@ -34,10 +37,35 @@ class Prepared(Protocol):
         """In the process that forked it, behind it."""
 
 
+def _functions(given: Any) -> Iterator[types.FunctionType]:
+    """Those that it is, or is a partial call of."""
+    if isinstance(given, types.FunctionType):
+        yield given
+    elif isinstance(given, functools.partial):
+        for part in (given.func, *given.args, *given.keywords.values()):
+            yield from _functions(part)
+
+
+def _check_pickled(option: str, given: Any) -> None:
+    """To a process that is started functions go by their names, which not all have."""
+    from multiprocessing.reduction import ForkingPickler
+
+    for function in _functions(given):
+        try:
+            ForkingPickler.dumps(function)
+        except Exception as error:
+            raise pickle.PicklingError(
+                f"{option}= is {function!r}, which cannot be sent to workers that are started anew (spawn, forkserver): "
+                f"{error}. Define it at the top level of a module, or give the DataLoader multiprocessing_context='fork'"
+            ) from error
+
+
 class WorkerReady:
     """A dataset with a source, which workers get with it."""
 
     _source: Any
+    # Functions of the caller's, by the names of the options and of the attributes.
+    _given = (("transform", "_transform"), ("on_error", "_on_error"))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._source}>"
@@ -49,6 +77,9 @@ class WorkerReady:
         pass
 
     def __getstate__(self) -> dict[str, Any]:
+        if is_starting_a_process():
+            for option, attribute in self._given:
+                _check_pickled(option, getattr(self, attribute, None))
         group = starting_group() if is_starting_a_process() else None
         if group is not None:
             self.prepare_for_worker(group)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
 
 from ringest import _core, _leaving, _newest, _torch_pickle
 from ringest._errors import CheckpointError
+from ringest._needs import needs
 from ringest._torch_zip import ArchiveReader, ArchiveWriter, Foreign
 from ringest.client import Client, default_client, parse_size
 from ringest.retention import retain
@@ -242,7 +243,8 @@ def save(
     object appears when it is complete; any failure leaves what was there before. if_generation_match: the
     generation that is replaced, 0: there must be none; otherwise PreconditionError.
     """
-    import torch
+    with needs("ringest.checkpoint.save"):
+        import torch
 
     client = client or default_client()
     options: dict[str, Any] = {
@@ -285,7 +287,8 @@ def load(
     The other arguments are those of torch.load. A file that is no checkpoint, or that is cut or damaged, raises
     CheckpointError; bytes that are not those that were stored, or that cannot be compared, ChecksumError.
     """
-    import torch
+    with needs("ringest.checkpoint.load"):
+        import torch
 
     client = client or default_client()
     unpickling = getattr(torch.serialization, "_load", None)
@@ -389,7 +392,8 @@ def _load_file(
     pickle_load_args: dict[str, Any],
 ) -> Any:
     """The way for files of other layouts: compressed, of TorchScript, or older than the ZIP format."""
-    import torch
+    with needs("ringest.checkpoint.load"):
+        import torch
 
     try:
         return torch.load(file, map_location, pickle_module, weights_only=weights_only, mmap=False, **pickle_load_args)

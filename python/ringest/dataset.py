@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ringest import _core, _progress
 from ringest._core import Item
 from ringest._epochs import Beginning, Epochs
-from ringest._numbers import whole
+from ringest._numbers import flag, whole
 from ringest._samples import OnError, Samples, TransformError, check_on_error
 from ringest._source import Manifest, ObjectSource, ObjectView
 from ringest._state import Place, gather_state, unite
@@ -36,9 +37,15 @@ _CHANGED = {"error": 0, "skip": 1, "newest": 2}
 
 
 def _choose(choices: dict[str, int], value: str, what: str) -> int:
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{what} is {value!r}; it is one of {', '.join(map(repr, choices))}")
     return choices[value]
+
+
+def check_transform(transform: Any) -> Any:
+    if transform is not None and not callable(transform):
+        raise TypeError(f"transform is {transform!r}; it is a function or None")
+    return transform
 
 
 def _sample(item: Item, transform: Transform | None) -> Any:
@@ -54,10 +61,16 @@ def _sample(item: Item, transform: Transform | None) -> Any:
 
 def _numbers(indices: Sequence[int], count: int, what: str) -> list[int]:
     """Indices without negative ones."""
+    numbers = []
     for index in indices:
-        if not -count <= index < count:
-            raise IndexError(f"index {index} of {count} {what}")
-    return [index if index >= 0 else index + count for index in indices]
+        try:
+            number = operator.index(index)
+        except TypeError:
+            raise TypeError(f"{index!r} is no index of {what}: dataset[0] to dataset[{count - 1}]") from None
+        if not -count <= number < count:
+            raise IndexError(f"index {number} of {count} {what}")
+        numbers.append(number if number >= 0 else number + count)
+    return numbers
 
 
 def take_all(reader: _core.Reader, samples: Samples) -> list:
@@ -89,7 +102,9 @@ def _take_all_data(reader: _core.Reader) -> list:
 class MapDataset(WorkerReady, MapBase):
     """Objects below gs://BUCKET/PREFIX by index.
 
-    An item is what `transform(Item)` returns, or without one a Buffer. `manifest`: a manifest file, which may
+    The prefix is literal, as in the service: gs://bucket/data is also database/x, and gs://bucket/data/ is not. Empty
+    objects whose names end in "/" (folder markers) are left out, unless folder_markers=True. repr() and the log (level
+    info) tell how many objects and bytes were found. An item is what `transform(Item)` returns, or without one a Buffer. `manifest`: a manifest file, which may
     lie in a bucket, or names (or (name, size, generation)) of objects; without it the prefix is listed once.
 
     All ranks of a job and all workers have one list: see IterableDataset, as for `folder_markers` and `shared`.
@@ -112,7 +127,7 @@ class MapDataset(WorkerReady, MapBase):
         shared: bool = True,
     ):
         self._source = ObjectSource(uri, client, manifest, folder_markers=folder_markers, is_shared=shared)
-        self._transform = transform
+        self._transform = check_transform(transform)
         self._on_error = check_on_error(on_error)
         self.skipped = 0
         register(self)
@@ -150,7 +165,7 @@ class MapDataset(WorkerReady, MapBase):
 class IterableDataset(WorkerReady, IterableBase):
     """Objects below gs://BUCKET/PREFIX as a stream that is read ahead.
 
-    Without `batch_size` it yields samples, and a DataLoader may batch them; with it, lists of that
+    The prefix is literal, and folder markers are left out, as with MapDataset. Without `batch_size` it yields samples, and a DataLoader may batch them; with it, lists of that
     many. All ranks and workers share one order: of the names, or with `shuffle` one that `seed` and
     the epoch determine. `remainder` says what becomes of samples that do not divide among ranks:
     "uneven", "pad" (some come twice) or "drop". `changed` says what becomes of an object whose
@@ -160,7 +175,8 @@ class IterableDataset(WorkerReady, IterableBase):
     All ranks of a job read shares of one list, which the rank that asks first makes and gives to the others by the store
     of the process group. `rank` and `world_size` are looked up when an iteration begins, or len() is asked: what was
     given, else the process group, else RANK and WORLD_SIZE, else MPI's variables and Slurm's. `manifest`: a manifest
-    file, which may lie in a bucket, or names, or (name, size, generation); what it names is taken as it is, and compared
+    file, which may lie in a bucket, or names, or (name, size, generation), of the same bucket; what it names is taken as
+    it is, folder markers too, since saved states depend on it, and compared
     with what other ranks were given before the first sample. Without a process group several ranks need one that all can
     read. `folder_markers`: also empty objects whose names end in "/", when the prefix is listed. `shared`: False for a
     list of this process's own, whatever ranks there are. ListError: there is no list in common. `digest` tells lists
@@ -224,16 +240,16 @@ class IterableDataset(WorkerReady, IterableBase):
             batch_size = whole(batch_size, "batch_size", 1, _TAKEN_AT_ONCE)
         layout = {"rank": rank, "world_size": world_size, "is_dealt": True, "is_shared": shared}
         self._source = self._make_source(uri, client, manifest, folder_markers=folder_markers, **layout)
-        self._shuffle = shuffle
+        self._shuffle = flag(shuffle, "shuffle")
         self._seed = whole(seed, "seed", 0, 2**64 - 1)
         self._batch_size = batch_size
-        self._transform: Callable[[Any], Any] | None = transform
+        self._transform: Callable[[Any], Any] | None = check_transform(transform)
         self._prefetch = parse_size(prefetch, "prefetch")
         self._requests = whole(requests, "requests", 0, _REQUESTS_MAX)
         self._remainder = _choose(_REMAINDERS, remainder, "remainder")
         self._changed = _choose(_CHANGED, changed, "changed")
         self._on_error = check_on_error(on_error)
-        self._ordered = ordered
+        self._ordered = flag(ordered, "ordered")
         self._progress = progress
         self._epochs = Epochs()
         self._place: _core.Reader | Place | None = None  # what state_dict() tells

@@ -21,16 +21,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from glob import has_magic
 from typing import Any
 
-import fsspec
-from fsspec.compression import compr
-from fsspec.core import get_compression
-from fsspec.implementations.local import trailing_sep
-from fsspec.spec import AbstractFileSystem
-from fsspec.utils import other_paths, tokenize
-
 from ringest import _fs_entries, _fs_files, _fs_local, checkpoint
 from ringest._errors import Error, NotFoundError, PreconditionError
+from ringest._needs import needs
 from ringest.client import Client, default_client
+
+with needs(__name__):
+    import fsspec
+    from fsspec.compression import compr
+    from fsspec.core import get_compression
+    from fsspec.implementations.local import trailing_sep
+    from fsspec.spec import AbstractFileSystem
+    from fsspec.utils import other_paths, tokenize
 
 __all__ = ["PROTOCOLS", "FileSystem", "register"]
 

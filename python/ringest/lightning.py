@@ -22,18 +22,20 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-import torch
-from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
-from lightning.pytorch.plugins.io import AsyncCheckpointIO as LightningAsyncCheckpointIO
-from lightning.pytorch.strategies import FSDPStrategy as LightningFSDPStrategy
-from lightning.pytorch.strategies import ModelParallelStrategy as LightningModelParallelStrategy
-from lightning.pytorch.strategies import ParallelStrategy
-from lightning.pytorch.trainer.states import TrainerFn
-from lightning_utilities.core.apply_func import apply_to_collection
-
 from ringest import checkpoint as files
 from ringest import retention
+from ringest._needs import needs
 from ringest.client import Client
+
+with needs(__name__):
+    import torch
+    from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
+    from lightning.pytorch.plugins.io import AsyncCheckpointIO as LightningAsyncCheckpointIO
+    from lightning.pytorch.strategies import FSDPStrategy as LightningFSDPStrategy
+    from lightning.pytorch.strategies import ModelParallelStrategy as LightningModelParallelStrategy
+    from lightning.pytorch.strategies import ParallelStrategy
+    from lightning.pytorch.trainer.states import TrainerFn
+    from lightning_utilities.core.apply_func import apply_to_collection
 
 __all__ = ["AsyncCheckpointIO", "CheckpointIO", "FSDPStrategy", "ModelParallelStrategy"]
 

@@ -23,11 +23,13 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-import torch
-
 from ringest import _core, _newest
 from ringest._errors import checksum_error
+from ringest._needs import needs
 from ringest.client import Client, default_client
+
+with needs(__name__):
+    import torch
 
 T = TypeVar("T")
 

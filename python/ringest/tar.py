@@ -16,7 +16,7 @@ from ringest._source import Source, Tell
 from ringest._torch import MapBase
 from ringest._workers import WorkerReady, register
 from ringest.client import Client, default_client, parse_size
-from ringest.dataset import IterableDataset, _numbers, take_all
+from ringest.dataset import IterableDataset, _numbers, check_transform, take_all
 
 SampleTransform = Callable[[dict], Any]
 Shard = namedtuple("Shard", "name size generation first count")
@@ -145,6 +145,7 @@ class TarSource(Source[TarIndex]):
     """The index of shards. `index` is the file that keeps it."""
 
     kind = TarIndex
+    noun = "samples"
     entries = "samples in the shards of"
 
     def __init__(
@@ -172,6 +173,9 @@ class TarSource(Source[TarIndex]):
 
     def given(self) -> TarIndex | None:
         return self._by_hand
+
+    def size(self, found: TarIndex) -> int:
+        return sum(shard[1] for shard in found.shards())
 
     def common_file(self) -> TarIndex | None:
         return TarIndex(self._index) if self._index is not None and os.path.exists(self._index) else None
@@ -224,7 +228,7 @@ class TarMapDataset(WorkerReady, MapBase):
     ):
         self._members = _members(members)
         self._source = TarSource(uri, client, index, is_shared=shared)
-        self._transform = transform
+        self._transform = check_transform(transform)
         self._on_error = check_on_error(on_error)
         self.skipped = 0
         register(self)

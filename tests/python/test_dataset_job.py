@@ -166,7 +166,9 @@ class Alone(unittest.TestCase):
                 dataset = kind("gs://data/x-", client=client)
                 self.assertEqual(repr(dataset), f"<{kind.__name__} 'gs://data/x-', no list yet>")
                 digest = dataset.digest
-                self.assertEqual(repr(dataset), f"<{kind.__name__} 'gs://data/x-', 500 entries, digest {digest[:16]}>")
+                self.assertEqual(
+                    repr(dataset), f"<{kind.__name__} 'gs://data/x-', 500 objects of 976.6 KiB, digest {digest[:16]}>"
+                )
 
     def test_two_threads_find_one_list(self):
         with support.client() as client:

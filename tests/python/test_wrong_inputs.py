@@ -1,0 +1,239 @@
+"""What a new user gets wrong: each is refused where it is given, with the object, the cause and the remedy."""
+
+import functools
+import logging
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import torch
+from torch.utils.data import DataLoader
+
+import ringest
+import ringest.dataset
+import support
+
+
+def run(script, *modules):
+    """A process in which these modules are not installed; gives the last line that it said."""
+    finder = (
+        "import sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name.partition('.')[0] in {modules!r}:\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "sys.meta_path.insert(0, Finder())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", finder + script], capture_output=True, text=True)
+    return done.stderr.strip().splitlines()[-1] if done.stderr else ""
+
+
+class Inputs(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.client = cls.enterClassContext(support.client(hedging=False))
+        cls.folder = cls.enterClassContext(tempfile.TemporaryDirectory())
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def check(self, kind, text, call, *arguments, **options):
+        with self.subTest(text), self.assertRaises(kind) as raised:
+            call(*arguments, **options)
+        self.assertIn(text, str(raised.exception))
+
+    def test_clients_and_objects(self):
+        client, check = self.client, self.check
+        check(ValueError, "endpoint is 'ftp://x'; it is https://HOST[:PORT], http://", ringest.Client, "ftp://x")
+        check(TypeError, "hedging is 'off'; it is True or False", ringest.Client, hedging="off")
+        check(ValueError, "'data/x' is not of the form gs://BUCKET/NAME", client.get, "data/x")
+        check(TypeError, "gs://mine/a: data is of type <class 'str'>; it is bytes-like", client.put, "gs://mine/a", "x")
+        check(TypeError, "get_many takes a list of URIs, not one", client.get_many, "gs://data/x")
+        check(TypeError, "offset is '5', which is no whole number", client.get, support.uri(1), offset="5")
+        check(ValueError, "in another bucket", client.compose, "gs://mine/a", ["gs://other/b"])
+        check(FileNotFoundError, "gs://data/none", client.get, "gs://data/none")
+
+    def test_datasets(self):
+        check, client = self.check, self.client
+        streamed, mapped = ringest.IterableDataset, ringest.MapDataset
+        check(
+            TypeError, "'a' is no index of objects: dataset[0] to", lambda: mapped("gs://data/x-", client=client)["a"]
+        )
+        check(IndexError, "index 500 of 500 objects", lambda: mapped("gs://data/x-", client=client)[500])
+        check(TypeError, "shuffle is 'yes'; it is True or False", streamed, "gs://data/x-", shuffle="yes")
+        check(TypeError, "ordered is 'no'; it is True or False", streamed, "gs://data/x-", ordered="no")
+        check(TypeError, "folder_markers is None; it is True or False", mapped, "gs://data/x-", folder_markers=None)
+        check(
+            TypeError, "transform is 'resize'; it is a function or None", streamed, "gs://data/x-", transform="resize"
+        )
+        check(TypeError, "client is 'https://x'; it is a ringest.Client", streamed, "gs://data/x-", client="https://x")
+        check(TypeError, "manifest is 5; it is a file, a gs:// URI, names", mapped, "gs://data/x-", manifest=5)
+        check(ValueError, "changed is ['skip']; it is one of 'error'", streamed, "gs://data/x-", changed=["skip"])
+        check(TypeError, "is not a str of the form gs://BUCKET/PREFIX", streamed, ["gs://data/x-"])
+        check(TypeError, "transform is 5; it is a function", ringest.TarMapDataset, "gs://data/x.tar", 5)
+        for shuffle in (0, 1, True, False):
+            streamed("gs://data/x-", shuffle=shuffle)
+        self.assertEqual(len(mapped("gs://data/x-", client=client)[torch.tensor(3)]), support.SIZE)
+
+    def test_states(self):
+        def make():
+            return ringest.IterableDataset("gs://data/x-", client=self.client, batch_size=10, shuffle=True)
+
+        dataset = make()
+        next(iter(dataset))
+        good = dataset.state_dict()
+        for state in (b"garbage", b"", good["state"][:-1], good["state"][:50] + b"x" + good["state"][51:]):
+            self.check(ValueError, "the state is damaged", make().load_state_dict, {**good, "state": state})
+        self.check(ValueError, "the base of a state is damaged", make().load_state_dict, {**good, "base": b"x"})
+        for state in ({"epoch": -1, "state": None}, {"epoch": "0", "state": None}, {"epoch": 0}, 5, {}):
+            self.check(ValueError, "is not a state that state_dict() gave", make().load_state_dict, state)
+        # One that was refused changes nothing.
+        self.assertRaises(ValueError, dataset.load_state_dict, {**good, "state": b"garbage"})
+        self.assertEqual(dataset.state_dict(), good)
+        other = make()
+        other.load_state_dict(good)
+        self.assertEqual(len(list(other)), support.COUNT // 10 - 1)
+
+    def test_a_manifest_of_another_bucket(self):
+        self.client.put("gs://other/x-1", b"1")
+        theirs = self.client.list("gs://other/")
+        theirs.save(self.path("other.manifest"))
+        self.client.put("gs://other/manifest", memoryview(theirs))
+        for kind in (ringest.IterableDataset, ringest.MapDataset):
+            text = "the manifest is of gs://other/, and the dataset of gs://data/x-: give it to a dataset of its own"
+            self.check(ValueError, text, kind, "gs://data/x-", client=self.client, manifest=theirs)
+            for file in (self.path("other.manifest"), "gs://other/manifest"):
+                text = f"manifest {file} is of gs://other/"
+                self.check(ValueError, text, len, kind("gs://data/x-", client=self.client, manifest=file))
+                self.assertEqual(len(kind("gs://other/", client=self.client, manifest=file)), 1)
+
+    def test_functions_that_spawned_workers_cannot_get(self):
+        for option, function in (
+            ("transform", lambda item: 5),
+            ("transform", functools.partial(lambda extra, item: 5, 1)),
+            ("on_error", lambda item, error: ringest.SKIP),
+        ):
+            for kind in (ringest.IterableDataset, ringest.MapDataset):
+                dataset = kind("gs://data/x-", client=self.client, **{option: function})
+                loader = DataLoader(dataset, num_workers=1, multiprocessing_context="spawn")
+                text = f"{option}= is <function"
+                self.check(pickle.PicklingError, text, lambda loader=loader: next(iter(loader)))
+        self.check(pickle.PicklingError, "Define it at the top level of a module", lambda: next(iter(loader)))
+        # Forked ones get all.
+        dataset = ringest.MapDataset("gs://data/x-", lambda item: 5, self.client)
+        self.assertEqual(next(iter(DataLoader(dataset, num_workers=1, multiprocessing_context="fork"))).tolist(), [5])
+
+    def test_packages_that_are_not_installed(self):
+        for module, needed, hidden in (
+            ("ringest.dcp", "pip install 'ringest[torch]'", "torch"),
+            ("ringest.safetensors", "pip install 'ringest[torch]'", "torch"),
+            ("ringest.lightning", "pip install lightning", "lightning"),
+            ("ringest.fs", "pip install 'ringest[fs]'", "fsspec"),
+        ):
+            with self.subTest(module):
+                said = run(f"import {module}", hidden)
+                self.assertIn(f"{module} needs the package {hidden}, which is not installed: {needed}", said)
+        self.assertIn("gather_state needs the package torch", run("import ringest; ringest.gather_state({})", "torch"))
+        said = run("import ringest.checkpoint; ringest.checkpoint.load('gs://a/b')", "torch")
+        self.assertIn("ringest.checkpoint.load needs the package torch", said)
+        self.assertEqual(run("import ringest; ringest.IterableDataset('gs://data/x-')", "torch", "fsspec"), "")
+
+    def test_only_what_is_public_is_shown(self):
+        names = {}
+        exec("from ringest import *", names)
+        self.assertEqual(sorted(set(names) - {"__builtins__"}), sorted(ringest.__all__))
+        shown = [name for name in dir(ringest) if not name.startswith("__")]
+        self.assertEqual([name for name in shown if name.startswith("_")], [])
+        self.assertLessEqual(set(ringest.__all__), set(shown))
+        for name in ("importlib", "Any", "TYPE_CHECKING"):
+            self.assertNotIn(name, shown)
+
+
+class Prefixes(unittest.TestCase):
+    def setUp(self):
+        self.client = self.enterContext(support.client(hedging=False))
+        ringest._source._said.clear()
+
+    def put(self, *names):
+        self.client.put_many((f"gs://mine/{name}", b"x" * (not name.endswith("/"))) for name in names)
+
+    def logged(self, call):
+        with self.assertLogs("ringest", logging.INFO) as logged:
+            call()
+        return [record.getMessage() for record in logged.records if record.levelno >= logging.INFO], [
+            record.getMessage() for record in logged.records if record.levelno >= logging.WARNING
+        ]
+
+    def test_a_prefix_is_literal_and_says_so_once(self):
+        self.put("data/1", "data/2", "database/1", "data.txt")
+        dataset = ringest.MapDataset("gs://mine/data", client=self.client)
+        lines, warnings = self.logged(lambda: len(dataset))
+        self.assertEqual(len(dataset), 4)
+        self.assertIn("gs://mine/data: 4 objects of 4 B", lines)
+        self.assertEqual(len(warnings), 1)
+        self.assertIn(
+            "2 of 4 objects are not in gs://mine/data/, such as gs://mine/data.txt; end it in '/'", warnings[0]
+        )
+        _, warnings = self.logged(lambda: len(ringest.IterableDataset("gs://mine/data", client=self.client)))
+        self.assertEqual(warnings, [])
+
+    def test_a_prefix_that_is_meant_so_is_no_warning(self):
+        self.put("data-1", "data-2", "other/1", "alone/1")
+        for prefix, count in (("data-", 2), ("dat", 2), ("other/", 1), ("", 4), ("alone", 1)):
+            with self.subTest(prefix):
+                dataset = ringest.MapDataset(f"gs://mine/{prefix}", client=self.client)
+                _, warnings = self.logged(lambda dataset=dataset: len(dataset))
+                self.assertEqual((len(dataset), warnings), (count, []))
+
+    def test_a_dataset_tells_how_much_it_found(self):
+        dataset = ringest.IterableDataset("gs://data/x-", client=self.client)
+        self.assertEqual(repr(dataset), "<IterableDataset 'gs://data/x-', no list yet>")
+        len(dataset)
+        self.assertEqual(repr(dataset), "<IterableDataset 'gs://data/x-', 500 objects of 976.6 KiB>")
+        self.assertEqual(dataset._source.found.size, 500 * support.SIZE)
+        named = ringest.MapDataset("gs://data/x-", client=self.client, manifest=["a"])
+        len(named)
+        self.assertEqual(repr(named), "<MapDataset 'gs://data/x-', 1 object>")
+
+    def test_folder_markers_are_left_out_unless_asked_for(self):
+        self.put("a/", "a/1", "a/b/", "a/b/2")
+        for kind in (ringest.IterableDataset, ringest.MapDataset):
+            dataset = kind("gs://mine/a/", client=self.client)
+            self.assertEqual([name for name, _, _ in dataset.objects], ["a/1", "a/b/2"])
+            dataset = kind("gs://mine/a/", client=self.client, folder_markers=True)
+            self.assertEqual([name for name, _, _ in dataset.objects], ["a/", "a/1", "a/b/", "a/b/2"])
+
+    def test_a_list_that_was_given_is_taken_as_it_is(self):
+        """A state says which list it is of: what a manifest names does not change behind its back."""
+        self.put("a/", "a/1", "a/b/", "a/b/2", "a/b/3")
+        listed = self.client.list("gs://mine/a/")
+
+        def make(**options):
+            return ringest.IterableDataset("gs://mine/a/", client=self.client, **options)
+
+        made = []
+        _, warnings = self.logged(lambda: made.append(make(manifest=listed)))
+        self.assertEqual(len(warnings), 1)
+        self.assertIn("the manifest of gs://mine/a/ has 2 folder markers", warnings[0])
+        self.assertIn("folder_markers=False", warnings[0])
+        self.assertEqual(len(made[0]), 5)
+        _, warnings = self.logged(lambda: len(make(manifest=listed, folder_markers=True)))
+        self.assertEqual(warnings, [])
+        # A state of the list with markers is refused by one without: it never means other samples.
+        iterator = iter(made[0])
+        next(iterator)
+        state = made[0].state_dict()
+        without = make()
+        without.load_state_dict(state)
+        with self.assertRaisesRegex(ValueError, "5 objects"):
+            next(iter(without))
+        again = make(folder_markers=True)
+        again.load_state_dict(state)
+        self.assertEqual(len(list(again)), 4)
+
+
+if __name__ == "__main__":
+    unittest.main()
