@@ -11,6 +11,33 @@ uint64_t rg_tar_blocks_end(uint64_t offset, uint64_t size)
     return (offset + size + RG_TAR_BLOCK_SIZE - 1) / RG_TAR_BLOCK_SIZE * RG_TAR_BLOCK_SIZE;
 }
 
+/* What the next sample is told against is what a sample can be, and its place is a block's end. */
+static bool encoder_invariants(const struct rg_tar_encoder *encoder)
+{
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < encoder->part_count && at < encoder->extensions_size; i++) {
+        at += 1u + encoder->extensions[at];
+    }
+    return encoder->end % RG_TAR_BLOCK_SIZE == 0 && encoder->key_size <= RG_TAR_KEY_SIZE_MAX &&
+           encoder->part_count <= RG_TAR_MEMBERS_MAX && at == encoder->extensions_size;
+}
+
+/* A decoder stays within its bytes. A sample's parts begin at blocks, one behind the other, the
+ * first at its beginning, and the last ends it. */
+static bool decoder_invariants(const struct rg_tar_decoder *decoder,
+                               const struct rg_tar_sample *sample)
+{
+    uint64_t end = 0;
+    bool holds = decoder->at <= decoder->limit && decoder->end % RG_TAR_BLOCK_SIZE == 0 &&
+                 sample->offset % RG_TAR_BLOCK_SIZE == 0 && sample->parts[0].offset == 0;
+    for (uint32_t i = 0; i < sample->part_count && holds; i++) {
+        const struct rg_tar_part *part = &sample->parts[i];
+        holds = part->offset >= end && part->offset % RG_TAR_BLOCK_SIZE == 0;
+        end = part->offset + part->size;
+    }
+    return holds && end == sample->size;
+}
+
 static bool read_varint(struct rg_tar_decoder *decoder, uint64_t *out_number)
 {
     return rg_manifest_read_varint(&decoder->at, decoder->limit, out_number);
@@ -81,6 +108,7 @@ size_t rg_tar_encode(struct rg_tar_encoder *encoder, const struct rg_tar_sample 
         encoder->end = rg_tar_blocks_end(offset, part->size);
     }
     RG_ASSERT(size <= RG_TAR_CODE_SIZE_MAX);
+    RG_VERIFY(encoder_invariants(encoder));
     return size;
 }
 
@@ -150,5 +178,6 @@ bool rg_tar_decode(struct rg_tar_decoder *decoder, struct rg_tar_sample *sample)
     for (uint32_t i = 0; i < sample->part_count; i++) {
         sample->parts[i].offset -= sample->offset;
     }
+    RG_VERIFY(decoder_invariants(decoder, sample));
     return true;
 }

@@ -32,6 +32,8 @@
 #define CLIENT_FULL_PAUSE_NS RG_NS_PER_MS
 #define ERROR_SIZE 1536
 
+#define BIT(state) (1u << (state))
+
 enum shard_state { SHARD_WAITING = 0, SHARD_STAT, SHARD_READING, SHARD_DONE };
 
 struct shard {
@@ -70,6 +72,28 @@ void rg_tar_scan_options_init_sized(struct rg_tar_scan_options *options, size_t 
     RG_ASSERT(struct_size >= sizeof(size_t));
     memset(options, 0, struct_size);
     options->struct_size = struct_size;
+}
+
+/* Each shard that was begun is active or done. An active one has one request, which is out or to be
+ * submitted again, unless the scan has failed. */
+static bool invariants(const struct rg_tar_scan *scan)
+{
+    uint64_t asking = (uint64_t)scan->out + scan->ready_count;
+    return scan->next <= scan->shard_count && scan->active + scan->done == scan->next &&
+           scan->active <= scan->at_once && scan->read <= scan->done &&
+           (scan->failed != 0 ? asking <= scan->active : asking == scan->active);
+}
+
+static void shard_enter(struct shard *shard, enum shard_state state)
+{
+    static const uint8_t states_after[] = {
+        [SHARD_WAITING] = BIT(SHARD_STAT) | BIT(SHARD_READING) | BIT(SHARD_DONE),
+        [SHARD_STAT] = BIT(SHARD_READING) | BIT(SHARD_DONE),
+        [SHARD_READING] = BIT(SHARD_READING) | BIT(SHARD_DONE), /* or it begins anew */
+        [SHARD_DONE] = 0,
+    };
+    RG_ASSERT(states_after[shard->state] & BIT(state));
+    shard->state = state;
 }
 
 /* A shard of an index that is known already, to be found by its name. */
@@ -195,7 +219,7 @@ static void shard_end(struct rg_tar_scan *scan, struct shard *shard)
 {
     free(shard->parser);
     shard->parser = NULL;
-    shard->state = SHARD_DONE;
+    shard_enter(shard, SHARD_DONE);
     scan->active--;
     scan->done++;
 }
@@ -216,7 +240,7 @@ static bool shard_take_over(struct rg_tar_scan *scan, struct shard *shard, int64
 
 static int shard_read_begin(struct rg_tar_scan *scan, struct shard *shard)
 {
-    shard->state = SHARD_READING;
+    shard_enter(shard, SHARD_READING);
     shard->window = RG_MIN((uint64_t)WINDOW_FIRST, scan->window_max);
     shard->generation = shard->wanted_generation;
     shard->size = 0;
@@ -278,7 +302,7 @@ static void shard_begin(struct rg_tar_scan *scan, uint64_t number)
     scan->active++;
     if (shard->known >= 0) {
         if (shard->wanted_generation == 0) {
-            shard->state = SHARD_STAT;
+            shard_enter(shard, SHARD_STAT);
             shard_submit(scan, number);
             return;
         }
@@ -304,6 +328,7 @@ static void scan_refill(struct rg_tar_scan *scan)
     while (scan->failed == 0 && scan->active < scan->at_once && scan->next < scan->shard_count) {
         shard_begin(scan, scan->next++);
     }
+    RG_VERIFY(invariants(scan));
 }
 
 static void request_fail(struct rg_tar_scan *scan, struct rg_completion *completion)
@@ -440,6 +465,7 @@ static void completions_notice(struct rg_tar_scan *scan, struct rg_completion *d
         }
         rg_lease_release(done[i].lease);
     }
+    RG_VERIFY(invariants(scan));
 }
 
 /* Others have filled the client, and nothing of ours is out whose end could be waited for. */

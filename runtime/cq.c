@@ -101,6 +101,21 @@ static bool in_child(const struct rg_cq *cq)
     return rg_fork_generation() != cq->fork_generation;
 }
 
+/* The counters are in the order that is drawn above. Each is read after those that it is not to be
+ * below, by acquire: whoever has seen one of them has seen what it was derived from. `departed` and
+ * `head` are compared with what was read before, and the latter once more as it is then. */
+static bool invariants(const struct rg_cq *cq)
+{
+    uint64_t departed = atomic_load_explicit(&cq->departed, memory_order_acquire);
+    uint64_t published = atomic_load_explicit(&cq->published, memory_order_acquire);
+    uint64_t head = atomic_load_explicit(&cq->head, memory_order_acquire);
+    uint64_t tail = atomic_load_explicit(&cq->tail, memory_order_acquire);
+    uint64_t reserved = atomic_load_explicit(&cq->reserved, memory_order_acquire);
+    uint64_t head_now = atomic_load_explicit(&cq->head, memory_order_acquire);
+    return departed <= published && published <= tail && head <= tail && tail <= reserved &&
+           reserved <= head_now + cq->capacity;
+}
+
 static struct slot *slot_at(struct rg_cq *cq, uint64_t position)
 {
     return &cq->slots[position & (cq->capacity - 1)];
@@ -179,6 +194,7 @@ static void wait_for_publishers(struct rg_cq *cq)
     while (atomic_load_explicit(&cq->departed, memory_order_acquire) != tail) {
         sched_yield();
     }
+    RG_VERIFY(invariants(cq));
 }
 
 void rg_cq_close(struct rg_cq *cq)
@@ -216,6 +232,7 @@ int rg_cq_reserve(struct rg_cq *cq, uint32_t count)
         RG_ASSERT(granted <= cq->capacity);
         if (atomic_compare_exchange_weak_explicit(&cq->reserved, &reserved, reserved + granted,
                                                   memory_order_acq_rel, memory_order_relaxed)) {
+            RG_VERIFY(invariants(cq));
             return (int)granted;
         }
     }

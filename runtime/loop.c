@@ -397,6 +397,20 @@ static void loop_wait(struct rg_loop *loop, uint64_t deadline_ns)
     loop->now_ns = loop->backend->now_ns(loop->backend_self);
 }
 
+/* Between two passes: no completion is held back, and each op that waits to be run is ready, in a
+ * list whose tail is its end. */
+static bool invariants(const struct rg_loop *loop)
+{
+    struct rg_op *const *tail = &loop->ready_head;
+    bool ready = true;
+    while (*tail != NULL) {
+        ready &= (*tail)->state == RG_OP_READY && (*tail)->done != NULL;
+        tail = &(*tail)->ready_next;
+    }
+    return ready && loop->ready_tail == tail && loop->completion_count == 0 &&
+           loop->completion_bytes == 0;
+}
+
 void rg_loop_pass(struct rg_loop *loop, uint64_t deadline_ns)
 {
     loop_wait(loop, deadline_ns);
@@ -411,6 +425,7 @@ void rg_loop_pass(struct rg_loop *loop, uint64_t deadline_ns)
     if (loop->completion_count > 0) {
         loop_publish(loop);
     }
+    RG_VERIFY(invariants(loop));
 }
 
 void rg_loop_post(struct rg_loop *loop, struct rg_mail *mail)

@@ -11,6 +11,25 @@
 /* Only its address is used, and it is never run. */
 static struct rg_mail sleeping;
 
+/* Mail that was taken is in the chain once, can be run, and is not the mark. */
+static bool invariants(const struct rg_mail *first)
+{
+    /* Where the chain has a ring, `fast` catches up. */
+    const struct rg_mail *fast = first;
+    for (const struct rg_mail *slow = first; slow != NULL; slow = slow->next) {
+        if (slow->run == NULL || slow == &sleeping) {
+            return false;
+        }
+        for (int step = 0; step < 2 && fast != NULL; step++) {
+            fast = fast->next;
+            if (fast == slow) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
 static struct rg_mail *reverse(struct rg_mail *mail)
 {
     struct rg_mail *reversed = NULL;
@@ -61,6 +80,7 @@ struct rg_mail *rg_mailbox_drain(struct rg_mailbox *mailbox)
     }
     struct rg_mail *newest = atomic_exchange_explicit(&mailbox->newest, NULL, memory_order_acquire);
     RG_ASSERT(newest != &sleeping);
+    RG_VERIFY(invariants(newest));
     return reverse(newest);
 }
 

@@ -106,11 +106,19 @@ static const char *state_name(enum rg_client_loop_state state)
     return names[state];
 }
 
-/* Nothing is left of a client loop that is closed. */
+/* Nothing is left of a client loop that is closed. Before, each request in its list is in use, and
+ * on this loop. */
 static bool invariants(const struct rg_client_loop *client_loop)
 {
+    const struct rg_list *active = &client_loop->active;
+    for (const struct rg_list *node = active->next; node != active; node = node->next) {
+        const struct rg_request *request = RG_CONTAINER_OF(node, struct rg_request, node);
+        if (request->client_loop != client_loop || request->state == RG_REQUEST_FREE) {
+            return false;
+        }
+    }
     return client_loop->state != RG_CLIENT_LOOP_CLOSED ||
-           (client_loop->pool == NULL && rg_list_empty(&client_loop->active));
+           (client_loop->pool == NULL && rg_list_empty(active));
 }
 
 void rg_client_loop_become(struct rg_client_loop *client_loop, enum rg_client_loop_state state)

@@ -187,6 +187,40 @@ void rg_traffic_forget(struct rg_request *request)
     }
 }
 
+/* Whoever waits is let in sometime: when another one leaves, or by the alarm of the next token. */
+static bool limit_invariants(const struct limit *limit)
+{
+    return rg_list_empty(&limit->waiting) || limit->limiter.in_flight > 0 ||
+           rg_timer_armed(&limit->alarm.timer);
+}
+
+/* Those whose head is awaited were sent, in this order, and are counted. Each may have a hedge. */
+static bool kind_invariants(const struct kind *kind)
+{
+    uint32_t count = 0;
+    uint64_t before_ns = 0;
+    for (struct rg_list *node = kind->unanswered.next; node != &kind->unanswered;
+         node = node->next) {
+        const struct rg_admission *admission = &request_of(node)->admission;
+        if (admission->sent_ns < before_ns || admission->arrived_ns != 0 ||
+            admission->hedge != NULL) {
+            return false;
+        }
+        before_ns = admission->sent_ns;
+        count++;
+    }
+    return count <= kind->sent_count;
+}
+
+/* Of what the request has to do with. */
+static bool invariants(const struct rg_request *request)
+{
+    const struct rg_traffic_bucket *bucket = request->admission.bucket;
+    const struct rg_traffic_hedge *hedge = request->admission.hedge;
+    return bucket->used != 0 && bucket->user_count > 0 && limit_invariants(limit_of(request)) &&
+           kind_invariants(kind_of(request)) && (hedge == NULL || hedge->request == request);
+}
+
 /* The tightest limit in force, for the metrics; 0: none. */
 static void limit_publish(struct rg_traffic *traffic)
 {
@@ -293,6 +327,7 @@ bool rg_traffic_enter(struct rg_request *request)
         limit_alarm_set(limit);
     }
     rg_list_push_back(&limit->waiting, &admission->node);
+    RG_VERIFY(invariants(request));
     return false;
 }
 
@@ -350,6 +385,7 @@ void rg_traffic_leave(struct rg_request *request)
     if (!rg_list_empty(&limit->waiting)) {
         limit_pump(limit);
     }
+    RG_VERIFY(invariants(request));
 }
 
 void rg_traffic_sent(struct rg_request *request)
@@ -371,6 +407,7 @@ void rg_traffic_sent(struct rg_request *request)
         rg_loop_set_alarm(loop_of(traffic), &kind->alarm,
                           first->admission.sent_ns + kind->hedge.delay_ns);
     }
+    RG_VERIFY(invariants(request));
 }
 
 void rg_traffic_answered(struct rg_request *request)
@@ -390,6 +427,7 @@ void rg_traffic_answered(struct rg_request *request)
     if (traffic->adapts && rg_limiter_latency(&limit_of(request)->limiter, elapsed_ns, now_ns)) {
         limit_cut(request, "answers take much longer than before");
     }
+    RG_VERIFY(invariants(request));
 }
 
 void rg_traffic_arrived(struct rg_request *request)
