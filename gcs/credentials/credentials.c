@@ -27,6 +27,18 @@
 /* A token counts as expired this long before its end, or a tenth of its life. */
 #define EXPIRY_MARGIN_NS (10 * RG_NS_PER_S)
 
+#define BIT(state) (1u << (state))
+
+/* NONE -> STARTED -> ASKING -> MADE -> OVER -> NONE. A source that is being closed asks nobody:
+ * STARTED -> MADE. */
+enum refresh {
+    REFRESH_NONE = 0, /* there is no thread */
+    REFRESH_STARTED,
+    REFRESH_ASKING, /* `run` has a fetcher that can be cancelled */
+    REFRESH_MADE,   /* its result is to be published */
+    REFRESH_OVER,   /* it was, and the thread, which is at its end, is to be joined */
+};
+
 struct rg_credentials {
     struct rg_list node; /* in the registry */
     uint32_t ref_count;  /* under the registry's mutex */
@@ -43,9 +55,7 @@ struct rg_credentials {
     struct rg_list waiting;     /* bearers */
     struct rg_credentials_run run;
     pthread_t thread;
-    bool has_thread; /* to be joined, running or not */
-    bool refreshing; /* until the thread has published its result */
-    bool run_active; /* `run` has a fetcher that can be cancelled */
+    enum refresh refresh; /* changed by refresh_enter_locked alone */
     bool stopping;
     uint32_t failures; /* in a row */
     uint64_t reject_at_ns;
@@ -117,6 +127,34 @@ static uint64_t stale_at(const struct rg_token_out *made, uint64_t now_ns)
     return RG_MAX(stale_ns, now_ns + RG_REFRESH_INTERVAL_NS);
 }
 
+static bool is_refreshing_locked(const struct rg_credentials *credentials)
+{
+    return credentials->refresh >= REFRESH_STARTED && credentials->refresh <= REFRESH_MADE;
+}
+
+/* While the mutex is free: who waits, waits for a refresh that runs; nothing else is to be done
+ * while one does; and there is a text about the failures since the last success. */
+static bool invariants_locked(const struct rg_credentials *credentials)
+{
+    bool refreshing = is_refreshing_locked(credentials);
+    return (refreshing || rg_list_empty(&credentials->waiting)) &&
+           (!refreshing || atomic_load(&credentials->act_at_ns) == UINT64_MAX) &&
+           (credentials->failures == 0) == (credentials->failure[0] == '\0');
+}
+
+static void refresh_enter_locked(struct rg_credentials *credentials, enum refresh refresh)
+{
+    static const uint8_t states_after[] = {
+        [REFRESH_NONE] = BIT(REFRESH_STARTED),
+        [REFRESH_STARTED] = BIT(REFRESH_ASKING) | BIT(REFRESH_MADE),
+        [REFRESH_ASKING] = BIT(REFRESH_MADE),
+        [REFRESH_MADE] = BIT(REFRESH_OVER),
+        [REFRESH_OVER] = BIT(REFRESH_NONE),
+    };
+    RG_ASSERT(states_after[credentials->refresh] & BIT(refresh));
+    credentials->refresh = refresh;
+}
+
 static void waiting_wake_locked(struct rg_credentials *credentials)
 {
     struct rg_list *node;
@@ -166,7 +204,7 @@ static void publish_token_locked(struct rg_credentials *credentials, struct rg_t
 static void run_end(struct rg_credentials *credentials)
 {
     pthread_mutex_lock(&credentials->mutex);
-    credentials->run_active = false;
+    refresh_enter_locked(credentials, REFRESH_MADE);
     pthread_mutex_unlock(&credentials->mutex);
     rg_secret_arena_fini(&credentials->run.arena);
     rg_fetcher_fini(&credentials->run.fetcher);
@@ -179,7 +217,7 @@ static void run_publish(struct rg_credentials *credentials, struct rg_token *tok
 {
     const struct rg_credentials_run *run = &credentials->run;
     pthread_mutex_lock(&credentials->mutex);
-    credentials->refreshing = false;
+    refresh_enter_locked(credentials, REFRESH_OVER);
     if (token != NULL) {
         publish_token_locked(credentials, token, stale_ns);
         const struct rg_credentials_config *config = credentials->config;
@@ -191,6 +229,7 @@ static void run_publish(struct rg_credentials *credentials, struct rg_token *tok
                                run->fatal);
     }
     waiting_wake_locked(credentials);
+    RG_VERIFY(invariants_locked(credentials));
     pthread_mutex_unlock(&credentials->mutex);
 }
 
@@ -198,10 +237,12 @@ static void run_publish(struct rg_credentials *credentials, struct rg_token *tok
 static bool run_activate(struct rg_credentials *credentials)
 {
     pthread_mutex_lock(&credentials->mutex);
-    bool active = !credentials->stopping;
-    credentials->run_active = active;
+    bool asks = !credentials->stopping;
+    if (asks) {
+        refresh_enter_locked(credentials, REFRESH_ASKING);
+    }
     pthread_mutex_unlock(&credentials->mutex);
-    return active;
+    return asks;
 }
 
 static void *refresh_main(void *context)
@@ -236,19 +277,17 @@ static void *refresh_main(void *context)
 
 static void refresh_start_locked(struct rg_credentials *credentials)
 {
-    RG_ASSERT(!credentials->refreshing);
-    if (credentials->has_thread) {
-        /* It has published its result and is at its end. */
+    RG_ASSERT(!is_refreshing_locked(credentials));
+    if (credentials->refresh == REFRESH_OVER) {
         pthread_join(credentials->thread, NULL);
-        credentials->has_thread = false;
+        refresh_enter_locked(credentials, REFRESH_NONE);
     }
     int rc = rg_thread_start(&credentials->thread, REFRESH_STACK_SIZE, refresh_main, credentials);
     if (rc < 0) {
         publish_failure_locked(credentials, "no thread could be started for a refresh", false);
         return;
     }
-    credentials->has_thread = true;
-    credentials->refreshing = true;
+    refresh_enter_locked(credentials, REFRESH_STARTED);
     atomic_store(&credentials->act_at_ns, UINT64_MAX);
 }
 
@@ -293,7 +332,7 @@ void rg_bearer_fini(struct rg_bearer *bearer)
 static enum rg_bearer_state check_locked(struct rg_bearer *bearer, uint64_t now_ns)
 {
     struct rg_credentials *credentials = bearer->credentials;
-    if (!credentials->refreshing && now_ns >= atomic_load(&credentials->act_at_ns)) {
+    if (!is_refreshing_locked(credentials) && now_ns >= atomic_load(&credentials->act_at_ns)) {
         refresh_start_locked(credentials);
     }
     if (bearer->token != credentials->token) {
@@ -304,7 +343,7 @@ static enum rg_bearer_state check_locked(struct rg_bearer *bearer, uint64_t now_
     if (bearer->token != NULL && now_ns < bearer->token->valid_until_ns) {
         return RG_BEARER_READY;
     }
-    if (credentials->refreshing) {
+    if (is_refreshing_locked(credentials)) {
         if (!rg_list_linked(&bearer->node)) {
             rg_list_push_back(&credentials->waiting, &bearer->node);
         }
@@ -327,11 +366,12 @@ enum rg_bearer_state rg_bearer_check(struct rg_bearer *bearer, uint64_t now_ns)
     }
     pthread_mutex_lock(&credentials->mutex);
     struct rg_token *token = credentials->token;
-    if (token != NULL && now_ns >= token->valid_until_ns && !credentials->refreshing &&
+    if (token != NULL && now_ns >= token->valid_until_ns && !is_refreshing_locked(credentials) &&
         credentials->failures == 0) {
         atomic_store(&credentials->act_at_ns, 0);
     }
     enum rg_bearer_state state = check_locked(bearer, now_ns);
+    RG_VERIFY(invariants_locked(credentials));
     pthread_mutex_unlock(&credentials->mutex);
     return state;
 }
@@ -358,10 +398,11 @@ bool rg_bearer_reject(struct rg_bearer *bearer, uint64_t version, uint64_t now_n
         credentials->token = NULL;
         credentials->reject_at_ns = now_ns + RG_REJECT_INTERVAL_NS;
         atomic_fetch_add(&credentials->version, 1);
-        if (!credentials->refreshing) {
+        if (!is_refreshing_locked(credentials)) {
             atomic_store(&credentials->act_at_ns, 0);
         }
     }
+    RG_VERIFY(invariants_locked(credentials));
     pthread_mutex_unlock(&credentials->mutex);
     return !is_newest || may_ask;
 }
@@ -518,11 +559,12 @@ static void refresh_stop(struct rg_credentials *credentials)
 {
     pthread_mutex_lock(&credentials->mutex);
     credentials->stopping = true;
-    if (credentials->run_active) {
+    if (credentials->refresh == REFRESH_ASKING) {
         rg_fetcher_cancel(&credentials->run.fetcher);
     }
+    bool has_thread = credentials->refresh != REFRESH_NONE;
     pthread_mutex_unlock(&credentials->mutex);
-    if (credentials->has_thread) {
+    if (has_thread) {
         pthread_join(credentials->thread, NULL);
     }
 }
@@ -571,7 +613,7 @@ int rg_credentials_text_write(struct rg_credentials *credentials, char *out, siz
     if (token != NULL && now_ns < token->valid_until_ns) {
         snprintf(state, sizeof(state), "token valid for %" PRIu64 " s",
                  (token->valid_until_ns - now_ns) / RG_NS_PER_S);
-    } else if (credentials->refreshing) {
+    } else if (is_refreshing_locked(credentials)) {
         snprintf(state, sizeof(state), "a token is being asked for");
     } else if (credentials->failure[0] != '\0') {
         snprintf(state, sizeof(state), "no token: %s", credentials->failure);
