@@ -292,7 +292,14 @@ struct core_listing_kind {
     const char *glob, *start_offset, *end_offset;
     int versions; /* a boolean */
 };
+/* NONE -init-> READY -submit-> OUT -result-> READY, to be submitted again or not; fini -> NONE. */
+enum core_operation_state {
+    CORE_OPERATION_NONE = 0,
+    CORE_OPERATION_READY,
+    CORE_OPERATION_OUT, /* its request borrows memory of the operation's */
+};
 struct core_operation {
+    enum core_operation_state state;
     const struct core_operation_kind *kind;
     PyObject *uri;      /* owned; a str, or a tuple of them */
     PyObject *target;   /* owned; of a copy, a str */
@@ -330,6 +337,9 @@ PyObject *core_operation_result(struct core_operation *self, struct core_session
                                 const struct rg_completion *done);
 /* Visits what it refers to, for the garbage collector. */
 int core_operation_traverse(struct core_operation *self, visitproc visit, void *arg);
+/* Its request has ended, and nobody wants to know how: the queue was drained, or is the parent's of
+ * this process. */
+void core_operation_drop(struct core_operation *self);
 /* Not while its request is out. */
 void core_operation_fini(struct core_operation *self);
 /* All of it, waiting for the result. */

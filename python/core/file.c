@@ -1,4 +1,7 @@
-/* ObjectReader: what the file objects of ringest.checkpoint read by (rg_checkpoint_reader). */
+/* ObjectReader: what the file objects of ringest.checkpoint read by (rg_checkpoint_reader).
+ *
+ * Invariant: whoever uses it finds a reader there, since that is ended only when it was closed and
+ * nobody uses it. */
 #include "core.h"
 
 #include <errno.h>
@@ -21,6 +24,7 @@ static struct object_reader *of(PyObject *object)
 static void reader_end(struct object_reader *self)
 {
     struct rg_checkpoint_reader *reader = self->reader;
+    RG_ASSERT(reader == NULL || core_use_is_closed(&self->use));
     self->reader = NULL;
     if (reader != NULL && !core_use_is_half_done(&self->use)) {
         Py_BEGIN_ALLOW_THREADS rg_checkpoint_reader_close(reader);
@@ -32,6 +36,7 @@ static void reader_end(struct object_reader *self)
 static int64_t read_some(struct object_reader *self, uint64_t offset, const Py_buffer *view)
 {
     struct core_watch watch;
+    RG_ASSERT(self->reader != NULL);
     core_watch_begin(&watch, self->session, true);
     for (;;) {
         int64_t got;

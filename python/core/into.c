@@ -217,6 +217,14 @@ static size_t operation_count(const struct core_into *into)
     return (into->count + RG_RANGES_MAX - 1) / RG_RANGES_MAX;
 }
 
+/* No more are out than were submitted, and no more than there is room for; and only the first one
+ * while it is not known which generation all are of. */
+static bool invariants(const struct core_into *into)
+{
+    return into->out <= into->next && into->next <= operation_count(into) &&
+           into->out <= OPERATIONS_MAX && (into->generation != 0 || into->next <= 1);
+}
+
 /* Submits the next operation: 0 or a negative errno. */
 static int next_submit(const struct core_into *into, struct core_session *session, struct rg_cq *cq,
                        uint64_t user_data)
@@ -249,6 +257,7 @@ static int submit_next(struct core_into *into)
     }
     into->next++;
     into->out++;
+    RG_ASSERT(invariants(into));
     return 0;
 }
 
@@ -288,6 +297,7 @@ static int take_one(struct core_into *into)
     if (core_wait(&into->watch, NULL, into->cq, &done, 1) < 0) {
         return -1;
     }
+    RG_ASSERT(into->out > 0 && done.user_data < into->next);
     into->out--;
     if (done.status != RG_STATUS_OK) {
         core_error_raise(into->uri_text, &done);
@@ -312,6 +322,7 @@ static int read_all(struct core_into *into)
         }
     }
     core_drain(into->session, into->cq, 0, into->next, into->out);
+    into->out = 0;
     return rc;
 }
 
@@ -395,6 +406,7 @@ static PyObject *result_make(const struct core_into *into)
 
 static void into_clear(struct core_into *into)
 {
+    RG_ASSERT(into->out == 0);
     for (size_t i = 0; i < into->view_count; i++) {
         PyBuffer_Release(&into->views[i]);
     }

@@ -4,7 +4,10 @@
  *                          ^          | NULL without an exception: there is more to ask for
  *                          +----------+
  *
- * A call that waits (core_operation_call) and one that is awaited (queue.c) go the same way. */
+ * A call that waits (core_operation_call) and one that is awaited (queue.c) go the same way.
+ *
+ * Invariant: what the request borrows (memory of a put, ranges) is let go of only when the
+ * operation is not OUT, and one request of an operation is out at most. */
 #include "core.h"
 
 #include <errno.h>
@@ -575,6 +578,17 @@ static const struct core_operation_kind *kind_find(const char *name)
     return NULL;
 }
 
+static void operation_become(struct core_operation *self, enum core_operation_state state)
+{
+    static const uint8_t states_after[] = {
+        [CORE_OPERATION_NONE] = 1u << CORE_OPERATION_READY,
+        [CORE_OPERATION_READY] = 1u << CORE_OPERATION_OUT | 1u << CORE_OPERATION_NONE,
+        [CORE_OPERATION_OUT] = 1u << CORE_OPERATION_READY,
+    };
+    RG_ASSERT(states_after[self->state] & 1u << state);
+    self->state = state;
+}
+
 int core_operation_init(struct core_operation *self, const char *name, PyObject *args,
                         PyObject *keywords)
 {
@@ -583,6 +597,7 @@ int core_operation_init(struct core_operation *self, const char *name, PyObject 
     if (self->kind == NULL) {
         return -1;
     }
+    operation_become(self, CORE_OPERATION_READY);
     int rc = self->kind->parse(self, args, keywords);
     /* The parsers borrow. */
     Py_XINCREF(self->uri);
@@ -594,8 +609,16 @@ int core_operation_init(struct core_operation *self, const char *name, PyObject 
     return rc;
 }
 
+void core_operation_drop(struct core_operation *self)
+{
+    if (self->state == CORE_OPERATION_OUT) {
+        operation_become(self, CORE_OPERATION_READY);
+    }
+}
+
 void core_operation_fini(struct core_operation *self)
 {
+    operation_become(self, CORE_OPERATION_NONE);
     core_listing_close(self->listing);
     PyMem_Free(self->ranges);
     PyMem_Free(self->metadata);
@@ -632,10 +655,14 @@ int core_operation_submit(struct core_operation *self, struct core_session *sess
                           struct rg_cq *cq, uint64_t user_data)
 {
     struct core_uri uri;
+    RG_ASSERT(self->state == CORE_OPERATION_READY);
     if (!PyTuple_Check(self->uri) && !core_uri_parse(self->uri, &uri)) {
         return -EINVAL;
     }
     int rc = self->kind->submit(self, session, cq, &uri, user_data);
+    if (rc == 0) {
+        operation_become(self, CORE_OPERATION_OUT);
+    }
     if (rc < 0 && rc != -EAGAIN && !PyErr_Occurred()) {
         core_submit_raise(rc, self->uri);
     }
@@ -650,6 +677,7 @@ bool core_operation_is_lean(const struct core_operation *self)
 PyObject *core_operation_result(struct core_operation *self, struct core_session *session,
                                 const struct rg_completion *done)
 {
+    operation_become(self, CORE_OPERATION_READY);
     if (core_request_note(self->uri, done) < 0) {
         rg_lease_release(done->lease);
         return NULL;
@@ -685,6 +713,7 @@ static PyObject *operation_run(struct core_operation *self, struct core_session 
         struct rg_completion done;
         if (core_wait(&watch, NULL, cq, &done, 1) < 0) {
             core_drain(session, cq, 0, 1, 1);
+            core_operation_drop(self);
             return NULL;
         }
         result = core_operation_result(self, session, &done);

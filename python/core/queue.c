@@ -142,6 +142,7 @@ static int completion_take(struct queue *self, PyObject *list, const struct rg_c
     PyObject *result = NULL;
     if (pending->is_starved && done->status == RG_STATUS_CANCELLED) {
         rg_lease_release(done->lease);
+        core_operation_drop(&pending->operation);
         core_memory_raise(self->session);
     } else {
         result = core_operation_result(&pending->operation, self->session, done);
@@ -356,10 +357,12 @@ static PyObject *queue_wait(PyObject *object, PyObject *nothing)
     return core_use_begin(&self->use) ? queue_finish(self, outcomes_wait(self)) : NULL;
 }
 
+/* Nothing is out any more. */
 static void slots_free(struct queue *self)
 {
     for (uint32_t i = 0; i < self->capacity && self->slots != NULL; i++) {
         if (self->slots[i] != NULL) {
+            core_operation_drop(&self->slots[i]->operation);
             pending_free(self, self->slots[i]);
         }
     }
