@@ -9,14 +9,36 @@
 /* How often it is looked how far an upload has come, in the time without progress that ends it. */
 #define LOOKS_PER_LIMIT 8
 
+#define BIT(state) (1u << (state))
+
+static const uint8_t states_after[] = {
+    [RG_CONN_CLOSED] = BIT(RG_CONN_CONNECTING),
+    [RG_CONN_CONNECTING] = BIT(RG_CONN_SLOW) | BIT(RG_CONN_IDLE) | BIT(RG_CONN_CLOSING),
+    [RG_CONN_SLOW] = BIT(RG_CONN_IDLE) | BIT(RG_CONN_CLOSING),
+    [RG_CONN_IDLE] = BIT(RG_CONN_BUSY) | BIT(RG_CONN_CLOSING),
+    [RG_CONN_BUSY] = BIT(RG_CONN_IDLE) | BIT(RG_CONN_CLOSING),
+    [RG_CONN_CLOSING] = BIT(RG_CONN_CLOSED),
+};
+static_assert(RG_ARRAY_LEN(states_after) == RG_CONN_STATE_COUNT, "every state is listed");
+
 static struct rg_loop *loop_of(const struct rg_conn *conn)
 {
     return conn->shared->response.loop;
 }
 
+/* Between two calls of the transport's. */
+static bool invariants(const struct rg_conn *conn)
+{
+    const struct rg_exchange *x = conn->response.x;
+    enum rg_conn_state state = conn->state;
+    bool has_one = state == RG_CONN_BUSY;
+    bool has_none = rg_conn_connects(state) || state == RG_CONN_CLOSED;
+    return (x == NULL || x->conn == conn) && (!has_one || x != NULL) && (!has_none || x == NULL);
+}
+
 static void conn_enter(struct rg_conn *conn, enum rg_conn_state state)
 {
-    RG_ASSERT(state < RG_CONN_STATE_COUNT && conn->state != state);
+    RG_ASSERT(states_after[conn->state] & BIT(state));
     conn->state = (uint8_t)state;
 }
 
@@ -70,14 +92,13 @@ void rg_exchange_trade(struct rg_exchange *a, struct rg_exchange *b)
 
 static void conn_close(struct rg_conn *conn, const struct rg_transport_failure *failure)
 {
-    RG_ASSERT(conn->state != RG_CONN_CLOSED && conn->state != RG_CONN_CLOSING);
-    bool was_connecting = conn->state == RG_CONN_CONNECTING;
+    enum rg_conn_state before = conn->state;
     conn_enter(conn, RG_CONN_CLOSING);
     rg_loop_set_alarm(loop_of(conn), &conn->alarm, loop_of(conn)->now_ns + RG_CONN_CLOSE_NS);
     /* A response that broke off leaves bytes on the way that nobody will read: RST says so. */
     rg_transport_close(&conn->transport,
                        conn->response.x != NULL && failure->status != RG_STATUS_OK);
-    conn->shared->owner->ended(conn, failure, was_connecting);
+    conn->shared->owner->ended(conn, failure, before);
     if (conn->response.x == NULL) {
         return;
     }
@@ -218,7 +239,7 @@ static void response_finish(struct rg_conn *conn)
     conn_enter(conn, RG_CONN_IDLE);
     exchange_finish(conn, RG_STATUS_OK, 0, NULL);
     if (conn->state == RG_CONN_IDLE && conn->response.x == NULL) {
-        conn->shared->owner->ready(conn);
+        conn->shared->owner->ready(conn, RG_CONN_BUSY);
     }
 }
 
@@ -282,6 +303,7 @@ static void on_data(struct rg_transport *transport)
     }
     while (conn_read(conn)) {
     }
+    RG_VERIFY(invariants(conn));
 }
 
 static void on_direct(struct rg_transport *transport, size_t size)
@@ -299,7 +321,7 @@ static void on_ready(struct rg_transport *transport)
 {
     struct rg_conn *conn = conn_of(transport);
     struct rg_metrics *metrics = &loop_of(conn)->metrics;
-    RG_ASSERT(conn->state == RG_CONN_CONNECTING);
+    enum rg_conn_state before = conn->state;
     rg_metric_add(&metrics->connections_opened, 1);
     if (transport->secure && rg_tls_resumed(&transport->tls)) {
         rg_metric_add(&metrics->tls_resumed, 1);
@@ -310,7 +332,8 @@ static void on_ready(struct rg_transport *transport)
     conn_enter(conn, RG_CONN_IDLE);
     rg_loop_set_alarm(loop_of(conn), &conn->alarm,
                       rg_time_after(conn->progress_ns, conn->shared->watch_ns));
-    conn->shared->owner->ready(conn);
+    conn->shared->owner->ready(conn, before);
+    RG_VERIFY(invariants(conn));
 }
 
 static void on_sent(struct rg_transport *transport)
@@ -320,6 +343,7 @@ static void on_sent(struct rg_transport *transport)
         progress(conn);
         request_pump(conn);
     }
+    RG_VERIFY(invariants(conn));
 }
 
 static void on_ended(struct rg_transport *transport)
@@ -351,6 +375,7 @@ static void on_closed(struct rg_transport *transport)
     }
     rg_loop_cancel_alarm(loop_of(conn), &conn->alarm);
     conn_enter(conn, RG_CONN_CLOSED);
+    RG_VERIFY(invariants(conn));
     conn->shared->owner->closed(conn);
 }
 
@@ -379,8 +404,8 @@ static void connecting_alarm(struct rg_conn *conn, uint64_t now_ns)
         return;
     }
     rg_loop_set_alarm(loop_of(conn), &conn->alarm, RG_MIN(limit_ns, now_ns + RG_CONN_STUCK_NS));
-    if (!conn->slow) {
-        conn->slow = true;
+    if (conn->state == RG_CONN_CONNECTING) {
+        conn_enter(conn, RG_CONN_SLOW);
         conn->shared->owner->slow(conn);
     }
 }
@@ -427,7 +452,7 @@ static void alarm_fire(struct rg_alarm *alarm)
     struct rg_conn *conn = RG_CONTAINER_OF(alarm, struct rg_conn, alarm);
     const struct rg_conn_shared *shared = conn->shared;
     uint64_t now_ns = loop_of(conn)->now_ns;
-    if (conn->state == RG_CONN_CONNECTING) {
+    if (rg_conn_connects(conn->state)) {
         connecting_alarm(conn, now_ns);
         return;
     }
@@ -471,7 +496,6 @@ int rg_conn_open(struct rg_conn *conn, const struct rg_transport_target *target)
 {
     RG_ASSERT(conn->state == RG_CONN_CLOSED);
     rg_transport_init(&conn->transport, conn->shared->transports, &transport_owner);
-    conn->slow = false;
     conn->served = 0;
     conn->acknowledged = 0;
     conn->opened_ns = conn->progress_ns = loop_of(conn)->now_ns;

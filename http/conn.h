@@ -3,12 +3,18 @@
  *
  *            open                 on_ready               assign
  *   CLOSED ------> CONNECTING -------------> IDLE <----------------> BUSY
- *      ^               |                      |     response read      |
- *      |               v                      v                        v
+ *      ^            |      | a while       ^  |     response read      |
+ *      |            |      v      on_ready |  |                        |
+ *      |            |    SLOW -------------+  |                        |
+ *      |            v      v                  v                        v
  *      +----------- CLOSING <------------------------------------------+
  *        on_closed            failure, timeout, idle too long, pool closed
  *
- * CLOSING lasts for RG_CONN_CLOSE_NS at most; then whatever the peer has not taken is dropped.
+ * SLOW is still connecting: another address may be tried beside it. CLOSING lasts for
+ * RG_CONN_CLOSE_NS at most; then whatever the peer has not taken is dropped.
+ *
+ * Invariant: a connection that is BUSY has an exchange, and one that connects or is CLOSED has
+ * none.
  *
  * While BUSY the request and the response advance on their own: a server may answer before it has
  * read all of the request.
@@ -35,6 +41,7 @@
 enum rg_conn_state {
     RG_CONN_CLOSED = 0,
     RG_CONN_CONNECTING,
+    RG_CONN_SLOW,
     RG_CONN_IDLE,
     RG_CONN_BUSY,
     RG_CONN_CLOSING,
@@ -47,12 +54,14 @@ struct rg_conn;
 
 /* What a connection tells its owner, on the loop. */
 struct rg_conn_owner {
-    void (*waiting)(struct rg_conn *conn);     /* for memory */
-    void (*ready)(struct rg_conn *conn);       /* became idle, or is idle again */
+    void (*waiting)(struct rg_conn *conn); /* for memory */
+    /* Became idle, or is idle again: `before` is BUSY then. */
+    void (*ready)(struct rg_conn *conn, enum rg_conn_state before);
     void (*slow)(struct rg_conn *conn);        /* still connecting after a while */
     bool (*stuck)(const struct rg_conn *conn); /* and in the way of a better one? */
+    /* Begins to close. */
     void (*ended)(struct rg_conn *conn, const struct rg_transport_failure *failure,
-                  bool was_connecting);   /* begins to close */
+                  enum rg_conn_state before);
     void (*closed)(struct rg_conn *conn); /* may be used again */
 };
 
@@ -74,15 +83,19 @@ struct rg_conn {
     struct rg_alarm alarm;
     struct rg_response response; /* and the exchange that it answers, if any */
     struct rg_candidate_use use; /* its address, while not CLOSED; connecting borrows from it */
-    uint8_t state, request;
-    bool slow;       /* passed RG_CONN_SLOW_NS while connecting */
-    uint32_t served; /* exchanges that it has carried to their end */
+    uint8_t state, request;      /* `state` is changed by one function */
+    uint32_t served;             /* exchanges that it has carried to their end */
     uint64_t opened_ns, progress_ns;
     uint64_t upload_sent;
     uint64_t acknowledged; /* of what was sent, when it was looked at last */
     /* What an exchange is told that is done when the transport is closed. */
     struct rg_transport_failure failure;
 };
+
+static inline bool rg_conn_connects(enum rg_conn_state state)
+{
+    return state == RG_CONN_CONNECTING || state == RG_CONN_SLOW;
+}
 
 void rg_conn_init(struct rg_conn *conn, struct rg_conn_shared *shared);
 /* Begins to connect to an address. 0 or a negative errno. */

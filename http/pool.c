@@ -413,15 +413,13 @@ static const char *address_of(const struct rg_conn *conn, char out[static INET6_
     return out;
 }
 
-static void connecting_over(struct rg_conn *conn)
+static void connecting_over(struct rg_pool *pool, enum rg_conn_state before)
 {
-    struct rg_pool *pool = pool_of(conn);
     RG_ASSERT(pool->connecting_count > 0);
     pool->connecting_count--;
-    if (conn->slow) {
+    if (before == RG_CONN_SLOW) {
         RG_ASSERT(pool->slow_count > 0);
         pool->slow_count--;
-        conn->slow = false;
     }
 }
 
@@ -450,12 +448,13 @@ static void connected_tell(struct rg_pool *pool, const struct rg_conn *conn)
            (double)(now_of(pool) - conn->opened_ns) / 1e6, secure);
 }
 
-static void conn_ready(struct rg_conn *conn)
+static void conn_ready(struct rg_conn *conn, enum rg_conn_state before)
 {
     struct rg_pool *pool = pool_of(conn);
     RG_ASSERT(conn->state == RG_CONN_IDLE);
-    if (!rg_list_linked(&conn->node)) {
-        connecting_over(conn);
+    RG_ASSERT(rg_conn_connects(before) != rg_list_linked(&conn->node));
+    if (rg_conn_connects(before)) {
+        connecting_over(pool, before);
         connected_tell(pool, conn);
         rg_candidates_succeeded(&pool->candidates, &conn->use);
         /* The storm is over for this one: others may begin. */
@@ -529,14 +528,15 @@ static void failure_keep(struct rg_pool *pool, const struct rg_conn *conn,
                 failure->os_error != 0 ? strerrordesc_np(failure->os_error) : "");
 }
 
-static void connecting_failed(struct rg_conn *conn, const struct rg_transport_failure *failure)
+static void connecting_failed(struct rg_conn *conn, const struct rg_transport_failure *failure,
+                              enum rg_conn_state before)
 {
     struct rg_pool *pool = pool_of(conn);
     struct rg_candidate_failure kind = {
         .final = failure_is_final(failure),
         .unreachable = failure_is_unreachable(failure),
     };
-    connecting_over(conn);
+    connecting_over(pool, before);
     rg_metric_add(&pool->shared.response.loop->metrics.connections_failed, 1);
     failure_keep(pool, conn, failure);
     rg_candidates_failed(&pool->candidates, &conn->use, &kind, now_of(pool));
@@ -580,15 +580,15 @@ static void ended_tell(const struct rg_pool *pool, const struct rg_conn *conn,
 }
 
 static void conn_ended(struct rg_conn *conn, const struct rg_transport_failure *failure,
-                       bool was_connecting)
+                       enum rg_conn_state before)
 {
     struct rg_pool *pool = pool_of(conn);
     rg_list_remove(&conn->node);
     RG_ASSERT(pool->open_count > 0);
     pool->open_count--;
     pool->closing_count++;
-    if (was_connecting) {
-        connecting_failed(conn, failure);
+    if (rg_conn_connects(before)) {
+        connecting_failed(conn, failure, before);
     } else {
         rg_metric_add(&pool->shared.response.loop->metrics.connections_closed, 1);
         if (RG_UNLIKELY(rg_log_enabled(RG_LOG_INFO))) {

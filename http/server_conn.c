@@ -2,6 +2,8 @@
  * responses, reading requests; at the bottom, what the transport and the alarms call. */
 #include "http/server_conn.h"
 
+#include "runtime/log.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -17,6 +19,22 @@
 #define SMALL_SIZE_MAX RG_TLS_PLAIN_MAX
 
 static const char continue_head[] = "HTTP/1.1 100 Continue\r\n\r\n";
+
+#define BIT(state) (1u << (state))
+
+/* The name of each state, and those that may follow it. */
+static const struct {
+    const char *name;
+    uint8_t after;
+} states[] = {
+    [RG_SERVER_CONN_FREE] = {"free", BIT(RG_SERVER_CONN_HANDSHAKING) | BIT(RG_SERVER_CONN_OPEN)},
+    [RG_SERVER_CONN_HANDSHAKING] = {"handshaking",
+                                    BIT(RG_SERVER_CONN_OPEN) | BIT(RG_SERVER_CONN_CLOSING)},
+    [RG_SERVER_CONN_OPEN] = {"open", BIT(RG_SERVER_CONN_LINGERING) | BIT(RG_SERVER_CONN_CLOSING)},
+    [RG_SERVER_CONN_LINGERING] = {"lingering", BIT(RG_SERVER_CONN_CLOSING)},
+    [RG_SERVER_CONN_CLOSING] = {"closing", BIT(RG_SERVER_CONN_FREE)},
+};
+static_assert(RG_ARRAY_LEN(states) == RG_SERVER_CONN_STATE_COUNT, "every state has a name");
 
 static struct rg_loop *loop_of(const struct rg_server_conn *conn)
 {
@@ -36,8 +54,41 @@ static const struct rg_server_handler *handler_of(const struct rg_server_conn *c
 
 static void conn_enter(struct rg_server_conn *conn, enum rg_server_conn_state state)
 {
-    RG_ASSERT(state < RG_SERVER_CONN_STATE_COUNT && conn->state != state);
+    RG_ASSERT(states[conn->state].after & BIT(state));
+    if (state != RG_SERVER_CONN_FREE) {
+        rg_log(RG_LOG_DEBUG, "server's connection of descriptor %d: %s -> %s",
+               conn->transport.socket.fd, states[conn->state].name, states[state].name);
+    }
     conn->state = (uint8_t)state;
+}
+
+/* A connection that is free begins anew. */
+static void request_enter(struct rg_server_conn *conn, enum rg_server_request request)
+{
+    static const uint8_t after[] = {
+        [RG_SERVER_REQUEST_HEAD] = BIT(RG_SERVER_REQUEST_BODY) | BIT(RG_SERVER_REQUEST_ABANDONED),
+        [RG_SERVER_REQUEST_BODY] = BIT(RG_SERVER_REQUEST_DROP) | BIT(RG_SERVER_REQUEST_DONE) |
+                                   BIT(RG_SERVER_REQUEST_ABANDONED),
+        [RG_SERVER_REQUEST_DROP] = BIT(RG_SERVER_REQUEST_DONE) | BIT(RG_SERVER_REQUEST_ABANDONED),
+        [RG_SERVER_REQUEST_DONE] = BIT(RG_SERVER_REQUEST_HEAD),
+        [RG_SERVER_REQUEST_ABANDONED] = BIT(RG_SERVER_REQUEST_ABANDONED),
+    };
+    RG_ASSERT(conn->state == RG_SERVER_CONN_FREE || after[conn->request] & BIT(request));
+    conn->request = (uint8_t)request;
+}
+
+static void answer_enter(struct rg_server_conn *conn, enum rg_server_answer answer)
+{
+    static const uint8_t after[] = {
+        [RG_SERVER_ANSWER_NONE] = BIT(RG_SERVER_ANSWER_READY),
+        [RG_SERVER_ANSWER_READY] = BIT(RG_SERVER_ANSWER_HELD) | BIT(RG_SERVER_ANSWER_SENDING),
+        /* Still held, or not. */
+        [RG_SERVER_ANSWER_HELD] = BIT(RG_SERVER_ANSWER_HELD) | BIT(RG_SERVER_ANSWER_READY),
+        [RG_SERVER_ANSWER_SENDING] = BIT(RG_SERVER_ANSWER_SENT),
+        [RG_SERVER_ANSWER_SENT] = BIT(RG_SERVER_ANSWER_NONE),
+    };
+    RG_ASSERT(conn->state == RG_SERVER_CONN_FREE || after[conn->answer] & BIT(answer));
+    conn->answer = (uint8_t)answer;
 }
 
 static void progress(struct rg_server_conn *conn)
@@ -101,8 +152,8 @@ static void exchange_finish(struct rg_server_conn *conn)
         }
         return;
     }
-    conn->request = RG_SERVER_REQUEST_HEAD;
-    conn->answer = RG_SERVER_ANSWER_NONE;
+    request_enter(conn, RG_SERVER_REQUEST_HEAD);
+    answer_enter(conn, RG_SERVER_ANSWER_NONE);
     progress(conn);
     rg_transport_resume(&conn->transport);
 }
@@ -111,7 +162,7 @@ static void exchange_finish(struct rg_server_conn *conn)
 static void request_abandon(struct rg_server_conn *conn)
 {
     RG_ASSERT(conn->state == RG_SERVER_CONN_OPEN);
-    conn->request = RG_SERVER_REQUEST_ABANDONED;
+    request_enter(conn, RG_SERVER_REQUEST_ABANDONED);
     conn->must_close = true;
     if (conn->answer == RG_SERVER_ANSWER_SENT) {
         conn_linger(conn);
@@ -130,7 +181,7 @@ static bool drop_pays(const struct rg_server_conn *conn)
 static void answer_finish(struct rg_server_conn *conn)
 {
     RG_ASSERT(conn->answer == RG_SERVER_ANSWER_SENDING && conn->head == NULL);
-    conn->answer = RG_SERVER_ANSWER_SENT;
+    answer_enter(conn, RG_SERVER_ANSWER_SENT);
     call_release(conn);
     if (conn->request == RG_SERVER_REQUEST_DONE) {
         exchange_finish(conn);
@@ -272,7 +323,7 @@ static void answer_advance(struct rg_server_conn *conn)
 static void answer_hold(struct rg_server_conn *conn)
 {
     RG_ASSERT(conn->response.held && handler_of(conn)->resume != NULL);
-    conn->answer = RG_SERVER_ANSWER_HELD;
+    answer_enter(conn, RG_SERVER_ANSWER_HELD);
     rg_loop_set_alarm(loop_of(conn), &conn->pace, loop_of(conn)->now_ns + RG_SERVER_HOLD_NS);
 }
 
@@ -284,7 +335,7 @@ static void answer_start(struct rg_server_conn *conn)
         answer_hold(conn);
         return;
     }
-    conn->answer = RG_SERVER_ANSWER_SENDING;
+    answer_enter(conn, RG_SERVER_ANSWER_SENDING);
     conn->must_close |= conn->response.close;
     conn->offset = 0;
     conn->due_ns = rg_time_after(loop_of(conn)->now_ns, conn->response.delay_ns);
@@ -305,7 +356,7 @@ static void answer_resume(struct rg_server_conn *conn)
         return;
     }
     conn->response.held = false;
-    conn->answer = RG_SERVER_ANSWER_READY;
+    answer_enter(conn, RG_SERVER_ANSWER_READY);
     answer_start(conn);
 }
 
@@ -322,7 +373,7 @@ void rg_server_respond(struct rg_server_call *call, const struct rg_server_respo
     struct rg_server_conn *conn = conn_of_call(call);
     RG_ASSERT(conn->answer == RG_SERVER_ANSWER_NONE);
     RG_ASSERT(conn->encoder.error != 0 || conn->encoder.size > 0);
-    conn->answer = RG_SERVER_ANSWER_READY;
+    answer_enter(conn, RG_SERVER_ANSWER_READY);
     conn->response = *response;
     conn->response.bytes_per_second = RG_MIN(response->bytes_per_second, RG_SERVER_PACE_MAX);
 }
@@ -332,7 +383,7 @@ static void answer_check(struct rg_server_conn *conn)
 {
     if (conn->answer == RG_SERVER_ANSWER_READY) {
         if (conn->request == RG_SERVER_REQUEST_BODY) {
-            conn->request = RG_SERVER_REQUEST_DROP;
+            request_enter(conn, RG_SERVER_REQUEST_DROP);
         }
         answer_start(conn);
     }
@@ -341,7 +392,7 @@ static void answer_check(struct rg_server_conn *conn)
 static void request_finish(struct rg_server_conn *conn)
 {
     RG_ASSERT(conn->request == RG_SERVER_REQUEST_BODY || conn->request == RG_SERVER_REQUEST_DROP);
-    conn->request = RG_SERVER_REQUEST_DONE;
+    request_enter(conn, RG_SERVER_REQUEST_DONE);
     if (conn->answer == RG_SERVER_ANSWER_NONE) {
         conn->call.now_ns = loop_of(conn)->now_ns;
         handler_of(conn)->end(&conn->call);
@@ -412,7 +463,7 @@ static void request_refuse(struct rg_server_conn *conn, enum rg_h1_error error)
         return;
     }
     refusal_encode(&conn->encoder, error);
-    conn->answer = RG_SERVER_ANSWER_READY;
+    answer_enter(conn, RG_SERVER_ANSWER_READY);
     conn->response = (struct rg_server_response){
         .close = true,
         .cut_after = UINT64_MAX,
@@ -489,7 +540,7 @@ static void request_start(struct rg_server_conn *conn)
     }
     conn->call.head = NULL;
     conn->calling = true;
-    conn->request = RG_SERVER_REQUEST_BODY;
+    request_enter(conn, RG_SERVER_REQUEST_BODY);
     answer_check(conn);
     if (conn->state != RG_SERVER_CONN_OPEN) {
         return;
@@ -767,8 +818,8 @@ int rg_server_conn_open(struct rg_server_conn *conn, int fd)
     if (rc < 0) {
         return rc;
     }
-    conn->request = RG_SERVER_REQUEST_HEAD;
-    conn->answer = RG_SERVER_ANSWER_NONE;
+    request_enter(conn, RG_SERVER_REQUEST_HEAD);
+    answer_enter(conn, RG_SERVER_ANSWER_NONE);
     conn->acknowledged = 0;
     conn_enter(conn, shared->tls != NULL ? RG_SERVER_CONN_HANDSHAKING : RG_SERVER_CONN_OPEN);
     progress(conn);

@@ -80,10 +80,10 @@ struct rg_server_conn {
     struct rg_alarm pace;  /* armed while the response is held back on purpose, of any kind */
     uint64_t acknowledged; /* of what was sent, when it was looked at last */
     uint64_t progress_ns;
-    uint8_t state, request, answer;
-    bool calling;      /* begin has returned 0, and release is to come */
-    bool must_close;   /* after this response */
-    bool continue_due; /* the client waits for 100 before it sends the body */
+    uint8_t state, request, answer; /* each is changed by one function */
+    bool calling;                   /* begin has returned 0, and release is to come */
+    bool must_close;                /* after this response */
+    bool continue_due;              /* the client waits for 100 before it sends the body */
     /* The request. */
     struct rg_server_buffer *input;
     uint32_t input_offset, input_size, head_scanned;
