@@ -1,7 +1,7 @@
 /* See part_plan.h. */
 #include "gcs/upload/part_plan.h"
 
-#include "gcs/upload/upload.h"
+#include "gcs/upload/limits.h"
 
 static uint64_t whole_mib(uint64_t size)
 {

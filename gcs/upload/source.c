@@ -126,7 +126,7 @@ void rg_upload_source_drop(struct rg_upload_part *part)
         rg_part_memory_give(memory_of(part), part->memory, (size_t)part->size);
         part->memory = NULL;
     } else if (part->buffer != NULL) {
-        rg_writer_give_part(part->op->writer, part->buffer);
+        rg_stream_give(part->op->stream, part->buffer, loop_of(part)->now_ns);
         part->buffer = NULL;
     }
     part->data = NULL;

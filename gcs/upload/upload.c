@@ -360,6 +360,16 @@ bool rg_upload_parts_done(const struct rg_upload_op *op)
     return source_ended(op) && slots_busy(op) == 0;
 }
 
+static bool stream_take(struct rg_upload_op *op, struct rg_upload_part *part)
+{
+    part->buffer = rg_stream_take(op->stream, part->number == 0, &op->size);
+    if (part->buffer != NULL) {
+        part->size = part->filled = part->buffer->size;
+        part->crc = part->buffer->crc;
+    }
+    return part->buffer != NULL;
+}
+
 /* Gives the slot the next part. False: there is none for now. */
 static bool part_begin(struct rg_upload_op *op, struct rg_upload_part *part)
 {
@@ -369,7 +379,7 @@ static bool part_begin(struct rg_upload_op *op, struct rg_upload_part *part)
     part->number = op->part_next;
     part->offset = op->offset_next;
     if (op->source == RG_UPLOAD_SOURCE_WRITER) {
-        if (!rg_writer_next_part(op->writer, part)) {
+        if (!stream_take(op, part)) {
             return false;
         }
         part->state = RG_PART_FILLED;
@@ -443,8 +453,8 @@ void rg_upload_part_carry(const struct rg_upload_part *part, uint64_t skip, stru
 void rg_upload_part_refused(struct rg_gcs_call *call, uint16_t http_status)
 {
     struct rg_upload_op *op = rg_upload_op_of(call);
-    if (op->writer != NULL && (http_status == 429 || http_status == 503)) {
-        rg_writer_throttle(op->writer);
+    if (op->stream != NULL && (http_status == 429 || http_status == 503)) {
+        rg_stream_throttle(op->stream);
     }
 }
 

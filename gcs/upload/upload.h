@@ -24,34 +24,14 @@
 
 #include "gcs/request/call.h"
 #include "gcs/request/operation.h"
+#include "gcs/upload/limits.h"
+#include "gcs/upload/stream.h"
 #include "gcs/wire/list_parser.h"
 #include "gcs/wire/upload_text.h"
 
 #include <ringest/upload.h>
 
-/* Up to this AUTO takes one request. */
-#define RG_UPLOAD_SINGLE_SIZE_MAX RG_MIB(8)
-#define RG_UPLOAD_PART_SIZE_DEFAULT RG_MIB(16)
-/* Cloud Storage, "Quotas and limits": of XML multipart uploads; the last part may be smaller. */
-#define RG_UPLOAD_PART_SIZE_MIN RG_MIB(5)
-#define RG_UPLOAD_PART_SIZE_MAX (UINT64_C(5) << 30)
-#define RG_UPLOAD_PARTS_MAX 10000
-/* Cloud Storage, "Resumable uploads": every chunk but the last is a multiple of this. */
-#define RG_UPLOAD_CHUNK_UNIT RG_KIB(256)
-#define RG_UPLOAD_OBJECT_SIZE_MAX (UINT64_C(5) << 40)
-#define RG_UPLOAD_INFLIGHT_DEFAULT 8
-#define RG_UPLOAD_INFLIGHT_MAX 128
-/* How long what is left on the server may take to be removed, after a failure. */
-#define RG_UPLOAD_CLEAN_TIME_NS (20 * RG_NS_PER_S)
-/* How long the end of a request that may take effect is still waited for, after a failure. */
-#define RG_UPLOAD_GRACE_NS (1 * RG_NS_PER_S)
-/* How long it may take to learn whether what was cancelled is stored all the same. */
-#define RG_UPLOAD_ASK_TIME_NS (10 * RG_NS_PER_S)
-/* The size of metadata and content type together, as they are sent. */
-#define RG_UPLOAD_ATTRIBUTES_SIZE_MAX RG_KIB(16)
-
 struct rg_upload_op;
-struct rg_writer;
 
 enum rg_upload_source_kind {
     RG_UPLOAD_SOURCE_MEMORY,
@@ -73,7 +53,7 @@ struct rg_upload_part {
     uint64_t offset, size;
     const uint8_t *data;
     uint8_t *memory;                 /* taken; NULL: data is the caller's */
-    struct rg_writer_buffer *buffer; /* of a writer, in place of data; borrowed until it is given */
+    struct rg_stream_buffer *buffer; /* of a writer, in place of data; borrowed until it is given */
     uint64_t filled;                 /* bytes that are there and summed up */
     uint32_t crc;                    /* of those */
     struct rg_op reading;
@@ -139,9 +119,9 @@ struct rg_upload_op {
     const uint8_t *data;
     int fd;
     uint64_t file_offset;
-    bool disk_waits; /* a read of the file had to wait for a disk */
-    struct rg_writer *writer;
-    uint64_t size; /* UINT64_MAX: not known yet */
+    bool disk_waits;          /* a read of the file had to wait for a disk */
+    struct rg_stream *stream; /* of a writer */
+    uint64_t size;            /* UINT64_MAX: not known yet */
     /* Parts. */
     uint32_t slot_count;
     struct rg_upload_part *slots;
@@ -252,24 +232,5 @@ int rg_upload_single_prepare(struct rg_upload_part *part, const struct rg_gcs_ca
 
 void rg_upload_single_encode(struct rg_gcs_call *call, struct rg_h1_encoder *encoder,
                              const struct rg_conditions *conditions);
-
-/* What a writer and its upload share. */
-/* One part, which lies in pieces: of the caller's memory, and copied ones. */
-struct rg_writer_buffer {
-    struct rg_writer_buffer *next;
-    uint8_t *memory; /* for what is copied; NULL: none */
-    size_t capacity; /* of that */
-    struct rg_body_piece *pieces;
-    uint32_t piece_count, piece_capacity;
-    bool in_use;
-    uint64_t offset; /* of its first byte in the stream */
-    size_t size, size_max, copied;
-    uint32_t crc;
-};
-/* The next full part, if there is one. */
-bool rg_writer_next_part(struct rg_writer *writer, struct rg_upload_part *part);
-void rg_writer_give_part(struct rg_writer *writer, struct rg_writer_buffer *buffer);
-/* A part was answered 429 or 503. */
-void rg_writer_throttle(struct rg_writer *writer);
 
 #endif

@@ -2,7 +2,7 @@
  * networks and programs of several speeds. */
 #include "gcs/upload/part_plan.h"
 
-#include "gcs/upload/upload.h"
+#include "gcs/upload/limits.h"
 #include "tests/support/test.h"
 
 #define GIB(n) ((uint64_t)(n) << 30)
