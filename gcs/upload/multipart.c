@@ -24,12 +24,62 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ETAGS_MIN 16
 /* What one part takes in the body that completes the upload, with its ETag escaped at worst. */
 #define COMPLETE_PART_SIZE_MAX (96 + 5 * RG_GCS_CALL_ETAG_SIZE_MAX)
 
-static struct rg_upload_part *part_of(struct rg_gcs_call *call)
+enum multipart_step {
+    MULTIPART_NEW = 0,
+    MULTIPART_BEGINNING,  /* the request that makes the upload is out */
+    MULTIPART_PARTS,      /* it has an id, and parts are sent */
+    MULTIPART_COMPLETING, /* the request that makes the object out of them is out */
+    MULTIPART_STEP_COUNT,
+};
+
+static const struct rg_upload_step steps[MULTIPART_STEP_COUNT] = {
+    [MULTIPART_NEW] = {"new", 1 << MULTIPART_BEGINNING},
+    [MULTIPART_BEGINNING] = {"beginning", 1 << MULTIPART_PARTS},
+    [MULTIPART_PARTS] = {"parts", 1 << MULTIPART_COMPLETING},
+    [MULTIPART_COMPLETING] = {"completing", 0},
+};
+
+struct multipart {
+    bool is_unknown; /* the server knows no such uploads */
+    char *id;        /* owned; NULL: there is none, or none any more */
+    /* Owned; the ETags of parts that were sent, by number. */
+    char (*etags)[RG_GCS_CALL_ETAG_SIZE_MAX];
+    uint32_t etag_capacity;
+    char *body; /* owned; of the request that completes it */
+};
+
+static struct multipart *multipart_of(const struct rg_upload_op *op)
 {
-    return RG_CONTAINER_OF(call, struct rg_upload_part, call);
+    RG_ASSERT(op->method == &rg_upload_multipart_method && op->own != NULL);
+    return op->own;
+}
+
+/* Room for the ETag of this part. False: no memory. */
+static bool etags_reserve(struct multipart *own, uint32_t number)
+{
+    if (number < own->etag_capacity) {
+        return true;
+    }
+    uint32_t capacity = RG_MAX(RG_MAX(2 * own->etag_capacity, number + 1), (uint32_t)ETAGS_MIN);
+    char(*etags)[RG_GCS_CALL_ETAG_SIZE_MAX] =
+        reallocarray(own->etags, capacity, sizeof(*own->etags));
+    if (etags == NULL) {
+        return false;
+    }
+    own->etags = etags;
+    own->etag_capacity = capacity;
+    return true;
+}
+
+/* The upload is over, or is to be. */
+static void id_forget(struct multipart *own)
+{
+    free(own->id);
+    own->id = NULL;
 }
 
 /* "/BUCKET/OBJECT" */
@@ -45,13 +95,12 @@ static void target_begin(const struct rg_gcs_call *call, struct rg_target *targe
 
 static void begin_encode(struct rg_gcs_call *call, struct rg_h1_encoder *encoder)
 {
-    struct rg_upload_attributes attributes = rg_upload_attributes_of(rg_upload_op_of(call));
     char text[RG_TARGET_SIZE_MAX];
     struct rg_target target;
     target_begin(call, &target, text);
     rg_target_add(&target, "?uploads");
     rg_gcs_call_encode(call, encoder, "POST", &target);
-    rg_upload_encode_attributes(&attributes, encoder);
+    rg_upload_encode_attributes(&rg_upload_op_of(call)->attributes, encoder);
 }
 
 static int answer_parse(struct rg_gcs_call *call, struct rg_xml_answer *out_answer)
@@ -61,15 +110,15 @@ static int answer_parse(struct rg_gcs_call *call, struct rg_xml_answer *out_answ
 
 static enum rg_status begin_judge(struct rg_gcs_call *call)
 {
-    struct rg_upload_op *op = rg_upload_op_of(call);
+    struct multipart *own = multipart_of(rg_upload_op_of(call));
     struct rg_xml_answer answer;
     if (answer_parse(call, &answer) < 0 || answer.upload_id[0] == '\0') {
         rg_request_note(&call->request, RG_STATUS_BAD_RESPONSE, "the answer names no upload");
         return RG_STATUS_BAD_RESPONSE;
     }
-    free(op->session);
-    op->session = strdup(answer.upload_id);
-    return op->session != NULL ? RG_STATUS_OK : RG_STATUS_NO_RESOURCES;
+    free(own->id);
+    own->id = strdup(answer.upload_id);
+    return own->id != NULL ? RG_STATUS_OK : RG_STATUS_NO_RESOURCES;
 }
 
 /* True for the answer of a server that has no such uploads. The service itself explains what it
@@ -88,8 +137,7 @@ static bool knows_no_multipart(const struct rg_exchange *x)
 static void begin_refused(struct rg_gcs_call *call, uint16_t http_status)
 {
     struct rg_request *request = &call->request;
-    struct rg_upload_op *op = rg_upload_op_of(call);
-    op->no_multipart = knows_no_multipart(&request->x);
+    multipart_of(rg_upload_op_of(call))->is_unknown = knows_no_multipart(&request->x);
     if (http_status == 501) {
         /* It will not know them later either. */
         rg_request_note(request, RG_STATUS_BAD_REQUEST, "the server knows no multipart uploads");
@@ -99,10 +147,11 @@ static void begin_refused(struct rg_gcs_call *call, uint16_t http_status)
 static void begin_done(struct rg_gcs_call *call, enum rg_status status)
 {
     struct rg_upload_op *op = rg_upload_call_ended(call);
-    if (op != NULL && status != RG_STATUS_OK && op->is_auto && op->no_multipart) {
+    if (op != NULL && status != RG_STATUS_OK && op->choice == RG_UPLOAD_CHOSEN_BY_US &&
+        multipart_of(op)->is_unknown) {
         /* What was read ahead is sent by the session. */
+        op->choice = RG_UPLOAD_CHOSEN_AGAIN;
         rg_upload_op_set_method(op, RG_UPLOAD_RESUMABLE);
-        op->phase = RG_UPLOAD_BEGIN;
     } else if (op != NULL && status != RG_STATUS_OK) {
         rg_operation_fail_by(&op->operation, &call->request);
     } else if (op != NULL) {
@@ -113,25 +162,25 @@ static void begin_done(struct rg_gcs_call *call, enum rg_status status)
                 "be left, see `ringest rm --unfinished`",
                 call->request.bucket, call->request.object);
         }
-        op->phase = RG_UPLOAD_PARTS;
+        rg_upload_step(op, MULTIPART_PARTS);
     }
 }
 
 static void part_encode(struct rg_gcs_call *call, struct rg_h1_encoder *encoder)
 {
-    const struct rg_upload_part *part = part_of(call);
+    const struct rg_upload_part *part = rg_upload_part_of(call);
     char text[RG_TARGET_SIZE_MAX];
     struct rg_target target;
     target_begin(call, &target, text);
     rg_target_query_i64(&target, "partNumber", (int64_t)part->number + 1);
-    rg_target_query(&target, "uploadId", part->op->session);
+    rg_target_query(&target, "uploadId", multipart_of(rg_upload_op_of(call))->id);
     rg_gcs_call_encode(call, encoder, "PUT", &target);
     rg_gcs_call_encode_crc32c(encoder, part->crc);
 }
 
 static enum rg_status part_judge(struct rg_gcs_call *call)
 {
-    const struct rg_upload_part *part = part_of(call);
+    const struct rg_upload_part *part = rg_upload_part_of(call);
     const struct rg_gcs_call_answer *answer = &call->answer;
     if (answer->etag[0] == '\0') {
         rg_request_note(&call->request, RG_STATUS_BAD_RESPONSE, "the answer has no usable ETag");
@@ -147,12 +196,12 @@ static enum rg_status part_judge(struct rg_gcs_call *call)
 
 static void part_done(struct rg_gcs_call *call, enum rg_status status)
 {
-    struct rg_upload_part *part = part_of(call);
+    struct rg_upload_part *part = rg_upload_part_of(call);
     struct rg_upload_op *op = rg_upload_call_ended(call);
     if (op != NULL && status != RG_STATUS_OK) {
         rg_operation_fail_by(&op->operation, &call->request);
     } else if (op != NULL) {
-        strcpy(op->records[part->number].etag, call->answer.etag);
+        strcpy(multipart_of(op)->etags[part->number], call->answer.etag);
         rg_upload_part_free(part);
     }
 }
@@ -162,7 +211,7 @@ static void complete_encode(struct rg_gcs_call *call, struct rg_h1_encoder *enco
     char text[RG_TARGET_SIZE_MAX];
     struct rg_target target;
     target_begin(call, &target, text);
-    rg_target_query(&target, "uploadId", rg_upload_op_of(call)->session);
+    rg_target_query(&target, "uploadId", multipart_of(rg_upload_op_of(call))->id);
     rg_gcs_call_encode(call, encoder, "POST", &target);
     rg_h1_encode_header(encoder, "Content-Type", "application/xml");
 }
@@ -187,36 +236,36 @@ static void complete_done(struct rg_gcs_call *call, enum rg_status status)
     }
     if (status == RG_STATUS_OK) {
         const struct rg_gcs_call_answer *answer = &call->answer;
-        free(op->session);
-        op->session = NULL;
+        id_forget(multipart_of(op));
         if (answer->hashes.has_crc32c && answer->generation != 0) {
-            op->stored = (struct rg_object_resource){.size = rg_upload_total(op),
+            op->stored = (struct rg_object_resource){.size = rg_upload_parts_total(&op->parts),
                                                      .generation = answer->generation,
                                                      .has_crc32c = true,
                                                      .crc32c = answer->hashes.crc32c};
-            op->phase = RG_UPLOAD_STORED;
+            rg_upload_become(op, RG_UPLOAD_STORED);
             return;
         }
     } else {
         /* Perhaps an attempt before the last one did it. */
         rg_request_note_child(op->operation.request, &call->request);
     }
-    op->phase = RG_UPLOAD_CHECKING;
+    rg_upload_become(op, RG_UPLOAD_COMPARING);
 }
 
 /* Returns owned. */
 static char *complete_body(const struct rg_upload_op *op, size_t *out_size)
 {
-    size_t capacity = (size_t)op->part_next * COMPLETE_PART_SIZE_MAX + 128, size = 0;
+    const struct multipart *own = multipart_of(op);
+    size_t capacity = (size_t)op->parts.next * COMPLETE_PART_SIZE_MAX + 128, size = 0;
     char *body = malloc(capacity);
     if (body == NULL) {
         return NULL;
     }
     size += (size_t)snprintf(body, capacity, "<CompleteMultipartUpload>");
-    for (uint32_t i = 0; i < op->part_next; i++) {
+    for (uint32_t i = 0; i < op->parts.next; i++) {
         size += (size_t)snprintf(body + size, capacity - size,
                                  "<Part><PartNumber>%" PRIu32 "</PartNumber><ETag>", i + 1);
-        bool fits = rg_xml_append_text(body, capacity, &size, op->records[i].etag);
+        bool fits = rg_xml_append_text(body, capacity, &size, own->etags[i]);
         RG_ASSERT(fits);
         size += (size_t)snprintf(body + size, capacity - size, "</ETag></Part>");
     }
@@ -224,11 +273,6 @@ static char *complete_body(const struct rg_upload_op *op, size_t *out_size)
     RG_ASSERT(size < capacity);
     *out_size = size;
     return body;
-}
-
-static void out_of_memory(struct rg_upload_op *op)
-{
-    rg_operation_fail(&op->operation, RG_STATUS_NO_RESOURCES, "no memory for a request");
 }
 
 static void begin(struct rg_upload_op *op)
@@ -240,12 +284,10 @@ static void begin(struct rg_upload_op *op)
         .done = begin_done,
         .has_no_write_token = true,
     };
-    if (rg_gcs_call_prepare(&op->call, &ops, op->operation.request->object) < 0) {
-        out_of_memory(op);
-        return;
+    if (rg_upload_call_prepare(op, &ops)) {
+        rg_upload_step(op, MULTIPART_BEGINNING);
+        rg_upload_call_start(op, &op->call);
     }
-    op->phase = RG_UPLOAD_BEGINNING;
-    rg_upload_call_start(op, &op->call);
 }
 
 static void part_send(struct rg_upload_op *op, struct rg_upload_part *part)
@@ -264,19 +306,20 @@ static void part_send(struct rg_upload_op *op, struct rg_upload_part *part)
                           RG_UPLOAD_PARTS_MAX, part->offset);
         return;
     }
-    if (rg_gcs_call_prepare(&part->call, &ops, op->operation.request->object) < 0) {
-        out_of_memory(op);
+    if (!etags_reserve(multipart_of(op), part->number) ||
+        rg_gcs_call_prepare(&part->call, &ops, op->operation.request->object) < 0) {
+        rg_upload_out_of_memory(op);
         return;
     }
     rg_upload_part_carry(part, 0, &part->call.request.x);
-    part->state = RG_PART_SENDING;
+    rg_upload_part_become(part, RG_PART_SENDING);
     rg_upload_call_start(op, &part->call);
 }
 
 static void parts_advance(struct rg_upload_op *op)
 {
     struct rg_upload_part *part;
-    while (rg_upload_is_running(op) && (part = rg_upload_part_filled(op)) != NULL) {
+    while (rg_upload_is_running(op) && (part = rg_upload_parts_filled(&op->parts)) != NULL) {
         part_send(op, part);
     }
 }
@@ -287,38 +330,37 @@ static void complete(struct rg_upload_op *op)
                                                .judge = complete_judge,
                                                .done = complete_done,
                                                .has_no_write_token = true};
+    struct multipart *own = multipart_of(op);
     size_t size;
-    op->body = complete_body(op, &size);
-    if (op->body == NULL ||
-        rg_gcs_call_prepare(&op->call, &ops, op->operation.request->object) < 0) {
-        out_of_memory(op);
+    own->body = complete_body(op, &size);
+    if (own->body == NULL) {
+        rg_upload_out_of_memory(op);
         return;
     }
-    op->call.request.x.upload = (const uint8_t *)op->body;
+    if (!rg_upload_call_prepare(op, &ops)) {
+        return;
+    }
+    op->call.request.x.upload = (const uint8_t *)own->body;
     op->call.request.x.upload_size = size;
-    op->phase = RG_UPLOAD_PUBLISHING;
+    rg_upload_step(op, MULTIPART_COMPLETING);
     rg_upload_call_publish(op, &op->call);
 }
 
 /* Filling begins at once, beside the request that makes the upload. */
 static void multipart_advance(struct rg_upload_op *op)
 {
-    if (op->phase == RG_UPLOAD_BEGIN) {
+    if (op->step == MULTIPART_NEW) {
         begin(op);
     }
-    if (op->phase <= RG_UPLOAD_PARTS && rg_upload_is_running(op)) {
-        rg_upload_parts_fill(op);
+    if (op->step <= MULTIPART_PARTS && rg_upload_is_running(op)) {
+        rg_upload_parts_fill(&op->parts);
     }
-    if (op->phase == RG_UPLOAD_PARTS && rg_upload_is_running(op)) {
+    if (op->step == MULTIPART_PARTS && rg_upload_is_running(op)) {
         parts_advance(op);
     }
-    if (op->phase == RG_UPLOAD_PARTS && rg_upload_is_running(op) && rg_upload_parts_done(op)) {
+    if (op->step == MULTIPART_PARTS && rg_upload_is_running(op) &&
+        rg_upload_parts_done(&op->parts)) {
         complete(op);
-    } else if (op->phase == RG_UPLOAD_CHECKING && op->operation.out == 0 &&
-               rg_upload_is_running(op)) {
-        rg_upload_check(op);
-    } else if (op->phase == RG_UPLOAD_STORED) {
-        rg_upload_finish(op);
     }
 }
 
@@ -327,18 +369,16 @@ static void abort_encode(struct rg_gcs_call *call, struct rg_h1_encoder *encoder
     char text[RG_TARGET_SIZE_MAX];
     struct rg_target target;
     target_begin(call, &target, text);
-    rg_target_query(&target, "uploadId", rg_upload_op_of(call)->session);
+    rg_target_query(&target, "uploadId", multipart_of(rg_upload_op_of(call))->id);
     rg_gcs_call_encode(call, encoder, "DELETE", &target);
 }
 
 static void abort_done(struct rg_gcs_call *call, enum rg_status status)
 {
-    struct rg_upload_op *op = rg_upload_op_of(call);
     /* What was aborted, or is unknown, is gone; of anything else the service's own rules for old
      * uploads are left. */
     (void)status;
-    free(op->session);
-    op->session = NULL;
+    id_forget(multipart_of(rg_upload_op_of(call)));
     (void)rg_upload_call_ended(call);
 }
 
@@ -346,15 +386,27 @@ static bool multipart_clean(struct rg_upload_op *op)
 {
     static const struct rg_gcs_call_ops ops = {
         .encode = abort_encode, .done = abort_done, .has_no_write_token = true};
-    if (op->session == NULL ||
-        rg_gcs_call_prepare(&op->call, &ops, op->operation.request->object) < 0) {
+    if (multipart_of(op)->id == NULL || !rg_upload_call_prepare(op, &ops)) {
         return false;
     }
     rg_upload_call_start(op, &op->call);
     return op->call.out;
 }
 
+static void multipart_release(struct rg_upload_op *op)
+{
+    struct multipart *own = multipart_of(op);
+    free(own->id);
+    free(own->etags);
+    free(own->body);
+}
+
 const struct rg_upload_method_ops rg_upload_multipart_method = {
+    .name = "multipart",
+    .steps = steps,
+    .own_size = sizeof(struct multipart),
+    .step_beginning = MULTIPART_BEGINNING,
     .advance = multipart_advance,
     .clean = multipart_clean,
+    .release = multipart_release,
 };

@@ -1,17 +1,13 @@
 /* An object in one request: "objects: insert" with uploadType=multipart, which carries the metadata
  * and the CRC32C that the service checks (Cloud Storage, "Single-request uploads"). The bytes are
  * not copied: what frames them lies in memory of its own on either side. */
+#include "gcs/upload/single.h"
+
 #include "gcs/request/idempotency.h"
-#include "gcs/upload/upload.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-static struct rg_upload_part *part_of(struct rg_gcs_call *call)
-{
-    return RG_CONTAINER_OF(call, struct rg_upload_part, call);
-}
 
 void rg_upload_single_encode(struct rg_gcs_call *call, struct rg_h1_encoder *encoder,
                              const struct rg_conditions *conditions)
@@ -27,16 +23,16 @@ void rg_upload_single_encode(struct rg_gcs_call *call, struct rg_h1_encoder *enc
     rg_target_query(&target, "name", request->object);
     rg_target_conditions(&target, conditions);
     rg_gcs_call_encode(call, encoder, "POST", &target);
-    rg_multipart_encode_type(part_of(call)->lead, encoder);
+    rg_multipart_encode_type(rg_upload_part_of(call)->lead, encoder);
 }
 
 static int frame_make(struct rg_upload_part *part, const char *object)
 {
-    struct rg_upload_attributes attributes = rg_upload_attributes_of(part->op);
+    const struct rg_upload_op *op = rg_upload_op_of(&part->call);
     free(part->lead);
     free(part->trail);
     part->lead = part->trail = NULL;
-    return rg_multipart_frame(&attributes, object, &part->crc, &part->lead, &part->trail);
+    return rg_multipart_frame(&op->attributes, object, &part->crc, &part->lead, &part->trail);
 }
 
 int rg_upload_single_prepare(struct rg_upload_part *part, const struct rg_gcs_call_ops *ops,
@@ -57,7 +53,7 @@ int rg_upload_single_prepare(struct rg_upload_part *part, const struct rg_gcs_ca
     request->x.trail_size = strlen(part->trail);
     request->idempotent = rg_operation_idempotent(RG_OPERATION_INSERT, conditions, 0);
     if (request->idempotent) {
-        rg_upload_expect(part->op, request, part->size, part->crc);
+        rg_upload_expect(rg_upload_op_of(&part->call), request, part->size, part->crc);
     }
     return 0;
 }
@@ -72,7 +68,7 @@ static enum rg_status single_judge(struct rg_gcs_call *call)
     /* It is stored: whatever is wrong with the answer, another attempt could only fail by its own
      * condition. */
     call->request.idempotent = false;
-    return rg_upload_judge_stored(call);
+    return rg_upload_read_stored(call);
 }
 
 static void single_done(struct rg_gcs_call *call, enum rg_status status)
@@ -81,7 +77,7 @@ static void single_done(struct rg_gcs_call *call, enum rg_status status)
     if (op != NULL && status != RG_STATUS_OK) {
         rg_operation_fail_by(&op->operation, &call->request);
     } else if (op != NULL) {
-        op->phase = RG_UPLOAD_STORED;
+        rg_upload_become(op, RG_UPLOAD_STORED);
     }
 }
 
@@ -89,23 +85,20 @@ static void single_advance(struct rg_upload_op *op)
 {
     static const struct rg_gcs_call_ops ops = {
         .encode = single_encode, .judge = single_judge, .done = single_done};
-    if (op->phase == RG_UPLOAD_STORED) {
-        rg_upload_finish(op);
-        return;
-    }
-    rg_upload_parts_fill(op);
-    struct rg_upload_part *part = rg_upload_part_filled(op);
+    rg_upload_parts_fill(&op->parts);
+    struct rg_upload_part *part = rg_upload_parts_filled(&op->parts);
     if (part == NULL || !rg_upload_is_running(op)) {
         return;
     }
     if (rg_upload_single_prepare(part, &ops, op->operation.request->object, &op->conditions) < 0) {
-        rg_operation_fail(&op->operation, RG_STATUS_NO_RESOURCES, "no memory for a request");
+        rg_upload_out_of_memory(op);
         return;
     }
-    part->state = RG_PART_SENDING;
+    rg_upload_part_become(part, RG_PART_SENDING);
     rg_upload_call_publish(op, &part->call);
 }
 
 const struct rg_upload_method_ops rg_upload_single_method = {
+    .name = "single",
     .advance = single_advance,
 };

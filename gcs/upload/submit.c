@@ -80,15 +80,13 @@ static uint32_t slots_of(const struct rg_upload *upload, const struct rg_upload_
 static int upload_prepare(struct rg_request *request, const struct rg_upload *upload)
 {
     struct rg_upload_spec spec = {
-        .bucket = upload->bucket,
-        .object = upload->object,
         .method = method_of(request->client, upload),
-        .content_type = upload->content_type,
-        .content_encoding = upload->content_encoding,
-        .cache_control = upload->cache_control,
-        .storage_class = upload->storage_class,
-        .metadata = upload->metadata,
-        .metadata_count = upload->metadata_count,
+        .attributes = {.content_type = upload->content_type,
+                       .content_encoding = upload->content_encoding,
+                       .cache_control = upload->cache_control,
+                       .storage_class = upload->storage_class,
+                       .metadata = upload->metadata,
+                       .metadata_count = upload->metadata_count},
         .conditions = upload->conditions,
         .exclusive = upload->exclusive,
     };
@@ -103,13 +101,16 @@ static int upload_prepare(struct rg_request *request, const struct rg_upload *up
     if (rc < 0) {
         return rc;
     }
-    op->source =
-        upload->data != NULL || upload->size == 0 ? RG_UPLOAD_SOURCE_MEMORY : RG_UPLOAD_SOURCE_FILE;
-    op->data = upload->data;
-    op->fd = upload->fd;
-    op->file_offset = upload->file_offset;
-    op->size = upload->size;
-    op->is_auto = upload->method == RG_UPLOAD_AUTO;
+    struct rg_upload_source *source = &op->parts.source;
+    bool is_memory = upload->data != NULL || upload->size == 0;
+    source->kind = is_memory ? RG_UPLOAD_SOURCE_MEMORY : RG_UPLOAD_SOURCE_FILE;
+    source->data = upload->data;
+    source->fd = upload->fd;
+    source->file_offset = upload->file_offset;
+    source->size = upload->size;
+    if (upload->method == RG_UPLOAD_AUTO) {
+        op->choice = RG_UPLOAD_CHOSEN_BY_US;
+    }
     rg_request_prepare(request, &rg_upload_ops, upload->user_data, upload->deadline_ns);
     return 0;
 }

@@ -154,7 +154,7 @@ static void operation_start(struct rg_writer *writer)
     enum rg_upload_method method = writer->method;
     if (method == RG_UPLOAD_AUTO) {
         method = method_choose(writer);
-        writer->op->is_auto = true;
+        writer->op->choice = RG_UPLOAD_CHOSEN_BY_US;
     }
     rg_upload_op_set_method(writer->op, method);
     writer->op = NULL;
@@ -331,15 +331,13 @@ static struct rg_part_plan_options plan_options_of(const struct rg_writer_option
 static int operation_make(struct rg_writer *writer, const struct rg_writer_options *options)
 {
     struct rg_upload_spec spec = {
-        .bucket = options->bucket,
-        .object = options->object,
         .method = options->method != RG_UPLOAD_AUTO ? options->method : RG_UPLOAD_MULTIPART,
-        .content_type = options->content_type,
-        .content_encoding = options->content_encoding,
-        .cache_control = options->cache_control,
-        .storage_class = options->storage_class,
-        .metadata = options->metadata,
-        .metadata_count = options->metadata_count,
+        .attributes = {.content_type = options->content_type,
+                       .content_encoding = options->content_encoding,
+                       .cache_control = options->cache_control,
+                       .storage_class = options->storage_class,
+                       .metadata = options->metadata,
+                       .metadata_count = options->metadata_count},
         .conditions = options->conditions,
         .exclusive = options->exclusive,
         .slot_count = writer->stream.buffer_count,
@@ -357,8 +355,8 @@ static int operation_make(struct rg_writer *writer, const struct rg_writer_optio
         return rc;
     }
     rg_request_prepare(request, &rg_upload_ops, 0, 0);
-    writer->op->source = RG_UPLOAD_SOURCE_WRITER;
-    writer->op->stream = &writer->stream;
+    writer->op->parts.source.kind = RG_UPLOAD_SOURCE_STREAM;
+    writer->op->parts.source.stream = &writer->stream;
     return 0;
 }
 
