@@ -4,17 +4,16 @@
  *   -> groups are read, requests_max at a time -> each range is put together -> completion
  *           another generation, or less than there must be -> end what is out, and read all again
  *
- * A *group* is what one request reads: several ranges that lie near each other, or a piece of one
- * that is large. Groups follow from the ranges alone, so that they need not be kept: the one after
- * a cursor is worked out when it is its turn, once for the plan and once to be read.
+ * Which request reads which ranges is decided by the plan (range_plan.h).
  *
- * Where bytes go. A group of one range goes straight to where that shall be, the caller's buffer or
- * the lease. So does one whose ranges are all to be leased: they lie in the lease as in the object,
- * gaps and all. What is left, neighbours of which some have buffers, is copied to where it is
- * wanted record by record as it comes, out of the cache.
+ * Where bytes go. A group of one range is read straight to its place, the caller's buffer or the
+ * lease. So is a group whose ranges are all leased, because they lie in the lease as in the object.
+ * If some ranges of a group have buffers, each record is copied to its place as it comes, while it
+ * is in the cache.
  *
  * The first answer pins the generation. Requests that were sent before it are compared with it, and
  * those after name it, so that bytes of two generations never meet. */
+#include "gcs/object/range_plan.h"
 #include "gcs/request/object_request.h"
 #include "gcs/request/operation.h"
 
@@ -30,19 +29,9 @@
 #define RESTARTS_MAX 3
 #define REPLACED "the object was replaced while it was read"
 
-struct cursor {
-    uint32_t next;   /* in `order` */
-    uint64_t within; /* bytes of that range which are behind it */
-};
-
-struct group {
-    uint32_t first, count; /* in `order` */
-    uint64_t begin, end;   /* bytes of the object */
-};
-
 struct slot {
     struct rg_request child;
-    struct group group;
+    struct rg_range_group group;
     uint32_t sunk; /* ranges of the group, from the first on, that have all their bytes */
     bool out, is_direct;
 };
@@ -57,16 +46,14 @@ enum phase {
 struct rg_ranges_state {
     struct rg_operation operation;
     enum phase phase;
-    struct rg_range *ranges; /* owned, like the next three */
-    uint32_t *order;         /* of those that are not empty, by offset */
-    struct slot *slots;
+    struct rg_range_plan plan;
+    struct slot *slots; /* owned, like the next */
     struct rg_lease *lease;
-    struct rg_range_result *results; /* in the lease, like what they point to */
-    uint32_t count, order_count, slot_count, restarts;
-    uint64_t gap_max, request_size_max;
+    struct rg_range_result *results; /* at the beginning of the lease */
+    uint32_t slot_count, restarts;
     bool no_checksum;
     int64_t want_generation;
-    struct cursor cursor;
+    struct rg_range_cursor cursor;
     /* The object, as the first answer describes it; generation 0: none has come. */
     int64_t generation;
     uint64_t object_size;
@@ -78,124 +65,6 @@ struct rg_ranges_state {
 static struct rg_ranges_state *state_of(struct rg_operation *operation)
 {
     return RG_CONTAINER_OF(operation, struct rg_ranges_state, operation);
-}
-
-static const struct rg_range *range_at(const struct rg_ranges_state *state, uint32_t place)
-{
-    return &state->ranges[state->order[place]];
-}
-
-static uint64_t range_end(const struct rg_range *range)
-{
-    return range->offset + range->length;
-}
-
-/* Adds the neighbours of the range that a group begins with. */
-static void group_gather(const struct rg_ranges_state *state, struct group *group)
-{
-    while (group->first + group->count < state->order_count) {
-        const struct rg_range *next = range_at(state, group->first + group->count);
-        uint64_t end = RG_MAX(group->end, range_end(next));
-        bool is_far = next->offset > group->end && next->offset - group->end > state->gap_max;
-        if (is_far || end - group->begin > state->request_size_max) {
-            return;
-        }
-        group->end = end;
-        group->count++;
-    }
-}
-
-/* The group at the cursor, which moves behind it. False: there is none. */
-static bool group_next(const struct rg_ranges_state *state, struct cursor *cursor,
-                       struct group *group)
-{
-    if (cursor->next == state->order_count) {
-        return false;
-    }
-    const struct rg_range *range = range_at(state, cursor->next);
-    uint64_t rest = range->length - cursor->within;
-    *group = (struct group){.first = cursor->next, .count = 1};
-    group->begin = range->offset + cursor->within;
-    group->end = group->begin + RG_MIN(rest, state->request_size_max);
-    if (rest > state->request_size_max) {
-        cursor->within += state->request_size_max;
-        return true;
-    }
-    if (cursor->within == 0) {
-        group_gather(state, group);
-    }
-    cursor->next += group->count;
-    cursor->within = 0;
-    return true;
-}
-
-static bool group_is_leased(const struct rg_ranges_state *state, const struct group *group)
-{
-    for (uint32_t i = 0; i < group->count; i++) {
-        if (range_at(state, group->first + i)->buf != NULL) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* The plan's first half: how much memory it takes. */
-struct layout {
-    uint64_t size;        /* of the lease */
-    uint32_t group_count; /* a range in pieces counts as two */
-};
-
-/* Takes `size` bytes of the lease and returns where they begin in it. */
-static uint64_t layout_take(struct layout *layout, uint64_t size)
-{
-    uint64_t at = layout->size;
-    uint64_t end;
-    if (rg_add_overflow(at, size, &end) || end > UINT64_MAX - RG_CACHE_LINE) {
-        end = UINT64_MAX - RG_CACHE_LINE;
-    }
-    layout->size = (end + RG_CACHE_LINE - 1) / RG_CACHE_LINE * RG_CACHE_LINE;
-    return at;
-}
-
-/* Where the ranges of a group go. With `results` that is written down. */
-static void layout_group(const struct rg_ranges_state *state, struct layout *layout,
-                         const struct group *group, struct rg_range_result *results)
-{
-    const struct rg_range *first = range_at(state, group->first);
-    bool is_leased = group_is_leased(state, group);
-    uint64_t at = 0;
-    if (is_leased) {
-        at = layout_take(layout, group->count > 1 ? group->end - group->begin : first->length);
-    }
-    for (uint32_t i = 0; i < group->count; i++) {
-        const struct rg_range *range = range_at(state, group->first + i);
-        uint64_t place = at + (range->offset - group->begin);
-        if (!is_leased && range->buf == NULL) {
-            place = layout_take(layout, range->length);
-        }
-        if (results != NULL && range->buf == NULL) {
-            results[state->order[group->first + i]].data = state->lease->data + place;
-        }
-    }
-}
-
-/* Goes through all groups; twice with the same outcome. */
-static void layout_make(const struct rg_ranges_state *state, struct layout *layout,
-                        struct rg_range_result *results)
-{
-    struct cursor cursor = {0};
-    struct group group;
-    *layout = (struct layout){0};
-    layout_take(layout, state->count * sizeof(*state->results));
-    while (group_next(state, &cursor, &group)) {
-        layout_group(state, layout, &group, results);
-        layout->group_count++;
-        if (cursor.within > 0) {
-            /* Its other pieces go where its first one has made room. */
-            cursor = (struct cursor){.next = cursor.next + 1};
-            layout->group_count++;
-        }
-    }
 }
 
 static void children_cancel(struct rg_ranges_state *state, enum rg_status status)
@@ -214,13 +83,13 @@ static void group_sink(struct rg_request *child, uint64_t at, const uint8_t *dat
 {
     struct slot *slot = RG_CONTAINER_OF(child, struct slot, child);
     const struct rg_ranges_state *state = state_of(child->parent->operation);
-    const struct group *group = &slot->group;
+    const struct rg_range_group *group = &slot->group;
     uint64_t begin = group->begin + at, end = begin + size;
     slot->sunk = at > 0 ? slot->sunk : 0;
     for (uint32_t i = slot->sunk; i < group->count; i++) {
-        const struct rg_range *range = range_at(state, group->first + i);
-        struct rg_range_result *result = &state->results[state->order[group->first + i]];
-        uint64_t from = RG_MAX(begin, range->offset), to = RG_MIN(end, range_end(range));
+        const struct rg_range *range = rg_range_at(&state->plan, group->first + i);
+        struct rg_range_result *result = &state->results[state->plan.order[group->first + i]];
+        uint64_t from = RG_MAX(begin, range->offset), to = RG_MIN(end, rg_range_end(range));
         if (range->offset >= end) {
             break;
         }
@@ -231,26 +100,27 @@ static void group_sink(struct rg_request *child, uint64_t at, const uint8_t *dat
                    (size_t)(to - from));
             result->crc32c = state->no_checksum ? 0 : rg_crc32c(crc, piece, (size_t)(to - from));
         }
-        slot->sunk += i == slot->sunk && range_end(range) <= end;
+        slot->sunk += i == slot->sunk && rg_range_end(range) <= end;
     }
 }
 
 /* Starts the next group that has bytes; false when there is none. */
 static bool slot_start(struct rg_ranges_state *state, struct slot *slot)
 {
-    struct group *group = &slot->group;
+    struct rg_range_group *group = &slot->group;
     struct rg_request *request = state->operation.request;
     if (state->has_answer && state->cursor.within > 0 &&
-        range_at(state, state->cursor.next)->offset + state->cursor.within >= state->object_size) {
+        rg_range_at(&state->plan, state->cursor.next)->offset + state->cursor.within >=
+            state->object_size) {
         /* The rest of this range lies behind the object. */
-        state->cursor = (struct cursor){.next = state->cursor.next + 1};
+        state->cursor = (struct rg_range_cursor){.next = state->cursor.next + 1};
     }
-    if (!group_next(state, &state->cursor, group)) {
+    if (!rg_range_group_next(&state->plan, &state->cursor, group)) {
         return false;
     }
-    const struct rg_range *first = range_at(state, group->first);
-    uint8_t *data = (uint8_t *)(uintptr_t)state->results[state->order[group->first]].data;
-    slot->is_direct = group->count == 1 || group_is_leased(state, group);
+    const struct rg_range *first = rg_range_at(&state->plan, group->first);
+    uint8_t *data = (uint8_t *)(uintptr_t)state->results[state->plan.order[group->first]].data;
+    slot->is_direct = group->count == 1 || rg_range_group_is_leased(&state->plan, group);
     struct rg_get get = {
         .bucket = request->bucket,
         .object = request->object,
@@ -286,16 +156,16 @@ static void groups_start(struct rg_ranges_state *state)
 /* How many bytes of a range there are. */
 static uint64_t range_size(const struct rg_ranges_state *state, const struct rg_range *range)
 {
-    uint64_t end = RG_MIN(range_end(range), state->object_size);
+    uint64_t end = RG_MIN(rg_range_end(range), state->object_size);
     return end - RG_MIN(end, range->offset);
 }
 
 /* True when every range has all its bytes. */
 static bool is_complete(const struct rg_ranges_state *state)
 {
-    for (uint32_t i = 0; i < state->order_count; i++) {
-        uint32_t index = state->order[i];
-        if (state->results[index].size != range_size(state, &state->ranges[index])) {
+    for (uint32_t i = 0; i < state->plan.order_count; i++) {
+        uint32_t index = state->plan.order[i];
+        if (state->results[index].size != range_size(state, &state->plan.ranges[index])) {
             return false;
         }
     }
@@ -308,9 +178,9 @@ static bool is_whole(const struct rg_ranges_state *state, uint32_t *out_crc)
 {
     uint64_t end = 0;
     uint32_t crc = 0;
-    for (uint32_t i = 0; i < state->order_count; i++) {
-        const struct rg_range *range = range_at(state, i);
-        const struct rg_range_result *result = &state->results[state->order[i]];
+    for (uint32_t i = 0; i < state->plan.order_count; i++) {
+        const struct rg_range *range = rg_range_at(&state->plan, i);
+        const struct rg_range_result *result = &state->results[state->plan.order[i]];
         if (range->offset > end) {
             return false;
         }
@@ -333,11 +203,11 @@ static void read_again(struct rg_ranges_state *state, enum rg_status status, con
         rg_operation_fail(&state->operation, status, "%s", text);
         return;
     }
-    state->cursor = (struct cursor){0};
+    state->cursor = (struct rg_range_cursor){0};
     state->generation = 0;
     state->has_answer = false;
     state->phase = PHASE_READING;
-    for (uint32_t i = 0; i < state->count; i++) {
+    for (uint32_t i = 0; i < state->plan.count; i++) {
         state->results[i].size = 0;
         state->results[i].crc32c = 0;
     }
@@ -349,7 +219,7 @@ static void ranges_finish(struct rg_ranges_state *state)
     struct rg_completion completion = {
         .status = RG_STATUS_OK,
         .data = state->results,
-        .size = state->count * sizeof(*state->results),
+        .size = state->plan.count * sizeof(*state->results),
         .generation = state->generation,
         .object_size = state->object_size,
         .object_crc32c = state->object_crc,
@@ -378,10 +248,10 @@ static void ranges_check(struct rg_ranges_state *state)
 static void group_deliver(struct rg_ranges_state *state, const struct slot *slot,
                           const struct rg_completion *completion)
 {
-    const struct group *group = &slot->group;
+    const struct rg_range_group *group = &slot->group;
     for (uint32_t i = 0; i < group->count; i++) {
-        uint32_t index = state->order[group->first + i];
-        const struct rg_range *range = &state->ranges[index];
+        uint32_t index = state->plan.order[group->first + i];
+        const struct rg_range *range = &state->plan.ranges[index];
         struct rg_range_result *result = &state->results[index];
         if (group->count == 1) {
             /* Pieces come in any order: each counts as if followed by zeros. */
@@ -416,7 +286,7 @@ static bool object_note(struct rg_ranges_state *state, const struct rg_completio
 static void group_read(struct rg_ranges_state *state, const struct slot *slot,
                        const struct rg_completion *completion)
 {
-    const struct group *group = &slot->group;
+    const struct rg_range_group *group = &slot->group;
     if (completion->generation == 0 && !state->is_single) {
         rg_operation_fail(
             &state->operation, RG_STATUS_BAD_RESPONSE,
@@ -426,7 +296,8 @@ static void group_read(struct rg_ranges_state *state, const struct slot *slot,
                           "the answer does not tell the object's size");
     } else if (!object_note(state, completion)) {
         state->phase = PHASE_DISCARDING;
-    } else if (range_at(state, group->first + group->count - 1)->offset >= state->object_size) {
+    } else if (rg_range_at(&state->plan, group->first + group->count - 1)->offset >=
+               state->object_size) {
         rg_operation_fail(&state->operation, RG_STATUS_RANGE,
                           "a range begins behind the object's end");
     } else {
@@ -437,7 +308,7 @@ static void group_read(struct rg_ranges_state *state, const struct slot *slot,
 static void group_failed(struct rg_ranges_state *state, const struct slot *slot,
                          const struct rg_completion *completion)
 {
-    const struct rg_range *first = range_at(state, slot->group.first);
+    const struct rg_range *first = rg_range_at(&state->plan, slot->group.first);
     if (completion->status == RG_STATUS_RANGE && slot->group.begin > first->offset) {
         return; /* a piece of a range that is shortened */
     }
@@ -469,8 +340,8 @@ static void child_done(struct rg_request *child, struct rg_completion *completio
 static void plan(struct rg_ranges_state *state)
 {
     struct rg_loop *loop = state->operation.request->client_loop->loop;
-    struct layout layout;
-    layout_make(state, &layout, NULL);
+    struct rg_range_layout layout;
+    rg_range_plan_lay_out(&state->plan, &layout, NULL);
     state->is_single = layout.group_count <= 1;
     state->slot_count = RG_MIN(state->slot_count, RG_MAX(layout.group_count, 1u));
     if (layout.size > rg_slab_size_max(loop->slabs)) {
@@ -483,11 +354,12 @@ static void plan(struct rg_ranges_state *state)
         return;
     }
     state->results = (struct rg_range_result *)state->lease->data;
-    for (uint32_t i = 0; i < state->count; i++) {
-        void *data = state->ranges[i].buf != NULL ? state->ranges[i].buf : state->lease->data;
+    for (uint32_t i = 0; i < state->plan.count; i++) {
+        void *data =
+            state->plan.ranges[i].buf != NULL ? state->plan.ranges[i].buf : state->lease->data;
         state->results[i] = (struct rg_range_result){.data = data};
     }
-    layout_make(state, &layout, state->results);
+    rg_range_plan_lay_out(&state->plan, &layout, state->results);
     state->phase = PHASE_READING;
 }
 
@@ -542,8 +414,7 @@ static void ranges_stop(struct rg_operation *operation, bool hurry)
 static void ranges_free(struct rg_ranges_state *state)
 {
     rg_lease_release(state->lease);
-    free(state->ranges);
-    free(state->order);
+    rg_range_plan_free(&state->plan);
     free(state->slots);
     free(state);
 }
@@ -566,47 +437,11 @@ static const struct rg_request_ops ranges_ops = {
     .release = rg_operation_release,
 };
 
-static int order_compare(const void *a, const void *b, void *ranges)
-{
-    const struct rg_range *left = (const struct rg_range *)ranges + *(const uint32_t *)a;
-    const struct rg_range *right = (const struct rg_range *)ranges + *(const uint32_t *)b;
-    if (left->offset != right->offset) {
-        return left->offset < right->offset ? -1 : 1;
-    }
-    return left->length < right->length ? -1 : left->length > right->length;
-}
-
 /* What was submitted, and how large its ranges were when the program was compiled. */
 struct submission {
     struct rg_get_ranges get;
     size_t item_size;
 };
-
-/* Copies the ranges and puts them in order. */
-static int ranges_copy(struct rg_ranges_state *state, const struct submission *submission)
-{
-    const struct rg_get_ranges *get = &submission->get;
-    const uint8_t *items = (const uint8_t *)get->ranges;
-    state->ranges = calloc(get->count, sizeof(*state->ranges));
-    state->order = malloc(get->count * sizeof(*state->order));
-    state->slots = calloc(state->slot_count, sizeof(*state->slots));
-    if (state->ranges == NULL || state->order == NULL || state->slots == NULL) {
-        return -ENOMEM;
-    }
-    for (uint32_t i = 0; i < state->count; i++) {
-        uint64_t end;
-        memcpy(&state->ranges[i], items + i * submission->item_size,
-               RG_MIN(submission->item_size, sizeof(*state->ranges)));
-        if (rg_add_overflow(state->ranges[i].offset, state->ranges[i].length, &end)) {
-            return -EINVAL;
-        }
-        if (state->ranges[i].length > 0) {
-            state->order[state->order_count++] = i;
-        }
-    }
-    qsort_r(state->order, state->order_count, sizeof(*state->order), order_compare, state->ranges);
-    return 0;
-}
 
 static int ranges_prepare(struct rg_request *request, const void *given)
 {
@@ -621,15 +456,18 @@ static int ranges_prepare(struct rg_request *request, const void *given)
     if (state == NULL) {
         return -ENOMEM;
     }
-    state->count = (uint32_t)get->count;
     state->slot_count = get->requests_max != 0 ? get->requests_max : REQUESTS_DEFAULT;
-    state->gap_max = get->gap_max != 0 ? get->gap_max : GAP_DEFAULT;
-    state->request_size_max =
+    state->plan.gap_max = get->gap_max != 0 ? get->gap_max : GAP_DEFAULT;
+    state->plan.request_size_max =
         get->request_size_max != 0 ? get->request_size_max : REQUEST_SIZE_DEFAULT;
     state->want_generation = get->generation;
     state->no_checksum = get->no_checksum || request->client->options.no_checksum;
     state->memory.run = memory_is_back;
-    int rc = ranges_copy(state, submission);
+    int rc = rg_range_plan_make(&state->plan, get->ranges, get->count, submission->item_size);
+    state->slots = calloc(state->slot_count, sizeof(*state->slots));
+    if (rc == 0 && state->slots == NULL) {
+        rc = -ENOMEM;
+    }
     if (rc < 0) {
         ranges_free(state);
         return rc;
