@@ -64,8 +64,9 @@ struct cp_item {
     uint32_t parts_out;  /* being worked on */
     uint32_t parts_left; /* not in the file yet */
     bool is_in_parts, has_failed;
-    bool is_unguarded; /* written without a condition of ours */
-    bool is_same;      /* the object has these bytes, and only its type may be another */
+    bool is_unguarded;  /* written without a condition of ours */
+    bool has_no_bucket; /* there was none to write it to when the destination was looked at */
+    bool is_same;       /* the object has these bytes, and only its type may be another */
     enum cp_step step;
 };
 

@@ -162,6 +162,9 @@ static struct cp_item *item_look(struct plan *plan, struct cp_item *item)
 {
     if (lookup_find(&plan->lookup, item->name, &item->there) != CLI_DONE) {
         plan->stopped = true;
+    } else if (plan->lookup.has_no_bucket) {
+        item->has_no_bucket = true;
+        return item; /* Writing tells what is to be done about that. */
     } else if (item->there.exists && plan->options->no_clobber) {
         cp_run_skip(plan->run);
     } else if (plan->options->if_generation_match != 0) {

@@ -128,7 +128,9 @@ static void stop_all(struct cp_worker *worker, struct cp_item *item, const char 
 void cp_item_refused(struct cp_worker *worker, struct cp_item *item,
                      const struct rg_completion *completion)
 {
-    bool no_bucket = completion->status == RG_STATUS_NOT_FOUND && item->kind == CP_UPLOAD;
+    /* Of a copy, the source may be what is missing. */
+    bool no_bucket = completion->status == RG_STATUS_NOT_FOUND &&
+                     (item->kind == CP_UPLOAD || item->has_no_bucket);
     if (no_bucket || cli_is_everybodys(completion->status)) {
         stop_all(worker, item, "", cli_completion_text(completion));
     } else {

@@ -33,6 +33,7 @@ static int page_ask(struct lookup *lookup, const char *token)
     if (status == RG_STATUS_NOT_FOUND) {
         /* No bucket. Writing tells what is to be done about that; emulators make one then. */
         static const struct rg_list_page nothing;
+        lookup->has_no_bucket = true;
         lookup->page = &nothing;
         lookup->page_start[0] = '\0';
         return CLI_DONE;

@@ -19,6 +19,7 @@ struct lookup {
     const char *bucket;
     uint32_t page_size;
     bool is_forbidden; /* to list; then nothing is known */
+    bool has_no_bucket;
     struct rg_completion completion;
     const struct rg_list_page *page;
     char *page_start; /* owned; the page has every name from here to its last one, or to the end */

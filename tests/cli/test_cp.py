@@ -658,6 +658,12 @@ class BadLuck(Copying):
         self.fails(self.cp("-r", self.bucket, full / "d/"), FAILED, str(full / "d"), "no space left")
         self.assertEqual({len(data) for data in tree(full).values()}, {50000})
 
+    def test_a_bucket_that_is_missing_is_said_once(self):
+        for number in range(200):
+            self.put(f"t/{number}", b"x")
+        done = self.cp("-r", self.bucket + "/t", "gs://no-such-bucket-here/")
+        self.fails(done, FAILED, "no-such-bucket-here", "404")
+
     def test_nobody_listens(self):
         write_tree(self.folder / "t", {f"{i}": b"x" for i in range(200)})
         place = ["--endpoint", "http://127.0.0.1:1"]
