@@ -357,8 +357,10 @@ static void on_ended(struct rg_transport *transport)
         return;
     }
     if (conn->state == RG_CONN_BUSY && failure.status == RG_STATUS_OK) {
+        bool has_answered = conn->served > 0 || rg_response_begun(&conn->response);
         failure.status = RG_STATUS_CONNECTION_LOST;
-        failure.text = "the server closed the connection";
+        failure.text = has_answered ? "the server closed the connection"
+                                    : "the server closed the connection before any answer";
     }
     bool in_body = conn->state == RG_CONN_BUSY && conn->response.phase != RG_RESPONSE_HEAD;
     if (in_body && failure.status == RG_STATUS_CONNECTION_LOST) {

@@ -316,6 +316,13 @@ static enum rg_response_step head_accept(struct rg_response *response,
     return body_place(response);
 }
 
+/* What answers a plain request on a port for TLS: an alert (RFC 8446 section 5.1). */
+static bool is_tls_record(const struct rg_response *response, const uint8_t *data)
+{
+    return !response->transport->secure && response->early_size >= 2 && data[0] == 0x15 &&
+           data[1] == 0x03;
+}
+
 /* Parses what there is of the head. */
 static enum rg_response_step head_parse(struct rg_response *response)
 {
@@ -327,6 +334,9 @@ static enum rg_response_step head_parse(struct rg_response *response)
         if (rc == -EAGAIN) {
             response->head_scanned = response->early_size;
             return RG_RESPONSE_MORE;
+        }
+        if (rc < 0 && is_tls_record(response, data)) {
+            return fail(response, RG_STATUS_TLS_PROTOCOL, 0, "the server speaks TLS on this port");
         }
         if (rc < 0) {
             return fail_http(response, rg_h1_error_text(head->error));

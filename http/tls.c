@@ -13,6 +13,7 @@
 #include <openssl/mem.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 /* In BoringSSL's error queue an alert is its number and this. */
 #define ALERT_REASON_FIRST SSL_AD_REASON_OFFSET
@@ -271,6 +272,19 @@ static int handshake_finish(struct rg_tls *tls)
     return ret;
 }
 
+/* Tells a client that speaks plain HTTP what is wrong, as other servers do. */
+static void plain_answer(struct rg_tls_out *out)
+{
+    static const char answer[] = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n"
+                                 "Content-Length: 61\r\nConnection: close\r\n\r\n"
+                                 "A plain HTTP request was sent to the port of an HTTPS server\n";
+    size_t size = sizeof(answer) - 1;
+    if (out->capacity - out->size >= size) {
+        memcpy(out->data + out->size, answer, size);
+        out->size += size;
+    }
+}
+
 int rg_tls_handshake(struct rg_tls *tls, struct rg_tls_in *in, struct rg_tls_out *out)
 {
     RG_ASSERT(!rg_tls_established(tls));
@@ -285,6 +299,8 @@ int rg_tls_handshake(struct rg_tls *tls, struct rg_tls_in *in, struct rg_tls_out
         ret = rg_tls_interpret(tls, ret);
         if (ret == -ENODATA) {
             ret = rg_tls_fail(tls, RG_TLS_FAILURE_PROTOCOL, "the peer closed during the handshake");
+        } else if (tls->failure == RG_TLS_FAILURE_NOT_TLS && tls->peer == NULL) {
+            plain_answer(out);
         }
     }
     rg_tls_call_end(tls);

@@ -598,6 +598,13 @@ const char *rg_credentials_quota_project(const struct rg_credentials *credential
     return credentials->quota_project;
 }
 
+int rg_credentials_principal_write(const struct rg_credentials *credentials, char *out, size_t size)
+{
+    const struct rg_credentials_config *config = credentials->config;
+    return snprintf(out, size, "%s%s%s", config->kind->label, config->account != NULL ? " " : "",
+                    config->account != NULL ? config->account : "");
+}
+
 int rg_credentials_text_write(struct rg_credentials *credentials, char *out, size_t size)
 {
     const struct rg_credentials_config *config = credentials->config;

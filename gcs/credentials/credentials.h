@@ -74,6 +74,9 @@ void rg_credentials_unref(struct rg_credentials *credentials);
 const char *rg_credentials_universe(const struct rg_credentials *credentials);
 /* NULL: none is named. */
 const char *rg_credentials_quota_project(const struct rg_credentials *credentials);
+/* "service account a@b.iam.gserviceaccount.com". Like snprintf. */
+int rg_credentials_principal_write(const struct rg_credentials *credentials, char *out,
+                                   size_t size);
 /* One line for people: kind, account, origin, and how the token fares. Any thread. Like snprintf.
  */
 int rg_credentials_text_write(struct rg_credentials *credentials, char *out, size_t size);

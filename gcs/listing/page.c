@@ -149,8 +149,7 @@ static size_t argument_size(const char *text)
     return text != NULL ? strlen(text) : 0;
 }
 
-static int list_target(const struct rg_client *client, const struct rg_list_question *question,
-                       char **out_target)
+static int list_target(const struct rg_list_question *question, char **out_target)
 {
     const struct rg_list_request *list = &question->list;
     size_t size = 0;
@@ -162,14 +161,13 @@ static int list_target(const struct rg_client *client, const struct rg_list_ques
         }
         size += argument_size(arguments[i]);
     }
-    size_t capacity =
-        RG_NAME_ENCODED_SIZE_MAX(size + strlen(list->bucket)) + strlen(client->endpoint.path) + 512;
+    size_t capacity = RG_NAME_ENCODED_SIZE_MAX(size + strlen(list->bucket)) + 512;
     char *text = malloc(capacity);
     if (text == NULL) {
         return -ENOMEM;
     }
     struct rg_target target;
-    rg_target_init(&target, text, capacity, client->endpoint.path);
+    rg_target_init(&target, text, capacity);
     rg_target_add_object(&target, list->bucket, NULL);
     rg_target_add(&target, "/o");
     rg_target_query(&target, "prettyPrint", "false");
@@ -202,7 +200,7 @@ int rg_list_prepare(struct rg_request *request, const struct rg_list_question *q
     request->list = (struct rg_list_state){.waiter.run = memory_came};
     snprintf(request->object, sizeof(request->object), "%s",
              list->prefix != NULL ? list->prefix : "");
-    return list_target(request->client, question, &request->list.target);
+    return list_target(question, &request->list.target);
 }
 
 int rg_submit_list_sized(struct rg_client *client, struct rg_cq *cq,

@@ -14,9 +14,10 @@ static void copy(char *out, size_t capacity, struct rg_h1_slice slice)
 }
 
 /* The text is never repeated: a password in it is one of the things that are refused. */
-static int refuse(char *error, size_t error_size, const char *source, const char *expected)
+static int refuse(char *error, size_t error_size, const char *source, const char *problem,
+                  const char *expected)
 {
-    snprintf(error, error_size, "%s is not valid: expected %s", source, expected);
+    snprintf(error, error_size, "%s %s: expected %s", source, problem, expected);
     return -EINVAL;
 }
 
@@ -37,12 +38,21 @@ static void front_end_resolve(struct rg_endpoint *endpoint)
     }
 }
 
-static int endpoint_parse(struct rg_endpoint *endpoint, const char *text)
+/* What is wrong with it; NULL: nothing. */
+static const char *endpoint_parse(struct rg_endpoint *endpoint, const char *text)
 {
     struct rg_url url;
     size_t size = strlen(text);
+    const char *scheme_end = strstr(text, "://");
+    bool is_http = strncasecmp(text, "http://", 7) == 0 || strncasecmp(text, "https://", 8) == 0;
+    if (scheme_end != NULL && !is_http) {
+        return "has a scheme other than http and https";
+    }
     if (size > RG_ENDPOINT_SIZE_MAX || rg_url_parse(text, size, &url) < 0) {
-        return -EINVAL;
+        return "is not valid";
+    }
+    if (url.path.size > 0) {
+        return "has a path, where Cloud Storage has none";
     }
     endpoint->is_tls = url.is_tls;
     endpoint->port = url.port;
@@ -50,10 +60,9 @@ static int endpoint_parse(struct rg_endpoint *endpoint, const char *text)
     copy(endpoint->host, sizeof(endpoint->host), url.host);
     copy(endpoint->connect_host, sizeof(endpoint->connect_host), url.host);
     copy(endpoint->authority, sizeof(endpoint->authority), url.authority);
-    copy(endpoint->path, sizeof(endpoint->path), url.path);
     copy(endpoint->text, sizeof(endpoint->text), (struct rg_h1_slice){text, (uint32_t)size});
     front_end_resolve(endpoint);
-    return 0;
+    return NULL;
 }
 
 /* "host[:port]": what a URL without scheme and path is. Without a port the endpoint's own counts.
@@ -85,12 +94,13 @@ int rg_endpoint_resolve(struct rg_endpoint *out_endpoint, const char *option,
         endpoint.is_emulator = text != NULL && text[0] != '\0';
         text = endpoint.is_emulator ? text : RG_ENDPOINT_DEFAULT;
     }
-    if (endpoint_parse(&endpoint, text) < 0) {
-        return refuse(error, error_size, source,
+    const char *problem = endpoint_parse(&endpoint, text);
+    if (problem != NULL) {
+        return refuse(error, error_size, source, problem,
                       "https://HOST[:PORT], http://HOST[:PORT] or HOST:PORT");
     }
     if (connect_to != NULL && connect_parse(&endpoint, connect_to) < 0) {
-        return refuse(error, error_size, "connect_to", "HOST[:PORT]");
+        return refuse(error, error_size, "connect_to", "is not valid", "HOST[:PORT]");
     }
     *out_endpoint = endpoint;
     return 0;

@@ -17,13 +17,13 @@ struct rg_endpoint {
     char connect_host[RG_URL_HOST_SIZE_MAX + 1];
     char host[RG_URL_HOST_SIZE_MAX + 1];       /* for the certificate; IPv6 without brackets */
     char authority[RG_AUTHORITY_SIZE_MAX + 1]; /* for the Host field */
-    char path[RG_URL_PATH_SIZE_MAX + 1];       /* before that of each request; mostly empty */
     char text[RG_ENDPOINT_SIZE_MAX + 1];       /* as it was given, for people */
 };
 
 /* The endpoint is `option` where that is not NULL, else STORAGE_EMULATOR_HOST where that is set and
- * not empty, else the service itself. `connect_to` is "host[:port]" or NULL. -EINVAL: one of them
- * cannot be used; `error`, of error_size bytes, at least 1, then holds a line that says which. */
+ * not empty, else the service itself; it has no path. `connect_to` is "host[:port]" or NULL.
+ * -EINVAL: one of them cannot be used; `error`, of error_size bytes, at least 1, then holds a line
+ * that says which. */
 int rg_endpoint_resolve(struct rg_endpoint *out_endpoint, const char *option,
                         const char *connect_to, char *error, size_t error_size);
 

@@ -331,7 +331,7 @@ static int batch_body(const struct rg_delete_many_state *state, char **out_body,
     for (uint32_t i = 0; i < state->count; i++) {
         char text[RG_TARGET_SIZE_MAX];
         struct rg_target target = {.text = text, .capacity = sizeof(text)};
-        rg_delete_target(&target, "", &state->items[i].del);
+        rg_delete_target(&target, &state->items[i].del);
         RG_ASSERT(rg_target_end(&target) > 0);
         fprintf(body,
                 "--" BOUNDARY "\r\nContent-Type: application/http\r\n"
@@ -363,7 +363,7 @@ static int batch_prepare(struct rg_delete_many_state *state)
     struct rg_request *request = state->operation.request;
     char text[RG_TARGET_SIZE_MAX];
     struct rg_target target;
-    rg_target_init(&target, text, sizeof(text), request->client->endpoint.path);
+    rg_target_init(&target, text, sizeof(text));
     rg_target_add(&target, "/batch/storage/v1");
     struct rg_object_call call = {.method = "POST",
                                   .target = &target,

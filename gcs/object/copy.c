@@ -82,7 +82,7 @@ static int step_prepare(struct rg_copy_state *state, const char *token)
     const struct rg_copy *copy = &state->copy;
     char text[RG_TARGET_SIZE_MAX];
     struct rg_target target;
-    rg_target_init(&target, text, sizeof(text), request->client->endpoint.path);
+    rg_target_init(&target, text, sizeof(text));
     rg_target_add_object(&target, copy->source_bucket, copy->source_object);
     rg_target_add(&target, "/rewriteTo/b/");
     rg_target_add_name(&target, copy->bucket);

@@ -32,9 +32,9 @@ bool rg_delete_valid(const struct rg_delete *del)
     return del->object != NULL && del->generation >= 0 && rg_conditions_valid(&del->conditions);
 }
 
-void rg_delete_target(struct rg_target *target, const char *path, const struct rg_delete *del)
+void rg_delete_target(struct rg_target *target, const struct rg_delete *del)
 {
-    rg_target_init(target, target->text, target->capacity, path);
+    rg_target_init(target, target->text, target->capacity);
     rg_target_add_object(target, del->bucket, del->object);
     rg_target_query_i64(target, "generation", del->generation);
     rg_target_conditions(target, &del->conditions);
@@ -48,7 +48,7 @@ int rg_delete_prepare(struct rg_request *request, const void *given)
     }
     char text[RG_TARGET_SIZE_MAX];
     struct rg_target target = {.text = text, .capacity = sizeof(text)};
-    rg_delete_target(&target, request->client->endpoint.path, del);
+    rg_delete_target(&target, del);
     int rc = rg_object_prepare(request, &delete_ops,
                                &(struct rg_object_call){.method = "DELETE",
                                                         .target = &target,

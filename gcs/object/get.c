@@ -39,7 +39,7 @@ static int get_encode(struct rg_request *request, struct rg_h1_encoder *encoder)
     struct rg_get_state *get = &request->get;
     char text[READ_TARGET_SIZE_MAX];
     struct rg_target target;
-    rg_target_init(&target, text, sizeof(text), request->client->endpoint.path);
+    rg_target_init(&target, text, sizeof(text));
     rg_target_add_object(&target, request->bucket, request->object);
     rg_target_query(&target, "alt", "media");
     if (get->received > 0) {

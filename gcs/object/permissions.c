@@ -73,7 +73,7 @@ static int permissions_prepare(struct rg_request *request, const void *given)
     }
     char text[RG_TARGET_SIZE_MAX];
     struct rg_target target;
-    rg_target_init(&target, text, sizeof(text), request->client->endpoint.path);
+    rg_target_init(&target, text, sizeof(text));
     rg_target_add_object(&target, test->bucket, NULL);
     rg_target_add(&target, "/iam/testPermissions");
     char *names;

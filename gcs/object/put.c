@@ -28,7 +28,7 @@ static int put_encode(struct rg_request *request, struct rg_h1_encoder *encoder)
     const struct rg_put_state *put = &request->put;
     char text[PUT_TARGET_SIZE_MAX];
     struct rg_target target;
-    rg_target_init(&target, text, sizeof(text), request->client->endpoint.path);
+    rg_target_init(&target, text, sizeof(text));
     rg_target_add(&target, "/upload/storage/v1/b/");
     rg_target_add_name(&target, request->bucket);
     rg_target_add(&target, "/o");

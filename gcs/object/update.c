@@ -61,7 +61,7 @@ static int update_prepare(struct rg_request *request, const void *given)
     }
     char text[RG_TARGET_SIZE_MAX];
     struct rg_target target;
-    rg_target_init(&target, text, sizeof(text), request->client->endpoint.path);
+    rg_target_init(&target, text, sizeof(text));
     rg_target_add_object(&target, update->bucket, update->object);
     rg_target_query(&target, "prettyPrint", "false");
     rg_target_query(&target, "fields", RG_RESOURCE_FIELDS);

@@ -5,6 +5,7 @@
 #include "runtime/log.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 void rg_client_fill_requests(struct rg_client *client)
 {
@@ -44,6 +45,16 @@ uint32_t rg_client_take_requests(struct rg_client *client, uint32_t count,
     }
     *out_first = first;
     return taken;
+}
+
+int rg_client_principal_write(const struct rg_client *client, char *out, size_t out_size)
+{
+    if (client->credentials != NULL) {
+        return rg_credentials_principal_write(client->credentials, out, out_size);
+    }
+    return snprintf(out, out_size, "%s",
+                    client->has_token ? "the holder of the token that was given"
+                                      : "anonymous: no credentials are sent");
 }
 
 void rg_client_give_request(struct rg_client *client, struct rg_request *request)

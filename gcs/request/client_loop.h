@@ -104,6 +104,8 @@ void rg_client_fill_requests(struct rg_client *client);
 uint32_t rg_client_take_requests(struct rg_client *client, uint32_t count,
                                  struct rg_request **out_first);
 void rg_client_give_request(struct rg_client *client, struct rg_request *request);
+/* In whose name requests are sent, for people. Like snprintf. */
+int rg_client_principal_write(const struct rg_client *client, char *out, size_t out_size);
 /* The loop for the next request, in turn. */
 struct rg_client_loop *rg_client_next_loop(struct rg_client *client);
 

@@ -55,6 +55,6 @@ int rg_stat_prepare(struct rg_request *request, const void *given);
 int rg_delete_prepare(struct rg_request *request, const void *given);
 bool rg_delete_valid(const struct rg_delete *del);
 /* Into the target's text, of its capacity. */
-void rg_delete_target(struct rg_target *target, const char *path, const struct rg_delete *del);
+void rg_delete_target(struct rg_target *target, const struct rg_delete *del);
 
 #endif

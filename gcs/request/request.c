@@ -1,6 +1,7 @@
 /* The life of a request over its attempts: see request.h. */
 #include "gcs/request/request.h"
 
+#include "gcs/request/remedy.h"
 #include "gcs/request/trace.h"
 #include "gcs/wire/error_body.h"
 #include "gcs/wire/names.h"
@@ -156,10 +157,16 @@ void rg_request_explain(struct rg_request *request, struct rg_completion *comple
         return;
     }
     const struct rg_client *client = request->client;
-    char cause[RG_TRACE_CAUSE_SIZE];
-    snprintf((char *)lease->data, RG_DETAIL_SIZE_MAX, "%s gs://%s/%s at %s: %s", request->ops->verb,
-             request->bucket, request->object, client->endpoint.text,
-             rg_trace_cause(request, completion->status, cause));
+    char cause[RG_TRACE_CAUSE_SIZE], principal[256], remedy[RG_REMEDY_SIZE];
+    (void)rg_client_principal_write(client, principal, sizeof(principal));
+    const struct rg_remedy_facts facts = {.status = completion->status,
+                                          .cause = request->failure.text,
+                                          .verb = request->ops->verb,
+                                          .principal = principal,
+                                          .is_tls = client->endpoint.is_tls};
+    snprintf((char *)lease->data, RG_DETAIL_SIZE_MAX, "%s gs://%s/%s at %s: %s%s",
+             request->ops->verb, request->bucket, request->object, client->endpoint.text,
+             rg_trace_cause(request, completion->status, cause), rg_remedy(&facts, remedy));
     completion->lease = lease;
     completion->detail = (const char *)lease->data;
 }

@@ -13,7 +13,7 @@ static int verify_encode(struct rg_request *request, struct rg_h1_encoder *encod
 {
     char text[VERIFY_TARGET_SIZE_MAX];
     struct rg_target target;
-    rg_target_init(&target, text, sizeof(text), request->client->endpoint.path);
+    rg_target_init(&target, text, sizeof(text));
     rg_target_add_object(&target, request->bucket, request->object);
     rg_target_query(&target, "prettyPrint", "false");
     RG_ASSERT(rg_target_end(&target) > 0);

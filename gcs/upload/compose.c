@@ -152,7 +152,7 @@ static void join_encode(struct rg_gcs_call *call, struct rg_h1_encoder *encoder,
     const struct rg_request *request = &call->request;
     char text[RG_TARGET_SIZE_MAX];
     struct rg_target target;
-    rg_target_init(&target, text, sizeof(text), request->client->endpoint.path);
+    rg_target_init(&target, text, sizeof(text));
     rg_target_add_object(&target, request->bucket, request->object);
     rg_target_add(&target, "/compose");
     rg_target_conditions(&target, conditions);
@@ -332,7 +332,7 @@ static void remove_encode(struct rg_gcs_call *call, struct rg_h1_encoder *encode
     const struct compose *own = compose_of(rg_upload_op_of(call));
     char text[RG_TARGET_SIZE_MAX];
     struct rg_target target;
-    rg_target_init(&target, text, sizeof(text), request->client->endpoint.path);
+    rg_target_init(&target, text, sizeof(text));
     rg_target_add_object(&target, request->bucket, request->object);
     rg_target_query_i64(&target, "generation",
                         own->temporary[rg_upload_part_of(call)->number].generation);

@@ -83,7 +83,7 @@ static int list_prepare(struct rg_request *request, const void *given)
              list->prefix != NULL ? list->prefix : "");
     char text[RG_URL_PATH_SIZE_MAX + 3 * (RG_BUCKET_NAME_SIZE_MAX + 3 * ARGUMENT_SIZE_MAX) + 128];
     struct rg_target target;
-    rg_target_init(&target, text, sizeof(text), request->client->endpoint.path);
+    rg_target_init(&target, text, sizeof(text));
     rg_target_add(&target, "/");
     rg_target_add_name(&target, list->bucket);
     rg_target_add(&target, "?uploads");
@@ -139,7 +139,7 @@ static int abort_prepare(struct rg_request *request, const void *given)
     }
     char text[RG_TARGET_SIZE_MAX];
     struct rg_target target;
-    rg_target_init(&target, text, sizeof(text), request->client->endpoint.path);
+    rg_target_init(&target, text, sizeof(text));
     rg_target_add(&target, "/");
     rg_target_add_name(&target, abort->bucket);
     rg_target_add(&target, "/");

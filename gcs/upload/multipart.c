@@ -86,7 +86,7 @@ static void id_forget(struct multipart *own)
 static void target_begin(const struct rg_gcs_call *call, struct rg_target *target, char *text)
 {
     const struct rg_request *request = &call->request;
-    rg_target_init(target, text, RG_TARGET_SIZE_MAX, request->client->endpoint.path);
+    rg_target_init(target, text, RG_TARGET_SIZE_MAX);
     rg_target_add(target, "/");
     rg_target_add_name(target, request->bucket);
     rg_target_add(target, "/");

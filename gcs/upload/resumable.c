@@ -73,7 +73,8 @@ static void session_forget(struct resumable *own)
 
 static void session_target(const struct rg_gcs_call *call, struct rg_target *target, char *text)
 {
-    rg_target_init(target, text, RG_TARGET_SIZE_MAX, resumable_of(rg_upload_op_of(call))->session);
+    rg_target_init(target, text, RG_TARGET_SIZE_MAX);
+    rg_target_add(target, resumable_of(rg_upload_op_of(call))->session);
 }
 
 static void begin_encode(struct rg_gcs_call *call, struct rg_h1_encoder *encoder)
@@ -82,7 +83,7 @@ static void begin_encode(struct rg_gcs_call *call, struct rg_h1_encoder *encoder
     const struct rg_upload_op *op = rg_upload_op_of(call);
     char text[RG_TARGET_SIZE_MAX];
     struct rg_target target;
-    rg_target_init(&target, text, sizeof(text), request->client->endpoint.path);
+    rg_target_init(&target, text, sizeof(text));
     rg_target_add(&target, "/upload/storage/v1/b/");
     rg_target_add_name(&target, request->bucket);
     rg_target_add(&target, "/o");

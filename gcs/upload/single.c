@@ -15,7 +15,7 @@ void rg_upload_single_encode(struct rg_gcs_call *call, struct rg_h1_encoder *enc
     const struct rg_request *request = &call->request;
     char text[RG_TARGET_SIZE_MAX];
     struct rg_target target;
-    rg_target_init(&target, text, sizeof(text), request->client->endpoint.path);
+    rg_target_init(&target, text, sizeof(text));
     rg_target_add(&target, "/upload/storage/v1/b/");
     rg_target_add_name(&target, request->bucket);
     rg_target_add(&target, "/o");

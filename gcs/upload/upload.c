@@ -211,7 +211,7 @@ static void compare_encode(struct rg_gcs_call *call, struct rg_h1_encoder *encod
     const struct rg_request *request = &call->request;
     char text[RG_TARGET_SIZE_MAX];
     struct rg_target target;
-    rg_target_init(&target, text, sizeof(text), request->client->endpoint.path);
+    rg_target_init(&target, text, sizeof(text));
     rg_target_add_object(&target, request->bucket, request->object);
     rg_target_query(&target, "prettyPrint", "false");
     rg_gcs_call_encode(call, encoder, "GET", &target);

@@ -248,10 +248,20 @@ static void put_json_message(struct line *line, struct rg_h1_slice message)
     }
 }
 
+static bool slice_is(struct rg_h1_slice slice, const char *text)
+{
+    return slice.size == strlen(text) && memcmp(slice.data, text, slice.size) == 0;
+}
+
 static void put_xml_message(struct line *line, struct rg_h1_slice body)
 {
     struct rg_h1_slice code = find_element(body, "<Code>", "</Code>");
     struct rg_h1_slice message = find_element(body, "<Message>", "</Message>");
+    struct rg_h1_slice details = find_element(body, "<Details>", "</Details>");
+    if (details.size > 0 && message.size > 0 && slice_is(code, "AccessDenied")) {
+        /* The message is "Access denied."; these say who lacks which permission. */
+        message = details;
+    }
     line_put_text(line, code, XML);
     if (code.size > 0 && message.size > 0) {
         line_put_str(line, ": ");

@@ -7,12 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 
-void rg_target_init(struct rg_target *target, char *text, size_t capacity, const char *path)
+void rg_target_init(struct rg_target *target, char *text, size_t capacity)
 {
     RG_ASSERT(capacity >= 1);
     *target = (struct rg_target){.text = text, .capacity = capacity};
     text[0] = '\0';
-    rg_target_add(target, path);
 }
 
 /* Room for `size` bytes and a NUL. */

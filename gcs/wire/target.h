@@ -1,4 +1,4 @@
-/* Request targets: the endpoint's path, names that are percent-encoded, and a query.
+/* Request targets: names that are percent-encoded, and a query.
  *
  * One target lives from rg_target_init to rg_target_end and is written into the caller's memory.
  * Errors are sticky, so that only the result of rg_target_end must be looked at. */
@@ -20,8 +20,8 @@ struct rg_target {
     int error; /* 0 or -ENOSPC */
 };
 
-/* Begins with `path`, that of the endpoint, into `capacity` bytes, at least 1. */
-void rg_target_init(struct rg_target *target, char *text, size_t capacity, const char *path);
+/* Begins an empty one in `capacity` bytes, at least 1. */
+void rg_target_init(struct rg_target *target, char *text, size_t capacity);
 /* Text that needs no encoding, or a name. */
 void rg_target_add(struct rg_target *target, const char *text);
 void rg_target_add_name(struct rg_target *target, const char *name);

@@ -49,6 +49,20 @@ class Certificates(ServedCase):
             done = ringest("cat", OBJECT, "--endpoint", self.server.endpoint, "--ca", other.ca)
             self.fails(done, FAILED, OBJECT, "certificate", "issuer", other.ca)
 
+            self.assertIn("--ca", done.stderr)
+
+    def test_the_wrong_scheme_names_the_right_one(self):
+        port = port_of(self.server.endpoint)
+        done = ringest("cat", OBJECT, "--endpoint", f"http://localhost:{port}")
+        self.fails(done, FAILED, OBJECT, "HTTPS", "use https:// in the endpoint")
+        with Emulator("--plain") as plain:
+            done = ringest("cat", OBJECT, "--endpoint", f"https://127.0.0.1:{port_of(plain.endpoint)}")
+            self.fails(done, FAILED, OBJECT, "does not speak TLS", "use http:// in the endpoint")
+
+    def test_an_endpoint_with_a_path(self):
+        done = ringest("cat", OBJECT, "--endpoint", self.server.endpoint + "/storage/v1")
+        self.fails(done, FAILED, "the endpoint has a path", "https://HOST[:PORT]")
+
     def test_a_host_that_the_certificate_is_not_for(self):
         with relay("127.0.0.3", 0, ("127.0.0.1", port_of(self.server.endpoint))) as port:
             place = ["--endpoint", f"https://127.0.0.3:{port}", "--ca", self.server.ca]

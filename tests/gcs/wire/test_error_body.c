@@ -58,6 +58,9 @@ static void test_xml_of_the_service(void)
                          "<Message>The specified key does not exist.</Message>"
                          "<Details>No such object: b/o</Details></Error>"),
                  "NoSuchKey: The specified key does not exist.");
+    RG_CHECK_STR(message("<Error><Code>AccessDenied</Code><Message>Access denied.</Message>"
+                         "<Details>a@b does not have storage.objects.get access.</Details>"),
+                 "AccessDenied: a@b does not have storage.objects.get access.");
     RG_CHECK_STR(message("<Error><Code>SlowDown</Code></Error>"), "SlowDown");
     RG_CHECK_STR(message("<Error><Message>a &lt;b&gt; &amp;amp; &quot;c&apos; &nbsp;</Message>"),
                  "a <b> &amp; \"c' &nbsp;");

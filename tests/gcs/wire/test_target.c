@@ -10,7 +10,7 @@ static const struct rg_conditions all = {.if_generation_match = RG_GENERATION_AB
 
 static void build(struct rg_target *target, char *text, size_t capacity)
 {
-    rg_target_init(target, text, capacity, "/base");
+    rg_target_init(target, text, capacity);
     rg_target_add_object(target, "bu.cket", "a/b c?");
     rg_target_query(target, "none", NULL);
     rg_target_query(target, "empty", "");
@@ -22,7 +22,7 @@ static void build(struct rg_target *target, char *text, size_t capacity)
 }
 
 static const char want[] =
-    "/base/storage/v1/b/bu.cket/o/a%2Fb%20c%3F?token=x%2B%2F%3D&generation=1700000000000001"
+    "/storage/v1/b/bu.cket/o/a%2Fb%20c%3F?token=x%2B%2F%3D&generation=1700000000000001"
     "&ifGenerationMatch=0&ifGenerationNotMatch=12&ifMetagenerationMatch=3"
     "&ifMetagenerationNotMatch=9223372036854775807"
     "&ifSourceGenerationMatch=0&ifSourceGenerationNotMatch=12&ifSourceMetagenerationMatch=3"
@@ -42,7 +42,7 @@ static void test_nothing_is_demanded(void)
     char text[64];
     struct rg_target target;
     static const struct rg_conditions none;
-    rg_target_init(&target, text, sizeof(text), "");
+    rg_target_init(&target, text, sizeof(text));
     rg_target_add_object(&target, "bucket", NULL);
     rg_target_conditions(&target, &none);
     rg_target_source_conditions(&target, &none);
