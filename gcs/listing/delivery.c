@@ -11,10 +11,10 @@
 #define COUNTED_MIN RG_MIB(2)
 
 void rg_delivery_init(struct rg_delivery *delivery, struct rg_loop *loop, struct rg_space *space,
-                      bool ordered, void (*memory_came)(struct rg_task *task))
+                      bool ordered, struct rg_task *memory)
 {
-    *delivery = (struct rg_delivery){
-        .loop = loop, .space = space, .ordered = ordered, .memory.run = memory_came};
+    *delivery =
+        (struct rg_delivery){.loop = loop, .space = space, .ordered = ordered, .memory = memory};
     rg_list_init(&delivery->ready);
 }
 
@@ -146,11 +146,11 @@ bool rg_delivery_take(struct rg_delivery *delivery, struct rg_waiting_page *page
 {
     RG_VERIFY(invariants(delivery, page));
     if (page->heap != NULL) {
-        if (rg_list_linked(&delivery->memory.node)) {
+        if (rg_list_linked(&delivery->memory->node)) {
             return false;
         }
         size_t size = page_size(page->completion.data);
-        struct rg_lease *lease = rg_loop_take_slab(delivery->loop, size, &delivery->memory);
+        struct rg_lease *lease = rg_loop_take_slab(delivery->loop, size, delivery->memory);
         if (lease == NULL) {
             return false;
         }
@@ -167,9 +167,4 @@ void rg_delivery_drop(struct rg_delivery *delivery, struct rg_waiting_page *page
     RG_VERIFY(invariants(delivery, page));
     rg_lease_release(page->completion.lease);
     page_end(delivery, page);
-}
-
-void rg_delivery_stop(struct rg_delivery *delivery)
-{
-    rg_loop_undefer(&delivery->memory);
 }

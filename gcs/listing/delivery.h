@@ -24,26 +24,24 @@ struct rg_delivery {
     struct rg_loop *loop;
     struct rg_space *space;
     bool ordered;
-    struct rg_list ready;  /* struct rg_waiting_page; without an order */
-    uint64_t counted;      /* the sum over all that wait */
-    struct rg_task memory; /* waits for a lease for the page that is next */
+    struct rg_list ready;   /* struct rg_waiting_page; without an order */
+    uint64_t counted;       /* the sum over all that wait */
+    struct rg_task *memory; /* borrowed; waits for a lease for the page that is next */
 };
 
-/* `memory_came` runs when there may be memory for the next page, which should be taken at once. */
+/* `memory` runs when there may be memory for the next page, which should be taken at once. */
 void rg_delivery_init(struct rg_delivery *delivery, struct rg_loop *loop, struct rg_space *space,
-                      bool ordered, void (*memory_came)(struct rg_task *task));
+                      bool ordered, struct rg_task *memory);
 
 /* Puts a page of `segment` behind those that are there; takes its lease. */
 void rg_delivery_put(struct rg_delivery *delivery, struct rg_segment *segment,
                      struct rg_waiting_page *page, const struct rg_completion *completion);
 /* The page that the caller gets next; NULL: it has not come. Removes segments that have ended. */
 struct rg_waiting_page *rg_delivery_next(struct rg_delivery *delivery);
-/* Hands it out, with its lease. False: there is no memory for it now, and `memory_came` follows. */
+/* Hands it out, with its lease. False: there is no memory for it now; `memory` waits for some. */
 bool rg_delivery_take(struct rg_delivery *delivery, struct rg_waiting_page *page,
                       struct rg_completion *out_completion);
 /* Releases a page that nobody will take. */
 void rg_delivery_drop(struct rg_delivery *delivery, struct rg_waiting_page *page);
-/* Waits for memory no longer. */
-void rg_delivery_stop(struct rg_delivery *delivery);
 
 #endif

@@ -96,14 +96,6 @@ static void listing_advance(struct rg_operation *operation)
     rg_walk_advance(&listing->walk);
 }
 
-static void memory_came(struct rg_task *task)
-{
-    struct rg_listing *listing = RG_CONTAINER_OF(task, struct rg_listing, walk.delivery.memory);
-    /* It is taken here and not one pass later, behind all others that wait. */
-    next_deliver(listing);
-    rg_operation_wake(&listing->operation);
-}
-
 static void listing_stop(struct rg_operation *operation, bool hurry)
 {
     rg_walk_cancel(&listing_of(operation)->walk, hurry ? RG_STATUS_CLOSED : RG_STATUS_CANCELLED);
@@ -223,8 +215,7 @@ int rg_listing_open_sized(struct rg_listing **out_listing, struct rg_client *cli
     }
     int rc = rg_list_question_copy(&listing->question, &own);
     if (rc == 0) {
-        rc = rg_walk_init(&listing->walk, &listing->operation, &listing->question, &own,
-                          memory_came);
+        rc = rg_walk_init(&listing->walk, &listing->operation, &listing->question, &own);
     }
     if (rc < 0) {
         listing_free(listing);

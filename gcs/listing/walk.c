@@ -244,7 +244,6 @@ bool rg_walk_take(struct rg_walk *walk, struct rg_completion *out_page)
 
 void rg_walk_cancel(struct rg_walk *walk, enum rg_status status)
 {
-    rg_delivery_stop(&walk->delivery);
     for (uint32_t i = 0; i < walk->slot_count; i++) {
         if (walk->slots[i].state == SLOT_OUT) {
             rg_request_cancel(&walk->slots[i].request, status);
@@ -280,8 +279,7 @@ static int slots_make(struct rg_walk *walk, uint32_t count)
 }
 
 int rg_walk_init(struct rg_walk *walk, struct rg_operation *operation,
-                 const struct rg_list_question *question, const struct rg_listing_options *options,
-                 void (*memory_came)(struct rg_task *task))
+                 const struct rg_list_question *question, const struct rg_listing_options *options)
 {
     walk->operation = operation;
     walk->question = question;
@@ -289,7 +287,7 @@ int rg_walk_init(struct rg_walk *walk, struct rg_operation *operation,
     rg_list_init(&walk->free_slots);
     rg_list_init(&walk->space.segments);
     rg_delivery_init(&walk->delivery, operation->request->client_loop->loop, &walk->space,
-                     walk->ordered, memory_came);
+                     walk->ordered, &operation->memory);
     const struct rg_space_options space_options = {
         .prefix = question->list.prefix,
         .delimiter = question->list.delimiter,

@@ -39,20 +39,20 @@ struct rg_walk {
 };
 
 /* Makes a zeroed walk that of an operation, whose request has its client and its loop. `question`
- * is the checked copy of `options`. `memory_came`: see delivery.h. -EINVAL: something that the
+ * is the checked copy of `options`. -EINVAL: something that the
  * service would refuse; -ENOMEM. To be freed by rg_walk_fini in any case. */
 int rg_walk_init(struct rg_walk *walk, struct rg_operation *operation,
-                 const struct rg_list_question *question, const struct rg_listing_options *options,
-                 void (*memory_came)(struct rg_task *task));
+                 const struct rg_list_question *question, const struct rg_listing_options *options);
 /* A zeroed one is fine. Nothing is out. */
 void rg_walk_fini(struct rg_walk *walk);
 
 /* The operation is RUNNING: starts as many requests as there are slots and work for. May fail the
  * operation. */
 void rg_walk_advance(struct rg_walk *walk);
-/* The next page for the caller, with its lease; at the end an empty one. False: it has not come. */
+/* The next page for the caller, with its lease; at the end an empty one. False: it has not come, or
+ * the operation waits for memory for it. */
 bool rg_walk_take(struct rg_walk *walk, struct rg_completion *out_page);
-/* Cancels what is out, and waits for memory no longer. */
+/* Cancels what is out. */
 void rg_walk_cancel(struct rg_walk *walk, enum rg_status status);
 /* Nothing is out: releases the pages that nobody will take. */
 void rg_walk_drop_pages(struct rg_walk *walk);

@@ -63,7 +63,6 @@ struct rg_delete_many_state {
     uint32_t count, next; /* items; the next that may be sent alone */
     bool alone;           /* the server knows no batches */
     struct rg_alarm pause;
-    struct rg_task memory; /* waits for the lease */
     char boundary[RG_BOUNDARY_SIZE_MAX + 1];
 };
 
@@ -401,13 +400,13 @@ static void batch_start(struct rg_delete_many_state *state)
     (void)rg_operation_child_start(operation, &state->batch);
 }
 
-/* Takes the lease, if there is room for it; otherwise `memory` runs when there is. */
+/* Takes the lease, if there is room for it. */
 static void begin(struct rg_delete_many_state *state)
 {
     const struct rg_request *request = state->operation.request;
     size_t size = state->count * sizeof(*state->results);
     /* Before anything is sent: whoever has removed objects must be able to say so. */
-    state->lease = rg_loop_take_slab(request->client_loop->loop, size, &state->memory);
+    state->lease = rg_operation_take_slab(&state->operation, size);
     if (state->lease == NULL) {
         return;
     }
@@ -417,14 +416,6 @@ static void begin(struct rg_delete_many_state *state)
     } else {
         batch_start(state);
     }
-}
-
-static void memory_is_back(struct rg_task *task)
-{
-    struct rg_delete_many_state *state = RG_CONTAINER_OF(task, struct rg_delete_many_state, memory);
-    /* It is taken here and not one pass later, behind all others that wait. */
-    begin(state);
-    rg_operation_wake(&state->operation);
 }
 
 static uint32_t singles_out(const struct rg_delete_many_state *state)
@@ -450,7 +441,7 @@ static void many_advance(struct rg_operation *operation)
 {
     struct rg_delete_many_state *state = state_of(operation);
     RG_VERIFY(invariants(state));
-    if (state->phase == PHASE_BEGIN && !rg_list_linked(&state->memory.node)) {
+    if (state->phase == PHASE_BEGIN && !rg_operation_waits_for_memory(operation)) {
         begin(state);
     } else if (state->phase == PHASE_BATCH && operation->out == 0) {
         batch_take(state); /* which may be the operation's end */
@@ -465,7 +456,6 @@ static void many_stop(struct rg_operation *operation, bool hurry)
 {
     struct rg_delete_many_state *state = state_of(operation);
     enum rg_status status = hurry ? RG_STATUS_CLOSED : operation->stopped_by;
-    rg_loop_undefer(&state->memory);
     rg_loop_cancel_alarm(operation->request->client_loop->loop, &state->pause);
     if (state->phase == PHASE_BATCH && operation->out > 0) {
         rg_request_cancel(&state->batch, status);
@@ -612,7 +602,6 @@ static int many_prepare(struct rg_request *request, const void *given)
     }
     state->count = (uint32_t)many->count;
     rg_alarm_init(&state->pause, pause_end);
-    state->memory.run = memory_is_back;
     int rc = items_copy(state, submission);
     if (rc < 0) {
         many_free(state);

@@ -59,7 +59,6 @@ struct rg_ranges_state {
     uint64_t object_size;
     uint32_t object_crc;
     bool has_object_crc, has_answer, is_single; /* all of it is one group */
-    struct rg_task memory;                      /* while there is no room for the lease */
 };
 
 static struct rg_ranges_state *state_of(struct rg_operation *operation)
@@ -336,7 +335,7 @@ static void child_done(struct rg_request *child, struct rg_completion *completio
     rg_operation_child_ended(&state->operation, child);
 }
 
-/* Takes the lease, if there is room for it; otherwise `memory` runs when there is. */
+/* Takes the lease, if there is room for it. */
 static void plan(struct rg_ranges_state *state)
 {
     struct rg_loop *loop = state->operation.request->client_loop->loop;
@@ -349,7 +348,7 @@ static void plan(struct rg_ranges_state *state)
                           "ask for less at once, or give buffers");
         return;
     }
-    state->lease = rg_loop_take_slab(loop, (size_t)layout.size, &state->memory);
+    state->lease = rg_operation_take_slab(&state->operation, (size_t)layout.size);
     if (state->lease == NULL) {
         return;
     }
@@ -361,14 +360,6 @@ static void plan(struct rg_ranges_state *state)
     }
     rg_range_plan_lay_out(&state->plan, &layout, state->results);
     state->phase = PHASE_READING;
-}
-
-static void memory_is_back(struct rg_task *task)
-{
-    struct rg_ranges_state *state = RG_CONTAINER_OF(task, struct rg_ranges_state, memory);
-    /* It is taken here and not one pass later, behind all others that wait. */
-    plan(state);
-    rg_operation_wake(&state->operation);
 }
 
 /* What is read has a place to go, and what is out has a slot. */
@@ -386,7 +377,7 @@ static void ranges_advance(struct rg_operation *operation)
 {
     struct rg_ranges_state *state = state_of(operation);
     RG_VERIFY(invariants(state));
-    if (state->phase == PHASE_PLANNING && !rg_list_linked(&state->memory.node)) {
+    if (state->phase == PHASE_PLANNING && !rg_operation_waits_for_memory(operation)) {
         plan(state);
     }
     if (state->phase == PHASE_READING) {
@@ -407,7 +398,6 @@ static void ranges_advance(struct rg_operation *operation)
 static void ranges_stop(struct rg_operation *operation, bool hurry)
 {
     struct rg_ranges_state *state = state_of(operation);
-    rg_loop_undefer(&state->memory);
     children_cancel(state, hurry ? RG_STATUS_CLOSED : RG_STATUS_CANCELLED);
 }
 
@@ -462,7 +452,6 @@ static int ranges_prepare(struct rg_request *request, const void *given)
         get->request_size_max != 0 ? get->request_size_max : REQUEST_SIZE_DEFAULT;
     state->want_generation = get->generation;
     state->no_checksum = get->no_checksum || request->client->options.no_checksum;
-    state->memory.run = memory_is_back;
     int rc = rg_range_plan_make(&state->plan, get->ranges, get->count, submission->item_size);
     state->slots = calloc(state->slot_count, sizeof(*state->slots));
     if (rc == 0 && state->slots == NULL) {

@@ -23,7 +23,7 @@ static bool may_follow(enum rg_operation_state from, enum rg_operation_state to)
     return (next[from] & 1 << to) != 0;
 }
 
-/* An operation has a cause while it is being stopped and no other time; what has ended has nothing
+/* An operation has a cause while it is being stopped and no other time. What has ended has nothing
  * out and no task that could still run. */
 static bool invariants(const struct rg_operation *operation)
 {
@@ -32,7 +32,8 @@ static bool invariants(const struct rg_operation *operation)
     bool is_over = operation->state == RG_OPERATION_IDLE || operation->state == RG_OPERATION_ENDED;
     return (!is_stopped || operation->stopped_by != RG_STATUS_OK) &&
            (operation->state != RG_OPERATION_RUNNING || operation->stopped_by == RG_STATUS_OK) &&
-           (!is_over || (operation->out == 0 && !rg_list_linked(&operation->task.node)));
+           (!is_over || (operation->out == 0 && !rg_list_linked(&operation->task.node) &&
+                         !rg_operation_waits_for_memory(operation)));
 }
 
 static void state_set(struct rg_operation *operation, enum rg_operation_state state)
@@ -41,6 +42,9 @@ static void state_set(struct rg_operation *operation, enum rg_operation_state st
     operation->state = state;
     if (state == RG_OPERATION_ENDED) {
         rg_loop_undefer(&operation->task);
+    }
+    if (state != RG_OPERATION_RUNNING) {
+        rg_loop_undefer(&operation->memory);
     }
     if (operation->ops->changed != NULL) {
         operation->ops->changed(operation);
@@ -104,11 +108,26 @@ static void task_run(struct rg_task *task)
     }
 }
 
+static void memory_run(struct rg_task *task)
+{
+    struct rg_operation *operation = RG_CONTAINER_OF(task, struct rg_operation, memory);
+    RG_ASSERT(operation->state == RG_OPERATION_RUNNING);
+    operation->ops->advance(operation);
+}
+
+struct rg_lease *rg_operation_take_slab(struct rg_operation *operation, size_t size)
+{
+    RG_ASSERT(operation->state == RG_OPERATION_RUNNING);
+    RG_ASSERT(!rg_operation_waits_for_memory(operation));
+    return rg_loop_take_slab(loop_of(operation), size, &operation->memory);
+}
+
 void rg_operation_init(struct rg_operation *operation, const struct rg_operation_ops *ops,
                        struct rg_request *request)
 {
     RG_ASSERT(ops->advance != NULL && ops->free != NULL);
-    *operation = (struct rg_operation){.request = request, .ops = ops, .task.run = task_run};
+    *operation = (struct rg_operation){
+        .request = request, .ops = ops, .task.run = task_run, .memory.run = memory_run};
     request->operation = operation;
 }
 

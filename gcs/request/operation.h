@@ -27,6 +27,9 @@
  * An operation that hands out many results (a listing) rests in RUNNING while nobody takes them:
  * nothing is out, and whoever asks for the next wakes it. It ends only by being stopped.
  *
+ * An operation may wait for memory (rg_operation_take_slab). When there is some, `advance` runs at
+ * once and not one pass later, behind all others that wait.
+ *
  * The first failure is the request's: rg_request_note keeps it. An operation that is stopped
  * without a noted failure fails with the status that it was stopped with. */
 #ifndef RG_GCS_REQUEST_OPERATION_H
@@ -43,8 +46,8 @@ enum rg_operation_state {
     RG_OPERATION_ENDED,
 };
 
-/* What differs between operations. All but `cancel` and `free` run from the task; only `advance`
- * and `free` must be there. */
+/* What differs between operations. All but `cancel` and `free` run from a task; only `advance` and
+ * `free` must be there. */
 struct rg_operation_ops {
     /* RUNNING: takes the next step, or ends the operation by rg_operation_finish. */
     void (*advance)(struct rg_operation *operation);
@@ -72,6 +75,7 @@ struct rg_operation {
     bool must_stop, hurry;     /* the task calls `stop` first */
     uint32_t out;
     struct rg_task task;
+    struct rg_task memory; /* waits for a lease while it is linked */
 };
 
 /* Makes the operation of a request that has been prepared with the three functions below; from now
@@ -86,6 +90,13 @@ void rg_operation_release(struct rg_request *request);
 
 /* Defers the task. */
 void rg_operation_wake(struct rg_operation *operation);
+/* A lease of at least `size` bytes, or NULL; then `advance` runs when there is memory, unless the
+ * operation is stopped before. One wait at a time. */
+struct rg_lease *rg_operation_take_slab(struct rg_operation *operation, size_t size);
+static inline bool rg_operation_waits_for_memory(const struct rg_operation *operation)
+{
+    return rg_list_linked(&operation->memory.node);
+}
 /* Starts a prepared child. False: the client is being closed. The child has been released, and the
  * operation is stopped. */
 bool rg_operation_child_start(struct rg_operation *operation, struct rg_request *child);

@@ -14,6 +14,7 @@ struct world {
     struct rg_space space;
     struct rg_delivery delivery;
     struct rg_waiting_page pages[PAGES];
+    struct rg_task memory;
     unsigned memory_came;
 };
 
@@ -21,7 +22,7 @@ static struct world *world;
 
 static void memory_came(struct rg_task *task)
 {
-    RG_CHECK(task == &world->delivery.memory);
+    RG_CHECK(task == &world->memory);
     world->memory_came++;
 }
 
@@ -30,6 +31,7 @@ static void world_open(bool ordered)
     static struct world the_world;
     world = &the_world;
     memset(world, 0, sizeof(*world));
+    world->memory.run = memory_came;
     const struct rg_loop_options options = {
         .backend = rg_test_backend(),
         .placement = {.node = -1, .cpu = -1},
@@ -39,7 +41,7 @@ static void world_open(bool ordered)
     RG_CHECK_EQ(rg_loop_attach(world->loop), 0);
     const struct rg_space_options space_options = {.page_size = 3, .ordered = ordered};
     RG_CHECK_EQ(rg_space_init(&world->space, &space_options), 0);
-    rg_delivery_init(&world->delivery, world->loop, &world->space, ordered, memory_came);
+    rg_delivery_init(&world->delivery, world->loop, &world->space, ordered, &world->memory);
 }
 
 static uint64_t leased_bytes(void)
@@ -180,7 +182,7 @@ static void test_pages_that_nobody_takes(void)
     struct rg_lease *all = rg_slab_take(world->loop->slabs, rg_slab_size_max(world->loop->slabs));
     struct rg_waiting_page *last = rg_delivery_next(&world->delivery);
     RG_CHECK(!rg_delivery_take(&world->delivery, last, &completion));
-    rg_delivery_stop(&world->delivery);
+    rg_loop_undefer(&world->memory);
     rg_delivery_drop(&world->delivery, last);
     rg_lease_release(all);
     for (unsigned i = 0; i < 4; i++) {

@@ -45,12 +45,6 @@ static void done(struct rg_request *request, struct rg_completion *completion)
     sem_post(&world.ended);
 }
 
-static void memory_came(struct rg_task *task)
-{
-    (void)task;
-    RG_CHECK(false);
-}
-
 static void on_loop(void (*function)(void *context), void *context)
 {
     rg_loop_call(world.request.client_loop->loop, function, context);
@@ -81,8 +75,7 @@ static void world_open(const struct rg_step *const *scripts, uint32_t requests_m
     rg_request_prepare(&world.request, &request_ops, 0, 0);
     rg_operation_init(&world.operation, &operation_ops, &world.request);
     RG_CHECK_EQ(rg_list_question_copy(&world.question, &options), 0);
-    RG_CHECK_EQ(rg_walk_init(&world.walk, &world.operation, &world.question, &options, memory_came),
-                0);
+    RG_CHECK_EQ(rg_walk_init(&world.walk, &world.operation, &world.question, &options), 0);
     on_loop(start, NULL);
 }
 

@@ -20,6 +20,7 @@ struct plan {
     bool cancels_itself; /* twice, in the first step */
     bool hurries;        /* while it removes something */
     bool ignores_cancel; /* it has a `cancel`, which does nothing */
+    bool waits;          /* for memory, all of which it has taken before */
 };
 
 struct played {
@@ -27,6 +28,7 @@ struct played {
     struct plan plan;
     struct rg_alarm child;
     uint32_t steps_done, removals_done;
+    struct rg_lease *all; /* the memory that it waits for comes back when its alarm fires */
 };
 
 /* Outlives the operation. */
@@ -73,11 +75,53 @@ static void child_end(struct rg_alarm *alarm)
     rg_operation_wake(operation);
 }
 
+static void memory_end(struct rg_alarm *alarm)
+{
+    struct played *played = RG_CONTAINER_OF(alarm, struct played, child);
+    rg_lease_release(played->all);
+    played->all = NULL;
+}
+
+/* Waits for memory with what it has of it. */
+static void wait_begin(struct played *played)
+{
+    struct rg_slab_arena *slabs = loop_of(played)->slabs;
+    bool lasts = played->plan.cancels_itself;
+    played->all = rg_slab_take(slabs, rg_slab_size_max(slabs));
+    RG_CHECK(played->all != NULL);
+    RG_CHECK(rg_operation_take_slab(&played->operation, 1) == NULL);
+    RG_CHECK(rg_operation_waits_for_memory(&played->operation));
+    rg_alarm_init(&played->child, memory_end);
+    rg_loop_set_alarm(loop_of(played), &played->child,
+                      loop_of(played)->now_ns + (lasts ? 3600 * RG_NS_PER_S : CHILD_NS));
+    if (lasts) {
+        rg_request_cancel(played->operation.request, RG_STATUS_CANCELLED);
+        RG_CHECK(!rg_operation_waits_for_memory(&played->operation));
+    }
+}
+
+static void memory_take(struct played *played)
+{
+    struct rg_lease *lease = rg_operation_take_slab(&played->operation, 1);
+    RG_CHECK(lease != NULL);
+    trace_add('m');
+    rg_lease_release(lease);
+    played->plan.waits = false;
+}
+
 static void advance(struct rg_operation *operation)
 {
     struct played *played = played_of(operation);
     struct rg_completion completion = {.http_status = 200};
     trace_add('a');
+    if (played->plan.waits) {
+        if (played->child.fire == memory_end) {
+            memory_take(played);
+        } else {
+            wait_begin(played);
+            return;
+        }
+    }
     if (operation->out > 0) {
         return;
     }
@@ -98,6 +142,10 @@ static void stop(struct rg_operation *operation, bool hurry)
 {
     struct played *played = played_of(operation);
     trace_add(hurry ? 'S' : 's');
+    if (played->all != NULL) {
+        rg_loop_cancel_alarm(loop_of(played), &played->child);
+        memory_end(&played->child);
+    }
     if (operation->out > 0) {
         rg_loop_cancel_alarm(loop_of(played), &played->child);
         child_end(&played->child);
@@ -248,6 +296,15 @@ static void test_closing_hurries_it(void)
     RG_CHECK_EQ(done.status, RG_STATUS_SERVER);
 }
 
+/* When there is memory it goes on, unless it was stopped before. */
+static void test_it_waits_for_memory(void)
+{
+    struct rg_completion done = play(&(struct plan){.waits = true}, "1aam5");
+    RG_CHECK_EQ(done.status, RG_STATUS_OK);
+    done = play(&(struct plan){.waits = true, .cancels_itself = true}, "1a2s3v4c5");
+    RG_CHECK_EQ(done.status, RG_STATUS_CANCELLED);
+}
+
 /* Most functions need not be there, and one may decide itself what a cancellation means. */
 static void test_few_functions(void)
 {
@@ -267,6 +324,7 @@ int main(int argc, char **argv)
         RG_TEST(test_what_was_stopped_may_have_been_done),
         RG_TEST(test_it_cleans_up_until_nothing_is_left),
         RG_TEST(test_closing_hurries_it),
+        RG_TEST(test_it_waits_for_memory),
         RG_TEST(test_few_functions),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
