@@ -75,6 +75,8 @@ enum {
     OPTION_LISTEN = CLI_OPTION_FIRST,
     OPTION_ROOT,
     OPTION_SYNTHETIC,
+    OPTION_BUCKET,
+    OPTION_STRICT_BUCKETS,
     OPTION_PLAIN,
     OPTION_TLS_DIR,
     OPTION_LATENCY_MS,
@@ -82,8 +84,13 @@ enum {
     OPTION_RATE_LIMIT,
 };
 
-/* `synthetic` has room for every argument of the command line. */
-static bool emulate_option(struct rg_emulator_options *emulate, const char **synthetic, int option)
+/* What can be given several times; each has room for every argument of the command line. */
+struct emulate_lists {
+    const char **synthetic, **buckets;
+};
+
+static bool emulate_option(struct rg_emulator_options *emulate, const struct emulate_lists *lists,
+                           int option)
 {
     uint64_t threads;
     switch (option) {
@@ -94,7 +101,13 @@ static bool emulate_option(struct rg_emulator_options *emulate, const char **syn
         emulate->root = optarg;
         return true;
     case OPTION_SYNTHETIC:
-        synthetic[emulate->synthetic_count++] = optarg;
+        lists->synthetic[emulate->synthetic_count++] = optarg;
+        return true;
+    case OPTION_BUCKET:
+        lists->buckets[emulate->bucket_count++] = optarg;
+        return true;
+    case OPTION_STRICT_BUCKETS:
+        emulate->strict_buckets = true;
         return true;
     case OPTION_PLAIN:
         emulate->plain = true;
@@ -122,12 +135,14 @@ static bool emulate_option(struct rg_emulator_options *emulate, const char **syn
     }
 }
 
-static int emulate_parse(const char **synthetic, int argc, char **argv)
+static int emulate_parse(const struct emulate_lists *lists, int argc, char **argv)
 {
     static const struct option options[] = {
         {"listen", required_argument, NULL, OPTION_LISTEN},
         {"root", required_argument, NULL, OPTION_ROOT},
         {"synthetic", required_argument, NULL, OPTION_SYNTHETIC},
+        {"bucket", required_argument, NULL, OPTION_BUCKET},
+        {"strict-buckets", no_argument, NULL, OPTION_STRICT_BUCKETS},
         {"plain", no_argument, NULL, OPTION_PLAIN},
         {"tls-dir", required_argument, NULL, OPTION_TLS_DIR},
         {"latency-ms", required_argument, NULL, OPTION_LATENCY_MS},
@@ -136,13 +151,13 @@ static int emulate_parse(const char **synthetic, int argc, char **argv)
         {"threads", required_argument, NULL, CLI_OPTION_THREADS},
         {"help", no_argument, NULL, CLI_OPTION_HELP},
         {0}};
-    struct rg_emulator_options emulate = {.synthetic = synthetic};
+    struct rg_emulator_options emulate = {.synthetic = lists->synthetic, .buckets = lists->buckets};
     int option;
     while ((option = cli_getopt(argc, argv, ":", options)) != -1) {
         if (option == CLI_OPTION_HELP) {
             return cli_help();
         }
-        if (!emulate_option(&emulate, synthetic, option)) {
+        if (!emulate_option(&emulate, lists, option)) {
             return CLI_USAGE;
         }
     }
@@ -155,12 +170,13 @@ static int emulate_parse(const char **synthetic, int argc, char **argv)
 
 static int emulate_run(int argc, char **argv)
 {
-    const char **synthetic = calloc((size_t)argc, sizeof(*synthetic));
-    if (synthetic == NULL) {
+    const char **texts = calloc(2 * (size_t)argc, sizeof(*texts));
+    if (texts == NULL) {
         return cli_fail("no memory");
     }
-    int status = emulate_parse(synthetic, argc, argv);
-    free(synthetic);
+    struct emulate_lists lists = {texts, texts + argc};
+    int status = emulate_parse(&lists, argc, argv);
+    free(texts);
     return status;
 }
 
@@ -176,6 +192,9 @@ const struct cli_command cli_emulate = {
         "  --synthetic BUCKET/PREFIX:COUNT:SIZE\n"
         "                     serve COUNT objects PREFIX00000000... of SIZE bytes, which are\n"
         "                     computed and take no memory; can be given several times\n"
+        "  --bucket NAME      create this bucket; can be given several times\n"
+        "  --strict-buckets   answer 404 for an object in a bucket that was not created, as the\n"
+        "                     service does; default: the object creates the bucket\n"
         "  --plain            HTTP instead of HTTPS\n"
         "  --tls-dir DIR      keep ca.pem, cert.pem and key.pem in DIR, so that clients that "
         "trust\n"

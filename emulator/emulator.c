@@ -323,6 +323,9 @@ static int open_store(struct rg_emulator *emulator, const struct rg_emulator_opt
         .memory_max = options->memory_max,
         .synthetic = options->synthetic,
         .synthetic_count = options->synthetic_count,
+        .buckets = options->buckets,
+        .bucket_count = options->bucket_count,
+        .strict_buckets = options->strict_buckets,
     };
     return rg_store_open(&emulator->store, &store, error, error_size);
 }

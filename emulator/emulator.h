@@ -16,6 +16,9 @@ struct rg_emulator_options {
     const char *root;             /* Folder of buckets; NULL: in memory. */
     const char *const *synthetic; /* BUCKET/PREFIX:COUNT:SIZE */
     size_t synthetic_count;
+    const char *const *buckets; /* Made at the start, where they are not there yet. */
+    size_t bucket_count;
+    bool strict_buckets;    /* No object makes its bucket. */
     bool plain;             /* HTTP. */
     const char *tls_dir;    /* NULL: a temporary folder. */
     const char *latency_ms; /* P50[:P99] */

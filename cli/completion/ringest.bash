@@ -48,7 +48,7 @@ _ringest() {
     ckpt) options="--keep-last --keep-every --dry-run --older-than --all-uploads --json $common" ;;
     bench) options="--concurrency --count --seconds --object-size --keep --verify --json $common" ;;
     emulate)
-        options='--listen --root --synthetic --plain --tls-dir --latency-ms --conn-mbps --rate-limit --threads --help'
+        options='--listen --root --synthetic --bucket --strict-buckets --plain --tls-dir --latency-ms --conn-mbps --rate-limit --threads --help'
         ;;
     doctor) options="--bucket --online --json $common" ;;
     *) return ;;

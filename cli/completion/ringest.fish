@@ -153,6 +153,8 @@ complete -c ringest -n '__fish_seen_subcommand_from bench' -s h -l help -d 'help
 complete -c ringest -n '__fish_seen_subcommand_from emulate' -l listen -x -d 'address to listen at'
 complete -c ringest -n '__fish_seen_subcommand_from emulate' -l root -r -F -d 'keep buckets below this folder'
 complete -c ringest -n '__fish_seen_subcommand_from emulate' -l synthetic -x -d 'objects that are computed'
+complete -c ringest -n '__fish_seen_subcommand_from emulate' -l bucket -x -d 'create this bucket'
+complete -c ringest -n '__fish_seen_subcommand_from emulate' -l strict-buckets -d 'let no object create its bucket'
 complete -c ringest -n '__fish_seen_subcommand_from emulate' -l plain -d 'HTTP instead of HTTPS'
 complete -c ringest -n '__fish_seen_subcommand_from emulate' -l tls-dir -r -F -d 'keep keys and certificates there'
 complete -c ringest -n '__fish_seen_subcommand_from emulate' -l latency-ms -x -d 'wait before an answer'

@@ -54,8 +54,7 @@ static bool find_buckets(struct rg_server_call *call, const struct copy *copy,
     for (size_t i = 0; i < RG_ARRAY_LEN(names); i++) {
         struct rg_bucket *bucket = rg_store_find_bucket(store, *names[i]);
         if (bucket == NULL) {
-            rg_reply_error(call, RG_API_NO_BUCKET, "The specified bucket does not exist: %.*s",
-                           (int)names[i]->size, names[i]->data);
+            rg_reply_no_bucket(call);
             return false;
         }
         if (!rg_reply_check_payer(call, copy->request, bucket)) {

@@ -192,6 +192,10 @@ static bool take_head(struct rg_server_call *call, struct rg_upload *upload,
     upload->bucket = (struct rg_h1_slice){upload->bucket_text, bucket.size};
     rg_resource_style_of_request(&upload->style, call, request, NULL);
     struct rg_bucket *found = rg_store_find_bucket(rg_service_of(call)->store, bucket);
+    if (found == NULL && rg_store_is_strict(rg_service_of(call)->store)) {
+        rg_reply_no_bucket(call);
+        return false;
+    }
     if (found != NULL && !rg_reply_check_payer(call, request, found)) {
         return false;
     }

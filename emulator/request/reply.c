@@ -227,13 +227,17 @@ void rg_reply_error(struct rg_server_call *call, enum rg_api_error error, const 
     rg_reply_finish(call, state->text.size);
 }
 
+void rg_reply_no_bucket(struct rg_server_call *call)
+{
+    rg_reply_error(call, RG_API_NO_BUCKET, "The specified bucket does not exist.");
+}
+
 struct rg_bucket *rg_reply_find_bucket(struct rg_server_call *call,
                                        const struct rg_api_request *request)
 {
     struct rg_bucket *bucket = rg_store_find_bucket(rg_service_of(call)->store, request->bucket);
     if (bucket == NULL) {
-        rg_reply_error(call, RG_API_NO_BUCKET, "The specified bucket does not exist: %.*s",
-                       (int)request->bucket.size, request->bucket.data);
+        rg_reply_no_bucket(call);
     }
     return bucket != NULL && rg_reply_check_payer(call, request, bucket) ? bucket : NULL;
 }

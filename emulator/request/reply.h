@@ -71,6 +71,8 @@ void rg_reply_error(struct rg_server_call *call, enum rg_api_error error, const 
 /* Whether the request says who pays, if the bucket demands that. False with the call answered. */
 bool rg_reply_check_payer(struct rg_server_call *call, const struct rg_api_request *request,
                           struct rg_bucket *bucket);
+/* Says that there is no such bucket, in the words of the service. */
+void rg_reply_no_bucket(struct rg_server_call *call);
 /* The request's bucket, or NULL with the call answered. */
 struct rg_bucket *rg_reply_find_bucket(struct rg_server_call *call,
                                        const struct rg_api_request *request);

@@ -26,6 +26,7 @@
 struct rg_store {
     const struct rg_store_backend *backend;
     int root_fd; /* -1 in memory. */
+    bool strict_buckets;
     struct rg_memory_budget budget;
     _Atomic int64_t generation; /* The last one given. */
     pthread_mutex_t
@@ -211,6 +212,39 @@ int rg_store_remove_bucket(struct rg_store *store, struct rg_h1_slice name)
     return rc;
 }
 
+int rg_store_bucket_to_write(struct rg_store *store, struct rg_h1_slice name,
+                             struct rg_bucket **out_bucket)
+{
+    if (store->strict_buckets) {
+        *out_bucket = rg_store_find_bucket(store, name);
+        return *out_bucket != NULL ? 0 : -ENOENT;
+    }
+    int rc = rg_store_create_bucket(store, name, out_bucket);
+    return rc == -EEXIST ? 0 : rc;
+}
+
+bool rg_store_is_strict(const struct rg_store *store)
+{
+    return store->strict_buckets;
+}
+
+static int add_wanted(struct rg_store *store, const char *name, char *error, size_t error_size)
+{
+    struct rg_bucket *bucket;
+    if (!rg_store_bucket_name_valid(rg_text_slice(name))) {
+        snprintf(error, error_size,
+                 "--bucket '%s': must be 3 to 63 lowercase letters, digits, '-', '_' and '.'",
+                 name);
+        return -EINVAL;
+    }
+    int rc = rg_store_create_bucket(store, rg_text_slice(name), &bucket);
+    if (rc < 0 && rc != -EEXIST) {
+        snprintf(error, error_size, "--bucket '%s': cannot make it: %s", name, strerror(-rc));
+        return rc;
+    }
+    return 0;
+}
+
 static int add_synthetic(struct rg_store *store, const char *spec, char *error, size_t error_size)
 {
     struct rg_synthetic *set;
@@ -259,6 +293,7 @@ int rg_store_open(struct rg_store **out_store, const struct rg_store_options *op
     pthread_mutex_init(&store->lock, NULL);
     store->backend = options->root != NULL ? &rg_disk_backend : &rg_memory_backend;
     store->root_fd = -1;
+    store->strict_buckets = options->strict_buckets;
     store->budget.max =
         options->memory_max != 0 ? options->memory_max : RG_STORE_MEMORY_MAX_DEFAULT;
     int rc = 0;
@@ -273,6 +308,9 @@ int rg_store_open(struct rg_store **out_store, const struct rg_store_options *op
     }
     for (size_t i = 0; rc == 0 && i < options->synthetic_count; i++) {
         rc = add_synthetic(store, options->synthetic[i], error, error_size);
+    }
+    for (size_t i = 0; rc == 0 && i < options->bucket_count; i++) {
+        rc = add_wanted(store, options->buckets[i], error, error_size);
     }
     if (rc < 0) {
         rg_store_close(store);

@@ -21,6 +21,9 @@ struct rg_store_options {
     uint64_t memory_max;          /* Bytes of objects in memory; 0: RG_STORE_MEMORY_MAX_DEFAULT. */
     const char *const *synthetic; /* BUCKET/PREFIX:COUNT:SIZE */
     size_t synthetic_count;
+    const char *const *buckets; /* Made where they are not there yet. */
+    size_t bucket_count;
+    bool strict_buckets; /* No object makes its bucket. */
 };
 
 struct rg_store;
@@ -36,6 +39,11 @@ struct rg_bucket *rg_store_find_bucket(struct rg_store *store, struct rg_h1_slic
 /* 0, or -EEXIST with the one that is there. The name is valid. */
 int rg_store_create_bucket(struct rg_store *store, struct rg_h1_slice name,
                            struct rg_bucket **out_bucket);
+/* The bucket that an object is to be put into, which is made if it is not there; -ENOENT where
+ * buckets are strict. The name is valid. */
+int rg_store_bucket_to_write(struct rg_store *store, struct rg_h1_slice name,
+                             struct rg_bucket **out_bucket);
+bool rg_store_is_strict(const struct rg_store *store);
 /* The first bucket whose name is at or behind `from`; NULL: no more. */
 struct rg_bucket *rg_store_seek_bucket(struct rg_store *store, struct rg_h1_slice from);
 /* 0, -ENOENT, or -ENOTEMPTY while there is an object, noncurrent ones included, or a folder. What

@@ -32,8 +32,8 @@ int rg_store_writer_create(struct rg_store_writer **out_writer, struct rg_store 
 {
     RG_ASSERT(rg_store_object_name_valid(name));
     struct rg_bucket *bucket;
-    int rc = rg_store_create_bucket(store, bucket_name, &bucket);
-    if (rc < 0 && rc != -EEXIST) {
+    int rc = rg_store_bucket_to_write(store, bucket_name, &bucket);
+    if (rc < 0) {
         return rc;
     }
     if (rg_bucket_is_hierarchical(bucket) && !fits_folders(name)) {

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import urllib.error
 
 from support import DONE, FAILED, PROGRAM, USAGE, Case, Emulator, closed_port, ringest, until
 
@@ -85,6 +86,28 @@ class Emulate(Case):
             self.assertIsNone(server.ca)
             server.put("bucket", "name", b"data")
             self.assertEqual(self.ok(ringest("cat", "gs://bucket/name", *server.place)), b"data")
+
+    def test_strict_buckets(self):
+        """As the service has them: a mistyped name is found, by whichever way an object would be written."""
+        ways = [
+            ("PUT", "/typo/name"),
+            ("POST", "/typo/name?uploads"),
+            ("POST", "/upload/storage/v1/b/typo/o?uploadType=media&name=name"),
+            ("POST", "/upload/storage/v1/b/typo/o?uploadType=resumable&name=name"),
+        ]
+        with Emulator("--plain", "--strict-buckets", "--bucket", "made", "--bucket", "other") as server:
+            for method, path in ways:
+                with self.assertRaises(urllib.error.HTTPError) as raised:
+                    server.request(method, path, b"")
+                with raised.exception as answer:
+                    self.assertEqual(answer.code, 404, path)
+                    self.assertIn(b"The specified bucket does not exist.", answer.read())
+            self.assertNotIn(b"typo", server.request("GET", "/storage/v1/b?project=p"))
+            for bucket in ("made", "other"):
+                server.put(bucket, "name", b"data")
+                self.assertEqual(self.ok(ringest("cat", f"gs://{bucket}/name", *server.place)), b"data")
+            done = ringest("cp", __file__, "gs://typo/name", *server.place)
+            self.fails(done, FAILED, "gs://typo/name", "bucket")
 
     def test_a_chosen_port(self):
         port = closed_port()

@@ -21,6 +21,8 @@ OPTIONS = {
         "--listen",
         "--root",
         "--synthetic",
+        "--bucket",
+        "--strict-buckets",
         "--plain",
         "--tls-dir",
         "--latency-ms",

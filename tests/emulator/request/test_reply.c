@@ -7,14 +7,15 @@
 static void test_errors_are_json_for_the_json_api(void)
 {
     open_api(NULL, 0);
-    get("/storage/v1/b/bucket-\x7e\x22/o?x=");
+    rg_driver_send(api, &reply, "PUT /bucket/o HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n");
+    get("/storage/v1/b/bucket/o/a-\x7e\x22");
     RG_CHECK_EQ(reply.status, 404);
     check_field("content-type", "application/json; charset=UTF-8");
     yyjson_doc *document = yyjson_read(reply.body.data, reply.body.size, 0);
     yyjson_val *error = yyjson_obj_get(yyjson_doc_get_root(document), "error");
     RG_CHECK_EQ(yyjson_get_int(yyjson_obj_get(error, "code")), 404);
     const char *message = yyjson_get_str(yyjson_obj_get(error, "message"));
-    RG_CHECK(message != NULL && strstr(message, "bucket-~\"") != NULL);
+    RG_CHECK(message != NULL && strstr(message, "bucket/a-~\"") != NULL);
     yyjson_val *first = yyjson_arr_get_first(yyjson_obj_get(error, "errors"));
     RG_CHECK_STR(yyjson_get_str(yyjson_obj_get(first, "domain")), "global");
     RG_CHECK_STR(yyjson_get_str(yyjson_obj_get(first, "reason")), "notFound");
@@ -31,7 +32,10 @@ static void test_errors_are_xml_for_the_xml_api(void)
     check_field("content-type", "application/xml; charset=UTF-8");
     RG_CHECK_STR(reply.body.data,
                  "<?xml version='1.0' encoding='UTF-8'?><Error><Code>NoSuchBucket</Code><Message>"
-                 "The specified bucket does not exist: absent&amp;bucket</Message></Error>");
+                 "The specified bucket does not exist.</Message></Error>");
+    rg_driver_send(api, &reply, "PUT /a%%26b HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n");
+    RG_CHECK_EQ(reply.status, 400);
+    RG_CHECK(strstr(reply.body.data, "&#39;a&amp;b&#39;</Message></Error>") != NULL);
     rg_driver_send(api, &reply, "HEAD /absent/o HTTP/1.1\r\nHost: h\r\n\r\n");
     RG_CHECK_EQ(reply.status, 404);
     RG_CHECK_EQ(reply.response.body_size, 0);

@@ -31,6 +31,26 @@ static void test_a_bucket_is_made_once(void)
     rg_store_close(store);
 }
 
+static void test_strict_buckets_are_made_by_no_object(void)
+{
+    static const char *const names[] = {"made", "made"};
+    static const char *const bad[] = {"no bucket"};
+    struct rg_store_options options = {
+        .buckets = names, .bucket_count = RG_ARRAY_LEN(names), .strict_buckets = true};
+    char error[256];
+    RG_CHECK_EQ(rg_store_open(&store, &options, error, sizeof(error)), 0);
+    RG_CHECK(rg_store_find_bucket(store, rg_text_slice("made")) != NULL);
+    struct rg_store_object_info info;
+    RG_CHECK_EQ(put("made", "o", "x", 1, &info), 0);
+    RG_CHECK_EQ(put("typo", "o", "x", 1, &info), -ENOENT);
+    RG_CHECK(rg_store_find_bucket(store, rg_text_slice("typo")) == NULL);
+    rg_store_close(store);
+    options.buckets = bad;
+    options.bucket_count = 1;
+    RG_CHECK_EQ(rg_store_open(&store, &options, error, sizeof(error)), -EINVAL);
+    RG_CHECK(strstr(error, "--bucket 'no bucket': ") == error);
+}
+
 static void test_buckets_are_listed_in_their_order(void)
 {
     static const char *const names[] = {"mmm", "zzz", "aaa", "bbb"};
@@ -86,6 +106,7 @@ int main(int argc, char **argv)
     static const struct rg_test tests[] = {
         RG_TEST(test_generations_grow_over_all_buckets),
         RG_TEST(test_a_bucket_is_made_once),
+        RG_TEST(test_strict_buckets_are_made_by_no_object),
         RG_TEST(test_buckets_are_listed_in_their_order),
         RG_TEST(test_a_bucket_is_removed_when_it_is_empty),
         RG_TEST(test_a_write_fails_when_its_bucket_is_removed),
