@@ -547,8 +547,12 @@ static int finish(struct bench *bench, bool measured)
         report(bench);
         status = cli_output_end(CLI_DONE);
     }
-    if (bench->op == BENCH_PUT && !bench->keep &&
-        bench_objects_remove(&bench->objects, &bench->session) != CLI_DONE) {
+    bool removes = bench->op == BENCH_PUT && !bench->keep;
+    if (removes && cli_interrupted()) {
+        cli_note("removing what was written to gs://%s/%s; Ctrl-C leaves it there",
+                 bench->objects.bucket, bench->objects.folder);
+    }
+    if (removes && bench_objects_remove(&bench->objects, &bench->session) != CLI_DONE) {
         status = CLI_FAILED;
     }
     if (measured && bench->json) {

@@ -15,6 +15,9 @@
 /* A bar takes what the text leaves of the line, if that is enough for one. */
 #define BAR_WIDTH_MIN 6
 #define BAR_WIDTH_MAX 30
+/* On lines of usual width, so that it stays when rates and times come to be known. */
+#define BAR_WIDTH_USUAL 16
+#define WIDE 100
 static const char bar_full[BAR_WIDTH_MAX + 1] = "##############################";
 
 /* From the least text to the most. */
@@ -121,7 +124,8 @@ void progress_line_make(const struct progress_numbers *numbers, int width,
         text_make(numbers, (enum detail)-- detail, text);
     }
     double share = share_of(numbers);
-    int bar = RG_MIN(width - (int)strlen(text) - (int)strlen("[] "), BAR_WIDTH_MAX);
+    int room = width - (int)strlen(text) - (int)strlen("[] ");
+    int bar = RG_MIN(room, width < WIDE ? BAR_WIDTH_USUAL : BAR_WIDTH_MAX);
     if (share < 0 || bar < BAR_WIDTH_MIN) {
         snprintf(out, PROGRESS_LINE_SIZE_MAX, "%.*s", width, text);
         return;

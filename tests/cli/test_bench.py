@@ -132,6 +132,7 @@ class Bench(ServedCase):
         self.assertEqual(bench.returncode, 128 + signal.SIGINT, errors)
         self.assertIn(b"requests/s", output)
         self.assertIn(b"removed again", output)
+        self.assertIn(b"note: removing what was written to gs://users/ringest-bench-", errors)
         self.assertEqual(self.listed("gs://users"), before)
 
     def test_put_names_what_it_could_not_remove(self):

@@ -31,7 +31,7 @@ static void test_a_line_of_80_and_of_200_columns(void)
     numbers.rate = (double)MIB(64);
     numbers.seconds_left = 12;
     check_line(&numbers, 79,
-               "[#####               ] 3/12 files, 256.0 MiB of 1.0 GiB, 64.0 MiB/s, 00:12 left");
+               "[####            ] 3/12 files, 256.0 MiB of 1.0 GiB, 64.0 MiB/s, 00:12 left");
     check_line(&numbers, 199,
                "[#######                       ] 3/12 files, 256.0 MiB of 1.0 GiB, 64.0 MiB/s, "
                "00:12 left");
@@ -44,9 +44,9 @@ static void test_a_line_of_80_and_of_200_columns(void)
 static void test_nothing_is_said_that_nobody_knows(void)
 {
     struct progress_numbers numbers = files_of(0, 2, 0, MIB(512));
-    check_line(&numbers, 79, "[                              ] 0/2 files, 0 B of 512.0 MiB");
+    check_line(&numbers, 79, "[                ] 0/2 files, 0 B of 512.0 MiB");
     numbers.may_grow = true;
-    check_line(&numbers, 79, "[                              ] 0/2+ files, 0 B of 512.0 MiB+");
+    check_line(&numbers, 79, "[                ] 0/2+ files, 0 B of 512.0 MiB+");
     numbers = files_of(1234, 0, 0, 0);
     numbers.what = "names";
     numbers.rate = 400;
@@ -57,13 +57,12 @@ static void test_nothing_is_said_that_nobody_knows(void)
 static void test_the_bar_is_full_when_everything_is_done(void)
 {
     struct progress_numbers numbers = files_of(0, 2, MIB(512), MIB(512));
-    check_line(&numbers, 79,
-               "[############################# ] 0/2 files, 512.0 MiB of 512.0 MiB, finishing");
+    check_line(&numbers, 79, "[############### ] 0/2 files, 512.0 MiB of 512.0 MiB, finishing");
     numbers.done = 2;
-    check_line(&numbers, 79, "[##############################] 2/2 files, 512.0 MiB of 512.0 MiB");
+    check_line(&numbers, 79, "[################] 2/2 files, 512.0 MiB of 512.0 MiB");
     numbers = files_of(3, 3, 0, 0);
     numbers.may_grow = true;
-    check_line(&numbers, 79, "[############################# ] 3/3+ files");
+    check_line(&numbers, 79, "[############### ] 3/3+ files");
 }
 
 static void test_time_can_be_what_ends_it(void)
@@ -72,7 +71,7 @@ static void test_time_can_be_what_ends_it(void)
     numbers.what = "requests";
     numbers.share = 0.5;
     numbers.seconds_left = 5;
-    check_line(&numbers, 79, "[###############               ] 100 requests, 00:05 left");
+    check_line(&numbers, 79, "[########        ] 100 requests, 00:05 left");
 }
 
 static void test_the_largest_numbers_fit(void)
