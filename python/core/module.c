@@ -7,6 +7,8 @@
  * have compiled all the same, and are told so before anything is made. */
 #include "core.h"
 
+#include "gcs/credentials/sign.h"
+
 #include <string.h>
 
 int core_type_add(PyObject *module, PyType_Spec *spec, PyTypeObject **out_type)
@@ -56,7 +58,26 @@ static PyObject *module_crc32c_combine(PyObject *module, PyObject *args)
     return PyLong_FromUnsignedLong(rg_crc32c_combine(first, second, size));
 }
 
+static PyObject *module_sign(PyObject *module, PyObject *args)
+{
+    (void)module;
+    const char *pem, *data;
+    Py_ssize_t size;
+    uint8_t signature[RG_RSA_SIGNATURE_SIZE_MAX];
+    if (!PyArg_ParseTuple(args, "sy#:_rsa_sha256_sign", &pem, &data, &size)) {
+        return NULL;
+    }
+    int signed_size = rg_rsa_sha256_sign(pem, data, (size_t)size, signature);
+    if (signed_size < 0) {
+        PyErr_SetString(PyExc_ValueError, "the private key is no RSA private key in PEM");
+        return NULL;
+    }
+    return PyBytes_FromStringAndSize((const char *)signature, signed_size);
+}
+
 static PyMethodDef module_functions[] = {
+    {"_rsa_sha256_sign", module_sign, METH_VARARGS,
+     "_rsa_sha256_sign(pem, data, /) -> the signature of RS256, with a private key"},
     {"crc32c", module_crc32c, METH_VARARGS,
      "crc32c(data, crc=0, /) -> the CRC32C of what had `crc`, followed by data"},
     {"_buffer_of", core_buffer_of, METH_O,

@@ -36,6 +36,12 @@ class TransformError(RuntimeError):
     """A transform raised; the message names the object, and __cause__ is what it raised."""
 
 
+def check_transform(transform: Any) -> Any:
+    if transform is not None and not callable(transform):
+        raise TypeError(f"transform is {transform!r}; it is a function or None")
+    return transform
+
+
 def check_on_error(on_error: OnError) -> OnError:
     if not callable(on_error) and on_error not in ("raise", "skip"):
         raise ValueError(f"on_error is {on_error!r}; it is 'raise', 'skip' or a function of an Item and an exception")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import os
 import re
@@ -357,6 +358,38 @@ class Client(_core.Client):
                     errors.append(error)
         _raise_all(errors, "objects could not be written")
         return [generations[index] for index in range(len(generations))]
+
+    def sign_url(
+        self,
+        uri: str,
+        *,
+        method: str = "GET",
+        expires: float | datetime.timedelta = 3600,
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> str:
+        """A URL by which anybody may do this with the object, without credentials, until it expires.
+
+        expires: seconds from now by this machine's clock, up to a week. method: "GET", "HEAD", "PUT", "POST" or
+        "DELETE". headers: those that the request must have then, such as {"Content-Type": "image/png"} or
+        {"x-goog-if-generation-match": "0"}. query: parameters, such as {"generation": "5"} or
+        {"response-content-disposition": "attachment"}.
+
+        It is signed by the key of the service account whose file the client's credentials are (ValueError: they are
+        others), and nobody is asked whether the object exists. Whoever has the URL can use it: keep it secret."""
+        from ringest import _signing
+
+        credentials = self._settings["credentials"]
+        return _signing.sign_url(
+            _signing.find_key(None if credentials is None else os.fspath(credentials)),
+            uri,
+            endpoint=self._settings["endpoint"],
+            method=method,
+            expires=expires,
+            headers=headers or {},
+            query=query or {},
+            now=datetime.datetime.now(datetime.UTC),
+        )
 
     def _bulk(self, calls: Iterable[tuple], requests: int) -> Iterator[tuple]:
         """Makes (tag, name, arguments, keywords) calls; gives (tag, result, error) as they end."""

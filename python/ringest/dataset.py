@@ -11,7 +11,7 @@ from ringest import _core, _progress
 from ringest._core import Item
 from ringest._epochs import Beginning, Epochs
 from ringest._numbers import flag, whole
-from ringest._samples import OnError, Samples, TransformError, check_on_error
+from ringest._samples import OnError, Samples, TransformError, check_on_error, check_transform
 from ringest._source import Manifest, ObjectSource, ObjectView
 from ringest._state import Place, gather_state, unite
 from ringest._torch import IterableBase, MapBase, worker_info
@@ -40,12 +40,6 @@ def _choose(choices: dict[str, int], value: str, what: str) -> int:
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{what} is {value!r}; it is one of {', '.join(map(repr, choices))}")
     return choices[value]
-
-
-def check_transform(transform: Any) -> Any:
-    if transform is not None and not callable(transform):
-        raise TypeError(f"transform is {transform!r}; it is a function or None")
-    return transform
 
 
 def _sample(item: Item, transform: Transform | None) -> Any:

@@ -11,12 +11,12 @@ from typing import Any
 
 from ringest import _core, _uri
 from ringest._core import Item, TarIndex
-from ringest._samples import OnError, Samples, TransformError, check_on_error
+from ringest._samples import OnError, Samples, TransformError, check_on_error, check_transform
 from ringest._source import Source, Tell
 from ringest._torch import MapBase
 from ringest._workers import WorkerReady, register
 from ringest.client import Client, default_client, parse_size
-from ringest.dataset import IterableDataset, _numbers, check_transform, take_all
+from ringest.dataset import IterableDataset, _numbers, take_all
 
 SampleTransform = Callable[[dict], Any]
 Shard = namedtuple("Shard", "name size generation first count")

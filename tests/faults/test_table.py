@@ -24,7 +24,7 @@ READS = """
     TransformError ListError default_client gather_state stats parse_size
     Client.aexists Client.aget Client.aget_into Client.aget_many Client.aget_ranges Client.alist Client.alist_folder Client.alist_uploads Client.astat
     Client.close Client.exists Client.get Client.get_into Client.get_many Client.get_ranges Client.list Client.list_folder
-    Client.list_uploads Client.stat Client.stats
+    Client.list_uploads Client.sign_url Client.stat Client.stats
     TarIndex.data TarIndex.from_data TarIndex.sample TarIndex.shards
     aio.Channel aio.Channels aio.batches
     checkpoint.CheckpointError checkpoint.ReadFile checkpoint.WriteFile.tell checkpoint.WriteFile.writable

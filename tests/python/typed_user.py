@@ -35,6 +35,7 @@ def objects(client: ringest.Client, title: str) -> int:
     assert_type(client.stat(URI), dict[str, Any])
     assert_type(client.copy(URI, URI + "2"), dict[str, Any])
     assert_type(client.exists(URI), bool)
+    assert_type(client.sign_url(URI, method="PUT", expires=60, headers={"Content-Type": "a/b"}), str)
     assert_type(client.put(URI, Path("file")), int)
     assert_type(client.update(URI, metadata={"a": None}, if_metageneration_match=3), dict[str, Any])
     assert_type(client.compose(URI, [URI, (URI, 7)], if_generation_match=0), dict[str, Any])

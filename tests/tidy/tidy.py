@@ -30,7 +30,7 @@ LAYERS = {
     "checkpoint": {"checkpoint", "gcs", "runtime"},
     "emulator": {"emulator", "http", "runtime"},
     "cli": {"cli", "emulator", "runtime/base.h", "runtime/new_file.h", "runtime/thread.h", "runtime/uri.h"},
-    "python": {"core.h", "runtime/base.h", "runtime/uri.h"},
+    "python": {"core.h", "gcs/credentials/sign.h", "runtime/base.h", "runtime/uri.h"},
 }
 
 # What a folder of a layer may include of the layer's other folders: a declared order, lowest first. What
