@@ -34,8 +34,8 @@
  * bodies will lie in, whose first touch is expensive on virtual machines. */
 #define WARM_UP_ROUNDS 4
 #define ERRORS_SHOWN 3
-/* After an interruption: what is not answered by then counts as not answered. */
-#define INTERRUPT_PATIENCE_NS (5 * RG_NS_PER_S)
+/* After an interruption: how long answers are waited for. */
+#define INTERRUPT_PATIENCE_NS (2 * RG_NS_PER_S)
 
 enum bench_op { BENCH_GET, BENCH_PUT, BENCH_LIST };
 static const char *const op_names[] = {"get", "put", "list"};
@@ -69,6 +69,7 @@ struct bench {
     uint64_t started_ns, finished_ns, connections;
     struct progress progress;
     uint64_t give_up_ns; /* waiting for answers after an interruption; 0: there was none */
+    bool gave_up;        /* what is not answered is cancelled */
     double cpu_seconds;
 };
 
@@ -317,7 +318,11 @@ static void take(struct bench *bench, const struct rg_completion *completion)
     if (bench->op == BENCH_PUT) {
         bench_objects_take(&bench->objects, completion->user_data, completion);
     }
-    if (completion->status != RG_STATUS_OK) {
+    if (completion->status == RG_STATUS_CANCELLED && bench->gave_up) {
+        /* Neither a result nor an error. */
+        bench->finished--;
+        bench->submitted--;
+    } else if (completion->status != RG_STATUS_OK) {
         error_show(bench, cli_completion_text(completion));
         bench->listed_all = bench->op == BENCH_LIST;
     } else if (bench->op == BENCH_LIST) {
@@ -330,7 +335,7 @@ static void take(struct bench *bench, const struct rg_completion *completion)
             error_show(bench, text);
         }
     }
-    if (bench->sample_count < SAMPLES_MAX && completion->started_ns != 0) {
+    if (bench->sample_count < SAMPLES_MAX && completion->started_ns != 0 && !bench->gave_up) {
         uint64_t spent = completion->finished_ns - completion->started_ns;
         bench->samples[bench->sample_count++] =
             (uint32_t)RG_MIN(spent / SAMPLE_UNIT_NS, (uint64_t)UINT32_MAX);
@@ -351,24 +356,39 @@ static uint32_t batch_size(const struct bench *bench, uint64_t out)
     return (uint32_t)RG_MIN(out, RG_MAX(batch, (uint64_t)1));
 }
 
-/* Until everything is answered. After an interruption not for ever, and not at all for what leaves
- * nothing behind. False: it is not. */
+/* Nobody waits for these answers any longer. Each still gives a completion, so that none comes
+ * later among those of the removal. */
+static void unanswered_cancel(struct bench *bench)
+{
+    for (size_t i = 0; i < bench->objects.count; i++) {
+        if (bench->objects.generations[i] == 0) {
+            rg_cancel(bench->session.client, bench->session.cq, i);
+        }
+    }
+    bench->gave_up = true;
+}
+
+/* Takes answers. After an interruption those of puts are waited for, but not for ever; what leaves
+ * nothing behind is not waited for at all. False: that is it. */
 static bool answers_wait(struct bench *bench, struct rg_completion *done)
 {
-    uint64_t out = bench->submitted - bench->finished;
-    bool interrupted = cli_interrupted();
-    if (interrupted && bench->op != BENCH_PUT) {
+    uint64_t out = bench->submitted - bench->finished, until_ns = RG_FOREVER;
+    if (cli_interrupted() && bench->op != BENCH_PUT) {
         return false;
     }
-    if (interrupted && bench->give_up_ns == 0) {
-        bench->give_up_ns = rg_now_ns() + INTERRUPT_PATIENCE_NS;
+    if (cli_interrupted() && !bench->gave_up) {
+        bench->give_up_ns =
+            bench->give_up_ns != 0 ? bench->give_up_ns : rg_now_ns() + INTERRUPT_PATIENCE_NS;
+        until_ns = bench->give_up_ns;
     }
-    uint64_t until_ns = bench->give_up_ns != 0 ? bench->give_up_ns : RG_FOREVER;
     int count = rg_cq_wait(bench->session.cq, done, BATCH_MAX, batch_size(bench, out), until_ns);
     for (int i = 0; i < count; i++) {
         take(bench, &done[i]);
     }
-    return bench->give_up_ns == 0 || rg_now_ns() < bench->give_up_ns;
+    if (until_ns != RG_FOREVER && rg_now_ns() >= until_ns) {
+        unanswered_cancel(bench);
+    }
+    return true;
 }
 
 static void show_progress(struct bench *bench)

@@ -419,6 +419,7 @@ void cp_run_finish(struct cp_run *run)
     pthread_mutex_lock(&run->lock);
     run->is_planned = true;
     pthread_cond_broadcast(&run->work);
+    look_around(run);
     while ((run->queue_head != NULL && !run->stopping) || run->items_active > 0) {
         wait_for_room(run);
         look_around(run);

@@ -135,6 +135,23 @@ class Bench(ServedCase):
         self.assertIn(b"note: removing what was written to gs://users/ringest-bench-", errors)
         self.assertEqual(self.listed("gs://users"), before)
 
+    def test_put_removes_what_was_not_answered(self):
+        """The interruption does not wait for an answer that does not come, and the object is there."""
+        at = (self.server.endpoint, self.server.ca)
+        with Rule(at, method="storage.objects.insert", bucket="users-3", nth=5, answer="held") as held:
+            bench = subprocess.Popen(
+                [PROGRAM, "bench", "put", "gs://users-3/", "--seconds=60", *self.server.place],
+                env=environment(),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            held.wait()
+            bench.send_signal(signal.SIGINT)
+            output, errors = bench.communicate(timeout=PATIENCE_S)
+            self.assertEqual(bench.returncode, 128 + signal.SIGINT, errors)
+            self.assertIn(b"0 errors", output)
+            self.assertEqual(self.listed("gs://users-3/"), [])
+
     def test_put_names_what_it_could_not_remove(self):
         at = (self.server.endpoint, self.server.ca)
         with Rule(at, writes=True, nth=6, times=10**6, effect="none", answer="failed", status=403):
