@@ -5,9 +5,7 @@
 #include "runtime/errors.h"
 #include "runtime/log.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +17,11 @@
 static uint64_t now_of(const struct rg_pool *pool)
 {
     return pool->shared.response.loop->now_ns;
+}
+
+static struct rg_candidates *candidates_of(struct rg_pool *pool)
+{
+    return &pool->addresses.candidates;
 }
 
 static struct rg_pool *pool_of(const struct rg_conn *conn)
@@ -71,26 +74,14 @@ static uint16_t connect_port(const struct rg_pool *pool)
     return pool->options.connect_port != 0 ? pool->options.connect_port : pool->options.port;
 }
 
-static void resolve_start(struct rg_pool *pool)
-{
-    if (!pool->resolving) {
-        pool->resolving = true;
-        pool->resolve_started_ns = now_of(pool);
-        const struct rg_proxy *proxy = pool->options.proxy;
-        rg_resolver_resolve(pool->options.resolver, &pool->resolve,
-                            proxy != NULL ? proxy->host : pool->connect_host,
-                            proxy != NULL ? proxy->port : connect_port(pool));
-    }
-}
-
 /* 0: a connection is being made. */
 static int conn_begin(struct rg_pool *pool)
 {
     struct rg_list *node = rg_list_pop_front(&pool->free);
     RG_ASSERT(node != NULL);
     struct rg_conn *conn = RG_CONTAINER_OF(node, struct rg_conn, node);
-    rg_candidates_begin(&pool->candidates, rg_candidates_choose(&pool->candidates, now_of(pool)),
-                        &conn->use);
+    rg_candidates_begin(candidates_of(pool),
+                        rg_candidates_choose(candidates_of(pool), now_of(pool)), &conn->use);
     const struct rg_address *address = rg_candidate_address(&conn->use);
     struct rg_transport_target target = {
         .address = (const struct sockaddr *)&address->storage,
@@ -101,7 +92,7 @@ static int conn_begin(struct rg_pool *pool)
     };
     int rc = rg_conn_open(conn, &target);
     if (rc < 0) {
-        rg_candidates_withdraw(&pool->candidates, &conn->use);
+        rg_candidates_withdraw(candidates_of(pool), &conn->use);
         rg_list_push_front(&pool->free, &conn->node);
         return rc;
     }
@@ -173,15 +164,15 @@ static bool is_alone(const struct rg_pool *pool)
 /* How many connections may be begun to the addresses there are. */
 static uint32_t connections_allowed(struct rg_pool *pool)
 {
-    uint64_t free_ns = rg_candidates_free_ns(&pool->candidates);
+    uint64_t free_ns = rg_candidates_free_ns(candidates_of(pool));
     if (pool->open_count == 0 || free_ns <= now_of(pool)) {
         return UINT32_MAX;
     }
-    if (is_alone(pool) && pool->slow_count == 0 && rg_candidates_fresh(&pool->candidates)) {
+    if (is_alone(pool) && pool->slow_count == 0 && rg_candidates_fresh(candidates_of(pool))) {
         /* All were lost, and one that is tried alone might meet the one bad server of many. */
         return UINT32_MAX;
     }
-    if (rg_candidates_hopeful(&pool->candidates)) {
+    if (rg_candidates_hopeful(candidates_of(pool))) {
         /* The address is slow, or one of several servers behind it is: one more at a time. */
         return pool->connecting_count == pool->slow_count ? 1 : 0;
     }
@@ -202,11 +193,9 @@ static void pool_pump(struct rg_pool *pool)
     if (wanted == 0 || pool->shared.closing) {
         return;
     }
-    bool known = pool->candidates.addresses != NULL;
-    if (!known || now_of(pool) - pool->resolved_ns >= RG_POOL_RESOLVE_INTERVAL_NS) {
-        resolve_start(pool);
-    }
-    wanted = known ? RG_MIN(wanted, connections_allowed(pool)) : 0;
+    rg_pool_addresses_refresh(&pool->addresses);
+    wanted =
+        rg_pool_addresses_known(&pool->addresses) ? RG_MIN(wanted, connections_allowed(pool)) : 0;
     while (wanted-- > 0 && may_open(pool)) {
         int rc = conn_begin(pool);
         if (rc < 0) {
@@ -241,11 +230,25 @@ static void pool_break_deadlock(struct rg_pool *pool)
                  ENOMEM, "the memory budget is used up by bodies that broke off");
 }
 
+/* The counts are those of the connections' states, and no more connect than are open. */
+static bool invariants(const struct rg_pool *pool)
+{
+    uint32_t counts[RG_CONN_STATE_COUNT] = {0};
+    for (uint32_t i = 0; i < pool->options.connections_max; i++) {
+        counts[pool->conns[i].state]++;
+    }
+    uint32_t connecting = counts[RG_CONN_CONNECTING] + counts[RG_CONN_SLOW];
+    return connecting == pool->connecting_count && counts[RG_CONN_SLOW] == pool->slow_count &&
+           connecting + counts[RG_CONN_IDLE] + counts[RG_CONN_BUSY] == pool->open_count &&
+           counts[RG_CONN_CLOSING] == pool->closing_count;
+}
+
 static void pump_run(struct rg_task *task)
 {
     struct rg_pool *pool = RG_CONTAINER_OF(task, struct rg_pool, pump_task);
     pool_pump(pool);
     pool_break_deadlock(pool);
+    RG_VERIFY(invariants(pool));
 }
 
 /* Heads of requests are written there, with their tokens: core dumps leave it out. */
@@ -272,7 +275,7 @@ static void pool_free(struct rg_pool *pool)
 {
     rg_loop_undefer(&pool->pump_task);
     rg_loop_cancel_alarm(pool->shared.response.loop, &pool->alarm);
-    rg_candidates_fini(&pool->candidates);
+    rg_pool_addresses_fini(&pool->addresses);
     if (pool->options.tls != NULL) {
         rg_tls_peer_fini(&pool->peer);
     }
@@ -289,7 +292,7 @@ static void pool_free(struct rg_pool *pool)
 static void pool_close_join(struct rg_pool *pool)
 {
     if (!pool->shared.closing || pool->open_count > 0 || pool->closing_count > 0 ||
-        pool->resolving) {
+        rg_pool_addresses_looking_up(&pool->addresses)) {
         return;
     }
     RG_ASSERT(pool->queue_count == 0);
@@ -299,46 +302,17 @@ static void pool_close_join(struct rg_pool *pool)
     closed(context);
 }
 
-static void resolve_failed(struct rg_pool *pool, int error)
+static void looked_up(struct rg_pool_addresses *addresses,
+                      const struct rg_transport_failure *failure)
 {
-    if (pool->candidates.addresses != NULL || pool->open_count > 0) {
-        return;
-    }
-    pool->prewarm_target = 0;
-    const struct rg_proxy *proxy = pool->options.proxy;
-    struct rg_resolver_failure meaning = rg_resolver_failure(error, pool->resolve.os_error);
-    char text[RG_TUNNEL_TEXT_SIZE];
-    snprintf(text, sizeof(text), "%s%s%s", proxy != NULL ? proxy->via : "",
-             proxy != NULL ? ": " : "", meaning.text);
-    struct rg_transport_failure failure = {
-        .status = meaning.status,
-        .os_error = pool->resolve.os_error,
-        .text = text,
-        .final = meaning.final,
-    };
-    queue_fail(pool, &failure);
-}
-
-static void resolve_done(struct rg_resolve *resolve, int error, struct rg_addresses *addresses)
-{
-    struct rg_pool *pool = RG_CONTAINER_OF(resolve, struct rg_pool, resolve);
-    RG_ASSERT(pool->resolving);
-    pool->resolving = false;
-    rg_histogram_record(&pool->shared.response.loop->metrics.phases[RG_PHASE_DNS],
-                        now_of(pool) - pool->resolve_started_ns);
-    if (error == 0) {
-        if (rg_candidates_set(&pool->candidates, addresses, pool->options.local) < 0) {
-            rg_addresses_unref(addresses);
-            error = EAI_MEMORY;
-        }
-    }
-    pool->resolved_ns = now_of(pool);
+    struct rg_pool *pool = RG_CONTAINER_OF(addresses, struct rg_pool, addresses);
     if (pool->shared.closing) {
         pool_close_join(pool);
         return;
     }
-    if (error != 0) {
-        resolve_failed(pool, error);
+    if (failure != NULL && !rg_pool_addresses_known(addresses) && pool->open_count == 0) {
+        pool->prewarm_target = 0;
+        queue_fail(pool, failure);
     }
     pool_pump_soon(pool);
 }
@@ -346,7 +320,7 @@ static void resolve_done(struct rg_resolve *resolve, int error, struct rg_addres
 void rg_pool_close(struct rg_pool *pool, void (*done)(void *context), void *context)
 {
     RG_ASSERT(!pool->shared.closing && done != NULL);
-    rg_resolver_cancel(pool->options.resolver, &pool->resolve);
+    rg_pool_addresses_cancel(&pool->addresses);
     pool->shared.closing = true;
     pool->closed = done;
     pool->closed_context = context;
@@ -403,16 +377,6 @@ uint32_t rg_pool_connections(const struct rg_pool *pool)
     return pool->open_count;
 }
 
-/* Its address, for people, in `out`. */
-static const char *address_of(const struct rg_conn *conn, char out[static INET6_ADDRSTRLEN])
-{
-    const struct rg_address *address = rg_candidate_address(&conn->use);
-    strcpy(out, "?");
-    (void)getnameinfo((const struct sockaddr *)&address->storage, address->size, out,
-                      INET6_ADDRSTRLEN, NULL, 0, NI_NUMERICHOST);
-    return out;
-}
-
 static void connecting_over(struct rg_pool *pool, enum rg_conn_state before)
 {
     RG_ASSERT(pool->connecting_count > 0);
@@ -444,7 +408,7 @@ static void connected_tell(struct rg_pool *pool, const struct rg_conn *conn)
                  rg_tls_resumed(&transport->tls) ? ", resumed" : "");
     }
     rg_log(level, "%s: connection %u to %s opened in %.1f ms: %s", pool->host,
-           number_of(pool, conn), address_of(conn, address),
+           number_of(pool, conn), rg_pool_address_text(&conn->use, address),
            (double)(now_of(pool) - conn->opened_ns) / 1e6, secure);
 }
 
@@ -456,7 +420,7 @@ static void conn_ready(struct rg_conn *conn, enum rg_conn_state before)
     if (rg_conn_connects(before)) {
         connecting_over(pool, before);
         connected_tell(pool, conn);
-        rg_candidates_succeeded(&pool->candidates, &conn->use);
+        rg_candidates_succeeded(candidates_of(pool), &conn->use);
         /* The storm is over for this one: others may begin. */
         pool_pump_soon(pool);
     }
@@ -474,7 +438,7 @@ static void conn_slow(struct rg_conn *conn)
 {
     struct rg_pool *pool = pool_of(conn);
     pool->slow_count++;
-    rg_candidates_slow(&pool->candidates, &conn->use, now_of(pool));
+    rg_candidates_slow(candidates_of(pool), &conn->use, now_of(pool));
     pool_pump_soon(pool);
 }
 
@@ -483,7 +447,7 @@ static bool conn_stuck(const struct rg_conn *conn)
     const struct rg_pool *pool = pool_of(conn);
     bool is_full = pool->open_count >= pool->connections_max || rg_list_empty(&pool->free);
     return is_full && pool->queue_count > 0 &&
-           rg_candidates_free_ns(&pool->candidates) <= now_of(pool);
+           rg_candidates_free_ns(&pool->addresses.candidates) <= now_of(pool);
 }
 
 static void conn_waiting(struct rg_conn *conn)
@@ -492,64 +456,19 @@ static void conn_waiting(struct rg_conn *conn)
     pool_pump_soon(pool_of(conn));
 }
 
-/* A failure that every other attempt at the same address would give too. */
-static bool failure_is_final(const struct rg_transport_failure *failure)
-{
-    return failure->final || !rg_status_retryable(failure->status);
-}
-
-/* True where nobody was there to be spoken to: what connect says of an address that a machine has
- * no way to, or at which no server listens. */
-static bool failure_is_unreachable(const struct rg_transport_failure *failure)
-{
-    return failure->status == RG_STATUS_CONNECT && rg_errors_unreachable(failure->os_error);
-}
-
-/* Keeps a failure beyond the connection's life, and says which address it was of. */
-static void failure_keep(struct rg_pool *pool, const struct rg_conn *conn,
-                         const struct rg_transport_failure *failure)
-{
-    struct rg_pool_failure *kept =
-        failure_is_final(failure) ? &pool->final_failure : &pool->passing_failure;
-    uint32_t count = conn->use.addresses->count;
-    const char *text = failure->text != NULL ? failure->text : "";
-    char host[INET6_ADDRSTRLEN];
-    kept->failure = *failure;
-    kept->failure.text = failure->text != NULL ? kept->text : NULL;
-    snprintf(kept->text, sizeof(kept->text), "%s", text);
-    if (count > 1) {
-        snprintf(kept->text, sizeof(kept->text), "%s%s%s, one of %u addresses", text,
-                 *text != '\0' ? ": " : "", address_of(conn, host), count);
-        kept->failure.text = kept->text;
-    }
-    rg_log_some(RG_LOG_INFO, "%s: no connection to %s: %s%s%s%s%s", pool->host,
-                address_of(conn, host), rg_status_text(failure->status),
-                *kept->text != '\0' ? ": " : "", kept->text, failure->os_error != 0 ? ": " : "",
-                failure->os_error != 0 ? strerrordesc_np(failure->os_error) : "");
-}
-
 static void connecting_failed(struct rg_conn *conn, const struct rg_transport_failure *failure,
                               enum rg_conn_state before)
 {
     struct rg_pool *pool = pool_of(conn);
-    struct rg_candidate_failure kind = {
-        .final = failure_is_final(failure),
-        .unreachable = failure_is_unreachable(failure),
-    };
     connecting_over(pool, before);
     rg_metric_add(&pool->shared.response.loop->metrics.connections_failed, 1);
-    failure_keep(pool, conn, failure);
-    rg_candidates_failed(&pool->candidates, &conn->use, &kind, now_of(pool));
+    rg_pool_addresses_failed(&pool->addresses, &conn->use, failure);
     if (pool->shared.closing || !is_alone(pool) ||
-        !rg_candidates_lost(&pool->candidates, now_of(pool))) {
+        !rg_candidates_lost(candidates_of(pool), now_of(pool))) {
         return;
     }
-    bool final = rg_candidates_final(&pool->candidates);
-    struct rg_transport_failure told =
-        final ? pool->final_failure.failure : pool->passing_failure.failure;
-    RG_ASSERT(told.status != RG_STATUS_OK);
+    struct rg_transport_failure told = *rg_pool_addresses_all_failed(&pool->addresses);
     pool->prewarm_target = 0;
-    rg_candidates_round_end(&pool->candidates);
     queue_fail(pool, &told);
 }
 
@@ -595,10 +514,10 @@ static void conn_ended(struct rg_conn *conn, const struct rg_transport_failure *
             ended_tell(pool, conn, failure);
         }
         if (was_useless(conn, failure)) {
-            rg_candidates_useless(&pool->candidates, &conn->use, now_of(pool));
+            rg_candidates_useless(candidates_of(pool), &conn->use, now_of(pool));
         }
         if (is_alone(pool)) {
-            rg_candidates_round_end(&pool->candidates);
+            rg_candidates_round_end(candidates_of(pool));
         }
     }
     pool_pump_soon(pool);
@@ -650,6 +569,23 @@ static int route_setup(struct rg_pool *pool)
     return 0;
 }
 
+static void addresses_setup(struct rg_pool *pool)
+{
+    const struct rg_pool_options *options = &pool->options;
+    const struct rg_proxy *proxy = options->proxy;
+    pool->addresses = (struct rg_pool_addresses){
+        .loop = pool->shared.response.loop,
+        .resolver = options->resolver,
+        .name = pool->host,
+        .host = proxy != NULL ? proxy->host : pool->connect_host,
+        .port = proxy != NULL ? proxy->port : connect_port(pool),
+        .via = pool->shared.via,
+        .local = options->local,
+        .looked_up = looked_up,
+    };
+    rg_pool_addresses_init(&pool->addresses);
+}
+
 static int pool_setup(struct rg_pool *pool)
 {
     const struct rg_pool_options *options = &pool->options;
@@ -676,10 +612,7 @@ static int pool_setup(struct rg_pool *pool)
         rg_conn_init(&pool->conns[i], &pool->shared);
         rg_list_push_back(&pool->free, &pool->conns[i].node);
     }
-    pool->resolve = (struct rg_resolve){
-        .loop = pool->shared.response.loop,
-        .done = resolve_done,
-    };
+    addresses_setup(pool);
     return 0;
 }
 

@@ -14,10 +14,8 @@
 #define RG_HTTP_POOL_H
 
 #include "http/conn.h"
-#include "http/resolver.h"
+#include "http/pool_addresses.h"
 
-/* How often the addresses are looked up again while the pool is in use. */
-#define RG_POOL_RESOLVE_INTERVAL_NS (60 * RG_NS_PER_S)
 /* Handshakes at once: a storm of them would delay the connections that carry data. */
 #define RG_POOL_CONNECTING_MAX 64
 
@@ -56,12 +54,6 @@ uint32_t rg_pool_connections(const struct rg_pool *pool);
 
 /* Private to pool.c and its tests. */
 
-/* A failure as it is told to those who wait, with its text. Status OK: none. */
-struct rg_pool_failure {
-    struct rg_transport_failure failure;
-    char text[RG_TUNNEL_TEXT_SIZE + 96];
-};
-
 struct rg_pool {
     struct rg_conn_shared shared; /* with its connections */
     struct rg_pool_options options;
@@ -75,13 +67,9 @@ struct rg_pool {
     struct rg_list queue;
     uint32_t queue_count;
     uint32_t prewarm_target;
-    struct rg_candidates candidates; /* none until the first look-up has succeeded */
-    /* How connections could not be made: the last failure that is final, and the last other one. */
-    struct rg_pool_failure final_failure, passing_failure;
+    struct rg_pool_addresses addresses;
     struct rg_alarm alarm; /* when an address is no longer passed over */
-    struct rg_resolve resolve;
-    bool resolving, has_connected;
-    uint64_t resolved_ns, resolve_started_ns;
+    bool has_connected;    /* the first one has been logged */
     struct rg_task pump_task;
     void (*closed)(void *context);
     void *closed_context;

@@ -201,7 +201,7 @@ static void client_open(void)
     }
     RG_CHECK_EQ(rg_client_open(&world->client, &world->runtime, &options), 0);
     for (uint32_t i = 0; i < world->client->loop_count && world->resolver != NULL; i++) {
-        world->client->loops[i].pool->options.resolver = world->resolver;
+        world->client->loops[i].pool->addresses.resolver = world->resolver;
     }
     RG_CHECK_EQ(rg_cq_open(&world->cq, &world->runtime, REQUESTS_AT_ONCE), 0);
 }
