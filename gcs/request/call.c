@@ -185,7 +185,7 @@ static enum rg_status call_finish(struct rg_request *request, struct rg_completi
         call->space[size] = '\0';
         call->answer.body = (const char *)call->space;
         call->answer.body_size = size;
-        status = call->ops->judge != NULL ? call->ops->judge(call) : RG_STATUS_OK;
+        status = call->ops->check != NULL ? call->ops->check(call) : RG_STATUS_OK;
     }
     completion->status = status;
     return status;

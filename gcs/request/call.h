@@ -23,9 +23,9 @@ struct rg_object_resource;
 struct rg_gcs_call_ops {
     /* The request line and fields, Content-Length included: see rg_gcs_call_encode. */
     void (*encode)(struct rg_gcs_call *call, struct rg_h1_encoder *encoder);
-    /* The answer is complete; anything but OK is a failure of this attempt, and its cause may be
-     * noted. May be NULL. */
-    enum rg_status (*judge)(struct rg_gcs_call *call);
+    /* The answer is complete: checks it and takes from it what is needed. Anything but OK is a
+     * failure of this attempt, and its cause may be noted. May be NULL. */
+    enum rg_status (*check)(struct rg_gcs_call *call);
     /* An attempt was answered with an error status, and its body is in request.x; before what that
      * status means is noted. May be NULL. */
     void (*refused)(struct rg_gcs_call *call, uint16_t http_status);

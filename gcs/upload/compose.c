@@ -98,7 +98,7 @@ static void part_encode(struct rg_gcs_call *call, struct rg_h1_encoder *encoder)
 }
 
 /* What was written has to be what was sent. */
-static enum rg_status temporary_judge(struct rg_gcs_call *call)
+static enum rg_status temporary_check(struct rg_gcs_call *call)
 {
     const struct rg_upload_part *part = rg_upload_part_of(call);
     struct temporary *temporary = &compose_of(rg_upload_op_of(call))->temporary[part->number];
@@ -130,7 +130,7 @@ static void temporary_done(struct rg_gcs_call *call, enum rg_status status)
 static void part_send(struct rg_upload_op *op, struct rg_upload_part *part)
 {
     static const struct rg_gcs_call_ops ops = {.encode = part_encode,
-                                               .judge = temporary_judge,
+                                               .check = temporary_check,
                                                .refused = rg_upload_part_refused,
                                                .done = temporary_done};
     struct compose *own = compose_of(op);
@@ -187,7 +187,7 @@ static bool join_start(struct rg_upload_op *op, struct rg_upload_part *part, uin
                        uint32_t count)
 {
     static const struct rg_gcs_call_ops ops = {
-        .encode = join_temporary_encode, .judge = temporary_judge, .done = temporary_done};
+        .encode = join_temporary_encode, .check = temporary_check, .done = temporary_done};
     struct compose *own = compose_of(op);
     char name[TEMPORARY_NAME_SIZE_MAX];
     part->number = own->count;
@@ -221,7 +221,7 @@ static void last_encode(struct rg_gcs_call *call, struct rg_h1_encoder *encoder)
     join_encode(call, encoder, &rg_upload_op_of(call)->conditions);
 }
 
-static enum rg_status last_judge(struct rg_gcs_call *call)
+static enum rg_status last_check(struct rg_gcs_call *call)
 {
     call->request.idempotent = false;
     return rg_upload_read_stored(call);
@@ -247,7 +247,7 @@ static void last_done(struct rg_gcs_call *call, enum rg_status status)
 static void last_start(struct rg_upload_op *op)
 {
     static const struct rg_gcs_call_ops ops = {
-        .encode = last_encode, .judge = last_judge, .done = last_done};
+        .encode = last_encode, .check = last_check, .done = last_done};
     struct compose *own = compose_of(op);
     own->body = join_body(op, 0, own->level_count);
     if (own->body == NULL) {

@@ -108,7 +108,7 @@ static int answer_parse(struct rg_gcs_call *call, struct rg_xml_answer *out_answ
     return rg_xml_answer_parse(call->answer.body, call->answer.body_size, out_answer);
 }
 
-static enum rg_status begin_judge(struct rg_gcs_call *call)
+static enum rg_status begin_check(struct rg_gcs_call *call)
 {
     struct multipart *own = multipart_of(rg_upload_op_of(call));
     struct rg_xml_answer answer;
@@ -178,7 +178,7 @@ static void part_encode(struct rg_gcs_call *call, struct rg_h1_encoder *encoder)
     rg_gcs_call_encode_crc32c(encoder, part->crc);
 }
 
-static enum rg_status part_judge(struct rg_gcs_call *call)
+static enum rg_status part_check(struct rg_gcs_call *call)
 {
     const struct rg_upload_part *part = rg_upload_part_of(call);
     const struct rg_gcs_call_answer *answer = &call->answer;
@@ -217,7 +217,7 @@ static void complete_encode(struct rg_gcs_call *call, struct rg_h1_encoder *enco
 }
 
 /* The service may answer 200 before it knows, and tell of a failure in the body. */
-static enum rg_status complete_judge(struct rg_gcs_call *call)
+static enum rg_status complete_check(struct rg_gcs_call *call)
 {
     struct rg_xml_answer answer;
     if (answer_parse(call, &answer) == 0 && strcmp(answer.root, "Error") == 0) {
@@ -279,7 +279,7 @@ static void begin(struct rg_upload_op *op)
 {
     static const struct rg_gcs_call_ops ops = {
         .encode = begin_encode,
-        .judge = begin_judge,
+        .check = begin_check,
         .refused = begin_refused,
         .done = begin_done,
         .has_no_write_token = true,
@@ -294,7 +294,7 @@ static void part_send(struct rg_upload_op *op, struct rg_upload_part *part)
 {
     static const struct rg_gcs_call_ops ops = {
         .encode = part_encode,
-        .judge = part_judge,
+        .check = part_check,
         .refused = rg_upload_part_refused,
         .done = part_done,
         .has_no_write_token = true,
@@ -327,7 +327,7 @@ static void parts_advance(struct rg_upload_op *op)
 static void complete(struct rg_upload_op *op)
 {
     static const struct rg_gcs_call_ops ops = {.encode = complete_encode,
-                                               .judge = complete_judge,
+                                               .check = complete_check,
                                                .done = complete_done,
                                                .has_no_write_token = true};
     struct multipart *own = multipart_of(op);

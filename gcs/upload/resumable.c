@@ -98,7 +98,7 @@ static void begin_encode(struct rg_gcs_call *call, struct rg_h1_encoder *encoder
     }
 }
 
-static enum rg_status begin_judge(struct rg_gcs_call *call)
+static enum rg_status begin_check(struct rg_gcs_call *call)
 {
     struct resumable *own = resumable_of(rg_upload_op_of(call));
     if (call->answer.location == NULL) {
@@ -128,7 +128,7 @@ static void begin_done(struct rg_gcs_call *call, enum rg_status status)
 static void session_begin(struct rg_upload_op *op)
 {
     static const struct rg_gcs_call_ops ops = {
-        .encode = begin_encode, .judge = begin_judge, .done = begin_done};
+        .encode = begin_encode, .check = begin_check, .done = begin_done};
     struct resumable *own = resumable_of(op);
     if (own->body == NULL) {
         own->body = rg_upload_resource_json(&op->attributes, op->operation.request->object, NULL);
@@ -184,7 +184,7 @@ static void ask_encode(struct rg_gcs_call *call, struct rg_h1_encoder *encoder)
     rg_h1_encode_header(encoder, "Content-Range", "bytes */*");
 }
 
-static enum rg_status session_judge(struct rg_gcs_call *call)
+static enum rg_status session_check(struct rg_gcs_call *call)
 {
     struct rg_upload_op *op = rg_upload_op_of(call);
     const struct resumable *own = resumable_of(op);
@@ -367,7 +367,7 @@ static bool session_prepare(struct rg_upload_op *op, const struct rg_gcs_call_op
 static void ask(struct rg_upload_op *op)
 {
     static const struct rg_gcs_call_ops ops = {
-        .encode = ask_encode, .judge = session_judge, .done = ask_done};
+        .encode = ask_encode, .check = session_check, .done = ask_done};
     if (session_prepare(op, &ops)) {
         rg_upload_call_start(op, &op->call);
     }
@@ -377,7 +377,7 @@ static void ask(struct rg_upload_op *op)
 static void chunk_send(struct rg_upload_op *op)
 {
     static const struct rg_gcs_call_ops ops = {
-        .encode = chunk_encode, .judge = session_judge, .done = chunk_done};
+        .encode = chunk_encode, .check = session_check, .done = chunk_done};
     struct resumable *own = resumable_of(op);
     const struct rg_upload_part *part = rg_upload_parts_at(&op->parts, own->persisted);
     uint64_t whole = op->parts.source.size;

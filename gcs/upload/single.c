@@ -63,7 +63,7 @@ static void single_encode(struct rg_gcs_call *call, struct rg_h1_encoder *encode
     rg_upload_single_encode(call, encoder, &rg_upload_op_of(call)->conditions);
 }
 
-static enum rg_status single_judge(struct rg_gcs_call *call)
+static enum rg_status single_check(struct rg_gcs_call *call)
 {
     /* It is stored: whatever is wrong with the answer, another attempt could only fail by its own
      * condition. */
@@ -84,7 +84,7 @@ static void single_done(struct rg_gcs_call *call, enum rg_status status)
 static void single_advance(struct rg_upload_op *op)
 {
     static const struct rg_gcs_call_ops ops = {
-        .encode = single_encode, .judge = single_judge, .done = single_done};
+        .encode = single_encode, .check = single_check, .done = single_done};
     rg_upload_parts_fill(&op->parts);
     struct rg_upload_part *part = rg_upload_parts_filled(&op->parts);
     if (part == NULL || !rg_upload_is_running(op)) {

@@ -217,12 +217,12 @@ static void compare_encode(struct rg_gcs_call *call, struct rg_h1_encoder *encod
     rg_gcs_call_encode(call, encoder, "GET", &target);
 }
 
-static enum rg_status compare_judge(struct rg_gcs_call *call)
+static enum rg_status compare_check(struct rg_gcs_call *call)
 {
     return rg_gcs_call_read_object(call, &rg_upload_op_of(call)->stored);
 }
 
-/* What would complete the upload was told that there is none, and what is there is not it. */
+/* The server knows no such upload any more, and what is there is not what was sent. */
 static void ending_explain(struct rg_request *request, enum rg_status status)
 {
     if (request->failure.status != RG_STATUS_NOT_FOUND ||
@@ -237,7 +237,7 @@ static void ending_explain(struct rg_request *request, enum rg_status status)
 }
 
 /* What is stored has been read, or cannot be. A failure that was noted at the operation's request
- * is why it was asked; without one the answer was good and told no CRC32C. */
+ * is why it was asked; without one the answer was good, and had no CRC32C. */
 static void compare_done(struct rg_gcs_call *call, enum rg_status status)
 {
     struct rg_upload_op *op = rg_upload_call_ended(call);
@@ -269,7 +269,7 @@ static void compare_done(struct rg_gcs_call *call, enum rg_status status)
 static void compare(struct rg_upload_op *op)
 {
     static const struct rg_gcs_call_ops ops = {.encode = compare_encode,
-                                               .judge = compare_judge,
+                                               .check = compare_check,
                                                .done = compare_done,
                                                .has_no_write_token = true};
     op->was_read = true;
@@ -297,7 +297,7 @@ static void verify_done(struct rg_gcs_call *call, enum rg_status status)
 static void upload_verify(struct rg_operation *operation)
 {
     static const struct rg_gcs_call_ops ops = {.encode = compare_encode,
-                                               .judge = compare_judge,
+                                               .check = compare_check,
                                                .done = verify_done,
                                                .has_no_write_token = true};
     struct rg_upload_op *op = op_of(operation);
@@ -416,7 +416,7 @@ static bool may_be_stored(const struct rg_upload_op *op)
 }
 
 /* What is stored stays stored; otherwise the operation ends when it has cleaned up. Whoever cancels
- * is told the truth; whoever has no more time, that the outcome is unknown. */
+ * learns the outcome; whoever has no more time learns that it is unknown. */
 static void upload_cancel(struct rg_operation *operation, enum rg_status status)
 {
     struct rg_upload_op *op = op_of(operation);

@@ -104,7 +104,7 @@ struct rg_upload_op {
     struct rg_upload_parts parts;
     /* Of an object that is STORED. */
     struct rg_object_resource stored;
-    bool was_read;     /* it was read, and not told by the answer to our request */
+    bool was_read;     /* read by a request of its own, not from the answer to ours */
     bool may_be_other; /* somebody else may have stored the same bytes */
 };
 

@@ -1,13 +1,13 @@
 /* A writer: an upload whose source is the program's own thread, which writes a stream of unknown
  * length into one object.
  *
- *   IDLE -> RUNNING -> OVER -> TOLD
+ *   IDLE -> RUNNING -> OVER -> COMPLETED
  *
- *   IDLE     the first part is being filled
- *   RUNNING  the operation is with its loop: it begins with the first full part, or when the stream
- *            ends; by then it is known whether the object fits one request
- *   OVER     the operation has ended, and the outcome stays here until rg_writer_finish asks for it
- *   TOLD     the completion has been published
+ *   IDLE       the first part is being filled
+ *   RUNNING    the operation is with its loop. It begins with the first full part, or when the
+ *              stream ends: by then it is known whether the object fits one request
+ *   OVER       the operation has ended; the outcome is kept until rg_writer_finish asks for it
+ *   COMPLETED  the completion has been published
  *
  * The bytes are in a stream (gcs/upload/stream.h), whose lock guards what the program's thread and
  * the loop share. */
@@ -27,7 +27,7 @@ enum writer_state {
     WRITER_IDLE = 0,
     WRITER_RUNNING,
     WRITER_OVER,
-    WRITER_TOLD,
+    WRITER_COMPLETED,
 };
 
 struct rg_writer {
@@ -61,7 +61,7 @@ static void become(struct rg_writer *writer, enum writer_state state)
         [WRITER_IDLE] = "idle",
         [WRITER_RUNNING] = "running",
         [WRITER_OVER] = "over",
-        [WRITER_TOLD] = "told",
+        [WRITER_COMPLETED] = "completed",
     };
     RG_ASSERT(state == writer->state + 1);
     rg_log(RG_LOG_DEBUG, "writer of gs://%s/%s: %s -> %s", writer->request.bucket,
@@ -75,7 +75,7 @@ static void outcome_publish(struct rg_writer *writer)
     if (writer->state != WRITER_OVER || writer->cq == NULL) {
         return;
     }
-    become(writer, WRITER_TOLD);
+    become(writer, WRITER_COMPLETED);
     writer->outcome.user_data = writer->user_data;
     if (writer->outcome.status != RG_STATUS_OK) {
         rg_request_explain(&writer->request, &writer->outcome);
