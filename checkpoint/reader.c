@@ -5,9 +5,9 @@
  *   FREE --a get--> OUT --a lease--> HERE --read to its end, or its slot is wanted--> FREE
  *                    +--failed, or behind the object's end--> FREE
  *
- * There is no thread: whoever reads takes completions, and asks for the blocks that come next
+ * There is no thread: reading takes completions, and asks for the blocks that come next
  * before it returns. A large piece is no block: it is one set of ranges, straight into the caller's
- * memory. A call that runs into its deadline goes on when it is made again:
+ * memory. A call that reached its deadline continues when it is made again:
  *
  *   NONE -> BLOCKS <-> DIRECT (the large piece is out)
  *     ^       |
@@ -52,7 +52,7 @@ struct rg_checkpoint_reader {
     uint64_t object_size; /* UINT64_MAX: not known */
     uint32_t object_crc;
     bool has_object_crc, checks;
-    enum call_state call; /* that is being made, or goes on */
+    enum call_state call; /* that is being made, or is to be continued */
     uint64_t done;
     struct rg_range range;
     uint64_t next_offset; /* where the last call ended */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is being united. Entries are sorted: by rank and worker, and at the end those of nobody in
+/* What is being united. Entries are sorted: by rank and worker, and at the end those of no one in
  * particular, who have consumed nothing since their base. */
 struct unite {
     struct rg_base_entry *entries; /* owned */
@@ -403,7 +403,7 @@ static int streams_make(struct unite *unite)
     return 0;
 }
 
-/* That there is a state of each rank, or one of nobody in particular in its place. */
+/* That there is a state of each rank, or one without a rank in its place. */
 static int ranks_check(const struct unite *unite)
 {
     uint32_t missing = unite->missing;

@@ -1,6 +1,6 @@
 /* A random order of the numbers below `count` that is computed and not stored: the number at each
  * position is found by itself, in constant memory, so that an epoch of any size starts at once and
- * goes on anywhere.
+ * continues anywhere.
  *
  * A Feistel network on the domain height x width, both near the root of count, whose halves are
  * combined by addition; a result outside of the count goes round again (Black and Rogaway, "Ciphers
@@ -12,7 +12,7 @@
  * the network can be undone, so that no number comes twice.
  *
  * The order for a count and a key never changes between versions of this library: what was saved in
- * the middle of an epoch must go on with the rest of the same order. */
+ * the middle of an epoch must continue with the rest of the same order. */
 #ifndef RG_DATASET_PERMUTATION_H
 #define RG_DATASET_PERMUTATION_H
 

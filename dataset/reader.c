@@ -7,12 +7,12 @@
  *                       +---- what has room ---+
  *
  * The window (dataset/window.h) knows which samples are out, here and taken, the plan
- * (dataset/plan.h) what is read next, and resume (dataset/resume.h) where the epoch goes on. This
+ * (dataset/plan.h) what is read next, and resume (dataset/resume.h) where the epoch continues. This
  * file makes the requests, waits for them, and decides what becomes of objects that have changed.
  *
  *   open -> next, next, ... until 0 -> close
  *
- * There is no thread: whoever takes samples refills the window, before and after. That is one
+ * There is no thread: taking samples refills the window, before and after. That is one
  * thread at a time. `lock` guards the window, `consumed`, and what follows them in the struct; it
  * is held except while the reader waits, so that other threads may ask how far the reader is. */
 #include "dataset/plan.h"
@@ -80,7 +80,7 @@ static int epoch_identify(struct rg_reader *reader, char *error, size_t error_si
     return 0;
 }
 
-/* Finds out where the epoch goes on, and deals what is left. */
+/* Finds out where the epoch continues, and divides what is left. */
 static int sampler_open(struct rg_reader *reader, char *error, size_t error_size)
 {
     const struct rg_reader_options *options = &reader->options;

@@ -1,7 +1,7 @@
 /* Going on: what a reader begins with, by a saved state and the way the epoch is dealt now, and the
  * state that it saves in its turn.
  *
- * The same reader goes on within its deal. Otherwise what it has consumed becomes a base
+ * The same reader continues within its share. Otherwise what it has consumed becomes a base
  * (dataset/base.h), as far as it says enough, and what is left is dealt anew.
  *
  * Pure but for memory: no clock, no I/O. */

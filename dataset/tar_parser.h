@@ -2,7 +2,7 @@
  *
  * Formats: POSIX.1-2001 (pax: path and size; section "pax Interchange Format"), ustar, GNU (long
  * names, sizes in base 256) and the old one of Unix V7. Members that are no regular files are
- * passed over, as are types that nobody defined; sparse files are an error, since their bytes do
+ * passed over, as are undefined types; sparse files are an error, since their bytes do
  * not lie in the archive as they are.
  *
  * The parser says by `offset` which byte of the archive it wants next, and skips what members hold

@@ -56,7 +56,7 @@ struct rg_tar_scan {
     const struct rg_tar_index *known;
     struct shard *shards;
     uint64_t shard_count, next, done, read;
-    uint32_t at_once, active; /* shards that were begun and are not done */
+    uint32_t at_once, active; /* shards that were started and are not done */
     uint32_t out;             /* requests; one at most for each active shard */
     uint64_t *ready;          /* shards whose next request could not be submitted yet */
     uint32_t ready_count;

@@ -23,7 +23,7 @@ struct rg_tar_section {
     uint64_t sample_count;
     size_t block_begin;
     struct rg_tar_encoder *encoder; /* owned while samples are added */
-    struct rg_tar_sample *sample;   /* the same; part_count 0: none has begun */
+    struct rg_tar_sample *sample;   /* the same; part_count 0: none has started */
     char *extensions;               /* the same; of the sample, RG_TAR_MEMBERS_MAX of full size */
     char error[RG_TAR_ERROR_SIZE];  /* one line, after -EBADMSG */
 };

@@ -18,7 +18,7 @@
  *        |        AGAIN <----------------+
  *        +------> FOLLOWS: as long as the request's first sample is OUT or AGAIN
  *
- * OUT is a request that somebody is making; AGAIN is one that has to be made once more, because
+ * OUT is a request in flight; AGAIN is one that has to be made once more, because
  * there was no room for it, because it was asked for a generation that is gone, or because the
  * memory that it held was needed for the first sample. OUT ends in FREE when a sample is skipped.
  * Which samples were taken is kept in `handed` only.

@@ -23,7 +23,7 @@ struct rg_bytes {
 /* A file in memory that has no name, can be sealed, and is closed by exec. A descriptor, or
  * negative where the kernel or a filter of system calls has none to give. */
 int rg_memory_file_open(const char *name);
-/* Nobody changes it any more, whoever has a descriptor. 0 or negative. */
+/* From now on no holder of a descriptor can change it. 0 or negative. */
 int rg_memory_file_seal(int fd);
 
 /* Writes all of it, however little the kernel takes at a time. 0 or negative. */

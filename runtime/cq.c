@@ -85,12 +85,12 @@ struct rg_cq {
 
     alignas(RG_CACHE_LINE) _Atomic uint64_t head;
 
-    /* Read by every publish, written when somebody waits. */
-    alignas(RG_CACHE_LINE) _Atomic uint64_t wake_at; /* UINT64_MAX: nobody waits */
+    /* Read by every publish, written when a thread waits. */
+    alignas(RG_CACHE_LINE) _Atomic uint64_t wake_at; /* UINT64_MAX: no thread waits */
     _Atomic uint32_t event;                          /* the futex */
     _Atomic uint32_t sleepers;
     _Atomic bool interrupted; /* until a wait has ended by it */
-    _Atomic int fd;           /* -1 until somebody asks for it */
+    _Atomic int fd;           /* -1 until it is asked for */
     _Atomic bool signalled;
 
     struct slot slots[];
@@ -445,7 +445,7 @@ int rg_cq_fd(struct rg_cq *cq)
         rg_fd_drop(made);
         return fd;
     }
-    /* What was published before the descriptor existed signalled nobody. */
+    /* What was published before the descriptor existed did not signal it. */
     if (atomic_load(&cq->published) != atomic_load(&cq->head)) {
         signal_fd(cq);
     }

@@ -171,7 +171,7 @@ static void connect_start(struct epoll_backend *backend, struct rg_op *op)
 {
     struct rg_socket *socket = op->socket;
     socket->writable = socket->readable = socket->hung_up = false;
-    /* EALREADY, EISCONN: it was begun by a ring that has failed since. */
+    /* EALREADY, EISCONN: it was started by a ring that has failed since. */
     int rc = connect(socket->fd, op->data, (socklen_t)op->size);
     if (rc == 0 || errno == EISCONN) {
         socket->writable = true;

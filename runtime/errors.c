@@ -11,8 +11,8 @@
 
 enum meaning {
     UNLISTED = 0,
-    UNREACHABLE, /* nobody is there to be spoken to */
-    FAILED,      /* somebody may be there; another attempt may succeed */
+    UNREACHABLE, /* nothing can be reached there */
+    FAILED,      /* a server may be there; another attempt may succeed */
     SHORT,       /* this process or the system is short of something */
 };
 
@@ -27,7 +27,7 @@ static const struct row rows[] = {
     {ECONNREFUSED, UNLISTED, UNREACHABLE, FAILED, UNLISTED, FAILED},
     /* No route: usual for IPv6 where there is only IPv4. */
     {ENETUNREACH, UNLISTED, UNREACHABLE, FAILED, FAILED, FAILED},
-    /* A router says so, or nobody answers on this network. */
+    /* A router says so, or no machine on this network answers. */
     {EHOSTUNREACH, UNLISTED, UNREACHABLE, FAILED, FAILED, FAILED},
     /* The device is down; or there is no such device. */
     {ENETDOWN, UNLISTED, UNREACHABLE, FAILED, FAILED, FAILED},

@@ -28,8 +28,8 @@ enum rg_errors_call {
  * RG_STATUS_CONNECTION_LOST says that only the connection is lost that was to be accepted: the next
  * one may be fine. */
 enum rg_status rg_errors_status(enum rg_errors_call call, int os_error);
-/* Whether connect() said so because nobody was there to be spoken to: no way to the address, or no
- * server that listens at it. Not where somebody may be there: ECONNRESET, ETIMEDOUT. */
+/* Whether connect() failed because nothing can be reached: no route to the address, or no server
+ * that listens. False if a server may be there: ECONNRESET, ETIMEDOUT. */
 bool rg_errors_unreachable(int os_error);
 
 /* What io_uring_enter says of the ring. */

@@ -151,7 +151,7 @@ void rg_file_reader_start(struct rg_file_reader *reader, struct rg_op *op)
         queue_push(&reader->waiting, op);
         pthread_cond_signal(&reader->more);
     } else {
-        /* No thread is to be had: late is better than never. */
+        /* No thread can be started: read here, although that blocks. */
         op_read(op);
         queue_push(&reader->done, op);
         reader->wake(reader->wake_context);

@@ -18,7 +18,7 @@ bool rg_file_read_cached(struct rg_op *op);
 /* `wake` is called by a thread when there is something to take. 0 or -ENOMEM. */
 int rg_file_reader_create(struct rg_file_reader **out_reader, void (*wake)(void *context),
                           void *context);
-/* Waits for the reads that have begun; nothing is taken any more. NULL is fine. */
+/* Waits for the reads that were started; no more are accepted. NULL is fine. */
 void rg_file_reader_destroy(struct rg_file_reader *reader);
 /* Reads as the op says; it stays with the reader until it is taken. */
 void rg_file_reader_start(struct rg_file_reader *reader, struct rg_op *op);

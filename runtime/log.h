@@ -59,7 +59,7 @@ struct rg_log_some {
     _Atomic uint32_t written, left_out;
 };
 
-/* The least important level that anybody takes; 0: nobody takes any. */
+/* The least important level that is written anywhere; 0: none is. */
 extern _Atomic int rg_log_threshold;
 
 static inline bool rg_log_enabled(enum rg_log_level level)

@@ -86,8 +86,8 @@ struct rg_loop {
     bool has_thread;
     struct rg_mailbox mailbox; /* shared with other threads */
     struct rg_mail stop_mail;
-    _Atomic bool slab_freed; /* a foreign thread released a slab that somebody waits for */
-    /* Why the backend has given up its own way and goes on by epoll; static. NULL: it has not. */
+    _Atomic bool slab_freed; /* a foreign thread released a slab that a request waits for */
+    /* Why the ring was given up and epoll took over; static. NULL: it was not. */
     const char *_Atomic fallback_reason;
 };
 

@@ -80,7 +80,7 @@ struct rg_metrics {
     struct rg_histogram phases[RG_PHASE_COUNT];
 };
 
-/* Adds all of `from`, which its own thread may be writing, to `to`, which nobody else uses. */
+/* Adds all of `from`, which its own thread may be writing, to `to`, which no other thread uses. */
 void rg_metrics_merge(struct rg_metrics *to, const struct rg_metrics *from);
 
 /* O(1); called by the writing thread only. */

@@ -518,7 +518,7 @@ void rg_lease_share(struct rg_lease *lease, uint32_t more)
     }
 }
 
-/* False: nobody else has it. */
+/* False: there is no other holder. */
 static bool give_up_share(struct rg_lease *lease)
 {
     uint32_t shares = atomic_load_explicit(&lease->shares, memory_order_acquire);

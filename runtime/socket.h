@@ -18,7 +18,7 @@ struct rg_local {
  * or a negative errno. This one, those that are accepted and those that are prepared are noted for
  * a forked child (runtime/descriptor.h) until rg_fd_close. */
 int rg_fd_open_tcp(int family, int type_flags);
-/* Makes a descriptor that somebody else has made one of ours. */
+/* Takes over a descriptor that was opened elsewhere. */
 void rg_fd_prepare(int fd);
 /* Before connecting to an address of the family. -EAFNOSUPPORT: the local address is of another
  * family; or what the system says. */

@@ -32,7 +32,7 @@
  * blocking mode, because io_uring would otherwise hand -EAGAIN to us instead of waiting itself.
  *
  * A ring that was made may fail later: a filter is installed that forbids it, or memory runs out
- * and a completion is lost. The loop then goes on by epoll (uring_spare.c). */
+ * and a completion is lost. The loop then continues with epoll (uring_spare.c). */
 #include "runtime/uring.h"
 #include "runtime/clock.h"
 #include "runtime/descriptor.h"
@@ -63,7 +63,7 @@
 #define SHORTAGES_MAX 1000
 #define SHORTAGE_PAUSE_NS (1 * RG_NS_PER_MS)
 
-/* The same where there is no epoll to go on with, either. */
+/* The same where epoll cannot be used either. */
 #define WRECK_PAUSE_MS 10
 
 #define RING_FLAGS                                                                                 \
@@ -374,7 +374,7 @@ static void uring_start(void *self, struct rg_op *op)
         io_uring_prep_poll_add(sqe, fd, POLLIN | POLLRDHUP);
         break;
     case RG_OP_SEND:
-        /* MSG_WAITALL: the kernel goes on after a short send by itself. */
+        /* MSG_WAITALL: the kernel itself continues after a short send. */
         io_uring_prep_send(sqe, fd, (const uint8_t *)op->data + op->progress,
                            op->size - op->progress, MSG_NOSIGNAL | MSG_WAITALL);
         break;

@@ -44,8 +44,8 @@ enum {
 void rg_uring_drain(struct rg_uring *backend, uint32_t count_max);
 void rg_uring_exit(struct io_uring *ring);
 
-/* The ring is broken: the loop goes on by epoll. Where that is not to be had now, all that is in
- * flight ends, which gives descriptors and memory back, and it is to be tried again in the next
+/* The ring is broken: the loop continues with epoll. Where that is not to be had now, all that is
+ * in flight ends, which gives descriptors and memory back, and it is to be tried again in the next
  * pass
  * (`spare` is NULL then). */
 void rg_uring_take_over(struct rg_uring *backend);

@@ -1,4 +1,4 @@
-/* How a loop goes on by epoll when its ring has failed: see uring.c.
+/* How a loop continues with epoll when its ring has failed: see uring.c.
  *
  * The ring is closed, every socket is handed to an epoll backend, and what was in flight begins
  * again there: a wait for a socket, and a connection, of which the kernel knows how far it is. Two
@@ -34,7 +34,7 @@ static void ring_bury(struct rg_uring *backend)
     }
 }
 
-/* An op in flight goes on by epoll, or ends. `error`: there is no epoll, either. */
+/* An op in flight continues with epoll, or ends. `error`: epoll cannot be used either. */
 static void op_move(struct rg_uring *backend, struct rg_op *op, int error)
 {
     if (op == NULL || op->state != RG_OP_INFLIGHT) {
@@ -125,7 +125,7 @@ static void grave_watch(struct rg_uring *backend)
     rg_uring_grave_done(&backend->grave_op);
 }
 
-/* Makes the epoll backend that goes on. 0 or a negative errno. */
+/* Makes the epoll backend that takes over. 0 or a negative errno. */
 static int spare_create(struct rg_uring *backend)
 {
     void *spare = NULL;
@@ -168,6 +168,6 @@ void rg_uring_take_over(struct rg_uring *backend)
     }
     const char *reason = rg_errors_ring_broken_text(-backend->broken);
     atomic_store(&backend->loop->fallback_reason, reason);
-    rg_log(RG_LOG_WARN, "loop %u goes on by epoll: %s (errno %d)", backend->loop->index, reason,
+    rg_log(RG_LOG_WARN, "loop %u continues with epoll: %s (errno %d)", backend->loop->index, reason,
            -backend->broken);
 }
