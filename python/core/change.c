@@ -12,7 +12,7 @@ static const char *text_keep(struct core_operation *self, PyObject *text, const 
 {
     Py_ssize_t size;
     if (!PyUnicode_Check(text)) {
-        PyErr_Format(PyExc_TypeError, "%U: %s has %R, which is no str", self->uri, what, text);
+        PyErr_Format(PyExc_TypeError, "%U: %s must be a str, got %R", self->uri, what, text);
         return NULL;
     }
     const char *data = PyUnicode_AsUTF8AndSize(text, &size);
@@ -40,7 +40,8 @@ static int metadata_parse(struct core_operation *self, PyObject *pairs, bool may
     }
     PyObject *own = PyDict_New();
     if (own != NULL && !PyObject_HasAttrString(pairs, "keys")) {
-        PyErr_Format(PyExc_TypeError, "%U: metadata is %R; it is a dict of str", self->uri, pairs);
+        PyErr_Format(PyExc_TypeError, "%U: metadata must be a dict of str, got %R", self->uri,
+                     pairs);
         Py_CLEAR(own);
     }
     PyObject *items = own != NULL && PyDict_Update(own, pairs) == 0 ? PyDict_Items(own) : NULL;

@@ -15,8 +15,8 @@ static const char *number_text(uint64_t number, char text[32])
 static void refuse(PyObject *value, const char *name, uint64_t min, uint64_t max)
 {
     char low[32], high[32];
-    PyErr_Format(PyExc_ValueError, "%s is %R; it is between %s and %s", name, value,
-                 number_text(min, low), number_text(max, high));
+    PyErr_Format(PyExc_ValueError, "%s must be %s to %s, got %R", name, number_text(min, low),
+                 number_text(max, high), value);
 }
 
 bool core_number(PyObject *value, const char *name, uint64_t min, uint64_t max, uint64_t *out)
@@ -28,7 +28,7 @@ bool core_number(PyObject *value, const char *name, uint64_t min, uint64_t max, 
     if (number == NULL) {
         if (!PyErr_Occurred() || PyErr_ExceptionMatches(PyExc_TypeError)) {
             PyErr_Clear();
-            PyErr_Format(PyExc_TypeError, "%s is %R, which is no whole number", name, value);
+            PyErr_Format(PyExc_TypeError, "%s must be a whole number, got %R", name, value);
         }
         return false;
     }

@@ -42,10 +42,11 @@ static int data_parse(struct core_operation *self, PyObject *data)
     if (!PyUnicode_Check(data) && PyObject_HasAttrString(data, "__fspath__")) {
         return file_open(self, data);
     }
-    PyErr_Format(PyExc_TypeError,
-                 "%U: data is of type %R; it is bytes-like, or a pathlib.Path of a file (a str is "
-                 "neither: encode text, and wrap the name of a file)",
-                 self->uri, (PyObject *)Py_TYPE(data));
+    PyErr_Format(
+        PyExc_TypeError,
+        "%U: data of type %R: it must be bytes-like, or a pathlib.Path of a file (a str is "
+        "neither: encode text, and wrap the name of a file)",
+        self->uri, (PyObject *)Py_TYPE(data));
     return -1;
 }
 

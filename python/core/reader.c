@@ -147,7 +147,7 @@ static int indices_parse(struct reader *self, PyObject *tuple, struct rg_reader_
 static PyObject *list_freeze(PyObject *list, const char *name)
 {
     if (list != Py_None && !PyList_Check(list)) {
-        return PyErr_Format(PyExc_TypeError, "%s is %R, which is no list", name, list);
+        return PyErr_Format(PyExc_TypeError, "%s must be a list, got %R", name, list);
     }
     return list == Py_None ? Py_NewRef(list) : PySequence_Tuple(list);
 }

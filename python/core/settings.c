@@ -93,7 +93,7 @@ static bool text_parse(struct core_settings *self, const char *name, PyObject *v
         return true;
     }
     if (!PyUnicode_Check(value)) {
-        PyErr_Format(PyExc_TypeError, "%s is %R; it is a str or None", name, value);
+        PyErr_Format(PyExc_TypeError, "%s must be a str or None, got %R", name, value);
         return false;
     }
     const char *text = PyUnicode_AsUTF8AndSize(value, &size);
@@ -111,7 +111,7 @@ static bool duration_parse(const char *name, PyObject *value, uint64_t *out_ns)
     double seconds = PyBool_Check(value) ? -1 : PyFloat_AsDouble(value);
     if (PyErr_Occurred()) {
         PyErr_Clear();
-        PyErr_Format(PyExc_TypeError, "%s is %R, which is no number of seconds", name, value);
+        PyErr_Format(PyExc_TypeError, "%s must be a number of seconds, got %R", name, value);
         return false;
     }
     if (isinf(seconds) && seconds > 0) {
@@ -120,7 +120,7 @@ static bool duration_parse(const char *name, PyObject *value, uint64_t *out_ns)
     }
     if (!(seconds >= 0 && seconds <= SECONDS_MAX)) {
         PyErr_Format(PyExc_ValueError,
-                     "%s is %R; it is between 0 and 1e+09 seconds, or math.inf for no limit", name,
+                     "%s must be 0 to 1e+09 seconds, or math.inf for no limit, got %R", name,
                      value);
         return false;
     }
@@ -132,7 +132,7 @@ static bool duration_parse(const char *name, PyObject *value, uint64_t *out_ns)
 static bool off_parse(const char *name, PyObject *value, bool *out_is_off)
 {
     if (!PyBool_Check(value)) {
-        PyErr_Format(PyExc_TypeError, "%s is %R; it is True or False", name, value);
+        PyErr_Format(PyExc_TypeError, "%s must be True or False, got %R", name, value);
         return false;
     }
     *out_is_off = value == Py_False;
@@ -153,7 +153,7 @@ static bool choice_parse(const char *name, PyObject *value, const char *const *c
         PyOS_snprintf(known + size, sizeof(known) - size, "%s'%s'", i > 0 ? ", " : "", choices[i]);
         size = strlen(known);
     }
-    PyErr_Format(PyExc_ValueError, "%s is %R; it is one of %s", name, value, known);
+    PyErr_Format(PyExc_ValueError, "%s must be one of %s, got %R", name, known, value);
     return false;
 }
 

@@ -1,9 +1,9 @@
 """Epochs and states of a dataset, in the process that has it and in workers.
 
-The process that has the dataset says which epoch comes next, and which state is gone on with. Workers that were
-started for one iteration are told with the dataset; those that persist look again when an iteration begins, in a file
-in memory that they share with it. There they also say what they have begun: a state is gone on with by one iteration,
-whichever comes first, and all workers of an iteration begin the same epoch.
+The process that has the dataset decides which epoch comes next, and which state to resume from. Workers that were
+started for one iteration get that with the dataset. Persistent workers look it up when an iteration begins, in a file
+in memory that they share with that process. There they also note what they have started: the first iteration resumes
+from a state, and all workers of an iteration start the same epoch.
 
     change    counts what set_epoch and load_state_dict have changed
     group     the workers of one DataLoader's iterator; "" is the process itself
@@ -188,7 +188,7 @@ class Epochs:
         with self._noting() as noted:
             if noted["begun"] == noted["change"]:
                 raise RuntimeError(
-                    "workers of a DataLoader have begun this epoch, and the dataset in this process is not told how "
+                    "workers of a DataLoader have started this epoch, and this process does not know how "
                     "far they are: save the state_dict() of torchdata's StatefulDataLoader, or use num_workers=0"
                 )
 
@@ -202,8 +202,8 @@ class Epochs:
             state = self._state if str(change) not in noted["users"] else None
             if state is not None and self._is_inherited and worker_info() is not None:
                 raise RuntimeError(
-                    "a state was loaded, and this worker was not started by PyTorch's DataLoader or torchdata's: which "
-                    "of its workers go on with it cannot be told"
+                    "a state was loaded, but this worker was not started by a DataLoader of PyTorch or torchdata, so that "
+                    "its share of the state is not known"
                 )
             noted["users"][str(change)] = ""
             noted["begun"] = None
@@ -261,7 +261,7 @@ class Epochs:
         return [self._pass, change, epoch, has_state]
 
     def undo(self, beginning: Beginning) -> None:
-        """The iteration could not begin: a state is still to be gone on with."""
+        """The iteration could not begin: the next one has to resume from the state."""
         group = self._ticket[0] if self._is_worker() and self._ticket is not None else ""
         with self._noting() as noted:
             if beginning.state is not None and noted["users"].get(str(beginning.change)) == group:

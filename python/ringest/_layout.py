@@ -46,7 +46,7 @@ def _number(name: str) -> int | None:
     try:
         return int(text)
     except ValueError:
-        raise ValueError(f"{name} is {text!r} in the environment, which is no number; {_REMEDY}") from None
+        raise ValueError(f"{name} is {text!r} in the environment, not a number; {_REMEDY}") from None
 
 
 def _of_variables(rank_name: str, size_name: str) -> Layout:
@@ -54,8 +54,8 @@ def _of_variables(rank_name: str, size_name: str) -> Layout:
     if rank is None or world_size is None:
         there, lacking = (rank_name, size_name) if world_size is None else (size_name, rank_name)
         raise ValueError(
-            f"{there}={os.environ[there]} is in the environment, and {lacking} is not: which rank of how many this "
-            f"process is cannot be told before its process group is there; {_REMEDY}"
+            f"{there}={os.environ[there]} is in the environment, but {lacking} is not: without a process group, rank "
+            f"and world size are not known; {_REMEDY}"
         )
     if not 0 <= rank < world_size:
         raise ValueError(f"the environment says {rank_name}={rank} and {size_name}={world_size}; {_REMEDY}")

@@ -18,7 +18,7 @@ def _text(number: int) -> str:
 def flag(value: Any, name: str) -> bool:
     """True or False, also as 1 or 0. Nothing else: "no" would be true."""
     if isinstance(value, str | bytes) or not any(value is known or value == known for known in (True, False)):
-        raise TypeError(f"{name} is {value!r}; it is True or False")
+        raise TypeError(f"{name} must be True or False, got {value!r}")
     return bool(value)
 
 
@@ -29,7 +29,7 @@ def whole(value: Any, name: str, low: int, high: int) -> int:
     except TypeError:
         number = None
     if number is None or isinstance(value, bool):
-        raise TypeError(f"{name} is {value!r}, which is no whole number")
+        raise TypeError(f"{name} must be a whole number, got {value!r}")
     if not low <= number <= high:
-        raise ValueError(f"{name} is {number}; it is between {_text(low)} and {_text(high)}")
+        raise ValueError(f"{name} must be {_text(low)} to {_text(high)}, got {number}")
     return number

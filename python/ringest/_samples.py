@@ -38,13 +38,15 @@ class TransformError(RuntimeError):
 
 def check_transform(transform: Any) -> Any:
     if transform is not None and not callable(transform):
-        raise TypeError(f"transform is {transform!r}; it is a function or None")
+        raise TypeError(f"transform must be a function or None, got {transform!r}")
     return transform
 
 
 def check_on_error(on_error: OnError) -> OnError:
     if not callable(on_error) and on_error not in ("raise", "skip"):
-        raise ValueError(f"on_error is {on_error!r}; it is 'raise', 'skip' or a function of an Item and an exception")
+        raise ValueError(
+            f"on_error must be 'raise', 'skip' or a function of an Item and an exception, got {on_error!r}"
+        )
     return on_error
 
 

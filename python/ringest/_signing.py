@@ -69,9 +69,9 @@ def _endpoint(endpoint: str | None) -> urllib.parse.SplitResult:
 def _seconds(expires: float | datetime.timedelta) -> int:
     seconds = expires.total_seconds() if isinstance(expires, datetime.timedelta) else expires
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        raise TypeError(f"expires is {expires!r}, which is no number of seconds")
+        raise TypeError(f"expires must be a number of seconds, got {expires!r}")
     if not 1 <= seconds <= _EXPIRES_MAX:
-        raise ValueError(f"expires is {expires}; it is between 1 and {_EXPIRES_MAX} seconds (a week)")
+        raise ValueError(f"expires must be 1 to {_EXPIRES_MAX} seconds (a week), got {expires}")
     return int(seconds)
 
 
@@ -94,7 +94,7 @@ def sign_url(
 ) -> str:
     bucket, name = _uri.split(uri)
     if method not in _METHODS:
-        raise ValueError(f"method is {method!r}; it is one of {', '.join(map(repr, _METHODS))}")
+        raise ValueError(f"method must be one of {', '.join(map(repr, _METHODS))}, got {method!r}")
     place = _endpoint(endpoint)
     fields = _fields(headers, place.netloc)
     signed = ";".join(fields)

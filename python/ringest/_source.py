@@ -55,7 +55,7 @@ class Source(abc.ABC, Generic[List]):
     ) -> None:
         check_layout(rank, world_size)
         if client is not None and not isinstance(client, Client):
-            raise TypeError(f"client is {client!r}; it is a ringest.Client, or None for the process's own")
+            raise TypeError(f"client must be a ringest.Client, or None for the process's own, got {client!r}")
         self.what = what
         self._client = client
         self._given = (rank, world_size)
@@ -285,7 +285,9 @@ class ObjectSource(Source[Objects]):
         self._has_markers = flag(folder_markers, "folder_markers")
         super().__init__(self.uri, client, **layout)
         if not isinstance(manifest, str | os.PathLike | Objects | Iterable | None):
-            raise TypeError(f"manifest is {manifest!r}; it is a file, a gs:// URI, names, or (name, size, generation)")
+            raise TypeError(
+                f"manifest must be a file, a gs:// URI, names, or (name, size, generation), got {manifest!r}"
+            )
         if isinstance(manifest, Objects):
             self._check_manifest(manifest, "the manifest")
         self._manifest = manifest

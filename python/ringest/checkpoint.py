@@ -62,7 +62,7 @@ class _RawReader(io.RawIOBase):
             raise ValueError(f"{self.name}: the file is closed")
         begins = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self.size}
         if whence not in begins or begins[whence] + offset < 0:
-            raise ValueError(f"{self.name}: seek({offset}, {whence}) leads nowhere")
+            raise ValueError(f"{self.name}: seek({offset}, {whence}) is before the start of the file")
         self._at = begins[whence] + offset
         return self._at
 

@@ -45,7 +45,7 @@ def parse_size(value: int | str, what: str) -> int:
     found = re.fullmatch(r"\s*(\d+)\s*([KMGT]?)(i?B)?\s*", value, re.IGNORECASE)
     size = int(found[1]) * _UNITS[found[2].upper()] if found is not None else -1
     if not 0 <= size <= BYTES_MAX:
-        raise ValueError(f"{what} is {value!r}, which is not a size such as 64MiB")
+        raise ValueError(f"{what} must be a size such as 64MiB, got {value!r}")
     return size
 
 
@@ -57,10 +57,10 @@ def _check_endpoint(endpoint: str | None) -> str | None:
     if endpoint is None or (isinstance(endpoint, str) and _ENDPOINT.fullmatch(endpoint)):
         return endpoint
     # What has an "@" may have a password, which is not repeated.
-    shown = "what was given" if "@" in str(endpoint) else repr(endpoint)
+    shown = "a user name or password" if "@" in str(endpoint) else repr(endpoint)
     raise ValueError(
-        f"endpoint is {shown}; it is https://HOST[:PORT], http://HOST[:PORT] or HOST:PORT, and without it "
-        "STORAGE_EMULATOR_HOST or else Cloud Storage"
+        f"endpoint must be https://HOST[:PORT], http://HOST[:PORT] or HOST:PORT, got {shown}; without it, "
+        "STORAGE_EMULATOR_HOST is used, else Cloud Storage"
     )
 
 
@@ -653,9 +653,11 @@ def _delete_calls(
     uris: Iterable[str | tuple[str, int]], generation: int, condition: int | None, exclusive: bool
 ) -> Iterator[tuple]:
     if generation or condition is not None:
-        raise ValueError("a generation is of one object; of many, give it beside each: [(uri, generation), ...]")
+        raise ValueError(
+            "generation and if_generation_match are of one object; for many, give [(uri, generation), ...]"
+        )
     if exclusive:
-        raise ValueError("exclusive is of one object and its generation")
+        raise ValueError("exclusive is of one object, with its generation")
     rest = iter(uris)
     while some := tuple(itertools.islice(rest, _DELETES_MAX)):
         yield None, "delete_many", (some,), {}

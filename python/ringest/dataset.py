@@ -38,7 +38,7 @@ _CHANGED = {"error": 0, "skip": 1, "newest": 2}
 
 def _choose(choices: dict[str, int], value: str, what: str) -> int:
     if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{what} is {value!r}; it is one of {', '.join(map(repr, choices))}")
+        raise ValueError(f"{what} must be one of {', '.join(map(repr, choices))}, got {value!r}")
     return choices[value]
 
 
@@ -60,7 +60,7 @@ def _numbers(indices: Sequence[int], count: int, what: str) -> list[int]:
         try:
             number = operator.index(index)
         except TypeError:
-            raise TypeError(f"{index!r} is no index of {what}: dataset[0] to dataset[{count - 1}]") from None
+            raise TypeError(f"an index of {what} must be a whole number, 0 to {count - 1}, got {index!r}") from None
         if not -count <= number < count:
             raise IndexError(f"index {number} of {count} {what}")
         numbers.append(number if number >= 0 else number + count)
@@ -68,8 +68,8 @@ def _numbers(indices: Sequence[int], count: int, what: str) -> list[int]:
 
 
 def take_all(reader: _core.Reader, samples: Samples) -> list:
-    """What is left of a reader, which is closed. Where all of it was left out, the last error is raised: there
-    is nothing that could be given in its place."""
+    """All remaining samples of a reader, which is then closed. If all were left out, the last error is raised, because
+    there is nothing to return instead."""
     taken: list = []
     try:
         while items := reader.take_some(_TAKEN_AT_ONCE):
@@ -96,17 +96,16 @@ def _take_all_data(reader: _core.Reader) -> list:
 class MapDataset(WorkerReady, MapBase):
     """Objects below gs://BUCKET/PREFIX by index.
 
-    The prefix is literal, as in the service: gs://bucket/data is also database/x, and gs://bucket/data/ is not. Empty
-    objects whose names end in "/" (folder markers) are left out, unless folder_markers=True. repr() and the log (level
-    info) tell how many objects and bytes were found. An item is what `transform(Item)` returns, or without one a Buffer. `manifest`: a manifest file, which may
-    lie in a bucket, or names (or (name, size, generation)) of objects; without it the prefix is listed once.
+    A sample is a Buffer, or what `transform(Item)` returns. A DataLoader asks for whole batches (__getitems__); the
+    requests of a batch are sent together.
 
-    All ranks of a job and all workers have one list: see IterableDataset, as for `folder_markers` and `shared`.
+    The prefix is literal, as in the service: gs://bucket/data also means database/x, and gs://bucket/data/ does not.
+    Empty objects whose names end in "/" (folder markers) are left out, unless folder_markers=True. repr() and the log
+    (level info) tell how many objects and bytes were found.
 
-    A DataLoader hands whole batches to __getitems__, each of which is one submission.
-
-    `on_error`: "raise", "skip" or a handler, as with IterableDataset. A batch lacks what is left out; where
-    nothing else was asked for, as by dataset[i], the error is raised. `skipped` counts.
+    manifest, folder_markers, shared: as of IterableDataset. All ranks of a job and all workers have one list.
+    on_error: "raise", "skip" or a function, as of IterableDataset. Skipped samples are missing from their batch. If
+        all of a batch would be skipped, as with dataset[i], the error is raised. `skipped` counts them.
     """
 
     def __init__(
@@ -159,50 +158,63 @@ class MapDataset(WorkerReady, MapBase):
 class IterableDataset(WorkerReady, IterableBase):
     """Objects below gs://BUCKET/PREFIX as a stream that is read ahead.
 
-    The prefix is literal, and folder markers are left out, as with MapDataset. Without `batch_size` it yields samples, and a DataLoader may batch them; with it, lists of that
-    many. All ranks and workers share one order: of the names, or with `shuffle` one that `seed` and
-    the epoch determine. `remainder` says what becomes of samples that do not divide among ranks:
-    "uneven", "pad" (some come twice) or "drop". `changed` says what becomes of an object whose
-    generation is no longer the one that was listed: "error", "skip" or "newest". `progress`: a bar of
-    tqdm, where that is installed, except in workers; a text is its title.
+    A sample is a Buffer, or what `transform(Item)` returns. Without `batch_size` the dataset yields samples; with
+    it, lists of that many.
 
-    All ranks of a job read shares of one list, which the rank that asks first makes and gives to the others by the store
-    of the process group. `rank` and `world_size` are looked up when an iteration begins, or len() is asked: what was
-    given, else the process group, else RANK and WORLD_SIZE, else MPI's variables and Slurm's. `manifest`: a manifest
-    file, which may lie in a bucket, or names, or (name, size, generation), of the same bucket; what it names is taken as
-    it is, folder markers too, since saved states depend on it, and compared
-    with what other ranks were given before the first sample. Without a process group several ranks need one that all can
-    read. `folder_markers`: also empty objects whose names end in "/", when the prefix is listed. `shared`: False for a
-    list of this process's own, whatever ranks there are. ListError: there is no list in common. `digest` tells lists
-    apart. A trainer that deals an IterableDataset out itself, as Accelerate does, wants rank=0, world_size=1.
+    Order:
 
-    Workers of a DataLoader get the list of the process that starts them, and set_epoch() and load_state_dict() there
-    reach them, also those that persist. Call these between iterations. While workers read, state_dict() is an error:
-    PyTorch's DataLoader tells nobody what of it was handed out; torchdata's StatefulDataLoader has states of its own.
+    shuffle, seed: without `shuffle` objects come in the order of their names, with it in an order that `seed` and
+        the epoch determine. All ranks and workers share one order.
+    remainder: what happens to samples that do not divide among ranks: "uneven", "pad" (some come twice) or "drop".
+    ordered: False yields samples in the order of arrival.
 
-    `on_error` says what becomes of a sample that cannot be read or transformed: "raise" raises what names its
-    object, "skip" leaves it out with a line in the log, and a function is called with the Item, whose data is None
-    where it could not be read, and the error; it returns a sample in its place, or ringest.SKIP, or raises. Batches
-    are filled up with what follows. "skip" still raises what is not about one object, such as refused credentials
-    or a service that does not answer, and when 1,000 samples in a row would be left out. `skipped` counts what the
-    last iteration left out, by `changed` too, in this process.
+    Reading:
 
-    state_dict() in the middle of an epoch and load_state_dict() go on with the next sample: a rank from
-    its own state, or from the states of all ranks any number of them.
+    prefetch, requests: bytes ("64MiB") and requests in flight ahead of the loop.
+    changed: what happens to an object that was replaced since it was listed: "error", "skip" or "newest".
+    on_error: what happens to a sample that cannot be read or transformed. "raise" raises an error that names its
+        object. "skip" leaves it out and logs a line. A function gets the Item (data is None if it could not be read)
+        and the error; it returns a sample instead, or ringest.SKIP, or raises. Batches are filled up with the next
+        samples. "skip" still raises errors that are not about one object, such as refused credentials or a server
+        that does not answer, and gives up after 1,000 samples in a row. `skipped` counts what the last iteration left
+        out in this process, including by `changed`.
+    progress: a bar of tqdm, if that is installed, except in workers; a text is its title.
 
-    Iterations are independent of each other, whichever threads they run in, and each is a whole epoch;
-    state_dict() tells of the one that began last, and any thread may ask.
+    Which objects:
 
-    A sample is consumed when a `for` is given it, or the batch that it is in; what an exception kept from arriving
-    comes again when a state is gone on with. An iteration that has raised is over. That holds for a transform, a
-    handler of signals, and objects that are gone. Code in between, such as a DataLoader's, has its own moments in
-    which a signal's handler that raises loses what was given to it: let handlers set a flag. A DataLoader without
-    workers that makes the batches itself drops the samples that it has when the next one raises: have the dataset
-    make them (`batch_size`), or `on_error` settle what is wrong.
+    The prefix is literal, as of MapDataset.
 
-    In a DataLoader a batch of Buffers is a list of them, with workers and without. With `batch_size` here give the
-    DataLoader batch_size=None; with collate_fn=list, too, PyTorch does not look at each Buffer for what could become
-    a tensor.
+    manifest: a manifest file, local or in a bucket, or names, or (name, size, generation), of the same bucket. It is
+        used as it is, folder markers too, because saved states depend on it. Ranks compare theirs before the first
+        sample. Without it, the prefix is listed.
+    folder_markers: True includes empty objects whose names end in "/" when the prefix is listed.
+    rank, world_size: which share of the list to read. Without them: the process group, else RANK and WORLD_SIZE, else
+        the variables of MPI and Slurm. They are looked up when an iteration begins or len() is called.
+    shared: all ranks of a job read shares of one list. The rank that needs it first makes it, and the others get
+        it through the store of the process group. False: this process makes its own. Without a process group,
+        several ranks need a manifest that all can read. ListError: the ranks have no list in common. `digest` identifies
+        a list.
+
+    A trainer that divides an IterableDataset among ranks itself, such as Accelerate's, needs rank=0, world_size=1.
+
+    Epochs: every iteration is a whole epoch and independent of other iterations, also in other threads. set_epoch()
+    chooses the order of the next one.
+
+    Resuming: state_dict() in the middle of an epoch says what was consumed, and load_state_dict() resumes with the next
+    sample. A rank resumes from its own state, or any number of ranks from the states of all ranks. state_dict()
+    describes the iteration that started last; any thread may call it. A sample is consumed when the loop gets it, or the
+    batch that it is in. If an exception is raised before that, the sample comes again after resuming, and the
+    iteration is over. That holds for transforms, signal handlers, and missing objects. Two things outside of this class
+    can lose samples: a signal handler that raises inside a DataLoader's own code (set a flag instead), and a DataLoader
+    without workers that makes batches itself while a sample raises (use `batch_size` here, or `on_error`).
+
+    Workers of a DataLoader get the list of the process that starts them. set_epoch() and load_state_dict() in that
+    process reach them, also if they persist; call these between iterations. While workers read, state_dict() is an
+    error, because PyTorch's DataLoader does not say which batches it has handed out; torchdata's StatefulDataLoader has
+    states of its own.
+
+    In a DataLoader a batch of Buffers is a list of them, with workers and without. If `batch_size` is given here, give
+    the DataLoader batch_size=None; with collate_fn=list, PyTorch does not search the Buffers for tensors.
     """
 
     # Without a transform a sample is its Buffer, and needs no Item.
@@ -263,7 +275,7 @@ class IterableDataset(WorkerReady, IterableBase):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the list of what is read: the same on all ranks, and where a state is gone on with."""
+        """SHA-256 of the list: the same on all ranks, and the same when a run resumes."""
         return self._source.found.digest
 
     def __len__(self) -> int:
@@ -290,7 +302,7 @@ class IterableDataset(WorkerReady, IterableBase):
         return changed + (self._samples.skipped if self._samples is not None else 0)
 
     def _check_memory(self) -> None:
-        """A batch that the client's memory cannot hold would be waited for for ever."""
+        """Refuses batches that the client's memory cannot hold: they would never be complete."""
         found, batch_size = self._source.found, self._batch_size or 1
         looked_at = range(0, len(found), -(-len(found) // _SIZES_LOOKED_AT))
         mean = sum(found[i][1] for i in looked_at) // max(len(looked_at), 1)
@@ -386,14 +398,15 @@ class IterableDataset(WorkerReady, IterableBase):
                 seen = reader.taken
 
     def state_dict(self, *, all_ranks: bool = False) -> dict:
-        """Where this rank is: after the last sample that was yielded, also when the iteration was left
-        or is over. What goes on from the end of an epoch has nothing more to give in that epoch.
+        """What this rank has consumed, up to the last sample that was yielded; also after the iteration was left
+        or is over. A state from the end of an epoch has no samples left in that epoch.
 
-        With `all_ranks`, where all ranks are, each wherever it has come: every rank of the process group calls it
-        and gets the same state. Any number of ranks and workers goes on from that.
+        all_ranks: what all ranks have consumed, wherever each of them is. Every rank of the process group must call
+        it, and all get the same state. Any number of ranks and workers can resume from it.
 
-        A state has 112 bytes, up to 8 KiB more without order, and in an epoch that was gone on with a compressed
-        base, of a bit at most for each sample between the first that was not consumed then and the last that was."""
+        A state has 112 bytes, and up to 8 KiB more with ordered=False. In an epoch that was resumed it also has a
+        compressed base: at most a bit for each sample between the first that was not consumed then and the last
+        that was."""
         self._epochs.check_told()
         place = self._place
         if isinstance(place, _core.Reader):
@@ -409,17 +422,17 @@ class IterableDataset(WorkerReady, IterableBase):
             raise
 
     def load_state_dict(self, state: dict | Sequence[dict]) -> None:
-        """Makes the next iteration go on there. `state` is
+        """The next iteration resumes from `state`, which is
 
-        - what this rank saved: it goes on with the same world size, and any number of workers;
-        - what state_dict(all_ranks=True) gave, or the list of the states of all ranks, in any order, wherever each
-          had stopped: every rank gives the same, and any number of ranks and workers goes on. What nobody had
-          consumed comes exactly once, and where all had stopped alike in the order that it would have come in.
-          {"epoch": number, "state": None} stands for a rank that never began.
+        - what this rank saved: it resumes with the same world size, and any number of workers;
+        - what state_dict(all_ranks=True) returned, or a list of the states of all ranks, in any order, wherever each
+          had stopped. All ranks must give the same; their number and that of workers may change. Every sample that was
+          not consumed comes exactly once, and in the order of the epoch if all ranks had stopped at the same place.
+          {"epoch": number, "state": None} stands for a rank that had not started.
 
         The state of a rank may be that of torchdata's StatefulDataLoader around the dataset. `remainder` applies to
-        what is left. ValueError: states are missing, doubled, damaged or not of one run; those of other objects,
-        another seed or order are refused when the iteration begins."""
+        the samples that are left. ValueError: states are missing, doubled, damaged or not of one run. States of other
+        objects, or of another seed or order, are refused when the iteration begins."""
         place = unite(state)
         self._epochs.load(place.epoch, None if place.is_beginning else place)
         self._place = place

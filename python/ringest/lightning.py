@@ -56,7 +56,7 @@ def object_uri(path: _Path) -> str | None:
 
 def _refuse_options(storage_options: Any, what: Any) -> None:
     if storage_options is not None:
-        raise TypeError(f"{type(what).__name__} has no storage_options; what there is to be set, its client has")
+        raise TypeError(f"{type(what).__name__} does not take storage_options: set options on its client")
 
 
 class CheckpointIO(TorchCheckpointIO):

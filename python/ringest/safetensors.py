@@ -452,7 +452,7 @@ class safe_open:
         generation: int = 0,
     ):
         if framework not in ("pt", "torch", "pytorch"):
-            raise ValueError(f"framework is {framework!r}; it is 'pt'")
+            raise ValueError(f"framework must be 'pt', got {framework!r}")
         self._device = torch.device(device)
         self._opened: _File | None = _open(uri, client, generation, lambda file: file)
 

@@ -91,7 +91,7 @@ def _expand(uri: str | Sequence[str]) -> list[tuple[str, str]]:
             found.append((bucket, name))
     buckets = dict.fromkeys(bucket for bucket, _ in found)
     if len(buckets) != 1:
-        raise ValueError(f"shards lie in one bucket, and not in {', '.join(buckets) or 'none'}")
+        raise ValueError(f"all shards must be in one bucket, got {', '.join(buckets) or 'none'}")
     return found
 
 
@@ -198,9 +198,9 @@ def _sample(item: Item[dict[str, Any]], transform: SampleTransform | None) -> An
 
 def _members(members: Sequence[str] | None) -> list[str] | None:
     if isinstance(members, str) or not all(isinstance(member, str) for member in members or ()):
-        raise ValueError(f"members is {members!r}; it is a sequence of extensions, such as ('jpg', 'cls')")
+        raise ValueError(f"members must be a sequence of extensions such as ('jpg', 'cls'), got {members!r}")
     if members is not None and len(members) == 0:
-        raise ValueError("members is empty; None means all")
+        raise ValueError("members is empty; use None for all members")
     return list(members) if members is not None else None
 
 
@@ -301,7 +301,7 @@ class TarDataset(IterableDataset):
         **options: Any,
     ):
         if changed == "newest":
-            raise ValueError("changed is 'newest', which an index cannot follow; it is 'error' or 'skip'")
+            raise ValueError("changed must be 'error' or 'skip', got 'newest', which a tar index cannot follow")
         self._index_path = index
         self._members = _members(members)
         self._coalesce = max(parse_size(coalesce, "coalesce"), 1)

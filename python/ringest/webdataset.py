@@ -25,7 +25,7 @@ def gopen(url: str, mode: str = "rb", bufsize: int = 0, **_options: Any) -> IO[b
         return checkpoint.open(url, "rb", client=_client)
     if mode[:1] == "w":
         return checkpoint.open(url, "wb", client=_client)
-    raise ValueError(f"{url}: mode is {mode!r}; it is 'rb' or 'wb'")
+    raise ValueError(f"{url}: mode must be 'rb' or 'wb', got {mode!r}")
 
 
 def register(client: Client | None = None) -> None:

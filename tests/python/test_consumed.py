@@ -515,7 +515,7 @@ class OnError(Emulated):
 
     def test_it_is_one_of_the_three(self):
         for make in (ringest.IterableDataset, ringest.MapDataset):
-            with self.assertRaisesRegex(ValueError, "on_error is 'ignore'; it is 'raise', 'skip' or a function"):
+            with self.assertRaisesRegex(ValueError, "on_error must be 'raise', 'skip' or a function.*got 'ignore'"):
                 make("gs://own/", on_error="ignore")
         self.assertIs(pickle.loads(pickle.dumps(SKIP)), SKIP)
 

@@ -179,7 +179,7 @@ class Iterable(unittest.TestCase):
                 list(self.dataset(client, manifest=entries))
             self.assertEqual(len(list(self.dataset(client, manifest=entries, changed="skip"))), 495)
             self.assertEqual(len(list(self.dataset(client, manifest=entries, changed="newest"))), 500)
-            with self.assertRaisesRegex(ValueError, "changed is 'maybe'"):
+            with self.assertRaisesRegex(ValueError, "changed must be one of 'error', 'skip', 'newest', got 'maybe'"):
                 self.dataset(client, changed="maybe")
 
     def test_a_rank_outside_of_the_world_is_refused(self):

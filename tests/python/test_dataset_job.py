@@ -70,8 +70,8 @@ class Layout(unittest.TestCase):
             ({"RANK": "4", "WORLD_SIZE": "4"}, ("RANK=4", "WORLD_SIZE=4")),
             ({"RANK": "-1", "WORLD_SIZE": "4"}, ("RANK=-1",)),
             ({"RANK": "0", "WORLD_SIZE": "0"}, ("WORLD_SIZE=0",)),
-            ({"RANK": "one", "WORLD_SIZE": "4"}, ("RANK is 'one'", "no number")),
-            ({"RANK": "", "WORLD_SIZE": "4"}, ("RANK is ''", "no number")),
+            ({"RANK": "one", "WORLD_SIZE": "4"}, ("RANK is 'one'", "not a number")),
+            ({"RANK": "", "WORLD_SIZE": "4"}, ("RANK is ''", "not a number")),
             ({"OMPI_COMM_WORLD_SIZE": "4"}, ("OMPI_COMM_WORLD_RANK is not",)),
             ({"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "x"}, ("SLURM_PROCID is 'x'",)),
         ):

@@ -71,10 +71,10 @@ class Objects(unittest.TestCase):
         for wrong, text in (
             (("bucket", [("", 0, 0)]), "no object"),
             (("bucket", [("x" * 1025, 0, 0)]), "no object"),
-            (("bucket", [("x", 0, -1)]), "^'x': generation is -1; it is between 0 and 2"),
-            (("bucket", [("x", -1, 0)]), "^'x': size is -1"),
-            (("bucket", [("x", 1 << 64, 0)]), "^'x': size is"),
-            (("bucket", [("x", 0, 1 << 63)]), "^'x': generation is"),
+            (("bucket", [("x", 0, -1)]), "^'x': generation must be 0 to 2"),
+            (("bucket", [("x", -1, 0)]), "'x': size must be 0 to .* got -1"),
+            (("bucket", [("x", 1 << 64, 0)]), "'x': size must be"),
+            (("bucket", [("x", 0, 1 << 63)]), "'x': generation must be"),
             (("bucket", [("x\0y", 0, 0)]), "NUL"),
             (("B", []), "'B' is no name of a bucket"),
         ):

@@ -67,21 +67,21 @@ class Settings(unittest.TestCase):
         self.assertIn(text, str(raised.exception))
 
     def test_what_is_wrong_is_refused_at_once(self):
-        self.refused(ValueError, "endpoint is 'ftp://x'; it is https://HOST[:PORT]", endpoint="ftp://x")
-        self.refused(ValueError, "endpoint is ''", endpoint="")
-        self.refused(ValueError, "backend is 'kqueue'; it is one of 'auto', 'uring', 'epoll'", backend="kqueue")
-        self.refused(ValueError, "numa is 5; it is one of 'auto', 'compact'", numa=5)
-        self.refused(TypeError, "hedging is 'no'; it is True or False", hedging="no")
-        self.refused(TypeError, "proxy is 5; it is a str or None", proxy=5)
+        self.refused(ValueError, "or HOST:PORT, got 'ftp://x'", endpoint="ftp://x")
+        self.refused(ValueError, "HOST:PORT, got ''", endpoint="")
+        self.refused(ValueError, "backend must be one of 'auto', 'uring', 'epoll'", backend="kqueue")
+        self.refused(ValueError, "numa must be one of 'auto', 'compact'", numa=5)
+        self.refused(TypeError, "hedging must be True or False, got 'no'", hedging="no")
+        self.refused(TypeError, "proxy must be a str or None, got 5", proxy=5)
         self.refused(ValueError, "headers has 'a'", headers={"a": "b\nc: d"})
         self.refused(ValueError, "headers has 'a b'", headers={"a b": "c"})
         self.refused(ValueError, "client_cert and client_key belong together", client_cert="x")
-        self.refused(ValueError, "hedges_per_1000 is 1001; it is between 0 and 1000", hedges_per_1000=1001)
+        self.refused(ValueError, "hedges_per_1000 must be 0 to 1000, got 1001", hedges_per_1000=1001)
         self.refused(ValueError, "backoff_min is above backoff_max", backoff_min=2, backoff_max=1)
-        self.refused(ValueError, "connect_timeout is -1; it is between 0 and", connect_timeout=-1)
-        self.refused(ValueError, "idle_timeout is nan; it is between 0 and", idle_timeout=math.nan)
-        self.refused(TypeError, "stall_timeout is '5', which is no number of seconds", stall_timeout="5")
-        self.refused(ValueError, "hedge_size is 'much', which is not a size such as 64MiB", hedge_size="much")
+        self.refused(ValueError, "connect_timeout must be 0 to", connect_timeout=-1)
+        self.refused(ValueError, "idle_timeout must be 0 to", idle_timeout=math.nan)
+        self.refused(TypeError, "stall_timeout must be a number of seconds, got '5'", stall_timeout="5")
+        self.refused(ValueError, "hedge_size must be a size such as 64MiB, got 'much'", hedge_size="much")
 
     def test_secrets_are_not_repeated(self):
         for options in ({"endpoint": "ftp://me:secret@host"}, {"token": "secret\0"}):

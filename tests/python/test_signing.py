@@ -118,9 +118,9 @@ class Signing(unittest.TestCase):
         self.refused(ValueError, "is no JSON", self.folder / "key.pem")
         bad = self.write("bad.json", type="service_account", client_email=EMAIL, private_key="text")
         self.refused(ValueError, "no RSA private key in PEM", bad)
-        self.refused(ValueError, "expires is 604801; it is between 1 and 604800 seconds", self.file, expires=604801)
-        self.refused(TypeError, "expires is '1h', which is no number of seconds", self.file, expires="1h")
-        self.refused(ValueError, "method is 'FETCH'; it is one of 'GET'", self.file, method="FETCH")
+        self.refused(ValueError, "expires must be 1 to 604800 seconds (a week), got 604801", self.file, expires=604801)
+        self.refused(TypeError, "expires must be a number of seconds, got '1h'", self.file, expires="1h")
+        self.refused(ValueError, "method must be one of 'GET'", self.file, method="FETCH")
         self.refused(ValueError, "is not of the form gs://BUCKET/NAME", self.file, "https://bucket/o")
 
 

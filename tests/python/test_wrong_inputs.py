@@ -47,12 +47,19 @@ class Inputs(unittest.TestCase):
 
     def test_clients_and_objects(self):
         client, check = self.client, self.check
-        check(ValueError, "endpoint is 'ftp://x'; it is https://HOST[:PORT], http://", ringest.Client, "ftp://x")
-        check(TypeError, "hedging is 'off'; it is True or False", ringest.Client, hedging="off")
+        check(
+            ValueError,
+            "endpoint must be https://HOST[:PORT], http://HOST[:PORT] or HOST:PORT, got 'ftp://x'",
+            ringest.Client,
+            "ftp://x",
+        )
+        check(TypeError, "hedging must be True or False, got 'off'", ringest.Client, hedging="off")
         check(ValueError, "'data/x' is not of the form gs://BUCKET/NAME", client.get, "data/x")
-        check(TypeError, "gs://mine/a: data is of type <class 'str'>; it is bytes-like", client.put, "gs://mine/a", "x")
+        check(
+            TypeError, "gs://mine/a: data of type <class 'str'>: it must be bytes-like", client.put, "gs://mine/a", "x"
+        )
         check(TypeError, "get_many takes a list of URIs, not one", client.get_many, "gs://data/x")
-        check(TypeError, "offset is '5', which is no whole number", client.get, support.uri(1), offset="5")
+        check(TypeError, "offset must be a whole number, got '5'", client.get, support.uri(1), offset="5")
         check(ValueError, "in another bucket", client.compose, "gs://mine/a", ["gs://other/b"])
         check(FileNotFoundError, "gs://data/none", client.get, "gs://data/none")
 
@@ -60,20 +67,38 @@ class Inputs(unittest.TestCase):
         check, client = self.check, self.client
         streamed, mapped = ringest.IterableDataset, ringest.MapDataset
         check(
-            TypeError, "'a' is no index of objects: dataset[0] to", lambda: mapped("gs://data/x-", client=client)["a"]
+            TypeError,
+            "an index of objects must be a whole number, 0 to 499, got 'a'",
+            lambda: mapped("gs://data/x-", client=client)["a"],
         )
         check(IndexError, "index 500 of 500 objects", lambda: mapped("gs://data/x-", client=client)[500])
-        check(TypeError, "shuffle is 'yes'; it is True or False", streamed, "gs://data/x-", shuffle="yes")
-        check(TypeError, "ordered is 'no'; it is True or False", streamed, "gs://data/x-", ordered="no")
-        check(TypeError, "folder_markers is None; it is True or False", mapped, "gs://data/x-", folder_markers=None)
+        check(TypeError, "shuffle must be True or False, got 'yes'", streamed, "gs://data/x-", shuffle="yes")
+        check(TypeError, "ordered must be True or False, got 'no'", streamed, "gs://data/x-", ordered="no")
+        check(TypeError, "folder_markers must be True or False, got None", mapped, "gs://data/x-", folder_markers=None)
         check(
-            TypeError, "transform is 'resize'; it is a function or None", streamed, "gs://data/x-", transform="resize"
+            TypeError,
+            "transform must be a function or None, got 'resize'",
+            streamed,
+            "gs://data/x-",
+            transform="resize",
         )
-        check(TypeError, "client is 'https://x'; it is a ringest.Client", streamed, "gs://data/x-", client="https://x")
-        check(TypeError, "manifest is 5; it is a file, a gs:// URI, names", mapped, "gs://data/x-", manifest=5)
-        check(ValueError, "changed is ['skip']; it is one of 'error'", streamed, "gs://data/x-", changed=["skip"])
+        check(
+            TypeError,
+            "client must be a ringest.Client, or None for the process's own, got 'https://x'",
+            streamed,
+            "gs://data/x-",
+            client="https://x",
+        )
+        check(TypeError, "manifest must be a file, a gs:// URI, names", mapped, "gs://data/x-", manifest=5)
+        check(
+            ValueError,
+            "changed must be one of 'error', 'skip', 'newest', got ['skip']",
+            streamed,
+            "gs://data/x-",
+            changed=["skip"],
+        )
         check(TypeError, "is not a str of the form gs://BUCKET/PREFIX", streamed, ["gs://data/x-"])
-        check(TypeError, "transform is 5; it is a function", ringest.TarMapDataset, "gs://data/x.tar", 5)
+        check(TypeError, "transform must be a function or None, got 5", ringest.TarMapDataset, "gs://data/x.tar", 5)
         for shuffle in (0, 1, True, False):
             streamed("gs://data/x-", shuffle=shuffle)
         self.assertEqual(len(mapped("gs://data/x-", client=client)[torch.tensor(3)]), support.SIZE)
