@@ -376,6 +376,9 @@ int rg_get_prepare(struct rg_request *request, const struct rg_get *get)
         .conditions = get->conditions,
         .no_checksum = request->client->options.no_checksum,
     };
+    if (get->generation != 0) {
+        rg_verify_expect_read(&request->verify);
+    }
     return 0;
 }
 

@@ -133,6 +133,10 @@ static bool slot_start(struct rg_ranges_state *state, struct slot *slot)
     rg_request_init_child(&slot->child, request, child_done);
     int rc = rg_get_prepare(&slot->child, &get);
     RG_ASSERT(rc == 0);
+    if (state->want_generation == 0) {
+        /* That its generation is gone only means that reading starts again. */
+        slot->child.verify = (struct rg_verify){0};
+    }
     slot->child.get.buf_is_leased = slot->is_direct && first->buf == NULL;
     slot->child.get.no_checksum = state->no_checksum;
     if (!slot->is_direct) {

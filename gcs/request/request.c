@@ -322,7 +322,7 @@ static void deadline_fire(struct rg_alarm *alarm)
     rg_request_cancel(request, RG_STATUS_DEADLINE);
 }
 
-/* What is there could not be read, which is not what the caller asked for: the 412 stands. */
+/* What is there could not be read, which is not what the caller asked for: the refusal stands. */
 static void question_failed(struct rg_request *request)
 {
     enum rg_status status = request->failure.status;
@@ -331,17 +331,20 @@ static void question_failed(struct rg_request *request)
     if (!request->verify.asking || ended_by_us) {
         return;
     }
-    if (status != RG_STATUS_PRECONDITION) {
+    bool is_read = request->verify.kind == RG_VERIFY_READ;
+    enum rg_status refusal = is_read ? RG_STATUS_NOT_FOUND : RG_STATUS_PRECONDITION;
+    if (status != refusal) {
         char text[sizeof(request->failure.text)];
         strcpy(text, request->failure.text);
         request->failure.status = RG_STATUS_OK;
-        rg_request_note(request, RG_STATUS_PRECONDITION,
-                        "%s may have done it, and what is there cannot be read: %s%s%s",
-                        request->verify.maybe_done ? "an earlier try" : "this request",
+        rg_request_note(request, refusal, "%s, and what is there cannot be read: %s%s%s",
+                        is_read                      ? "no such generation"
+                        : request->verify.maybe_done ? "an earlier try may have done it"
+                                                     : "this request may have done it",
                         rg_status_text(status), *text != '\0' ? ": " : "", text);
     }
     request->failure.os_error = 0;
-    request->failure.http_status = 412;
+    request->failure.http_status = is_read ? 404 : 412;
 }
 
 /* Decides about another attempt after a failure, and arranges it. */

@@ -533,7 +533,7 @@ static void request_is_late(struct rg_request *request)
     uint32_t attempts = request->retry.failures + 1;
     if (body_expected(request) > traffic->hedge_size_max || rg_list_empty(&traffic->free_hedges) ||
         attempts >= request->retry.policy.attempts_max || request->x.holds_memory ||
-        rg_client_loop_is_closing(request->client_loop) ||
+        rg_client_loop_is_closing(request->client_loop) || request->verify.asking ||
         !rg_hedge_allow(&kind->hedge, &traffic->budget, request->admission.in_time,
                         kind->sent_count - 1)) {
         return;

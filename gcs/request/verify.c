@@ -4,11 +4,12 @@
 #include <string.h>
 
 /* A question is about something, and it follows an attempt that may have done it: one without an
- * answer, or one with a nonce. */
+ * answer, or one with a nonce; or about what a read did not find. */
 static bool invariants(const struct rg_verify *verify)
 {
     bool may_be_done = verify->maybe_done || verify->nonce[0] != '\0';
-    return !verify->asking || (verify->kind != RG_VERIFY_NONE && may_be_done);
+    bool may_ask = verify->kind == RG_VERIFY_READ || may_be_done;
+    return !verify->asking || (verify->kind != RG_VERIFY_NONE && may_ask);
 }
 
 void rg_verify_expect_written(struct rg_verify *verify, uint64_t size, uint32_t crc32c)
@@ -35,6 +36,11 @@ void rg_verify_expect_changed(struct rg_verify *verify)
     *verify = (struct rg_verify){.kind = RG_VERIFY_CHANGED};
 }
 
+void rg_verify_expect_read(struct rg_verify *verify)
+{
+    *verify = (struct rg_verify){.kind = RG_VERIFY_READ};
+}
+
 void rg_verify_note_attempt(struct rg_verify *verify, bool sent, enum rg_status status)
 {
     RG_VERIFY(invariants(verify));
@@ -52,8 +58,10 @@ enum rg_verify_verdict rg_verify_refused(struct rg_verify *verify, uint16_t http
         return RG_VERIFY_DONE;
     }
     bool suspect = verify->maybe_done || verify->nonce[0] != '\0';
-    if (!suspect || verify->asking || verify->kind == RG_VERIFY_NONE || http_status != 412 ||
-        !may_ask) {
+    bool is_asked = verify->kind == RG_VERIFY_READ
+                        ? http_status == 404
+                        : verify->kind != RG_VERIFY_NONE && suspect && http_status == 412;
+    if (!is_asked || verify->asking || !may_ask) {
         return RG_VERIFY_REFUSED;
     }
     verify->asking = true;

@@ -1,11 +1,15 @@
-/* A write or a removal whose answer was lost, and that is refused when it is tried again because it
- * had been done.
+/* What is asked after a refusal, by reading what is there.
+ *
+ * First, of a write or a removal whose answer was lost, and that is refused when it is tried again
+ * because it had been done.
  *
  *   attempt -> answer lost, or 5xx: it may have been done
  *   attempt -> 404 of a removal                                              -> done
  *           -> 412 of a write   -> what is there? -> what was sent           -> done
  *           -> 412 of a removal -> what is there? -> nothing                 -> done
  *                                                 -> something else, unknown -> the 412 stands
+ *
+ *   attempt -> 404 of a read of one generation -> what is there? -> 404, with what is there
  *
  * That it is done does not say by whom: somebody else may have had the same done, and then the
  * completion has found_done. A write that must not be deceived sends a nonce in the object's
@@ -29,6 +33,7 @@ enum rg_verify_kind {
     RG_VERIFY_WRITTEN,
     RG_VERIFY_REMOVED,
     RG_VERIFY_CHANGED,
+    RG_VERIFY_READ,
 };
 
 /* Zeroed: of a request that nothing is asked about. */
@@ -55,6 +60,9 @@ void rg_verify_expect_removed(struct rg_verify *verify);
 /* It changes what is stored about an object. The `finish` of its ops then compares, while
  * verify.asking, and fails with RG_STATUS_PRECONDITION. */
 void rg_verify_expect_changed(struct rg_verify *verify);
+
+/* It reads one generation. Refused by 404 it fails all the same, and tells what is there now. */
+void rg_verify_expect_read(struct rg_verify *verify);
 
 /* What is done may have been done by somebody else. */
 static inline bool rg_verify_is_guess(const struct rg_verify *verify)

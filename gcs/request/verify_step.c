@@ -1,8 +1,10 @@
-/* The question whether a write was done (gcs/request/verify.h), as a step of the request that
- * wrote: it reads the metadata of the object and compares. */
+/* The question what is there (gcs/request/verify.h), as a step of the request that
+ * was refused: it reads the metadata of the object and compares. */
 #include "gcs/request/request.h"
 #include "gcs/wire/list_parser.h"
 #include "gcs/wire/target.h"
+
+#include <inttypes.h>
 
 #define VERIFY_TARGET_SIZE_MAX                                                                     \
     (RG_URL_PATH_SIZE_MAX + 64 + 3 * (RG_BUCKET_NAME_SIZE_MAX + RG_OBJECT_NAME_SIZE_MAX))
@@ -28,6 +30,18 @@ static int verify_head(struct rg_request *request, const struct rg_h1_head *head
     return RG_BODY_LEASE;
 }
 
+/* The generation that was to be read is gone, and this is in its place. */
+static enum rg_status replaced_note(struct rg_request *request,
+                                    const struct rg_object_resource *object)
+{
+    rg_request_note(request, RG_STATUS_NOT_FOUND,
+                    "it was replaced by generation %" PRId64 "%s%s; list again, read without a "
+                    "generation, or choose changed= of the dataset",
+                    object->generation, object->created[0] != '\0' ? ", written " : "",
+                    object->created);
+    return RG_STATUS_NOT_FOUND;
+}
+
 static enum rg_status verify_finish(struct rg_request *request, struct rg_completion *completion)
 {
     const struct rg_verify *verify = &request->verify;
@@ -48,6 +62,9 @@ static enum rg_status verify_finish(struct rg_request *request, struct rg_comple
     if (rc < 0) {
         rg_request_note(request, RG_STATUS_BAD_RESPONSE, "the answer %s", problem);
         return RG_STATUS_BAD_RESPONSE;
+    }
+    if (verify->kind == RG_VERIFY_READ) {
+        return replaced_note(request, &object);
     }
     rg_request_note(request, RG_STATUS_PRECONDITION, "%s%s",
                     verify->kind == RG_VERIFY_REMOVED ? "there is another object of that name"

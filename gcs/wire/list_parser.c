@@ -236,16 +236,26 @@ static void read_nonce(yyjson_val *resource, char out_nonce[RG_NONCE_SIZE + 1])
     }
 }
 
+static void read_created(yyjson_val *resource, char *out, size_t capacity)
+{
+    const char *text = yyjson_get_str(yyjson_obj_get(resource, "timeCreated"));
+    if (text != NULL && strspn(text, "0123456789-+:.TZ") == strlen(text) &&
+        strlen(text) < capacity) {
+        strcpy(out, text);
+    }
+}
+
 int rg_object_resource_parse(const char *body, size_t body_size,
                              struct rg_object_resource *out_resource, const char **out_problem)
 {
     struct parser parser = {.body_size = body_size, .problem = "needs more memory than there is"};
     struct rg_object object;
-    char nonce[RG_NONCE_SIZE + 1] = "";
+    char nonce[RG_NONCE_SIZE + 1] = "", created[sizeof(out_resource->created)] = "";
     yyjson_doc *doc = NULL;
     int error = parse_json(&parser, body, NULL, &doc);
     if (error == 0) {
         read_nonce(yyjson_doc_get_root(doc), nonce);
+        read_created(yyjson_doc_get_root(doc), created, sizeof(created));
         error = read_object(&parser, yyjson_doc_get_root(doc), &object);
     }
     yyjson_doc_free(doc);
@@ -260,5 +270,6 @@ int rg_object_resource_parse(const char *body, size_t body_size,
         .has_crc32c = object.has_crc32c,
     };
     memcpy(out_resource->nonce, nonce, sizeof(nonce));
+    memcpy(out_resource->created, created, sizeof(created));
     return 0;
 }

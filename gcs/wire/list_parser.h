@@ -38,6 +38,7 @@ struct rg_object_resource {
     uint32_t crc32c;
     bool has_crc32c;
     char nonce[RG_NONCE_SIZE + 1]; /* of its metadata; "": none, or none of ours */
+    char created[32];              /* when it was written, as the service says; "": it does not */
 };
 
 /* Allocates while it runs. -EBADMSG as above, or -ENOMEM, also with *out_problem. */

@@ -394,7 +394,59 @@ static void test_wanted_generation_gone_while_it_is_read(void)
     rg_test_client_open(&c);
     struct rg_completion done = get_one(&c, &(struct rg_get){.generation = GENERATION});
     RG_CHECK_STATUS(&done, NOT_FOUND);
-    RG_CHECK_EQ(done.attempts, 2);
+    RG_CHECK_EQ(done.attempts, 3); /* the last asks what is there now */
+    rg_lease_release(done.lease);
+    rg_test_client_close(&c);
+}
+
+#define NOT_FOUND_ANSWER "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+
+/* Reads generation 7, to which a script answers twice; the detail is copied. */
+static const char *read_gone(const struct rg_step *script, uint32_t attempts)
+{
+    static char detail[4096];
+    const struct rg_step *const scripts[] = {script};
+    struct rg_test_client c = {
+        .scripts = scripts, .script_count = 1, .options = {.attempts_max = 2}};
+    rg_test_client_open(&c);
+    struct rg_completion done = get_one(&c, &(struct rg_get){.generation = 7});
+    RG_CHECK_STATUS(&done, NOT_FOUND);
+    RG_CHECK_EQ(done.http_status, 404);
+    RG_CHECK_EQ(done.attempts, attempts);
+    snprintf(detail, sizeof(detail), "%s", done.detail);
+    rg_lease_release(done.lease);
+    rg_test_client_close(&c);
+    return detail;
+}
+
+static void test_a_generation_that_was_replaced_tells_by_which(void)
+{
+    static const char there[] = "{\"name\":\"object\",\"size\":\"3\",\"generation\":\"8\","
+                                "\"timeCreated\":\"2026-01-02T03:04:05.678Z\"}";
+    const struct rg_step replaced[] = {RG_READ, RG_SEND(NOT_FOUND_ANSWER), RG_READ,
+                                       RG_SEND(rg_test_answer("200 OK", there)), RG_AGAIN};
+    const char *detail = read_gone(replaced, 2);
+    RG_CHECK_CONTAINS(detail, "it was replaced by generation 8, written 2026-01-02T03:04:05.678Z");
+    RG_CHECK_CONTAINS(detail, "changed=");
+    const struct rg_step removed[] = {RG_READ, RG_SEND(NOT_FOUND_ANSWER), RG_AGAIN};
+    RG_CHECK(strstr(read_gone(removed, 2), "replaced") == NULL);
+    const struct rg_step unreadable[] = {
+        RG_READ, RG_SEND(NOT_FOUND_ANSWER), RG_READ,
+        RG_SEND(rg_test_answer("403 Forbidden", "{\"message\":\"not you\"}")), RG_AGAIN};
+    detail = read_gone(unreadable, 2);
+    RG_CHECK_CONTAINS(detail, "no such generation, and what is there cannot be read");
+    RG_CHECK_CONTAINS(detail, "not you");
+}
+
+static void test_what_is_there_is_not_asked_without_a_generation(void)
+{
+    const struct rg_step script[] = {RG_READ, RG_SEND(NOT_FOUND_ANSWER), RG_AGAIN};
+    const struct rg_step *const scripts[] = {script};
+    struct rg_test_client c = {.scripts = scripts, .script_count = 1};
+    rg_test_client_open(&c);
+    struct rg_completion done = get_one(&c, &(struct rg_get){0});
+    RG_CHECK_STATUS(&done, NOT_FOUND);
+    RG_CHECK_EQ(done.attempts, 1);
     rg_lease_release(done.lease);
     rg_test_client_close(&c);
 }
@@ -673,6 +725,8 @@ int main(int argc, char **argv)
         RG_TEST(test_object_replaced_while_it_is_read),
         RG_TEST(test_object_replaced_before_a_byte_of_it_came),
         RG_TEST(test_wanted_generation_gone_while_it_is_read),
+        RG_TEST(test_a_generation_that_was_replaced_tells_by_which),
+        RG_TEST(test_what_is_there_is_not_asked_without_a_generation),
         RG_TEST(test_body_cut_without_a_generation_is_read_anew),
         RG_TEST(test_body_that_is_always_cut),
         RG_TEST(test_chunked_bodies),
