@@ -159,7 +159,7 @@ static void test_every_way_has_its_row(void)
 int main(int argc, char **argv)
 {
     char error[256] = "";
-    struct rg_emulator_options options = {.threads = 1, .plain = true};
+    struct rg_emulator_options options = {.threads = 1, .plain = true, .strict_buckets = true};
     for (size_t i = 0; i < rg_write_way_count; i++) {
         for (size_t j = 0; j < RG_ARRAY_LEN(rows); j++) {
             if (strcmp(rg_write_ways[i].name, rows[j].way) == 0) {

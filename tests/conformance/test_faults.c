@@ -118,7 +118,7 @@ int main(int argc, char **argv)
 {
     char error[256] = "";
     struct rg_emulator_options options = {
-        .threads = 1, .plain = true, .memory_max = UINT64_C(2) << 30};
+        .threads = 1, .plain = true, .strict_buckets = true, .memory_max = UINT64_C(2) << 30};
     for (size_t i = 0; i < rg_write_way_count; i++) {
         add_jobs(&rg_write_ways[i]);
     }

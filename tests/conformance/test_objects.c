@@ -346,7 +346,7 @@ int main(int argc, char **argv)
     };
     static const char *const buckets[] = {"/" BUCKET, "/" OTHER};
     char error[256] = "";
-    struct rg_emulator_options options = {.threads = 1, .plain = true};
+    struct rg_emulator_options options = {.threads = 1, .plain = true, .strict_buckets = true};
     for (uint64_t i = 0; i < sizeof(data); i++) {
         data[i] = rg_script_byte(i);
     }

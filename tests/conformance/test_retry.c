@@ -682,7 +682,7 @@ static void test_all_cases_of_objects_were_found(void)
 int main(int argc, char **argv)
 {
     char error[256] = "";
-    struct rg_emulator_options options = {.threads = 1, .plain = true};
+    struct rg_emulator_options options = {.threads = 1, .plain = true, .strict_buckets = true};
     for (uint64_t i = 0; i < sizeof(data); i++) {
         data[i] = rg_script_byte(i);
     }

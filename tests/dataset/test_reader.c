@@ -31,6 +31,7 @@ static void world_open_on(uint32_t threads, uint64_t memory_max)
     struct rg_emulator_options options = {
         .synthetic = synthetic,
         .synthetic_count = RG_ARRAY_LEN(synthetic),
+        .strict_buckets = true,
         .plain = true,
         .threads = 1,
         .latency_ms = latency_ms,

@@ -102,7 +102,7 @@ static void test_what_is_missing_is_said(void)
         options.bucket = i == 0 ? NULL : "bucket";
         options.objects = i == 1 ? NULL : objects;
         RG_CHECK_EQ(rg_source_open(&source, &options, error, sizeof(error)), -EINVAL);
-        RG_CHECK(strstr(error, "neither a manifest nor a bucket") != NULL);
+        RG_CHECK(strstr(error, "there is nothing to read: give manifest") != NULL);
         rg_source_close(&source);
     }
     options.object_count = 0; /* of nothing there may be no array */

@@ -79,7 +79,9 @@ static void shard_add(struct rg_tar_builder *builder, uint64_t shard)
 static void world_open(uint64_t memory_max)
 {
     char error[512] = "";
-    struct rg_emulator_options options = {.plain = true, .threads = 1};
+    static const char *const buckets[] = {"data"};
+    struct rg_emulator_options options = {
+        .plain = true, .threads = 1, .buckets = buckets, .bucket_count = 1, .strict_buckets = true};
     if (rg_emulator_open(&emulator, &options, error, sizeof(error)) < 0) {
         rg_test_fail(__FILE__, __LINE__, "%s", error);
     }
@@ -427,8 +429,9 @@ static void test_options_that_make_no_sense(void)
 {
     static const uint64_t indices[] = {COUNT};
     static const char *const members[RG_TAR_MEMBERS_MAX + 1] = {"a"};
-    static const char *const texts[] = {"no sample 300 of 300", "no state", "members are at most",
-                                        "only samples of tar"};
+    static const char *const texts[] = {
+        "indices has 300, and there are 300", "cannot be combined with state",
+        "tar_members has more than", "tar_members is given without tar"};
     world_open(0);
     for (int i = 0; i < 4; i++) {
         struct rg_reader_options options = reader_options();

@@ -25,7 +25,9 @@ static size_t archive_size;
 static void world_open(uint64_t memory_max)
 {
     char error[512] = "";
-    struct rg_emulator_options options = {.plain = true, .threads = 1};
+    static const char *const buckets[] = {"data"};
+    struct rg_emulator_options options = {
+        .plain = true, .threads = 1, .buckets = buckets, .bucket_count = 1, .strict_buckets = true};
     if (rg_emulator_open(&emulator, &options, error, sizeof(error)) < 0) {
         rg_test_fail(__FILE__, __LINE__, "%s", error);
     }

@@ -339,6 +339,9 @@ void rg_write_run_open(struct rg_write_run *run, const struct rg_write_way *way,
     char target[64];
     struct rg_talk talk;
     snprintf(run->bucket, sizeof(run->bucket), "bucket-%zu", number);
+    snprintf(target, sizeof(target), "/%s", run->bucket);
+    rg_talk(&talk, run->port, &(struct rg_talk_request){.method = "PUT", .target = target});
+    RG_CHECK_EQ(talk.status, 200);
     snprintf(target, sizeof(target), "/%s/old", run->bucket);
     rg_talk(&talk, run->port,
             &(struct rg_talk_request){"PUT", target, NULL, data, RG_WRITE_SMALL_SIZE});
