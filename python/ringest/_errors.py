@@ -1,4 +1,4 @@
-"""What a request may fail with. Each exception names the object, the status and the cause."""
+"""The exceptions of requests. Each names the object, the status and the cause."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 class Error(OSError):
     """A request that failed.
 
-    uri: what was asked for. status: the name of the status in <ringest/error.h>, such as
+    uri: the object. status: the name of the status in <ringest/error.h>, such as
     "NOT_FOUND". http_status: of the server's last answer, 0 without one. os_error: errno of the
     system call that failed, 0 without one. detail: the cause, for people.
     """
@@ -50,24 +50,24 @@ class PermissionDeniedError(Error, PermissionError):
 
 
 class PreconditionError(Error):
-    """A condition of the request does not hold: the object was changed, or exists already."""
+    """A condition of the request failed: the object was changed, or exists already."""
 
 
 class ChecksumError(Error):
-    """The bytes that came do not have the CRC32C of the object, on every attempt."""
+    """In every attempt, the bytes differed from the CRC32C of the object."""
 
 
 class UnavailableError(Error, ConnectionError):
-    """The server could not be reached or did not answer well, on every attempt."""
+    """In every attempt, the server could not be reached or failed."""
 
 
 class ListError(RuntimeError):
-    """Ranks or workers of a job have no list of objects in common: nothing is read by one of their own."""
+    """Ranks or workers of a job have no list of objects in common, so that nothing is read."""
 
 
 class CheckpointError(ValueError):
-    """What was read is no checkpoint, a damaged one, or not the one that was expected. Names it, says what
-    is wrong, and what helps."""
+    """An object is not a checkpoint, or is damaged, or is another one than expected. The text names it, the cause and
+    the remedy."""
 
 
 def checksum_error(uri: str, detail: str) -> ChecksumError:

@@ -1,7 +1,7 @@
 """Saved states: what state_dict() gives and load_state_dict() takes, of one rank or of all.
 
-A state is {"epoch": number, "state": bytes or None}, and "base" if the epoch had been resumed. "base" says what was consumed
-before that, "state" what one reader has consumed since; without "state" that is nothing.
+A state is {"epoch": number, "state": bytes or None}, and "base" if the epoch had been resumed. "base" says what was
+consumed before that, "state" what one reader has consumed since; without "state" that is nothing.
 """
 
 from __future__ import annotations

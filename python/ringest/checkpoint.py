@@ -6,8 +6,8 @@
     with ringest.checkpoint.open("gs://bucket/run/step-100.pt", "wb") as file:
         torch.save(state, file)           # or pickle.dump, numpy.save ...
 
-Files are those of torch.save and torch.load, whoever writes and whoever reads them. An object appears when
-all of it is there; a save that fails, or is left by an exception, leaves what was there before.
+The file format is that of torch.save and torch.load; either side may be torch's own. An object appears when it is
+complete. If a save fails or an exception ends it, the object that was there before stays.
 """
 
 from __future__ import annotations
@@ -80,11 +80,11 @@ class _RawReader(io.RawIOBase):
 
 
 class ReadFile(io.BufferedReader):
-    """An object as a seekable binary file. All that is read is of one generation: of the one that was opened, which
-    may be deleted or replaced meanwhile (NotFoundError).
+    """An object as a seekable binary file. All reads are of the generation that was opened; if it is deleted or
+    replaced meanwhile, they raise NotFoundError.
 
-    Read from the first byte to the last, in order, it is compared with the object's CRC32C (ChecksumError); a part
-    has none to be compared with."""
+    If all bytes are read in order, they are compared with the object's CRC32C (ChecksumError). Parts cannot be
+    compared."""
 
     raw: _RawReader
 
@@ -119,10 +119,9 @@ else:
 class WriteFile(_BinaryFile):
     """A binary file that becomes an object when it is closed.
 
-    What is half written is never published. So where an exception leaves the `with` statement of the file, or of
-    a layer around it (text, compression, fsspec.open, contextlib.closing), closing it ends it without an object.
-    A file that nobody has closed when it is collected, or when the interpreter ends, leaves nothing either, and
-    the former is warned of.
+    A partial object is never published. If an exception leaves the `with` statement of the file, or of a layer around
+    it (text, compression, fsspec.open, contextlib.closing), closing makes no object. A file that is never closed makes
+    no object either; if it is garbage-collected, there is a warning.
     """
 
     mode = "wb"

@@ -79,25 +79,25 @@ def _header_lines(headers: Mapping[str, str] | None) -> str | None:
 class Client(_core.Client):
     """Requests to one endpoint; every argument has a default from the environment.
 
-    Whom it asks, and as whom:
+    Server and identity:
     endpoint: "https://HOST[:PORT]" or "http://..."; STORAGE_EMULATOR_HOST, else Cloud Storage. connect_to:
     "HOST[:PORT]" to connect to, while certificates and requests name the endpoint. ca: PEM file of trusted
     certificates (SSL_CERT_FILE, SSL_CERT_DIR, else the system's). token: an OAuth 2.0 access token. credentials: where
     tokens come from without one: "default" (Application Default Credentials), "anonymous", or the path of a
-    credential file. scope: OAuth scopes, separated by spaces. user_project: of whom is asked to pay. headers: fields
+    credential file. scope: OAuth scopes, separated by spaces. user_project: the project to charge. headers: fields
     that are added to every request (RINGEST_HEADERS). user_agent: put before the library's own. proxy:
     "http[s]://[USER:PASSWORD@]HOST[:PORT]", "" for none; HTTPS_PROXY and NO_PROXY. client_cert, client_key: PEM files
     for mutual TLS, both or neither. local_address, local_device: of this machine, to connect from.
 
-    How much at once; 0 is the library's own choice:
+    Limits; 0 is the library's choice:
     threads: event loops. connections: open at once (256). requests: submitted and not done (8192). prewarm: connections
     that are opened before there are requests. memory: bytes of bodies that are held at once ("1GiB"). reads_per_s,
     writes_per_s: requests to begin per second and bucket, doubled every 20 minutes (5,000 and 1,000 for Cloud Storage
     itself); rate_ceiling=False: no such limit. adapting=False: do not slow down after 429, 503 and rising latency.
     hedging=False: do not send late reads a second time; hedges_per_1000: second requests for 1,000 requests, at most
-    (20); hedge_size: bodies expected to be larger are never asked for twice ("1MiB").
+    (20); hedge_size: bodies that are expected to be larger are never requested twice ("1MiB").
 
-    How long, in seconds; 0 is the default, math.inf no limit:
+    Time-outs in seconds; 0 is the default, math.inf no limit:
     connect_timeout: one attempt to connect, TLS included (10). first_byte_timeout: from a request sent to the first
     byte (30). stall_timeout: without a byte moving (20). idle_timeout: an unused connection is closed after it (60).
     backoff_min, backoff_max: before a request is tried again (0.1 and 30). attempts: requests that are sent for one call
@@ -107,12 +107,12 @@ class Client(_core.Client):
     checksum=False: do not compute and compare CRC32C. backend: "auto", "uring" or "epoll". numa: where loops and their
     memory go on machines of several nodes: "auto", "compact", "spread" or "none".
 
-    ValueError, TypeError: an argument is wrong. What only the system can tell, such as a file that is not there, is
-    raised by the first request, since nothing is opened before. After fork() a child opens its own. Pickles as its
-    settings, without the token, but with headers and the proxy's password. Any thread may use it.
+    ValueError, TypeError: an argument is wrong. Nothing is opened before the first request; errors that only the system
+    finds, such as a missing file, are raised then. After fork() a child opens its own connections. A pickled client is its
+    settings, without the token, but with headers and the proxy's password. Any thread may use a client.
 
-    What begins with "a" is for asyncio (and loops with its interface, such as uvloop's): awaited,
-    by any number of event loops in any number of threads. Cancelling the task cancels the request.
+    Methods whose names begin with "a" are for asyncio and compatible loops such as uvloop's. Any number of event loops
+    in any number of threads may await them. Cancelling the task cancels the request.
     """
 
     def __init__(
@@ -227,8 +227,8 @@ class Client(_core.Client):
         self.close()
 
     def close(self) -> None:
-        """Ends the client; Buffers that are still held stay good, and what is awaited fails. Calls that other threads
-        are in, and iterators and streams that there are, go on to their own ends."""
+        """Closes the client. Buffers stay valid, and awaited calls fail. Calls in other threads, iterators and streams
+        continue to their ends."""
         if self._channels is not None:
             self._channels.close()
         super().close()
@@ -244,12 +244,12 @@ class Client(_core.Client):
     def get_many(
         self, uris: Iterable[str], *, ordered: bool = False, batch: int = 256, progress: bool | str = False
     ) -> Iterator[Items]:
-        """Reads many objects: lists of `batch` Items, as they arrive or in the order of `uris`.
+        """Reads many objects: yields lists of `batch` Items, as they arrive or in the order of `uris`.
 
-        A list is shorter at the end, when it has 64 MiB, and when memory is short. What fails is an
+        A list is shorter at the end, when it has 64 MiB, and when memory is short. A failure is an
         Item with an error. `progress`: a bar of tqdm, where that is installed; a text is its title.
 
-        Where next() raises, by a signal's handler or by `uris`, what had come is in the list that the next call gives.
+        If next() raises because of a signal handler or of `uris`, the next call returns the Items that had arrived.
         """
         many = super().get_many(_many(uris), ordered=ordered, batch=batch)
         return _progress.counting(many, progress, "get", _progress.length(uris)) if progress else many
@@ -311,8 +311,8 @@ class Client(_core.Client):
         """Removes one object, or many, a hundred in a request.
 
         generation: just this one, for good. if_generation_match: the newest, if it is this one, else
-        PreconditionError; of many it stands beside each, as (uri, generation). Of many, all are tried; what could
-        not be removed is raised as an ExceptionGroup.
+        PreconditionError; of many it stands beside each, as (uri, generation). Of many, all are tried;
+        failures are raised together as an ExceptionGroup.
         `missing_ok`: an object that is not there counts as removed. With a generation or a condition, one that
         is gone after an answer was lost counts as removed, too, by this call or by somebody else; exclusive:
         it does not (NotFoundError), so that success means that this call removed it.
@@ -417,13 +417,13 @@ class Client(_core.Client):
         return self._channels.get(self)
 
     async def aget(self, uri: str, *, offset: int = 0, length: int = 0, generation: int = 0) -> Buffer:
-        """get, awaited."""
+        """Async version of get."""
         return await self._channel().call("get", uri, offset=offset, length=length, generation=generation)
 
     async def aget_ranges(
         self, uri: str, ranges: Iterable[tuple[int, int]], *, generation: int = 0, gap: int = 0
     ) -> Buffers:
-        """get_ranges, awaited."""
+        """Async version of get_ranges."""
         return await self._channel().call("get_ranges", uri, ranges, generation=generation, gap=gap)
 
     async def aput(
@@ -435,7 +435,7 @@ class Client(_core.Client):
         content_type: str | None = None,
         exclusive: bool = True,
     ) -> int:
-        """put, awaited. The memory, or the file, of `data` must not change before."""
+        """Async version of put. The memory, or the file, of `data` must not change before it is done."""
         return await self._channel().call(
             "put",
             uri,
@@ -446,11 +446,11 @@ class Client(_core.Client):
         )
 
     async def astat(self, uri: str, *, generation: int = 0) -> dict[str, Any]:
-        """stat, awaited."""
+        """Async version of stat."""
         return await self._channel().call("stat", uri, generation=generation)
 
     async def aexists(self, uri: str, *, generation: int = 0) -> bool:
-        """exists, awaited."""
+        """Async version of exists."""
         try:
             await self.astat(uri, generation=generation)
         except NotFoundError:
@@ -469,7 +469,7 @@ class Client(_core.Client):
         whole: bool = False,
         crc32c: int | None = None,
     ) -> Any:
-        """get_into, awaited. When the task is cancelled, nothing writes to the buffers any more."""
+        """Async version of get_into. After the task is cancelled, nothing writes to the buffers."""
         return await self._channel().call(
             "get_into",
             uri,
@@ -490,7 +490,7 @@ class Client(_core.Client):
         content_type: str | None = None,
         requests: int = _BULK_REQUESTS,
     ) -> Generations:
-        """put_many, awaited."""
+        """Async version of put_many."""
         from ringest.aio import put_many
 
         requests = whole(requests, "requests", 1, _BULK_REQUESTS_MAX)
@@ -518,7 +518,7 @@ class Client(_core.Client):
         if_metageneration_match: int | None = None,
         exclusive: bool = True,
     ) -> dict[str, Any]:
-        """update, awaited."""
+        """Async version of update."""
         return await self._channel().call(
             "update",
             uri,
@@ -542,7 +542,7 @@ class Client(_core.Client):
         metadata: Mapping[str, str] | None = None,
         exclusive: bool = True,
     ) -> dict[str, Any]:
-        """compose, awaited."""
+        """Async version of compose."""
         return await self._channel().call(
             "compose",
             uri,
@@ -563,7 +563,7 @@ class Client(_core.Client):
         end_offset: str | None = None,
         versions: bool = False,
     ) -> Objects:
-        """list, awaited."""
+        """Async version of list."""
         return await self._channel().call(
             "list",
             uri,
@@ -575,23 +575,23 @@ class Client(_core.Client):
         )
 
     async def alist_folder(self, uri: str, *, limit: int = 0) -> tuple[Objects, Sequence[str]]:
-        """list_folder, awaited."""
+        """Async version of list_folder."""
         return await self._channel().call("list_folder", uri, limit=limit)
 
     async def acopy(
         self, uri: str, target: str, *, generation: int = 0, if_generation_match: int | None = None
     ) -> dict[str, Any]:
-        """copy, awaited."""
+        """Async version of copy."""
         return await self._channel().call(
             "copy", uri, target, generation=generation, if_generation_match=if_generation_match
         )
 
     async def alist_uploads(self, uri: str) -> Uploads:
-        """list_uploads, awaited."""
+        """Async version of list_uploads."""
         return await self._channel().call("list_uploads", uri)
 
     async def aabort_upload(self, uri: str, upload_id: str) -> None:
-        """abort_upload, awaited."""
+        """Async version of abort_upload."""
         await self._channel().call("abort_upload", uri, upload_id)
 
     async def adelete(
@@ -603,7 +603,7 @@ class Client(_core.Client):
         missing_ok: bool = False,
         exclusive: bool = False,
     ) -> None:
-        """delete, awaited."""
+        """Async version of delete."""
         import asyncio
 
         channel = self._channel()
@@ -637,7 +637,7 @@ class Client(_core.Client):
         _raise_all(errors, "objects could not be removed", missing_ok)
 
     def aget_many(self, uris: Iterable[str], *, ordered: bool = False, batch: int = 256) -> AsyncIterator[Items]:
-        """get_many as an asynchronous iterator."""
+        """Async version of get_many: an asynchronous iterator."""
         from ringest.aio import batches
 
         return batches(super().get_many(_many(uris), ordered=ordered, batch=batch))

@@ -1,4 +1,4 @@
-"""Checkpoints below a prefix: which there are, which to keep, and the removal of the others.
+"""Checkpoints below a prefix: find them, keep some, remove the others.
 
     ringest.checkpoint.retain("gs://bucket/run/", keep_last=3, keep_every=1000, dry_run=True)
 
@@ -6,11 +6,11 @@ A checkpoint is one file, by its ending (.pt, .pth and .ckpt of torch.save, .saf
 of torch.distributed.checkpoint (`.metadata`, by whatever writer, Lightning's FSDP and TorchTitan's too), of a
 Trainer of Hugging Face (`checkpoint-N`), or of DeepSpeed (`global_stepN`).
 
-Only what is recognised beyond doubt is ever removed. Its name must say a step and nothing else: N.pt, step-N.pt
+Only objects that are certainly checkpoints are removed. The name must be a step and nothing else: N.pt, step-N.pt
 (also stepN, step=N, step_N), global_stepN, checkpoint-N, epoch=E-step=N.ckpt; with -vN behind it, as Lightning
 puts it behind step=N, it is of the same step. Folders are called so without an ending, or with .ckpt. Names of
-different kinds in one folder are different series, and each is counted alone. A folder that holds anything which its
-kind is not known to have is left alone, as are all other files and folders.
+different kinds in one folder are different series, and each is counted alone. A folder with any object
+that does not belong to its kind is kept, as are all other files and folders.
 
 Folders whose names differ in a number that may be that of a process (mp_rank_00 and mp_rank_01, worker1, or 0 and 1)
 may have parts of one checkpoint: what is one of the last of one of them is kept in the others, too, as are the last
@@ -314,25 +314,26 @@ def retain(
     unfinished_age: float | datetime.timedelta = _DAY_S,
     all_uploads: bool = False,
 ) -> Retained:
-    """Removes complete checkpoints below "gs://bucket/prefix" but the last ones, and what unfinished saves left.
+    """Removes complete checkpoints below "gs://bucket/prefix", except the last ones, and what unfinished saves left.
 
     keep_last: how many steps to keep, at least 1; of each series in each folder, by their steps, not by
-    their age. keep_every: steps that are multiples of it are kept too; 0: none. dry_run: only says what would be
-    removed. unfinished_age: seconds, or a timedelta, that an object must be old to be taken for left behind: longer
-    than a save takes, as objects of one that is under way look the same.
+    their age. keep_every: steps that are multiples of it are kept too; 0: none. dry_run: only reports what would be
+    removed. unfinished_age: seconds or a timedelta; younger objects are never taken for left behind. It must be longer
+    than a save takes, because objects of a running save look the same.
 
-    Removed is only what is recognised beyond doubt, a folder as a whole; the module's text says by what. Kept is
-    all else, and `reasons` of the result says why: names without a step (last.ckpt, best-v2.ckpt, resnet50.pt),
-    incomplete checkpoints, folders with anything foreign, what `latest`, best.txt and the like beside it name, the best one by a
-    trainer_state.json. What was replaced since it was listed stays, too. In a bucket with versions the removed ones
-    become noncurrent. Each removal is logged at level info. Run by one process at a time.
+    Only what is certainly a checkpoint is removed, a folder as a whole; the module's text says how it is recognised.
+    Everything else is kept, and `reasons` of the result says why: names without a step (last.ckpt, best-v2.ckpt,
+    resnet50.pt), incomplete checkpoints, folders with foreign objects, checkpoints that `latest`, best.txt or similar
+    files name, the best one by a trainer_state.json. Objects that were replaced since they were listed are kept, too.
+    In a bucket with versions, removed objects become noncurrent. Each removal is logged at level info. Run it in one
+    process at a time.
 
-    Of saves with ringest.dcp that were not finished, data goes that no metadata names, and unfinished uploads of
-    such data; of uploads of this library that are composed, in the whole bucket, the parts in `.ringest-parts/`: all
-    of that when it is old enough, and the parts at least a day. Who began an unfinished upload to a name like step-100.pt cannot be told: with
-    all_uploads these end, too; without, `uploads_left` names them. Where uploads cannot be listed, for want of a
-    permission or because the server knows none, a warning is logged; a lifecycle rule of the bucket
-    (AbortIncompleteMultipartUpload) removes them, too.
+    Unfinished saves with ringest.dcp leave data that no metadata names, and unfinished uploads of such data. Composed
+    uploads leave parts in `.ringest-parts/` of the bucket. Both are removed when they are old enough, parts after at
+    least a day. An unfinished upload to a name like step-100.pt may be of any program: all_uploads=True aborts these,
+    too; otherwise `uploads_left` lists them. If uploads cannot be listed, because a permission is missing or the
+    server has no such uploads, a warning is logged; a lifecycle rule of the bucket (AbortIncompleteMultipartUpload) also
+    removes them.
 
     Raises ValueError for bad arguments, ringest.Error; what was removed until then is gone.
     """

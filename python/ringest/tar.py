@@ -211,9 +211,10 @@ def _read(source: TarSource, indices: Sequence[int], samples: Samples, members: 
 
 
 class TarMapDataset(WorkerReady, MapBase):
-    """The samples of tar shards by index, in the order of the shards: see TarDataset. Each is one
-    ranged request, neighbours that are asked for together share one, and a DataLoader's batch is one
-    submission. `on_error` as with MapDataset."""
+    """The samples of tar shards by index, in the order of the shards; see TarDataset. A sample is one ranged request;
+    neighbours in one batch share a request. The requests of a DataLoader's batch are sent together.
+
+    on_error: as of MapDataset."""
 
     def __init__(
         self,
@@ -263,27 +264,24 @@ class TarMapDataset(WorkerReady, MapBase):
 class TarDataset(IterableDataset):
     """The samples of tar shards as a stream that is read ahead.
 
-    `uri`: "gs://bucket/train-{0000..0009}.tar", a prefix whose objects with names in .tar are meant, a
-    list of such, or a TarIndex. Members of a shard that follow each other and share their name up to
-    the first dot make a sample: {"__key__": name, "__url__": the shard's, "jpg": Buffer, "cls": Buffer,
-    ...}. `transform` is given that dict.
+    A sample is a dict: {"__key__": name, "__url__": the shard's, "jpg": Buffer, "cls": Buffer, ...}. Its members follow
+    each other in a shard and have the same name up to the first dot. `transform` gets that dict.
 
-    Shards are scanned when the dataset is first asked for something, reading little but headers where members are
-    large. `index`: a file that keeps the result; shards that were replaced since are scanned again. One rank scans
-    for all of the job and hands the result over by the process group, and workers get it with the dataset. Ranks
-    without a process group need an index that is there, and take it as it is.
+    uri: "gs://bucket/train-{0000..0009}.tar", a prefix (all objects below it that end in .tar), a list of these, or a
+        TarIndex.
+    index: a file that keeps where the samples are. Shards are scanned at first use; if members are large, little more
+        than headers is read. Later only shards that were replaced are scanned again. One rank scans for the whole
+        job and shares the result through the process group; workers get it with the dataset. Without a process
+        group, several ranks need a complete index, and use it as it is.
+    members: the extensions to read, such as ("jpg", "cls"). Others are left out of samples. They are not read, except
+        for gaps of up to 16 KiB. A sample without any of them has only "__key__" and "__url__".
+    coalesce: without `shuffle`, neighbouring samples share a request of up to so many bytes, and of at most a 16th of
+        `requests` and `prefetch`. Their Buffers share its memory, which is free when all of them are gone. Copy
+        samples that you keep for long, as in a shuffle buffer, or give coalesce=1.
 
-    `members`: the extensions that are wanted, such as ("jpg", "cls"): the others are left out of samples and,
-    but for what is cheaper to read than to pass over (16 KiB), not read. A sample that has none of them is
-    there with its "__key__" and "__url__" alone.
-
-    Without `shuffle`, samples that follow each other in a shard are read by one request of up to
-    `coalesce` bytes, and of a 16th of `requests` and `prefetch`; their Buffers share its memory, which is
-    free when none of them is left. Copy what is kept for long, as in a shuffle buffer, or give coalesce=1.
-
-    With `shuffle`, samples of all shards come in one order, which `seed` and the epoch determine, and
-    not shard by shard, each by a request of its own. The rest is as with IterableDataset, but `changed` may not be "newest". By index,
-    dataset[i] is the sample with that number in the order of the shards.
+    With `shuffle`, the order goes over all samples of all shards, and each sample is a request. Everything else is as of
+    IterableDataset, except that `changed` cannot be "newest". dataset[i] is the sample with that number in the order of
+    the shards.
     """
 
     _is_data = False
@@ -313,7 +311,7 @@ class TarDataset(IterableDataset):
     ) -> Any:
         if manifest is not None or folder_markers:
             raise TypeError(
-                "a TarDataset takes no manifest, and no folder_markers; index= is where it keeps where samples lie"
+                "a TarDataset has neither manifest= nor folder_markers=; index= is the file that says where samples are"
             )
         return TarSource(uri, client, self._index_path, **options)
 
