@@ -116,7 +116,6 @@ static void check_failure(const struct rg_step *script, enum rg_status want, con
 static void test_answers_that_are_not_http(void)
 {
     static const char *const answers[] = {
-        "\x15\x03\x03\x00\x02\x02\x28",
         "SSH-2.0-OpenSSH_9.2\r\n",
         "<html></html>\r\n\r\n",
         "HTTP/2.0 200 OK\r\n\r\n",
@@ -137,6 +136,8 @@ static void test_answers_that_are_not_http(void)
         const struct rg_step script[] = {RG_READ, RG_SEND(answers[i]), RG_HOLD};
         check_failure(script, RG_STATUS_HTTP_PROTOCOL, NULL);
     }
+    const struct rg_step alert[] = {RG_READ, RG_SEND("\x15\x03\x03\x02\x02\x02\x28"), RG_HOLD};
+    check_failure(alert, RG_STATUS_TLS_PROTOCOL, "the server speaks TLS on this port");
 }
 
 /* A head with one field of this size, and what comes behind it. */
