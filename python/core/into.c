@@ -418,8 +418,9 @@ static void into_clear(struct core_into *into)
 
 typedef bool requests_parser(struct core_into *into, PyObject *requests);
 
-/* False with an exception, and then, too, it is to be cleared. */
-static bool into_parse(struct core_into *into, PyObject *args, PyObject *keywords,
+/* False with an exception, and then, too, it is to be cleared. `client`: whose session a call that
+ * waits has, from before code of the caller's runs that may close it; NULL: it is awaited. */
+static bool into_parse(struct core_into *into, PyObject *client, PyObject *args, PyObject *keywords,
                        requests_parser *parse)
 {
     static char *names[] = {"uri",       "requests", "generation", "verify", "gap_max",
@@ -444,6 +445,10 @@ static bool into_parse(struct core_into *into, PyObject *args, PyObject *keyword
     into->verifies = verify != 0;
     into->tells_checksums = checksums != 0;
     into->is_whole = whole != 0;
+    into->session = client != NULL ? core_client_session(client) : NULL;
+    if (client != NULL && into->session == NULL) {
+        return false;
+    }
     return core_uri_parse(into->uri_text, &into->uri) && parse(into, requests) &&
            memory_check(into) && ranges_sort(into);
 }
@@ -453,8 +458,7 @@ static PyObject *get_into(PyObject *client, PyObject *args, PyObject *keywords,
 {
     struct core_into into = {0};
     int rc = -1;
-    if (into_parse(&into, args, keywords, parse) &&
-        (into.session = core_client_session(client)) != NULL &&
+    if (into_parse(&into, client, args, keywords, parse) &&
         core_queue_open(into.session, OPERATIONS_MAX, &into.cq) == 0) {
         core_watch_begin(&into.watch, into.session, true);
         rc = read_all(&into);
@@ -501,7 +505,7 @@ static int awaited_parse(struct core_operation *self, PyObject *args, PyObject *
         PyErr_NoMemory();
         return -1;
     }
-    bool done = into_parse(self->into, args, keywords, requests_parse);
+    bool done = into_parse(self->into, NULL, args, keywords, requests_parse);
     self->uri = self->into->uri_text;
     return done ? 0 : -1;
 }
