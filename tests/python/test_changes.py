@@ -73,7 +73,7 @@ class Files(Emulated):
         ):
             with self.subTest(path), self.assertRaisesRegex(*error):
                 self.client.put("gs://mine/a", path)
-        with self.assertRaisesRegex(TypeError, "gs://mine/a: data is of type <class 'str'>.*encode text"):
+        with self.assertRaisesRegex(TypeError, "gs://mine/a: data of type <class 'str'>: .*encode text"):
             self.client.put("gs://mine/a", "text")
         self.assertFalse(self.client.exists("gs://mine/a"))
 
@@ -163,8 +163,8 @@ class Changes(Emulated):
     def test_what_cannot_be_meant(self):
         for error, text, call in (
             (ValueError, "gs://mine/a: nothing is to be changed", lambda: self.client.update("gs://mine/a")),
-            (TypeError, "metadata is 5", lambda: self.client.update("gs://mine/a", metadata=5)),
-            (TypeError, "metadata has 1", lambda: self.client.update("gs://mine/a", metadata={"a": 1})),
+            (TypeError, "metadata must be a dict of str, got 5", lambda: self.client.update("gs://mine/a", metadata=5)),
+            (TypeError, "metadata must be a str, got 1", lambda: self.client.update("gs://mine/a", metadata={"a": 1})),
             (TypeError, "is a list of URIs, not one", lambda: self.client.compose("gs://mine/a", "gs://mine/b")),
             (ValueError, "0 sources; one compose joins 1 to 32", lambda: self.client.compose("gs://mine/a", [])),
             (ValueError, "33 sources", lambda: self.client.compose("gs://mine/a", ["gs://mine/b"] * 33)),
