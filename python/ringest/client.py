@@ -50,7 +50,7 @@ def parse_size(value: int | str, what: str) -> int:
 
 
 # A scheme that is known, or none, and a host; what else is wrong the library tells when it opens the client.
-_ENDPOINT = re.compile(r"(https?://)?(\[[^\s\[\]]+\]|[^\s/:@?#\[\]]+)(:\d+)?(/.*)?", re.IGNORECASE | re.DOTALL)
+_ENDPOINT = re.compile(r"(https?://)?(\[[^\s\[\]]+\]|[^\s/:@?#\[\]]+)(:\d+)?/?", re.IGNORECASE)
 
 
 def _check_endpoint(endpoint: str | None) -> str | None:

@@ -68,6 +68,7 @@ class Settings(unittest.TestCase):
 
     def test_what_is_wrong_is_refused_at_once(self):
         self.refused(ValueError, "or HOST:PORT, got 'ftp://x'", endpoint="ftp://x")
+        self.refused(ValueError, "HOST:PORT, got 'https://host/storage/v1'", endpoint="https://host/storage/v1")
         self.refused(ValueError, "HOST:PORT, got ''", endpoint="")
         self.refused(ValueError, "backend must be one of 'auto', 'uring', 'epoll'", backend="kqueue")
         self.refused(ValueError, "numa must be one of 'auto', 'compact'", numa=5)
