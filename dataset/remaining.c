@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define WORD_BITS 64
 #define BLOCK_WORDS (RG_REMAINING_BLOCK / WORD_BITS)
@@ -267,11 +266,4 @@ void rg_remaining_bits(const struct rg_remaining *left, uint8_t *out)
     for (uint64_t i = 0; i < rg_remaining_bits_size(left); i++) {
         out[i] = (uint8_t)(left->words[i / 8] >> (8 * (i % 8)));
     }
-}
-
-bool rg_remaining_is_same(const struct rg_remaining *a, const struct rg_remaining *b)
-{
-    uint64_t words = words_for(a->high - a->low);
-    return a->count == b->count && a->low == b->low && a->high == b->high &&
-           (words == 0 || memcmp(a->words, b->words, words * sizeof(*a->words)) == 0);
 }

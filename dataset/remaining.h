@@ -63,6 +63,5 @@ int rg_remaining_after(struct rg_remaining *left, const struct rg_remaining *bef
 /* Bytes of the bits, and the bits as bytes. */
 uint64_t rg_remaining_bits_size(const struct rg_remaining *left);
 void rg_remaining_bits(const struct rg_remaining *left, uint8_t *out);
-bool rg_remaining_is_same(const struct rg_remaining *a, const struct rg_remaining *b);
 
 #endif

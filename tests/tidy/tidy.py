@@ -67,21 +67,39 @@ BOUNDARIES = {
     "hwloc.h": r"runtime/\w+\.(c|h)",
 }
 
-# What has callers in tests only: what a test watches, and parts that are tried alone. Everything else that no other
-# file calls is static.
+# What has callers in tests only, and why it is not static. Everything else that no other file calls is.
 FOR_TESTS = {
-    # What a test watches:
-    "rg_pool_connections", "rg_remaining_is_same", "rg_server_stats",
-    "rg_slab_arena_is_sound", "rg_timer_wheel_valid", "rg_tls_alpn", "rg_tls_context_trust", "rg_tls_failure_name",
-    "rg_transport_loop_memory",
-    # Steps that a test takes one by one:
-    "rg_client_close_begin", "rg_client_close_finish", "rg_listing_close_begin", "rg_listing_close_finish",
-    "rg_listing_is_closed",
-    # Parts that a test tries alone:
-    "rg_bucket_open_object", "rg_command_split", "rg_credentials_none", "rg_credentials_parse", "rg_histogram_count",
-    "rg_histogram_max", "rg_histogram_merge", "rg_histogram_quantile", "rg_proxy_list_names", "rg_rfc3339_parse",
-    "rg_sigv4_authorization", "rg_tar_blocks_end", "rg_tar_name_split", "rg_topology_loop_count_default",
-}  # fmt: skip
+    # What only a test has to see:
+    "rg_pool_connections": "connections that a pool has, also while they are opened or closed",
+    "rg_server_stats": "what one server counted; the emulator has many and tells nobody",
+    "rg_slab_arena_is_sound": "the arena's invariants, at moments that a test chooses",
+    "rg_timer_wheel_valid": "the wheel's invariants, at moments that a test chooses",
+    "rg_tls_alpn": "whether the peer took http/1.1; the client goes on either way",
+    "rg_tls_context_trust": "which certificates are trusted, in words",
+    "rg_tls_failure_name": "names in tables of expected failures",
+    "rg_transport_loop_memory": "memory that transports share, which has to come back",
+    # Steps of closing, which virtual time lies between:
+    "rg_client_close_begin": "virtual time passes before the end",
+    "rg_client_close_finish": "virtual time passes before it",
+    "rg_listing_close_begin": "virtual time passes before the end",
+    "rg_listing_close_finish": "virtual time passes before it",
+    "rg_listing_is_closed": "until when virtual time passes",
+    # Pure parts, which are played everything; from the outside many cases cannot be reached:
+    "rg_bucket_open_object": "what is stored, without the API in front",
+    "rg_command_split": "a parser, which is fuzzed too",
+    "rg_credentials_none": "compared with what was found",
+    "rg_credentials_parse": "a parser, which is fuzzed too",
+    "rg_histogram_count": "compared with sorted values",
+    "rg_histogram_max": "compared with sorted values",
+    "rg_histogram_merge": "compared with the histogram of the union",
+    "rg_histogram_quantile": "compared with sorted values, at any fraction",
+    "rg_proxy_list_names": "a parser of lists as users write them",
+    "rg_rfc3339_parse": "a parser, which is fuzzed too",
+    "rg_sigv4_authorization": "compared with AWS's published examples",
+    "rg_tar_blocks_end": "where expected samples lie",
+    "rg_tar_name_split": "a parser of names as tar files have them",
+    "rg_topology_loop_count_default": "made-up machines, which no runtime can be opened on",
+}
 
 UNITS = ("runtime", "http", "gcs", "dataset", "checkpoint", "emulator")
 
