@@ -9,10 +9,10 @@ static void test_what_is_not_there(void)
     } rows[] = {
         {"GET", "/bucket/nothing", "<Code>NoSuchKey</Code>", 404},
         {"GET", "/absent-bucket/o", "<Code>NoSuchBucket</Code>", 404},
-        {"GET", "/absent-bucket/o", "absent-bucket", 404},
+        {"GET", "/absent-bucket/o", "The specified bucket does not exist.", 404},
         {"GET", "/storage/v1/b/bucket/o/nothing", "\"reason\":\"notFound\"", 404},
         {"GET", "/storage/v1/b/bucket/o/nothing?alt=media", "No such object: bucket/nothing", 404},
-        {"GET", "/storage/v1/b/absent-bucket/o", "absent-bucket", 404},
+        {"GET", "/storage/v1/b/absent-bucket/o", "The specified bucket does not exist.", 404},
         {"GET", "/absent-bucket?list-type=2", "<Code>NoSuchBucket</Code>", 404},
         {"GET", "/storage/v1/b/absent-bucket", "notFound", 404},
         {"DELETE", "/storage/v1/b/bucket/o/nothing", "notFound", 404},
