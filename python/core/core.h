@@ -373,6 +373,14 @@ void core_objects_describe(PyObject *objects, struct rg_reader_options *options)
  * no code of Python's, and so no signal handler. */
 int core_reader_consume(PyObject *reader);
 
+/* Functions of the module, in log.c. log_begin(level): lines of the library's log up to that level
+ * are kept. log_take() -> (level, place, text, lines lost before it), waits; None after log_end().
+ * log_forget(): in a child of fork, nothing is kept any more. */
+PyObject *core_log_begin(PyObject *module, PyObject *level);
+PyObject *core_log_end(PyObject *module, PyObject *unused);
+PyObject *core_log_forget(PyObject *module, PyObject *unused);
+PyObject *core_log_take(PyObject *module, PyObject *unused);
+
 /* unite([(state, base), ...], all_ranks) of the module; in base.c. */
 PyObject *core_base_unite(PyObject *module, PyObject *args);
 

@@ -17,6 +17,18 @@ def crc32c(data: Any, crc: int = 0, /) -> int:
 def crc32c_combine(first: int, second: int, size: int, /) -> int:
     """The CRC32C of two pieces, the second of `size` bytes, by those of each."""
 
+def _log_begin(level: int, /) -> None:
+    """Keeps lines of the library's log: 1 error, 2 warn, 3 info, 4 debug, 5 none."""
+
+def _log_end() -> None:
+    """Keeps no more; who waits for a line gets None."""
+
+def _log_forget() -> None:
+    """In a child of fork: its parent's lines and locks."""
+
+def _log_take() -> tuple[int, str, str, int] | None:
+    """Level, place, text, and how many lines were lost before it. Waits; None at the end."""
+
 def _buffer_of(data: Any, /) -> Buffer:
     """A Buffer with a copy of the bytes: what a pickled one becomes."""
 

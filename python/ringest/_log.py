@@ -1,12 +1,100 @@
-"""The logger "ringest": what is worth a line is said at level debug, and nothing for each object. At level
-info, what a program may have to know."""
+"""The logger "ringest", and the library's own log, whose lines become records of the loggers "ringest.http",
+"ringest.gcs.request" and so on, by the place in the library that they are of.
+
+The levels that these loggers have when a Client is made say what the library tells, and nobody pays for what no
+handler is there for. Lines pass a ring and a thread of ours, because threads of the library must not wait for the
+interpreter."""
 
 from __future__ import annotations
 
+import atexit
 import logging
+import os
+import threading
+
+from ringest import _core
 
 logger = logging.getLogger("ringest")
 logger.addHandler(logging.NullHandler())
+
+# Of Python's levels, in the order of enum rg_log_level; the last is "nothing".
+_LEVELS = (logging.ERROR, logging.WARNING, logging.INFO, logging.DEBUG)
+_OFF = len(_LEVELS) + 1
+# How long the last lines may take when the process ends: a handler may be stuck.
+_END_S = 2.0
+
+_lock = threading.Lock()
+_thread: threading.Thread | None = None
+
+
+def _is_heard(one: logging.Logger) -> bool:
+    """Whether a record of this logger gets to a handler that does something."""
+    at: logging.Logger | None = one
+    while at is not None:
+        if any(not isinstance(handler, logging.NullHandler) for handler in at.handlers):
+            return True
+        at = at.parent if at.propagate else None
+    return False
+
+
+def _wanted() -> int:
+    """The library's level for what our loggers want."""
+    names = [name for name in list(logging.root.manager.loggerDict) if name.startswith("ringest.")]
+    loggers = [logger, *map(logging.getLogger, names)]
+    levels = [one.getEffectiveLevel() for one in loggers if _is_heard(one)]
+    return sum(min(levels) <= level for level in _LEVELS) or _OFF if levels else _OFF
+
+
+def _emit(level: int, place: str, text: str, lost: int) -> None:
+    folder = place.rpartition("/")[0].replace("/", ".")
+    target = logging.getLogger(f"ringest.{folder}" if folder else "ringest")
+    if lost:
+        logger.warning("%d lines of the log were lost, because its handlers are slow", lost)
+    if target.isEnabledFor(_LEVELS[level - 1]):
+        target.handle(target.makeRecord(target.name, _LEVELS[level - 1], place, 0, text, (), None))
+
+
+def _run() -> None:
+    while (line := _core._log_take()) is not None:
+        try:
+            _emit(*line)
+        except Exception:  # of a handler that is not Python's: it gets the next one all the same
+            logging.getLogger("ringest").debug("a handler of the log raised", exc_info=True)
+
+
+def begin() -> None:
+    """Has the library tell what loggers and handlers want by now."""
+    global _thread
+    level = _wanted()
+    with _lock:
+        if _thread is None and level == _OFF:
+            return
+        _core._log_begin(level)
+        if _thread is None:
+            _thread = threading.Thread(target=_run, name="ringest-log", daemon=True)
+            _thread.start()
+            atexit.register(_end)
+
+
+def _end() -> None:
+    """Gives the last lines to their handlers."""
+    global _thread
+    thread, _thread = _thread, None
+    if thread is not None:
+        _core._log_end()
+        thread.join(_END_S)
+
+
+def _forget() -> None:
+    """In a child of fork, where the thread is not."""
+    global _lock, _thread
+    _lock, was_on, _thread = threading.Lock(), _thread is not None, None
+    if was_on:
+        atexit.unregister(_end)
+        _core._log_forget()
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 def request(uri: str | tuple[str, ...], attempts: int, seconds: float, status: str, found_done: bool) -> None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from ringest import _collate, _core, _progress
+from ringest import _collate, _core, _log, _progress
 from ringest._core import Buffer, GetMany, Item, Objects
 from ringest._errors import NotFoundError
 from ringest._numbers import BYTES_MAX, whole
@@ -170,6 +170,7 @@ class Client(_core.Client):
         if (client_cert is None) != (client_key is None):
             raise ValueError("client_cert and client_key belong together: give both or neither")
         super().__init__(**given)
+        _log.begin()
         del settings["token"]
         self._settings: dict[str, Any] = settings
         self._channels: Channels | None = None  # of event loops

@@ -1,0 +1,101 @@
+"""The library's log as records of Python's loggers."""
+
+import logging
+import os
+import subprocess
+import sys
+import unittest
+
+import ringest
+from support import Rule, emulator, until
+
+
+class Kept(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.records = []
+
+    def emit(self, record):
+        self.records.append(record)
+
+    def find(self, part):
+        return [record for record in list(self.records) if part in record.getMessage()]
+
+
+class Log(unittest.TestCase):
+    def setUp(self):
+        self.kept = Kept()
+        self.logger = logging.getLogger("ringest")
+        self.level = self.logger.level
+        self.logger.addHandler(self.kept)
+        at = emulator()
+        self.place = at.__enter__()
+        self.addCleanup(at.__exit__, None, None, None)
+
+    def tearDown(self):
+        self.logger.removeHandler(self.kept)
+        self.logger.setLevel(self.level)
+
+    def test_lines_are_records_of_loggers_by_place(self):
+        self.logger.setLevel(logging.DEBUG)
+        with (
+            ringest.Client(*self.place, token="hidden") as client,
+            Rule(self.place, times=1, effect="none", answer="failed", status=429),
+        ):
+            client.get("gs://data/x-00000000")
+        until(lambda: self.kept.find("connection 0 closed"))
+        retry = self.kept.find("attempt 1 of 8 failed")[0]
+        self.assertEqual((retry.name, retry.levelno), ("ringest.gcs.request", logging.INFO))
+        self.assertIn("get gs://data/x-00000000", retry.getMessage())
+        throttled = self.kept.find("slowed down")[0]
+        self.assertEqual((throttled.name, throttled.levelno), ("ringest.gcs.request", logging.WARNING))
+        opened = self.kept.find("connection 0 to ")[0]
+        self.assertEqual((opened.name, opened.levelno), ("ringest.http", logging.INFO))
+        self.assertEqual(self.kept.find("pool -> out")[0].levelno, logging.DEBUG)
+        self.assertEqual(self.kept.find("hidden"), [])
+
+    def test_levels_choose_what_comes(self):
+        self.logger.setLevel(logging.INFO)
+        with ringest.Client(*self.place) as client:
+            client.get("gs://data/x-00000000")
+        until(lambda: self.kept.find("connection 0 to "))
+        self.assertEqual(self.kept.find("->"), [])
+
+    def test_the_last_lines_come_before_the_process_ends(self):
+        script = (
+            "import logging, sys, ringest\n"
+            "logging.basicConfig(level=logging.INFO, format='%(levelname)s %(name)s %(message)s')\n"
+            "ringest.Client(*sys.argv[1:]).get('gs://data/x-00000000')\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", script, *self.place], stderr=subprocess.PIPE, text=True, check=True
+        )
+        self.assertIn("INFO ringest.http localhost: connection 0 to ", done.stderr)
+
+    def test_nothing_is_told_without_a_handler(self):
+        script = "import sys, ringest, threading; ringest.Client(*sys.argv[1:]).get('gs://data/x-00000000')\n"
+        script += "assert all(thread.name != 'ringest-log' for thread in threading.enumerate())\n"
+        done = subprocess.run(
+            [sys.executable, "-c", script, *self.place], stderr=subprocess.PIPE, text=True, check=True
+        )
+        self.assertEqual(done.stderr, "")
+
+    def test_a_child_of_fork_has_its_own(self):
+        self.logger.setLevel(logging.INFO)
+        with ringest.Client(*self.place) as client:
+            client.get("gs://data/x-00000000")
+        until(lambda: self.kept.find("connection 0 to "))
+        child = os.fork()
+        if child == 0:
+            try:
+                self.kept.records.clear()
+                ringest.Client(*self.place).get("gs://data/x-00000000")
+                until(lambda: self.kept.find("connection 0 to "))
+                os._exit(0)
+            finally:
+                os._exit(1)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
