@@ -171,7 +171,7 @@ class Alone(unittest.TestCase):
                 )
 
     def test_two_threads_find_one_list(self):
-        with support.client() as client:
+        with support.client(hedging=False) as client:
             client.put_many((f"gs://new/{i}", b"x") for i in range(COUNT))
             dataset = ringest.MapDataset("gs://new/", client=client)
             digests = []
@@ -234,7 +234,7 @@ def rank_lists_while_the_bucket_changes(rank, endpoint, ca):
     """Rank 0 lists, then an object appears, then the others ask."""
     if rank > 0:
         torch.distributed.barrier()
-    with ringest.Client(endpoint, ca) as client:
+    with ringest.Client(endpoint, ca, hedging=False) as client:
         dataset = ringest.IterableDataset("gs://new/", client=client, transform=name_of)
         count = len(dataset)
         if rank == 0:
@@ -274,7 +274,7 @@ def rank_made_before_the_group(dataset):
 
 def rank_with_its_own_names(rank, endpoint, ca, kind, shared):
     names = [f"{i:03d}" for i in range(COUNT)] + ([] if rank == 0 else ["more"])
-    with ringest.Client(endpoint, ca) as client:
+    with ringest.Client(endpoint, ca, hedging=False) as client:
         options = {"transform": name_of, "client": client, "manifest": names, "shared": shared}
         if kind == "iterable":
             dataset = ringest.IterableDataset("gs://new/", **options)
@@ -318,7 +318,7 @@ def rank_of_a_bucket_that_is_missing(rank, endpoint, ca):
 
 def rank_with_many_names(rank, endpoint, ca, piece):
     _job.PIECE_BYTES = piece
-    with ringest.Client(endpoint, ca) as client:
+    with ringest.Client(endpoint, ca, hedging=False) as client:
         dataset = ringest.MapDataset("gs://many/", client=client)
         before = client.stats()["requests"]
         digest, inode = dataset.digest, os.fstat(dataset._source.found.fd).st_ino
@@ -436,7 +436,7 @@ def rank_with_shards(rank, endpoint, ca, index):
     """Rank 1 asks first; a shard appears before rank 0 does."""
     if rank == 0:
         torch.distributed.barrier()
-    with ringest.Client(endpoint, ca) as client:
+    with ringest.Client(endpoint, ca, hedging=False) as client:
         dataset = ringest.TarDataset("gs://tar/", index=index, client=client, transform=key_of)
         count, requests = len(dataset), client.stats()["requests"]
         if rank == 1:

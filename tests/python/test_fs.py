@@ -30,7 +30,7 @@ FILES = {
 
 class Case(unittest.TestCase):
     def setUp(self):
-        self.client = self.enterContext(support.client())
+        self.client = self.enterContext(support.client(hedging=False))
         self.fs = ringest.fs.FileSystem(client=self.client)
         self.fs.pipe({f"gs://here/{name}": data for name, data in FILES.items()})
         self.folder = self.enterContext(tempfile.TemporaryDirectory())

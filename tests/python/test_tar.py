@@ -119,7 +119,7 @@ class Tar(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
-        cls.context = support.client()
+        cls.context = support.client(hedging=False)
         cls.client = cls.context.__enter__()
 
     @classmethod
