@@ -754,7 +754,7 @@ static int bench_run(int argc, char **argv)
 const struct cli_command cli_bench = {
     .name = "bench",
     .arguments = "get|put|list gs://BUCKET/PREFIX [OPTIONS]",
-    .summary = "time requests, and the CPU time that each costs",
+    .summary = "measure requests, and the CPU time of each",
     .help =
         "Options:\n"
         "  --concurrency N    requests in flight, each on its own connection; default: 64, and\n"

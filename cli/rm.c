@@ -494,7 +494,7 @@ const struct cli_command cli_rm = {
         "  --older-than AGE   with --unfinished: only what is older, because younger uploads may\n"
         "                     be in progress; a number with s, m, h or d; default: 1d\n"
         "  --json             a summary as one JSON object\n" CLI_CONNECTION_HELP
-        "\nWith -r, an object that somebody replaces after it was listed is not removed. In a\n"
+        "\nWith -r, an object that is replaced after it was listed is not removed. In a\n"
         "bucket that keeps versions, old versions stay.\n"
         "\nExamples:\n"
         "  ringest rm gs://bucket/model.pt\n"

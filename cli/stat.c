@@ -176,7 +176,7 @@ static int stat_run(int argc, char **argv)
 const struct cli_command cli_stat = {
     .name = "stat",
     .arguments = "gs://BUCKET/OBJECT... [OPTIONS]",
-    .summary = "show what is stored about an object",
+    .summary = "show the metadata of objects",
     .help = "Options:\n"
             "  --json             one JSON object in a line for each argument\n"
             "  --hex              checksums as hexadecimal digits; default: "

@@ -48,7 +48,7 @@ struct rg_placement {
 };
 
 /* Borrows `model`; NULL is this machine. *out_topology is the caller's. Takes some 3 ms. Errors:
- * -ENOMEM; -EINVAL if the model makes no sense. */
+ * -ENOMEM; -EINVAL if the model is inconsistent. */
 int rg_topology_open(struct rg_topology **out_topology, const struct rg_topology_model *model);
 /* NULL is fine. */
 void rg_topology_close(struct rg_topology *topology);

@@ -3,7 +3,7 @@
 complete -c ringest -f
 
 complete -c ringest -n __fish_use_subcommand -a ls -d 'list objects'
-complete -c ringest -n __fish_use_subcommand -a stat -d 'show what is stored about an object'
+complete -c ringest -n __fish_use_subcommand -a stat -d 'show the metadata of objects'
 complete -c ringest -n __fish_use_subcommand -a cat -d 'write objects to standard output'
 complete -c ringest -n __fish_use_subcommand -a cp -d 'copy files and objects'
 complete -c ringest -n __fish_use_subcommand -a rm -d 'remove objects'

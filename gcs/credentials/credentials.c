@@ -611,8 +611,8 @@ int rg_credentials_text_write(struct rg_credentials *credentials, char *out, siz
     bool is_guess = config->kind == &rg_credentials_metadata && !config->metadata_is_certain;
     char state[RG_CREDENTIALS_TEXT_SIZE + 32];
     snprintf(state, sizeof(state), "%s",
-             is_guess ? "no credential file was found, and whether this machine has such a server "
-                        "shows with the first request"
+             is_guess ? "no credential file was found; the first request will show whether this "
+                        "machine has such a server"
                       : "no token asked for yet");
     uint64_t now_ns = rg_now_ns();
     pthread_mutex_lock(&credentials->mutex);

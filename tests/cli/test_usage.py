@@ -1,4 +1,4 @@
-"""What the program says about itself, and to a command line that makes no sense."""
+"""What the program says about itself, and of wrong usage."""
 
 import unittest
 

@@ -24,7 +24,7 @@ ROOT = pathlib.Path(os.environ["RINGEST_TESTS"]).parent
 PROGRAM = pathlib.Path(os.environ["RINGEST_PROGRAM"])
 BUILD = PROGRAM.parent.parent
 # A block trains or compiles; the machine may be slow.
-PATIENCE_S = 300
+PATIENCE_S = 900
 
 FENCE = re.compile(r"^( *)```(.*)$")
 NOT_RUN = re.compile(r"^ *<!-- not run: (\S.*) -->$")

@@ -1,4 +1,4 @@
-"""The examples in Python, small: what they print, and that training goes on exactly where it stopped."""
+"""The examples in Python, small: what they print, and that training resumes exactly where it stopped."""
 
 import importlib.util
 import json
