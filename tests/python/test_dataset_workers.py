@@ -224,7 +224,10 @@ class Lists(Case):
             for method in ("fork", "forkserver"):
                 dataset = self.dataset()
                 dataset.load_state_dict(state)
-                with self.subTest(method), self.assertRaisesRegex(RuntimeError, "not started by a DataLoader of PyTorch"):
+                with (
+                    self.subTest(method),
+                    self.assertRaisesRegex(RuntimeError, "not started by a DataLoader of PyTorch"),
+                ):
                     list(self.loader(dataset, 2, method, False))
 
     def test_a_dataset_that_is_made_in_a_worker(self):
