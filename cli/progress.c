@@ -62,10 +62,10 @@ bool progress_is_due(const struct progress *progress)
     return progress->shown && rg_now_ns() - progress->drawn_ns >= DRAW_INTERVAL_NS;
 }
 
-/* By what was settled in the last seconds. */
+/* By what was finished in the last seconds. */
 static double seconds_left(const struct progress *progress, const struct progress_state *state)
 {
-    double per_second = rate_window_per_second(&progress->settled);
+    double per_second = rate_window_per_second(&progress->finished);
     bool by_bytes = state->bytes_total > 0;
     uint64_t done = by_bytes ? state->bytes_done : state->done;
     uint64_t total = by_bytes ? state->bytes_total : state->total;
@@ -79,7 +79,7 @@ static void numbers_make(struct progress *progress, const struct progress_state 
                          uint64_t now_ns, struct progress_numbers *out_numbers)
 {
     bool by_bytes = state->bytes_total > 0;
-    rate_window_add(&progress->settled, now_ns, by_bytes ? state->bytes_done : state->done);
+    rate_window_add(&progress->finished, now_ns, by_bytes ? state->bytes_done : state->done);
     rate_window_add(&progress->moved, now_ns,
                     by_bytes ? state->bytes_done - state->bytes_skipped : state->done);
     *out_numbers = (struct progress_numbers){

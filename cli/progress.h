@@ -12,7 +12,7 @@ struct progress {
     bool shown;
     const char *what; /* borrowed: "files", "objects" */
     uint64_t started_ns, drawn_ns;
-    struct rate_window settled, moved;
+    struct rate_window finished, moved;
 };
 
 /* What is known at a moment. What is not given does not exist. */

@@ -17,8 +17,8 @@ struct unite {
     struct rg_state_epoch of;
     uint32_t world_size, remainder;
     uint32_t missing;             /* ranks that have no state of their own */
-    struct rg_state_set before;   /* positions that were consumed before the deal */
-    struct rg_remaining dealt;    /* positions that were dealt; owned */
+    struct rg_state_set before;   /* positions that were consumed before the assignment */
+    struct rg_remaining assigned; /* positions that were assigned; owned */
     struct rg_remaining *streams; /* of each rank, what is left of its stream; owned */
     char *error;
     size_t error_size;
@@ -28,7 +28,7 @@ struct unite {
 struct rank_states {
     const struct rg_base_entry *entries;
     size_t count;
-    struct rg_sampler_options deal; /* to its workers */
+    struct rg_sampler_options assignment; /* to its workers */
 };
 
 static bool is_known(const struct rg_base_entry *entry)
@@ -193,7 +193,7 @@ static bool sets_equal(const struct rg_state_set *a, const struct rg_state_set *
            (a->bit_count == 0 || memcmp(a->bits, b->bits, a->bit_count / 8) == 0);
 }
 
-/* That an entry is of the same epoch and deal as the others. */
+/* That an entry is of the same epoch and assignment as the others. */
 static int entry_check(struct unite *unite, const struct rg_base_entry *entry)
 {
     char *error = unite->error;
@@ -322,7 +322,7 @@ static bool place_is_done(const void *context, uint64_t place)
 {
     const struct rank_states *rank = context;
     uint64_t sample;
-    uint32_t worker = rg_sampler_worker(&rank->deal, place, &sample);
+    uint32_t worker = rg_sampler_worker(&rank->assignment, place, &sample);
     return sample_is_done(&rank->entries[worker].state, sample);
 }
 
@@ -345,16 +345,16 @@ static int stream_after(struct rg_remaining *stream, const struct rg_remaining *
         .is_done = place_is_done, .context = rank, .low = total, .high = 0};
     for (size_t i = 0; i < rank->count; i++) {
         const struct rg_state *state = &rank->entries[i].state;
-        rank->deal.worker = (uint32_t)i;
-        uint64_t end = state_end(state), own = rg_sampler_worker_total(&rank->deal, total);
+        rank->assignment.worker = (uint32_t)i;
+        uint64_t end = state_end(state), own = rg_sampler_worker_total(&rank->assignment, total);
         if (end > own) {
             return -EINVAL;
         }
         if (state->taken < own) {
-            change.low = RG_MIN(change.low, rg_sampler_place(&rank->deal, state->taken));
+            change.low = RG_MIN(change.low, rg_sampler_place(&rank->assignment, state->taken));
         }
         if (end > 0) {
-            change.high = RG_MAX(change.high, rg_sampler_place(&rank->deal, end - 1) + 1);
+            change.high = RG_MAX(change.high, rg_sampler_place(&rank->assignment, end - 1) + 1);
         }
     }
     return rg_remaining_after(stream, before, &change);
@@ -363,7 +363,7 @@ static int stream_after(struct rg_remaining *stream, const struct rg_remaining *
 static int stream_make(const struct unite *unite, struct rg_remaining *stream,
                        const struct rg_base_entry *entries, size_t count)
 {
-    uint64_t length = rg_sampler_rank_total(rg_remaining_total(&unite->dealt), rank_of(entries),
+    uint64_t length = rg_sampler_rank_total(rg_remaining_total(&unite->assigned), rank_of(entries),
                                             unite->world_size, (enum rg_remainder)unite->remainder);
     struct rg_remaining before;
     int rc = rg_base_left(&before, length, &entries[0].base.own);
@@ -372,8 +372,8 @@ static int stream_make(const struct unite *unite, struct rg_remaining *stream,
         return rc;
     }
     struct rank_states rank = {.entries = entries, .count = count};
-    rank.deal.block_size = entries[0].state.batch_size;
-    rank.deal.worker_count = entries[0].state.worker_count;
+    rank.assignment.block_size = entries[0].state.batch_size;
+    rank.assignment.worker_count = entries[0].state.worker_count;
     rc = stream_after(stream, &before, &rank);
     rg_remaining_fini(&before);
     return rc;
@@ -426,7 +426,7 @@ static int ranks_check(const struct unite *unite)
     return 0;
 }
 
-static bool dealt_is_done(const void *context, uint64_t place)
+static bool assigned_is_done(const void *context, uint64_t place)
 {
     const struct unite *unite = context;
     const struct rg_remaining *stream = &unite->streams[place % unite->world_size];
@@ -444,7 +444,7 @@ static void streams_complete(struct unite *unite)
         }
         if (at == unite->known_count || rank_of(&unite->entries[at]) != rank) {
             uint64_t length =
-                rg_sampler_rank_total(rg_remaining_total(&unite->dealt), rank, unite->world_size,
+                rg_sampler_rank_total(rg_remaining_total(&unite->assigned), rank, unite->world_size,
                                       (enum rg_remainder)unite->remainder);
             unite->streams[rank] = rg_remaining_from(length, 0);
         }
@@ -455,7 +455,7 @@ static void streams_complete(struct unite *unite)
 static bool pad_of(const struct unite *unite, uint32_t rank, uint64_t *out_position)
 {
     const struct rg_remaining *stream = &unite->streams[rank];
-    uint64_t total = rg_remaining_total(&unite->dealt);
+    uint64_t total = rg_remaining_total(&unite->assigned);
     if (stream->count == 0 || !rg_remaining_is_done(stream, stream->count - 1)) {
         return false;
     }
@@ -467,9 +467,9 @@ static bool pad_of(const struct unite *unite, uint32_t rank, uint64_t *out_posit
 /* Positions that are left when all ranks' streams are known. */
 static int positions_after(struct unite *unite, struct rg_remaining *left)
 {
-    uint64_t total = rg_remaining_total(&unite->dealt);
+    uint64_t total = rg_remaining_total(&unite->assigned);
     struct rg_remaining_change change = {
-        .is_done = dealt_is_done, .context = unite, .low = total, .high = 0};
+        .is_done = assigned_is_done, .context = unite, .low = total, .high = 0};
     uint64_t *pads = malloc(unite->world_size * sizeof(*pads));
     if (pads == NULL) {
         return -ENOMEM;
@@ -491,7 +491,7 @@ static int positions_after(struct unite *unite, struct rg_remaining *left)
         /* What was to be dropped does not come after all. */
         *left = rg_remaining_from(unite->of.count, unite->of.count);
     } else {
-        rc = rg_remaining_after(left, &unite->dealt, &change);
+        rc = rg_remaining_after(left, &unite->assigned, &change);
     }
     free(pads);
     return rc;
@@ -568,7 +568,7 @@ static int unite_run(struct unite *unite, const struct rg_saved *saved, bool all
     if (rc < 0 || unite->known_count == 0) {
         return rc < 0 ? rc : unite_unbegun(unite, out_base);
     }
-    rc = rg_base_left(&unite->dealt, unite->of.count, &unite->before);
+    rc = rg_base_left(&unite->assigned, unite->of.count, &unite->before);
     if (rc < 0) {
         return explain_memory(unite, rc);
     }
@@ -595,7 +595,7 @@ int rg_base_open(struct rg_base **out_base, const struct rg_saved *saved, size_t
         rg_remaining_fini(&unite.streams[rank]);
     }
     free(unite.streams);
-    rg_remaining_fini(&unite.dealt);
+    rg_remaining_fini(&unite.assigned);
     free(unite.entries);
     return rc;
 }

@@ -1,8 +1,8 @@
 /* Uniting what readers have consumed: see rg_base in <ringest/dataset.h>.
  *
- * Each saved reader says which samples of its own it has consumed. Through the deal that it was a
- * part of, those are places of its rank's stream; through all ranks' streams, positions of the
- * epoch's order. */
+ * Each saved reader says which samples of its own it has consumed. Through the assignment that it
+ * was a part of, those are places of its rank's stream; through all ranks' streams, positions of
+ * the epoch's order. */
 #ifndef RG_DATASET_BASE_H
 #define RG_DATASET_BASE_H
 

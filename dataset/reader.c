@@ -84,15 +84,15 @@ static int epoch_identify(struct rg_reader *reader, char *error, size_t error_si
 static int sampler_open(struct rg_reader *reader, char *error, size_t error_size)
 {
     const struct rg_reader_options *options = &reader->options;
-    struct rg_sampler_options deal = rg_reader_options_deal(options);
-    if (rg_sampler_init(&reader->sampler, &deal) < 0) {
-        return rg_reader_options_refuse_deal(options, error, error_size);
+    struct rg_sampler_options assignment = rg_reader_options_assignment(options);
+    if (rg_sampler_init(&reader->sampler, &assignment) < 0) {
+        return rg_reader_options_refuse_assignment(options, error, error_size);
     }
     struct rg_saved saved = {options->state, options->state_size, options->base,
                              options->base_size};
-    int rc = rg_resume_init(&reader->resume, &saved, &reader->of, &deal, error, error_size);
+    int rc = rg_resume_init(&reader->resume, &saved, &reader->of, &assignment, error, error_size);
     if (rc == 0) {
-        rg_resume_deal(&reader->resume, &reader->sampler);
+        rg_resume_assign(&reader->resume, &reader->sampler);
     }
     return rc;
 }
@@ -490,12 +490,13 @@ size_t rg_reader_state(const struct rg_reader *reader, void *buf, size_t size)
     if (options->indices != NULL) {
         return 0;
     }
-    struct rg_sampler_options deal = rg_reader_options_deal(options);
+    struct rg_sampler_options assignment = rg_reader_options_assignment(options);
     uint8_t bits[RG_STATE_BITS_MAX / 8];
     look_begin(reader);
     const struct rg_progress *consumed =
         options->consume_later ? &reader->consumed : &reader->window.handed;
-    struct rg_state state = rg_resume_state(&reader->resume, &reader->of, &deal, consumed, bits);
+    struct rg_state state =
+        rg_resume_state(&reader->resume, &reader->of, &assignment, consumed, bits);
     look_end(reader);
     state.unordered = options->unordered;
     return rg_state_encode(&state, buf, size);

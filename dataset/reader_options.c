@@ -74,7 +74,7 @@ int rg_reader_options_check_indices(const struct rg_reader_options *own, char *e
     return 0;
 }
 
-struct rg_sampler_options rg_reader_options_deal(const struct rg_reader_options *own)
+struct rg_sampler_options rg_reader_options_assignment(const struct rg_reader_options *own)
 {
     return (struct rg_sampler_options){
         .count = own->indices != NULL ? own->index_count : own->object_count,
@@ -91,8 +91,8 @@ struct rg_sampler_options rg_reader_options_deal(const struct rg_reader_options 
 }
 
 /* Nothing else in the sampler's options is the caller's. */
-int rg_reader_options_refuse_deal(const struct rg_reader_options *own, char *error,
-                                  size_t error_size)
+int rg_reader_options_refuse_assignment(const struct rg_reader_options *own, char *error,
+                                        size_t error_size)
 {
     if (own->rank >= own->world_size) {
         return rg_explain(error, error_size, -EINVAL,

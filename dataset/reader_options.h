@@ -14,10 +14,10 @@ int rg_reader_options_read(struct rg_reader_options *own, const struct rg_reader
 int rg_reader_options_check_indices(const struct rg_reader_options *own, char *error,
                                     size_t error_size);
 
-/* How these options deal an epoch to ranks and workers. */
-struct rg_sampler_options rg_reader_options_deal(const struct rg_reader_options *own);
-/* Says why the sampler refused the deal. Returns -EINVAL. */
-int rg_reader_options_refuse_deal(const struct rg_reader_options *own, char *error,
-                                  size_t error_size);
+/* How these options assign an epoch to ranks and workers. */
+struct rg_sampler_options rg_reader_options_assignment(const struct rg_reader_options *own);
+/* Says why the sampler refused the assignment. Returns -EINVAL. */
+int rg_reader_options_refuse_assignment(const struct rg_reader_options *own, char *error,
+                                        size_t error_size);
 
 #endif

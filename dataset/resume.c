@@ -6,15 +6,16 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static bool is_same_reader(const struct rg_sampler_options *deal, const struct rg_state *state)
+static bool is_same_reader(const struct rg_sampler_options *assignment,
+                           const struct rg_state *state)
 {
-    return state->rank == deal->rank && state->world_size == deal->world_size &&
-           state->worker == deal->worker && state->worker_count == deal->worker_count &&
-           state->batch_size == deal->block_size && state->remainder == deal->remainder;
+    return state->rank == assignment->rank && state->world_size == assignment->world_size &&
+           state->worker == assignment->worker && state->worker_count == assignment->worker_count &&
+           state->batch_size == assignment->block_size && state->remainder == assignment->remainder;
 }
 
 /* What this reader may do with a state of another one. */
-static int state_check(const struct rg_state *state, const struct rg_sampler_options *deal,
+static int state_check(const struct rg_state *state, const struct rg_sampler_options *assignment,
                        char *error, size_t error_size)
 {
     if (state->worker_count != 1) {
@@ -24,23 +25,24 @@ static int state_check(const struct rg_state *state, const struct rg_sampler_opt
             "reader is another one: resume there, or give the states of all workers",
             state->worker, state->worker_count, state->rank, state->world_size, state->batch_size);
     }
-    bool is_of_rank = state->rank == deal->rank && state->world_size == deal->world_size;
+    bool is_of_rank =
+        state->rank == assignment->rank && state->world_size == assignment->world_size;
     if (!is_of_rank && state->world_size != 1) {
         return rg_explain(
             error, error_size, -EINVAL,
             "the state was saved by rank %u of %u, and this is rank %u of %u: what the other ranks "
             "consumed is not in it, so give a list of the states of all ranks",
-            state->rank, state->world_size, deal->rank, deal->world_size);
+            state->rank, state->world_size, assignment->rank, assignment->world_size);
     }
     return 0;
 }
 
 /* Turns what another reader consumed into a base, which replaces the entry's. */
 static int state_to_base(struct rg_resume *resume, struct rg_base_entry *entry,
-                         const struct rg_saved *saved, const struct rg_sampler_options *deal,
+                         const struct rg_saved *saved, const struct rg_sampler_options *assignment,
                          char *error, size_t error_size)
 {
-    int rc = state_check(&entry->state, deal, error, error_size);
+    int rc = state_check(&entry->state, assignment, error, error_size);
     rc = rc == 0 ? rg_base_open(&resume->base, saved, 1, false, error, error_size) : rc;
     if (rc < 0) {
         return rc;
@@ -50,20 +52,20 @@ static int state_to_base(struct rg_resume *resume, struct rg_base_entry *entry,
 }
 
 /* That a base which is one rank's is this one's. */
-static int own_check(const struct rg_base_content *base, const struct rg_sampler_options *deal,
-                     char *error, size_t error_size)
+static int own_check(const struct rg_base_content *base,
+                     const struct rg_sampler_options *assignment, char *error, size_t error_size)
 {
     if (!base->has_own) {
         return 0;
     }
-    if (base->rank != deal->rank || base->world_size != deal->world_size) {
+    if (base->rank != assignment->rank || base->world_size != assignment->world_size) {
         return rg_explain(
             error, error_size, -EINVAL,
             "the state was saved by rank %u of %u, and this is rank %u of %u: what the other ranks "
             "consumed is not in it, so give a list of the states of all ranks",
-            base->rank, base->world_size, deal->rank, deal->world_size);
+            base->rank, base->world_size, assignment->rank, assignment->world_size);
     }
-    if (base->remainder != deal->remainder) {
+    if (base->remainder != assignment->remainder) {
         return rg_explain(error, error_size, -EINVAL,
                           "the state was saved with another `remainder`");
     }
@@ -72,17 +74,17 @@ static int own_check(const struct rg_base_content *base, const struct rg_sampler
 
 /* What is left, by the base that the entry has. */
 static int base_apply(struct rg_resume *resume, const struct rg_base_entry *entry,
-                      const struct rg_sampler_options *deal, char *error, size_t error_size)
+                      const struct rg_sampler_options *assignment, char *error, size_t error_size)
 {
     const struct rg_base_content *base = &entry->base;
-    int rc = own_check(base, deal, error, error_size);
+    int rc = own_check(base, assignment, error, error_size);
     if (rc < 0) {
         return rc;
     }
-    rc = rg_base_left(&resume->left, deal->count, &base->positions);
+    rc = rg_base_left(&resume->left, assignment->count, &base->positions);
     if (rc == 0 && base->has_own) {
-        uint64_t length = rg_sampler_rank_total(rg_remaining_total(&resume->left), deal->rank,
-                                                deal->world_size, deal->remainder);
+        uint64_t length = rg_sampler_rank_total(rg_remaining_total(&resume->left), assignment->rank,
+                                                assignment->world_size, assignment->remainder);
         rc = rg_base_left(&resume->own_left, length, &base->own);
         resume->has_own_left = rc == 0;
     }
@@ -93,7 +95,7 @@ static int base_apply(struct rg_resume *resume, const struct rg_base_entry *entr
 }
 
 static int resume_read(struct rg_resume *resume, const struct rg_saved *saved,
-                       const struct rg_state_epoch *of, const struct rg_sampler_options *deal,
+                       const struct rg_state_epoch *of, const struct rg_sampler_options *assignment,
                        char *error, size_t error_size)
 {
     struct rg_base_entry entry;
@@ -105,10 +107,10 @@ static int resume_read(struct rg_resume *resume, const struct rg_saved *saved,
     if (rc < 0) {
         return rc;
     }
-    if (entry.has_state && is_same_reader(deal, &entry.state)) {
+    if (entry.has_state && is_same_reader(assignment, &entry.state)) {
         resume->state = entry.state;
     } else if (entry.has_state) {
-        rc = state_to_base(resume, &entry, saved, deal, error, error_size);
+        rc = state_to_base(resume, &entry, saved, assignment, error, error_size);
     }
     if (rc == 0 && resume->base == NULL && (entry.has_base || entry.base.positions.low > 0)) {
         /* A copy, of what is the caller's or, of version 1, nobody's. */
@@ -119,50 +121,50 @@ static int resume_read(struct rg_resume *resume, const struct rg_saved *saved,
     if (rc < 0 || resume->base == NULL) {
         return rc < 0 && rc != -EINVAL ? rg_explain(error, error_size, rc, "no memory") : rc;
     }
-    return base_apply(resume, &entry, deal, error, error_size);
+    return base_apply(resume, &entry, assignment, error, error_size);
 }
 
 int rg_resume_init(struct rg_resume *resume, const struct rg_saved *saved,
-                   const struct rg_state_epoch *of, const struct rg_sampler_options *deal,
+                   const struct rg_state_epoch *of, const struct rg_sampler_options *assignment,
                    char *error, size_t error_size)
 {
     *resume = (struct rg_resume){0};
     if (saved->state == NULL && saved->base == NULL) {
         return 0;
     }
-    int rc = resume_read(resume, saved, of, deal, error, error_size);
+    int rc = resume_read(resume, saved, of, assignment, error, error_size);
     if (rc < 0) {
         rg_resume_fini(resume);
     }
     return rc;
 }
 
-void rg_resume_deal(const struct rg_resume *resume, struct rg_sampler *sampler)
+void rg_resume_assign(const struct rg_resume *resume, struct rg_sampler *sampler)
 {
     if (resume->base == NULL) {
         return;
     }
-    struct rg_sampler_options deal = sampler->options;
-    deal.left = &resume->left;
-    deal.own_left = resume->has_own_left ? &resume->own_left : NULL;
-    int rc = rg_sampler_init(sampler, &deal);
+    struct rg_sampler_options assignment = sampler->options;
+    assignment.left = &resume->left;
+    assignment.own_left = resume->has_own_left ? &resume->own_left : NULL;
+    int rc = rg_sampler_init(sampler, &assignment);
     RG_ASSERT(rc == 0);
 }
 
 struct rg_state rg_resume_state(const struct rg_resume *resume, const struct rg_state_epoch *of,
-                                const struct rg_sampler_options *deal,
+                                const struct rg_sampler_options *assignment,
                                 const struct rg_progress *consumed, uint8_t *bits)
 {
     return (struct rg_state){
         .of = *of,
         .has_base = resume->base != NULL,
         .base_crc = resume->base != NULL ? resume->base->crc : 0,
-        .rank = deal->rank,
-        .world_size = deal->world_size,
-        .worker = deal->worker,
-        .worker_count = deal->worker_count,
-        .batch_size = deal->block_size,
-        .remainder = deal->remainder,
+        .rank = assignment->rank,
+        .world_size = assignment->world_size,
+        .worker = assignment->worker,
+        .worker_count = assignment->worker_count,
+        .batch_size = assignment->block_size,
+        .remainder = assignment->remainder,
         .taken = consumed->first,
         .bit_count = rg_progress_bits(consumed, bits),
         .bits = bits,

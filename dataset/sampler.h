@@ -1,11 +1,11 @@
 /* Which objects of a dataset come next: for one reader of one rank, in one epoch.
  *
  * All readers of an epoch share one global order of positions: of the manifest, or shuffled by seed
- * and epoch. Those that are left of it, all at first, are dealt: the one in place p belongs to rank
- * p modulo world size. That is the rank's stream. What is left of a stream, all at first, is cut
- * into blocks (batches), and the rank's workers take blocks in turn, which is the order in which
- * PyTorch's DataLoader takes batches from them: the stream of a rank does not depend on its number
- * of workers.
+ * and epoch. Those that are left of it, all at first, are assigned: the one in place p belongs to
+ * rank p modulo world size. That is the rank's stream. What is left of a stream, all at first, is
+ * cut into blocks (batches), and the rank's workers take blocks in turn, which is the order in
+ * which PyTorch's DataLoader takes batches from them: the stream of a rank does not depend on its
+ * number of workers.
  *
  * Invariant: every place of what is left of a rank's stream belongs to one worker and is one of its
  * samples; no reader has more samples than its rank has left, and no rank more than its share.
@@ -36,7 +36,7 @@ struct rg_sampler_options {
 struct rg_sampler {
     struct rg_sampler_options options;
     struct rg_permutation permutation;
-    uint64_t left_total; /* positions that are dealt */
+    uint64_t left_total; /* positions that are assigned */
     uint64_t rank_total; /* of the rank's stream */
     uint64_t own_total;  /* what is left of that */
     uint64_t total;      /* samples of this reader */

@@ -1,9 +1,10 @@
 /* What is saved of an epoch, as bytes: what is needed to resume, and to refuse to resume with
  * something else.
  *
- * The *base* is what was consumed before the rest was dealt to ranks and workers: positions of the
- * order, and where a rank resumes with other workers also what of its own stream. It is the same as
- * long as the deal is. A *state* is what one reader has consumed since, and names its base.
+ * The *base* is what was consumed before the rest was assigned to ranks and workers: positions of
+ * the order, and where a rank resumes with other workers also what of its own stream. It is the
+ * same as long as the assignment is. A *state* is what one reader has consumed since, and names its
+ * base.
  *
  * Invariant: what was encoded is decoded to the same.
  *

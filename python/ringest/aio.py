@@ -112,8 +112,8 @@ class Channel:
             self._give_turns()  # it may have been given one, which is another's now
             raise
 
-    async def call(self, name: str, *arguments: Any, settled: bool = False, **keywords: Any) -> Any:
-        """A call of the client's by its name. `settled`: when it is cancelled, it is over before this returns, since
+    async def call(self, name: str, *arguments: Any, ends_first: bool = False, **keywords: Any) -> Any:
+        """A call of the client's by its name. `ends_first`: when it is cancelled, it is over before this returns, since
         it writes to memory of the caller's."""
         loop = asyncio.get_running_loop()
         future = loop.create_future()
@@ -127,10 +127,10 @@ class Channel:
         self._look_later()
         try:
             # What is shielded goes on to its end, which is waited for.
-            return await (asyncio.shield(future) if settled else future)
+            return await (asyncio.shield(future) if ends_first else future)
         except asyncio.CancelledError:
             self._queue.cancel(ticket)
-            if settled:
+            if ends_first:
                 await _wait_for_all(future)
             raise
 

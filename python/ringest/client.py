@@ -475,7 +475,7 @@ class Client(_core.Client):
             "get_into",
             uri,
             requests,
-            settled=True,
+            ends_first=True,
             generation=generation,
             verify=verify,
             gap_max=gap_max,

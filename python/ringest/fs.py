@@ -337,7 +337,7 @@ class FileSystem(AbstractFileSystem):
             contents = _contents(self.client, [self._uri(one) for one in paths])
         else:
             contents = iter(self.cat_ranges(paths, start, end))
-        return dict(_settled(zip(paths, contents, strict=True), on_error))
+        return dict(_results(zip(paths, contents, strict=True), on_error))
 
     def cat_ranges(
         self,
@@ -371,7 +371,7 @@ class FileSystem(AbstractFileSystem):
                 results[index] = b""
             elif isinstance(results[index], NotFoundError) and isinstance(facts.get(uri), dict):
                 results[index] = _attempt(self.cat_file, uri, start, end)  # It was replaced meanwhile.
-        return [result for _, result in _settled(enumerate(results), on_error)]
+        return [result for _, result in _results(enumerate(results), on_error)]
 
     def _stats(self, uris: Iterable[str]) -> dict[str, Any]:
         """Facts or an error of each."""
@@ -814,7 +814,7 @@ def _contents(client: Client, uris: list[str]) -> Iterator[Any]:
             yield bytes(item.data) if item.error is None else item.error
 
 
-def _settled(results: Any, on_error: str) -> Iterator[tuple[Any, Any]]:
+def _results(results: Any, on_error: str) -> Iterator[tuple[Any, Any]]:
     """Pairs of (key, bytes or error): raises, leaves out or returns the errors, as fsspec has it."""
     for key, result in results:
         if isinstance(result, Exception):

@@ -26,9 +26,9 @@ static void plan_open(const struct rg_reader_options *options, uint32_t requests
 {
     char error[256];
     RG_CHECK_EQ(rg_source_open(&source, options, error, sizeof(error)), 0);
-    struct rg_sampler_options deal = {
+    struct rg_sampler_options assignment = {
         .count = source.count, .world_size = 1, .worker_count = 1, .block_size = 1};
-    RG_CHECK_EQ(rg_sampler_init(&sampler, &deal), 0);
+    RG_CHECK_EQ(rg_sampler_init(&sampler, &assignment), 0);
     struct rg_window_options limits = {
         .total = source.count, .requests_max = requests_max, .bytes_max = RG_MIB(64)};
     RG_CHECK_EQ(rg_window_init(&window, &limits, 0, NULL, 0), 0);

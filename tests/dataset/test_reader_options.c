@@ -68,7 +68,7 @@ static void test_indices_name_samples_that_are_there(void)
     own.index_count = RG_ARRAY_LEN(indices);
     own.object_count = 3;
     RG_CHECK_EQ(rg_reader_options_check_indices(&own, error, sizeof(error)), 0);
-    RG_CHECK_EQ(rg_reader_options_deal(&own).count, RG_ARRAY_LEN(indices));
+    RG_CHECK_EQ(rg_reader_options_assignment(&own).count, RG_ARRAY_LEN(indices));
     own.object_count = 2;
     RG_CHECK_EQ(rg_reader_options_check_indices(&own, error, sizeof(error)), -EINVAL);
     RG_CHECK_STR(error, "indices has 2, and there are 2 samples");
@@ -100,9 +100,9 @@ static void test_a_share_that_is_refused_is_explained(void)
         own.rank = rows[i].rank;
         own.worker = rows[i].worker;
         own.remainder = i == 2 ? (enum rg_remainder)(RG_REMAINDER_DROP + 1) : RG_REMAINDER_DROP;
-        struct rg_sampler_options deal = rg_reader_options_deal(&own);
-        RG_CHECK_EQ(rg_sampler_init(&sampler, &deal), -EINVAL);
-        RG_CHECK_EQ(rg_reader_options_refuse_deal(&own, error, sizeof(error)), -EINVAL);
+        struct rg_sampler_options assignment = rg_reader_options_assignment(&own);
+        RG_CHECK_EQ(rg_sampler_init(&sampler, &assignment), -EINVAL);
+        RG_CHECK_EQ(rg_reader_options_refuse_assignment(&own, error, sizeof(error)), -EINVAL);
         RG_CHECK_STR(error, rows[i].text);
     }
 }

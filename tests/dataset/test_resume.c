@@ -26,15 +26,15 @@ struct saved {
 /* One epoch. */
 struct life {
     struct rg_state_epoch of;
-    struct rg_base *base;     /* of the present deal; owned */
+    struct rg_base *base;     /* of the present assignment; owned */
     bool consumed[COUNT_MAX]; /* by position */
-    bool before[COUNT_MAX];   /* the same, when the deal began */
-    bool own[COUNT_MAX];      /* consumed in this deal, but for padding */
+    bool before[COUNT_MAX];   /* the same, when the assignment began */
+    bool own[COUNT_MAX];      /* consumed in this assignment, but for padding */
 };
 
-/* How a rank reads in this deal. */
+/* How a rank reads in this assignment. */
 struct rank {
-    struct rg_sampler_options deal;
+    struct rg_sampler_options assignment;
     struct saved saved[WORKERS_MAX];
     struct rg_base *base; /* what it goes on from; owned */
     bool has_begun;
@@ -66,18 +66,19 @@ static struct rg_saved saved_view(const struct saved *saved)
 }
 
 static void resume_init(struct rg_resume *resume, const struct rg_saved *saved,
-                        const struct rg_state_epoch *of, const struct rg_sampler_options *deal)
+                        const struct rg_state_epoch *of,
+                        const struct rg_sampler_options *assignment)
 {
     char error[256] = "";
-    if (rg_resume_init(resume, saved, of, deal, error, sizeof(error)) < 0) {
+    if (rg_resume_init(resume, saved, of, assignment, error, sizeof(error)) < 0) {
         rg_test_fail(__FILE__, __LINE__, "%s", error);
     }
 }
 
 static void sampler_init(struct rg_sampler *sampler, const struct rg_resume *resume,
-                         const struct rg_sampler_options *deal)
+                         const struct rg_sampler_options *assignment)
 {
-    struct rg_sampler_options own = *deal;
+    struct rg_sampler_options own = *assignment;
     own.left = resume->base != NULL ? &resume->left : NULL;
     own.own_left = resume->has_own_left ? &resume->own_left : NULL;
     RG_CHECK_EQ(rg_sampler_init(sampler, &own), 0);
@@ -86,17 +87,18 @@ static void sampler_init(struct rg_sampler *sampler, const struct rg_resume *res
 /* A worker has consumed a sample. */
 static void sample_consume(struct life *life, const struct rg_sampler *sampler, uint64_t sample)
 {
-    const struct rg_sampler_options *deal = &sampler->options;
-    uint64_t place = rg_sampler_place(deal, sample), position = rg_sampler_at(sampler, sample);
-    if (deal->own_left != NULL) {
-        place = rg_remaining_at(deal->own_left, place);
+    const struct rg_sampler_options *assignment = &sampler->options;
+    uint64_t place = rg_sampler_place(assignment, sample),
+             position = rg_sampler_at(sampler, sample);
+    if (assignment->own_left != NULL) {
+        place = rg_remaining_at(assignment->own_left, place);
     }
-    if (place * deal->world_size + deal->rank < sampler->left_total) {
+    if (place * assignment->world_size + assignment->rank < sampler->left_total) {
         RG_CHECK(!life->before[position]);
         RG_CHECK(!life->own[position]);
         life->own[position] = true;
     } else {
-        RG_CHECK_EQ(deal->remainder, RG_REMAINDER_PAD);
+        RG_CHECK_EQ(assignment->remainder, RG_REMAINDER_PAD);
     }
     life->consumed[position] = true;
 }
@@ -108,10 +110,10 @@ static void worker_read(struct life *life, struct rank *rank, uint32_t worker, b
     struct rg_saved view = saved_view(&from);
     struct rg_resume resume;
     struct rg_sampler sampler;
-    rank->deal.worker = worker;
-    resume_init(&resume, &view, &life->of, &rank->deal);
+    rank->assignment.worker = worker;
+    resume_init(&resume, &view, &life->of, &rank->assignment);
     RG_CHECK_EQ(resume.state.taken, 0);
-    sampler_init(&sampler, &resume, &rank->deal);
+    sampler_init(&sampler, &resume, &rank->assignment);
     uint64_t taken = to_the_end ? sampler.total : rg_test_random_below(sampler.total + 1);
     uint8_t bits[3] = {0};
     for (uint64_t i = 0; i < taken; i++) {
@@ -127,12 +129,12 @@ static void worker_read(struct life *life, struct rank *rank, uint32_t worker, b
         .of = life->of,
         .has_base = resume.base != NULL,
         .base_crc = resume.base != NULL ? resume.base->crc : 0,
-        .rank = rank->deal.rank,
-        .world_size = rank->deal.world_size,
+        .rank = rank->assignment.rank,
+        .world_size = rank->assignment.world_size,
         .worker = worker,
-        .worker_count = rank->deal.worker_count,
-        .batch_size = rank->deal.block_size,
-        .remainder = rank->deal.remainder,
+        .worker_count = rank->assignment.worker_count,
+        .batch_size = rank->assignment.block_size,
+        .remainder = rank->assignment.remainder,
         .taken = taken,
         .bit_count = bits[2] != 0   ? 24
                      : bits[1] != 0 ? 16
@@ -145,15 +147,15 @@ static void worker_read(struct life *life, struct rank *rank, uint32_t worker, b
     rg_resume_fini(&resume);
 }
 
-/* The same reader goes on within its deal. */
+/* The same reader goes on within its assignment. */
 static void check_same_reader(struct life *life, const struct rank *rank, uint32_t worker)
 {
     struct rg_saved view = saved_view(&rank->saved[worker]);
-    struct rg_sampler_options deal = rank->deal;
+    struct rg_sampler_options assignment = rank->assignment;
     struct rg_resume resume;
     struct rg_state state;
-    deal.worker = worker;
-    resume_init(&resume, &view, &life->of, &deal);
+    assignment.worker = worker;
+    resume_init(&resume, &view, &life->of, &assignment);
     RG_CHECK_EQ(rg_state_decode(view.state, view.state_size, &state), 0);
     RG_CHECK_EQ(resume.state.taken, state.taken);
     RG_CHECK_EQ(resume.state.bit_count, state.bit_count);
@@ -186,17 +188,17 @@ static void rank_read(struct life *life, struct rank *rank, bool to_the_end)
 {
     for (bool goes_on = true; goes_on;) {
         rank->has_begun = true;
-        rank->deal.worker_count = 1 + (uint32_t)rg_test_random_below(WORKERS_MAX);
-        rank->deal.block_size = 1 + (uint32_t)rg_test_random_below(5);
+        rank->assignment.worker_count = 1 + (uint32_t)rg_test_random_below(WORKERS_MAX);
+        rank->assignment.block_size = 1 + (uint32_t)rg_test_random_below(5);
         struct rg_saved views[WORKERS_MAX];
         goes_on = rg_test_random_below(3) == 0;
-        for (uint32_t i = 0; i < rank->deal.worker_count; i++) {
+        for (uint32_t i = 0; i < rank->assignment.worker_count; i++) {
             worker_read(life, rank, i, to_the_end && !goes_on);
             check_same_reader(life, rank, i);
             views[i] = saved_view(&rank->saved[i]);
         }
         if (goes_on) {
-            struct rg_base *base = base_open(views, rank->deal.worker_count, false);
+            struct rg_base *base = base_open(views, rank->assignment.worker_count, false);
             rg_base_close(rank->base);
             rank->base = base;
             saved_drop(rank);
@@ -212,10 +214,10 @@ static size_t rank_views(const struct rank *rank, struct rg_saved *views)
         views[0] = saved_view(&saved);
         return 1;
     }
-    for (uint32_t i = 0; i < rank->deal.worker_count; i++) {
+    for (uint32_t i = 0; i < rank->assignment.worker_count; i++) {
         views[i] = saved_view(&rank->saved[i]);
     }
-    return rank->deal.worker_count;
+    return rank->assignment.worker_count;
 }
 
 static void views_shuffle(struct rg_saved *views, size_t count)
@@ -231,18 +233,19 @@ static void views_shuffle(struct rg_saved *views, size_t count)
 /* Where all ranks have ended, what was to be dropped does not come any more. */
 static void drop_note(struct life *life, uint32_t world)
 {
-    uint64_t dealt = 0, own = 0;
+    uint64_t assigned = 0, own = 0;
     for (uint64_t i = 0; i < life->of.count; i++) {
-        dealt += !life->before[i];
+        assigned += !life->before[i];
         own += life->own[i];
     }
-    if (own == dealt / world * world) {
+    if (own == assigned / world * world) {
         memset(life->consumed, true, sizeof(life->consumed));
     }
 }
 
-/* One deal: all ranks read, each as far as it comes. Returns how many positions are then left. */
-static uint64_t life_deal(struct life *life, bool to_the_end, enum rg_remainder remainder)
+/* One assignment: all ranks read, each as far as it comes. Returns how many positions are then
+ * left. */
+static uint64_t life_assign(struct life *life, bool to_the_end, enum rg_remainder remainder)
 {
     static struct rank ranks[WORLD_MAX];
     struct rg_saved views[SAVED_MAX];
@@ -251,10 +254,10 @@ static uint64_t life_deal(struct life *life, bool to_the_end, enum rg_remainder 
     memcpy(life->before, life->consumed, sizeof(life->before));
     memset(life->own, 0, sizeof(life->own));
     for (uint32_t i = 0; i < world; i++) {
-        ranks[i] = (struct rank){.deal = {.count = life->of.count,
-                                          .rank = i,
-                                          .world_size = world,
-                                          .remainder = remainder},
+        ranks[i] = (struct rank){.assignment = {.count = life->of.count,
+                                                .rank = i,
+                                                .world_size = world,
+                                                .remainder = remainder},
                                  .base = base_copy(life->base)};
         if (to_the_end || rg_test_random_below(4) != 0) {
             rank_read(life, &ranks[i], to_the_end);
@@ -290,10 +293,10 @@ static void check_base(const struct life *life)
     }
     struct rg_saved view = {0};
     view.base = rg_base_data(life->base, &view.base_size);
-    struct rg_sampler_options deal = {
+    struct rg_sampler_options assignment = {
         .count = life->of.count, .world_size = 1, .worker_count = 1, .block_size = 1};
     struct rg_resume resume;
-    resume_init(&resume, &view, &life->of, &deal);
+    resume_init(&resume, &view, &life->of, &assignment);
     RG_CHECK(!resume.has_own_left);
     for (uint64_t i = 0; i < life->of.count; i++) {
         RG_CHECK_EQ(rg_remaining_is_done(&resume.left, i), life->consumed[i]);
@@ -307,11 +310,11 @@ static void life_run(enum rg_remainder last)
     memset(&life, 0, sizeof(life));
     life.of = epoch;
     life.of.count = rg_test_random_below(COUNT_MAX) + 1;
-    for (uint64_t deals = rg_test_random_below(5); deals > 0; deals--) {
-        (void)life_deal(&life, false, (enum rg_remainder)rg_test_random_below(3));
+    for (uint64_t assignments = rg_test_random_below(5); assignments > 0; assignments--) {
+        (void)life_assign(&life, false, (enum rg_remainder)rg_test_random_below(3));
         check_base(&life);
     }
-    uint64_t left = life_deal(&life, true, last);
+    uint64_t left = life_assign(&life, true, last);
     RG_CHECK(last == RG_REMAINDER_DROP ? left < WORLD_MAX : left == 0);
     rg_base_close(life.base);
 }
@@ -376,14 +379,14 @@ static void test_what_was_to_be_dropped_stays_out_of_an_epoch_that_is_over(void)
     }
 }
 
-static void check_refused(const struct rg_saved *saved, const struct rg_sampler_options *deal,
+static void check_refused(const struct rg_saved *saved, const struct rg_sampler_options *assignment,
                           const char *text)
 {
     struct rg_state_epoch of = epoch;
     struct rg_resume resume;
     char error[512] = "";
     of.count = 100;
-    RG_CHECK_EQ(rg_resume_init(&resume, saved, &of, deal, error, sizeof(error)), -EINVAL);
+    RG_CHECK_EQ(rg_resume_init(&resume, saved, &of, assignment, error, sizeof(error)), -EINVAL);
     if (strstr(error, text) == NULL) {
         rg_test_fail(__FILE__, __LINE__, "%s", error);
     }
@@ -397,27 +400,27 @@ static void test_a_state_that_does_not_say_enough_is_refused(void)
     uint8_t data[RG_STATE_SIZE_MIN];
     struct rg_saved saved = {.state = data,
                              .state_size = rg_state_encode(&state, data, sizeof(data))};
-    struct rg_sampler_options deal = {
+    struct rg_sampler_options assignment = {
         .count = 100, .rank = 1, .world_size = 3, .worker_count = 1, .block_size = 4};
-    check_refused(&saved, &deal, "rank 1 of 2, and this is rank 1 of 3");
-    deal.world_size = 2;
-    deal.rank = 0;
-    check_refused(&saved, &deal, "list of the states of all ranks");
-    deal.rank = 1;
-    deal.remainder = RG_REMAINDER_PAD;
-    check_refused(&saved, &deal, "another `remainder`");
-    deal.remainder = RG_REMAINDER_UNEVEN;
+    check_refused(&saved, &assignment, "rank 1 of 2, and this is rank 1 of 3");
+    assignment.world_size = 2;
+    assignment.rank = 0;
+    check_refused(&saved, &assignment, "list of the states of all ranks");
+    assignment.rank = 1;
+    assignment.remainder = RG_REMAINDER_PAD;
+    check_refused(&saved, &assignment, "another `remainder`");
+    assignment.remainder = RG_REMAINDER_UNEVEN;
     state.taken = 51;
     saved.state_size = rg_state_encode(&state, data, sizeof(data));
-    deal.worker_count = 2;
-    check_refused(&saved, &deal, "beyond the end");
+    assignment.worker_count = 2;
+    check_refused(&saved, &assignment, "beyond the end");
     state.taken = 9;
     state.worker_count = 3;
     saved.state_size = rg_state_encode(&state, data, sizeof(data));
-    check_refused(&saved, &deal, "worker 0 of 3 on rank 1 of 2");
+    check_refused(&saved, &assignment, "worker 0 of 3 on rank 1 of 2");
     state.has_base = true;
     saved.state_size = rg_state_encode(&state, data, sizeof(data));
-    check_refused(&saved, &deal, "needs the base");
+    check_refused(&saved, &assignment, "needs the base");
 }
 
 /* The base of one rank is for that rank alone. */
@@ -432,14 +435,14 @@ static void test_the_base_of_a_rank_is_that_ranks(void)
     struct rg_base *base = base_open(&saved, 1, false);
     struct rg_saved view = {0};
     view.base = rg_base_data(base, &view.base_size);
-    struct rg_sampler_options deal = {
+    struct rg_sampler_options assignment = {
         .count = 100, .rank = 0, .world_size = 2, .worker_count = 1, .block_size = 4};
-    check_refused(&view, &deal, "rank 1 of 2, and this is rank 0 of 2");
-    deal.rank = 1;
+    check_refused(&view, &assignment, "rank 1 of 2, and this is rank 0 of 2");
+    assignment.rank = 1;
     struct rg_resume resume;
-    resume_init(&resume, &view, &state.of, &deal);
+    resume_init(&resume, &view, &state.of, &assignment);
     struct rg_sampler sampler;
-    sampler_init(&sampler, &resume, &deal);
+    sampler_init(&sampler, &resume, &assignment);
     RG_CHECK_EQ(sampler.total, 41);
     RG_CHECK_EQ(rg_sampler_at(&sampler, 0), 19);
     rg_resume_fini(&resume);

@@ -103,8 +103,8 @@ static void test_a_ranks_stream_does_not_depend_on_its_workers(void)
     }
 }
 
-/* What is left of an epoch, with holes, is dealt as a whole one is. */
-static void test_what_is_left_is_dealt_to_ranks(void)
+/* What is left of an epoch, with holes, is assigned as a whole one is. */
+static void test_what_is_left_is_assigned_to_ranks(void)
 {
     uint8_t bits[40];
     for (size_t i = 0; i < sizeof(bits); i++) {
@@ -131,7 +131,7 @@ static void test_what_is_left_is_dealt_to_ranks(void)
 }
 
 /* A rank's stream with holes keeps its order, whatever the number of workers. */
-static void test_what_is_left_of_a_stream_is_dealt_to_workers(void)
+static void test_what_is_left_of_a_stream_is_assigned_to_workers(void)
 {
     static const uint8_t bits[] = {0xa6, 0x91};
     struct rg_remaining left = rg_remaining_from(100, 10), own;
@@ -227,8 +227,8 @@ int main(int argc, char **argv)
         RG_TEST(test_all_readers_together_read_each_object_once),
         RG_TEST(test_padding_and_dropping_make_ranks_equal),
         RG_TEST(test_a_ranks_stream_does_not_depend_on_its_workers),
-        RG_TEST(test_what_is_left_is_dealt_to_ranks),
-        RG_TEST(test_what_is_left_of_a_stream_is_dealt_to_workers),
+        RG_TEST(test_what_is_left_is_assigned_to_ranks),
+        RG_TEST(test_what_is_left_of_a_stream_is_assigned_to_workers),
         RG_TEST(test_without_shuffle_the_order_is_the_manifests),
         RG_TEST(test_epochs_differ_and_an_epoch_repeats_itself),
         RG_TEST(test_nothing_is_left_of_an_empty_or_finished_epoch),

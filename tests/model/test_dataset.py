@@ -45,8 +45,8 @@ class Run:
 
 
 @dataclasses.dataclass
-class Leg:
-    """One deal: of each rank the runs that it goes on with from its own state; none where it never begins."""
+class Phase:
+    """One assignment: of each rank the runs that it goes on with from its own state; none where it never begins."""
 
     remainder: str
     ranks: list[list[Run]]
@@ -60,8 +60,8 @@ class Life:
     options: dict
     wrong: set[int]  # whose transform always raises
     events: list[tuple[int, str, int]]  # after so many samples, an object is replaced, deleted or added
-    legs: list[list[Leg]]  # of each epoch
-    last: Leg
+    phases: list[list[Phase]]  # of each epoch
+    last: Phase
 
     @property
     def is_exact(self):
@@ -70,10 +70,10 @@ class Life:
         return is_as_listed and (not self.wrong or self.options["on_error"] == "handler")
 
 
-def legs(remainder, ends, runs_min, runs_max):
+def phases(remainder, ends, runs_min, runs_max):
     run = st.builds(Run, st.sampled_from(ends), st.integers(0, 30), st.sampled_from(BATCHES))
     ranks = st.lists(st.lists(run, min_size=runs_min, max_size=runs_max), min_size=1, max_size=WORLD_MAX)
-    return st.builds(Leg, st.sampled_from(remainder), ranks, st.booleans())
+    return st.builds(Phase, st.sampled_from(remainder), ranks, st.booleans())
 
 
 @st.composite
@@ -97,11 +97,11 @@ def lives(draw):
             st.lists(st.tuples(st.integers(0, 30), st.sampled_from(("replace", "delete")), index), max_size=3)
         )
         options["changed"] = draw(st.sampled_from(("error", "skip", "newest")))
-    life = Life(kind, count, options, wrong, sorted(events), [], Leg("uneven", [], False))
+    life = Life(kind, count, options, wrong, sorted(events), [], Phase("uneven", [], False))
     remainders = ("uneven", "pad", "drop") if life.is_exact else ("uneven",)
-    epoch = st.lists(legs(remainders, ("leaving", "leaving", "transform", "step", "signal", "end"), 0, 2), max_size=3)
-    life.legs = draw(st.lists(epoch, min_size=1, max_size=2))
-    life.last = draw(legs(remainders, ("end",), 1, 1))
+    epoch = st.lists(phases(remainders, ("leaving", "leaving", "transform", "step", "signal", "end"), 0, 2), max_size=3)
+    life.phases = draw(st.lists(epoch, min_size=1, max_size=2))
+    life.last = draw(phases(remainders, ("end",), 1, 1))
     return life
 
 
@@ -109,12 +109,12 @@ def flat(samples):
     return [one for sample in samples for one in (sample if isinstance(sample, list) else [sample])]
 
 
-def deal(left, order, leg):
+def assign(left, order, phase):
     """The oracle: which samples each rank gets of those that are left."""
-    world = len(leg.ranks)
-    if leg.remainder == "drop":
+    world = len(phase.ranks)
+    if phase.remainder == "drop":
         left = left[: len(left) // world * world]
-    if leg.remainder == "pad" and left:
+    if phase.remainder == "pad" and left:
         left = left + [order[i % len(order)] for i in range(-len(left) % world)]
     return [left[rank::world] for rank in range(world)]
 
@@ -188,14 +188,14 @@ class Living:
         self.happen()
         return flat(got)
 
-    def read_rank(self, epoch, leg, rank, state):
-        """What a rank gives in a leg, and its state then."""
-        got, options = [], {"rank": rank, "world_size": len(leg.ranks), "remainder": leg.remainder}
-        if leg is self.life.last and self.life.options["on_error"] == "raise" and not self.life.is_exact:
+    def read_rank(self, epoch, phase, rank, state):
+        """What a rank gives in a phase, and its state then."""
+        got, options = [], {"rank": rank, "world_size": len(phase.ranks), "remainder": phase.remainder}
+        if phase is self.life.last and self.life.options["on_error"] == "raise" and not self.life.is_exact:
             options["on_error"] = "skip"  # or it would not come to its end
-        if not leg.ranks[rank]:
+        if not phase.ranks[rank]:
             return got, {"epoch": epoch, "state": None} if state is None else self.loaded(epoch, state).state_dict()
-        for run in leg.ranks[rank]:
+        for run in phase.ranks[rank]:
             dataset = self.dataset(epoch, batch_size=run.batch_size, **options)
             if state is not None:
                 dataset.load_state_dict(state)
@@ -217,29 +217,29 @@ class Living:
         dataset.load_state_dict(state)
         return dataset
 
-    def live_leg(self, epoch, order, leg, state):
-        """The state of all ranks after a leg."""
-        dealt = deal([i for i in order if i not in self.consumed], order, leg)
-        read, states = zip(*[self.read_rank(epoch, leg, rank, state) for rank in range(len(leg.ranks))])
-        for got, own in zip(read, dealt):
+    def live_phase(self, epoch, order, phase, state):
+        """The state of all ranks after a phase."""
+        assigned = assign([i for i in order if i not in self.consumed], order, phase)
+        read, states = zip(*[self.read_rank(epoch, phase, rank, state) for rank in range(len(phase.ranks))])
+        for got, own in zip(read, assigned):
             self.consumed.update(got)
             if self.life.is_exact and self.life.options["ordered"]:
                 self.case.assertEqual(got, own[: len(got)])
             elif self.life.is_exact:
                 self.case.assertEqual(collections.Counter(got) - collections.Counter(own), {})
         has_begun = any(state["state"] is not None for state in states)
-        if has_begun and all(len(got) == len(own) for got, own in zip(read, dealt)):
+        if has_begun and all(len(got) == len(own) for got, own in zip(read, assigned)):
             self.consumed.update(order)  # what was to be dropped, too
         states = list(reversed(states))
-        return self.loaded(epoch, states).state_dict() if leg.is_united else states
+        return self.loaded(epoch, states).state_dict() if phase.is_united else states
 
-    def live_epoch(self, epoch, legs):
+    def live_epoch(self, epoch, phases):
         self.given, self.consumed, state = [], set(), None
         options = {"ordered": True, "changed": "error", "on_error": "handler"}
         order = list(self.dataset(epoch, **options))
         self.case.assertEqual(sorted(order), list(range(self.life.count)))
-        for leg in [*legs, self.life.last]:
-            state = self.live_leg(epoch, order, leg, state)
+        for phase in [*phases, self.life.last]:
+            state = self.live_phase(epoch, order, phase, state)
         if self.is_listing_old:
             self.check_listed_anew(epoch, state)
         # What is over has nothing left.
@@ -257,8 +257,8 @@ class Living:
             self.case.assertEqual(self.consumed, {*range(self.life.count)})
 
     def live(self):
-        for epoch, epoch_legs in enumerate(self.life.legs):
-            self.live_epoch(epoch, epoch_legs)
+        for epoch, epoch_phases in enumerate(self.life.phases):
+            self.live_epoch(epoch, epoch_phases)
 
 
 class Dataset(unittest.TestCase):

@@ -48,7 +48,7 @@ lives = st.fixed_dictionaries(
 )
 
 
-def dealt(samples, workers, has_own_batches):
+def assigned(samples, workers, has_own_batches):
     """The batches of a loader: workers take batches of the dataset in turn, or samples, of which the loader makes
     batches for each worker."""
     size = BATCH if has_own_batches else 1
@@ -102,10 +102,10 @@ class Life:
             self.epoch, self.left = self.saved_epoch, None
             return batches
         left, self.left = self.left, None
-        return self.whole() if left is None else dealt(left, self.life["workers"], self.life["has_own_batches"])
+        return self.whole() if left is None else assigned(left, self.life["workers"], self.life["has_own_batches"])
 
     def whole(self):
-        return dealt(self.case.orders[self.epoch], self.life["workers"], self.life["has_own_batches"])
+        return assigned(self.case.orders[self.epoch], self.life["workers"], self.life["has_own_batches"])
 
     def iterate(self, count):
         expected = self.expected()

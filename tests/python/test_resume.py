@@ -305,7 +305,7 @@ class StatefulLoaders(Emulated):
                 got.append(flat(itertools.islice(loader, 2 + rank)))
                 states.append(saved(loader.state_dict()))
             state = states
-        # The same loader goes on within its deal.
+        # The same loader goes on within its assignment.
         loader = self.loader(0, 2, 0)
         loader.load_state_dict(states[0])
         got.append(flat(itertools.islice(loader, 2)))
