@@ -11,7 +11,7 @@
 
 #define FOLDER_NAME "ringest-bench-"
 #define INDEX_DIGITS 8
-/* Of the folder's random name and of an index: as many as a name needs behind the prefix. */
+/* Bytes that a name needs behind the prefix: the folder's name and an index. */
 #define NAME_ROOM (sizeof(FOLDER_NAME) + 16 + 1 + 20)
 #define BATCHES_INFLIGHT 16
 #define OBJECT_NONE (-1)

@@ -128,7 +128,7 @@ static void stop_all(struct cp_worker *worker, struct cp_item *item, const char 
 void cp_item_refused(struct cp_worker *worker, struct cp_item *item,
                      const struct rg_completion *completion)
 {
-    /* Of a copy, the source may be what is missing. */
+    /* What is missing may be the source of a copy. */
     bool no_bucket = completion->status == RG_STATUS_NOT_FOUND &&
                      (item->kind == CP_UPLOAD || item->has_no_bucket);
     if (no_bucket || cli_is_everybodys(completion->status)) {
@@ -342,8 +342,8 @@ static void *worker_main(void *argument)
     }
 }
 
-/* Of the uploads that have not ended: what is on the wire, beyond those that have. Heads of
- * requests are part of it, so that it can only be bounded. */
+/* Bytes that uploads in progress have sent. Heads of requests are counted too, so that this is an
+ * upper bound. */
 static uint64_t bytes_sent(const struct cp_run *run)
 {
     struct rg_stats stats;

@@ -105,7 +105,7 @@ static uint32_t parts_inflight(const struct cp_run *run)
     return (uint32_t)RG_MAX(RG_MIN(parts, (uint64_t)PARTS_INFLIGHT_MAX), UINT64_C(1));
 }
 
-/* Of a new object; NULL: the service's default. */
+/* The type of a new object; NULL: the service's default. */
 static const char *type_choose(const struct cp_options *options, const char *name)
 {
     if (options->content_type == NULL) {

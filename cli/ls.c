@@ -15,7 +15,7 @@ struct ls {
     bool json, hex, recursive, versions;
     enum object_detail detail;
     uint64_t object_count, byte_count; /* of all places */
-    /* Of the place that is being listed. */
+    /* The place that is being listed. */
     struct cli_uri uri;
     bool json_is_open; /* something was printed */
     uint64_t found, objects_here;

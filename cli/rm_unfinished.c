@@ -12,7 +12,7 @@
 #define PARTS_PREFIX ".ringest-parts/"
 #define UPLOAD_DIGITS 32
 #define PART_DIGITS_MIN 5
-/* Of an age, in its unit. */
+/* The largest number of an age, in its unit. */
 #define AGE_MAX 1e12
 
 struct walk {

@@ -25,7 +25,7 @@
 
 /* Bytes of a line, its newline included. At most PIPE_BUF, so that a pipe takes a line whole. */
 #define RG_LOG_LINE_SIZE_MAX 1024
-/* Of one rg_log_some, so many lines are written in so long. */
+/* One rg_log_some writes at most RG_LOG_SOME_LINES lines in RG_LOG_SOME_NS. */
 #define RG_LOG_SOME_LINES 5
 #define RG_LOG_SOME_NS (10 * RG_NS_PER_S)
 
@@ -53,7 +53,7 @@ int rg_log_configure(enum rg_log_level level);
         }                                                                                          \
     } while (0)
 
-/* Of one place in the sources. Zeroed is new. */
+/* How much one place in the sources has written. All zero at first. */
 struct rg_log_some {
     _Atomic uint64_t window; /* which RG_LOG_SOME_NS of the clock the counts are of */
     _Atomic uint32_t written, left_out;

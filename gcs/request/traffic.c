@@ -212,7 +212,7 @@ static bool kind_invariants(const struct kind *kind)
     return count <= kind->sent_count;
 }
 
-/* Of what the request has to do with. */
+/* Checks the parts of traffic that this request takes part in. */
 static bool invariants(const struct rg_request *request)
 {
     const struct rg_traffic_bucket *bucket = request->admission.bucket;

@@ -41,7 +41,7 @@ struct rg_stream_buffer {
 struct rg_stream {
     struct rg_stream_buffer *buffers;
     uint32_t buffer_count;
-    /* Of the program's thread. */
+    /* Used by the program's thread alone. */
     struct rg_stream_buffer *filling; /* NULL: none was begun */
     uint64_t size;                    /* bytes so far */
     pthread_mutex_t lock;

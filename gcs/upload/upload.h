@@ -102,7 +102,7 @@ struct rg_upload_op {
     struct rg_conditions conditions;
     char nonce[RG_NONCE_SIZE + 1]; /* among the metadata; "": none */
     struct rg_upload_parts parts;
-    /* Of an object that is STORED. */
+    /* What the service says of the object, once it is STORED. */
     struct rg_object_resource stored;
     bool was_read;     /* read by a request of its own, not from the answer to ours */
     bool may_be_other; /* somebody else may have stored the same bytes */

@@ -19,7 +19,8 @@ struct rg_media_head {
     bool has_total;
 };
 
-/* Of an answer with a 2xx status. -EBADMSG: what it says cannot be; *out_problem says why. */
+/* Reads the head of an answer with a 2xx status. -EBADMSG: what it says cannot be; *out_problem
+ * says why. */
 int rg_media_head_parse(const struct rg_h1_head *head, struct rg_media_head *out_media,
                         const char **out_problem);
 

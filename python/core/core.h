@@ -187,7 +187,7 @@ struct core_settings {
     uint64_t patience_ns;
     PyObject *texts; /* owned; a list of the str that the options point into */
 };
-/* Of a dict, or NULL. False with an exception; in any case it is to be freed. */
+/* Reads a dict, or NULL. False with an exception; in any case it is to be freed. */
 bool core_settings_parse(struct core_settings *self, PyObject *keywords);
 void core_settings_free(struct core_settings *self);
 

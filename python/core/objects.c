@@ -432,7 +432,7 @@ static int totals_add(const struct rg_manifest *manifest, uint64_t *out_bytes,
         rc = rg_manifest_cursor_get(cursor, i, &object);
         if (rc == 0) {
             bytes += object.size;
-            /* Of names that were given by hand nobody knows the size. */
+            /* The size of a name that was given by hand is not known. */
             markers += object.generation != 0 && rg_object_is_folder_marker(&object);
         }
     }

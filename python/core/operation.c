@@ -554,7 +554,7 @@ static const struct core_operation_kind kinds[] = {
     {"abort_upload", abort_upload_parse, abort_upload_submit, delete_result, true},
 };
 
-/* Of other files. */
+/* Kinds that are defined in other files. */
 static const struct core_operation_kind *const more_kinds[] = {
     &core_put_kind,
     &core_update_kind,

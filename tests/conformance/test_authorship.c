@@ -145,7 +145,7 @@ static void add_jobs(const struct rg_write_way *way, const struct row *row)
     }
 }
 
-/* Of every way that somebody else can go, too. */
+/* Every way that somebody else can go has its row, too. */
 static void test_every_way_has_its_row(void)
 {
     size_t ways = 0;

@@ -104,7 +104,7 @@ static void add_jobs(const struct rg_write_way *way)
         struct job *job = &jobs[job_count];
         bool exclusive = i % 2 > 0;
         if (exclusive && (way->other == NULL || way->size == RG_WRITE_LARGE_SIZE)) {
-            continue; /* Of large ones the last step alone is another: test_authorship.c. */
+            continue; /* only the last step differs: test_authorship.c */
         }
         RG_ASSERT(job_count < TESTS_MAX);
         *job = (struct job){.way = way, .fault = &faults[i / 2], .exclusive = exclusive};

@@ -671,7 +671,7 @@ static yyjson_doc *read_scenarios(const char *name)
     return document;
 }
 
-/* Of the 315 combinations in Google's file. */
+/* How many of the 315 combinations in Google's file were found. */
 static unsigned google_case_count;
 static void test_all_cases_of_objects_were_found(void)
 {

@@ -187,7 +187,7 @@ static void test_neighbours_of_a_shard_share_a_request(void)
         RG_CHECK(slot->followers < 160 / 16);
         RG_CHECK_EQ(get.generation, samples < COUNT / 2 ? 5 : 6);
         RG_CHECK_EQ(get.length, rg_window_body_size(&window, get.user_data));
-        /* Of one shard. */
+        /* All samples of a request are of one shard. */
         RG_CHECK_EQ(samples / (COUNT / 2), (samples + slot->followers) / (COUNT / 2));
         samples += slot->followers + 1;
         requests++;

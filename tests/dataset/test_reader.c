@@ -13,7 +13,7 @@
 #define PATIENCE_NS (60 * RG_NS_PER_S)
 #define COUNT 500
 
-/* Of "big-" one object is more than a chunk of leased memory, of "large-" each fills one. */
+/* One object of "big-" is more than a chunk of leased memory; each of "large-" fills one. */
 static const char *const synthetic[] = {"data/x-:500:2000", "data/big-:1:2500000",
                                         "data/large-:3:1600000"};
 

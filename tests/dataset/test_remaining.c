@@ -43,7 +43,7 @@ static void numbers_mark(uint64_t count)
     }
 }
 
-/* Of the marked numbers, with a `low` below which all are. */
+/* What is left when the marked numbers are gone, with a `low` below which all are. */
 static void left_make(struct rg_remaining *left, uint64_t count)
 {
     uint64_t low = 0;
@@ -160,7 +160,7 @@ static bool is_odd(const void *context, uint64_t place)
     return place % 2 == 1;
 }
 
-/* Of two ranks one has read its half of an epoch of ten million, and the other nothing. */
+/* One of two ranks has read its half of an epoch of ten million, and the other nothing. */
 static void test_many_millions(void)
 {
     static const uint64_t count = 10000000;

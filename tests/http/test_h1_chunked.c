@@ -19,7 +19,7 @@ static size_t build(char *out, const char *prefix, size_t count, const char *suf
 /* What came out of a chunked body. */
 struct body {
     char data[2048];
-    size_t size; /* Of the payload. */
+    size_t size; /* of the payload */
     size_t consumed;
     int result; /* 0 finished, -EAGAIN more wanted, or the error. */
     enum rg_h1_error error;

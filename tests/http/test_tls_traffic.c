@@ -264,7 +264,7 @@ static void test_a_worn_key_is_renewed_on_request(void)
     RG_CHECK_EQ(client.tls.reading, RG_TLS_READING_OWN);
 }
 
-/* Of two key updates that find no room BoringSSL would drop the second, the one that asks. */
+/* If two key updates find no room, BoringSSL would drop the second, which is the one that asks. */
 static void test_a_new_key_is_asked_for_when_an_answer_has_found_room(void)
 {
     struct rg_test_sealer sealer;

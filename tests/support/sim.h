@@ -116,7 +116,7 @@ void rg_sim_resume(struct rg_sim_end *end);
 /* Sockets that are open now, in all loops. */
 uint32_t rg_sim_socket_count(const struct rg_sim *sim);
 uint64_t rg_sim_fault_count(const struct rg_sim *sim, enum rg_sim_fault fault);
-/* Of everything that happened so far. */
+/* A digest of everything that happened so far. */
 uint64_t rg_sim_hash(const struct rg_sim *sim);
 void rg_sim_print_trace(const struct rg_sim *sim, FILE *file);
 

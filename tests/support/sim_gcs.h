@@ -76,7 +76,7 @@ void rg_sim_gcs_name(uint32_t index, char out_name[static RG_SIM_GCS_NAME_SIZE_M
 uint64_t rg_sim_gcs_size(const struct rg_sim_gcs *gcs, uint32_t index, int64_t generation);
 void rg_sim_gcs_fill(uint32_t index, int64_t generation, uint64_t offset, uint8_t *out,
                      size_t size);
-/* Of the listing. */
+/* What the listing says of an object. */
 void rg_sim_gcs_listed_name(uint32_t number, char out_name[static RG_SIM_GCS_NAME_SIZE_MAX]);
 uint64_t rg_sim_gcs_listed_size(uint32_t number);
 /* The token with which a page begins at this object. */

@@ -63,7 +63,7 @@ static void print_at_abort(int number)
     signal(number, SIG_DFL);
 }
 
-/* Of the sanitizers' run-time library, where there is one. */
+/* Defined by the sanitizers' run-time library, where there is one. */
 extern void __sanitizer_set_death_callback(void (*callback)(void)) __attribute__((weak));
 
 static void print_traces_of_failures(void)

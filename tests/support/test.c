@@ -112,7 +112,7 @@ uint64_t rg_test_random_below(uint64_t bound)
 
 bool rg_test_go_on_waiting(uint64_t *begun_ns)
 {
-    /* Of the system: tests may have put a clock of their own in the place of rg_now_ns. */
+    /* The system's clock: tests may have put a clock of their own in the place of rg_now_ns. */
     struct timespec now, pause = {0, 1000000};
     clock_gettime(CLOCK_MONOTONIC, &now);
     uint64_t now_ns = (uint64_t)now.tv_sec * RG_NS_PER_S + (uint64_t)now.tv_nsec;

@@ -64,7 +64,7 @@ static void test_the_log_is_shortened(void)
         RG_CHECK_EQ(remove_folder("folder/"), 0);
     }
     RG_CHECK_EQ(stat(log_path(), &status), 0);
-    RG_CHECK(status.st_size < 100000); /* Of more than 300,000 bytes that were written. */
+    RG_CHECK(status.st_size < 100000); /* more than 300,000 were written */
     RG_CHECK_EQ(create("kept/"), 0);
     restart();
     RG_CHECK_STR(list(), "kept/ ");

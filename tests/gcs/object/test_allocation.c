@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* Of this thread: how many allocations are left, plus 1. Below 0: as many as one likes. */
+/* How many allocations this thread has left, plus 1. Below 0: any number. */
 static _Thread_local int countdown = -1;
 
 /* On all other threads: one allocation of such a size fails, which the operation's is. */

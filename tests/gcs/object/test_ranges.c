@@ -43,7 +43,7 @@ static void check_ranges(const struct rg_completion *done, const struct rg_range
         for (uint64_t n = 0; n < size; n++) {
             want[n] = rg_script_byte(ranges[i].offset + n);
         }
-        /* Of one range that is a whole get: the CRC32C that it computes itself. */
+        /* One range that is a whole get has the CRC32C that it computed itself. */
         uint32_t crc = 0;
         for (uint64_t n = 0; n < size; n++) {
             crc ^= want[n] ^ (n == 0 ? 0xffffffff : 0);

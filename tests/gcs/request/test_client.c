@@ -653,7 +653,7 @@ static void test_close_with_everything_in_flight(void)
     }
 }
 
-/* Of each kind, as many; all hang, or wait for a connection or for their next attempt. */
+/* So many requests of each kind; all hang, or wait for a connection or for their next attempt. */
 #define ENDING_EACH 12
 #define ENDING_COUNT (4 * ENDING_EACH + 1)
 

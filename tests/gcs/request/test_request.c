@@ -392,7 +392,7 @@ static void test_cancel_in_every_state(void)
     for (unsigned place = 0; place < PLACE_COUNT; place++) {
         struct scene scene;
         scene_open(&scene, place, 0);
-        /* Of another queue's or nobody's requests it says nothing. */
+        /* A cancellation of another queue's requests, or of none, completes nothing. */
         RG_CHECK_EQ(rg_cancel(scene.c.client, scene.c.cq, USER_DATA + 1), 0);
         RG_CHECK(rg_test_is_quiet(&scene.c, 20));
         /* More than one cancellation is one. */

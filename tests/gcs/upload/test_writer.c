@@ -398,7 +398,7 @@ static void test_no_more_is_lent_behind_a_slow_part(void)
     rg_upload_scene_close(&scene);
 }
 
-/* Of each method that is chosen: parts of sizes that differ, with faults between them. */
+/* Each method that is chosen sends parts of different sizes, with faults between them. */
 static void test_faults_in_streams_that_adapt(void)
 {
     static const struct {

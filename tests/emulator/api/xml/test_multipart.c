@@ -6,7 +6,7 @@
 #define PART_SIZE RG_XML_MULTIPART_PART_SIZE_MIN
 
 static char upload_id[64];
-static char etags[4][64]; /* Of the parts by number. */
+static char etags[4][64]; /* of the parts, by number */
 
 static void open_large_api(void)
 {
@@ -155,7 +155,7 @@ static void test_hashes_of_a_part_are_checked(void)
     RG_CHECK_EQ(reply.status, 400);
     put_part("/bucket/o", 10001, 'a', 3, "");
     RG_CHECK_EQ(reply.status, 400);
-    put_part("/bucket/p", 1, 'a', 3, ""); /* Of another object. */
+    put_part("/bucket/p", 1, 'a', 3, ""); /* of another object */
     RG_CHECK_EQ(reply.status, 404);
     close_api();
 }
