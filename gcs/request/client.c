@@ -430,10 +430,32 @@ static void loop_close(void *context)
     rg_pool_close(client_loop->pool, loop_closed, client_loop);
 }
 
-static bool leaves_things(const struct rg_request *request, const void *context)
+/* Whether a request is out that removes what it leaves on the server. */
+static bool has_leavings(const struct rg_client_loop *client_loop)
+{
+    const struct rg_list *active = &client_loop->active;
+    for (const struct rg_list *node = active->next; node != active; node = node->next) {
+        if (RG_CONTAINER_OF(node, struct rg_request, node)->ops->leaves_things) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Children are ended by their operation. */
+static bool is_no_child(const struct rg_request *request, const void *context)
 {
     (void)context;
-    return request->ops->leaves_things;
+    return request->parent == NULL;
+}
+
+/* What removes nothing ends, too: it may hold all connections, and never be answered. */
+static void loop_clean(void *context)
+{
+    struct rg_client_loop *client_loop = context;
+    if (has_leavings(client_loop)) {
+        loop_cancel(client_loop, RG_STATUS_CLOSED, is_no_child, NULL);
+    }
 }
 
 /* Whether anything of a loop's is still being cleaned up. */
@@ -442,19 +464,10 @@ struct cleaning {
     bool goes_on;
 };
 
-static void loop_clean(void *context)
-{
-    loop_cancel(context, RG_STATUS_CLOSED, leaves_things, NULL);
-}
-
 static void loop_look(void *context)
 {
     struct cleaning *cleaning = context;
-    const struct rg_list *active = &cleaning->client_loop->active;
-    for (struct rg_list *node = active->next; node != active; node = node->next) {
-        const struct rg_request *request = RG_CONTAINER_OF(node, struct rg_request, node);
-        cleaning->goes_on |= request->ops->leaves_things;
-    }
+    cleaning->goes_on = has_leavings(cleaning->client_loop);
 }
 
 /* Ends what has left something on the server while there are connections to remove it by. */
@@ -470,7 +483,6 @@ static void client_clean(struct rg_client *client)
         struct cleaning cleaning = {.client_loop = &client->loops[i],
                                     .goes_on = client->loops[i].pool != NULL};
         while (cleaning.goes_on && rg_now_ns() < until_ns) {
-            cleaning.goes_on = false;
             rg_loop_call(cleaning.client_loop->loop, loop_look, &cleaning);
             if (cleaning.goes_on) {
                 nanosleep(&(struct timespec){.tv_nsec = CLEAN_LOOK_INTERVAL_NS}, NULL);
