@@ -6,6 +6,7 @@ that loop and closed with the client, or when the loop is gone."""
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import os
 import threading
 import weakref
@@ -114,7 +115,7 @@ class Channel:
 
     async def call(self, name: str, *arguments: Any, ends_first: bool = False, **keywords: Any) -> Any:
         """A call of the client's by its name. `ends_first`: when it is cancelled, it is over before this returns, since
-        it writes to memory of the caller's."""
+        it reads or writes memory of the caller's."""
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         while True:
@@ -219,7 +220,7 @@ async def put_many(
                 raised.append(error)
                 raise
             try:
-                generations[index] = await channel.call("put", uri, data, content_type=content_type)
+                generations[index] = await channel.call("put", uri, data, ends_first=True, content_type=content_type)
             except Exception as error:
                 errors.append(error)
 
@@ -272,19 +273,32 @@ async def batches(many: _core.GetMany) -> AsyncIterator[list[_core.Item]]:
 class AsyncWriter:
     """A stream into one object, awaited: what Client.writer gives, for an event loop.
 
-    Each call is made by a thread of the loop's executor, since it may wait for room. One call at a time. Cancelling one
+    Calls are made by threads of the loop's executor, since they may wait for room. One call at a time. Cancelling one
     ends the stream, of which nothing is published; that is waited for, so that `data` is the caller's again."""
 
     def __init__(self, writer: _core.Writer) -> None:
         self._writer = writer
 
+    def _begin_abort(self) -> asyncio.Future[None]:
+        """By a thread of its own: those of the executor may all be waiting for room."""
+        with_one = concurrent.futures.ThreadPoolExecutor(1, "ringest-abort")
+        try:
+            return asyncio.get_running_loop().run_in_executor(with_one, self._writer.abort)
+        finally:
+            with_one.shutdown(wait=False)
+
     async def _call(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        loop = asyncio.get_running_loop()
-        running = loop.run_in_executor(None, call, *arguments)
+        turn = threading.Lock()  # of whoever is first: a thread that calls, or what cancels before that
+
+        def call_in_turn() -> Any:
+            return call(*arguments) if turn.acquire(blocking=False) else None
+
+        running = asyncio.get_running_loop().run_in_executor(None, call_in_turn)
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
-            await _wait_for_all(running, loop.run_in_executor(None, self._writer.abort))
+            never_begins = turn.acquire(blocking=False)
+            await _wait_for_all(*(() if never_begins else (running,)), self._begin_abort())
             raise
 
     async def write(self, data: Any) -> int:
@@ -297,7 +311,12 @@ class AsyncWriter:
 
     async def abort(self) -> None:
         """Ends the upload and removes what it left; nothing after finish, or again."""
-        await self._call(self._writer.abort)
+        aborting = self._begin_abort()
+        try:
+            await asyncio.shield(aborting)
+        except asyncio.CancelledError:
+            await _wait_for_all(aborting)
+            raise
 
     @property
     def size(self) -> int:
@@ -314,4 +333,7 @@ class AsyncWriter:
 
     async def __aexit__(self, *exception: Any) -> None:
         """Left by an exception it is aborted, otherwise finished."""
-        await self._call(self._writer.__exit__, *exception)
+        if exception[0] is not None:
+            await self.abort()
+        else:
+            await self._call(self._writer.__exit__, *exception)

@@ -436,11 +436,12 @@ class Client(_core.Client):
         content_type: str | None = None,
         exclusive: bool = True,
     ) -> int:
-        """Async version of put. The memory, or the file, of `data` must not change before it is done."""
+        """Async version of put. The memory, or the file, of `data` must not change before it is done, or cancelled."""
         return await self._channel().call(
             "put",
             uri,
             data,
+            ends_first=True,
             if_generation_match=if_generation_match,
             content_type=content_type,
             exclusive=exclusive,

@@ -1,6 +1,7 @@
 """Objects that are changed, joined, written from files and found by filters; and the awaited calls of these."""
 
 import asyncio
+import concurrent.futures
 import os
 import pathlib
 import signal
@@ -241,6 +242,24 @@ class Awaited(Emulated):
 
         self.run_with(main)
 
+    def test_memory_is_the_callers_when_a_write_was_cancelled(self):
+        async def main(client):
+            for size in (100, 1 << 20, 9 << 20):
+                memory = bytearray(size)
+                for call, arguments in (
+                    (client.aput, ("gs://mine/a", memory)),
+                    (client.aput_many, ([("gs://mine/a", memory)],)),
+                ):
+                    with self.subTest(size=size), Rule(self.place, writes=True, answer="held") as rule:
+                        task = asyncio.ensure_future(call(*arguments))
+                        await asyncio.to_thread(rule.wait)
+                        task.cancel()
+                        with self.assertRaises(asyncio.CancelledError):
+                            await task
+                        memory.append(1)  # nobody has a view of it any more
+
+        self.run_with(main)
+
     def test_writing_many(self):
         async def main(client):
             objects = [(f"gs://mine/{i}", bytes([i])) for i in range(100)]
@@ -295,6 +314,30 @@ class Awaited(Emulated):
             with self.assertRaises(ValueError):
                 await stream.write(b"x")
             self.assertFalse(await client.aexists("gs://mine/a"))
+
+        self.run_with(main)
+
+    def test_streams_that_are_cancelled_while_all_threads_are_taken(self):
+        async def main(client):
+            with concurrent.futures.ThreadPoolExecutor(1) as threads:
+                asyncio.get_running_loop().set_default_executor(threads)
+                data = bytearray(LARGE * 4)
+
+                async def write(name):
+                    async with client.awriter(name, part_size="5MiB", parts_in_flight=1) as stream:
+                        await stream.write(data)
+
+                with Rule(self.place, writes=True, answer="held") as rule:
+                    first = asyncio.ensure_future(write("gs://mine/a"))
+                    with concurrent.futures.ThreadPoolExecutor(1) as own:
+                        await asyncio.get_running_loop().run_in_executor(own, rule.wait)
+                    second = asyncio.ensure_future(write("gs://mine/b"))
+                    await asyncio.sleep(0)  # it waits for the thread
+                    for task in (second, first):
+                        task.cancel()
+                        with self.assertRaises(asyncio.CancelledError):
+                            await task
+                data.append(1)
 
         self.run_with(main)
 
