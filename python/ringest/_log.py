@@ -8,9 +8,12 @@ interpreter."""
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import os
+import sys
 import threading
+import traceback
 
 from ringest import _core
 
@@ -54,12 +57,19 @@ def _emit(level: int, place: str, text: str, lost: int) -> None:
         target.handle(target.makeRecord(target.name, _LEVELS[level - 1], place, 0, text, (), None))
 
 
+def _tell_of_handler() -> None:
+    """As logging.Handler.handleError does: not by the log, whose handler has just raised."""
+    if logging.raiseExceptions and sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):  # it may be closed
+            traceback.print_exc()
+
+
 def _run() -> None:
     while (line := _core._log_take()) is not None:
         try:
             _emit(*line)
-        except Exception:  # of a handler that is not Python's: it gets the next one all the same
-            logging.getLogger("ringest").debug("a handler of the log raised", exc_info=True)
+        except Exception:  # of a handler, which gets the next line all the same
+            _tell_of_handler()
 
 
 def begin() -> None:

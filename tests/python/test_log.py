@@ -1,5 +1,7 @@
 """The library's log as records of Python's loggers."""
 
+import contextlib
+import io
 import logging
 import os
 import subprocess
@@ -71,6 +73,28 @@ class Log(unittest.TestCase):
             [sys.executable, "-c", script, *self.place], stderr=subprocess.PIPE, text=True, check=True
         )
         self.assertIn("INFO ringest.http localhost: connection 0 to ", done.stderr)
+
+    def test_a_handler_that_raises_gets_the_next_line(self):
+        class Broken(logging.Handler):
+            def emit(self, record):
+                raise RuntimeError("mine")
+
+        broken, http = Broken(), logging.getLogger("ringest.http")
+        self.logger.setLevel(logging.DEBUG)
+        http.addHandler(broken)
+        self.logger.addHandler(broken)
+        self.addCleanup(http.removeHandler, broken)
+        self.addCleanup(self.logger.removeHandler, broken)
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            client = ringest.Client(*self.place)
+            for _ in range(2):
+                with contextlib.suppress(RuntimeError):  # some lines are told by the calling thread
+                    client.get("gs://data/x-00000000")
+            until(lambda: said.getvalue().count("RuntimeError: mine") > 4)
+            self.logger.removeHandler(broken)
+            http.removeHandler(broken)
+            client.close()
+            until(lambda: self.kept.find("connection 0 closed"))
 
     def test_nothing_is_told_without_a_handler(self):
         script = "import sys, ringest, threading; ringest.Client(*sys.argv[1:]).get('gs://data/x-00000000')\n"
