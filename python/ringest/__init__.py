@@ -58,6 +58,19 @@ __all__ = [
     "stats",
 ]
 
+# Tracebacks and pickles name what programs import.
+for _class in (
+    ChecksumError,
+    Error,
+    ListError,
+    NotFoundError,
+    PermissionDeniedError,
+    PreconditionError,
+    TransformError,
+    UnavailableError,
+):
+    _class.__module__ = __name__
+del _class
 
 # Datasets are PyTorch's, whose import takes seconds: only where they are used.
 _DATASETS = {

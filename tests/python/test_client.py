@@ -84,6 +84,7 @@ class One(unittest.TestCase):
             self.assertIsInstance(error, FileNotFoundError)
             self.assertEqual((error.uri, error.status, error.http_status), ("gs://data/nothing", "NOT_FOUND", 404))
             self.assertIn("gs://data/nothing", str(error))
+            self.assertEqual(type(error).__module__, "ringest")
             again = pickle.loads(pickle.dumps(error))
             self.assertEqual((type(again), str(again), again.uri), (type(error), str(error), error.uri))
 
