@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import itertools
 import os
 import re
@@ -62,6 +63,21 @@ def _check_endpoint(endpoint: str | None) -> str | None:
         f"endpoint must be https://HOST[:PORT], http://HOST[:PORT] or HOST:PORT, got {shown}; without it, "
         "STORAGE_EMULATOR_HOST is used, else Cloud Storage"
     )
+
+
+@functools.cache  # once each
+def _say_that_idle(credentials: str) -> None:
+    _log.logger.warning(
+        "credentials=%r is not used: STORAGE_EMULATOR_HOST is set, and no token is sent to an emulator; unset it, or name "
+        "the server with endpoint=",
+        credentials,
+    )
+
+
+def _say_what_is_idle(endpoint: str | None, credentials: str | None) -> None:
+    is_emulated = endpoint is None and bool(os.environ.get("STORAGE_EMULATOR_HOST"))
+    if is_emulated and credentials and credentials != "anonymous":
+        _say_that_idle(credentials)
 
 
 def _header_lines(headers: Mapping[str, str] | None) -> str | None:
@@ -171,6 +187,7 @@ class Client(_core.Client):
             raise ValueError("client_cert and client_key belong together: give both or neither")
         super().__init__(**given)
         _log.begin()
+        _say_what_is_idle(endpoint, given["credentials"])
         del settings["token"]
         self._settings: dict[str, Any] = settings
         self._channels: Channels | None = None  # of event loops

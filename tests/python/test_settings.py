@@ -53,6 +53,21 @@ class Settings(unittest.TestCase):
             with ringest.Client(endpoint, ca, proxy="http://localhost:1", attempts=1) as made:
                 self.assertRaises(ringest.UnavailableError, made.get, support.uri(1))
 
+    def test_credentials_that_an_emulator_does_not_get_are_told_of_once(self):
+        before = os.environ.get("STORAGE_EMULATOR_HOST")
+        os.environ["STORAGE_EMULATOR_HOST"] = "localhost:1"
+        try:
+            with self.assertLogs("ringest", "WARNING") as told:
+                for credentials in (Path("mine.json"), "mine.json", "anonymous", None):
+                    ringest.Client(credentials=credentials).close()
+                ringest.Client("http://localhost:1", credentials="other.json").close()
+        finally:
+            del os.environ["STORAGE_EMULATOR_HOST"]
+            if before is not None:
+                os.environ["STORAGE_EMULATOR_HOST"] = before
+        self.assertEqual(len(told.records), 1, told.output)
+        self.assertIn("credentials='mine.json' is not used: STORAGE_EMULATOR_HOST is set", told.output[0])
+
     def test_they_are_pickled_but_for_the_token(self):
         options = {"hedging": False, "headers": {"x-a": "b"}, "connect_timeout": 5.5, "ca": Path("ca.pem")}
         made = ringest.Client("http://localhost:1", token="secret", **options)
