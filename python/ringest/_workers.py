@@ -6,7 +6,9 @@ process are looked at: one of them is the loader's iterator that makes its worke
 
 from __future__ import annotations
 
+import copyreg
 import functools
+import itertools
 import os
 import pickle
 import sys
@@ -14,7 +16,7 @@ import threading
 import types
 import uuid
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from ringest._log import logger
@@ -37,25 +39,47 @@ class Prepared(Protocol):
         """In the process that forked it, behind it."""
 
 
-def _functions(given: Any) -> Iterator[types.FunctionType]:
-    """Those that it is, or is a partial call of."""
-    if isinstance(given, types.FunctionType):
+def _is_pickled_by_attributes(given: Any) -> bool:
+    kind = type(given)
+    plain = all(getattr(kind, name) is getattr(object, name) for name in ("__reduce__", "__reduce_ex__"))
+    own_state = getattr(kind, "__getstate__", None) is not getattr(object, "__getstate__", None)
+    return plain and not own_state and hasattr(given, "__dict__") and kind not in copyreg.dispatch_table
+
+
+def _named(given: Any, depth: int = 0) -> Iterator[Any]:
+    """The functions and classes that it is pickled with, which go by their names. Only what is called is looked at, and
+    what that has: the rest may be large."""
+    if isinstance(given, (types.FunctionType, type)):
         yield given
-    elif isinstance(given, functools.partial):
-        for part in (given.func, *given.args, *given.keywords.values()):
-            yield from _functions(part)
+        return
+    parts: Iterable[Any] = ()
+    if isinstance(given, functools.partial):
+        parts = (given.func, *given.args, *given.keywords.values())
+    elif isinstance(given, types.MethodType):
+        parts = (given.__self__,)
+    elif isinstance(given, (list, tuple)):
+        parts = given
+    elif isinstance(given, dict):
+        parts = given.values()
+    elif callable(given) and _is_pickled_by_attributes(given):
+        yield type(given)
+        parts = vars(given).values()
+    if depth < _DEPTH_MAX and len(parts := tuple(itertools.islice(parts, _PARTS_MAX + 1))) <= _PARTS_MAX:
+        for part in parts:
+            yield from _named(part, depth + 1)
 
 
 def _check_pickled(option: str, given: Any) -> None:
     """To a process that is started functions go by their names, which not all have."""
     from multiprocessing.reduction import ForkingPickler
 
-    for function in _functions(given):
+    for named in _named(given):
         try:
-            ForkingPickler.dumps(function)
+            ForkingPickler.dumps(named)
         except Exception as error:
+            verb = "is" if named is given or isinstance(given, functools.partial) else "has"
             raise pickle.PicklingError(
-                f"{option}= is {function!r}, which cannot be sent to workers that are started anew (spawn, forkserver): "
+                f"{option}= {verb} {named!r}, which cannot be sent to workers that are started anew (spawn, forkserver): "
                 f"{error}. Define it at the top level of a module, or give the DataLoader multiprocessing_context='fork'"
             ) from error
 

@@ -31,6 +31,19 @@ def run(script, *modules):
     return done.stderr.strip().splitlines()[-1] if done.stderr else ""
 
 
+class Calls:
+    """A transform that is an object."""
+
+    def __init__(self, *functions):
+        self.functions = functions
+
+    def __call__(self, item):
+        return self.run(item)
+
+    def run(self, item):
+        return [function(item) for function in self.functions]
+
+
 class Inputs(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -147,6 +160,15 @@ class Inputs(unittest.TestCase):
                 text = f"{option}= is <function"
                 self.check(pickle.PicklingError, text, lambda loader=loader: next(iter(loader)))
         self.check(pickle.PicklingError, "Define it at the top level of a module", lambda: next(iter(loader)))
+        # Also where an object that is called has them.
+        for transform, text in (
+            (Calls(len, [Calls(lambda item: 5)]), "transform= has <function"),
+            (Calls(lambda item: 5).run, "transform= has <function"),
+            (type("Hidden", (), {"__call__": lambda self, item: 5})(), "transform= has <class"),
+        ):
+            dataset = ringest.MapDataset("gs://data/x-", transform, self.client)
+            loader = DataLoader(dataset, num_workers=1, multiprocessing_context="spawn")
+            self.check(pickle.PicklingError, text, lambda loader=loader: next(iter(loader)))
         # Forked ones get all.
         dataset = ringest.MapDataset("gs://data/x-", lambda item: 5, self.client)
         self.assertEqual(next(iter(DataLoader(dataset, num_workers=1, multiprocessing_context="fork"))).tolist(), [5])
