@@ -2,6 +2,7 @@
 #include "cli/progress.h"
 
 #include "cli/cli.h"
+#include "runtime/log.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -11,6 +12,9 @@
 #define DRAW_INTERVAL_NS (200 * RG_NS_PER_MS)
 /* A terminal that does not say how wide it is. */
 #define WIDTH_DEFAULT 80
+/* To the end of the line. */
+#define ERASE "\033[K"
+#define LINE_CLEAR "\r" ERASE
 
 static atomic_bool is_in_trouble;
 
@@ -22,17 +26,20 @@ static int line_width(void)
     return (is_known ? size.ws_col : WIDTH_DEFAULT) - 1;
 }
 
-/* In one call, so that lines of several threads do not mix. */
+/* In one call, so that lines of several threads do not mix. A line of the log clears this one
+ * first, and the next drawing brings it back below. */
 static void line_draw(const char *text)
 {
-    fprintf(stderr, "\r%.*s\033[K", line_width(), text);
+    rg_log_precede(LINE_CLEAR);
+    fprintf(stderr, "\r%.*s" ERASE, line_width(), text);
     fflush(stderr);
 }
 
 static void line_clear(void)
 {
-    fputs("\r\033[K", stderr);
+    fputs(LINE_CLEAR, stderr);
     fflush(stderr);
+    rg_log_precede(NULL);
 }
 
 void progress_trouble(const char *text)

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,6 +33,7 @@ _Atomic int rg_log_threshold;
 /* Its parts: what goes to standard error, and what the program's own function takes. */
 static _Atomic int stderr_threshold, sink_threshold;
 static _Atomic rg_log_sink log_sink;
+static _Atomic(const char *) preceding;
 
 struct line {
     size_t size;
@@ -84,9 +86,13 @@ static void line_write(struct line *line)
     line_sanitize(line);
     RG_ASSERT(line->size < sizeof(line->text));
     line->text[line->size++] = '\n';
+    const char *before = atomic_load(&preceding);
+    struct iovec pieces[] = {
+        {.iov_base = (char *)(uintptr_t)before, .iov_len = before != NULL ? strlen(before) : 0},
+        {.iov_base = line->text, .iov_len = line->size}};
     ssize_t written;
     do {
-        written = write(STDERR_FILENO, line->text, line->size);
+        written = writev(STDERR_FILENO, pieces, RG_ARRAY_LEN(pieces));
     } while (written < 0 && errno == EINTR);
 
     if (written < 0 && errno == EPIPE && !sigismember(&pending, SIGPIPE)) {
@@ -117,6 +123,11 @@ static void stderr_write(enum rg_log_level level, const struct line *place, cons
     line_print(&line, ".%06ldZ ringest %s %s [%d] %s", now.tv_nsec / 1000, level_names[level],
                place->text, (int)gettid(), text->text);
     line_write(&line);
+}
+
+void rg_log_precede(const char *text)
+{
+    atomic_store(&preceding, text);
 }
 
 static bool takes(const _Atomic int *threshold, enum rg_log_level level)

@@ -34,6 +34,10 @@
  * and off otherwise. -EINVAL: RINGEST_LOG is no level; a line on standard error says so, once. */
 int rg_log_configure(enum rg_log_level level);
 
+/* What each line on standard error is preceded by: a program that keeps a line of its own at the
+ * foot of a terminal clears it so. A constant; NULL: nothing. */
+void rg_log_precede(const char *text);
+
 /* printf-like, without a newline at the end: rg_log(RG_LOG_WARN, "%s: %s", host, text). The level
  * is RG_LOG_ERROR to RG_LOG_DEBUG. The arguments are evaluated only if the line is written. */
 #define rg_log(level, ...)                                                                         \

@@ -71,6 +71,21 @@ class Progress(ServedCase):
                 self.check_lines([line for line in lines if not line.endswith("objects listed")], 80)
                 self.assertEqual(end, "")
 
+    def test_lines_of_the_log_do_not_mix_with_the_progress(self):
+        terminal = Terminal(80)
+        program = subprocess.Popen(
+            [PROGRAM, "cp", "-r", "--log=debug", "--concurrency=8", "gs://made", self.folder, *self.server.place],
+            env=environment(TERM="xterm"),
+            stdout=subprocess.DEVNULL,
+            stderr=terminal.far,
+        )
+        seen = terminal.read()
+        self.assertEqual(program.wait(PATIENCE_S), DONE, seen)
+        self.assertIn(" files", seen)
+        for line in seen.split("\r\n"):
+            if " ringest debug " in line:
+                self.assertRegex(line.split("\r")[-1], r"^(\x1b\[K)?\d{4}-\d\d-\d\dT")
+
     def test_quiet_is_quiet(self):
         for arguments in (
             ("cp", "-rq", "gs://made", self.folder / "d"),

@@ -180,6 +180,21 @@ static void test_a_sink_takes_lines_beside_standard_error(void)
     RG_CHECK_EQ(rg_log_to(RG_LOG_DEFAULT, sink), -EINVAL);
 }
 
+/* A program that keeps a line at the foot of a terminal has it cleared. */
+static void test_what_precedes_a_line_is_written_with_it(void)
+{
+    RG_CHECK_EQ(rg_log_configure(RG_LOG_DEBUG), 0);
+    capture_begin();
+    rg_log_precede("\r\033[K");
+    rg_log(RG_LOG_INFO, "one");
+    rg_log_precede(NULL);
+    rg_log(RG_LOG_INFO, "two");
+    const char *text = capture_end();
+    RG_CHECK(strncmp(text, "\r\033[K20", 6) == 0);
+    const char *second = strchr(text, '\n');
+    RG_CHECK(second != NULL && strncmp(second, "\n20", 3) == 0);
+}
+
 static void test_text_of_a_peer_cannot_forge_a_line(void)
 {
     rg_log_configure(RG_LOG_ERROR);
@@ -269,6 +284,7 @@ int main(int argc, char **argv)
         RG_TEST(test_bad_environment_value_is_reported_once_and_refused),
         RG_TEST(test_what_comes_often_is_counted_instead),
         RG_TEST(test_a_sink_takes_lines_beside_standard_error),
+        RG_TEST(test_what_precedes_a_line_is_written_with_it),
         RG_TEST(test_text_of_a_peer_cannot_forge_a_line),
         RG_TEST(test_long_line_is_cut_and_still_ends),
         RG_TEST(test_closed_pipe_raises_no_signal_and_keeps_errno),

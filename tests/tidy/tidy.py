@@ -29,7 +29,7 @@ LAYERS = {
     "dataset": {"dataset", "gcs", "runtime"},
     "checkpoint": {"checkpoint", "gcs", "runtime"},
     "emulator": {"emulator", "http", "runtime"},
-    "cli": {"cli", "emulator", "runtime/base.h", "runtime/new_file.h", "runtime/thread.h", "runtime/uri.h"},
+    "cli": {"cli", "emulator"} | {f"runtime/{name}.h" for name in ("base", "log", "new_file", "thread", "uri")},
     "python": {"core.h", "gcs/credentials/sign.h", "runtime/base.h", "runtime/uri.h"},
 }
 
