@@ -102,6 +102,7 @@ struct removal {
     uint64_t next; /* index of the first object that no request was sent for */
     uint32_t out;
     uint64_t failed;
+    bool is_forbidden;
     char reason[256]; /* of the first failure; empty: none */
 };
 
@@ -194,12 +195,28 @@ static void listed_remove(struct removal *removal, const struct listed *object)
     if (completion.status == RG_STATUS_OK || completion.status == RG_STATUS_NOT_FOUND) {
         removal->objects->removed++;
     } else {
+        removal->is_forbidden = completion.status == RG_STATUS_PERMISSION;
         failed(removal, 1, cli_completion_text(&completion));
     }
     rg_lease_release(completion.lease);
 }
 
-/* Looks for what nobody knows of, and tries once more what could not be removed. */
+/* Whether we have written what was listed: of a generation that we know, or under a name of which
+ * nobody knows what became. */
+static bool is_ours(const struct bench_objects *objects, const struct listed *object)
+{
+    char name[RG_OBJECT_NAME_SIZE_MAX + 1];
+    uint64_t index = strtoull(object->name + strlen(objects->folder), NULL, 10);
+    if (index >= objects->count) {
+        return false;
+    }
+    name_make(objects, index, name);
+    int64_t generation = objects->generations[index];
+    return strcmp(name, object->name) == 0 && (generation == 0 || generation == object->generation);
+}
+
+/* Looks for what nobody knows of, and tries once more what could not be removed. One that may not
+ * be removed stands for all that follow. */
 static void rest_remove(struct removal *removal, uint64_t unknown)
 {
     struct bench_objects *objects = removal->objects;
@@ -211,7 +228,11 @@ static void rest_remove(struct removal *removal, uint64_t unknown)
         removal->failed = failed_before + unknown;
     }
     for (size_t i = 0; i < count; i++) {
-        listed_remove(removal, &rest[i]);
+        if (is_ours(objects, &rest[i]) && removal->is_forbidden) {
+            removal->failed++;
+        } else if (is_ours(objects, &rest[i])) {
+            listed_remove(removal, &rest[i]);
+        }
     }
     listed_free(rest, count);
 }

@@ -5,8 +5,8 @@
  *
  *   open -> add, take for each object -> remove -> free
  *
- * An object whose request failed without an answer may have been made. Nobody else writes into the
- * folder, so the removal lists it for what is left. */
+ * An object whose request failed without an answer may have been made: the removal lists the folder
+ * for these names. What somebody else has put there stays. */
 #ifndef RG_CLI_BENCH_OBJECTS_H
 #define RG_CLI_BENCH_OBJECTS_H
 
@@ -15,7 +15,7 @@
 struct bench_objects {
     const char *bucket;                       /* borrowed */
     char folder[RG_OBJECT_NAME_SIZE_MAX + 1]; /* ends in "/" */
-    /* By index: a generation, 0 where nobody knows, or BENCH_OBJECT_NONE. */
+    /* By index: a generation, 0 where nobody knows, or OBJECT_NONE (-1): not made. */
     int64_t *generations; /* owned */
     size_t count, capacity;
     uint64_t removed, left; /* after the removal */

@@ -152,6 +152,35 @@ class Bench(ServedCase):
             self.assertIn(b"0 errors", output)
             self.assertEqual(self.listed("gs://users-3/"), [])
 
+    def test_put_leaves_what_others_put_into_its_folder(self):
+        """One of its objects is replaced by somebody else, other names are added, and an answer does not come,
+        so that the folder is listed."""
+        at = (self.server.endpoint, self.server.ca)
+        with Rule(at, method="storage.objects.insert", bucket="users-4", nth=5, answer="held") as held:
+            bench = subprocess.Popen(
+                [PROGRAM, "bench", "put", "gs://users-4/", "--count=5", "--concurrency=1", *self.server.place],
+                env=environment(),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            held.wait()
+            folder = self.listed("gs://users-4/")[0]["name"].rpartition("/")[0]
+            theirs = [f"{folder}/00000002", f"{folder}/notes", f"{folder}/00000001x"]
+            for name in theirs:
+                self.server.put("users-4", name, b"theirs")
+            bench.send_signal(signal.SIGINT)
+            bench.communicate(timeout=PATIENCE_S)
+        left = self.listed("gs://users-4/")
+        self.assertEqual([object["name"] for object in left], sorted(theirs))
+        self.assertEqual([object["size"] for object in left], [6, 6, 6])
+
+    def test_put_that_may_not_remove_asks_for_one_and_ends(self):
+        at = (self.server.endpoint, self.server.ca)
+        with Rule(at, writes=True, nth=51, times=10**6, effect="none", answer="failed", status=403) as writes:
+            done = self.ringest("bench", "put", "gs://users-5/", "--count=50")
+            self.assertLess(writes.state()["seen"], 55)
+        self.fails(done, FAILED, "50 objects could not be removed", "gs://users-5/ringest-bench-", "ringest rm -r")
+
     def test_put_names_what_it_could_not_remove(self):
         at = (self.server.endpoint, self.server.ca)
         with Rule(at, writes=True, nth=6, times=10**6, effect="none", answer="failed", status=403):
