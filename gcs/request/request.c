@@ -322,6 +322,24 @@ static void deadline_fire(struct rg_alarm *alarm)
     rg_request_cancel(request, RG_STATUS_DEADLINE);
 }
 
+/* A write was refused, and why is not known from what is there. */
+static void unread_note(struct rg_request *request, enum rg_status status, const char *text)
+{
+    const struct rg_verify *verify = &request->verify;
+    const char *doubt = verify->kind == RG_VERIFY_READ ? "no such generation"
+                        : verify->maybe_done           ? "an earlier try may have done it"
+                                                       : "this request may have done it";
+    if (verify->kind != RG_VERIFY_READ && status == RG_STATUS_NOT_FOUND) {
+        rg_request_note(request, RG_STATUS_PRECONDITION, "%s%sthere is no such object",
+                        verify->maybe_done ? doubt : "", verify->maybe_done ? ", and now " : "");
+        return;
+    }
+    rg_request_note(request,
+                    verify->kind == RG_VERIFY_READ ? RG_STATUS_NOT_FOUND : RG_STATUS_PRECONDITION,
+                    "%s, and what is there cannot be read: %s%s%s", doubt, rg_status_text(status),
+                    *text != '\0' ? ": " : "", text);
+}
+
 /* What is there could not be read, which is not what the caller asked for: the refusal stands. */
 static void question_failed(struct rg_request *request)
 {
@@ -337,11 +355,7 @@ static void question_failed(struct rg_request *request)
         char text[sizeof(request->failure.text)];
         strcpy(text, request->failure.text);
         request->failure.status = RG_STATUS_OK;
-        rg_request_note(request, refusal, "%s, and what is there cannot be read: %s%s%s",
-                        is_read                      ? "no such generation"
-                        : request->verify.maybe_done ? "an earlier try may have done it"
-                                                     : "this request may have done it",
-                        rg_status_text(status), *text != '\0' ? ": " : "", text);
+        unread_note(request, status, text);
     }
     request->failure.os_error = 0;
     request->failure.http_status = is_read ? 404 : 412;

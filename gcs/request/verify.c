@@ -44,8 +44,8 @@ void rg_verify_expect_read(struct rg_verify *verify)
 void rg_verify_note_attempt(struct rg_verify *verify, bool sent, enum rg_status status)
 {
     RG_VERIFY(invariants(verify));
-    /* Who was asked to come back later was not served. */
-    if (sent && status != RG_STATUS_THROTTLED) {
+    /* Who was asked to come back later was not served, and a question does nothing. */
+    if (sent && !verify->asking && status != RG_STATUS_THROTTLED) {
         verify->maybe_done = true;
     }
 }

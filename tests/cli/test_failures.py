@@ -44,6 +44,12 @@ def port_of(endpoint):
 class Certificates(ServedCase):
     emulator_arguments = ("--synthetic", "made/p:10:1KiB")
 
+    def test_a_condition_on_what_is_missing_says_so(self):
+        """No try went before: nothing is said about one."""
+        done = self.ringest("cp", __file__, "gs://conditions/missing", "--if-generation-match", "7")
+        self.fails(done, FAILED, "gs://conditions/missing", "HTTP 412", ": there is no such object")
+        self.assertNotIn("earlier try", done.stderr)
+
     def test_an_authority_that_nobody_trusts(self):
         with Emulator() as other:
             done = ringest("cat", OBJECT, "--endpoint", self.server.endpoint, "--ca", other.ca)

@@ -133,7 +133,7 @@ static void test_what_another_has_written_stays_a_refusal(void)
 static void test_question_without_an_answer_leaves_the_refusal(void)
 {
     static const char *const answers[] = {
-        MISSING, FORBIDDEN, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]", UNAVAILABLE};
+        FORBIDDEN, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]", UNAVAILABLE};
     const struct rg_step lost[] = {RG_READ, RG_CUT};
     for (size_t i = 0; i < RG_ARRAY_LEN(answers); i++) {
         const struct rg_step met[] = {RG_READ, RG_SEND(REFUSED),    RG_READ, RG_SEND(answers[i]),
@@ -142,8 +142,14 @@ static void test_question_without_an_answer_leaves_the_refusal(void)
         struct outcome outcome = put_against(scripts, 2, RG_GENERATION_ABSENT, 2);
         RG_CHECK_STATUS(&outcome.done, PRECONDITION);
         RG_CHECK_EQ(outcome.done.http_status, 412);
-        RG_CHECK_CONTAINS(outcome.detail, "an earlier try may have done it");
+        RG_CHECK_CONTAINS(outcome.detail, "an earlier try may have done it, and what is there");
     }
+    const struct rg_step gone[] = {RG_READ, RG_SEND(REFUSED), RG_READ, RG_SEND(MISSING), RG_END};
+    const struct rg_step *const scripts[] = {lost, gone};
+    struct outcome outcome = put_against(scripts, 2, 7, 2);
+    RG_CHECK_STATUS(&outcome.done, PRECONDITION);
+    RG_CHECK_CONTAINS(outcome.detail,
+                      "an earlier try may have done it, and now there is no such object");
 }
 
 /* The question has attempts of its own, however many the write has used up. */
