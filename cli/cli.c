@@ -7,6 +7,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -110,7 +111,8 @@ int cli_usage(const char *format, ...)
     va_list args;
     va_start(args, format);
     char hint[64];
-    snprintf(hint, sizeof(hint), "; see `ringest %s%s--help`",
+    bool asks = format[0] != '\0' && format[strlen(format) - 1] == '?';
+    snprintf(hint, sizeof(hint), "%s `ringest %s%s--help`", asks ? " See" : "; see",
              cli_current != NULL ? cli_current->name : "", cli_current != NULL ? " " : "");
     message("", hint, format, args);
     va_end(args);
@@ -175,7 +177,7 @@ int cli_help(void)
     const struct cli_command *command = cli_current;
     printf("Usage: ringest %s %s\n\n%s\n\n%s", command->name, command->arguments, command->summary,
            command->help);
-    return CLI_DONE;
+    return cli_output_end(CLI_DONE);
 }
 
 bool cli_parse_u64(const char *option, const char *text, uint64_t min, uint64_t max,
@@ -289,16 +291,22 @@ int cli_objects_check(char *const *arguments, int count)
 
 int cli_output_end(int status)
 {
+    errno = 0;
     bool failed = fflush(stdout) != 0 || ferror(stdout);
     if (status != CLI_DONE || !failed) {
         return status;
     }
-    return cli_output_fail(errno);
+    /* What an earlier line failed with is not known any more: the pipe tells by itself. */
+    struct pollfd output = {.fd = STDOUT_FILENO};
+    bool is_closed = errno == 0 && poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;
+    return cli_output_fail(is_closed ? EPIPE : errno);
 }
 
 int cli_output_fail(int error)
 {
-    return error == EPIPE ? CLI_FAILED : cli_fail("standard output: %s", strerror(error));
+    return error == EPIPE ? CLI_FAILED
+                          : cli_fail("standard output: %s",
+                                     error != 0 ? strerror(error) : "not all could be written");
 }
 
 static atomic_int interrupted; /* the signal's number; 0: none came */

@@ -629,7 +629,7 @@ static void check_endpoint(struct doctor *doctor)
         find(doctor, MARK_SKIP, "endpoint", "%s; not tried, --online does", doctor->endpoint);
     } else if ((rc = rg_cq_open(&cq, doctor->runtime, 1)) < 0) {
         struct finding *finding =
-            find(doctor, MARK_FAIL, "endpoint", "no completion queue: %s", strerror(-rc));
+            find(doctor, MARK_FAIL, "endpoint", "requests cannot be prepared: %s", strerror(-rc));
         advise(finding, "free memory");
     } else {
         endpoint_ask(doctor, client, cq);
@@ -723,10 +723,8 @@ static int doctor_go(struct doctor *doctor)
     } else {
         report_text(doctor);
     }
-    if (fflush(stdout) != 0) {
-        return cli_fail("standard output: %s", strerror(errno));
-    }
-    return count_marks(doctor, MARK_FAIL) == 0 ? CLI_DONE : CLI_FAILED;
+    int status = cli_output_end(CLI_DONE);
+    return status == CLI_DONE && count_marks(doctor, MARK_FAIL) > 0 ? CLI_FAILED : status;
 }
 
 static int doctor_run(int argc, char **argv)

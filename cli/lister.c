@@ -11,7 +11,7 @@ int lister_open(struct lister *lister, struct cli_session *session,
     *lister = (struct lister){.session = session};
     int rc = rg_cq_open(&lister->cq, session->runtime, 1);
     if (rc < 0) {
-        return cli_fail("no completion queue: %s", strerror(-rc));
+        return cli_fail("requests cannot be prepared: %s", strerror(-rc));
     }
     rc = rg_listing_open(&lister->listing, session->client, options);
     if (rc < 0) {

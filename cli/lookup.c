@@ -138,7 +138,7 @@ int lookup_open(struct lookup *lookup, struct cli_session *session, const char *
 {
     *lookup = (struct lookup){.session = session, .bucket = bucket, .page_size = page_size};
     int rc = rg_cq_open(&lookup->cq, session->runtime, 1);
-    return rc < 0 ? cli_fail("no completion queue: %s", strerror(-rc)) : CLI_DONE;
+    return rc < 0 ? cli_fail("requests cannot be prepared: %s", strerror(-rc)) : CLI_DONE;
 }
 
 void lookup_close(struct lookup *lookup)

@@ -24,7 +24,7 @@ static int print_usage(FILE *stream, int status)
             "certificates), RINGEST_BACKEND=uring|epoll, RINGEST_THREADS,\n"
             "RINGEST_LOG=error|warn|info|debug, RINGEST_HEADERS (extra request fields).\n"
             "Exit status: 0 done, 1 failed, 2 usage error, 130 after Ctrl-C.\n");
-    return status;
+    return status == CLI_DONE ? cli_output_end(status) : status;
 }
 
 static const struct cli_command *command_find(const char *name)
@@ -41,14 +41,18 @@ static const struct cli_command *command_find(const char *name)
 static const struct {
     const char *name, *advice;
 } habits[] = {
-    {"copy", "cp"},   {"download", "cp"},   {"get", "cp"},     {"put", "cp"},
-    {"upload", "cp"}, {"rsync", "cp -r"},   {"sync", "cp -r"}, {"mv", "cp, then rm"},
-    {"delete", "rm"}, {"remove", "rm"},     {"list", "ls"},    {"dir", "ls"},
-    {"du", "ls -lr"}, {"describe", "stat"}, {"info", "stat"},  {"head", "stat"},
+    {"copy", "cp"},   {"download", "cp"},      {"get", "cp"},     {"put", "cp"},
+    {"upload", "cp"}, {"rsync", "cp -r"},      {"sync", "cp -r"}, {"mv", "cp, then rm"},
+    {"delete", "rm"}, {"remove", "rm"},        {"list", "ls"},    {"dir", "ls"},
+    {"du", "ls -lr"}, {"describe", "stat"},    {"info", "stat"},  {"head", "stat"},
+    {"hash", "stat"}, {"move", "cp, then rm"}, {"rewrite", "cp"},
 };
 
 static int command_unknown(const char *name)
 {
+    if (name[0] == '-') {
+        return cli_usage("the command comes first, and its options behind it, got \"%s\"", name);
+    }
     const char *names[RG_ARRAY_LEN(commands)];
     for (size_t i = 0; i < RG_ARRAY_LEN(commands); i++) {
         names[i] = commands[i]->name;
@@ -66,11 +70,26 @@ static int command_unknown(const char *name)
 /* `ringest help`, and `ringest help COMMAND`. */
 static int help(int argc, char **argv)
 {
-    if (argc < 3) {
+    if (argc < 3 || strcmp(argv[2], "help") == 0) {
         return print_usage(stdout, CLI_DONE);
     }
     cli_current = command_find(argv[2]);
     return cli_current != NULL ? cli_help() : command_unknown(argv[2]);
+}
+
+/* Other programs expand gs://bucket/logs-*. Here that is a name, which may well exist. */
+static int wildcards_explain(int status, char *const *arguments, int count)
+{
+    bool is_any = false;
+    for (int i = 0; i < count; i++) {
+        is_any = is_any || (cli_is_uri(arguments[i]) && strpbrk(arguments[i], "*?") != NULL);
+    }
+    if (status == CLI_FAILED && is_any && !cli_interrupted()) {
+        cli_note(
+            "* and ? are literal in gs:// names; `ringest ls gs://BUCKET --glob PATTERN` lists "
+            "the names that match");
+    }
+    return status;
 }
 
 int main(int argc, char **argv)
@@ -86,9 +105,12 @@ int main(int argc, char **argv)
     }
     if (strcmp(name, "--version") == 0 || strcmp(name, "version") == 0) {
         printf("ringest %s\n", rg_version());
-        return CLI_DONE;
+        return cli_output_end(CLI_DONE);
     }
     cli_current = command_find(name);
-    return cli_current != NULL ? cli_exit_status(cli_current->run(argc - 1, argv + 1))
-                               : command_unknown(name);
+    if (cli_current == NULL) {
+        return command_unknown(name);
+    }
+    int status = cli_current->run(argc - 1, argv + 1);
+    return cli_exit_status(wildcards_explain(status, argv + 1, argc - 1));
 }

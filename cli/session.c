@@ -70,6 +70,23 @@ static bool log_level(const struct cli_connection *connection, enum rg_log_level
            log_level_parse("RINGEST_LOG", value, out_level);
 }
 
+/* False after saying which variable is wrong. */
+static bool environment_check(const struct cli_connection *connection)
+{
+    const char *backend = getenv("RINGEST_BACKEND"), *threads = getenv("RINGEST_THREADS");
+    uint64_t count;
+    if (connection->threads == 0 && threads != NULL && *threads != '\0' &&
+        !cli_parse_u64("RINGEST_THREADS", threads, 1, 256, &count)) {
+        return false;
+    }
+    if (backend == NULL || *backend == '\0' || strcmp(backend, "auto") == 0 ||
+        strcmp(backend, "uring") == 0 || strcmp(backend, "epoll") == 0) {
+        return true;
+    }
+    cli_usage("RINGEST_BACKEND must be uring, epoll or auto, got \"%s\"", backend);
+    return false;
+}
+
 bool cli_file_options(int argc, char **argv, struct cli_connection *connection, bool *json,
                       bool *is_long, int *out_status)
 {
@@ -120,14 +137,13 @@ int cli_session_open(struct cli_session *session, const struct cli_connection *c
     rg_runtime_options_init(&runtime_options);
     runtime_options.threads = connection->threads;
     runtime_options.memory_max = connection->memory;
-    if (!log_level(connection, &runtime_options.log_level)) {
+    if (!log_level(connection, &runtime_options.log_level) || !environment_check(connection)) {
         return CLI_USAGE;
     }
     int rc = rg_runtime_open(&session->runtime, &runtime_options);
     if (rc < 0) {
         return cli_fail("the event loops could not be started: %s; check with `ringest doctor`",
-                        rc == -EINVAL ? "RINGEST_BACKEND or RINGEST_THREADS is not valid"
-                                      : strerror(-rc));
+                        strerror(-rc));
     }
     struct rg_client_options options;
     rg_client_options_init(&options);
@@ -154,7 +170,7 @@ int cli_session_open(struct cli_session *session, const struct cli_connection *c
     rc = rg_cq_open(&session->cq, session->runtime, cq_capacity);
     if (rc < 0) {
         cli_session_close(session);
-        return cli_fail("no completion queue of %u entries: %s", cq_capacity, strerror(-rc));
+        return cli_fail("%u requests cannot be prepared: %s", cq_capacity, strerror(-rc));
     }
     session->watch = cli_shows_progress() ? watch_open(session->runtime) : NULL;
     return CLI_DONE;
