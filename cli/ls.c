@@ -258,6 +258,7 @@ const struct cli_command cli_ls = {
             "  --hex              checksums as hexadecimal digits; default: "
             "base64\n" CLI_CONNECTION_HELP
             "\nA prefix is literal: gs://b/a lists everything that begins with \"a\".\n"
+            "End it with \"/\" to list a folder.\n"
             "\nExamples:\n"
             "  ringest ls -lh gs://bucket/folder/\n"
             "  ringest ls gs://bucket --glob '**.jpg' | wc -l\n",

@@ -186,7 +186,9 @@ const struct cli_command cli_manifest = {
         "  --folder-markers   save: include empty objects whose names end in \"/\"\n"
         "  --json             show: one JSON object; save: how many objects\n" CLI_CONNECTION_HELP
         "\nA manifest has names, sizes, generations and checksums of objects, in the order of\n"
-        "names. FILE is created when it is complete.\n"
+        "names. FILE is created when it is complete. A prefix is literal: gs://b/a saves "
+        "everything\n"
+        "that begins with \"a\". End it with \"/\" to save a folder.\n"
         "\nExamples:\n"
         "  ringest manifest save gs://bucket/train/ train.manifest\n"
         "  ringest manifest show train.manifest | wc -l\n",

@@ -332,9 +332,8 @@ const struct cli_command cli_tar = {
         "samples\n" CLI_CONNECTION_HELP
         "\nAn index says where each sample lies in a list of tar shards. ringest.TarDataset\n"
         "(index=FILE) and readers in C use it. Shards are objects whose names end in .tar: those\n"
-        "that are given, or all below a prefix. If FILE is already an index, only new and "
-        "replaced\n"
-        "shards are read. FILE is written when it is complete.\n"
+        "that are given, or all that begin with a prefix, which is literal. If FILE is already an\n"
+        "index, only new and replaced shards are read. FILE is written when it is complete.\n"
         "\nshow prints the samples, bytes and name of each shard, and the sums.\n"
         "\nExamples:\n"
         "  ringest tar index gs://bucket/train- train.index\n"
