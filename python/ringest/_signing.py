@@ -17,6 +17,7 @@ from ringest import _core, _uri
 _ALGORITHM = "GOOG4-RSA-SHA256"
 # The service's longest, a week.
 _EXPIRES_MAX = 7 * 24 * 3600
+_NAME_MAX = 1024
 _METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE")
 _DEFAULT = "https://storage.googleapis.com"
 
@@ -61,6 +62,15 @@ def _quote(text: str, safe: str = "") -> str:
     return urllib.parse.quote(text, safe=safe)
 
 
+def _check_name(uri: str, name: str) -> None:
+    """Of names that no object has some would be taken for another path by whoever follows the URL."""
+    if name in (".", "..") or re.search(r"[\r\n\0]", name) or len(name.encode()) > _NAME_MAX:
+        raise ValueError(
+            f"{uri[:80]!r}: no object has this name; names have 1 to {_NAME_MAX:,} bytes of UTF-8 without line breaks, and "
+            "are not '.' or '..'"
+        )
+
+
 def _endpoint(endpoint: str | None) -> urllib.parse.SplitResult:
     text = endpoint or os.environ.get("STORAGE_EMULATOR_HOST") or _DEFAULT
     return urllib.parse.urlsplit(text if "://" in text else f"http://{text}")
@@ -93,6 +103,7 @@ def sign_url(
     now: datetime.datetime,
 ) -> str:
     bucket, name = _uri.split(uri)
+    _check_name(uri, name)
     if method not in _METHODS:
         raise ValueError(f"method must be one of {', '.join(map(repr, _METHODS))}, got {method!r}")
     place = _endpoint(endpoint)

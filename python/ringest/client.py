@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from ringest import _collate, _core, _log, _progress
+from ringest import _collate, _core, _fields, _log, _progress
 from ringest._core import Buffer, GetMany, Item, Objects
 from ringest._errors import NotFoundError
 from ringest._numbers import BYTES_MAX, whole
@@ -82,14 +82,13 @@ def _say_what_is_idle(endpoint: str | None, credentials: str | None) -> None:
 
 def _header_lines(headers: Mapping[str, str] | None) -> str | None:
     """One "Name: value" a line, as <ringest/gcs.h> has them."""
-    if headers is None:
-        return None
-    lines = []
-    for name, value in headers.items():
-        if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) or not re.fullmatch(r"[^\r\n\0]*", value):
-            raise ValueError(f"headers has {name!r}, which with its value is no field of HTTP: a name, and one line")
-        lines.append(f"{name}: {value}")
-    return "\n".join(lines)
+    return None if headers is None else "\n".join(f"{name}: {value}" for name, value in headers.items())
+
+
+def _path(given: Any, what: str) -> str | bytes | None:
+    if given is not None and not isinstance(given, str | bytes | os.PathLike):
+        raise TypeError(f"{what} must be a path or None, got {given!r}")
+    return None if given is None else os.fspath(given)
 
 
 class Client(_core.Client):
@@ -173,16 +172,20 @@ class Client(_core.Client):
         numa: str = "auto",
     ):
         settings = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
+        # Of its own: the caller may change what was given.
+        settings["headers"] = None if headers is None else _fields.fields(headers)
+        if not isinstance(user_agent, str | None):
+            raise TypeError(f"user_agent must be a str or None, got {user_agent!r}")
         given = {
             **settings,
             "endpoint": _check_endpoint(endpoint),
-            "headers": _header_lines(headers),
+            "headers": _header_lines(settings["headers"]),
             "user_agent": "ringest-python" if user_agent is None else f"{user_agent} ringest-python",
             "memory": parse_size(memory, "memory"),
             "hedge_size": parse_size(hedge_size, "hedge_size"),
         }
         for file in ("ca", "credentials", "client_cert", "client_key"):
-            given[file] = None if settings[file] is None else os.fspath(settings[file])
+            given[file] = _path(settings[file], file)
         if (client_cert is None) != (client_key is None):
             raise ValueError("client_cert and client_key belong together: give both or neither")
         super().__init__(**given)
@@ -404,8 +407,8 @@ class Client(_core.Client):
             endpoint=self._settings["endpoint"],
             method=method,
             expires=expires,
-            headers=headers or {},
-            query=query or {},
+            headers=_fields.fields(headers),
+            query=_fields.texts(query, "query"),
             now=datetime.datetime.now(datetime.UTC),
         )
 

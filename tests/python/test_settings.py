@@ -70,7 +70,9 @@ class Settings(unittest.TestCase):
 
     def test_they_are_pickled_but_for_the_token(self):
         options = {"hedging": False, "headers": {"x-a": "b"}, "connect_timeout": 5.5, "ca": Path("ca.pem")}
-        made = ringest.Client("http://localhost:1", token="secret", **options)
+        headers = dict(options["headers"])
+        made = ringest.Client("http://localhost:1", token="secret", **{**options, "headers": headers})
+        headers["x-a"] = "changed"
         data = pickle.dumps(made)
         self.assertNotIn(b"secret", data)
         self.assertEqual(pickle.loads(data)._settings, made._settings)
@@ -89,6 +91,11 @@ class Settings(unittest.TestCase):
         self.refused(ValueError, "numa must be one of 'auto', 'compact'", numa=5)
         self.refused(TypeError, "hedging must be True or False, got 'no'", hedging="no")
         self.refused(TypeError, "proxy must be a str or None, got 5", proxy=5)
+        for headers in (5, "a: b", [("a", "b")], {"a": 5}, {5: "a"}):
+            self.refused(TypeError, "headers must be a dict of str", headers=headers)
+        self.refused(TypeError, "user_agent must be a str or None, got 5", user_agent=5)
+        for file in ("ca", "credentials", "client_cert", "client_key"):
+            self.refused(TypeError, f"{file} must be a path or None, got 5", **{file: 5})
         self.refused(ValueError, "headers has 'a'", headers={"a": "b\nc: d"})
         self.refused(ValueError, "headers has 'a b'", headers={"a b": "c"})
         self.refused(ValueError, "client_cert and client_key belong together", client_cert="x")

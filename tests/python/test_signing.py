@@ -109,6 +109,21 @@ class Signing(unittest.TestCase):
         self.assertIn(text, str(raised.exception))
         self.assertNotIn("PRIVATE KEY", str(raised.exception))
 
+    def test_names_and_fields_that_are_refused(self):
+        for name in (".", "..", "a\nb", "a\0", "x" * 1025):
+            with self.assertRaisesRegex(ValueError, "no object has this name"):
+                self.sign(f"gs://bucket/{name}")
+        made = ringest.Client("http://localhost:1", credentials=self.file)
+        for options, error, text in (
+            ({"headers": {"a b": "c"}}, ValueError, "headers has 'a b'"),
+            ({"headers": {"a": "b\nc"}}, ValueError, "headers has 'a'"),
+            ({"headers": {"a": 5}}, TypeError, "headers must be a dict of str, and has 'a' of type int"),
+            ({"headers": 5}, TypeError, "headers must be a dict of str"),
+            ({"query": {"a": 5}}, TypeError, "query must be a dict of str, and has 'a' of type int"),
+        ):
+            with self.assertRaisesRegex(error, text):
+                made.sign_url("gs://bucket/a", **options)
+
     def test_what_is_refused(self):
         remedy = "sign_url needs the key of a service account: Client(credentials=FILE)"
         user = self.write("user.json", type="authorized_user", client_id="x", refresh_token="secret")
