@@ -48,6 +48,27 @@ static void make_printable(char *text)
     }
 }
 
+const char *cli_shown(const char *text)
+{
+    static enum { UNKNOWN, TERMINAL, ELSEWHERE } output;
+    static char *copies[2];
+    static unsigned next;
+    if (output == UNKNOWN) {
+        output = isatty(STDOUT_FILENO) ? TERMINAL : ELSEWHERE;
+    }
+    if (output == ELSEWHERE) {
+        return text;
+    }
+    char **copy = &copies[next++ % RG_ARRAY_LEN(copies)];
+    free(*copy);
+    *copy = strdup(text);
+    if (*copy == NULL) {
+        return "?";
+    }
+    make_printable(*copy);
+    return *copy;
+}
+
 static bool is_quiet;
 
 void cli_quiet_set(void)
@@ -87,14 +108,19 @@ void cli_note(const char *format, ...)
 
 void cli_summary(const char *format, ...)
 {
-    char text[256];
+    char *text;
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
+    int size = vasprintf(&text, format, args);
     va_end(args);
+    if (size < 0) {
+        return;
+    }
     if (!is_quiet) {
+        make_printable(text);
         line_print("", text, "");
     }
+    free(text);
 }
 
 int cli_fail(const char *format, ...)

@@ -67,7 +67,7 @@ int cli_objects_check(char *const *arguments, int count);
 void cli_quiet_set(void);
 /* True if standard error is a terminal that wants progress shown. */
 bool cli_shows_progress(void);
-/* What was done, in one line on standard error, as it is. */
+/* What was done, in one line on standard error, without the name of the command. */
 void cli_summary(const char *format, ...) RG_PRINTF(1, 2);
 /* Something to know that is no error: "ringest: cp: note: ...". */
 void cli_note(const char *format, ...) RG_PRINTF(1, 2);
@@ -76,6 +76,11 @@ void cli_note(const char *format, ...) RG_PRINTF(1, 2);
  * went away is no reason for a message. */
 int cli_output_end(int status);
 int cli_output_fail(int error);
+
+/* A name or a path on its way to standard output: as it is, but on a terminal, which it must not
+ * drive, with "?" in the place of control characters. Valid until the call after the next; by one
+ * thread. */
+const char *cli_shown(const char *text);
 
 /* From here on SIGINT, SIGTERM and SIGHUP are only noted, the first time. */
 void cli_interrupt_catch(void);

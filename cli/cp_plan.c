@@ -143,12 +143,14 @@ static void item_submit(struct plan *plan, struct cp_item *item)
         return;
     }
     if (item->kind == CP_UPLOAD) {
-        printf("would copy %s to gs://%s/%s\n", item->path, item->bucket, item->name);
+        printf("would copy %s to gs://%s/%s\n", cli_shown(item->path), item->bucket,
+               cli_shown(item->name));
     } else if (item->kind == CP_DOWNLOAD) {
-        printf("would copy gs://%s/%s to %s\n", item->bucket, item->name, item->path);
+        printf("would copy gs://%s/%s to %s\n", item->bucket, cli_shown(item->name),
+               cli_shown(item->path));
     } else {
-        printf("would copy gs://%s/%s to gs://%s/%s\n", item->from_bucket, item->from_name,
-               item->bucket, item->name);
+        printf("would copy gs://%s/%s to gs://%s/%s\n", item->from_bucket,
+               cli_shown(item->from_name), item->bucket, cli_shown(item->name));
     }
     plan->run->counts.planned++;
     plan->run->counts.bytes_planned += item->size;

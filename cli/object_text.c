@@ -49,7 +49,7 @@ void object_print_line(const char *bucket, const struct rg_object *object,
     fputs_unlocked("gs://", stdout);
     fputs_unlocked(bucket, stdout);
     putchar_unlocked('/');
-    fputs_unlocked(object->name, stdout);
+    fputs_unlocked(cli_shown(object->name), stdout);
     if (version) {
         printf("#%" PRId64, object->generation);
     }
@@ -58,5 +58,6 @@ void object_print_line(const char *bucket, const struct rg_object *object,
 
 void object_print_prefix(const char *bucket, const char *prefix, enum object_detail detail)
 {
-    printf("%*sgs://%s/%s\n", detail != OBJECT_NAME ? LONG_WIDTH : 0, "", bucket, prefix);
+    printf("%*sgs://%s/%s\n", detail != OBJECT_NAME ? LONG_WIDTH : 0, "", bucket,
+           cli_shown(prefix));
 }

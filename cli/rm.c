@@ -242,8 +242,9 @@ static int add(struct rm *rm, const char *bucket, const char *name, int64_t gene
 {
     rm->found++;
     if (rm->dry_run) {
-        return printf("would remove gs://%s/%s\n", bucket, name) < 0 ? cli_output_fail(errno)
-                                                                     : CLI_DONE;
+        return printf("would remove gs://%s/%s\n", bucket, cli_shown(name)) < 0
+                   ? cli_output_fail(errno)
+                   : CLI_DONE;
     }
     int status = CLI_DONE;
     struct batch *batch = rm->filling;

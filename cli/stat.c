@@ -41,7 +41,7 @@ static void print_json(const struct rg_object_info *info, const struct field *fi
 static void print_text(const struct rg_object_info *info, const struct field *fields, size_t count,
                        const char *crc32c)
 {
-    printf("gs://%s/%s\n", info->bucket, info->object.name);
+    printf("gs://%s/%s\n", info->bucket, cli_shown(info->object.name));
     printf("  %-18s %" PRIu64 "\n", "size", info->object.size);
     printf("  %-18s %" PRId64 "\n", "generation", info->object.generation);
     printf("  %-18s %" PRId64 "\n", "metageneration", info->metageneration);
@@ -50,14 +50,15 @@ static void print_text(const struct rg_object_info *info, const struct field *fi
     }
     for (size_t i = 0; i < count; i++) {
         if (fields[i].text != NULL) {
-            printf("  %-18s %s\n", fields[i].name, fields[i].text);
+            printf("  %-18s %s\n", fields[i].name, cli_shown(fields[i].text));
         }
     }
     if (info->component_count > 0) {
         printf("  %-18s %" PRIu32 "\n", "component_count", info->component_count);
     }
     for (size_t i = 0; i < info->metadata_count; i++) {
-        printf("  metadata %s: %s\n", info->metadata[i].key, info->metadata[i].value);
+        printf("  metadata %s: %s\n", cli_shown(info->metadata[i].key),
+               cli_shown(info->metadata[i].value));
     }
 }
 

@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import unittest
 
-from support import FAILED, PROGRAM, Case, Emulator, ServedCase, environment, ringest
+from support import DONE, FAILED, PROGRAM, Case, Emulator, ServedCase, Terminal, environment, ringest
 
 NAMES = ("with space", "per%20cent%", "ha#sh?x=1&y", "uni/ä€😀", 'quo"te\\', "tab\there\x7f", "a/b/c", "a/d")
 
@@ -65,6 +65,19 @@ class Listing(ServedCase):
                 ls.stdout.read(1)
                 ls.stdout.close()
                 self.assertEqual((ls.wait(60), ls.stderr.read()), (FAILED, b""))
+
+    def test_names_cannot_drive_a_terminal(self):
+        self.server.put("hostile", "a\x1b]0;title\x07", b"x")
+        for words in (("ls", "-l"), ("stat",), ("rm", "-r", "--dry-run"), ("cp", "-r", "--dry-run")):
+            terminal = Terminal(80)
+            place = "gs://hostile/" if words[0] != "stat" else "gs://hostile/a\x1b]0;title\x07"
+            to = ("gs://hostile-2/",) if words[0] == "cp" else ()
+            done = self.ringest(*words, place, *to, stdout=terminal.far)
+            self.assertEqual(done.returncode, DONE, done.stderr)
+            drawn = terminal.read()
+            self.assertIn("gs://hostile/a?]0;title?", drawn)
+            self.assertNotIn("\x1b", drawn)
+        self.assertEqual(self.ls("gs://hostile/"), "gs://hostile/a\x1b]0;title\x07\n")
 
     def test_a_prefix_is_literal(self):
         self.assertEqual(self.ls("gs://bucket/with"), "gs://bucket/with space\n")
