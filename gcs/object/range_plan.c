@@ -143,6 +143,11 @@ static void layout_group(const struct rg_range_plan *plan, struct rg_range_layou
     }
 }
 
+static uint64_t pieces_behind_first(const struct rg_range_plan *plan, const struct rg_range *range)
+{
+    return RG_MIN((range->length - 1) / plan->request_size_max, (uint64_t)UINT32_MAX);
+}
+
 void rg_range_plan_lay_out(const struct rg_range_plan *plan, struct rg_range_layout *out_layout,
                            struct rg_range_result *results)
 {
@@ -155,8 +160,8 @@ void rg_range_plan_lay_out(const struct rg_range_plan *plan, struct rg_range_lay
         out_layout->group_count++;
         if (cursor.within > 0) {
             /* The first piece of a range has taken the room for all of them. */
+            out_layout->group_count += pieces_behind_first(plan, rg_range_at(plan, cursor.next));
             cursor = (struct rg_range_cursor){.next = cursor.next + 1};
-            out_layout->group_count++;
         }
     }
 }

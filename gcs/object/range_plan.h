@@ -35,7 +35,7 @@ struct rg_range_group {
 /* Memory that the plan takes. */
 struct rg_range_layout {
     uint64_t size;        /* of the lease */
-    uint32_t group_count; /* a range in pieces counts as two */
+    uint64_t group_count; /* of a range in very many pieces, only 2^32 */
 };
 
 /* Copies `count` ranges of item_size bytes each and puts them in order. -EINVAL: a range that ends

@@ -346,7 +346,8 @@ static void plan(struct rg_ranges_state *state)
     struct rg_range_layout layout;
     rg_range_plan_lay_out(&state->plan, &layout, NULL);
     state->is_single = layout.group_count <= 1;
-    state->slot_count = RG_MIN(state->slot_count, RG_MAX(layout.group_count, 1u));
+    uint64_t group_count = RG_MAX(layout.group_count, UINT64_C(1));
+    state->slot_count = (uint32_t)RG_MIN((uint64_t)state->slot_count, group_count);
     if (layout.size > rg_slab_size_max(loop->slabs)) {
         rg_operation_fail(&state->operation, RG_STATUS_TOO_LARGE, "%s",
                           "ask for less at once, or give buffers");

@@ -145,6 +145,32 @@ static void test_large_ranges_are_read_in_pieces(void)
     free(buf);
 }
 
+/* As many pieces of one range are out at once as may be. */
+static void test_pieces_are_read_at_once(void)
+{
+    enum { PIECES = 6 };
+    const struct rg_step script[] = {RG_READ, RG_GATE(0), OBJECT(SIZE), RG_AGAIN};
+    const struct rg_step *const scripts[] = {script};
+    static const struct rg_range one[] = {{0, SIZE, NULL}};
+    struct rg_test_client c = {
+        .scripts = scripts, .script_count = 1, .options = {.connections_max = PIECES}};
+    rg_test_client_open(&c);
+    const struct rg_get_ranges get = {.bucket = "bucket",
+                                      .object = "object",
+                                      .ranges = one,
+                                      .count = 1,
+                                      .request_size_max = SIZE / 10,
+                                      .requests_max = PIECES};
+    RG_CHECK_EQ(rg_submit_get_ranges(c.client, c.cq, &get), 0);
+    RG_AWAIT(rg_scripted_server_requests(c.server) == PIECES);
+    rg_scripted_server_open(c.server, 0);
+    struct rg_completion done = rg_test_take(&c);
+    check_ranges(&done, one, 1, SIZE);
+    RG_CHECK_EQ(rg_scripted_server_requests(c.server), 10);
+    rg_lease_release(done.lease);
+    rg_test_client_close(&c);
+}
+
 /* The end of a range may lie behind the object, however far; of a large one too. */
 static void test_ranges_that_end_behind_the_object(void)
 {
@@ -563,6 +589,7 @@ int main(int argc, char **argv)
         RG_TEST(test_neighbours_share_a_request),
         RG_TEST(test_ranges_of_other_versions),
         RG_TEST(test_large_ranges_are_read_in_pieces),
+        RG_TEST(test_pieces_are_read_at_once),
         RG_TEST(test_ranges_that_end_behind_the_object),
         RG_TEST(test_nothing_to_read),
         RG_TEST(test_random_ranges),
