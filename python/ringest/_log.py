@@ -28,6 +28,7 @@ _END_S = 2.0
 
 _lock = threading.Lock()
 _thread: threading.Thread | None = None
+_is_inherited = False  # a parent's clients tell, and this process has not begun to
 
 
 def _is_heard(one: logging.Logger) -> bool:
@@ -96,9 +97,10 @@ def _end() -> None:
 
 
 def _forget() -> None:
-    """In a child of fork, where the thread is not."""
-    global _lock, _thread
+    """In a child of fork, where the thread is not. With the child's own event loops it begins again."""
+    global _lock, _thread, _is_inherited
     _lock, was_on, _thread = threading.Lock(), _thread is not None, None
+    _is_inherited = _is_inherited or was_on
     if was_on:
         atexit.unregister(_end)
         _core._log_forget()
@@ -119,4 +121,8 @@ def request(uri: str | tuple[str, ...], attempts: int, seconds: float, status: s
 
 def session(backend: str, reason: str, threads: int) -> None:
     """Called by the extension when event loops were started."""
+    global _is_inherited
+    if _is_inherited:
+        _is_inherited = False
+        begin()
     logger.debug("backend %s, %d event loops%s", backend, threads, f" ({reason})" if reason else "")

@@ -106,19 +106,20 @@ class Log(unittest.TestCase):
 
     def test_a_child_of_fork_has_its_own(self):
         self.logger.setLevel(logging.INFO)
-        with ringest.Client(*self.place) as client:
-            client.get("gs://data/x-00000000")
+        client = self.enterContext(ringest.Client(*self.place))
+        client.get("gs://data/x-00000000")
         until(lambda: self.kept.find("connection 0 to "))
-        child = os.fork()
-        if child == 0:
-            try:
-                self.kept.records.clear()
-                ringest.Client(*self.place).get("gs://data/x-00000000")
-                until(lambda: self.kept.find("connection 0 to "))
-                os._exit(0)
-            finally:
-                os._exit(1)
-        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+        for child_uses in (lambda: ringest.Client(*self.place), lambda: client):
+            child = os.fork()
+            if child == 0:
+                try:
+                    self.kept.records.clear()
+                    child_uses().get("gs://data/x-00000000")
+                    until(lambda: self.kept.find("connection 0 to "))
+                    os._exit(0)
+                finally:
+                    os._exit(1)
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
 
 
 if __name__ == "__main__":
