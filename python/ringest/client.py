@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from ringest import _collate, _core, _fields, _log, _progress
 from ringest._core import Buffer, GetMany, Item, Objects
 from ringest._errors import NotFoundError
-from ringest._numbers import BYTES_MAX, whole
+from ringest._numbers import BYTES_MAX, flag, whole
 
 if TYPE_CHECKING:
     from ringest.aio import AsyncWriter, Channel, Channels
@@ -293,13 +293,7 @@ class Client(_core.Client):
         folder_markers: also empty ones whose names end in "/", which some tools make for folders. glob: only names that
         match this, as a whole ("**.jpg"; the service's matchGlob). start_offset, end_offset: only names from the first
         on, and before the second. versions: all generations, not only the live ones."""
-        filters: dict[str, Any] = {
-            "folder_markers": folder_markers,
-            "glob": glob,
-            "start_offset": start_offset,
-            "end_offset": end_offset,
-            "versions": versions,
-        }
+        filters = _filters(folder_markers, glob, start_offset, end_offset, versions)
         if not progress:
             return super().list(uri, **filters)
         with _progress.advancing(progress, uri) as advance:
@@ -586,15 +580,8 @@ class Client(_core.Client):
         versions: bool = False,
     ) -> Objects:
         """Async version of list."""
-        return await self._channel().call(
-            "list",
-            uri,
-            folder_markers=folder_markers,
-            glob=glob,
-            start_offset=start_offset,
-            end_offset=end_offset,
-            versions=versions,
-        )
+        filters = _filters(folder_markers, glob, start_offset, end_offset, versions)
+        return await self._channel().call("list", uri, **filters)
 
     async def alist_folder(self, uri: str, *, limit: int = 0) -> tuple[Objects, Sequence[str]]:
         """Async version of list_folder."""
@@ -663,6 +650,19 @@ class Client(_core.Client):
         from ringest.aio import batches
 
         return batches(super().get_many(_many(uris), ordered=ordered, batch=batch))
+
+
+def _filters(
+    folder_markers: bool, glob: str | None, start_offset: str | None, end_offset: str | None, versions: bool
+) -> dict[str, Any]:
+    """Those of list."""
+    return {
+        "folder_markers": flag(folder_markers, "folder_markers"),
+        "glob": glob,
+        "start_offset": start_offset,
+        "end_offset": end_offset,
+        "versions": flag(versions, "versions"),
+    }
 
 
 def _many(uris: Iterable[str]) -> Iterable[str]:

@@ -155,6 +155,9 @@ class Changes(Emulated):
         self.assertEqual(names(glob="**.jpg"), ["a/1.jpg", "b/1.jpg"])
         self.assertEqual(names(start_offset="a/2.png", end_offset="c"), ["a/2.png", "b/1.jpg"])
         self.assertEqual(names(versions=True), ["a/1.jpg", "a/2.png", "b/1.jpg", "c", "c"])
+        for option in ("versions", "folder_markers"):
+            with self.assertRaisesRegex(TypeError, f"{option} must be True or False, got 'no'"):
+                self.client.list("gs://kept/c", **{option: "no"})
         versions = self.client.list("gs://kept/c", versions=True)
         self.assertEqual(bytes(self.client.get("gs://kept/c", generation=versions[0][2])), b"x")
         versions.save(self.folder / "manifest")
