@@ -211,9 +211,9 @@ static void checksum_check(struct rg_checkpoint_reader *reader)
         return;
     }
     snprintf(reader->text, sizeof(reader->text),
-             "bytes 0 to %" PRIu64 " of generation %" PRId64 " have the CRC32C %08" PRIx32
-             " instead of %08" PRIx32,
-             reader->object_size - 1, reader->generation, reader->crc, reader->object_crc);
+             "bytes 0 to %" PRIu64 " of generation %" PRId64 " have the CRC32C %s instead of %s",
+             reader->object_size - 1, reader->generation, rg_crc32c_text(reader->crc).text,
+             rg_crc32c_text(reader->object_crc).text);
     struct rg_completion failure = {
         .status = RG_STATUS_CHECKSUM,
         .generation = reader->generation,

@@ -8,6 +8,7 @@
  * completion. */
 #include "cli/bench_objects.h"
 #include "cli/cli.h"
+#include "cli/hash_text.h"
 #include "cli/progress.h"
 #include "cli/session.h"
 
@@ -283,8 +284,8 @@ static bool get_differs(const struct bench *bench, const struct rg_completion *c
     } else if (!entry->has_crc32c) {
         snprintf(text, text_size, "the listing has no CRC32C to compare with");
     } else if (completion->crc32c != entry->crc32c) {
-        snprintf(text, text_size, "CRC32C %08" PRIx32 ", listed with %08" PRIx32,
-                 completion->crc32c, entry->crc32c);
+        snprintf(text, text_size, "CRC32C %s, listed with %s", CRC32C_TEXT(completion->crc32c),
+                 CRC32C_TEXT(entry->crc32c));
     } else {
         return false;
     }

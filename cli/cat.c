@@ -3,6 +3,7 @@
 #include "cli/cat.h"
 
 #include "cli/cli.h"
+#include "cli/hash_text.h"
 #include "cli/lookup.h"
 #include "cli/session.h"
 
@@ -181,9 +182,10 @@ static int cat_object(struct cat *cat)
     }
     if (status == CLI_DONE && whole && cat->written_offset > 0 &&
         cat->crc32c != cat->object_crc32c) {
-        status = cli_fail("gs://%s/%s: the output has CRC32C %08" PRIx32 ", the object %08" PRIx32
-                          "; do not use the output",
-                          cat->uri.bucket, cat->uri.name, cat->crc32c, cat->object_crc32c);
+        status =
+            cli_fail("gs://%s/%s: the output has CRC32C %s, the object %s; do not use the output",
+                     cat->uri.bucket, cat->uri.name, CRC32C_TEXT(cat->crc32c),
+                     CRC32C_TEXT(cat->object_crc32c));
     }
     return status;
 }

@@ -5,6 +5,8 @@
  * worker may make, each written to its place when it comes. */
 #include "cli/cp.h"
 
+#include "cli/hash_text.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -143,9 +145,8 @@ static void parts_end(struct cp_worker *worker, struct cp_item *item)
     if (crc != item->crc32c) {
         local_discard(&item->file);
         cp_item_fail(worker, item,
-                     "gs://%s/%s: what was read has CRC32C %08" PRIx32 ", the object %08" PRIx32
-                     "; run it again",
-                     item->bucket, item->name, crc, item->crc32c);
+                     "gs://%s/%s: what was read has CRC32C %s, the object %s; run it again",
+                     item->bucket, item->name, CRC32C_TEXT(crc), CRC32C_TEXT(item->crc32c));
         return;
     }
     item_end(worker, item, local_publish(&item->file, run->options->no_clobber));
@@ -337,10 +338,9 @@ static void first_take(struct cp_worker *worker, struct cp_item *item,
         return;
     }
     if (completion->crc32c != item->crc32c) {
-        cp_item_fail(worker, item,
-                     "gs://%s/%s: what was read has CRC32C %08" PRIx32 ", the object %08" PRIx32
-                     "; run it again",
-                     item->bucket, item->name, completion->crc32c, item->crc32c);
+        cp_item_fail(
+            worker, item, "gs://%s/%s: what was read has CRC32C %s, the object %s; run it again",
+            item->bucket, item->name, CRC32C_TEXT(completion->crc32c), CRC32C_TEXT(item->crc32c));
         return;
     }
     write_small(worker, item, completion->data, completion->size);

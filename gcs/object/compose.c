@@ -2,6 +2,7 @@
  * what CRC32C the result is to have; the one it answers with is compared. */
 #include "gcs/request/idempotency.h"
 #include "gcs/request/object_request.h"
+#include "gcs/wire/checksum.h"
 #include "gcs/wire/json.h"
 #include "gcs/wire/names.h"
 #include "gcs/wire/nonce.h"
@@ -21,9 +22,10 @@ static enum rg_status compose_finish(struct rg_request *request, struct rg_compl
         return RG_STATUS_OK;
     }
     rg_request_note(request, RG_STATUS_CHECKSUM,
-                    "what was stored has CRC32C %08" PRIx32 " instead of %08" PRIx32
+                    "what was stored has CRC32C %s instead of %s"
                     "; delete generation %" PRId64,
-                    completion->object_crc32c, state->crc32c, completion->generation);
+                    rg_crc32c_text(completion->object_crc32c).text,
+                    rg_crc32c_text(state->crc32c).text, completion->generation);
     rg_lease_release(completion->lease);
     completion->lease = NULL;
     return RG_STATUS_CHECKSUM;

@@ -7,6 +7,7 @@
 #include "gcs/request/idempotency.h"
 #include "gcs/request/object_request.h"
 #include "gcs/request/operation.h"
+#include "gcs/wire/checksum.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -156,9 +157,10 @@ static bool is_equal(struct rg_copy_state *state, const struct rg_object_info *i
         return true;
     }
     rg_operation_fail(&state->operation, RG_STATUS_CHECKSUM,
-                      "the source has %" PRIu64 " bytes with CRC32C %08" PRIx32
-                      ", the copy %" PRIu64 " with %08" PRIx32 "; delete generation %" PRId64,
-                      source->size, source->crc32c, copy->size, copy->crc32c, copy->generation);
+                      "the source has %" PRIu64 " bytes with CRC32C %s"
+                      ", the copy %" PRIu64 " with %s; delete generation %" PRId64,
+                      source->size, rg_crc32c_text(source->crc32c).text, copy->size,
+                      rg_crc32c_text(copy->crc32c).text, copy->generation);
     return false;
 }
 

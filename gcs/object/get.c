@@ -3,6 +3,7 @@
  * generation; when the server does not go along with that, reading starts again from the first
  * byte. */
 #include "gcs/request/request.h"
+#include "gcs/wire/checksum.h"
 #include "gcs/wire/media_head.h"
 #include "gcs/wire/target.h"
 
@@ -299,9 +300,9 @@ static enum rg_status get_finish(struct rg_request *request, struct rg_completio
     bool whole = get->offset == 0 && get->has_object_size && get->received == get->object_size;
     bool check = whole && get->has_object_crc && !get->no_checksum && get->sink == NULL;
     if (check && get->crc != get->object_crc) {
-        rg_request_note(request, RG_STATUS_CHECKSUM,
-                        "CRC32C is %08" PRIx32 " instead of %08" PRIx32 " over %" PRIu64 " bytes",
-                        get->crc, get->object_crc, get->received);
+        rg_request_note(
+            request, RG_STATUS_CHECKSUM, "CRC32C is %s instead of %s over %" PRIu64 " bytes",
+            rg_crc32c_text(get->crc).text, rg_crc32c_text(get->object_crc).text, get->received);
         get_restart(get);
         return RG_STATUS_CHECKSUM;
     }

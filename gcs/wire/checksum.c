@@ -82,6 +82,13 @@ void rg_crc32c_format(uint32_t crc, char out_text[RG_CRC32C_TEXT_SIZE])
     memcpy(out_text + CRC_DIGITS, "==", 2);
 }
 
+struct rg_crc32c_text rg_crc32c_text(uint32_t crc)
+{
+    struct rg_crc32c_text out = {.text = ""};
+    rg_crc32c_format(crc, out.text);
+    return out;
+}
+
 static int digit_value(char c)
 {
     if (c >= 'A' && c <= 'Z') {

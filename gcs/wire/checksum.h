@@ -14,6 +14,12 @@
 #define RG_CRC32C_TEXT_SIZE 8 /* base64 of four big-endian bytes: "AAAAAA==" */
 
 void rg_crc32c_format(uint32_t crc, char out_text[RG_CRC32C_TEXT_SIZE]);
+/* The same with an end, for messages: as the service, listings and `gcloud storage hash` write it.
+ */
+struct rg_crc32c_text {
+    char text[RG_CRC32C_TEXT_SIZE + 1];
+};
+struct rg_crc32c_text rg_crc32c_text(uint32_t crc);
 /* 0, or -EINVAL: not exactly what rg_crc32c_format would write for some checksum. */
 int rg_crc32c_parse(const char *text, size_t size, uint32_t *out_crc);
 

@@ -7,6 +7,7 @@
  * Ranges are put in the order of their offsets first, so that neighbours share an operation, and so
  * that what came can be compared with the object's CRC32C. */
 #include "core.h"
+#include "gcs/wire/checksum.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -381,9 +382,10 @@ static int verify_whole(const struct core_into *into)
         return 0;
     }
     snprintf(detail, sizeof(detail),
-             "generation %" PRId64 " has the CRC32C %08" PRIx32 ", but bytes 0 to %" PRIu64
-             " that came have %08" PRIx32,
-             into->generation, wanted, into->object_size - 1, crc);
+             "generation %" PRId64 " has the CRC32C %s, but bytes 0 to %" PRIu64
+             " that came have %s",
+             into->generation, rg_crc32c_text(wanted).text, into->object_size - 1,
+             rg_crc32c_text(crc).text);
     return checksum_raise(into, detail);
 }
 

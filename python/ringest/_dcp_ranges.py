@@ -10,7 +10,7 @@ import torch
 
 from ringest import _core
 from ringest._dcp_place import is_plain
-from ringest._errors import CheckpointError, checksum_error
+from ringest._errors import CheckpointError, checksum_error, crc32c_text
 
 # What does not come straight into its tensor comes through blocks of up to this, as many as FILES_AT_ONCE.
 BLOCK_SIZE = 4 << 20
@@ -61,11 +61,11 @@ class Check:
     def add(self, crc32c: int, size: int) -> None:
         self._found = _core.crc32c_combine(self._found, crc32c, size) if self._found else crc32c
         self._left -= size
-        if self._left == 0 and self._wanted not in (None, self._found):
+        if self._left == 0 and self._wanted is not None and self._wanted != self._found:
             raise checksum_error(
                 self._uri,
                 f"bytes {self._begin} to {self._begin + self._size} ({self._fqn}) have the CRC32C "
-                f"{self._found:08x} and were saved with {self._wanted:08x}; load another checkpoint",
+                f"{crc32c_text(self._found)} and were saved with {crc32c_text(self._wanted)}; load another checkpoint",
             )
 
     def see(self, block: torch.Tensor, crc32c: int) -> None:

@@ -24,7 +24,7 @@ from ringest import _core, _dcp_metadata, _dcp_names, _tensor_archive, _uri
 from ringest._dcp_metadata import Item
 from ringest._dcp_place import PerThread, Place, checkpoint_uri, future_of
 from ringest._dcp_ranges import Box, Check, Done, File, Range, copy, fits, overlaps_itself, sharing
-from ringest._errors import CheckpointError, NotFoundError, checksum_error
+from ringest._errors import CheckpointError, NotFoundError, checksum_error, crc32c_text
 from ringest.client import Client
 
 # Objects that one rank reads from at a time.
@@ -163,8 +163,8 @@ class _Load:
         if size == facts["size"] and facts["crc32c"] not in (None, crc):
             raise checksum_error(
                 file.uri,
-                f"generation {file.generation} has the CRC32C {facts['crc32c']:08x}, and what came {crc:08x}; load it "
-                "again",
+                f"generation {file.generation} has the CRC32C {crc32c_text(facts['crc32c'])}, and what came "
+                f"{crc32c_text(crc)}; load it again",
             )
 
     def _compare_shared(self, item: ReadItem, target: torch.Tensor) -> None:

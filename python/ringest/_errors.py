@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 
@@ -68,6 +69,11 @@ class ListError(RuntimeError):
 class CheckpointError(ValueError):
     """An object is not a checkpoint, or is damaged, or is another one than expected. The text names it, the cause and
     the remedy."""
+
+
+def crc32c_text(crc32c: int) -> str:
+    """As the service and its tools write it."""
+    return base64.b64encode(crc32c.to_bytes(4, "big")).decode()
 
 
 def checksum_error(uri: str, detail: str) -> ChecksumError:

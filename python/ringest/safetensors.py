@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from ringest import _core, _newest
-from ringest._errors import checksum_error
+from ringest._errors import checksum_error, crc32c_text
 from ringest._needs import needs
 from ringest.client import Client, default_client
 
@@ -266,7 +266,9 @@ class _File:
         crc = self._move(found, wanted, waiting, device, crc)
         if verify and crc != self.crc32c:
             raise checksum_error(
-                self.uri, f"generation {self.generation} has the CRC32C {self.crc32c:08x}, what came has {crc:08x}"
+                self.uri,
+                f"generation {self.generation} has the CRC32C {crc32c_text(self.crc32c)}, what came has "
+                f"{crc32c_text(crc)}",
             )
         if head != self.head:
             raise checksum_error(self.uri, f"the header of generation {self.generation} was read twice, and differs")

@@ -101,10 +101,11 @@ class Unchecked(Case):
         self.assertEqual(self.ok(self.run_it("cat", "gs://bucket/small")), SMALL)
         os.remove(f"{self.folder}/small")
         Storage.listed = crc32c(b"other")
+        said = f"the object {Storage.listed}"
         self.fails(
             self.run_it("cp", "gs://bucket/small", self.folder), FAILED, "gs://bucket/small: what was read has CRC32C"
         )
-        self.fails(self.run_it("cat", "gs://bucket/small"), FAILED, "gs://bucket/small: the output has CRC32C")
+        self.fails(self.run_it("cat", "gs://bucket/small"), FAILED, "gs://bucket/small: the output has CRC32C", said)
         self.fails(self.run_it(*copy), FAILED, "gs://bucket/folder/small: what was read has CRC32C")
         self.assertEqual([each for each in pathlib.Path(self.folder).rglob("*") if each.is_file()], [])
 

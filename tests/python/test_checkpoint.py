@@ -26,6 +26,7 @@ import torch
 import ringest
 import support
 from ringest import _core, _torch_pickle, _torch_zip, checkpoint, safetensors
+from ringest._errors import crc32c_text
 
 MIB = 1 << 20
 
@@ -230,7 +231,9 @@ class GetInto(unittest.TestCase):
                     requests = [(at, view[at : at + size]) for at in range(0, size * count, size)]
                     if wrong:
                         client.get_into("gs://new/o", requests, verify=False)
-                        with self.assertRaisesRegex(ringest.ChecksumError, f"gs://new/o.*{Storage.crc32c:08x}"):
+                        with self.assertRaisesRegex(
+                            ringest.ChecksumError, f"gs://new/o.*{re.escape(crc32c_text(Storage.crc32c))}"
+                        ):
                             client.get_into("gs://new/o", requests)
                         client.get_into("gs://new/o", requests[:-1])
                     else:

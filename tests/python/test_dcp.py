@@ -28,6 +28,7 @@ import ranks
 import ringest
 import support
 from ringest import retention
+from ringest._errors import crc32c_text
 from ringest.dcp import CheckpointError, StorageReader, StorageWriter
 
 # Without a process group torch warns that there is none.
@@ -347,10 +348,10 @@ class Damage(unittest.TestCase):
             uri = data_name(client)
             data = bytearray(client.get(uri))
             at = data.index(saved["x"].numpy().tobytes())
-            good = f"{ringest._core.crc32c(data[at : at + 4000]):08x}"
+            good = crc32c_text(ringest._core.crc32c(data[at : at + 4000]))
             data[at + 5] ^= 1
             client.put(uri, data)
-            bad = f"{ringest._core.crc32c(data[at : at + 4000]):08x}"
+            bad = crc32c_text(ringest._core.crc32c(data[at : at + 4000]))
             self.fails(client, ringest.ChecksumError, uri, f"bytes {at} to {at + 4000}", good, bad)
 
     def test_a_byte_of_an_object(self):

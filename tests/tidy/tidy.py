@@ -30,7 +30,7 @@ LAYERS = {
     "checkpoint": {"checkpoint", "gcs", "runtime"},
     "emulator": {"emulator", "http", "runtime"},
     "cli": {"cli", "emulator"} | {f"runtime/{name}.h" for name in ("base", "log", "new_file", "thread", "uri")},
-    "python": {"core.h", "gcs/credentials/sign.h", "runtime/base.h", "runtime/uri.h"},
+    "python": {"core.h", "gcs/credentials/sign.h", "gcs/wire/checksum.h", "runtime/base.h", "runtime/uri.h"},
 }
 
 # What a folder of a layer may include of the layer's other folders: a declared order, lowest first. What

@@ -124,6 +124,7 @@ static void test_text_of_known_checksums(void)
         uint32_t crc = 1;
         rg_crc32c_format(vectors[i].crc, text);
         RG_CHECK_STR(text, vectors[i].text);
+        RG_CHECK_STR(rg_crc32c_text(vectors[i].crc).text, vectors[i].text);
         RG_CHECK_EQ(rg_crc32c_parse(text, RG_CRC32C_TEXT_SIZE, &crc), 0);
         RG_CHECK_EQ(crc, vectors[i].crc);
     }
