@@ -213,7 +213,7 @@ int rg_list_page_parse(const char *body, size_t body_size, void *memory, size_t 
     if (!yyjson_alc_pool_init(&parser.pool, memory, memory_size)) {
         return -ENOSPC;
     }
-    struct rg_list_page *page;
+    struct rg_list_page *page = NULL;
     int error = parse_page(&parser, body, &page);
     if (error == -ENOSPC && memory_size >= rg_list_page_size_bound(body_size)) {
         /* Nested arrays that are never closed are all that yyjson needs more for. */
