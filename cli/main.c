@@ -2,8 +2,10 @@
 #include "cli/cli.h"
 #include "cli/nearest.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct cli_command *const commands[] = {
     &cli_ls,  &cli_stat, &cli_cat,   &cli_cp,      &cli_rm,     &cli_manifest,
@@ -92,8 +94,21 @@ static int wildcards_explain(int status, char *const *arguments, int count)
     return status;
 }
 
+/* Whoever starts the program may have closed some of the first three descriptors. A file or a
+ * connection must not get such a number: messages would be written into it. What is opened in its
+ * place fails with EBADF, as the closed one would. */
+static void descriptors_hold(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0) {
+            (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
+    descriptors_hold();
     /* A pipe whose reader is gone is an error of write, not the end of the program. */
     signal(SIGPIPE, SIG_IGN);
     if (argc < 2) {

@@ -3,10 +3,11 @@ change of words is seen."""
 
 import os
 import pathlib
+import subprocess
 import tempfile
 import unittest
 
-from support import FAILED, USAGE, ServedCase, closed_port, environment, ringest
+from support import DONE, FAILED, PROGRAM, USAGE, ServedCase, closed_port, environment, ringest
 
 HINT = "; see `ringest {0} --help`"
 
@@ -66,6 +67,17 @@ class WrongInputs(ServedCase):
                 done = ringest(*words, *place, stdout=full)
             self.assertEqual(done.returncode, FAILED, words)
             self.assertIn("standard output: No space left on device", done.stderr)
+
+    def test_closed_descriptors_are_given_to_nothing_else(self):
+        """Messages would be written into files and connections."""
+        for close, errors in ((1, b"ringest: cat: standard output: Bad file descriptor\n"), (2, b"")):
+            done = subprocess.run(
+                [PROGRAM, "cat", "gs://mine/object", *self.server.place],
+                env=environment(),
+                capture_output=True,
+                preexec_fn=lambda close=close: os.close(close),
+            )
+            self.assertEqual((done.returncode, done.stderr), (FAILED if close == 1 else DONE, errors))
 
     def test_a_reader_that_is_gone_is_not_talked_about(self):
         self.server.put("deep", "o", b"x")
