@@ -98,7 +98,7 @@ class Kill(unittest.TestCase):
                 # What the kill left behind is gone with the next save there. (On a slow machine the save that was stuck
                 # may have been tried again, its last request been sent before the kill, and taken effect after it.)
                 names = [name for name, _, _ in client.list(f"{RUN}/step-{2 * SAVE_EVERY}/")]
-                self.assertEqual(len(names), 4)
+                self.assertEqual(len(names), 4, names)
 
     def put_texts(self, client):
         for i in range(50):
