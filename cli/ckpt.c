@@ -193,7 +193,7 @@ const struct cli_command cli_ckpt = {
         ".ckpt), safetensors. Kinds of folders: dcp (torch.distributed.checkpoint, with\n"
         ".metadata), huggingface (Trainer), deepspeed, unknown.\n"
         "\nA prefix is literal: gs://b/run also stands for what is in gs://b/run2/. End it with\n"
-        "\"/\" for one folder.\n"
+        "\"/\" for one folder. prune refuses a prefix that stands for several.\n"
         "\nprune removes complete checkpoints, but not the last ones. It removes only what is\n"
         "certainly a checkpoint: names that consist of a step (N.pt, step-N.pt, global_stepN,\n"
         "checkpoint-N, epoch=E-step=N.ckpt), and whole folders that hold nothing else.\n"

@@ -62,6 +62,44 @@ bool prune_place(const struct cli_uri *uri)
     return true;
 }
 
+/* Whether a name lies in a folder whose name only begins with the end of the prefix: in run2/, for
+ * a prefix run. */
+static bool is_beside(const char *prefix, const char *name)
+{
+    size_t size = strlen(prefix);
+    if (size == 0 || prefix[size - 1] == '/' || strncmp(name, prefix, size) != 0) {
+        return false;
+    }
+    return name[size] != '/' && strchr(name + size, '/') != NULL;
+}
+
+/* Whether that folder is called like a checkpoint. */
+static bool is_in_checkpoint(const char *prefix, const char *name)
+{
+    const char *end = strchr(name + strlen(prefix), '/'), *begin = end;
+    struct ckpt_name what;
+    while (begin > name && begin[-1] != '/') {
+        begin--;
+    }
+    return ckpt_folder_name(begin, (size_t)(end - begin), &what);
+}
+
+/* Refuses a prefix that also stands for other folders: nobody can tell which ones are meant. */
+static int prefix_check(const struct ckpt_search *search)
+{
+    const struct cli_uri *uri = &search->uri;
+    for (size_t i = 0; i < search->ckpt_count; i++) {
+        const char *name = search->ckpts[search->order[i]].name;
+        if (is_beside(uri->name, name)) {
+            return cli_fail("gs://%s/%s is not in gs://%s/%s/, but in a folder whose name begins "
+                            "alike, so nothing was removed; end the prefix in \"/\", and name each "
+                            "folder by itself",
+                            uri->bucket, name, uri->bucket, uri->name);
+        }
+    }
+    return CLI_DONE;
+}
+
 static const char *base_name(const struct ckpt *ckpt)
 {
     return ckpt_last(ckpt->name);
@@ -549,8 +587,11 @@ static int parts_carry_out(struct prune *prune)
 static bool upload_is_meant(void *context, const char *object)
 {
     struct prune *prune = context;
-    const char *last = ckpt_last(object);
+    const char *last = ckpt_last(object), *prefix = prune->search->uri.name;
     struct ckpt_name what;
+    if (is_beside(prefix, object) && !is_in_checkpoint(prefix, object)) {
+        return false;
+    }
     bool is_ours = ckpt_is_ours(last);
     if (!is_ours && !ckpt_is_dcp(last) && !ckpt_file_name(last, &what)) {
         return false;
@@ -683,6 +724,7 @@ int ckpt_prune(struct ckpt_search *search, const struct prune_options *options)
 {
     struct prune prune = {.search = search, .options = options};
     int status = ckpt_search_run(search);
+    status = status == CLI_DONE ? prefix_check(search) : status;
     if (status == CLI_DONE) {
         prune.fates = calloc(search->ckpt_count + 1, sizeof(*prune.fates));
         prune.elsewhere = calloc(search->ckpt_count + 1, sizeof(*prune.elsewhere));

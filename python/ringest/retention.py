@@ -335,6 +335,9 @@ def retain(
     server has no such uploads, a warning is logged; a lifecycle rule of the bucket (AbortIncompleteMultipartUpload) also
     removes them.
 
+    A prefix ends in "/", or in what names of checkpoints begin with, as in gs://bucket/run/step-. If it also begins the
+    names of other folders, as gs://bucket/run begins gs://bucket/run2/, and these hold checkpoints, it is refused.
+
     Raises ValueError for bad arguments, ringest.Error; what was removed until then is gone.
     """
     if keep_last < 1 or keep_every < 0:
@@ -349,6 +352,12 @@ def retain(
     age_s = _seconds(unfinished_age)
     listed = _listed(uri_prefix, client)
     found = _Search(client, uri_prefix).find(listed)
+    for each in found:
+        if _is_beside(uri_prefix, each.uri):
+            raise ValueError(
+                f"{each.uri} is not in {uri_prefix}/, but in a folder whose name begins alike, so nothing was removed; "
+                f"end the prefix in '/', and name each folder by itself"
+            )
     done = Retained([], [], [], 0)
     rules = _Rules(client, uri_prefix, keep_last, keep_every, age_s)
     for each in found:
@@ -360,6 +369,17 @@ def retain(
     _remove_parts(bucket, max(age_s, _DAY_S), done, client, dry_run)
     _abort_uploads(uri_prefix, age_s, done, client, dry_run, all_uploads)
     return done
+
+
+def _is_beside(uri_prefix: str, uri: str) -> bool:
+    """Whether it lies in a folder whose name only begins with the end of the prefix: in run2/, for a prefix run."""
+    rest = uri.removeprefix(uri_prefix)
+    return rest != uri and not uri_prefix.endswith("/") and not rest.startswith("/") and "/" in rest
+
+
+def _is_in_checkpoint(uri_prefix: str, uri: str) -> bool:
+    """Whether the folder whose name begins with the end of the prefix is called like a checkpoint."""
+    return names.folder_name(uri[: uri.index("/", len(uri_prefix))].rpartition("/")[2]) is not None
 
 
 class _Rules:
@@ -560,6 +580,8 @@ def _abort_uploads(
         return
     for name, upload_id, begun in uploads:
         last = name.rpartition("/")[2]
+        if _is_beside(uri_prefix, f"{bucket}/{name}") and not _is_in_checkpoint(uri_prefix, f"{bucket}/{name}"):
+            continue
         is_ours = _dcp_names.is_of_save(last, False) or _dcp_names.is_of_save(last, True)
         if not _is_past(begun, age_s, client) or not (is_ours or names.is_dcp(last) or names.file_name(last)):
             continue

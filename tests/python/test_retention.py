@@ -198,6 +198,37 @@ class Retained(unittest.TestCase):
                 ["last.ckpt", "other/step-31.pt", "step-31.safetensors", "step-31/.metadata", "step-31/__0_0" + ENDING],
             )
 
+    def test_folders_whose_names_begin_alike_are_refused(self):
+        with support.emulator() as (endpoint, ca), ringest.Client(endpoint, ca) as client:
+            upload = "gs://run/ab/step-5/__0_0" + ENDING
+            support.killed_while_writing(endpoint, ca, [upload])
+            for name in ("a", "ab"):
+                for step in (1, 2, 3):
+                    folder(client, f"{name}/step-{step}", "__0_0" + ENDING)
+            before = names(client)
+            with self.assertRaisesRegex(ValueError, r"gs://run/ab/step-1 is not in gs://run/a/.*nothing was removed"):
+                retention.retain("gs://run/a", 1, client=client, unfinished_age=-YOUNG, all_uploads=True)
+            done = self.prune(endpoint, ca, "gs://run/a")
+            self.assertEqual((done.returncode, done.stdout), (1, b""))
+            self.assertIn(b"gs://run/ab/step-1 is not in gs://run/a/", done.stderr)
+            self.assertEqual(names(client), before)
+            # Without the checkpoints there, an upload there is still somebody else's.
+            for step in (1, 2, 3):
+                for name in (".metadata", "__0_0" + ENDING):
+                    client.delete(f"gs://run/ab/step-{step}/{name}")
+            self.assertEqual(self.prune(endpoint, ca, "gs://run/a", "--dry-run").returncode, 0)
+            done = retention.retain("gs://run/a", 1, client=client, unfinished_age=-YOUNG, all_uploads=True)
+            self.assertEqual((done.removed, done.uploads), (["gs://run/a/step-1", "gs://run/a/step-2"], []))
+            self.assertEqual(self.prune(endpoint, ca, "gs://run/a").returncode, 0)
+            self.assertEqual([f"gs://run/{name}" for name, _, _ in client.list_uploads("gs://run/")], [upload])
+            # The prefix may end in what names of checkpoints begin with.
+            done = retention.retain("gs://run/ab/st", 1, client=client, unfinished_age=-YOUNG)
+            self.assertEqual(done.uploads, [upload])
+
+    def prune(self, endpoint, ca, prefix, *options):
+        command = [support.PROGRAM, "ckpt", "prune", prefix, "--keep-last", "1", "--older-than", "0", *options]
+        return subprocess.run([*command, "--endpoint", endpoint, "--ca", ca], capture_output=True, timeout=60)
+
     def test_incomplete_ones_are_neither_counted_nor_removed(self):
         with support.client() as client:
             folder(client, "step-1", "__0_0" + ENDING)
