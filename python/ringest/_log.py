@@ -28,6 +28,7 @@ _END_S = 2.0
 
 _lock = threading.Lock()
 _thread: threading.Thread | None = None
+_is_on = False  # the library tells lines to the ring, or is about to: a fork may come in between
 _is_inherited = False  # a parent's clients tell, and this process has not begun to
 
 
@@ -75,11 +76,12 @@ def _run() -> None:
 
 def begin() -> None:
     """Has the library tell what loggers and handlers want by now."""
-    global _thread
+    global _thread, _is_on
     level = _wanted()
     with _lock:
         if _thread is None and level == _OFF:
             return
+        _is_on = True
         _core._log_begin(level)
         if _thread is None:
             _thread = threading.Thread(target=_run, name="ringest-log", daemon=True)
@@ -89,17 +91,19 @@ def begin() -> None:
 
 def _end() -> None:
     """Gives the last lines to their handlers."""
-    global _thread
+    global _thread, _is_on
     thread, _thread = _thread, None
     if thread is not None:
+        _is_on = False
         _core._log_end()
         thread.join(_END_S)
 
 
 def _forget() -> None:
     """In a child of fork, where the thread is not. With the child's own event loops it begins again."""
-    global _lock, _thread, _is_inherited
-    _lock, was_on, _thread = threading.Lock(), _thread is not None, None
+    global _lock, _thread, _is_on, _is_inherited
+    _lock, _thread = threading.Lock(), None
+    was_on, _is_on = _is_on, False
     _is_inherited = _is_inherited or was_on
     if was_on:
         atexit.unregister(_end)

@@ -121,6 +121,34 @@ class Log(unittest.TestCase):
                     os._exit(1)
             self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
 
+    def test_a_fork_before_the_thread_begins(self):
+        """What the parent's ring holds is the parent's, and its mutex may be locked."""
+        script = """
+import logging, os, sys, ringest
+lines, children = [], []
+class Kept(logging.Handler):
+    def emit(self, record):
+        lines.append(record.getMessage())
+first = ringest.Client(*sys.argv[1:])
+logging.getLogger("ringest").addHandler(Kept())
+logging.getLogger("ringest").setLevel(logging.DEBUG)
+begin = ringest._core._log_begin
+def forking(level):
+    ringest._core._log_begin = begin
+    begin(level)
+    first.get("gs://data/x-00000000")
+    children.append(os.fork())
+ringest._core._log_begin = forking
+second = ringest.Client(*sys.argv[1:])
+second.get("gs://data/x-00000001")
+ringest._log._end()
+is_parent = children[0] != 0
+for number, is_told in ("00000000", is_parent), ("00000001", True):
+    assert is_told == any(f"x-{number}" in line for line in lines), (is_parent, lines)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) if is_parent else 0)
+"""
+        subprocess.run([sys.executable, "-c", script, *self.place], check=True, timeout=60)
+
 
 if __name__ == "__main__":
     unittest.main()
