@@ -248,7 +248,8 @@ class _File:
     def tensors(self, device: torch.device, verify: bool) -> dict[str, torch.Tensor]:
         """All of them. On the CPU they are read at once; elsewhere a part at a time, so that the CPU's memory holds no
         more than STAGED_SIZE and a tensor."""
-        if verify and self.crc32c is None:
+        told = self.crc32c if verify else None
+        if verify and told is None:
             raise checksum_error(self.uri, "cannot be compared with its CRC32C: the server does not tell it")
         found: dict[str, torch.Tensor] = {}
         head = bytearray(self.header.size)
@@ -264,11 +265,10 @@ class _File:
                 crc = self._move(found, wanted, waiting, device, crc)
                 size = 0
         crc = self._move(found, wanted, waiting, device, crc)
-        if verify and crc != self.crc32c:
+        if told is not None and crc != told:
             raise checksum_error(
                 self.uri,
-                f"generation {self.generation} has the CRC32C {crc32c_text(self.crc32c)}, what came has "
-                f"{crc32c_text(crc)}",
+                f"generation {self.generation} has the CRC32C {crc32c_text(told)}, what came has {crc32c_text(crc)}",
             )
         if head != self.head:
             raise checksum_error(self.uri, f"the header of generation {self.generation} was read twice, and differs")
