@@ -369,7 +369,7 @@ class Life:
 
 class Checkpoints(unittest.TestCase):
     def setUp(self):
-        self.place = self.enterContext(support.emulator())
+        self.place = self.enterContext(support.emulator(buckets=[f"life-{n}" for n in range(4)]))
         self.client = self.enterContext(ringest.Client(*self.place))
         self.mortal = self.enterContext(Mortal(*self.place))
         self.count = self.asked = 0

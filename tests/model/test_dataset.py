@@ -266,7 +266,7 @@ class Dataset(unittest.TestCase):
     def setUpClass(cls):
         logging.getLogger("ringest").setLevel(logging.ERROR)
         cls.stack = contextlib.ExitStack()
-        endpoint, ca = cls.stack.enter_context(support.emulator())
+        endpoint, ca = cls.stack.enter_context(support.emulator(buckets=("life",)))
         cls.client = cls.stack.enter_context(ringest.Client(endpoint, ca))
         cls.entries, cls.touched = {}, set()
         for index in range(COUNT_MAX):

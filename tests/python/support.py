@@ -27,12 +27,33 @@ SIZE = 2000
 PASS = "stall-for-0s-after-0K"
 
 
+# Buckets that are there from the start. Objects make none, so that a mistyped name is found.
+BUCKETS = (
+    "bucket",
+    "empty",
+    "here",
+    "large",
+    "locks",
+    "many",
+    "mine",
+    "new",
+    "odd",
+    "other",
+    "others",
+    "own",
+    "run",
+    "shards",
+    "tar",
+)
+
+
 @contextlib.contextmanager
-def emulator(*arguments):
+def emulator(*arguments, buckets=BUCKETS):
     """The endpoint and the file of its certificate, while the `with` lasts."""
     # Asked to end when this process does, however that ends.
-    command = ["setpriv", "--pdeathsig", "TERM", PROGRAM, "emulate", "--threads", "1"]
+    command = ["setpriv", "--pdeathsig", "TERM", PROGRAM, "emulate", "--threads", "1", "--strict-buckets"]
     command += ["--synthetic", f"data/x-:{COUNT}:{SIZE}", *arguments]
+    command += [word for bucket in buckets for word in ("--bucket", bucket)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         try:
             ready = json.loads(process.stdout.readline())
@@ -42,7 +63,7 @@ def emulator(*arguments):
 
 
 def make_bucket(endpoint, ca, name, **settings):
-    """A bucket with settings of its own, as JSON has them; others are made with their first object."""
+    """A bucket with settings of its own, as JSON has them."""
     request = urllib.request.Request(
         f"{endpoint}/storage/v1/b?project=p",
         json.dumps({"name": name, **settings}).encode(),

@@ -310,6 +310,9 @@ def rank_of_a_bucket_that_is_missing(rank, endpoint, ca):
             return len(ringest.IterableDataset("gs://absent/", client=client))
         except ringest.NotFoundError as error:
             torch.distributed.barrier()
+            if rank == 0:
+                support.make_bucket(endpoint, ca, "absent")
+            torch.distributed.barrier()
             client.put_many((f"gs://absent/{rank}-{i}", b"x") for i in range(10))
             torch.distributed.barrier()
             dataset = ringest.IterableDataset("gs://absent/", client=client)

@@ -284,7 +284,7 @@ class Replacing(unittest.TestCase):
             self.assertEqual(len(left), 5)
 
     def test_a_bucket_that_keeps_versions_keeps_the_one_before(self):
-        with support.emulator() as place, ringest.Client(*place) as client:
+        with support.emulator(buckets=()) as place, ringest.Client(*place) as client:
             support.make_bucket(*place, CHECKPOINT.split("/")[2], versioning={"enabled": True})
             save({"x": torch.ones(10)}, client)
             data = [(name, client.stat(f"{CHECKPOINT}/{name}")["generation"]) for name in names(client)]

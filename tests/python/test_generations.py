@@ -116,7 +116,7 @@ class Replaced(unittest.TestCase):
                     replace()
                 return facts
 
-        with support.emulator() as place, ringest.Client(*place) as client, Late(*place) as late:
+        with support.emulator(buckets=("kept",)) as place, ringest.Client(*place) as client, Late(*place) as late:
             for save, load in (checkpoint.save, checkpoint.load), (save_file, load_file):
                 value = 0
 

@@ -299,7 +299,7 @@ class Retained(unittest.TestCase):
 
     def test_versions_are_kept(self):
         """In a bucket that keeps them, what was removed can be had again."""
-        with support.emulator() as (endpoint, ca), ringest.Client(endpoint, ca) as client:
+        with support.emulator(buckets=()) as (endpoint, ca), ringest.Client(endpoint, ca) as client:
             support.make_bucket(endpoint, ca, "run", versioning={"enabled": True})
             generation = client.put("gs://run/step-1.pt", b"1")
             client.put("gs://run/step-2.pt", b"1")

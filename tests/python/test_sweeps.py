@@ -8,7 +8,7 @@ from support import FAULTS, Rule, emulator, kill_each, strike_each
 
 class Sweeps(unittest.TestCase):
     def setUp(self):
-        self.place = self.enterContext(emulator())
+        self.place = self.enterContext(emulator(buckets=["bucket", *(f"sweep-{n}" for n in range(1, 20))]))
 
     def put_two(self, n):
         with ringest.Client(*self.place) as made:

@@ -74,7 +74,7 @@ class Kill(unittest.TestCase):
         # A checkpoint is three objects: what two ranks have, and the metadata. The answer to the
         # second one's first stays away.
         instructions = {"storage.objects.insert": [support.PASS] * 3 + ["stall-for-3600s-after-0K"]}
-        with support.emulator() as place, ringest.Client(*place) as client:
+        with support.emulator(buckets=("trials",)) as place, ringest.Client(*place) as client:
             # By a client that meets no faults.
             self.put_texts(client)
             with support.faults(*place, instructions) as left:
