@@ -17,8 +17,6 @@
 #define READ_TARGET_SIZE_MAX                                                                       \
     (RG_URL_PATH_SIZE_MAX + 320 + 3 * (RG_BUCKET_NAME_SIZE_MAX + RG_OBJECT_NAME_SIZE_MAX))
 
-#define REPLACED_TEXT "the object was replaced while it was read"
-
 static bool get_is_whole(const struct rg_get_state *get)
 {
     return get->offset == 0 && get->length == RG_WHOLE;
@@ -104,7 +102,7 @@ static int answer_accept(struct rg_request *request, const struct rg_h1_head *he
         return answer_refuse(request, "another generation came than was asked for");
     }
     if (get->received > 0 && media->generation != get->generation) {
-        rg_request_note(request, RG_STATUS_TRUNCATED, REPLACED_TEXT);
+        rg_request_note(request, RG_STATUS_TRUNCATED, RG_MEDIA_REPLACED_TEXT);
         get_restart(get);
         return -EBADMSG;
     }
@@ -333,7 +331,7 @@ static void get_refused(struct rg_request *request, uint16_t http_status)
 {
     struct rg_get_state *get = &request->get;
     if (http_status == 404 && get->received > 0 && get->want_generation == 0) {
-        rg_request_note(request, RG_STATUS_TRUNCATED, REPLACED_TEXT);
+        rg_request_note(request, RG_STATUS_TRUNCATED, RG_MEDIA_REPLACED_TEXT);
         get_restart(get);
     }
 }

@@ -16,6 +16,7 @@
 #include "gcs/object/range_plan.h"
 #include "gcs/request/object_request.h"
 #include "gcs/request/operation.h"
+#include "gcs/wire/media_head.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -27,7 +28,6 @@
 #define REQUESTS_LIMIT 64
 /* How often all is read again, because the object was replaced or came broken. */
 #define RESTARTS_MAX 3
-#define REPLACED "the object was replaced while it was read"
 
 struct slot {
     struct rg_request child;
@@ -239,7 +239,7 @@ static void ranges_check(struct rg_ranges_state *state)
     uint32_t crc;
     bool checks = !state->no_checksum && state->has_object_crc;
     if (!is_complete(state)) {
-        read_again(state, RG_STATUS_TRUNCATED, REPLACED);
+        read_again(state, RG_STATUS_TRUNCATED, RG_MEDIA_REPLACED_TEXT);
     } else if (checks && is_whole(state, &crc) && crc != state->object_crc) {
         read_again(state, RG_STATUS_CHECKSUM, "the ranges put together do not have it");
     } else {
@@ -396,7 +396,7 @@ static void ranges_advance(struct rg_operation *operation)
     if (state->phase == PHASE_READING) {
         ranges_check(state);
     } else if (state->phase == PHASE_DISCARDING) {
-        read_again(state, RG_STATUS_TRUNCATED, REPLACED);
+        read_again(state, RG_STATUS_TRUNCATED, RG_MEDIA_REPLACED_TEXT);
     }
 }
 

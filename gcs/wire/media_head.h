@@ -6,6 +6,9 @@
 #include "gcs/wire/checksum.h"
 #include "http/h1_decoder.h"
 
+/* The error of a read whose answers are of different generations. */
+#define RG_MEDIA_REPLACED_TEXT "the object was replaced while it was read"
+
 struct rg_media_head {
     int64_t generation; /* 0: not told */
     uint64_t stored_size;

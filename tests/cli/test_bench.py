@@ -97,6 +97,14 @@ class Bench(ServedCase):
     def listed(self, uri):
         return json.loads(self.ok(self.ringest("ls", "-r", "-a", "--json", uri)))["objects"]
 
+    def put_until_stopped(self, uri):
+        return subprocess.Popen(
+            [PROGRAM, "bench", "put", uri, "--seconds=60", *self.server.place],
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
     def test_put_touches_nothing_else(self):
         """Objects that have the names of a benchmark's, and old versions, stay as they are."""
         for index in range(5):
@@ -120,12 +128,7 @@ class Bench(ServedCase):
         self.assertEqual(json.loads(done.stdout)["left"], 0)
         self.assertEqual(self.listed("gs://users"), before)
         with Rule(at, method="storage.objects.insert", nth=300) as counted:
-            bench = subprocess.Popen(
-                [PROGRAM, "bench", "put", "gs://users/", "--seconds=60", *self.server.place],
-                env=environment(),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-            )
+            bench = self.put_until_stopped("gs://users/")
             counted.wait()
         bench.send_signal(signal.SIGINT)
         output, errors = bench.communicate(timeout=PATIENCE_S)
@@ -139,12 +142,7 @@ class Bench(ServedCase):
         """The interruption does not wait for an answer that does not come, and the object is there."""
         at = (self.server.endpoint, self.server.ca)
         with Rule(at, method="storage.objects.insert", bucket="users-3", nth=5, answer="held") as held:
-            bench = subprocess.Popen(
-                [PROGRAM, "bench", "put", "gs://users-3/", "--seconds=60", *self.server.place],
-                env=environment(),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-            )
+            bench = self.put_until_stopped("gs://users-3/")
             held.wait()
             bench.send_signal(signal.SIGINT)
             output, errors = bench.communicate(timeout=PATIENCE_S)
