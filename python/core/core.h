@@ -112,6 +112,9 @@ bool core_use_close(struct core_use *self);
 /* In a child of fork: a thread that exists in the parent only was in the middle of a call. What it
  * had in hand is left alone for good. */
 bool core_use_is_half_done(const struct core_use *self);
+/* For an object that has ended and may live on: gives up its session, so that closing the client
+ * closes the connections. Does nothing if a call was in use of it when the process forked. */
+void core_use_drop_session(struct core_use *self, struct core_session **session);
 
 extern PyTypeObject *core_client_type, *core_objects_type, *core_reader_type, *core_tar_type;
 int core_buffer_register(PyObject *module);

@@ -30,6 +30,7 @@ static void reader_end(struct object_reader *self)
         Py_BEGIN_ALLOW_THREADS rg_checkpoint_reader_close(reader);
         Py_END_ALLOW_THREADS
     }
+    core_use_drop_session(&self->use, &self->session);
 }
 
 /* Bytes read, or a negative errno; -ECANCELED with an exception. */

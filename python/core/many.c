@@ -67,6 +67,7 @@ struct many {
     uint32_t out_count, here_count, batch;
     uint32_t window;       /* at most so many are out or here; shrinks when memory was short */
     bool ordered, is_held; /* nothing is asked for until `first` has come */
+    bool is_over;          /* the end was handed out */
     PyObject *list;        /* what is being filled: awaited, or when an exception came between */
     struct core_watch watch;
 };
@@ -124,6 +125,7 @@ static void many_end(struct many *self)
     }
     Py_CLEAR(self->list);
     Py_CLEAR(self->uris);
+    core_use_drop_session(&self->use, &self->session);
     PyErr_Restore(type, value, trace);
 }
 
@@ -492,10 +494,19 @@ static PyObject *list_make(struct many *self)
     return list;
 }
 
+/* At the end it gives up all it has, since the caller may keep it for long. */
 static PyObject *many_next(PyObject *object)
 {
     struct many *self = of(object);
-    return core_use_begin(&self->use) ? many_finish(self, list_make(self)) : NULL;
+    if (self->is_over || !core_use_begin(&self->use)) {
+        return NULL;
+    }
+    PyObject *list = many_finish(self, list_make(self));
+    self->is_over = list == NULL && !PyErr_Occurred();
+    if (self->is_over && core_use_close(&self->use)) {
+        many_end(self);
+    }
+    return list;
 }
 
 static PyObject *list_poll(struct many *self)

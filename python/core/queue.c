@@ -398,6 +398,7 @@ static void queue_end(struct queue *self)
         slots_free(self);
     }
     rg_cq_close(cq);
+    core_use_drop_session(&self->use, &self->session);
     PyErr_Restore(type, value, trace);
 }
 

@@ -46,6 +46,7 @@ static void reader_end(struct reader *self)
         Py_BEGIN_ALLOW_THREADS rg_reader_close(reader);
         Py_END_ALLOW_THREADS
     }
+    core_use_drop_session(&self->use, &self->session);
 }
 
 static uint64_t number_of(const struct reader *self, int which)

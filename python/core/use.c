@@ -138,3 +138,14 @@ bool core_use_is_half_done(const struct core_use *self)
 {
     return is_in_use(self) && !core_session_is_own(self->session);
 }
+
+void core_use_drop_session(struct core_use *self, struct core_session **session)
+{
+    if (core_use_is_half_done(self)) {
+        return;
+    }
+    RG_ASSERT(!is_in_use(self));
+    struct core_session *dropped = *session;
+    *session = self->session = NULL; /* before other threads run */
+    core_session_unref(dropped);
+}

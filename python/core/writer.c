@@ -97,6 +97,7 @@ static void writer_end(struct writer *self)
     if (!core_use_is_half_done(&self->use)) {
         lent_release(self, UINT64_MAX);
     }
+    core_use_drop_session(&self->use, &self->session);
     PyErr_Restore(type, value, trace);
 }
 

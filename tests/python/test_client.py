@@ -12,6 +12,7 @@ import time
 import unittest
 
 import ringest
+import ringest.checkpoint
 import support
 
 
@@ -435,6 +436,46 @@ class Process(unittest.TestCase):
                 with ringest.Client(endpoint, ca) as client:
                     client.get(support.uri(0))
             self.assertEqual((support.files_open(), support.threads_running()), (files, threads))
+
+    def test_what_has_ended_keeps_no_client_open(self):
+        def iterated(client):
+            dataset = ringest.IterableDataset("gs://data/", client=client, batch_size=64)
+            self.assertEqual(sum(len(batch) for batch in dataset), support.COUNT)
+            return dataset  # knows how far it got
+
+        def left(client):
+            iteration = iter(dataset := ringest.IterableDataset("gs://data/", client=client))
+            next(iteration)
+            iteration.close()
+            return dataset, iteration
+
+        def written(client):
+            writer = client.writer("gs://new/written")
+            writer.write(b"one")
+            writer.finish()
+            return writer
+
+        def taken(client):
+            items = client.get_many([support.uri(0), support.uri(1)])
+            self.assertEqual(sum(len(batch) for batch in items), 2)
+            return items
+
+        def read(client):
+            with ringest.checkpoint.open(support.uri(0), client=client) as file:
+                file.read(3)
+            return file
+
+        with support.emulator() as (endpoint, ca):
+            with ringest.Client(endpoint, ca) as client:
+                iterated(client)
+            gc.collect()
+            files, threads = support.files_open(), support.threads_running()
+            for use in (iterated, left, written, taken, read):
+                with self.subTest(use.__name__):
+                    with ringest.Client(endpoint, ca) as client:
+                        kept = use(client)
+                    self.assertEqual((support.files_open(), support.threads_running()), (files, threads))
+                    del kept
 
     def test_two_stacks_of_tls_in_one_process(self):
         import ssl
