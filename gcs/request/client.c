@@ -8,6 +8,7 @@
 #include "gcs/request/request.h"
 #include "http/resolver.h"
 #include "runtime/clock.h"
+#include "runtime/job.h"
 #include "runtime/log.h"
 
 #include <errno.h>
@@ -52,6 +53,23 @@ static void default_ns(uint64_t *value, uint64_t standard)
     *value = *value != 0 ? *value : standard;
 }
 
+/* Only a ramp needs to know, and only then a wrong variable is refused. */
+static int job_read(struct rg_client_options *own, char *error, size_t error_size)
+{
+    const char *name = "";
+    if (own->ramp == RG_RAMP_NONE || own->job_processes != 0) {
+        return 0;
+    }
+    if (rg_job_processes(&own->job_processes, &name) < 0) {
+        return rg_explain(
+            error, error_size, -EINVAL,
+            "%s is \"%s\", not the number of the job's processes; correct it, or give "
+            "job_processes",
+            name, getenv(name));
+    }
+    return 0;
+}
+
 static int options_read(struct rg_client_options *own, const struct rg_client_options *given,
                         char *error, size_t error_size)
 {
@@ -71,6 +89,10 @@ static int options_read(struct rg_client_options *own, const struct rg_client_op
     default_ns(&own->backoff_max_ns, RG_BACKOFF_MAX_DEFAULT_NS);
     default_u32(&own->hedges_per_1000, RG_HEDGE_PER_1000_DEFAULT);
     default_ns(&own->hedge_size_max, RG_HEDGE_SIZE_MAX_DEFAULT);
+    if (own->ramp < RG_RAMP_NONE || own->ramp > RG_RAMP_GCS) {
+        return rg_explain(error, error_size, -EINVAL, "ramp is %d, none of enum rg_ramp",
+                          (int)own->ramp);
+    }
     if (own->hedges_per_1000 > RG_HEDGES_LIMIT) {
         return rg_explain(error, error_size, -EINVAL,
                           "hedges_per_1000 is %u, above the limit of %d", own->hedges_per_1000,
@@ -92,7 +114,7 @@ static int options_read(struct rg_client_options *own, const struct rg_client_op
     if (own->backoff_min_ns > own->backoff_max_ns) {
         return rg_explain(error, error_size, -EINVAL, "backoff_min_ns is above backoff_max_ns");
     }
-    return 0;
+    return job_read(own, error, error_size);
 }
 
 /* The fields of every request, encoded once. Checked here, so that encoding a request cannot fail

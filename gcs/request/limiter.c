@@ -1,110 +1,213 @@
 /* See limiter.h. */
 #include "gcs/request/limiter.h"
 
-/* A limit that is in force lets at least one through; tokens are never
- * owed; the rate does not fall below where it began. */
+/* A limit that is in force lets at least one through, and a gap ends. */
 static bool invariants(const struct rg_limiter *limiter)
 {
-    bool limit = !limiter->limited || limiter->limit >= 1;
-    bool tokens = limiter->ramp.tokens >= 0 && limiter->ramp.used >= 0;
     bool window = limiter->window.count > 0 || limiter->window.sum_ns == 0;
-    return limit && tokens && window && limiter->ramp.rate >= limiter->options.rate;
+    bool limit = limiter->state != RG_LIMITER_LIMITED ||
+                 (limiter->limit >= 1 && limiter->limit <= limiter->options.limit_max);
+    bool gap = limiter->state != RG_LIMITER_PACED ||
+               (limiter->gap_ns >= 1 && limiter->gap_ns <= (double)RG_LIMITER_GAP_NS_MAX);
+    return window && limit && gap && limiter->steady >= 1;
+}
+
+static void become(struct rg_limiter *limiter, enum rg_limiter_state state)
+{
+    RG_ASSERT(state != limiter->state);
+    RG_ASSERT(limiter->state != RG_LIMITER_FREE || state == RG_LIMITER_LIMITED);
+    limiter->state = state;
+    if (state == RG_LIMITER_FREE) {
+        limiter->gap_ns = 0;
+        /* How much there is room for is not known when few were out. */
+        limiter->steady = RG_MAX(limiter->options.limit_max * RG_LIMITER_CUT, 1.0);
+    }
 }
 
 void rg_limiter_init(struct rg_limiter *limiter, const struct rg_limiter_options *options,
                      uint64_t now_ns)
 {
-    RG_ASSERT(options->limit_max >= 1 && options->rate >= 0);
-    *limiter = (struct rg_limiter){.options = *options};
+    RG_ASSERT(options->limit_max >= 1);
+    *limiter =
+        (struct rg_limiter){.options = *options, .begun_ns = now_ns, .random = options->seed};
+    limiter->steady = RG_MAX(options->limit_max * RG_LIMITER_CUT, 1.0);
     limiter->window.since_ns = now_ns;
-    limiter->ramp.rate = options->rate;
-    limiter->ramp.tokens = options->rate * RG_LIMITER_BURST_S;
-    limiter->ramp.filled_ns = limiter->ramp.step_ns = now_ns;
+    rg_rate_init(&limiter->rate, &options->rate, now_ns);
 }
 
 uint32_t rg_limiter_limit(const struct rg_limiter *limiter)
 {
-    return limiter->limited ? (uint32_t)limiter->limit : limiter->options.limit_max;
+    switch (limiter->state) {
+    case RG_LIMITER_FREE:
+        return limiter->options.limit_max;
+    case RG_LIMITER_LIMITED:
+        return (uint32_t)limiter->limit;
+    case RG_LIMITER_PACED:
+        break;
+    }
+    return 1;
 }
 
-/* The end of a minute: the rate for the next. */
-static void ramp_step(struct rg_limiter *limiter, uint64_t now_ns)
+/* From three quarters to five quarters of the gap, by SplitMix64 (Steele, Lea, Flood 2014). */
+static uint64_t gap_vary(struct rg_limiter *limiter)
 {
-    uint64_t elapsed_ns = now_ns - limiter->ramp.step_ns;
-    if (elapsed_ns < RG_LIMITER_RATE_STEP_NS) {
-        return;
-    }
-    double offered = limiter->ramp.rate * (double)elapsed_ns / (double)RG_NS_PER_S;
-    double rate = limiter->ramp.rate;
-    if (limiter->ramp.used > offered / 2 && !limiter->ramp.throttled) {
-        rate *= RG_LIMITER_RATE_STEP;
-    } else if (limiter->ramp.used < offered / 8) {
-        rate /= RG_LIMITER_RATE_STEP;
-    }
-    limiter->ramp.rate = RG_MAX(rate, limiter->options.rate);
-    limiter->ramp.used = 0;
-    limiter->ramp.throttled = false;
-    limiter->ramp.step_ns = now_ns;
+    uint64_t z = (limiter->random += UINT64_C(0x9e3779b97f4a7c15));
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    double part = (double)((z ^ (z >> 31)) >> 11) / (double)(UINT64_C(1) << 53);
+    return (uint64_t)(limiter->gap_ns * (0.75 + part / 2));
 }
 
-static bool ramp_take(struct rg_limiter *limiter, uint64_t now_ns)
+/* What was learned so long ago says nothing about now. */
+static void idle_end(struct rg_limiter *limiter, uint64_t now_ns)
 {
-    double rate = limiter->ramp.rate;
-    double room = RG_MAX(rate * RG_LIMITER_BURST_S, 1.0);
-    double gained = rate * (double)(now_ns - limiter->ramp.filled_ns) / (double)RG_NS_PER_S;
-    limiter->ramp.tokens = RG_MIN(limiter->ramp.tokens + gained, room);
-    limiter->ramp.filled_ns = now_ns;
-    if (limiter->ramp.tokens < 1) {
-        return false;
+    if (limiter->state != RG_LIMITER_FREE && limiter->in_flight == 0 &&
+        now_ns - limiter->begun_ns >= RG_LIMITER_IDLE_NS) {
+        if (limiter->state == RG_LIMITER_PACED) {
+            become(limiter, RG_LIMITER_LIMITED);
+        }
+        become(limiter, RG_LIMITER_FREE);
+        limiter->refused_count = 0;
     }
-    limiter->ramp.tokens -= 1;
-    limiter->ramp.used += 1;
-    ramp_step(limiter, now_ns);
-    return true;
+}
+
+static bool is_full(const struct rg_limiter *limiter)
+{
+    return limiter->state != RG_LIMITER_FREE && limiter->in_flight >= rg_limiter_limit(limiter);
+}
+
+static void begin(struct rg_limiter *limiter, uint64_t now_ns)
+{
+    limiter->in_flight++;
+    limiter->begun_ns = now_ns;
+    if (limiter->state == RG_LIMITER_PACED) {
+        limiter->next_ns = now_ns + gap_vary(limiter);
+    }
 }
 
 bool rg_limiter_enter(struct rg_limiter *limiter, uint64_t now_ns)
 {
-    if (limiter->limited && limiter->in_flight >= (uint32_t)limiter->limit) {
+    idle_end(limiter, now_ns);
+    bool is_early = limiter->state == RG_LIMITER_PACED && now_ns < limiter->next_ns;
+    if (is_full(limiter) || is_early || !rg_rate_take(&limiter->rate, now_ns)) {
         return false;
     }
-    if (limiter->options.rate > 0 && !ramp_take(limiter, now_ns)) {
-        return false;
-    }
-    limiter->in_flight++;
+    begin(limiter, now_ns);
     RG_VERIFY(invariants(limiter));
     return true;
 }
 
-void rg_limiter_enter_always(struct rg_limiter *limiter)
+void rg_limiter_enter_always(struct rg_limiter *limiter, uint64_t now_ns)
 {
-    limiter->in_flight++;
+    begin(limiter, now_ns);
 }
 
 uint64_t rg_limiter_next_ns(const struct rg_limiter *limiter, uint64_t now_ns)
 {
-    bool full = limiter->limited && limiter->in_flight >= (uint32_t)limiter->limit;
-    if (full || limiter->options.rate <= 0) {
+    if (is_full(limiter)) {
         return UINT64_MAX;
     }
-    double missing = RG_MAX(1 - limiter->ramp.tokens, 0.0);
-    return now_ns + (uint64_t)(missing / limiter->ramp.rate * (double)RG_NS_PER_S) + 1;
+    uint64_t rate_ns = rg_rate_next_ns(&limiter->rate, now_ns);
+    return limiter->state == RG_LIMITER_PACED ? RG_MAX(limiter->next_ns, rate_ns) : rate_ns;
+}
+
+static void cut_note(struct rg_limiter *limiter, uint64_t now_ns)
+{
+    limiter->cut_ns = now_ns;
+    limiter->answer_count = 0;
+    limiter->backoffs++;
 }
 
 static void cut(struct rg_limiter *limiter, double factor, uint32_t least, uint64_t now_ns)
 {
     double out = (double)RG_MIN(limiter->in_flight, rg_limiter_limit(limiter));
+    bool is_known = is_full(limiter) && limiter->answer_count > 0;
     limiter->limit = RG_MAX(out * factor, (double)least);
-    limiter->limited = true;
-    limiter->cut_ns = now_ns;
-    limiter->backoffs++;
+    if (limiter->state == RG_LIMITER_FREE) {
+        become(limiter, RG_LIMITER_LIMITED);
+    } else if (is_known) {
+        limiter->steady = limiter->limit;
+    }
+    cut_note(limiter, now_ns);
+}
+
+static void gap_set(struct rg_limiter *limiter, double gap_ns)
+{
+    limiter->gap_ns = RG_MIN(RG_MAX(gap_ns, 1.0), (double)RG_LIMITER_GAP_NS_MAX);
+    limiter->next_ns = limiter->begun_ns + gap_vary(limiter);
+}
+
+/* One at a time was too much, or nothing is answered at all. True: it is slower now. */
+static bool slow_down(struct rg_limiter *limiter, uint64_t sent_ns, uint64_t now_ns)
+{
+    double gap_ns = limiter->gap_ns, factor = limiter->answer_count > 0 ? 1 / RG_LIMITER_CUT : 2;
+    if (limiter->answer_count == 0 && limiter->refused_count < RG_LIMITER_OUTAGE) {
+        limiter->cut_ns = now_ns; /* too few to tell */
+        return false;
+    }
+    if (limiter->answer_count > 0) {
+        limiter->steady = 1;
+    }
+    if (limiter->state == RG_LIMITER_LIMITED) {
+        become(limiter, RG_LIMITER_PACED);
+        gap_ns = RG_MAX(gap_ns, (double)(now_ns - sent_ns));
+    }
+    gap_set(limiter, gap_ns * factor);
+    cut_note(limiter, now_ns);
+    return true;
+}
+
+/* True: it counts, and cut the limit. */
+static bool refused(struct rg_limiter *limiter, uint64_t sent_ns, uint64_t now_ns)
+{
+    rg_rate_throttled(&limiter->rate);
+    limiter->refused_count += limiter->refused_count < RG_LIMITER_OUTAGE;
+    if (sent_ns <= limiter->cut_ns) {
+        return false;
+    }
+    if (limiter->state != RG_LIMITER_FREE && rg_limiter_limit(limiter) == 1) {
+        return slow_down(limiter, sent_ns, now_ns);
+    }
+    cut(limiter, RG_LIMITER_CUT, 1, now_ns);
+    return true;
 }
 
 static void raise(struct rg_limiter *limiter)
 {
-    limiter->limit += 1 / limiter->limit;
+    double round = RG_MAX((double)limiter->options.limit_max / RG_LIMITER_ROUNDS, 1.0);
+    limiter->limit += limiter->limit < limiter->steady ? 1 : round / limiter->limit;
+    if (limiter->answer_count >= RG_LIMITER_OUTAGE) {
+        limiter->gap_ns = 0; /* what it was when paced is of no use any more */
+    }
     if (limiter->limit >= limiter->options.limit_max) {
-        limiter->limited = false;
+        become(limiter, RG_LIMITER_FREE);
+    }
+}
+
+static void speed_up(struct rg_limiter *limiter, bool was_outage, uint64_t sent_ns, uint64_t now_ns)
+{
+    double faster = 1 + (double)limiter->answer_count / RG_LIMITER_GAP_ANSWERS;
+    if (was_outage || limiter->gap_ns / faster <= (double)(now_ns - sent_ns)) {
+        limiter->limit = 1;
+        become(limiter, RG_LIMITER_LIMITED);
+    } else {
+        gap_set(limiter, limiter->gap_ns / faster);
+    }
+}
+
+static void answered(struct rg_limiter *limiter, uint64_t sent_ns, uint64_t now_ns)
+{
+    bool was_outage = limiter->refused_count >= RG_LIMITER_OUTAGE;
+    /* What was sent before the cut tells of a time before it. */
+    bool is_news = sent_ns > limiter->cut_ns;
+    if (is_news) {
+        limiter->refused_count = 0;
+        limiter->answer_count += limiter->answer_count < UINT32_MAX;
+    }
+    if (limiter->state == RG_LIMITER_PACED && is_news) {
+        speed_up(limiter, was_outage, sent_ns, now_ns);
+    } else if (limiter->state == RG_LIMITER_LIMITED && is_full(limiter)) {
+        raise(limiter);
     }
 }
 
@@ -114,14 +217,9 @@ bool rg_limiter_leave(struct rg_limiter *limiter, enum rg_limiter_outcome outcom
     RG_ASSERT(limiter->in_flight > 0);
     bool is_cut = false;
     if (outcome == RG_LIMITER_THROTTLED) {
-        limiter->ramp.throttled = true;
-        is_cut = sent_ns > limiter->cut_ns;
-        if (is_cut) {
-            cut(limiter, RG_LIMITER_CUT, 1, now_ns);
-        }
-    } else if (outcome == RG_LIMITER_ANSWERED && limiter->limited &&
-               limiter->in_flight >= (uint32_t)limiter->limit) {
-        raise(limiter);
+        is_cut = refused(limiter, sent_ns, now_ns);
+    } else if (outcome == RG_LIMITER_ANSWERED) {
+        answered(limiter, sent_ns, now_ns);
     }
     limiter->in_flight--;
     RG_VERIFY(invariants(limiter));

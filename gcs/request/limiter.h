@@ -1,21 +1,42 @@
-/* How many requests to one bucket may be out, and how many may begin in a second: a protocol core
- * without clock or I/O, one for the reads and one for the writes of a bucket on one event loop.
+/* How many requests to one bucket may be out, and when the next may begin: a protocol core without
+ * clock or I/O, one for the reads and one for the writes of a bucket on one event loop.
  *
- * Concurrency. There is no limit until the service asks for less. Each 429 or 503 to a request that
- * was sent after the last cut makes the limit RG_LIMITER_CUT of what is out; answers while the
- * limit is used raise it by about one for as many answers as it allows, and at limit_max it is gone
- * again (additive increase, multiplicative decrease). Rising latency cuts too, more gently: when in
- * RG_LIMITER_WINDOW_NS the mean time to the head is above RG_LIMITER_LATENCY_FACTOR times what it
- * was in good times, and above RG_LIMITER_LATENCY_MIN_NS.
+ * There is no limit until the service asks for less, and then it follows what the service answers:
  *
- * Rate. Google's guide: begin at or below 5,000 reads or 1,000 writes a second for a bucket, and at
- * most double every 20 minutes. It is a ceiling of tokens: a minute that used more than half of its
- * tokens and saw no 429 or 503 raises the rate by 2^(1/20), a minute that used less than an eighth
- * lowers it again, down to where it began. */
+ *     FREE      any number may be out
+ *     LIMITED   `limit` of them, from 1 to limit_max
+ *     PACED     one, and that `gap_ns` at least after the one before
+ *
+ *            429, 503, latency             refused at a limit of 1
+ *     FREE -------------------> LIMITED ---------------------------> PACED
+ *          <-------------------         <---------------------------
+ *           limit_max reached            answered behind an outage, or
+ *                                        later than the gap is long
+ *
+ * A refusal (429 or 503) counts when its request was sent after the last cut, so that what was sent
+ * together cuts once. It makes the limit RG_LIMITER_CUT of what is out, and the rate when paced as
+ * much less; while nothing is answered, the gap doubles instead, up to RG_LIMITER_GAP_NS_MAX.
+ * Rising latency cuts by RG_LIMITER_LATENCY_CUT: when in RG_LIMITER_WINDOW_NS the mean time to the
+ * head is above RG_LIMITER_LATENCY_FACTOR times what it was in good times, and above
+ * RG_LIMITER_LATENCY_MIN_NS.
+ *
+ * Answers while the limit is used raise it: by one each up to `steady`, which doubles it in each
+ * round, and from there by limit_max / RG_LIMITER_ROUNDS in each round. `steady` is the limit that
+ * the last cut left where something had been answered before. In an outage, where nothing is, it
+ * stays what it was, so that there is no need to find it again.
+ *
+ * RG_LIMITER_OUTAGE refusals without an answer between them are an outage. It costs the service one
+ * request in each gap, and its end is noticed by the next of these. Gaps vary at random, so that
+ * many clients do not all ask at once then, and each begins with one request at a time.
+ *
+ * Otherwise, when paced, answer n after a refusal raises the rate by n / RG_LIMITER_GAP_ANSWERS of
+ * it: slowly where it was refused, and faster the longer it is not.
+ *
+ * A limiter that nothing was asked of for RG_LIMITER_IDLE_NS begins anew, without a limit. */
 #ifndef RG_GCS_REQUEST_LIMITER_H
 #define RG_GCS_REQUEST_LIMITER_H
 
-#include "runtime/base.h"
+#include "gcs/request/rate.h"
 
 #define RG_LIMITER_CUT 0.7
 #define RG_LIMITER_LATENCY_CUT 0.9
@@ -28,16 +49,16 @@
 /* How much the good times' latency rises with each window that was slower: doubles in 70. */
 #define RG_LIMITER_BASELINE_RISE 1.01
 
-#define RG_LIMITER_READS_PER_S 5000
-#define RG_LIMITER_WRITES_PER_S 1000
-#define RG_LIMITER_RATE_STEP 1.0352649238413776 /* 2^(1/20) */
-#define RG_LIMITER_RATE_STEP_NS (60 * RG_NS_PER_S)
-/* Tokens are kept for this part of a second. */
-#define RG_LIMITER_BURST_S 0.25
+#define RG_LIMITER_ROUNDS 64
+#define RG_LIMITER_GAP_NS_MAX RG_NS_PER_S
+#define RG_LIMITER_GAP_ANSWERS 1024
+#define RG_LIMITER_OUTAGE 8
+#define RG_LIMITER_IDLE_NS (60 * RG_NS_PER_S)
 
 struct rg_limiter_options {
     uint32_t limit_max; /* at least 1 */
-    double rate;        /* requests a second at first; 0: no ceiling */
+    struct rg_rate_options rate;
+    uint64_t seed; /* of the gaps' variation */
 };
 
 enum rg_limiter_outcome {
@@ -46,24 +67,29 @@ enum rg_limiter_outcome {
     RG_LIMITER_BROKEN,    /* says nothing about load */
 };
 
+enum rg_limiter_state { RG_LIMITER_FREE = 0, RG_LIMITER_LIMITED, RG_LIMITER_PACED };
+
+/* Without pointers: it may lie anywhere. */
 struct rg_limiter {
     struct rg_limiter_options options;
+    enum rg_limiter_state state;
     uint32_t in_flight;
-    bool limited;
-    double limit; /* while limited: at least 1 */
-    uint64_t cut_ns;
-    uint64_t backoffs; /* cuts so far */
+    double limit;           /* while LIMITED: at least 1 */
+    double steady;          /* up to here it grows quickly */
+    double gap_ns;          /* the last one; 0: none lately */
+    uint64_t begun_ns;      /* of the last request */
+    uint64_t next_ns;       /* while PACED: not before */
+    uint64_t cut_ns;        /* of the last cut */
+    uint64_t backoffs;      /* cuts so far */
+    uint32_t refused_count; /* without an answer to what was sent later; up to RG_LIMITER_OUTAGE */
+    uint32_t answer_count;  /* to what was sent after the last cut */
+    uint64_t random;
     struct {
         uint64_t since_ns, sum_ns;
         uint32_t count;
         double baseline_ns; /* 0: none yet */
     } window;
-    struct {
-        double rate, tokens;
-        uint64_t filled_ns, step_ns;
-        double used;
-        bool throttled;
-    } ramp;
+    struct rg_rate rate;
 };
 
 void rg_limiter_init(struct rg_limiter *limiter, const struct rg_limiter_options *options,
@@ -71,8 +97,8 @@ void rg_limiter_init(struct rg_limiter *limiter, const struct rg_limiter_options
 /* True: the request may begin, and is in flight until rg_limiter_leave. */
 bool rg_limiter_enter(struct rg_limiter *limiter, uint64_t now_ns);
 /* Begins without asking: a request that holds what others wait for. */
-void rg_limiter_enter_always(struct rg_limiter *limiter);
-/* After a refusal: when there will be a token; UINT64_MAX: when another request leaves. */
+void rg_limiter_enter_always(struct rg_limiter *limiter, uint64_t now_ns);
+/* After a refusal: when to ask again; UINT64_MAX: when another request leaves. */
 uint64_t rg_limiter_next_ns(const struct rg_limiter *limiter, uint64_t now_ns);
 /* sent_ns 0: it never was. True: the limit was cut. */
 bool rg_limiter_leave(struct rg_limiter *limiter, enum rg_limiter_outcome outcome, uint64_t sent_ns,

@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 /* The share of a new body in the mean of their sizes: 1/8. */
 #define BODY_MEAN_SHIFT 3
@@ -97,8 +96,10 @@ static void kind_alarm_fire(struct rg_alarm *alarm);
 static void limit_open(struct rg_traffic *traffic, struct limit *limit,
                        const struct rg_limiter_options *options)
 {
+    struct rg_limiter_options own = *options;
+    own.seed = traffic->client_loop->client->write_seed[0] + (uintptr_t)limit;
     limit->traffic = traffic;
-    rg_limiter_init(&limit->limiter, options, loop_of(traffic)->now_ns);
+    rg_limiter_init(&limit->limiter, &own, loop_of(traffic)->now_ns);
     rg_list_init(&limit->waiting);
     rg_alarm_init(&limit->alarm, limit_alarm_fire);
 }
@@ -230,7 +231,8 @@ static void limit_publish(struct rg_traffic *traffic)
         const struct limit *limits[] = {&bucket->reads, &bucket->writes};
         for (unsigned n = 0; n < RG_ARRAY_LEN(limits) && bucket->used != 0; n++) {
             uint32_t limit = rg_limiter_limit(&limits[n]->limiter);
-            if (limits[n]->limiter.limited && (tightest == 0 || limit < tightest)) {
+            if (limits[n]->limiter.state != RG_LIMITER_FREE &&
+                (tightest == 0 || limit < tightest)) {
                 tightest = limit;
             }
         }
@@ -254,7 +256,7 @@ static void limit_raised(const struct rg_request *request)
 {
     const struct rg_limiter *limiter = &limit_of(request)->limiter;
     limit_publish(traffic_of(request));
-    if (!limiter->limited) {
+    if (limiter->state == RG_LIMITER_FREE) {
         rg_log_some(RG_LOG_INFO, "gs://%s: loop %u is no longer slowed down", request->bucket,
                     request->client_loop->loop->index);
     }
@@ -313,7 +315,7 @@ bool rg_traffic_enter(struct rg_request *request)
     struct limit *limit = limit_of(request);
     if (request->x.holds_memory) {
         /* Others may wait for that memory, those inside too. */
-        rg_limiter_enter_always(&limit->limiter);
+        rg_limiter_enter_always(&limit->limiter, loop_of(traffic)->now_ns);
         admit(request);
         return true;
     }
@@ -372,7 +374,7 @@ void rg_traffic_leave(struct rg_request *request)
         body_note(kind_of(request), x->body_size);
     }
     rg_metric_add(&request->client_loop->loop->metrics.in_flight, UINT64_MAX);
-    bool was_limited = limit->limiter.limited;
+    bool was_limited = limit->limiter.state != RG_LIMITER_FREE;
     if (!limit->traffic->adapts && outcome == RG_LIMITER_THROTTLED) {
         outcome = RG_LIMITER_BROKEN;
     }
@@ -583,20 +585,17 @@ bool rg_traffic_goes_on(struct rg_request *request)
     return true;
 }
 
+/* Each loop has its part of the client's ceiling, and of the client's part of the job's ramp. */
 static void rates_set(struct rg_traffic *traffic)
 {
     const struct rg_client *client = traffic->client_loop->client;
     const struct rg_client_options *options = &client->options;
-    const struct rg_endpoint *endpoint = &client->endpoint;
-    bool is_service =
-        !endpoint->is_emulator && strcasecmp(endpoint->host, RG_ENDPOINT_SERVICE_HOST) == 0;
-    double reads = is_service ? RG_LIMITER_READS_PER_S : 0;
-    double writes = is_service ? RG_LIMITER_WRITES_PER_S : 0;
-    reads = options->reads_per_s != 0 ? options->reads_per_s : reads;
-    writes = options->writes_per_s != 0 ? options->writes_per_s : writes;
-    if (!options->no_rate_ceiling) {
-        traffic->reads.rate = reads / client->loop_count;
-        traffic->writes.rate = writes / client->loop_count;
+    double loops = client->loop_count, jobs_loops = loops * options->job_processes;
+    traffic->reads.rate.ceiling = options->reads_per_s / loops;
+    traffic->writes.rate.ceiling = options->writes_per_s / loops;
+    if (options->ramp == RG_RAMP_GCS) {
+        traffic->reads.rate.ramp = RG_RATE_RAMP_READS_PER_S / jobs_loops;
+        traffic->writes.rate.ramp = RG_RATE_RAMP_WRITES_PER_S / jobs_loops;
     }
 }
 

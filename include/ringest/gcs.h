@@ -8,6 +8,11 @@
 RG_DECLS_BEGIN
 struct rg_client;
 
+/* GCS: a job begins 5,000 reads and 1,000 writes a second in each bucket, and at most doubles that
+ * in 20 minutes, as Google's guide to request rates asks for. NONE: it follows the answers alone.
+ */
+enum rg_ramp { RG_RAMP_NONE = 0, RG_RAMP_GCS = 1 };
+
 /* Zero or NULL means the default, which follows the semicolon. Times are in nanoseconds; RG_FOREVER
  * switches a time-out off. */
 struct rg_client_options {
@@ -50,10 +55,11 @@ struct rg_client_options {
     bool no_hedging;          /* do not send late reads a second time, on another connection */
     uint32_t hedges_per_1000; /* second requests for 1,000 requests, at most; 20 */
     uint64_t hedge_size_max;  /* bodies expected to be larger are never asked for twice; 1 MiB */
-    /* Reads and writes to begin per second and bucket, doubled every 20 minutes (Google's ramp-up
-     * guide); 5,000 and 1,000 for Cloud Storage itself, elsewhere no limit. */
-    uint32_t reads_per_s, writes_per_s;
-    bool no_rate_ceiling;
+    uint32_t reads_per_s, writes_per_s; /* at most, of this client, for each bucket; no limit */
+    enum rg_ramp ramp;
+    /* Of the job, whose ramp it is: each gets an equal part. WORLD_SIZE, OMPI_COMM_WORLD_SIZE,
+     * PMI_SIZE or SLURM_STEP_NUM_TASKS, the first that is set, else 1. */
+    uint32_t job_processes;
 };
 
 RG_API void rg_client_options_init_sized(struct rg_client_options *options, size_t struct_size);

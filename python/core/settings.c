@@ -27,6 +27,7 @@ enum kind {
     OFF,      /* bool: False sets the option, which is named for what it switches off */
     BACKEND,
     NUMA,
+    RAMP,
 };
 
 struct setting {
@@ -70,7 +71,8 @@ static const struct setting settings[] = {
     {"checksum", OFF, CLIENT(no_checksum), 0},
     {"adapting", OFF, CLIENT(no_adapting), 0},
     {"hedging", OFF, CLIENT(no_hedging), 0},
-    {"rate_ceiling", OFF, CLIENT(no_rate_ceiling), 0},
+    {"ramp", RAMP, CLIENT(ramp), 0},
+    {"job_processes", COUNT, CLIENT(job_processes), UINT32_MAX},
     {"threads", COUNT, RUNTIME(threads), THREADS_MAX},
     {"memory", BYTES, RUNTIME(memory_max), 0},
     {"memory_timeout", DURATION, offsetof(struct core_settings, patience_ns), 0},
@@ -84,6 +86,7 @@ static const char *const numa_policies[] = {[RG_NUMA_AUTO] = "auto",
                                             [RG_NUMA_COMPACT] = "compact",
                                             [RG_NUMA_SPREAD] = "spread",
                                             [RG_NUMA_NONE] = "none"};
+static const char *const ramps[] = {[RG_RAMP_NONE] = "none", [RG_RAMP_GCS] = "gcs"};
 
 static bool text_parse(struct core_settings *self, const char *name, PyObject *value,
                        const char **out)
@@ -185,6 +188,12 @@ static bool setting_parse(struct core_settings *self, const struct setting *sett
             return false;
         }
         self->runtime.numa_policy = (enum rg_numa_policy)choice;
+        return true;
+    case RAMP:
+        if (!choice_parse(setting->name, value, ramps, RG_ARRAY_LEN(ramps), &choice)) {
+            return false;
+        }
+        self->client.ramp = (enum rg_ramp)choice;
         return true;
     }
     return false;

@@ -107,8 +107,10 @@ class Client(_core.Client):
     Limits; 0 is the library's choice:
     threads: event loops. connections: open at once (256). requests: submitted and not done (8192). prewarm: connections
     that are opened before there are requests. memory: bytes of bodies that are held at once ("1GiB"). reads_per_s,
-    writes_per_s: requests to begin per second and bucket, doubled every 20 minutes (5,000 and 1,000 for Cloud Storage
-    itself); rate_ceiling=False: no such limit. adapting=False: do not slow down after 429, 503 and rising latency.
+    writes_per_s: requests that this client begins per second and bucket, at most. ramp="gcs": the whole job begins
+    5,000 reads and 1,000 writes a second in a bucket, and doubles that in 20 minutes, as Google's guide asks for;
+    job_processes: of the job (WORLD_SIZE and the like, else 1), which share it. adapting=False: do not slow down after
+    429, 503 and rising latency.
     hedging=False: do not send late reads a second time; hedges_per_1000: second requests for 1,000 requests, at most
     (20); hedge_size: bodies that are expected to be larger are never requested twice ("1MiB").
 
@@ -156,7 +158,8 @@ class Client(_core.Client):
         prewarm: int = 0,
         reads_per_s: int = 0,
         writes_per_s: int = 0,
-        rate_ceiling: bool = True,
+        ramp: str = "none",
+        job_processes: int = 0,
         adapting: bool = True,
         hedging: bool = True,
         hedges_per_1000: int = 0,

@@ -273,11 +273,14 @@ static void test_options_that_are_refused(void)
         {{.requests_max = 1u << 31}, -EINVAL},
         {{.attempts_max = 100000}, -EINVAL},
         {{.backoff_min_ns = 2, .backoff_max_ns = 1}, -EINVAL},
+        {{.ramp = (enum rg_ramp)2}, -EINVAL},
+        {{.ramp = RG_RAMP_GCS}, -EINVAL}, /* the variable below is wrong */
         {{.token = "a\r\nb"}, -EINVAL},
         {{.headers = "no colon"}, -EINVAL},
         {{.user_agent = "a\nb"}, -EINVAL},
         {{.ca_file = "/nonexistent/ca.pem"}, -ENOENT},
     };
+    setenv("WORLD_SIZE", "many", 1);
     for (size_t i = 0; i < RG_ARRAY_LEN(rows); i++) {
         struct rg_client_options options = rows[i].options;
         options.struct_size = sizeof(options);
@@ -286,6 +289,7 @@ static void test_options_that_are_refused(void)
         }
         check_refused_options(c.runtime, &options, rows[i].want);
     }
+    unsetenv("WORLD_SIZE");
     rg_test_client_close(&c);
 }
 

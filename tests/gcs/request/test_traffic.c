@@ -7,6 +7,8 @@
 #include "tests/support/clock.h"
 #include "tests/support/test.h"
 
+#include <stdlib.h>
+
 #define SIZE 3000
 /* Longer than any case may take: who waits for it fails, but for those that set the clock ahead. */
 #define AGES_MS 100000
@@ -467,13 +469,13 @@ static void test_a_busy_bucket_gets_fewer_requests(void)
     rg_test_client_close(&fixed);
 }
 
-static void test_a_rate_is_kept_where_it_is_asked_for(void)
+static void rate_is_kept(const struct rg_client_options *options, unsigned rate)
 {
-    enum { RATE = 100, AT_ONCE = 60 };
+    enum { AT_ONCE = 60 };
     struct script good = script_good();
     const struct rg_step *scripts[] = {good.steps};
-    struct rg_test_client c = {.hedges = true, .scripts = scripts, .script_count = 1};
-    c.options.reads_per_s = RATE;
+    struct rg_test_client c = {
+        .hedges = true, .scripts = scripts, .script_count = 1, .options = *options};
     rg_test_client_open(&c);
     uint64_t begun_ns = rg_now_ns();
     unsigned count = 0;
@@ -481,19 +483,30 @@ static void test_a_rate_is_kept_where_it_is_asked_for(void)
         get_many(&c, AT_ONCE, AT_ONCE);
         count += AT_ONCE;
         /* A quarter of a second's tokens are there at first, the others come one by one. */
-        uint64_t least_ns = (count - RATE / 4 - 1) * RG_NS_PER_S / RATE;
+        uint64_t least_ns = (count - rate / 4 - 1) * RG_NS_PER_S / rate;
         RG_CHECK(rg_now_ns() - begun_ns >= least_ns);
         /* A machine that was too slow for the rate did not have to wait: it tries again. */
     } while (rg_test_stats(&c).limited == 0 && rg_now_ns() - begun_ns < RG_TEST_PATIENCE_NS);
     RG_CHECK(rg_test_stats(&c).limited > 0);
     rg_test_client_close(&c);
-    struct rg_test_client off = {.scripts = scripts, .script_count = 1};
-    off.options.reads_per_s = RATE;
-    off.options.no_rate_ceiling = true;
-    rg_test_client_open(&off);
-    get_many(&off, AT_ONCE, AT_ONCE);
-    RG_CHECK_EQ(rg_test_stats(&off).limited, 0);
-    rg_test_client_close(&off);
+}
+
+static void test_a_rate_is_kept_where_it_is_asked_for(void)
+{
+    rate_is_kept(&(struct rg_client_options){.reads_per_s = 100}, 100);
+}
+
+static void test_each_process_has_its_part_of_a_jobs_ramp(void)
+{
+    const struct rg_client_options given = {.ramp = RG_RAMP_GCS, .job_processes = 50};
+    const struct rg_client_options by_environment = {.ramp = RG_RAMP_GCS};
+    const struct rg_client_options lower = {.ramp = RG_RAMP_GCS, .reads_per_s = 100};
+    setenv("WORLD_SIZE", "50", 1);
+    rate_is_kept(&by_environment, 100);
+    setenv("WORLD_SIZE", "2", 1);
+    rate_is_kept(&given, 100);
+    rate_is_kept(&lower, 100);
+    unsetenv("WORLD_SIZE");
 }
 
 static void test_ends_while_waiting_for_the_rate(void)
@@ -562,6 +575,7 @@ int main(int argc, char **argv)
         RG_TEST(test_a_silent_body_is_continued_by_range),
         RG_TEST(test_a_busy_bucket_gets_fewer_requests),
         RG_TEST(test_a_rate_is_kept_where_it_is_asked_for),
+        RG_TEST(test_each_process_has_its_part_of_a_jobs_ramp),
         RG_TEST(test_ends_while_waiting_for_the_rate),
         RG_TEST(test_more_buckets_than_are_remembered),
     };
