@@ -7,13 +7,17 @@
 #include <errno.h>
 #include <stdio.h>
 
+/* Free requests are a stack, linked by index + 1, 0 being its end. A link is stored as its
+ * difference (exclusive or) from the one to the next request of the array. So an array of zeros, as
+ * it is from calloc, is a stack of all of them in order, and memory is touched only for as many as
+ * were ever in flight. */
+static uint32_t link_in_order(const struct rg_client *client, uint32_t link)
+{
+    return link < client->options.requests_max ? link + 1 : 0;
+}
+
 void rg_client_fill_requests(struct rg_client *client)
 {
-    uint32_t count = client->options.requests_max;
-    for (uint32_t i = 0; i < count; i++) {
-        client->requests[i].client = client;
-        client->requests[i].free_next = i + 1 < count ? i + 2 : 0;
-    }
     atomic_init(&client->shared.free_head, 1);
 }
 
@@ -34,12 +38,14 @@ uint32_t rg_client_take_requests(struct rg_client *client, uint32_t count,
             }
             request = &client->requests[index - 1];
             /* May be stale by now; then the tag has changed and the exchange fails. */
-            uint32_t below = __atomic_load_n(&request->free_next, __ATOMIC_RELAXED);
+            uint32_t below = __atomic_load_n(&request->free_next, __ATOMIC_RELAXED) ^
+                             link_in_order(client, index);
             next = ((head >> 32) + 1) << 32 | below;
         } while (!atomic_compare_exchange_weak_explicit(
             &client->shared.free_head, &head, next, memory_order_acquire, memory_order_acquire));
         uint32_t link = first != NULL ? (uint32_t)(first - client->requests) + 1 : 0;
         __atomic_store_n(&request->free_next, link, __ATOMIC_RELAXED);
+        request->client = client;
         first = request;
         taken++;
     }
@@ -60,10 +66,11 @@ int rg_client_principal_write(const struct rg_client *client, char *out, size_t 
 void rg_client_give_request(struct rg_client *client, struct rg_request *request)
 {
     uint32_t index = (uint32_t)(request - client->requests) + 1;
+    uint32_t in_order = link_in_order(client, index);
     uint64_t head = atomic_load_explicit(&client->shared.free_head, memory_order_relaxed);
     uint64_t next;
     do {
-        __atomic_store_n(&request->free_next, (uint32_t)head, __ATOMIC_RELAXED);
+        __atomic_store_n(&request->free_next, (uint32_t)head ^ in_order, __ATOMIC_RELAXED);
         next = ((head >> 32) + 1) << 32 | index;
     } while (!atomic_compare_exchange_weak_explicit(&client->shared.free_head, &head, next,
                                                     memory_order_release, memory_order_relaxed));

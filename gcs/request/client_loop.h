@@ -98,7 +98,9 @@ struct rg_client {
     struct rg_client_loop *loops;
 };
 
-/* Makes all of client->requests free ones. Before any other thread knows the client. */
+/* Makes all of client->requests, which are zeros, free ones. Before another thread knows the
+ * client.
+ */
 void rg_client_fill_requests(struct rg_client *client);
 /* Takes up to `count` free requests, linked by free_next; sets *out_first. Returns how many. */
 uint32_t rg_client_take_requests(struct rg_client *client, uint32_t count,

@@ -126,7 +126,7 @@ struct rg_object_request_state {
 struct rg_operation;
 
 struct rg_request {
-    uint32_t free_next; /* index + 1 of the next free request */
+    uint32_t free_next; /* taken: index + 1 of the next one taken with it; free: client_loop.c */
     struct rg_mail mail;
     struct rg_list node; /* in client_loop->active */
     struct rg_client *client;
