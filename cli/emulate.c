@@ -208,6 +208,8 @@ const struct cli_command cli_emulate = {
         "\nWithout --root, uploaded objects are kept in memory. When the emulator listens, it\n"
         "prints one line, {\"endpoint\":\"https://localhost:PORT\",\"ca\":\"PATH\",\"pid\":N},\n"
         "and runs until SIGINT or SIGTERM. With --plain, \"ca\" is null.\n"
+        "\nTests of clients ask for faults by POST /fault_rule and POST /retry_test, and for what\n"
+        "uploads were left unfinished by GET /unfinished_uploads: see ringest-emulate(1).\n"
         "\nWith COMMAND, it prints nothing. It runs the command with STORAGE_EMULATOR_HOST and\n"
         "SSL_CERT_FILE set, so that its clients use the emulator, and ends with it:\n"
         "  ringest emulate --synthetic train/:2000:10KiB -- bash\n",

@@ -12,6 +12,7 @@
 #include "emulator/request/call.h"
 #include "emulator/request/reply.h"
 #include "emulator/request/sessions.h"
+#include "emulator/unfinished.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -67,7 +68,7 @@ static int handle_begin(struct rg_server_call *call)
     state->json = rg_api_request_is_json(&request);
     state->keep_alive = call->head->keep_alive;
     state->head_request = rg_api_request_is(&request, "HEAD");
-    if (rc == 0 && !rg_rule_control(call, &request)) {
+    if (rc == 0 && !rg_rule_control(call, &request) && !rg_unfinished_control(call, &request)) {
         rg_rules_begin(call, &request);
     }
     if (rc == 0 && !state->replied && state->receiver == NULL) {

@@ -2,6 +2,7 @@
 #include "emulator/api/resumable.h"
 
 #include "emulator/api/upload.h"
+#include "emulator/faults/rules.h"
 #include "emulator/request/body.h"
 #include "emulator/request/sessions.h"
 #include "emulator/store/writer.h"
@@ -15,12 +16,14 @@
 #define CHUNK_UNIT RG_KIB(256)
 #define SIZE_UNKNOWN UINT64_MAX
 
+enum stage { SESSION_OPEN, SESSION_COMMITTED, SESSION_FAILED };
+
 /* The lock of `base` protects everything else. */
 struct resumable {
     struct rg_session base;
     struct rg_upload *upload;
-    uint64_t declared; /* X-Upload-Content-Length; SIZE_UNKNOWN without. */
-    enum { SESSION_OPEN, SESSION_COMMITTED, SESSION_FAILED } stage;
+    uint64_t declared;                /* X-Upload-Content-Length; SIZE_UNKNOWN without. */
+    _Atomic uint8_t stage;            /* enum stage; read without the lock, too. */
     struct rg_store_object_info info; /* The object's facts, once it is committed. */
 };
 
@@ -36,6 +39,7 @@ struct chunk {
     struct resumable *session;
     struct content_range range;
     uint64_t position; /* The offset in the object of the body's next byte. */
+    uint64_t kept_end; /* What is behind it is not kept; UINT64_MAX: no fault. */
     bool no_308;
 };
 
@@ -226,10 +230,11 @@ static void chunk_receive(struct rg_server_call *call, const uint8_t *data, size
     pthread_mutex_lock(&session->base.lock);
     if (check_open(call, session)) {
         uint64_t have = rg_store_writer_size(session->upload->writer);
-        RG_ASSERT(chunk->position <= have);
-        uint64_t known = RG_MIN(have - chunk->position, (uint64_t)size);
+        uint64_t first = chunk->position, end = RG_MIN(first + size, chunk->kept_end);
         chunk->position += size;
-        if (known < size && !rg_upload_write(call, session->upload, data + known, size - known)) {
+        RG_ASSERT(first <= have || have >= end);
+        if (have < end &&
+            !rg_upload_write(call, session->upload, data + (have - first), (size_t)(end - have))) {
             /* It is not known how much of the piece was stored. */
             fail(call, session);
         }
@@ -249,7 +254,7 @@ static void finish_chunk(struct rg_server_call *call, struct chunk *chunk)
     }
     uint64_t total = range->last == SIZE_UNKNOWN ? chunk->position : range->total;
     uint64_t have = rg_store_writer_size(session->upload->writer);
-    if (total == SIZE_UNKNOWN || chunk->position < total) {
+    if (total == SIZE_UNKNOWN || chunk->position < total || chunk->kept_end != UINT64_MAX) {
         reply_incomplete(call, session, chunk->no_308);
     } else if (have != total || (session->declared != SIZE_UNKNOWN && session->declared != total)) {
         rg_reply_error(call, RG_API_BAD_REQUEST,
@@ -362,6 +367,17 @@ static bool take_last_hashes(struct rg_server_call *call, struct resumable *sess
     return !last || rg_upload_expect_hashes(call, session->upload, head);
 }
 
+/* A chunk that is kept in part ends where one that is not the last may end. */
+static uint64_t kept_end(struct rg_server_call *call, const struct content_range *range)
+{
+    uint64_t end = rg_rules_kept_end(call, range->first);
+    if (end == UINT64_MAX) {
+        return end;
+    }
+    end = range->last != SIZE_UNKNOWN ? RG_MIN(end, range->last + 1) : end;
+    return end - end % CHUNK_UNIT;
+}
+
 static void start_chunk(struct rg_server_call *call, struct resumable *session,
                         const struct content_range *range, const struct rg_h1_head *head)
 {
@@ -377,6 +393,7 @@ static void start_chunk(struct rg_server_call *call, struct resumable *session,
         .session = session,
         .range = *range,
         .position = range->first,
+        .kept_end = kept_end(call, range),
         .no_308 = no_308 != NULL && rg_text_equals(*no_308, "yes"),
     };
     state->receiver = &chunk_receiver;
@@ -416,17 +433,25 @@ static void cancel(struct rg_server_call *call, struct resumable *session)
     rg_reply_error(call, RG_API_CANCELLED, "The upload was cancelled.");
 }
 
+static void reply_unknown(struct rg_server_call *call)
+{
+    rg_reply_error(call, RG_API_NO_UPLOAD, "There is no upload session of this id.");
+}
+
 void rg_resumable_continue(struct rg_server_call *call, const struct rg_api_request *request)
 {
     struct rg_session *base = rg_sessions_find(rg_service_of(call)->sessions, &resumable_type,
                                                request->params[RG_PARAM_UPLOAD_ID]);
     if (base == NULL) {
-        rg_reply_error(call, RG_API_NO_UPLOAD, "There is no upload session of this id.");
+        reply_unknown(call);
         return;
     }
     struct resumable *session = RG_CONTAINER_OF(base, struct resumable, base);
     pthread_mutex_lock(&base->lock);
-    if (rg_api_request_is(request, "DELETE")) {
+    if (rg_rules_effect(call) == RG_EFFECT_FORGOTTEN) {
+        fail(call, session);
+        reply_unknown(call);
+    } else if (rg_api_request_is(request, "DELETE")) {
         cancel(call, session);
     } else if (rg_api_request_is(request, "PUT") || rg_api_request_is(request, "POST")) {
         start_put(call, request, session);
@@ -435,4 +460,17 @@ void rg_resumable_continue(struct rg_server_call *call, const struct rg_api_requ
     }
     pthread_mutex_unlock(&base->lock);
     rg_session_unref(base);
+}
+
+static void count_open(void *context, struct rg_session *base)
+{
+    const struct resumable *session = RG_CONTAINER_OF(base, struct resumable, base);
+    *(uint32_t *)context += session->stage == SESSION_OPEN;
+}
+
+uint32_t rg_resumable_count(struct rg_sessions *sessions)
+{
+    uint32_t count = 0;
+    rg_sessions_visit(sessions, &resumable_type, count_open, &count);
+    return count;
 }

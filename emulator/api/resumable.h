@@ -15,5 +15,7 @@ bool rg_resumable_is_session(const struct rg_api_request *request);
 void rg_resumable_start(struct rg_server_call *call, const struct rg_api_request *request);
 /* Requests to a session: PUT of bytes, PUT that asks how many are there, DELETE. */
 void rg_resumable_continue(struct rg_server_call *call, const struct rg_api_request *request);
+/* Sessions that can still become an object. */
+uint32_t rg_resumable_count(struct rg_sessions *sessions);
 
 #endif

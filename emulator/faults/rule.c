@@ -4,8 +4,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
-static const char *const effect_names[] = {"once", "none", "twice", "later", "empty"};
+static const char *const effect_names[] = {"once",  "none",    "twice",   "later",
+                                           "empty", "corrupt", "partial", "forgotten"};
 static const char *const answer_names[] = {"given", "dropped", "held", "lost", "failed"};
 _Static_assert(RG_ARRAY_LEN(effect_names) == RG_EFFECT_COUNT, "a name for each effect");
 _Static_assert(RG_ARRAY_LEN(answer_names) == RG_ANSWER_COUNT, "a name for each answer");
@@ -25,10 +27,12 @@ void rg_rule_append(struct rg_text *text, const struct rg_rule *rule)
                    rule->id, rule->seen, rule->struck);
     if (rule->struck > 0) {
         rg_text_append_json(text, rule->last, strlen(rule->last));
+        rg_text_append_str(text, ",\"head\":");
+        rg_text_append_json(text, rule->head, strlen(rule->head));
+        rg_text_append_str(text, "}");
     } else {
-        rg_text_append_str(text, "null");
+        rg_text_append_str(text, "null,\"head\":null}");
     }
-    rg_text_append_str(text, "}");
 }
 
 /* Takes the value of a member. NULL, or what the value has to be. */
@@ -90,6 +94,7 @@ static bool take_number_member(struct rg_rule *rule, const char *name, yyjson_va
         {"one_in", 1, UINT32_MAX, &rule->one_in},
         {"seed", 0, UINT64_MAX, &rule->random},
         {"delay_ms", 0, RG_RULE_DELAY_MS_MAX, &rule->action.delay_ns},
+        {"kept_bytes", 0, RG_STORE_OBJECT_SIZE_MAX, &rule->action.kept_bytes},
     };
     for (size_t i = 0; i < RG_ARRAY_LEN(numbers); i++) {
         if (strcmp(name, numbers[i].name) == 0) {
@@ -98,6 +103,28 @@ static bool take_number_member(struct rg_rule *rule, const char *name, yyjson_va
         }
     }
     return false;
+}
+
+static const char *take_flag(yyjson_val *value, bool *out)
+{
+    *out = yyjson_is_true(value);
+    return yyjson_is_bool(value) ? NULL : "true or false";
+}
+
+static const char *take_step(yyjson_val *value, enum rg_upload_step *out)
+{
+    *out = rg_upload_step_find(yyjson_is_str(value) ? yyjson_get_str(value) : "");
+    return *out != RG_UPLOAD_STEP_NONE ? NULL : "a step of an upload, as in chunk";
+}
+
+/* 200, too, is how the service says that something failed. */
+static const char *take_status(yyjson_val *value, uint16_t *out)
+{
+    uint64_t status = RG_RULE_STATUS_DEFAULT;
+    bool succeeds = yyjson_is_uint(value) && yyjson_get_uint(value) == 200;
+    const char *error = take_number(value, succeeds ? 200 : 300, 599, &status);
+    *out = (uint16_t)status;
+    return error;
 }
 
 static const char *take_member(struct rg_rule *rule, const char *name, yyjson_val *value)
@@ -120,8 +147,13 @@ static const char *take_member(struct rg_rule *rule, const char *name, yyjson_va
         return rule->method != RG_METHOD_NONE ? NULL : "a method, as in storage.objects.insert";
     }
     if (strcmp(name, "writes") == 0) {
-        rule->writes = yyjson_is_true(value);
-        return yyjson_is_bool(value) ? NULL : "true or false";
+        return take_flag(value, &rule->writes);
+    }
+    if (strcmp(name, "early") == 0) {
+        return take_flag(value, &rule->action.early);
+    }
+    if (strcmp(name, "upload") == 0) {
+        return take_step(value, &rule->step);
     }
     if (strcmp(name, "effect") == 0) {
         return take_name(value, effect_names, RG_EFFECT_COUNT, &rule->action.effect);
@@ -129,13 +161,27 @@ static const char *take_member(struct rg_rule *rule, const char *name, yyjson_va
     if (strcmp(name, "answer") == 0) {
         return take_name(value, answer_names, RG_ANSWER_COUNT, &rule->action.answer);
     }
-    uint64_t status = RG_RULE_STATUS_DEFAULT;
     if (strcmp(name, "status") == 0) {
-        error = take_number(value, 300, 599, &status);
-        rule->action.status = (uint16_t)status;
-        return error;
+        return take_status(value, &rule->action.status);
     }
     return "left out: rules know no such member";
+}
+
+/* Members that are well formed, and do not go together. NULL: they do. */
+static const char *find_contradiction(const struct rg_rule_action *action)
+{
+    bool never = action->effect == RG_EFFECT_NONE || action->effect == RG_EFFECT_LATER;
+    if (never && action->answer == RG_ANSWER_GIVEN) {
+        return "What has no effect, or a later one, has no answer that could be given; say "
+               "\"dropped\", \"held\", \"lost\" or \"failed\".";
+    }
+    if (action->early && action->effect != RG_EFFECT_NONE) {
+        return "Only what has the effect \"none\" can be answered early.";
+    }
+    if (action->kept_bytes > 0 && action->effect != RG_EFFECT_PARTIAL) {
+        return "\"kept_bytes\" needs the effect \"partial\".";
+    }
+    return NULL;
 }
 
 bool rg_rule_parse(struct rg_rule *rule, yyjson_val *root, char *error, size_t error_size)
@@ -159,18 +205,16 @@ bool rg_rule_parse(struct rg_rule *rule, yyjson_val *root, char *error, size_t e
         }
     }
     rule->action.delay_ns *= RG_NS_PER_MS;
-    bool never = rule->action.effect == RG_EFFECT_NONE || rule->action.effect == RG_EFFECT_LATER;
-    if (never && rule->action.answer == RG_ANSWER_GIVEN) {
-        snprintf(error, error_size,
-                 "What has no effect, or a later one, has no answer that could be given; say "
-                 "\"dropped\", \"held\", \"lost\" or \"failed\".");
+    const char *contradiction = find_contradiction(&rule->action);
+    if (contradiction != NULL) {
+        snprintf(error, error_size, "%s", contradiction);
         return false;
     }
     RG_VERIFY(invariants(rule));
     return true;
 }
 
-static bool is_write(const struct rg_api_request *request)
+bool rg_rule_is_write(const struct rg_api_request *request)
 {
     return !rg_api_request_is(request, "GET") && !rg_api_request_is(request, "HEAD");
 }
@@ -189,8 +233,9 @@ static bool matches(const struct rg_rule *rule, const struct rg_api_request *req
         !rg_text_equals(request->bucket, rule->bucket)) {
         return false;
     }
-    return (!rule->writes || is_write(request)) &&
+    return (!rule->writes || rg_rule_is_write(request)) &&
            (rule->method == RG_METHOD_NONE || rule->method == rg_method_of(request)) &&
+           (rule->step == RG_UPLOAD_STEP_NONE || rule->step == rg_upload_step_of(request)) &&
            memmem(target.data, target.size, rule->target, strlen(rule->target)) != NULL;
 }
 
@@ -203,17 +248,40 @@ static uint64_t draw(uint64_t *state)
     return z ^ z >> 31;
 }
 
+/* Notes the head of a request that is struck: what fits, and no tokens. */
+static void keep_head(struct rg_rule *rule, const struct rg_h1_head *head)
+{
+    snprintf(rule->last, sizeof(rule->last), "%.*s %.*s", (int)head->method.size, head->method.data,
+             (int)head->target.size, head->target.data);
+    int size =
+        snprintf(rule->head, sizeof(rule->head), "%.*s %.*s HTTP/1.1\r\n", (int)head->method.size,
+                 head->method.data, (int)head->target.size, head->target.data);
+    for (uint32_t i = 0; i < head->header_count && (size_t)size < sizeof(rule->head); i++) {
+        const struct rg_h1_slice *name = &head->headers[i].name, *value = &head->headers[i].value;
+        char *at = rule->head + size;
+        size_t room = sizeof(rule->head) - (size_t)size;
+        if (name->size == 13 && strncasecmp(name->data, "authorization", 13) == 0) {
+            continue;
+        }
+        int added = snprintf(at, room, "%.*s: %.*s\r\n", (int)name->size, name->data,
+                             (int)value->size, value->data);
+        if ((size_t)added >= room) {
+            *at = '\0';
+            return;
+        }
+        size += added;
+    }
+}
+
 static bool count(struct rg_rule *rule, const struct rg_api_request *request)
 {
-    const struct rg_h1_head *head = request->head;
     rule->seen++;
     if (rule->nth == 0 || rule->seen < rule->nth || rule->struck == rule->times ||
         draw(&rule->random) % rule->one_in != 0) {
         return false;
     }
     rule->struck++;
-    snprintf(rule->last, sizeof(rule->last), "%.*s %.*s", (int)head->method.size, head->method.data,
-             (int)head->target.size, head->target.data);
+    keep_head(rule, request->head);
     return true;
 }
 
@@ -227,5 +295,5 @@ bool rg_rule_count(struct rg_rule *rule, const struct rg_api_request *request)
 bool rg_rule_applies(const struct rg_rule *rule, const struct rg_api_request *request)
 {
     bool repeats = rule->action.effect == RG_EFFECT_TWICE || rule->action.effect == RG_EFFECT_LATER;
-    return !repeats || is_write(request);
+    return !repeats || rg_rule_is_write(request);
 }

@@ -1,6 +1,6 @@
 /* The control interface of rules:
  *
- *   POST /fault_rule {MEMBER:VALUE,...}  -> {"id":ID,"seen":0,"struck":0,"last":null}
+ *   POST /fault_rule {MEMBER:VALUE,...}  -> {"id":ID,"seen":0,"struck":0,"last":null,"head":null}
  *   GET /fault_rule/ID                   -> the same, as it is by now
  *   GET /fault_rule/ID?wait              as soon as the rule has struck
  *   DELETE /fault_rule/ID                ends it: requests that are to happen later happen before

@@ -214,6 +214,21 @@ static struct rg_strike *strike_locked(struct rg_rule *rule, const struct rg_api
     return strike;
 }
 
+/* Starts the effect of the call's strike, if there is one. */
+static void apply(struct rg_server_call *call, const struct rg_api_request *request)
+{
+    struct rg_call *state = rg_call_of(call);
+    enum rg_rule_effect effect = rg_rules_effect(call);
+    if (effect == RG_EFFECT_NONE && state->strike->action.early) {
+        finish(call);
+    } else if (effect == RG_EFFECT_NONE || effect == RG_EFFECT_LATER) {
+        state->receiver = &strike_receiver;
+    } else if (effect == RG_EFFECT_CORRUPT) {
+        state->fault.action.kind =
+            rg_rule_is_write(request) ? RG_FAULT_CORRUPT_UPLOAD : RG_FAULT_CORRUPT_ANSWER;
+    }
+}
+
 void rg_rules_begin(struct rg_server_call *call, const struct rg_api_request *request)
 {
     struct rg_rules *rules = rules_of(call);
@@ -228,10 +243,7 @@ void rg_rules_begin(struct rg_server_call *call, const struct rg_api_request *re
         state->strike = strike_locked(rule, request);
     }
     pthread_mutex_unlock(&rules->lock);
-    if (state->strike != NULL && (state->strike->action.effect == RG_EFFECT_NONE ||
-                                  state->strike->action.effect == RG_EFFECT_LATER)) {
-        state->receiver = &strike_receiver;
-    }
+    apply(call, request);
 }
 
 void rg_rules_take(struct rg_server_call *call, const uint8_t *data, size_t size)
@@ -248,6 +260,13 @@ static void fail(struct rg_server_call *call, unsigned status)
     rg_store_object_close(&state->object);
     rg_text_fini(&state->text);
     state->replied = false;
+    if (status == 200) {
+        rg_text_append_str(&state->text,
+                           "<?xml version='1.0' encoding='UTF-8'?><Error><Code>InternalError</Code>"
+                           "<Message>A fault rule wants an error in a 200.</Message></Error>");
+        rg_reply_text(call, status, "application/xml; charset=UTF-8");
+        return;
+    }
     rg_text_printf(&state->text, "A fault rule wants a %u.\n", status);
     rg_reply_text(call, status, "text/plain; charset=UTF-8");
 }
@@ -315,10 +334,17 @@ bool rg_rules_resume(struct rg_server_call *call, struct rg_server_response *res
     return released;
 }
 
-bool rg_rules_empties_page(struct rg_server_call *call)
+enum rg_rule_effect rg_rules_effect(struct rg_server_call *call)
 {
     const struct rg_strike *strike = rg_call_of(call)->strike;
-    return strike != NULL && strike->action.effect == RG_EFFECT_EMPTY;
+    return strike != NULL ? (enum rg_rule_effect)strike->action.effect : RG_EFFECT_ONCE;
+}
+
+uint64_t rg_rules_kept_end(struct rg_server_call *call, uint64_t first)
+{
+    return rg_rules_effect(call) == RG_EFFECT_PARTIAL
+               ? first + rg_call_of(call)->strike->action.kept_bytes
+               : UINT64_MAX;
 }
 
 void rg_rules_release(struct rg_server_call *call)

@@ -38,8 +38,11 @@ void rg_rules_take(struct rg_server_call *call, const uint8_t *data, size_t size
 void rg_rules_respond(struct rg_server_call *call);
 /* As rg_server_handler's. */
 bool rg_rules_resume(struct rg_server_call *call, struct rg_server_response *response);
-/* Whether the page that the call asks for has to be empty. */
-bool rg_rules_empties_page(struct rg_server_call *call);
+/* The effect of the rule that strikes the call; RG_EFFECT_ONCE: none does. */
+enum rg_rule_effect rg_rules_effect(struct rg_server_call *call);
+/* Where in its upload the bytes of a chunk end that are kept, if it begins at `first`: UINT64_MAX
+ * unless a rule with the effect "partial" strikes the call. */
+uint64_t rg_rules_kept_end(struct rg_server_call *call, uint64_t first);
 /* The call is over. */
 void rg_rules_release(struct rg_server_call *call);
 

@@ -245,6 +245,11 @@ void rg_test_server_check_released(uint32_t want)
 
 int rg_test_peer_open(void)
 {
+    return rg_test_peer_open_at(rg_test_server.port);
+}
+
+int rg_test_peer_open_at(uint16_t port)
+{
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     RG_CHECK(fd >= 0);
     struct timeval limit = {.tv_sec = RG_TEST_CLIENT_TIMEOUT_S};
@@ -255,7 +260,7 @@ int rg_test_peer_open(void)
     struct sockaddr_in address = {
         .sin_family = AF_INET,
         .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-        .sin_port = htons(rg_test_server.port),
+        .sin_port = htons(port),
     };
     RG_CHECK_EQ(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
     return fd;

@@ -58,6 +58,7 @@ void rg_test_server_check_released(uint32_t want);
 
 /* All of these end the case when something fails that should not. */
 int rg_test_peer_open(void);
+int rg_test_peer_open_at(uint16_t port); /* of 127.0.0.1 */
 void rg_test_peer_send(int fd, const void *data, size_t size);
 void rg_test_peer_say(int fd, const char *text);
 void rg_test_peer_get(int fd, uint64_t size, const char *fields);

@@ -303,7 +303,7 @@ static void list_folders(struct rg_server_call *call, const struct rg_api_reques
     if (bucket == NULL || !list_query(call, request, &list)) {
         return;
     }
-    if (rg_rules_empties_page(call)) {
+    if (rg_rules_effect(call) == RG_EFFECT_EMPTY) {
         list.page_max = 0;
     }
     style_init(call, request, &style);

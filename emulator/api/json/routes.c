@@ -155,7 +155,7 @@ static void list_objects(struct rg_server_call *call, const struct rg_api_reques
         rg_reply_error(call, RG_API_BAD_REQUEST, "Invalid page token.");
         return;
     }
-    if (rg_rules_empties_page(call)) {
+    if (rg_rules_effect(call) == RG_EFFECT_EMPTY) {
         listing.query.page_max = 0;
     }
     struct rg_resource_style style;

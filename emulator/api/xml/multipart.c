@@ -461,6 +461,11 @@ static void end_session(struct rg_server_call *call, struct multipart *session)
     drop_parts(session);
     pthread_mutex_unlock(&session->base.lock);
     rg_sessions_remove(rg_service_of(call)->sessions, &session->base);
+}
+
+static void abort_session(struct rg_server_call *call, struct multipart *session)
+{
+    end_session(call, session);
     rg_reply_start(call, 204);
     rg_reply_finish_empty(call);
 }
@@ -523,12 +528,15 @@ void rg_xml_multipart_start(struct rg_server_call *call, const struct rg_api_req
     if (session == NULL) {
         return;
     }
-    if (rg_api_request_is(request, "PUT")) {
+    if (rg_rules_effect(call) == RG_EFFECT_FORGOTTEN) {
+        end_session(call, session);
+        reply_ended(call);
+    } else if (rg_api_request_is(request, "PUT")) {
         start_part(call, request, session);
     } else if (rg_api_request_is(request, "POST")) {
         rg_body_collect(call, request, COMPLETE_SIZE_MAX, finish_complete);
     } else if (rg_api_request_is(request, "DELETE")) {
-        end_session(call, session);
+        abort_session(call, session);
     } else if (rg_api_request_is(request, "GET")) {
         list_parts(call, request, session);
     } else {
@@ -666,11 +674,24 @@ void rg_xml_multipart_list(struct rg_server_call *call, const struct rg_api_requ
         }
         append_uploads(&rg_call_of(call)->text, &uploads,
                        (size_t)RG_MIN(page_max, (int64_t)UPLOADS_PAGE_MAX),
-                       rg_rules_empties_page(call));
+                       rg_rules_effect(call) == RG_EFFECT_EMPTY);
         rg_reply_text(call, 200, XML_TYPE);
     }
     for (size_t i = 0; i < uploads.count; i++) {
         rg_session_unref(&uploads.sessions[i]->base);
     }
     free(uploads.sessions);
+}
+
+static void count_upload(void *context, struct rg_session *base)
+{
+    (void)base;
+    ++*(uint32_t *)context;
+}
+
+uint32_t rg_xml_multipart_count(struct rg_sessions *sessions)
+{
+    uint32_t count = 0;
+    rg_sessions_visit(sessions, &multipart_type, count_upload, &count);
+    return count;
 }

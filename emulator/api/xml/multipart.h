@@ -15,5 +15,7 @@ bool rg_xml_multipart_is(const struct rg_api_request *request);
 void rg_xml_multipart_start(struct rg_server_call *call, const struct rg_api_request *request);
 /* GET of a bucket with ?uploads: those of a prefix that are behind the markers, by name and id. */
 void rg_xml_multipart_list(struct rg_server_call *call, const struct rg_api_request *request);
+/* Uploads that have neither been completed nor aborted, in all buckets. */
+uint32_t rg_xml_multipart_count(struct rg_sessions *sessions);
 
 #endif

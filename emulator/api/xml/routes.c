@@ -163,7 +163,7 @@ static void list_objects(struct rg_server_call *call, const struct rg_api_reques
         rg_reply_error(call, RG_API_BAD_REQUEST, "The continuation token is not one of ours.");
         return;
     }
-    if (version_2 && rg_rules_empties_page(call)) {
+    if (version_2 && rg_rules_effect(call) == RG_EFFECT_EMPTY) {
         listing.query.page_max = 0; /* A marker, unlike a token, is the name of a result. */
     }
     /* A client that asks for 0 keys is not told that more follow. */

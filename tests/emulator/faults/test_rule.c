@@ -40,6 +40,13 @@ static void test_the_nth_and_those_after_it(void)
     RG_CHECK_STR(rule.last, "GET /bucket/o");
 }
 
+static void test_the_head_without_tokens(void)
+{
+    RG_CHECK(parse("{}"));
+    RG_CHECK(strikes("GET /o HTTP/1.1\r\nAuthorization: Bearer secret\r\nX-B: 2\r\nX-C:"));
+    RG_CHECK_STR(rule.head, "GET /o HTTP/1.1\r\nX-B: 2\r\nX-C: HTTP/1.1\r\nHost: h\r\nx-a: 1\r\n");
+}
+
 static void test_a_rule_that_only_counts(void)
 {
     RG_CHECK(parse("{\"nth\":0}"));
@@ -57,6 +64,7 @@ static void test_what_does_not_match_does_not_count(void)
         {"{\"writes\":true}", "PUT /bucket/o", "HEAD /bucket/o"},
         {"{\"target\":\"et/o\"}", "GET /bucket/o", "GET /bucket/a"},
         {"{\"method\":\"storage.objects.delete\"}", "DELETE /bucket/o", "GET /bucket/o"},
+        {"{\"upload\":\"single\"}", "PUT /bucket/o", "PUT /bucket/o?uploadId=1&partNumber=1"},
         {"{\"field\":\"X-A: 1\",\"target\":\"o\"}", "GET /bucket/o", "GET /bucket/a"},
     };
     for (size_t i = 0; i < RG_ARRAY_LEN(rows); i++) {
@@ -91,7 +99,11 @@ static void test_what_is_no_rule(void)
         "[]",
         "{\"nth\":-1}",
         "{\"times\":0}",
-        "{\"status\":200}",
+        "{\"status\":201}",
+        "{\"upload\":\"all\"}",
+        "{\"early\":1}",
+        "{\"early\":true}",
+        "{\"kept_bytes\":1}",
         "{\"method\":\"storage.nothing\"}",
         "{\"field\":\"x-a\"}",
         "{\"effect\":\"thrice\"}",
@@ -108,6 +120,7 @@ int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
         RG_TEST(test_the_nth_and_those_after_it),
+        RG_TEST(test_the_head_without_tokens),
         RG_TEST(test_a_rule_that_only_counts),
         RG_TEST(test_what_does_not_match_does_not_count),
         RG_TEST(test_a_seed_decides_which_are_struck),

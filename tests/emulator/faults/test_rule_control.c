@@ -27,7 +27,7 @@ static void test_what_is_no_rule(void)
         "{\"effect\":\"none\"}",
         "{\"effect\":\"later\",\"answer\":\"given\"}",
         "{\"answer\":3}",
-        "{\"status\":200}",
+        "{\"status\":201}",
         "{\"method\":\"storage.objects.eat\"}",
         "{\"field\":\"x\"}",
         "{\"writes\":1}",
