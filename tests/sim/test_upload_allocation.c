@@ -41,7 +41,7 @@ static bool upload_once(enum rg_upload_method method, bool from_file, uint64_t n
     bool failed = allocation_count > number;
     RG_CHECK(failed || done.status == RG_STATUS_OK);
     uint64_t size = 0;
-    const uint8_t *content = rg_fake_gcs_content(scene.fake, "object", &size);
+    const uint8_t *content = rg_emulated_content(scene.emulated, "object", &size);
     if (done.status == RG_STATUS_OK) {
         RG_CHECK_MEM(content, size, scene.data, scene.size);
     } else if (done.status != RG_STATUS_NO_RESOURCES && done.status != RG_STATUS_BAD_RESPONSE &&

@@ -720,10 +720,10 @@ static void test_end_with_many_operations_in_flight(void)
 {
     for (unsigned round = 0; round < 6; round++) {
         bool closes = round % 2 == 0;
-        const struct rg_fake_fault faults[] = {{RG_FAKE_PART, 0, RG_FAKE_HANG},
-                                               {RG_FAKE_SINGLE, 0, RG_FAKE_503},
-                                               {RG_FAKE_STAT, 0, RG_FAKE_HANG},
-                                               {.kind = RG_FAKE_KIND_COUNT}};
+        const struct rg_emulated_fault faults[] = {{RG_EMULATED_PART, 0, RG_EMULATED_HANG},
+                                                   {RG_EMULATED_SINGLE, 0, RG_EMULATED_503},
+                                                   {RG_EMULATED_STAT, 0, RG_EMULATED_HANG},
+                                                   {.kind = RG_EMULATED_KIND_COUNT}};
         struct rg_upload_scene scene = {.size = RG_MIB(11),
                                         .faults = faults,
                                         .options = {.connections_max = 1u << (2 * round),
@@ -731,9 +731,9 @@ static void test_end_with_many_operations_in_flight(void)
                                                     .backoff_max_ns = 3600 * RG_NS_PER_S}};
         rg_upload_scene_open(&scene);
         ending_submit(&scene);
-        RG_AWAIT(rg_fake_gcs_count(scene.fake, RG_FAKE_PART) +
-                     rg_fake_gcs_count(scene.fake, RG_FAKE_SINGLE) +
-                     rg_fake_gcs_count(scene.fake, RG_FAKE_STAT) >
+        RG_AWAIT(rg_emulated_count(scene.emulated, RG_EMULATED_PART) +
+                     rg_emulated_count(scene.emulated, RG_EMULATED_SINGLE) +
+                     rg_emulated_count(scene.emulated, RG_EMULATED_STAT) >
                  0);
         ending_submit_last(&scene);
         if (closes) {
@@ -744,7 +744,7 @@ static void test_end_with_many_operations_in_flight(void)
             RG_CHECK_EQ(rg_client_cancel_all(scene.c.client, scene.c.cq), 0);
             ending_check(&scene, RG_STATUS_CANCELLED);
         }
-        RG_CHECK_EQ(rg_fake_gcs_uploads(scene.fake), 0);
+        RG_CHECK_EQ(rg_emulated_uploads(scene.emulated), 0);
         rg_upload_scene_close(&scene);
     }
 }

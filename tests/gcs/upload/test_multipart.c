@@ -5,22 +5,24 @@
 #define PART RG_MIB(5)
 #define SIZE (2 * PART + 12345)
 
-static void try_multipart(enum rg_fake_kind kind, uint32_t nth, enum rg_fake_action action)
+static void try_multipart(enum rg_emulated_kind kind, uint32_t nth, enum rg_emulated_action action)
 {
-    rg_upload_try(RG_UPLOAD_MULTIPART, SIZE, PART, NULL, (struct rg_fake_fault){kind, nth, action});
+    rg_upload_try(RG_UPLOAD_MULTIPART, SIZE, PART, NULL,
+                  (struct rg_emulated_fault){kind, nth, action});
 }
 
-static void fail_multipart(enum rg_fake_kind kind, enum rg_fake_action action, enum rg_status want)
+static void fail_multipart(enum rg_emulated_kind kind, enum rg_emulated_action action,
+                           enum rg_status want)
 {
     rg_upload_try_failing(RG_UPLOAD_MULTIPART, SIZE, PART, NULL,
-                          (struct rg_fake_fault){kind, 0, action}, want);
+                          (struct rg_emulated_fault){kind, 0, action}, want);
 }
 
 static void test_sizes(void)
 {
     static const uint64_t sizes[] = {0, 1, PART - 1, PART, PART + 1, 3 * PART};
     for (size_t i = 0; i < RG_ARRAY_LEN(sizes); i++) {
-        rg_upload_try(RG_UPLOAD_MULTIPART, sizes[i], PART, NULL, (struct rg_fake_fault){0});
+        rg_upload_try(RG_UPLOAD_MULTIPART, sizes[i], PART, NULL, (struct rg_emulated_fault){0});
     }
 }
 
@@ -36,7 +38,7 @@ static void test_what_is_sent(void)
                                      .metadata_count = 1};
     struct rg_completion done = rg_upload_scene_run(&scene, &upload, false);
     rg_upload_scene_check_stored(&scene, &done);
-    const char *begin = rg_fake_gcs_head(scene.fake, RG_FAKE_BEGIN);
+    const char *begin = rg_emulated_head(scene.emulated, RG_EMULATED_BEGIN);
     RG_CHECK_CONTAINS(begin, "POST /bucket/object?uploads HTTP/1.1\r\n");
     RG_CHECK_CONTAINS(begin, "\r\nContent-Type: text/plain\r\n");
     RG_CHECK_CONTAINS(begin, "\r\nCache-Control: no-store\r\n");
@@ -45,16 +47,18 @@ static void test_what_is_sent(void)
     RG_CHECK_CONTAINS(begin, "\r\nContent-Length: 0\r\n");
     /* Which is of the JSON API only. */
     RG_CHECK(strstr(begin, "idempotency-token") == NULL);
-    RG_CHECK_CONTAINS(rg_fake_gcs_head(scene.fake, RG_FAKE_PART), "\r\nx-goog-hash: crc32c=");
-    RG_CHECK_EQ(rg_fake_gcs_count(scene.fake, RG_FAKE_STAT), 1);
+    RG_CHECK_CONTAINS(rg_emulated_head(scene.emulated, RG_EMULATED_PART),
+                      "\r\nx-goog-hash: crc32c=");
+    /* The answer to the completion says what is stored. */
+    RG_CHECK_EQ(rg_emulated_count(scene.emulated, RG_EMULATED_STAT), 0);
     rg_upload_scene_close(&scene);
 }
 
 static void test_parts_are_sent_side_by_side(void)
 {
     /* All hang, so all that may be out are. */
-    const struct rg_fake_fault faults[] = {{RG_FAKE_PART, 0, RG_FAKE_HANG},
-                                           {.kind = RG_FAKE_KIND_COUNT}};
+    const struct rg_emulated_fault faults[] = {{RG_EMULATED_PART, 0, RG_EMULATED_HANG},
+                                               {.kind = RG_EMULATED_KIND_COUNT}};
     struct rg_upload_scene scene = {.size = 4 * PART, .faults = faults};
     rg_upload_scene_open(&scene);
     rg_upload_scene_submit(&scene,
@@ -62,100 +66,136 @@ static void test_parts_are_sent_side_by_side(void)
                                                .part_size = PART,
                                                .parts_inflight_max = 3},
                            false);
-    rg_upload_scene_await(&scene, RG_FAKE_PART, 3);
+    rg_upload_scene_await(&scene, RG_EMULATED_PART, 3);
     rg_test_client_turn(&scene.c);
     rg_cancel(scene.c.client, scene.c.cq, 0);
     struct rg_completion done = rg_test_take(&scene.c);
-    RG_CHECK_EQ(rg_fake_gcs_count(scene.fake, RG_FAKE_PART), 3);
+    RG_CHECK_EQ(rg_emulated_count(scene.emulated, RG_EMULATED_PART), 3);
     rg_upload_scene_check_nothing(&scene, &done, RG_STATUS_CANCELLED);
     rg_upload_scene_close(&scene);
 }
 
 static void test_faults(void)
 {
-    static const enum rg_fake_kind kinds[] = {RG_FAKE_BEGIN, RG_FAKE_PART, RG_FAKE_COMPLETE,
-                                              RG_FAKE_STAT};
-    static const enum rg_fake_action actions[] = {RG_FAKE_RESET_HEAD, RG_FAKE_RESET, RG_FAKE_503};
+    static const enum rg_emulated_kind kinds[] = {RG_EMULATED_BEGIN, RG_EMULATED_PART,
+                                                  RG_EMULATED_COMPLETE};
+    static const enum rg_emulated_action actions[] = {RG_EMULATED_RESET_HEAD, RG_EMULATED_RESET,
+                                                      RG_EMULATED_503};
     for (size_t i = 0; i < RG_ARRAY_LEN(kinds); i++) {
         for (size_t k = 0; k < RG_ARRAY_LEN(actions); k++) {
             try_multipart(kinds[i], 1, actions[k]);
         }
     }
-    try_multipart(RG_FAKE_PART, 3, RG_FAKE_503);
-    try_multipart(RG_FAKE_PART, 2, RG_FAKE_LOST);
+    try_multipart(RG_EMULATED_PART, 3, RG_EMULATED_503);
+    try_multipart(RG_EMULATED_PART, 2, RG_EMULATED_LOST);
     /* The service has other bytes than were sent: once more. */
-    try_multipart(RG_FAKE_PART, 1, RG_FAKE_CORRUPT);
+    try_multipart(RG_EMULATED_PART, 1, RG_EMULATED_CORRUPT);
 }
 
+/* What is stored tells that it was done, however often it has to be asked. */
 static void test_lost_answer_of_the_completion(void)
 {
-    try_multipart(RG_FAKE_COMPLETE, 1, RG_FAKE_LOST);
+    static const enum rg_emulated_action actions[] = {RG_EMULATED_GOOD, RG_EMULATED_RESET_HEAD,
+                                                      RG_EMULATED_RESET, RG_EMULATED_503};
+    for (size_t i = 0; i < 2 * RG_ARRAY_LEN(actions); i++) {
+        const struct rg_emulated_fault faults[] = {{RG_EMULATED_COMPLETE, 1, RG_EMULATED_LOST},
+                                                   {RG_EMULATED_STAT, 1, actions[i / 2]},
+                                                   {.kind = RG_EMULATED_KIND_COUNT}};
+        struct rg_upload_scene scene = {.size = SIZE, .faults = faults};
+        rg_upload_scene_open(&scene);
+        struct rg_completion done =
+            rg_upload_scene_run(&scene, &(struct rg_upload){.part_size = PART}, i % 2 == 1);
+        rg_upload_scene_check_stored(&scene, &done);
+        RG_CHECK_EQ(rg_emulated_count(scene.emulated, RG_EMULATED_STAT), i < 2 ? 1 : 2);
+        rg_upload_scene_close(&scene);
+    }
 }
 
 static void test_error_in_the_body_of_a_200(void)
 {
-    try_multipart(RG_FAKE_COMPLETE, 1, RG_FAKE_ERROR_IN_200);
-    fail_multipart(RG_FAKE_COMPLETE, RG_FAKE_ERROR_IN_200, RG_STATUS_SERVER);
+    try_multipart(RG_EMULATED_COMPLETE, 1, RG_EMULATED_ERROR_IN_200);
+    fail_multipart(RG_EMULATED_COMPLETE, RG_EMULATED_ERROR_IN_200, RG_STATUS_SERVER);
 }
 
 static void test_failures_leave_nothing(void)
 {
-    fail_multipart(RG_FAKE_BEGIN, RG_FAKE_403, RG_STATUS_PERMISSION);
-    fail_multipart(RG_FAKE_PART, RG_FAKE_403, RG_STATUS_PERMISSION);
-    fail_multipart(RG_FAKE_PART, RG_FAKE_503, RG_STATUS_SERVER);
-    fail_multipart(RG_FAKE_PART, RG_FAKE_CORRUPT, RG_STATUS_CHECKSUM);
-    fail_multipart(RG_FAKE_COMPLETE, RG_FAKE_403, RG_STATUS_PERMISSION);
-    fail_multipart(RG_FAKE_COMPLETE, RG_FAKE_503, RG_STATUS_SERVER);
+    fail_multipart(RG_EMULATED_BEGIN, RG_EMULATED_403, RG_STATUS_PERMISSION);
+    fail_multipart(RG_EMULATED_PART, RG_EMULATED_403, RG_STATUS_PERMISSION);
+    fail_multipart(RG_EMULATED_PART, RG_EMULATED_503, RG_STATUS_SERVER);
+    fail_multipart(RG_EMULATED_PART, RG_EMULATED_CORRUPT, RG_STATUS_CHECKSUM);
+    fail_multipart(RG_EMULATED_COMPLETE, RG_EMULATED_403, RG_STATUS_PERMISSION);
+    fail_multipart(RG_EMULATED_COMPLETE, RG_EMULATED_503, RG_STATUS_SERVER);
 }
 
 /* What was there before is no sign of success. */
 static void test_an_older_object_is_not_taken_for_ours(void)
 {
-    const struct rg_fake_fault faults[] = {{RG_FAKE_COMPLETE, 0, RG_FAKE_503},
-                                           {.kind = RG_FAKE_KIND_COUNT}};
+    const struct rg_emulated_fault faults[] = {{RG_EMULATED_COMPLETE, 0, RG_EMULATED_503},
+                                               {.kind = RG_EMULATED_KIND_COUNT}};
     struct rg_upload_scene scene = {.size = SIZE, .faults = faults};
     rg_upload_scene_open(&scene);
-    rg_fake_gcs_put(scene.fake, "object", "another", 7);
+    rg_emulated_put(scene.emulated, "object", "another", 7);
     struct rg_completion done = rg_upload_scene_run(&scene, &(struct rg_upload){0}, true);
     RG_CHECK_STATUS(&done, SERVER);
     rg_lease_release(done.lease);
-    RG_CHECK_EQ(rg_fake_gcs_uploads(scene.fake), 0);
+    RG_CHECK_EQ(rg_emulated_uploads(scene.emulated), 0);
     rg_upload_scene_close(&scene);
 }
 
-/* Who may only write cannot ask what is stored. */
-static void test_without_permission_to_read(void)
+/* A server of others: its names need escapes, its completion does not say what is stored, and who
+ * may only write cannot ask for it. */
+static void test_a_server_that_says_little(void)
 {
-    const struct rg_fake_fault faults[] = {{RG_FAKE_STAT, 0, RG_FAKE_403},
-                                           {.kind = RG_FAKE_KIND_COUNT}};
-    struct rg_upload_scene scene = {.size = SIZE, .faults = faults};
-    rg_upload_scene_open(&scene);
-    struct rg_completion done = rg_upload_scene_run(&scene, &(struct rg_upload){0}, false);
+    static const struct rg_step script[] = {
+        RG_READ,
+        RG_SEND("HTTP/1.1 200 OK\r\nContent-Length: 92\r\n\r\n<InitiateMultipartUploadResult>"
+                "<UploadId>u+/&amp;</UploadId></InitiateMultipartUploadResult>"),
+        RG_READ,
+        RG_SEND("HTTP/1.1 200 OK\r\nETag: \"<1>&\"\r\nContent-Length: 0\r\n\r\n"),
+        RG_READ,
+        RG_SEND("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+        RG_READ,
+        RG_SEND("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"),
+        RG_END,
+    };
+    static const struct rg_step *const scripts[] = {script};
+    struct rg_test_client c = {
+        .scripts = scripts, .script_count = 1, .options = {.connections_max = 1}};
+    rg_test_client_open(&c);
+    const struct rg_upload upload = {.bucket = "bucket",
+                                     .object = "object",
+                                     .method = RG_UPLOAD_MULTIPART,
+                                     .data = "data",
+                                     .size = 4};
+    RG_CHECK_EQ(rg_submit_upload(c.client, c.cq, &upload), 0);
+    struct rg_completion done = rg_test_take(&c);
     RG_CHECK_STATUS(&done, OK);
-    RG_CHECK_EQ(done.object_size, SIZE);
-    RG_CHECK_EQ(rg_fake_gcs_objects(scene.fake), 1);
+    RG_CHECK_EQ(done.object_size, 4);
     rg_lease_release(done.lease);
-    rg_upload_scene_close(&scene);
+    RG_CHECK_CONTAINS(rg_scripted_server_head(c.server, 1), "uploadId=u%2B%2F%26");
+    RG_CHECK_CONTAINS(rg_scripted_server_body(c.server, 2), "<ETag>\"&lt;1&gt;&amp;\"</ETag>");
+    RG_CHECK_CONTAINS(rg_scripted_server_head(c.server, 3), "GET /storage/v1/b/bucket/o/object?");
+    rg_test_client_close(&c);
 }
 
 static void test_ended_in_the_middle(void)
 {
-    rg_upload_try_ending(RG_UPLOAD_MULTIPART, SIZE, PART, RG_FAKE_PART);
-    rg_upload_try_ending(RG_UPLOAD_MULTIPART, SIZE, PART, RG_FAKE_COMPLETE);
+    rg_upload_try_ending(RG_UPLOAD_MULTIPART, SIZE, PART, RG_EMULATED_PART);
+    rg_upload_try_ending(RG_UPLOAD_MULTIPART, SIZE, PART, RG_EMULATED_COMPLETE);
 }
 
 /* An abort that fails once is tried again. */
 static void test_abort_is_tried_again(void)
 {
-    const struct rg_fake_fault faults[] = {{RG_FAKE_PART, 0, RG_FAKE_403},
-                                           {RG_FAKE_ABORT, 1, RG_FAKE_503},
-                                           {RG_FAKE_ABORT, 2, RG_FAKE_RESET},
-                                           {.kind = RG_FAKE_KIND_COUNT}};
+    const struct rg_emulated_fault faults[] = {{RG_EMULATED_PART, 0, RG_EMULATED_403},
+                                               {RG_EMULATED_ABORT, 1, RG_EMULATED_503},
+                                               {RG_EMULATED_ABORT, 2, RG_EMULATED_RESET},
+                                               {.kind = RG_EMULATED_KIND_COUNT}};
     struct rg_upload_scene scene = {.size = SIZE, .faults = faults};
     rg_upload_scene_open(&scene);
     struct rg_completion done = rg_upload_scene_run(&scene, &(struct rg_upload){0}, true);
     rg_upload_scene_check_nothing(&scene, &done, RG_STATUS_PERMISSION);
-    RG_CHECK_EQ(rg_fake_gcs_count(scene.fake, RG_FAKE_ABORT), 3);
+    RG_CHECK_EQ(rg_emulated_count(scene.emulated, RG_EMULATED_ABORT), 3);
     rg_upload_scene_close(&scene);
 }
 
@@ -169,46 +209,49 @@ static void submit_again(struct rg_upload_scene *scene, bool from_file)
 /* Uploads whose method is ours to choose become sessions; the client asks once. */
 static void test_servers_that_have_no_such_uploads(void)
 {
-    static const enum rg_fake_action actions[] = {RG_FAKE_400, RG_FAKE_404, RG_FAKE_405,
-                                                  RG_FAKE_501};
+    static const enum rg_emulated_action actions[] = {RG_EMULATED_400, RG_EMULATED_404,
+                                                      RG_EMULATED_405, RG_EMULATED_501};
     for (size_t i = 0; i < 2 * RG_ARRAY_LEN(actions); i++) {
-        const struct rg_fake_fault faults[] = {{RG_FAKE_BEGIN, 0, actions[i / 2]},
-                                               {.kind = RG_FAKE_KIND_COUNT}};
+        const struct rg_emulated_fault faults[] = {{RG_EMULATED_BEGIN, 0, actions[i / 2]},
+                                                   {.kind = RG_EMULATED_KIND_COUNT}};
         struct rg_upload_scene scene = {.size = SIZE, .faults = faults};
         rg_upload_scene_open(&scene);
         submit_again(&scene, i % 2 == 1);
         submit_again(&scene, i % 2 == 1);
-        RG_CHECK_EQ(rg_fake_gcs_count(scene.fake, RG_FAKE_BEGIN), 1);
-        RG_CHECK_EQ(rg_fake_gcs_count(scene.fake, RG_FAKE_SESSION), 2);
+        RG_CHECK_EQ(rg_emulated_count(scene.emulated, RG_EMULATED_BEGIN), 1);
+        RG_CHECK_EQ(rg_emulated_count(scene.emulated, RG_EMULATED_SESSION), 2);
         rg_upload_scene_close(&scene);
     }
 }
 
 static void test_what_was_asked_for_by_name_stays(void)
 {
-    fail_multipart(RG_FAKE_BEGIN, RG_FAKE_404, RG_STATUS_NOT_FOUND);
-    fail_multipart(RG_FAKE_BEGIN, RG_FAKE_501, RG_STATUS_BAD_REQUEST);
+    fail_multipart(RG_EMULATED_BEGIN, RG_EMULATED_404, RG_STATUS_NOT_FOUND);
+    fail_multipart(RG_EMULATED_BEGIN, RG_EMULATED_501, RG_STATUS_BAD_REQUEST);
 }
 
 /* The service itself, of which a bucket is missing, or a server of which everything is. */
 static void test_refusals_that_are_no_lack_of_uploads(void)
 {
-    static const struct {
-        enum rg_fake_action begin;
-        uint32_t sessions;
-    } rows[] = {{RG_FAKE_404_XML, 0}, {RG_FAKE_404, 1}};
-    for (size_t i = 0; i < RG_ARRAY_LEN(rows); i++) {
-        const struct rg_fake_fault faults[] = {{RG_FAKE_BEGIN, 1, rows[i].begin},
-                                               {RG_FAKE_SESSION, 1, RG_FAKE_404},
-                                               {.kind = RG_FAKE_KIND_COUNT}};
-        struct rg_upload_scene scene = {.size = SIZE, .faults = faults};
+    for (uint32_t sessions = 0; sessions < 2; sessions++) {
+        bool bucket_is_there = sessions == 1;
+        const struct rg_emulated_fault faults[] = {{RG_EMULATED_BEGIN, 1, RG_EMULATED_404},
+                                                   {RG_EMULATED_SESSION, 1, RG_EMULATED_404},
+                                                   {.kind = RG_EMULATED_KIND_COUNT}};
+        struct rg_upload_scene scene = {.size = SIZE, .faults = bucket_is_there ? faults : NULL};
         rg_upload_scene_open(&scene);
+        if (!bucket_is_there) {
+            rg_emulated_bucket(scene.emulated, false);
+        }
         struct rg_completion done = rg_upload_scene_run(&scene, &(struct rg_upload){0}, true);
         rg_upload_scene_check_nothing(&scene, &done, RG_STATUS_NOT_FOUND);
-        RG_CHECK_EQ(rg_fake_gcs_count(scene.fake, RG_FAKE_SESSION), rows[i].sessions);
+        RG_CHECK_EQ(rg_emulated_count(scene.emulated, RG_EMULATED_SESSION), sessions);
+        if (!bucket_is_there) {
+            rg_emulated_bucket(scene.emulated, true);
+        }
         /* Nothing is concluded from that. */
         submit_again(&scene, false);
-        RG_CHECK_EQ(rg_fake_gcs_count(scene.fake, RG_FAKE_BEGIN), 2);
+        RG_CHECK_EQ(rg_emulated_count(scene.emulated, RG_EMULATED_BEGIN), 2);
         rg_upload_scene_close(&scene);
     }
 }
@@ -227,7 +270,7 @@ int main(int argc, char **argv)
         RG_TEST(test_what_was_asked_for_by_name_stays),
         RG_TEST(test_refusals_that_are_no_lack_of_uploads),
         RG_TEST(test_an_older_object_is_not_taken_for_ours),
-        RG_TEST(test_without_permission_to_read),
+        RG_TEST(test_a_server_that_says_little),
         RG_TEST(test_ended_in_the_middle),
         RG_TEST(test_abort_is_tried_again),
     };

@@ -5,7 +5,7 @@
 static const struct rg_conditions absent = {.if_generation_match = RG_GENERATION_ABSENT};
 
 static void check_method(uint64_t size, const struct rg_conditions *conditions,
-                         enum rg_fake_kind want)
+                         enum rg_emulated_kind want)
 {
     struct rg_upload_scene scene = {.size = size};
     rg_upload_scene_open(&scene);
@@ -13,17 +13,16 @@ static void check_method(uint64_t size, const struct rg_conditions *conditions,
     upload.conditions = conditions != NULL ? *conditions : upload.conditions;
     struct rg_completion done = rg_upload_scene_run(&scene, &upload, true);
     rg_upload_scene_check_stored(&scene, &done);
-    RG_CHECK(rg_fake_gcs_count(scene.fake, want) > 0);
-    RG_CHECK_EQ(rg_fake_gcs_count(scene.fake, RG_FAKE_OTHER), 0);
+    RG_CHECK(rg_emulated_count(scene.emulated, want) > 0);
     rg_upload_scene_close(&scene);
 }
 
 static void test_the_method_by_size_and_conditions(void)
 {
-    check_method(RG_MIB(8), NULL, RG_FAKE_SINGLE);
-    check_method(RG_MIB(8) + 1, NULL, RG_FAKE_COMPLETE);
-    check_method(RG_MIB(8), &absent, RG_FAKE_SINGLE);
-    check_method(RG_MIB(8) + 1, &absent, RG_FAKE_COMPOSE);
+    check_method(RG_MIB(8), NULL, RG_EMULATED_SINGLE);
+    check_method(RG_MIB(8) + 1, NULL, RG_EMULATED_COMPLETE);
+    check_method(RG_MIB(8), &absent, RG_EMULATED_SINGLE);
+    check_method(RG_MIB(8) + 1, &absent, RG_EMULATED_COMPOSE);
 }
 
 static void test_what_is_refused_at_once(void)

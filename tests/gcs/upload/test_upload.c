@@ -29,19 +29,19 @@ static void test_many_at_once(void)
         seen[done.user_data / 64] |= UINT64_C(1) << done.user_data % 64;
         rg_lease_release(done.lease);
     }
-    RG_CHECK_EQ(rg_fake_gcs_objects(scene.fake), 100);
+    RG_CHECK_EQ(rg_emulated_objects(scene.emulated), 100);
     rg_upload_scene_close(&scene);
 }
 
 /* Each completes once, whatever it was at, and leaves nothing. */
 static void test_client_closed_in_the_middle(void)
 {
-    static const enum rg_fake_kind kinds[] = {RG_FAKE_SINGLE, RG_FAKE_CHUNK, RG_FAKE_PART,
-                                              RG_FAKE_COMPOSE};
+    static const enum rg_emulated_kind kinds[] = {RG_EMULATED_SINGLE, RG_EMULATED_CHUNK,
+                                                  RG_EMULATED_PART, RG_EMULATED_COMPOSE};
     for (size_t i = 0; i < 2 * RG_ARRAY_LEN(methods); i++) {
-        enum rg_fake_kind kind = kinds[i / 2];
-        const struct rg_fake_fault faults[] = {{kind, 0, RG_FAKE_HANG},
-                                               {.kind = RG_FAKE_KIND_COUNT}};
+        enum rg_emulated_kind kind = kinds[i / 2];
+        const struct rg_emulated_fault faults[] = {{kind, 0, RG_EMULATED_HANG},
+                                                   {.kind = RG_EMULATED_KIND_COUNT}};
         struct rg_upload_scene scene = {.size = SIZE, .faults = faults};
         rg_upload_scene_open(&scene);
         const struct rg_upload upload = {.method = methods[i / 2], .part_size = PART};
@@ -52,8 +52,8 @@ static void test_client_closed_in_the_middle(void)
         struct rg_completion done = rg_test_take(&scene.c);
         RG_CHECK_STATUS(&done, CLOSED);
         rg_lease_release(done.lease);
-        RG_CHECK_EQ(rg_fake_gcs_uploads(scene.fake), 0);
-        RG_CHECK_EQ(rg_fake_gcs_objects(scene.fake), 0);
+        RG_CHECK_EQ(rg_emulated_uploads(scene.emulated), 0);
+        RG_CHECK_EQ(rg_emulated_objects(scene.emulated), 0);
         rg_upload_scene_close(&scene);
     }
 }
@@ -61,15 +61,15 @@ static void test_client_closed_in_the_middle(void)
 /* Cancelled again while it cleans up, which changes nothing; and closed then. */
 static void test_ended_twice(void)
 {
-    const struct rg_fake_fault faults[] = {{RG_FAKE_PART, 0, RG_FAKE_HANG},
-                                           {RG_FAKE_ABORT, 1, RG_FAKE_HANG},
-                                           {.kind = RG_FAKE_KIND_COUNT}};
+    const struct rg_emulated_fault faults[] = {{RG_EMULATED_PART, 0, RG_EMULATED_HANG},
+                                               {RG_EMULATED_ABORT, 1, RG_EMULATED_HANG},
+                                               {.kind = RG_EMULATED_KIND_COUNT}};
     struct rg_upload_scene scene = {.size = SIZE, .faults = faults};
     rg_upload_scene_open(&scene);
     rg_upload_scene_submit(&scene, &(struct rg_upload){.part_size = PART}, false);
-    rg_upload_scene_await(&scene, RG_FAKE_PART, 1);
+    rg_upload_scene_await(&scene, RG_EMULATED_PART, 1);
     RG_CHECK_EQ(rg_cancel(scene.c.client, scene.c.cq, 0), 0);
-    rg_upload_scene_await(&scene, RG_FAKE_ABORT, 1);
+    rg_upload_scene_await(&scene, RG_EMULATED_ABORT, 1);
     RG_CHECK_EQ(rg_cancel(scene.c.client, scene.c.cq, 0), 0);
     RG_CHECK(rg_test_is_quiet(&scene.c, 20));
     rg_client_close(scene.c.client);
@@ -84,11 +84,11 @@ static void test_ended_twice(void)
  * completion says that. */
 static void test_cancelled_when_it_is_published(void)
 {
-    static const enum rg_fake_kind kinds[] = {RG_FAKE_SINGLE, RG_FAKE_CHUNK, RG_FAKE_COMPLETE,
-                                              RG_FAKE_COMPOSE};
+    static const enum rg_emulated_kind kinds[] = {RG_EMULATED_SINGLE, RG_EMULATED_CHUNK,
+                                                  RG_EMULATED_COMPLETE, RG_EMULATED_COMPOSE};
     for (size_t i = 0; i < RG_ARRAY_LEN(methods); i++) {
-        const struct rg_fake_fault faults[] = {{kinds[i], 1, RG_FAKE_DONE_HANG},
-                                               {.kind = RG_FAKE_KIND_COUNT}};
+        const struct rg_emulated_fault faults[] = {{kinds[i], 1, RG_EMULATED_DONE_HANG},
+                                                   {.kind = RG_EMULATED_KIND_COUNT}};
         struct rg_upload_scene scene = {.size = SIZE, .faults = faults};
         rg_upload_scene_open(&scene);
         const struct rg_upload upload = {.method = methods[i], .part_size = PART};
@@ -96,7 +96,7 @@ static void test_cancelled_when_it_is_published(void)
         uint64_t stored = 0, until_ns = rg_now_ns() + 60 * RG_NS_PER_S;
         while (stored != SIZE && rg_now_ns() < until_ns) {
             rg_upload_scene_await(&scene, kinds[i], 1);
-            (void)rg_fake_gcs_content(scene.fake, "object", &stored);
+            (void)rg_emulated_content(scene.emulated, "object", &stored);
         }
         RG_CHECK_EQ(rg_cancel(scene.c.client, scene.c.cq, 0), 0);
         struct rg_completion done = rg_test_take(&scene.c);

@@ -56,7 +56,7 @@ static struct rg_completion writer_finish(struct rg_upload_scene *scene, struct 
 }
 
 static void write_one(enum rg_upload_method method, uint64_t size, size_t piece, uint32_t inflight,
-                      const struct rg_fake_fault *faults)
+                      const struct rg_emulated_fault *faults)
 {
     struct rg_upload_scene scene = {.size = size, .faults = faults};
     rg_upload_scene_open(&scene);
@@ -89,7 +89,7 @@ static void test_one_large_write(void)
 /* Lends and copies by turns, in strange sizes, and gives memory back as it is settled. What is lent
  * is summed up every other time. */
 static void lend_one(enum rg_upload_method method, uint64_t size,
-                     const struct rg_fake_fault *faults)
+                     const struct rg_emulated_fault *faults)
 {
     static const size_t sizes[] = {100, 4096, 70000, 1, 300000, 4095, 1 << 20, 17, 5000, 16384};
     struct rg_upload_scene scene = {.size = size, .faults = faults};
@@ -135,13 +135,13 @@ static void test_lending(void)
 
 static void test_lending_with_faults(void)
 {
-    static const struct rg_fake_fault rows[][2] = {
-        {{RG_FAKE_CHUNK, 2, RG_FAKE_HALF}, {.kind = RG_FAKE_KIND_COUNT}},
-        {{RG_FAKE_CHUNK, 2, RG_FAKE_HALF_503}, {.kind = RG_FAKE_KIND_COUNT}},
-        {{RG_FAKE_PART, 2, RG_FAKE_RESET}, {.kind = RG_FAKE_KIND_COUNT}},
+    static const struct rg_emulated_fault rows[][2] = {
+        {{RG_EMULATED_CHUNK, 2, RG_EMULATED_HALF}, {.kind = RG_EMULATED_KIND_COUNT}},
+        {{RG_EMULATED_CHUNK, 2, RG_EMULATED_HALF_503}, {.kind = RG_EMULATED_KIND_COUNT}},
+        {{RG_EMULATED_PART, 2, RG_EMULATED_RESET}, {.kind = RG_EMULATED_KIND_COUNT}},
     };
     for (size_t i = 0; i < RG_ARRAY_LEN(rows); i++) {
-        bool chunked = rows[i][0].kind == RG_FAKE_CHUNK;
+        bool chunked = rows[i][0].kind == RG_EMULATED_CHUNK;
         lend_one(chunked ? RG_UPLOAD_RESUMABLE : RG_UPLOAD_MULTIPART, 2 * PART + 99, rows[i]);
     }
 }
@@ -154,25 +154,25 @@ static void test_small_objects_take_one_request(void)
     RG_CHECK_EQ(write_all(&scene, writer, 10), 0);
     struct rg_completion done = writer_finish(&scene, writer);
     rg_upload_scene_check_stored(&scene, &done);
-    RG_CHECK_EQ(rg_fake_gcs_count(scene.fake, RG_FAKE_SINGLE), 1);
-    RG_CHECK_EQ(rg_fake_gcs_count(scene.fake, RG_FAKE_BEGIN), 0);
+    RG_CHECK_EQ(rg_emulated_count(scene.emulated, RG_EMULATED_SINGLE), 1);
+    RG_CHECK_EQ(rg_emulated_count(scene.emulated, RG_EMULATED_BEGIN), 0);
     rg_writer_close(writer);
     rg_upload_scene_close(&scene);
 }
 
 static void test_faults(void)
 {
-    static const struct rg_fake_fault rows[][2] = {
-        {{RG_FAKE_CHUNK, 1, RG_FAKE_RESET}, {.kind = RG_FAKE_KIND_COUNT}},
-        {{RG_FAKE_CHUNK, 2, RG_FAKE_LOST}, {.kind = RG_FAKE_KIND_COUNT}},
-        {{RG_FAKE_CHUNK, 3, RG_FAKE_LOST}, {.kind = RG_FAKE_KIND_COUNT}},
-        {{RG_FAKE_CHUNK, 2, RG_FAKE_HALF}, {.kind = RG_FAKE_KIND_COUNT}},
-        {{RG_FAKE_CHUNK, 2, RG_FAKE_HALF_503}, {.kind = RG_FAKE_KIND_COUNT}},
-        {{RG_FAKE_PART, 2, RG_FAKE_RESET}, {.kind = RG_FAKE_KIND_COUNT}},
-        {{RG_FAKE_COMPLETE, 1, RG_FAKE_LOST}, {.kind = RG_FAKE_KIND_COUNT}},
+    static const struct rg_emulated_fault rows[][2] = {
+        {{RG_EMULATED_CHUNK, 1, RG_EMULATED_RESET}, {.kind = RG_EMULATED_KIND_COUNT}},
+        {{RG_EMULATED_CHUNK, 2, RG_EMULATED_LOST}, {.kind = RG_EMULATED_KIND_COUNT}},
+        {{RG_EMULATED_CHUNK, 3, RG_EMULATED_LOST}, {.kind = RG_EMULATED_KIND_COUNT}},
+        {{RG_EMULATED_CHUNK, 2, RG_EMULATED_HALF}, {.kind = RG_EMULATED_KIND_COUNT}},
+        {{RG_EMULATED_CHUNK, 2, RG_EMULATED_HALF_503}, {.kind = RG_EMULATED_KIND_COUNT}},
+        {{RG_EMULATED_PART, 2, RG_EMULATED_RESET}, {.kind = RG_EMULATED_KIND_COUNT}},
+        {{RG_EMULATED_COMPLETE, 1, RG_EMULATED_LOST}, {.kind = RG_EMULATED_KIND_COUNT}},
     };
     for (size_t i = 0; i < RG_ARRAY_LEN(rows); i++) {
-        bool chunked = rows[i][0].kind == RG_FAKE_CHUNK;
+        bool chunked = rows[i][0].kind == RG_EMULATED_CHUNK;
         write_one(chunked ? RG_UPLOAD_RESUMABLE : RG_UPLOAD_MULTIPART, 2 * PART + 99, 1 << 20, 2,
                   rows[i]);
     }
@@ -181,8 +181,8 @@ static void test_faults(void)
 /* Without anybody who takes parts, no more than the parts in flight are taken. */
 static void test_back_pressure(void)
 {
-    const struct rg_fake_fault faults[] = {{RG_FAKE_PART, 0, RG_FAKE_HANG},
-                                           {.kind = RG_FAKE_KIND_COUNT}};
+    const struct rg_emulated_fault faults[] = {{RG_EMULATED_PART, 0, RG_EMULATED_HANG},
+                                               {.kind = RG_EMULATED_KIND_COUNT}};
     struct rg_upload_scene scene = {.size = 4 * PART, .faults = faults};
     rg_upload_scene_open(&scene);
     struct rg_writer *writer =
@@ -192,10 +192,10 @@ static void test_back_pressure(void)
     RG_CHECK_EQ(rg_writer_write(writer, scene.data, 1), -EAGAIN);
     RG_CHECK_EQ(rg_writer_finish(writer, scene.c.cq, 0), -EAGAIN);
     RG_CHECK_EQ(rg_writer_wait(writer, rg_now_ns() + 10 * RG_NS_PER_MS), -ETIME);
-    rg_upload_scene_await(&scene, RG_FAKE_PART, 2);
+    rg_upload_scene_await(&scene, RG_EMULATED_PART, 2);
     rg_writer_close(writer);
-    RG_CHECK_EQ(rg_fake_gcs_uploads(scene.fake), 0);
-    RG_CHECK_EQ(rg_fake_gcs_objects(scene.fake), 0);
+    RG_CHECK_EQ(rg_emulated_uploads(scene.emulated), 0);
+    RG_CHECK_EQ(rg_emulated_objects(scene.emulated), 0);
     rg_upload_scene_close(&scene);
 }
 
@@ -215,8 +215,8 @@ static void test_closed_without_an_end(void)
                 rg_test_client_turn(&scene.c);
             }
             rg_writer_close(writer);
-            RG_CHECK_EQ(rg_fake_gcs_uploads(scene.fake), 0);
-            RG_CHECK_EQ(rg_fake_gcs_objects(scene.fake), 0);
+            RG_CHECK_EQ(rg_emulated_uploads(scene.emulated), 0);
+            RG_CHECK_EQ(rg_emulated_objects(scene.emulated), 0);
             rg_upload_scene_close(&scene);
         }
     }
@@ -226,8 +226,8 @@ static void test_closed_without_an_end(void)
 /* A failure before the end shows at the next write, and its cause when the stream is ended. */
 static void test_failure_before_the_end(void)
 {
-    const struct rg_fake_fault faults[] = {{RG_FAKE_PART, 0, RG_FAKE_403},
-                                           {.kind = RG_FAKE_KIND_COUNT}};
+    const struct rg_emulated_fault faults[] = {{RG_EMULATED_PART, 0, RG_EMULATED_403},
+                                               {.kind = RG_EMULATED_KIND_COUNT}};
     struct rg_upload_scene scene = {.size = 10 * PART, .faults = faults};
     rg_upload_scene_open(&scene);
     struct rg_writer *writer =
@@ -242,8 +242,8 @@ static void test_failure_before_the_end(void)
 
 static void test_failure_at_the_end(void)
 {
-    const struct rg_fake_fault faults[] = {{RG_FAKE_COMPLETE, 0, RG_FAKE_403},
-                                           {.kind = RG_FAKE_KIND_COUNT}};
+    const struct rg_emulated_fault faults[] = {{RG_EMULATED_COMPLETE, 0, RG_EMULATED_403},
+                                               {.kind = RG_EMULATED_KIND_COUNT}};
     struct rg_upload_scene scene = {.size = 2 * PART, .faults = faults};
     rg_upload_scene_open(&scene);
     struct rg_writer *writer = writer_open(&scene, &(struct rg_writer_options){0});
@@ -258,14 +258,14 @@ static void test_failure_at_the_end(void)
 
 static void test_cancelled_after_the_end(void)
 {
-    const struct rg_fake_fault faults[] = {{RG_FAKE_COMPLETE, 1, RG_FAKE_HANG},
-                                           {.kind = RG_FAKE_KIND_COUNT}};
+    const struct rg_emulated_fault faults[] = {{RG_EMULATED_COMPLETE, 1, RG_EMULATED_HANG},
+                                               {.kind = RG_EMULATED_KIND_COUNT}};
     struct rg_upload_scene scene = {.size = 2 * PART, .faults = faults};
     rg_upload_scene_open(&scene);
     struct rg_writer *writer = writer_open(&scene, &(struct rg_writer_options){0});
     RG_CHECK_EQ(write_all(&scene, writer, 1 << 20), 0);
     RG_CHECK_EQ(rg_writer_finish(writer, scene.c.cq, 5), 0);
-    rg_upload_scene_await(&scene, RG_FAKE_COMPLETE, 1);
+    rg_upload_scene_await(&scene, RG_EMULATED_COMPLETE, 1);
     RG_CHECK_EQ(rg_cancel(scene.c.client, scene.c.cq, 5), 0);
     struct rg_completion done = rg_test_take(&scene.c);
     rg_upload_scene_check_nothing(&scene, &done, RG_STATUS_CANCELLED);
@@ -289,8 +289,8 @@ static void test_conditions(void)
         rg_writer_close(writer);
     }
     /* In parallel, though no multipart upload can have the condition. */
-    RG_CHECK_EQ(rg_fake_gcs_count(scene.fake, RG_FAKE_COMPOSE), 1);
-    RG_CHECK_EQ(rg_fake_gcs_objects(scene.fake), 1);
+    RG_CHECK_EQ(rg_emulated_count(scene.emulated, RG_EMULATED_COMPOSE), 1);
+    RG_CHECK_EQ(rg_emulated_objects(scene.emulated), 1);
     rg_upload_scene_close(&scene);
 }
 
@@ -309,17 +309,17 @@ static void test_parts_adapt_to_the_size(void)
 {
     static const struct {
         uint64_t size, hint;
-        enum rg_fake_kind kind;
+        enum rg_emulated_kind kind;
         uint32_t count;
     } rows[] = {
-        {RG_MIB(3), RG_MIB(3), RG_FAKE_SINGLE, 1},
-        {RG_MIB(8), RG_MIB(8), RG_FAKE_SINGLE, 1},
-        {RG_MIB(8), 0, RG_FAKE_SINGLE, 1},
-        {RG_MIB(40), 0, RG_FAKE_PART, 3},
-        {RG_MIB(40), RG_MIB(40), RG_FAKE_PART, 5},
-        {RG_MIB(40), RG_MIB(1), RG_FAKE_PART, 3},
-        {RG_MIB(20), UINT64_C(100) << 30, RG_FAKE_PART, 2},
-        {RG_MIB(20), UINT64_C(5) << 40, RG_FAKE_COMPOSE, 1},
+        {RG_MIB(3), RG_MIB(3), RG_EMULATED_SINGLE, 1},
+        {RG_MIB(8), RG_MIB(8), RG_EMULATED_SINGLE, 1},
+        {RG_MIB(8), 0, RG_EMULATED_SINGLE, 1},
+        {RG_MIB(40), 0, RG_EMULATED_PART, 3},
+        {RG_MIB(40), RG_MIB(40), RG_EMULATED_PART, 5},
+        {RG_MIB(40), RG_MIB(1), RG_EMULATED_PART, 3},
+        {RG_MIB(20), UINT64_C(100) << 30, RG_EMULATED_PART, 2},
+        {RG_MIB(20), UINT64_C(5) << 40, RG_EMULATED_COMPOSE, 1},
     };
     for (size_t i = 0; i < RG_ARRAY_LEN(rows); i++) {
         struct rg_upload_scene scene = {.size = rows[i].size};
@@ -328,7 +328,7 @@ static void test_parts_adapt_to_the_size(void)
         RG_CHECK_EQ(write_all(&scene, writer, SIZE_MAX), 0);
         struct rg_completion done = writer_finish(&scene, writer);
         rg_upload_scene_check_stored(&scene, &done);
-        RG_CHECK_EQ(rg_fake_gcs_count(scene.fake, rows[i].kind), rows[i].count);
+        RG_CHECK_EQ(rg_emulated_count(scene.emulated, rows[i].kind), rows[i].count);
         rg_writer_close(writer);
         rg_upload_scene_close(&scene);
     }
@@ -338,13 +338,13 @@ static void test_parts_adapt_to_the_size(void)
 static void test_no_more_is_taken_than_may_be_there(void)
 {
     static const struct {
-        struct rg_fake_fault faults[3];
+        struct rg_emulated_fault faults[3];
         uint64_t taken;
     } rows[] = {
-        {{{RG_FAKE_PART, 0, RG_FAKE_HANG}, {.kind = RG_FAKE_KIND_COUNT}}, RG_MIB(64)},
-        {{{RG_FAKE_PART, 1, RG_FAKE_503},
-          {RG_FAKE_PART, 0, RG_FAKE_HANG},
-          {.kind = RG_FAKE_KIND_COUNT}},
+        {{{RG_EMULATED_PART, 0, RG_EMULATED_HANG}, {.kind = RG_EMULATED_KIND_COUNT}}, RG_MIB(64)},
+        {{{RG_EMULATED_PART, 1, RG_EMULATED_503},
+          {RG_EMULATED_PART, 0, RG_EMULATED_HANG},
+          {.kind = RG_EMULATED_KIND_COUNT}},
          RG_MIB(32)},
     };
     for (size_t i = 0; i < RG_ARRAY_LEN(rows); i++) {
@@ -354,12 +354,12 @@ static void test_no_more_is_taken_than_may_be_there(void)
         int64_t taken = rg_writer_write(writer, scene.data, RG_MIB(16));
         RG_CHECK_EQ(taken, RG_MIB(16));
         /* The second is another try, so that the answer to the first has been heard. */
-        rg_upload_scene_await(&scene, RG_FAKE_PART, (uint32_t)i + 1);
+        rg_upload_scene_await(&scene, RG_EMULATED_PART, (uint32_t)i + 1);
         taken += rg_writer_write(writer, scene.data + taken, scene.size - (uint64_t)taken);
         RG_CHECK_EQ(taken, rows[i].taken);
         RG_CHECK_EQ(rg_writer_write(writer, scene.data, 1), -EAGAIN);
         rg_writer_close(writer);
-        RG_CHECK_EQ(rg_fake_gcs_uploads(scene.fake), 0);
+        RG_CHECK_EQ(rg_emulated_uploads(scene.emulated), 0);
         rg_upload_scene_close(&scene);
     }
 }
@@ -367,8 +367,8 @@ static void test_no_more_is_taken_than_may_be_there(void)
 /* What lies behind a part that does not end is lent until that does, so it is bounded, too. */
 static void test_no_more_is_lent_behind_a_slow_part(void)
 {
-    const struct rg_fake_fault faults[] = {{RG_FAKE_PART, 1, RG_FAKE_HANG},
-                                           {.kind = RG_FAKE_KIND_COUNT}};
+    const struct rg_emulated_fault faults[] = {{RG_EMULATED_PART, 1, RG_EMULATED_HANG},
+                                               {.kind = RG_EMULATED_KIND_COUNT}};
     struct rg_upload_scene scene = {.size = 8 * PART, .faults = faults};
     rg_upload_scene_open(&scene);
     struct rg_writer *writer =
@@ -377,14 +377,14 @@ static void test_no_more_is_lent_behind_a_slow_part(void)
     /* The first of the stream is the one that comes first. */
     uint64_t taken = PART;
     RG_CHECK_EQ(rg_writer_lend(writer, scene.data, PART), PART);
-    rg_upload_scene_await(&scene, RG_FAKE_PART, 1);
+    rg_upload_scene_await(&scene, RG_EMULATED_PART, 1);
     while (taken < 4 * PART) {
         int64_t some = rg_writer_lend(writer, scene.data + taken, scene.size - taken);
         taken += some > 0 ? (uint64_t)some : 0;
         RG_CHECK(some > 0 || rg_writer_wait(writer, rg_now_ns() + RG_TEST_PATIENCE_NS) == 0);
     }
     RG_CHECK_EQ(taken, 4 * PART);
-    rg_upload_scene_await(&scene, RG_FAKE_PART, 4);
+    rg_upload_scene_await(&scene, RG_EMULATED_PART, 4);
     /* The answers to the others may still come, and lead to nothing. */
     int rc;
     do {
@@ -394,7 +394,7 @@ static void test_no_more_is_lent_behind_a_slow_part(void)
     RG_CHECK_EQ(rc, -ETIME);
     RG_CHECK_EQ(rg_writer_settled(writer), 0);
     rg_writer_close(writer);
-    RG_CHECK_EQ(rg_fake_gcs_uploads(scene.fake), 0);
+    RG_CHECK_EQ(rg_emulated_uploads(scene.emulated), 0);
     rg_upload_scene_close(&scene);
 }
 
@@ -403,26 +403,26 @@ static void test_faults_in_streams_that_adapt(void)
 {
     static const struct {
         uint64_t hint;
-        struct rg_fake_fault faults[4];
+        struct rg_emulated_fault faults[4];
     } rows[] = {
         {0,
-         {{RG_FAKE_PART, 1, RG_FAKE_RESET},
-          {RG_FAKE_PART, 2, RG_FAKE_503},
-          {RG_FAKE_COMPLETE, 1, RG_FAKE_LOST},
-          {.kind = RG_FAKE_KIND_COUNT}}},
+         {{RG_EMULATED_PART, 1, RG_EMULATED_RESET},
+          {RG_EMULATED_PART, 2, RG_EMULATED_503},
+          {RG_EMULATED_COMPLETE, 1, RG_EMULATED_LOST},
+          {.kind = RG_EMULATED_KIND_COUNT}}},
         {RG_MIB(40),
-         {{RG_FAKE_PART, 2, RG_FAKE_503},
-          {RG_FAKE_PART, 3, RG_FAKE_LOST},
-          {.kind = RG_FAKE_KIND_COUNT}}},
+         {{RG_EMULATED_PART, 2, RG_EMULATED_503},
+          {RG_EMULATED_PART, 3, RG_EMULATED_LOST},
+          {.kind = RG_EMULATED_KIND_COUNT}}},
         {UINT64_C(5) << 40,
-         {{RG_FAKE_SINGLE, 1, RG_FAKE_LOST},
-          {RG_FAKE_COMPOSE, 1, RG_FAKE_LOST},
-          {RG_FAKE_DELETE, 1, RG_FAKE_503},
-          {.kind = RG_FAKE_KIND_COUNT}}},
+         {{RG_EMULATED_SINGLE, 1, RG_EMULATED_LOST},
+          {RG_EMULATED_COMPOSE, 1, RG_EMULATED_LOST},
+          {RG_EMULATED_DELETE, 1, RG_EMULATED_503},
+          {.kind = RG_EMULATED_KIND_COUNT}}},
         {0,
-         {{RG_FAKE_BEGIN, 1, RG_FAKE_501},
-          {RG_FAKE_CHUNK, 2, RG_FAKE_HALF_503},
-          {.kind = RG_FAKE_KIND_COUNT}}},
+         {{RG_EMULATED_BEGIN, 1, RG_EMULATED_501},
+          {RG_EMULATED_CHUNK, 2, RG_EMULATED_HALF_503},
+          {.kind = RG_EMULATED_KIND_COUNT}}},
     };
     for (size_t i = 0; i < RG_ARRAY_LEN(rows); i++) {
         struct rg_upload_scene scene = {.size = RG_MIB(40) + 12345, .faults = rows[i].faults};
