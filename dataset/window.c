@@ -11,7 +11,8 @@ static const unsigned changes[RG_SLOT_STATE_COUNT] = {
     [RG_SLOT_OUT] = TO(AGAIN) | TO(HERE) | TO(FREE),
     [RG_SLOT_AGAIN] = TO(OUT),
     [RG_SLOT_FOLLOWS] = TO(HERE) | TO(FREE),
-    [RG_SLOT_HERE] = TO(AGAIN) | TO(FOLLOWS) | TO(FREE),
+    [RG_SLOT_HERE] = TO(AGAIN) | TO(FOLLOWS) | TO(OFFERED) | TO(FREE),
+    [RG_SLOT_OFFERED] = TO(FREE),
 };
 
 /* The only place that changes the state of a slot. */
@@ -53,10 +54,25 @@ static void slot_discharge(struct rg_window *window, struct rg_slot *slot)
     slot->charge = 0;
 }
 
-static uint32_t awaited_count(const struct rg_window *window)
+static uint32_t used_count(const struct rg_window *window)
 {
-    return window->counts[RG_SLOT_OUT] + window->counts[RG_SLOT_AGAIN] +
-           window->counts[RG_SLOT_FOLLOWS];
+    return window->capacity - window->counts[RG_SLOT_FREE];
+}
+
+static bool has_had_turn(const struct rg_window *window, uint64_t number)
+{
+    enum rg_slot_state state = rg_window_slot(window, number)->state;
+    return state == RG_SLOT_OFFERED || state == RG_SLOT_FREE;
+}
+
+static void turn_advance(struct rg_window *window)
+{
+    uint64_t turn = RG_MAX(window->turn, window->handed.first);
+    while (turn < window->next && has_had_turn(window, turn)) {
+        turn++;
+    }
+    window->is_held = window->is_held && turn == window->turn;
+    window->turn = turn;
 }
 
 /* The samples that follow a first one that is OUT or AGAIN wait with it, and what is AGAIN is
@@ -84,6 +100,7 @@ static bool invariants(const struct rg_window *window)
         bool is_request = slot->state == RG_SLOT_OUT || slot->state == RG_SLOT_AGAIN;
         if ((slot->state == RG_SLOT_FREE) != rg_progress_has(handed, number) ||
             (slot->state == RG_SLOT_AGAIN && number < window->again_first) ||
+            (number < window->turn && !has_had_turn(window, number)) ||
             (is_request && !request_is_whole(window, number))) {
             return false;
         }
@@ -100,8 +117,8 @@ static bool invariants(const struct rg_window *window)
     }
     return span <= window->capacity && window->next <= window->options.total &&
            bytes == window->bytes && follows == counts[RG_SLOT_FOLLOWS] &&
-           awaited_count(window) + counts[RG_SLOT_HERE] <= window->options.requests_max &&
-           (!window->is_held || handed->first < window->next) &&
+           used_count(window) <= window->options.requests_max && window->turn >= handed->first &&
+           (!window->is_held || window->turn < window->next) &&
            (!window->options.unordered || window->arrived.count == counts[RG_SLOT_HERE]);
 }
 
@@ -131,7 +148,7 @@ int rg_window_init(struct rg_window *window, const struct rg_window_options *opt
         return -ENOMEM;
     }
     rg_progress_begin(&window->handed, first, bits, bit_count);
-    window->next = window->handed.first;
+    window->next = window->turn = window->handed.first;
     if (rg_progress_end(&window->handed) > options->total) {
         return -EINVAL;
     }
@@ -162,8 +179,7 @@ static bool has_room(const struct rg_window *window)
 {
     return window->next < window->options.total &&
            window->next - window->handed.first < window->capacity &&
-           awaited_count(window) + window->counts[RG_SLOT_HERE] < window->options.requests_max &&
-           has_room_for_bytes(window);
+           used_count(window) < window->options.requests_max && has_room_for_bytes(window);
 }
 
 bool rg_window_next_is_open(const struct rg_window *window)
@@ -171,17 +187,17 @@ bool rg_window_next_is_open(const struct rg_window *window)
     return has_room(window) && !rg_progress_has(&window->handed, window->next);
 }
 
-/* Takes the first request that is AGAIN: in order, so that the first sample, for which there is
- * always room, does not wait behind others. */
+/* Takes the first request that is AGAIN: in order, so that the sample whose turn it is, for which
+ * there is always room, does not wait behind others. */
 static bool again_ask(struct rg_window *window, uint64_t *out_first)
 {
-    uint64_t number = RG_MAX(window->again_first, window->handed.first);
+    uint64_t number = RG_MAX(window->again_first, window->turn);
     while (rg_window_slot(window, number)->state != RG_SLOT_AGAIN) {
         number++;
         RG_ASSERT(number < window->next);
     }
     window->again_first = number;
-    if (number > window->handed.first && !has_room_for_bytes(window)) {
+    if (number > window->turn && !has_room_for_bytes(window)) {
         return false;
     }
     slot_become(window, rg_window_slot(window, number), RG_SLOT_OUT);
@@ -209,6 +225,7 @@ bool rg_window_ask(struct rg_window *window, uint64_t *out_first)
     while (has_room(window) && rg_progress_has(&window->handed, window->next)) {
         window->next++;
     }
+    turn_advance(window);
     if (!has_room(window)) {
         return false;
     }
@@ -304,10 +321,9 @@ static void sample_end(struct rg_window *window, uint64_t number)
     struct rg_slot *slot = rg_window_slot(window, number);
     slot_discharge(window, slot);
     slot_become(window, slot, RG_SLOT_FREE);
-    uint64_t first = window->handed.first;
     rg_progress_add(&window->handed, number);
-    window->is_held = window->is_held && window->handed.first == first;
     window->next = RG_MAX(window->next, window->handed.first);
+    turn_advance(window);
 }
 
 uint32_t rg_window_skip(struct rg_window *window, uint64_t first)
@@ -323,25 +339,73 @@ uint32_t rg_window_skip(struct rg_window *window, uint64_t first)
 
 bool rg_window_can_take(const struct rg_window *window)
 {
-    return window->options.unordered
-               ? window->arrived.count > 0
-               : rg_window_slot(window, window->handed.first)->state == RG_SLOT_HERE;
+    return window->options.unordered ? window->arrived.count > 0
+                                     : rg_window_slot(window, window->turn)->state == RG_SLOT_HERE;
 }
 
-bool rg_window_take(struct rg_window *window, struct rg_sample *out_sample)
+/* The sample whose turn it is. False: it is not here. */
+static bool turn_take(struct rg_window *window, struct rg_sample *out_sample)
 {
     if (!rg_window_can_take(window)) {
         return false;
     }
-    uint64_t number = window->options.unordered ? queue_pop(window) : window->handed.first;
+    uint64_t number = window->options.unordered ? queue_pop(window) : window->turn;
     const struct rg_slot *slot = rg_window_slot(window, number);
     RG_ASSERT(slot->state == RG_SLOT_HERE);
     out_sample->index = slot->index;
     out_sample->number = number;
     out_sample->completion = slot->completion;
-    sample_end(window, number);
+    return true;
+}
+
+bool rg_window_take(struct rg_window *window, struct rg_sample *out_sample)
+{
+    if (!turn_take(window, out_sample)) {
+        return false;
+    }
+    sample_end(window, out_sample->number);
     RG_VERIFY(invariants(window));
     return true;
+}
+
+uint32_t rg_window_offerable(const struct rg_window *window, uint32_t max)
+{
+    uint32_t count = 0;
+    if (window->options.unordered) {
+        return RG_MIN(window->arrived.count, max);
+    }
+    for (uint64_t number = window->turn; number < window->next && count < max; number++) {
+        enum rg_slot_state state = rg_window_slot(window, number)->state;
+        if (state != RG_SLOT_HERE && state != RG_SLOT_FREE) {
+            break;
+        }
+        count += state == RG_SLOT_HERE;
+    }
+    return count;
+}
+
+bool rg_window_offer(struct rg_window *window, struct rg_sample *out_sample)
+{
+    if (!turn_take(window, out_sample)) {
+        return false;
+    }
+    slot_become(window, rg_window_slot(window, out_sample->number), RG_SLOT_OFFERED);
+    turn_advance(window);
+    RG_VERIFY(invariants(window));
+    return true;
+}
+
+void rg_window_taken(struct rg_window *window, uint64_t number)
+{
+    RG_ASSERT(rg_window_slot(window, number)->state == RG_SLOT_OFFERED);
+    sample_end(window, number);
+    RG_VERIFY(invariants(window));
+}
+
+bool rg_window_is_offered(const struct rg_window *window)
+{
+    return RG_MAX(window->next, window->handed.first) == window->options.total &&
+           used_count(window) == window->counts[RG_SLOT_OFFERED];
 }
 
 /* Lets go of the samples of one request. All of them are here: none was taken, since in order the

@@ -12,23 +12,26 @@
  *
  *             ask              arrive           take
  *      FREE ------> OUT --------------> HERE ---------> FREE
- *        |         |  ^                  |
- *        | follow  |  | ask              | let go
- *        |         v  |                  |
- *        |        AGAIN <----------------+
+ *        |         |  ^                  | |             ^
+ *        | follow  |  | ask       let go | | offer       | taken
+ *        |         v  |                  | v             |
+ *        |        AGAIN <----------------+ OFFERED ------+
  *        +------> FOLLOWS: as long as the request's first sample is OUT or AGAIN
  *
  * OUT is a request in flight; AGAIN is one that has to be made once more, because
  * there was no room for it, because it was asked for a generation that is gone, or because the
  * memory that it held was needed for the first sample. OUT ends in FREE when a sample is skipped.
- * Which samples were taken is kept in `handed` only.
+ * OFFERED is in a queue of the caller's, and still in the window until somebody takes it from
+ * there. Which samples were taken is kept in `handed` only.
  *
  * Each request is charged the bytes that it may hold. The charge is borne by its last sample, so
  * that it ends when all of its samples have been taken. Nothing new is asked for while the charges
- * have reached bytes_max; the first sample is always asked for, since all others wait for it.
+ * have reached bytes_max; the sample whose turn it is, the first that is neither taken nor OFFERED,
+ * is always asked for again, since all others wait for it.
  *
  * Invariant: from `first` to `next` every number is either taken or has a slot that is not FREE,
- * and all other slots are FREE; the counts and the bytes are those of the slots.
+ * and all other slots are FREE; before `turn` all are taken or OFFERED; the counts and the bytes
+ * are those of the slots.
  *
  * Pure: no clock, no I/O. One thread at a time. */
 #ifndef RG_DATASET_WINDOW_H
@@ -45,6 +48,7 @@ enum rg_slot_state {
     RG_SLOT_AGAIN,   /* the first sample of a request that has to be made again */
     RG_SLOT_FOLLOWS, /* read by the request of a sample before it, which is OUT or AGAIN */
     RG_SLOT_HERE,    /* has come, and waits to be taken */
+    RG_SLOT_OFFERED, /* waits in a queue of the caller's */
     RG_SLOT_STATE_COUNT,
 };
 
@@ -69,7 +73,7 @@ struct rg_slot {
 
 struct rg_window_options {
     uint64_t total;        /* samples in the epoch */
-    uint32_t requests_max; /* samples that are asked for or here; at least 1 */
+    uint32_t requests_max; /* samples that are asked for, here or offered; at least 1 */
     uint64_t bytes_max;    /* of all charges */
     bool unordered;        /* samples are taken as they arrive, and not by number */
 };
@@ -86,9 +90,10 @@ struct rg_window {
     uint32_t capacity;                /* a power of two */
     struct rg_progress handed;        /* taken or skipped; its `first` is the window's */
     uint64_t next;
+    uint64_t turn;        /* no sample before this one waits to be taken or offered */
     uint64_t again_first; /* no sample before this one is AGAIN */
     uint64_t bytes;       /* of all charges */
-    bool is_held;         /* nothing but the first sample is asked for until that was taken */
+    bool is_held; /* nothing is asked for but the sample whose turn it is, until it is over */
     uint32_t counts[RG_SLOT_STATE_COUNT];
     struct rg_window_queue arrived; /* of an unordered window: what is HERE, as it arrived */
 };
@@ -140,9 +145,17 @@ bool rg_window_can_take(const struct rg_window *window);
 /* Takes that sample. False: it is not here. The lease is the caller's. */
 bool rg_window_take(struct rg_window *window, struct rg_sample *out_sample);
 
+/* How many samples could be offered one after the other now: at most max. */
+uint32_t rg_window_offerable(const struct rg_window *window, uint32_t max);
+/* Like rg_window_take, but it is OFFERED until rg_window_taken. */
+bool rg_window_offer(struct rg_window *window, struct rg_sample *out_sample);
+void rg_window_taken(struct rg_window *window, uint64_t number);
+/* Every sample of the epoch was taken or is offered. */
+bool rg_window_is_offered(const struct rg_window *window);
+
 /* Makes room for the sample whose turn it is, which is not here while others are: halves bytes_max,
- * asks for nothing else until the first sample was taken, and releases what has come for the
- * others, which are AGAIN. */
+ * asks for nothing else until its turn is over, and releases what has come for the others, which
+ * are AGAIN. */
 void rg_window_let_go(struct rg_window *window, void (*release)(struct rg_lease *lease));
 
 #endif

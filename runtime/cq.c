@@ -34,14 +34,20 @@
  * still being copied wakes too early; the waiter looks, sleeps again, and the publisher of that
  * position wakes it. `head` only grows, so a need computed from an old one also only wakes too
  * early. Whoever interrupts sets `interrupted` before (e), so that a waiter either sees it in (4)
- * or is woken by (f).
+ * or is woken by (f); so does the last source that comes to rest with `present`.
  *
  * The eventfd (no wake-up is lost). `signalled` is true from the write that made it readable until
  * a poll finds nothing, which clears it and then looks again. Either the publisher's (b) precedes
  * that second look, which finds the record, or the clearing precedes the publisher's reading of
- * `signalled`, and it writes. */
+ * `signalled`, and it writes.
+ *
+ * Sources (no free slot is lost). A source that finds no slot (1) sets WANTING and (2) looks at
+ * `head` and `reserved` again. Whoever frees slots (a) moves one of these and (b) looks at
+ * `source_bits`. All are sequentially consistent: if (b) does not find WANTING it comes before (1),
+ * so that (2) finds the slots. */
 #include "runtime/cq.h"
 
+#include "runtime/baton.h"
 #include "runtime/clock.h"
 #include "runtime/descriptor.h"
 #include "runtime/fork.h"
@@ -63,6 +69,10 @@
 #define RECORD_WORDS (sizeof(struct rg_completion) / sizeof(uint64_t))
 static_assert(sizeof(struct rg_completion) % sizeof(uint64_t) == 0, "records are copied as words");
 
+/* States of a queue's sources. */
+#define SOURCED 1u /* there is or was one */
+#define WANTING 2u /* one wants slots */
+
 /* `mark` is the position of the record plus one; 0, which is what the kernel fills new memory with,
  * means that there was none yet. */
 struct slot {
@@ -75,6 +85,10 @@ struct rg_cq {
     uint32_t fork_generation;
     size_t mapping_size; /* this struct and the slots */
     struct rg_fork_hook fork_hook;
+    struct rg_list source_list;   /* guarded by `feeding` */
+    struct rg_baton feeding;      /* tells the sources that there is room */
+    _Atomic uint32_t source_bits; /* SOURCED, WANTING; 0 in most queues */
+    _Atomic uint64_t present;     /* sources that are not AWAY << 32 | those of them that REST */
 
     /* Grouped by who writes them in the usual course: submitters, event loops, takers. */
     alignas(RG_CACHE_LINE) _Atomic uint64_t reserved;
@@ -89,8 +103,9 @@ struct rg_cq {
     alignas(RG_CACHE_LINE) _Atomic uint64_t wake_at; /* UINT64_MAX: no thread waits */
     _Atomic uint32_t event;                          /* the futex */
     _Atomic uint32_t sleepers;
-    _Atomic bool interrupted; /* until a wait has ended by it */
-    _Atomic int fd;           /* -1 until it is asked for */
+    _Atomic(struct rg_cq_listener *) listener; /* NULL: none */
+    _Atomic bool interrupted;                  /* until a wait has ended by it */
+    _Atomic int fd;                            /* -1 until it is asked for */
     _Atomic bool signalled;
 
     struct slot slots[];
@@ -155,6 +170,21 @@ static uint32_t round_up_to_power_of_two(uint32_t n)
     return n == 1 ? 1 : UINT32_C(1) << (32 - __builtin_clz(n - 1));
 }
 
+/* Each is first in turn, so that one with many samples leaves slots to the others. */
+static void sources_feed(void *context)
+{
+    struct rg_cq *cq = context;
+    atomic_fetch_and(&cq->source_bits, ~WANTING);
+    struct rg_list *list = &cq->source_list;
+    for (struct rg_list *node = list->next; node != list; node = node->next) {
+        struct rg_cq_source *source = RG_CONTAINER_OF(node, struct rg_cq_source, node);
+        source->has_room(source);
+    }
+    if (!rg_list_empty(list)) {
+        rg_list_push_back(list, rg_list_pop_front(list));
+    }
+}
+
 int rg_cq_open(struct rg_cq **out_cq, struct rg_runtime *runtime, uint32_t capacity)
 {
     if (out_cq == NULL || runtime == NULL || capacity == 0 || capacity > CAPACITY_MAX) {
@@ -176,6 +206,8 @@ int rg_cq_open(struct rg_cq **out_cq, struct rg_runtime *runtime, uint32_t capac
     cq->fork_hook.child = forked;
     atomic_init(&cq->wake_at, UINT64_MAX);
     atomic_init(&cq->fd, -1);
+    rg_list_init(&cq->source_list);
+    rg_baton_init(&cq->feeding, sources_feed, cq);
     rc = rg_fork_hook_add(&cq->fork_hook);
     if (rc < 0) {
         munmap(cq, size);
@@ -206,29 +238,29 @@ void rg_cq_close(struct rg_cq *cq)
     /* The publishers of a child's copy exist in the parent only. */
     if (!in_child(cq)) {
         wait_for_publishers(cq);
+        RG_ASSERT(rg_list_empty(&cq->source_list));
+        rg_baton_fini(&cq->feeding);
     }
     close_fd(cq);
     int rc = munmap(cq, cq->mapping_size);
     RG_ASSERT(rc == 0);
 }
 
-int rg_cq_reserve(struct rg_cq *cq, uint32_t count)
+/* As many slots as keep all that are in use at `most` of them. */
+static int slots_reserve(struct rg_cq *cq, uint32_t count, uint32_t most)
 {
-    if (in_child(cq)) {
-        return -EOWNERDEAD;
-    }
     for (;;) {
         /* In this order: a later `reserved` is never below an earlier `head`. */
-        uint64_t head = atomic_load_explicit(&cq->head, memory_order_acquire);
-        uint64_t reserved = atomic_load_explicit(&cq->reserved, memory_order_acquire);
+        uint64_t head = atomic_load(&cq->head);
+        uint64_t reserved = atomic_load(&cq->reserved);
         uint64_t used = reserved - head;
-        if (used >= cq->capacity) {
+        if (used >= most) {
             if (head != atomic_load_explicit(&cq->head, memory_order_relaxed)) {
                 continue;
             }
             return 0;
         }
-        uint64_t granted = RG_MIN(count, cq->capacity - used);
+        uint64_t granted = RG_MIN(count, most - used);
         RG_ASSERT(granted <= cq->capacity);
         if (atomic_compare_exchange_weak_explicit(&cq->reserved, &reserved, reserved + granted,
                                                   memory_order_acq_rel, memory_order_relaxed)) {
@@ -238,11 +270,97 @@ int rg_cq_reserve(struct rg_cq *cq, uint32_t count)
     }
 }
 
+int rg_cq_reserve(struct rg_cq *cq, uint32_t count)
+{
+    return in_child(cq) ? -EOWNERDEAD : slots_reserve(cq, count, cq->capacity);
+}
+
+int rg_cq_source_reserve(struct rg_cq *cq, uint32_t count)
+{
+    uint32_t most = cq->capacity - cq->capacity / 4;
+    int reserved = slots_reserve(cq, count, most);
+    if (reserved == 0) {
+        atomic_fetch_or(&cq->source_bits, WANTING);
+        reserved = slots_reserve(cq, count, most);
+    }
+    return reserved;
+}
+
+static void room_tell(struct rg_cq *cq)
+{
+    if (RG_UNLIKELY((atomic_load(&cq->source_bits) & WANTING) != 0)) {
+        rg_baton_pass(&cq->feeding);
+    }
+}
+
 void rg_cq_unreserve(struct rg_cq *cq, uint32_t count)
 {
     uint64_t head = atomic_load_explicit(&cq->head, memory_order_acquire);
-    uint64_t before = atomic_fetch_sub_explicit(&cq->reserved, count, memory_order_acq_rel);
+    uint64_t before = atomic_fetch_sub(&cq->reserved, count);
     RG_ASSERT(before - head >= count);
+    room_tell(cq);
+}
+
+void rg_cq_attach(struct rg_cq *cq, struct rg_cq_source *source)
+{
+    RG_ASSERT(source->took != NULL && source->has_room != NULL);
+    atomic_fetch_or(&cq->source_bits, SOURCED);
+    rg_cq_source_become(cq, source, RG_CQ_SOURCE_FLOWING);
+    rg_baton_take(&cq->feeding);
+    rg_list_push_back(&cq->source_list, &source->node);
+    rg_baton_give(&cq->feeding);
+}
+
+static bool sources_rest(struct rg_cq *cq)
+{
+    uint64_t present = atomic_load(&cq->present);
+    return present != 0 && present >> 32 == (present & UINT32_MAX);
+}
+
+static void wake_all(struct rg_cq *cq)
+{
+    atomic_fetch_add(&cq->event, 1);
+    if (atomic_load(&cq->sleepers) > 0) {
+        futex_wake_all(cq);
+    }
+}
+
+static uint64_t weight_of(enum rg_cq_source_state state)
+{
+    return (uint64_t)(state != RG_CQ_SOURCE_AWAY) << 32 | (state == RG_CQ_SOURCE_RESTING);
+}
+
+void rg_cq_source_become(struct rg_cq *cq, struct rg_cq_source *source,
+                         enum rg_cq_source_state state)
+{
+    if (source->state == state) {
+        return;
+    }
+    atomic_fetch_add(&cq->present, weight_of(state) - weight_of(source->state));
+    source->state = state;
+    if (sources_rest(cq)) {
+        wake_all(cq);
+    }
+}
+
+void rg_cq_detach(struct rg_cq *cq, struct rg_cq_source *source)
+{
+    RG_ASSERT(source->state == RG_CQ_SOURCE_AWAY);
+    rg_baton_take(&cq->feeding);
+    rg_list_remove(&source->node);
+    rg_baton_give(&cq->feeding);
+}
+
+bool rg_cq_is_awaited(struct rg_cq *cq)
+{
+    return atomic_load(&cq->sleepers) > 0;
+}
+
+void rg_cq_listen(struct rg_cq *cq, struct rg_cq_listener *listener)
+{
+    atomic_store(&cq->listener, listener);
+    /* Who has not seen the listener has published what the caller now finds. */
+    (void)atomic_load(&cq->published);
 }
 
 static void store_record(struct rg_cq *cq, uint64_t position, const struct rg_completion *record)
@@ -308,6 +426,10 @@ void rg_cq_publish(struct rg_cq *cq, const struct rg_completion *records, uint32
     uint64_t published = atomic_fetch_add(&cq->published, count) + count;
     wake_sleepers(cq, published);
     signal_fd(cq);
+    struct rg_cq_listener *listener = atomic_load(&cq->listener);
+    if (RG_UNLIKELY(listener != NULL)) {
+        listener->published(listener);
+    }
     /* The last access. */
     atomic_fetch_add_explicit(&cq->departed, count, memory_order_release);
 }
@@ -331,10 +453,35 @@ static uint32_t take(struct rg_cq *cq, struct rg_completion *out, uint32_t max, 
             continue;
         }
         if (atomic_compare_exchange_weak_explicit(&cq->head, &head, head + count,
-                                                  memory_order_acq_rel, memory_order_acquire)) {
+                                                  memory_order_seq_cst, memory_order_acquire)) {
             return count;
         }
     }
+}
+
+static void sources_tell(struct rg_cq *cq, struct rg_completion *out, uint32_t count)
+{
+    for (uint32_t i = 0; i < count;) {
+        struct rg_cq_source *source = (struct rg_cq_source *)(uintptr_t)out[i].sample_index;
+        uint32_t end = i + 1;
+        while (end < count && out[end].sample_index == out[i].sample_index) {
+            end++;
+        }
+        if (source != NULL) {
+            source->took(source, &out[i], end - i);
+        }
+        i = end;
+    }
+    room_tell(cq);
+}
+
+/* What has been taken off goes to the caller. */
+static int hand_out(struct rg_cq *cq, struct rg_completion *out, uint32_t count)
+{
+    if (RG_UNLIKELY(atomic_load(&cq->source_bits) != 0)) {
+        sources_tell(cq, out, count);
+    }
+    return (int)count;
 }
 
 int rg_cq_poll(struct rg_cq *cq, struct rg_completion *out, uint32_t out_max)
@@ -353,7 +500,7 @@ int rg_cq_poll(struct rg_cq *cq, struct rg_completion *out, uint32_t out_max)
         count = take(cq, out, out_max, 1);
     }
     RG_ASSERT(count <= out_max);
-    return (int)count;
+    return hand_out(cq, out, count);
 }
 
 static void lower_wake_at(struct rg_cq *cq, uint64_t needed)
@@ -372,6 +519,7 @@ static int take_or_sleep(struct rg_cq *cq, struct rg_completion *out, uint32_t o
     atomic_fetch_add(&cq->sleepers, 1);
     uint32_t event = atomic_load(&cq->event);
     uint64_t head = atomic_load_explicit(&cq->head, memory_order_acquire);
+    min = sources_rest(cq) ? 1 : min;
     lower_wake_at(cq, head + min);
     (void)atomic_load(&cq->published);
     int rc = (int)take(cq, out, out_max, min);
@@ -401,7 +549,7 @@ int rg_cq_wait(struct rg_cq *cq, struct rg_completion *out, uint32_t out_max, ui
         rc = take_or_sleep(cq, out, out_max, min, deadline_ns);
     }
     if (rc > 0) {
-        return rc;
+        return hand_out(cq, out, (uint32_t)rc);
     }
     RG_ASSERT(rc == -ETIMEDOUT || rc == -EINTR);
     int count = rg_cq_poll(cq, out, out_max);
@@ -417,10 +565,7 @@ void rg_cq_interrupt(struct rg_cq *cq)
         return;
     }
     atomic_store(&cq->interrupted, true);
-    atomic_fetch_add(&cq->event, 1);
-    if (atomic_load(&cq->sleepers) > 0) {
-        futex_wake_all(cq);
-    }
+    wake_all(cq);
 }
 
 int rg_cq_fd(struct rg_cq *cq)

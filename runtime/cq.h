@@ -18,9 +18,48 @@ int rg_runtime_check(const struct rg_runtime *runtime);
 int rg_cq_reserve(struct rg_cq *cq, uint32_t count);
 void rg_cq_unreserve(struct rg_cq *cq, uint32_t count);
 
+/* Who has records for a queue without having reserved slots for all of them, and is told when one
+ * of them is taken off: a reader of a dataset. Its records have its address as sample_index, and in
+ * sample_number what it likes. Calls come from threads that take off or unreserve. */
+enum rg_cq_source_state {
+    RG_CQ_SOURCE_AWAY = 0, /* not attached, or its last record was taken off */
+    RG_CQ_SOURCE_FLOWING,  /* records of it are on their way */
+    RG_CQ_SOURCE_RESTING,  /* nothing comes before something is taken off */
+};
+struct rg_cq_source {
+    struct rg_list node; /* in the queue's list, while attached */
+    enum rg_cq_source_state state;
+    /* This thread has taken these records of the source's off. It replaces both words. Also after
+     * the source was detached. */
+    void (*took)(struct rg_cq_source *source, struct rg_completion *records, uint32_t count);
+    /* There may be slots for which rg_cq_source_reserve failed. Must not wait. */
+    void (*has_room)(struct rg_cq_source *source);
+};
+/* It flows at first. After rg_cq_detach, which it has to be AWAY for, has_room is not called any
+ * more. Both may wait. */
+void rg_cq_attach(struct rg_cq *cq, struct rg_cq_source *source);
+void rg_cq_detach(struct rg_cq *cq, struct rg_cq_source *source);
+/* When all sources rest, no thread waits for more than is there. One thread at a time for each
+ * source, which must be attached. */
+void rg_cq_source_become(struct rg_cq *cq, struct rg_cq_source *source,
+                         enum rg_cq_source_state state);
+/* Like rg_cq_reserve, but leaves a quarter of the queue to requests. With 0, all sources are told
+ * when there are slots. */
+int rg_cq_source_reserve(struct rg_cq *cq, uint32_t count);
+/* A thread waits in rg_cq_wait. */
+bool rg_cq_is_awaited(struct rg_cq *cq);
+
 /* Copies the records into reserved slots, one after the other, and wakes who waits. The queue may
  * be closed as soon as the last of them has been taken off, even before this returns. Any thread.
  */
 void rg_cq_publish(struct rg_cq *cq, const struct rg_completion *records, uint32_t count);
+
+/* From rg_cq_listen on, `published` is called by each thread that has published; what was published
+ * before is for the caller to take. Must not wait. Borrowed until the queue is closed, which waits
+ * for calls that are going on. */
+struct rg_cq_listener {
+    void (*published)(struct rg_cq_listener *listener);
+};
+void rg_cq_listen(struct rg_cq *cq, struct rg_cq_listener *listener);
 
 #endif

@@ -357,6 +357,7 @@ static void client_free(struct rg_client *client)
     rg_credentials_unref(client->credentials);
     free(client->requests);
     free(client->loops);
+    pthread_mutex_destroy(&client->users_lock);
     free(client);
 }
 
@@ -382,6 +383,8 @@ int rg_client_open_explained(struct rg_client **out_client, struct rg_runtime *r
         return rg_explain(error, error_size, -ENOMEM, "no memory");
     }
     client->runtime = runtime;
+    pthread_mutex_init(&client->users_lock, NULL);
+    rg_list_init(&client->users);
     if (error != NULL && error_size > 0) {
         *error = '\0';
     }
@@ -566,11 +569,37 @@ int rg_client_server_time(struct rg_client *client, int64_t *out_seconds)
     return 0;
 }
 
+void rg_client_join(struct rg_client *client, struct rg_client_user *user)
+{
+    pthread_mutex_lock(&client->users_lock);
+    rg_list_push_back(&client->users, &user->node);
+    pthread_mutex_unlock(&client->users_lock);
+}
+
+void rg_client_leave(struct rg_client *client, struct rg_client_user *user)
+{
+    pthread_mutex_lock(&client->users_lock);
+    rg_list_remove(&user->node);
+    pthread_mutex_unlock(&client->users_lock);
+}
+
+static void users_stop(struct rg_client *client)
+{
+    struct rg_list *node;
+    pthread_mutex_lock(&client->users_lock);
+    while ((node = rg_list_pop_front(&client->users)) != NULL) {
+        struct rg_client_user *user = RG_CONTAINER_OF(node, struct rg_client_user, node);
+        user->stop(user);
+    }
+    pthread_mutex_unlock(&client->users_lock);
+}
+
 void rg_client_close(struct rg_client *client)
 {
     if (client == NULL || rg_runtime_check(client->runtime) < 0) {
         return;
     }
+    users_stop(client);
     client_clean(client);
     rg_client_close_begin(client);
     rg_client_close_finish(client);

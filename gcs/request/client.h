@@ -14,6 +14,16 @@ int rg_client_cancel_all(struct rg_client *client, struct rg_cq *cq);
 /* Returns when what the loop has completed so far has been published. Any other thread. */
 void rg_client_await_completions(struct rg_client_loop *client_loop);
 
+/* Who submits from loops, on its own account, and so has to stop before the client is closed. */
+struct rg_client_user {
+    struct rg_list node;
+    /* From its return on, nothing is submitted to the client, which may be gone at any time. */
+    void (*stop)(struct rg_client_user *user);
+};
+void rg_client_join(struct rg_client *client, struct rg_client_user *user);
+/* Not after `stop`. */
+void rg_client_leave(struct rg_client *client, struct rg_client_user *user);
+
 /* The two halves of rg_client_close: who drives the loops himself does so between them, until the
  * pool of every loop is NULL. */
 void rg_client_close_begin(struct rg_client *client);

@@ -96,6 +96,8 @@ struct rg_client {
     } shared;
     uint32_t loop_count;
     struct rg_client_loop *loops;
+    pthread_mutex_t users_lock;
+    struct rg_list users; /* see struct rg_client_user */
 };
 
 /* Makes all of client->requests, which are zeros, free ones. Before another thread knows the

@@ -38,7 +38,8 @@
     XX(BAD_RESPONSE,       23, "the answer is not what the service documents", false)              \
     XX(UNEXPECTED,         24, "an unexpected system error", false)                                \
     XX(SOURCE,             25, "the data to send could not be read", false)                     \
-    XX(CREDENTIALS,        26, "no access token could be obtained", false)
+    XX(CREDENTIALS,        26, "no access token could be obtained", false)                         \
+    XX(END,                27, "all samples were given", false)
 /* clang-format on */
 
 enum rg_status {

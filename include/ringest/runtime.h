@@ -141,7 +141,8 @@ struct rg_completion {
     /* The answer to a write or delete was lost, and its result was found on the server. This
      * request or another writer made it. Never set with `exclusive`. */
     bool found_done;
-    uint64_t reserved[2];
+    /* Of a reader's sample (rg_reader_start), as in struct rg_sample; otherwise 0. */
+    uint64_t sample_index, sample_number;
 };
 
 /* Opens a queue for `capacity` completions, 1 to 1,048,576, rounded up to a power of two, in the
@@ -154,7 +155,8 @@ RG_API int rg_cq_poll(struct rg_cq *cq, struct rg_completion *out, uint32_t out_
 
 #define RG_FOREVER UINT64_MAX /* a deadline that never passes */
 /* Takes off up to out_max completions. Waits until there are `min` of them, or until deadline_ns
- * (CLOCK_MONOTONIC). Returns how many: fewer than `min`, but at least one, if the deadline passed.
+ * (CLOCK_MONOTONIC). Returns how many: fewer than `min`, but at least one, if the deadline passed,
+ * or if readers deliver into the queue and none can give more before something is taken off.
  * With none: -ETIME (the deadline passed) or -EINTR (a signal handler ran, or rg_cq_interrupt).
  * -EINVAL: min is 0, or above out_max or the capacity. */
 RG_API int rg_cq_wait(struct rg_cq *cq, struct rg_completion *out, uint32_t out_max, uint32_t min,

@@ -48,7 +48,8 @@ static struct rg_completion make_record(uint64_t number)
         .data = (const void *)(uintptr_t)(number * 5),
         .size = number * 7,
         .finished_ns = number * 11,
-        .reserved = {number * 13, number * 17},
+        .sample_index = number * 13,
+        .sample_number = number * 17,
     };
 }
 
@@ -59,8 +60,8 @@ static bool is_record(const struct rg_completion *record, uint64_t number)
     return record->user_data == want.user_data && record->status == want.status &&
            record->http_status == want.http_status && record->crc32c == want.crc32c &&
            record->data == want.data && record->size == want.size &&
-           record->finished_ns == want.finished_ns && record->reserved[0] == want.reserved[0] &&
-           record->reserved[1] == want.reserved[1];
+           record->finished_ns == want.finished_ns && record->sample_index == want.sample_index &&
+           record->sample_number == want.sample_number;
 }
 
 static void publish(struct rg_cq *cq, uint64_t first, uint32_t count)

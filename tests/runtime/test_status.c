@@ -22,7 +22,7 @@ static void test_values_are_the_documented_ones(void)
     RG_CHECK_EQ(RG_STATUS_NOT_FOUND, 13);
     RG_CHECK_EQ(RG_STATUS_UNEXPECTED, 24);
     RG_CHECK_EQ(RG_STATUS_CREDENTIALS, 26);
-    RG_CHECK_EQ(RG_STATUS_COUNT, 27);
+    RG_CHECK_EQ(RG_STATUS_COUNT, 28);
     RG_CHECK_STR(rg_status_name(RG_STATUS_NOT_FOUND), "NOT_FOUND");
     RG_CHECK_STR(rg_status_text(RG_STATUS_NOT_FOUND), "no such object or bucket");
 }
