@@ -419,7 +419,7 @@ static bool upload_look(struct rg_conn *conn)
         return false;
     }
     struct rg_socket_output output;
-    rg_transport_output(&conn->transport, &output);
+    rg_transport_progress(&conn->transport, &output);
     bool goes_on = conn->request == RG_REQUEST_SENDING || output.pending > 0 ||
                    rg_transport_sending(&conn->transport);
     if (output.acknowledged != conn->acknowledged) {

@@ -767,7 +767,7 @@ static void answer_look(struct rg_server_conn *conn)
 {
     struct rg_socket_output output;
     if (conn->state == RG_SERVER_CONN_OPEN && conn->answer == RG_SERVER_ANSWER_SENDING) {
-        rg_transport_output(&conn->transport, &output);
+        rg_transport_progress(&conn->transport, &output);
         if (output.acknowledged != conn->acknowledged) {
             conn->acknowledged = output.acknowledged;
             progress(conn);

@@ -57,17 +57,13 @@ static bool is_closing(const struct rg_transport *transport)
 
 static bool invariants(const struct rg_transport *transport)
 {
-    const struct rg_send_buffer *buffer = transport->buffer;
-    bool idle = rg_op_idle(&transport->reading) && rg_op_idle(&transport->writing);
-    bool empty =
-        idle && buffer == NULL && transport->tunnel == NULL && transport->input.stash == NULL;
+    bool idle = rg_op_idle(&transport->reading) && rg_op_idle(&transport->output.op);
+    bool empty = idle && transport->output.state == RG_TRANSPORT_EMPTY &&
+                 transport->tunnel == NULL && transport->input.stash == NULL;
     return (transport->state != RG_TRANSPORT_IDLE || empty) &&
            (transport->state != RG_TRANSPORT_TUNNELLING || transport->tunnel != NULL) &&
            (transport->state != RG_TRANSPORT_HANDSHAKING || transport->secure) &&
-           (rg_op_idle(&transport->reading) || transport->input.state == RG_TRANSPORT_FLOWING) &&
-           (buffer == NULL || transport->direct_source == NULL) &&
-           (buffer == NULL ||
-            (buffer->sending <= buffer->size && buffer->size <= buffer->capacity));
+           (rg_op_idle(&transport->reading) || transport->input.state == RG_TRANSPORT_FLOWING);
 }
 
 static void transport_enter(struct rg_transport *transport, enum rg_transport_state state)
@@ -79,21 +75,6 @@ static void transport_enter(struct rg_transport *transport, enum rg_transport_st
     RG_VERIFY(invariants(transport));
 }
 
-static void buffer_return(struct rg_transport *transport)
-{
-    rg_send_buffer_return(&transport->shared->buffers, transport->buffer);
-    transport->buffer = NULL;
-}
-
-/* The transport's buffer, borrowed if it has none; NULL: no memory. */
-static struct rg_send_buffer *buffer_get(struct rg_transport *transport, bool large)
-{
-    if (transport->buffer == NULL) {
-        transport->buffer = rg_send_buffer_borrow(&transport->shared->buffers, large);
-    }
-    return transport->buffer;
-}
-
 static void transport_fail(struct rg_transport *transport, enum rg_status status, int os_error,
                            const char *text)
 {
@@ -102,6 +83,11 @@ static void transport_fail(struct rg_transport *transport, enum rg_status status
         transport->failure =
             (struct rg_transport_failure){.status = status, .os_error = os_error, .text = text};
     }
+}
+
+static void transport_fail_memory(struct rg_transport *transport)
+{
+    transport_fail(transport, RG_STATUS_NO_RESOURCES, ENOMEM, NULL);
 }
 
 static void transport_fail_tls(struct rg_transport *transport)
@@ -144,32 +130,16 @@ static void receive_start(struct rg_transport *transport)
     rg_op_recv(loop_of(transport), &transport->reading, &transport->socket, transport->receive_max);
 }
 
-/* Where TLS puts what it has to say while it reads: behind what waits to be sent, because it is
- * sealed after that. TLS holds what finds no room there until there is some. */
-static struct rg_tls_out reply_begin(const struct rg_transport *transport)
+/* Sends what TLS said while it read. */
+static void reply_send(struct rg_transport *transport, const struct rg_tls_out *reply)
 {
-    struct rg_send_buffer *buffer = transport->buffer;
-    if (buffer == NULL) {
-        return (struct rg_tls_out){transport->shared->reply, 0, RG_TRANSPORT_REPLY_SIZE};
-    }
-    return (struct rg_tls_out){buffer->data, buffer->size, buffer->capacity};
-}
-
-static void reply_end(struct rg_transport *transport, const struct rg_tls_out *reply)
-{
-    size_t before = transport->buffer != NULL ? transport->buffer->size : 0;
-    if (RG_LIKELY(reply->size == before)) {
+    if (RG_LIKELY(!rg_transport_output_grew(&transport->output, reply))) {
         return;
     }
-    if (transport->buffer == NULL) {
-        struct rg_send_buffer *buffer = buffer_get(transport, false);
-        if (buffer == NULL) {
-            transport_fail(transport, RG_STATUS_NO_RESOURCES, ENOMEM, NULL);
-            return;
-        }
-        memcpy(buffer->data, reply->data, reply->size);
+    if (rg_transport_output_take(&transport->output, reply) < 0) {
+        transport_fail_memory(transport);
+        return;
     }
-    transport->buffer->size = reply->size;
     rg_transport_flush(transport);
 }
 
@@ -181,21 +151,17 @@ static bool held_send(struct rg_transport *transport)
         !rg_tls_holds(&transport->tls)) {
         return false;
     }
-    struct rg_send_buffer *buffer = buffer_get(transport, false);
-    if (buffer == NULL) {
-        transport_fail(transport, RG_STATUS_NO_RESOURCES, ENOMEM, NULL);
+    if (!rg_transport_output_reserve(&transport->output, false)) {
+        transport_fail_memory(transport);
         return false;
     }
-    struct rg_tls_out out = {buffer->data, buffer->size, buffer->capacity};
+    struct rg_tls_out out = rg_transport_output_place(&transport->output);
     int rc = rg_tls_flush(&transport->tls, &out);
     RG_ASSERT(rc == 0 || rc == -ENOBUFS || rc == -EPROTO);
-    buffer->size = out.size;
     if (rc == -EPROTO) {
         transport_fail_tls(transport);
     }
-    if (buffer->size == 0) {
-        buffer_return(transport);
-    }
+    (void)rg_transport_output_take(&transport->output, &out);
     rg_transport_flush(transport);
     return rc != -EPROTO && rg_transport_sending(transport);
 }
@@ -203,12 +169,8 @@ static bool held_send(struct rg_transport *transport)
 /* Sends what a step of a handshake has said. False: that has failed. */
 static bool answer_flush(struct rg_transport *transport, const struct rg_tls_out *out, int rc)
 {
-    struct rg_send_buffer *buffer = transport->buffer;
     uint8_t state = transport->state;
-    buffer->size = out->size;
-    if (buffer->size == 0) {
-        buffer_return(transport);
-    }
+    (void)rg_transport_output_take(&transport->output, out);
     rg_transport_flush(transport);
     if ((rc == -ENOBUFS) != (transport->input.state == RG_TRANSPORT_BLOCKED)) {
         rg_transport_input_enter(&transport->input,
@@ -225,12 +187,11 @@ static void open_tell(struct rg_transport *transport)
 
 static void handshake_step(struct rg_transport *transport)
 {
-    struct rg_send_buffer *buffer = buffer_get(transport, false);
-    if (buffer == NULL) {
-        transport_fail(transport, RG_STATUS_NO_RESOURCES, ENOMEM, NULL);
+    if (!rg_transport_output_reserve(&transport->output, false)) {
+        transport_fail_memory(transport);
         return;
     }
-    struct rg_tls_out out = {buffer->data, buffer->size, buffer->capacity};
+    struct rg_tls_out out = rg_transport_output_place(&transport->output);
     int rc = rg_tls_handshake(&transport->tls, &transport->input.in, &out);
     if (answer_flush(transport, &out, rc) && rc == 0) {
         open_tell(transport);
@@ -259,12 +220,11 @@ static void peer_reached(struct rg_transport *transport)
 
 static void tunnel_step(struct rg_transport *transport)
 {
-    struct rg_send_buffer *buffer = buffer_get(transport, false);
-    if (buffer == NULL) {
-        transport_fail(transport, RG_STATUS_NO_RESOURCES, ENOMEM, NULL);
+    if (!rg_transport_output_reserve(&transport->output, false)) {
+        transport_fail_memory(transport);
         return;
     }
-    struct rg_tls_out out = {buffer->data, buffer->size, buffer->capacity};
+    struct rg_tls_out out = rg_transport_output_place(&transport->output);
     int rc = rg_tunnel_step(transport->tunnel, &transport->input.in, &out);
     if (answer_flush(transport, &out, rc) && rc == 0) {
         peer_reached(transport);
@@ -297,7 +257,7 @@ static void data_deliver(struct rg_transport *transport)
     RG_ASSERT(transport->input.in.size == 0 || transport->input.state != RG_TRANSPORT_FLOWING ||
               transport->state != RG_TRANSPORT_OPEN);
     if (rg_transport_input_end(&transport->input) < 0 && !is_closing(transport)) {
-        transport_fail(transport, RG_STATUS_NO_RESOURCES, ENOMEM, NULL);
+        transport_fail_memory(transport);
     }
     tell_ended(transport);
     receive_start(transport);
@@ -327,7 +287,7 @@ static bool input_unwrap(struct rg_transport *transport)
     uint8_t *plain = rg_transport_loop_unwrapped(transport->shared);
     if (plain == NULL) {
         transport->input.in = (struct rg_tls_in){0};
-        transport_fail(transport, RG_STATUS_NO_RESOURCES, ENOMEM, NULL);
+        transport_fail_memory(transport);
         return false;
     }
     int rc = rg_tunnel_unwrap(transport->tunnel, &transport->input.in, plain,
@@ -399,39 +359,18 @@ static void connect_done(struct rg_transport *transport, int32_t result)
     receive_start(transport);
 }
 
-/* Takes what was sent out of the buffer. True: nothing is left in it. */
-static bool buffer_sent(struct rg_transport *transport, size_t size)
-{
-    struct rg_send_buffer *buffer = transport->buffer;
-    if (buffer == NULL) {
-        return true;
-    }
-    if (is_wrapped(transport) && transport->tunnel->outer.wire != NULL) {
-        RG_ASSERT(size == transport->tunnel->outer.wire->size);
-        rg_tunnel_tls_sent(&transport->tunnel->outer, &transport->shared->buffers);
-    } else {
-        RG_ASSERT(size >= buffer->sending);
-    }
-    buffer->size -= buffer->sending;
-    memmove(buffer->data, buffer->data + buffer->sending, buffer->size);
-    buffer->sending = 0;
-    if (buffer->size > 0) {
-        rg_transport_flush(transport);
-        return false;
-    }
-    buffer_return(transport);
-    return true;
-}
-
 static void send_done(struct rg_transport *transport, int32_t result)
 {
-    if (result < 0) {
+    if (transport->output.state == RG_TRANSPORT_FAILED) {
         transport_fail(transport, rg_errors_status(RG_ERRORS_SEND, -result), -result, NULL);
         tell_ended(transport);
         return;
     }
-    transport->direct_source = NULL;
-    if (!buffer_sent(transport, (size_t)result) || held_send(transport)) {
+    if (transport->output.state == RG_TRANSPORT_FILLING) {
+        rg_transport_flush(transport);
+        return;
+    }
+    if (held_send(transport)) {
         return;
     }
     if (transport->state == RG_TRANSPORT_OPEN) {
@@ -450,13 +389,16 @@ static void closing_proceed(struct rg_transport *transport)
         rg_socket_shutdown(loop_of(transport), &transport->socket);
     }
     rg_op_cancel(loop_of(transport), &transport->reading);
-    rg_op_cancel(loop_of(transport), &transport->writing);
+    rg_op_cancel(loop_of(transport), &transport->output.op);
     rg_loop_defer(loop_of(transport), &transport->task);
 }
 
 static void writing_done(struct rg_op *op)
 {
-    struct rg_transport *transport = RG_CONTAINER_OF(op, struct rg_transport, writing);
+    struct rg_transport *transport = RG_CONTAINER_OF(op, struct rg_transport, output.op);
+    if (op->kind == RG_OP_SEND) {
+        rg_transport_output_done(&transport->output, transport->tunnel);
+    }
     if (is_closing(transport)) {
         if (transport->state == RG_TRANSPORT_GOODBYE) {
             transport_enter(transport, RG_TRANSPORT_CLOSING);
@@ -473,19 +415,16 @@ static void writing_done(struct rg_op *op)
 
 static void closing_finish(struct rg_transport *transport)
 {
-    RG_ASSERT(rg_op_idle(&transport->reading) && rg_op_idle(&transport->writing));
+    RG_ASSERT(rg_op_idle(&transport->reading) && rg_op_idle(&transport->output.op));
     bool reset = transport->state == RG_TRANSPORT_RESETTING;
     if (transport->secure) {
         rg_tls_fini(&transport->tls);
     }
     rg_socket_close(loop_of(transport), &transport->socket, reset);
-    if (transport->tunnel != NULL) {
-        rg_tunnel_tls_sent(&transport->tunnel->outer, &transport->shared->buffers);
-        rg_tunnel_destroy(transport->tunnel);
-        transport->tunnel = NULL;
-    }
+    rg_tunnel_destroy(transport->tunnel);
+    transport->tunnel = NULL;
     rg_transport_input_drop(&transport->input);
-    buffer_return(transport);
+    rg_transport_output_drop(&transport->output);
     transport_enter(transport, RG_TRANSPORT_IDLE);
     transport->owner->on_closed(transport);
 }
@@ -494,7 +433,7 @@ static void task_run(struct rg_task *task)
 {
     struct rg_transport *transport = RG_CONTAINER_OF(task, struct rg_transport, task);
     if (is_closing(transport)) {
-        if (rg_op_idle(&transport->reading) && rg_op_idle(&transport->writing)) {
+        if (rg_op_idle(&transport->reading) && rg_op_idle(&transport->output.op)) {
             closing_finish(transport);
         } else if (transport->state == RG_TRANSPORT_RESETTING) {
             /* An op that was ready when it was cancelled may wait once more, as nothing was shut
@@ -521,7 +460,7 @@ void rg_transport_init(struct rg_transport *transport, struct rg_transport_loop 
         .task.run = task_run,
     };
     rg_op_init(&transport->reading, reading_done);
-    rg_op_init(&transport->writing, writing_done);
+    rg_transport_output_init(&transport->output, shared, &transport->socket, writing_done);
 }
 
 /* Undoes the beginning of rg_transport_connect and rg_transport_accept; returns rc. */
@@ -571,7 +510,7 @@ int rg_transport_connect(struct rg_transport *transport, const struct rg_transpo
         return open_failed(transport, rc);
     }
     transport_enter(transport, RG_TRANSPORT_CONNECTING);
-    rg_op_connect(loop_of(transport), &transport->writing, &transport->socket, target->address,
+    rg_op_connect(loop_of(transport), &transport->output.op, &transport->socket, target->address,
                   target->address_size);
     return 0;
 }
@@ -605,9 +544,9 @@ ssize_t rg_transport_read(struct rg_transport *transport, uint8_t *dest, size_t 
         size_t size = rg_transport_input_take(&transport->input, dest, room);
         return size > 0 ? (ssize_t)size : -EAGAIN;
     }
-    struct rg_tls_out reply = reply_begin(transport);
+    struct rg_tls_out reply = rg_transport_output_place(&transport->output);
     ssize_t got = rg_tls_open(&transport->tls, &transport->input.in, dest, room, &reply);
-    reply_end(transport, &reply);
+    reply_send(transport, &reply);
     if (got > 0 || got == -ENOSPC) {
         return got;
     }
@@ -662,77 +601,45 @@ ssize_t rg_transport_write(struct rg_transport *transport, const void *data, siz
     if (transport->state != RG_TRANSPORT_OPEN) {
         return -ENOTCONN;
     }
-    RG_ASSERT(transport->direct_source == NULL);
-    struct rg_send_buffer *buffer = buffer_get(transport, large);
-    if (buffer == NULL) {
-        transport_fail(transport, RG_STATUS_NO_RESOURCES, ENOMEM, NULL);
+    ssize_t taken = rg_transport_output_write(
+        &transport->output, transport->secure ? &transport->tls : NULL, data, size, large);
+    if (taken == -ENOMEM) {
+        transport_fail_memory(transport);
         tell_later(transport);
-        return -ENOMEM;
-    }
-    if (!transport->secure) {
-        size_t taken = RG_MIN(size, rg_send_buffer_room(buffer));
-        memcpy(buffer->data + buffer->size, data, taken);
-        buffer->size += taken;
-        return (ssize_t)taken;
-    }
-    struct rg_tls_out out = {buffer->data, buffer->size, buffer->capacity};
-    ssize_t taken = rg_tls_seal(&transport->tls, data, size, &out);
-    buffer->size = out.size;
-    if (taken < 0) {
+    } else if (taken < 0) {
         transport_fail_tls(transport);
         tell_later(transport);
     }
     return taken;
 }
 
-/* Sends inside the TLS with the proxy, as much as one buffer takes of it. */
-static void wrapped_flush(struct rg_transport *transport)
-{
-    struct rg_tunnel *tunnel = transport->tunnel;
-    int rc = rg_tunnel_wrap(tunnel, &transport->shared->buffers, transport->buffer);
-    if (rc == 0) {
-        rg_op_send(loop_of(transport), &transport->writing, &transport->socket,
-                   tunnel->outer.wire->data, tunnel->outer.wire->size);
-    } else if (!is_closing(transport)) {
-        buffer_return(transport);
-        if (rc == -ENOMEM) {
-            transport_fail(transport, RG_STATUS_NO_RESOURCES, ENOMEM, NULL);
-        } else {
-            transport_fail_tunnel(transport);
-        }
-        tell_later(transport);
-    }
-}
-
 void rg_transport_flush(struct rg_transport *transport)
 {
-    struct rg_send_buffer *buffer = transport->buffer;
-    if (buffer == NULL || buffer->size == 0 || !rg_op_idle(&transport->writing)) {
+    int rc = rg_transport_output_flush(&transport->output, transport->tunnel);
+    if (RG_LIKELY(rc == 0) || is_closing(transport)) {
         return;
     }
-    if (is_wrapped(transport)) {
-        wrapped_flush(transport);
-        return;
+    if (rc == -ENOMEM) {
+        transport_fail_memory(transport);
+    } else {
+        transport_fail_tunnel(transport);
     }
-    buffer->sending = buffer->size;
-    rg_op_send(loop_of(transport), &transport->writing, &transport->socket, buffer->data,
-               buffer->size);
+    tell_later(transport);
 }
 
 void rg_transport_send_from(struct rg_transport *transport, const void *data, size_t size)
 {
     RG_ASSERT(!transport->secure && transport->state == RG_TRANSPORT_OPEN);
-    RG_ASSERT(transport->buffer == NULL && rg_op_idle(&transport->writing));
-    transport->direct_source = data;
-    rg_op_send(loop_of(transport), &transport->writing, &transport->socket, data, size);
+    rg_transport_output_lend(&transport->output, data, size);
 }
 
 bool rg_transport_sending(const struct rg_transport *transport)
 {
-    return transport->buffer != NULL || !rg_op_idle(&transport->writing);
+    return transport->output.state != RG_TRANSPORT_EMPTY;
 }
 
-void rg_transport_output(const struct rg_transport *transport, struct rg_socket_output *out_output)
+void rg_transport_progress(const struct rg_transport *transport,
+                           struct rg_socket_output *out_output)
 {
     rg_socket_output(loop_of(transport), &transport->socket, out_output);
 }
@@ -740,8 +647,7 @@ void rg_transport_output(const struct rg_transport *transport, struct rg_socket_
 bool rg_transport_borrows(const struct rg_transport *transport)
 {
     bool reads = !rg_op_idle(&transport->reading) && transport->reading.kind == RG_OP_RECV_INTO;
-    bool writes = !rg_op_idle(&transport->writing) && transport->direct_source != NULL;
-    return reads || writes;
+    return reads || transport->output.state == RG_TRANSPORT_LENDING;
 }
 
 /* True if a last word to the peer is on its way, which closing waits for: close_notify, or the
@@ -753,15 +659,14 @@ static bool goodbye_begin(struct rg_transport *transport)
         return false;
     }
     if (has_ended(transport) && !rg_tls_established(&transport->tls)) {
-        /* A send that failed leaves the buffer as it was, and is no longer on its way. */
-        return transport->buffer != NULL && !rg_op_idle(&transport->writing);
+        return transport->output.state == RG_TRANSPORT_SENDING;
     }
     if (transport->state != RG_TRANSPORT_OPEN || rg_transport_sending(transport)) {
         return false;
     }
-    struct rg_tls_out reply = reply_begin(transport);
+    struct rg_tls_out reply = rg_transport_output_place(&transport->output);
     (void)rg_tls_close_notify(&transport->tls, &reply);
-    reply_end(transport, &reply);
+    reply_send(transport, &reply);
     return rg_transport_sending(transport);
 }
 

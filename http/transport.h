@@ -23,15 +23,15 @@
  * connection is noticed; rg_transport_pause and _resume hold it back, which is the back-pressure.
  * http/transport_input.h draws the states of what has been received.
  *
- * Sending is buffered: rg_transport_write takes bytes into a buffer that is borrowed from the loop
- * while there is something to send, sealed where there is TLS; rg_transport_flush sends. An idle
- * transport holds no buffer. */
+ * Sending is buffered: rg_transport_write takes bytes, sealed where there is TLS, and
+ * rg_transport_flush sends them. http/transport_output.h draws the states of what is to be sent. */
 #ifndef RG_HTTP_TRANSPORT_H
 #define RG_HTTP_TRANSPORT_H
 
 #include "http/tls.h"
 #include "http/transport_input.h"
 #include "http/transport_loop.h"
+#include "http/transport_output.h"
 #include "http/tunnel.h"
 #include "runtime/socket.h"
 
@@ -79,14 +79,13 @@ struct rg_transport {
     struct rg_transport_loop *shared;
     const struct rg_transport_owner *owner;
     struct rg_socket socket;
-    struct rg_op reading, writing;
+    struct rg_op reading;
     struct rg_task task; /* tells the owner what must not be told from within its own call */
     struct rg_tls tls;
-    struct rg_tunnel *tunnel;        /* owned; NULL: no proxy */
-    struct rg_transport_input input; /* received and not yet read */
-    struct rg_send_buffer *buffer;   /* borrowed; NULL: nothing to send */
-    const uint8_t *direct_source;    /* rg_transport_send_from: memory of the owner in flight */
-    uint8_t *direct;                 /* rg_transport_receive_into; NULL: not asked for */
+    struct rg_tunnel *tunnel;          /* owned; NULL: no proxy */
+    struct rg_transport_input input;   /* received and not yet read */
+    struct rg_transport_output output; /* to be sent, and on its way */
+    uint8_t *direct;                   /* rg_transport_receive_into; NULL: not asked for */
     size_t direct_size;
     size_t receive_max; /* of one receive; the owner may lower it for plain text */
     struct rg_transport_failure failure;
@@ -146,7 +145,8 @@ void rg_transport_flush(struct rg_transport *transport);
 void rg_transport_send_from(struct rg_transport *transport, const void *data, size_t size);
 bool rg_transport_sending(const struct rg_transport *transport);
 /* Says how much of what was sent the peer has acknowledged: see rg_socket_output. */
-void rg_transport_output(const struct rg_transport *transport, struct rg_socket_output *out_output);
+void rg_transport_progress(const struct rg_transport *transport,
+                           struct rg_socket_output *out_output);
 /* True while the kernel may still read or write the memory that the owner lent by
  * rg_transport_send_from or _receive_into. After rg_transport_close that lasts until on_closed. */
 bool rg_transport_borrows(const struct rg_transport *transport);
