@@ -1,330 +1,136 @@
-/* Removing many objects by one request: answers in any order, some that say no, some that want
- * another try, and servers that know no batches. */
-#include "tests/support/client.h"
+/* The batch request by itself: what is sent, what an answer of each kind means, and which removals
+ * are tried again. tests/gcs/object/test_delete_many.c sends it. */
+#include "gcs/object/batch.h"
+
 #include "tests/support/test.h"
 
-#include <ringest/objects.h>
+static struct rg_client client = {
+    .options = {.attempts_max = 3, .backoff_min_ns = 1, .backoff_max_ns = 1}};
+static struct rg_client_loop client_loop = {.client = &client};
+static struct rg_request parent = {.client = &client, .client_loop = &client_loop};
 
-#define MULTIPART "Content-Type: multipart/mixed; boundary=batch_1\r\n"
-#define PART(id, status)                                                                           \
-    "--batch_1\r\nContent-Type: application/http\r\nContent-ID: <response-ringest+" id ">\r\n\r\n" \
-    "HTTP/1.1 " status "\r\nContent-Length: 0\r\n\r\n\r\n"
-#define END "--batch_1--\r\n"
-
-static const struct rg_step lost[] = {RG_READ, RG_CUT};
-static const struct rg_step gone[] = {RG_READ, RG_SEND("HTTP/1.1 204 No Content\r\n\r\n"),
-                                      RG_AGAIN};
-static const struct rg_step missing[] = {
-    RG_READ, RG_SEND("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"), RG_AGAIN};
-
-/* Three, of which the last two may be tried again. */
+/* The first may not be tried again: it names no generation. */
 static const struct rg_delete deletes[] = {
     {.bucket = "bucket", .object = "a b"},
-    {.bucket = "bucket", .object = "b", .generation = 7},
-    {.bucket = "other", .object = "c", .conditions = {.if_generation_match = 9}},
+    {.bucket = "other", .object = "b", .generation = 7},
+    {.bucket = "other", .object = "c", .generation = 8, .exclusive = true},
 };
 
-static const char *batch_answer(const char *body)
+static void batch_done(struct rg_request *request, struct rg_completion *completion)
 {
-    return rg_test_answer_with("200 OK", "Connection: close\r\n" MULTIPART, body);
+    (void)request;
+    (void)completion;
 }
 
-/* As a program of a later version would, whose items are larger. */
-static struct rg_completion many_submit(struct rg_test_client *c, const struct rg_delete *items,
-                                        size_t count)
+static void test_each_removal_is_a_part(void)
 {
-    static struct {
-        struct rg_delete del;
-        uint64_t later[3];
-    } larger[RG_DELETES_MAX];
-    rg_test_client_open(c);
-    for (size_t i = 0; i < count; i++) {
-        larger[i].del = items[i];
-        larger[i].later[0] = UINT64_MAX;
-    }
-    struct rg_delete_many many = {.deletes = &larger[0].del, .count = count, .user_data = 3};
-    RG_CHECK_EQ(
-        rg_submit_delete_many_sized(c->client, c->cq, &many, sizeof(many), sizeof(larger[0])), 0);
-    return rg_test_take(c);
+    static struct rg_batch batch;
+    RG_CHECK_EQ(rg_batch_prepare(&batch, &parent, deletes, 2, batch_done), 0);
+    const struct rg_object_request_state *sent = &batch.request.object_request;
+    RG_CHECK_STR(sent->method, "POST");
+    RG_CHECK_STR(sent->target, "/batch/storage/v1");
+    RG_CHECK_STR(sent->content_type, "multipart/mixed; boundary=ringest_part");
+    const char *body = "--ringest_part\r\nContent-Type: application/http\r\n"
+                       "Content-ID: <ringest+0>\r\n\r\n"
+                       "DELETE /storage/v1/b/bucket/o/a%20b HTTP/1.1\r\n\r\n\r\n"
+                       "--ringest_part\r\nContent-Type: application/http\r\n"
+                       "Content-ID: <ringest+1>\r\n\r\n"
+                       "DELETE /storage/v1/b/other/o/b?generation=7 HTTP/1.1\r\n\r\n\r\n"
+                       "--ringest_part--\r\n";
+    RG_CHECK_MEM(sent->body, sent->body_size, body, strlen(body));
+    RG_CHECK(!batch.request.idempotent);
+    batch.request.ops->release(&batch.request);
 }
 
-static void check_results(const struct rg_completion *done, const enum rg_status *statuses,
-                          const uint16_t *http_statuses, size_t count)
+static void test_it_is_idempotent_when_every_part_is(void)
 {
-    RG_CHECK_STATUS(done, OK);
-    const struct rg_delete_result *results = done->data;
-    RG_CHECK_EQ(done->size, count * sizeof(*results));
-    for (size_t i = 0; i < count; i++) {
-        RG_CHECK_EQ(results[i].status, statuses[i]);
-        RG_CHECK_EQ(results[i].http_status, http_statuses[i]);
-    }
-    rg_lease_release(done->lease);
+    static struct rg_batch batch;
+    RG_CHECK_EQ(rg_batch_prepare(&batch, &parent, &deletes[1], 2, batch_done), 0);
+    RG_CHECK(batch.request.idempotent);
+    batch.request.ops->release(&batch.request);
 }
 
-static void test_partial_failures_out_of_order(void)
+static void test_what_an_answer_says_of_the_whole(void)
 {
-    const struct rg_step script[] = {RG_READ,
-                                     RG_SEND(batch_answer(PART("2", "412 Precondition Failed") PART(
-                                         "0", "204 No Content") PART("1", "404 Not Found") END)),
-                                     RG_END};
-    const struct rg_step *const scripts[] = {script};
-    struct rg_test_client c = {.scripts = scripts, .script_count = 1};
-    struct rg_completion done = many_submit(&c, deletes, 3);
-    static const enum rg_status want[] = {RG_STATUS_OK, RG_STATUS_NOT_FOUND,
-                                          RG_STATUS_PRECONDITION};
-    static const uint16_t http[] = {204, 404, 412};
-    check_results(&done, want, http, 3);
-    RG_CHECK_EQ(done.user_data, 3);
-    RG_CHECK_EQ(done.attempts, 1);
-    const char *head = rg_scripted_server_head(c.server, 0);
-    RG_CHECK_CONTAINS(head, "POST /batch/storage/v1 HTTP/1.1\r\n");
-    RG_CHECK_CONTAINS(head, "\r\nContent-Type: multipart/mixed; boundary=ringest_part\r\n");
-    RG_CHECK_STR(rg_scripted_server_body(c.server, 0),
-                 "--ringest_part\r\nContent-Type: application/http\r\nContent-ID: <ringest+0>\r\n"
-                 "\r\nDELETE /storage/v1/b/bucket/o/a%20b HTTP/1.1\r\n\r\n\r\n"
-                 "--ringest_part\r\nContent-Type: application/http\r\nContent-ID: <ringest+1>\r\n"
-                 "\r\nDELETE /storage/v1/b/bucket/o/b?generation=7 HTTP/1.1\r\n\r\n\r\n"
-                 "--ringest_part\r\nContent-Type: application/http\r\nContent-ID: <ringest+2>\r\n"
-                 "\r\nDELETE /storage/v1/b/other/o/c?ifGenerationMatch=9 HTTP/1.1\r\n\r\n\r\n"
-                 "--ringest_part--\r\n");
-    rg_test_client_close(&c);
-}
-
-/* Only what names a generation is tried again, each by a request of its own. */
-static void test_inner_errors_are_tried_again_alone(void)
-{
-    const struct rg_step script[] = {RG_READ,
-                                     RG_SEND(batch_answer(PART("0", "503 Busy") PART(
-                                         "1", "429 Slow Down") PART("2", "500 Oh") END)),
-                                     RG_END};
-    const struct rg_step *const scripts[] = {script, gone};
-    struct rg_test_client c = {.scripts = scripts, .script_count = 2};
-    struct rg_completion done = many_submit(&c, deletes, 3);
-    static const enum rg_status want[] = {RG_STATUS_SERVER, RG_STATUS_OK, RG_STATUS_OK};
-    static const uint16_t http[] = {503, 204, 204};
-    check_results(&done, want, http, 3);
-    RG_CHECK_EQ(done.attempts, 3);
-    RG_CHECK_EQ(rg_scripted_server_requests(c.server), 3);
-    rg_test_client_close(&c);
-    /* What is gone then was removed by the batch, unless the batch was turned away. */
-    const struct rg_step *const finds[] = {script, missing};
-    struct rg_test_client d = {.scripts = finds, .script_count = 2};
-    done = many_submit(&d, deletes, 3);
-    static const enum rg_status found[] = {RG_STATUS_SERVER, RG_STATUS_NOT_FOUND, RG_STATUS_OK};
-    static const uint16_t found_http[] = {503, 404, 404};
-    check_results(&done, found, found_http, 3);
-    rg_test_client_close(&d);
-    struct rg_test_client never = {
-        .scripts = scripts, .script_count = 2, .options = {.attempts_max = 1}};
-    done = many_submit(&never, deletes, 3);
-    static const enum rg_status as_is[] = {RG_STATUS_SERVER, RG_STATUS_THROTTLED, RG_STATUS_SERVER};
-    static const uint16_t as_is_http[] = {503, 429, 500};
-    check_results(&done, as_is, as_is_http, 3);
-    rg_test_client_close(&never);
-}
-
-static void test_items_without_an_answer(void)
-{
-    const struct rg_step script[] = {RG_READ, RG_SEND(batch_answer(PART("2", "204 Gone") END)),
-                                     RG_END};
-    const struct rg_step *const scripts[] = {script, gone};
-    struct rg_test_client c = {.scripts = scripts, .script_count = 2};
-    struct rg_completion done = many_submit(&c, deletes, 3);
-    static const enum rg_status want[] = {RG_STATUS_BAD_RESPONSE, RG_STATUS_OK, RG_STATUS_OK};
-    static const uint16_t http[] = {0, 204, 204};
-    check_results(&done, want, http, 3);
-    rg_test_client_close(&c);
-}
-
-static void test_a_lost_batch_is_tried_again_when_all_of_it_may_be(void)
-{
-    const struct rg_step script[] = {
-        RG_READ, RG_SEND(batch_answer(PART("0", "404 Not Found") PART("1", "204 Gone") END)),
-        RG_END};
-    const struct rg_step *const scripts[] = {lost, script};
-    struct rg_test_client c = {.scripts = scripts, .script_count = 2};
-    struct rg_completion done = many_submit(&c, &deletes[1], 2);
-    static const enum rg_status want[] = {RG_STATUS_OK, RG_STATUS_OK};
-    static const uint16_t http[] = {404, 204};
-    check_results(&done, want, http, 2);
-    RG_CHECK_EQ(done.attempts, 2);
-    rg_test_client_close(&c);
-    struct rg_test_client d = {.scripts = scripts, .script_count = 2};
-    done = many_submit(&d, deletes, 3);
-    RG_CHECK_STATUS(&done, CONNECTION_LOST);
-    RG_CHECK_CONTAINS(done.detail, "delete gs://bucket/... (3 objects) at ");
-    rg_lease_release(done.lease);
-    rg_test_client_close(&d);
-}
-
-/* A condition that fails in the second batch may have been broken by the first: it is asked what is
- * there. */
-static void test_a_second_batch_meets_what_the_first_has_done(void)
-{
-    const struct rg_step again[] = {
-        RG_READ,
-        RG_SEND(batch_answer(PART("0", "204 Gone") PART("1", "412 Precondition Failed") END)),
-        RG_END};
-    const struct rg_step asks[] = {RG_READ, RG_SEND(rg_test_answer("412 Precondition Failed", "")),
-                                   RG_READ, RG_SEND(rg_test_answer("404 Not Found", "")), RG_END};
-    const struct rg_step *const scripts[] = {lost, again, asks};
-    struct rg_test_client c = {.scripts = scripts, .script_count = 3};
-    struct rg_completion done = many_submit(&c, &deletes[1], 2);
-    static const enum rg_status want[] = {RG_STATUS_OK, RG_STATUS_OK};
-    static const uint16_t http[] = {204, 404};
-    check_results(&done, want, http, 2);
-    RG_CHECK_EQ(done.attempts, 4);
-    rg_test_client_close(&c);
-}
-
-static void test_answers_that_make_no_sense(void)
-{
-    const char *const answers[] = {
-        rg_test_answer("200 OK", "{}"),
-        rg_test_answer_with("200 OK", MULTIPART, ""),
-        rg_test_answer_with("200 OK", MULTIPART, PART("0", "204 No Content")),
-        rg_test_answer_with("200 OK", MULTIPART, PART("7", "204 No Content") END),
-        rg_test_answer_with("200 OK", MULTIPART, PART("0", "OK") END),
-        rg_test_answer_with("200 OK", "Content-Type: multipart/mixed\r\n",
-                            PART("0", "204 No Content") END),
+    static const struct {
+        enum rg_status status;
+        uint16_t http_status;
+        enum rg_batch_outcome outcome;
+    } cases[] = {
+        {RG_STATUS_OK, 200, RG_BATCH_ANSWERED},
+        {RG_STATUS_BAD_RESPONSE, 200, RG_BATCH_UNREADABLE},
+        {RG_STATUS_BAD_REQUEST, 404, RG_BATCH_UNKNOWN},
+        {RG_STATUS_BAD_REQUEST, 405, RG_BATCH_UNKNOWN},
+        {RG_STATUS_BAD_REQUEST, 501, RG_BATCH_UNKNOWN},
+        {RG_STATUS_BAD_REQUEST, 400, RG_BATCH_FAILED},
+        {RG_STATUS_PERMISSION, 403, RG_BATCH_FAILED},
+        {RG_STATUS_CONNECTION_LOST, 0, RG_BATCH_FAILED},
+        {RG_STATUS_CANCELLED, 0, RG_BATCH_FAILED},
     };
-    for (size_t i = 0; i < RG_ARRAY_LEN(answers); i++) {
-        const struct rg_step script[] = {RG_READ, RG_SEND(answers[i]), RG_AGAIN};
-        const struct rg_step *const scripts[] = {script};
-        struct rg_test_client c = {.scripts = scripts, .script_count = 1};
-        struct rg_completion done = many_submit(&c, deletes, 1);
-        RG_CHECK_STATUS(&done, BAD_RESPONSE);
-        RG_CHECK_EQ(done.attempts, 1);
-        RG_CHECK_CONTAINS(done.detail, "the answer ");
-        rg_lease_release(done.lease);
-        rg_test_client_close(&c);
+    for (size_t i = 0; i < RG_ARRAY_LEN(cases); i++) {
+        struct rg_completion completion = {.status = cases[i].status,
+                                           .http_status = cases[i].http_status};
+        RG_CHECK_EQ(rg_batch_outcome(&completion), cases[i].outcome);
     }
 }
 
-/* What may be removed twice is asked for alone; the next batch is none. */
-static void test_after_an_answer_that_makes_no_sense(void)
+/* What one removal comes to, by the status of its part; 0: it had none. */
+static struct rg_delete_result take(uint32_t index, uint16_t http_status, bool maybe_done,
+                                    bool *out_again)
 {
-    const struct rg_step garbage[] = {
-        RG_READ, RG_SEND(batch_answer(PART("7", "204 No Content") END)), RG_END};
-    const struct rg_step *const scripts[] = {garbage, missing};
-    struct rg_test_client c = {.scripts = scripts, .script_count = 2};
-    struct rg_completion done = many_submit(&c, deletes, 3);
-    static const enum rg_status want[] = {RG_STATUS_BAD_RESPONSE, RG_STATUS_OK, RG_STATUS_OK};
-    static const uint16_t http[] = {0, 404, 404};
-    check_results(&done, want, http, 3);
-    RG_CHECK_EQ(done.attempts, 3);
-    struct rg_delete_many many = {.deletes = deletes, .count = 3};
-    RG_CHECK_EQ(rg_submit_delete_many(c.client, c.cq, &many), 0);
-    done = rg_test_take(&c);
-    static const enum rg_status absent[] = {RG_STATUS_NOT_FOUND, RG_STATUS_NOT_FOUND,
-                                            RG_STATUS_NOT_FOUND};
-    static const uint16_t absent_http[] = {404, 404, 404};
-    check_results(&done, absent, absent_http, 3);
-    RG_CHECK_EQ(done.attempts, 3);
-    rg_test_client_close(&c);
+    struct rg_batch batch = {.deletes = deletes, .count = RG_ARRAY_LEN(deletes)};
+    struct rg_delete_result result = {0};
+    batch.request.client = &client;
+    batch.request.verify.maybe_done = maybe_done;
+    batch.http_statuses[index] = http_status;
+    *out_again = rg_batch_take(&batch, index, &result);
+    RG_CHECK_EQ(result.http_status, http_status);
+    return result;
 }
 
-/* As many as there may be, all alone, because the server knows no batches. */
-static void test_servers_that_know_no_batches(void)
+static void test_only_what_may_be_sent_twice_is_tried_again(void)
 {
-    static const char *const status_lines[] = {"404 Not Found", "405 Method Not Allowed",
-                                               "501 Not Implemented"};
-    for (size_t i = 0; i < RG_ARRAY_LEN(status_lines); i++) {
-        const struct rg_step no[] = {
-            RG_READ, RG_SEND(rg_test_answer_with(status_lines[i], "Connection: close\r\n", "")),
-            RG_END};
-        const struct rg_step *const scripts[] = {no, missing};
-        struct rg_delete many[RG_DELETES_MAX];
-        enum rg_status want[RG_DELETES_MAX];
-        uint16_t http[RG_DELETES_MAX];
-        for (unsigned n = 0; n < RG_DELETES_MAX; n++) {
-            many[n] = deletes[n % 3];
-            want[n] = RG_STATUS_NOT_FOUND;
-            http[n] = 404;
-        }
-        struct rg_test_client c = {.scripts = scripts, .script_count = 2};
-        struct rg_completion done = many_submit(&c, many, RG_DELETES_MAX);
-        check_results(&done, want, http, RG_DELETES_MAX);
-        RG_CHECK_EQ(done.attempts, RG_DELETES_MAX + 1);
-        RG_CHECK(rg_scripted_server_connections(c.server) <= 9);
-        rg_test_client_close(&c);
+    static const uint16_t transient[] = {0, 429, 500, 503};
+    bool again;
+    for (size_t i = 0; i < RG_ARRAY_LEN(transient); i++) {
+        take(0, transient[i], false, &again);
+        RG_CHECK(!again);
+        RG_CHECK(take(1, transient[i], false, &again).status != RG_STATUS_OK);
+        RG_CHECK(again);
     }
+    RG_CHECK_EQ(take(1, 204, false, &again).status, RG_STATUS_OK);
+    RG_CHECK(!again);
+    RG_CHECK_EQ(take(1, 403, false, &again).status, RG_STATUS_PERMISSION);
+    RG_CHECK(!again);
+    client.options.attempts_max = 1;
+    take(1, 503, false, &again);
+    RG_CHECK(!again);
+    client.options.attempts_max = 3;
 }
 
-/* Cancelled, over time, or closed in each of its states: the batch, the pause, the single ones. */
-static void test_ends_before_its_end(void)
+static void test_what_an_earlier_try_may_have_removed(void)
 {
-    const struct rg_step held[] = {RG_READ, RG_HOLD};
-    const struct rg_step busy[] = {
-        RG_READ, RG_SEND(batch_answer(PART("0", "503 Busy") PART("1", "503 Busy") END)), RG_END};
-    const struct rg_step *const scripts[] = {held}, *const pauses[] = {busy},
-                                *const singles[] = {busy, held};
-    static const enum rg_status want[] = {RG_STATUS_CANCELLED, RG_STATUS_DEADLINE,
-                                          RG_STATUS_CLOSED};
-    for (unsigned i = 0; i < 9; i++) {
-        unsigned where = i % 3, how = i / 3;
-        struct rg_test_client c = {
-            .scripts = where == 0   ? scripts
-                       : where == 1 ? pauses
-                                    : singles,
-            .script_count = where == 2 ? 2 : 1,
-            .options = {.backoff_min_ns = where == 1 ? 3600 * RG_NS_PER_S : 0,
-                        .backoff_max_ns = where == 1 ? 3600 * RG_NS_PER_S : 0},
-        };
-        rg_test_client_open(&c);
-        struct rg_delete_many many = {
-            .deletes = &deletes[1],
-            .count = 2,
-            .user_data = 3,
-            .deadline_ns = how == 1 && where != 1 ? rg_now_ns() + 100 * RG_NS_PER_MS : 0};
-        RG_CHECK_EQ(rg_submit_delete_many(c.client, c.cq, &many), 0);
-        RG_AWAIT(how == 1 || rg_scripted_server_requests(c.server) >= (where == 2 ? 3 : 1));
-        if (how == 0 || (how == 1 && where == 1)) {
-            RG_CHECK_EQ(rg_cancel(c.client, c.cq, 3), 0);
-        } else if (how == 2) {
-            rg_client_close(c.client);
-            c.client = NULL;
-        }
-        struct rg_completion done = rg_test_take(&c);
-        rg_test_check_status(__FILE__, __LINE__, &done,
-                             how == 1 && where == 1 ? RG_STATUS_CANCELLED : want[how]);
-        rg_lease_release(done.lease);
-        rg_test_client_close(&c);
-    }
-}
-
-static void test_what_cannot_be_removed(void)
-{
-    static const struct rg_delete bad[] = {{.bucket = "bucket", .object = "a"},
-                                           {.bucket = "bucket"}},
-                                  many[RG_DELETES_MAX + 1];
-    static const struct rg_delete_many rows[] = {
-        {.count = 1},
-        {.deletes = deletes},
-        {.deletes = bad, .count = 2},
-        {.deletes = many, .count = RG_DELETES_MAX + 1},
-    };
-    struct rg_test_client c = {0};
-    rg_test_client_open(&c);
-    for (size_t i = 0; i < RG_ARRAY_LEN(rows); i++) {
-        RG_CHECK_EQ(rg_submit_delete_many(c.client, c.cq, &rows[i]), -EINVAL);
-    }
-    rg_test_client_close(&c);
+    bool again;
+    RG_CHECK_EQ(take(1, 404, false, &again).status, RG_STATUS_NOT_FOUND);
+    struct rg_delete_result gone = take(1, 404, true, &again);
+    RG_CHECK_EQ(gone.status, RG_STATUS_OK);
+    RG_CHECK(gone.found_done && !again);
+    /* Whoever wants to be the one who removed it is not told that it is done. */
+    RG_CHECK_EQ(take(2, 404, true, &again).status, RG_STATUS_NOT_FOUND);
+    RG_CHECK_EQ(take(1, 412, false, &again).status, RG_STATUS_PRECONDITION);
+    RG_CHECK(!again);
+    take(1, 412, true, &again);
+    RG_CHECK(again);
 }
 
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
-        RG_TEST(test_partial_failures_out_of_order),
-        RG_TEST(test_inner_errors_are_tried_again_alone),
-        RG_TEST(test_items_without_an_answer),
-        RG_TEST(test_a_lost_batch_is_tried_again_when_all_of_it_may_be),
-        RG_TEST(test_a_second_batch_meets_what_the_first_has_done),
-        RG_TEST(test_answers_that_make_no_sense),
-        RG_TEST(test_after_an_answer_that_makes_no_sense),
-        RG_TEST(test_servers_that_know_no_batches),
-        RG_TEST(test_ends_before_its_end),
-        RG_TEST(test_what_cannot_be_removed),
+        RG_TEST(test_each_removal_is_a_part),
+        RG_TEST(test_it_is_idempotent_when_every_part_is),
+        RG_TEST(test_what_an_answer_says_of_the_whole),
+        RG_TEST(test_only_what_may_be_sent_twice_is_tried_again),
+        RG_TEST(test_what_an_earlier_try_may_have_removed),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }
