@@ -1,13 +1,14 @@
 /* An object as a file that is read (<ringest/checkpoint.h>).
  *
- * The object is thought of as blocks of BLOCK_SIZE. A slot holds one of them:
+ * Reads that are submitted are operations of their own (checkpoint/read.h). This file is for the
+ * call that waits. It thinks of the object as blocks of BLOCK_SIZE. A slot holds one of them:
  *
  *   FREE --a get--> OUT --a lease--> HERE --read to its end, or its slot is wanted--> FREE
- *                    +--failed, or behind the object's end--> FREE
+ *                    +--failed, or behind the object's end, or of another generation--> FREE
  *
- * There is no thread: reading takes completions, and asks for the blocks that come next
- * before it returns. A large piece is no block: it is one set of ranges, straight into the caller's
- * memory. A call that reached its deadline continues when it is made again:
+ * There is no thread: reading takes completions, and asks for the blocks that come next before it
+ * returns. A large piece is no block: it is submitted as any other read, straight into the caller's
+ * memory, and waited for. A call that reached its deadline continues when it is made again:
  *
  *   NONE -> BLOCKS <-> DIRECT (the large piece is out)
  *     ^       |
@@ -15,13 +16,11 @@
  *
  * Invariant: no two slots have the same block; as many requests are out as slots and the large
  * piece say. */
+#include "checkpoint/read.h"
 #include "gcs/request/client.h"
 #include "gcs/wire/checksum.h"
 
-#include <ringest/checkpoint.h>
-
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,28 +39,27 @@ enum call_state { CALL_NONE = 0, CALL_BLOCKS, CALL_DIRECT };
 struct block {
     enum block_state state;
     uint64_t number;
+    int64_t asked;                   /* the generation that its get names; 0: the newest */
     struct rg_completion completion; /* while here: its lease is ours */
 };
 
 struct rg_checkpoint_reader {
-    struct rg_client *client;
+    struct rg_checkpoint_object object; /* that reads of all kinds share */
+    /* All else is of the call that waits. */
     struct rg_cq *cq;
     struct block blocks[BLOCKS_MAX];
     uint32_t block_count, out_count, ahead;
-    int64_t generation;
-    uint64_t object_size; /* UINT64_MAX: not known */
-    uint32_t object_crc;
-    bool has_object_crc, checks;
+    bool is_known; /* `facts` are there */
+    struct rg_checkpoint_facts facts;
     enum call_state call; /* that is being made, or is to be continued */
     uint64_t done;
-    struct rg_range range;
+    uint64_t direct_offset;
     uint64_t next_offset; /* where the last call ended */
     uint64_t summed;      /* bytes from the first on, in order */
     uint32_t crc;         /* of those */
     bool failed;
     struct rg_completion failure;
     char text[256];
-    char bucket[RG_BUCKET_NAME_SIZE_MAX + 1], object[RG_OBJECT_NAME_SIZE_MAX + 1];
 };
 
 /* The invariant above. O(slots squared): for RG_VERIFY. */
@@ -83,7 +81,7 @@ static bool invariants(const struct rg_checkpoint_reader *reader)
     }
     return out == reader->out_count && reader->block_count >= 1 &&
            reader->block_count <= BLOCKS_MAX && reader->ahead < reader->block_count &&
-           reader->summed <= reader->object_size;
+           (!reader->is_known || reader->summed <= reader->facts.size);
 }
 
 /* The only place that changes the state of the call. */
@@ -93,6 +91,21 @@ static void call_become(struct rg_checkpoint_reader *reader, enum call_state sta
         [CALL_NONE] = CALL_BLOCKS, [CALL_DIRECT] = CALL_BLOCKS};
     RG_ASSERT(state == CALL_BLOCKS ? reader->call != CALL_BLOCKS : reader->call == before[state]);
     reader->call = state;
+}
+
+/* Whether it is known what object is read, which other threads may find out. */
+static bool is_known(struct rg_checkpoint_reader *reader)
+{
+    if (!reader->is_known) {
+        reader->is_known = rg_checkpoint_object_facts(&reader->object, &reader->facts);
+    }
+    return reader->is_known;
+}
+
+/* Where the object ends at most. */
+static uint64_t end_of(struct rg_checkpoint_reader *reader)
+{
+    return is_known(reader) ? reader->facts.size : rg_checkpoint_object_end(&reader->object);
 }
 
 static uint64_t block_begin(const struct block *block)
@@ -147,15 +160,16 @@ static int block_submit(struct rg_checkpoint_reader *reader, uint64_t number, ui
     if (block == NULL) {
         return -EAGAIN;
     }
+    block->asked = rg_checkpoint_object_wanted(&reader->object);
     struct rg_get get = {
-        .bucket = reader->bucket,
-        .object = reader->object,
-        .generation = reader->generation,
+        .bucket = reader->object.bucket,
+        .object = reader->object.object,
+        .generation = block->asked,
         .offset = number * BLOCK_SIZE,
         .length = BLOCK_SIZE,
         .user_data = (uint64_t)(block - reader->blocks),
     };
-    int rc = rg_submit_get(reader->client, reader->cq, &get);
+    int rc = rg_submit_get(reader->object.client, reader->cq, &get);
     if (rc == 0) {
         block->state = BLOCK_OUT;
         block->number = number;
@@ -167,32 +181,16 @@ static int block_submit(struct rg_checkpoint_reader *reader, uint64_t number, ui
 static int direct_submit(struct rg_checkpoint_reader *reader, uint64_t at, uint8_t *data,
                          uint64_t size)
 {
-    reader->range = (struct rg_range){.offset = at, .length = size, .buf = data};
-    struct rg_get_ranges get = {
-        .bucket = reader->bucket,
-        .object = reader->object,
-        .generation = reader->generation,
-        .ranges = &reader->range,
-        .count = 1,
-        .user_data = DIRECT,
-    };
-    int rc = rg_submit_get_ranges(reader->client, reader->cq, &get);
+    const struct rg_checkpoint_read read = {
+        .offset = at, .buf = data, .size = size, .user_data = DIRECT};
+    int rc = rg_checkpoint_read_submit(&reader->object, reader->cq, &read,
+                                       RG_CHECKPOINT_READ_WAITED_FOR);
     if (rc == 0) {
         call_become(reader, CALL_DIRECT);
+        reader->direct_offset = at;
         reader->out_count++;
     }
     return rc;
-}
-
-/* The first answer pins the generation; before it there is only one request. */
-static void object_note(struct rg_checkpoint_reader *reader, const struct rg_completion *completion)
-{
-    if (reader->object_size == UINT64_MAX) {
-        reader->generation = completion->generation;
-        reader->object_size = completion->object_size;
-        reader->object_crc = completion->object_crc32c;
-        reader->has_object_crc = completion->has_object_crc32c;
-    }
 }
 
 static void reader_fail(struct rg_checkpoint_reader *reader, const struct rg_completion *completion)
@@ -205,22 +203,24 @@ static void reader_fail(struct rg_checkpoint_reader *reader, const struct rg_com
     }
 }
 
-static void checksum_check(struct rg_checkpoint_reader *reader)
+/* Fails with the reader's own text. */
+static void fail_with_text(struct rg_checkpoint_reader *reader, enum rg_status status)
 {
-    if (!reader->has_object_crc || !reader->checks || reader->crc == reader->object_crc) {
-        return;
-    }
-    snprintf(reader->text, sizeof(reader->text),
-             "bytes 0 to %" PRIu64 " of generation %" PRId64 " have the CRC32C %s instead of %s",
-             reader->object_size - 1, reader->generation, rg_crc32c_text(reader->crc).text,
-             rg_crc32c_text(reader->object_crc).text);
-    struct rg_completion failure = {
-        .status = RG_STATUS_CHECKSUM,
-        .generation = reader->generation,
-        .object_size = reader->object_size,
+    const struct rg_completion failure = {
+        .status = status,
+        .generation = is_known(reader) ? reader->facts.generation : 0,
+        .object_size = is_known(reader) ? reader->facts.size : 0,
         .detail = reader->text,
     };
     reader_fail(reader, &failure);
+}
+
+static void damage_look(struct rg_checkpoint_reader *reader)
+{
+    if (!reader->failed &&
+        rg_checkpoint_object_is_damaged(&reader->object, reader->text, sizeof(reader->text))) {
+        fail_with_text(reader, RG_STATUS_CHECKSUM);
+    }
 }
 
 /* Bytes have reached the caller. */
@@ -237,45 +237,44 @@ static void bytes_note(struct rg_checkpoint_reader *reader, uint64_t at, uint32_
     }
     reader->crc = rg_crc32c_combine(reader->crc, crc, size);
     reader->summed += size;
-    if (reader->summed == reader->object_size) {
-        checksum_check(reader);
+    if (reader->summed == reader->facts.size) {
+        rg_checkpoint_object_compare(&reader->object, reader->crc);
+        damage_look(reader);
     }
-}
-
-/* The object was found to end here, or before. */
-static void end_note(struct rg_checkpoint_reader *reader, uint64_t at,
-                     const struct rg_completion *completion)
-{
-    reader->object_size = RG_MIN(reader->object_size, at);
-    rg_lease_release(completion->lease);
 }
 
 static void direct_end(struct rg_checkpoint_reader *reader, const struct rg_completion *completion)
 {
     call_become(reader, CALL_BLOCKS);
-    if (completion->status == RG_STATUS_RANGE) {
-        end_note(reader, reader->range.offset, completion);
-        return;
-    }
     if (completion->status != RG_STATUS_OK) {
         reader_fail(reader, completion);
         return;
     }
-    const struct rg_range_result *result = completion->data;
-    object_note(reader, completion);
-    if (result->size < reader->range.length) {
-        /* It said where the object ends. */
-        reader->object_size = RG_MIN(reader->object_size, reader->range.offset + result->size);
+    if (completion->size > 0) {
+        RG_ASSERT(is_known(reader));
+        bytes_note(reader, reader->direct_offset, completion->crc32c, completion->size);
     }
-    bytes_note(reader, reader->range.offset, result->crc32c, result->size);
     rg_lease_release(completion->lease);
 }
 
-/* Whether an answer has told that the object reaches into this block: it cannot end before it,
- * then, whatever an answer for the block says. */
-static bool is_within(const struct rg_checkpoint_reader *reader, const struct block *block)
+/* A block has come. */
+static void block_came(struct rg_checkpoint_reader *reader, struct block *block,
+                       const struct rg_completion *completion)
 {
-    return reader->object_size != UINT64_MAX && block_begin(block) < reader->object_size;
+    enum rg_checkpoint_answer answer =
+        rg_checkpoint_object_answered(&reader->object, block->asked, completion);
+    if (answer == RG_CHECKPOINT_SAME) {
+        RG_ASSERT(is_known(reader));
+        block->state = BLOCK_HERE;
+        block->completion = *completion;
+        return;
+    }
+    rg_lease_release(completion->lease);
+    if (answer != RG_CHECKPOINT_OTHER) {
+        snprintf(reader->text, sizeof(reader->text), "%s", rg_checkpoint_answer_text(answer));
+        fail_with_text(reader, answer == RG_CHECKPOINT_REPLACED ? RG_STATUS_TRUNCATED
+                                                                : RG_STATUS_BAD_RESPONSE);
+    }
 }
 
 /* Takes one completion off, or says why there is none. `needed`: the block that is waited for. */
@@ -295,13 +294,12 @@ static int completion_take(struct rg_checkpoint_reader *reader, uint64_t needed,
     struct block *block = &reader->blocks[completion.user_data];
     RG_ASSERT(block->state == BLOCK_OUT);
     block->state = BLOCK_FREE;
+    bool ends = completion.status == RG_STATUS_RANGE &&
+                rg_checkpoint_object_ends(&reader->object, block_begin(block));
+    bool is_old = is_known(reader) && block->asked != reader->facts.generation;
     if (completion.status == RG_STATUS_OK) {
-        object_note(reader, &completion);
-        block->state = BLOCK_HERE;
-        block->completion = completion;
-    } else if (completion.status == RG_STATUS_RANGE && !is_within(reader, block)) {
-        end_note(reader, block_begin(block), &completion);
-    } else if (block->number == needed) {
+        block_came(reader, block, &completion);
+    } else if (block->number == needed && !ends && !is_old) {
         reader_fail(reader, &completion);
     } else {
         rg_lease_release(completion.lease); /* asked for again when it is needed */
@@ -313,11 +311,11 @@ static int completion_take(struct rg_checkpoint_reader *reader, uint64_t needed,
 static void ahead_submit(struct rg_checkpoint_reader *reader, uint64_t at)
 {
     uint64_t first = at / BLOCK_SIZE, last = first + reader->ahead;
-    if (reader->generation == 0 || reader->object_size == UINT64_MAX) {
+    if (!is_known(reader)) {
         return;
     }
     for (uint64_t number = first + 1; number <= last; number++) {
-        if (number * BLOCK_SIZE >= reader->object_size ||
+        if (number * BLOCK_SIZE >= reader->facts.size ||
             (block_find(reader, number) == NULL && block_submit(reader, number, first, last) < 0)) {
             return;
         }
@@ -330,7 +328,7 @@ static void block_copy(struct rg_checkpoint_reader *reader, struct block *block,
     uint64_t within = at - block_begin(block);
     uint64_t piece = RG_MIN(size, block->completion.size - RG_MIN(block->completion.size, within));
     memcpy(data, (const uint8_t *)block->completion.data + within, (size_t)piece);
-    bytes_note(reader, at, reader->checks ? rg_crc32c(0, data, (size_t)piece) : 0, piece);
+    bytes_note(reader, at, reader->object.checks ? rg_crc32c(0, data, (size_t)piece) : 0, piece);
     if (within + piece >= block->completion.size) {
         block_free(block);
     }
@@ -373,16 +371,17 @@ static void read_begin(struct rg_checkpoint_reader *reader, uint64_t offset)
 int64_t rg_checkpoint_reader_read(struct rg_checkpoint_reader *reader, uint64_t offset, void *buf,
                                   uint64_t size, uint64_t deadline_ns)
 {
-    if (rg_runtime_check(reader->client->runtime) < 0) {
+    if (rg_runtime_check(reader->object.client->runtime) < 0) {
         return -EOWNERDEAD;
     }
     if (reader->call == CALL_NONE) {
+        damage_look(reader);
         read_begin(reader, offset);
     }
-    while (!reader->failed && reader->done < size) {
+    /* What is received straight into the caller's memory is waited for in any case. */
+    while (reader->call == CALL_DIRECT || (!reader->failed && reader->done < size)) {
         uint64_t at = offset + reader->done;
-        /* What is received straight into the caller's memory is waited for in any case. */
-        if (at >= reader->object_size && reader->call != CALL_DIRECT) {
+        if (at >= end_of(reader) && reader->call != CALL_DIRECT) {
             break;
         }
         int rc =
@@ -416,18 +415,29 @@ const struct rg_completion *rg_checkpoint_reader_failure(const struct rg_checkpo
     return reader->failed ? &reader->failure : NULL;
 }
 
-int64_t rg_checkpoint_reader_generation(const struct rg_checkpoint_reader *reader)
+int rg_submit_checkpoint_read_sized(struct rg_checkpoint_reader *reader, struct rg_cq *cq,
+                                    const struct rg_checkpoint_read *read, size_t struct_size)
 {
-    return reader->generation;
+    struct rg_checkpoint_read own = {0};
+    memcpy(&own, read, RG_MIN(struct_size, sizeof(own)));
+    return rg_checkpoint_read_submit(&reader->object, cq, &own, RG_CHECKPOINT_READ_SUBMITTED);
+}
+
+int64_t rg_checkpoint_reader_generation(struct rg_checkpoint_reader *reader)
+{
+    return rg_runtime_check(reader->object.client->runtime) < 0
+               ? 0
+               : rg_checkpoint_object_wanted(&reader->object);
 }
 
 void rg_checkpoint_reader_close(struct rg_checkpoint_reader *reader)
 {
-    if (reader == NULL || rg_runtime_check(reader->client->runtime) < 0) {
+    if (reader == NULL || rg_runtime_check(reader->object.client->runtime) < 0) {
         return;
     }
-    for (uint64_t user_data = 0; user_data <= DIRECT && reader->out_count > 0; user_data++) {
-        (void)rg_cancel(reader->client, reader->cq, user_data);
+    rg_checkpoint_read_end_all(&reader->object);
+    for (uint64_t user_data = 0; user_data < DIRECT && reader->out_count > 0; user_data++) {
+        (void)rg_cancel(reader->object.client, reader->cq, user_data);
     }
     while (reader->out_count > 0) {
         (void)completion_take(reader, UINT64_MAX, RG_FOREVER);
@@ -439,6 +449,7 @@ void rg_checkpoint_reader_close(struct rg_checkpoint_reader *reader)
         rg_lease_release(reader->failure.lease);
     }
     rg_cq_close(reader->cq);
+    rg_checkpoint_object_fini(&reader->object);
     free(reader);
 }
 
@@ -452,28 +463,24 @@ int rg_checkpoint_reader_open_sized(struct rg_checkpoint_reader **out_reader,
     if (rg_runtime_check(client->runtime) < 0) {
         return -EOWNERDEAD;
     }
-    if (own.bucket == NULL || own.object == NULL || own.generation < 0 ||
-        strlen(own.bucket) > RG_BUCKET_NAME_SIZE_MAX ||
-        strlen(own.object) > RG_OBJECT_NAME_SIZE_MAX) {
-        return -EINVAL;
-    }
     struct rg_checkpoint_reader *reader = calloc(1, sizeof(*reader));
     if (reader == NULL) {
         return -ENOMEM;
     }
+    int rc =
+        rg_checkpoint_object_init(&reader->object, client, own.bucket, own.object, own.generation);
+    if (rc < 0) {
+        free(reader);
+        return rc;
+    }
     uint64_t window = own.window_bytes != 0 ? own.window_bytes : BLOCKS_MAX * SLAB_SIZE;
     /* What is read ahead must leave room for what is needed now, of others too. */
     window = RG_MIN(window, client->runtime->memory_max / 4) / SLAB_SIZE;
-    reader->client = client;
     reader->block_count = (uint32_t)RG_MAX(RG_MIN(window, (uint64_t)BLOCKS_MAX), UINT64_C(1));
-    reader->generation = own.generation;
-    reader->object_size = UINT64_MAX;
     reader->next_offset = UINT64_MAX;
-    reader->checks = !client->options.no_checksum;
-    strcpy(reader->bucket, own.bucket);
-    strcpy(reader->object, own.object);
-    int rc = rg_cq_open(&reader->cq, client->runtime, 2 * BLOCKS_MAX);
+    rc = rg_cq_open(&reader->cq, client->runtime, 2 * BLOCKS_MAX);
     if (rc < 0) {
+        rg_checkpoint_object_fini(&reader->object);
         free(reader);
         return rc;
     }

@@ -653,6 +653,29 @@ int rg_cancel(struct rg_client *client, struct rg_cq *cq, uint64_t user_data)
     return cancel_post(client, cq, user_data, false);
 }
 
+struct ending {
+    struct rg_client_loop *client_loop;
+    enum rg_status status;
+    bool (*wanted)(const struct rg_request *request, const void *context);
+    const void *context;
+};
+
+static void end_run(void *context)
+{
+    const struct ending *ending = context;
+    loop_cancel(ending->client_loop, ending->status, ending->wanted, ending->context);
+}
+
+void rg_client_end(struct rg_client *client, enum rg_status status,
+                   bool (*wanted)(const struct rg_request *request, const void *context),
+                   const void *context)
+{
+    for (uint32_t i = 0; i < client->loop_count; i++) {
+        struct ending ending = {&client->loops[i], status, wanted, context};
+        rg_loop_call(client->loops[i].loop, end_run, &ending);
+    }
+}
+
 int rg_client_cancel_all(struct rg_client *client, struct rg_cq *cq)
 {
     return cancel_post(client, cq, 0, true);

@@ -11,6 +11,11 @@ int rg_explain(char *error, size_t error_size, int rc, const char *format, ...) 
 
 /* rg_cancel for everything that was submitted to a queue. */
 int rg_client_cancel_all(struct rg_client *client, struct rg_cq *cq);
+/* Ends the requests that `wanted` names, on all loops, which have begun to when it returns: those
+ * that other threads submitted before, too. Not on a loop's thread. */
+void rg_client_end(struct rg_client *client, enum rg_status status,
+                   bool (*wanted)(const struct rg_request *request, const void *context),
+                   const void *context);
 /* Returns when what the loop has completed so far has been published. Any other thread. */
 void rg_client_await_completions(struct rg_client_loop *client_loop);
 

@@ -90,7 +90,7 @@ C_READS = """
     rg_manifest_open_memory rg_now_ns rg_proxy_describe rg_reader_close rg_reader_consume rg_reader_next
     rg_reader_open rg_reader_options_init rg_reader_skipped rg_reader_state rg_reader_taken rg_reader_total
     rg_runtime_backend rg_runtime_close rg_runtime_fault_in rg_runtime_open rg_runtime_options_init
-    rg_runtime_stats rg_runtime_threads rg_status_name rg_status_retryable rg_status_text rg_submit_get_ranges
+    rg_runtime_stats rg_runtime_threads rg_status_name rg_status_retryable rg_status_text rg_submit_checkpoint_read rg_submit_get_ranges
     rg_submit_gets rg_submit_list rg_submit_list_uploads rg_submit_test_permissions rg_tar_cursor_close
     rg_tar_cursor_get rg_tar_cursor_open rg_tar_index_bucket rg_tar_index_close rg_tar_index_count
     rg_tar_index_data rg_tar_index_digest rg_tar_index_fd rg_tar_index_get rg_tar_index_open
