@@ -170,8 +170,11 @@ void rg_upload_source_drop(struct rg_upload_part *part)
     if (part->memory != NULL) {
         rg_part_memory_give(memory_of(part), part->memory, (size_t)part->size);
         part->memory = NULL;
-    } else if (part->buffer != NULL) {
+    } else if (part->buffer != NULL && is_running(part->source)) {
         rg_stream_give(part->source->stream, part->buffer, loop_of(part)->now_ns);
+        part->buffer = NULL;
+    } else if (part->buffer != NULL) {
+        rg_stream_drop(part->source->stream, part->buffer);
         part->buffer = NULL;
     }
     part->data = NULL;

@@ -93,6 +93,32 @@ static void buffer_free(struct rg_stream *stream, struct rg_stream_buffer *buffe
     RG_VERIFY(invariants(stream));
 }
 
+/* Bytes from the first on that lie in no buffer, as the loop knows them: all of what it sent. */
+static uint64_t sent_in_order(const struct rg_stream *stream)
+{
+    uint64_t sent = RG_MIN(stream->handed_size, stream->dropped_offset);
+    for (uint32_t i = 0; i < stream->buffer_count; i++) {
+        const struct rg_stream_buffer *buffer = &stream->buffers[i];
+        sent = buffer->in_use ? RG_MIN(sent, buffer->offset) : sent;
+    }
+    return sent;
+}
+
+/* The same for the program, whose thread alone knows how long the stream is. */
+static uint64_t sent_bytes(const struct rg_stream *stream)
+{
+    return stream->state == RG_STREAM_OVER ? stream->size : sent_in_order(stream);
+}
+
+static void lends_settle(struct rg_stream *stream)
+{
+    bool is_over = stream->state == RG_STREAM_OVER;
+    if (stream->lends.count > 0) {
+        rg_lends_settle(&stream->lends, is_over ? UINT64_MAX : sent_in_order(stream),
+                        is_over ? stream->outcome : RG_STATUS_OK);
+    }
+}
+
 struct rg_stream_buffer *rg_stream_take(struct rg_stream *stream, bool is_first, uint64_t *out_size)
 {
     pthread_mutex_lock(&stream->lock);
@@ -120,7 +146,16 @@ void rg_stream_give(struct rg_stream *stream, struct rg_stream_buffer *buffer, u
     pthread_mutex_lock(&stream->lock);
     rg_part_plan_sent(&stream->plan, buffer->size, now_ns);
     buffer_free(stream, buffer);
+    lends_settle(stream);
     pthread_cond_broadcast(&stream->changed);
+    pthread_mutex_unlock(&stream->lock);
+}
+
+void rg_stream_drop(struct rg_stream *stream, struct rg_stream_buffer *buffer)
+{
+    pthread_mutex_lock(&stream->lock);
+    stream->dropped_offset = RG_MIN(stream->dropped_offset, buffer->offset);
+    buffer_free(stream, buffer);
     pthread_mutex_unlock(&stream->lock);
 }
 
@@ -131,9 +166,11 @@ void rg_stream_throttle(struct rg_stream *stream)
     pthread_mutex_unlock(&stream->lock);
 }
 
-void rg_stream_stop_locked(struct rg_stream *stream)
+void rg_stream_stop_locked(struct rg_stream *stream, enum rg_status outcome)
 {
+    stream->outcome = outcome;
     state_set(stream, RG_STREAM_OVER);
+    lends_settle(stream);
 }
 
 void rg_stream_end(struct rg_stream *stream)
@@ -153,20 +190,11 @@ void rg_stream_hand_over(struct rg_stream *stream)
     buffer->next = NULL;
     *stream->full_tail = buffer;
     stream->full_tail = &buffer->next;
+    stream->handed_size = buffer->offset + buffer->size;
     pthread_mutex_unlock(&stream->lock);
 }
 
-/* With the lock held, like the next ones. */
-static uint64_t sent_bytes(const struct rg_stream *stream)
-{
-    uint64_t sent = stream->size;
-    for (uint32_t i = 0; i < stream->buffer_count && stream->state != RG_STREAM_OVER; i++) {
-        const struct rg_stream_buffer *buffer = &stream->buffers[i];
-        sent = buffer->in_use ? RG_MIN(sent, buffer->offset) : sent;
-    }
-    return sent;
-}
-
+/* With the lock held, like the next one. */
 static bool has_room(const struct rg_stream *stream, uint64_t size)
 {
     uint64_t span = stream->size + size - sent_bytes(stream);
@@ -278,6 +306,23 @@ uint64_t rg_stream_sent_bytes(struct rg_stream *stream)
     return sent;
 }
 
+int rg_stream_lend_reserve(struct rg_stream *stream)
+{
+    pthread_mutex_lock(&stream->lock);
+    int rc = rg_lends_reserve(&stream->lends);
+    pthread_mutex_unlock(&stream->lock);
+    return rc;
+}
+
+/* What was sent in the meantime is told of at once. */
+void rg_stream_lend_note(struct rg_stream *stream, const struct rg_lend *lend)
+{
+    pthread_mutex_lock(&stream->lock);
+    rg_lends_push(&stream->lends, lend);
+    lends_settle(stream);
+    pthread_mutex_unlock(&stream->lock);
+}
+
 int rg_stream_wait(struct rg_stream *stream, uint64_t deadline_ns)
 {
     struct timespec until = rg_timespec_from_ns(deadline_ns);
@@ -310,7 +355,7 @@ static void lock_init(struct rg_stream *stream)
 
 int rg_stream_init(struct rg_stream *stream, const struct rg_part_plan_options *options)
 {
-    *stream = (struct rg_stream){0};
+    *stream = (struct rg_stream){.dropped_offset = UINT64_MAX};
     lock_init(stream);
     rg_part_plan_init(&stream->plan, options);
     stream->full_tail = &stream->full_first;
@@ -333,6 +378,7 @@ void rg_stream_fini(struct rg_stream *stream)
         free(stream->buffers[i].pieces);
     }
     free(stream->buffers);
+    rg_lends_fini(&stream->lends);
     pthread_cond_destroy(&stream->changed);
     pthread_mutex_destroy(&stream->lock);
 }

@@ -15,6 +15,7 @@
 #ifndef RG_GCS_UPLOAD_STREAM_H
 #define RG_GCS_UPLOAD_STREAM_H
 
+#include "gcs/upload/lends.h"
 #include "gcs/upload/part_plan.h"
 #include "http/exchange.h"
 
@@ -50,7 +51,11 @@ struct rg_stream {
     enum rg_stream_state state; /* changed by stream.c alone */
     struct rg_stream_buffer *free_first, *full_first, **full_tail;
     struct rg_part_plan plan;
-    uint32_t used_count;               /* buffers that are not free */
+    uint64_t handed_size;    /* bytes of buffers that were handed over */
+    uint64_t dropped_offset; /* of the first byte that was given back without being sent */
+    struct rg_lends lends;   /* that the program wants to be told of */
+    enum rg_status outcome;  /* once it is OVER */
+    uint32_t used_count;     /* buffers that are not free */
     uint64_t used_bytes, mapped_bytes; /* of their memory, and of all buffers' */
 };
 
@@ -76,17 +81,23 @@ void rg_stream_end(struct rg_stream *stream);
 int rg_stream_wait(struct rg_stream *stream, uint64_t deadline_ns);
 /* Bytes, from the first one of the stream on, that are with the service. */
 uint64_t rg_stream_sent_bytes(struct rg_stream *stream);
+/* Room to be told of another lend: 0 or -ENOMEM. Then, when its bytes were added, what to tell. */
+int rg_stream_lend_reserve(struct rg_stream *stream);
+void rg_stream_lend_note(struct rg_stream *stream, const struct rg_lend *lend);
 
 /* The loop: the next full buffer, to be given back; NULL: there is none for now. Sets *out_size to
  * the bytes of the whole stream if it has ended. An empty buffer is only returned if it is the
  * first: the others have nothing to send. */
 struct rg_stream_buffer *rg_stream_take(struct rg_stream *stream, bool is_first,
                                         uint64_t *out_size);
-/* The service has it, or nobody wants it any more. */
+/* The service has it. */
 void rg_stream_give(struct rg_stream *stream, struct rg_stream_buffer *buffer, uint64_t now_ns);
+/* Nobody wants it any more: the upload has failed. */
+void rg_stream_drop(struct rg_stream *stream, struct rg_stream_buffer *buffer);
 /* A part was answered 429 or 503. */
 void rg_stream_throttle(struct rg_stream *stream);
-/* The state becomes OVER. With the lock held, so that who waits finds what came with it. */
-void rg_stream_stop_locked(struct rg_stream *stream);
+/* The state becomes OVER, and all lends are told of. With the lock held, so that who waits finds
+ * what came with it. */
+void rg_stream_stop_locked(struct rg_stream *stream, enum rg_status outcome);
 
 #endif

@@ -91,8 +91,8 @@ static void operation_done(struct rg_request *request, struct rg_completion *com
     pthread_mutex_lock(&stream->lock);
     become(writer, WRITER_OVER);
     writer->outcome = *completion;
+    rg_stream_stop_locked(stream, completion->status);
     outcome_publish(writer);
-    rg_stream_stop_locked(stream);
     pthread_mutex_unlock(&stream->lock);
 }
 
@@ -227,6 +227,28 @@ int64_t rg_writer_lend_sum(struct rg_writer *writer, const void *data, size_t si
     return writer_take(writer, data, size, size >= LEND_SIZE_MIN, crc32c);
 }
 
+int64_t rg_writer_lend_completed(struct rg_writer *writer, const void *data, size_t size,
+                                 struct rg_cq *cq, uint64_t user_data)
+{
+    int reserved = rg_cq_reserve(cq, 1);
+    if (reserved <= 0) {
+        return reserved < 0 ? reserved : -EAGAIN;
+    }
+    struct rg_lend lend = {.cq = cq, .user_data = user_data, .data = data};
+    int64_t taken = rg_stream_lend_reserve(&writer->stream);
+    if (taken == 0) {
+        taken = writer_take(writer, data, size, size >= LEND_SIZE_MIN, &lend.crc);
+    }
+    if (taken <= 0) {
+        rg_cq_unreserve(cq, 1);
+        return taken;
+    }
+    lend.size = (uint64_t)taken;
+    lend.end = writer->stream.size;
+    rg_stream_lend_note(&writer->stream, &lend);
+    return taken;
+}
+
 uint64_t rg_writer_settled(struct rg_writer *writer)
 {
     return rg_runtime_check(writer->client->runtime) < 0 ? 0
@@ -290,6 +312,10 @@ void rg_writer_close(struct rg_writer *writer)
         while (stream->state != RG_STREAM_OVER) {
             pthread_cond_wait(&stream->changed, &stream->lock);
         }
+        pthread_mutex_unlock(&stream->lock);
+    } else {
+        pthread_mutex_lock(&stream->lock);
+        rg_stream_stop_locked(stream, RG_STATUS_CANCELLED);
         pthread_mutex_unlock(&stream->lock);
     }
     writer_free(writer);

@@ -138,7 +138,7 @@ static void *stop_main(void *context)
 {
     (void)context;
     pthread_mutex_lock(&stream.lock);
-    rg_stream_stop_locked(&stream);
+    rg_stream_stop_locked(&stream, RG_STATUS_CANCELLED);
     pthread_mutex_unlock(&stream.lock);
     return NULL;
 }

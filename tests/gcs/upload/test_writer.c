@@ -146,6 +146,157 @@ static void test_lending_with_faults(void)
     }
 }
 
+/* Lends a copy of the scene's data, and overwrites each piece as soon as it is told that it may.
+ * How many pieces were taken, and in *out_told how many were told of; -EIO ends it. */
+static unsigned lend_told(struct rg_upload_scene *scene, struct rg_writer *writer, uint8_t *copy,
+                          unsigned *out_told)
+{
+    static const size_t sizes[] = {100, 4096, 70000, 300000, 4095, 1 << 20, 17, 16384};
+    struct rg_completion done;
+    uint64_t at = 0;
+    unsigned count = 0;
+    *out_told = 0;
+    while (at < scene->size) {
+        size_t size =
+            (size_t)RG_MIN(scene->size - at, (uint64_t)sizes[count % RG_ARRAY_LEN(sizes)]);
+        int64_t taken = rg_writer_lend_completed(writer, copy + at, size, scene->c.cq, count);
+        if (taken == -EIO) {
+            break;
+        }
+        RG_CHECK(taken == -EAGAIN || taken > 0);
+        if (taken == -EAGAIN) {
+            (void)rg_writer_wait(writer, rg_now_ns() + RG_TEST_PATIENCE_NS);
+        } else {
+            at += (uint64_t)taken;
+            count++;
+        }
+        while (rg_cq_poll(scene->c.cq, &done, 1) == 1) {
+            RG_CHECK_EQ(done.user_data, (*out_told)++);
+            RG_CHECK(done.status != RG_STATUS_OK ||
+                     done.crc32c == rg_crc32c(0, done.data, done.size));
+            memset((void *)(uintptr_t)done.data, 0xff, (size_t)done.size);
+        }
+    }
+    return count;
+}
+
+/* Takes the rest of them, which come before the end's completion. */
+static struct rg_completion told_all(struct rg_upload_scene *scene, unsigned count, unsigned told)
+{
+    struct rg_completion done = rg_test_take(&scene->c);
+    for (; told < count; told++) {
+        RG_CHECK_EQ(done.user_data, told);
+        RG_CHECK(done.size > 0 && done.lease == NULL);
+        done = rg_test_take(&scene->c);
+    }
+    RG_CHECK_EQ(done.user_data, 1000000);
+    return done;
+}
+
+static void test_lends_that_are_told_of(void)
+{
+    static const enum rg_upload_method methods[] = {RG_UPLOAD_AUTO, RG_UPLOAD_RESUMABLE,
+                                                    RG_UPLOAD_MULTIPART, RG_UPLOAD_COMPOSE};
+    static const uint64_t sizes[] = {3, 100000, PART, 3 * PART + 12345};
+    for (size_t m = 0; m < RG_ARRAY_LEN(methods); m++) {
+        for (size_t i = 0; i < RG_ARRAY_LEN(sizes); i++) {
+            struct rg_upload_scene scene = {.size = sizes[i]};
+            rg_upload_scene_open(&scene);
+            uint8_t *copy = malloc(scene.size);
+            memcpy(copy, scene.data, scene.size);
+            struct rg_writer *writer = writer_open(
+                &scene, &(struct rg_writer_options){.method = methods[m], .parts_inflight_max = 2});
+            unsigned told, count = lend_told(&scene, writer, copy, &told);
+            int rc;
+            while ((rc = rg_writer_finish(writer, scene.c.cq, 1000000)) == -EAGAIN) {
+                (void)rg_writer_wait(writer, rg_now_ns() + RG_TEST_PATIENCE_NS);
+            }
+            RG_CHECK_EQ(rc, 0);
+            struct rg_completion done = told_all(&scene, count, told);
+            rg_upload_scene_check_stored(&scene, &done);
+            rg_writer_close(writer);
+            rg_upload_scene_close(&scene);
+            free(copy);
+        }
+    }
+}
+
+/* A part is refused while others are being sent, or a session breaks: what is told as done was
+ * sent, the rest fails as the upload does. */
+static void test_lends_of_an_upload_that_fails(void)
+{
+    const struct rg_emulated_fault faults[] = {{RG_EMULATED_PART, 2, RG_EMULATED_403},
+                                               {.kind = RG_EMULATED_KIND_COUNT}};
+    struct rg_upload_scene scene = {.size = 10 * PART, .faults = faults};
+    rg_upload_scene_open(&scene);
+    uint8_t *copy = malloc(scene.size);
+    memcpy(copy, scene.data, scene.size);
+    struct rg_writer *writer =
+        writer_open(&scene, &(struct rg_writer_options){.method = RG_UPLOAD_MULTIPART,
+                                                        .parts_inflight_max = 2});
+    unsigned told, count = lend_told(&scene, writer, copy, &told);
+    RG_CHECK_EQ(rg_writer_finish(writer, scene.c.cq, 1000000), 0);
+    struct rg_completion done = told_all(&scene, count, told);
+    RG_CHECK(count > 0);
+    rg_upload_scene_check_nothing(&scene, &done, RG_STATUS_PERMISSION);
+    rg_writer_close(writer);
+    rg_upload_scene_close(&scene);
+    free(copy);
+}
+
+/* Before anything was sent, and while parts are out. */
+static void test_lends_of_a_writer_that_is_closed(void)
+{
+    static const uint64_t sizes[] = {1000, 2 * PART};
+    const struct rg_emulated_fault faults[] = {{RG_EMULATED_PART, 0, RG_EMULATED_HANG},
+                                               {.kind = RG_EMULATED_KIND_COUNT}};
+    for (size_t i = 0; i < RG_ARRAY_LEN(sizes); i++) {
+        struct rg_upload_scene scene = {.size = sizes[i], .faults = faults};
+        rg_upload_scene_open(&scene);
+        struct rg_writer *writer =
+            writer_open(&scene, &(struct rg_writer_options){.method = RG_UPLOAD_MULTIPART,
+                                                            .parts_inflight_max = 2});
+        uint64_t half = sizes[i] / 2;
+        for (uint64_t k = 0; k < 2; k++) {
+            RG_CHECK_EQ(
+                rg_writer_lend_completed(writer, scene.data + k * half, half, scene.c.cq, k),
+                (int64_t)half);
+        }
+        RG_CHECK(rg_test_is_quiet(&scene.c, 0));
+        rg_writer_close(writer);
+        for (uint64_t k = 0; k < 2; k++) {
+            struct rg_completion done = rg_test_take(&scene.c);
+            RG_CHECK_EQ(done.user_data, k);
+            RG_CHECK_EQ(done.size, half);
+            RG_CHECK_STATUS(&done, CANCELLED);
+        }
+        rg_upload_scene_close(&scene);
+    }
+}
+
+static void test_lends_with_a_full_queue(void)
+{
+    struct rg_upload_scene scene = {.size = 100000};
+    rg_upload_scene_open(&scene);
+    struct rg_cq *small;
+    struct rg_completion done;
+    RG_CHECK_EQ(rg_cq_open(&small, scene.c.runtime, 1), 0);
+    struct rg_writer *writer = writer_open(&scene, &(struct rg_writer_options){0});
+    RG_CHECK_EQ(rg_writer_lend_completed(writer, scene.data, 50000, small, 1), 50000);
+    RG_CHECK_EQ(rg_writer_lend_completed(writer, scene.data, 50000, small, 2), -EAGAIN);
+    RG_CHECK_EQ(rg_writer_lend_completed(writer, NULL, 1, scene.c.cq, 3), -EINVAL);
+    RG_CHECK_EQ(rg_writer_lend_completed(writer, scene.data, 0, scene.c.cq, 3), 0);
+    RG_CHECK_EQ(rg_writer_lend(writer, scene.data + 50000, 50000), 50000);
+    struct rg_completion end = writer_finish(&scene, writer);
+    rg_upload_scene_check_stored(&scene, &end);
+    RG_CHECK_EQ(rg_cq_poll(small, &done, 1), 1);
+    RG_CHECK_EQ(done.user_data, 1);
+    RG_CHECK_STATUS(&done, OK);
+    rg_writer_close(writer);
+    rg_cq_close(small);
+    rg_upload_scene_close(&scene);
+}
+
 static void test_small_objects_take_one_request(void)
 {
     struct rg_upload_scene scene = {.size = 1000};
@@ -468,6 +619,10 @@ int main(int argc, char **argv)
         RG_TEST(test_one_large_write),
         RG_TEST(test_lending),
         RG_TEST(test_lending_with_faults),
+        RG_TEST(test_lends_that_are_told_of),
+        RG_TEST(test_lends_of_an_upload_that_fails),
+        RG_TEST(test_lends_of_a_writer_that_is_closed),
+        RG_TEST(test_lends_with_a_full_queue),
         RG_TEST(test_small_objects_take_one_request),
         RG_TEST(test_faults),
         RG_TEST(test_back_pressure),
