@@ -71,9 +71,11 @@ def _check_name(uri: str, name: str) -> None:
         )
 
 
-def _endpoint(endpoint: str | None) -> urllib.parse.SplitResult:
+def _place(endpoint: str | None) -> tuple[str, str]:
+    """Scheme and host as clients send them: the host is signed, and they leave a scheme's own port out of it."""
     text = endpoint or os.environ.get("STORAGE_EMULATOR_HOST") or _DEFAULT
-    return urllib.parse.urlsplit(text if "://" in text else f"http://{text}")
+    place = urllib.parse.urlsplit(text if "://" in text else f"http://{text}")
+    return place.scheme, place.netloc.lower().removesuffix({"http": ":80", "https": ":443"}.get(place.scheme, ":"))
 
 
 def _seconds(expires: float | datetime.timedelta) -> int:
@@ -106,8 +108,8 @@ def sign_url(
     _check_name(uri, name)
     if method not in _METHODS:
         raise ValueError(f"method must be one of {', '.join(map(repr, _METHODS))}, got {method!r}")
-    place = _endpoint(endpoint)
-    fields = _fields(headers, place.netloc)
+    scheme, host = _place(endpoint)
+    fields = _fields(headers, host)
     signed = ";".join(fields)
     time, scope = now.strftime("%Y%m%dT%H%M%SZ"), f"{now:%Y%m%d}/auto/storage/goog4_request"
     parameters: dict[str, Any] = {
@@ -126,4 +128,4 @@ def sign_url(
     request = "\n".join((method, path, text, lines, signed, payload))
     digest = hashlib.sha256(request.encode()).hexdigest()
     signature = _core._rsa_sha256_sign(key.pem, "\n".join((_ALGORITHM, time, scope, digest)).encode())
-    return f"{place.scheme}://{place.netloc}{path}?{text}&X-Goog-Signature={signature.hex()}"
+    return f"{scheme}://{host}{path}?{text}&X-Goog-Signature={signature.hex()}"

@@ -78,6 +78,22 @@ class Signing(unittest.TestCase):
         fields = "bar:x\nhost:localhost:99\nx-goog-meta:a b\n"
         self.check(url, f"PUT\n/b/o\n{whole}\n{fields}\nbar;host;x-goog-meta\nUNSIGNED-PAYLOAD")
 
+    def test_the_host_is_signed_as_clients_send_it(self):
+        """They leave out the port that a scheme has by default."""
+        for endpoint, scheme, host in (
+            ("https://storage.googleapis.com:443", "https", "storage.googleapis.com"),
+            ("https://Storage.GoogleAPIs.com/", "https", "storage.googleapis.com"),
+            ("https://[::1]:443", "https", "[::1]"),
+            ("http://[::1]:443", "http", "[::1]:443"),
+            ("http://localhost:80", "http", "localhost"),
+            ("https://localhost:80", "https", "localhost:80"),
+            ("localhost:8443", "http", "localhost:8443"),
+        ):
+            url = self.sign("gs://b/o", endpoint=endpoint)
+            query = url.partition("?")[2].rpartition("&")[0]
+            self.assertTrue(url.startswith(f"{scheme}://{host}/b/o?"), url)
+            self.check(url, f"GET\n/b/o\n{query}\nhost:{host}\n\nhost\nUNSIGNED-PAYLOAD")
+
     def test_a_url_works(self):
         with support.emulator() as (endpoint, ca):
 
