@@ -37,8 +37,6 @@ from torch.utils.data import DataLoader
 
 import ringest
 
-BUCKET = "examples"
-CHECKPOINT = f"gs://{BUCKET}/digits/checkpoint.pt"
 # Of 1,797: a number that 1 to 6 ranks divide.
 TRAIN_COUNT = 1440
 # Of all ranks together, so that another number of them takes the same steps.
@@ -110,6 +108,7 @@ class Trainer:
 
     def __init__(self, options: argparse.Namespace, client: ringest.Client) -> None:
         self.options, self.client = options, client
+        self.checkpoint = f"gs://{options.bucket}/digits/checkpoint.pt"
         self.rank = distributed.get_rank() if distributed.is_initialized() else 0
         self.world_size = distributed.get_world_size() if distributed.is_initialized() else 1
         if BATCH % self.world_size or TRAIN_COUNT % self.world_size:
@@ -121,7 +120,7 @@ class Trainer:
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=2e-3)
         # Rank and world size come from torch.distributed.
         self.dataset = ringest.IterableDataset(
-            f"gs://{BUCKET}/digits/train/",
+            f"gs://{options.bucket}/digits/train/",
             shuffle=True,
             seed=options.seed,
             batch_size=BATCH // self.world_size,
@@ -153,14 +152,14 @@ class Trainer:
         if self.rank == 0:
             file = io.BytesIO()
             torch.save(state, file)
-            self.client.put(CHECKPOINT, file.getbuffer())
+            self.client.put(self.checkpoint, file.getbuffer())
         self.progress.line(
             f"stopped after step {self.step}, in epoch {self.epoch + 1} with {len(consumed):,} of "
             f"{TRAIN_COUNT:,} samples consumed; --resume goes on"
         )
 
     def load(self) -> None:
-        state = torch.load(io.BytesIO(self.client.get(CHECKPOINT)), weights_only=True)
+        state = torch.load(io.BytesIO(self.client.get(self.checkpoint)), weights_only=True)
         self.net.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.step = state["step"]
@@ -211,7 +210,7 @@ class Trainer:
         return True
 
     def test_accuracy(self) -> float:
-        dataset = ringest.MapDataset(f"gs://{BUCKET}/digits/test/", decode, self.client)
+        dataset = ringest.MapDataset(f"gs://{self.options.bucket}/digits/test/", decode, self.client)
         right = 0
         self.net.eval()
         with torch.no_grad():
@@ -230,7 +229,7 @@ def upload_digits(options: argparse.Namespace, endpoint: str, ca: str | None) ->
     with tempfile.TemporaryDirectory() as folder:
         images = os.path.join(folder, "digits")
         write_images(images)
-        command = [options.ringest, "cp", "-r", images, f"gs://{BUCKET}/", "--endpoint", endpoint]
+        command = [options.ringest, "cp", "-r", images, f"gs://{options.bucket}/", "--endpoint", endpoint]
         subprocess.run(command + (["--ca", ca] if ca else []), check=True)
 
 
@@ -242,7 +241,7 @@ def served(options: argparse.Namespace, rank: int) -> Iterator[tuple[str, str | 
         if rank == 0:
             folder = options.folder or stack.enter_context(tempfile.TemporaryDirectory())
             os.makedirs(folder, exist_ok=True)
-            place[0] = stack.enter_context(emulator.endpoint(options, "--root", folder))
+            place[0] = stack.enter_context(emulator.endpoint(options, "--root", folder, "--bucket", options.bucket))
             if not options.resume:
                 upload_digits(options, *place[0])
         if distributed.is_initialized():
@@ -261,6 +260,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--folder", metavar="DIR", help="of the emulator's buckets, for runs that go on; default: temporary"
     )
+    parser.add_argument("--bucket", default="examples", help="of digits and checkpoint; %(default)s")
     emulator.add_options(parser)
     options = parser.parse_args()
     if not (options.folder or options.endpoint) and (options.resume or options.stop_after):

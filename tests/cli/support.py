@@ -21,6 +21,7 @@ import tempfile
 import termios
 import threading
 import unittest
+import urllib.error
 import urllib.parse
 import urllib.request
 
@@ -34,6 +35,7 @@ BACKEND = os.environ.get("RINGEST_BACKEND", "")
 SEED = int(os.environ.get("RINGEST_TEST_SEED") or 1)
 
 DONE, FAILED, USAGE = 0, 1, 2
+CONFLICT = 409
 # Before a command: it is asked to end when the process that started it does, however that ended.
 WITH_PARENT = ("setpriv", "--pdeathsig", "TERM")
 
@@ -141,11 +143,14 @@ def refuse_uring():
 
 
 class Emulator:
-    """`ringest emulate` as a server; ended with the block."""
+    """`ringest emulate` as a server; ended with the block. Objects make no buckets, so that a mistyped name is found:
+    `buckets` are there from the start."""
 
-    def __init__(self, *arguments, **options):
-        self.arguments = arguments
+    def __init__(self, *arguments, buckets=(), strict=True, **options):
+        self.arguments = [*arguments, *(["--strict-buckets"] if strict else [])]
+        self.arguments += [word for bucket in buckets for word in ("--bucket", bucket)]
         self.options = options
+        self.buckets = set(buckets)
 
     def __enter__(self):
         self.errors = tempfile.TemporaryFile()
@@ -201,6 +206,16 @@ class Emulator:
         with urllib.request.urlopen(request, context=tls, timeout=PATIENCE_S) as answer:
             return answer.read()
 
+    def make_bucket(self, bucket):
+        """As a user's own bucket is there, where it is not yet."""
+        if bucket not in self.buckets:
+            try:
+                self.request("POST", "/storage/v1/b", json.dumps({"name": bucket}).encode())
+            except urllib.error.HTTPError as error:
+                if error.code != CONFLICT:
+                    raise
+            self.buckets.add(bucket)
+
     def create_hierarchical(self, bucket):
         self.request(
             "POST",
@@ -223,6 +238,8 @@ class Emulator:
         return json.loads(self.request("POST", f"/storage/v1/b/{bucket}/folders/{name}/renameTo/folders/{new}", b""))
 
     def put(self, bucket, name, data):
+        """Into a bucket that is made for it."""
+        self.make_bucket(bucket)
         query = urllib.parse.urlencode({"uploadType": "media", "name": name})
         return json.loads(self.request("POST", f"/upload/storage/v1/b/{bucket}/o?{query}", data))
 
@@ -270,15 +287,22 @@ class Case(unittest.TestCase):
 
 
 class ServedCase(Case):
-    """A case whose class has one emulator, started with `emulator_arguments`."""
+    """A case whose class has one emulator, started with `emulator_arguments` and empty `buckets`."""
 
     emulator_arguments: tuple[str, ...] = ()
+    buckets: tuple[str, ...] = ()
 
     @classmethod
     def setUpClass(cls):
-        emulator = Emulator(*cls.emulator_arguments)
+        emulator = Emulator(*cls.emulator_arguments, buckets=cls.buckets)
         cls.server = emulator.__enter__()
         cls.addClassCleanup(emulator.__exit__)
+
+    def own_bucket(self):
+        """A bucket that only this case uses."""
+        name = self.id().rsplit(".", 1)[1].replace("_", "-")[:60].rstrip("-")
+        self.server.make_bucket(name)
+        return "gs://" + name
 
     def ringest(self, command, *arguments, **options):
         return ringest(command, *arguments, *self.server.place, **options)

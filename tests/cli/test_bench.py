@@ -42,6 +42,7 @@ FIELDS = {
 
 class Bench(ServedCase):
     emulator_arguments = ("--synthetic", "made/p:3000:10KiB", "--synthetic", "other/:5:0")
+    buckets = ("made-here", *(f"users-{number}" for number in range(2, 6)))
 
     def bench(self, *arguments, **options):
         done = self.ringest("bench", *arguments, "--json", **options)

@@ -66,7 +66,7 @@ class Copying(ServedCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        self.bucket = "gs://" + self.id().rsplit(".", 1)[1].replace("_", "-")[:60]
+        self.bucket = self.own_bucket()
 
     def cp(self, *arguments, **options):
         return self.ringest("cp", *map(str, arguments), **options)
@@ -368,8 +368,9 @@ class Files(Copying):
         write_tree(self.folder / "t", dict.fromkeys(types, b"x" * 10))
         self.ok(self.cp("-r", f"{self.folder}/t/.", self.bucket + "/"))
         self.assertEqual(self.content_types(), types)
-        self.ok(self.cp("-r", f"{self.folder}/t/.", self.bucket + "-2/", "--content-type", ""))
         self.bucket += "-2"
+        self.server.make_bucket(self.bucket[5:])
+        self.ok(self.cp("-r", f"{self.folder}/t/.", self.bucket + "/", "--content-type", ""))
         self.assertEqual(self.content_types(), dict.fromkeys(types, octets))
 
     def test_a_type_of_standard_input_by_the_name_of_the_object(self):

@@ -14,6 +14,14 @@ import urllib.error
 
 from support import DONE, FAILED, PROGRAM, USAGE, Case, Emulator, closed_port, ringest, until
 
+# In which a client begins to write an object.
+WAYS = (
+    ("PUT", "/typo/name"),
+    ("POST", "/typo/name?uploads"),
+    ("POST", "/upload/storage/v1/b/typo/o?uploadType=media&name=name"),
+    ("POST", "/upload/storage/v1/b/typo/o?uploadType=resumable&name=name"),
+)
+
 
 class Emulate(Case):
     def test_one_line_says_where_it_listens(self):
@@ -89,14 +97,8 @@ class Emulate(Case):
 
     def test_strict_buckets(self):
         """As the service has them: a mistyped name is found, by whichever way an object would be written."""
-        ways = [
-            ("PUT", "/typo/name"),
-            ("POST", "/typo/name?uploads"),
-            ("POST", "/upload/storage/v1/b/typo/o?uploadType=media&name=name"),
-            ("POST", "/upload/storage/v1/b/typo/o?uploadType=resumable&name=name"),
-        ]
-        with Emulator("--plain", "--strict-buckets", "--bucket", "made", "--bucket", "other") as server:
-            for method, path in ways:
+        with Emulator("--plain", buckets=("made", "other")) as server:
+            for method, path in WAYS:
                 with self.assertRaises(urllib.error.HTTPError) as raised:
                     server.request(method, path, b"")
                 with raised.exception as answer:
@@ -108,6 +110,15 @@ class Emulate(Case):
                 self.assertEqual(self.ok(ringest("cat", f"gs://{bucket}/name", *server.place)), b"data")
             done = ringest("cp", __file__, "gs://typo/name", *server.place)
             self.fails(done, FAILED, "gs://typo/name", "bucket")
+
+    def test_a_bucket_is_made_by_its_first_object(self):
+        with Emulator("--plain", strict=False) as server:
+            for number, (method, path) in enumerate(WAYS):
+                server.request(method, path.replace("typo", f"new-{number}"), b"")
+            self.ok(ringest("cp", "-q", __file__, "gs://by-cp/name", *server.place))
+            listed = json.loads(server.request("GET", "/storage/v1/b?project=p"))["items"]
+        # An upload in parts makes it when it ends.
+        self.assertEqual([each["name"] for each in listed], ["by-cp", "new-0", "new-2", "new-3"])
 
     def test_a_chosen_port(self):
         port = closed_port()

@@ -43,6 +43,7 @@ def port_of(endpoint):
 
 class Certificates(ServedCase):
     emulator_arguments = ("--synthetic", "made/p:10:1KiB")
+    buckets = ("conditions",)
 
     def test_a_condition_on_what_is_missing_says_so(self):
         """No try went before: nothing is said about one."""

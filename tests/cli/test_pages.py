@@ -37,9 +37,6 @@ class Pages(ServedCase):
             self.server.put(bucket, name, name.encode())
         return "gs://" + bucket
 
-    def make_bucket(self, bucket):
-        self.server.request("PUT", "/" + bucket[5:])
-
     def names(self, bucket):
         return [each["name"] for each in json.loads(self.ok(self.ringest("ls", "-r", "--json", bucket)))["objects"]]
 
@@ -79,7 +76,8 @@ class Pages(ServedCase):
                 # A file and a folder of one name cannot be.
                 self.assertEqual(self.ringest("cp", "-r", bucket + "/a", str(down)).returncode, DONE)
                 self.assertEqual(len([each for each in down.rglob("*") if each.is_file()]), 3)
-                self.make_bucket(bucket + "-copy")
+                for more in ("-copy", "-up"):
+                    self.server.make_bucket(bucket[5:] + more)
                 self.ok(self.ringest("cp", "-r", bucket, bucket + "-copy"))
             self.assertEqual(self.names(bucket + "-copy"), [f"{bucket[5:]}/{name}" for name in self.names(bucket)])
             for _ in range(2):

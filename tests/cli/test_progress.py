@@ -17,6 +17,7 @@ LINE = re.compile(
 
 class Progress(ServedCase):
     emulator_arguments = ("--synthetic", "made/o:400:100KiB", "--latency-ms", "20")
+    buckets = ("bench", "sums", "ups")
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()

@@ -73,7 +73,7 @@ class Garbled(http.server.BaseHTTPRequestHandler):
 
 class Remove(ServedCase):
     def setUp(self):
-        self.bucket = "gs://" + self.id().rsplit(".", 1)[1].replace("_", "-")[:60]
+        self.bucket = self.own_bucket()
 
     def rm(self, *arguments):
         return self.ringest("rm", *arguments)

@@ -41,7 +41,8 @@ __attribute__((noreturn)) static void emulator_serve(bool plain, int told, int a
     struct rg_emulator_options options = {.threads = 1,
                                           .plain = plain,
                                           .synthetic = synthetic,
-                                          .synthetic_count = RG_ARRAY_LEN(synthetic)};
+                                          .synthetic_count = RG_ARRAY_LEN(synthetic),
+                                          .strict_buckets = true};
     char error[256], ready[1024];
     RG_ASSERT(rg_emulator_open(&emulator, &options, error, sizeof(error)) == 0);
     const char *ca_path = rg_emulator_ca_path(emulator);

@@ -102,8 +102,11 @@ struct place {
 static void place_open(struct place *place)
 {
     static const char *const synthetic[] = {"bucket/a-:4:100"};
-    struct rg_emulator_options emulator = {
-        .plain = true, .threads = 1, .synthetic = synthetic, .synthetic_count = 1};
+    struct rg_emulator_options emulator = {.plain = true,
+                                           .threads = 1,
+                                           .synthetic = synthetic,
+                                           .synthetic_count = 1,
+                                           .strict_buckets = true};
     char error[256];
     RG_CHECK_EQ(rg_emulator_open(&place->emulator, &emulator, error, sizeof(error)), 0);
     place->runtime = runtime_open();

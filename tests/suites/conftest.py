@@ -28,11 +28,10 @@ def client(emulator):
 
 
 @pytest.fixture
-def bucket(client):
+def bucket(emulator):
     """The name of one of its own, which is there and empty."""
     name = f"suite-{next(_numbers)}"
-    client.put(f"gs://{name}/made", b"")
-    client.delete(f"gs://{name}/made")
+    emulator.make_bucket(name)
     return name
 
 

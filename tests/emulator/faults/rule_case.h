@@ -88,7 +88,9 @@ static inline void fresh_bucket(void)
 static inline int rule_case_main(int argc, char **argv, const struct rg_test *tests, size_t count)
 {
     char error[256] = "";
-    struct rg_emulator_options options = {.threads = 2, .plain = true};
+    static const char *const buckets[] = {"rules"};
+    struct rg_emulator_options options = {
+        .threads = 2, .plain = true, .buckets = buckets, .bucket_count = 1, .strict_buckets = true};
     if (rg_emulator_open(&emulator, &options, error, sizeof(error)) < 0) {
         fprintf(stderr, "%s\n", error);
         return 1;

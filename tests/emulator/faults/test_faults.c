@@ -60,9 +60,15 @@ static bool is_complete(void)
 static void open_emulator(void)
 {
     static const char *const synthetic[] = {"data/big-:2:1000KiB", "data/small-:2:100"};
+    static const char *const buckets[] = {"bucket"};
     char error[256] = "";
-    struct rg_emulator_options options = {
-        .threads = 2, .plain = true, .synthetic = synthetic, .synthetic_count = 2};
+    struct rg_emulator_options options = {.threads = 2,
+                                          .plain = true,
+                                          .synthetic = synthetic,
+                                          .synthetic_count = 2,
+                                          .buckets = buckets,
+                                          .bucket_count = 1,
+                                          .strict_buckets = true};
     if (rg_emulator_open(&emulator, &options, error, sizeof(error)) < 0) {
         rg_test_fail(__FILE__, __LINE__, "%s", error);
     }
