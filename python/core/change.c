@@ -56,9 +56,10 @@ static int metadata_parse(struct core_operation *self, PyObject *pairs, bool may
         PyObject *pair = PyList_GetItem(items, (Py_ssize_t)i);
         PyObject *value = PyTuple_GetItem(pair, 1);
         struct rg_metadata *out = &self->metadata[i];
-        out->key = text_keep(self, PyTuple_GetItem(pair, 0), "metadata");
+        out->key = text_keep(self, PyTuple_GetItem(pair, 0), "a name of metadata");
         bool is_removed = may_remove && value == Py_None;
-        out->value = is_removed || out->key == NULL ? NULL : text_keep(self, value, "metadata");
+        out->value =
+            is_removed || out->key == NULL ? NULL : text_keep(self, value, "a value of metadata");
         rc = out->key != NULL && (is_removed || out->value != NULL) ? 0 : -1;
     }
     if (rc < 0 && !PyErr_Occurred()) {
@@ -176,7 +177,10 @@ static int sources_parse(struct core_operation *self, PyObject *sources)
                      sources);
         return -1;
     }
-    PyObject *list = core_uri_parse(self->uri, &target) ? PySequence_List(sources) : NULL;
+    PyObject *list = NULL;
+    if (core_uri_parse(self->uri, &target)) {
+        list = core_list_of(self->uri, sources, "sources", "URIs");
+    }
     if (list == NULL) {
         return -1;
     }

@@ -160,6 +160,8 @@ PyObject *core_error_raise(PyObject *uri, const struct rg_completion *completion
  * and the result is 0. */
 int core_request_note(PyObject *uri, const struct rg_completion *completion);
 bool core_request_is_notable(const struct rg_completion *completion);
+/* Logs that so many cancelled requests take a while to end. */
+void core_drain_note(uint64_t count);
 /* Logs that a session was opened. 0, or -1 with an exception. */
 int core_session_note(struct core_session *session);
 /* Why the library did not take a request, after a negative errno. */
@@ -168,6 +170,8 @@ const char *core_refused_text(int rc);
 PyObject *core_errno_raise(int rc, const char *text);
 /* The same for a request that the library did not take, which is named. */
 PyObject *core_submit_raise(int rc, PyObject *uri);
+/* PySequence_List of an argument of a call for `uri`; what it must be is told where it is none. */
+PyObject *core_list_of(PyObject *uri, PyObject *given, const char *name, const char *items);
 /* Puts what a TypeError or ValueError, which is set, is about before its text. */
 void core_error_begin_with(PyObject *name);
 

@@ -9,10 +9,13 @@
 
 /* From the first attempt to the end; such a request is worth a line at level debug. */
 #define SLOW_NS (UINT64_C(1000) * 1000 * 1000)
+/* The service's. */
+#define BUCKET_NAME_SIZE_MIN 3
 
 static PyObject *make_error;  /* ringest._errors.make */
 static PyObject *log_request; /* ringest._log.request */
 static PyObject *log_session; /* ringest._log.session */
+static PyObject *log_ending;  /* ringest._log.ending */
 
 static PyObject *function_of(const char *module, const char *name)
 {
@@ -28,7 +31,8 @@ int core_error_register(PyObject *module)
     make_error = function_of("ringest._errors", "make");
     log_request = make_error != NULL ? function_of("ringest._log", "request") : NULL;
     log_session = log_request != NULL ? function_of("ringest._log", "session") : NULL;
-    return log_session != NULL ? 0 : -1;
+    log_ending = log_session != NULL ? function_of("ringest._log", "ending") : NULL;
+    return log_ending != NULL ? 0 : -1;
 }
 
 /* Takes the result of a call. 0, or -1 with its exception. */
@@ -64,6 +68,13 @@ int core_request_note(PyObject *uri, const struct rg_completion *completion)
         rc = 0;
     }
     return rc;
+}
+
+void core_drain_note(uint64_t count)
+{
+    if (log_done(PyObject_CallFunction(log_ending, "K", (unsigned long long)count)) < 0) {
+        PyErr_Clear(); /* what ended the call is told */
+    }
 }
 
 int core_session_note(struct core_session *session)
@@ -103,12 +114,33 @@ const char *core_refused_text(int rc)
                : strerror(-rc);
 }
 
+/* A URI that the library refused, though it is of the form of one. */
+static bool names_a_bucket(PyObject *text)
+{
+    struct core_uri uri;
+    bool is_empty = PyUnicode_Check(text) && core_uri_parse(text, &uri) && *uri.object == '\0';
+    PyErr_Clear();
+    return is_empty && strlen(uri.bucket) >= BUCKET_NAME_SIZE_MIN;
+}
+
 PyObject *core_submit_raise(int rc, PyObject *uri)
 {
     if (rc == -EINVAL) {
-        return PyErr_Format(PyExc_ValueError, "%R: %s", uri, core_refused_text(rc));
+        const char *text = names_a_bucket(uri) ? "a bucket; here an object is needed, "
+                                                 "gs://BUCKET/NAME"
+                                               : core_refused_text(rc);
+        return PyErr_Format(PyExc_ValueError, "%R: %s", uri, text);
     }
     return core_errno_raise(rc, "the request could not be submitted");
+}
+
+PyObject *core_list_of(PyObject *uri, PyObject *given, const char *name, const char *items)
+{
+    if (!PySequence_Check(given) && !PyObject_HasAttrString(given, "__iter__")) {
+        return PyErr_Format(PyExc_TypeError, "%U: %s must be a list of %s, got %R", uri, name,
+                            items, given);
+    }
+    return PySequence_List(given);
 }
 
 void core_error_begin_with(PyObject *name)
@@ -149,14 +181,20 @@ void core_state_fail(const char *noun, const char *from, const char *to)
 bool core_uri_parse(PyObject *text, struct core_uri *out_uri)
 {
     Py_ssize_t size;
+    if (!PyUnicode_Check(text)) {
+        PyErr_Format(PyExc_TypeError, "a URI is a str, not %R", text);
+        return false;
+    }
     const char *data = PyUnicode_AsUTF8AndSize(text, &size);
     if (data == NULL) {
         return false;
     }
     struct rg_uri uri;
-    if (rg_uri_split(data, (size_t)size, &uri) < 0 || !uri.has_slash || uri.bucket_size == 0 ||
-        strlen(data) != (size_t)size) {
-        PyErr_Format(PyExc_ValueError, "%R is not of the form gs://BUCKET/NAME", text);
+    bool is_uri = rg_uri_split(data, (size_t)size, &uri) == 0 && uri.bucket_size > 0 &&
+                  strlen(data) == (size_t)size;
+    if (!is_uri || !uri.has_slash) {
+        PyErr_Format(PyExc_ValueError, "%R is not of the form gs://BUCKET/NAME%s", text,
+                     is_uri ? ": there is no / behind the bucket" : "");
         return false;
     }
     if (uri.bucket_size > RG_BUCKET_NAME_SIZE_MAX || uri.name_size > RG_OBJECT_NAME_SIZE_MAX) {

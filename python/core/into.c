@@ -41,19 +41,39 @@ struct core_into {
     struct core_watch watch;
 };
 
+/* Its own exception says no more than that it cannot be. */
+static void memory_refuse(const struct core_into *into, uint64_t offset, PyObject *buffer)
+{
+    PyObject *type = PyErr_ExceptionMatches(PyExc_TypeError)     ? PyExc_TypeError
+                     : PyErr_ExceptionMatches(PyExc_BufferError) ? PyExc_BufferError
+                                                                 : NULL;
+    if (type != NULL) {
+        PyErr_Format(type,
+                     "%U: the memory for offset %llu is of %R; it must be writable and in one "
+                     "piece, as of a bytearray",
+                     into->uri_text, (unsigned long long)offset, Py_TYPE(buffer));
+    }
+}
+
 /* One (offset, buffer). False with an exception. */
 static bool request_parse(struct core_into *into, PyObject *request)
 {
     PyObject *buffer, *number;
     uint64_t offset;
     Py_buffer *view = &into->views[into->view_count];
-    if (!PyTuple_Check(request)) {
-        PyErr_Format(PyExc_TypeError, "a request is (offset, buffer), not %R", request);
+    if (!PyTuple_Check(request) || PyTuple_Size(request) != 2) {
+        PyErr_Format(PyExc_TypeError, "%U: a request is (offset, buffer), not %R", into->uri_text,
+                     request);
         return false;
     }
-    if (!PyArg_ParseTuple(request, "OO;a request is (offset, buffer)", &number, &buffer) ||
-        !core_number(number, "offset of a request", 0, CORE_BYTES_MAX, &offset) ||
-        PyObject_GetBuffer(buffer, view, PyBUF_WRITABLE) < 0) {
+    number = PyTuple_GetItem(request, 0);
+    buffer = PyTuple_GetItem(request, 1);
+    if (!core_number(number, "offset of a request", 0, CORE_BYTES_MAX, &offset)) {
+        core_error_begin_with(into->uri_text);
+        return false;
+    }
+    if (PyObject_GetBuffer(buffer, view, PyBUF_WRITABLE) < 0) {
+        memory_refuse(into, offset, buffer);
         return false;
     }
     into->view_count++;
@@ -82,7 +102,7 @@ static bool tables_make(struct core_into *into, size_t count)
 
 static bool requests_parse(struct core_into *into, PyObject *requests)
 {
-    PyObject *list = PySequence_List(requests);
+    PyObject *list = core_list_of(into->uri_text, requests, "requests", "(offset, buffer)");
     Py_ssize_t count = list != NULL ? PyList_Size(list) : -1;
     bool done = count >= 0;
     if (done) {

@@ -53,10 +53,30 @@ static PyObject *get_result(struct core_operation *self, struct core_session *se
     return core_buffer_new(session, done);
 }
 
+static int range_parse(struct core_operation *self, PyObject *pair, struct rg_range *range)
+{
+    PyObject *numbers = PySequence_Tuple(pair);
+    if (numbers == NULL && !PyErr_ExceptionMatches(PyExc_TypeError)) {
+        return -1;
+    }
+    bool done = false;
+    if (numbers == NULL || PyTuple_Size(numbers) != 2) {
+        PyErr_Format(PyExc_TypeError, "%U: a range is (offset, length), not %R", self->uri, pair);
+    } else {
+        done = bytes_parse(PyTuple_GetItem(numbers, 0), "offset of a range", &range->offset) &&
+               bytes_parse(PyTuple_GetItem(numbers, 1), "length of a range", &range->length);
+        if (!done) {
+            core_error_begin_with(self->uri);
+        }
+    }
+    Py_XDECREF(numbers);
+    return done ? 0 : -1;
+}
+
 /* Pairs of offset and length. */
 static int ranges_parse(struct core_operation *self, PyObject *pairs)
 {
-    PyObject *fast = PySequence_List(pairs);
+    PyObject *fast = core_list_of(self->uri, pairs, "ranges", "(offset, length)");
     if (fast == NULL) {
         return -1;
     }
@@ -70,16 +90,7 @@ static int ranges_parse(struct core_operation *self, PyObject *pairs)
     self->ranges = PyMem_Calloc((size_t)count + 1, sizeof(*self->ranges));
     int rc = self->ranges != NULL ? 0 : -1;
     for (Py_ssize_t i = 0; i < count && rc == 0; i++) {
-        PyObject *offset, *length;
-        struct rg_range *range = &self->ranges[i];
-        PyObject *pair = PySequence_Tuple(PyList_GetItem(fast, i));
-        if (pair == NULL ||
-            !PyArg_ParseTuple(pair, "OO;a range is (offset, length)", &offset, &length) ||
-            !bytes_parse(offset, "offset of a range", &range->offset) ||
-            !bytes_parse(length, "length of a range", &range->length)) {
-            rc = -1;
-        }
-        Py_XDECREF(pair);
+        rc = range_parse(self, PyList_GetItem(fast, i), &self->ranges[i]);
     }
     if (rc < 0 && !PyErr_Occurred()) {
         PyErr_NoMemory();
@@ -276,15 +287,16 @@ static PyObject *delete_result(struct core_operation *self, struct core_session 
  * Borrowed; NULL with an exception. */
 static PyObject *item_uri(PyObject *item, int64_t *out_condition)
 {
-    if (!PyTuple_Check(item)) {
+    if (PyUnicode_Check(item)) {
         return item;
     }
-    if (PyTuple_Size(item) != 2) {
-        return PyErr_Format(PyExc_ValueError, "%R: not a URI, nor a pair of one and a generation",
+    if (!PyTuple_Check(item) || PyTuple_Size(item) != 2) {
+        return PyErr_Format(PyExc_TypeError, "an object is a URI or (uri, generation), not %R",
                             item);
     }
     int64_t generation = 0;
     if (!core_generation(PyTuple_GetItem(item, 1), &generation)) {
+        core_error_begin_with(PyTuple_GetItem(item, 0));
         return NULL;
     }
     if (generation == 0) {
@@ -554,6 +566,12 @@ static const struct core_operation_kind kinds[] = {
     {"abort_upload", abort_upload_parse, abort_upload_submit, delete_result, true},
 };
 
+/* Its URI may be a bucket's. */
+static bool kind_lists(const struct core_operation_kind *kind)
+{
+    return kind->submit == list_submit || kind->submit == list_uploads_submit;
+}
+
 /* Kinds that are defined in other files. */
 static const struct core_operation_kind *const more_kinds[] = {
     &core_put_kind,
@@ -663,7 +681,9 @@ int core_operation_submit(struct core_operation *self, struct core_session *sess
     if (rc == 0) {
         operation_become(self, CORE_OPERATION_OUT);
     }
-    if (rc < 0 && rc != -EAGAIN && !PyErr_Occurred()) {
+    if (rc == -EINVAL && !PyErr_Occurred() && kind_lists(self->kind)) {
+        PyErr_Format(PyExc_ValueError, "%R: %s", self->uri, core_refused_text(rc));
+    } else if (rc < 0 && rc != -EAGAIN && !PyErr_Occurred()) {
         core_submit_raise(rc, self->uri);
     }
     return rc;

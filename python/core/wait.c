@@ -18,6 +18,8 @@
 #include <time.h>
 
 #define CLIENT_FULL_PAUSE_NS (1000 * 1000)
+/* Whoever waits longer for the end of what was cancelled is told what for. */
+#define DRAIN_SILENT_NS (UINT64_C(1000) * 1000 * 1000)
 
 int core_queue_open(struct core_session *session, uint32_t capacity, struct rg_cq **out_cq)
 {
@@ -121,21 +123,34 @@ int core_client_full_wait(struct core_watch *watch, const struct core_use *use)
     Py_END_ALLOW_THREADS return core_watch_go_on(watch, use);
 }
 
+/* Takes what comes; how many are still out. */
+static uint64_t drain_until(struct rg_cq *cq, uint64_t out_count, uint64_t deadline_ns)
+{
+    int count = 0;
+    Py_BEGIN_ALLOW_THREADS while (out_count > 0 && count != -ETIME)
+    {
+        struct rg_completion done;
+        count = rg_cq_wait(cq, &done, 1, 1, deadline_ns);
+        if (count == 1) {
+            rg_lease_release(done.lease);
+            out_count--;
+        }
+    }
+    Py_END_ALLOW_THREADS return out_count;
+}
+
 void core_drain(struct core_session *session, struct rg_cq *cq, uint64_t first, uint64_t end,
                 uint64_t out_count)
 {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
-    Py_BEGIN_ALLOW_THREADS for (uint64_t number = first; number < end && out_count > 0; number++)
-    {
+    for (uint64_t number = first; number < end && out_count > 0; number++) {
         (void)rg_cancel(session->client, cq, number);
     }
-    while (out_count > 0) {
-        struct rg_completion done;
-        if (rg_cq_wait(cq, &done, 1, 1, RG_FOREVER) == 1) {
-            rg_lease_release(done.lease);
-            out_count--;
-        }
+    out_count = drain_until(cq, out_count, rg_now_ns() + DRAIN_SILENT_NS);
+    if (out_count > 0) {
+        core_drain_note(out_count);
+        (void)drain_until(cq, out_count, RG_FOREVER);
     }
-    Py_END_ALLOW_THREADS PyErr_Restore(type, value, trace);
+    PyErr_Restore(type, value, trace);
 }

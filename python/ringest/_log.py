@@ -123,6 +123,15 @@ def request(uri: str | tuple[str, ...], attempts: int, seconds: float, status: s
         logger.debug("%s: %d attempts, %.3f s, %s", what, attempts, seconds, status)
 
 
+def ending(count: int) -> None:
+    """Called by the extension when cancelled requests take a while to end."""
+    logger.warning(
+        "waiting up to 30 s for the end of %d cancelled request%s: what an upload has left on the server is removed",
+        count,
+        "s" * (count > 1),
+    )
+
+
 def session(backend: str, reason: str, threads: int) -> None:
     """Called by the extension when event loops were started."""
     global _is_inherited

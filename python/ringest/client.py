@@ -348,7 +348,7 @@ class Client(_core.Client):
             if isinstance(error, ValueError):
                 raise error
             errors += failed if error is None else [error]
-        _raise_all(errors, "objects could not be removed", missing_ok)
+        _raise_all(errors, "removed", missing_ok)
 
     def put_many(
         self,
@@ -366,7 +366,8 @@ class Client(_core.Client):
         generations: dict[int, int] = {}
         errors: Errors = []
         requests = whole(requests, "requests", 1, _BULK_REQUESTS_MAX)
-        calls = ((index, "put", arguments, {"content_type": content_type}) for index, arguments in enumerate(objects))
+        pairs = enumerate(_pairs(objects))
+        calls = ((index, "put", pair, {"content_type": content_type}) for index, pair in pairs)
         with _progress.advancing(progress, "put", _progress.length(objects)) as advance:
             for index, generation, error in self._bulk(calls, requests):
                 advance(1)
@@ -374,7 +375,7 @@ class Client(_core.Client):
                     generations[index] = generation
                 else:
                     errors.append(error)
-        _raise_all(errors, "objects could not be written")
+        _raise_all(errors, "written")
         return [generations[index] for index in range(len(generations))]
 
     def sign_url(
@@ -513,8 +514,8 @@ class Client(_core.Client):
         from ringest.aio import put_many
 
         requests = whole(requests, "requests", 1, _BULK_REQUESTS_MAX)
-        generations, errors = await put_many(self._channel(), objects, requests, content_type)
-        _raise_all(errors, "objects could not be written")
+        generations, errors = await put_many(self._channel(), _pairs(objects), requests, content_type)
+        _raise_all(errors, "written")
         return [generations[index] for index in range(len(generations))]
 
     def awriter(self, uri: str, **options: Any) -> AsyncWriter:
@@ -646,7 +647,7 @@ class Client(_core.Client):
                 raise failed  # somebody cancelled a task that is none of the caller's
             else:
                 errors += failed
-        _raise_all(errors, "objects could not be removed", missing_ok)
+        _raise_all(errors, "removed", missing_ok)
 
     def aget_many(self, uris: Iterable[str], *, ordered: bool = False, batch: int = 256) -> AsyncIterator[Items]:
         """Async version of get_many: an asynchronous iterator."""
@@ -674,6 +675,21 @@ def _many(uris: Iterable[str]) -> Iterable[str]:
     return uris
 
 
+def _pairs(objects: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Those of put_many."""
+    form = "put_many takes a list of (uri, data)"
+    if not isinstance(objects, Iterable):
+        raise TypeError(f"{form}, got {objects!r}")
+    if isinstance(objects, Mapping):
+        raise TypeError(f"{form}, got a {type(objects).__name__}: give its items()")
+    for pair in objects:
+        # Data may be large, and is not shown.
+        if not isinstance(pair, tuple | list) or len(pair) != 2 or not isinstance(pair[0], str):
+            shown = repr(pair) if isinstance(pair, str) else f"a {type(pair).__name__}"
+            raise TypeError(f"{form}, and one item is {shown}")
+        yield pair[0], pair[1]
+
+
 def _delete_calls(
     uris: Iterable[str | tuple[str, int]], generation: int, condition: int | None, exclusive: bool
 ) -> Iterator[tuple]:
@@ -683,6 +699,8 @@ def _delete_calls(
         )
     if exclusive:
         raise ValueError("exclusive is of one object, with its generation")
+    if not isinstance(uris, Iterable):
+        raise TypeError(f"delete takes a URI or a list of them, got {uris!r}")
     rest = iter(uris)
     while some := tuple(itertools.islice(rest, _DELETES_MAX)):
         yield None, "delete_many", (some,), {}
@@ -692,7 +710,8 @@ def _raise_all(errors: Sequence[Exception], what: str, missing_ok: bool = False)
     if missing_ok:
         errors = [error for error in errors if not isinstance(error, NotFoundError)]
     if errors:
-        raise ExceptionGroup(f"{len(errors)} {what}", errors)
+        how_many = f"{len(errors)} object{'s' * (len(errors) > 1)}"
+        raise ExceptionGroup(f"{how_many} could not be {what}, the first: {errors[0]}", errors)
 
 
 def _rebuild(settings: dict) -> Client:

@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import gc
 import io
+import logging
 import os
 import pickle
 import signal
@@ -247,14 +248,14 @@ class Many(unittest.TestCase):
             generations = client.put_many(iter(objects), content_type="text/plain")
             self.assertEqual(client.stat(objects[-1][0])["generation"], generations[-1])
             self.assertEqual(client.get(objects[77][0]), b"77")
-            with self.assertRaisesRegex(ExceptionGroup, "1 objects could not be written") as caught:
+            with self.assertRaisesRegex(ExceptionGroup, "^1 object could not be written, the first: 'nothing' is not") as caught:
                 client.put_many([("nothing", b""), ("gs://new/good", b"1")])
             self.assertIsInstance(caught.exception.exceptions[0], ValueError)
             self.assertEqual(client.get("gs://new/good"), b"1")
             client.delete(["gs://new/good"])
             client.delete(uri for uri, _ in objects[1:])
             self.assertEqual([name for name, _, _ in client.list("gs://new/")], ["0"])
-            with self.assertRaisesRegex(ExceptionGroup, "1 objects could not be removed") as caught:
+            with self.assertRaisesRegex(ExceptionGroup, "^1 object could not be removed, the first: gs://new/1") as caught:
                 client.delete(["gs://new/0", "gs://new/1"])
             self.assertIsInstance(caught.exception.exceptions[0], ringest.NotFoundError)
             client.delete(["gs://new/0", "gs://new/1"], missing_ok=True)
@@ -407,6 +408,32 @@ class Process(unittest.TestCase):
                 again.start()
                 list(client.get_many([support.uri(i) for i in range(100)]))
             self.assertLess(time.monotonic() - started, 55)
+
+    def test_ctrl_c_says_what_it_waits_for(self):
+        """Whether a write that was sent is stored is asked for, of a server that does not answer."""
+        said = []
+
+        class Freeing(logging.Handler):
+            def emit(self, record):
+                if record.name == "ringest":
+                    said.append(record.getMessage())
+                    held.end()
+
+        handler = Freeing(logging.WARNING)
+        logging.getLogger("ringest").addHandler(handler)
+        self.addCleanup(logging.getLogger("ringest").removeHandler, handler)
+        with support.emulator() as place, ringest.Client(*place, hedging=False) as client:
+            writer = client.writer("gs://mine/a")
+            held = support.Rule(place, effect="none", answer="held", times=10**6)
+            interrupt = threading.Thread(target=lambda: (held.wait(), os.kill(os.getpid(), signal.SIGINT)))
+            interrupt.start()
+            with held, self.assertRaises(KeyboardInterrupt):
+                writer.finish()
+            interrupt.join()
+        self.assertEqual(
+            said,
+            ["waiting up to 30 s for the end of 1 cancelled request: what an upload has left on the server is removed"],
+        )
 
     def test_a_child_opens_its_own(self):
         with support.client() as client:
