@@ -444,7 +444,7 @@ static PyType_Slot buffer_slots[] = {
     {0, NULL},
 };
 static PyType_Spec buffer_spec = {
-    .name = "ringest._core.Buffer",
+    .name = "ringest.Buffer",
     .basicsize = sizeof(struct buffer),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = buffer_slots,

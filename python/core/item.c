@@ -181,7 +181,7 @@ static PyType_Slot item_slots[] = {
     {0, NULL},
 };
 static PyType_Spec item_spec = {
-    .name = "ringest._core.Item",
+    .name = "ringest.Item",
     .basicsize = sizeof(struct item),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_HAVE_GC,
     .slots = item_slots,

@@ -504,7 +504,7 @@ static PyType_Slot objects_slots[] = {
     {0, NULL},
 };
 static PyType_Spec objects_spec = {
-    .name = "ringest._core.Objects",
+    .name = "ringest.Objects",
     .basicsize = sizeof(struct objects),
     .flags = Py_TPFLAGS_DEFAULT,
     .slots = objects_slots,

@@ -592,7 +592,7 @@ static PyType_Slot tar_slots[] = {
     {0, NULL},
 };
 static PyType_Spec tar_spec = {
-    .name = "ringest._core.TarIndex",
+    .name = "ringest.TarIndex",
     .basicsize = sizeof(struct tar),
     .flags = Py_TPFLAGS_DEFAULT,
     .slots = tar_slots,

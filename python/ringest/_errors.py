@@ -70,6 +70,8 @@ class CheckpointError(ValueError):
     """An object is not a checkpoint, or is damaged, or is another one than expected. The text names it, the cause and
     the remedy."""
 
+    __module__ = "ringest.checkpoint"
+
 
 def crc32c_text(crc32c: int) -> str:
     """As the service and its tools write it."""

@@ -1,6 +1,10 @@
 """The logger "ringest", and the library's own log, whose lines become records of the loggers "ringest.http",
 "ringest.gcs.request" and so on, by the place in the library that they are of.
 
+Where a program configures no logging, warnings of the package go to standard error, as Python does by default with
+every logger: what a user had better know (credentials that are not used, a prefix that ends inside a name) is not
+hidden by a handler that drops it. The library's own lines need a handler.
+
 The levels that these loggers have when a Client is made say what the library tells, and nobody pays for what no
 handler is there for. Lines pass a ring and a thread of ours, because threads of the library must not wait for the
 interpreter."""
@@ -18,7 +22,6 @@ import traceback
 from ringest import _core
 
 logger = logging.getLogger("ringest")
-logger.addHandler(logging.NullHandler())
 
 # Of Python's levels, in the order of enum rg_log_level; the last is "nothing".
 _LEVELS = (logging.ERROR, logging.WARNING, logging.INFO, logging.DEBUG)

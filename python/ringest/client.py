@@ -685,7 +685,7 @@ def _pairs(objects: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     for pair in objects:
         # Data may be large, and is not shown.
         if not isinstance(pair, tuple | list) or len(pair) != 2 or not isinstance(pair[0], str):
-            shown = repr(pair) if isinstance(pair, str) else f"a {type(pair).__name__}"
+            shown = repr(pair) if isinstance(pair, str) else f"of type {type(pair).__name__}"
             raise TypeError(f"{form}, and one item is {shown}")
         yield pair[0], pair[1]
 

@@ -35,3 +35,8 @@ with needs(__name__):
     from ringest._dcp_writer import StorageWriter
 
 __all__ = ["CheckpointError", "StorageReader", "StorageWriter"]
+
+# Tracebacks and pickles name what programs import.
+for _class in (StorageReader, StorageWriter):
+    _class.__module__ = __name__
+del _class

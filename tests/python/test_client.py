@@ -248,14 +248,18 @@ class Many(unittest.TestCase):
             generations = client.put_many(iter(objects), content_type="text/plain")
             self.assertEqual(client.stat(objects[-1][0])["generation"], generations[-1])
             self.assertEqual(client.get(objects[77][0]), b"77")
-            with self.assertRaisesRegex(ExceptionGroup, "^1 object could not be written, the first: 'nothing' is not") as caught:
+            with self.assertRaisesRegex(
+                ExceptionGroup, "^1 object could not be written, the first: 'nothing' is not"
+            ) as caught:
                 client.put_many([("nothing", b""), ("gs://new/good", b"1")])
             self.assertIsInstance(caught.exception.exceptions[0], ValueError)
             self.assertEqual(client.get("gs://new/good"), b"1")
             client.delete(["gs://new/good"])
             client.delete(uri for uri, _ in objects[1:])
             self.assertEqual([name for name, _, _ in client.list("gs://new/")], ["0"])
-            with self.assertRaisesRegex(ExceptionGroup, "^1 object could not be removed, the first: gs://new/1") as caught:
+            with self.assertRaisesRegex(
+                ExceptionGroup, "^1 object could not be removed, the first: gs://new/1"
+            ) as caught:
                 client.delete(["gs://new/0", "gs://new/1"])
             self.assertIsInstance(caught.exception.exceptions[0], ringest.NotFoundError)
             client.delete(["gs://new/0", "gs://new/1"], missing_ok=True)

@@ -1,6 +1,7 @@
 """What a new user gets wrong: each is refused where it is given, with the object, the cause and the remedy."""
 
 import functools
+import importlib
 import logging
 import os
 import pickle
@@ -17,7 +18,7 @@ import ringest.dataset
 import support
 
 
-def run(script, *modules):
+def run(script, *modules, env=None):
     """A process in which these modules are not installed; gives the last line that it said."""
     finder = (
         "import sys\n"
@@ -27,7 +28,9 @@ def run(script, *modules):
         "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
         "sys.meta_path.insert(0, Finder())\n"
     )
-    done = subprocess.run([sys.executable, "-c", finder + script], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", finder + script], capture_output=True, text=True, env={**os.environ, **(env or {})}
+    )
     return done.stderr.strip().splitlines()[-1] if done.stderr else ""
 
 
@@ -75,6 +78,59 @@ class Inputs(unittest.TestCase):
         check(TypeError, "offset must be a whole number, got '5'", client.get, support.uri(1), offset="5")
         check(ValueError, "in another bucket", client.compose, "gs://mine/a", ["gs://other/b"])
         check(FileNotFoundError, "gs://data/none", client.get, "gs://data/none")
+
+    def test_lists_and_pairs(self):
+        client, check, uri = self.client, self.check, "gs://mine/pairs"
+        client.put(uri, b"12345")
+        pair = f"{uri}: a range is (offset, length), not "
+        for wrong in (5, (0,), (1, 2, 3)):
+            check(TypeError, f"{pair}{wrong!r}", client.get_ranges, uri, [wrong])
+        check(TypeError, f"{uri}: ranges must be a list of (offset, length), got 5", client.get_ranges, uri, 5)
+        check(TypeError, f"'{uri}': offset of a range must be a whole number", client.get_ranges, uri, [("a", 1)])
+        check(TypeError, f"{uri}: a request is (offset, buffer), not 5", client.get_into, uri, [5])
+        check(TypeError, f"{uri}: requests must be a list of (offset, buffer), got 5", client.get_into, uri, 5)
+        text = "the memory for offset 3 is of <class 'bytes'>; it must be writable"
+        check(BufferError, text, client.get_into, uri, [(3, b"x")])
+        check(TypeError, f"{uri}: sources must be a list of URIs, got 5", client.compose, uri, 5)
+        check(TypeError, f"{uri}: a value of metadata must be a str, got 5", client.update, uri, metadata={"a": 5})
+        check(TypeError, "an object is a URI or (uri, generation), not 5", client.delete, [5])
+        check(TypeError, "delete takes a URI or a list of them, got 5", client.delete, 5)
+        check(TypeError, f"'{uri}': generation must be a whole number", client.delete, [(uri, "z")])
+        form = "put_many takes a list of (uri, data)"
+        check(TypeError, f"{form}, got 5", client.put_many, 5)
+        check(TypeError, f"{form}, got a dict: give its items()", client.put_many, {uri: b""})
+        check(TypeError, f"{form}, and one item is '{uri}'", client.put_many, [uri])
+        check(TypeError, f"{form}, and one item is of type int", client.put_many, [5])
+        check(
+            ExceptionGroup,
+            f"2 objects could not be removed, the first: {uri}-1: no such object",
+            client.delete,
+            [f"{uri}-1", f"{uri}-2"],
+        )
+
+    def test_buckets_in_the_place_of_objects(self):
+        client, check = self.client, self.check
+        for call in (client.get, client.stat, client.writer, lambda uri: client.put(uri, b"")):
+            check(ValueError, "'gs://mine/': a bucket; here an object is needed, gs://BUCKET/NAME", call, "gs://mine/")
+            text = "'gs://mine' is not of the form gs://BUCKET/NAME: there is no / behind the bucket"
+            check(ValueError, text, call, "gs://mine")
+        check(ValueError, "'gs://ab/': Cloud Storage would refuse the name", client.list, "gs://ab/")
+
+    def test_public_classes_are_called_by_their_public_names(self):
+        """In tracebacks, in pickles, and in what others print of a type."""
+        for module in (importlib.import_module(f"ringest.{name}".rstrip(".")) for name in ["", *ringest._MODULES]):
+            for name in getattr(module, "__all__", []):
+                thing = getattr(module, name)
+                if isinstance(thing, type):
+                    with self.subTest(f"{module.__name__}.{name}"):
+                        self.assertNotIn("._", thing.__module__)
+                        self.assertIs(pickle.loads(pickle.dumps(thing)), thing)
+
+    def test_a_warning_is_seen_without_any_logging_set_up(self):
+        said = run(
+            "import ringest; ringest.Client(credentials='default')", env={"STORAGE_EMULATOR_HOST": "localhost:1"}
+        )
+        self.assertIn("credentials='default' is not used: STORAGE_EMULATOR_HOST is set", said)
 
     def test_datasets(self):
         check, client = self.check, self.client
