@@ -62,12 +62,12 @@ static void print_text(const struct ckpt_search *search)
                ckpt->kind == CKPT_UNKNOWN ? "unknown"
                : ckpt->is_complete        ? "complete"
                                           : "incomplete",
-               ckpt->updated, search->uri.bucket, ckpt->name);
+               ckpt->updated, search->uri.bucket, cli_shown(ckpt->name));
         for (size_t j = 0; j < ckpt->missing.count; j++) {
-            printf("%12smissing: %s\n", "", ckpt->missing.items[j]);
+            printf("%12smissing: %s\n", "", cli_shown(ckpt->missing.items[j]));
         }
         for (size_t j = 0; j < ckpt->foreign.count; j++) {
-            printf("%12snot part of it: %s\n", "", ckpt->foreign.items[j]);
+            printf("%12snot part of it: %s\n", "", cli_shown(ckpt->foreign.items[j]));
         }
         if (ckpt->stray_count > 0) {
             printf("%12sof incomplete saves: %zu object%s, %s\n", "", ckpt->stray_count,

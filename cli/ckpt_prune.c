@@ -557,11 +557,12 @@ static int ckpt_carry_out(struct prune *prune, size_t index)
     if (!prune->options->json && goes && status == CLI_DONE) {
         char size[32];
         printf("%s gs://%s/%s: %zu object%s, %s\n",
-               prune->options->dry_run ? "would remove" : "remove", search->uri.bucket, ckpt->name,
-               ckpt->object_count, ckpt->object_count == 1 ? "" : "s",
+               prune->options->dry_run ? "would remove" : "remove", search->uri.bucket,
+               cli_shown(ckpt->name), ckpt->object_count, ckpt->object_count == 1 ? "" : "s",
                cli_format_size(ckpt->size, size));
     } else if (!prune->options->json && !goes && ckpt->object_count > 0) {
-        printf("keep gs://%s/%s: %s\n", search->uri.bucket, ckpt->name, prune->fates[index].reason);
+        printf("keep gs://%s/%s: %s\n", search->uri.bucket, cli_shown(ckpt->name),
+               cli_shown(prune->fates[index].reason));
     }
     return status;
 }
@@ -667,14 +668,15 @@ static void print_rest(const struct prune *prune)
     char size[32];
     for (size_t i = 0; i < prune->strays.count; i++) {
         printf("%sremove gs://%s/%s: of a save that was not finished\n", would, bucket,
-               prune->strays.items[i]);
+               cli_shown(prune->strays.items[i]));
     }
     for (size_t i = 0; i < prune->uploads.count; i++) {
-        printf("%sabort the upload of gs://%s/%s\n", would, bucket, prune->uploads.items[i]);
+        printf("%sabort the upload of gs://%s/%s\n", would, bucket,
+               cli_shown(prune->uploads.items[i]));
     }
     for (size_t i = 0; i < prune->uploads_left.count; i++) {
         printf("keep the upload of gs://%s/%s: its owner is unknown; see --all-uploads\n", bucket,
-               prune->uploads_left.items[i]);
+               cli_shown(prune->uploads_left.items[i]));
     }
     printf("%sremove %" PRIu64 " checkpoint%s, %s in all\n", would, prune->removed_count,
            prune->removed_count == 1 ? "" : "s", cli_format_size(prune->size, size));

@@ -157,7 +157,8 @@ static int copy(const struct cp_options *options, const struct cli_connection *c
     if (is_stream && !options->dry_run) {
         status = copy_streams(&session, options, sources[0], destination, &counts);
     } else if (is_stream) {
-        printf("would copy %s to %s\n", sources[0], destination);
+        printf("would copy %s to %s\n", cli_shown(sources[0]), cli_shown(destination));
+        counts.planned = 1;
     } else {
         status =
             copy_all(&session, options, bytes_out_max, sources, source_count, destination, &counts);

@@ -125,6 +125,14 @@ static void stop_all(struct cp_worker *worker, struct cp_item *item, const char 
     cp_item_end(worker, item, CP_FAILED);
 }
 
+/* What was named as an object, and is none: names below it are all that makes a folder. */
+static bool item_is_folder(struct cp_worker *worker, const struct cp_item *item)
+{
+    bool any = false;
+    return item->kind == CP_DOWNLOAD && !worker->run->options->recursive &&
+           lookup_folder(worker->run->session, item->bucket, item->name, &any) == CLI_DONE && any;
+}
+
 void cp_item_refused(struct cp_worker *worker, struct cp_item *item,
                      const struct rg_completion *completion)
 {
@@ -133,6 +141,9 @@ void cp_item_refused(struct cp_worker *worker, struct cp_item *item,
                      (item->kind == CP_UPLOAD || item->has_no_bucket);
     if (no_bucket || cli_is_everybodys(completion->status)) {
         stop_all(worker, item, "", cli_completion_text(completion));
+    } else if (completion->status == RG_STATUS_NOT_FOUND && item_is_folder(worker, item)) {
+        cp_item_fail(worker, item, "gs://%s/%s: is a folder; copy it with -r", item->bucket,
+                     item->name);
     } else {
         cp_item_fail(worker, item, "%s", cli_completion_text(completion));
     }

@@ -244,7 +244,8 @@ static bool check_runtime(struct doctor *doctor)
     struct finding *finding =
         find(doctor, MARK_FAIL, "event loops", "could not be started: %s", strerror(-rc));
     advise(finding, "%s",
-           rc == -EMFILE   ? "raise the number of open files (ulimit -n)"
+           rc == -EPERM    ? "unset RINGEST_BACKEND, and epoll is used instead of io_uring"
+           : rc == -EMFILE ? "raise the number of open files (ulimit -n)"
            : rc == -ENOMEM ? "free memory, or raise the limits of the container"
            : rc == -EAGAIN ? "raise the number of threads (ulimit -u)"
                            : "try again with --log debug");

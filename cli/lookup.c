@@ -159,6 +159,22 @@ int lookup_one(struct cli_session *session, const struct cli_uri *uri, struct th
     return status;
 }
 
+int lookup_folder(struct cli_session *session, const char *bucket, const char *name, bool *out_any)
+{
+    char prefix[RG_OBJECT_NAME_SIZE_MAX + 2];
+    size_t size = strlen(name);
+    bool has_slash = size > 0 && name[size - 1] == '/';
+    snprintf(prefix, sizeof(prefix), "%s%s", name, has_slash ? "" : "/");
+    struct lookup lookup = {0};
+    *out_any = false;
+    int status = lookup_open(&lookup, session, bucket, 1);
+    if (status == CLI_DONE) {
+        status = lookup_prefix(&lookup, prefix, out_any);
+    }
+    lookup_close(&lookup);
+    return status;
+}
+
 int lookup_crc32c(struct cli_session *session, const struct cli_uri *uri, int64_t generation,
                   uint64_t size, uint32_t *out_crc32c)
 {

@@ -36,6 +36,8 @@ int lookup_find(struct lookup *lookup, const char *name, struct there *out_there
 /* Whether any name begins with the prefix; not where listing is forbidden. The page that was read
  * is kept for what follows. CLI_DONE, or an exit status after printing why not. */
 int lookup_prefix(struct lookup *lookup, const char *prefix, bool *out_any);
+/* Whether any name begins with this one and a "/". */
+int lookup_folder(struct cli_session *session, const char *bucket, const char *name, bool *out_any);
 /* What stands under one name, alone. */
 int lookup_one(struct cli_session *session, const struct cli_uri *uri, struct there *out_there);
 /* A zeroed one is fine. */

@@ -161,12 +161,20 @@ static int list_all(struct ls *ls, char *const *places, int count)
 static int places_check(char *const *places, int count)
 {
     struct cli_uri uri;
+    bool has_all = count == 0; /* of a project's buckets, as gcloud has them */
+    for (int i = 0; i < count; i++) {
+        has_all = has_all || strcmp(places[i], "gs://") == 0;
+    }
+    if (has_all) {
+        return cli_usage("needs a bucket to list, gs://BUCKET/PREFIX; `gcloud storage ls` shows "
+                         "which buckets a project has");
+    }
     for (int i = 0; i < count; i++) {
         if (!cli_parse_uri(places[i], &uri)) {
             return CLI_USAGE;
         }
     }
-    return count > 0 ? CLI_DONE : cli_usage("needs a place to list, gs://BUCKET/PREFIX");
+    return CLI_DONE;
 }
 
 enum { OPTION_GLOB = CLI_OPTION_FIRST, OPTION_HEX };

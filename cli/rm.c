@@ -70,6 +70,15 @@ static bool is_absent(struct rm *rm, const struct batch *batch, size_t index)
     return look_again(rm, batch, index, &there) == CLI_DONE && there.is_known && !there.exists;
 }
 
+/* Names below it are all that makes a folder. */
+static bool is_folder(struct rm *rm, const struct batch *batch, size_t index)
+{
+    bool any;
+    return lookup_folder(&rm->session, batch->bucket, batch->deletes[index].object, &any) ==
+               CLI_DONE &&
+           any;
+}
+
 static void result_take(struct rm *rm, const struct batch *batch, size_t index,
                         enum rg_status status, const char *text)
 {
@@ -84,6 +93,9 @@ static void result_take(struct rm *rm, const struct batch *batch, size_t index,
     }
     if (status == RG_STATUS_PRECONDITION && batch->is_listed) {
         text = "replaced since it was listed; run it again to remove the new one";
+    }
+    if (status == RG_STATUS_NOT_FOUND && !rm->stopped && is_folder(rm, batch, index)) {
+        text = "no such object, but a folder; -r removes what is in it";
     }
     cli_fail("gs://%s/%s: %s", batch->bucket, batch->deletes[index].object, text);
 }
@@ -348,6 +360,28 @@ static int remove_place(struct rm *rm, const struct cli_uri *uri)
                          : add(rm, uri->bucket, uri->name, rm->if_generation_match, false);
 }
 
+/* Whether what is to be removed for `inner` is so for `outer`, too. */
+static bool covers(const struct rm *rm, const char *outer, const char *inner)
+{
+    size_t size = strlen(outer);
+    if (!rm->recursive || strncmp(outer, inner, size) != 0) {
+        return strcmp(outer, inner) == 0;
+    }
+    return inner[size] == '\0' || inner[size] == '/' || outer[size - 1] == '/';
+}
+
+/* What is named twice is removed once. */
+static bool is_repeated(const struct rm *rm, char *const *places, int count, int index)
+{
+    for (int i = 0; i < count; i++) {
+        if (i != index && covers(rm, places[i], places[index]) &&
+            (i < index || !covers(rm, places[index], places[i]))) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static int remove_all(struct rm *rm, char *const *places, int count)
 {
     int status = CLI_DONE;
@@ -355,6 +389,9 @@ static int remove_all(struct rm *rm, char *const *places, int count)
     for (int i = 0; i < count && !rm->stopped; i++) {
         struct cli_uri uri;
         int one = CLI_USAGE;
+        if (is_repeated(rm, places, count, i)) {
+            continue;
+        }
         if (cli_parse_uri(places[i], &uri)) {
             one = remove_place(rm, &uri);
         }

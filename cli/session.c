@@ -141,6 +141,11 @@ int cli_session_open(struct cli_session *session, const struct cli_connection *c
         return CLI_USAGE;
     }
     int rc = rg_runtime_open(&session->runtime, &runtime_options);
+    if (rc == -EPERM) {
+        return cli_fail(
+            "RINGEST_BACKEND is uring, and io_uring is forbidden here, or the kernel is "
+            "older than Linux 6.1; unset it, and epoll is used");
+    }
     if (rc < 0) {
         return cli_fail("the event loops could not be started: %s; check with `ringest doctor`",
                         strerror(-rc));

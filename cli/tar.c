@@ -214,10 +214,12 @@ static int index_make(const struct cli_connection *connection, char **uris, int 
 
 static void sample_print(const struct rg_tar_sample *sample)
 {
-    fputs_unlocked(sample->key, stdout);
+    fputs_unlocked(cli_shown(sample->key), stdout);
     for (uint32_t i = 0; i < sample->part_count; i++) {
         const struct rg_tar_part *part = &sample->parts[i];
-        printf(" %.*s:%" PRIu64, (int)part->extension_size, part->extension, part->size);
+        char *extension = strndup(part->extension, part->extension_size);
+        printf(" %s:%" PRIu64, extension != NULL ? cli_shown(extension) : "?", part->size);
+        free(extension);
     }
     putchar_unlocked('\n');
 }
@@ -248,7 +250,8 @@ static int show_samples(const struct rg_tar_index *index)
     struct rg_tar_shard shard;
     for (uint64_t i = 0; status == CLI_DONE && rg_tar_index_shard(index, i, &shard) == 0; i++) {
         printf("gs://%s/%s#%" PRId64 ": %" PRIu64 " samples, %" PRIu64 " bytes\n",
-               rg_tar_index_bucket(index), shard.name, shard.generation, shard.count, shard.size);
+               rg_tar_index_bucket(index), cli_shown(shard.name), shard.generation, shard.count,
+               shard.size);
         status = samples_show(index, &shard, cursor);
     }
     rg_tar_cursor_close(cursor);
@@ -262,7 +265,7 @@ static void show_shards(const struct rg_tar_index *index)
     char size[32];
     for (uint64_t i = 0; rg_tar_index_shard(index, i, &shard) == 0; i++) {
         printf("%10" PRIu64 "  %14" PRIu64 "  gs://%s/%s\n", shard.count, shard.size,
-               rg_tar_index_bucket(index), shard.name);
+               rg_tar_index_bucket(index), cli_shown(shard.name));
         bytes += shard.size;
     }
     printf("%10" PRIu64 "  %14" PRIu64 "  in %" PRIu64 " shards (%s)\n", rg_tar_index_count(index),

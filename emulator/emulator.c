@@ -354,7 +354,8 @@ static int open_all(struct rg_emulator *emulator, const struct rg_emulator_optio
     rc = rc == 0 ? open_loops(emulator, api.loop_count) : rc;
     if (rc < 0) {
         snprintf(error, error_size, "cannot start %u event loops: %s", api.loop_count,
-                 strerror(-rc));
+                 rc == -EPERM ? "io_uring is forbidden here; unset RINGEST_BACKEND"
+                              : strerror(-rc));
     }
     return rc;
 }

@@ -86,7 +86,7 @@ static int backend_choose(struct rg_runtime *runtime, enum rg_backend wanted)
         return 0;
     }
     if (wanted == RG_BACKEND_URING) {
-        rg_log(RG_LOG_ERROR, "%s", runtime->backend_reason);
+        rg_log(RG_LOG_WARN, "%s", runtime->backend_reason);
         return rg_errors_ring_unavailable(-rc) ? -EPERM : rc;
     }
     rg_log(RG_LOG_WARN, "using epoll: %s", runtime->backend_reason);

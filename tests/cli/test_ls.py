@@ -78,6 +78,19 @@ class Listing(ServedCase):
             self.assertIn("gs://hostile/a?]0;title?", drawn)
             self.assertNotIn("\x1b", drawn)
         self.assertEqual(self.ls("gs://hostile/"), "gs://hostile/a\x1b]0;title\x07\n")
+        self.server.put("hostile", "run/a\x1b]0;title\x07/epoch=0-step=1.ckpt", b"x")
+        self.server.put("hostile", "run/a\x1b]0;title\x07/epoch=0-step=2.ckpt", b"x")
+        for words in (
+            ("ckpt", "ls", "gs://hostile/run/"),
+            ("ckpt", "prune", "gs://hostile/run/a\x1b]0;title\x07/", "--keep-last", "1", "--dry-run"),
+            ("cp", "--dry-run", "-", "gs://hostile/a\x1b]0;title\x07"),
+        ):
+            terminal = Terminal(80)
+            done = self.ringest(*words, stdout=terminal.far)
+            self.assertEqual(done.returncode, DONE, done.stderr)
+            drawn = terminal.read()
+            self.assertIn("a?]0;title?", drawn)
+            self.assertNotIn("\x1b", drawn)
 
     def test_a_prefix_is_literal(self):
         self.assertEqual(self.ls("gs://bucket/with"), "gs://bucket/with space\n")

@@ -45,6 +45,21 @@ class Tar(ServedCase):
     def index(self, *uris):
         return json.loads(self.ok(self.tar("index", *uris, self.path, "--json")))
 
+    def test_names_cannot_drive_a_terminal(self):
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode="w") as archive:
+            archive.addfile(tarfile.TarInfo("s\x1b]0;title\x07.a\x1b[31mb"), io.BytesIO())
+        self.put("odd/\x1b]0;title\x07.tar", out.getvalue())
+        self.index("gs://shards/odd/")
+        for option in ((), ("-l",)):
+            terminal = Terminal(80)
+            done = self.ringest("tar", "show", *option, str(self.path), stdout=terminal.far)
+            self.assertEqual(done.returncode, DONE, done.stderr)
+            drawn = terminal.read()
+            self.assertIn("gs://shards/odd/?]0;title?.tar", drawn)
+            self.assertNotIn("\x1b", drawn)
+        self.assertIn("s?]0;title? a?[31mb:0", drawn)
+
     def test_indexed_and_shown(self):
         self.assertEqual(self.index("gs://shards/train/"), {"shards": 3, "read": 3, "samples": 153})
         shown = json.loads(self.ok(self.tar("show", self.path, "--json")))

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import unittest
 
-from support import DONE, FAILED, PROGRAM, USAGE, ServedCase, closed_port, environment, ringest
+from support import DONE, FAILED, PROGRAM, USAGE, ServedCase, closed_port, environment, refuse_uring, ringest
 
 HINT = "; see `ringest {0} --help`"
 
@@ -94,7 +94,14 @@ class WrongInputs(ServedCase):
             ("ls mine", 'needs gs://BUCKET/NAME, got "mine"'),
             ("ls s3://mine/", 'needs gs://BUCKET/NAME, got "s3://mine/"'),
             ("ls gs://ab/", 'the name of a bucket has 3 to 222 characters, got "gs://ab/"'),
-            ("ls", "needs a place to list, gs://BUCKET/PREFIX"),
+            (
+                "ls",
+                "needs a bucket to list, gs://BUCKET/PREFIX; `gcloud storage ls` shows which buckets a project has",
+            ),
+            (
+                "ls gs://",
+                "needs a bucket to list, gs://BUCKET/PREFIX; `gcloud storage ls` shows which buckets a project has",
+            ),
             ("ls --limit 5 gs://mine", "there is no option --limit"),
             ("cat gs://mine", 'needs an object, gs://BUCKET/OBJECT, got the bucket "gs://mine"'),
             (
@@ -154,9 +161,46 @@ class WrongInputs(ServedCase):
             ),
             ("tar index gs://mine/ index", "gs://mine/: no object whose name ends in .tar"),
             ("rm gs://mine/absent", "gs://mine/absent: no such object or bucket"),
+            ("rm gs://mine/folder", "gs://mine/folder: no such object, but a folder; -r removes what is in it"),
+            ("rm gs://mine/folder/", "gs://mine/folder/: no such object, but a folder; -r removes what is in it"),
+            ("cp gs://mine/folder dir", "gs://mine/folder: is a folder; copy it with -r"),
         ):
             with self.subTest(command):
                 self.check(command, FAILED, text)
+
+    def test_what_is_named_twice_is_removed_once(self):
+        def removed(*words):
+            for name in ("a/1", "a/b/2", "ab"):
+                self.server.put("twice", name, b"x")
+            done = self.ringest("rm", *words)
+            self.assertEqual((done.returncode, done.stderr), (DONE, ""), words)
+            return int(done.summary.split()[0])
+
+        for places, count in (
+            (("a", "a"), 2),
+            (("a/", "a"), 2),
+            (("a", "a/b", "a/b/2"), 2),
+            (("a/b", "a/1", "a/b", "ab"), 3),
+            (("a", ""), 3),
+            (("", ""), 3),
+        ):
+            self.assertEqual(removed("-r", *(f"gs://twice/{place}" for place in places)), count, places)
+        self.assertEqual(removed("gs://twice/ab", "gs://twice/ab", "gs://twice/a/1"), 2)
+
+    def test_a_dry_run_of_standard_input_is_counted(self):
+        done = self.ringest("cp", "--dry-run", "-", "gs://mine/x")
+        self.assertEqual(
+            (done.stdout, done.summary),
+            (b"would copy - to gs://mine/x\n", "dry run: 1 would be copied (0 B), 0 skipped, 0 failed\n"),
+        )
+
+    def test_no_ring(self):
+        done = self.ringest("ls", "gs://mine", env=environment(RINGEST_BACKEND="uring"), preexec_fn=refuse_uring)
+        self.fails(
+            done, FAILED, "ls: RINGEST_BACKEND is uring, and io_uring is forbidden here", "unset it, and epoll is"
+        )
+        done = ringest("emulate", env=environment(RINGEST_BACKEND="uring"), preexec_fn=refuse_uring)
+        self.fails(done, FAILED, "emulate: cannot start", "io_uring is forbidden here; unset RINGEST_BACKEND")
 
     def test_servers(self):
         port = closed_port()
