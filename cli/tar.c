@@ -159,6 +159,10 @@ static int scan_and_save(struct cli_session *session, const struct shards *shard
     if (status != CLI_DONE || rc < 0) {
         return rc < 0 ? cli_fail("%s", strerror(-rc)) : status;
     }
+    if (rg_tar_index_count(index) == 0) {
+        cli_note("no samples: the members of one are called KEY.EXTENSION, such as 0001.jpg and "
+                 "0001.cls");
+    }
     rc = rg_tar_index_save(index, path);
     if (rc < 0) {
         status = cli_fail("%s: %s", path, local_error_text(rc));

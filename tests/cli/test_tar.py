@@ -45,6 +45,15 @@ class Tar(ServedCase):
     def index(self, *uris):
         return json.loads(self.ok(self.tar("index", *uris, self.path, "--json")))
 
+    def test_shards_without_samples_are_told_of(self):
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode="w") as archive:
+            archive.addfile(tarfile.TarInfo("folder/file"), io.BytesIO())
+        self.put("files/0.tar", out.getvalue())
+        done = self.tar("index", "gs://shards/files/", self.path)
+        self.assertEqual(done.returncode, DONE)
+        self.assertIn("note: no samples: the members of one are called KEY.EXTENSION", done.stderr)
+
     def test_names_cannot_drive_a_terminal(self):
         out = io.BytesIO()
         with tarfile.open(fileobj=out, mode="w") as archive:

@@ -13,18 +13,16 @@ import importlib.util
 import os
 import pathlib
 import re
-import select
-import subprocess
 import sys
 import tempfile
-import time
 import unittest
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from typed import Talk
 
 ROOT = pathlib.Path(os.environ["RINGEST_TESTS"]).parent
 PROGRAM = pathlib.Path(os.environ["RINGEST_PROGRAM"])
 BUILD = PROGRAM.parent.parent
-# A block trains or compiles; the machine may be slow.
-PATIENCE_S = 900
 
 FENCE = re.compile(r"^( *)```(.*)$")
 NOT_RUN = re.compile(r"^ *<!-- not run: (\S.*) -->$")
@@ -50,7 +48,6 @@ if [ "$1" = emulate ]; then
 fi
 exec '{PROGRAM}' "$@"
 """
-DONE = re.compile(rb"<<done (\d+)>>\n")
 
 
 @dataclasses.dataclass
@@ -83,43 +80,6 @@ def documents():
     """Those that people read; others are generated, or of tests."""
     folders = (ROOT, ROOT / "docs", ROOT / "docs" / "internals")
     return sorted(path for folder in folders for path in folder.glob("*.md"))
-
-
-class Talk:
-    """A program that is told what to do on its standard input, and says when it is done."""
-
-    def __init__(self, command, folder, environment):
-        self.process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", *command],
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-
-    def run(self, text):
-        """What it prints until it is done. AssertionError: it ended, or says nothing."""
-        self.process.stdin.write(text.encode())
-        self.process.stdin.flush()
-        said, end = b"", time.monotonic() + PATIENCE_S
-        while not (done := DONE.search(said)):
-            ready, _, _ = select.select([self.process.stdout], [], [], max(0, end - time.monotonic()))
-            piece = os.read(self.process.stdout.fileno(), 1 << 16) if ready else b""
-            if not piece:
-                what = "ended" if ready else "is not done"
-                raise AssertionError(f"it {what}, and printed:\n{said.decode(errors='replace')}")
-            said += piece
-        said = said[: done.start()].decode(errors="replace")
-        if done[1] != b"0":
-            raise AssertionError(f"the last command ended with status {done[1].decode()}, and printed:\n{said}")
-        return said
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.stdout.read()
-        self.process.stdout.close()
-        return self.process.wait(PATIENCE_S)
 
 
 class Session:
