@@ -4,6 +4,7 @@
 #include "gcs/credentials/credentials.h"
 
 #include "gcs/credentials/file.h"
+#include "gcs/host/region.h"
 #include "gcs/wire/digest.h"
 #include "http/url.h"
 #include "runtime/clock.h"
@@ -47,6 +48,8 @@ struct rg_credentials {
     const char *origin, *scope;
     const char *proxy; /* NULL: by the environment */
     const char *quota_project;
+    const char *host_folder; /* NULL: tokens are not shared with other processes */
+    uint64_t sharing_patience_ns;
     uint8_t hash[RG_SHA256_SIZE];
     _Atomic uint64_t version;   /* changes with the token */
     _Atomic uint64_t act_at_ns; /* when a check has more to do than to look at the token */
@@ -59,6 +62,8 @@ struct rg_credentials {
     bool stopping;
     uint32_t failures; /* in a row */
     uint64_t reject_at_ns;
+    uint8_t refused[RG_TOKEN_DIGEST_SIZE];  /* what the service refused last; zero: nothing */
+    char sharing[RG_SHARING_TEXT_SIZE];     /* how the last refresh went with other processes */
     char failure[RG_CREDENTIALS_TEXT_SIZE]; /* of the last refresh; empty: it succeeded */
 };
 
@@ -113,18 +118,12 @@ static struct rg_token *token_new(const struct rg_token_out *made, uint64_t now_
     RG_ASSERT(rg_h1_value_span(made->text, strlen(made->text)) == strlen(made->text));
     uint64_t life_ns = made->expires_ns > now_ns ? made->expires_ns - now_ns : 0;
     atomic_init(&token->ref_count, 1);
+    rg_token_digest(made->text, token->digest);
     token->field = field;
     token->field_size = strlen(field);
     token->valid_until_ns = now_ns + life_ns - RG_MIN(life_ns / 10, (uint64_t)EXPIRY_MARGIN_NS);
     token->arena = arena;
     return token;
-}
-
-/* When the token is to be renewed. */
-static uint64_t stale_at(const struct rg_token_out *made, uint64_t now_ns)
-{
-    uint64_t stale_ns = made->expires_ns - RG_MIN(made->expires_ns, (uint64_t)RG_TOKEN_STALE_NS);
-    return RG_MAX(stale_ns, now_ns + RG_REFRESH_INTERVAL_NS);
 }
 
 static bool is_refreshing_locked(const struct rg_credentials *credentials)
@@ -213,16 +212,18 @@ static void run_end(struct rg_credentials *credentials)
 /* Hands out what a run has made, and wakes who waits for it. The last that its thread does, so that
  * whoever starts the next one need not wait for the end of this thread. */
 static void run_publish(struct rg_credentials *credentials, struct rg_token *token,
-                        uint64_t stale_ns)
+                        uint64_t stale_ns, const struct rg_sharing *sharing)
 {
     const struct rg_credentials_run *run = &credentials->run;
     pthread_mutex_lock(&credentials->mutex);
     refresh_enter_locked(credentials, REFRESH_OVER);
+    snprintf(credentials->sharing, sizeof(credentials->sharing), "%s", sharing->text);
     if (token != NULL) {
         publish_token_locked(credentials, token, stale_ns);
         const struct rg_credentials_config *config = credentials->config;
-        rg_log(RG_LOG_INFO, "credentials: a token for %s %s, valid for %" PRIu64 " s",
+        rg_log(RG_LOG_INFO, "credentials: a token for %s %s%s, valid for %" PRIu64 " s",
                config->kind->label, config->account != NULL ? config->account : "",
+               sharing->taken ? " from another process of this host" : "",
                rg_time_between(rg_now_ns(), token->valid_until_ns) / RG_NS_PER_S);
     } else {
         publish_failure_locked(credentials, run->text[0] != '\0' ? run->text : "no memory",
@@ -233,14 +234,16 @@ static void run_publish(struct rg_credentials *credentials, struct rg_token *tok
     pthread_mutex_unlock(&credentials->mutex);
 }
 
-/* False: the source is being closed. */
-static bool run_activate(struct rg_credentials *credentials)
+/* False: the source is being closed. `out_refused` gets the digest of the token that may not come
+ * again. */
+static bool run_activate(struct rg_credentials *credentials, uint8_t *out_refused)
 {
     pthread_mutex_lock(&credentials->mutex);
     bool asks = !credentials->stopping;
     if (asks) {
         refresh_enter_locked(credentials, REFRESH_ASKING);
     }
+    memcpy(out_refused, credentials->refused, RG_TOKEN_DIGEST_SIZE);
     pthread_mutex_unlock(&credentials->mutex);
     return asks;
 }
@@ -251,6 +254,13 @@ static void *refresh_main(void *context)
     struct rg_credentials_run *run = &credentials->run;
     struct rg_credentials_config *config = credentials->config;
     struct rg_token_out made = {0};
+    uint8_t refused[RG_TOKEN_DIGEST_SIZE];
+    struct rg_sharing sharing = {
+        .folder = credentials->host_folder,
+        .hash = credentials->hash,
+        .refused = refused,
+        .patience_ns = credentials->sharing_patience_ns,
+    };
     *run = (struct rg_credentials_run){.scope = credentials->scope};
     uint64_t program_ms = config->executable.timeout_ms;
     program_ms += config->source != NULL ? config->source->executable.timeout_ms : 0;
@@ -262,16 +272,14 @@ static void *refresh_main(void *context)
     }
     if (rc < 0) {
         rg_credentials_fail(run, rc, false, "a refresh could not begin: %s", strerrordesc_np(-rc));
-    } else if (run_activate(credentials)) {
-        rc = config->kind->obtain(run, config, &made);
+    } else if (run_activate(credentials, refused)) {
+        rc = rg_sharing_obtain(&sharing, run, config, &made);
     } else {
         rc = -ECANCELED;
     }
-    uint64_t now_ns = rg_now_ns();
-    struct rg_token *token = rc == 0 ? token_new(&made, now_ns) : NULL;
-    uint64_t stale_ns = stale_at(&made, now_ns);
+    struct rg_token *token = rc == 0 ? token_new(&made, rg_now_ns()) : NULL;
     run_end(credentials);
-    run_publish(credentials, token, stale_ns);
+    run_publish(credentials, token, made.stale_ns, &sharing);
     return NULL;
 }
 
@@ -394,6 +402,9 @@ bool rg_bearer_reject(struct rg_bearer *bearer, uint64_t version, uint64_t now_n
     bool is_newest = atomic_load(&credentials->version) == version;
     bool may_ask = now_ns >= credentials->reject_at_ns;
     if (is_newest && may_ask) {
+        if (credentials->token != NULL) {
+            memcpy(credentials->refused, credentials->token->digest, RG_TOKEN_DIGEST_SIZE);
+        }
         token_unref(credentials->token);
         credentials->token = NULL;
         credentials->reject_at_ns = now_ns + RG_REJECT_INTERVAL_NS;
@@ -451,6 +462,13 @@ static void credentials_free(struct rg_credentials *credentials)
     free(credentials);
 }
 
+/* The folder is an arena's, since a refresh reads no environment: another thread may change it. */
+static const char *host_folder_choose(struct rg_credentials_reader *reader, bool no_sharing)
+{
+    const char *folder = no_sharing ? NULL : rg_host_folder(getenv("RINGEST_SHARE"));
+    return folder != NULL ? rg_secret_copy(reader->arena, folder, strlen(folder)) : NULL;
+}
+
 static const char *quota_project_choose(struct rg_credentials_reader *reader,
                                         const struct rg_credentials_config *config)
 {
@@ -469,6 +487,7 @@ static void hash_complete(struct rg_credentials *credentials)
                                  config->certificate.location,
                                  config->executable.allowed ? "1" : "0",
                                  credentials->quota_project,
+                                 credentials->host_folder,
                                  credentials->proxy != NULL ? "1" : "0",
                                  credentials->proxy};
     for (size_t i = 0; i < RG_ARRAY_LEN(parts); i++) {
@@ -500,6 +519,10 @@ static int credentials_new(struct rg_credentials **out_credentials,
     }
     if (reader.rc == 0) {
         credentials->quota_project = quota_project_choose(&reader, credentials->config);
+        credentials->sharing_patience_ns = choice->sharing_patience_ns != 0
+                                               ? choice->sharing_patience_ns
+                                               : (uint64_t)RG_SHARING_PATIENCE_NS;
+        credentials->host_folder = host_folder_choose(&reader, choice->no_sharing);
         credentials->scope =
             is_set(scope) ? rg_secret_copy(&credentials->arena, scope, strlen(scope)) : NULL;
         credentials->proxy =
@@ -609,7 +632,7 @@ int rg_credentials_text_write(struct rg_credentials *credentials, char *out, siz
 {
     const struct rg_credentials_config *config = credentials->config;
     bool is_guess = config->kind == &rg_credentials_metadata && !config->metadata_is_certain;
-    char state[RG_CREDENTIALS_TEXT_SIZE + 32];
+    char state[RG_CREDENTIALS_TEXT_SIZE + RG_SHARING_TEXT_SIZE + 32];
     snprintf(state, sizeof(state), "%s",
              is_guess ? "no credential file was found; the first request will show whether this "
                         "machine has such a server"
@@ -618,8 +641,9 @@ int rg_credentials_text_write(struct rg_credentials *credentials, char *out, siz
     pthread_mutex_lock(&credentials->mutex);
     const struct rg_token *token = credentials->token;
     if (token != NULL && now_ns < token->valid_until_ns) {
-        snprintf(state, sizeof(state), "token valid for %" PRIu64 " s",
-                 (token->valid_until_ns - now_ns) / RG_NS_PER_S);
+        snprintf(state, sizeof(state), "token valid for %" PRIu64 " s%s%s",
+                 (token->valid_until_ns - now_ns) / RG_NS_PER_S,
+                 credentials->sharing[0] != '\0' ? ", " : "", credentials->sharing);
     } else if (is_refreshing_locked(credentials)) {
         snprintf(state, sizeof(state), "a token is being asked for");
     } else if (credentials->failure[0] != '\0') {

@@ -1,5 +1,5 @@
 /* Access tokens for requests: had when they are needed, renewed ahead of their end, by one refresh
- * at a time for the whole process.
+ * at a time for the whole process, and by one process of the host (gcs/credentials/sharing.h).
  *
  * Vocabulary. *Credentials* are one source of tokens: a credential file with a scope, or the
  * metadata server. All clients of the process that use the same source share one object, found in a
@@ -24,17 +24,12 @@
 #ifndef RG_GCS_CREDENTIALS_CREDENTIALS_H
 #define RG_GCS_CREDENTIALS_CREDENTIALS_H
 
-#include "gcs/credentials/kind.h"
+#include "gcs/credentials/sharing.h"
 #include "runtime/loop.h"
 
 #include <ringest/gcs.h>
 
-/* How long before its end a token is renewed. */
-#define RG_TOKEN_STALE_NS (225 * RG_NS_PER_S)
-/* No refresh follows a successful one sooner, however short its token lives, while that is valid.
- */
-#define RG_REFRESH_INTERVAL_NS (10 * RG_NS_PER_S)
-/* Nor does a refused token (401) lead to one. */
+/* A refused token (401) leads to no refresh sooner after the one before. */
 #define RG_REJECT_INTERVAL_NS (10 * RG_NS_PER_S)
 /* One refresh with all its tries. A program that is run may add its own time. */
 #define RG_REFRESH_TIME_NS (60 * RG_NS_PER_S)
@@ -50,6 +45,7 @@ struct rg_token {
     const char *field; /* "Authorization: Bearer ...", with its CRLF, checked */
     size_t field_size;
     uint64_t valid_until_ns;
+    uint8_t digest[RG_TOKEN_DIGEST_SIZE];
 };
 
 struct rg_credentials;
@@ -61,7 +57,9 @@ bool rg_credentials_wanted(const struct rg_client_options *options);
 struct rg_credentials_choice {
     const char *credentials; /* a path, or NULL, "" or "default" */
     const char *scope;
-    const char *proxy; /* on the way to token servers; NULL: what the environment says */
+    const char *proxy;            /* on the way to token servers; NULL: what the environment says */
+    bool no_sharing;              /* with other processes; otherwise as RINGEST_SHARE says */
+    uint64_t sharing_patience_ns; /* 0: RG_SHARING_PATIENCE_NS */
 };
 
 /* Takes a reference to the source that is chosen. Reads files, asks nobody. -EINVAL and the errors
@@ -77,8 +75,8 @@ const char *rg_credentials_quota_project(const struct rg_credentials *credential
 /* "service account a@b.iam.gserviceaccount.com". Like snprintf. */
 int rg_credentials_principal_write(const struct rg_credentials *credentials, char *out,
                                    size_t size);
-/* One line for people: kind, account, origin, and how the token fares. Any thread. Like snprintf.
- */
+/* One line for people: kind, account, origin, how the token fares and whether it is shared. Any
+ * thread. Like snprintf. */
 int rg_credentials_text_write(struct rg_credentials *credentials, char *out, size_t size);
 
 /* One loop's. Only on that loop, unless said otherwise; the zero state needs no fini. */

@@ -234,8 +234,8 @@ static int answer_garbage(struct rg_credentials_run *run, const char *url, const
                                problem);
 }
 
-/* A token goes into a header field: printable ASCII without spaces (RFC 6750 section 2.1). */
-static bool is_token(const char *text)
+/* Printable ASCII without spaces (RFC 6750 section 2.1). */
+bool rg_token_is_sound(const char *text)
 {
     size_t size = text != NULL ? strlen(text) : 0;
     for (size_t i = 0; i < size; i++) {
@@ -259,7 +259,7 @@ static int answer_read(struct rg_credentials_run *run, const char *url,
         return answer_garbage(run, url, "that is no JSON object");
     }
     const char *text = rg_json_text(root, "access_token");
-    if (!is_token(text)) {
+    if (!rg_token_is_sound(text)) {
         return answer_garbage(run, url, "without a usable access_token");
     }
     bool says_when = yyjson_obj_get(root, "expires_in") != NULL;
@@ -267,7 +267,10 @@ static int answer_read(struct rg_credentials_run *run, const char *url,
     if (lifetime_s < 1) {
         return answer_garbage(run, url, "whose expires_in is no time ahead");
     }
-    answer->token = (struct rg_token_out){text, expiry(response->started_ns, lifetime_s)};
+    answer->token = (struct rg_token_out){
+        .text = text,
+        .expires_ns = expiry(response->started_ns, lifetime_s),
+    };
     answer->refresh_token = rg_json_text(root, "refresh_token");
     return 0;
 }
@@ -402,14 +405,17 @@ static int impersonation_read(struct rg_credentials_run *run,
     yyjson_val *root = rg_json_parse(&run->arena, response->body, response->body_size);
     const char *text = rg_json_text(root, "accessToken");
     const char *expire_time = rg_json_text(root, "expireTime");
-    if (!is_token(text) || expire_time == NULL) {
+    if (!rg_token_is_sound(text) || expire_time == NULL) {
         return answer_garbage(run, url, "without accessToken and expireTime");
     }
     int64_t lifetime_s = impersonated_lifetime(expire_time, response->date_s, config->lifetime_s);
     if (lifetime_s < 1) {
         return answer_garbage(run, url, "whose expireTime is no time ahead");
     }
-    *out_token = (struct rg_token_out){text, expiry(response->started_ns, lifetime_s)};
+    *out_token = (struct rg_token_out){
+        .text = text,
+        .expires_ns = expiry(response->started_ns, lifetime_s),
+    };
     return 0;
 }
 

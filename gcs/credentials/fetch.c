@@ -295,14 +295,8 @@ static bool is_unwell(const struct rg_fetch_response *response)
     return unwell;
 }
 
-/* Waits before the next try; false when there is no time for one, or no wish. */
-static bool pause_before(struct rg_fetcher *fetcher, uint32_t failed_tries)
+bool rg_fetcher_wait(struct rg_fetcher *fetcher, uint64_t until_ns)
 {
-    uint64_t pause_ns = RG_MIN(fetcher->backoff_ns << RG_MIN(failed_tries - 1, 16u),
-                               (uint64_t)RG_FETCH_BACKOFF_NS_MAX);
-    uint64_t now_ns = rg_now_ns();
-    /* A tenth more or less, by the clock's own noise. */
-    uint64_t until_ns = now_ns + pause_ns - pause_ns / 10 + now_ns % (pause_ns / 5 + 1);
     if (until_ns >= fetcher->deadline_ns) {
         return false;
     }
@@ -310,6 +304,17 @@ static bool pause_before(struct rg_fetcher *fetcher, uint32_t failed_tries)
         rg_loop_pass(fetcher->loop, until_ns);
     }
     return !is_cancelled(fetcher);
+}
+
+/* Waits before the next try; false when there is no time for one, or no wish. */
+static bool pause_before(struct rg_fetcher *fetcher, uint32_t failed_tries)
+{
+    uint64_t pause_ns = RG_MIN(fetcher->backoff_ns << RG_MIN(failed_tries - 1, 16u),
+                               (uint64_t)RG_FETCH_BACKOFF_NS_MAX);
+    uint64_t now_ns = rg_now_ns();
+    /* A tenth more or less, by the clock's own noise. */
+    return rg_fetcher_wait(fetcher,
+                           now_ns + pause_ns - pause_ns / 10 + now_ns % (pause_ns / 5 + 1));
 }
 
 int rg_fetch(struct rg_fetcher *fetcher, struct rg_secret_arena *arena,

@@ -48,6 +48,9 @@ int rg_fetcher_init(struct rg_fetcher *fetcher, uint64_t deadline_ns);
 void rg_fetcher_fini(struct rg_fetcher *fetcher);
 /* What is being fetched, and everything after it, ends with -ECANCELED. Any thread. */
 void rg_fetcher_cancel(struct rg_fetcher *fetcher);
+/* Does nothing until that time. False: there is no time for it before the deadline, or the fetcher
+ * was cancelled. */
+bool rg_fetcher_wait(struct rg_fetcher *fetcher, uint64_t until_ns);
 
 struct rg_fetch_field {
     const char *name, *value;

@@ -22,6 +22,11 @@
 #define RG_DELEGATES_MAX 16
 /* What Google issues by default, and what is asked for where a lifetime can be. */
 #define RG_TOKEN_LIFETIME_S 3600
+/* How long before its end a token is renewed. */
+#define RG_TOKEN_STALE_NS (225 * RG_NS_PER_S)
+/* No refresh follows a successful one sooner, however short its token lives, while that is valid.
+ */
+#define RG_REFRESH_INTERVAL_NS (10 * RG_NS_PER_S)
 #define RG_UNIVERSE_DEFAULT "googleapis.com"
 
 struct rg_credentials_config;
@@ -29,6 +34,7 @@ struct rg_credentials_config;
 struct rg_token_out {
     const char *text; /* in the run's arena */
     uint64_t expires_ns;
+    uint64_t stale_ns; /* when it is to be renewed; set by gcs/credentials/sharing.c */
 };
 
 /* One refresh. */
@@ -136,6 +142,9 @@ int rg_credentials_fail(struct rg_credentials_run *run, int rc, bool fatal, cons
 
 /* Makes text that holds words of others one line of UTF-8 without controls, in place. */
 void rg_credentials_clean(char *text);
+
+/* Whether a text can be sent as a token: it goes into a header field as it is. */
+bool rg_token_is_sound(const char *text);
 
 /* For readers: a string field, NULL when there is none; whether that is an error, and whether it
  * must not be empty, is `required`. */

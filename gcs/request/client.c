@@ -261,7 +261,11 @@ static int credentials_open(struct rg_client *client, const struct rg_client_opt
     }
     char text[512] = "";
     struct rg_credentials_choice choice = {
-        .credentials = options->credentials, .scope = options->scope, .proxy = options->proxy};
+        .credentials = options->credentials,
+        .scope = options->scope,
+        .proxy = options->proxy,
+        .no_sharing = options->no_sharing,
+    };
     int rc = rg_credentials_open(&client->credentials, &choice, text, sizeof(text));
     return rc < 0 ? rg_explain(error, error_size, rc, "%s", text) : 0;
 }

@@ -42,6 +42,7 @@ struct rg_client_options {
      * "default" for the service itself, else "anonymous", so that nobody else sees a token. */
     const char *credentials;
     const char *scope; /* OAuth scopes, separated by spaces; full control of storage */
+    bool no_sharing;   /* ask for tokens that no other process of the host gets; RINGEST_SHARE */
     /* "http[s]://[USER:PASSWORD@]HOST[:PORT]" for all connections, those to https token servers
      * too, by CONNECT; "": none. NULL: HTTPS_PROXY and NO_PROXY, never for emulators and loopback.
      * An https proxy needs an https endpoint. */

@@ -71,6 +71,7 @@ static const struct setting settings[] = {
     {"checksum", OFF, CLIENT(no_checksum), 0},
     {"adapting", OFF, CLIENT(no_adapting), 0},
     {"hedging", OFF, CLIENT(no_hedging), 0},
+    {"sharing", OFF, CLIENT(no_sharing), 0},
     {"ramp", RAMP, CLIENT(ramp), 0},
     {"job_processes", COUNT, CLIENT(job_processes), UINT32_MAX},
     {"threads", COUNT, RUNTIME(threads), THREADS_MAX},

@@ -41,7 +41,8 @@ WITH_PARENT = ("setpriv", "--pdeathsig", "TERM")
 
 
 def environment(**changes):
-    """The environment of a run: nothing of ours but the backend, and the changes (None removes)."""
+    """The environment of a run: nothing of ours but the backend, no tokens of other tests, and the changes (None
+    removes)."""
     result = {
         name: value
         for name, value in os.environ.items()
@@ -49,6 +50,7 @@ def environment(**changes):
         or name == "RINGEST_BACKEND"
         if not name.lower().endswith("_proxy")
     }
+    result["RINGEST_SHARE"] = "0"
     for name, value in changes.items():
         if value is None:
             result.pop(name, None)

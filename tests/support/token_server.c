@@ -22,7 +22,7 @@ struct rg_token_server {
     struct rg_token_route routes[RG_TOKEN_ROUTES_MAX];
     size_t route_count;
     SSL_CTX *context;
-    int listener, stop_event;
+    int listener, stop_event, release_event;
     uint16_t port;
     char url[64];
     pthread_t thread;
@@ -47,6 +47,15 @@ static bool pause_ms(struct rg_token_server *server, int ms)
 {
     struct pollfd stop = {.fd = server->stop_event, .events = POLLIN};
     return poll(&stop, 1, ms) == 0;
+}
+
+/* False: the server is being stopped. */
+static bool hold(struct rg_token_server *server)
+{
+    struct pollfd polled[2] = {{.fd = server->release_event, .events = POLLIN},
+                               {.fd = server->stop_event, .events = POLLIN}};
+    poll(polled, 2, -1);
+    return polled[1].revents == 0;
 }
 
 static bool peer_send(struct peer *peer, const char *data, size_t size)
@@ -127,7 +136,7 @@ static void answer(struct peer *peer, const struct rg_token_route *route, unsign
 {
     static const struct rg_token_route absent = {.status = 404};
     route = route != NULL ? route : &absent;
-    if (!pause_ms(peer->server, route->hold ? -1 : (int)route->delay_ms)) {
+    if (!pause_ms(peer->server, (int)route->delay_ms) || (route->hold && !hold(peer->server))) {
         return;
     }
     if (route->raw != NULL) {
@@ -235,6 +244,7 @@ struct rg_token_server *rg_token_server_start(const struct rg_token_server_optio
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof(address);
     server->stop_event = eventfd(0, EFD_CLOEXEC);
+    server->release_event = eventfd(0, EFD_CLOEXEC);
     server->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     RG_ASSERT(bind(server->listener, (struct sockaddr *)&address, size) == 0);
     RG_ASSERT(listen(server->listener, 128) == 0);
@@ -261,6 +271,7 @@ void rg_token_server_stop(struct rg_token_server *server)
     }
     close(server->listener);
     close(server->stop_event);
+    close(server->release_event);
     SSL_CTX_free(server->context);
     pthread_mutex_destroy(&server->mutex);
     free(server);
@@ -281,6 +292,11 @@ void rg_token_server_fail(struct rg_token_server *server, unsigned status)
     pthread_mutex_lock(&server->mutex);
     server->fail_status = status;
     pthread_mutex_unlock(&server->mutex);
+}
+
+void rg_token_server_release(struct rg_token_server *server)
+{
+    RG_ASSERT(eventfd_write(server->release_event, 1) == 0);
 }
 
 uint32_t rg_token_server_count(struct rg_token_server *server)

@@ -17,7 +17,7 @@ struct rg_token_route {
     const char *raw;    /* instead of an HTTP answer */
     unsigned delay_ms;  /* before the answer */
     unsigned fail_first, fail_status; /* so many requests are answered by that status, empty */
-    bool hold;                        /* never answers */
+    bool hold;                        /* does not answer before rg_token_server_release */
 };
 
 struct rg_token_server_options {
@@ -38,6 +38,8 @@ uint16_t rg_token_server_port(const struct rg_token_server *server);
 const char *rg_token_server_url(const struct rg_token_server *server);
 /* From now on every request is answered by this status; 0: by its route again. */
 void rg_token_server_fail(struct rg_token_server *server, unsigned status);
+/* What is held is answered, and so is what comes. */
+void rg_token_server_release(struct rg_token_server *server);
 uint32_t rg_token_server_count(struct rg_token_server *server);
 /* Head and body of the request; NULL: there is none. */
 const char *rg_token_server_request(struct rg_token_server *server, uint32_t index);

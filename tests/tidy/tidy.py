@@ -39,7 +39,8 @@ FOLDERS = {
     "gcs": {
         "wire": set(),
         "network": set(),
-        "credentials": {"network", "wire"},
+        "host": {"wire"},
+        "credentials": {"host", "network", "wire"},
         "request": {"credentials", "network", "wire"},
         "object": {"request", "wire"},
         "listing": {"request", "wire"},
@@ -62,7 +63,7 @@ FOLDERS = {
 
 # A foreign header and the only files that may include it.
 BOUNDARIES = {
-    "openssl/": r"http/tls\w*\.(c|h|cc)|gcs/(credentials/sign|wire/digest)\.c|emulator/(certificate\.c|wire/md5\.(c|h))",
+    "openssl/": r"http/tls\w*\.(c|h|cc)|gcs/(credentials/sign|wire/digest|wire/seal)\.c|emulator/(certificate\.c|wire/md5\.(c|h))",
     "liburing.h": r"runtime/\w+\.(c|h)",
     "hwloc.h": r"runtime/\w+\.(c|h)",
 }

@@ -1,0 +1,274 @@
+/* See region.h. Who is first makes the file; who comes second at the same moment finds that its
+ * name is taken, and opens what is there. */
+#include "gcs/host/region.h"
+
+#include "runtime/descriptor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+/* Another may remove the file between the two steps of opening it. */
+#define TRIES_MAX 10
+/* Locks lie behind the file: a byte that is locked need not exist. */
+#define LOCKS_OFFSET (INT64_C(1) << 48)
+
+/* Of a machine with other integers it is another one. */
+struct header {
+    char magic[8];
+    uint32_t version, byte_order;
+    uint64_t size;
+};
+
+static const struct header header_wanted = {
+    .magic = "ringest",
+    .version = RG_HOST_VERSION,
+    .byte_order = 0x01020304,
+    .size = RG_HOST_REGION_SIZE,
+};
+
+/* One attempt to open or make the file. */
+struct opening {
+    const char *folder;
+    char path[RG_HOST_PATH_SIZE_MAX];
+    char *why;
+    size_t why_size;
+};
+
+static int fail(struct opening *opening, int rc, const char *format, ...) RG_PRINTF(3, 4);
+
+static int fail(struct opening *opening, int rc, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(opening->why, opening->why_size, format, args);
+    va_end(args);
+    return rc;
+}
+
+static int fail_system(struct opening *opening, int error, const char *what)
+{
+    return fail(opening, -error, "%s cannot be %s: %s", opening->path, what,
+                strerrordesc_np(error));
+}
+
+const char *rg_host_folder(const char *text)
+{
+    if (text == NULL || *text == '\0' || strcmp(text, "1") == 0) {
+        return RG_HOST_FOLDER_DEFAULT;
+    }
+    return *text == '/' ? text : NULL;
+}
+
+int rg_host_path_write(const char *folder, char *out, size_t size)
+{
+    return snprintf(out, size, "%s/ringest-%u-v%u", folder, (unsigned)geteuid(), RG_HOST_VERSION);
+}
+
+/* A forked child closes it: the locks of its parent would otherwise live on in it. */
+static int fd_open(const char *path, int flags)
+{
+    rg_fd_hold();
+    int fd = open(path, flags | O_RDWR | O_CLOEXEC, 0600);
+    int rc = fd >= 0 ? rg_fd_track(fd) : -errno;
+    rg_fd_release();
+    return rc;
+}
+
+static int status_check(struct opening *opening, int fd)
+{
+    struct stat stat;
+    if (fstat(fd, &stat) < 0) {
+        return fail_system(opening, errno, "looked at");
+    }
+    if (!S_ISREG(stat.st_mode) || stat.st_nlink != 1) {
+        return fail(opening, -EPERM, "%s is not a file with one name; remove it", opening->path);
+    }
+    if (stat.st_uid != geteuid()) {
+        return fail(opening, -EPERM, "%s belongs to another user (%u); remove it", opening->path,
+                    (unsigned)stat.st_uid);
+    }
+    if ((stat.st_mode & 07777) != 0600) {
+        return fail(opening, -EPERM,
+                    "%s has mode %04o, not 0600, so that others may have read it; "
+                    "remove it",
+                    opening->path, (unsigned)stat.st_mode & 07777);
+    }
+    if (stat.st_size != (off_t)RG_HOST_REGION_SIZE) {
+        return fail(opening, -EINVAL, "%s has %lld bytes, not %zu; remove it", opening->path,
+                    (long long)stat.st_size, RG_HOST_REGION_SIZE);
+    }
+    return 0;
+}
+
+static int region_check(struct opening *opening, int fd)
+{
+    struct header header;
+    int rc = status_check(opening, fd);
+    if (rc < 0) {
+        return rc;
+    }
+    ssize_t size = pread(fd, &header, sizeof(header), 0);
+    if (size != (ssize_t)sizeof(header) || memcmp(&header, &header_wanted, sizeof(header)) != 0) {
+        return fail(opening, -EINVAL, "%s is of another version, or damaged; remove it",
+                    opening->path);
+    }
+    return 0;
+}
+
+/* Of a file system on a disk the tokens would outlive the machine's run, and one of the network is
+ * not this host's alone. */
+static int folder_check(struct opening *opening, int fd)
+{
+    struct statfs system;
+    if (fstatfs(fd, &system) < 0) {
+        return fail_system(opening, errno, "looked at");
+    }
+    if (system.f_type != TMPFS_MAGIC) {
+        return fail(opening, -EINVAL,
+                    "%s is not in memory (tmpfs); name another folder in "
+                    "RINGEST_SHARE",
+                    opening->folder);
+    }
+    return 0;
+}
+
+/* A nameless file with all its memory, since a hole in it could not be filled when that is used
+ * up. */
+static int file_fill(struct opening *opening, int fd)
+{
+    int rc = folder_check(opening, fd);
+    if (rc < 0) {
+        return rc;
+    }
+    /* Against a umask that takes from the owner. */
+    if (fchmod(fd, 0600) < 0 || fallocate(fd, 0, 0, RG_HOST_REGION_SIZE) < 0) {
+        return fail_system(opening, errno, "made");
+    }
+    ssize_t size = pwrite(fd, &header_wanted, sizeof(header_wanted), 0);
+    return size == (ssize_t)sizeof(header_wanted) ? 0 : fail_system(opening, EIO, "made");
+}
+
+/* The descriptor of a new file that has its name. -EEXIST: another was first. */
+static int file_make(struct opening *opening)
+{
+    int fd = fd_open(opening->folder, O_TMPFILE);
+    if (fd < 0) {
+        return fail_system(opening, -fd, "made");
+    }
+    int rc = file_fill(opening, fd);
+    if (rc == 0) {
+        char nameless[32];
+        snprintf(nameless, sizeof(nameless), "/proc/self/fd/%d", fd);
+        if (linkat(AT_FDCWD, nameless, AT_FDCWD, opening->path, AT_SYMLINK_FOLLOW) < 0) {
+            rc = fail_system(opening, errno, "made");
+        }
+    }
+    if (rc < 0) {
+        rg_fd_drop(fd);
+        return rc;
+    }
+    return fd;
+}
+
+/* -ENOENT: there is none. */
+static int file_open(struct opening *opening)
+{
+    /* Does not wait for the other end of what may be a pipe. */
+    int fd = fd_open(opening->path, O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) {
+        return fail_system(opening, -fd, fd == -ELOOP ? "used, it is a symbolic link" : "opened");
+    }
+    int rc = folder_check(opening, fd);
+    rc = rc == 0 ? region_check(opening, fd) : rc;
+    if (rc < 0) {
+        rg_fd_drop(fd);
+        return rc;
+    }
+    return fd;
+}
+
+int rg_host_region_open(struct rg_host_region *out_region, const char *folder, char *why,
+                        size_t why_size)
+{
+    struct opening opening = {.folder = folder, .why = why, .why_size = why_size};
+    int size = rg_host_path_write(folder, opening.path, sizeof(opening.path));
+    if (size < 0 || (size_t)size >= sizeof(opening.path)) {
+        return fail(&opening, -ENAMETOOLONG, "the folder's name is too long: %.100s", folder);
+    }
+    int fd = -ENOENT;
+    for (unsigned i = 0; i < TRIES_MAX && (fd == -ENOENT || fd == -EEXIST); i++) {
+        fd = file_open(&opening);
+        if (fd == -ENOENT) {
+            fd = file_make(&opening);
+        }
+    }
+    if (fd < 0) {
+        return fd;
+    }
+    *out_region = (struct rg_host_region){.fd = fd};
+    return 0;
+}
+
+/* A count of 0: all from that number on. */
+static int locks_change(const struct rg_host_region *region, short type, uint64_t number,
+                        off_t count)
+{
+    RG_ASSERT(number < (UINT64_C(1) << 48));
+    struct flock lock = {
+        .l_type = type,
+        .l_whence = SEEK_SET,
+        .l_start = LOCKS_OFFSET + (off_t)number,
+        .l_len = count,
+    };
+    return fcntl(region->fd, F_OFD_SETLK, &lock);
+}
+
+/* A child that is just being forked has the descriptor, too, and would keep the locks for a moment.
+ */
+void rg_host_region_close(struct rg_host_region *region)
+{
+    if (region->fd >= 0) {
+        (void)locks_change(region, F_UNLCK, 0, 0);
+    }
+    rg_fd_drop(region->fd);
+    region->fd = -1;
+}
+
+static bool is_inside(uint64_t offset, size_t size)
+{
+    return offset >= RG_HOST_HEADER_SIZE && size <= RG_HOST_REGION_SIZE &&
+           offset <= RG_HOST_REGION_SIZE - size;
+}
+
+int rg_host_region_read(const struct rg_host_region *region, uint64_t offset, void *data,
+                        size_t size)
+{
+    RG_ASSERT(is_inside(offset, size));
+    ssize_t got = pread(region->fd, data, size, (off_t)offset);
+    return got == (ssize_t)size ? 0 : got < 0 ? -errno : -EIO;
+}
+
+int rg_host_region_write(const struct rg_host_region *region, uint64_t offset, const void *data,
+                         size_t size)
+{
+    RG_ASSERT(is_inside(offset, size));
+    ssize_t put = pwrite(region->fd, data, size, (off_t)offset);
+    return put == (ssize_t)size ? 0 : put < 0 ? -errno : -EIO;
+}
+
+bool rg_host_region_lock(const struct rg_host_region *region, uint64_t number)
+{
+    return locks_change(region, F_WRLCK, number, 1) == 0;
+}
+
+void rg_host_region_unlock(const struct rg_host_region *region, uint64_t number)
+{
+    (void)locks_change(region, F_UNLCK, number, 1);
+}

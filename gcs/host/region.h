@@ -1,0 +1,58 @@
+/* What the processes of one user on one host have in common: a small file in memory.
+ *
+ *   opened: found and checked, or made -> read, written, locked -> closed
+ *
+ * The file is FOLDER/ringest-UID-vVERSION with mode 0600, made under no name and given its name
+ * when it is whole. So nobody sees half of one, and nothing is left behind by whoever is killed
+ * before. All its memory is taken then. It is read and written by system calls, not mapped: what is
+ * wrong with it is an error of a call and never a signal.
+ *
+ * Locks are the kernel's, for an open file (F_OFD_SETLK in fcntl(2)), and nothing of them lies in
+ * the file. The kernel gives them up when a process ends in whatever way, and it takes no process
+ * for another: numbers of processes do not matter. Each opening has locks of its own, so that they
+ * also keep two threads of one process apart. One opening is one thread's at a time.
+ *
+ * A region is opened for a moment at a time. If somebody removes the file, those who have it open
+ * end with it, and the next ones make another. */
+#ifndef RG_GCS_HOST_REGION_H
+#define RG_GCS_HOST_REGION_H
+
+#include "runtime/base.h"
+
+/* Of the layout: with it, the name of the file changes. */
+#define RG_HOST_VERSION 1
+#define RG_HOST_FOLDER_DEFAULT "/dev/shm"
+/* The first page says what the file is; the rest is gcs/host/note.h's. */
+#define RG_HOST_HEADER_SIZE RG_KIB(4)
+#define RG_HOST_REGION_SIZE (RG_HOST_HEADER_SIZE + RG_KIB(128))
+#define RG_HOST_PATH_SIZE_MAX 256
+
+struct rg_host_region {
+    int fd; /* -1: closed */
+};
+
+/* The folder that RINGEST_SHARE chooses: `text` is its value or NULL, and what is returned lives as
+ * long. NULL: nothing is shared. */
+const char *rg_host_folder(const char *text);
+/* Like snprintf. */
+int rg_host_path_write(const char *folder, char *out, size_t size);
+
+/* 0, or a negative errno, and `why` is a line with the file, the cause and what can be done. The
+ * folder must be one of memory (tmpfs). Any thread. */
+int rg_host_region_open(struct rg_host_region *out_region, const char *folder, char *why,
+                        size_t why_size);
+/* Gives up its locks. Harmless when closed. */
+void rg_host_region_close(struct rg_host_region *region);
+
+/* All of it, or a negative errno; behind the header. */
+int rg_host_region_read(const struct rg_host_region *region, uint64_t offset, void *data,
+                        size_t size);
+int rg_host_region_write(const struct rg_host_region *region, uint64_t offset, const void *data,
+                         size_t size);
+
+/* Takes the lock of that number, below 2^48, without waiting. False: another has it, or locks
+ * cannot be had. */
+bool rg_host_region_lock(const struct rg_host_region *region, uint64_t number);
+void rg_host_region_unlock(const struct rg_host_region *region, uint64_t number);
+
+#endif

@@ -1,0 +1,291 @@
+/* The region: who makes it, what is not used, and locks, among openings and among processes. */
+#include "tests/gcs/host/region_case.h"
+#include "tests/support/test.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#define MAKERS 16
+
+static void test_it_is_made_once_with_all_its_memory(void)
+{
+    struct region_case c;
+    region_case_open(&c);
+    mode_t umask_before = umask(0777);
+    struct rg_host_region one = region_case_get(&c), two = region_case_get(&c);
+    umask(umask_before);
+    struct stat status;
+    RG_CHECK_EQ(stat(c.path, &status), 0);
+    RG_CHECK_EQ(status.st_mode, S_IFREG | 0600);
+    RG_CHECK_EQ(status.st_size, RG_HOST_REGION_SIZE);
+    RG_CHECK_EQ(status.st_blocks * 512, RG_HOST_REGION_SIZE);
+    char text[4] = "abc", back[4];
+    RG_CHECK_EQ(rg_host_region_write(&one, RG_HOST_REGION_SIZE - 4, text, 4), 0);
+    RG_CHECK_EQ(rg_host_region_read(&two, RG_HOST_REGION_SIZE - 4, back, 4), 0);
+    RG_CHECK_STR(back, "abc");
+    rg_host_region_close(&one);
+    rg_host_region_close(&one);
+    rg_host_region_close(&two);
+    region_case_close(&c);
+}
+
+/* Processes that all begin when a pipe ends, and what they exited with. */
+static void children_run(unsigned count, int (*run)(struct region_case *c), struct region_case *c)
+{
+    int start[2];
+    RG_CHECK_EQ(pipe2(start, O_CLOEXEC), 0);
+    for (unsigned i = 0; i < count; i++) {
+        pid_t child = fork();
+        RG_CHECK(child >= 0);
+        if (child == 0) {
+            char byte;
+            close(start[1]);
+            _exit(read(start[0], &byte, 1) == 0 ? run(c) : 99);
+        }
+    }
+    close(start[0]);
+    close(start[1]);
+    for (unsigned i = 0; i < count; i++) {
+        int status = 0;
+        RG_CHECK(wait(&status) > 0);
+        RG_CHECK_EQ(status, 0);
+    }
+}
+
+static int child_opens(struct region_case *c)
+{
+    struct rg_host_region region;
+    struct stat mine, named;
+    if (region_case_try(c, &region) < 0) {
+        return 1;
+    }
+    return fstat(region.fd, &mine) == 0 && stat(c->path, &named) == 0 && mine.st_ino == named.st_ino
+               ? 0
+               : 2;
+}
+
+static void test_many_makers_at_once_make_one(void)
+{
+    for (unsigned round = 0; round < 10; round++) {
+        struct region_case c;
+        region_case_open(&c);
+        children_run(MAKERS, child_opens, &c);
+        /* Nothing but the region is in the folder, which can be removed after it. */
+        region_case_close(&c);
+    }
+}
+
+static void check_refused(struct region_case *c, const char *part)
+{
+    struct rg_host_region region;
+    RG_CHECK(region_case_try(c, &region) < 0);
+    RG_CHECK_CONTAINS(c->why, part);
+    RG_CHECK_CONTAINS(c->why, c->folder);
+    unlink(c->path);
+}
+
+static void region_make(struct region_case *c)
+{
+    struct rg_host_region region = region_case_get(c);
+    rg_host_region_close(&region);
+}
+
+static void header_damage(const struct region_case *c, off_t offset)
+{
+    uint8_t byte;
+    int fd = open(c->path, O_RDWR | O_CLOEXEC);
+    RG_CHECK_EQ(pread(fd, &byte, 1, offset), 1);
+    byte ^= 0x10;
+    RG_CHECK_EQ(pwrite(fd, &byte, 1, offset), 1);
+    close(fd);
+}
+
+static void test_what_is_not_used(void)
+{
+    struct region_case c;
+    region_case_open(&c);
+    region_make(&c);
+    RG_CHECK_EQ(chmod(c.path, 0640), 0);
+    check_refused(&c, "mode 0640");
+    for (off_t offset = 0; offset < 24; offset++) {
+        region_make(&c);
+        header_damage(&c, offset);
+        check_refused(&c, "of another version, or damaged");
+    }
+    region_make(&c);
+    RG_CHECK_EQ(truncate(c.path, 100), 0);
+    check_refused(&c, "has 100 bytes");
+    char other[300];
+    snprintf(other, sizeof(other), "%s/other", c.folder);
+    region_make(&c);
+    RG_CHECK_EQ(link(c.path, other), 0);
+    check_refused(&c, "is not a file with one name");
+    RG_CHECK_EQ(symlink(other, c.path), 0);
+    check_refused(&c, "symbolic link");
+    RG_CHECK_EQ(unlink(other), 0);
+    RG_CHECK_EQ(mkfifo(c.path, 0600), 0);
+    check_refused(&c, "is not a file with one name");
+    if (geteuid() == 0) {
+        region_make(&c);
+        RG_CHECK_EQ(chown(c.path, 12345, (gid_t)-1), 0);
+        check_refused(&c, "belongs to another user (12345)");
+    }
+    region_case_close(&c);
+}
+
+static void test_folders_that_are_not_used(void)
+{
+    struct rg_host_region region;
+    char why[256], name[400];
+    RG_CHECK(rg_host_region_open(&region, "/proc", why, sizeof(why)) < 0);
+    RG_CHECK(rg_host_region_open(&region, "/nowhere/at/all", why, sizeof(why)) == -ENOENT);
+    RG_CHECK_CONTAINS(why, "/nowhere/at/all");
+    memset(name, 'x', sizeof(name));
+    name[0] = '/';
+    name[sizeof(name) - 1] = '\0';
+    RG_CHECK_EQ(rg_host_region_open(&region, name, why, sizeof(why)), -ENAMETOOLONG);
+}
+
+static void test_what_the_environment_chooses(void)
+{
+    RG_CHECK_STR(rg_host_folder(NULL), "/dev/shm");
+    RG_CHECK_STR(rg_host_folder(""), "/dev/shm");
+    RG_CHECK_STR(rg_host_folder("1"), "/dev/shm");
+    RG_CHECK_STR(rg_host_folder("/run/shared"), "/run/shared");
+    RG_CHECK(rg_host_folder("0") == NULL);
+    RG_CHECK(rg_host_folder("no") == NULL);
+}
+
+static void test_a_full_folder(void)
+{
+    struct region_case c;
+    struct rg_host_region region;
+    region_case_open(&c);
+    if (mount("none", c.folder, "tmpfs", 0, "size=64k") < 0) {
+        rmdir(c.folder);
+        rg_test_skip("only root may mount a small file system");
+    }
+    RG_CHECK_EQ(region_case_try(&c, &region), -ENOSPC);
+    RG_CHECK_CONTAINS(c.why, "cannot be made");
+    RG_CHECK_EQ(umount(c.folder), 0);
+    region_case_close(&c);
+}
+
+static void test_a_region_that_is_removed(void)
+{
+    struct region_case c;
+    region_case_open(&c);
+    struct rg_host_region old = region_case_get(&c);
+    RG_CHECK_EQ(unlink(c.path), 0);
+    struct rg_host_region new = region_case_get(&c);
+    char byte = 'x';
+    RG_CHECK_EQ(rg_host_region_write(&old, RG_HOST_HEADER_SIZE, &byte, 1), 0);
+    RG_CHECK_EQ(rg_host_region_read(&new, RG_HOST_HEADER_SIZE, &byte, 1), 0);
+    RG_CHECK_EQ(byte, 0);
+    /* Cut off under us: an error, no signal. */
+    RG_CHECK_EQ(truncate(c.path, 0), 0);
+    RG_CHECK_EQ(rg_host_region_read(&new, RG_HOST_HEADER_SIZE, &byte, 1), -EIO);
+    rg_host_region_close(&old);
+    rg_host_region_close(&new);
+    region_case_close(&c);
+}
+
+static void test_locks_keep_openings_apart(void)
+{
+    struct region_case c;
+    region_case_open(&c);
+    struct rg_host_region one = region_case_get(&c), two = region_case_get(&c);
+    uint64_t last = (UINT64_C(1) << 48) - 1;
+    RG_CHECK(rg_host_region_lock(&one, 0));
+    RG_CHECK(rg_host_region_lock(&one, last));
+    RG_CHECK(!rg_host_region_lock(&two, 0));
+    RG_CHECK(!rg_host_region_lock(&two, last));
+    RG_CHECK(rg_host_region_lock(&two, 1));
+    rg_host_region_unlock(&one, 0);
+    RG_CHECK(rg_host_region_lock(&two, 0));
+    rg_host_region_close(&one);
+    RG_CHECK(rg_host_region_lock(&two, last));
+    rg_host_region_close(&two);
+    region_case_close(&c);
+}
+
+/* A process that has a lock, and its child, which lives until nobody has `end` open. */
+struct holder {
+    pid_t pid;
+    int said, end;
+};
+
+/* The child says that it is there, when its parent's descriptors are closed in it. */
+static void holder_main(struct region_case *c, int said, int end)
+{
+    struct rg_host_region region;
+    char byte;
+    if (region_case_try(c, &region) < 0 || !rg_host_region_lock(&region, 7)) {
+        _exit(1);
+    }
+    if (fork() == 0) {
+        bool closed = fcntl(region.fd, F_GETFD) == -1;
+        _exit(closed && write(said, "x", 1) == 1 && read(end, &byte, 1) == 0 ? 0 : 1);
+    }
+    for (;;) {
+        pause();
+    }
+}
+
+static void holder_start(struct holder *holder, struct region_case *c)
+{
+    int said[2], end[2];
+    RG_CHECK_EQ(pipe2(said, O_CLOEXEC), 0);
+    RG_CHECK_EQ(pipe2(end, O_CLOEXEC), 0);
+    holder->pid = fork();
+    RG_CHECK(holder->pid >= 0);
+    if (holder->pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        close(end[1]);
+        holder_main(c, said[1], end[0]);
+    }
+    close(said[1]);
+    close(end[0]);
+    holder->said = said[0];
+    holder->end = end[1];
+}
+
+static void test_who_is_killed_holds_nothing(void)
+{
+    struct region_case c;
+    region_case_open(&c);
+    struct rg_host_region region = region_case_get(&c);
+    struct holder holder;
+    char byte;
+    holder_start(&holder, &c);
+    RG_CHECK_EQ(read(holder.said, &byte, 1), 1);
+    RG_CHECK(!rg_host_region_lock(&region, 7));
+    RG_CHECK_EQ(kill(holder.pid, SIGKILL), 0);
+    RG_CHECK_EQ(waitpid(holder.pid, NULL, 0), holder.pid);
+    /* Its child is still there. */
+    RG_CHECK(rg_host_region_lock(&region, 7));
+    close(holder.end);
+    close(holder.said);
+    rg_host_region_close(&region);
+    region_case_close(&c);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct rg_test tests[] = {
+        RG_TEST(test_it_is_made_once_with_all_its_memory),
+        RG_TEST(test_many_makers_at_once_make_one),
+        RG_TEST(test_what_is_not_used),
+        RG_TEST(test_folders_that_are_not_used),
+        RG_TEST(test_what_the_environment_chooses),
+        RG_TEST(test_a_full_folder),
+        RG_TEST(test_a_region_that_is_removed),
+        RG_TEST(test_locks_keep_openings_apart),
+        RG_TEST(test_who_is_killed_holds_nothing),
+    };
+    return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
+}
