@@ -69,6 +69,7 @@ static void resolve_done(struct rg_resolve *resolve, int error, struct rg_addres
 void rg_pool_addresses_init(struct rg_pool_addresses *addresses)
 {
     RG_ASSERT(addresses->host != NULL && addresses->looked_up != NULL);
+    addresses->is_address = rg_resolver_is_address(addresses->host);
     addresses->resolve = (struct rg_resolve){.loop = addresses->loop, .done = resolve_done};
 }
 
@@ -86,8 +87,9 @@ void rg_pool_addresses_cancel(struct rg_pool_addresses *addresses)
 void rg_pool_addresses_refresh(struct rg_pool_addresses *addresses)
 {
     uint64_t now_ns = addresses->loop->now_ns;
-    bool is_fresh = rg_pool_addresses_known(addresses) &&
-                    now_ns - addresses->resolved_ns < RG_POOL_RESOLVE_INTERVAL_NS;
+    bool is_fresh =
+        rg_pool_addresses_known(addresses) &&
+        (addresses->is_address || now_ns - addresses->resolved_ns < RG_POOL_RESOLVE_INTERVAL_NS);
     if (is_fresh || rg_pool_addresses_looking_up(addresses)) {
         return;
     }

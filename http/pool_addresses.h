@@ -8,7 +8,8 @@
  *      +------------------+
  *        no answer, and none before
  *
- * Addresses that were known stay so while they are looked up again, and when that fails. Life: init
+ * Addresses that were known stay so while they are looked up again, and when that fails. A host
+ * that is an address itself is looked up once. Life: init
  * -> refresh, as often as connections are wanted -> cancel, when the pool closes -> fini, when no
  * look-up runs. Everything runs on the loop's thread.
  *
@@ -52,7 +53,8 @@ struct rg_pool_addresses {
     /* How connections could not be made: the last failure that is final, and the last other one. */
     struct rg_pool_failure final_failure, passing_failure;
     struct rg_resolve resolve;
-    uint8_t state; /* changed by one function */
+    uint8_t state;   /* changed by one function */
+    bool is_address; /* the host is no name */
     uint64_t resolved_ns, started_ns;
 };
 

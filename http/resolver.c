@@ -165,6 +165,12 @@ static bool parse_literal(const char *host, uint16_t port, struct rg_address *ou
     return true;
 }
 
+bool rg_resolver_is_address(const char *host)
+{
+    struct rg_address address;
+    return parse_literal(host, 0, &address);
+}
+
 static void request_run(struct rg_mail *mail)
 {
     struct rg_resolve *request = RG_CONTAINER_OF(mail, struct rg_resolve, mail);

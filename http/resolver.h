@@ -77,7 +77,10 @@ int rg_resolver_create(struct rg_resolver **out_resolver,
  * RG_RESOLVER_CLOSE_NS it is left to itself: it frees what it uses when its look-up returns. */
 void rg_resolver_destroy(struct rg_resolver *resolver);
 
-/* Any thread. `host` is a name or a literal address without brackets, borrowed for the call. */
+/* True where the host is an address in digits, without brackets, and no name: then resolving it
+ * again finds the same. */
+bool rg_resolver_is_address(const char *host);
+/* Any thread. `host` is a name or such an address, borrowed for the call. */
 void rg_resolver_resolve(struct rg_resolver *resolver, struct rg_resolve *request, const char *host,
                          uint16_t port);
 /* Makes a pending request finish soon, with EAI_CANCELED or what had been found already; harmless

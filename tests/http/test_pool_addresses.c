@@ -94,6 +94,22 @@ static void test_they_are_looked_up_when_wanted_and_again_after_a_while(void)
     setting_close(setting);
 }
 
+static void test_an_address_is_looked_up_once(void)
+{
+    static const char *const hosts[] = {"127.0.0.1", "::1"};
+    for (size_t i = 0; i < RG_ARRAY_LEN(hosts); i++) {
+        struct setting *setting = setting_open(NULL);
+        setting->addresses.host = hosts[i];
+        rg_pool_addresses_init(&setting->addresses);
+        refresh(setting);
+        RG_CHECK(rg_pool_addresses_known(&setting->addresses));
+        setting->addresses.resolved_ns = setting->loop->now_ns - RG_POOL_RESOLVE_INTERVAL_NS;
+        refresh(setting);
+        RG_CHECK_EQ(setting->told_count, 1);
+        setting_close(setting);
+    }
+}
+
 static void test_a_look_up_that_fails_leaves_what_was_known(void)
 {
     hosts_set("127.0.0.1", NULL);
@@ -166,6 +182,7 @@ int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
         RG_TEST(test_they_are_looked_up_when_wanted_and_again_after_a_while),
+        RG_TEST(test_an_address_is_looked_up_once),
         RG_TEST(test_a_look_up_that_fails_leaves_what_was_known),
         RG_TEST(test_a_name_that_is_not_there_is_told_with_its_proxy),
         RG_TEST(test_what_may_pass_is_told_before_what_is_final),
