@@ -228,7 +228,7 @@ static void response_finish(struct rg_conn *conn)
 {
     rg_response_learn(&conn->response);
     bool live = conn->response.keep_alive && conn->request == RG_REQUEST_SENT &&
-                !rg_transport_has_input(&conn->transport) && !conn->shared->closing;
+                !rg_transport_has_input(&conn->transport);
     conn->served++;
     if (!live) {
         struct rg_transport_failure none = {.status = RG_STATUS_OK};

@@ -73,7 +73,6 @@ struct rg_conn_shared {
     const char *via; /* what failures to connect name: the proxy; NULL: nothing */
     uint64_t connect_timeout_ns, first_byte_timeout_ns, stall_timeout_ns, idle_timeout_ns;
     uint64_t watch_ns; /* the shortest of the time-outs of an open connection */
-    bool closing;      /* no connection is kept for another exchange */
 };
 
 struct rg_conn {

@@ -190,7 +190,7 @@ static void pool_pump(struct rg_pool *pool)
         rg_conn_assign(conn, queue_pop(pool));
     }
     uint32_t wanted = connections_wanted(pool);
-    if (wanted == 0 || pool->shared.closing) {
+    if (wanted == 0 || pool->state == RG_POOL_CLOSING) {
         return;
     }
     rg_pool_addresses_refresh(&pool->addresses);
@@ -230,7 +230,8 @@ static void pool_break_deadlock(struct rg_pool *pool)
                  ENOMEM, "the memory budget is used up by bodies that broke off");
 }
 
-/* The counts are those of the connections' states, and no more connect than are open. */
+/* The counts are those of the connections' states, no more connect than are open, and a pool that
+ * closes has neither open connections nor exchanges that wait. */
 static bool invariants(const struct rg_pool *pool)
 {
     uint32_t counts[RG_CONN_STATE_COUNT] = {0};
@@ -240,7 +241,8 @@ static bool invariants(const struct rg_pool *pool)
     uint32_t connecting = counts[RG_CONN_CONNECTING] + counts[RG_CONN_SLOW];
     return connecting == pool->connecting_count && counts[RG_CONN_SLOW] == pool->slow_count &&
            connecting + counts[RG_CONN_IDLE] + counts[RG_CONN_BUSY] == pool->open_count &&
-           counts[RG_CONN_CLOSING] == pool->closing_count;
+           counts[RG_CONN_CLOSING] == pool->closing_count &&
+           (pool->state == RG_POOL_OPEN || (pool->open_count == 0 && pool->queue_count == 0));
 }
 
 static void pump_run(struct rg_task *task)
@@ -291,7 +293,7 @@ static void pool_free(struct rg_pool *pool)
 
 static void pool_close_join(struct rg_pool *pool)
 {
-    if (!pool->shared.closing || pool->open_count > 0 || pool->closing_count > 0 ||
+    if (pool->state == RG_POOL_OPEN || pool->open_count > 0 || pool->closing_count > 0 ||
         rg_pool_addresses_looking_up(&pool->addresses)) {
         return;
     }
@@ -306,7 +308,7 @@ static void looked_up(struct rg_pool_addresses *addresses,
                       const struct rg_transport_failure *failure)
 {
     struct rg_pool *pool = RG_CONTAINER_OF(addresses, struct rg_pool, addresses);
-    if (pool->shared.closing) {
+    if (pool->state == RG_POOL_CLOSING) {
         pool_close_join(pool);
         return;
     }
@@ -319,9 +321,9 @@ static void looked_up(struct rg_pool_addresses *addresses,
 
 void rg_pool_close(struct rg_pool *pool, void (*done)(void *context), void *context)
 {
-    RG_ASSERT(!pool->shared.closing && done != NULL);
+    RG_ASSERT(pool->state == RG_POOL_OPEN && done != NULL);
     rg_pool_addresses_cancel(&pool->addresses);
-    pool->shared.closing = true;
+    pool->state = RG_POOL_CLOSING;
     pool->closed = done;
     pool->closed_context = context;
     struct rg_transport_failure closed = {.status = RG_STATUS_CLOSED};
@@ -338,7 +340,7 @@ void rg_pool_close(struct rg_pool *pool, void (*done)(void *context), void *cont
 void rg_pool_submit(struct rg_pool *pool, struct rg_exchange *x)
 {
     RG_ASSERT(x->conn == NULL && !rg_list_linked(&x->node));
-    RG_ASSERT(x->ops != NULL && !pool->shared.closing);
+    RG_ASSERT(x->ops != NULL && pool->state == RG_POOL_OPEN);
     x->pool = pool;
     x->request_sent = false;
     x->started_ns = 0;
@@ -463,7 +465,7 @@ static void connecting_failed(struct rg_conn *conn, const struct rg_transport_fa
     connecting_over(pool, before);
     rg_metric_add(&pool->shared.response.loop->metrics.connections_failed, 1);
     rg_pool_addresses_failed(&pool->addresses, &conn->use, failure);
-    if (pool->shared.closing || !is_alone(pool) ||
+    if (pool->state == RG_POOL_CLOSING || !is_alone(pool) ||
         !rg_candidates_lost(candidates_of(pool), now_of(pool))) {
         return;
     }
@@ -532,7 +534,7 @@ static void conn_closed(struct rg_conn *conn)
     rg_list_push_front(&pool->free, &conn->node);
     /* A descriptor is free again. */
     pool->connections_max = pool->options.connections_max;
-    if (pool->shared.closing) {
+    if (pool->state == RG_POOL_CLOSING) {
         pool_close_join(pool);
     } else {
         pool_pump_soon(pool);

@@ -9,7 +9,8 @@
  * exchanges given the failure: the last one, and one that is final only where no address failed
  * otherwise.
  *
- * Everything runs on the loop's thread. */
+ * Life: create -> exchanges are submitted, and done -> close: CLOSING, until the last connection is
+ * closed and no look-up runs -> freed. Everything runs on the loop's thread. */
 #ifndef RG_HTTP_POOL_H
 #define RG_HTTP_POOL_H
 
@@ -54,8 +55,14 @@ uint32_t rg_pool_connections(const struct rg_pool *pool);
 
 /* Private to pool.c and its tests. */
 
+enum rg_pool_state {
+    RG_POOL_OPEN = 0,
+    RG_POOL_CLOSING, /* from rg_pool_close on */
+};
+
 struct rg_pool {
     struct rg_conn_shared shared; /* with its connections */
+    enum rg_pool_state state;
     struct rg_pool_options options;
     char *host, *connect_host;
     struct rg_tls_peer peer, proxy_peer;

@@ -52,6 +52,21 @@ static const struct rg_server_handler *handler_of(const struct rg_server_conn *c
     return conn->shared->handler;
 }
 
+/* Between two calls of the transport's or an alarm's. */
+static bool invariants(const struct rg_server_conn *conn)
+{
+    enum rg_server_request request = conn->request;
+    bool is_open = conn->state == RG_SERVER_CONN_OPEN;
+    bool calls = !conn->calling || (request != RG_SERVER_REQUEST_HEAD &&
+                                    (!is_open || conn->answer != RG_SERVER_ANSWER_SENT));
+    bool ends = conn->must_close ||
+                (request != RG_SERVER_REQUEST_ABANDONED && conn->state != RG_SERVER_CONN_LINGERING);
+    bool holds = conn->input != NULL || conn->head != NULL || conn->calling;
+    return calls && ends && conn->input_offset <= conn->input_size &&
+           (conn->state != RG_SERVER_CONN_LINGERING || !conn->calling) &&
+           (conn->state != RG_SERVER_CONN_FREE || !holds);
+}
+
 static void conn_enter(struct rg_server_conn *conn, enum rg_server_conn_state state)
 {
     RG_ASSERT(states[conn->state].after & BIT(state));
@@ -697,6 +712,7 @@ static void on_data(struct rg_transport *transport)
     if (conn->state == RG_SERVER_CONN_OPEN && conn->request == RG_SERVER_REQUEST_DONE && ahead) {
         rg_transport_pause(transport);
     }
+    RG_VERIFY(invariants(conn));
 }
 
 static void on_sent(struct rg_transport *transport)
@@ -706,6 +722,7 @@ static void on_sent(struct rg_transport *transport)
     if (conn->state == RG_SERVER_CONN_OPEN && conn->answer == RG_SERVER_ANSWER_SENDING) {
         answer_advance(conn);
     }
+    RG_VERIFY(invariants(conn));
 }
 
 static void on_ended(struct rg_transport *transport)
@@ -722,6 +739,7 @@ static void on_closed(struct rg_transport *transport)
     rg_loop_cancel_alarm(loop_of(conn), &conn->alarm);
     call_release(conn);
     conn_enter(conn, RG_SERVER_CONN_FREE);
+    RG_VERIFY(invariants(conn));
     conn->shared->closed(conn);
 }
 
@@ -743,6 +761,7 @@ static void pace_fire(struct rg_alarm *alarm)
     } else {
         answer_pump(conn);
     }
+    RG_VERIFY(invariants(conn));
 }
 
 static bool conn_idle(const struct rg_server_conn *conn)

@@ -20,7 +20,11 @@
  * is, and the transport pauses, until the response is sent: resuming leads back to on_data. A
  * buffer is held only while there are bytes in it, so an idle connection holds none. The handler's
  * call is released when its response is sent, or when the transport is closed: not before, because
- * the kernel may be sending out of memory that the call owns. */
+ * the kernel may be sending out of memory that the call owns.
+ *
+ * Invariant: between two calls, a call of the handler is open only behind a head that was taken,
+ * and no longer than its response is being sent; who abandons a request, or lingers, closes; and a
+ * connection that is FREE holds no memory. */
 #ifndef RG_HTTP_SERVER_CONN_H
 #define RG_HTTP_SERVER_CONN_H
 
@@ -81,9 +85,12 @@ struct rg_server_conn {
     uint64_t acknowledged; /* of what was sent, when it was looked at last */
     uint64_t progress_ns;
     uint8_t state, request, answer; /* each is changed by one function */
-    bool calling;                   /* begin has returned 0, and release is to come */
-    bool must_close;                /* after this response */
-    bool continue_due;              /* the client waits for 100 before it sends the body */
+    /* Facts beside these states, none of which says what comes next: a request that is refused has
+     * an answer and no call; the request's head, its end and the handler each may demand the
+     * close; and the promise of 100 lasts also where the body comes without it. */
+    bool calling;      /* begin has returned 0, and release is to come */
+    bool must_close;   /* after this response */
+    bool continue_due; /* the client wants 100 before it sends the body, and was not given it */
     /* The request. */
     struct rg_server_buffer *input;
     uint32_t input_offset, input_size, head_scanned;
