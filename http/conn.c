@@ -130,7 +130,8 @@ static void request_pump(struct rg_conn *conn)
     struct rg_exchange *x = conn->response.x;
     struct rg_transport *transport = &conn->transport;
     uint64_t total = rg_exchange_body_size(x);
-    while (conn->request == RG_REQUEST_SENDING && conn->upload_sent < total) {
+    RG_ASSERT(conn->request == RG_REQUEST_SENDING);
+    while (conn->upload_sent < total) {
         uint64_t left;
         const uint8_t *data = rg_exchange_body_at(x, conn->upload_sent, &left);
         if (transport->secure && left < RG_TLS_PLAIN_MAX && conn->upload_sent + left < total) {
@@ -341,7 +342,9 @@ static void on_sent(struct rg_transport *transport)
     struct rg_conn *conn = conn_of(transport);
     if (conn->state == RG_CONN_BUSY) {
         progress(conn);
-        request_pump(conn);
+        if (conn->request == RG_REQUEST_SENDING) {
+            request_pump(conn);
+        }
     }
     RG_VERIFY(invariants(conn));
 }

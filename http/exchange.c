@@ -3,11 +3,6 @@
 
 #include <string.h>
 
-uint64_t rg_exchange_body_size(const struct rg_exchange *x)
-{
-    return x->lead_size + x->upload_size + x->trail_size;
-}
-
 /* The bytes from `at` on of a body in pieces, as far as they lie in one. */
 static const uint8_t *piece_at(const struct rg_exchange *x, uint64_t at, uint64_t *out_left)
 {

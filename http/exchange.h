@@ -87,7 +87,10 @@ struct rg_exchange {
 
 /* The body of the request: its size, what lies behind its first `sent` bytes as far as that is in
  * one piece, and a copy of up to size_max bytes of it, which may lie in several. */
-uint64_t rg_exchange_body_size(const struct rg_exchange *x);
+static inline uint64_t rg_exchange_body_size(const struct rg_exchange *x)
+{
+    return x->lead_size + x->upload_size + x->trail_size;
+}
 const uint8_t *rg_exchange_body_at(const struct rg_exchange *x, uint64_t sent, uint64_t *out_left);
 uint64_t rg_exchange_body_gather(const struct rg_exchange *x, uint64_t sent, uint8_t *dest,
                                  uint64_t size_max);

@@ -6,10 +6,8 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdatomic.h>
 
-/* 0 until the handlers are installed. Relaxed: it changes only in a child's single thread. */
-static _Atomic uint32_t generation;
+_Atomic uint32_t rg_fork_count;
 
 static struct {
     pthread_mutex_t lock;
@@ -34,7 +32,7 @@ static void unlock_shared(void)
 
 static void become_child(void)
 {
-    atomic_fetch_add_explicit(&generation, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&rg_fork_count, 1, memory_order_relaxed);
     if (shared.first != NULL) {
         shared.first();
     }
@@ -50,7 +48,7 @@ static void become_child(void)
  * is no lock cycle: until the handlers are installed a fork does not ask for our lock. */
 static int watch_locked(void)
 {
-    if (atomic_load_explicit(&generation, memory_order_relaxed) != 0) {
+    if (atomic_load_explicit(&rg_fork_count, memory_order_relaxed) != 0) {
         return 0;
     }
     int error = pthread_atfork(lock_shared, unlock_shared, become_child);
@@ -58,20 +56,16 @@ static int watch_locked(void)
         RG_ASSERT(error == ENOMEM);
         return -ENOMEM;
     }
-    atomic_store_explicit(&generation, 1, memory_order_relaxed);
+    atomic_store_explicit(&rg_fork_count, 1, memory_order_relaxed);
     return 0;
 }
 
-uint32_t rg_fork_generation(void)
+uint32_t rg_fork_watch(void)
 {
-    uint32_t now = atomic_load_explicit(&generation, memory_order_relaxed);
-    if (RG_LIKELY(now != 0)) {
-        return now;
-    }
     lock_shared();
     int error = watch_locked();
     unlock_shared();
-    now = atomic_load_explicit(&generation, memory_order_relaxed);
+    uint32_t now = atomic_load_explicit(&rg_fork_count, memory_order_relaxed);
     RG_ASSERT((now == 0) == (error != 0));
     return now;
 }

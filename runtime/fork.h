@@ -12,16 +12,28 @@
 
 #include "runtime/base.h"
 
+#include <stdatomic.h>
+
 /* Embedded in its owner, which stays alive until the hook is removed. */
 struct rg_fork_hook {
     struct rg_list node;
     void (*child)(struct rg_fork_hook *hook);
 };
 
+/* 0 until forks are watched for. Relaxed: it changes only in a child's single thread. Written by
+ * fork.c alone. */
+extern _Atomic uint32_t rg_fork_count;
+/* Begins to watch for forks, and returns the generation. */
+uint32_t rg_fork_watch(void);
+
 /* A number that differs between a process and its descendants. Never 0 unless the system has no
  * memory to watch for forks, in which case whatever is being opened fails with -ENOMEM. Any thread;
  * after the first call one relaxed load. */
-uint32_t rg_fork_generation(void);
+static inline uint32_t rg_fork_generation(void)
+{
+    uint32_t now = atomic_load_explicit(&rg_fork_count, memory_order_relaxed);
+    return RG_LIKELY(now != 0) ? now : rg_fork_watch();
+}
 
 /* From now on hook->child runs in a child of this process: in its only thread, before fork()
  * returns there, and under the lock of this module, so that it may call async-signal-safe functions
