@@ -132,8 +132,8 @@ static int step_keep(const struct member *members, size_t count, uint64_t keep_l
     return CLI_DONE;
 }
 
-static int group_judge(struct member *members, size_t count, const bool *is_last,
-                       uint64_t keep_last, char **reasons)
+static int group_decide(struct member *members, size_t count, const bool *is_last,
+                        uint64_t keep_last, char **reasons)
 {
     size_t folders = folders_count(members, count, false), end;
     uint64_t common_left = keep_last;
@@ -174,7 +174,7 @@ int ckpt_elsewhere(const struct ckpt_search *search, const bool *is_last, uint64
              end < members.count && compare_groups(&members.items[i], &members.items[end]) == 0;) {
             end++;
         }
-        status = group_judge(members.items + i, end - i, is_last, keep_last, reasons);
+        status = group_decide(members.items + i, end - i, is_last, keep_last, reasons);
     }
     for (size_t i = 0; i < members.count; i++) {
         free(members.items[i].group);

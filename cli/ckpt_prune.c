@@ -24,7 +24,7 @@
 
 /* What is known of a checkpoint besides the search. */
 struct fate {
-    bool is_judged, is_last;
+    bool is_decided, is_last;
     char *best;   /* owned: what its trainer_state.json names as the best; NULL: not read */
     char *reason; /* owned: why it is kept; NULL: it goes */
 };
@@ -239,7 +239,7 @@ struct lasting {
 };
 
 /* Whether it has what those before it had. */
-static int completeness_judge(struct prune *prune, struct ckpt *ckpt, struct lasting *lasting)
+static int completeness_check(struct prune *prune, struct ckpt *ckpt, struct lasting *lasting)
 {
     if (ckpt->is_complete && ckpt->ranks_alone > 0) {
         ckpt->is_complete = ckpt->ranks_alone >= lasting->ranks_alone;
@@ -258,8 +258,8 @@ static int completeness_judge(struct prune *prune, struct ckpt *ckpt, struct las
                        : ckpt_strings_add(&ckpt->missing, "../latest that names it or a later one");
         }
     }
-    bool is_judged = ckpt->kind == CKPT_HUGGINGFACE || ckpt->kind == CKPT_DEEPSPEED;
-    if (!ckpt->is_complete || !is_judged) {
+    bool is_compared = ckpt->kind == CKPT_HUGGINGFACE || ckpt->kind == CKPT_DEEPSPEED;
+    if (!ckpt->is_complete || !is_compared) {
         return CLI_DONE;
     }
     uint64_t has = ckpt->parts & ~ckpt_parts_that_differ(ckpt->kind);
@@ -280,8 +280,8 @@ static bool is_of_series(const struct ckpt *a, const struct ckpt *b)
     return a->has_name && b->has_name && strcmp(a->what.series, b->what.series) == 0;
 }
 
-/* Judges a series: of places first to end of the order, which are all of one folder. */
-static int series_judge(struct prune *prune, size_t first, size_t end)
+/* Decides about a series: places first to end of the order, which are all of one folder. */
+static int series_decide(struct prune *prune, size_t first, size_t end)
 {
     struct ckpt_search *search = prune->search;
     const struct ckpt *one = &search->ckpts[search->order[first]];
@@ -291,8 +291,8 @@ static int series_judge(struct prune *prune, size_t first, size_t end)
     for (size_t i = first; status == CLI_DONE && i < end; i++) {
         struct ckpt *ckpt = &search->ckpts[search->order[i]];
         if (is_of_series(one, ckpt)) {
-            prune->fates[search->order[i]].is_judged = true;
-            status = completeness_judge(prune, ckpt, &lasting);
+            prune->fates[search->order[i]].is_decided = true;
+            status = completeness_check(prune, ckpt, &lasting);
         }
     }
     bool has_step = false;
@@ -318,7 +318,7 @@ static int series_judge(struct prune *prune, size_t first, size_t end)
     return status;
 }
 
-static int all_judge(struct prune *prune)
+static int all_decide(struct prune *prune)
 {
     const struct ckpt_search *search = prune->search;
     int status = CLI_DONE;
@@ -330,8 +330,8 @@ static int all_judge(struct prune *prune)
         }
         for (size_t j = i; status == CLI_DONE && j < end; j++) {
             size_t index = search->order[j];
-            if (search->ckpts[index].has_name && !prune->fates[index].is_judged) {
-                status = series_judge(prune, j, end);
+            if (search->ckpts[index].has_name && !prune->fates[index].is_decided) {
+                status = series_decide(prune, j, end);
             }
         }
     }
@@ -373,7 +373,7 @@ static char *best_find(const char *text)
 }
 
 /* Whether one of the last ones of the series says that this is the best. */
-static int best_judge(struct prune *prune, size_t index, char reason[static REASON_SIZE])
+static int best_reason(struct prune *prune, size_t index, char reason[static REASON_SIZE])
 {
     struct ckpt_search *search = prune->search;
     const struct ckpt *ckpt = &search->ckpts[index];
@@ -464,7 +464,7 @@ static int fate_decide(struct prune *prune, size_t index)
         }
     }
     if (status == CLI_DONE && reason[0] == '\0' && ckpt->kind == CKPT_HUGGINGFACE) {
-        status = best_judge(prune, index, reason);
+        status = best_reason(prune, index, reason);
     }
     if (status == CLI_DONE && reason[0] != '\0') {
         prune->fates[index].reason = strdup(reason);
@@ -701,7 +701,7 @@ static int elsewhere_find(struct prune *prune)
 static int prune_run(struct prune *prune)
 {
     const struct ckpt_search *search = prune->search;
-    int status = all_judge(prune);
+    int status = all_decide(prune);
     status = status == CLI_DONE ? elsewhere_find(prune) : status;
     for (size_t i = 0; status == CLI_DONE && i < search->ckpt_count; i++) {
         status = fate_decide(prune, search->order[i]);

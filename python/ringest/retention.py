@@ -426,7 +426,7 @@ class _Rules:
         return self._last_of(each.folder, each.series)
 
     def _last_of(self, folder: str, series: str) -> set[int]:
-        """The last steps of a series. Its checkpoints are judged once, from the first one on."""
+        """The last steps of a series. Its checkpoints are looked at once, from the first one on."""
         key = folder, series
         if key not in self._last:
             lasting: set[str] = set()
