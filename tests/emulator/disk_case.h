@@ -2,57 +2,10 @@
 #ifndef RG_TESTS_EMULATOR_DISK_CASE_H
 #define RG_TESTS_EMULATOR_DISK_CASE_H
 
-#include "emulator/store/store.h"
 #include "emulator/store/writer.h"
 #include "emulator/wire/checksum.h"
 #include "emulator/wire/text.h"
-#include "tests/support/test.h"
-
-#include <fcntl.h>
-#include <ftw.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-static char root[64];
-static struct rg_store *store;
-
-static inline void open_store(void)
-{
-    char error[512] = "";
-    struct rg_store_options options = {.root = root};
-    if (rg_store_open(&store, &options, error, sizeof(error)) < 0) {
-        rg_test_fail(__FILE__, __LINE__, "%s", error);
-    }
-}
-
-static inline void make_root(void)
-{
-    strcpy(root, "/tmp/ringest-test-XXXXXX");
-    RG_CHECK(mkdtemp(root) != NULL);
-    open_store();
-}
-
-static inline int remove_entry(const char *path, const struct stat *status, int type,
-                               struct FTW *place)
-{
-    (void)status;
-    (void)type;
-    (void)place;
-    return remove(path);
-}
-
-static inline void remove_root(void)
-{
-    rg_store_close(store);
-    RG_CHECK_EQ(nftw(root, remove_entry, 16, FTW_DEPTH | FTW_PHYS), 0);
-}
-
-static inline void restart(void)
-{
-    rg_store_close(store);
-    open_store();
-}
+#include "tests/emulator/root_case.h"
 
 static inline const char *path_of(const char *name)
 {
@@ -68,10 +21,7 @@ static inline bool exists(const char *name)
 
 static inline void write_by_hand(const char *name, const char *text)
 {
-    int fd = open(path_of(name), O_WRONLY | O_CREAT | O_TRUNC, 0644);
-    RG_CHECK(fd >= 0);
-    RG_CHECK_EQ(write(fd, text, strlen(text)), (ssize_t)strlen(text));
-    close(fd);
+    write_file(path_of(name), O_TRUNC, text);
 }
 
 static inline struct rg_store_object_info put_slice(struct rg_h1_slice name, const char *text)

@@ -1,4 +1,4 @@
-/* The emulator's certificates, judged by BoringSSL's own verification. */
+/* The emulator's certificates, checked by BoringSSL's own verification. */
 #include "emulator/certificate.h"
 #include "tests/support/test.h"
 

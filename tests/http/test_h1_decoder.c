@@ -388,7 +388,7 @@ static void test_a_peer_that_is_not_http_is_noticed_at_the_first_bytes(void)
 
 /* Which bytes may stand where, for all of them, at the start, inside and behind a block of
  * sixteen. */
-static void test_every_byte_is_judged_in_every_place(void)
+static void test_every_byte_is_checked_in_every_place(void)
 {
     static const char filler[] = "abcdefghijklmnopqrstuvw";
     struct rg_h1_head head;
@@ -562,7 +562,7 @@ int main(int argc, char **argv)
         RG_TEST(test_malformed_requests_are_refused),
         RG_TEST(test_a_prefix_of_a_head_is_incomplete),
         RG_TEST(test_a_peer_that_is_not_http_is_noticed_at_the_first_bytes),
-        RG_TEST(test_every_byte_is_judged_in_every_place),
+        RG_TEST(test_every_byte_is_checked_in_every_place),
         RG_TEST(test_spans_agree_with_a_byte_by_byte_search),
         RG_TEST(test_damaged_heads_yield_the_same_however_they_are_split),
         RG_TEST(test_a_head_of_the_largest_size_is_accepted_and_one_more_is_not),

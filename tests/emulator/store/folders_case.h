@@ -5,35 +5,17 @@
 #include "emulator/store/bucket_folders.h"
 #include "emulator/store/folders.h"
 #include "emulator/store/writer.h"
-#include "tests/support/test.h"
+#include "tests/emulator/root_case.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <ftw.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-static char root[64];
-static struct rg_store *store;
 static struct rg_bucket *bucket;
-
-static inline void open_store(void)
-{
-    char error[512] = "";
-    struct rg_store_options options = {.root = root};
-    if (rg_store_open(&store, &options, error, sizeof(error)) < 0) {
-        rg_test_fail(__FILE__, __LINE__, "%s", error);
-    }
-}
 
 /* A hierarchical bucket below a new root. */
 static inline void begin(void)
 {
     struct rg_bucket_info info;
-    strcpy(root, "/tmp/ringest-test-XXXXXX");
-    RG_CHECK(mkdtemp(root) != NULL);
-    open_store();
+    make_root();
     RG_CHECK_EQ(rg_store_create_bucket(store, rg_text_slice("bucket"), &bucket), 0);
     rg_bucket_get_info(bucket, &info);
     info.hierarchical = true;
@@ -42,24 +24,8 @@ static inline void begin(void)
 
 static inline void restart(void)
 {
-    rg_store_close(store);
-    open_store();
+    reopen_store();
     bucket = rg_store_find_bucket(store, rg_text_slice("bucket"));
-}
-
-static inline int remove_entry(const char *path, const struct stat *status, int type,
-                               struct FTW *place)
-{
-    (void)status;
-    (void)type;
-    (void)place;
-    return remove(path);
-}
-
-static inline void finish(void)
-{
-    rg_store_close(store);
-    RG_CHECK_EQ(nftw(root, remove_entry, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
 
 static inline void put(const char *name, const char *text)
@@ -107,10 +73,7 @@ static inline const char *log_path(void)
 /* As a process leaves it that is killed in the middle of writing. */
 static inline void append_to_log(const char *text)
 {
-    int fd = open(log_path(), O_WRONLY | O_APPEND | O_CREAT, 0644);
-    RG_CHECK(fd >= 0);
-    RG_CHECK_EQ(write(fd, text, strlen(text)), (ssize_t)strlen(text));
-    close(fd);
+    write_file(log_path(), O_APPEND, text);
 }
 
 #endif

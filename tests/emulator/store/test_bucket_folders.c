@@ -60,7 +60,7 @@ static void test_a_rename_that_was_killed_is_completed(void)
     check("a/one", "new");
     check("z/one", "1");
     RG_CHECK_STR(list(), "a/ z/ z/b/ ");
-    finish();
+    remove_root();
 }
 
 static void test_objects_and_folders_of_one_name(void)
@@ -83,7 +83,7 @@ static void test_objects_and_folders_of_one_name(void)
     check("a/o", "in a");
     check("a/d/o", "again");
     RG_CHECK_STR(list(), "a/ a/d/ ");
-    finish();
+    remove_root();
 }
 
 static void test_files_put_there_by_hand_are_in_the_way(void)
@@ -100,7 +100,7 @@ static void test_files_put_there_by_hand_are_in_the_way(void)
     restart(); /* Listings see it at once then. */
     RG_CHECK_EQ(rename_folder("a/", "hand/"), -EEXIST);
     check("a/o", "o");
-    finish();
+    remove_root();
 }
 
 int main(int argc, char **argv)

@@ -39,7 +39,7 @@ static void test_folders_survive_a_restart(void)
     }
     RG_CHECK_EQ(create("a/"), -EEXIST);
     RG_CHECK_EQ(create("none/b/"), -ENOTDIR);
-    finish();
+    remove_root();
 }
 
 static void test_a_line_that_is_not_complete_is_forgotten(void)
@@ -52,7 +52,7 @@ static void test_a_line_that_is_not_complete_is_forgotten(void)
     RG_CHECK_EQ(create("c/"), 0);
     restart();
     RG_CHECK_STR(list(), "a/ c/ ");
-    finish();
+    remove_root();
 }
 
 static void test_the_log_is_shortened(void)
@@ -68,7 +68,7 @@ static void test_the_log_is_shortened(void)
     RG_CHECK_EQ(create("kept/"), 0);
     restart();
     RG_CHECK_STR(list(), "kept/ ");
-    finish();
+    remove_root();
 }
 
 int main(int argc, char **argv)

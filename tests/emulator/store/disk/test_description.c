@@ -18,7 +18,7 @@ static void test_the_settings_of_a_bucket_survive_a_restart(void)
     info.retention_locked = true;
     RG_CHECK_EQ(rg_bucket_configure(bucket(), &info, 0), 0);
     rg_bucket_settings_unref(settings);
-    restart();
+    reopen_store();
     rg_bucket_get_info(bucket(), &info);
     RG_CHECK(info.requester_pays && info.no_public_access && info.holds_by_default);
     RG_CHECK(info.retention_locked && rg_bucket_requester_pays(bucket()));
@@ -35,7 +35,7 @@ static void test_a_bucket_is_described_and_removed(void)
     make_root();
     put("a", "x");
     enable_versioning();
-    restart();
+    reopen_store();
     rg_bucket_get_info(bucket(), &info);
     RG_CHECK(info.versioning);
     RG_CHECK_EQ(info.metageneration, 2);

@@ -7,7 +7,7 @@ static void test_everything_survives_a_restart(void)
 {
     make_root();
     struct rg_store_object_info before = put("dir/a", "hello");
-    restart();
+    reopen_store();
     struct rg_store_object_info after = check("dir/a", "hello");
     RG_CHECK_EQ(after.generation, before.generation);
     RG_CHECK_EQ(after.updated_us, before.generation);

@@ -19,7 +19,7 @@ static void test_an_object_and_a_folder_of_one_name_live_together(void)
     put("a", "overwritten");
     check("a", "overwritten");
     RG_CHECK_STR(list(), "a a/b c c/d ");
-    restart();
+    reopen_store();
     check("a", "overwritten");
     RG_CHECK_EQ(remove_object("a/b"), 0);
     check("a", "overwritten");
@@ -50,7 +50,7 @@ static void test_dangerous_names_stay_inside_and_apart(void)
             put(names[i], names[i]);
         }
     }
-    restart();
+    reopen_store();
     size_t size = 0;
     for (size_t i = 0; i < RG_ARRAY_LEN(names); i++) {
         struct rg_h1_slice name = rg_text_slice(names[i]);
@@ -80,7 +80,7 @@ static void test_what_a_crash_left_is_cleared_at_the_start(void)
     make_root();
     put("o", "old");
     write_by_hand("bucket/.ringest/%t77", "half");
-    restart();
+    reopen_store();
     check("o", "old");
     RG_CHECK(!exists("bucket/.ringest/%t77"));
     remove_root();

@@ -25,7 +25,7 @@ static void test_files_put_there_by_hand_are_served(void)
         0);
     struct rg_store_object_info second = check("sub/hand.txt", "by hanD");
     RG_CHECK(second.generation != first.generation);
-    restart();
+    reopen_store();
     check("sub/hand.txt", "by hanD");
     put("sub/hand.txt", "written");
     check("sub/hand.txt", "written");

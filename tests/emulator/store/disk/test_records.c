@@ -42,7 +42,7 @@ static void test_metadata_survives_a_restart(void)
     RG_CHECK_EQ(rg_bucket_update_object(bucket(), rg_text_slice("a/b"), &info), -EAGAIN);
     rg_attributes_unref(attributes);
     check_attributes("a/b", 2);
-    restart();
+    reopen_store();
     check_attributes("a/b", 2);
     check("a/b", "data");
     RG_CHECK_EQ(remove_object("a/b"), 0);
@@ -60,7 +60,7 @@ static void test_an_object_without_a_content_type_survives_a_restart(void)
     RG_CHECK_EQ(
         rg_store_writer_create(&writer, store, rg_text_slice("bucket"), rg_text_slice("a"), 0), 0);
     RG_CHECK_EQ(rg_store_writer_commit(writer, &conditions, &described, &info), 0);
-    restart();
+    reopen_store();
     RG_CHECK_EQ(rg_bucket_open_object(bucket(), rg_text_slice("a"), &object), 0);
     RG_CHECK_STR(object.info.content_type, "");
     rg_store_object_close(&object);

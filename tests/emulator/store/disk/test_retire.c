@@ -35,7 +35,7 @@ static void test_versions_are_kept(void)
         check_version("a", first, "1");
         check_version("a", second, "22");
         RG_CHECK_EQ(open_status("a"), -ENOENT);
-        restart();
+        reopen_store();
     }
     put("a", "55555555");
     struct rg_store_conditions conditions = {.generation = {true, first}};
@@ -96,7 +96,7 @@ static void test_soft_deleted_versions_survive_a_restart(void)
         RG_CHECK_EQ(rg_bucket_open_soft_deleted(bucket(), rg_text_slice("a"), first, &object), 0);
         RG_CHECK_STR(object.info.content_type, "text/x y");
         rg_store_object_close(&object);
-        restart();
+        reopen_store();
     }
     put("a", "333");
     RG_CHECK_STR(list_soft_deleted(), "a:1 a:2 sub/hand:7 ");
@@ -108,7 +108,7 @@ static void test_soft_deleted_versions_survive_a_restart(void)
     RG_CHECK_EQ(link(from, path_of(name)), 0);
     snprintf(name, sizeof(name), "bucket/.ringest/c%%g%" PRId64, live);
     write_by_hand(name, "crc32c 00000000\nsize 4\nsoft-deleted 1\nhard-delete 2\n");
-    restart();
+    reopen_store();
     RG_CHECK_STR(list_soft_deleted(), "a:1 a:2 sub/hand:7 ");
     RG_CHECK_STR(list(), "a b c ");
     remove_root();
@@ -125,7 +125,7 @@ static void test_soft_deleted_versions_end(void)
     int64_t end = rg_store_now_us() + 1;
     while (rg_store_now_us() <= end) {
     }
-    restart();
+    reopen_store();
     snprintf(name, sizeof(name), "bucket/.ringest/a%%v%" PRId64, generation);
     RG_CHECK(exists(name));
     RG_CHECK_STR(list_soft_deleted(), "");

@@ -17,7 +17,7 @@ static void test_a_second_name_of_the_live_version_does_not_count(void)
     snprintf(from, sizeof(from), "%s", path_of("bucket/a"));
     snprintf(to, sizeof(to), "%s", path_of(name));
     RG_CHECK_EQ(link(from, to), 0);
-    restart();
+    reopen_store();
     RG_CHECK_STR(list_versions(), "a:3 ");
     check("a", "one");
     put("a", "two!");
