@@ -273,7 +273,7 @@ int rg_flow_open(struct rg_flow **out_flow, struct rg_intake *intake, struct rg_
     self->user.stop = client_stop;
     self->user_data = user_data;
     self->cq = cq;
-    self->loop = rg_client_next_loop(intake->client)->loop;
+    self->loop = rg_client_next_loop(intake->client, 1)->loop;
     self->alarm_mail.run = alarm_set;
     rg_alarm_init(&self->alarm, alarm_fire);
     rg_baton_init(&self->baton, pump, self);

@@ -6,7 +6,9 @@
 #include "runtime/errors.h"
 #include "runtime/log.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -34,7 +36,9 @@ static int options_read(struct rg_runtime_options *own, const struct rg_runtime_
     bool valid = own->backend >= RG_BACKEND_AUTO && own->backend <= RG_BACKEND_EPOLL &&
                  own->numa_policy >= RG_NUMA_AUTO && own->numa_policy <= RG_NUMA_NONE &&
                  own->log_level >= RG_LOG_DEFAULT && own->log_level <= RG_LOG_OFF &&
-                 own->threads <= RG_THREADS_MAX;
+                 own->threads <= RG_THREADS_MAX && own->local_world_size <= RG_LOCAL_RANKS_MAX &&
+                 own->local_rank < RG_MAX(own->local_world_size, 1) &&
+                 own->worker < RG_MAX(own->workers, 1);
     return valid ? 0 : -EINVAL;
 }
 
@@ -55,21 +59,96 @@ static int threads_from_environment(uint32_t *threads)
     return 0;
 }
 
-static int backend_from_environment(enum rg_backend *backend)
+/* The place of the variable's value among `names`; *choice stays where it is not set. -EINVAL after
+ * a line in the log. */
+static int choice_from_environment(const char *variable, const char *const *names, size_t count,
+                                   int *choice)
 {
-    const char *text = getenv("RINGEST_BACKEND");
-    if (*backend != RG_BACKEND_AUTO || text == NULL || *text == '\0' || strcmp(text, "auto") == 0) {
+    const char *text = getenv(variable);
+    char known[64] = "";
+    if (text == NULL || *text == '\0') {
         return 0;
     }
-    if (strcmp(text, "uring") == 0) {
-        *backend = RG_BACKEND_URING;
-    } else if (strcmp(text, "epoll") == 0) {
-        *backend = RG_BACKEND_EPOLL;
-    } else {
-        rg_log(RG_LOG_ERROR, "RINGEST_BACKEND is \"%s\", not uring, epoll or auto", text);
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *choice = (int)i;
+            return 0;
+        }
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof(known) - used, "%s%s", i > 0 ? ", " : "", names[i]);
+    }
+    rg_log(RG_LOG_ERROR, "%s is \"%s\", not one of %s", variable, text, known);
+    return -EINVAL;
+}
+
+static int backend_from_environment(enum rg_backend *backend)
+{
+    static const char *const names[] = {
+        [RG_BACKEND_AUTO] = "auto", [RG_BACKEND_URING] = "uring", [RG_BACKEND_EPOLL] = "epoll"};
+    int choice = RG_BACKEND_AUTO;
+    int rc = *backend == RG_BACKEND_AUTO
+                 ? choice_from_environment("RINGEST_BACKEND", names, RG_ARRAY_LEN(names), &choice)
+                 : 0;
+    *backend = choice != RG_BACKEND_AUTO ? (enum rg_backend)choice : *backend;
+    return rc;
+}
+
+static int policy_from_environment(enum rg_numa_policy *policy)
+{
+    static const char *const names[] = {[RG_NUMA_AUTO] = "auto",
+                                        [RG_NUMA_COMPACT] = "compact",
+                                        [RG_NUMA_SPREAD] = "spread",
+                                        [RG_NUMA_NONE] = "none"};
+    int choice = RG_NUMA_AUTO;
+    int rc = *policy == RG_NUMA_AUTO
+                 ? choice_from_environment("RINGEST_NUMA", names, RG_ARRAY_LEN(names), &choice)
+                 : 0;
+    *policy = choice != RG_NUMA_AUTO ? (enum rg_numa_policy)choice : *policy;
+    return rc;
+}
+
+/* Bytes, with K, M, G or T for powers of 1024. */
+static int memory_from_environment(uint64_t *memory_max)
+{
+    static const char units[] = "KMGT";
+    const char *text = getenv("RINGEST_MEMORY");
+    if (*memory_max != 0 || text == NULL || *text == '\0') {
+        return 0;
+    }
+    char *end;
+    errno = 0;
+    unsigned long long value = isdigit((unsigned char)*text) ? strtoull(text, &end, 10) : 0;
+    const char *unit = value != 0 && *end != '\0' ? strchr(units, *end) : NULL;
+    unsigned shift = unit != NULL ? 10 * (unsigned)(unit - units + 1) : 0;
+    const char *rest = unit != NULL ? end + 1 : end;
+    bool is_whole =
+        value != 0 &&
+        (*rest == '\0' || (unit != NULL && (strcmp(rest, "iB") == 0 || strcmp(rest, "B") == 0)));
+    if (!is_whole || errno != 0 || value > UINT64_MAX >> shift) {
+        rg_log(RG_LOG_ERROR, "RINGEST_MEMORY is \"%s\", not a size such as 512M or 2G", text);
         return -EINVAL;
     }
+    *memory_max = (uint64_t)value << shift;
     return 0;
+}
+
+/* What the caller left open is taken from the environment. */
+static int environment_read(struct rg_runtime_options *options, struct rg_local_rank *out_rank)
+{
+    int rc = threads_from_environment(&options->threads);
+    rc = rc == 0 ? backend_from_environment(&options->backend) : rc;
+    rc = rc == 0 ? policy_from_environment(&options->numa_policy) : rc;
+    rc = rc == 0 ? memory_from_environment(&options->memory_max) : rc;
+    if (rc == 0 && options->local_world_size == 0) {
+        rc = rg_local_rank_find(out_rank);
+    } else {
+        *out_rank = (struct rg_local_rank){.rank = options->local_rank,
+                                           .size = RG_MAX(options->local_world_size, 1),
+                                           .variable = ""};
+    }
+    out_rank->worker = options->worker;
+    out_rank->workers = options->workers;
+    return rc;
 }
 
 static int backend_choose(struct rg_runtime *runtime, enum rg_backend wanted)
@@ -113,6 +192,11 @@ static int loops_create(struct rg_runtime *runtime, const struct rg_runtime_opti
         return count;
     }
     RG_ASSERT(count > 0);
+    rg_near_sort(placements, (uint32_t)count);
+    int near_rc = rg_near_create(&runtime->near, runtime->topology, placements, (uint32_t)count);
+    if (near_rc < 0) {
+        return near_rc;
+    }
     runtime->loops = calloc((size_t)count, sizeof(*runtime->loops));
     if (runtime->loops == NULL) {
         return -ENOMEM;
@@ -143,7 +227,9 @@ static void loops_destroy(struct rg_runtime *runtime)
     for (uint32_t i = 0; i < runtime->loop_count; i++) {
         rg_loop_destroy(runtime->loops[i]);
     }
+    free(runtime->near);
     free(runtime->loops);
+    runtime->near = NULL;
     runtime->loops = NULL;
     runtime->loop_count = 0;
     runtime->memory_max = 0;
@@ -170,6 +256,22 @@ static int loops_start_again(struct rg_runtime *runtime, const struct rg_runtime
     return loops_start(runtime, options);
 }
 
+/* The plan, a line each. */
+static void runtime_tell(const struct rg_runtime *runtime)
+{
+    char text[2048], *rest = text;
+    rg_log(RG_LOG_INFO, "ringest %s: %u event loops by %s%s%s", rg_version(), runtime->loop_count,
+           runtime->backend == &rg_uring_backend ? "io_uring" : "epoll",
+           *runtime->backend_reason != '\0' ? ": " : "", runtime->backend_reason);
+    if (!rg_log_enabled(RG_LOG_DEBUG) || rg_runtime_describe(runtime, text, sizeof(text)) < 0) {
+        return;
+    }
+    for (char *line; (line = strsep(&rest, "\n")) != NULL && *line != '\0';) {
+        const char *what = strsep(&line, "\t");
+        rg_log(RG_LOG_DEBUG, "%s: %s", what, line != NULL ? line : "");
+    }
+}
+
 int rg_runtime_open(struct rg_runtime **out_runtime, const struct rg_runtime_options *options)
 {
     struct rg_runtime_options own;
@@ -177,12 +279,10 @@ int rg_runtime_open(struct rg_runtime **out_runtime, const struct rg_runtime_opt
     if (rc < 0) {
         return rc;
     }
+    struct rg_local_rank rank;
     rc = rg_log_configure(own.log_level);
     if (rc == 0) {
-        rc = threads_from_environment(&own.threads);
-    }
-    if (rc == 0) {
-        rc = backend_from_environment(&own.backend);
+        rc = environment_read(&own, &rank);
     }
     if (rc < 0) {
         return rc;
@@ -194,7 +294,7 @@ int rg_runtime_open(struct rg_runtime **out_runtime, const struct rg_runtime_opt
     runtime->fork_generation = rg_fork_generation();
     rc = runtime->fork_generation != 0 ? 0 : -ENOMEM;
     if (rc == 0) {
-        rc = rg_topology_open(&runtime->topology, NULL);
+        rc = rg_topology_open(&runtime->topology, &rank, NULL);
     }
     if (rc == 0) {
         rc = backend_choose(runtime, own.backend);
@@ -210,9 +310,7 @@ int rg_runtime_open(struct rg_runtime **out_runtime, const struct rg_runtime_opt
         rg_runtime_close(runtime);
         return rc;
     }
-    rg_log(RG_LOG_INFO, "ringest %s: %u event loops by %s%s%s", rg_version(), runtime->loop_count,
-           runtime->backend == &rg_uring_backend ? "io_uring" : "epoll",
-           *runtime->backend_reason != '\0' ? ": " : "", runtime->backend_reason);
+    runtime_tell(runtime);
     *out_runtime = runtime;
     return 0;
 }
@@ -253,6 +351,19 @@ enum rg_backend rg_runtime_backend(const struct rg_runtime *runtime, const char 
 uint32_t rg_runtime_threads(const struct rg_runtime *runtime)
 {
     return runtime->loop_count;
+}
+
+int rg_runtime_describe(const struct rg_runtime *runtime, char *out, size_t out_size)
+{
+    struct rg_placement placements[RG_THREADS_MAX];
+    if (rg_runtime_check(runtime) < 0) {
+        return -EOWNERDEAD;
+    }
+    for (uint32_t i = 0; i < runtime->loop_count; i++) {
+        placements[i] = runtime->loops[i]->placement;
+    }
+    return (int)rg_topology_describe(runtime->topology, placements, runtime->loop_count, out,
+                                     out_size);
 }
 
 struct fault_in {

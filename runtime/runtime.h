@@ -4,6 +4,7 @@
 
 #include "runtime/fork.h"
 #include "runtime/loop.h"
+#include "runtime/near.h"
 
 /* More event loops than any machine has use for. */
 #define RG_THREADS_MAX 256
@@ -19,6 +20,7 @@ struct rg_runtime {
     uint32_t loop_count;
     uint64_t memory_max; /* of leased bodies, over all loops */
     struct rg_loop **loops;
+    struct rg_near *near; /* NULL: all loops are equally near to everybody */
 };
 
 /* True if a loop has requests that wait for leased memory. Any thread. */

@@ -195,7 +195,7 @@ static struct rg_listing *listing_create(struct rg_client *client)
     memset(listing, 0, size);
     listing->client = client;
     sem_init(&listing->shared.closed_signal, 0, 0);
-    rg_request_init_inner(&listing->request, rg_client_next_loop(client), listing_ended);
+    rg_request_init_inner(&listing->request, rg_client_next_loop(client, 1), listing_ended);
     rg_request_prepare(&listing->request, &listing_ops, 0, 0);
     rg_operation_init(&listing->operation, &operation_ops, &listing->request);
     return listing;

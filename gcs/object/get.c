@@ -399,7 +399,7 @@ static void requests_post(struct rg_client *client, struct rg_request **requests
     uint32_t per_loop = (count + client->loop_count - 1) / client->loop_count;
     for (uint32_t first = 0; first < count; first += per_loop) {
         uint32_t end = RG_MIN(first + per_loop, count);
-        struct rg_client_loop *client_loop = rg_client_next_loop(client);
+        struct rg_client_loop *client_loop = rg_client_next_loop(client, count);
         for (uint32_t i = first; i < end; i++) {
             requests[i]->client_loop = client_loop;
             requests[i]->mail.next = i + 1 < end ? &requests[i + 1]->mail : NULL;

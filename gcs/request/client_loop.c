@@ -76,9 +76,24 @@ void rg_client_give_request(struct rg_client *client, struct rg_request *request
                                                     memory_order_release, memory_order_relaxed));
 }
 
-struct rg_client_loop *rg_client_next_loop(struct rg_client *client)
+/* A loop of the caller's node, unless those have more to do then than they have connections: the
+ * others help. */
+static struct rg_client_loop *near_loop(struct rg_client *client, uint32_t turn, uint32_t count)
+{
+    struct rg_loop_range range = rg_near_caller(client->runtime->near);
+    struct rg_client_loop *near = &client->loops[range.first + turn % range.count];
+    uint64_t in_flight = rg_metric_load(&near->loop->metrics.in_flight);
+    uint32_t each = (count + range.count - 1) / range.count;
+    uint32_t connections = client->options.connections_max / client->loop_count;
+    return in_flight + each <= connections ? near : &client->loops[turn % client->loop_count];
+}
+
+struct rg_client_loop *rg_client_next_loop(struct rg_client *client, uint32_t count)
 {
     uint32_t turn = atomic_fetch_add_explicit(&client->shared.loop_next, 1, memory_order_relaxed);
+    if (client->runtime->near != NULL) {
+        return near_loop(client, turn, count);
+    }
     return &client->loops[turn % client->loop_count];
 }
 
@@ -109,7 +124,7 @@ void rg_client_unreserve(struct rg_request *request)
 
 void rg_client_post(struct rg_request *request)
 {
-    request->client_loop = rg_client_next_loop(request->client);
+    request->client_loop = rg_client_next_loop(request->client, 1);
     rg_loop_post(request->client_loop->loop, &request->mail);
 }
 

@@ -110,8 +110,9 @@ uint32_t rg_client_take_requests(struct rg_client *client, uint32_t count,
 void rg_client_give_request(struct rg_client *client, struct rg_request *request);
 /* In whose name requests are sent, for people. Like snprintf. */
 int rg_client_principal_write(const struct rg_client *client, char *out, size_t out_size);
-/* The loop for the next request, in turn. */
-struct rg_client_loop *rg_client_next_loop(struct rg_client *client);
+/* The loop for the next request of `count` that are submitted together: in turn, among those of the
+ * caller's NUMA node where these have connections for them. */
+struct rg_client_loop *rg_client_next_loop(struct rg_client *client, uint32_t count);
 
 /* Reserves one slot of the queue and one request for it; for submit functions that are not batched.
  */

@@ -402,7 +402,7 @@ int rg_writer_open_sized(struct rg_writer **out_writer, struct rg_client *client
         return -ENOMEM;
     }
     writer->client = client;
-    writer->client_loop = rg_client_next_loop(client);
+    writer->client_loop = rg_client_next_loop(client, 1);
     writer->method = own.method;
     writer->more_mail.run = more_run;
     writer->finish_mail.run = finish_run;

@@ -25,7 +25,7 @@ enum rg_backend { RG_BACKEND_AUTO = 0, RG_BACKEND_URING = 1, RG_BACKEND_EPOLL = 
 
 /* Where event loops and their memory go on a machine of several NUMA nodes. */
 enum rg_numa_policy {
-    RG_NUMA_AUTO = 0,    /* nodes nearest the network device first */
+    RG_NUMA_AUTO = 0,    /* nodes of network devices, then those nearest to them */
     RG_NUMA_COMPACT = 1, /* node after node */
     RG_NUMA_SPREAD = 2,  /* round robin over the nodes */
     RG_NUMA_NONE = 3     /* nothing is pinned or bound */
@@ -56,9 +56,14 @@ struct rg_runtime_options {
     size_t struct_size;
     uint32_t threads;                /* event loops; 0: RINGEST_THREADS, else by the machine */
     enum rg_backend backend;         /* AUTO: RINGEST_BACKEND, else probed */
-    enum rg_numa_policy numa_policy; /* AUTO */
+    enum rg_numa_policy numa_policy; /* AUTO: RINGEST_NUMA, else AUTO */
     enum rg_log_level log_level;     /* DEFAULT */
-    uint64_t memory_max; /* bytes of leased bodies; 0: the less of 1 GiB and a quarter of RAM */
+    uint64_t memory_max; /* bytes of leased bodies; 0: RINGEST_MEMORY, 1 GiB or RAM / 4 */
+    /* Ranks of a job on this host divide its CPUs, each near its GPU. Size 0: what torchrun, MPI or
+     * Slurm say in the environment, else one rank, which has all. */
+    uint32_t local_rank, local_world_size;
+    /* Processes of one rank that divide its loops: which of how many; 0 of 0: not divided. */
+    uint32_t worker, workers;
 };
 
 struct rg_runtime;
@@ -80,6 +85,8 @@ RG_API void rg_runtime_close(struct rg_runtime *runtime);
 RG_API enum rg_backend rg_runtime_backend(const struct rg_runtime *runtime,
                                           const char **out_reason);
 RG_API uint32_t rg_runtime_threads(const struct rg_runtime *runtime);
+/* For people: where the loops are, and why; lines "WHAT<tab>TEXT". The length, as snprintf. */
+RG_API int rg_runtime_describe(const struct rg_runtime *runtime, char *out, size_t out_size);
 /* Makes `size` bytes (memory_max at most) of the memory for bodies resident; otherwise loops do so
  * at first use, 0.35 ms (some virtual machines: 9 ms) for each 2 MiB. Blocks. 0 or -EOWNERDEAD. */
 RG_API int rg_runtime_fault_in(struct rg_runtime *runtime, uint64_t size);

@@ -145,7 +145,20 @@ void core_share_unref(struct core_share *share)
     free(share);
 }
 
-static struct core_session *session_open(const struct client *self)
+/* Which worker of how many of a DataLoader this process is, which ringest._loader says. False with
+ * an exception. */
+static bool worker_read(uint32_t *out_worker, uint32_t *out_workers)
+{
+    PyObject *module = PyImport_ImportModule("ringest._loader");
+    PyObject *pair = module != NULL ? PyObject_CallMethod(module, "worker", NULL) : NULL;
+    bool done = pair != NULL && PyArg_ParseTuple(pair, "II", out_worker, out_workers);
+    Py_XDECREF(pair);
+    Py_XDECREF(module);
+    return done;
+}
+
+static struct core_session *session_open(const struct client *self, uint32_t worker,
+                                         uint32_t workers)
 {
     struct core_session *session = calloc(1, sizeof(*session));
     if (session == NULL) {
@@ -158,12 +171,15 @@ static struct core_session *session_open(const struct client *self)
     session->patience_ns = self->settings.patience_ns;
     session->connections = self->settings.client.connections_max;
     char error[512] = "";
-    int rc = rg_runtime_open(&session->runtime, &self->settings.runtime);
+    struct rg_runtime_options options = self->settings.runtime;
+    options.worker = worker;
+    options.workers = workers;
+    int rc = rg_runtime_open(&session->runtime, &options);
     if (rc < 0) {
-        core_errno_raise(rc,
-                         "the event loops could not be started: RINGEST_THREADS or RINGEST_BACKEND "
-                         "is wrong, or backend='uring' is asked for where the system forbids "
-                         "it; `ringest doctor` tells");
+        core_errno_raise(
+            rc, "the event loops could not be started: a variable RINGEST_... is wrong, or "
+                "backend='uring' is asked for where the system forbids it; `ringest "
+                "doctor` tells");
     } else {
         rc = rg_client_open_explained(&session->client, session->runtime, &self->settings.client,
                                       error, sizeof(error));
@@ -186,6 +202,12 @@ struct core_session *core_client_session(PyObject *object)
         self->session = NULL;
         core_session_unref(session);
     }
+    uint32_t worker = 0, workers = 0;
+    bool is_first = self->session == NULL && self->is_made && !self->is_closed;
+    if (is_first && !worker_read(&worker, &workers)) {
+        return NULL;
+    }
+    /* That ran Python, hence other threads: what they did to the client is looked at only now. */
     if (self->is_closed || !self->is_made) {
         PyErr_SetString(PyExc_ValueError,
                         self->is_made ? "the client is closed" : "Client.__init__ was not called");
@@ -195,7 +217,7 @@ struct core_session *core_client_session(PyObject *object)
         core_session_ref(self->session);
         return self->session;
     }
-    session = session_open(self);
+    session = session_open(self, worker, workers);
     if (session == NULL) {
         return NULL;
     }

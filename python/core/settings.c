@@ -14,6 +14,7 @@
 #define SECONDS_MAX 1e9
 /* The library's limits, which it checks again when a session is opened. */
 #define THREADS_MAX 256
+#define LOCAL_RANKS_MAX 1024
 #define CONNECTIONS_MAX 65536
 #define REQUESTS_MAX (1 << 20)
 #define ATTEMPTS_MAX 1000
@@ -79,6 +80,8 @@ static const struct setting settings[] = {
     {"memory_timeout", DURATION, offsetof(struct core_settings, patience_ns), 0},
     {"backend", BACKEND, RUNTIME(backend), 0},
     {"numa", NUMA, RUNTIME(numa_policy), 0},
+    {"local_rank", COUNT, RUNTIME(local_rank), LOCAL_RANKS_MAX - 1},
+    {"local_world_size", COUNT, RUNTIME(local_world_size), LOCAL_RANKS_MAX},
 };
 
 static const char *const backends[] = {
@@ -233,6 +236,12 @@ bool core_settings_parse(struct core_settings *self, PyObject *keywords)
     if (done && self->client.backoff_min_ns != 0 && self->client.backoff_max_ns != 0 &&
         self->client.backoff_min_ns > self->client.backoff_max_ns) {
         PyErr_SetString(PyExc_ValueError, "backoff_min is above backoff_max");
+        done = false;
+    }
+    uint32_t rank = self->runtime.local_rank, size = self->runtime.local_world_size;
+    if (done && rank != 0 && rank >= size) {
+        PyErr_Format(PyExc_ValueError, "local_rank is %u, not below local_world_size, which is %u",
+                     rank, size);
         done = false;
     }
     return done;

@@ -123,7 +123,9 @@ class Client(_core.Client):
     hold before MemoryError (30; 0: not at all).
 
     checksum=False: do not compute and compare CRC32C. backend: "auto", "uring" or "epoll". numa: where loops and their
-    memory go on machines of several nodes: "auto", "compact", "spread" or "none".
+    memory go on machines of several nodes: "auto", "compact", "spread" or "none". local_rank, local_world_size: which of
+    how many ranks of a job on this host, which divide its CPUs; 0 of 0: as torchrun, MPI or Slurm say in the
+    environment. Workers of a DataLoader divide the event loops of their rank.
 
     ValueError, TypeError: an argument is wrong. Nothing is opened before the first request; errors that only the system
     finds, such as a missing file, are raised then. After fork() a child opens its own connections. A pickled client is its
@@ -175,6 +177,8 @@ class Client(_core.Client):
         checksum: bool = True,
         backend: str = "auto",
         numa: str = "auto",
+        local_rank: int = 0,
+        local_world_size: int = 0,
     ):
         settings = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         # Of its own: the caller may change what was given.

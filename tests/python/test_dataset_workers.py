@@ -41,6 +41,32 @@ def numbers(batches):
     return [int(value) for batch in batches for value in batch]
 
 
+class Plans:
+    """Each sample is what the log says of a client's event loops."""
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        with unittest.TestCase().assertLogs("ringest", "DEBUG") as told:
+            with ringest.Client("http://localhost:1", local_rank=1, local_world_size=3) as client:
+                client.stats()
+        return get_worker_info().id, [line for line in told.output if "local rank: " in line]
+
+
+@unittest.skipIf(DataLoader is None, "torch is not installed")
+class Loops(unittest.TestCase):
+    def test_workers_divide_the_loops_of_their_rank(self):
+        for method in ("fork", "forkserver", "spawn"):
+            with self.subTest(method):
+                loader = DataLoader(
+                    Plans(), num_workers=2, batch_size=None, collate_fn=list, multiprocessing_context=method
+                )
+                for worker, lines in loader:
+                    self.assertEqual(len(lines), 1)
+                    self.assertIn(f"local rank: 1 of 3, as the program says; its worker {worker} of 2", lines[0])
+
+
 @unittest.skipIf(DataLoader is None, "torch is not installed")
 class Case(unittest.TestCase):
     @classmethod

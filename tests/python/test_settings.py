@@ -12,8 +12,9 @@ import support
 from ringest import _core
 
 ROOT = Path(__file__).resolve().parents[2]
-# Of the library, what is no setting of a Client: the size is the extension's, and lines go to `logging`.
-OTHERS = {"struct_size", "log_level"}
+# Of the library, what is no setting of a Client: the size is the extension's, lines go to `logging`, and which worker of
+# a loader this is the loader says.
+OTHERS = {"struct_size", "log_level", "worker", "workers"}
 
 
 def options_of(header, name):
@@ -89,6 +90,10 @@ class Settings(unittest.TestCase):
         self.refused(ValueError, "HOST:PORT, got ''", endpoint="")
         self.refused(ValueError, "backend must be one of 'auto', 'uring', 'epoll'", backend="kqueue")
         self.refused(ValueError, "numa must be one of 'auto', 'compact'", numa=5)
+        self.refused(
+            ValueError, "local_rank is 2, not below local_world_size, which is 2", local_rank=2, local_world_size=2
+        )
+        self.refused(ValueError, "local_rank is 1, not below local_world_size, which is 0", local_rank=1)
         self.refused(TypeError, "hedging must be True or False, got 'no'", hedging="no")
         self.refused(TypeError, "proxy must be a str or None, got 5", proxy=5)
         for headers in (5, "a: b", [("a", "b")], {"a": 5}, {5: "a"}):

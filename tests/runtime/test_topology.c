@@ -22,10 +22,13 @@ static struct rg_topology *topology;
 
 static void machine_open(const char *synthetic, const char *cpus, int nic_node)
 {
-    struct rg_topology_model model = {.synthetic = synthetic, .cpus = cpus, .nic_node = nic_node};
+    char nic_nodes[16];
+    snprintf(nic_nodes, sizeof(nic_nodes), "%d", nic_node);
+    struct rg_topology_model model = {
+        .synthetic = synthetic, .cpus = cpus, .nic_nodes = nic_node >= 0 ? nic_nodes : NULL};
     rg_topology_close(topology);
     topology = NULL;
-    RG_CHECK_EQ(rg_topology_open(&topology, &model), 0);
+    RG_CHECK_EQ(rg_topology_open(&topology, NULL, &model), 0);
 }
 
 static void plan(enum rg_numa_policy policy, uint32_t loop_count, uint32_t expected)
@@ -100,11 +103,10 @@ static void test_default_loop_count_follows_a_cpu_limit(void)
     for (size_t i = 0; i < RG_ARRAY_LEN(cases); i++) {
         struct rg_topology_model model = {
             .synthetic = MACHINE_208,
-            .nic_node = -1,
             .cpu_quota = cases[i][0],
         };
         struct rg_topology *limited;
-        RG_CHECK_EQ(rg_topology_open(&limited, &model), 0);
+        RG_CHECK_EQ(rg_topology_open(&limited, NULL, &model), 0);
         RG_CHECK_EQ(rg_topology_loop_count_default(limited), cases[i][1]);
         rg_topology_close(limited);
     }
@@ -154,6 +156,214 @@ static void test_auto_starts_near_a_device_whose_node_has_no_allowed_cpu(void)
     plan(RG_NUMA_AUTO, 10, 10);
     RG_CHECK_EQ(count_on_node(8, 2), 8);
     RG_CHECK_EQ(count_on_node(10, 0), 2);
+}
+
+static void test_nodes_with_a_network_device_each_take_turns(void)
+{
+    static const int two[] = {0, 1, 0, 1, 0, 1, 0, 1};
+    static const int middle[] = {1, 2, 1, 2, 1, 2};
+    struct rg_topology_model model = {.synthetic = MACHINE_208, .nic_nodes = "0,1,1,0"};
+    rg_topology_close(topology);
+    RG_CHECK_EQ(rg_topology_open(&topology, NULL, &model), 0);
+    plan(RG_NUMA_AUTO, 0, 8);
+    check_nodes(two, RG_ARRAY_LEN(two));
+    model = (struct rg_topology_model){.synthetic = MACHINE_SNC, .nic_nodes = "2,1,-1"};
+    rg_topology_close(topology);
+    RG_CHECK_EQ(rg_topology_open(&topology, NULL, &model), 0);
+    plan(RG_NUMA_AUTO, 20, 20);
+    check_nodes(middle, RG_ARRAY_LEN(middle));
+    RG_CHECK_EQ(count_on_node(20, 1) + count_on_node(20, 2), 16);
+}
+
+static void rank_open(const struct rg_topology_model *model, uint32_t rank, uint32_t size)
+{
+    struct rg_local_rank local = {.rank = rank, .size = size, .variable = ""};
+    rg_topology_close(topology);
+    topology = NULL;
+    RG_CHECK_EQ(rg_topology_open(&topology, &local, model), 0);
+}
+
+static void test_ranks_have_cores_of_their_own_on_the_nodes_of_their_gpus(void)
+{
+    struct rg_topology_model model = {.synthetic = MACHINE_208, .gpu_nodes = "1,0,1,0,1,0,1,0"};
+    for (uint32_t rank = 0; rank < 8; rank++) {
+        rank_open(&model, rank, 8);
+        plan(RG_NUMA_AUTO, 0, 2);
+        int node = 1 - (int)(rank % 2), first = 104 * node + 26 * (int)(rank / 2);
+        for (int i = 0; i < 2; i++) {
+            RG_CHECK_EQ(places[i].cpu, first + 2 * i);
+            RG_CHECK_EQ(places[i].node, node);
+        }
+    }
+}
+
+static void test_a_set_that_is_a_share_already_is_not_divided_again(void)
+{
+    struct rg_topology_model model = {.synthetic = MACHINE_208, .cpus = "26-51"};
+    rank_open(&model, 1, 8);
+    plan(RG_NUMA_AUTO, 0, 2);
+    RG_CHECK_EQ(places[0].cpu, 26);
+    plan(RG_NUMA_AUTO, 26, 26);
+    for (int i = 0; i < 26; i++) {
+        RG_CHECK(places[i].cpu >= 26 && places[i].cpu < 52);
+    }
+}
+
+static void test_a_set_that_the_launcher_has_too_is_divided(void)
+{
+    struct rg_topology_model model = {
+        .synthetic = MACHINE_208, .cpus = "0-15", .launcher_cpus = "0-15"};
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        rank_open(&model, rank, 4);
+        plan(RG_NUMA_AUTO, 4, 4);
+        for (int i = 0; i < 4; i++) {
+            RG_CHECK_EQ(places[i].cpu / 4, rank);
+        }
+    }
+}
+
+static void test_a_node_that_four_ranks_have_in_common_is_divided_by_four(void)
+{
+    for (uint32_t rank = 0; rank < 8; rank++) {
+        struct rg_topology_model model = {.synthetic = MACHINE_208,
+                                          .cpus = rank < 4 ? "0-103" : "104-207",
+                                          .gpu_nodes = "0,0,0,0,1,1,1,1"};
+        rank_open(&model, rank, 8);
+        plan(RG_NUMA_AUTO, 26, 26);
+        for (int i = 0; i < 26; i++) {
+            RG_CHECK_EQ(places[i].cpu / 26, rank);
+        }
+    }
+}
+
+static void test_a_set_of_another_plan_is_divided_itself(void)
+{
+    struct rg_topology_model model = {
+        .synthetic = MACHINE_208, .cpus = "104-207", .gpu_nodes = "0,0,0,0,0,0,0,0"};
+    bool is_used[208] = {false};
+    for (uint32_t rank = 0; rank < 8; rank++) {
+        rank_open(&model, rank, 8);
+        plan(RG_NUMA_AUTO, 4, 4);
+        for (int i = 0; i < 4; i++) {
+            RG_CHECK(places[i].cpu >= 104 && !is_used[places[i].cpu]);
+            is_used[places[i].cpu] = true;
+        }
+    }
+}
+
+static void test_a_cpu_limit_is_divided(void)
+{
+    struct rg_topology_model model = {.synthetic = MACHINE_208, .cpu_quota = 16};
+    rank_open(&model, 1, 2);
+    RG_CHECK_EQ(rg_topology_loop_count_default(topology), 2);
+    rank_open(&model, 1, 32);
+    RG_CHECK_EQ(rg_topology_loop_count_default(topology), 1);
+}
+
+static void test_workers_have_places_behind_their_rank_s(void)
+{
+    struct rg_topology_model model = {.synthetic = MACHINE_208, .gpu_nodes = "0,0,0,0,1,1,1,1"};
+    struct rg_local_rank local = {.rank = 5, .size = 8, .workers = 12, .variable = ""};
+    bool is_used[208] = {false};
+    rank_open(&model, 5, 8);
+    plan(RG_NUMA_AUTO, 0, 2);
+    is_used[places[0].cpu] = is_used[places[1].cpu] = true;
+    for (; local.worker < 12; local.worker++) {
+        rg_topology_close(topology);
+        RG_CHECK_EQ(rg_topology_open(&topology, &local, &model), 0);
+        plan(RG_NUMA_AUTO, 0, 1);
+        RG_CHECK_EQ(places[0].cpu / 26, 5);
+        RG_CHECK(!is_used[places[0].cpu]);
+        is_used[places[0].cpu] = true;
+    }
+}
+
+static void test_workers_without_room_are_not_pinned(void)
+{
+    struct rg_topology_model model = {.synthetic = "package:2 numa:1 core:4 pu:1"};
+    struct rg_local_rank local = {.rank = 7, .size = 8, .worker = 0, .workers = 12, .variable = ""};
+    rg_topology_close(topology);
+    RG_CHECK_EQ(rg_topology_open(&topology, &local, &model), 0);
+    plan(RG_NUMA_AUTO, 0, 1);
+    RG_CHECK_EQ(places[0].cpu, -1);
+    RG_CHECK_EQ(places[0].node, 1);
+    plan(RG_NUMA_NONE, 0, 1);
+    RG_CHECK_EQ(places[0].node, -1);
+}
+
+/* A set of CPUs as text, such as "0,3,4,"; at least one. */
+static uint32_t random_set(char *text, size_t size, uint32_t cpu_count)
+{
+    uint32_t count = 0, density = 1 + (uint32_t)rg_test_random_below(4);
+    *text = '\0';
+    for (uint32_t cpu = 0; cpu < cpu_count; cpu++) {
+        if (rg_test_random_below(4) < density || (count == 0 && cpu + 1 == cpu_count)) {
+            size_t used = strlen(text);
+            snprintf(text + used, size - used, "%s%u", count > 0 ? "," : "", cpu);
+            count++;
+        }
+    }
+    return count;
+}
+
+/* All ranks have one set. Then no CPU is pinned twice, and none outside of the set, unless there
+ * are more ranks than cores. */
+static void check_random_ranks(void)
+{
+    static const char *const machines[] = {"package:2 numa:1 core:8 pu:2", "core:12 pu:1",
+                                           "package:2 numa:2 core:3 pu:2",
+                                           "package:3 numa:1 core:5 pu:1"};
+    static const char *const gpus[] = {NULL, "0", "1,1,1,0", "0,1,2,3,9"};
+    static const uint32_t cpu_counts[] = {32, 12, 24, 15};
+    size_t machine = rg_test_random_below(RG_ARRAY_LEN(machines));
+    char cpus[256];
+    uint32_t allowed = random_set(cpus, sizeof(cpus), cpu_counts[machine]);
+    struct rg_topology_model model = {.synthetic = machines[machine],
+                                      .cpus = cpus,
+                                      .launcher_cpus = cpus,
+                                      .gpu_nodes = gpus[rg_test_random_below(4)]};
+    uint32_t size = 1 + (uint32_t)rg_test_random_below(10), uses[64] = {0};
+    enum rg_numa_policy policy = (enum rg_numa_policy)rg_test_random_below(3);
+    for (uint32_t rank = 0; rank < size; rank++) {
+        rank_open(&model, rank, size);
+        int count = rg_topology_plan(topology, policy, 0, places, PLACE_MAX);
+        RG_CHECK(count >= 1);
+        for (int i = 0; i < count; i++) {
+            RG_CHECK(places[i].cpu >= 0 || allowed < 3);
+            uses[places[i].cpu >= 0 ? places[i].cpu : 63]++;
+        }
+    }
+    for (uint32_t cpu = 0; cpu < 63 && allowed >= 2 * size; cpu++) {
+        RG_CHECK(uses[cpu] <= 1);
+    }
+}
+
+static void test_random_sets_are_divided_without_overlap(void)
+{
+    for (int i = 0; i < 300; i++) {
+        check_random_ranks();
+    }
+}
+
+static void test_a_plan_is_described(void)
+{
+    struct rg_topology_model model = {
+        .synthetic = MACHINE_208, .nic_nodes = "0,1,1", .gpu_nodes = "0,1", .cpu_quota = 64};
+    struct rg_local_rank local = {.rank = 1, .size = 2, .variable = "LOCAL_RANK"};
+    char text[1024], cut[8];
+    rg_topology_close(topology);
+    RG_CHECK_EQ(rg_topology_open(&topology, &local, &model), 0);
+    plan(RG_NUMA_AUTO, 2, 2);
+    size_t size = rg_topology_describe(topology, places, 2, text, sizeof(text));
+    RG_CHECK_EQ(size, strlen(text));
+    RG_CHECK_STR(text, "local rank\t1 of 2, as LOCAL_RANK says\n"
+                       "CPUs\t104-207: this rank's share\n"
+                       "CPU limit\t64 CPUs, for all ranks together\n"
+                       "GPU\tgpu1 of node 1\n"
+                       "network cards\tnode 0: nic0; node 1: nic1 and 1 more\n"
+                       "loops on\tCPU 104, 106 (node 1)\n");
+    RG_CHECK_EQ(rg_topology_describe(topology, places, 2, cut, sizeof(cut)), size);
+    RG_CHECK_STR(cut, "local r");
 }
 
 static void test_compact_fills_node_by_node(void)
@@ -277,13 +487,13 @@ static void test_plan_stores_no_more_than_there_is_room_for(void)
 static void test_nonsense_models_are_refused(void)
 {
     static const struct rg_topology_model models[] = {
-        {.synthetic = "not a machine", .nic_node = -1},
-        {.synthetic = MACHINE_96, .cpus = "zero", .nic_node = -1},
-        {.synthetic = MACHINE_96, .cpus = "400-500", .nic_node = -1},
+        {.synthetic = "not a machine"},
+        {.synthetic = MACHINE_96, .cpus = "zero"},
+        {.synthetic = MACHINE_96, .cpus = "400-500"},
     };
     for (size_t i = 0; i < RG_ARRAY_LEN(models); i++) {
         struct rg_topology *out = NULL;
-        RG_CHECK_EQ(rg_topology_open(&out, &models[i]), -EINVAL);
+        RG_CHECK_EQ(rg_topology_open(&out, NULL, &models[i]), -EINVAL);
         RG_CHECK(out == NULL);
     }
 }
@@ -292,7 +502,7 @@ static void this_machine_open(void)
 {
     rg_topology_close(topology);
     topology = NULL;
-    RG_CHECK_EQ(rg_topology_open(&topology, NULL), 0);
+    RG_CHECK_EQ(rg_topology_open(&topology, NULL, NULL), 0);
 }
 
 static void test_this_machine_opens_within_thirty_milliseconds(void)
@@ -410,7 +620,7 @@ static void test_environment_of_hwloc_does_no_harm(void)
     for (size_t i = 0; i < RG_ARRAY_LEN(settings); i++) {
         setenv(settings[i][0], settings[i][1], 1);
         struct rg_topology *misled = NULL;
-        is_opened = is_opened && rg_topology_open(&misled, NULL) == 0;
+        is_opened = is_opened && rg_topology_open(&misled, NULL, NULL) == 0;
         is_planned = is_planned && misled != NULL &&
                      rg_topology_plan(misled, RG_NUMA_AUTO, 0, places, PLACE_MAX) >= 1 &&
                      places[0].cpu == -1 && rg_topology_pin_self(misled, &places[0]) == 0;
@@ -437,6 +647,17 @@ int main(int argc, char **argv)
         RG_TEST(test_auto_ignores_a_network_device_on_an_unknown_node),
         RG_TEST(test_auto_goes_on_with_the_other_cluster_of_the_same_package),
         RG_TEST(test_auto_starts_near_a_device_whose_node_has_no_allowed_cpu),
+        RG_TEST(test_nodes_with_a_network_device_each_take_turns),
+        RG_TEST(test_ranks_have_cores_of_their_own_on_the_nodes_of_their_gpus),
+        RG_TEST(test_a_set_that_is_a_share_already_is_not_divided_again),
+        RG_TEST(test_a_set_that_the_launcher_has_too_is_divided),
+        RG_TEST(test_a_node_that_four_ranks_have_in_common_is_divided_by_four),
+        RG_TEST(test_a_set_of_another_plan_is_divided_itself),
+        RG_TEST(test_a_cpu_limit_is_divided),
+        RG_TEST(test_workers_have_places_behind_their_rank_s),
+        RG_TEST(test_workers_without_room_are_not_pinned),
+        RG_TEST(test_random_sets_are_divided_without_overlap),
+        RG_TEST(test_a_plan_is_described),
         RG_TEST(test_compact_fills_node_by_node),
         RG_TEST(test_spread_goes_round_robin),
         RG_TEST(test_spread_over_uneven_nodes_uses_what_is_left),

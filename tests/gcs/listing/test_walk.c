@@ -73,7 +73,7 @@ static void world_open(const struct rg_step *const *scripts, uint32_t requests_m
     world.client = (struct rg_test_client){.scripts = scripts, .script_count = 1};
     rg_test_client_open(&world.client);
     sem_init(&world.ended, 0, 0);
-    rg_request_init_inner(&world.request, rg_client_next_loop(world.client.client), done);
+    rg_request_init_inner(&world.request, rg_client_next_loop(world.client.client, 1), done);
     rg_request_prepare(&world.request, &request_ops, 0, 0);
     rg_operation_init(&world.operation, &operation_ops, &world.request);
     RG_CHECK_EQ(rg_list_question_copy(&world.question, &options), 0);

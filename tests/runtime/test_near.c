@@ -1,0 +1,87 @@
+/* Which loops are near a CPU. */
+#include "runtime/near.h"
+
+#include "tests/support/test.h"
+
+#define COUNT_MAX 16
+static struct rg_placement places[COUNT_MAX];
+static struct rg_topology *topology;
+
+static void machine_open(const char *synthetic, const char *cpus, const char *nic_nodes)
+{
+    struct rg_topology_model model = {.synthetic = synthetic, .cpus = cpus, .nic_nodes = nic_nodes};
+    RG_CHECK_EQ(rg_topology_open(&topology, NULL, &model), 0);
+}
+
+static struct rg_near *plan(enum rg_numa_policy policy, uint32_t count)
+{
+    struct rg_near *near;
+    RG_CHECK_EQ(rg_topology_plan(topology, policy, count, places, COUNT_MAX), count);
+    rg_near_sort(places, count);
+    RG_CHECK_EQ(rg_near_create(&near, topology, places, count), 0);
+    return near;
+}
+
+static void test_loops_of_one_node_are_equally_near(void)
+{
+    machine_open("package:2 numa:1 core:8 pu:1", NULL, NULL);
+    RG_CHECK(plan(RG_NUMA_COMPACT, 8) == NULL);
+    RG_CHECK(plan(RG_NUMA_NONE, 8) == NULL);
+    rg_topology_close(topology);
+}
+
+static void test_places_are_sorted_by_node_in_the_order_they_had(void)
+{
+    static const struct rg_placement mixed[] = {{9, 1}, {0, 0}, {10, 1}, {1, 0}, {-1, -1}, {11, 1}};
+    static const int cpus[] = {9, 10, 11, 0, 1, -1};
+    memcpy(places, mixed, sizeof(mixed));
+    rg_near_sort(places, RG_ARRAY_LEN(mixed));
+    for (size_t i = 0; i < RG_ARRAY_LEN(cpus); i++) {
+        RG_CHECK_EQ(places[i].cpu, cpus[i]);
+    }
+    rg_near_sort(places, 0);
+}
+
+static void test_each_cpu_has_the_loops_of_its_node(void)
+{
+    machine_open("package:2 numa:1 core:8 pu:1", NULL, NULL);
+    struct rg_near *near = plan(RG_NUMA_SPREAD, 5);
+    RG_CHECK(near != NULL);
+    for (int cpu = 0; cpu < 16; cpu++) {
+        struct rg_loop_range range = rg_near_cpu(near, cpu);
+        RG_CHECK_EQ(range.first, cpu < 8 ? 0 : 3);
+        RG_CHECK_EQ(range.count, cpu < 8 ? 3 : 2);
+        for (uint32_t i = 0; i < range.count; i++) {
+            RG_CHECK_EQ(places[range.first + i].node, cpu / 8);
+        }
+    }
+    free(near);
+    rg_topology_close(topology);
+}
+
+static void test_who_is_near_to_none_may_take_all(void)
+{
+    machine_open("package:3 numa:1 core:4 pu:1", NULL, NULL);
+    struct rg_near *near = plan(RG_NUMA_SPREAD, 2);
+    static const int nowhere[] = {-1, 8, 11, 12, 100000};
+    for (size_t i = 0; i < RG_ARRAY_LEN(nowhere); i++) {
+        struct rg_loop_range range = rg_near_cpu(near, nowhere[i]);
+        RG_CHECK_EQ(range.first, 0);
+        RG_CHECK_EQ(range.count, 2);
+    }
+    struct rg_loop_range mine = rg_near_caller(near);
+    RG_CHECK(mine.count > 0 && mine.first + mine.count <= 2);
+    free(near);
+    rg_topology_close(topology);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct rg_test tests[] = {
+        RG_TEST(test_loops_of_one_node_are_equally_near),
+        RG_TEST(test_places_are_sorted_by_node_in_the_order_they_had),
+        RG_TEST(test_each_cpu_has_the_loops_of_its_node),
+        RG_TEST(test_who_is_near_to_none_may_take_all),
+    };
+    return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
+}
