@@ -268,7 +268,7 @@ static bool response_step(struct rg_conn *conn, enum rg_response_step step)
     return false;
 }
 
-/* Nothing but the end may come on an idle connection; TLS tickets are no data. */
+/* On an idle connection only the end may come. TLS tickets are no data. */
 static bool idle_read(struct rg_conn *conn)
 {
     ssize_t got =
@@ -299,7 +299,7 @@ static void on_data(struct rg_transport *transport)
 {
     struct rg_conn *conn = conn_of(transport);
     if (conn->state == RG_CONN_BUSY) {
-        /* A part of a record, too: a slow line takes its time for 16 KiB. */
+        /* A part of a record counts, too: on a slow line 16 KiB take a while. */
         progress(conn);
     }
     while (conn_read(conn)) {
@@ -470,7 +470,7 @@ static void alarm_fire(struct rg_alarm *alarm)
     if (conn->state == RG_CONN_BUSY) {
         limit_ns = busy_limit_ns(conn, &text);
     }
-    /* Waiting for memory is ours to answer for, not the server's. */
+    /* While we wait for memory, the server's time does not run. */
     if (rg_transport_paused(&conn->transport)) {
         progress(conn);
     }

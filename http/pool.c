@@ -115,7 +115,7 @@ static void conn_begin_failed(struct rg_pool *pool, int rc)
         failure.text = "the server has no address of the local address's family";
     }
     if (pool->open_count > 0) {
-        /* Live with what there is. */
+        /* Go on with the connections that are open. */
         pool->connections_max = pool->open_count;
         return;
     }
@@ -169,14 +169,15 @@ static uint32_t connections_allowed(struct rg_pool *pool)
         return UINT32_MAX;
     }
     if (is_alone(pool) && pool->slow_count == 0 && rg_candidates_fresh(candidates_of(pool))) {
-        /* All were lost, and one that is tried alone might meet the one bad server of many. */
+        /* All were lost. One attempt alone might meet the one bad server of many. */
         return UINT32_MAX;
     }
     if (rg_candidates_hopeful(candidates_of(pool))) {
         /* The address is slow, or one of several servers behind it is: one more at a time. */
         return pool->connecting_count == pool->slow_count ? 1 : 0;
     }
-    /* Live with what there is until the penalties have passed; do not hammer a server in need. */
+    /* Go on with the connections that are open until the penalties have passed: the server may be
+     * overloaded. */
     rg_loop_set_alarm(pool->shared.response.loop, &pool->alarm, free_ns);
     return 0;
 }
@@ -356,7 +357,7 @@ void rg_pool_submit(struct rg_pool *pool, struct rg_exchange *x)
 void rg_pool_cancel(struct rg_pool *pool, struct rg_exchange *x, enum rg_status status)
 {
     if (x->conn != NULL) {
-        /* Where its connection is closing already, it is as good as done. */
+        /* A connection that is closing already ends its exchange by itself. */
         if (x->conn->state != RG_CONN_CLOSING) {
             rg_conn_fail(x->conn, status, 0, NULL);
         }
@@ -423,7 +424,7 @@ static void conn_ready(struct rg_conn *conn, enum rg_conn_state before)
         connecting_over(pool, before);
         connected_tell(pool, conn);
         rg_candidates_succeeded(candidates_of(pool), &conn->use);
-        /* The storm is over for this one: others may begin. */
+        /* One handshake less: others may begin. */
         pool_pump_soon(pool);
     }
     rg_list_remove(&conn->node);
@@ -474,7 +475,7 @@ static void connecting_failed(struct rg_conn *conn, const struct rg_transport_fa
     queue_fail(pool, &told);
 }
 
-/* It could be made, and was lost before it had been of any use. */
+/* It was opened, and lost before its first answer. */
 static bool was_useless(const struct rg_conn *conn, const struct rg_transport_failure *failure)
 {
     return conn->served == 0 &&
@@ -482,7 +483,8 @@ static bool was_useless(const struct rg_conn *conn, const struct rg_transport_fa
             failure->status == RG_STATUS_HTTP_PROTOCOL);
 }
 
-/* An end that an exchange meets is worth more than that of an idle connection, or one of ours. */
+/* A connection that is lost in a request is told at info. The end of an idle one, or one that we
+ * ended, is told at debug. */
 static void ended_tell(const struct rg_pool *pool, const struct rg_conn *conn,
                        const struct rg_transport_failure *failure)
 {

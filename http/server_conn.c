@@ -173,7 +173,7 @@ static void exchange_finish(struct rg_server_conn *conn)
     rg_transport_resume(&conn->transport);
 }
 
-/* Nothing that still comes can be told from a next request. */
+/* What still comes could not be told from a next request: it is dropped. */
 static void request_abandon(struct rg_server_conn *conn)
 {
     RG_ASSERT(conn->state == RG_SERVER_CONN_OPEN);
@@ -570,8 +570,8 @@ static void request_start(struct rg_server_conn *conn)
     }
 }
 
-/* True: go on. The time of the first byte counts for all of the head: who sends byte by byte has no
- * more time than others. */
+/* True: go on. The time limit of a head begins with its first byte: a client that sends byte by
+ * byte has no more time than others. */
 static bool head_read(struct rg_server_conn *conn)
 {
     struct rg_h1_head *head = &conn->shared->head;
@@ -850,7 +850,7 @@ int rg_server_conn_open(struct rg_server_conn *conn, int fd)
 void rg_server_conn_cut(struct rg_server_conn *conn)
 {
     if (conn->state != RG_SERVER_CONN_FREE && conn->state != RG_SERVER_CONN_CLOSING) {
-        /* Who has asked and not been answered learns that it was cut, from RST. */
+        /* A client that waits for an answer sees RST. */
         conn_close(conn, conn->calling);
     }
 }

@@ -95,14 +95,14 @@ static void transport_fail_tls(struct rg_transport *transport)
     enum rg_status status = rg_tls_failure_status(transport->tls.failure);
     if (transport->state == RG_TRANSPORT_OPEN &&
         (status == RG_STATUS_TLS_PROTOCOL || status == RG_STATUS_CONNECT)) {
-        /* The peers did agree. An alert or garbage behind the handshake thus means that something
-         * broke on the way. */
+        /* The handshake succeeded. An alert or garbage behind it means that something broke on the
+         * way. */
         status = RG_STATUS_CONNECTION_LOST;
     }
     transport_fail(transport, status, 0, rg_tls_failure_text(&transport->tls));
 }
 
-/* Tells the owner of an end that it does not know of. From the loop's own calls only. */
+/* Tells the owner of an end that it has not been told of. From the loop's own calls only. */
 static void tell_ended(struct rg_transport *transport)
 {
     if (transport->state == RG_TRANSPORT_ENDING) {
@@ -588,7 +588,7 @@ void rg_transport_resume(struct rg_transport *transport)
     }
 }
 
-/* It may be the owner who writes or flushes, so the task tells it of the failure. */
+/* The owner itself may have called, to write or to flush: the task tells it of the failure. */
 static void tell_later(struct rg_transport *transport)
 {
     RG_ASSERT(has_ended(transport));

@@ -109,7 +109,8 @@ static bool single_start(struct rg_delete_many_state *state, struct single *sing
         return false;
     }
     single->child.deadline_ns = operation->request->deadline_ns;
-    /* Who was asked to come back later was not served, nor was a batch that nobody knew. */
+    /* A removal that was answered by 429 was not carried out, nor was a batch that the server does
+     * not know. */
     bool maybe_done = state->alone ? state->batch.request.attempts > 1
                                    : state->batch.http_statuses[single->index] != 429;
     if (maybe_done) {
@@ -146,7 +147,7 @@ static void pause_end(struct rg_alarm *alarm)
     rg_operation_wake(&state->operation);
 }
 
-/* Where the service asked for another try, not at once. */
+/* Waits before what was refused is sent again, as long as the retry policy says. */
 static void pause_start(struct rg_delete_many_state *state)
 {
     struct rg_request *request = state->operation.request;
@@ -234,7 +235,7 @@ static void begin(struct rg_delete_many_state *state)
 {
     const struct rg_request *request = state->operation.request;
     size_t size = state->count * sizeof(*state->results);
-    /* Before anything is sent: whoever has removed objects must be able to say so. */
+    /* Taken before anything is sent, so that the results of removals can always be told. */
     state->lease = rg_operation_take_slab(&state->operation, size);
     if (state->lease == NULL) {
         return;
@@ -290,7 +291,7 @@ static void many_stop(struct rg_operation *operation, bool hurry)
         rg_request_cancel(&state->batch.request, status);
     }
     if (status == RG_STATUS_NO_RESOURCES) {
-        /* What is out may be done by now: it ends by itself. */
+        /* Removals that are out may be done by now: they end by themselves. */
         return;
     }
     for (uint32_t i = 0; i < SINGLES_MAX; i++) {
@@ -314,8 +315,8 @@ static bool singles_are_answered(const struct rg_delete_many_state *state)
     return true;
 }
 
-/* The last answer may have come before the cancellation could take effect. Where all is decided by
- * that, it has been done. */
+/* The last answer may have come before the cancellation took effect. If every item is decided then,
+ * the operation has succeeded. */
 static void many_verify(struct rg_operation *operation)
 {
     struct rg_delete_many_state *state = state_of(operation);
