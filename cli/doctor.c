@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +18,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#define FINDINGS_MAX 32
+#define FINDINGS_MAX 64
 #define TEXT_SIZE_MAX 512
 #define ENDPOINT_TIMEOUT_NS (5 * RG_NS_PER_S)
 /* Behind the request's own deadline: for a completion that never comes. */
@@ -237,6 +236,7 @@ static bool check_runtime(struct doctor *doctor)
     struct rg_runtime_options options;
     rg_runtime_options_init(&options);
     options.threads = doctor->connection.threads;
+    options.numa_policy = doctor->connection.numa;
     options.log_level = doctor->connection.log_level != RG_LOG_DEFAULT
                             ? doctor->connection.log_level
                             : RG_LOG_ERROR;
@@ -252,26 +252,39 @@ static bool check_runtime(struct doctor *doctor)
            : rc == -EMFILE ? "raise the number of open files (ulimit -n)"
            : rc == -ENOMEM ? "free memory, or raise the limits of the container"
            : rc == -EAGAIN ? "raise the number of threads (ulimit -u)"
+           : rc == -EINVAL ? "correct the variable that the line on standard error names"
                            : "try again with --log debug");
     return false;
 }
 
+/* The runtime's own words: lines "WHAT<tab>TEXT". */
+static void check_placement(struct doctor *doctor)
+{
+    static char text[4096];
+    char *rest = text;
+    if (rg_runtime_describe(doctor->runtime, text, sizeof(text)) < 0) {
+        return;
+    }
+    for (char *line; (line = strsep(&rest, "\n")) != NULL && *line != '\0';) {
+        const char *what = strsep(&line, "\t");
+        find(doctor, MARK_OK, what, "%s", line != NULL ? line : "");
+    }
+}
+
 static void check_cpus(struct doctor *doctor)
 {
-    cpu_set_t set;
     char nodes[64] = "";
-    bool known = sched_getaffinity(0, sizeof(set), &set) == 0;
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     if (!file_read("/sys/devices/system/node/online", nodes, sizeof(nodes))) {
         strcpy(nodes, "unknown");
     }
-    find(doctor, MARK_OK, "CPUs", "%ld of %ld may be used; NUMA nodes: %s",
-         known ? (long)CPU_COUNT(&set) : online, online, nodes);
+    find(doctor, MARK_OK, "machine", "%ld CPUs; NUMA nodes: %s", online, nodes);
     if (doctor->runtime != NULL) {
         find(doctor, MARK_OK, "event loops", "%" PRIu32 "%s", rg_runtime_threads(doctor->runtime),
              doctor->connection.threads != 0          ? ", as --threads says"
              : environment("RINGEST_THREADS") != NULL ? ", as RINGEST_THREADS says"
-                                                      : ", by the machine");
+                                                      : ", by the CPUs");
+        check_placement(doctor);
     }
 }
 

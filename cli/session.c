@@ -21,6 +21,19 @@ static bool log_level_parse(const char *source, const char *text, enum rg_log_le
     return false;
 }
 
+static bool numa_parse(const char *text, enum rg_numa_policy *out_policy)
+{
+    static const char *const names[] = {"auto", "compact", "spread", "none"};
+    for (size_t i = 0; i < RG_ARRAY_LEN(names); i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *out_policy = (enum rg_numa_policy)(RG_NUMA_AUTO + i);
+            return true;
+        }
+    }
+    cli_usage("--numa must be auto, compact, spread or none, got \"%s\"", text);
+    return false;
+}
+
 bool cli_connection_option(struct cli_connection *connection, int option, const char *argument,
                            bool *out_ok)
 {
@@ -51,6 +64,9 @@ bool cli_connection_option(struct cli_connection *connection, int option, const 
     case CLI_OPTION_MEMORY:
         *out_ok = cli_parse_size("--memory", argument, CLI_MEMORY_MIN, CLI_MEMORY_MAX,
                                  &connection->memory);
+        return true;
+    case CLI_OPTION_NUMA:
+        *out_ok = numa_parse(argument, &connection->numa);
         return true;
     case CLI_OPTION_LOG:
         *out_ok = log_level_parse("--log", argument, &connection->log_level);
@@ -137,6 +153,7 @@ int cli_session_open(struct cli_session *session, const struct cli_connection *c
     rg_runtime_options_init(&runtime_options);
     runtime_options.threads = connection->threads;
     runtime_options.memory_max = connection->memory;
+    runtime_options.numa_policy = connection->numa;
     if (!log_level(connection, &runtime_options.log_level) || !environment_check(connection)) {
         return CLI_USAGE;
     }

@@ -13,6 +13,7 @@ struct cli_connection {
     uint32_t threads, connections, prewarm;
     bool no_checksum;
     uint64_t memory;             /* bytes; 0: the library's default */
+    enum rg_numa_policy numa;    /* AUTO: what RINGEST_NUMA says */
     enum rg_log_level log_level; /* DEFAULT: what RINGEST_LOG says */
 };
 #define CLI_MEMORY_MIN RG_MIB(16)
@@ -29,6 +30,7 @@ enum cli_option {
     CLI_OPTION_JSON,
     CLI_OPTION_MEMORY,
     CLI_OPTION_LOG,
+    CLI_OPTION_NUMA,
     CLI_OPTION_FIRST /* commands number their own from here */
 };
 #define CLI_CONNECTION_OPTIONS                                                                     \
@@ -39,6 +41,7 @@ enum cli_option {
         {"threads", required_argument, NULL, CLI_OPTION_THREADS},                                  \
         {"memory", required_argument, NULL, CLI_OPTION_MEMORY}, {"quiet", no_argument, NULL, 'q'}, \
         {"log", required_argument, NULL, CLI_OPTION_LOG},                                          \
+        {"numa", required_argument, NULL, CLI_OPTION_NUMA},                                        \
         {"help", no_argument, NULL, CLI_OPTION_HELP},                                              \
     {                                                                                              \
         "json", no_argument, NULL, CLI_OPTION_JSON                                                 \
@@ -51,6 +54,7 @@ enum cli_option {
     "  --proxy URL        proxy to the server, \"\" for none; default: HTTPS_PROXY, NO_PROXY\n"    \
     "  --threads N        event loops; default: RINGEST_THREADS, else by the machine\n"            \
     "  --memory SIZE      for bodies in flight; default: 1G or a quarter of the machine's\n"       \
+    "  --numa POLICY      loops on nodes: auto, compact, spread or none; default: RINGEST_NUMA\n"  \
     "  --log LEVEL        log error, warn, info or debug; default: RINGEST_LOG, else error\n"      \
     "  -q, --quiet        print errors only: no progress, no summary, no notes\n"
 

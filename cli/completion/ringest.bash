@@ -8,7 +8,7 @@ _ringest() {
         cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} cword=$COMP_CWORD
         words=("${COMP_WORDS[@]}")
     }
-    local common='--endpoint --ca --credentials --proxy --threads --memory --log --quiet --help'
+    local common='--endpoint --ca --credentials --proxy --threads --memory --numa --log --quiet --help'
     local commands='ls stat cat cp rm manifest tar ckpt bench emulate doctor'
     if [ "$cword" -eq 1 ]; then
         mapfile -t COMPREPLY < <(compgen -W "$commands --help --version" -- "$cur")
@@ -17,6 +17,10 @@ _ringest() {
     case $prev in
     --ca | --credentials | --root | --tls-dir)
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+        return
+        ;;
+    --numa)
+        mapfile -t COMPREPLY < <(compgen -W 'auto compact spread none' -- "$cur")
         return
         ;;
     --log)

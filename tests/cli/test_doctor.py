@@ -216,6 +216,20 @@ class Doctor(ServedCase):
         found = checks(self.doctor("--threads", "3"))
         self.assertTrue(found["event loops"]["fact"].startswith("3"))
 
+    def test_the_place_of_a_rank(self):
+        found = checks(self.doctor(env=environment(LOCAL_RANK="1", LOCAL_WORLD_SIZE="2")))
+        self.assertEqual(found["local rank"]["fact"], "1 of 2, as LOCAL_RANK says")
+        self.assertRegex(found["loops on"]["fact"], "CPU")
+        self.assertIn("share", found["CPUs"]["fact"])
+        alone = checks(self.doctor())
+        self.assertEqual(alone["local rank"]["fact"], "0 of 1: no launcher has named one")
+        self.assertIn("all that this process may use", alone["CPUs"]["fact"])
+
+    def test_a_place_that_cannot_be(self):
+        done = self.doctor(env=environment(RINGEST_LOCAL_RANK="2", RINGEST_LOCAL_WORLD_SIZE="2"))
+        self.assertEqual(done.returncode, FAILED)
+        self.assertEqual(checks(done)["event loops"]["mark"], "FAIL")
+
     def test_uring_that_is_forbidden(self):
         done = self.doctor(env=environment(RINGEST_BACKEND=None), preexec_fn=refuse_uring)
         found = checks(done)

@@ -4,7 +4,7 @@ import unittest
 
 from support import USAGE, Case, ringest
 
-CONNECTION = ("--endpoint", "--ca", "--credentials", "--threads", "--memory", "--log", "--quiet", "--help")
+CONNECTION = ("--endpoint", "--ca", "--credentials", "--threads", "--memory", "--numa", "--log", "--quiet", "--help")
 OPTIONS = {
     "ls": CONNECTION + ("--long", "--recursive", "--versions", "--glob", "--json", "--hex", "--human-readable"),
     "stat": CONNECTION + ("--json", "--hex"),

@@ -9,8 +9,13 @@
 
 static void clear_environment(void)
 {
-    unsetenv("RINGEST_THREADS");
-    unsetenv("RINGEST_LOG");
+    static const char *const names[] = {"RINGEST_THREADS",    "RINGEST_LOG",
+                                        "RINGEST_NUMA",       "RINGEST_MEMORY",
+                                        "RINGEST_LOCAL_RANK", "RINGEST_LOCAL_WORLD_SIZE",
+                                        "LOCAL_RANK",         "LOCAL_WORLD_SIZE"};
+    for (size_t i = 0; i < RG_ARRAY_LEN(names); i++) {
+        unsetenv(names[i]);
+    }
 }
 
 static void open_close(const struct rg_runtime_options *options)
@@ -72,6 +77,84 @@ static void test_bad_options_and_variables_are_refused(void)
         setenv("RINGEST_THREADS", bad[i], 1);
         check_refused(NULL);
     }
+    clear_environment();
+}
+
+static void test_bad_places_are_refused(void)
+{
+    static const char *const bad[][2] = {
+        {"RINGEST_NUMA", "near"},           {"RINGEST_MEMORY", "0"},     {"RINGEST_MEMORY", "1X"},
+        {"RINGEST_MEMORY", "1 G"},          {"RINGEST_MEMORY", "-1"},    {"RINGEST_MEMORY", "1iB"},
+        {"RINGEST_MEMORY", "99999999999T"}, {"RINGEST_LOCAL_RANK", "0"},
+    };
+    struct rg_runtime_options options;
+    for (size_t i = 0; i < RG_ARRAY_LEN(bad); i++) {
+        clear_environment();
+        setenv(bad[i][0], bad[i][1], 1);
+        check_refused(NULL);
+    }
+    clear_environment();
+    rg_runtime_options_init(&options);
+    options.local_rank = 1;
+    check_refused(&options);
+    options.local_world_size = 1;
+    check_refused(&options);
+    options.local_world_size = RG_LOCAL_RANKS_MAX + 1;
+    check_refused(&options);
+    rg_runtime_options_init(&options);
+    options.workers = options.worker = 2;
+    check_refused(&options);
+}
+
+static void test_memory_is_what_the_environment_says(void)
+{
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } cases[] = {{"67108864", RG_MIB(64)},
+                 {"64M", RG_MIB(64)},
+                 {"64MiB", RG_MIB(64)},
+                 {"65536KB", RG_MIB(64)}};
+    for (size_t i = 0; i < RG_ARRAY_LEN(cases); i++) {
+        clear_environment();
+        setenv("RINGEST_MEMORY", cases[i].text, 1);
+        struct rg_runtime *runtime;
+        struct rg_stats stats;
+        RG_CHECK_EQ(rg_runtime_open(&runtime, NULL), 0);
+        RG_CHECK_EQ(rg_runtime_stats(runtime, &stats), 0);
+        RG_CHECK_EQ(stats.memory_max, cases[i].bytes);
+        rg_runtime_close(runtime);
+    }
+    clear_environment();
+}
+
+static void check_described(const struct rg_runtime_options *options, const char *wanted)
+{
+    struct rg_runtime *runtime;
+    char text[4096];
+    RG_CHECK_EQ(rg_runtime_open(&runtime, options), 0);
+    int size = rg_runtime_describe(runtime, text, sizeof(text));
+    RG_CHECK_EQ(size, strlen(text));
+    RG_CHECK(strstr(text, wanted) != NULL);
+    RG_CHECK_EQ(rg_runtime_describe(runtime, NULL, 0), size);
+    rg_runtime_close(runtime);
+}
+
+static void test_the_rank_is_the_option_s_or_else_the_launcher_s(void)
+{
+    clear_environment();
+    struct rg_runtime_options options;
+    rg_runtime_options_init(&options);
+    setenv("LOCAL_RANK", "1", 1);
+    setenv("LOCAL_WORLD_SIZE", "2", 1);
+    check_described(&options, "local rank\t1 of 2, as LOCAL_RANK says\n");
+    options.local_rank = 2;
+    options.local_world_size = 3;
+    options.worker = 3;
+    options.workers = 4;
+    check_described(&options, "local rank\t2 of 3, as the program says; its worker 3 of 4\n");
+    setenv("LOCAL_RANK", "7", 1);
+    check_described(NULL, "local rank\t0 of 1: no launcher has named one\n");
     clear_environment();
 }
 
@@ -199,6 +282,9 @@ int main(int argc, char **argv)
         RG_TEST(test_a_runtime_opens_without_options),
         RG_TEST(test_the_number_of_loops_is_what_was_asked_for),
         RG_TEST(test_bad_options_and_variables_are_refused),
+        RG_TEST(test_bad_places_are_refused),
+        RG_TEST(test_memory_is_what_the_environment_says),
+        RG_TEST(test_the_rank_is_the_option_s_or_else_the_launcher_s),
         RG_TEST(test_an_older_caller_s_options_are_understood),
         RG_TEST(test_epoll_can_be_asked_for),
         RG_TEST(test_without_io_uring_epoll_serves_and_says_why),
