@@ -123,6 +123,7 @@ static void *region_load(const struct region_case *c)
 {
     int fd = open(c->path, O_RDONLY | O_CLOEXEC);
     void *all = malloc(RG_HOST_REGION_SIZE);
+    RG_CHECK(all != NULL);
     RG_CHECK_EQ(pread(fd, all, RG_HOST_REGION_SIZE, 0), RG_HOST_REGION_SIZE);
     close(fd);
     return all;
