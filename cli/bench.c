@@ -594,6 +594,9 @@ static int prepare(struct bench *bench)
         }
     } else if (bench->op == BENCH_PUT) {
         status = bench_objects_open(&bench->objects, &bench->uri);
+        if (status == CLI_DONE) {
+            status = bench_objects_tell_left(&bench->uri, &bench->session);
+        }
         status = status == CLI_DONE ? payload_make(bench) : status;
     }
     if (status == CLI_DONE) {

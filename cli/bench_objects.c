@@ -2,6 +2,7 @@
 #include "cli/bench_objects.h"
 
 #include "cli/lister.h"
+#include "cli/lookup.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -31,6 +32,28 @@ int bench_objects_open(struct bench_objects *objects, const struct cli_uri *pref
     snprintf(objects->folder, sizeof(objects->folder), "%s" FOLDER_NAME "%016" PRIx64 "/",
              prefix->name, id);
     return CLI_DONE;
+}
+
+int bench_objects_tell_left(const struct cli_uri *prefix, struct cli_session *session)
+{
+    char beginning[RG_OBJECT_NAME_SIZE_MAX + 1];
+    snprintf(beginning, sizeof(beginning), "%.*s" FOLDER_NAME, (int)strlen(prefix->name),
+             prefix->name);
+    struct lookup lookup = {0};
+    bool any = false;
+    int status = lookup_open(&lookup, session, prefix->bucket, 1);
+    if (status == CLI_DONE) {
+        status = lookup_prefix(&lookup, beginning, &any);
+    }
+    if (any) {
+        const char *name = lookup.page->objects[lookup.index].name;
+        size_t size = strlen(beginning) + strcspn(name + strlen(beginning), "/");
+        cli_note("gs://%s/%.*s/ is of a benchmark that is running or was killed; `ringest rm -r` "
+                 "removes it",
+                 prefix->bucket, (int)size, name);
+    }
+    lookup_close(&lookup);
+    return status;
 }
 
 static void name_make(const struct bench_objects *objects, uint64_t index,

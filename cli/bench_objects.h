@@ -23,6 +23,9 @@ struct bench_objects {
 
 /* The folder lies below the prefix. CLI_DONE, or an exit status after printing why not. */
 int bench_objects_open(struct bench_objects *objects, const struct cli_uri *prefix);
+/* Names a folder of a benchmark below the prefix, which may have been killed. CLI_DONE, or an exit
+ * status after printing why nobody knows. */
+int bench_objects_tell_left(const struct cli_uri *prefix, struct cli_session *session);
 /* Writes the name of the next object to `out_name`. 0, or -ENOMEM. */
 int bench_objects_add(struct bench_objects *objects, char out_name[RG_OBJECT_NAME_SIZE_MAX + 1]);
 /* The request of the last one was refused: there is no such object. */

@@ -35,11 +35,14 @@ static bool is_finishing(const struct progress_numbers *numbers)
            !numbers->may_grow && !is_complete(numbers);
 }
 
-/* By bytes where they are counted. Below 0: nobody knows. */
+/* By bytes where they are counted. Below 0: nobody knows, as while the totals are being found. */
 static double share_of(const struct progress_numbers *numbers)
 {
     if (numbers->share >= 0) {
         return RG_MIN(numbers->share, 1.0);
+    }
+    if (numbers->may_grow) {
+        return PROGRESS_UNKNOWN;
     }
     if (numbers->bytes_total > 0) {
         uint64_t done = RG_MIN(numbers->bytes_done, numbers->bytes_total);

@@ -171,7 +171,8 @@ class IterableDataset(WorkerReady, IterableBase):
     Reading:
 
     prefetch, requests: bytes ("64MiB") and requests in flight ahead of the loop.
-    changed: what happens to an object that was replaced since it was listed: "error", "skip" or "newest".
+    changed: what happens to an object that was replaced since it was listed: "error", "skip" or "newest". For each one
+        that was, "skip" and "newest" cost one more request.
     on_error: what happens to a sample that cannot be read or transformed. "raise" raises an error that names its
         object. "skip" leaves it out and logs a line. A function gets the Item (data is None if it could not be read)
         and the error; it returns a sample instead, or ringest.SKIP, or raises. Batches are filled up with the next

@@ -42,7 +42,7 @@ FIELDS = {
 
 class Bench(ServedCase):
     emulator_arguments = ("--synthetic", "made/p:3000:10KiB", "--synthetic", "other/:5:0")
-    buckets = ("made-here", *(f"users-{number}" for number in range(2, 6)))
+    buckets = ("made-here", *(f"users-{number}" for number in range(2, 7)))
 
     def bench(self, *arguments, **options):
         done = self.ringest("bench", *arguments, "--json", **options)
@@ -118,6 +118,22 @@ class Bench(ServedCase):
         text = self.ok(self.ringest("bench", "put", "gs://users/train/", "--count=5")).decode()
         self.assertRegex(text, r"objects +5 removed again from gs://users/train/ringest-bench-\w+/\n")
         self.assertEqual(self.listed("gs://users"), before)
+
+    def test_put_names_what_a_killed_one_has_left(self):
+        at = (self.server.endpoint, self.server.ca)
+        with Rule(at, method="storage.objects.insert", bucket="users-6", nth=5, answer="held") as held:
+            bench = self.put_until_stopped("gs://users-6/")
+            held.wait()
+            bench.kill()
+            bench.communicate()
+        folder = self.listed("gs://users-6")[0]["name"].partition("/")[0]
+        done = self.ringest("bench", "put", "gs://users-6/", "--count=5")
+        note = (
+            f"note: gs://users-6/{folder}/ is of a benchmark that is running or was killed; `ringest rm -r` removes it"
+        )
+        self.assertEqual((done.returncode, done.stderr), (DONE, f"ringest: bench: {note}\n"))
+        self.ok(self.ringest("rm", "-q", "-r", f"gs://users-6/{folder}/"))
+        self.assertEqual(self.listed("gs://users-6"), [])
 
     def test_put_removes_what_it_made_after_errors_and_signals(self):
         self.server.put("users", "kept", b"mine")
