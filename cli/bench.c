@@ -778,7 +778,7 @@ const struct cli_command cli_bench = {
         "list\n"
         "write nothing. After Ctrl-C the results so far are printed.\n"
         "A prefix is literal: gs://b/a reads everything that begins with \"a\". If put is killed,\n"
-        "remove its folder with `ringest rm -r`.\n"
+        "the next one names its folder, and `ringest rm -r` removes it.\n"
         "\nExamples:\n"
         "  ringest bench get gs://bucket/train/ --concurrency 256 --seconds 10\n"
         "  ringest bench put gs://bucket/ --object-size 1M --count 500\n",

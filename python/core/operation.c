@@ -228,7 +228,11 @@ static int copy_submit(struct core_operation *self, struct core_session *session
         .conditions = {.if_generation_match = self->condition},
         .user_data = user_data,
     };
-    return rg_submit_copy(session->client, cq, &copy);
+    int rc = rg_submit_copy(session->client, cq, &copy);
+    if (rc == -EINVAL && *target.object == '\0') {
+        core_submit_raise(rc, self->target);
+    }
+    return rc;
 }
 
 PyObject *core_info_found_dict(PyObject *uri, const struct rg_completion *done)

@@ -666,6 +666,9 @@ def _filters(
     folder_markers: bool, glob: str | None, start_offset: str | None, end_offset: str | None, versions: bool
 ) -> dict[str, Any]:
     """Those of list."""
+    for what, text in (("glob", glob), ("start_offset", start_offset), ("end_offset", end_offset)):
+        if not isinstance(text, str | None):
+            raise TypeError(f"{what} must be a str or None, got {text!r}")
     return {
         "folder_markers": flag(folder_markers, "folder_markers"),
         "glob": glob,

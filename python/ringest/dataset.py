@@ -62,7 +62,7 @@ def _numbers(indices: Sequence[int], count: int, what: str) -> list[int]:
         except TypeError:
             raise TypeError(f"an index of {what} must be a whole number, 0 to {count - 1}, got {index!r}") from None
         if not -count <= number < count:
-            raise IndexError(f"index {number} of {count} {what}")
+            raise IndexError(f"index {number} is out of range: there are {count} {what}")
         numbers.append(number if number >= 0 else number + count)
     return numbers
 

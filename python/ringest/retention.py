@@ -340,8 +340,9 @@ def retain(
 
     Raises ValueError for bad arguments, ringest.Error; what was removed until then is gone.
     """
-    if keep_last < 1 or keep_every < 0:
-        raise ValueError(f"keep_last is {keep_last} and keep_every {keep_every}; at least 1 and 0 are needed")
+    for what, number, least in (("keep_last", keep_last, 1), ("keep_every", keep_every, 0)):
+        if number < least:
+            raise ValueError(f"{what} must be at least {least}, got {number}")
     uri_prefix = _canonical(uri_prefix)
     bucket, prefix = _split(uri_prefix)
     for part in prefix.split("/")[:-1]:

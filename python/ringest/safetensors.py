@@ -515,7 +515,7 @@ def load_file(
 
 def _plain(name: str, tensor: Any) -> torch.Tensor:
     if not isinstance(tensor, torch.Tensor):
-        raise TypeError(f"{name} is a {type(tensor).__name__}, not a tensor")
+        raise TypeError(f"{name!r} is of type {type(tensor).__name__}, and must be a tensor")
     given = tensor.detach()
     if type(given) is not torch.Tensor or given.layout is not torch.strided:
         raise TypeError(

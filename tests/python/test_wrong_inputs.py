@@ -15,6 +15,8 @@ from torch.utils.data import DataLoader
 
 import ringest
 import ringest.dataset
+import ringest.retention
+import ringest.safetensors
 import support
 
 
@@ -116,6 +118,18 @@ class Inputs(unittest.TestCase):
             check(ValueError, text, call, "gs://mine")
         check(ValueError, "'gs://ab/': Cloud Storage would refuse the name", client.list, "gs://ab/")
 
+    def test_arguments_of_other_calls(self):
+        client, check = self.client, self.check
+        client.put("gs://mine/one", b"1")
+        check(ValueError, "'gs://mine/': a bucket; here an", client.copy, "gs://mine/one", "gs://mine/")
+        for name in ("glob", "start_offset", "end_offset"):
+            check(TypeError, f"{name} must be a str or None, got 5", client.list, "gs://mine/", **{name: 5})
+        retain = ringest.retention.retain
+        check(ValueError, "keep_last must be at least 1, got 0", retain, "gs://mine/", keep_last=0)
+        check(ValueError, "keep_every must be at least 0, got -1", retain, "gs://mine/", keep_last=1, keep_every=-1)
+        save = ringest.safetensors.save_file
+        check(TypeError, "'a' is of type int, and must be a tensor", save, {"a": 1}, "gs://mine/s")
+
     def test_public_classes_are_called_by_their_public_names(self):
         """In tracebacks, in pickles, and in what others print of a type."""
         for module in (importlib.import_module(f"ringest.{name}".rstrip(".")) for name in ["", *ringest._MODULES]):
@@ -140,7 +154,11 @@ class Inputs(unittest.TestCase):
             "an index of objects must be a whole number, 0 to 499, got 'a'",
             lambda: mapped("gs://data/x-", client=client)["a"],
         )
-        check(IndexError, "index 500 of 500 objects", lambda: mapped("gs://data/x-", client=client)[500])
+        check(
+            IndexError,
+            "index 500 is out of range: there are 500 objects",
+            lambda: mapped("gs://data/x-", client=client)[500],
+        )
         check(TypeError, "shuffle must be True or False, got 'yes'", streamed, "gs://data/x-", shuffle="yes")
         check(TypeError, "ordered must be True or False, got 'no'", streamed, "gs://data/x-", ordered="no")
         check(TypeError, "folder_markers must be True or False, got None", mapped, "gs://data/x-", folder_markers=None)
