@@ -62,6 +62,7 @@ struct rg_topology {
     struct rg_local_rank rank;
     enum share_kind share_kind;
     struct rg_devices devices; /* of a machine of several nodes */
+    const char *visible;       /* CUDA_VISIBLE_DEVICES, while the topology is opened */
     int gpu;                   /* the rank's, as an index of devices.gpus; -1: not known */
 };
 
@@ -317,7 +318,7 @@ static int tables_build(struct rg_topology *topology, hwloc_const_cpuset_t set)
 static uint32_t gpu_node(const struct rg_topology *topology, uint32_t rank)
 {
     const struct rg_devices *devices = &topology->devices;
-    int gpu = rg_devices_gpu(devices, getenv("CUDA_VISIBLE_DEVICES"), rank, topology->rank.size);
+    int gpu = rg_devices_gpu(devices, topology->visible, rank, topology->rank.size);
     for (uint32_t i = 0; gpu >= 0 && i < topology->node_count; i++) {
         if (topology->nodes[i].obj != NULL &&
             topology->nodes[i].os_index == devices->gpus[gpu].node) {
@@ -449,7 +450,7 @@ static uint32_t devices_parse(const char *text, const char *kind, struct rg_devi
 static void devices_find(struct rg_topology *topology, const struct rg_topology_model *model)
 {
     struct rg_devices *devices = &topology->devices;
-    topology->gpu = -1;
+    topology->visible = model != NULL ? model->visible_gpus : getenv("CUDA_VISIBLE_DEVICES");
     if (hwloc_get_nbobjs_by_type(topology->hw, HWLOC_OBJ_NUMANODE) < 2) {
         return;
     }
@@ -460,8 +461,8 @@ static void devices_find(struct rg_topology *topology, const struct rg_topology_
         devices->gpu_count = devices_parse(model->gpu_nodes, "gpu", devices->gpus);
     }
     if (topology->rank.size > 1) {
-        topology->gpu = rg_devices_gpu(devices, getenv("CUDA_VISIBLE_DEVICES"), topology->rank.rank,
-                                       topology->rank.size);
+        topology->gpu =
+            rg_devices_gpu(devices, topology->visible, topology->rank.rank, topology->rank.size);
     }
 }
 
@@ -517,7 +518,9 @@ int rg_topology_open(struct rg_topology **out_topology, const struct rg_local_ra
         return -ENOMEM;
     }
     topology->rank = rank != NULL ? *rank : (struct rg_local_rank){.size = 1, .variable = ""};
+    topology->gpu = -1;
     int rc = topology_fill(topology, model);
+    topology->visible = NULL;
     if (rc < 0) {
         rg_topology_close(topology);
         return rc;

@@ -46,7 +46,8 @@ struct rg_topology_model {
     /* OS indices of the nodes that network devices and GPUs are attached to, "0,0,1"; NULL: none
      * are known. */
     const char *nic_nodes, *gpu_nodes;
-    uint32_t cpu_quota; /* CPUs' worth of time all ranks may take; 0: unlimited */
+    const char *visible_gpus; /* CUDA_VISIBLE_DEVICES; NULL: not set */
+    uint32_t cpu_quota;       /* CPUs' worth of time all ranks may take; 0: unlimited */
 };
 
 struct rg_placement {

@@ -197,6 +197,18 @@ static void test_ranks_have_cores_of_their_own_on_the_nodes_of_their_gpus(void)
     }
 }
 
+static void test_the_gpus_that_a_job_may_use_count(void)
+{
+    struct rg_topology_model model = {
+        .synthetic = MACHINE_208, .gpu_nodes = "0,0,0,0,1,1,1,1", .visible_gpus = "4,5,6,7"};
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        rank_open(&model, rank, 4);
+        plan(RG_NUMA_AUTO, 3, 3);
+        RG_CHECK_EQ(places[0].cpu, 104 + 26 * rank);
+        RG_CHECK_EQ(count_on_node(3, 1), 3);
+    }
+}
+
 static void test_a_set_that_is_a_share_already_is_not_divided_again(void)
 {
     struct rg_topology_model model = {.synthetic = MACHINE_208, .cpus = "26-51"};
@@ -649,6 +661,7 @@ int main(int argc, char **argv)
         RG_TEST(test_auto_starts_near_a_device_whose_node_has_no_allowed_cpu),
         RG_TEST(test_nodes_with_a_network_device_each_take_turns),
         RG_TEST(test_ranks_have_cores_of_their_own_on_the_nodes_of_their_gpus),
+        RG_TEST(test_the_gpus_that_a_job_may_use_count),
         RG_TEST(test_a_set_that_is_a_share_already_is_not_divided_again),
         RG_TEST(test_a_set_that_the_launcher_has_too_is_divided),
         RG_TEST(test_a_node_that_four_ranks_have_in_common_is_divided_by_four),

@@ -95,12 +95,51 @@ static void test_a_reservation_is_given_back_whole(void)
     rg_test_client_close(&c);
 }
 
+/* As on a machine of two nodes with a loop each, where every CPU is on the second one. */
+static void near_make(struct rg_client *client)
+{
+    struct rg_near *near = calloc(1, sizeof(*near));
+    RG_CHECK(near != NULL && client->runtime->near == NULL);
+    near->all = (struct rg_loop_range){.first = 1, .count = 1};
+    client->runtime->near = near; /* which frees it */
+}
+
+static uint32_t count_near(struct rg_client *client, uint32_t submitted)
+{
+    uint32_t count = 0;
+    for (int i = 0; i < 8; i++) {
+        count += rg_client_next_loop(client, submitted) == &client->loops[1];
+    }
+    return count;
+}
+
+static void test_a_loop_near_the_caller_is_taken_while_it_has_connections(void)
+{
+    struct rg_test_client c = {.no_server = true,
+                               .threads = 2,
+                               .options = {.endpoint = "http://127.0.0.1:1", .connections_max = 8}};
+    rg_test_client_open(&c);
+    RG_CHECK_EQ(count_near(c.client, 1), 4);
+    near_make(c.client);
+    RG_CHECK_EQ(count_near(c.client, 1), 8);
+    RG_CHECK_EQ(count_near(c.client, 4), 8);
+    RG_CHECK_EQ(count_near(c.client, 5), 4);
+    struct rg_metrics *metrics = &c.client->loops[1].loop->metrics;
+    rg_metric_add(&metrics->in_flight, 4);
+    RG_CHECK_EQ(count_near(c.client, 1), 4);
+    rg_metric_add(&metrics->in_flight, (uint64_t)-1);
+    RG_CHECK_EQ(count_near(c.client, 1), 8);
+    rg_metric_add(&metrics->in_flight, (uint64_t)-3);
+    rg_test_client_close(&c);
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
         RG_TEST(test_each_request_is_taken_once),
         RG_TEST(test_threads_never_share_one),
         RG_TEST(test_a_reservation_is_given_back_whole),
+        RG_TEST(test_a_loop_near_the_caller_is_taken_while_it_has_connections),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }
