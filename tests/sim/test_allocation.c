@@ -143,7 +143,7 @@ static void requests_submit(void)
         .bucket = RG_SIM_GCS_BUCKET,
         .object = put_name,
         .data = upload,
-        .size = rg_sim_gcs_size(gcs, INDEX_PUT, RG_SIM_GCS_GENERATION_FIRST),
+        .size = rg_sim_gcs_size(gcs, INDEX_PUT, 1),
         .content_type = "text/plain",
         .if_generation_match = RG_GENERATION_ABSENT,
         .user_data = 2,
@@ -282,7 +282,7 @@ static bool life_run(uint64_t number, bool and_all_after_it)
         .object_size_max = OBJECT_SIZE_MAX,
     };
     gcs = rg_sim_gcs_create(sim, &options);
-    rg_sim_gcs_fill(INDEX_PUT, RG_SIM_GCS_GENERATION_FIRST, 0, upload, sizeof(upload));
+    rg_sim_gcs_fill(INDEX_PUT, 1, 0, upload, sizeof(upload));
     const struct sockaddr_in address = {
         .sin_family = AF_INET,
         .sin_port = htons(80),

@@ -1,6 +1,8 @@
-/* A server that does what a table of steps says, however wrong that is: for tests of how clients of
- * ours take it. Sockets block and each connection has a thread, so that nothing is shared with the
- * code under test; TLS is BoringSSL's own, straight over the socket.
+/* A peer, and no service: it does what a table of steps says, however wrong that is in TLS, in HTTP
+ * or in what an answer holds, for tests of how clients of ours take it. It knows nothing of
+ * objects; who needs a service that fails takes the emulator with fault rules. Sockets block and
+ * each connection has a thread, so that nothing is shared with the code under test; TLS is
+ * BoringSSL's own, straight over the socket.
  *
  * The n-th connection that is accepted follows the n-th script, later ones the last. A connection
  * whose script has ended is closed in an orderly way. One that

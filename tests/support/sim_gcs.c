@@ -1,27 +1,35 @@
-/* The scripted Cloud Storage: see sim_gcs.h. The life of a connection's session: bytes are gathered
- * until a request is complete -> it is done, in the books -> the whole answer is composed -> it is
- * delivered, in pieces and perhaps not to its end -> the next request. */
+/* See sim_gcs.h. The life of a connection's session: bytes are gathered until a request is complete
+ * -> it is noted in the books -> the emulator answers it, as a call within a call -> its answer is
+ * written out, with what goes wrong -> it is delivered, in pieces and perhaps not to its end -> the
+ * next request. */
 #include "tests/support/sim_gcs.h"
 
+#include "emulator/handler.h"
+#include "emulator/request/nested.h"
+#include "emulator/request/reply.h"
+#include "emulator/store/writer.h"
 #include "gcs/wire/checksum.h"
-#include "http/h1_decoder.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define PIECES_MAX 6
 #define RETRY_AFTER_S_MAX 3
 #define HANG_UP_NS_MAX (20 * RG_NS_PER_MS)
-#define LISTED_GENERATION 5000
-#define RESULTS_MAX 1000
-#define NUMBER_NONE UINT64_MAX
+/* When simulations begin, in seconds since 1970. */
+#define EPOCH_S 1700000000
 
 struct rg_sim_gcs {
     struct rg_sim *sim;
     struct rg_sim_gcs_options options;
+    struct rg_store *store;
+    struct rg_handler *handler;
+    struct rg_bucket *bucket;
     uint64_t size_seed;
     struct rg_sim_gcs_object *objects;
     uint64_t trouble_counts[RG_SIM_GCS_TROUBLE_COUNT];
@@ -33,21 +41,35 @@ struct session {
     size_t size;
 };
 
-/* A complete request, and the answer while it is composed. */
+/* A complete request, and the answer while it is written out. */
 struct exchange {
     struct rg_sim_gcs *gcs;
     struct rg_sim_end *end;
-    const struct rg_h1_head *head;
-    const uint8_t *body;
+    struct rg_nested *nested;         /* the emulator's call */
     struct rg_sim_gcs_object *object; /* NULL: it is about none */
     uint32_t index;
-    uint64_t range_first, range_last; /* of a media read; NUMBER_NONE: not given */
     bool close;
     size_t body_at; /* where in the answer the body begins */
     FILE *out;
     char *answer;
     size_t answer_size;
 };
+
+/* The simulation that the emulator's clock is of; NULL: it is the machine's. */
+static struct rg_sim *clock_sim;
+
+int __real_clock_gettime(clockid_t clock, struct timespec *out);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *out);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *out)
+{
+    if (clock_sim == NULL) {
+        return __real_clock_gettime(clock, out);
+    }
+    uint64_t now_ns = rg_sim_now_ns(clock_sim);
+    *out = (struct timespec){.tv_sec = (time_t)(EPOCH_S + now_ns / RG_NS_PER_S),
+                             .tv_nsec = (long)(now_ns % RG_NS_PER_S)};
+    return 0;
+}
 
 static bool strikes(struct rg_sim_gcs *gcs, enum rg_sim_gcs_trouble trouble)
 {
@@ -73,18 +95,18 @@ void rg_sim_gcs_name(uint32_t index, char out_name[static RG_SIM_GCS_NAME_SIZE_M
     snprintf(out_name, RG_SIM_GCS_NAME_SIZE_MAX, "%" PRIu32 "/a name? 100%% + \xc3\xbc", index);
 }
 
-uint64_t rg_sim_gcs_size(const struct rg_sim_gcs *gcs, uint32_t index, int64_t generation)
+uint64_t rg_sim_gcs_size(const struct rg_sim_gcs *gcs, uint32_t index, uint32_t version)
 {
-    uint64_t number = mix(gcs->size_seed, mix(index, (uint64_t)generation));
+    uint64_t number = mix(gcs->size_seed, mix(index, version));
     uint64_t limit = gcs->options.object_size_max;
     /* A quarter are small, down to none at all. */
     limit = number % 4 == 0 ? RG_MIN(limit, (uint64_t)16) : limit;
     return (number >> 8) % (limit + 1);
 }
 
-void rg_sim_gcs_fill(uint32_t index, int64_t generation, uint64_t offset, uint8_t *out, size_t size)
+void rg_sim_gcs_fill(uint32_t index, uint32_t version, uint64_t offset, uint8_t *out, size_t size)
 {
-    uint64_t seed = mix(index, (uint64_t)generation);
+    uint64_t seed = mix(index, version);
     for (size_t i = 0; i < size; i++) {
         uint64_t at = offset + i;
         out[i] = (uint8_t)((seed >> at % 8 * 8) + at / 8 * 37 + at / 2048);
@@ -93,96 +115,45 @@ void rg_sim_gcs_fill(uint32_t index, int64_t generation, uint64_t offset, uint8_
 
 void rg_sim_gcs_listed_name(uint32_t number, char out_name[static RG_SIM_GCS_NAME_SIZE_MAX])
 {
-    snprintf(out_name, RG_SIM_GCS_NAME_SIZE_MAX, "listed/%06" PRIu32, number);
+    snprintf(out_name, RG_SIM_GCS_NAME_SIZE_MAX, RG_SIM_GCS_LISTED "%08" PRIu32, number);
 }
 
-uint64_t rg_sim_gcs_listed_size(uint32_t number)
-{
-    return UINT64_C(5000000000) * number;
-}
-
-void rg_sim_gcs_token(uint32_t number, char out_token[static RG_SIM_GCS_NAME_SIZE_MAX])
-{
-    snprintf(out_token, RG_SIM_GCS_NAME_SIZE_MAX, "from=%" PRIu32 "&+", number);
-}
-
-static int hex_value(char digit)
-{
-    static const char digits[] = "0123456789ABCDEF";
-    const char *at = memchr(digits, digit, sizeof(digits) - 1);
-    return at != NULL ? (int)(at - digits) : -1;
-}
-
-/* Decodes the percent-encoding of [from, end). What does not fit is cut off: no name of ours is. */
-static void decode(const char *from, const char *end, char out[static RG_SIM_GCS_NAME_SIZE_MAX])
-{
-    size_t size = 0;
-    while (from < end && size < RG_SIM_GCS_NAME_SIZE_MAX - 1) {
-        bool escaped =
-            *from == '%' && end - from > 2 && hex_value(from[1]) >= 0 && hex_value(from[2]) >= 0;
-        out[size++] = escaped ? (char)(hex_value(from[1]) * 16 + hex_value(from[2])) : *from;
-        from += escaped ? 3 : 1;
-    }
-    out[size] = '\0';
-}
-
-/* The value of a parameter of the query. False: there is none. */
-static bool query_find(const struct rg_h1_slice *target, const char *name,
-                       char out[static RG_SIM_GCS_NAME_SIZE_MAX])
-{
-    const char *end = target->data + target->size;
-    const char *at = memchr(target->data, '?', target->size);
-    size_t name_size = strlen(name);
-    while (at != NULL) {
-        at++;
-        const char *next = memchr(at, '&', (size_t)(end - at));
-        const char *value_end = next != NULL ? next : end;
-        if ((size_t)(value_end - at) > name_size && memcmp(at, name, name_size) == 0 &&
-            at[name_size] == '=') {
-            decode(at + name_size + 1, value_end, out);
-            return true;
-        }
-        at = next;
-    }
-    return false;
-}
-
-static uint64_t query_number(const struct rg_h1_slice *target, const char *name)
-{
-    char text[RG_SIM_GCS_NAME_SIZE_MAX];
-    return query_find(target, name, text) ? strtoull(text, NULL, 10) : NUMBER_NONE;
-}
-
-static void object_find(struct exchange *exchange, const char *name)
+static void object_find(struct exchange *exchange, struct rg_h1_slice name)
 {
     char wanted[RG_SIM_GCS_NAME_SIZE_MAX];
-    unsigned long index = strtoul(name, NULL, 10);
+    unsigned long index = name.size > 0 ? strtoul(name.data, NULL, 10) : ULONG_MAX;
     struct rg_sim_gcs *gcs = exchange->gcs;
     if (index >= gcs->options.object_count) {
         return;
     }
     rg_sim_gcs_name((uint32_t)index, wanted);
-    if (strcmp(wanted, name) == 0) {
+    if (rg_text_equals(name, wanted)) {
         exchange->index = (uint32_t)index;
         exchange->object = &gcs->objects[index];
     }
 }
 
-static void head_begin(struct exchange *exchange, unsigned status)
+/* Writes out a head without its end, with fields of ours. `framing` replaces its Content-Length. */
+static void head_write(struct exchange *exchange, const char *head, size_t size,
+                       const char *framing)
 {
+    static const char length[] = "\r\nContent-Length: ";
     struct rg_sim_gcs *gcs = exchange->gcs;
     if (strikes(gcs, RG_SIM_GCS_INTERIM)) {
         fputs("HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\n", exchange->out);
     }
-    fprintf(exchange->out, "HTTP/1.1 %u Simulated\r\nServer: simulated\r\n", status);
+    const char *at = framing != NULL ? memmem(head, size, length, sizeof(length) - 1) : NULL;
+    size_t before = at != NULL ? (size_t)(at + 2 - head) : size - 2;
+    fwrite(head, 1, before, exchange->out);
+    if (at != NULL) {
+        const char *behind = (const char *)memchr(at + 2, '\n', size - before) + 1;
+        fwrite(behind, 1, size - 2 - (size_t)(behind - head), exchange->out);
+        fputs(framing, exchange->out);
+    }
     if (strikes(gcs, RG_SIM_GCS_CLOSE)) {
         exchange->close = true;
         fputs("Connection: close\r\n", exchange->out);
     }
-}
-
-static void head_end(struct exchange *exchange)
-{
     fputs("\r\n", exchange->out);
     fflush(exchange->out);
     exchange->body_at = exchange->answer_size;
@@ -191,10 +162,12 @@ static void head_end(struct exchange *exchange)
 static void answer_text(struct exchange *exchange, unsigned status, const char *field,
                         const char *text, size_t size)
 {
-    head_begin(exchange, status);
-    fprintf(exchange->out, "Content-Type: application/json\r\n%sContent-Length: %zu\r\n", field,
-            size);
-    head_end(exchange);
+    char head[256];
+    int head_size = snprintf(head, sizeof(head),
+                             "HTTP/1.1 %u Simulated\r\nContent-Type: application/json\r\n%s"
+                             "Content-Length: %zu\r\n\r\n",
+                             status, field, size);
+    head_write(exchange, head, (size_t)head_size, NULL);
     fwrite(text, 1, size, exchange->out);
 }
 
@@ -229,13 +202,6 @@ static bool answer_unwell(struct exchange *exchange)
     return true;
 }
 
-static void write_crc(FILE *out, uint32_t crc)
-{
-    char text[RG_CRC32C_TEXT_SIZE];
-    rg_crc32c_format(crc, text);
-    fwrite(text, 1, sizeof(text), out);
-}
-
 static void write_chunked(struct exchange *exchange, const uint8_t *data, size_t size)
 {
     while (size > 0) {
@@ -249,219 +215,183 @@ static void write_chunked(struct exchange *exchange, const uint8_t *data, size_t
     fputs("0\r\n\r\n", exchange->out);
 }
 
-static void answer_media_bytes(struct exchange *exchange, uint8_t *data, uint64_t first,
-                               uint64_t size)
+/* The body of an object, perhaps damaged, or framed in another way. */
+static void answer_media(struct exchange *exchange, uint8_t *data, size_t size)
 {
     struct rg_sim_gcs *gcs = exchange->gcs;
+    const struct rg_h1_encoder *head = &exchange->nested->encoder;
     bool chunked = strikes(gcs, RG_SIM_GCS_CHUNKED);
     bool until_close = !chunked && strikes(gcs, RG_SIM_GCS_UNTIL_CLOSE);
-    uint8_t *part = data + first;
     if (size > 0 && strikes(gcs, RG_SIM_GCS_CORRUPT)) {
         uint8_t bit = (uint8_t)(1u << rg_sim_random_below(gcs->sim, 8));
-        part[rg_sim_random_below(gcs->sim, size)] ^= bit;
+        data[rg_sim_random_below(gcs->sim, size)] ^= bit;
     }
+    head_write(exchange, head->data, head->size,
+               chunked       ? "Transfer-Encoding: chunked\r\n"
+               : until_close ? ""
+                             : NULL);
     if (chunked) {
-        fputs("Transfer-Encoding: chunked\r\n", exchange->out);
-    } else if (!until_close) {
-        fprintf(exchange->out, "Content-Length: %" PRIu64 "\r\n", size);
-    }
-    head_end(exchange);
-    if (chunked) {
-        write_chunked(exchange, part, size);
+        write_chunked(exchange, data, size);
     } else {
-        fwrite(part, 1, size, exchange->out);
+        fwrite(data, 1, size, exchange->out);
     }
     exchange->close |= until_close;
 }
 
-static void answer_media(struct exchange *exchange)
+/* Copies the body of the emulator's answer. Returns owned. */
+static uint8_t *body_take(struct rg_nested *nested, size_t *out_size)
 {
-    struct rg_sim_gcs *gcs = exchange->gcs;
-    struct rg_sim_gcs_object *object = exchange->object;
-    uint64_t size = rg_sim_gcs_size(gcs, exchange->index, object->generation);
-    bool part = exchange->range_first != NUMBER_NONE;
-    uint64_t first = part ? exchange->range_first : 0;
-    if (part && first >= size) {
-        answer_error(exchange, 416, "");
-        return;
+    size_t size = (size_t)rg_call_of(&nested->call)->response.body_size;
+    uint8_t *body = malloc(size + 1);
+    RG_ASSERT(body != NULL);
+    for (size_t done = 0; done < size;) {
+        const uint8_t *data;
+        size_t count = rg_handler_events.produce(&nested->call, done, &data);
+        memcpy(body + done, data, count);
+        done += count;
     }
-    uint64_t end = size;
-    if (part && exchange->range_last != NUMBER_NONE) {
-        end = RG_MIN(end, exchange->range_last + 1);
-    }
-    if (part && end - first > 1 && strikes(gcs, RG_SIM_GCS_SHORT_RANGE)) {
-        end = first + 1 + rg_sim_random_below(gcs->sim, end - first - 1);
-    }
+    *out_size = size;
+    return body;
+}
+
+/* False: the path or the query is not well encoded. */
+static bool nested_begin(struct rg_sim_gcs *gcs, struct rg_nested *nested,
+                         const struct rg_text *head)
+{
+    struct rg_server_call outer = {.context = gcs->handler, .now_ns = rg_sim_now_ns(gcs->sim)};
+    rg_nested_start(nested, &outer);
+    return rg_nested_parse(nested, head);
+}
+
+static void version_note(struct rg_sim_gcs *gcs, uint32_t index, int64_t generation)
+{
+    struct rg_sim_gcs_object *book = &gcs->objects[index];
+    book->generations =
+        reallocarray(book->generations, book->version_count + 1, sizeof(*book->generations));
+    RG_ASSERT(book->generations != NULL);
+    book->generations[book->version_count++] = generation;
+}
+
+/* Stores the next version of an object. */
+static void version_store(struct rg_sim_gcs *gcs, uint32_t index)
+{
+    static const struct rg_store_conditions conditions;
+    struct rg_store_object_info info = {.content_type = "text/plain"};
+    struct rg_store_writer *writer;
+    uint32_t version = gcs->objects[index].version_count + 1;
+    uint64_t size = rg_sim_gcs_size(gcs, index, version);
+    char name[RG_SIM_GCS_NAME_SIZE_MAX];
     uint8_t *data = malloc(size + 1);
     RG_ASSERT(data != NULL);
-    rg_sim_gcs_fill(exchange->index, object->generation, 0, data, size);
-    head_begin(exchange, part ? 206 : 200);
-    fprintf(exchange->out,
-            "x-goog-generation: %" PRId64 "\r\nx-goog-stored-content-length: %" PRIu64
-            "\r\nx-goog-hash: crc32c=",
-            object->generation, size);
-    write_crc(exchange->out, rg_crc32c(0, data, size));
-    fputs("\r\n", exchange->out);
-    if (part) {
-        fprintf(exchange->out, "Content-Range: bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64 "\r\n",
-                first, end - 1, size);
-    }
-    answer_media_bytes(exchange, data, first, end - first);
+    rg_sim_gcs_name(index, name);
+    rg_sim_gcs_fill(index, version, 0, data, size);
+    int rc = rg_store_writer_create(&writer, gcs->store, rg_text_slice(RG_SIM_GCS_BUCKET),
+                                    rg_text_slice(name), size);
+    RG_ASSERT(rc == 0);
+    rc = rg_store_writer_append(writer, data, size);
+    RG_ASSERT(rc == 0);
+    rc = rg_store_writer_commit(writer, &conditions, &info, &info);
+    RG_ASSERT(rc == 0);
+    version_note(gcs, index, info.generation);
     free(data);
-    object->generation += strikes(gcs, RG_SIM_GCS_REPLACE);
 }
 
-static void do_media(struct exchange *exchange)
+/* The generation that is stored now. */
+static int64_t generation_find(struct rg_sim_gcs *gcs, uint32_t index)
 {
-    const struct rg_h1_slice *range = rg_h1_find(exchange->head, "range");
-    uint64_t generation = query_number(&exchange->head->target, "generation");
-    struct rg_sim_gcs_object *object = exchange->object;
-    if (object == NULL || object->generation == 0 ||
-        (generation != NUMBER_NONE && generation != (uint64_t)object->generation)) {
-        answer_error(exchange, 404, "");
-        return;
-    }
-    exchange->range_first = exchange->range_last = NUMBER_NONE;
-    if (range != NULL) {
-        char text[RG_SIM_GCS_NAME_SIZE_MAX] = "";
-        memcpy(text, range->data, RG_MIN((size_t)range->size, sizeof(text) - 1));
-        (void)sscanf(text, "bytes=%" SCNu64 "-%" SCNu64, &exchange->range_first,
-                     &exchange->range_last);
-        if (exchange->range_last < exchange->range_first) {
-            exchange->range_first = NUMBER_NONE;
+    struct rg_store_object object;
+    char name[RG_SIM_GCS_NAME_SIZE_MAX];
+    rg_sim_gcs_name(index, name);
+    int rc = rg_bucket_open_object(gcs->bucket, rg_text_slice(name), &object);
+    RG_ASSERT(rc == 0);
+    int64_t generation = object.info.generation;
+    rg_store_object_close(&object);
+    return generation;
+}
+
+/* An upload that took effect. */
+static void upload_note(struct exchange *exchange, struct rg_h1_slice body)
+{
+    uint64_t size = rg_sim_gcs_size(exchange->gcs, exchange->index, 1);
+    uint8_t *expected = malloc(size + 1);
+    RG_ASSERT(expected != NULL);
+    rg_sim_gcs_fill(exchange->index, 1, 0, expected, size);
+    exchange->object->put_count++;
+    exchange->object->bad_put_count += body.size != size || memcmp(body.data, expected, size) != 0;
+    free(expected);
+    version_note(exchange->gcs, exchange->index, generation_find(exchange->gcs, exchange->index));
+}
+
+/* Makes the range that a read asks for shorter. */
+static void range_shorten(struct exchange *exchange, char text[static 64])
+{
+    struct rg_h1_head *head = &exchange->nested->head;
+    struct rg_sim_gcs *gcs = exchange->gcs;
+    uint64_t first, size;
+    for (uint32_t i = 0; i < head->header_count && exchange->object->version_count > 0; i++) {
+        struct rg_h1_slice *value = &head->headers[i].value;
+        uint64_t stored = rg_sim_gcs_size(gcs, exchange->index, exchange->object->version_count);
+        if (rg_h1_find(head, "range") == value &&
+            rg_api_request_range(&exchange->nested->request, stored, &first, &size) == 1 &&
+            size > 1 && strikes(gcs, RG_SIM_GCS_SHORT_RANGE)) {
+            size = 1 + rg_sim_random_below(gcs->sim, size - 1);
+            snprintf(text, 64, "bytes=%" PRIu64 "-%" PRIu64, first, first + size - 1);
+            *value = rg_text_slice(text);
         }
     }
-    answer_media(exchange);
 }
 
-static void do_upload(struct exchange *exchange)
+/* Lets the emulator answer. */
+static void request_run(struct exchange *exchange, struct rg_h1_slice body)
 {
-    struct rg_sim_gcs_object *object = exchange->object;
-    uint64_t match = query_number(&exchange->head->target, "ifGenerationMatch");
-    if (object == NULL) {
-        answer_error(exchange, 400, "");
-        return;
+    struct rg_nested *nested = exchange->nested;
+    bool is_upload = nested->request.route == RG_ROUTE_JSON_UPLOAD;
+    char range[64];
+    if (exchange->object != NULL) {
+        range_shorten(exchange, range);
     }
-    if (match != NUMBER_NONE && match != (uint64_t)object->generation) {
-        answer_error(exchange, 412, "");
-        return;
+    rg_nested_run(nested, body);
+    size_t size;
+    uint8_t *answer = body_take(nested, &size);
+    unsigned status = rg_reply_status(&nested->call);
+    if (rg_call_of(&nested->call)->object.type != NULL) {
+        answer_media(exchange, answer, size);
+        if (exchange->object != NULL && strikes(exchange->gcs, RG_SIM_GCS_REPLACE)) {
+            version_store(exchange->gcs, exchange->index);
+        }
+    } else {
+        head_write(exchange, nested->encoder.data, nested->encoder.size, NULL);
+        fwrite(answer, 1, size, exchange->out);
     }
-    size_t size = (size_t)exchange->head->content_length;
-    uint64_t expected_size =
-        rg_sim_gcs_size(exchange->gcs, exchange->index, RG_SIM_GCS_GENERATION_FIRST);
-    uint8_t *expected = malloc(expected_size + 1);
-    RG_ASSERT(expected != NULL);
-    rg_sim_gcs_fill(exchange->index, RG_SIM_GCS_GENERATION_FIRST, 0, expected, expected_size);
-    object->bad_put_count += size != expected_size || memcmp(exchange->body, expected, size) != 0;
-    free(expected);
-    object->put_count++;
-    object->generation =
-        object->generation != 0 ? object->generation + 1 : RG_SIM_GCS_GENERATION_FIRST;
-    char crc[RG_CRC32C_TEXT_SIZE + 1] = "", text[256];
-    rg_crc32c_format(rg_crc32c(0, exchange->body, size), crc);
-    int text_size = snprintf(text, sizeof(text),
-                             "{\"kind\":\"storage#object\",\"generation\":\"%" PRId64
-                             "\",\"size\":\"%zu\",\"crc32c\":\"%s\"}",
-                             object->generation, size, crc);
-    answer_text(exchange, 200, "", text, (size_t)text_size);
+    free(answer);
+    if (is_upload && status == 200 && exchange->object != NULL) {
+        upload_note(exchange, body);
+    }
 }
 
-static void list_write(struct exchange *exchange, FILE *out)
-{
-    const struct rg_h1_slice *target = &exchange->head->target;
-    char token[RG_SIM_GCS_NAME_SIZE_MAX], name[RG_SIM_GCS_NAME_SIZE_MAX];
-    unsigned first = 0;
-    if (query_find(target, "pageToken", token)) {
-        (void)sscanf(token, "from=%u", &first);
-    }
-    uint64_t count_max = RG_MIN(query_number(target, "maxResults"), (uint64_t)RESULTS_MAX);
-    uint64_t end = RG_MIN(first + count_max, (uint64_t)exchange->gcs->options.listed_count);
-    fputs("{\"kind\":\"storage#objects\"", out);
-    if (end < exchange->gcs->options.listed_count) {
-        rg_sim_gcs_token((uint32_t)end, token);
-        fprintf(out, ",\"nextPageToken\":\"%s\"", token);
-    }
-    for (uint64_t i = first; i < end; i++) {
-        rg_sim_gcs_listed_name((uint32_t)i, name);
-        fprintf(out,
-                "%s{\"name\":\"%s\",\"size\":\"%" PRIu64 "\",\"generation\":\"%" PRIu64
-                "\",\"crc32c\":\"",
-                i == first ? ",\"items\":[" : ",", name, rg_sim_gcs_listed_size((uint32_t)i),
-                LISTED_GENERATION + i);
-        write_crc(out, (uint32_t)i);
-        fputs(i + 1 == end ? "\"}]" : "\"}", out);
-    }
-    fputs("}", out);
-}
-
-static void do_list(struct exchange *exchange)
+static void answer_list(struct exchange *exchange)
 {
     const struct rg_sim_gcs_options *options = &exchange->gcs->options;
     char *text;
     size_t size;
     FILE *out = open_memstream(&text, &size);
     RG_ASSERT(out != NULL);
-    if (options->list != NULL) {
-        options->list(options->list_context, exchange->head->target, out);
-    } else {
-        list_write(exchange, out);
-    }
+    options->list(options->list_context, exchange->nested->head.target, out);
     fclose(out);
     answer_text(exchange, 200, "", text, size);
     free(text);
 }
 
-static bool slice_begins(const struct rg_h1_slice *slice, const char *text)
-{
-    size_t size = strlen(text);
-    return slice->size >= size && memcmp(slice->data, text, size) == 0;
-}
-
 /* Finds what the request is about, and whether it had to wait. */
-static void object_of_request(struct exchange *exchange, const char *path, bool upload)
+static void request_note(struct exchange *exchange)
 {
-    const struct rg_h1_slice *target = &exchange->head->target;
-    char name[RG_SIM_GCS_NAME_SIZE_MAX] = "";
-    if (upload) {
-        (void)query_find(target, "name", name);
-    } else {
-        const char *end = memchr(target->data, '?', target->size);
-        size_t path_size = strlen(path);
-        size_t size = end != NULL ? (size_t)(end - target->data) : target->size;
-        if (size <= path_size + 1) {
-            return;
-        }
-        decode(target->data + path_size + 1, target->data + size, name);
-    }
-    object_find(exchange, name);
+    const struct rg_api_request *request = &exchange->nested->request;
+    bool is_upload = request->route == RG_ROUTE_JSON_UPLOAD;
+    object_find(exchange, is_upload ? request->params[RG_PARAM_NAME] : request->object);
     struct rg_sim_gcs_object *object = exchange->object;
     if (object != NULL) {
         object->request_count++;
         object->early_count += rg_sim_now_ns(exchange->gcs->sim) < object->not_before_ns;
-    }
-}
-
-static void request_do(struct exchange *exchange)
-{
-    static const char upload[] = "/upload/storage/v1/b/" RG_SIM_GCS_BUCKET "/o";
-    static const char objects[] = "/storage/v1/b/" RG_SIM_GCS_BUCKET "/o";
-    const struct rg_h1_slice *target = &exchange->head->target;
-    bool is_upload = slice_begins(&exchange->head->method, "POST");
-    const char *path = is_upload ? upload : objects;
-    if (!slice_begins(target, path)) {
-        answer_error(exchange, 404, "");
-        return;
-    }
-    object_of_request(exchange, path, is_upload);
-    if (answer_unwell(exchange)) {
-        return;
-    }
-    if (is_upload) {
-        do_upload(exchange);
-    } else if (target->size > sizeof(objects) - 1 && target->data[sizeof(objects) - 1] == '/') {
-        do_media(exchange);
-    } else {
-        do_list(exchange);
     }
 }
 
@@ -518,20 +448,36 @@ static void answer_deliver(struct exchange *exchange)
     }
 }
 
-static void request_answer(struct rg_sim_end *end, const struct rg_h1_head *head,
-                           const uint8_t *body)
+static void request_do(struct exchange *exchange, struct rg_h1_slice body)
 {
-    struct exchange exchange = {
-        .gcs = rg_sim_end_context(end),
-        .end = end,
-        .head = head,
-        .body = body,
-    };
+    bool lists = exchange->nested->request.route == RG_ROUTE_JSON_OBJECTS;
+    request_note(exchange);
+    if (answer_unwell(exchange)) {
+        return;
+    }
+    if (lists && exchange->gcs->options.list != NULL) {
+        answer_list(exchange);
+    } else {
+        request_run(exchange, body);
+    }
+}
+
+static void request_answer(struct rg_sim_end *end, const struct rg_text *head,
+                           struct rg_h1_slice body)
+{
+    struct exchange exchange = {.gcs = rg_sim_end_context(end), .end = end};
+    exchange.nested = malloc(sizeof(*exchange.nested));
     exchange.out = open_memstream(&exchange.answer, &exchange.answer_size);
-    RG_ASSERT(exchange.out != NULL);
-    request_do(&exchange);
+    RG_ASSERT(exchange.out != NULL && exchange.nested != NULL);
+    if (nested_begin(exchange.gcs, exchange.nested, head)) {
+        request_do(&exchange, body);
+    } else {
+        answer_error(&exchange, 400, "");
+    }
+    rg_call_release(&exchange.nested->call);
     fclose(exchange.out);
     answer_deliver(&exchange);
+    free(exchange.nested);
     free(exchange.answer);
 }
 
@@ -555,7 +501,10 @@ static bool session_advance(struct rg_sim_end *end, struct session *session)
     if (rest < body_size) {
         return false;
     }
-    request_answer(end, &head, session->data + head_size);
+    const struct rg_text text = {.data = (char *)session->data, .size = (size_t)head_size};
+    request_answer(
+        end, &text,
+        (struct rg_h1_slice){(const char *)session->data + head_size, (uint32_t)body_size});
     session->size = rest - body_size;
     memmove(session->data, session->data + head_size + body_size, session->size);
     return session->size > 0;
@@ -594,18 +543,42 @@ static const struct rg_sim_service gcs_service = {
     .gone = gcs_gone,
 };
 
+static void emulator_open(struct rg_sim_gcs *gcs)
+{
+    static const char *const buckets[] = {RG_SIM_GCS_BUCKET};
+    char listed[128];
+    const char *const synthetic[] = {listed};
+    const struct rg_store_options options = {
+        .buckets = buckets,
+        .bucket_count = 1,
+        .strict_buckets = true,
+        .synthetic = synthetic,
+        .synthetic_count = gcs->options.listed_count > 0,
+    };
+    snprintf(listed, sizeof(listed), RG_SIM_GCS_BUCKET "/" RG_SIM_GCS_LISTED ":%" PRIu32 ":%d",
+             gcs->options.listed_count, RG_SIM_GCS_LISTED_SIZE);
+    char error[256];
+    int rc = rg_store_open(&gcs->store, &options, error, sizeof(error));
+    RG_ASSERT(rc == 0);
+    const struct rg_handler_options handler = {.loop_count = 1, .store = gcs->store};
+    rc = rg_handler_create(&gcs->handler, &handler);
+    RG_ASSERT(rc == 0);
+    gcs->bucket = rg_store_find_bucket(gcs->store, rg_text_slice(RG_SIM_GCS_BUCKET));
+}
+
 struct rg_sim_gcs *rg_sim_gcs_create(struct rg_sim *sim, const struct rg_sim_gcs_options *options)
 {
     RG_ASSERT(options->stored_count <= options->object_count && options->object_count > 0);
     struct rg_sim_gcs *gcs = calloc(1, sizeof(*gcs));
-    RG_ASSERT(gcs != NULL);
-    gcs->sim = sim;
+    RG_ASSERT(gcs != NULL && clock_sim == NULL);
+    clock_sim = gcs->sim = sim;
     gcs->options = *options;
     gcs->size_seed = rg_sim_random_below(sim, UINT64_MAX);
     gcs->objects = calloc(options->object_count, sizeof(*gcs->objects));
     RG_ASSERT(gcs->objects != NULL);
+    emulator_open(gcs);
     for (uint32_t i = 0; i < options->stored_count; i++) {
-        gcs->objects[i].generation = RG_SIM_GCS_GENERATION_FIRST;
+        version_store(gcs, i);
     }
     return gcs;
 }
@@ -613,6 +586,12 @@ struct rg_sim_gcs *rg_sim_gcs_create(struct rg_sim *sim, const struct rg_sim_gcs
 void rg_sim_gcs_destroy(struct rg_sim_gcs *gcs)
 {
     if (gcs != NULL) {
+        clock_sim = NULL;
+        rg_handler_destroy(gcs->handler);
+        rg_store_close(gcs->store);
+        for (uint32_t i = 0; i < gcs->options.object_count; i++) {
+            free(gcs->objects[i].generations);
+        }
         free(gcs->objects);
         free(gcs);
     }
@@ -633,4 +612,21 @@ uint64_t rg_sim_gcs_trouble_count(const struct rg_sim_gcs *gcs, enum rg_sim_gcs_
 {
     RG_ASSERT(trouble < RG_SIM_GCS_TROUBLE_COUNT);
     return gcs->trouble_counts[trouble];
+}
+
+uint32_t rg_sim_gcs_version(const struct rg_sim_gcs *gcs, uint32_t index, int64_t generation)
+{
+    const struct rg_sim_gcs_object *object = rg_sim_gcs_object(gcs, index);
+    for (uint32_t i = 0; i < object->version_count; i++) {
+        if (object->generations[i] == generation) {
+            return i + 1;
+        }
+    }
+    return 0;
+}
+
+int64_t rg_sim_gcs_first(const struct rg_sim_gcs *gcs, uint32_t index)
+{
+    const struct rg_sim_gcs_object *object = rg_sim_gcs_object(gcs, index);
+    return object->version_count > 0 ? object->generations[0] : 1;
 }

@@ -1,9 +1,11 @@
-/* A scripted Cloud Storage in a simulation: media reads with ranges and generations, listing pages,
- * and uploads, over plain HTTP, with troubles of its own that strike by chance.
+/* Cloud Storage in a simulation: the emulator answers, on virtual time and without threads, and
+ * what stands before it does to its answers what servers and proxies do that are not well.
  *
- * What it serves is a function of its seed: `index` names an object, and the bytes of each of its
- * generations can be computed anew, so that a test knows what to expect without asking. Its books
- * say what it was asked and what it did. One belongs to one simulation and outlives it. */
+ * What is stored is a function of the seed: `index` names an object, and the bytes of each of its
+ * versions, which are counted from 1, can be computed anew, so that a test knows what to expect
+ * without asking. Its books say what it was asked and what was done. One belongs to one simulation
+ * and outlives it. A program that uses it links with --wrap=clock_gettime, so that generations and
+ * dates are of virtual time; there is one at a time. */
 #ifndef RG_TESTS_SUPPORT_SIM_GCS_H
 #define RG_TESTS_SUPPORT_SIM_GCS_H
 
@@ -12,9 +14,9 @@
 
 #define RG_SIM_GCS_BUCKET "simulated-bucket"
 #define RG_SIM_GCS_NAME_SIZE_MAX 64
-#define RG_SIM_GCS_GENERATION_FIRST INT64_C(1700000000000001)
 
-/* What can go wrong in the server, for each request with a probability of its own: XX(name). */
+/* What can go wrong before the emulator or behind it, for each request with a probability of its
+ * own: XX(name). */
 #define RG_SIM_GCS_TROUBLES(XX)                                                                    \
     XX(ERROR)       /* 500, 502 or 504, and nothing is done */                                     \
     XX(THROTTLE)    /* 429 or 503 with a Retry-After, and nothing is done */                       \
@@ -41,19 +43,19 @@ enum rg_sim_gcs_trouble {
 struct rg_sim_gcs_options {
     uint32_t object_count; /* indices that there are */
     uint32_t stored_count; /* of them, those that are stored from the first */
-    uint32_t listed_count; /* objects of the listing */
+    uint32_t listed_count; /* objects that are only listed */
     uint64_t object_size_max;
     uint64_t pause_ns_max;                       /* between pieces of a slow answer */
     uint32_t troubles[RG_SIM_GCS_TROUBLE_COUNT]; /* parts per million */
-    /* Writes the page that a target asks for, in place of the listing described here. May be NULL.
-     */
+    /* Writes the page that a target asks for, in place of the emulator. May be NULL. */
     void (*list)(void *context, struct rg_h1_slice target, FILE *out);
     void *list_context;
 };
 
 /* The book of one object. */
 struct rg_sim_gcs_object {
-    int64_t generation; /* 0: not stored */
+    int64_t *generations;   /* of its versions */
+    uint32_t version_count; /* 0: not stored */
     uint32_t request_count;
     uint32_t put_count;     /* uploads that took effect */
     uint32_t bad_put_count; /* of them, with other bytes than were to be expected */
@@ -71,15 +73,19 @@ void rg_sim_gcs_listen(struct rg_sim_gcs *gcs, const struct sockaddr *address);
 const struct rg_sim_gcs_object *rg_sim_gcs_object(const struct rg_sim_gcs *gcs, uint32_t index);
 uint64_t rg_sim_gcs_trouble_count(const struct rg_sim_gcs *gcs, enum rg_sim_gcs_trouble trouble);
 
-/* What there is to expect. An upload is expected to be of the first generation's bytes. */
+/* The version that has the generation; 0: there was none. */
+uint32_t rg_sim_gcs_version(const struct rg_sim_gcs *gcs, uint32_t index, int64_t generation);
+
+/* The generation of the first version; where there is none, one that no object has. */
+int64_t rg_sim_gcs_first(const struct rg_sim_gcs *gcs, uint32_t index);
+
+/* What there is to expect. An upload is expected to be of the first version's bytes. */
 void rg_sim_gcs_name(uint32_t index, char out_name[static RG_SIM_GCS_NAME_SIZE_MAX]);
-uint64_t rg_sim_gcs_size(const struct rg_sim_gcs *gcs, uint32_t index, int64_t generation);
-void rg_sim_gcs_fill(uint32_t index, int64_t generation, uint64_t offset, uint8_t *out,
-                     size_t size);
-/* What the listing says of an object. */
+uint64_t rg_sim_gcs_size(const struct rg_sim_gcs *gcs, uint32_t index, uint32_t version);
+void rg_sim_gcs_fill(uint32_t index, uint32_t version, uint64_t offset, uint8_t *out, size_t size);
+/* Objects beside these, which are only listed. */
+#define RG_SIM_GCS_LISTED "listed/"
+#define RG_SIM_GCS_LISTED_SIZE 5
 void rg_sim_gcs_listed_name(uint32_t number, char out_name[static RG_SIM_GCS_NAME_SIZE_MAX]);
-uint64_t rg_sim_gcs_listed_size(uint32_t number);
-/* The token with which a page begins at this object. */
-void rg_sim_gcs_token(uint32_t number, char out_token[static RG_SIM_GCS_NAME_SIZE_MAX]);
 
 #endif
