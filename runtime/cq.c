@@ -286,6 +286,20 @@ int rg_cq_source_reserve(struct rg_cq *cq, uint32_t count)
     return reserved;
 }
 
+static bool sources_rest(struct rg_cq *cq)
+{
+    uint64_t present = atomic_load(&cq->present);
+    return present != 0 && present >> 32 == (present & UINT32_MAX);
+}
+
+static void wake_all(struct rg_cq *cq)
+{
+    atomic_fetch_add(&cq->event, 1);
+    if (atomic_load(&cq->sleepers) > 0) {
+        futex_wake_all(cq);
+    }
+}
+
 static void room_tell(struct rg_cq *cq)
 {
     if (RG_UNLIKELY((atomic_load(&cq->source_bits) & WANTING) != 0)) {
@@ -299,6 +313,9 @@ void rg_cq_unreserve(struct rg_cq *cq, uint32_t count)
     uint64_t before = atomic_fetch_sub(&cq->reserved, count);
     RG_ASSERT(before - head >= count);
     room_tell(cq);
+    if (RG_UNLIKELY(sources_rest(cq))) {
+        wake_all(cq); /* less is promised */
+    }
 }
 
 void rg_cq_attach(struct rg_cq *cq, struct rg_cq_source *source)
@@ -311,18 +328,11 @@ void rg_cq_attach(struct rg_cq *cq, struct rg_cq_source *source)
     rg_baton_give(&cq->feeding);
 }
 
-static bool sources_rest(struct rg_cq *cq)
+/* Records that are there, or come for sure, behind `head`; at least one. */
+static uint32_t promised(struct rg_cq *cq, uint64_t head)
 {
-    uint64_t present = atomic_load(&cq->present);
-    return present != 0 && present >> 32 == (present & UINT32_MAX);
-}
-
-static void wake_all(struct rg_cq *cq)
-{
-    atomic_fetch_add(&cq->event, 1);
-    if (atomic_load(&cq->sleepers) > 0) {
-        futex_wake_all(cq);
-    }
+    uint64_t reserved = atomic_load(&cq->reserved);
+    return reserved > head ? (uint32_t)RG_MIN(reserved - head, (uint64_t)cq->capacity) : 1;
 }
 
 static uint64_t weight_of(enum rg_cq_source_state state)
@@ -519,7 +529,7 @@ static int take_or_sleep(struct rg_cq *cq, struct rg_completion *out, uint32_t o
     atomic_fetch_add(&cq->sleepers, 1);
     uint32_t event = atomic_load(&cq->event);
     uint64_t head = atomic_load_explicit(&cq->head, memory_order_acquire);
-    min = sources_rest(cq) ? 1 : min;
+    min = sources_rest(cq) ? RG_MIN(min, promised(cq, head)) : min;
     lower_wake_at(cq, head + min);
     (void)atomic_load(&cq->published);
     int rc = (int)take(cq, out, out_max, min);

@@ -442,6 +442,158 @@ static void test_close_right_after_the_last_record_was_taken(void)
     }
 }
 
+/* A source that records what it is told. */
+struct scripted_source {
+    struct rg_cq_source source;
+    struct rg_cq *cq;
+    uint32_t took, rooms;
+};
+
+static void script_took(struct rg_cq_source *source, struct rg_completion *records, uint32_t count)
+{
+    struct scripted_source *script = RG_CONTAINER_OF(source, struct scripted_source, source);
+    for (uint32_t i = 0; i < count; i++) {
+        RG_CHECK_EQ(records[i].sample_number, records[i].user_data);
+        records[i].sample_index = 0;
+    }
+    script->took += count;
+}
+
+static void script_has_room(struct rg_cq_source *source)
+{
+    RG_CONTAINER_OF(source, struct scripted_source, source)->rooms++;
+}
+
+static void script_attach(struct scripted_source *script, struct rg_cq *cq)
+{
+    *script = (struct scripted_source){
+        .source.took = script_took, .source.has_room = script_has_room, .cq = cq};
+    rg_cq_attach(cq, &script->source);
+}
+
+static void script_detach(struct scripted_source *script)
+{
+    rg_cq_source_become(script->cq, &script->source, RG_CQ_SOURCE_AWAY);
+    rg_cq_detach(script->cq, &script->source);
+}
+
+static void script_publish(struct scripted_source *script, uint64_t number)
+{
+    struct rg_completion record = {
+        .user_data = number, .sample_index = (uintptr_t)&script->source, .sample_number = number};
+    rg_cq_publish(script->cq, &record, 1);
+}
+
+static void test_sources_are_told_of_their_records_only(void)
+{
+    struct rg_cq *cq = open_queue(8);
+    struct scripted_source first, second;
+    struct rg_completion out[8];
+    script_attach(&first, cq);
+    script_attach(&second, cq);
+    RG_CHECK_EQ(rg_cq_source_reserve(cq, 8), 6); /* a quarter is left to requests */
+    for (uint64_t i = 0; i < 6; i++) {
+        struct rg_completion record = {.user_data = i};
+        if (i % 3 == 2) {
+            rg_cq_publish(cq, &record, 1);
+        } else {
+            script_publish(i < 3 ? &first : &second, i);
+        }
+    }
+    RG_CHECK_EQ(rg_cq_poll(cq, out, 8), 6);
+    RG_CHECK_EQ(first.took, 2);
+    RG_CHECK_EQ(second.took, 2);
+    for (uint64_t i = 0; i < 6; i++) {
+        RG_CHECK_EQ(out[i].user_data, i);
+        RG_CHECK_EQ(out[i].sample_index, 0);
+    }
+    script_detach(&first);
+    script_detach(&second);
+    rg_cq_close(cq);
+}
+
+static void test_sources_are_told_of_room_when_one_has_wanted_it(void)
+{
+    struct rg_cq *cq = open_queue(4);
+    struct scripted_source script;
+    struct rg_completion out[4];
+    script_attach(&script, cq);
+    RG_CHECK_EQ(rg_cq_reserve(cq, 4), 4);
+    rg_cq_unreserve(cq, 1);
+    RG_CHECK_EQ(script.rooms, 0);
+    RG_CHECK_EQ(rg_cq_source_reserve(cq, 1), 0);
+    rg_cq_unreserve(cq, 1);
+    RG_CHECK_EQ(script.rooms, 1);
+    RG_CHECK_EQ(rg_cq_source_reserve(cq, 1), 1);
+    RG_CHECK_EQ(rg_cq_source_reserve(cq, 1), 0);
+    for (uint64_t i = 0; i < 3; i++) {
+        script_publish(&script, i);
+    }
+    RG_CHECK_EQ(rg_cq_poll(cq, out, 1), 1);
+    RG_CHECK_EQ(script.rooms, 2);
+    RG_CHECK_EQ(rg_cq_poll(cq, out, 4), 2);
+    RG_CHECK_EQ(script.rooms, 2); /* nobody has wanted any since */
+    script_detach(&script);
+    rg_cq_close(cq);
+}
+
+/* Three are wanted, and one is there. */
+static void *rest(void *context)
+{
+    struct scripted_source *script = context;
+    rg_cq_source_become(script->cq, &script->source, RG_CQ_SOURCE_RESTING);
+    return NULL;
+}
+
+static void test_a_wait_ends_when_all_sources_rest_and_no_request_is_out(void)
+{
+    struct rg_cq *cq = open_queue(8);
+    struct scripted_source script;
+    struct rg_completion out[8];
+    pthread_t thread;
+    script_attach(&script, cq);
+    RG_CHECK_EQ(rg_cq_reserve(cq, 3), 3);
+    script_publish(&script, 1);
+    RG_CHECK_EQ(pthread_create(&thread, NULL, rest, &script), 0);
+    pthread_join(thread, NULL);
+    /* Two requests are out. */
+    RG_CHECK_EQ(rg_cq_wait(cq, out, 8, 4, 0), 1);
+    script_publish(&script, 2);
+    rg_cq_unreserve(cq, 1);
+    RG_CHECK_EQ(rg_cq_wait(cq, out, 8, 4, RG_FOREVER), 1);
+    rg_cq_source_become(cq, &script.source, RG_CQ_SOURCE_FLOWING);
+    RG_CHECK_EQ(rg_cq_reserve(cq, 1), 1);
+    script_publish(&script, 3);
+    RG_CHECK_EQ(pthread_create(&thread, NULL, rest, &script), 0);
+    RG_CHECK_EQ(rg_cq_wait(cq, out, 8, 4, RG_FOREVER), 1);
+    pthread_join(thread, NULL);
+    script_detach(&script);
+    rg_cq_close(cq);
+}
+
+struct scripted_listener {
+    struct rg_cq_listener listener;
+    uint32_t calls;
+};
+
+static void listener_call(struct rg_cq_listener *listener)
+{
+    RG_CONTAINER_OF(listener, struct scripted_listener, listener)->calls++;
+}
+
+static void test_a_listener_hears_of_what_is_published(void)
+{
+    struct rg_cq *cq = open_queue(4);
+    struct scripted_listener script = {.listener.published = listener_call};
+    RG_CHECK_EQ(rg_cq_reserve(cq, 4), 4);
+    publish(cq, 1, 1);
+    rg_cq_listen(cq, &script.listener);
+    publish(cq, 2, 3);
+    RG_CHECK_EQ(script.calls, 1);
+    check_poll(cq, 1, 4);
+    rg_cq_close(cq);
+}
+
 /* A crowd: publishers reserve and publish numbered records, takers take them in various ways. */
 
 #define PUBLISHERS 2
@@ -633,6 +785,10 @@ int main(int argc, char **argv)
         RG_TEST(test_the_fd_needs_a_free_descriptor),
         RG_TEST(test_a_child_can_only_close),
         RG_TEST(test_close_right_after_the_last_record_was_taken),
+        RG_TEST(test_sources_are_told_of_their_records_only),
+        RG_TEST(test_sources_are_told_of_room_when_one_has_wanted_it),
+        RG_TEST(test_a_wait_ends_when_all_sources_rest_and_no_request_is_out),
+        RG_TEST(test_a_listener_hears_of_what_is_published),
         RG_TEST(test_each_record_is_taken_once_by_one_of_many),
         RG_TEST(test_no_wake_up_of_the_fd_is_lost),
     };
