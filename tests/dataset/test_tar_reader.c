@@ -285,6 +285,49 @@ static void test_it_goes_on_exactly_at_any_sample(void)
     }
 }
 
+/* Through a queue that has fewer slots than a request has samples. Stopped in the middle at first.
+ */
+static void test_samples_come_through_a_queue(void)
+{
+    for (int unordered = 0; unordered < 2; unordered++) {
+        world_open(0);
+        static uint8_t state[16384];
+        struct rg_reader_options options = reader_options();
+        struct rg_completion done = {0};
+        struct rg_tar_cursor *cursor;
+        struct rg_cq *samples;
+        options.unordered = unordered == 1;
+        RG_CHECK_EQ(rg_cq_open(&samples, runtime, 8), 0);
+        RG_CHECK_EQ(rg_tar_cursor_open(&cursor, tar, NULL, 0), 0);
+        for (uint64_t taken = 0; done.status != RG_STATUS_END;) {
+            struct rg_reader *reader = reader_open(&options);
+            RG_CHECK_EQ(rg_reader_taken(reader), taken);
+            RG_CHECK_EQ(rg_reader_start(reader, samples, 1), 0);
+            for (uint64_t end = taken + 101; taken < end; taken++) {
+                RG_CHECK_EQ(rg_cq_wait(samples, &done, 1, 1, rg_now_ns() + PATIENCE_NS), 1);
+                if (done.status == RG_STATUS_END) {
+                    break;
+                }
+                struct rg_sample sample = {
+                    .index = done.sample_index, .number = done.sample_number, .completion = done};
+                sample.completion.user_data = done.sample_number;
+                sample_check(cursor, &sample);
+            }
+            options.state_size = rg_reader_state(reader, state, sizeof(state));
+            options.state = state;
+            rg_reader_close(reader);
+            struct rg_completion left;
+            while (rg_cq_poll(samples, &left, 1) == 1) {
+                rg_lease_release(left.lease);
+            }
+        }
+        check_each_seen_once();
+        rg_tar_cursor_close(cursor);
+        rg_cq_close(samples);
+        world_close();
+    }
+}
+
 static void test_ranks_and_workers_share_the_samples(void)
 {
     world_open(0);
@@ -473,6 +516,7 @@ int main(int argc, char **argv)
         RG_TEST(test_neighbours_come_by_one_request),
         RG_TEST(test_memory_comes_back_with_the_last_of_a_request),
         RG_TEST(test_it_goes_on_exactly_at_any_sample),
+        RG_TEST(test_samples_come_through_a_queue),
         RG_TEST(test_ranks_and_workers_share_the_samples),
         RG_TEST(test_a_shard_that_was_replaced_follows_the_policy),
         RG_TEST(test_a_sample_without_bytes_is_of_its_own_shard),

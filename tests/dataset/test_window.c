@@ -9,7 +9,15 @@
 #define TOTAL 400
 #define CHARGE 10
 
-enum model_state { MODEL_NEW, MODEL_OUT, MODEL_AGAIN, MODEL_FOLLOWS, MODEL_HERE, MODEL_DONE };
+enum model_state {
+    MODEL_NEW,
+    MODEL_OUT,
+    MODEL_AGAIN,
+    MODEL_FOLLOWS,
+    MODEL_HERE,
+    MODEL_OFFERED,
+    MODEL_DONE
+};
 
 /* A sample; `request` is the first sample of its request, whose charge and status are the
  * request's. */
@@ -23,6 +31,7 @@ static struct model model[TOTAL];
 static struct rg_window_options limits;
 static uint64_t arrivals, next_new;
 static bool is_held;
+static bool is_offering;    /* samples leave by a queue */
 static uint32_t leases_out; /* given to the window and not back */
 
 static struct rg_lease *lease_make(void)
@@ -47,6 +56,16 @@ static uint64_t model_first(void)
         first++;
     }
     return first;
+}
+
+/* The first that is still waited for. */
+static uint64_t model_awaited(void)
+{
+    uint64_t number = 0;
+    while (number < limits.total && model[number].state >= MODEL_OFFERED) {
+        number++;
+    }
+    return number;
 }
 
 static uint32_t model_count(enum model_state state)
@@ -82,7 +101,8 @@ static bool model_next(const struct rg_window *window, uint64_t *out_number)
         number++;
     }
     uint32_t asked = model_count(MODEL_OUT) + model_count(MODEL_AGAIN) +
-                     model_count(MODEL_FOLLOWS) + model_count(MODEL_HERE);
+                     model_count(MODEL_FOLLOWS) + model_count(MODEL_HERE) +
+                     model_count(MODEL_OFFERED);
     *out_number = number;
     return number < limits.total && number - model_first() < window->capacity &&
            asked < limits.requests_max && model_has_bytes();
@@ -93,7 +113,7 @@ static bool model_ask(const struct rg_window *window, uint64_t *out_first)
     for (uint64_t i = 0; i < limits.total; i++) {
         if (model[i].state == MODEL_AGAIN) {
             *out_first = i;
-            return i == model_first() || model_has_bytes();
+            return i == model_awaited() || model_has_bytes();
         }
     }
     return model_next(window, out_first);
@@ -200,14 +220,14 @@ static void step_postpone_or_skip(struct rg_window *window)
     if (!some_request(&first)) {
         return;
     }
-    uint64_t begin = model_first(), count = model[first].last - first + 1;
+    uint64_t begin = model_awaited(), count = model[first].last - first + 1;
     if (rg_test_random_below(2) == 0) {
         model[first].charge = 0;
         model[first].state = MODEL_AGAIN;
         rg_window_postpone(window, first);
     } else {
         model_request(first, MODEL_DONE, MODEL_DONE);
-        is_held = is_held && model_first() == begin;
+        is_held = is_held && model_awaited() == begin;
         RG_CHECK_EQ(rg_window_skip(window, first), count);
     }
 }
@@ -217,7 +237,7 @@ static uint64_t model_turn(void)
 {
     uint64_t turn = limits.total;
     if (!limits.unordered) {
-        uint64_t first = model_first();
+        uint64_t first = model_awaited();
         return first < limits.total && model[first].state == MODEL_HERE ? first : turn;
     }
     for (uint64_t i = 0; i < limits.total; i++) {
@@ -247,14 +267,45 @@ static void step_take(struct rg_window *window)
     struct rg_sample sample;
     uint64_t turn = model_turn();
     RG_CHECK_EQ(rg_window_can_take(window), turn < limits.total);
-    RG_CHECK_EQ(rg_window_take(window, &sample), turn < limits.total);
+    bool is_taken =
+        is_offering ? rg_window_offer(window, &sample) : rg_window_take(window, &sample);
+    RG_CHECK_EQ(is_taken, turn < limits.total);
     if (turn < limits.total) {
         RG_CHECK_EQ(sample.number, turn);
         sample_check(&sample);
-        uint64_t begin = model_first();
-        model[turn].state = MODEL_DONE;
-        is_held = is_held && model_first() == begin;
+        uint64_t begin = model_awaited();
+        model[turn].state = is_offering ? MODEL_OFFERED : MODEL_DONE;
+        is_held = is_held && model_awaited() == begin;
     }
+}
+
+/* One of those that are offered is taken, at random. */
+static void step_taken(struct rg_window *window)
+{
+    uint32_t count = model_count(MODEL_OFFERED);
+    uint64_t chosen = count > 0 ? rg_test_random_below(count) : 0;
+    for (uint64_t i = 0; i < limits.total && count > 0; i++) {
+        if (model[i].state == MODEL_OFFERED && chosen-- == 0) {
+            model[i].state = MODEL_DONE;
+            rg_window_taken(window, i);
+            return;
+        }
+    }
+}
+
+/* How many come one after the other. */
+static void offerable_check(const struct rg_window *window)
+{
+    uint32_t count = 0;
+    for (uint64_t i = model_awaited(); i < limits.total && !limits.unordered; i++) {
+        if (model[i].state != MODEL_HERE && model[i].state != MODEL_DONE) {
+            break;
+        }
+        count += model[i].state == MODEL_HERE;
+    }
+    count = limits.unordered ? model_count(MODEL_HERE) : count;
+    RG_CHECK_EQ(rg_window_offerable(window, TOTAL), count);
+    RG_CHECK_EQ(rg_window_offerable(window, 2), RG_MIN(count, 2u));
 }
 
 static void step_let_go(struct rg_window *window)
@@ -278,8 +329,8 @@ static void step_let_go(struct rg_window *window)
 static void check_same(const struct rg_window *window)
 {
     static const enum rg_slot_state states[] = {RG_SLOT_OUT, RG_SLOT_AGAIN, RG_SLOT_FOLLOWS,
-                                                RG_SLOT_HERE};
-    for (int state = MODEL_OUT; state <= MODEL_HERE; state++) {
+                                                RG_SLOT_HERE, RG_SLOT_OFFERED};
+    for (int state = MODEL_OUT; state <= MODEL_OFFERED; state++) {
         RG_CHECK_EQ(window->counts[states[state - MODEL_OUT]],
                     model_count((enum model_state)state));
     }
@@ -289,6 +340,7 @@ static void check_same(const struct rg_window *window)
     RG_CHECK_EQ(window->options.bytes_max, limits.bytes_max);
     RG_CHECK_EQ(window->is_held, is_held);
     RG_CHECK_EQ(leases_out, model_count(MODEL_HERE));
+    offerable_check(window);
 }
 
 static void step(struct rg_window *window)
@@ -300,6 +352,8 @@ static void step(struct rg_window *window)
         step_arrive(window);
     } else if (kind < 73) {
         step_postpone_or_skip(window);
+    } else if (kind < 98 && is_offering && kind % 2 == 0) {
+        step_taken(window);
     } else if (kind < 98) {
         step_take(window);
     } else {
@@ -333,6 +387,7 @@ static void epoch_run(bool unordered, bool to_the_end)
     for (int i = 0; i < 500 || (to_the_end && !rg_window_is_done(&window)); i++) {
         step(&window);
     }
+    RG_CHECK(!to_the_end || rg_window_is_offered(&window));
     rg_window_fini(&window, lease_release);
     RG_CHECK_EQ(leases_out, 0);
     rg_window_fini(&window, lease_release);
@@ -350,6 +405,15 @@ static void test_unordered_samples_are_taken_as_they_arrive(void)
     for (int round = 0; round < 20; round++) {
         epoch_run(true, true);
     }
+}
+
+static void test_samples_leave_by_a_queue_in_their_turn(void)
+{
+    is_offering = true;
+    for (int round = 0; round < 40; round++) {
+        epoch_run(round % 2 == 0, round % 8 != 0);
+    }
+    is_offering = false;
 }
 
 static void test_ending_in_the_middle_releases_what_is_here(void)
@@ -393,6 +457,7 @@ int main(int argc, char **argv)
     static const struct rg_test tests[] = {
         RG_TEST(test_each_sample_is_taken_once_in_its_turn),
         RG_TEST(test_unordered_samples_are_taken_as_they_arrive),
+        RG_TEST(test_samples_leave_by_a_queue_in_their_turn),
         RG_TEST(test_ending_in_the_middle_releases_what_is_here),
         RG_TEST(test_nothing_is_released_where_it_is_not_ours),
         RG_TEST(test_a_beginning_beyond_the_end_is_refused),
