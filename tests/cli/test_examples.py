@@ -94,6 +94,26 @@ class Examples(ServedCase):
     def test_libuv_loop_interrupted(self):
         self.check_interrupt("libuv_loop")
 
+    def test_two_datasets(self):
+        self.check_usage("two_datasets")
+        done = self.run_example("two_datasets", "made", "shard-", "made", "shard-0000001")
+        self.assertEqual(
+            done.stdout,
+            "gs://made/shard-: 20 samples, 204800 bytes, 0 failed\n"
+            "gs://made/shard-0000001: 10 samples, 102400 bytes, 0 failed\n",
+        )
+        done = self.run_example("two_datasets", "made", "nothing", "made", "shard-00000003")
+        self.assertIn("gs://made/nothing: 0 samples, 0 bytes, 0 failed\n", done.stdout)
+        with Rule(
+            self.rule_place, bucket="made", target="alt=media", nth=3, effect="none", answer="failed", status=404
+        ):
+            done = self.run_example("two_datasets", "made", "shard-", "made", "shard-", status=FAILED)
+        self.assertRegex(done.stdout, r": 19 samples, 194560 bytes, 1 failed\n")
+        self.assertIn("gs://made/shard-", done.stderr)
+        self.assertIn(
+            "gs://absent/x", self.run_example("two_datasets", "absent", "x", "absent", "x", status=USAGE).stderr
+        )
+
     def fetch(self, place, name):
         with urllib.request.urlopen(place + name, timeout=PATIENCE_S) as answer:
             return answer.read()
