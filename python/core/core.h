@@ -284,7 +284,7 @@ struct core_operation_kind {
     bool is_lean; /* see core_operation_is_lean */
 };
 extern const struct core_operation_kind core_put_kind, core_update_kind, core_compose_kind,
-    core_get_into_kind;
+    core_get_into_kind, core_read_at_kind;
 /* A dict of what is known of the object, with found_done, from a completion whose lease it takes.
  */
 PyObject *core_info_found_dict(PyObject *uri, const struct rg_completion *done);
@@ -311,6 +311,7 @@ struct core_operation {
     PyObject *uri;      /* owned; a str, or a tuple of them */
     PyObject *target;   /* owned; of a copy, a str */
     PyObject *progress; /* owned; called as a listing goes on */
+    PyObject *reader;   /* owned; an ObjectReader */
     Py_buffer data;
     const char *content_type; /* lives as long as the call's arguments, like the next two */
     const char *content_encoding, *cache_control;

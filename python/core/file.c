@@ -92,6 +92,50 @@ static PyObject *object_reader_read_at(PyObject *object, PyObject *args)
     return got >= 0 ? PyLong_FromLongLong(got) : NULL;
 }
 
+/* What is awaited, any number at once: (reader, offset, buffer). The operation keeps both. */
+static int awaited_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"reader", "offset", "buffer", NULL};
+    PyObject *number;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!Ow*:_read_at", names, object_reader_type,
+                                     &self->reader, &number, &self->data)) {
+        return -1;
+    }
+    self->uri = of(self->reader)->uri;
+    return core_number(number, "offset", 0, CORE_BYTES_MAX - (uint64_t)self->data.len,
+                       &self->offset)
+               ? 0
+               : -1;
+}
+
+static int awaited_submit(struct core_operation *self, struct core_session *session,
+                          struct rg_cq *cq, const struct core_uri *uri, uint64_t user_data)
+{
+    struct object_reader *reader = of(self->reader);
+    (void)uri;
+    if (reader->reader == NULL || reader->session != session) {
+        PyErr_Format(PyExc_ValueError, "the reader of %U is %s", reader->uri,
+                     reader->reader == NULL ? "closed" : "of another client");
+        return -EINVAL;
+    }
+    const struct rg_checkpoint_read read = {.offset = self->offset,
+                                            .size = (uint64_t)self->data.len,
+                                            .buf = self->data.buf,
+                                            .user_data = user_data};
+    return rg_submit_checkpoint_read(reader->reader, cq, &read);
+}
+
+static PyObject *awaited_result(struct core_operation *self, struct core_session *session,
+                                const struct rg_completion *done)
+{
+    (void)self;
+    (void)session;
+    return PyLong_FromUnsignedLongLong(done->size);
+}
+
+const struct core_operation_kind core_read_at_kind = {"_read_at", awaited_parse, awaited_submit,
+                                                      awaited_result, true};
+
 static PyObject *object_reader_close(PyObject *object, PyObject *nothing)
 {
     (void)nothing;
@@ -158,7 +202,8 @@ static PyMethodDef object_reader_methods[] = {
     {"read_at", object_reader_read_at, METH_VARARGS,
      "read_at(offset, buffer) -> bytes read, fewer than the buffer has only at the object's end"},
     {"close", object_reader_close, METH_NOARGS,
-     "Gives back what was read ahead. A call that another thread is in fails."},
+     "Gives back what was read ahead. A call that another thread is in fails, and so does what is "
+     "awaited."},
     {0},
 };
 

@@ -578,10 +578,7 @@ static bool kind_lists(const struct core_operation_kind *kind)
 
 /* Kinds that are defined in other files. */
 static const struct core_operation_kind *const more_kinds[] = {
-    &core_put_kind,
-    &core_update_kind,
-    &core_compose_kind,
-    &core_get_into_kind,
+    &core_put_kind, &core_update_kind, &core_compose_kind, &core_get_into_kind, &core_read_at_kind,
 };
 
 static const struct core_operation_kind *kind_find(const char *name)
@@ -625,6 +622,7 @@ int core_operation_init(struct core_operation *self, const char *name, PyObject 
     Py_XINCREF(self->uri);
     Py_XINCREF(self->target);
     Py_XINCREF(self->progress);
+    Py_XINCREF(self->reader);
     if (rc < 0) {
         core_operation_fini(self);
     }
@@ -659,6 +657,7 @@ void core_operation_fini(struct core_operation *self)
     Py_XDECREF(self->uri);
     Py_XDECREF(self->target);
     Py_XDECREF(self->progress);
+    Py_XDECREF(self->reader);
     memset(self, 0, sizeof(*self));
 }
 
@@ -667,6 +666,7 @@ int core_operation_traverse(struct core_operation *self, visitproc visit, void *
     Py_VISIT(self->uri);
     Py_VISIT(self->target);
     Py_VISIT(self->progress);
+    Py_VISIT(self->reader);
     Py_VISIT(self->data.obj);
     Py_VISIT(self->found);
     Py_VISIT(self->texts);

@@ -22,13 +22,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
 
 from ringest import _core, _leaving, _newest, _torch_pickle
-from ringest._errors import CheckpointError
+from ringest._errors import CheckpointError, Error
 from ringest._needs import needs
 from ringest._torch_zip import ArchiveReader, ArchiveWriter, Foreign
 from ringest.client import Client, default_client, parse_size
 from ringest.retention import retain
 
-__all__ = ["CheckpointError", "ReadFile", "WriteFile", "load", "open", "retain", "save"]
+__all__ = ["AsyncReadFile", "CheckpointError", "ReadFile", "WriteFile", "aopen", "load", "open", "retain", "save"]
 
 # Python's own buffer; what is larger goes to the reader, which reads ahead.
 _BUFFER_SIZE = 8 << 10
@@ -100,6 +100,57 @@ class ReadFile(io.BufferedReader):
     def __reduce__(self) -> tuple[Any, ...]:
         """Another process goes on reading where this one is, and the same generation."""
         return _reopen, (self.raw._client, self.raw.name, self.generation, self.tell())
+
+
+class AsyncReadFile:
+    """An object that is read by awaiting. It has no position: any number of reads may be under way, of any tasks of the
+    event loop. All are of the generation that was opened; if it is deleted or replaced meanwhile, they raise
+    NotFoundError.
+
+    When they have brought all bytes of the object, in whatever order, those are compared with its CRC32C; if they differ,
+    that read and all later ones raise ChecksumError.
+    """
+
+    def __init__(self, client: Client, uri: str, facts: dict[str, Any]) -> None:
+        self.name = uri
+        self.size: int = facts["size"]
+        self.generation: int = facts["generation"]
+        self.closed = False
+        self._client = client
+        self._reader = _core.ObjectReader(client, uri, generation=self.generation)
+
+    async def readinto(self, buffer: Any, offset: int = 0) -> int:
+        """Fills a writable, contiguous buffer with the bytes from `offset` on, and returns how many: fewer only at the
+        object's end. After the task is cancelled, nothing writes to the buffer."""
+        self._check()
+        try:
+            return await self._client._channel().call("_read_at", self._reader, offset, buffer, ends_first=True)
+        except Error:
+            self._check()  # close has ended it
+            raise
+
+    async def read(self, size: int = -1, offset: int = 0) -> bytearray:
+        """Bytes from `offset` on, fewer only at the object's end; size -1: all up to there."""
+        left = max(0, self.size - offset)
+        data = bytearray(left if size < 0 else min(size, left))
+        if await self.readinto(data, offset) != len(data):
+            raise EOFError(f"{self.name}: generation {self.generation} ends before byte {offset + len(data)}")
+        return data
+
+    def _check(self) -> None:
+        if self.closed:
+            raise ValueError(f"{self.name}: the file is closed")
+
+    def close(self) -> None:
+        """Ends the reads that are under way: they raise ValueError. Again: nothing."""
+        self.closed = True
+        self._reader.close()
+
+    async def __aenter__(self) -> AsyncReadFile:
+        return self
+
+    async def __aexit__(self, *exception: Any) -> None:
+        self.close()
 
 
 def _reopen(client: Client, uri: str, generation: int, at: int) -> ReadFile:
@@ -222,6 +273,12 @@ def open(
     if mode == "wb" and not generation:
         return WriteFile(client.writer(uri, **options), uri)
     raise ValueError(f'{uri}: mode is "rb", with a generation, or "wb", with the options of a writer; not {mode!r}')
+
+
+async def aopen(uri: str, *, client: Client | None = None, generation: int = 0) -> AsyncReadFile:
+    """open(uri, "rb") for an event loop: `async with await aopen(uri) as file: head = await file.read(100)`."""
+    client = client or default_client()
+    return AsyncReadFile(client, uri, await client.astat(uri, generation=generation))
 
 
 def save(

@@ -4,11 +4,13 @@ import asyncio
 import datetime
 import gc
 import os
+import random
 import signal
 import threading
 import unittest
 
 import ringest
+import ringest.checkpoint
 import support
 from ringest import aio
 
@@ -17,6 +19,9 @@ try:
 except ImportError:
     uvloop = None
 
+FILE, SIZE = "gs://new/file", 1_000_000
+# Bodies of objects are not answered.
+HELD = {"bucket": "new", "target": "alt=media", "times": 1000, "effect": "none", "answer": "held"}
 # Answers that no test waits for.
 NEVER = ("--latency-ms", "600000")
 
@@ -51,6 +56,98 @@ class Awaited(unittest.TestCase):
                     return await main(client)
 
         return run(opened(), self.loop_factory)
+
+    def run_with_place(self, main):
+        """Gives it the endpoint and certificate, too, for rules."""
+
+        async def opened():
+            with support.emulator() as place:
+                async with ringest.Client(*place, hedging=False) as client:
+                    return await main(client, place)
+
+        return run(opened(), self.loop_factory)
+
+    def test_reads_of_one_object(self):
+        data = random.Random(1).randbytes(SIZE)
+
+        async def main(client):
+            await client.aput(FILE, data)
+            async with await ringest.checkpoint.aopen(FILE, client=client) as file:
+                self.assertEqual((file.size, file.name), (SIZE, FILE))
+                pieces = await asyncio.gather(*(file.read(100_003, at) for at in range(0, SIZE, 100_003)))
+                self.assertEqual(b"".join(pieces), data)
+                self.assertEqual(await file.read(), data)
+                self.assertEqual(await file.read(offset=SIZE - 5), data[-5:])
+                self.assertEqual(await file.read(10, offset=SIZE + 5), b"")
+                buffer = bytearray(20)
+                self.assertEqual(await file.readinto(buffer, SIZE - 7), 7)
+                self.assertEqual(buffer, data[-7:] + bytes(13))
+                for wrong in (b"1234", [1], None):
+                    with self.assertRaises((TypeError, BufferError)):
+                        await file.readinto(wrong)
+                with self.assertRaises(ValueError):
+                    await file.readinto(buffer, -1)
+                await client.aput(FILE, b"another")
+                with self.assertRaisesRegex(ringest.NotFoundError, FILE):
+                    await file.read(5)
+            with self.assertRaisesRegex(ValueError, "closed"):
+                await file.read(5)
+            file.close()
+            with self.assertRaises(ringest.NotFoundError):
+                await ringest.checkpoint.aopen("gs://new/missing", client=client)
+
+        self.run_with_client(main)
+
+    def test_reads_that_are_cancelled_write_nothing_later(self):
+        """When its request is out, by an exception of another task, and before it is sent."""
+
+        async def main(client, place):
+            await client.aput(FILE, b"x" * SIZE)
+            file = await ringest.checkpoint.aopen(FILE, client=client)
+            buffers = [bytearray(SIZE // 2) for _ in range(3)]
+            with support.Rule(place, **HELD) as rule:
+                task = asyncio.create_task(file.readinto(buffers[0]))
+                await asyncio.to_thread(rule.wait)
+                task.cancel()
+                with self.assertRaises(asyncio.CancelledError):
+                    await task
+                with self.assertRaises(ExceptionGroup):
+                    async with asyncio.TaskGroup() as group:
+                        group.create_task(file.readinto(buffers[1]))
+                        await asyncio.sleep(0)
+                        raise KeyError
+                for task in [asyncio.create_task(file.readinto(buffers[2], at)) for at in (0, 5)]:
+                    await asyncio.sleep(0)
+                    task.cancel()
+                    with self.assertRaises(asyncio.CancelledError):
+                        await task
+                self.assertGreaterEqual(rule.state()["struck"], 1)
+                # They are the caller's again: nobody has them exported.
+                for buffer in buffers:
+                    buffer.append(1)
+            self.assertEqual(await file.read(10), b"x" * 10)
+            for buffer in buffers:
+                self.assertEqual(buffer, bytes(SIZE // 2) + b"\1")
+            file.close()
+
+        self.run_with_place(main)
+
+    def test_a_file_that_is_closed_with_reads_under_way(self):
+        async def main(client, place):
+            await client.aput(FILE, b"x" * SIZE)
+            file = await ringest.checkpoint.aopen(FILE, client=client)
+            with support.Rule(place, **HELD):
+                buffers = [bytearray(SIZE // 2) for _ in range(20)]
+                tasks = [asyncio.create_task(file.readinto(buffer)) for buffer in buffers]
+                await asyncio.sleep(0)
+                file.close()
+                for ended in await asyncio.gather(*tasks, return_exceptions=True):
+                    self.assertIsInstance(ended, ValueError)
+                    self.assertIn("closed", str(ended))
+                for buffer in buffers:
+                    buffer.append(1)
+
+        self.run_with_place(main)
 
     def test_every_call(self):
         async def main(client):

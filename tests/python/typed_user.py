@@ -94,6 +94,10 @@ async def awaited(client: ringest.Client) -> None:
         async with client.awriter(URI, part_size="16MiB") as writer:
             assert_type(await writer.write(b"x"), int)
         assert_type(await writer.finish(), dict[str, Any])
+        async with await ringest.checkpoint.aopen(URI, client=client, generation=5) as file:
+            assert_type(await file.read(10, offset=5), bytearray)
+            assert_type(await file.readinto(bytearray(5)), int)
+            assert_type((file.size, file.generation), tuple[int, int])
         await client.adelete([URI], missing_ok=True)
         batches = client.aget_many([URI])
         assert_type(batches, AsyncIterator[list[ringest.Item]])
