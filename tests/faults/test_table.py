@@ -44,7 +44,7 @@ READS = """
     dataflux.lightning.path_utils.object_uri dataflux.lightning.path_utils.parse_gcs_path
     dataflux.lightning.path_utils.process_input_path
     dataset.IterableDataset dataset.MapDataset dataset.take_all
-    dcp.CheckpointError dcp.StorageReader
+    dcp.StorageReader
     fs.FileSystem.cat fs.FileSystem.cat_file fs.FileSystem.cat_ranges fs.FileSystem.checksum fs.FileSystem.created
     fs.FileSystem.du fs.FileSystem.exists fs.FileSystem.expand_path fs.FileSystem.find
     fs.FileSystem.head fs.FileSystem.info
@@ -89,7 +89,7 @@ C_READS = """
     rg_manifest_digest rg_manifest_fd rg_manifest_get rg_manifest_open rg_manifest_open_fd
     rg_manifest_open_memory rg_now_ns rg_proxy_describe rg_reader_close rg_reader_consume rg_reader_next
     rg_reader_open rg_reader_options_init rg_reader_skipped rg_reader_start rg_reader_state rg_reader_taken rg_reader_total
-    rg_runtime_backend rg_runtime_close rg_runtime_fault_in rg_runtime_open rg_runtime_options_init
+    rg_runtime_backend rg_runtime_close rg_runtime_describe rg_runtime_fault_in rg_runtime_open rg_runtime_options_init
     rg_runtime_stats rg_runtime_threads rg_status_name rg_status_retryable rg_status_text rg_submit_checkpoint_read rg_submit_get_ranges
     rg_submit_gets rg_submit_list rg_submit_list_uploads rg_submit_test_permissions rg_tar_cursor_close
     rg_tar_cursor_get rg_tar_cursor_open rg_tar_index_bucket rg_tar_index_close rg_tar_index_count
