@@ -3,6 +3,7 @@
 #include "tests/support/test.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -220,11 +221,11 @@ struct holder {
 };
 
 /* The child says that it is there, when its parent's descriptors are closed in it. */
-static void holder_main(struct region_case *c, int said, int end)
+static void holder_main(struct region_case *c, uint64_t number, int said, int end)
 {
     struct rg_host_region region;
     char byte;
-    if (region_case_try(c, &region) < 0 || !rg_host_region_lock(&region, 7)) {
+    if (region_case_try(c, &region) < 0 || !rg_host_region_lock(&region, number)) {
         _exit(1);
     }
     if (fork() == 0) {
@@ -236,7 +237,7 @@ static void holder_main(struct region_case *c, int said, int end)
     }
 }
 
-static void holder_start(struct holder *holder, struct region_case *c)
+static void holder_start(struct holder *holder, struct region_case *c, uint64_t number)
 {
     int said[2], end[2];
     RG_CHECK_EQ(pipe2(said, O_CLOEXEC), 0);
@@ -246,12 +247,26 @@ static void holder_start(struct holder *holder, struct region_case *c)
     if (holder->pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         close(end[1]);
-        holder_main(c, said[1], end[0]);
+        holder_main(c, number, said[1], end[0]);
     }
     close(said[1]);
     close(end[0]);
     holder->said = said[0];
     holder->end = end[1];
+    char byte;
+    RG_CHECK_EQ(read(holder->said, &byte, 1), 1);
+}
+
+static void holder_kill(struct holder *holder)
+{
+    RG_CHECK_EQ(kill(holder->pid, SIGKILL), 0);
+    RG_CHECK_EQ(waitpid(holder->pid, NULL, 0), holder->pid);
+}
+
+static void holder_end(struct holder *holder)
+{
+    close(holder->end);
+    close(holder->said);
 }
 
 static void test_who_is_killed_holds_nothing(void)
@@ -260,16 +275,42 @@ static void test_who_is_killed_holds_nothing(void)
     region_case_open(&c);
     struct rg_host_region region = region_case_get(&c);
     struct holder holder;
-    char byte;
-    holder_start(&holder, &c);
-    RG_CHECK_EQ(read(holder.said, &byte, 1), 1);
+    holder_start(&holder, &c, 7);
     RG_CHECK(!rg_host_region_lock(&region, 7));
-    RG_CHECK_EQ(kill(holder.pid, SIGKILL), 0);
-    RG_CHECK_EQ(waitpid(holder.pid, NULL, 0), holder.pid);
+    holder_kill(&holder);
     /* Its child is still there. */
     RG_CHECK(rg_host_region_lock(&region, 7));
-    close(holder.end);
-    close(holder.said);
+    holder_end(&holder);
+    rg_host_region_close(&region);
+    region_case_close(&c);
+}
+
+/* As containers with --ipc=host: both are process 1 of theirs. */
+static void test_processes_of_the_same_number(void)
+{
+    struct region_case c;
+    struct holder holders[2];
+    int here = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
+    region_case_open(&c);
+    struct rg_host_region region = region_case_get(&c);
+    for (unsigned i = 0; i < 2; i++) {
+        if (unshare(CLONE_NEWPID) < 0) {
+            rg_host_region_close(&region);
+            region_case_close(&c);
+            close(here);
+            rg_test_skip("only root may make namespaces");
+        }
+        holder_start(&holders[i], &c, 7 + i);
+        RG_CHECK_EQ(setns(here, CLONE_NEWPID), 0);
+    }
+    close(here);
+    holder_kill(&holders[0]);
+    RG_CHECK(rg_host_region_lock(&region, 7));
+    RG_CHECK(!rg_host_region_lock(&region, 8));
+    holder_kill(&holders[1]);
+    RG_CHECK(rg_host_region_lock(&region, 8));
+    holder_end(&holders[0]);
+    holder_end(&holders[1]);
     rg_host_region_close(&region);
     region_case_close(&c);
 }
@@ -286,6 +327,7 @@ int main(int argc, char **argv)
         RG_TEST(test_a_region_that_is_removed),
         RG_TEST(test_locks_keep_openings_apart),
         RG_TEST(test_who_is_killed_holds_nothing),
+        RG_TEST(test_processes_of_the_same_number),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }
