@@ -164,7 +164,7 @@ class Whole(Case):
             for wrong, text in (
                 ({"x": noise((2, 2)).to_sparse()}, "x is a Tensor of layout torch.sparse_coo"),
                 ({"x": torch.zeros(2, dtype=torch.complex128)}, "x is of torch.complex128"),
-                ({"x": [1]}, "x is a list"),
+                ({"x": [1]}, "'x' is of type list"),
                 ({"x": torch.empty(3, device="meta")}, "x is on the meta device"),
                 ({"x": torch.quantize_per_tensor(torch.zeros(3), 0.1, 5, torch.qint8)}, "x is of torch.qint8"),
             ):
