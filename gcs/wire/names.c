@@ -73,6 +73,10 @@ static const char *characters_problem(const char *name, size_t size)
             at += 8;
             continue;
         }
+        if ((signed char)name[at] >= ' ') { /* at the end of a name, or beside others */
+            at++;
+            continue;
+        }
         uint32_t code;
         int length = rg_utf8_decode(name + at, size - at, &code);
         if (length < 0) {
