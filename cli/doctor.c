@@ -156,7 +156,11 @@ static void check_environment(struct doctor *doctor)
                                          "GOOGLE_APPLICATION_CREDENTIALS",
                                          "NO_PROXY",
                                          "no_proxy",
-                                         "RINGEST_SHARE"};
+                                         "RINGEST_SHARE",
+                                         "RINGEST_NUMA",
+                                         "RINGEST_MEMORY",
+                                         "RINGEST_LOCAL_RANK",
+                                         "RINGEST_LOCAL_WORLD_SIZE"};
     static const char *const secrets[] = {"RINGEST_HEADERS", "HTTPS_PROXY", "https_proxy"};
     size_t before = doctor->count;
     check_backend_wish(doctor);

@@ -228,6 +228,8 @@ class Doctor(ServedCase):
     def test_a_place_that_cannot_be(self):
         done = self.doctor(env=environment(RINGEST_LOCAL_RANK="2", RINGEST_LOCAL_WORLD_SIZE="2"))
         self.assertEqual(done.returncode, FAILED)
+        self.assertEqual(checks(done)["RINGEST_LOCAL_RANK"]["fact"], "2")
+        self.assertIn("RINGEST_LOCAL_RANK=2 with RINGEST_LOCAL_WORLD_SIZE=2", done.stderr)
         self.assertEqual(checks(done)["event loops"]["mark"], "FAIL")
 
     def test_uring_that_is_forbidden(self):
