@@ -188,11 +188,12 @@ void rg_traffic_forget(struct rg_request *request)
     }
 }
 
-/* Whoever waits is let in sometime: when another one leaves, or by the alarm of the next token. */
+/* Whoever waits is let in sometime: when another one leaves, or by the alarm of the next token, which
+ * may have expired and be behind the alarm that runs. */
 static bool limit_invariants(const struct limit *limit)
 {
     return rg_list_empty(&limit->waiting) || limit->limiter.in_flight > 0 ||
-           rg_timer_armed(&limit->alarm.timer);
+           rg_list_linked(&limit->alarm.timer.node);
 }
 
 /* Those whose head is awaited were sent, in this order, and are counted. Each may have a hedge. */
