@@ -276,6 +276,15 @@ bool cli_is_uri(const char *text)
     return rg_uri_split(text, strlen(text), &uri) == 0 && uri.scheme == RG_URI_GS;
 }
 
+bool cli_file_check(const char *text)
+{
+    if (!cli_is_uri(text)) {
+        return true;
+    }
+    cli_usage("needs a FILE of this machine at the end, got \"%s\"", text);
+    return false;
+}
+
 bool cli_parse_uri(const char *text, struct cli_uri *out_uri)
 {
     struct rg_uri uri;

@@ -56,6 +56,8 @@ struct cli_uri {
 };
 /* Whether the text is meant as one: it begins with gs://. */
 bool cli_is_uri(const char *text);
+/* Whether it names a file to be written; false after printing why not. */
+bool cli_file_check(const char *text);
 /* False after saying why not. */
 bool cli_parse_uri(const char *text, struct cli_uri *out_uri);
 

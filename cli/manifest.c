@@ -171,7 +171,8 @@ static int manifest_run(int argc, char **argv)
         return show(arguments[1], manifest.json, manifest.is_long);
     }
     if (count == 3 && strcmp(arguments[0], "save") == 0) {
-        return cli_parse_uri(arguments[1], &uri) ? save(&manifest, &uri, arguments[2]) : CLI_USAGE;
+        bool ok = cli_parse_uri(arguments[1], &uri) && cli_file_check(arguments[2]);
+        return ok ? save(&manifest, &uri, arguments[2]) : CLI_USAGE;
     }
     return cli_usage("needs save gs://BUCKET/PREFIX FILE, or show FILE");
 }

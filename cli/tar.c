@@ -322,6 +322,9 @@ static int tar_run(int argc, char **argv)
     if (count == 2 && strcmp(arguments[0], "show") == 0) {
         return show(arguments[1], json, is_long);
     }
+    if (count >= 2 && strcmp(arguments[0], "index") == 0 && !cli_file_check(arguments[count - 1])) {
+        return CLI_USAGE;
+    }
     if (count >= 3 && strcmp(arguments[0], "index") == 0) {
         return index_make(&connection, arguments + 1, count - 2, arguments[count - 1], json);
     }

@@ -338,7 +338,7 @@ static const char *parse_spec(const char *spec, struct synthetic_spec *out)
     const char *size = strrchr(spec, ':');
     const char *count = size != NULL ? memrchr(spec, ':', (size_t)(size - spec)) : NULL;
     if (slash == NULL || count == NULL || slash > count) {
-        return "not of that form";
+        return "a part is missing";
     }
     out->bucket = slice_between(spec, slash);
     out->prefix = slice_between(slash + 1, count);

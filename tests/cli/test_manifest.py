@@ -62,6 +62,8 @@ class Manifest(ServedCase):
         for arguments in ([], ["save"], ["save", "gs://made/"], ["show"], ["load", "x"], ["save", "file", "file"]):
             with self.subTest(arguments):
                 self.fails(self.manifest(*arguments), USAGE)
+        text = 'needs a FILE of this machine at the end, got "gs://made/x"'
+        self.fails(self.manifest("save", "gs://made/", "gs://made/x"), USAGE, text)
 
 
 if __name__ == "__main__":

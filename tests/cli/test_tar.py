@@ -130,6 +130,9 @@ class Tar(ServedCase):
         for arguments in ([], ["index"], ["index", uri], ["show"], ["list", uri, "x"], ["index", "x", "y"]):
             with self.subTest(arguments):
                 self.fails(self.tar(*arguments), USAGE)
+        for arguments in ([uri], [uri, "gs://shards/index"]):
+            text = f'needs a FILE of this machine at the end, got "{arguments[-1]}"'
+            self.fails(self.tar("index", *arguments), USAGE, text)
         self.fails(self.tar("index", uri, "gs://others/x.tar", self.path), USAGE, "shards and others")
 
 
