@@ -223,6 +223,14 @@ void rg_checkpoint_object_read_ended(struct rg_checkpoint_object *object)
     unlock(object);
 }
 
+bool rg_checkpoint_object_is_read(struct rg_checkpoint_object *object)
+{
+    lock(object);
+    bool is_read = object->out > 0;
+    unlock(object);
+    return is_read;
+}
+
 void rg_checkpoint_object_await(struct rg_checkpoint_object *object)
 {
     lock(object);

@@ -89,6 +89,7 @@ bool rg_checkpoint_object_is_damaged(struct rg_checkpoint_object *object, char *
 void rg_checkpoint_object_read_begun(struct rg_checkpoint_object *object);
 /* It may be gone when this returns, if somebody waits for that. */
 void rg_checkpoint_object_read_ended(struct rg_checkpoint_object *object);
+bool rg_checkpoint_object_is_read(struct rg_checkpoint_object *object);
 /* Returns when no read is out. */
 void rg_checkpoint_object_await(struct rg_checkpoint_object *object);
 

@@ -332,6 +332,9 @@ static bool is_of_object(const struct rg_request *request, const void *object)
 
 void rg_checkpoint_read_end_all(struct rg_checkpoint_object *object)
 {
-    rg_client_end(object->client, RG_STATUS_CANCELLED, is_of_object, object);
-    rg_checkpoint_object_await(object);
+    /* Most readers have none, and asking every loop takes time. */
+    if (rg_checkpoint_object_is_read(object)) {
+        rg_client_end(object->client, RG_STATUS_CANCELLED, is_of_object, object);
+        rg_checkpoint_object_await(object);
+    }
 }

@@ -120,9 +120,10 @@ RG_API int64_t rg_writer_lend(struct rg_writer *writer, const void *data, size_t
 RG_API int64_t rg_writer_lend_sum(struct rg_writer *writer, const void *data, size_t size,
                                   uint32_t *crc32c);
 /* Like rg_writer_lend, and tells when the memory is the caller's again: for each call that took
- * something one completion goes to `cq`, before that of rg_writer_finish and before rg_writer_close
- * returns. OK: the service has the bytes for good; otherwise the upload has failed. In any case:
- * data, size and crc32c of what was taken. -EAGAIN: see rg_writer_wait, or `cq` is full. */
+ * something one completion goes to `cq`, in the order of the stream, those of the last part after
+ * rg_writer_finish and before its completion. OK: the service has the bytes for good; otherwise the
+ * upload has failed or was closed. In any case: data, size and crc32c of what was taken. -EAGAIN:
+ * see rg_writer_wait, or `cq` is full. */
 RG_API int64_t rg_writer_lend_completed(struct rg_writer *writer, const void *data, size_t size,
                                         struct rg_cq *cq, uint64_t user_data);
 /* Bytes from the start of the stream that the service has for good: memory lent for them is the
