@@ -47,7 +47,7 @@ int rg_checkpoint_object_init(struct rg_checkpoint_object *object, struct rg_cli
         return -EINVAL;
     }
     *object = (struct rg_checkpoint_object){.client = client,
-                                            .checks = !client->options.no_checksum,
+                                            .checks = client->options.checksum != RG_SWITCH_OFF,
                                             .wanted = generation,
                                             .size_max = UINT64_MAX};
     strcpy(object->bucket, bucket);

@@ -9,6 +9,7 @@
 #include "cli/session.h"
 #include "runtime/uri.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -18,7 +19,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#define FINDINGS_MAX 64
+#define FINDINGS_MAX 96
 #define TEXT_SIZE_MAX 512
 #define ENDPOINT_TIMEOUT_NS (5 * RG_NS_PER_S)
 /* Behind the request's own deadline: for a completion that never comes. */
@@ -36,7 +37,7 @@ static const char *const mark_names[] = {"ok", "skip", "warn", "FAIL"};
 
 struct finding {
     enum mark mark;
-    const char *name;
+    char name[48];
     char fact[TEXT_SIZE_MAX];
     char advice[TEXT_SIZE_MAX]; /* empty: there is nothing to do */
 };
@@ -64,7 +65,7 @@ static struct finding *find(struct doctor *doctor, enum mark mark, const char *n
     RG_ASSERT(doctor->count < FINDINGS_MAX);
     struct finding *finding = &doctor->findings[doctor->count++];
     finding->mark = mark;
-    finding->name = name;
+    snprintf(finding->name, sizeof(finding->name), "%s", name);
     va_list args;
     va_start(args, format);
     vsnprintf(finding->fact, sizeof(finding->fact), format, args);
@@ -130,20 +131,32 @@ static void check_backend_wish(struct doctor *doctor)
     unsetenv("RINGEST_BACKEND");
 }
 
-static void check_threads_wish(struct doctor *doctor)
+/* What names an option of the client: a wrong one is taken away, so that the rest can be looked at.
+ */
+static void check_options(struct doctor *doctor)
 {
-    const char *value = environment("RINGEST_THREADS");
-    if (value == NULL) {
-        return;
+    char error[512], variable[64];
+    struct rg_runtime_options runtime;
+    struct rg_client_options client;
+    rg_runtime_options_init(&runtime);
+    rg_client_options_init(&client);
+    while (rg_options_from_environment(&runtime, &client, error, sizeof(error)) < 0) {
+        snprintf(variable, sizeof(variable), "%.*s", (int)strcspn(error, " "), error);
+        advise(find(doctor, MARK_FAIL, variable, "wrong"), "%s", error);
+        unsetenv(variable);
     }
-    char *end;
-    unsigned long threads = strtoul(value, &end, 10);
-    bool valid = *end == '\0' && threads >= 1 && threads <= 256;
-    struct finding *finding =
-        find(doctor, valid ? MARK_OK : MARK_FAIL, "RINGEST_THREADS", "%.100s", value);
-    if (!valid) {
-        advise(finding, "ringest does not start with this value: set it to a number from 1 to 256");
-        unsetenv("RINGEST_THREADS");
+    const char *name;
+    for (size_t i = 0; (name = rg_option_name(i)) != NULL; i++) {
+        size_t size = (size_t)snprintf(variable, sizeof(variable), "RINGEST_%s", name);
+        for (size_t c = 0; c < size; c++) {
+            variable[c] = (char)toupper((unsigned char)variable[c]);
+        }
+        const char *value = environment(variable);
+        if (value != NULL && rg_option_kind(name) == RG_OPTION_TEXT) {
+            find(doctor, MARK_OK, variable, "set; its value is not shown");
+        } else if (value != NULL) {
+            find(doctor, MARK_OK, variable, "%.100s", value);
+        }
     }
 }
 
@@ -156,15 +169,11 @@ static void check_environment(struct doctor *doctor)
                                          "GOOGLE_APPLICATION_CREDENTIALS",
                                          "NO_PROXY",
                                          "no_proxy",
-                                         "RINGEST_SHARE",
-                                         "RINGEST_NUMA",
-                                         "RINGEST_MEMORY",
-                                         "RINGEST_LOCAL_RANK",
-                                         "RINGEST_LOCAL_WORLD_SIZE"};
-    static const char *const secrets[] = {"RINGEST_HEADERS", "HTTPS_PROXY", "https_proxy"};
+                                         "RINGEST_SHARE"};
+    static const char *const secrets[] = {"HTTPS_PROXY", "https_proxy"};
     size_t before = doctor->count;
     check_backend_wish(doctor);
-    check_threads_wish(doctor);
+    check_options(doctor);
     const char *value = environment("RINGEST_LOG");
     if (value != NULL) {
         bool valid = is_one_of(value, levels, RG_ARRAY_LEN(levels));
@@ -238,12 +247,11 @@ static void check_uring(struct doctor *doctor)
 static bool check_runtime(struct doctor *doctor)
 {
     struct rg_runtime_options options;
-    rg_runtime_options_init(&options);
-    options.threads = doctor->connection.threads;
-    options.numa_policy = doctor->connection.numa;
-    options.log_level = doctor->connection.log_level != RG_LOG_DEFAULT
-                            ? doctor->connection.log_level
-                            : RG_LOG_ERROR;
+    struct rg_client_options client_options;
+    if (!cli_options_make(&doctor->connection, &options, &client_options)) {
+        find(doctor, MARK_FAIL, "options", "wrong");
+        return false;
+    }
     int rc = rg_runtime_open(&doctor->runtime, &options);
     if (rc == 0) {
         check_uring(doctor);
@@ -382,11 +390,11 @@ static int client_open(struct doctor *doctor, const struct cli_connection *conne
                        struct rg_client **out_client, char *error, size_t error_size)
 {
     struct rg_client_options options;
-    rg_client_options_init(&options);
-    options.endpoint = connection->endpoint;
-    options.ca_file = connection->ca;
-    options.credentials = connection->credentials;
-    options.proxy = connection->proxy;
+    struct rg_runtime_options runtime_options;
+    if (!cli_options_make(connection, &runtime_options, &options)) {
+        snprintf(error, error_size, "options are wrong");
+        return -EINVAL;
+    }
     options.connections_max = 1;
     options.requests_max = 1;
     options.attempts_max = 1;

@@ -34,6 +34,21 @@ static bool numa_parse(const char *text, enum rg_numa_policy *out_policy)
     return false;
 }
 
+static bool option_add(struct cli_connection *connection, const char *text)
+{
+    const char *value = strchr(text, '=');
+    if (value == NULL || value == text) {
+        cli_usage("--option needs NAME=VALUE, got \"%s\"", text);
+        return false;
+    }
+    if (connection->option_count == CLI_OPTIONS_MAX) {
+        cli_usage("there are more than %d of --option", CLI_OPTIONS_MAX);
+        return false;
+    }
+    connection->options[connection->option_count++] = text;
+    return true;
+}
+
 bool cli_connection_option(struct cli_connection *connection, int option, const char *argument,
                            bool *out_ok)
 {
@@ -71,6 +86,9 @@ bool cli_connection_option(struct cli_connection *connection, int option, const 
     case CLI_OPTION_LOG:
         *out_ok = log_level_parse("--log", argument, &connection->log_level);
         return true;
+    case CLI_OPTION_OPTION:
+        *out_ok = option_add(connection, argument);
+        return true;
     default:
         return false;
     }
@@ -86,21 +104,59 @@ static bool log_level(const struct cli_connection *connection, enum rg_log_level
            log_level_parse("RINGEST_LOG", value, out_level);
 }
 
-/* False after saying which variable is wrong. */
-static bool environment_check(const struct cli_connection *connection)
+static void set_u32(uint32_t *option, uint32_t named)
 {
-    const char *backend = getenv("RINGEST_BACKEND"), *threads = getenv("RINGEST_THREADS");
-    uint64_t count;
-    if (connection->threads == 0 && threads != NULL && *threads != '\0' &&
-        !cli_parse_u64("RINGEST_THREADS", threads, 1, 256, &count)) {
+    *option = named != 0 ? named : *option;
+}
+
+static void set_text(const char **option, const char *named)
+{
+    *option = named != NULL ? named : *option;
+}
+
+/* Options that commands have under names of their own come before the same by --option. */
+static void named_set(const struct cli_connection *connection, struct rg_runtime_options *runtime,
+                      struct rg_client_options *options)
+{
+    set_u32(&runtime->threads, connection->threads);
+    runtime->numa_policy =
+        connection->numa != RG_NUMA_AUTO ? connection->numa : runtime->numa_policy;
+    runtime->memory_max = connection->memory != 0 ? connection->memory : runtime->memory_max;
+    set_text(&options->endpoint, connection->endpoint);
+    set_text(&options->ca_file, connection->ca);
+    set_text(&options->credentials, connection->credentials);
+    set_text(&options->proxy, connection->proxy);
+    set_u32(&options->connections_max, connection->connections);
+    set_u32(&options->prewarm, connection->prewarm);
+    if (connection->no_checksum) {
+        options->checksum = RG_SWITCH_OFF;
+    }
+}
+
+bool cli_options_make(const struct cli_connection *connection, struct rg_runtime_options *runtime,
+                      struct rg_client_options *client)
+{
+    char error[512];
+    rg_runtime_options_init(runtime);
+    rg_client_options_init(client);
+    if (!log_level(connection, &runtime->log_level)) {
         return false;
     }
-    if (backend == NULL || *backend == '\0' || strcmp(backend, "auto") == 0 ||
-        strcmp(backend, "uring") == 0 || strcmp(backend, "epoll") == 0) {
-        return true;
+    for (uint32_t i = 0; i < connection->option_count; i++) {
+        char name[64];
+        const char *text = connection->options[i], *value = strchr(text, '=');
+        snprintf(name, sizeof(name), "%.*s", (int)(value - text), text);
+        if (rg_option_set(runtime, client, name, value + 1, error, sizeof(error)) < 0) {
+            cli_usage("--option: %s", error);
+            return false;
+        }
     }
-    cli_usage("RINGEST_BACKEND must be uring, epoll or auto, got \"%s\"", backend);
-    return false;
+    if (rg_options_from_environment(runtime, client, error, sizeof(error)) < 0) {
+        cli_usage("%s", error);
+        return false;
+    }
+    named_set(connection, runtime, client);
+    return true;
 }
 
 bool cli_file_options(int argc, char **argv, struct cli_connection *connection, bool *json,
@@ -150,11 +206,8 @@ int cli_session_open(struct cli_session *session, const struct cli_connection *c
     *session = (struct cli_session){.cq_capacity = cq_capacity};
     cli_allow_descriptors();
     struct rg_runtime_options runtime_options;
-    rg_runtime_options_init(&runtime_options);
-    runtime_options.threads = connection->threads;
-    runtime_options.memory_max = connection->memory;
-    runtime_options.numa_policy = connection->numa;
-    if (!log_level(connection, &runtime_options.log_level) || !environment_check(connection)) {
+    struct rg_client_options options;
+    if (!cli_options_make(connection, &runtime_options, &options)) {
         return CLI_USAGE;
     }
     int rc = rg_runtime_open(&session->runtime, &runtime_options);
@@ -167,16 +220,7 @@ int cli_session_open(struct cli_session *session, const struct cli_connection *c
         return cli_fail("the event loops could not be started: %s; check with `ringest doctor`",
                         strerror(-rc));
     }
-    struct rg_client_options options;
-    rg_client_options_init(&options);
-    options.endpoint = connection->endpoint;
-    options.ca_file = connection->ca;
-    options.credentials = connection->credentials;
-    options.proxy = connection->proxy;
-    options.connections_max = connection->connections;
-    options.prewarm_connections = connection->prewarm;
-    options.no_checksum = connection->no_checksum;
-    options.requests_max = RG_MAX(cq_capacity, (uint32_t)64);
+    options.requests_max = RG_MAX(options.requests_max, RG_MAX(cq_capacity, (uint32_t)64));
     char error[512];
     rc = rg_client_open_explained(&session->client, session->runtime, &options, error,
                                   sizeof(error));

@@ -7,14 +7,18 @@
 
 #include "cli/cli.h"
 
+#define CLI_OPTIONS_MAX 32
+
 /* Options that every command has which talks to a server. */
 struct cli_connection {
     const char *endpoint, *ca, *credentials, *proxy;
     uint32_t threads, connections, prewarm;
     bool no_checksum;
-    uint64_t memory;             /* bytes; 0: the library's default */
-    enum rg_numa_policy numa;    /* AUTO: what RINGEST_NUMA says */
-    enum rg_log_level log_level; /* DEFAULT: what RINGEST_LOG says */
+    uint64_t memory;                      /* bytes; 0: the library's default */
+    enum rg_numa_policy numa;             /* AUTO: what RINGEST_NUMA says */
+    enum rg_log_level log_level;          /* DEFAULT: what RINGEST_LOG says */
+    const char *options[CLI_OPTIONS_MAX]; /* NAME=VALUE, in their order */
+    uint32_t option_count;
 };
 #define CLI_MEMORY_MIN RG_MIB(16)
 #define CLI_MEMORY_MAX (UINT64_C(1) << 44)
@@ -31,6 +35,7 @@ enum cli_option {
     CLI_OPTION_MEMORY,
     CLI_OPTION_LOG,
     CLI_OPTION_NUMA,
+    CLI_OPTION_OPTION,
     CLI_OPTION_FIRST /* commands number their own from here */
 };
 #define CLI_CONNECTION_OPTIONS                                                                     \
@@ -42,6 +47,7 @@ enum cli_option {
         {"memory", required_argument, NULL, CLI_OPTION_MEMORY}, {"quiet", no_argument, NULL, 'q'}, \
         {"log", required_argument, NULL, CLI_OPTION_LOG},                                          \
         {"numa", required_argument, NULL, CLI_OPTION_NUMA},                                        \
+        {"option", required_argument, NULL, CLI_OPTION_OPTION},                                    \
         {"help", no_argument, NULL, CLI_OPTION_HELP},                                              \
     {                                                                                              \
         "json", no_argument, NULL, CLI_OPTION_JSON                                                 \
@@ -55,6 +61,7 @@ enum cli_option {
     "  --threads N        event loops; default: RINGEST_THREADS, else by the machine\n"            \
     "  --memory SIZE      for bodies in flight; default: 1G or a quarter of the machine's\n"       \
     "  --numa POLICY      loops on nodes: auto, compact, spread or none; default: RINGEST_NUMA\n"  \
+    "  --option NAME=VALUE  of the client, such as stall_timeout=5; `man ringest` lists them\n"    \
     "  --log LEVEL        log error, warn, info or debug; default: RINGEST_LOG, else error\n"      \
     "  -q, --quiet        print errors only: no progress, no summary, no notes\n"
 
@@ -66,6 +73,11 @@ bool cli_connection_option(struct cli_connection *connection, int option, const 
  * and --long. False: *out_status is the command's. */
 bool cli_file_options(int argc, char **argv, struct cli_connection *connection, bool *json,
                       bool *is_long, int *out_status);
+
+/* Makes the options of a runtime and a client: those that commands have names for, --option, and
+ * what the environment gives. False after saying what is wrong. */
+bool cli_options_make(const struct cli_connection *connection, struct rg_runtime_options *runtime,
+                      struct rg_client_options *client);
 
 /* Credentials were named, and the environment names an emulator, which the library sends none. */
 bool cli_credentials_are_idle(const struct cli_connection *connection);

@@ -72,7 +72,7 @@ static struct rg_client *open_client(struct rg_runtime *runtime, const struct se
     options.endpoint = settings->endpoint;
     options.ca_file = settings->ca;
     options.connections_max = connections;
-    options.prewarm_connections = connections;
+    options.prewarm = connections;
     options.connect_timeout_ns = OPEN_TIME_NS;
     options.idle_timeout_ns = HOUR_NS;
     int rc = rg_client_open_explained(&client, runtime, &options, error, sizeof(error));

@@ -6,7 +6,8 @@
 #include "runtime/errors.h"
 #include "runtime/log.h"
 
-#include <ctype.h>
+#include <ringest/gcs.h>
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,103 +43,14 @@ static int options_read(struct rg_runtime_options *own, const struct rg_runtime_
     return valid ? 0 : -EINVAL;
 }
 
-static int threads_from_environment(uint32_t *threads)
-{
-    const char *text = getenv("RINGEST_THREADS");
-    if (*threads != 0 || text == NULL || *text == '\0') {
-        return 0;
-    }
-    char *end;
-    unsigned long value = strtoul(text, &end, 10);
-    if (*end != '\0' || value == 0 || value > RG_THREADS_MAX) {
-        rg_log(RG_LOG_ERROR, "RINGEST_THREADS is \"%s\", not a number from 1 to %d", text,
-               RG_THREADS_MAX);
-        return -EINVAL;
-    }
-    *threads = (uint32_t)value;
-    return 0;
-}
-
-/* The place of the variable's value among `names`; *choice stays where it is not set. -EINVAL after
- * a line in the log. */
-static int choice_from_environment(const char *variable, const char *const *names, size_t count,
-                                   int *choice)
-{
-    const char *text = getenv(variable);
-    char known[64] = "";
-    if (text == NULL || *text == '\0') {
-        return 0;
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (strcmp(text, names[i]) == 0) {
-            *choice = (int)i;
-            return 0;
-        }
-        size_t used = strlen(known);
-        snprintf(known + used, sizeof(known) - used, "%s%s", i > 0 ? ", " : "", names[i]);
-    }
-    rg_log(RG_LOG_ERROR, "%s is \"%s\", not one of %s", variable, text, known);
-    return -EINVAL;
-}
-
-static int backend_from_environment(enum rg_backend *backend)
-{
-    static const char *const names[] = {
-        [RG_BACKEND_AUTO] = "auto", [RG_BACKEND_URING] = "uring", [RG_BACKEND_EPOLL] = "epoll"};
-    int choice = RG_BACKEND_AUTO;
-    int rc = *backend == RG_BACKEND_AUTO
-                 ? choice_from_environment("RINGEST_BACKEND", names, RG_ARRAY_LEN(names), &choice)
-                 : 0;
-    *backend = choice != RG_BACKEND_AUTO ? (enum rg_backend)choice : *backend;
-    return rc;
-}
-
-static int policy_from_environment(enum rg_numa_policy *policy)
-{
-    static const char *const names[] = {[RG_NUMA_AUTO] = "auto",
-                                        [RG_NUMA_COMPACT] = "compact",
-                                        [RG_NUMA_SPREAD] = "spread",
-                                        [RG_NUMA_NONE] = "none"};
-    int choice = RG_NUMA_AUTO;
-    int rc = *policy == RG_NUMA_AUTO
-                 ? choice_from_environment("RINGEST_NUMA", names, RG_ARRAY_LEN(names), &choice)
-                 : 0;
-    *policy = choice != RG_NUMA_AUTO ? (enum rg_numa_policy)choice : *policy;
-    return rc;
-}
-
-/* Bytes, with K, M, G or T for powers of 1024. */
-static int memory_from_environment(uint64_t *memory_max)
-{
-    static const char units[] = "KMGT";
-    const char *text = getenv("RINGEST_MEMORY");
-    if (*memory_max != 0 || text == NULL || *text == '\0') {
-        return 0;
-    }
-    char *end;
-    errno = 0;
-    unsigned long long value = isdigit((unsigned char)*text) ? strtoull(text, &end, 10) : 0;
-    const char *unit = value != 0 && *end != '\0' ? strchr(units, *end) : NULL;
-    unsigned shift = unit != NULL ? 10 * (unsigned)(unit - units + 1) : 0;
-    const char *rest = unit != NULL ? end + 1 : end;
-    bool is_whole =
-        value != 0 &&
-        (*rest == '\0' || (unit != NULL && (strcmp(rest, "iB") == 0 || strcmp(rest, "B") == 0)));
-    if (!is_whole || errno != 0 || value > UINT64_MAX >> shift) {
-        rg_log(RG_LOG_ERROR, "RINGEST_MEMORY is \"%s\", not a size such as 512M or 2G", text);
-        return -EINVAL;
-    }
-    *memory_max = (uint64_t)value << shift;
-    return 0;
-}
-
 /* What the caller left open is taken from the environment. */
 static int environment_read(struct rg_runtime_options *options, struct rg_local_rank *out_rank)
 {
-    int rc = threads_from_environment(&options->threads);
-    rc = rc == 0 ? backend_from_environment(&options->backend) : rc;
-    rc = rc == 0 ? policy_from_environment(&options->numa_policy) : rc;
-    rc = rc == 0 ? memory_from_environment(&options->memory_max) : rc;
+    char error[256];
+    int rc = rg_options_from_environment(options, NULL, error, sizeof(error));
+    if (rc < 0) {
+        rg_log(RG_LOG_ERROR, "%s", error);
+    }
     if (rc == 0 && options->local_world_size == 0) {
         rc = rg_local_rank_find(out_rank);
     } else {
@@ -292,6 +204,7 @@ int rg_runtime_open(struct rg_runtime **out_runtime, const struct rg_runtime_opt
         return -ENOMEM;
     }
     runtime->fork_generation = rg_fork_generation();
+    runtime->workers = RG_MAX(own.workers, 1);
     rc = runtime->fork_generation != 0 ? 0 : -ENOMEM;
     if (rc == 0) {
         rc = rg_topology_open(&runtime->topology, &rank, NULL);

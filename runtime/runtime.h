@@ -20,6 +20,7 @@ struct rg_runtime {
     uint32_t loop_count;
     uint64_t memory_max; /* of leased bodies, over all loops */
     struct rg_loop **loops;
+    uint32_t workers;     /* processes of its rank, at least 1 */
     struct rg_near *near; /* NULL: all loops are equally near to everybody */
 };
 

@@ -8,7 +8,11 @@ _ringest() {
         cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} cword=$COMP_CWORD
         words=("${COMP_WORDS[@]}")
     }
-    local common='--endpoint --ca --credentials --proxy --threads --memory --numa --log --quiet --help'
+    local common='--endpoint --ca --credentials --proxy --threads --memory --numa --option --log --quiet --help'
+    local client='adapting attempts backend backoff_max backoff_min ca client_cert client_key connect_timeout
+        connect_to connections first_byte_timeout hedge_size hedges_per_1000 hedging idle_timeout job_processes
+        local_address local_device memory numa prewarm proxy ramp reads_per_s requests scope sharing stall_timeout threads
+        user_agent user_project writes_per_s'
     local commands='ls stat cat cp rm manifest tar ckpt bench emulate doctor'
     if [ "$cword" -eq 1 ]; then
         mapfile -t COMPREPLY < <(compgen -W "$commands --help --version" -- "$cur")
@@ -29,6 +33,10 @@ _ringest() {
         ;;
     --method)
         mapfile -t COMPREPLY < <(compgen -W 'auto single resumable multipart compose' -- "$cur")
+        return
+        ;;
+    --option)
+        mapfile -t COMPREPLY < <(compgen -S = -W "$client" -- "$cur")
         return
         ;;
     --endpoint | --proxy | --threads | --memory | --range | --glob | --if-generation-match | --content-type | --part-size | \

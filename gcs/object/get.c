@@ -373,7 +373,7 @@ int rg_get_prepare(struct rg_request *request, const struct rg_get *get)
         .buf = get->buf,
         .buf_size = get->buf_size,
         .conditions = get->conditions,
-        .no_checksum = request->client->options.no_checksum,
+        .no_checksum = request->client->options.checksum == RG_SWITCH_OFF,
     };
     if (get->generation != 0) {
         rg_verify_expect_read(&request->verify);

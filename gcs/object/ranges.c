@@ -456,7 +456,7 @@ static int ranges_prepare(struct rg_request *request, const void *given)
     state->plan.request_size_max =
         get->request_size_max != 0 ? get->request_size_max : REQUEST_SIZE_DEFAULT;
     state->want_generation = get->generation;
-    state->no_checksum = get->no_checksum || request->client->options.no_checksum;
+    state->no_checksum = get->no_checksum || request->client->options.checksum == RG_SWITCH_OFF;
     int rc = rg_range_plan_make(&state->plan, get->ranges, get->count, submission->item_size);
     state->slots = calloc(state->slot_count, sizeof(*state->slots));
     if (rc == 0 && state->slots == NULL) {

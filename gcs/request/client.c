@@ -54,10 +54,10 @@ static void default_ns(uint64_t *value, uint64_t standard)
 }
 
 /* Only a ramp needs to know, and only then a wrong variable is refused. */
-static int job_read(struct rg_client_options *own, char *error, size_t error_size)
+static int job_read(struct rg_client_options *own, uint32_t workers, char *error, size_t error_size)
 {
     const char *name = "";
-    if (own->ramp == RG_RAMP_NONE || own->job_processes != 0) {
+    if (own->ramp != RG_RAMP_GCS || own->job_processes != 0) {
         return 0;
     }
     if (rg_job_processes(&own->job_processes, &name) < 0) {
@@ -67,16 +67,21 @@ static int job_read(struct rg_client_options *own, char *error, size_t error_siz
             "job_processes",
             name, getenv(name));
     }
+    own->job_processes *= RG_MAX(workers, 1u);
     return 0;
 }
 
 static int options_read(struct rg_client_options *own, const struct rg_client_options *given,
-                        char *error, size_t error_size)
+                        uint32_t workers, char *error, size_t error_size)
 {
     rg_client_options_init(own);
     if (given != NULL) {
         memcpy(own, given, RG_MIN(given->struct_size, sizeof(*own)));
         own->struct_size = sizeof(*own);
+    }
+    int rc = rg_options_from_environment(NULL, own, error, error_size);
+    if (rc < 0) {
+        return rc;
     }
     default_u32(&own->connections_max, RG_CONNECTIONS_DEFAULT);
     default_u32(&own->requests_max, RG_REQUESTS_DEFAULT);
@@ -89,7 +94,7 @@ static int options_read(struct rg_client_options *own, const struct rg_client_op
     default_ns(&own->backoff_max_ns, RG_BACKOFF_MAX_DEFAULT_NS);
     default_u32(&own->hedges_per_1000, RG_HEDGE_PER_1000_DEFAULT);
     default_ns(&own->hedge_size_max, RG_HEDGE_SIZE_MAX_DEFAULT);
-    if (own->ramp < RG_RAMP_NONE || own->ramp > RG_RAMP_GCS) {
+    if (own->ramp < RG_RAMP_DEFAULT || own->ramp > RG_RAMP_GCS) {
         return rg_explain(error, error_size, -EINVAL, "ramp is %d, none of enum rg_ramp",
                           (int)own->ramp);
     }
@@ -114,7 +119,7 @@ static int options_read(struct rg_client_options *own, const struct rg_client_op
     if (own->backoff_min_ns > own->backoff_max_ns) {
         return rg_explain(error, error_size, -EINVAL, "backoff_min_ns is above backoff_max_ns");
     }
-    return job_read(own, error, error_size);
+    return job_read(own, workers, error, error_size);
 }
 
 /* The fields of every request, encoded once. Checked here, so that encoding a request cannot fail
@@ -244,7 +249,7 @@ static int loops_open(struct rg_client *client)
             return rc;
         }
     }
-    uint32_t prewarm = client->options.prewarm_connections;
+    uint32_t prewarm = client->options.prewarm;
     for (uint32_t i = 0; i < client->loop_count && prewarm > 0; i++) {
         struct prewarm one = {&client->loops[i],
                               (prewarm + client->loop_count - 1) / client->loop_count};
@@ -264,7 +269,7 @@ static int credentials_open(struct rg_client *client, const struct rg_client_opt
         .credentials = options->credentials,
         .scope = options->scope,
         .proxy = options->proxy,
-        .no_sharing = options->no_sharing,
+        .no_sharing = options->sharing == RG_SWITCH_OFF,
     };
     int rc = rg_credentials_open(&client->credentials, &choice, text, sizeof(text));
     return rc < 0 ? rg_explain(error, error_size, rc, "%s", text) : 0;
@@ -392,7 +397,7 @@ int rg_client_open_explained(struct rg_client **out_client, struct rg_runtime *r
     if (error != NULL && error_size > 0) {
         *error = '\0';
     }
-    int rc = options_read(&client->options, options, error, error_size);
+    int rc = options_read(&client->options, options, runtime->workers, error, error_size);
     if (rc == 0) {
         rc = client_setup(client, &client->options, error, error_size);
     }

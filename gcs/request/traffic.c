@@ -188,8 +188,8 @@ void rg_traffic_forget(struct rg_request *request)
     }
 }
 
-/* Whoever waits is let in sometime: when another one leaves, or by the alarm of the next token, which
- * may have expired and be behind the alarm that runs. */
+/* Whoever waits is let in sometime: when another one leaves, or by the alarm of the next token,
+ * which may have expired and be behind the alarm that runs. */
 static bool limit_invariants(const struct limit *limit)
 {
     return rg_list_empty(&limit->waiting) || limit->limiter.in_flight > 0 ||
@@ -612,9 +612,9 @@ int rg_traffic_create(struct rg_traffic **out_traffic, struct rg_client_loop *cl
     uint32_t connections = (options->connections_max + loop_count - 1) / loop_count;
     traffic->client_loop = client_loop;
     traffic->admitted = admitted;
-    traffic->adapts = !options->no_adapting;
+    traffic->adapts = options->adapting != RG_SWITCH_OFF;
     traffic->budget.per_1000 = options->hedges_per_1000;
-    traffic->hedges = !options->no_hedging;
+    traffic->hedges = options->hedging != RG_SWITCH_OFF;
     traffic->hedge_size_max = options->hedge_size_max;
     traffic->first_byte_timeout_ns = options->first_byte_timeout_ns;
     traffic->stall_timeout_ns = options->stall_timeout_ns;

@@ -9,12 +9,12 @@ RG_DECLS_BEGIN
 struct rg_client;
 
 /* GCS: a job begins 5,000 reads and 1,000 writes a second in each bucket, and at most doubles that
- * in 20 minutes, as Google's guide to request rates asks for. NONE: it follows the answers alone.
- */
-enum rg_ramp { RG_RAMP_NONE = 0, RG_RAMP_GCS = 1 };
+ * in 20 minutes, as Google's guide to request rates asks for. NONE: it follows answers alone. */
+enum rg_ramp { RG_RAMP_DEFAULT = 0, RG_RAMP_NONE = 1, RG_RAMP_GCS = 2 };
+enum rg_switch { RG_SWITCH_DEFAULT = 0, RG_SWITCH_ON = 1, RG_SWITCH_OFF = 2 };
 
-/* Zero or NULL means the default, which follows the semicolon. Times are in nanoseconds; RG_FOREVER
- * switches a time-out off. */
+/* Zero or NULL means RINGEST_<NAME> in the environment (docs/CONFIGURATION.md), else the default,
+ * which follows the semicolon. Times are in nanoseconds; RG_FOREVER switches a time-out off. */
 struct rg_client_options {
     size_t struct_size;
     /* "https://host[:port]", "http://...", "host:port" (plain HTTP); STORAGE_EMULATOR_HOST, else
@@ -36,13 +36,15 @@ struct rg_client_options {
     uint64_t idle_timeout_ns;       /* an unused connection is closed after it; 60 s */
     uint64_t backoff_min_ns;        /* first delay before a retry, before jitter; 100 ms */
     uint64_t backoff_max_ns;        /* 30 s */
-    bool no_checksum;               /* do not compute and compare CRC32C */
-    uint32_t prewarm_connections;   /* opened, staggered, before there are requests; 0 */
+    enum rg_switch checksum;        /* compute CRC32C and compare it; ON */
+    uint32_t prewarm;               /* connections opened before there are requests; 0 */
     /* Path of a credential file, "default" (Application Default Credentials), or "anonymous". NULL:
      * "default" for the service itself, else "anonymous", so that nobody else sees a token. */
     const char *credentials;
     const char *scope; /* OAuth scopes, separated by spaces; full control of storage */
-    bool no_sharing;   /* ask for tokens that no other process of the host gets; RINGEST_SHARE */
+    /* Of access tokens with other processes of this user and host; ON. RINGEST_SHARE has the
+     * folder. */
+    enum rg_switch sharing;
     /* "http[s]://[USER:PASSWORD@]HOST[:PORT]" for all connections, those to https token servers
      * too, by CONNECT; "": none. NULL: HTTPS_PROXY and NO_PROXY, never for emulators and loopback.
      * An https proxy needs an https endpoint. */
@@ -52,12 +54,12 @@ struct rg_client_options {
     const char *local_device;  /* connect through this device ("eth1"; may need CAP_NET_RAW); any */
     /* Adapting: after 429, 503 or rising latency, fewer requests are in flight in that bucket for a
      * time; reads much slower than like ones are tried again, a body from where it broke off. */
-    bool no_adapting;
-    bool no_hedging;          /* do not send late reads a second time, on another connection */
+    enum rg_switch adapting;  /* ON */
+    enum rg_switch hedging;   /* send late reads a second time, on another connection; ON */
     uint32_t hedges_per_1000; /* second requests for 1,000 requests, at most; 20 */
     uint64_t hedge_size_max;  /* bodies expected to be larger are never asked for twice; 1 MiB */
     uint32_t reads_per_s, writes_per_s; /* at most, of this client, for each bucket; no limit */
-    enum rg_ramp ramp;
+    enum rg_ramp ramp;                  /* NONE */
     /* Of the job, whose ramp it is: each gets an equal part. WORLD_SIZE, OMPI_COMM_WORLD_SIZE,
      * PMI_SIZE or SLURM_STEP_NUM_TASKS, the first that is set, else 1. */
     uint32_t job_processes;
@@ -66,7 +68,31 @@ struct rg_client_options {
 RG_API void rg_client_options_init_sized(struct rg_client_options *options, size_t struct_size);
 RG_INIT_INLINE(rg_client_options)
 
-/* Opens a client. Sends nothing before the first request, except with prewarm_connections; if no
+/* Options by name, as the environment, Python and `ringest --option` have them: without _ns, _max
+ * and the like, in seconds where C has nanoseconds ("2.5", "inf"), sizes also as "64MiB". */
+enum rg_option_kind {
+    RG_OPTION_NONE, /* there is none of this name */
+    RG_OPTION_TEXT,
+    RG_OPTION_COUNT,
+    RG_OPTION_SIZE,
+    RG_OPTION_SECONDS,
+    RG_OPTION_SWITCH, /* "true" or "false" */
+    RG_OPTION_CHOICE
+};
+RG_API enum rg_option_kind rg_option_kind(const char *name);
+/* The names; NULL behind the last. */
+RG_API const char *rg_option_name(size_t index);
+/* Sets the option in its struct; `text` is borrowed as long as that. 0, or -EINVAL after storing a
+ * line that says what it may be; `error` may be NULL. */
+RG_API int rg_option_set(struct rg_runtime_options *runtime, struct rg_client_options *client,
+                         const char *name, const char *text, char *error, size_t error_size);
+/* Sets what is not set, and RINGEST_<NAME> gives, as opening does; the same errors. Either struct
+ * may be NULL. Texts are borrowed from the environment. */
+RG_API int rg_options_from_environment(struct rg_runtime_options *runtime,
+                                       struct rg_client_options *client, char *error,
+                                       size_t error_size);
+
+/* Opens a client. Sends nothing before the first request, except with `prewarm`; if no
  * token can be obtained then, requests complete with RG_STATUS_CREDENTIALS. `error` (may be NULL)
  * gets a line with the option or file and the cause. Errors: -EINVAL (an option or credential
  * file), -ENOENT (no trusted roots), -ENOMEM, and those of reading files. */

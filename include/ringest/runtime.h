@@ -52,13 +52,14 @@ RG_API int rg_log_to(enum rg_log_level level, rg_log_sink sink);
     {                                                                                              \
         type##_init_sized(options, sizeof(*options));                                              \
     }
+/* Zero, or AUTO, means RINGEST_<NAME> in the environment, else the default. */
 struct rg_runtime_options {
     size_t struct_size;
-    uint32_t threads;                /* event loops; 0: RINGEST_THREADS, else by the machine */
-    enum rg_backend backend;         /* AUTO: RINGEST_BACKEND, else probed */
-    enum rg_numa_policy numa_policy; /* AUTO: RINGEST_NUMA, else AUTO */
-    enum rg_log_level log_level;     /* DEFAULT */
-    uint64_t memory_max; /* bytes of leased bodies; 0: RINGEST_MEMORY, 1 GiB or RAM / 4 */
+    uint32_t threads; /* event loops; 0: by the machine */
+    enum rg_backend backend;
+    enum rg_numa_policy numa_policy;
+    enum rg_log_level log_level; /* DEFAULT */
+    uint64_t memory_max; /* bytes of leased bodies; 0: the less of 1 GiB and a quarter of RAM */
     /* Ranks of a job on this host divide its CPUs, each near its GPU. Size 0: what torchrun, MPI or
      * Slurm say in the environment, else one rank, which has all. */
     uint32_t local_rank, local_world_size;

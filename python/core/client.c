@@ -160,6 +160,11 @@ static bool worker_read(uint32_t *out_worker, uint32_t *out_workers)
 static struct core_session *session_open(const struct client *self, uint32_t worker,
                                          uint32_t workers)
 {
+    struct rg_runtime_options runtime_options;
+    struct rg_client_options options;
+    if (!core_settings_complete(&self->settings, &runtime_options, &options)) {
+        return NULL;
+    }
     struct core_session *session = calloc(1, sizeof(*session));
     if (session == NULL) {
         PyErr_NoMemory();
@@ -169,20 +174,19 @@ static struct core_session *session_open(const struct client *self, uint32_t wor
     atomic_init(&session->owners, 1);
     session->process = this_process;
     session->patience_ns = self->settings.patience_ns;
-    session->connections = self->settings.client.connections_max;
+    session->connections = options.connections_max;
     char error[512] = "";
-    struct rg_runtime_options options = self->settings.runtime;
-    options.worker = worker;
-    options.workers = workers;
-    int rc = rg_runtime_open(&session->runtime, &options);
+    runtime_options.worker = worker;
+    runtime_options.workers = workers;
+    int rc = rg_runtime_open(&session->runtime, &runtime_options);
     if (rc < 0) {
         core_errno_raise(
-            rc, "the event loops could not be started: a variable RINGEST_... is wrong, or "
-                "backend='uring' is asked for where the system forbids it; `ringest "
+            rc, "the event loops could not be started: a variable of the launcher or RINGEST_LOG "
+                "is wrong, or backend='uring' is asked for where the system forbids it; `ringest "
                 "doctor` tells");
     } else {
-        rc = rg_client_open_explained(&session->client, session->runtime, &self->settings.client,
-                                      error, sizeof(error));
+        rc = rg_client_open_explained(&session->client, session->runtime, &options, error,
+                                      sizeof(error));
         if (rc < 0) {
             core_errno_raise(rc, error);
         }

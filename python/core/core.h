@@ -197,6 +197,9 @@ struct core_settings {
 /* Reads a dict, or NULL. False with an exception; in any case it is to be freed. */
 bool core_settings_parse(struct core_settings *self, PyObject *keywords);
 void core_settings_free(struct core_settings *self);
+/* Its options, and what the environment gives of those that it has not. False with a ValueError. */
+bool core_settings_complete(const struct core_settings *self, struct rg_runtime_options *runtime,
+                            struct rg_client_options *client);
 
 /* The session of a Client for this process; NULL with an exception. New reference, since any code
  * of the caller's may close the client. */

@@ -85,6 +85,11 @@ def _header_lines(headers: Mapping[str, str] | None) -> str | None:
     return None if headers is None else "\n".join(f"{name}: {value}" for name, value in headers.items())
 
 
+def _user_agent(given: str | None) -> str:
+    own = os.environ.get("RINGEST_USER_AGENT") if given is None else given
+    return f"{own} ringest-python" if own else "ringest-python"
+
+
 def _path(given: Any, what: str) -> str | bytes | None:
     if given is not None and not isinstance(given, str | bytes | os.PathLike):
         raise TypeError(f"{what} must be a path or None, got {given!r}")
@@ -105,17 +110,17 @@ class Client(_core.Client):
     none; HTTPS_PROXY and NO_PROXY. client_cert, client_key: PEM files for mutual TLS, both or neither. local_address,
     local_device: of this machine, to connect from.
 
-    Limits; 0 is the library's choice:
+    Limits:
     threads: event loops. connections: open at once (256). requests: submitted and not done (8192). prewarm: connections
-    that are opened before there are requests. memory: bytes of bodies that are held at once ("1GiB"). reads_per_s,
-    writes_per_s: requests that this client begins per second and bucket, at most. ramp="gcs": the whole job begins
-    5,000 reads and 1,000 writes a second in a bucket, and doubles that in 20 minutes, as Google's guide asks for;
-    job_processes: of the job (WORLD_SIZE and the like, else 1), which share it. adapting=False: do not slow down after
-    429, 503 and rising latency.
-    hedging=False: do not send late reads a second time; hedges_per_1000: second requests for 1,000 requests, at most
-    (20); hedge_size: bodies that are expected to be larger are never requested twice ("1MiB").
+    that are opened before there are requests. memory: bytes of bodies that are held at once ("1GiB"). adapting=False: do
+    not slow down after 429, 503 and rising latency. reads_per_s, writes_per_s: requests that this client begins per
+    second and bucket, at most (no limit). ramp="gcs": the whole job begins 5,000 reads and 1,000 writes a second in a
+    bucket, and doubles that in 20 minutes, as Google's guide asks for; job_processes: processes of the job, which share
+    the ramp (WORLD_SIZE and the like, else 1). hedging=False: do not send late reads a second time; hedges_per_1000:
+    second requests for 1,000 requests, at most (20); hedge_size: bodies that are expected to be larger are never
+    requested twice ("1MiB").
 
-    Time-outs in seconds; 0 is the default, math.inf no limit:
+    Time-outs in seconds; math.inf is no limit:
     connect_timeout: one attempt to connect, TLS included (10). first_byte_timeout: from a request sent to the first
     byte (30). stall_timeout: without a byte moving (20). idle_timeout: an unused connection is closed after it (60).
     backoff_min, backoff_max: before a request is tried again (0.1 and 30). attempts: requests that are sent for one call
@@ -124,8 +129,11 @@ class Client(_core.Client):
 
     checksum=False: do not compute and compare CRC32C. backend: "auto", "uring" or "epoll". numa: where loops and their
     memory go on machines of several nodes: "auto", "compact", "spread" or "none". local_rank, local_world_size: which of
-    how many ranks of a job on this host, which divide its CPUs; 0 of 0: as torchrun, MPI or Slurm say in the
+    how many ranks of a job on this host, which divide its CPUs; None: as torchrun, MPI or Slurm say in the
     environment. Workers of a DataLoader divide the event loops of their rank.
+
+    None is RINGEST_<NAME> in the environment, such as RINGEST_STALL_TIMEOUT=5, else the default. Of these there is no
+    such variable: endpoint, token, credentials, checksum, memory_timeout.
 
     ValueError, TypeError: an argument is wrong. Nothing is opened before the first request; errors that only the system
     finds, such as a missing file, are raised then. After fork() a child opens its own connections. A pickled client is its
@@ -143,11 +151,11 @@ class Client(_core.Client):
         token: str | None = None,
         user_project: str | None = None,
         credentials: str | os.PathLike[str] | None = None,
-        threads: int = 0,
-        connections: int = 0,
-        memory: int | str = 0,
+        threads: int | None = None,
+        connections: int | None = None,
+        memory: int | str | None = None,
         memory_timeout: float = 30.0,
-        attempts: int = 0,
+        attempts: int | None = None,
         connect_to: str | None = None,
         scope: str | None = None,
         headers: Mapping[str, str] | None = None,
@@ -157,28 +165,28 @@ class Client(_core.Client):
         client_key: str | os.PathLike[str] | None = None,
         local_address: str | None = None,
         local_device: str | None = None,
-        requests: int = 0,
-        prewarm: int = 0,
-        reads_per_s: int = 0,
-        writes_per_s: int = 0,
-        ramp: str = "none",
-        job_processes: int = 0,
-        adapting: bool = True,
-        hedging: bool = True,
-        sharing: bool = True,
-        hedges_per_1000: int = 0,
-        hedge_size: int | str = 0,
-        connect_timeout: float = 0.0,
-        first_byte_timeout: float = 0.0,
-        stall_timeout: float = 0.0,
-        idle_timeout: float = 0.0,
-        backoff_min: float = 0.0,
-        backoff_max: float = 0.0,
-        checksum: bool = True,
-        backend: str = "auto",
-        numa: str = "auto",
-        local_rank: int = 0,
-        local_world_size: int = 0,
+        requests: int | None = None,
+        prewarm: int | None = None,
+        reads_per_s: int | None = None,
+        writes_per_s: int | None = None,
+        ramp: Literal["none", "gcs"] | None = None,
+        job_processes: int | None = None,
+        adapting: bool | None = None,
+        hedging: bool | None = None,
+        sharing: bool | None = None,
+        hedges_per_1000: int | None = None,
+        hedge_size: int | str | None = None,
+        connect_timeout: float | None = None,
+        first_byte_timeout: float | None = None,
+        stall_timeout: float | None = None,
+        idle_timeout: float | None = None,
+        backoff_min: float | None = None,
+        backoff_max: float | None = None,
+        checksum: bool | None = None,
+        backend: Literal["auto", "uring", "epoll"] | None = None,
+        numa: Literal["auto", "compact", "spread", "none"] | None = None,
+        local_rank: int | None = None,
+        local_world_size: int | None = None,
     ):
         settings = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         # Of its own: the caller may change what was given.
@@ -189,9 +197,9 @@ class Client(_core.Client):
             **settings,
             "endpoint": _check_endpoint(endpoint),
             "headers": _header_lines(settings["headers"]),
-            "user_agent": "ringest-python" if user_agent is None else f"{user_agent} ringest-python",
-            "memory": parse_size(memory, "memory"),
-            "hedge_size": parse_size(hedge_size, "hedge_size"),
+            "user_agent": _user_agent(user_agent),
+            "memory": None if memory is None else parse_size(memory, "memory"),
+            "hedge_size": None if hedge_size is None else parse_size(hedge_size, "hedge_size"),
         }
         for file in ("ca", "credentials", "client_cert", "client_key"):
             given[file] = _path(settings[file], file)
@@ -208,7 +216,8 @@ class Client(_core.Client):
     @property
     def memory(self) -> int:
         """Bytes of bodies that may be held at once."""
-        return parse_size(self._settings["memory"], "memory") or _MEMORY_DEFAULT
+        memory = self._settings["memory"] or os.environ.get("RINGEST_MEMORY")
+        return parse_size(memory, "memory") if memory else _MEMORY_DEFAULT
 
     def writer(
         self,

@@ -12,7 +12,18 @@ from support import Case, ringest
 
 ROOT = pathlib.Path(os.environ["RINGEST_TESTS"]).parent
 COMMANDS = re.findall(r"^  (\w+) ", ringest("--help").stdout.decode(), re.MULTILINE)
-COMMON = {"--endpoint", "--ca", "--credentials", "--proxy", "--threads", "--memory", "--numa", "--log", "--quiet"}
+COMMON = {
+    "--endpoint",
+    "--ca",
+    "--credentials",
+    "--proxy",
+    "--threads",
+    "--memory",
+    "--numa",
+    "--option",
+    "--log",
+    "--quiet",
+}
 
 
 def helped(command):

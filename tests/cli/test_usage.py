@@ -2,9 +2,20 @@
 
 import unittest
 
-from support import USAGE, Case, ringest
+from support import USAGE, Case, environment, ringest
 
-CONNECTION = ("--endpoint", "--ca", "--credentials", "--threads", "--memory", "--numa", "--log", "--quiet", "--help")
+CONNECTION = (
+    "--endpoint",
+    "--ca",
+    "--credentials",
+    "--threads",
+    "--memory",
+    "--numa",
+    "--option",
+    "--log",
+    "--quiet",
+    "--help",
+)
 OPTIONS = {
     "ls": CONNECTION + ("--long", "--recursive", "--versions", "--glob", "--json", "--hex", "--human-readable"),
     "stat": CONNECTION + ("--json", "--hex"),
@@ -165,6 +176,25 @@ class Usage(Case):
                 done = ringest("ls", "gs://bucket/", "--endpoint", text)
                 self.fails(done, 1, "endpoint")
                 self.assertNotIn("secret", done.stderr)
+
+    def test_options_by_name(self):
+        for text, words in (
+            ("colour=red", ('no option "colour"',)),
+            ("attempts", ("--option needs NAME=VALUE", '"attempts"')),
+            ("=5", ("--option needs NAME=VALUE",)),
+            ("attempts=0", ("attempts must be 1 to 1000, got 0",)),
+            ("stall_timeout=soon", ("stall_timeout must be a number of seconds", '"soon"')),
+        ):
+            with self.subTest(text):
+                self.fails(ringest("cat", "gs://bucket/o", "--option", text, *PLACE), USAGE, *words)
+        done = ringest("cat", "gs://bucket/o", *PLACE, env=environment(RINGEST_RAMP="google"))
+        self.fails(done, USAGE, 'RINGEST_RAMP must be one of none, gcs, got "google"')
+        # One attempt, where eight would take seconds; the named option comes first, and --option before the environment.
+        done = ringest(
+            *("cat", "gs://bucket/o", *PLACE, "--option=attempts=1", "--option=endpoint=http://127.0.0.1:2"),
+            env=environment(RINGEST_ATTEMPTS="1000", RINGEST_BACKOFF_MIN="100", RINGEST_BACKOFF_MAX="1000"),
+        )
+        self.fails(done, 1, "127.0.0.1:9")
 
 
 if __name__ == "__main__":

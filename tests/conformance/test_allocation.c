@@ -159,7 +159,7 @@ static void check_loads(bool tls, uint32_t connections_max, const struct load *l
                     .ca_file = tls ? emulator.ca_path : NULL,
                     .connections_max = connections_max,
                     /* What a busy machine is slow with is not given up for a new connection. */
-                    .no_adapting = true},
+                    .adapting = RG_SWITCH_OFF},
     };
     allocation_count = 0;
     counting = true;

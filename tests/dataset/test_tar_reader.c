@@ -94,7 +94,8 @@ static void world_open(uint64_t memory_max)
     rg_client_options_init(&client_options);
     client_options.endpoint = rg_emulator_endpoint(emulator);
     client_options.connections_max = 16;
-    client_options.no_hedging = true; /* requests are counted, and a slow machine's are hedged */
+    client_options.hedging =
+        RG_SWITCH_OFF; /* requests are counted, and a slow machine's are hedged */
     RG_CHECK_EQ(rg_client_open(&client, runtime, &client_options), 0);
     RG_CHECK_EQ(rg_cq_open(&cq, runtime, 1), 0);
     struct rg_tar_builder builder;

@@ -122,11 +122,13 @@ class One(unittest.TestCase):
             client.get("gs://data/x")
 
     def test_bad_settings_are_explained(self):
-        for name in ("threads", "connections", "attempts", "memory_timeout"):
-            with self.subTest(name), self.assertRaisesRegex(ValueError, f"^{name} must be 0 to .*, got -1$"):
+        with self.assertRaisesRegex(ValueError, "^memory_timeout must be 0 to .*, got -1$"):
+            ringest.Client(memory_timeout=-1)
+        for name in ("threads", "connections", "attempts"):
+            with self.subTest(name), self.assertRaisesRegex(ValueError, f'^{name} must be 1 to .*, got "-1"$'):
                 ringest.Client(**{name: -1})
         for name, most in (("threads", 256), ("connections", 65536), ("attempts", 1000)):
-            with self.subTest(name), self.assertRaisesRegex(ValueError, f"^{name} must be 0 to {most}, got 70000$"):
+            with self.subTest(name), self.assertRaisesRegex(ValueError, f"^{name} must be 1 to {most}, got 70000$"):
                 ringest.Client(**{name: 70000})
         with self.assertRaisesRegex(FileNotFoundError, "manifest /nowhere: No such file"):
             ringest.Objects(manifest="/nowhere")

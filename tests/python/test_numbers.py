@@ -84,9 +84,9 @@ class Numbers(unittest.TestCase):
         yield "generation", 0, LARGE, lambda n: _core.ObjectReader(client, URI, generation=n)
         yield "offset", 0, LARGE, lambda n: _core.ObjectReader(client, URI).read_at(n, into)
         yield "generation", 0, LARGE, lambda n: ringest.checkpoint.open(URI, client=client, generation=n)
-        for name, most in (("threads", 256), ("connections", 65536), ("memory", LARGE), ("attempts", 1000)):
-            yield name, 0, most, lambda n, name=name: core(**{name: n})
-            yield name, 0, most, lambda n, name=name: ringest.Client(**{name: n})
+        for name, most in (("threads", 256), ("connections", 65536), ("attempts", 1000)):
+            yield name, 1, most, lambda n, name=name: core(**{name: n})
+            yield name, 1, most, lambda n, name=name: ringest.Client(**{name: n})
         yield "capacity", 1, 65536, lambda n: _core.Queue(client, n)
         yield "ticket", 0, SIZE, lambda n: _core.Queue(client, 1).cancel(n)
 
@@ -136,7 +136,7 @@ class Numbers(unittest.TestCase):
             for number in wrong:
                 with self.subTest(name=name, number=number), self.assertRaises(ValueError) as caught:
                     call(number)
-                self.assertTrue(str(caught.exception).startswith(f"{name} must be {least} to "))
+                self.assertIn(f"{name} must be {least} to ", str(caught.exception))
 
     def test_what_is_no_number_is_named(self):
         texts = ("memory", "part_size", "prefetch", "coalesce")  # "1MiB" is one of these
@@ -146,7 +146,7 @@ class Numbers(unittest.TestCase):
                     continue
                 with self.subTest(name=name, value=value), self.assertRaises(TypeError) as caught:
                     call(value)
-                self.assertEqual(str(caught.exception), f"{name} must be a whole number, got {value!r}")
+                self.assertTrue(str(caught.exception).endswith(f"{name} must be a whole number, got {value!r}"))
 
     def test_what_raises_when_it_is_asked_raises(self):
         for name, _, _, call in self.arguments():

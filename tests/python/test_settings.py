@@ -26,13 +26,41 @@ def options_of(header, name):
 
 class Settings(unittest.TestCase):
     def test_every_option_of_the_library_can_be_given(self):
-        table = (ROOT / "python/core/settings.c").read_text()
-        given = set(re.findall(r"\b(?:CLIENT|RUNTIME)\((\w+)\)", table)) - {"field"}
+        table = (ROOT / "runtime/option.c").read_text()
+        rows = table[table.index("rows[] = {") : table.index("static_assert")]
+        given = set(re.findall(r"IN_(?:CLIENT|RUNTIME)\((\w+)\)", rows))
+        given |= set(re.findall(r'(?:TEXT|SECONDS)\("\w+", (\w+)\)', rows))
         wanted = options_of("gcs.h", "rg_client_options") | options_of("runtime.h", "rg_runtime_options")
         self.assertGreater(len(wanted), 35)
         self.assertEqual(given, wanted - OTHERS)
-        names = set(re.findall(r'^    \{"(\w+)", [A-Z]+, ', table, re.MULTILINE))
-        self.assertEqual(names, set(ringest.Client("http://localhost:1")._settings) | {"token"})
+        names = set(re.findall(r'^    (?:\{|TEXT\(|SECONDS\()"(\w+)", ', rows, re.MULTILINE))
+        self.assertEqual(len(names), len(given))
+        settings = set(ringest.Client("http://localhost:1")._settings) | {"token"}
+        self.assertEqual(names, settings - {"memory_timeout"})
+
+    def test_the_environment_gives_what_is_not_given(self):
+        with support.emulator() as (endpoint, ca):
+            os.environ.update(RINGEST_CA=str(ca), RINGEST_ATTEMPTS="1", RINGEST_MEMORY="64M", RINGEST_HEDGING="0")
+            try:
+                with ringest.Client(endpoint) as made:
+                    self.assertEqual(len(made.get(support.uri(1))), support.SIZE)
+                    self.assertEqual((made.stats()["memory_max"], made.memory), (64 << 20, 64 << 20))
+                with ringest.Client(endpoint, memory="32M") as made:
+                    self.assertEqual(len(made.get(support.uri(1))), support.SIZE)
+                    self.assertEqual((made.stats()["memory_max"], made.memory), (32 << 20, 32 << 20))
+                self.assertRaises(FileNotFoundError, ringest.Client(endpoint, "nowhere.pem").get, support.uri(1))
+            finally:
+                for name in ("CA", "ATTEMPTS", "MEMORY", "HEDGING"):
+                    del os.environ[f"RINGEST_{name}"]
+
+    def test_a_wrong_variable_is_named(self):
+        for name, value in (("STALL_TIMEOUT", "soon"), ("ATTEMPTS", "0"), ("RAMP", "google"), ("THREADS", "many")):
+            with self.subTest(name):
+                os.environ[f"RINGEST_{name}"] = value
+                try:
+                    self.refused(ValueError, f"RINGEST_{name} must be ", endpoint="http://localhost:1")
+                finally:
+                    del os.environ[f"RINGEST_{name}"]
 
     def test_they_reach_the_library(self):
         with support.emulator() as (endpoint, ca):
@@ -88,8 +116,8 @@ class Settings(unittest.TestCase):
         self.refused(ValueError, "or HOST:PORT, got 'ftp://x'", endpoint="ftp://x")
         self.refused(ValueError, "HOST:PORT, got 'https://host/storage/v1'", endpoint="https://host/storage/v1")
         self.refused(ValueError, "HOST:PORT, got ''", endpoint="")
-        self.refused(ValueError, "backend must be one of 'auto', 'uring', 'epoll'", backend="kqueue")
-        self.refused(ValueError, "numa must be one of 'auto', 'compact'", numa=5)
+        self.refused(ValueError, 'backend must be one of auto, uring, epoll, got "kqueue"', backend="kqueue")
+        self.refused(ValueError, "numa must be one of auto, compact, spread, none, got 5", numa=5)
         self.refused(
             ValueError, "local_rank is 2, not below local_world_size, which is 2", local_rank=2, local_world_size=2
         )
@@ -104,10 +132,19 @@ class Settings(unittest.TestCase):
         self.refused(ValueError, "headers has 'a'", headers={"a": "b\nc: d"})
         self.refused(ValueError, "headers has 'a b'", headers={"a b": "c"})
         self.refused(ValueError, "client_cert and client_key belong together", client_cert="x")
-        self.refused(ValueError, "hedges_per_1000 must be 0 to 1000, got 1001", hedges_per_1000=1001)
+        self.refused(ValueError, "hedges_per_1000 must be 1 to 1000, got 1001", hedges_per_1000=1001)
         self.refused(ValueError, "backoff_min is above backoff_max", backoff_min=2, backoff_max=1)
-        self.refused(ValueError, "connect_timeout must be 0 to", connect_timeout=-1)
-        self.refused(ValueError, "idle_timeout must be 0 to", idle_timeout=math.nan)
+        for nothing in ("attempts", "connections", "requests", "threads", "hedges_per_1000", "job_processes"):
+            self.refused(ValueError, f"{nothing} must be 1 to ", **{nothing: 0})
+        self.refused(ValueError, 'attempts must be 1 to 1000, got "-1"', attempts=-1)
+        self.refused(TypeError, "attempts must be a whole number, got 1.5", attempts=1.5)
+        self.refused(TypeError, "attempts must be a whole number, got True", attempts=True)
+        self.refused(ValueError, 'ramp must be one of none, gcs, got "google"', ramp="google")
+        self.refused(ValueError, "memory must be a number of bytes above 0", memory=0)
+        self.refused(ValueError, "connect_timeout must be a number of seconds above 0", connect_timeout=-1)
+        self.refused(ValueError, "connect_timeout must be a number of seconds above 0", connect_timeout=0)
+        self.refused(ValueError, "idle_timeout must be a number of seconds above 0", idle_timeout=math.nan)
+        self.refused(ValueError, "memory_timeout must be 0 to 1e+09 seconds", memory_timeout=-1)
         self.refused(TypeError, "stall_timeout must be a number of seconds, got '5'", stall_timeout="5")
         self.refused(ValueError, "hedge_size must be a size such as 64MiB, got 'much'", hedge_size="much")
 

@@ -195,7 +195,7 @@ static void client_open(void)
     options.connections_max = (uint32_t)scenario->connections;
     options.requests_max = REQUESTS_AT_ONCE;
     options.attempts_max = (uint32_t)scenario->attempts;
-    options.prewarm_connections = (uint32_t)scenario->prewarm;
+    options.prewarm = (uint32_t)scenario->prewarm;
     if (scenario->addresses > 1) {
         resolver_open();
     }

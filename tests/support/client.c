@@ -96,7 +96,9 @@ void rg_test_client_open(struct rg_test_client *c)
         server_open(c);
     }
     options_complete(&c->options);
-    c->options.no_hedging |= !c->hedges;
+    if (!c->hedges) {
+        c->options.hedging = RG_SWITCH_OFF;
+    }
     char error[256];
     rc = rg_client_open_explained(&c->client, c->runtime, &c->options, error, sizeof(error));
     if (rc < 0) {
@@ -164,7 +166,7 @@ void rg_test_client_turn(struct rg_test_client *c)
 {
     /* Each loop has its part in the opening and the closing of a client. */
     struct rg_client_options options = c->options;
-    options.prewarm_connections = 0;
+    options.prewarm = 0;
     for (unsigned i = 0; i < 3; i++) {
         struct rg_client *other = NULL;
         RG_CHECK_EQ(rg_client_open(&other, c->runtime, &options), 0);

@@ -267,7 +267,9 @@ static void test_wrong_crc(void)
                 {within, false, RG_STATUS_CHECKSUM, 12}};
     for (size_t i = 0; i < RG_ARRAY_LEN(rows); i++) {
         struct rg_test_client c = {
-            .scripts = scripts, .script_count = 1, .options = {.no_checksum = rows[i].no_checksum}};
+            .scripts = scripts,
+            .script_count = 1,
+            .options = {.checksum = rows[i].no_checksum ? RG_SWITCH_OFF : RG_SWITCH_ON}};
         rg_test_client_open(&c);
         struct rg_completion done = ranges_take(
             &c,

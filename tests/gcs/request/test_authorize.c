@@ -169,7 +169,7 @@ static void test_a_storm_of_refusals_gives_one_refresh(void)
         RG_READ, RG_SLEEP(1500), RG_SEND("HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"),
         RG_END};
     const struct rg_step *const scripts[] = {refuse, refuse, refuse, refuse, object_script()};
-    struct pair pair = {.client.options = {.connections_max = 4, .prewarm_connections = 4}};
+    struct pair pair = {.client.options = {.connections_max = 4, .prewarm = 4}};
     pair_open(&pair, &route, scripts, RG_ARRAY_LEN(scripts));
     /* All of them are there, or one that comes late would meet a request that asks again. */
     RG_AWAIT(rg_scripted_server_connections(pair.client.server) == 4);

@@ -183,10 +183,9 @@ static void test_name_that_does_not_exist(void)
 {
     /* .invalid never resolves (RFC 2606). That prewarming does not ask for it without end is in the
      * pool's test. */
-    struct rg_test_client c = {.no_server = true,
-                               .options = {.endpoint = "http://nowhere.invalid:1",
-                                           .attempts_max = 2,
-                                           .prewarm_connections = 4}};
+    struct rg_test_client c = {
+        .no_server = true,
+        .options = {.endpoint = "http://nowhere.invalid:1", .attempts_max = 2, .prewarm = 4}};
     rg_test_client_open(&c);
     struct rg_completion done = get_one(&c);
     RG_CHECK_STATUS(&done, RESOLVE);
@@ -273,7 +272,7 @@ static void test_options_that_are_refused(void)
         {{.requests_max = 1u << 31}, -EINVAL},
         {{.attempts_max = 100000}, -EINVAL},
         {{.backoff_min_ns = 2, .backoff_max_ns = 1}, -EINVAL},
-        {{.ramp = (enum rg_ramp)2}, -EINVAL},
+        {{.ramp = (enum rg_ramp)3}, -EINVAL},
         {{.ramp = RG_RAMP_GCS}, -EINVAL}, /* the variable below is wrong */
         {{.token = "a\r\nb"}, -EINVAL},
         {{.headers = "no colon"}, -EINVAL},
@@ -290,6 +289,14 @@ static void test_options_that_are_refused(void)
         check_refused_options(c.runtime, &options, rows[i].want);
     }
     unsetenv("WORLD_SIZE");
+    struct rg_client_options good = {.struct_size = sizeof(good),
+                                     .endpoint = "https://localhost:1"};
+    struct rg_client *client = NULL;
+    char error[256];
+    setenv("RINGEST_BACKOFF_MIN", "soon", 1);
+    RG_CHECK_EQ(rg_client_open_explained(&client, c.runtime, &good, error, sizeof(error)), -EINVAL);
+    RG_CHECK_CONTAINS(error, "RINGEST_BACKOFF_MIN must be a number of seconds");
+    unsetenv("RINGEST_BACKOFF_MIN");
     rg_test_client_close(&c);
 }
 
@@ -505,7 +512,7 @@ static void test_prewarmed_connections(void)
     struct rg_test_client c = {.scripts = scripts,
                                .script_count = 1,
                                .tls = true,
-                               .options = {.connections_max = 8, .prewarm_connections = 5}};
+                               .options = {.connections_max = 8, .prewarm = 5}};
     rg_test_client_open(&c);
     RG_AWAIT(rg_test_stats(&c).connections == 5);
     for (unsigned i = 0; i < 5; i++) {

@@ -155,7 +155,7 @@ static void test_a_hedge_is_told(void)
     const struct rg_step *const scripts[] = {silent, good};
     struct rg_test_client c = {
         .hedges = true,
-        .options = {.first_byte_timeout_ns = 100 * RG_NS_PER_S, .no_adapting = true}};
+        .options = {.first_byte_timeout_ns = 100 * RG_NS_PER_S, .adapting = RG_SWITCH_OFF}};
     log_begin(RG_LOG_DEBUG);
     open_with(&c, scripts, 2);
     for (unsigned i = 0; i < FAST + 1; i++) {

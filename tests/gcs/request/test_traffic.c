@@ -114,7 +114,7 @@ static void test_a_silent_connection_is_overtaken(void)
     for (unsigned own = 0; own < 2; own++) {
         struct rg_test_client c = {.hedges = true, .scripts = scripts, .script_count = 2};
         c.options.first_byte_timeout_ns = AGES_MS * RG_NS_PER_MS;
-        c.options.no_adapting = true;
+        c.options.adapting = RG_SWITCH_OFF;
         c.options.hedges_per_1000 = HEDGES_PER_1000;
         rg_test_client_open(&c);
         get_fast(&c, KNOWN);
@@ -149,7 +149,7 @@ static void test_one_slow_connection_of_many(void)
                                        good.steps, good.steps, good.steps, good.steps};
     struct rg_test_client c = {.hedges = true, .scripts = scripts, .script_count = 8};
     c.options.first_byte_timeout_ns = AGES_MS * RG_NS_PER_MS;
-    c.options.no_adapting = true;
+    c.options.adapting = RG_SWITCH_OFF;
     c.options.connections_max = 8;
     rg_test_client_open(&c);
     get_many(&c, 2000, 8);
@@ -164,7 +164,7 @@ static void test_hedging_can_be_switched_off(void)
     struct script silent = script_silent(KNOWN), good = script_good();
     const struct rg_step *scripts[] = {silent.steps, good.steps};
     struct rg_test_client clients[] = {
-        {.options = {.no_hedging = true}},
+        {.options = {.hedging = RG_SWITCH_OFF}},
         /* The bodies are as large as they were. */
         {.hedges = true, .options = {.hedge_size_max = SIZE / 2}},
     };
@@ -227,7 +227,7 @@ static void test_no_second_requests_where_all_are_slow(void)
     scripts[CONNECTIONS] = always;
     struct rg_test_client c = {.hedges = true, .scripts = scripts, .script_count = CONNECTIONS + 1};
     c.options.connections_max = CONNECTIONS;
-    c.options.no_adapting = true;
+    c.options.adapting = RG_SWITCH_OFF;
     /* So that it is not the budget that keeps them back. */
     c.options.hedges_per_1000 = 1000;
     rg_test_client_open(&c);
@@ -247,7 +247,7 @@ static void both_out(struct rg_test_client *c, const struct rg_step *const scrip
     c->scripts = scripts;
     c->script_count = 2;
     c->options.first_byte_timeout_ns = AGES_MS * RG_NS_PER_MS;
-    c->options.no_adapting = true;
+    c->options.adapting = RG_SWITCH_OFF;
     c->options.hedges_per_1000 = HEDGES_PER_1000;
     rg_test_client_open(c);
     get_fast(c, KNOWN);
@@ -365,7 +365,7 @@ static void test_a_head_that_comes_second_is_not_heard(void)
         const struct rg_step *const scripts[] = {first.steps, slow};
         uint8_t buffer[SIZE];
         struct rg_test_client c = {.hedges = true, .scripts = scripts, .script_count = 2};
-        c.options.no_adapting = true;
+        c.options.adapting = RG_SWITCH_OFF;
         c.options.hedges_per_1000 = HEDGES_PER_1000;
         rg_test_client_open(&c);
         get_fast(&c, KNOWN);
@@ -462,7 +462,7 @@ static void test_a_busy_bucket_gets_fewer_requests(void)
     rg_test_client_close(&c);
     struct rg_test_client fixed = {.scripts = scripts, .script_count = 1};
     fixed.options.attempts_max = 1000;
-    fixed.options.no_adapting = true;
+    fixed.options.adapting = RG_SWITCH_OFF;
     rg_test_client_open(&fixed);
     get_many(&fixed, 100, 64);
     RG_CHECK_EQ(rg_test_stats(&fixed).backoffs, 0);
