@@ -7,11 +7,12 @@
 
 #include <stdarg.h>
 
-/* What Google publishes of each machine: CPUs, GPUs, and network cards ("GPU machine types" and
- * "Network bandwidth" in the documentation of Compute Engine). What it does not, and is assumed
- * here: two sockets of one NUMA node each, two CPUs a core, which Linux numbers first threads
- * first; half of the GPUs on each node, in order; of the network cards the first on node 0, those
- * of the GPUs beside them, and of A3 Ultra's two for everything else one on each node. */
+/* The numbers of CPUs and GPUs, and of the network cards of A3 Mega and A3 Ultra, are from Google's
+ * documentation, which docs/internals/placement.md names. Assumed are: one card for A2 and five for
+ * A3 High, which their bandwidths suggest; two sockets of one NUMA node each, two CPUs a core,
+ * which Linux numbers first threads first; half of the GPUs on each node, in order; of the network
+ * cards the first on node 0, those of the GPUs beside them, and of A3 Ultra's two for everything
+ * else one on each node. */
 static const struct machine {
     const char *name, *synthetic, *nics, *gpus;
     uint32_t cpus;
