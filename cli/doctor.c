@@ -126,7 +126,7 @@ static void check_backend_wish(struct doctor *doctor)
     if (valid) {
         doctor->wanted_backend = strdup(value);
     } else {
-        advise(finding, "ringest does not start with this value: set it to uring, epoll or auto");
+        advise(finding, "ringest does not start with this value: set it to auto, uring or epoll");
     }
     unsetenv("RINGEST_BACKEND");
 }

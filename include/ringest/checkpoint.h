@@ -14,11 +14,7 @@ struct rg_checkpoint_reader_options {
     uint64_t window_bytes; /* of blocks; 0: 32 MiB. At most a quarter of the runtime's memory_max */
 };
 /* Sends nothing yet. Close it before its client. Errors: -EINVAL, -ENOMEM, -EOWNERDEAD. */
-RG_API int rg_checkpoint_reader_open_sized(struct rg_checkpoint_reader **out_reader,
-                                           struct rg_client *client,
-                                           const struct rg_checkpoint_reader_options *options,
-                                           size_t struct_size);
-RG_OPEN_INLINE(rg_checkpoint_reader)
+RG_OPEN(rg_checkpoint_reader)
 
 /* Reads into the caller's memory; any number at once, from any thread, by several requests where
  * they are large. rg_cancel ends one. When such reads have brought every byte of the object, in

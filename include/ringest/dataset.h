@@ -69,8 +69,7 @@ struct rg_reader_options {
      * resume. NULL: some of the objects are compared. */
     const uint8_t *list_digest;
 };
-RG_API void rg_reader_options_init_sized(struct rg_reader_options *options, size_t struct_size);
-RG_INIT_INLINE(rg_reader_options)
+RG_INIT(rg_reader_options)
 
 struct rg_reader;
 /* Sends nothing before the first rg_reader_next. Errors: -EINVAL (`error`, which may be NULL, gets

@@ -65,8 +65,7 @@ struct rg_client_options {
     uint32_t job_processes;
 };
 
-RG_API void rg_client_options_init_sized(struct rg_client_options *options, size_t struct_size);
-RG_INIT_INLINE(rg_client_options)
+RG_INIT(rg_client_options)
 
 /* Options by name, as the environment, Python and `ringest --option` have them: without _ns, _max
  * and the like, in seconds where C has nanoseconds ("2.5", "inf"), sizes also as "64MiB". */
@@ -132,14 +131,28 @@ struct rg_conditions {
  * CLOCK_MONOTONIC, 0: none; generation 0 is the newest. Submit functions return 0; -EAGAIN (queue
  * or client is full: take completions first); -EINVAL (a name that the service would refuse, a
  * number out of range); -EOWNERDEAD. */
-#define RG_SUBMIT_INLINE(name, type)                                                               \
+#define RG_SUBMIT(name, type)                                                                      \
+    RG_API int rg_submit_##name##_sized(struct rg_client *client, struct rg_cq *cq,                \
+                                        const struct type *request, size_t struct_size);           \
     static inline int rg_submit_##name(struct rg_client *client, struct rg_cq *cq,                 \
                                        const struct type *request)                                 \
     {                                                                                              \
         return rg_submit_##name##_sized(client, cq, request, sizeof(*request));                    \
     }
+#define RG_SUBMIT_ITEMS(name, type, items)                                                         \
+    RG_API int rg_submit_##name##_sized(struct rg_client *client, struct rg_cq *cq,                \
+                                        const struct type *request, size_t struct_size,            \
+                                        size_t item_size);                                         \
+    static inline int rg_submit_##name(struct rg_client *client, struct rg_cq *cq,                 \
+                                       const struct type *request)                                 \
+    {                                                                                              \
+        return rg_submit_##name##_sized(client, cq, request, sizeof(*request),                     \
+                                        sizeof(*request->items));                                  \
+    }
 
-#define RG_OPEN_INLINE(type)                                                                       \
+#define RG_OPEN(type)                                                                              \
+    RG_API int type##_open_sized(struct type **out, struct rg_client *client,                      \
+                                 const struct type##_options *options, size_t struct_size);        \
     static inline int type##_open(struct type **out, struct rg_client *client,                     \
                                   const struct type##_options *options)                            \
     {                                                                                              \
@@ -213,9 +226,7 @@ struct rg_list_request {
     uint32_t results_max;                  /* 0: 1000, which is also the service's limit */
     uint64_t user_data, deadline_ns;
 };
-RG_API int rg_submit_list_sized(struct rg_client *client, struct rg_cq *cq,
-                                const struct rg_list_request *list, size_t struct_size);
-RG_SUBMIT_INLINE(list, rg_list_request)
+RG_SUBMIT(list, rg_list_request)
 /* Custom metadata that an `exclusive` write sets: 32 hexadecimal digits, drawn for each write. */
 #define RG_NONCE_KEY "ringest-nonce"
 
@@ -234,9 +245,7 @@ struct rg_put {
     uint64_t user_data, deadline_ns;
     bool exclusive; /* success means that this request wrote it, and nobody else */
 };
-RG_API int rg_submit_put_sized(struct rg_client *client, struct rg_cq *cq, const struct rg_put *put,
-                               size_t struct_size);
-RG_SUBMIT_INLINE(put, rg_put)
+RG_SUBMIT(put, rg_put)
 
 #define RG_PERMISSIONS_MAX 100
 /* Asks which of these permissions, such as "storage.objects.get", the credentials have on a bucket.
@@ -247,10 +256,7 @@ struct rg_test_permissions {
     size_t count; /* at least 1 */
     uint64_t user_data, deadline_ns;
 };
-RG_API int rg_submit_test_permissions_sized(struct rg_client *client, struct rg_cq *cq,
-                                            const struct rg_test_permissions *test,
-                                            size_t struct_size);
-RG_SUBMIT_INLINE(test_permissions, rg_test_permissions)
+RG_SUBMIT(test_permissions, rg_test_permissions)
 
 /* Cancels every request of this client and queue that has this user_data. Each still gives one
  * completion: RG_STATUS_CANCELLED, or its result if that was there first. */

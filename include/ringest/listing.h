@@ -23,9 +23,7 @@ struct rg_listing_options {
 };
 /* Copies everything, and sends nothing before the first rg_listing_next. Errors: -EINVAL (text that
  * is not UTF-8, or a value that the service would refuse), -ENOMEM, -EOWNERDEAD. */
-RG_API int rg_listing_open_sized(struct rg_listing **out_listing, struct rg_client *client,
-                                 const struct rg_listing_options *options, size_t struct_size);
-RG_OPEN_INLINE(rg_listing)
+RG_OPEN(rg_listing)
 /* Asks for the next page, one at a time. Completion when OK: data is a const struct rg_list_page *,
  * in the lease, with next_page_token NULL. After a failure every later call fails the same way;
  * after a cancellation the next call goes on. 0, -EAGAIN (the queue is full), -EBUSY (the last page

@@ -29,8 +29,7 @@ struct rg_stat {
     struct rg_conditions conditions;
     uint64_t user_data, deadline_ns;
 };
-RG_API int rg_submit_stat_sized(struct rg_client *client, struct rg_cq *cq,
-                                const struct rg_stat *stat, size_t struct_size);
+RG_SUBMIT(stat, rg_stat)
 
 /* Deletes an object. Sent again after a lost answer only with a generation or condition. If the
  * object is then gone: OK with found_done, or with `exclusive` RG_STATUS_NOT_FOUND, because nothing
@@ -42,14 +41,13 @@ struct rg_delete {
     uint64_t user_data, deadline_ns;
     bool exclusive;
 };
-RG_API int rg_submit_delete_sized(struct rg_client *client, struct rg_cq *cq,
-                                  const struct rg_delete *del, size_t struct_size);
+RG_SUBMIT(delete, rg_delete)
 
 #define RG_DELETES_MAX 100 /* in one request: Cloud Storage, "Batch requests" */
 /* Deletes up to RG_DELETES_MAX objects by one request. Items that the service wants tried again are
  * sent one by one; so are all if the server has no batches. user_data and deadline_ns of the items
- * are not used. item_size: sizeof(struct rg_delete) when the program was compiled. Completion when
- * OK: data is a const struct rg_delete_result *, one for each item, in order. */
+ * are not used. Completion when OK: data is a const struct rg_delete_result *, one for each item,
+ * in order. */
 struct rg_delete_many {
     const struct rg_delete *deletes;
     size_t count;
@@ -60,14 +58,7 @@ struct rg_delete_result {
     uint16_t http_status;
     bool found_done; /* as of a completion */
 };
-RG_API int rg_submit_delete_many_sized(struct rg_client *client, struct rg_cq *cq,
-                                       const struct rg_delete_many *many, size_t struct_size,
-                                       size_t item_size);
-static inline int rg_submit_delete_many(struct rg_client *client, struct rg_cq *cq,
-                                        const struct rg_delete_many *many)
-{
-    return rg_submit_delete_many_sized(client, cq, many, sizeof(*many), sizeof(*many->deletes));
-}
+RG_SUBMIT_ITEMS(delete_many, rg_delete_many, deletes)
 
 /* Copies an object on the server in steps ("objects: rewrite") of one generation; compares CRC32Cs.
  * Sent again after a lost answer only with a condition on the destination's generation; if that
@@ -82,8 +73,7 @@ struct rg_copy {
     uint64_t step_max; /* bytes of a step, a multiple of 1 MiB; 0: the service chooses */
     uint64_t user_data, deadline_ns;
 };
-RG_API int rg_submit_copy_sized(struct rg_client *client, struct rg_cq *cq,
-                                const struct rg_copy *copy, size_t struct_size);
+RG_SUBMIT(copy, rg_copy)
 
 #define RG_COMPOSE_SOURCES_MAX 32 /* Cloud Storage, "Composite objects" */
 /* Joins objects of one bucket. Sent again like a copy; if the condition then fails, a destination
@@ -106,8 +96,7 @@ struct rg_compose {
     uint64_t user_data, deadline_ns;
     bool exclusive; /* success only if this request made it */
 };
-RG_API int rg_submit_compose_sized(struct rg_client *client, struct rg_cq *cq,
-                                   const struct rg_compose *compose, size_t struct_size);
+RG_SUBMIT(compose, rg_compose)
 
 /* Changes metadata: NULL leaves a field alone, "" removes it. Sent again after a lost answer only
  * with a condition on the metageneration. If that then fails and all that was sent is there: OK
@@ -123,8 +112,7 @@ struct rg_update {
     uint64_t user_data, deadline_ns;
     bool exclusive; /* success only if this request changed it */
 };
-RG_API int rg_submit_update_sized(struct rg_client *client, struct rg_cq *cq,
-                                  const struct rg_update *update, size_t struct_size);
+RG_SUBMIT(update, rg_update)
 
 #define RG_RANGES_MAX 4096
 /* Reads many ranges of one generation; if the object is replaced meanwhile, all are read again.
@@ -153,19 +141,7 @@ struct rg_get_ranges {
     uint64_t user_data, deadline_ns;
     bool no_checksum; /* results have no CRC32C */
 };
-RG_API int rg_submit_get_ranges_sized(struct rg_client *client, struct rg_cq *cq,
-                                      const struct rg_get_ranges *get, size_t struct_size,
-                                      size_t item_size);
-static inline int rg_submit_get_ranges(struct rg_client *client, struct rg_cq *cq,
-                                       const struct rg_get_ranges *get)
-{
-    return rg_submit_get_ranges_sized(client, cq, get, sizeof(*get), sizeof(*get->ranges));
-}
-RG_SUBMIT_INLINE(stat, rg_stat)
-RG_SUBMIT_INLINE(delete, rg_delete)
-RG_SUBMIT_INLINE(copy, rg_copy)
-RG_SUBMIT_INLINE(compose, rg_compose)
-RG_SUBMIT_INLINE(update, rg_update)
+RG_SUBMIT_ITEMS(get_ranges, rg_get_ranges, ranges)
 
 RG_DECLS_END
 #endif

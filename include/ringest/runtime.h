@@ -45,9 +45,11 @@ enum rg_log_level {
 typedef void (*rg_log_sink)(enum rg_log_level level, const char *place, const char *text);
 RG_API int rg_log_to(enum rg_log_level level, rg_log_sink sink);
 
-/* Option structs may grow: call the init function first. It stores the size that the program was
- * compiled with; fields behind that size keep their defaults. */
-#define RG_INIT_INLINE(type)                                                                       \
+/* Option structs may grow: call the init function first, TYPE_init(&options). It stores the size
+ * that the program was compiled with; fields behind that size keep their defaults. So do requests:
+ * functions that end in "_sized" are called through the inline ones of these macros. */
+#define RG_INIT(type)                                                                              \
+    RG_API void type##_init_sized(struct type *options, size_t struct_size);                       \
     static inline void type##_init(struct type *options)                                           \
     {                                                                                              \
         type##_init_sized(options, sizeof(*options));                                              \
@@ -71,8 +73,7 @@ struct rg_runtime;
 struct rg_cq;
 struct rg_lease;
 
-RG_API void rg_runtime_options_init_sized(struct rg_runtime_options *options, size_t struct_size);
-RG_INIT_INLINE(rg_runtime_options)
+RG_INIT(rg_runtime_options)
 
 /* Starts the event loops; `options` may be NULL. The caller closes *out_runtime. Errors: -EINVAL
  * (an option is out of range), -EPERM (the system forbids the RG_BACKEND_URING that was asked for),

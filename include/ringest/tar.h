@@ -98,8 +98,7 @@ struct rg_tar_scan_options {
     const struct rg_tar_index *known; /* older index or NULL, kept: unchanged shards are copied */
     uint32_t shards_at_once; /* one request is out for each; 0: RG_TAR_SCAN_SHARDS_DEFAULT */
 };
-RG_API void rg_tar_scan_options_init_sized(struct rg_tar_scan_options *options, size_t struct_size);
-RG_INIT_INLINE(rg_tar_scan_options)
+RG_INIT(rg_tar_scan_options)
 
 /* open -> run, again while it returns -ETIME or -EINTR -> finish -> close. One thread at a time. */
 struct rg_tar_scan;

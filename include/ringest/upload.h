@@ -45,9 +45,7 @@ struct rg_upload {
     uint64_t user_data, deadline_ns;
     bool exclusive; /* success only if this upload wrote it */
 };
-RG_API int rg_submit_upload_sized(struct rg_client *client, struct rg_cq *cq,
-                                  const struct rg_upload *upload, size_t struct_size);
-RG_SUBMIT_INLINE(upload, rg_upload)
+RG_SUBMIT(upload, rg_upload)
 
 /* Multipart uploads that were neither completed nor aborted: killed programs leave them, their
  * parts cost money, and no object shows them. Those that are still in use look the same.
@@ -69,9 +67,7 @@ struct rg_list_uploads {
     uint32_t results_max;                        /* 0: 1000, which is also the limit */
     uint64_t user_data, deadline_ns;
 };
-RG_API int rg_submit_list_uploads_sized(struct rg_client *client, struct rg_cq *cq,
-                                        const struct rg_list_uploads *list, size_t struct_size);
-RG_SUBMIT_INLINE(list_uploads, rg_list_uploads)
+RG_SUBMIT(list_uploads, rg_list_uploads)
 
 /* Aborts one and removes its parts, except one that arrives at the same moment: list again.
  * Completion: OK, or RG_STATUS_NOT_FOUND if there is no such upload. */
@@ -79,9 +75,7 @@ struct rg_abort_upload {
     const char *bucket, *object, *id;
     uint64_t user_data, deadline_ns;
 };
-RG_API int rg_submit_abort_upload_sized(struct rg_client *client, struct rg_cq *cq,
-                                        const struct rg_abort_upload *abort, size_t struct_size);
-RG_SUBMIT_INLINE(abort_upload, rg_abort_upload)
+RG_SUBMIT(abort_upload, rg_abort_upload)
 
 /* A stream into one object. One thread at a time; close it before its client.
  *
@@ -108,9 +102,7 @@ struct rg_writer_options {
     uint64_t size_hint;          /* bytes expected, 5 TiB at most; 0: not known. May be wrong */
     bool exclusive;              /* as in rg_upload */
 };
-RG_API int rg_writer_open_sized(struct rg_writer **out_writer, struct rg_client *client,
-                                const struct rg_writer_options *options, size_t struct_size);
-RG_OPEN_INLINE(rg_writer)
+RG_OPEN(rg_writer)
 RG_API int64_t rg_writer_write(struct rg_writer *writer, const void *data, size_t size);
 /* Like rg_writer_write, but sends the bytes from where they are, a few copied ones excepted. They
  * must not change until rg_writer_settled covers them, the completion comes, or close returns. */

@@ -7,11 +7,7 @@
 #define RG_VERSION_PATCH 0
 #define RG_VERSION_STRING "0.1.0"
 
-#if defined(__GNUC__)
 #define RG_API __attribute__((visibility("default")))
-#else
-#define RG_API
-#endif
 
 #ifdef __cplusplus
 #define RG_DECLS_BEGIN extern "C" {

@@ -49,7 +49,7 @@ class WrongInputs(ServedCase):
             self.assertEqual((done.returncode, done.stderr), (USAGE, f"ringest: {text}--help`\n"))
 
     def test_a_wrong_variable_is_one_line(self):
-        for name, rule in (("BACKEND", "uring, epoll or auto"), ("THREADS", "a number from 1 to 256")):
+        for name, rule in (("BACKEND", "one of auto, uring, epoll"), ("THREADS", "1 to 256")):
             text = f'RINGEST_{name} must be {rule}, got "odd"'
             self.check("ls gs://mine", USAGE, text, env=environment(**{f"RINGEST_{name}": "odd"}))
 
