@@ -1,0 +1,375 @@
+/* See rank.h. */
+#include "tests/sim/fleet/rank.h"
+
+#include "gcs/request/client_loop.h"
+
+#include <stdlib.h>
+
+static uint64_t now_of(const struct rg_fleet_job *job)
+{
+    return job->wheel->now_ns;
+}
+
+static bool adapts(const struct rg_fleet_job *job)
+{
+    return job->control != RG_FLEET_NONE;
+}
+
+static bool is_measured(const struct rg_fleet_job *job)
+{
+    return now_of(job) >= job->measure_ns && now_of(job) < job->measure_end_ns;
+}
+
+#define COUNT(job, field)                                                                          \
+    do {                                                                                           \
+        (job)->counts.field++;                                                                     \
+        (job)->measured.field += is_measured(job) ? 1 : 0;                                         \
+    } while (0)
+
+static struct rg_fleet_request *request_of(struct rg_list *node)
+{
+    return RG_CONTAINER_OF(node, struct rg_fleet_request, node);
+}
+
+/* Those that wait are let in when another one leaves, or by the alarm. */
+static bool limit_invariants(const struct rg_fleet_limit *limit)
+{
+    return rg_list_empty(&limit->waiting) || limit->limiter.in_flight > 0 ||
+           rg_fleet_is_set(&limit->alarm);
+}
+
+/* Ends what is out for the attempt, and says how. */
+static void attempt_end(struct rg_fleet_job *job, enum rg_fleet_answer answer)
+{
+    if (answer == RG_FLEET_OK) {
+        COUNT(job, ok);
+    } else if (answer == RG_FLEET_SILENCE) {
+        COUNT(job, expired);
+    } else {
+        COUNT(job, refused);
+    }
+}
+
+static uint64_t patience_ns(const struct rg_fleet_rank *rank)
+{
+    return adapts(rank->job) ? rg_stall_head_ns(&rank->stall) : RG_FIRST_BYTE_TIMEOUT_DEFAULT_NS;
+}
+
+/* Sends one exchange, the request's own or its hedge. */
+static enum rg_fleet_answer ask(struct rg_fleet_rank *rank, struct rg_fleet_event *event)
+{
+    struct rg_fleet_job *job = rank->job;
+    uint64_t now_ns = now_of(job), patience = patience_ns(rank);
+    struct rg_fleet_reply reply = rg_fleet_ask(job->service, &rank->host->nic_ns, now_ns);
+    COUNT(job, attempts);
+    if (reply.after_ns > patience) {
+        reply = (struct rg_fleet_reply){RG_FLEET_SILENCE, patience};
+    }
+    rg_fleet_set(job->wheel, event, now_ns + reply.after_ns);
+    return reply.answer;
+}
+
+static void late_set(struct rg_fleet_rank *rank)
+{
+    const struct rg_fleet_request *first = request_of(rank->unanswered.next);
+    rg_fleet_set(rank->job->wheel, &rank->late, first->sent_ns + rank->hedge.delay_ns);
+}
+
+static void request_send(struct rg_fleet_request *request)
+{
+    struct rg_fleet_rank *rank = request->rank;
+    request->state = RG_FLEET_OUT;
+    request->sent_ns = now_of(rank->job);
+    request->in_time = rank->hedge.in_time;
+    rank->sent_count++;
+    rg_hedge_earn(&rank->budget);
+    request->own_answer = ask(rank, &request->own);
+    if (!adapts(rank->job)) {
+        return;
+    }
+    rg_list_push_back(&rank->unanswered, &request->node);
+    if (rank->hedge.delay_ns != 0 && !rg_fleet_is_set(&rank->late)) {
+        late_set(rank);
+    }
+}
+
+static void alarm_set(struct rg_fleet_limit *limit)
+{
+    struct rg_fleet_wheel *wheel = limit->job->wheel;
+    uint64_t next_ns = rg_limiter_next_ns(&limit->limiter, wheel->now_ns);
+    if (next_ns != UINT64_MAX) {
+        rg_fleet_cancel(wheel, &limit->alarm);
+        rg_fleet_set(wheel, &limit->alarm, next_ns);
+    }
+}
+
+static void limit_pump(struct rg_fleet_limit *limit)
+{
+    uint64_t now_ns = now_of(limit->job);
+    while (!rg_list_empty(&limit->waiting) && rg_limiter_enter(&limit->limiter, now_ns)) {
+        request_send(request_of(rg_list_pop_front(&limit->waiting)));
+    }
+    if (!rg_list_empty(&limit->waiting)) {
+        alarm_set(limit);
+    }
+    RG_VERIFY(limit_invariants(limit));
+}
+
+static void alarm_fire(struct rg_fleet_event *event)
+{
+    limit_pump(RG_CONTAINER_OF(event, struct rg_fleet_limit, alarm));
+}
+
+static void request_enter(struct rg_fleet_request *request)
+{
+    struct rg_fleet_limit *limit = request->rank->limit;
+    request->state = RG_FLEET_WAITING;
+    if (rg_list_empty(&limit->waiting) && rg_limiter_enter(&limit->limiter, now_of(limit->job))) {
+        request_send(request);
+        return;
+    }
+    if (rg_list_empty(&limit->waiting)) {
+        alarm_set(limit);
+    }
+    rg_list_push_back(&limit->waiting, &request->node);
+    RG_VERIFY(limit_invariants(limit));
+}
+
+static void request_new(struct rg_fleet_request *request)
+{
+    static const struct rg_retry_policy policy = {
+        .attempts_max = RG_ATTEMPTS_DEFAULT,
+        .backoff_min_ns = RG_BACKOFF_MIN_DEFAULT_NS,
+        .backoff_max_ns = RG_BACKOFF_MAX_DEFAULT_NS,
+    };
+    struct rg_fleet_job *job = request->rank->job;
+    COUNT(job, requests);
+    rg_retry_init(&request->retry, &policy, rg_fleet_random(&job->random));
+    request_enter(request);
+}
+
+static void step_note(struct rg_fleet_rank *rank)
+{
+    struct rg_fleet_job *job = rank->job;
+    rank->samples++;
+    rank->host->samples += is_measured(job) ? 1 : 0;
+    if (rank->samples < FLEET_BATCH) {
+        return;
+    }
+    double seconds = (double)(now_of(job) - rank->step_ns) / (double)RG_NS_PER_S;
+    rank->samples = 0;
+    rank->step_ns = now_of(job);
+    if (is_measured(job) && job->step_count < job->step_size) {
+        job->steps[job->step_count++] = seconds;
+    }
+}
+
+static void hedge_end(struct rg_fleet_request *request)
+{
+    struct rg_fleet_job *job = request->rank->job;
+    if (rg_fleet_is_set(&request->second)) {
+        rg_fleet_cancel(job->wheel, &request->second);
+        COUNT(job, lost);
+    }
+}
+
+/* A head came, whatever it says: rg_traffic_answered. */
+static void request_answered(struct rg_fleet_request *request)
+{
+    struct rg_fleet_rank *rank = request->rank;
+    uint64_t now_ns = now_of(rank->job), elapsed_ns = now_ns - request->sent_ns;
+    hedge_end(request);
+    rg_list_remove(&request->node);
+    rank->sent_count--;
+    if (adapts(rank->job)) {
+        rg_quantile_add(&rank->heads, elapsed_ns);
+        rg_stall_head(&rank->stall, elapsed_ns, &rank->heads);
+        rg_hedge_answer(&rank->hedge, elapsed_ns, &rank->heads);
+        (void)rg_limiter_latency(&rank->limit->limiter, elapsed_ns, now_ns);
+    }
+}
+
+static void request_expired(struct rg_fleet_request *request)
+{
+    hedge_end(request);
+    rg_list_remove(&request->node);
+    request->rank->sent_count--;
+    rg_stall_expired(&request->rank->stall);
+}
+
+/* rg_traffic_leave, and what request.c does with the outcome. */
+static void request_leave(struct rg_fleet_request *request, enum rg_fleet_answer answer)
+{
+    struct rg_fleet_limit *limit = request->rank->limit;
+    enum rg_limiter_outcome outcome = RG_LIMITER_BROKEN;
+    if (answer == RG_FLEET_OK) {
+        outcome = RG_LIMITER_ANSWERED;
+    } else if (answer != RG_FLEET_SILENCE && adapts(limit->job)) {
+        outcome = RG_LIMITER_THROTTLED;
+    }
+    (void)rg_limiter_leave(&limit->limiter, outcome, request->sent_ns, now_of(limit->job));
+    if (!rg_list_empty(&limit->waiting)) {
+        limit_pump(limit);
+    }
+}
+
+static void attempt_failed(struct rg_fleet_request *request, enum rg_fleet_answer answer)
+{
+    struct rg_fleet_rank *rank = request->rank;
+    struct rg_fleet_job *job = rank->job;
+    struct rg_retry_event event = {
+        .status = answer == RG_FLEET_SILENCE ? RG_STATUS_STALLED : RG_STATUS_THROTTLED,
+        .idempotent = true,
+        .sent = true,
+        .now_ns = now_of(job),
+    };
+    uint64_t at_ns;
+    if (!rg_retry_next(&request->retry, &rank->retries, &event, &at_ns)) {
+        COUNT(job, given_up);
+        request_new(request);
+        return;
+    }
+    request->state = RG_FLEET_BACKOFF;
+    rg_fleet_set(job->wheel, &request->own, at_ns);
+}
+
+static void attempt_done(struct rg_fleet_request *request, enum rg_fleet_answer answer)
+{
+    struct rg_fleet_rank *rank = request->rank;
+    attempt_end(rank->job, answer);
+    if (answer == RG_FLEET_SILENCE) {
+        request_expired(request);
+    } else {
+        request_answered(request);
+    }
+    request_leave(request, answer);
+    if (answer != RG_FLEET_OK) {
+        attempt_failed(request, answer);
+        return;
+    }
+    rg_retry_budget_success(&rank->retries);
+    COUNT(rank->job, completed);
+    step_note(rank);
+    request_new(request);
+}
+
+/* The request's own exchange was given up, and its hedge goes on in its place. */
+static void hedge_takes_over(struct rg_fleet_request *request)
+{
+    struct rg_fleet_rank *rank = request->rank;
+    uint64_t at_ns = request->second.tick << RG_FLEET_TICK_BITS;
+    attempt_end(rank->job, RG_FLEET_SILENCE);
+    rg_stall_expired(&rank->stall);
+    rg_fleet_cancel(rank->job->wheel, &request->second);
+    rg_fleet_set(rank->job->wheel, &request->own, at_ns);
+    request->own_answer = request->second_answer;
+}
+
+static void own_fire(struct rg_fleet_event *event)
+{
+    struct rg_fleet_request *request = RG_CONTAINER_OF(event, struct rg_fleet_request, own);
+    if (request->state == RG_FLEET_BACKOFF) {
+        request_enter(request);
+    } else if (request->own_answer == RG_FLEET_SILENCE && rg_fleet_is_set(&request->second)) {
+        hedge_takes_over(request);
+    } else {
+        attempt_done(request, request->own_answer);
+    }
+}
+
+static void second_fire(struct rg_fleet_event *event)
+{
+    struct rg_fleet_request *request = RG_CONTAINER_OF(event, struct rg_fleet_request, second);
+    struct rg_fleet_job *job = request->rank->job;
+    if (request->second_answer != RG_FLEET_OK) {
+        attempt_end(job, request->second_answer);
+        return;
+    }
+    rg_fleet_cancel(job->wheel, &request->own);
+    COUNT(job, lost);
+    attempt_done(request, RG_FLEET_OK);
+}
+
+static void request_is_late(struct rg_fleet_request *request)
+{
+    struct rg_fleet_rank *rank = request->rank;
+    if (request->retry.failures + 1 >= request->retry.policy.attempts_max ||
+        !rg_hedge_allow(&rank->hedge, &rank->budget, request->in_time, rank->sent_count - 1)) {
+        return;
+    }
+    request->retry.failures++;
+    COUNT(rank->job, hedges);
+    request->second_answer = ask(rank, &request->second);
+}
+
+static void late_fire(struct rg_fleet_event *event)
+{
+    struct rg_fleet_rank *rank = RG_CONTAINER_OF(event, struct rg_fleet_rank, late);
+    while (!rg_list_empty(&rank->unanswered)) {
+        struct rg_fleet_request *request = request_of(rank->unanswered.next);
+        if (request->sent_ns + rank->hedge.delay_ns > now_of(rank->job)) {
+            late_set(rank);
+            return;
+        }
+        rg_list_remove(&request->node);
+        request_is_late(request);
+    }
+}
+
+static void start_fire(struct rg_fleet_event *event)
+{
+    struct rg_fleet_rank *rank = RG_CONTAINER_OF(event, struct rg_fleet_rank, start);
+    struct rg_fleet_limit *limit = rank->limit;
+    rank->step_ns = now_of(rank->job);
+    if (!limit->is_begun) {
+        limit->is_begun = true;
+        rg_limiter_init(&limit->limiter, &limit->options, now_of(rank->job));
+    }
+    for (unsigned i = 0; i < FLEET_WINDOW; i++) {
+        request_new(&rank->requests[i]);
+    }
+}
+
+void rg_fleet_limit_init(struct rg_fleet_limit *limit, struct rg_fleet_job *job, uint32_t ranks)
+{
+    limit->options.limit_max = FLEET_CONNECTIONS * ranks;
+    limit->options.seed = rg_fleet_random(&job->random);
+    if (job->control == RG_FLEET_RAMP) {
+        limit->options.rate.ramp = (double)RG_RATE_RAMP_READS_PER_S * ranks / job->rank_count;
+    }
+    limit->job = job;
+    limit->alarm.fire = alarm_fire;
+    rg_list_init(&limit->waiting);
+}
+
+static void rank_init(struct rg_fleet_rank *rank)
+{
+    const struct rg_stall_options stall = {
+        .p = RG_STALL_P,
+        .rate = RG_STALL_RATE,
+        .initial_ns = RG_STALL_INITIAL_NS,
+        .min_ns = RG_STALL_MIN_NS,
+        .max_ns = RG_FIRST_BYTE_TIMEOUT_DEFAULT_NS,
+    };
+    rg_stall_init(&rank->stall, &stall, RG_STALL_TIMEOUT_DEFAULT_NS);
+    rg_retry_budget_init(&rank->retries);
+    rg_list_init(&rank->unanswered);
+    rank->budget.per_1000 = RG_HEDGE_PER_1000_DEFAULT;
+    rank->late.fire = late_fire;
+    rank->start.fire = start_fire;
+    for (unsigned i = 0; i < FLEET_WINDOW; i++) {
+        rank->requests[i].rank = rank;
+        rank->requests[i].own.fire = own_fire;
+        rank->requests[i].second.fire = second_fire;
+    }
+}
+
+void rg_fleet_rank_start(struct rg_fleet_rank *rank, struct rg_fleet_job *job,
+                         struct rg_fleet_host *host, struct rg_fleet_limit *limit)
+{
+    rank->job = job;
+    rank->host = host;
+    rank->limit = limit;
+    rank_init(rank);
+    rg_fleet_set(job->wheel, &rank->start, rg_fleet_random(&job->random) % FLEET_START_NS);
+}

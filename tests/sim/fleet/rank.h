@@ -1,0 +1,109 @@
+/* A rank of the simulated job: a process that reads samples without end, on virtual time. What
+ * admits, gives up, hedges and repeats its requests are the client's own protocol cores
+ * (gcs/request/), called in the order in which gcs/request/traffic.c and request.c call them.
+ *
+ * A request's way: WAITING, until the limits let it in -> OUT, until an answer, a refusal or the
+ * end of patience -> BACKOFF -> WAITING again, or its sample has come and the next is asked for.
+ *
+ * What differs from the client: a head and its body arrive together, connections are always open,
+ * and what was given up is asked for anew. */
+#ifndef RG_TESTS_SIM_FLEET_RANK_H
+#define RG_TESTS_SIM_FLEET_RANK_H
+
+#include "gcs/request/hedge.h"
+#include "gcs/request/limiter.h"
+#include "gcs/request/retry.h"
+#include "gcs/request/stall.h"
+#include "tests/sim/fleet/service.h"
+#include "tests/sim/fleet/wheel.h"
+
+enum rg_fleet_control {
+    RG_FLEET_NONE = 0, /* retries alone: no limiter, no adaptive limits of time, no hedges */
+    RG_FLEET_RAMP,     /* as OWN, and the documented ramp, shared out over the job's processes */
+    RG_FLEET_OWN,      /* the default: a limiter in each process */
+    RG_FLEET_SHARED,   /* one limiter for the processes of a host, which is not built */
+    RG_FLEET_CONTROL_COUNT,
+};
+
+/* Sums over all ranks. Each attempt ends as exactly one of `ok`, `refused`, `expired` and `lost`.
+ */
+struct rg_fleet_counts {
+    uint64_t requests, completed, given_up;
+    uint64_t attempts; /* hedges too */
+    uint64_t hedges;
+    uint64_t ok, refused, expired;
+    uint64_t lost; /* ended by us: of a hedge and its request, one */
+};
+
+/* Who may begin: of a rank, or of the ranks of a host. */
+struct rg_fleet_limit {
+    struct rg_limiter limiter;
+    struct rg_list waiting;
+    struct rg_fleet_event alarm;
+    struct rg_fleet_job *job;
+    struct rg_limiter_options options;
+    bool is_begun;
+};
+
+enum rg_fleet_state {
+    RG_FLEET_WAITING = 0,
+    RG_FLEET_OUT,
+    RG_FLEET_BACKOFF,
+};
+
+struct rg_fleet_request {
+    struct rg_list node;          /* of those that wait, or that no answer came to */
+    struct rg_fleet_event own;    /* the end of the attempt, or of the back-off */
+    struct rg_fleet_event second; /* the end of the hedge */
+    struct rg_fleet_rank *rank;
+    struct rg_retry retry;
+    uint64_t sent_ns, in_time;
+    enum rg_fleet_state state;
+    enum rg_fleet_answer own_answer, second_answer;
+};
+
+struct rg_fleet_rank {
+    struct rg_fleet_job *job;
+    struct rg_fleet_limit *limit;
+    struct rg_fleet_host *host;
+    struct rg_list unanswered; /* the one that was sent first comes first */
+    struct rg_fleet_event late;
+    struct rg_stall stall;
+    struct rg_hedge hedge;
+    struct rg_hedge_budget budget;
+    struct rg_retry_budget retries;
+    uint32_t sent_count;
+    uint32_t samples; /* of this step */
+    uint64_t step_ns; /* when it began */
+    struct rg_quantile heads;
+    struct rg_fleet_event start;
+    struct rg_fleet_request requests[FLEET_WINDOW];
+};
+
+struct rg_fleet_host {
+    uint64_t nic_ns;
+    uint64_t samples; /* while it is measured */
+    struct rg_fleet_limit limit;
+};
+
+/* What ranks share in the simulation. */
+struct rg_fleet_job {
+    struct rg_fleet_wheel *wheel;
+    struct rg_fleet_service *service;
+    enum rg_fleet_control control;
+    uint32_t rank_count;
+    uint64_t random;
+    uint64_t measure_ns, measure_end_ns;
+    struct rg_fleet_counts counts, measured;
+    double *steps; /* seconds of the steps that ended while it was measured */
+    size_t step_count, step_size;
+};
+
+/* Of so many ranks. The limit is zeroed. */
+void rg_fleet_limit_init(struct rg_fleet_limit *limit, struct rg_fleet_job *job, uint32_t ranks);
+/* Begins sometime in FLEET_START_NS, and its limit with the first of its ranks. The rank is
+ * zeroed. */
+void rg_fleet_rank_start(struct rg_fleet_rank *rank, struct rg_fleet_job *job,
+                         struct rg_fleet_host *host, struct rg_fleet_limit *limit);
+
+#endif
