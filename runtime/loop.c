@@ -83,6 +83,7 @@ int rg_loop_create(struct rg_loop **out_loop, const struct rg_loop_options *opti
     loop->backend_context = options->backend_context;
     loop->topology = options->topology;
     loop->placement = options->placement;
+    loop->memory_max = options->memory_max;
     loop->ready_tail = &loop->ready_head;
     loop->stop_mail.run = stop_run;
     loop->slab_task.run = slab_task_run;

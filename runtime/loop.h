@@ -64,6 +64,7 @@ struct rg_loop {
     struct rg_timer_wheel timers;
     struct rg_list tasks;
     struct rg_slab_arena *slabs;
+    uint64_t memory_max; /* of the slabs */
     struct rg_list slab_waiters; /* tasks of owners that wait for a slab */
     struct rg_task slab_task;
     struct rg_metrics metrics;
@@ -89,6 +90,7 @@ struct rg_loop {
     _Atomic bool slab_freed; /* a foreign thread released a slab that a request waits for */
     /* Why the ring was given up and epoll took over; static. NULL: it was not. */
     const char *_Atomic fallback_reason;
+    struct rg_list of_process; /* runtime/census.h */
 };
 
 /* Makes the loop and its backend; errors are those of the backend's setup. */

@@ -3,6 +3,7 @@
  * in the opposite order. */
 #include "runtime/runtime.h"
 
+#include "runtime/census.h"
 #include "runtime/errors.h"
 #include "runtime/log.h"
 
@@ -125,6 +126,7 @@ static int loops_create(struct rg_runtime *runtime, const struct rg_runtime_opti
         if (rc < 0) {
             return rc;
         }
+        rg_census_enter(runtime->loops[i]);
         runtime->loop_count++;
         runtime->memory_max += loop_options.memory_max;
     }
@@ -137,6 +139,7 @@ static void loops_destroy(struct rg_runtime *runtime)
         rg_loop_stop(runtime->loops[i]);
     }
     for (uint32_t i = 0; i < runtime->loop_count; i++) {
+        rg_census_leave(runtime->loops[i]);
         rg_loop_destroy(runtime->loops[i]);
     }
     free(runtime->near);
@@ -348,7 +351,7 @@ bool rg_runtime_is_starved(const struct rg_runtime *runtime)
 int rg_runtime_stats_sized(const struct rg_runtime *runtime, struct rg_stats *out_stats,
                            size_t struct_size)
 {
-    int rc = rg_runtime_check(runtime);
+    int rc = runtime != NULL ? rg_runtime_check(runtime) : 0;
     if (rc < 0) {
         return rc;
     }
@@ -356,13 +359,12 @@ int rg_runtime_stats_sized(const struct rg_runtime *runtime, struct rg_stats *ou
     if (merged == NULL) {
         return -ENOMEM;
     }
-    struct rg_stats stats = {.memory_max = runtime->memory_max,
-                             .starved_loops = starved_loops(runtime)};
-    for (uint32_t i = 0; i < runtime->loop_count; i++) {
-        struct rg_slab_stats slabs;
-        rg_slab_arena_stats(runtime->loops[i]->slabs, &slabs);
-        stats.leased_bytes += slabs.leased_bytes;
-        rg_metrics_merge(merged, &runtime->loops[i]->metrics);
+    struct rg_stats stats = {0};
+    for (uint32_t i = 0; runtime != NULL && i < runtime->loop_count; i++) {
+        rg_census_add_loop(runtime->loops[i], merged, &stats);
+    }
+    if (runtime == NULL) {
+        rg_census_add_all(merged, &stats);
     }
     stats_fill(&stats, merged);
     free(merged);

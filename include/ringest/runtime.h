@@ -98,7 +98,7 @@ struct rg_latency {
     uint64_t count, p50_ns, p99_ns, p999_ns, max_ns;
 };
 
-/* A snapshot; loops go on meanwhile. */
+/* A snapshot; loops go on meanwhile. NULL: of all runtimes of this process, closed ones too. */
 struct rg_stats {
     uint64_t requests;               /* attempts sent, retries included */
     uint64_t retries;                /* attempts after the first */

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -149,6 +150,10 @@ void core_share_unref(struct core_share *share)
  * an exception. */
 static bool worker_read(uint32_t *out_worker, uint32_t *out_workers)
 {
+    PyObject *finders = PySys_GetObject("meta_path"); /* borrowed */
+    if (finders == NULL || finders == Py_None) {
+        return true; /* at the interpreter's end nothing can be imported any more */
+    }
     PyObject *module = PyImport_ImportModule("ringest._loader");
     PyObject *pair = module != NULL ? PyObject_CallMethod(module, "worker", NULL) : NULL;
     bool done = pair != NULL && PyArg_ParseTuple(pair, "II", out_worker, out_workers);
@@ -304,31 +309,96 @@ static PyObject *client_server_time(PyObject *object, PyObject *nothing)
     return PyLong_FromLongLong(seconds);
 }
 
+/* Adds the value, a reference that is taken, also when there was an exception before. */
+static int dict_take(PyObject *dict, const char *name, PyObject *value)
+{
+    int rc = value != NULL ? PyDict_SetItemString(dict, name, value) : -1;
+    Py_XDECREF(value);
+    return rc;
+}
+
+static PyObject *stats_dict(const struct rg_stats *stats)
+{
+#define COUNT(name)                                                                                \
+    {                                                                                              \
+#name, offsetof(struct rg_stats, name)                                                     \
+    }
+    static const struct {
+        const char *name;
+        size_t offset;
+    } counts[] =
+        {
+            COUNT(in_flight),
+            COUNT(requests),
+            COUNT(retries),
+            COUNT(recv_bytes),
+            COUNT(sent_bytes),
+            COUNT(connections),
+            COUNT(connections_opened),
+            COUNT(connections_failed),
+            COUNT(tls_resumed),
+            COUNT(timeouts),
+            COUNT(lease_waits),
+            COUNT(leased_bytes),
+            COUNT(memory_max),
+            COUNT(starved_loops),
+            COUNT(wakeups),
+            COUNT(hedges),
+            COUNT(hedge_wins),
+            COUNT(limited),
+            COUNT(backoffs),
+            COUNT(concurrency_limit),
+        },
+      latencies[] = {
+          COUNT(queue),      COUNT(dns),  COUNT(connect), COUNT(tls),
+          COUNT(first_byte), COUNT(body), COUNT(total),
+      };
+#undef COUNT
+    PyObject *dict = PyDict_New();
+    const char *base = (const char *)stats;
+    int rc = dict != NULL ? 0 : -1;
+    for (size_t i = 0; rc == 0 && i < sizeof(counts) / sizeof(counts[0]); i++) {
+        uint64_t count = *(const uint64_t *)(base + counts[i].offset);
+        rc = dict_take(dict, counts[i].name, PyLong_FromUnsignedLongLong(count));
+    }
+    for (size_t i = 0; rc == 0 && i < sizeof(latencies) / sizeof(latencies[0]); i++) {
+        const void *latency = base + latencies[i].offset;
+        rc = dict_take(dict, latencies[i].name, latency_dict(latency));
+    }
+    if (rc < 0) {
+        Py_CLEAR(dict);
+    }
+    return dict;
+}
+
+PyObject *core_stats(PyObject *module, PyObject *nothing)
+{
+    (void)module, (void)nothing;
+    struct rg_stats stats;
+    int rc = rg_runtime_stats(NULL, &stats);
+    return rc < 0 ? core_errno_raise(rc, "adding up what was counted") : stats_dict(&stats);
+}
+
 static PyObject *client_stats(PyObject *object, PyObject *nothing)
 {
     (void)nothing;
     struct core_session *session = core_client_session(object);
-    struct rg_stats stats;
+    struct rg_stats stats = {0};
     if (session == NULL) {
         return NULL;
     }
     (void)rg_runtime_stats(session->runtime, &stats);
     const char *reason;
     bool is_uring = rg_runtime_backend(session->runtime, &reason) == RG_BACKEND_URING;
-    PyObject *result = Py_BuildValue(
-        "{sKsKsKsKsKsKsKsKsKsKsKsNsNsNsNss}", "in_flight", (unsigned long long)stats.in_flight,
-        "requests", (unsigned long long)stats.requests, "retries",
-        (unsigned long long)stats.retries, "recv_bytes", (unsigned long long)stats.recv_bytes,
-        "sent_bytes", (unsigned long long)stats.sent_bytes, "connections",
-        (unsigned long long)stats.connections, "timeouts", (unsigned long long)stats.timeouts,
-        "lease_waits", (unsigned long long)stats.lease_waits, "leased_bytes",
-        (unsigned long long)stats.leased_bytes, "memory_max", (unsigned long long)stats.memory_max,
-        "held_bytes", (unsigned long long)core_session_held(session), "queue",
-        latency_dict(&stats.queue), "first_byte", latency_dict(&stats.first_byte), "body",
-        latency_dict(&stats.body), "total", latency_dict(&stats.total), "backend",
-        is_uring ? "uring" : "epoll");
+    PyObject *dict = stats_dict(&stats);
+    if (dict != NULL &&
+        (dict_take(dict, "held_bytes", PyLong_FromUnsignedLongLong(core_session_held(session))) <
+             0 ||
+         dict_take(dict, "backend", PyUnicode_FromString(is_uring ? "uring" : "epoll")) < 0)) {
+        Py_CLEAR(dict);
+    }
     core_session_unref(session);
-    return result;
+    return dict;
 }
 
 #define CLIENT_CALL(name)                                                                          \

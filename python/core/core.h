@@ -201,6 +201,8 @@ void core_settings_free(struct core_settings *self);
 bool core_settings_complete(const struct core_settings *self, struct rg_runtime_options *runtime,
                             struct rg_client_options *client);
 
+/* What all sessions of the process have counted, also those that were closed. */
+PyObject *core_stats(PyObject *module, PyObject *nothing);
 /* The session of a Client for this process; NULL with an exception. New reference, since any code
  * of the caller's may close the client. */
 struct core_session *core_client_session(PyObject *client);

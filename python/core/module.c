@@ -82,6 +82,8 @@ static PyMethodDef module_functions[] = {
      "crc32c(data, crc=0, /) -> the CRC32C of what had `crc`, followed by data"},
     {"_buffer_of", core_buffer_of, METH_O,
      "_buffer_of(data, /) -> a Buffer with a copy of the bytes"},
+    {"stats", core_stats, METH_NOARGS,
+     "stats() -> a dict of what all clients of the process have counted, also closed ones"},
     {"_log_begin", core_log_begin, METH_O,
      "_log_begin(level, /): keeps lines of the library's log up to that level"},
     {"_log_end", core_log_end, METH_NOARGS, "_log_end(): keeps no more, and ends who waits"},

@@ -17,6 +17,7 @@ def crc32c(data: Any, crc: int = 0, /) -> int:
 def crc32c_combine(first: int, second: int, size: int, /) -> int:
     """The CRC32C of two pieces, the second of `size` bytes, by those of each."""
 
+def stats() -> dict[str, Any]: ...
 def _log_begin(level: int, /) -> None:
     """Keeps lines of the library's log: 1 error, 2 warn, 3 info, 4 debug, 5 none."""
 

@@ -758,6 +758,9 @@ def _forget_lock() -> None:
 os.register_at_fork(after_in_child=_forget_lock)
 
 
-def stats(client: Client | None = None) -> dict:
-    """Counters and latencies of a client, by default the process's."""
-    return (client or default_client()).stats()
+def stats(client: Client | None = None) -> dict[str, Any]:
+    """Counters and latencies (in ns) of all clients of this process, closed ones too; with `client`, of that one.
+
+    concurrency_limit, of requests in flight in the tightest bucket now, is 0 without a limit; limited counts requests
+    that had to wait for such a limit, backoffs how often one was cut (429, 503, rising latency)."""
+    return _core.stats() if client is None else client.stats()

@@ -470,6 +470,24 @@ class Process(unittest.TestCase):
                     client.get(support.uri(0))
             self.assertEqual((support.files_open(), support.threads_running()), (files, threads))
 
+    def test_statistics_are_of_all_clients(self):
+        before = ringest.stats()
+        with support.emulator() as (endpoint, ca):
+            with (
+                ringest.Client(endpoint, ca, hedging=False) as one,
+                ringest.Client(endpoint, ca, hedging=False) as other,
+            ):
+                one.get(support.uri(0))
+                for index in range(3):
+                    other.get(support.uri(index))
+                self.assertEqual((one.stats()["requests"], ringest.stats(other)["requests"]), (1, 3))
+                self.assertEqual(ringest.stats()["connections"] - before["connections"], 2)
+            now = ringest.stats()
+        self.assertEqual(now["requests"] - before["requests"], 4)
+        self.assertEqual(now["total"]["count"] - before["total"]["count"], 4)
+        self.assertEqual(now["connections"], before["connections"])
+        self.assertEqual((now["concurrency_limit"], now["backoffs"]), (0, before["backoffs"]))
+
     def test_what_has_ended_keeps_no_client_open(self):
         def iterated(client):
             dataset = ringest.IterableDataset("gs://data/", client=client, batch_size=64)
