@@ -64,7 +64,7 @@ struct rg_loop {
     struct rg_timer_wheel timers;
     struct rg_list tasks;
     struct rg_slab_arena *slabs;
-    uint64_t memory_max; /* of the slabs */
+    uint64_t memory_max;         /* of the slabs */
     struct rg_list slab_waiters; /* tasks of owners that wait for a slab */
     struct rg_task slab_task;
     struct rg_metrics metrics;
