@@ -66,6 +66,12 @@ class ListError(RuntimeError):
     """Ranks or workers of a job have no list of objects in common, so that nothing is read."""
 
 
+class GroupError(RuntimeError):
+    """Ranks of a process group did not load together: one of them failed, or was lost. None has anything of it."""
+
+    __module__ = "ringest.checkpoint"
+
+
 class CheckpointError(ValueError):
     """An object is not a checkpoint, or is damaged, or is another one than expected. The text names it, the cause and
     the remedy."""
@@ -103,3 +109,23 @@ _CLASSES = {
 def make(uri: str, status: str, text: str, http_status: int, os_error: int, detail: str | None) -> Error:
     """Called by the extension."""
     return _CLASSES.get(status, Error)(uri, status, text, http_status, os_error, detail)
+
+
+def error_tell(error: BaseException) -> dict[str, Any]:
+    """An exception as JSON, for other ranks: what they get of each other is not unpickled."""
+    arguments = error._arguments if isinstance(error, Error) else [str(error)]
+    return {"type": type(error).__name__, "arguments": arguments}
+
+
+_KINDS: dict[str, type[Exception]] = {
+    kind.__name__: kind
+    for kind in (*_CLASSES.values(), CheckpointError, Error, GroupError, ListError, MemoryError, OSError, ValueError)
+}
+
+
+def error_told(told: dict[str, Any], otherwise: type[Exception]) -> Exception:
+    """As nearly that exception as can be told; `otherwise` where there is none of its type."""
+    kind = _KINDS.get(told["type"])
+    if kind is not None:
+        return kind(*told["arguments"])
+    return otherwise(f"{told['type']}: {told['arguments'][0]}")

@@ -24,9 +24,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, TypeVar
 
-from ringest import _errors
 from ringest._core import Objects, TarIndex
-from ringest._errors import ListError
+from ringest._errors import ListError, error_tell, error_told
 from ringest._layout import process_groups
 from ringest._log import logger
 
@@ -60,22 +59,9 @@ def _host() -> str:
         return uuid.uuid4().hex
 
 
-def _told(error: BaseException) -> dict[str, Any]:
-    """An exception as JSON: what is read from a store is not unpickled."""
-    arguments = error._arguments if isinstance(error, _errors.Error) else [str(error)]
-    return {"type": type(error).__name__, "arguments": arguments}
-
-
-_KINDS: dict[str, type[Exception]] = {kind.__name__: kind for kind in (MemoryError, OSError, ValueError)}
-
-
 def _error_of(told: dict[str, Any], rank: int) -> Exception:
     """As nearly what another rank raised as can be told."""
-    kind = getattr(_errors, told["type"], _KINDS.get(told["type"]))
-    if isinstance(kind, type) and issubclass(kind, Exception):
-        error = kind(*told["arguments"])
-    else:
-        error = ListError(f"{told['type']}: {told['arguments'][0]}")
+    error = error_told(told, ListError)
     error.add_note(f"so it went for rank {rank}, which was the first to ask for the list of all ranks")
     return error
 
@@ -134,7 +120,7 @@ class Job:
         except BaseException as error:
             # Before the others are told, so that one that asks again begins another attempt.
             self._store.add(f"{name}/failed", 1)
-            self._store.set(f"{attempt}/made", json.dumps({"rank": self.rank, "error": _told(error)}, default=str))
+            self._store.set(f"{attempt}/made", json.dumps({"rank": self.rank, "error": error_tell(error)}, default=str))
             raise
         return made
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import torch
 
     from ringest import _core
+    from ringest._together_object import TogetherObject
 
 _LOCAL = struct.Struct("<4s5H3I2H")
 _CENTRAL = struct.Struct("<4s6H3I5H2I")
@@ -151,7 +152,7 @@ class ArchiveReader:
     into one piece of memory.
     """
 
-    def __init__(self, client: _core.Client, uri: str, facts: dict[str, Any], verify: bool):
+    def __init__(self, client: _core.Client | TogetherObject, uri: str, facts: dict[str, Any], verify: bool):
         """facts: of the generation that is read. verify: what is read must be compared with the object's CRC32C."""
         self._client = client
         self._uri = uri

@@ -22,13 +22,29 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
 
 from ringest import _core, _leaving, _newest, _torch_pickle
-from ringest._errors import CheckpointError, Error
+from ringest._errors import CheckpointError, Error, GroupError
 from ringest._needs import needs
 from ringest._torch_zip import ArchiveReader, ArchiveWriter, Foreign
 from ringest.client import Client, default_client, parse_size
 from ringest.retention import retain
 
-__all__ = ["AsyncReadFile", "CheckpointError", "ReadFile", "WriteFile", "aopen", "load", "open", "retain", "save"]
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+    from ringest._together_object import TogetherObject
+
+__all__ = [
+    "AsyncReadFile",
+    "CheckpointError",
+    "GroupError",
+    "ReadFile",
+    "WriteFile",
+    "aopen",
+    "load",
+    "open",
+    "retain",
+    "save",
+]
 
 # Python's own buffer; what is larger goes to the reader, which reads ahead.
 _BUFFER_SIZE = 8 << 10
@@ -330,6 +346,7 @@ def load(
     client: Client | None = None,
     generation: int = 0,
     verify: bool = True,
+    process_group: ProcessGroup | None = None,
     pickle_module: Any = None,
     **pickle_load_args: Any,
 ) -> Any:
@@ -340,6 +357,12 @@ def load(
     Files of older layouts, and compressed ones, are read into memory first. Where tensors are to have no content
     (map_location="meta", FakeTensorMode), nothing is compared, because theirs is not read.
 
+    process_group: its ranks load the object together, each byte once for all of them; every rank makes this call, with
+    the same uri, generation and verify, and gets tensors of its own. On a host they take up to 390 MiB of memory
+    together while they read. Its backend, or one of them, must be for the CPU (gloo). All ranks return, or all raise:
+    what the first rank that failed raised, or GroupError where a rank is lost, after the group's timeout at the
+    latest.
+
     The other arguments are those of torch.load. A file that is no checkpoint, or that is cut or damaged, raises
     CheckpointError; bytes that are not those that were stored, or that cannot be compared, ChecksumError.
     """
@@ -347,6 +370,32 @@ def load(
         import torch
 
     client = client or default_client()
+    options = (generation, verify, pickle_module, pickle_load_args)
+    if process_group is None:
+        return _load(uri, map_location, weights_only, client, client, *options)
+    with needs("ringest.checkpoint.load"):
+        from ringest._together import Team
+        from ringest._together_object import TogetherObject
+
+    with Team(process_group, uri) as team:
+        team.agree(uri, generation, verify, _wants_no_bytes(torch, map_location))
+        return _load(uri, map_location, weights_only, client, TogetherObject(team, client), *options)
+
+
+def _load(
+    uri: str,
+    map_location: Any,
+    weights_only: bool,
+    client: Client,
+    reader: Client | TogetherObject,
+    generation: int,
+    verify: bool,
+    pickle_module: Any,
+    pickle_load_args: dict[str, Any],
+) -> Any:
+    """reader: of the bytes of tensors."""
+    import torch
+
     unpickling = getattr(torch.serialization, "_load", None)
     if _wants_no_bytes(torch, map_location):
         with open(uri, "rb", client=client, generation=generation) as file:
@@ -355,12 +404,12 @@ def load(
     def take(facts: dict[str, Any]) -> ArchiveReader | _Whole:
         if unpickling is not None:
             try:
-                return ArchiveReader(client, uri, facts, verify)
+                return ArchiveReader(reader, uri, facts, verify)
             except Foreign:
                 pass
-        return _Whole(client, uri, facts, verify)
+        return _Whole(reader, uri, facts, verify)
 
-    archive = _newest.read(client, uri, generation, take)
+    archive = _newest.read(reader, uri, generation, take)
     if isinstance(archive, _Whole):
         whole = io.BufferedReader(archive, _BUFFER_SIZE)
         return _load_file(whole, uri, archive.generation, map_location, weights_only, pickle_module, pickle_load_args)
@@ -387,7 +436,7 @@ def load(
 class _Whole(io.RawIOBase):
     """All of an object in memory, as a file."""
 
-    def __init__(self, client: Client, uri: str, facts: dict[str, Any], verify: bool):
+    def __init__(self, client: Client | TogetherObject, uri: str, facts: dict[str, Any], verify: bool):
         self.generation: int = facts["generation"]
         self._memory = memoryview(bytearray(facts["size"]))
         self._at = 0

@@ -12,8 +12,9 @@ PATIENCE_S = 300
 _fork = multiprocessing.get_context("fork")
 
 
-def run(world_size, function, *arguments):
-    """What function(rank, *arguments) returned on each rank. An exception of any of them is raised here."""
+def run(world_size, function, *arguments, killed=()):
+    """What function(rank, *arguments) returned on each rank, None for those that are killed. An exception of any of them
+    is raised here."""
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         pipes = [_fork.Pipe(duplex=False) for _ in range(world_size)]
@@ -24,7 +25,7 @@ def run(world_size, function, *arguments):
         for process in processes:
             process.start()
         try:
-            return [_take(pipe[0], rank) for rank, pipe in enumerate(pipes)]
+            return [None if rank in killed else _take(pipe[0], rank) for rank, pipe in enumerate(pipes)]
         finally:
             for process in processes:
                 process.join(10)

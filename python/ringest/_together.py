@@ -1,0 +1,387 @@
+"""Ranks of a process group that read objects together: each byte comes once, and is given on.
+
+A Team is made by all ranks at once and lasts for one load. Between its begin and its end, all ranks do the same in the
+same order: they meet (Team.meet), and what one of them could not do, all of them raise. So either all have what they
+asked for, or none.
+
+What is read is cut into pieces, each read by one rank, its owner, into memory that the ranks of a host share, and copied
+from there by those that want it. Where ranks of another host want it too, the owner sends it to one of them. That
+memory holds SETS rounds of pieces: while one is copied, the next ones are read.
+"""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import ctypes
+import hashlib
+import json
+import mmap
+import os
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+
+from ringest import _core, _job
+from ringest._errors import GroupError, checksum_error, error_tell, error_told
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+# A round: as many bytes at most, of as many pieces, and how many rounds a host's memory holds.
+SET_BYTES = 64 << 20
+SET_PIECES = 4096
+SETS = 6
+# Of a piece: not so small that a request costs more than its bytes, and not so large that owners wait for one.
+PIECE_BYTES_MIN = 2 << 20
+PIECE_BYTES_MAX = 8 << 20
+# In front of the bytes of a piece: their generation and their CRC32C.
+_HEAD = struct.Struct("=qQ")
+_ALIGNMENT = 64
+
+
+class Piece(NamedTuple):
+    """Bytes of an object."""
+
+    file: int  # of those that are read; what they are is the caller's business
+    offset: int
+    size: int
+    owner: int
+    wanted_by: frozenset[int]  # ranks
+
+
+class Want(NamedTuple):
+    """A piece, and the address that its bytes are to be read to."""
+
+    piece: Piece
+    address: int
+
+
+# Reads pieces of this rank's; gives (generation, CRC32C) of each.
+Read = Callable[[list[Want]], list[tuple[int, int]]]
+# Takes what has come: a piece, the address of its bytes, its generation and its CRC32C.
+Take = Callable[[Piece, int, int, int], None]
+
+
+def piece_bytes(ranks: int) -> int:
+    """So that each of them has a part in a round."""
+    return min(max(SET_BYTES // ranks, PIECE_BYTES_MIN), PIECE_BYTES_MAX, SET_BYTES)
+
+
+class Team:
+    """The ranks of a process group while they load one thing. Invariant: an exception that others do not know of ends
+    the `with` only after they were told."""
+
+    def __init__(self, group: ProcessGroup, what: str):
+        """what: is loaded, for messages."""
+        self.rank = dist.get_rank(group)
+        self.size = dist.get_world_size(group) if self.rank >= 0 else 0
+        self._group = group
+        self._what = what
+        self._told: BaseException | None = None  # what all ranks know of
+        if self.rank < 0:
+            raise ValueError(f"{what}: this process is no rank of the process group that it is to be loaded with")
+        if all(device.type != "cpu" for device in group._device_types):
+            raise ValueError(
+                f"{what}: process_group has no backend for the CPU's memory: give one that has, as of "
+                'torch.distributed.new_group(backend="gloo")'
+            )
+
+    def __enter__(self) -> Team:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        # Who is interrupted does not wait for the others: they find that it is gone.
+        if error is None or (error is not self._told and isinstance(error, Exception)):
+            self.meet(error)
+
+    def _together(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """A collective, or a message."""
+        try:
+            return function(*arguments, group=self._group, **options)
+        except RuntimeError as error:
+            raise self._lost(error) from error
+
+    def _lost(self, error: RuntimeError) -> GroupError:
+        """Nobody can be told any more."""
+        self._told = GroupError(
+            f"{self._what}: another rank of the process group was lost, or has not come in time: {error}. Begin the job "
+            "again, or load without process_group"
+        )
+        return self._told  # type: ignore[return-value]
+
+    def gather(self, *numbers: int) -> list[list[int]]:
+        """Those of all ranks."""
+        all_numbers = [torch.empty(len(numbers), dtype=torch.int64) for _ in range(self.size)]
+        self._together(dist.all_gather, all_numbers, torch.tensor(numbers))
+        return [each.tolist() for each in all_numbers]
+
+    def gather_bytes(self, data: bytes) -> list[bytes]:
+        sizes = [size for (size,) in self.gather(len(data))]
+        if not any(sizes):
+            return [b""] * self.size
+        padded = torch.zeros(max(sizes), dtype=torch.uint8)
+        if data:
+            padded[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+        all_bytes = [torch.empty_like(padded) for _ in range(self.size)]
+        self._together(dist.all_gather, all_bytes, padded)
+        return [each[:size].numpy().tobytes() for each, size in zip(all_bytes, sizes)]
+
+    def meet(self, error: BaseException | None = None) -> None:
+        """Waits for all ranks. If one of them comes with an error, all raise that of the first of them."""
+        failed = torch.tensor(self.size if error is None else self.rank)
+        self._together(dist.all_reduce, failed, op=dist.ReduceOp.MIN)
+        first = int(failed)
+        if first == self.size:
+            return
+        told = b"" if error is None else json.dumps(error_tell(error), default=str).encode()
+        told = self.give(told, first)
+        if error is not None and (first == self.rank or not isinstance(error, Exception)):
+            self._told = error
+        else:
+            self._told = _error_of(json.loads(told), first)
+        if self._told is error:
+            raise error
+        raise self._told from error
+
+    def give(self, data: bytes, source: int) -> bytes:
+        """Those of that rank."""
+        size = torch.tensor(len(data))
+        self._together(dist.broadcast, size, group_src=source)
+        if source == self.rank:
+            memory = torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
+        else:
+            memory = torch.empty(int(size), dtype=torch.uint8)
+        if len(memory):
+            self._together(dist.broadcast, memory, group_src=source)
+        return memory.numpy().tobytes()
+
+    def once(self, make: Callable[[], bytes]) -> bytes:
+        """What it gives the first rank."""
+        made, error = b"", None
+        if self.rank == 0:
+            try:
+                made = make()
+            except Exception as failure:
+                error = failure
+        self.meet(error)
+        return self.give(made, 0)
+
+    def agree(self, *what: Any) -> None:
+        """ValueError unless all ranks were called with the same."""
+        digest = int.from_bytes(hashlib.sha256(repr(what).encode()).digest()[:8], "little", signed=True)
+        others = [each for each, (told,) in enumerate(self.gather(digest)) if told != digest]
+        if others:
+            self._told = ValueError(
+                f"{self._what}: ranks of the process group load different things, or differently: rank {self.rank} has "
+                f"{what!r}, rank {others[0]} something else"
+            )
+            raise self._told
+
+    def read(self, pieces: Sequence[Piece], read: Read, take: Take) -> None:
+        """Reads pieces, the same and in the same order on all ranks. `read` is called, from another thread, for those
+        that this rank owns, `take`, from this one and in order, for those that it wants."""
+        rounds = list(_rounds(pieces))
+        if not rounds:
+            return
+        memory = _Memory(self, SETS if len(rounds) >= SETS else len(rounds), max(each.size for each in rounds))
+        out: collections.deque[concurrent.futures.Future[None]] = collections.deque()
+        with concurrent.futures.ThreadPoolExecutor(SETS, "ringest-together") as pool:
+            for number, each in enumerate(rounds):
+                # All ranks have copied all rounds before the last one.
+                for ahead in rounds[number + len(out) : max(number + 1, number + SETS - 1)]:
+                    out.append(pool.submit(self._read_round, memory, ahead, read))
+                failure = out.popleft().exception()
+                self.meet(failure)
+                if memory.has_several_hosts:
+                    self.meet(self._exchange(memory, each))
+                for piece, at in each.places():
+                    if self.rank in piece.wanted_by:
+                        address, generation, crc32c = memory.piece(each, at)
+                        take(piece, address, generation, crc32c)
+
+    def _read_round(self, memory: _Memory, each: _Round, read: Read) -> None:
+        mine = [(piece, at) for piece, at in each.places() if piece.owner == self.rank]
+        if not mine:
+            return
+        found = read([Want(piece, memory.address(each, at) + _ALIGNMENT) for piece, at in mine])
+        for (_, at), (generation, crc32c) in zip(mine, found, strict=True):
+            memory.note(each, at, generation, crc32c)
+
+    def _exchange(self, memory: _Memory, each: _Round) -> Exception | None:
+        """Sends this rank's pieces to other hosts, and takes theirs; what came is compared with its CRC32C."""
+        works, came = [], []
+        for owner, receivers, begin, end, places in _messages(each, memory.leaders):
+            tensor = memory.tensor(each, begin, end)
+            if owner == self.rank:
+                works += [self._together(dist.isend, tensor, group_dst=receiver) for receiver in receivers]
+            elif self.rank in receivers:
+                works.append(self._together(dist.irecv, tensor, group_src=owner))
+                came += places
+        try:
+            for work in works:
+                work.wait()
+        except RuntimeError as error:
+            raise self._lost(error) from error
+        for piece, at in came:
+            address, generation, crc32c = memory.piece(each, at)
+            if _core.crc32c((ctypes.c_char * piece.size).from_address(address)) != crc32c:
+                return checksum_error(
+                    self._what,
+                    f"bytes {piece.offset} to {piece.offset + piece.size} of generation {generation} came from rank "
+                    f"{piece.owner} other than it had read them",
+                )
+        return None
+
+
+def _error_of(told: dict[str, Any], rank: int) -> Exception:
+    error = error_told(told, GroupError)
+    error.add_note(f"so it went for rank {rank} of the process group that loads together")
+    return error
+
+
+class _Round:
+    """Pieces that are read at once, and where each lies in their memory."""
+
+    def __init__(self, number: int):
+        self.number = number
+        self.pieces: list[Piece] = []
+        self.begins: list[int] = []
+        self.size = 0
+
+    def has_room(self, piece: Piece) -> bool:
+        return not self.pieces or (self.size + piece.size <= SET_BYTES and len(self.pieces) < SET_PIECES)
+
+    def add(self, piece: Piece) -> None:
+        self.pieces.append(piece)
+        self.begins.append(self.size)
+        self.size += _ALIGNMENT + -(-piece.size // _ALIGNMENT) * _ALIGNMENT
+
+    def places(self) -> Iterator[tuple[Piece, int]]:
+        return zip(self.pieces, self.begins)
+
+
+def _rounds(pieces: Iterable[Piece]) -> Iterator[_Round]:
+    each = _Round(0)
+    for piece in pieces:
+        if not each.has_room(piece):
+            yield each
+            each = _Round(each.number + 1)
+        each.add(piece)
+    if each.pieces:
+        yield each
+
+
+class _Message(NamedTuple):
+    """Neighbours in a round's memory that go from one rank to the same others."""
+
+    owner: int
+    receivers: tuple[int, ...]
+    begin: int
+    end: int
+    places: list[tuple[Piece, int]]
+
+
+def _messages(each: _Round, leaders: list[int]) -> Iterator[_Message]:
+    """leaders: who takes what comes from other hosts, for each rank."""
+    receivers_of: dict[tuple[int, frozenset[int]], tuple[int, ...]] = {}
+    ends = [*each.begins[1:], each.size]
+    last: _Message | None = None
+    for (piece, begin), end in zip(each.places(), ends):
+        key = piece.owner, piece.wanted_by
+        if key not in receivers_of:
+            others = {leaders[rank] for rank in piece.wanted_by} - {leaders[piece.owner]}
+            receivers_of[key] = tuple(sorted(others))
+        receivers = receivers_of[key]
+        if last is not None and (last.owner, last.receivers) == (piece.owner, receivers):
+            last = last._replace(end=end)
+            last.places.append((piece, begin))
+            continue
+        if last is not None and last.receivers:
+            yield last
+        last = _Message(piece.owner, receivers, begin, end, [(piece, begin)])
+    if last is not None and last.receivers:
+        yield last
+
+
+class _Memory:
+    """Memory of the rounds, one for each host: the first rank of a host makes it, the others map it. A rank that cannot,
+    for its process is protected, counts as a host of its own. It lasts as long as one of its ranks has it mapped."""
+
+    def __init__(self, team: Team, sets: int, set_bytes: int):
+        self._sets = sets
+        self._set_bytes = set_bytes
+        host = int.from_bytes(hashlib.sha256(_job._host().encode()).digest()[:8], "little", signed=True)
+        hosts = [told for (told,) in team.gather(host)]
+        leader = hosts.index(host)
+        fd = -1
+        try:
+            fd, failure = self._make() if leader == team.rank else (-1, None)
+            team.meet(failure)
+            places = team.gather(os.getpid(), fd)
+            if leader != team.rank:
+                fd = self._open(*places[leader])
+            is_alone = fd < 0
+            if is_alone:
+                fd, failure = self._make()
+            team.meet(failure)
+            mapped, failure = self._map(fd)
+            team.meet(failure)
+        finally:
+            # After all have opened it.
+            if fd >= 0:
+                os.close(fd)
+        assert mapped is not None
+        self._mapped = mapped
+        self._base = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
+        self.leaders = [told for (told,) in team.gather(team.rank if is_alone else leader)]
+        self.has_several_hosts = len(set(self.leaders)) > 1
+
+    def _make(self) -> tuple[int, Exception | None]:
+        fd = -1
+        try:
+            fd = os.memfd_create("ringest", os.MFD_CLOEXEC)
+            os.ftruncate(fd, self._sets * self._set_bytes)
+        except OSError as error:
+            if fd >= 0:
+                os.close(fd)
+            return -1, error
+        return fd, None
+
+    def _open(self, pid: int, fd: int) -> int:
+        """That of another process, or -1."""
+        try:
+            opened = os.open(f"/proc/{pid}/fd/{fd}", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return -1
+        if os.fstat(opened).st_size != self._sets * self._set_bytes:
+            os.close(opened)
+            return -1
+        return opened
+
+    def _map(self, fd: int) -> tuple[mmap.mmap | None, Exception | None]:
+        try:
+            return mmap.mmap(fd, self._sets * self._set_bytes), None
+        except OSError as error:
+            return None, error
+
+    def _at(self, each: _Round, at: int) -> int:
+        return each.number % self._sets * self._set_bytes + at
+
+    def address(self, each: _Round, at: int) -> int:
+        """Of a piece's head."""
+        return self._base + self._at(each, at)
+
+    def tensor(self, each: _Round, begin: int, end: int) -> torch.Tensor:
+        return torch.frombuffer(self._mapped, dtype=torch.uint8, count=end - begin, offset=self._at(each, begin))
+
+    def note(self, each: _Round, at: int, generation: int, crc32c: int) -> None:
+        _HEAD.pack_into(self._mapped, self._at(each, at), generation, crc32c)
+
+    def piece(self, each: _Round, at: int) -> tuple[int, int, int]:
+        """Address, generation and CRC32C."""
+        generation, crc32c = _HEAD.unpack_from(self._mapped, self._at(each, at))
+        return self.address(each, at) + _ALIGNMENT, generation, crc32c

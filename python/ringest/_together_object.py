@@ -1,0 +1,151 @@
+"""One object, read by all ranks of a process group as if each had a client of its own: what checkpoint.load uses in
+place of a client where it has a group.
+
+All ranks make the same calls. Each byte comes once; bytes that an earlier call has read do not come again."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import itertools
+import json
+from typing import Any, NamedTuple
+
+from ringest import _core
+from ringest._errors import checksum_error, crc32c_text
+from ringest._together import Piece, Team, Want, piece_bytes
+
+_FACTS = ("size", "generation", "crc32c")
+
+
+class _Known(NamedTuple):
+    """Bytes that came earlier."""
+
+    offset: int
+    data: bytearray
+    crc32c: int
+
+
+def _address(memory: Any) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(memory)) if len(memory) else 0
+
+
+class TogetherObject:
+    """stat, get_into and _get_into_addresses of a client, for one object."""
+
+    def __init__(self, team: Team, client: _core.Client):
+        self._team = team
+        self._client = client
+        self._known: dict[int, list[_Known]] = {}  # by generation
+
+    def stat(self, uri: str, *, generation: int = 0) -> dict[str, Any]:
+        def ask() -> bytes:
+            facts = self._client.stat(uri, generation=generation)
+            return json.dumps({name: facts[name] for name in _FACTS}).encode()
+
+        return json.loads(self._team.once(ask))
+
+    def get_into(self, uri: str, requests: list[tuple[int, Any]], **options: Any) -> int:
+        table = array.array("Q")
+        for offset, memory in requests:
+            table.extend((offset, len(memory), _address(memory)))
+        self._get_into_addresses(uri, table, **options)
+        if len(requests) == 1:
+            ((offset, memory),) = requests
+            crc32c = _core.crc32c(memory)
+            self._known.setdefault(options["generation"], []).append(_Known(offset, bytearray(memory), crc32c))
+        return options["generation"]
+
+    def _get_into_addresses(
+        self,
+        uri: str,
+        table: array.array[int],
+        *,
+        generation: int,
+        verify: bool = True,
+        whole: bool = False,
+        crc32c: int | None = None,
+    ) -> int:
+        """The ranges lie behind each other. whole: from the object's beginning to its end."""
+        targets = _Targets(table)
+        known = [each for each in self._known.get(generation, []) if targets.begin <= each.offset < targets.end]
+        sums: dict[int, tuple[int, int]] = {}  # size and CRC32C, by offset
+        for each in known:
+            targets.copy(each.offset, _address(each.data), len(each.data))
+            sums[each.offset] = len(each.data), each.crc32c
+
+        def read(wants: list[Want]) -> list[tuple[int, int]]:
+            wanted = array.array("Q")
+            for want in wants:
+                wanted.extend((want.piece.offset, want.piece.size, want.address))
+            options = {"generation": generation, "gap_max": 1, "checksums": True}
+            came, checksums = self._client._get_into_addresses(uri, wanted, **options)
+            return [(came, each) for each in checksums]
+
+        def take(piece: Piece, address: int, came: int, checksum: int) -> None:
+            targets.copy(piece.offset, address, piece.size)
+            sums[piece.offset] = piece.size, checksum
+
+        self._team.read(self._pieces(targets, known), read, take)
+        if whole and verify:
+            self._compare(uri, generation, targets, sums, crc32c)
+        return generation
+
+    def _pieces(self, targets: _Targets, known: list[_Known]) -> list[Piece]:
+        """All but what is known, dealt to the ranks in turn."""
+        all_ranks = frozenset(range(self._team.size))
+        size = piece_bytes(self._team.size)
+        holes, end = [], targets.begin
+        for each in sorted(known):
+            holes.append((end, each.offset))
+            end = each.offset + len(each.data)
+        holes.append((end, targets.end))
+        owners = itertools.cycle(range(self._team.size))
+        return [
+            Piece(0, begin, min(size, stop - begin), next(owners), all_ranks)
+            for start, stop in holes
+            for begin in range(start, stop, size)
+        ]
+
+    def _compare(
+        self, uri: str, generation: int, targets: _Targets, sums: dict[int, tuple[int, int]], wanted: int | None
+    ) -> None:
+        end = found = 0
+        for offset, (size, each) in sorted(sums.items()):
+            if offset == end:
+                found = _core.crc32c_combine(found, each, size)
+                end += size
+        if wanted is None or end != targets.end:
+            raise checksum_error(
+                uri,
+                f"generation {generation} of {targets.end} bytes could not be compared with its CRC32C: "
+                + ("the server does not tell it" if wanted is None else "not all of it was read"),
+            )
+        if found != wanted:
+            raise checksum_error(
+                uri,
+                f"generation {generation} has the CRC32C {crc32c_text(wanted)}, but bytes 0 to {end - 1} that came have "
+                f"{crc32c_text(found)}",
+            )
+
+
+class _Targets:
+    """Where the bytes of ranges that lie behind each other are to go."""
+
+    def __init__(self, table: array.array[int]):
+        ranges = sorted(zip(table[0::3], table[1::3], table[2::3], strict=True))
+        self._ranges = [each for each in ranges if each[1]]
+        self.begin = self._ranges[0][0] if self._ranges else 0
+        self.end = self.begin + sum(size for _, size, _ in self._ranges)
+        self._at = 0  # in the ranges: the last one that was copied to
+
+    def copy(self, offset: int, address: int, size: int) -> None:
+        end = offset + size
+        at = self._at if self._at < len(self._ranges) and self._ranges[self._at][0] <= offset else 0
+        while at < len(self._ranges) and self._ranges[at][0] < end:
+            begin, length, target = self._ranges[at]
+            first, last = max(offset, begin), min(end, begin + length)
+            if first < last:
+                ctypes.memmove(target + first - begin, address + first - offset, last - first)
+            self._at = at
+            at += 1

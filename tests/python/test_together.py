@@ -1,0 +1,314 @@
+"""Ranks that load together: each byte comes once from the bucket; all of them have the whole, or none has anything."""
+
+import os
+import signal
+import unittest
+
+import torch
+import torch.distributed as dist
+
+import ranks
+import ringest
+import support
+from ringest import _together, _together_object, checkpoint
+from ringest._together import Team
+
+URI = "gs://new/model.pt"
+MIB = 1 << 20
+# Small, so that a load of a few MiB takes many rounds.
+SMALL = {"SET_BYTES": MIB, "PIECE_BYTES_MIN": 64 << 10, "PIECE_BYTES_MAX": 256 << 10}
+
+
+def state(seed=1):
+    torch.manual_seed(seed)
+    made = {f"layer{i}": torch.randn(300, 1000 + i) for i in range(12)}
+    made |= {"bfloat16": torch.randn(40, 50).bfloat16(), "empty": torch.zeros(0, 3), "step": 7}
+    made["view"] = made["layer0"][10:20]
+    return made
+
+
+def check(loaded, good):
+    assert loaded.keys() == good.keys()
+    for name, each in good.items():
+        assert torch.equal(loaded[name], each) if isinstance(each, torch.Tensor) else loaded[name] == each, name
+
+
+def small_rounds():
+    for name, value in SMALL.items():
+        setattr(_together, name, value)
+
+
+def load(rank, place, is_small=True, uri=URI, **options):
+    """Bytes that this rank received."""
+    if is_small:
+        small_rounds()
+    with ringest.Client(*place, hedging=False) as client:
+        loaded = checkpoint.load(uri, client=client, process_group=dist.group.WORLD, **options)
+        check(loaded, state())
+        return client.stats()["recv_bytes"]
+
+
+def error_of(function, *arguments, **options):
+    """The exception's type and text."""
+    try:
+        function(*arguments, **options)
+    except Exception as error:
+        return type(error).__name__, str(error)
+    raise AssertionError("it has loaded")
+
+
+def before_meeting(number, do):
+    """Does something before a rank comes to the meeting of that number."""
+    meet, left = Team.meet, [number]
+
+    def wrapped(team, error=None):
+        left[0] -= 1
+        if left[0] == 0:
+            do()
+        meet(team, error)
+
+    Team.meet = wrapped
+
+
+def on_hosts(rank, place, hosts):
+    """As if ranks were on so many hosts."""
+    _together._job._host = lambda: f"host {rank % hosts}"
+    return load(rank, place)
+
+
+def with_memory_that_nobody_opens(rank, place):
+    real = os.open
+
+    def refuse(path, *arguments):
+        if str(path).startswith("/proc/"):
+            raise PermissionError(path)
+        return real(path, *arguments)
+
+    _together.os.open = refuse
+    return load(rank, place)
+
+
+def with_a_fault(rank, place, which):
+    """One rank's requests fail; before that, all may have gone well for a while."""
+    small_rounds()
+    if rank == which:
+        with support.faults(*place, {"storage.objects.get": ["return-503"] * 100}):
+            return error_of(failing_load, place)
+    return error_of(failing_load, place)
+
+
+def failing_load(place, **options):
+    with ringest.Client(*place, hedging=False, attempts=1) as client:
+        checkpoint.load(URI, client=client, process_group=dist.group.WORLD, **options)
+
+
+def with_an_error_at(rank, place, number):
+    def fail():
+        raise MemoryError("no memory for this rank")
+
+    small_rounds()
+    if rank == 1:
+        before_meeting(number, fail)
+    return error_of(failing_load, place)
+
+
+def with_a_killed_rank(rank, place, number):
+    small_rounds()
+    if rank == 1:
+        before_meeting(number, lambda: os.kill(os.getpid(), signal.SIGKILL))
+    return error_of(failing_load, place)
+
+
+def with_another_object(rank, place, number, uri, options):
+    """It is replaced before that meeting."""
+
+    def replace():
+        with ringest.Client(*place) as client:
+            checkpoint.save(state(2), uri, client=client)
+
+    small_rounds()
+    if rank == 1:
+        before_meeting(number, replace)
+    with ringest.Client(*place, hedging=False) as client:
+        loaded = checkpoint.load(uri, client=client, process_group=dist.group.WORLD, **options)
+    return float(loaded["layer0"][0, 0])
+
+
+def with_a_wrong_checksum(rank, place):
+    small_rounds()
+    stat = _together_object.TogetherObject.stat
+
+    def wrong(self, *arguments, **options):
+        facts = stat(self, *arguments, **options)
+        return {**facts, "crc32c": facts["crc32c"] ^ 1}
+
+    _together_object.TogetherObject.stat = wrong
+    return error_of(failing_load, place)
+
+
+def with_bytes_damaged_between_hosts(rank, place):
+    small_rounds()
+    _together._job._host = lambda: f"host {rank}"
+    note = _together._Memory.note
+    if rank == 1:
+        _together._Memory.note = lambda *arguments: note(*arguments[:-1], arguments[-1] ^ 1)
+    return error_of(failing_load, place)
+
+
+def with_other_arguments(rank, place, name, values):
+    return error_of(failing_load, place, **{name: values[rank]})
+
+
+def of_other_kinds(rank, place, uris):
+    with ringest.Client(*place) as client:
+        for uri in uris:
+            check(checkpoint.load(uri, client=client, process_group=dist.group.WORLD), state())
+        missing = error_of(checkpoint.load, "gs://new/none", client=client, process_group=dist.group.WORLD)
+        text = error_of(checkpoint.load, "gs://new/text", client=client, process_group=dist.group.WORLD)
+        meta = checkpoint.load(uris[0], client=client, process_group=dist.group.WORLD, map_location="meta")
+        assert meta["layer0"].is_meta
+        # What has failed is over: the group goes on.
+        dist.barrier()
+        return missing, text
+
+
+def of_a_part(rank, place):
+    """A group of two of three ranks."""
+    group = dist.new_group([0, 2])
+    with ringest.Client(*place, hedging=False) as client:
+        if rank == 1:
+            return error_of(checkpoint.load, URI, client=client, process_group=group)
+        check(checkpoint.load(URI, client=client, process_group=group), state())
+        return client.stats()["recv_bytes"]
+
+
+def most_memory(rank, place):
+    """Bytes of the memory that the ranks share."""
+    sizes = []
+    make = _together._Memory._make
+
+    def noted(self):
+        fd, failure = make(self)
+        sizes.append(os.fstat(fd).st_size)
+        return fd, failure
+
+    _together._Memory._make = noted
+    load(rank, place)
+    return max(sizes, default=0)
+
+
+class Loads(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        context = support.emulator()
+        cls.place = cls.enterClassContext(context)
+        with ringest.Client(*cls.place) as client:
+            cls.size = checkpoint.save(state(), URI, client=client)["size"]
+
+    def assert_once(self, received):
+        self.assertLessEqual(sum(received), 1.02 * self.size)
+
+    def test_each_byte_comes_once(self):
+        for count in (2, 4):
+            for is_small in (False, True):
+                with self.subTest(count, is_small=is_small):
+                    self.assert_once(ranks.run(count, load, self.place, is_small))
+
+    def test_all_ranks_have_a_part_of_the_work(self):
+        for received in ranks.run(4, load, self.place):
+            self.assertGreater(received, self.size / 8)
+
+    def test_ranks_of_several_hosts(self):
+        for count, hosts in ((2, 2), (4, 2), (4, 3)):
+            with self.subTest(count=count, hosts=hosts):
+                self.assert_once(ranks.run(count, on_hosts, self.place, hosts))
+
+    def test_ranks_that_cannot_share_memory_send(self):
+        self.assert_once(ranks.run(3, with_memory_that_nobody_opens, self.place))
+
+    def test_one_rank_alone(self):
+        self.assert_once(ranks.run(1, load, self.place))
+
+    def test_a_group_of_some_ranks(self):
+        first, (kind, text), last = ranks.run(3, of_a_part, self.place)
+        self.assert_once([first, last])
+        self.assertEqual(kind, "ValueError")
+        self.assertIn("no rank of the process group", text)
+
+    def test_memory_is_bounded(self):
+        first, second = ranks.run(2, most_memory, self.place)
+        self.assertLess(first, 1.01 * _together.SETS * MIB)
+        self.assertEqual(second, 0)
+
+    def test_files_of_other_kinds(self):
+        uris = ["gs://new/torch.pt", "gs://new/legacy.pt"]
+        with ringest.Client(*self.place) as client:
+            for uri, is_zip in zip(uris, (True, False)):
+                with checkpoint.open(uri, "wb", client=client) as file:
+                    torch.save(state(), file, _use_new_zipfile_serialization=is_zip)
+            client.put("gs://new/text", b"x" * 300)
+        for missing, text in ranks.run(2, of_other_kinds, self.place, uris):
+            self.assertEqual(missing[0], "NotFoundError")
+            self.assertIn("gs://new/none", missing[1])
+            self.assertEqual(text[0], "CheckpointError")
+
+    def test_a_fault_of_one_rank_is_one_of_all(self):
+        for which in (0, 2):
+            with self.subTest(which=which):
+                for kind, text in ranks.run(3, with_a_fault, self.place, which):
+                    self.assertEqual(kind, "UnavailableError")
+                    self.assertIn(URI, text)
+
+    def test_an_error_of_one_rank_is_one_of_all(self):
+        for number in (2, 7, 12):
+            with self.subTest(number=number):
+                told = ranks.run(3, with_an_error_at, self.place, number)
+                self.assertEqual(told, [("MemoryError", "no memory for this rank")] * 3)
+
+    def test_a_killed_rank_is_missed(self):
+        for number in (1, 4, 12):
+            with self.subTest(number=number):
+                told = ranks.run(3, with_a_killed_rank, self.place, number, killed=(1,))
+                for kind, text in (told[0], told[2]):
+                    self.assertEqual(kind, "GroupError")
+                    self.assertIn(URI, text)
+
+    def test_an_object_that_is_replaced_is_not_mixed(self):
+        good = [float(state(seed)["layer0"][0, 0]) for seed in (1, 2)]
+        uri = "gs://new/replaced.pt"
+        for number in (3, 7, 12, 16):
+            with self.subTest(number=number), ringest.Client(*self.place) as client:
+                checkpoint.save(state(), uri, client=client)
+                found = ranks.run(3, with_another_object, self.place, number, uri, {})
+                self.assertEqual(len(set(found)), 1)
+                self.assertIn(found[0], good)
+                # Early on, nobody had all of the old one.
+                self.assertTrue(number > 7 or found[0] == good[1])
+
+    def test_a_generation_that_is_replaced_is_missing(self):
+        uri = "gs://new/replaced.pt"
+        with ringest.Client(*self.place) as client:
+            generation = checkpoint.save(state(), uri, client=client)["generation"]
+        arguments = (self.place, 3, uri, {"generation": generation})
+        for kind, _ in ranks.run(2, lambda rank: error_of(with_another_object, rank, *arguments)):
+            self.assertEqual(kind, "NotFoundError")
+
+    def test_what_came_is_compared(self):
+        for kind, text in ranks.run(2, with_a_wrong_checksum, self.place):
+            self.assertEqual(kind, "ChecksumError")
+            self.assertIn(URI, text)
+
+    def test_what_is_sent_between_hosts_is_compared(self):
+        for kind, text in ranks.run(2, with_bytes_damaged_between_hosts, self.place):
+            self.assertEqual(kind, "ChecksumError")
+            self.assertIn("from rank 1", text)
+
+    def test_ranks_that_ask_for_different_things(self):
+        for name, values in (("verify", (True, False)), ("generation", (0, 5)), ("map_location", ("cpu", "meta"))):
+            for kind, text in ranks.run(2, with_other_arguments, self.place, name, values):
+                self.assertEqual(kind, "ValueError")
+                self.assertIn("different things", text)
+
+
+if __name__ == "__main__":
+    unittest.main()
