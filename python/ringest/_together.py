@@ -114,12 +114,14 @@ class Team:
         return self._told  # type: ignore[return-value]
 
     def gather(self, *numbers: int) -> list[list[int]]:
-        """Those of all ranks."""
+        """Those of all ranks. Between the last meeting and this, nothing may fail."""
         all_numbers = [torch.empty(len(numbers), dtype=torch.int64) for _ in range(self.size)]
         self._together(dist.all_gather, all_numbers, torch.tensor(numbers))
         return [each.tolist() for each in all_numbers]
 
     def gather_bytes(self, data: bytes) -> list[bytes]:
+        """Those of all ranks."""
+        self.meet()
         sizes = [size for (size,) in self.gather(len(data))]
         if not any(sizes):
             return [b""] * self.size
@@ -187,6 +189,8 @@ class Team:
         rounds = list(_rounds(pieces))
         if not rounds:
             return
+        # From here on ranks exchange numbers, which one that has failed would not send.
+        self.meet()
         memory = _Memory(self, SETS if len(rounds) >= SETS else len(rounds), max(each.size for each in rounds))
         out: collections.deque[concurrent.futures.Future[None]] = collections.deque()
         with concurrent.futures.ThreadPoolExecutor(SETS, "ringest-together") as pool:

@@ -10,7 +10,7 @@ import torch.distributed as dist
 import ranks
 import ringest
 import support
-from ringest import _together, _together_object, checkpoint
+from ringest import _together, _together_object, _torch_zip, checkpoint
 from ringest._together import Team
 
 URI = "gs://new/model.pt"
@@ -109,6 +109,15 @@ def with_an_error_at(rank, place, number):
     small_rounds()
     if rank == 1:
         before_meeting(number, fail)
+    return error_of(failing_load, place)
+
+
+def with_an_error_between(rank, place):
+    def fail(*arguments):
+        raise MemoryError("no memory for this rank")
+
+    if rank == 1:
+        _torch_zip.ArchiveReader._read_all = fail
     return error_of(failing_load, place)
 
 
@@ -264,6 +273,10 @@ class Loads(unittest.TestCase):
             with self.subTest(number=number):
                 told = ranks.run(3, with_an_error_at, self.place, number)
                 self.assertEqual(told, [("MemoryError", "no memory for this rank")] * 3)
+
+    def test_an_error_between_reads_is_one_of_all(self):
+        told = ranks.run(3, with_an_error_between, self.place)
+        self.assertEqual(told, [("MemoryError", "no memory for this rank")] * 3)
 
     def test_a_killed_rank_is_missed(self):
         for number in (1, 4, 12):
