@@ -275,7 +275,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--python", metavar="PROGRAM", help="an interpreter that has the peers; default: one made in build/perf-peers"
     )
-    parser.add_argument("--sizes", nargs="+", choices=server.SIZES, default=list(server.SIZES))
+    parser.add_argument("--sizes", nargs="*", choices=server.SIZES, default=list(server.SIZES))
     parser.add_argument("--clients", nargs="+", choices=names, default=names)
     parser.add_argument("--scenarios", nargs="*", choices=scenarios.ALL, default=list(scenarios.ALL))
     parser.add_argument(
