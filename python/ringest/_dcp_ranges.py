@@ -125,11 +125,12 @@ class File:
                 end += size
         return crc, end
 
-    def batches(self) -> Iterator[list[Range]]:
-        """In the order of their offsets, each of what one call may read; without those that have no bytes."""
+    def batches(self, has_gaps: bool = True) -> Iterator[list[Range]]:
+        """In the order of their offsets, each of what one call may read; without those that have no bytes. has_gaps:
+        what lies between them may be read along."""
         self.ranges = [each for each in self.ranges if each.size]
         self.ranges.sort(key=lambda each: each.offset)
-        self.gap_max = _gap_max(self.ranges)
+        self.gap_max = _gap_max(self.ranges) if has_gaps else GAP_ALWAYS
         batch: list[Range] = []
         size = 0
         for each in self.ranges:

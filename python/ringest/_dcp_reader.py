@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import collections
 import concurrent.futures
+import contextlib
 import ctypes
 import dataclasses
 import io
@@ -12,7 +13,7 @@ import math
 import os
 import secrets
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, Metadata, TensorStorageMetadata
@@ -23,9 +24,14 @@ from torch.futures import Future
 from ringest import _core, _dcp_metadata, _dcp_names, _tensor_archive, _uri
 from ringest._dcp_metadata import Item
 from ringest._dcp_place import PerThread, Place, checkpoint_uri, future_of
-from ringest._dcp_ranges import Box, Check, Done, File, Range, copy, fits, overlaps_itself, sharing
+from ringest._dcp_ranges import GAP_ALWAYS, Box, Check, Done, File, Range, copy, fits, overlaps_itself, sharing
+from ringest._dcp_together import read_together, same_generations
 from ringest._errors import CheckpointError, NotFoundError, checksum_error, crc32c_text
+from ringest._together import Team
 from ringest.client import Client
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 # Objects that one rank reads from at a time.
 FILES_AT_ONCE = 8
@@ -80,8 +86,10 @@ class _Unreadable:
 class _Load:
     """What is known of one load: of each its own, so that nothing of one is left for the next."""
 
-    def __init__(self, place: Place):
+    def __init__(self, place: Place, team: Team | None = None):
+        """team: the ranks that load together."""
         self.place = place
+        self._team = team
         self.metadata: Metadata | None = None
         self.metadata_uri = ""
         self.generation = 0  # of the metadata
@@ -97,11 +105,8 @@ class _Load:
             raise before
         uri = self.place.file(_dcp_names.metadata_name(rank))
         try:
-            # One request tells the bytes and their generation.
-            ((item,),) = self.place().get_many([uri])
-            if item.error is not None:
-                raise item.error
-            metadata = _dcp_metadata.decode(item.data, uri)
+            data, generation = self._read_metadata(uri, rank)
+            metadata = _dcp_metadata.decode(data, uri)
         except Exception as error:
             if before is not None and isinstance(error, NotFoundError):
                 raise before from None
@@ -109,15 +114,39 @@ class _Load:
             raise
         assert metadata.storage_meta is not None  # decode sees to that
         metadata.storage_meta.load_id = secrets.token_hex(8)
-        self.generation = item.generation
+        self.generation = generation
         self.metadata_uri = uri
         return metadata
+
+    def _read_metadata(self, uri: str, rank: int | None) -> tuple[Any, int]:
+        """The bytes and their generation."""
+
+        def read() -> tuple[Any, int]:
+            # One request tells both.
+            ((item,),) = self.place().get_many([uri])
+            if item.error is not None:
+                raise item.error
+            return item.data, item.generation
+
+        if self._team is None or rank is not None:
+            return read()
+
+        def read_for_all() -> bytes:
+            data, generation = read()
+            return generation.to_bytes(8, "little") + bytes(data)
+
+        told = self._team.once(read_for_all)
+        return told[8:], int.from_bytes(told[:8], "little")
 
     def replaced(self) -> CheckpointError:
         return CheckpointError(f"{self.place.uri}: was replaced, or deleted, while it was loaded; load it again")
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> None:
         assert self.metadata is not None, "read_data before set_up_storage_reader"
+        with self._team or contextlib.nullcontext():
+            self._read_data(plan, planner)
+
+    def _read_data(self, plan: LoadPlan, planner: LoadPlanner) -> None:
         files: dict[str, File] = {}
         tensors = [(item, planner.resolve_tensor(item)) for item in plan.items if item.type != LoadItemType.BYTE_IO]
         targets = {id(item): target.detach() for item, target in tensors}
@@ -134,7 +163,10 @@ class _Load:
                 self._want_bytes(file, where, item, planner)
             else:
                 self._want_tensor(file, where, item, targets[id(item)])
-        self._read(files.values())
+        if self._team is None:
+            self._read(files.values())
+        else:
+            self._read_together(self._team, files)
         for check in self._checks:
             check.end()
         for file in files.values():
@@ -247,12 +279,26 @@ class _Load:
             raise CheckpointError(f"{self.metadata_uri}: has no part of {index.fqn} at {index.offset}; it is damaged")
         return tuple(chunk.sizes), entry.properties.dtype
 
-    def _read(self, files: Iterable[File]) -> None:
+    def _read_together(self, team: Team, files: dict[str, File]) -> None:
+        by_uri = {file.uri: file for file in files.values()}
+
+        def read_ranges(uri: str, table: array.array[int]) -> tuple[int, list[int]]:
+            try:
+                return self.place()._get_into_addresses(uri, table, gap_max=GAP_ALWAYS, checksums=True)
+            except (NotFoundError, EOFError) as error:
+                raise self._explained(uri, error) from error
+
+        own = read_together(team, by_uri, read_ranges, self._take_range)
+        self._read(own, has_gaps=False)
+        if not same_generations(team, by_uri):
+            raise self.replaced()
+
+    def _read(self, files: Iterable[File], has_gaps: bool = True) -> None:
         """Reads the ranges of all; what follows is done here, one after the other."""
         out: collections.deque[tuple[File, list, concurrent.futures.Future]] = collections.deque()
         with concurrent.futures.ThreadPoolExecutor(FILES_AT_ONCE, "ringest-dcp") as pool:
             for file in files:
-                for batch in file.batches():
+                for batch in file.batches(has_gaps):
                     if len(out) == FILES_AT_ONCE:
                         self._take(*out.popleft())
                     blocks = [(each, each.memory()) for each in batch]
@@ -275,33 +321,39 @@ class _Load:
     def _take(self, file: File, blocks: list[tuple[Range, torch.Tensor]], future: concurrent.futures.Future) -> None:
         try:
             generation, checksums = future.result()
-        except NotFoundError as error:
-            if not self._is_there():
-                raise self.replaced() from error
-            raise NotFoundError(
-                file.uri,
-                "NOT_FOUND",
-                "not found",
-                404,
-                0,
-                f"{file.uri}: is missing, and {self.metadata_uri} names it; load another checkpoint",
-            ) from error
-        except EOFError as error:
-            raise CheckpointError(f"{error}: it is truncated; load another checkpoint") from error
+        except (NotFoundError, EOFError) as error:
+            raise self._explained(file.uri, error) from error
+        for (each, block), crc32c in zip(blocks, checksums, strict=True):
+            self._take_range(file, each, block, generation, crc32c)
+
+    def _explained(self, uri: str, error: NotFoundError | EOFError) -> Exception:
+        """What is wrong with the checkpoint, if an object is missing or short."""
+        if isinstance(error, EOFError):
+            return CheckpointError(f"{error}: it is truncated; load another checkpoint")
+        if not self._is_there():
+            return self.replaced()
+        detail = f"{uri}: is missing, and {self.metadata_uri} names it; load another checkpoint"
+        return NotFoundError(uri, "NOT_FOUND", "not found", 404, 0, detail)
+
+    def _take_range(self, file: File, each: Range, block: torch.Tensor, generation: int, crc32c: int) -> None:
         if file.generation not in (0, generation):
             raise self.replaced()
         file.generation = generation
-        for (each, block), crc32c in zip(blocks, checksums, strict=True):
-            if file.unchecked is not None:
-                file.unchecked.append((each.offset, each.size, crc32c))
-            if each.done is not None:
-                each.done(block, crc32c)
+        if file.unchecked is not None:
+            file.unchecked.append((each.offset, each.size, crc32c))
+        if each.done is not None:
+            each.done(block, crc32c)
 
 
 class StorageReader(TorchStorageReader):
     """Loads from `uri`, "gs://bucket/prefix"; the checkpoint_id of dcp.load replaces it.
 
     client: a ringest.Client, by default the process's.
+
+    process_group: its ranks load together: bytes that several of them want, such as those of replicated tensors, come
+    once and are given on. It is that of dcp.load, and has a backend for the CPU (gloo), as for
+    ringest.checkpoint.load; all its ranks make the same calls of this reader. Where a rank is lost, the others raise
+    GroupError.
 
     Reads of each object what this rank's plan needs, straight into tensors that are contiguous, on the
     CPU and of the type that was saved; others get theirs through blocks of up to 4 MiB. What lies between is
@@ -317,9 +369,16 @@ class StorageReader(TorchStorageReader):
     as the old, and metadata comes last, so that nothing tells which of them is read.
     """
 
-    def __init__(self, uri: str | os.PathLike[str], *, client: Client | None = None):
+    def __init__(
+        self,
+        uri: str | os.PathLike[str],
+        *,
+        client: Client | None = None,
+        process_group: ProcessGroup | None = None,
+    ):
         self._uri = checkpoint_uri(uri)
         self._given_client = client
+        self._group = process_group
         self._loads = PerThread[_Load]()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -328,6 +387,13 @@ class StorageReader(TorchStorageReader):
     def _client(self) -> Client | None:
         """For the load that begins."""
         return self._given_client
+
+    def _team(self, uri: str) -> Team | None:
+        if self._group is None:
+            return None
+        team = Team(self._group, uri)
+        team.agree(uri)
+        return team
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         if checkpoint_id:
@@ -341,7 +407,8 @@ class StorageReader(TorchStorageReader):
         # there is none; so what was wrong is told where it listens again.
         is_second = rank is not None and load is not None and load.failure is not None
         if load is None or not is_second:
-            load = _Load(Place(self._loads.take("uri", self._uri), self._client()))
+            uri = self._loads.take("uri", self._uri)
+            load = _Load(Place(uri, self._client()), self._team(uri))
             self._loads.begin(load)
         try:
             return load.read_metadata(rank)

@@ -27,14 +27,14 @@ any placement, replicated tensors saved once, `no_dist`, plans of your own.
 
 from __future__ import annotations
 
-from ringest._errors import CheckpointError
+from ringest._errors import CheckpointError, GroupError
 from ringest._needs import needs
 
 with needs(__name__):
     from ringest._dcp_reader import StorageReader
     from ringest._dcp_writer import StorageWriter
 
-__all__ = ["CheckpointError", "StorageReader", "StorageWriter"]
+__all__ = ["CheckpointError", "GroupError", "StorageReader", "StorageWriter"]
 
 # Tracebacks and pickles name what programs import.
 for _class in (StorageReader, StorageWriter):

@@ -1,0 +1,161 @@
+"""What ranks want of the objects of a checkpoint in common, and reading that together.
+
+All ranks know what all of them want, and each makes the same list of pieces of it. An object of which no two ranks want
+the same byte is left to each of them."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import itertools
+import json
+from collections.abc import Callable, Iterable, Iterator
+
+import torch
+
+from ringest import _core
+from ringest._dcp_ranges import File, Range
+from ringest._together import Piece, Team, Want, piece_bytes
+
+# Reads ranges of one object, given as (offset, size, address) each; gives their generation and CRC32Cs.
+ReadRanges = Callable[[str, "array.array[int]"], tuple[int, list[int]]]
+# Takes a range that has come, its memory, the generation and the CRC32C.
+TakeRange = Callable[[File, Range, torch.Tensor, int, int], None]
+
+
+class _Class:
+    """Ranks that want the same of an object."""
+
+    def __init__(self, ranks: list[int], numbers: tuple[int, ...]):
+        self.ranks = frozenset(ranks)
+        self.ranges = list(zip(numbers[0::2], numbers[1::2], strict=True))  # begin and end of each
+
+
+def _wanted(team: Team, files: dict[str, File]) -> dict[str, list[_Class]]:
+    """What all ranks want, by the URI of an object."""
+    mine = {
+        uri: [number for each in file.ranges if each.size for number in (each.offset, each.offset + each.size)]
+        for uri, file in files.items()
+    }
+    told = team.gather_bytes(json.dumps(mine).encode())
+    # Most often all ranks, or all of a kind, want the same.
+    alike: dict[bytes, list[int]] = {}
+    for rank, each in enumerate(told):
+        alike.setdefault(each, []).append(rank)
+    found: dict[str, dict[tuple[int, ...], list[int]]] = {}
+    for each, ranks in alike.items():
+        for uri, numbers in json.loads(each).items():
+            if numbers:
+                found.setdefault(uri, {}).setdefault(tuple(numbers), []).extend(ranks)
+    return {uri: [_Class(ranks, numbers) for numbers, ranks in sorted(found[uri].items())] for uri in sorted(found)}
+
+
+def _segments(classes: list[_Class]) -> Iterator[tuple[int, int, frozenset[int]]]:
+    """Begin and end of what the same ranks want, and these ranks."""
+    begins = [(begin, number, 1) for number, each in enumerate(classes) for begin, _ in each.ranges]
+    ends = [(end, number, -1) for number, each in enumerate(classes) for _, end in each.ranges]
+    events = sorted(begins + ends)
+    depth = [0] * len(classes)
+    ranks_of: dict[tuple[int, ...], frozenset[int]] = {}
+    begin = 0
+    for at, group in itertools.groupby(events, key=lambda event: event[0]):
+        active = tuple(number for number, each in enumerate(depth) if each)
+        if active:
+            if active not in ranks_of:
+                ranks_of[active] = frozenset().union(*(classes[number].ranks for number in active))
+            yield begin, at, ranks_of[active]
+        for _, number, step in group:
+            depth[number] += step
+        begin = at
+
+
+def _pieces(segments: Iterable[tuple[int, int, int, frozenset[int]]], size: int) -> Iterator[Piece]:
+    """Cuts segments, (file, begin, end, ranks). Neighbours have one owner until they are as large as a piece, so that
+    one request reads them."""
+    owners: dict[frozenset[int], Iterator[int]] = {}
+    last: tuple[int, frozenset[int]] | None = None
+    owner = run = 0
+    for file, begin, end, ranks in segments:
+        for at in range(begin, end, size):
+            length = min(size, end - at)
+            if last != (file, ranks) or run + length > size:
+                last, run = (file, ranks), 0
+                if ranks not in owners:
+                    owners[ranks] = itertools.cycle(sorted(ranks))
+                owner = next(owners[ranks])
+            run += length
+            yield Piece(file, at, length, owner, ranks)
+
+
+class _Filling:
+    """A range, of which pieces come in order."""
+
+    def __init__(self, wanted: Range):
+        self.wanted = wanted
+        self.memory = wanted.memory()
+        self.size = self.crc32c = 0
+
+    def add(self, piece: Piece, address: int, crc32c: int) -> bool:
+        """Whether all of it has come."""
+        assert piece.offset == self.wanted.offset + self.size
+        ctypes.memmove(self.memory.data_ptr() + self.size, address, piece.size)
+        self.crc32c = _core.crc32c_combine(self.crc32c, crc32c, piece.size) if self.size else crc32c
+        self.size += piece.size
+        return self.size == self.wanted.size
+
+
+class _Incoming:
+    """The ranges of an object that this rank wants, while pieces of it come. Invariant: those that are open have begun
+    to come, and have not ended."""
+
+    def __init__(self, file: File):
+        self.file = file
+        self._waiting = sorted((each for each in file.ranges if each.size), key=lambda each: each.offset, reverse=True)
+        self._open: list[_Filling] = []
+
+    def add(self, piece: Piece, address: int, generation: int, crc32c: int, take: TakeRange) -> None:
+        while self._waiting and self._waiting[-1].offset <= piece.offset:
+            self._open.append(_Filling(self._waiting.pop()))
+        whole = [each for each in self._open if each.add(piece, address, crc32c)]
+        self._open = [each for each in self._open if each not in whole]
+        for each in whole:
+            take(self.file, each.wanted, each.memory, generation, each.crc32c)
+
+
+def read_together(team: Team, files: dict[str, File], read_ranges: ReadRanges, take: TakeRange) -> list[File]:
+    """Reads what of these objects several ranks want. Returns those of which no other rank wants the same byte; of them
+    nothing was read."""
+    wanted = _wanted(team, files)
+    uris = list(wanted)
+    segments = []
+    common = set()
+    for number, uri in enumerate(uris):
+        found = list(_segments(wanted[uri]))
+        if any(len(ranks) > 1 for _, _, ranks in found):
+            common.add(uri)
+            segments += [(number, *each) for each in found]
+    incoming = {number: _Incoming(files[uri]) for number, uri in enumerate(uris) if uri in common and uri in files}
+
+    def read(wants: list[Want]) -> list[tuple[int, int]]:
+        came: list[tuple[int, int]] = []
+        for number, group in itertools.groupby(wants, key=lambda want: want.piece.file):
+            table = array.array("Q")
+            for piece, address in group:
+                table.extend((piece.offset, piece.size, address))
+            generation, checksums = read_ranges(uris[number], table)
+            came += [(generation, each) for each in checksums]
+        return came
+
+    def see(piece: Piece, address: int, generation: int, crc32c: int) -> None:
+        incoming[piece.file].add(piece, address, generation, crc32c, take)
+
+    team.read(list(_pieces(segments, piece_bytes(team.size))), read, see)
+    return [file for uri, file in files.items() if uri not in common]
+
+
+def same_generations(team: Team, files: dict[str, File]) -> bool:
+    """Whether all ranks have read the same generation of each object."""
+    mine = {uri: file.generation for uri, file in files.items() if file.generation}
+    seen: dict[str, int] = {}
+    told = set(team.gather_bytes(json.dumps(mine).encode()))
+    return all(seen.setdefault(uri, each) == each for one in told for uri, each in json.loads(one).items())
