@@ -8,6 +8,7 @@
  *   Objects  names, sizes and generations: a manifest, in a file or in memory
  *   Reader   one epoch (rg_reader)
  *   Iteration  what goes out of a Reader to who iterates, and is consumed then
+ *   AsyncIteration  the same for who awaits
  *   Writer   a stream into one object (rg_writer)
  *   TarIndex where the samples of tar archives lie (rg_tar_index)
  *   ObjectReader  one object as a file that is read (rg_checkpoint_reader)
@@ -125,6 +126,7 @@ int core_objects_register(PyObject *module);
 int core_reader_register(PyObject *module);
 int core_item_register(PyObject *module);
 int core_iteration_register(PyObject *module);
+int core_awaited_register(PyObject *module);
 int core_writer_register(PyObject *module);
 int core_object_reader_register(PyObject *module);
 int core_error_register(PyObject *module);
@@ -385,6 +387,9 @@ void core_objects_describe(PyObject *objects, struct rg_reader_options *options)
 /* All that was taken of a Reader so far is consumed. -1 with a ValueError where it was closed. Runs
  * no code of Python's, and so no signal handler. */
 int core_reader_consume(PyObject *reader);
+/* Iteration(values, reader). NULL with an exception. And whether somebody has closed it. */
+PyObject *core_iteration_new(PyObject *values, PyObject *reader);
+bool core_iteration_is_closed(PyObject *iteration);
 
 /* Functions of the module, in log.c. log_begin(level): lines of the library's log up to that level
  * are kept. log_take() -> (level, place, text, lines lost before it), waits; None after log_end().

@@ -4,6 +4,9 @@
  * Between the two no code of Python's runs, and so no signal handler, which could raise and keep
  * the value from arriving: what a `for` has not been given is not consumed.
  *
+ * A value that is the reader itself is no sample: it says that the next one is to be waited for,
+ * which is the business of awaited.c.
+ *
  *   IDLE <-> RUNNING -> OVER     the iterator is exhausted
  *    |               -> BROKEN   it raised: whoever asks for more is told so, and not that the
  *    |                           epoch has ended
@@ -39,6 +42,16 @@ static void iteration_become(struct iteration *self, enum iteration_state state)
 static struct iteration *of(PyObject *object)
 {
     return (struct iteration *)object;
+}
+
+bool core_iteration_is_closed(PyObject *iteration)
+{
+    return of(iteration)->is_closed;
+}
+
+PyObject *core_iteration_new(PyObject *values, PyObject *reader)
+{
+    return PyObject_CallFunctionObjArgs((PyObject *)iteration_type, values, reader, NULL);
 }
 
 static PyObject *iteration_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
@@ -124,7 +137,7 @@ static PyObject *iteration_next(PyObject *object)
     }
     iteration_become(self, RUNNING);
     PyObject *value = PyIter_Next(self->values);
-    if (value != NULL && core_reader_consume(self->reader) == 0) {
+    if (value != NULL && (value == self->reader || core_reader_consume(self->reader) == 0)) {
         iteration_become(self, IDLE);
         return value;
     }

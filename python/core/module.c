@@ -121,7 +121,8 @@ static int module_fill(PyObject *module)
         core_error_register,         core_buffer_register,    core_item_register,
         core_client_register,        core_many_register,      core_queue_register,
         core_objects_register,       core_reader_register,    core_writer_register,
-        core_object_reader_register, core_iteration_register, core_tar_register,
+        core_object_reader_register, core_iteration_register, core_awaited_register,
+        core_tar_register,
     };
     static bool is_watched;
     int rc = interpreter_check();

@@ -2,7 +2,11 @@
  *
  * One thread at a time takes samples; others may ask how far it is, or close it, which ends the
  * wait. Nothing that it refers to can refer to it, so it is no business of the garbage collector.
- */
+ *
+ *   take: waits               start, then poll: gives what is there, and never waits
+ *
+ * A reader that was started has a queue, whose descriptor wakes an event loop. A list that is not
+ * complete yet stays here, so that whoever waits for it may give that up and come again. */
 #include "core.h"
 
 #include <errno.h>
@@ -15,6 +19,8 @@ PyTypeObject *core_reader_type;
 #define PORTION_MAX 256
 /* About as many bytes as take_some gives: whoever copies them finds them in the cache. */
 #define SOME_BYTES (UINT64_C(1) << 20)
+/* Of the queue of one that was started; the library leaves a quarter free. */
+#define QUEUE_CAPACITY 1024
 
 /* The numbers of samples that Python asks for. */
 enum { TOTAL, TAKEN, SKIPPED, NUMBER_COUNT };
@@ -30,6 +36,10 @@ struct reader {
     struct rg_tar_cursor *cursor; /* of a TarIndex */
     uint64_t last_size;           /* of the sample that came last */
     uint64_t *indices;            /* that the reader borrows */
+    struct rg_cq *cq;             /* NULL: not started, or closed */
+    PyObject *part;               /* a list that is not complete; NULL: there is none */
+    struct core_watch watch;      /* since that list was begun */
+    bool is_over;                 /* the queue has said so */
 };
 
 static struct reader *of(PyObject *object)
@@ -37,15 +47,30 @@ static struct reader *of(PyObject *object)
     return (struct reader *)object;
 }
 
+/* What nobody has taken; in a child of fork() it is the parent's. */
+static void queue_close(struct rg_cq *cq, bool is_own)
+{
+    struct rg_completion done;
+    while (cq != NULL && is_own && rg_cq_poll(cq, &done, 1) == 1) {
+        rg_lease_release(done.lease);
+    }
+    rg_cq_close(cq);
+}
+
 /* An exception that is set stays. */
 static void reader_end(struct reader *self)
 {
     struct rg_reader *reader = self->reader;
+    struct rg_cq *cq = self->cq;
     self->reader = NULL;
+    self->cq = NULL;
     if (reader != NULL && !core_use_is_half_done(&self->use)) {
+        bool is_own = core_session_is_own(self->session);
         Py_BEGIN_ALLOW_THREADS rg_reader_close(reader);
+        queue_close(cq, is_own);
         Py_END_ALLOW_THREADS
     }
+    Py_CLEAR(self->part);
     core_use_drop_session(&self->use, &self->session);
 }
 
@@ -438,6 +463,130 @@ static PyObject *reader_take_data(PyObject *object, PyObject *number)
     return samples_take(object, number, true);
 }
 
+static bool queue_start(struct reader *self)
+{
+    struct rg_cq *cq;
+    if (core_queue_open(self->session, QUEUE_CAPACITY, &cq) < 0) {
+        return false;
+    }
+    int rc = rg_reader_start(self->reader, cq, 0);
+    if (rc < 0) {
+        rg_cq_close(cq);
+        core_errno_raise(rc, "the reader was started before");
+        return false;
+    }
+    self->cq = cq;
+    return true;
+}
+
+static PyObject *reader_start(PyObject *object, PyObject *nothing)
+{
+    (void)nothing;
+    struct reader *self = of(object);
+    if (!core_use_begin(&self->use)) {
+        return NULL;
+    }
+    return reader_finish(self, queue_start(self) ? Py_NewRef(Py_None) : NULL);
+}
+
+/* Adds up to `max` of what is in the queue: how many, or -1 with an exception. */
+static int samples_add(struct reader *self, PyObject *list, uint32_t max, bool is_data)
+{
+    struct rg_completion done[PORTION_MAX];
+    struct rg_sample samples[PORTION_MAX];
+    int count = rg_cq_poll(self->cq, done, max);
+    if (count < 0) {
+        core_errno_raise(count, "taking samples");
+        return -1;
+    }
+    if (count > 0) {
+        core_watch_news(&self->watch);
+    }
+    /* The last one of an epoch has no sample. The client is not closed before the reader. */
+    self->is_over = count > 0 && done[count - 1].status == RG_STATUS_END;
+    int sample_count = count - self->is_over;
+    for (int i = 0; i < sample_count; i++) {
+        samples[i] = (struct rg_sample){
+            .index = done[i].sample_index, .number = done[i].sample_number, .completion = done[i]};
+    }
+    return samples_append(self, list, samples, sample_count, is_data) < 0 ? -1 : count;
+}
+
+/* A list begun before, or a new one. NULL with an exception. */
+static PyObject *part_begin(struct reader *self)
+{
+    PyObject *list = self->part;
+    self->part = NULL;
+    if (list == NULL) {
+        core_watch_begin(&self->watch, self->session, false);
+        list = PyList_New(0);
+    }
+    return list;
+}
+
+/* None: the list is not complete, which may be for want of memory that the caller has. */
+static PyObject *part_keep(struct reader *self, PyObject *list)
+{
+    bool is_early = rg_now_ns() - self->watch.quiet_since_ns < CORE_WAIT_NS;
+    if (!is_early && core_watch_is_starved(&self->watch)) {
+        Py_DECREF(list);
+        return core_memory_raise(self->session);
+    }
+    self->part = list;
+    Py_RETURN_NONE;
+}
+
+static PyObject *list_poll(struct reader *self, uint64_t wanted, bool is_data)
+{
+    if (self->cq == NULL) {
+        PyErr_SetString(PyExc_ValueError, "the reader was not started");
+        return NULL;
+    }
+    PyObject *list = part_begin(self);
+    int count = list != NULL ? 1 : -1;
+    while (count > 0 && !self->is_over && (uint64_t)PyList_Size(list) < wanted) {
+        uint64_t missing = wanted - (uint64_t)PyList_Size(list);
+        count = samples_add(self, list, missing < PORTION_MAX ? (uint32_t)missing : PORTION_MAX,
+                            is_data);
+    }
+    if (count < 0) {
+        Py_CLEAR(list);
+    }
+    return count == 0 && !self->is_over ? part_keep(self, list) : list;
+}
+
+static PyObject *samples_poll(PyObject *object, PyObject *number, bool is_data)
+{
+    struct reader *self = of(object);
+    uint64_t wanted = 0;
+    if (!core_number(number, "count", 1, BATCH_MAX, &wanted) || !core_use_begin(&self->use)) {
+        return NULL;
+    }
+    return reader_finish(self, list_poll(self, wanted, is_data));
+}
+
+static PyObject *reader_poll(PyObject *object, PyObject *number)
+{
+    return samples_poll(object, number, false);
+}
+
+static PyObject *reader_poll_data(PyObject *object, PyObject *number)
+{
+    return samples_poll(object, number, true);
+}
+
+static PyObject *reader_fileno(PyObject *object, PyObject *nothing)
+{
+    (void)nothing;
+    struct reader *self = of(object);
+    if (self->cq == NULL) {
+        PyErr_SetString(PyExc_ValueError, "the reader was not started, or is closed");
+        return NULL;
+    }
+    int fd = rg_cq_fd(self->cq);
+    return fd < 0 ? core_errno_raise(fd, "making an eventfd") : PyLong_FromLong(fd);
+}
+
 static PyObject *reader_state(PyObject *object, PyObject *nothing)
 {
     (void)nothing;
@@ -504,6 +653,12 @@ static PyMethodDef reader_methods[] = {
      "take_some(n) -> list of between 1 and n Items, about a megabyte; none at the end"},
     {"take_data", reader_take_data, METH_O,
      "take_data(n) -> list of their Buffers; the first error is raised"},
+    {"start", reader_start, METH_NOARGS,
+     "From now on loops read ahead, samples are polled for, and none of the above may be called."},
+    {"poll", reader_poll, METH_O,
+     "poll(n) -> as take(n); None: not yet, wait until fileno() is readable"},
+    {"poll_data", reader_poll_data, METH_O, "poll_data(n) -> as take_data(n), or None"},
+    {"fileno", reader_fileno, METH_NOARGS, "A descriptor that is readable when poll() is due."},
     {"consume", reader_consume, METH_NOARGS, "All that was taken so far is consumed."},
     {"state", reader_state, METH_NOARGS,
      "What was consumed, as bytes to go on with; also when it is closed."},

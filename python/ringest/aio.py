@@ -1,4 +1,4 @@
-"""Requests that are awaited. The completion queue's eventfd wakes the event loop; no thread waits.
+"""Requests and samples that are awaited. The completion queue's eventfd wakes the event loop; no thread waits.
 
 A Channel is one completion queue of one event loop, opened with the first request of a client in
 that loop and closed with the client, or when the loop is gone."""
@@ -268,6 +268,71 @@ async def batches(many: _core.GetMany) -> AsyncIterator[list[_core.Item]]:
     finally:
         loop.remove_reader(descriptor)
         many.close()
+
+
+class Wake:
+    """Wakes who awaits samples of a reader that was started.
+
+    It belongs to the event loop in which it is first waited for, and to that loop's thread. It has a descriptor of its
+    own for what the reader's says: whatever becomes of the reader, the loop watches no number that is another file's."""
+
+    def __init__(self, reader: _core.Reader) -> None:
+        self._reader = reader
+        self._pid = os.getpid()
+        self._fd = -1
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._future: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def wait(self) -> asyncio.Future[None]:
+        """Until the reader is to be polled again, which it is now and then: that ends a wait for memory that lasts for
+        too long."""
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._fd = os.dup(self._reader.fileno())
+            self._loop = loop
+            loop.add_reader(self._fd, self._read)
+        elif self._loop is not loop:
+            raise RuntimeError("this iteration belongs to another event loop: begin one in this loop")
+        self._tell()
+        self._future = loop.create_future()
+        self._timer = loop.call_later(_WAIT_S, self._tell)
+        return self._future
+
+    def _read(self) -> None:
+        try:
+            os.eventfd_read(self._fd)
+        except BlockingIOError:
+            pass
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)
+
+    def _leave(self, fd: int) -> None:
+        assert self._loop is not None
+        self._loop.remove_reader(fd)
+        os.close(fd)
+        self._tell()
+
+    def close(self) -> None:
+        """By any thread, since a garbage collector may be what closes. Who waits is told."""
+        loop, fd, self._fd = self._loop, self._fd, -1
+        if loop is None or fd < 0:
+            return
+        if loop.is_closed() or self._pid != os.getpid():  # what the parent's loop watches is its own
+            os.close(fd)
+            return
+        if loop.is_running() and asyncio._get_running_loop() is not loop:
+            try:
+                loop.call_soon_threadsafe(self._leave, fd)
+                return
+            except RuntimeError:
+                pass  # it was closed meanwhile
+        self._leave(fd)
 
 
 class AsyncWriter:

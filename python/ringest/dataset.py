@@ -16,6 +16,7 @@ from ringest._source import Manifest, ObjectSource, ObjectView
 from ringest._state import Place, gather_state, unite
 from ringest._torch import IterableBase, MapBase, worker_info
 from ringest._workers import WorkerReady, register
+from ringest.aio import Wake
 from ringest.client import Client, parse_size
 
 Transform = Callable[[Item], Any]
@@ -91,6 +92,14 @@ def _take_all_data(reader: _core.Reader) -> list:
     finally:
         reader.close()
     return taken
+
+
+def _waking(values: Iterator, wake: Wake) -> Iterator:
+    """The same values; when they end, or are left, nothing is waited for any more."""
+    try:
+        yield from values
+    finally:
+        wake.close()
 
 
 class MapDataset(WorkerReady, MapBase):
@@ -208,6 +217,10 @@ class IterableDataset(WorkerReady, IterableBase):
     iteration is over. That holds for transforms, signal handlers, and missing objects. Two things outside of this class
     can lose samples: a signal handler that raises inside a DataLoader's own code (set a flag instead), and a DataLoader
     without workers that makes batches itself while a sample raises (use `batch_size` here, or `on_error`).
+
+    asyncio: `async for` gives the same, and its iterator has aclose(). No thread waits; loops of the library read ahead.
+    An iteration belongs to the event loop in which it first waits. A task that is cancelled while it waits loses
+    nothing: the iterator may go on. What __aiter__ needs of the list blocks, if the prefix was not listed before.
 
     Workers of a DataLoader get the list of the process that starts them. set_epoch() and load_state_dict() in that
     process reach them, also if they persist; call these between iterations. While workers read, state_dict() is an
@@ -346,7 +359,8 @@ class IterableDataset(WorkerReady, IterableBase):
     def _reader_options(self) -> dict[str, Any]:
         return {}
 
-    def __iter__(self) -> Iterator:
+    def _begin(self) -> tuple[_core.Reader, Samples, int]:
+        """The reader of an iteration, its samples, and which epoch it is."""
         # Now, and not with the first sample: this iteration is the one that a state is for, and workers of a
         # DataLoader begin together.
         self._source.checked
@@ -359,21 +373,35 @@ class IterableDataset(WorkerReady, IterableBase):
             raise
         self._reader = self._place = reader
         self._samples = samples = Samples(self._convert, self._on_error)
-        # What is yielded is consumed when the Iteration hands it out, which no signal comes between.
-        return _core.Iteration(self._run(reader, samples, beginning.epoch), reader)
+        return reader, samples, beginning.epoch
 
-    def _run(self, reader: _core.Reader, samples: Samples, epoch: int) -> Iterator:
+    # What is yielded is consumed when the Iteration, or AsyncIteration, hands it out, which no signal comes between.
+    def __iter__(self) -> Iterator:
+        reader, samples, epoch = self._begin()
+        return _core.Iteration(self._run(self._yielded(reader, samples), reader, epoch), reader)
+
+    def __aiter__(self) -> _core.AsyncIteration:
+        reader, samples, epoch = self._begin()
+        wake = Wake(reader)
+        values = self._run(self._polled(reader, samples), reader, epoch)
+        return _core.AsyncIteration(_waking(values, wake), reader, wake.wait)
+
+    def _run(self, values: Iterator, reader: _core.Reader, epoch: int) -> Iterator:
         try:
             if self._progress and worker_info() is None:
-                yield from self._shown(reader, samples, epoch)
+                yield from self._shown(values, reader, epoch)
             else:
-                yield from self._yielded(reader, samples)
+                yield from values
             reader.consume()  # what was left out behind the last sample
         finally:
             reader.close()
 
+    def _is_taken_as_data(self) -> bool:
+        """What is taken is what is yielded."""
+        return self._transform is None and self._is_data and self._on_error == "raise"
+
     def _yielded(self, reader: _core.Reader, samples: Samples) -> Iterator:
-        if self._transform is None and self._is_data and self._on_error == "raise":
+        if self._is_taken_as_data():
             while batch := reader.take_data(self._batch_size or 1):
                 yield batch[0] if self._batch_size is None else batch
             return
@@ -389,14 +417,35 @@ class IterableDataset(WorkerReady, IterableBase):
             if batch:
                 yield batch[0] if self._batch_size is None else batch
 
-    def _shown(self, reader: _core.Reader, samples: Samples, epoch: int) -> Iterator:
+    def _polled(self, reader: _core.Reader, samples: Samples) -> Iterator:
+        """The same, while loops read ahead. The reader among them says: to be asked again when there is more."""
+        reader.start()
+        size = self._batch_size or 1
+        is_data = self._is_taken_as_data()
+        poll: Callable[[int], list[Any] | None] = reader.poll_data if is_data else reader.poll
+        batch: list = []
+        while (taken := poll(size - len(batch))) is None or taken:
+            if taken is None:
+                yield reader
+                continue
+            batch += taken if is_data else samples.make(taken)
+            del taken  # while the next are waited for, their memory may be all there is
+            if len(batch) == size:
+                yielded, batch = batch, []
+                yield yielded[0] if self._batch_size is None else yielded
+                del yielded
+        if batch:
+            yield batch[0] if self._batch_size is None else batch
+
+    def _shown(self, values: Iterator, reader: _core.Reader, epoch: int) -> Iterator:
         title = f"{self._source.what} epoch {epoch}"
         with _progress.advancing(self._progress, title, reader.total) as advance:
             advance(seen := reader.taken)
-            for yielded in self._yielded(reader, samples):
+            for yielded in values:
                 yield yielded
-                advance(reader.taken - seen)
-                seen = reader.taken
+                if yielded is not reader:
+                    advance(reader.taken - seen)
+                    seen = reader.taken
 
     def state_dict(self, *, all_ranks: bool = False) -> dict:
         """What this rank has consumed, up to the last sample that was yielded; also after the iteration was left

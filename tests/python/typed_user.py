@@ -103,6 +103,11 @@ async def awaited(client: ringest.Client) -> None:
         assert_type(batches, AsyncIterator[list[ringest.Item]])
         async for items in batches:
             assert_type(items[0].data, ringest.Buffer)
+        async for batch in ringest.IterableDataset("gs://bucket/train/", batch_size=64, client=client):
+            print(len(batch))
+        it = aiter(ringest.TarDataset("gs://bucket/train-{0..9}.tar", client=client))
+        assert_type(await anext(it), Any)
+        await it.aclose()
 
 
 def errors(client: ringest.Client) -> str:
