@@ -111,7 +111,7 @@ class Team:
             f"{self._what}: another rank of the process group was lost, or has not come in time: {error}. Begin the job "
             "again, or load without process_group"
         )
-        return self._told  # type: ignore[return-value]
+        return self._told
 
     def gather(self, *numbers: int) -> list[list[int]]:
         """Those of all ranks. Between the last meeting and this, nothing may fail."""
