@@ -329,7 +329,7 @@ class Threads(RuleBasedStateMachine):
     @initialize(
         target=things,
         count=st.integers(2, 4),
-        memory=st.sampled_from([0, "16MiB"]),
+        memory=st.sampled_from([None, "16MiB"]),
         first=st.lists(st.tuples(kinds, numbers, st.booleans()), min_size=1, max_size=4),
     )
     def begin(self, count, memory, first):
