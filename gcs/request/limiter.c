@@ -9,7 +9,8 @@ static bool invariants(const struct rg_limiter *limiter)
                  (limiter->limit >= 1 && limiter->limit <= limiter->options.limit_max);
     bool gap = limiter->state != RG_LIMITER_PACED ||
                (limiter->gap_ns >= 1 && limiter->gap_ns <= (double)RG_LIMITER_GAP_NS_MAX);
-    return window && limit && gap && limiter->steady >= 1;
+    bool steady_gap = limiter->steady_gap_ns == 0 || limiter->state == RG_LIMITER_PACED;
+    return window && limit && gap && steady_gap && limiter->steady >= 1;
 }
 
 static void become(struct rg_limiter *limiter, enum rg_limiter_state state)
@@ -18,7 +19,7 @@ static void become(struct rg_limiter *limiter, enum rg_limiter_state state)
     RG_ASSERT(limiter->state != RG_LIMITER_FREE || state == RG_LIMITER_LIMITED);
     limiter->state = state;
     if (state == RG_LIMITER_FREE) {
-        limiter->gap_ns = 0;
+        limiter->gap_ns = limiter->steady_gap_ns = 0;
         /* How much there is room for is not known when few were out. */
         limiter->steady = RG_MAX(limiter->options.limit_max * RG_LIMITER_CUT, 1.0);
     }
@@ -153,6 +154,9 @@ static bool slow_down(struct rg_limiter *limiter, uint64_t sent_ns, uint64_t now
         gap_ns = RG_MAX(gap_ns, (double)(now_ns - sent_ns));
     }
     gap_set(limiter, gap_ns * factor);
+    if (limiter->answer_count > 0) {
+        limiter->steady_gap_ns = limiter->gap_ns;
+    }
     cut_note(limiter, now_ns);
     return true;
 }
@@ -187,8 +191,11 @@ static void raise(struct rg_limiter *limiter)
 static void speed_up(struct rg_limiter *limiter, bool was_outage, uint64_t sent_ns, uint64_t now_ns)
 {
     double faster = 1 + (double)limiter->answer_count / RG_LIMITER_GAP_ANSWERS;
-    if (was_outage || limiter->gap_ns / faster <= (double)(now_ns - sent_ns)) {
+    if (was_outage && limiter->steady_gap_ns > 0) {
+        gap_set(limiter, limiter->steady_gap_ns);
+    } else if (was_outage || limiter->gap_ns / faster <= (double)(now_ns - sent_ns)) {
         limiter->limit = 1;
+        limiter->steady_gap_ns = 0;
         become(limiter, RG_LIMITER_LIMITED);
     } else {
         gap_set(limiter, limiter->gap_ns / faster);

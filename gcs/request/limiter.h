@@ -27,7 +27,8 @@
  *
  * RG_LIMITER_OUTAGE refusals without an answer between them are an outage. It costs the service one
  * request in each gap, and its end is noticed by the next of these. Gaps vary at random, so that
- * many clients do not all ask at once then, and each begins with one request at a time.
+ * many clients do not all ask at once then, and each begins with one request at a time, or with the
+ * gap that it had found before.
  *
  * Otherwise, when paced, answer n after a refusal raises the rate by n / RG_LIMITER_GAP_ANSWERS of
  * it: slowly where it was refused, and faster the longer it is not.
@@ -77,6 +78,7 @@ struct rg_limiter {
     double limit;           /* while LIMITED: at least 1 */
     double steady;          /* up to here it grows quickly */
     double gap_ns;          /* the last one; 0: none lately */
+    double steady_gap_ns;   /* the last one that a refusal left beside answers; 0: none */
     uint64_t begun_ns;      /* of the last request */
     uint64_t next_ns;       /* while PACED: not before */
     uint64_t cut_ns;        /* of the last cut */

@@ -328,6 +328,37 @@ static void test_less_than_one_at_a_time(void)
     RG_CHECK_EQ(limiter.state, RG_LIMITER_FREE);
 }
 
+/* One answer in 250 ms is what a client among thousands gets. Nothing is answered for a minute, and
+ * then everything is: it asks as seldom as before, not one after the other. */
+static void test_an_outage_ends_at_the_rate_that_was_usual(void)
+{
+    const uint64_t rtt_ns = 10 * RG_NS_PER_MS;
+    uint64_t begun_ns, admitted_ns = 0;
+    uint32_t asked[3] = {0}; /* ten seconds before, ten of the outage, and five after it */
+    begin(64);
+    begun_ns = now_ns;
+    while (now_ns < begun_ns + 365 * RG_NS_PER_S) {
+        if (rg_limiter_enter(&limiter, now_ns)) {
+            uint64_t sent_ns = now_ns, life_ns = now_ns - begun_ns;
+            bool is_down = life_ns >= 300 * RG_NS_PER_S && life_ns < 360 * RG_NS_PER_S;
+            bool is_early =
+                life_ns < 300 * RG_NS_PER_S && now_ns - admitted_ns < 250 * RG_NS_PER_MS;
+            bool refuse = is_down || is_early;
+            asked[0] += life_ns >= 290 * RG_NS_PER_S && life_ns < 300 * RG_NS_PER_S;
+            asked[1] += life_ns >= 350 * RG_NS_PER_S && life_ns < 360 * RG_NS_PER_S;
+            asked[2] += life_ns >= 360 * RG_NS_PER_S;
+            admitted_ns = refuse ? admitted_ns : now_ns;
+            now_ns += rtt_ns;
+            leave(refuse ? RG_LIMITER_THROTTLED : RG_LIMITER_ANSWERED, sent_ns);
+        }
+        now_ns += RG_NS_PER_MS;
+    }
+    RG_CHECK(asked[0] >= 20 && asked[0] <= 80);
+    RG_CHECK(asked[1] >= 7 && asked[1] <= 15);
+    RG_CHECK(asked[2] <= asked[0]);
+    RG_CHECK_EQ(limiter.state, RG_LIMITER_PACED);
+}
+
 /* One failure of one request, while it is alone, does not slow a crowd down for long. */
 static void test_a_refusal_of_few_says_little_about_many(void)
 {
@@ -388,6 +419,7 @@ int main(int argc, char **argv)
         RG_TEST(test_an_outage_ends_without_a_herd),
         RG_TEST(test_gaps_vary),
         RG_TEST(test_less_than_one_at_a_time),
+        RG_TEST(test_an_outage_ends_at_the_rate_that_was_usual),
         RG_TEST(test_a_refusal_of_few_says_little_about_many),
         RG_TEST(test_what_was_learned_is_forgotten_when_idle),
         RG_TEST(test_a_rate_is_kept_too),
