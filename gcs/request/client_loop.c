@@ -80,10 +80,10 @@ void rg_client_give_request(struct rg_client *client, struct rg_request *request
  * others help. */
 static struct rg_client_loop *near_loop(struct rg_client *client, uint32_t turn, uint32_t count)
 {
-    struct rg_loop_range range = rg_near_caller(client->runtime->near);
-    struct rg_client_loop *near = &client->loops[range.first + turn % range.count];
+    struct rg_near_loops loops = rg_near_caller(client->runtime->near);
+    struct rg_client_loop *near = &client->loops[rg_near_turn(&loops, turn)];
     uint64_t in_flight = rg_metric_load(&near->loop->metrics.in_flight);
-    uint32_t each = (count + range.count - 1) / range.count;
+    uint32_t loop_count = rg_near_count(&loops), each = (count + loop_count - 1) / loop_count;
     uint32_t connections = client->options.connections_max / client->loop_count;
     return in_flight + each <= connections ? near : &client->loops[turn % client->loop_count];
 }
