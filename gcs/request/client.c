@@ -67,7 +67,8 @@ static int job_read(struct rg_client_options *own, uint32_t workers, char *error
             "job_processes",
             name, getenv(name));
     }
-    own->job_processes *= RG_MAX(workers, 1u);
+    uint64_t processes = (uint64_t)own->job_processes * RG_MAX(workers, 1u);
+    own->job_processes = (uint32_t)RG_MIN(processes, UINT32_MAX);
     return 0;
 }
 
@@ -233,6 +234,19 @@ static void loop_prewarm(void *context)
     rg_pool_prewarm(prewarm->client_loop->pool, prewarm->connections);
 }
 
+/* The ceilings are the client's; of the job's ramp it has an equal part. */
+static int rates_open(struct rg_client *client)
+{
+    const struct rg_client_options *options = &client->options;
+    struct rg_rate_options reads = {.ceiling = options->reads_per_s};
+    struct rg_rate_options writes = {.ceiling = options->writes_per_s};
+    if (options->ramp == RG_RAMP_GCS) {
+        reads.ramp = (double)RG_RATE_RAMP_READS_PER_S / options->job_processes;
+        writes.ramp = (double)RG_RATE_RAMP_WRITES_PER_S / options->job_processes;
+    }
+    return rg_rates_create(&client->rates, &reads, &writes);
+}
+
 static int loops_open(struct rg_client *client)
 {
     struct rg_runtime *runtime = client->runtime;
@@ -350,6 +364,9 @@ static int client_setup(struct rg_client *client, const struct rg_client_options
     if (rc == 0) {
         rc = rg_resolver_create(&client->resolver, NULL);
     }
+    if (rc == 0) {
+        rc = rates_open(client);
+    }
     return rc == 0 ? loops_open(client) : rc;
 }
 
@@ -360,6 +377,7 @@ static void client_free(struct rg_client *client)
         rg_traffic_destroy(client->loops[i].traffic);
         rg_part_memory_fini(&client->loops[i].part_memory);
     }
+    rg_rates_destroy(client->rates);
     rg_resolver_destroy(client->resolver);
     rg_network_close(&client->network);
     rg_secret_arena_fini(&client->fields_arena);

@@ -11,6 +11,7 @@
 #include "gcs/network/network.h"
 #include "gcs/request/authorize.h"
 #include "gcs/request/part_memory.h"
+#include "gcs/request/rates.h"
 #include "gcs/request/retry.h"
 #include "http/pool.h"
 #include "runtime/runtime.h"
@@ -77,6 +78,7 @@ struct rg_client {
     struct rg_endpoint endpoint;
     struct rg_network network;
     struct rg_resolver *resolver;
+    struct rg_rates *rates;             /* NULL: requests begin as fast as they come */
     uint64_t write_seed[2];             /* of idempotency tokens */
     struct rg_credentials *credentials; /* NULL: none, or a fixed token */
     bool has_token;                     /* the fixed one */

@@ -33,7 +33,6 @@ void rg_limiter_init(struct rg_limiter *limiter, const struct rg_limiter_options
         (struct rg_limiter){.options = *options, .begun_ns = now_ns, .random = options->seed};
     limiter->steady = RG_MAX(options->limit_max * RG_LIMITER_CUT, 1.0);
     limiter->window.since_ns = now_ns;
-    rg_rate_init(&limiter->rate, &options->rate, now_ns);
 }
 
 uint32_t rg_limiter_limit(const struct rg_limiter *limiter)
@@ -86,11 +85,27 @@ static void begin(struct rg_limiter *limiter, uint64_t now_ns)
     }
 }
 
+/* A slot that came and was not used is lost like one that nobody took. */
+static bool slot_has_come(struct rg_limiter *limiter, uint64_t now_ns)
+{
+    if (limiter->options.rate == NULL) {
+        return true;
+    }
+    if (limiter->slot_ns == 0 || limiter->slot_ns + RG_RATE_BURST_NS < now_ns) {
+        limiter->slot_ns = rg_rate_take(limiter->options.rate, now_ns);
+    }
+    if (limiter->slot_ns > now_ns) {
+        return false;
+    }
+    limiter->slot_ns = 0;
+    return true;
+}
+
 bool rg_limiter_enter(struct rg_limiter *limiter, uint64_t now_ns)
 {
     idle_end(limiter, now_ns);
     bool is_early = limiter->state == RG_LIMITER_PACED && now_ns < limiter->next_ns;
-    if (is_full(limiter) || is_early || !rg_rate_take(&limiter->rate, now_ns)) {
+    if (is_full(limiter) || is_early || !slot_has_come(limiter, now_ns)) {
         return false;
     }
     begin(limiter, now_ns);
@@ -98,8 +113,16 @@ bool rg_limiter_enter(struct rg_limiter *limiter, uint64_t now_ns)
     return true;
 }
 
+void rg_limiter_twice(struct rg_limiter *limiter, uint64_t now_ns)
+{
+    if (limiter->options.rate != NULL) {
+        (void)rg_rate_take(limiter->options.rate, now_ns);
+    }
+}
+
 void rg_limiter_enter_always(struct rg_limiter *limiter, uint64_t now_ns)
 {
+    rg_limiter_twice(limiter, now_ns);
     begin(limiter, now_ns);
 }
 
@@ -108,7 +131,7 @@ uint64_t rg_limiter_next_ns(const struct rg_limiter *limiter, uint64_t now_ns)
     if (is_full(limiter)) {
         return UINT64_MAX;
     }
-    uint64_t rate_ns = rg_rate_next_ns(&limiter->rate, now_ns);
+    uint64_t rate_ns = RG_MAX(limiter->slot_ns, now_ns);
     return limiter->state == RG_LIMITER_PACED ? RG_MAX(limiter->next_ns, rate_ns) : rate_ns;
 }
 
@@ -164,7 +187,9 @@ static bool slow_down(struct rg_limiter *limiter, uint64_t sent_ns, uint64_t now
 /* True: it counts, and cut the limit. */
 static bool refused(struct rg_limiter *limiter, uint64_t sent_ns, uint64_t now_ns)
 {
-    rg_rate_throttled(&limiter->rate);
+    if (limiter->options.rate != NULL) {
+        rg_rate_throttled(limiter->options.rate);
+    }
     limiter->refused_count += limiter->refused_count < RG_LIMITER_OUTAGE;
     if (sent_ns <= limiter->cut_ns) {
         return false;

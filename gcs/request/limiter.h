@@ -57,9 +57,9 @@
 #define RG_LIMITER_IDLE_NS (60 * RG_NS_PER_S)
 
 struct rg_limiter_options {
-    uint32_t limit_max; /* at least 1 */
-    struct rg_rate_options rate;
-    uint64_t seed; /* of the gaps' variation */
+    uint32_t limit_max;   /* at least 1 */
+    struct rg_rate *rate; /* of which each request takes a slot; NULL: there is none */
+    uint64_t seed;        /* of the gaps' variation */
 };
 
 enum rg_limiter_outcome {
@@ -70,7 +70,6 @@ enum rg_limiter_outcome {
 
 enum rg_limiter_state { RG_LIMITER_FREE = 0, RG_LIMITER_LIMITED, RG_LIMITER_PACED };
 
-/* Without pointers: it may lie anywhere. */
 struct rg_limiter {
     struct rg_limiter_options options;
     enum rg_limiter_state state;
@@ -91,15 +90,18 @@ struct rg_limiter {
         uint32_t count;
         double baseline_ns; /* 0: none yet */
     } window;
-    struct rg_rate rate;
+    uint64_t slot_ns; /* a slot of the rate that is waited for; 0: none */
 };
 
 void rg_limiter_init(struct rg_limiter *limiter, const struct rg_limiter_options *options,
                      uint64_t now_ns);
 /* True: the request may begin, and is in flight until rg_limiter_leave. */
 bool rg_limiter_enter(struct rg_limiter *limiter, uint64_t now_ns);
-/* Begins without asking: a request that holds what others wait for. */
+/* Begins without asking: a request that holds what others wait for. Its slot is taken from those
+ * that come later. */
 void rg_limiter_enter_always(struct rg_limiter *limiter, uint64_t now_ns);
+/* One that is in flight is sent a second time: only the rate counts that. */
+void rg_limiter_twice(struct rg_limiter *limiter, uint64_t now_ns);
 /* After a refusal: when to ask again; UINT64_MAX: when another request leaves. */
 uint64_t rg_limiter_next_ns(const struct rg_limiter *limiter, uint64_t now_ns);
 /* sent_ns 0: it never was. True: the limit was cut. */

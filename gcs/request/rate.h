@@ -1,4 +1,5 @@
-/* How many requests to one bucket may begin in a second: a protocol core without clock or I/O.
+/* How many requests to one bucket may begin in a second: a protocol core without clock or I/O,
+ * which all event loops of a client share.
  *
  * Two ceilings, each of which may be missing, and of which the lower one counts:
  *
@@ -8,19 +9,23 @@
  *     no 429 or 503, raises it by 2^(1/20). A minute that used less than an eighth lowers it again,
  *     down to where it began.
  *
- * Requests take tokens, which come at the rate and are kept for RG_RATE_BURST_S. */
+ * Time is a row of slots, one for each request, as far apart as the rate says (the virtual
+ * scheduling of ITU-T I.371). Whoever wants to begin takes the next slot, by one atomic step, and
+ * waits until it has come. So each loop gets its turn, and together they have the whole rate,
+ * however unequally requests are spread. Slots that nobody took are kept for RG_RATE_BURST_NS. */
 #ifndef RG_GCS_REQUEST_RATE_H
 #define RG_GCS_REQUEST_RATE_H
 
 #include "runtime/base.h"
+
+#include <stdatomic.h>
 
 /* Where the documented ramp begins, for all of a job. */
 #define RG_RATE_RAMP_READS_PER_S 5000
 #define RG_RATE_RAMP_WRITES_PER_S 1000
 #define RG_RATE_STEP 1.0352649238413776 /* 2^(1/20) */
 #define RG_RATE_STEP_NS (60 * RG_NS_PER_S)
-/* Tokens are kept for this part of a second. */
-#define RG_RATE_BURST_S 0.25
+#define RG_RATE_BURST_NS (RG_NS_PER_S / 4)
 
 /* Requests a second; 0: none. */
 struct rg_rate_options {
@@ -29,33 +34,34 @@ struct rg_rate_options {
 };
 
 struct rg_rate {
-    struct rg_rate_options options;
-    double ramp, tokens; /* the ramp's rate now */
-    uint64_t filled_ns, step_ns;
-    double used; /* tokens since step_ns */
-    bool throttled;
+    struct rg_rate_options options; /* one of them is not 0 */
+    _Atomic uint64_t next_ns;       /* the slot that is taken next */
+    _Atomic uint64_t interval_ns;   /* from one slot to the next; at least 1 */
+    _Atomic double ramp;            /* its rate now */
+    _Atomic uint64_t step_ns, used; /* slots since step_ns */
+    _Atomic bool throttled;
 };
 
+/* Before another thread knows it. */
 void rg_rate_init(struct rg_rate *rate, const struct rg_rate_options *options, uint64_t now_ns);
-/* The lower ceiling now; 0: there is none. */
+/* The lower ceiling now. Any thread, as all that follows. */
 static inline double rg_rate_per_s(const struct rg_rate *rate)
 {
-    double ceiling = rate->options.ceiling, ramp = rate->ramp;
+    double ceiling = rate->options.ceiling;
+    double ramp = atomic_load_explicit(&rate->ramp, memory_order_relaxed);
     if (ceiling == 0 || ramp == 0) {
         return ceiling + ramp;
     }
     return RG_MIN(ceiling, ramp);
 }
 
-/* True: a request may begin. */
-bool rg_rate_take(struct rg_rate *rate, uint64_t now_ns);
-/* After a refusal: when there will be a token. */
-uint64_t rg_rate_next_ns(const struct rg_rate *rate, uint64_t now_ns);
+/* Takes the next slot. Returns when it is; it has come when that is not after now_ns. */
+uint64_t rg_rate_take(struct rg_rate *rate, uint64_t now_ns);
 
 /* The service answered 429 or 503. */
 static inline void rg_rate_throttled(struct rg_rate *rate)
 {
-    rate->throttled = true;
+    atomic_store_explicit(&rate->throttled, true, memory_order_relaxed);
 }
 
 #endif

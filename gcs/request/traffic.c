@@ -4,6 +4,7 @@
 #include "gcs/request/client_loop.h"
 #include "gcs/request/hedge.h"
 #include "gcs/request/limiter.h"
+#include "gcs/request/rates.h"
 #include "gcs/request/request_type.h"
 #include "gcs/request/stall.h"
 #include "http/answer.h"
@@ -41,6 +42,7 @@ struct rg_traffic_bucket {
     uint32_t user_count;
     uint64_t used; /* rg_traffic.uses when it was looked up last; 0: free */
     struct limit reads, writes;
+    struct rg_rates_bucket *rates; /* of the client; NULL: it has none */
     struct kind kinds[RG_TRAFFIC_KIND_COUNT];
 };
 
@@ -55,7 +57,7 @@ struct rg_traffic {
     struct rg_client_loop *client_loop;
     bool adapts, hedges;
     uint64_t hedge_size_max, first_byte_timeout_ns, stall_timeout_ns;
-    struct rg_limiter_options reads, writes;
+    uint32_t limit_max; /* of the reads, and of the writes, of a bucket */
     struct rg_hedge_budget budget;
     uint64_t uses;
     struct rg_traffic_bucket *last; /* looked up last */
@@ -93,13 +95,15 @@ static struct rg_request *request_of(struct rg_list *node)
 static void limit_alarm_fire(struct rg_alarm *alarm);
 static void kind_alarm_fire(struct rg_alarm *alarm);
 
-static void limit_open(struct rg_traffic *traffic, struct limit *limit,
-                       const struct rg_limiter_options *options)
+static void limit_open(struct rg_traffic *traffic, struct limit *limit, struct rg_rate *rate)
 {
-    struct rg_limiter_options own = *options;
-    own.seed = traffic->client_loop->client->write_seed[0] + (uintptr_t)limit;
+    const struct rg_limiter_options options = {
+        .limit_max = traffic->limit_max,
+        .rate = rate,
+        .seed = traffic->client_loop->client->write_seed[0] + (uintptr_t)limit,
+    };
     limit->traffic = traffic;
-    rg_limiter_init(&limit->limiter, &own, loop_of(traffic)->now_ns);
+    rg_limiter_init(&limit->limiter, &options, loop_of(traffic)->now_ns);
     rg_list_init(&limit->waiting);
     rg_alarm_init(&limit->alarm, limit_alarm_fire);
 }
@@ -134,10 +138,15 @@ static void bucket_close(struct rg_traffic *traffic, struct rg_traffic_bucket *b
 static void bucket_open(struct rg_traffic *traffic, struct rg_traffic_bucket *bucket,
                         const char *name)
 {
+    struct rg_rates *rates = traffic->client_loop->client->rates;
     bucket_close(traffic, bucket);
     strcpy(bucket->name, name);
-    limit_open(traffic, &bucket->reads, &traffic->reads);
-    limit_open(traffic, &bucket->writes, &traffic->writes);
+    if (bucket->rates != NULL) {
+        rg_rates_leave(rates, bucket->rates);
+    }
+    bucket->rates = rates != NULL ? rg_rates_join(rates, name, loop_of(traffic)->now_ns) : NULL;
+    limit_open(traffic, &bucket->reads, rates != NULL ? rg_rates_reads(bucket->rates) : NULL);
+    limit_open(traffic, &bucket->writes, rates != NULL ? rg_rates_writes(bucket->rates) : NULL);
     for (unsigned kind = 0; kind < RG_TRAFFIC_KIND_COUNT; kind++) {
         kind_open(traffic, &bucket->kinds[kind]);
     }
@@ -521,6 +530,7 @@ static void hedge_start(struct rg_request *request, struct rg_traffic_hedge *hed
     };
     request->admission.hedge = hedge;
     request->retry.failures++;
+    rg_limiter_twice(&limit_of(request)->limiter, loop_of(traffic)->now_ns);
     rg_metric_add(&loop_of(traffic)->metrics.hedges, 1);
     rg_log(RG_LOG_DEBUG, "%s gs://%s/%s: no answer for %.3f s, a hedge is sent", request->ops->verb,
            request->bucket, request->object,
@@ -586,20 +596,6 @@ bool rg_traffic_goes_on(struct rg_request *request)
     return true;
 }
 
-/* Each loop has its part of the client's ceiling, and of the client's part of the job's ramp. */
-static void rates_set(struct rg_traffic *traffic)
-{
-    const struct rg_client *client = traffic->client_loop->client;
-    const struct rg_client_options *options = &client->options;
-    double loops = client->loop_count, jobs_loops = loops * options->job_processes;
-    traffic->reads.rate.ceiling = options->reads_per_s / loops;
-    traffic->writes.rate.ceiling = options->writes_per_s / loops;
-    if (options->ramp == RG_RAMP_GCS) {
-        traffic->reads.rate.ramp = RG_RATE_RAMP_READS_PER_S / jobs_loops;
-        traffic->writes.rate.ramp = RG_RATE_RAMP_WRITES_PER_S / jobs_loops;
-    }
-}
-
 int rg_traffic_create(struct rg_traffic **out_traffic, struct rg_client_loop *client_loop,
                       void (*admitted)(struct rg_request *request))
 {
@@ -618,8 +614,7 @@ int rg_traffic_create(struct rg_traffic **out_traffic, struct rg_client_loop *cl
     traffic->hedge_size_max = options->hedge_size_max;
     traffic->first_byte_timeout_ns = options->first_byte_timeout_ns;
     traffic->stall_timeout_ns = options->stall_timeout_ns;
-    traffic->reads.limit_max = traffic->writes.limit_max = connections;
-    rates_set(traffic);
+    traffic->limit_max = connections;
     rg_list_init(&traffic->free_hedges);
     for (unsigned i = 0; i < RG_TRAFFIC_HEDGES_MAX; i++) {
         rg_list_push_back(&traffic->free_hedges, &traffic->hedge_slots[i].node);

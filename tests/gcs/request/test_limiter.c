@@ -397,14 +397,78 @@ static void test_what_was_learned_is_forgotten_when_idle(void)
 
 static void test_a_rate_is_kept_too(void)
 {
-    struct rg_limiter_options options = {.limit_max = 100, .rate.ceiling = 1000};
+    static struct rg_rate rate;
+    struct rg_limiter_options options = {.limit_max = 100, .rate = &rate};
     now_ns = 1000 * RG_NS_PER_S;
+    rg_rate_init(&rate, &(struct rg_rate_options){.ceiling = 1000}, now_ns);
     rg_limiter_init(&limiter, &options, now_ns);
     RG_CHECK_EQ(enter(100000), 250);
     uint64_t next_ns = rg_limiter_next_ns(&limiter, now_ns);
     RG_CHECK(next_ns > now_ns && next_ns <= now_ns + RG_NS_PER_MS + 1);
     now_ns = next_ns;
     RG_CHECK_EQ(enter(100), 1);
+    /* What does not ask, and what is sent twice, takes slots that others wait for longer. */
+    rg_limiter_enter_always(&limiter, now_ns);
+    rg_limiter_twice(&limiter, now_ns);
+    now_ns = rg_limiter_next_ns(&limiter, now_ns);
+    RG_CHECK_EQ(enter(100), 1);
+    RG_CHECK_EQ(rg_limiter_next_ns(&limiter, now_ns), now_ns + 3 * RG_NS_PER_MS);
+    /* A slot that came long ago is lost. */
+    now_ns += RG_NS_PER_S;
+    RG_CHECK_EQ(enter(100000), 250);
+}
+
+/* Eight loops, of which one has all requests, or which have one request each in turn: together they
+ * have the whole rate, and no more. */
+static void test_loops_share_one_rate(void)
+{
+    enum { LOOPS = 8, RATE = 100, SECONDS = 10 };
+    static struct rg_limiter loops[LOOPS];
+    static struct rg_rate rate;
+    for (unsigned spread = 1; spread <= LOOPS; spread += LOOPS - 1) {
+        now_ns = 1000 * RG_NS_PER_S;
+        rg_rate_init(&rate, &(struct rg_rate_options){.ceiling = RATE}, now_ns);
+        for (unsigned i = 0; i < LOOPS; i++) {
+            rg_limiter_init(&loops[i],
+                            &(struct rg_limiter_options){.limit_max = 1000, .rate = &rate}, now_ns);
+        }
+        uint64_t end_ns = now_ns + SECONDS * RG_NS_PER_S;
+        unsigned begun = 0;
+        while (now_ns < end_ns) {
+            struct rg_limiter *loop = &loops[begun % spread];
+            begun += rg_limiter_enter(loop, now_ns);
+            loop = &loops[begun % spread];
+            now_ns = RG_MAX(now_ns, rg_limiter_next_ns(loop, now_ns));
+        }
+        RG_CHECK(begun >= SECONDS * RATE && begun <= SECONDS * RATE + RATE / 4 + 1);
+    }
+}
+
+/* Each of many loops that always have something to send gets its turn. */
+static void test_loops_that_wait_get_their_turns(void)
+{
+    enum { LOOPS = 4, TURNS = 50 };
+    static struct rg_limiter loops[LOOPS];
+    static struct rg_rate rate;
+    unsigned begun[LOOPS] = {0};
+    now_ns = 1000 * RG_NS_PER_S;
+    rg_rate_init(&rate, &(struct rg_rate_options){.ceiling = 4}, now_ns);
+    for (unsigned i = 0; i < LOOPS; i++) {
+        rg_limiter_init(&loops[i], &(struct rg_limiter_options){.limit_max = 1000, .rate = &rate},
+                        now_ns);
+    }
+    for (unsigned turn = 0; turn < TURNS * LOOPS; turn++) {
+        uint64_t next_ns = UINT64_MAX;
+        for (unsigned i = 0; i < LOOPS; i++) {
+            begun[i] += rg_limiter_enter(&loops[i], now_ns);
+            next_ns = RG_MIN(next_ns, rg_limiter_next_ns(&loops[i], now_ns));
+        }
+        now_ns = RG_MAX(next_ns, now_ns + 1);
+    }
+    for (unsigned i = 0; i < LOOPS; i++) {
+        RG_CHECK(begun[i] + 2 >= begun[0] && begun[i] <= begun[0] + 2);
+        RG_CHECK(begun[i] > 1);
+    }
 }
 
 int main(int argc, char **argv)
@@ -423,6 +487,8 @@ int main(int argc, char **argv)
         RG_TEST(test_a_refusal_of_few_says_little_about_many),
         RG_TEST(test_what_was_learned_is_forgotten_when_idle),
         RG_TEST(test_a_rate_is_kept_too),
+        RG_TEST(test_loops_share_one_rate),
+        RG_TEST(test_loops_that_wait_get_their_turns),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }

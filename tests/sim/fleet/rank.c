@@ -323,6 +323,11 @@ static void start_fire(struct rg_fleet_event *event)
     rank->step_ns = now_of(rank->job);
     if (!limit->is_begun) {
         limit->is_begun = true;
+        if (limit->ramp > 0) {
+            const struct rg_rate_options options = {.ramp = limit->ramp};
+            rg_rate_init(&limit->rate, &options, now_of(rank->job));
+            limit->options.rate = &limit->rate;
+        }
         rg_limiter_init(&limit->limiter, &limit->options, now_of(rank->job));
     }
     for (unsigned i = 0; i < FLEET_WINDOW; i++) {
@@ -335,7 +340,7 @@ void rg_fleet_limit_init(struct rg_fleet_limit *limit, struct rg_fleet_job *job,
     limit->options.limit_max = FLEET_CONNECTIONS * ranks;
     limit->options.seed = rg_fleet_random(&job->random);
     if (job->control == RG_FLEET_RAMP) {
-        limit->options.rate.ramp = (double)RG_RATE_RAMP_READS_PER_S * ranks / job->rank_count;
+        limit->ramp = (double)RG_RATE_RAMP_READS_PER_S * ranks / job->rank_count;
     }
     limit->job = job;
     limit->alarm.fire = alarm_fire;

@@ -42,6 +42,8 @@ struct rg_fleet_limit {
     struct rg_fleet_event alarm;
     struct rg_fleet_job *job;
     struct rg_limiter_options options;
+    struct rg_rate rate; /* where there is a ramp */
+    double ramp;         /* where it begins; 0: there is none */
     bool is_begun;
 };
 
