@@ -275,9 +275,21 @@ int rg_cq_reserve(struct rg_cq *cq, uint32_t count)
     return in_child(cq) ? -EOWNERDEAD : slots_reserve(cq, count, cq->capacity);
 }
 
+/* All others together hold no more than so many: a quarter is the requests'. */
+static uint32_t share_of_sources(const struct rg_cq *cq)
+{
+    return cq->capacity - cq->capacity / 4;
+}
+
+bool rg_cq_is_scarce(const struct rg_cq *cq)
+{
+    uint64_t head = atomic_load(&cq->head);
+    return atomic_load(&cq->reserved) - head >= share_of_sources(cq);
+}
+
 int rg_cq_source_reserve(struct rg_cq *cq, uint32_t count)
 {
-    uint32_t most = cq->capacity - cq->capacity / 4;
+    uint32_t most = share_of_sources(cq);
     int reserved = slots_reserve(cq, count, most);
     if (reserved == 0) {
         atomic_fetch_or(&cq->source_bits, WANTING);

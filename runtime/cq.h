@@ -18,6 +18,10 @@ int rg_runtime_check(const struct rg_runtime *runtime);
 int rg_cq_reserve(struct rg_cq *cq, uint32_t count);
 void rg_cq_unreserve(struct rg_cq *cq, uint32_t count);
 
+/* A quarter of the queue is free at most: who holds slots until the program does something else
+ * must give them back by himself. */
+bool rg_cq_is_scarce(const struct rg_cq *cq);
+
 /* Who has records for a queue without having reserved slots for all of them, and is told when one
  * of them is taken off: a reader of a dataset. Its records have its address as sample_index, and in
  * sample_number what it likes. Calls come from threads that take off or unreserve. */

@@ -50,7 +50,8 @@ void rg_lends_push(struct rg_lends *lends, const struct rg_lend *lend)
     RG_VERIFY(invariants(lends));
 }
 
-void rg_lends_settle(struct rg_lends *lends, uint64_t settled, enum rg_status status)
+void rg_lends_settle(struct rg_lends *lends, uint64_t settled, enum rg_status status,
+                     const char *detail)
 {
     while (lends->first < lends->count && lends->lends[lends->first].end <= settled) {
         const struct rg_lend *lend = &lends->lends[lends->first++];
@@ -60,10 +61,7 @@ void rg_lends_settle(struct rg_lends *lends, uint64_t settled, enum rg_status st
             .crc32c = lend->crc,
             .data = lend->data,
             .size = lend->size,
-            .detail = status == RG_STATUS_OK
-                          ? NULL
-                          : "the upload that this memory was lent to has ended without an object; "
-                            "the completion of rg_writer_finish says why",
+            .detail = detail,
             .finished_ns = rg_now_ns(),
         };
         rg_cq_publish(lend->cq, &completion, 1);

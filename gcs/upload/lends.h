@@ -27,8 +27,10 @@ struct rg_lends {
 /* Room for one more: 0 or -ENOMEM. */
 int rg_lends_reserve(struct rg_lends *lends);
 void rg_lends_push(struct rg_lends *lends, const struct rg_lend *lend);
-/* Publishes the completions of those that end at this byte of the stream, or before. */
-void rg_lends_settle(struct rg_lends *lends, uint64_t settled, enum rg_status status);
+/* Publishes the completions of those that end at this byte of the stream, or before. `detail`: a
+ * constant, unless the status is OK. */
+void rg_lends_settle(struct rg_lends *lends, uint64_t settled, enum rg_status status,
+                     const char *detail);
 /* None is out. */
 void rg_lends_fini(struct rg_lends *lends);
 

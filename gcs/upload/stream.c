@@ -96,12 +96,23 @@ static void buffer_free(struct rg_stream *stream, struct rg_stream_buffer *buffe
 /* Bytes from the first on that lie in no buffer, as the loop knows them: all of what it sent. */
 static uint64_t sent_in_order(const struct rg_stream *stream)
 {
-    uint64_t sent = RG_MIN(stream->handed_size, stream->dropped_offset);
+    uint64_t sent = RG_MIN(stream->told_size, stream->dropped_offset);
     for (uint32_t i = 0; i < stream->buffer_count; i++) {
         const struct rg_stream_buffer *buffer = &stream->buffers[i];
         sent = buffer->in_use ? RG_MIN(sent, buffer->offset) : sent;
     }
     return sent;
+}
+
+/* The same, but of bytes that are not in the program's memory any more: sent or kept. */
+static uint64_t returned_in_order(const struct rg_stream *stream)
+{
+    uint64_t returned = RG_MIN(stream->told_size, stream->dropped_offset);
+    for (uint32_t i = 0; i < stream->buffer_count; i++) {
+        const struct rg_stream_buffer *buffer = &stream->buffers[i];
+        returned = buffer->in_use ? RG_MIN(returned, buffer->offset + buffer->kept) : returned;
+    }
+    return returned;
 }
 
 /* The same for the program, whose thread alone knows how long the stream is. */
@@ -114,8 +125,8 @@ static void lends_settle(struct rg_stream *stream)
 {
     bool is_over = stream->state == RG_STREAM_OVER;
     if (stream->lends.count > 0) {
-        rg_lends_settle(&stream->lends, is_over ? UINT64_MAX : sent_in_order(stream),
-                        is_over ? stream->outcome : RG_STATUS_OK);
+        rg_lends_settle(&stream->lends, is_over ? UINT64_MAX : returned_in_order(stream),
+                        is_over ? stream->outcome : RG_STATUS_OK, is_over ? stream->lost : NULL);
     }
 }
 
@@ -169,6 +180,12 @@ void rg_stream_throttle(struct rg_stream *stream)
 void rg_stream_stop_locked(struct rg_stream *stream, enum rg_status outcome)
 {
     stream->outcome = outcome;
+    if (outcome == RG_STATUS_CANCELLED && stream->state == RG_STREAM_OPEN) {
+        stream->lost = "this memory was not sent: the writer was closed without rg_writer_finish";
+    } else if (outcome != RG_STATUS_OK) {
+        stream->lost = "the upload that this memory was lent to has ended without an object; the "
+                       "completion of rg_writer_finish says why";
+    }
     state_set(stream, RG_STREAM_OVER);
     lends_settle(stream);
 }
@@ -190,7 +207,7 @@ void rg_stream_hand_over(struct rg_stream *stream)
     buffer->next = NULL;
     *stream->full_tail = buffer;
     stream->full_tail = &buffer->next;
-    stream->handed_size = buffer->offset + buffer->size;
+    stream->told_size = buffer->offset + buffer->size;
     pthread_mutex_unlock(&stream->lock);
 }
 
@@ -214,7 +231,7 @@ static int buffer_begin(struct rg_stream *stream, size_t size)
     stream->used_bytes += buffer->capacity;
     buffer->in_use = true;
     buffer->offset = stream->size;
-    buffer->size = buffer->copied = 0;
+    buffer->size = buffer->copied = buffer->kept = 0;
     buffer->size_max = size;
     buffer->piece_count = 0;
     buffer->crc = 0;
@@ -320,6 +337,29 @@ void rg_stream_lend_note(struct rg_stream *stream, const struct rg_lend *lend)
     pthread_mutex_lock(&stream->lock);
     rg_lends_push(&stream->lends, lend);
     lends_settle(stream);
+    pthread_mutex_unlock(&stream->lock);
+}
+
+void rg_stream_keep(struct rg_stream *stream)
+{
+    struct rg_stream_buffer *buffer = stream->filling;
+    if (buffer == NULL || buffer->size == 0) {
+        return;
+    }
+    /* From the last to the first: what was copied before lies below the place that it moves to. */
+    for (uint32_t i = buffer->piece_count; i-- > 0;) {
+        uint64_t begin = i > 0 ? buffer->pieces[i - 1].end : 0;
+        if (buffer->pieces[i].data != buffer->memory + begin) {
+            memmove(buffer->memory + begin, buffer->pieces[i].data,
+                    (size_t)(buffer->pieces[i].end - begin));
+        }
+    }
+    buffer->pieces[0] = (struct rg_body_piece){.data = buffer->memory, .end = buffer->size};
+    buffer->piece_count = 1;
+    buffer->copied = buffer->size;
+    pthread_mutex_lock(&stream->lock);
+    buffer->kept = buffer->size;
+    stream->told_size = buffer->offset + buffer->size;
     pthread_mutex_unlock(&stream->lock);
 }
 

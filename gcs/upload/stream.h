@@ -36,6 +36,7 @@ struct rg_stream_buffer {
     bool in_use;
     uint64_t offset; /* of its first byte in the stream */
     size_t size, size_max, copied;
+    size_t kept; /* of its first bytes, all of which lie in `memory`; under the stream's lock */
     uint32_t crc;
 };
 
@@ -51,10 +52,11 @@ struct rg_stream {
     enum rg_stream_state state; /* changed by stream.c alone */
     struct rg_stream_buffer *free_first, *full_first, **full_tail;
     struct rg_part_plan plan;
-    uint64_t handed_size;    /* bytes of buffers that were handed over */
+    uint64_t told_size;      /* bytes up to the end of what was handed over or kept */
     uint64_t dropped_offset; /* of the first byte that was given back without being sent */
     struct rg_lends lends;   /* that the program wants to be told of */
-    enum rg_status outcome;  /* once it is OVER */
+    enum rg_status outcome;  /* once it is OVER, like the next one */
+    const char *lost;        /* for people: what became of lends that were not sent; or NULL */
     uint32_t used_count;     /* buffers that are not free */
     uint64_t used_bytes, mapped_bytes; /* of their memory, and of all buffers' */
 };
@@ -84,6 +86,9 @@ uint64_t rg_stream_sent_bytes(struct rg_stream *stream);
 /* Room to be told of another lend: 0 or -ENOMEM. Then, when its bytes were added, what to tell. */
 int rg_stream_lend_reserve(struct rg_stream *stream);
 void rg_stream_lend_note(struct rg_stream *stream, const struct rg_lend *lend);
+/* Copies what was lent to the buffer that is filled, so that those lends wait for the parts before
+ * it alone: for when nobody may wait until it is full. O(bytes lent since the last time). */
+void rg_stream_keep(struct rg_stream *stream);
 
 /* The loop: the next full buffer, to be given back; NULL: there is none for now. Sets *out_size to
  * the bytes of the whole stream if it has ended. An empty buffer is only returned if it is the

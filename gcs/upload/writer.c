@@ -245,6 +245,11 @@ int64_t rg_writer_lend_completed(struct rg_writer *writer, const void *data, siz
     }
     lend.size = (uint64_t)taken;
     lend.end = writer->stream.size;
+    /* The program may not fill the part before it has slots again. Whoever takes the last ones thus
+     * gives them back, so somebody does in every queue. */
+    if (rg_cq_is_scarce(cq)) {
+        rg_stream_keep(&writer->stream);
+    }
     rg_stream_lend_note(&writer->stream, &lend);
     return taken;
 }

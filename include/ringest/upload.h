@@ -113,9 +113,11 @@ RG_API int64_t rg_writer_lend_sum(struct rg_writer *writer, const void *data, si
                                   uint32_t *crc32c);
 /* Like rg_writer_lend, and tells when the memory is the caller's again: for each call that took
  * something one completion goes to `cq`, in the order of the stream, those of the last part after
- * rg_writer_finish and before its completion. OK: the service has the bytes for good; otherwise the
- * upload has failed or was closed. In any case: data, size and crc32c of what was taken. -EAGAIN:
- * see rg_writer_wait, or `cq` is full. */
+ * rg_writer_finish and before its completion. OK: the bytes were sent; or copied, because a quarter
+ * of `cq` or less was free (a queue with slots for the lends of all parts avoids that). Otherwise
+ * the upload has failed or was closed. In any case: data, size and crc32c of what was taken.
+ * -EAGAIN: no part is free, or `cq` is full. Wait for a completion while some are out, or else by
+ * rg_writer_wait. */
 RG_API int64_t rg_writer_lend_completed(struct rg_writer *writer, const void *data, size_t size,
                                         struct rg_cq *cq, uint64_t user_data);
 /* Bytes from the start of the stream that the service has for good: memory lent for them is the

@@ -142,6 +142,22 @@ static void test_a_full_queue_has_room_after_taking_or_unreserving(void)
     rg_cq_close(cq);
 }
 
+static void test_a_queue_is_scarce_with_a_quarter_free(void)
+{
+    static const uint32_t pairs[][2] = {{1, 1}, {2, 2}, {4, 3}, {16, 12}};
+    for (size_t i = 0; i < RG_ARRAY_LEN(pairs); i++) {
+        struct rg_cq *cq = open_queue(pairs[i][0]);
+        for (uint32_t used = 0; used < pairs[i][0]; used++) {
+            RG_CHECK_EQ(rg_cq_is_scarce(cq), used >= pairs[i][1]);
+            RG_CHECK_EQ(rg_cq_reserve(cq, 1), 1);
+        }
+        RG_CHECK(rg_cq_is_scarce(cq));
+        rg_cq_unreserve(cq, pairs[i][0]);
+        RG_CHECK(!rg_cq_is_scarce(cq));
+        rg_cq_close(cq);
+    }
+}
+
 static void test_records_come_whole_and_in_order_many_times_around(void)
 {
     for (uint32_t capacity = 1; capacity <= 16; capacity *= 2) {
@@ -769,6 +785,7 @@ int main(int argc, char **argv)
         RG_TEST(test_open_refuses_what_is_out_of_range),
         RG_TEST(test_capacity_is_rounded_up_to_a_power_of_two),
         RG_TEST(test_a_full_queue_has_room_after_taking_or_unreserving),
+        RG_TEST(test_a_queue_is_scarce_with_a_quarter_free),
         RG_TEST(test_records_come_whole_and_in_order_many_times_around),
         RG_TEST(test_poll_with_no_room_takes_nothing),
         RG_TEST(test_wait_checks_its_arguments),

@@ -40,18 +40,18 @@ static void test_told_in_order(void)
     for (uint64_t i = 0; i < COUNT; i++) {
         push(&lends, i);
         /* One byte too few for it, and enough for half of those before. */
-        rg_lends_settle(&lends, 5 * i + 9, RG_STATUS_OK);
+        rg_lends_settle(&lends, 5 * i + 9, RG_STATUS_OK, NULL);
         for (; 10 * (told + 1) <= 5 * i + 9; told++) {
             check_next(told, RG_STATUS_OK);
         }
         RG_CHECK_EQ(rg_cq_poll(cq, &done, 1), 0);
     }
     RG_CHECK(lends.capacity <= 2 * COUNT);
-    rg_lends_settle(&lends, UINT64_MAX, RG_STATUS_PERMISSION);
+    rg_lends_settle(&lends, UINT64_MAX, RG_STATUS_PERMISSION, "why");
     for (; told < COUNT; told++) {
         check_next(told, RG_STATUS_PERMISSION);
     }
-    rg_lends_settle(&lends, UINT64_MAX, RG_STATUS_PERMISSION);
+    rg_lends_settle(&lends, UINT64_MAX, RG_STATUS_PERMISSION, "why");
     RG_CHECK_EQ(rg_cq_poll(cq, &done, 1), 0);
     rg_lends_fini(&lends);
 }

@@ -269,6 +269,7 @@ static void test_lends_of_a_writer_that_is_closed(void)
             RG_CHECK_EQ(done.user_data, k);
             RG_CHECK_EQ(done.size, half);
             RG_CHECK_STATUS(&done, CANCELLED);
+            RG_CHECK(strstr(done.detail, "closed without rg_writer_finish") != NULL);
         }
         rg_upload_scene_close(&scene);
     }
@@ -294,6 +295,95 @@ static void test_lends_with_a_full_queue(void)
     RG_CHECK_STATUS(&done, OK);
     rg_writer_close(writer);
     rg_cq_close(small);
+    rg_upload_scene_close(&scene);
+}
+
+/* Sends a copy of the scene's data by lends of one size and one queue, overwrites what is told to
+ * be its own again, and waits for nothing but what must come: completions while some are out, or
+ * else a free part. */
+static void lend_and_wait(struct rg_upload_scene *scene, struct rg_writer *writer, struct rg_cq *cq,
+                          size_t piece)
+{
+    uint8_t *copy = malloc(scene->size);
+    struct rg_completion done;
+    uint64_t at = 0, told = 0, out = 0;
+    memcpy(copy, scene->data, scene->size);
+    while (at < scene->size) {
+        size_t size = (size_t)RG_MIN(scene->size - at, (uint64_t)piece);
+        int64_t taken = rg_writer_lend_completed(writer, copy + at, size, cq, at);
+        if (taken > 0) {
+            at += (uint64_t)taken;
+            out++;
+        } else if (out > 0) {
+            RG_CHECK_EQ(taken, -EAGAIN);
+            RG_CHECK_EQ(rg_cq_wait(cq, &done, 1, 1, rg_now_ns() + RG_TEST_PATIENCE_NS), 1);
+            RG_CHECK_EQ(done.user_data, told);
+            RG_CHECK_STATUS(&done, OK);
+            memset(copy + told, 0xff, (size_t)done.size);
+            told += done.size;
+            out--;
+        } else {
+            RG_CHECK_EQ(taken, -EAGAIN);
+            RG_CHECK_EQ(rg_writer_wait(writer, rg_now_ns() + RG_TEST_PATIENCE_NS), 0);
+        }
+    }
+    struct rg_completion end = writer_finish(scene, writer);
+    rg_upload_scene_check_stored(scene, &end);
+    while (rg_cq_poll(cq, &done, 1) == 1) {
+        RG_CHECK_EQ(done.user_data, told);
+        told += done.size;
+    }
+    RG_CHECK_EQ(told, scene->size);
+    free(copy);
+}
+
+/* However few slots the queue has for the lends of a part, and however small they are. */
+static void test_lends_never_wait_for_themselves(void)
+{
+    static const enum rg_upload_method methods[] = {RG_UPLOAD_AUTO, RG_UPLOAD_RESUMABLE,
+                                                    RG_UPLOAD_MULTIPART, RG_UPLOAD_COMPOSE};
+    static const uint32_t capacities[] = {1, 2, 16, 1024};
+    static const size_t pieces[] = {1, RG_KIB(4), RG_MIB(1), RG_MIB(20)};
+    for (size_t i = 0; i < 64; i++) {
+        size_t piece = pieces[i % 4];
+        struct rg_upload_scene scene = {
+            .size = piece == 1 ? 3000 : RG_MAX((uint64_t)piece, PART) + RG_KIB(4) + 1};
+        struct rg_cq *cq;
+        rg_upload_scene_open(&scene);
+        RG_CHECK_EQ(rg_cq_open(&cq, scene.c.runtime, capacities[i / 4 % 4]), 0);
+        struct rg_writer *writer =
+            writer_open(&scene, &(struct rg_writer_options){.method = methods[i / 16],
+                                                            .parts_inflight_max = 2});
+        lend_and_wait(&scene, writer, cq, piece);
+        rg_writer_close(writer);
+        rg_cq_close(cq);
+        rg_upload_scene_close(&scene);
+    }
+}
+
+/* One writer's lends of an unfilled part leave slots to what else uses the queue. */
+static void test_lends_leave_room_in_the_queue(void)
+{
+    struct rg_upload_scene scene = {.size = 12 * RG_KIB(4)};
+    struct rg_completion done;
+    struct rg_cq *cq;
+    rg_upload_scene_open(&scene);
+    RG_CHECK_EQ(rg_cq_open(&cq, scene.c.runtime, 16), 0);
+    struct rg_writer *writer = writer_open(&scene, &(struct rg_writer_options){0});
+    for (uint64_t i = 0; i < 12; i++) {
+        RG_CHECK_EQ(rg_cq_poll(cq, &done, 1), 0);
+        RG_CHECK_EQ(rg_writer_lend_completed(writer, scene.data + i * RG_KIB(4), RG_KIB(4), cq, i),
+                    (int64_t)RG_KIB(4));
+    }
+    for (uint64_t i = 0; i < 12; i++) {
+        RG_CHECK_EQ(rg_cq_poll(cq, &done, 1), 1);
+        RG_CHECK_EQ(done.user_data, i);
+    }
+    RG_CHECK_EQ(rg_writer_settled(writer), 0);
+    struct rg_completion end = writer_finish(&scene, writer);
+    rg_upload_scene_check_stored(&scene, &end);
+    rg_writer_close(writer);
+    rg_cq_close(cq);
     rg_upload_scene_close(&scene);
 }
 
@@ -623,6 +713,8 @@ int main(int argc, char **argv)
         RG_TEST(test_lends_of_an_upload_that_fails),
         RG_TEST(test_lends_of_a_writer_that_is_closed),
         RG_TEST(test_lends_with_a_full_queue),
+        RG_TEST(test_lends_never_wait_for_themselves),
+        RG_TEST(test_lends_leave_room_in_the_queue),
         RG_TEST(test_small_objects_take_one_request),
         RG_TEST(test_faults),
         RG_TEST(test_back_pressure),
