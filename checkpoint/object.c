@@ -138,8 +138,7 @@ const char *rg_checkpoint_answer_text(enum rg_checkpoint_answer answer)
         [RG_CHECKPOINT_OTHER] = "the object was replaced while it was read",
         [RG_CHECKPOINT_REPLACED] =
             "the object is longer than an earlier read has found: it was replaced",
-        [RG_CHECKPOINT_UNTOLD] = "the answer does not tell the object's generation or size, which "
-                                 "reads of one object must",
+        [RG_CHECKPOINT_UNTOLD] = "the answer tells neither generation nor size of the object",
         [RG_CHECKPOINT_WRONG] = "the answer tells another size of the object than the first did",
     };
     return texts[answer];

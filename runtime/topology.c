@@ -377,7 +377,7 @@ static void sites_keep(struct rg_topology *topology, const struct rg_share *shar
 
 static int share_take(struct rg_topology *topology, hwloc_const_cpuset_t set)
 {
-    struct rg_share share;
+    struct rg_share share = {0};
     int rc = tables_build(topology, set);
     rc = rc == 0 && topology->core_count > 0 ? share_find(topology, &share) : rc;
     if (rc == 0 && topology->core_count > 0) {
@@ -756,7 +756,9 @@ static void nics_tell(const struct rg_topology *topology, struct text *text)
         if (first != NULL) {
             text_add(text, "%snode %d: %s", is_begun ? "; " : "network cards\t", node->os_index,
                      first);
-            text_add(text, more > 0 ? " and %u more" : "", more);
+            if (more > 0) {
+                text_add(text, " and %u more", more);
+            }
             is_begun = true;
         }
     }
