@@ -14,7 +14,7 @@ static bool invariants(const struct rg_coverage *coverage, uint32_t number)
     const struct rg_coverage_span *span = &coverage->spans[number];
     bool is_there = number < coverage->count;
     return (!is_there || span->begin < span->end) &&
-           (!is_there || number == 0 || span[-1].end < span->begin) &&
+           (!is_there || number == 0 || span[-1].end <= span->begin) &&
            coverage->count <= coverage->capacity && (!coverage->is_lost || coverage->count == 0);
 }
 
@@ -45,8 +45,32 @@ static uint32_t span_find(const struct rg_coverage *coverage, uint64_t at)
     return low;
 }
 
+static void span_append(struct rg_coverage_span *span, const struct rg_coverage_span *next)
+{
+    span->crc = rg_crc32c_combine(span->crc, next->crc, next->end - next->begin);
+    span->end = next->end;
+}
+
+/* O(stretches). */
+static void neighbours_join(struct rg_coverage *coverage)
+{
+    struct rg_coverage_span *last = coverage->spans;
+    for (uint32_t i = 1; i < coverage->count; i++) {
+        const struct rg_coverage_span *next = &coverage->spans[i];
+        if (last->end == next->begin) {
+            span_append(last, next);
+        } else {
+            *++last = *next;
+        }
+    }
+    coverage->count = (uint32_t)(last - coverage->spans) + 1;
+}
+
 static bool room_make(struct rg_coverage *coverage)
 {
+    if (coverage->count == RG_COVERAGE_SPANS_MAX) {
+        neighbours_join(coverage);
+    }
     if (coverage->count < coverage->capacity) {
         return true;
     }
@@ -64,37 +88,19 @@ static bool room_make(struct rg_coverage *coverage)
     return true;
 }
 
-static void span_append(struct rg_coverage_span *span, const struct rg_coverage_span *next)
+/* Adds bytes that nobody has read. */
+static void span_insert(struct rg_coverage *coverage, const struct rg_coverage_span *added)
 {
-    span->crc = rg_crc32c_combine(span->crc, next->crc, next->end - next->begin);
-    span->end = next->end;
-}
-
-/* Adds bytes that nobody has read, which lie before the stretch of this number. */
-static void span_insert(struct rg_coverage *coverage, uint32_t number,
-                        const struct rg_coverage_span *added)
-{
-    struct rg_coverage_span *span = &coverage->spans[number];
-    bool joins_last = number > 0 && span[-1].end == added->begin;
-    bool joins_next = number < coverage->count && span->begin == added->end;
-    size_t behind = coverage->count - number;
-    if (joins_last) {
-        span_append(&span[-1], added);
-        if (joins_next) {
-            span_append(&span[-1], span);
-            coverage->count--;
-            memmove(span, span + 1, (behind - 1) * sizeof(*span));
-        }
-    } else if (joins_next) {
-        struct rg_coverage_span joined = *added;
-        span_append(&joined, span);
-        *span = joined;
-    } else if (room_make(coverage)) {
-        span = &coverage->spans[number];
-        memmove(span + 1, span, behind * sizeof(*span));
-        *span = *added;
-        coverage->count++;
+    if (!room_make(coverage)) {
+        return;
     }
+    uint32_t number = span_find(coverage, added->begin);
+    struct rg_coverage_span *span = &coverage->spans[number];
+    memmove(span + 1, span, (coverage->count - number) * sizeof(*span));
+    *span = *added;
+    coverage->count++;
+    coverage->covered += added->end - added->begin;
+    RG_VERIFY(invariants(coverage, number) && invariants(coverage, number + 1));
 }
 
 void rg_coverage_add(struct rg_coverage *coverage, uint64_t begin, const void *data, uint64_t size,
@@ -116,16 +122,34 @@ void rg_coverage_add(struct rg_coverage *coverage, uint64_t begin, const void *d
                 rg_crc32c(0, (const uint8_t *)data + (at - begin), (size_t)(added.end - at));
         }
         at = added.end;
-        span_insert(coverage, number, &added);
-        RG_VERIFY(invariants(coverage, number) && invariants(coverage, number + 1));
+        span_insert(coverage, &added);
     }
+}
+
+bool rg_coverage_has(const struct rg_coverage *coverage, uint64_t begin, uint64_t size,
+                     uint32_t *out_crc)
+{
+    const struct rg_coverage_span *spans = coverage->spans;
+    uint32_t first = span_find(coverage, begin), count = coverage->count, last = first;
+    if (size == 0 || first == count || spans[first].begin != begin) {
+        return false;
+    }
+    while (spans[last].end < begin + size && last + 1 < count &&
+           spans[last].end == spans[last + 1].begin) {
+        last++;
+    }
+    if (spans[last].end != begin + size) {
+        return false;
+    }
+    struct rg_coverage_span all = spans[first];
+    while (first < last) {
+        span_append(&all, &spans[++first]);
+    }
+    *out_crc = all.crc;
+    return true;
 }
 
 bool rg_coverage_is_whole(const struct rg_coverage *coverage, uint64_t size, uint32_t *out_crc)
 {
-    if (coverage->count != 1 || coverage->spans[0].begin != 0 || coverage->spans[0].end != size) {
-        return false;
-    }
-    *out_crc = coverage->spans[0].crc;
-    return true;
+    return coverage->covered == size && rg_coverage_has(coverage, 0, size, out_crc);
 }

@@ -157,27 +157,42 @@ bool rg_checkpoint_object_ends(struct rg_checkpoint_object *object, uint64_t off
     return ends;
 }
 
-static void compare(struct rg_checkpoint_object *object, uint32_t crc)
+/* These bytes came, and are known to have another CRC32C, or the same. */
+static void compare(struct rg_checkpoint_object *object, const struct rg_coverage_span *came,
+                    uint32_t expected)
 {
-    if (object->state == RG_CHECKPOINT_OBJECT_FIXED && object->checks && object->facts.has_crc32c &&
-        crc != object->facts.crc32c) {
-        object->damaged_crc = crc;
+    if (object->state == RG_CHECKPOINT_OBJECT_FIXED && came->crc != expected) {
+        object->damaged = *came;
+        object->damaged_expected = expected;
         become(object, RG_CHECKPOINT_OBJECT_DAMAGED);
+    }
+}
+
+static void cover(struct rg_checkpoint_object *object, const struct rg_coverage_span *came,
+                  const void *data)
+{
+    struct rg_coverage *coverage = &object->coverage;
+    uint64_t size = came->end - came->begin, before = coverage->covered;
+    struct rg_coverage_span all = {.end = object->facts.size};
+    uint32_t known;
+    if (rg_coverage_has(coverage, came->begin, size, &known)) {
+        compare(object, came, known);
+        return;
+    }
+    rg_coverage_add(coverage, came->begin, data, size, came->crc);
+    if (coverage->covered != before && rg_coverage_is_whole(coverage, all.end, &all.crc)) {
+        compare(object, &all, object->facts.crc32c);
     }
 }
 
 void rg_checkpoint_object_cover(struct rg_checkpoint_object *object, uint64_t offset,
                                 const void *data, uint64_t size, uint32_t crc)
 {
+    const struct rg_coverage_span came = {.begin = offset, .end = offset + size, .crc = crc};
     lock(object);
     RG_ASSERT(object->state != RG_CHECKPOINT_OBJECT_UNKNOWN);
-    uint32_t whole;
     if (object->checks && object->facts.has_crc32c) {
-        rg_coverage_add(&object->coverage, offset, data, size, crc);
-        if (rg_coverage_is_whole(&object->coverage, object->facts.size, &whole)) {
-            compare(object, whole);
-            rg_coverage_fini(&object->coverage);
-        }
+        cover(object, &came, data);
     }
     unlock(object);
 }
@@ -186,7 +201,10 @@ void rg_checkpoint_object_compare(struct rg_checkpoint_object *object, uint32_t 
 {
     lock(object);
     RG_ASSERT(object->state != RG_CHECKPOINT_OBJECT_UNKNOWN);
-    compare(object, crc);
+    const struct rg_coverage_span all = {.end = object->facts.size, .crc = crc};
+    if (object->checks && object->facts.has_crc32c) {
+        compare(object, &all, object->facts.crc32c);
+    }
     unlock(object);
 }
 
@@ -194,12 +212,16 @@ bool rg_checkpoint_object_is_damaged(struct rg_checkpoint_object *object, char *
 {
     lock(object);
     bool is_damaged = object->state == RG_CHECKPOINT_OBJECT_DAMAGED;
+    const struct rg_coverage_span *damaged = &object->damaged;
     if (is_damaged) {
-        snprintf(
-            text, size,
-            "bytes 0 to %" PRIu64 " of generation %" PRId64 " have the CRC32C %s instead of %s",
-            object->facts.size - 1, object->facts.generation,
-            rg_crc32c_text(object->damaged_crc).text, rg_crc32c_text(object->facts.crc32c).text);
+        bool is_all = damaged->begin == 0 && damaged->end == object->facts.size &&
+                      object->damaged_expected == object->facts.crc32c;
+        snprintf(text, size,
+                 "bytes %" PRIu64 " to %" PRIu64 " of generation %" PRId64
+                 " have the CRC32C %s instead of %s%s",
+                 damaged->begin, damaged->end - 1, object->facts.generation,
+                 rg_crc32c_text(damaged->crc).text, rg_crc32c_text(object->damaged_expected).text,
+                 is_all ? "" : ", which they had when they were read before");
     }
     unlock(object);
     return is_damaged;

@@ -6,7 +6,8 @@
  *   UNKNOWN  no answer has come; who has found nothing at some byte knows that it ends before
  *   FIXED    the first answer has told generation, size and CRC32C, and all others must tell the
  *            same
- *   DAMAGED  all bytes were read, and together do not have its CRC32C. From now on reads fail
+ *   DAMAGED  all bytes were read, and together do not have its CRC32C; or bytes that were read
+ *            again do not have that of their first reading. From now on reads fail
  *
  * Invariant: nothing is known of a smaller object than somebody was told that it is. */
 #ifndef RG_CHECKPOINT_OBJECT_H
@@ -42,7 +43,8 @@ struct rg_checkpoint_object {
     uint64_t size_max;                     /* while UNKNOWN */
     struct rg_checkpoint_facts facts;      /* once it is FIXED; they stay */
     struct rg_coverage coverage;
-    uint32_t damaged_crc;
+    struct rg_coverage_span damaged; /* while DAMAGED: what came, instead of this CRC32C */
+    uint32_t damaged_expected;
     uint32_t out; /* reads */
 };
 

@@ -192,7 +192,7 @@ static void read_finish(struct read *read, const struct rg_checkpoint_facts *fac
 /* Fails where all bytes of the object, which others may have read, do not have its CRC32C. */
 static void read_cover(struct read *read, const struct rg_checkpoint_facts *facts)
 {
-    char text[160];
+    char text[224];
     if (read->kind == RG_CHECKPOINT_READ_SUBMITTED) {
         rg_checkpoint_object_cover(read->object, read->offset, read->buf, read->came, read->crc);
     }

@@ -18,8 +18,10 @@ RG_OPEN(rg_checkpoint_reader)
 
 /* Reads into the caller's memory; any number at once, from any thread, by several requests where
  * they are large. rg_cancel ends one. When such reads have brought every byte of the object, in
- * whatever order, their CRC32C is compared with the object's; if it differs, this read and all
- * later ones give RG_STATUS_CHECKSUM. Completion when OK: data, size (less than was asked for only
+ * whatever order, the CRC32C of each byte's first reading is compared with the object's. What is
+ * read again is compared with the first reading where it begins and ends as earlier reads did;
+ * otherwise TLS alone protects it. If one differs, this read and all later ones give
+ * RG_STATUS_CHECKSUM. Completion when OK: data, size (less than was asked for only
  * at the object's end, 0 behind it), crc32c, generation, object_size, object_crc32c. Errors as of
  * any submit function, and -ENOMEM. */
 struct rg_checkpoint_read {

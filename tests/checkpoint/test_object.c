@@ -74,6 +74,35 @@ static void test_damage(void)
     rg_checkpoint_object_fini(&object);
 }
 
+/* Before all bytes were read, and after. */
+static void test_bytes_that_are_read_again(void)
+{
+    static const uint8_t bytes[] = {1, 2, 3, 4}, wrong[] = {9, 9};
+    const struct rg_completion answer = {.generation = 7,
+                                         .object_size = 4,
+                                         .size = 1,
+                                         .object_crc32c = rg_crc32c(0, bytes, 4),
+                                         .has_object_crc32c = true};
+    char text[224];
+    for (unsigned is_whole = 0; is_whole < 2; is_whole++) {
+        open_object(0);
+        object.checks = true;
+        RG_CHECK_EQ(rg_checkpoint_object_answered(&object, 0, &answer), RG_CHECKPOINT_SAME);
+        rg_checkpoint_object_cover(&object, 2, bytes + 2, 2, rg_crc32c(0, bytes + 2, 2));
+        if (is_whole == 1) {
+            rg_checkpoint_object_cover(&object, 0, bytes, 2, rg_crc32c(0, bytes, 2));
+            rg_checkpoint_object_cover(&object, 0, bytes, 4, rg_crc32c(0, bytes, 4));
+        }
+        rg_checkpoint_object_cover(&object, 2, bytes + 2, 2, rg_crc32c(0, bytes + 2, 2));
+        RG_CHECK(!rg_checkpoint_object_is_damaged(&object, text, sizeof(text)));
+        rg_checkpoint_object_cover(&object, 2, wrong, 2, rg_crc32c(0, wrong, 2));
+        RG_CHECK(rg_checkpoint_object_is_damaged(&object, text, sizeof(text)));
+        RG_CHECK(strstr(text, "bytes 2 to 3 of generation 7") != NULL);
+        RG_CHECK(strstr(text, "read before") != NULL);
+        rg_checkpoint_object_fini(&object);
+    }
+}
+
 static void test_names(void)
 {
     static struct rg_client client;
@@ -90,6 +119,7 @@ int main(int argc, char **argv)
         RG_TEST(test_the_first_answer_fixes_it),
         RG_TEST(test_what_was_told_of_its_end_holds),
         RG_TEST(test_damage),
+        RG_TEST(test_bytes_that_are_read_again),
         RG_TEST(test_names),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
