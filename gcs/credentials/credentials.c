@@ -479,13 +479,15 @@ static const char *quota_project_choose(struct rg_credentials_reader *reader,
 /* Two files may say the same and yet mean other things to us: where they look for their source. */
 static void hash_complete(struct rg_credentials *credentials)
 {
-    const struct rg_credentials_config *config = credentials->config;
+    const struct rg_credentials_config *source = rg_credentials_source(credentials->config);
     const char *const parts[] = {credentials->scope,
                                  credentials->origin,
-                                 config->aws.access_key,
-                                 config->aws.region,
-                                 config->certificate.location,
-                                 config->executable.allowed ? "1" : "0",
+                                 source->aws.access_key,
+                                 source->aws.secret_key,
+                                 source->aws.session_token,
+                                 source->aws.region,
+                                 source->certificate.location,
+                                 source->executable.allowed ? "1" : "0",
                                  credentials->quota_project,
                                  credentials->host_folder,
                                  credentials->proxy != NULL ? "1" : "0",

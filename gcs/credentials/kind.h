@@ -136,6 +136,13 @@ struct rg_credentials_config {
     bool metadata_is_certain; /* the environment or the machine's firmware says that there is one */
 };
 
+/* The credentials that a token is asked for with: those inside, if there are some. */
+static inline const struct rg_credentials_config *
+rg_credentials_source(const struct rg_credentials_config *config)
+{
+    return config->source != NULL ? config->source : config;
+}
+
 /* Notes the first failure of a run, and returns the first one's rc. One line without secrets. */
 int rg_credentials_fail(struct rg_credentials_run *run, int rc, bool fatal, const char *format, ...)
     RG_PRINTF(4, 5);

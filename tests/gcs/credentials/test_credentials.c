@@ -12,6 +12,12 @@
     "{\"type\":\"authorized_user\",\"client_id\":\"i\",\"client_secret\":\"s\",\"refresh_token\":" \
     "\"%s\",\"token_uri\":\"%s/token\"%s}"
 
+#define EXTERNAL                                                                                   \
+    "{\"type\":\"external_account\",\"audience\":\"//iam.googleapis.com/a\","                      \
+    "\"subject_token_type\":\"urn:ietf:params:aws:token-type:aws4_request\",\"token_url\":"        \
+    "\"https://sts.googleapis.com/v1/token\",\"credential_source\":{\"environment_id\":\"aws1\","  \
+    "\"regional_cred_verification_url\":\"https://sts.{region}.amazonaws.com\"}}"
+
 #define BEARER(token) "Authorization: Bearer " token "\r\n"
 
 /* A source with a bearer on a loop that nobody drives: mail is looked at by the test. */
@@ -237,6 +243,33 @@ static void test_one_source_for_one_file_and_scope(void)
     source_close(&source);
 }
 
+/* They are those inside, under impersonation. */
+static void test_what_the_environment_says_of_an_account_makes_another_source(void)
+{
+    static const char *const names[] = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",
+                                        "AWS_SESSION_TOKEN", "AWS_REGION"};
+    static const char *const files[] = {
+        EXTERNAL,
+        "{\"type\":\"impersonated_service_account\",\"source_credentials\":" EXTERNAL
+        ",\"service_account_impersonation_url\":\"https://iamcredentials.googleapis.com/"
+        "v1/projects/-/serviceAccounts/a@b.iam.gserviceaccount.com:generateAccessToken\"}"};
+    for (size_t i = 0; i < RG_ARRAY_LEN(files) * RG_ARRAY_LEN(names); i++) {
+        const char *name = names[i % RG_ARRAY_LEN(names)];
+        struct rg_credentials *before = NULL, *after = NULL;
+        char path[RG_TEST_PATH_SIZE], error[256];
+        rg_test_file_make(files[i / RG_ARRAY_LEN(names)], path);
+        struct rg_credentials_choice choice = {.credentials = path};
+        RG_CHECK_EQ(rg_credentials_open(&before, &choice, error, sizeof(error)), 0);
+        setenv(name, "1", 1);
+        RG_CHECK_EQ(rg_credentials_open(&after, &choice, error, sizeof(error)), 0);
+        unsetenv(name);
+        RG_CHECK(before != after);
+        rg_credentials_unref(before);
+        rg_credentials_unref(after);
+        unlink(path);
+    }
+}
+
 /* The proxy that a client is given is for its token server too, and for that client only. */
 static void test_the_clients_proxy(void)
 {
@@ -401,6 +434,7 @@ int main(int argc, char **argv)
         RG_TEST(test_a_refused_token_is_given_up_once),
         RG_TEST(test_a_server_in_need_is_asked_three_times),
         RG_TEST(test_one_source_for_one_file_and_scope),
+        RG_TEST(test_what_the_environment_says_of_an_account_makes_another_source),
         RG_TEST(test_the_clients_proxy),
         RG_TEST(test_files_that_are_refused),
         RG_TEST(test_who_sends_credentials),
