@@ -360,6 +360,20 @@ static int row_read(const struct row *row, void *options, char *error, size_t er
     return is_taken ? row_set(row, name, text, options, error, error_size) : 0;
 }
 
+/* A switch or a folder, which no option is: read where tokens are shared. */
+static int share_check(char *error, size_t error_size)
+{
+    const char *text = getenv("RINGEST_SHARE");
+    uint32_t value;
+    if (text == NULL || *text == '\0' || *text == '/' || switch_parse(text, &value)) {
+        return 0;
+    }
+    return explain(error, error_size,
+                   "RINGEST_SHARE must be true or false, or the absolute path of a folder in "
+                   "memory, got \"%s\"",
+                   text);
+}
+
 int rg_options_from_environment(struct rg_runtime_options *runtime,
                                 struct rg_client_options *client, char *error, size_t error_size)
 {
@@ -373,5 +387,5 @@ int rg_options_from_environment(struct rg_runtime_options *runtime,
             return rc;
         }
     }
-    return 0;
+    return client != NULL ? share_check(error, error_size) : 0;
 }

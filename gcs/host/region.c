@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <ringest/gcs.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -60,10 +61,16 @@ static int fail_system(struct opening *opening, int error, const char *what)
 
 const char *rg_host_folder(const char *text)
 {
-    if (text == NULL || *text == '\0' || strcmp(text, "1") == 0) {
+    struct rg_client_options options;
+    rg_client_options_init(&options);
+    if (text == NULL || *text == '\0') {
         return RG_HOST_FOLDER_DEFAULT;
     }
-    return *text == '/' ? text : NULL;
+    if (*text == '/') {
+        return text;
+    }
+    (void)rg_option_set(NULL, &options, "sharing", text, NULL, 0);
+    return options.sharing == RG_SWITCH_ON ? RG_HOST_FOLDER_DEFAULT : NULL;
 }
 
 int rg_host_path_write(const char *folder, char *out, size_t size)

@@ -199,7 +199,8 @@ class Doctor(ServedCase):
         self.assertIn("/nonexistent/ca.pem", checks(done)["trust store"]["fact"])
 
     def test_variables_that_make_no_sense(self):
-        for name in ("RINGEST_BACKEND", "RINGEST_THREADS", "RINGEST_LOG", "RINGEST_STALL_TIMEOUT", "RINGEST_TOKEN"):
+        names = ("BACKEND", "THREADS", "LOG", "STALL_TIMEOUT", "TOKEN", "SHARE")
+        for name in [f"RINGEST_{name}" for name in names]:
             with self.subTest(name):
                 done = self.doctor(env=environment(**{name: "nonsense"}))
                 self.assertEqual(checks(done)[name]["mark"], "FAIL")

@@ -217,6 +217,24 @@ static void test_a_wrong_variable_is_named(void)
     unsetenv("RINGEST_NUMA");
 }
 
+static void test_a_folder_of_shared_tokens_is_a_switch_or_absolute(void)
+{
+    static const char *const good[] = {"", "1", "true", "ON", "0", "off", "/run/shared"};
+    static const char *const wrong[] = {"2", "always", " /dev/shm", "~/x", "shm", "./shm"};
+    begin();
+    for (size_t i = 0; i < RG_ARRAY_LEN(good); i++) {
+        setenv("RINGEST_SHARE", good[i], 1);
+        RG_CHECK_EQ(rg_options_from_environment(&runtime, &client, error, sizeof(error)), 0);
+    }
+    for (size_t i = 0; i < RG_ARRAY_LEN(wrong); i++) {
+        setenv("RINGEST_SHARE", wrong[i], 1);
+        RG_CHECK_EQ(rg_options_from_environment(&runtime, &client, error, sizeof(error)), -EINVAL);
+        RG_CHECK(strncmp(error, "RINGEST_SHARE must be true or false", 35) == 0);
+        RG_CHECK_EQ(rg_options_from_environment(&runtime, NULL, error, sizeof(error)), 0);
+    }
+    setenv("RINGEST_SHARE", "0", 1);
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
@@ -226,6 +244,7 @@ int main(int argc, char **argv)
         RG_TEST(test_the_environment_gives_each_of_them),
         RG_TEST(test_what_is_set_comes_before_the_environment),
         RG_TEST(test_a_wrong_variable_is_named),
+        RG_TEST(test_a_folder_of_shared_tokens_is_a_switch_or_absolute),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }

@@ -157,6 +157,8 @@ static void test_what_the_environment_chooses(void)
     RG_CHECK_STR(rg_host_folder(""), "/dev/shm");
     RG_CHECK_STR(rg_host_folder("1"), "/dev/shm");
     RG_CHECK_STR(rg_host_folder("/run/shared"), "/run/shared");
+    RG_CHECK_STR(rg_host_folder("true"), "/dev/shm");
+    RG_CHECK_STR(rg_host_folder("ON"), "/dev/shm");
     RG_CHECK(rg_host_folder("0") == NULL);
     RG_CHECK(rg_host_folder("no") == NULL);
 }
