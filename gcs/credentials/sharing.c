@@ -16,19 +16,15 @@
 /* Between two looks at what another process is about to note: this, then twice as much. */
 #define PAUSE_NS_MIN (10 * RG_NS_PER_MS)
 #define PAUSE_NS_MAX (100 * RG_NS_PER_MS)
+/* A stopped process may have the table's lock. Whoever cannot note anything for so long gives up.
+ */
+#define WRITE_PATIENCE_NS (200 * RG_NS_PER_MS)
+#define WRITE_PAUSE_NS RG_NS_PER_MS
 /* No token of ours lives longer; a time that is further ahead is of another clock. */
 #define LIFE_NS_MAX (13 * UINT64_C(3600) * RG_NS_PER_S)
+#define WHY_SIZE (RG_SHARING_TEXT_SIZE - sizeof("not shared: "))
 #define BOOT_ID "/proc/sys/kernel/random/boot_id"
-
-/* Who the credentials speak for is said by the file alone, by the file and the place in which the
- * process runs, or by something that only this process knows. */
-enum scope { SCOPE_FILE, SCOPE_PLACE, SCOPE_PROCESS };
-
-enum found {
-    FOUND_NOTHING,
-    FOUND_TOKEN,
-    FOUND_FAILURE,
-};
+#define CLOCK_OFFSETS "/proc/self/timens_offsets"
 
 /* One refresh, while the region is open. */
 struct turn {
@@ -37,48 +33,15 @@ struct turn {
     struct rg_host_region region;
     struct rg_note_key key;
     struct rg_note *note; /* in the run's arena */
-    uint64_t begun_ns;
 };
 
-static enum scope external_scope(const struct rg_credentials_config *config)
+/* Only what another process cannot have without the same right to the token: the file contains a
+ * secret, or every process of the place may ask. The file of an external account contains none. */
+static bool is_sharable(const struct rg_credentials_config *config)
 {
-    const char *path = NULL;
-    switch (config->source_kind) {
-    case RG_SOURCE_URL:
-    case RG_SOURCE_AWS:
-        return SCOPE_PLACE;
-    case RG_SOURCE_FILE:
-        path = config->file;
-        break;
-    case RG_SOURCE_CERTIFICATE:
-        path = config->certificate.location;
-        break;
-    case RG_SOURCE_EXECUTABLE:
-        break;
-    }
-    /* A relative path depends on the folder that the process is in. */
-    return path != NULL && *path == '/' ? SCOPE_PLACE : SCOPE_PROCESS;
-}
-
-/* The credentials that a token is asked for with. */
-static const struct rg_credentials_config *source_of(const struct rg_credentials_config *config)
-{
-    return config->source != NULL ? config->source : config;
-}
-
-static enum scope scope_of(const struct rg_credentials_config *config)
-{
-    const struct rg_credentials_config *source = source_of(config);
-    const struct rg_credentials_kind *kind = source->kind;
-    if (kind == &rg_credentials_external_account) {
-        return external_scope(source);
-    }
-    if (kind == &rg_credentials_metadata) {
-        return SCOPE_PLACE;
-    }
-    bool by_file = kind == &rg_credentials_service_account ||
-                   kind == &rg_credentials_authorized_user || kind == &rg_credentials_external_user;
-    return by_file ? SCOPE_FILE : SCOPE_PROCESS;
+    const struct rg_credentials_kind *kind = rg_credentials_source(config)->kind;
+    return kind == &rg_credentials_service_account || kind == &rg_credentials_authorized_user ||
+           kind == &rg_credentials_external_user || kind == &rg_credentials_metadata;
 }
 
 static void mix(uint8_t *secret, const void *data, size_t size)
@@ -86,13 +49,12 @@ static void mix(uint8_t *secret, const void *data, size_t size)
     rg_hmac_sha256(secret, RG_SHA256_SIZE, data, size, secret);
 }
 
-/* The number of a namespace is used again when it has ended, and so may that of a folder be; the
- * time at which a folder was made is what tells one container from the next. */
+/* False: there is no such file, or no such mark on it. */
 static bool mix_status(uint8_t *secret, const char *path, bool needs_birth)
 {
     struct statx status;
     if (statx(AT_FDCWD, path, 0, STATX_INO | STATX_BTIME, &status) < 0 ||
-        (needs_birth && (status.stx_mask & STATX_BTIME) == 0)) {
+        (needs_birth && ((status.stx_mask & STATX_BTIME) == 0 || status.stx_btime.tv_sec == 0))) {
         return false;
     }
     const uint64_t numbers[] = {
@@ -106,18 +68,19 @@ static bool mix_status(uint8_t *secret, const char *path, bool needs_birth)
     return true;
 }
 
-static bool mix_place(uint8_t *secret, const struct rg_credentials_config *source)
+/* The number of a namespace is used again when it has ended, and so may that of a folder be. The
+ * time at which the root folder was made tells one container from the next, which may have
+ * another account: without that time nothing is shared. */
+static bool mix_place(uint8_t *secret)
 {
     return mix_status(secret, "/proc/self/ns/net", false) &&
-           mix_status(secret, "/proc/self/ns/mnt", false) && mix_status(secret, "/", true) &&
-           (source->file == NULL || mix_status(secret, source->file, false));
+           mix_status(secret, "/proc/self/ns/mnt", false) && mix_status(secret, "/", true);
 }
 
-/* Times in a note are counted from the start of the machine, and mean nothing after another. */
-static bool mix_boot(uint8_t *secret)
+static bool mix_file(uint8_t *secret, const char *path)
 {
-    char text[64];
-    int fd = open(BOOT_ID, O_RDONLY | O_CLOEXEC);
+    char text[256];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t size = fd >= 0 ? read(fd, text, sizeof(text)) : -1;
     if (fd >= 0) {
         close(fd);
@@ -128,13 +91,21 @@ static bool mix_boot(uint8_t *secret)
     return size > 0;
 }
 
+/* Times in a note are counted from the start of the machine. They mean nothing after another, nor
+ * in a namespace with another clock. Older kernels have no such namespaces. */
+static bool mix_clock(uint8_t *secret)
+{
+    (void)mix_file(secret, CLOCK_OFFSETS);
+    return mix_file(secret, BOOT_ID);
+}
+
 static bool key_make(const struct rg_sharing *sharing, const struct rg_credentials_config *config,
                      struct rg_note_key *out_key)
 {
     uint8_t secret[RG_SHA256_SIZE];
     memcpy(secret, sharing->hash, sizeof(secret));
-    bool known = mix_boot(secret) &&
-                 (scope_of(config) == SCOPE_FILE || mix_place(secret, source_of(config)));
+    bool is_of_place = config->kind == &rg_credentials_metadata;
+    bool known = mix_clock(secret) && (!is_of_place || mix_place(secret));
     rg_note_key_derive(out_key, secret);
     explicit_bzero(secret, sizeof(secret));
     return known;
@@ -159,7 +130,12 @@ static void leave_note(struct turn *turn, enum rg_note_kind kind, const void *te
     note->made_ns = rg_now_ns();
     note->text_size = (uint32_t)RG_MIN(size, RG_NOTE_TEXT_MAX);
     memcpy(note->text, text, note->text_size);
-    int rc = rg_note_write(&turn->region, &turn->key, note);
+    uint64_t until_ns = note->made_ns + WRITE_PATIENCE_NS;
+    int rc;
+    do {
+        rc = rg_note_write(&turn->region, &turn->key, note);
+    } while (rc == -EAGAIN && rg_now_ns() < until_ns &&
+             rg_fetcher_wait(&turn->run->fetcher, rg_now_ns() + WRITE_PAUSE_NS));
     if (rc < 0) {
         rg_log(RG_LOG_WARN, "credentials: nothing could be noted for other processes: %s",
                strerrordesc_np(-rc));
@@ -202,7 +178,7 @@ static bool token_is_fresh(const struct rg_note *note, uint64_t now_ns)
 }
 
 /* Only who is to ask strikes a token out: another may have read the note before it was replaced. */
-static enum found token_take(struct turn *turn, bool mine, struct rg_token_out *out_token)
+static bool token_take(struct turn *turn, bool mine, struct rg_token_out *out_token)
 {
     const struct rg_note *note = turn->note;
     uint8_t digest[RG_TOKEN_DIGEST_SIZE];
@@ -212,24 +188,19 @@ static enum found token_take(struct turn *turn, bool mine, struct rg_token_out *
         leave_note(turn, RG_NOTE_REFUSED, digest, sizeof(digest));
     }
     if (refused) {
-        return FOUND_NOTHING;
+        return false;
     }
     /* The note stays in the arena as long as the run. */
     *out_token = (struct rg_token_out){note->text, note->expires_ns, note->stale_ns};
-    return FOUND_TOKEN;
+    return true;
 }
 
-static enum found look(struct turn *turn, bool mine, struct rg_token_out *out_token)
+static bool look(struct turn *turn, bool mine, struct rg_token_out *out_token)
 {
     const struct rg_note *note = turn->note;
-    if (rg_note_read(&turn->region, &turn->key, turn->note) < 0) {
-        return FOUND_NOTHING;
-    }
-    if (note->kind == RG_NOTE_TOKEN && token_is_fresh(note, rg_now_ns())) {
-        return token_take(turn, mine, out_token);
-    }
-    bool failed = note->kind == RG_NOTE_FAILURE || note->kind == RG_NOTE_FAILURE_FATAL;
-    return failed && note->made_ns >= turn->begun_ns ? FOUND_FAILURE : FOUND_NOTHING;
+    return rg_note_read(&turn->region, &turn->key, turn->note) == 0 &&
+           note->kind == RG_NOTE_TOKEN && token_is_fresh(note, rg_now_ns()) &&
+           token_take(turn, mine, out_token);
 }
 
 static int ask(struct rg_credentials_run *run, struct rg_credentials_config *config,
@@ -245,60 +216,60 @@ static int ask(struct rg_credentials_run *run, struct rg_credentials_config *con
 static int ask_for_all(struct turn *turn, struct rg_credentials_config *config,
                        struct rg_token_out *out_token)
 {
-    const struct rg_credentials_run *run = turn->run;
     int rc = ask(turn->run, config, out_token);
     if (rc == 0) {
         note_token(turn, out_token);
-    } else if (!atomic_load(&run->fetcher.cancelled)) {
-        leave_note(turn, run->fatal ? RG_NOTE_FAILURE_FATAL : RG_NOTE_FAILURE, run->text,
-                   strlen(run->text));
     }
     return rc;
 }
 
-/* Whether this process is the one that asks: each RG_SHARING_PATIENCE_NS that nothing came, one
- * more is, and in the end everybody. */
-static bool is_my_turn(const struct turn *turn)
-{
-    uint64_t rank = (rg_now_ns() - turn->begun_ns) / turn->sharing->patience_ns;
-    return rank >= RG_NOTE_LOCKS || rg_host_region_lock(&turn->region, turn->key.lock + rank);
-}
-
-/* The lock is tried before the note is read: what was noted before it became free is seen. */
-static int take_or_ask(struct turn *turn, struct rg_credentials_config *config,
-                       struct rg_token_out *out_token)
-{
-    struct rg_credentials_run *run = turn->run;
-    uint64_t pause_ns = PAUSE_NS_MIN;
-    for (;;) {
-        bool mine = is_my_turn(turn);
-        enum found found = look(turn, mine, out_token);
-        if (found == FOUND_TOKEN) {
-            turn->sharing->taken = true;
-            return 0;
-        }
-        if (found == FOUND_FAILURE) {
-            return rg_credentials_fail(run, -EACCES, turn->note->kind == RG_NOTE_FAILURE_FATAL,
-                                       "%s", turn->note->text);
-        }
-        if (mine) {
-            return ask_for_all(turn, config, out_token);
-        }
-        if (!rg_fetcher_wait(&run->fetcher, rg_now_ns() + pause_ns)) {
-            return rg_credentials_fail(run, -ETIMEDOUT, false, "%s",
-                                       atomic_load(&run->fetcher.cancelled)
-                                           ? "cancelled"
-                                           : "another process was to get a token, and did not");
-        }
-        pause_ns = RG_MIN(2 * pause_ns, (uint64_t)PAUSE_NS_MAX);
-    }
-}
-
-static void say_once(const char *why)
+static void be_alone(struct rg_sharing *sharing, const char *why)
 {
     static _Atomic bool said;
     if (!atomic_exchange(&said, true)) {
         rg_log(RG_LOG_WARN, "credentials: each process asks for its own tokens: %s", why);
+    }
+    snprintf(sharing->text, sizeof(sharing->text), "not shared: %s", why);
+}
+
+static int ask_without_locks(struct turn *turn, int rc, struct rg_credentials_config *config,
+                             struct rg_token_out *out_token)
+{
+    char why[WHY_SIZE], path[RG_HOST_PATH_SIZE_MAX];
+    rg_host_path_write(turn->sharing->folder, path, sizeof(path));
+    snprintf(why, sizeof(why), "%s cannot be locked: %s", path, strerrordesc_np(-rc));
+    be_alone(turn->sharing, why);
+    return ask(turn->run, config, out_token);
+}
+
+/* The lock is tried before the note is read: what was noted before it became free is seen. Whoever
+ * waited and finds nothing knows that the one that asked has failed or ended. It asks without the
+ * lock, so that all that waited ask at once: each may have another proxy or network. */
+static int take_or_ask(struct turn *turn, struct rg_credentials_config *config,
+                       struct rg_token_out *out_token)
+{
+    const uint64_t until_ns = rg_now_ns() + turn->sharing->patience_ns;
+    uint64_t pause_ns = 0;
+    for (;;) {
+        int rc = rg_host_region_lock(&turn->region, turn->key.lock);
+        if (rc < 0 && rc != -EAGAIN) {
+            return ask_without_locks(turn, rc, config, out_token);
+        }
+        if (look(turn, rc == 0, out_token)) {
+            turn->sharing->taken = true;
+            return 0;
+        }
+        if (rc == 0 && pause_ns > 0) {
+            rg_host_region_unlock(&turn->region, turn->key.lock);
+        }
+        if (rc == 0 || rg_now_ns() >= until_ns) {
+            return ask_for_all(turn, config, out_token);
+        }
+        pause_ns = RG_MIN(RG_MAX(2 * pause_ns, (uint64_t)PAUSE_NS_MIN), (uint64_t)PAUSE_NS_MAX);
+        if (!rg_fetcher_wait(&turn->run->fetcher, rg_now_ns() + pause_ns)) {
+            return rg_credentials_fail(turn->run, -ETIMEDOUT, false,
+                                       "cancelled while another process was asking for a token");
+        }
     }
 }
 
@@ -306,18 +277,17 @@ static void say_once(const char *why)
 static bool turn_begin(struct turn *turn, const struct rg_credentials_config *config)
 {
     struct rg_sharing *sharing = turn->sharing;
-    char why[RG_SHARING_TEXT_SIZE - 16] = "it cannot be told which container this is";
-    if (scope_of(config) == SCOPE_PROCESS) {
+    char why[WHY_SIZE] = "it cannot be told which container this is";
+    if (!is_sharable(config)) {
         snprintf(sharing->text, sizeof(sharing->text),
-                 "not shared: each process may get another one");
+                 "not shared: the file of an external account contains no secret");
         return false;
     }
     turn->note = rg_secret_alloc(&turn->run->arena, sizeof(*turn->note));
     bool open = turn->note != NULL && key_make(sharing, config, &turn->key) &&
                 rg_host_region_open(&turn->region, sharing->folder, why, sizeof(why)) == 0;
     if (!open) {
-        say_once(why);
-        snprintf(sharing->text, sizeof(sharing->text), "not shared: %s", why);
+        be_alone(sharing, why);
         return false;
     }
     char path[RG_HOST_PATH_SIZE_MAX];
@@ -329,7 +299,7 @@ static bool turn_begin(struct turn *turn, const struct rg_credentials_config *co
 int rg_sharing_obtain(struct rg_sharing *sharing, struct rg_credentials_run *run,
                       struct rg_credentials_config *config, struct rg_token_out *out_token)
 {
-    struct turn turn = {.sharing = sharing, .run = run, .region.fd = -1, .begun_ns = rg_now_ns()};
+    struct turn turn = {.sharing = sharing, .run = run, .region.fd = -1};
     sharing->taken = false;
     sharing->text[0] = '\0';
     if (sharing->folder == NULL || !turn_begin(&turn, config)) {

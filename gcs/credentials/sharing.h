@@ -5,17 +5,18 @@
  *   look at the ---+-> nobody is asking: asked for, and noted
  *   note           |     ^
  *     ^            '-> another process is asking
- *     |                  |            \ for RG_SHARING_PATIENCE_NS: it hangs, and the next one asks
- *     '--- a pause <-----'              beside it
+ *     |                  |            \ it failed, was killed, or has taken RG_SHARING_PATIENCE_NS:
+ *     '--- a pause <-----'              all that wait ask, each for itself
  *
- * Whoever asks has a lock of the region, which the kernel gives up when the process ends. So when
- * it is killed, another one asks after a pause at most. A failure is noted for those who wait for
- * it, and for nobody else. A token that the service refused is struck out, and not noted again.
+ * Whoever asks has a lock of the region, which the kernel gives up when the process ends. A failure
+ * is nobody else's: another process may have another proxy, other certificates or another network.
+ * A token that the service refused is struck out, and not noted again.
  *
- * Two processes share a token only if their credentials are the same to the byte. Credentials that
- * are what the place says (a metadata server, a token in a file) are shared within one network and
- * mount namespace of one root folder: in two containers the same words may mean two accounts.
- * Programs may say something else to each process, so that their tokens are not shared. */
+ * Two processes share a token only if their credentials are the same to the byte, and contain a
+ * secret. The metadata server asks for none: its tokens are shared within one network and mount
+ * namespace of one root folder, since another container may have another account. External accounts
+ * share nothing: who they are is said by other files, servers and variables, whose right to be read
+ * is not known here. */
 #ifndef RG_GCS_CREDENTIALS_SHARING_H
 #define RG_GCS_CREDENTIALS_SHARING_H
 

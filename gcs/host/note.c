@@ -1,22 +1,19 @@
-/* See note.h. The region behind its header is a table of places, each a head and a sealed note. All
- * of it is read and written under one lock, for microseconds. A process that is killed while it
- * writes leaves a place that nothing can be unsealed from, which the next writer takes. */
+/* See note.h. The region behind its header is a table of places, each a head and a sealed note. One
+ * process at a time writes, for microseconds, and all may read meanwhile: the seal of half a note
+ * is broken. A process that is killed while it writes leaves such a place for the next writer. */
 #include "gcs/host/note.h"
 
 #include "gcs/wire/digest.h"
+#include "runtime/clock.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 
 #define PLACE_SIZE RG_KIB(16)
 #define TABLE_LOCK 0
 /* Where the keys' locks begin. */
 #define KEY_LOCKS 16
-/* A stopped process may have the table's lock; everybody else is held up for so long at most. */
-#define LOCK_TRIES_MAX 5000
-#define LOCK_PAUSE_NS 1000000
 
 #define NOTE_HEAD_SIZE offsetof(struct rg_note, text)
 #define SEALED_SIZE_MIN (NOTE_HEAD_SIZE + RG_SEAL_OVERHEAD)
@@ -45,20 +42,8 @@ void rg_note_key_derive(struct rg_note_key *out_key, const uint8_t *secret)
     rg_hmac_sha256(secret, RG_SHA256_SIZE, "id", 2, digest);
     memcpy(out_key->id, digest, sizeof(out_key->id));
     memcpy(&number, digest + sizeof(out_key->id), sizeof(number));
-    out_key->lock = KEY_LOCKS + (number & UINT32_MAX) * RG_NOTE_LOCKS;
+    out_key->lock = KEY_LOCKS + (number & UINT32_MAX);
     rg_hmac_sha256(secret, RG_SHA256_SIZE, "seal", 4, out_key->seal);
-}
-
-static bool table_lock(const struct rg_host_region *region)
-{
-    const struct timespec pause = {0, LOCK_PAUSE_NS};
-    for (unsigned i = 0; i < LOCK_TRIES_MAX; i++) {
-        if (rg_host_region_lock(region, TABLE_LOCK)) {
-            return true;
-        }
-        nanosleep(&pause, NULL);
-    }
-    return false;
 }
 
 static uint64_t place_offset(unsigned index)
@@ -72,11 +57,11 @@ static bool head_is_sound(const struct head *head)
 }
 
 /* Which place has the key's note; -ENOENT: none. With NULL, the one that a new note takes: free, or
- * with the oldest note. */
+ * with the oldest note. A note of a clock that is ahead of ours would never be that. */
 static int place_find(const struct rg_host_region *region, const uint8_t *id)
 {
     int oldest = 0;
-    uint64_t oldest_ns = UINT64_MAX;
+    uint64_t oldest_ns = UINT64_MAX, now_ns = rg_now_ns();
     for (unsigned i = 0; i < RG_NOTES_COUNT; i++) {
         struct head head;
         int rc = rg_host_region_read(region, place_offset(i), &head, sizeof(head));
@@ -87,7 +72,7 @@ static int place_find(const struct rg_host_region *region, const uint8_t *id)
         if (id != NULL && sound && memcmp(head.id, id, sizeof(head.id)) == 0) {
             return (int)i;
         }
-        uint64_t made_ns = sound ? head.made_ns : 0;
+        uint64_t made_ns = sound && head.made_ns <= now_ns ? head.made_ns : 0;
         if (made_ns < oldest_ns) {
             oldest_ns = made_ns;
             oldest = (int)i;
@@ -106,7 +91,7 @@ static int place_read(const struct rg_host_region *region, const struct rg_note_
     uint64_t offset = place_offset((unsigned)index);
     int rc = rg_host_region_read(region, offset, &place->head, sizeof(place->head));
     if (rc == 0 && !head_is_sound(&place->head)) {
-        rc = -ENOENT; /* someone writes there without the lock */
+        rc = -ENOENT; /* it is just being written */
     }
     return rc < 0 ? rc
                   : rg_host_region_read(region, offset + sizeof(place->head), place->sealed,
@@ -138,11 +123,7 @@ int rg_note_read(const struct rg_host_region *region, const struct rg_note_key *
                  struct rg_note *out_note)
 {
     struct place place;
-    if (!table_lock(region)) {
-        return -EBUSY;
-    }
     int rc = place_read(region, key, &place);
-    rg_host_region_unlock(region, TABLE_LOCK);
     return rc < 0 ? rc : note_open(key, &place, out_note);
 }
 
@@ -174,8 +155,9 @@ int rg_note_write(const struct rg_host_region *region, const struct rg_note_key 
     if (rc < 0) {
         return rc;
     }
-    if (!table_lock(region)) {
-        return -EBUSY;
+    rc = rg_host_region_lock(region, TABLE_LOCK);
+    if (rc < 0) {
+        return rc;
     }
     int index = place_find(region, key->id);
     index = index == -ENOENT ? place_find(region, NULL) : index;

@@ -270,9 +270,12 @@ int rg_host_region_write(const struct rg_host_region *region, uint64_t offset, c
     return put == (ssize_t)size ? 0 : put < 0 ? -errno : -EIO;
 }
 
-bool rg_host_region_lock(const struct rg_host_region *region, uint64_t number)
+int rg_host_region_lock(const struct rg_host_region *region, uint64_t number)
 {
-    return locks_change(region, F_WRLCK, number, 1) == 0;
+    if (locks_change(region, F_WRLCK, number, 1) == 0) {
+        return 0;
+    }
+    return errno == EACCES ? -EAGAIN : -errno;
 }
 
 void rg_host_region_unlock(const struct rg_host_region *region, uint64_t number)

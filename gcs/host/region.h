@@ -51,9 +51,9 @@ int rg_host_region_read(const struct rg_host_region *region, uint64_t offset, vo
 int rg_host_region_write(const struct rg_host_region *region, uint64_t offset, const void *data,
                          size_t size);
 
-/* Takes the lock of that number, below 2^48, without waiting. False: another has it, or locks
- * cannot be had. */
-bool rg_host_region_lock(const struct rg_host_region *region, uint64_t number);
+/* Takes the lock of that number, below 2^48, without waiting. 0; -EAGAIN: another has it; or why
+ * locks cannot be had. */
+int rg_host_region_lock(const struct rg_host_region *region, uint64_t number);
 void rg_host_region_unlock(const struct rg_host_region *region, uint64_t number);
 
 #endif

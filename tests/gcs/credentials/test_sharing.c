@@ -6,6 +6,7 @@
 #include "gcs/wire/digest.h"
 #include "tests/gcs/credentials/token_case.h"
 #include "tests/gcs/host/region_case.h"
+#include "tests/support/seccomp.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -143,13 +144,19 @@ static void test_a_refused_token_is_not_noted_again(void)
 /* The key of a note for credentials that are known by their file. */
 static void key_make(struct rg_note_key *out_key)
 {
+    static const char *const paths[] = {"/proc/self/timens_offsets",
+                                        "/proc/sys/kernel/random/boot_id"};
     uint8_t secret[RG_SHA256_SIZE];
-    char boot[64];
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t size = read(fd, boot, sizeof(boot));
-    RG_CHECK(size > 0);
-    close(fd);
-    rg_hmac_sha256(hash, sizeof(hash), boot, (size_t)size, secret);
+    memcpy(secret, hash, sizeof(hash));
+    for (size_t i = 0; i < RG_ARRAY_LEN(paths); i++) {
+        char text[256];
+        int fd = open(paths[i], O_RDONLY | O_CLOEXEC);
+        ssize_t size = fd >= 0 ? read(fd, text, sizeof(text)) : 0;
+        close(fd);
+        if (size > 0) {
+            rg_hmac_sha256(secret, sizeof(secret), text, (size_t)size, secret);
+        }
+    }
     rg_note_key_derive(out_key, secret);
 }
 
@@ -167,7 +174,6 @@ static void test_notes_that_are_not_taken(void)
         {"n", 10, 100, 200, RG_NOTE_TOKEN, false},   /* of a clock that is ahead of ours */
         {"n", -1, 100, 50000, RG_NOTE_TOKEN, false}, /* for longer than tokens live */
         {"n", -1, 100, 200, RG_NOTE_REFUSED, false}, /* no digest */
-        {"n", -1, 100, 200, RG_NOTE_FAILURE, false}, /* nobody waited for it */
         {"n n", -1, 100, 200, RG_NOTE_TOKEN, false}, /* would end the header field */
         {"n\r\nx", -1, 100, 200, RG_NOTE_TOKEN, false},
         {"", -1, 100, 200, RG_NOTE_TOKEN, false},
@@ -220,56 +226,87 @@ static void test_a_region_that_is_not_used(void)
     case_close(&c);
 }
 
-static void test_what_only_one_process_knows_is_not_shared(void)
+#define EXTERNAL(source)                                                                           \
+    "{\"type\":\"external_account\",\"audience\":\"a\",\"subject_token_type\":"                    \
+    "\"urn:ietf:params:oauth:token-type:jwt\",\"token_url\":\"$/token\",\"credential_source\":"    \
+    "{" source "}}"
+#define IMPERSONATED(source)                                                                       \
+    "{\"type\":\"impersonated_service_account\",\"service_account_impersonation_url\":"            \
+    "\"$/v1/a@b:generateAccessToken\",\"source_credentials\":" source "}"
+#define FROM_FILE EXTERNAL("\"file\":\"%s\"")
+#define FROM_URL EXTERNAL("\"url\":\"$/subject\"")
+#define FROM_PROGRAM EXTERNAL("\"executable\":{\"command\":\"/bin/true\"}")
+#define FROM_AWS                                                                                   \
+    EXTERNAL("\"environment_id\":\"aws1\",\"regional_cred_verification_url\":\"$/{region}\"")
+#define FROM_CERTIFICATE EXTERNAL("\"certificate\":{\"certificate_config_location\":\"/none\"}")
+
+/* Their files contain no secret: who may have a token is known only by asking for it. */
+static void test_external_accounts_are_not_shared(void)
 {
     static const char *const files[] = {
-        "{\"type\":\"external_account\",\"audience\":\"a\",\"subject_token_type\":"
-        "\"urn:ietf:params:oauth:token-type:jwt\",\"token_url\":\"$/token\",\"credential_source\":"
-        "{\"file\":\"relative\"}}",
-        "{\"type\":\"external_account\",\"audience\":\"a\",\"subject_token_type\":"
-        "\"urn:ietf:params:oauth:token-type:jwt\",\"token_url\":\"$/token\",\"credential_source\":"
-        "{\"executable\":{\"command\":\"/bin/true\"}}}",
+        FROM_FILE,
+        FROM_URL,
+        FROM_PROGRAM,
+        FROM_AWS,
+        FROM_CERTIFICATE,
+        IMPERSONATED(FROM_FILE),
+        IMPERSONATED(FROM_URL),
+        IMPERSONATED(FROM_PROGRAM),
+        IMPERSONATED(FROM_AWS),
+        IMPERSONATED(FROM_CERTIFICATE),
     };
-    const struct rg_token_route route = {.path = "/token", .body = TOKEN_ANSWER("t#")};
+    const struct rg_token_route route = {.path = "/subject", .body = "s"};
+    char path[RG_TEST_PATH_SIZE], text[1024];
+    rg_test_file_make("subject", path);
     for (size_t i = 0; i < RG_ARRAY_LEN(files); i++) {
+        const char *at = strstr(files[i], "%s");
+        snprintf(text, sizeof(text), at != NULL ? "%.*s%s%s" : "%.*s",
+                 at != NULL ? (int)(at - files[i]) : (int)strlen(files[i]), files[i], path,
+                 at != NULL ? at + 2 : "");
         struct sharing_case c;
-        case_open(&c, &route, files[i]);
+        case_open(&c, &route, text);
         RG_CHECK(obtain(&c) < 0);
-        RG_CHECK_CONTAINS(c.sharing.text, "not shared: each process may get another one");
+        RG_CHECK_CONTAINS(c.sharing.text, "not shared: the file of an external account");
+        RG_CHECK(access(c.region.path, F_OK) < 0);
         case_close(&c);
     }
+    unlink(path);
 }
 
-/* A token in a file at a path that every container has: another file is another account. */
-static void test_a_place_is_part_of_who_we_are(void)
+/* What the file of the account says is read again by each process. */
+static void test_a_subject_token_is_ones_own(void)
 {
-    static const char file[] =
-        "{\"type\":\"external_account\",\"audience\":\"a\",\"subject_token_type\":"
-        "\"urn:ietf:params:oauth:token-type:jwt\",\"token_url\":\"$/token\",\"credential_source\":"
-        "{\"file\":\"%s\"}}";
     const struct rg_token_route route = {.path = "/token", .body = TOKEN_ANSWER("t#")};
-    char path[RG_TEST_PATH_SIZE], other[RG_TEST_PATH_SIZE], text[1024];
+    char path[RG_TEST_PATH_SIZE], text[1024];
     rg_test_file_make("subject", path);
-    rg_test_file_make("another", other);
-    snprintf(text, sizeof(text), file, path);
+    snprintf(text, sizeof(text), EXTERNAL("\"file\":\"%s\""), path);
     struct sharing_case c;
     case_open(&c, &route, text);
     expect(&c, "t1", false);
-    if (strncmp(c.sharing.text, "shared in ", 10) != 0) {
-        case_close(&c);
-        unlink(path);
-        unlink(other);
-        rg_test_skip("the file system does not say when the root folder was made");
-    }
-    expect(&c, "t1", true);
-    RG_CHECK_EQ(rename(other, path), 0);
     expect(&c, "t2", false);
-    expect(&c, "t2", true);
     case_close(&c);
     unlink(path);
 }
 
-/* Who asks hangs: the next one asks beside it, and in the end everybody does. */
+/* Its tokens are shared where it is known in which container this is. */
+static void test_a_metadata_server(void)
+{
+    const struct rg_token_route route = {.path = "/token"};
+    struct statx root;
+    struct sharing_case c;
+    case_open(&c, &route, USER);
+    setenv("GCE_METADATA_HOST", "127.0.0.1:1", 1);
+    c.tokens.config = rg_credentials_from_metadata(&c.tokens.reader);
+    unsetenv("GCE_METADATA_HOST");
+    RG_CHECK(c.tokens.config != NULL);
+    RG_CHECK_EQ(statx(AT_FDCWD, "/", 0, STATX_BTIME, &root), 0);
+    bool known = (root.stx_mask & STATX_BTIME) != 0 && root.stx_btime.tv_sec != 0;
+    RG_CHECK(obtain(&c) < 0);
+    RG_CHECK_CONTAINS(c.sharing.text,
+                      known ? "shared in " : "not shared: it cannot be told which container");
+    case_close(&c);
+}
+
 static void test_who_hangs_is_not_waited_for_long(void)
 {
     const struct rg_token_route route = {.path = "/token", .body = TOKEN_ANSWER("t#")};
@@ -279,20 +316,32 @@ static void test_who_hangs_is_not_waited_for_long(void)
     c.sharing.patience_ns = 20 * RG_NS_PER_MS;
     key_make(&key);
     struct rg_host_region region = region_case_get(&c.region);
-    for (unsigned rank = 0; rank < RG_NOTE_LOCKS; rank++) {
-        RG_CHECK(rg_host_region_lock(&region, key.lock + rank));
-        expect(&c, rank == 0 ? "t1" : rank == 1 ? "t2" : "t3", false);
-        unlink(c.region.path);
-        rg_host_region_close(&region);
-        region = region_case_get(&c.region);
-        for (unsigned below = 0; below <= rank; below++) {
-            RG_CHECK(rg_host_region_lock(&region, key.lock + below));
-        }
-    }
-    expect(&c, "t4", false);
+    RG_CHECK_EQ(rg_host_region_lock(&region, key.lock), 0);
+    expect(&c, "t1", false);
     /* What it noted is there for all. */
-    expect(&c, "t4", true);
+    expect(&c, "t1", true);
     rg_host_region_close(&region);
+    case_close(&c);
+}
+
+/* A process that is stopped while it writes a note: others go without one. */
+static void test_a_writer_that_is_stopped_holds_up_nobody(void)
+{
+    const struct rg_token_route route = {.path = "/token", .body = TOKEN_ANSWER("t#")};
+    uint8_t refused[RG_TOKEN_DIGEST_SIZE];
+    struct sharing_case c;
+    case_open(&c, &route, USER);
+    expect(&c, "t1", false);
+    struct rg_host_region region = region_case_get(&c.region);
+    RG_CHECK_EQ(rg_host_region_lock(&region, 0), 0);
+    expect(&c, "t1", true);
+    rg_token_digest("t1", refused);
+    c.sharing.refused = refused;
+    expect(&c, "t2", false);
+    expect(&c, "t3", false);
+    rg_host_region_close(&region);
+    expect(&c, "t4", false);
+    expect(&c, "t4", true);
     case_close(&c);
 }
 
@@ -329,10 +378,14 @@ static void other_await(struct other *other)
     RG_CHECK_EQ(pthread_join(other->thread, NULL), 0);
 }
 
-static void test_a_failure_is_for_those_who_waited(void)
+/* It may have another proxy, other certificates, or another network. */
+static void test_a_failure_is_ones_own(void)
 {
-    const struct rg_token_route route = {
-        .path = "/token", .status = 400, .body = "{\"error\":\"invalid_grant\"}", .hold = true};
+    const struct rg_token_route route = {.path = "/token",
+                                         .body = TOKEN_ANSWER("t#"),
+                                         .fail_first = 1,
+                                         .fail_status = 400,
+                                         .hold = true};
     struct sharing_case c;
     struct other first, second;
     case_open(&c, &route, USER);
@@ -343,16 +396,67 @@ static void test_a_failure_is_for_those_who_waited(void)
     rg_token_server_release(c.tokens.server);
     other_await(&first);
     other_await(&second);
-    RG_CHECK_EQ(first.rc, -EACCES);
-    RG_CHECK_EQ(second.rc, -EACCES);
-    RG_CHECK_STR(second.run.text, first.run.text);
-    RG_CHECK(first.run.fatal && second.run.fatal);
-    RG_CHECK_EQ(asked(&c), 1);
-    /* Who comes later asks. */
-    RG_CHECK_EQ(obtain(&c), -EACCES);
-    RG_CHECK_EQ(asked(&c), 2);
+    RG_CHECK(first.rc < 0);
+    RG_CHECK_EQ(second.rc, 0);
+    RG_CHECK_STR(second.token.text, "t2");
+    expect(&c, "t2", true);
     run_end(&first.run);
     run_end(&second.run);
+    case_close(&c);
+}
+
+/* Not one after another, each of which might fail slowly. */
+static void test_all_that_waited_for_nothing_ask_at_once(void)
+{
+    const struct rg_token_route route = {
+        .path = "/token", .body = TOKEN_ANSWER("t#"), .hold = true};
+    struct sharing_case c;
+    struct other others[3];
+    struct rg_note_key key;
+    case_open(&c, &route, USER);
+    c.sharing.patience_ns = 10 * RG_TEST_PATIENCE_NS;
+    key_make(&key);
+    struct rg_host_region region = region_case_get(&c.region);
+    RG_CHECK_EQ(rg_host_region_lock(&region, key.lock), 0);
+    for (size_t i = 0; i < RG_ARRAY_LEN(others); i++) {
+        other_start(&others[i], &c);
+        rg_test_await_asleep(others[i].number);
+    }
+    rg_host_region_close(&region);
+    RG_AWAIT(asked(&c) == RG_ARRAY_LEN(others));
+    rg_token_server_release(c.tokens.server);
+    for (size_t i = 0; i < RG_ARRAY_LEN(others); i++) {
+        other_await(&others[i]);
+        RG_CHECK_EQ(others[i].rc, 0);
+        run_end(&others[i].run);
+    }
+    case_close(&c);
+}
+
+static void *lockless_main(void *context)
+{
+    return rg_test_forbid_locks(EINVAL) < 0 ? NULL : other_main(context);
+}
+
+/* As in a sandbox whose kernel does not know them. */
+static void test_without_locks_each_asks_at_once(void)
+{
+    const struct rg_token_route route = {.path = "/token", .body = TOKEN_ANSWER("t#")};
+    struct sharing_case c;
+    struct other other;
+    case_open(&c, &route, USER);
+    other = (struct other){.c = &c, .sharing = c.sharing};
+    RG_CHECK_EQ(pthread_create(&other.thread, NULL, lockless_main, &other), 0);
+    other_await(&other);
+    if (atomic_load(&other.number) == 0) {
+        case_close(&c);
+        rg_test_skip("there is no seccomp");
+    }
+    RG_CHECK_EQ(other.rc, 0);
+    RG_CHECK_STR(other.token.text, "t1");
+    RG_CHECK_CONTAINS(other.sharing.text, "not shared: ");
+    RG_CHECK_CONTAINS(other.sharing.text, "cannot be locked: Invalid argument");
+    run_end(&other.run);
     case_close(&c);
 }
 
@@ -369,7 +473,7 @@ static void test_waiting_can_be_cancelled(void)
     rg_fetcher_cancel(&second.run.fetcher);
     other_await(&second);
     RG_CHECK(second.rc < 0);
-    RG_CHECK_STR(second.run.text, "cancelled");
+    RG_CHECK_CONTAINS(second.run.text, "cancelled");
     run_end(&second.run);
     /* And asking; others are not told. */
     other_start(&second, &c);
@@ -586,23 +690,19 @@ static void test_when_the_one_that_asks_is_killed_another_asks(void)
     const struct rg_token_route route = {
         .path = "/token", .body = TOKEN_ANSWER("t#"), .hold = true};
     struct host host;
-    struct child first, others[4];
+    struct child first, other;
     host_open(&host, &route);
     child_open(&first, &host);
     child_tell(&first, "token");
     RG_AWAIT(requests(&host) == 1);
-    for (unsigned i = 0; i < RG_ARRAY_LEN(others); i++) {
-        child_open(&others[i], &host);
-        child_tell(&others[i], "token");
-    }
+    child_open(&other, &host);
+    child_tell(&other, "token");
     RG_CHECK_EQ(kill(first.pid, SIGKILL), 0);
     child_end(&first, SIGKILL);
     RG_AWAIT(requests(&host) == 2);
     rg_token_server_release(host.tokens.server);
-    for (unsigned i = 0; i < RG_ARRAY_LEN(others); i++) {
-        child_expect(&others[i], "Bearer t2");
-        child_end(&others[i], 0);
-    }
+    child_expect(&other, "Bearer t2");
+    child_end(&other, 0);
     RG_CHECK_EQ(requests(&host), 2);
     host_close(&host);
 }
@@ -632,10 +732,14 @@ int main(int argc, char **argv)
         RG_TEST(test_a_refused_token_is_not_noted_again),
         RG_TEST(test_notes_that_are_not_taken),
         RG_TEST(test_a_region_that_is_not_used),
-        RG_TEST(test_what_only_one_process_knows_is_not_shared),
-        RG_TEST(test_a_place_is_part_of_who_we_are),
+        RG_TEST(test_external_accounts_are_not_shared),
+        RG_TEST(test_a_subject_token_is_ones_own),
+        RG_TEST(test_a_metadata_server),
         RG_TEST(test_who_hangs_is_not_waited_for_long),
-        RG_TEST(test_a_failure_is_for_those_who_waited),
+        RG_TEST(test_a_writer_that_is_stopped_holds_up_nobody),
+        RG_TEST(test_a_failure_is_ones_own),
+        RG_TEST(test_all_that_waited_for_nothing_ask_at_once),
+        RG_TEST(test_without_locks_each_asks_at_once),
         RG_TEST(test_waiting_can_be_cancelled),
         RG_TEST(test_of_32_processes_one_asks),
         RG_TEST(test_when_the_one_that_asks_is_killed_another_asks),

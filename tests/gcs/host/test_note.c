@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -44,13 +45,24 @@ static bool note_is_whole(const struct rg_note *got, unsigned key)
            memcmp(got->text, want.text, want.text_size) == 0 && got->text[want.text_size] == '\0';
 }
 
+/* As soon as no other process is writing. */
+static int note_write(const struct rg_host_region *region, const struct rg_note_key *key,
+                      const struct rg_note *note)
+{
+    int rc;
+    while ((rc = rg_note_write(region, key, note)) == -EAGAIN) {
+        sched_yield();
+    }
+    return rc;
+}
+
 static void note_put(const struct rg_host_region *region, unsigned key, unsigned number)
 {
     static struct rg_note note;
     struct rg_note_key derived;
     key_make(&derived, key);
     note_fill(&note, key, number);
-    RG_CHECK_EQ(rg_note_write(region, &derived, &note), 0);
+    RG_CHECK_EQ(note_write(region, &derived, &note), 0);
 }
 
 /* The number of the note; -1: there is none. */
@@ -90,7 +102,7 @@ static void test_a_note_is_found_by_its_key(void)
     RG_CHECK_EQ(rg_note_write(&region, &key, &note), 0);
     RG_CHECK_EQ(rg_note_read(&region, &key, &note), 0);
     RG_CHECK_EQ(strlen(note.text), RG_NOTE_TEXT_MAX);
-    note = (struct rg_note){.kind = RG_NOTE_FAILURE};
+    note = (struct rg_note){.kind = RG_NOTE_TOKEN};
     RG_CHECK_EQ(rg_note_write(&region, &key, &note), 0);
     RG_CHECK_EQ(rg_note_read(&region, &key, &note), 0);
     RG_CHECK_EQ(note.text_size, 0);
@@ -115,6 +127,51 @@ static void test_the_oldest_note_makes_room(void)
     for (unsigned i = 2; i < RG_NOTES_COUNT; i++) {
         RG_CHECK_EQ(note_number(&region, i), 100 + (int)i);
     }
+    rg_host_region_close(&region);
+    region_case_close(&c);
+}
+
+/* Of a clock that is ahead of ours: it would otherwise stay for as long. */
+static void test_a_note_of_the_future_makes_room(void)
+{
+    struct region_case c;
+    region_case_open(&c);
+    struct rg_host_region region = region_case_get(&c);
+    static struct rg_note note;
+    struct rg_note_key key;
+    key_make(&key, 50);
+    note_fill(&note, 50, 1);
+    note.made_ns = UINT64_MAX - 1;
+    RG_CHECK_EQ(rg_note_write(&region, &key, &note), 0);
+    for (unsigned i = 0; i < RG_NOTES_COUNT; i++) {
+        note_put(&region, i, 100 + i);
+    }
+    RG_CHECK_EQ(note_number(&region, 50), -1);
+    for (unsigned i = 0; i < RG_NOTES_COUNT; i++) {
+        RG_CHECK_EQ(note_number(&region, i), 100 + (int)i);
+    }
+    rg_host_region_close(&region);
+    region_case_close(&c);
+}
+
+/* A process that is stopped while it writes holds up no reader, and a writer only as long as that
+ * likes. */
+static void test_a_writer_that_is_stopped(void)
+{
+    struct region_case c;
+    region_case_open(&c);
+    struct rg_host_region region = region_case_get(&c), stopped = region_case_get(&c);
+    static struct rg_note note;
+    struct rg_note_key key;
+    note_put(&region, 1, 10);
+    RG_CHECK_EQ(rg_host_region_lock(&stopped, 0), 0);
+    RG_CHECK_EQ(note_number(&region, 1), 10);
+    key_make(&key, 1);
+    note_fill(&note, 1, 11);
+    RG_CHECK_EQ(rg_note_write(&region, &key, &note), -EAGAIN);
+    rg_host_region_close(&stopped);
+    note_put(&region, 1, 11);
+    RG_CHECK_EQ(note_number(&region, 1), 11);
     rg_host_region_close(&region);
     region_case_close(&c);
 }
@@ -203,7 +260,7 @@ static void writer_main(struct region_case *c, struct writer *writer, unsigned f
             _exit(2);
         }
         note_fill(&note, which, number);
-        if (rg_host_region_lock(&region, key.lock) && rg_note_write(&region, &key, &note) < 0) {
+        if (rg_host_region_lock(&region, key.lock) == 0 && note_write(&region, &key, &note) < 0) {
             _exit(3);
         }
         rg_host_region_close(&region);
@@ -267,7 +324,7 @@ static void test_processes_that_are_killed_harm_nobody(void)
     for (unsigned key = 0; key < KEYS; key++) {
         struct rg_note_key derived;
         key_make(&derived, key);
-        RG_CHECK(rg_host_region_lock(&region, derived.lock));
+        RG_CHECK_EQ(rg_host_region_lock(&region, derived.lock), 0);
     }
     rg_host_region_close(&region);
     RG_CHECK_EQ(munmap(counts, sizeof(*counts) * WRITERS), 0);
@@ -279,6 +336,8 @@ int main(int argc, char **argv)
     static const struct rg_test tests[] = {
         RG_TEST(test_a_note_is_found_by_its_key),
         RG_TEST(test_the_oldest_note_makes_room),
+        RG_TEST(test_a_note_of_the_future_makes_room),
+        RG_TEST(test_a_writer_that_is_stopped),
         RG_TEST(test_no_text_can_be_read_without_the_secret),
         RG_TEST(test_random_bytes_are_no_note),
         RG_TEST(test_processes_that_are_killed_harm_nobody),

@@ -2,6 +2,7 @@
 #include "tests/gcs/host/region_case.h"
 #include "tests/support/test.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -156,9 +157,9 @@ static void test_what_the_environment_chooses(void)
     RG_CHECK_STR(rg_host_folder(NULL), "/dev/shm");
     RG_CHECK_STR(rg_host_folder(""), "/dev/shm");
     RG_CHECK_STR(rg_host_folder("1"), "/dev/shm");
-    RG_CHECK_STR(rg_host_folder("/run/shared"), "/run/shared");
     RG_CHECK_STR(rg_host_folder("true"), "/dev/shm");
     RG_CHECK_STR(rg_host_folder("ON"), "/dev/shm");
+    RG_CHECK_STR(rg_host_folder("/run/shared"), "/run/shared");
     RG_CHECK(rg_host_folder("0") == NULL);
     RG_CHECK(rg_host_folder("no") == NULL);
 }
@@ -203,16 +204,30 @@ static void test_locks_keep_openings_apart(void)
     region_case_open(&c);
     struct rg_host_region one = region_case_get(&c), two = region_case_get(&c);
     uint64_t last = (UINT64_C(1) << 48) - 1;
-    RG_CHECK(rg_host_region_lock(&one, 0));
-    RG_CHECK(rg_host_region_lock(&one, last));
-    RG_CHECK(!rg_host_region_lock(&two, 0));
-    RG_CHECK(!rg_host_region_lock(&two, last));
-    RG_CHECK(rg_host_region_lock(&two, 1));
+    RG_CHECK_EQ(rg_host_region_lock(&one, 0), 0);
+    RG_CHECK_EQ(rg_host_region_lock(&one, last), 0);
+    RG_CHECK_EQ(rg_host_region_lock(&two, 0), -EAGAIN);
+    RG_CHECK_EQ(rg_host_region_lock(&two, last), -EAGAIN);
+    RG_CHECK_EQ(rg_host_region_lock(&two, 1), 0);
     rg_host_region_unlock(&one, 0);
-    RG_CHECK(rg_host_region_lock(&two, 0));
+    RG_CHECK_EQ(rg_host_region_lock(&two, 0), 0);
     rg_host_region_close(&one);
-    RG_CHECK(rg_host_region_lock(&two, last));
+    RG_CHECK_EQ(rg_host_region_lock(&two, last), 0);
     rg_host_region_close(&two);
+    region_case_close(&c);
+}
+
+/* Where there are no locks, nobody is said to have one. */
+static void test_locks_that_cannot_be_had(void)
+{
+    struct region_case c;
+    region_case_open(&c);
+    struct rg_host_region region = region_case_get(&c);
+    struct rg_host_region unwritable = {.fd = open(c.path, O_RDONLY | O_CLOEXEC)};
+    RG_CHECK_EQ(rg_host_region_lock(&region, 7), 0);
+    RG_CHECK_EQ(rg_host_region_lock(&unwritable, 7), -EBADF);
+    RG_CHECK_EQ(close(unwritable.fd), 0);
+    rg_host_region_close(&region);
     region_case_close(&c);
 }
 
@@ -227,7 +242,7 @@ static void holder_main(struct region_case *c, uint64_t number, int said, int en
 {
     struct rg_host_region region;
     char byte;
-    if (region_case_try(c, &region) < 0 || !rg_host_region_lock(&region, number)) {
+    if (region_case_try(c, &region) < 0 || rg_host_region_lock(&region, number) < 0) {
         _exit(1);
     }
     if (fork() == 0) {
@@ -278,10 +293,10 @@ static void test_who_is_killed_holds_nothing(void)
     struct rg_host_region region = region_case_get(&c);
     struct holder holder;
     holder_start(&holder, &c, 7);
-    RG_CHECK(!rg_host_region_lock(&region, 7));
+    RG_CHECK_EQ(rg_host_region_lock(&region, 7), -EAGAIN);
     holder_kill(&holder);
     /* Its child is still there. */
-    RG_CHECK(rg_host_region_lock(&region, 7));
+    RG_CHECK_EQ(rg_host_region_lock(&region, 7), 0);
     holder_end(&holder);
     rg_host_region_close(&region);
     region_case_close(&c);
@@ -307,10 +322,10 @@ static void test_processes_of_the_same_number(void)
     }
     close(here);
     holder_kill(&holders[0]);
-    RG_CHECK(rg_host_region_lock(&region, 7));
-    RG_CHECK(!rg_host_region_lock(&region, 8));
+    RG_CHECK_EQ(rg_host_region_lock(&region, 7), 0);
+    RG_CHECK_EQ(rg_host_region_lock(&region, 8), -EAGAIN);
     holder_kill(&holders[1]);
-    RG_CHECK(rg_host_region_lock(&region, 8));
+    RG_CHECK_EQ(rg_host_region_lock(&region, 8), 0);
     holder_end(&holders[0]);
     holder_end(&holders[1]);
     rg_host_region_close(&region);
@@ -328,6 +343,7 @@ int main(int argc, char **argv)
         RG_TEST(test_a_full_folder),
         RG_TEST(test_a_region_that_is_removed),
         RG_TEST(test_locks_keep_openings_apart),
+        RG_TEST(test_locks_that_cannot_be_had),
         RG_TEST(test_who_is_killed_holds_nothing),
         RG_TEST(test_processes_of_the_same_number),
     };
