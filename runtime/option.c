@@ -1,13 +1,14 @@
 /* All options of a runtime and a client by name: the one table of what they are called outside of
  * C, of what they may be, and of what is said of a wrong value. Each is a row, with its place in
  * its struct. */
-#include "runtime/base.h"
+#include "runtime/option.h"
 
 #include <ringest/gcs.h>
 
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -374,9 +375,41 @@ static int share_check(char *error, size_t error_size)
                    text);
 }
 
+static double seconds_of(uint64_t ns)
+{
+    return ns == RG_FOREVER ? INFINITY : (double)ns / (double)RG_NS_PER_S;
+}
+
+/* Two options that belong together, with what was given of them before the environment was read. It
+ * is called by the variable what a variable said, and that is forgotten where it is wrong. */
+static int backoffs_check(struct rg_client_options *client, uint64_t given_min_ns,
+                          uint64_t given_max_ns, char *error, size_t error_size)
+{
+    uint64_t min_ns = client->backoff_min_ns, max_ns = client->backoff_max_ns;
+    bool is_min_default = min_ns == 0, is_max_default = max_ns == 0;
+    const char *min_name = min_ns != given_min_ns ? "RINGEST_BACKOFF_MIN" : "backoff_min";
+    const char *max_name = max_ns != given_max_ns ? "RINGEST_BACKOFF_MAX" : "backoff_max";
+    min_ns = is_min_default ? RG_BACKOFF_MIN_DEFAULT_NS : min_ns;
+    max_ns = is_max_default ? RG_BACKOFF_MAX_DEFAULT_NS : max_ns;
+    if (min_ns <= max_ns) {
+        return 0;
+    }
+    client->backoff_min_ns = given_min_ns;
+    client->backoff_max_ns = given_max_ns;
+    if (is_min_default) {
+        return explain(error, error_size, "%s is %g s, below %s, which is %g s by default",
+                       max_name, seconds_of(max_ns), min_name, seconds_of(min_ns));
+    }
+    return explain(error, error_size, "%s is %g s, above %s, which is %g s%s", min_name,
+                   seconds_of(min_ns), max_name, seconds_of(max_ns),
+                   is_max_default ? " by default" : "");
+}
+
 int rg_options_from_environment(struct rg_runtime_options *runtime,
                                 struct rg_client_options *client, char *error, size_t error_size)
 {
+    uint64_t backoff_min_ns = client != NULL ? client->backoff_min_ns : 0;
+    uint64_t backoff_max_ns = client != NULL ? client->backoff_max_ns : 0;
     for (size_t i = 0; i < RG_ARRAY_LEN(rows); i++) {
         void *options = rows[i].owner == RUNTIME ? (void *)runtime : client;
         if (rows[i].variable == VARIABLE_ELSEWHERE || options == NULL) {
@@ -387,5 +420,9 @@ int rg_options_from_environment(struct rg_runtime_options *runtime,
             return rc;
         }
     }
-    return client != NULL ? share_check(error, error_size) : 0;
+    if (client == NULL) {
+        return 0;
+    }
+    int rc = backoffs_check(client, backoff_min_ns, backoff_max_ns, error, error_size);
+    return rc == 0 ? share_check(error, error_size) : rc;
 }

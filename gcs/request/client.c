@@ -117,9 +117,6 @@ static int options_read(struct rg_client_options *own, const struct rg_client_op
         return rg_explain(error, error_size, -EINVAL, "attempts_max is %u, above the limit of %d",
                           own->attempts_max, RG_ATTEMPTS_LIMIT);
     }
-    if (own->backoff_min_ns > own->backoff_max_ns) {
-        return rg_explain(error, error_size, -EINVAL, "backoff_min_ns is above backoff_max_ns");
-    }
     return job_read(own, workers, error, error_size);
 }
 

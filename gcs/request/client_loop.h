@@ -14,6 +14,7 @@
 #include "gcs/request/rates.h"
 #include "gcs/request/retry.h"
 #include "http/pool.h"
+#include "runtime/option.h"
 #include "runtime/runtime.h"
 
 #include <ringest/gcs.h>
@@ -21,7 +22,8 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 
-/* Defaults of rg_client_options, and what an option may be at most. */
+/* Defaults of rg_client_options (two are in runtime/option.h), and what an option may be at most.
+ */
 #define RG_CONNECTIONS_DEFAULT 256
 #define RG_CONNECTIONS_LIMIT 65536
 #define RG_REQUESTS_DEFAULT 8192
@@ -32,8 +34,6 @@
 #define RG_FIRST_BYTE_TIMEOUT_DEFAULT_NS (30 * RG_NS_PER_S)
 #define RG_STALL_TIMEOUT_DEFAULT_NS (20 * RG_NS_PER_S)
 #define RG_IDLE_TIMEOUT_DEFAULT_NS (60 * RG_NS_PER_S)
-#define RG_BACKOFF_MIN_DEFAULT_NS (100 * RG_NS_PER_MS)
-#define RG_BACKOFF_MAX_DEFAULT_NS (30 * RG_NS_PER_S)
 /* The most that hedges_per_1000 may be: every request. */
 #define RG_HEDGES_LIMIT 1000
 

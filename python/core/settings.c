@@ -48,6 +48,12 @@ static PyObject *text_of_number(const char *name, PyObject *value)
 static bool seconds_of(const char *name, PyObject *value, double *out)
 {
     *out = PyBool_Check(value) ? 0 : PyFloat_AsDouble(value);
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_OverflowError)) {
+        PyErr_Clear();
+        PyErr_Format(PyExc_ValueError, "%s must be at most 1e+09 seconds, or math.inf for no limit",
+                     name);
+        return false;
+    }
     if (PyErr_Occurred() || PyBool_Check(value)) {
         PyErr_Clear();
         (void)type_refuse(name, "a number of seconds", value);
@@ -60,6 +66,12 @@ static PyObject *text_of_seconds(const char *name, PyObject *value)
 {
     double seconds;
     if (!seconds_of(name, value, &seconds)) {
+        return NULL;
+    }
+    if ((seconds > 0 && seconds < 1e-9) || (seconds > SECONDS_MAX && !isinf(seconds))) {
+        PyErr_Format(PyExc_ValueError,
+                     "%s must be 1e-09 to 1e+09 seconds, or math.inf for no limit, got %R", name,
+                     value);
         return NULL;
     }
     bool is_plain = seconds > 0 && seconds <= SECONDS_MAX;
@@ -180,11 +192,6 @@ bool core_settings_parse(struct core_settings *self, PyObject *keywords)
         done = setting_parse(self, PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1));
     }
     Py_XDECREF(given);
-    if (done && self->client.backoff_min_ns != 0 && self->client.backoff_max_ns != 0 &&
-        self->client.backoff_min_ns > self->client.backoff_max_ns) {
-        PyErr_SetString(PyExc_ValueError, "backoff_min is above backoff_max");
-        done = false;
-    }
     uint32_t rank = self->runtime.local_rank, size = self->runtime.local_world_size;
     if (done && rank != 0 && rank >= size) {
         PyErr_Format(PyExc_ValueError, "local_rank is %u, not below local_world_size, which is %u",

@@ -133,7 +133,11 @@ class Settings(unittest.TestCase):
         self.refused(ValueError, "headers has 'a b'", headers={"a b": "c"})
         self.refused(ValueError, "client_cert and client_key belong together", client_cert="x")
         self.refused(ValueError, "hedges_per_1000 must be 1 to 1000, got 1001", hedges_per_1000=1001)
-        self.refused(ValueError, "backoff_min is above backoff_max", backoff_min=2, backoff_max=1)
+        self.refused(ValueError, "backoff_min is 2 s, above backoff_max, which is 1 s", backoff_min=2, backoff_max=1)
+        self.refused(ValueError, "backoff_min is 31 s, above backoff_max, which is 30 s by default", backoff_min=31)
+        self.refused(
+            ValueError, "backoff_max is 0.05 s, below backoff_min, which is 0.1 s by default", backoff_max=0.05
+        )
         for nothing in ("attempts", "connections", "requests", "threads", "hedges_per_1000", "job_processes"):
             self.refused(ValueError, f"{nothing} must be 1 to ", **{nothing: 0})
         self.refused(ValueError, 'attempts must be 1 to 1000, got "-1"', attempts=-1)
@@ -143,6 +147,10 @@ class Settings(unittest.TestCase):
         self.refused(ValueError, "memory must be a number of bytes above 0", memory=0)
         self.refused(ValueError, "connect_timeout must be a number of seconds above 0", connect_timeout=-1)
         self.refused(ValueError, "connect_timeout must be a number of seconds above 0", connect_timeout=0)
+        self.refused(ValueError, "connect_timeout must be 1e-09 to 1e+09 seconds, or", connect_timeout=1e-10)
+        self.refused(ValueError, "connect_timeout must be 1e-09 to 1e+09 seconds, or", connect_timeout=2e9)
+        self.refused(ValueError, "connect_timeout must be at most 1e+09 seconds, or", connect_timeout=10**400)
+        self.refused(ValueError, "memory_timeout must be at most 1e+09 seconds, or", memory_timeout=10**5000)
         self.refused(ValueError, "idle_timeout must be a number of seconds above 0", idle_timeout=math.nan)
         self.refused(ValueError, "memory_timeout must be 0 to 1e+09 seconds", memory_timeout=-1)
         self.refused(TypeError, "stall_timeout must be a number of seconds, got '5'", stall_timeout="5")

@@ -202,6 +202,39 @@ static void test_what_is_set_comes_before_the_environment(void)
     unsetenv("RINGEST_STALL_TIMEOUT");
 }
 
+static void backoffs_are(const char *min, const char *max, const char *wanted)
+{
+    begin();
+    RG_CHECK_EQ(min != NULL ? set("backoff_min", min) : 0, 0);
+    RG_CHECK_EQ(max != NULL ? set("backoff_max", max) : 0, 0);
+    *error = '\0';
+    RG_CHECK_EQ(rg_options_from_environment(NULL, &client, error, sizeof(error)),
+                *wanted != '\0' ? -EINVAL : 0);
+    RG_CHECK_STR(error, wanted);
+}
+
+static void test_the_first_backoff_is_not_above_the_last(void)
+{
+    backoffs_are("31", NULL, "backoff_min is 31 s, above backoff_max, which is 30 s by default");
+    backoffs_are(NULL, "0.05",
+                 "backoff_max is 0.05 s, below backoff_min, which is 0.1 s by default");
+    backoffs_are("2", "1", "backoff_min is 2 s, above backoff_max, which is 1 s");
+    backoffs_are("inf", "1", "backoff_min is inf s, above backoff_max, which is 1 s");
+    backoffs_are("31", "31", "");
+    backoffs_are("inf", "inf", "");
+    setenv("RINGEST_BACKOFF_MIN", "40", 1);
+    backoffs_are("2", NULL, "");
+    backoffs_are(NULL, "1", "RINGEST_BACKOFF_MIN is 40 s, above backoff_max, which is 1 s");
+    /* What the variable said is forgotten, and can be taken away and read anew. */
+    RG_CHECK_EQ(client.backoff_min_ns, 0);
+    setenv("RINGEST_BACKOFF_MAX", "20", 1);
+    backoffs_are(NULL, NULL,
+                 "RINGEST_BACKOFF_MIN is 40 s, above RINGEST_BACKOFF_MAX, which is 20 s");
+    unsetenv("RINGEST_BACKOFF_MIN");
+    backoffs_are("21", NULL, "backoff_min is 21 s, above RINGEST_BACKOFF_MAX, which is 20 s");
+    unsetenv("RINGEST_BACKOFF_MAX");
+}
+
 static void test_a_wrong_variable_is_named(void)
 {
     begin();
@@ -243,6 +276,7 @@ int main(int argc, char **argv)
         RG_TEST(test_nothing_is_written_behind_an_older_struct),
         RG_TEST(test_the_environment_gives_each_of_them),
         RG_TEST(test_what_is_set_comes_before_the_environment),
+        RG_TEST(test_the_first_backoff_is_not_above_the_last),
         RG_TEST(test_a_wrong_variable_is_named),
         RG_TEST(test_a_folder_of_shared_tokens_is_a_switch_or_absolute),
     };
