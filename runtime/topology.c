@@ -619,19 +619,36 @@ static uint32_t first_site(const struct rg_topology *topology, uint32_t wanted)
     return is_enough ? (uint32_t)(before + each * rank->worker) : UINT32_MAX;
 }
 
+static bool is_of_one_node(const struct rg_topology *topology)
+{
+    for (uint32_t i = 1; i < topology->site_count; i++) {
+        if (topology->sites[i].node != topology->sites[0].node) {
+            return false;
+        }
+    }
+    return topology->site_count > 0;
+}
+
 /* The node of all sites, where a loop without a site still has its memory; -1: there are several,
  * or the process is alone, and so many loops were its own wish. */
 static int node_without_site(const struct rg_topology *topology)
 {
-    for (uint32_t i = 1; i < topology->site_count; i++) {
-        if (topology->sites[i].node != topology->sites[0].node) {
-            return -1;
-        }
-    }
     bool is_alone = topology->rank.size == 1 && topology->rank.workers == 0;
-    return is_alone || topology->site_count == 0
+    return is_alone || !is_of_one_node(topology)
                ? -1
                : topology->nodes[topology->sites[0].node].os_index;
+}
+
+/* Whether other ranks have been given the same set cannot be seen. In case they have, each begins
+ * at another core of it. The first CPUs of cores come first in order. */
+static uint64_t turned(const struct rg_topology *topology, uint64_t place)
+{
+    const struct rg_local_rank *rank = &topology->rank;
+    uint64_t cores = topology->core_count;
+    if (topology->share_kind != SHARE_OWN || place >= cores || !is_of_one_node(topology)) {
+        return place;
+    }
+    return (place + rank->rank * cores / rank->size) % cores;
 }
 
 int rg_topology_plan(const struct rg_topology *topology, enum rg_numa_policy policy,
@@ -659,7 +676,7 @@ int rg_topology_plan(const struct rg_topology *topology, enum rg_numa_policy pol
     for (uint32_t i = 0; i < count; i++) {
         out[i].node = node_without_site(topology);
         if (first + i < topology->site_count) {
-            const struct site *site = candidates[first + i].site;
+            const struct site *site = candidates[turned(topology, first + i)].site;
             out[i].cpu = is_pinned ? site->cpu : -1;
             out[i].node = topology->nodes[site->node].os_index;
         }

@@ -65,6 +65,35 @@ static void test_another_rank_or_a_stranger_is_a_launcher(void)
     rg_root_remove();
 }
 
+/* sudo, a setuid program, or one that made itself private, with the rank's own CPUs. */
+static void test_who_is_hidden_below_a_launcher_is_passed_over(void)
+{
+    const char *root = rg_root_make();
+    setenv("LOCAL_RANK", "3", 1);
+    process_write(1, 0, "0-255", NULL);
+    process_write(10, 1, "0-207", "PATH=/bin");
+    process_write(20, 10, "78-103", NULL);
+    process_write(30, 20, "78-103", "LOCAL_RANK=3");
+    RG_CHECK(launcher_of(root, 30));
+    RG_CHECK_STR(cpus, "0-207");
+    rg_root_remove();
+}
+
+/* Where all that is above is root's: what started the rank's first process is its launcher. */
+static void test_who_is_hidden_and_started_the_rank_is_its_launcher(void)
+{
+    const char *root = rg_root_make();
+    setenv("LOCAL_RANK", "3", 1);
+    process_write(1, 0, "0-255", NULL);
+    process_write(10, 1, "0-103", NULL);            /* slurmstepd */
+    process_write(20, 10, "0-103", "LOCAL_RANK=3"); /* a shell */
+    process_write(25, 20, "0-25", NULL);            /* sudo */
+    process_write(30, 25, "0-25", "LOCAL_RANK=3");
+    RG_CHECK(launcher_of(root, 30));
+    RG_CHECK_STR(cpus, "0-103");
+    rg_root_remove();
+}
+
 static void test_there_may_be_no_launcher_to_be_seen(void)
 {
     const char *root = rg_root_make();
@@ -92,6 +121,8 @@ int main(int argc, char **argv)
     static const struct rg_test tests[] = {
         RG_TEST(test_what_lies_between_has_the_same_rank),
         RG_TEST(test_another_rank_or_a_stranger_is_a_launcher),
+        RG_TEST(test_who_is_hidden_below_a_launcher_is_passed_over),
+        RG_TEST(test_who_is_hidden_and_started_the_rank_is_its_launcher),
         RG_TEST(test_there_may_be_no_launcher_to_be_seen),
         RG_TEST(test_this_process_has_a_launcher),
     };

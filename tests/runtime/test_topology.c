@@ -212,12 +212,30 @@ static void test_the_gpus_that_a_job_may_use_count(void)
 static void test_a_set_that_is_a_share_already_is_not_divided_again(void)
 {
     struct rg_topology_model model = {.synthetic = MACHINE_208, .cpus = "26-51"};
+    bool is_used[208] = {false};
     rank_open(&model, 1, 8);
     plan(RG_NUMA_AUTO, 0, 2);
-    RG_CHECK_EQ(places[0].cpu, 26);
+    RG_CHECK(places[0].cpu >= 26 && places[0].cpu < 52);
     plan(RG_NUMA_AUTO, 26, 26);
     for (int i = 0; i < 26; i++) {
-        RG_CHECK(places[i].cpu >= 26 && places[i].cpu < 52);
+        RG_CHECK(places[i].cpu >= 26 && places[i].cpu < 52 && !is_used[places[i].cpu]);
+        is_used[places[i].cpu] = true;
+    }
+}
+
+/* Such as numactl -N for both, where a container has few CPUs of each node. */
+static void test_ranks_that_were_given_the_same_small_set_pin_to_other_cores(void)
+{
+    struct rg_topology_model model = {.synthetic = MACHINE_208, .cpus = "104-135"};
+    bool is_used[208] = {false};
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        rank_open(&model, rank, 2);
+        plan(RG_NUMA_AUTO, 0, 4);
+        for (int i = 0; i < 4; i++) {
+            int core = places[i].cpu / 2;
+            RG_CHECK(core >= 52 && core < 68 && !is_used[core]);
+            is_used[core] = true;
+        }
     }
 }
 
@@ -663,6 +681,7 @@ int main(int argc, char **argv)
         RG_TEST(test_ranks_have_cores_of_their_own_on_the_nodes_of_their_gpus),
         RG_TEST(test_the_gpus_that_a_job_may_use_count),
         RG_TEST(test_a_set_that_is_a_share_already_is_not_divided_again),
+        RG_TEST(test_ranks_that_were_given_the_same_small_set_pin_to_other_cores),
         RG_TEST(test_a_set_that_the_launcher_has_too_is_divided),
         RG_TEST(test_a_node_that_four_ranks_have_in_common_is_divided_by_four),
         RG_TEST(test_a_set_of_another_plan_is_divided_itself),
