@@ -61,7 +61,7 @@ struct rg_client_options {
     uint32_t reads_per_s, writes_per_s; /* at most, of this client, for each bucket; no limit */
     enum rg_ramp ramp;                  /* NONE */
     /* Of the job, whose ramp it is: each gets an equal part. WORLD_SIZE, OMPI_COMM_WORLD_SIZE,
-     * PMI_SIZE or SLURM_STEP_NUM_TASKS, the first that is set, else 1. */
+     * PMI_SIZE or SLURM_STEP_NUM_TASKS, the first that is set, else 1; times `workers`. */
     uint32_t job_processes;
 };
 

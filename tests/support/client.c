@@ -82,6 +82,7 @@ void rg_test_client_open(struct rg_test_client *c)
     struct rg_runtime_options options;
     rg_runtime_options_init(&options);
     options.threads = c->threads != 0 ? c->threads : 1;
+    options.workers = c->workers;
     options.memory_max = c->memory_max != 0 ? c->memory_max : RG_MIB(64);
     options.numa_policy = RG_NUMA_NONE;
     int rc = rg_runtime_open(&c->runtime, &options);

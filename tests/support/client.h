@@ -31,6 +31,7 @@ struct rg_test_client {
     bool ask_client;               /* the server wants a certificate that its authority issued */
     const char *host;              /* "localhost" with TLS, else "127.0.0.1" */
     uint32_t threads;              /* 1 */
+    uint32_t workers;              /* of the process's rank, of which it is the first; none */
     uint64_t memory_max;           /* 64 MiB */
     uint32_t capacity;             /* of the queue; 4096 */
     bool hedges; /* the client does, as it usually would: counts of requests then depend on time */

@@ -469,13 +469,17 @@ static void test_a_busy_bucket_gets_fewer_requests(void)
     rg_test_client_close(&fixed);
 }
 
-static void rate_is_kept(const struct rg_client_options *options, unsigned rate)
+static void rate_is_kept(const struct rg_client_options *options, uint32_t workers, unsigned rate)
 {
     enum { AT_ONCE = 60 };
     struct script good = script_good();
     const struct rg_step *scripts[] = {good.steps};
-    struct rg_test_client c = {
-        .hedges = true, .scripts = scripts, .script_count = 1, .options = *options};
+    struct rg_test_client c = {.hedges = true,
+                               .scripts = scripts,
+                               .script_count = 1,
+                               .threads = 4,
+                               .workers = workers,
+                               .options = *options};
     rg_test_client_open(&c);
     uint64_t begun_ns = rg_now_ns();
     unsigned count = 0;
@@ -493,7 +497,7 @@ static void rate_is_kept(const struct rg_client_options *options, unsigned rate)
 
 static void test_a_rate_is_kept_where_it_is_asked_for(void)
 {
-    rate_is_kept(&(struct rg_client_options){.reads_per_s = 100}, 100);
+    rate_is_kept(&(struct rg_client_options){.reads_per_s = 100}, 0, 100);
 }
 
 static void test_each_process_has_its_part_of_a_jobs_ramp(void)
@@ -502,10 +506,12 @@ static void test_each_process_has_its_part_of_a_jobs_ramp(void)
     const struct rg_client_options by_environment = {.ramp = RG_RAMP_GCS};
     const struct rg_client_options lower = {.ramp = RG_RAMP_GCS, .reads_per_s = 100};
     setenv("WORLD_SIZE", "50", 1);
-    rate_is_kept(&by_environment, 100);
+    rate_is_kept(&by_environment, 0, 100);
+    setenv("WORLD_SIZE", "5", 1);
+    rate_is_kept(&by_environment, 10, 100); /* each rank has ten workers */
     setenv("WORLD_SIZE", "2", 1);
-    rate_is_kept(&given, 100);
-    rate_is_kept(&lower, 100);
+    rate_is_kept(&given, 10, 100);
+    rate_is_kept(&lower, 0, 100);
     unsetenv("WORLD_SIZE");
 }
 
