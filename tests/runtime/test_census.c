@@ -86,9 +86,10 @@ static void test_a_child_begins_anew(void)
     if (child == 0) {
         bool is_new = all().requests == 0 && all().memory_max == 0;
         rg_runtime_close(runtime);
-        struct rg_runtime *own = runtime_open(1);
-        count_on(own, 0);
-        rg_runtime_close(own);
+        static struct rg_loop own; /* without a thread, which sanitizers forbid here */
+        rg_census_enter(&own);
+        count_request(&own);
+        rg_census_leave(&own);
         _exit(is_new && all().requests == 1 ? 0 : 1);
     }
     int status;
