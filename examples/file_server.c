@@ -1,16 +1,15 @@
-/* Serves the objects of a bucket over HTTP, and reads ahead: after shard-0007.tar, shard-0008.tar
- * and so on come before somebody asks for them.  file_server PORT BUCKET [AHEAD] A connection is a
- * thread; one more takes completions. SLOTS objects are in memory at most. */
-#include <arpa/inet.h>
+/* Serves the objects of a bucket over HTTP to this machine, and reads ahead: after shard-0007.tar,
+ * shard-0008.tar and so on come before somebody asks for them.  file_server PORT BUCKET [AHEAD]
+ *
+ * One thread takes completions, and each of SLOTS others answers one request after the other. At
+ * most SLOTS objects are here or on their way, besides those that are being sent. What was read
+ * ahead is as it was then. */
+#include "http.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <pthread.h>
 #include <ringest/ringest.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #define SLOTS 64
 
@@ -68,7 +67,7 @@ static bool name_next(char *name)
 /* Waits for the object, whose lease is the caller's then, and asks for those behind it. */
 static struct rg_completion object_take(char *name)
 {
-    struct rg_completion object = {.status = RG_STATUS_BAD_REQUEST, .detail = "no valid name"};
+    struct rg_completion object = {0};
     struct slot *slot;
     int rc = 0;
     pthread_mutex_lock(&lock);
@@ -86,14 +85,17 @@ static struct rg_completion object_take(char *name)
         object = slot->object;
         *slot = (struct slot){.state = FREE};
         pthread_cond_broadcast(&changed);
+    } else {
+        object.status = rc == -EINVAL ? RG_STATUS_BAD_REQUEST : RG_STATUS_NO_RESOURCES;
+        object.detail = strerror(-rc);
     }
     pthread_mutex_unlock(&lock);
     return object;
 }
 
-static void *take_completions(void *nothing)
+static void take_completions(void)
 {
-    for (struct rg_completion done; nothing == NULL;) {
+    for (struct rg_completion done;;) {
         if (rg_cq_wait(cq, &done, 1, 1, RG_FOREVER) == 1) {
             pthread_mutex_lock(&lock);
             slots[done.user_data].object = done;
@@ -102,64 +104,66 @@ static void *take_completions(void *nothing)
             pthread_mutex_unlock(&lock);
         }
     }
-    return NULL;
 }
 
-static void *serve(void *connection)
+static const char *answer_of(enum rg_status status)
 {
-    char line[2048], name[RG_OBJECT_NAME_SIZE_MAX + 1];
-    int fd = (int)(intptr_t)connection;
-    FILE *in = fdopen(fd, "r"), *out = fdopen(dup(fd), "w");
-    if (fgets(line, sizeof(line), in) != NULL && sscanf(line, "GET /%1024s", name) == 1) {
-        while (fgets(line, sizeof(line), in) != NULL && strcspn(line, "\r\n") > 0) {
-        } /* fields, up to the blank line */
-        struct rg_completion object = object_take(name);
-        bool is_good = object.status == RG_STATUS_OK;
-        const char *text = is_good ? object.data : object.detail;
-        size_t size = is_good ? (size_t)object.size : strlen(text);
-        fprintf(out, "HTTP/1.1 %s\r\nContent-Length: %zu\r\n\r\n",
-                is_good ? "200 OK" : "404 Not Found", size);
-        fwrite(text, 1, size, out);
-        rg_lease_release(object.lease);
+    return status == RG_STATUS_OK            ? "200 OK"
+           : status == RG_STATUS_BAD_REQUEST ? "400 Bad Request"
+           : status == RG_STATUS_PERMISSION  ? "403 Forbidden"
+           : status == RG_STATUS_NOT_FOUND   ? "404 Not Found"
+           : rg_status_retryable(status)     ? "503 Service Unavailable"
+                                             : "502 Bad Gateway";
+}
+
+static void *serve(void *listener)
+{
+    char name[RG_OBJECT_NAME_SIZE_MAX + 1];
+    for (FILE *connection;;) {
+        while ((connection = http_accept((int)(intptr_t)listener)) == NULL) {
+        }
+        const char *answer = http_read(connection, name);
+        if (answer != NULL && strcmp(answer, "200 OK") == 0) {
+            struct rg_completion object = object_take(name);
+            bool is_good = object.status == RG_STATUS_OK;
+            http_answer(connection, answer_of(object.status),
+                        object.is_gzip ? "Content-Encoding: gzip\r\n" : "",
+                        is_good ? object.data : object.detail,
+                        is_good ? object.size : strlen(object.detail));
+            rg_lease_release(object.lease);
+        } else if (answer != NULL) {
+            http_answer(connection, answer, "", NULL, 0);
+        }
+        fclose(connection);
     }
-    fclose(in);
-    fclose(out);
     return NULL;
 }
 
 int main(int argc, char **argv)
 {
     struct rg_runtime *runtime;
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof(address);
-    pthread_t thread;
-    if (argc < 3 || argc > 4) {
+    unsigned long port;
+    char rest;
+    if (argc < 3 || argc > 4 || sscanf(argv[1], "%lu%c", &port, &rest) != 1 || port > 65535 ||
+        (argc > 3 && (sscanf(argv[3], "%lu%c", &ahead, &rest) != 1 || ahead > SLOTS / 2))) {
         fprintf(stderr, "usage: file_server PORT BUCKET [AHEAD]\n");
         return 2;
     }
     bucket = argv[2];
-    ahead = argc > 3 ? strtoul(argv[3], NULL, 10) : ahead;
     if (rg_runtime_open(&runtime, NULL) < 0 || rg_client_open(&client, runtime, NULL) < 0 ||
         rg_cq_open(&cq, runtime, SLOTS) < 0) {
         fprintf(stderr, "no client could be opened; RINGEST_LOG=error says why\n");
         return 2;
     }
-    signal(SIGPIPE, SIG_IGN);
-    address.sin_port = htons((uint16_t)atoi(argv[1]));
-    int listener = socket(AF_INET, SOCK_STREAM, 0);
-    if (bind(listener, (struct sockaddr *)&address, size) < 0 || listen(listener, SLOTS) < 0 ||
-        getsockname(listener, (struct sockaddr *)&address, &size) < 0 ||
-        pthread_create(&thread, NULL, take_completions, NULL) != 0) {
+    int listener = http_listen(port), count = 0;
+    for (pthread_t thread; listener >= 0 && count < SLOTS; count++) {
+        if (pthread_create(&thread, NULL, serve, (void *)(intptr_t)listener) != 0) {
+            break; /* fewer will do */
+        }
+    }
+    if (count == 0) {
         perror("file_server");
         return 2;
     }
-    printf("http://127.0.0.1:%d/\n", ntohs(address.sin_port));
-    fflush(stdout);
-    for (int fd; (fd = accept(listener, NULL, NULL)) >= 0;) {
-        if (pthread_create(&thread, NULL, serve, (void *)(intptr_t)fd) == 0) {
-            pthread_detach(thread);
-        }
-    }
-    perror("file_server");
-    return 2;
+    take_completions();
 }

@@ -1,7 +1,9 @@
 """The examples in C, built as their users build them."""
 
 import os
+import resource
 import signal
+import socket
 import subprocess
 import unittest
 import urllib.error
@@ -124,8 +126,43 @@ class Examples(ServedCase):
         with urllib.request.urlopen(place + name, timeout=PATIENCE_S) as answer:
             return answer.read()
 
+    def check_refused(self, place, name, code, method="GET"):
+        with self.assertRaises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(urllib.request.Request(place + name, method=method), timeout=PATIENCE_S)
+        self.assertEqual(caught.exception.code, code)
+        self.assertEqual(caught.exception.headers["Connection"], "close")
+        caught.exception.close()
+
+    def test_file_server_without_descriptors(self):
+        server = subprocess.Popen(
+            self.command("file_server", "0", "made"),
+            env=self.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            place = server.stdout.readline().strip()
+            limit = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
+            resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (3, limit[1]))
+            port = int(place.rstrip("/").rpartition(":")[2])
+            # One more than there are threads that already wait for one.
+            peers = [socket.create_connection(("127.0.0.1", port), PATIENCE_S) for _ in range(65)]
+            for peer in peers:
+                peer.sendall(b"HEAD / HTTP/1.1\r\n\r\n")
+            self.assertIn("Too many open files", server.stderr.readline())
+            resource.prlimit(server.pid, resource.RLIMIT_NOFILE, limit)
+            for peer in peers:
+                with peer, peer.makefile("rb") as answer:
+                    self.assertRegex(answer.read(), rb"^HTTP/1.1 405 ")
+        finally:
+            server.terminate()
+            server.communicate()
+
     def test_file_server(self):
         self.check_usage("file_server")
+        for arguments in (("abc", "made"), ("99999", "made"), ("0", "made", "-1"), ("0", "made", "1000")):
+            self.run_example("file_server", *arguments, status=USAGE)
         server = subprocess.Popen(
             self.command("file_server", "0", "made", "4"), env=self.environment(), stdout=subprocess.PIPE, text=True
         )
@@ -139,11 +176,14 @@ class Examples(ServedCase):
                 until(lambda: rule.state()["seen"] >= 6, "reading ahead")
                 for name in self.names[10:14]:
                     self.assertEqual(self.fetch(place, name), self.server.request("GET", f"/made/{name}"))
-            for name in ("missing", "", "shard-00000099", "%0d"):
-                with self.assertRaises(urllib.error.HTTPError) as caught:
-                    self.fetch(place, name)
-                self.assertEqual(caught.exception.code, 404)
-                caught.exception.close()
+            for name, code in (("missing", 404), ("shard-00000099", 404), ("", 400), ("%0d", 400), ("a?b", 400)):
+                self.check_refused(place, name, code)
+            self.check_refused(place, "n" * 1025, 414)
+            self.check_refused(place, "n" * 5000, 414)
+            self.check_refused(place, self.names[0], 405, "HEAD")
+            self.check_refused(place, self.names[0], 405, "POST")
+            with Rule(self.rule_place, bucket="made", effect="none", answer="failed", status=403):
+                self.check_refused(place, self.names[19], 403)
             # Peers that go away do no harm.
             self.assertEqual(self.fetch(place, self.names[0]), self.server.request("GET", f"/made/{self.names[0]}"))
         finally:
