@@ -88,11 +88,13 @@ static void records_publish(struct rg_flow *self, struct rg_completion *records,
     rg_cq_publish(self->cq, records, count);
 }
 
-/* Offers a batch of samples. False: there are no more, or no slots. */
+/* Offers a batch of samples. False: there are no more, or no slots, or no places: the thread that
+ * holds those up by a sample that it has taken runs the pump when it has marked it. */
 static bool samples_offer_some(struct rg_flow *self)
 {
     struct rg_window *window = &self->intake->window;
-    uint32_t count = rg_window_offerable(window, RG_INTAKE_AT_ONCE);
+    uint32_t places = RG_MIN(rg_offers_room(&self->offers), (uint32_t)RG_INTAKE_AT_ONCE);
+    uint32_t count = rg_window_offerable(window, places);
     int reserved = count > 0 ? rg_cq_source_reserve(self->cq, count) : 0;
     struct rg_completion records[RG_INTAKE_AT_ONCE];
     for (int i = 0; i < reserved; i++) {
@@ -156,9 +158,11 @@ static void memory_look(struct rg_flow *self)
 static bool is_flowing(const struct rg_flow *self)
 {
     const struct rg_intake *intake = self->intake;
-    bool wants_slots = rg_window_can_take(&intake->window);
-    return self->state == FLOWING && !wants_slots && !self->is_stuck &&
-           (rg_intake_out(intake) > 0 || (intake->client != NULL && intake->is_refused));
+    bool is_waiting = rg_window_can_take(&intake->window);
+    bool wants_mark = is_waiting && rg_offers_room(&self->offers) == 0;
+    bool will_come = !is_waiting &&
+                     (rg_intake_out(intake) > 0 || (intake->client != NULL && intake->is_refused));
+    return self->state == FLOWING && !self->is_stuck && (wants_mark || will_come);
 }
 
 static enum rg_cq_source_state source_state(const struct rg_flow *self)

@@ -36,7 +36,7 @@ static bool invariants(const struct rg_offers *offers)
 
 uint64_t rg_offers_add(struct rg_offers *offers, uint64_t index, uint64_t number)
 {
-    RG_ASSERT(offers->tail - offers->head < offers->capacity);
+    RG_ASSERT(rg_offers_room(offers) > 0);
     struct rg_offer *offer = offer_at(offers, offers->tail);
     offer->index = index;
     offer->number = number;

@@ -37,6 +37,13 @@ int rg_offers_init(struct rg_offers *offers, uint32_t capacity);
 /* Also one that is zero. */
 void rg_offers_fini(struct rg_offers *offers);
 
+/* For how many samples there are places. Not for all of a window that is unordered: it goes on
+ * beside a sample that was taken and not marked, and that sample's place waits, with all that are
+ * behind it. The reader looks again when it has been marked. */
+static inline uint32_t rg_offers_room(const struct rg_offers *offers)
+{
+    return offers->capacity - (uint32_t)(offers->tail - offers->head);
+}
 /* The place of a sample, which there must be room for. */
 uint64_t rg_offers_add(struct rg_offers *offers, uint64_t index, uint64_t number);
 /* These records have been taken off a queue. Sets both words, of which sample_number was the place.

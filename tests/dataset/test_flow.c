@@ -4,10 +4,13 @@
 #include "dataset/flow.h"
 #include "emulator/emulator.h"
 #include "gcs/request/client.h"
+#include "runtime/cq.h"
 #include "tests/support/test.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <ringest/dataset.h>
+#include <semaphore.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -104,7 +107,7 @@ static void sample_note(const struct rg_completion *sample)
 {
     RG_CHECK_EQ(sample->user_data, SAMPLES);
     RG_CHECK(sample->sample_index < COUNT);
-    RG_CHECK(sample->status != RG_STATUS_OK || sample->size == 2000);
+    RG_CHECK(sample->status != RG_STATUS_OK || sample->size == objects[sample->sample_index].size);
     atomic_fetch_add(&times_seen[sample->sample_index], 1);
     rg_lease_release(sample->lease);
 }
@@ -539,6 +542,95 @@ static void test_threads_wait_for_batches(void)
     world_close();
 }
 
+/* A source whose one record stops the thread that takes it, and what that thread takes with it. */
+struct gate {
+    struct rg_cq_source source;
+    sem_t is_reached, go_on;
+    struct rg_completion records[2];
+};
+
+static void sem_await(sem_t *sem)
+{
+    while (sem_wait(sem) < 0) {
+        RG_CHECK_EQ(errno, EINTR);
+    }
+}
+
+static void gate_took(struct rg_cq_source *source, struct rg_completion *records, uint32_t count)
+{
+    struct gate *gate = RG_CONTAINER_OF(source, struct gate, source);
+    RG_CHECK_EQ(count, 1);
+    records->sample_index = 0;
+    sem_post(&gate->is_reached);
+    sem_await(&gate->go_on);
+}
+
+static void gate_has_room(struct rg_cq_source *source)
+{
+    (void)source;
+}
+
+static void gate_open(struct gate *gate)
+{
+    *gate = (struct gate){.source.took = gate_took, .source.has_room = gate_has_room};
+    sem_init(&gate->is_reached, 0, 0);
+    sem_init(&gate->go_on, 0, 0);
+    rg_cq_attach(cq, &gate->source);
+    RG_CHECK_EQ(rg_cq_reserve(cq, 1), 1);
+    struct rg_completion record = {.sample_index = (uintptr_t)&gate->source};
+    rg_cq_publish(cq, &record, 1);
+}
+
+static void gate_close(struct gate *gate)
+{
+    rg_cq_source_become(cq, &gate->source, RG_CQ_SOURCE_AWAY);
+    rg_cq_detach(cq, &gate->source);
+    sem_destroy(&gate->is_reached);
+    sem_destroy(&gate->go_on);
+}
+
+static void *gate_pass(void *context)
+{
+    struct gate *gate = context;
+    RG_CHECK_EQ(rg_cq_wait(cq, gate->records, 2, 2, rg_now_ns() + PATIENCE_NS), 2);
+    return NULL;
+}
+
+/* A thread is suspended when it has taken a sample off the queue and not marked it. Others take
+ * what can be offered behind it. The first sample is large, so that it comes after the one that is
+ * not marked, and the window goes on. */
+static void test_a_suspended_taker_bounds_what_is_offered_behind_it(void)
+{
+    world_open(64);
+    objects[0] = (struct rg_object){.name = "large-00000000", .size = 1600000};
+    struct rg_reader_options options = reader_options();
+    options.shuffle = false;
+    options.unordered = true;
+    options.window_requests = 16;
+    struct gate gate;
+    gate_open(&gate);
+    pthread_t thread;
+    RG_CHECK_EQ(pthread_create(&thread, NULL, gate_pass, &gate), 0);
+    struct rg_reader *reader = reader_start(&options);
+    sem_await(&gate.is_reached);
+    RG_CHECK_EQ(samples_take(15), 15);
+    /* With the first sample the window has gone on to the next, unless that is the one taken. */
+    struct rg_stats stats;
+    uint64_t asked = atomic_load(&times_seen[0]) == 1 ? 17 : 16;
+    RG_AWAIT(rg_runtime_stats(runtime, &stats) == 0 && stats.total.count >= asked);
+    loops_await();
+    struct rg_completion record;
+    RG_CHECK_EQ(rg_cq_poll(cq, &record, 1), 0);
+    sem_post(&gate.go_on);
+    RG_CHECK_EQ(pthread_join(thread, NULL), 0);
+    gate_close(&gate);
+    sample_note(&gate.records[1]);
+    RG_CHECK_EQ(samples_take(UINT64_MAX), COUNT - 16);
+    check_each_seen_once();
+    rg_reader_close(reader);
+    world_close();
+}
+
 static void test_a_closed_client_ends_the_epoch(void)
 {
     for (uint64_t count = 0; count < 100; count += 33) {
@@ -706,6 +798,7 @@ int main(int argc, char **argv)
         RG_TEST(test_changed_objects_follow_the_policy),
         RG_TEST(test_threads_take_what_readers_and_requests_give),
         RG_TEST(test_threads_wait_for_batches),
+        RG_TEST(test_a_suspended_taker_bounds_what_is_offered_behind_it),
         RG_TEST(test_a_closed_client_ends_the_epoch),
         RG_TEST(test_nothing_to_read_is_the_end),
         RG_TEST(test_a_reader_starts_after_some_samples),
