@@ -33,8 +33,11 @@
  * that (5) does not sleep or is woken by (f). A count that is reached while an earlier position is
  * still being copied wakes too early; the waiter looks, sleeps again, and the publisher of that
  * position wakes it. `head` only grows, so a need computed from an old one also only wakes too
- * early. Whoever interrupts sets `interrupted` before (e), so that a waiter either sees it in (4)
- * or is woken by (f); so does the last source that comes to rest with `present`.
+ * early. The last source that comes to rest or goes changes `present` before (e), so that a waiter
+ * either sees that in (4) or is woken by (f). Whoever interrupts adds to `interruptions` before
+ * (e), and a waiter takes one of them in (4). Each ends one wait: it stays until a waiter takes it,
+ * and whoever looked before it was there does not sleep, or is woken with all others by (f), and
+ * looks again. So nobody sleeps while one is left.
  *
  * The eventfd (no wake-up is lost). `signalled` is true from the write that made it readable until
  * a poll finds nothing, which clears it and then looks again. Either the publisher's (b) precedes
@@ -66,6 +69,7 @@
 #include <unistd.h>
 
 #define CAPACITY_MAX (UINT32_C(1) << 20)
+#define INTERRUPTIONS_MAX (UINT32_C(1) << 20)
 #define RECORD_WORDS (sizeof(struct rg_completion) / sizeof(uint64_t))
 static_assert(sizeof(struct rg_completion) % sizeof(uint64_t) == 0, "records are copied as words");
 
@@ -104,7 +108,7 @@ struct rg_cq {
     _Atomic uint32_t event;                          /* the futex */
     _Atomic uint32_t sleepers;
     _Atomic(struct rg_cq_listener *) listener; /* NULL: none */
-    _Atomic bool interrupted;                  /* until a wait has ended by it */
+    _Atomic uint32_t interruptions;            /* which have ended no wait yet */
     _Atomic int fd;                            /* -1 until it is asked for */
     _Atomic bool signalled;
 
@@ -275,10 +279,11 @@ int rg_cq_reserve(struct rg_cq *cq, uint32_t count)
     return in_child(cq) ? -EOWNERDEAD : slots_reserve(cq, count, cq->capacity);
 }
 
-/* All others together hold no more than so many: a quarter is the requests'. */
+/* All others together hold no more than so many: a quarter is the requests', and one slot of two.
+ */
 static uint32_t share_of_sources(const struct rg_cq *cq)
 {
-    return cq->capacity - cq->capacity / 4;
+    return cq->capacity - (cq->capacity == 2 ? 1 : cq->capacity / 4);
 }
 
 bool rg_cq_is_scarce(const struct rg_cq *cq)
@@ -298,10 +303,14 @@ int rg_cq_source_reserve(struct rg_cq *cq, uint32_t count)
     return reserved;
 }
 
+/* Also where all are AWAY: they were there. */
 static bool sources_rest(struct rg_cq *cq)
 {
+    if ((atomic_load(&cq->source_bits) & SOURCED) == 0) {
+        return false;
+    }
     uint64_t present = atomic_load(&cq->present);
-    return present != 0 && present >> 32 == (present & UINT32_MAX);
+    return present >> 32 == (present & UINT32_MAX);
 }
 
 static void wake_all(struct rg_cq *cq)
@@ -533,6 +542,15 @@ static void lower_wake_at(struct rg_cq *cq, uint64_t needed)
     }
 }
 
+/* Ends this wait by one of the interruptions. False: there are none. */
+static bool interruption_take(struct rg_cq *cq)
+{
+    uint32_t now = atomic_load(&cq->interruptions);
+    while (now > 0 && !atomic_compare_exchange_weak(&cq->interruptions, &now, now - 1)) {
+    }
+    return now > 0;
+}
+
 /* Takes at least `min`, or sleeps until there may be as many and returns 0; negative when the sleep
  * ended otherwise. */
 static int take_or_sleep(struct rg_cq *cq, struct rg_completion *out, uint32_t out_max,
@@ -545,7 +563,7 @@ static int take_or_sleep(struct rg_cq *cq, struct rg_completion *out, uint32_t o
     lower_wake_at(cq, head + min);
     (void)atomic_load(&cq->published);
     int rc = (int)take(cq, out, out_max, min);
-    if (rc == 0 && atomic_load(&cq->interrupted) && atomic_exchange(&cq->interrupted, false)) {
+    if (rc == 0 && interruption_take(cq)) {
         rc = -EINTR;
     }
     if (rc == 0) {
@@ -586,7 +604,10 @@ void rg_cq_interrupt(struct rg_cq *cq)
     if (in_child(cq)) {
         return;
     }
-    atomic_store(&cq->interrupted, true);
+    uint32_t now = atomic_load(&cq->interruptions);
+    while (now < INTERRUPTIONS_MAX &&
+           !atomic_compare_exchange_weak(&cq->interruptions, &now, now + 1)) {
+    }
     wake_all(cq);
 }
 

@@ -43,12 +43,12 @@ struct rg_cq_source {
  * more. Both may wait. */
 void rg_cq_attach(struct rg_cq *cq, struct rg_cq_source *source);
 void rg_cq_detach(struct rg_cq *cq, struct rg_cq_source *source);
-/* When all sources rest, no thread waits for more than is there or was reserved by requests. One
- * thread at a time for each source, which must be attached. */
+/* When all sources rest or are AWAY, no thread waits for more than is there or was reserved by
+ * requests. One thread at a time for each source, which must be attached. */
 void rg_cq_source_become(struct rg_cq *cq, struct rg_cq_source *source,
                          enum rg_cq_source_state state);
-/* Like rg_cq_reserve, but leaves a quarter of the queue to requests. With 0, all sources are told
- * when there are slots. */
+/* Like rg_cq_reserve, but leaves a quarter of the queue to requests: one slot of two, none of one.
+ * With 0, all sources are told when there are slots. */
 int rg_cq_source_reserve(struct rg_cq *cq, uint32_t count);
 /* A thread waits in rg_cq_wait. */
 bool rg_cq_is_awaited(struct rg_cq *cq);

@@ -91,10 +91,10 @@ RG_API int rg_reader_next(struct rg_reader *reader, struct rg_sample *out, uint3
  * which the reader is to be closed before. Loops keep the window full. A sample comes as a
  * completion with `user_data`, sample_index and sample_number; it counts as taken when a thread
  * takes it off. The last completion has no sample: RG_STATUS_END, or RG_STATUS_CLOSED if the client
- * was closed before. A quarter of the queue is left to requests; while the rest is in use, samples
- * wait in the window. rg_reader_next returns -EINVAL from then on. Samples that were not taken off
- * when the reader is closed stay in the queue; the last completion is not given then. 0, -EINVAL
- * (it was started before), -ENOMEM, -EOWNERDEAD. */
+ * was closed before. A quarter of the queue is left to requests: one slot of two, none of one.
+ * While the rest is in use, samples wait in the window. rg_reader_next returns -EINVAL from then
+ * on. Samples that were not taken off when the reader is closed stay in the queue; the last
+ * completion is not given then. 0, -EINVAL (it was started before), -ENOMEM, -EOWNERDEAD. */
 RG_API int rg_reader_start(struct rg_reader *reader, struct rg_cq *cq, uint64_t user_data);
 /* Ends a wait in rg_reader_next, or the next wait, with -EINTR. Any thread. */
 RG_API void rg_reader_interrupt(struct rg_reader *reader);

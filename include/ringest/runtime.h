@@ -165,13 +165,13 @@ RG_API int rg_cq_poll(struct rg_cq *cq, struct rg_completion *out, uint32_t out_
 #define RG_FOREVER UINT64_MAX /* a deadline that never passes */
 /* Takes off up to out_max completions. Waits until there are `min` of them, or until deadline_ns
  * (CLOCK_MONOTONIC). Returns how many: fewer than `min`, but at least one, if the deadline passed,
- * or if readers deliver into the queue, none can give more before something is taken off, and no
- * request is out. With none: -ETIME (the deadline passed) or -EINTR (a signal handler ran, or
- * rg_cq_interrupt). -EINVAL: min is 0, or above out_max or the capacity. */
+ * or if readers deliver or delivered into the queue, none can give more before something is taken
+ * off, and no request is out. With none: -ETIME (the deadline passed) or -EINTR (a signal handler
+ * ran, or rg_cq_interrupt). -EINVAL: min is 0, or above out_max or the capacity. */
 RG_API int rg_cq_wait(struct rg_cq *cq, struct rg_completion *out, uint32_t out_max, uint32_t min,
                       uint64_t deadline_ns);
 /* Ends a wait that a thread is in, or else the next one that would sleep, with -EINTR. One call
- * ends one wait. */
+ * ends one wait, also where several are made before a thread runs (a million are remembered). */
 RG_API void rg_cq_interrupt(struct rg_cq *cq);
 /* An eventfd, the queue's own, that is readable when there are completions; for poll, epoll,
  * asyncio. Read it to reset it, then call rg_cq_poll until it returns 0. Errors: -EMFILE. */

@@ -144,7 +144,7 @@ static void test_a_full_queue_has_room_after_taking_or_unreserving(void)
 
 static void test_a_queue_is_scarce_with_a_quarter_free(void)
 {
-    static const uint32_t pairs[][2] = {{1, 1}, {2, 2}, {4, 3}, {16, 12}};
+    static const uint32_t pairs[][2] = {{1, 1}, {2, 1}, {4, 3}, {16, 12}};
     for (size_t i = 0; i < RG_ARRAY_LEN(pairs); i++) {
         struct rg_cq *cq = open_queue(pairs[i][0]);
         for (uint32_t used = 0; used < pairs[i][0]; used++) {
@@ -348,6 +348,33 @@ static void test_a_wait_is_interrupted_by_another_thread(void)
         RG_CHECK_EQ(waiter.result, -EINTR);
     }
     struct rg_completion out[2];
+    RG_CHECK_EQ(rg_cq_wait(cq, out, 2, 1, rg_now_ns()), -ETIME);
+    rg_cq_close(cq);
+}
+
+static void test_each_interruption_ends_one_wait(void)
+{
+    struct rg_cq *cq = open_queue(4);
+    struct rg_completion out[2];
+    for (int i = 0; i < 3; i++) {
+        rg_cq_interrupt(cq);
+    }
+    for (int i = 0; i < 3; i++) {
+        RG_CHECK_EQ(rg_cq_wait(cq, out, 2, 1, rg_now_ns()), -EINTR);
+    }
+    RG_CHECK_EQ(rg_cq_wait(cq, out, 2, 1, rg_now_ns()), -ETIME);
+    struct waiter waiters[4];
+    for (size_t i = 0; i < RG_ARRAY_LEN(waiters); i++) {
+        waiters[i] = (struct waiter){.cq = cq, .min = 1, .deadline_ns = rg_now_ns() + LOST_NS};
+        start_waiter(&waiters[i]);
+    }
+    for (size_t i = 0; i < RG_ARRAY_LEN(waiters); i++) {
+        rg_cq_interrupt(cq);
+    }
+    for (size_t i = 0; i < RG_ARRAY_LEN(waiters); i++) {
+        RG_CHECK_EQ(pthread_join(waiters[i].thread, NULL), 0);
+        RG_CHECK_EQ(waiters[i].result, -EINTR);
+    }
     RG_CHECK_EQ(rg_cq_wait(cq, out, 2, 1, rg_now_ns()), -ETIME);
     rg_cq_close(cq);
 }
@@ -587,6 +614,50 @@ static void test_a_wait_ends_when_all_sources_rest_and_no_request_is_out(void)
     rg_cq_close(cq);
 }
 
+/* The last of two sources goes while it flows, as a reader that is closed does. */
+static void test_a_wait_ends_when_the_last_source_goes(void)
+{
+    struct rg_cq *cq = open_queue(8);
+    struct scripted_source first, last;
+    struct rg_completion out[8];
+    script_attach(&first, cq);
+    script_attach(&last, cq);
+    script_detach(&first);
+    RG_CHECK_EQ(rg_cq_source_reserve(cq, 2), 2);
+    script_publish(&last, 1);
+    script_publish(&last, 2);
+    struct waiter waiter = {.cq = cq, .min = 3, .deadline_ns = RG_FOREVER};
+    start_waiter(&waiter);
+    script_detach(&last);
+    RG_CHECK_EQ(pthread_join(waiter.thread, NULL), 0);
+    RG_CHECK_EQ(waiter.result, 2);
+    RG_CHECK_EQ(last.took, 2);
+    /* And one that begins to wait afterwards, or waits beside requests, which it gets. */
+    waiter = (struct waiter){.cq = cq, .min = 3, .deadline_ns = RG_FOREVER};
+    RG_CHECK_EQ(rg_cq_reserve(cq, 2), 2);
+    struct rg_completion answer = {0};
+    rg_cq_publish(cq, &answer, 1);
+    start_waiter(&waiter);
+    rg_cq_publish(cq, &answer, 1);
+    RG_CHECK_EQ(pthread_join(waiter.thread, NULL), 0);
+    RG_CHECK_EQ(waiter.result, 2);
+    RG_CHECK_EQ(rg_cq_wait(cq, out, 8, 3, rg_now_ns()), -ETIME);
+    rg_cq_close(cq);
+}
+
+/* A quarter, and at least one where there are two. */
+static void test_sources_leave_slots_to_requests(void)
+{
+    static const uint32_t given[][2] = {{1, 1}, {2, 1}, {4, 3}, {8, 6}};
+    for (size_t i = 0; i < RG_ARRAY_LEN(given); i++) {
+        struct rg_cq *cq = open_queue(given[i][0]);
+        RG_CHECK_EQ(rg_cq_source_reserve(cq, 8), given[i][1]);
+        RG_CHECK_EQ(rg_cq_source_reserve(cq, 8), 0);
+        rg_cq_unreserve(cq, given[i][1]);
+        rg_cq_close(cq);
+    }
+}
+
 struct scripted_listener {
     struct rg_cq_listener listener;
     uint32_t calls;
@@ -796,6 +867,7 @@ int main(int argc, char **argv)
         RG_TEST(test_waiters_for_few_and_many_all_get_theirs),
         RG_TEST(test_a_signal_handler_ends_a_wait),
         RG_TEST(test_a_wait_is_interrupted_by_another_thread),
+        RG_TEST(test_each_interruption_ends_one_wait),
         RG_TEST(test_what_is_at_hand_comes_before_an_interruption),
         RG_TEST(test_the_fd_is_written_when_the_queue_was_empty_only),
         RG_TEST(test_the_fd_is_readable_at_once_if_records_wait),
@@ -805,6 +877,8 @@ int main(int argc, char **argv)
         RG_TEST(test_sources_are_told_of_their_records_only),
         RG_TEST(test_sources_are_told_of_room_when_one_has_wanted_it),
         RG_TEST(test_a_wait_ends_when_all_sources_rest_and_no_request_is_out),
+        RG_TEST(test_a_wait_ends_when_the_last_source_goes),
+        RG_TEST(test_sources_leave_slots_to_requests),
         RG_TEST(test_a_listener_hears_of_what_is_published),
         RG_TEST(test_each_record_is_taken_once_by_one_of_many),
         RG_TEST(test_no_wake_up_of_the_fd_is_lost),
