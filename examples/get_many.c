@@ -1,16 +1,28 @@
 /* Reads PREFIX00000000, PREFIX00000001, ... from a bucket: get_many BUCKET PREFIX COUNT
  * Exit status: 0, 1 if an object could not be read, 2 if nothing could be started. */
+#include <errno.h>
 #include <ringest/ringest.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* How many objects the text says; 0: it is not the count of any. */
+static uint64_t count_parse(const char *text)
+{
+    char *end;
+    errno = 0;
+    uint64_t count = strtoull(text, &end, 10);
+    return errno == 0 && text[0] >= '0' && text[0] <= '9' && *end == '\0' ? count : 0;
+}
 
 int main(int argc, char **argv)
 {
     struct rg_runtime *runtime;
     struct rg_client *client;
     struct rg_cq *cq;
-    if (argc != 4) {
+    uint64_t count = argc == 4 ? count_parse(argv[3]) : 0, next = 0, finished = 0, failed = 0;
+    uint64_t bytes = 0;
+    if (count == 0) {
         fprintf(stderr, "usage: get_many BUCKET PREFIX COUNT\n");
         return 2;
     }
@@ -19,7 +31,6 @@ int main(int argc, char **argv)
         fprintf(stderr, "no client could be opened; RINGEST_LOG=error says why\n");
         return 2;
     }
-    uint64_t count = strtoull(argv[3], NULL, 10), next = 0, finished = 0, failed = 0, bytes = 0;
     while (finished < count) {
         int rc = 0;
         for (; rc == 0 && next < count; next += rc == 0) {

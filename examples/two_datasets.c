@@ -1,6 +1,7 @@
 /* Four threads take the samples of two datasets from one queue: every object below two prefixes
- * once, in an order of its own, read ahead.  two_datasets BUCKET PREFIX BUCKET PREFIX Exit status:
- * 0, 1 if a sample could not be read, 2 if nothing could be started. */
+ * once, in an order of its own, read ahead: two_datasets BUCKET PREFIX BUCKET PREFIX
+ * Exit status: 0, 1 if a dataset is empty or a sample could not be read, 2 if nothing could be
+ * started. */
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -133,6 +134,11 @@ int main(int argc, char **argv)
         if (rc < 0) {
             fprintf(stderr, "gs://%s/%s: %s\n", argv[1 + 2 * i], argv[2 + 2 * i], strerror(-rc));
             return 2;
+        }
+        if (rg_manifest_count(datasets[i].objects) == 0) {
+            fprintf(stderr, "gs://%s/%s: no object's name begins like this; check the prefix\n",
+                    argv[1 + 2 * i], argv[2 + 2 * i]);
+            return 1;
         }
     }
     for (size_t i = 0; i < DATASETS; i++) {

@@ -81,6 +81,9 @@ class Examples(ServedCase):
         done = self.run_example("get_many", "made", "shard-", str(COUNT + 1), status=FAILED)
         self.assertEqual(done.stdout, "21 objects, 204800 bytes, 1 failed\n")
         self.assertIn("gs://made/shard-00000020", done.stderr)
+        for count in ("abc", "0", "-1", " 1", "1x", "", "99999999999999999999"):
+            done = self.run_example("get_many", "made", "shard-", count, status=USAGE)
+            self.assertEqual((done.stdout, done.stderr), ("", "usage: get_many BUCKET PREFIX COUNT\n"))
 
     def test_epoll_loop(self):
         self.check_loop("epoll_loop")
@@ -104,8 +107,9 @@ class Examples(ServedCase):
             "gs://made/shard-: 20 samples, 204800 bytes, 0 failed\n"
             "gs://made/shard-0000001: 10 samples, 102400 bytes, 0 failed\n",
         )
-        done = self.run_example("two_datasets", "made", "nothing", "made", "shard-00000003")
-        self.assertIn("gs://made/nothing: 0 samples, 0 bytes, 0 failed\n", done.stdout)
+        done = self.run_example("two_datasets", "made", "shard-00000003", "made", "nothing", status=FAILED)
+        self.assertEqual(done.stdout, "")
+        self.assertEqual(done.stderr, "gs://made/nothing: no object's name begins like this; check the prefix\n")
         with Rule(
             self.rule_place,
             bucket="made",
