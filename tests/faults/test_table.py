@@ -26,7 +26,7 @@ READS = """
     Client.close Client.exists Client.get Client.get_into Client.get_many Client.get_ranges Client.list Client.list_folder
     Client.list_uploads Client.sign_url Client.stat Client.stats
     TarIndex.data TarIndex.from_data TarIndex.sample TarIndex.shards
-    aio.Channel aio.Channels aio.batches
+    aio.Channel aio.Channels aio.Wake.close aio.Wake.wait aio.batches
     checkpoint.AsyncReadFile checkpoint.CheckpointError checkpoint.GroupError checkpoint.ReadFile checkpoint.WriteFile.tell checkpoint.WriteFile.writable
     checkpoint.aopen checkpoint.load
     dataflux.dataflux_checkpoint.DatafluxCheckpoint.reader
