@@ -8,6 +8,8 @@ import traceback
 import torch
 import torch.distributed
 
+from ringest._together import Team
+
 PATIENCE_S = 300
 _fork = multiprocessing.get_context("fork")
 
@@ -55,3 +57,16 @@ def _rank(rank, world_size, folder, pipe, function, arguments):
         pipe.send((traceback.format_exc(), None))
     finally:
         os._exit(0)
+
+
+def before_meeting(number, do):
+    """Does something before this rank, which loads together with others, comes to the meeting of that number."""
+    meet, left = Team.meet, [number]
+
+    def wrapped(team, error=None):
+        left[0] -= 1
+        if left[0] == 0:
+            do()
+        meet(team, error)
+
+    Team.meet = wrapped

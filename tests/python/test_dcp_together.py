@@ -15,7 +15,6 @@ import ranks
 import ringest
 import support
 from ringest import _together
-from ringest._together import Team
 from ringest.dcp import StorageReader, StorageWriter
 
 warnings.filterwarnings("ignore", category=UserWarning, module="torch")
@@ -131,21 +130,9 @@ def load_with_a_fault(rank, place):
     return error_of(load, rank, place, attempts=1)
 
 
-def before_meeting(number, do):
-    meet, left = Team.meet, [number]
-
-    def wrapped(team, error=None):
-        left[0] -= 1
-        if left[0] == 0:
-            do()
-        meet(team, error)
-
-    Team.meet = wrapped
-
-
 def load_until_killed(rank, place, number):
     if rank == 1:
-        before_meeting(number, lambda: os.kill(os.getpid(), signal.SIGKILL))
+        ranks.before_meeting(number, lambda: os.kill(os.getpid(), signal.SIGKILL))
     return error_of(load, rank, place)
 
 
@@ -157,7 +144,7 @@ def load_of_what_is_replaced(rank, place):
             dcp.save(replicated(2), storage_writer=StorageWriter(URI, client=client), no_dist=True)
 
     if rank == 1:
-        before_meeting(2, replace)
+        ranks.before_meeting(2, replace)
     return error_of(load, rank, place)
 
 

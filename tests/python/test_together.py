@@ -11,7 +11,6 @@ import ranks
 import ringest
 import support
 from ringest import _together, _together_object, _torch_zip, checkpoint
-from ringest._together import Team
 
 URI = "gs://new/model.pt"
 MIB = 1 << 20
@@ -57,19 +56,6 @@ def error_of(function, *arguments, **options):
     raise AssertionError("it has loaded")
 
 
-def before_meeting(number, do):
-    """Does something before a rank comes to the meeting of that number."""
-    meet, left = Team.meet, [number]
-
-    def wrapped(team, error=None):
-        left[0] -= 1
-        if left[0] == 0:
-            do()
-        meet(team, error)
-
-    Team.meet = wrapped
-
-
 def on_hosts(rank, place, hosts):
     """As if ranks were on so many hosts."""
     _together._job._host = lambda: f"host {rank % hosts}"
@@ -108,7 +94,7 @@ def with_an_error_at(rank, place, number):
 
     small_rounds()
     if rank == 1:
-        before_meeting(number, fail)
+        ranks.before_meeting(number, fail)
     return error_of(failing_load, place)
 
 
@@ -124,7 +110,7 @@ def with_an_error_between(rank, place):
 def with_a_killed_rank(rank, place, number):
     small_rounds()
     if rank == 1:
-        before_meeting(number, lambda: os.kill(os.getpid(), signal.SIGKILL))
+        ranks.before_meeting(number, lambda: os.kill(os.getpid(), signal.SIGKILL))
     return error_of(failing_load, place)
 
 
@@ -137,7 +123,7 @@ def with_another_object(rank, place, number, uri, options):
 
     small_rounds()
     if rank == 1:
-        before_meeting(number, replace)
+        ranks.before_meeting(number, replace)
     with ringest.Client(*place, hedging=False) as client:
         loaded = checkpoint.load(uri, client=client, process_group=dist.group.WORLD, **options)
     return float(loaded["layer0"][0, 0])
