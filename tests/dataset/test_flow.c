@@ -2,62 +2,27 @@
  * number of threads, beside other requests; the window is kept full; states are exact; nothing is
  * lost where the queue is full, or where reader or client are closed in the middle. */
 #include "dataset/flow.h"
-#include "emulator/emulator.h"
 #include "gcs/request/client.h"
 #include "runtime/cq.h"
-#include "tests/support/test.h"
+#include "tests/dataset/reader_case.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <ringest/dataset.h>
 #include <semaphore.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define COUNT 500
-#define WINDOW 32
 #define SAMPLES 7 /* user_data of readers */
 #define PATIENCE_NS (90 * RG_NS_PER_S)
 
-static const char *const synthetic[] = {"data/x-:500:2000", "data/big-:1:2500000",
-                                        "data/large-:3:1600000"};
-
-static struct rg_emulator *emulator;
-static struct rg_runtime *runtime;
-static struct rg_client *client;
 static struct rg_cq *cq;
-static char names[COUNT][32];
-static struct rg_object objects[COUNT];
 static _Atomic uint32_t times_seen[COUNT];
 
 static void world_open_on(uint32_t threads, uint64_t memory_max, uint32_t capacity)
 {
-    char error[512] = "";
-    struct rg_emulator_options options = {
-        .synthetic = synthetic,
-        .synthetic_count = RG_ARRAY_LEN(synthetic),
-        .plain = true,
-        .threads = 1,
-    };
-    if (rg_emulator_open(&emulator, &options, error, sizeof(error)) < 0) {
-        rg_test_fail(__FILE__, __LINE__, "%s", error);
-    }
-    struct rg_runtime_options runtime_options;
-    rg_runtime_options_init(&runtime_options);
-    runtime_options.threads = threads;
-    runtime_options.memory_max = memory_max;
-    RG_CHECK_EQ(rg_runtime_open(&runtime, &runtime_options), 0);
-    struct rg_client_options client_options;
-    rg_client_options_init(&client_options);
-    client_options.endpoint = rg_emulator_endpoint(emulator);
-    client_options.connections_max = 16;
-    client_options.hedging =
-        RG_SWITCH_OFF; /* requests are counted, and a slow machine's are hedged */
-    RG_CHECK_EQ(rg_client_open(&client, runtime, &client_options), 0);
+    reader_world_open(threads, memory_max);
     RG_CHECK_EQ(rg_cq_open(&cq, runtime, capacity), 0);
     for (int i = 0; i < COUNT; i++) {
-        snprintf(names[i], sizeof(names[i]), "x-%08d", i);
-        objects[i] = (struct rg_object){.name = names[i], .size = 2000};
         atomic_store(&times_seen[i], 0);
     }
 }
@@ -69,35 +34,13 @@ static void world_open(uint32_t capacity)
 
 static void world_close(void)
 {
-    struct rg_stats stats;
     rg_cq_close(cq);
-    RG_CHECK_EQ(rg_runtime_stats(runtime, &stats), 0);
-    RG_CHECK_EQ(stats.leased_bytes, 0);
-    rg_client_close(client);
-    rg_runtime_close(runtime);
-    rg_emulator_close(emulator);
-}
-
-static struct rg_reader_options reader_options(void)
-{
-    struct rg_reader_options options;
-    rg_reader_options_init(&options);
-    options.bucket = "data";
-    options.objects = objects;
-    options.object_count = COUNT;
-    options.shuffle = true;
-    options.seed = 11;
-    options.window_requests = WINDOW;
-    return options;
+    reader_world_close();
 }
 
 static struct rg_reader *reader_start(const struct rg_reader_options *options)
 {
-    struct rg_reader *reader;
-    char error[512] = "";
-    if (rg_reader_open(&reader, client, options, error, sizeof(error)) < 0) {
-        rg_test_fail(__FILE__, __LINE__, "%s", error);
-    }
+    struct rg_reader *reader = reader_open(options);
     RG_CHECK_EQ(rg_reader_start(reader, cq, SAMPLES), 0);
     return reader;
 }

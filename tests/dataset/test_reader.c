@@ -1,99 +1,26 @@
 /* Readers against an emulator: each sample once, in order or not, over resumptions and changes of
  * the number of ranks, with objects that are gone, in bounded memory. */
-#include "emulator/emulator.h"
 #include "runtime/clock.h"
-#include "tests/support/test.h"
+#include "tests/dataset/reader_case.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <ringest/dataset.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define PATIENCE_NS (60 * RG_NS_PER_S)
-#define COUNT 500
 
-/* One object of "big-" is more than a chunk of leased memory; each of "large-" fills one. */
-static const char *const synthetic[] = {"data/x-:500:2000", "data/big-:1:2500000",
-                                        "data/large-:3:1600000"};
-
-static struct rg_emulator *emulator;
-static struct rg_runtime *runtime;
-static struct rg_client *client;
-static char names[COUNT][32];
-static struct rg_object objects[COUNT];
 static uint32_t times_seen[COUNT];
-static const char *latency_ms; /* of the next emulator */
 
 static void world_open_on(uint32_t threads, uint64_t memory_max)
 {
-    char error[512] = "";
-    struct rg_emulator_options options = {
-        .synthetic = synthetic,
-        .synthetic_count = RG_ARRAY_LEN(synthetic),
-        .strict_buckets = true,
-        .plain = true,
-        .threads = 1,
-        .latency_ms = latency_ms,
-    };
-    if (rg_emulator_open(&emulator, &options, error, sizeof(error)) < 0) {
-        rg_test_fail(__FILE__, __LINE__, "%s", error);
-    }
-    struct rg_runtime_options runtime_options;
-    rg_runtime_options_init(&runtime_options);
-    runtime_options.threads = threads;
-    runtime_options.memory_max = memory_max;
-    RG_CHECK_EQ(rg_runtime_open(&runtime, &runtime_options), 0);
-    struct rg_client_options client_options;
-    rg_client_options_init(&client_options);
-    client_options.endpoint = rg_emulator_endpoint(emulator);
-    client_options.connections_max = 16;
-    client_options.hedging =
-        RG_SWITCH_OFF; /* requests are counted, and a slow machine's are hedged */
-    RG_CHECK_EQ(rg_client_open(&client, runtime, &client_options), 0);
-    for (int i = 0; i < COUNT; i++) {
-        snprintf(names[i], sizeof(names[i]), "x-%08d", i);
-        objects[i] = (struct rg_object){.name = names[i], .size = 2000};
-    }
+    reader_world_open(threads, memory_max);
     memset(times_seen, 0, sizeof(times_seen));
 }
 
 static void world_open(uint64_t memory_max)
 {
     world_open_on(2, memory_max);
-}
-
-static void world_close(void)
-{
-    struct rg_stats stats;
-    RG_CHECK_EQ(rg_runtime_stats(runtime, &stats), 0);
-    RG_CHECK_EQ(stats.leased_bytes, 0);
-    rg_client_close(client);
-    rg_runtime_close(runtime);
-    rg_emulator_close(emulator);
-}
-
-static struct rg_reader_options reader_options(void)
-{
-    struct rg_reader_options options;
-    rg_reader_options_init(&options);
-    options.bucket = "data";
-    options.objects = objects;
-    options.object_count = COUNT;
-    options.shuffle = true;
-    options.seed = 11;
-    options.window_requests = 32;
-    return options;
-}
-
-static struct rg_reader *reader_open(const struct rg_reader_options *options)
-{
-    struct rg_reader *reader;
-    char error[512] = "";
-    if (rg_reader_open(&reader, client, options, error, sizeof(error)) < 0) {
-        rg_test_fail(__FILE__, __LINE__, "%s", error);
-    }
-    return reader;
 }
 
 static void sample_check(const struct rg_sample *sample)
@@ -149,7 +76,7 @@ static void test_an_epoch_gives_each_object_once(void)
         RG_CHECK_EQ(rg_reader_next(reader, &sample, 1, 1, 0), 0);
         rg_reader_close(reader);
         check_each_seen_once();
-        world_close();
+        reader_world_close();
     }
 }
 
@@ -167,7 +94,7 @@ static void test_an_ordered_reader_keeps_the_order(void)
         sample_check(&sample);
     }
     rg_reader_close(reader);
-    world_close();
+    reader_world_close();
 }
 
 /* Stopped after every few samples, with requests in flight. */
@@ -193,7 +120,7 @@ static void test_a_reader_goes_on_exactly(void)
             rg_reader_close(reader);
         }
         check_each_seen_once();
-        world_close();
+        reader_world_close();
     }
 }
 
@@ -228,7 +155,7 @@ static void test_what_was_not_consumed_comes_again(void)
         }
         memcpy(times_seen, consumed_times, sizeof(times_seen));
         check_each_seen_once();
-        world_close();
+        reader_world_close();
     }
 }
 
@@ -282,7 +209,7 @@ static void test_an_epoch_goes_on_with_other_ranks(void)
     for (int i = 0; i < COUNT; i++) {
         RG_CHECK_EQ(times_seen[i], i % 25 != 0);
     }
-    world_close();
+    reader_world_close();
 }
 
 /* From its own state, whatever the number of its workers, and with no other rank's. */
@@ -315,7 +242,7 @@ static void test_a_rank_goes_on_with_other_workers(void)
         seen += times_seen[i];
     }
     RG_CHECK_EQ(seen, COUNT / 2);
-    world_close();
+    reader_world_close();
 }
 
 /* What version 1 saved of these objects after 37 samples. */
@@ -349,7 +276,7 @@ static void test_a_state_of_version_1_is_gone_on_with(void)
         check_each_seen_once();
         memcpy(times_seen, before, sizeof(before));
     }
-    world_close();
+    reader_world_close();
 }
 
 static void test_workers_share_a_ranks_samples(void)
@@ -365,7 +292,7 @@ static void test_workers_share_a_ranks_samples(void)
         rg_reader_close(reader);
     }
     check_each_seen_once();
-    world_close();
+    reader_world_close();
 }
 
 static void test_changed_objects_follow_the_policy(void)
@@ -395,7 +322,7 @@ static void test_changed_objects_follow_the_policy(void)
         RG_CHECK_EQ(rg_reader_skipped(reader), changed == RG_CHANGED_SKIP ? 11 : 0);
         RG_CHECK_EQ(rg_reader_taken(reader), COUNT);
         rg_reader_close(reader);
-        world_close();
+        reader_world_close();
     }
 }
 
@@ -416,7 +343,7 @@ static void test_a_window_larger_than_the_memory_is_cut(void)
     RG_CHECK(stats.requests <= 16);
     RG_CHECK_EQ(reader_take(reader, UINT64_MAX), COUNT - 1);
     rg_reader_close(reader);
-    world_close();
+    reader_world_close();
 }
 
 /* Four chunks of memory, of which all but the first are taken until they are released. */
@@ -476,7 +403,7 @@ static void test_samples_behind_the_first_make_room_for_it(void)
     RG_CHECK_EQ(rg_reader_next(reader, &sample, 1, 1, rg_now_ns() + PATIENCE_NS), 0);
     rg_reader_close(reader);
     larges_release(1, LARGES);
-    world_close();
+    reader_world_close();
 }
 
 static void test_fewer_are_given_where_they_hold_the_memory_of_the_next(void)
@@ -494,7 +421,7 @@ static void test_fewer_are_given_where_they_hold_the_memory_of_the_next(void)
     rg_lease_release(samples[0].completion.lease);
     sample_check(&samples[1]);
     rg_reader_close(reader);
-    world_close();
+    reader_world_close();
 }
 
 static void test_a_bad_name_is_a_failed_sample(void)
@@ -513,7 +440,7 @@ static void test_a_bad_name_is_a_failed_sample(void)
     RG_CHECK_EQ(failed, 2);
     check_each_seen_once();
     rg_reader_close(reader);
-    world_close();
+    reader_world_close();
 }
 
 static void test_a_state_of_something_else_is_refused(void)
@@ -543,7 +470,7 @@ static void test_a_state_of_something_else_is_refused(void)
             rg_test_fail(__FILE__, __LINE__, "%s", error);
         }
     }
-    world_close();
+    reader_world_close();
 }
 
 static void test_a_workers_state_is_for_that_worker(void)
@@ -563,7 +490,7 @@ static void test_a_workers_state_is_for_that_worker(void)
     char error[512] = "";
     RG_CHECK_EQ(rg_reader_open(&reader, client, &options, error, sizeof(error)), -EINVAL);
     RG_CHECK(strstr(error, "worker 0 of 2") != NULL);
-    world_close();
+    reader_world_close();
 }
 
 static void test_closing_in_the_middle_gives_everything_back(void)
@@ -575,7 +502,7 @@ static void test_closing_in_the_middle_gives_everything_back(void)
         (void)reader_take(reader, taken);
         rg_reader_close(reader);
     }
-    world_close();
+    reader_world_close();
 }
 
 static void *epoch_take(void *reader)
@@ -611,7 +538,7 @@ static void test_another_thread_asks_how_far_it_is(void)
         RG_CHECK_EQ((uintptr_t)count, COUNT);
         check_each_seen_once();
         rg_reader_close(reader);
-        world_close();
+        reader_world_close();
     }
 }
 
@@ -635,7 +562,7 @@ static void test_another_thread_ends_a_wait(void)
     RG_CHECK_EQ(pthread_join(thread, &result), 0);
     RG_CHECK_EQ((intptr_t)result, -EINTR);
     rg_reader_close(reader);
-    world_close();
+    reader_world_close();
 }
 
 static void test_bad_options_are_refused(void)
@@ -654,7 +581,7 @@ static void test_bad_options_are_refused(void)
         RG_CHECK_EQ(rg_reader_open(&reader, client, &options, error, sizeof(error)), -EINVAL);
         RG_CHECK(error[0] != '\0');
     }
-    world_close();
+    reader_world_close();
 }
 
 static void test_a_share_that_cannot_be_is_refused(void)
@@ -681,7 +608,7 @@ static void test_a_share_that_cannot_be_is_refused(void)
         RG_CHECK_EQ(rg_reader_open(&reader, client, &options, error, sizeof(error)), -EINVAL);
         RG_CHECK_STR(error, wrong[i].text);
     }
-    world_close();
+    reader_world_close();
 }
 
 static void test_nothing_to_read_is_the_end(void)
@@ -695,7 +622,7 @@ static void test_nothing_to_read_is_the_end(void)
     RG_CHECK_EQ(rg_reader_next(reader, &sample, 1, 2, RG_FOREVER), -EINVAL);
     rg_reader_close(reader);
     rg_reader_close(NULL);
-    world_close();
+    reader_world_close();
 }
 
 int main(int argc, char **argv)
