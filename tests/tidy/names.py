@@ -5,7 +5,7 @@ import posixpath
 import re
 
 # Folders that paths in the documentation begin with, and in which a path without one is looked for.
-TOP = "runtime|http|gcs|dataset|checkpoint|emulator|cli|python|ringest|tests|perf|examples|script|include|docs"
+TOP = "runtime|http|cache|gcs|dataset|checkpoint|emulator|cli|python|ringest|tests|perf|examples|script|include|docs"
 PATH = re.compile(rf"(?<![\w./-])(?:{TOP})/[\w./-]*\.(?:c|cc|h|py|md|json|txt)\b")
 HEADER = re.compile(r"<(ringest/\w+\.h)>")
 NAME = re.compile(r"`((?:[a-z]\w*/)*[a-z_][a-z0-9_]*\.(?:c|cc|h|py))`")

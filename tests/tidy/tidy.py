@@ -25,7 +25,8 @@ LAYERS = {
     "include": set(),
     "runtime": {"runtime"},
     "http": {"http", "runtime"},
-    "gcs": {"gcs", "http", "runtime"},
+    "cache": {"cache", "runtime"},
+    "gcs": {"cache", "gcs", "http", "runtime"},
     "dataset": {"dataset", "gcs", "runtime"},
     "checkpoint": {"checkpoint", "gcs", "runtime"},
     "emulator": {"emulator", "http", "runtime"},
@@ -63,7 +64,7 @@ FOLDERS = {
 
 # A foreign header and the only files that may include it.
 BOUNDARIES = {
-    "openssl/": r"http/tls\w*\.(c|h|cc)|gcs/(credentials/sign|wire/digest|wire/seal)\.c|emulator/(certificate\.c|wire/md5\.(c|h))",
+    "openssl/": r"http/tls\w*\.(c|h|cc)|cache/key\.c|gcs/(credentials/sign|wire/digest|wire/seal)\.c|emulator/(certificate\.c|wire/md5\.(c|h))",
     "liburing.h": r"runtime/\w+\.(c|h)",
     "hwloc.h": r"runtime/\w+\.(c|h)",
 }
@@ -102,13 +103,13 @@ FOR_TESTS = {
     "rg_topology_loop_count_default": "made-up machines, which no runtime can be opened on",
 }
 
-UNITS = ("runtime", "http", "gcs", "dataset", "checkpoint", "emulator")
+UNITS = ("runtime", "http", "cache", "gcs", "dataset", "checkpoint", "emulator")
 
 # Where the library may write to the standard streams: its log, and the last words of an assertion.
 PRINTERS = ("runtime/log.c", "runtime/base.c")
 # The one file that starts threads.
 STARTER = "runtime/thread.c"
-LIBRARY = ("runtime/", "http/", "gcs/", "dataset/", "checkpoint/")
+LIBRARY = ("runtime/", "http/", "cache/", "gcs/", "dataset/", "checkpoint/")
 
 C = (".c", ".h", ".cc")
 OURS = tuple(f"{layer}/" for layer in LAYERS)
