@@ -79,6 +79,12 @@ class CheckpointError(ValueError):
     __module__ = "ringest.checkpoint"
 
 
+class SafetensorError(ValueError):
+    """What is there is no safetensors file, or has not what was asked for; the message names it."""
+
+    __module__ = "ringest.safetensors"
+
+
 def crc32c_text(crc32c: int) -> str:
     """As the service and its tools write it."""
     return base64.b64encode(crc32c.to_bytes(4, "big")).decode()
@@ -117,10 +123,8 @@ def error_tell(error: BaseException) -> dict[str, Any]:
     return {"type": type(error).__name__, "arguments": arguments}
 
 
-_KINDS: dict[str, type[Exception]] = {
-    kind.__name__: kind
-    for kind in (*_CLASSES.values(), CheckpointError, Error, GroupError, ListError, MemoryError, OSError, ValueError)
-}
+_TOLD = (CheckpointError, Error, GroupError, ListError, MemoryError, OSError, SafetensorError, ValueError)
+_KINDS: dict[str, type[Exception]] = {kind.__name__: kind for kind in (*_CLASSES.values(), *_TOLD)}
 
 
 def error_told(told: dict[str, Any], otherwise: type[Exception]) -> Exception:

@@ -1,5 +1,5 @@
-"""One object, read by all ranks of a process group as if each had a client of its own: what checkpoint.load uses in
-place of a client where it has a group.
+"""One object, read by all ranks of a process group as if each had a client of its own: what checkpoint.load and
+safetensors.load_file use in place of a client where they have a group.
 
 All ranks make the same calls. Each byte comes once; bytes that an earlier call has read do not come again."""
 
@@ -9,7 +9,8 @@ import array
 import ctypes
 import itertools
 import json
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from ringest import _core
 from ringest._errors import checksum_error, crc32c_text
@@ -45,16 +46,35 @@ class TogetherObject:
 
         return json.loads(self._team.once(ask))
 
-    def get_into(self, uri: str, requests: list[tuple[int, Any]], **options: Any) -> int:
+    def get_into(self, uri: str, requests: list[tuple[int, Any]], *, checksums: bool = False, **options: Any) -> Any:
+        """checksums: gives the CRC32C of each, too, as a client does."""
         table = array.array("Q")
         for offset, memory in requests:
             table.extend((offset, len(memory), _address(memory)))
         self._get_into_addresses(uri, table, **options)
+        generation: int = options["generation"]
+        if len(requests) > 1 and not checksums:
+            return generation
+        sums = [_core.crc32c(memory) for _, memory in requests]
         if len(requests) == 1:
             ((offset, memory),) = requests
-            crc32c = _core.crc32c(memory)
-            self._known.setdefault(options["generation"], []).append(_Known(offset, bytearray(memory), crc32c))
-        return options["generation"]
+            self._known.setdefault(generation, []).append(_Known(offset, bytearray(memory), sums[0]))
+        return (generation, sums) if checksums else generation
+
+    def get_in_order(
+        self,
+        uri: str,
+        sizes: Sequence[int],
+        begin: Callable[[int], Any],
+        end: Callable[[int], None],
+        *,
+        generation: int,
+    ) -> int:
+        """Reads an object from its beginning on, as ranges of these sizes, none of which is 0. `begin` gives the memory
+        of a range when its first byte has come, and `end` is called when its last one has: so only those that are at it
+        have memory. The CRC32C of all."""
+        sums = self._read(uri, _InOrder(sizes, begin, end), generation)
+        return _united(sums)[1]
 
     def _get_into_addresses(
         self,
@@ -67,10 +87,17 @@ class TogetherObject:
         crc32c: int | None = None,
     ) -> int:
         """The ranges lie behind each other. whole: from the object's beginning to its end."""
-        targets = _Targets(table)
+        targets = _Ranges(table)
+        sums = self._read(uri, targets, generation)
+        if whole and verify:
+            self._compare(uri, generation, targets, sums, crc32c)
+        return generation
+
+    def _read(self, uri: str, targets: _Targets, generation: int) -> dict[int, tuple[int, int]]:
+        """Size and CRC32C of what came, by its offset."""
         known = [each for each in self._known.get(generation, []) if targets.begin <= each.offset < targets.end]
-        sums: dict[int, tuple[int, int]] = {}  # size and CRC32C, by offset
-        for each in known:
+        sums: dict[int, tuple[int, int]] = {}
+        for each in sorted(known):
             targets.copy(each.offset, _address(each.data), len(each.data))
             sums[each.offset] = len(each.data), each.crc32c
 
@@ -87,9 +114,7 @@ class TogetherObject:
             sums[piece.offset] = piece.size, checksum
 
         self._team.read(self._pieces(targets, known), read, take)
-        if whole and verify:
-            self._compare(uri, generation, targets, sums, crc32c)
-        return generation
+        return sums
 
     def _pieces(self, targets: _Targets, known: list[_Known]) -> list[Piece]:
         """All but what is known, dealt to the ranks in turn."""
@@ -110,11 +135,7 @@ class TogetherObject:
     def _compare(
         self, uri: str, generation: int, targets: _Targets, sums: dict[int, tuple[int, int]], wanted: int | None
     ) -> None:
-        end = found = 0
-        for offset, (size, each) in sorted(sums.items()):
-            if offset == end:
-                found = _core.crc32c_combine(found, each, size)
-                end += size
+        end, found = _united(sums)
         if wanted is None or end != targets.end:
             raise checksum_error(
                 uri,
@@ -129,8 +150,53 @@ class TogetherObject:
             )
 
 
-class _Targets:
-    """Where the bytes of ranges that lie behind each other are to go."""
+def _united(sums: dict[int, tuple[int, int]]) -> tuple[int, int]:
+    """How far they go on without a hole, and the CRC32C up to there."""
+    end = found = 0
+    for offset, (size, each) in sorted(sums.items()):
+        if offset == end:
+            found = _core.crc32c_combine(found, each, size)
+            end += size
+    return end, found
+
+
+class _Targets(Protocol):
+    """Where the bytes from `begin` to `end` of an object are to go."""
+
+    begin: int
+    end: int
+
+    def copy(self, offset: int, address: int, size: int) -> None: ...
+
+
+class _InOrder:
+    """Ranges from an object's beginning on, filled one after the other. Invariant: `_memory` is that of the range which
+    some, but not all bytes have come of."""
+
+    def __init__(self, sizes: Sequence[int], begin: Callable[[int], Any], end: Callable[[int], None]):
+        self._sizes = sizes
+        self._begin, self._end = begin, end
+        self._number = self._filled = self._at = 0
+        self._memory: Any = None
+        self.begin, self.end = 0, sum(sizes)
+
+    def copy(self, offset: int, address: int, size: int) -> None:
+        assert offset == self._at, "what comes in order"
+        self._at += size
+        while size:
+            if self._memory is None:
+                self._memory = self._begin(self._number)
+            some = min(size, self._sizes[self._number] - self._filled)
+            ctypes.memmove(_address(self._memory) + self._filled, address, some)
+            address, size, self._filled = address + some, size - some, self._filled + some
+            if self._filled == self._sizes[self._number]:
+                self._memory = None
+                self._end(self._number)
+                self._number, self._filled = self._number + 1, 0
+
+
+class _Ranges:
+    """Ranges that lie behind each other, whose memory is there."""
 
     def __init__(self, table: array.array[int]):
         ranges = sorted(zip(table[0::3], table[1::3], table[2::3], strict=True))

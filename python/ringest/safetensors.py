@@ -21,15 +21,20 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ringest import _core, _newest
-from ringest._errors import checksum_error, crc32c_text
+from ringest._errors import SafetensorError, checksum_error, crc32c_text
 from ringest._needs import needs
 from ringest.client import Client, default_client
 
 with needs(__name__):
     import torch
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+    from ringest._together_object import TogetherObject
 
 T = TypeVar("T")
 
@@ -87,10 +92,6 @@ _NAMES = {
     if kind.torch_name is not None and hasattr(torch, kind.torch_name)
 }
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-
-
-class SafetensorError(ValueError):
-    """What is there is no safetensors file, or has not what was asked for; the message names it."""
 
 
 class _Entry(NamedTuple):
@@ -194,7 +195,7 @@ def _header_parse(text: bytes, file_size: int) -> _Header:
 class _File:
     """One generation of an object, and its header."""
 
-    def __init__(self, client: Client, uri: str, facts: dict[str, Any]):
+    def __init__(self, client: Client | TogetherObject, uri: str, facts: dict[str, Any]):
         self.uri = uri
         self.client = client
         self.size = facts["size"]
@@ -248,9 +249,7 @@ class _File:
     def tensors(self, device: torch.device, verify: bool) -> dict[str, torch.Tensor]:
         """All of them. On the CPU they are read at once; elsewhere a part at a time, so that the CPU's memory holds no
         more than STAGED_SIZE and a tensor."""
-        told = self.crc32c if verify else None
-        if verify and told is None:
-            raise checksum_error(self.uri, "cannot be compared with its CRC32C: the server does not tell it")
+        told = self._told(verify)
         found: dict[str, torch.Tensor] = {}
         head = bytearray(self.header.size)
         wanted: list[tuple[int, Any]] = [(0, head)]
@@ -265,6 +264,42 @@ class _File:
                 crc = self._move(found, wanted, waiting, device, crc)
                 size = 0
         crc = self._move(found, wanted, waiting, device, crc)
+        self._compare(told, crc, head)
+        return found
+
+    def tensors_together(self, client: TogetherObject, device: torch.device, verify: bool) -> dict[str, torch.Tensor]:
+        """The same by all ranks of a group. They come in the order of the file, and each goes to its device when it is
+        whole."""
+        if self.content is not None:
+            return self.tensors(device, verify)
+        told = self._told(verify)
+        names = [name for name, entry in self.header.tensors.items() if entry.size]
+        found = {name: self.empty(name) for name, entry in self.header.tensors.items() if not entry.size}
+        head = bytearray(self.header.size)
+
+        def begin(number: int) -> Any:
+            if number == 0:
+                return head
+            name = names[number - 1]
+            found[name] = self.empty(name)
+            return _memory(found[name])
+
+        def end(number: int) -> None:
+            if number:
+                found[names[number - 1]] = found[names[number - 1]].to(device)
+
+        sizes = [self.header.size, *(self.header.tensors[name].size for name in names)]
+        crc = client.get_in_order(self.uri, sizes, begin, end, generation=self.generation)
+        self._compare(told, crc, head)
+        return {name: found[name].to(device) for name in self.header.tensors}
+
+    def _told(self, verify: bool) -> int | None:
+        """What is to be compared with."""
+        if verify and self.crc32c is None:
+            raise checksum_error(self.uri, "cannot be compared with its CRC32C: the server does not tell it")
+        return self.crc32c if verify else None
+
+    def _compare(self, told: int | None, crc: int, head: bytearray) -> None:
         if told is not None and crc != told:
             raise checksum_error(
                 self.uri,
@@ -272,7 +307,6 @@ class _File:
             )
         if head != self.head:
             raise checksum_error(self.uri, f"the header of generation {self.generation} was read twice, and differs")
-        return found
 
     def _move(
         self, found: dict[str, torch.Tensor], wanted: list, waiting: list[str], device: torch.device, crc: int
@@ -507,10 +541,32 @@ def load_file(
     client: Client | None = None,
     generation: int = 0,
     verify: bool = True,
+    process_group: ProcessGroup | None = None,
 ) -> dict[str, torch.Tensor]:
     """All tensors of a file, by name. What came is compared with the object's CRC32C, and ringest.ChecksumError
-    raised where it differs, or cannot be compared; not with verify=False. The rest is that of safe_open."""
-    return _open(uri, client, generation, lambda file: file.tensors(torch.device(device), verify))
+    raised where it differs, or cannot be compared; not with verify=False. The rest is that of safe_open.
+
+    process_group: its ranks load the file together, each byte once for all of them, as with ringest.checkpoint.load: every
+    rank makes this call, with the same uri, generation and verify, and gets tensors of its own, on a device of its own.
+    All return, or all raise: what the first rank that failed raised, or ringest.checkpoint.GroupError where a rank is
+    lost."""
+    place = torch.device(device)
+    if process_group is None:
+        return _open(uri, client, generation, lambda file: file.tensors(place, verify))
+    with needs("ringest.safetensors.load_file"):
+        from ringest._together import Team
+        from ringest._together_object import TogetherObject
+
+    text = os.fspath(uri)
+    with Team(process_group, text) as team:
+        team.agree(text, generation, verify)
+        reader = TogetherObject(team, client or default_client())
+        return _newest.read(
+            reader,
+            text,
+            generation,
+            lambda facts: _File(reader, text, facts).tensors_together(reader, place, verify),
+        )
 
 
 def _plain(name: str, tensor: Any) -> torch.Tensor:

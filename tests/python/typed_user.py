@@ -189,7 +189,7 @@ def checkpoints(client: ringest.Client, model: torch.nn.Module, mode: str) -> No
     assert_type(target.result, dict[str, int] | None)
     assert_type(ringest.checkpoint.open(URI, mode), ReadFile | WriteFile)
     ringest.checkpoint.load(URI, generation=5, verify=False)
-    tensors = ringest.safetensors.load_file(URI, "cpu", generation=5, verify=True)
+    tensors = ringest.safetensors.load_file(URI, "cpu", generation=5, verify=True, process_group=None)
     assert_type(tensors, dict[str, torch.Tensor])
     assert_type(ringest.safetensors.save_file(tensors, URI), int)
     with ringest.safetensors.safe_open(URI, "pt") as file:

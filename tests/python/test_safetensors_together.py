@@ -1,0 +1,226 @@
+"""Ranks that load one safetensors file together: each byte comes once from the bucket; all of them have the whole, or none
+has anything."""
+
+import os
+import signal
+import unittest
+
+import torch
+import torch.distributed as dist
+
+import ranks
+import ringest
+import support
+from ringest import _together, _together_object, safetensors
+
+URI = "gs://new/model.safetensors"
+KIB = 1 << 10
+
+
+def state(seed=1):
+    torch.manual_seed(seed)
+    made = {f"layer{i}": torch.randn(300, 500 + i) for i in range(12)}
+    made |= {"bfloat16": torch.randn(40, 50).bfloat16(), "empty": torch.zeros(0, 3), "one": torch.tensor(7)}
+    return made | {f"small{i}": torch.full((3,), i, dtype=torch.uint8) for i in range(50)}
+
+
+def check(loaded, good):
+    assert list(loaded.keys()) == list(good.keys())
+    assert all(torch.equal(loaded[name], each) for name, each in good.items())
+
+
+def small_rounds():
+    _together.SET_BYTES, _together.PIECE_BYTES_MIN, _together.PIECE_BYTES_MAX = 1024 * KIB, 64 * KIB, 256 * KIB
+
+
+def load(rank, place, is_small=True, uri=URI, **options):
+    """Bytes that this rank received."""
+    if is_small:
+        small_rounds()
+    with ringest.Client(*place, hedging=False) as client:
+        alone = safetensors.load_file(uri, client=client)
+        before = client.stats()["recv_bytes"]
+        check(safetensors.load_file(uri, client=client, process_group=dist.group.WORLD, **options), alone)
+        return client.stats()["recv_bytes"] - before
+
+
+def on_hosts(rank, place, hosts):
+    _together._job._host = lambda: f"host {rank % hosts}"
+    return load(rank, place)
+
+
+def to_a_device(rank, place):
+    """Each to one of its own; how much memory of the CPU was taken meanwhile is told by what was not yet sent there."""
+    small_rounds()
+    waiting, most = [], []
+    empty, to = safetensors._File.empty, torch.Tensor.to
+
+    def noted(file, name):
+        made = empty(file, name)
+        waiting.append(made.nbytes)
+        most.append(sum(waiting))
+        return made
+
+    def sent(tensor, *arguments, **options):
+        if waiting:
+            waiting.pop()
+        return to(tensor, *arguments, **options)
+
+    safetensors._File.empty, torch.Tensor.to = noted, sent
+    with ringest.Client(*place, hedging=False) as client:
+        kinds = ("meta", "cpu")
+        loaded = safetensors.load_file(URI, kinds[rank], client=client, process_group=dist.group.WORLD)
+    assert {each.device.type for each in loaded.values()} == {kinds[rank]}
+    return max(most)
+
+
+def error_of(place, uri=URI, **options):
+    try:
+        with ringest.Client(*place, hedging=False, attempts=1) as client:
+            safetensors.load_file(uri, client=client, process_group=dist.group.WORLD, **options)
+    except Exception as error:
+        return type(error).__name__, str(error)
+    raise AssertionError("it has loaded")
+
+
+def with_an_error_at(rank, place, number):
+    def fail():
+        raise MemoryError("no memory for this rank")
+
+    small_rounds()
+    if rank == 1:
+        ranks.before_meeting(number, fail)
+    return error_of(place)
+
+
+def with_a_device_that_fails(rank, place):
+    small_rounds()
+    if rank == 1:
+        safetensors._File.empty = lambda *arguments: torch.empty(-1)
+    return error_of(place)
+
+
+def with_a_killed_rank(rank, place, number):
+    small_rounds()
+    if rank == 1:
+        ranks.before_meeting(number, lambda: os.kill(os.getpid(), signal.SIGKILL))
+    return error_of(place)
+
+
+def with_a_wrong_checksum(rank, place):
+    stat = _together_object.TogetherObject.stat
+
+    def wrong(self, *arguments, **options):
+        facts = stat(self, *arguments, **options)
+        return {**facts, "crc32c": facts["crc32c"] ^ 1}
+
+    _together_object.TogetherObject.stat = wrong
+    return error_of(place)
+
+
+def with_a_replaced_file(rank, place, number, uri):
+    def replace():
+        with ringest.Client(*place) as client:
+            safetensors.save_file(state(2), uri, client=client)
+
+    small_rounds()
+    if rank == 1:
+        ranks.before_meeting(number, replace)
+    with ringest.Client(*place, hedging=False) as client:
+        return float(safetensors.load_file(uri, client=client, process_group=dist.group.WORLD)["layer0"][0, 0])
+
+
+def of_other_files(rank, place):
+    return [error_of(place, f"gs://new/{name}") for name in ("none", "text")]
+
+
+def with_other_arguments(rank, place):
+    return error_of(place, verify=rank == 0)
+
+
+class Loads(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.place = cls.enterClassContext(support.emulator())
+        with ringest.Client(*cls.place) as client:
+            safetensors.save_file(state(), URI, client=client)
+            cls.size = client.stat(URI)["size"]
+            client.put("gs://new/text", b"x" * 300)
+
+    def assert_once(self, received):
+        self.assertLessEqual(sum(received), 1.02 * self.size)
+
+    def test_each_byte_comes_once(self):
+        for count in (1, 2, 4):
+            for is_small in (False, True):
+                with self.subTest(count, is_small=is_small):
+                    self.assert_once(ranks.run(count, load, self.place, is_small))
+
+    def test_ranks_of_several_hosts(self):
+        for count, hosts in ((2, 2), (4, 2)):
+            with self.subTest(count=count, hosts=hosts):
+                self.assert_once(ranks.run(count, on_hosts, self.place, hosts))
+
+    def test_small_and_empty_files(self):
+        for number, given in enumerate(({}, {"a": torch.ones(3)}, {"a": torch.empty(0)})):
+            uri = f"gs://new/small{number}.safetensors"
+            with ringest.Client(*self.place) as client:
+                safetensors.save_file(given, uri, client=client)
+            ranks.run(2, load, self.place, True, uri)
+
+    def test_headers_longer_than_the_first_read(self):
+        uri = "gs://new/long.safetensors"
+        with ringest.Client(*self.place) as client:
+            safetensors.save_file(state(), uri, {"notes": "x" * (600 * KIB)}, client=client)
+        ranks.run(2, load, self.place, True, uri)
+
+    def test_tensors_go_to_their_device_one_by_one(self):
+        for most in ranks.run(2, to_a_device, self.place):
+            self.assertLess(most, self.size / 6)
+
+    def test_an_error_of_one_rank_is_one_of_all(self):
+        for number in (2, 7, 10):
+            with self.subTest(number=number):
+                told = ranks.run(3, with_an_error_at, self.place, number)
+                self.assertEqual(told, [("MemoryError", "no memory for this rank")] * 3)
+
+    def test_what_one_rank_has_no_memory_for_none_gets(self):
+        kinds = {kind for kind, _ in ranks.run(2, with_a_device_that_fails, self.place)}
+        self.assertEqual(len(kinds & {"RuntimeError", "GroupError"}), len(kinds))
+
+    def test_a_killed_rank_is_missed(self):
+        for number in (1, 4, 9):
+            with self.subTest(number=number):
+                told = ranks.run(3, with_a_killed_rank, self.place, number, killed=(1,))
+                for kind, text in (told[0], told[2]):
+                    self.assertEqual(kind, "GroupError")
+                    self.assertIn(URI, text)
+
+    def test_a_file_that_is_replaced_is_not_mixed(self):
+        good = [float(state(seed)["layer0"][0, 0]) for seed in (1, 2)]
+        uri = "gs://new/replaced.safetensors"
+        for number in (3, 7, 10):
+            with self.subTest(number=number), ringest.Client(*self.place) as client:
+                safetensors.save_file(state(), uri, client=client)
+                found = ranks.run(3, with_a_replaced_file, self.place, number, uri)
+                self.assertEqual(len(set(found)), 1)
+                self.assertIn(found[0], good)
+
+    def test_what_came_is_compared(self):
+        for kind, text in ranks.run(2, with_a_wrong_checksum, self.place):
+            self.assertEqual(kind, "ChecksumError")
+            self.assertIn(URI, text)
+
+    def test_what_is_no_file_is_told_to_all(self):
+        for missing, text in ranks.run(2, of_other_files, self.place):
+            self.assertEqual(missing[0], "NotFoundError")
+            self.assertEqual(text[0], "SafetensorError")
+
+    def test_ranks_that_ask_for_different_things(self):
+        for kind, text in ranks.run(2, with_other_arguments, self.place):
+            self.assertEqual(kind, "ValueError")
+            self.assertIn("different things", text)
+
+
+if __name__ == "__main__":
+    unittest.main()
