@@ -4,6 +4,7 @@
 #include "runtime/loop.h"
 
 #include "runtime/clock.h"
+#include "runtime/cuda.h"
 #include "runtime/log.h"
 #include "runtime/thread.h"
 
@@ -45,15 +46,29 @@ static void slab_bind(void *context, void *address, size_t size)
     }
 }
 
-static int loop_create_slabs(struct rg_loop *loop, uint64_t memory_max)
+static int slab_pin(void *context, void *address, size_t size)
 {
-    if (memory_max == 0) {
+    return rg_cuda_register(context, address, size);
+}
+
+static void slab_unpin(void *context, void *address)
+{
+    rg_cuda_unregister(context, address);
+}
+
+static int loop_create_slabs(struct rg_loop *loop, const struct rg_loop_options *loop_options)
+{
+    if (loop_options->memory_max == 0) {
         return 0;
     }
     struct rg_slab_options options = {
-        .budget = memory_max,
+        .budget = loop_options->memory_max,
         .wake = slab_wake,
         .wake_context = loop,
+        .pin = loop_options->cuda != NULL ? slab_pin : NULL,
+        .unpin = slab_unpin,
+        .pin_context = loop_options->cuda,
+        .pinned_max = loop_options->pinned_max,
     };
     if (loop->topology != NULL && loop->placement.node >= 0) {
         options.bind = slab_bind;
@@ -96,7 +111,7 @@ int rg_loop_create(struct rg_loop **out_loop, const struct rg_loop_options *opti
     }
     loop->now_ns = loop->backend->now_ns(loop->backend_self);
     rg_timer_wheel_init(&loop->timers, loop->now_ns);
-    rc = loop_create_slabs(loop, options->memory_max);
+    rc = loop_create_slabs(loop, options);
     if (rc < 0) {
         goto fail_backend;
     }

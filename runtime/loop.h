@@ -46,13 +46,17 @@ struct rg_task {
 /* How often in one pass an owner may start what is ready at once. */
 #define RG_LOOP_TURNS_MAX 4
 
+struct rg_cuda;
+
 struct rg_loop_options {
     uint32_t index;
     const struct rg_backend_ops *backend;
     void *backend_context;              /* for the simulation */
     const struct rg_topology *topology; /* borrowed; NULL: not pinned, not bound */
     struct rg_placement placement;
-    uint64_t memory_max; /* of the loop's slab arena; 0: no arena */
+    uint64_t memory_max;  /* of the loop's slab arena; 0: no arena */
+    struct rg_cuda *cuda; /* borrowed, where memory is registered; NULL: nowhere */
+    uint64_t pinned_max;  /* bytes of the arena that are registered with it */
 };
 
 struct rg_loop {

@@ -90,6 +90,7 @@ static const struct row rows[] = {
     {"job_processes", RG_OPTION_COUNT, IN_CLIENT(job_processes), .min = 1, .max = UINT32_MAX},
     {"threads", RG_OPTION_COUNT, IN_RUNTIME(threads), .min = 1, .max = 256},
     {"memory", RG_OPTION_SIZE, IN_RUNTIME(memory_max), .min = 1, .max = INT64_MAX},
+    {"pinned", RG_OPTION_SIZE, IN_RUNTIME(pinned_max), .min = 1, .max = INT64_MAX},
     {"backend", RG_OPTION_CHOICE, IN_RUNTIME(backend), .choices = {"auto", "uring", "epoll"}},
     {"local_rank", RG_OPTION_COUNT, IN_RUNTIME(local_rank), ELSEWHERE, .min = 0, .max = 1023},
     {"local_world_size", RG_OPTION_COUNT, IN_RUNTIME(local_world_size), ELSEWHERE, .min = 1,

@@ -10,6 +10,7 @@
 #include <ringest/gcs.h>
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,9 +96,14 @@ static uint64_t memory_default(void)
     return RG_MIN(RG_MEMORY_DEFAULT, quarter);
 }
 
+static uint64_t memory_of(const struct rg_runtime_options *options)
+{
+    return options->memory_max != 0 ? options->memory_max : memory_default();
+}
+
 static int loops_create(struct rg_runtime *runtime, const struct rg_runtime_options *options)
 {
-    uint64_t memory = options->memory_max != 0 ? options->memory_max : memory_default();
+    uint64_t memory = memory_of(options);
     struct rg_placement placements[RG_THREADS_MAX];
     int count = rg_topology_plan(runtime->topology, options->numa_policy, options->threads,
                                  placements, RG_THREADS_MAX);
@@ -121,6 +127,8 @@ static int loops_create(struct rg_runtime *runtime, const struct rg_runtime_opti
             .topology = runtime->topology,
             .placement = placements[i],
             .memory_max = RG_MAX(memory / (uint64_t)count, (uint64_t)RG_LOOP_MEMORY_MIN),
+            .cuda = runtime->cuda,
+            .pinned_max = options->pinned_max / (uint64_t)count,
         };
         int rc = rg_loop_create(&runtime->loops[i], &loop_options);
         if (rc < 0) {
@@ -171,6 +179,26 @@ static int loops_start_again(struct rg_runtime *runtime, const struct rg_runtime
     return loops_start(runtime, options);
 }
 
+/* Without CUDA, bodies are in memory that is not pinned: copies to a device take longer. */
+static void cuda_open(struct rg_runtime *runtime, const struct rg_runtime_options *options,
+                      uint32_t local_rank)
+{
+    uint64_t pinned_max = RG_MIN(options->pinned_max, memory_of(options));
+    char error[256];
+    if (pinned_max < RG_PINNED_MIN) {
+        return;
+    }
+    if (rg_cuda_open(&runtime->cuda, local_rank, error, sizeof(error)) < 0) {
+        rg_log(RG_LOG_WARN, "no memory is pinned: %s", error);
+        snprintf(runtime->pinned_told, sizeof(runtime->pinned_told), "none: %s", error);
+        return;
+    }
+    snprintf(runtime->pinned_told, sizeof(runtime->pinned_told),
+             "up to %" PRIu64 " bytes, by CUDA device %d", pinned_max,
+             rg_cuda_device(runtime->cuda));
+    rg_log(RG_LOG_INFO, "pinned memory: %s", runtime->pinned_told);
+}
+
 /* The plan, a line each. */
 static void runtime_tell(const struct rg_runtime *runtime)
 {
@@ -216,6 +244,7 @@ int rg_runtime_open(struct rg_runtime **out_runtime, const struct rg_runtime_opt
         rc = backend_choose(runtime, own.backend);
     }
     if (rc == 0) {
+        cuda_open(runtime, &own, rank.rank);
         rc = loops_start(runtime, &own);
         bool may_be_the_ring = rc < 0 && rc != -EAGAIN && runtime->backend == &rg_uring_backend;
         if (may_be_the_ring && own.backend == RG_BACKEND_AUTO) {
@@ -238,6 +267,7 @@ void rg_runtime_close(struct rg_runtime *runtime)
         return;
     }
     loops_destroy(runtime);
+    rg_cuda_close(runtime->cuda);
     rg_topology_close(runtime->topology);
     free(runtime);
 }
@@ -278,8 +308,14 @@ int rg_runtime_describe(const struct rg_runtime *runtime, char *out, size_t out_
     for (uint32_t i = 0; i < runtime->loop_count; i++) {
         placements[i] = runtime->loops[i]->placement;
     }
-    return (int)rg_topology_describe(runtime->topology, placements, runtime->loop_count, out,
-                                     out_size);
+    size_t used =
+        rg_topology_describe(runtime->topology, placements, runtime->loop_count, out, out_size);
+    if (*runtime->pinned_told != '\0') {
+        size_t kept = RG_MIN(used, out_size);
+        used += (size_t)snprintf(out != NULL ? out + kept : NULL, out_size - kept,
+                                 "pinned memory\t%s\n", runtime->pinned_told);
+    }
+    return (int)used;
 }
 
 struct fault_in {

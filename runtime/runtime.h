@@ -2,6 +2,7 @@
 #ifndef RG_RUNTIME_RUNTIME_H
 #define RG_RUNTIME_RUNTIME_H
 
+#include "runtime/cuda.h"
 #include "runtime/fork.h"
 #include "runtime/loop.h"
 #include "runtime/near.h"
@@ -10,6 +11,8 @@
 #define RG_THREADS_MAX 256
 /* The least memory for bodies per loop: a few large chunks, without which nothing overlaps. */
 #define RG_LOOP_MEMORY_MIN RG_MIB(8)
+/* Less than a piece that can be registered; pinned=1 means none. */
+#define RG_PINNED_MIN RG_MIB(2)
 #define RG_MEMORY_DEFAULT (UINT64_C(1) << 30)
 
 struct rg_runtime {
@@ -20,8 +23,10 @@ struct rg_runtime {
     uint32_t loop_count;
     uint64_t memory_max; /* of leased bodies, over all loops */
     struct rg_loop **loops;
-    uint32_t workers;     /* processes of its rank, at least 1 */
-    struct rg_near *near; /* NULL: all loops are equally near to everybody */
+    uint32_t workers;      /* processes of its rank, at least 1 */
+    struct rg_cuda *cuda;  /* with which memory is registered; NULL: with nothing */
+    char pinned_told[320]; /* for people; "": it was not asked for */
+    struct rg_near *near;  /* NULL: all loops are equally near to everybody */
 };
 
 /* True if a loop has requests that wait for leased memory. Any thread. */

@@ -82,6 +82,7 @@ struct chunk {
     uint8_t use;
     uint8_t class_index;
     bool faulted_in; /* stays true for good; meaningful for every chunk */
+    bool is_pinned;  /* the run, or the chunk of slabs, that begins here; else false */
 };
 
 struct size_class {
@@ -101,14 +102,18 @@ struct rg_slab_arena {
     size_t books_size; /* of the mapping that holds this struct, the chunks and the leases */
     void (*wake)(void *context);
     void *wake_context;
+    int (*pin)(void *context, void *address, size_t size);
+    void (*unpin)(void *context, void *address);
+    void *pin_context;
 
     struct {
         pthread_t thread;
         bool has_thread;
-        uint32_t fresh;       /* index of the first fresh chunk */
-        uint32_t touched;     /* chunks from here on were never touched */
-        uint32_t spare_count; /* chunks that are fresh, free or idle */
-        uint64_t bucket_map;  /* which buckets hold a run */
+        uint64_t pinned, pinned_max; /* bytes */
+        uint32_t fresh;              /* index of the first fresh chunk */
+        uint32_t touched;            /* chunks from here on were never touched */
+        uint32_t spare_count;        /* chunks that are fresh, free or idle */
+        uint64_t bucket_map;         /* which buckets hold a run */
         struct chunk *buckets[BUCKET_COUNT];
         struct size_class classes[CLASS_COUNT];
     } owner;
@@ -165,6 +170,34 @@ static bool owner_is_self(const struct rg_slab_arena *arena)
     return pthread_equal(arena->owner.thread, pthread_self()) != 0;
 }
 
+/* As one piece, because a device copies from one registration only. Nobody has it yet. */
+static void pin_run(struct rg_slab_arena *arena, struct chunk *run)
+{
+    uint64_t size = run->run_length * CHUNK_SIZE;
+    if (run->is_pinned || arena->owner.pinned + size > arena->owner.pinned_max) {
+        return;
+    }
+    if (arena->pin(arena->pin_context, chunk_data(arena, run), size) < 0) {
+        arena->owner.pinned_max = 0;
+        return;
+    }
+    run->is_pinned = true;
+    arena->owner.pinned += size;
+}
+
+/* Nobody has it any more. */
+static void unpin_run(struct rg_slab_arena *arena, struct chunk *run)
+{
+    if (!run->is_pinned) {
+        return;
+    }
+    uint64_t size = run->run_length * CHUNK_SIZE;
+    RG_ASSERT(arena->owner.pinned >= size);
+    arena->unpin(arena->pin_context, chunk_data(arena, run));
+    run->is_pinned = false;
+    arena->owner.pinned -= size;
+}
+
 static uint32_t bucket_of(uint32_t run_length)
 {
     return RG_MIN(run_length, BUCKET_LAST);
@@ -212,6 +245,7 @@ static struct chunk *find_run(struct rg_slab_arena *arena, uint32_t length)
     struct chunk *run = pop_run(arena, length);
     if (run != NULL) {
         if (run->run_length > length) {
+            unpin_run(arena, run);
             push_run(arena, run + length, run->run_length - length);
         }
         return run;
@@ -254,6 +288,8 @@ static void merge_runs(struct rg_slab_arena *arena)
             continue;
         }
         while (next < end && next->use == CHUNK_FREE) {
+            unpin_run(arena, run);
+            unpin_run(arena, next);
             run->run_length += next->run_length;
             next += next->run_length;
         }
@@ -265,6 +301,7 @@ static void merge_runs(struct rg_slab_arena *arena)
     }
     arena->owner.bucket_map = 0;
     if (merged != NULL && merged + merged->run_length == end) {
+        unpin_run(arena, merged);
         arena->owner.fresh = chunk_index_of(arena, merged);
         merged->use = CHUNK_FRESH;
         merged = merged->next;
@@ -335,6 +372,7 @@ static struct chunk *take_chunks(struct rg_slab_arena *arena, uint32_t length)
     for (uint32_t i = 0; i < length; i++) {
         fault_in(arena, run + i);
     }
+    pin_run(arena, run);
     return run;
 }
 
@@ -508,6 +546,12 @@ static void release_own(struct rg_slab_arena *arena, struct rg_lease *lease)
     if (RG_UNLIKELY(unask(arena))) {
         wake_owner(arena);
     }
+}
+
+bool rg_lease_is_pinned(const struct rg_lease *lease)
+{
+    RG_ASSERT(lease->out);
+    return lease->arena->chunks[lease->chunk_index].is_pinned;
 }
 
 void rg_lease_share(struct rg_lease *lease, uint32_t more)
@@ -689,6 +733,10 @@ int rg_slab_arena_create(struct rg_slab_arena **out_arena, const struct rg_slab_
     arena->fork_generation = fork_generation;
     arena->wake = options->wake;
     arena->wake_context = options->wake_context;
+    arena->pin = options->pin;
+    arena->unpin = options->unpin;
+    arena->pin_context = options->pin_context;
+    arena->owner.pinned_max = options->pin != NULL ? options->pinned_max : 0;
     arena->owner.spare_count = chunk_count;
     for (uint32_t i = 0; i < CLASS_COUNT; i++) {
         struct size_class *class = &arena->owner.classes[i];
@@ -701,6 +749,14 @@ int rg_slab_arena_create(struct rg_slab_arena **out_arena, const struct rg_slab_
     }
     *out_arena = arena;
     return 0;
+}
+
+static void unpin_all(struct rg_slab_arena *arena)
+{
+    for (uint32_t i = 0; i < arena->owner.fresh; i += arena->chunks[i].run_length) {
+        unpin_run(arena, &arena->chunks[i]);
+    }
+    RG_ASSERT(arena->owner.pinned == 0);
 }
 
 void rg_slab_arena_destroy(struct rg_slab_arena *arena)
@@ -720,6 +776,7 @@ void rg_slab_arena_destroy(struct rg_slab_arena *arena)
         (void)unask(arena);
         return;
     }
+    unpin_all(arena);
     SLAB_UNPOISON(arena->data, arena->owner.touched * CHUNK_SIZE);
     unmap(arena->data, arena->chunk_count * CHUNK_SIZE);
     unmap(arena, arena->books_size);
@@ -753,11 +810,13 @@ bool rg_slab_arena_is_sound(const struct rg_slab_arena *arena)
 {
     size_t free_slabs[CLASS_COUNT] = {0};
     uint32_t free_count = 0, idle_count = 0, i = 0;
+    uint64_t pinned = 0;
     while (i < arena->owner.fresh) {
         const struct chunk *chunk = &arena->chunks[i];
         if (chunk->run_length == 0) {
             return false;
         }
+        pinned += chunk->is_pinned ? chunk->run_length * CHUNK_SIZE : 0;
         if (chunk->use == CHUNK_FREE) {
             free_count += chunk->run_length;
         } else if (chunk->use == CHUNK_SLABS) {
@@ -776,6 +835,7 @@ bool rg_slab_arena_is_sound(const struct rg_slab_arena *arena)
         }
     }
     uint32_t fresh_count = arena->chunk_count - arena->owner.fresh;
-    return i == arena->owner.fresh && free_count == count_free_in_buckets(arena) &&
+    return i == arena->owner.fresh && pinned == arena->owner.pinned &&
+           free_count == count_free_in_buckets(arena) &&
            arena->owner.spare_count == fresh_count + free_count + idle_count;
 }

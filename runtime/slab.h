@@ -47,6 +47,14 @@ struct rg_slab_options {
      * for the next call. May be NULL. */
     void (*wake)(void *context);
     void *wake_context;
+    /* Registers memory with a device: a run, or a chunk of slabs, as one piece when it is taken
+     * first, while all that is registered has at most pinned_max bytes. 0 or -errno: no more is. A
+     * piece is unregistered before it is cut, merged or unmapped, when nobody has any of it. By the
+     * owner. NULL: none is. */
+    int (*pin)(void *context, void *address, size_t size);
+    void (*unpin)(void *context, void *address);
+    void *pin_context;
+    uint64_t pinned_max;
 };
 
 struct rg_slab_stats {
@@ -70,6 +78,9 @@ struct rg_lease *rg_slab_take(struct rg_slab_arena *arena, size_t size);
 /* Lets a lease that is out go to `more` others besides: that many releases only count, and the one
  * behind them gives it back. By a holder, on any thread. NULL is fine. */
 void rg_lease_share(struct rg_lease *lease, uint32_t more);
+
+/* True if the device knows this memory. The holder, on any thread. */
+bool rg_lease_is_pinned(const struct rg_lease *lease);
 
 /* Makes the memory that is taken first resident, up to `size` bytes. Without it, chunks become so
  * when they are first taken. Owner only. */

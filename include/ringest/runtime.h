@@ -67,6 +67,9 @@ struct rg_runtime_options {
     uint32_t local_rank, local_world_size;
     /* Processes of one rank that divide its loops: which of how many; 0 of 0: not divided. */
     uint32_t worker, workers;
+    /* Bytes of memory_max that CUDA knows when they are used, so that devices copy from them at
+     * once. 0, or less than 2 MiB: none. Without CUDA: none, and a warning in the log. */
+    uint64_t pinned_max;
 };
 
 struct rg_runtime;
@@ -178,6 +181,8 @@ RG_API void rg_cq_interrupt(struct rg_cq *cq);
 RG_API int rg_cq_fd(struct rg_cq *cq);
 /* Gives leased memory back. Neither data nor detail may be used afterwards. */
 RG_API void rg_lease_release(struct rg_lease *lease);
+/* True if the lease is pinned_max's: release it when no copy to a device is under way. */
+RG_API bool rg_lease_is_pinned(const struct rg_lease *lease);
 /* CLOCK_MONOTONIC in nanoseconds, for deadlines: rg_now_ns() + 5 * 1000000000. */
 RG_API uint64_t rg_now_ns(void);
 

@@ -7,10 +7,10 @@
  * share that has taken that lease, and another Buffer; or has no memory. What it adds to the
  * session's held_bytes, the session has.
  *
- * Also a producer of DLPack capsules (the protocol of dlpack.h 0.8, "Python Specification for
- * DLPack"), for torch.from_dlpack and numpy.from_dlpack. What they keep is let go of by any thread,
- * without the interpreter's lock, and maybe after its end: so it is a share of the lease, which
- * knows nothing of Python, and not the Buffer. */
+ * Also a producer of DLPack capsules ("Python Specification for DLPack", versions 0 and 1), for
+ * torch.from_dlpack and numpy.from_dlpack. What they keep is let go of by any thread, without the
+ * interpreter's lock, and maybe after its end: so it is a share of the lease, which knows nothing
+ * of Python, and not the Buffer. */
 #include "core.h"
 
 #include <stdlib.h>
@@ -221,7 +221,7 @@ static PyObject *buffer_repr(PyObject *object)
     return PyUnicode_FromFormat("<ringest.Buffer of %zd bytes>", buffer_length(object));
 }
 
-/* The structs of dlpack.h, version 0.8. */
+/* The structs of dlpack.h: the older one, and that of version 1. */
 struct dl_tensor {
     void *data;
     int32_t device_type, device_id;
@@ -236,32 +236,60 @@ struct dl_managed_tensor {
     void *manager;
     void (*deleter)(struct dl_managed_tensor *self);
 };
+struct dl_managed_versioned {
+    uint32_t major, minor;
+    void *manager;
+    void (*deleter)(struct dl_managed_versioned *self);
+    uint64_t flags;
+    struct dl_tensor tensor;
+};
 #define DL_CPU 1
+#define DL_CUDA_HOST 3
 #define DL_UINT 1
+#define DL_IS_COPIED UINT64_C(2)
 
 struct dl_export {
-    struct dl_managed_tensor managed;
+    union { /* first: what a capsule points to */
+        struct dl_managed_tensor managed;
+        struct dl_managed_versioned versioned;
+    };
     int64_t shape;
     struct core_share *share; /* NULL: the bytes are a copy, behind this struct */
 };
 
+/* What a consumer asks for. */
+struct dl_wanted {
+    int device_type;
+    bool is_copy, is_versioned;
+};
+
 /* Any thread, with the interpreter's lock or without, also when the interpreter is gone. */
-static void dlpack_delete(struct dl_managed_tensor *managed)
+static void export_free(struct dl_export *export)
 {
-    struct dl_export *export = managed->manager;
     core_share_unref(export->share);
     free(export);
 }
 
+static void managed_delete(struct dl_managed_tensor *managed)
+{
+    export_free(managed->manager);
+}
+
+static void versioned_delete(struct dl_managed_versioned *versioned)
+{
+    export_free(versioned->manager);
+}
+
+static const char *const capsule_names[] = {"dltensor", "dltensor_versioned"};
+
 /* A capsule that nobody consumed still has its first name. */
 static void capsule_delete(PyObject *capsule)
 {
-    struct dl_managed_tensor *managed = PyCapsule_GetPointer(capsule, "dltensor");
-    if (managed == NULL) {
-        PyErr_Clear();
-        return;
+    for (int i = 0; i < 2; i++) {
+        if (PyCapsule_IsValid(capsule, capsule_names[i])) {
+            export_free(PyCapsule_GetPointer(capsule, capsule_names[i]));
+        }
     }
-    managed->deleter(managed);
 }
 
 /* The share that has the lease of a Buffer, from now on if not before. New reference; NULL with an
@@ -285,69 +313,122 @@ static struct core_share *share_of(struct buffer *self)
     return root->share;
 }
 
-/* Without its data. NULL with an exception. */
-static struct dl_export *export_make(struct buffer *self, bool is_copy)
+static void tensor_fill(struct dl_tensor *tensor, void *data, int device_type, int64_t *shape)
 {
-    size_t extra = is_copy ? (size_t)self->size : 0;
+    *tensor = (struct dl_tensor){
+        .data = data,
+        .device_type = device_type,
+        .dimensions = 1,
+        .type_code = DL_UINT,
+        .type_bits = 8,
+        .type_lanes = 1,
+        .shape = shape,
+    };
+}
+
+/* NULL with an exception. */
+static struct dl_export *export_make(struct buffer *self, const struct dl_wanted *wanted)
+{
+    size_t extra = wanted->is_copy ? (size_t)self->size : 0;
     struct dl_export *export = calloc(1, sizeof(*export) + extra);
     if (export == NULL) {
         PyErr_NoMemory();
         return NULL;
     }
-    export->managed.tensor.data = (void *)(uintptr_t)self->data;
-    if (is_copy) {
-        export->managed.tensor.data = export + 1;
+    void *data = (void *)(uintptr_t)self->data;
+    if (wanted->is_copy) {
+        data = export + 1;
         memcpy(export + 1, self->data, extra);
     } else if ((export->share = share_of(self)) == NULL) {
         free(export);
         return NULL;
     }
     export->shape = self->size;
-    export->managed.manager = export;
-    export->managed.deleter = dlpack_delete;
-    export->managed.tensor.device_type = DL_CPU;
-    export->managed.tensor.dimensions = 1;
-    export->managed.tensor.type_code = DL_UINT;
-    export->managed.tensor.type_bits = 8;
-    export->managed.tensor.type_lanes = 1;
-    export->managed.tensor.shape = &export->shape;
+    if (wanted->is_versioned) {
+        export->versioned.major = 1;
+        export->versioned.manager = export;
+        export->versioned.deleter = versioned_delete;
+        export->versioned.flags = wanted->is_copy ? DL_IS_COPIED : 0;
+        tensor_fill(&export->versioned.tensor, data, wanted->device_type, &export->shape);
+    } else {
+        export->managed.manager = export;
+        export->managed.deleter = managed_delete;
+        tensor_fill(&export->managed.tensor, data, wanted->device_type, &export->shape);
+    }
     return export;
 }
 
-/* Memory of the CPU has no streams, and what we make is of the oldest version, which all know. */
+static bool is_pinned(struct buffer *self)
+{
+    while (self->owner != NULL) {
+        self = of(self->owner);
+    }
+    return self->share != NULL ? core_share_is_pinned(self->share)
+                               : self->lease != NULL && rg_lease_is_pinned(self->lease);
+}
+
+/* A tuple of two numbers, or None, which leaves both as they are. False with an exception. */
+static bool pair_parse(PyObject *given, const char *what, int *first, int *second)
+{
+    if (given == Py_None) {
+        return true;
+    }
+    if (!PyTuple_Check(given)) {
+        PyErr_Format(PyExc_TypeError, "%s must be a tuple of two numbers, got %R", what, given);
+        return false;
+    }
+    return PyArg_ParseTuple(given, "ii", first, second);
+}
+
+/* Pinned memory is the CPU's too, and told as such unless it is asked for as kDLCUDAHost: PyTorch
+ * takes no capsule of that type, and asks the driver itself what is pinned. */
+static bool wanted_parse(struct dl_wanted *wanted, struct buffer *self, PyObject *version,
+                         PyObject *device, PyObject *copy)
+{
+    int id = 0, major = 0, minor = 0, is_copy = PyObject_IsTrue(copy);
+    wanted->device_type = DL_CPU;
+    if (is_copy < 0 || !pair_parse(device, "dl_device", &wanted->device_type, &id) ||
+        !pair_parse(version, "max_version", &major, &minor)) {
+        return false;
+    }
+    wanted->is_copy = is_copy != 0;
+    wanted->is_versioned = major >= 1;
+    bool is_there = wanted->device_type == DL_CPU ||
+                    (wanted->device_type == DL_CUDA_HOST && is_pinned(self) && !wanted->is_copy);
+    if (!is_there || id != 0) {
+        PyErr_Format(PyExc_BufferError,
+                     "a Buffer is in memory of the CPU, (%d, 0), or (%d, 0) where it is pinned and "
+                     "not copied, not %R",
+                     DL_CPU, DL_CUDA_HOST, device);
+        return false;
+    }
+    if (self->is_readonly && !wanted->is_copy) {
+        PyErr_SetString(PyExc_BufferError,
+                        "these bytes are part of another Buffer of the same get_ranges, too, and "
+                        "read-only, which not every consumer of DLPack heeds: ask for copy=True");
+        return false;
+    }
+    return true;
+}
+
+/* The bytes are all there, so that no stream has anything to wait for. */
 static PyObject *buffer_dlpack(PyObject *object, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
-    struct buffer *self = of(object);
-    PyObject *stream, *version, *device = Py_None, *copy = Py_None;
-    int type = DL_CPU, id = 0;
+    PyObject *stream = Py_None, *version = Py_None, *device = Py_None, *copy = Py_None;
+    struct dl_wanted wanted;
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OOOO:__dlpack__", names, &stream, &version,
                                      &device, &copy) ||
-        (device != Py_None &&
-         !PyArg_ParseTuple(device, "ii;a device is (type, number)", &type, &id))) {
+        !wanted_parse(&wanted, of(object), version, device, copy)) {
         return NULL;
     }
-    int is_copy = PyObject_IsTrue(copy);
-    if (is_copy < 0) {
-        return NULL;
-    }
-    if (type != DL_CPU || id != 0) {
-        return PyErr_Format(PyExc_BufferError, "a Buffer is in memory of the CPU, (%d, 0), not %R",
-                            DL_CPU, device);
-    }
-    if (self->is_readonly && !is_copy) {
-        PyErr_SetString(PyExc_BufferError,
-                        "these bytes are part of another Buffer of the same get_ranges, too, and "
-                        "read-only, which DLPack cannot tell: ask for copy=True");
-        return NULL;
-    }
-    struct dl_export *export = export_make(self, is_copy != 0);
+    struct dl_export *export = export_make(of(object), &wanted);
     if (export == NULL) {
         return NULL;
     }
-    PyObject *capsule = PyCapsule_New(&export->managed, "dltensor", capsule_delete);
+    PyObject *capsule = PyCapsule_New(export, capsule_names[wanted.is_versioned], capsule_delete);
     if (capsule == NULL) {
-        dlpack_delete(&export->managed);
+        export_free(export);
     }
     return capsule;
 }
@@ -357,6 +438,12 @@ static PyObject *buffer_dlpack_device(PyObject *object, PyObject *nothing)
     (void)object;
     (void)nothing;
     return Py_BuildValue("(ii)", DL_CPU, 0);
+}
+
+static PyObject *buffer_is_pinned(PyObject *object, PyObject *nothing)
+{
+    (void)nothing;
+    return PyBool_FromLong(is_pinned(of(object)));
 }
 
 static PyObject *buffer_to_bytes(PyObject *object, PyObject *nothing)
@@ -420,6 +507,8 @@ static PyMethodDef buffer_methods[] = {
     {"__dlpack__", (PyCFunction)(void (*)(void))buffer_dlpack, METH_VARARGS | METH_KEYWORDS,
      "A DLPack capsule of these bytes (uint8, one dimension), without a copy but for copy=True."},
     {"__dlpack_device__", buffer_dlpack_device, METH_NOARGS, "(kDLCPU, 0)"},
+    {"is_pinned", buffer_is_pinned, METH_NOARGS,
+     "is_pinned() -> whether CUDA knows this memory, so that devices copy from it directly"},
     {"__reduce__", buffer_reduce, METH_NOARGS, "Unpickled, it is a Buffer with a copy."},
     {"to_bytes", buffer_to_bytes, METH_NOARGS, "to_bytes() -> a copy, as bytes"},
     {"decode", (PyCFunction)(void (*)(void))buffer_decode, METH_VARARGS | METH_KEYWORDS,

@@ -111,6 +111,11 @@ const void *core_share_bytes(const struct core_share *share)
     return share->copy;
 }
 
+bool core_share_is_pinned(const struct core_share *share)
+{
+    return share->session != NULL && rg_lease_is_pinned(share->lease);
+}
+
 void core_share_charge(struct core_share *share, uint64_t *held)
 {
     if (share->session == NULL) {

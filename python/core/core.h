@@ -72,6 +72,8 @@ struct core_share *core_share_new(struct core_session *session, struct rg_lease 
 struct core_share *core_share_copy(const void *data, size_t size);
 /* That copy. */
 const void *core_share_bytes(const struct core_share *share);
+/* Whether a device knows the memory of the lease, if there is one. */
+bool core_share_is_pinned(const struct core_share *share);
 /* Moves what a Buffer adds to the session's held_bytes to the share, as long as that lives. */
 void core_share_charge(struct core_share *share, uint64_t *held);
 /* Any thread, without the interpreter's lock, also after the interpreter's end. NULL is fine. */

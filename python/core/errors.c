@@ -5,6 +5,7 @@
 #include "runtime/uri.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 /* From the first attempt to the end; such a request is worth a line at level debug. */
@@ -77,12 +78,25 @@ void core_drain_note(uint64_t count)
     }
 }
 
+/* What the runtime says of pinned memory; "" where none was asked for. */
+static void pinned_read(const struct rg_runtime *runtime, char *out, size_t out_size)
+{
+    static const char what[] = "pinned memory\t";
+    char text[4096] = "";
+    (void)rg_runtime_describe(runtime, text, sizeof(text));
+    const char *line = strstr(text, what);
+    size_t size = line != NULL ? strcspn(line += strlen(what), "\n") : 0;
+    snprintf(out, out_size, "%.*s", (int)size, line != NULL ? line : "");
+}
+
 int core_session_note(struct core_session *session)
 {
     const char *reason;
+    char pinned[320];
+    pinned_read(session->runtime, pinned, sizeof(pinned));
     bool is_uring = rg_runtime_backend(session->runtime, &reason) == RG_BACKEND_URING;
-    return log_done(PyObject_CallFunction(log_session, "ssI", is_uring ? "uring" : "epoll", reason,
-                                          rg_runtime_threads(session->runtime)));
+    return log_done(PyObject_CallFunction(log_session, "ssIs", is_uring ? "uring" : "epoll", reason,
+                                          rg_runtime_threads(session->runtime), pinned));
 }
 
 PyObject *core_error_new(PyObject *uri, const struct rg_completion *completion)

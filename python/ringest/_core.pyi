@@ -62,6 +62,11 @@ class Buffer:
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         """The text that the bytes are."""
 
+    def is_pinned(self) -> bool:
+        """Whether CUDA knows this memory (Client(pinned=...)), so that devices copy from it directly. Keep the Buffer
+        until such a copy is done. DLPack tells it as memory of the CPU, and as kDLCUDAHost (3, 0) if that is asked
+        for."""
+
     def __iter__(self) -> Iterator[int]: ...
     def __len__(self) -> int: ...
     @overload

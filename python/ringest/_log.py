@@ -135,10 +135,12 @@ def ending(count: int) -> None:
     )
 
 
-def session(backend: str, reason: str, threads: int) -> None:
+def session(backend: str, reason: str, threads: int, pinned: str) -> None:
     """Called by the extension when event loops were started."""
     global _is_inherited
     if _is_inherited:
         _is_inherited = False
         begin()
+    if pinned.startswith("none") and _wanted() == _OFF:  # else a line of the library says so
+        logger.warning("pinned memory was asked for, and there is %s", pinned)
     logger.debug("backend %s, %d event loops%s", backend, threads, f" ({reason})" if reason else "")

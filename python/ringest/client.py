@@ -35,6 +35,8 @@ _BULK_REQUESTS_MAX = 65536
 
 # The default of <ringest/runtime.h>, if the machine has four times as much.
 _MEMORY_DEFAULT = 1 << 30
+# What the option `pinned` has for all of the memory, and for none of it.
+_PINNED_ALL, _PINNED_NONE = 2**63 - 1, 1
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -96,6 +98,17 @@ def _path(given: Any, what: str) -> str | bytes | None:
     return None if given is None else os.fspath(given)
 
 
+def _size(given: int | str | None, what: str) -> int | None:
+    return None if given is None else parse_size(given, what)
+
+
+def _pinned(given: bool | int | str | None) -> int | None:
+    """As the option has it: bytes, of which less than a piece of 2 MiB are none."""
+    if isinstance(given, bool):
+        return _PINNED_ALL if given else _PINNED_NONE
+    return None if given is None else parse_size(given, "pinned") or _PINNED_NONE
+
+
 class Client(_core.Client):
     """Requests to one endpoint; every argument has a default from the environment.
 
@@ -112,7 +125,9 @@ class Client(_core.Client):
 
     Limits:
     threads: event loops. connections: open at once (256). requests: submitted and not done (8192). prewarm: connections
-    that are opened before there are requests. memory: bytes of bodies that are held at once ("1GiB"). adapting=False: do
+    that are opened before there are requests. memory: bytes of bodies that are held at once ("1GiB").
+    pinned: how many of them are registered with CUDA when they are first used ("512MiB"; True: all), so that devices
+    copy from Buffers directly; without CUDA there is a warning, and none are. adapting=False: do
     not slow down after 429, 503 and rising latency. reads_per_s, writes_per_s: requests that this client begins per
     second and bucket, at most (no limit). ramp="gcs": the whole job begins 5,000 reads and 1,000 writes a second in a
     bucket, and doubles that in 20 minutes, as Google's guide asks for; job_processes: processes of the job, which share
@@ -155,6 +170,7 @@ class Client(_core.Client):
         connections: int | None = None,
         memory: int | str | None = None,
         memory_timeout: float = 30.0,
+        pinned: bool | int | str | None = None,
         attempts: int | None = None,
         connect_to: str | None = None,
         scope: str | None = None,
@@ -198,8 +214,8 @@ class Client(_core.Client):
             "endpoint": _check_endpoint(endpoint),
             "headers": _header_lines(settings["headers"]),
             "user_agent": _user_agent(user_agent),
-            "memory": None if memory is None else parse_size(memory, "memory"),
-            "hedge_size": None if hedge_size is None else parse_size(hedge_size, "hedge_size"),
+            "pinned": _pinned(pinned),
+            **{name: _size(settings[name], name) for name in ("memory", "hedge_size")},
         }
         for file in ("ca", "credentials", "client_cert", "client_key"):
             given[file] = _path(settings[file], file)
