@@ -225,10 +225,7 @@ static int ask_for_all(struct turn *turn, struct rg_credentials_config *config,
 
 static void be_alone(struct rg_sharing *sharing, const char *why)
 {
-    static _Atomic bool said;
-    if (!atomic_exchange(&said, true)) {
-        rg_log(RG_LOG_WARN, "credentials: each process asks for its own tokens: %s", why);
-    }
+    rg_host_say_alone("each process asks for its own tokens", why);
     snprintf(sharing->text, sizeof(sharing->text), "not shared: %s", why);
 }
 

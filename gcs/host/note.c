@@ -1,4 +1,4 @@
-/* See note.h. The region behind its header is a table of places, each a head and a sealed note. One
+/* See note.h. Behind the region's header is a table of places, each a head and a sealed note. One
  * process at a time writes, for microseconds, and all may read meanwhile: the seal of half a note
  * is broken. A process that is killed while it writes leaves such a place for the next writer. */
 #include "gcs/host/note.h"
@@ -32,8 +32,7 @@ struct place {
 };
 
 static_assert(sizeof(struct place) <= PLACE_SIZE, "a note fits into its place");
-static_assert(RG_HOST_HEADER_SIZE + RG_NOTES_COUNT * PLACE_SIZE == RG_HOST_REGION_SIZE,
-              "the places are the region");
+static_assert(RG_NOTES_COUNT * PLACE_SIZE == RG_HOST_NOTES_SIZE, "the places are the table");
 
 void rg_note_key_derive(struct rg_note_key *out_key, const uint8_t *secret)
 {

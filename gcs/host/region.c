@@ -3,12 +3,14 @@
 #include "gcs/host/region.h"
 
 #include "runtime/descriptor.h"
+#include "runtime/log.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <ringest/gcs.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -221,6 +223,20 @@ int rg_host_region_open(struct rg_host_region *out_region, const char *folder, c
     }
     *out_region = (struct rg_host_region){.fd = fd};
     return 0;
+}
+
+void rg_host_say_alone(const char *what, const char *why)
+{
+    static _Atomic bool said;
+    if (!atomic_exchange(&said, true)) {
+        rg_log(RG_LOG_WARN, "%s: %s", what, why);
+    }
+}
+
+bool rg_host_region_is_named(const struct rg_host_region *region)
+{
+    struct stat status;
+    return fstat(region->fd, &status) == 0 && status.st_nlink > 0;
 }
 
 /* A count of 0: all from that number on. */

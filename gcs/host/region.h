@@ -12,19 +12,21 @@
  * for another: numbers of processes do not matter. Each opening has locks of its own, so that they
  * also keep two threads of one process apart. One opening is one thread's at a time.
  *
- * A region is opened for a moment at a time. If somebody removes the file, those who have it open
- * end with it, and the next ones make another. */
+ * If somebody removes the file, those who have it open end with it, and the next ones make another.
+ */
 #ifndef RG_GCS_HOST_REGION_H
 #define RG_GCS_HOST_REGION_H
 
 #include "runtime/base.h"
 
 /* Of the layout: with it, the name of the file changes. */
-#define RG_HOST_VERSION 1
+#define RG_HOST_VERSION 2
 #define RG_HOST_FOLDER_DEFAULT "/dev/shm"
-/* The first page says what the file is; the rest is gcs/host/note.h's. */
+/* The first page says what the file is. Then come gcs/host/note.h's part and gcs/host/peers.h's. */
 #define RG_HOST_HEADER_SIZE RG_KIB(4)
-#define RG_HOST_REGION_SIZE (RG_HOST_HEADER_SIZE + RG_KIB(128))
+#define RG_HOST_NOTES_SIZE RG_KIB(128)
+#define RG_HOST_PEERS_SIZE RG_KIB(128)
+#define RG_HOST_REGION_SIZE (RG_HOST_HEADER_SIZE + RG_HOST_NOTES_SIZE + RG_HOST_PEERS_SIZE)
 #define RG_HOST_PATH_SIZE_MAX 256
 
 struct rg_host_region {
@@ -42,6 +44,10 @@ int rg_host_path_write(const char *folder, char *out, size_t size);
  * folder must be one of memory (tmpfs). Any thread. */
 int rg_host_region_open(struct rg_host_region *out_region, const char *folder, char *why,
                         size_t why_size);
+/* Says so in the log, once in a process for all that is shared: `what` each process does then. */
+void rg_host_say_alone(const char *what, const char *why);
+/* Whether others still find it: its file was not removed. */
+bool rg_host_region_is_named(const struct rg_host_region *region);
 /* Gives up its locks. Harmless when closed. */
 void rg_host_region_close(struct rg_host_region *region);
 

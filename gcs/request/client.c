@@ -189,6 +189,7 @@ static int loop_open(struct rg_client *client, struct rg_client_loop *client_loo
     client_loop->client = client;
     client_loop->loop = loop;
     client_loop->emptied = loop_emptied;
+    rg_peers_init(&client_loop->peers, client->share_folder, client->endpoint.authority);
     rg_list_init(&client_loop->active);
     rg_retry_budget_init(&client_loop->retry_budget);
     rg_part_memory_init(&client_loop->part_memory, loop);
@@ -242,6 +243,15 @@ static int rates_open(struct rg_client *client)
         writes.ramp = (double)RG_RATE_RAMP_WRITES_PER_S / options->job_processes;
     }
     return rg_rates_create(&client->rates, &reads, &writes);
+}
+
+/* The environment may change later. */
+static int share_open(struct rg_client *client)
+{
+    const char *folder =
+        client->options.sharing != RG_SWITCH_OFF ? rg_host_folder(getenv("RINGEST_SHARE")) : NULL;
+    client->share_folder = folder != NULL ? strdup(folder) : NULL;
+    return folder == NULL || client->share_folder != NULL ? 0 : -ENOMEM;
 }
 
 static int loops_open(struct rg_client *client)
@@ -364,6 +374,9 @@ static int client_setup(struct rg_client *client, const struct rg_client_options
     if (rc == 0) {
         rc = rates_open(client);
     }
+    if (rc == 0) {
+        rc = share_open(client);
+    }
     return rc == 0 ? loops_open(client) : rc;
 }
 
@@ -379,6 +392,7 @@ static void client_free(struct rg_client *client)
     rg_network_close(&client->network);
     rg_secret_arena_fini(&client->fields_arena);
     rg_credentials_unref(client->credentials);
+    free(client->share_folder);
     free(client->requests);
     free(client->loops);
     pthread_mutex_destroy(&client->users_lock);

@@ -7,6 +7,7 @@
 #ifndef RG_GCS_REQUEST_CLIENT_LOOP_H
 #define RG_GCS_REQUEST_CLIENT_LOOP_H
 
+#include "gcs/host/peers.h"
 #include "gcs/network/endpoint.h"
 #include "gcs/network/network.h"
 #include "gcs/request/authorize.h"
@@ -59,6 +60,7 @@ struct rg_client_loop {
     struct rg_transport_loop *transports;
     struct rg_pool *pool;
     struct rg_traffic *traffic;
+    struct rg_peers peers; /* loops of other processes, too; the traffic's to change */
     struct rg_list active; /* requests between their mail and their completion */
     struct rg_retry_budget retry_budget;
     uint64_t writes;       /* that were given an idempotency token */
@@ -82,6 +84,7 @@ struct rg_client {
     uint64_t write_seed[2];             /* of idempotency tokens */
     struct rg_credentials *credentials; /* NULL: none, or a fixed token */
     bool has_token;                     /* the fixed one */
+    char *share_folder; /* of what the processes of a host share; NULL: nothing is shared */
     struct rg_secret_arena fields_arena;
     char *common_fields; /* of every request: Host and the like, each with its CRLF; in the arena */
     size_t common_fields_size;

@@ -15,11 +15,18 @@ static bool invariants(const struct rg_hedge *hedge)
     return delay && hedge->late_share <= LATE_SHARE_ONE;
 }
 
-static void delay_look(struct rg_hedge *hedge, const struct rg_quantile *heads)
+static void delay_set(struct rg_hedge *hedge, uint64_t median_ns, uint64_t late_ns)
 {
-    uint64_t usual = RG_HEDGE_MEDIAN_FACTOR * rg_quantile_at(heads, 500);
-    uint64_t late = RG_MIN(rg_quantile_at(heads, 990), usual);
-    hedge->delay_ns = RG_MAX(late, RG_HEDGE_DELAY_MIN_NS);
+    late_ns = RG_MIN(late_ns, RG_HEDGE_MEDIAN_FACTOR * median_ns);
+    hedge->delay_ns = RG_MAX(late_ns, RG_HEDGE_DELAY_MIN_NS);
+}
+
+void rg_hedge_learn(struct rg_hedge *hedge, uint64_t median_ns, uint64_t late_ns)
+{
+    if (hedge->delay_ns == 0) {
+        delay_set(hedge, median_ns, late_ns);
+    }
+    RG_VERIFY(invariants(hedge));
 }
 
 void rg_hedge_answer(struct rg_hedge *hedge, uint64_t elapsed_ns, const struct rg_quantile *heads)
@@ -30,7 +37,7 @@ void rg_hedge_answer(struct rg_hedge *hedge, uint64_t elapsed_ns, const struct r
     hedge->late_share += is_late ? LATE_SHARE_ONE >> LATE_SHARE_SHIFT : 0;
     if (++hedge->answers >= ANSWERS_PER_LOOK && heads->total >= RG_HEDGE_SAMPLES_MIN) {
         hedge->answers = 0;
-        delay_look(hedge, heads);
+        delay_set(hedge, rg_quantile_at(heads, 500), rg_quantile_at(heads, 990));
     }
     RG_VERIFY(invariants(hedge));
 }

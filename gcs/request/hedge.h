@@ -29,13 +29,14 @@
 /* Defaults of the options. */
 #define RG_HEDGE_PER_1000_DEFAULT 20
 #define RG_HEDGE_SIZE_MAX_DEFAULT RG_MIB(1)
-/* Tokens that are kept. */
+/* Tokens that are kept by all processes of a host together, and at least one by each loop. */
 #define RG_HEDGE_BURST 16
 
 /* What one event loop may spend on second requests. */
 struct rg_hedge_budget {
     uint32_t per_1000;
     uint32_t thousandths; /* of tokens; at most RG_HEDGE_BURST tokens */
+    uint32_t processes;   /* of the host, which share that many; 0: this is the only one */
 };
 
 /* What is known of one bucket and kind of request. Zeroed is empty. */
@@ -46,14 +47,23 @@ struct rg_hedge {
     uint32_t answers;    /* since the delay was worked out */
 };
 
+/* Thousandths of tokens that are kept. */
+static inline uint32_t rg_hedge_kept(const struct rg_hedge_budget *budget)
+{
+    return RG_MAX(RG_HEDGE_BURST * 1000u / RG_MAX(budget->processes, 1u), 1000u);
+}
+
 /* For each request that is sent. */
 static inline void rg_hedge_earn(struct rg_hedge_budget *budget)
 {
-    budget->thousandths = RG_MIN(budget->thousandths + budget->per_1000, RG_HEDGE_BURST * 1000u);
+    budget->thousandths = RG_MIN(budget->thousandths + budget->per_1000, rg_hedge_kept(budget));
 }
 
 /* An answer came after `elapsed_ns`; `heads` has it already. */
 void rg_hedge_answer(struct rg_hedge *hedge, uint64_t elapsed_ns, const struct rg_quantile *heads);
+
+/* What is usual elsewhere on the host, until enough answers came here. */
+void rg_hedge_learn(struct rg_hedge *hedge, uint64_t median_ns, uint64_t late_ns);
 
 /* in_time_when_sent: hedge->in_time at that moment. others: requests of the kind that are out
  * beside this one. True: a token was taken, and the second request may be sent. */

@@ -10,7 +10,8 @@ static bool invariants(const struct rg_limiter *limiter)
     bool gap = limiter->state != RG_LIMITER_PACED ||
                (limiter->gap_ns >= 1 && limiter->gap_ns <= (double)RG_LIMITER_GAP_NS_MAX);
     bool steady_gap = limiter->steady_gap_ns == 0 || limiter->state == RG_LIMITER_PACED;
-    return window && limit && gap && steady_gap && limiter->steady >= 1;
+    bool follows = !limiter->follows || limiter->state != RG_LIMITER_FREE;
+    return window && limit && gap && steady_gap && follows && limiter->steady >= 1;
 }
 
 static void become(struct rg_limiter *limiter, enum rg_limiter_state state)
@@ -20,6 +21,7 @@ static void become(struct rg_limiter *limiter, enum rg_limiter_state state)
     limiter->state = state;
     if (state == RG_LIMITER_FREE) {
         limiter->gap_ns = limiter->steady_gap_ns = 0;
+        limiter->follows = false;
         /* How much there is room for is not known when few were out. */
         limiter->steady = RG_MAX(limiter->options.limit_max * RG_LIMITER_CUT, 1.0);
     }
@@ -140,6 +142,7 @@ static void cut_note(struct rg_limiter *limiter, uint64_t now_ns)
     limiter->cut_ns = now_ns;
     limiter->answer_count = 0;
     limiter->backoffs++;
+    limiter->follows = false;
 }
 
 static void cut(struct rg_limiter *limiter, double factor, uint32_t least, uint64_t now_ns)
@@ -280,4 +283,59 @@ bool rg_limiter_latency(struct rg_limiter *limiter, uint64_t elapsed_ns, uint64_
         return true;
     }
     return false;
+}
+
+/* Who has something out keeps to that, and who begins gets its part. */
+static void follow(struct rg_limiter *limiter, const struct rg_limiter_lesson *lesson)
+{
+    double out = (double)limiter->in_flight, limit = out > 0 ? out : lesson->limit;
+    limiter->limit = RG_MIN(RG_MAX(limit, 1.0), (double)limiter->options.limit_max);
+    become(limiter, RG_LIMITER_LIMITED);
+    limiter->follows = true;
+    limiter->steady = limiter->limit;
+    if (out == 0 && lesson->gap_ns > 0) {
+        become(limiter, RG_LIMITER_PACED);
+        gap_set(limiter, RG_MIN(lesson->gap_ns, (double)RG_LIMITER_LESSON_GAP_NS_MAX));
+    }
+}
+
+static void limit_near(struct rg_limiter *limiter, double wanted)
+{
+    double limit = limiter->limit + (wanted - limiter->limit) * RG_LIMITER_LESSON;
+    limiter->limit = RG_MIN(RG_MAX(limit, 1.0), (double)limiter->options.limit_max);
+}
+
+/* In rates, of which the sum stays the same. */
+static void gap_near(struct rg_limiter *limiter, double wanted_ns)
+{
+    double most_ns = RG_MAX(limiter->gap_ns, (double)RG_LIMITER_LESSON_GAP_NS_MAX);
+    double rate = 1 / limiter->gap_ns, wanted = 1 / wanted_ns;
+    double gap_ns = 1 / (rate + (wanted - rate) * RG_LIMITER_LESSON);
+    limiter->gap_ns = RG_MAX(RG_MIN(gap_ns, most_ns), 1.0);
+}
+
+void rg_limiter_learn(struct rg_limiter *limiter, const struct rg_limiter_lesson *lesson,
+                      uint64_t now_ns)
+{
+    idle_end(limiter, now_ns);
+    switch (limiter->state) {
+    case RG_LIMITER_FREE:
+        if (lesson->is_held && (lesson->is_news || limiter->in_flight == 0)) {
+            follow(limiter, lesson);
+        }
+        break;
+    case RG_LIMITER_LIMITED:
+        if (limiter->follows && !lesson->is_held) {
+            become(limiter, RG_LIMITER_FREE);
+        } else if (lesson->limit > 0) {
+            limit_near(limiter, lesson->limit);
+        }
+        break;
+    case RG_LIMITER_PACED:
+        if (lesson->gap_ns > 0) {
+            gap_near(limiter, lesson->gap_ns);
+        }
+        break;
+    }
+    RG_VERIFY(invariants(limiter));
 }

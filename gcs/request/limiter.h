@@ -33,7 +33,12 @@
  * Otherwise, when paced, answer n after a refusal raises the rate by n / RG_LIMITER_GAP_ANSWERS of
  * it: slowly where it was refused, and faster the longer it is not.
  *
- * A limiter that nothing was asked of for RG_LIMITER_IDLE_NS begins anew, without a limit. */
+ * A limiter that nothing was asked of for RG_LIMITER_IDLE_NS begins anew, without a limit.
+ *
+ * Others of the host may talk to the same bucket. A lesson says what a limiter's equal part of all
+ * is, and each goes some of the way there. Where others are held back, one that is free *follows*:
+ * it keeps to what it has out, or begins with its part. It is free again when nobody is held back
+ * by the service any more, unless it was refused itself meanwhile. */
 #ifndef RG_GCS_REQUEST_LIMITER_H
 #define RG_GCS_REQUEST_LIMITER_H
 
@@ -55,6 +60,10 @@
 #define RG_LIMITER_GAP_ANSWERS 1024
 #define RG_LIMITER_OUTAGE 8
 #define RG_LIMITER_IDLE_NS (60 * RG_NS_PER_S)
+/* How much of the way to what others of the host have one lesson makes. */
+#define RG_LIMITER_LESSON 0.25
+/* Nobody's word alone makes a limiter wait longer. */
+#define RG_LIMITER_LESSON_GAP_NS_MAX (250 * RG_NS_PER_MS)
 
 struct rg_limiter_options {
     uint32_t limit_max;   /* at least 1 */
@@ -82,6 +91,7 @@ struct rg_limiter {
     uint64_t next_ns;       /* while PACED: not before */
     uint64_t cut_ns;        /* of the last cut */
     uint64_t backoffs;      /* cuts so far */
+    bool follows;           /* it is LIMITED or PACED by lessons alone */
     uint32_t refused_count; /* without an answer to what was sent later; up to RG_LIMITER_OUTAGE */
     uint32_t answer_count;  /* to what was sent after the last cut */
     uint64_t random;
@@ -109,6 +119,16 @@ bool rg_limiter_leave(struct rg_limiter *limiter, enum rg_limiter_outcome outcom
                       uint64_t now_ns);
 /* A head came. True: the limit was cut. */
 bool rg_limiter_latency(struct rg_limiter *limiter, uint64_t elapsed_ns, uint64_t now_ns);
+/* From what others of the host have. */
+struct rg_limiter_lesson {
+    double limit;  /* the equal part of all limits; 0: nobody else has one */
+    double gap_ns; /* and that of rates, where most others are paced; 0: they are not */
+    bool is_held;  /* the service holds another back */
+    bool is_news;  /* it refused another lately */
+};
+
+void rg_limiter_learn(struct rg_limiter *limiter, const struct rg_limiter_lesson *lesson,
+                      uint64_t now_ns);
 /* Requests that may be out now. */
 uint32_t rg_limiter_limit(const struct rg_limiter *limiter);
 

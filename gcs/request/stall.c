@@ -78,3 +78,18 @@ void rg_stall_arrival(struct rg_stall *stall, const struct rg_quantile *arrivals
     stall->silence_ns = RG_MIN(RG_MAX(wanted, RG_STALL_SILENCE_MIN_NS), stall->silence_max_ns);
     RG_VERIFY(invariants(stall));
 }
+
+void rg_stall_learn(struct rg_stall *stall, uint64_t late_ns, uint64_t silence_ns)
+{
+    double late = (double)RG_STALL_MARGIN * (double)late_ns;
+    if (!stall->started && late_ns > 0) {
+        late = fmin(fmax(late, RG_STALL_LEARNED * stall->min_ns), stall->max_ns);
+        stall->value_ns = fmin(stall->value_ns, late);
+    }
+    if (stall->silence_ns == stall->silence_max_ns && silence_ns > 0) {
+        uint64_t least_ns = RG_STALL_LEARNED * RG_STALL_SILENCE_MIN_NS;
+        uint64_t wanted_ns = RG_MAX(RG_STALL_MARGIN * silence_ns, least_ns);
+        stall->silence_ns = RG_MIN(wanted_ns, stall->silence_max_ns);
+    }
+    RG_VERIFY(invariants(stall));
+}

@@ -21,6 +21,8 @@
 #define RG_STALL_MARGIN 4
 #define RG_STALL_SAMPLES_MIN 100
 #define RG_STALL_SILENCE_MIN_NS (2 * RG_NS_PER_S)
+/* What others of the host know counts for a new process, but not below so many times the least. */
+#define RG_STALL_LEARNED 4
 
 /* gcsfuse's figures. */
 #define RG_STALL_P 0.99
@@ -49,6 +51,10 @@ void rg_stall_head(struct rg_stall *stall, uint64_t elapsed_ns, const struct rg_
 void rg_stall_expired(struct rg_stall *stall);
 /* Bytes of a body came; `arrivals` has the time since those before them. */
 void rg_stall_arrival(struct rg_stall *stall, const struct rg_quantile *arrivals);
+
+/* Once, before anything is known here: the p99 that others of the host know, of heads and of the
+ * time between arrivals; 0: they do not. */
+void rg_stall_learn(struct rg_stall *stall, uint64_t late_ns, uint64_t silence_ns);
 
 static inline uint64_t rg_stall_head_ns(const struct rg_stall *stall)
 {

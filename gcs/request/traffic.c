@@ -4,6 +4,7 @@
 #include "gcs/request/client_loop.h"
 #include "gcs/request/hedge.h"
 #include "gcs/request/limiter.h"
+#include "gcs/request/portion.h"
 #include "gcs/request/rates.h"
 #include "gcs/request/request_type.h"
 #include "gcs/request/stall.h"
@@ -34,6 +35,7 @@ struct kind {
     uint32_t sent_count;       /* out, and without a head */
     struct rg_alarm alarm;     /* when the first of them is late */
     uint64_t body_mean;
+    bool informed; /* by others of the host, of what is usual */
     struct rg_traffic *traffic;
 };
 
@@ -44,6 +46,10 @@ struct rg_traffic_bucket {
     struct limit reads, writes;
     struct rg_rates_bucket *rates; /* of the client; NULL: it has none */
     struct kind kinds[RG_TRAFFIC_KIND_COUNT];
+    uint64_t hash;   /* what it is called among the loops of the host */
+    uint32_t record; /* of rg_peers */
+    uint64_t told;   /* `used` when it was told last */
+    struct rg_portion portion;
 };
 
 struct rg_traffic_hedge {
@@ -59,6 +65,7 @@ struct rg_traffic {
     uint64_t hedge_size_max, first_byte_timeout_ns, stall_timeout_ns;
     uint32_t limit_max; /* of the reads, and of the writes, of a bucket */
     struct rg_hedge_budget budget;
+    struct rg_alarm peers_alarm; /* while requests are out: others of the host are looked at */
     uint64_t uses;
     struct rg_traffic_bucket *last; /* looked up last */
     struct rg_list free_hedges;
@@ -69,6 +76,11 @@ struct rg_traffic {
 static struct rg_loop *loop_of(const struct rg_traffic *traffic)
 {
     return traffic->client_loop->loop;
+}
+
+static struct rg_peers *peers_of(const struct rg_traffic *traffic)
+{
+    return &traffic->client_loop->peers;
 }
 
 static struct rg_traffic *traffic_of(const struct rg_request *request)
@@ -94,6 +106,8 @@ static struct rg_request *request_of(struct rg_list *node)
 
 static void limit_alarm_fire(struct rg_alarm *alarm);
 static void kind_alarm_fire(struct rg_alarm *alarm);
+static void peers_meet(struct rg_traffic *traffic, struct rg_traffic_bucket *only);
+static void peers_wake(struct rg_traffic *traffic);
 
 static void limit_open(struct rg_traffic *traffic, struct limit *limit, struct rg_rate *rate)
 {
@@ -133,6 +147,7 @@ static void bucket_close(struct rg_traffic *traffic, struct rg_traffic_bucket *b
     for (unsigned kind = 0; kind < RG_TRAFFIC_KIND_COUNT; kind++) {
         rg_loop_cancel_alarm(loop_of(traffic), &bucket->kinds[kind].alarm);
     }
+    rg_peers_release(peers_of(traffic), bucket->record);
 }
 
 static void bucket_open(struct rg_traffic *traffic, struct rg_traffic_bucket *bucket,
@@ -150,6 +165,8 @@ static void bucket_open(struct rg_traffic *traffic, struct rg_traffic_bucket *bu
     for (unsigned kind = 0; kind < RG_TRAFFIC_KIND_COUNT; kind++) {
         kind_open(traffic, &bucket->kinds[kind]);
     }
+    bucket->hash = rg_peers_hash(peers_of(traffic), name);
+    bucket->record = RG_PEER_NONE;
 }
 
 /* The one of that name; else a free one, or that which nobody uses and was used the longest time
@@ -170,6 +187,8 @@ static struct rg_traffic_bucket *bucket_find(struct rg_traffic *traffic, const c
         return &traffic->buckets[0];
     }
     bucket_open(traffic, oldest, name);
+    oldest->used = ++traffic->uses;
+    peers_meet(traffic, oldest);
     return oldest;
 }
 
@@ -182,7 +201,9 @@ static void bucket_join(struct rg_request *request)
         traffic->last = bucket;
     }
     bucket->used = ++traffic->uses;
-    bucket->user_count++;
+    if (bucket->user_count++ == 0) {
+        peers_wake(traffic);
+    }
     request->admission.bucket = bucket;
 }
 
@@ -311,6 +332,164 @@ static void limit_pump(struct limit *limit)
 static void limit_alarm_fire(struct rg_alarm *alarm)
 {
     limit_pump(RG_CONTAINER_OF(alarm, struct limit, alarm));
+}
+
+/* Of one that is free, what is out is as much as it is given. since_ns: what began later is told as
+ * if it were out, so that somebody with one short request after the other is seen. */
+static struct rg_peer_side side_tell(const struct limit *limit, uint64_t since_ns)
+{
+    const struct rg_limiter *limiter = &limit->limiter;
+    bool is_used = limiter->in_flight > 0 || limiter->begun_ns > since_ns;
+    struct rg_peer_side side = {
+        .limit = limiter->state == RG_LIMITER_LIMITED ? limiter->limit : 1,
+        .gap_ns = limiter->state == RG_LIMITER_PACED ? (uint64_t)limiter->gap_ns : 0,
+        .refused_ns = limiter->cut_ns,
+        .in_flight = is_used ? RG_MAX(limiter->in_flight, 1u) : 0,
+        .waiting = rg_list_empty(&limit->waiting) ? 0 : 1,
+        .restraint = limiter->follows ? RG_PEER_FOLLOWS : RG_PEER_REFUSED,
+    };
+    if (limiter->state == RG_LIMITER_FREE) {
+        side.limit = limiter->in_flight;
+        side.restraint = RG_PEER_FREE;
+    }
+    return side;
+}
+
+static struct rg_peer_kind kind_tell(const struct kind *kind)
+{
+    const struct rg_quantile *heads = &kind->heads, *arrivals = &kind->arrivals;
+    struct rg_peer_kind told = {0};
+    if (heads->total >= RG_PORTION_HEADS_MIN) {
+        told.count = heads->total;
+        told.median_us = (uint32_t)(rg_quantile_at(heads, 500) / RG_NS_PER_US);
+        told.late_us = (uint32_t)(rg_quantile_at(heads, 990) / RG_NS_PER_US);
+    }
+    if (arrivals->total >= RG_PORTION_HEADS_MIN) {
+        told.silence_us = (uint32_t)(rg_quantile_at(arrivals, 990) / RG_NS_PER_US);
+    }
+    return told;
+}
+
+static void side_learn(struct rg_traffic_bucket *bucket, unsigned side, uint64_t since_ns)
+{
+    struct limit *limit = side == RG_PEER_WRITES ? &bucket->writes : &bucket->reads;
+    const struct rg_peer_side own = side_tell(limit, since_ns);
+    bool was_free = limit->limiter.state == RG_LIMITER_FREE;
+    struct rg_limiter_lesson lesson = rg_portion_lesson(&bucket->portion, side, &own);
+    rg_limiter_learn(&limit->limiter, &lesson, loop_of(limit->traffic)->now_ns);
+    if (was_free && limit->limiter.state != RG_LIMITER_FREE) {
+        rg_log_some(RG_LOG_INFO,
+                    "gs://%s: loop %u keeps to %u at once: others of the %u processes of this "
+                    "host that use the bucket are slowed down",
+                    bucket->name, loop_of(limit->traffic)->index, rg_limiter_limit(&limit->limiter),
+                    rg_portion_processes(&bucket->portion));
+    }
+}
+
+/* Once, while nothing is known here. */
+static void kind_learn(struct rg_traffic_bucket *bucket, unsigned number)
+{
+    struct kind *kind = &bucket->kinds[number];
+    uint64_t median_ns, late_ns, silence_ns;
+    if (kind->informed || kind->heads.total >= RG_PORTION_HEADS_MIN ||
+        !rg_portion_latency(&bucket->portion, number, &median_ns, &late_ns, &silence_ns)) {
+        return;
+    }
+    kind->informed = true;
+    rg_hedge_learn(&kind->hedge, median_ns, late_ns);
+    rg_stall_learn(&kind->stall, late_ns, silence_ns);
+}
+
+static void bucket_tell(struct rg_traffic_bucket *bucket, uint64_t since_ns)
+{
+    struct rg_traffic *traffic = bucket->reads.traffic;
+    struct rg_peer peer = {.bucket = bucket->hash, .twins = bucket->portion.twins};
+    peer.sides[RG_PEER_READS] = side_tell(&bucket->reads, since_ns);
+    peer.sides[RG_PEER_WRITES] = side_tell(&bucket->writes, since_ns);
+    for (unsigned kind = 0; kind < RG_TRAFFIC_KIND_COUNT; kind++) {
+        peer.kinds[kind] = kind_tell(&bucket->kinds[kind]);
+    }
+    bucket->record =
+        rg_peers_tell(peers_of(traffic), bucket->record, &peer, loop_of(traffic)->now_ns);
+}
+
+static void bucket_meet(struct rg_traffic_bucket *bucket, uint64_t since_ns)
+{
+    if (bucket->reads.traffic->adapts) {
+        side_learn(bucket, RG_PEER_READS, since_ns);
+        side_learn(bucket, RG_PEER_WRITES, since_ns);
+    }
+    for (unsigned kind = 0; kind < RG_TRAFFIC_KIND_COUNT; kind++) {
+        kind_learn(bucket, kind);
+    }
+    bucket_tell(bucket, since_ns);
+    bucket->told = bucket->used;
+}
+
+static void peer_found(void *context, const struct rg_peer *peer)
+{
+    struct rg_traffic *traffic = context;
+    for (unsigned i = 0; i < RG_TRAFFIC_BUCKETS_MAX; i++) {
+        struct rg_traffic_bucket *bucket = &traffic->buckets[i];
+        if (bucket->used != 0 && bucket->hash == peer->bucket) {
+            rg_portion_add(&bucket->portion, peer);
+        }
+    }
+}
+
+/* Others are looked at, and told what is known here: of one bucket when it is new, else of all. */
+static void peers_meet(struct rg_traffic *traffic, struct rg_traffic_bucket *only)
+{
+    struct rg_peers *peers = peers_of(traffic);
+    uint64_t since_ns = peers->looked_ns, now_ns = loop_of(traffic)->now_ns;
+    if (peers->folder == NULL) {
+        return;
+    }
+    for (unsigned i = 0; i < RG_TRAFFIC_BUCKETS_MAX; i++) {
+        rg_portion_begin(&traffic->buckets[i].portion, peers->process, now_ns);
+    }
+    rg_peers_look(peers, now_ns, peer_found, traffic);
+    traffic->budget.processes = rg_peers_processes(peers);
+    for (unsigned i = 0; i < RG_TRAFFIC_BUCKETS_MAX; i++) {
+        struct rg_traffic_bucket *bucket = &traffic->buckets[i];
+        bool is_used = bucket->user_count > 0 || bucket->used != bucket->told;
+        if (bucket->used != 0 && (only != NULL ? bucket == only : is_used)) {
+            bucket_meet(bucket, since_ns);
+        }
+    }
+    limit_publish(traffic);
+}
+
+/* The loop has requests again. */
+static void peers_wake(struct rg_traffic *traffic)
+{
+    const struct rg_peers *peers = peers_of(traffic);
+    if (peers->folder != NULL && !rg_timer_armed(&traffic->peers_alarm.timer)) {
+        uint64_t due_ns = peers->looked_ns + RG_PEERS_INTERVAL_NS;
+        rg_loop_set_alarm(loop_of(traffic), &traffic->peers_alarm,
+                          RG_MAX(due_ns, loop_of(traffic)->now_ns));
+    }
+}
+
+static void peers_alarm_fire(struct rg_alarm *alarm)
+{
+    struct rg_traffic *traffic = RG_CONTAINER_OF(alarm, struct rg_traffic, peers_alarm);
+    bool goes_on = false;
+    peers_meet(traffic, NULL);
+    for (unsigned i = 0; i < RG_TRAFFIC_BUCKETS_MAX; i++) {
+        struct rg_traffic_bucket *bucket = &traffic->buckets[i];
+        goes_on |= bucket->user_count > 0;
+    }
+    if (goes_on) {
+        rg_loop_set_alarm(loop_of(traffic), alarm, loop_of(traffic)->now_ns + RG_PEERS_INTERVAL_NS);
+    }
+    for (unsigned i = 0; i < RG_TRAFFIC_BUCKETS_MAX; i++) {
+        struct rg_traffic_bucket *bucket = &traffic->buckets[i];
+        if (bucket->used != 0) {
+            limit_pump(&bucket->reads);
+            limit_pump(&bucket->writes);
+        }
+    }
 }
 
 bool rg_traffic_enter(struct rg_request *request)
@@ -615,6 +794,7 @@ int rg_traffic_create(struct rg_traffic **out_traffic, struct rg_client_loop *cl
     traffic->first_byte_timeout_ns = options->first_byte_timeout_ns;
     traffic->stall_timeout_ns = options->stall_timeout_ns;
     traffic->limit_max = connections;
+    rg_alarm_init(&traffic->peers_alarm, peers_alarm_fire);
     rg_list_init(&traffic->free_hedges);
     for (unsigned i = 0; i < RG_TRAFFIC_HEDGES_MAX; i++) {
         rg_list_push_back(&traffic->free_hedges, &traffic->hedge_slots[i].node);
@@ -628,6 +808,8 @@ void rg_traffic_close(struct rg_traffic *traffic)
     for (unsigned i = 0; i < RG_TRAFFIC_BUCKETS_MAX; i++) {
         bucket_close(traffic, &traffic->buckets[i]);
     }
+    rg_loop_cancel_alarm(loop_of(traffic), &traffic->peers_alarm);
+    rg_peers_close(peers_of(traffic));
 }
 
 void rg_traffic_destroy(struct rg_traffic *traffic)

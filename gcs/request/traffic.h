@@ -1,6 +1,8 @@
 /* What one event loop of a client knows of the buckets that it talks to, and does about it: how
  * many requests may be out (gcs/request/limiter.h), how long an answer may take
  * (gcs/request/stall.h), and when a second request is sent beside a slow one (gcs/request/hedge.h).
+ * While requests are out, it tells the other loops of the host, and learns from them
+ * (gcs/request/portion.h): when a bucket is new, and every RG_PEERS_INTERVAL_NS.
  *
  * A request's way: rg_traffic_enter admits it, or lets it wait until its bucket's limits do ->
  * _sent -> _answered -> _arrived, for each piece of the body -> _leave, at the end of the attempt

@@ -42,7 +42,7 @@ FOLDERS = {
         "network": set(),
         "host": {"wire"},
         "credentials": {"host", "network", "wire"},
-        "request": {"credentials", "network", "wire"},
+        "request": {"credentials", "host", "network", "wire"},
         "object": {"request", "wire"},
         "listing": {"request", "wire"},
         "upload": {"request", "wire"},

@@ -1,0 +1,135 @@
+/* See portion.h. */
+#include "gcs/request/portion.h"
+
+#include "gcs/request/quantile.h"
+
+/* What is believed of others, at most. */
+#define LIMIT_MAX 65536.0
+#define LATENCY_US_MAX (60u * 1000 * 1000)
+
+/* Sums of what was added are of others, and no part of them is without a whole. */
+static bool invariants(const struct rg_portion *portion)
+{
+    bool ok = portion->twins >= 1;
+    for (unsigned i = 0; i < RG_PEER_SIDE_COUNT; i++) {
+        const struct rg_portion_side *side = &portion->sides[i];
+        ok &= side->processes >= 0 && side->limits >= 0 && side->rates >= 0;
+        ok &= side->paced <= side->restrained && side->refused <= side->restrained;
+        ok &= side->paced_own <= side->own && side->own < portion->twins;
+    }
+    return ok;
+}
+
+void rg_portion_begin(struct rg_portion *portion, uint64_t process, uint64_t now_ns)
+{
+    *portion = (struct rg_portion){.process = process, .now_ns = now_ns, .twins = 1};
+}
+
+static void side_add_paced(struct rg_portion_side *side, const struct rg_peer_side *told,
+                           bool is_own, double part)
+{
+    side->paced++;
+    side->paced_own += is_own;
+    side->paced_processes += is_own ? 0 : part;
+    side->rates += 1.0 / (double)RG_MIN(told->gap_ns, (uint64_t)RG_LIMITER_GAP_NS_MAX);
+}
+
+/* `part`: of its process. What is no number that a limit may be is not counted at all. */
+static void side_add(const struct rg_portion *portion, struct rg_portion_side *side,
+                     const struct rg_peer_side *told, bool is_own, double part)
+{
+    bool is_used = told->in_flight > 0 || told->waiting > 0;
+    if (!is_used || !(told->limit >= 0 && told->limit <= LIMIT_MAX)) {
+        return;
+    }
+    side->own += is_own;
+    side->processes += is_own ? 0 : part;
+    side->limits += told->limit;
+    if (told->restraint == RG_PEER_FREE) {
+        return;
+    }
+    side->restrained++;
+    side->refused += told->restraint == RG_PEER_REFUSED;
+    side->is_news |= told->refused_ns != 0 && told->refused_ns <= portion->now_ns &&
+                     portion->now_ns - told->refused_ns <= RG_PORTION_NEWS_NS;
+    if (told->gap_ns > 0) {
+        side_add_paced(side, told, is_own, part);
+    }
+}
+
+static void kind_add(struct rg_portion_kind *kind, const struct rg_peer_kind *told)
+{
+    if (told->count < RG_PORTION_HEADS_MIN || told->median_us > told->late_us ||
+        told->late_us > LATENCY_US_MAX || told->silence_us > LATENCY_US_MAX) {
+        return;
+    }
+    double count = RG_MIN(told->count, (uint32_t)RG_QUANTILE_FORGET);
+    kind->count += (uint64_t)count;
+    kind->median += count * told->median_us;
+    kind->late += count * told->late_us;
+    if (told->silence_us > 0) {
+        kind->silence_count += (uint64_t)count;
+        kind->silence += count * told->silence_us;
+    }
+}
+
+void rg_portion_add(struct rg_portion *portion, const struct rg_peer *peer)
+{
+    bool is_own = peer->process == portion->process;
+    double part = 1.0 / RG_MIN(RG_MAX(peer->twins, 1u), (uint32_t)RG_PEERS_COUNT);
+    portion->twins += is_own;
+    for (unsigned i = 0; i < RG_PEER_SIDE_COUNT; i++) {
+        side_add(portion, &portion->sides[i], &peer->sides[i], is_own, part);
+    }
+    for (unsigned i = 0; i < RG_PEER_KIND_COUNT; i++) {
+        kind_add(&portion->kinds[i], &peer->kinds[i]);
+    }
+    RG_VERIFY(invariants(portion));
+}
+
+struct rg_limiter_lesson rg_portion_lesson(const struct rg_portion *portion, unsigned side,
+                                           const struct rg_peer_side *own)
+{
+    const struct rg_portion_side *others = &portion->sides[side];
+    struct rg_limiter_lesson lesson = {
+        .is_held = others->refused > 0,
+        .is_news = others->is_news,
+    };
+    if (others->restrained > 0) {
+        double sharers = (others->processes + 1) * (others->own + 1);
+        lesson.limit = (others->limits + own->limit) / sharers;
+    }
+    if (2 * others->paced > others->restrained) {
+        double sharers = (others->paced_processes + 1) * (others->paced_own + 1);
+        double rate = others->rates + (own->gap_ns > 0 ? 1.0 / (double)own->gap_ns : 0);
+        lesson.gap_ns = sharers / rate;
+    }
+    return lesson;
+}
+
+uint32_t rg_portion_processes(const struct rg_portion *portion)
+{
+    double most = 0;
+    for (unsigned i = 0; i < RG_PEER_SIDE_COUNT; i++) {
+        most = RG_MAX(most, portion->sides[i].processes);
+    }
+    return 1 + (uint32_t)(most + 0.5);
+}
+
+static uint64_t mean_ns(double sum_us, uint64_t count)
+{
+    return count > 0 ? (uint64_t)(sum_us / (double)count) * RG_NS_PER_US : 0;
+}
+
+bool rg_portion_latency(const struct rg_portion *portion, unsigned kind, uint64_t *out_median_ns,
+                        uint64_t *out_late_ns, uint64_t *out_silence_ns)
+{
+    const struct rg_portion_kind *others = &portion->kinds[kind];
+    if (others->count == 0) {
+        return false;
+    }
+    *out_median_ns = mean_ns(others->median, others->count);
+    *out_late_ns = mean_ns(others->late, others->count);
+    *out_silence_ns = mean_ns(others->silence, others->silence_count);
+    return true;
+}

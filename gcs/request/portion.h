@@ -1,0 +1,63 @@
+/* What a loop concludes from what others of its host tell of the same bucket (gcs/host/peers.h): a
+ * protocol core without clock or I/O.
+ *
+ *   begun -> what each other loop tells is added -> asked for lessons
+ *
+ * Everybody's part of what a bucket allows is the same: the sum of all limits, divided by the
+ * processes that use the bucket now, and within a process by its loops. Each goes a part of the way
+ * there in each interval, up or down. So the sum stays what the service's answers made it, a new
+ * process gets its part within a second, and that of one that has gone falls to the others.
+ *
+ * What others tell is bounded before it is believed. At worst it is a lie, which makes a process
+ * slow: it never stops, because its own answers raise its limit between two lessons. */
+#ifndef RG_GCS_REQUEST_PORTION_H
+#define RG_GCS_REQUEST_PORTION_H
+
+#include "gcs/host/peers.h"
+#include "gcs/request/limiter.h"
+
+/* A refusal holds those back who are free, for so long. */
+#define RG_PORTION_NEWS_NS (10 * RG_NS_PER_S)
+/* Fewer heads than these say nothing about latency. */
+#define RG_PORTION_HEADS_MIN 100
+
+/* All others that use the reads, or the writes, now. */
+struct rg_portion_side {
+    double processes; /* other ones: each record of one is a part of it */
+    uint32_t own;     /* records of this process */
+    double limits;    /* their sum */
+    uint32_t restrained, paced, refused;
+    double paced_processes;
+    uint32_t paced_own;
+    double rates; /* of those that are paced, in requests a nanosecond */
+    bool is_news; /* one was refused lately */
+};
+
+/* Sums, each head having the same weight. */
+struct rg_portion_kind {
+    uint64_t count, silence_count;
+    double median, late, silence;
+};
+
+struct rg_portion {
+    uint64_t process, now_ns;
+    uint32_t twins; /* records of this process for the bucket, the loop's own included */
+    struct rg_portion_side sides[RG_PEER_SIDE_COUNT];
+    struct rg_portion_kind kinds[RG_PEER_KIND_COUNT];
+};
+
+void rg_portion_begin(struct rg_portion *portion, uint64_t process, uint64_t now_ns);
+/* `peer` tells of the same bucket. */
+void rg_portion_add(struct rg_portion *portion, const struct rg_peer *peer);
+
+/* `own`: what the loop tells itself. */
+struct rg_limiter_lesson rg_portion_lesson(const struct rg_portion *portion, unsigned side,
+                                           const struct rg_peer_side *own);
+/* Processes of the host that use the bucket now, for reads or for writes; this one is one of them.
+ */
+uint32_t rg_portion_processes(const struct rg_portion *portion);
+/* What latencies are usual. False: nobody knows. Times in nanoseconds; silence 0: not known. */
+bool rg_portion_latency(const struct rg_portion *portion, unsigned kind, uint64_t *out_median_ns,
+                        uint64_t *out_late_ns, uint64_t *out_silence_ns);
+
+#endif
