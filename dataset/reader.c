@@ -302,8 +302,17 @@ uint64_t rg_reader_total(const struct rg_reader *reader)
     return reader->sampler.total;
 }
 
+/* There the threads that may have held a lock are gone, and nobody changes anything any more. */
+static bool is_in_child(const struct rg_reader *reader)
+{
+    return rg_runtime_check(reader->runtime) != 0;
+}
+
 static void look_begin(const struct rg_reader *reader)
 {
+    if (is_in_child(reader)) {
+        return;
+    }
     pthread_mutex_lock(&((struct rg_reader *)(uintptr_t)reader)->lock);
     if (reader->flow != NULL) {
         rg_flow_hold(reader->flow);
@@ -312,6 +321,9 @@ static void look_begin(const struct rg_reader *reader)
 
 static void look_end(const struct rg_reader *reader)
 {
+    if (is_in_child(reader)) {
+        return;
+    }
     if (reader->flow != NULL) {
         rg_flow_let_go(reader->flow);
     }
@@ -371,7 +383,7 @@ void rg_reader_close(struct rg_reader *reader)
         return;
     }
     /* After a fork the leases are the parent's. */
-    bool is_owner = rg_runtime_check(reader->runtime) == 0;
+    bool is_owner = !is_in_child(reader);
     if (reader->flow != NULL && is_owner) {
         rg_flow_stop(reader->flow);
     }

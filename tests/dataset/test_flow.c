@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -727,6 +728,55 @@ static void test_a_child_of_fork_can_only_close(void)
     world_close();
 }
 
+struct looks {
+    struct rg_reader *reader;
+    _Atomic bool are_over;
+};
+
+static void *look_on(void *context)
+{
+    struct looks *looks = context;
+    char state[RG_READER_STATE_MAX];
+    while (!atomic_load(&looks->are_over)) {
+        (void)rg_reader_state(looks->reader, state, sizeof(state));
+    }
+    return NULL;
+}
+
+/* What was consumed is known there, too, whoever held the locks at that instant. */
+static void test_a_child_of_fork_waits_for_no_thread_of_its_parent(void)
+{
+    world_open(16);
+    struct rg_reader_options options = reader_options();
+    options.consume_later = true;
+    struct looks looks = {.reader = reader_start(&options)};
+    (void)samples_take(20);
+    rg_reader_consume(looks.reader);
+    char state[RG_READER_STATE_MAX], again[RG_READER_STATE_MAX];
+    size_t size = rg_reader_state(looks.reader, state, sizeof(state));
+    pthread_t thread;
+    RG_CHECK_EQ(pthread_create(&thread, NULL, look_on, &looks), 0);
+    for (int i = 0; i < 50; i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            alarm((unsigned)(PATIENCE_NS / RG_NS_PER_S));
+            bool is_same = rg_reader_state(looks.reader, again, sizeof(again)) == size &&
+                           memcmp(again, state, size) == 0;
+            bool is_good = is_same && rg_reader_skipped(looks.reader) == 0;
+            rg_reader_close(looks.reader);
+            _exit(is_good ? 0 : 1);
+        }
+        int status = -1;
+        RG_CHECK_EQ(waitpid(pid, &status, 0), pid);
+        RG_CHECK_EQ(status, 0);
+    }
+    atomic_store(&looks.are_over, true);
+    pthread_join(thread, NULL);
+    RG_CHECK_EQ(samples_take(UINT64_MAX), COUNT - 20);
+    rg_reader_close(looks.reader);
+    world_close();
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
@@ -748,6 +798,7 @@ int main(int argc, char **argv)
         RG_TEST(test_samples_before_their_turn_make_room),
         RG_TEST(test_a_wait_ends_where_memory_has_no_room_for_more),
         RG_TEST(test_a_child_of_fork_can_only_close),
+        RG_TEST(test_a_child_of_fork_waits_for_no_thread_of_its_parent),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }
