@@ -150,8 +150,9 @@ PyMODINIT_FUNC PyInit__core(void)
 {
     if (strstr(Py_GetVersion(), "free-threading") != NULL) {
         PyErr_SetString(PyExc_ImportError,
-                        "ringest._core needs an interpreter with a global lock (GIL), which "
-                        "free-threaded builds of Python are not");
+                        "ringest needs an interpreter with a global lock (GIL), and this is a "
+                        "free-threaded build of Python; use the ordinary one, such as python3.14 "
+                        "instead of python3.14t");
         return NULL;
     }
     return PyModuleDef_Init(&definition);

@@ -14,6 +14,9 @@ In use:
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ringest import _interpreter  # noqa: F401 (before the extension, which not all of them find)
+
+# isort: split
 from ringest import _core, _share  # noqa: F401 (how lists are pickled)
 from ringest._core import Buffer, Item, Objects, TarIndex
 from ringest._errors import (
