@@ -221,8 +221,8 @@ class StorageWriter(BlockingAsyncStager, TorchStorageWriter):
 
     client: a ringest.Client, by default the process's. overwrite: whether a checkpoint that is there
     may be replaced; else FileExistsError. file_size_max: bytes of a rank's object, beyond which another
-    is begun. cache_staged_state_dict: whether async_save keeps the memory of its copy for the next one; while a save
-    still reads it, the next one gets memory of its own.
+    is begun. cache_staged_state_dict: whether async_save keeps the memory of its copy for the next one (pinned, for
+    tensors of a CUDA device); while a save still reads it, the next one gets memory of its own.
 
     dcp.save reads contiguous tensors on the CPU from their own memory, and others through copies, of
     as many as are being sent. dcp.async_save copies the state dict once, then the caller may go on; its future
@@ -260,7 +260,7 @@ class StorageWriter(BlockingAsyncStager, TorchStorageWriter):
     def stage(self, state_dict: dict[str, Any]) -> dict[str, Any]:
         """The copy of the state dict that async_save saves: every tensor is copied once, to the CPU."""
         is_read = self._handed_out is not None and self._handed_out() is not None
-        staged = _Staged(_staged(state_dict, None if is_read else self.state_dict_cache))
+        staged = _Staged(_staged(state_dict, None if is_read else self.state_dict_cache, self.cache_staged_state_dict))
         if self.cache_staged_state_dict:
             self.state_dict_cache = dict(staged)
             self._handed_out = weakref.ref(staged)
@@ -349,21 +349,24 @@ class _Staged(dict):
     have."""
 
 
-def _staged(value: Any, before: Any) -> Any:
-    """A copy of part of a state dict; in the memory of the one before where that fits."""
+def _staged(value: Any, before: Any, is_kept: bool) -> Any:
+    """A copy of part of a state dict; in the memory of the one before where that fits. is_kept: the next one gets this
+    memory, so that it pays to pin it."""
     if isinstance(value, ShardedTensor):
         return BlockingAsyncStager().stage({"": value})[""]
     if isinstance(value, torch.Tensor):
         value = value.detach()
         if type(before) is type(value) and _can_hold(before, value):
             return before.copy_(value)
+        if is_kept and value.is_cuda and is_plain(value):
+            return torch.empty_like(value, device="cpu", pin_memory=True).copy_(value)
         return value.clone() if value.is_cpu else value.to("cpu")
     if isinstance(value, dict):
         known = before if isinstance(before, dict) else {}
-        return {key: _staged(each, known.get(key)) for key, each in value.items()}
+        return {key: _staged(each, known.get(key), is_kept) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
         olds = before if isinstance(before, (list, tuple)) else ()
-        copied = [_staged(each, old) for each, old in itertools.zip_longest(value, olds[: len(value)])]
+        copied = [_staged(each, old, is_kept) for each, old in itertools.zip_longest(value, olds[: len(value)])]
         return tuple(copied) if isinstance(value, tuple) else copied
     return copy.deepcopy(value)
 

@@ -39,6 +39,21 @@ _ZIP_64_ID = 1
 TAIL_SIZE = 256 << 10
 
 
+def torch_checksums() -> bool:
+    """Whether torch is to compute checksums of entries."""
+    import torch
+
+    get = getattr(torch.serialization, "get_crc32_options", None)
+    return get() if get is not None else True
+
+
+def torch_alignment() -> int:
+    import torch
+
+    get = getattr(torch.serialization, "_get_storage_alignment", None)
+    return get() if get is not None else 64
+
+
 class ArchiveWriter:
     """What torch.serialization takes for its ZIP writer: entries go to a stream, storages from their memory."""
 

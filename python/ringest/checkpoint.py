@@ -22,9 +22,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
 
 from ringest import _core, _leaving, _newest, _torch_pickle
+from ringest._async_save import AsyncSaver, Saving
 from ringest._errors import CheckpointError, Error, GroupError
 from ringest._needs import needs
-from ringest._torch_zip import ArchiveReader, ArchiveWriter, Foreign
+from ringest._torch_zip import ArchiveReader, ArchiveWriter, Foreign, torch_alignment, torch_checksums
 from ringest.client import Client, default_client, parse_size
 from ringest.retention import retain
 
@@ -35,9 +36,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsyncReadFile",
+    "AsyncSaver",
     "CheckpointError",
     "GroupError",
     "ReadFile",
+    "Saving",
     "WriteFile",
     "aopen",
     "load",
@@ -45,6 +48,11 @@ __all__ = [
     "retain",
     "save",
 ]
+
+# Tracebacks and documentation name what programs import.
+for _class in (AsyncSaver, Saving):
+    _class.__module__ = __name__
+del _class
 
 # Python's own buffer; what is larger goes to the reader, which reads ahead.
 _BUFFER_SIZE = 8 << 10
@@ -332,7 +340,7 @@ def save(
         assert file.result is not None
         return file.result
     with client.writer(uri, **options) as writer:
-        archive = ArchiveWriter(writer, _checksums(torch), _alignment(torch))
+        archive = ArchiveWriter(writer, torch_checksums(), torch_alignment())
         pickling(obj, archive, pickle_module, pickle_protocol, False)
         archive.finish()
         return writer.finish()
@@ -510,16 +518,6 @@ def _load_file(
         else:
             cause = f"it is no file of torch.save, it begins with {head!r}"
         raise CheckpointError(f"{uri} (generation {generation}) cannot be loaded: {cause}") from error
-
-
-def _checksums(torch: Any) -> bool:
-    get = getattr(torch.serialization, "get_crc32_options", None)
-    return get() if get is not None else True
-
-
-def _alignment(torch: Any) -> int:
-    get = getattr(torch.serialization, "_get_storage_alignment", None)
-    return get() if get is not None else 64
 
 
 def _wants_no_bytes(torch: Any, map_location: Any) -> bool:

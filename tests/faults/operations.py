@@ -381,6 +381,11 @@ def safetensors_file(value):
     return holds
 
 
+def save_async(stage, client):
+    with ringest.checkpoint.AsyncSaver(client=client) as saver:
+        saver.save(state(2), stage.uri(TARGET)).result()
+
+
 def save_safetensors(stage, client):
     from ringest import safetensors
 
@@ -457,6 +462,10 @@ CHECKPOINTS = [
             state(2), stage.uri(TARGET), client=client, if_generation_match=generation(stage)
         ),
         before=Saved({TARGET: 1}), after={TARGET: torch_file(2)}, guarded=True,
+    ),
+    Operation(
+        "checkpoint.AsyncSaver.save", ("checkpoint.AsyncSaver.save",), save_async,
+        before=Saved({TARGET: 1}), after={TARGET: torch_file(2)}, sure=UNGUARDED,
     ),
     Operation(
         "safetensors.save_file", ("safetensors.save_file",), save_safetensors,

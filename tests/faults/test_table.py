@@ -28,7 +28,7 @@ READS = """
     TarIndex.data TarIndex.from_data TarIndex.sample TarIndex.shards
     aio.Channel aio.Channels aio.Wake.close aio.Wake.wait aio.batches
     checkpoint.AsyncReadFile checkpoint.CheckpointError checkpoint.GroupError checkpoint.ReadFile checkpoint.WriteFile.tell checkpoint.WriteFile.writable
-    checkpoint.aopen checkpoint.load
+    checkpoint.AsyncSaver.close checkpoint.AsyncSaver.wait checkpoint.Saving checkpoint.aopen checkpoint.load
     dataflux.dataflux_checkpoint.DatafluxCheckpoint.reader
     dataflux.dataflux_iterable_dataset.Config dataflux.dataflux_iterable_dataset.DataFluxIterableDataset
     dataflux.dataflux_iterable_dataset.data_format_default

@@ -1,0 +1,283 @@
+"""Saves that go on while training does: what is saved is what was there at the call; memory is used again; what fails is
+told."""
+
+import contextlib
+import io
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import unittest
+import unittest.mock
+
+import torch
+
+import ringest
+import support
+from ringest import _async_save, checkpoint
+
+URI = "gs://new/model.pt"
+
+
+def state(seed=1, count=6):
+    torch.manual_seed(seed)
+    made = {f"layer{i}": torch.randn(100 + i, 1000) for i in range(count)}
+    made["view"] = made["layer0"][10:20]
+    made |= {"half": torch.randn(40).bfloat16(), "empty": torch.zeros(0, 3), "sparse": torch.eye(5).to_sparse()}
+    return made | {"step": seed, "meta": torch.empty(3, device="meta"), "parameter": torch.nn.Parameter(torch.ones(7))}
+
+
+@contextlib.contextmanager
+def held():
+    """Until the Event is set, or the `with` ends, no save is complete. The Semaphore counts those that have come so far."""
+    finish, go_on, came = _async_save.ArchiveWriter.finish, threading.Event(), threading.Semaphore(0)
+
+    def waiting(archive):
+        came.release()
+        go_on.wait(support.PATIENCE_S)
+        finish(archive)
+
+    with unittest.mock.patch.object(_async_save.ArchiveWriter, "finish", waiting):
+        try:
+            yield go_on, came
+        finally:
+            go_on.set()
+
+
+def addresses(saver):
+    return {storage.data_ptr() for copy in saver._copies for _, _, storage in copy._used}
+
+
+class Saves(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.place = cls.enterClassContext(support.emulator())
+        cls.client = cls.enterClassContext(ringest.Client(*cls.place, hedging=False))
+
+    def setUp(self):
+        self.addCleanup(_async_save._untold.clear)
+
+    def saver(self, **options):
+        return self.enterContext(checkpoint.AsyncSaver(client=self.client, **options))
+
+    def test_the_file_is_that_of_save(self):
+        want = checkpoint.save(state(), "gs://new/want.pt", client=self.client)
+        found = self.saver().save(state(), URI).result()
+        self.assertEqual((found["size"], found["crc32c"]), (want["size"], want["crc32c"]))
+
+    def test_the_file_where_torch_gives_no_entries(self):
+        whole = io.BytesIO()
+        torch.save({"x": torch.arange(5)}, whole)
+
+        def save(obj, file, **options):
+            file.write(whole.getvalue())
+
+        with unittest.mock.patch.object(torch.serialization, "_save"), unittest.mock.patch.object(torch, "save", save):
+            del torch.serialization._save
+            self.saver().save({"x": torch.arange(5)}, URI).result()
+        self.assertTrue(torch.equal(checkpoint.load(URI, client=self.client)["x"], torch.arange(5)))
+
+    def test_what_changes_after_the_call_is_not_saved(self):
+        saved, good = state(), state()
+        with held() as (go_on, came):
+            saving = self.saver().save(saved, URI)
+            came.acquire()
+            self.assertFalse(saving.done())
+            with self.assertRaises(TimeoutError):
+                saving.result(timeout=0)
+            for name in ("layer0", "half", "parameter"):
+                saved[name].detach().fill_(9)
+            saved["step"] = 9
+            go_on.set()
+            saving.result()
+        self.assertTrue(saving.done())
+        found = checkpoint.load(URI, client=self.client)
+        for name in ("layer0", "layer5", "view", "half", "parameter"):
+            self.assertTrue(torch.equal(found[name], good[name]), name)
+        self.assertEqual(found["step"], 1)
+        self.assertEqual(found["view"].untyped_storage().data_ptr(), found["layer0"].untyped_storage().data_ptr())
+
+    def test_memory_is_used_again(self):
+        seen = []
+        with held() as (go_on, came):
+            saver = self.saver()
+            for seed in range(5):
+                go_on.clear()
+                saver.save(state(seed), URI)
+                came.acquire()
+                seen.append(addresses(saver))
+                go_on.set()
+                saver.wait()
+        self.assertEqual(len(set().union(*seen)), len(seen[0]))
+        # What another state has no use for is not kept.
+        saver.save({"x": torch.ones(10)}, URI).result()
+        saver.wait()
+        self.assertEqual(sum(map(len, saver._copies[0]._free.values())), 1)
+
+    def test_no_more_states_in_memory_than_copies(self):
+        with held() as (go_on, came):
+            saver = self.saver(copies=2)
+            first, second = saver.save(state(1), URI), saver.save(state(2), URI)
+            came.acquire()
+            third = []
+            thread = threading.Thread(target=lambda: third.append(saver.save(state(3), URI)))
+            thread.start()
+            support.until_it_sleeps(thread.native_id)
+            self.assertEqual((third, first.done(), second.done()), ([], False, False))
+            go_on.set()
+            thread.join()
+            results = [each.result()["generation"] for each in (first, second, *third)]
+        # In the order of the calls.
+        self.assertEqual(results, sorted(results))
+        self.assertEqual(checkpoint.load(URI, client=self.client)["step"], 3)
+
+    def test_saves_of_several_threads(self):
+        saver = self.saver(copies=3)
+
+        def save(number):
+            for seed in range(5):
+                saver.save(state(seed), f"gs://new/thread{number}.pt")
+
+        threads = [threading.Thread(target=save, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        saver.wait()
+        for number in range(4):
+            self.assertEqual(checkpoint.load(f"gs://new/thread{number}.pt", client=self.client)["step"], 4)
+
+    def test_a_failure_is_told_once_by_the_next_save(self):
+        saver = self.saver()
+        first = saver.save(state(1), URI).result()
+        saver.save(state(2), URI, if_generation_match=7)
+        with self.assertRaises(ringest.PreconditionError) as caught:
+            saver.save(state(3), URI)
+        self.assertIn(URI, str(caught.exception))
+        self.assertEqual(self.client.stat(URI)["generation"], first["generation"])
+        saver.save(state(4), URI)
+        saver.wait()
+        self.assertEqual(checkpoint.load(URI, client=self.client)["step"], 4)
+
+    def test_a_failure_is_told_by_wait_or_the_end_or_the_result(self):
+        saver = self.saver()
+        saver.save(state(), URI, if_generation_match=7)
+        with self.assertRaises(ringest.PreconditionError):
+            saver.wait()
+        saver.wait()
+        with self.assertRaises(ringest.PreconditionError):
+            with checkpoint.AsyncSaver(client=self.client) as other:
+                other.save(state(), URI, if_generation_match=7)
+        saving = saver.save(state(), URI, if_generation_match=7)
+        with self.assertRaises(ringest.PreconditionError):
+            saving.result()
+        saver.wait()
+        self.assertFalse(_async_save._untold)
+
+    def test_what_cannot_be_pickled_is_told_at_once(self):
+        saver = self.saver()
+        with self.assertRaises(Exception) as caught:
+            saver.save({"x": torch.ones(100), "y": lambda: 1}, URI)
+        self.assertIn("lambda", str(caught.exception))
+        saver.save(state(), URI).result()
+
+    def test_a_saver_that_is_closed_or_of_another_process(self):
+        saver = checkpoint.AsyncSaver(client=self.client)
+        saver.save(state(), URI)
+        saver.close()
+        saver.close()
+        self.assertEqual(saver._copies, [])
+        with self.assertRaisesRegex(ValueError, "closed"):
+            saver.save(state(), URI)
+        saver = self.saver()
+        saver._process += 1
+        with self.assertRaisesRegex(ValueError, "make another one"):
+            saver.save(state(), URI)
+        for wrong in (0, -1, 65, "1"):
+            with self.assertRaises((TypeError, ValueError)):
+                checkpoint.AsyncSaver(copies=wrong)
+
+    def test_tensors_of_devices_are_copied_once(self):
+        """torch asks the storage of a device for a copy: there is none here, so it is asked in its place."""
+        given = {"a": torch.arange(1000.0), "b": torch.ones(10)}
+
+        class Copying(_async_save._Records):
+            def write_record(self, name, data, size):
+                if isinstance(data, torch.UntypedStorage):
+                    data = data.cpu()
+                super().write_record(name, data, size)
+
+        records = Copying(_async_save._Copy())
+        empty = torch.empty
+        with (
+            unittest.mock.patch.object(_async_save, "_is_of_device", lambda value: isinstance(value, torch.Tensor)),
+            unittest.mock.patch.object(torch, "empty", lambda *a, pin_memory=False, **o: empty(*a, **o)),
+            unittest.mock.patch.object(torch.accelerator, "synchronize") as synchronize,
+        ):
+            torch.serialization._save(given, records, _async_save._watching(pickle, records), 2, False)
+            records.end()
+        synchronize.assert_called_once()
+        self.assertEqual([is_pinned for _, is_pinned, _ in records._copy._used], [True, True])
+        copies = [data for _, data, _ in records.entries if isinstance(data, torch.UntypedStorage)]
+        self.assertEqual(
+            [each.data_ptr() for each in copies], [storage.data_ptr() for _, _, storage in records._copy._used]
+        )
+        self.assertTrue(torch.equal(torch.frombuffer(bytearray(copies[0]), dtype=torch.float32), given["a"]))
+        self.assertNotIn("cpu", vars(given["a"].untyped_storage()))
+
+
+SCRIPT = """
+    import sys, torch, ringest
+    from ringest import _async_save, checkpoint
+
+    client = ringest.Client(sys.argv[1], sys.argv[2], hedging=False)
+    saver = checkpoint.AsyncSaver(client=client)
+    state = {"x": torch.full((3_000_000,), 2.0)}
+"""
+
+
+class Ends(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.place = cls.enterClassContext(support.emulator())
+        cls.client = cls.enterClassContext(ringest.Client(*cls.place, hedging=False))
+
+    def run_script(self, script, **options):
+        text = textwrap.dedent(SCRIPT) + textwrap.dedent(script)
+        return subprocess.Popen([sys.executable, "-c", text, *self.place], text=True, **options)
+
+    def test_the_interpreter_waits(self):
+        script = self.run_script('saver.save(state, "gs://new/end.pt")')
+        self.assertEqual(script.wait(support.PATIENCE_S), 0)
+        self.assertEqual(float(checkpoint.load("gs://new/end.pt", client=self.client)["x"][-1]), 2)
+
+    def test_the_interpreter_says_what_is_lost(self):
+        script = self.run_script('saver.save(state, "gs://new/lost.pt", if_generation_match=7)', stderr=subprocess.PIPE)
+        _, told = script.communicate(timeout=support.PATIENCE_S)
+        self.assertIn("gs://new/lost.pt was not saved: ", told)
+
+    def test_a_process_that_is_killed_leaves_what_was_there(self):
+        checkpoint.save({"x": torch.ones(3)}, "gs://new/killed.pt", client=self.client)
+        script = self.run_script(
+            """
+            def held(archive):
+                print("now", flush=True)
+                sys.stdin.read()
+
+            _async_save.ArchiveWriter.finish = held
+            saver.save(state, "gs://new/killed.pt")
+            """,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        with script:
+            self.assertEqual(script.stdout.readline(), "now\n")
+            os.kill(script.pid, signal.SIGKILL)
+        self.assertEqual(checkpoint.load("gs://new/killed.pt", client=self.client)["x"].tolist(), [1, 1, 1])
+
+
+if __name__ == "__main__":
+    unittest.main()
