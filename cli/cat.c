@@ -125,7 +125,7 @@ static int part_take(struct cat *cat, const struct rg_completion *part)
     cat->inflight--;
     bool empty_object = part->status == RG_STATUS_RANGE && part->user_data == 0 && cat->first == 0;
     if (part->status != RG_STATUS_OK && !empty_object) {
-        int status = cli_fail("%s", cli_completion_text(part));
+        int status = lookup_fail(cat->session, &cat->uri, part);
         rg_lease_release(part->lease);
         return status;
     }

@@ -175,6 +175,21 @@ int lookup_folder(struct cli_session *session, const char *bucket, const char *n
     return status;
 }
 
+int lookup_fail(struct cli_session *session, const struct cli_uri *uri,
+                const struct rg_completion *done)
+{
+    bool is_folder = false;
+    if (done->status == RG_STATUS_NOT_FOUND) {
+        (void)lookup_folder(session, uri->bucket, uri->name, &is_folder);
+    }
+    if (!is_folder) {
+        return cli_fail("%s", cli_completion_text(done));
+    }
+    const char *slash = uri->name[strlen(uri->name) - 1] == '/' ? "" : "/";
+    return cli_fail("gs://%s/%s: no such object, but a folder; `ringest ls gs://%s/%s%s` lists it",
+                    uri->bucket, uri->name, uri->bucket, uri->name, slash);
+}
+
 int lookup_crc32c(struct cli_session *session, const struct cli_uri *uri, int64_t generation,
                   uint64_t size, uint32_t *out_crc32c)
 {

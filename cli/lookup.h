@@ -38,6 +38,9 @@ int lookup_find(struct lookup *lookup, const char *name, struct there *out_there
 int lookup_prefix(struct lookup *lookup, const char *prefix, bool *out_any);
 /* Whether any name begins with this one and a "/". */
 int lookup_folder(struct cli_session *session, const char *bucket, const char *name, bool *out_any);
+/* Says why an object was not read; and if a folder has its name, that it does. CLI_FAILED. */
+int lookup_fail(struct cli_session *session, const struct cli_uri *uri,
+                const struct rg_completion *done);
 /* What stands under one name, alone. */
 int lookup_one(struct cli_session *session, const struct cli_uri *uri, struct there *out_there);
 /* A zeroed one is fine. */

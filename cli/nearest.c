@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define WORD_SIZE_MAX 40
-/* One letter in three may differ. */
+/* One letter of three may differ, two of four to six, and so on. */
 #define LETTERS_PER_ERROR 3
 
 /* The optimal string alignment distance: letters put in, left out, replaced, or swapped with their
@@ -37,7 +37,7 @@ const char *nearest_word(const char *text, const char *const *words, size_t coun
 {
     size_t size = strlen(text);
     const char *nearest = NULL;
-    size_t least = size / LETTERS_PER_ERROR + 1;
+    size_t least = (size - 1) / LETTERS_PER_ERROR + 1;
     for (size_t i = 0; i < count && size > 1 && size <= WORD_SIZE_MAX; i++) {
         size_t word_size = strlen(words[i]);
         if (word_size > WORD_SIZE_MAX) {

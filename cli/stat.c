@@ -1,6 +1,7 @@
 /* `ringest stat`: everything that is stored about an object. */
 #include "cli/cli.h"
 #include "cli/hash_text.h"
+#include "cli/lookup.h"
 #include "cli/session.h"
 
 #include <inttypes.h>
@@ -100,7 +101,7 @@ static int stat_submit(struct stats *stats, const char *place, int index)
 }
 
 /* Waits for the answer of this argument. */
-static int stat_take(struct stats *stats, int index)
+static int stat_take(struct stats *stats, const char *place, int index)
 {
     int slot = index % REQUESTS_INFLIGHT, status = CLI_DONE;
     while (!stats->have[slot]) {
@@ -116,7 +117,9 @@ static int stat_take(struct stats *stats, int index)
     if (answer->status == RG_STATUS_OK) {
         print(answer->data, stats->json, stats->hex);
     } else {
-        status = fflush(stdout) == 0 ? cli_fail("%s", cli_completion_text(answer)) : CLI_FAILED;
+        struct cli_uri uri;
+        RG_ASSERT(cli_parse_uri(place, &uri));
+        status = fflush(stdout) == 0 ? lookup_fail(stats->session, &uri, answer) : CLI_FAILED;
     }
     rg_lease_release(answer->lease);
     return status;
@@ -131,7 +134,7 @@ static int stat_all(struct stats *stats, char *const *places, int count)
             refused[submitted % REQUESTS_INFLIGHT] =
                 stat_submit(stats, places[submitted], submitted) != CLI_DONE;
         }
-        int one = refused[i % REQUESTS_INFLIGHT] ? CLI_FAILED : stat_take(stats, i);
+        int one = refused[i % REQUESTS_INFLIGHT] ? CLI_FAILED : stat_take(stats, places[i], i);
         status = one != CLI_DONE ? one : status;
     }
     return cli_output_end(status);

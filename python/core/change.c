@@ -83,11 +83,14 @@ static int update_parse(struct core_operation *self, PyObject *args, PyObject *k
                             "if_metageneration_match",
                             NULL};
     PyObject *metadata = NULL, *generation = NULL, *condition = NULL, *metageneration = NULL;
+    PyObject *type = NULL, *encoding = NULL, *control = NULL;
     self->exclusive = 1;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "U|$zOzzOpOO:update", names, &self->uri,
-                                     &self->content_type, &metadata, &self->content_encoding,
-                                     &self->cache_control, &generation, &self->exclusive,
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "U|$OOOOOpOO:update", names, &self->uri, &type,
+                                     &metadata, &encoding, &control, &generation, &self->exclusive,
                                      &condition, &metageneration) ||
+        !core_text(type, "content_type", &self->content_type) ||
+        !core_text(encoding, "content_encoding", &self->content_encoding) ||
+        !core_text(control, "cache_control", &self->cache_control) ||
         !core_generation(generation, &self->generation) ||
         !core_condition(condition, &self->condition) ||
         !core_metageneration(metageneration, &self->metageneration)) {
@@ -209,11 +212,11 @@ static int compose_parse(struct core_operation *self, PyObject *args, PyObject *
 {
     static char *names[] = {
         "uri", "sources", "if_generation_match", "content_type", "metadata", "exclusive", NULL};
-    PyObject *sources, *condition = NULL, *metadata = NULL;
+    PyObject *sources, *condition = NULL, *metadata = NULL, *type = NULL;
     self->exclusive = 1;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO|$OzOp:compose", names, &self->uri,
-                                     &sources, &condition, &self->content_type, &metadata,
-                                     &self->exclusive) ||
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO|$OOOp:compose", names, &self->uri,
+                                     &sources, &condition, &type, &metadata, &self->exclusive) ||
+        !core_text(type, "content_type", &self->content_type) ||
         !core_condition(condition, &self->condition) || sources_parse(self, sources) < 0) {
         return -1;
     }

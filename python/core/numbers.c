@@ -1,6 +1,8 @@
-/* The whole numbers that calls are given. PyArg_Parse would take -1 for a large one, True for 1,
- * and cut off what does not fit; and none of its messages says which argument is meant. */
+/* The whole numbers and texts that calls are given. PyArg_Parse would take -1 for a large one, True
+ * for 1, and cut off what does not fit; and none of its messages says which argument is meant. */
 #include "core.h"
+
+#include <string.h>
 
 /* "2**63 - 1" is easier to read than its digits. */
 static const char *number_text(uint64_t number, char text[32])
@@ -43,6 +45,25 @@ bool core_number(PyObject *value, const char *name, uint64_t min, uint64_t max, 
     }
     Py_DECREF(number);
     return fits;
+}
+
+bool core_text(PyObject *value, const char *name, const char **out)
+{
+    if (value == NULL || value == Py_None) {
+        return true;
+    }
+    if (!PyUnicode_Check(value)) {
+        PyErr_Format(PyExc_TypeError, "%s must be a str or None, got %R", name, value);
+        return false;
+    }
+    Py_ssize_t size;
+    const char *text = PyUnicode_AsUTF8AndSize(value, &size);
+    if (text != NULL && strlen(text) != (size_t)size) {
+        PyErr_Format(PyExc_ValueError, "%s must have no null character, got %R", name, value);
+        text = NULL;
+    }
+    *out = text != NULL ? text : *out;
+    return text != NULL;
 }
 
 bool core_number32(PyObject *value, const char *name, uint32_t min, uint32_t max, uint32_t *out)

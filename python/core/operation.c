@@ -391,10 +391,13 @@ static int list_parse(struct core_operation *self, PyObject *args, PyObject *key
     static char *names[] = {"uri",          "progress",   "folder_markers", "glob",
                             "start_offset", "end_offset", "versions",       NULL};
     int has_markers = 1;
-    int rc = PyArg_ParseTupleAndKeywords(args, keywords, "U|$Opzzzp:list", names, &self->uri,
-                                         &self->progress, &has_markers, &self->listed.glob,
-                                         &self->listed.start_offset, &self->listed.end_offset,
-                                         &self->listed.versions)
+    PyObject *glob = NULL, *start = NULL, *end = NULL;
+    int rc = PyArg_ParseTupleAndKeywords(args, keywords, "U|$OpOOOp:list", names, &self->uri,
+                                         &self->progress, &has_markers, &glob, &start, &end,
+                                         &self->listed.versions) &&
+                     core_text(glob, "glob", &self->listed.glob) &&
+                     core_text(start, "start_offset", &self->listed.start_offset) &&
+                     core_text(end, "end_offset", &self->listed.end_offset)
                  ? 0
                  : -1;
     self->listed.is_without_markers = has_markers == 0;

@@ -54,10 +54,11 @@ static int put_parse(struct core_operation *self, PyObject *args, PyObject *keyw
 {
     static char *names[] = {"uri",          "data",      "if_generation_match",
                             "content_type", "exclusive", NULL};
-    PyObject *data, *condition = NULL;
+    PyObject *data, *condition = NULL, *type = NULL;
     self->exclusive = 1;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO|$Ozp:put", names, &self->uri, &data,
-                                     &condition, &self->content_type, &self->exclusive) ||
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO|$OOp:put", names, &self->uri, &data,
+                                     &condition, &type, &self->exclusive) ||
+        !core_text(type, "content_type", &self->content_type) ||
         !core_condition(condition, &self->condition)) {
         return -1;
     }

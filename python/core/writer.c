@@ -400,12 +400,13 @@ static int writer_make(struct writer *self, PyObject *args, PyObject *keywords)
                             "exclusive",
                             NULL};
     PyObject *client, *uri_text, *condition = NULL;
-    PyObject *part_size = NULL, *parts = NULL, *size_hint = NULL;
+    PyObject *part_size = NULL, *parts = NULL, *size_hint = NULL, *content_type = NULL;
     int exclusive = 1;
     struct rg_writer_options options = {0};
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!U|$OOOzOp:Writer", names, core_client_type,
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!U|$OOOOOp:Writer", names, core_client_type,
                                      &client, &uri_text, &part_size, &parts, &condition,
-                                     &options.content_type, &size_hint, &exclusive) ||
+                                     &content_type, &size_hint, &exclusive) ||
+        !core_text(content_type, "content_type", &options.content_type) ||
         !core_number(part_size, "part_size", 0, PART_SIZE_MAX, &options.part_size) ||
         !core_number32(parts, "parts_in_flight", 0, PARTS_MAX, &options.parts_inflight_max) ||
         !core_number(size_hint, "size_hint", 0, SIZE_HINT_MAX, &options.size_hint) ||

@@ -219,6 +219,8 @@ class Client(_core.Client):
         }
         for file in ("ca", "credentials", "client_cert", "client_key"):
             given[file] = _path(settings[file], file)
+        if isinstance(proxy, str) and proxy and ":" not in proxy:
+            raise ValueError(f"proxy is {proxy!r}; expected http://[USER:PASSWORD@]HOST[:PORT], or HOST:PORT")
         if (client_cert is None) != (client_key is None):
             raise ValueError("client_cert and client_key belong together: give both or neither")
         super().__init__(**given)
@@ -779,4 +781,6 @@ def stats(client: Client | None = None) -> dict[str, Any]:
 
     concurrency_limit, of requests in flight in the tightest bucket now, is 0 without a limit; limited counts requests
     that had to wait for such a limit, backoffs how often one was cut (429, 503, rising latency)."""
+    if not isinstance(client, Client | None):
+        raise TypeError(f"client must be a Client or None, got {client!r}")
     return _core.stats() if client is None else client.stats()

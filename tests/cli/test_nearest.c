@@ -4,7 +4,8 @@
 
 static void test_words_that_are_meant(void)
 {
-    static const char *const words[] = {"recursive", "dry-run", "json", "concurrency", "ls", "cp"};
+    static const char *const words[] = {"recursive", "dry-run", "json", "concurrency",
+                                        "ls",        "cp",      "log"};
     static const struct {
         const char *text, *meant;
     } rows[] = {{"recusrive", "recursive"},
@@ -14,6 +15,7 @@ static void test_words_that_are_meant(void)
                 {"conc", "concurrency"},
                 {"sl", "ls"},
                 {"lss", "ls"},
+                {"foo", NULL}, /* not log */
                 {"cpp", "cp"},
                 {"verbose", NULL},
                 {"x", NULL},

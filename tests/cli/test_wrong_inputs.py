@@ -163,6 +163,18 @@ class WrongInputs(ServedCase):
             ("rm gs://mine/absent", "gs://mine/absent: no such object or bucket"),
             ("rm gs://mine/folder", "gs://mine/folder: no such object, but a folder; -r removes what is in it"),
             ("rm gs://mine/folder/", "gs://mine/folder/: no such object, but a folder; -r removes what is in it"),
+            (
+                "cat gs://mine/folder",
+                "gs://mine/folder: no such object, but a folder; `ringest ls gs://mine/folder/` lists it",
+            ),
+            (
+                "stat gs://mine/folder/",
+                "gs://mine/folder/: no such object, but a folder; `ringest ls gs://mine/folder/` lists it",
+            ),
+            (
+                "stat gs://mine/absent",
+                "stat gs://mine/absent at AT: no such object or bucket (HTTP 404): No such object: mine/absent",
+            ),
             ("cp gs://mine/folder dir", "gs://mine/folder: is a folder; copy it with -r"),
         ):
             with self.subTest(command):

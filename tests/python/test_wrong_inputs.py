@@ -110,6 +110,19 @@ class Inputs(unittest.TestCase):
             [f"{uri}-1", f"{uri}-2"],
         )
 
+    def test_texts_that_are_none(self):
+        client, check, uri = self.client, self.check, "gs://mine/text"
+        check(TypeError, "content_type must be a str or None, got 5", client.put, uri, b"", content_type=5)
+        check(TypeError, "content_type must be a str or None, got 5", client.writer, uri, content_type=5)
+        check(TypeError, "content_type must be a str or None, got 5", client.compose, uri, [uri], content_type=5)
+        check(ValueError, "content_type must have no null character", client.put, uri, b"", content_type="a\0b")
+        for name in ("content_type", "content_encoding", "cache_control"):
+            check(TypeError, f"{name} must be a str or None, got 5", client.update, uri, **{name: 5})
+        for name in ("glob", "start_offset", "end_offset"):
+            check(TypeError, f"{name} must be a str or None, got 5", client.list, "gs://mine/", **{name: 5})
+        check(TypeError, "client must be a Client or None, got 5", ringest.stats, 5)
+        check(ValueError, "proxy is 'foo'; expected http://[USER:PASSWORD@]HOST[:PORT]", ringest.Client, proxy="foo")
+
     def test_buckets_in_the_place_of_objects(self):
         client, check = self.client, self.check
         for call in (client.get, client.stat, client.writer, lambda uri: client.put(uri, b"")):
