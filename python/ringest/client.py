@@ -68,6 +68,13 @@ def _check_endpoint(endpoint: str | None) -> str | None:
 
 
 @functools.cache  # once each
+def _check_proxy(proxy: str | None) -> str | None:
+    """What has neither a scheme nor a port is more likely a mistake than a host."""
+    if isinstance(proxy, str) and proxy and ":" not in proxy:
+        raise ValueError(f"proxy is {proxy!r}; expected http://[USER:PASSWORD@]HOST[:PORT], or HOST:PORT")
+    return proxy
+
+
 def _say_that_idle(credentials: str) -> None:
     _log.logger.warning(
         "credentials=%r is not used: STORAGE_EMULATOR_HOST is set, and no token is sent to an emulator; unset it, or name "
@@ -212,6 +219,7 @@ class Client(_core.Client):
         given = {
             **settings,
             "endpoint": _check_endpoint(endpoint),
+            "proxy": _check_proxy(proxy),
             "headers": _header_lines(settings["headers"]),
             "user_agent": _user_agent(user_agent),
             "pinned": _pinned(pinned),
@@ -219,8 +227,6 @@ class Client(_core.Client):
         }
         for file in ("ca", "credentials", "client_cert", "client_key"):
             given[file] = _path(settings[file], file)
-        if isinstance(proxy, str) and proxy and ":" not in proxy:
-            raise ValueError(f"proxy is {proxy!r}; expected http://[USER:PASSWORD@]HOST[:PORT], or HOST:PORT")
         if (client_cert is None) != (client_key is None):
             raise ValueError("client_cert and client_key belong together: give both or neither")
         super().__init__(**given)
