@@ -212,8 +212,7 @@ class Client(_core.Client):
         local_world_size: int | None = None,
     ):
         settings = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
-        # Of its own: the caller may change what was given.
-        settings["headers"] = None if headers is None else _fields.fields(headers)
+        settings["headers"] = None if headers is None else _fields.fields(headers)  # a copy
         if not isinstance(user_agent, str | None):
             raise TypeError(f"user_agent must be a str or None, got {user_agent!r}")
         given = {
