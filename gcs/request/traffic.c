@@ -775,6 +775,44 @@ bool rg_traffic_goes_on(struct rg_request *request)
     return true;
 }
 
+static struct rg_bucket_side side_describe(const struct limit *limit)
+{
+    const struct rg_limiter *limiter = &limit->limiter;
+    const struct rg_rate *rate = limiter->options.rate;
+    struct rg_bucket_side side = {
+        .limit = limiter->state != RG_LIMITER_FREE ? rg_limiter_limit(limiter) : 0,
+        .in_flight = limiter->in_flight,
+        .rate_per_s = rate != NULL ? rg_rate_per_s(rate) : 0,
+        .backoffs = limiter->backoffs,
+    };
+    if (limiter->state == RG_LIMITER_PACED) {
+        double paced = (double)RG_NS_PER_S / limiter->gap_ns;
+        side.rate_per_s = rate != NULL ? RG_MIN(paced, side.rate_per_s) : paced;
+    }
+    for (const struct rg_list *node = limit->waiting.next; node != &limit->waiting;
+         node = node->next) {
+        side.waiting++;
+    }
+    return side;
+}
+
+uint32_t rg_traffic_buckets(const struct rg_traffic *traffic, struct rg_bucket_stats *out)
+{
+    bool is_shared = peers_of(traffic)->region.fd >= 0;
+    uint32_t count = 0;
+    for (unsigned i = 0; i < RG_TRAFFIC_BUCKETS_MAX; i++) {
+        const struct rg_traffic_bucket *bucket = &traffic->buckets[i];
+        if (bucket->used != 0) {
+            struct rg_bucket_stats *stats = &out[count++];
+            strcpy(stats->name, bucket->name);
+            stats->reads = side_describe(&bucket->reads);
+            stats->writes = side_describe(&bucket->writes);
+            stats->processes = is_shared ? rg_portion_processes(&bucket->portion) : 0;
+        }
+    }
+    return count;
+}
+
 int rg_traffic_create(struct rg_traffic **out_traffic, struct rg_client_loop *client_loop,
                       void (*admitted)(struct rg_request *request))
 {

@@ -21,6 +21,8 @@
 
 #include "gcs/request/admission.h"
 
+#include <ringest/gcs.h>
+
 #define RG_TRAFFIC_BUCKETS_MAX 16
 /* Second requests that may be out at once on a loop. */
 #define RG_TRAFFIC_HEDGES_MAX 32
@@ -46,6 +48,9 @@ void rg_traffic_arrived(struct rg_request *request);
 bool rg_traffic_goes_on(struct rg_request *request);
 void rg_traffic_leave(struct rg_request *request);
 void rg_traffic_forget(struct rg_request *request);
+
+/* What is known of the buckets on this loop, up to RG_TRAFFIC_BUCKETS_MAX. Returns how many. */
+uint32_t rg_traffic_buckets(const struct rg_traffic *traffic, struct rg_bucket_stats *out);
 
 /* The request waits to be admitted no more. */
 void rg_traffic_withdraw(struct rg_request *request);

@@ -384,6 +384,40 @@ PyObject *core_stats(PyObject *module, PyObject *nothing)
     return rc < 0 ? core_errno_raise(rc, "adding up what was counted") : stats_dict(&stats);
 }
 
+/* More than a client's loops know, in all but odd cases. */
+#define BUCKETS_MAX 64
+
+static PyObject *side_dict(const struct rg_bucket_side *side)
+{
+    return Py_BuildValue("{sIsIsIsdsK}", "limit", side->limit, "in_flight", side->in_flight,
+                         "waiting", side->waiting, "rate_per_s", side->rate_per_s, "backoffs",
+                         (unsigned long long)side->backoffs);
+}
+
+/* A dict by name; NULL after an exception. */
+static PyObject *buckets_dict(struct rg_client *client)
+{
+    struct rg_bucket_stats buckets[BUCKETS_MAX];
+    int count;
+    Py_BEGIN_ALLOW_THREADS;
+    count = rg_client_buckets(client, buckets, BUCKETS_MAX);
+    Py_END_ALLOW_THREADS;
+    PyObject *dict = PyDict_New();
+    for (int i = 0; i < count && dict != NULL; i++) {
+        PyObject *reads = side_dict(&buckets[i].reads), *writes = side_dict(&buckets[i].writes);
+        PyObject *one = reads != NULL && writes != NULL
+                            ? Py_BuildValue("{sIsOsO}", "processes", buckets[i].processes, "reads",
+                                            reads, "writes", writes)
+                            : NULL;
+        Py_XDECREF(reads);
+        Py_XDECREF(writes);
+        if (dict_take(dict, buckets[i].name, one) < 0) {
+            Py_CLEAR(dict);
+        }
+    }
+    return dict;
+}
+
 static PyObject *client_stats(PyObject *object, PyObject *nothing)
 {
     (void)nothing;
@@ -399,7 +433,8 @@ static PyObject *client_stats(PyObject *object, PyObject *nothing)
     if (dict != NULL &&
         (dict_take(dict, "held_bytes", PyLong_FromUnsignedLongLong(core_session_held(session))) <
              0 ||
-         dict_take(dict, "backend", PyUnicode_FromString(is_uring ? "uring" : "epoll")) < 0)) {
+         dict_take(dict, "backend", PyUnicode_FromString(is_uring ? "uring" : "epoll")) < 0 ||
+         dict_take(dict, "buckets", buckets_dict(session->client)) < 0)) {
         Py_CLEAR(dict);
     }
     core_session_unref(session);

@@ -785,7 +785,9 @@ def stats(client: Client | None = None) -> dict[str, Any]:
     """Counters and latencies (in ns) of all clients of this process, closed ones too; with `client`, of that one.
 
     concurrency_limit, of requests in flight in the tightest bucket now, is 0 without a limit; limited counts requests
-    that had to wait for such a limit, backoffs how often one was cut (429, 503, rising latency)."""
+    that had to wait for such a limit, backoffs how often one was cut (429, 503, rising latency). With `client` there
+    are also "buckets": for each name "reads" and "writes" with limit, in_flight, waiting, rate_per_s (0: none) and
+    backoffs, and how many "processes" of this host share the limits (0: none are shared)."""
     if not isinstance(client, Client | None):
         raise TypeError(f"client must be a Client or None, got {client!r}")
     return _core.stats() if client is None else client.stats()

@@ -233,6 +233,80 @@ static void test_who_begins_among_paced_ones_is_paced(void)
     RG_CHECK(rg_limiter_enter(&host.limiters[2], host.now_ns + 3 * RG_NS_PER_S));
 }
 
+/* A bucket that answers so many requests at once, and refuses what is above. Each round of 10 ms
+ * every loop begins what it may, and all of it comes back, in an order that begins elsewhere each
+ * time. */
+struct model {
+    struct host host;
+    uint32_t room;
+    double out_sum;
+    unsigned rounds;
+    uint64_t answers[LOOPS_MAX];
+};
+
+static void model_round(struct model *model)
+{
+    struct host *host = &model->host;
+    uint64_t sent_ns = host->now_ns += 10 * RG_NS_PER_MS;
+    uint32_t sent[LOOPS_MAX] = {0}, out = 0, taken = 0;
+    for (unsigned i = 0; i < host->count; i++) {
+        while (sent[i] < 64 && rg_limiter_enter(&host->limiters[i], sent_ns)) {
+            sent[i]++;
+            out++;
+        }
+    }
+    uint64_t now_ns = host->now_ns += RG_NS_PER_MS;
+    for (uint32_t left = out, i = (uint32_t)rg_test_random_below(host->count); left > 0; i++) {
+        unsigned n = i % host->count;
+        if (sent[n] > 0) {
+            bool is_taken = taken < model->room;
+            taken += is_taken;
+            model->answers[n] += is_taken;
+            rg_limiter_leave(&host->limiters[n],
+                             is_taken ? RG_LIMITER_ANSWERED : RG_LIMITER_THROTTLED, sent_ns,
+                             now_ns);
+            sent[n]--;
+            left--;
+        }
+    }
+    model->out_sum += out;
+    model->rounds++;
+}
+
+static void model_run(struct model *model, unsigned rounds)
+{
+    for (unsigned i = 0; i < rounds; i++) {
+        model_round(model);
+        if (i % 9 == 8) {
+            turn(&model->host);
+        }
+    }
+}
+
+/* Eight processes, of which four come later: what all have out follows what the bucket allows, and
+ * their parts are the same. */
+static void test_all_together_follow_the_bucket(void)
+{
+    static struct model model;
+    model = (struct model){.room = 100};
+    host_open(&model.host, 8, 1);
+    model.host.count = 4;
+    model_run(&model, 3000);
+    model.host.count = 8;
+    model_run(&model, 1000);
+    model.out_sum = model.rounds = 0;
+    memset(model.answers, 0, sizeof(model.answers));
+    model_run(&model, 6000);
+    check_near(model.out_sum / model.rounds, model.room, 0.3);
+    double sum = 0, squares = 0;
+    for (unsigned i = 0; i < 8; i++) {
+        sum += (double)model.answers[i];
+        squares += (double)model.answers[i] * (double)model.answers[i];
+    }
+    RG_CHECK(sum * sum / (8 * squares) >= 0.95);
+    RG_CHECK(sum >= 0.7 * model.room * model.rounds);
+}
+
 static uint64_t random_number(void)
 {
     static const uint64_t edges[] = {0,
@@ -321,6 +395,7 @@ int main(int argc, char **argv)
         RG_TEST(test_who_follows_is_free_when_nobody_is_refused),
         RG_TEST(test_old_refusals_hold_only_those_who_begin),
         RG_TEST(test_who_begins_among_paced_ones_is_paced),
+        RG_TEST(test_all_together_follow_the_bucket),
         RG_TEST(test_lies_make_slow_and_stop_nobody),
         RG_TEST(test_latency_is_a_mean_of_those_who_know),
     };

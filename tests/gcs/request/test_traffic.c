@@ -1,6 +1,7 @@
 /* Limits, time-outs that adapt, and second requests, end to end against servers of which a part is
  * slow, busy or silent: that the right thing is done, and that each request still completes once.
  */
+#include "gcs/host/region.h"
 #include "gcs/request/hedge.h"
 #include "gcs/request/stall.h"
 #include "tests/support/client.h"
@@ -8,6 +9,7 @@
 #include "tests/support/test.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #define SIZE 3000
 /* Longer than any case may take: who waits for it fails, but for those that set the clock ahead. */
@@ -469,6 +471,53 @@ static void test_a_busy_bucket_gets_fewer_requests(void)
     rg_test_client_close(&fixed);
 }
 
+/* Until the client's reads have a limit: it looks at what others of the host tell. */
+static void get_until_limited(struct rg_test_client *c, uint32_t below)
+{
+    struct rg_bucket_stats bucket = {.reads.limit = 0};
+    while (bucket.reads.limit == 0) {
+        rg_test_get(c, &(struct rg_get){0});
+        struct rg_completion done = rg_test_take(c);
+        check_good(&done);
+        RG_CHECK_EQ(rg_client_buckets(c->client, &bucket, 1), 1);
+    }
+    RG_CHECK(bucket.reads.limit < below);
+    RG_CHECK_EQ(bucket.reads.backoffs, 0);
+}
+
+/* A client of its own, which was never refused, begins with what the other knows. */
+static void test_a_busy_bucket_is_known_on_the_host(void)
+{
+    struct script good = script_good();
+    const struct rg_step busy[] = {RG_READ, RG_SEND(BUSY), RG_READ, RG_HOLD, RG_END};
+    const struct rg_step *scripts[] = {busy, good.steps};
+    char folder[] = "/dev/shm/ringest-test-XXXXXX", path[80];
+    if (mkdtemp(folder) == NULL) {
+        rg_test_skip("there is no /dev/shm to write to");
+    }
+    setenv("RINGEST_SHARE", folder, 1);
+    struct rg_test_client first = {.scripts = scripts, .script_count = 2};
+    first.options.connections_max = 100;
+    rg_test_client_open(&first);
+    rg_test_get(&first, &(struct rg_get){0});
+    RG_AWAIT(rg_test_stats(&first).backoffs == 1);
+    RG_AWAIT(rg_scripted_server_requests(first.server) == 2);
+    struct rg_test_client second = {.no_server = true};
+    second.options = first.options;
+    rg_test_client_open(&second);
+    get_until_limited(&second, 100);
+    rg_test_client_close(&second);
+    RG_CHECK_EQ(rg_cancel(first.client, first.cq, 0), 0);
+    struct rg_completion done = rg_test_take(&first);
+    RG_CHECK_STATUS(&done, CANCELLED);
+    rg_lease_release(done.lease);
+    rg_test_client_close(&first);
+    setenv("RINGEST_SHARE", "0", 1);
+    rg_host_path_write(folder, path, sizeof(path));
+    RG_CHECK_EQ(unlink(path), 0);
+    RG_CHECK_EQ(rmdir(folder), 0);
+}
+
 static void rate_is_kept(const struct rg_client_options *options, uint32_t workers, unsigned rate)
 {
     enum { AT_ONCE = 60 };
@@ -580,6 +629,7 @@ int main(int argc, char **argv)
         RG_TEST(test_a_late_head_is_given_up_by_experience),
         RG_TEST(test_a_silent_body_is_continued_by_range),
         RG_TEST(test_a_busy_bucket_gets_fewer_requests),
+        RG_TEST(test_a_busy_bucket_is_known_on_the_host),
         RG_TEST(test_a_rate_is_kept_where_it_is_asked_for),
         RG_TEST(test_each_process_has_its_part_of_a_jobs_ramp),
         RG_TEST(test_ends_while_waiting_for_the_rate),
