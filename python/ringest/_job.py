@@ -33,6 +33,8 @@ from ringest._log import logger
 PIECE_BYTES = 4 << 20
 # The most that all pieces of a list may have: they lie in the memory of the store's host.
 LIST_BYTES_MAX = 8 << 30
+# From this on a host has one copy: the extension keeps such lists in memory that has a descriptor.
+SHARED_BYTES_MIN = 256 << 10
 # How long a rank is waited for that says nothing, and how often one that is at work says something.
 PATIENCE_S = 300.0
 _HEARD_EVERY_S = 1.0
@@ -77,6 +79,7 @@ class Job:
         self.world_size = world_size
         self._store = PrefixStore("ringest", store)
         self._compared: dict[str, int] = {}
+        self._has_said_alone = False
 
     def _wait(self, key: str, what: str, heard: str | None = None) -> bytes:
         """A value that another rank sets. `heard` is a key whose value changes as long as it lives."""
@@ -138,7 +141,7 @@ class Job:
             self._store.set(f"{attempt}/piece/{i}", piece)
             tell(i)
         about = {"rank": self.rank, "pieces": pieces, "bytes": len(data), "digest": made.digest}
-        if pieces > 1:
+        if len(data) >= SHARED_BYTES_MIN:
             self._store.add(f"{attempt}/{_host()}/claim", 1)
             self._place(attempt, made)
         self._store.set(f"{attempt}/made", json.dumps(about))
@@ -150,7 +153,7 @@ class Job:
 
     def _take(self, what: str, attempt: str, kind: type[List], made: dict[str, Any]) -> List:
         place = f"{attempt}/{_host()}"
-        is_large = made["pieces"] > 1
+        is_large = made["bytes"] >= SHARED_BYTES_MIN
         if is_large and self._store.add(f"{place}/claim", 1) > 1:
             at = self._wait(f"{place}/at", f"the rank of this host that fetches {what}")
             found = self._open_at(at, kind, made["digest"])
@@ -177,7 +180,14 @@ class Job:
             finally:
                 os.close(opened)
         except (OSError, ValueError) as error:
-            logger.debug("the list of process %d: %s; it is fetched from the store", pid, error)
+            if not self._has_said_alone:
+                self._has_said_alone = True
+                logger.warning(
+                    "the list of names that process %d of this host has cannot be opened (%s): this process has a copy of "
+                    "its own",
+                    pid,
+                    error,
+                )
             return None
         return found if found.digest == digest else None
 

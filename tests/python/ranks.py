@@ -1,4 +1,4 @@
-"""Ranks of a process group (gloo), each a child of this process: PyTorch is imported once for all of them."""
+"""Ranks of a process group (of gloo, unless a test names other backends), each a child of this process: PyTorch is imported once for all of them."""
 
 import multiprocessing
 import os
@@ -14,14 +14,14 @@ PATIENCE_S = 300
 _fork = multiprocessing.get_context("fork")
 
 
-def run(world_size, function, *arguments, killed=()):
+def run(world_size, function, *arguments, killed=(), backend="gloo"):
     """What function(rank, *arguments) returned on each rank, None for those that are killed. An exception of any of them
     is raised here."""
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         pipes = [_fork.Pipe(duplex=False) for _ in range(world_size)]
         processes = [
-            _fork.Process(target=_rank, args=(rank, world_size, folder, pipes[rank][1], function, arguments))
+            _fork.Process(target=_rank, args=(rank, world_size, folder, pipes[rank][1], backend, function, arguments))
             for rank in range(world_size)
         ]
         for process in processes:
@@ -44,11 +44,11 @@ def _take(pipe, rank):
     return value
 
 
-def _rank(rank, world_size, folder, pipe, function, arguments):
+def _rank(rank, world_size, folder, pipe, backend, function, arguments):
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     try:
         torch.distributed.init_process_group(
-            "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world_size
+            backend, init_method=f"file://{folder}/store", rank=rank, world_size=world_size
         )
         pipe.send((None, function(rank, *arguments)))
         torch.distributed.barrier()

@@ -16,6 +16,9 @@ from ringest import _job, _layout, retention, tar
 
 try:
     import torch.distributed
+
+    # A backend that takes everything and does nothing, in the place of NCCL: what it is given for the CPU is lost.
+    import torch.testing._internal.distributed.fake_pg
     import torch.utils.data
 
     import ranks
@@ -321,12 +324,22 @@ def rank_of_a_bucket_that_is_missing(rank, endpoint, ca):
 
 def rank_with_many_names(rank, endpoint, ca, piece):
     _job.PIECE_BYTES = piece
+    warnings = unittest.mock.patch.object(_job.logger, "warning").start()
     with ringest.Client(endpoint, ca, hedging=False) as client:
         dataset = ringest.MapDataset("gs://many/", client=client)
         before = client.stats()["requests"]
         digest, inode = dataset.digest, os.fstat(dataset._source.found.fd).st_ino
         torch.distributed.barrier()  # nobody's list is gone before all have it
-        return digest, len(dataset), inode, client.stats()["requests"] - before
+        return digest, len(dataset), inode, client.stats()["requests"] - before, warnings.call_count
+
+
+def refuse_others_memory(real):
+    def refusing(path, *arguments, **options):
+        if str(path).startswith("/proc/"):
+            raise PermissionError(path)
+        return real(path, *arguments, **options)
+
+    return refusing
 
 
 def rank_that_says_something_else(rank, variables):
@@ -459,6 +472,32 @@ def rank_with_its_own_index(rank, endpoint, ca):
             return str(error)
 
 
+def rank_of_another_backend(rank, endpoint, ca, has_cpu):
+    """Shares, samples by their index, a state of all ranks, and what cannot be done without a backend for the CPU."""
+    from ringest import checkpoint, safetensors
+
+    with ringest.Client(endpoint, ca, hedging=False) as client:
+        make = lambda: ringest.IterableDataset("gs://new/", client=client, transform=name_of)
+        dataset = make()
+        batches = iter(dataset)
+        seen = [next(batches) for _ in range(5 + 3 * rank)]
+        if has_cpu:
+            rest = make()
+            rest.load_state_dict(dataset.state_dict(all_ranks=True))
+            seen += rest
+        else:
+            seen += batches
+        shards = list(ringest.TarDataset("gs://tar/", client=client, transform=key_of))
+        by_index = ringest.MapDataset("gs://new/", client=client, transform=name_of).__getitems__([0, COUNT - 1])
+        errors = []
+        for load in (checkpoint.load, safetensors.load_file):
+            try:
+                load("gs://new/none", client=client, process_group=torch.distributed.group.WORLD)
+            except (ValueError, ringest.NotFoundError) as error:
+                errors.append(f"{type(error).__name__}: {error}")
+        return seen, shards, by_index, errors, dataset.digest
+
+
 class Shards(unittest.TestCase):
     def setUp(self):
         for entered in (environment(), support.client()):
@@ -550,6 +589,22 @@ class Group(unittest.TestCase):
         self.assertEqual([count for count, _ in told], [20, 20])
         self.assertEqual(sorted(sum((names for _, names in told), [])), self.names)
 
+    def test_groups_of_other_backends(self):
+        """Lists go by the store, and what ranks tell each other by the backend for the CPU."""
+        with ringest.Client(self.endpoint, self.ca) as client:
+            for number in (1, 2):
+                client.put(f"gs://tar/{number}.tar", shard(number))
+        for backend, has_cpu in (("cpu:gloo,cuda:fake", True), ("cuda:fake", False)):
+            with self.subTest(backend):
+                told = ranks.run(2, rank_of_another_backend, self.endpoint, self.ca, has_cpu, backend=backend)
+                self.assertEqual(sorted(sum((seen for seen, *_ in told), [])), self.names)
+                shards = sorted(sum((each[1] for each in told), []))
+                self.assertEqual(shards, sorted(f"{n}-{i}" for n in (1, 2) for i in range(10)))
+                self.assertEqual([each[2] for each in told], [[self.names[0], self.names[-1]]] * 2)
+                self.assertEqual(len({each[4] for each in told}), 1)
+                for error in sum((each[3] for each in told), []):
+                    self.assertRegex(error, "NotFoundError.*gs://new/none" if has_cpu else "ValueError.*backend.*gloo")
+
     def test_lists_that_are_given_are_compared(self):
         for kind in ("iterable", "map"):
             (first, digest, _), (error, other, requests) = self.run_ranks(2, rank_with_its_own_names, kind, True)
@@ -582,19 +637,20 @@ class Group(unittest.TestCase):
 
     def test_large_lists_are_in_the_memory_of_a_host_once(self):
         with support.emulator("--synthetic", "many/x-:30000:10") as (endpoint, ca):
-            told = ranks.run(3, rank_with_many_names, endpoint, ca, 100000)
-            self.assertEqual([count for _, count, _, _ in told], [30000] * 3)
-            self.assertEqual(sum(requests > 0 for _, _, _, requests in told), 1)
-            # The same digest, and the same memory.
-            self.assertEqual(
-                (len({digest for digest, _, _, _ in told}), len({inode for _, _, inode, _ in told})), (1, 1)
-            )
-            # What one rank cannot open it fetches in pieces.
-            with unittest.mock.patch.object(_job.Job, "_open_at", return_value=None):
+            # In one piece of the store, or in several: from 256 KiB on it is worth sharing.
+            for piece in (100000, _job.PIECE_BYTES):
+                told = ranks.run(3, rank_with_many_names, endpoint, ca, piece)
+                digests, counts, inodes, requests, warnings = zip(*told)
+                self.assertEqual(counts, (30000,) * 3)
+                self.assertEqual(sum(each > 0 for each in requests), 1)
+                # The same digest, and the same memory.
+                self.assertEqual((len(set(digests)), len(set(inodes)), sum(warnings)), (1, 1, 0))
+            # What a rank cannot open it fetches, and says so.
+            with unittest.mock.patch.object(_job.os, "open", side_effect=refuse_others_memory(os.open)):
                 told = ranks.run(3, rank_with_many_names, endpoint, ca, 100000)
-            self.assertEqual(
-                (len({digest for digest, _, _, _ in told}), len({inode for _, _, inode, _ in told})), (1, 3)
-            )
+            digests, _, inodes, _, warnings = zip(*told)
+            self.assertEqual((len(set(digests)), len(set(inodes))), (1, 3))
+            self.assertEqual(sorted(warnings), [0, 1, 1])
 
     def test_contradictions_name_both_sides(self):
         for variables, text in (
