@@ -27,6 +27,12 @@ def file(
     return entry
 
 
+def version(bucket: str, name: str, size: int, generation: int) -> Entry:
+    """The entry of one generation of an object."""
+    path = f"{bucket}/{name}#{generation}"
+    return {"name": path, "size": size, "type": "file", "generation": generation}
+
+
 def directory(path: str) -> Entry:
     return {"name": path, "size": 0, "type": "directory"}
 

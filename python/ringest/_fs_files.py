@@ -7,11 +7,63 @@ from __future__ import annotations
 
 import contextlib
 import io
+import threading
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
 from ringest import _leaving, checkpoint
 from ringest._errors import PreconditionError
+from ringest._needs import needs
+from ringest.client import parse_size
+
+with needs("ringest.fs"):
+    from fsspec.caching import caches
+    from fsspec.spec import AbstractBufferedFile
+
+
+class CachedFile(AbstractBufferedFile):
+    """An object behind a cache of fsspec's. What the cache asks for is read from one generation; all of it, in order,
+    is compared with the object's CRC32C, as of checkpoint.ReadFile."""
+
+    def __init__(
+        self,
+        fs: Any,
+        path: str,
+        file: checkpoint.ReadFile,
+        block_size: int | str | None,
+        cache_type: str,
+        cache_options: Mapping[str, Any] | None,
+    ):
+        self._file = file
+        self._turn = threading.Lock()  # some caches fetch in a thread of their own
+        try:
+            if cache_type not in caches:
+                raise ValueError(f"{path}: cache_type is one of {', '.join(map(str, caches))}, not {cache_type!r}")
+            size = "default" if block_size is None else parse_size(block_size, "block_size")
+            super().__init__(
+                fs, path, "rb", size, cache_type=cache_type, cache_options=dict(cache_options or {}), size=file.size
+            )
+        except BaseException:
+            file.close()
+            raise
+
+    @property
+    def generation(self) -> int:
+        return self._file.generation
+
+    def _fetch_range(self, start: int, end: int) -> bytes:
+        data = bytearray(min(end, self.size) - start)
+        got = 0
+        with self._turn:
+            self._file.raw.seek(start)
+            while got < len(data) and (length := self._file.raw.readinto(memoryview(data)[got:])):
+                got += length
+        return bytes(data[:got])
+
+    def close(self) -> None:
+        super().close()
+        self._file.close()
 
 
 class CreatedFile(checkpoint.WriteFile):

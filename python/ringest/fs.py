@@ -5,11 +5,12 @@
     ringest.fs.register()                                    # gs:// is ringest's from here on
     trainer = lightning.Trainer(callbacks=[ModelCheckpoint(dirpath="gs://bucket/run")], ...)
 
-    fs = ringest.fs.FileSystem(client=client)                # or without registering
+    fs = ringest.fs.GCSFileSystem(client=client)             # or without registering
     with fs.open("bucket/object", "rb") as file: ...
 
 What is listed is asked for each time: there is no cache that could be out of date. Folders are parts of names:
-making one does nothing, and one is there while an object is in it. docs/FSSPEC.md says in what this differs from
+making one does nothing, and one is there while an object is in it. Every call has its coroutine (`_cat_file`, `_find`,
+...), which any event loop may await, and `open_async` gives files that are awaited. docs/FSSPEC.md says in what this differs from
 gcsfs and from what fsspec describes, and why.
 """
 
@@ -17,12 +18,18 @@ from __future__ import annotations
 
 import datetime
 import os
+import re
+import secrets
+import urllib.parse
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from glob import has_magic
 from typing import Any
 
 from ringest import _fs_entries, _fs_files, _fs_local, checkpoint
 from ringest._errors import Error, NotFoundError, PreconditionError
+from ringest._fs_options import HINTS, OPTIONS, client_options, condition, refuse
+from ringest._fs_steps import Call, Many, Steps, run
 from ringest._needs import needs
 from ringest.client import Client, default_client
 
@@ -34,7 +41,9 @@ with needs(__name__):
     from fsspec.spec import AbstractFileSystem
     from fsspec.utils import other_paths, tokenize
 
-__all__ = ["PROTOCOLS", "FileSystem", "register"]
+    from ringest._fs_async import AwaitedFileSystem
+
+__all__ = ["PROTOCOLS", "FileSystem", "GCSFileSystem", "register"]
 
 PROTOCOLS = ("gs", "gcs")
 
@@ -46,7 +55,13 @@ _REQUESTS_AT_ONCE = 64
 _TRIES = 5
 
 
-class FileSystem(AbstractFileSystem):
+# Clients of this process by names that JSON can have: what is made of a filesystem's JSON here has its client.
+_sessions: weakref.WeakValueDictionary[str, Client] = weakref.WeakValueDictionary()
+# A path's end that names a generation, where versions are asked for.
+_VERSION = re.compile(r"(?:#|\?generation=)(\d+)$")
+
+
+class GCSFileSystem(AwaitedFileSystem):
     """gs:// by way of one Client: the one given, one of the given arguments of Client, or the process's.
 
     Paths are "bucket/name", with or without "gs://". Errors are those of ringest, of which NotFoundError is
@@ -55,18 +70,37 @@ class FileSystem(AbstractFileSystem):
 
     Of gcsfs's arguments these are understood: `endpoint_url`, `token` "anon", "google_default" or "cloud",
     `requester_pays`; and those that ask for no more than is done anyway.
+
+    version_aware: a path may end in "#GENERATION" (or "?generation=..."), and `ls` knows `versions=True`. Without it,
+    `info`, `cat_file`, `open` and `url` take generation=.
     """
 
     protocol = PROTOCOLS
     # The client of an instance may be closed by its owner: each call makes its own.
     cachable = False
 
-    def __init__(self, client: Client | None = None, **options: Any):
-        storage, others = _client_options(options)
-        _refuse(type(self).__name__, "gs://", others, *_OPTIONS)
-        super().__init__(**others)
+    def __init__(
+        self,
+        client: Client | None = None,
+        *,
+        asynchronous: bool = False,
+        version_aware: bool = False,
+        session: str | None = None,
+        **options: Any,
+    ):
+        storage, others = client_options(options)
+        refuse(type(self).__name__, "gs://", others, *OPTIONS)
+        others.pop("loop", None)  # any will do
+        # Not AsyncFileSystem's own, which starts a thread with an event loop.
+        AbstractFileSystem.__init__(self, **others)
         if client is not None and storage:
             raise ValueError(f"a client is given, and {', '.join(storage)} of another one")
+        if client is None and session is not None:
+            client = _sessions.get(session)
+        self.asynchronous = asynchronous
+        self.version_aware = version_aware
+        self.batch_size = None
+        self._loop = None
         self._client = client if client is not None else Client(**storage) if storage else None
 
     @property
@@ -82,19 +116,41 @@ class FileSystem(AbstractFileSystem):
     @property
     def _fs_token(self) -> str:
         """The same of what is the same: fsspec compares and hashes filesystems by it."""
-        return tokenize(FileSystem.__qualname__, sorted(self._settings.items()))
+        return tokenize("ringest.fs", self.version_aware, sorted(self._settings.items()))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, FileSystem) and self._fs_token == other._fs_token
+        return isinstance(other, GCSFileSystem) and self._fs_token == other._fs_token
 
     __hash__ = AbstractFileSystem.__hash__
 
     def __repr__(self) -> str:
-        return f"ringest.fs.FileSystem({', '.join(f'{name}={value!r}' for name, value in self._settings.items())})"
+        return f"ringest.fs.GCSFileSystem({', '.join(f'{name}={value!r}' for name, value in self._settings.items())})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         # In another process it goes to the same place, whatever is registered there.
-        return FileSystem, (self._client,)
+        return _rebuild, (self._client, self.asynchronous, self.version_aware)
+
+    def to_dict(self, *, include_password: bool = True) -> dict[str, Any]:
+        """For JSON: the settings of its client, and in this process the client itself."""
+        made: dict[str, Any] = {"cls": "ringest.fs:GCSFileSystem", "protocol": PROTOCOLS[0], "args": []}
+        if self.asynchronous:
+            made["asynchronous"] = True
+        if self.version_aware:
+            made["version_aware"] = True
+        if self._client is not None:
+            names = [name for name, client in _sessions.items() if client is self._client]
+            made["session"] = names[0] if names else secrets.token_hex(8)
+            _sessions[made["session"]] = self._client
+            settings = {
+                name: os.fspath(value) if isinstance(value, os.PathLike) else value
+                for name, value in self._settings.items()
+            }
+            made |= (
+                settings
+                if include_password
+                else {name: value for name, value in settings.items() if name not in ("headers", "proxy")}
+            )
+        return made
 
     @classmethod
     def _uri(cls, path: str) -> str:
@@ -103,6 +159,12 @@ class FileSystem(AbstractFileSystem):
         if not bucket or not name:
             raise ValueError(f"{path}: this is not gs://BUCKET/OBJECT")
         return f"gs://{bucket}/{name}"
+
+    def _place(self, path: str) -> tuple[str, int]:
+        """The URI of an object, and the generation that the path asks for; 0: the newest."""
+        uri = self._uri(path)
+        version = _VERSION.search(uri) if self.version_aware else None
+        return (uri[: version.start()], int(version[1])) if version is not None else (uri, 0)
 
     @classmethod
     def _folder(cls, path: str) -> str:
@@ -114,69 +176,121 @@ class FileSystem(AbstractFileSystem):
 
     # What is there.
 
-    def ls(self, path: str, detail: bool = True, **options: Any) -> list[Any]:
-        """What is in a folder, or the object itself."""
-        _refuse("ls", path, options, "refresh")
+    def ls(self, path: str, detail: bool = True, versions: bool = False, **options: Any) -> list[Any]:
+        """What is in a folder, or the object itself. versions: of a version_aware filesystem all generations of its
+        objects, as "NAME#GENERATION"; every name below the path is listed for it."""
+        if versions:
+            return self._ls_versions(path, detail, **options)
+        return run(self.client, self._ls_steps(path, detail, **options))
+
+    def _ls_versions(self, path: str, detail: bool, **options: Any) -> list[Any]:
+        refuse("ls", path, options, "refresh")
+        if not self.version_aware:
+            raise ValueError(f"{path}: versions=True is for GCSFileSystem(version_aware=True)")
+        uri = self._folder(path)
+        bucket, _, prefix = uri[len("gs://") :].partition("/")
+        objects = self.client.list(uri, versions=True)
+        if not len(objects) and "/" in uri[len("gs://") : -1]:
+            prefix, _, only = prefix[:-1].rpartition("/")
+            prefix = f"{prefix}/" if prefix else ""
+            found = [one for one in self.client.list(uri[:-1], versions=True) if one[0] == f"{prefix}{only}"]
+        else:
+            found = [one for one in objects if one[0] != prefix and "/" not in one[0][len(prefix) :]]
+        if not found and not len(objects):
+            raise FileNotFoundError(f"gs://{bucket}/{prefix}: there is no such object or folder")
+        entries = [_fs_entries.version(bucket, *one) for one in found]
+        return entries if detail else [entry["name"] for entry in entries]
+
+    def _ls_steps(self, path: str, detail: bool = True, **options: Any) -> Steps[list[Any]]:
+        options.pop("versions", None)
+        refuse("ls", path, options, "refresh")
         uri = self._folder(path)
         path = uri[len("gs://") : -1]
         bucket = path.partition("/")[0]
-        objects, folders = self.client._list_details(uri, folder=True)
+        objects, folders = yield Call("_list_details", (uri,), {"folder": True})
         # An object named as the folder marks it, and one part of a name may be empty.
         entries = [_fs_entries.file(bucket, *entry) for entry in objects if not uri.endswith(f"/{entry[0]}")]
         names = (f"{bucket}/{name.rstrip('/')}" for name in folders or ())
         entries += [_fs_entries.directory(name) for name in names if name != path]
         if not objects and not folders and path != bucket:
-            entries = [self.info(path)]
+            entries = [(yield from self._info_steps(path))]
         entries.sort(key=lambda entry: entry["name"])
         return entries if detail else [entry["name"] for entry in entries]
 
     def info(self, path: str, **options: Any) -> _fs_entries.Entry:
         """For an object: its name, size, type "file", `mtime` and `created` (also `ctime`) as datetime, `generation`,
-        and what Client.stat says, under its names and those of the service."""
-        _refuse("info", path, options, "refresh")
+        and what Client.stat says, under its names and those of the service. generation: which; the newest."""
+        return run(self.client, self._info_steps(path, **options))
+
+    def _info_steps(self, path: str, generation: int | None = None, **options: Any) -> Steps[_fs_entries.Entry]:
+        refuse("info", path, options, "refresh")
         path = self._strip_protocol(path).rstrip("/")
         if not path:
             return _fs_entries.directory(path)
         if "/" in path:
+            uri, of_path = self._place(path)
             try:
-                return _fs_entries.described(path, self.client.stat(f"gs://{path}"))
+                facts = yield Call("stat", (uri,), {"generation": generation or of_path})
+                return _fs_entries.described(path, facts)
             except NotFoundError:
-                pass
-        objects, folders = self.client._list_details(self._folder(path), folder=True, limit=1)
+                if generation or of_path:
+                    raise
+        objects, folders = yield Call("_list_details", (self._folder(path),), {"folder": True, "limit": 1})
         if "/" in path and not objects and not folders:
             raise FileNotFoundError(f"gs://{path}: there is no such object or folder")
         return _fs_entries.directory(path)
 
-    def _type(self, path: str) -> str | None:
+    def _type_steps(self, path: str) -> Steps[str | None]:
         try:
-            return self.info(path)["type"]
+            return (yield from self._info_steps(path))["type"]
         except FileNotFoundError:
             return None
 
     def exists(self, path: str, **_options: Any) -> bool:
         """False is certain: what could not be asked for is an error."""
-        return self._type(path) is not None
+        return run(self.client, self._type_steps(path)) is not None
 
     def isfile(self, path: str) -> bool:
-        return self._type(path) == "file"
+        return run(self.client, self._type_steps(path)) == "file"
 
     def isdir(self, path: str) -> bool:
-        return self._type(path) == "directory"
+        return run(self.client, self._type_steps(path)) == "directory"
+
+    def _stat_steps(self, path: str) -> Steps[dict[str, Any]]:
+        """What is stored about an object. A folder is an IsADirectoryError, as it is for a local file."""
+        uri, generation = self._place(path)
+        try:
+            return (yield Call("stat", (uri,), {"generation": generation}))
+        except NotFoundError as error:
+            yield from self._refuse_folder(path, error)
+            raise
+
+    def _refuse_folder(self, path: str, error: NotFoundError) -> Steps[None]:
+        if (yield from self._type_steps(path)) == "directory":
+            raise IsADirectoryError(f"{self._uri(path)}: no such object, but a folder; ls() lists it") from error
+
+    def _stat(self, path: str) -> dict[str, Any]:
+        return run(self.client, self._stat_steps(path))
 
     def find(
         self, path: str, maxdepth: int | None = None, withdirs: bool = False, detail: bool = False, **options: Any
     ) -> Any:
         """All objects under a path, by a parallel listing where no depth is wanted; `prefix`: whose names go on so."""
-        prefix = options.pop("prefix", "")
-        _refuse("find", path, options, "refresh")
-        if maxdepth is not None:
-            if prefix:
-                raise ValueError(f"{path}: a prefix, and a maxdepth that it would have to be listed without")
-            return super().find(path, maxdepth, withdirs, detail)
+        if maxdepth is None:
+            return run(self.client, self._find_steps(path, withdirs, detail, **options))
+        if options.pop("prefix", ""):
+            raise ValueError(f"{path}: a prefix, and a maxdepth that it would have to be listed without")
+        refuse("find", path, options, "refresh")
+        return super().find(path, maxdepth, withdirs, detail)
+
+    def _find_steps(
+        self, path: str, withdirs: bool = False, detail: bool = False, prefix: str = "", **options: Any
+    ) -> Steps[Any]:
+        refuse("find", path, options, "refresh")
         uri = self._folder(path)
         path = uri[len("gs://") : -1]
         bucket = path.partition("/")[0]
-        objects, _ = self.client._list_details(uri + prefix)
+        objects, _ = yield Call("_list_details", (uri + prefix,))
         found = {
             entry["name"]: entry for entry in (_fs_entries.file(bucket, *one) for one in objects if one[0][-1] != "/")
         }
@@ -186,7 +300,7 @@ class FileSystem(AbstractFileSystem):
             found.setdefault(path, _fs_entries.directory(path))
         if not objects and not prefix:
             try:
-                only = self.info(path)
+                only = yield from self._info_steps(path)
             except FileNotFoundError:
                 only = _fs_entries.directory(path)
             if only["type"] == "file":
@@ -224,17 +338,68 @@ class FileSystem(AbstractFileSystem):
 
     def created(self, path: str) -> datetime.datetime:
         """When this generation of the object was written."""
-        return _fs_entries.time(self.client.stat(self._uri(path))["created"])
+        return _fs_entries.time(self._stat(path)["created"])
 
     def modified(self, path: str) -> datetime.datetime:
         """When the object, or what is stored about it, was changed."""
-        return _fs_entries.time(self.client.stat(self._uri(path))["updated"])
+        return _fs_entries.time(self._stat(path)["updated"])
 
     def checksum(self, path: str) -> int:
         """Another one for other content: the generation."""
-        return self.client.stat(self._uri(path))["generation"]
+        return self._stat(path)["generation"]
 
-    ukey = checksum
+    def ukey(self, path: str) -> int:
+        return self.checksum(path)
+
+    def sign(self, path: str, expiration: float = 100, **options: Any) -> str:
+        """A URL by which anybody may read the object for `expiration` seconds; the options are those of
+        Client.sign_url, such as method="PUT"."""
+        uri, generation = self._place(path)
+        if generation:
+            options["query"] = {**(options.get("query") or {}), "generation": str(generation)}
+        return self.client.sign_url(uri, expires=expiration, **options)
+
+    def url(self, path: str, generation: int | None = None) -> str:
+        """Where the object's bytes are, for clients with permission to read it."""
+        uri, of_path = self._place(path)
+        bucket, _, name = uri[len("gs://") :].partition("/")
+        endpoint = self._settings.get("endpoint") or os.environ.get("STORAGE_EMULATOR_HOST")
+        place = (endpoint or "https://storage.googleapis.com").rstrip("/")
+        place = place if "://" in place else f"http://{place}"
+        which = f"&generation={generation or of_path}" if generation or of_path else ""
+        return f"{place}/download/storage/v1/b/{bucket}/o/{urllib.parse.quote(name, safe='')}?alt=media{which}"
+
+    def getxattr(self, path: str, attr: str) -> str | None:
+        """One value of the object's own metadata."""
+        return self._stat(path)["metadata"].get(attr)
+
+    def setxattrs(
+        self,
+        path: str,
+        content_type: str | None = None,
+        content_encoding: str | None = None,
+        fixed_key_metadata: Mapping[str, str] | None = None,
+        **attributes: str | None,
+    ) -> dict[str, str]:
+        """Changes the object's own metadata (None removes a value) and what the service knows of it; returns the
+        former. fixed_key_metadata: "cache_control"."""
+        fixed = dict(fixed_key_metadata or {})
+        control = fixed.pop("cache_control", None)
+        if fixed:
+            raise ValueError(f"{path}: of fixed_key_metadata only cache_control is known here, not {', '.join(fixed)}")
+        uri = self._uri(path)
+        facts = self.client.update(
+            uri,
+            content_type=content_type,
+            content_encoding=content_encoding,
+            cache_control=control,
+            metadata=attributes or None,
+        )
+        return facts["metadata"]
+
+    def merge(self, path: str, paths: Sequence[str]) -> None:
+        """One object of the bytes of up to 32, in this order, by the service itself."""
+        self.client.compose(self._uri(path), [self._uri(one) for one in paths])
 
     # Reading and writing.
 
@@ -251,6 +416,10 @@ class FileSystem(AbstractFileSystem):
         leaves its `with`, nor when nobody closes it. See checkpoint.WriteFile.
 
         Modes are "r", "w" and "x", with "b" or as text. In a transaction, files appear when that ends.
+
+        Reading in order is read ahead of (cache_type "readahead", the default). Any other cache_type of fsspec
+        ("blockcache", "bytes", "first", "all", "mmap", "background", "parts", "none") is used as fsspec has it, with
+        its block_size and cache_options. generation: which is read; the newest.
         """
         text = {name: options.pop(name) for name in ("encoding", "errors", "newline") if name in options}
         binary = mode if "b" in mode else mode.replace("t", "") + "b"
@@ -284,37 +453,59 @@ class FileSystem(AbstractFileSystem):
         **options: Any,
     ) -> Any:
         """ "rb": seekable, of one generation. "wb", and "xb" where nothing may be there: appears when closed."""
-        del block_size, cache_options
-        uri = self._uri(path)
-        for hint in _HINTS & options.keys():
-            del options[hint]
+        uri, generation = self._place(path)
+        cache_type = options.get("cache_type") or "readahead"
+        options = self._file_options(options)
         if mode == "rb":
-            return checkpoint.open(uri, "rb", client=self.client, **options)
+            options.setdefault("generation", generation)
+            try:
+                file = checkpoint.open(uri, "rb", client=self.client, **options)
+            except NotFoundError as error:
+                run(self.client, self._refuse_folder(path, error))
+                raise
+            if cache_type == "readahead":
+                return file
+            return _fs_files.CachedFile(self, path, file, block_size, cache_type, cache_options)
         if mode not in ("wb", "xb"):
             raise NotImplementedError(f'{uri}: mode is "rb", "wb" or "xb", and not {mode!r}: objects are written whole')
         if mode == "xb":
-            if options.pop("if_generation_match", 0) not in (0, None):
-                raise ValueError(f"{uri}: a file that is created replaces no generation")
+            self._check_created(uri, options)
             # Known now is better than known when all was written; that it stays so is known when it is closed.
             if self.isfile(path):
                 raise FileExistsError(f"{uri}: exists already")
-            options["if_generation_match"] = 0
         return _FILES[mode, bool(autocommit)](self.client.writer(uri, **options), uri)
 
+    @staticmethod
+    def _file_options(options: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in options.items() if name not in HINTS}
+
+    @staticmethod
+    def _check_created(uri: str, options: dict[str, Any]) -> None:
+        if options.pop("if_generation_match", 0) not in (0, None):
+            raise ValueError(f"{uri}: a file that is created replaces no generation")
+        options["if_generation_match"] = 0
+
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
-        """A slice of an object: bounds behind its end are its end, negative ones count from there."""
-        _refuse("cat_file", path, options, *_HINTS)
-        uri = self._uri(path)
+        """A slice of an object: bounds behind its end are its end, negative ones count from there. generation: which;
+        the newest."""
+        return run(self.client, self._cat_file_steps(path, start, end, **options))
+
+    def _cat_file_steps(
+        self, path: str, start: int | None = None, end: int | None = None, generation: int | None = None, **options: Any
+    ) -> Steps[bytes]:
+        refuse("cat_file", path, options, *HINTS)
+        uri, of_path = self._place(path)
+        wanted = generation or of_path
         if start in (None, 0) and end is None:
-            return bytes(self.client.get(uri))
+            return bytes((yield Call("get", (uri,), {"generation": wanted})))
         for tries in range(_TRIES, 0, -1):
-            facts = self.client.stat(uri) if _counts_from_end(start, end) else None
-            call = _range_call(uri, start, end, facts)
+            facts = (yield Call("stat", (uri,), {"generation": wanted})) if _counts_from_end(start, end) else None
+            call = _range_call(uri, start, end, facts, wanted)
             try:
-                return bytes(self.client.get(call.pop("uri"), **call)) if call else b""
+                return bytes((yield Call("get", (call.pop("uri"),), call))) if call else b""
             except NotFoundError:
                 # The generation that was asked of has been replaced meanwhile.
-                if facts is None or tries == 1:
+                if facts is None or wanted or tries == 1:
                     raise
             except Error as error:
                 if error.status != "RANGE":
@@ -325,9 +516,14 @@ class FileSystem(AbstractFileSystem):
     def cat(self, path: Any, recursive: bool = False, on_error: str = "raise", **options: Any) -> Any:
         """One object's bytes, or those of many by path, read at once. `start` and `end` are those of cat_file."""
         if isinstance(path, (str, os.PathLike)) and not recursive and not self._is_pattern(path):
-            return self.cat_file(os.fspath(path), **options)
+            path = os.fspath(path)
+            try:
+                return self.cat_file(path, **options)
+            except NotFoundError as error:
+                run(self.client, self._refuse_folder(path, error))
+                raise
         start, end = options.pop("start", None), options.pop("end", None)
-        _refuse("cat", path, options, *_HINTS)
+        refuse("cat", path, options, *HINTS)
         paths = self.expand_path(path)
         if recursive:
             paths = sorted({name for one in paths for name in self.find(one)})
@@ -349,37 +545,57 @@ class FileSystem(AbstractFileSystem):
         **options: Any,
     ) -> list[Any]:
         """A range of each path as cat_file has it, all at once."""
+        return run(
+            self.client, self._cat_ranges_steps(paths, starts, ends, max_gap=max_gap, on_error=on_error, **options)
+        )
+
+    def _cat_ranges_steps(
+        self,
+        paths: list[str],
+        starts: Any,
+        ends: Any,
+        max_gap: int | None = None,
+        on_error: str = "return",
+        **options: Any,
+    ) -> Steps[list[Any]]:
         if max_gap is not None:
             raise NotImplementedError("max_gap: Client.get_ranges reads neighbours of one object together")
-        _refuse("cat_ranges", "", options, *_HINTS)
+        refuse("cat_ranges", "", options, *HINTS)
         starts = starts if isinstance(starts, Sequence) else [starts] * len(paths)
         ends = ends if isinstance(ends, Sequence) else [ends] * len(paths)
-        wanted = [(self._uri(path), start, end) for path, start, end in zip(paths, starts, ends, strict=True)]
+        wanted = [(*self._place(path), start, end) for path, start, end in zip(paths, starts, ends, strict=True)]
         results: list[Any] = [b""] * len(wanted)
-        facts = self._stats({uri for uri, start, end in wanted if _counts_from_end(start, end)})
+        from_end = {(uri, which) for uri, which, start, end in wanted if _counts_from_end(start, end)}
+        facts = yield from self._stats_steps(from_end)
         calls: list[tuple[Any, ...]] = []
-        for index, (uri, start, end) in enumerate(wanted):
-            known = facts.get(uri)
+        for index, (uri, which, start, end) in enumerate(wanted):
+            known = facts.get((uri, which))
             if isinstance(known, Exception):
                 results[index] = known
-            elif call := _range_call(uri, start, end, known):
+            elif call := _range_call(uri, start, end, known, which):
                 calls.append((index, "get", (call.pop("uri"),), call))
-        for index, data, failure in self.client._bulk(calls, _REQUESTS_AT_ONCE):
-            results[index] = bytes(data) if failure is None else failure
-        for index, (uri, start, end) in enumerate(wanted):
+        for index, data, failure in (yield Many(calls, bytes)):
+            results[index] = data if failure is None else failure
+        for index, (uri, which, start, end) in enumerate(wanted):
             if isinstance(results[index], Error) and results[index].status == "RANGE":
                 results[index] = b""
-            elif isinstance(results[index], NotFoundError) and isinstance(facts.get(uri), dict):
-                results[index] = _attempt(self.cat_file, uri, start, end)  # It was replaced meanwhile.
+            elif isinstance(results[index], NotFoundError) and isinstance(facts.get((uri, which)), dict) and not which:
+                try:  # It was replaced meanwhile.
+                    results[index] = yield from self._cat_file_steps(paths[index], start, end)
+                except Exception as error:
+                    results[index] = error
         return [result for _, result in _results(enumerate(results), on_error)]
 
-    def _stats(self, uris: Iterable[str]) -> dict[str, Any]:
+    def _stats_steps(self, places: Iterable[tuple[str, int]]) -> Steps[dict[tuple[str, int], Any]]:
         """Facts or an error of each."""
-        calls: Iterator[tuple[Any, ...]] = ((uri, "stat", (uri,), {}) for uri in uris)
-        return {
-            uri: facts if failure is None else failure
-            for uri, facts, failure in self.client._bulk(calls, _REQUESTS_AT_ONCE)
-        }
+        calls = [(place, "stat", (place[0],), {"generation": place[1]}) for place in places]
+        outcomes = (yield Many(calls)) if calls else []
+        return {place: facts if failure is None else failure for place, facts, failure in outcomes}
+
+    def _stats(self, uris: Iterable[str]) -> dict[str, Any]:
+        """The same of what is there now."""
+        facts = run(self.client, self._stats_steps((uri, 0) for uri in uris))
+        return {uri: one for (uri, _), one in facts.items()}
 
     def _there(self, uris: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Facts of those that are there; what cannot be asked for is an error."""
@@ -397,25 +613,34 @@ class FileSystem(AbstractFileSystem):
         self, path: str, value: bytes, mode: str = "overwrite", content_type: str | None = None, **options: Any
     ) -> None:
         """mode "create": where nothing is yet, else FileExistsError."""
-        _refuse("pipe_file", path, options, *_HINTS)
-        self._pipe({path: value}, mode, content_type)
+        run(self.client, self._pipe_steps({path: value}, mode=mode, content_type=content_type, **options))
 
     def pipe(self, path: Any, value: bytes | None = None, **options: Any) -> None:
         """Writes one object, or many at once from a dict; the options are those of pipe_file."""
-        if isinstance(path, (str, os.PathLike)):
-            if value is None:
-                raise TypeError(f'{path}: there is nothing to write; b"" for an empty object')
-            path = {os.fspath(path): value}
-        objects: Mapping[str, bytes] = path
-        mode, content_type = options.pop("mode", "overwrite"), options.pop("content_type", None)
-        _refuse("pipe", next(iter(objects), ""), options, *_HINTS)
-        self._pipe(objects, mode, content_type)
+        run(self.client, self._pipe_steps(self._named(path, value), **options))
 
-    def _pipe(self, objects: Mapping[str, bytes], mode: str, content_type: str | None) -> None:
-        keywords = {"if_generation_match": _condition(mode), "content_type": content_type}
-        calls = ((self._uri(path), "put", (self._uri(path), data), keywords) for path, data in objects.items())
-        failures = (_as_exists(uri, failure) for uri, _, failure in self.client._bulk(calls, _REQUESTS_AT_ONCE))
-        _raise_first(failures)
+    @staticmethod
+    def _named(path: Any, value: bytes | None) -> Mapping[str, bytes]:
+        if not isinstance(path, (str, os.PathLike)):
+            return path
+        if value is None:
+            raise TypeError(f'{path}: there is nothing to write; b"" for an empty object')
+        return {os.fspath(path): value}
+
+    def _pipe_steps(
+        self,
+        objects: Mapping[str, bytes],
+        mode: str = "overwrite",
+        content_type: str | None = None,
+        **options: Any,
+    ) -> Steps[None]:
+        refuse("pipe", next(iter(objects), ""), options, *HINTS)
+        keywords = {"if_generation_match": condition(mode), "content_type": content_type}
+        calls: list[tuple[Any, ...]] = []
+        for path, data in objects.items():
+            uri = self._uri(path)
+            calls.append((uri, "put", (uri, data), keywords))
+        _raise_first(_as_exists(uri, failure) for uri, _, failure in (yield Many(calls)))
 
     def touch(self, path: str, truncate: bool = True, **options: Any) -> None:
         """An empty object; with `truncate` in place of what is there, else that stays as it is, its time too."""
@@ -433,14 +658,14 @@ class FileSystem(AbstractFileSystem):
         content_type: str | None = None,
         **options: Any,
     ) -> None:
-        _refuse("put_file", rpath, options, *_HINTS)
+        refuse("put_file", rpath, options, *HINTS)
         if os.path.isdir(lpath):
             return
         uri = self._uri(rpath)
         with open(lpath, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             callback.set_size(size)
-            keywords: dict[str, Any] = {"if_generation_match": _condition(mode), "content_type": content_type}
+            keywords: dict[str, Any] = {"if_generation_match": condition(mode), "content_type": content_type}
             try:
                 with self.client.writer(uri, size_hint=size, **keywords) as writer:
                     while piece := file.read(_COPY_SIZE):
@@ -459,11 +684,12 @@ class FileSystem(AbstractFileSystem):
     ) -> None:
         """Into a local file, which appears when it is whole, with the mode of the one it replaces, or into one that
         is open."""
-        _refuse("get_file", rpath, options, *_HINTS)
+        refuse("get_file", rpath, options, *HINTS)
         if outfile is None and hasattr(lpath, "write"):
             outfile = lpath
         try:
-            source = checkpoint.open(self._uri(rpath), "rb", client=self.client)
+            uri, generation = self._place(rpath)
+            source = checkpoint.open(uri, "rb", client=self.client, generation=generation)
         except NotFoundError:
             if outfile is not None or not self.isdir(rpath):
                 raise
@@ -481,11 +707,15 @@ class FileSystem(AbstractFileSystem):
 
     def cp_file(self, path1: str, path2: str, **options: Any) -> None:
         """By the service itself. A folder is nothing that could be copied."""
-        _refuse("cp_file", path1, options)
+        run(self.client, self._cp_file_steps(path1, path2, **options))
+
+    def _cp_file_steps(self, path1: str, path2: str, **options: Any) -> Steps[None]:
+        refuse("cp_file", path1, options)
+        uri, generation = self._place(path1)
         try:
-            self.client.copy(self._uri(path1), self._uri(path2))
+            yield Call("copy", (uri, self._uri(path2)), {"generation": generation})
         except NotFoundError:
-            if not self.isdir(path1):
+            if (yield from self._type_steps(path1)) != "directory":
                 raise
 
     def copy(
@@ -499,22 +729,22 @@ class FileSystem(AbstractFileSystem):
     ) -> None:
         """By the service itself, many at once, and so refused (ValueError) where two would go to one place, or one
         to the place of another. on_error "ignore": what is not there any more; the default of recursive copies."""
-        _refuse("copy", path1, options)
+        refuse("copy", path1, options)
         if on_error is None:
             on_error = "ignore" if recursive else "raise"
         pairs = self._pairs(path1, path2, recursive, maxdepth)
-        copied = self._copy(pairs, on_error == "raise")
+        copied = self._copy_pairs(pairs, on_error == "raise")
         if recursive and maxdepth is None:
             self._copy_markers(pairs, copied)
 
     def mv(self, path1: Any, path2: Any, recursive: bool = False, maxdepth: int | None = None, **options: Any) -> None:
         """Copies, as `copy` does, and removes just what was copied, when all of it was: what was added or replaced
         meanwhile stays."""
-        _refuse("mv", path1, options)
+        refuse("mv", path1, options)
         if path1 == path2:
             return
         pairs = self._pairs(path1, path2, recursive, maxdepth)
-        moved = self._copy(pairs, True)
+        moved = self._copy_pairs(pairs, True)
         if recursive and maxdepth is None:
             moved |= self._copy_markers(pairs, moved)
         # One may have gone to itself.
@@ -541,7 +771,7 @@ class FileSystem(AbstractFileSystem):
         exists = is_one and (len(sources) == 1 if is_glob else into_folder and not trailing_sep(path1))
         return list(zip(sources, other_paths(sources, path2, exists=exists, flatten=not is_one), strict=True))
 
-    def _copy(self, pairs: list[tuple[str, str]], is_strict: bool) -> dict[str, int]:
+    def _copy_pairs(self, pairs: list[tuple[str, str]], is_strict: bool) -> dict[str, int]:
         """Copies what is an object. Returns the generation of each that was copied, by URI."""
         facts = self._stats({self._uri(source) for source, _ in pairs})
         copied: dict[str, int] = {}
@@ -600,10 +830,13 @@ class FileSystem(AbstractFileSystem):
         failures = (failure for _, _, failure in self.client._bulk(calls, _REQUESTS_AT_ONCE))
         _raise_first(failure for failure in failures if not isinstance(failure, (NotFoundError, PreconditionError)))
 
-    def _rm(self, path: str) -> None:
-        self.client.delete(self._uri(path))
+    def rm_file(self, path: str) -> None:
+        run(self.client, self._rm_file_steps(path))
 
-    rm_file = _rm
+    def _rm_file_steps(self, path: str, **options: Any) -> Steps[None]:
+        refuse("rm_file", path, options, *HINTS)
+        uri, generation = self._place(path)
+        yield Call("delete", (uri,), {"generation": generation})
 
     def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:
         """Removes objects, and with `recursive` all that is under a path, a hundred in a request: markers of
@@ -666,88 +899,6 @@ _FILES: dict[tuple[str, bool], Callable[..., checkpoint.WriteFile]] = {
     ("xb", False): _fs_files.PendingCreatedFile,
 }
 
-_CLIENT_OPTIONS = frozenset(
-    {
-        "attempts",
-        "ca",
-        "connections",
-        "credentials",
-        "endpoint",
-        "memory",
-        "memory_timeout",
-        "threads",
-        "token",
-        "user_project",
-    }
-)
-
-# Arguments of other filesystems that say how, and not what: we do it in a way of our own.
-_HINTS = frozenset(
-    {
-        "batch_size",
-        "block_size",
-        "cache_options",
-        "cache_source",
-        "cache_type",
-        "chunksize",
-        "concurrency",
-        "consistency",
-        "fill_cache",
-        "max_prefetch_size",
-        "size",
-    }
-)
-
-
-# Options of a filesystem: fsspec's own, and those of gcsfs that ask for what is done anyway.
-_OPTIONS = _HINTS | {
-    "asynchronous",
-    "cache_timeout",
-    "check_connection",
-    "listings_expiry_time",
-    "loop",
-    "max_paths",
-    "project",
-    "refresh",
-    "skip_instance_cache",
-    "use_listings_cache",
-}
-# What gcsfs calls them, where its `token` is none.
-_CREDENTIALS = {"anon": "anonymous", "google_default": "default", "cloud": "default"}
-
-
-def _client_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The arguments of a client, under our names, and the others."""
-    storage: dict[str, Any] = {}
-    others = dict(options)
-    project = options.get("project")
-    if "endpoint_url" in others:
-        storage["endpoint"] = others.pop("endpoint_url")
-    if others.get("token") in _CREDENTIALS:
-        storage["credentials"] = _CREDENTIALS[others.pop("token")]
-    if pays := others.pop("requester_pays", None):
-        storage["user_project"] = project if pays is True else pays
-        if not isinstance(storage["user_project"], str):
-            raise ValueError("gs://: requester_pays without a project that pays")
-    for name in _CLIENT_OPTIONS & others.keys():
-        if name in storage:
-            raise ValueError(f"gs://: {name} is given twice, by gcsfs's name too")
-        storage[name] = others.pop(name)
-    return storage, others
-
-
-def _refuse(method: str, path: Any, options: Mapping[str, Any], *known: str) -> None:
-    """What is not understood would be ignored, and the caller believe that it was done."""
-    unknown = sorted(options.keys() - set(known))
-    if unknown:
-        raise TypeError(f"{path}: {method} has no argument {', '.join(unknown)} here")
-
-
-def _condition(mode: str) -> int | None:
-    if mode not in ("create", "overwrite"):
-        raise ValueError(f'mode is "create" or "overwrite", not {mode!r}')
-    return 0 if mode == "create" else None
-
 
 def _as_exists(uri: str, failure: Exception | None) -> Exception | None:
     if not isinstance(failure, PreconditionError):
@@ -767,13 +918,6 @@ def _raise_first(failures: Iterable[Exception | None]) -> None:
     raise raised[0]
 
 
-def _attempt(call: Callable[..., Any], *arguments: Any) -> Any:
-    try:
-        return call(*arguments)
-    except Exception as error:
-        return error
-
-
 def _refuse_overlaps(copies: Iterable[tuple[str, str]]) -> None:
     """Copies are made at once: what one of them writes, no other may write or read."""
     sources: dict[str, str] = {}
@@ -789,15 +933,16 @@ def _counts_from_end(start: int | None, end: int | None) -> bool:
     return (start or 0) < 0 or (end or 0) < 0
 
 
-def _range_call(uri: str, start: int | None, end: int | None, facts: Mapping[str, Any] | None) -> dict[str, Any]:
+def _range_call(
+    uri: str, start: int | None, end: int | None, facts: Mapping[str, Any] | None, generation: int
+) -> dict[str, Any]:
     """The arguments of Client.get for a slice; none where nothing is in it. With facts it is of that generation."""
-    generation = 0
     if facts is not None:
         start, end, _ = slice(start, end).indices(facts["size"])
         generation = facts["generation"]
     offset = start or 0
     if end is None:
-        return {"uri": uri, "offset": offset}
+        return {"uri": uri, "offset": offset, "generation": generation}
     return {"uri": uri, "offset": offset, "length": end - offset, "generation": generation} if end > offset else {}
 
 
@@ -825,15 +970,23 @@ def _results(results: Any, on_error: str) -> Iterator[tuple[Any, Any]]:
         yield key, result
 
 
+def _rebuild(client: Client | None, asynchronous: bool, version_aware: bool) -> GCSFileSystem:
+    return GCSFileSystem(client, asynchronous=asynchronous, version_aware=version_aware)
+
+
+# Its former name.
+FileSystem = GCSFileSystem
+
 _registered: Client | None = None
 
 
-class _Registered(FileSystem):
+class _Registered(GCSFileSystem):
     """What fsspec makes of gs:// where a client was registered."""
 
     def __init__(self, client: Client | None = None, **options: Any):
-        storage, _ = _client_options(options)
-        super().__init__(client if client is not None or storage else _registered, **options)
+        storage, _ = client_options(options)
+        is_given = client is not None or storage or "session" in options
+        super().__init__(client if is_given else _registered, **options)
 
 
 def register(client: Client | None = None) -> None:

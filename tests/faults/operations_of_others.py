@@ -1,5 +1,6 @@
 """The part of the table that other packages' interfaces are: fsspec's, Lightning's, the connector's, webdataset's."""
 
+import asyncio
 from typing import Any
 
 from operations import (
@@ -23,9 +24,9 @@ MOVED = {name.replace("tree", "moved"): data for name, data in BELOW.items()}
 
 
 def fs(client):
-    from ringest.fs import FileSystem
+    from ringest.fs import GCSFileSystem
 
-    return FileSystem(client=client, skip_instance_cache=True)
+    return GCSFileSystem(client=client, skip_instance_cache=True)
 
 
 def on(call):
@@ -36,6 +37,14 @@ def on(call):
 def write_text(stage, files, mode, **options):
     with files.open(stage.uri(TARGET), mode, **options) as file:
         file.write(NEW.decode("latin-1") if "b" not in mode else NEW)
+
+
+def write_awaited(stage, files):
+    async def write():
+        async with await files.open_async(stage.uri(TARGET), "wb") as file:
+            await file.write(NEW)
+
+    asyncio.run(write())
 
 
 def transact(stage, files):
@@ -55,74 +64,78 @@ EXISTS = (FileExistsError,)
 
 FILE_SYSTEM = [
     Operation(
-        "pipe_file", ("fs.FileSystem.pipe_file",), on(lambda stage, files: files.pipe_file(stage.uri(TARGET), NEW)),
+        "pipe_file", ("fs.GCSFileSystem.pipe_file",), on(lambda stage, files: files.pipe_file(stage.uri(TARGET), NEW)),
         before={TARGET: OLD}, after={TARGET: NEW}, sure=UNGUARDED,
     ),
     Operation(
-        "pipe_file that creates", ("fs.FileSystem.pipe_file",),
+        "pipe_file that creates", ("fs.GCSFileSystem.pipe_file",),
         on(lambda stage, files: files.pipe_file(stage.uri(TARGET), NEW, mode="create")),
         after={TARGET: NEW}, guarded=True, again=EXISTS,
     ),
     Operation(
-        "pipe", ("fs.FileSystem.pipe",),
+        "pipe", ("fs.GCSFileSystem.pipe",),
         on(lambda stage, files: files.pipe({stage.uri(name): data for name, data in MANY.items()})),
         before=MANY_OLD, after=MANY, sure=UNGUARDED, piecemeal=True,
     ),
     Operation(
-        "touch", ("fs.FileSystem.touch",), on(lambda stage, files: files.touch(stage.uri(TARGET), truncate=False)),
+        "touch", ("fs.GCSFileSystem.touch",), on(lambda stage, files: files.touch(stage.uri(TARGET), truncate=False)),
         after={TARGET: b""}, guarded=True,
     ),
     Operation(
-        "put_file", ("fs.FileSystem.put_file",), on(put_file), before={TARGET: OLD}, after={TARGET: LARGE},
+        "put_file", ("fs.GCSFileSystem.put_file",), on(put_file), before={TARGET: OLD}, after={TARGET: LARGE},
         guarded=True, leaves_uploads=True, files={"local": LARGE},
     ),
     Operation(
-        "open for writing", ("fs.FileSystem.open",),
+        "open for writing", ("fs.GCSFileSystem.open",),
         on(lambda stage, files: write_text(stage, files, "w", encoding="latin-1", newline="")),
         before={TARGET: OLD}, after={TARGET: NEW}, sure=UNGUARDED,
     ),
     Operation(
-        "open for creating", ("fs.FileSystem.open",), on(lambda stage, files: write_text(stage, files, "xb")),
+        "open for creating", ("fs.GCSFileSystem.open",), on(lambda stage, files: write_text(stage, files, "xb")),
         after={TARGET: NEW}, guarded=True, again=EXISTS,
     ),
     Operation(
-        "a transaction", ("fs.FileSystem.open",), on(transact),
+        "open_async", ("fs.GCSFileSystem.open_async",), on(write_awaited),
+        before={TARGET: OLD}, after={TARGET: NEW}, sure=UNGUARDED,
+    ),
+    Operation(
+        "a transaction", ("fs.GCSFileSystem.open",), on(transact),
         before=MANY_OLD, after=MANY, sure=UNGUARDED, piecemeal=True,
     ),
     Operation(
-        "cp_file", ("fs.FileSystem.cp_file",),
+        "cp_file", ("fs.GCSFileSystem.cp_file",),
         on(lambda stage, files: files.cp_file(stage.uri("run/source"), stage.uri(TARGET))),
         before={TARGET: OLD, "run/source": NEW}, after={TARGET: NEW, "run/source": NEW}, sure=UNGUARDED,
     ),
     Operation(
-        "copy of a tree", ("fs.FileSystem.copy",),
+        "copy of a tree", ("fs.GCSFileSystem.copy",),
         on(lambda stage, files: files.copy(stage.uri("run/tree/"), stage.uri("run/moved/"), recursive=True)),
         before=BELOW, after={**BELOW, **MOVED}, sure=UNGUARDED, piecemeal=True,
     ),
     Operation(
-        "mv", ("fs.FileSystem.mv",),
+        "mv", ("fs.GCSFileSystem.mv",),
         on(lambda stage, files: files.mv(stage.uri("run/source"), stage.uri("run/moved"))),
         before={"run/source": NEW}, after={"run/moved": NEW}, sure=UNGUARDED, piecemeal=True, again=GONE,
     ),
     Operation(
-        "rename of a tree", ("fs.FileSystem.rename",),
+        "rename of a tree", ("fs.GCSFileSystem.rename",),
         on(lambda stage, files: files.rename(stage.uri("run/tree/"), stage.uri("run/moved/"), recursive=True)),
         before=BELOW, after=MOVED, sure=UNGUARDED, piecemeal=True, again=GONE,
     ),
     Operation(
-        "rm_file", ("fs.FileSystem.rm_file",), on(lambda stage, files: files.rm_file(stage.uri(TARGET))),
+        "rm_file", ("fs.GCSFileSystem.rm_file",), on(lambda stage, files: files.rm_file(stage.uri(TARGET))),
         before={TARGET: OLD}, sure=NONE, again=GONE,
     ),
     Operation(
-        "rm of a tree", ("fs.FileSystem.rm",), on(lambda stage, files: files.rm(stage.uri("run/tree"), recursive=True)),
+        "rm of a tree", ("fs.GCSFileSystem.rm",), on(lambda stage, files: files.rm(stage.uri("run/tree"), recursive=True)),
         before=BELOW, piecemeal=True, again=GONE,
     ),
     Operation(
-        "rmdir", ("fs.FileSystem.rmdir",), on(lambda stage, files: files.rmdir(stage.uri("run/empty"))),
+        "rmdir", ("fs.GCSFileSystem.rmdir",), on(lambda stage, files: files.rmdir(stage.uri("run/empty"))),
         before={"run/empty/": b""},
     ),
     Operation(
-        "get_file", ("fs.FileSystem.get_file",),
+        "get_file", ("fs.GCSFileSystem.get_file",),
         on(lambda stage, files: files.get_file(stage.uri(TARGET), str(stage.folder / "file"))),
         before={TARGET: LARGE}, after={TARGET: LARGE}, files={"file": LARGE}, reads=True,
     ),

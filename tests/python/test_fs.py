@@ -134,17 +134,19 @@ class Looking(Case):
 
     def test_what_is_not_understood_is_refused(self):
         for call in (
-            lambda: self.fs.ls("here", versions=True),
-            lambda: self.fs.info("here/run/a", generation=1),
+            lambda: self.fs.ls("here", acl="private"),
+            lambda: self.fs.info("here/run/a", projection="full"),
             lambda: self.fs.find("here", versions=True),
             lambda: self.fs.pipe_file("here/x", b"", metadata={"a": "b"}),
             lambda: self.fs.pipe({"here/x": b""}, acl="private"),
             lambda: self.fs.put_file(__file__, "here/x", metadata={}),
-            lambda: self.fs.cat_file("here/run/a", generation=1),
+            lambda: self.fs.cat_file("here/run/a", raw=True),
             lambda: self.fs.copy("here/run/a", "here/x", acl="private"),
         ):
             with self.assertRaisesRegex(TypeError, "has no argument"):
                 call()
+        with self.assertRaisesRegex(ValueError, "version_aware=True"):
+            self.fs.ls("here", versions=True)
         with self.assertRaisesRegex(ValueError, "maxdepth"):
             self.fs.find("here", prefix="run", maxdepth=1)
         with self.assertRaisesRegex(ValueError, "overwrite"):
@@ -224,8 +226,8 @@ class Reading(Case):
         real = self.client.stat
         sizes = iter([b"longer than before", b"last"])
 
-        def replacing(uri):
-            facts = real(uri)
+        def replacing(uri, **options):
+            facts = real(uri, **options)
             for data in sizes:
                 self.client.put(uri, data)
                 break
@@ -443,14 +445,14 @@ class Writing(Case):
         self.assertEqual(len(self.client.list("gs://here/")), 0)
 
     def test_a_move_removes_only_what_it_copied(self):
-        copy = self.fs._copy
+        copy = self.fs._copy_pairs
 
         def meanwhile(*arguments):
             moved = copy(*arguments)
             self.fs.pipe({"here/run/late": b"late", "here/run/a": b"replaced"})
             return moved
 
-        self.fs._copy = meanwhile
+        self.fs._copy_pairs = meanwhile
         self.client.put("gs://here/run/deep/", b"")
         self.fs.mv("here/run", "here/moved", recursive=True)
         self.assertEqual(self.fs.find("here/run"), ["here/run/a", "here/run/late"])
@@ -631,8 +633,8 @@ class Registered(Case):
         self.assertEqual(payer.client._settings["user_project"], "payer")
         payer = ringest.fs.FileSystem(requester_pays=True, project="payer")
         self.assertEqual(payer.client._settings["user_project"], "payer")
-        with self.assertRaisesRegex(TypeError, "version_aware"):
-            fsspec.filesystem("gs", version_aware=True)
+        with self.assertRaisesRegex(TypeError, "default_location"):
+            fsspec.filesystem("gs", default_location="eu")
         with self.assertRaisesRegex(ValueError, "project that pays"):
             ringest.fs.FileSystem(requester_pays=True)
         with self.assertRaisesRegex(ValueError, "given twice"):

@@ -2,6 +2,8 @@
 
 import os
 
+import fsspec
+import pyarrow.parquet
 import pytest
 from pyarrow.fs import FSSpecHandler, PyFileSystem
 from pyarrow.tests import test_fs
@@ -50,3 +52,24 @@ for _name in [name for name in dir(test_fs) if name.startswith("test_")]:
     _arguments = _code.co_varnames[: _code.co_argcount]
     if not {"fs", "filesystem_config", "gcsfs", "gcs_server"} & set(_arguments) and "gcs" not in _name:
         del globals()[_name]
+
+
+def test_parquet_goes_by_ringest_where_it_is_told_to(ringest_fs, bucket, client):
+    """The lines of docs/FSSPEC.md."""
+    pandas = pytest.importorskip("pandas")
+    table = pyarrow.table({"a": [1, 2, 3]})
+    ways = (
+        lambda: pyarrow.parquet.read_table(f"{bucket}/table.parquet", filesystem=ringest_fs),
+        lambda: pyarrow.parquet.read_table(f"fsspec+gs://{bucket}/table.parquet"),
+        lambda: pyarrow.Table.from_pandas(pandas.read_parquet(f"gs://{bucket}/table.parquet", filesystem=ringest_fs)),
+    )
+    pyarrow.parquet.write_table(table, f"{bucket}/table.parquet", filesystem=ringest_fs)
+    for way in ways:
+        before = client.stats()["requests"]
+        assert way()["a"].to_pylist() == [1, 2, 3]
+        assert client.stats()["requests"] > before
+    pandas.DataFrame({"a": [1, 2]}).to_csv(f"gs://{bucket}/table.csv", index=False)
+    assert ringest_fs.cat(f"{bucket}/table.csv") == b"a\n1\n2\n"
+    assert pandas.read_csv(f"gs://{bucket}/table.csv")["a"].tolist() == [1, 2]
+    with fsspec.open(f"gs://{bucket}/table.csv", "rb") as file:
+        assert pandas.read_csv(file)["a"].tolist() == [1, 2]

@@ -3,7 +3,9 @@
 import os
 
 import fsspec
+import numpy
 import pytest
+import zarr
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 from zarr.core.buffer import Buffer, cpu
@@ -21,15 +23,13 @@ class TestStore(StoreTests[FsspecStore, cpu.Buffer]):
     @pytest.fixture
     def store_kwargs(self, ringest_fs, bucket):
         fs, path = fsspec.url_to_fs(f"gs://{bucket}/store", asynchronous=True)
-        from zarr.storage._fsspec import _make_async
-
-        return {"fs": _make_async(fs), "path": path}
+        return {"fs": fs, "path": path}
 
     async def set(self, store: FsspecStore, key: str, value: Buffer) -> None:
-        store.fs.sync_fs.pipe_file(f"{store.path}/{key}", value.to_bytes())
+        await store.fs._pipe_file(f"{store.path}/{key}", value.to_bytes())
 
     async def get(self, store: FsspecStore, key: str) -> Buffer:
-        return self.buffer_cls.from_bytes(store.fs.sync_fs.cat_file(f"{store.path}/{key}"))
+        return self.buffer_cls.from_bytes(await store.fs._cat_file(f"{store.path}/{key}"))
 
     def test_store_repr(self, store: FsspecStore) -> None:
         assert "FsspecStore" in str(store)
@@ -49,6 +49,23 @@ class ClearedStore(FsspecStore):
             await self.fs._rm(self.path, recursive=True)
         except FileNotFoundError:
             pass
+
+
+@pytest.mark.parametrize("is_registered", [True, False])
+def test_an_array(ringest_fs, bucket, client, is_registered):
+    """By a URL, and by a filesystem, which zarr makes an asynchronous one of: it has the same client."""
+    if is_registered:
+        store = FsspecStore.from_url(f"gs://{bucket}/array.zarr")
+    else:
+        store = FsspecStore.from_mapper(ringest_fs.get_mapper(f"{bucket}/array.zarr"))
+    assert store.fs.async_impl and store.fs.client is client
+    data = numpy.arange(100 * 70, dtype="float32").reshape(100, 70)
+    array = zarr.create_array(store=store, shape=data.shape, chunks=(30, 20), dtype=data.dtype, fill_value=-1)
+    array[:60] = data[:60]
+    again = zarr.open_array(store=store, mode="r")
+    assert numpy.array_equal(again[:60], data[:60])
+    assert (again[60:] == -1).all()
+    assert numpy.array_equal(again[10:40:3, ::7], data[10:40:3, ::7])
 
 
 @pytest.mark.parametrize("machine", [ZarrStoreStateMachine, ZarrHierarchyStateMachine])

@@ -1,0 +1,77 @@
+"""What FileSystem is given: arguments of its client, ours and gcsfs's names for them, and which arguments mean nothing here."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from ringest.client import Client
+
+# Those of Client, but for those that callers of fsspec mean otherwise.
+_CLIENT_OPTIONS = frozenset(inspect.signature(Client).parameters) - {"requests"}
+
+# Arguments of other filesystems that say how, and not what: we do it in a way of our own.
+HINTS = frozenset(
+    {
+        "batch_size",
+        "block_size",
+        "cache_options",
+        "cache_source",
+        "cache_type",
+        "chunksize",
+        "concurrency",
+        "consistency",
+        "fill_cache",
+        "max_prefetch_size",
+        "size",
+    }
+)
+
+# Options of a filesystem: fsspec's own, and those of gcsfs that ask for what is done anyway.
+OPTIONS = HINTS | {
+    "cache_timeout",
+    "check_connection",
+    "listings_expiry_time",
+    "loop",
+    "max_paths",
+    "project",
+    "refresh",
+    "skip_instance_cache",
+    "use_listings_cache",
+}
+# What gcsfs calls them, where its `token` is none.
+_CREDENTIALS = {"anon": "anonymous", "google_default": "default", "cloud": "default"}
+
+
+def client_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The arguments of a client, under our names, and the others."""
+    storage: dict[str, Any] = {}
+    others = dict(options)
+    project = options.get("project")
+    if "endpoint_url" in others:
+        storage["endpoint"] = others.pop("endpoint_url")
+    if others.get("token") in _CREDENTIALS:
+        storage["credentials"] = _CREDENTIALS[others.pop("token")]
+    if pays := others.pop("requester_pays", None):
+        storage["user_project"] = project if pays is True else pays
+        if not isinstance(storage["user_project"], str):
+            raise ValueError("gs://: requester_pays without a project that pays")
+    for name in _CLIENT_OPTIONS & others.keys():
+        if name in storage:
+            raise ValueError(f"gs://: {name} is given twice, by gcsfs's name too")
+        storage[name] = others.pop(name)
+    return storage, others
+
+
+def refuse(method: str, path: Any, options: Mapping[str, Any], *known: str) -> None:
+    """What is not understood would be ignored, and the caller believe that it was done."""
+    unknown = sorted(options.keys() - set(known))
+    if unknown:
+        raise TypeError(f"{path}: {method} has no argument {', '.join(unknown)} here")
+
+
+def condition(mode: str) -> int | None:
+    if mode not in ("create", "overwrite"):
+        raise ValueError(f'mode is "create" or "overwrite", not {mode!r}')
+    return 0 if mode == "create" else None
