@@ -163,13 +163,9 @@ static void check_options(struct doctor *doctor)
 static void check_environment(struct doctor *doctor)
 {
     static const char *const levels[] = {"error", "warn", "info", "debug"};
-    static const char *const others[] = {"STORAGE_EMULATOR_HOST",
-                                         "SSL_CERT_FILE",
-                                         "SSL_CERT_DIR",
-                                         "GOOGLE_APPLICATION_CREDENTIALS",
-                                         "NO_PROXY",
-                                         "no_proxy",
-                                         "RINGEST_SHARE"};
+    static const char *const others[] = {
+        "STORAGE_EMULATOR_HOST",          "SSL_CERT_FILE", "SSL_CERT_DIR",
+        "GOOGLE_APPLICATION_CREDENTIALS", "NO_PROXY",      "no_proxy"};
     static const char *const secrets[] = {"HTTPS_PROXY", "https_proxy"};
     size_t before = doctor->count;
     check_backend_wish(doctor);

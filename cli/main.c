@@ -25,7 +25,7 @@ static int print_usage(FILE *stream, int status)
             "Environment: STORAGE_EMULATOR_HOST (server), SSL_CERT_FILE and SSL_CERT_DIR (trusted\n"
             "certificates), RINGEST_BACKEND=uring|epoll, RINGEST_THREADS,\n"
             "RINGEST_LOG=error|warn|info|debug, RINGEST_HEADERS (extra request fields),\n"
-            "RINGEST_SHARE=0 (tokens of one's own), RINGEST_NUMA, RINGEST_MEMORY,\n"
+            "RINGEST_SHARING=0 (nothing with other processes), RINGEST_NUMA, RINGEST_MEMORY,\n"
             "RINGEST_LOCAL_RANK and RINGEST_LOCAL_WORLD_SIZE (ranks of a host),\n"
             "and RINGEST_<NAME> for each option of the client.\n"
             "Exit status: 0 done, 1 failed, 2 usage error, 130 after Ctrl-C.\n");

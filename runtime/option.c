@@ -81,7 +81,7 @@ static const struct row rows[] = {
     SECONDS("backoff_max", backoff_max_ns),
     {"adapting", RG_OPTION_SWITCH, IN_CLIENT(adapting)},
     {"hedging", RG_OPTION_SWITCH, IN_CLIENT(hedging)},
-    {"sharing", RG_OPTION_SWITCH, IN_CLIENT(sharing)},
+    {"sharing", RG_OPTION_SWITCH_OR_FOLDER, IN_CLIENT(sharing)},
     {"hedges_per_1000", RG_OPTION_COUNT, IN_CLIENT(hedges_per_1000), .min = 1, .max = 1000},
     {"hedge_size", RG_OPTION_SIZE, IN_CLIENT(hedge_size_max), .min = 1, .max = INT64_MAX},
     {"reads_per_s", RG_OPTION_COUNT, IN_CLIENT(reads_per_s), .min = 1, .max = UINT32_MAX},
@@ -223,6 +223,9 @@ static void row_describe(const struct row *row, char *out, size_t out_size)
     case RG_OPTION_SWITCH:
         snprintf(out, out_size, "true or false");
         return;
+    case RG_OPTION_SWITCH_OR_FOLDER:
+        snprintf(out, out_size, "true or false, or the absolute path of a folder in memory");
+        return;
     default:
         snprintf(out, out_size, "one of ");
         used = strlen(out);
@@ -241,7 +244,14 @@ static bool row_store(const struct row *row, const char *text, void *options)
     void *place = (char *)options + row->place;
     uint64_t value;
     const char *rest;
+    uint32_t ignored;
     switch (row->kind) {
+    case RG_OPTION_SWITCH_OR_FOLDER:
+        if (*text != '/' && !switch_parse(text, &ignored)) {
+            return false;
+        }
+        *(const char **)place = text;
+        return true;
     case RG_OPTION_TEXT:
         *(const char **)place = text;
         return true;
@@ -274,8 +284,8 @@ static bool row_store(const struct row *row, const char *text, void *options)
  * with their size. */
 static bool row_is_known(const struct row *row, const void *options)
 {
-    bool is_wide = row->kind == RG_OPTION_TEXT || row->kind == RG_OPTION_SIZE ||
-                   row->kind == RG_OPTION_SECONDS;
+    bool is_wide = row->kind == RG_OPTION_TEXT || row->kind == RG_OPTION_SWITCH_OR_FOLDER ||
+                   row->kind == RG_OPTION_SIZE || row->kind == RG_OPTION_SECONDS;
     size_t size = is_wide ? sizeof(uint64_t) : sizeof(uint32_t);
     return row->place + size <= *(const size_t *)options;
 }
@@ -285,6 +295,7 @@ static bool row_is_set(const struct row *row, const void *options)
     const char *place = (const char *)options + row->place;
     switch (row->kind) {
     case RG_OPTION_TEXT:
+    case RG_OPTION_SWITCH_OR_FOLDER:
         return *(const char *const *)(const void *)place != NULL;
     case RG_OPTION_SIZE:
     case RG_OPTION_SECONDS:
@@ -362,20 +373,6 @@ static int row_read(const struct row *row, void *options, char *error, size_t er
     return is_taken ? row_set(row, name, text, options, error, error_size) : 0;
 }
 
-/* A switch or a folder, which no option is: read where tokens are shared. */
-static int share_check(char *error, size_t error_size)
-{
-    const char *text = getenv("RINGEST_SHARE");
-    uint32_t value;
-    if (text == NULL || *text == '\0' || *text == '/' || switch_parse(text, &value)) {
-        return 0;
-    }
-    return explain(error, error_size,
-                   "RINGEST_SHARE must be true or false, or the absolute path of a folder in "
-                   "memory, got \"%s\"",
-                   text);
-}
-
 static double seconds_of(uint64_t ns)
 {
     return ns == RG_FOREVER ? INFINITY : (double)ns / (double)RG_NS_PER_S;
@@ -424,6 +421,5 @@ int rg_options_from_environment(struct rg_runtime_options *runtime,
     if (client == NULL) {
         return 0;
     }
-    int rc = backoffs_check(client, backoff_min_ns, backoff_max_ns, error, error_size);
-    return rc == 0 ? share_check(error, error_size) : rc;
+    return backoffs_check(client, backoff_min_ns, backoff_max_ns, error, error_size);
 }

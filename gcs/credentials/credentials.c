@@ -462,10 +462,10 @@ static void credentials_free(struct rg_credentials *credentials)
     free(credentials);
 }
 
-/* The folder is an arena's, since a refresh reads no environment: another thread may change it. */
-static const char *host_folder_choose(struct rg_credentials_reader *reader, bool no_sharing)
+/* The folder is an arena's, since the option's text is not kept. */
+static const char *host_folder_choose(struct rg_credentials_reader *reader, const char *sharing)
 {
-    const char *folder = no_sharing ? NULL : rg_host_folder(getenv("RINGEST_SHARE"));
+    const char *folder = rg_host_folder(sharing);
     return folder != NULL ? rg_secret_copy(reader->arena, folder, strlen(folder)) : NULL;
 }
 
@@ -524,7 +524,7 @@ static int credentials_new(struct rg_credentials **out_credentials,
         credentials->sharing_patience_ns = choice->sharing_patience_ns != 0
                                                ? choice->sharing_patience_ns
                                                : (uint64_t)RG_SHARING_PATIENCE_NS;
-        credentials->host_folder = host_folder_choose(&reader, choice->no_sharing);
+        credentials->host_folder = host_folder_choose(&reader, choice->sharing);
         credentials->scope =
             is_set(scope) ? rg_secret_copy(&credentials->arena, scope, strlen(scope)) : NULL;
         credentials->proxy =

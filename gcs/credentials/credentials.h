@@ -58,7 +58,7 @@ struct rg_credentials_choice {
     const char *credentials; /* a path, or NULL, "" or "default" */
     const char *scope;
     const char *proxy;            /* on the way to token servers; NULL: what the environment says */
-    bool no_sharing;              /* with other processes; otherwise as RINGEST_SHARE says */
+    const char *sharing;          /* as the option says it, or NULL */
     uint64_t sharing_patience_ns; /* 0: RG_SHARING_PATIENCE_NS */
 };
 

@@ -65,14 +65,13 @@ const char *rg_host_folder(const char *text)
 {
     struct rg_client_options options;
     rg_client_options_init(&options);
-    if (text == NULL || *text == '\0') {
-        return RG_HOST_FOLDER_DEFAULT;
-    }
-    if (*text == '/') {
+    if (text != NULL && *text == '/') {
         return text;
     }
-    (void)rg_option_set(NULL, &options, "sharing", text, NULL, 0);
-    return options.sharing == RG_SWITCH_ON ? RG_HOST_FOLDER_DEFAULT : NULL;
+    /* What is neither is refused where the option is given. */
+    bool is_on = text == NULL || rg_option_set(NULL, &options, "adapting", text, NULL, 0) < 0 ||
+                 options.adapting == RG_SWITCH_ON;
+    return is_on ? RG_HOST_FOLDER_DEFAULT : NULL;
 }
 
 int rg_host_path_write(const char *folder, char *out, size_t size)
@@ -142,7 +141,7 @@ static int folder_check(struct opening *opening, int fd)
     if (system.f_type != TMPFS_MAGIC) {
         return fail(opening, -EINVAL,
                     "%s is not in memory (tmpfs); name another folder in "
-                    "RINGEST_SHARE",
+                    "RINGEST_SHARING",
                     opening->folder);
     }
     return 0;

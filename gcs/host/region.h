@@ -33,9 +33,8 @@ struct rg_host_region {
     int fd; /* -1: closed */
 };
 
-/* The folder that RINGEST_SHARE chooses: `text` is its value or NULL, and what is returned lives as
- * long. NULL: nothing is shared. Other values than a switch's and absolute paths are refused when
- * options are read (runtime/option.c). */
+/* The folder that the option `sharing` chooses: `text` is its value or NULL, and what is returned
+ * lives as long. NULL: nothing is shared. */
 const char *rg_host_folder(const char *text);
 /* Like snprintf. */
 int rg_host_path_write(const char *folder, char *out, size_t size);

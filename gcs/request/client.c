@@ -10,6 +10,7 @@
 #include "runtime/clock.h"
 #include "runtime/job.h"
 #include "runtime/log.h"
+#include "runtime/variable.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -18,6 +19,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
 #define USER_AGENT "ringest/" RG_VERSION_STRING
 /* All fields that every request carries; the encoder's buffer must hold them and a target. */
@@ -72,6 +74,27 @@ static int job_read(struct rg_client_options *own, uint32_t workers, char *error
     return 0;
 }
 
+/* A warning for each variable that is almost one of ours, once in a process. */
+static void variables_check(void)
+{
+    static _Atomic bool checked;
+    if (!rg_log_enabled(RG_LOG_WARN) || atomic_exchange(&checked, true)) {
+        return;
+    }
+    for (char **variable = environ; variable != NULL && *variable != NULL; variable++) {
+        char name[2 * RG_VARIABLE_SIZE_MAX], meant[RG_VARIABLE_SIZE_MAX];
+        const char *end = strchr(*variable, '=');
+        if (end == NULL || (size_t)(end - *variable) >= sizeof(name)) {
+            continue;
+        }
+        snprintf(name, sizeof(name), "%.*s", (int)(end - *variable), *variable);
+        if (rg_variable_mistaken(name, meant)) {
+            rg_log(RG_LOG_WARN, "%s is set, but there is no such variable; did you mean %s?", name,
+                   meant);
+        }
+    }
+}
+
 static int options_read(struct rg_client_options *own, const struct rg_client_options *given,
                         uint32_t workers, char *error, size_t error_size)
 {
@@ -80,6 +103,7 @@ static int options_read(struct rg_client_options *own, const struct rg_client_op
         memcpy(own, given, RG_MIN(given->struct_size, sizeof(*own)));
         own->struct_size = sizeof(*own);
     }
+    variables_check();
     int rc = rg_options_from_environment(NULL, own, error, error_size);
     if (rc < 0) {
         return rc;
@@ -98,6 +122,12 @@ static int options_read(struct rg_client_options *own, const struct rg_client_op
     if (own->ramp < RG_RAMP_DEFAULT || own->ramp > RG_RAMP_GCS) {
         return rg_explain(error, error_size, -EINVAL, "ramp is %d, none of enum rg_ramp",
                           (int)own->ramp);
+    }
+    if (own->sharing != NULL) {
+        rc = rg_option_set(NULL, own, "sharing", own->sharing, error, error_size);
+        if (rc < 0) {
+            return rc;
+        }
     }
     if (own->hedges_per_1000 > RG_HEDGES_LIMIT) {
         return rg_explain(error, error_size, -EINVAL,
@@ -245,11 +275,10 @@ static int rates_open(struct rg_client *client)
     return rg_rates_create(&client->rates, &reads, &writes);
 }
 
-/* The environment may change later. */
+/* The options' texts are not kept. */
 static int share_open(struct rg_client *client)
 {
-    const char *folder =
-        client->options.sharing != RG_SWITCH_OFF ? rg_host_folder(getenv("RINGEST_SHARE")) : NULL;
+    const char *folder = rg_host_folder(client->options.sharing);
     client->share_folder = folder != NULL ? strdup(folder) : NULL;
     return folder == NULL || client->share_folder != NULL ? 0 : -ENOMEM;
 }
@@ -290,7 +319,7 @@ static int credentials_open(struct rg_client *client, const struct rg_client_opt
         .credentials = options->credentials,
         .scope = options->scope,
         .proxy = options->proxy,
-        .no_sharing = options->sharing == RG_SWITCH_OFF,
+        .sharing = options->sharing,
     };
     int rc = rg_credentials_open(&client->credentials, &choice, text, sizeof(text));
     return rc < 0 ? rg_explain(error, error_size, rc, "%s", text) : 0;

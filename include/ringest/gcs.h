@@ -42,9 +42,9 @@ struct rg_client_options {
      * "default" for the service itself, else "anonymous", so that nobody else sees a token. */
     const char *credentials;
     const char *scope; /* OAuth scopes, separated by spaces; full control of storage */
-    /* Of access tokens with other processes of this user and host; ON. RINGEST_SHARE has the
-     * folder. */
-    enum rg_switch sharing;
+    /* Of access tokens, limits and latencies with other processes of this user and host: "true",
+     * "false", or the absolute path of a folder in memory; "true", by /dev/shm. */
+    const char *sharing;
     /* "http[s]://[USER:PASSWORD@]HOST[:PORT]" for all connections, those to https token servers
      * too, by CONNECT; "": none. NULL: HTTPS_PROXY and NO_PROXY, never for emulators and loopback.
      * An https proxy needs an https endpoint. */
@@ -76,7 +76,8 @@ enum rg_option_kind {
     RG_OPTION_SIZE,
     RG_OPTION_SECONDS,
     RG_OPTION_SWITCH, /* "true" or "false" */
-    RG_OPTION_CHOICE
+    RG_OPTION_CHOICE,
+    RG_OPTION_SWITCH_OR_FOLDER /* or an absolute path */
 };
 RG_API enum rg_option_kind rg_option_kind(const char *name);
 /* The names; NULL behind the last. */

@@ -102,6 +102,8 @@ static PyObject *text_of_setting(const char *name, enum rg_option_kind kind, PyO
         return text_of_seconds(name, value);
     case RG_OPTION_SWITCH:
         return text_of_switch(name, value);
+    case RG_OPTION_SWITCH_OR_FOLDER:
+        return PyBool_Check(value) ? text_of_switch(name, value) : text_of(name, value);
     default:
         return PyObject_Str(value);
     }
@@ -156,7 +158,8 @@ static bool setting_parse(struct core_settings *self, PyObject *name_object, PyO
         PyErr_SetString(PyExc_ValueError, error);
         done = false;
     }
-    done = done && (kind != RG_OPTION_TEXT || PyList_Append(self->texts, text_object) == 0);
+    bool is_borrowed = kind == RG_OPTION_TEXT || kind == RG_OPTION_SWITCH_OR_FOLDER;
+    done = done && (!is_borrowed || PyList_Append(self->texts, text_object) == 0);
     Py_XDECREF(text_object);
     return done;
 }

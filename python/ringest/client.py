@@ -124,11 +124,11 @@ class Client(_core.Client):
     "HOST[:PORT]" to connect to, while certificates and requests name the endpoint. ca: PEM file of trusted
     certificates (SSL_CERT_FILE, SSL_CERT_DIR, else the system's). token: an OAuth 2.0 access token. credentials: where
     tokens come from without one: "default" (Application Default Credentials), "anonymous", or the path of a
-    credential file. scope: OAuth scopes, separated by spaces. sharing=False: ask for tokens that no other process of
-    this host gets (RINGEST_SHARE). user_project: the project to charge. headers: fields that are added to every request
-    (RINGEST_HEADERS). user_agent: put before the library's own. proxy: "http[s]://[USER:PASSWORD@]HOST[:PORT]", "" for
-    none; HTTPS_PROXY and NO_PROXY. client_cert, client_key: PEM files for mutual TLS, both or neither. local_address,
-    local_device: of this machine, to connect from.
+    credential file. scope: OAuth scopes, separated by spaces. sharing=False: share no tokens, limits and latencies with
+    other processes of this host; or the folder in memory by which they do (/dev/shm). user_project: the project to
+    charge. headers: fields that are added to every request (RINGEST_HEADERS). user_agent: put before the library's own.
+    proxy: "http[s]://[USER:PASSWORD@]HOST[:PORT]", "" for none; HTTPS_PROXY and NO_PROXY. client_cert, client_key: PEM
+    files for mutual TLS, both or neither. local_address, local_device: of this machine, to connect from.
 
     Limits:
     threads: event loops. connections: open at once (256). requests: submitted and not done (8192). prewarm: connections
@@ -196,7 +196,7 @@ class Client(_core.Client):
         job_processes: int | None = None,
         adapting: bool | None = None,
         hedging: bool | None = None,
-        sharing: bool | None = None,
+        sharing: bool | str | None = None,
         hedges_per_1000: int | None = None,
         hedge_size: int | str | None = None,
         connect_timeout: float | None = None,

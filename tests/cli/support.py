@@ -50,7 +50,7 @@ def environment(**changes):
         or name == "RINGEST_BACKEND"
         if not name.lower().endswith("_proxy")
     }
-    result["RINGEST_SHARE"] = "0"
+    result["RINGEST_SHARING"] = "0"
     for name, value in changes.items():
         if value is None:
             result.pop(name, None)

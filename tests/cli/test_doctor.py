@@ -199,7 +199,7 @@ class Doctor(ServedCase):
         self.assertIn("/nonexistent/ca.pem", checks(done)["trust store"]["fact"])
 
     def test_variables_that_make_no_sense(self):
-        names = ("BACKEND", "THREADS", "LOG", "STALL_TIMEOUT", "TOKEN", "SHARE")
+        names = ("BACKEND", "THREADS", "LOG", "STALL_TIMEOUT", "TOKEN", "SHARING")
         for name in [f"RINGEST_{name}" for name in names]:
             with self.subTest(name):
                 done = self.doctor(env=environment(**{name: "nonsense"}))

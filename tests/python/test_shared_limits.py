@@ -43,7 +43,7 @@ class Reader:
             ["setpriv", "--pdeathsig", "KILL", sys.executable, __file__, endpoint, ca],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "RINGEST_SHARE": folder},
+            env={**os.environ, "RINGEST_SHARING": folder},
         )
 
     def ask(self):

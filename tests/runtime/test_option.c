@@ -121,9 +121,13 @@ static void variable_of(const char *name, char out[64])
 
 static const char *good_value(enum rg_option_kind kind, const char *name)
 {
-    static const char *const values[] = {
-        [RG_OPTION_TEXT] = "x",       [RG_OPTION_COUNT] = "3",    [RG_OPTION_SIZE] = "4096",
-        [RG_OPTION_SECONDS] = "1.25", [RG_OPTION_SWITCH] = "off", [RG_OPTION_CHOICE] = NULL};
+    static const char *const values[] = {[RG_OPTION_TEXT] = "x",
+                                         [RG_OPTION_COUNT] = "3",
+                                         [RG_OPTION_SIZE] = "4096",
+                                         [RG_OPTION_SECONDS] = "1.25",
+                                         [RG_OPTION_SWITCH] = "off",
+                                         [RG_OPTION_CHOICE] = NULL,
+                                         [RG_OPTION_SWITCH_OR_FOLDER] = "/dev/shm"};
     if (kind == RG_OPTION_CHOICE) {
         return strcmp(name, "ramp") == 0      ? "gcs"
                : strcmp(name, "backend") == 0 ? "epoll"
@@ -250,22 +254,24 @@ static void test_a_wrong_variable_is_named(void)
     unsetenv("RINGEST_NUMA");
 }
 
-static void test_a_folder_of_shared_tokens_is_a_switch_or_absolute(void)
+static void test_sharing_is_a_switch_or_an_absolute_folder(void)
 {
     static const char *const good[] = {"", "1", "true", "ON", "0", "off", "/run/shared"};
     static const char *const wrong[] = {"2", "always", " /dev/shm", "~/x", "shm", "./shm"};
     begin();
     for (size_t i = 0; i < RG_ARRAY_LEN(good); i++) {
-        setenv("RINGEST_SHARE", good[i], 1);
+        setenv("RINGEST_SHARING", good[i], 1);
+        client.sharing = NULL;
         RG_CHECK_EQ(rg_options_from_environment(&runtime, &client, error, sizeof(error)), 0);
     }
     for (size_t i = 0; i < RG_ARRAY_LEN(wrong); i++) {
-        setenv("RINGEST_SHARE", wrong[i], 1);
+        setenv("RINGEST_SHARING", wrong[i], 1);
+        client.sharing = NULL;
         RG_CHECK_EQ(rg_options_from_environment(&runtime, &client, error, sizeof(error)), -EINVAL);
-        RG_CHECK(strncmp(error, "RINGEST_SHARE must be true or false", 35) == 0);
+        RG_CHECK(strncmp(error, "RINGEST_SHARING must be true or false", 37) == 0);
         RG_CHECK_EQ(rg_options_from_environment(&runtime, NULL, error, sizeof(error)), 0);
     }
-    setenv("RINGEST_SHARE", "0", 1);
+    setenv("RINGEST_SHARING", "0", 1);
 }
 
 int main(int argc, char **argv)
@@ -278,7 +284,7 @@ int main(int argc, char **argv)
         RG_TEST(test_what_is_set_comes_before_the_environment),
         RG_TEST(test_the_first_backoff_is_not_above_the_last),
         RG_TEST(test_a_wrong_variable_is_named),
-        RG_TEST(test_a_folder_of_shared_tokens_is_a_switch_or_absolute),
+        RG_TEST(test_sharing_is_a_switch_or_an_absolute_folder),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }

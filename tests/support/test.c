@@ -230,7 +230,7 @@ int rg_test_main(int argc, char **argv, const struct rg_test *tests, size_t coun
         return list_cases();
     }
     /* Nobody's tokens but the test's own; those that share name a folder. */
-    setenv("RINGEST_SHARE", "0", 0);
+    setenv("RINGEST_SHARING", "0", 0);
     setvbuf(stdout, NULL, _IOLBF, 0);
     for (size_t t = first; t < count; t++) {
         if (is_wanted(tests[t].name)) {

@@ -43,10 +43,10 @@ static void source_open_through(struct source *source, const struct rg_token_rou
     char file[1024], error[256];
     snprintf(file, sizeof(file), USER, "r", rg_token_server_url(source->tokens.server), more);
     rg_test_file_make(file, source->path);
-    if (rg_credentials_open(
-            &source->credentials,
-            &(struct rg_credentials_choice){.credentials = source->path, .proxy = proxy}, error,
-            sizeof(error)) < 0) {
+    if (rg_credentials_open(&source->credentials,
+                            &(struct rg_credentials_choice){
+                                .credentials = source->path, .proxy = proxy, .sharing = "false"},
+                            error, sizeof(error)) < 0) {
         rg_test_fail(__FILE__, __LINE__, "%s", error);
     }
     struct rg_loop_options options = {.backend = &rg_epoll_backend};
@@ -217,19 +217,23 @@ static void test_one_source_for_one_file_and_scope(void)
     char error[256];
     struct source source;
     source_open(&source, &route, "");
-    RG_CHECK_EQ(rg_credentials_open(
-                    &same, &(struct rg_credentials_choice){.credentials = source.path, .scope = ""},
-                    error, sizeof(error)),
+    RG_CHECK_EQ(rg_credentials_open(&same,
+                                    &(struct rg_credentials_choice){.credentials = source.path,
+                                                                    .scope = "",
+                                                                    .sharing = "false"},
+                                    error, sizeof(error)),
                 0);
-    RG_CHECK_EQ(rg_credentials_open(
-                    &scoped,
-                    &(struct rg_credentials_choice){.credentials = source.path, .scope = "x"},
-                    error, sizeof(error)),
+    RG_CHECK_EQ(rg_credentials_open(&scoped,
+                                    &(struct rg_credentials_choice){.credentials = source.path,
+                                                                    .scope = "x",
+                                                                    .sharing = "false"},
+                                    error, sizeof(error)),
                 0);
     setenv("GOOGLE_CLOUD_QUOTA_PROJECT", "by-environment", 1);
-    RG_CHECK_EQ(rg_credentials_open(&payer,
-                                    &(struct rg_credentials_choice){.credentials = source.path},
-                                    error, sizeof(error)),
+    RG_CHECK_EQ(rg_credentials_open(
+                    &payer,
+                    &(struct rg_credentials_choice){.credentials = source.path, .sharing = "false"},
+                    error, sizeof(error)),
                 0);
     unsetenv("GOOGLE_CLOUD_QUOTA_PROJECT");
     RG_CHECK(same == source.credentials);

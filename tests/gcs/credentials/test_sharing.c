@@ -532,6 +532,7 @@ static int child_main(const char *path)
     char line[LINE_SIZE];
     struct rg_loop_options options = {.backend = &rg_epoll_backend};
     struct rg_credentials_choice choice = {.credentials = path,
+                                           .sharing = getenv("RINGEST_SHARING"),
                                            .sharing_patience_ns = RG_TEST_PATIENCE_NS};
     if (rg_credentials_open(&source.credentials, &choice, line, sizeof(line)) < 0 ||
         rg_loop_create(&source.loop, &options) < 0 || rg_loop_attach(source.loop) < 0) {
@@ -576,12 +577,12 @@ static void host_open(struct host *host, const struct rg_token_route *route)
     token_case_open(&host->tokens, route, 1);
     token_case_file(&host->tokens, USER);
     rg_test_file_make(host->tokens.file, host->path);
-    setenv("RINGEST_SHARE", host->region.folder, 1);
+    setenv("RINGEST_SHARING", host->region.folder, 1);
 }
 
 static void host_close(struct host *host)
 {
-    setenv("RINGEST_SHARE", "0", 1);
+    setenv("RINGEST_SHARING", "0", 1);
     unlink(host->path);
     token_case_close(&host->tokens);
     region_case_close(&host->region);
@@ -714,7 +715,7 @@ static void test_who_opts_out_asks_for_himself(void)
     struct child children[2];
     host_open(&host, &route);
     child_open(&children[0], &host);
-    setenv("RINGEST_SHARE", "0", 1);
+    setenv("RINGEST_SHARING", "0", 1);
     child_open(&children[1], &host);
     for (unsigned i = 0; i < 2; i++) {
         child_tell(&children[i], "token");

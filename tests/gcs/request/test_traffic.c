@@ -495,7 +495,7 @@ static void test_a_busy_bucket_is_known_on_the_host(void)
     if (mkdtemp(folder) == NULL) {
         rg_test_skip("there is no /dev/shm to write to");
     }
-    setenv("RINGEST_SHARE", folder, 1);
+    setenv("RINGEST_SHARING", folder, 1);
     struct rg_test_client first = {.scripts = scripts, .script_count = 2};
     first.options.connections_max = 100;
     rg_test_client_open(&first);
@@ -512,7 +512,7 @@ static void test_a_busy_bucket_is_known_on_the_host(void)
     RG_CHECK_STATUS(&done, CANCELLED);
     rg_lease_release(done.lease);
     rg_test_client_close(&first);
-    setenv("RINGEST_SHARE", "0", 1);
+    setenv("RINGEST_SHARING", "0", 1);
     rg_host_path_write(folder, path, sizeof(path));
     RG_CHECK_EQ(unlink(path), 0);
     RG_CHECK_EQ(rmdir(folder), 0);
