@@ -22,6 +22,8 @@
 #define WRITE_PAUSE_NS RG_NS_PER_MS
 /* No token of ours lives longer; a time that is further ahead is of another clock. */
 #define LIFE_NS_MAX (13 * UINT64_C(3600) * RG_NS_PER_S)
+/* Locks of those who ask beside another. */
+#define SECOND_LOCKS (UINT64_C(1) << 34)
 #define WHY_SIZE (RG_SHARING_TEXT_SIZE - sizeof("not shared: "))
 #define BOOT_ID "/proc/sys/kernel/random/boot_id"
 #define CLOCK_OFFSETS "/proc/self/timens_offsets"
@@ -239,13 +241,20 @@ static int ask_without_locks(struct turn *turn, int rc, struct rg_credentials_co
     return ask(turn->run, config, out_token);
 }
 
+/* Whoever asks has taken long: it may be stopped. One other asks beside it. */
+static bool is_second(const struct turn *turn, uint64_t begun_ns)
+{
+    return rg_now_ns() - begun_ns >= turn->sharing->patience_ns / RG_SHARING_SECOND_PART &&
+           rg_host_region_lock(&turn->region, SECOND_LOCKS + turn->key.lock) == 0;
+}
+
 /* The lock is tried before the note is read: what was noted before it became free is seen. Whoever
  * waited and finds nothing knows that the one that asked has failed or ended. It asks without the
  * lock, so that all that waited ask at once: each may have another proxy or network. */
 static int take_or_ask(struct turn *turn, struct rg_credentials_config *config,
                        struct rg_token_out *out_token)
 {
-    const uint64_t until_ns = rg_now_ns() + turn->sharing->patience_ns;
+    const uint64_t begun_ns = rg_now_ns(), until_ns = begun_ns + turn->sharing->patience_ns;
     uint64_t pause_ns = 0;
     for (;;) {
         int rc = rg_host_region_lock(&turn->region, turn->key.lock);
@@ -259,7 +268,7 @@ static int take_or_ask(struct turn *turn, struct rg_credentials_config *config,
         if (rc == 0 && pause_ns > 0) {
             rg_host_region_unlock(&turn->region, turn->key.lock);
         }
-        if (rc == 0 || rg_now_ns() >= until_ns) {
+        if (rc == 0 || is_second(turn, begun_ns) || rg_now_ns() >= until_ns) {
             return ask_for_all(turn, config, out_token);
         }
         pause_ns = RG_MIN(RG_MAX(2 * pause_ns, (uint64_t)PAUSE_NS_MIN), (uint64_t)PAUSE_NS_MAX);

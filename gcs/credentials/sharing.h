@@ -8,6 +8,7 @@
  *     |                  |            \ it failed, was killed, or has taken RG_SHARING_PATIENCE_NS:
  *     '--- a pause <-----'              all that wait ask, each for itself
  *
+ * Where the one that asks takes long, for it may be stopped, one other asks as well, much earlier.
  * Whoever asks has a lock of the region, which the kernel gives up when the process ends. A failure
  * is nobody else's: another process may have another proxy, other certificates or another network.
  * A token that the service refused is struck out, and not noted again.
@@ -24,6 +25,8 @@
 
 /* Who asks for so long hangs: one try of a request would have failed by then. */
 #define RG_SHARING_PATIENCE_NS RG_FETCH_TIMEOUT_NS
+/* After this part of the patience, one other asks beside it: 1.9 s. */
+#define RG_SHARING_SECOND_PART 8
 /* A line, its NUL included. */
 #define RG_SHARING_TEXT_SIZE 320
 /* SHA-256. */
