@@ -67,7 +67,6 @@ def _check_endpoint(endpoint: str | None) -> str | None:
     )
 
 
-@functools.cache  # once each
 def _check_proxy(proxy: str | None) -> str | None:
     """What has neither a scheme nor a port is more likely a mistake than a host."""
     if isinstance(proxy, str) and proxy and ":" not in proxy:
@@ -75,6 +74,7 @@ def _check_proxy(proxy: str | None) -> str | None:
     return proxy
 
 
+@functools.cache  # once each
 def _say_that_idle(credentials: str) -> None:
     _log.logger.warning(
         "credentials=%r is not used: STORAGE_EMULATOR_HOST is set, and no token is sent to an emulator; unset it, or name "
