@@ -87,12 +87,44 @@ static void test_no_second_request_where_nobody_fares_better(void)
     RG_CHECK(rg_hedge_allow(&state, &budget, 0, 100));
 }
 
+static void test_what_others_know_counts_until_enough_is_known_here(void)
+{
+    struct rg_hedge own = {0};
+    struct rg_quantile few = {0};
+    rg_hedge_learn(&own, 100 * RG_NS_PER_MS, 150 * RG_NS_PER_MS);
+    RG_CHECK_EQ(own.delay_ns, 150 * RG_NS_PER_MS);
+    rg_hedge_learn(&own, 1, 1);
+    RG_CHECK_EQ(own.delay_ns, 150 * RG_NS_PER_MS);
+    for (unsigned i = 0; i < RG_HEDGE_SAMPLES_MIN; i++) {
+        rg_quantile_add(&few, RG_NS_PER_MS);
+        rg_hedge_answer(&own, RG_NS_PER_MS, &few);
+    }
+    RG_CHECK_EQ(own.delay_ns, RG_HEDGE_DELAY_MIN_NS);
+    struct rg_hedge small = {0};
+    rg_hedge_learn(&small, 1, 1);
+    RG_CHECK_EQ(small.delay_ns, RG_HEDGE_DELAY_MIN_NS);
+}
+
+static void test_processes_of_a_host_divide_what_is_kept(void)
+{
+    static const uint32_t processes[] = {0, 1, 4, 16, 1000}, kept[] = {16, 16, 4, 1, 1};
+    for (unsigned i = 0; i < RG_ARRAY_LEN(processes); i++) {
+        struct rg_hedge_budget part = {.per_1000 = 1000, .processes = processes[i]};
+        for (unsigned n = 0; n < 100; n++) {
+            rg_hedge_earn(&part);
+        }
+        RG_CHECK_EQ(part.thousandths, kept[i] * 1000);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
         RG_TEST(test_the_delay),
         RG_TEST(test_the_budget_holds_over_many_requests),
         RG_TEST(test_no_second_request_where_nobody_fares_better),
+        RG_TEST(test_what_others_know_counts_until_enough_is_known_here),
+        RG_TEST(test_processes_of_a_host_divide_what_is_kept),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }

@@ -131,6 +131,33 @@ static void test_silence_in_a_body(void)
     RG_CHECK_EQ(rg_stall_silence_ns(&stall), 20 * RG_NS_PER_S);
 }
 
+/* Within bounds, and not once more is known here. */
+static void test_what_others_know_counts_at_first(void)
+{
+    const struct rg_stall_options options = {
+        .p = RG_STALL_P,
+        .rate = RG_STALL_RATE,
+        .initial_ns = RG_STALL_INITIAL_NS,
+        .min_ns = RG_STALL_MIN_NS,
+        .max_ns = 30 * RG_NS_PER_S,
+    };
+    rg_stall_init(&stall, &options, 20 * RG_NS_PER_S);
+    rg_stall_learn(&stall, 0, 0);
+    RG_CHECK_EQ(rg_stall_head_ns(&stall), RG_STALL_INITIAL_NS);
+    RG_CHECK_EQ(rg_stall_silence_ns(&stall), 20 * RG_NS_PER_S);
+    rg_stall_learn(&stall, 3 * RG_NS_PER_S, 3 * RG_NS_PER_S);
+    RG_CHECK_EQ(rg_stall_head_ns(&stall), RG_STALL_MARGIN * 3 * RG_NS_PER_S);
+    RG_CHECK_EQ(rg_stall_silence_ns(&stall), RG_STALL_MARGIN * 3 * RG_NS_PER_S);
+    rg_stall_init(&stall, &options, 20 * RG_NS_PER_S);
+    rg_stall_learn(&stall, 1, 1);
+    RG_CHECK_EQ(rg_stall_head_ns(&stall), RG_STALL_LEARNED * RG_STALL_MIN_NS);
+    RG_CHECK_EQ(rg_stall_silence_ns(&stall), RG_STALL_LEARNED * RG_STALL_SILENCE_MIN_NS);
+    rg_stall_init(&stall, &options, 20 * RG_NS_PER_S);
+    rg_stall_learn(&stall, UINT64_MAX / RG_STALL_MARGIN, UINT64_MAX / RG_STALL_MARGIN);
+    RG_CHECK_EQ(rg_stall_head_ns(&stall), RG_STALL_INITIAL_NS);
+    RG_CHECK_EQ(rg_stall_silence_ns(&stall), 20 * RG_NS_PER_S);
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
@@ -141,6 +168,7 @@ int main(int argc, char **argv)
         RG_TEST(test_it_hovers_at_the_quantile),
         RG_TEST(test_experience_cuts_the_start_short),
         RG_TEST(test_silence_in_a_body),
+        RG_TEST(test_what_others_know_counts_at_first),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }
