@@ -17,6 +17,7 @@ gcsfs and from what fsspec describes, and why.
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import re
 import secrets
@@ -129,6 +130,9 @@ class GCSFileSystem(AwaitedFileSystem):
     def __reduce__(self) -> tuple[Any, ...]:
         # In another process it goes to the same place, whatever is registered there.
         return _rebuild, (self._client, self.asynchronous, self.version_aware)
+
+    def to_json(self, *, include_password: bool = True) -> str:
+        return json.dumps(self.to_dict(include_password=include_password))
 
     def to_dict(self, *, include_password: bool = True) -> dict[str, Any]:
         """For JSON: the settings of its client, and in this process the client itself."""

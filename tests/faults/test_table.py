@@ -49,7 +49,7 @@ READS = """
     fs.GCSFileSystem.du fs.GCSFileSystem.exists fs.GCSFileSystem.expand_path fs.GCSFileSystem.find
     fs.GCSFileSystem.head fs.GCSFileSystem.info
     fs.GCSFileSystem.isdir fs.GCSFileSystem.isfile fs.GCSFileSystem.ls fs.GCSFileSystem.modified fs.GCSFileSystem.tail
-    fs.GCSFileSystem.getxattr fs.GCSFileSystem.sign fs.GCSFileSystem.to_dict fs.GCSFileSystem.ukey fs.GCSFileSystem.url
+    fs.GCSFileSystem.getxattr fs.GCSFileSystem.sign fs.GCSFileSystem.to_dict fs.GCSFileSystem.to_json fs.GCSFileSystem.ukey fs.GCSFileSystem.url
     fs.register
     lightning.AsyncCheckpointIO.load_checkpoint lightning.CheckpointIO.load_checkpoint
     retention.Checkpoint retention.Retained retention.find retention.is_sharded
@@ -76,7 +76,7 @@ EXCEPTIONS = {
 INHERITED = """
     clear_instance_cache cp current delete disk_usage download end_transaction from_dict from_json get get_mapper
     glob invalidate_cache lexists listdir makedir mkdirs move put read_block read_bytes read_text size sizes
-    start_transaction stat to_json transaction_type tree unstrip_protocol upload walk write_bytes write_text
+    start_transaction stat transaction_type tree unstrip_protocol upload walk write_bytes write_text
 """.split()
 
 # Of the C library: where the table is, and what is not in it.
@@ -84,7 +84,8 @@ C_TABLE = ["tests/support/write_ways.c"]
 C_READS = """
     rg_base_close rg_base_data rg_base_open rg_checkpoint_reader_interrupt rg_cq_interrupt
     rg_object_is_folder_marker rg_option_kind rg_option_name rg_option_set rg_options_from_environment rg_reader_base rg_reader_interrupt
-    rg_cancel rg_checkpoint_reader_close rg_checkpoint_reader_failure rg_checkpoint_reader_generation
+    rg_cancel rg_client_buckets rg_lease_is_pinned
+    rg_checkpoint_reader_close rg_checkpoint_reader_failure rg_checkpoint_reader_generation
     rg_checkpoint_reader_open rg_checkpoint_reader_read rg_client_open_explained rg_client_options_init rg_client_server_time
     rg_cq_close rg_cq_fd rg_cq_open rg_cq_poll rg_cq_wait rg_crc32 rg_crc32c_combine rg_credentials_describe
     rg_lease_release rg_log_to rg_listing_close rg_listing_next rg_listing_open rg_manifest_bucket rg_manifest_close

@@ -86,6 +86,13 @@ READING = {
     "a mapper": lambda fs, b, _: fs.get_mapper(f"{b}/run")["b"],
     "a mapper of nothing": lambda fs, b, _: fs.get_mapper(f"{b}/run")["z"],
     "get": lambda fs, b, local: (fs.get(f"{b}/run/a", f"{local}/got"), pathlib.Path(local, "got").read_bytes())[1],
+    "url": lambda fs, b, _: fs.url(f"{b}/run/a"),
+    "url of an odd name": lambda fs, b, _: fs.url(f"{b}/odd [1]?"),
+    "caches": lambda fs, b, _: [
+        fs.open(f"{b}/run/b", cache_type=kind).read() for kind in ("readahead", "bytes", "blockcache", "all", "none")
+    ],
+    "a cache that there is not": lambda fs, b, _: fs.open(f"{b}/run/b", cache_type="none such"),
+    "open of a folder": lambda fs, b, _: fs.open(f"{b}/run", "rb"),
     "get of nothing": lambda fs, b, local: fs.get(f"{b}/none", f"{local}/nothing"),
 }
 WRITING = {
@@ -95,6 +102,12 @@ WRITING = {
     "text": lambda fs, b, _: (fs.write_text(f"{b}/w", "grün", encoding="utf-8"), fs.cat(f"{b}/w"))[1],
     "touch": lambda fs, b, _: (fs.touch(f"{b}/t"), fs.size(f"{b}/t"))[1],
     "touch what is there": lambda fs, b, _: fs.touch(f"{b}/run/a", truncate=False),
+    "attributes": lambda fs, b, _: (
+        fs.setxattrs(f"{b}/run/a", key="value", content_type="text/x"),
+        fs.getxattr(f"{b}/run/a", "key"),
+        fs.info(f"{b}/run/a")["contentType"],
+    ),
+    "merge": lambda fs, b, _: (fs.merge(f"{b}/both", [f"{b}/run/a", f"{b}/top"]), fs.cat(f"{b}/both")),
     "put": then_find(lambda fs, b, local: fs.put(f"{local}/f", f"{b}/run/")),
     "put of a folder": then_find(lambda fs, b, local: fs.put(f"{local}/d", f"{b}/up", recursive=True)),
     "put to create": lambda fs, b, local: fs.put_file(f"{local}/f", f"{b}/run/a", mode="create"),
@@ -133,6 +146,8 @@ DIFFERENT = {
     "glob of folders": "gcsfs finds none",
     "cat of a folder": "gcsfs reads folders as objects, and fails",
     "a slice behind the end": "gcsfs raises an error",
+    "a cache that there is not": "fsspec raises a KeyError that says no more",
+    "open of a folder": "gcsfs opens it, as a file of no bytes",
     "touch what is there": "gcsfs raises an error",
     "rm of something and nothing": "gcsfs does not say that something was not there",
 }
