@@ -1,6 +1,6 @@
-/* CRC-32C (Castagnoli, RFC 3720 appendix B.4), the checksum of every object: computing it in
- * pieces (rg_crc32c in <ringest/gcs.h>), combining those of pieces that were computed apart, and
- * reading and writing it as the service does.
+/* CRC-32C (Castagnoli, RFC 3720 appendix B.4), the checksum of every object: reading and writing it
+ * as the service does. runtime/crc.c computes it, in pieces (rg_crc32c in <ringest/gcs.h>), and
+ * combines those of pieces that were computed apart.
  *
  * A checksum is always the finished value, inversions included; that of no bytes is 0. */
 #ifndef RG_GCS_WIRE_CHECKSUM_H
