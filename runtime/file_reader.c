@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -52,13 +53,40 @@ static struct rg_op *queue_pop(struct op_queue *queue)
     return op;
 }
 
+#ifndef SYS_cachestat
+#define SYS_cachestat 451 /* Linux 6.5; the same on all machines */
+#endif
+
+/* As in <linux/mman.h>, which older systems have without these. */
+struct cache_range {
+    uint64_t offset, size;
+};
+struct cache_pages {
+    uint64_t cached, dirty, writeback, evicted, evicted_recently;
+};
+
+/* A read that must not wait would begin to read ahead into the page cache what is then read
+ * directly: twice the work of the disk. Asking costs a tenth of a microsecond. */
+static bool is_cached(const struct rg_op *op)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    struct cache_range range = {op->offset, op->size};
+    struct cache_pages pages = {.cached = 0};
+    return op->file >= 0 && syscall(SYS_cachestat, op->file, &range, &pages, 0) == 0 &&
+           pages.cached >= (op->offset % page + op->size + page - 1) / page;
+}
+
 /* What failed is tried again where it may wait, and says there what it is. */
 bool rg_file_read_cached(struct rg_op *op)
 {
     struct iovec piece = {.iov_base = op->data, .iov_len = op->size};
-    ssize_t got = preadv2(op->file, &piece, 1, (off_t)op->offset, RWF_NOWAIT);
-    op->waited = got < 0;
+    bool direct = op->file_direct >= 0;
+    bool asks = !direct || is_cached(op);
+    ssize_t got = asks ? preadv2(op->file, &piece, 1, (off_t)op->offset, RWF_NOWAIT) : -1;
+    /* The rest of a part would not be aligned. */
+    op->waited = got < 0 || (direct && (size_t)got < op->size);
     if (op->waited) {
+        op->file = direct ? op->file_direct : op->file;
         return false;
     }
     op->result = (int32_t)got;

@@ -591,17 +591,34 @@ void rg_op_send(struct rg_loop *loop, struct rg_op *op, struct rg_socket *socket
     op_start(loop, op, socket, RG_OP_SEND);
 }
 
-void rg_op_read_file(struct rg_loop *loop, struct rg_op *op, int fd, uint64_t offset, void *data,
-                     size_t size)
+static void read_start(struct rg_loop *loop, struct rg_op *op, uint64_t offset, void *data,
+                       size_t size)
 {
-    RG_ASSERT(fd >= 0 && data != NULL && size > 0);
+    RG_ASSERT(data != NULL && size > 0);
     op->data = data;
-    op->size = RG_MIN(size, RG_OP_SIZE_MAX);
-    op->file = fd;
+    op->size = size;
     op->offset = offset;
     op->waited = false;
     op->socket = NULL;
     op_hand_over(loop, op, RG_OP_READ_FILE);
+}
+
+void rg_op_read_file(struct rg_loop *loop, struct rg_op *op, int fd, uint64_t offset, void *data,
+                     size_t size)
+{
+    RG_ASSERT(fd >= 0);
+    op->file = fd;
+    op->file_direct = -1;
+    read_start(loop, op, offset, data, RG_MIN(size, RG_OP_SIZE_MAX));
+}
+
+void rg_op_read_file_direct(struct rg_loop *loop, struct rg_op *op, int fd, int fd_direct,
+                            uint64_t offset, void *data, size_t size)
+{
+    RG_ASSERT(fd_direct >= 0 && size <= 2 * RG_OP_SIZE_MAX);
+    op->file = fd;
+    op->file_direct = fd_direct;
+    read_start(loop, op, offset, data, size);
 }
 
 void rg_op_cancel(struct rg_loop *loop, struct rg_op *op)

@@ -189,6 +189,48 @@ static void test_the_end_with_reads_out(void)
     close(fd);
 }
 
+/* What the page cache has is read from there, and the rest by the direct descriptor. */
+static void test_a_direct_read_asks_the_page_cache_first(void)
+{
+    char path[] = "/var/tmp/ringest-test-XXXXXX";
+    uint8_t *data = aligned_alloc(4096, 65536);
+    int fd = mkostemp(path, O_CLOEXEC);
+    RG_CHECK(fd >= 0 && data != NULL);
+    for (size_t i = 0; i < 65536; i++) {
+        data[i] = content(i);
+    }
+    RG_CHECK_EQ(write(fd, data, 65536), 65536);
+    RG_CHECK_EQ(fsync(fd), 0);
+    int direct = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
+    unlink(path);
+    if (direct < 0) {
+        rg_test_skip("there are no direct reads in /var/tmp");
+    }
+    struct rg_loop *loop = loop_make();
+    struct reading reading = {.data = data};
+    rg_op_init(&reading.op, reading_done);
+    for (int round = 0; round < 4; round++) {
+        memset(data, 0, 65536);
+        if (round == 2) {
+            (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+        }
+        reading.done_count = 0;
+        rg_op_read_file_direct(loop, &reading.op, round == 1 ? -1 : fd, direct, 8192, data, 16384);
+        while (reading.done_count == 0) {
+            rg_loop_pass(loop, rg_now_ns() + RG_NS_PER_S);
+        }
+        RG_CHECK_EQ(reading.op.result, 16384);
+        for (size_t i = 0; i < 16384; i++) {
+            RG_CHECK_EQ(data[i], content(8192 + i));
+        }
+        RG_CHECK(round != 1 || reading.op.waited);
+    }
+    rg_loop_destroy(loop);
+    close(direct);
+    close(fd);
+    free(data);
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
@@ -196,6 +238,7 @@ int main(int argc, char **argv)
         RG_TEST(test_what_cannot_be_read),
         RG_TEST(test_many_at_once),
         RG_TEST(test_the_end_with_reads_out),
+        RG_TEST(test_a_direct_read_asks_the_page_cache_first),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }

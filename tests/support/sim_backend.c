@@ -158,7 +158,8 @@ static void sim_start(void *context, struct rg_op *op)
     struct rg_sim_loop *self = context;
     if (op->kind == RG_OP_READ_FILE) {
         /* Files are real, and take no time. */
-        ssize_t got = pread(op->file, op->data, op->size, (off_t)op->offset);
+        int fd = op->file >= 0 ? op->file : op->file_direct;
+        ssize_t got = pread(fd, op->data, op->size, (off_t)op->offset);
         rg_loop_op_ready(self->loop, op, got < 0 ? -errno : (int32_t)got);
         return;
     }
