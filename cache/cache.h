@@ -22,13 +22,8 @@
 #ifndef RG_CACHE_CACHE_H
 #define RG_CACHE_CACHE_H
 
-#include "runtime/base.h"
+#include "cache/format.h"
 
-#define RG_CACHE_BLOCK_SIZE RG_MIB(1)
-/* Direct reads: what file offsets, sizes and memory are multiples of. */
-#define RG_CACHE_ALIGNMENT RG_KIB(4)
-/* Of a record's header: enough for the longest names. */
-#define RG_CACHE_HEADER_SIZE_MAX RG_KIB(4)
 /* The smallest cache. */
 #define RG_CACHE_SIZE_MIN RG_MIB(16)
 
@@ -48,14 +43,6 @@ int rg_cache_open(struct rg_cache **out_cache, const struct rg_cache_options *op
  */
 void rg_cache_close(struct rg_cache *cache);
 
-/* Which bytes. Generations are unlike within one bucket of one service only, hence the origin. */
-struct rg_cache_key {
-    const char *origin; /* the endpoint: "storage.googleapis.com", "127.0.0.1:9000" */
-    const char *bucket, *object;
-    int64_t generation; /* above 0 */
-    uint64_t block;     /* bytes from block * RG_CACHE_BLOCK_SIZE on */
-};
-
 /* Where a record may be. All of it is at file offsets [offset, offset + size) of `fd`. For a direct
  * read, take offset down and its end up to RG_CACHE_ALIGNMENT: the file has that much, or ends. */
 struct rg_cache_place {
@@ -73,18 +60,6 @@ struct rg_cache_place {
 bool rg_cache_find(struct rg_cache *cache, const struct rg_cache_key *key,
                    struct rg_cache_place *out_place);
 void rg_cache_place_drop(struct rg_cache *cache, struct rg_cache_place *place);
-
-/* What a block is part of, and how it is checked. */
-struct rg_cache_record {
-    uint64_t object_size;
-    uint32_t object_crc32c; /* of the whole object */
-    bool has_object_crc32c;
-    /* Of records that were read: */
-    uint32_t header_size; /* where the body begins in the record; a multiple of 64 */
-    uint32_t body_size;   /* bytes of the block */
-    uint32_t piece_size;  /* bytes that each CRC32C is of; the last piece may have fewer */
-    const uint8_t *crcs;  /* in the header that was opened */
-};
 
 /* Reads a record's header. `bytes` begins at the record's offset and has at least
  * RG_CACHE_HEADER_SIZE_MAX bytes, or all of a smaller record. 0; -EBADMSG: it is damaged, counted,

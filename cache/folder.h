@@ -4,7 +4,7 @@
 #ifndef RG_CACHE_FOLDER_H
 #define RG_CACHE_FOLDER_H
 
-#include "cache/cache.h"
+#include "cache/format.h"
 
 /* One record. Strings live until the callback returns. */
 struct rg_cache_entry {

@@ -89,6 +89,7 @@ FOR_TESTS = {
     # Pure parts, which are played everything; from the outside many cases cannot be reached:
     "rg_bucket_open_object": "what is stored, without the API in front",
     "rg_command_split": "a parser, which is fuzzed too",
+    "rg_cache_name_read": "which names are segments, as anybody may have left them",
     "rg_credentials_none": "compared with what was found",
     "rg_credentials_parse": "a parser, which is fuzzed too",
     "rg_histogram_count": "compared with sorted values",

@@ -1,0 +1,605 @@
+/* See index.h. */
+#include "cache/index.h"
+
+#include "runtime/descriptor.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* 256 KiB of slots. */
+#define LINES_INITIAL 4096
+/* Fuller than this, and keys begin to find no place in either of their lines. */
+#define LOAD_MAX_PERCENT 82
+/* Keys that were put in, after which the load is known. */
+#define SAMPLES_MAX 4096
+/* Number 0 is no segment's: its lock is that of the table. */
+#define LOCK_TABLE 0
+
+struct slot {
+    uint64_t hash; /* 0: none */
+    uint64_t word; /* number 16 | place 22 | size 15 | check 11 */
+};
+#define CHECK_BITS 11
+#define SIZE_BITS 15
+#define PLACE_BITS 22
+static_assert(sizeof(struct slot) * RG_CACHE_LINE_SLOTS == RG_CACHE_LINE_SIZE, "a cache line");
+static_assert(RG_CACHE_RECORD_SIZE_MAX / RG_CACHE_UNIT < 1 << SIZE_BITS, "a size fits");
+static_assert((RG_CACHE_SEGMENT_SIZE_MAX + RG_MIB(8)) / RG_CACHE_UNIT <= 1 << PLACE_BITS,
+              "a place fits, also in the last batch");
+
+struct rg_cache_index {
+    struct rg_cache_index_file file;
+    /* Held for reading by find and forget, for writing by what changes the three below. */
+    pthread_rwlock_t lock;
+    uint64_t lines;
+    struct rg_cache_numbered *table; /* a copy */
+    uint32_t numbers;                /* above all that are in use */
+    /* The thread's. */
+    uint64_t sampled, sampled_used, load_percent;
+};
+
+static uint64_t mix(uint64_t value)
+{
+    value = (value ^ (value >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    value = (value ^ (value >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return value ^ (value >> 31);
+}
+
+/* The two lines of a hash among that many. */
+static void lines_of(uint64_t hash, uint64_t lines, uint64_t out[2])
+{
+    out[0] = (uint64_t)(((__uint128_t)hash * lines) >> 64);
+    out[1] = (uint64_t)(((__uint128_t)mix(hash) * lines) >> 64);
+    if (out[1] == out[0]) {
+        out[1] = out[0] + 1 == lines ? 0 : out[0] + 1;
+    }
+}
+
+static uint64_t slot_check(uint64_t hash, uint64_t word, const struct rg_cache_nonce *nonce)
+{
+    uint64_t salt[2];
+    memcpy(salt, nonce, sizeof(salt));
+    return mix(hash ^ mix(word >> CHECK_BITS ^ salt[0]) ^ salt[1]) >> (64 - CHECK_BITS);
+}
+
+static struct slot slot_make(uint32_t number, const struct rg_cache_content *content,
+                             const struct rg_cache_nonce *nonce)
+{
+    uint64_t size = rg_cache_round_up(content->size, RG_CACHE_UNIT) / RG_CACHE_UNIT;
+    uint64_t word = (uint64_t)number << (PLACE_BITS + SIZE_BITS + CHECK_BITS) |
+                    (uint64_t)content->place << (SIZE_BITS + CHECK_BITS) | size << CHECK_BITS;
+    return (struct slot){content->hash, word | slot_check(content->hash, word, nonce)};
+}
+
+static uint32_t slot_number(const struct slot *slot)
+{
+    return (uint32_t)(slot->word >> (PLACE_BITS + SIZE_BITS + CHECK_BITS));
+}
+
+static bool slot_is_of(const struct slot *slot, const struct rg_cache_numbered *numbered)
+{
+    uint64_t check = slot->word & ((1 << CHECK_BITS) - 1);
+    return numbered->state != RG_CACHE_SEGMENT_NONE &&
+           check == slot_check(slot->hash, slot->word, &numbered->nonce);
+}
+
+static uint64_t numbered_offset(uint32_t number)
+{
+    return RG_CACHE_INDEX_HEADER_SIZE + number * sizeof(struct rg_cache_numbered);
+}
+
+static bool read_at(const struct rg_cache_index *index, uint64_t offset, void *data, size_t size)
+{
+    return pread(index->file.fd, data, size, (off_t)offset) == (ssize_t)size;
+}
+
+static bool write_at(const struct rg_cache_index *index, uint64_t offset, const void *data,
+                     size_t size)
+{
+    return pwrite(index->file.fd, data, size, (off_t)offset) == (ssize_t)size;
+}
+
+static uint64_t line_offset(uint64_t line)
+{
+    return rg_cache_index_slots_offset() + line * RG_CACHE_LINE_SIZE;
+}
+
+static bool line_read(const struct rg_cache_index *index, uint64_t line,
+                      struct slot out[RG_CACHE_LINE_SLOTS])
+{
+    return read_at(index, line_offset(line), out, RG_CACHE_LINE_SIZE);
+}
+
+/* Whether a slot says where something is. The copy of the table may be older than the slot. */
+static bool slot_resolve(const struct rg_cache_index *index, const struct slot *slot,
+                         struct rg_cache_numbered *out_numbered)
+{
+    uint32_t number = slot_number(slot);
+    if (number == 0) {
+        return false;
+    }
+    *out_numbered = index->table[number];
+    if (slot_is_of(slot, out_numbered)) {
+        return true;
+    }
+    return read_at(index, numbered_offset(number), out_numbered, sizeof(*out_numbered)) &&
+           slot_is_of(slot, out_numbered);
+}
+
+static bool line_find(const struct rg_cache_index *index, uint64_t line, uint64_t hash,
+                      struct rg_cache_found *out_found)
+{
+    struct slot slots[RG_CACHE_LINE_SLOTS];
+    struct rg_cache_numbered numbered;
+    if (!line_read(index, line, slots)) {
+        return false;
+    }
+    for (unsigned i = 0; i < RG_CACHE_LINE_SLOTS; i++) {
+        if (slots[i].hash == hash && slot_resolve(index, &slots[i], &numbered)) {
+            uint64_t word = slots[i].word;
+            *out_found = (struct rg_cache_found){
+                .number = slot_number(&slots[i]),
+                .place = word >> (SIZE_BITS + CHECK_BITS) & ((1 << PLACE_BITS) - 1),
+                .size = word >> CHECK_BITS & ((1 << SIZE_BITS) - 1),
+                .nonce = numbered.nonce,
+            };
+            return true;
+        }
+    }
+    return false;
+}
+
+bool rg_cache_index_find(struct rg_cache_index *index, uint64_t hash,
+                         struct rg_cache_found *out_found)
+{
+    uint64_t lines[2];
+    pthread_rwlock_rdlock(&index->lock);
+    lines_of(hash, index->lines, lines);
+    bool found =
+        line_find(index, lines[0], hash, out_found) || line_find(index, lines[1], hash, out_found);
+    pthread_rwlock_unlock(&index->lock);
+    return found;
+}
+
+void rg_cache_index_forget(struct rg_cache_index *index, uint64_t hash)
+{
+    static const struct slot none;
+    uint64_t lines[2];
+    struct slot slots[RG_CACHE_LINE_SLOTS];
+    pthread_rwlock_rdlock(&index->lock);
+    lines_of(hash, index->lines, lines);
+    for (unsigned i = 0; i < 2 * RG_CACHE_LINE_SLOTS; i++) {
+        unsigned at = i % RG_CACHE_LINE_SLOTS;
+        uint64_t line = lines[i / RG_CACHE_LINE_SLOTS];
+        if (at == 0 && !line_read(index, line, slots)) {
+            break;
+        }
+        if (slots[at].hash == hash) {
+            (void)write_at(index, line_offset(line) + at * sizeof(none), &none, sizeof(none));
+        }
+    }
+    pthread_rwlock_unlock(&index->lock);
+}
+
+/* Slots that lie in the file, or in a larger one that is being made and is mapped. */
+struct view {
+    const struct rg_cache_index *index;
+    struct slot *mapped; /* NULL: in the file */
+    uint64_t lines;
+};
+
+static bool view_read(const struct view *view, uint64_t line, struct slot out[RG_CACHE_LINE_SLOTS])
+{
+    if (view->mapped == NULL) {
+        return line_read(view->index, line, out);
+    }
+    memcpy(out, view->mapped + line * RG_CACHE_LINE_SLOTS, RG_CACHE_LINE_SIZE);
+    return true;
+}
+
+static void view_write(const struct view *view, uint64_t line, unsigned at, const struct slot *slot)
+{
+    if (view->mapped != NULL) {
+        view->mapped[line * RG_CACHE_LINE_SLOTS + at] = *slot;
+        return;
+    }
+    uint64_t offset = line_offset(line) + at * sizeof(*slot);
+    (void)write_at(view->index, offset, slot, sizeof(*slot));
+}
+
+static bool slot_is_used(const struct rg_cache_index *index, const struct slot *slot)
+{
+    return slot->hash != 0 && slot_is_of(slot, &index->table[slot_number(slot)]);
+}
+
+/* Both lines of a hash. */
+struct pair {
+    uint64_t lines[2];
+    struct slot slots[2 * RG_CACHE_LINE_SLOTS];
+    bool used[2 * RG_CACHE_LINE_SLOTS];
+    unsigned counts[2];
+};
+
+static bool pair_read(const struct view *view, uint64_t hash, struct pair *out)
+{
+    *out = (struct pair){.counts = {0, 0}};
+    lines_of(hash, view->lines, out->lines);
+    if (!view_read(view, out->lines[0], out->slots) ||
+        !view_read(view, out->lines[1], out->slots + RG_CACHE_LINE_SLOTS)) {
+        return false;
+    }
+    for (unsigned i = 0; i < 2 * RG_CACHE_LINE_SLOTS; i++) {
+        out->used[i] = slot_is_used(view->index, &out->slots[i]);
+        out->counts[i / RG_CACHE_LINE_SLOTS] += out->used[i];
+    }
+    return true;
+}
+
+/* Moves a slot to its other line, if that has room. It is in both for a moment, and never in none.
+ */
+static bool slot_move(const struct view *view, uint64_t from, const struct slot *slot)
+{
+    uint64_t lines[2];
+    struct slot slots[RG_CACHE_LINE_SLOTS];
+    lines_of(slot->hash, view->lines, lines);
+    uint64_t to = lines[0] == from ? lines[1] : lines[0];
+    if (!view_read(view, to, slots)) {
+        return false;
+    }
+    for (unsigned i = 0; i < RG_CACHE_LINE_SLOTS; i++) {
+        if (!slot_is_used(view->index, &slots[i])) {
+            view_write(view, to, i, slot);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Which of the eight a slot takes: that of the same key, else one in the emptier line, else one
+ * whose owner can move. The last resort is to put something out. */
+static unsigned slot_choose(const struct view *view, const struct pair *pair, uint64_t hash)
+{
+    unsigned free[2] = {0, RG_CACHE_LINE_SLOTS};
+    for (unsigned i = 0; i < 2 * RG_CACHE_LINE_SLOTS; i++) {
+        if (pair->used[i] && pair->slots[i].hash == hash) {
+            return i;
+        }
+        free[i / RG_CACHE_LINE_SLOTS] = pair->used[i] ? free[i / RG_CACHE_LINE_SLOTS] : i;
+    }
+    if (pair->counts[0] < RG_CACHE_LINE_SLOTS || pair->counts[1] < RG_CACHE_LINE_SLOTS) {
+        return pair->counts[0] <= pair->counts[1] ? free[0] : free[1];
+    }
+    for (unsigned i = 0; i < 2 * RG_CACHE_LINE_SLOTS; i++) {
+        if (slot_move(view, pair->lines[i / RG_CACHE_LINE_SLOTS], &pair->slots[i])) {
+            return i;
+        }
+    }
+    return (unsigned)(hash % (2ULL * RG_CACHE_LINE_SLOTS));
+}
+
+/* Returns how many of the eight were used, or -1. */
+static int slot_insert(const struct view *view, const struct slot *slot)
+{
+    struct pair pair;
+    if (!pair_read(view, slot->hash, &pair)) {
+        return -1;
+    }
+    unsigned at = slot_choose(view, &pair, slot->hash);
+    view_write(view, pair.lines[at / RG_CACHE_LINE_SLOTS], at % RG_CACHE_LINE_SLOTS, slot);
+    return (int)(pair.counts[0] + pair.counts[1]);
+}
+
+void rg_cache_index_insert(struct rg_cache_index *index, uint32_t number,
+                           const struct rg_cache_content *content)
+{
+    struct view view = {.index = index, .lines = index->lines};
+    struct slot slot = slot_make(number, content, &index->table[number].nonce);
+    int used = slot_insert(&view, &slot);
+    if (used >= 0) {
+        index->sampled_used += (unsigned)used;
+        index->sampled += 2ULL * RG_CACHE_LINE_SLOTS;
+    }
+}
+
+/* Reads the table of segments, as far as it is in use. */
+static void table_load(struct rg_cache_index *index)
+{
+    struct rg_cache_numbered *table = index->table;
+    uint32_t numbers = 0;
+    size_t piece = RG_KIB(64) / sizeof(*table);
+    for (size_t at = 0; at <= RG_CACHE_SEGMENTS_MAX; at += piece) {
+        bool any = false;
+        if (!read_at(index, numbered_offset((uint32_t)at), table + at, piece * sizeof(*table))) {
+            memset(table + at, 0, piece * sizeof(*table));
+        }
+        for (size_t i = at; i < at + piece; i++) {
+            if (table[i].state != RG_CACHE_SEGMENT_NONE && i > 0) {
+                any = true;
+                numbers = (uint32_t)i + 1;
+            }
+        }
+        /* Numbers are given from the lowest on. */
+        if (!any && at > 0) {
+            break;
+        }
+    }
+    index->numbers = numbers;
+}
+
+static void index_load(struct rg_cache_index *index)
+{
+    struct rg_cache_index_header header = {.lines = 1};
+    (void)read_at(index, 0, &header, sizeof(header));
+    index->lines = header.lines;
+    memset(index->table, 0, sizeof(*index->table) * (RG_CACHE_SEGMENTS_MAX + 1));
+    table_load(index);
+}
+
+int rg_cache_index_open(struct rg_cache_index **out_index, const char *share, uint64_t folder_id,
+                        char *why, size_t why_size)
+{
+    struct rg_cache_index *index = calloc(1, sizeof(*index));
+    struct rg_cache_numbered *table = calloc(RG_CACHE_SEGMENTS_MAX + 1, sizeof(*table));
+    if (index == NULL || table == NULL) {
+        free(index);
+        free(table);
+        snprintf(why, why_size, "there is no memory");
+        return -ENOMEM;
+    }
+    index->table = table;
+    index->file = (struct rg_cache_index_file){.share = share, .fd = -1};
+    int size = snprintf(index->file.path, sizeof(index->file.path),
+                        "%s/ringest-%u-cache-%016" PRIx64 "-v%u", share != NULL ? share : "memory",
+                        (unsigned)geteuid(), folder_id, RG_CACHE_VERSION);
+    int rc = size < 0 || (size_t)size >= sizeof(index->file.path) ? -ENAMETOOLONG : 0;
+    if (rc < 0) {
+        snprintf(why, why_size, "the name of the folder in RINGEST_SHARE is too long");
+    } else {
+        rc = rg_cache_index_file_open(&index->file, LINES_INITIAL, why, why_size);
+    }
+    if (rc < 0) {
+        free(table);
+        free(index);
+        return rc;
+    }
+    pthread_rwlock_init(&index->lock, NULL);
+    index_load(index);
+    *out_index = index;
+    return 0;
+}
+
+void rg_cache_index_close(struct rg_cache_index *index)
+{
+    if (index == NULL) {
+        return;
+    }
+    rg_cache_index_file_close(&index->file);
+    pthread_rwlock_destroy(&index->lock);
+    free(index->table);
+    free(index);
+}
+
+const struct rg_cache_numbered *rg_cache_index_at(const struct rg_cache_index *index,
+                                                  uint32_t number)
+{
+    return &index->table[number];
+}
+
+uint32_t rg_cache_index_numbers(const struct rg_cache_index *index)
+{
+    return index->numbers;
+}
+
+/* The number a segment has in the copy of the table, or 0. */
+static uint32_t number_of(struct rg_cache_index *index, const struct rg_cache_nonce *nonce)
+{
+    for (uint32_t i = 1; i < index->numbers; i++) {
+        if (index->table[i].state != RG_CACHE_SEGMENT_NONE &&
+            memcmp(&index->table[i].nonce, nonce, sizeof(*nonce)) == 0) {
+            return i;
+        }
+    }
+    return 0;
+}
+
+static bool numbered_set(struct rg_cache_index *index, uint32_t number,
+                         const struct rg_cache_numbered *numbered)
+{
+    pthread_rwlock_wrlock(&index->lock);
+    index->table[number] = *numbered;
+    index->numbers = RG_MAX(index->numbers, number + 1);
+    pthread_rwlock_unlock(&index->lock);
+    return write_at(index, numbered_offset(number), numbered, sizeof(*numbered));
+}
+
+static uint32_t number_take(struct rg_cache_index *index, const struct rg_cache_nonce *nonce)
+{
+    pthread_rwlock_wrlock(&index->lock);
+    table_load(index);
+    pthread_rwlock_unlock(&index->lock);
+    uint32_t number = number_of(index, nonce);
+    if (number != 0) {
+        return number;
+    }
+    for (number = 1; number <= RG_CACHE_SEGMENTS_MAX; number++) {
+        if (index->table[number].state == RG_CACHE_SEGMENT_NONE) {
+            break;
+        }
+    }
+    struct rg_cache_numbered numbered = {
+        .nonce = *nonce,
+        .last_use = rg_cache_index_tick(index, 0),
+        .state = RG_CACHE_SEGMENT_NUMBERED,
+    };
+    bool done = number <= RG_CACHE_SEGMENTS_MAX && numbered_set(index, number, &numbered);
+    return done ? number : 0;
+}
+
+uint32_t rg_cache_index_number(struct rg_cache_index *index, const struct rg_cache_nonce *nonce)
+{
+    uint32_t number = number_of(index, nonce);
+    if (number != 0 || rg_cache_index_file_lock(&index->file, LOCK_TABLE) < 0) {
+        return number;
+    }
+    number = number_take(index, nonce);
+    rg_cache_index_file_unlock(&index->file, LOCK_TABLE);
+    return number;
+}
+
+void rg_cache_index_drop(struct rg_cache_index *index, uint32_t number)
+{
+    static const struct rg_cache_numbered none;
+    (void)numbered_set(index, number, &none);
+}
+
+void rg_cache_index_set_listed(struct rg_cache_index *index, uint32_t number)
+{
+    struct rg_cache_numbered numbered = index->table[number];
+    numbered.state = RG_CACHE_SEGMENT_LISTED;
+    (void)numbered_set(index, number, &numbered);
+}
+
+void rg_cache_index_set_use(struct rg_cache_index *index, uint32_t number, uint64_t last_use)
+{
+    struct rg_cache_numbered numbered = index->table[number];
+    numbered.last_use = last_use;
+    if (numbered.state != RG_CACHE_SEGMENT_NONE) {
+        (void)numbered_set(index, number, &numbered);
+    }
+}
+
+bool rg_cache_index_hold(struct rg_cache_index *index, uint32_t number)
+{
+    return rg_cache_index_file_lock(&index->file, number) == 0;
+}
+
+void rg_cache_index_release(struct rg_cache_index *index, uint32_t number)
+{
+    rg_cache_index_file_unlock(&index->file, number);
+}
+
+/* Two processes that add at the same time lose one sum, which does not matter. */
+uint64_t rg_cache_index_tick(struct rg_cache_index *index, uint64_t bytes)
+{
+    struct rg_cache_index_header header = {.clock = 0};
+    (void)read_at(index, 0, &header, sizeof(header));
+    header.clock += bytes;
+    if (bytes > 0) {
+        (void)write_at(index, offsetof(struct rg_cache_index_header, clock), &header.clock,
+                       sizeof(header.clock));
+    }
+    return header.clock;
+}
+
+bool rg_cache_index_refresh(struct rg_cache_index *index)
+{
+    char why[RG_CACHE_INDEX_PATH_SIZE_MAX + 100];
+    struct rg_cache_index_file file = index->file;
+    bool other = rg_cache_index_file_is_gone(&index->file) &&
+                 rg_cache_index_file_open(&file, LINES_INITIAL, why, sizeof(why)) == 0;
+    pthread_rwlock_wrlock(&index->lock);
+    if (other) {
+        rg_cache_index_file_close(&index->file);
+        index->file = file;
+        index_load(index);
+    } else {
+        table_load(index);
+    }
+    pthread_rwlock_unlock(&index->lock);
+    return other;
+}
+
+/* Copies what is of use. The copy of the table of segments is the present one. */
+static void slots_copy(struct rg_cache_index *index, const struct view *to)
+{
+    struct slot slots[64 * RG_CACHE_LINE_SLOTS];
+    for (uint64_t line = 0; line < index->lines; line += 64) {
+        uint64_t count = RG_MIN(UINT64_C(64), index->lines - line);
+        if (!read_at(index, line_offset(line), slots, count * RG_CACHE_LINE_SIZE)) {
+            continue;
+        }
+        for (uint64_t i = 0; i < count * RG_CACHE_LINE_SLOTS; i++) {
+            if (slot_is_used(index, &slots[i])) {
+                (void)slot_insert(to, &slots[i]);
+            }
+        }
+    }
+}
+
+/* Everything of the old file in a new one, without a name yet. It is mapped while nobody else can
+ * have it: all its memory is taken, and nobody can cut it. A descriptor, or a negative errno. */
+static int index_enlarge(struct rg_cache_index *index, uint64_t lines)
+{
+    int fd = rg_cache_index_file_make(&index->file, lines);
+    if (fd < 0) {
+        return fd;
+    }
+    size_t size = rg_cache_index_file_size(lines);
+    uint8_t *bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (bytes == MAP_FAILED) {
+        rg_fd_drop(fd);
+        return -ENOMEM;
+    }
+    struct rg_cache_index_header *header = (struct rg_cache_index_header *)bytes;
+    header->clock = rg_cache_index_tick(index, 0);
+    memcpy(bytes + RG_CACHE_INDEX_HEADER_SIZE, index->table,
+           rg_cache_index_slots_offset() - RG_CACHE_INDEX_HEADER_SIZE);
+    struct view view = {
+        .index = index,
+        .mapped = (struct slot *)(bytes + rg_cache_index_slots_offset()),
+        .lines = lines,
+    };
+    slots_copy(index, &view);
+    munmap(bytes, size);
+    return fd;
+}
+
+static void index_replace(struct rg_cache_index *index)
+{
+    uint64_t lines = index->lines + index->lines / 5;
+    pthread_rwlock_wrlock(&index->lock);
+    table_load(index);
+    pthread_rwlock_unlock(&index->lock);
+    int fd = index_enlarge(index, lines);
+    if (fd < 0) {
+        return;
+    }
+    pthread_rwlock_wrlock(&index->lock);
+    if (rg_cache_index_file_replace(&index->file, fd) == 0) {
+        index->lines = lines;
+    }
+    pthread_rwlock_unlock(&index->lock);
+}
+
+void rg_cache_index_grow(struct rg_cache_index *index)
+{
+    uint64_t slots = index->lines * RG_CACHE_LINE_SLOTS;
+    if (index->sampled < RG_MIN(slots / 4, (uint64_t)8 * SAMPLES_MAX)) {
+        return;
+    }
+    index->load_percent = 100 * index->sampled_used / index->sampled;
+    index->sampled = 0;
+    index->sampled_used = 0;
+    if (index->load_percent < LOAD_MAX_PERCENT || rg_cache_index_file_is_gone(&index->file) ||
+        rg_cache_index_file_lock(&index->file, LOCK_TABLE) < 0) {
+        return;
+    }
+    /* The lock ends with the file. */
+    index_replace(index);
+    rg_cache_index_file_unlock(&index->file, LOCK_TABLE);
+}
+
+void rg_cache_index_measure(const struct rg_cache_index *index, uint64_t *out_objects,
+                            uint64_t *out_bytes)
+{
+    uint64_t sampled = index->sampled, used = index->sampled_used;
+    uint64_t slots = index->lines * RG_CACHE_LINE_SLOTS;
+    *out_objects = sampled >= 1024 ? slots * used / sampled : slots * index->load_percent / 100;
+    *out_bytes = rg_cache_index_file_size(index->lines);
+}

@@ -1,0 +1,344 @@
+/* A cache as its users see it: what is found, what is not, and what is never handed out. */
+#include "tests/cache/cache_case.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#define SIZE RG_MIB(64)
+
+static void test_what_was_written_is_found(void)
+{
+    static const size_t sizes[] = {0, 1, 63, 64, 10240, 102400, 262144, 262145, 1048576};
+    struct cache_case c;
+    cache_case_open(&c);
+    struct rg_cache *cache = cache_case_start(&c, SIZE);
+    for (size_t i = 0; i < RG_ARRAY_LEN(sizes); i++) {
+        RG_CHECK_EQ(case_read(&c, cache, i, sizes[i]), CASE_MISS);
+        RG_CHECK(case_write(&c, cache, i, sizes[i]));
+    }
+    rg_cache_flush(cache);
+    for (size_t i = 0; i < RG_ARRAY_LEN(sizes); i++) {
+        RG_CHECK_EQ(case_read(&c, cache, i, sizes[i]), CASE_HIT);
+    }
+    struct rg_cache_stats stats = case_stats(cache);
+    RG_CHECK_EQ(stats.hits, RG_ARRAY_LEN(sizes));
+    RG_CHECK_EQ(stats.misses, RG_ARRAY_LEN(sizes));
+    RG_CHECK_EQ(stats.written, RG_ARRAY_LEN(sizes));
+    RG_CHECK_EQ(stats.errors, 0);
+    rg_cache_close(cache);
+    cache_case_close(&c);
+}
+
+static void test_another_key_is_not_found(void)
+{
+    struct cache_case c;
+    struct case_key k;
+    struct rg_cache_place place;
+    cache_case_open(&c);
+    struct rg_cache *cache = cache_case_start(&c, SIZE);
+    RG_CHECK(case_write(&c, cache, 7, 1000));
+    rg_cache_flush(cache);
+    case_key_make(&k, 7);
+    struct rg_cache_key others[] = {k.key, k.key, k.key, k.key, k.key};
+    others[0].origin = "127.0.0.1:9000";
+    others[1].bucket = "bucket2";
+    others[2].object = "shard/00000008";
+    others[3].generation++;
+    others[4].block = 1;
+    for (size_t i = 0; i < RG_ARRAY_LEN(others); i++) {
+        RG_CHECK(!rg_cache_find(cache, &others[i], &place));
+    }
+    /* A hint that is wrong: what lies there is compared with the whole key. */
+    struct rg_cache_record record;
+    RG_CHECK(rg_cache_find(cache, &k.key, &place));
+    RG_CHECK_EQ(pread(place.fd, c.record, place.size, (off_t)place.offset), place.size);
+    for (size_t i = 0; i < RG_ARRAY_LEN(others); i++) {
+        RG_CHECK_EQ(rg_cache_record_open(cache, &place, &others[i], c.record, place.size, &record),
+                    -ENOENT);
+    }
+    rg_cache_place_drop(cache, &place);
+    RG_CHECK_EQ(case_read(&c, cache, 7, 1000), CASE_HIT);
+    rg_cache_close(cache);
+    cache_case_close(&c);
+}
+
+static void test_keys_that_cannot_be_cached(void)
+{
+    struct cache_case c;
+    struct case_key k;
+    struct rg_cache_place place;
+    struct rg_cache_record record = {.object_size = 1};
+    char name[2000];
+    cache_case_open(&c);
+    struct rg_cache *cache = cache_case_start(&c, SIZE);
+    case_key_make(&k, 1);
+    k.key.generation = 0;
+    RG_CHECK(!rg_cache_write(cache, &k.key, &record, c.body, 1));
+    RG_CHECK(!rg_cache_find(cache, &k.key, &place));
+    case_key_make(&k, 1);
+    memset(name, 'x', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    k.key.object = name;
+    RG_CHECK(!rg_cache_write(cache, &k.key, &record, c.body, 1));
+    RG_CHECK(!rg_cache_find(cache, &k.key, &place));
+    rg_cache_close(cache);
+    cache_case_close(&c);
+}
+
+static void test_a_part_of_a_block_is_checked_alone(void)
+{
+    struct cache_case c;
+    struct case_key k;
+    struct rg_cache_place place;
+    struct rg_cache_record record;
+    uint32_t size = RG_MIB(1) - 1000;
+    cache_case_open(&c);
+    struct rg_cache *cache = cache_case_start(&c, SIZE);
+    RG_CHECK(case_write(&c, cache, 3, size));
+    rg_cache_flush(cache);
+    case_key_make(&k, 3);
+    RG_CHECK(rg_cache_find(cache, &k.key, &place));
+    RG_CHECK_EQ(pread(place.fd, c.record, place.size, (off_t)place.offset), place.size);
+    RG_CHECK_EQ(
+        rg_cache_record_open(cache, &place, &k.key, c.record, RG_CACHE_HEADER_SIZE_MAX, &record),
+        0);
+    RG_CHECK_EQ(record.body_size, size);
+    RG_CHECK_EQ(record.header_size % 64, 0);
+    uint8_t *body = c.record + record.header_size;
+    uint32_t last = size / record.piece_size * record.piece_size;
+    body[0] ^= 1;
+    RG_CHECK_EQ(rg_cache_record_check(cache, &place, &record, last, body + last, size - last), 0);
+    RG_CHECK_EQ(rg_cache_record_check(cache, &place, &record, record.piece_size,
+                                      body + record.piece_size, 2 * record.piece_size),
+                0);
+    RG_CHECK_EQ(rg_cache_record_check(cache, &place, &record, 0, body, record.piece_size),
+                -EBADMSG);
+    rg_cache_place_drop(cache, &place);
+    /* What was found damaged is not found again. */
+    RG_CHECK(!rg_cache_find(cache, &k.key, &place));
+    RG_CHECK_EQ(case_stats(cache).bad_records, 1);
+    rg_cache_close(cache);
+    cache_case_close(&c);
+}
+
+static void test_a_second_life_finds_what_the_first_wrote(void)
+{
+    struct cache_case c;
+    cache_case_open(&c);
+    for (unsigned life = 0; life < 4; life++) {
+        struct rg_cache *cache = cache_case_start(&c, SIZE);
+        rg_cache_flush(cache);
+        for (unsigned i = 0; i < 200; i++) {
+            enum case_outcome want = i < life * 50 ? CASE_HIT : CASE_MISS;
+            RG_CHECK_EQ(case_read(&c, cache, i, 20000), want);
+        }
+        for (unsigned i = life * 50; i < life * 50 + 50; i++) {
+            RG_CHECK(case_write(&c, cache, i, 20000));
+        }
+        rg_cache_close(cache);
+        if (life == 1) {
+            /* The index is gone, and made again from the tables of contents. */
+            folder_empty(c.share);
+        }
+    }
+    cache_case_close(&c);
+}
+
+static void test_two_caches_share_a_folder(void)
+{
+    struct cache_case c;
+    cache_case_open(&c);
+    struct rg_cache *one = cache_case_start(&c, SIZE), *two = cache_case_start(&c, SIZE);
+    RG_CHECK(case_write(&c, one, 1, 5000));
+    RG_CHECK(case_write(&c, two, 2, 5000));
+    rg_cache_flush(one);
+    rg_cache_flush(two);
+    RG_CHECK_EQ(case_read(&c, one, 2, 5000), CASE_HIT);
+    RG_CHECK_EQ(case_read(&c, two, 1, 5000), CASE_HIT);
+    /* The segment stays readable when its writer seals it. */
+    rg_cache_close(one);
+    RG_CHECK_EQ(case_read(&c, two, 1, 5000), CASE_HIT);
+    rg_cache_close(two);
+    cache_case_close(&c);
+}
+
+/* As hosts that have only the folder in common. */
+static void test_without_a_shared_index_sealed_segments_are_found(void)
+{
+    struct cache_case c;
+    struct rg_cache *one = NULL, *two = NULL;
+    cache_case_open(&c);
+    RG_CHECK_EQ(cache_case_try(&c, SIZE, NULL, &one), 0);
+    RG_CHECK_EQ(cache_case_try(&c, SIZE, NULL, &two), 0);
+    RG_CHECK(case_write(&c, one, 1, 5000));
+    rg_cache_flush(one);
+    rg_cache_flush(two);
+    RG_CHECK_EQ(case_read(&c, one, 1, 5000), CASE_HIT);
+    RG_CHECK_EQ(case_read(&c, two, 1, 5000), CASE_MISS);
+    rg_cache_close(one);
+    rg_cache_flush(two);
+    RG_CHECK_EQ(case_read(&c, two, 1, 5000), CASE_HIT);
+    rg_cache_close(two);
+    cache_case_close(&c);
+}
+
+/* Reads everything once, in an order of its own. Returns the hits. */
+static unsigned epoch_run(struct cache_case *c, struct rg_cache *cache, unsigned first,
+                          unsigned objects, size_t size, unsigned step)
+{
+    unsigned hits = 0;
+    for (unsigned i = 0; i < objects; i++) {
+        unsigned number = first + (unsigned)((uint64_t)i * step % objects);
+        enum case_outcome outcome = case_read(c, cache, number, size);
+        RG_CHECK(outcome == CASE_HIT || outcome == CASE_MISS);
+        hits += outcome == CASE_HIT;
+        if (outcome == CASE_MISS) {
+            (void)case_write(c, cache, number, size);
+            rg_cache_flush(cache);
+        }
+    }
+    return hits;
+}
+
+/* Sixteen segments of 2 MiB at most, objects of 64 KiB. */
+static void test_a_data_set_twice_the_size_keeps_half(void)
+{
+    struct cache_case c;
+    cache_case_open(&c);
+    struct rg_cache *cache = cache_case_start(&c, RG_MIB(16));
+    unsigned objects = 512;
+    RG_CHECK_EQ(epoch_run(&c, cache, 0, objects, 65536 - 512, 1), 0);
+    unsigned sequential = epoch_run(&c, cache, 0, objects, 65536 - 512, 1);
+    unsigned shuffled = epoch_run(&c, cache, 0, objects, 65536 - 512, 211);
+    RG_CHECK(sequential * 100 >= objects * 40 && shuffled >= sequential);
+    struct rg_cache_stats stats = case_stats(cache);
+    RG_CHECK(stats.size <= stats.size_max + RG_MIB(2));
+    RG_CHECK_EQ(stats.evicted, 0);
+    rg_cache_close(cache);
+    cache_case_close(&c);
+}
+
+static void test_a_data_set_that_is_done_with_goes(void)
+{
+    struct cache_case c;
+    cache_case_open(&c);
+    struct rg_cache *cache = cache_case_start(&c, RG_MIB(16));
+    unsigned objects = 128;
+    (void)epoch_run(&c, cache, 0, objects, 65536 - 512, 1);
+    (void)epoch_run(&c, cache, 1000, 256, 65536 - 512, 1);
+    for (unsigned epoch = 0; epoch < 4; epoch++) {
+        (void)epoch_run(&c, cache, 1000, 256, 65536 - 512, 1);
+    }
+    unsigned hits = epoch_run(&c, cache, 1000, 256, 65536 - 512, 1);
+    RG_CHECK(hits * 100 >= 256 * 70);
+    RG_CHECK(case_stats(cache).evicted > 0);
+    rg_cache_close(cache);
+    cache_case_close(&c);
+}
+
+static void test_folders_that_are_refused(void)
+{
+    struct cache_case c;
+    struct rg_cache *cache = NULL;
+    cache_case_open(&c);
+    RG_CHECK_EQ(cache_case_try(&c, 1000, NULL, &cache), -EINVAL);
+    RG_CHECK(strstr(c.why, "16 MiB") != NULL);
+    RG_CHECK_EQ(chmod(c.folder, 0777), 0);
+    RG_CHECK_EQ(cache_case_try(&c, SIZE, NULL, &cache), -EPERM);
+    RG_CHECK(strstr(c.why, "chmod go-w") != NULL);
+    RG_CHECK_EQ(rmdir(c.folder), 0);
+    /* Only the last part is made: another may be a place where something should be mounted. */
+    char folder[200];
+    snprintf(folder, sizeof(folder), "%s/not-there/cache", c.root);
+    struct rg_cache_options options = {.folder = folder, .size = SIZE};
+    RG_CHECK_EQ(rg_cache_open(&cache, &options, c.why, sizeof(c.why)), -ENOENT);
+    RG_CHECK(strstr(c.why, folder) != NULL);
+    cache_case_close(&c);
+}
+
+static void test_a_folder_that_vanishes(void)
+{
+    struct cache_case c;
+    cache_case_open(&c);
+    struct rg_cache *cache = cache_case_start(&c, SIZE);
+    RG_CHECK(case_write(&c, cache, 1, 5000));
+    rg_cache_flush(cache);
+    folder_empty(c.folder);
+    RG_CHECK_EQ(rmdir(c.folder), 0);
+    rg_cache_flush(cache);
+    (void)case_read(&c, cache, 1, 5000);
+    for (unsigned i = 10; i < 200; i++) {
+        (void)case_write(&c, cache, i, RG_CACHE_BLOCK_SIZE);
+        (void)case_read(&c, cache, i, RG_CACHE_BLOCK_SIZE);
+    }
+    rg_cache_flush(cache);
+    rg_cache_close(cache);
+    cache_case_close(&c);
+}
+
+/* A disk that is full: of files of more than 3 MB, for this process. */
+static void test_what_cannot_be_written_is_a_miss(void)
+{
+    struct cache_case c;
+    struct rlimit before, small = {.rlim_cur = 3000000};
+    cache_case_open(&c);
+    struct rg_cache *cache = cache_case_start(&c, SIZE);
+    RG_CHECK_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small.rlim_max = before.rlim_max;
+    signal(SIGXFSZ, SIG_IGN);
+    RG_CHECK_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+    for (unsigned i = 0; i < 20; i++) {
+        (void)case_write(&c, cache, i, 200000);
+    }
+    rg_cache_flush(cache);
+    RG_CHECK(case_stats(cache).errors > 0);
+    RG_CHECK_EQ(case_stats(cache).size, 0);
+    RG_CHECK_EQ(case_read(&c, cache, 1, 200000), CASE_MISS);
+    RG_CHECK(!case_write(&c, cache, 1, 200000));
+    rg_cache_close(cache);
+    RG_CHECK_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+    cache_case_close(&c);
+}
+
+static void test_a_forked_child_leaves_it_alone(void)
+{
+    struct cache_case c;
+    cache_case_open(&c);
+    struct rg_cache *cache = cache_case_start(&c, SIZE);
+    RG_CHECK(case_write(&c, cache, 1, 5000));
+    rg_cache_flush(cache);
+    pid_t child = fork();
+    RG_CHECK(child >= 0);
+    if (child == 0) {
+        rg_cache_close(cache);
+        _exit(0);
+    }
+    int status = 1;
+    RG_CHECK_EQ(waitpid(child, &status, 0), child);
+    RG_CHECK_EQ(status, 0);
+    RG_CHECK_EQ(case_read(&c, cache, 1, 5000), CASE_HIT);
+    rg_cache_close(cache);
+    cache_case_close(&c);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct rg_test tests[] = {
+        RG_TEST(test_what_was_written_is_found),
+        RG_TEST(test_another_key_is_not_found),
+        RG_TEST(test_keys_that_cannot_be_cached),
+        RG_TEST(test_a_part_of_a_block_is_checked_alone),
+        RG_TEST(test_a_second_life_finds_what_the_first_wrote),
+        RG_TEST(test_two_caches_share_a_folder),
+        RG_TEST(test_without_a_shared_index_sealed_segments_are_found),
+        RG_TEST(test_a_data_set_twice_the_size_keeps_half),
+        RG_TEST(test_a_data_set_that_is_done_with_goes),
+        RG_TEST(test_folders_that_are_refused),
+        RG_TEST(test_a_folder_that_vanishes),
+        RG_TEST(test_what_cannot_be_written_is_a_miss),
+        RG_TEST(test_a_forked_child_leaves_it_alone),
+    };
+    return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
+}

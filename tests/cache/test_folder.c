@@ -1,0 +1,86 @@
+/* Listing, verifying and pruning a folder from the outside. */
+#include "cache/folder.h"
+
+#include "tests/cache/cache_case.h"
+
+static int entry_count(void *context, const struct rg_cache_entry *entry)
+{
+    unsigned *count = context;
+    (*count)++;
+    if (entry->error == 0) {
+        RG_CHECK_STR(entry->key.bucket, "bucket");
+        RG_CHECK_EQ(entry->object_size, entry->body_size);
+    }
+    return 0;
+}
+
+static int entry_stop(void *context, const struct rg_cache_entry *entry)
+{
+    (void)context;
+    (void)entry;
+    return 5;
+}
+
+static void fill(struct cache_case *c, unsigned first, unsigned count)
+{
+    struct rg_cache *cache = cache_case_start(c, RG_MIB(64));
+    for (unsigned i = first; i < first + count; i++) {
+        RG_CHECK(case_write(c, cache, i, 30000));
+    }
+    rg_cache_close(cache);
+}
+
+static void damage(struct cache_case *c, off_t at)
+{
+    DIR *dir = opendir(c->folder);
+    struct dirent *entry;
+    while ((entry = readdir(dir)) != NULL && entry->d_name[0] == '.') {
+    }
+    int fd = openat(dirfd(dir), entry->d_name, O_RDWR | O_CLOEXEC);
+    uint8_t byte;
+    RG_CHECK_EQ(pread(fd, &byte, 1, at), 1);
+    byte ^= 4;
+    RG_CHECK_EQ(pwrite(fd, &byte, 1, at), 1);
+    close(fd);
+    closedir(dir);
+}
+
+static void test_list_verify_prune(void)
+{
+    struct cache_case c;
+    struct rg_cache_folder_totals totals;
+    unsigned count = 0;
+    cache_case_open(&c);
+    fill(&c, 0, 20);
+    fill(&c, 20, 20);
+    RG_CHECK_EQ(rg_cache_list(c.folder, entry_count, &count, &totals), 0);
+    RG_CHECK_EQ(count, 40);
+    RG_CHECK_EQ(totals.records, 40);
+    RG_CHECK_EQ(totals.segments, 2);
+    RG_CHECK(totals.size > 40 * 30000 && totals.size < 40 * 31000);
+    RG_CHECK_EQ(rg_cache_list(c.folder, entry_stop, NULL, &totals), 5);
+    count = 0;
+    RG_CHECK_EQ(rg_cache_verify(c.folder, false, entry_count, &count, &totals), 0);
+    RG_CHECK_EQ(count, 0);
+    damage(&c, RG_CACHE_HEAD_SIZE + 10000);
+    RG_CHECK_EQ(rg_cache_verify(c.folder, false, entry_count, &count, &totals), 0);
+    RG_CHECK_EQ(count, 1);
+    RG_CHECK_EQ(totals.damaged_records, 1);
+    RG_CHECK_EQ(rg_cache_verify(c.folder, true, NULL, NULL, &totals), 0);
+    RG_CHECK_EQ(totals.removed_segments, 1);
+    RG_CHECK_EQ(rg_cache_prune(c.folder, RG_MIB(1), &totals), 0);
+    RG_CHECK_EQ(totals.removed_segments, 0);
+    RG_CHECK_EQ(totals.segments, 1);
+    RG_CHECK_EQ(rg_cache_prune(c.folder, 0, &totals), 0);
+    RG_CHECK_EQ(totals.removed_segments, 1);
+    RG_CHECK_EQ(totals.size, 0);
+    RG_CHECK_EQ(rg_cache_list(c.share, NULL, NULL, &totals), 0);
+    RG_CHECK_EQ(rg_cache_list("/not/there", NULL, NULL, &totals), -ENOENT);
+    cache_case_close(&c);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct rg_test tests[] = {RG_TEST(test_list_verify_prune)};
+    return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
+}

@@ -1,0 +1,107 @@
+/* The file of an index: made once, replaced, refused. */
+#include "cache/index_file.h"
+
+#include "tests/cache/cache_case.h"
+
+static struct rg_cache_index_file file_of(struct cache_case *c)
+{
+    struct rg_cache_index_file file = {.share = c->share, .fd = -1};
+    snprintf(file.path, sizeof(file.path), "%s/index", c->share);
+    return file;
+}
+
+static int try(struct cache_case *c, struct rg_cache_index_file *file, uint64_t lines)
+{
+    c->why[0] = '\0';
+    return rg_cache_index_file_open(file, lines, c->why, sizeof(c->why));
+}
+
+static void test_the_second_opens_what_the_first_made(void)
+{
+    struct cache_case c;
+    struct stat status;
+    cache_case_open(&c);
+    struct rg_cache_index_file one = file_of(&c), two = file_of(&c);
+    RG_CHECK_EQ(try(&c, &one, 16), 0);
+    RG_CHECK_EQ(try(&c, &two, 999), 0);
+    RG_CHECK_EQ(fstat(two.fd, &status), 0);
+    RG_CHECK_EQ(status.st_size, rg_cache_index_file_size(16));
+    RG_CHECK_EQ(status.st_mode, S_IFREG | 0600);
+    RG_CHECK_EQ(rg_cache_index_file_lock(&one, 3), 0);
+    RG_CHECK(rg_cache_index_file_lock(&two, 3) < 0);
+    RG_CHECK_EQ(rg_cache_index_file_lock(&two, 4), 0);
+    rg_cache_index_file_unlock(&one, 3);
+    RG_CHECK_EQ(rg_cache_index_file_lock(&two, 3), 0);
+    rg_cache_index_file_close(&one);
+    rg_cache_index_file_close(&two);
+    cache_case_close(&c);
+}
+
+static void test_another_in_its_place(void)
+{
+    struct cache_case c;
+    cache_case_open(&c);
+    struct rg_cache_index_file one = file_of(&c), two = file_of(&c);
+    RG_CHECK_EQ(try(&c, &one, 16), 0);
+    RG_CHECK_EQ(try(&c, &two, 16), 0);
+    int fd = rg_cache_index_file_make(&one, 32);
+    RG_CHECK(fd >= 0);
+    RG_CHECK(!rg_cache_index_file_is_gone(&two));
+    RG_CHECK_EQ(rg_cache_index_file_replace(&one, fd), 0);
+    RG_CHECK(!rg_cache_index_file_is_gone(&one));
+    RG_CHECK(rg_cache_index_file_is_gone(&two));
+    rg_cache_index_file_close(&two);
+    RG_CHECK_EQ(try(&c, &two, 16), 0);
+    struct stat status;
+    RG_CHECK_EQ(fstat(two.fd, &status), 0);
+    RG_CHECK_EQ(status.st_size, rg_cache_index_file_size(32));
+    rg_cache_index_file_close(&one);
+    rg_cache_index_file_close(&two);
+    cache_case_close(&c);
+}
+
+static void test_what_is_refused(void)
+{
+    struct cache_case c;
+    cache_case_open(&c);
+    struct rg_cache_index_file file = file_of(&c);
+    RG_CHECK_EQ(try(&c, &file, 16), 0);
+    for (off_t at = 0; at < 24; at++) {
+        uint8_t byte = 0;
+        RG_CHECK_EQ(pread(file.fd, &byte, 1, at), 1);
+        byte ^= 0x10;
+        RG_CHECK_EQ(pwrite(file.fd, &byte, 1, at), 1);
+        struct rg_cache_index_file other = file_of(&c);
+        RG_CHECK_EQ(try(&c, &other, 16), -EINVAL);
+        RG_CHECK(strstr(c.why, "remove it") != NULL);
+        byte ^= 0x10;
+        RG_CHECK_EQ(pwrite(file.fd, &byte, 1, at), 1);
+    }
+    RG_CHECK_EQ(fchmod(file.fd, 0644), 0);
+    struct rg_cache_index_file other = file_of(&c);
+    RG_CHECK_EQ(try(&c, &other, 16), -EPERM);
+    rg_cache_index_file_close(&file);
+    cache_case_close(&c);
+}
+
+static void test_memory_without_a_name(void)
+{
+    struct rg_cache_index_file file = {.share = NULL, .fd = -1};
+    char why[200];
+    RG_CHECK_EQ(rg_cache_index_file_open(&file, 16, why, sizeof(why)), 0);
+    RG_CHECK(!rg_cache_index_file_is_gone(&file));
+    int fd = rg_cache_index_file_make(&file, 32);
+    RG_CHECK_EQ(rg_cache_index_file_replace(&file, fd), 0);
+    rg_cache_index_file_close(&file);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct rg_test tests[] = {
+        RG_TEST(test_the_second_opens_what_the_first_made),
+        RG_TEST(test_another_in_its_place),
+        RG_TEST(test_what_is_refused),
+        RG_TEST(test_memory_without_a_name),
+    };
+    return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
+}
