@@ -2,7 +2,7 @@
 """For how long training stands still while a checkpoint is saved, and what its steps cost meanwhile.
 
 Rows: ringest.checkpoint.save and AsyncSaver, dcp.save and dcp.async_save with one ringest.dcp.StorageWriter. The emulator
-limits each connection, so that a save takes as long as over a network. For each row: the seconds for which the call holds
+answers late, so that a save takes as long as over a network. For each row: the seconds for which the call holds
 up training; the seconds of a step (matrix multiplications of one thread) without a save, and while one is being
 sent, at their median; how many bytes the process has grown by after the first save, and after the last one. Over TLS;
 `ringest emulate` on the first core, the client on all, or with --pinned on the last one.
@@ -116,8 +116,7 @@ def main():
     parser.add_argument("--package", default="", help="where the package ringest is, if not installed: BUILD/python")
     parser.add_argument("--row", choices=ROWS, action="append", help="only these rows")
     parser.add_argument("--megabytes", type=int, default=1000, help="of the state")
-    parser.add_argument("--conn-mbps", type=int, default=100, help="megabits a second of each connection")
-    parser.add_argument("--latency-ms", default="20:60", help="of each answer, as of ringest emulate")
+    parser.add_argument("--latency-ms", default="2000:2500", help="of each answer, as of ringest emulate")
     parser.add_argument("--saves", type=int, default=10)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--pinned", action="store_true", help="the client has one core")
@@ -130,8 +129,7 @@ def main():
         client(arguments)
         return
     for name in arguments.row or ROWS:
-        limits = ["--conn-mbps", str(arguments.conn_mbps), "--latency-ms", arguments.latency_ms]
-        with common.Emulator(arguments.program, *limits) as emulator:
+        with common.Emulator(arguments.program, "--latency-ms", arguments.latency_ms) as emulator:
             told = row(arguments, name, emulator)
         first, most, last = (each / told["bytes"] for each in told["grown"])
         print(f"{NAMES[name]}: {told['bytes'] / 1e9:.2f} GB")

@@ -91,6 +91,7 @@ class _Records:
         self.whole: memoryview | None = None  # all of the file, where torch does not give its entries
         self._copy = copy
         self._fetched: set[int] = set()  # addresses of copies
+        self._devices: set[torch.device] = set()  # which they come from
         self._watched: list[torch.UntypedStorage] = []
 
     def write_record(self, name: str, data: Any, size: int) -> None:
@@ -114,6 +115,7 @@ class _Records:
         def cpu() -> torch.UntypedStorage:
             copy = self._copy.take(storage.nbytes(), True).copy_(storage, non_blocking=True)
             self._fetched.add(copy.data_ptr())
+            self._devices.add(storage.device)
             return copy
 
         storage.cpu = cpu  # type: ignore[method-assign]
@@ -124,10 +126,10 @@ class _Records:
         for storage in self._watched:
             storage.__dict__.pop("cpu", None)
         self._watched.clear()
-        if self._fetched:
+        for device in self._devices:
             import torch
 
-            torch.accelerator.synchronize()
+            torch.cuda.synchronize(device)
 
 
 def _is_of_device(tensor: Any) -> bool:

@@ -215,11 +215,11 @@ class Saves(unittest.TestCase):
         with (
             unittest.mock.patch.object(_async_save, "_is_of_device", lambda value: isinstance(value, torch.Tensor)),
             unittest.mock.patch.object(torch, "empty", lambda *a, pin_memory=False, **o: empty(*a, **o)),
-            unittest.mock.patch.object(torch.accelerator, "synchronize") as synchronize,
+            unittest.mock.patch.object(torch.cuda, "synchronize") as synchronize,
         ):
             torch.serialization._save(given, records, _async_save._watching(pickle, records), 2, False)
             records.end()
-        synchronize.assert_called_once()
+        synchronize.assert_called_once_with(torch.device("cpu"))
         self.assertEqual([is_pinned for _, is_pinned, _ in records._copy._used], [True, True])
         copies = [data for _, data, _ in records.entries if isinstance(data, torch.UntypedStorage)]
         self.assertEqual(
