@@ -231,6 +231,7 @@ static void response_finish(struct rg_conn *conn)
     bool live = conn->response.keep_alive && conn->request == RG_REQUEST_SENT &&
                 !rg_transport_has_input(&conn->transport);
     conn->served++;
+    conn->exchange_ns = loop_of(conn)->now_ns - conn->response.x->started_ns;
     if (!live) {
         struct rg_transport_failure none = {.status = RG_STATUS_OK};
         conn_close(conn, &none);

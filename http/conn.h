@@ -85,6 +85,7 @@ struct rg_conn {
     uint8_t state, request;      /* `state` is changed by one function */
     uint32_t served;             /* exchanges that it has carried to their end */
     uint64_t opened_ns, progress_ns;
+    uint64_t exchange_ns; /* how long the last exchange took */
     uint64_t upload_sent;
     uint64_t acknowledged; /* of what was sent, when it was looked at last */
     /* What an exchange is told that is done when the transport is closed. */

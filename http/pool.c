@@ -96,6 +96,7 @@ static int conn_begin(struct rg_pool *pool)
         rg_list_push_front(&pool->free, &conn->node);
         return rc;
     }
+    rg_growth_begun(&pool->growth, pool->open_count);
     pool->open_count++;
     pool->connecting_count++;
     return 0;
@@ -122,12 +123,52 @@ static void conn_begin_failed(struct rg_pool *pool, int rc)
     queue_fail(pool, &failure);
 }
 
-static uint32_t connections_wanted(const struct rg_pool *pool)
+/* When the exchange was begun that has been on a connection the longest; 0: there is none. */
+static uint64_t oldest_started_ns(const struct rg_pool *pool)
+{
+    const struct rg_exchange *x =
+        rg_list_empty(&pool->busy)
+            ? NULL
+            : RG_CONTAINER_OF(pool->busy.next, struct rg_conn, node)->response.x;
+    return x != NULL ? x->started_ns : 0;
+}
+
+/* How many connections the exchanges that wait are worth. Without TLS one costs next to nothing. */
+static uint32_t growth_allowed(const struct rg_pool *pool)
+{
+    uint64_t started_ns = oldest_started_ns(pool);
+    const uint32_t *processes = pool->options.processes;
+    struct rg_growth_now now = {
+        .max = pool->connections_max,
+        .processes = processes != NULL ? *processes : 1,
+        .open = pool->open_count - pool->slow_count,
+        .connecting = pool->connecting_count - pool->slow_count,
+        .oldest_ns = started_ns != 0 ? now_of(pool) - started_ns : 0,
+    };
+    return pool->options.tls != NULL ? rg_growth_allowed(&pool->growth, &now) : UINT32_MAX;
+}
+
+/* Exchanges wait, and no connection is worth its cost: looks again when they have waited long. */
+static void growth_await(struct rg_pool *pool)
+{
+    uint64_t age_ns = rg_growth_age(&pool->growth), started_ns = oldest_started_ns(pool);
+    if (age_ns != UINT64_MAX && started_ns != 0) {
+        rg_loop_set_alarm(pool->shared.response.loop, &pool->alarm, started_ns + age_ns + 1);
+    }
+}
+
+static uint32_t connections_wanted(struct rg_pool *pool)
 {
     uint32_t on_the_way = pool->connecting_count - pool->slow_count;
     uint32_t for_queue = pool->queue_count > on_the_way ? pool->queue_count - on_the_way : 0;
     uint32_t prewarm =
         pool->prewarm_target > pool->open_count ? pool->prewarm_target - pool->open_count : 0;
+    if (for_queue > 0 && pool->open_count < pool->connections_max) {
+        for_queue = RG_MIN(for_queue, growth_allowed(pool));
+        if (for_queue == 0) {
+            growth_await(pool);
+        }
+    }
     return RG_MAX(for_queue, prewarm);
 }
 
@@ -424,14 +465,21 @@ static void conn_ready(struct rg_conn *conn, enum rg_conn_state before)
         connecting_over(pool, before);
         connected_tell(pool, conn);
         rg_candidates_succeeded(candidates_of(pool), &conn->use);
+        rg_growth_connected(&pool->growth, conn->transport.reached_ns - conn->opened_ns,
+                            now_of(pool) - conn->transport.reached_ns);
         /* One handshake less: others may begin. */
         pool_pump_soon(pool);
+    } else {
+        rg_growth_answered(&pool->growth, conn->exchange_ns);
     }
     rg_list_remove(&conn->node);
     struct rg_exchange *x = queue_pop(pool);
     if (x == NULL) {
         rg_list_push_front(&pool->idle, &conn->node);
         return;
+    }
+    if (pool->queue_count > 0 && may_open(pool) && growth_allowed(pool) > 0) {
+        pool_pump_soon(pool);
     }
     rg_list_push_back(&pool->busy, &conn->node);
     rg_conn_assign(conn, x);

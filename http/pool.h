@@ -2,7 +2,8 @@
  *
  * One exchange at a time uses a connection; the last one used is the first to be used again,
  * because its memory is hot and the others may then grow old and close. New connections are opened
- * while exchanges wait, up to a limit, spread over all addresses that the name resolves to. An
+ * while exchanges wait, up to a limit and as quickly as http/growth.h says, spread over all
+ * addresses that the name resolves to. An
  * address that refuses, fails in the handshake, does not answer within RG_CONN_SLOW_NS, or
  * whose connection is lost before its first answer is passed over for a while and another is tried
  * (http/candidates.h). Only when all have failed and no connection is left are the waiting
@@ -15,6 +16,7 @@
 #define RG_HTTP_POOL_H
 
 #include "http/conn.h"
+#include "http/growth.h"
 #include "http/pool_addresses.h"
 
 /* Handshakes at once: a storm of them would delay the connections that carry data. */
@@ -33,6 +35,7 @@ struct rg_pool_options {
     struct rg_resolver *resolver;         /* borrowed */
     struct rg_transport_loop *transports; /* borrowed */
     uint32_t connections_max;
+    const uint32_t *processes; /* of this host that use the server; borrowed; NULL: only this one */
     uint64_t connect_timeout_ns, first_byte_timeout_ns, stall_timeout_ns, idle_timeout_ns;
 };
 
@@ -75,7 +78,8 @@ struct rg_pool {
     uint32_t queue_count;
     uint32_t prewarm_target;
     struct rg_pool_addresses addresses;
-    struct rg_alarm alarm; /* when an address is no longer passed over */
+    struct rg_growth growth;
+    struct rg_alarm alarm; /* when an address is no longer passed over, or the service is slow */
     bool has_connected;    /* the first one has been logged */
     struct rg_task pump_task;
     void (*closed)(void *context);

@@ -210,6 +210,7 @@ static void transport_fail_tunnel(struct rg_transport *transport)
 /* Bytes now flow between us and the peer itself. */
 static void peer_reached(struct rg_transport *transport)
 {
+    transport->reached_ns = transport->shared->loop->now_ns;
     if (transport->secure) {
         transport_enter(transport, RG_TRANSPORT_HANDSHAKING);
         handshake_step(transport);

@@ -89,8 +89,9 @@ struct rg_transport {
     size_t direct_size;
     size_t receive_max; /* of one receive; the owner may lower it for plain text */
     struct rg_transport_failure failure;
-    uint8_t state; /* enum rg_transport_state; changed by one function */
-    bool secure;   /* TLS with the peer; does not change while it is open */
+    uint64_t reached_ns; /* when bytes began to flow between us and the peer itself */
+    uint8_t state;       /* enum rg_transport_state; changed by one function */
+    bool secure;         /* TLS with the peer; does not change while it is open */
 };
 
 /* Prepares a zeroed transport. `shared` and `owner` are borrowed. */

@@ -238,6 +238,7 @@ static int loop_open(struct rg_client *client, struct rg_client_loop *client_loo
         .resolver = client->resolver,
         .transports = client_loop->transports,
         .connections_max = connections,
+        .processes = &client_loop->peers.processes,
         .connect_timeout_ns = options->connect_timeout_ns,
         .first_byte_timeout_ns = options->first_byte_timeout_ns,
         .stall_timeout_ns = options->stall_timeout_ns,

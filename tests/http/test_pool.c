@@ -329,6 +329,79 @@ static void test_time_outs_that_never_come(void)
     rg_test_pki_fini(&pki);
 }
 
+struct tls_setting {
+    struct setting setting;
+    const struct rg_step *scripts[1];
+    struct rg_test_pki pki;
+    struct rg_tls_context *context;
+};
+
+static void tls_setting_open(struct tls_setting *tls, const struct rg_step *script,
+                             uint32_t connections_max, const uint32_t *processes)
+{
+    tls->scripts[0] = script;
+    rg_test_pki_init(&tls->pki);
+    tls->context = rg_test_client_context(&tls->pki, false);
+    struct rg_script_options options = {
+        .scripts = tls->scripts, .script_count = 1, .certificate = &tls->pki.leaf};
+    tls->setting = (struct setting){.pool.options = {.tls = tls->context,
+                                                     .connections_max = connections_max,
+                                                     .processes = processes}};
+    tls->setting.server = rg_scripted_server_start(&options);
+    rg_test_pool_open(&tls->setting.pool, rg_scripted_server_port(tls->setting.server));
+}
+
+static void tls_setting_close(struct tls_setting *tls)
+{
+    setting_close(&tls->setting);
+    rg_tls_context_close(tls->context);
+    rg_test_pki_fini(&tls->pki);
+}
+
+/* Submits as many, and tells how many connections there were when all were done. */
+static uint32_t run_together(struct tls_setting *tls, uint32_t count, uint32_t at_gate)
+{
+    struct rg_test_exchange exchanges[32] = {0};
+    struct setting *setting = &tls->setting;
+    RG_ASSERT(count <= RG_ARRAY_LEN(exchanges));
+    for (uint32_t i = 0; i < count; i++) {
+        rg_test_exchange_submit(&setting->pool, &exchanges[i]);
+    }
+    RG_AWAIT(rg_scripted_server_requests(setting->server) >= at_gate);
+    rg_scripted_server_open(setting->server, 0);
+    for (uint32_t i = 0; i < count; i++) {
+        rg_test_exchange_wait(&setting->pool);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        RG_CHECK_EQ(exchanges[i].status, RG_STATUS_OK);
+        rg_test_exchange_fini(&exchanges[i]);
+    }
+    return rg_scripted_server_connections(setting->server);
+}
+
+/* Nothing is answered before all have been asked: waiting alone has to open what they need. */
+static void test_all_connections_are_opened_to_a_slow_service(void)
+{
+    enum { COUNT = 3 * RG_GROWTH_FIRST };
+    static const struct rg_step slow[] = {RG_READ, RG_GATE(0), RG_SEND(ANSWER), RG_AGAIN};
+    struct tls_setting tls;
+    tls_setting_open(&tls, slow, COUNT, NULL);
+    RG_CHECK_EQ(run_together(&tls, COUNT, COUNT), COUNT);
+    tls_setting_close(&tls);
+}
+
+/* The share of each is less than the first few, and yet none waits for ever. */
+static void test_connections_are_opened_beyond_the_share_when_one_takes_long(void)
+{
+    enum { COUNT = RG_GROWTH_FIRST + 2 };
+    static const struct rg_step slow[] = {RG_READ, RG_GATE(0), RG_SEND(ANSWER), RG_AGAIN};
+    static const uint32_t processes = 1000;
+    struct tls_setting tls;
+    tls_setting_open(&tls, slow, COUNT, &processes);
+    RG_CHECK_EQ(run_together(&tls, COUNT, COUNT), COUNT);
+    tls_setting_close(&tls);
+}
+
 /* Leaves no room in the buffers of both kernels for what closing has to say. */
 static void fill_socket(void *context)
 {
@@ -376,6 +449,8 @@ int main(int argc, char **argv)
         RG_TEST(test_closed_with_exchanges_in_every_state),
         RG_TEST(test_time_outs_that_never_come),
         RG_TEST(test_closing_waits_a_while_for_a_peer_that_does_not_read),
+        RG_TEST(test_all_connections_are_opened_to_a_slow_service),
+        RG_TEST(test_connections_are_opened_beyond_the_share_when_one_takes_long),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }
