@@ -49,9 +49,11 @@ static void side_add(const struct rg_portion *portion, struct rg_portion_side *s
         return;
     }
     side->restrained++;
-    side->refused += told->restraint == RG_PEER_REFUSED;
-    side->is_news |= told->refused_ns != 0 && told->refused_ns <= portion->now_ns &&
-                     portion->now_ns - told->refused_ns <= RG_PORTION_NEWS_NS;
+    if (told->refused_ns != 0 && told->refused_ns <= portion->now_ns) {
+        uint64_t ago_ns = portion->now_ns - told->refused_ns;
+        side->refused += told->restraint == RG_PEER_REFUSED && ago_ns <= RG_PORTION_HELD_NS;
+        side->is_news |= ago_ns <= RG_PORTION_NEWS_NS;
+    }
     if (told->gap_ns > 0) {
         side_add_paced(side, told, is_own, part);
     }

@@ -16,8 +16,9 @@
 #include "gcs/host/peers.h"
 #include "gcs/request/limiter.h"
 
-/* A refusal holds those back who are free, for so long. */
+/* A refusal holds those back who are free, for so long, and longer those who begin. */
 #define RG_PORTION_NEWS_NS (10 * RG_NS_PER_S)
+#define RG_PORTION_HELD_NS (60 * RG_NS_PER_S)
 /* Fewer heads than these say nothing about latency. */
 #define RG_PORTION_HEADS_MIN 100
 
@@ -26,7 +27,8 @@ struct rg_portion_side {
     double processes; /* other ones: each record of one is a part of it */
     uint32_t own;     /* records of this process */
     double limits;    /* their sum */
-    uint32_t restrained, paced, refused;
+    uint32_t restrained, paced;
+    uint32_t refused; /* themselves, in RG_PORTION_HELD_NS */
     double paced_processes;
     uint32_t paced_own;
     double rates; /* of those that are paced, in requests a nanosecond */

@@ -206,6 +206,9 @@ static void test_old_refusals_hold_only_those_who_begin(void)
     turn(&host);
     RG_CHECK_EQ(host.limiters[1].state, RG_LIMITER_FREE);
     RG_CHECK_EQ(host.limiters[2].state, RG_LIMITER_LIMITED);
+    /* And not for ever. */
+    turns(&host, RG_PORTION_HELD_NS / RG_PEERS_INTERVAL_NS);
+    RG_CHECK_EQ(host.limiters[2].state, RG_LIMITER_FREE);
 }
 
 /* One request at a time was too much for the first. */
