@@ -15,7 +15,7 @@ import unittest
 import ringest
 import support
 
-PROCESSES = 6
+PROCESSES = 4
 RATE = 150
 
 
