@@ -38,8 +38,7 @@ enum rg_peer_restraint {
 
 /* The reads, or the writes, of a bucket on one loop. */
 struct rg_peer_side {
-    double limit;                /* requests that may be out; of one that is free, those that are */
-    uint64_t gap_ns;             /* between requests; 0: none */
+    uint64_t gap_ns;             /* from one request to the next; 0: not known */
     uint64_t refused_ns;         /* when the service asked for less last; 0: never */
     uint32_t in_flight, waiting; /* both 0: it is not used now */
     uint32_t restraint;          /* enum rg_peer_restraint */

@@ -1,30 +1,27 @@
 /* See limiter.h. */
 #include "gcs/request/limiter.h"
 
-/* A limit that is in force lets at least one through, and a gap ends. */
+/* The time of an answer follows the last so many. */
+#define ANSWER_MEAN_COUNT 16
+
+/* A gap is there when and only when the limiter is paced, and ends. */
 static bool invariants(const struct rg_limiter *limiter)
 {
+    bool is_paced = limiter->state == RG_LIMITER_PACED;
     bool window = limiter->window.count > 0 || limiter->window.sum_ns == 0;
-    bool limit = limiter->state != RG_LIMITER_LIMITED ||
-                 (limiter->limit >= 1 && limiter->limit <= limiter->options.limit_max);
-    bool gap = limiter->state != RG_LIMITER_PACED ||
-               (limiter->gap_ns >= 1 && limiter->gap_ns <= (double)RG_LIMITER_GAP_NS_MAX);
-    bool steady_gap = limiter->steady_gap_ns == 0 || limiter->state == RG_LIMITER_PACED;
-    bool follows = !limiter->follows || limiter->state != RG_LIMITER_FREE;
-    return window && limit && gap && steady_gap && follows && limiter->steady >= 1;
+    bool gap = is_paced ? limiter->gap_ns >= 1 && limiter->gap_ns <= (double)RG_LIMITER_GAP_NS_MAX
+                        : limiter->gap_ns == 0 && limiter->quick_gap_ns == 0;
+    bool share = limiter->unavailable >= 0 && limiter->unavailable <= 1;
+    bool follows = !limiter->follows || is_paced;
+    return window && gap && share && follows && limiter->answer_ns >= 0;
 }
 
 static void become(struct rg_limiter *limiter, enum rg_limiter_state state)
 {
     RG_ASSERT(state != limiter->state);
-    RG_ASSERT(limiter->state != RG_LIMITER_FREE || state == RG_LIMITER_LIMITED);
     limiter->state = state;
-    if (state == RG_LIMITER_FREE) {
-        limiter->gap_ns = limiter->steady_gap_ns = 0;
-        limiter->follows = false;
-        /* How much there is room for is not known when few were out. */
-        limiter->steady = RG_MAX(limiter->options.limit_max * RG_LIMITER_CUT, 1.0);
-    }
+    limiter->gap_ns = limiter->quick_gap_ns = 0;
+    limiter->follows = false;
 }
 
 void rg_limiter_init(struct rg_limiter *limiter, const struct rg_limiter_options *options,
@@ -33,21 +30,24 @@ void rg_limiter_init(struct rg_limiter *limiter, const struct rg_limiter_options
     RG_ASSERT(options->limit_max >= 1);
     *limiter =
         (struct rg_limiter){.options = *options, .begun_ns = now_ns, .random = options->seed};
-    limiter->steady = RG_MAX(options->limit_max * RG_LIMITER_CUT, 1.0);
     limiter->window.since_ns = now_ns;
 }
 
 uint32_t rg_limiter_limit(const struct rg_limiter *limiter)
 {
-    switch (limiter->state) {
-    case RG_LIMITER_FREE:
+    if (limiter->state == RG_LIMITER_FREE) {
         return limiter->options.limit_max;
-    case RG_LIMITER_LIMITED:
-        return (uint32_t)limiter->limit;
-    case RG_LIMITER_PACED:
-        break;
     }
-    return 1;
+    double out = limiter->answer_ns / limiter->gap_ns;
+    return (uint32_t)RG_MIN(RG_MAX(out, 1.0), (double)limiter->options.limit_max);
+}
+
+double rg_limiter_gap_ns(const struct rg_limiter *limiter)
+{
+    if (limiter->state == RG_LIMITER_PACED) {
+        return limiter->gap_ns;
+    }
+    return limiter->in_flight > 0 ? limiter->answer_ns / limiter->in_flight : 0;
 }
 
 /* From three quarters to five quarters of the gap, by SplitMix64 (Steele, Lea, Flood 2014). */
@@ -65,17 +65,13 @@ static void idle_end(struct rg_limiter *limiter, uint64_t now_ns)
 {
     if (limiter->state != RG_LIMITER_FREE && limiter->in_flight == 0 &&
         now_ns - limiter->begun_ns >= RG_LIMITER_IDLE_NS) {
-        if (limiter->state == RG_LIMITER_PACED) {
-            become(limiter, RG_LIMITER_LIMITED);
-        }
         become(limiter, RG_LIMITER_FREE);
-        limiter->refused_count = 0;
     }
 }
 
 static bool is_full(const struct rg_limiter *limiter)
 {
-    return limiter->state != RG_LIMITER_FREE && limiter->in_flight >= rg_limiter_limit(limiter);
+    return limiter->state != RG_LIMITER_FREE && limiter->in_flight >= limiter->options.limit_max;
 }
 
 static void begin(struct rg_limiter *limiter, uint64_t now_ns)
@@ -83,7 +79,8 @@ static void begin(struct rg_limiter *limiter, uint64_t now_ns)
     limiter->in_flight++;
     limiter->begun_ns = now_ns;
     if (limiter->state == RG_LIMITER_PACED) {
-        limiter->next_ns = now_ns + gap_vary(limiter);
+        uint64_t oldest_ns = now_ns - RG_MIN(now_ns, RG_LIMITER_BURST_NS);
+        limiter->next_ns = RG_MAX(limiter->next_ns, oldest_ns) + gap_vary(limiter);
     }
 }
 
@@ -137,112 +134,122 @@ uint64_t rg_limiter_next_ns(const struct rg_limiter *limiter, uint64_t now_ns)
     return limiter->state == RG_LIMITER_PACED ? RG_MAX(limiter->next_ns, rate_ns) : rate_ns;
 }
 
-static void cut_note(struct rg_limiter *limiter, uint64_t now_ns)
+static void gap_set(struct rg_limiter *limiter, double gap_ns)
 {
+    limiter->gap_ns = RG_MIN(RG_MAX(gap_ns, 1.0), (double)RG_LIMITER_GAP_NS_MAX);
+}
+
+/* known_ns: this gap was too short for what is answered; 0: that is not known. */
+static void cut(struct rg_limiter *limiter, double gap_ns, double known_ns, uint64_t now_ns)
+{
+    if (limiter->state == RG_LIMITER_FREE) {
+        become(limiter, RG_LIMITER_PACED);
+    }
+    gap_set(limiter, gap_ns);
+    limiter->quick_gap_ns = known_ns > 0 ? known_ns / (1 - RG_LIMITER_CUT) : limiter->quick_gap_ns;
+    limiter->next_ns = limiter->begun_ns + gap_vary(limiter);
     limiter->cut_ns = now_ns;
     limiter->answer_count = 0;
     limiter->backoffs++;
     limiter->follows = false;
 }
 
-static void cut(struct rg_limiter *limiter, double factor, uint32_t least, uint64_t now_ns)
+/* The gap of the rate there is, where somebody saw that it takes so long to be answered. */
+static double gap_at(const struct rg_limiter *limiter, uint64_t elapsed_ns)
 {
-    double out = (double)RG_MIN(limiter->in_flight, rg_limiter_limit(limiter));
-    bool is_known = is_full(limiter) && limiter->answer_count > 0;
-    limiter->limit = RG_MAX(out * factor, (double)least);
-    if (limiter->state == RG_LIMITER_FREE) {
-        become(limiter, RG_LIMITER_LIMITED);
-    } else if (is_known) {
-        limiter->steady = limiter->limit;
+    if (limiter->state == RG_LIMITER_PACED) {
+        return limiter->gap_ns;
     }
-    cut_note(limiter, now_ns);
+    return RG_MAX(limiter->answer_ns, (double)elapsed_ns) / limiter->in_flight;
 }
 
-static void gap_set(struct rg_limiter *limiter, double gap_ns)
+/* By how much of it the rate is cut after so many answers. */
+static double cut_after(uint32_t answer_count)
 {
-    limiter->gap_ns = RG_MIN(RG_MAX(gap_ns, 1.0), (double)RG_LIMITER_GAP_NS_MAX);
-    limiter->next_ns = limiter->begun_ns + gap_vary(limiter);
+    double all = (double)answer_count + 1;
+    return RG_MAX(1 / (2 * all), RG_MIN(RG_LIMITER_CUT, RG_LIMITER_CUT_ANSWERS / all));
 }
 
-/* One at a time was too much, or nothing is answered at all. True: it is slower now. */
-static bool slow_down(struct rg_limiter *limiter, uint64_t sent_ns, uint64_t now_ns)
+/* True: it is slower now. */
+static bool slow_down(struct rg_limiter *limiter, bool is_unavailable, uint64_t sent_ns,
+                      uint64_t now_ns)
 {
-    double gap_ns = limiter->gap_ns, factor = limiter->answer_count > 0 ? 1 / RG_LIMITER_CUT : 2;
-    if (limiter->answer_count == 0 && limiter->refused_count < RG_LIMITER_OUTAGE) {
-        limiter->cut_ns = now_ns; /* too few to tell */
+    bool is_free = limiter->state == RG_LIMITER_FREE;
+    double was_ns = gap_at(limiter, now_ns - sent_ns);
+    double gap_ns = was_ns / (1 - cut_after(limiter->answer_count));
+    if (was_ns >= (double)RG_LIMITER_GAP_NS_MAX && !is_free) {
+        limiter->cut_ns = now_ns;
+        limiter->answer_count = 0;
         return false;
     }
-    if (limiter->answer_count > 0) {
-        limiter->steady = 1;
+    if (limiter->answer_count == 0 && gap_ns >= (double)RG_LIMITER_GAP_NS_MAX) {
+        /* Once in an outage: its first refusal was a part of it, and not of a rate. */
+        limiter->quick_gap_ns *= 1 - RG_LIMITER_CUT;
     }
-    if (limiter->state == RG_LIMITER_LIMITED) {
-        become(limiter, RG_LIMITER_PACED);
-        gap_ns = RG_MAX(gap_ns, (double)(now_ns - sent_ns));
-    }
-    gap_set(limiter, gap_ns * factor);
-    if (limiter->answer_count > 0) {
-        limiter->steady_gap_ns = limiter->gap_ns;
-    }
-    cut_note(limiter, now_ns);
+    /* Servers that are ill do not tell of a rate. */
+    bool is_known = limiter->answer_count > 0 && !(is_free && is_unavailable);
+    cut(limiter, gap_ns, is_known ? was_ns : 0, now_ns);
     return true;
 }
 
-/* True: it counts, and cut the limit. */
-static bool refused(struct rg_limiter *limiter, uint64_t sent_ns, uint64_t now_ns)
+/* True: it counts, and cut the rate. */
+static bool refused(struct rg_limiter *limiter, enum rg_limiter_outcome outcome, uint64_t sent_ns,
+                    uint64_t now_ns)
 {
+    bool is_unavailable = outcome == RG_LIMITER_UNAVAILABLE;
+    limiter->unavailable += (is_unavailable - limiter->unavailable) / RG_LIMITER_UNAVAILABLE_COUNT;
+    if (is_unavailable && limiter->unavailable < RG_LIMITER_UNAVAILABLE_SHARE) {
+        return false;
+    }
     if (limiter->options.rate != NULL) {
         rg_rate_throttled(limiter->options.rate);
     }
-    limiter->refused_count += limiter->refused_count < RG_LIMITER_OUTAGE;
-    if (sent_ns <= limiter->cut_ns) {
-        return false;
-    }
-    if (limiter->state != RG_LIMITER_FREE && rg_limiter_limit(limiter) == 1) {
-        return slow_down(limiter, sent_ns, now_ns);
-    }
-    cut(limiter, RG_LIMITER_CUT, 1, now_ns);
-    return true;
+    return sent_ns > limiter->cut_ns && slow_down(limiter, is_unavailable, sent_ns, now_ns);
 }
 
-static void raise(struct rg_limiter *limiter)
+/* One more may be out, but the rate is at most doubled. */
+static double gap_quick(const struct rg_limiter *limiter)
 {
-    double round = RG_MAX((double)limiter->options.limit_max / RG_LIMITER_ROUNDS, 1.0);
-    limiter->limit += limiter->limit < limiter->steady ? 1 : round / limiter->limit;
-    if (limiter->answer_count >= RG_LIMITER_OUTAGE) {
-        limiter->gap_ns = 0; /* what it was when paced is of no use any more */
-    }
-    if (limiter->limit >= limiter->options.limit_max) {
+    double more = RG_MIN(limiter->gap_ns / limiter->answer_ns, 1.0);
+    return RG_MAX(limiter->gap_ns / (1 + more), limiter->quick_gap_ns);
+}
+
+/* Time goes by in gaps, of which each brings an answer. */
+static double gap_slow(const struct rg_limiter *limiter)
+{
+    double since = limiter->answer_count * limiter->gap_ns / (double)RG_LIMITER_GROWTH_NS;
+    double step =
+        (limiter->gap_ns + (double)RG_LIMITER_GROWTH_UNIT_NS) / (double)RG_LIMITER_GROWTH_NS;
+    return limiter->gap_ns / (1 + RG_MIN(since * step, 1.0));
+}
+
+static void speed_up(struct rg_limiter *limiter)
+{
+    bool is_quick = limiter->gap_ns > limiter->quick_gap_ns;
+    gap_set(limiter, is_quick ? gap_quick(limiter) : gap_slow(limiter));
+    if (limiter->gap_ns * limiter->options.limit_max <= limiter->answer_ns) {
         become(limiter, RG_LIMITER_FREE);
-    }
-}
-
-static void speed_up(struct rg_limiter *limiter, bool was_outage, uint64_t sent_ns, uint64_t now_ns)
-{
-    double faster = 1 + (double)limiter->answer_count / RG_LIMITER_GAP_ANSWERS;
-    if (was_outage && limiter->steady_gap_ns > 0) {
-        gap_set(limiter, limiter->steady_gap_ns);
-    } else if (was_outage || limiter->gap_ns / faster <= (double)(now_ns - sent_ns)) {
-        limiter->limit = 1;
-        limiter->steady_gap_ns = 0;
-        become(limiter, RG_LIMITER_LIMITED);
-    } else {
-        gap_set(limiter, limiter->gap_ns / faster);
     }
 }
 
 static void answered(struct rg_limiter *limiter, uint64_t sent_ns, uint64_t now_ns)
 {
-    bool was_outage = limiter->refused_count >= RG_LIMITER_OUTAGE;
+    double elapsed_ns = (double)(now_ns - sent_ns), before_ns = limiter->answer_ns;
+    limiter->answer_ns += (elapsed_ns - before_ns) / (before_ns > 0 ? ANSWER_MEAN_COUNT : 1);
+    limiter->unavailable -= limiter->unavailable / RG_LIMITER_UNAVAILABLE_COUNT;
     /* What was sent before the cut tells of a time before it. */
-    bool is_news = sent_ns > limiter->cut_ns;
-    if (is_news) {
-        limiter->refused_count = 0;
-        limiter->answer_count += limiter->answer_count < UINT32_MAX;
+    if (sent_ns <= limiter->cut_ns) {
+        return;
     }
-    if (limiter->state == RG_LIMITER_PACED && is_news) {
-        speed_up(limiter, was_outage, sent_ns, now_ns);
-    } else if (limiter->state == RG_LIMITER_LIMITED && is_full(limiter)) {
-        raise(limiter);
+    limiter->answer_count += limiter->answer_count < UINT32_MAX;
+    if (limiter->state == RG_LIMITER_FREE) {
+        return;
+    }
+    bool is_needed = now_ns <= limiter->next_ns + RG_LIMITER_BURST_NS;
+    if (is_needed) {
+        speed_up(limiter);
+    } else if (!limiter->follows && now_ns - limiter->cut_ns >= RG_LIMITER_NEEDLESS_NS) {
+        become(limiter, RG_LIMITER_FREE);
     }
 }
 
@@ -251,8 +258,8 @@ bool rg_limiter_leave(struct rg_limiter *limiter, enum rg_limiter_outcome outcom
 {
     RG_ASSERT(limiter->in_flight > 0);
     bool is_cut = false;
-    if (outcome == RG_LIMITER_THROTTLED) {
-        is_cut = refused(limiter, sent_ns, now_ns);
+    if (outcome == RG_LIMITER_THROTTLED || outcome == RG_LIMITER_UNAVAILABLE) {
+        is_cut = refused(limiter, outcome, sent_ns, now_ns);
     } else if (outcome == RG_LIMITER_ANSWERED) {
         answered(limiter, sent_ns, now_ns);
     }
@@ -278,31 +285,26 @@ bool rg_limiter_latency(struct rg_limiter *limiter, uint64_t elapsed_ns, uint64_
         baseline == 0 ? mean : RG_MIN(mean, baseline * RG_LIMITER_BASELINE_RISE);
     bool is_slow = baseline > 0 && mean > RG_LIMITER_LATENCY_FACTOR * baseline &&
                    mean > (double)RG_LIMITER_LATENCY_MIN_NS;
-    if (is_slow && rg_limiter_limit(limiter) > RG_LIMITER_LATENCY_LIMIT_MIN) {
-        cut(limiter, RG_LIMITER_LATENCY_CUT, RG_LIMITER_LATENCY_LIMIT_MIN, now_ns);
+    double was_ns = gap_at(limiter, (uint64_t)mean);
+    double gap_ns = was_ns / RG_LIMITER_LATENCY_CUT;
+    if (is_slow && mean / gap_ns > RG_LIMITER_LATENCY_LIMIT_MIN) {
+        cut(limiter, gap_ns, was_ns, now_ns);
         return true;
     }
     return false;
 }
 
 /* Who has something out keeps to that, and who begins gets its part. */
-static void follow(struct rg_limiter *limiter, const struct rg_limiter_lesson *lesson)
+static void follow(struct rg_limiter *limiter, const struct rg_limiter_lesson *lesson,
+                   uint64_t now_ns)
 {
-    double out = (double)limiter->in_flight, limit = out > 0 ? out : lesson->limit;
-    limiter->limit = RG_MIN(RG_MAX(limit, 1.0), (double)limiter->options.limit_max);
-    become(limiter, RG_LIMITER_LIMITED);
+    double own_ns = rg_limiter_gap_ns(limiter);
+    double gap_ns = RG_MIN(lesson->gap_ns, (double)RG_LIMITER_LESSON_GAP_NS_MAX);
+    become(limiter, RG_LIMITER_PACED);
     limiter->follows = true;
-    limiter->steady = limiter->limit;
-    if (out == 0 && lesson->gap_ns > 0) {
-        become(limiter, RG_LIMITER_PACED);
-        gap_set(limiter, RG_MIN(lesson->gap_ns, (double)RG_LIMITER_LESSON_GAP_NS_MAX));
-    }
-}
-
-static void limit_near(struct rg_limiter *limiter, double wanted)
-{
-    double limit = limiter->limit + (wanted - limiter->limit) * RG_LIMITER_LESSON;
-    limiter->limit = RG_MIN(RG_MAX(limit, 1.0), (double)limiter->options.limit_max);
+    gap_set(limiter, own_ns > 0 ? RG_MIN(own_ns, (double)RG_LIMITER_LESSON_GAP_NS_MAX) : gap_ns);
+    limiter->quick_gap_ns = limiter->gap_ns;
+    limiter->next_ns = now_ns;
 }
 
 /* In rates, of which the sum stays the same. */
@@ -310,32 +312,23 @@ static void gap_near(struct rg_limiter *limiter, double wanted_ns)
 {
     double most_ns = RG_MAX(limiter->gap_ns, (double)RG_LIMITER_LESSON_GAP_NS_MAX);
     double rate = 1 / limiter->gap_ns, wanted = 1 / wanted_ns;
-    double gap_ns = 1 / (rate + (wanted - rate) * RG_LIMITER_LESSON);
-    limiter->gap_ns = RG_MAX(RG_MIN(gap_ns, most_ns), 1.0);
+    double gap_ns = RG_MIN(1 / (rate + (wanted - rate) * RG_LIMITER_LESSON), most_ns);
+    limiter->quick_gap_ns *= gap_ns / limiter->gap_ns;
+    gap_set(limiter, gap_ns);
 }
 
 void rg_limiter_learn(struct rg_limiter *limiter, const struct rg_limiter_lesson *lesson,
                       uint64_t now_ns)
 {
     idle_end(limiter, now_ns);
-    switch (limiter->state) {
-    case RG_LIMITER_FREE:
+    if (limiter->state == RG_LIMITER_FREE) {
         if (lesson->is_held && (lesson->is_news || limiter->in_flight == 0)) {
-            follow(limiter, lesson);
+            follow(limiter, lesson, now_ns);
         }
-        break;
-    case RG_LIMITER_LIMITED:
-        if (limiter->follows && !lesson->is_held) {
-            become(limiter, RG_LIMITER_FREE);
-        } else if (lesson->limit > 0) {
-            limit_near(limiter, lesson->limit);
-        }
-        break;
-    case RG_LIMITER_PACED:
-        if (lesson->gap_ns > 0) {
-            gap_near(limiter, lesson->gap_ns);
-        }
-        break;
+    } else if (limiter->follows && !lesson->is_held) {
+        become(limiter, RG_LIMITER_FREE);
+    } else if (lesson->gap_ns > 0) {
+        gap_near(limiter, lesson->gap_ns);
     }
     RG_VERIFY(invariants(limiter));
 }

@@ -4,7 +4,7 @@
 #include "gcs/request/quantile.h"
 
 /* What is believed of others, at most. */
-#define LIMIT_MAX 65536.0
+#define GAP_NS_MIN (10 * RG_NS_PER_US)
 #define LATENCY_US_MAX (60u * 1000 * 1000)
 
 /* Sums of what was added are of others, and no part of them is without a whole. */
@@ -13,9 +13,8 @@ static bool invariants(const struct rg_portion *portion)
     bool ok = portion->twins >= 1;
     for (unsigned i = 0; i < RG_PEER_SIDE_COUNT; i++) {
         const struct rg_portion_side *side = &portion->sides[i];
-        ok &= side->processes >= 0 && side->limits >= 0 && side->rates >= 0;
-        ok &= side->paced <= side->restrained && side->refused <= side->restrained;
-        ok &= side->paced_own <= side->own && side->own < portion->twins;
+        ok &= side->processes >= 0 && side->rates >= 0;
+        ok &= side->refused <= side->restrained && side->own < portion->twins;
     }
     return ok;
 }
@@ -25,26 +24,23 @@ void rg_portion_begin(struct rg_portion *portion, uint64_t process, uint64_t now
     *portion = (struct rg_portion){.process = process, .now_ns = now_ns, .twins = 1};
 }
 
-static void side_add_paced(struct rg_portion_side *side, const struct rg_peer_side *told,
-                           bool is_own, double part)
+static double rate_of(const struct rg_peer_side *told)
 {
-    side->paced++;
-    side->paced_own += is_own;
-    side->paced_processes += is_own ? 0 : part;
-    side->rates += 1.0 / (double)RG_MIN(told->gap_ns, (uint64_t)RG_LIMITER_GAP_NS_MAX);
+    uint64_t gap_ns = RG_MIN(RG_MAX(told->gap_ns, GAP_NS_MIN), (uint64_t)RG_LIMITER_GAP_NS_MAX);
+    return told->gap_ns > 0 ? 1.0 / (double)gap_ns : 0;
 }
 
-/* `part`: of its process. What is no number that a limit may be is not counted at all. */
+/* `part`: of its process. */
 static void side_add(const struct rg_portion *portion, struct rg_portion_side *side,
                      const struct rg_peer_side *told, bool is_own, double part)
 {
     bool is_used = told->in_flight > 0 || told->waiting > 0;
-    if (!is_used || !(told->limit >= 0 && told->limit <= LIMIT_MAX)) {
+    if (!is_used) {
         return;
     }
     side->own += is_own;
     side->processes += is_own ? 0 : part;
-    side->limits += told->limit;
+    side->rates += rate_of(told);
     if (told->restraint == RG_PEER_FREE) {
         return;
     }
@@ -53,9 +49,6 @@ static void side_add(const struct rg_portion *portion, struct rg_portion_side *s
         uint64_t ago_ns = portion->now_ns - told->refused_ns;
         side->refused += told->restraint == RG_PEER_REFUSED && ago_ns <= RG_PORTION_HELD_NS;
         side->is_news |= ago_ns <= RG_PORTION_NEWS_NS;
-    }
-    if (told->gap_ns > 0) {
-        side_add_paced(side, told, is_own, part);
     }
 }
 
@@ -99,12 +92,8 @@ struct rg_limiter_lesson rg_portion_lesson(const struct rg_portion *portion, uns
     };
     if (others->restrained > 0) {
         double sharers = (others->processes + 1) * (others->own + 1);
-        lesson.limit = (others->limits + own->limit) / sharers;
-    }
-    if (2 * others->paced > others->restrained) {
-        double sharers = (others->paced_processes + 1) * (others->paced_own + 1);
-        double rate = others->rates + (own->gap_ns > 0 ? 1.0 / (double)own->gap_ns : 0);
-        lesson.gap_ns = sharers / rate;
+        double rates = others->rates + rate_of(own);
+        lesson.gap_ns = rates > 0 ? sharers / rates : 0;
     }
     return lesson;
 }

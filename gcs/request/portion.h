@@ -3,13 +3,13 @@
  *
  *   begun -> what each other loop tells is added -> asked for lessons
  *
- * Everybody's part of what a bucket allows is the same: the sum of all limits, divided by the
+ * Everybody's part of what a bucket allows is the same: the sum of all rates, divided by the
  * processes that use the bucket now, and within a process by its loops. Each goes a part of the way
  * there in each interval, up or down. So the sum stays what the service's answers made it, a new
  * process gets its part within a second, and that of one that has gone falls to the others.
  *
  * What others tell is bounded before it is believed. At worst it is a lie, which makes a process
- * slow: it never stops, because its own answers raise its limit between two lessons. */
+ * slow: it never stops, because its own answers raise its rate between two lessons. */
 #ifndef RG_GCS_REQUEST_PORTION_H
 #define RG_GCS_REQUEST_PORTION_H
 
@@ -26,13 +26,10 @@
 struct rg_portion_side {
     double processes; /* other ones: each record of one is a part of it */
     uint32_t own;     /* records of this process */
-    double limits;    /* their sum */
-    uint32_t restrained, paced;
+    double rates;     /* their sum, in requests a nanosecond */
+    uint32_t restrained;
     uint32_t refused; /* themselves, in RG_PORTION_HELD_NS */
-    double paced_processes;
-    uint32_t paced_own;
-    double rates; /* of those that are paced, in requests a nanosecond */
-    bool is_news; /* one was refused lately */
+    bool is_news;     /* one was refused lately */
 };
 
 /* Sums, each head having the same weight. */

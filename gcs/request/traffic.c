@@ -67,6 +67,7 @@ struct rg_traffic {
     struct rg_hedge_budget budget;
     struct rg_alarm peers_alarm; /* while requests are out: others of the host are looked at */
     uint64_t uses;
+    uint64_t limit_count;           /* opened so far */
     struct rg_traffic_bucket *last; /* looked up last */
     struct rg_list free_hedges;
     struct rg_traffic_hedge hedge_slots[RG_TRAFFIC_HEDGES_MAX];
@@ -114,7 +115,8 @@ static void limit_open(struct rg_traffic *traffic, struct limit *limit, struct r
     const struct rg_limiter_options options = {
         .limit_max = traffic->limit_max,
         .rate = rate,
-        .seed = traffic->client_loop->client->write_seed[0] + (uintptr_t)limit,
+        .seed = traffic->client_loop->client->write_seed[0] + loop_of(traffic)->index +
+                (++traffic->limit_count << 32),
     };
     limit->traffic = traffic;
     rg_limiter_init(&limit->limiter, &options, loop_of(traffic)->now_ns);
@@ -282,7 +284,7 @@ static void limit_cut(const struct rg_request *request, const char *cause)
                 rg_limiter_limit(&limit_of(request)->limiter), cause);
 }
 
-/* A limit that is being used grows again until it is gone. */
+/* A rate that is needed grows again until it is gone. */
 static void limit_raised(const struct rg_request *request)
 {
     const struct rg_limiter *limiter = &limit_of(request)->limiter;
@@ -334,22 +336,20 @@ static void limit_alarm_fire(struct rg_alarm *alarm)
     limit_pump(RG_CONTAINER_OF(alarm, struct limit, alarm));
 }
 
-/* Of one that is free, what is out is as much as it is given. since_ns: what began later is told as
- * if it were out, so that somebody with one short request after the other is seen. */
+/* since_ns: what began later is told as if it were out, so that somebody with one short request
+ * after the other is seen. */
 static struct rg_peer_side side_tell(const struct limit *limit, uint64_t since_ns)
 {
     const struct rg_limiter *limiter = &limit->limiter;
     bool is_used = limiter->in_flight > 0 || limiter->begun_ns > since_ns;
     struct rg_peer_side side = {
-        .limit = limiter->state == RG_LIMITER_LIMITED ? limiter->limit : 1,
-        .gap_ns = limiter->state == RG_LIMITER_PACED ? (uint64_t)limiter->gap_ns : 0,
+        .gap_ns = (uint64_t)rg_limiter_gap_ns(limiter),
         .refused_ns = limiter->cut_ns,
         .in_flight = is_used ? RG_MAX(limiter->in_flight, 1u) : 0,
         .waiting = rg_list_empty(&limit->waiting) ? 0 : 1,
         .restraint = limiter->follows ? RG_PEER_FOLLOWS : RG_PEER_REFUSED,
     };
     if (limiter->state == RG_LIMITER_FREE) {
-        side.limit = limiter->in_flight;
         side.restraint = RG_PEER_FREE;
     }
     return side;
@@ -557,16 +557,14 @@ void rg_traffic_leave(struct rg_request *request)
     }
     enum rg_limiter_outcome outcome =
         x->status == RG_STATUS_OK ? RG_LIMITER_ANSWERED : RG_LIMITER_BROKEN;
-    if (rg_answer_throttles(x->http_status)) {
-        outcome = RG_LIMITER_THROTTLED;
+    bool is_refused = rg_answer_throttles(x->http_status);
+    if (is_refused && limit->traffic->adapts) {
+        outcome = x->http_status == 429 ? RG_LIMITER_THROTTLED : RG_LIMITER_UNAVAILABLE;
     } else if (outcome == RG_LIMITER_ANSWERED) {
         body_note(kind_of(request), x->body_size);
     }
     rg_metric_add(&request->client_loop->loop->metrics.in_flight, UINT64_MAX);
     bool was_limited = limit->limiter.state != RG_LIMITER_FREE;
-    if (!limit->traffic->adapts && outcome == RG_LIMITER_THROTTLED) {
-        outcome = RG_LIMITER_BROKEN;
-    }
     if (rg_limiter_leave(&limit->limiter, outcome, admission->sent_ns,
                          loop_of(limit->traffic)->now_ns)) {
         limit_cut(request, x->http_status == 429 ? "HTTP 429" : "HTTP 503");
@@ -723,7 +721,9 @@ static void request_is_late(struct rg_request *request)
     struct kind *kind = kind_of(request);
     RG_ASSERT(request->x.conn != NULL && request->admission.hedge == NULL);
     uint32_t attempts = request->retry.failures + 1;
-    if (body_expected(request) > traffic->hedge_size_max || rg_list_empty(&traffic->free_hedges) ||
+    /* Who is asked for less is not asked twice. */
+    if (limit_of(request)->limiter.state != RG_LIMITER_FREE ||
+        body_expected(request) > traffic->hedge_size_max || rg_list_empty(&traffic->free_hedges) ||
         attempts >= request->retry.policy.attempts_max || request->x.holds_memory ||
         rg_client_loop_is_closing(request->client_loop) || request->verify.asking ||
         !rg_hedge_allow(&kind->hedge, &traffic->budget, request->admission.in_time,

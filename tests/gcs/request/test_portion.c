@@ -1,4 +1,4 @@
-/* Portions: equal parts whatever limits began with, sums that stay, newcomers and those that go,
+/* Portions: equal parts whatever rates began with, sums that stay, newcomers and those that go,
  * and others that lie. */
 #include "gcs/request/portion.h"
 #include "tests/support/test.h"
@@ -36,22 +36,24 @@ static void fill(struct host *host, unsigned i, uint32_t count)
     }
 }
 
-/* As many as are out, and what is out is refused once. */
+/* So many are out, for 10 ms each, and one is refused: an eighth less a second. */
 static void refuse(struct host *host, unsigned i, uint32_t count)
 {
+    struct rg_limiter *limiter = &host->limiters[i];
     fill(host, i, count);
+    host->now_ns += 10 * RG_NS_PER_MS;
+    rg_limiter_leave(limiter, RG_LIMITER_ANSWERED, host->now_ns - 10 * RG_NS_PER_MS, host->now_ns);
+    fill(host, i, count);
+    limiter->answer_count = RG_MAX(limiter->answer_count, 100u);
     host->now_ns += RG_NS_PER_MS;
-    rg_limiter_leave(&host->limiters[i], RG_LIMITER_THROTTLED, host->now_ns - 1, host->now_ns);
+    rg_limiter_leave(limiter, RG_LIMITER_THROTTLED, host->now_ns - 1, host->now_ns);
 }
 
 static struct rg_peer_side told(const struct rg_limiter *limiter)
 {
     bool is_free = limiter->state == RG_LIMITER_FREE;
     return (struct rg_peer_side){
-        .limit = is_free                                ? limiter->in_flight
-                 : limiter->state == RG_LIMITER_LIMITED ? limiter->limit
-                                                        : 1,
-        .gap_ns = limiter->state == RG_LIMITER_PACED ? (uint64_t)limiter->gap_ns : 0,
+        .gap_ns = (uint64_t)rg_limiter_gap_ns(limiter),
         .refused_ns = limiter->cut_ns,
         .in_flight = RG_MAX(limiter->in_flight, 1u),
         .restraint = is_free            ? RG_PEER_FREE
@@ -89,11 +91,17 @@ static void turns(struct host *host, unsigned count)
     }
 }
 
+/* Requests in 10 ms. */
+static double rate_of(const struct rg_limiter *limiter)
+{
+    return (double)(10 * RG_NS_PER_MS) / rg_limiter_gap_ns(limiter);
+}
+
 static double sum_of(const struct host *host)
 {
     double sum = 0;
     for (unsigned i = 0; i < host->count; i++) {
-        sum += host->gone[i] ? 0 : host->limiters[i].limit;
+        sum += host->gone[i] ? 0 : rate_of(&host->limiters[i]);
     }
     return sum;
 }
@@ -124,18 +132,19 @@ static void test_a_refusal_of_one_holds_the_others_to_what_they_have(void)
     host_open(&host, 4, 1);
     for (unsigned i = 0; i < 4; i++) {
         fill(&host, i, 40);
+        host.limiters[i].answer_ns = (double)(10 * RG_NS_PER_MS);
     }
     refuse(&host, 0, 40);
     turn(&host);
     for (unsigned i = 0; i < 4; i++) {
-        RG_CHECK_EQ(host.limiters[i].state, RG_LIMITER_LIMITED);
+        RG_CHECK_EQ(host.limiters[i].state, RG_LIMITER_PACED);
         RG_CHECK_EQ(host.limiters[i].follows, i != 0);
     }
-    check_near(sum_of(&host), 28 + 3 * 40, 0.05);
+    check_near(sum_of(&host), 35 + 3 * 40, 0.05);
     turns(&host, 30);
-    check_near(sum_of(&host), 28 + 3 * 40, 0.05);
+    check_near(sum_of(&host), 35 + 3 * 40, 0.05);
     for (unsigned i = 0; i < 4; i++) {
-        check_near(host.limiters[i].limit, 37, 0.05);
+        check_near(rate_of(&host.limiters[i]), 155.0 / 4, 0.05);
     }
 }
 
@@ -149,16 +158,16 @@ static void test_a_new_process_begins_with_its_part(void)
     }
     host.gone[3] = true;
     turns(&host, 10);
-    check_near(sum_of(&host), 210, 0.01);
+    check_near(sum_of(&host), 262.5, 0.01);
     host.gone[3] = false;
     turn(&host);
-    RG_CHECK_EQ(host.limiters[3].state, RG_LIMITER_LIMITED);
-    RG_CHECK(host.limiters[3].limit <= 54);
+    RG_CHECK_EQ(host.limiters[3].state, RG_LIMITER_PACED);
+    RG_CHECK(rate_of(&host.limiters[3]) <= 1.01 * 262.5 / 4);
     turns(&host, 10);
     for (unsigned i = 0; i < 4; i++) {
-        check_near(host.limiters[i].limit, sum_of(&host) / 4, 0.05);
+        check_near(rate_of(&host.limiters[i]), sum_of(&host) / 4, 0.05);
     }
-    check_near(sum_of(&host), 240, 0.15);
+    check_near(sum_of(&host), 262.5 + 65.6, 0.15);
 }
 
 static void test_parts_are_those_of_processes_not_of_loops(void)
@@ -172,8 +181,9 @@ static void test_parts_are_those_of_processes_not_of_loops(void)
         refuse(&host, i, 100);
     }
     turns(&host, 40);
-    check_near(host.limiters[0].limit + host.limiters[1].limit, host.limiters[2].limit, 0.02);
-    check_near(sum_of(&host), 210, 0.05);
+    check_near(rate_of(&host.limiters[0]) + rate_of(&host.limiters[1]), rate_of(&host.limiters[2]),
+               0.02);
+    check_near(sum_of(&host), 262.5, 0.05);
 }
 
 /* A free one that follows is free again, though all who follow see each other. */
@@ -186,7 +196,7 @@ static void test_who_follows_is_free_when_nobody_is_refused(void)
     }
     refuse(&host, 0, 100);
     turns(&host, 5);
-    RG_CHECK_EQ(host.limiters[3].state, RG_LIMITER_LIMITED);
+    RG_CHECK_EQ(host.limiters[3].state, RG_LIMITER_PACED);
     host.gone[0] = true;
     turn(&host);
     for (unsigned i = 1; i < 4; i++) {
@@ -205,7 +215,7 @@ static void test_old_refusals_hold_only_those_who_begin(void)
     host.gone[1] = host.gone[2] = false;
     turn(&host);
     RG_CHECK_EQ(host.limiters[1].state, RG_LIMITER_FREE);
-    RG_CHECK_EQ(host.limiters[2].state, RG_LIMITER_LIMITED);
+    RG_CHECK_EQ(host.limiters[2].state, RG_LIMITER_PACED);
     /* And not for ever. */
     turns(&host, RG_PORTION_HELD_NS / RG_PEERS_INTERVAL_NS);
     RG_CHECK_EQ(host.limiters[2].state, RG_LIMITER_FREE);

@@ -205,7 +205,7 @@ static void request_leave(struct rg_fleet_request *request, enum rg_fleet_answer
     if (answer == RG_FLEET_OK) {
         outcome = RG_LIMITER_ANSWERED;
     } else if (answer != RG_FLEET_SILENCE && adapts(limit->job)) {
-        outcome = RG_LIMITER_THROTTLED;
+        outcome = answer == RG_FLEET_429 ? RG_LIMITER_THROTTLED : RG_LIMITER_UNAVAILABLE;
     }
     (void)rg_limiter_leave(&limit->limiter, outcome, request->sent_ns, now_of(limit->job));
     if (!rg_list_empty(&limit->waiting)) {
@@ -293,7 +293,8 @@ static void second_fire(struct rg_fleet_event *event)
 static void request_is_late(struct rg_fleet_request *request)
 {
     struct rg_fleet_rank *rank = request->rank;
-    if (request->retry.failures + 1 >= request->retry.policy.attempts_max ||
+    if (rank->limit->limiter.state != RG_LIMITER_FREE ||
+        request->retry.failures + 1 >= request->retry.policy.attempts_max ||
         !rg_hedge_allow(&rank->hedge, &rank->budget, request->in_time, rank->sent_count - 1)) {
         return;
     }
