@@ -52,8 +52,8 @@ uint64_t rg_growth_age(const struct rg_growth *growth)
 
 static bool is_slow(const struct rg_growth *growth, uint64_t oldest_ns)
 {
-    return growth->handshake_ns != 0 &&
-           (growth->answer_ns > slow_from(growth) || oldest_ns > rg_growth_age(growth));
+    uint64_t ns = growth->answer_ns != 0 ? growth->answer_ns : oldest_ns;
+    return growth->handshake_ns != 0 && ns > slow_from(growth);
 }
 
 /* Of the connections that the host's processes open at once. */
@@ -70,15 +70,15 @@ uint32_t rg_growth_allowed(const struct rg_growth *growth, const struct rg_growt
     if (now->open < RG_GROWTH_FIRST) {
         return RG_GROWTH_FIRST - now->open;
     }
-    uint32_t paid = growth->unpaid / RG_GROWTH_EXCHANGES;
+    uint32_t one = now->connecting == 0 && now->oldest_ns > RG_GROWTH_PATIENCE_NS ? 1 : 0;
+    uint32_t paid = RG_MAX(growth->unpaid / RG_GROWTH_EXCHANGES, one);
     if (!is_slow(growth, now->oldest_ns)) {
         return paid;
     }
     uint32_t at_once = RG_MAX(now->open - now->connecting, (uint32_t)RG_GROWTH_FIRST);
     uint32_t doubled = at_once > now->connecting ? at_once - now->connecting : 0;
     uint32_t fair = fair_share(now);
-    uint32_t beyond = now->connecting == 0 && now->oldest_ns > RG_GROWTH_PATIENCE_NS ? 1 : 0;
-    return RG_MAX(RG_MIN(doubled, fair > now->open ? fair - now->open : 0), RG_MAX(paid, beyond));
+    return RG_MAX(RG_MIN(doubled, fair > now->open ? fair - now->open : 0), paid);
 }
 
 void rg_growth_begun(struct rg_growth *growth, uint32_t open)

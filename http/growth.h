@@ -24,8 +24,8 @@
  * answers pay for connections in no time. */
 #define RG_GROWTH_HANDSHAKES 2
 #define RG_GROWTH_QUICK_NS (3 * RG_NS_PER_MS)
-/* One exchange that takes this long says that the service is slow now, whatever others took. It is
- * worth a connection more even beyond the share. */
+/* While one exchange takes this long, one connection more is opened after the other, whatever other
+ * exchanges took, and beyond the share. */
 #define RG_GROWTH_PATIENCE_NS (50 * RG_NS_PER_MS)
 
 /* Of connections the shortest times are kept, since those of a busy loop say what it is busy with.
@@ -51,8 +51,8 @@ void rg_growth_answered(struct rg_growth *growth, uint64_t took_ns);
 uint32_t rg_growth_allowed(const struct rg_growth *growth, const struct rg_growth_now *now);
 /* One is begun, with so many open before. */
 void rg_growth_begun(struct rg_growth *growth, uint32_t open);
-/* How old an exchange must be to say without its answer that the service is slow; UINT64_MAX: no
- * handshake is known to compare it with. */
+/* From which age on the oldest exchange is worth connections; UINT64_MAX: none, since no handshake
+ * is known to compare it with. */
 uint64_t rg_growth_age(const struct rg_growth *growth);
 
 #endif

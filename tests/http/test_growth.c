@@ -57,7 +57,8 @@ static void test_an_answer_that_does_not_come(void)
     rg_growth_answered(&growth, 1 * MS);
     RG_CHECK_EQ(allowed(&growth, 8, 0, age_ns + 1), 0);
     RG_CHECK_EQ(rg_growth_age(&growth), RG_GROWTH_PATIENCE_NS);
-    RG_CHECK_EQ(allowed(&growth, 8, 0, rg_growth_age(&growth) + 1), 8);
+    RG_CHECK_EQ(allowed(&growth, 8, 0, rg_growth_age(&growth) + 1), 1);
+    RG_CHECK_EQ(allowed(&growth, 9, 1, rg_growth_age(&growth) + 1), 0);
 }
 
 static void test_quick_answers_pay(void)
