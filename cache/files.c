@@ -416,11 +416,10 @@ int rg_cache_file_seal(int folder, int fd, const struct rg_cache_nonce *nonce, u
     if (bytes == NULL) {
         return -ENOMEM;
     }
-    int rc = write_all(fd, bytes, size, end);
+    /* On a full disk without a table: then the records are found by walking. */
+    size = write_all(fd, bytes, size, end) == 0 ? size : 0;
     free(bytes);
-    if (rc == 0 && ftruncate(fd, (off_t)(end + size)) < 0) {
-        rc = -errno;
-    }
+    int rc = ftruncate(fd, (off_t)(end + size)) == 0 ? 0 : -errno;
     rg_cache_name_write(nonce, true, open_name);
     rg_cache_name_write(nonce, false, sealed_name);
     if (rc == 0 && renameat(folder, open_name, folder, sealed_name) < 0) {

@@ -57,8 +57,8 @@ int rg_cache_file_contents(int fd, const struct rg_cache_nonce *nonce,
 
 /* Removes a segment if it is one. 0; -ENOENT; -EPERM: it is none of ours; or the system's. */
 int rg_cache_file_remove(int folder, const struct rg_cache_file *file);
-/* Seals an open segment: writes the table behind `end`, cuts what follows, and gives it its name. 0
- * or a negative errno. */
+/* Seals an open segment: writes the table behind `end` if there is room, cuts what follows, and
+ * gives it its name. 0 or a negative errno. */
 int rg_cache_file_seal(int folder, int fd, const struct rg_cache_nonce *nonce, uint64_t end,
                        const struct rg_cache_content *contents, uint32_t count);
 /* Looks whether an open file's writer is gone, and then seals it or removes it. True if so. */

@@ -1,8 +1,9 @@
 /* A cache as its users see it: what is found, what is not, and what is never handed out. */
 #include "tests/cache/cache_case.h"
 
+#include <sched.h>
 #include <signal.h>
-#include <sys/prctl.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -302,6 +303,101 @@ static void test_what_cannot_be_written_is_a_miss(void)
     cache_case_close(&c);
 }
 
+static bool text_write(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    bool done = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+    close(fd);
+    return done;
+}
+
+/* A file system of this process's own, of 24 MiB; false where none can be had. */
+static bool mount_own(struct cache_case *c, unsigned uid, unsigned gid)
+{
+    char uids[32], gids[32];
+    snprintf(uids, sizeof(uids), "0 %u 1", uid);
+    snprintf(gids, sizeof(gids), "0 %u 1", gid);
+    return unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 && text_write("/proc/self/uid_map", uids) &&
+           text_write("/proc/self/setgroups", "deny") && text_write("/proc/self/gid_map", gids) &&
+           mkdir(c->folder, 0700) == 0 &&
+           mount("none", c->folder, "tmpfs", 0, "size=24m,mode=0700") == 0;
+}
+
+static void junk_write(struct cache_case *c)
+{
+    char path[200];
+    snprintf(path, sizeof(path), "%s/junk", c->folder);
+    int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    memset(c->record, 1, RG_MIB(1));
+    while (write(fd, c->record, RG_MIB(1)) > 0) {
+    }
+    close(fd);
+}
+
+static unsigned many_read(struct cache_case *c, struct rg_cache *cache)
+{
+    unsigned hits = 0;
+    for (unsigned i = 0; i < 40; i++) {
+        enum case_outcome outcome = case_read(c, cache, i, 900000);
+        RG_CHECK(outcome == CASE_HIT || outcome == CASE_MISS);
+        hits += outcome == CASE_HIT;
+    }
+    return hits;
+}
+
+static void many_write(struct cache_case *c, struct rg_cache *cache, unsigned first)
+{
+    for (unsigned i = first; i < 40; i++) {
+        (void)case_write(c, cache, i, 900000);
+        rg_cache_flush(cache);
+    }
+}
+
+static void disks_run(struct cache_case *c, unsigned uid, unsigned gid)
+{
+    struct rg_cache *cache = NULL, *second = NULL;
+    if (!mount_own(c, uid, gid)) {
+        _exit(77);
+    }
+    RG_CHECK_EQ(cache_case_try(c, SIZE, NULL, &cache), 0);
+    RG_CHECK(case_write(c, cache, 0, 900000));
+    rg_cache_flush(cache);
+    junk_write(c);
+    many_write(c, cache, 1);
+    RG_CHECK(many_read(c, cache) > 0);
+    RG_CHECK(case_stats(cache).errors + case_stats(cache).not_admitted > 0);
+    /* Unmounted while it is in use, as an administrator does it. */
+    RG_CHECK_EQ(umount2(c->folder, MNT_DETACH), 0);
+    (void)many_read(c, cache);
+    many_write(c, cache, 1);
+    rg_cache_close(cache);
+    RG_CHECK_EQ(mount("none", c->folder, "tmpfs", MS_RDONLY, "size=24m,mode=0700"), 0);
+    RG_CHECK_EQ(cache_case_try(c, SIZE, NULL, &second), 0);
+    many_write(c, second, 0);
+    RG_CHECK_EQ(many_read(c, second), 0);
+    RG_CHECK(case_stats(second).errors > 0);
+    rg_cache_close(second);
+    _exit(0);
+}
+
+static void test_full_vanished_and_read_only_disks(void)
+{
+    struct cache_case c;
+    cache_case_open(&c);
+    pid_t child = fork();
+    RG_CHECK(child >= 0);
+    if (child == 0) {
+        disks_run(&c, (unsigned)geteuid(), (unsigned)getegid());
+    }
+    int status = 1;
+    RG_CHECK_EQ(waitpid(child, &status, 0), child);
+    cache_case_close(&c);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+        rg_test_skip("there are no namespaces of users");
+    }
+    RG_CHECK_EQ(status, 0);
+}
+
 static void test_a_forked_child_leaves_it_alone(void)
 {
     struct cache_case c;
@@ -338,6 +434,7 @@ int main(int argc, char **argv)
         RG_TEST(test_folders_that_are_refused),
         RG_TEST(test_a_folder_that_vanishes),
         RG_TEST(test_what_cannot_be_written_is_a_miss),
+        RG_TEST(test_full_vanished_and_read_only_disks),
         RG_TEST(test_a_forked_child_leaves_it_alone),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
