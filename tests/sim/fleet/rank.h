@@ -21,7 +21,7 @@ enum rg_fleet_control {
     RG_FLEET_NONE = 0, /* retries alone: no limiter, no adaptive limits of time, no hedges */
     RG_FLEET_RAMP,     /* as OWN, and the documented ramp, shared out over the job's processes */
     RG_FLEET_OWN,      /* the default: a limiter in each process */
-    RG_FLEET_SHARED,   /* one limiter for the processes of a host, which is not built */
+    RG_FLEET_SHARED,   /* one limiter for the processes of a host, as if they were one */
     RG_FLEET_CONTROL_COUNT,
 };
 

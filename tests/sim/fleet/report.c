@@ -15,8 +15,8 @@ static const char *const control_names[RG_FLEET_CONTROL_COUNT] = {
     [RG_FLEET_SHARED] = "shared",
 };
 static const char *const sizes[] = {"1", "8", "64", "512", "4096"};
-/* Beyond these a cold bucket takes many minutes, and says the same. */
-#define COLD_HOSTS_MAX 512
+/* Beyond these it takes many minutes, and says the same. */
+#define COLD_HOSTS_MAX 4096
 #define ONE_PREFIX_HOSTS_MAX 64
 #define SEED 1
 
