@@ -34,6 +34,7 @@ from ringest.client import Client, default_client, stats
 
 if TYPE_CHECKING:
     from ringest.dataset import IterableDataset, MapDataset
+    from ringest.device import DeviceBatches, to_device
     from ringest.tar import TarDataset, TarMapDataset
 
 __version__ = _core.version
@@ -41,6 +42,7 @@ __all__ = [
     "Buffer",
     "ChecksumError",
     "Client",
+    "DeviceBatches",
     "Error",
     "IterableDataset",
     "Item",
@@ -59,6 +61,7 @@ __all__ = [
     "default_client",
     "gather_state",
     "stats",
+    "to_device",
 ]
 
 # Tracebacks and pickles name what programs import.
@@ -77,10 +80,12 @@ del _class
 
 # Datasets are PyTorch's, whose import takes seconds: only where they are used.
 _DATASETS = {
+    "DeviceBatches": "device",
     "IterableDataset": "dataset",
     "MapDataset": "dataset",
     "TarDataset": "tar",
     "TarMapDataset": "tar",
+    "to_device": "device",
 }
 
 
@@ -91,7 +96,19 @@ def __getattr__(name: str) -> Any:
 
 
 # Modules that a program imports by itself.
-_MODULES = ["aio", "checkpoint", "client", "dataflux", "dataset", "dcp", "fs", "lightning", "retention", "safetensors"]
+_MODULES = [
+    "aio",
+    "checkpoint",
+    "client",
+    "dataflux",
+    "dataset",
+    "dcp",
+    "device",
+    "fs",
+    "lightning",
+    "retention",
+    "safetensors",
+]
 _MODULES += ["tar", "webdataset"]
 
 

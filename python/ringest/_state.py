@@ -34,6 +34,13 @@ class Place:
         return self.state is None and self.base is None
 
 
+class Told:
+    """The state behind what was handed out of an iteration, by somebody who takes from it ahead of the loop."""
+
+    def __init__(self, place: Any) -> None:
+        self.place = place
+
+
 # All states of one epoch have the same base: one is kept.
 @functools.lru_cache(maxsize=1)
 def _pack(base: bytes) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ringest import _core, _progress
 from ringest._core import Item
@@ -13,11 +13,14 @@ from ringest._epochs import Beginning, Epochs
 from ringest._numbers import flag, whole
 from ringest._samples import OnError, Samples, TransformError, check_on_error, check_transform
 from ringest._source import Manifest, ObjectSource, ObjectView
-from ringest._state import Place, gather_state, unite
+from ringest._state import Place, Told, gather_state, unite
 from ringest._torch import IterableBase, MapBase, worker_info
 from ringest._workers import WorkerReady, register
 from ringest.aio import Wake
 from ringest.client import Client, parse_size
+
+if TYPE_CHECKING:
+    from ringest.device import DeviceBatches
 
 Transform = Callable[[Item], Any]
 
@@ -272,7 +275,7 @@ class IterableDataset(WorkerReady, IterableBase):
         self._ordered = flag(ordered, "ordered")
         self._progress = progress
         self._epochs = Epochs()
-        self._place: _core.Reader | Place | None = None  # what state_dict() tells
+        self._place: _core.Reader | Place | Told | None = None  # what state_dict() tells
         self._reader: _core.Reader | None = None  # of the last iteration
         self._samples: Samples | None = None  # of the last iteration
         register(self)
@@ -380,6 +383,23 @@ class IterableDataset(WorkerReady, IterableBase):
         reader, samples, epoch = self._begin()
         return _core.Iteration(self._run(self._yielded(reader, samples), reader, epoch), reader)
 
+    def _begin_ahead(self) -> tuple[_core.Iteration, Callable[[], Place]]:
+        """An iteration for somebody who hands out later what it gives, and what tells the state behind what it gave."""
+        reader, samples, epoch = self._begin()
+        values = _core.Iteration(self._run(self._yielded(reader, samples), reader, epoch), reader)
+        return values, lambda: Place(epoch, reader.state(), reader.base)
+
+    def _follow(self, told: Told) -> None:
+        """From now on, state_dict() tells what somebody else says was handed out."""
+        self._place = told
+
+    def to_device(self, device: Any = "cuda", *, depth: int = 2) -> DeviceBatches[Any]:
+        """The same batches on a device, copied there while the step before them runs; see ringest.to_device. state_dict()
+        says what that has handed out."""
+        from ringest.device import DeviceBatches
+
+        return DeviceBatches(self, device, depth=depth)
+
     def __aiter__(self) -> _core.AsyncIteration:
         reader, samples, epoch = self._begin()
         wake = Wake(reader)
@@ -461,6 +481,8 @@ class IterableDataset(WorkerReady, IterableBase):
         place = self._place
         if isinstance(place, _core.Reader):
             place = Place(self._epochs.epoch, place.state(), place.base)
+        elif isinstance(place, Told):
+            place = place.place
         state = (place or Place(self._epochs.epoch)).to_dict()
         return self._gather(state) if all_ranks else state
 
@@ -497,7 +519,7 @@ class IterableDataset(WorkerReady, IterableBase):
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         # It begins where the next iteration would.
-        place = None if isinstance(self._place, _core.Reader) else self._place
+        place = self._place if isinstance(self._place, Place) else None
         return {**state, "_reader": None, "_samples": None, "_place": place}
 
     def __copy__(self) -> IterableDataset:
