@@ -379,9 +379,10 @@ static void side_learn(struct rg_traffic_bucket *bucket, unsigned side, uint64_t
     rg_limiter_learn(&limit->limiter, &lesson, loop_of(limit->traffic)->now_ns);
     if (was_free && limit->limiter.state != RG_LIMITER_FREE) {
         rg_log_some(RG_LOG_INFO,
-                    "gs://%s: loop %u keeps to %u at once: others of the %u processes of this "
-                    "host that use the bucket are slowed down",
-                    bucket->name, loop_of(limit->traffic)->index, rg_limiter_limit(&limit->limiter),
+                    "gs://%s: loop %u keeps to %.1f requests a second: others of the %u processes "
+                    "of this host that use the bucket are slowed down",
+                    bucket->name, loop_of(limit->traffic)->index,
+                    (double)RG_NS_PER_S / rg_limiter_gap_ns(&limit->limiter),
                     rg_portion_processes(&bucket->portion));
     }
 }
