@@ -17,8 +17,17 @@ struct rg_cache_key {
     const char *origin; /* the endpoint: "storage.googleapis.com", "127.0.0.1:9000" */
     const char *bucket, *object;
     int64_t generation; /* above 0 */
-    uint64_t block;     /* bytes from block * RG_CACHE_BLOCK_SIZE on */
+    /* Bytes from block * RG_CACHE_BLOCK_SIZE on; or RG_CACHE_PART and the first byte of a range
+     * that is less than a block. */
+    uint64_t block;
 };
+#define RG_CACHE_PART (UINT64_C(1) << 63)
+
+static inline uint64_t rg_cache_key_first(const struct rg_cache_key *key)
+{
+    bool is_part = (key->block & RG_CACHE_PART) != 0;
+    return is_part ? key->block & ~RG_CACHE_PART : key->block * RG_CACHE_BLOCK_SIZE;
+}
 
 #define RG_CACHE_ORIGIN_SIZE_MAX 512
 #define RG_CACHE_BUCKET_SIZE_MAX 255

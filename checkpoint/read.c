@@ -143,6 +143,7 @@ static bool piece_start(struct read *read, struct piece *piece, uint64_t size)
     rg_request_init_child(&piece->child, request, piece_done);
     int rc = rg_get_prepare(&piece->child, &get);
     RG_ASSERT(rc == 0);
+    piece->child.get.is_fresh = read->restarts > 0;
     piece->out = rg_operation_child_start(&read->operation, &piece->child);
     read->begun += piece->out ? size : 0;
     return piece->out;

@@ -34,6 +34,12 @@
     XX(connections_closed, sum) /* of those opened */                                              \
     XX(connections_failed, sum) /* never opened */                                                 \
     XX(tls_resumed, sum)        /* handshakes that resumed a session */                            \
+    XX(cache_hits, sum)         /* reads that the cache answered */                                \
+    XX(cache_hit_bytes, sum)    /* of their bodies */                                              \
+    XX(cache_misses, sum)       /* reads that the cache was asked for, and were sent */            \
+    XX(cache_bad, sum)          /* blocks that were not what was written */                        \
+    XX(cache_writes, sum)       /* blocks that were handed to the cache */                         \
+    XX(cache_drops, sum)        /* blocks that the cache did not take */                           \
     XX(slab_starved, sum)       /* times a connection waited for leased memory to come back */     \
     XX(slab_bytes, sum)         /* leased out now: stored with rg_metric_store */                  \
     XX(slab_bytes_max, max)     /* most ever leased out at once by one loop */

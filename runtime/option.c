@@ -88,6 +88,8 @@ static const struct row rows[] = {
     {"writes_per_s", RG_OPTION_COUNT, IN_CLIENT(writes_per_s), .min = 1, .max = UINT32_MAX},
     {"ramp", RG_OPTION_CHOICE, IN_CLIENT(ramp), .choices = {"", "none", "gcs"}},
     {"job_processes", RG_OPTION_COUNT, IN_CLIENT(job_processes), .min = 1, .max = UINT32_MAX},
+    TEXT("cache", cache),
+    {"cache_size", RG_OPTION_SIZE, IN_CLIENT(cache_size), .min = 1, .max = INT64_MAX},
     {"threads", RG_OPTION_COUNT, IN_RUNTIME(threads), .min = 1, .max = 256},
     {"memory", RG_OPTION_SIZE, IN_RUNTIME(memory_max), .min = 1, .max = INT64_MAX},
     {"pinned", RG_OPTION_SIZE, IN_RUNTIME(pinned_max), .min = 1, .max = INT64_MAX},

@@ -364,6 +364,12 @@ static void stats_fill(struct rg_stats *stats, const struct rg_metrics *metrics)
     stats->limited = rg_metric_load(&metrics->limited);
     stats->backoffs = rg_metric_load(&metrics->backoffs);
     stats->concurrency_limit = rg_metric_load(&metrics->concurrency_limit);
+    stats->cache_hits = rg_metric_load(&metrics->cache_hits);
+    stats->cache_hit_bytes = rg_metric_load(&metrics->cache_hit_bytes);
+    stats->cache_misses = rg_metric_load(&metrics->cache_misses);
+    stats->cache_bad = rg_metric_load(&metrics->cache_bad);
+    stats->cache_writes = rg_metric_load(&metrics->cache_writes);
+    stats->cache_drops = rg_metric_load(&metrics->cache_drops);
 #define XX(name, enumerator)                                                                       \
     rg_histogram_summarize(&metrics->phases[RG_PHASE_##enumerator], &stats->name);
     RG_METRICS_PHASES(XX)

@@ -2,6 +2,7 @@
  * alt=media). A body that breaks off is continued behind what has arrived, from the same
  * generation; when the server does not go along with that, reading starts again from the first
  * byte. */
+#include "gcs/request/cached_read.h"
 #include "gcs/request/request.h"
 #include "gcs/wire/checksum.h"
 #include "gcs/wire/media_head.h"
@@ -24,7 +25,7 @@ static bool get_is_whole(const struct rg_get_state *get)
 
 static void range_format(const struct rg_get_state *get, char range[static RANGE_SIZE_MAX])
 {
-    uint64_t first = get->offset + get->received;
+    uint64_t first = get->offset + (get->is_doubted ? 0 : get->received);
     if (get->length == RG_WHOLE) {
         snprintf(range, RANGE_SIZE_MAX, "bytes=%" PRIu64 "-", first);
     } else {
@@ -41,7 +42,12 @@ static int get_encode(struct rg_request *request, struct rg_h1_encoder *encoder)
     rg_target_init(&target, text, sizeof(text));
     rg_target_add_object(&target, request->bucket, request->object);
     rg_target_query(&target, "alt", "media");
-    if (get->received > 0) {
+    if (get->is_doubted) {
+        /* 304 says that what the cache has is the newest. */
+        struct rg_conditions doubt = {.if_generation_not_match = get->generation};
+        rg_target_conditions(&target, &doubt);
+        request->accepts = 304;
+    } else if (get->received > 0) {
         /* The conditions held when the first bytes came; the rest is of that generation. */
         rg_target_query_i64(&target, "generation", get->generation);
     } else {
@@ -50,7 +56,7 @@ static int get_encode(struct rg_request *request, struct rg_h1_encoder *encoder)
     }
     RG_ASSERT(rg_target_end(&target) > 0);
     rg_h1_encode_request(encoder, "GET", text);
-    if (!get_is_whole(get) || get->received > 0) {
+    if (!get_is_whole(get) || (get->received > 0 && !get->is_doubted)) {
         char range[RANGE_SIZE_MAX];
         range_format(get, range);
         rg_h1_encode_header(encoder, "Range", range);
@@ -59,19 +65,6 @@ static int get_encode(struct rg_request *request, struct rg_h1_encoder *encoder)
      * of the bytes that we get (Cloud Storage, "Transcoding of gzip-compressed files"). */
     rg_h1_encode_header(encoder, "Accept-Encoding", "gzip");
     return rg_request_encode_end(request, encoder);
-}
-
-/* Forgets what earlier attempts brought. */
-static void get_restart(struct rg_get_state *get)
-{
-    rg_lease_release(get->lease);
-    get->lease = NULL;
-    get->body = NULL;
-    get->received = 0;
-    get->crc = 0;
-    get->has_object_crc = false;
-    get->has_object_size = false;
-    get->object_size = 0;
 }
 
 static int answer_refuse(struct rg_request *request, const char *why)
@@ -87,7 +80,7 @@ static int answer_accept(struct rg_request *request, const struct rg_h1_head *he
 {
     struct rg_get_state *get = &request->get;
     if (get->received > 0 && media->first == get->offset) {
-        get_restart(get);
+        rg_get_state_restart(get);
     }
     uint64_t wanted = get->offset + get->received;
     if (media->first != wanted) {
@@ -103,7 +96,7 @@ static int answer_accept(struct rg_request *request, const struct rg_h1_head *he
     }
     if (get->received > 0 && media->generation != get->generation) {
         rg_request_note(request, RG_STATUS_TRUNCATED, RG_MEDIA_REPLACED_TEXT);
-        get_restart(get);
+        rg_get_state_restart(get);
         return -EBADMSG;
     }
     if (head->framing == RG_H1_BODY_LENGTH && head->content_length > get->length - get->received) {
@@ -171,7 +164,7 @@ static int rest_make_room(struct rg_request *request, const struct rg_h1_head *h
     if (rc < 0) {
         rg_request_note(request, rc == -ENOMEM ? RG_STATUS_NO_RESOURCES : RG_STATUS_TOO_LARGE,
                         "no memory for the rest of the object");
-        get_restart(get);
+        rg_get_state_restart(get);
     }
     return rc;
 }
@@ -181,6 +174,13 @@ static int get_head(struct rg_request *request, const struct rg_h1_head *head)
     struct rg_get_state *get = &request->get;
     struct rg_media_head media;
     const char *problem;
+    if (head->status == 304) {
+        return RG_BODY_DISCARD;
+    }
+    if (get->is_doubted) {
+        rg_get_state_restart(get);
+        request->accepts = 0;
+    }
     if (rg_media_head_parse(head, &media, &problem) < 0) {
         return answer_refuse(request, problem);
     }
@@ -191,6 +191,7 @@ static int get_head(struct rg_request *request, const struct rg_h1_head *head)
     answer_note(get, head, &media);
     if (get->sink != NULL) {
         get->sunk = get->received;
+        rg_cached_read_keep(request);
         request->x.body_max = get->buf_size - get->received;
         return RG_BODY_PASS;
     }
@@ -216,6 +217,9 @@ static void get_data(struct rg_request *request, const uint8_t *data, size_t siz
     struct rg_get_state *get = &request->get;
     if (get->sink != NULL) {
         get->sink(request, get->sunk, data, size);
+        if (RG_UNLIKELY(get->kept != NULL)) {
+            memcpy(get->kept->data + get->sunk, data, size);
+        }
         get->sunk += size;
     } else if (!get->no_checksum) {
         get->crc = rg_crc32c(get->crc, data, size);
@@ -253,7 +257,7 @@ static bool get_may_resume(struct rg_request *request)
     bool has_rest = get->received > 0 && get->offset + get->received < end;
     if (!has_rest || get->generation == 0 || get->is_endless ||
         (get->lease != NULL && lease_reserve(request, end - get->offset) < 0)) {
-        get_restart(get);
+        rg_get_state_restart(get);
         return false;
     }
     return true;
@@ -269,7 +273,7 @@ static enum rg_status get_check_extent(struct rg_request *request)
         get->has_object_size = true;
     }
     if (!get->has_object_size && get->length == RG_WHOLE) {
-        get_restart(get);
+        rg_get_state_restart(get);
         (void)answer_refuse(request, "a part came without the size of the whole");
         return RG_STATUS_BAD_RESPONSE;
     }
@@ -280,7 +284,7 @@ static enum rg_status get_check_extent(struct rg_request *request)
         return RG_STATUS_TRUNCATED;
     }
     if (end > wanted_end(get)) {
-        get_restart(get);
+        rg_get_state_restart(get);
         (void)answer_refuse(request, "more bytes came than the object has or were asked for");
         return RG_STATUS_BAD_RESPONSE;
     }
@@ -301,8 +305,11 @@ static enum rg_status get_finish(struct rg_request *request, struct rg_completio
         rg_request_note(
             request, RG_STATUS_CHECKSUM, "CRC32C is %s instead of %s over %" PRIu64 " bytes",
             rg_crc32c_text(get->crc).text, rg_crc32c_text(get->object_crc).text, get->received);
-        get_restart(get);
+        rg_get_state_restart(get);
         return RG_STATUS_CHECKSUM;
+    }
+    if (RG_UNLIKELY(request->client->cache != NULL)) {
+        rg_cached_read_finish(request);
     }
     completion->status = RG_STATUS_OK;
     completion->data = get->buf != NULL ? get->buf : get->body;
@@ -330,16 +337,18 @@ static bool get_broken(struct rg_request *request)
 static void get_refused(struct rg_request *request, uint16_t http_status)
 {
     struct rg_get_state *get = &request->get;
-    if (http_status == 404 && get->received > 0 && get->want_generation == 0) {
+    bool is_begun = get->received > 0 && !get->is_doubted;
+    if (http_status == 404 && is_begun && get->want_generation == 0) {
         rg_request_note(request, RG_STATUS_TRUNCATED, RG_MEDIA_REPLACED_TEXT);
-        get_restart(get);
+        rg_get_state_restart(get);
     }
 }
 
 static void get_release(struct rg_request *request)
 {
     rg_lease_release(request->get.lease);
-    request->get.lease = NULL;
+    rg_lease_release(request->get.kept);
+    request->get.lease = request->get.kept = NULL;
 }
 
 const struct rg_request_ops rg_get_ops = {

@@ -139,6 +139,7 @@ static bool slot_start(struct rg_ranges_state *state, struct slot *slot)
     }
     slot->child.get.buf_is_leased = slot->is_direct && first->buf == NULL;
     slot->child.get.no_checksum = state->no_checksum;
+    slot->child.get.is_fresh = state->restarts > 0;
     if (!slot->is_direct) {
         slot->child.get.sink = group_sink;
         slot->child.get.buf_size = group->end - group->begin;

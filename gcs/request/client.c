@@ -3,8 +3,12 @@
  * client loop is gone. */
 #include "gcs/request/client.h"
 
+#include "cache/cache.h"
+#include "gcs/host/region.h"
 #include "gcs/network/extra_headers.h"
+#include "gcs/request/cached_read.h"
 #include "gcs/request/hedge.h"
+#include "gcs/request/newest.h"
 #include "gcs/request/request.h"
 #include "http/resolver.h"
 #include "runtime/clock.h"
@@ -246,6 +250,9 @@ static int loop_open(struct rg_client *client, struct rg_client_loop *client_loo
     };
     rg_network_apply(&client->network, &pool_options);
     rc = rg_traffic_create(&client_loop->traffic, client_loop, rg_request_admitted);
+    if (rc == 0 && client->cache != NULL) {
+        rc = rg_cached_reads_create(&client_loop->cached, client_loop, rg_request_cache_ended);
+    }
     if (rc < 0) {
         return rc;
     }
@@ -381,6 +388,25 @@ static int fields_open(struct rg_client *client, const struct rg_client_options 
     return rc;
 }
 
+static int cache_open(struct rg_client *client, const struct rg_client_options *options,
+                      char *error, size_t error_size)
+{
+    if (options->cache == NULL || *options->cache == '\0') {
+        return 0;
+    }
+    char text[512] = "";
+    const struct rg_cache_options own = {
+        .folder = options->cache,
+        .size = options->cache_size,
+        .share = rg_host_folder(client->options.sharing),
+    };
+    int rc = rg_cache_open(&client->cache, &own, text, sizeof(text));
+    if (rc < 0) {
+        return rg_explain(error, error_size, rc, "%s", text);
+    }
+    return rg_newest_create(&client->newest);
+}
+
 static int client_setup(struct rg_client *client, const struct rg_client_options *options,
                         char *error, size_t error_size)
 {
@@ -407,6 +433,9 @@ static int client_setup(struct rg_client *client, const struct rg_client_options
     if (rc == 0) {
         rc = share_open(client);
     }
+    if (rc == 0) {
+        rc = cache_open(client, options, error, error_size);
+    }
     return rc == 0 ? loops_open(client) : rc;
 }
 
@@ -416,7 +445,10 @@ static void client_free(struct rg_client *client)
         rg_transport_loop_destroy(client->loops[i].transports);
         rg_traffic_destroy(client->loops[i].traffic);
         rg_part_memory_fini(&client->loops[i].part_memory);
+        rg_cached_reads_destroy(client->loops[i].cached);
     }
+    rg_cache_close(client->cache);
+    rg_newest_destroy(client->newest);
     rg_rates_destroy(client->rates);
     rg_resolver_destroy(client->resolver);
     rg_network_close(&client->network);

@@ -164,7 +164,8 @@ void rg_client_loop_become(struct rg_client_loop *client_loop, enum rg_client_lo
 
 void rg_client_check_closed(struct rg_client_loop *client_loop)
 {
-    if (client_loop->state == RG_CLIENT_LOOP_POOL_CLOSED && rg_list_empty(&client_loop->active)) {
+    if (client_loop->state == RG_CLIENT_LOOP_POOL_CLOSED && rg_list_empty(&client_loop->active) &&
+        client_loop->reads_out == 0) {
         client_loop->pool = NULL;
         rg_client_loop_become(client_loop, RG_CLIENT_LOOP_CLOSED);
         client_loop->emptied(client_loop);

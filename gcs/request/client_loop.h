@@ -38,6 +38,9 @@
 /* The most that hedges_per_1000 may be: every request. */
 #define RG_HEDGES_LIMIT 1000
 
+struct rg_cache;
+struct rg_cached_reads;
+struct rg_newest;
 struct rg_request;
 
 /* How long the server's clock is taken to go as ours does. */
@@ -66,6 +69,8 @@ struct rg_client_loop {
     uint64_t writes;       /* that were given an idempotency token */
     uint64_t clock_due_ns; /* when an answer's date is looked at again */
     struct rg_part_memory part_memory;
+    struct rg_cached_reads *cached; /* NULL: the client has no cache */
+    uint32_t reads_out;             /* of the cache, by the kernel, also for gets that have ended */
     struct rg_authorizer authorizer;
     /* Changed by rg_client_loop_become alone, on the loop. Who closes the client looks at it, too.
      */
@@ -81,6 +86,8 @@ struct rg_client {
     struct rg_network network;
     struct rg_resolver *resolver;
     struct rg_rates *rates;             /* NULL: requests begin as fast as they come */
+    struct rg_cache *cache;             /* NULL: none was asked for */
+    struct rg_newest *newest;           /* where there is a cache */
     uint64_t write_seed[2];             /* of idempotency tokens */
     struct rg_credentials *credentials; /* NULL: none, or a fixed token */
     bool has_token;                     /* the fixed one */

@@ -1,6 +1,7 @@
 /* The life of a request over its attempts: see request.h. */
 #include "gcs/request/request.h"
 
+#include "gcs/request/cached_read.h"
 #include "gcs/request/remedy.h"
 #include "gcs/request/trace.h"
 #include "gcs/wire/error_body.h"
@@ -32,7 +33,8 @@ static struct rg_loop *loop_of(const struct rg_request *request)
 /* Which states may follow; see request.h. */
 static const uint16_t followers[RG_REQUEST_STATE_COUNT] = {
     [RG_REQUEST_FREE] = BIT(QUEUED),
-    [RG_REQUEST_QUEUED] = ATTEMPT | BIT(CHILDREN) | BIT(QUEUED) | BIT(FREE),
+    [RG_REQUEST_QUEUED] = ATTEMPT | BIT(CACHE) | BIT(CHILDREN) | BIT(QUEUED) | BIT(FREE),
+    [RG_REQUEST_CACHE] = ATTEMPT | BIT(DONE),
     [RG_REQUEST_TOKEN] = BIT(ADMISSION) | BIT(POOL) | BIT(DONE),
     [RG_REQUEST_ADMISSION] = BIT(POOL) | BIT(DONE),
     [RG_REQUEST_POOL] = ATTEMPT | BIT(OUT) | BIT(BACKOFF) | BIT(DONE),
@@ -40,7 +42,7 @@ static const uint16_t followers[RG_REQUEST_STATE_COUNT] = {
     [RG_REQUEST_BACKOFF] = ATTEMPT | BIT(DONE),
     [RG_REQUEST_MEMORY] = BIT(BACKOFF) | BIT(DONE),
     [RG_REQUEST_CHILDREN] = BIT(DONE),
-    [RG_REQUEST_DONE] = ATTEMPT | BIT(QUEUED) | BIT(FREE),
+    [RG_REQUEST_DONE] = ATTEMPT | BIT(CACHE) | BIT(QUEUED) | BIT(FREE),
 };
 
 __attribute__((noreturn, cold)) static void state_fail(const struct rg_request *request,
@@ -221,7 +223,7 @@ void rg_request_fail(struct rg_request *request)
     struct rg_completion completion = {.status = request->failure.status};
     if (request->ops == &rg_get_ops && request->get.buf != NULL) {
         completion.data = request->get.buf;
-        completion.size = request->get.received;
+        completion.size = request->get.is_doubted ? 0 : request->get.received;
     }
     rg_request_finish(request, &completion);
 }
@@ -270,9 +272,38 @@ void rg_request_token_came(struct rg_token_wait *wait, const char *failure)
     }
 }
 
+void rg_request_cache_ended(struct rg_request *request, bool is_answered)
+{
+    struct rg_completion completion = {0};
+    RG_ASSERT(request->state == RG_REQUEST_CACHE);
+    rg_loop_cancel_alarm(loop_of(request), &request->alarm);
+    if (is_answered && request->ops->finish(request, &completion) == RG_STATUS_OK) {
+        rg_request_finish(request, &completion);
+        return;
+    }
+    attempt_start(request);
+}
+
+/* No get waits long for the cache: its folder may lie on a server that is gone. */
+static void cache_begin(struct rg_request *request)
+{
+    struct rg_loop *loop = loop_of(request);
+    become(request, RG_REQUEST_CACHE);
+    if (rg_cached_read_begin(request)) {
+        rg_loop_set_alarm(loop, &request->alarm, loop->now_ns + RG_CACHED_READ_PATIENCE_NS);
+    } else {
+        attempt_start(request);
+    }
+}
+
 static void alarm_fire(struct rg_alarm *alarm)
 {
     struct rg_request *request = RG_CONTAINER_OF(alarm, struct rg_request, alarm);
+    if (request->state == RG_REQUEST_CACHE) {
+        rg_cached_read_abandon(request);
+        rg_request_cache_ended(request, false);
+        return;
+    }
     RG_ASSERT(request->state == RG_REQUEST_BACKOFF);
     rg_metric_add(&loop_of(request)->metrics.retries, 1);
     attempt_start(request);
@@ -283,6 +314,10 @@ static void alarm_fire(struct rg_alarm *alarm)
 static void wait_end(struct rg_request *request)
 {
     switch ((enum rg_request_state)request->state) {
+    case RG_REQUEST_CACHE:
+        rg_loop_cancel_alarm(loop_of(request), &request->alarm);
+        rg_cached_read_abandon(request);
+        break;
     case RG_REQUEST_TOKEN:
         rg_authorize_cancel(&request->token);
         break;
@@ -642,6 +677,8 @@ static void begin(struct rg_request *request)
     if (request->ops->start != NULL) {
         become(request, RG_REQUEST_CHILDREN);
         request->ops->start(request);
+    } else if (RG_UNLIKELY(request->client->cache != NULL) && request->ops == &rg_get_ops) {
+        cache_begin(request);
     } else {
         attempt_start(request);
     }

@@ -1,8 +1,8 @@
 /* One submitted operation, from its mail to its completion, over all its attempts.
  *
  *        reserve, prepare        the loop takes its mail      there is a token
- *   FREE ----------------> QUEUED ------------------+ (TOKEN) -----------+
- *    ^                       |                      |                    v
+ *   FREE ----------------> QUEUED -----> (CACHE) ---+ (TOKEN) -----------+
+ *    ^                       |              |       |                    v
  *    |        an operation:  |          +---------> an attempt begins  (ADMISSION)
  *    |        it sends       v          |                                |  the limits of its
  *    |        nothing    CHILDREN       | the alarm                      v  bucket let it in
@@ -16,9 +16,11 @@
  *
  * The states in parentheses are only waited in where there is something to wait for. From POOL and
  * OUT the next attempt may also begin at once: after a 401, on a connection that turned out to be
- * closed, and to ask whether a write was done. In TOKEN, ADMISSION, BACKOFF and MEMORY nothing is
- * on the network, and a cancel ends the request there and then; in POOL and OUT the pool ends it. A
- * child of an operation is never FREE: from DONE it is started again, or its memory goes.
+ * closed, and to ask whether a write was done. In CACHE, TOKEN, ADMISSION, BACKOFF and MEMORY
+ * nothing is on the network, and a cancel ends the request there and then; in POOL and OUT the pool
+ * ends it. A get whose body the client's cache has goes from CACHE to DONE
+ * (gcs/request/cached_read.h). A child of an operation is never FREE: from DONE it is started
+ * again, or its memory goes.
  *
  * Who counts what. `attempts` are the HTTP requests that were given to a connection, hedges too.
  * Each request counts its own; an operation, which sends nothing, owns the sum of its children's,
@@ -65,8 +67,9 @@ void rg_request_note(struct rg_request *request, enum rg_status status, const ch
 /* Whether it waits for something else than the network: then a cancel ends it at once. */
 static inline bool rg_request_is_waiting(const struct rg_request *request)
 {
-    const unsigned waits = 1u << RG_REQUEST_TOKEN | 1u << RG_REQUEST_ADMISSION |
-                           1u << RG_REQUEST_BACKOFF | 1u << RG_REQUEST_MEMORY;
+    const unsigned waits = 1u << RG_REQUEST_CACHE | 1u << RG_REQUEST_TOKEN |
+                           1u << RG_REQUEST_ADMISSION | 1u << RG_REQUEST_BACKOFF |
+                           1u << RG_REQUEST_MEMORY;
     return (waits >> request->state & 1) != 0;
 }
 
@@ -93,6 +96,8 @@ void rg_request_note_child(struct rg_request *request, const struct rg_request *
 /* Prepares a get; its struct is as large as the library's, and is borrowed for this call: what
  * attempts need of it is in request->get. 0 or -EINVAL. */
 int rg_get_prepare(struct rg_request *request, const struct rg_get *get);
+/* What the cache can do for a get is done: its body is there, or its first attempt begins. */
+void rg_request_cache_ended(struct rg_request *request, bool is_answered);
 /* The wait of a request for a token is over; failure NULL: there is one. */
 void rg_request_token_came(struct rg_token_wait *wait, const char *failure);
 /* For gcs/request/traffic.c: gives the pool a request that waited for its bucket's limits. */

@@ -13,6 +13,7 @@
 
 #include <ringest/gcs.h>
 
+struct rg_cached_read;
 struct rg_client;
 struct rg_client_loop;
 struct rg_operation;
@@ -26,6 +27,7 @@ struct rg_request;
 enum rg_request_state {
     RG_REQUEST_FREE = 0,  /* nobody's */
     RG_REQUEST_QUEUED,    /* prepared: its submitter's, in the loop's mailbox, or not started yet */
+    RG_REQUEST_CACHE,     /* is read from the client's cache */
     RG_REQUEST_TOKEN,     /* waits for an access token */
     RG_REQUEST_ADMISSION, /* waits until its bucket's limits let it in */
     RG_REQUEST_POOL,      /* waits for a connection */
@@ -75,6 +77,7 @@ struct rg_get_state {
      * counted from the first that was asked for; 0 again where reading starts again. */
     void (*sink)(struct rg_request *request, uint64_t at, const uint8_t *data, size_t size);
     uint64_t sunk;
+    struct rg_lease *kept; /* a copy of what the sink took, for the cache; NULL: none */
     struct rg_conditions conditions;
     /* Over attempts: what has arrived, and of which object. */
     struct rg_lease *lease;
@@ -89,7 +92,28 @@ struct rg_get_state {
     bool has_object_size;
     bool is_part;    /* the last answer was for a range */
     bool is_endless; /* the last answer did not say how long it is */
+    /* What is there is an older answer, kept in the cache: the service is asked whether it has
+     * another generation. */
+    bool is_doubted;
+    bool is_fresh;                      /* the cache is not asked: what it gave was wrong */
+    uint64_t cached;                    /* of `received`: those that the cache gave */
+    struct rg_cached_read *cached_read; /* CACHE: what is out; NULL: nothing */
 };
+
+/* Forgets what earlier attempts brought. */
+static inline void rg_get_state_restart(struct rg_get_state *get)
+{
+    rg_lease_release(get->lease);
+    get->lease = NULL;
+    get->body = NULL;
+    get->received = 0;
+    get->cached = 0;
+    get->is_doubted = false;
+    get->crc = 0;
+    get->has_object_crc = false;
+    get->has_object_size = false;
+    get->object_size = 0;
+}
 
 struct rg_list_state {
     char *target; /* owned; the whole request target */

@@ -13,11 +13,17 @@
 const char *rg_request_state_name(enum rg_request_state state)
 {
     static const char *const names[RG_REQUEST_STATE_COUNT] = {
-        [RG_REQUEST_FREE] = "free",         [RG_REQUEST_QUEUED] = "queued",
-        [RG_REQUEST_TOKEN] = "token",       [RG_REQUEST_ADMISSION] = "admission",
-        [RG_REQUEST_POOL] = "pool",         [RG_REQUEST_OUT] = "out",
-        [RG_REQUEST_BACKOFF] = "back-off",  [RG_REQUEST_MEMORY] = "memory",
-        [RG_REQUEST_CHILDREN] = "children", [RG_REQUEST_DONE] = "done",
+        [RG_REQUEST_FREE] = "free",
+        [RG_REQUEST_QUEUED] = "queued",
+        [RG_REQUEST_CACHE] = "cache",
+        [RG_REQUEST_TOKEN] = "token",
+        [RG_REQUEST_ADMISSION] = "admission",
+        [RG_REQUEST_POOL] = "pool",
+        [RG_REQUEST_OUT] = "out",
+        [RG_REQUEST_BACKOFF] = "back-off",
+        [RG_REQUEST_MEMORY] = "memory",
+        [RG_REQUEST_CHILDREN] = "children",
+        [RG_REQUEST_DONE] = "done",
     };
     RG_ASSERT(state < RG_REQUEST_STATE_COUNT);
     return names[state];

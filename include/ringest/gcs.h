@@ -63,6 +63,10 @@ struct rg_client_options {
     /* Of the job, whose ramp it is: each gets an equal part. WORLD_SIZE, OMPI_COMM_WORLD_SIZE,
      * PMI_SIZE or SLURM_STEP_NUM_TASKS, the first that is set, else 1; times `workers`. */
     uint32_t job_processes;
+    /* A folder of this user's where what is read is kept for the next time (docs/CACHE.md); none.
+     * Bytes that it may take, of all processes; 0: nine tenths of what is free there. */
+    const char *cache;
+    uint64_t cache_size;
 };
 
 RG_INIT(rg_client_options)

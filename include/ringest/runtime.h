@@ -120,6 +120,9 @@ struct rg_stats {
     uint64_t concurrency_limit;  /* attempts allowed in the tightest bucket now; 0: no limit */
     uint64_t memory_max;         /* bytes that may be leased at once; each loop has an equal part */
     uint64_t starved_loops;      /* loops with requests that wait for leased memory now */
+    /* Reads that the cache answered, their bytes, and reads that it was asked for in vain; blocks
+     * of 1 MiB that were found damaged, were handed to it, and were not taken (full, or busy). */
+    uint64_t cache_hits, cache_hit_bytes, cache_misses, cache_bad, cache_writes, cache_drops;
 };
 
 RG_API int rg_runtime_stats_sized(const struct rg_runtime *runtime, struct rg_stats *out_stats,

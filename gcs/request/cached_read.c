@@ -1,0 +1,520 @@
+/* See cached_read.h.
+ *
+ * Which records there are. Whole blocks have their number for a key. A range that is only a part of
+ * a block is kept as it came, with the byte that it begins at for a key (RG_CACHE_PART): samples of
+ * a tar shard and row groups of a table are read by the same ranges in each epoch. */
+#include "gcs/request/cached_read.h"
+
+#include "cache/cache.h"
+#include "gcs/request/client_loop.h"
+#include "gcs/request/newest.h"
+#include "gcs/request/request_type.h"
+#include "runtime/runtime.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A record is read at once, unless it is larger, and more than half of it is not wanted. */
+#define AT_ONCE_SIZE RG_KIB(256)
+
+/* Larger bodies that go to several buffers are not copied for the cache. */
+#define KEPT_SIZE_MAX RG_MIB(16)
+
+/* Where the body lies that is read behind its header: room for that, and for what aligns it. */
+#define BODY_AT (2 * RG_CACHE_ALIGNMENT)
+static_assert(BODY_AT >= RG_CACHE_HEADER_SIZE_MAX + RG_CACHE_ALIGNMENT, "a header fits before it");
+
+enum step { STEP_RECORD = 0, STEP_HEADER, STEP_BODY };
+
+struct rg_cached_read {
+    struct rg_op op;
+    struct rg_cached_reads *reads;
+    struct rg_request *request; /* NULL: it was abandoned */
+    struct rg_cached_read *next_free;
+    struct rg_cache_place place;
+    struct rg_cache_record record;
+    struct rg_lease *lease;
+    enum step step;
+    uint64_t block, begin; /* of the record: its key, and its first byte in the object */
+    uint32_t first;        /* of the body: what was read begins there */
+    size_t at;             /* in the lease: what this step has read, behind what aligns it */
+    size_t wanted, came;   /* bytes of this step; an op may bring fewer than are wanted */
+    size_t needed;         /* of them; the file may end behind these */
+    size_t body_size;      /* STEP_BODY: bytes of the body */
+};
+
+struct rg_cached_reads {
+    struct rg_client_loop *client_loop;
+    void (*ended)(struct rg_request *request, bool is_answered);
+    struct rg_cached_read *free;
+};
+
+int rg_cached_reads_create(struct rg_cached_reads **out_reads, struct rg_client_loop *client_loop,
+                           void (*ended)(struct rg_request *request, bool is_answered))
+{
+    struct rg_cached_reads *reads = calloc(1, sizeof(*reads));
+    if (reads == NULL) {
+        return -ENOMEM;
+    }
+    reads->client_loop = client_loop;
+    reads->ended = ended;
+    *out_reads = reads;
+    return 0;
+}
+
+void rg_cached_reads_destroy(struct rg_cached_reads *reads)
+{
+    if (reads == NULL) {
+        return;
+    }
+    RG_ASSERT(reads->client_loop->reads_out == 0);
+    struct rg_cached_read *next;
+    for (struct rg_cached_read *read = reads->free; read != NULL; read = next) {
+        next = read->next_free;
+        free(read);
+    }
+    free(reads);
+}
+
+static struct rg_cache *cache_of(const struct rg_cached_read *read)
+{
+    return read->reads->client_loop->client->cache;
+}
+
+static struct rg_metrics *metrics_of(const struct rg_request *request)
+{
+    return &request->client_loop->loop->metrics;
+}
+
+static void read_done(struct rg_op *op);
+
+/* NULL: no memory. */
+static struct rg_cached_read *read_take(struct rg_cached_reads *reads)
+{
+    struct rg_cached_read *read = reads->free;
+    if (read != NULL) {
+        reads->free = read->next_free;
+    } else {
+        read = calloc(1, sizeof(*read));
+        if (read == NULL) {
+            return NULL;
+        }
+        read->reads = reads;
+        rg_op_init(&read->op, read_done);
+    }
+    reads->client_loop->reads_out++;
+    return read;
+}
+
+/* Nothing is out. */
+static void read_give(struct rg_cached_read *read)
+{
+    struct rg_cached_reads *reads = read->reads;
+    rg_cache_place_drop(cache_of(read), &read->place);
+    rg_lease_release(read->lease);
+    read->lease = NULL;
+    read->request = NULL;
+    read->next_free = reads->free;
+    reads->free = read;
+    reads->client_loop->reads_out--;
+}
+
+/* Any object's newest generation may be another by now. */
+static bool is_guess(const struct rg_get_state *get)
+{
+    return get->want_generation == 0;
+}
+
+/* Conditions are the service's to judge, but for one that can only be true. */
+static bool is_eligible(const struct rg_get_state *get)
+{
+    const struct rg_conditions *conditions = &get->conditions;
+    bool is_met = conditions->if_generation_match == 0 ||
+                  (conditions->if_generation_match == get->want_generation);
+    return is_met && conditions->if_generation_not_match == 0 &&
+           conditions->if_metageneration_match == 0 &&
+           conditions->if_metageneration_not_match == 0 && !get->is_fresh;
+}
+
+static struct rg_cache_key key_of(const struct rg_request *request, uint64_t block)
+{
+    return (struct rg_cache_key){
+        .origin = request->client->endpoint.authority,
+        .bucket = request->bucket,
+        .object = request->object,
+        .generation = request->get.generation,
+        .block = block,
+    };
+}
+
+/* Where what was asked for ends, in the object; UINT64_MAX: where the object does. */
+static uint64_t end_of(const struct rg_get_state *get)
+{
+    uint64_t end = get->length == RG_WHOLE ? UINT64_MAX : get->offset + get->length;
+    return get->has_object_size ? RG_MIN(end, get->object_size) : end;
+}
+
+/* Finds the record that has the next byte. */
+static bool place_find(struct rg_cached_read *read, const struct rg_request *request)
+{
+    const struct rg_get_state *get = &request->get;
+    uint64_t at = get->offset + get->received;
+    uint64_t block = at / RG_CACHE_BLOCK_SIZE;
+    bool is_whole = get->offset == 0 && get->length == RG_WHOLE;
+    struct rg_cache_key key = key_of(request, block);
+    read->block = block;
+    read->begin = block * RG_CACHE_BLOCK_SIZE;
+    if (rg_cache_find(cache_of(read), &key, &read->place)) {
+        return true;
+    }
+    key.block = read->block = RG_CACHE_PART | at;
+    read->begin = at;
+    return !is_whole && rg_cache_find(cache_of(read), &key, &read->place);
+}
+
+static size_t round_up(size_t size)
+{
+    return (size + RG_CACHE_ALIGNMENT - 1) / RG_CACHE_ALIGNMENT * RG_CACHE_ALIGNMENT;
+}
+
+/* Bytes of a file before that offset, which are read as well so that the disk can do it. */
+static size_t lead_of(const struct rg_cached_read *read, uint64_t offset)
+{
+    return read->place.fd_direct >= 0 ? (size_t)(offset % RG_CACHE_ALIGNMENT) : 0;
+}
+
+/* Reads bytes [from, from + size) of the record to the lease, from `to` on, which is aligned. */
+static void read_start(struct rg_cached_read *read, enum step step, uint64_t from, size_t size,
+                       size_t to)
+{
+    struct rg_loop *loop = read->reads->client_loop->loop;
+    const struct rg_cache_place *place = &read->place;
+    uint64_t offset = place->offset + from;
+    size_t lead = lead_of(read, offset);
+    uint8_t *data = read->lease->data + to;
+    read->step = step;
+    read->at = to + lead;
+    read->came = 0;
+    read->needed = lead + size;
+    read->wanted = read->needed;
+    if (place->fd_direct >= 0 && (uintptr_t)data % RG_CACHE_ALIGNMENT == 0) {
+        read->wanted = round_up(read->needed);
+        rg_op_read_file_direct(loop, &read->op, place->fd, place->fd_direct, offset - lead, data,
+                               read->wanted);
+    } else {
+        rg_op_read_file(loop, &read->op, place->fd, offset - lead, data, read->wanted);
+    }
+}
+
+/* Begins to read the record that has the next byte; false: there is none, or no memory. */
+static bool next_start(struct rg_request *request)
+{
+    const struct rg_get_state *get = &request->get;
+    struct rg_slab_arena *slabs = request->client_loop->loop->slabs;
+    struct rg_cached_read *read = read_take(request->client_loop->cached);
+    if (read == NULL) {
+        return false;
+    }
+    if (!place_find(read, request)) {
+        read->place = (struct rg_cache_place){.fd = -1, .fd_direct = -1};
+        read->next_free = read->reads->free;
+        read->reads->free = read;
+        read->reads->client_loop->reads_out--;
+        return false;
+    }
+    uint64_t at = get->offset + get->received;
+    uint64_t wanted = RG_MIN(end_of(get), read->begin + RG_CACHE_BLOCK_SIZE);
+    wanted -= RG_MIN(wanted, at);
+    bool is_apart =
+        read->place.size > AT_ONCE_SIZE && wanted < (read->place.size - AT_ONCE_SIZE / 2) / 2;
+    size_t room = round_up(read->place.size + lead_of(read, read->place.offset)) +
+                  (is_apart ? BODY_AT + RG_CACHE_ALIGNMENT : 0);
+    bool fits = read->place.size <= RG_CACHE_BLOCK_SIZE + RG_CACHE_HEADER_SIZE_MAX &&
+                room <= rg_slab_size_max(slabs);
+    read->lease = fits ? rg_slab_take(slabs, room) : NULL;
+    if (read->lease == NULL) {
+        read_give(read);
+        return false;
+    }
+    read->request = request;
+    request->get.cached_read = read;
+    size_t size = is_apart ? RG_CACHE_HEADER_SIZE_MAX : read->place.size;
+    read_start(read, is_apart ? STEP_HEADER : STEP_RECORD, 0, size, 0);
+    return true;
+}
+
+bool rg_cached_read_begin(struct rg_request *request)
+{
+    struct rg_get_state *get = &request->get;
+    if (!is_eligible(get)) {
+        return false;
+    }
+    get->generation = get->want_generation;
+    if (is_guess(get)) {
+        get->generation = rg_newest_find(request->client->newest, request->bucket, request->object);
+    }
+    return get->generation > 0 && next_start(request);
+}
+
+void rg_cached_read_abandon(struct rg_request *request)
+{
+    struct rg_cached_read *read = request->get.cached_read;
+    RG_ASSERT(read != NULL && read->request == request);
+    read->request = NULL;
+    request->get.cached_read = NULL;
+    if (is_guess(&request->get)) {
+        rg_get_state_restart(&request->get);
+    }
+}
+
+/* The record is of the object that the records before it are of, and has the next byte. */
+static bool record_fits(const struct rg_cached_read *read, const struct rg_get_state *get)
+{
+    const struct rg_cache_record *record = &read->record;
+    uint64_t at = get->offset + get->received;
+    bool is_same = get->received == 0 || record->object_size == get->object_size;
+    return is_same && at < read->begin + record->body_size &&
+           read->begin + record->body_size <= record->object_size &&
+           record->header_size + (uint64_t)record->body_size <= read->place.size &&
+           record->piece_size > 0;
+}
+
+/* Opens the header that was read; false: it is damaged, or of something else. */
+static bool header_take(struct rg_cached_read *read)
+{
+    struct rg_request *request = read->request;
+    struct rg_get_state *get = &request->get;
+    struct rg_cache_key key = key_of(request, read->block);
+    int rc = rg_cache_record_open(cache_of(read), &read->place, &key, read->lease->data + read->at,
+                                  read->needed - lead_of(read, read->place.offset), &read->record);
+    if (rc == -EBADMSG) {
+        rg_metric_add(&metrics_of(request)->cache_bad, 1);
+    }
+    if (rc < 0 || !record_fits(read, get)) {
+        return false;
+    }
+    get->has_object_size = true;
+    get->object_size = read->record.object_size;
+    get->has_object_crc = read->record.has_object_crc32c;
+    get->object_crc = read->record.object_crc32c;
+    return true;
+}
+
+/* Reads the pieces that are wanted, and no others. */
+static void body_start(struct rg_cached_read *read)
+{
+    const struct rg_cache_record *record = &read->record;
+    const struct rg_get_state *get = &read->request->get;
+    uint64_t at = get->offset + get->received - read->begin;
+    uint64_t end = RG_MIN(end_of(get) - read->begin, (uint64_t)record->body_size);
+    uint64_t pieces = (end + record->piece_size - 1) / record->piece_size;
+    read->first = (uint32_t)(at / record->piece_size) * record->piece_size;
+    uint64_t last = RG_MIN(pieces * record->piece_size, (uint64_t)record->body_size);
+    /* The header stays in front, with the CRC32Cs. */
+    read_start(read, STEP_BODY, record->header_size + read->first, (size_t)(last - read->first),
+               BODY_AT);
+    read->body_size = (size_t)(last - read->first);
+}
+
+/* That of a whole body is put together from those of its pieces, which were compared. */
+static uint32_t crc_of(const struct rg_cached_read *read, const uint8_t *data, size_t size)
+{
+    const struct rg_cache_record *record = &read->record;
+    if (size != record->body_size) {
+        return rg_crc32c(0, data, size);
+    }
+    uint32_t crc = 0, piece_crc;
+    for (size_t at = 0, i = 0; at < size; at += record->piece_size, i++) {
+        memcpy(&piece_crc, record->crcs + i * sizeof(piece_crc), sizeof(piece_crc));
+        size_t piece_size = RG_MIN(size - at, (size_t)record->piece_size);
+        crc = i == 0 ? piece_crc : rg_crc32c_combine(crc, piece_crc, piece_size);
+    }
+    return crc;
+}
+
+/* Where the whole body is to be put together; false: there is no room. */
+static bool body_make_room(struct rg_request *request, uint64_t total)
+{
+    struct rg_get_state *get = &request->get;
+    struct rg_slab_arena *slabs = request->client_loop->loop->slabs;
+    if (get->sink != NULL || get->buf != NULL) {
+        return total <= get->buf_size;
+    }
+    if (get->lease == NULL && total <= rg_slab_size_max(slabs)) {
+        get->lease = rg_slab_take(slabs, (size_t)total);
+        get->body = get->lease != NULL ? get->lease->data : NULL;
+    }
+    return get->lease != NULL;
+}
+
+/* Hands out what was checked; false: there is no room for it. */
+static bool body_hand_out(struct rg_cached_read *read, uint8_t *data, size_t size, uint64_t total)
+{
+    struct rg_request *request = read->request;
+    struct rg_get_state *get = &request->get;
+    if (size == total && get->sink == NULL && get->buf == NULL) {
+        get->lease = read->lease;
+        get->body = data;
+        read->lease = NULL;
+    } else if (!body_make_room(request, total)) {
+        return false;
+    } else if (get->sink != NULL) {
+        get->sink(request, get->received, data, size);
+    } else {
+        memcpy((get->buf != NULL ? get->buf : get->body) + get->received, data, size);
+    }
+    if (!get->no_checksum && get->sink == NULL) {
+        uint32_t crc = crc_of(read, data, size);
+        get->crc = get->received == 0 ? crc : rg_crc32c_combine(get->crc, crc, size);
+    }
+    get->received += size;
+    get->cached += size;
+    return true;
+}
+
+/* The bytes that are wanted were read: checks them, and hands them out. */
+static bool body_take(struct rg_cached_read *read)
+{
+    struct rg_request *request = read->request;
+    struct rg_get_state *get = &request->get;
+    const struct rg_cache_record *record = &read->record;
+    bool is_all = read->step == STEP_RECORD;
+    uint8_t *body = read->lease->data + read->at + (is_all ? record->header_size : 0);
+    size_t size = is_all ? record->body_size : read->body_size;
+    read->first = is_all ? 0 : read->first;
+    if (rg_cache_record_check(cache_of(read), &read->place, record, read->first, body, size) < 0) {
+        rg_metric_add(&metrics_of(request)->cache_bad, 1);
+        return false;
+    }
+    uint64_t at = get->offset + get->received, end = end_of(get);
+    uint64_t begin = read->begin + read->first;
+    if (at < begin || at >= RG_MIN(end, begin + size)) {
+        return false;
+    }
+    size_t wanted = (size_t)(RG_MIN(end, begin + size) - at);
+    return body_hand_out(read, body + (at - begin), wanted, end - get->offset);
+}
+
+/* What was asked for is there, or is to be sent for from here on. */
+static void cache_ended(struct rg_request *request, bool is_complete)
+{
+    struct rg_get_state *get = &request->get;
+    if (!is_complete && (is_guess(get) || get->received == 0)) {
+        rg_get_state_restart(get);
+    }
+    get->is_doubted = is_guess(get) && is_complete;
+    request->client_loop->cached->ended(request, is_complete && !get->is_doubted);
+}
+
+static bool is_complete(const struct rg_get_state *get)
+{
+    return get->has_object_size && get->offset + get->received == end_of(get);
+}
+
+/* Reads what is left of the step; false: there is nothing left, or nothing comes. */
+static bool rest_start(struct rg_cached_read *read)
+{
+    struct rg_op *op = &read->op;
+    read->came += op->result > 0 ? (size_t)op->result : 0;
+    if (op->result <= 0 || read->came >= read->needed) {
+        return false;
+    }
+    rg_op_read_file(read->reads->client_loop->loop, op, op->file, op->offset + (size_t)op->result,
+                    (uint8_t *)op->data + op->result, read->wanted - read->came);
+    return true;
+}
+
+static void read_done(struct rg_op *op)
+{
+    struct rg_cached_read *read = RG_CONTAINER_OF(op, struct rg_cached_read, op);
+    struct rg_request *request = read->request;
+    struct rg_client_loop *client_loop = read->reads->client_loop;
+    if (request == NULL) {
+        read_give(read);
+        rg_client_check_closed(client_loop);
+        return;
+    }
+    if (rest_start(read)) {
+        return;
+    }
+    bool came = read->came >= read->needed;
+    if (!came) {
+        rg_cache_place_failed(cache_of(read), &read->place, op->result < 0 ? -op->result : EIO);
+    }
+    came = came && (read->step == STEP_BODY || header_take(read));
+    if (came && read->step == STEP_HEADER) {
+        body_start(read);
+        return;
+    }
+    came = came && body_take(read);
+    request->get.cached_read = NULL;
+    read_give(read);
+    if (!came || is_complete(&request->get)) {
+        cache_ended(request, came);
+    } else if (!next_start(request)) {
+        cache_ended(request, false);
+    }
+}
+
+/* Gives the cache bytes [at, end) of the object, which are at `body`. */
+static void write_blocks(struct rg_request *request, uint64_t at, uint64_t end, const uint8_t *body)
+{
+    const struct rg_get_state *get = &request->get;
+    struct rg_cache *cache = request->client->cache;
+    struct rg_metrics *metrics = metrics_of(request);
+    const struct rg_cache_record record = {.object_size = get->object_size,
+                                           .object_crc32c = get->object_crc,
+                                           .has_object_crc32c = get->has_object_crc};
+    while (at < end) {
+        uint64_t block = at / RG_CACHE_BLOCK_SIZE;
+        uint64_t begin = block * RG_CACHE_BLOCK_SIZE;
+        uint64_t to = RG_MIN(end, begin + RG_CACHE_BLOCK_SIZE);
+        bool is_block =
+            at == begin && (to == get->object_size || to == begin + RG_CACHE_BLOCK_SIZE);
+        struct rg_cache_key key = key_of(request, is_block ? block : RG_CACHE_PART | at);
+        bool taken = rg_cache_write(cache, &key, &record, body, (size_t)(to - at));
+        rg_metric_add(taken ? &metrics->cache_writes : &metrics->cache_drops, 1);
+        body += to - at;
+        at = to;
+    }
+}
+
+/* Memory that somebody waits for is not taken. */
+void rg_cached_read_keep(struct rg_request *request)
+{
+    struct rg_get_state *get = &request->get;
+    struct rg_slab_arena *slabs = request->client_loop->loop->slabs;
+    bool fits = get->buf_size <= KEPT_SIZE_MAX && get->buf_size <= rg_slab_size_max(slabs);
+    if (request->client->cache != NULL && get->kept == NULL && fits &&
+        !rg_slab_arena_is_starved(slabs)) {
+        get->kept = rg_slab_take(slabs, get->buf_size);
+    }
+}
+
+void rg_cached_read_finish(struct rg_request *request)
+{
+    const struct rg_get_state *get = &request->get;
+    struct rg_metrics *metrics = metrics_of(request);
+    bool is_unchecked = request->client->options.checksum == RG_SWITCH_OFF;
+    if (is_eligible(get) && get->received > 0) {
+        bool is_hit = get->cached == get->received;
+        rg_metric_add(is_hit ? &metrics->cache_hits : &metrics->cache_misses, 1);
+        rg_metric_add(&metrics->cache_hit_bytes, get->cached);
+    }
+    if (get->generation <= 0) {
+        return;
+    }
+    if (is_guess(get)) {
+        rg_newest_note(request->client->newest, request->bucket, request->object, get->generation);
+    }
+    const uint8_t *body = get->buf != NULL ? get->buf : get->body;
+    if (get->sink != NULL) {
+        body = get->kept != NULL ? get->kept->data : NULL;
+    }
+    bool is_known = get->has_object_size && !get->is_gzip && !is_unchecked && body != NULL;
+    if (is_known && get->cached < get->received) {
+        write_blocks(request, get->offset + get->cached, get->offset + get->received,
+                     body + get->cached);
+    }
+}

@@ -1,0 +1,43 @@
+/* What a get asks the client's cache for before anything is sent (cache/cache.h).
+ *
+ *   begin -> a block is found, or there is none -> its record is read -> checked -> handed out
+ *         -> the next block ... -> the whole body is there, or the rest comes from the bucket
+ *
+ * Only what names a generation can be answered by the cache alone. A get of the newest one takes
+ * the generation that was seen last for a guess (gcs/request/newest.h), reads that from the cache,
+ * and asks the service whether there is another: 304 means that the guess was right.
+ *
+ * A get never waits for the cache. A cancel, a deadline, or too long a read ends its part there and
+ * then; the record, which the kernel may still be writing to memory, is dropped when it has come.
+ * So records are read to memory of their own, and from there to the caller's.
+ *
+ * On the loop. request.c calls, and is told the end. */
+#ifndef RG_GCS_REQUEST_CACHED_READ_H
+#define RG_GCS_REQUEST_CACHED_READ_H
+
+#include "runtime/base.h"
+
+/* How long a get is read from the cache before it is sent instead. */
+#define RG_CACHED_READ_PATIENCE_NS (2 * RG_NS_PER_S)
+
+struct rg_cached_reads;
+struct rg_client_loop;
+struct rg_request;
+
+/* The reads of one loop. `ended` is told when what the cache can do for a get is done: whether its
+ * body is there. 0 or -ENOMEM. */
+int rg_cached_reads_create(struct rg_cached_reads **out_reads, struct rg_client_loop *client_loop,
+                           void (*ended)(struct rg_request *request, bool is_answered));
+/* None is out. NULL is fine. */
+void rg_cached_reads_destroy(struct rg_cached_reads *reads);
+
+/* A prepared get. True: it is being read. False: there is nothing for it, and it is to be sent. */
+bool rg_cached_read_begin(struct rg_request *request);
+/* What is out for the get is not wanted any more. */
+void rg_cached_read_abandon(struct rg_request *request);
+/* The body of a get comes that has a sink: it is copied, if there is memory, for the cache. */
+void rg_cached_read_keep(struct rg_request *request);
+/* A get whose body is complete and checked: counts it, and gives the cache what it did not have. */
+void rg_cached_read_finish(struct rg_request *request);
+
+#endif

@@ -1,0 +1,401 @@
+/* Gets of a client with a cache: what is answered from it, what is sent, and that no byte is ever
+ * another's or older than it may be. */
+#include "cache/cache.h"
+#include "gcs/request/client_loop.h"
+#include "tests/gcs/object/get_case.h"
+
+#include <ringest/objects.h>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define BLOCK RG_CACHE_BLOCK_SIZE
+#define LARGE (3 * BLOCK + 1000)
+
+struct world {
+    struct rg_test_client c;
+    char folder[RG_TEST_PATH_SIZE];
+};
+
+static void folder_make(struct world *world)
+{
+    const char *base = getenv("TMPDIR");
+    snprintf(world->folder, sizeof(world->folder), "%s/ringest-cached-XXXXXX",
+             base != NULL ? base : "/tmp");
+    RG_CHECK(mkdtemp(world->folder) != NULL);
+}
+
+static void folder_remove(struct world *world)
+{
+    DIR *folder = opendir(world->folder);
+    RG_CHECK(folder != NULL);
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        if (entry->d_name[0] != '.') {
+            RG_CHECK_EQ(unlinkat(dirfd(folder), entry->d_name, 0), 0);
+        }
+    }
+    closedir(folder);
+    RG_CHECK_EQ(rmdir(world->folder), 0);
+}
+
+static void open_with(struct world *world, const struct rg_step *const *scripts, uint32_t count,
+                      bool tls)
+{
+    folder_make(world);
+    world->c = (struct rg_test_client){.scripts = scripts, .script_count = count, .tls = tls};
+    world->c.options.cache = world->folder;
+    world->c.options.cache_size = RG_MIB(64);
+    rg_test_client_open(&world->c);
+}
+
+static void close_all(struct world *world)
+{
+    rg_test_client_close(&world->c);
+    folder_remove(world);
+}
+
+static struct rg_completion get_of(struct world *world, const struct rg_get *get)
+{
+    struct rg_completion done = get_one(&world->c, get);
+    rg_cache_flush(world->c.client->cache);
+    return done;
+}
+
+static uint32_t requests_of(struct world *world)
+{
+    return rg_scripted_server_requests(world->c.server);
+}
+
+/* Fills the cache by one get. */
+static void fill(struct world *world, const struct rg_get *get)
+{
+    struct rg_completion done = get_of(world, get);
+    RG_CHECK_STATUS(&done, OK);
+    rg_lease_release(done.lease);
+}
+
+/* The get is answered as it should be, and this many requests are sent for it. */
+static void check_get(struct world *world, const struct rg_get *get, uint64_t size,
+                      uint32_t requests)
+{
+    uint32_t before = requests_of(world);
+    struct rg_completion done = get_of(world, get);
+    RG_CHECK_STATUS(&done, OK);
+    RG_CHECK_BYTES(&done, get->offset, size);
+    RG_CHECK_EQ(done.crc32c, rg_crc32c(0, done.data, size));
+    RG_CHECK_EQ(done.generation, GENERATION);
+    RG_CHECK(done.has_object_crc32c && !done.is_gzip);
+    RG_CHECK(get->buf == NULL || done.data == get->buf);
+    RG_CHECK_EQ(requests_of(world) - before, requests);
+    RG_CHECK_EQ(done.attempts, requests);
+    rg_lease_release(done.lease);
+}
+
+static void check_whole(uint64_t size, bool tls)
+{
+    const struct rg_step script[] = {RG_READ, OBJECT(size), RG_AGAIN};
+    const struct rg_step *const scripts[] = {script};
+    struct world world;
+    open_with(&world, scripts, 1, tls);
+    const struct rg_get get = {.generation = GENERATION};
+    check_get(&world, &get, size, 1);
+    check_get(&world, &get, size, 0);
+    uint8_t *own = malloc(size);
+    check_get(&world, &(struct rg_get){.generation = GENERATION, .buf = own, .buf_size = size},
+              size, 0);
+    free(own);
+    struct rg_stats stats = rg_test_stats(&world.c);
+    RG_CHECK_EQ(stats.cache_hits, 2);
+    RG_CHECK_EQ(stats.cache_hit_bytes, 2 * size);
+    RG_CHECK_EQ(stats.cache_misses, 1);
+    RG_CHECK_EQ(stats.cache_writes, (size + BLOCK - 1) / BLOCK);
+    RG_CHECK_EQ(stats.cache_drops + stats.cache_bad, 0);
+    close_all(&world);
+}
+
+static void test_a_whole_object_of_a_known_generation_is_sent_once(void)
+{
+    static const uint64_t sizes[] = {1, 1000, SIZE, 300000, BLOCK, BLOCK + 1, LARGE};
+    for (size_t i = 0; i < RG_ARRAY_LEN(sizes); i++) {
+        check_whole(sizes[i], false);
+    }
+    check_whole(SIZE, true);
+}
+
+static void test_ranges_of_a_whole_object(void)
+{
+    const struct rg_step script[] = {RG_READ, OBJECT(LARGE), RG_AGAIN};
+    const struct rg_step *const scripts[] = {script};
+    static const struct {
+        uint64_t offset, length, size;
+    } rows[] = {
+        {0, 1, 1},
+        {BLOCK - 1, 2, 2},
+        {5, BLOCK, BLOCK},
+        {BLOCK + 70000, 100, 100},
+        {2 * BLOCK + 65536, 65536, 65536},
+        {BLOCK + 500000, 200000, 200000},
+        {BLOCK + 100, RG_WHOLE, LARGE - BLOCK - 100},
+        {LARGE - 1, 50, 1},
+    };
+    struct world world;
+    open_with(&world, scripts, 1, false);
+    fill(&world, &(struct rg_get){.generation = GENERATION});
+    for (size_t i = 0; i < RG_ARRAY_LEN(rows); i++) {
+        struct rg_get get = {
+            .generation = GENERATION, .offset = rows[i].offset, .length = rows[i].length};
+        check_get(&world, &get, rows[i].size, 0);
+        get.buf = malloc(rows[i].size);
+        get.buf_size = rows[i].size;
+        check_get(&world, &get, rows[i].size, 0);
+        free(get.buf);
+    }
+    close_all(&world);
+}
+
+/* What of a block was read by range is there for the same range, and for what lies in it. */
+static void test_a_range_that_was_read_is_there(void)
+{
+    const struct rg_step script[] = {RG_READ, OBJECT(LARGE), RG_AGAIN};
+    const struct rg_step *const scripts[] = {script};
+    struct world world;
+    open_with(&world, scripts, 1, false);
+    struct rg_get get = {.generation = GENERATION, .offset = 700000, .length = 900000};
+    check_get(&world, &get, 900000, 1);
+    check_get(&world, &get, 900000, 0);
+    get.length = 1000;
+    check_get(&world, &get, 1000, 0);
+    /* The rest is sent alone. */
+    get.length = 1000000;
+    check_get(&world, &get, 1000000, 1);
+    RG_CHECK_CONTAINS(rg_scripted_server_head(world.c.server, 1),
+                      "\r\nRange: bytes=1600000-1699999\r\n");
+    check_get(&world, &get, 1000000, 0);
+    get = (struct rg_get){.generation = GENERATION, .offset = 0, .length = 10};
+    check_get(&world, &get, 10, 1);
+    check_get(&world, &get, 10, 0);
+    close_all(&world);
+}
+
+static void test_what_is_behind_the_object_or_too_large_is_the_servers_to_refuse(void)
+{
+    const struct rg_step script[] = {RG_READ, OBJECT(SIZE), RG_AGAIN};
+    const struct rg_step *const scripts[] = {script};
+    struct world world;
+    open_with(&world, scripts, 1, false);
+    fill(&world, &(struct rg_get){.generation = GENERATION});
+    struct rg_completion done =
+        get_of(&world, &(struct rg_get){.generation = GENERATION, .offset = SIZE, .length = 1});
+    RG_CHECK_STATUS(&done, RANGE);
+    rg_lease_release(done.lease);
+    uint8_t own[10];
+    done = get_of(&world, &(struct rg_get){.generation = GENERATION, .buf = own, .buf_size = 10});
+    RG_CHECK_STATUS(&done, TOO_LARGE);
+    rg_lease_release(done.lease);
+    close_all(&world);
+}
+
+#define OTHER (GENERATION + 1)
+
+/* The newest is asked for with each get, and sent only where it is another one. */
+static void test_the_newest_generation_is_asked_for(void)
+{
+    const struct rg_step script[] = {
+        RG_READ,
+        OBJECT(SIZE),
+        RG_READ,
+        RG_SEND("HTTP/1.1 304 Not Modified\r\n\r\n"),
+        RG_READ,
+        RG_SEND("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"),
+        RG_READ,
+        RG_SEND("HTTP/1.1 304 Not Modified\r\n\r\n"),
+        RG_READ,
+        {.kind = RG_STEP_SEND_OBJECT,
+         .size = SIZE / 2,
+         .text = rg_test_object_fields(SIZE / 2, OTHER)},
+        RG_READ,
+        RG_SEND("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"),
+        RG_END,
+    };
+    const struct rg_step *const scripts[] = {script};
+    struct world world;
+    open_with(&world, scripts, 1, false);
+    check_get(&world, &(struct rg_get){0}, SIZE, 1);
+    check_get(&world, &(struct rg_get){0}, SIZE, 1);
+    const char *head = rg_scripted_server_head(world.c.server, 1);
+    RG_CHECK_CONTAINS(head, "ifGenerationNotMatch=1700000000000001");
+    RG_CHECK(strstr(head, "&generation=") == NULL && strcasestr(head, "\r\nRange:") == NULL);
+    /* A failure in between changes nothing. */
+    check_get(&world, &(struct rg_get){.offset = 10, .length = 20}, 20, 2);
+    RG_CHECK_CONTAINS(rg_scripted_server_head(world.c.server, 3), "\r\nRange: bytes=10-29\r\n");
+    RG_CHECK_EQ(rg_test_stats(&world.c).cache_hits, 2);
+    struct rg_completion done = get_of(&world, &(struct rg_get){0});
+    RG_CHECK_STATUS(&done, OK);
+    RG_CHECK_BYTES(&done, 0, SIZE / 2);
+    RG_CHECK_EQ(done.generation, OTHER);
+    rg_lease_release(done.lease);
+    uint8_t own[SIZE];
+    done = get_of(&world, &(struct rg_get){.buf = own, .buf_size = SIZE});
+    RG_CHECK_STATUS(&done, NOT_FOUND);
+    RG_CHECK_EQ(done.size, 0);
+    rg_lease_release(done.lease);
+    close_all(&world);
+}
+
+static void test_conditions_are_the_servers_to_judge(void)
+{
+    const struct rg_step script[] = {
+        RG_READ,      OBJECT(SIZE), RG_READ,
+        OBJECT(SIZE), RG_READ,      RG_SEND("HTTP/1.1 412 No\r\nContent-Length: 0\r\n\r\n"),
+        RG_END,
+    };
+    const struct rg_step *const scripts[] = {script};
+    struct world world;
+    open_with(&world, scripts, 1, false);
+    struct rg_get get = {.generation = GENERATION};
+    check_get(&world, &get, SIZE, 1);
+    get.conditions.if_metageneration_match = 1;
+    check_get(&world, &get, SIZE, 1);
+    get.conditions = (struct rg_conditions){.if_generation_match = GENERATION};
+    check_get(&world, &get, SIZE, 0);
+    get.generation = 0;
+    struct rg_completion done = get_of(&world, &get);
+    RG_CHECK_STATUS(&done, PRECONDITION);
+    rg_lease_release(done.lease);
+    close_all(&world);
+}
+
+static void test_what_is_stored_with_gzip_is_not_kept(void)
+{
+    static char fields[512];
+    snprintf(fields, sizeof(fields), "%sx-goog-stored-content-encoding: gzip\r\n",
+             rg_test_object_fields(SIZE, GENERATION));
+    const struct rg_step script[] = {
+        RG_READ, {.kind = RG_STEP_SEND_OBJECT, .size = SIZE, .text = fields}, RG_AGAIN};
+    const struct rg_step *const scripts[] = {script};
+    struct world world;
+    open_with(&world, scripts, 1, false);
+    for (unsigned i = 0; i < 2; i++) {
+        struct rg_completion done = get_of(&world, &(struct rg_get){.generation = GENERATION});
+        RG_CHECK_STATUS(&done, OK);
+        RG_CHECK(done.is_gzip);
+        rg_lease_release(done.lease);
+    }
+    RG_CHECK_EQ(requests_of(&world), 2);
+    close_all(&world);
+}
+
+static void check_ranges(struct world *world, uint32_t requests)
+{
+    uint8_t own[3000];
+    const struct rg_range ranges[] = {
+        {BLOCK - 1000, 3000, own}, {BLOCK + 3000, 70000, NULL}, {3 * BLOCK, 10, NULL}};
+    const struct rg_get_ranges all = {.bucket = "bucket",
+                                      .object = "object",
+                                      .generation = GENERATION,
+                                      .ranges = ranges,
+                                      .count = RG_ARRAY_LEN(ranges)};
+    uint32_t before = requests_of(world);
+    RG_CHECK_EQ(rg_submit_get_ranges(world->c.client, world->c.cq, &all), 0);
+    struct rg_completion done = rg_test_take(&world->c);
+    RG_CHECK_STATUS(&done, OK);
+    const struct rg_range_result *results = done.data;
+    for (size_t i = 0; i < RG_ARRAY_LEN(ranges); i++) {
+        RG_CHECK_EQ(results[i].size, ranges[i].length);
+        RG_CHECK_EQ(rg_script_differs(results[i].data, ranges[i].offset, ranges[i].length),
+                    ranges[i].length);
+        RG_CHECK_EQ(results[i].crc32c, rg_crc32c(0, results[i].data, results[i].size));
+    }
+    RG_CHECK_EQ(requests_of(world) - before, requests);
+    rg_lease_release(done.lease);
+    rg_cache_flush(world->c.client->cache);
+}
+
+/* Many ranges of one object, leased and with buffers that are filled as bytes come. */
+static void test_many_ranges(void)
+{
+    const struct rg_step script[] = {RG_READ, OBJECT(LARGE), RG_AGAIN};
+    const struct rg_step *const scripts[] = {script};
+    struct world world;
+    open_with(&world, scripts, 1, false);
+    check_ranges(&world, 2);
+    check_ranges(&world, 0);
+    close_all(&world);
+    open_with(&world, scripts, 1, false);
+    fill(&world, &(struct rg_get){.generation = GENERATION});
+    check_ranges(&world, 0);
+    close_all(&world);
+}
+
+/* Records are being read, or have been, when their gets end. */
+static void test_gets_end_while_the_cache_is_read(void)
+{
+    enum { GETS = 64 };
+    const struct rg_step script[] = {RG_READ, OBJECT(SIZE), RG_AGAIN};
+    const struct rg_step *const scripts[] = {script};
+    struct world world;
+    open_with(&world, scripts, 1, false);
+    fill(&world, &(struct rg_get){.generation = GENERATION});
+    for (unsigned round = 0; round < 3; round++) {
+        for (unsigned i = 0; i < GETS; i++) {
+            rg_test_get(&world.c, &(struct rg_get){.generation = GENERATION,
+                                                   .user_data = 7,
+                                                   .deadline_ns = round == 1 ? 1 : 0});
+        }
+        RG_CHECK_EQ(round == 0 ? rg_cancel(world.c.client, world.c.cq, 7) : 0, 0);
+        if (round == 2) {
+            rg_client_close(world.c.client);
+        }
+        for (unsigned i = 0; i < GETS; i++) {
+            struct rg_completion done = rg_test_take(&world.c);
+            RG_CHECK(done.status == RG_STATUS_OK || done.status == RG_STATUS_CANCELLED ||
+                     done.status == RG_STATUS_DEADLINE || done.status == RG_STATUS_CLOSED);
+            if (done.status == RG_STATUS_OK) {
+                RG_CHECK_BYTES(&done, 0, SIZE);
+            }
+            rg_lease_release(done.lease);
+        }
+    }
+    world.c.client = NULL;
+    close_all(&world);
+}
+
+static void test_a_folder_that_cannot_be_used_is_refused_when_the_client_opens(void)
+{
+    struct world world;
+    const struct rg_step script[] = {RG_READ, OBJECT(SIZE), RG_AGAIN};
+    const struct rg_step *const scripts[] = {script};
+    open_with(&world, scripts, 1, false);
+    struct rg_client_options options = world.c.options;
+    options.cache = "/dev/null/folder";
+    char error[512] = "";
+    struct rg_client *client = NULL;
+    RG_CHECK(rg_client_open_explained(&client, world.c.runtime, &options, error, sizeof(error)) <
+             0);
+    RG_CHECK_CONTAINS(error, "/dev/null/folder");
+    options.cache = "";
+    RG_CHECK_EQ(rg_client_open(&client, world.c.runtime, &options), 0);
+    RG_CHECK(client->cache == NULL);
+    rg_client_close(client);
+    close_all(&world);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct rg_test tests[] = {
+        RG_TEST(test_a_whole_object_of_a_known_generation_is_sent_once),
+        RG_TEST(test_ranges_of_a_whole_object),
+        RG_TEST(test_a_range_that_was_read_is_there),
+        RG_TEST(test_what_is_behind_the_object_or_too_large_is_the_servers_to_refuse),
+        RG_TEST(test_the_newest_generation_is_asked_for),
+        RG_TEST(test_conditions_are_the_servers_to_judge),
+        RG_TEST(test_what_is_stored_with_gzip_is_not_kept),
+        RG_TEST(test_many_ranges),
+        RG_TEST(test_gets_end_while_the_cache_is_read),
+        RG_TEST(test_a_folder_that_cannot_be_used_is_refused_when_the_client_opens),
+    };
+    return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
+}
