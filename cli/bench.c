@@ -57,6 +57,7 @@ struct bench {
     uint64_t concurrency, count, object_size;
     double seconds; /* 0: by count */
     bool verify, json, keep, warming_up;
+    bool is_cached; /* the client has a cache, which answers what names a generation */
     struct manifest_entry *manifest;
     size_t manifest_count, manifest_capacity;
     uint8_t *payload;
@@ -180,6 +181,7 @@ static int submit_gets(struct bench *bench, uint64_t room)
         gets[i] = (struct rg_get){
             .bucket = bench->uri.bucket,
             .object = bench->manifest[index].name,
+            .generation = bench->is_cached ? bench->manifest[index].generation : 0,
             .user_data = index,
         };
     }
@@ -514,12 +516,12 @@ static void report(struct bench *bench)
                ",\"seconds\":%.6f,\"requests_per_s\":%.1f,"
                "\"gb_per_s\":%.4f,\"cpu_us_per_request\":%.3f,\"p50_ms\":%.4f,\"p99_ms\":%.4f,"
                "\"p999_ms\":%.4f,\"connections\":%" PRIu64 ",\"rss_max_mb\":%.1f,"
-               "\"backend\":\"%s\",\"names\":%" PRIu64 ",\"removed\":%" PRIu64 ",\"left\":%" PRIu64
-               ",\"folder\":",
+               "\"backend\":\"%s\",\"cache_hits\":%" PRIu64 ",\"cache_misses\":%" PRIu64
+               ",\"names\":%" PRIu64 ",\"removed\":%" PRIu64 ",\"left\":%" PRIu64 ",\"folder\":",
                op_names[bench->op], bench->finished, bench->errors, bench->retries, bench->hedges,
                bench->bytes, seconds, requests / seconds, gb_per_s, cpu_us, p50, p99, p999,
-               stats.connections, rss_max_mb(), backend, bench->names, bench->objects.removed,
-               bench->objects.left);
+               stats.connections, rss_max_mb(), backend, stats.cache_hits, stats.cache_misses,
+               bench->names, bench->objects.removed, bench->objects.left);
         cli_json_string_or_null(bench->op == BENCH_PUT ? bench->objects.folder : NULL);
         printf("}\n");
         return;
@@ -541,6 +543,11 @@ static void report(struct bench *bench)
     printf("  memory        %.0f MB at most\n", rss_max_mb());
     printf("  backend       %s%s%s%s\n", backend, *reason != '\0' ? " (" : "", reason,
            *reason != '\0' ? ")" : "");
+    if (bench->is_cached) {
+        printf("  cache         %" PRIu64 " hits, %" PRIu64
+               " misses, with those before the clock\n",
+               stats.cache_hits, stats.cache_misses);
+    }
     if (bench->op == BENCH_GET) {
         printf("  checked       %s\n", bench->verify
                                            ? "CRC32C, size and generation, against the listing"
@@ -707,6 +714,12 @@ static int bench_arguments(struct bench *bench, int argc, char **argv)
     bench->concurrency = bench->concurrency != 0 ? bench->concurrency : CONCURRENCY;
     bench->connection.connections = (uint32_t)bench->concurrency;
     bench->connection.prewarm = (uint32_t)bench->concurrency;
+    struct rg_runtime_options runtime;
+    struct rg_client_options client;
+    if (!cli_options_make(&bench->connection, &runtime, &client)) {
+        return CLI_USAGE;
+    }
+    bench->is_cached = client.cache != NULL && *client.cache != '\0';
     return CLI_DONE;
 }
 

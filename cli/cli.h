@@ -22,8 +22,8 @@ struct cli_command {
     int (*run)(int argc, char **argv);
 };
 
-extern const struct cli_command cli_bench, cli_cat, cli_ckpt, cli_cp, cli_doctor, cli_emulate,
-    cli_ls, cli_manifest, cli_rm, cli_stat, cli_tar;
+extern const struct cli_command cli_bench, cli_cache, cli_cat, cli_ckpt, cli_cp, cli_doctor,
+    cli_emulate, cli_ls, cli_manifest, cli_rm, cli_stat, cli_tar;
 
 /* The command that is running, for messages. */
 extern const struct cli_command *cli_current;

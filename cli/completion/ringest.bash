@@ -9,17 +9,17 @@ _ringest() {
         words=("${COMP_WORDS[@]}")
     }
     local common='--endpoint --ca --credentials --proxy --threads --memory --numa --option --log --quiet --help'
-    local client='adapting attempts backend backoff_max backoff_min ca client_cert client_key connect_timeout
+    local client='adapting attempts backend backoff_max backoff_min ca cache cache_size client_cert client_key connect_timeout
         connect_to connections first_byte_timeout hedge_size hedges_per_1000 hedging idle_timeout job_processes
         local_address local_device memory numa prewarm proxy ramp reads_per_s requests scope sharing stall_timeout threads
         user_agent user_project writes_per_s'
-    local commands='ls stat cat cp rm manifest tar ckpt bench emulate doctor'
+    local commands='ls stat cat cp rm manifest tar ckpt cache bench emulate doctor'
     if [ "$cword" -eq 1 ]; then
         mapfile -t COMPREPLY < <(compgen -W "$commands --help --version" -- "$cur")
         return
     fi
     case $prev in
-    --ca | --credentials | --root | --tls-dir)
+    --ca | --credentials | --root | --tls-dir | --manifest)
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
         return
         ;;
@@ -41,7 +41,7 @@ _ringest() {
         ;;
     --endpoint | --proxy | --threads | --memory | --range | --glob | --if-generation-match | --content-type | --part-size | \
         --concurrency | --count | --seconds | --object-size | --listen | --synthetic | --latency-ms | --conn-mbps | \
-        --rate-limit | --bucket)
+        --rate-limit | --bucket | --to)
         return
         ;;
     esac
@@ -58,6 +58,7 @@ _ringest() {
     manifest) options="--long --folder-markers --json $common" ;;
     tar) options="--long --json $common" ;;
     ckpt) options="--keep-last --keep-every --dry-run --older-than --all-uploads --json $common" ;;
+    cache) options="--manifest --concurrency --remove --to --json $common" ;;
     bench) options="--concurrency --count --seconds --object-size --keep --verify --json $common" ;;
     emulate)
         options='--listen --root --synthetic --bucket --strict-buckets --plain --tls-dir --latency-ms --conn-mbps --rate-limit --threads --help'
@@ -73,9 +74,11 @@ _ringest() {
         mapfile -t COMPREPLY < <(compgen -W 'index show' -- "$cur")
     elif [ "${words[1]} $cword" = 'ckpt 2' ]; then
         mapfile -t COMPREPLY < <(compgen -W 'ls prune' -- "$cur")
+    elif [ "${words[1]} $cword" = 'cache 2' ]; then
+        mapfile -t COMPREPLY < <(compgen -W 'warm ls verify prune stats' -- "$cur")
     elif [ "${words[1]} $cword" = 'bench 2' ]; then
         mapfile -t COMPREPLY < <(compgen -W 'get put list' -- "$cur")
-    elif [ "${words[1]}" = cp ] || [ "${words[1]}" = manifest ] || [ "${words[1]}" = tar ]; then
+    elif [ "${words[1]}" = cp ] || [ "${words[1]}" = manifest ] || [ "${words[1]}" = cache ] || [ "${words[1]}" = tar ]; then
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
     fi
 }

@@ -25,6 +25,7 @@ OPTIONS = {
     "rm": CONNECTION + ("--recursive", "--dry-run", "--if-generation-match", "--json"),
     "manifest": CONNECTION + ("--long", "--json"),
     "tar": CONNECTION + ("--long", "--json"),
+    "cache": CONNECTION + ("--manifest", "--concurrency", "--remove", "--to", "--json"),
     "ckpt": CONNECTION + ("--json",),
     "cat": CONNECTION + ("--range",),
     "bench": CONNECTION + ("--concurrency", "--count", "--seconds", "--object-size", "--keep", "--verify", "--json"),
