@@ -95,6 +95,8 @@ def _header_lines(headers: Mapping[str, str] | None) -> str | None:
 
 
 def _user_agent(given: str | None) -> str:
+    if not isinstance(given, str | None):
+        raise TypeError(f"user_agent must be a str or None, got {given!r}")
     own = os.environ.get("RINGEST_USER_AGENT") if given is None else given
     return f"{own} ringest-python" if own else "ringest-python"
 
@@ -114,6 +116,9 @@ def _pinned(given: bool | int | str | None) -> int | None:
     if isinstance(given, bool):
         return _PINNED_ALL if given else _PINNED_NONE
     return None if given is None else parse_size(given, "pinned") or _PINNED_NONE
+
+
+_PATHS = ("ca", "cache", "credentials", "client_cert", "client_key")
 
 
 class Client(_core.Client):
@@ -141,6 +146,11 @@ class Client(_core.Client):
     the ramp (WORLD_SIZE and the like, else 1; times the workers of a DataLoader, in these). hedging=False: do not send
     late reads a second time; hedges_per_1000: second requests for 1,000 requests, at most (20); hedge_size: bodies that
     are expected to be larger are never requested twice ("1MiB").
+
+    Cache:
+    cache: a folder of yours on a local or shared disk, where what is read is kept for the next time: no byte of it is
+    sent again while the object stays the same. cache_size: bytes that the folder may have, of all processes ("2TB"; nine
+    tenths of what is free). docs/CACHE.md has the details.
 
     Time-outs in seconds; math.inf is no limit:
     connect_timeout: one attempt to connect, TLS included (10). first_byte_timeout: from a request sent to the first
@@ -199,6 +209,8 @@ class Client(_core.Client):
         sharing: bool | str | None = None,
         hedges_per_1000: int | None = None,
         hedge_size: int | str | None = None,
+        cache: str | os.PathLike[str] | None = None,
+        cache_size: int | str | None = None,
         connect_timeout: float | None = None,
         first_byte_timeout: float | None = None,
         stall_timeout: float | None = None,
@@ -213,8 +225,6 @@ class Client(_core.Client):
     ):
         settings = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         settings["headers"] = None if headers is None else _fields.fields(headers)  # a copy
-        if not isinstance(user_agent, str | None):
-            raise TypeError(f"user_agent must be a str or None, got {user_agent!r}")
         given = {
             **settings,
             "endpoint": _check_endpoint(endpoint),
@@ -222,10 +232,9 @@ class Client(_core.Client):
             "headers": _header_lines(settings["headers"]),
             "user_agent": _user_agent(user_agent),
             "pinned": _pinned(pinned),
-            **{name: _size(settings[name], name) for name in ("memory", "hedge_size")},
+            **{name: _size(settings[name], name) for name in ("memory", "hedge_size", "cache_size")},
         }
-        for file in ("ca", "credentials", "client_cert", "client_key"):
-            given[file] = _path(settings[file], file)
+        given |= {name: _path(settings[name], name) for name in _PATHS}
         if (client_cert is None) != (client_key is None):
             raise ValueError("client_cert and client_key belong together: give both or neither")
         super().__init__(**given)

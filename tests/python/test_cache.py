@@ -1,0 +1,279 @@
+"""A cache of objects on disk: what is read once is not sent again, by whatever reads it; what has changed is read anew; and
+nothing that happens to the folder is ever seen by a program."""
+
+import os
+import pathlib
+import random
+import resource
+import shutil
+import signal
+import tempfile
+import unittest
+
+import torch
+
+import ringest
+import support
+from ringest import checkpoint
+from ringest.fs import FileSystem
+from ringest.safetensors import load_file, save_file
+from rules import Forked, Rule
+from test_tar import shard_of, tar_of
+
+DATA = random.Random(support.SEED).randbytes(3_000_000)
+
+
+def contents(dataset):
+    return sorted((item.uri, bytes(item.data)) for item in dataset)
+
+
+def pair(item):
+    return item.uri, bytes(item.data)
+
+
+class Cached(unittest.TestCase):
+    def setUp(self):
+        self.place = self.enterContext(support.emulator())
+        self.folder = os.path.join(self.enterContext(tempfile.TemporaryDirectory()), "kept")
+
+    def client(self, **options):
+        settings = {"hedging": False, "cache": self.folder, "cache_size": "64MiB", **options}
+        return ringest.Client(*self.place, **settings)
+
+    def bodies(self):
+        """Counts requests for bodies."""
+        return Rule(self.place, target="alt=media")
+
+    def twice(self, read, rounds=1):
+        """What `read(client)` gives is the same after so many rounds, and no body is asked for then."""
+        for _ in range(rounds):
+            with self.client() as client:
+                once = read(client)
+        with self.client() as client, self.bodies() as rule:
+            again = read(client)
+            stats = client.stats()
+        self.assertEqual(again, once)
+        self.assertEqual(rule.end()["seen"], 0, rule.end())
+        self.assertGreater(stats["cache_hits"], 0)
+        self.assertEqual((stats["cache_misses"], stats["cache_bad"]), (0, 0))
+        return once
+
+
+class EverythingThatReads(Cached):
+    def test_datasets_by_index(self):
+        def read(client):
+            dataset = ringest.MapDataset("gs://data/x-", pair, client)
+            return dataset.__getitems__(list(range(support.COUNT)))
+
+        self.twice(read)
+
+    def test_datasets_as_streams(self):
+        def read(client):
+            return sorted(ringest.IterableDataset("gs://data/", transform=pair, client=client, shuffle=True))
+
+        self.assertEqual(len(self.twice(read)), support.COUNT)
+
+    def test_two_epochs_of_one_client(self):
+        with self.client() as client:
+            dataset = ringest.IterableDataset("gs://data/", transform=pair, client=client, shuffle=True)
+            once = sorted(dataset)
+            support.until(lambda: client.stats()["cache_writes"] == support.COUNT, "all is handed over")
+            self.assertEqual(sorted(dataset), once)
+
+    def test_tar_samples(self):
+        with self.client() as client:
+            for number in range(3):
+                client.put(f"gs://shards/{number}.tar", tar_of(shard_of(number, 100, 30_000)))
+
+        def read(client):
+            samples = ringest.TarDataset("gs://shards/", client=client, shuffle=True)
+            return sorted((sample["__key__"], bytes(sample["jpg"]), bytes(sample["cls"])) for sample in samples)
+
+        # A scan for the index and a sample may have kept different pieces that begin at one place.
+        self.assertEqual(len(self.twice(read, rounds=3)), 300)
+
+    def test_ranges(self):
+        with self.client() as client:
+            generation = client.put("gs://bucket/large", DATA)
+        places = [(10, 100), (1_000_000, 200_000), (2_999_999, 1), (1_300_000, 900_000)]
+
+        def read(client):
+            parts = client.get_ranges("gs://bucket/large", places, generation=generation)
+            return [bytes(part) for part in parts]
+
+        self.assertEqual(self.twice(read), [DATA[at : at + size] for at, size in places])
+
+    def test_files(self):
+        with self.client() as client:
+            client.put("gs://bucket/large", DATA)
+
+        def read(client):
+            with checkpoint.open("gs://bucket/large", client=client) as file:
+                whole = file.read()
+            fs = FileSystem(client=client, skip_instance_cache=True)
+            with fs.open("gs://bucket/large", "rb") as file:
+                file.seek(2_000_000)
+                return whole, file.read(500_000)
+
+        self.assertEqual(self.twice(read), (DATA, DATA[2_000_000:2_500_000]))
+
+    def test_checkpoints(self):
+        state = {"weights": torch.arange(500_000), "step": 7}
+        with self.client() as client:
+            checkpoint.save(state, "gs://bucket/model.pt", client=client)
+            save_file({"weights": state["weights"]}, "gs://bucket/model.safetensors", client=client)
+
+        def read(client):
+            loaded = checkpoint.load("gs://bucket/model.pt", client=client)
+            tensors = load_file("gs://bucket/model.safetensors", client=client)
+            return loaded["step"], loaded["weights"].tolist(), tensors["weights"].tolist()
+
+        self.assertEqual(self.twice(read)[0], 7)
+
+
+class WhatHasChanged(Cached):
+    URI = "gs://bucket/object"
+
+    def test_an_object_that_is_replaced_is_read_anew_at_once(self):
+        with self.client() as client:
+            old = client.put(self.URI, b"old" * 1000)
+            for data in (b"old" * 1000, b"new", b"", b"newer" * 300_000):
+                new = client.put(self.URI, data)
+                for _ in range(3):
+                    self.assertEqual(bytes(client.get(self.URI)), data)
+                    if data:
+                        self.assertEqual(bytes(client.get_ranges(self.URI, [(0, 2)])[0]), data[:2])
+            self.assertNotEqual(old, new)
+
+    def test_the_newest_is_asked_for_and_not_sent(self):
+        with self.client() as client:
+            client.put(self.URI, DATA)
+            self.assertEqual(bytes(client.get(self.URI)), DATA)
+            support.until(lambda: client.stats()["cache_writes"] == 3, "all is handed over")
+            before = client.stats()["recv_bytes"]
+            support.until(lambda: bytes(client.get(self.URI)) == DATA and client.stats()["cache_hits"] > 0, "a hit")
+            received = client.stats()["recv_bytes"]
+            self.assertEqual(bytes(client.get(self.URI)), DATA)
+            self.assertLess(client.stats()["recv_bytes"] - received, 10_000)
+            self.assertGreater(received, before)
+
+    def test_what_is_deleted_is_not_there(self):
+        with self.client() as client:
+            client.put(self.URI, b"data")
+            for _ in range(2):
+                self.assertEqual(bytes(client.get(self.URI)), b"data")
+            client.delete(self.URI)
+            for _ in range(2):
+                with self.assertRaises(ringest.NotFoundError):
+                    client.get(self.URI)
+            client.put(self.URI, b"again")
+            self.assertEqual(bytes(client.get(self.URI)), b"again")
+
+
+class TheFolder(Cached):
+    def test_one_that_cannot_be_used_is_an_error(self):
+        with tempfile.NamedTemporaryFile() as file:
+            for folder in (file.name, file.name + "/below", os.path.join(self.folder, "a", "b")):
+                with self.assertRaisesRegex((ValueError, OSError, ringest.Error), "below|a/b|" + file.name):
+                    with self.client(cache=folder) as client:
+                        client.get(support.uri(0))
+
+    def test_sizes_are_read_as_elsewhere(self):
+        for size in ("much", -1, 1.5):
+            with self.assertRaises((ValueError, TypeError)):
+                self.client(cache_size=size)
+
+    def test_it_may_be_removed_while_it_is_used(self):
+        with self.client() as client:
+            dataset = ringest.IterableDataset("gs://data/", transform=pair, client=client)
+            once = sorted(dataset)
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.assertEqual(sorted(dataset), once)
+            self.assertEqual(sorted(dataset), once)
+
+    def test_a_disk_that_takes_nothing(self):
+        def run():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (8 << 20, 8 << 20))
+            with self.client() as client:
+                dataset = ringest.IterableDataset("gs://data/", transform=pair, client=client)
+                assert len(sorted(dataset)) == support.COUNT
+                assert sorted(dataset) == sorted(dataset)
+
+        self.assertEqual(Forked(run).wait(), 0)
+
+    def test_damaged_files_are_read_from_the_bucket(self):
+        def read(client):
+            return sorted(ringest.IterableDataset("gs://data/", transform=pair, client=client))
+
+        with self.client() as client:
+            once = read(client)
+        source = random.Random(support.SEED)
+        for path in pathlib.Path(self.folder).iterdir():
+            if path.is_file() and path.stat().st_size > 100_000:
+                with path.open("r+b") as file:
+                    for _ in range(200):
+                        file.seek(source.randrange(path.stat().st_size))
+                        file.write(source.randbytes(8))
+        with self.client() as client:
+            self.assertEqual(read(client), once)
+            self.assertGreater(client.stats()["cache_bad"] + client.stats()["cache_misses"], 0)
+
+    def test_two_processes_share_one(self):
+        def run():
+            with self.client() as client:
+                for _ in range(3):
+                    found = list(ringest.IterableDataset("gs://data/", transform=pair, client=client, shuffle=True))
+                    assert len({uri for uri, _ in found}) == support.COUNT
+                    assert all(len(data) == support.SIZE for _, data in found)
+
+        processes = [Forked(run) for _ in range(2)]
+        self.assertEqual([process.wait() for process in processes], [0, 0])
+        with self.client() as client, self.bodies() as rule:
+            self.assertEqual(
+                len(list(ringest.IterableDataset("gs://data/", transform=pair, client=client))), support.COUNT
+            )
+        self.assertEqual(rule.end()["seen"], 0, rule.end())
+
+    def test_a_killed_training_goes_on_with_what_it_left(self):
+        """Exactly the samples that nobody had consumed, whatever was being written when it died."""
+        dataset = {"shuffle": True, "seed": 5}
+        with ringest.Client(*self.place) as client:
+            order = [uri for uri, _ in ringest.IterableDataset("gs://data/", transform=pair, client=client, **dataset)]
+            data = dict(ringest.IterableDataset("gs://data/", transform=pair, client=client))
+        for at in (1, 50, 333):
+            heard, say = os.pipe()
+
+            def run():
+                with self.client() as client:
+                    for i, _ in enumerate(
+                        ringest.IterableDataset("gs://data/", transform=pair, client=client, **dataset)
+                    ):
+                        if i == at:
+                            os.write(say, b"x")
+                            signal.pause()
+
+            process = Forked(run)
+            os.close(say)
+            self.assertEqual(os.read(heard, 1), b"x")
+            os.close(heard)
+            process.kill()
+            self.assertEqual(process.wait(), -signal.SIGKILL)
+            with self.client() as client:
+                found = list(ringest.IterableDataset("gs://data/", transform=pair, client=client, **dataset))
+                self.assertEqual([uri for uri, _ in found], order)
+                self.assertEqual(dict(found), data)
+
+    def test_a_child_of_fork_has_a_cache_of_its_own(self):
+        with self.client() as client:
+            self.assertEqual(len(bytes(client.get(support.uri(0)))), support.SIZE)
+
+            def run():
+                assert len(bytes(client.get(support.uri(1)))) == support.SIZE
+
+            self.assertEqual(Forked(run).wait(), 0)
+            self.assertEqual(len(bytes(client.get(support.uri(2)))), support.SIZE)
+
+
+if __name__ == "__main__":
+    unittest.main()
