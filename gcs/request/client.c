@@ -17,6 +17,7 @@
 #include "runtime/variable.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -439,6 +440,19 @@ static int client_setup(struct rg_client *client, const struct rg_client_options
     return rc == 0 ? loops_open(client) : rc;
 }
 
+/* What the cache was good for, when the client closes. */
+static void cache_tell(const struct rg_cache *cache)
+{
+    struct rg_cache_stats stats;
+    rg_cache_stats(cache, &stats);
+    rg_log(RG_LOG_INFO,
+           "cache: %" PRIu64 " blocks read, %" PRIu64 " not there, %" PRIu64 " written, %" PRIu64
+           " not admitted, %" PRIu64 " dropped, %" PRIu64 " damaged, %" PRIu64
+           " files removed, %" PRIu64 " errors",
+           stats.hits, stats.misses, stats.written, stats.not_admitted, stats.dropped,
+           stats.bad_records, stats.evicted, stats.errors);
+}
+
 static void client_free(struct rg_client *client)
 {
     for (uint32_t i = 0; client->loops != NULL && i < client->loop_count; i++) {
@@ -446,6 +460,9 @@ static void client_free(struct rg_client *client)
         rg_traffic_destroy(client->loops[i].traffic);
         rg_part_memory_fini(&client->loops[i].part_memory);
         rg_cached_reads_destroy(client->loops[i].cached);
+    }
+    if (client->cache != NULL && rg_log_enabled(RG_LOG_INFO)) {
+        cache_tell(client->cache);
     }
     rg_cache_close(client->cache);
     rg_newest_destroy(client->newest);
