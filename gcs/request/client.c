@@ -4,7 +4,6 @@
 #include "gcs/request/client.h"
 
 #include "cache/cache.h"
-#include "gcs/host/region.h"
 #include "gcs/network/extra_headers.h"
 #include "gcs/request/cached_read.h"
 #include "gcs/request/hedge.h"
@@ -399,7 +398,7 @@ static int cache_open(struct rg_client *client, const struct rg_client_options *
     const struct rg_cache_options own = {
         .folder = options->cache,
         .size = options->cache_size,
-        .share = rg_host_folder(client->options.sharing),
+        .share = client->share_folder,
     };
     int rc = rg_cache_open(&client->cache, &own, text, sizeof(text));
     if (rc < 0) {
