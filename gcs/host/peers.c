@@ -230,12 +230,14 @@ uint32_t rg_peers_tell(struct rg_peers *peers, uint32_t record, struct rg_peer *
     return is_claimed(peers, record) ? record : RG_PEER_NONE;
 }
 
-/* Records of another clock, from before the machine started or of another namespace, are not. */
+/* Records of another clock, from before the machine started or of another namespace, are not. A
+ * loop's time is that of the beginning of its pass: who told meanwhile told later than "now". */
 static bool place_is_live(const struct place *place, uint64_t now_ns)
 {
     const struct rg_peer *peer = &place->peer;
-    return peer->told_ns != 0 && peer->told_ns <= now_ns &&
-           now_ns - peer->told_ns <= RG_PEER_LIFE_NS && peer->siblings >= 1 && peer->twins >= 1 &&
+    uint64_t told_ns = peer->told_ns;
+    uint64_t apart_ns = told_ns < now_ns ? now_ns - told_ns : told_ns - now_ns;
+    return told_ns != 0 && apart_ns <= RG_PEER_LIFE_NS && peer->siblings >= 1 &&
            place->crc32c == rg_crc32c(0, peer, sizeof(*peer));
 }
 

@@ -42,7 +42,7 @@ struct rg_peer_side {
     uint64_t refused_ns;         /* when the service asked for less last; 0: never */
     uint32_t in_flight, waiting; /* both 0: it is not used now */
     uint32_t restraint;          /* enum rg_peer_restraint */
-    uint32_t zero;
+    uint32_t loops;              /* of that process, which use it now; 0: one */
 };
 
 /* Latencies of one kind of request. */
@@ -59,10 +59,14 @@ struct rg_peer {
     uint64_t endpoint; /* hashes, see rg_peers_hash */
     uint64_t bucket;
     uint32_t siblings; /* records of that process for the endpoint; at least 1 */
-    uint32_t twins;    /* and of those, for the bucket */
+    uint32_t zero;
     struct rg_peer_side sides[RG_PEER_SIDE_COUNT];
     struct rg_peer_kind kinds[RG_PEER_KIND_COUNT];
 };
+
+/* A file of this version has records that mean this. Another layout, or another meaning, is another
+ * version, since processes of several builds meet. */
+static_assert(RG_HOST_VERSION == 2 && sizeof(struct rg_peer) == 152, "a layout has a version");
 
 struct rg_peers {
     struct rg_host_region region; /* closed: alone */

@@ -10,18 +10,18 @@
 /* Sums of what was added are of others, and no part of them is without a whole. */
 static bool invariants(const struct rg_portion *portion)
 {
-    bool ok = portion->twins >= 1;
+    bool ok = true;
     for (unsigned i = 0; i < RG_PEER_SIDE_COUNT; i++) {
         const struct rg_portion_side *side = &portion->sides[i];
         ok &= side->processes >= 0 && side->rates >= 0;
-        ok &= side->refused <= side->restrained && side->own < portion->twins;
+        ok &= side->refused <= side->restrained && side->restrained >= side->is_news;
     }
     return ok;
 }
 
-void rg_portion_begin(struct rg_portion *portion, uint64_t process, uint64_t now_ns)
+void rg_portion_begin(struct rg_portion *portion, uint64_t process)
 {
-    *portion = (struct rg_portion){.process = process, .now_ns = now_ns, .twins = 1};
+    *portion = (struct rg_portion){.process = process};
 }
 
 static double rate_of(const struct rg_peer_side *told)
@@ -30,23 +30,23 @@ static double rate_of(const struct rg_peer_side *told)
     return told->gap_ns > 0 ? 1.0 / (double)gap_ns : 0;
 }
 
-/* `part`: of its process. */
-static void side_add(const struct rg_portion *portion, struct rg_portion_side *side,
-                     const struct rg_peer_side *told, bool is_own, double part)
+/* Times are the other's own: this loop's may be a little earlier. */
+static void side_add(struct rg_portion_side *side, const struct rg_peer_side *told,
+                     uint64_t told_ns, bool is_own)
 {
     bool is_used = told->in_flight > 0 || told->waiting > 0;
     if (!is_used) {
         return;
     }
     side->own += is_own;
-    side->processes += is_own ? 0 : part;
+    side->processes += is_own ? 0 : 1.0 / RG_MIN(RG_MAX(told->loops, 1u), (uint32_t)RG_PEERS_COUNT);
     side->rates += rate_of(told);
     if (told->restraint == RG_PEER_FREE) {
         return;
     }
     side->restrained++;
-    if (told->refused_ns != 0 && told->refused_ns <= portion->now_ns) {
-        uint64_t ago_ns = portion->now_ns - told->refused_ns;
+    if (told->refused_ns != 0 && told->refused_ns <= told_ns) {
+        uint64_t ago_ns = told_ns - told->refused_ns;
         side->refused += told->restraint == RG_PEER_REFUSED && ago_ns <= RG_PORTION_HELD_NS;
         side->is_news |= ago_ns <= RG_PORTION_NEWS_NS;
     }
@@ -71,10 +71,8 @@ static void kind_add(struct rg_portion_kind *kind, const struct rg_peer_kind *to
 void rg_portion_add(struct rg_portion *portion, const struct rg_peer *peer)
 {
     bool is_own = peer->process == portion->process;
-    double part = 1.0 / RG_MIN(RG_MAX(peer->twins, 1u), (uint32_t)RG_PEERS_COUNT);
-    portion->twins += is_own;
     for (unsigned i = 0; i < RG_PEER_SIDE_COUNT; i++) {
-        side_add(portion, &portion->sides[i], &peer->sides[i], is_own, part);
+        side_add(&portion->sides[i], &peer->sides[i], peer->told_ns, is_own);
     }
     for (unsigned i = 0; i < RG_PEER_KIND_COUNT; i++) {
         kind_add(&portion->kinds[i], &peer->kinds[i]);
@@ -96,6 +94,11 @@ struct rg_limiter_lesson rg_portion_lesson(const struct rg_portion *portion, uns
         lesson.gap_ns = rates > 0 ? sharers / rates : 0;
     }
     return lesson;
+}
+
+uint32_t rg_portion_loops(const struct rg_portion *portion, unsigned side)
+{
+    return portion->sides[side].own + 1;
 }
 
 uint32_t rg_portion_processes(const struct rg_portion *portion)

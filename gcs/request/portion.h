@@ -24,7 +24,7 @@
 
 /* All others that use the reads, or the writes, now. */
 struct rg_portion_side {
-    double processes; /* other ones: each record of one is a part of it */
+    double processes; /* other ones: each of a process's loops is a part of it */
     uint32_t own;     /* records of this process */
     double rates;     /* their sum, in requests a nanosecond */
     uint32_t restrained;
@@ -39,19 +39,20 @@ struct rg_portion_kind {
 };
 
 struct rg_portion {
-    uint64_t process, now_ns;
-    uint32_t twins; /* records of this process for the bucket, the loop's own included */
+    uint64_t process;
     struct rg_portion_side sides[RG_PEER_SIDE_COUNT];
     struct rg_portion_kind kinds[RG_PEER_KIND_COUNT];
 };
 
-void rg_portion_begin(struct rg_portion *portion, uint64_t process, uint64_t now_ns);
+void rg_portion_begin(struct rg_portion *portion, uint64_t process);
 /* `peer` tells of the same bucket. */
 void rg_portion_add(struct rg_portion *portion, const struct rg_peer *peer);
 
 /* `own`: what the loop tells itself. */
 struct rg_limiter_lesson rg_portion_lesson(const struct rg_portion *portion, unsigned side,
                                            const struct rg_peer_side *own);
+/* Loops of this process that use the side now, this one included, to be told to others. */
+uint32_t rg_portion_loops(const struct rg_portion *portion, unsigned side);
 /* Processes of the host that use the bucket now, for reads or for writes; this one is one of them.
  */
 uint32_t rg_portion_processes(const struct rg_portion *portion);

@@ -404,9 +404,12 @@ static void kind_learn(struct rg_traffic_bucket *bucket, unsigned number)
 static void bucket_tell(struct rg_traffic_bucket *bucket, uint64_t since_ns)
 {
     struct rg_traffic *traffic = bucket->reads.traffic;
-    struct rg_peer peer = {.bucket = bucket->hash, .twins = bucket->portion.twins};
+    struct rg_peer peer = {.bucket = bucket->hash};
     peer.sides[RG_PEER_READS] = side_tell(&bucket->reads, since_ns);
     peer.sides[RG_PEER_WRITES] = side_tell(&bucket->writes, since_ns);
+    for (unsigned side = 0; side < RG_PEER_SIDE_COUNT; side++) {
+        peer.sides[side].loops = rg_portion_loops(&bucket->portion, side);
+    }
     for (unsigned kind = 0; kind < RG_TRAFFIC_KIND_COUNT; kind++) {
         peer.kinds[kind] = kind_tell(&bucket->kinds[kind]);
     }
@@ -447,7 +450,7 @@ static void peers_meet(struct rg_traffic *traffic, struct rg_traffic_bucket *onl
         return;
     }
     for (unsigned i = 0; i < RG_TRAFFIC_BUCKETS_MAX; i++) {
-        rg_portion_begin(&traffic->buckets[i].portion, peers->process, now_ns);
+        rg_portion_begin(&traffic->buckets[i].portion, peers->process);
     }
     rg_peers_look(peers, now_ns, peer_found, traffic);
     traffic->budget.processes = rg_peers_processes(peers);

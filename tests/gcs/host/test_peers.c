@@ -34,7 +34,7 @@ static struct found look(struct rg_peers *peers, uint64_t now_ns)
 
 static uint32_t tell(struct rg_peers *peers, uint32_t record, uint32_t in_flight, uint64_t now_ns)
 {
-    struct rg_peer peer = {.bucket = rg_peers_hash(peers, "b"), .twins = 1};
+    struct rg_peer peer = {.bucket = rg_peers_hash(peers, "b")};
     peer.sides[RG_PEER_READS].in_flight = in_flight;
     return rg_peers_tell(peers, record, &peer, now_ns);
 }
@@ -129,7 +129,9 @@ static void test_old_records_and_those_of_the_future_do_not_count(void)
     RG_CHECK_EQ(look(&two, now_ns + RG_PEER_LIFE_NS).count, 1);
     RG_CHECK_EQ(look(&two, now_ns + RG_PEER_LIFE_NS + 1).count, 0);
     RG_CHECK_EQ(rg_peers_processes(&two), 1);
-    RG_CHECK_EQ(look(&two, now_ns - 1).count, 0);
+    /* Each loop looks at the clock at the beginning of a pass, and the other's may be later. */
+    RG_CHECK_EQ(look(&two, now_ns - RG_PEER_LIFE_NS).count, 1);
+    RG_CHECK_EQ(look(&two, now_ns - RG_PEER_LIFE_NS - 1).count, 0);
     /* It goes on. */
     RG_CHECK_EQ(tell(&one, record, 1, now_ns + 2 * RG_PEER_LIFE_NS), record);
     RG_CHECK_EQ(look(&two, now_ns + 2 * RG_PEER_LIFE_NS).count, 1);
@@ -248,8 +250,8 @@ static void teller_main(struct region_case *c, int said)
     uint32_t record = RG_PEER_NONE;
     look(&peers, rg_now_ns());
     for (uint32_t n = 1;; n++) {
-        struct rg_peer peer = {.bucket = n, .twins = n};
-        peer.sides[RG_PEER_READS].in_flight = n;
+        struct rg_peer peer = {.bucket = n};
+        peer.sides[RG_PEER_READS].in_flight = peer.sides[RG_PEER_WRITES].loops = n;
         peer.kinds[RG_PEER_KIND_COUNT - 1].silence_us = n;
         record = rg_peers_tell(&peers, record, &peer, rg_now_ns());
         if (n == 1 && (record == RG_PEER_NONE || write(said, "x", 1) != 1)) {
@@ -262,7 +264,7 @@ static void check_whole(void *context, const struct rg_peer *peer)
 {
     uint32_t *count = context;
     uint32_t n = peer->sides[RG_PEER_READS].in_flight;
-    RG_CHECK(peer->bucket == n && peer->twins == n && n > 0);
+    RG_CHECK(peer->bucket == n && peer->sides[RG_PEER_WRITES].loops == n && n > 0);
     RG_CHECK_EQ(peer->kinds[RG_PEER_KIND_COUNT - 1].silence_us, n);
     ++*count;
 }

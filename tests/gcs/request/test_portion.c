@@ -13,7 +13,7 @@ struct host {
     unsigned count;
     uint64_t now_ns;
     uint64_t process[LOOPS_MAX];
-    uint32_t twins[LOOPS_MAX];
+    uint32_t loops[LOOPS_MAX]; /* of its process */
     struct rg_limiter limiters[LOOPS_MAX];
     bool gone[LOOPS_MAX];
 };
@@ -25,7 +25,7 @@ static void host_open(struct host *host, unsigned processes, unsigned loops)
         const struct rg_limiter_options options = {.limit_max = LIMIT_MAX, .seed = i};
         rg_limiter_init(&host->limiters[i], &options, host->now_ns);
         host->process[i] = 1 + i / loops;
-        host->twins[i] = loops;
+        host->loops[i] = loops;
     }
 }
 
@@ -68,10 +68,11 @@ static void turn(struct host *host)
     host->now_ns += RG_PEERS_INTERVAL_NS;
     for (unsigned i = 0; i < host->count; i++) {
         struct rg_portion portion;
-        rg_portion_begin(&portion, host->process[i], host->now_ns);
+        rg_portion_begin(&portion, host->process[i]);
         for (unsigned n = 0; n < host->count; n++) {
-            struct rg_peer peer = {.process = host->process[n], .twins = host->twins[n]};
+            struct rg_peer peer = {.process = host->process[n], .told_ns = host->now_ns};
             peer.sides[RG_PEER_READS] = told(&host->limiters[n]);
+            peer.sides[RG_PEER_READS].loops = host->loops[n];
             if (n != i && !host->gone[n]) {
                 rg_portion_add(&portion, &peer);
             }
@@ -176,7 +177,7 @@ static void test_parts_are_those_of_processes_not_of_loops(void)
     host_open(&host, 3, 1);
     /* The first two loops are of one process. */
     host.process[1] = host.process[0];
-    host.twins[0] = host.twins[1] = 2;
+    host.loops[0] = host.loops[1] = 2;
     for (unsigned i = 0; i < 3; i++) {
         refuse(&host, i, 100);
     }
@@ -184,6 +185,52 @@ static void test_parts_are_those_of_processes_not_of_loops(void)
     check_near(rate_of(&host.limiters[0]) + rate_of(&host.limiters[1]), rate_of(&host.limiters[2]),
                0.02);
     check_near(sum_of(&host), 262.5, 0.05);
+}
+
+/* Two processes of four loops read, and one loop of each writes: a writer has half of all. */
+static void test_loops_that_only_read_have_no_part_of_the_writes(void)
+{
+    for (unsigned is_own = 0; is_own < 2; is_own++) {
+        struct rg_portion portion;
+        const struct rg_peer_side used = {
+            .gap_ns = RG_NS_PER_MS, .in_flight = 1, .restraint = RG_PEER_REFUSED, .loops = 1};
+        rg_portion_begin(&portion, 1);
+        for (unsigned i = 0; i < 7; i++) {
+            struct rg_peer peer = {.process = i < 3 ? 1 : 2, .told_ns = RG_NS_PER_S};
+            peer.sides[RG_PEER_READS] = used;
+            peer.sides[RG_PEER_READS].loops = 4;
+            if (is_own ? i == 0 : i == 3) {
+                peer.sides[RG_PEER_WRITES] = used;
+                peer.sides[RG_PEER_WRITES].loops = is_own ? 2 : 1;
+            }
+            rg_portion_add(&portion, &peer);
+        }
+        struct rg_limiter_lesson lesson = rg_portion_lesson(&portion, RG_PEER_WRITES, &used);
+        check_near(lesson.gap_ns, RG_NS_PER_MS, 0.001);
+        RG_CHECK_EQ(rg_portion_loops(&portion, RG_PEER_WRITES), is_own ? 2 : 1);
+        RG_CHECK_EQ(rg_portion_loops(&portion, RG_PEER_READS), 4);
+        RG_CHECK_EQ(rg_portion_processes(&portion), 2);
+    }
+}
+
+/* The other's clock was looked at a little later. */
+static void test_a_refusal_counts_from_the_first_moment(void)
+{
+    struct rg_portion portion;
+    const struct rg_peer_side own = {.gap_ns = RG_NS_PER_MS, .in_flight = 1};
+    struct rg_peer peer = {.process = 2, .told_ns = RG_NS_PER_S + 2};
+    peer.sides[RG_PEER_READS] =
+        (struct rg_peer_side){.gap_ns = RG_NS_PER_MS, .in_flight = 1, .restraint = RG_PEER_REFUSED};
+    peer.sides[RG_PEER_READS].refused_ns = RG_NS_PER_S + 1;
+    rg_portion_begin(&portion, 1);
+    rg_portion_add(&portion, &peer);
+    RG_CHECK(rg_portion_lesson(&portion, RG_PEER_READS, &own).is_held);
+    RG_CHECK(rg_portion_lesson(&portion, RG_PEER_READS, &own).is_news);
+    /* Who tells of a refusal after he told lies. */
+    peer.sides[RG_PEER_READS].refused_ns = peer.told_ns + 1;
+    rg_portion_begin(&portion, 1);
+    rg_portion_add(&portion, &peer);
+    RG_CHECK(!rg_portion_lesson(&portion, RG_PEER_READS, &own).is_held);
 }
 
 /* A free one that follows is free again, though all who follow see each other. */
@@ -346,7 +393,7 @@ static void test_lies_make_slow_and_stop_nobody(void)
         rg_limiter_init(&limiter, &options, now_ns);
         for (unsigned n = 0; n < 200; n++) {
             struct rg_portion portion;
-            rg_portion_begin(&portion, 1, now_ns);
+            rg_portion_begin(&portion, 1);
             for (uint64_t liars = rg_test_random_below(9); liars > 0; liars--) {
                 uint64_t words[sizeof(struct rg_peer) / sizeof(uint64_t)];
                 struct rg_peer peer;
@@ -377,7 +424,7 @@ static void test_latency_is_a_mean_of_those_who_know(void)
 {
     struct rg_portion portion;
     uint64_t median_ns, late_ns, silence_ns;
-    rg_portion_begin(&portion, 1, 1000);
+    rg_portion_begin(&portion, 1);
     RG_CHECK(!rg_portion_latency(&portion, 1, &median_ns, &late_ns, &silence_ns));
     const struct rg_peer_kind kinds[] = {
         {.count = 100, .median_us = 1000, .late_us = 4000},
@@ -387,7 +434,7 @@ static void test_latency_is_a_mean_of_those_who_know(void)
         {.count = 4000, .median_us = 9, .late_us = UINT32_MAX},
     };
     for (unsigned i = 0; i < RG_ARRAY_LEN(kinds); i++) {
-        struct rg_peer peer = {.process = 2, .twins = 1};
+        struct rg_peer peer = {.process = 2};
         peer.kinds[1] = kinds[i];
         rg_portion_add(&portion, &peer);
     }
@@ -405,6 +452,8 @@ int main(int argc, char **argv)
         RG_TEST(test_a_refusal_of_one_holds_the_others_to_what_they_have),
         RG_TEST(test_a_new_process_begins_with_its_part),
         RG_TEST(test_parts_are_those_of_processes_not_of_loops),
+        RG_TEST(test_loops_that_only_read_have_no_part_of_the_writes),
+        RG_TEST(test_a_refusal_counts_from_the_first_moment),
         RG_TEST(test_who_follows_is_free_when_nobody_is_refused),
         RG_TEST(test_old_refusals_hold_only_those_who_begin),
         RG_TEST(test_who_begins_among_paced_ones_is_paced),
