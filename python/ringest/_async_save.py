@@ -34,16 +34,19 @@ class Saving:
 
     def __init__(self, uri: str):
         self.uri = uri
-        self._future: concurrent.futures.Future[dict[str, int]] | None = None
+        self._process = os.getpid()
+        # Cancelled where the call of save() was interrupted before the thread had begun.
+        self._future: concurrent.futures.Future[dict[str, int]] = concurrent.futures.Future()
 
     def done(self) -> bool:
         """Whether it has ended, in whatever way."""
-        return self._future is not None and self._future.done()
+        return self._future.done()
 
     def result(self, timeout: float | None = None) -> dict[str, int]:
         """Waits, and gives the object's generation, size and crc32c, or raises what went wrong. TimeoutError after
-        `timeout` seconds."""
-        assert self._future is not None
+        `timeout` seconds. ValueError: it goes on in the process that this one was forked from."""
+        if not self._future.done():
+            _check_process(self._process, self.uri)
         concurrent.futures.wait([self._future], timeout)
         if not self._future.done():
             raise TimeoutError(f"{self.uri}: is still being saved after {timeout} s")
@@ -51,7 +54,12 @@ class Saving:
         return self._future.result()
 
     def _failure(self) -> BaseException | None:
-        return self._future.exception() if self._future is not None and self._future.done() else None
+        return self._future.exception() if self._future.done() and not self._future.cancelled() else None
+
+
+def _check_process(process: int, what: str) -> None:
+    if process != os.getpid():
+        raise ValueError(f"{what}: the saver is of the process that this one was forked from; make another one")
 
 
 # Saves that go on, or that failed and nobody knows.
@@ -59,12 +67,16 @@ _untold: set[Saving] = set()
 
 
 class _Copy:
-    """Memory for one state. Invariant: between two saves all of it is in `_free`; what the last state did not need is
-    gone."""
+    """Memory for one state. It belongs to the save that it was last taken for, until that has ended. Invariant: then
+    nothing of what the state before did not need is left."""
 
     def __init__(self) -> None:
+        self.saving: Saving | None = None
         self._free: dict[tuple[int, bool], list[torch.UntypedStorage]] = {}
         self._used: list[tuple[int, bool, torch.UntypedStorage]] = []
+
+    def is_free(self) -> bool:
+        return self.saving is None or self.saving.done()
 
     def take(self, size: int, is_pinned: bool) -> torch.UntypedStorage:
         import torch
@@ -105,6 +117,8 @@ class _Records:
         raise NotImplementedError("torch.serialization.skip_data while saving to an object, which cannot have holes")
 
     def drop(self) -> None:
+        """When all is sent: who keeps a Saving, or what it raised, keeps no memory."""
+        self._copy = _Copy()
         self.entries.clear()
         self.whole = None
 
@@ -178,6 +192,8 @@ class AsyncSaver:
         with needs("ringest.checkpoint.AsyncSaver"):
             import torch  # noqa: F401
 
+        if client is not None and not isinstance(client, Client):
+            raise TypeError(f"client must be a ringest.Client, got {client!r}")
         self._client = client
         self._process = os.getpid()
         self._copies = [_Copy() for _ in range(whole(copies, "copies", 1, COPIES_MAX))]
@@ -186,8 +202,7 @@ class AsyncSaver:
         self._sender: concurrent.futures.ThreadPoolExecutor | None = concurrent.futures.ThreadPoolExecutor(
             1, "ringest-save"
         )
-        self._free = list(self._copies)
-        self._is_free = threading.Condition()
+        self._has_ended = threading.Condition()  # a save, or the saver
 
     def save(
         self,
@@ -203,41 +218,35 @@ class AsyncSaver:
     ) -> Saving:
         """Returns when all is copied: what is in `obj` may change then. The options are those of
         ringest.checkpoint.save. Raises what an earlier save failed of."""
-        options = {
+        options: dict[str, Any] = {
             "part_size": parse_size(part_size, "part_size"),
             "parts_in_flight": parts_in_flight,
             "if_generation_match": if_generation_match,
             "content_type": content_type,
         }
+        _check_process(self._process, uri)
+        client = self._client or default_client()
+        client.writer(uri, **options).abort()  # what is wrong with arguments is said now; nothing is sent
         with self._lock:
-            copy = self._take_copy(uri)
-            try:
-                self._raise_failure()
-                records = self._copied(copy, obj, pickle_module, pickle_protocol)
-                return self._begin(uri, copy, records, options)
-            except BaseException:
-                self._free_copy(copy)
-                raise
+            copy = self._free_copy(uri)
+            self._raise_failure()
+            records = self._copied(copy, obj, pickle_module, pickle_protocol)
+            return self._begin(client, uri, copy, records, options)
 
-    def _take_copy(self, uri: str) -> _Copy:
-        if self._process != os.getpid():
-            raise ValueError(f"{uri}: the saver is of the process that this one was forked from; make another one")
-        with self._is_free:
-            while self._sender is not None and not self._free:
-                self._is_free.wait()
-            if self._sender is None:
-                raise ValueError(f"{uri}: the saver is closed")
-            return self._free.pop()
-
-    def _free_copy(self, copy: _Copy) -> None:
-        copy.give_back()
-        with self._is_free:
-            self._free.append(copy)
-            self._is_free.notify_all()
+    def _free_copy(self, uri: str) -> _Copy:
+        """It stays free until a save has begun with it, so that an exception between cannot lose it."""
+        with self._has_ended:
+            while self._sender is not None:
+                for copy in self._copies:
+                    if copy.is_free():
+                        return copy
+                self._has_ended.wait()
+        raise ValueError(f"{uri}: the saver is closed")
 
     def _copied(self, copy: _Copy, obj: Any, pickle_module: Any, pickle_protocol: int) -> _Records:
         import torch
 
+        copy.give_back()
         records = _Records(copy)
         pickling = getattr(torch.serialization, "_save", None)
         try:
@@ -253,24 +262,43 @@ class AsyncSaver:
         copy.drop_free()
         return records
 
-    def _begin(self, uri: str, copy: _Copy, records: _Records, options: dict[str, Any]) -> Saving:
-        assert self._sender is not None
+    def _begin(self, client: Client, uri: str, copy: _Copy, records: _Records, options: dict[str, Any]) -> Saving:
+        sender = self._sender
+        if sender is None:  # by another thread, meanwhile
+            raise ValueError(f"{uri}: the saver is closed")
         # The options of torch are global, and meant as they are now.
         form = torch_checksums(), torch_alignment()
-        client = self._client or default_client()
         saving = Saving(uri)
-        saving._future = self._sender.submit(_send, client, uri, records, form, options)
-        _untold.add(saving)
-        self._at_work.append(saving)
-
-        def ended(future: concurrent.futures.Future[dict[str, int]]) -> None:
-            records.drop()
-            if not future.cancelled() and future.exception() is None:
+        try:
+            _untold.add(saving)
+            self._at_work.append(saving)
+            copy.saving = saving
+            sender.submit(self._run, saving, client, records, form, options)
+        except BaseException:
+            # An interrupt may come when the thread has it already: then the copy is that thread's, and stays as it is.
+            if saving._future.cancel():
                 _untold.discard(saving)
-            self._free_copy(copy)
-
-        saving._future.add_done_callback(ended)
+            raise
         return saving
+
+    def _run(
+        self, saving: Saving, client: Client, records: _Records, form: tuple[bool, int], options: dict[str, Any]
+    ) -> None:
+        """By the thread."""
+        if not saving._future.set_running_or_notify_cancel():
+            return
+        try:
+            result = _send(client, saving.uri, records, form, options)
+        except BaseException as error:
+            records.drop()
+            trace = error.__traceback__  # without this frame, which refers to the future
+            saving._future.set_exception(error.with_traceback(trace.tb_next if trace is not None else None))
+        else:
+            records.drop()
+            _untold.discard(saving)
+            saving._future.set_result(result)
+        with self._has_ended:
+            self._has_ended.notify_all()
 
     def _raise_failure(self) -> None:
         """The first one that nobody knows."""
@@ -283,23 +311,25 @@ class AsyncSaver:
 
     def wait(self) -> None:
         """Returns when nothing is under way; raises what a save failed of, unless that was raised before."""
+        _check_process(self._process, "wait()")
         with self._lock:
-            concurrent.futures.wait([each._future for each in self._at_work if each._future is not None])
+            begun = (each._future for each in self._at_work)
+            concurrent.futures.wait([future for future in begun if not future.cancelled()])
             self._raise_failure()
 
     def close(self) -> None:
-        """Waits as wait() does, and frees the memory. Again: nothing."""
-        with self._is_free:
+        """Waits as wait() does, and frees the memory. Again, or in a child of fork(): nothing."""
+        if self._process != os.getpid():
+            return
+        with self._has_ended:
             sender, self._sender = self._sender, None
-            self._is_free.notify_all()
+            self._has_ended.notify_all()
         try:
             self.wait()
         finally:
             if sender is not None:
                 sender.shutdown()
-                with self._is_free:
-                    self._free.clear()
-                    self._copies.clear()
+                self._copies.clear()
 
     def __enter__(self) -> AsyncSaver:
         return self

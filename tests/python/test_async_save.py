@@ -1,6 +1,7 @@
 """Saves that go on while training does: what is saved is what was there at the call; memory is used again; what fails is
 told."""
 
+import concurrent.futures
 import contextlib
 import io
 import os
@@ -12,6 +13,7 @@ import textwrap
 import threading
 import unittest
 import unittest.mock
+import weakref
 
 import torch
 
@@ -115,7 +117,7 @@ class Saves(unittest.TestCase):
         # What another state has no use for is not kept.
         saver.save({"x": torch.ones(10)}, URI).result()
         saver.wait()
-        self.assertEqual(sum(map(len, saver._copies[0]._free.values())), 1)
+        self.assertEqual((len(saver._copies[0]._used), saver._copies[0]._free), (1, {}))
 
     def test_no_more_states_in_memory_than_copies(self):
         with held() as (go_on, came):
@@ -199,6 +201,101 @@ class Saves(unittest.TestCase):
         for wrong in (0, -1, 65, "1"):
             with self.assertRaises((TypeError, ValueError)):
                 checkpoint.AsyncSaver(copies=wrong)
+        with self.assertRaisesRegex(TypeError, "client must be"):
+            checkpoint.AsyncSaver(client=self.place[0])
+
+    def test_wrong_arguments_are_told_at_once(self):
+        saver = self.saver()
+        for wrong in (None, 5, "model.pt", "gs://new/"):
+            with self.assertRaises((TypeError, ValueError)):
+                saver.save(state(), wrong)
+        with self.assertRaises((TypeError, ValueError)):
+            saver.save(state(), URI, parts_in_flight=-1)
+        saver.wait()
+
+    def test_a_call_that_is_interrupted_when_its_save_has_begun(self):
+        """The copy stays that save's: the next one must not write to it."""
+        submit = concurrent.futures.ThreadPoolExecutor.submit
+        begun, go_on, send = threading.Event(), threading.Event(), _async_save._send
+
+        def sending(*arguments):
+            begun.set()
+            go_on.wait(support.PATIENCE_S)
+            return send(*arguments)
+
+        def interrupted(*arguments):
+            submit(*arguments)
+            begun.wait(support.PATIENCE_S)
+            raise KeyboardInterrupt
+
+        saver = self.saver()
+        with unittest.mock.patch.object(_async_save, "_send", sending):
+            with unittest.mock.patch.object(concurrent.futures.ThreadPoolExecutor, "submit", interrupted):
+                with self.assertRaises(KeyboardInterrupt):
+                    saver.save({"x": torch.full((1000,), 1.0)}, "gs://new/interrupted.pt")
+            self.assertFalse(saver._copies[0].is_free())
+            thread = threading.Thread(target=saver.save, args=({"x": torch.full((1000,), 2.0)}, URI))
+            thread.start()
+            support.until_it_sleeps(thread.native_id)
+            go_on.set()
+            thread.join()
+            saver.wait()
+        for uri, value in (("gs://new/interrupted.pt", 1.0), (URI, 2.0)):
+            self.assertEqual(checkpoint.load(uri, client=self.client)["x"].unique().tolist(), [value])
+
+    def test_a_call_that_is_interrupted_before_its_save_has_begun(self):
+        for has_come in (False, True):
+            saver, submit = self.saver(), concurrent.futures.ThreadPoolExecutor.submit
+            with held() as (go_on, _):
+                first = saver.save(state(), URI) if has_come else None
+                saver._copies.append(_async_save._Copy())
+
+                def interrupted(*arguments):
+                    if has_come:  # and waits in the queue
+                        submit(*arguments)
+                    raise KeyboardInterrupt
+
+                with unittest.mock.patch.object(concurrent.futures.ThreadPoolExecutor, "submit", interrupted):
+                    with self.assertRaises(KeyboardInterrupt):
+                        saver.save(state(2), "gs://new/never.pt")
+                self.assertTrue(saver._copies[-1].is_free())
+                go_on.set()
+                self.assertTrue(first is None or first.result())
+            saver.wait()
+            saver.save(state(3), URI)
+            saver.wait()
+            with self.assertRaises(ringest.NotFoundError):
+                self.client.stat("gs://new/never.pt")
+
+    def test_a_saving_that_is_kept_keeps_no_memory(self):
+        saver = self.saver()
+        kept = [saver.save(state(), URI), saver.save(state(), URI, if_generation_match=7)]
+        copy = weakref.ref(saver._copies[0])
+        with self.assertRaises(ringest.PreconditionError):
+            saver.close()
+        self.assertIsNone(copy())
+        self.assertTrue(kept[0].result())
+
+    def test_a_child_of_fork_has_no_part_in_saves(self):
+        with held() as (go_on, came):
+            saver = self.saver()
+            saving = saver.save(state(), URI)
+            came.acquire()
+            with saver._lock:  # as another thread of the parent's may have
+                pid = os.fork()
+                if pid == 0:
+                    signal.alarm(int(support.PATIENCE_S))
+                    told = 0
+                    for call in (saver.wait, saving.result, lambda: saver.save(state(), URI)):
+                        try:
+                            call()
+                        except ValueError:
+                            told += 1
+                    saver.close()
+                    os._exit(told)
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 3)
+            go_on.set()
+        self.assertTrue(saving.result())
 
     def test_tensors_of_devices_are_copied_once(self):
         """torch asks the storage of a device for a copy: there is none here, so it is asked in its place."""
