@@ -155,6 +155,27 @@ static void test_the_same_seed_does_the_same(void)
     RG_CHECK(first.fingerprint != other.fingerprint);
 }
 
+static void test_the_series_is_all_that_was_asked(void)
+{
+    static struct rg_fleet_second series[40];
+    struct rg_fleet_options options = life(RG_FLEET_OWN);
+    struct rg_fleet_result result;
+    options.series = series;
+    RG_CHECK_EQ(options.seconds, RG_ARRAY_LEN(series));
+    rg_fleet_run(&result, &options);
+    uint64_t asked = 0, refused = 0;
+    for (uint32_t i = 0; i < options.seconds; i++) {
+        bool is_outage = i >= options.outage_from && i < options.outage_to;
+        RG_CHECK(series[i].served + series[i].refused <= series[i].asked);
+        RG_CHECK(series[i].rate >= FLEET_COLD_PER_S);
+        RG_CHECK_EQ(is_outage ? series[i].served : 0, 0);
+        asked += series[i].asked;
+        refused += series[i].refused;
+    }
+    RG_CHECK_EQ(asked, result.all.attempts);
+    RG_CHECK(refused >= result.all.refused);
+}
+
 static void test_the_ramp_is_kept_by_the_job(void)
 {
     struct rg_fleet_options options = life(RG_FLEET_RAMP);
@@ -182,6 +203,7 @@ int main(int argc, char **argv)
         RG_TEST(test_the_service_keeps_its_rate_and_grows),
         RG_TEST(test_requests_are_conserved),
         RG_TEST(test_the_same_seed_does_the_same),
+        RG_TEST(test_the_series_is_all_that_was_asked),
         RG_TEST(test_the_ramp_is_kept_by_the_job),
         RG_TEST(test_limits_leave_most_of_the_rate),
     };

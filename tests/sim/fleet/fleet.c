@@ -2,6 +2,7 @@
 #include "tests/sim/fleet/fleet.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* A quarter of an hour of a bucket's steps is more than any table needs. */
 #define STEPS_MAX (UINT64_C(1) << 22)
@@ -206,6 +207,7 @@ void rg_fleet_run(struct rg_fleet_result *out_result, const struct rg_fleet_opti
     struct fleet fleet;
     fleet_open(&fleet, options);
     rg_fleet_run_until(fleet.wheel, options->seconds * RG_NS_PER_S);
+    rg_fleet_service_pass(fleet.service, options->seconds * RG_NS_PER_S);
     *out_result = (struct rg_fleet_result){.full_s = -1, .mended_s = -1};
     counts_tell(&fleet, out_result);
     rates_tell(&fleet, out_result);
@@ -215,5 +217,8 @@ void rg_fleet_run(struct rg_fleet_result *out_result, const struct rg_fleet_opti
         outage_tell(&fleet, out_result);
     }
     fingerprint_tell(&fleet, out_result);
+    if (options->series != NULL) {
+        memcpy(options->series, fleet.seconds, options->seconds * sizeof(*fleet.seconds));
+    }
     fleet_close(&fleet);
 }

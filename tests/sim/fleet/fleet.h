@@ -15,6 +15,7 @@ struct rg_fleet_options {
     uint32_t seconds;
     uint32_t measure_from, measure_to;
     uint32_t outage_from, outage_to; /* 0: none */
+    struct rg_fleet_second *series;  /* NULL, or room for each second of the life */
 };
 
 struct rg_fleet_result {

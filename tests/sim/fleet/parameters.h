@@ -4,7 +4,8 @@
  *   [rate]   Google's guide to request rates, cloud.google.com/storage/docs/request-rate
  *   [sla]    Cloud Storage's service level agreement, cloud.google.com/storage/sla
  *   [disks]  what Google says of machines' networks,
- * cloud.google.com/compute/docs/network-bandwidth assumed  nobody publishes it; the reason is given
+ *            cloud.google.com/compute/docs/network-bandwidth
+ *   assumed  nobody publishes it; the reason is given
  */
 #ifndef RG_TESTS_SIM_FLEET_PARAMETERS_H
 #define RG_TESTS_SIM_FLEET_PARAMETERS_H

@@ -1,11 +1,15 @@
-/* The tables of docs/internals/fleet.md, as that page has them.
- * usage: fleet-report [HOSTS]...
+/* The tables of docs/internals/fleet.md, as that page has them, or what happened in each second.
+ * usage: fleet-report [--series] [--control NAME] [HOSTS]...
+ *   --series        instead of tables: CSV, a line for each second of each life
+ *   --control NAME  none, ramp, own or shared alone
  * Each run is independent, so that a row is the same whatever else is asked for. */
 #include "tests/sim/fleet/fleet.h"
 
+#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 static const char *const control_names[RG_FLEET_CONTROL_COUNT] = {
@@ -15,10 +19,16 @@ static const char *const control_names[RG_FLEET_CONTROL_COUNT] = {
     [RG_FLEET_SHARED] = "shared",
 };
 static const char *const sizes[] = {"1", "8", "64", "512", "4096"};
-/* Beyond these it takes many minutes, and says the same. */
-#define COLD_HOSTS_MAX 4096
+/* Beyond that it takes many minutes, and says the same. */
 #define ONE_PREFIX_HOSTS_MAX 64
 #define SEED 1
+
+/* What was asked for. */
+static struct {
+    bool wants[RG_FLEET_CONTROL_COUNT];
+    const char *const *hosts;
+    unsigned count;
+} asked;
 
 static double cpu_seconds, attempts;
 
@@ -70,75 +80,170 @@ static void print_step(const struct rg_fleet_result *result)
 }
 
 /* A bucket that has grown, and an outage of a minute. */
-static void steady_table(const char *const *hosts, unsigned count)
+static struct rg_fleet_options grown_life(uint32_t hosts, enum rg_fleet_control control)
 {
-    printf("## A bucket that has grown, then an outage of 60 s\n\n"
-           "| hosts | control | samples/s | of the ideal | wasted, %% | by hedges | refused | Jain "
-           "| step, s | slowest / median | asked in the outage | peak | mended, s | given up |\n"
-           "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
-    for (unsigned i = 0; i < count; i++) {
+    return (struct rg_fleet_options){
+        .hosts = hosts,
+        .control = control,
+        .seed = SEED,
+        .is_warm = true,
+        .seconds = 270,
+        .measure_from = 90,
+        .measure_to = 150,
+        .outage_from = 150,
+        .outage_to = 210,
+    };
+}
+
+static struct rg_fleet_options cold_life(uint32_t hosts, enum rg_fleet_control control)
+{
+    return (struct rg_fleet_options){
+        .hosts = hosts,
+        .control = control,
+        .seed = SEED,
+        .seconds = 720,
+        .measure_to = 720,
+    };
+}
+
+typedef void row_print(uint32_t hosts, enum rg_fleet_control control);
+
+static void each_row(uint32_t hosts_max, row_print *print)
+{
+    for (unsigned i = 0; i < asked.count; i++) {
         for (unsigned control = 0; control < RG_FLEET_CONTROL_COUNT; control++) {
-            const struct rg_fleet_options options = {
-                .hosts = number_of(hosts[i]),
-                .control = (enum rg_fleet_control)control,
-                .seed = SEED,
-                .is_warm = true,
-                .seconds = 270,
-                .measure_from = 90,
-                .measure_to = 150,
-                .outage_from = 150,
-                .outage_to = 210,
-            };
-            struct rg_fleet_result result;
-            run(&result, &options);
-            print_run(control_names[control], options.hosts, &result);
-            print_step(&result);
-            printf(" | %.2f | %.2f", result.outage_asked, result.peak);
-            print_seconds(result.mended_s);
-            printf(" | %" PRIu64 " |\n", result.all.given_up);
+            uint32_t hosts = number_of(asked.hosts[i]);
+            if (asked.wants[control] && hosts <= hosts_max) {
+                print(hosts, (enum rg_fleet_control)control);
+            }
         }
     }
 }
 
-static void cold_table(const char *const *hosts, unsigned count, bool is_one_prefix)
+static void grown_row(uint32_t hosts, enum rg_fleet_control control)
+{
+    const struct rg_fleet_options options = grown_life(hosts, control);
+    struct rg_fleet_result result;
+    run(&result, &options);
+    print_run(control_names[control], hosts, &result);
+    print_step(&result);
+    printf(" | %.2f | %.2f", result.outage_asked, result.peak);
+    print_seconds(result.mended_s);
+    printf(" | %" PRIu64 " |\n", result.all.given_up);
+}
+
+static void cold_run(const struct rg_fleet_options *options)
+{
+    struct rg_fleet_result result;
+    run(&result, options);
+    print_run(control_names[options->control], options->hosts, &result);
+    print_step(&result);
+    print_seconds(result.full_s);
+    printf(" |\n");
+}
+
+static void cold_row(uint32_t hosts, enum rg_fleet_control control)
+{
+    const struct rg_fleet_options options = cold_life(hosts, control);
+    cold_run(&options);
+}
+
+static void one_prefix_row(uint32_t hosts, enum rg_fleet_control control)
+{
+    struct rg_fleet_options options = cold_life(hosts, control);
+    options.is_one_prefix = true;
+    cold_run(&options);
+}
+
+static void print_cold_head(const char *title)
 {
     printf("\n## %s\n\n"
            "| hosts | control | samples/s | of the ideal | wasted, %% | by hedges | refused | Jain "
            "| step, s | slowest / median | full rate after, s |\n"
            "|---|---|---|---|---|---|---|---|---|---|---|\n",
-           is_one_prefix ? "Cold, all names with one prefix" : "A cold bucket");
-    uint32_t hosts_max = is_one_prefix ? ONE_PREFIX_HOSTS_MAX : COLD_HOSTS_MAX;
-    for (unsigned i = 0; i < count; i++) {
-        for (unsigned control = 0; control < RG_FLEET_CONTROL_COUNT; control++) {
-            const struct rg_fleet_options options = {
-                .hosts = number_of(hosts[i]),
-                .control = (enum rg_fleet_control)control,
-                .seed = SEED,
-                .is_one_prefix = is_one_prefix,
-                .seconds = 720,
-                .measure_to = 720,
-            };
-            struct rg_fleet_result result;
-            if (options.hosts > hosts_max) {
-                continue;
-            }
-            run(&result, &options);
-            print_run(control_names[control], options.hosts, &result);
-            print_step(&result);
-            print_seconds(result.full_s);
-            printf(" |\n");
+           title);
+}
+
+static void print_tables(void)
+{
+    printf("## A bucket that has grown, then an outage of 60 s\n\n"
+           "| hosts | control | samples/s | of the ideal | wasted, %% | by hedges | refused | Jain "
+           "| step, s | slowest / median | asked in the outage | peak | mended, s | given up |\n"
+           "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
+    each_row(UINT32_MAX, grown_row);
+    print_cold_head("A cold bucket");
+    each_row(UINT32_MAX, cold_row);
+    print_cold_head("Cold, all names with one prefix");
+    each_row(ONE_PREFIX_HOSTS_MAX, one_prefix_row);
+}
+
+static void series_run(const char *life, struct rg_fleet_options options)
+{
+    options.series = calloc(options.seconds, sizeof(*options.series));
+    RG_ASSERT(options.series != NULL);
+    struct rg_fleet_result result;
+    run(&result, &options);
+    for (uint32_t i = 0; i < options.seconds; i++) {
+        const struct rg_fleet_second *second = &options.series[i];
+        printf("%s,%u,%s,%u,%.0f,%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\n", life, options.hosts,
+               control_names[options.control], i, second->rate, second->asked, second->served,
+               second->refused);
+    }
+    free(options.series);
+}
+
+static void series_print(uint32_t hosts, enum rg_fleet_control control)
+{
+    series_run("grown", grown_life(hosts, control));
+    series_run("cold", cold_life(hosts, control));
+}
+
+/* False: there is no such control. */
+static bool control_want(const char *name)
+{
+    bool is_known = false;
+    for (unsigned control = 0; control < RG_FLEET_CONTROL_COUNT; control++) {
+        asked.wants[control] = strcmp(name, control_names[control]) == 0;
+        is_known |= asked.wants[control];
+    }
+    return is_known;
+}
+
+static bool options_parse(int argc, char **argv, bool *out_is_series)
+{
+    static const struct option options[] = {
+        {"control", required_argument, NULL, 'c'},
+        {"series", no_argument, NULL, 's'},
+        {0},
+    };
+    memset(asked.wants, true, sizeof(asked.wants));
+    for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        if (option == 's') {
+            *out_is_series = true;
+        } else if (option != 'c' || !control_want(optarg)) {
+            fprintf(stderr, "usage: fleet-report [--series] [--control NAME] [HOSTS]...\n");
+            return false;
         }
     }
+    bool is_all = optind == argc;
+    asked.hosts = is_all ? sizes : (const char *const *)argv + optind;
+    asked.count = is_all ? (unsigned)RG_ARRAY_LEN(sizes) : (unsigned)(argc - optind);
+    return true;
 }
 
 int main(int argc, char **argv)
 {
-    const char *const *hosts = argc > 1 ? (const char *const *)argv + 1 : sizes;
-    unsigned count = argc > 1 ? (unsigned)argc - 1 : (unsigned)RG_ARRAY_LEN(sizes);
+    bool is_series = false;
+    if (!options_parse(argc, argv, &is_series)) {
+        return 2;
+    }
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
-    steady_table(hosts, count);
-    cold_table(hosts, count, false);
-    cold_table(hosts, count, true);
+    if (is_series) {
+        printf("life,hosts,control,second,rate,asked,answered,refused\n");
+        each_row(UINT32_MAX, series_print);
+    } else {
+        print_tables();
+    }
     fprintf(stderr, "%.0f requests in %.1f s: %.1f million a second\n", attempts, cpu_seconds,
             attempts / cpu_seconds / 1e6);
     return 0;

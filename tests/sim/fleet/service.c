@@ -150,16 +150,22 @@ static struct rg_fleet_reply reply_make(struct rg_fleet_service *service, uint64
                                    body_end(nic_ns, now_ns + wait_ns + latency_ns) - now_ns};
 }
 
-struct rg_fleet_reply rg_fleet_ask(struct rg_fleet_service *service, uint64_t *nic_ns,
-                                   uint64_t now_ns)
+void rg_fleet_service_pass(struct rg_fleet_service *service, uint64_t now_ns)
 {
     while (service->second < now_ns / RG_NS_PER_S) {
         second_end(service);
     }
+}
+
+struct rg_fleet_reply rg_fleet_ask(struct rg_fleet_service *service, uint64_t *nic_ns,
+                                   uint64_t now_ns)
+{
+    rg_fleet_service_pass(service, now_ns);
     RG_ASSERT(service->second < service->second_count);
     struct rg_fleet_second *second = &service->seconds[service->second];
     struct rg_fleet_reply reply = reply_make(service, nic_ns, now_ns);
     second->asked++;
     second->served += reply.answer == RG_FLEET_OK;
+    second->refused += reply.answer == RG_FLEET_429 || reply.answer == RG_FLEET_503;
     return reply;
 }

@@ -25,8 +25,9 @@ struct rg_fleet_reply {
 
 /* One second of the service's life. */
 struct rg_fleet_second {
-    uint64_t asked, served; /* served: in the second in which it was asked */
-    double rate;            /* of all ranges, at its end */
+    /* What is answered or refused counts in the second in which it was asked. */
+    uint64_t asked, served, refused;
+    double rate; /* of all ranges, at its end */
 };
 
 struct rg_fleet_range {
@@ -56,6 +57,8 @@ struct rg_fleet_service {
 /* is_warm: every range has grown already. `seconds` is zeroed, and as long as the life will be. */
 void rg_fleet_service_init(struct rg_fleet_service *service, uint64_t seed, bool is_warm,
                            struct rg_fleet_second *seconds, uint32_t second_count);
+/* It is so late: seconds that are over end, although nobody asks any more. */
+void rg_fleet_service_pass(struct rg_fleet_service *service, uint64_t now_ns);
 /* nic_ns: until when the host's network card is busy. */
 struct rg_fleet_reply rg_fleet_ask(struct rg_fleet_service *service, uint64_t *nic_ns,
                                    uint64_t now_ns);
