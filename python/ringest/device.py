@@ -31,6 +31,7 @@ from ringest.dataset import IterableDataset
 
 with needs("ringest.to_device"):
     import torch
+    from torch.nn.utils.rnn import PackedSequence
 
 Batch = TypeVar("Batch")
 
@@ -52,9 +53,12 @@ def _bytes_of(buffer: Buffer) -> torch.Tensor:
 
 def _array_of(array: Any) -> torch.Tensor | None:
     """The same memory as a tensor; None: PyTorch has no such elements."""
+    kind = array.dtype
+    is_even = all(stride >= 0 and stride % (kind.itemsize or 1) == 0 for stride in array.strides)
     try:
-        usable = array.flags.writeable and all(stride >= 0 for stride in array.strides)
-        return torch.from_numpy(array if usable else array.copy())
+        if not (array.flags.writeable and is_even and kind.isnative):
+            array = array.astype(kind.newbyteorder("="), order="C")
+        return torch.from_numpy(array)
     except TypeError:
         return None
 
@@ -78,6 +82,9 @@ class _Mover:
             return value if view is None else self._copy(view)
         if isinstance(value, Mapping):
             return self._move_mapping(value)
+        if isinstance(value, PackedSequence):  # the sizes are of use on the CPU only
+            data, sizes, *orders = value
+            return type(value)(self.move(data), sizes, *map(self.move, orders))
         if isinstance(value, tuple):
             moved = [self.move(each) for each in value]
             return type(value)(*moved) if hasattr(value, "_fields") else tuple(moved)
@@ -356,7 +363,7 @@ def to_device(batches: Iterable[Batch], device: Any = "cuda", *, depth: int = 2)
     copies them on a stream of its own, while the step before them runs.
 
     Copied are tensors, ringest.Buffers (as uint8 tensors), and arrays of numpy, also those in dicts, lists, tuples and
-    named tuples; anything else, such as a str, is handed out as it is. What is handed out is ready for the stream that is
+    named tuples and PackedSequences; anything else, such as a str, is handed out as it is. What is handed out is ready for the stream that is
     current then. depth: batches that are copied ahead, and wait in the device's memory.
 
     What was copied from is let go of when its copy is done. Copies run beside the step if they begin in pinned memory:

@@ -15,6 +15,7 @@ import weakref
 
 import numpy
 import torch
+from torch.nn.utils.rnn import pack_sequence
 from torch.utils.data import DataLoader
 
 import ringest
@@ -108,6 +109,20 @@ class Values(unittest.TestCase):
         self.assertEqual(found["c"]["new"], [])
         names = numpy.array(["a", "b"])
         self.assertIs(self.moved(names), names)
+
+    def test_arrays_that_pytorch_takes_only_as_a_copy(self):
+        packed = numpy.array([(1, 2), (3, 4)], dtype=[("a", "i1"), ("b", "i4")])
+        for array in (numpy.arange(3, dtype=">i4"), numpy.arange(3, dtype=">f8")[::-1], packed["b"]):
+            self.assertEqual(self.moved(array).tolist(), array.tolist())
+
+    def test_sizes_of_a_packed_sequence_stay_on_the_cpu(self):
+        packed = pack_sequence([torch.ones(2, 3), torch.ones(4, 3)], enforce_sorted=False)
+        (found,) = ringest.to_device([packed], "meta")
+        self.assertIs(type(found), type(packed))
+        self.assertEqual(found.batch_sizes.tolist(), packed.batch_sizes.tolist())
+        self.assertEqual([each.device.type for each in (found.data, *found[2:])], ["meta"] * 3)
+        (found,) = ringest.to_device([pack_sequence([torch.ones(2, 3)])], "meta")
+        self.assertIsNone(found.sorted_indices)
 
     def test_what_is_handed_out_has_memory_of_its_own(self):
         array = numpy.zeros(3)
