@@ -27,14 +27,12 @@ class AwaitedFileSystem(AsyncFileSystem):
 
     # Synchronous calls need no thread with an event loop, and the sync methods are our own.
     mirror_sync_methods = False
-    _loop: asyncio.AbstractEventLoop | None
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """Of fsspec: where others run our coroutines from synchronous code."""
-        if self._loop is None:
-            self._loop = get_loop()
-        return self._loop
+        """Of fsspec: where others run our coroutines from synchronous code. Asked for each time, because a child of fork()
+        has another one."""
+        return get_loop()
 
     async def _info(self, path: str, **options: Any) -> Any:
         return await arun(self.client, self._info_steps(path, **options))
@@ -208,10 +206,10 @@ class ReadStream(_Stream):
         self._file = file
         self.size, self.generation = file.size, file.generation
 
-    async def read(self, length: int = -1) -> bytes:
+    async def read(self, length: int | None = -1) -> bytes:
         """Fewer than asked for only at the end."""
         self._check()
-        data = bytes(await self._file.read(length, self.loc))
+        data = bytes(await self._file.read(-1 if length is None else length, self.loc))
         self.loc += len(data)
         return data
 

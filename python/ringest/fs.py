@@ -101,7 +101,6 @@ class GCSFileSystem(AwaitedFileSystem):
         self.asynchronous = asynchronous
         self.version_aware = version_aware
         self.batch_size = None
-        self._loop = None
         self._client = client if client is not None else Client(**storage) if storage else None
 
     @property

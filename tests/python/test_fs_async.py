@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import pickle
+import signal
 import ssl
 import subprocess
 import tempfile
@@ -14,7 +15,7 @@ import unittest
 import urllib.request
 
 import fsspec
-from fsspec.asyn import AsyncFileSystem
+from fsspec.asyn import AsyncFileSystem, sync
 from fsspec.caching import caches
 
 import ringest.fs
@@ -159,6 +160,17 @@ class Awaited(Case):
         # Synchronous calls are those of any filesystem, also beside a loop.
         self.assertEqual(fs.cat_file("here/run/a"), b"first")
 
+    def test_a_child_of_fork_has_a_loop_of_its_own(self):
+        async def seven():
+            return 7
+
+        self.assertEqual(sync(self.fs.loop, seven), 7)
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(int(support.PATIENCE_S))
+            os._exit(sync(self.fs.loop, seven))
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 7)
+
     def test_a_task_that_is_cancelled(self):
         with support.emulator("--latency-ms", "600000") as (endpoint, ca), ringest.Client(endpoint, ca) as slow:
             fs = ringest.fs.GCSFileSystem(client=slow)
@@ -198,6 +210,8 @@ class Awaited(Case):
                 )
                 file.seek(-3, os.SEEK_END)
                 self.assertEqual(await file.read(100), b"end")
+                file.seek(-2, os.SEEK_CUR)
+                self.assertEqual(await file.read(None), b"nd")
                 with self.assertRaisesRegex(ValueError, "before the start"):
                     file.seek(-1)
             with self.assertRaisesRegex(ValueError, "is closed"):
