@@ -93,10 +93,11 @@ int rg_cache_writer_begin(struct rg_cache_writer *writer, uint64_t size)
     writer->fd = fd;
     writer->offset = RG_CACHE_HEAD_SIZE;
     writer->count = 0;
-    /* The lock comes first: a file with a head and without a lock is an orphan. */
+    /* The lock comes first: a file with a head and without a lock is an orphan. And the head comes
+     * before the space: whoever is killed in between leaves what can be told for a segment. */
     (void)rg_cache_file_lock(fd);
-    int rc = space_take(fd, size);
-    rc = rc == 0 ? head_write(writer) : rc;
+    int rc = head_write(writer);
+    rc = rc == 0 ? space_take(fd, size) : rc;
     if (rc < 0) {
         rg_cache_writer_abandon(writer);
     }

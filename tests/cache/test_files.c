@@ -6,6 +6,7 @@
 #include "tests/cache/cache_case.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -168,6 +169,31 @@ static void test_only_dead_writers_are_succeeded(void)
     made_close(&m);
 }
 
+/* By the limit of a file's size, where the space of a segment is taken. */
+static void test_a_writer_killed_while_it_begins_leaves_nothing(void)
+{
+    struct made m;
+    struct rg_cache_files files = {.count = 0};
+    made_open(&m);
+    pid_t child = fork();
+    RG_CHECK(child >= 0);
+    if (child == 0) {
+        struct rlimit small = {RG_MIB(1), RG_MIB(1)}, none = {0, 0};
+        bool limited = setrlimit(RLIMIT_FSIZE, &small) == 0 && setrlimit(RLIMIT_CORE, &none) == 0;
+        signal(SIGXFSZ, SIG_DFL);
+        m.writer.folder = rg_cache_folder_open(m.c.folder, false, m.c.why, sizeof(m.c.why));
+        _exit(limited && rg_cache_writer_begin(&m.writer, RG_MIB(2)) == 0);
+    }
+    int status;
+    RG_CHECK_EQ(waitpid(child, &status, 0), child);
+    RG_CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ);
+    RG_CHECK(adopt_all(&m));
+    RG_CHECK_EQ(rg_cache_files_list(m.folder, &files), 0);
+    RG_CHECK_EQ(files.count, 0);
+    rg_cache_files_fini(&files);
+    made_close(&m);
+}
+
 /* Of a host that does not answer: by the time of the last write. */
 static void test_another_hosts_files_are_left_for_a_day(void)
 {
@@ -213,6 +239,7 @@ int main(int argc, char **argv)
         RG_TEST(test_names),
         RG_TEST(test_contents_by_the_table_and_by_walking),
         RG_TEST(test_only_dead_writers_are_succeeded),
+        RG_TEST(test_a_writer_killed_while_it_begins_leaves_nothing),
         RG_TEST(test_another_hosts_files_are_left_for_a_day),
         RG_TEST(test_nothing_else_is_removed),
     };
