@@ -25,7 +25,7 @@
 #define POWER_COUNT 26
 
 /* 2023-11-14T22:13:20Z: the same in every run. */
-#define SYNTHETIC_GENERATION INT64_C(1700000000000000)
+#define SYNTHETIC_TIME INT64_C(1700000000000000)
 
 struct rg_synthetic {
     char prefix[RG_STORE_NAME_SIZE_MAX];
@@ -186,9 +186,11 @@ static void describe(const struct rg_synthetic *set, uint64_t position,
 {
     *out = (struct rg_store_object_info){
         .size = set->object_size,
-        .generation = SYNTHETIC_GENERATION,
+        /* Objects of one name are alike in all runs if they are of one size: whoever keeps bytes by
+         * their generation never takes those of another run for these. */
+        .generation = SYNTHETIC_TIME + (int64_t)set->object_size,
         .metageneration = 1,
-        .updated_us = SYNTHETIC_GENERATION,
+        .updated_us = SYNTHETIC_TIME,
         .crc32c = object_crc32c(set, position),
         .has_crc32c = true,
         .content_type = "application/octet-stream",

@@ -68,6 +68,18 @@ static void test_bytes_depend_on_name_and_offset_only(void)
         RG_CHECK_MEM(part, RG_MIN(size, (size_t)64), whole, RG_MIN(size, (size_t)64));
     }
     RG_CHECK(first.info.crc32c != other.info.crc32c);
+    RG_CHECK_EQ(first.info.generation, second.info.generation);
+    rg_synthetic_destroy(a);
+    rg_synthetic_destroy(b);
+}
+
+static void test_another_size_is_another_generation(void)
+{
+    struct rg_synthetic *a = make_set("data/x:10:5MiB"), *b = make_set("data/x:10:6MiB");
+    struct rg_store_object first, second;
+    open_object(a, "x00000003", &first);
+    open_object(b, "x00000003", &second);
+    RG_CHECK(first.info.generation != second.info.generation);
     rg_synthetic_destroy(a);
     rg_synthetic_destroy(b);
 }
@@ -180,6 +192,7 @@ int main(int argc, char **argv)
     static const struct rg_test tests[] = {
         RG_TEST(test_the_computed_checksum_is_that_of_the_bytes),
         RG_TEST(test_bytes_depend_on_name_and_offset_only),
+        RG_TEST(test_another_size_is_another_generation),
         RG_TEST(test_names_have_eight_digits_or_as_many_as_it_takes),
         RG_TEST(test_seek_finds_the_first_name_not_before),
         RG_TEST(test_hidden_objects_are_gone),
