@@ -277,7 +277,7 @@ void rg_cache_place_failed(struct rg_cache *cache, const struct rg_cache_place *
 {
     count(&cache->counters.misses, 1);
     rg_cache_segments_fail(&cache->segments, place->segment);
-    rg_cache_keeper_trouble(&cache->keeper, RG_CACHE_TROUBLE_READ, error < 0 ? error : -EIO);
+    rg_cache_keeper_trouble(&cache->keeper, RG_CACHE_TROUBLE_READ, error);
 }
 
 bool rg_cache_write(struct rg_cache *cache, const struct rg_cache_key *key,

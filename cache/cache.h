@@ -73,7 +73,8 @@ int rg_cache_record_open(struct rg_cache *cache, const struct rg_cache_place *pl
 int rg_cache_record_check(struct rg_cache *cache, const struct rg_cache_place *place,
                           const struct rg_cache_record *record, uint32_t first, const uint8_t *data,
                           size_t size);
-/* The read of a place failed, or was short: a miss; the segment is not asked for a while. */
+/* The read of a place failed, was short (error: a negative errno; -EIO), or takes too long: a miss;
+ * the segment is not asked for a while. */
 void rg_cache_place_failed(struct rg_cache *cache, const struct rg_cache_place *place, int error);
 
 /* Takes a copy of a block that missed, of body_size bytes that were checked, to be written behind.

@@ -77,7 +77,7 @@ static bool object_read(struct bench *bench, uint64_t number, bool direct)
     int32_t got = place_read(bench, &place, direct);
     int rc = 0;
     if (got <= 0) {
-        rg_cache_place_failed(bench->cache, &place, got);
+        rg_cache_place_failed(bench->cache, &place, got < 0 ? got : -EIO);
         rc = -EIO;
     }
     const uint8_t *bytes = bench->memory + place.offset % RG_CACHE_ALIGNMENT;

@@ -42,12 +42,14 @@ struct rg_cached_read {
     size_t wanted, came;   /* bytes of this step; an op may bring fewer than are wanted */
     size_t needed;         /* of them; the file may end behind these */
     size_t body_size;      /* STEP_BODY: bytes of the body */
+    bool is_late;          /* its get was sent meanwhile */
 };
 
 struct rg_cached_reads {
     struct rg_client_loop *client_loop;
     void (*ended)(struct rg_request *request, bool is_answered);
     struct rg_cached_read *free;
+    uint32_t late; /* reads that are out, and took too long */
 };
 
 int rg_cached_reads_create(struct rg_cached_reads **out_reads, struct rg_client_loop *client_loop,
@@ -115,6 +117,8 @@ static void read_give(struct rg_cached_read *read)
     rg_lease_release(read->lease);
     read->lease = NULL;
     read->request = NULL;
+    reads->late -= read->is_late;
+    read->is_late = false;
     read->next_free = reads->free;
     reads->free = read;
     reads->client_loop->reads_out--;
@@ -207,20 +211,22 @@ static void read_start(struct rg_cached_read *read, enum step step, uint64_t fro
     }
 }
 
-/* Begins to read the record that has the next byte; false: there is none, or no memory. */
+/* Begins to read the record that has the next byte; false: there is none, or no memory. While a
+ * read is late the disk hangs, and whatever was begun would wait as long, with its memory. */
 static bool next_start(struct rg_request *request)
 {
     const struct rg_get_state *get = &request->get;
     struct rg_slab_arena *slabs = request->client_loop->loop->slabs;
-    struct rg_cached_read *read = read_take(request->client_loop->cached);
+    struct rg_cached_reads *reads = request->client_loop->cached;
+    struct rg_cached_read *read = reads->late == 0 ? read_take(reads) : NULL;
     if (read == NULL) {
         return false;
     }
     if (!place_find(read, request)) {
         read->place = (struct rg_cache_place){.fd = -1, .fd_direct = -1};
-        read->next_free = read->reads->free;
-        read->reads->free = read;
-        read->reads->client_loop->reads_out--;
+        read->next_free = reads->free;
+        reads->free = read;
+        reads->client_loop->reads_out--;
         return false;
     }
     uint64_t at = get->offset + get->received;
@@ -266,6 +272,15 @@ void rg_cached_read_abandon(struct rg_request *request)
     if (is_guess(&request->get)) {
         rg_get_state_restart(&request->get);
     }
+}
+
+void rg_cached_read_give_up(struct rg_request *request)
+{
+    struct rg_cached_read *read = request->get.cached_read;
+    rg_cached_read_abandon(request);
+    read->is_late = true;
+    read->reads->late++;
+    rg_cache_place_failed(cache_of(read), &read->place, -ETIMEDOUT);
 }
 
 /* The record is of the object that the records before it are of, and has the next byte. */
@@ -440,7 +455,7 @@ static void read_done(struct rg_op *op)
     }
     bool came = read->came >= read->needed;
     if (!came) {
-        rg_cache_place_failed(cache_of(read), &read->place, op->result < 0 ? -op->result : EIO);
+        rg_cache_place_failed(cache_of(read), &read->place, op->result < 0 ? op->result : -EIO);
     }
     came = came && (read->step == STEP_BODY || header_take(read));
     if (came && read->step == STEP_HEADER) {

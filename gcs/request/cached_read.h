@@ -35,6 +35,8 @@ void rg_cached_reads_destroy(struct rg_cached_reads *reads);
 bool rg_cached_read_begin(struct rg_request *request);
 /* What is out for the get is not wanted any more. */
 void rg_cached_read_abandon(struct rg_request *request);
+/* The same, since it takes too long: until it has come, no other read of this loop begins. */
+void rg_cached_read_give_up(struct rg_request *request);
 /* The body of a get comes that has a sink: it is copied, if there is memory, for the cache. */
 void rg_cached_read_keep(struct rg_request *request);
 /* A get whose body is complete and checked: counts it, and gives the cache what it did not have. */

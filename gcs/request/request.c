@@ -300,7 +300,7 @@ static void alarm_fire(struct rg_alarm *alarm)
 {
     struct rg_request *request = RG_CONTAINER_OF(alarm, struct rg_request, alarm);
     if (request->state == RG_REQUEST_CACHE) {
-        rg_cached_read_abandon(request);
+        rg_cached_read_give_up(request);
         rg_request_cache_ended(request, false);
         return;
     }

@@ -3,6 +3,7 @@
 #include "cache/cache.h"
 #include "gcs/request/client_loop.h"
 #include "tests/gcs/object/get_case.h"
+#include "tests/support/loop.h"
 
 #include <ringest/objects.h>
 
@@ -363,6 +364,51 @@ static void test_gets_end_while_the_cache_is_read(void)
     close_all(&world);
 }
 
+/* Puts a pipe in the place of the segments that are open for reading: its reads hang. */
+static void segments_hang(const struct world *world, int pipe_end)
+{
+    char path[64], target[2 * RG_TEST_PATH_SIZE];
+    for (int fd = 0; fd < 1024; fd++) {
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        ssize_t size = readlink(path, target, sizeof(target) - 1);
+        target[RG_MAX(size, 0)] = '\0';
+        bool is_segment = size > 0 && strncmp(target, world->folder, strlen(world->folder)) == 0 &&
+                          strchr(target + strlen(world->folder), '.') != NULL;
+        if (is_segment && (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY) {
+            RG_CHECK_EQ(dup3(pipe_end, fd, O_CLOEXEC), fd);
+        }
+    }
+}
+
+static void test_a_disk_that_hangs_is_waited_for_once(void)
+{
+    const struct rg_step script[] = {RG_READ, OBJECT(SIZE), RG_AGAIN};
+    const struct rg_step *const scripts[] = {script};
+    const struct rg_get get = {.generation = GENERATION};
+    struct world world;
+    int ends[2];
+    if (rg_test_backend() != &rg_uring_backend) {
+        rg_test_skip("a thread does not read a pipe at an offset");
+    }
+    open_with(&world, scripts, 1, false);
+    fill(&world, &get);
+    check_get(&world, &get, SIZE, 0);
+    RG_CHECK_EQ(pipe2(ends, O_CLOEXEC), 0);
+    segments_hang(&world, ends[0]);
+    check_get(&world, &get, SIZE, 1);
+    /* What was kept again could be read, but for the read that is out. */
+    check_get(&world, &get, SIZE, 1);
+    check_get(&world, &get, SIZE, 1);
+    RG_CHECK_EQ(write(ends[1], "x", 1), 1);
+    for (uint32_t before = 0; before != requests_of(&world);) {
+        before = requests_of(&world);
+        fill(&world, &get);
+    }
+    close_all(&world);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 static void test_a_folder_that_cannot_be_used_is_refused_when_the_client_opens(void)
 {
     struct world world;
@@ -395,6 +441,7 @@ int main(int argc, char **argv)
         RG_TEST(test_what_is_stored_with_gzip_is_not_kept),
         RG_TEST(test_many_ranges),
         RG_TEST(test_gets_end_while_the_cache_is_read),
+        RG_TEST(test_a_disk_that_hangs_is_waited_for_once),
         RG_TEST(test_a_folder_that_cannot_be_used_is_refused_when_the_client_opens),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
