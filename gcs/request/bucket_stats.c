@@ -3,13 +3,14 @@
 #include "gcs/request/traffic.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* One loop after the other is asked, on its thread. */
 struct asking {
     const struct rg_client_loop *client_loop;
     uint32_t count;
-    struct rg_bucket_stats found[RG_TRAFFIC_BUCKETS_MAX];
+    struct rg_traffic_bucket_stats found[RG_TRAFFIC_BUCKETS_MAX];
 };
 
 static void loop_ask(void *context)
@@ -18,55 +19,59 @@ static void loop_ask(void *context)
     asking->count = rg_traffic_buckets(asking->client_loop->traffic, asking->found);
 }
 
-/* `limit_max`: what a loop without a limit may have out, beside one that has. `loops`: that are in
- * `sum` already. A rate that is the client's is every loop's, and the lowest counts. */
-static void side_add(struct rg_bucket_side *sum, const struct rg_bucket_side *one,
-                     uint32_t limit_max, uint32_t loops)
+/* A loop that is held back has a rate of its own. One that is not has none, and adds nothing. */
+static void side_add(struct rg_bucket_side *sum, const struct rg_bucket_side *one)
 {
-    if (sum->limit != 0 || one->limit != 0) {
-        sum->limit = (sum->limit != 0 ? sum->limit : loops * limit_max) +
-                     (one->limit != 0 ? one->limit : limit_max);
-    }
+    sum->limit += one->limit;
     sum->in_flight += one->in_flight;
     sum->waiting += one->waiting;
     sum->backoffs += one->backoffs;
-    if (sum->rate_per_s == 0 || (one->rate_per_s != 0 && one->rate_per_s < sum->rate_per_s)) {
-        sum->rate_per_s = one->rate_per_s;
+    sum->rate_per_s += one->rate_per_s;
+}
+
+/* What the client was told to keep to is all loops' together. */
+static void side_bound(struct rg_bucket_side *sum, double ceiling)
+{
+    if (ceiling > 0 && (sum->rate_per_s == 0 || sum->rate_per_s > ceiling)) {
+        sum->rate_per_s = ceiling;
     }
 }
 
-/* The table of the caller's, whose records may be of another size, and the loops in each. */
+/* Sums over loops. They are given to the caller, whose records may be of another size, at the end.
+ */
 struct table {
-    char *out;
-    size_t struct_size;
-    uint32_t count, max, limit_max;
+    struct rg_traffic_bucket_stats *sums;
+    uint32_t count, max;
 };
 
-static void table_add(struct table *table, const struct rg_bucket_stats *one, uint32_t loops)
+static void table_add(struct table *table, const struct rg_traffic_bucket_stats *one)
 {
-    struct rg_bucket_stats sum = {0};
-    size_t size = RG_MIN(table->struct_size, sizeof(sum));
-    char *place = table->out;
     uint32_t i = 0;
-    for (; i < table->count; i++, place += table->struct_size) {
-        memcpy(&sum, place, size);
-        if (strcmp(sum.name, one->name) == 0) {
-            break;
-        }
-    }
-    if (i == table->max) {
-        return;
+    while (i < table->count && strcmp(table->sums[i].stats.name, one->stats.name) != 0) {
+        i++;
     }
     if (i == table->count) {
-        memset(place, 0, table->struct_size);
-        table->count++;
-        sum = *one;
-    } else {
-        side_add(&sum.reads, &one->reads, table->limit_max, loops);
-        side_add(&sum.writes, &one->writes, table->limit_max, loops);
-        sum.processes = RG_MAX(sum.processes, one->processes);
+        if (i < table->max) {
+            table->sums[table->count++] = *one;
+        }
+        return;
     }
-    memcpy(place, &sum, size);
+    struct rg_bucket_stats *sum = &table->sums[i].stats;
+    side_add(&sum->reads, &one->stats.reads);
+    side_add(&sum->writes, &one->stats.writes);
+    sum->processes = RG_MAX(sum->processes, one->stats.processes);
+}
+
+static void table_give(struct table *table, void *out, size_t struct_size)
+{
+    char *place = out;
+    for (uint32_t i = 0; i < table->count; i++, place += struct_size) {
+        struct rg_traffic_bucket_stats *sum = &table->sums[i];
+        side_bound(&sum->stats.reads, sum->reads_ceiling);
+        side_bound(&sum->stats.writes, sum->writes_ceiling);
+        memset(place, 0, struct_size);
+        memcpy(place, &sum->stats, RG_MIN(struct_size, sizeof(sum->stats)));
+    }
 }
 
 int rg_client_buckets_sized(struct rg_client *client, struct rg_bucket_stats *out, uint32_t out_max,
@@ -76,18 +81,20 @@ int rg_client_buckets_sized(struct rg_client *client, struct rg_bucket_stats *ou
         return -EOWNERDEAD;
     }
     struct table table = {
-        .out = (char *)out,
-        .struct_size = struct_size,
-        .max = out_max,
-        .limit_max =
-            (client->options.connections_max + client->loop_count - 1) / client->loop_count,
+        .max = RG_MIN(out_max, client->loop_count * RG_TRAFFIC_BUCKETS_MAX),
     };
+    table.sums = calloc(RG_MAX(table.max, 1u), sizeof(*table.sums));
+    if (table.sums == NULL) {
+        return -ENOMEM;
+    }
     for (uint32_t i = 0; i < client->loop_count; i++) {
         struct asking asking = {.client_loop = &client->loops[i]};
         rg_loop_call(client->loops[i].loop, loop_ask, &asking);
         for (uint32_t n = 0; n < asking.count; n++) {
-            table_add(&table, &asking.found[n], i);
+            table_add(&table, &asking.found[n]);
         }
     }
+    table_give(&table, out, struct_size);
+    free(table.sums);
     return (int)table.count;
 }

@@ -61,10 +61,15 @@ static uint64_t gap_vary(struct rg_limiter *limiter)
 }
 
 /* What was learned so long ago says nothing about now. */
+bool rg_limiter_is_paced(const struct rg_limiter *limiter, uint64_t now_ns)
+{
+    bool is_idle = limiter->in_flight == 0 && now_ns - limiter->begun_ns >= RG_LIMITER_IDLE_NS;
+    return limiter->state == RG_LIMITER_PACED && !is_idle;
+}
+
 static void idle_end(struct rg_limiter *limiter, uint64_t now_ns)
 {
-    if (limiter->state != RG_LIMITER_FREE && limiter->in_flight == 0 &&
-        now_ns - limiter->begun_ns >= RG_LIMITER_IDLE_NS) {
+    if (limiter->state == RG_LIMITER_PACED && !rg_limiter_is_paced(limiter, now_ns)) {
         become(limiter, RG_LIMITER_FREE);
     }
 }

@@ -141,7 +141,9 @@ void rg_limiter_learn(struct rg_limiter *limiter, const struct rg_limiter_lesson
                       uint64_t now_ns);
 /* While it is used: the gap of the rate that it has, FREE or PACED. 0: not known. */
 double rg_limiter_gap_ns(const struct rg_limiter *limiter);
-/* About how many requests may be out: those that begin while one is answered. */
+/* Whether requests begin a gap apart, and somebody has asked for one of late. */
+bool rg_limiter_is_paced(const struct rg_limiter *limiter, uint64_t now_ns);
+/* About how many requests are out at the rate there is: those that begin while one is answered. */
 uint32_t rg_limiter_limit(const struct rg_limiter *limiter);
 
 #endif

@@ -264,7 +264,7 @@ static void limit_publish(struct rg_traffic *traffic)
         const struct limit *limits[] = {&bucket->reads, &bucket->writes};
         for (unsigned n = 0; n < RG_ARRAY_LEN(limits) && bucket->used != 0; n++) {
             uint32_t limit = rg_limiter_limit(&limits[n]->limiter);
-            if (limits[n]->limiter.state != RG_LIMITER_FREE &&
+            if (rg_limiter_is_paced(&limits[n]->limiter, loop_of(traffic)->now_ns) &&
                 (tightest == 0 || limit < tightest)) {
                 tightest = limit;
             }
@@ -279,9 +279,9 @@ static void limit_cut(const struct rg_request *request, const char *cause)
     bool is_write = request->ops->traffic == RG_TRAFFIC_WRITE;
     rg_metric_add(&loop_of(traffic)->metrics.backoffs, 1);
     limit_publish(traffic);
-    rg_log_some(RG_LOG_WARN, "gs://%s: %s of loop %u are slowed down to %u at once: %s",
+    rg_log_some(RG_LOG_WARN, "gs://%s: %s of loop %u are slowed down to %.1f a second: %s",
                 request->bucket, is_write ? "writes" : "reads", loop_of(traffic)->index,
-                rg_limiter_limit(&limit_of(request)->limiter), cause);
+                (double)RG_NS_PER_S / rg_limiter_gap_ns(&limit_of(request)->limiter), cause);
 }
 
 /* A rate that is needed grows again until it is gone. */
@@ -779,20 +779,23 @@ bool rg_traffic_goes_on(struct rg_request *request)
     return true;
 }
 
+static double ceiling_of(const struct limit *limit)
+{
+    const struct rg_rate *rate = limit->limiter.options.rate;
+    return rate != NULL ? rg_rate_per_s(rate) : 0;
+}
+
+/* The rate is 0 where the service holds nothing back. */
 static struct rg_bucket_side side_describe(const struct limit *limit)
 {
     const struct rg_limiter *limiter = &limit->limiter;
-    const struct rg_rate *rate = limiter->options.rate;
+    bool is_paced = rg_limiter_is_paced(limiter, loop_of(limit->traffic)->now_ns);
     struct rg_bucket_side side = {
-        .limit = limiter->state != RG_LIMITER_FREE ? rg_limiter_limit(limiter) : 0,
+        .limit = is_paced ? rg_limiter_limit(limiter) : 0,
         .in_flight = limiter->in_flight,
-        .rate_per_s = rate != NULL ? rg_rate_per_s(rate) : 0,
+        .rate_per_s = is_paced ? (double)RG_NS_PER_S / limiter->gap_ns : 0,
         .backoffs = limiter->backoffs,
     };
-    if (limiter->state == RG_LIMITER_PACED) {
-        double paced = (double)RG_NS_PER_S / limiter->gap_ns;
-        side.rate_per_s = rate != NULL ? RG_MIN(paced, side.rate_per_s) : paced;
-    }
     for (const struct rg_list *node = limit->waiting.next; node != &limit->waiting;
          node = node->next) {
         side.waiting++;
@@ -800,14 +803,17 @@ static struct rg_bucket_side side_describe(const struct limit *limit)
     return side;
 }
 
-uint32_t rg_traffic_buckets(const struct rg_traffic *traffic, struct rg_bucket_stats *out)
+uint32_t rg_traffic_buckets(const struct rg_traffic *traffic, struct rg_traffic_bucket_stats *out)
 {
     bool is_shared = peers_of(traffic)->region.fd >= 0;
     uint32_t count = 0;
     for (unsigned i = 0; i < RG_TRAFFIC_BUCKETS_MAX; i++) {
         const struct rg_traffic_bucket *bucket = &traffic->buckets[i];
         if (bucket->used != 0) {
-            struct rg_bucket_stats *stats = &out[count++];
+            struct rg_traffic_bucket_stats *one = &out[count++];
+            struct rg_bucket_stats *stats = &one->stats;
+            one->reads_ceiling = ceiling_of(&bucket->reads);
+            one->writes_ceiling = ceiling_of(&bucket->writes);
             strcpy(stats->name, bucket->name);
             stats->reads = side_describe(&bucket->reads);
             stats->writes = side_describe(&bucket->writes);

@@ -49,8 +49,13 @@ bool rg_traffic_goes_on(struct rg_request *request);
 void rg_traffic_leave(struct rg_request *request);
 void rg_traffic_forget(struct rg_request *request);
 
+struct rg_traffic_bucket_stats {
+    struct rg_bucket_stats stats;
+    double reads_ceiling, writes_ceiling; /* of all loops of the client together; 0: none */
+};
+
 /* What is known of the buckets on this loop, up to RG_TRAFFIC_BUCKETS_MAX. Returns how many. */
-uint32_t rg_traffic_buckets(const struct rg_traffic *traffic, struct rg_bucket_stats *out);
+uint32_t rg_traffic_buckets(const struct rg_traffic *traffic, struct rg_traffic_bucket_stats *out);
 
 /* The request waits to be admitted no more. */
 void rg_traffic_withdraw(struct rg_request *request);

@@ -124,20 +124,21 @@ RG_API int rg_proxy_describe(struct rg_client *client, char *out, size_t out_siz
 #define RG_OBJECT_NAME_SIZE_MAX 1024
 #define RG_BUCKET_NAME_SIZE_MAX 222
 
-/* The reads, or the writes, of a bucket now, over all loops of a client. */
+/* The reads, or the writes, of a bucket now, over all loops of a client. A loop that was told to
+ * slow down (429, 503, latency) or follows others of the host has a rate of its own. */
 struct rg_bucket_side {
-    uint32_t limit;              /* requests that may be out; 0: any number */
-    uint32_t in_flight, waiting; /* waiting: for the limit, or for the rate */
-    double rate_per_s;           /* by reads_per_s, writes_per_s, ramp or 429s; 0: none */
-    uint64_t backoffs;           /* times the limit was cut */
+    uint32_t limit;              /* about how many are out at those rates; 0: none is slowed down */
+    uint32_t in_flight, waiting; /* waiting: for the rate */
+    double rate_per_s; /* those loops', at most reads_per_s, writes_per_s, ramp; 0: none */
+    uint64_t backoffs; /* times a rate was cut */
 };
 struct rg_bucket_stats {
     char name[RG_BUCKET_NAME_SIZE_MAX + 1];
     struct rg_bucket_side reads, writes;
     uint32_t processes; /* of this host, which share the limits; 0: none but this one */
 };
-/* Stores up to out_max of the buckets that were used lately. Returns how many, or -EOWNERDEAD.
- * Waits for a pass of each loop; not on a loop's thread. */
+/* Stores up to out_max of the buckets that were used lately. Returns how many, -ENOMEM or
+ * -EOWNERDEAD. Waits for a pass of each loop; not on a loop's thread. */
 RG_API int rg_client_buckets_sized(struct rg_client *client, struct rg_bucket_stats *out,
                                    uint32_t out_max, size_t struct_size);
 static inline int rg_client_buckets(struct rg_client *client, struct rg_bucket_stats *out,

@@ -115,9 +115,9 @@ struct rg_stats {
     struct rg_latency queue, dns, connect, tls, first_byte, body, total;
     uint64_t hedges, hedge_wins; /* second attempts beside a slow first; how many answered first */
     uint64_t in_flight;          /* attempts that are sent, or wait for a connection, now */
-    uint64_t limited;            /* times an attempt had to wait for the limits of its bucket */
-    uint64_t backoffs;           /* times such a limit was cut: 429, 503, rising latency */
-    uint64_t concurrency_limit;  /* attempts allowed in the tightest bucket now; 0: no limit */
+    uint64_t limited;            /* times an attempt had to wait for the rate of its bucket */
+    uint64_t backoffs;           /* times such a rate was cut: 429, 503, rising latency */
+    uint64_t concurrency_limit;  /* about how many are out at the lowest of these now; 0: none */
     uint64_t memory_max;         /* bytes that may be leased at once; each loop has an equal part */
     uint64_t starved_loops;      /* loops with requests that wait for leased memory now */
     /* Reads that the cache answered, their bytes, and reads that it was asked for in vain; blocks

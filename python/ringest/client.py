@@ -793,10 +793,12 @@ os.register_at_fork(after_in_child=_forget_lock)
 def stats(client: Client | None = None) -> dict[str, Any]:
     """Counters and latencies (in ns) of all clients of this process, closed ones too; with `client`, of that one.
 
-    concurrency_limit, of requests in flight in the tightest bucket now, is 0 without a limit; limited counts requests
-    that had to wait for such a limit, backoffs how often one was cut (429, 503, rising latency). With `client` there
-    are also "buckets": for each name "reads" and "writes" with limit, in_flight, waiting, rate_per_s (0: none) and
-    backoffs, and how many "processes" of this host share the limits (0: none are shared)."""
+    A bucket that answers 429, many 503 or slower than before is slowed down: requests begin at a rate. backoffs counts
+    how often one was cut, limited the requests that had to wait for one, and concurrency_limit is about how many are
+    out at the lowest now (0: none is slowed down). With `client` there are also "buckets": for each name "reads" and
+    "writes" with rate_per_s (requests a second that the client may begin: what is left of it, at most the options
+    reads_per_s, writes_per_s and ramp; 0: none), limit (about how many are out at that; 0: not slowed down), in_flight,
+    waiting and backoffs, and how many "processes" of this host share the rate (0: none is shared)."""
     if not isinstance(client, Client | None):
         raise TypeError(f"client must be a Client or None, got {client!r}")
     return _core.stats() if client is None else client.stats()
