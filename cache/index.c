@@ -359,7 +359,7 @@ int rg_cache_index_open(struct rg_cache_index **out_index, const char *share, ui
                         (unsigned)geteuid(), folder_id, RG_CACHE_VERSION);
     int rc = size < 0 || (size_t)size >= sizeof(index->file.path) ? -ENAMETOOLONG : 0;
     if (rc < 0) {
-        snprintf(why, why_size, "the name of the folder in RINGEST_SHARE is too long");
+        snprintf(why, why_size, "the name of the folder in RINGEST_SHARING is too long");
     } else {
         rc = rg_cache_index_file_open(&index->file, LINES_INITIAL, why, why_size);
     }
