@@ -1,13 +1,17 @@
 """The awaited side of FileSystem: fsspec's coroutines, and files that are awaited.
 
 What consists of requests only is awaited itself (_fs_steps.py). What walks local folders, or is a long sequence of
-decisions, runs as the synchronous call in a thread of the loop's executor, so that both sides do the same."""
+decisions, runs as the synchronous call in a thread of the loop's executor, so that both sides do the same. Whoever
+cancels one of these goes on when its thread has ended: nothing is written or removed behind its back."""
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import functools
 import os
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from glob import has_magic
 from types import TracebackType
 from typing import Any
@@ -16,10 +20,53 @@ from ringest import _core, checkpoint
 from ringest._errors import PreconditionError
 from ringest._fs_steps import arun
 from ringest._needs import needs
-from ringest.aio import AsyncWriter
+from ringest.aio import AsyncWriter, wait_for_all
 
 with needs("ringest.fs"):
     from fsspec.asyn import AsyncFileSystem, get_loop
+    from fsspec.callbacks import DEFAULT_CALLBACK, Callback
+
+
+async def _in_thread(call: Callable[[], Any], end: Callable[[], None] = lambda: None) -> Any:
+    """end: is called when the task is cancelled meanwhile, so that the call ends early; that it has ended is waited for."""
+    turn = threading.Lock()  # of whoever is first: the thread that calls, or what cancels before that
+    context = contextvars.copy_context()
+
+    def call_in_turn() -> Any:
+        return context.run(call) if turn.acquire(blocking=False) else None
+
+    running = asyncio.get_running_loop().run_in_executor(None, call_in_turn)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        end()
+        if not turn.acquire(blocking=False):
+            await wait_for_all(running)
+        raise
+
+
+class _Ended(Exception):
+    """Nobody waits any more for what is being copied."""
+
+
+class _Advance(Callback):
+    """Tells a callback how far a file is copied; after end(), copying raises at its next piece."""
+
+    def __init__(self, callback: Callback):
+        super().__init__()
+        self._callback = callback
+        self._is_ended = False
+
+    def end(self) -> None:
+        self._is_ended = True
+
+    def set_size(self, size: int) -> None:
+        self._callback.set_size(size)
+
+    def relative_update(self, inc: int = 1) -> None:
+        if self._is_ended:
+            raise _Ended
+        self._callback.relative_update(inc)
 
 
 class AwaitedFileSystem(AsyncFileSystem):
@@ -48,14 +95,14 @@ class AwaitedFileSystem(AsyncFileSystem):
 
     async def _ls(self, path: str, detail: bool = True, **options: Any) -> list[Any]:
         if options.get("versions"):
-            return await asyncio.to_thread(self.ls, path, detail, **options)
+            return await _in_thread(functools.partial(self.ls, path, detail, **options))
         return await arun(self.client, self._ls_steps(path, detail, **options))
 
     async def _find(
         self, path: str, maxdepth: int | None = None, withdirs: bool = False, detail: bool = False, **options: Any
     ) -> Any:
         if maxdepth is not None:
-            return await asyncio.to_thread(self.find, path, maxdepth, withdirs, detail, **options)
+            return await _in_thread(functools.partial(self.find, path, maxdepth, withdirs, detail, **options))
         return await arun(self.client, self._find_steps(path, withdirs, detail, **options))
 
     async def _du(
@@ -68,7 +115,7 @@ class AwaitedFileSystem(AsyncFileSystem):
     async def _expand_path(
         self, path: Any, recursive: bool = False, maxdepth: int | None = None, **options: Any
     ) -> Any:
-        return await asyncio.to_thread(self.expand_path, path, recursive, maxdepth, **options)
+        return await _in_thread(functools.partial(self.expand_path, path, recursive, maxdepth, **options))
 
     async def _cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
         return await arun(self.client, self._cat_file_steps(path, start, end, **options))
@@ -90,7 +137,7 @@ class AwaitedFileSystem(AsyncFileSystem):
     async def _cat(self, path: Any, recursive: bool = False, on_error: str = "raise", **options: Any) -> Any:
         if isinstance(path, (str, os.PathLike)) and not recursive and not has_magic(os.fspath(path)):
             return await self._cat_file(os.fspath(path), **options)
-        return await asyncio.to_thread(self.cat, path, recursive, on_error, **options)
+        return await _in_thread(functools.partial(self.cat, path, recursive, on_error, **options))
 
     async def _pipe_file(
         self, path: str, value: bytes, mode: str = "overwrite", content_type: str | None = None, **options: Any
@@ -112,31 +159,33 @@ class AwaitedFileSystem(AsyncFileSystem):
         if isinstance(path, str) and not recursive and not has_magic(path):
             await self._rm_file(path)
         else:
-            await asyncio.to_thread(self.rm, path, recursive, maxdepth)
+            await _in_thread(functools.partial(self.rm, path, recursive, maxdepth))
 
     async def _copy(self, path1: Any, path2: Any, **options: Any) -> None:
-        await asyncio.to_thread(self.copy, path1, path2, **_known(options))
+        await _in_thread(functools.partial(self.copy, path1, path2, **_known(options)))
 
     async def _mv(self, path1: Any, path2: Any, **options: Any) -> None:
-        await asyncio.to_thread(self.mv, path1, path2, **_known(options))
+        await _in_thread(functools.partial(self.mv, path1, path2, **_known(options)))
 
     async def _mv_file(self, path1: str, path2: str) -> None:
-        await asyncio.to_thread(self.mv, path1, path2)
+        await _in_thread(functools.partial(self.mv, path1, path2))
 
-    async def _get_file(self, rpath: str, lpath: Any, **options: Any) -> None:
-        await asyncio.to_thread(self.get_file, rpath, lpath, **options)
+    async def _get_file(self, rpath: str, lpath: Any, callback: Callback = DEFAULT_CALLBACK, **options: Any) -> None:
+        told = _Advance(callback)
+        await _in_thread(functools.partial(self.get_file, rpath, lpath, callback=told, **options), told.end)
 
-    async def _put_file(self, lpath: str, rpath: str, **options: Any) -> None:
-        await asyncio.to_thread(self.put_file, lpath, rpath, **options)
+    async def _put_file(self, lpath: str, rpath: str, callback: Callback = DEFAULT_CALLBACK, **options: Any) -> None:
+        told = _Advance(callback)
+        await _in_thread(functools.partial(self.put_file, lpath, rpath, callback=told, **options), told.end)
 
     async def _get(self, rpath: Any, lpath: Any, **options: Any) -> Any:
-        return await asyncio.to_thread(self.get, rpath, lpath, **_known(options))
+        return await _in_thread(functools.partial(self.get, rpath, lpath, **_known(options)))
 
     async def _put(self, lpath: Any, rpath: Any, **options: Any) -> Any:
-        return await asyncio.to_thread(self.put, lpath, rpath, **_known(options))
+        return await _in_thread(functools.partial(self.put, lpath, rpath, **_known(options)))
 
     async def _touch(self, path: str, truncate: bool = True, **options: Any) -> None:
-        await asyncio.to_thread(self.touch, path, truncate, **options)
+        await _in_thread(functools.partial(self.touch, path, truncate, **options))
 
     async def _checksum(self, path: str) -> int:
         return (await self._info_of_object(path))["generation"]
@@ -151,7 +200,7 @@ class AwaitedFileSystem(AsyncFileSystem):
         self.makedirs(path, exist_ok)
 
     async def _rmdir(self, path: str) -> None:
-        await asyncio.to_thread(self.rmdir, path)
+        await _in_thread(functools.partial(self.rmdir, path))
 
     async def open_async(self, path: str, mode: str = "rb", **options: Any) -> ReadStream | WriteStream:
         """An object as a file whose read, write and close are awaited: "rb", "wb", or "xb" where nothing may be there.

@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import threading
 import unittest
+import unittest.mock
 import urllib.request
 
 import fsspec
@@ -20,6 +21,7 @@ from fsspec.caching import caches
 
 import ringest.fs
 import support
+from ringest import _fs_async, aio
 
 FILES = {"run/a": b"first", "run/b": b"second one", "run/deep/c": b"third", "run/[1]?": b"odd", "top": b"t"}
 LARGE = bytes(range(256)) * 5000
@@ -191,6 +193,46 @@ class Awaited(Case):
                         await task
 
             asyncio.run(main())
+
+    def test_a_task_that_is_cancelled_while_a_thread_works_for_it(self):
+        """It goes on when the thread has ended; and a copy ends at its next piece."""
+        cancelled, done = threading.Event(), []
+
+        class Callback(fsspec.callbacks.Callback):
+            def relative_update(self, inc=1):
+                loop.call_soon_threadsafe(task.cancel)
+                assert cancelled.wait(support.PATIENCE_S)
+                done.append(inc)
+
+        async def waits(*futures):
+            cancelled.set()
+            await aio.wait_for_all(*futures)
+
+        def mv(*paths, **options):
+            Callback().relative_update(7)
+
+        async def main(call):
+            nonlocal loop, task
+            cancelled.clear()
+            loop, task = asyncio.get_running_loop(), asyncio.create_task(call)
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+
+        loop = task = None
+        local = pathlib.Path(self.local("cancelled"))
+        local.write_bytes(bytes(1000))
+        self.fs.pipe_file("here/there", bytes(1000))
+        with (
+            unittest.mock.patch.object(ringest.fs, "_COPY_SIZE", 100),
+            unittest.mock.patch.object(_fs_async, "wait_for_all", waits),
+            unittest.mock.patch.object(self.fs, "mv", mv),
+        ):
+            asyncio.run(main(self.fs._put_file(local, "here/cancelled", callback=Callback())))
+            local.unlink()
+            asyncio.run(main(self.fs._get_file("here/there", local, callback=Callback())))
+            asyncio.run(main(self.fs._mv("here/there", "here/then")))
+        self.assertEqual(done, [100, 100, 7])
+        self.assertFalse(self.fs.exists("here/cancelled") or local.exists())
 
     def test_files_that_are_awaited(self):
         async def main():
