@@ -57,7 +57,8 @@ class Plans:
         logger.setLevel(logging.DEBUG)
         logger.addHandler(handler)
         try:
-            with ringest.Client("http://localhost:1", local_rank=1, local_world_size=3):
+            with ringest.Client("http://localhost:1", local_rank=1, local_world_size=3) as client:
+                client.stats()
                 while "local rank: " not in (line := told.get(timeout=60).getMessage()):
                     pass
         finally:
