@@ -475,14 +475,14 @@ bool rg_cache_file_adopt(int folder, const struct rg_cache_file *file,
     if (fd < 0) {
         return false;
     }
-    bool whole = head_check(fd, &file->nonce, &head) == 0;
+    int rc = head_check(fd, &file->nonce, &head);
     bool orphan = false;
-    if (whole && is_same(&head.host, host) && !is_same(host, &unknown)) {
+    if (rc == 0 && is_same(&head.host, host) && !is_same(host, &unknown)) {
         orphan = rg_cache_file_lock(fd);
         if (orphan) {
             orphan_settle(folder, fd, file);
         }
-    } else if (is_old(file) && (whole || file->size == 0)) {
+    } else if (is_old(file) && (rc == 0 || rc == -EPROTONOSUPPORT || file->size == 0)) {
         /* Its writer may only sleep, so that nothing is written to it. */
         orphan = unlinkat(folder, name, 0) == 0;
     }

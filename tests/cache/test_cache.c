@@ -1,6 +1,7 @@
 /* A cache as its users see it: what is found, what is not, and what is never handed out. */
 #include "tests/cache/cache_case.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -239,6 +240,50 @@ static void test_a_data_set_that_is_done_with_goes(void)
     cache_case_close(&c);
 }
 
+/* Makes a sealed segment as another version might. */
+static void foreign_make(const struct cache_case *c, size_t size, char path[200])
+{
+    static const struct rg_cache_head head = {.nonce = {{1, 2, 3}}};
+    uint8_t bytes[RG_CACHE_HEAD_SIZE];
+    char name[RG_CACHE_NAME_SIZE];
+    rg_cache_head_write(&head, bytes);
+    bytes[8] = 99;
+    rg_cache_name_write(&head.nonce, false, name);
+    snprintf(path, 200, "%s/%s", c->folder, name);
+    RG_CHECK(mkdir(c->folder, 0700) == 0 || errno == EEXIST);
+    int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+    RG_CHECK_EQ(write(fd, bytes, sizeof(bytes)), sizeof(bytes));
+    RG_CHECK_EQ(ftruncate(fd, (off_t)size), 0);
+    close(fd);
+}
+
+static void test_a_segment_of_another_version_is_not_read_and_goes_as_the_oldest(void)
+{
+    struct cache_case c;
+    char path[200];
+    cache_case_open(&c);
+    foreign_make(&c, RG_MIB(15), path);
+    struct rg_cache *cache = cache_case_start(&c, RG_MIB(16));
+    rg_cache_flush(cache);
+    rg_cache_flush(cache);
+    RG_CHECK_EQ(case_stats(cache).size, RG_MIB(15));
+    RG_CHECK_EQ(case_stats(cache).errors, 1);
+    /* There is no room beside it until it is out of use. */
+    RG_CHECK(!case_write(&c, cache, 1, 10000));
+    RG_CHECK_EQ(access(path, F_OK), 0);
+    for (unsigned i = 0; i < 60; i++) {
+        (void)case_write(&c, cache, 1000 + i, RG_MIB(1));
+    }
+    rg_cache_flush(cache);
+    RG_CHECK(case_write(&c, cache, 1, 10000));
+    rg_cache_flush(cache);
+    RG_CHECK_EQ(case_read(&c, cache, 1, 10000), CASE_HIT);
+    RG_CHECK(access(path, F_OK) < 0);
+    RG_CHECK_EQ(case_stats(cache).evicted, 1);
+    rg_cache_close(cache);
+    cache_case_close(&c);
+}
+
 static void test_folders_that_are_refused(void)
 {
     struct cache_case c;
@@ -431,6 +476,7 @@ int main(int argc, char **argv)
         RG_TEST(test_without_a_shared_index_sealed_segments_are_found),
         RG_TEST(test_a_data_set_twice_the_size_keeps_half),
         RG_TEST(test_a_data_set_that_is_done_with_goes),
+        RG_TEST(test_a_segment_of_another_version_is_not_read_and_goes_as_the_oldest),
         RG_TEST(test_folders_that_are_refused),
         RG_TEST(test_a_folder_that_vanishes),
         RG_TEST(test_what_cannot_be_written_is_a_miss),

@@ -213,6 +213,26 @@ static void test_another_hosts_files_are_left_for_a_day(void)
     made_close(&m);
 }
 
+/* What another version left open has a head that begins alike, and counts for the size. */
+static void test_another_versions_files_are_left_for_a_day(void)
+{
+    struct made m;
+    struct rg_cache_files files = {.count = 0};
+    made_open(&m);
+    RG_CHECK_EQ(rg_cache_writer_begin(&m.writer, RG_MIB(2)), 0);
+    RG_CHECK_EQ(fcntl(m.writer.fd, F_SETFL, 0), 0);
+    RG_CHECK_EQ(pwrite(m.writer.fd, "\x7f", 1, 8), 1);
+    RG_CHECK(!adopt_all(&m));
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = time(NULL) - 25 * 3600}};
+    RG_CHECK_EQ(futimens(m.writer.fd, times), 0);
+    RG_CHECK(adopt_all(&m));
+    RG_CHECK_EQ(rg_cache_files_list(m.folder, &files), 0);
+    RG_CHECK_EQ(files.count, 0);
+    rg_cache_files_fini(&files);
+    rg_cache_writer_abandon(&m.writer);
+    made_close(&m);
+}
+
 static void test_nothing_else_is_removed(void)
 {
     struct made m;
@@ -241,6 +261,7 @@ int main(int argc, char **argv)
         RG_TEST(test_only_dead_writers_are_succeeded),
         RG_TEST(test_a_writer_killed_while_it_begins_leaves_nothing),
         RG_TEST(test_another_hosts_files_are_left_for_a_day),
+        RG_TEST(test_another_versions_files_are_left_for_a_day),
         RG_TEST(test_nothing_else_is_removed),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
