@@ -178,6 +178,7 @@ class Team:
 
     def agree(self, *what: Any) -> None:
         """ValueError unless all ranks were called with the same."""
+        self.meet()  # one of them may have failed of its arguments
         digest = int.from_bytes(hashlib.sha256(repr(what).encode()).digest()[:8], "little", signed=True)
         others = [each for each, (told,) in enumerate(self.gather(digest)) if told != digest]
         if others:

@@ -550,15 +550,16 @@ def load_file(
     rank makes this call, with the same uri, generation and verify, and gets tensors of its own, on a device of its own.
     All return, or all raise: what the first rank that failed raised, or ringest.checkpoint.GroupError where a rank is
     lost."""
-    place = torch.device(device)
     if process_group is None:
+        place = torch.device(device)
         return _open(uri, client, generation, lambda file: file.tensors(place, verify))
     with needs("ringest.safetensors.load_file"):
         from ringest._together import Team
         from ringest._together_object import TogetherObject
 
-    text = os.fspath(uri)
-    with Team(process_group, text) as team:
+    with Team(process_group, str(uri)) as team:
+        # What is wrong with the arguments of one rank is told to all of them.
+        place, text = torch.device(device), os.fspath(uri)
         team.agree(text, generation, verify)
         reader = TogetherObject(team, client or default_client())
         return _newest.read(

@@ -138,6 +138,18 @@ def with_other_arguments(rank, place):
     return error_of(place, verify=rank == 0)
 
 
+def with_a_wrong_argument(rank, place, name, value):
+    arguments = {"uri": URI} | ({name: value} if rank == 1 else {})
+    with ringest.Client(*place, hedging=False) as client:
+        try:
+            safetensors.load_file(**arguments, client=client, process_group=dist.group.WORLD)
+        except Exception as error:
+            told = str(error)
+        # Nobody goes before all have raised: a rank that is gone would end the others too.
+        dist.barrier()
+        return told
+
+
 class Loads(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -189,7 +201,7 @@ class Loads(unittest.TestCase):
         self.assertEqual(len(kinds & {"RuntimeError", "GroupError"}), len(kinds))
 
     def test_a_killed_rank_is_missed(self):
-        for number in (1, 4, 9):
+        for number in (2, 5, 10):
             with self.subTest(number=number):
                 told = ranks.run(3, with_a_killed_rank, self.place, number, killed=(1,))
                 for kind, text in (told[0], told[2]):
@@ -215,6 +227,12 @@ class Loads(unittest.TestCase):
         for missing, text in ranks.run(2, of_other_files, self.place):
             self.assertEqual(missing[0], "NotFoundError")
             self.assertEqual(text[0], "SafetensorError")
+
+    def test_a_wrong_argument_of_one_rank_is_told_to_all(self):
+        for name, value, want in (("device", "nothing", "device type"), ("uri", None, "expected str")):
+            for text in ranks.run(2, with_a_wrong_argument, self.place, name, value):
+                self.assertIn(want, text)
+                self.assertNotIn("was lost", text)
 
     def test_ranks_that_ask_for_different_things(self):
         for kind, text in ranks.run(2, with_other_arguments, self.place):
