@@ -38,8 +38,14 @@ uint32_t rg_limiter_limit(const struct rg_limiter *limiter)
     if (limiter->state == RG_LIMITER_FREE) {
         return limiter->options.limit_max;
     }
-    double out = limiter->answer_ns / limiter->gap_ns;
-    return (uint32_t)RG_MIN(RG_MAX(out, 1.0), (double)limiter->options.limit_max);
+    double count = limiter->answer_ns / limiter->gap_ns;
+    return (uint32_t)RG_MIN(RG_MAX(count, 1.0), (double)limiter->options.limit_max);
+}
+
+/* While it is FREE, what is in flight above limit_max waits for a connection. */
+static uint32_t out(const struct rg_limiter *limiter)
+{
+    return RG_MIN(limiter->in_flight, limiter->options.limit_max);
 }
 
 double rg_limiter_gap_ns(const struct rg_limiter *limiter)
@@ -47,7 +53,7 @@ double rg_limiter_gap_ns(const struct rg_limiter *limiter)
     if (limiter->state == RG_LIMITER_PACED) {
         return limiter->gap_ns;
     }
-    return limiter->in_flight > 0 ? limiter->answer_ns / limiter->in_flight : 0;
+    return limiter->in_flight > 0 ? limiter->answer_ns / out(limiter) : 0;
 }
 
 /* From three quarters to five quarters of the gap, by SplitMix64 (Steele, Lea, Flood 2014). */
@@ -165,7 +171,7 @@ static double gap_at(const struct rg_limiter *limiter, uint64_t elapsed_ns)
     if (limiter->state == RG_LIMITER_PACED) {
         return limiter->gap_ns;
     }
-    return RG_MAX(limiter->answer_ns, (double)elapsed_ns) / limiter->in_flight;
+    return RG_MAX(limiter->answer_ns, (double)elapsed_ns) / out(limiter);
 }
 
 /* By how much of it the rate is cut after so many answers. */

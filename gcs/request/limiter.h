@@ -18,7 +18,8 @@
  * RG_LIMITER_CUT_ANSWERS / n where even that is. In an outage, where nothing is answered, the rate
  * is thus halved each time, down to one request in RG_LIMITER_GAP_NS_MAX. Gaps vary at
  * random, so that many clients do not all ask at once when it ends. The first gap is the time of an
- * answer, divided by what is out: the rate as it was.
+ * answer, divided by what is out: the rate as it was. What is in flight above limit_max is not out,
+ * it waits for a connection.
  *
  * Latency that rises cuts by RG_LIMITER_LATENCY_CUT: when in RG_LIMITER_WINDOW_NS the mean time to
  * the head is above RG_LIMITER_LATENCY_FACTOR times what it was in good times, and above

@@ -604,6 +604,29 @@ static void test_loops_that_wait_get_their_turns(void)
     }
 }
 
+/* A client has connections for 16, and more requests than that: the others wait for one. */
+static void test_what_waits_for_a_connection_is_not_out(void)
+{
+    const uint64_t answer_ns = 10 * RG_NS_PER_MS;
+    const struct rg_limiter_options options = {.limit_max = 16, .seed = 1};
+    now_ns = 1000 * RG_NS_PER_S;
+    rg_limiter_init(&limiter, &options, now_ns);
+    for (unsigned i = 0; i < 1000; i++) {
+        RG_CHECK(rg_limiter_enter(&limiter, now_ns));
+    }
+    now_ns += answer_ns;
+    rg_limiter_leave(&limiter, RG_LIMITER_ANSWERED, now_ns - answer_ns, now_ns);
+    double gap_ns = (double)answer_ns / 16;
+    RG_CHECK(rg_limiter_gap_ns(&limiter) == gap_ns);
+    RG_CHECK(rg_limiter_leave(&limiter, RG_LIMITER_THROTTLED, now_ns - answer_ns, now_ns));
+    RG_CHECK(limiter.gap_ns > gap_ns);
+    /* And it lasts. */
+    now_ns += answer_ns + 1;
+    rg_limiter_leave(&limiter, RG_LIMITER_ANSWERED, now_ns - answer_ns, now_ns);
+    RG_CHECK_EQ(limiter.state, RG_LIMITER_PACED);
+    RG_CHECK(rg_limiter_limit(&limiter) < 16);
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
@@ -626,6 +649,7 @@ int main(int argc, char **argv)
         RG_TEST(test_a_rate_is_kept_too),
         RG_TEST(test_loops_share_one_rate),
         RG_TEST(test_loops_that_wait_get_their_turns),
+        RG_TEST(test_what_waits_for_a_connection_is_not_out),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }
