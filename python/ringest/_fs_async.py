@@ -20,7 +20,7 @@ from ringest import _core, checkpoint
 from ringest._errors import PreconditionError
 from ringest._fs_steps import arun
 from ringest._needs import needs
-from ringest.aio import AsyncWriter, wait_for_all
+from ringest.aio import AsyncWriter, _wait_for_all
 
 with needs("ringest.fs"):
     from fsspec.asyn import AsyncFileSystem, get_loop
@@ -41,7 +41,7 @@ async def _in_thread(call: Callable[[], Any], end: Callable[[], None] = lambda: 
     except asyncio.CancelledError:
         end()
         if not turn.acquire(blocking=False):
-            await wait_for_all(running)
+            await _wait_for_all(running)
         raise
 
 

@@ -39,7 +39,7 @@ def _closed() -> ValueError:
     return ValueError("the client was closed")
 
 
-async def wait_for_all(*futures: asyncio.Future) -> None:
+async def _wait_for_all(*futures: asyncio.Future) -> None:
     """However often the task is cancelled meanwhile. What they raise is nobody's any more."""
     while any(not future.done() for future in futures):
         try:
@@ -132,7 +132,7 @@ class Channel:
         except asyncio.CancelledError:
             self._queue.cancel(ticket)
             if ends_first:
-                await wait_for_all(future)
+                await _wait_for_all(future)
             raise
 
     def close(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -363,7 +363,7 @@ class AsyncWriter:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
             never_begins = turn.acquire(blocking=False)
-            await wait_for_all(*(() if never_begins else (running,)), self._begin_abort())
+            await _wait_for_all(*(() if never_begins else (running,)), self._begin_abort())
             raise
 
     async def write(self, data: Any) -> int:
@@ -380,7 +380,7 @@ class AsyncWriter:
         try:
             await asyncio.shield(aborting)
         except asyncio.CancelledError:
-            await wait_for_all(aborting)
+            await _wait_for_all(aborting)
             raise
 
     @property

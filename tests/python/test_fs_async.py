@@ -206,7 +206,7 @@ class Awaited(Case):
 
         async def waits(*futures):
             cancelled.set()
-            await aio.wait_for_all(*futures)
+            await aio._wait_for_all(*futures)
 
         def mv(*paths, **options):
             Callback().relative_update(7)
@@ -224,7 +224,7 @@ class Awaited(Case):
         self.fs.pipe_file("here/there", bytes(1000))
         with (
             unittest.mock.patch.object(ringest.fs, "_COPY_SIZE", 100),
-            unittest.mock.patch.object(_fs_async, "wait_for_all", waits),
+            unittest.mock.patch.object(_fs_async, "_wait_for_all", waits),
             unittest.mock.patch.object(self.fs, "mv", mv),
         ):
             asyncio.run(main(self.fs._put_file(local, "here/cancelled", callback=Callback())))
