@@ -119,6 +119,8 @@ class Session:
             "HOME": str(self.made),
             "OMP_NUM_THREADS": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
+            # What the processes of a host share would outlast the folders that are made here.
+            "RINGEST_SHARING": "0",
             # Also of shells that blocks start: the first command that fails ends them.
             "SHELLOPTS": "braceexpand:errexit:hashall:pipefail",
         }
