@@ -26,7 +26,7 @@ GROUPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
 )
 CHECKED: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("examples/*.py",), ()),
-    (("script/*.py", "tests/tidy/*.py", "tests/support/*.py"), ()),
+    (("script/*.py", "tests/tidy/*.py", "tests/support/*.py", "tests/sim/fleet/*.py"), ()),
 )
 
 
