@@ -11,6 +11,8 @@
 
 #define OK_ANSWER "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nx-goog-generation: 7\r\n\r\nok"
 #define BUSY_ANSWER "HTTP/1.1 429 Too Many Requests\r\nContent-Length: 9\r\n\r\nslow down"
+/* Tried again, and no reason to ask less often. */
+#define FAULT_ANSWER "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 4\r\n\r\noops"
 #define SIZE 3000
 #define FAST 120
 
@@ -91,7 +93,7 @@ static void test_the_end_of_all_attempts_is_told(void)
 
 static void test_states_are_told_at_debug(void)
 {
-    const struct rg_step script[] = {RG_READ, RG_SEND(BUSY_ANSWER), RG_READ, RG_SEND(OK_ANSWER),
+    const struct rg_step script[] = {RG_READ, RG_SEND(FAULT_ANSWER), RG_READ, RG_SEND(OK_ANSWER),
                                      RG_AGAIN};
     const struct rg_step *const scripts[] = {script};
     struct rg_test_client c = {0};
