@@ -115,8 +115,9 @@ static void limit_open(struct rg_traffic *traffic, struct limit *limit, struct r
     const struct rg_limiter_options options = {
         .limit_max = traffic->limit_max,
         .rate = rate,
-        .seed = traffic->client_loop->client->write_seed[0] + loop_of(traffic)->index +
-                (++traffic->limit_count << 32),
+        /* Unlike those of other processes by the time, which a simulation repeats. */
+        .seed = loop_of(traffic)->now_ns ^ ((uint64_t)loop_of(traffic)->index << 56) ^
+                (++traffic->limit_count << 48),
     };
     limit->traffic = traffic;
     rg_limiter_init(&limit->limiter, &options, loop_of(traffic)->now_ns);
