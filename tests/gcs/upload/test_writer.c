@@ -343,7 +343,7 @@ static void test_lends_never_wait_for_themselves(void)
     static const enum rg_upload_method methods[] = {RG_UPLOAD_AUTO, RG_UPLOAD_RESUMABLE,
                                                     RG_UPLOAD_MULTIPART, RG_UPLOAD_COMPOSE};
     static const uint32_t capacities[] = {1, 2, 16, 1024};
-    static const size_t pieces[] = {1, RG_KIB(4), RG_MIB(1), RG_MIB(20)};
+    static const size_t pieces[] = {1, RG_KIB(4), RG_MIB(1), 2 * PART};
     for (size_t i = 0; i < 64; i++) {
         size_t piece = pieces[i % 4];
         struct rg_upload_scene scene = {
