@@ -50,10 +50,20 @@ uint64_t rg_growth_age(const struct rg_growth *growth)
                                   : RG_MAX(slow_from(growth), (uint64_t)RG_GROWTH_PATIENCE_NS);
 }
 
-static bool is_slow(const struct rg_growth *growth, uint64_t oldest_ns)
+static bool is_slow(const struct rg_growth *growth, const struct rg_growth_now *now)
 {
-    uint64_t ns = growth->answer_ns != 0 ? growth->answer_ns : oldest_ns;
-    return growth->handshake_ns != 0 && ns > slow_from(growth);
+    uint64_t ns = growth->answer_ns != 0 ? growth->answer_ns : now->oldest_ns;
+    return growth->handshake_ns != 0 && ns - ns / 100 * now->crowd > slow_from(growth);
+}
+
+/* What answers have paid for, and one more for an exchange that takes long. */
+static uint32_t worth(const struct rg_growth *growth, const struct rg_growth_now *now)
+{
+    if (now->crowd >= RG_GROWTH_CROWD_PERCENT) {
+        return 0;
+    }
+    uint32_t one = now->connecting == 0 && now->oldest_ns > RG_GROWTH_PATIENCE_NS ? 1 : 0;
+    return RG_MAX(growth->unpaid / RG_GROWTH_EXCHANGES, one);
 }
 
 /* Of the connections that the host's processes open at once. */
@@ -70,9 +80,8 @@ uint32_t rg_growth_allowed(const struct rg_growth *growth, const struct rg_growt
     if (now->open < RG_GROWTH_FIRST) {
         return RG_GROWTH_FIRST - now->open;
     }
-    uint32_t one = now->connecting == 0 && now->oldest_ns > RG_GROWTH_PATIENCE_NS ? 1 : 0;
-    uint32_t paid = RG_MAX(growth->unpaid / RG_GROWTH_EXCHANGES, one);
-    if (!is_slow(growth, now->oldest_ns)) {
+    uint32_t paid = worth(growth, now);
+    if (!is_slow(growth, now)) {
         return paid;
     }
     uint32_t at_once = RG_MAX(now->open - now->connecting, (uint32_t)RG_GROWTH_FIRST);

@@ -7,6 +7,9 @@
  *
  * Where many processes of a host begin at the same time, their handshakes keep each other and the
  * server busy, and answers look slow. So each doubles only up to its share, and pays from there on.
+ * And where many threads share a CPU, answers lie there until it is the loop's turn. What it waited
+ * for a CPU is taken off its answers. If that is much, the CPU is what it is short of, and a
+ * connection is worth nothing to it until the service is slow.
  *
  * One round trip is part of an answer, of connecting and of a handshake, and says nothing about
  * either: it is taken from both. */
@@ -27,6 +30,8 @@
 /* While one exchange takes this long, one connection more is opened after the other, whatever other
  * exchanges took, and beyond the share. */
 #define RG_GROWTH_PATIENCE_NS (50 * RG_NS_PER_MS)
+/* From which part of the time on a loop is short of CPU. */
+#define RG_GROWTH_CROWD_PERCENT 20
 
 /* Of connections the shortest times are kept, since those of a busy loop say what it is busy with.
  * 0: none yet. Invariant: there are no answers without a connection. */
@@ -42,6 +47,7 @@ struct rg_growth_now {
     uint32_t processes;  /* of this host that use the server; at least 1 */
     uint32_t open;       /* connections, with those that are being made */
     uint32_t connecting; /* of these; those that are slow to connect do not count */
+    uint32_t crowd;      /* percent of the time in which the loop waited for a CPU; 100 at most */
     uint64_t oldest_ns;  /* age of the oldest exchange on a connection; 0: there is none */
 };
 

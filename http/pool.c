@@ -145,15 +145,22 @@ static uint32_t growth_allowed(const struct rg_pool *pool)
         .connecting = pool->connecting_count - pool->slow_count,
         .oldest_ns = started_ns != 0 ? now_of(pool) - started_ns : 0,
     };
+    if (pool->options.tls != NULL) {
+        now.crowd = rg_loop_crowd(pool->shared.response.loop);
+    }
     return pool->options.tls != NULL ? rg_growth_allowed(&pool->growth, &now) : UINT32_MAX;
 }
 
-/* Exchanges wait, and no connection is worth its cost: looks again when they have waited long. */
+/* Exchanges wait, and no connection is worth its cost: looks again when they have waited long. Then
+ * ever less often, since looking itself costs turns on a CPU that many wait for. */
 static void growth_await(struct rg_pool *pool)
 {
     uint64_t age_ns = rg_growth_age(&pool->growth), started_ns = oldest_started_ns(pool);
     if (age_ns != UINT64_MAX && started_ns != 0) {
-        rg_loop_set_alarm(pool->shared.response.loop, &pool->alarm, started_ns + age_ns + 1);
+        uint64_t now_ns = now_of(pool);
+        uint64_t pause_ns = RG_MAX((now_ns - started_ns) / 2, RG_LOOP_CROWD_NS);
+        rg_loop_set_alarm(pool->shared.response.loop, &pool->alarm,
+                          RG_MAX(started_ns + age_ns + 1, now_ns + pause_ns));
     }
 }
 

@@ -18,6 +18,7 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <isa-l/crc.h>
+#include <math.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <openssl/aead.h>
@@ -78,6 +79,7 @@ static struct {
     bool tls, json, cipher;
     uint32_t connections;
     double seconds;
+    uint64_t requests; /* to end after so many; UINT64_MAX: after `seconds` */
     struct sockaddr_in address;
     SSL_CTX *context;
     char request[REQUEST_SIZE_MAX];
@@ -87,7 +89,7 @@ static struct {
     uint32_t crc;
     uint64_t finished;
     struct stack slabs, cuts;
-} run = {.connections = 64, .seconds = 3};
+} run = {.connections = 64, .seconds = 3, .requests = UINT64_MAX};
 
 /* In front of what is received there is room for what an earlier receive left of a record. */
 static uint8_t hot[RECORD_SIZE_MAX + HOT_SIZE];
@@ -302,7 +304,9 @@ static void answer_end(struct conn *conn)
     }
     conn->received = 0;
     run.finished++;
-    conn_send(conn);
+    if (run.finished + run.connections <= run.requests) {
+        conn_send(conn); /* and the other connections have one under way */
+    }
 }
 
 /* Opens the record into the slab, behind what is there. Returns its content type and plaintext
@@ -424,7 +428,7 @@ static void measure(struct conn *conns)
     for (uint32_t i = 0; i < run.connections; i++) {
         conn_send(&conns[i]);
     }
-    while (end < start + run.seconds || run.finished == 0) {
+    while (run.finished < run.requests && (end < start + run.seconds || run.finished == 0)) {
         struct epoll_event events[EVENTS_MAX];
         int count = epoll_wait(epoll, events, EVENTS_MAX, 1000);
         if (count == 0) {
@@ -491,10 +495,11 @@ static void arguments(int argc, char **argv)
                                             {"json", no_argument, NULL, 'j'},
                                             {"cipher", no_argument, NULL, 'x'},
                                             {"connections", required_argument, NULL, 'c'},
+                                            {"requests", required_argument, NULL, 'r'},
                                             {"seconds", required_argument, NULL, 's'},
                                             {0}};
     static const char usage[] =
-        "usage: floor [--tls] [--crc] [--connections N] [--seconds S] [--json] "
+        "usage: floor [--tls] [--crc] [--connections N] [--seconds S | --requests N] [--json] "
         "ADDRESS PORT PATH | floor --cipher [--seconds S] [--json]";
     int option;
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -518,12 +523,16 @@ static void arguments(int argc, char **argv)
         case 's':
             run.seconds = strtod(optarg, NULL);
             break;
+        case 'r':
+            run.requests = strtoull(optarg, NULL, 10);
+            run.seconds = HUGE_VAL;
+            break;
         default:
             die("%s", usage);
         }
     }
     if (argc - optind != (run.cipher ? 0 : 3) || run.connections == 0 ||
-        run.connections > CONNECTIONS_MAX || !(run.seconds > 0)) {
+        run.connections > CONNECTIONS_MAX || run.requests < run.connections || !(run.seconds > 0)) {
         die("%s", usage);
     }
     if (run.cipher) {

@@ -370,21 +370,44 @@ void rg_loop_complete(struct rg_loop *loop, struct rg_cq *cq, const struct rg_co
     }
 }
 
+/* What was waited since `*waited_ns`, which becomes now. */
+static uint64_t waited_since(uint64_t *waited_ns)
+{
+    uint64_t before_ns = *waited_ns;
+    *waited_ns = rg_thread_waited_ns();
+    return *waited_ns - RG_MIN(before_ns, *waited_ns);
+}
+
 /* Decides, once in so many waits, whether the loop should linger (loop.h). What is looked at is
- * what lingering changes: without it, how often the loop was woken; with it, whether there was more
- * to do at a time. */
+ * what lingering changes: without it, how often the loop was woken, or how long it waited for a CPU
+ * then; with it, whether there was more to do at a time. */
 static void linger_decide(struct rg_loop *loop)
 {
+    const uint64_t window_ns = LINGER_WINDOW * RG_LOOP_LINGER_NS;
     uint64_t elapsed_ns = loop->now_ns - loop->linger.since_ns;
     uint64_t ops = loop->linger.ops;
     if (loop->linger.on) {
         loop->linger.on = ops >= LINGER_OPS_MIN * LINGER_WINDOW;
     } else {
-        loop->linger.on = elapsed_ns < LINGER_WINDOW * RG_LOOP_LINGER_NS && ops >= LINGER_WINDOW;
+        loop->linger.on =
+            ops >= LINGER_WINDOW &&
+            (elapsed_ns < window_ns || waited_since(&loop->linger.waited_ns) >= window_ns);
     }
     loop->linger.waits = 0;
     loop->linger.ops = 0;
     loop->linger.since_ns = loop->now_ns;
+}
+
+uint32_t rg_loop_crowd(struct rg_loop *loop)
+{
+    uint64_t elapsed_ns = loop->now_ns - loop->crowd.looked_ns;
+    if (loop->backend->flush == NULL || elapsed_ns < RG_LOOP_CROWD_NS) {
+        return loop->crowd.percent;
+    }
+    uint64_t percent = waited_since(&loop->crowd.waited_ns) * 100 / elapsed_ns;
+    loop->crowd.percent = (uint32_t)RG_MIN(percent, UINT64_C(100));
+    loop->crowd.looked_ns = loop->now_ns;
+    return loop->crowd.percent;
 }
 
 static void linger(struct rg_loop *loop)

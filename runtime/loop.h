@@ -34,8 +34,13 @@ struct rg_task {
 /* Where a server sends less at a time than we can take, the loop would be woken for every segment:
  * a context switch and a receive each. So when it is woken more often than once in this time, it
  * sleeps for so long before it waits, and finds more at once: what a network card's interrupt
- * moderation does. It costs that much latency, under load only. */
+ * moderation does. It costs that much latency, under load only. Where many threads share a CPU, a
+ * loop that is woken waits for its turn, and with each turn others are kept from theirs. So it
+ * sleeps as well if it waits for a CPU for so long each time. */
 #define RG_LOOP_LINGER_NS (100 * RG_NS_PER_US)
+
+/* How often a loop looks at most for how long it waited for a CPU. */
+#define RG_LOOP_CROWD_NS (4 * RG_NS_PER_MS)
 
 /* Completions held back until the end of a pass, so that a consumer is woken once for many; but no
  * more bytes than the second-level cache has room for while others are received, so that the
@@ -83,7 +88,12 @@ struct rg_loop {
         uint32_t waits;    /* since the last decision */
         uint64_t ops;      /* that finished since then */
         uint64_t since_ns; /* when it was */
+        uint64_t waited_ns;
     } linger;
+    struct {
+        uint64_t looked_ns, waited_ns; /* the last look, and rg_thread_waited_ns then */
+        uint32_t percent;
+    } crowd;
     bool stopping;
     const struct rg_topology *topology;
     struct rg_placement placement;
@@ -108,6 +118,9 @@ void rg_loop_destroy(struct rg_loop *loop);
 int rg_loop_attach(struct rg_loop *loop);
 /* One pass, which waits until deadline_ns at the latest. */
 void rg_loop_pass(struct rg_loop *loop, uint64_t deadline_ns);
+
+/* In how much of the time lately the loop waited for a CPU, in percent. 0 without a kernel. */
+uint32_t rg_loop_crowd(struct rg_loop *loop);
 
 /* Hands mail to the loop, and wakes it if it sleeps; any thread. */
 void rg_loop_post(struct rg_loop *loop, struct rg_mail *mail);

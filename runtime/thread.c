@@ -1,8 +1,11 @@
 /* See thread.h. */
 #include "runtime/thread.h"
 
+#include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdio.h>
 #include <unistd.h>
 
 int rg_thread_start(pthread_t *out_thread, size_t stack_size, void *(*main)(void *context),
@@ -32,4 +35,20 @@ int rg_thread_start(pthread_t *out_thread, size_t stack_size, void *(*main)(void
         *out_thread = thread;
     }
     return -error;
+}
+
+/* Three numbers: time on a CPU, time in a CPU's queue, both in ns, and how often it ran (Linux,
+ * scheduler/sched-stats.rst). */
+uint64_t rg_thread_waited_ns(void)
+{
+    int fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return 0;
+    }
+    char text[96];
+    uint64_t waited_ns = 0;
+    ssize_t size = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    text[RG_MAX(size, (ssize_t)0)] = '\0';
+    return sscanf(text, "%*u %" SCNu64, &waited_ns) == 1 ? waited_ns : 0;
 }

@@ -13,4 +13,8 @@
 int rg_thread_start(pthread_t *out_thread, size_t stack_size, void *(*main)(void *context),
                     void *context);
 
+/* For how long the calling thread, since it began, could have run but had no CPU. Costs some
+ * microseconds. 0 where the kernel does not tell (/proc is not mounted, a sandbox). */
+uint64_t rg_thread_waited_ns(void);
+
 #endif

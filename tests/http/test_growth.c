@@ -113,9 +113,37 @@ static void test_many_processes_share_what_is_opened_at_once(void)
     RG_CHECK_EQ(rg_growth_allowed(&growth, &now), RG_GROWTH_FIRST - 3);
 }
 
+/* Half of the time is waited for a CPU: answers of 10 ms are such of 5 ms, and 5 ms is not slow. */
+static void test_a_loop_that_is_short_of_cpu(void)
+{
+    struct rg_growth growth = {0};
+    rg_growth_connected(&growth, MS / 10, 3 * MS);
+    rg_growth_answered(&growth, 10 * MS);
+    struct rg_growth_now now = {.max = 256, .processes = 1, .open = 8};
+    RG_CHECK_EQ(rg_growth_allowed(&growth, &now), 8);
+    now.crowd = 50;
+    RG_CHECK_EQ(rg_growth_allowed(&growth, &now), 0);
+    now.oldest_ns = RG_GROWTH_PATIENCE_NS + 1;
+    RG_CHECK_EQ(rg_growth_allowed(&growth, &now), 0);
+    for (uint32_t i = 1; i < RG_GROWTH_EXCHANGES; i++) {
+        rg_growth_answered(&growth, 10 * MS);
+    }
+    RG_CHECK_EQ(rg_growth_allowed(&growth, &now), 0);
+    now.crowd = RG_GROWTH_CROWD_PERCENT - 1;
+    RG_CHECK_EQ(rg_growth_allowed(&growth, &now), 8);
+    for (uint32_t i = 0; i < 64; i++) {
+        rg_growth_answered(&growth, 100 * MS);
+    }
+    now.crowd = 50;
+    RG_CHECK_EQ(rg_growth_allowed(&growth, &now), 8);
+    now.crowd = 100;
+    RG_CHECK_EQ(rg_growth_allowed(&growth, &now), 0);
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
+        RG_TEST(test_a_loop_that_is_short_of_cpu),
         RG_TEST(test_a_few_when_nothing_is_known),
         RG_TEST(test_a_slow_service_doubles_them),
         RG_TEST(test_the_way_is_taken_off),

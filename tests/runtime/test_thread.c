@@ -8,14 +8,22 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 typedef int create_function(pthread_t *thread, const pthread_attr_t *attributes,
                             void *(*main)(void *context), void *context);
 
 static _Atomic uint32_t started_count, unblocked_count;
 static int create_error;
+
+struct turns {
+    cpu_set_t cpu;
+    _Atomic uint32_t waited; /* threads that have seen that they waited */
+    _Atomic bool over;
+};
 
 static bool usr1_is_blocked(void)
 {
@@ -94,10 +102,47 @@ static void test_no_signal_is_delivered_to_the_thread_that_probes_for_a_ring(voi
     RG_CHECK_EQ(unblocked_count, 0);
 }
 
+/* Two that want to run on one CPU: one of them always waits. */
+static void *take_turns(void *context)
+{
+    struct turns *turns = context;
+    sched_setaffinity(0, sizeof(turns->cpu), &turns->cpu);
+    uint64_t before_ns = rg_thread_waited_ns();
+    while (!turns->over) {
+        if (rg_thread_waited_ns() > before_ns) {
+            turns->waited++;
+            before_ns = UINT64_MAX;
+        }
+        turns->over = turns->over || turns->waited == 2;
+    }
+    return NULL;
+}
+
+static void test_a_thread_knows_how_long_it_waited_for_a_cpu(void)
+{
+    static struct turns turns;
+    cpu_set_t all;
+    RG_CHECK_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
+    for (int cpu = 0; CPU_COUNT(&turns.cpu) == 0; cpu++) {
+        if (CPU_ISSET(cpu, &all)) {
+            CPU_SET(cpu, &turns.cpu);
+        }
+    }
+    turns.over = access("/proc/thread-self/schedstat", R_OK) != 0; /* a sandbox */
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++) {
+        RG_CHECK_EQ(rg_thread_start(&threads[i], 0, take_turns, &turns), 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        RG_CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
         RG_TEST(test_a_stack_is_never_too_small),
+        RG_TEST(test_a_thread_knows_how_long_it_waited_for_a_cpu),
         RG_TEST(test_all_signals_are_blocked_in_a_thread_and_none_in_the_caller),
         RG_TEST(test_a_thread_that_cannot_be_started_leaves_all_as_it_was),
         RG_TEST(test_no_signal_is_delivered_to_the_thread_that_probes_for_a_ring),
