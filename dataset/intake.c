@@ -30,6 +30,7 @@ static void requests_cancel(struct rg_intake *intake)
 
 void rg_intake_close(struct rg_intake *intake, bool is_owner)
 {
+    rg_ahead_close(intake->ahead, intake->client, is_owner);
     if (intake->cq != NULL && is_owner) {
         requests_cancel(intake);
     }
@@ -101,6 +102,9 @@ static bool refill_some(struct rg_intake *intake)
 void rg_intake_refill(struct rg_intake *intake)
 {
     while (intake->client != NULL && refill_some(intake)) {
+    }
+    if (intake->ahead != NULL && intake->client != NULL) {
+        rg_ahead_step(intake->ahead, &intake->window);
     }
 }
 

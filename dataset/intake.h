@@ -11,6 +11,7 @@
 #ifndef RG_DATASET_INTAKE_H
 #define RG_DATASET_INTAKE_H
 
+#include "dataset/ahead.h"
 #include "dataset/plan.h"
 #include "dataset/state.h"
 
@@ -30,9 +31,10 @@ struct rg_intake {
     enum rg_changed changed;
     struct rg_plan plan;
     struct rg_window window;
-    uint64_t skipped; /* samples */
-    uint64_t noted;   /* completions */
-    bool is_refused;  /* there was no room for the last request */
+    struct rg_ahead *ahead; /* owned; NULL: nothing is read of the next epoch */
+    uint64_t skipped;       /* samples */
+    uint64_t noted;         /* completions */
+    bool is_refused;        /* there was no room for the last request */
     char names[RG_INTAKE_AT_ONCE][RG_OBJECT_NAME_SIZE_MAX + 1];
 };
 
@@ -44,7 +46,7 @@ int rg_intake_open(struct rg_intake *intake, struct rg_client *client,
  */
 void rg_intake_close(struct rg_intake *intake, bool is_owner);
 
-/* Makes the requests that there is room for. */
+/* Makes the requests that there is room for, at the end of the epoch those of the next, too. */
 void rg_intake_refill(struct rg_intake *intake);
 /* Notes what has come. */
 void rg_intake_poll(struct rg_intake *intake);

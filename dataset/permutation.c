@@ -83,7 +83,7 @@ static uint64_t walk(const struct rg_permutation *permutation, uint64_t number)
     return (uint64_t)row * width + column;
 }
 
-/* Where a walk ends at `number`, it began here: for RG_VERIFY. */
+/* Where a walk ends at `number`, it began here. */
 static uint64_t walk_back(const struct rg_permutation *permutation, uint64_t number)
 {
     uint32_t height = permutation->height, width = permutation->width;
@@ -105,4 +105,14 @@ uint64_t rg_permutation_at(const struct rg_permutation *permutation, uint64_t po
         RG_VERIFY(walk_back(permutation, number) == before);
     } while (number >= permutation->count);
     return number;
+}
+
+uint64_t rg_permutation_find(const struct rg_permutation *permutation, uint64_t number)
+{
+    RG_ASSERT(number < permutation->count);
+    uint64_t position = number;
+    do {
+        position = walk_back(permutation, position);
+    } while (position >= permutation->count);
+    return position;
 }

@@ -37,5 +37,7 @@ void rg_permutation_init(struct rg_permutation *permutation, uint64_t count, uin
                          uint64_t epoch);
 /* The number at a position, both below count. */
 uint64_t rg_permutation_at(const struct rg_permutation *permutation, uint64_t position);
+/* The position of a number. */
+uint64_t rg_permutation_find(const struct rg_permutation *permutation, uint64_t number);
 
 #endif

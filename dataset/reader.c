@@ -135,6 +135,10 @@ static int reader_setup(struct rg_reader *reader, struct rg_client *client, char
     rc = epoch_identify(reader, error, error_size);
     rc = rc == 0 ? sampler_open(reader, error, error_size) : rc;
     rc = rc == 0 ? intake_open(reader, client, error, error_size) : rc;
+    if (rc == 0 && options->prefetch_next) {
+        rc = rg_ahead_open(&reader->intake.ahead, client, options, &reader->sampler, error,
+                           error_size);
+    }
     /* Borrowed for the call only, like the bits of the state. */
     options->tar_members = NULL;
     options->state = options->base = NULL;

@@ -51,6 +51,10 @@ int rg_reader_options_read(struct rg_reader_options *own, const struct rg_reader
         return rg_explain(error, error_size, -EINVAL,
                           "changed is %d, not a value of enum rg_changed", own->changed);
     }
+    if (own->prefetch_next && own->indices != NULL) {
+        return rg_explain(error, error_size, -EINVAL,
+                          "prefetch_next cannot be combined with indices");
+    }
     if (own->tar == NULL && own->tar_member_count > 0) {
         return rg_explain(error, error_size, -EINVAL, "tar_members is given without tar");
     }

@@ -131,3 +131,30 @@ uint64_t rg_sampler_at(const struct rg_sampler *sampler, uint64_t sample)
     uint64_t position = position_at(sampler, place * options->world_size + options->rank);
     return options->shuffle ? rg_permutation_at(&sampler->permutation, position) : position;
 }
+
+/* The place of a position in what is left; UINT64_MAX: it is not left. */
+static uint64_t place_find(const struct rg_remaining *left, uint64_t position)
+{
+    uint64_t low = 0, high = rg_remaining_total(left);
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        uint64_t found = rg_remaining_at(left, middle);
+        if (found == position) {
+            return middle;
+        }
+        low = found < position ? middle + 1 : low;
+        high = found < position ? high : middle;
+    }
+    return UINT64_MAX;
+}
+
+bool rg_sampler_is_ranks(const struct rg_sampler *sampler, uint64_t object)
+{
+    const struct rg_sampler_options *options = &sampler->options;
+    uint64_t place = options->shuffle ? rg_permutation_find(&sampler->permutation, object) : object;
+    if (options->left != NULL) {
+        place = place_find(options->left, place);
+    }
+    return place != UINT64_MAX && place % options->world_size == options->rank &&
+           place / options->world_size < sampler->rank_total;
+}

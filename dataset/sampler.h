@@ -49,6 +49,9 @@ uint64_t rg_sampler_rank_total(uint64_t left, uint32_t rank, uint32_t world_size
 int rg_sampler_init(struct rg_sampler *sampler, const struct rg_sampler_options *options);
 /* The object of this reader's sample number `sample`, which is below sampler->total. */
 uint64_t rg_sampler_at(const struct rg_sampler *sampler, uint64_t sample);
+/* Whether the object is one of the rank's in this epoch, of any of its workers. What has been
+ * consumed of the rank's own stream counts, and what is padded does not. */
+bool rg_sampler_is_ranks(const struct rg_sampler *sampler, uint64_t object);
 /* How many samples are in the worker's blocks if `total` are left of the rank's stream. This and
  * the next two use the worker's number, the number of workers and the size of blocks, and nothing
  * else.

@@ -187,6 +187,13 @@ bool rg_window_next_is_open(const struct rg_window *window)
     return has_room(window) && !rg_progress_has(&window->handed, window->next);
 }
 
+bool rg_window_is_ending(const struct rg_window *window)
+{
+    return window->next == window->options.total &&
+           used_count(window) <= window->options.requests_max / 2 &&
+           window->bytes <= window->options.bytes_max / 2;
+}
+
 /* Takes the first request that is AGAIN: in order, so that the sample whose turn it is, for which
  * there is always room, does not wait behind others. */
 static bool again_ask(struct rg_window *window, uint64_t *out_first)

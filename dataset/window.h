@@ -145,6 +145,9 @@ bool rg_window_can_take(const struct rg_window *window);
 /* Takes that sample. False: it is not here. The lease is the caller's. */
 bool rg_window_take(struct rg_window *window, struct rg_sample *out_sample);
 
+/* Nothing new is to be asked for, and at most half of the room is in use. */
+bool rg_window_is_ending(const struct rg_window *window);
+
 /* How many samples could be offered one after the other now: at most max. */
 uint32_t rg_window_offerable(const struct rg_window *window, uint32_t max);
 /* Like rg_window_take, but it is OFFERED until rg_window_taken. */

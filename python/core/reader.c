@@ -258,29 +258,41 @@ static bool numbers_parse(const struct reader_numbers *given, struct rg_reader_o
 
 static int reader_make(struct reader *self, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"client",       "objects",
-                            "shuffle",      "seed",
-                            "epoch",        "rank",
-                            "world_size",   "worker",
-                            "worker_count", "batch_size",
-                            "remainder",    "changed",
-                            "unordered",    "window_requests",
-                            "window_bytes", "state",
-                            "members",      "request_bytes",
-                            "indices",      "base",
-                            "digest",       NULL};
+    static char *names[] = {"client",
+                            "objects",
+                            "shuffle",
+                            "seed",
+                            "epoch",
+                            "rank",
+                            "world_size",
+                            "worker",
+                            "worker_count",
+                            "batch_size",
+                            "remainder",
+                            "changed",
+                            "unordered",
+                            "window_requests",
+                            "window_bytes",
+                            "state",
+                            "members",
+                            "request_bytes",
+                            "indices",
+                            "base",
+                            "digest",
+                            "prefetch_next",
+                            NULL};
     struct rg_reader_options options;
     rg_reader_options_init(&options);
     PyObject *client, *objects, *members = Py_None, *indices = Py_None;
-    int shuffle = 0, unordered = 0;
+    int shuffle = 0, unordered = 0, prefetch_next = 0;
     struct reader_numbers numbers = {0};
     Py_buffer state = {0}, base = {0}, digest = {0};
     if (!PyArg_ParseTupleAndKeywords(
-            args, keywords, "O!O|$pOOOOOOOOOpOOz*OOOz*z*:Reader", names, core_client_type, &client,
+            args, keywords, "O!O|$pOOOOOOOOOpOOz*OOOz*z*p:Reader", names, core_client_type, &client,
             &objects, &shuffle, &numbers.seed, &numbers.epoch, &numbers.rank, &numbers.world_size,
             &numbers.worker, &numbers.worker_count, &numbers.batch_size, &numbers.remainder,
             &numbers.changed, &unordered, &numbers.window_requests, &numbers.window_bytes, &state,
-            &members, &numbers.request_bytes, &indices, &base, &digest)) {
+            &members, &numbers.request_bytes, &indices, &base, &digest, &prefetch_next)) {
         return -1;
     }
     members = list_freeze(members, "members");
@@ -295,6 +307,7 @@ static int reader_make(struct reader *self, PyObject *args, PyObject *keywords)
         (!is_tar || core_tar_cursor(objects, members, &self->cursor) == 0)) {
         options.shuffle = shuffle != 0;
         options.unordered = unordered != 0;
+        options.prefetch_next = prefetch_next != 0;
         options.consume_later = true;
         options.tar_members = texts;
         options.state = state.buf;

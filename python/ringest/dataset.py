@@ -183,6 +183,9 @@ class IterableDataset(WorkerReady, IterableBase):
     Reading:
 
     prefetch, requests: bytes ("64MiB") and requests in flight ahead of the loop.
+    epochs: how many there will be, if that is known. If the client has a cache, what that lacks of the next epoch's
+        beginning is read for it while an epoch ends, up to half of the window: samples that were other ranks' so far.
+        Not in the last one, number epochs - 1.
     changed: what happens to an object that was replaced since it was listed: "error", "skip" or "newest". For each one
         that was, "skip" and "newest" cost one more request.
     on_error: what happens to a sample that cannot be read or transformed. "raise" raises an error that names its
@@ -247,6 +250,7 @@ class IterableDataset(WorkerReady, IterableBase):
         transform: Transform | None = None,
         prefetch: int | str = "64MiB",
         requests: int = 1024,
+        epochs: int | None = None,
         rank: int | None = None,
         world_size: int | None = None,
         remainder: str = "uneven",
@@ -269,6 +273,7 @@ class IterableDataset(WorkerReady, IterableBase):
         self._transform: Callable[[Any], Any] | None = check_transform(transform)
         self._prefetch = parse_size(prefetch, "prefetch")
         self._requests = whole(requests, "requests", 0, _REQUESTS_MAX)
+        self._epoch_count = whole(epochs, "epochs", 1, _EPOCHS_MAX) if epochs is not None else _EPOCHS_MAX
         self._remainder = _choose(_REMAINDERS, remainder, "remainder")
         self._changed = _choose(_CHANGED, changed, "changed")
         self._on_error = check_on_error(on_error)
@@ -356,6 +361,7 @@ class IterableDataset(WorkerReady, IterableBase):
             state=state.state,
             base=state.base,
             digest=bytes.fromhex(objects.digest),
+            prefetch_next=beginning.epoch + 1 < self._epoch_count,
             **self._reader_options(),
         )
 

@@ -15,6 +15,7 @@ static void check_permutation(uint64_t count, uint64_t seed, uint64_t epoch)
     for (uint64_t i = 0; i < count; i++) {
         uint64_t number = rg_permutation_at(&permutation, i);
         RG_CHECK(number < count);
+        RG_CHECK_EQ(rg_permutation_find(&permutation, number), i);
         RG_CHECK_EQ(seen[number], 0);
         seen[number] = 1;
     }

@@ -197,6 +197,44 @@ static void test_nothing_is_left_of_an_empty_or_finished_epoch(void)
     }
 }
 
+/* Against all that the ranks read. */
+static void check_ranks(struct rg_sampler_options options)
+{
+    for (options.rank = 0; options.rank < options.world_size; options.rank++) {
+        struct rg_sampler sampler;
+        RG_CHECK_EQ(rg_sampler_init(&sampler, &options), 0);
+        bool is_read[100] = {false};
+        for (uint64_t i = 0; i < sampler.total; i++) {
+            is_read[rg_sampler_at(&sampler, i)] = true;
+        }
+        for (uint64_t object = 0; object < options.count; object++) {
+            RG_CHECK_EQ(rg_sampler_is_ranks(&sampler, object), is_read[object]);
+        }
+    }
+}
+
+static void test_whose_an_object_is_can_be_asked(void)
+{
+    static const uint8_t bits[] = {0x5a, 0x03};
+    struct rg_remaining left;
+    RG_CHECK_EQ(rg_remaining_init(&left, 100, 20, bits, 16), 0);
+    for (int shuffle = 0; shuffle < 2; shuffle++) {
+        for (uint32_t world = 1; world < 4; world++) {
+            struct rg_sampler_options options = {.count = 100,
+                                                 .seed = 7,
+                                                 .shuffle = shuffle != 0,
+                                                 .world_size = world,
+                                                 .worker_count = 1,
+                                                 .block_size = 4,
+                                                 .remainder = RG_REMAINDER_DROP};
+            check_ranks(options);
+            options.left = &left;
+            check_ranks(options);
+        }
+    }
+    rg_remaining_fini(&left);
+}
+
 static void test_contradictions_are_refused(void)
 {
     const struct rg_sampler_options good = {
@@ -232,6 +270,7 @@ int main(int argc, char **argv)
         RG_TEST(test_without_shuffle_the_order_is_the_manifests),
         RG_TEST(test_epochs_differ_and_an_epoch_repeats_itself),
         RG_TEST(test_nothing_is_left_of_an_empty_or_finished_epoch),
+        RG_TEST(test_whose_an_object_is_can_be_asked),
         RG_TEST(test_contradictions_are_refused),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));

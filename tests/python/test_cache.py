@@ -1,6 +1,7 @@
 """A cache of objects on disk: what is read once is not sent again, by whatever reads it; what has changed is read anew; and
 nothing that happens to the folder is ever seen by a program."""
 
+import asyncio
 import os
 import pathlib
 import random
@@ -131,6 +132,85 @@ class EverythingThatReads(Cached):
             return loaded["step"], loaded["weights"].tolist(), tensors["weights"].tolist()
 
         self.assertEqual(self.twice(read)[0], 7)
+
+
+class TheNextEpoch(Cached):
+    """Rank 0 of 2 reads in an epoch objects that it has not read in the one before."""
+
+    settings = {"shuffle": True, "seed": 3, "batch_size": 50, "rank": 0, "world_size": 2, "requests": 200}
+
+    def setUp(self):
+        super().setUp()
+        with ringest.Client(*self.place) as client:
+            self.manifest = client.list("gs://data/")
+
+    def dataset(self, client, **options):
+        return ringest.IterableDataset(
+            "gs://data/", transform=pair, client=client, manifest=self.manifest, **{**self.settings, **options}
+        )
+
+    def shares(self):
+        """Of epoch 0 and 1, the names in their order."""
+        with ringest.Client(*self.place) as client:
+            dataset = self.dataset(client)
+            first = [uri for batch in dataset for uri, _ in batch]
+            dataset.set_epoch(1)
+            return first, [uri for batch in dataset for uri, _ in batch]
+
+    def test_its_beginning_is_read_while_this_one_ends(self):
+        first, second = self.shares()
+        fresh = len(set(second[:100]) - set(first))
+        self.assertGreater(fresh, 0)
+        with self.client() as client:
+            dataset = self.dataset(client, epochs=2)
+            batches = iter(dataset)
+            seen = [uri for _ in range(3) for uri, _ in next(batches)]
+            support.until(lambda: client.stats()["cache_writes"] >= len(first), "all of this epoch")
+            state = dataset.state_dict()
+            seen += [uri for uri, _ in next(batches)]
+            support.until(lambda: client.stats()["cache_writes"] >= len(first) + fresh, "the next one's beginning")
+            seen += [uri for batch in batches for uri, _ in batch]
+            self.assertEqual(seen, first)
+            dataset.load_state_dict(state)
+            self.assertEqual([uri for batch in dataset for uri, _ in batch], first[150:])
+            dataset.set_epoch(1)
+            self.assertEqual([uri for batch in dataset for uri, _ in batch], second)
+
+    def requests_of_an_epoch(self, client, **options):
+        with self.bodies() as rule:
+            self.assertEqual(sum(len(batch) for batch in self.dataset(client, **options)), 250)
+        return rule.end()["seen"]
+
+    def test_nothing_is_read_that_will_not_be_of_use(self):
+        with self.client() as client:
+            self.assertEqual(self.requests_of_an_epoch(client, epochs=1), 250)
+        with self.client(cache=None, cache_size=None) as client:
+            self.assertEqual(self.requests_of_an_epoch(client, epochs=2), 250)
+        for epochs in (0, -1, 1.5, "2"):
+            with self.assertRaisesRegex((ValueError, TypeError), "epochs"):
+                ringest.IterableDataset("gs://data/", epochs=epochs)
+
+    def test_an_iteration_that_is_left_leaves_nothing_behind(self):
+        with self.client() as client:
+            for left in (5, 4, 3):
+                batches = iter(self.dataset(client))
+                for _ in range(left):
+                    next(batches)
+                del batches
+            support.until(lambda: client.stats()["leased_bytes"] == 0, "all memory is given back")
+
+    def test_event_loops_too(self):
+        first, second = self.shares()
+        fresh = len(set(second[:100]) - set(first))
+
+        async def run(client):
+            batches = aiter(self.dataset(client))
+            seen = [uri for _ in range(4) for uri, _ in await anext(batches)]
+            support.until(lambda: client.stats()["cache_writes"] >= len(first) + fresh, "the next one's beginning")
+            return seen + [uri async for batch in batches for uri, _ in batch]
+
+        with self.client() as client:
+            self.assertEqual(asyncio.run(run(client)), first)
 
 
 class WhatHasChanged(Cached):
