@@ -5,11 +5,27 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-void rg_cache_batches_init(struct rg_cache_batches *batches)
+/* Linux 5.14; the C library of an older build machine may lack the name. */
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* Of a segment. */
+#define SEGMENT_PART 8
+
+static size_t batch_size_of(uint64_t segment_size)
+{
+    uint64_t size = segment_size / SEGMENT_PART / RG_CACHE_BATCH_SIZE_MIN * RG_CACHE_BATCH_SIZE_MIN;
+    size = RG_MAX(size, (uint64_t)RG_CACHE_BATCH_SIZE_MIN);
+    return (size_t)RG_MIN(size, (uint64_t)RG_CACHE_BATCH_SIZE_MAX);
+}
+
+void rg_cache_batches_init(struct rg_cache_batches *batches, uint64_t segment_size)
 {
     pthread_condattr_t monotonic;
-    *batches = (struct rg_cache_batches){.filling = NULL};
+    *batches = (struct rg_cache_batches){.batch_size = batch_size_of(segment_size)};
     pthread_mutex_init(&batches->lock, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -33,15 +49,53 @@ void rg_cache_batches_fini(struct rg_cache_batches *batches)
     pthread_mutex_destroy(&batches->lock);
 }
 
-static bool batch_ready(struct rg_cache_batch *batch)
+/* Of huge pages where the system has them: a direct write handles each page by itself. */
+static uint8_t *data_alloc(size_t size)
+{
+    uint8_t *data = aligned_alloc(RG_CACHE_BATCH_SIZE_MIN, size);
+    if (data != NULL) {
+        (void)madvise(data, size, MADV_HUGEPAGE);
+    }
+    return data;
+}
+
+static bool batch_ready(const struct rg_cache_batches *batches, struct rg_cache_batch *batch)
 {
     if (batch->data == NULL) {
-        batch->data = aligned_alloc(RG_CACHE_ALIGNMENT, RG_CACHE_BATCH_SIZE);
+        batch->data = data_alloc(batches->batch_size);
     }
     if (batch->contents == NULL) {
         batch->contents = calloc(RG_CACHE_BATCH_RECORDS, sizeof(*batch->contents));
     }
     return batch->data != NULL && batch->contents != NULL;
+}
+
+/* Whoever fills the next one would wait until the system has found memory for it. */
+static bool next_is_wanted_locked(const struct rg_cache_batches *batches)
+{
+    return batches->filling != NULL && !rg_list_empty(&batches->free) &&
+           RG_CONTAINER_OF(batches->free.next, struct rg_cache_batch, node)->data == NULL;
+}
+
+bool rg_cache_batches_prepare_locked(struct rg_cache_batches *batches)
+{
+    if (!next_is_wanted_locked(batches)) {
+        return false;
+    }
+    struct rg_list *node = rg_list_pop_front(&batches->free);
+    struct rg_cache_batch *batch = RG_CONTAINER_OF(node, struct rg_cache_batch, node);
+    pthread_mutex_unlock(&batches->lock);
+    bool ready = batch_ready(batches, batch);
+    if (ready) {
+        (void)madvise(batch->data, batches->batch_size, MADV_POPULATE_WRITE);
+    }
+    pthread_mutex_lock(&batches->lock);
+    if (ready) {
+        rg_list_push_front(&batches->free, node);
+    } else {
+        rg_list_push_back(&batches->free, node);
+    }
+    return ready;
 }
 
 static void close_locked(struct rg_cache_batches *batches)
@@ -56,7 +110,7 @@ static struct rg_cache_batch *fill_locked(struct rg_cache_batches *batches, size
 {
     struct rg_cache_batch *batch = batches->filling;
     if (batch != NULL &&
-        (batch->size + size > RG_CACHE_BATCH_SIZE || batch->count == RG_CACHE_BATCH_RECORDS)) {
+        (batch->size + size > batches->batch_size || batch->count == RG_CACHE_BATCH_RECORDS)) {
         close_locked(batches);
         batch = NULL;
     }
@@ -69,7 +123,7 @@ static struct rg_cache_batch *fill_locked(struct rg_cache_batches *batches, size
         return NULL;
     }
     batch = RG_CONTAINER_OF(node, struct rg_cache_batch, node);
-    if (!batch_ready(batch)) {
+    if (!batch_ready(batches, batch)) {
         rg_list_push_back(&batches->free, node);
         return NULL;
     }
@@ -77,6 +131,9 @@ static struct rg_cache_batch *fill_locked(struct rg_cache_batches *batches, size
     batch->count = 0;
     batch->begun_ns = rg_now_ns();
     batches->filling = batch;
+    if (next_is_wanted_locked(batches)) {
+        pthread_cond_broadcast(&batches->more);
+    }
     return batch;
 }
 

@@ -11,13 +11,16 @@
 
 #include <pthread.h>
 
-#define RG_CACHE_BATCH_SIZE RG_MIB(2)
+/* A huge page, or some: the memory of a batch. The larger it is, the less a byte's write costs. */
+#define RG_CACHE_BATCH_SIZE_MIN RG_MIB(2)
+#define RG_CACHE_BATCH_SIZE_MAX RG_MIB(8)
 #define RG_CACHE_BATCH_RECORDS 4096
-#define RG_CACHE_BATCH_COUNT 8
+/* One is filled while one is written, and two wait. */
+#define RG_CACHE_BATCH_COUNT 4
 
 struct rg_cache_batch {
     struct rg_list node;
-    uint8_t *data; /* aligned; NULL until it is used for the first time */
+    uint8_t *data; /* NULL until it is used for the first time */
     size_t size;
     struct rg_cache_content *contents; /* places count from the batch's beginning */
     uint32_t count, copying;
@@ -29,11 +32,13 @@ struct rg_cache_batches {
     pthread_cond_t more; /* for the cache's thread; its owner waits, too */
     struct rg_list free, full;
     struct rg_cache_batch *filling;
-    uint32_t writing; /* 1: the thread has one */
+    uint32_t writing;  /* 1: the thread has one */
+    size_t batch_size; /* bytes that one may have */
     struct rg_cache_batch all[RG_CACHE_BATCH_COUNT];
 };
 
-void rg_cache_batches_init(struct rg_cache_batches *batches);
+/* A batch is a small part of a segment, so that segments have about the size that was meant. */
+void rg_cache_batches_init(struct rg_cache_batches *batches, uint64_t segment_size);
 void rg_cache_batches_fini(struct rg_cache_batches *batches);
 
 /* Copies a record. False: there is no room now. Any thread. */
@@ -42,6 +47,10 @@ bool rg_cache_batches_put(struct rg_cache_batches *batches, const struct rg_cach
                           const struct rg_cache_record *record, const uint8_t *body,
                           size_t body_size);
 
+/* The cache's thread, with the lock, which is given up meanwhile: takes memory for the batch that
+ * is to be filled next, so that nobody else waits for it. False: that has some, or cannot have any.
+ */
+bool rg_cache_batches_prepare_locked(struct rg_cache_batches *batches);
 /* The cache's thread, with the lock held. A batch that is to be written, its end filled up with
  * zeros to RG_CACHE_ALIGNMENT; NULL: none. */
 struct rg_cache_batch *rg_cache_batches_take_locked(struct rg_cache_batches *batches);

@@ -111,8 +111,10 @@ static int parts_open(struct rg_cache *cache, const struct rg_cache_options *opt
     rc = rg_cache_segments_init(&cache->segments, cache->folder, !remote, remote);
     if (rc < 0) {
         snprintf(why, why_size, "there is no memory");
+        return rc;
     }
-    return rc;
+    rg_cache_batches_init(&cache->batches, cache->keeper.segment_size);
+    return 0;
 }
 
 static int keeper_start(struct rg_cache *cache, char *why, size_t why_size)
@@ -133,11 +135,11 @@ static int keeper_start(struct rg_cache *cache, char *why, size_t why_size)
 static void parts_close(struct rg_cache *cache)
 {
     if (cache->segments.by_number != NULL) {
+        rg_cache_batches_fini(&cache->batches);
         rg_cache_segments_fini(&cache->segments);
     }
     rg_cache_index_close(cache->index);
     rg_fd_drop(cache->folder);
-    rg_cache_batches_fini(&cache->batches);
     free(cache->path);
     free(cache);
 }
@@ -157,7 +159,6 @@ int rg_cache_open(struct rg_cache **out_cache, const struct rg_cache_options *op
     cache->path = path;
     cache->folder = -1;
     cache->fork_generation = generation;
-    rg_cache_batches_init(&cache->batches);
     int rc = parts_open(cache, options, why, why_size);
     rc = rc == 0 ? keeper_start(cache, why, why_size) : rc;
     if (rc < 0) {

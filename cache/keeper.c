@@ -485,7 +485,7 @@ static bool step(struct rg_cache_keeper *keeper)
     uint64_t now_ns = rg_now_ns();
     uint64_t begun_before_ns = now_ns > RG_CACHE_WAIT_NS ? now_ns - RG_CACHE_WAIT_NS : 0;
     rg_cache_batches_close_locked(batches, hurry ? UINT64_MAX : begun_before_ns);
-    if (batch_step(keeper)) {
+    if (rg_cache_batches_prepare_locked(batches) || batch_step(keeper)) {
         return true;
     }
     if (hurry && rg_cache_batches_are_empty_locked(batches)) {

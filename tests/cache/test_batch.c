@@ -38,12 +38,14 @@ static void test_what_waits_is_bounded(void)
     static uint8_t body[RG_CACHE_BLOCK_SIZE];
     struct rg_cache_batches batches;
     uint32_t taken = 0, checked = 0;
-    rg_cache_batches_init(&batches);
+    rg_cache_batches_init(&batches, RG_MIB(32));
     while (put(&batches, taken, body, 100000 + taken)) {
         taken++;
         RG_CHECK(taken < 1000);
     }
-    RG_CHECK(taken >= RG_CACHE_BATCH_COUNT * 18);
+    RG_CHECK_EQ(batches.batch_size, RG_MIB(4));
+    RG_CHECK(taken >= RG_CACHE_BATCH_COUNT * 36);
+    RG_CHECK(taken < RG_CACHE_BATCH_COUNT * 42);
     pthread_mutex_lock(&batches.lock);
     struct rg_cache_batch *batch;
     rg_cache_batches_close_locked(&batches, UINT64_MAX);
@@ -59,6 +61,26 @@ static void test_what_waits_is_bounded(void)
     pthread_mutex_lock(&batches.lock);
     rg_cache_batches_close_locked(&batches, 0);
     RG_CHECK(rg_cache_batches_take_locked(&batches) == NULL);
+    pthread_mutex_unlock(&batches.lock);
+    rg_cache_batches_fini(&batches);
+}
+
+/* The next batch has its memory before it is wanted. */
+static void test_the_next_one_is_prepared(void)
+{
+    static uint8_t body[1000];
+    struct rg_cache_batches batches;
+    rg_cache_batches_init(&batches, RG_MIB(2));
+    pthread_mutex_lock(&batches.lock);
+    RG_CHECK(!rg_cache_batches_prepare_locked(&batches));
+    pthread_mutex_unlock(&batches.lock);
+    RG_CHECK(put(&batches, 1, body, sizeof(body)));
+    pthread_mutex_lock(&batches.lock);
+    RG_CHECK(rg_cache_batches_prepare_locked(&batches));
+    RG_CHECK(!rg_cache_batches_prepare_locked(&batches));
+    const struct rg_cache_batch *next =
+        RG_CONTAINER_OF(batches.free.next, struct rg_cache_batch, node);
+    RG_CHECK(next->data != NULL);
     pthread_mutex_unlock(&batches.lock);
     rg_cache_batches_fini(&batches);
 }
@@ -83,7 +105,7 @@ static void test_many_threads_put(void)
 {
     pthread_t threads[4];
     uint32_t checked = 0;
-    rg_cache_batches_init(&shared);
+    rg_cache_batches_init(&shared, RG_MIB(16));
     shared_taken = 0;
     shared_ended = 0;
     for (uintptr_t i = 0; i < RG_ARRAY_LEN(threads); i++) {
@@ -111,6 +133,7 @@ int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
         RG_TEST(test_what_waits_is_bounded),
+        RG_TEST(test_the_next_one_is_prepared),
         RG_TEST(test_many_threads_put),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
