@@ -220,7 +220,10 @@ void rg_conn_assign(struct rg_conn *conn, struct rg_exchange *x)
     progress(conn);
     rg_loop_set_alarm(loop_of(conn), &conn->alarm,
                       rg_time_after(conn->progress_ns, watch_ns(conn)));
-    rg_metric_add(&loop_of(conn)->metrics.requests, 1);
+    rg_metric_add(&loop_of(conn)->metrics.attempts, 1);
+    if (conn->served > 0) {
+        rg_metric_add(&loop_of(conn)->metrics.connections_reused, 1);
+    }
     request_start(conn);
 }
 
@@ -325,8 +328,9 @@ static void on_ready(struct rg_transport *transport)
     struct rg_metrics *metrics = &loop_of(conn)->metrics;
     enum rg_conn_state before = conn->state;
     rg_metric_add(&metrics->connections_opened, 1);
-    if (transport->secure && rg_tls_resumed(&transport->tls)) {
-        rg_metric_add(&metrics->tls_resumed, 1);
+    if (transport->secure) {
+        rg_metric_add(&metrics->tls_handshakes, 1);
+        rg_metric_add(&metrics->tls_resumed, rg_tls_resumed(&transport->tls));
     }
     enum rg_phase phase = transport->secure ? RG_PHASE_TLS : RG_PHASE_CONNECT;
     rg_histogram_record(&metrics->phases[phase], loop_of(conn)->now_ns - conn->opened_ns);

@@ -7,6 +7,7 @@
 #include "runtime/fork.h"
 
 #include <string.h>
+#include <time.h>
 
 static struct {
     uint32_t fork_generation; /* whose the rest is; 0: nobody's */
@@ -43,7 +44,6 @@ static void forget_what_is_now(struct rg_metrics *ended)
 {
     rg_metric_store(&ended->in_flight, 0);
     rg_metric_store(&ended->concurrency_limit, 0);
-    rg_metric_store(&ended->slab_bytes, 0);
     rg_metric_store(&ended->connections_closed, rg_metric_load(&ended->connections_opened));
 }
 
@@ -59,23 +59,40 @@ void rg_census_leave(struct rg_loop *loop)
     census_end();
 }
 
-void rg_census_add_loop(const struct rg_loop *loop, struct rg_metrics *metrics,
-                        struct rg_stats *stats)
+/* The clock is of the thread, which may end meanwhile: then what it has used is in its metrics. */
+static uint64_t cpu_now_ns(const struct rg_loop *loop)
 {
-    struct rg_slab_stats slabs;
-    rg_slab_arena_stats(loop->slabs, &slabs);
-    stats->leased_bytes += slabs.leased_bytes;
-    stats->memory_max += loop->memory_max;
-    stats->starved_loops += rg_slab_arena_is_starved(loop->slabs);
-    rg_metrics_merge(metrics, &loop->metrics);
+    struct timespec used;
+    clockid_t clock = atomic_load(&loop->cpu_clock);
+    bool is_there = clock != RG_LOOP_NO_CLOCK && clock_gettime(clock, &used) == 0;
+    return is_there && rg_metric_load(&loop->metrics.loop_cpu) == 0
+               ? (uint64_t)used.tv_sec * RG_NS_PER_S + (uint64_t)used.tv_nsec
+               : 0;
 }
 
-void rg_census_add_all(struct rg_metrics *metrics, struct rg_stats *stats)
+void rg_census_add_loop(const struct rg_loop *loop, struct rg_metrics *metrics)
+{
+    struct rg_slab_stats slabs;
+    uint64_t cpu_ns = cpu_now_ns(loop);
+    rg_slab_arena_stats(loop->slabs, &slabs);
+    /* Closed is read first: the two are not of one instant. */
+    uint64_t closed = rg_metric_load(&loop->metrics.connections_closed);
+    uint64_t opened = rg_metric_load(&loop->metrics.connections_opened);
+    rg_metrics_merge(metrics, &loop->metrics);
+    rg_metric_add(&metrics->connections, opened - RG_MIN(closed, opened));
+    rg_metric_add(&metrics->leased_bytes, slabs.leased_bytes);
+    rg_metric_add(&metrics->memory_max, loop->memory_max);
+    rg_metric_add(&metrics->starved_loops, rg_slab_arena_is_starved(loop->slabs));
+    rg_metric_add(&metrics->loops, 1);
+    rg_metric_add(&metrics->loop_cpu, cpu_ns);
+}
+
+void rg_census_add_all(struct rg_metrics *metrics)
 {
     census_begin();
     rg_metrics_merge(metrics, &census.ended);
     for (struct rg_list *node = census.loops.next; node != &census.loops; node = node->next) {
-        rg_census_add_loop(RG_CONTAINER_OF(node, struct rg_loop, of_process), metrics, stats);
+        rg_census_add_loop(RG_CONTAINER_OF(node, struct rg_loop, of_process), metrics);
     }
     census_end();
 }

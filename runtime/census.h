@@ -13,11 +13,9 @@ void rg_census_enter(struct rg_loop *loop);
 /* Before it is destroyed. Harmless for a loop that never entered. */
 void rg_census_leave(struct rg_loop *loop);
 
-/* Adds what one loop has counted to `metrics`, and what it has now to memory_max, leased_bytes and
- * starved_loops of `stats`. */
-void rg_census_add_loop(const struct rg_loop *loop, struct rg_metrics *metrics,
-                        struct rg_stats *stats);
+/* Adds what one loop has counted, and what it has now, to `metrics`. */
+void rg_census_add_loop(const struct rg_loop *loop, struct rg_metrics *metrics);
 /* The same of all loops of the process. */
-void rg_census_add_all(struct rg_metrics *metrics, struct rg_stats *stats);
+void rg_census_add_all(struct rg_metrics *metrics);
 
 #endif

@@ -87,7 +87,8 @@ struct slot {
 struct rg_cq {
     uint32_t capacity; /* a power of two */
     uint32_t fork_generation;
-    size_t mapping_size; /* this struct and the slots */
+    struct rg_runtime *runtime; /* borrowed */
+    size_t mapping_size;        /* this struct and the slots */
     struct rg_fork_hook fork_hook;
     struct rg_list source_list;   /* guarded by `feeding` */
     struct rg_baton feeding;      /* tells the sources that there is room */
@@ -205,6 +206,7 @@ int rg_cq_open(struct rg_cq **out_cq, struct rg_runtime *runtime, uint32_t capac
         return -ENOMEM;
     }
     cq->capacity = capacity;
+    cq->runtime = runtime;
     cq->mapping_size = size;
     cq->fork_generation = rg_fork_generation();
     cq->fork_hook.child = forked;
@@ -567,8 +569,10 @@ static int take_or_sleep(struct rg_cq *cq, struct rg_completion *out, uint32_t o
         rc = -EINTR;
     }
     if (rc == 0) {
+        uint64_t since_ns = rg_now_ns();
         rc = futex_wait(cq, event, deadline_ns);
         RG_ASSERT(rc <= 0);
+        rg_runtime_waited(cq->runtime, rg_now_ns() - since_ns);
     }
     atomic_fetch_sub(&cq->sleepers, 1);
     return rc;

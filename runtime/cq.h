@@ -12,6 +12,8 @@
 /* 0, or -EOWNERDEAD in a child of the process that opened the runtime. Defined where runtimes are.
  */
 int rg_runtime_check(const struct rg_runtime *runtime);
+/* A thread has slept so long for completions. Any thread; defined there, too. */
+void rg_runtime_waited(struct rg_runtime *runtime, uint64_t ns);
 
 /* Reserves up to `count` slots; each is to be published into or unreserved. Returns how many:
  * fewer, possibly 0, when the queue is full; -EOWNERDEAD in a forked child. Any thread. */

@@ -155,6 +155,25 @@ struct loop_start {
     int rc;
 };
 
+/* From here on others may read how much CPU time this thread has used. */
+static void cpu_clock_begin(struct rg_loop *loop)
+{
+    clockid_t clock;
+    if (pthread_getcpuclockid(pthread_self(), &clock) == 0) {
+        atomic_store(&loop->cpu_clock, clock);
+    }
+}
+
+/* The clock ends with the thread. What it has shown is kept before. */
+static void cpu_clock_end(struct rg_loop *loop)
+{
+    struct timespec used = {0};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    rg_metric_store(&loop->metrics.loop_cpu,
+                    (uint64_t)used.tv_sec * RG_NS_PER_S + (uint64_t)used.tv_nsec);
+    atomic_store(&loop->cpu_clock, RG_LOOP_NO_CLOCK);
+}
+
 static void *loop_thread(void *context)
 {
     struct loop_start *start = context;
@@ -164,9 +183,11 @@ static void *loop_thread(void *context)
     if (rc < 0) {
         return NULL;
     }
+    cpu_clock_begin(loop);
     while (!loop->stopping) {
         rg_loop_pass(loop, UINT64_MAX);
     }
+    cpu_clock_end(loop);
     loop->backend->detach(loop->backend_self);
     return NULL;
 }
@@ -541,7 +562,7 @@ struct rg_lease *rg_loop_take_slab(struct rg_loop *loop, size_t size, struct rg_
     RG_ASSERT(waiter == NULL || !rg_list_linked(&waiter->node));
     struct rg_lease *lease = rg_slab_take(loop->slabs, size);
     if (lease == NULL && waiter != NULL) {
-        rg_metric_add(&loop->metrics.slab_starved, 1);
+        rg_metric_add(&loop->metrics.lease_waits, 1);
         rg_list_push_back(&loop->slab_waiters, &waiter->node);
     }
     return lease;

@@ -51,6 +51,8 @@ struct rg_task {
 /* How often in one pass an owner may start what is ready at once. */
 #define RG_LOOP_TURNS_MAX 4
 
+#define RG_LOOP_NO_CLOCK 0 /* CLOCK_REALTIME, which is no thread's */
+
 struct rg_cuda;
 
 struct rg_loop_options {
@@ -99,7 +101,8 @@ struct rg_loop {
     struct rg_placement placement;
     pthread_t thread;
     bool has_thread;
-    struct rg_mailbox mailbox; /* shared with other threads */
+    _Atomic clockid_t cpu_clock; /* of the thread; RG_LOOP_NO_CLOCK: it does not run */
+    struct rg_mailbox mailbox;   /* shared with other threads */
     struct rg_mail stop_mail;
     _Atomic bool slab_freed; /* a foreign thread released a slab that a request waits for */
     /* Why the ring was given up and epoll took over; static. NULL: it was not. */

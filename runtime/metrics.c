@@ -14,9 +14,18 @@ static void merge_max(_Atomic uint64_t *to, const _Atomic uint64_t *from)
 void rg_metrics_merge(struct rg_metrics *to, const struct rg_metrics *from)
 {
     RG_ASSERT(to != from);
-#define XX(name, merge) merge_##merge(&to->name, &from->name);
-    RG_METRICS_COUNTERS(XX)
+#define XX(name, kind, unit, text) merge_sum(&to->name, &from->name);
+    RG_METRIC_VALUES(XX)
 #undef XX
+    for (unsigned status = 0; status < RG_STATUS_COUNT; status++) {
+        merge_sum(&to->retries[status], &from->retries[status]);
+        for (unsigned operation = 0; operation < RG_VERB_COUNT; operation++) {
+            merge_sum(&to->requests[operation][status], &from->requests[operation][status]);
+        }
+    }
+    for (unsigned operation = 0; operation < RG_VERB_COUNT; operation++) {
+        rg_histogram_merge(&to->durations[operation], &from->durations[operation]);
+    }
     for (unsigned phase = 0; phase < RG_PHASE_COUNT; phase++) {
         rg_histogram_merge(&to->phases[phase], &from->phases[phase]);
     }
@@ -25,10 +34,54 @@ void rg_metrics_merge(struct rg_metrics *to, const struct rg_metrics *from)
 void rg_histogram_merge(struct rg_histogram *to, const struct rg_histogram *from)
 {
     RG_ASSERT(to != from);
+    /* Most are empty. */
+    if (rg_metric_load(&from->max) == 0 && rg_metric_load(&from->buckets[0]) == 0) {
+        return;
+    }
     for (unsigned i = 0; i < RG_HISTOGRAM_BUCKET_COUNT; i++) {
         merge_sum(&to->buckets[i], &from->buckets[i]);
     }
+    merge_sum(&to->sum, &from->sum);
     merge_max(&to->max, &from->max);
+}
+
+void rg_histogram_record_shared(struct rg_histogram *histogram, uint64_t value_ns)
+{
+    uint64_t max = rg_metric_load(&histogram->max);
+    while (value_ns > max &&
+           !atomic_compare_exchange_weak_explicit(&histogram->max, &max, value_ns,
+                                                  memory_order_relaxed, memory_order_relaxed)) {
+    }
+    atomic_fetch_add_explicit(&histogram->sum, value_ns, memory_order_relaxed);
+    atomic_fetch_add_explicit(&histogram->buckets[rg_histogram_bucket(value_ns)], 1,
+                              memory_order_relaxed);
+}
+
+uint64_t rg_histogram_below(const struct rg_histogram *histogram, unsigned bits)
+{
+    RG_ASSERT(bits >= RG_HISTOGRAM_BITS_MIN && bits <= RG_HISTOGRAM_BITS_MAX);
+    uint32_t end = (bits - RG_HISTOGRAM_BITS_MIN + 1) * RG_HISTOGRAM_SUB_COUNT;
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < end; i++) {
+        count += rg_metric_load(&histogram->buckets[i]);
+    }
+    return count;
+}
+
+void rg_metrics_total(const struct rg_metrics *metrics, struct rg_histogram *out_total)
+{
+    for (unsigned operation = 0; operation < RG_VERB_COUNT; operation++) {
+        rg_histogram_merge(out_total, &metrics->durations[operation]);
+    }
+}
+
+uint64_t rg_metrics_retries(const struct rg_metrics *metrics)
+{
+    uint64_t count = 0;
+    for (unsigned status = 0; status < RG_STATUS_COUNT; status++) {
+        count += rg_metric_load(&metrics->retries[status]);
+    }
+    return count;
 }
 
 uint64_t rg_histogram_count(const struct rg_histogram *histogram)

@@ -1,64 +1,35 @@
 /* What one event loop counts: counters and histograms of durations.
  *
- * The loop's own thread is the only writer. It uses relaxed atomic stores, no lock and no locked
- * instruction, so that any other thread can read whole values at any time. A reader sees each value
- * as it was at some recent moment, not all of them at the same one. To look at several loops, or to
- * compute a quantile, merge them into a zeroed struct rg_metrics of one's own. */
+ * The loop's own thread is the only writer, but for the phase CONSUMER_WAIT. It uses relaxed atomic
+ * stores, no lock and no locked instruction, so that any other thread can read whole values at any
+ * time. A reader sees each value as it was at some recent moment, not all of them at the same one.
+ * To look at several loops, or to compute a quantile, merge them into a zeroed struct rg_metrics of
+ * one's own. */
 #ifndef RG_RUNTIME_METRICS_H
 #define RG_RUNTIME_METRICS_H
 
 #include "runtime/base.h"
+#include "runtime/metric_table.h"
 
+#include <ringest/error.h>
 #include <ringest/runtime.h>
 
 #include <assert.h>
 #include <stdatomic.h>
 
-/* XX(name, merge): `sum` adds up the loops, `max` takes the largest of them. */
-#define RG_METRICS_COUNTERS(XX)                                                                    \
-    XX(enters, sum)             /* system calls that entered the kernel for I/O */                 \
-    XX(wakeups, sum)            /* returns of the loop from waiting */                             \
-    XX(cqes, sum)               /* completions taken from the kernel */                            \
-    XX(recv_bytes, sum)         /* from sockets, TLS included */                                   \
-    XX(sent_bytes, sum)         /* to sockets, TLS included */                                     \
-    XX(requests, sum)           /* attempts sent, retries included */                              \
-    XX(retries, sum)            /* attempts after the first */                                     \
-    XX(hedges, sum)             /* second attempts beside a slow first one */                      \
-    XX(hedge_wins, sum)         /* of them, those that answered first */                           \
-    XX(in_flight, sum)          /* attempts that are out now, or wait for a connection */          \
-    XX(limited, sum)            /* times an attempt had to wait for its bucket's limits */         \
-    XX(backoffs, sum)           /* times a bucket's limit was cut */                               \
-    XX(concurrency_limit, sum)  /* the tightest now, stored with rg_metric_store; 0: none */       \
-    XX(timeouts, sum)           /* deadlines of any kind that fired */                             \
-    XX(connections_opened, sum) /* connected, and handshaken where there is TLS */                 \
-    XX(connections_closed, sum) /* of those opened */                                              \
-    XX(connections_failed, sum) /* never opened */                                                 \
-    XX(tls_resumed, sum)        /* handshakes that resumed a session */                            \
-    XX(cache_hits, sum)         /* reads that the cache answered */                                \
-    XX(cache_hit_bytes, sum)    /* of their bodies */                                              \
-    XX(cache_misses, sum)       /* reads that the cache was asked for, and were sent */            \
-    XX(cache_bad, sum)          /* blocks that were not what was written */                        \
-    XX(cache_writes, sum)       /* blocks that were handed to the cache */                         \
-    XX(cache_drops, sum)        /* blocks that the cache did not take */                           \
-    XX(slab_starved, sum)       /* times a connection waited for leased memory to come back */     \
-    XX(slab_bytes, sum)         /* leased out now: stored with rg_metric_store */                  \
-    XX(slab_bytes_max, max)     /* most ever leased out at once by one loop */
-
-/* XX(name, enumerator): the parts of a request's time, one histogram each. */
-#define RG_METRICS_PHASES(XX)                                                                      \
-    XX(queue, QUEUE)           /* submitted until it has a connection */                           \
-    XX(dns, DNS)               /* one look-up */                                                   \
-    XX(connect, CONNECT)       /* one TCP connection */                                            \
-    XX(tls, TLS)               /* one handshake */                                                 \
-    XX(first_byte, FIRST_BYTE) /* request sent until the head of the answer is there */            \
-    XX(body, BODY)             /* head until the last byte */                                      \
-    XX(total, TOTAL)           /* submitted until completed, retries included */
-
 enum rg_phase {
-#define XX(name, enumerator) RG_PHASE_##enumerator,
-    RG_METRICS_PHASES(XX)
+#define XX(name, enumerator, text) RG_PHASE_##enumerator,
+    RG_METRIC_PHASES(XX)
 #undef XX
         RG_PHASE_COUNT
+};
+
+/* What a program asks for: the label of requests. Zero is what nobody has named. */
+enum rg_verb {
+#define XX(name, enumerator) RG_VERB_##enumerator,
+    RG_METRIC_OPERATIONS(XX)
+#undef XX
+        RG_VERB_COUNT
 };
 
 /* Log-linear buckets: RG_HISTOGRAM_SUB_COUNT equal ones per power of two, so that a bucket is at
@@ -73,16 +44,19 @@ enum rg_phase {
 
 /* Zeroed is empty. */
 struct rg_histogram {
-    _Atomic uint64_t max;
+    _Atomic uint64_t max, sum;
     _Atomic uint64_t buckets[RG_HISTOGRAM_BUCKET_COUNT];
 };
 static_assert(sizeof(struct rg_histogram) < 4096, "a loop's histograms stay small");
 
 /* Zeroed is empty. */
 struct rg_metrics {
-#define XX(name, merge) _Atomic uint64_t name;
-    RG_METRICS_COUNTERS(XX)
+#define XX(name, kind, unit, text) _Atomic uint64_t name;
+    RG_METRIC_VALUES(XX)
 #undef XX
+    _Atomic uint64_t requests[RG_VERB_COUNT][RG_STATUS_COUNT];
+    _Atomic uint64_t retries[RG_STATUS_COUNT];
+    struct rg_histogram durations[RG_VERB_COUNT]; /* of requests */
     struct rg_histogram phases[RG_PHASE_COUNT];
 };
 
@@ -91,9 +65,16 @@ void rg_metrics_merge(struct rg_metrics *to, const struct rg_metrics *from);
 
 /* O(1); called by the writing thread only. */
 static inline void rg_histogram_record(struct rg_histogram *histogram, uint64_t value_ns);
+/* The same of a histogram that many threads write, by locked instructions. */
+void rg_histogram_record_shared(struct rg_histogram *histogram, uint64_t value_ns);
 void rg_histogram_merge(struct rg_histogram *to, const struct rg_histogram *from);
 uint64_t rg_histogram_count(const struct rg_histogram *histogram);
 uint64_t rg_histogram_max(const struct rg_histogram *histogram);
+/* How many values are below 2^bits ns; bits from RG_HISTOGRAM_BITS_MIN to RG_HISTOGRAM_BITS_MAX. */
+uint64_t rg_histogram_below(const struct rg_histogram *histogram, unsigned bits);
+/* Of all operations together; to a zeroed one. */
+void rg_metrics_total(const struct rg_metrics *metrics, struct rg_histogram *out_total);
+uint64_t rg_metrics_retries(const struct rg_metrics *metrics);
 
 /* The smallest value that at least the fraction p (0 to 1) of all values do not exceed; 0 of an
  * empty histogram. Never below the true one, and above it by at most 1/16 of it or 64 ns; from
@@ -145,7 +126,25 @@ static inline void rg_histogram_record(struct rg_histogram *histogram, uint64_t 
     RG_VERIFY(value_ns <= INT64_MAX); /* what is above came from a subtraction below zero */
     RG_ASSERT(bucket < RG_HISTOGRAM_BUCKET_COUNT);
     rg_metric_raise(&histogram->max, value_ns);
+    rg_metric_add(&histogram->sum, value_ns);
     rg_metric_add(&histogram->buckets[bucket], 1);
+}
+
+static inline void rg_metrics_refusal(struct rg_metrics *metrics, uint16_t http_status)
+{
+    if (http_status == 429) {
+        rg_metric_add(&metrics->refused_429, 1);
+    } else if (http_status == 503) {
+        rg_metric_add(&metrics->refused_503, 1);
+    }
+}
+
+/* A request of the program has ended. */
+static inline void rg_metrics_request(struct rg_metrics *metrics, enum rg_verb operation,
+                                      enum rg_status status, uint64_t duration_ns)
+{
+    rg_metric_add(&metrics->requests[operation][status], 1);
+    rg_histogram_record(&metrics->durations[operation], duration_ns);
 }
 
 #endif

@@ -345,18 +345,19 @@ int rg_runtime_fault_in(struct rg_runtime *runtime, uint64_t size)
 
 static void stats_fill(struct rg_stats *stats, const struct rg_metrics *metrics)
 {
-    stats->requests = rg_metric_load(&metrics->requests);
-    stats->retries = rg_metric_load(&metrics->retries);
+    stats->requests = rg_metric_load(&metrics->attempts);
+    stats->retries = rg_metrics_retries(metrics);
     stats->recv_bytes = rg_metric_load(&metrics->recv_bytes);
     stats->sent_bytes = rg_metric_load(&metrics->sent_bytes);
     stats->connections_opened = rg_metric_load(&metrics->connections_opened);
-    uint64_t closed = rg_metric_load(&metrics->connections_closed);
-    /* The two counters are not of one instant. */
-    stats->connections = stats->connections_opened - RG_MIN(closed, stats->connections_opened);
+    stats->connections = rg_metric_load(&metrics->connections);
+    stats->leased_bytes = rg_metric_load(&metrics->leased_bytes);
+    stats->memory_max = rg_metric_load(&metrics->memory_max);
+    stats->starved_loops = rg_metric_load(&metrics->starved_loops);
     stats->connections_failed = rg_metric_load(&metrics->connections_failed);
     stats->tls_resumed = rg_metric_load(&metrics->tls_resumed);
     stats->timeouts = rg_metric_load(&metrics->timeouts);
-    stats->lease_waits = rg_metric_load(&metrics->slab_starved);
+    stats->lease_waits = rg_metric_load(&metrics->lease_waits);
     stats->wakeups = rg_metric_load(&metrics->wakeups);
     stats->hedges = rg_metric_load(&metrics->hedges);
     stats->hedge_wins = rg_metric_load(&metrics->hedge_wins);
@@ -370,10 +371,16 @@ static void stats_fill(struct rg_stats *stats, const struct rg_metrics *metrics)
     stats->cache_bad = rg_metric_load(&metrics->cache_bad);
     stats->cache_writes = rg_metric_load(&metrics->cache_writes);
     stats->cache_drops = rg_metric_load(&metrics->cache_drops);
-#define XX(name, enumerator)                                                                       \
-    rg_histogram_summarize(&metrics->phases[RG_PHASE_##enumerator], &stats->name);
-    RG_METRICS_PHASES(XX)
-#undef XX
+    const struct rg_histogram *phases = metrics->phases;
+    rg_histogram_summarize(&phases[RG_PHASE_QUEUE], &stats->queue);
+    rg_histogram_summarize(&phases[RG_PHASE_DNS], &stats->dns);
+    rg_histogram_summarize(&phases[RG_PHASE_CONNECT], &stats->connect);
+    rg_histogram_summarize(&phases[RG_PHASE_TLS], &stats->tls);
+    rg_histogram_summarize(&phases[RG_PHASE_FIRST_BYTE], &stats->first_byte);
+    rg_histogram_summarize(&phases[RG_PHASE_BODY], &stats->body);
+    struct rg_histogram total = {0};
+    rg_metrics_total(metrics, &total);
+    rg_histogram_summarize(&total, &stats->total);
 }
 
 static uint32_t starved_loops(const struct rg_runtime *runtime)
@@ -390,6 +397,25 @@ bool rg_runtime_is_starved(const struct rg_runtime *runtime)
     return starved_loops(runtime) > 0;
 }
 
+void rg_runtime_waited(struct rg_runtime *runtime, uint64_t ns)
+{
+    if (runtime->loop_count > 0) {
+        rg_histogram_record_shared(&runtime->loops[0]->metrics.phases[RG_PHASE_CONSUMER_WAIT], ns);
+    }
+}
+
+struct rg_metrics *rg_runtime_metrics(const struct rg_runtime *runtime)
+{
+    struct rg_metrics *merged = calloc(1, sizeof(*merged));
+    for (uint32_t i = 0; merged != NULL && runtime != NULL && i < runtime->loop_count; i++) {
+        rg_census_add_loop(runtime->loops[i], merged);
+    }
+    if (merged != NULL && runtime == NULL) {
+        rg_census_add_all(merged);
+    }
+    return merged;
+}
+
 int rg_runtime_stats_sized(const struct rg_runtime *runtime, struct rg_stats *out_stats,
                            size_t struct_size)
 {
@@ -397,16 +423,10 @@ int rg_runtime_stats_sized(const struct rg_runtime *runtime, struct rg_stats *ou
     if (rc < 0) {
         return rc;
     }
-    struct rg_metrics *merged = calloc(1, sizeof(*merged));
+    struct rg_stats stats = {0};
+    struct rg_metrics *merged = rg_runtime_metrics(runtime);
     if (merged == NULL) {
         return -ENOMEM;
-    }
-    struct rg_stats stats = {0};
-    for (uint32_t i = 0; runtime != NULL && i < runtime->loop_count; i++) {
-        rg_census_add_loop(runtime->loops[i], merged, &stats);
-    }
-    if (runtime == NULL) {
-        rg_census_add_all(merged, &stats);
     }
     stats_fill(&stats, merged);
     free(merged);

@@ -31,5 +31,8 @@ struct rg_runtime {
 
 /* True if a loop has requests that wait for leased memory. Any thread. */
 bool rg_runtime_is_starved(const struct rg_runtime *runtime);
+/* What its loops have counted; NULL: all of the process, see runtime/census.h. Returns owned, to be
+ * freed; NULL: no memory. Any thread. */
+struct rg_metrics *rg_runtime_metrics(const struct rg_runtime *runtime);
 
 #endif

@@ -115,6 +115,7 @@ static const struct rg_operation_ops operation_ops = {
 
 static const struct rg_request_ops listing_ops = {
     .verb = "list",
+    .operation = RG_VERB_LIST,
     .start = rg_operation_start,
     .cancel = rg_operation_cancel,
     .release = rg_operation_release,
@@ -171,6 +172,7 @@ static void next_release(struct rg_request *request)
 
 static const struct rg_request_ops next_ops = {
     .verb = "list",
+    .operation = RG_VERB_LIST,
     .release = next_release,
     .start = next_start,
     .cancel = next_cancel,

@@ -138,6 +138,7 @@ static void list_release(struct rg_request *request)
 
 static const struct rg_request_ops list_ops = {
     .verb = "list",
+    .operation = RG_VERB_LIST,
     .encode = list_encode,
     .head = list_head,
     .finish = list_finish,

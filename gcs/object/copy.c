@@ -58,6 +58,7 @@ static enum rg_status step_finish(struct rg_request *request, struct rg_completi
 
 static const struct rg_request_ops step_ops = {
     .verb = "copy",
+    .operation = RG_VERB_COPY,
     .traffic = RG_TRAFFIC_WRITE,
     .encode = rg_object_encode,
     .head = rg_object_head,
@@ -283,6 +284,7 @@ static const struct rg_operation_ops operation_ops = {
 
 static const struct rg_request_ops copy_ops = {
     .verb = "copy to",
+    .operation = RG_VERB_COPY,
     .start = rg_operation_start,
     .cancel = rg_operation_cancel,
     .release = rg_operation_release,

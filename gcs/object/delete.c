@@ -20,6 +20,7 @@ static enum rg_status delete_finish(struct rg_request *request, struct rg_comple
 
 static const struct rg_request_ops delete_ops = {
     .verb = "delete",
+    .operation = RG_VERB_DELETE,
     .traffic = RG_TRAFFIC_WRITE,
     .encode = rg_object_encode,
     .head = delete_head,

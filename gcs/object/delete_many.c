@@ -359,6 +359,7 @@ static const struct rg_operation_ops operation_ops = {
 
 static const struct rg_request_ops many_ops = {
     .verb = "delete",
+    .operation = RG_VERB_DELETE,
     .start = rg_operation_start,
     .cancel = rg_operation_cancel,
     .release = rg_operation_release,

@@ -353,6 +353,7 @@ static void get_release(struct rg_request *request)
 
 const struct rg_request_ops rg_get_ops = {
     .verb = "get",
+    .operation = RG_VERB_GET,
     .traffic = RG_TRAFFIC_MEDIA,
     .encode = get_encode,
     .head = get_head,

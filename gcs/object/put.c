@@ -96,6 +96,7 @@ static void put_release(struct rg_request *request)
 
 static const struct rg_request_ops put_ops = {
     .verb = "put",
+    .operation = RG_VERB_PUT,
     .traffic = RG_TRAFFIC_WRITE,
     .encode = put_encode,
     .head = put_head,

@@ -428,6 +428,7 @@ static const struct rg_operation_ops operation_ops = {
 
 static const struct rg_request_ops ranges_ops = {
     .verb = "get ranges of",
+    .operation = RG_VERB_GET,
     .start = rg_operation_start,
     .cancel = rg_operation_cancel,
     .release = rg_operation_release,

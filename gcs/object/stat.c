@@ -6,6 +6,7 @@
 
 static const struct rg_request_ops stat_ops = {
     .verb = "stat",
+    .operation = RG_VERB_STAT,
     .encode = rg_object_encode,
     .head = rg_object_head,
     .finish = rg_object_finish_info,

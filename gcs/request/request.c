@@ -208,8 +208,8 @@ void rg_request_finish(struct rg_request *request, struct rg_completion *complet
     if (completion->status != RG_STATUS_OK) {
         rg_request_explain(request, completion);
     }
-    rg_histogram_record(&loop->metrics.phases[RG_PHASE_TOTAL],
-                        rg_time_between(request->submitted_ns, loop->now_ns));
+    rg_metrics_request(&loop->metrics, request->ops->operation, completion->status,
+                       rg_time_between(request->submitted_ns, loop->now_ns));
     request->ops->release(request);
     become(request, RG_REQUEST_FREE);
     rg_client_give_request(request->client, request);
@@ -305,7 +305,7 @@ static void alarm_fire(struct rg_alarm *alarm)
         return;
     }
     RG_ASSERT(request->state == RG_REQUEST_BACKOFF);
-    rg_metric_add(&loop_of(request)->metrics.retries, 1);
+    rg_metric_add(&loop_of(request)->metrics.retries[request->failure.status], 1);
     attempt_start(request);
 }
 
@@ -464,7 +464,7 @@ static void answer_refused(struct rg_request *request)
                             request->client->options.attempts_max > 1;
     if (request->x.http_status == 401 &&
         rg_authorize_again(&request->client_loop->authorizer, &request->token, may_have_another)) {
-        rg_metric_add(&loop_of(request)->metrics.retries, 1);
+        rg_metric_add(&loop_of(request)->metrics.retries[RG_STATUS_UNAUTHENTICATED], 1);
         if (RG_UNLIKELY(rg_log_enabled(RG_LOG_INFO))) {
             rg_trace_retry(request, 0);
         }
@@ -569,7 +569,7 @@ static void exchange_done(struct rg_exchange *x)
     if (may_repeat_at_once(request)) {
         rg_verify_note_attempt(&request->verify, x->request_sent, request->failure.status);
         request->retry.failures++;
-        rg_metric_add(&loop_of(request)->metrics.retries, 1);
+        rg_metric_add(&loop_of(request)->metrics.retries[x->status], 1);
         rg_log(RG_LOG_DEBUG, "%s gs://%s/%s: its connection had been closed, the next at once",
                request->ops->verb, request->bucket, request->object);
         attempt_start(request);
@@ -613,6 +613,7 @@ static enum rg_body_action exchange_head(struct rg_exchange *x, const struct rg_
         x->body_max = RG_ERROR_BODY_SIZE_MAX;
         return RG_BODY_DISCARD;
     }
+    rg_metrics_refusal(&loop_of(request)->metrics, head->status);
     const struct rg_h1_slice *retry_after = rg_h1_find(head, "retry-after");
     if (retry_after != NULL) {
         request->retry.retry_after_ns = rg_retry_after_parse(retry_after, rg_h1_find(head, "date"));

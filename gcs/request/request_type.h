@@ -42,6 +42,7 @@ enum rg_request_state {
 struct rg_request_ops {
     const char *verb; /* for messages: "get", "list", "put" */
     enum rg_traffic_kind traffic;
+    enum rg_verb operation; /* as it is counted */
     /* Ended, it removes what it left on the server before it completes. */
     bool leaves_things;
     /* Encodes the head; ends with rg_request_encode_end. */

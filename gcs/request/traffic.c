@@ -669,6 +669,7 @@ static enum rg_body_action hedge_head(struct rg_exchange *x, const struct rg_h1_
     struct rg_request *request = hedge_of(x)->request;
     if (head->status < 200 || head->status >= 300) {
         /* The first request may yet do better. */
+        rg_metrics_refusal(&request->client_loop->loop->metrics, head->status);
         x->body_max = RG_ERROR_BODY_SIZE_MAX;
         return RG_BODY_DISCARD;
     }

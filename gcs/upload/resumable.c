@@ -50,6 +50,7 @@ struct resumable {
     uint32_t sessions;            /* made so far */
     uint64_t persisted, sent_end; /* bytes of this session */
     struct rg_retry retry;        /* counts the failures since the last progress */
+    enum rg_status failed;        /* of the last try */
     struct rg_alarm alarm;        /* of SEND_LATER and ASK_LATER */
     char *body;                   /* owned; of the request that makes a session */
 };
@@ -216,6 +217,7 @@ static bool step_later(struct rg_upload_op *op, enum session_step step, enum rg_
     };
     uint64_t at_ns;
     own->retry.retry_after_ns = retry_after_ns;
+    own->failed = status;
     if (rg_client_loop_is_closing(client_loop) ||
         !rg_retry_next(&own->retry, &client_loop->retry_budget, &event, &at_ns)) {
         return false;
@@ -229,7 +231,7 @@ static void alarm_fire(struct rg_alarm *alarm)
 {
     struct rg_upload_op *op = RG_CONTAINER_OF(alarm, struct resumable, alarm)->op;
     rg_upload_step(op, op->step == SESSION_ASK_LATER ? SESSION_ASKING : SESSION_SENDING);
-    rg_metric_add(&loop_of(op)->metrics.retries, 1);
+    rg_metric_add(&loop_of(op)->metrics.retries[resumable_of(op)->failed], 1);
     rg_operation_wake(&op->operation);
 }
 

@@ -463,6 +463,7 @@ static void upload_start(struct rg_request *request)
 
 const struct rg_request_ops rg_upload_ops = {
     .verb = "upload",
+    .operation = RG_VERB_PUT,
     .leaves_things = true,
     .start = upload_start,
     .cancel = rg_operation_cancel,

@@ -5,6 +5,7 @@
 
 #include <ringest/checkpoint.h>
 #include <ringest/dataset.h>
+#include <ringest/metrics.h>
 #include <ringest/upload.h>
 
 #endif

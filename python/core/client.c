@@ -518,6 +518,7 @@ static PyMethodDef client_methods[] = {
     {"_server_time", client_server_time, METH_NOARGS,
      "The server's clock, in seconds since 1970, by its answers so far; None: none has told it."},
     {"stats", client_stats, METH_NOARGS, "Counters and latencies since the first use: a dict."},
+    {"_metrics", core_client_metrics, METH_NOARGS, "The rows of ringest.metrics(client)."},
     {"close", client_close, METH_NOARGS, "Ends the client; Buffers that are still held stay good."},
     {0},
 };

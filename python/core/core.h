@@ -207,6 +207,9 @@ bool core_settings_complete(const struct core_settings *self, struct rg_runtime_
 
 /* What all sessions of the process have counted, also those that were closed. */
 PyObject *core_stats(PyObject *module, PyObject *nothing);
+/* With names and units: of all, and of one Client. */
+PyObject *core_metrics(PyObject *module, PyObject *nothing);
+PyObject *core_client_metrics(PyObject *client, PyObject *nothing);
 /* The session of a Client for this process; NULL with an exception. New reference, since any code
  * of the caller's may close the client. */
 struct core_session *core_client_session(PyObject *client);

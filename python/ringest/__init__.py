@@ -28,6 +28,7 @@ from ringest._errors import (
     PreconditionError,
     UnavailableError,
 )
+from ringest._metrics import Metric, metrics
 from ringest._samples import SKIP, TransformError
 from ringest._state import gather_state
 from ringest.client import Client, default_client, stats
@@ -48,6 +49,7 @@ __all__ = [
     "Item",
     "ListError",
     "MapDataset",
+    "Metric",
     "NotFoundError",
     "Objects",
     "PermissionDeniedError",
@@ -60,6 +62,7 @@ __all__ = [
     "UnavailableError",
     "default_client",
     "gather_state",
+    "metrics",
     "stats",
     "to_device",
 ]
@@ -69,6 +72,7 @@ for _class in (
     ChecksumError,
     Error,
     ListError,
+    Metric,
     NotFoundError,
     PermissionDeniedError,
     PreconditionError,
@@ -106,10 +110,12 @@ _MODULES = [
     "device",
     "fs",
     "lightning",
+    "opentelemetry",
+    "prometheus",
     "retention",
     "safetensors",
 ]
-_MODULES += ["tar", "webdataset"]
+_MODULES += ["tar", "tensorboard", "webdataset"]
 
 
 def __dir__() -> list[str]:

@@ -6,7 +6,12 @@ import contextlib
 from collections.abc import Iterator
 
 # What pip is to be told for a module.
-_REMEDIES = {"torch": "'ringest[torch]'", "fsspec": "'ringest[fs]'"}
+_REMEDIES = {
+    "torch": "'ringest[torch]'",
+    "fsspec": "'ringest[fs]'",
+    "opentelemetry": "'ringest[opentelemetry]'",
+    "prometheus_client": "'ringest[prometheus]'",
+}
 
 
 @contextlib.contextmanager

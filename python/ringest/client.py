@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import datetime
 import functools
 import itertools
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from ringest import _collate, _core, _fields, _log, _progress
 from ringest._core import Buffer, GetMany, Item, Objects
 from ringest._errors import NotFoundError
+from ringest._metrics import Metric, metrics
 from ringest._numbers import BYTES_MAX, flag, whole
 
 if TYPE_CHECKING:
@@ -281,6 +283,10 @@ class Client(_core.Client):
             size_hint=size_hint,
             exclusive=exclusive,
         )
+
+    def metrics(self) -> builtins.list[Metric]:
+        """What this client has counted, with names, kinds and units: ringest.metrics(client)."""
+        return metrics(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self._settings,)

@@ -30,6 +30,11 @@ int rg_runtime_check(const struct rg_runtime *asked)
     return asked->check_result;
 }
 
+void rg_runtime_waited(struct rg_runtime *told, uint64_t ns)
+{
+    RG_CHECK(told == &runtime && ns <= INT64_MAX);
+}
+
 static struct rg_cq *open_queue(uint32_t capacity)
 {
     struct rg_cq *cq;

@@ -285,7 +285,7 @@ static void test_who_waits_for_a_slab_gets_one_that_another_thread_released(void
     RG_CHECK(late->capacity >= SLAB_SIZE);
     rg_loop_stop(loop);
     RG_CHECK_EQ(slabs.tries, 1);
-    RG_CHECK_EQ(rg_metric_load(&loop->metrics.slab_starved), 1);
+    RG_CHECK_EQ(rg_metric_load(&loop->metrics.lease_waits), 1);
     rg_lease_release(late);
     for (unsigned i = 1; i < slabs.count; i++) {
         rg_lease_release(slabs.leases[i]);

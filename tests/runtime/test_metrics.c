@@ -118,19 +118,15 @@ static void test_merging_adds_counters_and_keeps_the_largest_maximum(void)
 {
     memset(loops, 0, sizeof(loops));
     memset(&merged, 0, sizeof(merged));
-    rg_metric_add(&loops[0].requests, 3);
-    rg_metric_add(&loops[0].requests, 4);
-    rg_metric_add(&loops[1].requests, 5);
-    rg_metric_raise(&loops[0].slab_bytes_max, 100);
-    rg_metric_raise(&loops[0].slab_bytes_max, 90);
-    rg_metric_raise(&loops[1].slab_bytes_max, 70);
+    rg_metric_add(&loops[0].attempts, 3);
+    rg_metric_add(&loops[0].attempts, 4);
+    rg_metric_add(&loops[1].attempts, 5);
     rg_histogram_record(&loops[0].phases[RG_PHASE_TLS], 2000000);
     rg_histogram_record(&loops[1].phases[RG_PHASE_TLS], 1000000);
     rg_metrics_merge(&merged, &loops[0]);
     rg_metrics_merge(&merged, &loops[1]);
-    RG_CHECK_EQ(rg_metric_load(&merged.requests), 12);
-    RG_CHECK_EQ(rg_metric_load(&merged.slab_bytes_max), 100);
-    RG_CHECK_EQ(rg_metric_load(&merged.retries), 0);
+    RG_CHECK_EQ(rg_metric_load(&merged.attempts), 12);
+    RG_CHECK_EQ(rg_metrics_retries(&merged), 0);
     RG_CHECK_EQ(rg_histogram_count(&merged.phases[RG_PHASE_TLS]), 2);
     RG_CHECK_EQ(rg_histogram_max(&merged.phases[RG_PHASE_TLS]), 2000000);
     RG_CHECK_EQ(rg_histogram_count(&merged.phases[RG_PHASE_BODY]), 0);
@@ -144,7 +140,7 @@ static void *write_metrics(void *arg)
     for (unsigned i = 1; i <= WRITE_COUNT; i++) {
         /* A torn value would show as one that is no multiple of this. */
         rg_metric_add(&metrics->recv_bytes, UINT64_C(0x100000001));
-        rg_histogram_record(&metrics->phases[RG_PHASE_TOTAL], i * RG_NS_PER_US);
+        rg_histogram_record(&metrics->durations[RG_VERB_GET], i * RG_NS_PER_US);
     }
     return NULL;
 }
@@ -160,7 +156,7 @@ static void test_reader_beside_the_writer_sees_whole_values(void)
         memset(&merged, 0, sizeof(merged));
         rg_metrics_merge(&merged, &loops[0]);
         uint64_t bytes_now = rg_metric_load(&merged.recv_bytes);
-        uint64_t count_now = rg_histogram_count(&merged.phases[RG_PHASE_TOTAL]);
+        uint64_t count_now = rg_histogram_count(&merged.durations[RG_VERB_GET]);
         is_whole = is_whole && bytes_now % UINT64_C(0x100000001) == 0;
         is_growing = is_growing && bytes_now >= bytes && count_now >= count;
         bytes = bytes_now;
@@ -169,7 +165,8 @@ static void test_reader_beside_the_writer_sees_whole_values(void)
     pthread_join(writer, NULL);
     RG_CHECK(is_whole);
     RG_CHECK(is_growing);
-    RG_CHECK_EQ(rg_histogram_max(&loops[0].phases[RG_PHASE_TOTAL]), WRITE_COUNT * RG_NS_PER_US);
+    RG_CHECK_EQ(rg_histogram_max(&loops[0].durations[RG_VERB_GET]),
+                WRITE_COUNT * RG_NS_PER_US);
 }
 
 int main(int argc, char **argv)

@@ -750,7 +750,7 @@ static void check_hedges(void)
     for (uint32_t i = 0; i < world->scenario.loops; i++) {
         const struct rg_metrics *metrics = &world->loops[i]->metrics;
         uint64_t hedges = rg_metric_load(&metrics->hedges);
-        RG_CHECK(hedges * 1000 <= RG_HEDGE_PER_1000_DEFAULT * rg_metric_load(&metrics->requests));
+        RG_CHECK(hedges * 1000 <= RG_HEDGE_PER_1000_DEFAULT * rg_metric_load(&metrics->attempts));
         RG_CHECK_EQ(rg_metric_load(&metrics->in_flight), 0);
         hedge_total += hedges;
         hedge_win_total += rg_metric_load(&metrics->hedge_wins);

@@ -370,7 +370,7 @@ static struct cost run_timed(const struct plan *plan)
     }
     struct cost cost = {
         .ns = rg_sim_now_ns(world->sim) - started_ns,
-        .requests = rg_metric_load(&world->loop->metrics.requests),
+        .requests = rg_metric_load(&world->loop->metrics.attempts),
         .connections = rg_metric_load(&world->loop->metrics.connections_opened),
     };
     rg_listing_found_check(&world->found, &world->model, plan->ordered);

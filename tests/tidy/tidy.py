@@ -93,7 +93,6 @@ FOR_TESTS = {
     "rg_cache_name_read": "which names are segments, as anybody may have left them",
     "rg_credentials_none": "compared with what was found",
     "rg_credentials_parse": "a parser, which is fuzzed too",
-    "rg_histogram_count": "compared with sorted values",
     "rg_histogram_max": "compared with sorted values",
     "rg_histogram_merge": "compared with the histogram of the union",
     "rg_histogram_quantile": "compared with sorted values, at any fraction",

@@ -1,0 +1,39 @@
+/* What the library counts, for exporters to monitoring systems: each metric with its name, kind and
+ * unit. docs/METRICS.md lists them. rg_stats has the most asked for as a struct. */
+#ifndef RINGEST_METRICS_H
+#define RINGEST_METRICS_H
+
+#include <ringest/runtime.h>
+
+/* A counter only grows, a gauge is as it is now, a histogram counts durations. */
+enum rg_metric_kind { RG_METRIC_COUNTER, RG_METRIC_GAUGE, RG_METRIC_HISTOGRAM };
+
+/* buckets[i] of a histogram: durations below 2^(RG_METRIC_BITS_MIN + i) ns: 16 us to 69 s. */
+#define RG_METRIC_BITS_MIN 14
+#define RG_METRIC_BUCKETS 23
+#define RG_METRICS_MAX 512 /* there are never more */
+
+struct rg_metric {
+    const char *name, *unit, *text; /* in static storage, as the next two */
+    const char *operation, *status; /* labels; NULL: it has none. Of retries: their cause */
+    enum rg_metric_kind kind;
+    uint64_t value;              /* of a histogram: how many durations */
+    uint64_t sum_ns;             /* of a histogram, as the rest */
+    struct rg_latency durations; /* count is `value`; quantiles are exact to 1/16 */
+    uint64_t buckets[RG_METRIC_BUCKETS];
+};
+
+RG_DECLS_BEGIN
+/* Stores up to out_max metrics of a runtime; NULL: of all runtimes of this process, closed ones
+ * too. Loops go on meanwhile: values are not of one instant. Of those with labels, only one of
+ * each name is stored if it is 0. Returns how many, -ENOMEM or -EOWNERDEAD. Any thread. */
+RG_API int rg_metrics_snapshot_sized(const struct rg_runtime *runtime, struct rg_metric *out,
+                                     uint32_t out_max, size_t struct_size);
+static inline int rg_metrics_snapshot(const struct rg_runtime *runtime, struct rg_metric *out,
+                                      uint32_t out_max)
+{
+    return rg_metrics_snapshot_sized(runtime, out, out_max, sizeof(*out));
+}
+
+RG_DECLS_END
+#endif

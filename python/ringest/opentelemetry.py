@@ -1,0 +1,152 @@
+"""Metrics for OpenTelemetry.
+
+    ringest.opentelemetry.observe()                    # needs opentelemetry-api
+
+makes observable instruments of the meter "ringest": "ringest.attempts", "ringest.requests" with the attributes
+operation and status, and so on (docs/METRICS.md), and the median and p99 of each duration as gauges in seconds.
+
+The API has no histograms that were counted elsewhere, and to record each request in Python would cost more than the
+request. So the exact histogram is added on its way out (needs opentelemetry-sdk):
+
+    reader = PeriodicExportingMetricReader(ringest.opentelemetry.Durations(OTLPMetricExporter()))
+
+exports "http.client.request.duration" beside what the exporter is given.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ringest import _core
+from ringest._metrics import BOUNDS, Metric, metrics
+from ringest._needs import needs
+from ringest.client import Client
+
+with needs(__name__):
+    from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter_provider
+try:
+    from opentelemetry.sdk.metrics import export as _sdk
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+except ModuleNotFoundError:
+    _sdk = None  # type: ignore[assignment]
+
+__all__ = ["Durations", "observe"]
+
+_NS_PER_S = 10**9
+# All instruments are asked one after the other.
+_SNAPSHOT_SECONDS = 0.1
+_QUANTILES = {"0.5": "p50", "0.99": "p99"}
+_METHODS = {"get": "GET", "list": "GET", "stat": "GET", "put": "POST", "copy": "POST", "delete": "DELETE"}
+
+
+class _Snapshots:
+    def __init__(self, client: Client | None):
+        self._client = client
+        self._taken = float("-inf")
+        self._metrics: list[Metric] = []
+
+    def of(self, name: str) -> list[Metric]:
+        now = time.monotonic()
+        if now - self._taken > _SNAPSHOT_SECONDS:
+            self._taken, self._metrics = now, metrics(self._client)
+        return [metric for metric in self._metrics if metric.name == name]
+
+
+def _values(snapshots: _Snapshots, name: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    def observe_values(options: CallbackOptions) -> Iterable[Observation]:
+        for metric in snapshots.of(name):
+            yield Observation(metric.value / _NS_PER_S if metric.unit == "ns" else metric.value, metric.labels)
+
+    return observe_values
+
+
+def _quantiles(snapshots: _Snapshots, name: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    def observe_quantiles(options: CallbackOptions) -> Iterable[Observation]:
+        for metric in snapshots.of(name):
+            for quantile, field in _QUANTILES.items():
+                value = getattr(metric.histogram, field) / _NS_PER_S
+                yield Observation(value, {**metric.labels, "quantile": quantile})
+
+    return observe_quantiles
+
+
+def _unit(unit: str) -> str:
+    return {"ns": "s", "bytes": "By"}.get(unit, "{" + unit.removesuffix("s") + "}")
+
+
+def observe(client: Client | None = None, meter_provider: MeterProvider | None = None) -> None:
+    """Makes the instruments, once for a provider: by default the global one. They observe all clients of this process,
+    or `client`, whenever the provider's reader collects."""
+    meter = (meter_provider or get_meter_provider()).get_meter("ringest", _core.version)
+    snapshots = _Snapshots(client)
+    table = {metric.name: (metric.kind, metric.text, metric.unit) for metric in metrics(client)}
+    for name, (kind, text, unit) in table.items():
+        make: Any = meter.create_observable_counter if kind == "counter" else meter.create_observable_gauge
+        callback = (_quantiles if kind == "histogram" else _values)(snapshots, name)
+        make(f"ringest.{name}", callbacks=[callback], unit=_unit(unit), description=text)
+
+
+if _sdk is not None:
+
+    class Durations(_sdk.MetricExporter):
+        """An exporter that adds "http.client.request.duration", of each operation, to what `exporter` is given: from
+        submitting a request to its end, retries included, of all clients of this process, or of `client`."""
+
+        def __init__(self, exporter: _sdk.MetricExporter, client: Client | None = None):
+            super().__init__(exporter._preferred_temporality, exporter._preferred_aggregation)
+            self._exporter, self._client = exporter, client
+            self._started = time.time_ns()
+
+        def _point(self, metric: Metric) -> _sdk.HistogramDataPoint:
+            histogram = metric.histogram
+            assert histogram is not None
+            edges = [0, *histogram.buckets, metric.value]
+            operation = metric.operation or "other"
+            return _sdk.HistogramDataPoint(
+                attributes={"http.request.method": _METHODS.get(operation, "_OTHER"), "ringest.operation": operation},
+                start_time_unix_nano=self._started,
+                time_unix_nano=time.time_ns(),
+                count=metric.value,
+                sum=histogram.sum / _NS_PER_S,
+                bucket_counts=[end - begin for begin, end in itertools.pairwise(edges)],
+                explicit_bounds=[bound / _NS_PER_S for bound in BOUNDS],
+                min=0.0,
+                max=histogram.max / _NS_PER_S,
+            )
+
+        def _ours(self, resource: Resource) -> _sdk.ResourceMetrics:
+            points = [self._point(m) for m in metrics(self._client) if m.name == "request_duration"]
+            data = _sdk.Histogram(data_points=points, aggregation_temporality=_sdk.AggregationTemporality.CUMULATIVE)
+            text = "Duration of requests, retries included"
+            metric = _sdk.Metric(name="http.client.request.duration", description=text, unit="s", data=data)
+            scope = InstrumentationScope("ringest", _core.version)
+            return _sdk.ResourceMetrics(resource, [_sdk.ScopeMetrics(scope, [metric], "")], "")
+
+        def export(self, metrics_data: _sdk.MetricsData, *args: Any, **kwargs: Any) -> _sdk.MetricExportResult:
+            theirs = metrics_data.resource_metrics
+            resource = theirs[0].resource if theirs else Resource.get_empty()
+            both = dataclasses.replace(metrics_data, resource_metrics=[*theirs, self._ours(resource)])
+            return self._exporter.export(both, *args, **kwargs)
+
+        def force_flush(self, timeout_millis: float = 10_000) -> bool:
+            return self._exporter.force_flush(timeout_millis)
+
+        def shutdown(self, timeout_millis: float = 30_000, **kwargs: Any) -> None:
+            self._exporter.shutdown(timeout_millis, **kwargs)
+
+else:
+
+    class Durations:  # type: ignore[no-redef]
+        """Stands for what needs the package opentelemetry-sdk."""
+
+        def __init__(self, exporter: Any, client: Client | None = None):
+            raise ModuleNotFoundError(
+                "ringest.opentelemetry.Durations needs the package opentelemetry-sdk, which is not installed: "
+                "pip install 'ringest[opentelemetry]'",
+                name="opentelemetry.sdk",
+            )

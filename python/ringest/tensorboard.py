@@ -1,0 +1,85 @@
+"""Scalars for TensorBoard, beside the loss.
+
+    writer = torch.utils.tensorboard.SummaryWriter("gs-or-local-folder")
+    seen = ringest.tensorboard.Scalars(writer)
+    for step, batch in enumerate(loader):
+        ...
+        if step % 100 == 0:
+            seen.write(step)
+
+Any writer with add_scalar(tag, value, step) will do: that of torch.utils.tensorboard, tensorboardX, a stub.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+from ringest._metrics import BOUNDS, Metric, metrics
+from ringest.client import Client
+
+__all__ = ["Scalars"]
+
+_NS_PER_MS = 10**6
+
+
+class Writer(Protocol):
+    """What is needed of one."""
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int, /) -> object: ...
+
+
+def quantile(bounds: Sequence[int], below: Sequence[int], count: int, p: float) -> float:
+    """Of `count` values, `below[i]` of which are below `bounds[i]`: the value that a part p of them is below, between
+    the ends of its bucket as if they were spread evenly; 0 of none."""
+    wanted, begin, seen = p * count, 0, 0
+    for end, until in zip(bounds, below):
+        if until >= wanted and until > seen:
+            return begin + (end - begin) * (wanted - seen) / (until - seen)
+        begin, seen = end, max(seen, until)
+    return float(bounds[-1]) if count > 0 else 0.0
+
+
+class _Sums:
+    """What is compared with what was counted before."""
+
+    def __init__(self, found: list[Metric]):
+        self.at = time.monotonic()
+        self.wait_ns = sum(m.histogram.sum for m in found if m.name == "consumer_wait" and m.histogram)
+        self.bytes = sum(m.value for m in found if m.name in ("recv_bytes", "cache_hit_bytes"))
+        self.retries = sum(m.value for m in found if m.name == "retries")
+        gets = [m for m in found if m.name == "request_duration" and m.operation == "get"]
+        self.get_count = sum(m.value for m in gets)
+        self.gets = [sum(column) for column in zip(*(m.histogram.buckets for m in gets if m.histogram))]
+        self.gets = self.gets or [0] * len(BOUNDS)
+
+
+class Scalars:
+    """Writes what has happened since the last call: ringest/wait_ms_per_step (how long threads slept for data),
+    ringest/megabytes_per_s (received, or from the cache), ringest/get_p99_ms (of gets, retries included; interpolated
+    within a factor of 2) and ringest/retries.
+
+    client: the one to look at; None: all of this process. Workers of a DataLoader are processes of their own: write in
+    them, or use a loader without workers, as ringest's datasets need none. One thread at a time."""
+
+    def __init__(self, writer: Writer, client: Client | None = None, prefix: str = "ringest/"):
+        self._writer, self._client, self._prefix = writer, client, prefix
+        self._before = _Sums(metrics(client))
+        self._step: int | None = None
+
+    def write(self, step: int) -> dict[str, float]:
+        """Writes the scalars at `step`, and returns them by their names without prefix."""
+        now, before = _Sums(metrics(self._client)), self._before
+        steps = max(step - self._step, 1) if self._step is not None else max(step, 1)
+        gets = [int(a - b) for a, b in zip(now.gets, before.gets)]
+        found = {
+            "wait_ms_per_step": (now.wait_ns - before.wait_ns) / _NS_PER_MS / steps,
+            "megabytes_per_s": (now.bytes - before.bytes) / 1e6 / max(now.at - before.at, 1e-9),
+            "get_p99_ms": quantile(BOUNDS, gets, now.get_count - before.get_count, 0.99) / _NS_PER_MS,
+            "retries": float(now.retries - before.retries),
+        }
+        for name, value in found.items():
+            self._writer.add_scalar(self._prefix + name, value, step)
+        self._before, self._step = now, step
+        return found

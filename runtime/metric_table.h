@@ -1,0 +1,73 @@
+/* Everything that is counted: the one table of names, kinds, units and meanings. struct rg_metrics
+ * (runtime/metrics.h), rg_metrics_snapshot, ringest.metrics() and docs/METRICS.md are made of it.
+ *
+ * Kinds: a COUNTER only grows; a GAUGE is as it is now. Units: ns is nanoseconds. */
+#ifndef RG_RUNTIME_METRIC_TABLE_H
+#define RG_RUNTIME_METRIC_TABLE_H
+
+/* XX(name, kind, unit, text): the sum over loops. Those that end in "now" are not written while a
+ * loop runs, but when somebody looks (runtime/census.h). */
+/* clang-format off */
+#define RG_METRIC_VALUES(XX)                                                                       \
+    XX(attempts, COUNTER, "requests", "HTTP requests sent, retries and hedges included")           \
+    XX(hedges, COUNTER, "requests", "second requests, sent beside a slow first one")               \
+    XX(hedge_wins, COUNTER, "requests", "hedges that were answered first")                         \
+    XX(in_flight, GAUGE, "requests", "attempts that are out, or wait for a connection")            \
+    XX(limited, COUNTER, "requests", "attempts that had to wait for the rate of their bucket")     \
+    XX(backoffs, COUNTER, "cuts", "times the rate of a bucket was cut")                            \
+    XX(concurrency_limit, GAUGE, "requests",                                                       \
+       "about how many are out at the rates of slowed down loops; 0: none is slowed down")         \
+    XX(refused_429, COUNTER, "answers", "answers with status 429 (too many requests)")             \
+    XX(refused_503, COUNTER, "answers", "answers with status 503 (unavailable)")                   \
+    XX(timeouts, COUNTER, "timeouts", "deadlines of any kind that passed")                         \
+    XX(recv_bytes, COUNTER, "bytes", "received from sockets, TLS included")                        \
+    XX(sent_bytes, COUNTER, "bytes", "sent to sockets, TLS included")                              \
+    XX(connections, GAUGE, "connections", "open now")                                              \
+    XX(connections_opened, COUNTER, "connections", "connected, and handshaken where there is TLS") \
+    XX(connections_closed, COUNTER, "connections", "closed, of those that were opened")            \
+    XX(connections_failed, COUNTER, "connections", "never opened")                                 \
+    XX(connections_reused, COUNTER, "requests", "attempts on a connection that had served others") \
+    XX(tls_handshakes, COUNTER, "handshakes", "completed")                                         \
+    XX(tls_resumed, COUNTER, "handshakes", "handshakes that resumed a session")                    \
+    XX(cache_hits, COUNTER, "reads", "reads that the cache answered")                              \
+    XX(cache_hit_bytes, COUNTER, "bytes", "bytes of their bodies")                                 \
+    XX(cache_misses, COUNTER, "reads", "reads that the cache was asked for in vain")               \
+    XX(cache_bad, COUNTER, "blocks", "blocks in the cache that were damaged")                      \
+    XX(cache_writes, COUNTER, "blocks", "blocks that were handed to the cache")                    \
+    XX(cache_drops, COUNTER, "blocks", "blocks that the cache did not take (full, or busy)")       \
+    XX(lease_waits, COUNTER, "waits", "times a connection waited for leased memory to come back")  \
+    XX(leased_bytes, GAUGE, "bytes", "memory that is leased now")                                  \
+    XX(memory_max, GAUGE, "bytes", "memory that may be leased at once")                            \
+    XX(starved_loops, GAUGE, "loops", "loops with requests that wait for leased memory now")       \
+    XX(loops, GAUGE, "loops", "event loops that run now")                                          \
+    XX(loop_cpu, COUNTER, "ns", "CPU time of the event loops")                                     \
+    XX(wakeups, COUNTER, "wakeups", "returns of loops from waiting")                               \
+    XX(cqes, COUNTER, "completions", "completions that io_uring gave")
+
+/* XX(name, enumerator, text): the parts of a request's time, one histogram each. */
+#define RG_METRIC_PHASES(XX)                                                                       \
+    XX(queue, QUEUE, "from submitting a request until it has a connection")                        \
+    XX(dns, DNS, "one look-up of a host name")                                                     \
+    XX(connect, CONNECT, "one TCP connection without TLS")                                         \
+    XX(tls, TLS, "one TCP connection with its TLS handshake")                                      \
+    XX(first_byte, FIRST_BYTE, "from sending a request until the head of its answer is there")     \
+    XX(body, BODY, "from the head of an answer to its last byte")                                  \
+    XX(consumer_wait, CONSUMER_WAIT, "one sleep of a thread that waits for completions")
+
+/* XX(name, enumerator): the label "operation" of requests. */
+#define RG_METRIC_OPERATIONS(XX)                                                                   \
+    XX(other, OTHER)                                                                               \
+    XX(get, GET)                                                                                   \
+    XX(list, LIST)                                                                                 \
+    XX(stat, STAT)                                                                                 \
+    XX(put, PUT)                                                                                   \
+    XX(copy, COPY)                                                                                 \
+    XX(delete, DELETE)
+/* clang-format on */
+
+/* Those that have labels; only label values that occurred are shown. */
+#define RG_METRIC_REQUESTS_TEXT "requests of the program that have ended, by operation and status"
+#define RG_METRIC_RETRIES_TEXT "attempts after the first, by what the one before failed of"
+#define RG_METRIC_DURATION_TEXT "from submitting a request to its end, retries included"
+
+#endif

@@ -1,0 +1,177 @@
+"""What is counted, and the packages that it is given to: each of them the real one."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics import export as sdk
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from torch.utils.tensorboard import SummaryWriter
+
+import ringest
+import ringest.opentelemetry
+import ringest.prometheus
+import ringest.tensorboard
+from ringest._metrics import BOUNDS
+from support import COUNT, SIZE, Rule, client, emulator
+
+PAGE = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "METRICS.md")
+OBJECT = "gs://data/x-00000000"
+
+
+def value(found, name, **labels):
+    return next((m.value for m in found if m.name == name and m.labels == labels), 0)
+
+
+class Counted(unittest.TestCase):
+    def test_requests_are_counted_by_operation_and_status(self):
+        with client() as one:
+            for _ in range(3):
+                one.get(OBJECT)
+            one.put("gs://bucket/new", b"x")
+            with self.assertRaises(ringest.NotFoundError):
+                one.stat("gs://bucket/none")
+            found = one.metrics()
+            self.assertEqual(value(found, "requests", operation="get", status="OK"), 3)
+            self.assertEqual(value(found, "requests", operation="put", status="OK"), 1)
+            self.assertEqual(value(found, "requests", operation="stat", status="NOT_FOUND"), 1)
+            self.assertEqual(value(found, "request_duration", operation="get"), 3)
+            self.assertEqual(value(found, "attempts"), 5)
+            self.assertEqual(value(found, "connections_reused"), 5 - value(found, "connections_opened"))
+            self.assertEqual(value(found, "tls_handshakes"), value(found, "connections_opened"))
+            self.assertGreater(value(found, "loop_cpu"), 0)
+
+    def test_retries_are_counted_by_cause(self):
+        with emulator() as place, ringest.Client(*place, hedging=False, backoff_min=0.001) as one:
+            for status in (429, 503):
+                with Rule(place, times=1, effect="none", answer="failed", status=status):
+                    one.get(OBJECT)
+            found = one.metrics()
+            self.assertEqual(value(found, "refused_429"), 1)
+            self.assertEqual(value(found, "refused_503"), 1)
+            self.assertEqual(sum(m.value for m in found if m.name == "retries"), 2)
+            self.assertEqual(value(found, "retries", cause="THROTTLED"), 1)
+
+    def test_a_histogram_adds_up(self):
+        with client() as one:
+            for items in one.get_many([f"gs://data/x-{i:08}" for i in range(COUNT)]):
+                del items
+            gets = next(m for m in one.metrics() if m.name == "request_duration" and m.operation == "get")
+            self.assertEqual(gets.value, COUNT)
+            self.assertEqual(len(gets.histogram.buckets), len(BOUNDS))
+            self.assertEqual(list(gets.histogram.buckets), sorted(gets.histogram.buckets))
+            self.assertLessEqual(gets.histogram.p50, gets.histogram.p99)
+            self.assertLessEqual(gets.histogram.p50 * COUNT / 2, gets.histogram.sum * (1 + 1 / 16) + 64 * COUNT)
+
+    def test_closed_clients_count_for_the_process(self):
+        before = value(ringest.metrics(), "requests", operation="get", status="OK")
+        with client() as one:
+            one.get(OBJECT)
+        self.assertEqual(value(ringest.metrics(), "requests", operation="get", status="OK"), before + 1)
+        with self.assertRaisesRegex(TypeError, "client must be"):
+            ringest.metrics("gs://bucket")
+
+    def test_the_page_has_the_table(self):
+        with open(PAGE, encoding="utf-8") as file:
+            rows = re.findall(r"^\| `(\w+)`\s*\| ([\w{}, ]+?)\s*\| (\w+)\s*\| (.*?)\s*\|$", file.read(), re.MULTILINE)
+        table = {}
+        for metric in ringest.metrics():
+            labels = "".join(f"{', ' if i else ''}{label}" for i, label in enumerate(metric.labels))
+            kind = f"{metric.kind} {{{labels}}}" if labels else metric.kind
+            table.setdefault(metric.name, (metric.name, kind, metric.unit, metric.text))
+        self.assertEqual(rows, list(table.values()))
+
+
+class Exported(unittest.TestCase):
+    def test_prometheus_scrapes_what_was_counted(self):
+        with client() as one:
+            registry = CollectorRegistry()
+            registry.register(ringest.prometheus.Collector(one))
+            for _ in range(4):
+                one.get(OBJECT)
+            families = {f.name: f for f in text_string_to_metric_families(generate_latest(registry).decode())}
+            samples = families["ringest_requests"].samples
+            self.assertIn(
+                ("ringest_requests_total", {"operation": "get", "status": "OK"}, 4), [tuple(s[:3]) for s in samples]
+            )
+            duration = {
+                (s.name, s.labels.get("le")): s.value for s in families["ringest_request_duration_seconds"].samples
+            }
+            self.assertEqual(duration["ringest_request_duration_seconds_count", None], 4)
+            self.assertEqual(duration["ringest_request_duration_seconds_bucket", "+Inf"], 4)
+            self.assertTrue(0 < duration["ringest_request_duration_seconds_sum", None] < 600)
+            self.assertGreater(families["ringest_loop_cpu_seconds"].samples[0].value, 0)
+            self.assertGreaterEqual(families["ringest_recv_bytes"].samples[0].value, 4 * SIZE)
+
+    def test_opentelemetry_collects_and_exports(self):
+        kept = []
+
+        class Exporter(sdk.ConsoleMetricExporter):
+            def export(self, metrics_data, timeout_millis=10_000, **kwargs):
+                kept.append(metrics_data)
+                return sdk.MetricExportResult.SUCCESS
+
+        with client() as one:
+            reader = sdk.PeriodicExportingMetricReader(
+                ringest.opentelemetry.Durations(Exporter(), one), export_interval_millis=float("inf")
+            )
+            provider = MeterProvider([reader], shutdown_on_exit=False)
+            ringest.opentelemetry.observe(one, provider)
+            for _ in range(5):
+                one.get(OBJECT)
+            provider.force_flush()
+            provider.shutdown()
+        found = {m.name: m for r in kept[0].resource_metrics for s in r.scope_metrics for m in s.metrics}
+        requests = {tuple(p.attributes.items()): p.value for p in found["ringest.requests"].data.data_points}
+        self.assertEqual(requests[("operation", "get"), ("status", "OK")], 5)
+        self.assertEqual(found["ringest.recv_bytes"].unit, "By")
+        duration = found["http.client.request.duration"].data.data_points[0]
+        self.assertEqual((duration.count, sum(duration.bucket_counts)), (5, 5))
+        self.assertEqual(len(duration.bucket_counts), len(duration.explicit_bounds) + 1)
+        self.assertEqual(duration.attributes["http.request.method"], "GET")
+        quantiles = {p.attributes["quantile"] for p in found["ringest.first_byte"].data.data_points}
+        self.assertEqual(quantiles, {"0.5", "0.99"})
+
+    def test_tensorboard_shows_scalars(self):
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        with client() as one, SummaryWriter(folder) as writer:
+            seen = ringest.tensorboard.Scalars(writer, one)
+            for step in (10, 20):
+                for items in one.get_many([f"gs://data/x-{i:08}" for i in range(COUNT)]):
+                    del items
+                written = seen.write(step)
+            self.assertGreater(written["megabytes_per_s"], 0)
+            self.assertGreater(written["get_p99_ms"], 0)
+            self.assertEqual(seen.write(30), dict.fromkeys(written, 0.0))
+        shown = EventAccumulator(folder).Reload()
+        self.assertEqual([s.step for s in shown.Scalars("ringest/wait_ms_per_step")], [10, 20, 30])
+        self.assertEqual(
+            set(shown.Tags()["scalars"]),
+            {f"ringest/{name}" for name in ("wait_ms_per_step", "megabytes_per_s", "get_p99_ms", "retries")},
+        )
+
+    def test_quantiles_lie_between_the_ends_of_their_bucket(self):
+        quantile = ringest.tensorboard.quantile
+        self.assertEqual(quantile((10, 20, 40), (0, 0, 0), 0, 0.5), 0)
+        self.assertEqual(quantile((10, 20, 40), (10, 10, 10), 10, 0.5), 5)
+        self.assertEqual(quantile((10, 20, 40), (0, 5, 10), 10, 0.75), 30)
+        self.assertEqual(quantile((10, 20, 40), (0, 0, 0), 4, 0.99), 40)
+
+    def test_a_missing_package_is_named_with_the_extra(self):
+        for module, package, extra in (
+            ("prometheus", "prometheus_client", "prometheus"),
+            ("opentelemetry", "opentelemetry", "opentelemetry"),
+        ):
+            code = f"import sys; sys.modules['{package}'] = None\nimport ringest.{module}"
+            ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+            self.assertIn(f"pip install 'ringest[{extra}]'", ended.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
