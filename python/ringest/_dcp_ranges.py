@@ -11,9 +11,13 @@ import torch
 from ringest import _core
 from ringest._dcp_place import is_plain
 from ringest._errors import CheckpointError, checksum_error, crc32c_text
+from ringest._staging import PIECE_SIZE, Copying, is_staged
 
-# What does not come straight into its tensor comes through blocks of up to this, as many as FILES_AT_ONCE.
+# What does not come straight into its tensor comes through blocks of up to this, as many as FILES_AT_ONCE; what goes to a
+# device with streams, through pieces of PIECE_SIZE.
 BLOCK_SIZE = 4 << 20
+# Blocks begin at a multiple of this, so that elements of any type do.
+BLOCK_ALIGNMENT = 64
 # One call reads at most this many ranges.
 RANGES_AT_ONCE = 2048
 # Neighbours are read together with what lies between them up to this distance, as long as that is
@@ -27,6 +31,8 @@ ROW_GAP_MAX = 4 << 10
 
 # What follows when a range has been read: it is given the bytes and their CRC32C.
 Done = Callable[[torch.Tensor, int], None]
+# Copies elements of a block to a target; the text names the tensor.
+Copy = Callable[[torch.Tensor, torch.Tensor, str], None]
 
 
 def fits(target: torch.Tensor, dtype: torch.dtype) -> bool:
@@ -36,10 +42,19 @@ def fits(target: torch.Tensor, dtype: torch.dtype) -> bool:
     return is_same and not target.is_conj() and not target.is_neg()
 
 
-def copy(source: torch.Tensor, target: torch.Tensor, name: str) -> None:
-    """Into a tensor of another type, device or strides. name: of the tensor, and of where it is."""
+def is_staged_into(target: torch.Tensor) -> bool:
+    """Whether the device copies it from a piece, beside what is read meanwhile."""
+    return is_plain(target) and is_staged(target.device)
+
+
+def copy(source: torch.Tensor, target: torch.Tensor, name: str, copying: Copying | None = None) -> None:
+    """Into a tensor of another type, device or strides. name: of the tensor, and of where it is. copying: out of the
+    piece that has the source."""
     try:
-        target.copy_(source)
+        if copying is None:
+            target.copy_(source)
+        else:
+            copying.copy(target, source)
     except RuntimeError as error:
         raise CheckpointError(
             f"{name}, of {source.dtype}, cannot be copied into a tensor of {target.dtype} with the shape "
@@ -89,12 +104,14 @@ class Range:
     # Contiguous and of that size; None: a block is made when it is read.
     tensor: torch.Tensor | None
     done: Done | None
+    # With streams, of the tensor that the block is copied to.
+    device: torch.device | None = None
 
     def memory(self) -> torch.Tensor:
         return self.tensor if self.tensor is not None else torch.empty(self.size, dtype=torch.uint8)
 
     def block_size(self) -> int:
-        return 0 if self.tensor is not None else self.size
+        return 0 if self.tensor is not None else -(-self.size // BLOCK_ALIGNMENT) * BLOCK_ALIGNMENT
 
 
 class File:
@@ -108,8 +125,15 @@ class File:
         # What has come, (offset, size, CRC32C), where some of it has no CRC32C in the metadata.
         self.unchecked: list[tuple[int, int, int]] | None = None
 
-    def want(self, offset: int, size: int, tensor: torch.Tensor | None, done: Done | None) -> None:
-        self.ranges.append(Range(offset, size, tensor, done))
+    def want(
+        self,
+        offset: int,
+        size: int,
+        tensor: torch.Tensor | None,
+        done: Done | None,
+        device: torch.device | None = None,
+    ) -> None:
+        self.ranges.append(Range(offset, size, tensor, done, device))
 
     def leave_unchecked(self) -> None:
         """An item has no CRC32C of its own: the object has, if all of it is read."""
@@ -134,7 +158,8 @@ class File:
         batch: list[Range] = []
         size = 0
         for each in self.ranges:
-            if batch and (len(batch) == RANGES_AT_ONCE or size + each.block_size() > BLOCK_SIZE):
+            room = BLOCK_SIZE if each.device is None else PIECE_SIZE
+            if batch and (len(batch) == RANGES_AT_ONCE or size + each.block_size() > room):
                 yield batch
                 batch, size = [], 0
             batch.append(each)
@@ -168,6 +193,7 @@ class Box:
         check: Check | None,
         name: str,
         is_direct: bool,
+        copy: Copy,
     ):
         """name: of the tensor, for messages. is_direct: whether runs may be read straight into the target."""
         self._file = file
@@ -177,6 +203,7 @@ class Box:
         self._check = check
         self._name = f"{file.uri}: {name}"
         self._is_direct = is_direct
+        self._copy = copy
         self._strides = [1] * len(sizes)
         for i in range(len(sizes) - 1, 0, -1):
             self._strides[i - 1] = self._strides[i] * sizes[i]
@@ -190,14 +217,15 @@ class Box:
             self._range(offsets, size, target, target)
             return
         span = (1 + sum((length - 1) * stride for length, stride in zip(lengths, self._strides))) * itemsize
-        if (is_run or gap <= ROW_GAP_MAX) and span <= BLOCK_SIZE:
+        block_size = PIECE_SIZE if is_staged_into(target) else BLOCK_SIZE
+        if (is_run or gap <= ROW_GAP_MAX) and span <= block_size:
             self._range(offsets, span, None, target)
             return
         # Cut along the first dimension that can be cut: into blocks, or else into runs.
         dim = next(i for i, length in enumerate(lengths) if length > 1)
         step = 1
         if is_run or gap <= ROW_GAP_MAX:
-            step = max(1, BLOCK_SIZE // (self._strides[dim] * itemsize))
+            step = max(1, block_size // (self._strides[dim] * itemsize))
         for i in range(0, lengths[dim], step):
             count = min(step, lengths[dim] - i)
             part = [*offsets[:dim], offsets[dim] + i, *offsets[dim + 1 :]]
@@ -226,9 +254,10 @@ class Box:
                 if self._check is not None:
                     self._check.add(crc32c, block.nbytes)
                 if tensor is None:
-                    copy(block.view(self._dtype).as_strided(target.shape, self._strides), target, self._name)
+                    self._copy(block.view(self._dtype).as_strided(target.shape, self._strides), target, self._name)
 
-        self._file.want(self._base + begin * self._dtype.itemsize, size, tensor, done)
+        device = target.device if tensor is None and is_staged_into(target) else None
+        self._file.want(self._base + begin * self._dtype.itemsize, size, tensor, done, device)
 
 
 # Elements of a tensor with odd strides whose places are compared one by one; beyond that it is taken to overlap.

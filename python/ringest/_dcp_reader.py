@@ -13,7 +13,7 @@ import math
 import os
 import secrets
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, Metadata, TensorStorageMetadata
@@ -24,9 +24,22 @@ from torch.futures import Future
 from ringest import _core, _dcp_metadata, _dcp_names, _tensor_archive, _uri
 from ringest._dcp_metadata import Item
 from ringest._dcp_place import PerThread, Place, checkpoint_uri, future_of
-from ringest._dcp_ranges import GAP_ALWAYS, Box, Check, Done, File, Range, copy, fits, overlaps_itself, sharing
+from ringest._dcp_ranges import (
+    GAP_ALWAYS,
+    Box,
+    Check,
+    Done,
+    File,
+    Range,
+    copy,
+    fits,
+    is_staged_into,
+    overlaps_itself,
+    sharing,
+)
 from ringest._dcp_together import read_together, same_generations
 from ringest._errors import CheckpointError, NotFoundError, checksum_error, crc32c_text
+from ringest._staging import PIECE_SIZE, Copying, Piece, Staging
 from ringest._together import Team
 from ringest.client import Client
 
@@ -73,6 +86,30 @@ def _quantizer(tensor: torch.Tensor) -> tuple[Any, ...]:
     return tensor.qscheme(), tensor.dtype, tensor.q_per_channel_axis(), scales.tolist(), zeros.tolist()
 
 
+class _Batch(NamedTuple):
+    """Ranges of an object that are being read."""
+
+    file: File
+    blocks: list[tuple[Range, torch.Tensor]]
+    piece: Piece | None  # that has the blocks for devices
+    future: concurrent.futures.Future[tuple[int, list[int]]]
+
+
+def _blocks(ranges: list[Range], staging: Staging) -> tuple[list[tuple[Range, torch.Tensor]], Piece | None]:
+    """Memory for each: what goes to a device is read into a piece, if it has room for all of that."""
+    device = next((each.device for each in ranges if each.device is not None), None)
+    size = sum(each.block_size() for each in ranges if each.device is not None)
+    piece = staging.take(device) if device is not None and size <= PIECE_SIZE else None
+    blocks, at = [], 0
+    for each in ranges:
+        if piece is None or each.device is None:
+            blocks.append((each, each.memory()))
+            continue
+        blocks.append((each, piece.memory[at : at + each.size]))
+        at += each.block_size()
+    return blocks, piece
+
+
 class _Unreadable:
     """Stands for metadata that could not be read: whoever looks into it gets the error."""
 
@@ -96,6 +133,7 @@ class _Load:
         self.failure: Exception | None = None  # why metadata of all ranks was not read
         self._checks: list[Check] = []
         self._shared: set[int] = set()  # ids of items whose memory is another's too
+        self._copying: Copying | None = None  # out of the piece whose ranges are taken
 
     def read_metadata(self, rank: int | None) -> Metadata:
         """The metadata of all ranks, or one rank's own if there is none of all. Metadata of all that is there but cannot
@@ -232,7 +270,8 @@ class _Load:
             if check is not None and fits(target, dtype) and id(item) not in self._shared:
                 file.want(base, target.nbytes, target, check.see)
             elif target.numel():
-                box = Box(file, base, sizes, dtype, check, item.storage_index.fqn, id(item) not in self._shared)
+                is_direct = id(item) not in self._shared
+                box = Box(file, base, sizes, dtype, check, item.storage_index.fqn, is_direct, self._copy)
                 box.want(list(item.storage_offsets), list(item.lengths), target)
             return
         # The CRC32C of our own is that of the elements, unless there are none to be told.
@@ -295,16 +334,21 @@ class _Load:
 
     def _read(self, files: Iterable[File], has_gaps: bool = True) -> None:
         """Reads the ranges of all; what follows is done here, one after the other."""
-        out: collections.deque[tuple[File, list, concurrent.futures.Future]] = collections.deque()
-        with concurrent.futures.ThreadPoolExecutor(FILES_AT_ONCE, "ringest-dcp") as pool:
+        out: collections.deque[_Batch] = collections.deque()
+        # The threads first: what they fill is kept until they have ended.
+        with (
+            Staging(PIECE_SIZE, 2 * FILES_AT_ONCE) as staging,
+            concurrent.futures.ThreadPoolExecutor(FILES_AT_ONCE, "ringest-dcp") as pool,
+        ):
             for file in files:
-                for batch in file.batches(has_gaps):
+                for ranges in file.batches(has_gaps):
                     if len(out) == FILES_AT_ONCE:
-                        self._take(*out.popleft())
-                    blocks = [(each, each.memory()) for each in batch]
-                    out.append((file, blocks, pool.submit(self._read_batch, file, blocks)))
+                        self._take(out.popleft(), staging)
+                    blocks, piece = _blocks(ranges, staging)
+                    future = pool.submit(self._read_batch, file, blocks)
+                    out.append(_Batch(file, blocks, piece, future))
             while out:
-                self._take(*out.popleft())
+                self._take(out.popleft(), staging)
 
     def _is_there(self) -> bool:
         try:
@@ -318,13 +362,19 @@ class _Load:
             table.extend((each.offset, each.size, block.data_ptr()))
         return self.place()._get_into_addresses(file.uri, table, gap_max=file.gap_max, checksums=True)
 
-    def _take(self, file: File, blocks: list[tuple[Range, torch.Tensor]], future: concurrent.futures.Future) -> None:
+    def _take(self, batch: _Batch, staging: Staging) -> None:
         try:
-            generation, checksums = future.result()
+            generation, checksums = batch.future.result()
         except (NotFoundError, EOFError) as error:
-            raise self._explained(file.uri, error) from error
-        for (each, block), crc32c in zip(blocks, checksums, strict=True):
-            self._take_range(file, each, block, generation, crc32c)
+            raise self._explained(batch.file.uri, error) from error
+        with contextlib.nullcontext() if batch.piece is None else staging.copying(batch.piece) as self._copying:
+            for (each, block), crc32c in zip(batch.blocks, checksums, strict=True):
+                self._take_range(batch.file, each, block, generation, crc32c)
+        self._copying = None
+
+    def _copy(self, source: torch.Tensor, target: torch.Tensor, name: str) -> None:
+        """Out of a block."""
+        copy(source, target, name, self._copying if is_staged_into(target) else None)
 
     def _explained(self, uri: str, error: NotFoundError | EOFError) -> Exception:
         """What is wrong with the checkpoint, if an object is missing or short."""
@@ -356,7 +406,8 @@ class StorageReader(TorchStorageReader):
     GroupError.
 
     Reads of each object what this rank's plan needs, straight into tensors that are contiguous, on the
-    CPU and of the type that was saved; others get theirs through blocks of up to 4 MiB. What lies between is
+    CPU and of the type that was saved; others get theirs through blocks of up to 4 MiB, or, on a device that has streams,
+    through up to 256 MiB of pinned memory, which it copies from while more is read. What lies between is
     read along where it is short: less than a 32nd of what is wanted, or 256 KiB in an object; more
     only between tensors, 652 bytes each, and of a shard by columns whose rows are less than 4 KiB apart. Items that are read whole are
     compared with the CRC32C that was saved with them (ChecksumError).

@@ -95,6 +95,16 @@ def checksum_error(uri: str, detail: str) -> ChecksumError:
     return ChecksumError(uri, "CHECKSUM", "checksum", 0, 0, f"{uri}: {detail}")
 
 
+def check_crc32c(uri: str, generation: int, size: int, wanted: int | None, found: int) -> None:
+    """ChecksumError unless the bytes of a generation that came have the CRC32C that the server tells."""
+    if wanted is None:
+        detail = f"of {size} bytes could not be compared with its CRC32C: the server does not tell it"
+        raise checksum_error(uri, f"generation {generation} {detail}")
+    if found != wanted:
+        detail = f"{crc32c_text(wanted)}, but bytes 0 to {size - 1} that came have {crc32c_text(found)}"
+        raise checksum_error(uri, f"generation {generation} has the CRC32C {detail}")
+
+
 _CLASSES = {
     "NOT_FOUND": NotFoundError,
     "PERMISSION": PermissionDeniedError,

@@ -33,6 +33,10 @@ class Lane(Protocol):
     def entered(self) -> AbstractContextManager[Any]:
         """What is copied, and allocated on the device, within it belongs to the lane."""
 
+    def follow(self) -> None:
+        """What is copied from now on goes behind what the current stream of the calling thread has been given: memory
+        that this stream allocated, or wrote to, may be copied into."""
+
     def copy(self, host: torch.Tensor) -> torch.Tensor:
         """A copy on the device. Within entered()."""
 
@@ -67,6 +71,9 @@ class DirectLane:
 
     def entered(self) -> AbstractContextManager[Any]:
         return contextlib.nullcontext()
+
+    def follow(self) -> None:
+        pass
 
     def copy(self, host: torch.Tensor) -> torch.Tensor:
         return host.to(self.device, copy=True)
@@ -105,6 +112,9 @@ class StreamLane:
     def entered(self) -> AbstractContextManager[Any]:
         return self._module.stream(self._stream)
 
+    def follow(self) -> None:
+        self._stream.wait_stream(self._module.current_stream(self.device))
+
     def copy(self, host: torch.Tensor) -> torch.Tensor:
         return host.to(self.device, non_blocking=True, copy=True)
 
@@ -140,9 +150,24 @@ def check_device(device: Any) -> torch.device:
     return given
 
 
+def _streams(device: torch.device) -> Any:
+    """PyTorch's module for the device; None: it has no streams."""
+    if device.type in _WITHOUT_STREAMS:
+        return None
+    module = torch.get_device_module(device)
+    return module if hasattr(module, "Stream") and hasattr(module, "current_stream") else None
+
+
+def has_streams(device: torch.device) -> bool:
+    """Whether copies to it may run beside other work. False for one that is not there, too."""
+    try:
+        module = _streams(device)
+    except RuntimeError:
+        return False
+    return module is not None and module.is_available()
+
+
 def open_lane(device: torch.device) -> Lane:
     """For a device that check_device gave."""
-    module = None if device.type in _WITHOUT_STREAMS else torch.get_device_module(device)
-    if module is None or not (hasattr(module, "Stream") and hasattr(module, "current_stream")):
-        return DirectLane(device)
-    return StreamLane(device, module)
+    module = _streams(device)
+    return DirectLane(device) if module is None else StreamLane(device, module)

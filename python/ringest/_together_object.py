@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ringest import _core
-from ringest._errors import checksum_error, crc32c_text
+from ringest._errors import check_crc32c, checksum_error
 from ringest._together import Piece, Team, Want, piece_bytes
 
 _FACTS = ("size", "generation", "crc32c")
@@ -136,18 +136,10 @@ class TogetherObject:
         self, uri: str, generation: int, targets: _Targets, sums: dict[int, tuple[int, int]], wanted: int | None
     ) -> None:
         end, found = _united(sums)
-        if wanted is None or end != targets.end:
-            raise checksum_error(
-                uri,
-                f"generation {generation} of {targets.end} bytes could not be compared with its CRC32C: "
-                + ("the server does not tell it" if wanted is None else "not all of it was read"),
-            )
-        if found != wanted:
-            raise checksum_error(
-                uri,
-                f"generation {generation} has the CRC32C {crc32c_text(wanted)}, but bytes 0 to {end - 1} that came have "
-                f"{crc32c_text(found)}",
-            )
+        if wanted is not None and end != targets.end:
+            detail = f"of {targets.end} bytes could not be compared with its CRC32C: not all of it was read"
+            raise checksum_error(uri, f"generation {generation} {detail}")
+        check_crc32c(uri, generation, targets.end, wanted, found)
 
 
 def _united(sums: dict[int, tuple[int, int]]) -> tuple[int, int]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import io
 import pickle
-import sys
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +53,8 @@ class _Unpickler(pickle.Unpickler):
 
     def persistent_load(self, pid: Any) -> Any:
         kind, storage_type, key, location, count = pid
-        if kind != "storage" or location != "cpu":
+        # On a device that was asked for, they are already.
+        if kind != "storage" or (location != "cpu" and self._archive.device is None):
             raise NotPlain
         found = self._storages.get(key)
         if found is None:
@@ -67,14 +67,14 @@ class _Unpickler(pickle.Unpickler):
 
 
 def load(archive: ArchiveReader, map_location: Any) -> Any:
-    """What torch would make of the archive, for this processor; NotPlain where torch has to."""
+    """What torch would make of the archive, where its storages are to stay where they are; NotPlain where torch has
+    to."""
     import torch
 
     here = map_location is None or (
         isinstance(map_location, (str, torch.device)) and torch.device(map_location).type == "cpu"
     )
-    order = archive.get_record("byteorder") if archive.has_record("byteorder") else b"little"
-    if not here or order.decode(errors="replace") != sys.byteorder:
+    if not (here or archive.device is not None) or not archive.is_native():
         raise NotPlain
     try:
         return _Unpickler(io.BytesIO(archive.get_record("data.pkl")), archive).load()

@@ -11,11 +11,13 @@ torch's own ZIP writer and reader.
 from __future__ import annotations
 
 import array
+import itertools
 import struct
+import sys
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from ringest._errors import CheckpointError, checksum_error
+from ringest._errors import CheckpointError, check_crc32c, checksum_error
 
 if TYPE_CHECKING:
     import torch
@@ -167,8 +169,17 @@ class ArchiveReader:
     into one piece of memory.
     """
 
-    def __init__(self, client: _core.Client | TogetherObject, uri: str, facts: dict[str, Any], verify: bool):
-        """facts: of the generation that is read. verify: what is read must be compared with the object's CRC32C."""
+    def __init__(
+        self,
+        client: _core.Client | TogetherObject,
+        uri: str,
+        facts: dict[str, Any],
+        verify: bool,
+        device: torch.device | None = None,
+    ):
+        """facts: of the generation that is read. verify: what is read must be compared with the object's CRC32C.
+        device: of the storages, one with streams; None: the CPU. Ranks that load together have none."""
+        self.device = device
         self._client = client
         self._uri = uri
         self.generation: int = facts["generation"]
@@ -272,27 +283,39 @@ class ArchiveReader:
         data = f"{prefix}/data/"
         skip = len(prefix) + 1
         storages: dict[str, torch.UntypedStorage] = {}
-        gap_begin = gap_total = 0
+        gap_begin = 0
         gaps = []
-        table = array.array("Q")
         for entry in entries:
             name = entry.name
             self._entries[name[skip:]] = entry
             if not name.startswith(data) or entry.size == 0:
                 continue
-            storage = torch.UntypedStorage(entry.size)
-            storages[name[skip:]] = storage
+            storages[name[skip:]] = torch.UntypedStorage(entry.size, device=self.device)
             gaps.append((gap_begin, entry.begin - gap_begin))
-            gap_total += entry.begin - gap_begin
-            table.extend((entry.begin, entry.size, storage.data_ptr()))
             gap_begin = entry.begin + entry.size
         gaps.append((gap_begin, size - gap_begin))
-        gap_total += size - gap_begin
-        between = bytearray(gap_total)
+        between = bytearray(sum(length for _, length in gaps))
+        if self.device is None:
+            self._fill(list(storages.values()), gaps, between)
+        else:
+            self._fill_staged(list(storages.values()), gaps, between, size)
+        if between[len(between) - len(self._read_first) :] != self._read_first:
+            # One of the two was damaged on its way; where they were compared with the CRC32C, it was this one.
+            raise checksum_error(
+                self._uri, f"the directory of generation {self.generation} was read twice, and differs"
+            )
+        self._storages = storages
+        self._keep_small(between, gaps, entries, skip)
+
+    def _fill(self, storages: list[torch.UntypedStorage], gaps: list[tuple[int, int]], between: bytearray) -> None:
+        """Each storage lies behind the gap of its number, and one gap is left."""
+        table = array.array("Q")
         address = _address(between)
-        for begin, length in gaps:
+        for (begin, length), storage in itertools.zip_longest(gaps, storages):
             table.extend((begin, length, address))
             address += length
+            if storage is not None:
+                table.extend((begin + length, storage.nbytes(), storage.data_ptr()))
         self._client._get_into_addresses(
             self._uri,
             table,
@@ -301,13 +324,23 @@ class ArchiveReader:
             whole=self._verify,
             crc32c=self._crc32c,
         )
-        if between[gap_total - len(self._read_first) :] != self._read_first:
-            # One of the two was damaged on its way; where they were compared with the CRC32C, it was this one.
-            raise checksum_error(
-                self._uri, f"the directory of generation {self.generation} was read twice, and differs"
-            )
-        self._storages = storages
-        self._keep_small(between, gaps, entries, skip)
+
+    def _fill_staged(
+        self, storages: list[torch.UntypedStorage], gaps: list[tuple[int, int]], between: bytearray, size: int
+    ) -> None:
+        from ringest import _core, _staging
+
+        assert self.device is not None and isinstance(self._client, _core.Client)
+        targets: list[_staging.Target] = []
+        at = 0
+        for (_, length), storage in itertools.zip_longest(gaps, storages):
+            targets.append(memoryview(between)[at : at + length])
+            at += length
+            if storage is not None:
+                targets.append(_staging.bytes_in(storage))
+        found = _staging.read(self._client, self._uri, self.generation, 0, targets, self.device)
+        if self._verify:
+            check_crc32c(self._uri, self.generation, size, self._crc32c, found)
 
     def _keep_small(self, between: bytearray, gaps: list[tuple[int, int]], entries: list[_Entry], skip: int) -> None:
         """Takes the other entries out of what was read, and looks whether all lie where they were thought to."""
@@ -345,10 +378,15 @@ class ArchiveReader:
         if storage is None:
             if name not in self._entries:
                 raise self._damaged(f"it has no entry {name}")
-            storage = torch.UntypedStorage(0)
+            storage = torch.UntypedStorage(0, device=self.device)
         if storage.nbytes() != size:
             raise self._damaged(f"entry {name} has {storage.nbytes()} bytes in place of {size}")
-        return _Filled(storage)
+        # Where the bytes of numbers are to be swapped, which torch does on the CPU.
+        return _Filled(storage if self.is_native() else storage.cpu())
+
+    def is_native(self) -> bool:
+        """Whether numbers have the byte order of this processor."""
+        return self._small.get("byteorder", b"little").decode(errors="replace") == sys.byteorder
 
     def serialization_id(self) -> str:
         return self._small.get(".data/serialization_id", b"").decode(errors="replace")

@@ -30,6 +30,7 @@ from ringest.client import Client, default_client, parse_size
 from ringest.retention import retain
 
 if TYPE_CHECKING:
+    import torch
     from torch.distributed import ProcessGroup
 
     from ringest._together_object import TogetherObject
@@ -362,7 +363,8 @@ def load(
 
     generation: that is loaded; 0: the newest one. Storages are read straight into the memory that the tensors will
     have, by many requests at once, and all of the object is compared with its CRC32C, unless verify=False.
-    Files of older layouts, and compressed ones, are read into memory first. Where tensors are to have no content
+    If map_location names a device that has streams, such as "cuda", they come through up to 256 MiB of pinned memory,
+    which the device copies from while more is read. Files of older layouts, and compressed ones, are read into memory first. Where tensors are to have no content
     (map_location="meta", FakeTensorMode), nothing is compared, because theirs is not read.
 
     process_group: its ranks load the object together, each byte once for all of them; every rank makes this call, with
@@ -409,10 +411,12 @@ def _load(
         with open(uri, "rb", client=client, generation=generation) as file:
             return _load_file(file, uri, file.generation, map_location, weights_only, pickle_module, pickle_load_args)
 
+    device = _staged_device(torch, map_location) if reader is client else None
+
     def take(facts: dict[str, Any]) -> ArchiveReader | _Whole:
         if unpickling is not None:
             try:
-                return ArchiveReader(reader, uri, facts, verify)
+                return ArchiveReader(reader, uri, facts, verify, device)
             except Foreign:
                 pass
         return _Whole(reader, uri, facts, verify)
@@ -439,6 +443,15 @@ def _load(
     except _BROKEN_PICKLE if weights_only else () as error:
         cause = f"{type(error).__name__}: {error}"
         raise CheckpointError(f"{uri} (generation {archive.generation}) cannot be loaded: {cause}") from error
+
+
+def _staged_device(torch: Any, map_location: Any) -> torch.device | None:
+    """Where all storages are to be, if that is a device with streams."""
+    from ringest import _lane, _staging
+
+    if not isinstance(map_location, (str, torch.device)) or not _staging.is_staged(torch.device(map_location)):
+        return None
+    return _lane.check_device(map_location)
 
 
 class _Whole(io.RawIOBase):

@@ -31,6 +31,8 @@ from ringest.client import Client, default_client
 with needs(__name__):
     import torch
 
+    from ringest import _lane, _staging
+
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
@@ -241,17 +243,45 @@ class _File:
             raise SafetensorError(f"{self.uri}: has no tensor {name}")
         return self.header.tensors[name]
 
-    def empty(self, name: str) -> torch.Tensor:
+    def empty(self, name: str, device: torch.device | None = None) -> torch.Tensor:
         """What a tensor is to be read into."""
         entry = self.entry(name)
-        return torch.empty(entry.torch_shape(), dtype=entry.torch_type(self.uri, name))
+        return torch.empty(entry.torch_shape(), dtype=entry.torch_type(self.uri, name), device=device)
+
+    def is_staged(self, device: torch.device) -> bool:
+        return self.content is None and _staging.is_staged(device)
+
+    def tensor(self, name: str, device: torch.device) -> torch.Tensor:
+        if not self.is_staged(device):
+            tensor = self.empty(name)
+            self.read([(self.entry(name).offset, _memory(tensor))])
+            return tensor.to(device)
+        assert isinstance(self.client, Client)
+        tensor = self.empty(name, device)
+        targets = [_staging.bytes_of(tensor)]
+        _staging.read(self.client, self.uri, self.generation, self.entry(name).offset, targets, device)
+        return tensor
 
     def tensors(self, device: torch.device, verify: bool) -> dict[str, torch.Tensor]:
-        """All of them. On the CPU they are read at once; elsewhere a part at a time, so that the CPU's memory holds no
-        more than STAGED_SIZE and a tensor."""
+        """All of them."""
         told = self._told(verify)
-        found: dict[str, torch.Tensor] = {}
         head = bytearray(self.header.size)
+        read = self._read_staged if self.is_staged(device) else self._read_all
+        found, crc = read(device, head)
+        self._compare(told, crc, head)
+        return found
+
+    def _read_staged(self, device: torch.device, head: bytearray) -> tuple[dict[str, torch.Tensor], int]:
+        """Through pieces that the device copies from, and the CRC32C."""
+        assert isinstance(self.client, Client)
+        found = {name: self.empty(name, device) for name in self.header.tensors}
+        targets: list[_staging.Target] = [memoryview(head), *map(_staging.bytes_of, found.values())]
+        return found, _staging.read(self.client, self.uri, self.generation, 0, targets, device)
+
+    def _read_all(self, device: torch.device, head: bytearray) -> tuple[dict[str, torch.Tensor], int]:
+        """On the CPU at once; elsewhere a part at a time, so that the CPU's memory holds no more than STAGED_SIZE and a
+        tensor."""
+        found: dict[str, torch.Tensor] = {}
         wanted: list[tuple[int, Any]] = [(0, head)]
         waiting: list[str] = []
         size = crc = 0
@@ -263,9 +293,7 @@ class _File:
             if device.type != "cpu" and size >= STAGED_SIZE:
                 crc = self._move(found, wanted, waiting, device, crc)
                 size = 0
-        crc = self._move(found, wanted, waiting, device, crc)
-        self._compare(told, crc, head)
-        return found
+        return found, self._move(found, wanted, waiting, device, crc)
 
     def tensors_together(self, client: TogetherObject, device: torch.device, verify: bool) -> dict[str, torch.Tensor]:
         """The same by all ranks of a group. They come in the order of the file, and each goes to its device when it is
@@ -471,7 +499,9 @@ class safe_open:
     uri: "gs://bucket/object". framework: "pt". device: where tensors go. client: a ringest.Client, by
     default the process's. generation: that is opened, 0: the newest one.
 
-    All reads are of the generation that was opened: once it was replaced they raise NotFoundError.
+    All reads are of the generation that was opened: once it was replaced they raise NotFoundError. To a device that has
+    streams, such as "cuda", tensors come through up to 256 MiB of pinned memory, which the device copies from while more
+    is read. RuntimeError: there is no such device.
     Tensors have memory of their own and outlive the file. Any thread may use it. What is read in part
     has no checksum to be compared with; get_tensors and load_file compare.
 
@@ -489,7 +519,7 @@ class safe_open:
     ):
         if framework not in ("pt", "torch", "pytorch"):
             raise ValueError(f"framework must be 'pt', got {framework!r}")
-        self._device = torch.device(device)
+        self._device = _lane.check_device(device)
         self._opened: _File | None = _open(uri, client, generation, lambda file: file)
 
     @property
@@ -511,10 +541,7 @@ class safe_open:
         return self._file.header.metadata
 
     def get_tensor(self, name: str) -> torch.Tensor:
-        tensor = self._file.empty(name)
-        if tensor.nbytes:
-            self._file.read([(self._file.entry(name).offset, _memory(tensor))])
-        return tensor.to(self._device)
+        return self._file.tensor(name, self._device)
 
     def get_tensors(self) -> dict[str, torch.Tensor]:
         """All, by name; what came is compared with the object's CRC32C (ChecksumError)."""
@@ -551,7 +578,7 @@ def load_file(
     All return, or all raise: what the first rank that failed raised, or ringest.checkpoint.GroupError where a rank is
     lost."""
     if process_group is None:
-        place = torch.device(device)
+        place = _lane.check_device(device)
         return _open(uri, client, generation, lambda file: file.tensors(place, verify))
     with needs("ringest.safetensors.load_file"):
         from ringest._together import Team
@@ -559,7 +586,7 @@ def load_file(
 
     with Team(process_group, str(uri)) as team:
         # What is wrong with the arguments of one rank is told to all of them.
-        place, text = torch.device(device), os.fspath(uri)
+        place, text = _lane.check_device(device), os.fspath(uri)
         team.agree(text, generation, verify)
         reader = TogetherObject(team, client or default_client())
         return _newest.read(

@@ -524,7 +524,7 @@ class SaveAndLoad(unittest.TestCase):
     def test_a_pickle_cannot_change_what_it_was_given(self):
         before = torch._utils._rebuild_tensor_v2.__defaults__
         attack = b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\nN}U\x0c__defaults__(K\x01ts\x86b."
-        archive = types.SimpleNamespace(has_record=lambda name: False, get_record=lambda name: attack)
+        archive = types.SimpleNamespace(device=None, is_native=lambda: True, get_record=lambda name: attack)
         found = _torch_pickle.load(archive, None)
         self.assertEqual(found.__defaults__, (1,))
         self.assertEqual(torch._utils._rebuild_tensor_v2.__defaults__, before)
