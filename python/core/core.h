@@ -391,9 +391,10 @@ PyObject *core_objects_uri(PyObject *objects, uint64_t index);
 /* Fills what a reader needs to know of them. */
 void core_objects_describe(PyObject *objects, struct rg_reader_options *options);
 
-/* All that was taken of a Reader so far is consumed. -1 with a ValueError where it was closed. Runs
- * no code of Python's, and so no signal handler. */
-int core_reader_consume(PyObject *reader);
+/* A value goes out: all that was taken of its Reader so far is consumed; or what was pending is
+ * told instead. -1 with a ValueError where it was closed. Runs no code of Python's, and so no
+ * signal handler. */
+int core_reader_hand_out(PyObject *reader);
 /* Iteration(values, reader). NULL with an exception. And whether somebody has closed it. */
 PyObject *core_iteration_new(PyObject *values, PyObject *reader);
 bool core_iteration_is_closed(PyObject *iteration);

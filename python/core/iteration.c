@@ -137,7 +137,7 @@ static PyObject *iteration_next(PyObject *object)
     }
     iteration_become(self, RUNNING);
     PyObject *value = PyIter_Next(self->values);
-    if (value != NULL && (value == self->reader || core_reader_consume(self->reader) == 0)) {
+    if (value != NULL && (value == self->reader || core_reader_hand_out(self->reader) == 0)) {
         iteration_become(self, IDLE);
         return value;
     }

@@ -31,6 +31,8 @@ struct reader {
     struct rg_reader *reader; /* NULL: closed */
     PyObject *base;           /* bytes; NULL: there is none */
     PyObject *last_state;     /* bytes: of one that was closed, like the next */
+    PyObject *pending; /* the place behind the value that goes out next; NULL: none is told */
+    PyObject *told;    /* the place behind the last value that went out */
     uint64_t last_numbers[NUMBER_COUNT];
     PyObject *objects;
     struct rg_tar_cursor *cursor; /* of a TarIndex */
@@ -126,6 +128,8 @@ static void reader_dealloc(PyObject *object)
     Py_XDECREF(self->objects);
     Py_XDECREF(self->base);
     Py_XDECREF(self->last_state);
+    Py_XDECREF(self->pending);
+    Py_XDECREF(self->told);
     core_session_unref(self->session);
     freefunc release = PyType_GetSlot(type, Py_tp_free);
     release(object);
@@ -610,9 +614,9 @@ static PyObject *reader_state(PyObject *object, PyObject *nothing)
     return is_open(self) ? state_make(self) : NULL;
 }
 
-int core_reader_consume(PyObject *object)
+/* -1 with a ValueError where it was closed. */
+static int all_consume(struct reader *self)
 {
-    struct reader *self = of(object);
     if (!is_open(self)) {
         return -1;
     }
@@ -620,10 +624,36 @@ int core_reader_consume(PyObject *object)
     return 0;
 }
 
+int core_reader_hand_out(PyObject *object)
+{
+    struct reader *self = of(object);
+    if (self->pending == NULL) {
+        return all_consume(self);
+    }
+    PyObject *before = self->told;
+    self->told = self->pending;
+    self->pending = NULL;
+    Py_XDECREF(before); /* a tuple of bytes, texts and numbers: no code of Python's runs */
+    return 0;
+}
+
+/* As plain as pickle and JSON have them, and without a way back to the reader. */
+static PyObject *reader_pend(PyObject *object, PyObject *place)
+{
+    struct reader *self = of(object);
+    if (!PyTuple_Check(place)) {
+        return PyErr_Format(PyExc_TypeError, "a place is a tuple, not %R", place);
+    }
+    PyObject *before = self->pending;
+    self->pending = Py_NewRef(place);
+    Py_XDECREF(before);
+    Py_RETURN_NONE;
+}
+
 static PyObject *reader_consume(PyObject *object, PyObject *nothing)
 {
     (void)nothing;
-    if (core_reader_consume(object) < 0) {
+    if (all_consume(of(object)) < 0) {
         return NULL;
     }
     Py_RETURN_NONE;
@@ -653,6 +683,13 @@ static PyObject *reader_get_number(PyObject *object, void *closure)
     return PyLong_FromUnsignedLongLong(number_of(self, (int)(intptr_t)closure));
 }
 
+static PyObject *reader_get_told(PyObject *object, void *closure)
+{
+    (void)closure;
+    struct reader *self = of(object);
+    return Py_NewRef(self->told != NULL ? self->told : Py_None);
+}
+
 static PyObject *reader_get_base(PyObject *object, void *closure)
 {
     (void)closure;
@@ -673,6 +710,8 @@ static PyMethodDef reader_methods[] = {
     {"poll_data", reader_poll_data, METH_O, "poll_data(n) -> as take_data(n), or None"},
     {"fileno", reader_fileno, METH_NOARGS, "A descriptor that is readable when poll() is due."},
     {"consume", reader_consume, METH_NOARGS, "All that was taken so far is consumed."},
+    {"pend", reader_pend, METH_O,
+     "The next value of the Iteration consumes nothing: this tuple is told when it goes out."},
     {"state", reader_state, METH_NOARGS,
      "What was consumed, as bytes to go on with; also when it is closed."},
     {"close", reader_close, METH_NOARGS,
@@ -685,6 +724,7 @@ static PyGetSetDef reader_getset[] = {
     {"base", reader_get_base, NULL, "what it went on from, as bytes that belong to its state",
      NULL},
     {"skipped", reader_get_number, NULL, "samples skipped", (void *)SKIPPED},
+    {"told", reader_get_told, NULL, "what was pending when the last value went out; or None", NULL},
     {0},
 };
 

@@ -36,6 +36,7 @@ from ringest.client import Client, default_client, stats
 if TYPE_CHECKING:
     from ringest.dataset import IterableDataset, MapDataset
     from ringest.device import DeviceBatches, to_device
+    from ringest.parquet import ParquetDataset
     from ringest.tar import TarDataset, TarMapDataset
 
 __version__ = _core.version
@@ -52,6 +53,7 @@ __all__ = [
     "Metric",
     "NotFoundError",
     "Objects",
+    "ParquetDataset",
     "PermissionDeniedError",
     "PreconditionError",
     "SKIP",
@@ -87,6 +89,7 @@ _DATASETS = {
     "DeviceBatches": "device",
     "IterableDataset": "dataset",
     "MapDataset": "dataset",
+    "ParquetDataset": "parquet",
     "TarDataset": "tar",
     "TarMapDataset": "tar",
     "to_device": "device",
@@ -115,7 +118,7 @@ _MODULES = [
     "retention",
     "safetensors",
 ]
-_MODULES += ["tar", "tensorboard", "webdataset"]
+_MODULES += ["parquet", "tar", "tensorboard", "webdataset"]
 
 
 def __dir__() -> list[str]:

@@ -10,6 +10,7 @@ _REMEDIES = {
     "torch": "'ringest[torch]'",
     "fsspec": "'ringest[fs]'",
     "opentelemetry": "'ringest[opentelemetry]'",
+    "pyarrow": "'ringest[parquet]'",
     "prometheus_client": "'ringest[prometheus]'",
 }
 

@@ -97,7 +97,13 @@ class Samples:
             self._in_a_row = 0
         return sample
 
-    def _settle(self, item: Item[Any], error: Exception) -> Any:
+    def leave_out(self, error: Exception) -> None:
+        """What was made of several items; raises the error where on_error does not settle it."""
+        if self._on_error == "raise":
+            raise error
+        self._settle(None, error)
+
+    def _settle(self, item: Any, error: Exception) -> Any:
         if callable(self._on_error):
             sample = self._on_error(item, error)
         else:

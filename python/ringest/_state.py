@@ -1,7 +1,8 @@
 """Saved states: what state_dict() gives and load_state_dict() takes, of one rank or of all.
 
 A state is {"epoch": number, "state": bytes or None}, and "base" if the epoch had been resumed. "base" says what was
-consumed before that, "state" what one reader has consumed since; without "state" that is nothing.
+consumed before that, "state" what one reader has consumed since; without "state" that is nothing. "parts" says what was
+consumed of row groups of which the rest was not (ParquetDataset).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from ringest import _core
 from ringest._needs import needs
+from ringest._parquet_rows import Parts, unite_parts
 
 # What StatefulDataLoader's states have, of version 0.11 of torchdata, with workers and without.
 _SNAPSHOT, _WORKERS, _STEPS_SINCE = "_snapshot", "_worker_snapshots", "_steps_since_snapshot"
@@ -22,12 +24,15 @@ _DATASET, _YIELDED = "dataset_state", "_num_yielded"
 class Place:
     """Where in an epoch: the bytes of one reader's state and of its base, either of which may be None."""
 
-    def __init__(self, epoch: int, state: bytes | None = None, base: bytes | None = None) -> None:
-        self.epoch, self.state, self.base = epoch, state, base
+    def __init__(
+        self, epoch: int, state: bytes | None = None, base: bytes | None = None, parts: Parts | None = None
+    ) -> None:
+        self.epoch, self.state, self.base, self.parts = epoch, state, base, parts
 
     def to_dict(self) -> dict[str, Any]:
         packed = {} if self.base is None else {"base": _pack(self.base)}
-        return {"epoch": self.epoch, "state": self.state, **packed}
+        parts = {} if self.parts in (None, Parts()) else {"parts": self.parts.to_plain()}
+        return {"epoch": self.epoch, "state": self.state, **packed, **parts}
 
     @property
     def is_beginning(self) -> bool:
@@ -71,7 +76,8 @@ def _place(state: Any) -> Place:
         saved, base = state.get("state", 0), state.get("base")
         if isinstance(saved, bytes | None) and isinstance(base, bytes | None):
             saved = _check_intact(saved, "the state")
-            return Place(state["epoch"], saved, _check_intact(_unpack(base), "the base of a state"))
+            parts = Parts.of_plain(state["parts"]) if "parts" in state else None
+            return Place(state["epoch"], saved, _check_intact(_unpack(base), "the base of a state"), parts)
     raise ValueError(f"{_shown(state)} is not a state that state_dict() gave")
 
 
@@ -115,7 +121,8 @@ def unite(states: Any) -> Place:
         return places[0]
     if len(places) == 1 and not is_list:
         return places[0]
-    return Place(epochs[0], None, _core.unite([(place.state, place.base) for place in places], is_list))
+    base = _core.unite([(place.state, place.base) for place in places], is_list)
+    return Place(epochs[0], None, base, unite_parts([place.parts for place in places]))
 
 
 def gather_state(state: dict[str, Any]) -> dict[str, Any]:

@@ -352,7 +352,6 @@ class IterableDataset(WorkerReady, IterableBase):
             world_size=layout.world_size,
             worker=worker.id if worker is not None else 0,
             worker_count=worker.num_workers if worker is not None else 1,
-            batch_size=self._batch_size or 1,
             remainder=self._remainder,
             changed=self._changed,
             unordered=not self._ordered,
@@ -366,7 +365,7 @@ class IterableDataset(WorkerReady, IterableBase):
         )
 
     def _reader_options(self) -> dict[str, Any]:
-        return {}
+        return {"batch_size": self._batch_size or 1}
 
     def _begin(self) -> tuple[_core.Reader, Samples, int]:
         """The reader of an iteration, its samples, and which epoch it is."""
@@ -380,9 +379,14 @@ class IterableDataset(WorkerReady, IterableBase):
         except BaseException:
             self._epochs.undo(beginning)
             raise
-        self._reader = self._place = reader
-        self._samples = samples = Samples(self._convert, self._on_error)
+        self._reader = reader
+        samples, self._place = self._begin_samples(reader, beginning)
+        self._samples = samples
         return reader, samples, beginning.epoch
+
+    def _begin_samples(self, reader: _core.Reader, beginning: Beginning) -> tuple[Samples, _core.Reader | Told]:
+        """What makes the samples of an iteration, and what tells the place behind the last one."""
+        return Samples(self._convert, self._on_error), reader
 
     # What is yielded is consumed when the Iteration, or AsyncIteration, hands it out, which no signal comes between.
     def __iter__(self) -> Iterator:
@@ -392,7 +396,10 @@ class IterableDataset(WorkerReady, IterableBase):
     def _begin_ahead(self) -> tuple[_core.Iteration, Callable[[], Place]]:
         """An iteration for somebody who hands out later what it gives, and what tells the state behind what it gave."""
         reader, samples, epoch = self._begin()
+        told = self._place
         values = _core.Iteration(self._run(self._yielded(reader, samples), reader, epoch), reader)
+        if isinstance(told, Told):
+            return values, lambda: told.place
         return values, lambda: Place(epoch, reader.state(), reader.base)
 
     def _follow(self, told: Told) -> None:

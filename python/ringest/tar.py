@@ -316,7 +316,7 @@ class TarDataset(IterableDataset):
         return TarSource(uri, client, self._index_path, **options)
 
     def _reader_options(self) -> dict[str, Any]:
-        return {"members": self._members, "request_bytes": self._coalesce}
+        return {**super()._reader_options(), "members": self._members, "request_bytes": self._coalesce}
 
     def _convert(self, item: Item[Any]) -> Any:
         return _sample(item, self._transform)

@@ -55,7 +55,7 @@ READS = """
     lightning.AsyncCheckpointIO.load_checkpoint lightning.CheckpointIO.load_checkpoint
     retention.Checkpoint retention.Retained retention.find retention.is_sharded
     safetensors.SafetensorError safetensors.load_file safetensors.safe_open
-    tar.Shard tar.TarDataset tar.TarMapDataset tar.TarSource tar.expand_braces
+    parquet.ParquetDataset parquet.ParquetSource tar.Shard tar.TarDataset tar.TarMapDataset tar.TarSource tar.expand_braces
     webdataset.register
     ringest-cat ringest-doctor ringest-ls ringest-stat ringest-emulate
 """.split()
