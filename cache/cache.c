@@ -300,6 +300,14 @@ bool rg_cache_write(struct rg_cache *cache, const struct rg_cache_key *key,
     return true;
 }
 
+void rg_cache_forget(struct rg_cache *cache, const struct rg_cache_key *key)
+{
+    struct rg_cache_key_sizes sizes;
+    if (rg_cache_key_measure(key, &sizes)) {
+        rg_cache_index_forget(cache->index, rg_cache_key_hash(key, &sizes));
+    }
+}
+
 void rg_cache_flush(struct rg_cache *cache)
 {
     rg_cache_keeper_flush(&cache->keeper);

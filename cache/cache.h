@@ -83,6 +83,8 @@ void rg_cache_place_failed(struct rg_cache *cache, const struct rg_cache_place *
  */
 bool rg_cache_write(struct rg_cache *cache, const struct rg_cache_key *key,
                     const struct rg_cache_record *record, const uint8_t *body, size_t body_size);
+/* What is there of a key passed its own check, and is not the object all the same. */
+void rg_cache_forget(struct rg_cache *cache, const struct rg_cache_key *key);
 /* Waits until what was written before is in its file and in the index. For tests and warm-up. */
 void rg_cache_flush(struct rg_cache *cache);
 

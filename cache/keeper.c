@@ -309,20 +309,12 @@ static void files_look(struct rg_cache_keeper *keeper)
     }
 }
 
-/* On a remote file system nobody else opens segments. */
 static void segments_open(struct rg_cache_keeper *keeper)
 {
-    struct rg_cache_segments *segments = keeper->segments;
-    for (uint32_t i = 1;
-         segments->is_remote && i < rg_cache_index_numbers(keeper->index) && i < segments->open_max;
-         i++) {
+    for (uint32_t i = 1; i < rg_cache_index_numbers(keeper->index); i++) {
         const struct rg_cache_numbered *numbered = rg_cache_index_at(keeper->index, i);
-        struct rg_cache_segment *segment =
-            numbered->state == RG_CACHE_SEGMENT_NONE
-                ? NULL
-                : rg_cache_segments_pin(segments, i, &numbered->nonce, true);
-        if (segment != NULL) {
-            rg_cache_segments_unpin(segments, segment);
+        if (numbered->state != RG_CACHE_SEGMENT_NONE) {
+            rg_cache_segments_open_ahead(keeper->segments, i, &numbered->nonce);
         }
     }
 }
@@ -396,6 +388,10 @@ static bool writer_open(struct rg_cache_keeper *keeper)
         return false;
     }
     keeper->writer_number = rg_cache_index_number(keeper->index, &keeper->writer.nonce);
+    if (keeper->writer_number != 0) {
+        rg_cache_segments_open_ahead(keeper->segments, keeper->writer_number,
+                                     &keeper->writer.nonce);
+    }
     return true;
 }
 

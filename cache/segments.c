@@ -160,6 +160,20 @@ struct rg_cache_segment *rg_cache_segments_pin(struct rg_cache_segments *segment
     return usable ? segment : NULL;
 }
 
+void rg_cache_segments_open_ahead(struct rg_cache_segments *segments, uint32_t number,
+                                  const struct rg_cache_nonce *nonce)
+{
+    pthread_mutex_lock(&segments->lock);
+    bool wanted =
+        known_locked(segments, number, nonce) == NULL && segments->open_count < segments->open_max;
+    pthread_mutex_unlock(&segments->lock);
+    struct rg_cache_segment *segment =
+        wanted ? rg_cache_segments_pin(segments, number, nonce, true) : NULL;
+    if (segment != NULL) {
+        rg_cache_segments_unpin(segments, segment);
+    }
+}
+
 void rg_cache_segments_unpin(struct rg_cache_segments *segments, struct rg_cache_segment *segment)
 {
     pthread_mutex_lock(&segments->lock);

@@ -25,7 +25,7 @@ struct rg_cache_segments {
     pthread_mutex_t lock;
     int folder;
     bool direct;    /* the file system has direct reads */
-    bool is_remote; /* opening may wait for another host: only the cache's thread does it */
+    bool is_remote; /* opening may wait for another host: nobody but the cache's thread does it */
     uint32_t open_count, open_max, sweep;
     struct rg_cache_segment **by_number;
 };
@@ -40,6 +40,10 @@ void rg_cache_segments_fini(struct rg_cache_segments *segments);
  * cache's thread. */
 struct rg_cache_segment *rg_cache_segments_pin(struct rg_cache_segments *segments, uint32_t number,
                                                const struct rg_cache_nonce *nonce, bool may_open);
+/* The cache's thread: opens one before anybody reads it, since that may wait for the disk. As long
+ * as there are descriptors to spare. */
+void rg_cache_segments_open_ahead(struct rg_cache_segments *segments, uint32_t number,
+                                  const struct rg_cache_nonce *nonce);
 void rg_cache_segments_unpin(struct rg_cache_segments *segments, struct rg_cache_segment *segment);
 /* It cannot be read. */
 void rg_cache_segments_fail(struct rg_cache_segments *segments, struct rg_cache_segment *segment);

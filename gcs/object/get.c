@@ -305,6 +305,7 @@ static enum rg_status get_finish(struct rg_request *request, struct rg_completio
         rg_request_note(
             request, RG_STATUS_CHECKSUM, "CRC32C is %s instead of %s over %" PRIu64 " bytes",
             rg_crc32c_text(get->crc).text, rg_crc32c_text(get->object_crc).text, get->received);
+        rg_cached_read_doubt(request);
         rg_get_state_restart(get);
         return RG_STATUS_CHECKSUM;
     }

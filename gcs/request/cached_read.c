@@ -42,6 +42,7 @@ struct rg_cached_read {
     size_t wanted, came;   /* bytes of this step; an op may bring fewer than are wanted */
     size_t needed;         /* of them; the file may end behind these */
     size_t body_size;      /* STEP_BODY: bytes of the body */
+    size_t held;           /* bytes of the lease, also when it has been handed out */
     bool is_late;          /* its get was sent meanwhile */
 };
 
@@ -50,6 +51,7 @@ struct rg_cached_reads {
     void (*ended)(struct rg_request *request, bool is_answered);
     struct rg_cached_read *free;
     uint32_t late; /* reads that are out, and took too long */
+    size_t held;   /* bytes of memory of all reads that are out */
 };
 
 int rg_cached_reads_create(struct rg_cached_reads **out_reads, struct rg_client_loop *client_loop,
@@ -70,7 +72,7 @@ void rg_cached_reads_destroy(struct rg_cached_reads *reads)
     if (reads == NULL) {
         return;
     }
-    RG_ASSERT(reads->client_loop->reads_out == 0);
+    RG_ASSERT(reads->client_loop->reads_out == 0 && reads->held == 0);
     struct rg_cached_read *next;
     for (struct rg_cached_read *read = reads->free; read != NULL; read = next) {
         next = read->next_free;
@@ -116,6 +118,8 @@ static void read_give(struct rg_cached_read *read)
     rg_cache_place_drop(cache_of(read), &read->place);
     rg_lease_release(read->lease);
     read->lease = NULL;
+    reads->held -= read->held;
+    read->held = 0;
     read->request = NULL;
     reads->late -= read->is_late;
     read->is_late = false;
@@ -211,12 +215,28 @@ static void read_start(struct rg_cached_read *read, enum step step, uint64_t fro
     }
 }
 
+/* Memory for a read; false: there is none. Reads have at most half of it: a disk that hangs keeps
+ * what they have, and the gets that are sent then need some, too. */
+static bool lease_take(struct rg_cached_read *read, size_t size)
+{
+    struct rg_cached_reads *reads = read->reads;
+    struct rg_slab_arena *slabs = reads->client_loop->loop->slabs;
+    if (reads->held + size <= rg_slab_size_max(slabs) / 2 || reads->held == 0) {
+        read->lease = size <= rg_slab_size_max(slabs) ? rg_slab_take(slabs, size) : NULL;
+    }
+    if (read->lease == NULL) {
+        return false;
+    }
+    read->held = read->lease->capacity;
+    reads->held += read->held;
+    return true;
+}
+
 /* Begins to read the record that has the next byte; false: there is none, or no memory. While a
  * read is late the disk hangs, and whatever was begun would wait as long, with its memory. */
 static bool next_start(struct rg_request *request)
 {
     const struct rg_get_state *get = &request->get;
-    struct rg_slab_arena *slabs = request->client_loop->loop->slabs;
     struct rg_cached_reads *reads = request->client_loop->cached;
     struct rg_cached_read *read = reads->late == 0 ? read_take(reads) : NULL;
     if (read == NULL) {
@@ -236,10 +256,8 @@ static bool next_start(struct rg_request *request)
         read->place.size > AT_ONCE_SIZE && wanted < (read->place.size - AT_ONCE_SIZE / 2) / 2;
     size_t room = round_up(read->place.size + lead_of(read, read->place.offset)) +
                   (is_apart ? BODY_AT + RG_CACHE_ALIGNMENT : 0);
-    bool fits = read->place.size <= RG_CACHE_BLOCK_SIZE + RG_CACHE_HEADER_SIZE_MAX &&
-                room <= rg_slab_size_max(slabs);
-    read->lease = fits ? rg_slab_take(slabs, room) : NULL;
-    if (read->lease == NULL) {
+    if (read->place.size > RG_CACHE_BLOCK_SIZE + RG_CACHE_HEADER_SIZE_MAX ||
+        !lease_take(read, room)) {
         read_give(read);
         return false;
     }
@@ -472,6 +490,25 @@ static void read_done(struct rg_op *op)
     }
 }
 
+void rg_cached_read_doubt(struct rg_request *request)
+{
+    struct rg_get_state *get = &request->get;
+    if (get->cached > 0) {
+        get->is_fresh = true;
+        rg_metric_add(&metrics_of(request)->cache_bad, 1);
+    }
+}
+
+/* All that has the byte at `at`, as a reader of that byte would look for it. */
+static void byte_forget(struct rg_request *request, uint64_t at)
+{
+    struct rg_cache *cache = request->client->cache;
+    struct rg_cache_key key = key_of(request, at / RG_CACHE_BLOCK_SIZE);
+    rg_cache_forget(cache, &key);
+    key.block = RG_CACHE_PART | at;
+    rg_cache_forget(cache, &key);
+}
+
 /* Gives the cache bytes [at, end) of the object, which are at `body`. */
 static void write_blocks(struct rg_request *request, uint64_t at, uint64_t end, const uint8_t *body)
 {
@@ -488,6 +525,9 @@ static void write_blocks(struct rg_request *request, uint64_t at, uint64_t end, 
         bool is_block =
             at == begin && (to == get->object_size || to == begin + RG_CACHE_BLOCK_SIZE);
         struct rg_cache_key key = key_of(request, is_block ? block : RG_CACHE_PART | at);
+        if (RG_UNLIKELY(get->is_fresh)) {
+            byte_forget(request, at);
+        }
         bool taken = rg_cache_write(cache, &key, &record, body, (size_t)(to - at));
         rg_metric_add(taken ? &metrics->cache_writes : &metrics->cache_drops, 1);
         body += to - at;

@@ -39,6 +39,9 @@ void rg_cached_read_abandon(struct rg_request *request);
 void rg_cached_read_give_up(struct rg_request *request);
 /* The body of a get comes that has a sink: it is copied, if there is memory, for the cache. */
 void rg_cached_read_keep(struct rg_request *request);
+/* A complete body is not what the object has. If any of it came from the cache, that is not asked
+ * again for this get, and forgets what it has where the right bytes have come. */
+void rg_cached_read_doubt(struct rg_request *request);
 /* A get whose body is complete and checked: counts it, and gives the cache what it did not have. */
 void rg_cached_read_finish(struct rg_request *request);
 

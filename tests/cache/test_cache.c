@@ -166,6 +166,39 @@ static void test_two_caches_share_a_folder(void)
     cache_case_close(&c);
 }
 
+/* Whoever waits for bytes does not wait for open(2), too. */
+static void test_segments_are_open_before_they_are_read(void)
+{
+    struct cache_case c;
+    cache_case_open(&c);
+    struct rg_cache *one = cache_case_start(&c, SIZE), *two = cache_case_start(&c, SIZE);
+    RG_CHECK(case_write(&c, one, 1, 5000));
+    rg_cache_flush(one);
+    rg_cache_flush(two);
+    folder_empty(c.folder);
+    RG_CHECK_EQ(case_read(&c, one, 1, 5000), CASE_HIT);
+    RG_CHECK_EQ(case_read(&c, two, 1, 5000), CASE_HIT);
+    rg_cache_close(one);
+    rg_cache_close(two);
+    cache_case_close(&c);
+}
+
+static void test_a_forgotten_key_is_a_miss(void)
+{
+    struct cache_case c;
+    struct case_key k;
+    cache_case_open(&c);
+    struct rg_cache *cache = cache_case_start(&c, SIZE);
+    RG_CHECK(case_write(&c, cache, 1, 5000) && case_write(&c, cache, 2, 5000));
+    rg_cache_flush(cache);
+    case_key_make(&k, 1);
+    rg_cache_forget(cache, &k.key);
+    RG_CHECK_EQ(case_read(&c, cache, 1, 5000), CASE_MISS);
+    RG_CHECK_EQ(case_read(&c, cache, 2, 5000), CASE_HIT);
+    rg_cache_close(cache);
+    cache_case_close(&c);
+}
+
 /* As hosts that have only the folder in common. */
 static void test_without_a_shared_index_sealed_segments_are_found(void)
 {
@@ -473,6 +506,8 @@ int main(int argc, char **argv)
         RG_TEST(test_a_part_of_a_block_is_checked_alone),
         RG_TEST(test_a_second_life_finds_what_the_first_wrote),
         RG_TEST(test_two_caches_share_a_folder),
+        RG_TEST(test_segments_are_open_before_they_are_read),
+        RG_TEST(test_a_forgotten_key_is_a_miss),
         RG_TEST(test_without_a_shared_index_sealed_segments_are_found),
         RG_TEST(test_a_data_set_twice_the_size_keeps_half),
         RG_TEST(test_a_data_set_that_is_done_with_goes),

@@ -97,7 +97,8 @@ static void test_on_a_remote_file_system_only_the_thread_opens(void)
     rg_cache_segments_unpin(&segments, one);
     rg_cache_segments_unpin(&segments, one);
     rg_cache_segments_retry(&segments);
-    one = rg_cache_segments_pin(&segments, 2, &nonce, true);
+    rg_cache_segments_open_ahead(&segments, 2, &nonce);
+    one = rg_cache_segments_pin(&segments, 2, &nonce, false);
     RG_CHECK(one != NULL);
     rg_cache_segments_unpin(&segments, one);
     rg_cache_segments_fini(&segments);

@@ -409,6 +409,84 @@ static void test_a_disk_that_hangs_is_waited_for_once(void)
     close(ends[1]);
 }
 
+/* Reads that hang leave memory for the gets that are sent. */
+static void test_a_disk_that_hangs_has_half_of_the_memory(void)
+{
+    enum { GETS = 16 };
+    const struct rg_step script[] = {RG_READ, OBJECT(BLOCK), RG_AGAIN};
+    const struct rg_step *const scripts[] = {script};
+    const struct rg_get get = {.generation = GENERATION};
+    struct world world;
+    int ends[2];
+    if (rg_test_backend() != &rg_uring_backend) {
+        rg_test_skip("a thread does not read a pipe at an offset");
+    }
+    folder_make(&world);
+    world.c =
+        (struct rg_test_client){.scripts = scripts, .script_count = 1, .memory_max = RG_MIB(16)};
+    world.c.options.cache = world.folder;
+    world.c.options.cache_size = RG_MIB(64);
+    rg_test_client_open(&world.c);
+    fill(&world, &get);
+    check_get(&world, &get, BLOCK, 0);
+    RG_CHECK_EQ(pipe2(ends, O_CLOEXEC), 0);
+    segments_hang(&world, ends[0]);
+    for (unsigned i = 0; i < GETS; i++) {
+        rg_test_get(&world.c, &get);
+    }
+    for (unsigned i = 0; i < GETS; i++) {
+        struct rg_completion done = rg_test_take(&world.c);
+        RG_CHECK_STATUS(&done, OK);
+        RG_CHECK_BYTES(&done, 0, BLOCK);
+        rg_lease_release(done.lease);
+    }
+    close(ends[1]);
+    close_all(&world);
+    close(ends[0]);
+}
+
+/* Keeps wrong bytes, which pass their own check, as an object's first block, and fills the cache so
+ * that right ones cannot take their place. */
+static void poison(struct world *world)
+{
+    struct rg_cache *cache = world->c.client->cache;
+    struct rg_cache_key key = {.origin = world->c.client->endpoint.authority,
+                               .bucket = "bucket",
+                               .object = "object",
+                               .generation = GENERATION};
+    struct rg_cache_stats stats = {0};
+    uint8_t *bytes = malloc(LARGE);
+    for (uint64_t i = 0; i < LARGE; i++) {
+        bytes[i] = rg_script_byte(i);
+    }
+    struct rg_cache_record record = {.object_size = LARGE,
+                                     .object_crc32c = rg_crc32c(0, bytes, LARGE),
+                                     .has_object_crc32c = true};
+    bytes[1000] ^= 1;
+    RG_CHECK(rg_cache_write(cache, &key, &record, bytes, BLOCK));
+    for (key.object = "other"; stats.not_admitted == 0; key.block++) {
+        (void)rg_cache_write(cache, &key, &record, bytes, BLOCK);
+        rg_cache_flush(cache);
+        rg_cache_stats(cache, &stats);
+    }
+    free(bytes);
+}
+
+static void test_what_is_not_the_object_is_forgotten(void)
+{
+    const struct rg_step script[] = {RG_READ, OBJECT(LARGE), RG_AGAIN};
+    const struct rg_step *const scripts[] = {script};
+    const struct rg_get get = {.generation = GENERATION};
+    struct world world;
+    open_with(&world, scripts, 1, false);
+    poison(&world);
+    check_get(&world, &get, LARGE, 2);
+    RG_CHECK_EQ(rg_test_stats(&world.c).cache_bad, 1);
+    check_get(&world, &get, LARGE, 1);
+    RG_CHECK_EQ(rg_test_stats(&world.c).cache_bad, 1);
+    close_all(&world);
+}
+
 static void test_a_folder_that_cannot_be_used_is_refused_when_the_client_opens(void)
 {
     struct world world;
@@ -442,6 +520,8 @@ int main(int argc, char **argv)
         RG_TEST(test_many_ranges),
         RG_TEST(test_gets_end_while_the_cache_is_read),
         RG_TEST(test_a_disk_that_hangs_is_waited_for_once),
+        RG_TEST(test_a_disk_that_hangs_has_half_of_the_memory),
+        RG_TEST(test_what_is_not_the_object_is_forgotten),
         RG_TEST(test_a_folder_that_cannot_be_used_is_refused_when_the_client_opens),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
