@@ -368,6 +368,7 @@ int rg_cache_index_open(struct rg_cache_index **out_index, const char *share, ui
         free(index);
         return rc;
     }
+    rg_cache_index_file_sweep(&index->file);
     pthread_rwlock_init(&index->lock, NULL);
     index_load(index);
     *out_index = index;

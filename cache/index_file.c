@@ -3,6 +3,7 @@
 
 #include "runtime/descriptor.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -12,10 +13,14 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Another may remove or replace the file between the two steps of opening it. */
 #define TRIES_MAX 10
+
+/* What each opening holds a shared lock on. Numbers of segments are smaller. */
+#define LOCK_USE (RG_CACHE_SEGMENTS_MAX + 1)
 
 static const struct rg_cache_index_header header_wanted = {
     .magic = "ringidx",
@@ -43,6 +48,17 @@ static int fail(char *why, size_t why_size, int rc, const char *format, ...)
     vsnprintf(why, why_size, format, args);
     va_end(args);
     return rc;
+}
+
+static int lock_change(int fd, short type, uint64_t number)
+{
+    struct flock lock = {
+        .l_type = type,
+        .l_whence = SEEK_SET,
+        .l_start = (off_t)(INT64_C(1) << 48) + (off_t)number,
+        .l_len = 1,
+    };
+    return fcntl(fd, F_OFD_SETLK, &lock) == 0 ? 0 : -errno;
 }
 
 static int fd_track(int fd)
@@ -152,6 +168,7 @@ int rg_cache_index_file_open(struct rg_cache_index_file *file, uint64_t lines, c
     if (fd < 0) {
         return fd;
     }
+    (void)lock_change(fd, F_RDLCK, LOCK_USE);
     file->fd = fd;
     return 0;
 }
@@ -167,6 +184,7 @@ void rg_cache_index_file_close(struct rg_cache_index_file *file)
 int rg_cache_index_file_replace(struct rg_cache_index_file *file, int fd)
 {
     int rc = 0;
+    (void)lock_change(fd, F_RDLCK, LOCK_USE);
     if (file->share != NULL) {
         rc = unlink(file->path) < 0 && errno != ENOENT ? -errno : file_name(file, fd);
     }
@@ -185,23 +203,45 @@ bool rg_cache_index_file_is_gone(const struct rg_cache_index_file *file)
     return file->share != NULL && fstat(file->fd, &stat) == 0 && stat.st_nlink == 0;
 }
 
-static int lock_change(const struct rg_cache_index_file *file, short type, uint64_t number)
+/* Whoever opens it just before it is removed, and has no lock yet, soon finds that it is gone, and
+ * makes another. */
+static void sweep_one(int folder, const char *name)
 {
-    struct flock lock = {
-        .l_type = type,
-        .l_whence = SEEK_SET,
-        .l_start = (off_t)(INT64_C(1) << 48) + (off_t)number,
-        .l_len = 1,
-    };
-    return fcntl(file->fd, F_OFD_SETLK, &lock) == 0 ? 0 : -errno;
+    struct stat stat;
+    rg_fd_hold();
+    int fd = fd_track(openat(folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    rg_fd_release();
+    if (fd >= 0 && fstat(fd, &stat) == 0 && S_ISREG(stat.st_mode) && stat.st_uid == geteuid() &&
+        (stat.st_mode & 07777) == 0600 && stat.st_nlink == 1 &&
+        time(NULL) - stat.st_mtime > RG_CACHE_INDEX_IDLE_S &&
+        lock_change(fd, F_WRLCK, LOCK_USE) == 0) {
+        (void)unlinkat(folder, name, 0);
+    }
+    rg_fd_drop(fd);
+}
+
+void rg_cache_index_file_sweep(const struct rg_cache_index_file *file)
+{
+    char start[48];
+    DIR *folder = file->share != NULL ? opendir(file->share) : NULL;
+    if (folder == NULL) {
+        return;
+    }
+    int size = snprintf(start, sizeof(start), "ringest-%u-cache-", (unsigned)geteuid());
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        if (strncmp(entry->d_name, start, (size_t)size) == 0) {
+            sweep_one(dirfd(folder), entry->d_name);
+        }
+    }
+    closedir(folder);
 }
 
 int rg_cache_index_file_lock(const struct rg_cache_index_file *file, uint64_t number)
 {
-    return lock_change(file, F_WRLCK, number);
+    return lock_change(file->fd, F_WRLCK, number);
 }
 
 void rg_cache_index_file_unlock(const struct rg_cache_index_file *file, uint64_t number)
 {
-    (void)lock_change(file, F_UNLCK, number);
+    (void)lock_change(file->fd, F_UNLCK, number);
 }

@@ -2,7 +2,12 @@
  * host (gcs/host/region.h), but that it may be replaced by a larger one.
  *
  * It is FOLDER/ringest-UID-cache-ID-vVERSION with mode 0600. Without a folder it is memory of this
- * process, without a name. */
+ * process, without a name.
+ *
+ * Nobody tells an index that its cache was removed. So each opening holds a lock that the kernel
+ * gives up with the process, and whoever opens an index sweeps the folder: it removes those of the
+ * same user that nobody holds and that nobody has written for RG_CACHE_INDEX_IDLE_S. That costs a
+ * cache that is used again no more than the time to make its index anew. */
 #ifndef RG_CACHE_INDEX_FILE_H
 #define RG_CACHE_INDEX_FILE_H
 
@@ -15,6 +20,7 @@
 #define RG_CACHE_SEGMENTS_MAX 65535
 #define RG_CACHE_LINE_SLOTS 4
 #define RG_CACHE_LINE_SIZE 64
+#define RG_CACHE_INDEX_IDLE_S (24 * 3600)
 
 enum rg_cache_segment_state {
     RG_CACHE_SEGMENT_NONE = 0, /* the number is free */
@@ -55,6 +61,8 @@ int rg_cache_index_file_make(const struct rg_cache_index_file *file, uint64_t li
 /* Puts a descriptor of rg_cache_index_file_make in the place of the file. 0 or a negative errno,
  * and then it is closed. */
 int rg_cache_index_file_replace(struct rg_cache_index_file *file, int fd);
+/* Removes what others have left in the folder (see above). Those that are in use stay. */
+void rg_cache_index_file_sweep(const struct rg_cache_index_file *file);
 /* Whether another has been put into its place, or it was removed. */
 bool rg_cache_index_file_is_gone(const struct rg_cache_index_file *file);
 /* Locks of this opening, which the kernel gives up with the process. 0 or a negative errno. */

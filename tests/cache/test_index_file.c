@@ -3,6 +3,8 @@
 
 #include "tests/cache/cache_case.h"
 
+#include <time.h>
+
 static struct rg_cache_index_file file_of(struct cache_case *c)
 {
     struct rg_cache_index_file file = {.share = c->share, .fd = -1};
@@ -84,6 +86,63 @@ static void test_what_is_refused(void)
     cache_case_close(&c);
 }
 
+struct left {
+    const char *name;
+    time_t age_s;
+    mode_t mode;
+    bool is_held, stays;
+};
+
+static struct rg_cache_index_file leave(struct cache_case *c, const struct left *left)
+{
+    struct rg_cache_index_file file = {.share = c->share, .fd = -1};
+    struct timespec times[2] = {{.tv_sec = time(NULL) - left->age_s}, {0}};
+    times[1] = times[0];
+    snprintf(file.path, sizeof(file.path), "%s/%s", c->share, left->name);
+    RG_CHECK_EQ(try(c, &file, 16), 0);
+    RG_CHECK_EQ(fchmod(file.fd, left->mode), 0);
+    RG_CHECK_EQ(futimens(file.fd, times), 0);
+    if (!left->is_held) {
+        rg_cache_index_file_close(&file);
+    }
+    return file;
+}
+
+/* Of the same user, held by nobody, and not written for long. */
+static void test_what_is_left_of_other_caches_is_swept(void)
+{
+    const time_t old = RG_CACHE_INDEX_IDLE_S + 60;
+    char names[6][64];
+    const struct left all[] = {
+        {names[0], old, 0600, false, false}, {names[1], old, 0600, true, true},
+        {names[2], 0, 0600, false, true},    {names[3], old, 0644, false, true},
+        {names[4], old, 0600, false, true},  {names[5], old, 0600, false, true},
+    };
+    struct rg_cache_index_file files[RG_ARRAY_LEN(all)];
+    struct cache_case c;
+    cache_case_open(&c);
+    for (unsigned i = 0; i < RG_ARRAY_LEN(all); i++) {
+        const char *kind = i == 4 ? "other" : "cache";
+        unsigned uid = geteuid() + (i == 5);
+        snprintf(names[i], sizeof(names[i]), "ringest-%u-%s-%u-v1", uid, kind, i);
+        files[i] = leave(&c, &all[i]);
+    }
+    rg_cache_index_file_sweep(&files[1]);
+    for (unsigned i = 0; i < RG_ARRAY_LEN(all); i++) {
+        RG_CHECK_EQ(access(files[i].path, F_OK) == 0, all[i].stays);
+    }
+    /* It is held through a change of the file as well. */
+    int fd = rg_cache_index_file_make(&files[1], 32);
+    RG_CHECK_EQ(rg_cache_index_file_replace(&files[1], fd), 0);
+    RG_CHECK_EQ(futimens(files[1].fd, (struct timespec[2]){{0}, {0}}), 0);
+    rg_cache_index_file_sweep(&files[2]);
+    RG_CHECK(!rg_cache_index_file_is_gone(&files[1]));
+    rg_cache_index_file_close(&files[1]);
+    rg_cache_index_file_sweep(&files[2]);
+    RG_CHECK(access(files[1].path, F_OK) < 0);
+    cache_case_close(&c);
+}
+
 static void test_memory_without_a_name(void)
 {
     struct rg_cache_index_file file = {.share = NULL, .fd = -1};
@@ -101,6 +160,7 @@ int main(int argc, char **argv)
         RG_TEST(test_the_second_opens_what_the_first_made),
         RG_TEST(test_another_in_its_place),
         RG_TEST(test_what_is_refused),
+        RG_TEST(test_what_is_left_of_other_caches_is_swept),
         RG_TEST(test_memory_without_a_name),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
