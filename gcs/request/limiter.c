@@ -42,7 +42,7 @@ uint32_t rg_limiter_limit(const struct rg_limiter *limiter)
     return (uint32_t)RG_MIN(RG_MAX(count, 1.0), (double)limiter->options.limit_max);
 }
 
-/* While it is FREE, what is in flight above limit_max waits for a connection. */
+/* What began without asking, above limit_max, waits for a connection. */
 static uint32_t out(const struct rg_limiter *limiter)
 {
     return RG_MIN(limiter->in_flight, limiter->options.limit_max);
@@ -82,7 +82,7 @@ static void idle_end(struct rg_limiter *limiter, uint64_t now_ns)
 
 static bool is_full(const struct rg_limiter *limiter)
 {
-    return limiter->state != RG_LIMITER_FREE && limiter->in_flight >= limiter->options.limit_max;
+    return limiter->in_flight >= limiter->options.limit_max;
 }
 
 static void begin(struct rg_limiter *limiter, uint64_t now_ns)

@@ -1,10 +1,10 @@
 /* When the next request to one bucket may begin: a protocol core without clock or I/O, one for the
  * reads and one for the writes of a bucket on one event loop.
  *
- * There is no limit until the service asks for less, and then a rate that follows what it answers:
+ * There is no rate until the service asks for less, and then a rate that follows what it answers:
  *
- *     FREE      any number may be out
- *     PACED     one begins each `gap_ns`, and at most limit_max are out
+ *     FREE      at most limit_max are out
+ *     PACED     as many, and one begins each `gap_ns`
  *
  *                   429, many 503, latency
  *     FREE -------------------------------------> PACED
@@ -18,8 +18,8 @@
  * RG_LIMITER_CUT_ANSWERS / n where even that is. In an outage, where nothing is answered, the rate
  * is thus halved each time, down to one request in RG_LIMITER_GAP_NS_MAX. Gaps vary at
  * random, so that many clients do not all ask at once when it ends. The first gap is the time of an
- * answer, divided by what is out: the rate as it was. What is in flight above limit_max is not out,
- * it waits for a connection.
+ * answer, divided by what is out: the rate as it was. limit_max is the number of connections. More
+ * would only wait for one, and would then be sent without a gap when the service asks for less.
  *
  * Latency that rises cuts by RG_LIMITER_LATENCY_CUT: when in RG_LIMITER_WINDOW_NS the mean time to
  * the head is above RG_LIMITER_LATENCY_FACTOR times what it was in good times, and above

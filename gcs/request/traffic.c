@@ -497,6 +497,14 @@ static void peers_alarm_fire(struct rg_alarm *alarm)
     }
 }
 
+/* What waits does so for a rate, and not only until another one leaves. */
+static bool is_for_rate(const struct limit *limit)
+{
+    uint64_t now_ns = loop_of(limit->traffic)->now_ns;
+    return limit->limiter.state == RG_LIMITER_PACED ||
+           rg_limiter_next_ns(&limit->limiter, now_ns) != UINT64_MAX;
+}
+
 bool rg_traffic_enter(struct rg_request *request)
 {
     struct rg_admission *admission = &request->admission;
@@ -518,7 +526,9 @@ bool rg_traffic_enter(struct rg_request *request)
         admit(request);
         return true;
     }
-    rg_metric_add(&loop_of(traffic)->metrics.limited, 1);
+    if (is_for_rate(limit)) {
+        rg_metric_add(&loop_of(traffic)->metrics.limited, 1);
+    }
     if (rg_list_empty(&limit->waiting)) {
         limit_alarm_set(limit);
     }
@@ -798,7 +808,8 @@ static struct rg_bucket_side side_describe(const struct limit *limit)
         .rate_per_s = is_paced ? (double)RG_NS_PER_S / limiter->gap_ns : 0,
         .backoffs = limiter->backoffs,
     };
-    for (const struct rg_list *node = limit->waiting.next; node != &limit->waiting;
+    for (const struct rg_list *node = limit->waiting.next;
+         (is_paced || limiter->options.rate != NULL) && node != &limit->waiting;
          node = node->next) {
         side.waiting++;
     }

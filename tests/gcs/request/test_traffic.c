@@ -480,6 +480,36 @@ static void test_a_busy_bucket_gets_fewer_requests(void)
     rg_test_client_close(&fixed);
 }
 
+/* What waits for a connection is not in the pool already, from which it would go out without a gap
+ * when the bucket refuses. It waits for no rate either. */
+static void test_no_more_are_out_than_there_are_connections(void)
+{
+    enum { CONNECTIONS = 2, COUNT = 40 };
+    const struct rg_step good = {
+        .kind = RG_STEP_SEND_OBJECT, .size = SIZE, .text = rg_test_object_fields(SIZE, 7)};
+    const struct rg_step waits[] = {RG_READ, RG_GATE(0), good, RG_AGAIN};
+    const struct rg_step *scripts[] = {waits};
+    struct rg_test_client c = {.scripts = scripts, .script_count = 1};
+    struct rg_bucket_stats bucket;
+    c.options.connections_max = CONNECTIONS;
+    rg_test_client_open(&c);
+    for (unsigned i = 0; i < COUNT; i++) {
+        rg_test_get(&c, &(struct rg_get){0});
+    }
+    RG_AWAIT(rg_scripted_server_requests(c.server) == CONNECTIONS);
+    /* The loop is asked, and has taken its mail before. */
+    RG_CHECK_EQ(rg_client_buckets(c.client, &bucket, 1), 1);
+    RG_CHECK_EQ(bucket.reads.in_flight, CONNECTIONS);
+    RG_CHECK_EQ(bucket.reads.waiting, 0);
+    RG_CHECK_EQ(rg_test_stats(&c).limited, 0);
+    rg_scripted_server_open(c.server, 0);
+    for (unsigned i = 0; i < COUNT; i++) {
+        struct rg_completion done = rg_test_take(&c);
+        check_good(&done);
+    }
+    rg_test_client_close(&c);
+}
+
 /* Until the client's reads have a limit: it looks at what others of the host tell. */
 static void get_until_limited(struct rg_test_client *c)
 {
@@ -638,6 +668,7 @@ int main(int argc, char **argv)
         RG_TEST(test_a_late_head_is_given_up_by_experience),
         RG_TEST(test_a_silent_body_is_continued_by_range),
         RG_TEST(test_a_busy_bucket_gets_fewer_requests),
+        RG_TEST(test_no_more_are_out_than_there_are_connections),
         RG_TEST(test_a_busy_bucket_is_known_on_the_host),
         RG_TEST(test_a_rate_is_kept_where_it_is_asked_for),
         RG_TEST(test_each_process_has_its_part_of_a_jobs_ramp),
