@@ -14,11 +14,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-/* Waits between two decisions about lingering, and how many ops each must have brought for it to go
- * on. */
-#define LINGER_WINDOW 64
-#define LINGER_OPS_MIN 2
-
 /* The stack of a loop thread: the deepest path is certificate verification. */
 #define LOOP_STACK_SIZE RG_KIB(512)
 
@@ -267,8 +262,8 @@ static void run_op(struct rg_loop *loop, struct rg_op *op)
 {
     RG_ASSERT(op->state == RG_OP_READY);
     if (loop->backend->finish(loop->backend_self, op)) {
+        rg_linger_note(&loop->linger, op);
         op_detach(op);
-        loop->linger.ops++;
         op_count(loop, op);
         op->done(op);
         if (loop->backend->recycle != NULL) {
@@ -399,26 +394,6 @@ static uint64_t waited_since(uint64_t *waited_ns)
     return *waited_ns - RG_MIN(before_ns, *waited_ns);
 }
 
-/* Decides, once in so many waits, whether the loop should linger (loop.h). What is looked at is
- * what lingering changes: without it, how often the loop was woken, or how long it waited for a CPU
- * then; with it, whether there was more to do at a time. */
-static void linger_decide(struct rg_loop *loop)
-{
-    const uint64_t window_ns = LINGER_WINDOW * RG_LOOP_LINGER_NS;
-    uint64_t elapsed_ns = loop->now_ns - loop->linger.since_ns;
-    uint64_t ops = loop->linger.ops;
-    if (loop->linger.on) {
-        loop->linger.on = ops >= LINGER_OPS_MIN * LINGER_WINDOW;
-    } else {
-        loop->linger.on =
-            ops >= LINGER_WINDOW &&
-            (elapsed_ns < window_ns || waited_since(&loop->linger.waited_ns) >= window_ns);
-    }
-    loop->linger.waits = 0;
-    loop->linger.ops = 0;
-    loop->linger.since_ns = loop->now_ns;
-}
-
 uint32_t rg_loop_crowd(struct rg_loop *loop)
 {
     uint64_t elapsed_ns = loop->now_ns - loop->crowd.looked_ns;
@@ -433,7 +408,7 @@ uint32_t rg_loop_crowd(struct rg_loop *loop)
 
 static void linger(struct rg_loop *loop)
 {
-    struct timespec pause = rg_timespec_from_ns(RG_LOOP_LINGER_NS);
+    struct timespec pause = rg_timespec_from_ns(RG_LINGER_NS);
     loop->backend->flush(loop->backend_self);
     (void)nanosleep(&pause, NULL);
 }
@@ -444,17 +419,19 @@ static void loop_wait(struct rg_loop *loop, uint64_t deadline_ns)
     bool busy = loop->ready_head != NULL || !rg_list_empty(&loop->tasks) || loop->stopping;
     if (busy || !rg_mailbox_sleep_begin(&loop->mailbox)) {
         loop->backend->wait(loop->backend_self, 0);
-    } else {
-        if (loop->linger.on) {
-            linger(loop);
-        }
-        loop->backend->wait(loop->backend_self, wake_ns);
-        rg_mailbox_sleep_end(&loop->mailbox);
-        if (++loop->linger.waits == LINGER_WINDOW && loop->backend->flush != NULL) {
-            linger_decide(loop);
-        }
+        loop->now_ns = loop->backend->now_ns(loop->backend_self);
+        return;
     }
+    if (rg_linger_is_on(&loop->linger)) {
+        linger(loop);
+    }
+    loop->backend->wait(loop->backend_self, wake_ns);
+    rg_mailbox_sleep_end(&loop->mailbox);
     loop->now_ns = loop->backend->now_ns(loop->backend_self);
+    if (loop->backend->flush != NULL && rg_linger_waited(&loop->linger, loop->now_ns)) {
+        bool asks = rg_linger_asks_for_crowd(&loop->linger, loop->now_ns);
+        rg_linger_judge(&loop->linger, loop->now_ns, asks ? rg_loop_crowd(loop) : 0);
+    }
 }
 
 /* Between two passes: no completion is held back, and each op that waits to be run is ready, in a

@@ -10,6 +10,7 @@
 #define RG_RUNTIME_LOOP_H
 
 #include "runtime/cq.h"
+#include "runtime/linger.h"
 #include "runtime/mailbox.h"
 #include "runtime/metrics.h"
 #include "runtime/op.h"
@@ -30,14 +31,6 @@ struct rg_task {
     struct rg_list node;
     void (*run)(struct rg_task *task);
 };
-
-/* Where a server sends less at a time than we can take, the loop would be woken for every segment:
- * a context switch and a receive each. So when it is woken more often than once in this time, it
- * sleeps for so long before it waits, and finds more at once: what a network card's interrupt
- * moderation does. It costs that much latency, under load only. Where many threads share a CPU, a
- * loop that is woken waits for its turn, and with each turn others are kept from theirs. So it
- * sleeps as well if it waits for a CPU for so long each time. */
-#define RG_LOOP_LINGER_NS (100 * RG_NS_PER_US)
 
 /* How often a loop looks at most for how long it waited for a CPU. */
 #define RG_LOOP_CROWD_NS (4 * RG_NS_PER_MS)
@@ -85,13 +78,7 @@ struct rg_loop {
     } completions[RG_LOOP_COMPLETIONS_MAX];
     uint32_t completion_count;
     uint64_t completion_bytes;
-    struct {
-        bool on;
-        uint32_t waits;    /* since the last decision */
-        uint64_t ops;      /* that finished since then */
-        uint64_t since_ns; /* when it was */
-        uint64_t waited_ns;
-    } linger;
+    struct rg_linger linger;
     struct {
         uint64_t looked_ns, waited_ns; /* the last look, and rg_thread_waited_ns then */
         uint32_t percent;

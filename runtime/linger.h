@@ -1,0 +1,86 @@
+/* When a loop lingers: sleeps before it waits, so that one wake-up finds more to do.
+ *
+ * Where a server sends less at a time than we can take, a loop would be woken for every segment: a
+ * context switch and a receive each. So a loop that is woken more often than once in RG_LINGER_NS
+ * sleeps for that long first. Network cards moderate their interrupts in the same way.
+ *
+ * Where many threads share a CPU, a loop that is woken waits for its turn, and with each turn
+ * others are kept from theirs. So it lingers as well if it waits for a CPU for so long each time.
+ *
+ * A sleep costs whoever waits for an answer before it asks again. So lingering is tried, and goes
+ * on only where as many bytes come with it as without. It is not tried where all ops belong to one
+ * exchange at a time: a request alone never lingers.
+ *
+ *     .------------- crowded -----------------.
+ *     |      busy                 no loss      v
+ *   AWAKE ----------> TRYING ----------------> ON
+ *    ^ ^                | loss                 |
+ *    | '---- RESTING <--'                      |
+ *    '-------------------- now and then, where nothing is gained, or after a pause
+ *
+ * Waits are judged together, so many in a window; rests get longer with each loss in a row. No I/O
+ * and no clock; for the loop's own thread. */
+#ifndef RG_RUNTIME_LINGER_H
+#define RG_RUNTIME_LINGER_H
+
+#include "runtime/op.h"
+
+/* How long it sleeps, and the time between two wake-ups below which it may. It costs as much
+ * latency. */
+#define RG_LINGER_NS (100 * RG_NS_PER_US)
+
+enum rg_linger_state {
+    RG_LINGER_AWAKE = 0, /* sees what comes without it */
+    RG_LINGER_TRYING,    /* sees what comes with it */
+    RG_LINGER_ON,
+    RG_LINGER_RESTING, /* it was tried, and there was a loss */
+};
+
+/* Zeroed is AWAKE, with a window that begins at time 0. */
+struct rg_linger {
+    enum rg_linger_state state;
+    uint32_t waits; /* in this window */
+    uint32_t ops;   /* that finished in it */
+    uint32_t news;  /* of them, those that are not the next turn of the exchange before */
+    uint64_t bytes; /* that they moved, but for an accepted socket's number */
+    uint64_t since_ns, waited_ns; /* when the window began, and when the last wait ended */
+    double awake_rate;            /* bytes in a nanosecond in the last window of AWAKE */
+    uint32_t windows;             /* still to come in this state */
+    uint32_t rest;                /* windows that the next rest has, less one */
+    bool last_wrote;
+    const void *last; /* the socket or file op that finished last; only compared */
+};
+
+/* The loop is to sleep before it waits. */
+static inline bool rg_linger_is_on(const struct rg_linger *linger)
+{
+    return linger->state == RG_LINGER_TRYING || linger->state == RG_LINGER_ON;
+}
+
+/* An op has finished. A send behind a receive of the same socket, or the other way round, belongs
+ * to one exchange, and comes no earlier for a sleep. */
+static inline void rg_linger_note(struct rg_linger *linger, const struct rg_op *op)
+{
+    linger->ops++;
+    linger->bytes += op->result > 0 ? (uint32_t)op->result : 0;
+    if (linger->state != RG_LINGER_AWAKE) {
+        return;
+    }
+    const void *now = op->socket != NULL ? (const void *)op->socket : op;
+    bool wrote = op->kind == RG_OP_SEND;
+    bool is_turn = now == linger->last && (op->socket == NULL || wrote != linger->last_wrote);
+    linger->news += !is_turn;
+    linger->last = now;
+    linger->last_wrote = wrote;
+}
+
+/* A wait that could have been lingered before has ended. True: so has the window, and it is to be
+ * judged. */
+bool rg_linger_waited(struct rg_linger *linger, uint64_t now_ns);
+/* Whether it matters how long the loop waited for a CPU. */
+bool rg_linger_asks_for_crowd(const struct rg_linger *linger, uint64_t now_ns);
+/* Changes the state, and begins a window. `crowd`: how much of its time the loop has waited for a
+ * CPU, in percent. */
+void rg_linger_judge(struct rg_linger *linger, uint64_t now_ns, uint32_t crowd);
+
+#endif
