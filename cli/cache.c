@@ -3,9 +3,12 @@
 
 #include "cache/folder.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define CONCURRENCY 64
 #define CONCURRENCY_MAX 4096
@@ -19,9 +22,43 @@ struct cache {
     uint64_t to;
 };
 
+/* One of another user, or one that others may write to, is not used by clients either. */
+static int folder_refuse(const char *folder)
+{
+    struct stat status;
+    if (stat(folder, &status) == 0 && status.st_uid == geteuid()) {
+        return cli_fail(
+            "%s has mode %04o: others may write to it, and could put other bytes there; "
+            "take that from them (chmod go-w)",
+            folder, (unsigned)status.st_mode & 07777);
+    }
+    return cli_fail(
+        "%s is another user's; run this command as the user of the programs that use it", folder);
+}
+
+/* Says what is wrong with the folder, and what helps. */
 static int folder_fail(const struct cache *cache, int rc)
 {
-    return cli_fail("%s: %s", cache->folder, strerror(-rc));
+    static const struct {
+        int error;
+        const char *remedy;
+    } remedies[] = {
+        {-ENOENT, "give the folder that clients have as --option cache=FOLDER"},
+        {-ENOTDIR, "give the folder, and not a file"},
+        {-EACCES, "run this command as the user of the programs that use it"},
+        {-EROFS, "mount its file system so that it can be written to"},
+        {-EIO, "look at the disk; readers go to the bucket meanwhile"},
+        {-ESTALE, "the server no longer knows it: mount it again"},
+    };
+    if (rc == -EPERM) {
+        return folder_refuse(cache->folder);
+    }
+    for (size_t i = 0; i < RG_ARRAY_LEN(remedies); i++) {
+        if (remedies[i].error == rc) {
+            return cli_fail("%s: %s; %s", cache->folder, strerrordesc_np(-rc), remedies[i].remedy);
+        }
+    }
+    return cli_fail("%s: %s", cache->folder, strerrordesc_np(-rc));
 }
 
 static int entry_print(void *context, const struct rg_cache_entry *entry)
@@ -72,6 +109,10 @@ static void totals_print(const struct cache *cache, const struct rg_cache_folder
     }
     printf("%" PRIu64 " segments, %" PRIu64 " blocks, %s\n", totals->segments, totals->records,
            cli_format_size(totals->size, size));
+    if (totals->removed_segments > 0) {
+        printf("%" PRIu64 " segments, %s, removed\n", totals->removed_segments,
+               cli_format_size(totals->removed_bytes, size));
+    }
     if (totals->left_alone > 0) {
         printf("%" PRIu64 " other files, left alone\n", totals->left_alone);
     }

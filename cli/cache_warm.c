@@ -48,7 +48,8 @@ static int manifest_source_open(struct source *source, const char *path)
     }
     return rc == 0            ? CLI_DONE
            : error[0] != '\0' ? cli_fail("%s", error)
-                              : cli_fail("%s: %s", path, strerror(-rc));
+                              : cli_fail("%s: %s; make one with `ringest manifest save`", path,
+                                         strerrordesc_np(-rc));
 }
 
 static int source_open(struct pass *pass, const struct cache_warming *warming)
@@ -83,7 +84,9 @@ static int source_next(struct source *source, struct rg_object *out_object, bool
         int rc = rg_manifest_cursor_get(source->cursor, source->index++, out_object);
         *out_more = rc == 0;
         return rc == 0 || rc == -ERANGE ? CLI_DONE
-                                        : cli_fail("the manifest is damaged: %s", strerror(-rc));
+                                        : cli_fail("the manifest is damaged behind object %" PRIu64
+                                                   ": make it anew with `ringest manifest save`",
+                                                   source->index - 1);
     }
     while (source->page == NULL || source->in_page == source->page->object_count) {
         int status = lister_next(&source->lister, &source->page);
@@ -151,8 +154,12 @@ static int part_take(struct pass *pass)
         status = CLI_FAILED;
     }
     rg_lease_release(done.lease);
-    progress_draw(&pass->progress,
-                  &(struct progress_state){.done = pass->objects, .bytes_done = pass->bytes});
+    const struct rg_manifest *manifest = pass->source.manifest;
+    progress_draw(&pass->progress, &(struct progress_state){
+                                       .done = pass->objects,
+                                       .total = manifest != NULL ? rg_manifest_count(manifest) : 0,
+                                       .bytes_done = pass->bytes,
+                                   });
     return status;
 }
 

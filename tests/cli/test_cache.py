@@ -82,7 +82,13 @@ class Cache(ServedCase):
         self.fails(self.cache("warm", "made/", *option), USAGE, "made/")
         self.fails(self.cache("warm", "gs://absent-bucket/", *option), FAILED, "absent-bucket")
         self.fails(self.cache("ls"), USAGE, "FOLDER")
-        self.fails(self.cache("ls", self.folder / "absent"), FAILED, "absent", "No such file")
+        self.fails(self.cache("ls", self.folder / "absent"), FAILED, "absent", "No such file", "--option cache=")
+        self.path.write_bytes(b"")
+        for action in (["ls"], ["stats"], ["verify"], ["prune", "--to", "0"]):
+            self.fails(self.cache(*action, self.path), FAILED, str(self.path), "not a file")
+            self.folder.mkdir(exist_ok=True)
+            self.folder.chmod(0o777)
+            self.fails(self.cache(*action, self.folder), FAILED, str(self.folder), "0777", "chmod go-w")
         self.fails(self.cache("prune", self.folder), USAGE, "--to")
         self.fails(self.cache("prune", self.folder, "--to", "much"), USAGE, "--to")
         below = self.path / "below"
