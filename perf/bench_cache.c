@@ -9,7 +9,7 @@
 #include "runtime/loop.h"
 #include "runtime/op.h"
 
-#include <errno.h>
+#include <liburing.h>
 #include <ringest/gcs.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,21 +17,29 @@
 
 #define BODY_SIZE 102400
 #define MEMORY_SIZE RG_MIB(2)
+/* Reads that are out at a time. */
+#define DEPTH_MAX 16
+#define SLOT_SIZE (MEMORY_SIZE / DEPTH_MAX)
+
+struct slot {
+    struct rg_op op;
+    struct bench *bench;
+    struct rg_cache_place place;
+    uint64_t number;
+    uint8_t *memory;
+    size_t size, done;
+    bool direct, busy;
+};
 
 struct bench {
     struct rg_cache *cache;
     struct rg_loop *loop;
-    struct rg_op op;
-    bool done;
-    uint8_t *memory; /* a huge page, as leases are part of */
+    struct slot slots[DEPTH_MAX];
+    struct rg_cache_place *places; /* of all objects, for the floors */
+    uint8_t *memory;               /* a huge page, as leases are part of */
     uint8_t *body;
-    uint64_t objects, hash;
+    uint64_t objects, hash, hits;
 };
-
-static void op_done(struct rg_op *op)
-{
-    RG_CONTAINER_OF(op, struct bench, op)->done = true;
-}
 
 static struct rg_cache_key key_of(uint64_t number, char name[64])
 {
@@ -40,70 +48,100 @@ static struct rg_cache_key key_of(uint64_t number, char name[64])
                                  (int64_t)(1700000000000000 + number), 0};
 }
 
-static int32_t place_read(struct bench *bench, const struct rg_cache_place *place, bool direct)
+static uint64_t aligned_begin(const struct rg_cache_place *place)
 {
-    uint64_t from = place->offset / RG_CACHE_ALIGNMENT * RG_CACHE_ALIGNMENT;
-    uint64_t end = place->offset + place->size;
-    size_t size =
-        (size_t)((end - from + RG_CACHE_ALIGNMENT - 1) / RG_CACHE_ALIGNMENT * RG_CACHE_ALIGNMENT);
-    size_t done = 0;
-    do {
-        bench->done = false;
-        if (direct && place->fd_direct >= 0) {
-            rg_op_read_file_direct(bench->loop, &bench->op, place->fd, place->fd_direct, from,
-                                   bench->memory, size);
-        } else {
-            rg_op_read_file(bench->loop, &bench->op, place->fd, from + done, bench->memory + done,
-                            size - done);
-        }
-        while (!bench->done) {
-            rg_loop_pass(bench->loop, rg_now_ns() + RG_NS_PER_S);
-        }
-        done += bench->op.result > 0 ? (size_t)bench->op.result : 0;
-    } while (bench->op.result > 0 && done < size);
-    return bench->op.result < 0 ? bench->op.result : (int32_t)done;
+    return place->offset / RG_CACHE_ALIGNMENT * RG_CACHE_ALIGNMENT;
 }
 
-/* One hit; false: it was none. */
-static bool object_read(struct bench *bench, uint64_t number, bool direct)
+static size_t aligned_size(const struct rg_cache_place *place)
+{
+    uint64_t end = place->offset + place->size;
+    return (size_t)(rg_cache_round_up(end, RG_CACHE_ALIGNMENT) - aligned_begin(place));
+}
+
+static void slot_read(struct slot *slot)
+{
+    uint64_t from = aligned_begin(&slot->place) + slot->done;
+    struct rg_loop *loop = slot->bench->loop;
+    if (slot->direct && slot->place.fd_direct >= 0) {
+        rg_op_read_file_direct(loop, &slot->op, slot->place.fd, slot->place.fd_direct, from,
+                               slot->memory, slot->size);
+    } else {
+        rg_op_read_file(loop, &slot->op, slot->place.fd, from, slot->memory + slot->done,
+                        slot->size - slot->done);
+    }
+}
+
+static bool slot_check(struct slot *slot)
 {
     char name[64];
-    struct rg_cache_place place;
+    struct bench *bench = slot->bench;
     struct rg_cache_record record;
+    struct rg_cache_key key = key_of(slot->number, name);
+    const uint8_t *bytes = slot->memory + slot->place.offset % RG_CACHE_ALIGNMENT;
+    return rg_cache_record_open(bench->cache, &slot->place, &key, bytes, slot->place.size,
+                                &record) == 0 &&
+           rg_cache_record_check(bench->cache, &slot->place, &record, 0, bytes + record.header_size,
+                                 record.body_size) == 0;
+}
+
+static void op_done(struct rg_op *op)
+{
+    struct slot *slot = RG_CONTAINER_OF(op, struct slot, op);
+    slot->done += op->result > 0 ? (size_t)op->result : 0;
+    bool came = slot->done >= slot->place.offset % RG_CACHE_ALIGNMENT + slot->place.size;
+    if (!came && op->result > 0) {
+        slot_read(slot);
+        return;
+    }
+    slot->bench->hits += came && slot_check(slot);
+    rg_cache_place_drop(slot->bench->cache, &slot->place);
+    slot->busy = false;
+}
+
+/* Looks an object up, and begins to read it if it is there. */
+static void object_read(struct bench *bench, struct slot *slot, uint64_t number, bool direct)
+{
+    char name[64];
     struct rg_cache_key key = key_of(number, name);
-    if (!rg_cache_find(bench->cache, &key, &place)) {
-        return false;
+    if (!rg_cache_find(bench->cache, &key, &slot->place)) {
+        return;
     }
-    int32_t got = place_read(bench, &place, direct);
-    int rc = 0;
-    if (got <= 0) {
-        rg_cache_place_failed(bench->cache, &place, got < 0 ? got : -EIO);
-        rc = -EIO;
-    }
-    const uint8_t *bytes = bench->memory + place.offset % RG_CACHE_ALIGNMENT;
-    rc =
-        rc == 0 ? rg_cache_record_open(bench->cache, &place, &key, bytes, place.size, &record) : rc;
-    rc = rc == 0 ? rg_cache_record_check(bench->cache, &place, &record, 0,
-                                         bytes + record.header_size, record.body_size)
-                 : rc;
-    rg_cache_place_drop(bench->cache, &place);
-    bench->hash = bench_hash_u64(bench->hash, rc == 0 ? number : 0);
-    return rc == 0;
+    slot->number = number;
+    slot->size = aligned_size(&slot->place);
+    slot->done = 0;
+    slot->direct = direct;
+    slot->busy = true;
+    RG_ASSERT(slot->size <= SLOT_SIZE);
+    slot_read(slot);
 }
 
 static void report(struct bench *bench, const char *what, uint64_t cpu_ns, uint64_t count)
 {
-    printf("%-44s %8.2f us of CPU each, %" PRIu64 " of %" PRIu64 "\n", what,
+    printf("%-48s %8.2f us of CPU each, %" PRIu64 " of %" PRIu64 "\n", what,
            count == 0 ? 0 : (double)cpu_ns / 1e3 / (double)count, count, bench->objects);
 }
 
-static void reads_run(struct bench *bench, const char *what, bool direct)
+static void slot_wait(struct bench *bench, const struct slot *slot)
 {
-    uint64_t hits = 0, begun_ns = bench_cpu_ns();
-    for (uint64_t i = 0; i < bench->objects; i++) {
-        hits += object_read(bench, i * 7919 % bench->objects, direct);
+    while (slot->busy) {
+        rg_loop_pass(bench->loop, rg_now_ns() + RG_NS_PER_S);
     }
-    report(bench, what, bench_cpu_ns() - begun_ns, hits);
+}
+
+static void reads_run(struct bench *bench, const char *what, bool direct, unsigned depth)
+{
+    uint64_t begun_ns = bench_cpu_ns();
+    bench->hits = 0;
+    for (uint64_t i = 0; i < bench->objects + depth; i++) {
+        struct slot *slot = &bench->slots[i % depth];
+        slot_wait(bench, slot);
+        if (i < bench->objects) {
+            object_read(bench, slot, i * 7919 % bench->objects, direct);
+        }
+    }
+    report(bench, what, bench_cpu_ns() - begun_ns, bench->hits);
+    bench->hash = bench_hash_u64(bench->hash, bench->hits);
 }
 
 static void writes_run(struct bench *bench)
@@ -130,33 +168,102 @@ static void writes_run(struct bench *bench)
 
 static void misses_run(struct bench *bench)
 {
+    char name[64];
+    struct rg_cache_place place;
     uint64_t misses = 0, begun_ns = bench_cpu_ns();
     for (uint64_t i = 0; i < bench->objects; i++) {
-        misses += !object_read(bench, i + bench->objects, false);
+        struct rg_cache_key key = key_of(i + bench->objects, name);
+        misses += !rg_cache_find(bench->cache, &key, &place);
     }
     report(bench, "looked up in vain", bench_cpu_ns() - begun_ns, misses);
 }
 
-/* What the kernel's copy alone costs here, and the checksum of as many bytes. */
-static void floors_run(struct bench *bench)
+/* The floors know where everything is. */
+static void places_find(struct bench *bench)
 {
     char name[64];
+    bench->places = calloc(bench->objects, sizeof(*bench->places));
+    RG_ASSERT(bench->places != NULL);
+    for (uint64_t i = 0; i < bench->objects; i++) {
+        struct rg_cache_key key = key_of(i, name);
+        RG_ASSERT(rg_cache_find(bench->cache, &key, &bench->places[i]));
+    }
+}
+
+static void places_drop(struct bench *bench)
+{
+    for (uint64_t i = 0; i < bench->objects; i++) {
+        rg_cache_place_drop(bench->cache, &bench->places[i]);
+    }
+    free(bench->places);
+}
+
+/* What the kernel's copy costs here, and then the checksum of what it has brought. */
+static void copies_run(struct bench *bench, const char *what, bool checked)
+{
     uint64_t count = 0, crc = 0, begun_ns = bench_cpu_ns();
     for (uint64_t i = 0; i < bench->objects; i++) {
-        struct rg_cache_place place;
-        struct rg_cache_key key = key_of(i * 7919 % bench->objects, name);
-        if (rg_cache_find(bench->cache, &key, &place)) {
-            count += pread(place.fd, bench->memory, place.size, (off_t)place.offset) > 0;
-            rg_cache_place_drop(bench->cache, &place);
+        const struct rg_cache_place *place = &bench->places[i * 7919 % bench->objects];
+        count += pread(place->fd, bench->memory, place->size, (off_t)place->offset) > 0;
+        crc += checked ? rg_crc32c(0, bench->memory, BODY_SIZE) : 0;
+    }
+    report(bench, what, bench_cpu_ns() - begun_ns, count);
+    RG_ASSERT(crc != 1);
+}
+
+static void floor_submit(struct bench *bench, struct io_uring *ring, uint64_t i)
+{
+    const struct rg_cache_place *place = &bench->places[i * 7919 % bench->objects];
+    struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
+    io_uring_prep_read(sqe, place->fd_direct >= 0 ? place->fd_direct : place->fd,
+                       bench->memory + i % DEPTH_MAX * SLOT_SIZE, (unsigned)aligned_size(place),
+                       aligned_begin(place));
+}
+
+/* A bare ring: DEPTH_MAX direct reads, their checksums, and the next ones. */
+static void ring_run(struct bench *bench)
+{
+    struct io_uring ring;
+    uint64_t count = 0, crc = 0;
+    if (io_uring_queue_init(2 * DEPTH_MAX, &ring, 0) < 0) {
+        return;
+    }
+    uint64_t begun_ns = bench_cpu_ns();
+    for (uint64_t first = 0; first < bench->objects; first += DEPTH_MAX) {
+        uint64_t end = RG_MIN(first + DEPTH_MAX, bench->objects);
+        for (uint64_t i = first; i < end; i++) {
+            floor_submit(bench, &ring, i);
+        }
+        io_uring_submit_and_wait(&ring, (unsigned)(end - first));
+        for (uint64_t i = first; i < end; i++) {
+            struct io_uring_cqe *cqe;
+            RG_ASSERT(io_uring_wait_cqe(&ring, &cqe) == 0);
+            count += cqe->res > 0;
+            io_uring_cqe_seen(&ring, cqe);
+            crc += rg_crc32c(0, bench->memory + i % DEPTH_MAX * SLOT_SIZE, BODY_SIZE);
         }
     }
-    report(bench, "pread of the same bytes, unchecked", bench_cpu_ns() - begun_ns, count);
-    begun_ns = bench_cpu_ns();
-    for (uint64_t i = 0; i < bench->objects; i++) {
-        crc += rg_crc32c((uint32_t)crc, bench->memory, BODY_SIZE);
-    }
-    report(bench, "CRC32C of a body", bench_cpu_ns() - begun_ns, bench->objects);
+    report(bench, "floor: direct reads of a bare ring, and CRC32C", bench_cpu_ns() - begun_ns,
+           count);
+    io_uring_queue_exit(&ring);
     RG_ASSERT(crc != 1);
+}
+
+/* Pieces of memory that no CPU's cache has, one behind the other. */
+static void memory_run(struct bench *bench)
+{
+    size_t size = bench->objects * BODY_SIZE;
+    uint8_t *from = aligned_alloc(MEMORY_SIZE, rg_cache_round_up(size, MEMORY_SIZE));
+    RG_ASSERT(from != NULL);
+    (void)madvise(from, size, MADV_HUGEPAGE);
+    memset(from, 1, size);
+    uint64_t begun_ns = bench_cpu_ns();
+    for (uint64_t i = 0; i < bench->objects; i++) {
+        memcpy(bench->memory, from + i * 7919 % bench->objects * BODY_SIZE, BODY_SIZE);
+        bench->hash ^= bench->memory[i % BODY_SIZE] - 1U;
+    }
+    report(bench, "floor: memcpy from memory", bench_cpu_ns() - begun_ns, bench->objects);
+    free(from);
 }
 
 static int open_all(struct bench *bench, const char *folder)
@@ -178,12 +285,16 @@ static int open_all(struct bench *bench, const char *folder)
     }
     rc = rc == 0 ? rg_loop_attach(bench->loop) : rc;
     RG_ASSERT(rc == 0);
-    rg_op_init(&bench->op, op_done);
     bench->body = malloc(BODY_SIZE);
     bench->memory = aligned_alloc(MEMORY_SIZE, MEMORY_SIZE);
     RG_ASSERT(bench->body != NULL && bench->memory != NULL);
     (void)madvise(bench->memory, MEMORY_SIZE, MADV_HUGEPAGE);
     memset(bench->memory, 0, MEMORY_SIZE);
+    for (size_t i = 0; i < DEPTH_MAX; i++) {
+        struct slot *slot = &bench->slots[i];
+        *slot = (struct slot){.bench = bench, .memory = bench->memory + i * SLOT_SIZE};
+        rg_op_init(&slot->op, op_done);
+    }
     for (size_t i = 0; i < BODY_SIZE; i++) {
         bench->body[i] = (uint8_t)(i * 31 + (i >> 9));
     }
@@ -218,10 +329,17 @@ int main(int argc, char **argv)
     }
     misses_run(&bench);
     writes_run(&bench);
-    reads_run(&bench, "hits, from the disk, O_DIRECT", true);
-    reads_run(&bench, "hits, from the disk into the page cache", false);
-    reads_run(&bench, "hits, from the page cache", false);
-    floors_run(&bench);
+    reads_run(&bench, "hits, from the disk, O_DIRECT", true, 1);
+    reads_run(&bench, "the same, 16 at a time", true, DEPTH_MAX);
+    places_find(&bench);
+    ring_run(&bench);
+    reads_run(&bench, "hits, from the disk into the page cache", false, 1);
+    reads_run(&bench, "hits, from the page cache", true, 1);
+    reads_run(&bench, "the same, 16 at a time", true, DEPTH_MAX);
+    copies_run(&bench, "floor: pread and CRC32C", true);
+    copies_run(&bench, "floor: pread", false);
+    memory_run(&bench);
+    places_drop(&bench);
     close_all(&bench, path);
     printf("hash %016" PRIx64 "\n", bench.hash);
     return 0;
