@@ -69,6 +69,19 @@ class Examples(unittest.TestCase):
         for name in ("IterableDataset", "MapDataset"):
             self.assertRegex(out, name + r": 300 samples, [\d,]+ samples/s, .* µs of CPU time per sample")
 
+    def test_what_a_decoded_image_costs_is_said_with_a_cache_and_without(self):
+        out, _ = run("decode_images.py", "--count", "150", "--batch-size", "32", "--threads", "2")
+        lines = out.splitlines()
+        self.assertEqual(len(lines), 6)
+        for number, line in enumerate(lines):
+            name = ("without a cache", "with a cache")[number // 3]
+            wanted = (
+                f"{name}, epoch {number % 3 + 1}: 150 images, " + r"[\d,]+ images/s, [\d,]+ µs of CPU time per image, "
+            )
+            self.assertRegex(line, wanted + r"[\d,]+ from the cache$")
+            if number < 3:
+                self.assertTrue(line.endswith(", 0 from the cache"), line)
+
 
 if __name__ == "__main__":
     unittest.main()
