@@ -65,6 +65,8 @@ void core_session_unref(struct core_session *session)
     if (session != NULL && --session->references == 0) {
         /* Everything that could be counted here had a reference of its own. */
         RG_ASSERT(session->held_bytes == 0 && session->windows == 0);
+        rg_cq_close(session->spare);
+        session->spare = NULL;
         Py_BEGIN_ALLOW_THREADS session_leave(session);
         Py_END_ALLOW_THREADS
     }

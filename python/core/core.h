@@ -50,6 +50,7 @@ struct core_session {
     unsigned references; /* of objects and calls */
     unsigned windows;    /* of readers and iterators, that nobody is using now */
     uint64_t held_bytes; /* of Buffers that exist */
+    struct rg_cq *spare; /* an empty queue of one slot for the next call; NULL: none */
     /* Changed by any thread, with or without the interpreter's lock. */
     _Atomic unsigned owners;         /* shares, and one for all `references` */
     _Atomic uint64_t exported_bytes; /* of shares, which held_bytes leaves out */
@@ -216,6 +217,11 @@ struct core_session *core_client_session(PyObject *client);
 
 /* Opens a queue for the session; raises. */
 int core_queue_open(struct core_session *session, uint32_t capacity, struct rg_cq **out_cq);
+/* A queue of one slot for the time of a call; raises. Mapping one anew for each call costs as much
+ * as a system call of its own, and interrupts the loops when it is unmapped. */
+int core_queue_borrow(struct core_session *session, struct rg_cq **out_cq);
+/* Takes it; it is empty, and nothing is on its way to it. */
+void core_queue_return(struct core_session *session, struct rg_cq *cq);
 
 /* What a wait has to look after: see wait.c. */
 struct core_watch {

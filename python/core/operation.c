@@ -758,10 +758,10 @@ PyObject *core_operation_call(const char *name, PyObject *client, PyObject *args
     }
     struct core_session *session = core_client_session(client);
     PyObject *result = NULL;
-    if (session != NULL && core_queue_open(session, 1, &cq) == 0) {
+    if (session != NULL && core_queue_borrow(session, &cq) == 0) {
         result = operation_run(&operation, session, cq);
         core_operation_fini(&operation);
-        rg_cq_close(cq);
+        core_queue_return(session, cq);
     } else {
         core_operation_fini(&operation);
     }

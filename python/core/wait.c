@@ -30,6 +30,24 @@ int core_queue_open(struct core_session *session, uint32_t capacity, struct rg_c
     return rc;
 }
 
+int core_queue_borrow(struct core_session *session, struct rg_cq **out_cq)
+{
+    *out_cq = session->spare;
+    session->spare = NULL;
+    return *out_cq != NULL ? 0 : core_queue_open(session, 1, out_cq);
+}
+
+void core_queue_return(struct core_session *session, struct rg_cq *cq)
+{
+    struct rg_cq *surplus = cq;
+    /* A signal's handler may have forked: then this is the child's copy of the parent's. */
+    if (core_session_is_own(session)) {
+        surplus = session->spare;
+        session->spare = cq;
+    }
+    rg_cq_close(surplus);
+}
+
 bool core_memory_is_short(struct core_session *session)
 {
     struct rg_stats stats = {0};
@@ -143,6 +161,9 @@ void core_drain(struct core_session *session, struct rg_cq *cq, uint64_t first, 
                 uint64_t out_count)
 {
     PyObject *type, *value, *trace;
+    if (!core_session_is_own(session)) {
+        return; /* a signal's handler has forked, and what is out is the parent's */
+    }
     PyErr_Fetch(&type, &value, &trace);
     for (uint64_t number = first; number < end && out_count > 0; number++) {
         (void)rg_cancel(session->client, cq, number);

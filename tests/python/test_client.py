@@ -401,6 +401,85 @@ class Process(unittest.TestCase):
                 thread.join()
         self.assertEqual(failures, [])
 
+    def test_each_call_gets_its_own_answer(self):
+        """Calls use queues of others that have ended."""
+        with support.client() as client:
+            whole = {i: bytes(client.get(support.uri(i))) for i in range(8)}
+            wrong = []
+
+            def run(number):
+                for i in range(200):
+                    at = (number + i) % 8
+                    if bytes(client.get(support.uri(at))) != whole[at]:
+                        wrong.append(at)
+
+            threads = [threading.Thread(target=run, args=(i,)) for i in range(6)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(len(set(whole.values())), 8)
+            self.assertEqual(wrong, [])
+
+    def test_the_call_after_one_that_was_ended_gets_its_own_answer(self):
+        class Ended(Exception):
+            pass
+
+        def end(*_):
+            raise Ended
+
+        before = signal.signal(signal.SIGALRM, end)
+        self.addCleanup(signal.signal, signal.SIGALRM, before)
+        with support.client("--latency-ms", "5") as client:
+            whole = {i: bytes(client.get(support.uri(i))) for i in range(2)}
+            for i in range(30):
+                with contextlib.suppress(Ended):
+                    signal.setitimer(signal.ITIMER_REAL, 0.001 + i / 10000)
+                    client.get(support.uri(0))
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                self.assertEqual(bytes(client.get(support.uri(1))), whole[1])
+            self.assertNotEqual(whole[0], whole[1])
+
+    def test_a_client_is_closed_while_a_call_waits(self):
+        got = []
+        with support.emulator() as place:
+            client = ringest.Client(*place, hedging=False)
+            client.get(support.uri(0))
+            with support.Rule(place, effect="none", answer="held") as held:
+                thread = threading.Thread(target=lambda: got.append(client.get(support.uri(0))))
+                thread.start()
+                held.wait()
+                client.close()
+            thread.join()
+        self.assertEqual([len(each) for each in got], [support.SIZE])
+
+    def test_a_handler_forks_while_a_call_waits(self):
+        """The request stays the parent's; the child's next call has all of its own."""
+        children = []
+
+        def fork(*_):
+            children.append(os.fork())
+            if children != [0]:
+                held.end()
+
+        before = signal.signal(signal.SIGUSR1, fork)
+        self.addCleanup(signal.signal, signal.SIGUSR1, before)
+        with support.emulator() as place, ringest.Client(*place, hedging=False) as client:
+            client.get(support.uri(0))
+            with support.Rule(place, effect="none", answer="held") as held:
+                teller = threading.Thread(target=lambda: (held.wait(), os.kill(os.getpid(), signal.SIGUSR1)))
+                teller.start()
+                try:
+                    size = len(client.get(support.uri(0)))
+                except OSError:
+                    os._exit(0 if children == [0] and len(client.get(support.uri(0))) == support.SIZE else 1)
+                finally:
+                    if children == [0]:
+                        os._exit(1)
+                teller.join()
+            self.assertEqual(size, support.SIZE)
+            self.assertEqual([os.waitpid(child, 0)[1] for child in children], [0])
+
     def test_ctrl_c_ends_a_wait(self):
         # Answers take a minute.
         with support.client("--latency-ms", "60000") as client:
