@@ -28,10 +28,12 @@ HINTS = frozenset(
     }
 )
 
-# Options of a filesystem: fsspec's own, and those of gcsfs that ask for what is done anyway.
+# Options of a filesystem: fsspec's own, those of gcsfs that ask for what is done anyway, and what Hugging Face's datasets
+# adds to everybody's options for its own filesystem.
 OPTIONS = HINTS | {
     "cache_timeout",
     "check_connection",
+    "hf",
     "listings_expiry_time",
     "loop",
     "max_paths",
