@@ -121,7 +121,8 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     options = parse()
     with contextlib.ExitStack() as stack:
-        endpoint, ca = stack.enter_context(emulator.endpoint(options))
+        bucket = options.uri.split("/")[2]
+        endpoint, ca = stack.enter_context(emulator.endpoint(options, "--bucket", bucket))
         folder = options.cache or stack.enter_context(tempfile.TemporaryDirectory())
         for name, cache in (("without a cache", None), ("with a cache", folder)):
             with ringest.Client(endpoint, ca, cache=cache) as client:
