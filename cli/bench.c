@@ -496,6 +496,25 @@ static double rss_max_mb(void)
     return (double)usage.ru_maxrss * 1024 / 1e6;
 }
 
+/* What the bucket allows, where it asked for less. */
+static void limit_line(struct bench *bench)
+{
+    struct rg_bucket_stats buckets[4];
+    int count = rg_client_buckets(bench->session.client, buckets, RG_ARRAY_LEN(buckets));
+    for (int i = 0; i < count; i++) {
+        bool is_put = bench->op == BENCH_PUT;
+        const struct rg_bucket_side *side = is_put ? &buckets[i].writes : &buckets[i].reads;
+        if (side->backoffs > 0 && strcmp(buckets[i].name, bench->uri.bucket) == 0) {
+            printf("  slowed down   %" PRIu64 " times by the bucket (429, 503 or latency)",
+                   side->backoffs);
+            if (side->limit > 0) {
+                printf(", to %.1f %s/s at last", side->rate_per_s, is_put ? "writes" : "reads");
+            }
+            putchar('\n');
+        }
+    }
+}
+
 static void report(struct bench *bench)
 {
     struct rg_stats stats = {0};
@@ -537,6 +556,7 @@ static void report(struct bench *bench)
         printf("  names         %" PRIu64 ", %.0f per CPU second\n", bench->names,
                (double)bench->names / bench->cpu_seconds);
     }
+    limit_line(bench);
     printf("  CPU           %.1f us per request\n", cpu_us);
     printf("  latency       p50 %.2f ms, p99 %.2f ms, p99.9 %.2f ms\n", p50, p99, p999);
     printf("  connections   %" PRIu64 "\n", stats.connections);

@@ -202,7 +202,7 @@ const struct cli_command cli_emulate = {
         "  --latency-ms P50[:P99]\n"
         "                     delay each answer by milliseconds with this median and 99th\n"
         "                     percentile, drawn from a log-normal distribution\n"
-        "  --conn-mbps N      at most N megabits per second on each connection\n"
+        "  --conn-mbps N      send at most N megabits per second on each connection\n"
         "  --rate-limit RPS   answer 429 beyond RPS requests per second\n"
         "  --threads N        event loops; default: one for each CPU\n"
         "\nWithout --root, uploaded objects are kept in memory. When the emulator listens, it\n"

@@ -22,7 +22,7 @@ struct rg_emulator_options {
     bool plain;             /* HTTP. */
     const char *tls_dir;    /* NULL: a temporary folder. */
     const char *latency_ms; /* P50[:P99] */
-    const char *conn_mbps;  /* Megabits per second of each connection. */
+    const char *conn_mbps;  /* Megabits per second that each connection sends. */
     const char *rate_limit; /* Requests per second. */
     uint32_t threads;       /* 0: one for each processor of this process. */
     uint64_t memory_max;    /* for objects in memory */

@@ -194,7 +194,7 @@ complete -c ringest -n '__fish_seen_subcommand_from emulate' -l strict-buckets -
 complete -c ringest -n '__fish_seen_subcommand_from emulate' -l plain -d 'HTTP instead of HTTPS'
 complete -c ringest -n '__fish_seen_subcommand_from emulate' -l tls-dir -r -F -d 'keep keys and certificates there'
 complete -c ringest -n '__fish_seen_subcommand_from emulate' -l latency-ms -x -d 'wait before an answer'
-complete -c ringest -n '__fish_seen_subcommand_from emulate' -l conn-mbps -x -d 'megabits per second on each connection'
+complete -c ringest -n '__fish_seen_subcommand_from emulate' -l conn-mbps -x -d 'megabits per second that are sent on each connection'
 complete -c ringest -n '__fish_seen_subcommand_from emulate' -l rate-limit -x -d 'requests per second'
 complete -c ringest -n '__fish_seen_subcommand_from emulate' -l threads -x -d 'event loops'
 complete -c ringest -n '__fish_seen_subcommand_from emulate' -s h -l help -d 'help'

@@ -245,6 +245,16 @@ class Bench(ServedCase):
             self.assertGreater(report["retries"], 0)
             self.assertEqual(done.returncode, FAILED if report["errors"] else DONE)
 
+    def test_a_bucket_that_slows_down_is_told(self):
+        with Emulator("--synthetic", "made/p:60:1KiB", "--rate-limit", "20") as server:
+            give_up = time.monotonic() + PATIENCE_S
+            text = ""
+            # A machine that is slow may ask for no more than is allowed.
+            while "429" not in text:
+                self.assertLess(time.monotonic(), give_up, text)
+                text = ringest("bench", "get", "gs://made/", *server.place).stdout.decode()
+            self.assertRegex(text, r"  slowed down   \d+ times by the bucket")
+
     def test_second_requests_are_no_retries(self):
         with Emulator("--synthetic", "made/p:2000:1KiB", "--latency-ms", "2:60") as server:
             give_up = time.monotonic() + PATIENCE_S
