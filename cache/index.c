@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,8 @@ struct rg_cache_index {
     uint64_t lines;
     struct rg_cache_numbered *table; /* a copy */
     uint32_t numbers;                /* above all that are in use */
+    /* Units of each number's segment, and above them 32 bits of its nonce; any thread. */
+    _Atomic uint64_t *forgotten;
     /* The thread's. */
     uint64_t sampled, sampled_used, load_percent;
 };
@@ -80,6 +83,11 @@ static struct slot slot_make(uint32_t number, const struct rg_cache_content *con
 static uint32_t slot_number(const struct slot *slot)
 {
     return (uint32_t)(slot->word >> (PLACE_BITS + SIZE_BITS + CHECK_BITS));
+}
+
+static uint32_t slot_size(const struct slot *slot)
+{
+    return (uint32_t)(slot->word >> CHECK_BITS & ((1 << SIZE_BITS) - 1));
 }
 
 static bool slot_is_of(const struct slot *slot, const struct rg_cache_numbered *numbered)
@@ -146,7 +154,7 @@ static bool line_find(const struct rg_cache_index *index, uint64_t line, uint64_
             *out_found = (struct rg_cache_found){
                 .number = slot_number(&slots[i]),
                 .place = word >> (SIZE_BITS + CHECK_BITS) & ((1 << PLACE_BITS) - 1),
-                .size = word >> CHECK_BITS & ((1 << SIZE_BITS) - 1),
+                .size = slot_size(&slots[i]),
                 .nonce = numbered.nonce,
             };
             return true;
@@ -167,6 +175,24 @@ bool rg_cache_index_find(struct rg_cache_index *index, uint64_t hash,
     return found;
 }
 
+/* What the count of a number begins with, so that no other segment of that number has it. */
+static uint64_t forgotten_none(const struct rg_cache_index *index, uint32_t number)
+{
+    uint32_t tag;
+    memcpy(&tag, &index->table[number].nonce, sizeof(tag));
+    return (uint64_t)tag << 32;
+}
+
+static void forgotten_note(struct rg_cache_index *index, uint32_t number, uint32_t units)
+{
+    uint64_t none = forgotten_none(index, number);
+    uint64_t count = atomic_load_explicit(&index->forgotten[number], memory_order_relaxed), more;
+    do {
+        more = (count >> 32 == none >> 32 ? count : none) + units;
+    } while (!atomic_compare_exchange_weak_explicit(&index->forgotten[number], &count, more,
+                                                    memory_order_relaxed, memory_order_relaxed));
+}
+
 void rg_cache_index_forget(struct rg_cache_index *index, uint64_t hash)
 {
     static const struct slot none;
@@ -182,9 +208,17 @@ void rg_cache_index_forget(struct rg_cache_index *index, uint64_t hash)
         }
         if (slots[at].hash == hash) {
             (void)write_at(index, line_offset(line) + at * sizeof(none), &none, sizeof(none));
+            forgotten_note(index, slot_number(&slots[at]), slot_size(&slots[at]));
         }
     }
     pthread_rwlock_unlock(&index->lock);
+}
+
+uint64_t rg_cache_index_forgotten(const struct rg_cache_index *index, uint32_t number)
+{
+    uint64_t count = atomic_load_explicit(&index->forgotten[number], memory_order_relaxed);
+    bool is_its = count >> 32 == forgotten_none(index, number) >> 32;
+    return is_its ? (count & UINT32_MAX) * RG_CACHE_UNIT : 0;
 }
 
 /* Slots that lie in the file, or in a larger one that is being made and is mapped. */
@@ -346,13 +380,16 @@ int rg_cache_index_open(struct rg_cache_index **out_index, const char *share, ui
 {
     struct rg_cache_index *index = calloc(1, sizeof(*index));
     struct rg_cache_numbered *table = calloc(RG_CACHE_SEGMENTS_MAX + 1, sizeof(*table));
-    if (index == NULL || table == NULL) {
+    void *forgotten = calloc(RG_CACHE_SEGMENTS_MAX + 1, sizeof(*index->forgotten));
+    if (index == NULL || table == NULL || forgotten == NULL) {
         free(index);
         free(table);
+        free(forgotten);
         snprintf(why, why_size, "there is no memory");
         return -ENOMEM;
     }
     index->table = table;
+    index->forgotten = forgotten;
     index->file = (struct rg_cache_index_file){.share = share, .fd = -1};
     int size = snprintf(index->file.path, sizeof(index->file.path),
                         "%s/ringest-%u-cache-%016" PRIx64 "-v%u", share != NULL ? share : "memory",
@@ -365,6 +402,7 @@ int rg_cache_index_open(struct rg_cache_index **out_index, const char *share, ui
     }
     if (rc < 0) {
         free(table);
+        free(forgotten);
         free(index);
         return rc;
     }
@@ -383,6 +421,7 @@ void rg_cache_index_close(struct rg_cache_index *index)
     rg_cache_index_file_close(&index->file);
     pthread_rwlock_destroy(&index->lock);
     free(index->table);
+    free(index->forgotten);
     free(index);
 }
 

@@ -35,8 +35,10 @@ void rg_cache_index_close(struct rg_cache_index *index);
 /* Where a record of that hash may be. */
 bool rg_cache_index_find(struct rg_cache_index *index, uint64_t hash,
                          struct rg_cache_found *out_found);
-/* It is not there, or is damaged. */
+/* It is not there, is damaged, or is of no use any more. */
 void rg_cache_index_forget(struct rg_cache_index *index, uint64_t hash);
+/* Bytes of a segment's records that this process has forgotten. */
+uint64_t rg_cache_index_forgotten(const struct rg_cache_index *index, uint32_t number);
 
 /* Puts in one record of a segment with a number. */
 void rg_cache_index_insert(struct rg_cache_index *index, uint32_t number,

@@ -201,20 +201,26 @@ static void index_refresh(struct rg_cache_keeper *keeper)
     atomic_store_explicit(&keeper->counters->objects, objects, memory_order_relaxed);
 }
 
-/* The sealed segment that was used the longest time ago. */
+/* The sealed segment that is of no more use, or else was used the longest time ago. */
 static bool oldest_find(struct rg_cache_keeper *keeper, struct rg_cache_file *out_file,
-                        uint32_t *out_number, uint64_t *out_use)
+                        uint32_t *out_number, struct rg_cache_look *look)
 {
     bool found = false;
     for (uint32_t i = 1; i < rg_cache_index_numbers(keeper->index); i++) {
         const struct rg_cache_numbered *numbered = rg_cache_index_at(keeper->index, i);
         struct rg_cache_file *file =
             numbered->state == RG_CACHE_SEGMENT_NONE ? NULL : file_of(keeper, &numbered->nonce);
-        uint64_t use = file == NULL ? 0 : last_use(keeper, i);
-        if (file != NULL && !file->is_open && file->size > 0 && (!found || use < *out_use)) {
+        if (file == NULL || file->is_open || file->size == 0) {
+            continue;
+        }
+        uint64_t use = last_use(keeper, i);
+        bool is_spent = rg_cache_index_forgotten(keeper->index, i) > file->size / 2;
+        if (!found || (is_spent && !look->is_spent) ||
+            (is_spent == look->is_spent && use < look->oldest_use)) {
             *out_file = *file;
             *out_number = i;
-            *out_use = use;
+            look->oldest_use = use;
+            look->is_spent = is_spent;
             found = true;
         }
     }
@@ -261,7 +267,7 @@ static enum rg_cache_verdict decide(struct rg_cache_keeper *keeper, struct rg_ca
         .free = space_free(keeper),
         .clock = clock_now(keeper),
     };
-    look.has_oldest = oldest_find(keeper, out_file, out_number, &look.oldest_use);
+    look.has_oldest = oldest_find(keeper, out_file, out_number, &look);
     return rg_cache_decide(&look);
 }
 

@@ -34,5 +34,6 @@ enum rg_cache_verdict rg_cache_decide(const struct rg_cache_look *look)
     /* Somebody has made the cache smaller. */
     bool above = look->used > look->size_max + look->segment_size;
     uint64_t age = look->clock - RG_MIN(look->clock, look->oldest_use);
-    return above || age > RG_CACHE_PATIENCE * look->size_max ? RG_CACHE_REPLACE : RG_CACHE_FULL;
+    return above || look->is_spent || age > RG_CACHE_PATIENCE * look->size_max ? RG_CACHE_REPLACE
+                                                                               : RG_CACHE_FULL;
 }

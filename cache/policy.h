@@ -5,7 +5,8 @@
  * has just read throws out what it will need, over and over. This one keeps a fixed part. While
  * there is room everything is admitted; when it is full nothing is, except in the place of a
  * segment that nobody has used while `patience` times the cache's size went by in bytes that were
- * looked up. So a data set that is done with makes room for the next one. */
+ * looked up. So a data set that is done with makes room for the next one. A segment of which more
+ * than half was forgotten, such as older generations, goes as soon as its place is wanted. */
 #ifndef RG_CACHE_POLICY_H
 #define RG_CACHE_POLICY_H
 
@@ -28,6 +29,7 @@ struct rg_cache_look {
     uint64_t clock;      /* bytes that all processes have looked up */
     bool has_oldest;     /* there is a sealed segment, and: */
     uint64_t oldest_use; /* the clock when the one longest out of use was used */
+    bool is_spent;       /* or it is one whose records have been forgotten, most of them */
 };
 
 enum rg_cache_verdict {

@@ -500,10 +500,11 @@ void rg_cached_read_doubt(struct rg_request *request)
 }
 
 /* All that has the byte at `at`, as a reader of that byte would look for it. */
-static void byte_forget(struct rg_request *request, uint64_t at)
+static void byte_forget(struct rg_request *request, int64_t generation, uint64_t at)
 {
     struct rg_cache *cache = request->client->cache;
     struct rg_cache_key key = key_of(request, at / RG_CACHE_BLOCK_SIZE);
+    key.generation = generation;
     rg_cache_forget(cache, &key);
     key.block = RG_CACHE_PART | at;
     rg_cache_forget(cache, &key);
@@ -526,12 +527,29 @@ static void write_blocks(struct rg_request *request, uint64_t at, uint64_t end, 
             at == begin && (to == get->object_size || to == begin + RG_CACHE_BLOCK_SIZE);
         struct rg_cache_key key = key_of(request, is_block ? block : RG_CACHE_PART | at);
         if (RG_UNLIKELY(get->is_fresh)) {
-            byte_forget(request, at);
+            byte_forget(request, get->generation, at);
         }
         bool taken = rg_cache_write(cache, &key, &record, body, (size_t)(to - at));
         rg_metric_add(taken ? &metrics->cache_writes : &metrics->cache_drops, 1);
         body += to - at;
         at = to;
+    }
+}
+
+/* The newest generation came. What was the newest before is not asked for again. */
+static void newest_note(struct rg_request *request)
+{
+    const struct rg_get_state *get = &request->get;
+    struct rg_newest *newest = request->client->newest;
+    int64_t before = rg_newest_find(newest, request->bucket, request->object);
+    rg_newest_note(newest, request->bucket, request->object, get->generation);
+    if (before <= 0 || before >= get->generation) {
+        return;
+    }
+    uint64_t end = get->offset + get->received;
+    for (uint64_t at = get->offset; at < end;) {
+        byte_forget(request, before, at);
+        at = (at / RG_CACHE_BLOCK_SIZE + 1) * RG_CACHE_BLOCK_SIZE;
     }
 }
 
@@ -561,7 +579,7 @@ void rg_cached_read_finish(struct rg_request *request)
         return;
     }
     if (is_guess(get)) {
-        rg_newest_note(request->client->newest, request->bucket, request->object, get->generation);
+        newest_note(request);
     }
     const uint8_t *body = get->buf != NULL ? get->buf : get->body;
     if (get->sink != NULL) {

@@ -199,6 +199,36 @@ static void test_a_forgotten_key_is_a_miss(void)
     cache_case_close(&c);
 }
 
+/* What is forgotten makes room before anything else does, and at once. */
+static void test_what_is_forgotten_goes_first(void)
+{
+    struct cache_case c;
+    struct rg_cache_stats stats = {0};
+    uint64_t count = 0;
+    cache_case_open(&c);
+    struct rg_cache *cache = cache_case_start(&c, RG_MIB(16));
+    for (; stats.not_admitted == 0; count++) {
+        (void)case_write(&c, cache, count, RG_CACHE_BLOCK_SIZE);
+        rg_cache_flush(cache);
+        rg_cache_stats(cache, &stats);
+    }
+    for (uint64_t i = 4; i < 8; i++) {
+        struct case_key k;
+        case_key_make(&k, i);
+        rg_cache_forget(cache, &k.key);
+    }
+    rg_cache_flush(cache);
+    RG_CHECK(case_write(&c, cache, 100, RG_CACHE_BLOCK_SIZE));
+    rg_cache_flush(cache);
+    rg_cache_stats(cache, &stats);
+    RG_CHECK_EQ(stats.evicted, 1);
+    RG_CHECK_EQ(case_read(&c, cache, 100, RG_CACHE_BLOCK_SIZE), CASE_HIT);
+    RG_CHECK_EQ(case_read(&c, cache, 0, RG_CACHE_BLOCK_SIZE), CASE_HIT);
+    RG_CHECK_EQ(case_read(&c, cache, 9, RG_CACHE_BLOCK_SIZE), CASE_HIT);
+    rg_cache_close(cache);
+    cache_case_close(&c);
+}
+
 /* As hosts that have only the folder in common. */
 static void test_without_a_shared_index_sealed_segments_are_found(void)
 {
@@ -508,6 +538,7 @@ int main(int argc, char **argv)
         RG_TEST(test_two_caches_share_a_folder),
         RG_TEST(test_segments_are_open_before_they_are_read),
         RG_TEST(test_a_forgotten_key_is_a_miss),
+        RG_TEST(test_what_is_forgotten_goes_first),
         RG_TEST(test_without_a_shared_index_sealed_segments_are_found),
         RG_TEST(test_a_data_set_twice_the_size_keeps_half),
         RG_TEST(test_a_data_set_that_is_done_with_goes),

@@ -37,6 +37,9 @@ static void test_verdicts(void)
     /* A clock that began again takes nothing for old. */
     look.oldest_use = 9000;
     RG_CHECK_EQ(rg_cache_decide(&look), RG_CACHE_FULL);
+    look.is_spent = true;
+    RG_CHECK_EQ(rg_cache_decide(&look), RG_CACHE_REPLACE);
+    look.is_spent = false;
     look.used = 1101;
     RG_CHECK_EQ(rg_cache_decide(&look), RG_CACHE_REPLACE);
 }

@@ -487,6 +487,35 @@ static void test_what_is_not_the_object_is_forgotten(void)
     close_all(&world);
 }
 
+/* Room for the next one. */
+static void test_an_older_generation_is_forgotten(void)
+{
+    const struct rg_step script[] = {RG_READ,
+                                     OBJECT(SIZE),
+                                     RG_READ,
+                                     {.kind = RG_STEP_SEND_OBJECT,
+                                      .size = SIZE / 2,
+                                      .text = rg_test_object_fields(SIZE / 2, OTHER)},
+                                     RG_END};
+    const struct rg_step *const scripts[] = {script};
+    struct world world;
+    struct rg_cache_place place;
+    open_with(&world, scripts, 1, false);
+    struct rg_cache_key key = {.origin = world.c.client->endpoint.authority,
+                               .bucket = "bucket",
+                               .object = "object",
+                               .generation = GENERATION};
+    fill(&world, &(struct rg_get){0});
+    RG_CHECK(rg_cache_find(world.c.client->cache, &key, &place));
+    rg_cache_place_drop(world.c.client->cache, &place);
+    fill(&world, &(struct rg_get){0});
+    RG_CHECK(!rg_cache_find(world.c.client->cache, &key, &place));
+    key.generation = OTHER;
+    RG_CHECK(rg_cache_find(world.c.client->cache, &key, &place));
+    rg_cache_place_drop(world.c.client->cache, &place);
+    close_all(&world);
+}
+
 static void test_a_folder_that_cannot_be_used_is_refused_when_the_client_opens(void)
 {
     struct world world;
@@ -522,6 +551,7 @@ int main(int argc, char **argv)
         RG_TEST(test_a_disk_that_hangs_is_waited_for_once),
         RG_TEST(test_a_disk_that_hangs_has_half_of_the_memory),
         RG_TEST(test_what_is_not_the_object_is_forgotten),
+        RG_TEST(test_an_older_generation_is_forgotten),
         RG_TEST(test_a_folder_that_cannot_be_used_is_refused_when_the_client_opens),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
