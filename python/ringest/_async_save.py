@@ -82,7 +82,10 @@ class _Copy:
         import torch
 
         free = self._free.get((size, is_pinned))
-        storage = free.pop() if free else torch.empty(size, dtype=torch.uint8, pin_memory=is_pinned).untyped_storage()
+        if free:
+            storage = free.pop()
+        else:
+            storage = torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=is_pinned).untyped_storage()
         self._used.append((size, is_pinned, storage))
         return storage
 

@@ -108,7 +108,7 @@ class Range:
     device: torch.device | None = None
 
     def memory(self) -> torch.Tensor:
-        return self.tensor if self.tensor is not None else torch.empty(self.size, dtype=torch.uint8)
+        return self.tensor if self.tensor is not None else torch.empty(self.size, dtype=torch.uint8, device="cpu")
 
     def block_size(self) -> int:
         return 0 if self.tensor is not None else -(-self.size // BLOCK_ALIGNMENT) * BLOCK_ALIGNMENT
@@ -278,9 +278,9 @@ def overlaps_itself(tensor: torch.Tensor) -> bool:
         return False
     if tensor.numel() == 0 or tensor.numel() > PLACES_MAX:
         return tensor.numel() > 0
-    places = torch.zeros(1, dtype=torch.int64)
+    places = torch.zeros(1, dtype=torch.int64, device="cpu")
     for stride, size in dims:
-        places = (places[:, None] + torch.arange(size) * stride).flatten()
+        places = (places[:, None] + torch.arange(size, device="cpu") * stride).flatten()
     return len(places.unique()) < len(places)
 
 

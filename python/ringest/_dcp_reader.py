@@ -286,7 +286,7 @@ class _Load:
     def _want(self, file: File, offset: int, size: int, tensor: torch.Tensor | None, done: Done) -> None:
         file.want(offset, size, tensor, done)
         if not size:
-            done(torch.empty(0, dtype=torch.uint8), 0)
+            done(torch.empty(0, dtype=torch.uint8, device="cpu"), 0)
 
     def _refuse(self, item: ReadItem, target: torch.Tensor) -> None:
         """What nothing can be loaded into."""

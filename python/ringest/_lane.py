@@ -88,7 +88,7 @@ class DirectLane:
         mark.wait()
 
     def staging(self, size: int) -> torch.Tensor:
-        return torch.empty(size, dtype=torch.uint8)
+        return torch.empty(size, dtype=torch.uint8, device="cpu")
 
 
 class _Event:
@@ -134,7 +134,7 @@ class StreamLane:
             tensor.record_stream(current)
 
     def staging(self, size: int) -> torch.Tensor:
-        return torch.empty(size, dtype=torch.uint8, pin_memory=True)
+        return torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=True)
 
 
 def check_device(device: Any) -> torch.device:

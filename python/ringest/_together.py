@@ -119,8 +119,8 @@ class Team:
 
     def gather(self, *numbers: int) -> list[list[int]]:
         """Those of all ranks. Between the last meeting and this, nothing may fail."""
-        all_numbers = [torch.empty(len(numbers), dtype=torch.int64) for _ in range(self.size)]
-        self._together(dist.all_gather, all_numbers, torch.tensor(numbers))
+        all_numbers = [torch.empty(len(numbers), dtype=torch.int64, device="cpu") for _ in range(self.size)]
+        self._together(dist.all_gather, all_numbers, torch.tensor(numbers, device="cpu"))
         return [each.tolist() for each in all_numbers]
 
     def gather_bytes(self, data: bytes) -> list[bytes]:
@@ -129,7 +129,7 @@ class Team:
         sizes = [size for (size,) in self.gather(len(data))]
         if not any(sizes):
             return [b""] * self.size
-        padded = torch.zeros(max(sizes), dtype=torch.uint8)
+        padded = torch.zeros(max(sizes), dtype=torch.uint8, device="cpu")
         if data:
             padded[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
         all_bytes = [torch.empty_like(padded) for _ in range(self.size)]
@@ -138,7 +138,7 @@ class Team:
 
     def meet(self, error: BaseException | None = None) -> None:
         """Waits for all ranks. If one of them comes with an error, all raise that of the first of them."""
-        failed = torch.tensor(self.size if error is None else self.rank)
+        failed = torch.tensor(self.size if error is None else self.rank, device="cpu")
         self._together(dist.all_reduce, failed, op=dist.ReduceOp.MIN)
         first = int(failed)
         if first == self.size:
@@ -155,12 +155,14 @@ class Team:
 
     def give(self, data: bytes, source: int) -> bytes:
         """Those of that rank."""
-        size = torch.tensor(len(data))
+        size = torch.tensor(len(data), device="cpu")
         self._together(dist.broadcast, size, group_src=source)
         if source == self.rank:
-            memory = torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
+            memory = torch.empty(0, dtype=torch.uint8, device="cpu")
+            if data:
+                memory = torch.frombuffer(bytearray(data), dtype=torch.uint8)
         else:
-            memory = torch.empty(int(size), dtype=torch.uint8)
+            memory = torch.empty(int(size), dtype=torch.uint8, device="cpu")
         if len(memory):
             self._together(dist.broadcast, memory, group_src=source)
         return memory.numpy().tobytes()

@@ -46,7 +46,7 @@ _END_S = 2.0
 def _bytes_of(buffer: Buffer) -> torch.Tensor:
     """Its bytes, in the same memory, which nobody writes to."""
     if len(buffer) == 0:
-        return torch.empty(0, dtype=torch.uint8)
+        return torch.empty(0, dtype=torch.uint8, device="cpu")
     view = memoryview(buffer)
     return torch.frombuffer(bytearray(view) if view.readonly else view, dtype=torch.uint8)
 

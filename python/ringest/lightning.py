@@ -118,7 +118,7 @@ class _Snapshot:
         if copy is None or copy.nbytes() != storage.nbytes():
             copy = storage.clone() if given.device.type == "cpu" else storage.cpu()
             self._storages[key] = copy
-        empty = torch.empty(0, dtype=given.dtype)
+        empty = torch.empty(0, dtype=given.dtype, device="cpu")
         return empty.set_(copy, given.storage_offset(), given.shape, given.stride())
 
 
@@ -257,7 +257,9 @@ class _Sharded(ParallelStrategy):
         entry = metadata.state_dict_metadata.get(_META_KEY)
         if not isinstance(entry, TensorStorageMetadata):  # saved by Lightning, or by the connector
             return self.checkpoint_io.load_checkpoint(f"{uri}/{_META_NAME}", "cpu", weights_only)
-        return _from_bytes(_load_one(reader, _META_KEY, torch.empty(entry.size, dtype=torch.uint8)), weights_only)
+        return _from_bytes(
+            _load_one(reader, _META_KEY, torch.empty(entry.size, dtype=torch.uint8, device="cpu")), weights_only
+        )
 
     def remove_checkpoint(self, filepath: _Path) -> None:
         self.wait()

@@ -243,7 +243,7 @@ class _File:
             raise SafetensorError(f"{self.uri}: has no tensor {name}")
         return self.header.tensors[name]
 
-    def empty(self, name: str, device: torch.device | None = None) -> torch.Tensor:
+    def empty(self, name: str, device: torch.device | str = "cpu") -> torch.Tensor:
         """What a tensor is to be read into."""
         entry = self.entry(name)
         return torch.empty(entry.torch_shape(), dtype=entry.torch_type(self.uri, name), device=device)
@@ -459,7 +459,7 @@ class _Slice:
         parts = _parts(index, shape)
         kind = entry.torch_type(self._file.uri, self._name)
         # PyTorch copies only some of the short types.
-        result = torch.empty([part.count for part in parts], dtype=_INTEGERS[kind.itemsize])
+        result = torch.empty([part.count for part in parts], dtype=_INTEGERS[kind.itemsize], device="cpu")
         if result.numel():
             self._read(result, _blocks(parts, shape, result.itemsize))
         kept = [part.count for part in parts if part.is_kept]
@@ -475,7 +475,7 @@ class _Slice:
             if target.numel() == block.count:
                 wanted.append((offset, _memory(target)))
                 continue
-            between = torch.empty(block.count, dtype=result.dtype)
+            between = torch.empty(block.count, dtype=result.dtype, device="cpu")
             wanted.append((offset, _memory(between)))
             staged.append((block, between))
             size += between.nbytes

@@ -409,6 +409,30 @@ class Pieces(unittest.TestCase):
             self.assertEqual(b"".join(targets), bytes(range(10, 10 + sum(sizes))))
 
 
+class Default(unittest.TestCase):
+    """Within `with torch.device(...)`, which says where new tensors are: what is loaded, and the memory that requests write
+    to, is where it would be otherwise, as with torch.load."""
+
+    def test_loads_are_where_they_would_be(self):
+        wanted = {"x": torch.arange(200_000.0), "y": torch.ones(3)}
+        targets = {name: torch.zeros_like(each, dtype=torch.float64) for name, each in wanted.items()}
+        with support.client() as client:
+            dcp.save(wanted, storage_writer=StorageWriter("gs://new/d", client=client), no_dist=True)
+            with torch.device("meta"):
+                ours.save_file(wanted, URI, client=client)
+                found = [ours.load_file(URI, client=client)]
+                checkpoint.save(wanted, "gs://new/c", client=client)
+                found.append(checkpoint.load("gs://new/c", client=client))
+                dcp.load(targets, storage_reader=StorageReader("gs://new/d", client=client), no_dist=True)
+                with ours.safe_open(URI, client=client) as file:
+                    part = file.get_slice("x")[5:9:2]
+        self.assertEqual((part.device, part.tolist()), (CPU, [5, 7]))
+        for each in (*found, targets):
+            for name, tensor in wanted.items():
+                self.assertEqual(each[name].device, CPU)
+                self.assertTrue(torch.equal(each[name].float(), tensor))
+
+
 class Streams(unittest.TestCase):
     """What a StreamLane asks of PyTorch's module for a device."""
 
