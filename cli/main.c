@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 static const struct cli_command *const commands[] = {
-    &cli_ls,  &cli_stat, &cli_cat,   &cli_cp,    &cli_rm,      &cli_manifest,
-    &cli_tar, &cli_ckpt, &cli_cache, &cli_bench, &cli_emulate, &cli_doctor,
+    &cli_ls,   &cli_stat,  &cli_cat,   &cli_cp,      &cli_rm,     &cli_manifest, &cli_tar,
+    &cli_ckpt, &cli_cache, &cli_bench, &cli_emulate, &cli_doctor, &cli_top,
 };
 
 static int print_usage(FILE *stream, int status)

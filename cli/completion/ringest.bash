@@ -13,7 +13,7 @@ _ringest() {
         connect_to connections first_byte_timeout hedge_size hedges_per_1000 hedging idle_timeout job_processes
         local_address local_device memory numa prewarm proxy ramp reads_per_s requests scope sharing stall_timeout threads
         user_agent user_project writes_per_s'
-    local commands='ls stat cat cp rm manifest tar ckpt cache bench emulate doctor'
+    local commands='ls stat cat cp rm manifest tar ckpt cache bench emulate doctor top'
     if [ "$cword" -eq 1 ]; then
         mapfile -t COMPREPLY < <(compgen -W "$commands --help --version" -- "$cur")
         return
@@ -63,6 +63,7 @@ _ringest() {
     emulate)
         options='--listen --root --synthetic --bucket --strict-buckets --plain --tls-dir --latency-ms --conn-mbps --rate-limit --threads --help'
         ;;
+    top) options='--interval --once --json --help' ;;
     doctor) options="--bucket --online --json $common" ;;
     *) return ;;
     esac

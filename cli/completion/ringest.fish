@@ -13,6 +13,7 @@ complete -c ringest -n __fish_use_subcommand -a ckpt -d 'list checkpoints, remov
 complete -c ringest -n __fish_use_subcommand -a cache -d 'fill a cache of objects, show it, check it, empty it'
 complete -c ringest -n __fish_use_subcommand -a bench -d 'time requests'
 complete -c ringest -n __fish_use_subcommand -a emulate -d 'serve buckets as Cloud Storage would'
+complete -c ringest -n __fish_use_subcommand -a top -d 'show what processes of this user on this host do'
 complete -c ringest -n __fish_use_subcommand -a doctor -d 'check this machine, the credentials and the server'
 
 complete -c ringest -n '__fish_seen_subcommand_from ls' -s l -l long -d 'size, time of change and generation'
@@ -213,3 +214,7 @@ complete -c ringest -n '__fish_seen_subcommand_from doctor' -l option -x -d 'opt
 complete -c ringest -n '__fish_seen_subcommand_from doctor' -l log -x -a 'error warn info debug' -d 'what to log'
 complete -c ringest -n '__fish_seen_subcommand_from doctor' -s q -l quiet -d 'errors only'
 complete -c ringest -n '__fish_seen_subcommand_from doctor' -s h -l help -d 'help'
+complete -c ringest -n '__fish_seen_subcommand_from top' -l interval -x -d 'seconds between two tables'
+complete -c ringest -n '__fish_seen_subcommand_from top' -l once -d 'one table, and end'
+complete -c ringest -n '__fish_seen_subcommand_from top' -l json -d 'one JSON object for each table'
+complete -c ringest -n '__fish_seen_subcommand_from top' -s h -l help -d 'help'

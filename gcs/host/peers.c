@@ -15,8 +15,6 @@
 
 #define TABLE_OFFSET (RG_HOST_HEADER_SIZE + RG_HOST_NOTES_SIZE)
 #define PLACE_SIZE (RG_HOST_PEERS_SIZE / RG_PEERS_COUNT)
-/* Numbers behind those of the notes' locks. */
-#define PLACE_LOCKS (UINT64_C(1) << 40)
 /* Places that are read at once, and how far behind the last live one. */
 #define PLACES_PER_READ 32
 #define LOOK_AT_ALL_NS RG_NS_PER_S
@@ -174,9 +172,11 @@ static uint32_t place_claim(struct rg_peers *peers)
     for (uint32_t place = 0; place < RG_PEERS_COUNT; place++) {
         int rc = place_is_claimed(peers, place)
                      ? -EAGAIN
-                     : rg_host_region_lock(&peers->region, PLACE_LOCKS + place);
+                     : rg_host_region_lock(&peers->region, RG_HOST_PLACE_LOCKS + place);
         if (rc == 0) {
             peers->claimed[place / 64] |= UINT64_C(1) << place % 64;
+            /* What one that was killed has left there is not this one's. */
+            (void)rg_account_tell(&peers->region, place, NULL);
             RG_VERIFY(invariants(peers));
             return record_number(peers, place);
         }
@@ -194,7 +194,8 @@ void rg_peers_release(struct rg_peers *peers, uint32_t record)
     if (is_claimed(peers, record)) {
         uint32_t place = place_number(record);
         (void)rg_host_region_write(&peers->region, place_offset(place), &nothing, sizeof(nothing));
-        rg_host_region_unlock(&peers->region, PLACE_LOCKS + place);
+        (void)rg_account_tell(&peers->region, place, NULL);
+        rg_host_region_unlock(&peers->region, RG_HOST_PLACE_LOCKS + place);
         peers->claimed[place / 64] &= ~(UINT64_C(1) << place % 64);
     }
 }
@@ -228,6 +229,15 @@ uint32_t rg_peers_tell(struct rg_peers *peers, uint32_t record, struct rg_peer *
         place_write(peers, record, peer);
     }
     return is_claimed(peers, record) ? record : RG_PEER_NONE;
+}
+
+/* Whoever cannot be seen works all the same. */
+void rg_peers_account(struct rg_peers *peers, uint32_t record, struct rg_account *account)
+{
+    if (is_claimed(peers, record)) {
+        account->process = peers->process;
+        (void)rg_account_tell(&peers->region, place_number(record), account);
+    }
 }
 
 /* Records of another clock, from before the machine started or of another namespace, are not. A

@@ -17,13 +17,14 @@
 #ifndef RG_GCS_HOST_PEERS_H
 #define RG_GCS_HOST_PEERS_H
 
+#include "gcs/host/account.h"
 #include "gcs/host/region.h"
 
 /* How often a record is told, and others are read. */
 #define RG_PEERS_INTERVAL_NS (100 * RG_NS_PER_MS)
 /* A record that is older is nobody's. */
 #define RG_PEER_LIFE_NS RG_NS_PER_S
-#define RG_PEERS_COUNT 512
+#define RG_PEERS_COUNT RG_HOST_PLACES
 #define RG_PEER_NONE UINT32_MAX
 
 enum { RG_PEER_READS, RG_PEER_WRITES, RG_PEER_SIDE_COUNT };
@@ -66,7 +67,7 @@ struct rg_peer {
 
 /* A file of this version has records that mean this. Another layout, or another meaning, is another
  * version, since processes of several builds meet. */
-static_assert(RG_HOST_VERSION == 2 && sizeof(struct rg_peer) == 152, "a layout has a version");
+static_assert(RG_HOST_VERSION == 3 && sizeof(struct rg_peer) == 152, "a layout has a version");
 
 struct rg_peers {
     struct rg_host_region region; /* closed: alone */
@@ -94,6 +95,9 @@ uint64_t rg_peers_hash(const struct rg_peers *peers, const char *bucket);
  * RG_PEER_NONE: all are taken, or this process is alone. */
 uint32_t rg_peers_tell(struct rg_peers *peers, uint32_t record, struct rg_peer *peer,
                        uint64_t now_ns);
+/* Tells people of the same bucket, after that; `account` gets its process. Harmless for
+ * RG_PEER_NONE. */
+void rg_peers_account(struct rg_peers *peers, uint32_t record, struct rg_account *account);
 /* The bucket is not used any more. Harmless for RG_PEER_NONE. */
 void rg_peers_release(struct rg_peers *peers, uint32_t record);
 /* Reads what others tell now: `found` is called for each live record of the endpoint that is not

@@ -202,13 +202,35 @@ static int file_open(struct opening *opening)
     return fd;
 }
 
+static int opening_begin(struct opening *opening)
+{
+    int size = rg_host_path_write(opening->folder, opening->path, sizeof(opening->path));
+    return size >= 0 && (size_t)size < sizeof(opening->path)
+               ? 0
+               : fail(opening, -ENAMETOOLONG, "the folder's name is too long: %.100s",
+                      opening->folder);
+}
+
+int rg_host_region_find(struct rg_host_region *out_region, const char *folder, char *why,
+                        size_t why_size)
+{
+    struct opening opening = {.folder = folder, .why = why, .why_size = why_size};
+    int fd = opening_begin(&opening);
+    fd = fd == 0 ? file_open(&opening) : fd;
+    if (fd < 0) {
+        return fd;
+    }
+    *out_region = (struct rg_host_region){.fd = fd};
+    return 0;
+}
+
 int rg_host_region_open(struct rg_host_region *out_region, const char *folder, char *why,
                         size_t why_size)
 {
     struct opening opening = {.folder = folder, .why = why, .why_size = why_size};
-    int size = rg_host_path_write(folder, opening.path, sizeof(opening.path));
-    if (size < 0 || (size_t)size >= sizeof(opening.path)) {
-        return fail(&opening, -ENAMETOOLONG, "the folder's name is too long: %.100s", folder);
+    int rc = opening_begin(&opening);
+    if (rc < 0) {
+        return rc;
     }
     int fd = -ENOENT;
     for (unsigned i = 0; i < TRIES_MAX && (fd == -ENOENT || fd == -EEXIST); i++) {
@@ -296,4 +318,16 @@ int rg_host_region_lock(const struct rg_host_region *region, uint64_t number)
 void rg_host_region_unlock(const struct rg_host_region *region, uint64_t number)
 {
     (void)locks_change(region, F_UNLCK, number, 1);
+}
+
+bool rg_host_region_is_locked(const struct rg_host_region *region, uint64_t number)
+{
+    RG_ASSERT(number < (UINT64_C(1) << 48));
+    struct flock lock = {
+        .l_type = F_WRLCK,
+        .l_whence = SEEK_SET,
+        .l_start = LOCKS_OFFSET + (off_t)number,
+        .l_len = 1,
+    };
+    return fcntl(region->fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }

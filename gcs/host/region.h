@@ -20,14 +20,21 @@
 #include "runtime/base.h"
 
 /* Of the layout: with it, the name of the file changes. */
-#define RG_HOST_VERSION 2
+#define RG_HOST_VERSION 3
 #define RG_HOST_FOLDER_DEFAULT "/dev/shm"
-/* The first page says what the file is. Then come gcs/host/note.h's part and gcs/host/peers.h's. */
+/* The first page says what the file is. Then come the parts of gcs/host/note.h, gcs/host/peers.h
+ * and gcs/host/account.h. */
 #define RG_HOST_HEADER_SIZE RG_KIB(4)
 #define RG_HOST_NOTES_SIZE RG_KIB(128)
 #define RG_HOST_PEERS_SIZE RG_KIB(128)
-#define RG_HOST_REGION_SIZE (RG_HOST_HEADER_SIZE + RG_HOST_NOTES_SIZE + RG_HOST_PEERS_SIZE)
+#define RG_HOST_ACCOUNTS_SIZE RG_KIB(256)
+#define RG_HOST_REGION_SIZE                                                                        \
+    (RG_HOST_HEADER_SIZE + RG_HOST_NOTES_SIZE + RG_HOST_PEERS_SIZE + RG_HOST_ACCOUNTS_SIZE)
 #define RG_HOST_PATH_SIZE_MAX 256
+/* In each of the last two parts: a loop has the same place in both, for each of its buckets. */
+#define RG_HOST_PLACES 512
+/* The lock of place 0; behind those of notes. */
+#define RG_HOST_PLACE_LOCKS (UINT64_C(1) << 40)
 
 struct rg_host_region {
     int fd; /* -1: closed */
@@ -42,6 +49,9 @@ int rg_host_path_write(const char *folder, char *out, size_t size);
 /* 0, or a negative errno, and `why` is a line with the file, the cause and what can be done. The
  * folder must be one of memory (tmpfs). Any thread. */
 int rg_host_region_open(struct rg_host_region *out_region, const char *folder, char *why,
+                        size_t why_size);
+/* The same, but makes none: -ENOENT if there is none. */
+int rg_host_region_find(struct rg_host_region *out_region, const char *folder, char *why,
                         size_t why_size);
 /* Says so in the log, once in a process for all that is shared: `what` each process does then. */
 void rg_host_say_alone(const char *what, const char *why);
@@ -60,5 +70,7 @@ int rg_host_region_write(const struct rg_host_region *region, uint64_t offset, c
  * locks cannot be had. */
 int rg_host_region_lock(const struct rg_host_region *region, uint64_t number);
 void rg_host_region_unlock(const struct rg_host_region *region, uint64_t number);
+/* Whether another opening has it. */
+bool rg_host_region_is_locked(const struct rg_host_region *region, uint64_t number);
 
 #endif

@@ -8,6 +8,7 @@
 #include "gcs/request/rates.h"
 #include "gcs/request/request_type.h"
 #include "gcs/request/stall.h"
+#include "gcs/request/telling.h"
 #include "http/answer.h"
 #include "runtime/log.h"
 
@@ -50,6 +51,7 @@ struct rg_traffic_bucket {
     uint32_t record; /* of rg_peers */
     uint64_t told;   /* `used` when it was told last */
     struct rg_portion portion;
+    struct rg_tally tally;
 };
 
 struct rg_traffic_hedge {
@@ -170,6 +172,7 @@ static void bucket_open(struct rg_traffic *traffic, struct rg_traffic_bucket *bu
     }
     bucket->hash = rg_peers_hash(peers_of(traffic), name);
     bucket->record = RG_PEER_NONE;
+    bucket->tally = (struct rg_tally){.since_ns = loop_of(traffic)->now_ns};
 }
 
 /* The one of that name; else a free one, or that which nobody uses and was used the longest time
@@ -337,38 +340,19 @@ static void limit_alarm_fire(struct rg_alarm *alarm)
     limit_pump(RG_CONTAINER_OF(alarm, struct limit, alarm));
 }
 
-/* since_ns: what began later is told as if it were out, so that somebody with one short request
- * after the other is seen. */
-static struct rg_peer_side side_tell(const struct limit *limit, uint64_t since_ns)
+static uint32_t waiting_count(const struct limit *limit)
 {
-    const struct rg_limiter *limiter = &limit->limiter;
-    bool is_used = limiter->in_flight > 0 || limiter->begun_ns > since_ns;
-    struct rg_peer_side side = {
-        .gap_ns = (uint64_t)rg_limiter_gap_ns(limiter),
-        .refused_ns = limiter->cut_ns,
-        .in_flight = is_used ? RG_MAX(limiter->in_flight, 1u) : 0,
-        .waiting = rg_list_empty(&limit->waiting) ? 0 : 1,
-        .restraint = limiter->follows ? RG_PEER_FOLLOWS : RG_PEER_REFUSED,
-    };
-    if (limiter->state == RG_LIMITER_FREE) {
-        side.restraint = RG_PEER_FREE;
+    uint32_t count = 0;
+    for (const struct rg_list *node = limit->waiting.next; node != &limit->waiting;
+         node = node->next) {
+        count++;
     }
-    return side;
+    return count;
 }
 
-static struct rg_peer_kind kind_tell(const struct kind *kind)
+static struct rg_peer_side side_tell(const struct limit *limit, uint64_t since_ns)
 {
-    const struct rg_quantile *heads = &kind->heads, *arrivals = &kind->arrivals;
-    struct rg_peer_kind told = {0};
-    if (heads->total >= RG_PORTION_HEADS_MIN) {
-        told.count = heads->total;
-        told.median_us = (uint32_t)(rg_quantile_at(heads, 500) / RG_NS_PER_US);
-        told.late_us = (uint32_t)(rg_quantile_at(heads, 990) / RG_NS_PER_US);
-    }
-    if (arrivals->total >= RG_PORTION_HEADS_MIN) {
-        told.silence_us = (uint32_t)(rg_quantile_at(arrivals, 990) / RG_NS_PER_US);
-    }
-    return told;
+    return rg_telling_side(&limit->limiter, !rg_list_empty(&limit->waiting), since_ns);
 }
 
 static void side_learn(struct rg_traffic_bucket *bucket, unsigned side, uint64_t since_ns)
@@ -412,10 +396,28 @@ static void bucket_tell(struct rg_traffic_bucket *bucket, uint64_t since_ns)
         peer.sides[side].loops = rg_portion_loops(&bucket->portion, side);
     }
     for (unsigned kind = 0; kind < RG_TRAFFIC_KIND_COUNT; kind++) {
-        peer.kinds[kind] = kind_tell(&bucket->kinds[kind]);
+        peer.kinds[kind] =
+            rg_telling_kind(&bucket->kinds[kind].heads, &bucket->kinds[kind].arrivals);
     }
     bucket->record =
         rg_peers_tell(peers_of(traffic), bucket->record, &peer, loop_of(traffic)->now_ns);
+}
+
+/* People are told, too. */
+static void bucket_account(struct rg_traffic_bucket *bucket)
+{
+    struct rg_traffic *traffic = bucket->reads.traffic;
+    const struct rg_limiter *limiters[] = {&bucket->reads.limiter, &bucket->writes.limiter};
+    const struct rg_quantile *media = &bucket->kinds[RG_TRAFFIC_MEDIA].heads;
+    const struct rg_quantile *meta = &bucket->kinds[RG_TRAFFIC_META].heads;
+    struct rg_account account = {
+        .loop = loop_of(traffic)->index,
+        .waiting = waiting_count(&bucket->reads) + waiting_count(&bucket->writes),
+    };
+    rg_telling_account(&account, bucket->name, &bucket->tally, loop_of(traffic)->now_ns);
+    rg_telling_limits(&account, limiters, RG_ARRAY_LEN(limiters));
+    rg_telling_heads(&account, media->total > 0 ? media : meta);
+    rg_peers_account(peers_of(traffic), bucket->record, &account);
 }
 
 static void bucket_meet(struct rg_traffic_bucket *bucket, uint64_t since_ns)
@@ -428,6 +430,7 @@ static void bucket_meet(struct rg_traffic_bucket *bucket, uint64_t since_ns)
         kind_learn(bucket, kind);
     }
     bucket_tell(bucket, since_ns);
+    bucket_account(bucket);
     bucket->told = bucket->used;
 }
 
@@ -512,6 +515,8 @@ bool rg_traffic_enter(struct rg_request *request)
     RG_ASSERT(!rg_list_linked(&admission->node) && admission->hedge == NULL);
     if (admission->bucket == NULL) {
         bucket_join(request);
+    } else {
+        admission->bucket->tally.retries++;
     }
     admission->sent_ns = 0;
     struct limit *limit = limit_of(request);
@@ -579,6 +584,9 @@ void rg_traffic_leave(struct rg_request *request)
         body_note(kind_of(request), x->body_size);
     }
     rg_metric_add(&request->client_loop->loop->metrics.in_flight, UINT64_MAX);
+    admission->bucket->tally.requests++;
+    admission->bucket->tally.bytes +=
+        x->body_size + (x->request_whole ? rg_exchange_body_size(x) : 0);
     bool was_limited = limit->limiter.state != RG_LIMITER_FREE;
     if (rg_limiter_leave(&limit->limiter, outcome, admission->sent_ns,
                          loop_of(limit->traffic)->now_ns)) {
@@ -807,12 +815,8 @@ static struct rg_bucket_side side_describe(const struct limit *limit)
         .in_flight = limiter->in_flight,
         .rate_per_s = is_paced ? (double)RG_NS_PER_S / limiter->gap_ns : 0,
         .backoffs = limiter->backoffs,
+        .waiting = is_paced || limiter->options.rate != NULL ? waiting_count(limit) : 0,
     };
-    for (const struct rg_list *node = limit->waiting.next;
-         (is_paced || limiter->options.rate != NULL) && node != &limit->waiting;
-         node = node->next) {
-        side.waiting++;
-    }
     return side;
 }
 

@@ -44,6 +44,7 @@ OPTIONS = {
         "--help",
     ),
     "doctor": CONNECTION + ("--bucket", "--online", "--json"),
+    "top": ("--interval", "--once", "--json"),
 }
 PLACE = ("--endpoint", "http://127.0.0.1:9")
 

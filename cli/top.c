@@ -1,0 +1,301 @@
+/* `ringest top`: what the processes of this user on this host do, by the accounts that their event
+ * loops keep in the shared region (gcs/host/account.h).
+ *
+ * A sample is all accounts of a moment. What a loop did in a second is the difference between two
+ * of them; one that was not in the first began since then. */
+#include "cli/cli.h"
+#include "gcs/host/account.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { OPTION_ONCE = 1000, OPTION_JSON, OPTION_INTERVAL };
+
+/* An account that was not told for so long is of a loop without requests, or of a stopped one. */
+#define IDLE_NS RG_NS_PER_S
+#define INTERVAL_MAX_S 3600.0
+
+struct sample {
+    struct rg_account accounts[RG_HOST_PLACES];
+    uint32_t count;
+};
+
+/* A process and a bucket: the sum of its loops. */
+struct line {
+    struct rg_account sum;
+    double requests_per_s, bytes_per_s;
+    bool is_idle;
+};
+
+struct top {
+    bool once, json;
+    double interval_s;
+    const char *folder;
+    struct sample *now, *before;
+    struct line lines[RG_HOST_PLACES];
+    uint32_t line_count;
+};
+
+static void account_found(void *context, const struct rg_account *account)
+{
+    struct sample *sample = context;
+    if (sample->count < RG_HOST_PLACES) {
+        sample->accounts[sample->count++] = *account;
+    }
+}
+
+/* CLI_DONE; nobody who shares anything is no error. */
+static int sample_take(const struct top *top, struct sample *sample)
+{
+    char why[RG_HOST_PATH_SIZE_MAX + 100];
+    struct rg_host_region region;
+    sample->count = 0;
+    int rc = rg_host_region_find(&region, top->folder, why, sizeof(why));
+    if (rc == -ENOENT) {
+        return CLI_DONE;
+    }
+    if (rc < 0) {
+        return cli_fail("%s", why);
+    }
+    rc = rg_accounts_read(&region, account_found, sample);
+    rg_host_region_close(&region);
+    return rc < 0 ? cli_fail("what processes share cannot be read: %s", strerrordesc_np(-rc))
+                  : CLI_DONE;
+}
+
+static const struct rg_account *account_before(const struct sample *before,
+                                               const struct rg_account *account)
+{
+    for (uint32_t i = 0; i < before->count; i++) {
+        const struct rg_account *one = &before->accounts[i];
+        if (one->process == account->process && one->loop == account->loop &&
+            one->since_ns == account->since_ns && strcmp(one->bucket, account->bucket) == 0) {
+            return one;
+        }
+    }
+    return NULL;
+}
+
+static struct line *line_of(struct top *top, const struct rg_account *account)
+{
+    for (uint32_t i = 0; i < top->line_count; i++) {
+        const struct rg_account *sum = &top->lines[i].sum;
+        if (sum->process == account->process && strcmp(sum->bucket, account->bucket) == 0) {
+            return &top->lines[i];
+        }
+    }
+    struct line *line = &top->lines[top->line_count++];
+    *line = (struct line){.is_idle = true};
+    line->sum.process = account->process;
+    line->sum.pid = account->pid;
+    memcpy(line->sum.command, account->command, sizeof(line->sum.command));
+    memcpy(line->sum.bucket, account->bucket, sizeof(line->sum.bucket));
+    return line;
+}
+
+/* Loops tell at moments of their own: rates are by their clocks. */
+static void line_add(struct line *line, const struct rg_account *account,
+                     const struct rg_account *before, uint64_t now_ns)
+{
+    struct rg_account *sum = &line->sum;
+    bool is_idle = account->told_ns + IDLE_NS < now_ns;
+    uint64_t since_ns = before != NULL ? before->told_ns : account->since_ns;
+    double seconds = account->told_ns > since_ns
+                         ? (double)(account->told_ns - since_ns) / (double)RG_NS_PER_S
+                         : 0;
+    sum->requests += account->requests;
+    sum->bytes += account->bytes;
+    sum->retries += account->retries;
+    sum->in_flight += account->in_flight;
+    sum->waiting += account->waiting;
+    sum->rate_mhz += account->rate_mhz;
+    sum->p50_us = RG_MAX(sum->p50_us, account->p50_us);
+    sum->p99_us = RG_MAX(sum->p99_us, account->p99_us);
+    line->is_idle &= is_idle;
+    if (seconds > 0 && !is_idle) {
+        uint64_t requests = before != NULL ? before->requests : 0;
+        uint64_t bytes = before != NULL ? before->bytes : 0;
+        line->requests_per_s += (double)(account->requests - requests) / seconds;
+        line->bytes_per_s += (double)(account->bytes - bytes) / seconds;
+    }
+}
+
+static int line_compare(const void *a, const void *b)
+{
+    const struct line *one = a, *other = b;
+    if (one->bytes_per_s != other->bytes_per_s) {
+        return one->bytes_per_s < other->bytes_per_s ? 1 : -1;
+    }
+    if (one->sum.pid != other->sum.pid) {
+        return one->sum.pid < other->sum.pid ? -1 : 1;
+    }
+    return strcmp(one->sum.bucket, other->sum.bucket);
+}
+
+static void lines_make(struct top *top)
+{
+    uint64_t now_ns = rg_now_ns();
+    top->line_count = 0;
+    for (uint32_t i = 0; i < top->now->count; i++) {
+        const struct rg_account *account = &top->now->accounts[i];
+        line_add(line_of(top, account), account, account_before(top->before, account), now_ns);
+    }
+    qsort(top->lines, top->line_count, sizeof(top->lines[0]), line_compare);
+}
+
+static void line_print(const struct line *line)
+{
+    const struct rg_account *sum = &line->sum;
+    char limit[24] = "-";
+    if (sum->rate_mhz > 0) {
+        snprintf(limit, sizeof(limit), "%.1f/s", (double)sum->rate_mhz / 1000);
+    }
+    printf("%8" PRIu32 "  %-15s  %9.1f  %9.1f  %6" PRIu32 "  %6" PRIu32 "  %8.1f  %8.1f  %8" PRIu64
+           "  %9s  ",
+           sum->pid, cli_shown(sum->command), line->requests_per_s, line->bytes_per_s / 1e6,
+           sum->in_flight, sum->waiting, sum->p50_us / 1e3, sum->p99_us / 1e3, sum->retries, limit);
+    printf("%s\n", cli_shown(sum->bucket));
+}
+
+static void table_print(const struct top *top)
+{
+    if (!top->once && isatty(STDOUT_FILENO)) {
+        printf("\033[H\033[J");
+    }
+    printf("%8s  %-15s  %9s  %9s  %6s  %6s  %8s  %8s  %8s  %9s  %s\n", "PID", "PROGRAM", "REQ/S",
+           "MB/S", "OUT", "WAIT", "P50 MS", "P99 MS", "RETRIES", "LIMIT", "BUCKET");
+    for (uint32_t i = 0; i < top->line_count; i++) {
+        line_print(&top->lines[i]);
+    }
+}
+
+static void json_print(const struct top *top)
+{
+    printf("{\"processes\": [");
+    for (uint32_t i = 0; i < top->line_count; i++) {
+        const struct line *line = &top->lines[i];
+        const struct rg_account *sum = &line->sum;
+        printf("%s{\"pid\": %" PRIu32 ", \"program\": ", i > 0 ? ", " : "", sum->pid);
+        cli_json_string(sum->command);
+        printf(", \"bucket\": ");
+        cli_json_string(sum->bucket);
+        printf(", \"requests\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"retries\": %" PRIu64
+               ", \"requests_per_s\": %.3f, \"bytes_per_s\": %.3f",
+               sum->requests, sum->bytes, sum->retries, line->requests_per_s, line->bytes_per_s);
+        printf(", \"in_flight\": %" PRIu32 ", \"waiting\": %" PRIu32
+               ", \"first_byte_p50_ms\": %.3f, \"first_byte_p99_ms\": %.3f"
+               ", \"limit_per_s\": %.3f, \"idle\": %s}",
+               sum->in_flight, sum->waiting, sum->p50_us / 1e3, sum->p99_us / 1e3,
+               (double)sum->rate_mhz / 1000, line->is_idle ? "true" : "false");
+    }
+    printf("]}\n");
+}
+
+static void lines_print(const struct top *top)
+{
+    if (top->json) {
+        json_print(top);
+    } else {
+        table_print(top);
+    }
+}
+
+/* A signal ends it. */
+static void pause_for(double seconds)
+{
+    struct timespec left = {.tv_sec = (time_t)seconds,
+                            .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    while (nanosleep(&left, &left) < 0 && !cli_interrupted()) {
+    }
+}
+
+/* One table. The one before it was `interval_s` ago. */
+static int look(struct top *top)
+{
+    pause_for(top->interval_s);
+    int status = cli_interrupted() ? CLI_DONE : sample_take(top, top->now);
+    if (status != CLI_DONE || cli_interrupted()) {
+        return status;
+    }
+    lines_make(top);
+    lines_print(top);
+    struct sample *before = top->before;
+    top->before = top->now;
+    top->now = before;
+    return cli_output_end(CLI_DONE);
+}
+
+static int watch(struct top *top)
+{
+    cli_interrupt_catch();
+    int status = sample_take(top, top->before);
+    do {
+        status = status == CLI_DONE ? look(top) : status;
+    } while (status == CLI_DONE && !top->once && !cli_interrupted());
+    return status;
+}
+
+static int top_start(struct top *top)
+{
+    top->folder = rg_host_folder(getenv("RINGEST_SHARING"));
+    if (top->folder == NULL) {
+        cli_note("RINGEST_SHARING is off: processes that share nothing cannot be seen");
+        lines_print(top);
+        return cli_output_end(CLI_DONE);
+    }
+    top->now = calloc(1, sizeof(*top->now));
+    top->before = calloc(1, sizeof(*top->before));
+    int status =
+        top->now != NULL && top->before != NULL ? watch(top) : cli_fail("there is no memory");
+    free(top->now);
+    free(top->before);
+    return status;
+}
+
+static int top_run(int argc, char **argv)
+{
+    static const struct option options[] = {{"once", no_argument, NULL, OPTION_ONCE},
+                                            {"json", no_argument, NULL, OPTION_JSON},
+                                            {"interval", required_argument, NULL, OPTION_INTERVAL},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {0}};
+    static struct top top = {.interval_s = 1};
+    int option;
+    while ((option = cli_getopt(argc, argv, ":h", options)) != -1) {
+        if (option == OPTION_INTERVAL) {
+            if (!cli_parse_double("--interval", optarg, 0.1, &top.interval_s)) {
+                return CLI_USAGE;
+            }
+        } else if (option == OPTION_ONCE || option == OPTION_JSON) {
+            top.once |= option == OPTION_ONCE;
+            top.json |= option == OPTION_JSON;
+        } else {
+            return option == 'h' ? cli_help() : CLI_USAGE;
+        }
+    }
+    if (optind < argc || top.interval_s > INTERVAL_MAX_S) {
+        return optind < argc ? cli_usage("takes no arguments, got \"%s\"", argv[optind])
+                             : cli_usage("--interval is at most %.0f seconds", INTERVAL_MAX_S);
+    }
+    return top_start(&top);
+}
+
+const struct cli_command cli_top = {
+    .name = "top",
+    .arguments = "[OPTIONS]",
+    .summary = "show what processes of this user on this host do",
+    .help = "  --interval SECONDS    between two tables; default: 1\n"
+            "  --once                one table, and end\n"
+            "  --json                one JSON object for each table, in a line\n"
+            "\nA line for each process and bucket: requests and MB a second, requests that are\n"
+            "out and that wait to be sent, median and p99 of the time until an answer\n"
+            "begins, retries so far, and that rate (-: the service holds nothing back).\n"
+            "\nExamples:\n"
+            "  ringest top\n"
+            "  ringest top --once --json\n",
+    .run = top_run,
+};
