@@ -84,6 +84,25 @@ class EverythingThatReads(Cached):
             support.until(lambda: client.stats()["cache_writes"] == support.COUNT, "all is handed over")
             self.assertEqual(sorted(dataset), once)
 
+    def test_a_cache_of_half_the_size_answers_half_the_reads(self):
+        with self.client(cache_size="32MiB") as client:
+            for i in range(64):
+                client.put(f"gs://many/{i}", DATA[:1_000_000])
+            dataset = ringest.IterableDataset(
+                "gs://many/", transform=lambda item: len(item.data), client=client, shuffle=True, requests=4
+            )
+
+            def hits(epoch):
+                dataset.set_epoch(epoch)
+                before = client.stats()["cache_hits"]
+                self.assertEqual(list(dataset), [1_000_000] * 64)
+                return client.stats()["cache_hits"] - before
+
+            epochs = (hits(epoch) for epoch in range(1_000_000))
+            support.until(lambda: next(epochs) >= 0.4 * 64, "it is full")
+            # An open segment is not full, and these are few and large.
+            self.assertGreaterEqual(max(next(epochs) for _ in range(3)), 0.4 * 64)
+
     def test_tar_samples(self):
         with self.client() as client:
             for number in range(3):
@@ -105,6 +124,29 @@ class EverythingThatReads(Cached):
             return [bytes(part) for part in parts]
 
         self.assertEqual(self.twice(read), [DATA[at : at + size] for at, size in places])
+
+    def test_ranges_like_those_of_tables(self):
+        """Many small ones, overlapping and coalesced, never the same twice."""
+        source = random.Random(support.SEED)
+        with self.client() as client:
+            generation = client.put("gs://bucket/table", DATA)
+
+            def read_some():
+                begins = sorted(source.randrange(len(DATA)) for _ in range(30))
+                places = [(at, min(source.choice((1, 500, 60_000)), len(DATA) - at)) for at in begins]
+                for _ in range(2):
+                    parts = client.get_ranges("gs://bucket/table", places, generation=generation)
+                    self.assertEqual([bytes(part) for part in parts], [DATA[at : at + size] for at, size in places])
+                return client.stats()["cache_hits"]
+
+            for _ in range(30):
+                read_some()
+            self.assertEqual(bytes(client.get("gs://bucket/table", generation=generation)), DATA)
+            before = client.stats()["cache_hits"]
+            support.until(lambda: read_some() > before, "whole blocks that answer any range")
+            for _ in range(30):
+                read_some()
+            self.assertEqual(client.stats()["cache_bad"], 0)
 
     def test_files(self):
         with self.client() as client:
