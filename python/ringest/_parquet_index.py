@@ -419,7 +419,8 @@ def decode(uri: str, metadata: Any, group: RowGroup, columns: Sequence[str] | No
     places = pieces_of(uri, metadata, group.number, choose(uri, metadata, columns), group.footer)
     pieces = [(begin, sample[str(i)]) for i, (begin, _) in enumerate(places)]
     with parquet.ParquetFile(_Pieces(group.size, pieces), metadata=metadata, pre_buffer=False) as file:
-        table = file.read_row_group(group.number, columns=columns)
+        # Threads of Arrow would let go of Python's objects at any time, also while the interpreter ends, which aborts it.
+        table = file.read_row_group(group.number, columns=columns, use_threads=False)
     if table.num_rows != group.rows:
         raise _refuse(uri, f"row group {group.number} has {table.num_rows} rows, and {group.rows} by its footer")
     schema = schema_of(uri, metadata, columns)
