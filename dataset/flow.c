@@ -30,6 +30,8 @@ struct rg_flow {
     _Atomic bool is_ticking; /* the alarm is set, or about to be */
     _Atomic bool has_ticked; /* since the pump was last run */
     _Atomic bool end_is_taken;
+    _Atomic uint64_t seen;   /* completions that the pump has noted */
+    _Atomic uint64_t due_at; /* with so many the pump is due, even if nobody waits */
     /* Of the holder of the baton: */
     enum flow_state state;
     struct rg_intake *intake; /* NULL: closed */
@@ -186,6 +188,19 @@ static void alarm_look(struct rg_flow *self)
     }
 }
 
+/* Until so many completions are there, loops go on without running the pump for each. What has come
+ * meanwhile is found here, or by the loop that publishes it. */
+static void due_set(struct rg_flow *self)
+{
+    const struct rg_intake *intake = self->intake;
+    uint64_t due_at = intake->noted + rg_intake_portion(intake);
+    atomic_store(&self->seen, intake->noted);
+    atomic_store(&self->due_at, due_at);
+    if (rg_cq_published(intake->cq) >= due_at) {
+        rg_baton_pass(&self->baton);
+    }
+}
+
 /* By the holder of the baton. */
 static void pump(void *context)
 {
@@ -206,6 +221,7 @@ static void pump(void *context)
     end_offer(self);
     rg_cq_source_become(self->cq, &self->source, source_state(self));
     alarm_look(self);
+    due_set(self);
 }
 
 /* Some thread has taken records off the caller's queue. */
@@ -229,9 +245,15 @@ static void has_room(struct rg_cq_source *source)
     rg_baton_pass(&of_source(source)->baton);
 }
 
-static void published(struct rg_cq_listener *listener)
+/* A loop has completed some requests. Those that nobody waits for are gathered. */
+static void published(struct rg_cq_listener *listener, uint64_t count)
 {
-    rg_baton_pass(&RG_CONTAINER_OF(listener, struct rg_flow, listener)->baton);
+    struct rg_flow *self = RG_CONTAINER_OF(listener, struct rg_flow, listener);
+    uint64_t seen = atomic_load(&self->seen);
+    bool is_due = count >= atomic_load(&self->due_at);
+    if (is_due || (count > seen && count - seen >= rg_cq_wanted(self->cq))) {
+        rg_baton_pass(&self->baton);
+    }
 }
 
 static void client_stop(struct rg_client_user *user)

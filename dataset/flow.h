@@ -6,8 +6,9 @@
  *
  * All of it moves in one place, the pump: it notes what was taken and what has come, makes the
  * requests that there is room for, and offers samples for which the queue has slots. It is due when
- * requests complete (the loop that has published them passes the baton), when samples are taken
- * (the taker does), when slots of the queue are free again, and at a tick of an alarm. The baton
+ * requests complete (the loop that has published them passes the baton, once for many if nobody
+ * waits for them), when samples are taken (the taker does), when slots of the queue are free again,
+ * when a thread finds too little in the queue, and at a tick of an alarm. The baton
  * (runtime/baton.h) keeps it to one thread at a time, and nobody waits.
  *
  *   FLOWING ------> ENDED       the last record is in the queue: the end, or that the client closed

@@ -5,6 +5,12 @@
 
 #include <errno.h>
 
+/* Many completions are waited for at a time, since each wait that ends costs a switch between
+ * threads. But no more than this part of what is out, so that the window is refilled in time, and
+ * not so many bytes that the first ones have left the cache. */
+#define WAIT_DIVISOR 8
+#define WAIT_BYTES RG_MIB(1)
+
 int rg_intake_open(struct rg_intake *intake, struct rg_client *client,
                    const struct rg_window_options *options, const struct rg_state *state)
 {
@@ -203,6 +209,13 @@ void rg_intake_poll(struct rg_intake *intake)
         count = rg_cq_poll(intake->cq, done, RG_INTAKE_AT_ONCE);
         rg_intake_note(intake, done, count);
     } while (count == RG_INTAKE_AT_ONCE);
+}
+
+uint32_t rg_intake_portion(const struct rg_intake *intake)
+{
+    uint64_t count = RG_MIN(rg_intake_out(intake) / WAIT_DIVISOR, (uint32_t)RG_INTAKE_AT_ONCE);
+    count = RG_MIN(count, WAIT_BYTES / intake->plan.size_guess);
+    return (uint32_t)RG_MAX(count, UINT64_C(1));
 }
 
 bool rg_intake_relieve(struct rg_intake *intake)

@@ -57,6 +57,9 @@ static inline uint32_t rg_intake_out(const struct rg_intake *intake)
 {
     return intake->window.counts[RG_SLOT_OUT];
 }
+/* For how many completions to wait at a time, if nobody needs one of them at once; at least 1, and
+ * no more than are out. */
+uint32_t rg_intake_portion(const struct rg_intake *intake);
 /* Lets go of samples that came before their turn, for the one whose turn it is. False: there are
  * none. */
 bool rg_intake_relieve(struct rg_intake *intake);

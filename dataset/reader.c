@@ -28,12 +28,6 @@
 #include <string.h>
 #include <time.h>
 
-/* The reader waits for many completions at a time, since each wait that ends costs a switch between
- * threads. But it waits for no more than this part of what is out, so that the window is refilled
- * in time, and for not so many bytes that the first ones have left the cache. */
-#define WAIT_DIVISOR 8
-#define WAIT_BYTES RG_MIB(1)
-
 struct rg_reader {
     struct rg_runtime *runtime;
     struct rg_reader_options options;
@@ -191,11 +185,9 @@ static int completions_wait(struct rg_reader *reader, uint32_t wanted, uint64_t 
     struct rg_completion done[RG_INTAKE_AT_ONCE];
     uint64_t began_ns = rg_now_ns(),
              quiet_end_ns = began_ns + RG_INTAKE_QUIET_NS - reader->quiet_ns;
-    uint64_t min = RG_MIN((uint64_t)RG_MIN(wanted, RG_INTAKE_AT_ONCE),
-                          rg_intake_out(&reader->intake) / WAIT_DIVISOR);
-    min = RG_MAX(RG_MIN(min, WAIT_BYTES / reader->intake.plan.size_guess), UINT64_C(1));
+    uint32_t min = RG_MIN(wanted, rg_intake_portion(&reader->intake));
     pthread_mutex_unlock(&reader->lock);
-    int count = rg_cq_wait(reader->intake.cq, done, RG_INTAKE_AT_ONCE, (uint32_t)min,
+    int count = rg_cq_wait(reader->intake.cq, done, RG_INTAKE_AT_ONCE, min,
                            RG_MIN(deadline_ns, quiet_end_ns));
     pthread_mutex_lock(&reader->lock);
     rg_intake_note(&reader->intake, done, count);

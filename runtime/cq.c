@@ -22,7 +22,7 @@
  * happens before its publish, which happens before X (or is X), because `tail` is changed by
  * acquire-release.
  *
- * Sleeping (no wake-up is lost). A waiter (1) counts itself in `sleepers`, (2) reads `event`, (3)
+ * Sleeping (no wake-up is lost). A waiter (1) counts itself in `sleeping`, (2) reads `event`, (3)
  * puts the count of `published` that it needs into `wake_at` unless a lower one is there, (4) reads
  * `published` and looks again, (5) sleeps unless `event` has changed. A publisher (a) marks its
  * slots, (b) adds to `published`, (c) reads `wake_at`, and if that is reached (d) resets it, (e)
@@ -38,6 +38,12 @@
  * (e), and a waiter takes one of them in (4). Each ends one wait: it stays until a waiter takes it,
  * and whoever looked before it was there does not sleep, or is woken with all others by (f), and
  * looks again. So nobody sleeps while one is left.
+ *
+ * One at a time. Where all who sleep need equally many records, (f) of a publisher wakes one of
+ * them: several would come for what one can take. (d) has then forgotten what the others need. The
+ * one that is woken goes back to (3), which stands for all of them, or takes records and does (3)
+ * and (4) for the others before it returns. One that is counted but not asleep yet has read `event`
+ * before (e), and does not sleep, or after it, and then its (3) comes after (d).
  *
  * The eventfd (no wake-up is lost). `signalled` is true from the write that made it readable until
  * a poll finds nothing, which clears it and then looks again. Either the publisher's (b) precedes
@@ -77,6 +83,9 @@ static_assert(sizeof(struct rg_completion) % sizeof(uint64_t) == 0, "records are
 #define SOURCED 1u /* there is or was one */
 #define WANTING 2u /* one wants slots */
 
+/* What those that sleep need is not the same. */
+#define MIXED UINT32_MAX
+
 /* `mark` is the position of the record plus one; 0, which is what the kernel fills new memory with,
  * means that there was none yet. */
 struct slot {
@@ -107,11 +116,12 @@ struct rg_cq {
     /* Read by every publish, written when a thread waits. */
     alignas(RG_CACHE_LINE) _Atomic uint64_t wake_at; /* UINT64_MAX: no thread waits */
     _Atomic uint32_t event;                          /* the futex */
-    _Atomic uint32_t sleepers;
-    _Atomic(struct rg_cq_listener *) listener; /* NULL: none */
-    _Atomic uint32_t interruptions;            /* which have ended no wait yet */
-    _Atomic int fd;                            /* -1 until it is asked for */
+    _Atomic uint64_t sleeping;                       /* threads << 32 | what each needs, or MIXED */
+    _Atomic(struct rg_cq_listener *) listener;       /* NULL: none */
+    _Atomic uint32_t interruptions;                  /* which have ended no wait yet */
+    _Atomic int fd;                                  /* -1 until it is asked for */
     _Atomic bool signalled;
+    _Atomic uint64_t fd_at; /* of `published`: the descriptor is not signalled before */
 
     struct slot slots[];
 };
@@ -150,9 +160,9 @@ static int futex_wait(struct rg_cq *cq, uint32_t expected, uint64_t deadline_ns)
     return rc == 0 || errno == EAGAIN ? 0 : -errno;
 }
 
-static void futex_wake_all(struct rg_cq *cq)
+static void futex_wake(struct rg_cq *cq, int count)
 {
-    long rc = syscall(SYS_futex, &cq->event, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, INT_MAX);
+    long rc = syscall(SYS_futex, &cq->event, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, count);
     RG_ASSERT(rc >= 0);
 }
 
@@ -315,11 +325,33 @@ static bool sources_rest(struct rg_cq *cq)
     return present >> 32 == (present & UINT32_MAX);
 }
 
-static void wake_all(struct rg_cq *cq)
+/* Does nothing while it is readable already: one write per change from empty to not empty. */
+static void signal_fd(struct rg_cq *cq)
+{
+    int fd = atomic_load(&cq->fd);
+    if (fd < 0 || atomic_load(&cq->signalled) || atomic_exchange(&cq->signalled, true)) {
+        return;
+    }
+    uint64_t one = 1;
+    ssize_t written = write(fd, &one, sizeof(one));
+    /* A counter that is full is readable. */
+    RG_ASSERT(written == (ssize_t)sizeof(one) || errno == EAGAIN);
+}
+
+static void futex_wake_all(struct rg_cq *cq)
 {
     atomic_fetch_add(&cq->event, 1);
-    if (atomic_load(&cq->sleepers) > 0) {
-        futex_wake_all(cq);
+    if (atomic_load(&cq->sleeping) > 0) {
+        futex_wake(cq, INT_MAX);
+    }
+}
+
+/* Who waits is to look again, whatever he waits for. */
+static void wake_all(struct rg_cq *cq)
+{
+    futex_wake_all(cq);
+    if (atomic_load(&cq->published) != atomic_load(&cq->head)) {
+        signal_fd(cq);
     }
 }
 
@@ -384,9 +416,34 @@ void rg_cq_detach(struct rg_cq *cq, struct rg_cq_source *source)
     rg_baton_give(&cq->feeding);
 }
 
+/* More than is there has to come before the descriptor is signalled. */
+static bool fd_is_awaited(struct rg_cq *cq)
+{
+    return atomic_load(&cq->fd_at) > atomic_load(&cq->published) && atomic_load(&cq->fd) >= 0;
+}
+
 bool rg_cq_is_awaited(struct rg_cq *cq)
 {
-    return atomic_load(&cq->sleepers) > 0;
+    return atomic_load(&cq->sleeping) > 0 || fd_is_awaited(cq);
+}
+
+uint32_t rg_cq_wanted(struct rg_cq *cq)
+{
+    uint64_t head = atomic_load(&cq->head);
+    uint64_t published = atomic_load(&cq->published);
+    uint64_t at = atomic_load(&cq->wake_at);
+    if (fd_is_awaited(cq)) {
+        at = RG_MIN(at, atomic_load(&cq->fd_at));
+    }
+    if (at == UINT64_MAX) {
+        return published > head ? UINT32_MAX : 1;
+    }
+    return at > published ? (uint32_t)RG_MIN(at - published, (uint64_t)cq->capacity) : 1;
+}
+
+uint64_t rg_cq_published(const struct rg_cq *cq)
+{
+    return atomic_load(&cq->published);
 }
 
 void rg_cq_listen(struct rg_cq *cq, struct rg_cq_listener *listener)
@@ -431,22 +488,10 @@ static void wake_sleepers(struct rg_cq *cq, uint64_t published)
     uint64_t reached = atomic_exchange(&cq->wake_at, UINT64_MAX);
     RG_ASSERT(reached > 0);
     atomic_fetch_add(&cq->event, 1);
-    if (atomic_load(&cq->sleepers) > 0) {
-        futex_wake_all(cq);
+    uint64_t sleeping = atomic_load(&cq->sleeping);
+    if (sleeping > 0) {
+        futex_wake(cq, (uint32_t)sleeping == MIXED ? INT_MAX : 1);
     }
-}
-
-/* Does nothing while it is readable already: one write per change from empty to not empty. */
-static void signal_fd(struct rg_cq *cq)
-{
-    int fd = atomic_load(&cq->fd);
-    if (fd < 0 || atomic_load(&cq->signalled) || atomic_exchange(&cq->signalled, true)) {
-        return;
-    }
-    uint64_t one = 1;
-    ssize_t written = write(fd, &one, sizeof(one));
-    /* A counter that is full is readable. */
-    RG_ASSERT(written == (ssize_t)sizeof(one) || errno == EAGAIN);
 }
 
 void rg_cq_publish(struct rg_cq *cq, const struct rg_completion *records, uint32_t count)
@@ -458,10 +503,12 @@ void rg_cq_publish(struct rg_cq *cq, const struct rg_completion *records, uint32
     }
     uint64_t published = atomic_fetch_add(&cq->published, count) + count;
     wake_sleepers(cq, published);
-    signal_fd(cq);
+    if (published >= atomic_load(&cq->fd_at) || sources_rest(cq)) {
+        signal_fd(cq);
+    }
     struct rg_cq_listener *listener = atomic_load(&cq->listener);
     if (RG_UNLIKELY(listener != NULL)) {
-        listener->published(listener);
+        listener->published(listener, published);
     }
     /* The last access. */
     atomic_fetch_add_explicit(&cq->departed, count, memory_order_release);
@@ -490,6 +537,16 @@ static uint32_t take(struct rg_cq *cq, struct rg_completion *out, uint32_t max, 
             return count;
         }
     }
+}
+
+/* Has sources deliver what they have gathered. False: there are none. */
+static bool sources_ask(struct rg_cq *cq)
+{
+    if (RG_LIKELY((atomic_load(&cq->source_bits) & SOURCED) == 0)) {
+        return false;
+    }
+    rg_baton_pass(&cq->feeding);
+    return true;
 }
 
 static void sources_tell(struct rg_cq *cq, struct rg_completion *out, uint32_t count)
@@ -527,6 +584,9 @@ int rg_cq_poll(struct rg_cq *cq, struct rg_completion *out, uint32_t out_max)
     }
     out_max = RG_MIN(out_max, cq->capacity);
     uint32_t count = take(cq, out, out_max, 1);
+    if (count == 0 && sources_ask(cq)) {
+        count = take(cq, out, out_max, 1);
+    }
     if (count == 0 && atomic_load(&cq->signalled)) {
         atomic_store(&cq->signalled, false);
         (void)atomic_load(&cq->published);
@@ -553,18 +613,49 @@ static bool interruption_take(struct rg_cq *cq)
     return now > 0;
 }
 
+/* Counts a thread that needs `min` among those that sleep. */
+static void sleeping_add(struct rg_cq *cq, uint32_t min)
+{
+    uint64_t now = atomic_load(&cq->sleeping), then;
+    do {
+        uint32_t need = now == 0 || (uint32_t)now == min ? min : MIXED;
+        then = (now & ~(uint64_t)UINT32_MAX) + (UINT64_C(1) << 32) + need;
+    } while (!atomic_compare_exchange_weak(&cq->sleeping, &now, then));
+}
+
+/* What those that are left need; 0: there are none. */
+static uint32_t sleeping_remove(struct rg_cq *cq)
+{
+    uint64_t now = atomic_load(&cq->sleeping), then;
+    do {
+        then = now >> 32 == 1 ? 0 : now - (UINT64_C(1) << 32);
+    } while (!atomic_compare_exchange_weak(&cq->sleeping, &now, then));
+    return (uint32_t)then;
+}
+
+/* Whoever was woken alone, and has taken records, looks for those that sleep on. */
+static void others_wake(struct rg_cq *cq, uint32_t need)
+{
+    if (need > 0 && (need == MIXED || sources_rest(cq))) {
+        futex_wake_all(cq);
+    } else if (need > 0) {
+        lower_wake_at(cq, atomic_load(&cq->head) + need);
+        wake_sleepers(cq, atomic_load(&cq->published));
+    }
+}
+
 /* Takes at least `min`, or sleeps until there may be as many and returns 0; negative when the sleep
  * ended otherwise. */
 static int take_or_sleep(struct rg_cq *cq, struct rg_completion *out, uint32_t out_max,
                          uint32_t min, uint64_t deadline_ns)
 {
-    atomic_fetch_add(&cq->sleepers, 1);
+    sleeping_add(cq, min);
     uint32_t event = atomic_load(&cq->event);
     uint64_t head = atomic_load_explicit(&cq->head, memory_order_acquire);
-    min = sources_rest(cq) ? RG_MIN(min, promised(cq, head)) : min;
-    lower_wake_at(cq, head + min);
+    uint32_t fewest = sources_rest(cq) ? RG_MIN(min, promised(cq, head)) : min;
+    lower_wake_at(cq, head + fewest);
     (void)atomic_load(&cq->published);
-    int rc = (int)take(cq, out, out_max, min);
+    int rc = (int)take(cq, out, out_max, fewest);
     if (rc == 0 && interruption_take(cq)) {
         rc = -EINTR;
     }
@@ -574,7 +665,10 @@ static int take_or_sleep(struct rg_cq *cq, struct rg_completion *out, uint32_t o
         RG_ASSERT(rc <= 0);
         rg_runtime_waited(cq->runtime, rg_now_ns() - since_ns);
     }
-    atomic_fetch_sub(&cq->sleepers, 1);
+    uint32_t others = sleeping_remove(cq);
+    if (rc > 0) {
+        others_wake(cq, others);
+    }
     return rc;
 }
 
@@ -589,6 +683,9 @@ int rg_cq_wait(struct rg_cq *cq, struct rg_completion *out, uint32_t out_max, ui
     }
     out_max = RG_MIN(out_max, cq->capacity);
     int rc = (int)take(cq, out, out_max, min);
+    if (rc == 0 && sources_ask(cq)) {
+        rc = (int)take(cq, out, out_max, min);
+    }
     while (rc == 0) {
         rc = take_or_sleep(cq, out, out_max, min, deadline_ns);
     }
@@ -613,6 +710,14 @@ void rg_cq_interrupt(struct rg_cq *cq)
            !atomic_compare_exchange_weak(&cq->interruptions, &now, now + 1)) {
     }
     wake_all(cq);
+}
+
+void rg_cq_expect(struct rg_cq *cq, uint32_t min)
+{
+    if (!in_child(cq)) {
+        uint64_t head = atomic_load(&cq->head);
+        atomic_store(&cq->fd_at, head + RG_MIN(min, cq->capacity));
+    }
 }
 
 int rg_cq_fd(struct rg_cq *cq)

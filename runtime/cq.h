@@ -52,20 +52,26 @@ void rg_cq_source_become(struct rg_cq *cq, struct rg_cq_source *source,
 /* Like rg_cq_reserve, but leaves a quarter of the queue to requests: one slot of two, none of one.
  * With 0, all sources are told when there are slots. */
 int rg_cq_source_reserve(struct rg_cq *cq, uint32_t count);
-/* A thread waits in rg_cq_wait. */
+/* A thread waits in rg_cq_wait, or for the descriptor. */
 bool rg_cq_is_awaited(struct rg_cq *cq);
+/* How many records more end the shortest wait. 1 if nobody waits and nothing is there, since
+ * whoever looks next finds nothing; UINT32_MAX if something is. */
+uint32_t rg_cq_wanted(struct rg_cq *cq);
 
 /* Copies the records into reserved slots, one after the other, and wakes who waits. The queue may
  * be closed as soon as the last of them has been taken off, even before this returns. Any thread.
  */
 void rg_cq_publish(struct rg_cq *cq, const struct rg_completion *records, uint32_t count);
 
-/* From rg_cq_listen on, `published` is called by each thread that has published; what was published
- * before is for the caller to take. Must not wait. Borrowed until the queue is closed, which waits
- * for calls that are going on. */
+/* From rg_cq_listen on, `published` is called by each thread that has published, with the number of
+ * records that were published since the queue was opened; what was published before is for the
+ * caller to take. Must not wait. Borrowed until the queue is closed, which waits for calls that are
+ * going on. */
 struct rg_cq_listener {
-    void (*published)(struct rg_cq_listener *listener);
+    void (*published)(struct rg_cq_listener *listener, uint64_t count);
 };
+/* That number. */
+uint64_t rg_cq_published(const struct rg_cq *cq);
 void rg_cq_listen(struct rg_cq *cq, struct rg_cq_listener *listener);
 
 #endif

@@ -19,6 +19,8 @@ PyTypeObject *core_reader_type;
 #define PORTION_MAX 256
 /* About as many bytes as take_some gives: whoever copies them finds them in the cache. */
 #define SOME_BYTES (UINT64_C(1) << 20)
+/* Of what the descriptor of one that was started says at a time; the rest of the window goes on. */
+#define TOGETHER_BYTES (UINT64_C(16) << 20)
 /* Of the queue of one that was started; the library leaves a quarter free. */
 #define QUEUE_CAPACITY 1024
 
@@ -506,11 +508,20 @@ static PyObject *reader_start(PyObject *object, PyObject *nothing)
     return reader_finish(self, queue_start(self) ? Py_NewRef(Py_None) : NULL);
 }
 
+/* The event loop is next woken when that many are there, or so many bytes. */
+static void samples_expect(struct reader *self, uint32_t count)
+{
+    uint64_t fit = TOGETHER_BYTES / (self->last_size + 1);
+    count = fit < count ? (uint32_t)fit : count;
+    rg_cq_expect(self->cq, count > 0 ? count : 1);
+}
+
 /* Adds up to `max` of what is in the queue: how many, or -1 with an exception. */
 static int samples_add(struct reader *self, PyObject *list, uint32_t max, bool is_data)
 {
     struct rg_completion done[PORTION_MAX];
     struct rg_sample samples[PORTION_MAX];
+    samples_expect(self, max);
     int count = rg_cq_poll(self->cq, done, max);
     if (count < 0) {
         core_errno_raise(count, "taking samples");
@@ -522,6 +533,7 @@ static int samples_add(struct reader *self, PyObject *list, uint32_t max, bool i
     /* The last one of an epoch has no sample. The client is not closed before the reader. */
     self->is_over = count > 0 && done[count - 1].status == RG_STATUS_END;
     int sample_count = count - self->is_over;
+    self->last_size = sample_count > 0 ? done[sample_count - 1].size : self->last_size;
     for (int i = 0; i < sample_count; i++) {
         samples[i] = (struct rg_sample){
             .index = done[i].sample_index, .number = done[i].sample_number, .completion = done[i]};

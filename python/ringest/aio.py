@@ -296,8 +296,13 @@ class Wake:
             raise RuntimeError("this iteration belongs to another event loop: begin one in this loop")
         self._tell()
         self._future = loop.create_future()
-        self._timer = loop.call_later(_WAIT_S, self._tell)
+        if self._timer is None:  # one for many waits, which mostly are short
+            self._timer = loop.call_later(_WAIT_S, self._look)
         return self._future
+
+    def _look(self) -> None:
+        self._timer = None
+        self._tell()
 
     def _read(self) -> None:
         try:
@@ -307,8 +312,6 @@ class Wake:
         self._tell()
 
     def _tell(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
 
@@ -316,6 +319,8 @@ class Wake:
         assert self._loop is not None
         self._loop.remove_reader(fd)
         os.close(fd)
+        if self._timer is not None:
+            self._timer.cancel()
         self._tell()
 
     def close(self) -> None:

@@ -7,9 +7,11 @@
 #include "tests/dataset/reader_case.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -188,6 +190,40 @@ static void test_a_wait_ends_with_what_the_window_has(void)
     check_each_seen_once();
     rg_reader_close(reader);
     world_close();
+}
+
+/* The descriptor is readable for as many as are expected, or for what the window has. */
+static void test_a_descriptor_says_when_as_many_have_come(void)
+{
+    static const uint32_t expected[] = {WINDOW / 2, 2 * WINDOW};
+    for (size_t i = 0; i < RG_ARRAY_LEN(expected); i++) {
+        world_open(8 * WINDOW);
+        struct pollfd entry = {.fd = rg_cq_fd(cq), .events = POLLIN};
+        struct rg_reader_options options = reader_options();
+        struct rg_reader *reader = reader_open(&options);
+        rg_cq_expect(cq, expected[i]);
+        RG_CHECK_EQ(rg_reader_start(reader, cq, SAMPLES), 0);
+        uint32_t before = 0;
+        for (bool is_over = false; !is_over;) {
+            RG_CHECK_EQ(poll(&entry, 1, (int)(PATIENCE_NS / RG_NS_PER_MS)), 1);
+            eventfd_t value;
+            RG_CHECK_EQ(eventfd_read(entry.fd, &value), 0);
+            rg_cq_expect(cq, expected[i]);
+            struct rg_completion record;
+            uint32_t count = 0;
+            for (; rg_cq_poll(cq, &record, 1) == 1; count++) {
+                is_over = is_over || record.status == RG_STATUS_END;
+                if (record.status != RG_STATUS_END) {
+                    sample_note(&record);
+                }
+            }
+            RG_CHECK(is_over || before + count >= RG_MIN(expected[i], (uint32_t)WINDOW));
+            before = count;
+        }
+        check_each_seen_once();
+        rg_reader_close(reader);
+        world_close();
+    }
 }
 
 /* Stopped after every few samples, others being in the queue, in flight and between the two. */
@@ -783,6 +819,7 @@ int main(int argc, char **argv)
         RG_TEST(test_an_epoch_comes_through_a_queue),
         RG_TEST(test_loops_keep_the_window_full),
         RG_TEST(test_a_wait_ends_with_what_the_window_has),
+        RG_TEST(test_a_descriptor_says_when_as_many_have_come),
         RG_TEST(test_a_state_is_what_was_taken),
         RG_TEST(test_what_was_not_consumed_comes_again),
         RG_TEST(test_a_closed_reader_leaves_what_it_delivered),

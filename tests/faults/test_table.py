@@ -89,7 +89,7 @@ C_READS = """
     rg_cancel rg_client_buckets rg_lease_is_pinned
     rg_checkpoint_reader_close rg_checkpoint_reader_failure rg_checkpoint_reader_generation
     rg_checkpoint_reader_open rg_checkpoint_reader_read rg_client_open_explained rg_client_options_init rg_client_server_time
-    rg_cq_close rg_cq_fd rg_cq_open rg_cq_poll rg_cq_wait rg_crc32 rg_crc32c_combine rg_credentials_describe
+    rg_cq_close rg_cq_expect rg_cq_fd rg_cq_open rg_cq_poll rg_cq_wait rg_crc32 rg_crc32c_combine rg_credentials_describe
     rg_lease_release rg_log_to rg_listing_close rg_listing_next rg_listing_open rg_manifest_bucket rg_manifest_close
     rg_manifest_count rg_manifest_cursor_close rg_manifest_cursor_get rg_manifest_cursor_open rg_manifest_data
     rg_manifest_digest rg_manifest_fd rg_manifest_get rg_manifest_open rg_manifest_open_fd

@@ -1,83 +1,14 @@
-/* The completion queue: the public contract case by case, then publishers and takers against each
- * other. */
-#include "runtime/cq.h"
-
-#include "runtime/clock.h"
-#include "tests/support/test.h"
+/* The completion queue: the public contract case by case. test_cq_crowd.c has publishers and takers
+ * against each other. */
+#include "tests/runtime/cq_case.h"
 
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-/* Far beyond what a loaded machine takes; only a lost wake-up lasts as long. */
-#define LOST_NS RG_TEST_PATIENCE_NS
-#define LOST_MS 20000
-
-/* Queues ask nothing of their runtime but which process it belongs to. */
-struct rg_runtime {
-    int check_result;
-};
-
-static struct rg_runtime runtime;
-
-int rg_runtime_check(const struct rg_runtime *asked)
-{
-    return asked->check_result;
-}
-
-void rg_runtime_waited(struct rg_runtime *told, uint64_t ns)
-{
-    RG_CHECK(told == &runtime && ns <= INT64_MAX);
-}
-
-static struct rg_cq *open_queue(uint32_t capacity)
-{
-    struct rg_cq *cq;
-    RG_CHECK_EQ(rg_cq_open(&cq, &runtime, capacity), 0);
-    return cq;
-}
-
-/* Every field differs from the others and follows from the number. */
-static struct rg_completion make_record(uint64_t number)
-{
-    return (struct rg_completion){
-        .user_data = number,
-        .status = (enum rg_status)(number % RG_STATUS_COUNT),
-        .http_status = (uint16_t)(number + 1),
-        .crc32c = (uint32_t)(number * 3),
-        .data = (const void *)(uintptr_t)(number * 5),
-        .size = number * 7,
-        .finished_ns = number * 11,
-        .sample_index = number * 13,
-        .sample_number = number * 17,
-    };
-}
-
-/* Field by field, because the padding between them is not copied everywhere. */
-static bool is_record(const struct rg_completion *record, uint64_t number)
-{
-    struct rg_completion want = make_record(number);
-    return record->user_data == want.user_data && record->status == want.status &&
-           record->http_status == want.http_status && record->crc32c == want.crc32c &&
-           record->data == want.data && record->size == want.size &&
-           record->finished_ns == want.finished_ns && record->sample_index == want.sample_index &&
-           record->sample_number == want.sample_number;
-}
-
-static void publish(struct rg_cq *cq, uint64_t first, uint32_t count)
-{
-    struct rg_completion records[64];
-    RG_ASSERT(count <= RG_ARRAY_LEN(records));
-    for (uint32_t i = 0; i < count; i++) {
-        records[i] = make_record(first + i);
-    }
-    rg_cq_publish(cq, records, count);
-}
 
 static void reserve_and_publish(struct rg_cq *cq, uint64_t first, uint32_t count)
 {
@@ -98,13 +29,6 @@ static bool is_readable(int fd)
 {
     struct pollfd entry = {.fd = fd, .events = POLLIN};
     return poll(&entry, 1, 0) == 1;
-}
-
-static uint64_t reset_fd(int fd)
-{
-    eventfd_t value = 0;
-    RG_CHECK_EQ(eventfd_read(fd, &value), 0);
-    return value;
 }
 
 static void test_open_refuses_what_is_out_of_range(void)
@@ -424,6 +348,32 @@ static void test_the_fd_is_readable_at_once_if_records_wait(void)
     rg_cq_close(cq);
 }
 
+static void test_the_fd_is_readable_when_as_many_are_there_as_are_expected(void)
+{
+    struct rg_cq *cq = open_queue(16);
+    int fd = rg_cq_fd(cq);
+    reserve_and_publish(cq, 0, 1);
+    RG_CHECK_EQ(reset_fd(fd), 1);
+    RG_CHECK(!rg_cq_is_awaited(cq));
+    rg_cq_expect(cq, 4);
+    check_poll(cq, 0, 1);
+    check_poll(cq, 0, 0);
+    reserve_and_publish(cq, 1, 2);
+    RG_CHECK(!is_readable(fd));
+    RG_CHECK(rg_cq_is_awaited(cq));
+    RG_CHECK_EQ(rg_cq_wanted(cq), 1);
+    reserve_and_publish(cq, 3, 1);
+    RG_CHECK_EQ(reset_fd(fd), 1);
+    RG_CHECK_EQ(rg_cq_wanted(cq), UINT32_MAX);
+    check_poll(cq, 1, 3);
+    check_poll(cq, 0, 0);
+    RG_CHECK_EQ(rg_cq_wanted(cq), 1);
+    reserve_and_publish(cq, 4, 1); /* once */
+    RG_CHECK(is_readable(fd));
+    check_poll(cq, 4, 1);
+    rg_cq_close(cq);
+}
+
 static void test_the_fd_needs_a_free_descriptor(void)
 {
     struct rg_cq *cq = open_queue(2);
@@ -585,6 +535,31 @@ static void test_sources_are_told_of_room_when_one_has_wanted_it(void)
     rg_cq_close(cq);
 }
 
+static void test_the_fd_is_readable_when_all_sources_rest_before_that(void)
+{
+    struct rg_cq *cq = open_queue(8);
+    struct scripted_source script;
+    struct rg_completion out[8];
+    int fd = rg_cq_fd(cq);
+    script_attach(&script, cq);
+    rg_cq_expect(cq, 3);
+    check_poll(cq, 0, 0);
+    RG_CHECK_EQ(rg_cq_source_reserve(cq, 1), 1);
+    script_publish(&script, 0);
+    RG_CHECK(!is_readable(fd));
+    rg_cq_source_become(cq, &script.source, RG_CQ_SOURCE_RESTING);
+    RG_CHECK_EQ(reset_fd(fd), 1);
+    RG_CHECK_EQ(rg_cq_poll(cq, out, 8), 1);
+    check_poll(cq, 0, 0);
+    RG_CHECK_EQ(rg_cq_reserve(cq, 1), 1); /* of a request, which then counts alone */
+    rg_cq_expect(cq, 3);
+    rg_cq_publish(cq, &(struct rg_completion){0}, 1);
+    RG_CHECK(is_readable(fd));
+    RG_CHECK_EQ(rg_cq_poll(cq, out, 8), 1);
+    script_detach(&script);
+    rg_cq_close(cq);
+}
+
 /* Three are wanted, and one is there. */
 static void *rest(void *context)
 {
@@ -668,8 +643,9 @@ struct scripted_listener {
     uint32_t calls;
 };
 
-static void listener_call(struct rg_cq_listener *listener)
+static void listener_call(struct rg_cq_listener *listener, uint64_t count)
 {
+    RG_CHECK_EQ(count, 4);
     RG_CONTAINER_OF(listener, struct scripted_listener, listener)->calls++;
 }
 
@@ -682,177 +658,9 @@ static void test_a_listener_hears_of_what_is_published(void)
     rg_cq_listen(cq, &script.listener);
     publish(cq, 2, 3);
     RG_CHECK_EQ(script.calls, 1);
+    RG_CHECK_EQ(rg_cq_published(cq), 4);
     check_poll(cq, 1, 4);
     rg_cq_close(cq);
-}
-
-/* A crowd: publishers reserve and publish numbered records, takers take them in various ways. */
-
-#define PUBLISHERS 2
-#define TAKERS_MAX 2
-#define RECORDS_EACH 40000
-#define STOP_NUMBER (PUBLISHERS * RECORDS_EACH)
-
-struct crowd {
-    struct rg_cq *cq;
-    uint32_t capacity;
-    int fd;                /* -1: takers wait instead */
-    _Atomic uint64_t left; /* records that nobody has taken yet */
-    _Atomic uint32_t failures;
-    _Atomic uint8_t seen[STOP_NUMBER];
-};
-
-struct member {
-    pthread_t thread;
-    struct crowd *crowd;
-    uint64_t index, random;
-};
-
-static uint32_t dice(struct member *member, uint32_t bound)
-{
-    member->random = member->random * UINT64_C(6364136223846793005) + 1442695040888963407;
-    return (uint32_t)(member->random >> 40) % bound;
-}
-
-static void *publish_numbers(void *context)
-{
-    struct member *member = context;
-    struct rg_cq *cq = member->crowd->cq;
-    uint64_t next = member->index * RECORDS_EACH, end = next + RECORDS_EACH;
-    while (next < end) {
-        uint32_t want = 1 + dice(member, 16);
-        int reserved = rg_cq_reserve(cq, (uint32_t)RG_MIN(want, end - next));
-        if (reserved == 0) {
-            sched_yield();
-            continue;
-        }
-        uint32_t spare = dice(member, (uint32_t)reserved);
-        rg_cq_unreserve(cq, spare);
-        publish(cq, next, (uint32_t)reserved - spare);
-        next += (uint32_t)reserved - spare;
-        if (dice(member, 64) == 0) {
-            for (uint32_t i = dice(member, 60); i > 0; i--) {
-                sched_yield(); /* lets takers fall asleep */
-            }
-        }
-    }
-    return NULL;
-}
-
-/* When all is taken, as many records as fit end the waits of the other takers, whatever their
- * minimum. */
-static void stop_takers(struct crowd *crowd)
-{
-    uint32_t count = (uint32_t)rg_cq_reserve(crowd->cq, crowd->capacity);
-    for (uint32_t i = 0; i < count; i++) {
-        publish(crowd->cq, STOP_NUMBER, 1);
-    }
-}
-
-/* Each record once, whole, and those of a publisher in order. */
-static void note_taken(struct crowd *crowd, const struct rg_completion *records, int count,
-                       uint64_t *next_number)
-{
-    uint64_t taken = 0;
-    for (int i = 0; i < count; i++) {
-        uint64_t number = records[i].user_data;
-        if (number == STOP_NUMBER) {
-            continue;
-        }
-        taken++;
-        bool good = number < STOP_NUMBER && is_record(&records[i], number) &&
-                    number >= next_number[number / RECORDS_EACH] &&
-                    atomic_fetch_add(&crowd->seen[number], 1) == 0;
-        if (!good) {
-            atomic_fetch_add(&crowd->failures, 1);
-            continue;
-        }
-        next_number[number / RECORDS_EACH] = number + 1;
-    }
-    if (taken > 0 && atomic_fetch_sub(&crowd->left, taken) == taken) {
-        stop_takers(crowd);
-    }
-}
-
-static int take_by_fd(struct member *member, struct rg_completion *out, uint32_t max)
-{
-    struct crowd *crowd = member->crowd;
-    int count = rg_cq_poll(crowd->cq, out, max);
-    if (count == 0) {
-        struct pollfd entry = {.fd = crowd->fd, .events = POLLIN};
-        if (poll(&entry, 1, LOST_MS) == 1) {
-            reset_fd(crowd->fd);
-        } else {
-            count = -ETIME;
-        }
-    }
-    return count;
-}
-
-/* The first taker asks for many at a time, the others for one. */
-static int take_by_wait(struct member *member, struct rg_completion *out, uint32_t max)
-{
-    struct crowd *crowd = member->crowd;
-    uint32_t min = member->index > 0 ? 1 : 1 + dice(member, RG_MIN(max, crowd->capacity));
-    return rg_cq_wait(crowd->cq, out, max, min, rg_now_ns() + LOST_NS);
-}
-
-static void *take_numbers(void *context)
-{
-    struct member *member = context;
-    struct crowd *crowd = member->crowd;
-    uint64_t next_number[PUBLISHERS] = {0};
-    struct rg_completion out[24];
-    while (atomic_load(&crowd->left) > 0) {
-        uint32_t max = 1 + dice(member, 24);
-        int count = crowd->fd >= 0 ? take_by_fd(member, out, max) : take_by_wait(member, out, max);
-        if (count < 0) {
-            atomic_fetch_add(&crowd->failures, 1);
-            return NULL;
-        }
-        note_taken(crowd, out, count, next_number);
-    }
-    return NULL;
-}
-
-static void run_crowd(uint32_t capacity, unsigned taker_count, bool by_fd)
-{
-    static struct crowd crowd;
-    memset(&crowd, 0, sizeof(crowd));
-    crowd.cq = open_queue(capacity);
-    crowd.capacity = capacity;
-    crowd.fd = by_fd ? rg_cq_fd(crowd.cq) : -1;
-    crowd.left = STOP_NUMBER;
-    struct member members[PUBLISHERS + TAKERS_MAX];
-    for (unsigned i = 0; i < PUBLISHERS + taker_count; i++) {
-        bool publishes = i < PUBLISHERS;
-        members[i] = (struct member){
-            .crowd = &crowd, .index = publishes ? i : i - PUBLISHERS, .random = rg_test_random()};
-        RG_CHECK_EQ(pthread_create(&members[i].thread, NULL,
-                                   publishes ? publish_numbers : take_numbers, &members[i]),
-                    0);
-    }
-    for (unsigned i = 0; i < PUBLISHERS + taker_count; i++) {
-        pthread_join(members[i].thread, NULL);
-    }
-    RG_CHECK_EQ(crowd.failures, 0);
-    RG_CHECK_EQ(crowd.left, 0);
-    struct rg_completion out[64];
-    while (rg_cq_poll(crowd.cq, out, RG_ARRAY_LEN(out)) > 0) {
-    }
-    rg_cq_close(crowd.cq);
-}
-
-static void test_each_record_is_taken_once_by_one_of_many(void)
-{
-    run_crowd(64, 2, false);
-    run_crowd(2, 2, false);
-}
-
-static void test_no_wake_up_of_the_fd_is_lost(void)
-{
-    run_crowd(256, 1, true);
-    run_crowd(4, 1, true);
 }
 
 int main(int argc, char **argv)
@@ -876,17 +684,17 @@ int main(int argc, char **argv)
         RG_TEST(test_what_is_at_hand_comes_before_an_interruption),
         RG_TEST(test_the_fd_is_written_when_the_queue_was_empty_only),
         RG_TEST(test_the_fd_is_readable_at_once_if_records_wait),
+        RG_TEST(test_the_fd_is_readable_when_as_many_are_there_as_are_expected),
         RG_TEST(test_the_fd_needs_a_free_descriptor),
         RG_TEST(test_a_child_can_only_close),
         RG_TEST(test_close_right_after_the_last_record_was_taken),
         RG_TEST(test_sources_are_told_of_their_records_only),
         RG_TEST(test_sources_are_told_of_room_when_one_has_wanted_it),
+        RG_TEST(test_the_fd_is_readable_when_all_sources_rest_before_that),
         RG_TEST(test_a_wait_ends_when_all_sources_rest_and_no_request_is_out),
         RG_TEST(test_a_wait_ends_when_the_last_source_goes),
         RG_TEST(test_sources_leave_slots_to_requests),
         RG_TEST(test_a_listener_hears_of_what_is_published),
-        RG_TEST(test_each_record_is_taken_once_by_one_of_many),
-        RG_TEST(test_no_wake_up_of_the_fd_is_lost),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }
