@@ -55,9 +55,11 @@ READS = """
     lightning.AsyncCheckpointIO.load_checkpoint lightning.CheckpointIO.load_checkpoint
     retention.Checkpoint retention.Retained retention.find retention.is_sharded
     safetensors.SafetensorError safetensors.load_file safetensors.safe_open
+    Client.metrics Metric metrics opentelemetry.Durations opentelemetry.observe
+    prometheus.Collector tensorboard.Scalars
     parquet.ParquetDataset parquet.ParquetSource tar.Shard tar.TarDataset tar.TarMapDataset tar.TarSource tar.expand_braces
     webdataset.register
-    ringest-cat ringest-doctor ringest-ls ringest-stat ringest-emulate
+    ringest-cat ringest-doctor ringest-ls ringest-stat ringest-top ringest-emulate
 """.split()
 
 # What writes or removes, and is not in the table.
@@ -94,7 +96,7 @@ C_READS = """
     rg_manifest_count rg_manifest_cursor_close rg_manifest_cursor_get rg_manifest_cursor_open rg_manifest_data
     rg_manifest_digest rg_manifest_fd rg_manifest_get rg_manifest_open rg_manifest_open_fd
     rg_manifest_open_memory rg_now_ns rg_proxy_describe rg_reader_close rg_reader_consume rg_reader_next
-    rg_reader_open rg_reader_options_init rg_reader_skipped rg_reader_start rg_reader_state rg_reader_taken rg_reader_total
+    rg_metrics_snapshot rg_reader_open rg_reader_options_init rg_reader_skipped rg_reader_start rg_reader_state rg_reader_taken rg_reader_total
     rg_runtime_backend rg_runtime_close rg_runtime_describe rg_runtime_fault_in rg_runtime_open rg_runtime_options_init
     rg_runtime_stats rg_runtime_threads rg_status_name rg_status_retryable rg_status_text rg_submit_checkpoint_read rg_submit_get_ranges
     rg_submit_gets rg_submit_list rg_submit_list_uploads rg_submit_test_permissions rg_tar_cursor_close
