@@ -127,7 +127,7 @@ static int keeper_start(struct rg_cache *cache, char *why, size_t why_size)
     cache->keeper.batches = &cache->batches;
     int rc = rg_cache_keeper_start(&cache->keeper);
     if (rc < 0) {
-        snprintf(why, why_size, "its thread cannot be started: %s", strerrordesc_np(-rc));
+        snprintf(why, why_size, "its thread cannot be started: %s", rg_error_text(-rc));
     }
     return rc;
 }

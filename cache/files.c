@@ -85,7 +85,7 @@ static int folder_check(int fd, const char *path, char *why, size_t why_size)
 {
     struct stat status;
     if (fstat(fd, &status) < 0) {
-        snprintf(why, why_size, "%s cannot be looked at: %s", path, strerrordesc_np(errno));
+        snprintf(why, why_size, "%s cannot be looked at: %s", path, rg_error_text(errno));
         return -EIO;
     }
     if (status.st_uid != geteuid()) {
@@ -109,7 +109,7 @@ int rg_cache_folder_open(const char *path, bool make, char *why, size_t why_size
 {
     if (make && mkdir(path, 0700) < 0 && errno != EEXIST) {
         int error = errno;
-        snprintf(why, why_size, "%s cannot be made: %s", path, strerrordesc_np(error));
+        snprintf(why, why_size, "%s cannot be made: %s", path, rg_error_text(error));
         return -error;
     }
     rg_fd_hold();
@@ -117,7 +117,7 @@ int rg_cache_folder_open(const char *path, bool make, char *why, size_t why_size
     int rc = fd >= 0 ? rg_fd_track(fd) : -errno;
     rg_fd_release();
     if (rc < 0) {
-        snprintf(why, why_size, "%s cannot be opened: %s", path, strerrordesc_np(-rc));
+        snprintf(why, why_size, "%s cannot be opened: %s", path, rg_error_text(-rc));
         return rc;
     }
     rc = folder_check(fd, path, why, why_size);

@@ -132,7 +132,7 @@ static int file_open(const struct rg_cache_index_file *file, char *why, size_t w
     int fd = fd_track(open(file->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     rg_fd_release();
     if (fd < 0) {
-        return fail(why, why_size, fd, "%s cannot be opened: %s", file->path, strerrordesc_np(-fd));
+        return fail(why, why_size, fd, "%s cannot be opened: %s", file->path, rg_error_text(-fd));
     }
     int rc = file_check(file, fd, why, why_size);
     if (rc < 0) {
@@ -150,7 +150,7 @@ static int file_create(const struct rg_cache_index_file *file, uint64_t lines, c
     int rc = fd < 0 || file->share == NULL ? fd : file_name(file, fd);
     if (rc < 0) {
         rg_fd_drop(fd);
-        return fail(why, why_size, rc, "%s cannot be made: %s", file->path, strerrordesc_np(-rc));
+        return fail(why, why_size, rc, "%s cannot be made: %s", file->path, rg_error_text(-rc));
     }
     return fd;
 }

@@ -39,7 +39,7 @@ void rg_cache_keeper_trouble(struct rg_cache_keeper *keeper, enum rg_cache_troub
     count(&counters->errors, 1);
     if (!atomic_exchange_explicit(&counters->said[trouble], true, memory_order_relaxed)) {
         rg_log(RG_LOG_WARN, "cache %s: %s (%s); what it has not is read from the bucket",
-               keeper->path, troubles[trouble], strerrordesc_np(-error));
+               keeper->path, troubles[trouble], rg_error_text(-error));
     }
 }
 

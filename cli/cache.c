@@ -55,10 +55,10 @@ static int folder_fail(const struct cache *cache, int rc)
     }
     for (size_t i = 0; i < RG_ARRAY_LEN(remedies); i++) {
         if (remedies[i].error == rc) {
-            return cli_fail("%s: %s; %s", cache->folder, strerrordesc_np(-rc), remedies[i].remedy);
+            return cli_fail("%s: %s; %s", cache->folder, rg_error_text(-rc), remedies[i].remedy);
         }
     }
-    return cli_fail("%s: %s", cache->folder, strerrordesc_np(-rc));
+    return cli_fail("%s: %s", cache->folder, rg_error_text(-rc));
 }
 
 static int entry_print(void *context, const struct rg_cache_entry *entry)

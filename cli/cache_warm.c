@@ -49,7 +49,7 @@ static int manifest_source_open(struct source *source, const char *path)
     return rc == 0            ? CLI_DONE
            : error[0] != '\0' ? cli_fail("%s", error)
                               : cli_fail("%s: %s; make one with `ringest manifest save`", path,
-                                         strerrordesc_np(-rc));
+                                         rg_error_text(-rc));
 }
 
 static int source_open(struct pass *pass, const struct cache_warming *warming)

@@ -63,7 +63,7 @@ static int sample_take(const struct top *top, struct sample *sample)
     }
     rc = rg_accounts_read(&region, account_found, sample);
     rg_host_region_close(&region);
-    return rc < 0 ? cli_fail("what processes share cannot be read: %s", strerrordesc_np(-rc))
+    return rc < 0 ? cli_fail("what processes share cannot be read: %s", rg_error_text(-rc))
                   : CLI_DONE;
 }
 

@@ -225,7 +225,7 @@ int rg_tar_index_open_memory(struct rg_tar_index **out_index, const void *data, 
     struct rg_bytes bytes;
     int rc = rg_bytes_copy(&bytes, data, size);
     if (rc < 0) {
-        return rg_explain(error, error_size, rc, "%s", strerrordesc_np(-rc));
+        return rg_explain(error, error_size, rc, "%s", rg_error_text(-rc));
     }
     return index_adopt(out_index, &bytes, &(struct rg_manifest_damage){error, error_size});
 }
@@ -243,7 +243,7 @@ static int open_mapped(struct rg_tar_index **out_index, int fd,
         close(fd);
     }
     return rc == -EBADMSG ? rg_manifest_damaged(damage, 0, NOT_AN_INDEX)
-                          : rg_explain(damage->text, damage->size, rc, "%s", strerrordesc_np(-rc));
+                          : rg_explain(damage->text, damage->size, rc, "%s", rg_error_text(-rc));
 }
 
 int rg_tar_index_open_fd(struct rg_tar_index **out_index, int fd, char *error, size_t error_size)

@@ -361,7 +361,7 @@ static int window_parse(struct rg_tar_scan *scan, uint64_t number, const uint8_t
             int added = rg_tar_section_add(&shard->section, &member);
             if (added < 0) {
                 scan_fail(scan, number, added,
-                          added == -EBADMSG ? shard->section.error : strerrordesc_np(-added));
+                          added == -EBADMSG ? shard->section.error : rg_error_text(-added));
                 rc = added;
             }
         }
@@ -389,7 +389,7 @@ static void shard_finish(struct rg_tar_scan *scan, uint64_t number)
     }
     rc = rg_tar_section_end(&shard->section);
     if (rc < 0) {
-        scan_fail(scan, number, rc, rc == -EBADMSG ? shard->section.error : strerrordesc_np(-rc));
+        scan_fail(scan, number, rc, rc == -EBADMSG ? shard->section.error : rg_error_text(-rc));
         return;
     }
     scan->read++;

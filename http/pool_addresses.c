@@ -141,7 +141,7 @@ static void failure_keep(struct rg_pool_addresses *addresses, const struct rg_ca
     rg_log_some(RG_LOG_INFO, "%s: no connection to %s: %s%s%s%s%s", addresses->name,
                 rg_pool_address_text(use, address), rg_status_text(failure->status),
                 *kept->text != '\0' ? ": " : "", kept->text, failure->os_error != 0 ? ": " : "",
-                failure->os_error != 0 ? strerrordesc_np(failure->os_error) : "");
+                failure->os_error != 0 ? rg_error_text(failure->os_error) : "");
 }
 
 void rg_pool_addresses_failed(struct rg_pool_addresses *addresses, struct rg_candidate_use *use,

@@ -411,7 +411,11 @@ int rg_resolver_create(struct rg_resolver **out_resolver, const struct rg_resolv
     resolver->generation = generation;
     resolver->shared.ref_count = 1;
     pthread_mutex_init(&resolver->shared.mutex, NULL);
-    pthread_cond_init(&resolver->shared.changed, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&resolver->shared.changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     rg_list_init(&resolver->shared.queue);
     for (size_t i = 0; i < RG_RESOLVER_HOSTS_MAX; i++) {
         rg_list_init(&resolver->shared.entries[i].waiters);
@@ -426,8 +430,7 @@ static bool thread_wait_locked(struct rg_resolver *resolver)
     struct timespec deadline = rg_timespec_from_ns(rg_now_ns() + RG_RESOLVER_CLOSE_NS);
     int rc = 0;
     while (rc == 0 && !resolver->shared.thread_ended) {
-        rc = pthread_cond_clockwait(&resolver->shared.changed, &resolver->shared.mutex,
-                                    CLOCK_MONOTONIC, &deadline);
+        rc = pthread_cond_timedwait(&resolver->shared.changed, &resolver->shared.mutex, &deadline);
     }
     return resolver->shared.thread_ended;
 }

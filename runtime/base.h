@@ -1,5 +1,5 @@
 /* Small things every file needs: assertions that stay on, array and container macros, checked
- * arithmetic, intrusive lists. No state lives here. */
+ * arithmetic, errors as text, intrusive lists. No state lives here. */
 #ifndef RG_RUNTIME_BASE_H
 #define RG_RUNTIME_BASE_H
 
@@ -45,6 +45,10 @@
 
 __attribute__((noreturn, cold)) void rg_assert_fail(const char *condition, const char *file,
                                                     int line, const char *function);
+
+/* What an errno means, in English whatever the locale. Safe in threads; never NULL; not to be
+ * freed, and for a number that means nothing valid until the thread's next call. */
+const char *rg_error_text(int error);
 
 /* Sizes that came from the network are added and multiplied through these. True on overflow. */
 #define rg_add_overflow(a, b, out_sum) __builtin_add_overflow((a), (b), (out_sum))

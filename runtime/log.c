@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -121,7 +122,7 @@ static void stderr_write(enum rg_log_level level, const struct line *place, cons
     struct line line;
     line.size = strftime(line.text, sizeof(line.text), "%Y-%m-%dT%H:%M:%S", &utc);
     line_print(&line, ".%06ldZ ringest %s %s [%d] %s", now.tv_nsec / 1000, level_names[level],
-               place->text, (int)gettid(), text->text);
+               place->text, (int)syscall(SYS_gettid), text->text);
     line_write(&line);
 }
 

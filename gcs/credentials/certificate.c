@@ -57,7 +57,7 @@ static char *file_read(struct rg_credentials_run *run, const char *what, const c
     int rc =
         rg_credentials_read_file(&run->arena, path, RG_CREDENTIALS_FILE_SIZE_MAX, &text, &size);
     if (rc < 0) {
-        rg_credentials_fail(run, rc, false, "%s %.120s: %s", what, path, strerrordesc_np(-rc));
+        rg_credentials_fail(run, rc, false, "%s %.120s: %s", what, path, rg_error_text(-rc));
         return NULL;
     }
     return text;

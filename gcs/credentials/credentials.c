@@ -271,7 +271,7 @@ static void *refresh_main(void *context)
         rc = rg_secret_arena_init(&run->arena, RUN_ARENA_SIZE);
     }
     if (rc < 0) {
-        rg_credentials_fail(run, rc, false, "a refresh could not begin: %s", strerrordesc_np(-rc));
+        rg_credentials_fail(run, rc, false, "a refresh could not begin: %s", rg_error_text(-rc));
     } else if (run_activate(credentials, refused)) {
         rc = rg_sharing_obtain(&sharing, run, config, &made);
     } else {

@@ -199,7 +199,7 @@ static char *file_token(struct rg_credentials_run *run, const struct rg_credenti
                                       &text, &size);
     if (rc < 0) {
         rg_credentials_fail(run, rc, false, "subject token file %.120s: %s", config->file,
-                            strerrordesc_np(-rc));
+                            rg_error_text(-rc));
         return NULL;
     }
     return document_token(run, &config->format, text, config->file);
@@ -415,7 +415,7 @@ static char *program_run(struct rg_credentials_run *run, const struct rg_credent
     int fd = -1, rc = program_start(run, config, words, &pid, &fd);
     if (rc < 0) {
         rg_credentials_fail(run, rc, rc == -ENOENT || rc == -EACCES, "executable %.100s: %s",
-                            words[0], strerrordesc_np(-rc));
+                            words[0], rg_error_text(-rc));
         return NULL;
     }
     uint64_t until_ns = rg_now_ns() + config->executable.timeout_ms * RG_NS_PER_MS;

@@ -252,7 +252,7 @@ static int try_once(struct rg_fetcher *fetcher, struct rg_secret_arena *arena, s
     *out_again = false;
     int rc = pool_open(fetcher, fetch, timeout_ns, &pool);
     if (rc < 0) {
-        return fail(error, error_size, rc, "%s: %s", target->authority, strerrordesc_np(-rc));
+        return fail(error, error_size, rc, "%s: %s", target->authority, rg_error_text(-rc));
     }
     struct rg_exchange *x = &fetch->x;
     *x = (struct rg_exchange){
@@ -268,7 +268,7 @@ static int try_once(struct rg_fetcher *fetcher, struct rg_secret_arena *arena, s
     if (x->status == RG_STATUS_OK) {
         rc = answer_take(x, arena, fetch->response);
     } else {
-        const char *system_text = x->os_error != 0 ? strerrordesc_np(x->os_error) : NULL;
+        const char *system_text = x->os_error != 0 ? rg_error_text(x->os_error) : NULL;
         *out_again = rg_exchange_may_mend(x);
         rc = fail(error, error_size, x->status == RG_STATUS_STALLED ? -ETIMEDOUT : -EIO,
                   "%s: %s%s%s%s", target->authority, rg_status_text(x->status), fetch->text,

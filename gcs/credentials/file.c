@@ -276,7 +276,7 @@ static struct rg_credentials_config *file_find(struct rg_credentials_reader *rea
     int rc =
         rg_credentials_read_file(reader->arena, path, RG_CREDENTIALS_FILE_SIZE_MAX, &text, &size);
     if (rc < 0) {
-        refuse_rc(reader, rc, "the credential file cannot be read: %s", strerrordesc_np(-rc));
+        refuse_rc(reader, rc, "the credential file cannot be read: %s", rg_error_text(-rc));
         return NULL;
     }
     rg_sha256(text, size, out_hash);

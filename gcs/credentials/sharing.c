@@ -140,7 +140,7 @@ static void leave_note(struct turn *turn, enum rg_note_kind kind, const void *te
              rg_fetcher_wait(&turn->run->fetcher, rg_now_ns() + WRITE_PAUSE_NS));
     if (rc < 0) {
         rg_log(RG_LOG_WARN, "credentials: nothing could be noted for other processes: %s",
-               strerrordesc_np(-rc));
+               rg_error_text(-rc));
     }
 }
 
@@ -236,7 +236,7 @@ static int ask_without_locks(struct turn *turn, int rc, struct rg_credentials_co
 {
     char why[WHY_SIZE], path[RG_HOST_PATH_SIZE_MAX];
     rg_host_path_write(turn->sharing->folder, path, sizeof(path));
-    snprintf(why, sizeof(why), "%s cannot be locked: %s", path, strerrordesc_np(-rc));
+    snprintf(why, sizeof(why), "%s cannot be locked: %s", path, rg_error_text(-rc));
     be_alone(turn->sharing, why);
     return ask(turn->run, config, out_token);
 }

@@ -136,7 +136,7 @@ static void be_alone_after(struct rg_peers *peers, const char *what, int rc)
 {
     char path[RG_HOST_PATH_SIZE_MAX], why[RG_HOST_PATH_SIZE_MAX + 100];
     rg_host_path_write(peers->folder, path, sizeof(path));
-    snprintf(why, sizeof(why), "%s cannot be %s: %s", path, what, strerrordesc_np(-rc));
+    snprintf(why, sizeof(why), "%s cannot be %s: %s", path, what, rg_error_text(-rc));
     be_alone(peers, why);
 }
 

@@ -57,8 +57,7 @@ static int fail(struct opening *opening, int rc, const char *format, ...)
 
 static int fail_system(struct opening *opening, int error, const char *what)
 {
-    return fail(opening, -error, "%s cannot be %s: %s", opening->path, what,
-                strerrordesc_np(error));
+    return fail(opening, -error, "%s cannot be %s: %s", opening->path, what, rg_error_text(error));
 }
 
 const char *rg_host_folder(const char *text)

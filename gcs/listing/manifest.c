@@ -204,7 +204,7 @@ int rg_manifest_open(struct rg_manifest **out_manifest, const char *path, char *
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     int rc = open_mapped(out_manifest, fd, error, error_size);
     if (rc < 0 && error != NULL && error_size > 0) {
-        char *cause = strdup(*error != '\0' ? error : strerrordesc_np(-rc));
+        char *cause = strdup(*error != '\0' ? error : rg_error_text(-rc));
         snprintf(error, error_size, "manifest %s: %s", path, cause != NULL ? cause : "no memory");
         free(cause);
     }

@@ -85,7 +85,7 @@ static int local_open(struct rg_network *network, const struct rg_client_options
     if (rc < 0) {
         snprintf(error, error_size, "cannot connect from %s%s%s: %s",
                  address != NULL ? address : "", address != NULL && device != NULL ? " on " : "",
-                 local->device, strerrordesc_np(-rc));
+                 local->device, rg_error_text(-rc));
         return rc;
     }
     network->has_local = true;

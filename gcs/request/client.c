@@ -422,7 +422,7 @@ static int client_setup(struct rg_client *client, const struct rg_client_options
     }
     if (rc == 0 && getrandom(client->write_seed, sizeof(client->write_seed), 0) !=
                        (ssize_t)sizeof(client->write_seed)) {
-        rc = rg_explain(error, error_size, -EIO, "no random numbers: %s", strerrordesc_np(errno));
+        rc = rg_explain(error, error_size, -EIO, "no random numbers: %s", rg_error_text(errno));
     }
     if (rc == 0) {
         rc = rg_resolver_create(&client->resolver, NULL);
@@ -510,7 +510,7 @@ int rg_client_open_explained(struct rg_client **out_client, struct rg_runtime *r
     }
     if (rc < 0) {
         if (error != NULL && error_size > 0 && *error == '\0') {
-            rg_explain(error, error_size, rc, "%s", strerrordesc_np(-rc));
+            rg_explain(error, error_size, rc, "%s", rg_error_text(-rc));
         }
         rg_client_close(client);
         return rc;

@@ -34,7 +34,7 @@ const char *rg_trace_cause(const struct rg_request *request, enum rg_status stat
 {
     int os_error = request->failure.os_error;
     const char *text = request->failure.text;
-    const char *system_text = os_error != 0 ? strerrordesc_np(os_error) : NULL;
+    const char *system_text = os_error != 0 ? rg_error_text(os_error) : NULL;
     char http[16] = "";
     if (request->failure.http_status != 0) {
         snprintf(http, sizeof(http), " (HTTP %u)", request->failure.http_status);
