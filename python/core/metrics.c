@@ -21,11 +21,10 @@ static PyObject *histogram_tuple(const struct rg_metric *metric)
         return NULL;
     }
     const struct rg_latency *durations = &metric->durations;
-    return Py_BuildValue("(KKKKKN)", (unsigned long long)metric->sum_ns,
-                         (unsigned long long)durations->p50_ns,
-                         (unsigned long long)durations->p99_ns,
-                         (unsigned long long)durations->p999_ns,
-                         (unsigned long long)durations->max_ns, buckets);
+    return Py_BuildValue(
+        "(KKKKKN)", (unsigned long long)metric->sum_ns, (unsigned long long)durations->p50_ns,
+        (unsigned long long)durations->p99_ns, (unsigned long long)durations->p999_ns,
+        (unsigned long long)durations->max_ns, buckets);
 }
 
 static PyObject *metric_tuple(const struct rg_metric *metric)

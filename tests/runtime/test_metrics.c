@@ -165,8 +165,7 @@ static void test_reader_beside_the_writer_sees_whole_values(void)
     pthread_join(writer, NULL);
     RG_CHECK(is_whole);
     RG_CHECK(is_growing);
-    RG_CHECK_EQ(rg_histogram_max(&loops[0].durations[RG_VERB_GET]),
-                WRITE_COUNT * RG_NS_PER_US);
+    RG_CHECK_EQ(rg_histogram_max(&loops[0].durations[RG_VERB_GET]), WRITE_COUNT * RG_NS_PER_US);
 }
 
 int main(int argc, char **argv)
