@@ -553,13 +553,15 @@ static void newest_note(struct rg_request *request)
     }
 }
 
-/* Memory that somebody waits for is not taken. */
+/* Memory that somebody waits for is not taken. If there was none when the first bytes came, the
+ * copy of a rest would be one of a body without its beginning. */
 void rg_cached_read_keep(struct rg_request *request)
 {
     struct rg_get_state *get = &request->get;
     struct rg_slab_arena *slabs = request->client_loop->loop->slabs;
     bool fits = get->buf_size <= KEPT_SIZE_MAX && get->buf_size <= rg_slab_size_max(slabs);
-    if (request->client->cache != NULL && get->kept == NULL && fits &&
+    bool is_begun = get->received > get->cached;
+    if (request->client->cache != NULL && get->kept == NULL && fits && !is_begun &&
         !rg_slab_arena_is_starved(slabs)) {
         get->kept = rg_slab_take(slabs, get->buf_size);
     }

@@ -9,12 +9,14 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define BLOCK RG_CACHE_BLOCK_SIZE
 #define LARGE (3 * BLOCK + 1000)
+#define APART (7 * BLOCK + BLOCK / 2)
 
 struct world {
     struct rg_test_client c;
@@ -42,14 +44,27 @@ static void folder_remove(struct world *world)
     RG_CHECK_EQ(rmdir(world->folder), 0);
 }
 
-static void open_with(struct world *world, const struct rg_step *const *scripts, uint32_t count,
-                      bool tls)
+static void open_as(struct world *world, const struct rg_test_client *c)
 {
     folder_make(world);
-    world->c = (struct rg_test_client){.scripts = scripts, .script_count = count, .tls = tls};
+    world->c = *c;
     world->c.options.cache = world->folder;
     world->c.options.cache_size = RG_MIB(64);
     rg_test_client_open(&world->c);
+}
+
+static void open_with(struct world *world, const struct rg_step *const *scripts, uint32_t count,
+                      bool tls)
+{
+    open_as(world, &(struct rg_test_client){.scripts = scripts, .script_count = count, .tls = tls});
+}
+
+/* With that much memory. */
+static void open_in(struct world *world, const struct rg_step *const *scripts, uint32_t count,
+                    uint64_t memory)
+{
+    open_as(world, &(struct rg_test_client){
+                       .scripts = scripts, .script_count = count, .memory_max = memory});
 }
 
 static void close_all(struct world *world)
@@ -331,6 +346,68 @@ static void test_many_ranges(void)
     close_all(&world);
 }
 
+/* Two ranges far apart with buffers, which one request reads and whose bytes are taken as they
+ * come. */
+static void get_apart(struct world *world, uint8_t own[2][1000])
+{
+    const struct rg_range ranges[] = {{0, 1000, own[0]}, {APART - 1000, 1000, own[1]}};
+    const struct rg_get_ranges all = {.bucket = "bucket",
+                                      .object = "object",
+                                      .generation = GENERATION,
+                                      .ranges = ranges,
+                                      .count = RG_ARRAY_LEN(ranges),
+                                      .gap_max = APART};
+    memset(own, 0, 2000);
+    RG_CHECK_EQ(rg_submit_get_ranges(world->c.client, world->c.cq, &all), 0);
+}
+
+static void check_apart(struct world *world, uint8_t own[2][1000])
+{
+    struct rg_completion done = rg_test_take(&world->c);
+    RG_CHECK_STATUS(&done, OK);
+    RG_CHECK_EQ(rg_script_differs(own[0], 0, 1000), 1000);
+    RG_CHECK_EQ(rg_script_differs(own[1], APART - 1000, 1000), 1000);
+    rg_lease_release(done.lease);
+    rg_cache_flush(world->c.client->cache);
+}
+
+/* The first answer finds no memory for a copy, and breaks off. The second finds some, and brings
+ * the rest alone. */
+static void test_a_body_whose_beginning_was_not_copied_is_not_kept(void)
+{
+    enum { HELD = 3 };
+    struct rg_step half = OBJECT(APART);
+    half.body_max = BLOCK;
+    const struct rg_step first[] = {RG_READ,       OBJECT(APART), RG_READ, OBJECT(APART), RG_READ,
+                                    OBJECT(APART), RG_READ,       half,    RG_GATE(0),    RG_CUT};
+    const struct rg_step second[] = {RG_READ, OBJECT(APART), RG_AGAIN};
+    const struct rg_step *const scripts[] = {first, second};
+    static const char *const names[HELD] = {"a", "b", "c"};
+    struct rg_completion held[HELD];
+    struct world world;
+    uint8_t own[2][1000];
+    open_in(&world, scripts, 2, RG_MIB(16));
+    for (unsigned i = 0; i < HELD; i++) {
+        const struct rg_get get = {.object = names[i], .offset = 5, .length = 3 * BLOCK};
+        held[i] = get_of(&world, &get);
+        RG_CHECK_STATUS(&held[i], OK);
+    }
+    get_apart(&world, own);
+    while (!rg_runtime_is_starved(world.c.runtime)) {
+        sched_yield();
+    }
+    for (unsigned i = 0; i < HELD; i++) {
+        rg_lease_release(held[i].lease);
+    }
+    rg_scripted_server_open(world.c.server, 0);
+    check_apart(&world, own);
+    uint32_t before = requests_of(&world);
+    get_apart(&world, own);
+    check_apart(&world, own);
+    RG_CHECK_EQ(requests_of(&world) - before, 1);
+    close_all(&world);
+}
+
 /* Records are being read, or have been, when their gets end. */
 static void test_gets_end_while_the_cache_is_read(void)
 {
@@ -421,12 +498,7 @@ static void test_a_disk_that_hangs_has_half_of_the_memory(void)
     if (rg_test_backend() != &rg_uring_backend) {
         rg_test_skip("a thread does not read a pipe at an offset");
     }
-    folder_make(&world);
-    world.c =
-        (struct rg_test_client){.scripts = scripts, .script_count = 1, .memory_max = RG_MIB(16)};
-    world.c.options.cache = world.folder;
-    world.c.options.cache_size = RG_MIB(64);
-    rg_test_client_open(&world.c);
+    open_in(&world, scripts, 1, RG_MIB(16));
     fill(&world, &get);
     check_get(&world, &get, BLOCK, 0);
     RG_CHECK_EQ(pipe2(ends, O_CLOEXEC), 0);
@@ -547,6 +619,7 @@ int main(int argc, char **argv)
         RG_TEST(test_conditions_are_the_servers_to_judge),
         RG_TEST(test_what_is_stored_with_gzip_is_not_kept),
         RG_TEST(test_many_ranges),
+        RG_TEST(test_a_body_whose_beginning_was_not_copied_is_not_kept),
         RG_TEST(test_gets_end_while_the_cache_is_read),
         RG_TEST(test_a_disk_that_hangs_is_waited_for_once),
         RG_TEST(test_a_disk_that_hangs_has_half_of_the_memory),
