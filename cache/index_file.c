@@ -203,6 +203,14 @@ bool rg_cache_index_file_is_gone(const struct rg_cache_index_file *file)
     return file->share != NULL && fstat(file->fd, &stat) == 0 && stat.st_nlink == 0;
 }
 
+/* Of any version. The folder is one of many programs, which may have files of such names. */
+static bool is_index(int fd)
+{
+    struct rg_cache_index_header header;
+    return pread(fd, &header, sizeof(header), 0) == (ssize_t)sizeof(header) &&
+           memcmp(header.magic, header_wanted.magic, sizeof(header.magic)) == 0;
+}
+
 /* Whoever opens it just before it is removed, and has no lock yet, soon finds that it is gone, and
  * makes another. */
 static void sweep_one(int folder, const char *name)
@@ -213,7 +221,7 @@ static void sweep_one(int folder, const char *name)
     rg_fd_release();
     if (fd >= 0 && fstat(fd, &stat) == 0 && S_ISREG(stat.st_mode) && stat.st_uid == geteuid() &&
         (stat.st_mode & 07777) == 0600 && stat.st_nlink == 1 &&
-        time(NULL) - stat.st_mtime > RG_CACHE_INDEX_IDLE_S &&
+        time(NULL) - stat.st_mtime > RG_CACHE_INDEX_IDLE_S && is_index(fd) &&
         lock_change(fd, F_WRLCK, LOCK_USE) == 0) {
         (void)unlinkat(folder, name, 0);
     }

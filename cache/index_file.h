@@ -61,7 +61,8 @@ int rg_cache_index_file_make(const struct rg_cache_index_file *file, uint64_t li
 /* Puts a descriptor of rg_cache_index_file_make in the place of the file. 0 or a negative errno,
  * and then it is closed. */
 int rg_cache_index_file_replace(struct rg_cache_index_file *file, int fd);
-/* Removes what others have left in the folder (see above). Those that are in use stay. */
+/* Removes what others have left in the folder (see above). Those that are in use stay, and so does
+ * what only has such a name. */
 void rg_cache_index_file_sweep(const struct rg_cache_index_file *file);
 /* Whether another has been put into its place, or it was removed. */
 bool rg_cache_index_file_is_gone(const struct rg_cache_index_file *file);

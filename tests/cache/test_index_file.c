@@ -143,6 +143,30 @@ static void test_what_is_left_of_other_caches_is_swept(void)
     cache_case_close(&c);
 }
 
+/* The folder is one of many programs. */
+static void test_what_only_has_the_name_of_an_index_stays(void)
+{
+    static const char *const texts[] = {"", "notes", "ringidz, and then something that is longer"};
+    const struct timespec times[2] = {{0}, {0}};
+    struct cache_case c;
+    char path[RG_CACHE_INDEX_PATH_SIZE_MAX];
+    cache_case_open(&c);
+    struct rg_cache_index_file own = file_of(&c);
+    RG_CHECK_EQ(try(&c, &own, 16), 0);
+    for (unsigned i = 0; i < RG_ARRAY_LEN(texts); i++) {
+        snprintf(path, sizeof(path), "%s/ringest-%u-cache-notes", c.share, (unsigned)geteuid());
+        int fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+        RG_CHECK(fd >= 0);
+        RG_CHECK_EQ(write(fd, texts[i], strlen(texts[i])), strlen(texts[i]));
+        RG_CHECK_EQ(futimens(fd, times), 0);
+        close(fd);
+        rg_cache_index_file_sweep(&own);
+        RG_CHECK_EQ(unlink(path), 0);
+    }
+    rg_cache_index_file_close(&own);
+    cache_case_close(&c);
+}
+
 static void test_memory_without_a_name(void)
 {
     struct rg_cache_index_file file = {.share = NULL, .fd = -1};
@@ -161,6 +185,7 @@ int main(int argc, char **argv)
         RG_TEST(test_another_in_its_place),
         RG_TEST(test_what_is_refused),
         RG_TEST(test_what_is_left_of_other_caches_is_swept),
+        RG_TEST(test_what_only_has_the_name_of_an_index_stays),
         RG_TEST(test_memory_without_a_name),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
