@@ -129,6 +129,11 @@ def schema_of(uri: str, metadata: Any, columns: Sequence[str] | None) -> Any:
     """What batches have, without what only describes the file: metadata, and whether there may be nulls."""
     schema = metadata.schema.to_arrow_schema()
     names = schema.names if columns is None else columns
+    twice = [name for name in names if len(schema.get_all_field_indices(name)) > 1]
+    if twice:
+        raise _refuse(
+            uri, f"it has several columns {twice[0]!r}; choose others, or write it anew with names that differ"
+        )
     if not all(name in schema.names for name in names):
         schema = _schema_with_parts(uri, metadata, names)
         names = schema.names
@@ -147,6 +152,10 @@ def _check_same(first: tuple[str, Any], second: tuple[str, Any]) -> None:
             raise ValueError(
                 f"the files have different types of the column {name!r}: {kind} in {uri}, and {other_kind} in {other_uri}"
             )
+    raise ValueError(
+        f"the files have their columns in different orders: {', '.join(schema.names)} in {uri}, and "
+        f"{', '.join(other.names)} in {other_uri}; give columns= in the order that batches are to have"
+    )
 
 
 def pieces_of(uri: str, metadata: Any, row_group: int, chosen: Sequence[int], footer: int) -> list[tuple[int, int]]:
@@ -196,6 +205,9 @@ class Footers:
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[str, int], tuple[Any, int]] = OrderedDict()
         self._bytes = 0
+        self.renew_lock()
+
+    def renew_lock(self) -> None:
         self._lock = threading.Lock()
 
     def keep(self, uri: str, generation: int, metadata: Any, size: int) -> None:
@@ -314,8 +326,7 @@ def scan(
     """The index of files whose sizes and generations are known."""
     found = _Scan(client, bucket, columns, footers)
     found.run(files, tell)
-    groups = ((file, group, pieces) for i, file in enumerate(files) for group, pieces in found.found.get(i, ()))
-    return TarIndex(data=_encode(bucket, groups))
+    return TarIndex(data=_encode(bucket, ((file, found.found.get(i, [])) for i, file in enumerate(files))))
 
 
 def _number(value: int) -> bytes:
@@ -339,21 +350,23 @@ def _encode_sample(group: RowGroup, pieces: list[tuple[int, int]]) -> bytes:
     return b"".join(out)
 
 
-def _encode(bucket: str, groups: Iterable[tuple[File, RowGroup, list[tuple[int, int]]]]) -> bytes:
-    """As docs/TAR_INDEX.md has it."""
+def _encode(bucket: str, files: Iterable[tuple[File, list[tuple[RowGroup, list[tuple[int, int]]]]]]) -> bytes:
+    """As docs/TAR_INDEX.md has it. A file without rows is a shard without samples."""
     name = bucket.encode()
     header_size = (64 + len(name) + 7) // 8 * 8
     blocks, table, shards, names = bytearray(), bytearray(), bytearray(), bytearray()
-    count, last = 0, None
-    for file, group, pieces in groups:
-        sample = _encode_sample(group, pieces)
-        table += struct.pack("<QII", header_size + len(blocks), len(sample), _core.crc32c(sample))
-        blocks += sample
-        if last is None or last[0] != file.name:
-            last = file.name, len(names)
-            names += file.name.encode() + b"\0"
-        shards += struct.pack("<QQQII", file.size, file.generation, count, count, last[1])
-        count += 1
+    count, shard_count = 0, 0
+    for file, groups in files:
+        begin = len(names)
+        names += file.name.encode() + b"\0"
+        for samples in [[each] for each in groups] or [[]]:
+            shards += struct.pack("<QQQII", file.size, file.generation, count, count, begin)
+            shard_count += 1
+            for group, pieces in samples:
+                sample = _encode_sample(group, pieces)
+                table += struct.pack("<QII", header_size + len(blocks), len(sample), _core.crc32c(sample))
+                blocks += sample
+                count += 1
     blocks += bytes(-len(blocks) % 8)
     rest = bytes(blocks + table + shards + names)
     tables = header_size + len(blocks)
@@ -365,7 +378,7 @@ def _encode(bucket: str, groups: Iterable[tuple[File, RowGroup, list[tuple[int, 
         count,
         header_size + len(rest),
         tables,
-        count,
+        shard_count,
         count,
         len(name),
         len(names),

@@ -191,6 +191,10 @@ class Source(abc.ABC, Generic[List]):
         logger.warning("%s", told)
         return None
 
+    def renew_locks(self) -> None:
+        """In a child that was forked."""
+        self._lock = threading.RLock()
+
     def __str__(self) -> str:
         """What is known of the list without asking anybody."""
         if self._found is None:
@@ -255,7 +259,7 @@ _sources: weakref.WeakSet[Source[Any]] = weakref.WeakSet()
 def _forget_locks() -> None:
     # Another thread of the parent may have held them.
     for source in list(_sources):
-        source._lock = threading.RLock()
+        source.renew_locks()
 
 
 os.register_at_fork(after_in_child=_forget_locks)

@@ -4,49 +4,61 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 from ringest import _core, _uri
 from ringest._core import Item, TarIndex
 from ringest._epochs import Beginning
+from ringest._errors import Error
 from ringest._numbers import whole
 from ringest._parquet_index import File, Footers, RowGroup, columns_sum, decode, scan
 from ringest._parquet_rows import Parts, Record, Rows
-from ringest._samples import Samples, TransformError
+from ringest._samples import SKIP, Samples, TransformError
 from ringest._source import Source, Tell
 from ringest._state import Place, Told
 from ringest.client import Client
-from ringest.dataset import IterableDataset, _choose
+from ringest.dataset import _CHANGED, IterableDataset, _choose
 from ringest.tar import Shard, expand_braces
 
 import pyarrow  # isort: skip (what is said where it is not there is said above)
 
 Batch = Any
+_SKIPS_CHANGED = _CHANGED["skip"]
 _FORMATS = {"arrow": 0, "numpy": 1, "torch": 2}
 _SUFFIX = ".parquet"
+_FORM = f"gs://BUCKET/NAME{_SUFFIX} or gs://BUCKET/PREFIX"
+# What a request gets where a file was replaced, or is gone.
+_CHANGED_STATUSES = ("NOT_FOUND", "PRECONDITION")
 
 
 def _columns(columns: Sequence[str] | None) -> list[str] | None:
     if columns is None:
         return None
-    if isinstance(columns, str) or not all(isinstance(column, str) for column in columns):
+    # Not a set: the order of the names is that of the batches, and the same on all ranks.
+    if not isinstance(columns, list | tuple) or not all(isinstance(column, str) for column in columns):
         raise TypeError(f"columns must be a list of names such as ['text', 'label'], got {columns!r}")
     if len(columns) == 0:
         raise ValueError("columns is empty; use None for all columns")
     return list(dict.fromkeys(columns))
 
 
+def _uris(uri: str | Sequence[str]) -> list[str]:
+    uris = [uri] if isinstance(uri, str) else list(uri) if isinstance(uri, Iterable) else [uri]
+    for each in uris:
+        if not isinstance(each, str):
+            raise TypeError(f"{each!r} is not a str of the form {_FORM}")
+    if not uris:
+        raise ValueError(f"the list of files is empty; give names of the form {_FORM}")
+    return uris
+
+
 def _expand(uris: Sequence[str]) -> list[tuple[str, str]]:
     """(bucket, name) of every file or prefix that is meant: of one bucket."""
-    found = [
-        _uri.split(expanded, f"gs://BUCKET/NAME{_SUFFIX} or gs://BUCKET/PREFIX")
-        for uri in uris
-        for expanded in expand_braces(uri)
-    ]
+    found = [_uri.split(expanded, _FORM) for uri in uris for expanded in expand_braces(uri)]
     buckets = dict.fromkeys(bucket for bucket, _ in found)
     if len(buckets) != 1:
-        raise ValueError(f"all files must be in one bucket, got {', '.join(buckets) or 'none'}")
+        raise ValueError(f"all files must be in one bucket, got {', '.join(buckets)}")
     return found
 
 
@@ -66,9 +78,17 @@ def _find_files(client: Client, places: Sequence[tuple[str, str]]) -> list[File]
     names = dict(named)
     for i, info, error in client._bulk(((i, "stat", (uri,), {}) for i, uri in named), 256):
         if error is not None:
+            if "*" in names[i]:
+                error.add_note(
+                    "patterns are not expanded here: give a prefix, or names such as train-{0000..0009}.parquet"
+                )
             raise error
         files[i] = File(_uri.split(names[i], "")[1], info["size"], info["generation"])
     return [file for file in files if file is not None]
+
+
+def _begins(prefix: str) -> Callable[[str], bool]:
+    return lambda name: name.startswith(prefix)
 
 
 class ParquetSource(Source[TarIndex]):
@@ -86,7 +106,7 @@ class ParquetSource(Source[TarIndex]):
         index: str | os.PathLike[str] | None,
         **layout: Any,
     ) -> None:
-        self._uris = [uri] if isinstance(uri, str) else list(uri)
+        self._uris = _uris(uri)
         _expand(self._uris)
         super().__init__(", ".join(self._uris), client, **layout)
         self.columns = columns
@@ -109,12 +129,35 @@ class ParquetSource(Source[TarIndex]):
     def common_file(self) -> TarIndex | None:
         if self._index is None or not os.path.exists(self._index):
             return None
-        found = TarIndex(self._index)
-        if len(found) > 0 and self.row_group(found, 0).columns != columns_sum(self.columns):
+        try:
+            found = TarIndex(self._index)
+        except ValueError as error:
+            raise ValueError(f"index={os.fspath(self._index)!r} keeps no row groups: {error}") from None
+        other = self._other_files(found)
+        if not other and len(found) > 0 and self.row_group(found, 0).columns != columns_sum(self.columns):
+            other = "other columns"
+        if other:
             raise ValueError(
-                f"the index {os.fspath(self._index)} was made for other columns: remove it, or name another file"
+                f"the index {os.fspath(self._index)} was made for {other}: remove it, or name another file"
             )
         return found
+
+    def renew_locks(self) -> None:
+        super().renew_locks()
+        self.footers.renew_lock()
+
+    def _other_files(self, found: TarIndex) -> str:
+        """Which files of an index are not those that are meant; "" where they are."""
+        places = _expand(self._uris)
+        names = {shard[0] for shard in found.shards()}
+        files = {name for _, name in places if name.endswith(_SUFFIX)}
+        prefixes = tuple({name for _, name in places} - files)
+        unknown = next((name for name in sorted(names - files) if not name.startswith(prefixes)), None)
+        if found.bucket != places[0][0] or unknown is not None:
+            has = "" if unknown is None else f", such as {_uri.join(found.bucket, unknown)}"
+            return f"other files, of gs://{found.bucket}{has}"
+        absent = [*sorted(files - names), *(each for each in prefixes if not any(map(_begins(each), names)))]
+        return f"other files, without {_uri.join(found.bucket, absent[0])}" if absent else ""
 
     def make(self, tell: Tell) -> TarIndex:
         found = self.common_file()
@@ -170,11 +213,23 @@ class _RowGroups(Samples):
     """Makes tables of the row groups that were read, and pools of them."""
 
     def __init__(self, dataset: ParquetDataset, parts: Parts, rows: Rows) -> None:
-        super().__init__(dataset._convert, dataset._on_error)
+        super().__init__(self._table, dataset._on_error)
         self.rows = rows
+        self._make_table = dataset._convert
+        self._skips_changed = dataset._changed == _SKIPS_CHANGED
         self._resumed = parts.pool
         self._is_shuffled = dataset._shuffle
         self._rows_wanted = dataset._shuffle_buffer if dataset._batch_size is not None else 1
+
+    def _table(self, item: Item[Any]) -> Any:
+        try:
+            return self._make_table(item)
+        except Error as error:
+            # A row group was read ahead, and its footer is asked for behind it.
+            if not self._skips_changed or error.status not in _CHANGED_STATUSES:
+                raise
+            self.skipped += 1
+            return SKIP
 
     def gather(
         self, reader: _core.Reader, take: Callable[[int], list[Item[Any]] | None]
@@ -188,7 +243,7 @@ class _RowGroups(Samples):
             if items is None:
                 yield reader
                 continue
-            made, number = self.make(items), items[0].index
+            made, number = [table for table in self.make(items) if table is not SKIP], items[0].index
             del items  # while the next are waited for, their memory may be all there is
             ids += [number] * len(made)
             tables += made
@@ -208,7 +263,10 @@ class _RowGroups(Samples):
         table = tables[0] if len(tables) == 1 else pyarrow.concat_tables(tables)
         if self._is_shuffled:
             table = table.combine_chunks()  # so that rows are found at once
-        return _Pool(tuple(ids), table, self.rows.order(ids), resumed[1] if resumed is not None else 0)
+        order, done = self.rows.order(ids), resumed[1] if resumed is not None else 0
+        if done > len(order):
+            raise ValueError(f"the parts of a state are damaged: {done} rows were given of {len(order)}")
+        return _Pool(tuple(ids), table, order, done)
 
 
 def _batch_of(tables: list[Any]) -> Any:
@@ -247,7 +305,8 @@ class ParquetDataset(IterableDataset):
     `transform` gets the batch, in the `format`.
 
     uri: "gs://bucket/train-{0000..0009}.parquet", a prefix (all objects below it that end in .parquet), or a list of
-        these, of one bucket. All files have the same columns, of the same types.
+        these, of one bucket. All files have the same columns, of the same types; in another order only if `columns`
+        names them.
     columns: the names of those to read, all others are not read. "a.b" is a field of a struct. Batches have them in
         this order.
     format: "arrow" for a RecordBatch; "numpy" for a dict of arrays (numbers with nulls become floats with NaN, lists of
@@ -255,8 +314,9 @@ class ParquetDataset(IterableDataset):
         that have their own memory, and lists of what is no number.
     shuffle, shuffle_buffer: row groups come in an order that `seed` and the epoch determine. Their rows are mixed
         among as many row groups as have `shuffle_buffer` rows together. Without batch_size, only within a row group.
-    index: a file that keeps where the row groups are. If it exists it is used as it is, and a file that was replaced
-        since is an error; otherwise it is made. Without a process group, several ranks need one.
+    index: a file that keeps where the row groups are. If it exists it is used as it is, without files that were added
+        below a prefix since, and a file that was replaced since is an error; otherwise it is made. One of other files or
+        columns is refused. Without a process group, several ranks need one.
     changed, on_error: "error" or "skip", and "raise" or "skip"; a row group is what is left out. A batch is left
         out if its transform raises.
     remainder: "uneven", or "drop" of row groups. Ranks and workers get whole row groups, and those need not have the
@@ -288,7 +348,7 @@ class ParquetDataset(IterableDataset):
         transform: Callable[[Batch], Any] | None = None,
         **options: Any,
     ):
-        _choose({"error": 0, "skip": 1}, changed, "changed")
+        _choose({"error": 0, "skip": _SKIPS_CHANGED}, changed, "changed")
         _choose({"raise": 0, "skip": 1}, on_error, "on_error")
         _choose({"uneven": 0, "drop": 1}, remainder, "remainder")
         _choose(_FORMATS, format, "format")
@@ -321,8 +381,9 @@ class ParquetDataset(IterableDataset):
     def files(self) -> list[Shard]:
         """Of each file with rows: name, size, generation, and its first row group and how many it has."""
         found: dict[tuple[str, int, int], list[int]] = {}
-        for name, size, generation, first, _ in self._source.found.shards():
-            found.setdefault((name, size, generation), []).append(first)
+        for name, size, generation, first, count in self._source.found.shards():
+            if count > 0:
+                found.setdefault((name, size, generation), []).append(first)
         return [Shard(*file, numbers[0], len(numbers)) for file, numbers in found.items()]
 
     def _rows_of(self, row_group: int) -> int:

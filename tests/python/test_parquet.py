@@ -75,7 +75,7 @@ class Parquet(unittest.TestCase):
         return f"{BUCKET}/{name}"
 
     def dataset(self, uri=None, **options):
-        return ringest.ParquetDataset(uri or self.uri, client=self.client, **options)
+        return ringest.ParquetDataset(self.uri if uri is None else uri, client=self.client, **options)
 
 
 class Batches(Parquet):
@@ -331,6 +331,15 @@ class Resume(Parquet):
             alone = self.dataset(batch_size=4, shuffle=True)
             self.assertEqual(sorted(taken + self.rest(alone, state)), self.ids, count)
 
+    def test_a_fork_while_another_thread_keeps_a_footer(self):
+        dataset = self.dataset(batch_size=4)
+        dataset.digest
+        with dataset._source.footers._lock:
+            loader = StatefulDataLoader(
+                dataset, batch_size=None, num_workers=1, multiprocessing_context="fork", timeout=60
+            )
+            self.assertEqual(ids_of(loader), self.ids)
+
     def test_what_raises_takes_nothing(self):
         dataset = self.dataset(batch_size=4, transform=lambda batch: batch if fails.pop() == 0 else 1 / 0)
         fails = [0, 1, 0, 0]
@@ -349,6 +358,10 @@ class Resume(Parquet):
         for parts in ({}, {"layers": [], "pool": [[], 0]}, {"layers": [[["a", 0]]], "pool": None}, 5):
             with self.subTest(parts=parts), self.assertRaisesRegex(ValueError, "parts of a state are damaged"):
                 self.dataset(batch_size=4).load_state_dict({**state, "parts": parts})
+        dataset = self.dataset(batch_size=4)
+        dataset.load_state_dict({**state, "parts": {"layers": [], "pool": [[0], 100]}})
+        with self.assertRaisesRegex(ValueError, "parts of a state are damaged: 100 rows were given of 7"):
+            next(iter(dataset))
 
 
 class Files(Parquet):
@@ -410,11 +423,26 @@ class Files(Parquet):
         self.assertEqual([batch.to_pydict() for batch in same], [{"a": [1, 1]}])
         self.refused(one, r"differ/1.parquet: it has no column 'A'; did you mean 'a'", columns=["A"])
 
+    def test_columns_in_another_order(self):
+        self.put("order/1.parquet", file_of(pyarrow.table({"a": [1], "b": ["x"]})))
+        self.put("order/2.parquet", file_of(pyarrow.table({"b": ["y"], "a": [2]})))
+        self.refused(f"{BUCKET}/order/", "a, b in gs://tar/order/1.parquet, and b, a in gs://tar/order/2.parquet")
+        (batch,) = self.dataset(f"{BUCKET}/order/", columns=["b", "a"], batch_size=2)
+        self.assertEqual(batch.to_pydict(), {"b": ["x", "y"], "a": [1, 2]})
+        table = pyarrow.Table.from_arrays([pyarrow.array([1]), pyarrow.array([2])], names=["a", "a"])
+        self.refused(self.put("twice.parquet", file_of(table)), "twice.parquet: it has several columns 'a'")
+
     def test_columns_that_are_not_there(self):
         self.refused(None, r"no column 'txt'; did you mean 'text'", columns=["id", "txt"])
         self.refused(None, r"no column 'nested.d'; did you mean 'nested.a' or 'nested'", columns=["nested.d"])
         self.refused(None, r"no column 'qqq'; it has id, text, nested", columns=["qqq"])
-        for columns, error in (([], ValueError), ("id", TypeError), ([1], TypeError)):
+        for columns, error in (
+            ([], ValueError),
+            ("id", TypeError),
+            ([1], TypeError),
+            ({"id"}, TypeError),
+            (5, TypeError),
+        ):
             with self.assertRaisesRegex(error, "columns"):
                 self.dataset(columns=columns)
 
@@ -440,7 +468,64 @@ class Files(Parquet):
             with self.assertRaisesRegex(ValueError, "made for other columns"):
                 len(self.dataset(f"{BUCKET}/new/", index=path, columns=["id"]))
 
+    def test_a_file_that_is_replaced_before_its_footer_is_read(self):
+        with tempfile.TemporaryDirectory() as folder:
+            options = {"index": os.path.join(folder, "index"), "batch_size": 2}
+            for i in range(3):
+                self.put(f"race/{i}.parquet", file_of(table_of(100 * i, 7)))
+            self.dataset(f"{BUCKET}/race/", **options).digest
+            for changed in ("error", "skip"):
+                dataset = self.dataset(f"{BUCKET}/race/", changed=changed, **options)
+                get = dataset._source.footers.get
+
+                def replaced(client, uri, generation, row_group, get=get):
+                    # The row group has come, and then the file goes.
+                    if uri.endswith("/1.parquet"):
+                        client.put(uri, file_of(table_of(500, 7)))
+                    return get(client, uri, generation, row_group)
+
+                with mock.patch.object(dataset._source.footers, "get", replaced):
+                    if changed == "error":
+                        with self.assertRaisesRegex(ringest.NotFoundError, "gs://tar/race/1.parquet"):
+                            list(dataset)
+                        os.unlink(options["index"])
+                        self.dataset(f"{BUCKET}/race/", **options).digest
+                    else:
+                        self.assertEqual(ids_of(dataset), [*range(7), *range(200, 207)])
+                        self.assertEqual(dataset.skipped, 1)
+
+    def test_an_index_of_other_files_is_refused(self):
+        for name in ("ours/0", "ours/1", "theirs/0"):
+            self.put(f"{name}.parquet", file_of(self.tables[0]))
+        self.put("ours/2.parquet", file_of(self.tables[0].slice(0, 0)))
+        self.client.put("gs://mine/ours/0.parquet", file_of(self.tables[0]))
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "index")
+            dataset = self.dataset(f"{BUCKET}/ours/", index=path)
+            self.assertEqual([file.name for file in dataset.files], ["ours/0.parquet", "ours/1.parquet"])
+            for uri in ([f"{BUCKET}/ours/", f"{BUCKET}/ours/0.parquet"], f"{BUCKET}/ours/{{0..2}}.parquet"):
+                self.assertEqual(self.dataset(uri, index=path).digest, dataset.digest)
+            for uri, text in (
+                (f"{BUCKET}/theirs/", "such as gs://tar/ours/0.parquet"),
+                (f"{BUCKET}/ours/0.parquet", "such as gs://tar/ours/1.parquet"),
+                (f"{BUCKET}/ours/{{0..3}}.parquet", "without gs://tar/ours/3.parquet"),
+                ([f"{BUCKET}/ours/", f"{BUCKET}/theirs/"], "without gs://tar/theirs/"),
+                ("gs://mine/ours/0.parquet", "of gs://tar, such as"),
+            ):
+                with self.subTest(uri=uri):
+                    self.refused(uri, f"{path} was made for other files.*{text}.*: remove it", index=path)
+            with open(path, "w") as file:
+                file.write("no index")
+            self.refused(f"{BUCKET}/ours/", f"index='{path}' keeps no row groups: .*not a tar index", index=path)
+
     def test_names_that_cannot_be(self):
+        for uri in (None, 5, [5]):
+            with self.subTest(uri=uri), self.assertRaisesRegex(TypeError, "not a str of the form gs://BUCKET/NAME"):
+                ringest.ParquetDataset(uri, client=self.client)
+        self.refused([], "the list of files is empty")
+        with self.assertRaises(ringest.NotFoundError) as raised:
+            len(self.dataset(f"{BUCKET}/four/*.parquet"))
+        self.assertIn("patterns are not expanded here: give a prefix", raised.exception.__notes__[0])
         self.refused(f"{BUCKET}/nothing-", r"no objects below gs://tar/nothing- whose names end in \.parquet")
         self.refused(f"{BUCKET}/nothing.parquet", "gs://tar/nothing.parquet", ringest.NotFoundError)
         self.refused(["gs://tar/a.parquet", "gs://mine/a.parquet"], "one bucket")
