@@ -49,7 +49,7 @@ struct rg_traffic_bucket {
     struct kind kinds[RG_TRAFFIC_KIND_COUNT];
     uint64_t hash;   /* what it is called among the loops of the host */
     uint32_t record; /* of rg_peers */
-    uint64_t told;   /* `used` when it was told last */
+    uint64_t told;   /* `used` when it was told last; 0: it has changed since then */
     struct rg_portion portion;
     struct rg_tally tally;
 };
@@ -219,7 +219,10 @@ void rg_traffic_forget(struct rg_request *request)
     RG_ASSERT(request->state == RG_REQUEST_DONE && admission->hedge == NULL);
     if (admission->bucket != NULL) {
         RG_ASSERT(admission->bucket->user_count > 0);
-        admission->bucket->user_count--;
+        if (--admission->bucket->user_count == 0) {
+            /* That nothing is out any more is told once, when the alarm fires. */
+            admission->bucket->told = 0;
+        }
         admission->bucket = NULL;
     }
 }

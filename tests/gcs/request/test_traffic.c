@@ -1,6 +1,7 @@
 /* Limits, time-outs that adapt, and second requests, end to end against servers of which a part is
  * slow, busy or silent: that the right thing is done, and that each request still completes once.
  */
+#include "gcs/host/account.h"
 #include "gcs/host/region.h"
 #include "gcs/request/hedge.h"
 #include "gcs/request/stall.h"
@@ -557,6 +558,45 @@ static void test_a_busy_bucket_is_known_on_the_host(void)
     RG_CHECK_EQ(rmdir(folder), 0);
 }
 
+static void note_account(void *context, const struct rg_account *account)
+{
+    *(struct rg_account *)context = *account;
+}
+
+/* That nothing is out any more is told, too, though nothing begins after it. */
+static void test_a_client_that_has_become_idle_tells_so(void)
+{
+    const struct rg_step good = {
+        .kind = RG_STEP_SEND_OBJECT, .size = SIZE, .text = rg_test_object_fields(SIZE, 7)};
+    const struct rg_step waits[] = {RG_READ, RG_GATE(0), good, RG_AGAIN};
+    const struct rg_step *scripts[] = {waits};
+    char folder[] = "/dev/shm/ringest-test-XXXXXX", path[80], why[200];
+    struct rg_host_region region;
+    struct rg_account account = {0};
+    if (mkdtemp(folder) == NULL) {
+        rg_test_skip("there is no /dev/shm to write to");
+    }
+    setenv("RINGEST_SHARING", folder, 1);
+    struct rg_test_client c = {.scripts = scripts, .script_count = 1};
+    rg_test_client_open(&c);
+    rg_test_get(&c, &(struct rg_get){0});
+    RG_AWAIT(rg_scripted_server_requests(c.server) == 1);
+    RG_CHECK_EQ(rg_host_region_find(&region, folder, why, sizeof(why)), 0);
+    RG_AWAIT(rg_accounts_read(&region, note_account, &account) == 0 && account.in_flight == 1);
+    rg_scripted_server_open(c.server, 0);
+    struct rg_completion done = rg_test_take(&c);
+    check_good(&done);
+    RG_AWAIT(rg_accounts_read(&region, note_account, &account) == 0 && account.in_flight == 0);
+    RG_CHECK_EQ(account.requests, 1);
+    RG_CHECK_EQ(account.bytes, SIZE);
+    rg_host_region_close(&region);
+    rg_test_client_close(&c);
+    setenv("RINGEST_SHARING", "0", 1);
+    rg_host_path_write(folder, path, sizeof(path));
+    RG_CHECK_EQ(unlink(path), 0);
+    RG_CHECK_EQ(rmdir(folder), 0);
+}
+
 static void rate_is_kept(const struct rg_client_options *options, uint32_t workers, unsigned rate)
 {
     enum { AT_ONCE = 60 };
@@ -670,6 +710,7 @@ int main(int argc, char **argv)
         RG_TEST(test_a_busy_bucket_gets_fewer_requests),
         RG_TEST(test_no_more_are_out_than_there_are_connections),
         RG_TEST(test_a_busy_bucket_is_known_on_the_host),
+        RG_TEST(test_a_client_that_has_become_idle_tells_so),
         RG_TEST(test_a_rate_is_kept_where_it_is_asked_for),
         RG_TEST(test_each_process_has_its_part_of_a_jobs_ramp),
         RG_TEST(test_ends_while_waiting_for_the_rate),
