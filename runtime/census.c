@@ -59,32 +59,39 @@ void rg_census_leave(struct rg_loop *loop)
     census_end();
 }
 
-/* The clock is of the thread, which may end meanwhile: then what it has used is in its metrics. */
+/* What its thread has used so far; 0: the thread does not run. */
 static uint64_t cpu_now_ns(const struct rg_loop *loop)
 {
     struct timespec used;
     clockid_t clock = atomic_load(&loop->cpu_clock);
     bool is_there = clock != RG_LOOP_NO_CLOCK && clock_gettime(clock, &used) == 0;
-    return is_there && rg_metric_load(&loop->metrics.loop_cpu) == 0
-               ? (uint64_t)used.tv_sec * RG_NS_PER_S + (uint64_t)used.tv_nsec
-               : 0;
+    return is_there ? (uint64_t)used.tv_sec * RG_NS_PER_S + (uint64_t)used.tv_nsec : 0;
+}
+
+/* When its thread ends, a loop counts what that has used. So the clock is read first, and what it
+ * said is added only if the loop had not counted when it was merged: never both, never neither. */
+static void merge_with_cpu(struct rg_metrics *metrics, const struct rg_loop *loop)
+{
+    uint64_t before_ns = rg_metric_load(&metrics->loop_cpu), cpu_ns = cpu_now_ns(loop);
+    rg_metrics_merge(metrics, &loop->metrics);
+    if (rg_metric_load(&metrics->loop_cpu) == before_ns) {
+        rg_metric_add(&metrics->loop_cpu, cpu_ns);
+    }
 }
 
 void rg_census_add_loop(const struct rg_loop *loop, struct rg_metrics *metrics)
 {
     struct rg_slab_stats slabs;
-    uint64_t cpu_ns = cpu_now_ns(loop);
     rg_slab_arena_stats(loop->slabs, &slabs);
     /* Closed is read first: the two are not of one instant. */
     uint64_t closed = rg_metric_load(&loop->metrics.connections_closed);
     uint64_t opened = rg_metric_load(&loop->metrics.connections_opened);
-    rg_metrics_merge(metrics, &loop->metrics);
+    merge_with_cpu(metrics, loop);
     rg_metric_add(&metrics->connections, opened - RG_MIN(closed, opened));
     rg_metric_add(&metrics->leased_bytes, slabs.leased_bytes);
     rg_metric_add(&metrics->memory_max, loop->memory_max);
     rg_metric_add(&metrics->starved_loops, rg_slab_arena_is_starved(loop->slabs));
     rg_metric_add(&metrics->loops, 1);
-    rg_metric_add(&metrics->loop_cpu, cpu_ns);
 }
 
 void rg_census_add_all(struct rg_metrics *metrics)

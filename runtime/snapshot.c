@@ -46,9 +46,7 @@ static void sheet_add_histogram(struct sheet *sheet, const char *name, const cha
     rg_histogram_summarize(histogram, &metric.durations);
     metric.value = metric.durations.count;
     for (unsigned i = 0; i < RG_METRIC_BUCKETS; i++) {
-        /* Values that came meanwhile are left out: no bucket has more than there are. */
-        metric.buckets[i] =
-            RG_MIN(rg_histogram_below(histogram, RG_METRIC_BITS_MIN + i), metric.value);
+        metric.buckets[i] = rg_histogram_below(histogram, RG_METRIC_BITS_MIN + i);
     }
     sheet_add(sheet, &metric);
 }
