@@ -34,7 +34,7 @@ static size_t character_size(const char *text)
 }
 
 /* Whatever a name holds, a message is one line of text and cannot drive a terminal. */
-static void make_printable(char *text)
+void cli_make_printable(char *text)
 {
     while (*text != '\0') {
         size_t size = character_size(text);
@@ -65,7 +65,7 @@ const char *cli_shown(const char *text)
     if (*copy == NULL) {
         return "?";
     }
-    make_printable(*copy);
+    cli_make_printable(*copy);
     return *copy;
 }
 
@@ -88,7 +88,7 @@ static void message(const char *kind, const char *ending, const char *format, va
     if (vasprintf(&text, format, args) < 0) {
         return;
     }
-    make_printable(text);
+    cli_make_printable(text);
     char beginning[64];
     snprintf(beginning, sizeof(beginning), "ringest: %s%s%s",
              cli_current != NULL ? cli_current->name : "", cli_current != NULL ? ": " : "", kind);
@@ -117,7 +117,7 @@ void cli_summary(const char *format, ...)
         return;
     }
     if (!is_quiet) {
-        make_printable(text);
+        cli_make_printable(text);
         line_print("", text, "");
     }
     free(text);

@@ -79,6 +79,8 @@ void cli_note(const char *format, ...) RG_PRINTF(1, 2);
 int cli_output_end(int status);
 int cli_output_fail(int error);
 
+/* Puts "?" in the place of what is not UTF-8, and of control characters. */
+void cli_make_printable(char *text);
 /* A name or a path on its way to standard output: as it is, but on a terminal, which it must not
  * drive, with "?" in the place of control characters. Valid until the call after the next; by one
  * thread. */

@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@ enum { OPTION_ONCE = 1000, OPTION_JSON, OPTION_INTERVAL };
 #define INTERVAL_MAX_S 3600.0
 
 struct sample {
+    uint64_t taken_ns;
     struct rg_account accounts[RG_HOST_PLACES];
     uint32_t count;
 };
@@ -40,11 +42,15 @@ struct top {
     uint32_t line_count;
 };
 
+/* A program may have any name, of which there are 15 bytes. */
 static void account_found(void *context, const struct rg_account *account)
 {
     struct sample *sample = context;
     if (sample->count < RG_HOST_PLACES) {
-        sample->accounts[sample->count++] = *account;
+        struct rg_account *kept = &sample->accounts[sample->count++];
+        *kept = *account;
+        cli_make_printable(kept->command);
+        cli_make_printable(kept->bucket);
     }
 }
 
@@ -54,6 +60,7 @@ static int sample_take(const struct top *top, struct sample *sample)
     char why[RG_HOST_PATH_SIZE_MAX + 100];
     struct rg_host_region region;
     sample->count = 0;
+    sample->taken_ns = rg_now_ns();
     int rc = rg_host_region_find(&region, top->folder, why, sizeof(why));
     if (rc == -ENOENT) {
         return CLI_DONE;
@@ -97,13 +104,22 @@ static struct line *line_of(struct top *top, const struct rg_account *account)
     return line;
 }
 
-/* Loops tell at moments of their own: rates are by their clocks. */
+static bool account_is_idle(const struct rg_account *account, uint64_t now_ns)
+{
+    return account->told_ns + IDLE_NS < now_ns;
+}
+
+/* Loops tell at moments of their own, so rates are by their clocks. One without requests tells
+ * nothing: what it has done since is of the time after that. */
 static void line_add(struct line *line, const struct rg_account *account,
-                     const struct rg_account *before, uint64_t now_ns)
+                     const struct rg_account *before, uint64_t before_ns, uint64_t now_ns)
 {
     struct rg_account *sum = &line->sum;
-    bool is_idle = account->told_ns + IDLE_NS < now_ns;
+    bool is_idle = account_is_idle(account, now_ns);
     uint64_t since_ns = before != NULL ? before->told_ns : account->since_ns;
+    if (before != NULL && account_is_idle(before, before_ns)) {
+        since_ns = before_ns;
+    }
     double seconds = account->told_ns > since_ns
                          ? (double)(account->told_ns - since_ns) / (double)RG_NS_PER_S
                          : 0;
@@ -142,34 +158,57 @@ static void lines_make(struct top *top)
     top->line_count = 0;
     for (uint32_t i = 0; i < top->now->count; i++) {
         const struct rg_account *account = &top->now->accounts[i];
-        line_add(line_of(top, account), account, account_before(top->before, account), now_ns);
+        line_add(line_of(top, account), account, account_before(top->before, account),
+                 top->before->taken_ns, now_ns);
     }
     qsort(top->lines, top->line_count, sizeof(top->lines[0]), line_compare);
 }
 
-static void line_print(const struct line *line)
+/* What fits on the terminal, below which the cursor stays; elsewhere everything. */
+struct screen {
+    int width;
+    uint32_t lines;
+};
+
+static struct screen screen_of(const struct top *top)
+{
+    struct winsize size;
+    bool is_redrawn = !top->once && isatty(STDOUT_FILENO);
+    bool is_known = is_redrawn && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0;
+    return (struct screen){
+        .width = is_known && size.ws_col > 0 ? size.ws_col : INT32_MAX,
+        .lines = is_known && size.ws_row > 2 ? size.ws_row - 2u : UINT32_MAX,
+    };
+}
+
+static void line_print(const struct line *line, int width)
 {
     const struct rg_account *sum = &line->sum;
-    char limit[24] = "-";
+    char limit[24] = "-", text[1024];
     if (sum->rate_mhz > 0) {
         snprintf(limit, sizeof(limit), "%.1f/s", (double)sum->rate_mhz / 1000);
     }
-    printf("%8" PRIu32 "  %-15s  %9.1f  %9.1f  %6" PRIu32 "  %6" PRIu32 "  %8.1f  %8.1f  %8" PRIu64
-           "  %9s  ",
-           sum->pid, cli_shown(sum->command), line->requests_per_s, line->bytes_per_s / 1e6,
-           sum->in_flight, sum->waiting, sum->p50_us / 1e3, sum->p99_us / 1e3, sum->retries, limit);
-    printf("%s\n", cli_shown(sum->bucket));
+    snprintf(text, sizeof(text),
+             "%7" PRIu32 "  %-15s  %8.1f  %8.1f  %5" PRIu32 "  %5" PRIu32
+             "  %7.1f  %7.1f  %7" PRIu64 "  %8s  %s",
+             sum->pid, sum->command, line->requests_per_s, line->bytes_per_s / 1e6, sum->in_flight,
+             sum->waiting, sum->p50_us / 1e3, sum->p99_us / 1e3, sum->retries, limit, sum->bucket);
+    printf("%.*s\n", width, text);
 }
 
 static void table_print(const struct top *top)
 {
+    struct screen screen = screen_of(top);
+    char text[128];
     if (!top->once && isatty(STDOUT_FILENO)) {
         printf("\033[H\033[J");
     }
-    printf("%8s  %-15s  %9s  %9s  %6s  %6s  %8s  %8s  %8s  %9s  %s\n", "PID", "PROGRAM", "REQ/S",
-           "MB/S", "OUT", "WAIT", "P50 MS", "P99 MS", "RETRIES", "LIMIT", "BUCKET");
-    for (uint32_t i = 0; i < top->line_count; i++) {
-        line_print(&top->lines[i]);
+    snprintf(text, sizeof(text), "%7s  %-15s  %8s  %8s  %5s  %5s  %7s  %7s  %7s  %8s  %s", "PID",
+             "PROGRAM", "REQ/S", "MB/S", "OUT", "WAIT", "P50 MS", "P99 MS", "RETRIES", "LIMIT",
+             "BUCKET");
+    printf("%.*s\n", screen.width, text);
+    for (uint32_t i = 0; i < RG_MIN(top->line_count, screen.lines); i++) {
+        line_print(&top->lines[i], screen.width);
     }
 }
 
@@ -293,7 +332,8 @@ const struct cli_command cli_top = {
             "  --json                one JSON object for each table, in a line\n"
             "\nA line for each process and bucket: requests and MB a second, requests that are\n"
             "out and that wait to be sent, median and p99 of the time until an answer\n"
-            "begins, retries so far, and that rate (-: the service holds nothing back).\n"
+            "begins, retries so far, and the requests a second to which a busy service\n"
+            "slows it down (-: it is not slowed down).\n"
             "\nExamples:\n"
             "  ringest top\n"
             "  ringest top --once --json\n",

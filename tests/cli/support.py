@@ -98,6 +98,13 @@ class Terminal:
         self._near, self.far = os.openpty()
         fcntl.ioctl(self.far, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
 
+    def read_until(self, text, count):
+        """What is written until `text` has come so often."""
+        drawn = b""
+        while drawn.count(text) < count:
+            drawn += os.read(self._near, 1 << 16)
+        return drawn
+
     def read(self):
         os.close(self.far)
         drawn = b""

@@ -1,15 +1,49 @@
 """`ringest top`: what real processes do, and that one which was killed is gone."""
 
+import fcntl
 import json
 import os
 import shutil
 import signal
 import stat
+import struct
 import subprocess
 import tempfile
+import time
 import unittest
 
-from support import DONE, FAILED, PROGRAM, USAGE, WITH_PARENT, ServedCase, environment, ringest, until
+from support import DONE, FAILED, PROGRAM, USAGE, WITH_PARENT, ServedCase, Terminal, environment, ringest, until
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+class Region:
+    """A shared file as gcs/host/region.h and gcs/host/account.h have it, in which one process tells whatever is
+    wanted."""
+
+    SIZE, ACCOUNTS, PLACE_SIZE, LOCKS = 528384, 4096 + 2 * 131072, 512, (1 << 48) + (1 << 40)
+
+    def __init__(self, folder):
+        self.fd = os.open(f"{folder}/ringest-{os.geteuid()}-v3", os.O_CREAT | os.O_RDWR, 0o600)
+        os.ftruncate(self.fd, self.SIZE)
+        os.pwrite(self.fd, struct.pack("<8sIIQ", b"ringest", 3, 0x01020304, self.SIZE), 0)
+
+    def tell(self, place, requests, told_ns, command=b"test", bucket=b"data"):
+        numbers = (told_ns, 1, 7, requests, 0, 0, 0, 1234, place, 0, 0, 0, 0)
+        account = struct.pack("<7Q6I16s224s", *numbers, command, bucket)
+        os.pwrite(self.fd, struct.pack("<II", crc32c(account), 0) + account, self.ACCOUNTS + place * self.PLACE_SIZE)
+        lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, self.LOCKS + place, 1, 0)
+        fcntl.fcntl(self.fd, 37, lock)  # F_OFD_SETLK
+
+    def close(self):
+        os.close(self.fd)
 
 
 class Top(ServedCase):
@@ -64,6 +98,53 @@ class Top(ServedCase):
     def test_where_nobody_is_there_is_an_empty_table_and_no_file(self):
         self.assertEqual(self.table(), [])
         self.assertEqual(os.listdir(self.folder), [])
+
+    def region(self):
+        region = Region(self.folder)
+        self.addCleanup(region.close)
+        return region
+
+    def test_rates_after_a_pause_are_not_of_the_pause(self):
+        region = self.region()
+        region.tell(0, 10, time.monotonic_ns() - 3600 * 10**9)
+        with subprocess.Popen(
+            [*WITH_PARENT, PROGRAM, "top", "--json", "--interval", "0.1"], env=self.env, stdout=subprocess.PIPE
+        ) as process:
+            line = json.loads(process.stdout.readline())["processes"][0]
+            self.assertEqual((line["requests"], line["requests_per_s"], line["idle"]), (10, 0, True))
+            # A minute ahead, so that it is not a pause again, however slow this machine is.
+            region.tell(0, 6010, time.monotonic_ns() + 60 * 10**9)
+            while line["requests"] == 10:
+                line = json.loads(process.stdout.readline())["processes"][0]
+            process.send_signal(signal.SIGINT)
+            self.assertEqual(process.wait(), DONE)
+        self.assertGreater(line["requests_per_s"], 50)
+
+    def test_names_may_have_any_bytes(self):
+        # A name of Cyrillic letters, as the kernel cuts it after 15 bytes.
+        self.region().tell(0, 1, time.monotonic_ns(), "обучение".encode()[:15], b"\x1b[31m\xff\n")
+        line = self.table()[0]
+        self.assertEqual((line["program"], line["bucket"]), ("обучени?", "?[31m??"))
+        terminal = Terminal(200)
+        subprocess.run([PROGRAM, "top", "--once", "--interval", "0.1"], env=self.env, stdout=terminal.far, check=True)
+        drawn = terminal.read()
+        self.assertIn("?[31m??", drawn)
+        self.assertNotIn("\x1b", drawn)
+
+    def test_a_table_fits_the_terminal(self):
+        region = self.region()
+        for place in range(60):
+            region.tell(place, 1, time.monotonic_ns(), bucket=b"%02d" % place + b"b" * 200)
+        terminal = Terminal(100)
+        with subprocess.Popen(
+            [*WITH_PARENT, PROGRAM, "top", "--interval", "0.1"], env=self.env, stdout=terminal.far
+        ) as process:
+            frame = terminal.read_until(b"\x1b[J", 2).decode().split("\x1b[H\x1b[J")[1].splitlines()
+            process.send_signal(signal.SIGINT)
+        self.assertEqual(terminal.read().count("\x1b[?"), 0)
+        self.assertEqual(len(frame), 23)
+        self.assertLessEqual(max(map(len, frame)), 100)
+        self.assertEqual(len(self.table()), 60)
 
     def test_it_goes_on_until_it_is_ended(self):
         with subprocess.Popen(
