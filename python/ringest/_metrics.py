@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 from ringest import _core
 
+# What the buckets of histograms end at, in nanoseconds: 16 us to 69 s.
+BOUNDS = tuple(1 << bits for bits in range(14, 37))
+
 
 class Histogram(NamedTuple):
     """Durations in nanoseconds. Quantiles are exact to 1/16 and of all durations so far."""
@@ -15,7 +18,12 @@ class Histogram(NamedTuple):
     p99: int
     p999: int
     max: int
-    buckets: tuple[int, ...]  # how many are below each of Metric.bounds
+    buckets: tuple[int, ...]  # how many are below each of `bounds`, those below smaller ones included
+
+    @property
+    def bounds(self) -> tuple[int, ...]:
+        """What the buckets end at: 16 us to 69 s, in powers of two."""
+        return BOUNDS
 
 
 class Metric(NamedTuple):
@@ -38,17 +46,21 @@ class Metric(NamedTuple):
         return {label: value for label, value in pairs if value is not None}
 
 
-# What the buckets of histograms end at, in nanoseconds: 16 us to 69 s.
-BOUNDS = tuple(1 << bits for bits in range(14, 37))
-
-
 def metrics(client: _core.Client | None = None) -> list[Metric]:
-    """What all clients of this process have counted, closed ones too; with `client`, that one.
+    """What all clients of this process have counted, closed ones too; with `client`, what that one has, which is open.
 
     A counter only grows, a gauge is as it is now, and a histogram has durations. Those with labels (requests by
-    operation and status, retries by cause) are there once they are not 0, and one of each name always. docs/METRICS.md lists all. Each process,
-    such as a worker of a DataLoader, counts for itself."""
+    operation and status, retries by cause) are there once they are not 0, and one of each name always. docs/METRICS.md
+    lists all. Each process, such as a worker of a DataLoader, counts for itself. Any thread."""
     if not isinstance(client, _core.Client | None):
         raise TypeError(f"client must be a Client or None, got {client!r}")
     rows = _core.metrics() if client is None else client._metrics()
     return [Metric._make((*row, parts and Histogram._make(parts))) for *row, parts in rows]
+
+
+def metrics_if_open(client: _core.Client | None) -> list[Metric]:
+    """The same for exporters, which outlive clients: of a closed one there are none."""
+    try:
+        return metrics(client)
+    except ValueError:
+        return []

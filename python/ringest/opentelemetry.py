@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ringest import _core
-from ringest._metrics import BOUNDS, Metric, metrics
+from ringest._metrics import BOUNDS, Metric, metrics, metrics_if_open
 from ringest._needs import needs
 from ringest.client import Client
 
@@ -53,7 +53,7 @@ class _Snapshots:
     def of(self, name: str) -> list[Metric]:
         now = time.monotonic()
         if now - self._taken > _SNAPSHOT_SECONDS:
-            self._taken, self._metrics = now, metrics(self._client)
+            self._taken, self._metrics = now, metrics_if_open(self._client)
         return [metric for metric in self._metrics if metric.name == name]
 
 
@@ -81,7 +81,7 @@ def _unit(unit: str) -> str:
 
 def observe(client: Client | None = None, meter_provider: MeterProvider | None = None) -> None:
     """Makes the instruments, once for a provider: by default the global one. They observe all clients of this process,
-    or `client`, whenever the provider's reader collects."""
+    or `client` until it is closed, whenever the provider's reader collects."""
     meter = (meter_provider or get_meter_provider()).get_meter("ringest", _core.version)
     snapshots = _Snapshots(client)
     table = {metric.name: (metric.kind, metric.text, metric.unit) for metric in metrics(client)}
@@ -95,7 +95,8 @@ if _sdk is not None:
 
     class Durations(_sdk.MetricExporter):
         """An exporter that adds "http.client.request.duration", of each operation, to what `exporter` is given: from
-        submitting a request to its end, retries included, of all clients of this process, or of `client`."""
+        submitting a request to its end, retries included, of all clients of this process, or of `client` until
+        it is closed. Always cumulative."""
 
         def __init__(self, exporter: _sdk.MetricExporter, client: Client | None = None):
             super().__init__(exporter._preferred_temporality, exporter._preferred_aggregation)
@@ -120,7 +121,7 @@ if _sdk is not None:
             )
 
         def _ours(self, resource: Resource) -> _sdk.ResourceMetrics:
-            points = [self._point(m) for m in metrics(self._client) if m.name == "request_duration"]
+            points = [self._point(m) for m in metrics_if_open(self._client) if m.name == "request_duration"]
             data = _sdk.Histogram(data_points=points, aggregation_temporality=_sdk.AggregationTemporality.CUMULATIVE)
             text = "Duration of requests, retries included"
             metric = _sdk.Metric(name="http.client.request.duration", description=text, unit="s", data=data)

@@ -5,8 +5,8 @@
     prometheus_client.REGISTRY.register(ringest.prometheus.Collector())
     prometheus_client.start_http_server(9000)
 
-Names are those of docs/METRICS.md behind "ringest_", with "_seconds" for durations and "_total" for counters:
-ringest_requests_total{operation,status}, ringest_request_duration_seconds{operation}, ringest_recv_bytes_total.
+Names are those of docs/METRICS.md behind "ringest_", and end in their unit ("_seconds", "_bytes"), then in "_total" if
+they are counters: ringest_requests_total{operation,status}, ringest_request_duration_seconds{operation}, ringest_recv_bytes_total.
 Nothing runs between two scrapes; each takes about a millisecond.
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ringest._metrics import BOUNDS, Metric, metrics
+from ringest._metrics import BOUNDS, Metric, metrics_if_open
 from ringest._needs import needs
 from ringest.client import Client
 
@@ -35,7 +35,8 @@ _NS_PER_S = 10**9
 
 
 def _name(metric: Metric) -> str:
-    return f"ringest_{metric.name}{'_seconds' if metric.unit == 'ns' else ''}"
+    unit = {"ns": "_seconds", "bytes": "_bytes"}.get(metric.unit, "")
+    return f"ringest_{metric.name.removesuffix(unit)}{unit}"
 
 
 def _buckets(metric: Metric) -> list[tuple[str, float]]:
@@ -54,7 +55,7 @@ def _sample_add(family: Family, metric: Metric) -> None:
 
 
 class Collector(_Collector):
-    """Gives a registry what all clients of this process have counted; with `client`, that one.
+    """Gives a registry what all clients of this process have counted; with `client`, that one until it is closed.
 
     Register it once. Its methods are called by any thread, as the registry likes."""
 
@@ -63,7 +64,7 @@ class Collector(_Collector):
 
     def collect(self) -> Iterator[Family]:
         families: dict[str, Family] = {}
-        for metric in metrics(self._client):
+        for metric in metrics_if_open(self._client):
             if metric.name not in families:
                 kind = _FAMILIES[metric.kind]
                 families[metric.name] = kind(_name(metric), metric.text, labels=list(metric.labels))

@@ -60,18 +60,18 @@ class Scalars:
     ringest/megabytes_per_s (received, or from the cache), ringest/get_p99_ms (of gets, retries included; interpolated
     within a factor of 2) and ringest/retries.
 
-    client: the one to look at; None: all of this process. Workers of a DataLoader are processes of their own: write in
+    client: the one to look at; None: all of this process. step: the one that training goes on from. Workers of a DataLoader are processes of their own: write in
     them, or use a loader without workers, as ringest's datasets need none. One thread at a time."""
 
-    def __init__(self, writer: Writer, client: Client | None = None, prefix: str = "ringest/"):
+    def __init__(self, writer: Writer, client: Client | None = None, prefix: str = "ringest/", step: int = 0):
         self._writer, self._client, self._prefix = writer, client, prefix
         self._before = _Sums(metrics(client))
-        self._step: int | None = None
+        self._step = step
 
     def write(self, step: int) -> dict[str, float]:
         """Writes the scalars at `step`, and returns them by their names without prefix."""
         now, before = _Sums(metrics(self._client)), self._before
-        steps = max(step - self._step, 1) if self._step is not None else max(step, 1)
+        steps = max(step - self._step, 1)
         gets = [int(a - b) for a, b in zip(now.gets, before.gets)]
         found = {
             "wait_ms_per_step": (now.wait_ns - before.wait_ns) / _NS_PER_MS / steps,

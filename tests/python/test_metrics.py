@@ -9,7 +9,7 @@ import unittest
 
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics import export as sdk
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, Counter, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch.utils.tensorboard import SummaryWriter
@@ -18,7 +18,6 @@ import ringest
 import ringest.opentelemetry
 import ringest.prometheus
 import ringest.tensorboard
-from ringest._metrics import BOUNDS
 from support import COUNT, SIZE, Rule, client, emulator
 
 PAGE = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "METRICS.md")
@@ -64,7 +63,7 @@ class Counted(unittest.TestCase):
                 del items
             gets = next(m for m in one.metrics() if m.name == "request_duration" and m.operation == "get")
             self.assertEqual(gets.value, COUNT)
-            self.assertEqual(len(gets.histogram.buckets), len(BOUNDS))
+            self.assertEqual(len(gets.histogram.buckets), len(gets.histogram.bounds))
             self.assertEqual(list(gets.histogram.buckets), sorted(gets.histogram.buckets))
             self.assertLessEqual(gets.histogram.p50, gets.histogram.p99)
             self.assertLessEqual(gets.histogram.p50 * COUNT / 2, gets.histogram.sum * (1 + 1 / 16) + 64 * COUNT)
@@ -108,6 +107,55 @@ class Exported(unittest.TestCase):
             self.assertTrue(0 < duration["ringest_request_duration_seconds_sum", None] < 600)
             self.assertGreater(families["ringest_loop_cpu_seconds"].samples[0].value, 0)
             self.assertGreaterEqual(families["ringest_recv_bytes"].samples[0].value, 4 * SIZE)
+
+    def test_exporters_outlive_the_client_they_look_at(self):
+        kept = []
+
+        class Exporter(sdk.ConsoleMetricExporter):
+            def export(self, metrics_data, timeout_millis=10_000, **kwargs):
+                kept.extend(m.name for r in metrics_data.resource_metrics for s in r.scope_metrics for m in s.metrics)
+                return sdk.MetricExportResult.SUCCESS
+
+        registry = CollectorRegistry()
+        theirs = Counter("theirs", "of the program", registry=registry)
+        theirs.inc()
+        with client() as one:
+            registry.register(ringest.prometheus.Collector(one))
+            exporter = ringest.opentelemetry.Durations(Exporter(), one)
+            reader = sdk.PeriodicExportingMetricReader(exporter, export_interval_millis=float("inf"))
+            provider = MeterProvider([reader], shutdown_on_exit=False)
+            ringest.opentelemetry.observe(one, provider)
+            provider.get_meter("theirs").create_counter("theirs").add(1)
+        scraped = text_string_to_metric_families(generate_latest(registry).decode())
+        self.assertEqual({family.name for family in scraped}, {"theirs", "theirs_created"})
+        with self.assertNoLogs(level="ERROR"):
+            provider.force_flush()
+            provider.shutdown()
+        self.assertIn("theirs", kept)
+        self.assertNotIn("ringest.attempts", kept)
+
+    def test_names_end_in_their_unit(self):
+        units = {"ns": "_seconds", "bytes": "_bytes"}
+        registry = CollectorRegistry()
+        registry.register(ringest.prometheus.Collector())
+        names = {family.name for family in text_string_to_metric_families(generate_latest(registry).decode())}
+        for metric in ringest.metrics():
+            suffix = units.get(metric.unit, "")
+            self.assertIn(f"ringest_{metric.name.removesuffix(suffix)}{suffix}", names)
+        self.assertIn("ringest_memory_max_bytes", names)
+
+    def test_a_resumed_run_divides_by_its_own_steps(self):
+        class Writer:
+            def add_scalar(self, *scalar):
+                pass
+
+        with client() as one:
+            first = ringest.tensorboard.Scalars(Writer(), one)
+            resumed = ringest.tensorboard.Scalars(Writer(), one, step=1000)
+            for items in one.get_many([f"gs://data/x-{i:08}" for i in range(COUNT)]):
+                del items
+            waits = first.write(10)["wait_ms_per_step"], resumed.write(1010)["wait_ms_per_step"]
+        self.assertEqual(*waits)
 
     def test_opentelemetry_collects_and_exports(self):
         kept = []
