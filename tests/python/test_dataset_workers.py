@@ -290,6 +290,9 @@ class Lists(Case):
             self.assertEqual(dataset.state_dict()["epoch"], 8)
 
     def test_descriptors_and_memory_come_back(self):
+        # Those of other tests may lie in cycles.
+        gc.collect()
+        self.assertEqual(memory_files(), 0)
         for method in ("fork", "forkserver"):
             dataset = self.dataset(manifest=None)
             self.assertEqual(len(numbers(self.loader(dataset, 2, method, False))), support.COUNT)
