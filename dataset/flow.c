@@ -251,7 +251,7 @@ static void published(struct rg_cq_listener *listener, uint64_t count)
     struct rg_flow *self = RG_CONTAINER_OF(listener, struct rg_flow, listener);
     uint64_t seen = atomic_load(&self->seen);
     bool is_due = count >= atomic_load(&self->due_at);
-    if (is_due || (count > seen && count - seen >= rg_cq_wanted(self->cq))) {
+    if (is_due || (count > seen && !rg_cq_source_keeps(self->cq, count - seen))) {
         rg_baton_pass(&self->baton);
     }
 }

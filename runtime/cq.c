@@ -53,7 +53,12 @@
  * Sources (no free slot is lost). A source that finds no slot (1) sets WANTING and (2) looks at
  * `head` and `reserved` again. Whoever frees slots (a) moves one of these and (b) looks at
  * `source_bits`. All are sequentially consistent: if (b) does not find WANTING it comes before (1),
- * so that (2) finds the slots. */
+ * so that (2) finds the slots.
+ *
+ * What sources keep (no record is kept from who sleeps). A source that would keep what has come for
+ * it (1) sets KEEPING and (2) looks at `wake_at` once more. A waiter (a) lowers `wake_at` and (b)
+ * looks at `source_bits`, and has the sources deliver, which clears KEEPING first. If (2) does not
+ * find what the waiter needs, then (1) comes before (b). */
 #include "runtime/cq.h"
 
 #include "runtime/baton.h"
@@ -82,6 +87,7 @@ static_assert(sizeof(struct rg_completion) % sizeof(uint64_t) == 0, "records are
 /* States of a queue's sources. */
 #define SOURCED 1u /* there is or was one */
 #define WANTING 2u /* one wants slots */
+#define KEEPING 4u /* one keeps what has come for it until more has */
 
 /* What those that sleep need is not the same. */
 #define MIXED UINT32_MAX
@@ -101,7 +107,7 @@ struct rg_cq {
     struct rg_fork_hook fork_hook;
     struct rg_list source_list;   /* guarded by `feeding` */
     struct rg_baton feeding;      /* tells the sources that there is room */
-    _Atomic uint32_t source_bits; /* SOURCED, WANTING; 0 in most queues */
+    _Atomic uint32_t source_bits; /* SOURCED, WANTING, KEEPING; 0 in most queues */
     _Atomic uint64_t present;     /* sources that are not AWAY << 32 | those of them that REST */
 
     /* Grouped by who writes them in the usual course: submitters, event loops, takers. */
@@ -189,7 +195,7 @@ static uint32_t round_up_to_power_of_two(uint32_t n)
 static void sources_feed(void *context)
 {
     struct rg_cq *cq = context;
-    atomic_fetch_and(&cq->source_bits, ~WANTING);
+    atomic_fetch_and(&cq->source_bits, ~(WANTING | KEEPING));
     struct rg_list *list = &cq->source_list;
     for (struct rg_list *node = list->next; node != list; node = node->next) {
         struct rg_cq_source *source = RG_CONTAINER_OF(node, struct rg_cq_source, node);
@@ -427,7 +433,9 @@ bool rg_cq_is_awaited(struct rg_cq *cq)
     return atomic_load(&cq->sleeping) > 0 || fd_is_awaited(cq);
 }
 
-uint32_t rg_cq_wanted(struct rg_cq *cq)
+/* How many records more end the shortest wait. 1 if nobody waits and nothing is there, since
+ * whoever looks next finds nothing; UINT32_MAX if something is. */
+static uint32_t wanted(struct rg_cq *cq)
 {
     uint64_t head = atomic_load(&cq->head);
     uint64_t published = atomic_load(&cq->published);
@@ -439,6 +447,17 @@ uint32_t rg_cq_wanted(struct rg_cq *cq)
         return published > head ? UINT32_MAX : 1;
     }
     return at > published ? (uint32_t)RG_MIN(at - published, (uint64_t)cq->capacity) : 1;
+}
+
+bool rg_cq_source_keeps(struct rg_cq *cq, uint64_t count)
+{
+    if (count >= wanted(cq)) {
+        return false;
+    }
+    if ((atomic_load(&cq->source_bits) & KEEPING) == 0) {
+        atomic_fetch_or(&cq->source_bits, KEEPING);
+    }
+    return count < wanted(cq);
 }
 
 uint64_t rg_cq_published(const struct rg_cq *cq)
@@ -549,6 +568,14 @@ static bool sources_ask(struct rg_cq *cq)
     return true;
 }
 
+/* By who is about to sleep, after what is needed was told. */
+static void kept_ask(struct rg_cq *cq)
+{
+    if (RG_UNLIKELY((atomic_load(&cq->source_bits) & KEEPING) != 0)) {
+        rg_baton_pass(&cq->feeding);
+    }
+}
+
 static void sources_tell(struct rg_cq *cq, struct rg_completion *out, uint32_t count)
 {
     for (uint32_t i = 0; i < count;) {
@@ -640,6 +667,7 @@ static void others_wake(struct rg_cq *cq, uint32_t need)
         futex_wake_all(cq);
     } else if (need > 0) {
         lower_wake_at(cq, atomic_load(&cq->head) + need);
+        kept_ask(cq);
         wake_sleepers(cq, atomic_load(&cq->published));
     }
 }
@@ -654,6 +682,7 @@ static int take_or_sleep(struct rg_cq *cq, struct rg_completion *out, uint32_t o
     uint64_t head = atomic_load_explicit(&cq->head, memory_order_acquire);
     uint32_t fewest = sources_rest(cq) ? RG_MIN(min, promised(cq, head)) : min;
     lower_wake_at(cq, head + fewest);
+    kept_ask(cq);
     (void)atomic_load(&cq->published);
     int rc = (int)take(cq, out, out_max, fewest);
     if (rc == 0 && interruption_take(cq)) {

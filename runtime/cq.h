@@ -38,7 +38,8 @@ struct rg_cq_source {
     /* This thread has taken these records of the source's off. It replaces both words. Also after
      * the source was detached. */
     void (*took)(struct rg_cq_source *source, struct rg_completion *records, uint32_t count);
-    /* There may be slots for which rg_cq_source_reserve failed. Must not wait. */
+    /* There may be slots for which rg_cq_source_reserve failed, or a thread is about to sleep: what
+     * is kept is to be delivered. Must not wait. */
     void (*has_room)(struct rg_cq_source *source);
 };
 /* It flows at first. After rg_cq_detach, which it has to be AWAY for, has_room is not called any
@@ -54,9 +55,9 @@ void rg_cq_source_become(struct rg_cq *cq, struct rg_cq_source *source,
 int rg_cq_source_reserve(struct rg_cq *cq, uint32_t count);
 /* A thread waits in rg_cq_wait, or for the descriptor. */
 bool rg_cq_is_awaited(struct rg_cq *cq);
-/* How many records more end the shortest wait. 1 if nobody waits and nothing is there, since
- * whoever looks next finds nothing; UINT32_MAX if something is. */
-uint32_t rg_cq_wanted(struct rg_cq *cq);
+/* Whether a source may keep `count` records for now, since they end no wait and something else is
+ * there. If so its has_room is called before a thread sleeps that has not told its need yet. */
+bool rg_cq_source_keeps(struct rg_cq *cq, uint64_t count);
 
 /* Copies the records into reserved slots, one after the other, and wakes who waits. The queue may
  * be closed as soon as the last of them has been taken off, even before this returns. Any thread.

@@ -361,13 +361,10 @@ static void test_the_fd_is_readable_when_as_many_are_there_as_are_expected(void)
     reserve_and_publish(cq, 1, 2);
     RG_CHECK(!is_readable(fd));
     RG_CHECK(rg_cq_is_awaited(cq));
-    RG_CHECK_EQ(rg_cq_wanted(cq), 1);
     reserve_and_publish(cq, 3, 1);
     RG_CHECK_EQ(reset_fd(fd), 1);
-    RG_CHECK_EQ(rg_cq_wanted(cq), UINT32_MAX);
     check_poll(cq, 1, 3);
     check_poll(cq, 0, 0);
-    RG_CHECK_EQ(rg_cq_wanted(cq), 1);
     reserve_and_publish(cq, 4, 1); /* once */
     RG_CHECK(is_readable(fd));
     check_poll(cq, 4, 1);
@@ -535,6 +532,53 @@ static void test_sources_are_told_of_room_when_one_has_wanted_it(void)
     rg_cq_close(cq);
 }
 
+static void test_a_source_keeps_what_ends_no_wait(void)
+{
+    struct rg_cq *cq = open_queue(8);
+    struct scripted_source script;
+    struct rg_completion out[8];
+    (void)rg_cq_fd(cq);
+    script_attach(&script, cq);
+    RG_CHECK(!rg_cq_source_keeps(cq, 1)); /* whoever looks next finds nothing */
+    rg_cq_expect(cq, 3);
+    RG_CHECK_EQ(rg_cq_source_reserve(cq, 3), 3);
+    script_publish(&script, 1);
+    RG_CHECK(rg_cq_source_keeps(cq, 1));
+    RG_CHECK(!rg_cq_source_keeps(cq, 2));
+    script_publish(&script, 2);
+    script_publish(&script, 3);
+    RG_CHECK(rg_cq_source_keeps(cq, 100));
+    RG_CHECK_EQ(rg_cq_poll(cq, out, 8), 3);
+    RG_CHECK(!rg_cq_source_keeps(cq, 1));
+    script_detach(&script);
+    rg_cq_close(cq);
+}
+
+/* Something comes for it right after it was asked to deliver. */
+static void keeper_has_room(struct rg_cq_source *source)
+{
+    struct scripted_source *script = RG_CONTAINER_OF(source, struct scripted_source, source);
+    if (script->rooms++ > 0 || !rg_cq_source_keeps(script->cq, 1)) {
+        script_publish(script, 2);
+    }
+}
+
+/* Two are wanted. One is there, and the other comes when nothing says yet that it is wanted. */
+static void test_nothing_is_kept_from_who_goes_to_sleep(void)
+{
+    struct rg_cq *cq = open_queue(8);
+    struct scripted_source script;
+    struct rg_completion out[8];
+    script_attach(&script, cq);
+    script.source.has_room = keeper_has_room;
+    RG_CHECK_EQ(rg_cq_source_reserve(cq, 2), 2);
+    script_publish(&script, 1);
+    RG_CHECK_EQ(rg_cq_wait(cq, out, 8, 2, rg_now_ns() + LOST_NS), 2);
+    RG_CHECK_EQ(script.rooms, 2);
+    script_detach(&script);
+    rg_cq_close(cq);
+}
+
 static void test_the_fd_is_readable_when_all_sources_rest_before_that(void)
 {
     struct rg_cq *cq = open_queue(8);
@@ -690,6 +734,8 @@ int main(int argc, char **argv)
         RG_TEST(test_close_right_after_the_last_record_was_taken),
         RG_TEST(test_sources_are_told_of_their_records_only),
         RG_TEST(test_sources_are_told_of_room_when_one_has_wanted_it),
+        RG_TEST(test_a_source_keeps_what_ends_no_wait),
+        RG_TEST(test_nothing_is_kept_from_who_goes_to_sleep),
         RG_TEST(test_the_fd_is_readable_when_all_sources_rest_before_that),
         RG_TEST(test_a_wait_ends_when_all_sources_rest_and_no_request_is_out),
         RG_TEST(test_a_wait_ends_when_the_last_source_goes),
