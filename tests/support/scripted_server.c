@@ -126,6 +126,14 @@ void rg_scripted_server_open(struct rg_scripted_server *server, uint32_t gate)
     pthread_mutex_unlock(&server->mutex);
 }
 
+void rg_scripted_server_shut(struct rg_scripted_server *server, uint32_t gate)
+{
+    RG_ASSERT(gate < RG_SCRIPT_GATES_MAX);
+    pthread_mutex_lock(&server->mutex);
+    server->gates &= ~(UINT32_C(1) << gate);
+    pthread_mutex_unlock(&server->mutex);
+}
+
 static void peer_send(struct peer *peer, const void *data, size_t size)
 {
     const char *next = data;

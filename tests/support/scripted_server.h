@@ -128,6 +128,8 @@ uint16_t rg_scripted_server_port(const struct rg_scripted_server *server);
 /* Lets those through who wait at the gate of this number, which is below RG_SCRIPT_GATES_MAX, or
  * come to it later. */
 void rg_scripted_server_open(struct rg_scripted_server *server, uint32_t gate);
+/* Those who come from now on wait again. */
+void rg_scripted_server_shut(struct rg_scripted_server *server, uint32_t gate);
 
 /* From where the index-th connection came, which must have been accepted. */
 void rg_scripted_server_peer(struct rg_scripted_server *server, uint32_t index,

@@ -528,7 +528,7 @@ static void test_slow_handshakes_hold_up_nobody_else(void)
 {
     const struct rg_step script[] = {
         RG_READ,
-        RG_SLEEP(500),
+        RG_GATE(0),
         {.kind = RG_STEP_SEND_OBJECT, .size = SIZE, .text = rg_test_object_fields(SIZE, 7)},
         RG_AGAIN};
     const struct rg_step *const scripts[] = {script};
@@ -538,12 +538,17 @@ static void test_slow_handshakes_hold_up_nobody_else(void)
                                .handshake_delay_ms = 350,
                                .options = {.connections_max = 4}};
     rg_test_client_open(&c);
+    rg_scripted_server_open(c.server, 0);
     struct rg_completion done = get_one(&c);
     RG_CHECK_STATUS(&done, OK);
     rg_lease_release(done.lease);
+    rg_scripted_server_shut(c.server, 0);
     for (unsigned i = 0; i < 4; i++) {
         rg_test_get(&c, &(struct rg_get){.user_data = i});
     }
+    /* None is answered before each has a connection. */
+    RG_AWAIT(rg_scripted_server_requests(c.server) == 5);
+    rg_scripted_server_open(c.server, 0);
     take_all(&c, 4, RG_STATUS_OK);
     RG_CHECK_EQ(rg_test_stats(&c).connections_opened, 4);
     rg_test_client_close(&c);
