@@ -95,9 +95,14 @@ class Staging:
     def finish(self) -> None:
         """Waits for all copies; who interrupts that is heard when they are done."""
         interrupt: KeyboardInterrupt | None = None
-        while self._copying:
+        lanes = list(self._lanes.values())
+        while lanes:
             try:
-                self._reclaim()
+                # Not only for the marks of pieces: one may have been interrupted between a copy and its mark.
+                with lanes[-1].entered():
+                    mark = lanes[-1].mark()
+                mark.wait()
+                lanes.pop()
             except KeyboardInterrupt as raised:
                 interrupt = raised
         if interrupt is not None:

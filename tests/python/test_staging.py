@@ -197,6 +197,19 @@ class Safetensors(Case):
         self.lane_type = Late
         self.assertEqual(len(self.load()), len(state()))
 
+    def test_an_interrupt_between_a_copy_and_its_mark_waits_for_the_copy(self):
+        become = Staging._become
+
+        def interrupted(staging, piece, state):
+            if state is _staging.PieceState.COPYING:
+                signal.raise_signal(signal.SIGINT)
+            become(staging, piece, state)
+
+        self.save(**state())
+        with unittest.mock.patch.object(Staging, "_become", interrupted), self.assertRaises(KeyboardInterrupt):
+            self.load()
+        self.assertGreater(self.lanes[0].done, 0)
+
     def test_who_interrupts_the_wait_is_heard_behind_it(self):
         class Interrupted(Late):
             def do(self, count):
@@ -483,14 +496,11 @@ class Streams(unittest.TestCase):
                 copying.copy(target, source)
                 copying.copy(target, source)
             target.copy_.assert_called_with(source, non_blocking=True)
+        marked = [("enter", stream), ("event", {"blocking": True}), ("record", stream), ("leave", stream)]
         self.assertEqual(
             self.told,
-            [
-                ("wait", stream, self.current),
-                *(("enter", stream), ("leave", stream)),
-                *(("enter", stream), ("event", {"blocking": True}), ("record", stream), ("leave", stream)),
-                "synchronize",
-            ],
+            # The mark of the piece, and the one behind all.
+            [("wait", stream, self.current), ("enter", stream), ("leave", stream), *marked, *marked, "synchronize"],
         )
 
 
