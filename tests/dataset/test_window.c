@@ -178,16 +178,14 @@ static void step_ask(struct rg_window *window)
 static bool some_request(uint64_t *out_first)
 {
     uint32_t count = model_count(MODEL_OUT);
-    if (count == 0) {
-        return false;
-    }
-    uint64_t chosen = rg_test_random_below(count);
+    uint64_t chosen = count > 0 ? rg_test_random_below(count) : 0;
     for (uint64_t i = 0; i < limits.total; i++) {
         if (model[i].state == MODEL_OUT && chosen-- == 0) {
             *out_first = i;
+            return true;
         }
     }
-    return true;
+    return false;
 }
 
 static void step_arrive(struct rg_window *window)
