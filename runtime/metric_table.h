@@ -20,23 +20,24 @@
     XX(refused_429, COUNTER, "answers", "answers with status 429 (too many requests)")             \
     XX(refused_503, COUNTER, "answers", "answers with status 503 (unavailable)")                   \
     XX(timeouts, COUNTER, "timeouts", "deadlines of any kind that passed")                         \
-    XX(recv_bytes, COUNTER, "bytes", "received from sockets, TLS included")                        \
-    XX(sent_bytes, COUNTER, "bytes", "sent to sockets, TLS included")                              \
-    XX(connections, GAUGE, "connections", "open now")                                              \
-    XX(connections_opened, COUNTER, "connections", "connected, and handshaken where there is TLS") \
-    XX(connections_closed, COUNTER, "connections", "closed, of those that were opened")            \
-    XX(connections_failed, COUNTER, "connections", "never opened")                                 \
+    XX(recv_bytes, COUNTER, "bytes", "bytes received from sockets, TLS included")                  \
+    XX(sent_bytes, COUNTER, "bytes", "bytes sent to sockets, TLS included")                        \
+    XX(connections, GAUGE, "connections", "connections that are open now")                         \
+    XX(connections_opened, COUNTER, "connections",                                                 \
+       "connections that were opened, TLS handshake included")                                     \
+    XX(connections_closed, COUNTER, "connections", "opened connections that were closed again")    \
+    XX(connections_failed, COUNTER, "connections", "connections that could not be opened")         \
     XX(connections_reused, COUNTER, "requests", "attempts on a connection that had served others") \
-    XX(tls_handshakes, COUNTER, "handshakes", "completed")                                         \
-    XX(tls_resumed, COUNTER, "handshakes", "handshakes that resumed a session")                    \
+    XX(tls_handshakes, COUNTER, "handshakes", "TLS handshakes that were completed")                \
+    XX(tls_resumed, COUNTER, "handshakes", "TLS handshakes that resumed a session")                \
     XX(cache_hits, COUNTER, "reads", "reads that the cache answered")                              \
-    XX(cache_hit_bytes, COUNTER, "bytes", "bytes of their bodies")                                 \
-    XX(cache_misses, COUNTER, "reads", "reads that the cache was asked for in vain")               \
+    XX(cache_hit_bytes, COUNTER, "bytes", "bytes of bodies that the cache answered with")          \
+    XX(cache_misses, COUNTER, "reads", "reads that the cache could not answer")                    \
     XX(cache_bad, COUNTER, "blocks", "blocks in the cache that were damaged")                      \
     XX(cache_writes, COUNTER, "blocks", "blocks that were handed to the cache")                    \
     XX(cache_drops, COUNTER, "blocks", "blocks that the cache did not take (full, or busy)")       \
     XX(lease_waits, COUNTER, "waits", "times a connection waited for leased memory to come back")  \
-    XX(leased_bytes, GAUGE, "bytes", "memory that is leased now")                                  \
+    XX(leased_bytes, GAUGE, "bytes", "memory that is leased to the program now")                   \
     XX(memory_max, GAUGE, "bytes", "memory that may be leased at once")                            \
     XX(starved_loops, GAUGE, "loops", "loops with requests that wait for leased memory now")       \
     XX(loops, GAUGE, "loops", "event loops that run now")                                          \

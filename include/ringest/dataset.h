@@ -68,8 +68,8 @@ struct rg_reader_options {
     /* rg_manifest_digest or the like, RG_DIGEST_SIZE bytes: stored in states, and compared at
      * resume. NULL: some of the objects are compared. */
     const uint8_t *list_digest;
-    /* While this epoch ends, reads for the client's cache what that lacks of the beginning of epoch
-     * + 1, other ranks' shares so far, up to half of the window; not if it is full. */
+    /* While this epoch ends, reads into the client's cache, unless it is full, what it lacks of the
+     * beginning of epoch + 1: samples that other ranks had so far, up to half of the window. */
     bool prefetch_next;
 };
 RG_INIT(rg_reader_options)

@@ -14,19 +14,19 @@ enum rg_metric_kind { RG_METRIC_COUNTER, RG_METRIC_GAUGE, RG_METRIC_HISTOGRAM };
 #define RG_METRICS_MAX 512 /* there are never more */
 
 struct rg_metric {
-    const char *name, *unit, *text; /* in static storage, as the next two */
-    const char *operation, *status; /* labels; NULL: it has none. Of retries: their cause */
+    const char *name, *unit, *text; /* in static storage, like the labels: never freed */
+    const char *operation, *status; /* labels, NULL where there are none; of retries, the cause */
     enum rg_metric_kind kind;
-    uint64_t value;              /* of a histogram: how many durations */
-    uint64_t sum_ns;             /* of a histogram, as the rest */
+    uint64_t value;              /* of a histogram: how many durations there are */
+    uint64_t sum_ns;             /* this and all below: of histograms only */
     struct rg_latency durations; /* count is `value`; quantiles are exact to 1/16 */
     uint64_t buckets[RG_METRIC_BUCKETS];
 };
 
 RG_DECLS_BEGIN
 /* Stores up to out_max metrics of a runtime; NULL: of all runtimes of this process, closed ones
- * too. Loops go on meanwhile: values are not of one instant. Of those with labels, only one of
- * each name is stored if it is 0. Returns how many, -ENOMEM or -EOWNERDEAD. Any thread. */
+ * too. Loops go on meanwhile: values are not of one instant. Labels that were never counted are
+ * left out, but each name is there. Returns how many, -ENOMEM or -EOWNERDEAD. Any thread. */
 RG_API int rg_metrics_snapshot_sized(const struct rg_runtime *runtime, struct rg_metric *out,
                                      uint32_t out_max, size_t struct_size);
 static inline int rg_metrics_snapshot(const struct rg_runtime *runtime, struct rg_metric *out,

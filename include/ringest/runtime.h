@@ -182,8 +182,9 @@ RG_API void rg_cq_interrupt(struct rg_cq *cq);
 /* An eventfd, the queue's own, that is readable when there are completions; for poll, epoll,
  * asyncio. Read it to reset it, then call rg_cq_poll until it returns 0. Errors: -EMFILE. */
 RG_API int rg_cq_fd(struct rg_cq *cq);
-/* Call it before polling until 0, to be woken once for many: the descriptor is next readable when
- * `min` completions have come, those then taken off included, or as rg_cq_wait ends with fewer. */
+/* To be woken once for many, call it before polling until 0. The descriptor is readable next when
+ * `min` completions have come, counting those taken off by that polling, or when rg_cq_wait would
+ * return with fewer. */
 RG_API void rg_cq_expect(struct rg_cq *cq, uint32_t min);
 /* Gives leased memory back. Neither data nor detail may be used afterwards. */
 RG_API void rg_lease_release(struct rg_lease *lease);

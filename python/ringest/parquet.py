@@ -21,7 +21,7 @@ from ringest.client import Client
 from ringest.dataset import _CHANGED, IterableDataset, _choose
 from ringest.tar import Shard, expand_braces
 
-import pyarrow  # isort: skip (what is said where it is not there is said above)
+import pyarrow  # isort: skip (_parquet_index, imported before, says what to install without it)
 
 Batch = Any
 _SKIPS_CHANGED = _CHANGED["skip"]
