@@ -115,7 +115,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="that decode; %(default)s")
     emulator.add_options(parser)
-    return parser.parse_args()
+    options = parser.parse_args()
+    if not options.uri.startswith("gs://"):
+        parser.error(f"--uri: {options.uri!r} is not of the form gs://BUCKET/PREFIX")
+    return options
 
 
 def main() -> None:
