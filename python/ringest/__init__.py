@@ -118,7 +118,7 @@ _MODULES = [
     "retention",
     "safetensors",
 ]
-_MODULES += ["parquet", "tar", "tensorboard", "webdataset"]
+_MODULES += ["parquet", "tar", "tensorboard", "torchdata", "webdataset"]
 
 
 def __dir__() -> list[str]:

@@ -1,29 +1,78 @@
-"""What of other packages a part of this one needs, said where it is missing."""
+"""What of other packages a part of this one needs, said where it is missing or another version than those that were
+tried."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
+import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
-# What pip is to be told for a module.
-_REMEDIES = {
-    "torch": "'ringest[torch]'",
-    "fsspec": "'ringest[fs]'",
-    "opentelemetry": "'ringest[opentelemetry]'",
-    "pyarrow": "'ringest[parquet]'",
-    "prometheus_client": "'ringest[prometheus]'",
+
+class _Package(NamedTuple):
+    install: str  # what pip is to be told
+    lowest: str  # versions that were tried
+    newest: str
+    distribution: str = ""  # whose version it is; "": of the same name
+
+
+# By modules.
+_PACKAGES = {
+    "fsspec": _Package("'ringest[fs]'", "2024.2", "2026.9"),
+    "lightning": _Package("'ringest[lightning]'", "2.6", "2.6"),
+    "opentelemetry": _Package("'ringest[opentelemetry]'", "1.30", "1.45", "opentelemetry-api"),
+    "prometheus_client": _Package("'ringest[prometheus]'", "0.20", "0.26", "prometheus-client"),
+    "pyarrow": _Package("'ringest[parquet]'", "18", "26"),
+    "torch": _Package("'ringest[torch]'", "2.11", "2.13"),
+    "torchdata": _Package("'ringest[torchdata]'", "0.10", "0.11"),
 }
 
 
+def _version(module: str) -> str | None:
+    """Of what is installed, if it says."""
+    package = _PACKAGES.get(module)
+    try:
+        return importlib.metadata.version((package.distribution if package else "") or module)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version.partition("+")[0])]
+
+
+def _wrong_version(what: str, module: str) -> str:
+    package = _PACKAGES[module]
+    known = package.lowest if package.lowest == package.newest else f"{package.lowest} to {package.newest}"
+    found = _version(module) or "of this version"
+    return f"{what} does not work with {module} {found}; known to work: {known}: pip install {package.install}"
+
+
+def _check(what: str, module: str) -> None:
+    """Refuses what is older than the lowest that was tried. A newer one may well work."""
+    found = _version(module)
+    if found is not None and _numbers(found) < _numbers(_PACKAGES[module].lowest):
+        raise ImportError(_wrong_version(what, module), name=module)
+
+
 @contextlib.contextmanager
-def needs(what: str) -> Iterator[None]:
-    """Around imports: a package that is not there is an error that names what needs it, and how to install it."""
+def needs(what: str, *modules: str) -> Iterator[None]:
+    """Around imports: a package that is not there is an error that names what needs it, and how to install it. One that
+    lacks what is imported, or is one of `modules` and too old, is an error that names the versions known to work."""
     try:
         yield
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if not missing or missing == "ringest":
+    except ImportError as error:
+        root, _, inner = (error.name or "").partition(".")
+        if not root or root == "ringest":
             raise
-        remedy = _REMEDIES.get(missing, missing)
-        text = f"{what} needs the package {missing}, which is not installed: pip install {remedy}"
-        raise ModuleNotFoundError(text, name=error.name) from error
+        is_there = not isinstance(error, ModuleNotFoundError) or (inner and _version(root))
+        if not is_there:
+            remedy = _PACKAGES[root].install if root in _PACKAGES else root
+            text = f"{what} needs the package {root}, which is not installed: pip install {remedy}"
+            raise ModuleNotFoundError(text, name=error.name) from error
+        if root not in _PACKAGES:
+            raise
+        raise ImportError(_wrong_version(what, root), name=error.name) from error
+    for module in modules:
+        _check(what, module)

@@ -19,7 +19,7 @@ from ringest import _core, _uri
 from ringest._core import TarIndex
 from ringest._needs import needs
 
-with needs("ringest.ParquetDataset"):
+with needs("ringest.ParquetDataset", "pyarrow"):
     import pyarrow
     import pyarrow.parquet as parquet
 

@@ -30,7 +30,7 @@ from __future__ import annotations
 from ringest._errors import CheckpointError, GroupError
 from ringest._needs import needs
 
-with needs(__name__):
+with needs(__name__, "torch"):
     from ringest._dcp_reader import StorageReader
     from ringest._dcp_writer import StorageWriter
 

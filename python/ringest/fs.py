@@ -34,7 +34,7 @@ from ringest._fs_steps import Call, Many, Steps, run
 from ringest._needs import needs
 from ringest.client import Client, default_client
 
-with needs(__name__):
+with needs(__name__, "fsspec"):
     import fsspec
     from fsspec.compression import compr
     from fsspec.core import get_compression

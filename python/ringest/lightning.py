@@ -27,7 +27,7 @@ from ringest import retention
 from ringest._needs import needs
 from ringest.client import Client
 
-with needs(__name__):
+with needs(__name__, "lightning"):
     import torch
     from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
     from lightning.pytorch.plugins.io import AsyncCheckpointIO as LightningAsyncCheckpointIO

@@ -26,7 +26,7 @@ from ringest._metrics import BOUNDS, Metric, metrics, metrics_if_open
 from ringest._needs import needs
 from ringest.client import Client
 
-with needs(__name__):
+with needs(__name__, "opentelemetry"):
     from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter_provider
 try:
     from opentelemetry.sdk.metrics import export as _sdk

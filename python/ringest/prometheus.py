@@ -18,7 +18,7 @@ from ringest._metrics import BOUNDS, Metric, metrics_if_open
 from ringest._needs import needs
 from ringest.client import Client
 
-with needs(__name__):
+with needs(__name__, "prometheus_client"):
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
     from prometheus_client.registry import Collector as _Collector
 

@@ -28,7 +28,7 @@ from ringest._errors import SafetensorError, checksum_error, crc32c_text
 from ringest._needs import needs
 from ringest.client import Client, default_client
 
-with needs(__name__):
+with needs(__name__, "torch"):
     import torch
 
     from ringest import _lane, _staging

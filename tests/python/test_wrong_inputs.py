@@ -264,7 +264,8 @@ class Inputs(unittest.TestCase):
         for module, needed, hidden in (
             ("ringest.dcp", "pip install 'ringest[torch]'", "torch"),
             ("ringest.safetensors", "pip install 'ringest[torch]'", "torch"),
-            ("ringest.lightning", "pip install lightning", "lightning"),
+            ("ringest.lightning", "pip install 'ringest[lightning]'", "lightning"),
+            ("ringest.torchdata", "pip install 'ringest[torchdata]'", "torchdata"),
             ("ringest.fs", "pip install 'ringest[fs]'", "fsspec"),
         ):
             with self.subTest(module):
