@@ -36,6 +36,8 @@ def mapped(node):
 
 
 def regrouped(node):
+    if not hasattr(torchdata.nodes, "Unbatcher"):  # of 0.11
+        return node
     return torchdata.nodes.Batcher(torchdata.nodes.Unbatcher(node), batch_size=5, drop_last=False)
 
 
