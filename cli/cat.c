@@ -3,6 +3,7 @@
 #include "cli/cat.h"
 
 #include "cli/cli.h"
+#include "cli/expand.h"
 #include "cli/hash_text.h"
 #include "cli/lookup.h"
 #include "cli/session.h"
@@ -198,15 +199,32 @@ int cat_whole(struct cli_session *session, const struct cli_uri *uri, uint64_t *
     return status;
 }
 
+/* One that cannot be read ends it: what comes behind would stand in its place. */
+static int cat_all(struct cli_session *session, const struct expanded *objects, uint64_t first,
+                   uint64_t last)
+{
+    int status = CLI_DONE;
+    for (int i = 0; i < objects->count && status == CLI_DONE; i++) {
+        struct cat cat = {.session = session, .first = first, .last = last};
+        RG_ASSERT(cli_parse_uri(objects->places[i], &cat.uri));
+        cat.next_offset = cat.written_offset = first;
+        cat.end = last != UINT64_MAX ? last + 1 : UINT64_MAX;
+        status = cat_object(&cat);
+    }
+    return status;
+}
+
 static int cat_run(int argc, char **argv)
 {
-    enum { OPTION_RANGE = CLI_OPTION_FIRST };
-    static const struct option options[] = {
-        CLI_CONNECTION_OPTIONS, {"range", required_argument, NULL, OPTION_RANGE}, {0}};
+    enum { OPTION_RANGE = CLI_OPTION_FIRST, OPTION_LITERAL };
+    static const struct option options[] = {CLI_CONNECTION_OPTIONS,
+                                            {"range", required_argument, NULL, OPTION_RANGE},
+                                            {"literal", no_argument, NULL, OPTION_LITERAL},
+                                            {0}};
     uint64_t first = 0, last = UINT64_MAX;
     struct cli_connection connection = {.connections = PARTS_INFLIGHT};
     int option;
-    bool ok;
+    bool ok, literal = false;
     while ((option = cli_getopt(argc, argv, ":", options)) != -1) {
         if (cli_connection_option(&connection, option, optarg, &ok)) {
             if (!ok) {
@@ -216,28 +234,27 @@ static int cat_run(int argc, char **argv)
             if (!range_parse(optarg, &first, &last)) {
                 return CLI_USAGE;
             }
+        } else if (option == OPTION_LITERAL) {
+            literal = true;
         } else {
             return option == CLI_OPTION_HELP ? cli_help() : CLI_USAGE;
         }
     }
-    char *const *objects = &argv[optind];
-    int count = argc - optind;
-    if (cli_objects_check(objects, count) != CLI_DONE) {
+    if (cli_objects_check(&argv[optind], argc - optind) != CLI_DONE) {
         return CLI_USAGE;
     }
     struct cli_session session;
     int status = cli_session_open(&session, &connection, 2 * PARTS_INFLIGHT);
-    /* One that cannot be read ends it: what comes behind would stand in its place. */
-    for (int i = 0; i < count && status == CLI_DONE; i++) {
-        struct cat cat = {.session = &session, .first = first, .last = last};
-        RG_ASSERT(cli_parse_uri(objects[i], &cat.uri));
-        cat.next_offset = cat.written_offset = first;
-        cat.end = last != UINT64_MAX ? last + 1 : UINT64_MAX;
-        status = cat_object(&cat);
+    if (status != CLI_DONE) {
+        return status;
     }
-    if (session.runtime != NULL) {
-        cli_session_close(&session);
+    struct expanded objects;
+    status = expand_places(&session, &argv[optind], argc - optind, literal, &objects);
+    if (status == CLI_DONE) {
+        status = cat_all(&session, &objects, first, last);
     }
+    expanded_free(&objects);
+    cli_session_close(&session);
     return status;
 }
 
@@ -247,8 +264,8 @@ const struct cli_command cli_cat = {
     .summary = "write objects to standard output",
     .help =
         "Options:\n"
-        "  --range A-B        only bytes A to B of each, both included; A-: from A to the "
-        "end\n" CLI_CONNECTION_HELP
+        "  --range A-B        only bytes A to B of each, both included; A-: from A to the end\n"
+        "  --literal          * ? [ ] are characters of names, not wildcards\n" CLI_CONNECTION_HELP
         "\nSeveral objects are written one after the other; the first that fails ends it. Large\n"
         "objects are read in parallel ranges of one generation. A whole object is checked against\n"
         "its CRC32C.\n"

@@ -302,6 +302,11 @@ bool cli_parse_uri(const char *text, struct cli_uri *out_uri)
                   RG_OBJECT_NAME_SIZE_MAX, uri.name_size, text);
         return false;
     }
+    if (memchr(uri.bucket, '*', uri.bucket_size) != NULL ||
+        memchr(uri.bucket, '?', uri.bucket_size) != NULL) {
+        cli_usage("the name of a bucket cannot have wildcards, got \"%s\"", text);
+        return false;
+    }
     memcpy(out_uri->bucket, uri.bucket, uri.bucket_size);
     out_uri->bucket[uri.bucket_size] = '\0';
     memcpy(out_uri->name, uri.name, uri.name_size);

@@ -176,6 +176,7 @@ enum {
     OPTION_PART_SIZE,
     OPTION_CONCURRENCY,
     OPTION_FOLLOW,
+    OPTION_LITERAL,
 };
 
 static const struct option cp_option_table[] = {
@@ -189,6 +190,7 @@ static const struct option cp_option_table[] = {
     {"part-size", required_argument, NULL, OPTION_PART_SIZE},
     {"concurrency", required_argument, NULL, OPTION_CONCURRENCY},
     {"follow-symlinks", no_argument, NULL, OPTION_FOLLOW},
+    {"literal", no_argument, NULL, OPTION_LITERAL},
     {0}};
 
 static bool cp_option(struct cp_options *options, int option)
@@ -207,6 +209,9 @@ static bool cp_option(struct cp_options *options, int option)
         return true;
     case OPTION_FOLLOW:
         options->follow_symlinks = true;
+        return true;
+    case OPTION_LITERAL:
+        options->literal = true;
         return true;
     case OPTION_CONTENT_TYPE:
         options->content_type = optarg;
@@ -286,16 +291,22 @@ const struct cli_command cli_cp = {
         "  --concurrency N    requests at a time; default: 64\n"
         "  --follow-symlinks  copy the targets of symbolic links in folders; by default links\n"
         "                     are left out\n"
+        "  --literal          * ? [ ] in gs:// sources are characters of names, not wildcards\n"
         "  --json             a summary as one JSON object\n" CLI_CONNECTION_HELP
         "\nSources are copied into a destination that is a bucket, \".\", \"..\", or ends in "
         "\"/\".\n"
         "Any other destination is the new name, and a folder that exists gets the contents of the\n"
         "source. \"-\" is standard input or output.\n"
+        "\ngs:// sources may have wildcards: * ? [a-z] within a part between \"/\", ** across "
+        "them. What\n"
+        "matches goes into the destination under its own name, which is what stands behind its\n"
+        "last \"/\"; folders that match are copied with -r.\n"
         "\nWhat the destination already has with the same size and CRC32C is not copied again. So\n"
         "repeat an interrupted command to resume it.\n"
         "\nExamples:\n"
         "  ringest cp model.pt gs://bucket/models/\n"
         "  ringest cp -r gs://bucket/dataset /data/dataset\n"
+        "  ringest cp 'gs://bucket/**.jpg' photos/\n"
         "  ringest cp -r gs://bucket/a gs://other/b\n"
         "  tar c folder | ringest cp - gs://bucket/folder.tar\n",
     .run = cp_run,

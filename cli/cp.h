@@ -2,6 +2,7 @@
  *
  *   cp.c          the command line, and what is said at the end
  *   cp_plan.c     from sources and destination to items, in the order of names
+ *   cp_walk.c     ... of a source that is a file or a tree of this machine
  *   cp_run.c      items through a few worker threads with a bounded number of requests out
  *   cp_upload.c   what becomes of an item that is a file to be an object, or standard input
  *   cp_download.c ... an object to be a file
@@ -23,6 +24,7 @@
 
 struct cp_options {
     bool recursive, dry_run, no_clobber, follow_symlinks, json;
+    bool literal;                /* no name of a source has wildcards */
     int64_t if_generation_match; /* of what is at the destination; 0: no condition */
     const char *content_type;    /* NULL: by the file's name; "": the service's default */
     enum rg_upload_method method;

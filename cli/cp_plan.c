@@ -3,57 +3,34 @@
  * Where a source goes depends on the command line only, and not on what is there already, so that
  * an interrupted run can be repeated: a destination that ends in "/", a bucket, "." and ".." are
  * places to put things into under their own names; anything else is the new name. The one exception
- * is a single file that goes to a folder that exists on this machine.
+ * is a single file that goes to a folder that exists on this machine. What wildcards match is put
+ * into the destination, like several sources.
  *
  * Trees are walked in the order of the names of their objects, so that what is in the bucket
  * already can be had page by page, however much else it holds. */
-#include "cli/cp.h"
-#include "cli/lister.h"
-#include "cli/lookup.h"
-#include "cli/places.h"
+#include "cli/cp_plan.h"
 
-#include <dirent.h>
+#include "cli/expand.h"
+#include "cli/lister.h"
+
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-/* Deeper folders than this are refused; a path of the system has at most 4096 bytes. */
-#define PATH_SIZE_MAX 4096
-
-struct plan {
-    struct cp_run *run;
-    const struct cp_options *options;
-    bool to_bucket, into; /* the destination is a place to put things into */
-    struct cli_uri uri;   /* to_bucket */
-    const char *folder;   /* otherwise */
-    struct lookup lookup;
-    uint64_t links; /* symbolic links left out */
-    /* Where things go, if sources may meet: several that have one name, or whose contents are
-     * meant. */
-    bool may_meet;
-    struct places places;
-    bool stopped; /* nothing more is to be planned */
-    bool merge_is_told;
-};
 
 static bool is_stream(const char *place)
 {
     return strcmp(place, "-") == 0;
 }
 
-static int no_memory(struct plan *plan)
+int cp_plan_no_memory(struct plan *plan)
 {
     plan->stopped = true;
     return cli_fail("no memory");
 }
 
-/* The last part of a path or a name: "c" of "a/b/c" and of "a/b/c/". Empty for ".", "..", and what
- * ends in them: the contents are meant. */
-static char *base_name(const char *place)
+char *cp_base_name(const char *place)
 {
     size_t end = strlen(place);
     while (end > 0 && place[end - 1] == '/') {
@@ -70,8 +47,7 @@ static char *base_name(const char *place)
     return base;
 }
 
-/* a, a/b, or b where the other is empty. Owned. */
-static char *join(const char *a, const char *b)
+char *cp_join(const char *a, const char *b)
 {
     size_t size = strlen(a);
     bool slash = size > 0 && a[size - 1] != '/' && *b != '\0';
@@ -79,12 +55,11 @@ static char *join(const char *a, const char *b)
     return asprintf(&joined, "%s%s%s", a, slash ? "/" : "", b) < 0 ? NULL : joined;
 }
 
-/* Where something goes that is called `relative` below the source, whose own name is `base`. */
-static char *target(const struct plan *plan, const char *base, const char *relative)
+char *cp_target(const struct plan *plan, const char *base, const char *relative)
 {
     const char *root = plan->to_bucket ? plan->uri.name : plan->folder;
-    char *below = plan->into ? join(base, relative) : strdup(relative);
-    char *joined = below != NULL ? join(root, below) : NULL;
+    char *below = plan->into ? cp_join(base, relative) : strdup(relative);
+    char *joined = below != NULL ? cp_join(root, below) : NULL;
     free(below);
     return joined;
 }
@@ -98,7 +73,7 @@ static bool is_folder(const char *path)
 /* gcloud copies a folder into a destination that exists, and to a destination that does not; here
  * it becomes the destination in either case. Whoever expects the other hears of it before anything
  * is copied. */
-static void merge_tell(struct plan *plan, const char *base)
+void cp_merge_tell(struct plan *plan, const char *base)
 {
     bool exists = false;
     if (plan->merge_is_told || plan->into || plan->options->json || *base == '\0') {
@@ -106,7 +81,7 @@ static void merge_tell(struct plan *plan, const char *base)
     }
     plan->merge_is_told = true;
     const char *root = plan->to_bucket ? plan->uri.name : plan->folder;
-    char *root_base = base_name(root);
+    char *root_base = cp_base_name(root);
     if (root_base == NULL || strcmp(root_base, base) == 0) {
         free(root_base);
         return;
@@ -192,7 +167,7 @@ static bool place_take(struct plan *plan, const struct cp_item *item)
     const char *place = plan->to_bucket ? item->name : item->path;
     bool is_free = true;
     if (plan->may_meet && places_take(&plan->places, place, &is_free) < 0) {
-        no_memory(plan);
+        cp_plan_no_memory(plan);
         return false;
     }
     if (is_free) {
@@ -213,14 +188,13 @@ static bool place_take(struct plan *plan, const struct cp_item *item)
     return false;
 }
 
-/* Takes `name`. */
-static void upload_plan(struct plan *plan, const char *path, char *name, const struct stat *stat)
+void cp_upload_plan(struct plan *plan, const char *path, char *name, const struct stat *stat)
 {
     struct cp_item *item = cp_item_create(CP_UPLOAD);
     if (item == NULL || name == NULL) {
         free(name);
         cp_item_destroy(item);
-        no_memory(plan);
+        cp_plan_no_memory(plan);
         return;
     }
     item->name = name;
@@ -230,7 +204,7 @@ static void upload_plan(struct plan *plan, const char *path, char *name, const s
     item->is_size_known = true;
     if (item->path == NULL || item->bucket == NULL) {
         cp_item_destroy(item);
-        no_memory(plan);
+        cp_plan_no_memory(plan);
         return;
     }
     if (strlen(name) > RG_OBJECT_NAME_SIZE_MAX) {
@@ -263,7 +237,7 @@ static void object_plan(struct plan *plan, const char *bucket, const char *name,
         free(to_bucket);
         free(destination);
         cp_item_destroy(item);
-        no_memory(plan);
+        cp_plan_no_memory(plan);
         return;
     }
     if (plan->to_bucket) {
@@ -298,179 +272,6 @@ static void object_plan(struct plan *plan, const char *bucket, const char *name,
     }
 }
 
-struct entry {
-    char *name; /* with "/" at the end of a folder's, as it is in objects' names */
-    struct stat stat;
-};
-
-struct entries {
-    struct entry *items;
-    size_t count, capacity;
-};
-
-static int entry_compare(const void *a, const void *b)
-{
-    const struct entry *left = a, *right = b;
-    return strcmp(left->name, right->name);
-}
-
-static void entries_free(struct entries *entries)
-{
-    for (size_t i = 0; i < entries->count; i++) {
-        free(entries->items[i].name);
-    }
-    free(entries->items);
-}
-
-/* Takes `name`. */
-static int entries_add(struct entries *entries, char *name, const struct stat *stat)
-{
-    if (entries->count == entries->capacity) {
-        size_t capacity = RG_MAX(2 * entries->capacity, (size_t)32);
-        struct entry *grown = reallocarray(entries->items, capacity, sizeof(*grown));
-        if (grown == NULL) {
-            free(name);
-            return -ENOMEM;
-        }
-        entries->items = grown;
-        entries->capacity = capacity;
-    }
-    entries->items[entries->count++] = (struct entry){.name = name, .stat = *stat};
-    return 0;
-}
-
-/* One name of a folder. What cannot be copied is said here; links are counted. */
-static int entry_read(struct plan *plan, struct entries *entries, int folder, const char *path,
-                      const char *name)
-{
-    struct stat stat;
-    int flags = plan->options->follow_symlinks ? 0 : AT_SYMLINK_NOFOLLOW;
-    if (fstatat(folder, name, &stat, flags) < 0) {
-        cp_run_refuse(plan->run, "%s/%s: %s", path, name, local_error_text(-errno));
-        return 0;
-    }
-    if (S_ISLNK(stat.st_mode)) {
-        plan->links++;
-        return 0;
-    }
-    if (!S_ISREG(stat.st_mode) && !S_ISDIR(stat.st_mode)) {
-        cp_run_refuse(plan->run, "%s/%s: neither a file nor a folder; skipped", path, name);
-        return 0;
-    }
-    if (S_ISREG(stat.st_mode) && local_name_is_part(name)) {
-        return 0;
-    }
-    char *sorted;
-    if (asprintf(&sorted, "%s%s", name, S_ISDIR(stat.st_mode) ? "/" : "") < 0) {
-        return -ENOMEM;
-    }
-    return entries_add(entries, sorted, &stat);
-}
-
-static int folder_read(struct plan *plan, const char *path, struct entries *out_entries)
-{
-    DIR *folder = opendir(path);
-    if (folder == NULL) {
-        cp_run_refuse(plan->run, "%s: %s", path, local_error_text(-errno));
-        return 0;
-    }
-    int rc = 0;
-    struct dirent *each;
-    while (rc == 0 && (errno = 0, each = readdir(folder)) != NULL) {
-        if (strcmp(each->d_name, ".") != 0 && strcmp(each->d_name, "..") != 0) {
-            rc = entry_read(plan, out_entries, dirfd(folder), path, each->d_name);
-        }
-    }
-    if (rc == 0 && errno != 0) {
-        cp_run_refuse(plan->run, "%s: %s", path, strerror(errno));
-    }
-    closedir(folder);
-    if (out_entries->count > 0) {
-        qsort(out_entries->items, out_entries->count, sizeof(*out_entries->items), entry_compare);
-    }
-    return rc;
-}
-
-/* The folders that lead to one, for finding links that lead back. */
-struct ancestor {
-    const struct ancestor *above;
-    dev_t device;
-    ino_t inode;
-};
-
-static bool is_loop(const struct ancestor *above, const struct stat *stat)
-{
-    for (; above != NULL; above = above->above) {
-        if (above->device == stat->st_dev && above->inode == stat->st_ino) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* `path` and `relative` are of the folder; `relative` is "" or ends in "/". */
-static void walk(struct plan *plan, const char *base, const char *path, const char *relative,
-                 const struct ancestor *self)
-{
-    struct entries entries = {0};
-    if (strlen(path) > PATH_SIZE_MAX) {
-        cp_run_refuse(plan->run, "%.60s...: the path is longer than %d bytes", path, PATH_SIZE_MAX);
-    } else if (folder_read(plan, path, &entries) < 0) {
-        no_memory(plan);
-    }
-    for (size_t i = 0; i < entries.count && !plan->stopped; i++) {
-        struct entry *entry = &entries.items[i];
-        char *below = join(path, entry->name);
-        char *name = NULL;
-        if (below == NULL || asprintf(&name, "%s%s", relative, entry->name) < 0) {
-            free(below);
-            no_memory(plan);
-            break;
-        }
-        if (S_ISREG(entry->stat.st_mode)) {
-            upload_plan(plan, below, target(plan, base, name), &entry->stat);
-        } else if (is_loop(self, &entry->stat)) {
-            cp_run_refuse(plan->run, "%s: a link to a folder above it; skipped", below);
-        } else {
-            struct ancestor folder = {self, entry->stat.st_dev, entry->stat.st_ino};
-            below[strlen(below) - 1] = '\0';
-            walk(plan, base, below, name, &folder);
-        }
-        free(below);
-        free(name);
-    }
-    entries_free(&entries);
-}
-
-static void plan_local(struct plan *plan, const char *source)
-{
-    struct stat stat_;
-    if (stat(source, &stat_) < 0) {
-        cp_run_refuse(plan->run, "%s: %s", source, local_error_text(-errno));
-        return;
-    }
-    char *base = base_name(source);
-    if (base == NULL) {
-        no_memory(plan);
-    } else if (S_ISREG(stat_.st_mode)) {
-        char *name = plan->into ? target(plan, base, "") : strdup(plan->uri.name);
-        upload_plan(plan, source, name, &stat_);
-    } else if (!S_ISDIR(stat_.st_mode)) {
-        cp_run_refuse(plan->run,
-                      "%s: not a regular file; read it as standard input: `cp - ... <%s`", source,
-                      source);
-    } else if (!plan->options->recursive) {
-        cp_run_refuse(plan->run, "%s: is a folder; copy it with -r", source);
-    } else {
-        struct ancestor self = {NULL, stat_.st_dev, stat_.st_ino};
-        merge_tell(plan, base);
-        if (!plan->stopped) {
-            walk(plan, base, source, "", &self);
-        }
-    }
-    free(base);
-}
-
 /* An object whose name ends in "/" stands for a folder, as consoles make them: it becomes one here,
  * and is copied like any other between buckets. */
 static void plan_marker(struct plan *plan, const char *bucket, const struct rg_object *object,
@@ -495,10 +296,10 @@ static void plan_listed(struct plan *plan, const char *bucket, const char *base,
     size_t size = strlen(relative);
     bool marker = size > 0 && relative[size - 1] == '/';
     char *checked = strndup(relative, size - marker);
-    char *destination = target(plan, base, relative);
+    char *destination = cp_target(plan, base, relative);
     if (checked == NULL || destination == NULL) {
         free(destination);
-        no_memory(plan);
+        cp_plan_no_memory(plan);
     } else if (plan->to_bucket) {
         /* The marker of the source's own folder becomes that of the destination's. */
         char *folder = NULL;
@@ -526,7 +327,7 @@ static void plan_listed(struct plan *plan, const char *bucket, const char *base,
 static char *place_within(const struct plan *plan, const struct cli_uri *uri, const char *base,
                           const char *prefix)
 {
-    char *root = target(plan, base, ""), *within = NULL;
+    char *root = cp_target(plan, base, ""), *within = NULL;
     size_t size = root != NULL ? strlen(root) : 0;
     bool slash = size > 0 && root[size - 1] != '/';
     if (root != NULL && asprintf(&within, "%s%s", root, slash ? "/" : "") < 0) {
@@ -549,13 +350,13 @@ static void plan_prefix(struct plan *plan, const struct cli_uri *uri, const char
     size_t size = strlen(uri->name);
     bool slash = size > 0 && uri->name[size - 1] != '/';
     if (asprintf(&prefix, "%s%s", uri->name, slash ? "/" : "") < 0) {
-        no_memory(plan);
+        cp_plan_no_memory(plan);
         return;
     }
     char *within = place_within(plan, uri, base, prefix);
     if (within == NULL) {
         free(prefix);
-        no_memory(plan);
+        cp_plan_no_memory(plan);
         return;
     }
     uint64_t left_out = 0;
@@ -569,7 +370,7 @@ static void plan_prefix(struct plan *plan, const struct cli_uri *uri, const char
         *out_count += page->object_count;
         for (size_t i = 0; i < page->object_count && !plan->stopped; i++) {
             const char *relative = page->objects[i].name + strlen(prefix);
-            merge_tell(plan, base);
+            cp_merge_tell(plan, base);
             if (*within != '\0' && strncmp(page->objects[i].name, within, strlen(within)) == 0) {
                 left_out++;
             } else if (*relative != '\0' || plan->to_bucket) {
@@ -597,12 +398,34 @@ static bool object_find(struct plan *plan, const struct cli_uri *uri, struct the
     return out_there->exists;
 }
 
+/* An object that wildcards match: put into the destination. */
+static void plan_match(struct plan *plan, const char *bucket, const char *base,
+                       const struct rg_object *object)
+{
+    const char *problem = plan->to_bucket ? NULL : local_name_problem(base);
+    size_t size = strlen(object->name);
+    if (problem == NULL && size > 0 && object->name[size - 1] == '/' && !plan->to_bucket) {
+        problem = "its name ends in \"/\"";
+    }
+    if (problem != NULL) {
+        cp_run_refuse(plan->run, "gs://%s/%s: cannot be a file in %s: %s", bucket, object->name,
+                      plan->folder, problem);
+        return;
+    }
+    char *destination = cp_target(plan, base, "");
+    if (destination == NULL) {
+        cp_plan_no_memory(plan);
+    } else {
+        object_plan(plan, bucket, object->name, object, destination);
+    }
+}
+
 static void plan_object(struct plan *plan, const struct cli_uri *uri, const char *base, bool known)
 {
-    char *destination = plan->into ? target(plan, base, "")
+    char *destination = plan->into ? cp_target(plan, base, "")
                                    : strdup(plan->to_bucket ? plan->uri.name : plan->folder);
     if (destination == NULL) {
-        no_memory(plan);
+        cp_plan_no_memory(plan);
         return;
     }
     if (!plan->to_bucket && plan->into && local_name_problem(base) != NULL) {
@@ -630,6 +453,64 @@ static void plan_object(struct plan *plan, const struct cli_uri *uri, const char
     object_plan(plan, uri->bucket, uri->name, exists ? &object : NULL, destination);
 }
 
+struct match {
+    struct plan *plan;
+    const char *bucket;
+    uint64_t folders; /* left out */
+};
+
+static int match_take(void *context, const char *name, const struct rg_object *object)
+{
+    struct match *match = context;
+    struct plan *plan = match->plan;
+    char *base = cp_base_name(name);
+    struct cli_uri uri = {0};
+    snprintf(uri.bucket, sizeof(uri.bucket), "%s", match->bucket);
+    snprintf(uri.name, sizeof(uri.name), "%s", name);
+    uint64_t count = 0;
+    if (base == NULL) {
+        cp_plan_no_memory(plan);
+    } else if (object == NULL && !plan->options->recursive) {
+        match->folders++;
+    } else if (object == NULL && *base == '\0') {
+        cp_run_refuse(plan->run, "gs://%s/%s: a folder without a name of its own; skipped",
+                      match->bucket, name);
+    } else if (object == NULL) {
+        plan_prefix(plan, &uri, base, &count);
+    } else {
+        plan_match(plan, match->bucket, base, object);
+    }
+    free(base);
+    return plan->stopped ? CLI_FAILED : CLI_DONE;
+}
+
+static void plan_matches(struct plan *plan, const struct cli_uri *uri)
+{
+    struct match match = {plan, uri->bucket, 0};
+    struct expand expand = {.session = plan->run->session,
+                            .bucket = uri->bucket,
+                            .folders = true,
+                            .ordered = plan->to_bucket,
+                            .context = &match,
+                            .take = match_take};
+    int status = expand_pattern(&expand, uri->name);
+    plan->stopped = plan->stopped || status != CLI_DONE;
+    if (plan->stopped) {
+        return;
+    }
+    if (expand.count == 0) {
+        cp_run_refuse(plan->run,
+                      "nothing in gs://%s is matched by \"%s\"; --literal takes it as a name",
+                      uri->bucket, uri->name);
+    } else if (match.folders == expand.count) {
+        cp_run_refuse(plan->run, "gs://%s/%s: only folders match; copy them with -r", uri->bucket,
+                      uri->name);
+    } else if (match.folders > 0) {
+        cli_note("%" PRIu64 " folder%s skipped; -r copies what is in them", match.folders,
+                 match.folders == 1 ? "" : "s");
+    }
+}
+
 static void plan_remote(struct plan *plan, const char *source)
 {
     struct cli_uri uri;
@@ -637,11 +518,15 @@ static void plan_remote(struct plan *plan, const char *source)
         plan->stopped = true;
         return;
     }
-    char *base = base_name(uri.name[0] != '\0' ? uri.name : uri.bucket);
+    if (expand_is_pattern(source, plan->options->literal)) {
+        plan_matches(plan, &uri);
+        return;
+    }
+    char *base = cp_base_name(uri.name[0] != '\0' ? uri.name : uri.bucket);
     size_t size = strlen(uri.name);
     bool may_be_object = size > 0 && uri.name[size - 1] != '/';
     if (base == NULL) {
-        no_memory(plan);
+        cp_plan_no_memory(plan);
     } else if (!plan->options->recursive && !may_be_object) {
         cp_run_refuse(plan->run, "%s: is a %s; copy it with -r", source,
                       size == 0 ? "bucket" : "folder");
@@ -680,7 +565,7 @@ int cp_plan_check(const struct cp_options *options, char *const *sources, size_t
                   const char *destination)
 {
     struct cli_uri uri;
-    bool to_bucket = cli_is_uri(destination);
+    bool to_bucket = cli_is_uri(destination), has_pattern = false;
     if (to_bucket && !cli_parse_uri(destination, &uri)) {
         return CLI_USAGE;
     }
@@ -694,10 +579,12 @@ int cp_plan_check(const struct cp_options *options, char *const *sources, size_t
                 "\"%s\"",
                 sources[i], destination);
         }
+        bool is_pattern = expand_is_pattern(sources[i], options->literal);
         if ((is_stream(sources[i]) || is_stream(destination)) &&
-            (source_count > 1 || options->recursive)) {
-            return cli_usage("with \"-\" there must be one source, and no -r");
+            (source_count > 1 || options->recursive || is_pattern)) {
+            return cli_usage("with \"-\" there must be one source, and neither -r nor wildcards");
         }
+        has_pattern = has_pattern || is_pattern;
         if (is_stream(sources[i]) && (uri = (struct cli_uri){0}, true) &&
             (!cli_parse_uri(destination, &uri) || uri.name[0] == '\0' ||
              names_a_place(destination))) {
@@ -717,8 +604,10 @@ int cp_plan_check(const struct cp_options *options, char *const *sources, size_t
     if (options->if_generation_match != 0 && options->no_clobber) {
         return cli_usage("--no-clobber and --if-generation-match exclude each other");
     }
-    if (options->if_generation_match > 0 && (source_count > 1 || options->recursive)) {
-        return cli_usage("--if-generation-match with a generation is for one source without -r");
+    if (options->if_generation_match > 0 &&
+        (source_count > 1 || options->recursive || has_pattern)) {
+        return cli_usage("--if-generation-match with a generation is for one source without -r and "
+                         "wildcards");
     }
     bool conditional = options->if_generation_match != 0 || options->no_clobber;
     if (conditional && options->method == RG_UPLOAD_MULTIPART) {
@@ -727,10 +616,11 @@ int cp_plan_check(const struct cp_options *options, char *const *sources, size_t
     return CLI_DONE;
 }
 
-static int destination_open(struct plan *plan, const char *const destination, size_t source_count)
+/* `many`: of sources, or of what one stands for. */
+static int destination_open(struct plan *plan, const char *const destination, bool many)
 {
     plan->to_bucket = cli_is_uri(destination);
-    plan->into = source_count > 1 || names_a_place(destination);
+    plan->into = many || names_a_place(destination);
     if (!plan->to_bucket) {
         plan->folder = destination;
         plan->into = plan->into || (!plan->options->recursive && is_folder(destination));
@@ -738,7 +628,7 @@ static int destination_open(struct plan *plan, const char *const destination, si
     }
     RG_ASSERT(cli_parse_uri(destination, &plan->uri));
     plan->into = plan->into || plan->uri.name[0] == '\0';
-    bool many = plan->options->recursive || source_count > 1;
+    many = many || plan->options->recursive;
     return lookup_open(&plan->lookup, plan->run->session, plan->uri.bucket, many ? 0 : 1);
 }
 
@@ -756,7 +646,7 @@ static bool may_meet(char *const *sources, size_t count)
         struct cli_uri uri = {0};
         bool is_bucket =
             cli_is_uri(sources[i]) && cli_parse_uri(sources[i], &uri) && uri.name[0] == '\0';
-        names[i] = base_name(is_bucket ? uri.bucket : sources[i]);
+        names[i] = cp_base_name(is_bucket ? uri.bucket : sources[i]);
         may = names[i] == NULL || names[i][0] == '\0';
     }
     if (!may) {
@@ -775,14 +665,18 @@ static bool may_meet(char *const *sources, size_t count)
 int cp_plan(struct cp_run *run, char *const *sources, size_t source_count, const char *destination)
 {
     struct plan plan = {.run = run, .options = run->options};
-    int status = destination_open(&plan, destination, source_count);
+    bool has_pattern = false;
+    for (size_t i = 0; i < source_count; i++) {
+        has_pattern = has_pattern || expand_is_pattern(sources[i], run->options->literal);
+    }
+    int status = destination_open(&plan, destination, source_count > 1 || has_pattern);
     plan.stopped = status != CLI_DONE;
-    plan.may_meet = source_count > 1 && may_meet(sources, source_count);
+    plan.may_meet = has_pattern || (source_count > 1 && may_meet(sources, source_count));
     for (size_t i = 0; i < source_count && !plan.stopped; i++) {
         if (cli_is_uri(sources[i])) {
             plan_remote(&plan, sources[i]);
         } else {
-            plan_local(&plan, sources[i]);
+            cp_plan_local(&plan, sources[i]);
         }
     }
     if (plan.links > 0) {

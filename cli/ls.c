@@ -1,5 +1,6 @@
 /* `ringest ls`: the names below a prefix, printed as they come. */
 #include "cli/cli.h"
+#include "cli/expand.h"
 #include "cli/lister.h"
 #include "cli/object_text.h"
 #include "cli/session.h"
@@ -12,7 +13,7 @@
 struct ls {
     struct cli_session session;
     const char *glob; /* NULL: none */
-    bool json, hex, recursive, versions;
+    bool json, hex, recursive, versions, literal;
     enum object_detail detail;
     uint64_t object_count, byte_count; /* of all places */
     /* The place that is being listed. */
@@ -35,32 +36,44 @@ static int keep_prefix(struct ls *ls, const char *prefix)
     return ls->prefixes[ls->prefixes_kept++] != NULL ? CLI_DONE : cli_fail("no memory");
 }
 
+static int print_prefix(struct ls *ls, const char *prefix)
+{
+    ls->found++;
+    if (ls->json) {
+        return keep_prefix(ls, prefix);
+    }
+    object_print_prefix(ls->uri.bucket, prefix, ls->detail);
+    return CLI_DONE;
+}
+
+static void print_object(struct ls *ls, const struct rg_object *object)
+{
+    if (ls->json) {
+        fputs_unlocked(!ls->json_is_open      ? "{\"objects\":["
+                       : ls->objects_here > 0 ? ","
+                                              : "",
+                       stdout);
+        ls->json_is_open = true;
+        object_print_json(object, ls->hex);
+    } else {
+        object_print_line(ls->uri.bucket, object, ls->detail, ls->versions);
+    }
+    ls->found++;
+    ls->objects_here++;
+    ls->object_count++;
+    ls->byte_count += object->size;
+}
+
 static int print_page(struct ls *ls, const struct rg_list_page *page)
 {
-    if (ls->json && !ls->json_is_open) {
-        printf("{\"objects\":[");
-        ls->json_is_open = true;
-    }
-    ls->found += page->prefix_count + page->object_count;
-    for (size_t i = 0; i < page->prefix_count; i++) {
-        if (!ls->json) {
-            object_print_prefix(ls->uri.bucket, page->prefixes[i], ls->detail);
-        } else if (keep_prefix(ls, page->prefixes[i]) != CLI_DONE) {
-            return CLI_FAILED;
-        }
+    int status = CLI_DONE;
+    for (size_t i = 0; i < page->prefix_count && status == CLI_DONE; i++) {
+        status = print_prefix(ls, page->prefixes[i]);
     }
     for (size_t i = 0; i < page->object_count; i++) {
-        const struct rg_object *object = &page->objects[i];
-        if (ls->json) {
-            fputs_unlocked(ls->objects_here++ > 0 ? "," : "", stdout);
-            object_print_json(object, ls->hex);
-        } else {
-            object_print_line(ls->uri.bucket, object, ls->detail, ls->versions);
-        }
-        ls->object_count++;
-        ls->byte_count += page->objects[i].size;
+        print_object(ls, &page->objects[i]);
     }
-    return CLI_DONE;
+    return status;
 }
 
 /* What comes behind the last page. A listing that failed is left open, so that nobody takes a part
@@ -97,12 +110,12 @@ static void prefixes_free(struct ls *ls)
     ls->prefixes_kept = 0;
 }
 
-static int list_place(struct ls *ls)
+static int list_prefix(struct ls *ls, const char *prefix)
 {
     bool cuts = !ls->recursive && ls->glob == NULL;
     struct rg_listing_options options = {
         .bucket = ls->uri.bucket,
-        .prefix = ls->uri.name,
+        .prefix = prefix,
         .delimiter = cuts ? "/" : NULL,
         .glob = ls->glob,
         .versions = ls->versions,
@@ -111,8 +124,6 @@ static int list_place(struct ls *ls)
     };
     struct lister lister;
     const struct rg_list_page *page = NULL;
-    ls->json_is_open = false;
-    ls->found = ls->objects_here = 0;
     int status = lister_open(&lister, &ls->session, &options);
     /* Nobody wants the rest when the output is broken. */
     while (status == CLI_DONE && !ferror(stdout) &&
@@ -120,6 +131,38 @@ static int list_place(struct ls *ls)
         status = print_page(ls, page);
     }
     lister_close(&lister);
+    return status;
+}
+
+/* A folder that is matched is shown as one, or with -r what is below it. */
+static int match_take(void *context, const char *name, const struct rg_object *object)
+{
+    struct ls *ls = context;
+    if (ferror(stdout)) {
+        return CLI_FAILED;
+    }
+    if (object == NULL) {
+        bool opens = ls->recursive || ls->uri.name[strlen(ls->uri.name) - 1] == '/';
+        return opens ? list_prefix(ls, name) : print_prefix(ls, name);
+    }
+    print_object(ls, object);
+    return CLI_DONE;
+}
+
+static int list_place(struct ls *ls, const char *place)
+{
+    ls->json_is_open = false;
+    ls->found = ls->objects_here = 0;
+    struct expand expand = {.session = &ls->session,
+                            .bucket = ls->uri.bucket,
+                            .folders = true,
+                            .ordered = true,
+                            .versions = ls->versions,
+                            .context = ls,
+                            .take = match_take};
+    int status = expand_is_pattern(place, ls->literal || ls->glob != NULL)
+                     ? expand_pattern(&expand, ls->uri.name)
+                     : list_prefix(ls, ls->uri.name);
     if (status == CLI_DONE) {
         print_end(ls);
     }
@@ -128,10 +171,13 @@ static int list_place(struct ls *ls)
 }
 
 /* Whoever names something wants it to be there. */
-static int nothing_found(const struct ls *ls)
+static int nothing_found(const struct ls *ls, const char *place)
 {
     if (ls->json || (ls->uri.name[0] == '\0' && ls->glob == NULL)) {
         return CLI_DONE;
+    }
+    if (expand_is_pattern(place, ls->literal || ls->glob != NULL)) {
+        return expand_none(&ls->uri);
     }
     return ls->glob != NULL
                ? cli_fail("nothing in gs://%s/%s is matched by \"%s\"", ls->uri.bucket,
@@ -145,10 +191,10 @@ static int list_all(struct ls *ls, char *const *places, int count)
     object_text_begin();
     for (int i = 0; i < count && !ferror(stdout); i++) {
         RG_ASSERT(cli_parse_uri(places[i], &ls->uri));
-        int one = list_place(ls);
+        int one = list_place(ls, places[i]);
         /* What was found so far comes before what is said of the rest. */
         if (one == CLI_DONE && ls->found == 0 && (count == 1 || fflush(stdout) == 0)) {
-            one = nothing_found(ls);
+            one = nothing_found(ls, places[i]);
         }
         status = one != CLI_DONE ? one : status;
     }
@@ -177,7 +223,7 @@ static int places_check(char *const *places, int count)
     return CLI_DONE;
 }
 
-enum { OPTION_GLOB = CLI_OPTION_FIRST, OPTION_HEX };
+enum { OPTION_GLOB = CLI_OPTION_FIRST, OPTION_HEX, OPTION_LITERAL };
 
 static bool ls_option(struct ls *ls, int option)
 {
@@ -204,6 +250,9 @@ static bool ls_option(struct ls *ls, int option)
     case OPTION_HEX:
         ls->hex = true;
         return true;
+    case OPTION_LITERAL:
+        ls->literal = true;
+        return true;
     default:
         return false;
     }
@@ -218,6 +267,7 @@ static int ls_run(int argc, char **argv)
                                             {"versions", no_argument, NULL, 'a'},
                                             {"glob", required_argument, NULL, OPTION_GLOB},
                                             {"hex", no_argument, NULL, OPTION_HEX},
+                                            {"literal", no_argument, NULL, OPTION_LITERAL},
                                             {0}};
     struct ls ls = {0};
     struct cli_connection connection = {.connections = LISTER_REQUESTS};
@@ -251,24 +301,27 @@ const struct cli_command cli_ls = {
     .name = "ls",
     .arguments = "gs://BUCKET/PREFIX... [OPTIONS]",
     .summary = "list objects",
-    .help = "Options:\n"
-            "  -l, --long         print size, time of change and generation, and a sum at the end\n"
-            "  -h, --human-readable\n"
-            "                     the same with sizes such as 1.5 MiB\n"
-            "  -r, --recursive    list all names (-R works too); by default names end at the next "
-            "\"/\",\n"
-            "                     and empty folders of hierarchical buckets are shown too\n"
-            "  -a, --versions     old versions too, each as NAME#GENERATION\n"
-            "  --glob PATTERN     only whole names that match: * within a part between \"/\", **\n"
-            "                     across them, ? [a-z] {a,b}; implies -r\n"
-            "  --json             one JSON object in a line for each argument:\n"
-            "                     {\"objects\":[...],\"prefixes\":[...]}\n"
-            "  --hex              checksums as hexadecimal digits; default: "
-            "base64\n" CLI_CONNECTION_HELP
-            "\nA prefix is literal: gs://b/a lists everything that begins with \"a\".\n"
-            "End it with \"/\" to list a folder.\n"
-            "\nExamples:\n"
-            "  ringest ls -lh gs://bucket/folder/\n"
-            "  ringest ls gs://bucket --glob '**.jpg' | wc -l\n",
+    .help =
+        "Options:\n"
+        "  -l, --long         print size, time of change and generation, and a sum at the end\n"
+        "  -h, --human-readable\n"
+        "                     the same with sizes such as 1.5 MiB\n"
+        "  -r, --recursive    list all names (-R works too); by default names end at the next "
+        "\"/\",\n"
+        "                     and empty folders of hierarchical buckets are shown too\n"
+        "  -a, --versions     old versions too, each as NAME#GENERATION\n"
+        "  --glob PATTERN     only whole names that match, compared by the service: * within a\n"
+        "                     part between \"/\", ** across them, ? [a-z] {a,b}; implies -r\n"
+        "  --literal          wildcards in PREFIX are characters of names\n"
+        "  --json             one JSON object in a line for each argument:\n"
+        "                     {\"objects\":[...],\"prefixes\":[...]}\n"
+        "  --hex              checksums as hexadecimal digits; default: "
+        "base64\n" CLI_CONNECTION_HELP
+        "\ngs://b/a lists everything that begins with \"a\". End it with \"/\" to list a folder.\n"
+        "With wildcards, names match as a whole: * ? [a-z] within a part between \"/\", ** "
+        "across.\n"
+        "\nExamples:\n"
+        "  ringest ls -lh gs://bucket/folder/\n"
+        "  ringest ls 'gs://bucket/**.jpg' | wc -l\n",
     .run = ls_run,
 };

@@ -82,21 +82,6 @@ static int help(int argc, char **argv)
     return cli_current != NULL ? cli_help() : command_unknown(argv[2]);
 }
 
-/* Other programs expand gs://bucket/logs-*. Here that is a name, which may well exist. */
-static int wildcards_explain(int status, char *const *arguments, int count)
-{
-    bool is_any = false;
-    for (int i = 0; i < count; i++) {
-        is_any = is_any || (cli_is_uri(arguments[i]) && strpbrk(arguments[i], "*?") != NULL);
-    }
-    if (status == CLI_FAILED && is_any && !cli_interrupted()) {
-        cli_note(
-            "* and ? are literal in gs:// names; `ringest ls gs://BUCKET --glob PATTERN` lists "
-            "the names that match");
-    }
-    return status;
-}
-
 /* Whoever starts the program may have closed some of the first three descriptors. A file or a
  * connection must not get such a number: messages would be written into it. What is opened in its
  * place fails with EBADF, as the closed one would. */
@@ -129,6 +114,5 @@ int main(int argc, char **argv)
     if (cli_current == NULL) {
         return command_unknown(name);
     }
-    int status = cli_current->run(argc - 1, argv + 1);
-    return cli_exit_status(wildcards_explain(status, argv + 1, argc - 1));
+    return cli_exit_status(cli_current->run(argc - 1, argv + 1));
 }

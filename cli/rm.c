@@ -5,8 +5,10 @@
  * Generations are never named themselves: that would remove the history that a bucket with versions
  * keeps. A name that was given without a condition is asked for once only. */
 #include "cli/cli.h"
+#include "cli/expand.h"
 #include "cli/lister.h"
 #include "cli/lookup.h"
+#include "cli/places.h"
 #include "cli/progress.h"
 #include "cli/rm_unfinished.h"
 #include "cli/session.h"
@@ -30,16 +32,19 @@ struct batch {
 
 struct rm {
     struct cli_session session;
-    bool recursive, unfinished, dry_run, json;
+    bool recursive, unfinished, dry_run, json, literal, has_age;
     double older_than_s; /* of what is unfinished */
     int64_t if_generation_match;
     struct batch batches[BATCHES_INFLIGHT]; /* by user_data; those with a bucket are out */
     struct batch *filling;
     uint32_t out;
-    uint64_t found, removed, failed;
-    bool stopped;   /* nothing more is to be asked for */
-    bool all_found; /* `found` will not grow */
+    uint64_t seen, found, removed, failed; /* seen: also what was found before */
+    bool stopped;                          /* nothing more is to be asked for */
+    bool all_found;                        /* `found` will not grow */
     struct progress progress;
+    /* What was added, if several arguments may stand for the same. */
+    bool may_meet;
+    struct places places;
 };
 
 static void batch_clear(struct batch *batch)
@@ -252,6 +257,18 @@ static struct batch *batch_open(struct rm *rm, const char *bucket, bool is_liste
 static int add(struct rm *rm, const char *bucket, const char *name, int64_t generation,
                bool is_listed)
 {
+    rm->seen++;
+    if (rm->may_meet) {
+        char place[RG_BUCKET_NAME_SIZE_MAX + RG_OBJECT_NAME_SIZE_MAX + 2];
+        bool is_new = true;
+        snprintf(place, sizeof(place), "%s/%s", bucket, name);
+        if (places_take(&rm->places, place, &is_new) < 0) {
+            return cli_fail("no memory");
+        }
+        if (!is_new) {
+            return CLI_DONE;
+        }
+    }
     rm->found++;
     if (rm->dry_run) {
         return printf("would remove gs://%s/%s\n", bucket, cli_shown(name)) < 0
@@ -281,10 +298,26 @@ static int add(struct rm *rm, const char *bucket, const char *name, int64_t gene
     return CLI_DONE;
 }
 
+static int add_listed(struct rm *rm, const char *bucket, const char *prefix)
+{
+    struct rg_listing_options options = {.bucket = bucket, .prefix = prefix};
+    struct lister lister = {0};
+    const struct rg_list_page *page = NULL;
+    int status = lister_open(&lister, &rm->session, &options);
+    while (status == CLI_DONE && !rm->stopped &&
+           (status = lister_next(&lister, &page)) == CLI_DONE && page != NULL) {
+        for (size_t i = 0; i < page->object_count && status == CLI_DONE; i++) {
+            status = add(rm, bucket, page->objects[i].name, page->objects[i].generation, true);
+        }
+    }
+    lister_close(&lister);
+    return status;
+}
+
 /* The object itself, if there is one, with what is below it. */
 static int add_tree(struct rm *rm, const struct cli_uri *uri)
 {
-    uint64_t found_before = rm->found;
+    uint64_t seen_before = rm->seen;
     size_t size = strlen(uri->name);
     bool is_folder = size == 0 || uri->name[size - 1] == '/';
     char prefix[RG_OBJECT_NAME_SIZE_MAX + 2];
@@ -297,24 +330,63 @@ static int add_tree(struct rm *rm, const struct cli_uri *uri)
             status = add(rm, uri->bucket, uri->name, there.generation, true);
         }
     }
-    struct rg_listing_options options = {.bucket = uri->bucket, .prefix = prefix};
-    struct lister lister = {0};
-    const struct rg_list_page *page = NULL;
     if (status == CLI_DONE) {
-        status = lister_open(&lister, &rm->session, &options);
+        status = add_listed(rm, uri->bucket, prefix);
     }
-    while (status == CLI_DONE && !rm->stopped &&
-           (status = lister_next(&lister, &page)) == CLI_DONE && page != NULL) {
-        for (size_t i = 0; i < page->object_count && status == CLI_DONE; i++) {
-            status = add(rm, uri->bucket, page->objects[i].name, page->objects[i].generation, true);
-        }
-    }
-    lister_close(&lister);
-    if (status == CLI_DONE && !rm->stopped && rm->found == found_before) {
+    if (status == CLI_DONE && !rm->stopped && rm->seen == seen_before) {
         rm->failed++;
         return cli_fail("gs://%s/%s: no such object, and nothing below it", uri->bucket, uri->name);
     }
     return status;
+}
+
+struct match {
+    struct rm *rm;
+    const char *bucket;
+    uint64_t folders; /* left out */
+};
+
+static int match_take(void *context, const char *name, const struct rg_object *object)
+{
+    struct match *match = context;
+    struct rm *rm = match->rm;
+    if (rm->stopped) {
+        return CLI_FAILED;
+    }
+    if (object != NULL) {
+        return add(rm, match->bucket, name, object->generation, true);
+    }
+    match->folders++;
+    return rm->recursive ? add_listed(rm, match->bucket, name) : CLI_DONE;
+}
+
+/* What matches now, and of folders that match, with -r, what is below them. */
+static int add_matches(struct rm *rm, const struct cli_uri *uri)
+{
+    struct match match = {rm, uri->bucket, 0};
+    struct expand expand = {.session = &rm->session,
+                            .bucket = uri->bucket,
+                            .folders = true,
+                            .context = &match,
+                            .take = match_take};
+    int status = expand_pattern(&expand, uri->name);
+    if (rm->stopped || status != CLI_DONE) {
+        return status;
+    }
+    if (expand.count == 0) {
+        rm->failed++;
+        return expand_none(uri);
+    }
+    if (!rm->recursive && match.folders == expand.count) {
+        rm->failed++;
+        return cli_fail("gs://%s/%s: only folders match; -r removes what is in them", uri->bucket,
+                        uri->name);
+    }
+    if (!rm->recursive && match.folders > 0) {
+        cli_note("%" PRIu64 " folder%s skipped; -r removes what is in them", match.folders,
+                 match.folders == 1 ? "" : "s");
+    }
+    return CLI_DONE;
 }
 
 /* Temporary objects of uploads that have written nothing for long enough. */
@@ -351,10 +423,13 @@ static int remove_unfinished(struct rm *rm, const struct cli_uri *uri)
     return status != CLI_DONE ? status : aborted;
 }
 
-static int remove_place(struct rm *rm, const struct cli_uri *uri)
+static int remove_place(struct rm *rm, const struct cli_uri *uri, bool is_pattern)
 {
     if (rm->unfinished) {
         return remove_unfinished(rm, uri);
+    }
+    if (is_pattern) {
+        return add_matches(rm, uri);
     }
     return rm->recursive ? add_tree(rm, uri)
                          : add(rm, uri->bucket, uri->name, rm->if_generation_match, false);
@@ -370,11 +445,16 @@ static bool covers(const struct rm *rm, const char *outer, const char *inner)
     return inner[size] == '\0' || inner[size] == '/' || outer[size - 1] == '/';
 }
 
+static bool is_pattern(const struct rm *rm, const char *place)
+{
+    return expand_is_pattern(place, rm->literal || rm->unfinished);
+}
+
 /* What is named twice is removed once. */
 static bool is_repeated(const struct rm *rm, char *const *places, int count, int index)
 {
     for (int i = 0; i < count; i++) {
-        if (i != index && covers(rm, places[i], places[index]) &&
+        if (i != index && !is_pattern(rm, places[i]) && covers(rm, places[i], places[index]) &&
             (i < index || !covers(rm, places[index], places[i]))) {
             return true;
         }
@@ -386,6 +466,9 @@ static int remove_all(struct rm *rm, char *const *places, int count)
 {
     int status = CLI_DONE;
     progress_open(&rm->progress, "objects", rm->json || rm->dry_run);
+    for (int i = 0; i < count; i++) {
+        rm->may_meet = rm->may_meet || (count > 1 && is_pattern(rm, places[i]));
+    }
     for (int i = 0; i < count && !rm->stopped; i++) {
         struct cli_uri uri;
         int one = CLI_USAGE;
@@ -393,7 +476,7 @@ static int remove_all(struct rm *rm, char *const *places, int count)
             continue;
         }
         if (cli_parse_uri(places[i], &uri)) {
-            one = remove_place(rm, &uri);
+            one = remove_place(rm, &uri, is_pattern(rm, places[i]));
         }
         status = one != CLI_DONE ? one : status;
         if (cli_interrupted() && !rm->stopped) {
@@ -408,6 +491,7 @@ static int remove_all(struct rm *rm, char *const *places, int count)
         wait_for_one(rm);
     }
     progress_close(&rm->progress);
+    places_fini(&rm->places);
     if (cli_interrupted()) {
         return cli_fail("interrupted: %" PRIu64 " removed", rm->removed);
     }
@@ -437,8 +521,9 @@ static int check_places(const struct rm *rm, char *const *places, int count)
                              places[i]);
         }
     }
-    if (rm->if_generation_match != 0 && (count > 1 || rm->recursive)) {
-        return cli_usage("--if-generation-match is for one object without -r");
+    if (rm->if_generation_match != 0 &&
+        (count > 1 || rm->recursive || (count == 1 && is_pattern(rm, places[0])))) {
+        return cli_usage("--if-generation-match is for one object without -r and wildcards");
     }
     if (rm->unfinished && (rm->recursive || rm->if_generation_match != 0)) {
         return cli_usage("--unfinished excludes -r and --if-generation-match");
@@ -446,9 +531,45 @@ static int check_places(const struct rm *rm, char *const *places, int count)
     return count > 0 ? CLI_DONE : cli_usage("needs an object, gs://BUCKET/OBJECT");
 }
 
+enum {
+    OPTION_DRY_RUN = CLI_OPTION_FIRST,
+    OPTION_MATCH,
+    OPTION_UNFINISHED,
+    OPTION_OLDER_THAN,
+    OPTION_LITERAL
+};
+
+static bool rm_option(struct rm *rm, int option)
+{
+    switch (option) {
+    case CLI_OPTION_JSON:
+        rm->json = true;
+        return true;
+    case OPTION_DRY_RUN:
+        rm->dry_run = true;
+        return true;
+    case 'r':
+    case 'R':
+        rm->recursive = true;
+        return true;
+    case OPTION_LITERAL:
+        rm->literal = true;
+        return true;
+    case OPTION_MATCH:
+        return cli_parse_match(optarg, &rm->if_generation_match);
+    case OPTION_UNFINISHED:
+        rm->unfinished = true;
+        return true;
+    case OPTION_OLDER_THAN:
+        rm->has_age = true;
+        return unfinished_parse_age("--older-than", optarg, &rm->older_than_s);
+    default:
+        return false;
+    }
+}
+
 static int rm_run(int argc, char **argv)
 {
-    enum { OPTION_DRY_RUN = CLI_OPTION_FIRST, OPTION_MATCH, OPTION_UNFINISHED, OPTION_OLDER_THAN };
     static const struct option options[] = {
         CLI_CONNECTION_OPTIONS,
         {"recursive", no_argument, NULL, 'r'},
@@ -456,9 +577,9 @@ static int rm_run(int argc, char **argv)
         {"if-generation-match", required_argument, NULL, OPTION_MATCH},
         {"unfinished", no_argument, NULL, OPTION_UNFINISHED},
         {"older-than", required_argument, NULL, OPTION_OLDER_THAN},
+        {"literal", no_argument, NULL, OPTION_LITERAL},
         {0}};
     static struct rm rm = {.older_than_s = OLDER_THAN_S_DEFAULT};
-    bool has_age = false;
     struct cli_connection connection = {.connections = BATCHES_INFLIGHT + 1};
     int option;
     bool ok;
@@ -467,28 +588,11 @@ static int rm_run(int argc, char **argv)
             if (!ok) {
                 return CLI_USAGE;
             }
-        } else if (option == CLI_OPTION_JSON) {
-            rm.json = true;
-        } else if (option == OPTION_DRY_RUN) {
-            rm.dry_run = true;
-        } else if (option == 'r' || option == 'R') {
-            rm.recursive = true;
-        } else if (option == OPTION_MATCH) {
-            if (!cli_parse_match(optarg, &rm.if_generation_match)) {
-                return CLI_USAGE;
-            }
-        } else if (option == OPTION_UNFINISHED) {
-            rm.unfinished = true;
-        } else if (option == OPTION_OLDER_THAN) {
-            has_age = true;
-            if (!unfinished_parse_age("--older-than", optarg, &rm.older_than_s)) {
-                return CLI_USAGE;
-            }
-        } else {
+        } else if (!rm_option(&rm, option)) {
             return option == CLI_OPTION_HELP ? cli_help() : CLI_USAGE;
         }
     }
-    if (has_age && !rm.unfinished) {
+    if (rm.has_age && !rm.unfinished) {
         return cli_usage("--older-than is for --unfinished");
     }
     int status = check_places(&rm, &argv[optind], argc - optind);
@@ -531,12 +635,18 @@ const struct cli_command cli_rm = {
         "                     temporary objects of ringest's own uploads\n"
         "  --older-than AGE   with --unfinished: only what is older, because younger uploads may\n"
         "                     be in progress; a number with s, m, h or d; default: 1d\n"
+        "  --literal          * ? [ ] are characters of names, not wildcards\n"
         "  --json             a summary as one JSON object\n" CLI_CONNECTION_HELP
-        "\nWith -r, an object that is replaced after it was listed is not removed. In a\n"
+        "\nWildcards: * ? [a-z] within a part between \"/\", ** across them. Folders that match "
+        "are\n"
+        "removed with -r. Names from a list may have such characters: use --literal.\n"
+        "\nWith -r and wildcards, an object that is replaced after it was listed is not removed. "
+        "In a\n"
         "bucket that keeps versions, old versions stay.\n"
         "\nExamples:\n"
         "  ringest rm gs://bucket/model.pt\n"
         "  ringest rm -r gs://bucket/runs/17 --dry-run\n"
+        "  ringest rm 'gs://bucket/runs/**.tmp'\n"
         "  ringest rm --unfinished gs://bucket --older-than 12h\n",
     .run = rm_run,
 };

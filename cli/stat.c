@@ -1,5 +1,6 @@
 /* `ringest stat`: everything that is stored about an object. */
 #include "cli/cli.h"
+#include "cli/expand.h"
 #include "cli/hash_text.h"
 #include "cli/lookup.h"
 #include "cli/session.h"
@@ -142,12 +143,14 @@ static int stat_all(struct stats *stats, char *const *places, int count)
 
 static int stat_run(int argc, char **argv)
 {
-    enum { OPTION_HEX = CLI_OPTION_FIRST };
-    static const struct option options[] = {
-        CLI_CONNECTION_OPTIONS, {"hex", no_argument, NULL, OPTION_HEX}, {0}};
+    enum { OPTION_HEX = CLI_OPTION_FIRST, OPTION_LITERAL };
+    static const struct option options[] = {CLI_CONNECTION_OPTIONS,
+                                            {"hex", no_argument, NULL, OPTION_HEX},
+                                            {"literal", no_argument, NULL, OPTION_LITERAL},
+                                            {0}};
     struct cli_session session;
     static struct stats stats;
-    bool ok;
+    bool ok, literal = false;
     int option;
     struct cli_connection connection = {0};
     while ((option = cli_getopt(argc, argv, ":", options)) != -1) {
@@ -159,19 +162,32 @@ static int stat_run(int argc, char **argv)
             stats.json = true;
         } else if (option == OPTION_HEX) {
             stats.hex = true;
+        } else if (option == OPTION_LITERAL) {
+            literal = true;
         } else {
             return option == CLI_OPTION_HELP ? cli_help() : CLI_USAGE;
         }
     }
     int count = argc - optind;
-    stats.session = &session;
-    connection.connections = (uint32_t)RG_MAX(RG_MIN(count, REQUESTS_INFLIGHT), 1);
     int status = cli_objects_check(&argv[optind], count);
-    if (status == CLI_DONE) {
-        status = cli_session_open(&session, &connection, REQUESTS_INFLIGHT);
+    if (status != CLI_DONE) {
+        return status;
     }
+    bool has_pattern = false;
+    for (int i = 0; i < count; i++) {
+        has_pattern = has_pattern || expand_is_pattern(argv[optind + i], literal);
+    }
+    stats.session = &session;
+    connection.connections =
+        (uint32_t)(has_pattern ? REQUESTS_INFLIGHT : RG_MIN(count, REQUESTS_INFLIGHT));
+    status = cli_session_open(&session, &connection, REQUESTS_INFLIGHT);
     if (status == CLI_DONE) {
-        status = stat_all(&stats, &argv[optind], count);
+        struct expanded objects;
+        status = expand_places(&session, &argv[optind], count, literal, &objects);
+        if (status == CLI_DONE) {
+            status = stat_all(&stats, objects.places, objects.count);
+        }
+        expanded_free(&objects);
         cli_session_close(&session);
     }
     return status;
@@ -181,11 +197,13 @@ const struct cli_command cli_stat = {
     .name = "stat",
     .arguments = "gs://BUCKET/OBJECT... [OPTIONS]",
     .summary = "show the metadata of objects",
-    .help = "Options:\n"
-            "  --json             one JSON object in a line for each argument\n"
-            "  --hex              checksums as hexadecimal digits; default: "
-            "base64\n" CLI_CONNECTION_HELP "\nExamples:\n"
-            "  ringest stat gs://bucket/model.pt\n"
-            "  ringest stat gs://bucket/model.pt --json\n",
+    .help =
+        "Options:\n"
+        "  --json             one JSON object in a line for each argument\n"
+        "  --hex              checksums as hexadecimal digits; default: base64\n"
+        "  --literal          * ? [ ] are characters of names, not wildcards\n" CLI_CONNECTION_HELP
+        "\nExamples:\n"
+        "  ringest stat gs://bucket/model.pt\n"
+        "  ringest stat gs://bucket/model.pt --json\n",
     .run = stat_run,
 };

@@ -47,14 +47,14 @@ _ringest() {
     esac
     local options
     case ${words[1]} in
-    ls) options="--long --human-readable --recursive --versions --glob --json --hex $common" ;;
-    stat) options="--json --hex $common" ;;
-    cat) options="--range $common" ;;
+    ls) options="--long --human-readable --recursive --versions --glob --literal --json --hex $common" ;;
+    stat) options="--literal --json --hex $common" ;;
+    cat) options="--range --literal $common" ;;
     cp)
         options="--recursive --no-clobber --dry-run --if-generation-match --content-type --method --part-size
-            --concurrency --follow-symlinks --json $common"
+            --concurrency --follow-symlinks --literal --json $common"
         ;;
-    rm) options="--recursive --dry-run --if-generation-match --unfinished --older-than --json $common" ;;
+    rm) options="--recursive --dry-run --if-generation-match --unfinished --older-than --literal --json $common" ;;
     manifest) options="--long --folder-markers --json $common" ;;
     tar) options="--long --json $common" ;;
     ckpt) options="--keep-last --keep-every --dry-run --older-than --all-uploads --json $common" ;;

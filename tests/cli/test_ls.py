@@ -95,7 +95,7 @@ class Listing(ServedCase):
     def test_a_prefix_is_literal(self):
         self.assertEqual(self.ls("gs://bucket/with"), "gs://bucket/with space\n")
         self.assertEqual(self.ls("gs://bucket/per%2"), "gs://bucket/per%20cent%\n")
-        self.fails(self.ringest("ls", "-q", "gs://bucket/*"), FAILED, '"*"')
+        self.fails(self.ringest("ls", "-q", "--literal", "gs://bucket/*"), FAILED, '"*"')
 
     def test_long_lines_and_their_sum(self):
         *lines, last = self.ls("gs://bucket/a/d", "--long").splitlines()

@@ -17,17 +17,18 @@ CONNECTION = (
     "--help",
 )
 OPTIONS = {
-    "ls": CONNECTION + ("--long", "--recursive", "--versions", "--glob", "--json", "--hex", "--human-readable"),
-    "stat": CONNECTION + ("--json", "--hex"),
+    "ls": CONNECTION
+    + ("--long", "--recursive", "--versions", "--glob", "--json", "--hex", "--human-readable", "--literal"),
+    "stat": CONNECTION + ("--json", "--hex", "--literal"),
     "cp": CONNECTION
     + ("--recursive", "--no-clobber", "--dry-run", "--if-generation-match", "--content-type", "--method")
-    + ("--part-size", "--concurrency", "--follow-symlinks", "--json"),
-    "rm": CONNECTION + ("--recursive", "--dry-run", "--if-generation-match", "--json"),
+    + ("--part-size", "--concurrency", "--follow-symlinks", "--literal", "--json"),
+    "rm": CONNECTION + ("--recursive", "--dry-run", "--if-generation-match", "--literal", "--json"),
     "manifest": CONNECTION + ("--long", "--json"),
     "tar": CONNECTION + ("--long", "--json"),
     "cache": CONNECTION + ("--manifest", "--concurrency", "--remove", "--to", "--json"),
     "ckpt": CONNECTION + ("--json",),
-    "cat": CONNECTION + ("--range",),
+    "cat": CONNECTION + ("--range", "--literal"),
     "bench": CONNECTION + ("--concurrency", "--count", "--seconds", "--object-size", "--keep", "--verify", "--json"),
     "emulate": (
         "--listen",
