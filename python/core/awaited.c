@@ -151,6 +151,7 @@ static bool step_may_go_on(const struct step *self)
 
 static PySendResult step_send(PyObject *object, PyObject *sent, PyObject **out)
 {
+    CORE_ENTER();
     struct step *self = step_of(object);
     *out = NULL;
     if (!step_may_go_on(self)) {
@@ -174,6 +175,7 @@ static PySendResult step_send(PyObject *object, PyObject *sent, PyObject **out)
 /* As an iterator and a coroutine have it: what is returned is in a StopIteration. */
 static PyObject *step_send_one(PyObject *object, PyObject *sent)
 {
+    CORE_ENTER();
     PyObject *value;
     PySendResult result = step_send(object, sent, &value);
     if (result != PYGEN_RETURN) {
@@ -190,6 +192,7 @@ static PyObject *step_send_one(PyObject *object, PyObject *sent)
 
 static PyObject *step_next(PyObject *object)
 {
+    CORE_ENTER();
     return step_send_one(object, Py_None);
 }
 
@@ -222,6 +225,7 @@ static bool step_leave(struct step *self)
 
 static PyObject *step_throw(PyObject *object, PyObject *args)
 {
+    CORE_ENTER();
     if (step_leave(step_of(object))) {
         raise_given(args);
     }
@@ -230,6 +234,7 @@ static PyObject *step_throw(PyObject *object, PyObject *args)
 
 static PyObject *step_stop(PyObject *object, PyObject *nothing)
 {
+    CORE_ENTER();
     (void)nothing;
     return step_leave(step_of(object)) ? Py_NewRef(Py_None) : NULL;
 }
@@ -245,6 +250,7 @@ static int step_traverse(PyObject *object, visitproc visit, void *arg)
 
 static void step_dealloc(PyObject *object)
 {
+    CORE_ENTER();
     struct step *self = step_of(object);
     PyTypeObject *type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);
@@ -266,17 +272,20 @@ static PyObject *step_new(PyObject *of, bool is_close)
 
 static PyObject *awaited_next(PyObject *object)
 {
+    CORE_ENTER();
     return step_new(object, false);
 }
 
 static PyObject *awaited_close(PyObject *object, PyObject *nothing)
 {
+    CORE_ENTER();
     (void)nothing;
     return step_new(object, true);
 }
 
 static PyObject *awaited_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
+    CORE_ENTER();
     PyObject *values, *reader, *wait;
     (void)keywords;
     if (!PyArg_ParseTuple(args, "OO!O:AsyncIteration", &values, core_reader_type, &reader, &wait)) {
@@ -308,6 +317,7 @@ static int awaited_traverse(PyObject *object, visitproc visit, void *arg)
 
 static void awaited_dealloc(PyObject *object)
 {
+    CORE_ENTER();
     struct awaited *self = awaited_of(object);
     PyTypeObject *type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);

@@ -37,6 +37,7 @@ static struct rg_saved *saved_parse(PyObject *list, Py_ssize_t count)
 
 PyObject *core_base_unite(PyObject *module, PyObject *args)
 {
+    CORE_ENTER();
     (void)module;
     PyObject *list;
     int all_ranks;

@@ -162,6 +162,7 @@ PyObject *core_buffer_slice(PyObject *object, uint64_t offset, uint64_t size)
 
 static void buffer_dealloc(PyObject *object)
 {
+    CORE_ENTER();
     struct buffer *self = of(object);
     PyTypeObject *type = Py_TYPE(object);
     struct core_session *session = self->session;
@@ -414,6 +415,7 @@ static bool wanted_parse(struct dl_wanted *wanted, struct buffer *self, PyObject
 /* The bytes are all there, so that no stream has anything to wait for. */
 static PyObject *buffer_dlpack(PyObject *object, PyObject *args, PyObject *keywords)
 {
+    CORE_ENTER();
     static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
     PyObject *stream = Py_None, *version = Py_None, *device = Py_None, *copy = Py_None;
     struct dl_wanted wanted;
@@ -442,6 +444,7 @@ static PyObject *buffer_dlpack_device(PyObject *object, PyObject *nothing)
 
 static PyObject *buffer_is_pinned(PyObject *object, PyObject *nothing)
 {
+    CORE_ENTER();
     (void)nothing;
     return PyBool_FromLong(is_pinned(of(object)));
 }

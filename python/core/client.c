@@ -255,6 +255,7 @@ struct core_session *core_client_session(PyObject *object)
 
 static int client_init(PyObject *object, PyObject *args, PyObject *keywords)
 {
+    CORE_ENTER();
     struct client *self = (struct client *)object;
     if (self->is_begun) {
         PyErr_SetString(PyExc_ValueError, "a client is made once");
@@ -271,6 +272,7 @@ static int client_init(PyObject *object, PyObject *args, PyObject *keywords)
 
 static void client_dealloc(PyObject *object)
 {
+    CORE_ENTER();
     struct client *self = (struct client *)object;
     PyTypeObject *type = Py_TYPE(object);
     core_session_unref(self->session);
@@ -282,6 +284,7 @@ static void client_dealloc(PyObject *object)
 
 static PyObject *client_close(PyObject *object, PyObject *nothing)
 {
+    CORE_ENTER();
     (void)nothing;
     struct client *self = (struct client *)object;
     self->is_closed = true;
@@ -302,6 +305,7 @@ static PyObject *latency_dict(const struct rg_latency *latency)
 
 static PyObject *client_server_time(PyObject *object, PyObject *nothing)
 {
+    CORE_ENTER();
     (void)nothing;
     struct core_session *session = core_client_session(object);
     int64_t seconds;
@@ -386,6 +390,7 @@ static PyObject *stats_dict(const struct rg_stats *stats)
 
 PyObject *core_stats(PyObject *module, PyObject *nothing)
 {
+    CORE_ENTER();
     (void)module, (void)nothing;
     struct rg_stats stats;
     int rc = rg_runtime_stats(NULL, &stats);
@@ -428,6 +433,7 @@ static PyObject *buckets_dict(struct rg_client *client)
 
 static PyObject *client_stats(PyObject *object, PyObject *nothing)
 {
+    CORE_ENTER();
     (void)nothing;
     struct core_session *session = core_client_session(object);
     struct rg_stats stats = {0};
@@ -452,6 +458,7 @@ static PyObject *client_stats(PyObject *object, PyObject *nothing)
 #define CLIENT_CALL(name)                                                                          \
     static PyObject *client_##name(PyObject *self, PyObject *args, PyObject *keywords)             \
     {                                                                                              \
+        CORE_ENTER();                                                                              \
         return core_operation_call(#name, self, args, keywords);                                   \
     }
 CLIENT_CALL(get)

@@ -13,8 +13,11 @@
  *   TarIndex where the samples of tar archives lie (rg_tar_index)
  *   ObjectReader  one object as a file that is read (rg_checkpoint_reader)
  *
- * The limited API of Python 3.11, so that one build serves every later version. The interpreter's
- * lock is let go of while waiting, once for each batch. */
+ * The limited API of Python 3.11, so that one build serves every later version; and for
+ * free-threaded interpreters, which it does not compile for, all of the API of Python 3.14.
+ *
+ * What is here changes under one lock: the interpreter's, or where it has none, that of CORE_ENTER,
+ * which comments call by the same name. It is let go of while waiting, once for each batch. */
 #ifndef RG_PYTHON_CORE_H
 #define RG_PYTHON_CORE_H
 
@@ -30,6 +33,26 @@
  * process with a line that names what it is and both states. */
 __attribute__((noreturn, cold)) void core_state_fail(const char *noun, const char *from,
                                                      const char *to);
+
+/* First in every function that the interpreter calls, unless what it looks at never changes: has
+ * the lock of the extension until the function returns. Without the interpreter's lock one critical
+ * section does as well: whoever waits, or calls what waits, is out of it meanwhile, and a call from
+ * within another is in it already. */
+#ifdef Py_GIL_DISABLED
+#if PY_VERSION_HEX < 0x030E0000
+#error "ringest needs version 3.14 of a free-threaded Python, or a later one"
+#endif
+extern PyMutex core_mutex;
+static inline void core_leave(PyCriticalSection *section)
+{
+    PyCriticalSection_End(section);
+}
+#define CORE_ENTER()                                                                               \
+    __attribute__((cleanup(core_leave))) PyCriticalSection core_section;                           \
+    PyCriticalSection_BeginMutex(&core_section, &core_mutex)
+#else
+#define CORE_ENTER() ((void)0)
+#endif
 
 /* How long a wait lasts at most before signals are looked at: Ctrl-C may have gone to another
  * thread than the one that waits. */

@@ -74,6 +74,7 @@ static int64_t read_all(struct object_reader *self, uint64_t offset, const Py_bu
 
 static PyObject *object_reader_read_at(PyObject *object, PyObject *args)
 {
+    CORE_ENTER();
     struct object_reader *self = of(object);
     PyObject *number;
     uint64_t offset;
@@ -138,6 +139,7 @@ const struct core_operation_kind core_read_at_kind = {"_read_at", awaited_parse,
 
 static PyObject *object_reader_close(PyObject *object, PyObject *nothing)
 {
+    CORE_ENTER();
     (void)nothing;
     struct object_reader *self = of(object);
     if (core_use_close(&self->use)) {
@@ -177,6 +179,7 @@ static int reader_make(struct object_reader *self, PyObject *args, PyObject *key
 
 static PyObject *object_reader_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
+    CORE_ENTER();
     PyObject *object = PyType_GenericAlloc(type, 0);
     if (object != NULL && reader_make(of(object), args, keywords) < 0) {
         Py_CLEAR(object);
@@ -186,6 +189,7 @@ static PyObject *object_reader_new(PyTypeObject *type, PyObject *args, PyObject 
 
 static void object_reader_dealloc(PyObject *object)
 {
+    CORE_ENTER();
     struct object_reader *self = of(object);
     PyTypeObject *type = Py_TYPE(object);
     if (self->reader != NULL) {

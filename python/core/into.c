@@ -495,11 +495,13 @@ static PyObject *get_into(PyObject *client, PyObject *args, PyObject *keywords,
 
 PyObject *core_client_get_into(PyObject *client, PyObject *args, PyObject *keywords)
 {
+    CORE_ENTER();
     return get_into(client, args, keywords, requests_parse);
 }
 
 PyObject *core_client_get_into_addresses(PyObject *client, PyObject *args, PyObject *keywords)
 {
+    CORE_ENTER();
     return get_into(client, args, keywords, table_parse);
 }
 

@@ -107,6 +107,7 @@ static int item_traverse(PyObject *object, visitproc visit, void *arg)
 /* An Item that something still sees meanwhile has no data, and no error. */
 static int item_clear(PyObject *object)
 {
+    CORE_ENTER();
     struct item *self = (struct item *)object;
     PyObject *data = self->data, *error = self->error;
     self->data = Py_NewRef(Py_None);
@@ -118,6 +119,7 @@ static int item_clear(PyObject *object)
 
 static void item_dealloc(PyObject *object)
 {
+    CORE_ENTER();
     struct item *self = (struct item *)object;
     PyTypeObject *type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);
@@ -131,6 +133,7 @@ static void item_dealloc(PyObject *object)
 
 static PyObject *item_get_uri(PyObject *object, void *closure)
 {
+    CORE_ENTER();
     (void)closure;
     PyObject *uri = item_uri((struct item *)object);
     Py_XINCREF(uri);
@@ -144,6 +147,7 @@ static PyGetSetDef item_getset[] = {
 
 static PyObject *item_repr(PyObject *object)
 {
+    CORE_ENTER();
     struct item *self = (struct item *)object;
     PyObject *uri = item_uri(self);
     return uri == NULL ? NULL

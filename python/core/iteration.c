@@ -56,6 +56,7 @@ PyObject *core_iteration_new(PyObject *values, PyObject *reader)
 
 static PyObject *iteration_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
+    CORE_ENTER();
     PyObject *values, *reader;
     (void)keywords;
     if (!PyArg_ParseTuple(args, "OO!:Iteration", &values, core_reader_type, &reader)) {
@@ -84,6 +85,7 @@ static int iteration_traverse(PyObject *object, visitproc visit, void *arg)
 
 static int iteration_clear(PyObject *object)
 {
+    CORE_ENTER();
     struct iteration *self = of(object);
     Py_CLEAR(self->values);
     Py_CLEAR(self->reader);
@@ -93,6 +95,7 @@ static int iteration_clear(PyObject *object)
 
 static void iteration_dealloc(PyObject *object)
 {
+    CORE_ENTER();
     PyTypeObject *type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);
     (void)iteration_clear(object);
@@ -131,6 +134,7 @@ static bool iteration_may_go_on(const struct iteration *self)
 
 static PyObject *iteration_next(PyObject *object)
 {
+    CORE_ENTER();
     struct iteration *self = of(object);
     if (!iteration_may_go_on(self)) {
         return NULL;
@@ -154,6 +158,7 @@ static PyObject *iteration_next(PyObject *object)
  * While the iterator is advanced its reader is closed instead, which ends that. */
 static PyObject *iteration_close(PyObject *object, PyObject *nothing)
 {
+    CORE_ENTER();
     (void)nothing;
     struct iteration *self = of(object);
     bool is_first = !self->is_closed && self->values != NULL;

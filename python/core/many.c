@@ -144,6 +144,7 @@ static int many_traverse(PyObject *object, visitproc visit, void *arg)
 
 static int many_clear(PyObject *object)
 {
+    CORE_ENTER();
     struct many *self = of(object);
     if (core_use_close(&self->use)) {
         many_end(self);
@@ -153,6 +154,7 @@ static int many_clear(PyObject *object)
 
 static void many_dealloc(PyObject *object)
 {
+    CORE_ENTER();
     struct many *self = of(object);
     PyTypeObject *type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);
@@ -497,6 +499,7 @@ static PyObject *list_make(struct many *self)
 /* At the end it gives up all it has, since the caller may keep it for long. */
 static PyObject *many_next(PyObject *object)
 {
+    CORE_ENTER();
     struct many *self = of(object);
     if (self->is_over || !core_use_begin(&self->use)) {
         return NULL;
@@ -542,6 +545,7 @@ static PyObject *list_poll(struct many *self)
  * is out whose end could be waited for. */
 static PyObject *many_poll(PyObject *object, PyObject *nothing)
 {
+    CORE_ENTER();
     (void)nothing;
     struct many *self = of(object);
     return core_use_begin(&self->use) ? many_finish(self, list_poll(self)) : NULL;
@@ -549,6 +553,7 @@ static PyObject *many_poll(PyObject *object, PyObject *nothing)
 
 static PyObject *many_fileno(PyObject *object, PyObject *nothing)
 {
+    CORE_ENTER();
     (void)nothing;
     struct many *self = of(object);
     if (self->cq == NULL) {
@@ -561,6 +566,7 @@ static PyObject *many_fileno(PyObject *object, PyObject *nothing)
 
 static PyObject *many_close(PyObject *object, PyObject *nothing)
 {
+    CORE_ENTER();
     (void)nothing;
     struct many *self = of(object);
     if (core_use_close(&self->use)) {
@@ -597,6 +603,7 @@ static int many_open(struct many *self, PyObject *client, PyObject *uris)
 
 PyObject *core_many_new(PyObject *client, PyObject *args, PyObject *keywords)
 {
+    CORE_ENTER();
     static char *names[] = {"uris", "ordered", "batch", NULL};
     PyObject *uris;
     int ordered = 0;

@@ -74,12 +74,14 @@ static PyObject *metrics_of(const struct rg_runtime *runtime)
 
 PyObject *core_metrics(PyObject *module, PyObject *nothing)
 {
+    CORE_ENTER();
     (void)module, (void)nothing;
     return metrics_of(NULL);
 }
 
 PyObject *core_client_metrics(PyObject *client, PyObject *nothing)
 {
+    CORE_ENTER();
     (void)nothing;
     struct core_session *session = core_client_session(client);
     if (session == NULL) {

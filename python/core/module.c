@@ -2,14 +2,18 @@
  *
  * Its types are those of the process: in the main interpreter a second import gives the same ones,
  * and no other interpreter gets the module, nor does one that begins after the main one has ended,
- * because objects and locks of two interpreters would meet in them. The limited API does not
- * compile for free-threaded builds, which lay out objects otherwise; some of them load what others
- * have compiled all the same, and are told so before anything is made. */
+ * because objects and locks of two interpreters would meet in them. Free-threaded
+ * interpreters have a build of their own, since they lay out objects otherwise; some of them load
+ * what was built for the others all the same, and are told so before anything is made. */
 #include "core.h"
 
 #include "gcs/credentials/sign.h"
 
 #include <string.h>
+
+#ifdef Py_GIL_DISABLED
+PyMutex core_mutex;
+#endif
 
 int core_type_add(PyObject *module, PyType_Spec *spec, PyTypeObject **out_type)
 {
@@ -136,7 +140,13 @@ static int module_fill(PyObject *module)
     return rc == 0 ? PyModule_AddStringConstant(module, "version", rg_version()) : -1;
 }
 
-static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, module_fill}, {0, NULL}};
+static PyModuleDef_Slot module_slots[] = {
+    {Py_mod_exec, module_fill},
+#ifdef Py_GIL_DISABLED
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
+    {0, NULL},
+};
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
@@ -149,12 +159,14 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__core(void);
 PyMODINIT_FUNC PyInit__core(void)
 {
+#ifndef Py_GIL_DISABLED
     if (strstr(Py_GetVersion(), "free-threading") != NULL) {
         PyErr_SetString(PyExc_ImportError,
-                        "ringest needs an interpreter with a global lock (GIL), and this is a "
-                        "free-threaded build of Python; use the ordinary one, such as python3.14 "
+                        "this ringest was built for interpreters with a global lock (GIL), and "
+                        "this is a free-threaded one: build ringest with it, or use python3.14 "
                         "instead of python3.14t");
         return NULL;
     }
+#endif
     return PyModuleDef_Init(&definition);
 }

@@ -50,6 +50,7 @@ void core_objects_describe(PyObject *object, struct rg_reader_options *options)
 
 static void objects_dealloc(PyObject *object)
 {
+    CORE_ENTER();
     struct objects *self = of(object);
     PyTypeObject *type = Py_TYPE(object);
     rg_manifest_cursor_close(self->cursor);
@@ -100,12 +101,14 @@ static PyObject **known_digest_of(PyObject *object, void *closure)
 
 PyObject *core_digest_get_known(PyObject *object, void *closure)
 {
+    CORE_ENTER();
     PyObject *digest = *known_digest_of(object, closure);
     return Py_NewRef(digest != NULL ? digest : Py_None);
 }
 
 int core_digest_set_known(PyObject *object, PyObject *digest, void *closure)
 {
+    CORE_ENTER();
     if (digest == NULL || !PyUnicode_Check(digest)) {
         PyErr_SetString(PyExc_TypeError, "a digest is a str");
         return -1;
@@ -227,6 +230,7 @@ static PyObject *of_data(PyTypeObject *type, PyObject *data)
 
 static PyObject *objects_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
+    CORE_ENTER();
     static char *names[] = {"bucket", "entries", "manifest", "data", "fd", NULL};
     const char *bucket = NULL;
     PyObject *entries = NULL, *path = NULL, *data = NULL;
@@ -264,6 +268,7 @@ static Py_ssize_t objects_length(PyObject *object)
 
 static PyObject *objects_item(PyObject *object, Py_ssize_t index)
 {
+    CORE_ENTER();
     struct rg_object entry;
     if (index < 0 || (uint64_t)index >= objects_count(object)) {
         PyErr_SetString(PyExc_IndexError, "there is no such object");
@@ -372,6 +377,7 @@ static int manifest_save(const struct rg_manifest *manifest, const char *path, b
 
 static PyObject *objects_save(PyObject *object, PyObject *args)
 {
+    CORE_ENTER();
     const struct rg_manifest *manifest = of(object)->manifest;
     PyObject *path;
     if (!PyArg_ParseTuple(args, "O&:save", PyUnicode_FSConverter, &path)) {
@@ -407,6 +413,7 @@ static PyObject *objects_get_fd(PyObject *object, void *closure)
 
 static PyObject *objects_get_digest(PyObject *object, void *closure)
 {
+    CORE_ENTER();
     (void)closure;
     struct objects *self = of(object);
     if (self->digest != NULL) {
@@ -445,6 +452,7 @@ static int totals_add(const struct rg_manifest *manifest, uint64_t *out_bytes,
 /* (bytes, folder markers), counted once. */
 static PyObject *objects_get_totals(PyObject *object, void *closure)
 {
+    CORE_ENTER();
     (void)closure;
     struct objects *self = of(object);
     uint64_t bytes = self->bytes, markers = self->markers;
@@ -464,6 +472,7 @@ static PyObject *objects_get_totals(PyObject *object, void *closure)
 
 static PyObject *objects_get_size(PyObject *object, void *closure)
 {
+    CORE_ENTER();
     PyObject *totals = objects_get_totals(object, closure);
     PyObject *size = totals != NULL ? Py_NewRef(PyTuple_GetItem(totals, 0)) : NULL;
     Py_XDECREF(totals);

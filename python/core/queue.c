@@ -100,6 +100,7 @@ static int queue_make(struct queue *self, PyObject *args, PyObject *keywords)
 
 static PyObject *queue_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
+    CORE_ENTER();
     PyObject *object = PyType_GenericAlloc(type, 0);
     if (object != NULL && queue_make(of(object), args, keywords) < 0) {
         Py_CLEAR(object);
@@ -239,6 +240,7 @@ static PyObject *queue_finish(struct queue *self, PyObject *result)
 
 static PyObject *queue_submit(PyObject *object, PyObject *args, PyObject *keywords)
 {
+    CORE_ENTER();
     struct queue *self = of(object);
     Py_ssize_t given = PyTuple_Size(args);
     if (given < 2) {
@@ -258,6 +260,7 @@ static PyObject *queue_submit(PyObject *object, PyObject *args, PyObject *keywor
 
 static PyObject *queue_cancel(PyObject *object, PyObject *number)
 {
+    CORE_ENTER();
     struct queue *self = of(object);
     uint64_t ticket = 0;
     if (!core_number(number, "ticket", 0, UINT64_MAX, &ticket)) {
@@ -330,6 +333,7 @@ static PyObject *outcomes_take(struct queue *self)
 
 static PyObject *queue_take(PyObject *object, PyObject *nothing)
 {
+    CORE_ENTER();
     (void)nothing;
     struct queue *self = of(object);
     return core_use_begin(&self->use) ? queue_finish(self, outcomes_take(self)) : NULL;
@@ -352,6 +356,7 @@ static PyObject *outcomes_wait(struct queue *self)
 
 static PyObject *queue_wait(PyObject *object, PyObject *nothing)
 {
+    CORE_ENTER();
     (void)nothing;
     struct queue *self = of(object);
     return core_use_begin(&self->use) ? queue_finish(self, outcomes_wait(self)) : NULL;
@@ -404,6 +409,7 @@ static void queue_end(struct queue *self)
 
 static PyObject *queue_close(PyObject *object, PyObject *nothing)
 {
+    CORE_ENTER();
     (void)nothing;
     struct queue *self = of(object);
     PyObject *tags = queue_tags(self);
@@ -433,6 +439,7 @@ static int queue_traverse(PyObject *object, visitproc visit, void *arg)
 
 static int queue_clear(PyObject *object)
 {
+    CORE_ENTER();
     struct queue *self = of(object);
     if (core_use_close(&self->use)) {
         queue_end(self);
@@ -442,6 +449,7 @@ static int queue_clear(PyObject *object)
 
 static void queue_dealloc(PyObject *object)
 {
+    CORE_ENTER();
     struct queue *self = of(object);
     PyTypeObject *type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);
@@ -458,6 +466,7 @@ static void queue_dealloc(PyObject *object)
 
 static PyObject *queue_fileno(PyObject *object, PyObject *nothing)
 {
+    CORE_ENTER();
     (void)nothing;
     struct queue *self = of(object);
     if (self->cq == NULL) {
@@ -470,6 +479,7 @@ static PyObject *queue_fileno(PyObject *object, PyObject *nothing)
 
 static Py_ssize_t queue_length(PyObject *object)
 {
+    CORE_ENTER();
     return of(object)->out_count;
 }
 

@@ -119,6 +119,7 @@ static PyObject *reader_finish(struct reader *self, PyObject *result)
 
 static void reader_dealloc(PyObject *object)
 {
+    CORE_ENTER();
     struct reader *self = of(object);
     PyTypeObject *type = Py_TYPE(object);
     if (self->reader != NULL) {
@@ -332,6 +333,7 @@ static int reader_make(struct reader *self, PyObject *args, PyObject *keywords)
 
 static PyObject *reader_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
+    CORE_ENTER();
     PyObject *object = PyType_GenericAlloc(type, 0);
     if (object != NULL && reader_make(of(object), args, keywords) < 0) {
         Py_CLEAR(object);
@@ -455,6 +457,7 @@ static uint32_t some_count(const struct reader *self, uint64_t wanted)
 
 static PyObject *reader_take_some(PyObject *object, PyObject *number)
 {
+    CORE_ENTER();
     struct reader *self = of(object);
     uint64_t wanted = 0;
     if (!core_number(number, "count", 1, UINT64_MAX, &wanted) || !core_use_begin(&self->use)) {
@@ -474,11 +477,13 @@ static PyObject *reader_take_some(PyObject *object, PyObject *number)
 
 static PyObject *reader_take(PyObject *object, PyObject *number)
 {
+    CORE_ENTER();
     return samples_take(object, number, false);
 }
 
 static PyObject *reader_take_data(PyObject *object, PyObject *number)
 {
+    CORE_ENTER();
     return samples_take(object, number, true);
 }
 
@@ -500,6 +505,7 @@ static bool queue_start(struct reader *self)
 
 static PyObject *reader_start(PyObject *object, PyObject *nothing)
 {
+    CORE_ENTER();
     (void)nothing;
     struct reader *self = of(object);
     if (!core_use_begin(&self->use)) {
@@ -596,16 +602,19 @@ static PyObject *samples_poll(PyObject *object, PyObject *number, bool is_data)
 
 static PyObject *reader_poll(PyObject *object, PyObject *number)
 {
+    CORE_ENTER();
     return samples_poll(object, number, false);
 }
 
 static PyObject *reader_poll_data(PyObject *object, PyObject *number)
 {
+    CORE_ENTER();
     return samples_poll(object, number, true);
 }
 
 static PyObject *reader_fileno(PyObject *object, PyObject *nothing)
 {
+    CORE_ENTER();
     (void)nothing;
     struct reader *self = of(object);
     if (self->cq == NULL) {
@@ -618,6 +627,7 @@ static PyObject *reader_fileno(PyObject *object, PyObject *nothing)
 
 static PyObject *reader_state(PyObject *object, PyObject *nothing)
 {
+    CORE_ENTER();
     (void)nothing;
     struct reader *self = of(object);
     if (self->last_state != NULL) {
@@ -652,6 +662,7 @@ int core_reader_hand_out(PyObject *object)
 /* As plain as pickle and JSON have them, and without a way back to the reader. */
 static PyObject *reader_pend(PyObject *object, PyObject *place)
 {
+    CORE_ENTER();
     struct reader *self = of(object);
     if (!PyTuple_Check(place)) {
         return PyErr_Format(PyExc_TypeError, "a place is a tuple, not %R", place);
@@ -664,6 +675,7 @@ static PyObject *reader_pend(PyObject *object, PyObject *place)
 
 static PyObject *reader_consume(PyObject *object, PyObject *nothing)
 {
+    CORE_ENTER();
     (void)nothing;
     if (all_consume(of(object)) < 0) {
         return NULL;
@@ -673,6 +685,7 @@ static PyObject *reader_consume(PyObject *object, PyObject *nothing)
 
 static PyObject *reader_close(PyObject *object, PyObject *nothing)
 {
+    CORE_ENTER();
     (void)nothing;
     struct reader *self = of(object);
     if (core_use_close(&self->use)) {
@@ -688,6 +701,7 @@ static PyObject *reader_close(PyObject *object, PyObject *nothing)
 
 static PyObject *reader_get_number(PyObject *object, void *closure)
 {
+    CORE_ENTER();
     struct reader *self = of(object);
     if (self->reader != NULL && !is_open(self)) {
         return NULL;
@@ -697,6 +711,7 @@ static PyObject *reader_get_number(PyObject *object, void *closure)
 
 static PyObject *reader_get_told(PyObject *object, void *closure)
 {
+    CORE_ENTER();
     (void)closure;
     struct reader *self = of(object);
     return Py_NewRef(self->told != NULL ? self->told : Py_None);
@@ -704,6 +719,7 @@ static PyObject *reader_get_told(PyObject *object, void *closure)
 
 static PyObject *reader_get_base(PyObject *object, void *closure)
 {
+    CORE_ENTER();
     (void)closure;
     struct reader *self = of(object);
     return Py_NewRef(self->base != NULL ? self->base : Py_None);

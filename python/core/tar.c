@@ -40,6 +40,7 @@ void core_tar_describe(PyObject *object, struct rg_reader_options *options)
 
 static void tar_dealloc(PyObject *object)
 {
+    CORE_ENTER();
     struct tar *self = of(object);
     PyTypeObject *type = Py_TYPE(object);
     if (self->urls != NULL) {
@@ -99,6 +100,7 @@ static PyObject *failure_raise(int rc, const char *text)
 
 static PyObject *tar_open(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
+    CORE_ENTER();
     static char *names[] = {"path", "data", "fd", NULL};
     (void)type;
     PyObject *path = NULL;
@@ -354,6 +356,7 @@ static PyObject *shards_scan(struct core_session *session, PyObject *entries,
 
 static PyObject *tar_scan(PyObject *type, PyObject *args, PyObject *keywords)
 {
+    CORE_ENTER();
     static char *names[] = {"client", "bucket", "shards", "known", "at_once", "progress", NULL};
     (void)type;
     struct rg_tar_scan_options options;
@@ -380,6 +383,7 @@ static PyObject *tar_scan(PyObject *type, PyObject *args, PyObject *keywords)
 
 static PyObject *tar_save(PyObject *object, PyObject *args)
 {
+    CORE_ENTER();
     PyObject *path;
     if (!PyArg_ParseTuple(args, "O&:save", PyUnicode_FSConverter, &path)) {
         return NULL;
@@ -399,6 +403,7 @@ static PyObject *tar_save(PyObject *object, PyObject *args)
 
 static PyObject *tar_data(PyObject *object, PyObject *nothing)
 {
+    CORE_ENTER();
     (void)nothing;
     size_t size;
     const void *data = rg_tar_index_data(of(object)->index, &size);
@@ -407,6 +412,7 @@ static PyObject *tar_data(PyObject *object, PyObject *nothing)
 
 static PyObject *tar_shards(PyObject *object, PyObject *nothing)
 {
+    CORE_ENTER();
     (void)nothing;
     struct tar *self = of(object);
     uint64_t count = rg_tar_index_shard_count(self->index);
@@ -437,6 +443,7 @@ static bool number_check(const struct tar *self, Py_ssize_t number)
 /* What readers ask for: (name, size, generation), as Objects have it. */
 static PyObject *tar_item(PyObject *object, Py_ssize_t number)
 {
+    CORE_ENTER();
     struct tar *self = of(object);
     struct rg_tar_sample sample;
     struct rg_tar_shard shard;
@@ -464,6 +471,7 @@ static PyObject *part_describe(struct tar *self, const struct rg_tar_sample *sam
 
 static PyObject *tar_sample(PyObject *object, PyObject *args)
 {
+    CORE_ENTER();
     struct tar *self = of(object);
     struct rg_tar_sample sample;
     PyObject *given;
@@ -515,6 +523,7 @@ static PyObject *tar_get_fd(PyObject *object, void *closure)
 
 static PyObject *tar_get_digest(PyObject *object, void *closure)
 {
+    CORE_ENTER();
     (void)closure;
     struct tar *self = of(object);
     if (self->digest != NULL) {
@@ -546,6 +555,7 @@ static PyObject *tar_reduce(PyObject *object, PyObject *nothing)
 
 static PyObject *tar_from_data(PyObject *type, PyObject *data)
 {
+    CORE_ENTER();
     PyObject *arguments = PyTuple_New(0);
     PyObject *keywords = Py_BuildValue("{sO}", "data", data);
     PyObject *made =

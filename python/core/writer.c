@@ -237,6 +237,7 @@ static PyObject *data_write(struct writer *self, PyObject *data, const Py_buffer
 
 static PyObject *writer_write(PyObject *object, PyObject *args, PyObject *keywords)
 {
+    CORE_ENTER();
     static char *names[] = {"data", "borrow", NULL};
     struct writer *self = of(object);
     PyObject *data, *result = NULL;
@@ -261,6 +262,7 @@ enum { CORE_SUM_NONE = 0, CORE_SUM_CRC32 = 1, CORE_SUM_CRC32C = 2 };
 
 static PyObject *writer_write_address(PyObject *object, PyObject *args)
 {
+    CORE_ENTER();
     struct writer *self = of(object);
     PyObject *owner;
     unsigned long long address, size;
@@ -310,6 +312,7 @@ static PyObject *outcome_make(struct writer *self)
 
 static PyObject *writer_finish(PyObject *object, PyObject *nothing)
 {
+    CORE_ENTER();
     (void)nothing;
     struct writer *self = of(object);
     if (self->result != NULL) {
@@ -327,6 +330,7 @@ static PyObject *writer_finish(PyObject *object, PyObject *nothing)
 
 static PyObject *writer_abort(PyObject *object, PyObject *nothing)
 {
+    CORE_ENTER();
     (void)nothing;
     struct writer *self = of(object);
     self->is_aborted |=
@@ -339,6 +343,7 @@ static PyObject *writer_abort(PyObject *object, PyObject *nothing)
 
 static PyObject *writer_exit(PyObject *object, PyObject *args)
 {
+    CORE_ENTER();
     PyObject *type, *value, *trace;
     if (!PyArg_ParseTuple(args, "OOO:__exit__", &type, &value, &trace)) {
         return NULL;
@@ -419,6 +424,7 @@ static int writer_make(struct writer *self, PyObject *args, PyObject *keywords)
 
 static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
+    CORE_ENTER();
     PyObject *object = PyType_GenericAlloc(type, 0);
     if (object != NULL && writer_make(of(object), args, keywords) < 0) {
         Py_CLEAR(object);
@@ -438,12 +444,14 @@ static int writer_traverse(PyObject *object, visitproc visit, void *arg)
 
 static int writer_clear(PyObject *object)
 {
+    CORE_ENTER();
     Py_XDECREF(writer_abort(object, NULL));
     return 0;
 }
 
 static void writer_dealloc(PyObject *object)
 {
+    CORE_ENTER();
     struct writer *self = of(object);
     PyTypeObject *type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);
@@ -458,12 +466,14 @@ static void writer_dealloc(PyObject *object)
 
 static PyObject *writer_size(PyObject *object, void *nothing)
 {
+    CORE_ENTER();
     (void)nothing;
     return PyLong_FromUnsignedLongLong(of(object)->size);
 }
 
 static PyObject *writer_ended(PyObject *object, void *nothing)
 {
+    CORE_ENTER();
     (void)nothing;
     return PyBool_FromLong(core_use_is_closed(&of(object)->use));
 }

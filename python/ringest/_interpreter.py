@@ -1,10 +1,17 @@
-"""Whether this interpreter can have the extension. Free-threaded builds do not even find it, and say no more than that."""
+"""Whether there is an extension for this interpreter. Free-threaded builds of Python need one of their own, and would
+only say that they find none."""
 
+import importlib.util
 import sys
 
-# The extension's objects rely on the interpreter's lock.
-if "free-threading" in sys.version:
+
+def _has_extension() -> bool:
+    spec = importlib.util.find_spec("ringest._core")
+    return spec is not None and not str(spec.origin).endswith(".abi3.so")
+
+
+if "free-threading" in sys.version and not _has_extension():
     raise ImportError(
-        "ringest needs an interpreter with a global lock (GIL), and this is a free-threaded build of Python; use the "
-        "ordinary one, such as python3.14 instead of python3.14t"
+        "this ringest was built for interpreters with a global lock (GIL), and this is a free-threaded one: build "
+        "ringest with it (pip install --no-binary ringest ringest), or use python3.14 instead of python3.14t"
     )
