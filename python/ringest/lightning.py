@@ -1,12 +1,12 @@
-"""Checkpoints of Lightning, straight between tensors and Cloud Storage.
+"""Checkpoints of Lightning, straight between tensors and Cloud Storage, and data that go on where one was saved.
 
-    from ringest.lightning import AsyncCheckpointIO, CheckpointIO, FSDPStrategy
+    from ringest.lightning import AsyncCheckpointIO, CheckpointIO, DataModule, FSDPStrategy
 
     trainer = Trainer(plugins=[CheckpointIO()])
     trainer = Trainer(plugins=[AsyncCheckpointIO(CheckpointIO())])
     trainer = Trainer(strategy=FSDPStrategy())                    # or ModelParallelStrategy, for FSDP2
     trainer.save_checkpoint("gs://bucket/run/step-100.ckpt")
-    trainer.fit(model, ckpt_path="gs://bucket/run/step-100.ckpt")
+    trainer.fit(model, DataModule(dataset), ckpt_path="gs://bucket/run/step-100.ckpt")
 
 Files are those of torch.save, and folders those of torch.distributed.checkpoint with Lightning's meta.pt
 beside it, so that Lightning's own classes read them once they are downloaded.
@@ -24,6 +24,7 @@ from typing import Any
 
 from ringest import checkpoint as files
 from ringest import retention
+from ringest._lightning_data import DataModule
 from ringest._needs import needs
 from ringest.client import Client
 
@@ -37,7 +38,7 @@ with needs(__name__, "lightning"):
     from lightning.pytorch.trainer.states import TrainerFn
     from lightning_utilities.core.apply_func import apply_to_collection
 
-__all__ = ["AsyncCheckpointIO", "CheckpointIO", "FSDPStrategy", "ModelParallelStrategy"]
+__all__ = ["AsyncCheckpointIO", "CheckpointIO", "DataModule", "FSDPStrategy", "ModelParallelStrategy"]
 
 _Path = str | Path
 

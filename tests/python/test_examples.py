@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -63,6 +64,15 @@ class Examples(unittest.TestCase):
             self.assertEqual(result["steps"], 120)
             self.assertGreaterEqual(result["accuracy"], 0.96)
         self.assertEqual(two, whole, "a stop shall not change what is learnt")
+
+    @unittest.skipIf(importlib.util.find_spec("lightning") is None, "it needs lightning")
+    def test_a_lightning_run_that_was_killed_goes_on_exactly(self):
+        with tempfile.TemporaryDirectory() as folder:
+            place = ("--folder", folder, "--epochs", "2")
+            run("train_lightning.py", *place, "--kill-after", "25", expect=-signal.SIGKILL)
+            _, err = run("train_lightning.py", *place, "--resume")
+            self.assertIn("going on from gs://examples/lightning/epoch=0-step=15.ckpt", err)
+            self.assertIn("epoch 1: every sample once\nepoch 2: every sample once", err)
 
     def test_what_a_sample_of_an_image_costs_is_said(self):
         out, _ = run("imagenet_shaped.py", "--count", "300", "--epochs", "1")

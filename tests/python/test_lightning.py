@@ -1,5 +1,6 @@
 """ringest.lightning with Lightning's Trainer: saved, resumed, removed, and failing as it should."""
 
+import collections
 import io
 import os
 import pickle
@@ -13,12 +14,21 @@ import lightning
 import torch
 import torch.distributed.fsdp
 import torch.distributed.tensor
+from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.demos.boring_classes import BoringModel
 
 import ranks
+import ringest
 import support
-from ringest import checkpoint, retention
-from ringest.lightning import AsyncCheckpointIO, CheckpointIO, FSDPStrategy, ModelParallelStrategy, object_uri
+from ringest import checkpoint, fs, retention
+from ringest.lightning import (
+    AsyncCheckpointIO,
+    CheckpointIO,
+    DataModule,
+    FSDPStrategy,
+    ModelParallelStrategy,
+    object_uri,
+)
 
 QUIET = {
     "accelerator": "cpu",
@@ -270,6 +280,103 @@ def train_sharded(rank, client, uri, steps, options, resume=None, is_first=False
         )
         trainer.fit(model, ckpt_path=resume)
     return model.losses
+
+
+def number(item):
+    return int(item.uri.rsplit("-", 1)[1])
+
+
+class Noting(BoringModel):
+    """Which samples it was trained on, by epochs."""
+
+    def __init__(self):
+        super().__init__()
+        self.epochs = collections.defaultdict(list)
+
+    def training_step(self, batch, batch_index):
+        self.epochs[self.current_epoch] += batch
+        return super().training_step(torch.ones(len(batch), 32), batch_index)
+
+
+class Data(unittest.TestCase):
+    """60 samples in batches of 8: 8 steps an epoch."""
+
+    COUNT = 60
+
+    @classmethod
+    def setUpClass(cls):
+        cls.client = cls.enterClassContext(support.client())
+
+    def dataset(self, **options):
+        entries = support.entries()[: self.COUNT]
+        options = {"shuffle": True, "seed": 5, "batch_size": 8, "manifest": entries, "transform": number, **options}
+        return ringest.IterableDataset("gs://data/x-", client=self.client, **options)
+
+    def fit(self, steps, resume=None, save_at=(), options=None, **more):
+        """What a training has seen, by epochs."""
+        model, data = Noting(), DataModule(self.dataset(), collate_fn=list, **(options or {}))
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            trainer = lightning.Trainer(
+                plugins=CheckpointIO(self.client), callbacks=[SaveAt(save_at)], max_steps=steps,
+                default_root_dir=folder, limit_val_batches=0, **QUIET, **more,
+            )  # fmt: skip
+            trainer.fit(model, data, ckpt_path=resume and f"gs://run/step-{resume}.ckpt")
+        return dict(model.epochs)
+
+    def orders(self, count):
+        found = []
+        for epoch in range(count):
+            dataset = self.dataset(batch_size=None)
+            dataset.set_epoch(epoch)
+            found.append(list(dataset))
+        return found
+
+    def test_a_training_goes_on_where_it_was_saved(self):
+        orders = self.orders(3)
+        whole = self.fit(24, save_at=(1, 5, 8, 11, 16))
+        self.assertEqual(whole, dict(enumerate(orders)))
+        for step in (1, 5, 8, 11, 16):  # 8 and 16 are the ends of epochs
+            with self.subTest(step):
+                epoch, batches = divmod(step, 8)
+                wanted = {epoch: orders[epoch][8 * batches :]}
+                wanted |= {each: orders[each] for each in range(epoch + 1, 3)}
+                self.assertEqual(self.fit(24, resume=step), wanted)
+
+    def test_states_are_those_of_the_workers(self):
+        orders = self.orders(2)
+        options = {"num_workers": 2, "multiprocessing_context": "fork"}
+        before = self.fit(3, save_at=[3], options=options)[0]
+        rest = self.fit(16, resume=3, options={"num_workers": 1, "multiprocessing_context": "fork"})
+        self.assertEqual(sorted(before + rest[0]), list(range(self.COUNT)))
+        self.assertEqual(len(before), 24)
+        self.assertEqual(rest[1], orders[1])
+
+    def test_an_epoch_that_is_cut_short_is_over(self):
+        orders = self.orders(3)
+        seen = self.fit(6, save_at=[3, 4], limit_train_batches=3)
+        self.assertEqual(seen, {0: orders[0][:24], 1: orders[1][:24]})
+        self.assertEqual(self.fit(6, resume=3, limit_train_batches=3), {1: orders[1][:24]})
+        self.assertEqual(self.fit(6, resume=4, limit_train_batches=3), {1: orders[1][8:24]})
+
+    def test_a_checkpoint_of_an_end_of_an_epoch(self):
+        orders = self.orders(2)
+        fs.register(self.client)
+        callback = ModelCheckpoint("gs://run/ends/", save_top_k=-1, save_on_train_epoch_end=True)
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            options = {**QUIET, "enable_checkpointing": True, "default_root_dir": folder, "limit_val_batches": 0}
+            data = DataModule(self.dataset(), collate_fn=list)
+            plugin = CheckpointIO(self.client)
+            lightning.Trainer(plugins=plugin, callbacks=[callback], max_epochs=1, **options).fit(Noting(), data)
+            model, data = Noting(), DataModule(self.dataset(), collate_fn=list)
+            trainer = lightning.Trainer(plugins=plugin, max_epochs=2, **{**options, "enable_checkpointing": False})
+            trainer.fit(model, data, ckpt_path="gs://run/ends/epoch=0-step=8.ckpt")
+        self.assertEqual(dict(model.epochs), {1: orders[1]})
+
+    def test_arguments(self):
+        with self.assertRaisesRegex(TypeError, "got MapDataset: give others to trainer.fit"):
+            DataModule(ringest.MapDataset("gs://data/x-", client=self.client))
 
 
 class Sharded(unittest.TestCase):
