@@ -1,9 +1,10 @@
-/* `ringest cp`: the command line and the summary; cp.h tells where the rest is. */
+/* `ringest cp` and `ringest mv`: the command line and the summary; cp.h tells where the rest is. */
 #include "cli/cp.h"
 
 #include "cli/cat.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -61,6 +62,7 @@ static double cpu_seconds(void)
 static void summary(const struct cp_options *options, const struct cp_counts *counts,
                     uint64_t started_ns)
 {
+    const char *done = options->moves ? "moved" : "copied";
     double seconds = (double)(rg_now_ns() - started_ns) * 1e-9;
     char size[32], rate[32], updated[48] = "";
     if (counts->updated > 0) {
@@ -76,31 +78,30 @@ static void summary(const struct cp_options *options, const struct cp_counts *co
     } else if (cli_interrupted()) {
         return; /* Said already, with what is to be done. */
     } else if (options->dry_run) {
-        cli_summary("dry run: %" PRIu64 " would be copied (%s), %" PRIu64 " skipped, %" PRIu64
+        cli_summary("dry run: %" PRIu64 " would be %s (%s), %" PRIu64 " skipped, %" PRIu64
                     " failed",
-                    counts->planned, cli_format_size(counts->bytes_planned, size), counts->skipped,
-                    counts->failed);
+                    counts->planned, done, cli_format_size(counts->bytes_planned, size),
+                    counts->skipped, counts->failed);
     } else if (counts->copied > 0) {
-        cli_summary("%" PRIu64 " copied, %s%" PRIu64 " skipped, %" PRIu64
-                    " failed; %s in %.1f s, %s/s",
-                    counts->copied, updated, counts->skipped, counts->failed,
+        cli_summary("%" PRIu64 " %s, %s%" PRIu64 " skipped, %" PRIu64 " failed; %s in %.1f s, %s/s",
+                    counts->copied, done, updated, counts->skipped, counts->failed,
                     cli_format_size(counts->bytes, size), seconds,
                     cli_format_size((uint64_t)((double)counts->bytes / seconds), rate));
     } else if (counts->updated + counts->skipped > 0 || counts->failed > 1) {
-        cli_summary("0 copied, %s%" PRIu64 " skipped, %" PRIu64 " failed in %.1f s", updated,
+        cli_summary("0 %s, %s%" PRIu64 " skipped, %" PRIu64 " failed in %.1f s", done, updated,
                     counts->skipped, counts->failed, seconds);
     }
 }
 
-static void interrupted_line(const struct cp_counts *counts)
+static void interrupted_line(const struct cp_options *options, const struct cp_counts *counts)
 {
     char kept[96] = "";
     if (counts->kept > 0) {
         snprintf(kept, sizeof(kept), "; %" PRIu64 " partial file%s kept (.NAME.ringest-part)",
                  counts->kept, counts->kept > 1 ? "s" : "");
     }
-    cli_fail("interrupted: %" PRIu64 " copied, %" PRIu64 " skipped%s; run it again to resume",
-             counts->copied, counts->skipped, kept);
+    cli_fail("interrupted: %" PRIu64 " %s, %" PRIu64 " skipped%s; run it again to resume",
+             counts->copied, options->moves ? "moved" : "copied", counts->skipped, kept);
 }
 
 static int copy_streams(struct cli_session *session, const struct cp_options *options,
@@ -132,7 +133,7 @@ static int copy_all(struct cli_session *session, const struct cp_options *option
     cp_run_close(&run);
     *out_counts = run.counts;
     if (cli_interrupted()) {
-        interrupted_line(out_counts);
+        interrupted_line(options, out_counts);
         return CLI_FAILED;
     }
     return out_counts->failed > 0 ? CLI_FAILED : status;
@@ -177,6 +178,8 @@ enum {
     OPTION_CONCURRENCY,
     OPTION_FOLLOW,
     OPTION_LITERAL,
+    OPTION_INCLUDE,
+    OPTION_EXCLUDE,
 };
 
 static const struct option cp_option_table[] = {
@@ -191,7 +194,19 @@ static const struct option cp_option_table[] = {
     {"concurrency", required_argument, NULL, OPTION_CONCURRENCY},
     {"follow-symlinks", no_argument, NULL, OPTION_FOLLOW},
     {"literal", no_argument, NULL, OPTION_LITERAL},
+    {"include", required_argument, NULL, OPTION_INCLUDE},
+    {"exclude", required_argument, NULL, OPTION_EXCLUDE},
     {0}};
+
+static bool filter_option(struct filter *filter, const char *name, enum filter_kind kind)
+{
+    int rc = filter_add(filter, kind, optarg);
+    if (rc < 0) {
+        cli_usage("%s needs a pattern, got \"%s\"%s", name, optarg,
+                  rc == -ENOMEM ? " and no memory" : "");
+    }
+    return rc == 0;
+}
 
 static bool cp_option(struct cp_options *options, int option)
 {
@@ -213,6 +228,10 @@ static bool cp_option(struct cp_options *options, int option)
     case OPTION_LITERAL:
         options->literal = true;
         return true;
+    case OPTION_INCLUDE:
+        return filter_option(&options->filter, "--include", FILTER_INCLUDE);
+    case OPTION_EXCLUDE:
+        return filter_option(&options->filter, "--exclude", FILTER_EXCLUDE);
     case OPTION_CONTENT_TYPE:
         options->content_type = optarg;
         return content_type_check(optarg);
@@ -237,37 +256,98 @@ static bool cp_option(struct cp_options *options, int option)
     }
 }
 
-static int cp_run(int argc, char **argv)
+static int command_run(struct cp_options *options, const struct option *table, int argc,
+                       char **argv)
 {
-    struct cp_options options = {
-        .part_size = CP_PART_SIZE_DEFAULT,
-        .concurrency = CONCURRENCY_DEFAULT,
-    };
     struct cli_connection connection = {0};
     int option;
     bool ok;
-    while ((option = cli_getopt(argc, argv, ":rRn", cp_option_table)) != -1) {
+    while ((option = cli_getopt(argc, argv, ":rRn", table)) != -1) {
         if (cli_connection_option(&connection, option, optarg, &ok)) {
             if (!ok) {
                 return CLI_USAGE;
             }
         } else if (option == CLI_OPTION_HELP) {
             return cli_help();
-        } else if (!cp_option(&options, option)) {
+        } else if (!cp_option(options, option)) {
             return CLI_USAGE;
         }
     }
     if (argc - optind < 2) {
         return cli_usage("needs a source and a destination");
     }
-    connection.connections = options.concurrency;
+    connection.connections = options->concurrency;
     size_t source_count = (size_t)(argc - optind - 1);
     char *const *sources = &argv[optind];
     const char *destination = argv[argc - 1];
-    int status = cp_plan_check(&options, sources, source_count, destination);
+    int status = cp_plan_check(options, sources, source_count, destination);
     return status != CLI_DONE ? status
-                              : copy(&options, &connection, sources, source_count, destination);
+                              : copy(options, &connection, sources, source_count, destination);
 }
+
+static int cp_run(int argc, char **argv)
+{
+    struct cp_options options = {
+        .part_size = CP_PART_SIZE_DEFAULT,
+        .concurrency = CONCURRENCY_DEFAULT,
+    };
+    int status = command_run(&options, cp_option_table, argc, argv);
+    filter_fini(&options.filter);
+    return status;
+}
+
+static int mv_run(int argc, char **argv)
+{
+    static const struct option table[] = {
+        CLI_CONNECTION_OPTIONS,
+        {"recursive", no_argument, NULL, 'r'},
+        {"no-clobber", no_argument, NULL, 'n'},
+        {"dry-run", no_argument, NULL, OPTION_DRY_RUN},
+        {"content-type", required_argument, NULL, OPTION_CONTENT_TYPE},
+        {"concurrency", required_argument, NULL, OPTION_CONCURRENCY},
+        {"include", required_argument, NULL, OPTION_INCLUDE},
+        {"exclude", required_argument, NULL, OPTION_EXCLUDE},
+        {"literal", no_argument, NULL, OPTION_LITERAL},
+        {0}};
+    struct cp_options options = {
+        .part_size = CP_PART_SIZE_DEFAULT,
+        .concurrency = CONCURRENCY_DEFAULT,
+        .recursive = true,
+        .moves = true,
+    };
+    int status = command_run(&options, table, argc, argv);
+    filter_fini(&options.filter);
+    return status;
+}
+
+const struct cli_command cli_mv = {
+    .name = "mv",
+    .arguments = "SOURCE... DESTINATION [OPTIONS]",
+    .summary = "move files and objects: copy, then remove what was copied",
+    .help =
+        "Options:\n"
+        "  -n, --no-clobber   never replace anything at the destination; then the source stays\n"
+        "  --dry-run          only say what would be moved\n"
+        "  --content-type TYPE\n"
+        "                     of the objects; default: by the file's extension\n"
+        "  --concurrency N    requests at a time; default: 64\n"
+        "  --include PATTERN  only names that match; may be given several times\n"
+        "  --exclude PATTERN  no names that match, and nothing in folders that do\n"
+        "  --literal          * ? [ ] in gs:// sources are characters of names, not wildcards\n"
+        "  --json             a summary as one JSON object\n" CLI_CONNECTION_HELP
+        "\nFolders are moved with all that is in them. Where things go is as with `ringest cp "
+        "-r`,\n"
+        "but a single object goes into a folder of this machine that exists.\n"
+        "\nA source is removed when the destination has all of its bytes: exactly the generation\n"
+        "that was copied, or a file that has not changed. After an interruption both may be "
+        "there;\n"
+        "repeat the command.\n"
+        "\nExamples:\n"
+        "  ringest mv gs://bucket/run gs://bucket/old/run\n"
+        "  ringest mv 'gs://bucket/*.log' gs://bucket/logs/\n"
+        "  ringest mv checkpoint.pt gs://bucket/checkpoints/\n",
+    .run = mv_run,
+};
 
 const struct cli_command cli_cp = {
     .name = "cp",
@@ -291,6 +371,8 @@ const struct cli_command cli_cp = {
         "  --concurrency N    requests at a time; default: 64\n"
         "  --follow-symlinks  copy the targets of symbolic links in folders; by default links\n"
         "                     are left out\n"
+        "  --include PATTERN  only names that match; may be given several times\n"
+        "  --exclude PATTERN  no names that match, and nothing in folders that do\n"
         "  --literal          * ? [ ] in gs:// sources are characters of names, not wildcards\n"
         "  --json             a summary as one JSON object\n" CLI_CONNECTION_HELP
         "\nSources are copied into a destination that is a bucket, \".\", \"..\", or ends in "

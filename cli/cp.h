@@ -1,4 +1,4 @@
-/* `ringest cp`, in parts:
+/* `ringest cp` and `ringest mv`, in parts:
  *
  *   cp.c          the command line, and what is said at the end
  *   cp_plan.c     from sources and destination to items, in the order of names
@@ -7,6 +7,7 @@
  *   cp_upload.c   what becomes of an item that is a file to be an object, or standard input
  *   cp_download.c ... an object to be a file
  *   cp_copy.c     ... an object to be another one
+ *   cp_move.c     the source of a move, when the destination has its bytes
  *   cp_retype.c   the type of an object that has its bytes already
  *
  * A worker does the work on files itself, while the requests of its other items go on; none of them
@@ -14,6 +15,7 @@
 #ifndef RG_CLI_CP_H
 #define RG_CLI_CP_H
 
+#include "cli/filter.h"
 #include "cli/local.h"
 #include "cli/lookup.h"
 #include "cli/progress.h"
@@ -21,10 +23,13 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/stat.h>
 
 struct cp_options {
     bool recursive, dry_run, no_clobber, follow_symlinks, json;
-    bool literal;                /* no name of a source has wildcards */
+    bool literal; /* no name of a source has wildcards */
+    bool moves;   /* sources are removed */
+    struct filter filter;
     int64_t if_generation_match; /* of what is at the destination; 0: no condition */
     const char *content_type;    /* NULL: by the file's name; "": the service's default */
     enum rg_upload_method method;
@@ -39,9 +44,9 @@ struct cp_options {
 
 enum cp_kind { CP_UPLOAD, CP_DOWNLOAD, CP_COPY };
 
-/* What a request that is out for an item does: transfer -> stat -> update, of which all but one may
- * be left out. */
-enum cp_step { CP_STEP_TRANSFER, CP_STEP_STAT, CP_STEP_UPDATE };
+/* What a request that is out for an item does: transfer -> stat -> update -> remove, of which all
+ * but one may be left out. */
+enum cp_step { CP_STEP_TRANSFER, CP_STEP_STAT, CP_STEP_UPDATE, CP_STEP_REMOVE };
 
 /* One file or object on its way. Made by the plan; freed by the run when it has ended. */
 struct cp_item {
@@ -60,6 +65,7 @@ struct cp_item {
 
     /* While it is worked on. Of downloads in parts, these are changed under the run's lock. */
     int fd;
+    struct stat source; /* of the file that is uploaded, when it was opened */
     void *buffer;
     struct local_file file;
     uint32_t part_next;  /* the first that has not been asked for */
@@ -137,6 +143,11 @@ void cp_item_destroy(struct cp_item *item);
 /* cp_run.c, for the work on items. Each item is ended exactly once. */
 enum cp_end { CP_COPIED, CP_UPDATED, CP_SKIPPED, CP_FAILED };
 void cp_item_end(struct cp_worker *worker, struct cp_item *item, enum cp_end end);
+/* cp_move.c: the same for an item whose bytes the destination has. Of a move, its source is removed
+ * before. */
+void cp_item_done(struct cp_worker *worker, struct cp_item *item, enum cp_end end);
+void cp_move_take(struct cp_worker *worker, const struct cp_job *job,
+                  const struct rg_completion *completion);
 /* Prints the line, unless everything is being stopped, and ends the item. */
 void cp_item_fail(struct cp_worker *worker, struct cp_item *item, const char *format, ...)
     RG_PRINTF(3, 4);

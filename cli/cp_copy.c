@@ -29,8 +29,10 @@ static void submit(struct cp_worker *worker, struct cp_item *item)
 
 void cp_copy_start(struct cp_worker *worker, struct cp_item *item)
 {
-    if (item->is_same) {
+    if (item->is_same && cp_retypes(worker->run->options)) {
         cp_retype_start(worker, item);
+    } else if (item->is_same) {
+        cp_item_done(worker, item, CP_SKIPPED);
     } else {
         submit(worker, item);
     }
@@ -47,7 +49,7 @@ void cp_copy_take(struct cp_worker *worker, const struct cp_job *job,
         if (cp_retypes(options)) {
             cp_retype_info(worker, item, completion->data);
         } else {
-            cp_item_end(worker, item, CP_COPIED);
+            cp_item_done(worker, item, CP_COPIED);
         }
     } else if (completion->status == RG_STATUS_PRECONDITION && options->no_clobber) {
         cp_item_end(worker, item, CP_SKIPPED);

@@ -68,7 +68,7 @@ static void submit_first(struct cp_worker *worker, struct cp_item *item)
 static void item_end(struct cp_worker *worker, struct cp_item *item, int rc)
 {
     if (rc == 0) {
-        cp_item_end(worker, item, CP_COPIED);
+        cp_item_done(worker, item, CP_COPIED);
     } else if (rc == -EEXIST && worker->run->options->no_clobber) {
         cp_item_end(worker, item, CP_SKIPPED);
     } else if (rc == -EEXIST) {
@@ -290,7 +290,7 @@ static void parts_start(struct cp_worker *worker, struct cp_item *item,
 void cp_download_start(struct cp_worker *worker, struct cp_item *item)
 {
     if (is_there(item)) {
-        cp_item_end(worker, item, CP_SKIPPED);
+        cp_item_done(worker, item, CP_SKIPPED);
     } else if (item->is_size_known && item->size == 0) {
         write_small(worker, item, "", 0);
     } else if (item->is_size_known && item->size > worker->run->options->part_size) {
@@ -329,6 +329,7 @@ static void first_take(struct cp_worker *worker, struct cp_item *item,
         return;
     }
     item->size = completion->size;
+    item->generation = completion->generation;
     if (completion->has_object_crc32c) {
         item->has_crc32c = true;
         item->crc32c = completion->object_crc32c;

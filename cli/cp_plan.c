@@ -12,6 +12,7 @@
 
 #include "cli/expand.h"
 #include "cli/lister.h"
+#include "cli/wildcard.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -117,14 +118,15 @@ static void item_submit(struct plan *plan, struct cp_item *item)
         item_add(plan, item);
         return;
     }
+    const char *verb = plan->options->moves ? "move" : "copy";
     if (item->kind == CP_UPLOAD) {
-        printf("would copy %s to gs://%s/%s\n", cli_shown(item->path), item->bucket,
+        printf("would %s %s to gs://%s/%s\n", verb, cli_shown(item->path), item->bucket,
                cli_shown(item->name));
     } else if (item->kind == CP_DOWNLOAD) {
-        printf("would copy gs://%s/%s to %s\n", item->bucket, cli_shown(item->name),
+        printf("would %s gs://%s/%s to %s\n", verb, item->bucket, cli_shown(item->name),
                cli_shown(item->path));
     } else {
-        printf("would copy gs://%s/%s to gs://%s/%s\n", item->from_bucket,
+        printf("would %s gs://%s/%s to gs://%s/%s\n", verb, item->from_bucket,
                cli_shown(item->from_name), item->bucket, cli_shown(item->name));
     }
     plan->run->counts.planned++;
@@ -149,7 +151,7 @@ static struct cp_item *item_look(struct plan *plan, struct cp_item *item)
     } else if (item->kind == CP_COPY && item->there.exists && item->has_crc32c &&
                item->there.has_crc32c && item->there.size == item->size &&
                item->there.crc32c == item->crc32c) {
-        if (cp_retypes(plan->options)) {
+        if (cp_retypes(plan->options) || plan->options->moves) {
             item->is_same = true;
             return item;
         }
@@ -223,6 +225,24 @@ void cp_upload_plan(struct plan *plan, const char *path, char *name, const struc
     }
 }
 
+/* What cannot be moved, after saying why: to its own place, or below the tree that it comes from,
+ * where it could replace what has not been moved yet. */
+static bool stays(struct plan *plan, const struct cp_item *item)
+{
+    if (!plan->options->moves || item->kind != CP_COPY ||
+        strcmp(item->bucket, item->from_bucket) != 0) {
+        return false;
+    }
+    size_t size = plan->tree != NULL ? strlen(plan->tree) : 0;
+    if (strcmp(item->name, item->from_name) != 0 &&
+        (plan->tree == NULL || strncmp(item->name, plan->tree, size) != 0)) {
+        return false;
+    }
+    cp_run_refuse(plan->run, "gs://%s/%s: cannot be moved to itself, or below its own folder",
+                  item->from_bucket, item->from_name);
+    return true;
+}
+
 /* `object` is NULL where nothing is known but the name. Takes `destination`. */
 static void object_plan(struct plan *plan, const char *bucket, const char *name,
                         const struct rg_object *object, char *destination)
@@ -257,7 +277,7 @@ static void object_plan(struct plan *plan, const char *bucket, const char *name,
         item->crc32c = object->crc32c;
         item->has_crc32c = object->has_crc32c;
     }
-    if (!place_take(plan, item)) {
+    if (!place_take(plan, item) || stays(plan, item)) {
         cp_item_destroy(item);
         item = NULL;
     } else if (plan->to_bucket) {
@@ -360,6 +380,7 @@ static void plan_prefix(struct plan *plan, const struct cli_uri *uri, const char
         return;
     }
     uint64_t left_out = 0;
+    plan->tree = prefix;
     struct rg_listing_options options = {
         .bucket = uri->bucket, .prefix = prefix, .ordered = plan->to_bucket};
     struct lister lister = {0};
@@ -373,7 +394,8 @@ static void plan_prefix(struct plan *plan, const struct cli_uri *uri, const char
             cp_merge_tell(plan, base);
             if (*within != '\0' && strncmp(page->objects[i].name, within, strlen(within)) == 0) {
                 left_out++;
-            } else if (*relative != '\0' || plan->to_bucket) {
+            } else if ((*relative != '\0' || plan->to_bucket) &&
+                       filter_takes(&plan->options->filter, relative)) {
                 plan_listed(plan, uri->bucket, base, &page->objects[i], relative);
             }
         }
@@ -385,6 +407,7 @@ static void plan_prefix(struct plan *plan, const struct cli_uri *uri, const char
                  " objects are in the destination already; skipped as sources",
                  uri->bucket, within, left_out);
     }
+    plan->tree = NULL;
     free(within);
     free(prefix);
 }
@@ -422,13 +445,20 @@ static void plan_match(struct plan *plan, const char *bucket, const char *base,
 
 static void plan_object(struct plan *plan, const struct cli_uri *uri, const char *base, bool known)
 {
-    char *destination = plan->into ? cp_target(plan, base, "")
-                                   : strdup(plan->to_bucket ? plan->uri.name : plan->folder);
+    if (!filter_takes(&plan->options->filter, base)) {
+        return;
+    }
+    /* As mv does. A tree would go elsewhere when an interrupted command is repeated. */
+    bool into = plan->into || (plan->options->moves && !plan->to_bucket && is_folder(plan->folder));
+    char *destination = plan->into        ? cp_target(plan, base, "")
+                        : into            ? cp_join(plan->folder, base)
+                        : plan->to_bucket ? strdup(plan->uri.name)
+                                          : strdup(plan->folder);
     if (destination == NULL) {
         cp_plan_no_memory(plan);
         return;
     }
-    if (!plan->to_bucket && plan->into && local_name_problem(base) != NULL) {
+    if (!plan->to_bucket && into && local_name_problem(base) != NULL) {
         cp_run_refuse(plan->run, "gs://%s/%s: cannot be a file in %s: %s", uri->bucket, uri->name,
                       plan->folder, local_name_problem(base));
         free(destination);
@@ -437,7 +467,7 @@ static void plan_object(struct plan *plan, const struct cli_uri *uri, const char
     /* Whether it is the same as what is here can only be told when it is known; otherwise it is
      * read with one request, and nothing is asked before. */
     struct there there = {0};
-    known = known || plan->to_bucket || access(destination, F_OK) == 0;
+    known = known || plan->to_bucket || plan->options->moves || access(destination, F_OK) == 0;
     bool exists = known && object_find(plan, uri, &there);
     struct rg_object object = {
         .name = uri->name,
@@ -446,7 +476,11 @@ static void plan_object(struct plan *plan, const struct cli_uri *uri, const char
         .crc32c = there.crc32c,
         .has_crc32c = there.has_crc32c,
     };
-    if (plan->stopped) {
+    if (!plan->stopped && plan->options->moves && !exists) {
+        cp_run_refuse(plan->run, "gs://%s/%s: %s", uri->bucket, uri->name,
+                      there.is_known ? "no such object" : "only what may be listed can be moved");
+    }
+    if (plan->stopped || (plan->options->moves && !exists)) {
         free(destination);
         return;
     }
@@ -456,6 +490,7 @@ static void plan_object(struct plan *plan, const struct cli_uri *uri, const char
 struct match {
     struct plan *plan;
     const char *bucket;
+    size_t above;     /* of a name: what lies above the first wildcard of the pattern */
     uint64_t folders; /* left out */
 };
 
@@ -477,7 +512,7 @@ static int match_take(void *context, const char *name, const struct rg_object *o
                       match->bucket, name);
     } else if (object == NULL) {
         plan_prefix(plan, &uri, base, &count);
-    } else {
+    } else if (filter_takes(&plan->options->filter, name + match->above)) {
         plan_match(plan, match->bucket, base, object);
     }
     free(base);
@@ -486,7 +521,11 @@ static int match_take(void *context, const char *name, const struct rg_object *o
 
 static void plan_matches(struct plan *plan, const struct cli_uri *uri)
 {
-    struct match match = {plan, uri->bucket, 0};
+    size_t above = wildcard_literal_size(uri->name);
+    while (above > 0 && uri->name[above - 1] != '/') {
+        above--;
+    }
+    struct match match = {plan, uri->bucket, above, 0};
     struct expand expand = {.session = plan->run->session,
                             .bucket = uri->bucket,
                             .folders = true,
@@ -533,14 +572,14 @@ static void plan_remote(struct plan *plan, const char *source)
     } else if (!plan->options->recursive) {
         plan_object(plan, &uri, base, false);
     } else {
-        /* Both "a" and "a/..." may exist; -r means all of it. */
+        /* Both "a" and "a/..." may exist; -r means all of it. To move, nobody asked for all. */
         struct there there = {0};
         uint64_t count = 0;
         bool exists = may_be_object && object_find(plan, &uri, &there);
         if (exists) {
             plan_object(plan, &uri, base, true);
         }
-        if (!plan->stopped) {
+        if (!plan->stopped && !(exists && plan->options->moves)) {
             plan_prefix(plan, &uri, base, &count);
         }
         if (!plan->stopped && count == 0 && !exists) {
@@ -578,6 +617,9 @@ int cp_plan_check(const struct cp_options *options, char *const *sources, size_t
                 "the source or the destination must be gs://BUCKET/NAME, got \"%s\" and "
                 "\"%s\"",
                 sources[i], destination);
+        }
+        if (options->moves && (is_stream(sources[i]) || is_stream(destination))) {
+            return cli_usage("standard input and output cannot be moved; use cp");
         }
         bool is_pattern = expand_is_pattern(sources[i], options->literal);
         if ((is_stream(sources[i]) || is_stream(destination)) &&

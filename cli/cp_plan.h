@@ -20,7 +20,8 @@ struct plan {
      * meant. */
     bool may_meet;
     struct places places;
-    bool stopped; /* nothing more is to be planned */
+    const char *tree; /* borrowed; what the names of a tree begin with that is listed; or NULL */
+    bool stopped;     /* nothing more is to be planned */
     bool merge_is_told;
 };
 

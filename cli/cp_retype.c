@@ -43,7 +43,7 @@ void cp_retype_info(struct cp_worker *worker, struct cp_item *item,
 {
     const char *type = info->content_type != NULL ? info->content_type : "";
     if (strcmp(type, worker->run->options->content_type) == 0) {
-        cp_item_end(worker, item, item->is_same ? CP_SKIPPED : CP_COPIED);
+        cp_item_done(worker, item, item->is_same ? CP_SKIPPED : CP_COPIED);
     } else {
         update_submit(worker, item, info->object.generation, info->metageneration);
     }
@@ -69,7 +69,7 @@ void cp_retype_take(struct cp_worker *worker, const struct cp_job *job,
     if (completion->status == RG_STATUS_OK && item->step == CP_STEP_STAT) {
         cp_retype_info(worker, item, completion->data);
     } else if (completion->status == RG_STATUS_OK) {
-        cp_item_end(worker, item, item->is_same ? CP_UPDATED : CP_COPIED);
+        cp_item_done(worker, item, item->is_same ? CP_UPDATED : CP_COPIED);
     } else if (changed) {
         cp_item_fail(worker, item,
                      "gs://%s/%s: changed by somebody else before its type was set; run it again",

@@ -295,7 +295,9 @@ static void completion_take(struct cp_worker *worker, struct rg_completion *comp
     RG_ASSERT(slot->item != NULL);
     struct cp_job job = *slot;
     cp_job_cancel(worker, slot);
-    if (job.item->step != CP_STEP_TRANSFER) {
+    if (job.item->step == CP_STEP_REMOVE) {
+        cp_move_take(worker, &job, completion);
+    } else if (job.item->step != CP_STEP_TRANSFER) {
         cp_retype_take(worker, &job, completion);
     } else if (job.item->kind == CP_UPLOAD) {
         cp_upload_take(worker, &job, completion);

@@ -25,14 +25,13 @@
 static int source_open(struct cp_item *item)
 {
     item->fd = open(item->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    struct stat stat;
-    if (item->fd < 0 || fstat(item->fd, &stat) < 0) {
+    if (item->fd < 0 || fstat(item->fd, &item->source) < 0) {
         return -errno;
     }
-    if (!S_ISREG(stat.st_mode)) {
+    if (!S_ISREG(item->source.st_mode)) {
         return -EINVAL;
     }
-    item->size = (uint64_t)stat.st_size;
+    item->size = (uint64_t)item->source.st_size;
     return 0;
 }
 
@@ -164,7 +163,7 @@ void cp_upload_start(struct cp_worker *worker, struct cp_item *item)
     } else if (there && cp_retypes(worker->run->options)) {
         cp_retype_start(worker, item);
     } else if (there) {
-        cp_item_end(worker, item, CP_SKIPPED);
+        cp_item_done(worker, item, CP_SKIPPED);
     } else {
         submit(worker, item);
     }
@@ -176,7 +175,7 @@ void cp_upload_take(struct cp_worker *worker, const struct cp_job *job,
     struct cp_item *item = job->item;
     const struct cp_options *options = worker->run->options;
     if (completion->status == RG_STATUS_OK) {
-        cp_item_end(worker, item, CP_COPIED);
+        cp_item_done(worker, item, CP_COPIED);
     } else if (completion->status == RG_STATUS_PRECONDITION && options->no_clobber) {
         cp_item_end(worker, item, CP_SKIPPED);
     } else if (completion->status == RG_STATUS_PRECONDITION && !item->is_unguarded &&

@@ -139,7 +139,11 @@ static void walk(struct plan *plan, const char *base, const char *path, const ch
             cp_plan_no_memory(plan);
             break;
         }
-        if (S_ISREG(entry->stat.st_mode)) {
+        bool is_file = S_ISREG(entry->stat.st_mode);
+        const struct filter *filter = &plan->options->filter;
+        if (!(is_file ? filter_takes(filter, name) : filter_enters(filter, name))) {
+            /* Left out. */
+        } else if (is_file) {
             cp_upload_plan(plan, below, cp_target(plan, base, name), &entry->stat);
         } else if (is_loop(self, &entry->stat)) {
             cp_run_refuse(plan->run, "%s: a link to a folder above it; skipped", below);
@@ -164,6 +168,8 @@ void cp_plan_local(struct plan *plan, const char *source)
     char *base = cp_base_name(source);
     if (base == NULL) {
         cp_plan_no_memory(plan);
+    } else if (S_ISREG(stat_.st_mode) && !filter_takes(&plan->options->filter, base)) {
+        /* Left out. */
     } else if (S_ISREG(stat_.st_mode)) {
         char *name = plan->into ? cp_target(plan, base, "") : strdup(plan->uri.name);
         cp_upload_plan(plan, source, name, &stat_);

@@ -16,7 +16,7 @@ typedef int (*expand_take)(void *context, const char *name, const struct rg_obje
 struct expand {
     struct cli_session *session;
     const char *bucket;
-    bool folders; /* those, too; none behind a double star, where objects are all that matches */
+    bool folders;  /* those, too; none behind a double star, where objects are all that matches */
     bool ordered;  /* each listing in the order of names */
     bool versions; /* old ones of objects, too */
     void *context;

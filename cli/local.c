@@ -125,6 +125,28 @@ int local_crc32c(int fd, uint64_t offset, uint64_t size, uint32_t *out_crc)
     return rc;
 }
 
+static int path_sync(const char *path, int flags)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | flags);
+    int rc = fd < 0 || fsync(fd) < 0 ? -errno : 0;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return rc;
+}
+
+int local_persist(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = slash == NULL   ? strdup(".")
+                   : slash == path ? strdup("/")
+                                   : strndup(path, (size_t)(slash - path));
+    int rc = folder != NULL ? path_sync(path, O_NONBLOCK) : -ENOMEM;
+    rc = rc == 0 ? path_sync(folder, O_DIRECTORY) : rc;
+    free(folder);
+    return rc;
+}
+
 const char *local_error_text(int error)
 {
     switch (-error) {

@@ -29,6 +29,9 @@ int64_t local_read(int fd, void *out, uint64_t size, uint64_t offset);
  * otherwise. */
 int local_crc32c(int fd, uint64_t offset, uint64_t size, uint32_t *out_crc);
 
+/* Has the disk keep a file and its name, also if the machine stops now. 0 or a negative errno. */
+int local_persist(const char *path);
+
 /* What a negative errno of a local file means, with what to do about it. */
 const char *local_error_text(int error);
 

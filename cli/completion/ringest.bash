@@ -13,7 +13,7 @@ _ringest() {
         connect_to connections first_byte_timeout hedge_size hedges_per_1000 hedging idle_timeout job_processes
         local_address local_device memory numa prewarm proxy ramp reads_per_s requests scope sharing stall_timeout threads
         user_agent user_project writes_per_s'
-    local commands='ls stat cat cp rm manifest tar ckpt cache bench emulate doctor top'
+    local commands='ls stat cat cp mv rm manifest tar ckpt cache bench emulate doctor top'
     if [ "$cword" -eq 1 ]; then
         mapfile -t COMPREPLY < <(compgen -W "$commands --help --version" -- "$cur")
         return
@@ -41,7 +41,7 @@ _ringest() {
         ;;
     --endpoint | --proxy | --threads | --memory | --range | --glob | --if-generation-match | --content-type | --part-size | \
         --concurrency | --count | --seconds | --object-size | --listen | --synthetic | --latency-ms | --conn-mbps | \
-        --rate-limit | --bucket | --to)
+        --rate-limit | --bucket | --to | --include | --exclude)
         return
         ;;
     esac
@@ -52,7 +52,7 @@ _ringest() {
     cat) options="--range --literal $common" ;;
     cp)
         options="--recursive --no-clobber --dry-run --if-generation-match --content-type --method --part-size
-            --concurrency --follow-symlinks --literal --json $common"
+            --concurrency --follow-symlinks --literal --include --exclude --json $common"
         ;;
     rm) options="--recursive --dry-run --if-generation-match --unfinished --older-than --literal --json $common" ;;
     manifest) options="--long --folder-markers --json $common" ;;
@@ -65,6 +65,7 @@ _ringest() {
         ;;
     top) options='--interval --once --json --help' ;;
     doctor) options="--bucket --online --json $common" ;;
+    mv) options="--no-clobber --dry-run --content-type --concurrency --include --exclude --literal --json $common" ;;
     *) return ;;
     esac
     if [[ $cur == -* ]]; then
@@ -79,7 +80,7 @@ _ringest() {
         mapfile -t COMPREPLY < <(compgen -W 'warm ls verify prune stats' -- "$cur")
     elif [ "${words[1]} $cword" = 'bench 2' ]; then
         mapfile -t COMPREPLY < <(compgen -W 'get put list' -- "$cur")
-    elif [ "${words[1]}" = cp ] || [ "${words[1]}" = manifest ] || [ "${words[1]}" = cache ] || [ "${words[1]}" = tar ]; then
+    elif [ "${words[1]}" = mv ] || [ "${words[1]}" = cp ] || [ "${words[1]}" = manifest ] || [ "${words[1]}" = cache ] || [ "${words[1]}" = tar ]; then
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
     fi
 }

@@ -60,7 +60,7 @@ def environment(**changes):
 
 
 # What was done, in a line at the end: "3 copied, 0 skipped, ...".
-SUMMARY = re.compile(r"^(?:dry run: )?\d+ (?:copied|removed|would be|objects? saved|shards).*\n", re.MULTILINE)
+SUMMARY = re.compile(r"^(?:dry run: )?\d+ (?:copied|moved|removed|would be|objects? saved|shards).*\n", re.MULTILINE)
 
 
 def ringest(*arguments, env=None, **options):

@@ -22,7 +22,9 @@ OPTIONS = {
     "stat": CONNECTION + ("--json", "--hex", "--literal"),
     "cp": CONNECTION
     + ("--recursive", "--no-clobber", "--dry-run", "--if-generation-match", "--content-type", "--method")
-    + ("--part-size", "--concurrency", "--follow-symlinks", "--literal", "--json"),
+    + ("--part-size", "--concurrency", "--follow-symlinks", "--include", "--exclude", "--literal", "--json"),
+    "mv": CONNECTION
+    + ("--no-clobber", "--dry-run", "--content-type", "--concurrency", "--include", "--exclude", "--literal", "--json"),
     "rm": CONNECTION + ("--recursive", "--dry-run", "--if-generation-match", "--literal", "--json"),
     "manifest": CONNECTION + ("--long", "--json"),
     "tar": CONNECTION + ("--long", "--json"),
@@ -80,7 +82,7 @@ class Usage(Case):
             (("lss",), "did you mean ls?"),
             (("docter",), "did you mean doctor?"),
             (("rsync", "a", "b"), "did you mean cp -r?"),
-            (("mv",), "did you mean cp, then rm?"),
+            (("move",), "did you mean mv?"),
             (("cp", "--recusrive"), "did you mean --recursive?"),
             (("cp", "--content=text/plain"), ""),
             (("ls", "--jsn=1"), "--jsn; did you mean --json?"),

@@ -83,6 +83,13 @@ FILES = [
     ),
 ]
 
+def moved_to_a_file(stage):
+    """The bytes are at one of both places at least."""
+    here, there = stage.objects().get(TARGET) == NEW, stage.files().get("file") == NEW
+    assert here or there, "the object is gone, and the file is not whole"
+    return "both" if here and there else "after" if there else "before"
+
+
 PROGRAM = [
     Operation(
         "ringest cp of a file", ("ringest cp",), lambda stage, _: ["cp", local(stage, {"local": NEW}) / "local", stage.uri(TARGET)],
@@ -125,6 +132,22 @@ PROGRAM = [
         lambda stage, _: ["cp", "-r", stage.uri("run/tree"), stage.folder],
         before=TREE, after=TREE, files={name.removeprefix("tree/"): data for name, data in LOCAL.items()},
         command=True, reads=True, piecemeal=True,
+    ),
+    Operation(
+        "ringest mv between names", ("ringest mv",),
+        lambda stage, _: ["mv", stage.uri("run/source"), stage.uri(TARGET)],
+        before={TARGET: OLD, "run/source": NEW}, after={TARGET: NEW}, command=True, piecemeal=True, again=(Exception,),
+        cheap=True,
+    ),
+    Operation(
+        "ringest mv to a file", ("ringest mv",), lambda stage, _: ["mv", stage.uri(TARGET), stage.folder / "file"],
+        before={TARGET: NEW}, look=moved_to_a_file, files={"file": NEW}, command=True, reads=True,
+        again=(Exception,),
+    ),
+    Operation(
+        "ringest mv of a file", ("ringest mv",),
+        lambda stage, _: ["mv", local(stage, {"local": NEW}) / "local", stage.uri(TARGET)],
+        before={TARGET: OLD}, after={TARGET: NEW}, files={"local": NEW}, command=True,
     ),
     Operation(
         "ringest rm", ("ringest rm",), lambda stage, _: ["rm", stage.uri(TARGET)],

@@ -1,0 +1,138 @@
+"""`ringest mv`, and which files of a tree are meant."""
+
+import os
+import pathlib
+import tempfile
+import unittest
+
+from support import FAILED, USAGE, ServedCase
+
+TREE = ("1.jpg", "a/2.txt", "a/b/3.jpg", "skip/4.jpg")
+
+
+class Move(ServedCase):
+    def setUp(self):
+        self.bucket = self.own_bucket()
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+
+    def put(self, *names):
+        for name in names:
+            self.server.put(self.bucket[5:], name, name.encode())
+
+    def write(self, *names):
+        for name in names:
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(name)
+
+    def mv(self, *arguments):
+        return self.ringest("mv", *arguments)
+
+    def names(self):
+        lines = self.ok(self.ringest("ls", "-r", self.bucket)).decode().splitlines()
+        return [line.removeprefix(self.bucket + "/") for line in lines]
+
+    def files(self):
+        return sorted(path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*") if path.is_file())
+
+    def test_there_and_back(self):
+        self.write(*("tree/" + name for name in TREE))
+        self.ok(self.mv(self.folder / "tree", self.bucket + "/t"))
+        self.assertEqual((self.files(), self.names()), ([], ["t/" + name for name in TREE]))
+        self.ok(self.mv(self.bucket + "/t", self.bucket + "/u/"))
+        self.assertEqual(self.names(), ["u/t/" + name for name in TREE])
+        self.ok(self.mv(self.bucket + "/u/t", self.folder / "back"))
+        self.assertEqual((self.files(), self.names()), (["back/" + name for name in TREE], []))
+        self.assertEqual((self.folder / "back/a/2.txt").read_text(), "tree/a/2.txt")
+
+    def test_one_object(self):
+        self.put("a", "b")
+        self.ok(self.mv(self.bucket + "/a", self.folder))
+        self.ok(self.mv(self.bucket + "/b", self.folder / "named"))
+        self.assertEqual((self.files(), self.names()), (["a", "named"], []))
+        self.ok(self.mv(self.folder / "a", self.folder / "named", self.bucket + "/in/"))
+        self.assertEqual((self.files(), self.names()), ([], ["in/a", "in/named"]))
+
+    def test_an_object_and_a_folder_of_one_name(self):
+        self.put("a", "a/b", "ab")
+        self.ok(self.mv(self.bucket + "/a", self.bucket + "/c"))
+        self.assertEqual(self.names(), ["a/b", "ab", "c"])
+        self.ok(self.mv(self.bucket + "/a", self.bucket + "/d"))
+        self.assertEqual(self.names(), ["ab", "c", "d/b"])
+
+    def test_what_is_there_already(self):
+        """The same bytes finish a move that was cut short; others are replaced, or stay with -n."""
+        self.put("a", "same/a", "b", "c")
+        self.server.put(self.bucket[5:], "same/a", b"a")
+        self.server.put(self.bucket[5:], "other/b", b"another")
+        (self.folder / "c").write_text("c")
+        self.ok(self.mv(self.bucket + "/a", self.bucket + "/same/"))
+        self.ok(self.mv("-n", self.bucket + "/b", self.bucket + "/other/"))
+        self.ok(self.mv(self.bucket + "/c", self.folder))
+        self.assertEqual(self.names(), ["b", "other/b", "same/a"])
+        self.assertEqual(self.ok(self.ringest("cat", self.bucket + "/other/b")), b"another")
+        self.ok(self.mv(self.bucket + "/b", self.bucket + "/other/"))
+        self.assertEqual(self.ok(self.ringest("cat", self.bucket + "/other/b")), b"b")
+        self.write("d")
+        self.server.put(self.bucket[5:], "d", b"d")
+        self.ok(self.mv(self.folder / "d", self.bucket))
+        self.assertEqual((self.files(), self.names()), (["c"], ["d", "other/b", "same/a"]))
+
+    def test_itself(self):
+        self.put("a/a/x", "a/x", "b")
+        for source, target in (("b", "b"), ("a", "a"), ("a", "a/"), ("a", "a/in")):
+            done = self.mv(f"{self.bucket}/{source}", f"{self.bucket}/{target}")
+            self.assertEqual(done.returncode, FAILED, (source, target))
+            self.assertIn("cannot be moved to itself, or below its own folder", done.stderr)
+        self.assertEqual(self.names(), ["a/a/x", "a/x", "b"])
+        # Up: what would replace one that has not been moved yet stays.
+        self.put("a/a/a/x")
+        self.assertEqual(self.mv(self.bucket + "/a/a", self.bucket + "/a").returncode, FAILED)
+        self.assertEqual(self.ok(self.ringest("cat", self.bucket + "/a/x", self.bucket + "/a/a/a/x")), b"a/a/xa/a/a/x")
+
+    def test_two_that_have_one_name(self):
+        self.put("1/f", "2/f", "3/f")
+        self.assertEqual(self.mv(self.bucket + "/?/f", self.bucket + "/in/").returncode, FAILED)
+        self.assertEqual(self.names(), ["2/f", "3/f", "in/f"])
+
+    def test_links_stay(self):
+        self.write("file")
+        os.symlink("file", self.folder / "link")
+        self.fails(self.mv(self.folder / "link", self.bucket), FAILED, "copied, and kept: it is a symbolic link")
+        self.assertEqual((self.files(), self.names()), (["file", "link"], ["link"]))
+
+    def test_names_that_cannot_be_files(self):
+        self.put("t/../x", "t//y", "t/ok", "t/.x.ringest-part")
+        done = self.mv(self.bucket + "/t", self.folder / "in")
+        self.assertEqual((done.returncode, self.files()), (FAILED, ["in/ok"]))
+        self.assertEqual(self.names(), ["t/../x", "t/.x.ringest-part", "t//y"])
+
+    def test_a_folder_in_the_way(self):
+        self.put("a")
+        (self.folder / "a").mkdir()
+        self.fails(self.mv(self.bucket + "/a", self.folder), FAILED, "a folder has this name")
+        self.assertEqual(self.names(), ["a"])
+
+    def test_which_are_meant(self):
+        self.write(*("tree/" + name for name in TREE))
+        chosen = ("--include", "*.jpg", "--exclude", "skip/")
+        said = self.ok(self.mv("--dry-run", *chosen, self.folder / "tree", self.bucket)).decode()
+        self.assertEqual(said.count("would move"), 2)
+        self.ok(self.mv(*chosen, self.folder / "tree", self.bucket))
+        self.assertEqual(
+            (self.files(), self.names()), (["tree/a/2.txt", "tree/skip/4.jpg"], ["tree/1.jpg", "tree/a/b/3.jpg"])
+        )
+        self.ok(self.ringest("cp", "-r", "--exclude=a/*", self.bucket + "/tree", self.folder / "down"))
+        self.assertEqual([name for name in self.files() if "down" in name], ["down/1.jpg"])
+        self.ok(self.ringest("cp", "--exclude=1*", self.bucket + "/**.jpg", self.bucket + "/flat/"))
+        self.assertEqual(self.names(), ["flat/3.jpg", "tree/1.jpg", "tree/a/b/3.jpg"])
+        self.fails(self.ringest("cp", "--include=", "a", self.bucket), USAGE, "--include needs a pattern")
+
+    def test_usage(self):
+        self.fails(self.mv(self.bucket + "/a"), USAGE, "a source and a destination")
+        self.fails(self.mv("-", self.bucket + "/a"), USAGE, "cannot be moved")
+        self.fails(self.mv(self.bucket + "/none", self.folder), FAILED, "no such object")
+
+
+if __name__ == "__main__":
+    unittest.main()
