@@ -64,32 +64,39 @@ static void summary(const struct cp_options *options, const struct cp_counts *co
 {
     const char *done = options->moves ? "moved" : "copied";
     double seconds = (double)(rg_now_ns() - started_ns) * 1e-9;
-    char size[32], rate[32], updated[48] = "";
+    char size[32], rate[32], updated[48] = "", removed[48] = "", removed_json[48] = "";
     if (counts->updated > 0) {
         snprintf(updated, sizeof(updated), "%" PRIu64 " updated, ", counts->updated);
     }
+    if (options->syncs) {
+        snprintf(removed_json, sizeof(removed_json), "\"removed\":%" PRIu64 ",", counts->removed);
+    }
+    if (counts->removed > 0) {
+        snprintf(removed, sizeof(removed), "%" PRIu64 " removed, ", counts->removed);
+    }
     if (options->json) {
-        printf("{\"copied\":%" PRIu64 ",\"updated\":%" PRIu64 ",\"skipped\":%" PRIu64
+        printf("{\"copied\":%" PRIu64 ",\"updated\":%" PRIu64 ",%s\"skipped\":%" PRIu64
                ",\"failed\":%" PRIu64 ",\"planned\":%" PRIu64 ",\"bytes\":%" PRIu64
                ",\"seconds\":%.6f,\"gb_per_s\":%.6f,\"cpu_seconds\":%.6f,\"dry_run\":%s}\n",
-               counts->copied, counts->updated, counts->skipped, counts->failed, counts->planned,
-               counts->bytes, seconds, (double)counts->bytes / 1e9 / seconds, cpu_seconds(),
-               options->dry_run ? "true" : "false");
+               counts->copied, counts->updated, removed_json, counts->skipped, counts->failed,
+               counts->planned, counts->bytes, seconds, (double)counts->bytes / 1e9 / seconds,
+               cpu_seconds(), options->dry_run ? "true" : "false");
     } else if (cli_interrupted()) {
         return; /* Said already, with what is to be done. */
     } else if (options->dry_run) {
-        cli_summary("dry run: %" PRIu64 " would be %s (%s), %" PRIu64 " skipped, %" PRIu64
+        cli_summary("dry run: %" PRIu64 " would be %s (%s), %s%" PRIu64 " skipped, %" PRIu64
                     " failed",
-                    counts->planned, done, cli_format_size(counts->bytes_planned, size),
+                    counts->planned, done, cli_format_size(counts->bytes_planned, size), removed,
                     counts->skipped, counts->failed);
     } else if (counts->copied > 0) {
-        cli_summary("%" PRIu64 " %s, %s%" PRIu64 " skipped, %" PRIu64 " failed; %s in %.1f s, %s/s",
-                    counts->copied, done, updated, counts->skipped, counts->failed,
+        cli_summary("%" PRIu64 " %s, %s%s%" PRIu64 " skipped, %" PRIu64
+                    " failed; %s in %.1f s, %s/s",
+                    counts->copied, done, updated, removed, counts->skipped, counts->failed,
                     cli_format_size(counts->bytes, size), seconds,
                     cli_format_size((uint64_t)((double)counts->bytes / seconds), rate));
-    } else if (counts->updated + counts->skipped > 0 || counts->failed > 1) {
-        cli_summary("0 %s, %s%" PRIu64 " skipped, %" PRIu64 " failed in %.1f s", done, updated,
-                    counts->skipped, counts->failed, seconds);
+    } else if (counts->updated + counts->skipped + counts->removed > 0 || counts->failed > 1) {
+        cli_summary("0 %s, %s%s%" PRIu64 " skipped, %" PRIu64 " failed in %.1f s", done, updated,
+                    removed, counts->skipped, counts->failed, seconds);
     }
 }
 
@@ -119,6 +126,22 @@ static int copy_streams(struct cli_session *session, const struct cp_options *op
     return status;
 }
 
+/* What only the destination of a sync has, when all else is as it should be. */
+static int rest_delete(struct cp_run *run, struct cp_sync *sync)
+{
+    if (cli_interrupted()) {
+        return CLI_FAILED;
+    }
+    if (run->counts.failed > 0) {
+        cli_note("nothing is removed, because not everything could be copied");
+        return CLI_FAILED;
+    }
+    if (run->places.taken == NULL) {
+        return cli_fail("the source has nothing, so nothing is removed; use `ringest rm -r`");
+    }
+    return cp_sync_delete(sync, &run->places, &run->links, &run->counts.removed);
+}
+
 static int copy_all(struct cli_session *session, const struct cp_options *options,
                     uint64_t bytes_out_max, char *const *sources, size_t source_count,
                     const char *destination, struct cp_counts *out_counts)
@@ -128,8 +151,18 @@ static int copy_all(struct cli_session *session, const struct cp_options *option
     if (status != CLI_DONE) {
         return status;
     }
-    status = cp_plan(&run, sources, source_count, destination);
+    struct cp_sync *sync = NULL;
+    if (options->deletes) {
+        status = cp_sync_open(&sync, session, options, destination);
+    }
+    if (status == CLI_DONE) {
+        status = cp_plan(&run, sources, source_count, destination);
+    }
     cp_run_finish(&run);
+    if (sync != NULL && status == CLI_DONE) {
+        status = rest_delete(&run, sync);
+    }
+    cp_sync_close(sync);
     cp_run_close(&run);
     *out_counts = run.counts;
     if (cli_interrupted()) {
@@ -180,6 +213,7 @@ enum {
     OPTION_LITERAL,
     OPTION_INCLUDE,
     OPTION_EXCLUDE,
+    OPTION_DELETE,
 };
 
 static const struct option cp_option_table[] = {
@@ -227,6 +261,9 @@ static bool cp_option(struct cp_options *options, int option)
         return true;
     case OPTION_LITERAL:
         options->literal = true;
+        return true;
+    case OPTION_DELETE:
+        options->deletes = true;
         return true;
     case OPTION_INCLUDE:
         return filter_option(&options->filter, "--include", FILTER_INCLUDE);
@@ -319,6 +356,60 @@ static int mv_run(int argc, char **argv)
     filter_fini(&options.filter);
     return status;
 }
+
+static int rsync_run(int argc, char **argv)
+{
+    static const struct option table[] = {
+        CLI_CONNECTION_OPTIONS,
+        {"recursive", no_argument, NULL, 'r'},
+        {"delete", no_argument, NULL, OPTION_DELETE},
+        {"delete-unmatched-destination-objects", no_argument, NULL, OPTION_DELETE},
+        {"dry-run", no_argument, NULL, OPTION_DRY_RUN},
+        {"content-type", required_argument, NULL, OPTION_CONTENT_TYPE},
+        {"concurrency", required_argument, NULL, OPTION_CONCURRENCY},
+        {"follow-symlinks", no_argument, NULL, OPTION_FOLLOW},
+        {"include", required_argument, NULL, OPTION_INCLUDE},
+        {"exclude", required_argument, NULL, OPTION_EXCLUDE},
+        {0}};
+    struct cp_options options = {
+        .part_size = CP_PART_SIZE_DEFAULT,
+        .concurrency = CONCURRENCY_DEFAULT,
+        .literal = true,
+        .syncs = true,
+    };
+    int status = command_run(&options, table, argc, argv);
+    filter_fini(&options.filter);
+    return status;
+}
+
+const struct cli_command cli_rsync = {
+    .name = "rsync",
+    .arguments = "SOURCE DESTINATION [OPTIONS]",
+    .summary = "make a folder have what another has",
+    .help =
+        "Options:\n"
+        "  -r, --recursive    folders in it, too\n"
+        "  --delete           remove what only the destination has, when all is copied\n"
+        "  --dry-run          only say what would be copied and removed\n"
+        "  --content-type TYPE\n"
+        "                     of the objects, also of those that are there already; default: by\n"
+        "                     the file's extension\n"
+        "  --concurrency N    requests at a time; default: 64\n"
+        "  --follow-symlinks  copy the targets of symbolic links; by default links are left out,\n"
+        "                     and what the destination has in their places stays\n"
+        "  --include PATTERN  only names that match; may be given several times\n"
+        "  --exclude PATTERN  no names that match, and nothing in folders that do; they are\n"
+        "                     neither copied nor removed\n"
+        "  --json             a summary as one JSON object\n" CLI_CONNECTION_HELP
+        "\nSource and destination are folders: of a bucket, or one of this machine. Files and\n"
+        "objects of the same size and CRC32C are not copied.\n"
+        "\n--delete removes only what was there before anything was copied, and has not been\n"
+        "replaced since. If anything fails, or the source has nothing, nothing is removed.\n"
+        "\nExamples:\n"
+        "  ringest rsync -r data gs://bucket/data\n"
+        "  ringest rsync -r --delete gs://bucket/data /ssd/data --dry-run\n",
+    .run = rsync_run,
+};
 
 const struct cli_command cli_mv = {
     .name = "mv",

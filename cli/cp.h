@@ -1,4 +1,4 @@
-/* `ringest cp` and `ringest mv`, in parts:
+/* `ringest cp`, `ringest mv` and `ringest rsync`, in parts:
  *
  *   cp.c          the command line, and what is said at the end
  *   cp_plan.c     from sources and destination to items, in the order of names
@@ -8,6 +8,7 @@
  *   cp_download.c ... an object to be a file
  *   cp_copy.c     ... an object to be another one
  *   cp_move.c     the source of a move, when the destination has its bytes
+ *   cp_sync.c     what only the destination of `ringest rsync --delete` has
  *   cp_retype.c   the type of an object that has its bytes already
  *
  * A worker does the work on files itself, while the requests of its other items go on; none of them
@@ -18,6 +19,7 @@
 #include "cli/filter.h"
 #include "cli/local.h"
 #include "cli/lookup.h"
+#include "cli/places.h"
 #include "cli/progress.h"
 #include "cli/session.h"
 
@@ -29,6 +31,8 @@ struct cp_options {
     bool recursive, dry_run, no_clobber, follow_symlinks, json;
     bool literal; /* no name of a source has wildcards */
     bool moves;   /* sources are removed */
+    bool syncs;   /* the contents of a folder become those of another */
+    bool deletes; /* what only the destination of a sync has */
     struct filter filter;
     int64_t if_generation_match; /* of what is at the destination; 0: no condition */
     const char *content_type;    /* NULL: by the file's name; "": the service's default */
@@ -79,7 +83,7 @@ struct cp_item {
 };
 
 struct cp_counts {
-    uint64_t planned, copied, updated, skipped, failed, kept;
+    uint64_t planned, copied, updated, skipped, failed, kept, removed;
     uint64_t bytes_planned, bytes; /* bytes: of what was copied */
     uint64_t unplanned;            /* skipped or failed without having been an item */
     /* With the parts of files that are not complete yet; of those, what was not transferred; and
@@ -123,6 +127,9 @@ struct cp_run {
     atomic_bool stopping;
     struct cp_counts counts;
     struct progress progress;
+    /* Of the plan: where things go, if sources may meet or the rest is to be removed; and what is
+     * a link in the source and left out. */
+    struct places places, links;
 };
 
 /* cp_run.c, for cp.c and cp_plan.c */
@@ -201,5 +208,22 @@ int cp_plan_check(const struct cp_options *options, char *const *sources, size_t
 /* cp_upload.c: from standard input. */
 int cp_from_stdin(struct cli_session *session, const struct cp_options *options,
                   const struct cli_uri *uri, struct cp_counts *counts);
+
+/* cp_sync.c: what the destination of `ringest rsync --delete` had before anything was copied, and
+ * goes if the source has nothing of that name. Only what was seen then is removed: an object if it
+ * still has its generation, a file if it has not changed.
+ *
+ *   open -> (the copy) -> delete -> close */
+struct cp_sync;
+
+/* Lists the destination. CLI_DONE, or an exit status after printing why not. */
+int cp_sync_open(struct cp_sync **out_sync, struct cli_session *session,
+                 const struct cp_options *options, const char *destination);
+/* Removes what is not among `kept`, nor below or among `links`; counts it in *out_removed, or, with
+ * --dry-run, prints it. CLI_DONE, or CLI_FAILED after printing why. */
+int cp_sync_delete(struct cp_sync *sync, const struct places *kept, const struct places *links,
+                   uint64_t *out_removed);
+/* NULL is fine. */
+void cp_sync_close(struct cp_sync *sync);
 
 #endif

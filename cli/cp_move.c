@@ -8,24 +8,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static bool times_equal(const struct timespec *a, const struct timespec *b)
-{
-    return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
-}
-
 /* NULL: it is gone. */
 static const char *file_remove(const struct cp_item *item)
 {
     struct stat now;
-    const struct stat *then = &item->source;
     if (lstat(item->path, &now) < 0) {
         return errno == ENOENT ? NULL : local_error_text(-errno);
     }
     if (S_ISLNK(now.st_mode)) {
         return "it is a symbolic link";
     }
-    if (now.st_dev != then->st_dev || now.st_ino != then->st_ino || now.st_size != then->st_size ||
-        !times_equal(&now.st_mtim, &then->st_mtim) || !times_equal(&now.st_ctim, &then->st_ctim)) {
+    if (!local_is_unchanged(item->path, &item->source)) {
         return "it has changed since it was read";
     }
     return unlink(item->path) == 0 || errno == ENOENT ? NULL : local_error_text(-errno);

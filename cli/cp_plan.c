@@ -168,7 +168,8 @@ static bool place_take(struct plan *plan, const struct cp_item *item)
 {
     const char *place = plan->to_bucket ? item->name : item->path;
     bool is_free = true;
-    if (plan->may_meet && places_take(&plan->places, place, &is_free) < 0) {
+    if ((plan->may_meet || plan->options->deletes) &&
+        places_take(&plan->run->places, place, &is_free) < 0) {
         cp_plan_no_memory(plan);
         return false;
     }
@@ -382,19 +383,22 @@ static void plan_prefix(struct plan *plan, const struct cli_uri *uri, const char
     uint64_t left_out = 0;
     plan->tree = prefix;
     struct rg_listing_options options = {
-        .bucket = uri->bucket, .prefix = prefix, .ordered = plan->to_bucket};
+        .bucket = uri->bucket,
+        .prefix = prefix,
+        .delimiter = plan->options->syncs && !plan->options->recursive ? "/" : NULL,
+        .ordered = plan->to_bucket};
     struct lister lister = {0};
     const struct rg_list_page *page = NULL;
     int status = lister_open(&lister, plan->run->session, &options);
     while (status == CLI_DONE && !plan->stopped &&
            (status = lister_next(&lister, &page)) == CLI_DONE && page != NULL) {
-        *out_count += page->object_count;
+        *out_count += page->object_count + page->prefix_count;
         for (size_t i = 0; i < page->object_count && !plan->stopped; i++) {
             const char *relative = page->objects[i].name + strlen(prefix);
             cp_merge_tell(plan, base);
             if (*within != '\0' && strncmp(page->objects[i].name, within, strlen(within)) == 0) {
                 left_out++;
-            } else if ((*relative != '\0' || plan->to_bucket) &&
+            } else if ((*relative != '\0' || (plan->to_bucket && !plan->options->syncs)) &&
                        filter_takes(&plan->options->filter, relative)) {
                 plan_listed(plan, uri->bucket, base, &page->objects[i], relative);
             }
@@ -589,6 +593,18 @@ static void plan_remote(struct plan *plan, const char *source)
     free(base);
 }
 
+/* The contents of a folder in a bucket, for a sync. */
+static void plan_contents(struct plan *plan, const char *source)
+{
+    struct cli_uri uri;
+    uint64_t count = 0;
+    RG_ASSERT(cli_parse_uri(source, &uri));
+    plan_prefix(plan, &uri, "", &count);
+    if (!plan->stopped && count == 0) {
+        cp_run_refuse(plan->run, "%s: there is nothing below it", source);
+    }
+}
+
 static bool names_a_place(const char *destination)
 {
     size_t size = strlen(destination);
@@ -598,6 +614,23 @@ static bool names_a_place(const char *destination)
     const char *slash = strrchr(destination, '/');
     const char *last = slash != NULL ? slash + 1 : destination;
     return strcmp(last, ".") == 0 || strcmp(last, "..") == 0;
+}
+
+/* Folders of one bucket of which one is in the other, or both are the same. */
+static bool places_overlap(const char *a, const char *b)
+{
+    struct cli_uri left, right;
+    if (!cli_is_uri(a) || !cli_is_uri(b) || !cli_parse_uri(a, &left) || !cli_parse_uri(b, &right) ||
+        strcmp(left.bucket, right.bucket) != 0) {
+        return false;
+    }
+    size_t left_size = strlen(left.name), right_size = strlen(right.name);
+    left_size -= left_size > 0 && left.name[left_size - 1] == '/';
+    right_size -= right_size > 0 && right.name[right_size - 1] == '/';
+    size_t size = RG_MIN(left_size, right_size);
+    const char *longer = left_size > right_size ? left.name : right.name;
+    bool ends = size == 0 || left_size == right_size || longer[size] == '/';
+    return ends && strncmp(left.name, right.name, size) == 0;
 }
 
 int cp_plan_check(const struct cp_options *options, char *const *sources, size_t source_count,
@@ -618,8 +651,9 @@ int cp_plan_check(const struct cp_options *options, char *const *sources, size_t
                 "\"%s\"",
                 sources[i], destination);
         }
-        if (options->moves && (is_stream(sources[i]) || is_stream(destination))) {
-            return cli_usage("standard input and output cannot be moved; use cp");
+        if ((options->moves || options->syncs) &&
+            (is_stream(sources[i]) || is_stream(destination))) {
+            return cli_usage("standard input and output are for cp only");
         }
         bool is_pattern = expand_is_pattern(sources[i], options->literal);
         if ((is_stream(sources[i]) || is_stream(destination)) &&
@@ -634,6 +668,12 @@ int cp_plan_check(const struct cp_options *options, char *const *sources, size_t
                              "gs://BUCKET/OBJECT, got \"%s\"",
                              destination);
         }
+    }
+    if (options->syncs && source_count != 1) {
+        return cli_usage("needs one source and one destination, got %zu sources", source_count);
+    }
+    if (options->syncs && places_overlap(sources[0], destination)) {
+        return cli_usage("one of \"%s\" and \"%s\" lies within the other", sources[0], destination);
     }
     if (options->content_type != NULL && !to_bucket) {
         return cli_usage("--content-type is for objects that are written; \"%s\" is a file",
@@ -665,12 +705,13 @@ static int destination_open(struct plan *plan, const char *const destination, bo
     plan->into = many || names_a_place(destination);
     if (!plan->to_bucket) {
         plan->folder = destination;
-        plan->into = plan->into || (!plan->options->recursive && is_folder(destination));
+        plan->into = !plan->options->syncs &&
+                     (plan->into || (!plan->options->recursive && is_folder(destination)));
         return CLI_DONE;
     }
     RG_ASSERT(cli_parse_uri(destination, &plan->uri));
-    plan->into = plan->into || plan->uri.name[0] == '\0';
-    many = many || plan->options->recursive;
+    plan->into = !plan->options->syncs && (plan->into || plan->uri.name[0] == '\0');
+    many = many || plan->options->recursive || plan->options->syncs;
     return lookup_open(&plan->lookup, plan->run->session, plan->uri.bucket, many ? 0 : 1);
 }
 
@@ -715,7 +756,9 @@ int cp_plan(struct cp_run *run, char *const *sources, size_t source_count, const
     plan.stopped = status != CLI_DONE;
     plan.may_meet = has_pattern || (source_count > 1 && may_meet(sources, source_count));
     for (size_t i = 0; i < source_count && !plan.stopped; i++) {
-        if (cli_is_uri(sources[i])) {
+        if (cli_is_uri(sources[i]) && run->options->syncs) {
+            plan_contents(&plan, sources[i]);
+        } else if (cli_is_uri(sources[i])) {
             plan_remote(&plan, sources[i]);
         } else {
             cp_plan_local(&plan, sources[i]);
@@ -726,6 +769,5 @@ int cp_plan(struct cp_run *run, char *const *sources, size_t source_count, const
                  plan.links, plan.links == 1 ? "" : "s");
     }
     lookup_close(&plan.lookup);
-    places_fini(&plan.places);
     return plan.stopped && !cli_interrupted() ? CLI_FAILED : CLI_DONE;
 }

@@ -4,7 +4,6 @@
 
 #include "cli/cp.h"
 #include "cli/lookup.h"
-#include "cli/places.h"
 
 #include <sys/stat.h>
 
@@ -16,10 +15,8 @@ struct plan {
     const char *folder;   /* otherwise */
     struct lookup lookup;
     uint64_t links; /* symbolic links left out */
-    /* Where things go, if sources may meet: several that have one name, or whose contents are
-     * meant. */
+    /* Several sources that have one name, or whose contents are meant. */
     bool may_meet;
-    struct places places;
     const char *tree; /* borrowed; what the names of a tree begin with that is listed; or NULL */
     bool stopped;     /* nothing more is to be planned */
     bool merge_is_told;

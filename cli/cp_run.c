@@ -516,6 +516,8 @@ void cp_run_close(struct cp_run *run)
         cp_item_destroy(item);
     }
     progress_close(&run->progress);
+    places_fini(&run->places);
+    places_fini(&run->links);
     pthread_cond_destroy(&run->room);
     pthread_cond_destroy(&run->work);
     pthread_mutex_destroy(&run->lock);

@@ -16,6 +16,7 @@ struct entry {
 };
 
 struct entries {
+    const char *path, *relative; /* borrowed; of the folder, as walk has them */
     struct entry *items;
     size_t count, capacity;
 };
@@ -51,10 +52,29 @@ static int entries_add(struct entries *entries, char *name, const struct stat *s
     return 0;
 }
 
-/* One name of a folder. What cannot be copied is said here; links are counted. */
-static int entry_read(struct plan *plan, struct entries *entries, int folder, const char *path,
-                      const char *name)
+/* A link is counted, and its place at the destination remembered. */
+static int link_leave(struct plan *plan, const char *relative, const char *name)
 {
+    plan->links++;
+    if (!plan->options->deletes) {
+        return 0;
+    }
+    char *below;
+    if (asprintf(&below, "%s%s", relative, name) < 0) {
+        return -ENOMEM;
+    }
+    char *place = cp_target(plan, "", below);
+    bool is_new;
+    int rc = place != NULL ? places_take(&plan->run->links, place, &is_new) : -ENOMEM;
+    free(place);
+    free(below);
+    return rc;
+}
+
+/* One name of a folder. What cannot be copied is said here; links are counted. */
+static int entry_read(struct plan *plan, struct entries *entries, int folder, const char *name)
+{
+    const char *path = entries->path;
     struct stat stat;
     int flags = plan->options->follow_symlinks ? 0 : AT_SYMLINK_NOFOLLOW;
     if (fstatat(folder, name, &stat, flags) < 0) {
@@ -62,8 +82,7 @@ static int entry_read(struct plan *plan, struct entries *entries, int folder, co
         return 0;
     }
     if (S_ISLNK(stat.st_mode)) {
-        plan->links++;
-        return 0;
+        return link_leave(plan, entries->relative, name);
     }
     if (!S_ISREG(stat.st_mode) && !S_ISDIR(stat.st_mode)) {
         cp_run_refuse(plan->run, "%s/%s: neither a file nor a folder; skipped", path, name);
@@ -79,8 +98,9 @@ static int entry_read(struct plan *plan, struct entries *entries, int folder, co
     return entries_add(entries, sorted, &stat);
 }
 
-static int folder_read(struct plan *plan, const char *path, struct entries *out_entries)
+static int folder_read(struct plan *plan, struct entries *out_entries)
 {
+    const char *path = out_entries->path;
     DIR *folder = opendir(path);
     if (folder == NULL) {
         cp_run_refuse(plan->run, "%s: %s", path, local_error_text(-errno));
@@ -90,7 +110,7 @@ static int folder_read(struct plan *plan, const char *path, struct entries *out_
     struct dirent *each;
     while (rc == 0 && (errno = 0, each = readdir(folder)) != NULL) {
         if (strcmp(each->d_name, ".") != 0 && strcmp(each->d_name, "..") != 0) {
-            rc = entry_read(plan, out_entries, dirfd(folder), path, each->d_name);
+            rc = entry_read(plan, out_entries, dirfd(folder), each->d_name);
         }
     }
     if (rc == 0 && errno != 0) {
@@ -124,10 +144,10 @@ static bool is_loop(const struct ancestor *above, const struct stat *stat)
 static void walk(struct plan *plan, const char *base, const char *path, const char *relative,
                  const struct ancestor *self)
 {
-    struct entries entries = {0};
+    struct entries entries = {.path = path, .relative = relative};
     if (strlen(path) > PATH_SIZE_MAX) {
         cp_run_refuse(plan->run, "%.60s...: the path is longer than %d bytes", path, PATH_SIZE_MAX);
-    } else if (folder_read(plan, path, &entries) < 0) {
+    } else if (folder_read(plan, &entries) < 0) {
         cp_plan_no_memory(plan);
     }
     for (size_t i = 0; i < entries.count && !plan->stopped; i++) {
@@ -141,7 +161,8 @@ static void walk(struct plan *plan, const char *base, const char *path, const ch
         }
         bool is_file = S_ISREG(entry->stat.st_mode);
         const struct filter *filter = &plan->options->filter;
-        if (!(is_file ? filter_takes(filter, name) : filter_enters(filter, name))) {
+        bool enters = plan->options->recursive && filter_enters(filter, name);
+        if (!(is_file ? filter_takes(filter, name) : enters)) {
             /* Left out. */
         } else if (is_file) {
             cp_upload_plan(plan, below, cp_target(plan, base, name), &entry->stat);
@@ -165,9 +186,11 @@ void cp_plan_local(struct plan *plan, const char *source)
         cp_run_refuse(plan->run, "%s: %s", source, local_error_text(-errno));
         return;
     }
-    char *base = cp_base_name(source);
+    char *base = plan->options->syncs ? strdup("") : cp_base_name(source);
     if (base == NULL) {
         cp_plan_no_memory(plan);
+    } else if (plan->options->syncs && !S_ISDIR(stat_.st_mode)) {
+        cp_run_refuse(plan->run, "%s: is no folder; copy it with cp", source);
     } else if (S_ISREG(stat_.st_mode) && !filter_takes(&plan->options->filter, base)) {
         /* Left out. */
     } else if (S_ISREG(stat_.st_mode)) {
@@ -177,7 +200,7 @@ void cp_plan_local(struct plan *plan, const char *source)
         cp_run_refuse(plan->run,
                       "%s: not a regular file; read it as standard input: `cp - ... <%s`", source,
                       source);
-    } else if (!plan->options->recursive) {
+    } else if (!plan->options->recursive && !plan->options->syncs) {
         cp_run_refuse(plan->run, "%s: is a folder; copy it with -r", source);
     } else {
         struct ancestor self = {NULL, stat_.st_dev, stat_.st_ino};

@@ -147,6 +147,19 @@ int local_persist(const char *path)
     return rc;
 }
 
+static bool times_equal(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+bool local_is_unchanged(const char *path, const struct stat *then)
+{
+    struct stat now;
+    return lstat(path, &now) == 0 && now.st_dev == then->st_dev && now.st_ino == then->st_ino &&
+           now.st_size == then->st_size && times_equal(&now.st_mtim, &then->st_mtim) &&
+           times_equal(&now.st_ctim, &then->st_ctim);
+}
+
 const char *local_error_text(int error)
 {
     switch (-error) {

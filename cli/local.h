@@ -7,6 +7,8 @@
 
 #include <ringest/ringest.h>
 
+#include <sys/stat.h>
+
 #define LOCAL_NAME_SIZE_MAX 255 /* NAME_MAX of Linux's file systems */
 /* Bytes read at a time. */
 #define LOCAL_BLOCK_SIZE RG_KIB(256)
@@ -31,6 +33,9 @@ int local_crc32c(int fd, uint64_t offset, uint64_t size, uint32_t *out_crc);
 
 /* Has the disk keep a file and its name, also if the machine stops now. 0 or a negative errno. */
 int local_persist(const char *path);
+
+/* Whether the path still leads to the same file, and nobody has written to it. */
+bool local_is_unchanged(const char *path, const struct stat *then);
 
 /* What a negative errno of a local file means, with what to do about it. */
 const char *local_error_text(int error);

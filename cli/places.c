@@ -26,6 +26,11 @@ int places_take(struct places *places, const char *place, bool *out_was_free)
     return 0;
 }
 
+bool places_have(const struct places *places, const char *place)
+{
+    return tfind(place, &places->taken, text_compare) != NULL;
+}
+
 void places_fini(struct places *places)
 {
     tdestroy(places->taken, free);

@@ -10,6 +10,7 @@ struct places {
 
 /* Whether the place was free, and is taken now. -ENOMEM: no memory to tell. */
 int places_take(struct places *places, const char *place, bool *out_was_free);
+bool places_have(const struct places *places, const char *place);
 void places_fini(struct places *places);
 
 #endif

@@ -4,9 +4,10 @@
  * the library try again when an answer was lost, and keeps what somebody wrote meanwhile.
  * Generations are never named themselves: that would remove the history that a bucket with versions
  * keeps. A name that was given without a condition is asked for once only. */
+#include "cli/rm.h"
+
 #include "cli/cli.h"
 #include "cli/expand.h"
-#include "cli/lister.h"
 #include "cli/lookup.h"
 #include "cli/places.h"
 #include "cli/progress.h"
@@ -496,6 +497,34 @@ static int remove_all(struct rm *rm, char *const *places, int count)
         return cli_fail("interrupted: %" PRIu64 " removed", rm->removed);
     }
     return rm->failed > 0 ? CLI_FAILED : status;
+}
+
+int rm_listed(struct cli_session *session, const char *bucket, const struct listed *objects,
+              size_t count, bool dry_run, uint64_t *out_removed)
+{
+    struct rm *rm = calloc(1, sizeof(*rm));
+    if (rm == NULL) {
+        return cli_fail("no memory");
+    }
+    rm->session = *session; /* borrowed */
+    rm->dry_run = dry_run;
+    rm->all_found = true;
+    progress_open(&rm->progress, "objects", dry_run);
+    int status = CLI_DONE;
+    for (size_t i = 0; i < count && status == CLI_DONE && !rm->stopped; i++) {
+        status = add(rm, bucket, objects[i].name, objects[i].generation, true);
+    }
+    if (batch_submit(rm) != CLI_DONE) {
+        status = CLI_FAILED;
+    }
+    while (rm->out > 0) {
+        wait_for_one(rm);
+    }
+    progress_close(&rm->progress);
+    *out_removed = dry_run ? rm->found : rm->removed;
+    status = rm->failed > 0 || cli_interrupted() ? CLI_FAILED : status;
+    free(rm);
+    return status;
 }
 
 static void summary(const struct rm *rm, uint64_t started_ns)

@@ -130,7 +130,7 @@ class Move(ServedCase):
 
     def test_usage(self):
         self.fails(self.mv(self.bucket + "/a"), USAGE, "a source and a destination")
-        self.fails(self.mv("-", self.bucket + "/a"), USAGE, "cannot be moved")
+        self.fails(self.mv("-", self.bucket + "/a"), USAGE, "are for cp only")
         self.fails(self.mv(self.bucket + "/none", self.folder), FAILED, "no such object")
 
 

@@ -25,6 +25,9 @@ OPTIONS = {
     + ("--part-size", "--concurrency", "--follow-symlinks", "--include", "--exclude", "--literal", "--json"),
     "mv": CONNECTION
     + ("--no-clobber", "--dry-run", "--content-type", "--concurrency", "--include", "--exclude", "--literal", "--json"),
+    "rsync": CONNECTION
+    + ("--recursive", "--delete", "--dry-run", "--content-type", "--concurrency", "--follow-symlinks")
+    + ("--include", "--exclude", "--json"),
     "rm": CONNECTION + ("--recursive", "--dry-run", "--if-generation-match", "--literal", "--json"),
     "manifest": CONNECTION + ("--long", "--json"),
     "tar": CONNECTION + ("--long", "--json"),
@@ -81,7 +84,7 @@ class Usage(Case):
         for typed, meant in (
             (("lss",), "did you mean ls?"),
             (("docter",), "did you mean doctor?"),
-            (("rsync", "a", "b"), "did you mean cp -r?"),
+            (("sync", "a", "b"), "did you mean rsync?"),
             (("move",), "did you mean mv?"),
             (("cp", "--recusrive"), "did you mean --recursive?"),
             (("cp", "--content=text/plain"), ""),

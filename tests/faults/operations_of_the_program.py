@@ -150,6 +150,13 @@ PROGRAM = [
         before={TARGET: OLD}, after={TARGET: NEW}, files={"local": NEW}, command=True,
     ),
     Operation(
+        "ringest rsync", ("ringest rsync",),
+        lambda stage, _: ["rsync", "-r", "--delete", stage.uri("run/tree"), stage.uri("run/copy/")],
+        before={**TREE, "run/copy/old": OLD, "run/copy/a": OLD},
+        after={**TREE, **{name.replace("run/tree", "run/copy"): data for name, data in TREE.items()}},
+        command=True, piecemeal=True,
+    ),
+    Operation(
         "ringest rm", ("ringest rm",), lambda stage, _: ["rm", stage.uri(TARGET)],
         before={TARGET: OLD}, command=True, sure=UNGUARDED - {"doubled"}, again=(Exception,), cheap=True,
     ),
