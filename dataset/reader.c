@@ -20,6 +20,7 @@
 #include "dataset/flow.h"
 #include "dataset/reader_options.h"
 #include "dataset/resume.h"
+#include "dataset/waits.h"
 #include "gcs/request/client.h"
 
 #include <errno.h>
@@ -40,6 +41,7 @@ struct rg_reader {
     struct rg_intake intake;     /* the flow's, once there is one */
     struct rg_progress consumed; /* with consume_later: what was handed out at rg_reader_consume */
     uint64_t quiet_ns;           /* spent waiting since something has come */
+    struct rg_waits waits;       /* of the thread that takes samples, and without the lock */
 };
 
 /* What saved states must be of. */
@@ -186,15 +188,18 @@ static int completions_wait(struct rg_reader *reader, uint32_t wanted, uint64_t 
     uint64_t began_ns = rg_now_ns(),
              quiet_end_ns = began_ns + RG_INTAKE_QUIET_NS - reader->quiet_ns;
     uint32_t min = RG_MIN(wanted, rg_intake_portion(&reader->intake));
+    rg_waits_begin(&reader->waits, reader->runtime, began_ns);
     pthread_mutex_unlock(&reader->lock);
     int count = rg_cq_wait(reader->intake.cq, done, RG_INTAKE_AT_ONCE, min,
                            RG_MIN(deadline_ns, quiet_end_ns));
     pthread_mutex_lock(&reader->lock);
+    uint64_t ended_ns = rg_now_ns();
+    rg_waits_end(&reader->waits, reader->runtime, ended_ns);
     rg_intake_note(&reader->intake, done, count);
     if (count > 0) {
         reader->quiet_ns = 0;
     } else {
-        reader->quiet_ns = RG_MIN(reader->quiet_ns + (rg_now_ns() - began_ns), RG_INTAKE_QUIET_NS);
+        reader->quiet_ns = RG_MIN(reader->quiet_ns + (ended_ns - began_ns), RG_INTAKE_QUIET_NS);
     }
     return count == -ETIME && quiet_end_ns < deadline_ns ? 0 : RG_MIN(count, 0);
 }
@@ -223,9 +228,11 @@ static int client_full_pause(struct rg_reader *reader, uint64_t deadline_ns)
         return -ETIME;
     }
     struct timespec pause = {.tv_nsec = RG_INTAKE_FULL_PAUSE_NS};
+    rg_waits_begin(&reader->waits, reader->runtime, rg_now_ns());
     pthread_mutex_unlock(&reader->lock);
     int rc = nanosleep(&pause, NULL);
     pthread_mutex_lock(&reader->lock);
+    rg_waits_end(&reader->waits, reader->runtime, rg_now_ns());
     return rc < 0 ? -EINTR : 0;
 }
 
@@ -286,6 +293,23 @@ int rg_reader_start(struct rg_reader *reader, struct rg_cq *cq, uint64_t user_da
         rg_flow_begin(flow);
     }
     return rc;
+}
+
+void rg_reader_waited(const struct rg_reader *reader, uint64_t *out_ns, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        out_ns[i] = i < RG_STAGE_COUNT ? reader->waits.shares_ns[i] : 0;
+    }
+}
+
+void rg_reader_sleep(struct rg_reader *reader, bool begins)
+{
+    bool sleeps = reader->waits.began_ns != 0;
+    if (begins && !sleeps) {
+        rg_waits_begin(&reader->waits, reader->runtime, rg_now_ns());
+    } else if (!begins && sleeps) {
+        rg_waits_end(&reader->waits, reader->runtime, rg_now_ns());
+    }
 }
 
 void rg_reader_interrupt(struct rg_reader *reader)

@@ -26,6 +26,9 @@ static bool invariants(const struct rg_pool_addresses *addresses)
 static void addresses_enter(struct rg_pool_addresses *addresses, enum rg_pool_addresses_state state)
 {
     RG_ASSERT(states_after[addresses->state] & BIT(state));
+    uint32_t *looking_up = &addresses->loop->stages.opening[RG_OPENING_DNS];
+    *looking_up += state == RG_POOL_ADDRESSES_LOOKING_UP;
+    *looking_up -= addresses->state == RG_POOL_ADDRESSES_LOOKING_UP;
     addresses->state = (uint8_t)state;
     RG_ASSERT(invariants(addresses));
 }

@@ -66,11 +66,39 @@ static bool invariants(const struct rg_transport *transport)
            (rg_op_idle(&transport->reading) || transport->input.state == RG_TRANSPORT_FLOWING);
 }
 
+/* Where those are counted that are at this state; NULL: nowhere. */
+static uint32_t *opening_count(struct rg_transport *transport, enum rg_transport_state state)
+{
+    uint32_t *opening = transport->shared->loop->stages.opening;
+    switch (state) {
+    case RG_TRANSPORT_CONNECTING:
+    case RG_TRANSPORT_TUNNELLING:
+        return &opening[RG_OPENING_CONNECT];
+    case RG_TRANSPORT_HANDSHAKING:
+        return &opening[RG_OPENING_TLS];
+    default:
+        return NULL;
+    }
+}
+
+static void opening_note(struct rg_transport *transport, enum rg_transport_state state)
+{
+    uint32_t *before = opening_count(transport, transport->state);
+    uint32_t *after = opening_count(transport, state);
+    if (before != NULL) {
+        --*before;
+    }
+    if (after != NULL) {
+        ++*after;
+    }
+}
+
 static void transport_enter(struct rg_transport *transport, enum rg_transport_state state)
 {
     RG_ASSERT(states[transport->state].after & BIT(state));
     rg_log(RG_LOG_DEBUG, "transport of descriptor %d: %s -> %s (TLS: %s)", transport->socket.fd,
            states[transport->state].name, states[state].name, rg_tls_state_name(&transport->tls));
+    opening_note(transport, state);
     transport->state = (uint8_t)state;
     RG_VERIFY(invariants(transport));
 }

@@ -413,13 +413,21 @@ static void linger(struct rg_loop *loop)
     (void)nanosleep(&pause, NULL);
 }
 
+/* A pass begins. */
+static void clock_read(struct rg_loop *loop)
+{
+    loop->now_ns = loop->backend->now_ns(loop->backend_self);
+    rg_stages_pass(&loop->stages, &loop->metrics, loop->now_ns,
+                   !rg_list_empty(&loop->slab_waiters));
+}
+
 static void loop_wait(struct rg_loop *loop, uint64_t deadline_ns)
 {
     uint64_t wake_ns = RG_MIN(deadline_ns, rg_timer_wheel_next_ns(&loop->timers));
     bool busy = loop->ready_head != NULL || !rg_list_empty(&loop->tasks) || loop->stopping;
     if (busy || !rg_mailbox_sleep_begin(&loop->mailbox)) {
         loop->backend->wait(loop->backend_self, 0);
-        loop->now_ns = loop->backend->now_ns(loop->backend_self);
+        clock_read(loop);
         return;
     }
     if (rg_linger_is_on(&loop->linger)) {
@@ -427,7 +435,7 @@ static void loop_wait(struct rg_loop *loop, uint64_t deadline_ns)
     }
     loop->backend->wait(loop->backend_self, wake_ns);
     rg_mailbox_sleep_end(&loop->mailbox);
-    loop->now_ns = loop->backend->now_ns(loop->backend_self);
+    clock_read(loop);
     if (loop->backend->flush != NULL && rg_linger_waited(&loop->linger, loop->now_ns)) {
         bool asks = rg_linger_asks_for_crowd(&loop->linger, loop->now_ns);
         rg_linger_judge(&loop->linger, loop->now_ns, asks ? rg_loop_crowd(loop) : 0);

@@ -15,6 +15,7 @@
 #include "runtime/metrics.h"
 #include "runtime/op.h"
 #include "runtime/slab.h"
+#include "runtime/stages.h"
 #include "runtime/timer.h"
 #include "runtime/topology.h"
 
@@ -72,6 +73,7 @@ struct rg_loop {
     struct rg_list slab_waiters; /* tasks of owners that wait for a slab */
     struct rg_task slab_task;
     struct rg_metrics metrics;
+    struct rg_stages stages;
     struct {
         struct rg_cq *cq;
         struct rg_completion record;

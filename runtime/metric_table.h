@@ -55,6 +55,21 @@
     XX(body, BODY, "from the head of an answer to its last byte")                                  \
     XX(consumer_wait, CONSUMER_WAIT, "one sleep of a thread that waits for completions")
 
+/* XX(name, enumerator, text): what a get is at, in the order of enum rg_stage. The metric of each is
+ * called get_NAME_time, and is the time of all gets together. */
+#define RG_METRIC_STAGES(XX)                                                                       \
+    XX(cache, CACHE, "looking into the cache")                                                     \
+    XX(token, TOKEN, "waiting for an access token")                                                \
+    XX(throttled, THROTTLED, "held back by a rate, or after an answer with status 429 or 503")     \
+    XX(retry, RETRY, "waiting for the next attempt after another failure")                         \
+    XX(queue, QUEUE, "waiting for a connection while none is being opened")                        \
+    XX(dns, DNS, "waiting for a connection while host names are looked up")                        \
+    XX(connect, CONNECT, "waiting for a connection while some connect by TCP")                     \
+    XX(tls, TLS, "waiting for a connection while some do their TLS handshake")                     \
+    XX(first_byte, FIRST_BYTE, "from sending the request to the head of its answer")               \
+    XX(body, BODY, "from the head of the answer to its last byte")                                 \
+    XX(memory, MEMORY, "waiting for leased memory to come back")
+
 /* XX(name, enumerator): the label "operation" of requests. */
 #define RG_METRIC_OPERATIONS(XX)                                                                   \
     XX(other, OTHER)                                                                               \
@@ -68,6 +83,7 @@
 
 /* Those that have labels; only label values that occurred are shown. */
 #define RG_METRIC_REQUESTS_TEXT "requests of the program that have ended, by operation and status"
+#define RG_METRIC_STAGE_TEXT "time of all gets together: "
 #define RG_METRIC_RETRIES_TEXT "attempts after the first, by what the one before failed of"
 #define RG_METRIC_DURATION_TEXT "from submitting a request to its end, retries included"
 

@@ -17,6 +17,9 @@ void rg_metrics_merge(struct rg_metrics *to, const struct rg_metrics *from)
 #define XX(name, kind, unit, text) merge_sum(&to->name, &from->name);
     RG_METRIC_VALUES(XX)
 #undef XX
+    for (unsigned stage = 0; stage < RG_STAGE_COUNT; stage++) {
+        merge_sum(&to->stages[stage], &from->stages[stage]);
+    }
     for (unsigned status = 0; status < RG_STATUS_COUNT; status++) {
         merge_sum(&to->retries[status], &from->retries[status]);
         for (unsigned operation = 0; operation < RG_VERB_COUNT; operation++) {

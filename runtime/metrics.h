@@ -12,6 +12,7 @@
 #include "runtime/metric_table.h"
 
 #include <ringest/error.h>
+#include <ringest/metrics.h>
 #include <ringest/runtime.h>
 
 #include <assert.h>
@@ -56,6 +57,7 @@ struct rg_metrics {
 #undef XX
     _Atomic uint64_t requests[RG_VERB_COUNT][RG_STATUS_COUNT];
     _Atomic uint64_t retries[RG_STATUS_COUNT];
+    _Atomic uint64_t stages[RG_STAGE_COUNT];      /* of gets, in ns; see runtime/stages.h */
     struct rg_histogram durations[RG_VERB_COUNT]; /* of requests */
     struct rg_histogram phases[RG_PHASE_COUNT];
 };

@@ -404,6 +404,18 @@ void rg_runtime_waited(struct rg_runtime *runtime, uint64_t ns)
     }
 }
 
+void rg_runtime_stages(const struct rg_runtime *runtime, uint64_t out_ns[static RG_STAGE_COUNT])
+{
+    for (unsigned stage = 0; stage < RG_STAGE_COUNT; stage++) {
+        out_ns[stage] = 0;
+    }
+    for (uint32_t i = 0; i < runtime->loop_count; i++) {
+        for (unsigned stage = 0; stage < RG_STAGE_COUNT; stage++) {
+            out_ns[stage] += rg_metric_load(&runtime->loops[i]->metrics.stages[stage]);
+        }
+    }
+}
+
 struct rg_metrics *rg_runtime_metrics(const struct rg_runtime *runtime)
 {
     struct rg_metrics *merged = calloc(1, sizeof(*merged));

@@ -31,6 +31,8 @@ struct rg_runtime {
 
 /* True if a loop has requests that wait for leased memory. Any thread. */
 bool rg_runtime_is_starved(const struct rg_runtime *runtime);
+/* The time that gets of its loops have spent at each stage so far. Any thread. */
+void rg_runtime_stages(const struct rg_runtime *runtime, uint64_t out_ns[static RG_STAGE_COUNT]);
 /* What its loops have counted; NULL: all of the process, see runtime/census.h. Returns owned, to be
  * freed; NULL: no memory. Any thread. */
 struct rg_metrics *rg_runtime_metrics(const struct rg_runtime *runtime);

@@ -45,6 +45,30 @@ static const uint16_t followers[RG_REQUEST_STATE_COUNT] = {
     [RG_REQUEST_DONE] = ATTEMPT | BIT(CACHE) | BIT(QUEUED) | BIT(FREE),
 };
 
+static const uint8_t stages[RG_REQUEST_STATE_COUNT] = {
+    [RG_REQUEST_CACHE] = RG_STAGE_CACHE,    [RG_REQUEST_TOKEN] = RG_STAGE_TOKEN,
+    [RG_REQUEST_POOL] = RG_STAGE_QUEUE,     [RG_REQUEST_ADMISSION] = RG_STAGES_ADMISSION,
+    [RG_REQUEST_OUT] = RG_STAGE_FIRST_BYTE, [RG_REQUEST_BACKOFF] = RG_STAGE_RETRY,
+    [RG_REQUEST_MEMORY] = RG_STAGE_MEMORY,
+};
+
+/* That of a state, but that an answer which has begun is at BODY. */
+static uint8_t stage_of(const struct rg_request *request, enum rg_request_state state)
+{
+    uint16_t http_status = request->failure.http_status;
+    bool is_throttled = state == RG_REQUEST_BACKOFF && (http_status == 429 || http_status == 503);
+    return is_throttled ? RG_STAGE_THROTTLED : stages[state];
+}
+
+/* Only gets are counted. A request that is at no stage may be another thread's. */
+static void stage_enter(struct rg_request *request, uint8_t stage)
+{
+    if (request->stage != stage && request->ops->operation == RG_VERB_GET) {
+        rg_stages_move(&loop_of(request)->stages, request->stage, stage);
+        request->stage = stage;
+    }
+}
+
 __attribute__((noreturn, cold)) static void state_fail(const struct rg_request *request,
                                                        enum rg_request_state state)
 {
@@ -64,6 +88,7 @@ static void become(struct rg_request *request, enum rg_request_state state)
         rg_trace_state(request, state);
     }
     request->state = (uint8_t)state;
+    stage_enter(request, stage_of(request, state));
 }
 
 /* The functions of the step that the request is at. */
@@ -603,6 +628,7 @@ static enum rg_body_action exchange_head(struct rg_exchange *x, const struct rg_
 {
     struct rg_request *request = RG_CONTAINER_OF(x, struct rg_request, x);
     rg_traffic_answered(request);
+    stage_enter(request, RG_STAGE_BODY);
     request->retry.retry_after_ns = 0;
     clock_note(request, head);
     if (is_success(request, head->status)) {

@@ -176,6 +176,7 @@ struct rg_request {
     uint64_t write;          /* the number of the write on its loop; 0: not sent yet */
     bool idempotent;
     uint8_t state; /* enum rg_request_state; changed in request.c alone */
+    uint8_t stage; /* of a get, see runtime/stages.h; likewise */
     /* A status besides 2xx that is an answer like those, and no refusal; 0: none. */
     uint16_t accepts;
     /* Where the body of a refusal goes, for who must not wait for memory; NULL: to a lease. */

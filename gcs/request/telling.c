@@ -23,6 +23,19 @@ struct rg_peer_side rg_telling_side(const struct rg_limiter *limiter, bool waits
     return side;
 }
 
+struct rg_bucket_side rg_telling_stats(const struct rg_limiter *limiter, uint32_t waiting,
+                                       uint64_t now_ns)
+{
+    bool is_paced = rg_limiter_is_paced(limiter, now_ns);
+    return (struct rg_bucket_side){
+        .limit = is_paced ? rg_limiter_limit(limiter) : 0,
+        .in_flight = limiter->in_flight,
+        .rate_per_s = is_paced ? (double)RG_NS_PER_S / limiter->gap_ns : 0,
+        .backoffs = limiter->backoffs,
+        .waiting = is_paced || limiter->options.rate != NULL ? waiting : 0,
+    };
+}
+
 struct rg_peer_kind rg_telling_kind(const struct rg_quantile *heads,
                                     const struct rg_quantile *arrivals)
 {

@@ -8,6 +8,8 @@
 #include "gcs/request/limiter.h"
 #include "gcs/request/quantile.h"
 
+#include <ringest/gcs.h>
+
 /* What it has done in the bucket since it knows it. */
 struct rg_tally {
     uint64_t since_ns;
@@ -20,6 +22,10 @@ struct rg_tally {
  * after the other is seen. */
 struct rg_peer_side rg_telling_side(const struct rg_limiter *limiter, bool waits,
                                     uint64_t since_ns);
+/* For the statistics of a bucket: the rate is 0 where the service holds nothing back, and `waiting`
+ * counts only where there is a rate. */
+struct rg_bucket_side rg_telling_stats(const struct rg_limiter *limiter, uint32_t waiting,
+                                       uint64_t now_ns);
 struct rg_peer_kind rg_telling_kind(const struct rg_quantile *heads,
                                     const struct rg_quantile *arrivals);
 

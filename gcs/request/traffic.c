@@ -25,6 +25,7 @@ struct limit {
     struct rg_list waiting;
     struct rg_alarm alarm; /* of the next token */
     struct rg_traffic *traffic;
+    bool is_held; /* gets among those that wait are counted in rg_stages.held */
 };
 
 /* What is known of one kind of request to a bucket. */
@@ -325,14 +326,35 @@ static void limit_alarm_set(struct limit *limit)
     }
 }
 
+/* One that waits is counted, or no more. */
+static void held_add(const struct limit *limit, const struct rg_request *request, int number)
+{
+    if (limit->is_held && request->ops->operation == RG_VERB_GET) {
+        loop_of(limit->traffic)->stages.held += (uint32_t)number;
+    }
+}
+
+/* Whether they wait for a rate may have changed; if not, they wait for others to end. */
+static void held_judge(struct limit *limit)
+{
+    bool is_held = limit->limiter.state == RG_LIMITER_PACED || limit->limiter.slot_ns != 0;
+    struct rg_list *node = is_held != limit->is_held ? limit->waiting.next : &limit->waiting;
+    for (limit->is_held = true; node != &limit->waiting; node = node->next) {
+        held_add(limit, request_of(node), is_held ? 1 : -1);
+    }
+    limit->is_held = is_held;
+}
+
 static void limit_pump(struct limit *limit)
 {
     uint64_t now_ns = loop_of(limit->traffic)->now_ns;
     while (!rg_list_empty(&limit->waiting) && rg_limiter_enter(&limit->limiter, now_ns)) {
         struct rg_request *request = request_of(rg_list_pop_front(&limit->waiting));
+        held_add(limit, request, -1);
         admit(request);
         limit->traffic->admitted(request);
     }
+    held_judge(limit);
     if (!rg_list_empty(&limit->waiting)) {
         limit_alarm_set(limit);
     }
@@ -541,6 +563,8 @@ bool rg_traffic_enter(struct rg_request *request)
         limit_alarm_set(limit);
     }
     rg_list_push_back(&limit->waiting, &admission->node);
+    held_add(limit, request, 1);
+    held_judge(limit);
     RG_VERIFY(invariants(request));
     return false;
 }
@@ -549,6 +573,7 @@ void rg_traffic_withdraw(struct rg_request *request)
 {
     RG_ASSERT(request->state == RG_REQUEST_ADMISSION);
     rg_list_remove(&request->admission.node);
+    held_add(limit_of(request), request, -1);
 }
 
 /* It is no longer among those that a head is awaited for. */
@@ -808,19 +833,9 @@ static double ceiling_of(const struct limit *limit)
     return rate != NULL ? rg_rate_per_s(rate) : 0;
 }
 
-/* The rate is 0 where the service holds nothing back. */
 static struct rg_bucket_side side_describe(const struct limit *limit)
 {
-    const struct rg_limiter *limiter = &limit->limiter;
-    bool is_paced = rg_limiter_is_paced(limiter, loop_of(limit->traffic)->now_ns);
-    struct rg_bucket_side side = {
-        .limit = is_paced ? rg_limiter_limit(limiter) : 0,
-        .in_flight = limiter->in_flight,
-        .rate_per_s = is_paced ? (double)RG_NS_PER_S / limiter->gap_ns : 0,
-        .backoffs = limiter->backoffs,
-        .waiting = is_paced || limiter->options.rate != NULL ? waiting_count(limit) : 0,
-    };
-    return side;
+    return rg_telling_stats(&limit->limiter, waiting_count(limit), loop_of(limit->traffic)->now_ns);
 }
 
 uint32_t rg_traffic_buckets(const struct rg_traffic *traffic, struct rg_traffic_bucket_stats *out)

@@ -101,6 +101,12 @@ RG_API int rg_reader_next(struct rg_reader *reader, struct rg_sample *out, uint3
 RG_API int rg_reader_start(struct rg_reader *reader, struct rg_cq *cq, uint64_t user_data);
 /* Ends a wait in rg_reader_next, or the next wait, with -EINTR. Any thread. */
 RG_API void rg_reader_interrupt(struct rg_reader *reader);
+/* Stores how long rg_reader_next has slept so far, in ns: at each stage (enum rg_stage) a share as
+ * large as that of the time which gets of the client's runtime spent at it meanwhile. [0] is sleep
+ * while there were none. Fills `count` elements. By the thread that takes samples. */
+RG_API void rg_reader_waited(const struct rg_reader *reader, uint64_t *out_ns, uint32_t count);
+/* For who waits for a reader that was started: a sleep that counts begins, or ends. */
+RG_API void rg_reader_sleep(struct rg_reader *reader, bool begins);
 /* With consume_later: what was taken or skipped so far has reached its user and is now consumed;
  * everything else comes again after a resume. Never waits, fails or allocates. */
 RG_API void rg_reader_consume(struct rg_reader *reader);

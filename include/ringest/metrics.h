@@ -23,7 +23,26 @@ struct rg_metric {
     uint64_t buckets[RG_METRIC_BUCKETS];
 };
 
+/* What a get of an object is at, from the moment its loop takes it; told by the metrics
+ * get_NAME_time and rg_reader_waited. */
+enum rg_stage {
+    RG_STAGE_NONE = 0,
+    RG_STAGE_CACHE,
+    RG_STAGE_TOKEN,
+    RG_STAGE_THROTTLED, /* by a limit, or after an answer with status 429 or 503 */
+    RG_STAGE_RETRY,
+    RG_STAGE_QUEUE,   /* for a connection while none is being opened, ... */
+    RG_STAGE_DNS,     /* ... or while some are, which look up names, ... */
+    RG_STAGE_CONNECT, /* ... connect by TCP, ... */
+    RG_STAGE_TLS,     /* ... or do their TLS handshake */
+    RG_STAGE_FIRST_BYTE,
+    RG_STAGE_BODY,
+    RG_STAGE_MEMORY,
+    RG_STAGE_COUNT
+};
+
 RG_DECLS_BEGIN
+RG_API const char *rg_stage_name(enum rg_stage stage); /* "first_byte"; "none" */
 /* Stores up to out_max metrics of a runtime; NULL: of all runtimes of this process, closed ones
  * too. Loops go on meanwhile: values are not of one instant. Labels that were never counted are
  * left out, but each name is there. Returns how many, -ENOMEM or -EOWNERDEAD. Any thread. */

@@ -27,6 +27,20 @@ static void test_one_short_request_after_the_other_is_seen(void)
     RG_CHECK_EQ(rg_telling_side(&limiter, false, 4 * RG_NS_PER_S).in_flight, 0);
 }
 
+static void test_statistics_have_a_rate_only_where_there_is_one(void)
+{
+    struct rg_limiter limiter = limiter_open();
+    RG_CHECK(rg_limiter_enter(&limiter, 3 * RG_NS_PER_S));
+    struct rg_bucket_side side = rg_telling_stats(&limiter, 5, 3 * RG_NS_PER_S);
+    RG_CHECK_EQ(side.in_flight, 1);
+    RG_CHECK_EQ(side.waiting, 0);
+    RG_CHECK(side.rate_per_s == 0);
+    rg_limiter_leave(&limiter, RG_LIMITER_THROTTLED, 3 * RG_NS_PER_S, 3 * RG_NS_PER_S + 1000);
+    side = rg_telling_stats(&limiter, 5, 3 * RG_NS_PER_S + 1000);
+    RG_CHECK_EQ(side.waiting, 5);
+    RG_CHECK(side.rate_per_s > 0);
+}
+
 static void test_few_answers_say_nothing_of_latency(void)
 {
     struct rg_quantile heads = {0}, arrivals = {0};
@@ -74,6 +88,7 @@ int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
         RG_TEST(test_one_short_request_after_the_other_is_seen),
+        RG_TEST(test_statistics_have_a_rate_only_where_there_is_one),
         RG_TEST(test_few_answers_say_nothing_of_latency),
         RG_TEST(test_an_account_has_both_sides),
     };
