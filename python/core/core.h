@@ -424,6 +424,15 @@ void core_objects_describe(PyObject *objects, struct rg_reader_options *options)
  * told instead. -1 with a ValueError where it was closed. Runs no code of Python's, and so no
  * signal handler. */
 int core_reader_hand_out(PyObject *reader);
+/* What becomes of a value: the caller has asked for it, an event loop waits for it, it goes out, or
+ * there is none. For Reader.steps. */
+enum core_reader_step {
+    CORE_READER_ASKED,
+    CORE_READER_SLEEPS,
+    CORE_READER_GIVES,
+    CORE_READER_ENDS
+};
+void core_reader_step(PyObject *reader, enum core_reader_step step);
 /* Iteration(values, reader). NULL with an exception. And whether somebody has closed it. */
 PyObject *core_iteration_new(PyObject *values, PyObject *reader);
 bool core_iteration_is_closed(PyObject *iteration);

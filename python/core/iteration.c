@@ -140,11 +140,15 @@ static PyObject *iteration_next(PyObject *object)
         return NULL;
     }
     iteration_become(self, RUNNING);
+    core_reader_step(self->reader, CORE_READER_ASKED);
     PyObject *value = PyIter_Next(self->values);
     if (value != NULL && (value == self->reader || core_reader_hand_out(self->reader) == 0)) {
         iteration_become(self, IDLE);
+        core_reader_step(self->reader,
+                         value == self->reader ? CORE_READER_SLEEPS : CORE_READER_GIVES);
         return value;
     }
+    core_reader_step(self->reader, CORE_READER_ENDS);
     bool has_raised = PyErr_Occurred() != NULL;
     iteration_become(self, has_raised ? BROKEN : OVER);
     Py_XDECREF(value);

@@ -8,6 +8,7 @@
  * A reader that was started has a queue, whose descriptor wakes an event loop. A list that is not
  * complete yet stays here, so that whoever waits for it may give that up and come again. */
 #include "core.h"
+#include "steps.h"
 
 #include <errno.h>
 #include <string.h>
@@ -44,6 +45,7 @@ struct reader {
     PyObject *part;               /* a list that is not complete; NULL: there is none */
     struct core_watch watch;      /* since that list was begun */
     bool is_over;                 /* the queue has said so */
+    struct core_steps steps;      /* of the Iteration over it */
 };
 
 static struct reader *of(PyObject *object)
@@ -128,6 +130,7 @@ static void reader_dealloc(PyObject *object)
     reader_end(self);
     rg_tar_cursor_close(self->cursor);
     PyMem_Free(self->indices);
+    core_steps_fini(&self->steps);
     Py_XDECREF(self->objects);
     Py_XDECREF(self->base);
     Py_XDECREF(self->last_state);
@@ -699,6 +702,28 @@ static PyObject *reader_close(PyObject *object, PyObject *nothing)
     Py_RETURN_NONE;
 }
 
+void core_reader_step(PyObject *object, enum core_reader_step step)
+{
+    struct reader *self = of(object);
+    struct rg_reader *reader = core_use_is_half_done(&self->use) ? NULL : self->reader;
+    if (step == CORE_READER_ASKED) {
+        core_steps_enter(&self->steps, reader);
+    } else if (step == CORE_READER_SLEEPS) {
+        core_steps_sleep(&self->steps, reader);
+    } else {
+        core_steps_leave(&self->steps, reader, step == CORE_READER_GIVES);
+    }
+}
+
+static PyObject *reader_steps(PyObject *object, PyObject *number)
+{
+    CORE_ENTER();
+    uint64_t max = 0;
+    return core_number(number, "steps", 1, UINT64_MAX, &max)
+               ? core_steps_sum(&of(object)->steps, max)
+               : NULL;
+}
+
 static PyObject *reader_get_number(PyObject *object, void *closure)
 {
     CORE_ENTER();
@@ -742,6 +767,9 @@ static PyMethodDef reader_methods[] = {
      "The next value of the Iteration consumes nothing: this tuple is told when it goes out."},
     {"state", reader_state, METH_NOARGS,
      "What was consumed, as bytes to go on with; also when it is closed."},
+    {"steps", reader_steps, METH_O,
+     "steps(n) -> (steps, ns of the caller's, ns inside, (ns asleep for each of stages, ...)) of "
+     "the last n values of its Iteration, or fewer"},
     {"close", reader_close, METH_NOARGS,
      "Ends it; what is in flight is dropped. A call that another thread is in fails."},
     {0},

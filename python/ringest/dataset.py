@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ringest import _core, _progress
 from ringest._core import Item
 from ringest._epochs import Beginning, Epochs
+from ringest._explain import Cpu, Explanation, explain
 from ringest._numbers import flag, whole
 from ringest._samples import OnError, Samples, TransformError, check_on_error, check_transform
 from ringest._source import Manifest, ObjectSource, ObjectView
@@ -282,6 +283,7 @@ class IterableDataset(WorkerReady, IterableBase):
         self._epochs = Epochs()
         self._place: _core.Reader | Place | Told | None = None  # what state_dict() tells
         self._reader: _core.Reader | None = None  # of the last iteration
+        self._cpu = Cpu(0, 0, 0)  # when that began
         self._samples: Samples | None = None  # of the last iteration
         register(self)
 
@@ -323,11 +325,38 @@ class IterableDataset(WorkerReady, IterableBase):
         changed = self._reader.skipped if self._reader is not None else 0
         return changed + (self._samples.skipped if self._samples is not None else 0)
 
+    def explain(self, steps: int = 100) -> Explanation:
+        """Where the time of the last steps went, at most 256: how much of it was the loop's own, how much it waited for
+        data, and what for. A step goes from one value of the iteration to the next; the iteration is the one that
+        started last. str() of the result is for people and ends with advice, to_dict() is for programs.
+
+        The causes are those of all gets of the client meanwhile: a sleep of the loop is divided as gets divide their
+        time among stages. Any thread. In a loop over a DataLoader with workers it is the workers that wait: call it
+        there, of get_worker_info().dataset. RuntimeError: this process has made no step yet."""
+        count = whole(steps, "steps", 1, _EPOCHS_MAX - 1)
+        sums = self._reader.steps(count) if self._reader is not None else None
+        if sums is None or sums[0] == 0:
+            raise RuntimeError(
+                "there is no step to explain: this process has taken nothing from the dataset yet; in a loop over a "
+                "DataLoader with workers, they do"
+            )
+        client = self._source.client
+        return explain(sums, self._cpu.busy(Cpu.of(client)), self._ahead())
+
+    def _ahead(self) -> str:
+        """The option that limits what is read ahead."""
+        is_bytes = self._mean_size() * self._requests > self._prefetch
+        return f"prefetch= (now {self._prefetch} bytes)" if is_bytes else f"requests= (now {self._requests})"
+
+    def _mean_size(self) -> int:
+        """Of objects, by some of them."""
+        found = self._source.found
+        looked_at = range(0, len(found), -(-len(found) // _SIZES_LOOKED_AT))
+        return sum(found[i][1] for i in looked_at) // max(len(looked_at), 1)
+
     def _check_memory(self) -> None:
         """Refuses batches that the client's memory cannot hold: they would never be complete."""
-        found, batch_size = self._source.found, self._batch_size or 1
-        looked_at = range(0, len(found), -(-len(found) // _SIZES_LOOKED_AT))
-        mean = sum(found[i][1] for i in looked_at) // max(len(looked_at), 1)
+        mean, batch_size = self._mean_size(), self._batch_size or 1
         # Without a transform the caller still has the batch before when the next one is made.
         batches = 1 if self._transform is not None else 2
         memory = self._source.client.memory
@@ -379,7 +408,7 @@ class IterableDataset(WorkerReady, IterableBase):
         except BaseException:
             self._epochs.undo(beginning)
             raise
-        self._reader = reader
+        self._reader, self._cpu = reader, Cpu.of(self._source.client)
         samples, self._place = self._begin_samples(reader, beginning)
         self._samples = samples
         return reader, samples, beginning.epoch

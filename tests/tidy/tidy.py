@@ -32,7 +32,7 @@ LAYERS = {
     "emulator": {"emulator", "http", "runtime"},
     "cli": {"cache/folder.h", "cli", "emulator", "gcs/host/account.h"}
     | {f"runtime/{name}.h" for name in ("base", "log", "new_file", "thread", "uri")},
-    "python": {"core.h", "gcs/credentials/sign.h", "gcs/wire/checksum.h", "runtime/base.h", "runtime/uri.h"},
+    "python": {"core.h", "steps.h", "gcs/credentials/sign.h", "gcs/wire/checksum.h", "runtime/base.h", "runtime/uri.h"},
 }
 
 # What a folder of a layer may include of the layer's other folders: a declared order, lowest first. What
