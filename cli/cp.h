@@ -174,6 +174,9 @@ void cp_run_split(struct cp_worker *worker, struct cp_item *item);
 
 /* cp_upload.c, cp_download.c, cp_copy.c: starting an item, and taking the completion of a job of
  * it. `job` is a copy. */
+/* Whether the destination has the item's bytes already, without a request: for dry runs. */
+bool cp_upload_is_there(const struct cp_options *options, struct cp_item *item);
+bool cp_download_is_there(const struct cp_item *item);
 void cp_upload_start(struct cp_worker *worker, struct cp_item *item);
 void cp_upload_take(struct cp_worker *worker, const struct cp_job *job,
                     const struct rg_completion *completion);

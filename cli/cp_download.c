@@ -14,8 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The file is there already, byte for byte. Anything that cannot be read is not. */
-static bool is_there(const struct cp_item *item)
+/* Anything that cannot be read is not. */
+bool cp_download_is_there(const struct cp_item *item)
 {
     struct stat stat;
     if (!item->is_size_known || !item->has_crc32c) {
@@ -289,7 +289,7 @@ static void parts_start(struct cp_worker *worker, struct cp_item *item,
 
 void cp_download_start(struct cp_worker *worker, struct cp_item *item)
 {
-    if (is_there(item)) {
+    if (cp_download_is_there(item)) {
         cp_item_done(worker, item, CP_SKIPPED);
     } else if (item->is_size_known && item->size == 0) {
         write_small(worker, item, "", 0);

@@ -111,11 +111,24 @@ static bool item_add(struct plan *plan, struct cp_item *item)
     return !plan->stopped;
 }
 
+/* Whether a sync would leave it alone. */
+static bool is_same(const struct plan *plan, struct cp_item *item)
+{
+    return plan->options->syncs &&
+           ((item->kind == CP_UPLOAD && cp_upload_is_there(plan->options, item)) ||
+            (item->kind == CP_DOWNLOAD && cp_download_is_there(item)));
+}
+
 /* Takes the item: prints it, or hands it over. */
 static void item_submit(struct plan *plan, struct cp_item *item)
 {
     if (!plan->options->dry_run) {
         item_add(plan, item);
+        return;
+    }
+    if (is_same(plan, item)) {
+        cp_run_skip(plan->run);
+        cp_item_destroy(item);
         return;
     }
     const char *verb = plan->options->moves ? "move" : "copy";

@@ -151,6 +151,13 @@ static void submit(struct cp_worker *worker, struct cp_item *item)
     }
 }
 
+bool cp_upload_is_there(const struct cp_options *options, struct cp_item *item)
+{
+    bool there = false;
+    return source_open(item) == 0 && source_read(item) == 0 &&
+           is_there(options, item, &there) == 0 && there;
+}
+
 void cp_upload_start(struct cp_worker *worker, struct cp_item *item)
 {
     bool there = false;
