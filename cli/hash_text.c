@@ -27,6 +27,26 @@ const char *hash_text_crc32c(uint32_t crc32c, bool hex, char buffer[static HASH_
     return buffer;
 }
 
+const char *hash_text_digest(const uint8_t md5[static 16], bool hex,
+                             char buffer[static HASH_TEXT_SIZE])
+{
+    char *out = buffer;
+    for (unsigned i = 0; i < MD5_SIZE && hex; i++) {
+        out += snprintf(out, 3, "%02x", md5[i]);
+    }
+    /* Five groups of three bytes, and one byte that is left. */
+    for (unsigned i = 0; i < MD5_SIZE && !hex; i += 3) {
+        bool is_last = i + 1 == MD5_SIZE;
+        uint32_t bits = (uint32_t)md5[i] << 16 | (is_last ? 0 : md5[i + 1] << 8 | md5[i + 2]);
+        *out++ = letters[bits >> 18];
+        *out++ = letters[bits >> 12 & 63];
+        *out++ = is_last ? '=' : letters[bits >> 6 & 63];
+        *out++ = is_last ? '=' : letters[bits & 63];
+    }
+    *out = '\0';
+    return buffer;
+}
+
 const char *hash_text_md5(const char *md5, bool hex, char buffer[static HASH_TEXT_SIZE])
 {
     if (!hex || md5 == NULL || strlen(md5) != MD5_BASE64_SIZE ||

@@ -1,4 +1,6 @@
 /* `ringest stat`: everything that is stored about an object. */
+#include "cli/stat.h"
+
 #include "cli/cli.h"
 #include "cli/expand.h"
 #include "cli/hash_text.h"
@@ -6,8 +8,6 @@
 #include "cli/session.h"
 
 #include <inttypes.h>
-
-#define REQUESTS_INFLIGHT 16
 
 /* What is printed, in this order, where the service told it. */
 struct field {
@@ -86,8 +86,9 @@ static void print(const struct rg_object_info *info, bool json, bool hex)
 struct stats {
     struct cli_session *session; /* borrowed */
     bool json, hex;
-    struct rg_completion answers[REQUESTS_INFLIGHT]; /* by index of the argument */
-    bool have[REQUESTS_INFLIGHT];
+    stat_print print;
+    struct rg_completion answers[STAT_REQUESTS]; /* by index of the argument */
+    bool have[STAT_REQUESTS];
 };
 
 static int stat_submit(struct stats *stats, const char *place, int index)
@@ -104,19 +105,19 @@ static int stat_submit(struct stats *stats, const char *place, int index)
 /* Waits for the answer of this argument. */
 static int stat_take(struct stats *stats, const char *place, int index)
 {
-    int slot = index % REQUESTS_INFLIGHT, status = CLI_DONE;
+    int slot = index % STAT_REQUESTS, status = CLI_DONE;
     while (!stats->have[slot]) {
         struct rg_completion answer;
         if (!cli_wait_one(stats->session, &answer)) {
             return cli_fail("interrupted");
         }
-        stats->answers[answer.user_data % REQUESTS_INFLIGHT] = answer;
-        stats->have[answer.user_data % REQUESTS_INFLIGHT] = true;
+        stats->answers[answer.user_data % STAT_REQUESTS] = answer;
+        stats->have[answer.user_data % STAT_REQUESTS] = true;
     }
     const struct rg_completion *answer = &stats->answers[slot];
     stats->have[slot] = false;
     if (answer->status == RG_STATUS_OK) {
-        print(answer->data, stats->json, stats->hex);
+        stats->print(answer->data, stats->json, stats->hex);
     } else {
         struct cli_uri uri;
         RG_ASSERT(cli_parse_uri(place, &uri));
@@ -126,19 +127,22 @@ static int stat_take(struct stats *stats, const char *place, int index)
     return status;
 }
 
-static int stat_all(struct stats *stats, char *const *places, int count)
+int stat_objects(struct cli_session *session, char *const *places, int count, bool json, bool hex,
+                 stat_print print_one)
 {
+    struct stats all = {.session = session, .json = json, .hex = hex, .print = print_one};
+    struct stats *stats = &all;
     int status = CLI_DONE, submitted = 0;
-    bool refused[REQUESTS_INFLIGHT] = {false};
+    bool refused[STAT_REQUESTS] = {false};
     for (int i = 0; i < count; i++) {
-        for (; submitted < count && submitted < i + REQUESTS_INFLIGHT; submitted++) {
-            refused[submitted % REQUESTS_INFLIGHT] =
+        for (; submitted < count && submitted < i + STAT_REQUESTS; submitted++) {
+            refused[submitted % STAT_REQUESTS] =
                 stat_submit(stats, places[submitted], submitted) != CLI_DONE;
         }
-        int one = refused[i % REQUESTS_INFLIGHT] ? CLI_FAILED : stat_take(stats, places[i], i);
+        int one = refused[i % STAT_REQUESTS] ? CLI_FAILED : stat_take(stats, places[i], i);
         status = one != CLI_DONE ? one : status;
     }
-    return cli_output_end(status);
+    return status;
 }
 
 static int stat_run(int argc, char **argv)
@@ -149,8 +153,7 @@ static int stat_run(int argc, char **argv)
                                             {"literal", no_argument, NULL, OPTION_LITERAL},
                                             {0}};
     struct cli_session session;
-    static struct stats stats;
-    bool ok, literal = false;
+    bool ok, literal = false, json = false, hex = false;
     int option;
     struct cli_connection connection = {0};
     while ((option = cli_getopt(argc, argv, ":", options)) != -1) {
@@ -159,9 +162,9 @@ static int stat_run(int argc, char **argv)
                 return CLI_USAGE;
             }
         } else if (option == CLI_OPTION_JSON) {
-            stats.json = true;
+            json = true;
         } else if (option == OPTION_HEX) {
-            stats.hex = true;
+            hex = true;
         } else if (option == OPTION_LITERAL) {
             literal = true;
         } else {
@@ -177,20 +180,18 @@ static int stat_run(int argc, char **argv)
     for (int i = 0; i < count; i++) {
         has_pattern = has_pattern || expand_is_pattern(argv[optind + i], literal);
     }
-    stats.session = &session;
-    connection.connections =
-        (uint32_t)(has_pattern ? REQUESTS_INFLIGHT : RG_MIN(count, REQUESTS_INFLIGHT));
-    status = cli_session_open(&session, &connection, REQUESTS_INFLIGHT);
+    connection.connections = (uint32_t)(has_pattern ? STAT_REQUESTS : RG_MIN(count, STAT_REQUESTS));
+    status = cli_session_open(&session, &connection, STAT_REQUESTS);
     if (status == CLI_DONE) {
         struct expanded objects;
         status = expand_places(&session, &argv[optind], count, literal, &objects);
         if (status == CLI_DONE) {
-            status = stat_all(&stats, objects.places, objects.count);
+            status = stat_objects(&session, objects.places, objects.count, json, hex, print);
         }
         expanded_free(&objects);
         cli_session_close(&session);
     }
-    return status;
+    return cli_output_end(status);
 }
 
 const struct cli_command cli_stat = {

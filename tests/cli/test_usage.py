@@ -20,6 +20,8 @@ OPTIONS = {
     "ls": CONNECTION
     + ("--long", "--recursive", "--versions", "--glob", "--json", "--hex", "--human-readable", "--literal"),
     "stat": CONNECTION + ("--json", "--hex", "--literal"),
+    "du": CONNECTION + ("--summarize", "--human-readable", "--total", "--versions", "--literal", "--json"),
+    "hash": CONNECTION + ("--hex", "--literal", "--json"),
     "cp": CONNECTION
     + ("--recursive", "--no-clobber", "--dry-run", "--if-generation-match", "--content-type", "--method")
     + ("--part-size", "--concurrency", "--follow-symlinks", "--include", "--exclude", "--literal", "--json"),
