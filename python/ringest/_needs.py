@@ -25,6 +25,7 @@ _PACKAGES = {
     "prometheus_client": _Package("'ringest[prometheus]'", "0.20", "0.26", "prometheus-client"),
     "pyarrow": _Package("'ringest[parquet]'", "18", "26"),
     "torch": _Package("'ringest[torch]'", "2.11", "2.13"),
+    "torch_checkpointing": _Package("'ringest[torch-checkpointing]'", "0.1", "0.1", "torch-checkpointing"),
     "torchdata": _Package("'ringest[torchdata]'", "0.10", "0.11"),
 }
 

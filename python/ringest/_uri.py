@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from typing import Any
 
 SCHEMES = ("gs://", "gcs://")
@@ -31,3 +33,10 @@ def split(uri: str, form: str = "gs://BUCKET/NAME") -> tuple[str, str]:
 
 def join(bucket: str, name: str) -> str:
     return f"gs://{bucket}/{name}"
+
+
+def object_uri(path: str | os.PathLike[str]) -> str | None:
+    """The gs:// URI that a path stands for, also after pathlib took one of its slashes; None for another
+    place."""
+    found = re.match(r"(?:gs|gcs):/+(.*)", os.fspath(path), re.DOTALL)
+    return f"gs://{found[1]}" if found else None

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -26,6 +25,7 @@ from ringest import checkpoint as files
 from ringest import retention
 from ringest._lightning_data import DataModule
 from ringest._needs import needs
+from ringest._uri import object_uri
 from ringest.client import Client
 
 with needs(__name__, "lightning"):
@@ -42,17 +42,13 @@ __all__ = ["AsyncCheckpointIO", "CheckpointIO", "DataModule", "FSDPStrategy", "M
 
 _Path = str | Path
 
+# Tracebacks and pickles name what programs import.
+DataModule.__module__ = __name__
+
 # Lightning's own file beside the shards: what is neither model nor optimizer.
 _META_NAME = "meta.pt"
 # The same once more, as a tensor of bytes among the shards, so that both are replaced at once.
 _META_KEY = "ringest.lightning"
-
-
-def object_uri(path: _Path) -> str | None:
-    """The gs:// URI that a path stands for, also after pathlib took one of its slashes; None for another
-    place."""
-    found = re.match(r"(?:gs|gcs):/+(.*)", os.fspath(path), re.DOTALL)
-    return f"gs://{found[1]}" if found else None
 
 
 def _refuse_options(storage_options: Any, what: Any) -> None:

@@ -27,7 +27,7 @@ BUILD = PROGRAM.parent.parent
 FENCE = re.compile(r"^( *)```(.*)$")
 NOT_RUN = re.compile(r"^ *<!-- not run: (\S.*) -->$")
 RUN, SHOWN = {"sh", "python"}, {"text"}
-NEEDED = ("PIL", "lightning", "safetensors", "sklearn", "torch", "webdataset")
+NEEDED = ("PIL", "lightning", "safetensors", "sklearn", "torch", "torch_checkpointing", "torchdata", "webdataset")
 MISSING = [name for name in NEEDED if importlib.util.find_spec(name) is None]
 
 # What runs the blocks of Python of a document: reads the path of one from each line, and says when it is done.
