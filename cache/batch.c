@@ -128,7 +128,7 @@ static struct rg_cache_batch *fill_locked(struct rg_cache_batches *batches, size
         return NULL;
     }
     batch->size = 0;
-    batch->count = 0;
+    batch->count = batch->records = 0;
     batch->begun_ns = rg_now_ns();
     batches->filling = batch;
     if (next_is_wanted_locked(batches)) {
@@ -157,6 +157,7 @@ bool rg_cache_batches_put(struct rg_cache_batches *batches, const struct rg_cach
         .size = (uint32_t)size,
     };
     batch->size += room;
+    batch->records++;
     batch->copying++;
     pthread_mutex_unlock(&batches->lock);
     if (body_size > 0) {
@@ -171,6 +172,18 @@ bool rg_cache_batches_put(struct rg_cache_batches *batches, const struct rg_cach
     }
     pthread_mutex_unlock(&batches->lock);
     return true;
+}
+
+void rg_cache_batches_note(struct rg_cache_batches *batches, const struct rg_cache_content *notes,
+                           uint32_t count)
+{
+    pthread_mutex_lock(&batches->lock);
+    struct rg_cache_batch *batch = batches->filling;
+    if (batch != NULL && count <= RG_CACHE_BATCH_RECORDS - batch->count) {
+        memcpy(batch->contents + batch->count, notes, count * sizeof(*notes));
+        batch->count += count;
+    }
+    pthread_mutex_unlock(&batches->lock);
 }
 
 struct rg_cache_batch *rg_cache_batches_take_locked(struct rg_cache_batches *batches)

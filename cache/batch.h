@@ -23,7 +23,8 @@ struct rg_cache_batch {
     uint8_t *data; /* NULL until it is used for the first time */
     size_t size;
     struct rg_cache_content *contents; /* places count from the batch's beginning */
-    uint32_t count, copying;
+    uint32_t count;                    /* of these: records, and notes */
+    uint32_t records, copying;
     uint64_t begun_ns;
 };
 
@@ -46,6 +47,11 @@ bool rg_cache_batches_put(struct rg_cache_batches *batches, const struct rg_cach
                           const struct rg_cache_key_sizes *sizes, uint64_t hash,
                           const struct rg_cache_record *record, const uint8_t *body,
                           size_t body_size);
+
+/* Notes for the index, which come with the records of a batch that is being filled; or not at all.
+ */
+void rg_cache_batches_note(struct rg_cache_batches *batches, const struct rg_cache_content *notes,
+                           uint32_t count);
 
 /* The cache's thread, with the lock, which is given up meanwhile: takes memory for the batch that
  * is to be filled next, so that nobody else waits for it. False: that has some, or cannot have any.

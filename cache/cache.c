@@ -1,6 +1,7 @@
 /* See cache.h. */
 #include "cache/cache.h"
 
+#include "cache/extent.h"
 #include "cache/keeper.h"
 #include "cache/policy.h"
 #include "runtime/descriptor.h"
@@ -184,14 +185,11 @@ static void count(_Atomic uint64_t *counter, uint64_t more)
     atomic_fetch_add_explicit(counter, more, memory_order_relaxed);
 }
 
-static bool hash_find(struct rg_cache *cache, uint64_t hash, struct rg_cache_place *out_place)
+static bool place_pin(struct rg_cache *cache, uint64_t hash, const struct rg_cache_found *found,
+                      struct rg_cache_place *out_place)
 {
-    struct rg_cache_found found;
-    if (!rg_cache_index_find(cache->index, hash, &found)) {
-        return false;
-    }
     struct rg_cache_segment *segment =
-        rg_cache_segments_pin(&cache->segments, found.number, &found.nonce, false);
+        rg_cache_segments_pin(&cache->segments, found->number, &found->nonce, false);
     if (segment == NULL) {
         return false;
     }
@@ -200,8 +198,8 @@ static bool hash_find(struct rg_cache *cache, uint64_t hash, struct rg_cache_pla
     *out_place = (struct rg_cache_place){
         .fd = segment->fd,
         .fd_direct = segment->fd_direct,
-        .size = found.size * RG_CACHE_UNIT,
-        .offset = (uint64_t)found.place * RG_CACHE_UNIT,
+        .size = found->size * RG_CACHE_UNIT,
+        .offset = (uint64_t)found->place * RG_CACHE_UNIT,
         .segment = segment,
         .hash = hash,
     };
@@ -212,12 +210,40 @@ bool rg_cache_find(struct rg_cache *cache, const struct rg_cache_key *key,
                    struct rg_cache_place *out_place)
 {
     struct rg_cache_key_sizes sizes;
-    bool found = rg_cache_key_measure(key, &sizes) &&
-                 hash_find(cache, rg_cache_key_hash(key, &sizes), out_place);
-    if (!found) {
-        count(&cache->counters.misses, 1);
+    struct rg_cache_found found;
+    if (rg_cache_key_measure(key, &sizes)) {
+        uint64_t hash = rg_cache_key_hash(key, &sizes);
+        if (rg_cache_index_find(cache->index, hash, &found) &&
+            place_pin(cache, hash, &found, out_place)) {
+            return true;
+        }
     }
-    return found;
+    count(&cache->counters.misses, 1);
+    return false;
+}
+
+bool rg_cache_find_byte(struct rg_cache *cache, struct rg_cache_key *key, uint64_t at,
+                        unsigned ways, struct rg_cache_place *out_place)
+{
+    struct rg_cache_key_sizes sizes;
+    struct rg_cache_extent extent;
+    if (rg_cache_key_measure(key, &sizes) &&
+        rg_cache_extent_find(cache->index, key, &sizes, at, ways, &extent)) {
+        key->block = extent.block;
+        if (place_pin(cache, rg_cache_key_hash(key, &sizes), &extent.found, out_place)) {
+            return true;
+        }
+    }
+    count(&cache->counters.misses, 1);
+    return false;
+}
+
+bool rg_cache_look(struct rg_cache *cache, const struct rg_cache_key *key, uint64_t at,
+                   unsigned ways, struct rg_cache_extent *out_extent)
+{
+    struct rg_cache_key_sizes sizes;
+    return rg_cache_key_measure(key, &sizes) &&
+           rg_cache_extent_find(cache->index, key, &sizes, at, ways, out_extent);
 }
 
 void rg_cache_place_drop(struct rg_cache *cache, struct rg_cache_place *place)
@@ -296,6 +322,11 @@ bool rg_cache_write(struct rg_cache *cache, const struct rg_cache_key *key,
     if (!rg_cache_batches_put(&cache->batches, key, &sizes, hash, record, body, body_size)) {
         count(&cache->counters.dropped, 1);
         return false;
+    }
+    struct rg_cache_content notes[RG_CACHE_GRANULES];
+    uint32_t note_count = rg_cache_extent_notes(key, &sizes, body_size, notes);
+    if (note_count > 0) {
+        rg_cache_batches_note(&cache->batches, notes, note_count);
     }
     return true;
 }

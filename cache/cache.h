@@ -22,7 +22,7 @@
 #ifndef RG_CACHE_CACHE_H
 #define RG_CACHE_CACHE_H
 
-#include "cache/format.h"
+#include "cache/extent.h"
 
 /* The smallest cache. */
 #define RG_CACHE_SIZE_MIN RG_MIB(16)
@@ -59,6 +59,13 @@ struct rg_cache_place {
  * when its bytes have come, hand them to rg_cache_write. */
 bool rg_cache_find(struct rg_cache *cache, const struct rg_cache_key *key,
                    struct rg_cache_place *out_place);
+/* The same of what has the byte `at` of the object (RG_CACHE_BY_ANY); key->block is set to that of
+ * the record. */
+bool rg_cache_find_byte(struct rg_cache *cache, struct rg_cache_key *key, uint64_t at,
+                        unsigned ways, struct rg_cache_place *out_place);
+/* Only looks, and counts nothing. */
+bool rg_cache_look(struct rg_cache *cache, const struct rg_cache_key *key, uint64_t at,
+                   unsigned ways, struct rg_cache_extent *out_extent);
 void rg_cache_place_drop(struct rg_cache *cache, struct rg_cache_place *place);
 
 /* Reads a record's header. `bytes` begins at the record's offset and has at least

@@ -445,22 +445,31 @@ static bool is_same(const struct rg_cache_nonce *a, const struct rg_cache_nonce 
     return memcmp(a, b, sizeof(*a)) == 0;
 }
 
+static const struct rg_cache_content *last_record(const struct rg_cache_content *contents,
+                                                  uint32_t count)
+{
+    while (count > 0 && rg_cache_content_is_note(&contents[count - 1])) {
+        count--;
+    }
+    return count > 0 ? &contents[count - 1] : NULL;
+}
+
 /* Gives it a table of what is there, or removes it where that is nothing. */
 static void orphan_settle(int folder, int fd, const struct rg_cache_file *file)
 {
     struct rg_cache_content *contents = NULL;
     uint32_t count = 0;
     int rc = rg_cache_file_contents(fd, &file->nonce, &contents, &count);
-    if (rc == 0 && count > 0) {
-        const struct rg_cache_content *last = &contents[count - 1];
+    const struct rg_cache_content *last = rc == 0 ? last_record(contents, count) : NULL;
+    if (last != NULL) {
         uint64_t end = (uint64_t)last->place * RG_CACHE_UNIT + last->size;
         rc = rg_cache_file_seal(folder, fd, &file->nonce,
                                 rg_cache_round_up(end, RG_CACHE_ALIGNMENT), contents, count);
     }
-    free(contents);
-    if (rc < 0 || count == 0) {
+    if (rc < 0 || last == NULL) {
         (void)rg_cache_file_remove(folder, file);
     }
+    free(contents);
 }
 
 bool rg_cache_file_adopt(int folder, const struct rg_cache_file *file,

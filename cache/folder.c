@@ -90,7 +90,7 @@ static int segment_walk(struct walk *walk, const struct rg_cache_file *file)
     int rc = rg_cache_file_contents(fd, &file->nonce, &contents, &count);
     walk->totals.segments++;
     for (uint32_t i = 0; rc == 0 && i < count; i++) {
-        rc = record_walk(walk, name, fd, &contents[i]);
+        rc = rg_cache_content_is_note(&contents[i]) ? 0 : record_walk(walk, name, fd, &contents[i]);
     }
     free(contents);
     rg_fd_drop(fd);

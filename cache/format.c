@@ -267,6 +267,10 @@ int rg_cache_trailer_read(const uint8_t bytes[RG_CACHE_TRAILER_SIZE],
 static bool content_fits(const struct rg_cache_content *content, uint64_t end)
 {
     uint64_t offset = (uint64_t)content->place * RG_CACHE_UNIT;
+    if (rg_cache_content_is_note(content)) {
+        return content->hash != 0 && content->place < RG_CACHE_BLOCK_SIZE &&
+               (content->size & ~RG_CACHE_CONTENT_NOTE) <= RG_CACHE_BLOCK_SIZE;
+    }
     return content->hash != 0 && offset >= RG_CACHE_HEAD_SIZE &&
            content->size > sizeof(struct header) && content->size <= RG_CACHE_RECORD_SIZE_MAX &&
            offset + content->size <= end;

@@ -67,12 +67,19 @@ int rg_cache_header_read(const uint8_t *bytes, size_t size, struct rg_cache_key 
 int rg_cache_body_check(const struct rg_cache_record *record, uint32_t first, const uint8_t *data,
                         size_t size);
 
-/* An entry of a table of contents. */
+/* An entry of a table of contents: of a record; or, with RG_CACHE_CONTENT_NOTE in its size, a note
+ * for the index, whose place and size mean what cache/extent.h says. */
 struct rg_cache_content {
     uint64_t hash;
     uint32_t place; /* in units */
     uint32_t size;  /* bytes, without what fills up the last unit */
 };
+#define RG_CACHE_CONTENT_NOTE (UINT32_C(1) << 31)
+
+static inline bool rg_cache_content_is_note(const struct rg_cache_content *content)
+{
+    return (content->size & RG_CACHE_CONTENT_NOTE) != 0;
+}
 
 struct rg_cache_trailer {
     uint64_t table_offset;

@@ -74,7 +74,8 @@ static uint64_t slot_check(uint64_t hash, uint64_t word, const struct rg_cache_n
 static struct slot slot_make(uint32_t number, const struct rg_cache_content *content,
                              const struct rg_cache_nonce *nonce)
 {
-    uint64_t size = rg_cache_round_up(content->size, RG_CACHE_UNIT) / RG_CACHE_UNIT;
+    uint32_t bytes = content->size & ~RG_CACHE_CONTENT_NOTE;
+    uint64_t size = rg_cache_round_up(bytes, RG_CACHE_UNIT) / RG_CACHE_UNIT;
     uint64_t word = (uint64_t)number << (PLACE_BITS + SIZE_BITS + CHECK_BITS) |
                     (uint64_t)content->place << (SIZE_BITS + CHECK_BITS) | size << CHECK_BITS;
     return (struct slot){content->hash, word | slot_check(content->hash, word, nonce)};

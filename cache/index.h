@@ -40,7 +40,7 @@ void rg_cache_index_forget(struct rg_cache_index *index, uint64_t hash);
 /* Bytes of a segment's records that this process has forgotten. */
 uint64_t rg_cache_index_forgotten(const struct rg_cache_index *index, uint32_t number);
 
-/* Puts in one record of a segment with a number. */
+/* Puts in one record, or a note, of a segment with a number. */
 void rg_cache_index_insert(struct rg_cache_index *index, uint32_t number,
                            const struct rg_cache_content *content);
 /* The number of a segment, which it gets if it has none. 0: there is none left, or the table is

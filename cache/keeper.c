@@ -407,7 +407,7 @@ static void batch_write(struct rg_cache_keeper *keeper, const struct rg_cache_ba
 {
     const struct rg_cache_content *placed;
     if (!writer_open(keeper)) {
-        count(&keeper->counters->not_admitted, batch->count);
+        count(&keeper->counters->not_admitted, batch->records);
         return;
     }
     int rc = rg_cache_writer_append(&keeper->writer, batch->data, batch->size, batch->contents,
@@ -420,7 +420,7 @@ static void batch_write(struct rg_cache_keeper *keeper, const struct rg_cache_ba
     if (keeper->writer_number != 0) {
         contents_insert(keeper, keeper->writer_number, placed, batch->count);
     }
-    count(&keeper->counters->written, batch->count);
+    count(&keeper->counters->written, batch->records);
     count(&keeper->counters->written_bytes, batch->size);
     if (keeper->writer.offset >= keeper->segment_size) {
         writer_seal(keeper);

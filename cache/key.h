@@ -18,10 +18,11 @@ struct rg_cache_key {
     const char *bucket, *object;
     int64_t generation; /* above 0 */
     /* Bytes from block * RG_CACHE_BLOCK_SIZE on; or RG_CACHE_PART and the first byte of a range
-     * that is less than a block. */
+     * that is less than a block. RG_CACHE_NOTE: of no record, see cache/extent.h. */
     uint64_t block;
 };
 #define RG_CACHE_PART (UINT64_C(1) << 63)
+#define RG_CACHE_NOTE (UINT64_C(1) << 62)
 
 static inline uint64_t rg_cache_key_first(const struct rg_cache_key *key)
 {

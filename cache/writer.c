@@ -133,7 +133,9 @@ int rg_cache_writer_append(struct rg_cache_writer *writer, const uint8_t *data, 
     struct rg_cache_content *placed = writer->contents + writer->count;
     for (uint32_t i = 0; i < count; i++) {
         placed[i] = contents[i];
-        placed[i].place += (uint32_t)(writer->offset / RG_CACHE_UNIT);
+        if (!rg_cache_content_is_note(&placed[i])) {
+            placed[i].place += (uint32_t)(writer->offset / RG_CACHE_UNIT);
+        }
     }
     writer->count += count;
     writer->offset += size;

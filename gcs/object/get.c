@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* "bytes 18446744073709551615-18446744073709551615" */
@@ -26,7 +27,9 @@ static bool get_is_whole(const struct rg_get_state *get)
 static void range_format(const struct rg_get_state *get, char range[static RANGE_SIZE_MAX])
 {
     uint64_t first = get->offset + (get->is_doubted ? 0 : get->received);
-    if (get->length == RG_WHOLE) {
+    if (get->gap_end != 0) {
+        snprintf(range, RANGE_SIZE_MAX, "bytes=%" PRIu64 "-%" PRIu64, first, get->gap_end - 1);
+    } else if (get->length == RG_WHOLE) {
         snprintf(range, RANGE_SIZE_MAX, "bytes=%" PRIu64 "-", first);
     } else {
         snprintf(range, RANGE_SIZE_MAX, "bytes=%" PRIu64 "-%" PRIu64, first,
@@ -47,7 +50,7 @@ static int get_encode(struct rg_request *request, struct rg_h1_encoder *encoder)
         struct rg_conditions doubt = {.if_generation_not_match = get->generation};
         rg_target_conditions(&target, &doubt);
         request->accepts = 304;
-    } else if (get->received > 0) {
+    } else if (get->received > 0 && !rg_get_state_is_doubtful(get)) {
         /* The conditions held when the first bytes came; the rest is of that generation. */
         rg_target_query_i64(&target, "generation", get->generation);
     } else {
@@ -56,7 +59,8 @@ static int get_encode(struct rg_request *request, struct rg_h1_encoder *encoder)
     }
     RG_ASSERT(rg_target_end(&target) > 0);
     rg_h1_encode_request(encoder, "GET", text);
-    if (!get_is_whole(get) || (get->received > 0 && !get->is_doubted)) {
+    bool is_rest = (get->received > 0 || get->gap_end != 0) && !get->is_doubted;
+    if (!get_is_whole(get) || is_rest) {
         char range[RANGE_SIZE_MAX];
         range_format(get, range);
         rg_h1_encode_header(encoder, "Range", range);
@@ -96,10 +100,15 @@ static int answer_accept(struct rg_request *request, const struct rg_h1_head *he
     }
     if (get->received > 0 && media->generation != get->generation) {
         rg_request_note(request, RG_STATUS_TRUNCATED, RG_MEDIA_REPLACED_TEXT);
+        get->is_outdated = rg_get_state_is_doubtful(get);
         rg_get_state_restart(get);
         return -EBADMSG;
     }
-    if (head->framing == RG_H1_BODY_LENGTH && head->content_length > get->length - get->received) {
+    if (media->content_range.size == 0) {
+        get->gap_end = 0; /* the server goes by no range */
+    }
+    uint64_t asked = get->gap_end != 0 ? get->gap_end - wanted : get->length - get->received;
+    if (head->framing == RG_H1_BODY_LENGTH && head->content_length > asked) {
         return answer_refuse(request, "more bytes came than were asked for");
     }
     return 0;
@@ -111,6 +120,7 @@ static void answer_note(struct rg_get_state *get, const struct rg_h1_head *head,
 {
     get->is_part = media->content_range.size > 0;
     get->is_endless = head->framing != RG_H1_BODY_LENGTH && head->framing != RG_H1_BODY_NONE;
+    get->is_confirmed = true;
     if (get->received > 0) {
         return;
     }
@@ -123,35 +133,6 @@ static void answer_note(struct rg_get_state *get, const struct rg_h1_head *head,
     get->object_size = media->total;
 }
 
-static uint64_t lease_room(const struct rg_get_state *get)
-{
-    return (uint64_t)(get->lease->data + get->lease->capacity - get->body);
-}
-
-/* Sees to it that `size` bytes fit from the first one on. The slab was taken for one answer, which
- * may have been for a part (RFC 9110 15.3.7): then what there is moves to a larger one. -ENOMEM:
- * there is none now; -EMSGSIZE: there never will be. */
-static int lease_reserve(struct rg_request *request, uint64_t size)
-{
-    struct rg_get_state *get = &request->get;
-    struct rg_slab_arena *slabs = request->client_loop->loop->slabs;
-    if (size <= lease_room(get)) {
-        return 0;
-    }
-    if (size > rg_slab_size_max(slabs)) {
-        return -EMSGSIZE;
-    }
-    struct rg_lease *larger = rg_slab_take(slabs, (size_t)size);
-    if (larger == NULL) {
-        return -ENOMEM;
-    }
-    memcpy(larger->data, get->body, (size_t)get->received);
-    rg_lease_release(get->lease);
-    get->lease = larger;
-    get->body = larger->data;
-    return 0;
-}
-
 /* Makes room for the rest, which this answer may have more of than was expected. */
 static int rest_make_room(struct rg_request *request, const struct rg_h1_head *head)
 {
@@ -160,7 +141,8 @@ static int rest_make_room(struct rg_request *request, const struct rg_h1_head *h
     if (head->framing != RG_H1_BODY_LENGTH && get->has_object_size) {
         rest = get->object_size - RG_MIN(get->object_size, get->offset + get->received);
     }
-    int rc = lease_reserve(request, get->received + RG_MIN(rest, get->length - get->received));
+    int rc = rg_get_state_reserve(get, request->client_loop->loop->slabs,
+                                  get->received + RG_MIN(rest, get->length - get->received));
     if (rc < 0) {
         rg_request_note(request, rc == -ENOMEM ? RG_STATUS_NO_RESOURCES : RG_STATUS_TOO_LARGE,
                         "no memory for the rest of the object");
@@ -208,7 +190,7 @@ static int get_head(struct rg_request *request, const struct rg_h1_head *head)
         return rc;
     }
     request->x.into = get->body + get->received;
-    request->x.into_size = lease_room(get) - get->received;
+    request->x.into_size = rg_get_state_room(get) - get->received;
     return RG_BODY_INTO;
 }
 
@@ -238,6 +220,7 @@ static void body_keep(struct rg_request *request)
         x->lease = NULL;
     }
     get->received += x->body_size;
+    x->body_size = 0;
 }
 
 /* Where in the object what was asked for ends, as far as is known. */
@@ -254,13 +237,21 @@ static bool get_may_resume(struct rg_request *request)
 {
     struct rg_get_state *get = &request->get;
     uint64_t end = wanted_end(get);
+    struct rg_slab_arena *slabs = request->client_loop->loop->slabs;
     bool has_rest = get->received > 0 && get->offset + get->received < end;
     if (!has_rest || get->generation == 0 || get->is_endless ||
-        (get->lease != NULL && lease_reserve(request, end - get->offset) < 0)) {
+        (get->lease != NULL && rg_get_state_reserve(get, slabs, end - get->offset) < 0)) {
         rg_get_state_restart(get);
         return false;
     }
     return true;
+}
+
+/* The same of what was sent for. */
+static uint64_t sent_end(const struct rg_get_state *get)
+{
+    uint64_t end = wanted_end(get);
+    return get->gap_end != 0 ? RG_MIN(end, get->gap_end) : end;
 }
 
 /* A complete answer may still be shorter than what was asked for (RFC 9110 15.3.7), or longer. */
@@ -277,13 +268,13 @@ static enum rg_status get_check_extent(struct rg_request *request)
         (void)answer_refuse(request, "a part came without the size of the whole");
         return RG_STATUS_BAD_RESPONSE;
     }
-    if (end < wanted_end(get)) {
+    if (end < sent_end(get)) {
         rg_request_note(request, RG_STATUS_TRUNCATED, "%" PRIu64 " bytes came instead of %" PRIu64,
-                        get->received, wanted_end(get) - get->offset);
+                        get->received, sent_end(get) - get->offset);
         (void)get_may_resume(request);
         return RG_STATUS_TRUNCATED;
     }
-    if (end > wanted_end(get)) {
+    if (end > sent_end(get)) {
         rg_get_state_restart(get);
         (void)answer_refuse(request, "more bytes came than the object has or were asked for");
         return RG_STATUS_BAD_RESPONSE;
@@ -291,12 +282,18 @@ static enum rg_status get_check_extent(struct rg_request *request)
     return RG_STATUS_OK;
 }
 
+bool rg_get_has_gap(const struct rg_request *request)
+{
+    const struct rg_get_state *get = &request->get;
+    return get->gap_end != 0 && get->offset + get->received < wanted_end(get);
+}
+
 static enum rg_status get_finish(struct rg_request *request, struct rg_completion *completion)
 {
     struct rg_get_state *get = &request->get;
     body_keep(request);
     enum rg_status status = get_check_extent(request);
-    if (status != RG_STATUS_OK) {
+    if (status != RG_STATUS_OK || rg_get_has_gap(request)) {
         return status;
     }
     bool whole = get->offset == 0 && get->has_object_size && get->received == get->object_size;
@@ -339,7 +336,9 @@ static void get_refused(struct rg_request *request, uint16_t http_status)
 {
     struct rg_get_state *get = &request->get;
     bool is_begun = get->received > 0 && !get->is_doubted;
-    if (http_status == 404 && is_begun && get->want_generation == 0) {
+    if (rg_get_state_is_doubtful(get) && !get->is_doubted) {
+        rg_get_state_restart(get);
+    } else if (http_status == 404 && is_begun && get->want_generation == 0) {
         rg_request_note(request, RG_STATUS_TRUNCATED, RG_MEDIA_REPLACED_TEXT);
         rg_get_state_restart(get);
     }
@@ -350,6 +349,8 @@ static void get_release(struct rg_request *request)
     rg_lease_release(request->get.lease);
     rg_lease_release(request->get.kept);
     request->get.lease = request->get.kept = NULL;
+    free(request->get.gaps);
+    request->get.gaps = NULL;
 }
 
 const struct rg_request_ops rg_get_ops = {

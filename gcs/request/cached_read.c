@@ -6,6 +6,7 @@
 #include "gcs/request/cached_read.h"
 
 #include "cache/cache.h"
+#include "gcs/request/cached_look.h"
 #include "gcs/request/client_loop.h"
 #include "gcs/request/newest.h"
 #include "gcs/request/request_type.h"
@@ -163,22 +164,19 @@ static uint64_t end_of(const struct rg_get_state *get)
     return get->has_object_size ? RG_MIN(end, get->object_size) : end;
 }
 
-/* Finds the record that has the next byte. */
+/* Finds the record that has the next byte. Who wants all has its beginning as a block, or not at
+ * all. */
 static bool place_find(struct rg_cached_read *read, const struct rg_request *request)
 {
     const struct rg_get_state *get = &request->get;
     uint64_t at = get->offset + get->received;
-    uint64_t block = at / RG_CACHE_BLOCK_SIZE;
-    bool is_whole = get->offset == 0 && get->length == RG_WHOLE;
-    struct rg_cache_key key = key_of(request, block);
-    read->block = block;
-    read->begin = block * RG_CACHE_BLOCK_SIZE;
-    if (rg_cache_find(cache_of(read), &key, &read->place)) {
-        return true;
-    }
-    key.block = read->block = RG_CACHE_PART | at;
-    read->begin = at;
-    return !is_whole && rg_cache_find(cache_of(read), &key, &read->place);
+    bool is_whole = at == 0 && get->length == RG_WHOLE;
+    unsigned ways = is_whole ? RG_CACHE_BY_BLOCK : RG_CACHE_BY_ANY;
+    struct rg_cache_key key = key_of(request, 0);
+    bool found = rg_cache_find_byte(cache_of(read), &key, at, ways, &read->place);
+    read->block = key.block;
+    read->begin = rg_cache_key_first(&key);
+    return found;
 }
 
 static size_t round_up(size_t size)
@@ -268,6 +266,32 @@ static bool next_start(struct rg_request *request)
     return true;
 }
 
+/* What the service has sent that the cache has not, in a body of which the cache had more: what
+ * came last is not among it. */
+#define GAPS_MAX 4
+
+struct rg_cached_gaps {
+    uint32_t count;
+    struct {
+        uint64_t from, to; /* of what was received */
+    } all[GAPS_MAX];
+};
+
+/* Notes how far is to be sent for, from here on. */
+static void gap_find(struct rg_request *request)
+{
+    struct rg_get_state *get = &request->get;
+    bool may_have_more = get->gaps == NULL || get->gaps->count < GAPS_MAX;
+    get->sent_from = get->received;
+    get->gap_end = 0;
+    if (get->generation > 0 && may_have_more && !get->is_fresh) {
+        struct rg_cache_key key = key_of(request, 0);
+        uint64_t end = rg_cached_gap_end(request->client->cache, &key, get->offset + get->received,
+                                         end_of(get));
+        get->gap_end = end == UINT64_MAX ? 0 : end;
+    }
+}
+
 bool rg_cached_read_begin(struct rg_request *request)
 {
     struct rg_get_state *get = &request->get;
@@ -278,7 +302,37 @@ bool rg_cached_read_begin(struct rg_request *request)
     if (is_guess(get)) {
         get->generation = rg_newest_find(request->client->newest, request->bucket, request->object);
     }
-    return get->generation > 0 && next_start(request);
+    if (get->generation > 0 && next_start(request)) {
+        return true;
+    }
+    gap_find(request);
+    return false;
+}
+
+/* Without memory for a note of it, what came is not kept. */
+static void gap_note(struct rg_get_state *get)
+{
+    if (get->gaps == NULL) {
+        get->gaps = calloc(1, sizeof(*get->gaps));
+    }
+    if (get->gaps != NULL) {
+        RG_ASSERT(get->gaps->count < GAPS_MAX);
+        get->gaps->all[get->gaps->count].from = get->sent_from;
+        get->gaps->all[get->gaps->count].to = get->received;
+        get->gaps->count++;
+    }
+    get->sent_from = get->received;
+}
+
+bool rg_cached_read_go_on(struct rg_request *request)
+{
+    gap_note(&request->get);
+    if (next_start(request)) {
+        request->get.gap_end = 0;
+        return true;
+    }
+    gap_find(request);
+    return false;
 }
 
 void rg_cached_read_abandon(struct rg_request *request)
@@ -287,7 +341,7 @@ void rg_cached_read_abandon(struct rg_request *request)
     RG_ASSERT(read != NULL && read->request == request);
     read->request = NULL;
     request->get.cached_read = NULL;
-    if (is_guess(&request->get)) {
+    if (request->get.received == 0) {
         rg_get_state_restart(&request->get);
     }
 }
@@ -306,7 +360,9 @@ static bool record_fits(const struct rg_cached_read *read, const struct rg_get_s
 {
     const struct rg_cache_record *record = &read->record;
     uint64_t at = get->offset + get->received;
-    bool is_same = get->received == 0 || record->object_size == get->object_size;
+    bool has_crcs = get->received > 0 && get->has_object_crc && record->has_object_crc32c;
+    bool is_same = (get->received == 0 || record->object_size == get->object_size) &&
+                   (!has_crcs || record->object_crc32c == get->object_crc);
     return is_same && at < read->begin + record->body_size &&
            read->begin + record->body_size <= record->object_size &&
            record->header_size + (uint64_t)record->body_size <= read->place.size &&
@@ -329,8 +385,10 @@ static bool header_take(struct rg_cached_read *read)
     }
     get->has_object_size = true;
     get->object_size = read->record.object_size;
-    get->has_object_crc = read->record.has_object_crc32c;
-    get->object_crc = read->record.object_crc32c;
+    if (get->received == 0 || read->record.has_object_crc32c) {
+        get->has_object_crc = read->record.has_object_crc32c;
+        get->object_crc = read->record.object_crc32c;
+    }
     return true;
 }
 
@@ -378,7 +436,7 @@ static bool body_make_room(struct rg_request *request, uint64_t total)
         get->lease = rg_slab_take(slabs, (size_t)total);
         get->body = get->lease != NULL ? get->lease->data : NULL;
     }
-    return get->lease != NULL;
+    return get->lease != NULL && rg_get_state_reserve(get, slabs, total) == 0;
 }
 
 /* Hands out what was checked; false: there is no room for it. */
@@ -402,6 +460,7 @@ static bool body_hand_out(struct rg_cached_read *read, uint8_t *data, size_t siz
         get->crc = get->received == 0 ? crc : rg_crc32c_combine(get->crc, crc, size);
     }
     get->received += size;
+    get->sent_from = get->received;
     get->cached += size;
     return true;
 }
@@ -433,10 +492,13 @@ static bool body_take(struct rg_cached_read *read)
 static void cache_ended(struct rg_request *request, bool is_complete)
 {
     struct rg_get_state *get = &request->get;
-    if (!is_complete && (is_guess(get) || get->received == 0)) {
-        rg_get_state_restart(get);
+    if (!is_complete) {
+        if (get->received == 0) {
+            rg_get_state_restart(get);
+        }
+        gap_find(request);
     }
-    get->is_doubted = is_guess(get) && is_complete;
+    get->is_doubted = is_complete && rg_get_state_is_doubtful(get);
     request->client_loop->cached->ended(request, is_complete && !get->is_doubted);
 }
 
@@ -499,15 +561,24 @@ void rg_cached_read_doubt(struct rg_request *request)
     }
 }
 
-/* All that has the byte at `at`, as a reader of that byte would look for it. */
-static void byte_forget(struct rg_request *request, int64_t generation, uint64_t at)
+/* What the cache has of bytes [at, end): blocks, and parts that have the first byte of a granule.
+ */
+static void bytes_forget(struct rg_request *request, int64_t generation, uint64_t at, uint64_t end)
 {
     struct rg_cache *cache = request->client->cache;
-    struct rg_cache_key key = key_of(request, at / RG_CACHE_BLOCK_SIZE);
+    struct rg_cache_extent extent;
+    struct rg_cache_key key = key_of(request, 0);
     key.generation = generation;
-    rg_cache_forget(cache, &key);
-    key.block = RG_CACHE_PART | at;
-    rg_cache_forget(cache, &key);
+    for (unsigned i = 0; at < end;) {
+        /* One block, and a part by its beginning or by a note. */
+        if (i++ < 3 && rg_cache_look(cache, &key, at, RG_CACHE_BY_ANY, &extent)) {
+            key.block = extent.block;
+            rg_cache_forget(cache, &key);
+        } else {
+            at = (at / RG_CACHE_GRANULE_SIZE + 1) * RG_CACHE_GRANULE_SIZE;
+            i = 0;
+        }
+    }
 }
 
 /* Gives the cache bytes [at, end) of the object, which are at `body`. */
@@ -527,7 +598,7 @@ static void write_blocks(struct rg_request *request, uint64_t at, uint64_t end, 
             at == begin && (to == get->object_size || to == begin + RG_CACHE_BLOCK_SIZE);
         struct rg_cache_key key = key_of(request, is_block ? block : RG_CACHE_PART | at);
         if (RG_UNLIKELY(get->is_fresh)) {
-            byte_forget(request, get->generation, at);
+            bytes_forget(request, get->generation, at, to);
         }
         bool taken = rg_cache_write(cache, &key, &record, body, (size_t)(to - at));
         rg_metric_add(taken ? &metrics->cache_writes : &metrics->cache_drops, 1);
@@ -546,11 +617,7 @@ static void newest_note(struct rg_request *request)
     if (before <= 0 || before >= get->generation) {
         return;
     }
-    uint64_t end = get->offset + get->received;
-    for (uint64_t at = get->offset; at < end;) {
-        byte_forget(request, before, at);
-        at = (at / RG_CACHE_BLOCK_SIZE + 1) * RG_CACHE_BLOCK_SIZE;
-    }
+    bytes_forget(request, before, get->offset, get->offset + get->received);
 }
 
 /* Memory that somebody waits for is not taken. If there was none when the first bytes came, the
@@ -588,8 +655,12 @@ void rg_cached_read_finish(struct rg_request *request)
         body = get->kept != NULL ? get->kept->data : NULL;
     }
     bool is_known = get->has_object_size && !get->is_gzip && !is_unchecked && body != NULL;
-    if (is_known && get->cached < get->received) {
-        write_blocks(request, get->offset + get->cached, get->offset + get->received,
-                     body + get->cached);
+    for (uint32_t i = 0; is_known && get->gaps != NULL && i < get->gaps->count; i++) {
+        write_blocks(request, get->offset + get->gaps->all[i].from,
+                     get->offset + get->gaps->all[i].to, body + get->gaps->all[i].from);
+    }
+    if (is_known && get->sent_from < get->received) {
+        write_blocks(request, get->offset + get->sent_from, get->offset + get->received,
+                     body + get->sent_from);
     }
 }

@@ -1,11 +1,14 @@
 /* What a get asks the client's cache for before anything is sent (cache/cache.h).
  *
  *   begin -> a block is found, or there is none -> its record is read -> checked -> handed out
- *         -> the next block ... -> the whole body is there, or the rest comes from the bucket
+ *         -> the next block ... -> the whole body is there, or what lacks is sent for: up to the
+ *            next bytes that the cache may have, where it goes on, or all of the rest
  *
  * Only what names a generation can be answered by the cache alone. A get of the newest one takes
- * the generation that was seen last for a guess (gcs/request/newest.h), reads that from the cache,
- * and asks the service whether there is another: 304 means that the guess was right.
+ * the generation that was seen last for a guess (gcs/request/newest.h) and reads that from the
+ * cache. If that is all, it asks the service whether there is another: 304 means that the guess was
+ * right. Else the answer for what lacks tells the generation. What was read of another one is
+ * dropped then, and all is sent for.
  *
  * A get never waits for the cache. A cancel, a deadline, or too long a read ends its part there and
  * then; the record, which the kernel may still be writing to memory, is dropped when it has come.
@@ -33,6 +36,8 @@ void rg_cached_reads_destroy(struct rg_cached_reads *reads);
 
 /* A prepared get. True: it is being read. False: there is nothing for it, and it is to be sent. */
 bool rg_cached_read_begin(struct rg_request *request);
+/* The same, when the gap that was sent for has come. */
+bool rg_cached_read_go_on(struct rg_request *request);
 /* What is out for the get is not wanted any more. */
 void rg_cached_read_abandon(struct rg_request *request);
 /* The same, since it takes too long: until it has come, no other read of this loop begins. */

@@ -38,7 +38,7 @@ static const uint16_t followers[RG_REQUEST_STATE_COUNT] = {
     [RG_REQUEST_TOKEN] = BIT(ADMISSION) | BIT(POOL) | BIT(DONE),
     [RG_REQUEST_ADMISSION] = BIT(POOL) | BIT(DONE),
     [RG_REQUEST_POOL] = ATTEMPT | BIT(OUT) | BIT(BACKOFF) | BIT(DONE),
-    [RG_REQUEST_OUT] = ATTEMPT | BIT(OUT) | BIT(BACKOFF) | BIT(MEMORY) | BIT(DONE),
+    [RG_REQUEST_OUT] = ATTEMPT | BIT(CACHE) | BIT(OUT) | BIT(BACKOFF) | BIT(MEMORY) | BIT(DONE),
     [RG_REQUEST_BACKOFF] = ATTEMPT | BIT(DONE),
     [RG_REQUEST_MEMORY] = BIT(BACKOFF) | BIT(DONE),
     [RG_REQUEST_CHILDREN] = BIT(DONE),
@@ -248,7 +248,7 @@ void rg_request_fail(struct rg_request *request)
     struct rg_completion completion = {.status = request->failure.status};
     if (request->ops == &rg_get_ops && request->get.buf != NULL) {
         completion.data = request->get.buf;
-        completion.size = request->get.is_doubted ? 0 : request->get.received;
+        completion.size = rg_get_state_is_doubtful(&request->get) ? 0 : request->get.received;
     }
     rg_request_finish(request, &completion);
 }
@@ -310,11 +310,11 @@ void rg_request_cache_ended(struct rg_request *request, bool is_answered)
 }
 
 /* No get waits long for the cache: its folder may lie on a server that is gone. */
-static void cache_begin(struct rg_request *request)
+static void cache_enter(struct rg_request *request, bool (*begin)(struct rg_request *request))
 {
     struct rg_loop *loop = loop_of(request);
     become(request, RG_REQUEST_CACHE);
-    if (rg_cached_read_begin(request)) {
+    if (begin(request)) {
         rg_loop_set_alarm(loop, &request->alarm, loop->now_ns + RG_CACHED_READ_PATIENCE_NS);
     } else {
         attempt_start(request);
@@ -425,6 +425,12 @@ static void question_failed(struct rg_request *request)
 static void attempt_failed(struct rg_request *request, bool progress)
 {
     struct rg_loop *loop = loop_of(request);
+    if (request->ops == &rg_get_ops && request->get.is_outdated &&
+        !rg_client_loop_is_closing(request->client_loop)) {
+        request->get.is_outdated = false;
+        attempt_start(request);
+        return;
+    }
     rg_verify_note_attempt(&request->verify, request->x.request_sent, request->failure.status);
     struct rg_retry_event event = {
         .status = request->failure.status,
@@ -529,6 +535,18 @@ void rg_request_answered(struct rg_request *request, enum rg_status status,
     attempt_failed(request, false);
 }
 
+/* What came is a part of what is wanted, and the cache may have what follows. */
+static void gap_filled(struct rg_request *request)
+{
+    rg_retry_budget_success(&request->client_loop->retry_budget);
+    if (rg_client_loop_is_closing(request->client_loop)) {
+        rg_request_note(request, RG_STATUS_CLOSED, "%s", "");
+        rg_request_fail(request);
+        return;
+    }
+    cache_enter(request, rg_cached_read_go_on);
+}
+
 static void answer_complete(struct rg_request *request)
 {
     if (!is_success(request, request->x.http_status)) {
@@ -541,6 +559,10 @@ static void answer_complete(struct rg_request *request)
         status = step_of(request)->finish(request, &completion);
     } else {
         rg_lease_release(request->x.lease);
+    }
+    if (request->ops == &rg_get_ops && status == RG_STATUS_OK && rg_get_has_gap(request)) {
+        gap_filled(request);
+        return;
     }
     if (request->state != RG_REQUEST_MEMORY) {
         rg_request_answered(request, status, &completion);
@@ -705,7 +727,7 @@ static void begin(struct rg_request *request)
         become(request, RG_REQUEST_CHILDREN);
         request->ops->start(request);
     } else if (RG_UNLIKELY(request->client->cache != NULL) && request->ops == &rg_get_ops) {
-        cache_begin(request);
+        cache_enter(request, rg_cached_read_begin);
     } else {
         attempt_start(request);
     }

@@ -96,6 +96,9 @@ void rg_request_note_child(struct rg_request *request, const struct rg_request *
 /* Prepares a get; its struct is as large as the library's, and is borrowed for this call: what
  * attempts need of it is in request->get. 0 or -EINVAL. */
 int rg_get_prepare(struct rg_request *request, const struct rg_get *get);
+/* The answer to a get was for a gap between bytes of the cache, which is asked again for the rest.
+ */
+bool rg_get_has_gap(const struct rg_request *request);
 /* What the cache can do for a get is done: its body is there, or its first attempt begins. */
 void rg_request_cache_ended(struct rg_request *request, bool is_answered);
 /* The wait of a request for a token is over; failure NULL: there is one. */

@@ -11,8 +11,12 @@
 #include "http/exchange.h"
 #include "runtime/loop.h"
 
+#include <errno.h>
 #include <ringest/gcs.h>
+#include <stdlib.h>
+#include <string.h>
 
+struct rg_cached_gaps;
 struct rg_cached_read;
 struct rg_client;
 struct rg_client_loop;
@@ -96,10 +100,23 @@ struct rg_get_state {
     /* What is there is an older answer, kept in the cache: the service is asked whether it has
      * another generation. */
     bool is_doubted;
-    bool is_fresh;                      /* the cache is not asked: what it gave was wrong */
-    uint64_t cached;                    /* of `received`: those that the cache gave */
+    bool is_confirmed; /* an answer of this get has told the generation */
+    bool is_outdated;  /* one has told another than the cache has, and all is sent for at once */
+    bool is_fresh;     /* the cache is not asked: what it gave was wrong */
+    uint64_t cached;   /* of `received`: those that the cache gave */
+    /* Bytes of the object up to which is sent for, since the cache may have what follows; 0: for
+     * all. */
+    uint64_t gap_end;
+    uint64_t sent_from;                 /* of `received`: from there on the service sends */
+    struct rg_cached_gaps *gaps;        /* what it has sent before that; NULL: nothing */
     struct rg_cached_read *cached_read; /* CACHE: what is out; NULL: nothing */
 };
+
+/* What the cache gave may be of an older generation than was asked for. */
+static inline bool rg_get_state_is_doubtful(const struct rg_get_state *get)
+{
+    return get->want_generation == 0 && get->cached > 0 && !get->is_confirmed;
+}
 
 /* Forgets what earlier attempts brought. */
 static inline void rg_get_state_restart(struct rg_get_state *get)
@@ -110,10 +127,44 @@ static inline void rg_get_state_restart(struct rg_get_state *get)
     get->received = 0;
     get->cached = 0;
     get->is_doubted = false;
+    get->is_confirmed = false;
+    get->gap_end = 0;
+    get->sent_from = 0;
+    free(get->gaps);
+    get->gaps = NULL;
     get->crc = 0;
     get->has_object_crc = false;
     get->has_object_size = false;
     get->object_size = 0;
+}
+
+/* Bytes of the lease from the body's beginning on. */
+static inline uint64_t rg_get_state_room(const struct rg_get_state *get)
+{
+    return (uint64_t)(get->lease->data + get->lease->capacity - get->body);
+}
+
+/* Sees to it that `size` bytes of the body fit into its lease, which was taken for one answer. Then
+ * what there is moves to a larger one. -ENOMEM: there is none now; -EMSGSIZE: there never will be.
+ */
+static inline int rg_get_state_reserve(struct rg_get_state *get, struct rg_slab_arena *slabs,
+                                       uint64_t size)
+{
+    if (size <= rg_get_state_room(get)) {
+        return 0;
+    }
+    if (size > rg_slab_size_max(slabs)) {
+        return -EMSGSIZE;
+    }
+    struct rg_lease *larger = rg_slab_take(slabs, (size_t)size);
+    if (larger == NULL) {
+        return -ENOMEM;
+    }
+    memcpy(larger->data, get->body, (size_t)get->received);
+    rg_lease_release(get->lease);
+    get->lease = larger;
+    get->body = larger->data;
+    return 0;
 }
 
 struct rg_list_state {

@@ -125,6 +125,46 @@ static void test_a_part_of_a_block_is_checked_alone(void)
     cache_case_close(&c);
 }
 
+static bool part_is_there(struct rg_cache *cache, uint64_t at)
+{
+    struct case_key k;
+    struct rg_cache_place place;
+    case_key_make(&k, 1);
+    bool found = rg_cache_find_byte(cache, &k.key, at, RG_CACHE_BY_ANY, &place);
+    RG_CHECK(!found || k.key.block == (RG_CACHE_PART | 1000));
+    if (found) {
+        rg_cache_place_drop(cache, &place);
+    }
+    return found;
+}
+
+/* Notes are in the table of a segment, from which a new index is made. */
+static void test_a_part_is_found_by_another_byte(void)
+{
+    struct cache_case c;
+    struct case_key k;
+    const struct rg_cache_record record = {.object_size = 3 * RG_CACHE_BLOCK_SIZE};
+    cache_case_open(&c);
+    struct rg_cache *cache = cache_case_start(&c, SIZE);
+    case_key_make(&k, 1);
+    k.key.block = RG_CACHE_PART | 1000;
+    body_fill(c.body, 200000, 1);
+    RG_CHECK(rg_cache_write(cache, &k.key, &record, c.body, 200000));
+    for (unsigned life = 0; life < 2; life++) {
+        rg_cache_flush(cache);
+        RG_CHECK(part_is_there(cache, 1000) && part_is_there(cache, 100000));
+        RG_CHECK(!part_is_there(cache, 999) && !part_is_there(cache, 201000));
+        if (life == 0) {
+            RG_CHECK_EQ(case_stats(cache).written, 1);
+            rg_cache_close(cache);
+            folder_empty(c.share);
+            cache = cache_case_start(&c, SIZE);
+        }
+    }
+    rg_cache_close(cache);
+    cache_case_close(&c);
+}
+
 static void test_a_second_life_finds_what_the_first_wrote(void)
 {
     struct cache_case c;
@@ -534,6 +574,7 @@ int main(int argc, char **argv)
         RG_TEST(test_another_key_is_not_found),
         RG_TEST(test_keys_that_cannot_be_cached),
         RG_TEST(test_a_part_of_a_block_is_checked_alone),
+        RG_TEST(test_a_part_is_found_by_another_byte),
         RG_TEST(test_a_second_life_finds_what_the_first_wrote),
         RG_TEST(test_two_caches_share_a_folder),
         RG_TEST(test_segments_are_open_before_they_are_read),

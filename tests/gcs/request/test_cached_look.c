@@ -63,8 +63,9 @@ static void test_blocks_and_parts_of_one_object(void)
     RG_CHECK(!is_missing(&c, 5, 10));
     RG_CHECK(is_missing(&c, 0, BLOCK + 1));
     RG_CHECK(!is_missing(&c, BLOCK + 100, 1000));
-    RG_CHECK(!is_missing(&c, BLOCK + 100, BLOCK));
-    RG_CHECK(is_missing(&c, BLOCK + 101, 10));
+    RG_CHECK(!is_missing(&c, BLOCK + 500, 400));
+    RG_CHECK(is_missing(&c, BLOCK + 100, BLOCK));
+    RG_CHECK(is_missing(&c, BLOCK + 99, 10));
     RG_CHECK(!is_missing(&c, 2 * BLOCK, 0));
     struct rg_get newest = {.bucket = "bucket", .object = "object", .length = RG_WHOLE};
     RG_CHECK(!rg_cached_is_missing(c.client, &newest, BLOCK));

@@ -196,6 +196,101 @@ static void test_a_range_that_was_read_is_there(void)
     close_all(&world);
 }
 
+/* The ranges that were sent, from the first request that is meant: "0-99 200-299". */
+static void check_sent(struct world *world, uint32_t first, const char *ranges)
+{
+    char sent[256] = "";
+    for (uint32_t i = first; i < requests_of(world); i++) {
+        const char *range =
+            strcasestr(rg_scripted_server_head(world->c.server, i), "\r\nRange: bytes=");
+        RG_CHECK(range != NULL);
+        range += strlen("\r\nRange: bytes=");
+        size_t size = strcspn(range, "\r");
+        RG_CHECK(strlen(sent) + size + 2 < sizeof(sent));
+        strcat(sent, *sent == '\0' ? "" : " ");
+        strncat(sent, range, size);
+    }
+    RG_CHECK_STR(sent, ranges);
+}
+
+static void test_what_lacks_of_a_range_is_sent_for(void)
+{
+    const struct rg_step script[] = {RG_READ, OBJECT(LARGE), RG_AGAIN};
+    const struct rg_step *const scripts[] = {script};
+    static const struct {
+        uint64_t offset, length;
+        const char *sent;
+    } rows[] = {
+        {700000, 900000, "700000-1599999"},
+        {800000, 100000, ""},  /* in a part, by another byte */
+        {1500000, 100000, ""}, /* in the next one, up to its end */
+        {1590000, 20000, "1600000-1609999"},
+        {690000, 20000, "690000-699999"},
+        {600000, 1500000, "600000-689999 1610000-2099999"},
+        {600000, 1500000, ""},
+        {2500000, 10000, "2500000-2509999"},
+        {2400000, 200000, "2400000-2599999"}, /* too little to send twice */
+        /* Of three parts that share a granule, the one between is not found. */
+        {0, 3000000, "0-699999 2100000-2999999"},
+        {1, 2999999, ""},
+    };
+    struct world world;
+    open_with(&world, scripts, 1, false);
+    for (size_t i = 0; i < RG_ARRAY_LEN(rows); i++) {
+        uint32_t before = requests_of(&world);
+        uint32_t requests = rows[i].sent[0] != '\0';
+        for (const char *c = rows[i].sent; *c != '\0'; c++) {
+            requests += *c == ' ';
+        }
+        uint8_t *own = i % 2 == 0 ? malloc(rows[i].length) : NULL;
+        const struct rg_get get = {.generation = GENERATION,
+                                   .offset = rows[i].offset,
+                                   .length = rows[i].length,
+                                   .buf = own,
+                                   .buf_size = own != NULL ? rows[i].length : 0};
+        check_get(&world, &get, rows[i].length, requests);
+        check_sent(&world, before, rows[i].sent);
+        free(own);
+    }
+    RG_CHECK_EQ(rg_test_stats(&world.c).cache_bad, 0);
+    close_all(&world);
+}
+
+/* Blocks that are there are not sent for, whatever lies between them; the whole is compared. */
+static void test_what_lacks_of_an_object_is_sent_for(void)
+{
+    const struct rg_step script[] = {RG_READ, OBJECT(APART), RG_AGAIN};
+    const struct rg_step *const scripts[] = {script};
+    const struct rg_get whole = {.generation = GENERATION};
+    struct world world;
+    open_with(&world, scripts, 1, false);
+    fill(&world, &(struct rg_get){.generation = GENERATION, .length = BLOCK});
+    fill(&world,
+         &(struct rg_get){.generation = GENERATION, .offset = 3 * BLOCK, .length = 2 * BLOCK});
+    fill(&world, &(struct rg_get){.generation = GENERATION, .offset = 7 * BLOCK});
+    check_get(&world, &whole, APART, 2);
+    check_sent(&world, 3, "1048576-3145727 5242880-7340031");
+    check_get(&world, &whole, APART, 0);
+    close_all(&world);
+}
+
+/* Many gaps are sent for, but not very many. */
+static void test_the_last_gap_has_all_of_the_rest(void)
+{
+    const struct rg_step script[] = {RG_READ, OBJECT(11 * BLOCK), RG_AGAIN};
+    const struct rg_step *const scripts[] = {script};
+    struct world world;
+    open_with(&world, scripts, 1, false);
+    for (uint64_t block = 1; block < 11; block += 2) {
+        fill(&world,
+             &(struct rg_get){.generation = GENERATION, .offset = block * BLOCK, .length = BLOCK});
+    }
+    check_get(&world, &(struct rg_get){.generation = GENERATION, .length = 11 * BLOCK}, 11 * BLOCK,
+              5);
+    check_sent(&world, 9, "8388608-11534335");
+    close_all(&world);
+}
+
 static void test_what_is_behind_the_object_or_too_large_is_the_servers_to_refuse(void)
 {
     const struct rg_step script[] = {RG_READ, OBJECT(SIZE), RG_AGAIN};
@@ -258,6 +353,101 @@ static void test_the_newest_generation_is_asked_for(void)
     RG_CHECK_STATUS(&done, NOT_FOUND);
     RG_CHECK_EQ(done.size, 0);
     rg_lease_release(done.lease);
+    close_all(&world);
+}
+
+/* A part is there of what is asked for: the answer for the rest tells the generation. */
+static void test_the_rest_of_the_newest_generation(void)
+{
+    const struct rg_step script[] = {RG_READ, OBJECT(LARGE), RG_AGAIN};
+    const struct rg_step *const scripts[] = {script};
+    struct world world;
+    open_with(&world, scripts, 1, false);
+    check_get(&world, &(struct rg_get){.offset = BLOCK, .length = BLOCK}, BLOCK, 1);
+    check_get(&world, &(struct rg_get){.offset = BLOCK, .length = BLOCK + 10}, BLOCK + 10, 1);
+    check_get(&world, &(struct rg_get){.offset = 100, .length = 2 * BLOCK - 90}, 2 * BLOCK - 90, 1);
+    check_sent(&world, 1, "2097152-2097161 100-1048575");
+    for (uint32_t i = 1; i < 3; i++) {
+        const char *head = rg_scripted_server_head(world.c.server, i);
+        RG_CHECK(strstr(head, "eneration") == NULL);
+    }
+    check_get(&world, &(struct rg_get){0}, LARGE, 1);
+    RG_CHECK_EQ(rg_test_stats(&world.c).cache_hits, 0);
+    close_all(&world);
+}
+
+/* It is replaced before the rest is sent for: nothing of the older one is handed out, and no
+ * attempt has failed. */
+static void check_replaced(uint64_t offset, uint64_t length, uint32_t requests)
+{
+    const struct rg_step other = {
+        .kind = RG_STEP_SEND_OBJECT, .size = LARGE, .text = rg_test_object_fields(LARGE, OTHER)};
+    const struct rg_step script[] = {RG_READ, OBJECT(LARGE), RG_READ, other,
+                                     RG_READ, other,         RG_END};
+    const struct rg_step *const scripts[] = {script, script};
+    struct world world;
+    open_as(&world, &(struct rg_test_client){
+                        .scripts = scripts, .script_count = 2, .options = {.attempts_max = 1}});
+    fill(&world, &(struct rg_get){.offset = BLOCK, .length = BLOCK});
+    const struct rg_get get = {.offset = offset, .length = length};
+    struct rg_completion done = get_of(&world, &get);
+    RG_CHECK_STATUS(&done, OK);
+    RG_CHECK_BYTES(&done, offset, length);
+    RG_CHECK_EQ(done.generation, OTHER);
+    RG_CHECK_EQ(requests_of(&world) - 1, requests);
+    rg_lease_release(done.lease);
+    close_all(&world);
+}
+
+static void test_an_object_is_replaced_before_the_rest_is_read(void)
+{
+    check_replaced(BLOCK, BLOCK + 10, 2);
+    /* What lacks is the beginning, which is of the new one. */
+    check_replaced(100, 2 * BLOCK, 2);
+    check_replaced(100, BLOCK / 2, 1);
+}
+
+static void test_an_object_is_gone_before_the_rest_is_read(void)
+{
+    const struct rg_step script[] = {
+        RG_READ, OBJECT(LARGE),
+        RG_READ, RG_SEND("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"),
+        RG_END,
+    };
+    const struct rg_step *const scripts[] = {script};
+    struct world world;
+    uint8_t *own = malloc(2 * BLOCK);
+    open_with(&world, scripts, 1, false);
+    fill(&world, &(struct rg_get){.offset = BLOCK, .length = BLOCK});
+    struct rg_completion done = get_of(
+        &world,
+        &(struct rg_get){.offset = BLOCK, .length = 2 * BLOCK, .buf = own, .buf_size = 2 * BLOCK});
+    RG_CHECK_STATUS(&done, NOT_FOUND);
+    RG_CHECK_EQ(done.size, 0);
+    rg_lease_release(done.lease);
+    free(own);
+    close_all(&world);
+}
+
+/* The bytes of a gap break off: the rest of the gap is sent for, and then the cache goes on. */
+static void test_a_gap_breaks_off(void)
+{
+    struct rg_step half = OBJECT(LARGE);
+    half.body_max = 1001;
+    const struct rg_step first[] = {RG_READ, OBJECT(LARGE), RG_READ, half, RG_CUT};
+    const struct rg_step second[] = {RG_READ, OBJECT(LARGE), RG_AGAIN};
+    const struct rg_step *const scripts[] = {first, second};
+    const struct rg_get get = {.generation = GENERATION, .offset = 5, .length = 2 * BLOCK};
+    struct world world;
+    open_with(&world, scripts, 2, false);
+    fill(&world, &(struct rg_get){.generation = GENERATION, .offset = BLOCK, .length = BLOCK});
+    uint32_t before = requests_of(&world);
+    struct rg_completion done = get_of(&world, &get);
+    RG_CHECK_STATUS(&done, OK);
+    RG_CHECK_BYTES(&done, 5, 2 * BLOCK);
+    rg_lease_release(done.lease);
+    check_sent(&world, before, "5-1048575 1005-1048575 2097152-2097156");
+    check_get(&world, &get, 2 * BLOCK, 0);
     close_all(&world);
 }
 
@@ -614,8 +804,15 @@ int main(int argc, char **argv)
         RG_TEST(test_a_whole_object_of_a_known_generation_is_sent_once),
         RG_TEST(test_ranges_of_a_whole_object),
         RG_TEST(test_a_range_that_was_read_is_there),
+        RG_TEST(test_what_lacks_of_a_range_is_sent_for),
+        RG_TEST(test_what_lacks_of_an_object_is_sent_for),
+        RG_TEST(test_the_last_gap_has_all_of_the_rest),
         RG_TEST(test_what_is_behind_the_object_or_too_large_is_the_servers_to_refuse),
         RG_TEST(test_the_newest_generation_is_asked_for),
+        RG_TEST(test_the_rest_of_the_newest_generation),
+        RG_TEST(test_an_object_is_replaced_before_the_rest_is_read),
+        RG_TEST(test_an_object_is_gone_before_the_rest_is_read),
+        RG_TEST(test_a_gap_breaks_off),
         RG_TEST(test_conditions_are_the_servers_to_judge),
         RG_TEST(test_what_is_stored_with_gzip_is_not_kept),
         RG_TEST(test_many_ranges),
