@@ -40,14 +40,37 @@ static bool method_parse(const char *text, enum rg_upload_method *out_method)
 }
 
 /* It becomes a header field, which the name of the object must not be blamed for. */
-static bool content_type_check(const char *text)
+static bool field_set(const char **field, const char *option, const char *text)
 {
+    *field = text;
     for (const char *c = text; *c != '\0'; c++) {
         if (iscntrl((unsigned char)*c)) {
-            cli_usage("--content-type must not have control characters, got \"%s\"", text);
+            cli_usage("%s must not have control characters, got \"%s\"", option, text);
             return false;
         }
     }
+    return true;
+}
+
+/* Cuts the text at its "=". */
+static bool metadata_add(struct cp_options *options, char *text)
+{
+    struct rg_metadata *added = &options->metadata[options->metadata_count];
+    char *value = strchr(text, '=');
+    if (value == NULL || value == text) {
+        cli_usage("--custom-metadata needs KEY=VALUE, got \"%s\"", text);
+        return false;
+    }
+    if (options->metadata_count == CP_METADATA_MAX) {
+        cli_usage("there are more than %d of --custom-metadata", CP_METADATA_MAX);
+        return false;
+    }
+    if (!field_set(&added->key, "--custom-metadata", text)) {
+        return false;
+    }
+    *value = '\0';
+    added->value = value + 1;
+    options->metadata_count++;
     return true;
 }
 
@@ -214,6 +237,9 @@ enum {
     OPTION_INCLUDE,
     OPTION_EXCLUDE,
     OPTION_DELETE,
+    OPTION_CACHE_CONTROL,
+    OPTION_CONTENT_ENCODING,
+    OPTION_METADATA,
 };
 
 static const struct option cp_option_table[] = {
@@ -230,6 +256,10 @@ static const struct option cp_option_table[] = {
     {"literal", no_argument, NULL, OPTION_LITERAL},
     {"include", required_argument, NULL, OPTION_INCLUDE},
     {"exclude", required_argument, NULL, OPTION_EXCLUDE},
+    {"cache-control", required_argument, NULL, OPTION_CACHE_CONTROL},
+    {"content-encoding", required_argument, NULL, OPTION_CONTENT_ENCODING},
+    {"custom-metadata", required_argument, NULL, OPTION_METADATA},
+    {"storage-class", required_argument, NULL, 's'},
     {0}};
 
 static bool filter_option(struct filter *filter, const char *name, enum filter_kind kind)
@@ -270,8 +300,15 @@ static bool cp_option(struct cp_options *options, int option)
     case OPTION_EXCLUDE:
         return filter_option(&options->filter, "--exclude", FILTER_EXCLUDE);
     case OPTION_CONTENT_TYPE:
-        options->content_type = optarg;
-        return content_type_check(optarg);
+        return field_set(&options->content_type, "--content-type", optarg);
+    case OPTION_CACHE_CONTROL:
+        return field_set(&options->cache_control, "--cache-control", optarg);
+    case OPTION_CONTENT_ENCODING:
+        return field_set(&options->content_encoding, "--content-encoding", optarg);
+    case OPTION_METADATA:
+        return metadata_add(options, optarg);
+    case 's':
+        return field_set(&options->storage_class, "--storage-class", optarg);
     case OPTION_METHOD:
         return method_parse(optarg, &options->method);
     case OPTION_MATCH:
@@ -299,7 +336,8 @@ static int command_run(struct cp_options *options, const struct option *table, i
     struct cli_connection connection = {0};
     int option;
     bool ok;
-    while ((option = cli_getopt(argc, argv, ":rRn", table)) != -1) {
+    while ((option = cli_getopt(
+                argc, argv, options->moves || options->syncs ? ":rRn" : ":rRns:", table)) != -1) {
         if (cli_connection_option(&connection, option, optarg, &ok)) {
             if (!ok) {
                 return CLI_USAGE;
@@ -455,6 +493,12 @@ const struct cli_command cli_cp = {
         "  --content-type TYPE\n"
         "                     of the objects, also of those that are there already; default: by\n"
         "                     the file's extension, \"\" for application/octet-stream\n"
+        "  --cache-control TEXT\n"
+        "  --content-encoding TEXT\n"
+        "  --custom-metadata KEY=VALUE\n"
+        "                     the same of other metadata; the last may be given several times\n"
+        "  -s, --storage-class CLASS\n"
+        "                     of objects that files become; default: the bucket's\n"
         "  --method METHOD    how objects are written: auto, single, resumable, multipart or\n"
         "                     compose; default: auto\n"
         "  --part-size SIZE   size of the parts of large objects; default: 8M to read, 16M to\n"

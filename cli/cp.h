@@ -9,7 +9,7 @@
  *   cp_copy.c     ... an object to be another one
  *   cp_move.c     the source of a move, when the destination has its bytes
  *   cp_sync.c     what only the destination of `ringest rsync --delete` has
- *   cp_retype.c   the type of an object that has its bytes already
+ *   cp_retype.c   type and metadata of an object that has its bytes already
  *
  * A worker does the work on files itself, while the requests of its other items go on; none of them
  * waits for another, except where there is nothing to do. */
@@ -27,6 +27,8 @@
 #include <stdatomic.h>
 #include <sys/stat.h>
 
+#define CP_METADATA_MAX 64
+
 struct cp_options {
     bool recursive, dry_run, no_clobber, follow_symlinks, json;
     bool literal; /* no name of a source has wildcards */
@@ -36,6 +38,10 @@ struct cp_options {
     struct filter filter;
     int64_t if_generation_match; /* of what is at the destination; 0: no condition */
     const char *content_type;    /* NULL: by the file's name; "": the service's default */
+    /* Of objects that are written, too; NULL: nothing is said. */
+    const char *cache_control, *content_encoding, *storage_class;
+    struct rg_metadata metadata[CP_METADATA_MAX];
+    size_t metadata_count;
     enum rg_upload_method method;
     uint64_t part_size;
     uint32_t concurrency;
@@ -192,7 +198,7 @@ void cp_copy_start(struct cp_worker *worker, struct cp_item *item);
 void cp_copy_take(struct cp_worker *worker, const struct cp_job *job,
                   const struct rg_completion *completion);
 
-/* Whether objects that have their bytes already get a type all the same. */
+/* Whether objects that have their bytes already get a type or other metadata all the same. */
 bool cp_retypes(const struct cp_options *options);
 void cp_retype_start(struct cp_worker *worker, struct cp_item *item);
 /* The same from what is known of the object. */

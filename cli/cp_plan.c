@@ -646,6 +646,25 @@ static bool places_overlap(const char *a, const char *b)
     return ends && strncmp(left.name, right.name, size) == 0;
 }
 
+/* The destination is a file or a folder of this machine. */
+static int files_check(const struct cp_options *options, const char *destination)
+{
+    if (options->content_type != NULL) {
+        return cli_usage("--content-type is for objects that are written; \"%s\" is a file",
+                         destination);
+    }
+    if (cp_retypes(options) || options->storage_class != NULL) {
+        return cli_usage("metadata and storage classes are for objects that are written; \"%s\" is "
+                         "a file",
+                         destination);
+    }
+    if (options->if_generation_match != 0) {
+        return cli_usage("--if-generation-match is for objects that are written; \"%s\" is a file",
+                         destination);
+    }
+    return CLI_DONE;
+}
+
 int cp_plan_check(const struct cp_options *options, char *const *sources, size_t source_count,
                   const char *destination)
 {
@@ -674,6 +693,10 @@ int cp_plan_check(const struct cp_options *options, char *const *sources, size_t
             return cli_usage("with \"-\" there must be one source, and neither -r nor wildcards");
         }
         has_pattern = has_pattern || is_pattern;
+        if (options->storage_class != NULL && cli_is_uri(sources[i])) {
+            return cli_usage("--storage-class is for files that are copied to a bucket, got \"%s\"",
+                             sources[i]);
+        }
         if (is_stream(sources[i]) && (uri = (struct cli_uri){0}, true) &&
             (!cli_parse_uri(destination, &uri) || uri.name[0] == '\0' ||
              names_a_place(destination))) {
@@ -688,13 +711,8 @@ int cp_plan_check(const struct cp_options *options, char *const *sources, size_t
     if (options->syncs && places_overlap(sources[0], destination)) {
         return cli_usage("one of \"%s\" and \"%s\" lies within the other", sources[0], destination);
     }
-    if (options->content_type != NULL && !to_bucket) {
-        return cli_usage("--content-type is for objects that are written; \"%s\" is a file",
-                         destination);
-    }
-    if (options->if_generation_match != 0 && !to_bucket) {
-        return cli_usage("--if-generation-match is for objects that are written; \"%s\" is a file",
-                         destination);
+    if (!to_bucket && files_check(options, destination) != CLI_DONE) {
+        return CLI_USAGE;
     }
     if (options->if_generation_match != 0 && options->no_clobber) {
         return cli_usage("--no-clobber and --if-generation-match exclude each other");

@@ -1,6 +1,7 @@
-/* The type of an object that has its bytes: it was there already, or the server has just copied it.
+/* Type and metadata of an object that has its bytes: it was there already, or the server has just
+ * copied it.
  *
- *   stat -> update, if the type is another one
+ *   stat -> update, if anything is another
  *
  * The update is conditional on the generation whose bytes were compared and on the metageneration
  * that was seen, so that it changes nothing that somebody else has written meanwhile, and can be
@@ -11,7 +12,43 @@
 
 bool cp_retypes(const struct cp_options *options)
 {
-    return options->content_type != NULL && options->content_type[0] != '\0';
+    return (options->content_type != NULL && options->content_type[0] != '\0') ||
+           options->cache_control != NULL || options->content_encoding != NULL ||
+           options->metadata_count > 0;
+}
+
+/* Where "" was given there is to be nothing. */
+static bool is_said(const char *wanted, const char *found)
+{
+    return wanted == NULL || strcmp(wanted, found != NULL ? found : "") == 0;
+}
+
+static bool has_metadata(const struct rg_object_info *info, const struct rg_metadata *wanted)
+{
+    for (size_t i = 0; i < info->metadata_count; i++) {
+        if (strcmp(info->metadata[i].key, wanted->key) == 0) {
+            return info->metadata[i].value != NULL &&
+                   strcmp(info->metadata[i].value, wanted->value) == 0;
+        }
+    }
+    return false;
+}
+
+static const char *type_wanted(const struct cp_options *options)
+{
+    bool is_any = options->content_type != NULL && options->content_type[0] != '\0';
+    return is_any ? options->content_type : NULL;
+}
+
+static bool has_all(const struct cp_options *options, const struct rg_object_info *info)
+{
+    bool all = is_said(type_wanted(options), info->content_type) &&
+               is_said(options->cache_control, info->cache_control) &&
+               is_said(options->content_encoding, info->content_encoding);
+    for (size_t i = 0; i < options->metadata_count && all; i++) {
+        all = has_metadata(info, &options->metadata[i]);
+    }
+    return all;
 }
 
 static void submitted(struct cp_worker *worker, struct cp_item *item, struct cp_job *job, int rc)
@@ -25,10 +62,15 @@ static void submitted(struct cp_worker *worker, struct cp_item *item, struct cp_
 static void update_submit(struct cp_worker *worker, struct cp_item *item, int64_t generation,
                           int64_t metageneration)
 {
+    const struct cp_options *options = worker->run->options;
     struct rg_update update = {
         .bucket = item->bucket,
         .object = item->name,
-        .content_type = worker->run->options->content_type,
+        .content_type = type_wanted(options),
+        .content_encoding = options->content_encoding,
+        .cache_control = options->cache_control,
+        .metadata = options->metadata,
+        .metadata_count = options->metadata_count,
         .conditions = {.if_generation_match = generation,
                        .if_metageneration_match = metageneration},
     };
@@ -41,8 +83,7 @@ static void update_submit(struct cp_worker *worker, struct cp_item *item, int64_
 void cp_retype_info(struct cp_worker *worker, struct cp_item *item,
                     const struct rg_object_info *info)
 {
-    const char *type = info->content_type != NULL ? info->content_type : "";
-    if (strcmp(type, worker->run->options->content_type) == 0) {
+    if (has_all(worker->run->options, info)) {
         cp_item_done(worker, item, item->is_same ? CP_SKIPPED : CP_COPIED);
     } else {
         update_submit(worker, item, info->object.generation, info->metageneration);
@@ -71,9 +112,10 @@ void cp_retype_take(struct cp_worker *worker, const struct cp_job *job,
     } else if (completion->status == RG_STATUS_OK) {
         cp_item_done(worker, item, item->is_same ? CP_UPDATED : CP_COPIED);
     } else if (changed) {
-        cp_item_fail(worker, item,
-                     "gs://%s/%s: changed by somebody else before its type was set; run it again",
-                     item->bucket, item->name);
+        cp_item_fail(
+            worker, item,
+            "gs://%s/%s: changed by somebody else before its metadata were set; run it again",
+            item->bucket, item->name);
     } else {
         cp_item_refused(worker, item, completion);
     }

@@ -1,5 +1,21 @@
-# Completion of ringest's command line for bash. Objects are not asked for: that would take a request
-# for each key.
+# Completion of ringest's command line for bash. Objects are asked for, with a time limit, if the word begins with
+# gs://BUCKET/.
+
+# The names that begin with $1, up to their next "/", quoted, because anybody may have named them. bash cuts words at
+# ":", so only what is behind it is offered.
+_ringest_objects() {
+    local line quoted
+    COMPREPLY=()
+    while IFS= read -r line; do
+        [[ $line == *[[:cntrl:]]* ]] && continue
+        printf -v quoted '%q' "${line#gs:}"
+        COMPREPLY+=("$quoted")
+    done < <(timeout 3 "${words[0]}" ls --quiet --literal -- "${1//\\/}" 2>/dev/null </dev/null | head -n 500)
+    compopt -o nospace +o filenames 2>/dev/null
+    if [ "${#COMPREPLY[@]}" -eq 1 ] && [[ ${COMPREPLY[0]} != */ ]]; then
+        compopt +o nospace 2>/dev/null
+    fi
+}
 
 _ringest() {
     local cur prev words cword
@@ -35,13 +51,17 @@ _ringest() {
         mapfile -t COMPREPLY < <(compgen -W 'auto single resumable multipart compose' -- "$cur")
         return
         ;;
+    --storage-class)
+        mapfile -t COMPREPLY < <(compgen -W 'STANDARD NEARLINE COLDLINE ARCHIVE' -- "$cur")
+        return
+        ;;
     --option)
         mapfile -t COMPREPLY < <(compgen -S = -W "$client" -- "$cur")
         return
         ;;
     --endpoint | --proxy | --threads | --memory | --range | --glob | --if-generation-match | --content-type | --part-size | \
         --concurrency | --count | --seconds | --object-size | --listen | --synthetic | --latency-ms | --conn-mbps | \
-        --rate-limit | --bucket | --to | --include | --exclude)
+        --rate-limit | --bucket | --to | --include | --exclude | --cache-control | --content-encoding | --custom-metadata)
         return
         ;;
     esac
@@ -52,7 +72,7 @@ _ringest() {
     cat) options="--range --literal $common" ;;
     cp)
         options="--recursive --no-clobber --dry-run --if-generation-match --content-type --method --part-size
-            --concurrency --follow-symlinks --literal --include --exclude --json $common"
+            --concurrency --follow-symlinks --literal --include --exclude --cache-control --content-encoding --custom-metadata --storage-class --json $common"
         ;;
     rm) options="--recursive --dry-run --if-generation-match --unfinished --older-than --literal --json $common" ;;
     manifest) options="--long --folder-markers --json $common" ;;
@@ -71,7 +91,14 @@ _ringest() {
     hash) options="--hex --literal --json $common" ;;
     *) return ;;
     esac
-    if [[ $cur == -* ]]; then
+    local place=$cur
+    # Without bash-completion's help, the word is what stands behind "gs:".
+    if [[ $cur == //* && $prev == : && ${COMP_WORDS[COMP_CWORD - 2]} == gs ]]; then
+        place=gs:$cur
+    fi
+    if [[ $place == gs://*/* && $place != gs:///* ]]; then
+        _ringest_objects "$place"
+    elif [[ $cur == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$options" -- "$cur")
     elif [ "${words[1]} $cword" = 'manifest 2' ]; then
         mapfile -t COMPREPLY < <(compgen -W 'save show' -- "$cur")

@@ -6,9 +6,10 @@ import pathlib
 import re
 import shutil
 import subprocess
+import tempfile
 import unittest
 
-from support import Case, ringest
+from support import PROGRAM, Case, Emulator, environment, ringest
 
 ROOT = pathlib.Path(os.environ["RINGEST_TESTS"]).parent
 COMMANDS = re.findall(r"^  (\w+) ", ringest("--help").stdout.decode(), re.MULTILINE)
@@ -87,6 +88,40 @@ class Docs(Case):
             with self.subTest(command):
                 self.assertEqual(completed(command, ["--"]), helped(command) | {"--help"})
         self.assertEqual(completed("cp", ["--method", "re"]), {"resumable"})
+
+    @unittest.skipUnless(shutil.which("bash"), "no bash")
+    def test_objects_in_bash(self):
+        """By the program itself; nothing is offered where there is no server."""
+        with Emulator("--plain") as server, tempfile.TemporaryDirectory() as folder:
+            for name in ("run/1", "run/2", "run*", "read me", "$(exit)", "bell\x07"):
+                server.put("bucket", name, b"x")
+            tool = pathlib.Path(folder, "ringest")
+            tool.symlink_to(PROGRAM)
+            for typed, offered in (
+                ("gs://bucket/", ["//bucket/run/", r"//bucket/\$\(exit\)", r"//bucket/read\ me", r"//bucket/run\*"]),
+                (r"gs://bucket/read\ m", [r"//bucket/read\ me"]),
+                ("gs://bucket/run/", ["//bucket/run/1", "//bucket/run/2"]),
+                (r"gs://bucket/run\*", [r"//bucket/run\*"]),
+                ("gs://bucket/none", []),
+                ("gs://other/", []),
+            ):
+                for words in ([typed], ["gs", ":", typed[3:]]):
+                    line = " ".join(f"'{word}'" for word in words)
+                    script = f"""
+                        . '{ROOT}/cli/completion/ringest.bash'
+                        timeout() {{ shift; "$@"; }}
+                        COMP_WORDS=('{tool}' cat {line}); COMP_CWORD={len(words) + 1}
+                        _ringest
+                        printf '%s\\n' "${{COMPREPLY[@]}}" """
+                    done = subprocess.run(
+                        ["bash", "-c", script],
+                        capture_output=True,
+                        check=True,
+                        text=True,
+                        env=environment(STORAGE_EMULATOR_HOST=server.endpoint),
+                    )
+                    self.assertEqual([line for line in done.stdout.splitlines() if line], offered, words)
+                    self.assertEqual(done.stderr, "")
 
     def test_zsh(self):
         text = (ROOT / "cli/completion/_ringest").read_text()

@@ -1,5 +1,6 @@
 """`ringest mv`, and which files of a tree are meant."""
 
+import json
 import os
 import pathlib
 import tempfile
@@ -127,6 +128,33 @@ class Move(ServedCase):
         self.ok(self.ringest("cp", "--exclude=1*", self.bucket + "/**.jpg", self.bucket + "/flat/"))
         self.assertEqual(self.names(), ["flat/3.jpg", "tree/1.jpg", "tree/a/b/3.jpg"])
         self.fails(self.ringest("cp", "--include=", "a", self.bucket), USAGE, "--include needs a pattern")
+
+    def test_metadata(self):
+        self.write("a")
+        given = ("--cache-control=no-store", "--content-encoding=identity", "--custom-metadata=k=v=w", "-s", "NEARLINE")
+
+        def stat(name):
+            return json.loads(self.ok(self.ringest("stat", "--json", f"{self.bucket}/{name}")))
+
+        self.ok(self.ringest("cp", *given, self.folder / "a", self.bucket))
+        info = stat("a")
+        self.assertEqual((info["cache_control"], info["content_encoding"]), ("no-store", "identity"))
+        self.assertEqual((info["storage_class"], info["metadata"]), ("NEARLINE", {"k": "v=w"}))
+        # What has its bytes gets the rest without being copied, once.
+        for updated in (1, 0):
+            said = self.ok(self.ringest("cp", "--custom-metadata=l=m", self.folder / "a", self.bucket, "--json"))
+            self.assertEqual((json.loads(said)["copied"], json.loads(said)["updated"]), (0, updated))
+        self.assertEqual((stat("a")["metadata"], stat("a")["generation"]), ({"k": "v=w", "l": "m"}, info["generation"]))
+        # Copies of the server have those of the source, and what is given.
+        self.ok(self.ringest("cp", "--cache-control=public", self.bucket + "/a", self.bucket + "/b"))
+        self.assertEqual((stat("b")["cache_control"], stat("b")["metadata"]), ("public", {"k": "v=w", "l": "m"}))
+        self.ok(self.mv(self.bucket + "/b", self.bucket + "/c"))
+        self.assertEqual((stat("c")["cache_control"], stat("c")["metadata"]), ("public", {"k": "v=w", "l": "m"}))
+        self.fails(
+            self.ringest("cp", "-s", "NEARLINE", self.bucket + "/a", self.bucket + "/d"), USAGE, "--storage-class"
+        )
+        self.fails(self.ringest("cp", "--custom-metadata=k", self.folder / "a", self.bucket), USAGE, "KEY=VALUE")
+        self.fails(self.ringest("cp", "--cache-control=x", self.bucket + "/a", self.folder), USAGE, "is a file")
 
     def test_usage(self):
         self.fails(self.mv(self.bucket + "/a"), USAGE, "a source and a destination")

@@ -24,7 +24,19 @@ OPTIONS = {
     "hash": CONNECTION + ("--hex", "--literal", "--json"),
     "cp": CONNECTION
     + ("--recursive", "--no-clobber", "--dry-run", "--if-generation-match", "--content-type", "--method")
-    + ("--part-size", "--concurrency", "--follow-symlinks", "--include", "--exclude", "--literal", "--json"),
+    + (
+        "--part-size",
+        "--concurrency",
+        "--follow-symlinks",
+        "--cache-control",
+        "--content-encoding",
+        "--custom-metadata",
+        "--storage-class",
+        "--include",
+        "--exclude",
+        "--literal",
+        "--json",
+    ),
     "mv": CONNECTION
     + ("--no-clobber", "--dry-run", "--content-type", "--concurrency", "--include", "--exclude", "--literal", "--json"),
     "rsync": CONNECTION
