@@ -41,7 +41,7 @@ class Lane(Protocol):
         """A copy on the device. Within entered()."""
 
     def copy_into(self, target: torch.Tensor, host: torch.Tensor) -> None:
-        """Into memory of the device. Within entered()."""
+        """Into memory of the device, which nobody else is given before the copy is done. Within entered()."""
 
     def mark(self) -> Mark:
         """Behind all copies so far. Within entered()."""
@@ -119,6 +119,9 @@ class StreamLane:
         return host.to(self.device, non_blocking=True, copy=True)
 
     def copy_into(self, target: torch.Tensor, host: torch.Tensor) -> None:
+        # PyTorch gives memory that was let go of to the stream that allocated it, at once: also if whoever waits for the
+        # copy was interrupted. It notes by itself that the copy reads from pinned memory.
+        target.record_stream(self._stream)
         target.copy_(host, non_blocking=True)
 
     def mark(self) -> Mark:

@@ -75,7 +75,8 @@ class Staging:
 
     Invariant: each piece is in one of the two lists or FILLING, and there are no more of them than _pieces_max. Before it is
     left, whoever fills pieces has ended that; leaving it waits for all copies, also if an exception leaves it, so that
-    neither pieces nor targets are let go of while a device uses them."""
+    neither pieces nor targets are let go of while a device uses them. If an interrupt comes before finish() has begun to
+    wait, PyTorch keeps their memory until then (StreamLane.copy_into)."""
 
     def __init__(self, piece_size: int, pieces_max: int):
         assert piece_size * pieces_max <= STAGED_MAX
