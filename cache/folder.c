@@ -17,7 +17,8 @@ struct walk {
     bool verify;
     struct rg_cache_folder_totals totals;
     struct rg_cache_files files;
-    uint8_t *record; /* memory for a whole one */
+    uint8_t *record;       /* memory for a whole one */
+    uint64_t bytes_before; /* of files that have been walked */
 };
 
 static int walk_open(struct walk *walk, const char *folder)
@@ -68,11 +69,16 @@ static int record_walk(struct walk *walk, const char *name, int fd,
                        const struct rg_cache_content *content)
 {
     /* Without a header that can be read there is no key to tell. */
-    struct rg_cache_entry entry = {.segment = name, .key = {"", "", "", 0, 0}};
+    struct rg_cache_entry entry = {
+        .segment = name,
+        .key = {"", "", "", 0, 0},
+        .bytes_before = walk->bytes_before + (uint64_t)content->place * RG_CACHE_UNIT,
+        .bytes_all = walk->files.size,
+    };
     entry.error = record_read(walk, fd, content, &entry);
     walk->totals.records++;
     walk->totals.damaged_records += entry.error < 0;
-    bool wanted = walk->each != NULL && (walk->verify ? entry.error < 0 : entry.error == 0);
+    bool wanted = walk->each != NULL && (walk->verify || entry.error == 0);
     return wanted ? walk->each(walk->context, &entry) : 0;
 }
 
@@ -115,6 +121,7 @@ static int folder_walk(struct walk *walk, const char *folder, bool remove)
         const struct rg_cache_file *file = &walk->files.files[i];
         uint64_t damaged = walk->totals.damaged_records;
         rc = segment_walk(walk, file);
+        walk->bytes_before += file->size;
         if (rc == 0 && remove && !file->is_open && walk->totals.damaged_records > damaged) {
             rc = file_remove(walk, file);
         }

@@ -13,6 +13,8 @@ struct rg_cache_entry {
     uint64_t object_size;
     uint32_t body_size;
     int error; /* verify: 0, or -EBADMSG: its bytes are damaged */
+    /* How far the walk is: bytes of files before this record, and in all. */
+    uint64_t bytes_before, bytes_all;
 };
 
 struct rg_cache_folder_totals {
@@ -28,8 +30,8 @@ typedef int rg_cache_entry_fn(void *context, const struct rg_cache_entry *entry)
 /* Each record of the folder, by its header. 0, what `each` returned, or a negative errno. */
 int rg_cache_list(const char *folder, rg_cache_entry_fn *each, void *context,
                   struct rg_cache_folder_totals *out_totals);
-/* Reads everything and checks it; `each` (may be NULL) gets the damaged records only. With `remove`
- * segments that have any are removed. 0, what `each` returned, or a negative errno. */
+/* Reads everything and checks it; `each` (may be NULL) gets all records, with what is wrong. With
+ * `remove` segments that have damaged ones are removed. 0, what `each` returned, or a negative errno. */
 int rg_cache_verify(const char *folder, bool remove, rg_cache_entry_fn *each, void *context,
                     struct rg_cache_folder_totals *out_totals);
 /* Removes the segments that were used the longest time ago until at most size_max bytes are left,

@@ -2,6 +2,7 @@
 #include "cli/cache.h"
 
 #include "cache/folder.h"
+#include "cli/progress.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -19,7 +20,8 @@ struct cache {
     struct cache_warming warming; /* its connection is that of all */
     const char *folder;           /* NULL: RINGEST_CACHE */
     bool json, removes, has_to, has_printed;
-    uint64_t to;
+    uint64_t to, blocks;
+    struct progress progress;
 };
 
 /* One of another user, or one that others may write to, is not used by clients either. */
@@ -82,6 +84,23 @@ static int entry_print(void *context, const struct rg_cache_entry *entry)
     printf("}");
     cache->has_printed = true;
     return ferror(stdout);
+}
+
+/* Prints what is damaged, where the line of progress is. */
+static int entry_verified(void *context, const struct rg_cache_entry *entry)
+{
+    struct cache *cache = context;
+    const struct progress_state state = {
+        .done = ++cache->blocks,
+        .bytes_done = entry->bytes_before,
+        .bytes_total = entry->bytes_all,
+    };
+    if (entry->error == 0) {
+        progress_draw(&cache->progress, &state);
+        return 0;
+    }
+    progress_clear(&cache->progress);
+    return entry_print(cache, entry);
 }
 
 static int entry_pass(void *context, const struct rg_cache_entry *entry)
@@ -151,7 +170,9 @@ static int verify(struct cache *cache)
     if (cache->json) {
         printf("{\"damaged_blocks\":[");
     }
-    int rc = rg_cache_verify(cache->folder, cache->removes, entry_print, cache, &totals);
+    progress_open(&cache->progress, "blocks", cache->json);
+    int rc = rg_cache_verify(cache->folder, cache->removes, entry_verified, cache, &totals);
+    progress_close(&cache->progress);
     if (rc < 0) {
         return folder_fail(cache, rc);
     }

@@ -121,10 +121,16 @@ void progress_draw(struct progress *progress, const struct progress_state *state
     line_draw(line);
 }
 
-void progress_close(struct progress *progress)
+void progress_clear(struct progress *progress)
 {
     if (progress->shown && progress->drawn_ns != 0) {
         line_clear();
+        progress->drawn_ns = 0;
     }
+}
+
+void progress_close(struct progress *progress)
+{
+    progress_clear(progress);
     progress->shown = false;
 }

@@ -34,6 +34,8 @@ void progress_open(struct progress *progress, const char *what, bool quiet);
  */
 bool progress_is_due(const struct progress *progress);
 void progress_draw(struct progress *progress, const struct progress_state *state);
+/* Takes the line away until it is drawn again, for what is printed in its place. */
+void progress_clear(struct progress *progress);
 /* Takes the line away. */
 void progress_close(struct progress *progress);
 

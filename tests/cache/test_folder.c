@@ -45,6 +45,22 @@ static void damage(struct cache_case *c, off_t at)
     closedir(dir);
 }
 
+struct walk {
+    unsigned records, damaged;
+    uint64_t bytes;
+};
+
+/* The walk goes forward, and not beyond its end. */
+static int entry_damaged(void *context, const struct rg_cache_entry *entry)
+{
+    struct walk *walk = context;
+    RG_CHECK(entry->bytes_before > walk->bytes && entry->bytes_before < entry->bytes_all);
+    walk->bytes = entry->bytes_before;
+    walk->records++;
+    walk->damaged += entry->error < 0;
+    return 0;
+}
+
 static void test_list_verify_prune(void)
 {
     struct cache_case c;
@@ -59,12 +75,15 @@ static void test_list_verify_prune(void)
     RG_CHECK_EQ(totals.segments, 2);
     RG_CHECK(totals.size > 40 * 30000 && totals.size < 40 * 31000);
     RG_CHECK_EQ(rg_cache_list(c.folder, entry_stop, NULL, &totals), 5);
-    count = 0;
-    RG_CHECK_EQ(rg_cache_verify(c.folder, false, entry_count, &count, &totals), 0);
-    RG_CHECK_EQ(count, 0);
+    struct walk walk = {0};
+    RG_CHECK_EQ(rg_cache_verify(c.folder, false, entry_damaged, &walk, &totals), 0);
+    RG_CHECK_EQ(walk.records, 40);
+    RG_CHECK_EQ(walk.damaged, 0);
+    RG_CHECK(walk.bytes > 39 * 30000 && walk.bytes < totals.size);
     damage(&c, RG_CACHE_HEAD_SIZE + 10000);
-    RG_CHECK_EQ(rg_cache_verify(c.folder, false, entry_count, &count, &totals), 0);
-    RG_CHECK_EQ(count, 1);
+    walk = (struct walk){0};
+    RG_CHECK_EQ(rg_cache_verify(c.folder, false, entry_damaged, &walk, &totals), 0);
+    RG_CHECK_EQ(walk.damaged, 1);
     RG_CHECK_EQ(totals.damaged_records, 1);
     RG_CHECK_EQ(rg_cache_verify(c.folder, true, NULL, NULL, &totals), 0);
     RG_CHECK_EQ(totals.removed_segments, 1);

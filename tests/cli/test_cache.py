@@ -3,10 +3,11 @@
 import json
 import os
 import pathlib
+import subprocess
 import tempfile
 import unittest
 
-from support import FAILED, USAGE, ServedCase
+from support import DONE, FAILED, PATIENCE_S, PROGRAM, USAGE, ServedCase, Terminal, environment
 
 
 class Cache(ServedCase):
@@ -64,6 +65,18 @@ class Cache(ServedCase):
         self.assertEqual((len(damaged["damaged_blocks"]), damaged["damaged"]), (1, 1))
         self.fails(self.cache("verify", self.folder, "--remove"), FAILED, "removed")
         self.ok(self.cache("verify", self.folder))
+
+    def test_verify_draws_its_progress_on_a_terminal(self):
+        self.warm("gs://made/part-")
+        terminal = Terminal()
+        verify = subprocess.Popen(
+            [PROGRAM, "cache", "verify", str(self.folder)],
+            env=environment(TERM="xterm"),
+            stderr=terminal.far,
+            stdout=subprocess.DEVNULL,
+        )
+        self.assertEqual(verify.wait(PATIENCE_S), DONE)
+        self.assertRegex(terminal.read(), r"\r.*1 blocks.*\r\033\[K")
 
     def test_prune(self):
         self.warm("gs://made/part-")
