@@ -118,7 +118,7 @@ _MODULES = [
     "retention",
     "safetensors",
 ]
-_MODULES += ["parquet", "tar", "tensorboard", "torch_checkpointing", "torchdata", "webdataset"]
+_MODULES += ["parquet", "ray", "tar", "tensorboard", "torch_checkpointing", "torchdata", "webdataset"]
 
 
 def __dir__() -> list[str]:

@@ -24,6 +24,7 @@ _PACKAGES = {
     "opentelemetry": _Package("'ringest[opentelemetry]'", "1.30", "1.45", "opentelemetry-api"),
     "prometheus_client": _Package("'ringest[prometheus]'", "0.20", "0.26", "prometheus-client"),
     "pyarrow": _Package("'ringest[parquet]'", "18", "26"),
+    "ray": _Package("'ringest[ray]'", "2.60", "2.60"),
     "torch": _Package("'ringest[torch]'", "2.11", "2.13"),
     "torch_checkpointing": _Package("'ringest[torch-checkpointing]'", "0.1", "0.1", "torch-checkpointing"),
     "torchdata": _Package("'ringest[torchdata]'", "0.10", "0.11"),
