@@ -1,6 +1,8 @@
 /* Sleeps and their causes: see waits.h. */
 #include "dataset/waits.h"
 
+#include "runtime/tracing.h"
+
 void rg_waits_begin(struct rg_waits *waits, const struct rg_runtime *runtime, uint64_t now_ns)
 {
     RG_ASSERT(waits->began_ns == 0);
@@ -32,5 +34,8 @@ void rg_waits_end(struct rg_waits *waits, const struct rg_runtime *runtime, uint
     RG_ASSERT(waits->began_ns != 0);
     rg_runtime_stages(runtime, spent_ns);
     divide(waits, spent_ns, waits->shares_ns[RG_STAGE_NONE] + (now_ns - waits->began_ns));
+    if (rg_tracing_is_on()) {
+        rg_tracing_sleep(waits->began_ns, now_ns);
+    }
     waits->began_ns = 0;
 }

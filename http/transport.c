@@ -6,6 +6,7 @@
 
 #include "runtime/errors.h"
 #include "runtime/log.h"
+#include "runtime/tracing.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -81,6 +82,26 @@ static uint32_t *opening_count(struct rg_transport *transport, enum rg_transport
     }
 }
 
+/* Of a trace: what the connection is at. */
+__attribute__((cold)) static void opening_trace(const struct rg_transport *transport,
+                                                enum rg_transport_state state)
+{
+    static const char *const names[RG_TRANSPORT_STATE_COUNT] = {
+        [RG_TRANSPORT_CONNECTING] = "connect",
+        [RG_TRANSPORT_TUNNELLING] = "proxy",
+        [RG_TRANSPORT_HANDSHAKING] = "tls",
+        [RG_TRANSPORT_OPEN] = "open",
+    };
+    const struct rg_loop *loop = transport->shared->loop;
+    const struct rg_trace_event event = {
+        .at_ns = loop->now_ns,
+        .connection = (uintptr_t)transport,
+        .what = names[state] != NULL ? names[state] : "closed",
+        .thread = loop->index,
+    };
+    rg_tracing_add(&event);
+}
+
 static void opening_note(struct rg_transport *transport, enum rg_transport_state state)
 {
     uint32_t *before = opening_count(transport, transport->state);
@@ -99,6 +120,9 @@ static void transport_enter(struct rg_transport *transport, enum rg_transport_st
     rg_log(RG_LOG_DEBUG, "transport of descriptor %d: %s -> %s (TLS: %s)", transport->socket.fd,
            states[transport->state].name, states[state].name, rg_tls_state_name(&transport->tls));
     opening_note(transport, state);
+    if (rg_tracing_is_on()) {
+        opening_trace(transport, state);
+    }
     transport->state = (uint8_t)state;
     RG_VERIFY(invariants(transport));
 }

@@ -10,6 +10,7 @@
 #include "http/answer.h"
 #include "runtime/clock.h"
 #include "runtime/log.h"
+#include "runtime/tracing.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -89,6 +90,9 @@ static void become(struct rg_request *request, enum rg_request_state state)
     }
     request->state = (uint8_t)state;
     stage_enter(request, stage_of(request, state));
+    if (rg_tracing_is_on()) {
+        rg_trace_stage(request, stage_of(request, state));
+    }
 }
 
 /* The functions of the step that the request is at. */
@@ -223,6 +227,9 @@ void rg_request_finish(struct rg_request *request, struct rg_completion *complet
     }
     if (RG_UNLIKELY(rg_log_enabled(RG_LOG_INFO))) {
         rg_trace_end(request, completion);
+    }
+    if (rg_tracing_is_on()) {
+        rg_trace_done(request, completion);
     }
     if (request->done != NULL) {
         request->ops->release(request);
@@ -651,6 +658,9 @@ static enum rg_body_action exchange_head(struct rg_exchange *x, const struct rg_
     struct rg_request *request = RG_CONTAINER_OF(x, struct rg_request, x);
     rg_traffic_answered(request);
     stage_enter(request, RG_STAGE_BODY);
+    if (rg_tracing_is_on()) {
+        rg_trace_stage(request, RG_STAGE_BODY);
+    }
     request->retry.retry_after_ns = 0;
     clock_note(request, head);
     if (is_success(request, head->status)) {

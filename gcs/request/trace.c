@@ -1,7 +1,11 @@
-/* Lines of the log about requests: see trace.h. */
+/* Lines of the log, and events, about requests: see trace.h. */
 #include "gcs/request/trace.h"
 
+#include "gcs/request/client_loop.h"
+#include "http/conn.h"
 #include "runtime/log.h"
+#include "runtime/stages.h"
+#include "runtime/tracing.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -82,4 +86,50 @@ void rg_trace_end(const struct rg_request *request, const struct rg_completion *
         rg_log_some(RG_LOG_INFO, WHAT "done after %u attempts", WHAT_OF(request),
                     request->attempts);
     }
+}
+
+static struct rg_trace_event event_of(const struct rg_request *request, const char *what)
+{
+    const struct rg_conn *conn = request->x.conn;
+    const struct rg_loop *loop = request->client_loop->loop;
+    return (struct rg_trace_event){
+        .at_ns = loop->now_ns,
+        .request = (uintptr_t)request,
+        .connection = conn != NULL ? (uintptr_t)&conn->transport : 0,
+        .operation = request->ops->verb,
+        .what = what,
+        .thread = loop->index,
+    };
+}
+
+/* The end of "bucket/object", which is what differs. */
+static void name_write(const struct rg_request *request, char out[static RG_TRACE_NAME_SIZE])
+{
+    char text[sizeof(request->bucket) + sizeof(request->object)];
+    int size = snprintf(text, sizeof(text), "%s/%s", request->bucket, request->object);
+    int skipped = RG_MAX(size - (RG_TRACE_NAME_SIZE - 1), 0);
+    strcpy(out, text + skipped);
+}
+
+void rg_trace_stage(const struct rg_request *request, uint8_t stage)
+{
+    bool has_children = request->state == RG_REQUEST_CHILDREN;
+    if (stage == RG_STAGE_NONE && !has_children) {
+        return;
+    }
+    const char *what = has_children                   ? "children"
+                       : stage == RG_STAGES_ADMISSION ? "admission"
+                                                      : rg_stage_name((enum rg_stage)stage);
+    struct rg_trace_event event = event_of(request, what);
+    if (request->attempts == 0 && request->x.conn == NULL) {
+        name_write(request, event.name);
+    }
+    rg_tracing_add(&event);
+}
+
+void rg_trace_done(const struct rg_request *request, const struct rg_completion *completion)
+{
+    struct rg_trace_event event = event_of(request, rg_status_name(completion->status));
+    event.attempts = completion->attempts;
+    rg_tracing_add(&event);
 }

@@ -1,6 +1,7 @@
-/* What the log tells of requests: changes of state at debug; attempts that failed, and requests
- * that failed in the end or took several attempts, at info. All of it is cold: callers look at the
- * level first (rg_log_enabled), so that nothing is called, and nothing formatted, when it is off.
+/* What the log and traces tell of requests. The log: changes of state at debug; attempts that
+ * failed, and requests that failed in the end or took several attempts, at info. All of it is cold:
+ * callers look at the level first (rg_log_enabled, rg_tracing_is_on), so that nothing is called,
+ * and nothing formatted, when it is off.
  *
  * A line names the verb and the object, never a URL, a field or a body: a resumable session's URL
  * is as good as a password. */
@@ -26,5 +27,11 @@ __attribute__((cold)) void rg_trace_retry(const struct rg_request *request, uint
 /* The request has ended, as its completion says. */
 __attribute__((cold)) void rg_trace_end(const struct rg_request *request,
                                         const struct rg_completion *completion);
+
+/* Events of a trace (<ringest/trace.h>): what the request is at, by runtime/stages.h, from now on;
+ * and that it has ended. Nothing of a request that no loop has begun. */
+__attribute__((cold)) void rg_trace_stage(const struct rg_request *request, uint8_t stage);
+__attribute__((cold)) void rg_trace_done(const struct rg_request *request,
+                                         const struct rg_completion *completion);
 
 #endif

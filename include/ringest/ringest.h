@@ -6,6 +6,7 @@
 #include <ringest/checkpoint.h>
 #include <ringest/dataset.h>
 #include <ringest/metrics.h>
+#include <ringest/trace.h>
 #include <ringest/upload.h>
 
 #endif

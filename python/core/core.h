@@ -445,6 +445,11 @@ PyObject *core_log_end(PyObject *module, PyObject *unused);
 PyObject *core_log_forget(PyObject *module, PyObject *unused);
 PyObject *core_log_take(PyObject *module, PyObject *unused);
 
+/* Functions of the module, in trace.c. trace_begin(events); trace_end() -> (events, dropped), each
+ * event (at_ns, took_ns, request, connection, operation, what, thread, attempts, name). */
+PyObject *core_trace_begin(PyObject *module, PyObject *number);
+PyObject *core_trace_end(PyObject *module, PyObject *nothing);
+
 /* unite([(state, base), ...], all_ranks) of the module; in base.c. */
 PyObject *core_base_unite(PyObject *module, PyObject *args);
 

@@ -20,7 +20,9 @@ enum iteration_state { IDLE, RUNNING, OVER, BROKEN };
 struct iteration {
     PyObject_HEAD PyObject *values; /* an iterator */
     PyObject *reader;
-    PyObject *cause; /* a text; of BROKEN */
+    PyObject *cause;    /* a text; of BROKEN */
+    PyObject *profiler; /* the module torch.autograd.profiler; NULL: it was not imported */
+    PyObject *title;    /* that it shows */
     enum iteration_state state;
     bool is_closed; /* somebody has asked for that */
 };
@@ -57,9 +59,10 @@ PyObject *core_iteration_new(PyObject *values, PyObject *reader)
 static PyObject *iteration_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     CORE_ENTER();
-    PyObject *values, *reader;
+    PyObject *values, *reader, *profiler = Py_None, *title = Py_None;
     (void)keywords;
-    if (!PyArg_ParseTuple(args, "OO!:Iteration", &values, core_reader_type, &reader)) {
+    if (!PyArg_ParseTuple(args, "OO!|OO:Iteration", &values, core_reader_type, &reader, &profiler,
+                          &title)) {
         return NULL;
     }
     if (!PyIter_Check(values)) {
@@ -70,6 +73,8 @@ static PyObject *iteration_new(PyTypeObject *type, PyObject *args, PyObject *key
     if (self != NULL) {
         self->values = Py_NewRef(values);
         self->reader = Py_NewRef(reader);
+        self->profiler = profiler != Py_None ? Py_NewRef(profiler) : NULL;
+        self->title = Py_NewRef(title);
     }
     return (PyObject *)self;
 }
@@ -80,6 +85,7 @@ static int iteration_traverse(PyObject *object, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(object));
     Py_VISIT(self->values);
     Py_VISIT(self->reader);
+    Py_VISIT(self->profiler);
     return 0;
 }
 
@@ -90,6 +96,8 @@ static int iteration_clear(PyObject *object)
     Py_CLEAR(self->values);
     Py_CLEAR(self->reader);
     Py_CLEAR(self->cause);
+    Py_CLEAR(self->profiler);
+    Py_CLEAR(self->title);
     return 0;
 }
 
@@ -132,6 +140,57 @@ static bool iteration_may_go_on(const struct iteration *self)
     return self->state == IDLE && self->values != NULL; /* the garbage collector has cleared it */
 }
 
+/* If the profiler runs, it is told of a step that begins: a context that was entered, or NULL.
+ * -1 with an exception, which may be that of a signal's handler. */
+static int profile_begin(const struct iteration *self, PyObject **out_context)
+{
+    PyObject *is_on = self->profiler != NULL
+                          ? PyObject_GetAttrString(self->profiler, "_is_profiler_enabled")
+                          : Py_NewRef(Py_False);
+    PyObject *context = NULL, *entered = NULL;
+    if (is_on == Py_True) {
+        context = PyObject_CallMethod(self->profiler, "record_function", "O", self->title);
+        entered = context != NULL ? PyObject_CallMethod(context, "__enter__", NULL) : NULL;
+    }
+    bool has_failed = is_on == NULL || (is_on == Py_True && entered == NULL);
+    if (has_failed) {
+        Py_CLEAR(context);
+    }
+    Py_XDECREF(entered);
+    Py_XDECREF(is_on);
+    *out_context = context;
+    return has_failed ? -1 : 0;
+}
+
+/* -1 with an exception; one that was set before stays. */
+static int profile_end(PyObject *context)
+{
+    if (context == NULL) {
+        return 0;
+    }
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyObject *ended = PyObject_CallMethod(context, "__exit__", "OOO", Py_None, Py_None, Py_None);
+    int rc = ended != NULL ? 0 : -1;
+    Py_XDECREF(ended);
+    Py_DECREF(context);
+    if (type != NULL) {
+        PyErr_Restore(type, value, trace);
+    }
+    return rc;
+}
+
+/* The next value, of which nobody has been told yet. */
+static PyObject *value_take(const struct iteration *self)
+{
+    PyObject *profile;
+    PyObject *value = profile_begin(self, &profile) == 0 ? PyIter_Next(self->values) : NULL;
+    if (profile_end(profile) < 0) {
+        Py_CLEAR(value);
+    }
+    return value;
+}
+
 static PyObject *iteration_next(PyObject *object)
 {
     CORE_ENTER();
@@ -141,7 +200,7 @@ static PyObject *iteration_next(PyObject *object)
     }
     iteration_become(self, RUNNING);
     core_reader_step(self->reader, CORE_READER_ASKED);
-    PyObject *value = PyIter_Next(self->values);
+    PyObject *value = value_take(self);
     if (value != NULL && (value == self->reader || core_reader_hand_out(self->reader) == 0)) {
         iteration_become(self, IDLE);
         core_reader_step(self->reader,

@@ -90,6 +90,8 @@ static PyMethodDef module_functions[] = {
     {"stats", core_stats, METH_NOARGS,
      "stats() -> a dict of what all clients of the process have counted, also closed ones"},
     {"metrics", core_metrics, METH_NOARGS, "metrics() -> the rows of ringest.metrics()"},
+    {"trace_begin", core_trace_begin, METH_O, "trace_begin(events, /): see <ringest/trace.h>"},
+    {"trace_end", core_trace_end, METH_NOARGS, "trace_end() -> (events, dropped)"},
     {"_log_begin", core_log_begin, METH_O,
      "_log_begin(level, /): keeps lines of the library's log up to that level"},
     {"_log_end", core_log_end, METH_NOARGS, "_log_end(): keeps no more, and ends who waits"},

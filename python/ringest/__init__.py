@@ -34,6 +34,7 @@ from ringest._state import gather_state
 from ringest.client import Client, default_client, stats
 
 if TYPE_CHECKING:
+    from ringest._trace import trace
     from ringest.dataset import IterableDataset, MapDataset
     from ringest.device import DeviceBatches, to_device
     from ringest.parquet import ParquetDataset
@@ -67,6 +68,7 @@ __all__ = [
     "metrics",
     "stats",
     "to_device",
+    "trace",
 ]
 
 # Tracebacks and pickles name what programs import.
@@ -84,7 +86,7 @@ for _class in (
     _class.__module__ = __name__
 del _class
 
-# Datasets are PyTorch's, whose import takes seconds: only where they are used.
+# Datasets are PyTorch's, whose import takes seconds, and few write traces: only where they are used.
 _DATASETS = {
     "DeviceBatches": "device",
     "IterableDataset": "dataset",
@@ -93,6 +95,7 @@ _DATASETS = {
     "TarDataset": "tar",
     "TarMapDataset": "tar",
     "to_device": "device",
+    "trace": "_trace",
 }
 
 

@@ -1,7 +1,7 @@
 import builtins
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
-from types import GenericAlias
+from types import GenericAlias, ModuleType
 from typing import Any, Generic, Literal, final, overload
 
 from typing_extensions import TypeVar
@@ -21,6 +21,10 @@ def crc32c_combine(first: int, second: int, size: int, /) -> int:
 
 def stats() -> dict[str, Any]: ...
 def metrics() -> list[tuple[Any, ...]]: ...
+def trace_begin(events: int, /) -> None: ...
+def trace_end() -> tuple[list[tuple[int, int, int, int, str | None, str, int, int, str]], int]:
+    """Events (at_ns, took_ns, request, connection, operation, what, thread, attempts, name), and how many were dropped."""
+
 def _log_begin(level: int, /) -> None:
     """Keeps lines of the library's log: 1 error, 2 warn, 3 info, 4 debug, 5 none."""
 
@@ -446,7 +450,11 @@ class Reader:
 class Iteration(Iterator[Any]):
     """What iter() of a dataset gives: the values of an iterator, each consumed when it goes out."""
 
-    def __new__(cls, values: Iterator[Any], reader: Reader, /) -> Iteration: ...
+    def __new__(
+        cls, values: Iterator[Any], reader: Reader, profiler: ModuleType | None = None, title: str = "", /
+    ) -> Iteration:
+        """profiler: torch.autograd.profiler, which is told of each step by this title while it runs."""
+
     def __next__(self) -> Any: ...
     def close(self) -> None:
         """Ends it, as a generator's does. A call that another thread is in fails."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import Any
 
 from ringest import _collate
@@ -20,6 +22,11 @@ except ImportError:  # torch is optional
 
     def worker_info() -> Any:
         return None
+
+
+def profiler() -> ModuleType | None:
+    """The module that says whether torch's profiler runs; None: nobody has imported it."""
+    return sys.modules.get("torch.autograd.profiler")
 
 
 _collate.register()

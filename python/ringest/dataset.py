@@ -15,7 +15,7 @@ from ringest._numbers import flag, whole
 from ringest._samples import OnError, Samples, TransformError, check_on_error, check_transform
 from ringest._source import Manifest, ObjectSource, ObjectView
 from ringest._state import Place, Told, gather_state, unite
-from ringest._torch import IterableBase, MapBase, worker_info
+from ringest._torch import IterableBase, MapBase, profiler, worker_info
 from ringest._workers import WorkerReady, register
 from ringest.aio import Wake
 from ringest.client import Client, parse_size
@@ -420,7 +420,13 @@ class IterableDataset(WorkerReady, IterableBase):
     # What is yielded is consumed when the Iteration, or AsyncIteration, hands it out, which no signal comes between.
     def __iter__(self) -> Iterator:
         reader, samples, epoch = self._begin()
-        return _core.Iteration(self._run(self._yielded(reader, samples), reader, epoch), reader)
+        values = self._run(self._yielded(reader, samples), reader, epoch)
+        return _core.Iteration(values, reader, profiler(), self._profiled)
+
+    @property
+    def _profiled(self) -> str:
+        """What torch's profiler calls a step, if it runs: so tools know it for the time of a DataLoader."""
+        return f"enumerate(DataLoader)#ringest.{type(self).__name__}.__next__"
 
     def _begin_ahead(self) -> tuple[_core.Iteration, Callable[[], Place]]:
         """An iteration for somebody who hands out later what it gives, and what tells the state behind what it gave."""

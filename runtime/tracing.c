@@ -1,0 +1,158 @@
+/* Events of a trace: see tracing.h. */
+#include "runtime/tracing.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Events that a thread takes places for at once. */
+#define GROUP 64
+#define EVENTS_MAX (UINT32_C(1) << 24)
+
+enum tracing_state { OFF = 0, ON, ENDED };
+
+struct record {
+    _Atomic uint64_t at_ns; /* written last; 0: not yet */
+    struct rg_trace_event event;
+};
+
+_Atomic bool rg_tracing_on;
+static struct {
+    pthread_mutex_t lock; /* of the next three */
+    enum tracing_state state;
+    uint32_t mapped; /* records */
+    _Atomic uint32_t generation;
+    struct record *_Atomic records;
+    _Atomic uint32_t max;
+    _Atomic uint64_t taken; /* places; the last group may reach beyond max */
+    _Atomic uint64_t dropped;
+} tracing = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Of this thread: places that it has taken, in which trace. */
+static _Thread_local struct {
+    uint32_t generation;
+    uint64_t next, end;
+} places;
+
+static void state_enter(enum tracing_state state)
+{
+    RG_ASSERT(state != tracing.state && (state != ENDED || tracing.state == ON));
+    tracing.state = state;
+    atomic_store(&rg_tracing_on, state == ON);
+}
+
+/* Where the next event of this thread goes; NULL: there is no room. */
+static struct record *record_take(void)
+{
+    uint32_t generation = atomic_load_explicit(&tracing.generation, memory_order_acquire);
+    uint64_t max = atomic_load_explicit(&tracing.max, memory_order_relaxed);
+    bool is_used_up = places.next == places.end || places.generation != generation;
+    if (is_used_up && atomic_load_explicit(&tracing.taken, memory_order_relaxed) < max) {
+        places.generation = generation;
+        places.next = atomic_fetch_add_explicit(&tracing.taken, GROUP, memory_order_relaxed);
+        places.end = places.next + GROUP;
+        is_used_up = false;
+    }
+    if (is_used_up || places.next >= max) {
+        atomic_fetch_add_explicit(&tracing.dropped, 1, memory_order_relaxed);
+        return NULL;
+    }
+    return &atomic_load_explicit(&tracing.records, memory_order_relaxed)[places.next++];
+}
+
+void rg_tracing_add(const struct rg_trace_event *event)
+{
+    struct record *record = record_take();
+    if (record != NULL) {
+        size_t size =
+            event->name[0] != '\0' ? sizeof(*event) : offsetof(struct rg_trace_event, name);
+        memcpy(&record->event, event, size);
+        atomic_store_explicit(&record->at_ns, event->at_ns, memory_order_release);
+    }
+}
+
+void rg_tracing_sleep(uint64_t began_ns, uint64_t ended_ns)
+{
+    const struct rg_trace_event event = {
+        .at_ns = began_ns,
+        .took_ns = ended_ns - began_ns,
+        .what = "wait",
+        .thread = (uint32_t)syscall(SYS_gettid),
+    };
+    rg_tracing_add(&event);
+}
+
+/* Zeroed memory for so many records: what there is, or new. */
+static int memory_prepare(uint32_t events_max)
+{
+    size_t size = events_max * sizeof(struct record);
+    if (events_max <= tracing.mapped) {
+        struct record *records = atomic_load(&tracing.records);
+        return madvise(records, tracing.mapped * sizeof(*records), MADV_DONTNEED) == 0 ? 0 : -errno;
+    }
+    void *records = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (records == MAP_FAILED) {
+        return -ENOMEM;
+    }
+    atomic_store(&tracing.records, records);
+    tracing.mapped = events_max;
+    return 0;
+}
+
+int rg_tracing_begin(uint32_t events_max)
+{
+    pthread_mutex_lock(&tracing.lock);
+    bool is_on = tracing.state == ON;
+    events_max = RG_MIN(RG_MAX(events_max, (uint32_t)GROUP), EVENTS_MAX);
+    int rc = is_on ? -EBUSY : memory_prepare(events_max);
+    if (rc == 0) {
+        atomic_store(&tracing.max, events_max);
+        atomic_store(&tracing.taken, 0);
+        atomic_store(&tracing.dropped, 0);
+        atomic_fetch_add_explicit(&tracing.generation, 1, memory_order_release);
+        state_enter(ON);
+    }
+    pthread_mutex_unlock(&tracing.lock);
+    return rc;
+}
+
+int rg_tracing_end(uint32_t *out_count, uint64_t *out_dropped)
+{
+    pthread_mutex_lock(&tracing.lock);
+    bool is_on = tracing.state == ON;
+    if (is_on) {
+        state_enter(ENDED);
+        uint64_t taken = atomic_load(&tracing.taken);
+        *out_count = (uint32_t)RG_MIN(taken, (uint64_t)atomic_load(&tracing.max));
+        *out_dropped = atomic_load(&tracing.dropped);
+    }
+    pthread_mutex_unlock(&tracing.lock);
+    return is_on ? 0 : -EINVAL;
+}
+
+bool rg_tracing_get(uint32_t number, struct rg_trace_event *out_event)
+{
+    pthread_mutex_lock(&tracing.lock);
+    bool is_there = tracing.state == ENDED && number < atomic_load(&tracing.max);
+    if (is_there) {
+        const struct record *record = &atomic_load(&tracing.records)[number];
+        is_there = atomic_load_explicit(&record->at_ns, memory_order_acquire) != 0;
+        *out_event = is_there ? record->event : *out_event;
+    }
+    pthread_mutex_unlock(&tracing.lock);
+    return is_there;
+}
+
+void rg_tracing_free(void)
+{
+    pthread_mutex_lock(&tracing.lock);
+    if (tracing.state == ENDED) {
+        (void)memory_prepare(0);
+        state_enter(OFF);
+    }
+    pthread_mutex_unlock(&tracing.lock);
+}
