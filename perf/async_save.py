@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """For how long training stands still while a checkpoint is saved, and what its steps cost meanwhile.
 
-Rows: ringest.checkpoint.save and AsyncSaver, dcp.save and dcp.async_save with one ringest.dcp.StorageWriter. The emulator
+Rows: ringest.checkpoint.save and AsyncSaver, the same with pace=None, dcp.save and dcp.async_save with one ringest.dcp.StorageWriter. The emulator
 answers late, so that a save takes as long as over a network. For each row: the seconds for which the call holds
-up training; the seconds of a step (matrix multiplications of one thread) without a save, and while one is being
-sent, at their median; how many bytes the process has grown by after the first save, and after the last one. Over TLS;
-`ringest emulate` on the first core, the client on all, or with --pinned on the last one.
+up training; the seconds of a step (matrix multiplications of --torch-threads) without a save, and while one is being
+sent, at their median and 95th percentile; how many bytes the process has grown by after the first save, and after the last one. Over TLS;
+`ringest emulate` on the first core, or with --server-nice on all of them at that priority, the client on all, or with
+--pinned on the last one.
 """
 
 import argparse
@@ -18,8 +19,8 @@ import time
 
 import common
 
-ROWS = ("ringest", "dcp")
-NAMES = {"ringest": "ringest.checkpoint", "dcp": "ringest.dcp"}
+ROWS = ("ringest", "unheld", "dcp")
+NAMES = {"ringest": "ringest.checkpoint", "unheld": "ringest.checkpoint, pace=None", "dcp": "ringest.dcp"}
 TENSOR_BYTES = 16 << 20
 
 
@@ -43,8 +44,8 @@ class Ways:
         from ringest import checkpoint
         from ringest.dcp import StorageWriter
 
-        if row == "ringest":
-            saver = checkpoint.AsyncSaver(client=client)
+        if row != "dcp":
+            saver = checkpoint.AsyncSaver(client=client, pace="auto" if row == "ringest" else None)
             self.save = lambda step: checkpoint.save(state, f"gs://checkpoints/{step}.pt", client=client)
             self.begin = lambda step: saver.save(state, f"gs://checkpoints/{step}.pt")
         else:
@@ -60,14 +61,15 @@ def client(arguments):
 
     import ringest
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(arguments.torch_threads)
     count = max(1, arguments.megabytes * 1_000_000 // TENSOR_BYTES)
     state = {f"layer.{i}.weight": torch.randn(TENSOR_BYTES // 4) for i in range(count)}
-    left, right = torch.randn(2, 512, 512)
+    left, right = torch.randn(2, 1024, 1024)
+    product = torch.empty(1024, 1024)
 
     def step():
-        for _ in range(8):
-            left @ right
+        for _ in range(2):
+            torch.mm(left, right, out=product)
 
     with ringest.Client(arguments.endpoint, arguments.ca) as opened:
         ways = Ways(arguments.row, state, opened)
@@ -93,6 +95,8 @@ def client(arguments):
         "lasted": statistics.median(lasted),
         "alone": statistics.median(alone),
         "during": statistics.median(during),
+        "alone_95": statistics.quantiles(alone, n=20)[-1],
+        "during_95": statistics.quantiles(during, n=20)[-1],
         "grown": [grown[0], max(grown), grown[-1]],
     }
     print(json.dumps(told))
@@ -102,6 +106,7 @@ def row(arguments, name, emulator):
     command = [sys.executable, os.path.abspath(__file__), "--client", name]
     command += ["--endpoint", emulator.endpoint, "--ca", emulator.ca, "--megabytes", str(arguments.megabytes)]
     command += ["--saves", str(arguments.saves), "--steps", str(arguments.steps)]
+    command += ["--torch-threads", str(arguments.torch_threads)]
     env = common.environment() | {"PYTHONPATH": arguments.package}
     core = max(os.sched_getaffinity(0)) if arguments.pinned else None
     done = subprocess.run(common.pinned(core, command), env=env, capture_output=True, text=True, check=False)
@@ -117,6 +122,8 @@ def main():
     parser.add_argument("--row", choices=ROWS, action="append", help="only these rows")
     parser.add_argument("--megabytes", type=int, default=1000, help="of the state")
     parser.add_argument("--latency-ms", default="2000:2500", help="of each answer, as of ringest emulate")
+    parser.add_argument("--server-nice", type=int, help="0 to 19: 19 takes the least from the client")
+    parser.add_argument("--torch-threads", type=int, default=1)
     parser.add_argument("--saves", type=int, default=10)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--pinned", action="store_true", help="the client has one core")
@@ -129,7 +136,10 @@ def main():
         client(arguments)
         return
     for name in arguments.row or ROWS:
-        with common.Emulator(arguments.program, "--latency-ms", arguments.latency_ms) as emulator:
+        core = 0 if arguments.server_nice is None else None
+        with common.Emulator(arguments.program, "--latency-ms", arguments.latency_ms, core=core) as emulator:
+            for thread in os.listdir(f"/proc/{emulator.pid}/task"):
+                os.setpriority(os.PRIO_PROCESS, int(thread), arguments.server_nice or 0)
             told = row(arguments, name, emulator)
         first, most, last = (each / told["bytes"] for each in told["grown"])
         print(f"{NAMES[name]}: {told['bytes'] / 1e9:.2f} GB")
@@ -137,8 +147,9 @@ def main():
         print(
             f"  asynchronous: {told['lasted']:.2f} s, blocked for {told['blocked']:.3f} s, the first for {told['first']:.3f} s"
         )
-        slower = told["during"] / told["alone"] - 1
-        print(f"  a step: {told['alone'] * 1e3:.2f} ms, {told['during'] * 1e3:.2f} ms while it is sent ({slower:+.1%})")
+        for what, end in (("a step", ""), ("at the 95th percentile", "_95")):
+            alone, during = told["alone" + end], told["during" + end]
+            print(f"  {what}: {alone * 1e3:.2f} ms, {during * 1e3:.2f} ms while it is sent ({during / alone - 1:+.1%})")
         print(
             f"  grown, in states: {first:.2f} after the first, {most:.2f} at most, {last:.2f} after the last",
             flush=True,

@@ -193,23 +193,55 @@ static void raise_failure(struct writer *self)
     }
 }
 
-/* Writes what is not lent; sum is for what is, and may be NULL. */
-static int write_all(struct writer *self, const uint8_t *data, size_t size, bool lend,
-                     uint32_t *sum)
+/* What _write_address is to return. */
+enum core_sum { CORE_SUM_NONE = 0, CORE_SUM_CRC32 = 1, CORE_SUM_CRC32C = 2 };
+
+/* Bytes on their way into a stream, and the sum of those up to `summed`. */
+struct delivery {
+    struct rg_writer *writer;
+    const uint8_t *data;
+    size_t size, done, summed;
+    bool lend;
+    enum core_sum kind;
+    uint32_t sum;
+    int rc;
+};
+
+/* A piece is summed up and then taken while it is in the cache. */
+#define SUM_PIECE ((size_t)256 << 10)
+
+/* Gives the stream as much as it takes; without the interpreter's lock. rc: 0 when it has all. */
+static void delivery_run(struct delivery *self)
 {
-    for (size_t done = 0; done < size;) {
-        int64_t taken;
-        Py_BEGIN_ALLOW_THREADS taken =
-            !lend         ? rg_writer_write(self->writer, data + done, size - done)
-            : sum != NULL ? rg_writer_lend_sum(self->writer, data + done, size - done, sum)
-                          : rg_writer_lend(self->writer, data + done, size - done);
-        Py_END_ALLOW_THREADS if (taken > 0)
-        {
-            done += (size_t)taken;
-            self->size += (size_t)taken;
-            continue;
+    for (int64_t taken = 1; taken > 0 && self->done < self->size;) {
+        const uint8_t *data = self->data + self->done;
+        size_t size = self->size - self->done;
+        if (self->kind == CORE_SUM_CRC32) {
+            size = RG_MIN(size, SUM_PIECE);
+            if (self->summed < self->done + size) {
+                size_t more = self->done + size - self->summed;
+                self->sum = rg_crc32(self->sum, self->data + self->summed, more);
+                self->summed += more;
+            }
         }
-        int rc = taken == -EAGAIN ? wait_for_room(self) : (int)taken;
+        taken = !self->lend ? rg_writer_write(self->writer, data, size)
+                : self->kind == CORE_SUM_CRC32C
+                    ? rg_writer_lend_sum(self->writer, data, size, &self->sum)
+                    : rg_writer_lend(self->writer, data, size);
+        self->rc = taken > 0 ? 0 : (int)taken;
+        self->done += taken > 0 ? (size_t)taken : 0;
+    }
+}
+
+/* Writes all of it. -1 with an exception. */
+static int write_all(struct writer *self, struct delivery *delivery)
+{
+    delivery->writer = self->writer;
+    while (delivery->done < delivery->size) {
+        size_t before = delivery->done;
+        Py_BEGIN_ALLOW_THREADS delivery_run(delivery);
+        Py_END_ALLOW_THREADS self->size += delivery->done - before;
+        int rc = delivery->rc == -EAGAIN ? wait_for_room(self) : delivery->rc;
         if (rc == -EIO) {
             raise_failure(self);
             return -1;
@@ -229,7 +261,8 @@ static PyObject *data_write(struct writer *self, PyObject *data, const Py_buffer
     PyObject *owner = lend ? PyMemoryView_FromObject(data) : NULL;
     int rc = -1;
     if (!lend || (owner != NULL && lent_keep(self, owner, (unsigned long long)view->len))) {
-        rc = write_all(self, view->buf, (size_t)view->len, lend, NULL);
+        struct delivery all = {.data = view->buf, .size = (size_t)view->len, .lend = lend};
+        rc = write_all(self, &all);
     }
     Py_XDECREF(owner);
     return rc == 0 ? PyLong_FromSsize_t(view->len) : NULL;
@@ -254,12 +287,6 @@ static PyObject *writer_write(PyObject *object, PyObject *args, PyObject *keywor
     return result;
 }
 
-/* What _write_address is to return. */
-enum { CORE_SUM_NONE = 0, CORE_SUM_CRC32 = 1, CORE_SUM_CRC32C = 2 };
-
-/* A piece is summed up and then taken while it is in the cache. */
-#define SUM_PIECE ((size_t)256 << 10)
-
 static PyObject *writer_write_address(PyObject *object, PyObject *args)
 {
     CORE_ENTER();
@@ -267,7 +294,8 @@ static PyObject *writer_write_address(PyObject *object, PyObject *args)
     PyObject *owner;
     unsigned long long address, size;
     int sum;
-    if (!PyArg_ParseTuple(args, "KKOi:_write_address", &address, &size, &owner, &sum)) {
+    unsigned int before = 0;
+    if (!PyArg_ParseTuple(args, "KKOi|I:_write_address", &address, &size, &owner, &sum, &before)) {
         return NULL;
     }
     if (sum != CORE_SUM_NONE && sum != CORE_SUM_CRC32 && sum != CORE_SUM_CRC32C) {
@@ -276,20 +304,13 @@ static PyObject *writer_write_address(PyObject *object, PyObject *args)
     if (!core_use_begin(&self->use)) {
         return NULL;
     }
-    const uint8_t *data = (const uint8_t *)(uintptr_t)address;
-    uint32_t crc = 0;
-    int rc = lent_keep(self, owner, size) ? 0 : -1;
-    for (unsigned long long done = 0; rc == 0 && done < size;) {
-        size_t left = (size_t)(size - done), piece = left;
-        if (sum == CORE_SUM_CRC32) {
-            piece = left > SUM_PIECE ? SUM_PIECE : left;
-            Py_BEGIN_ALLOW_THREADS crc = rg_crc32(crc, data + done, piece);
-            Py_END_ALLOW_THREADS
-        }
-        rc = write_all(self, data + done, piece, true, sum == CORE_SUM_CRC32C ? &crc : NULL);
-        done += piece;
-    }
-    return writer_finish_use(self, rc == 0 ? PyLong_FromUnsignedLong(crc) : NULL);
+    struct delivery all = {.data = (const uint8_t *)(uintptr_t)address,
+                           .size = (size_t)size,
+                           .lend = true,
+                           .kind = (enum core_sum)sum,
+                           .sum = before};
+    int rc = lent_keep(self, owner, size) ? write_all(self, &all) : -1;
+    return writer_finish_use(self, rc == 0 ? PyLong_FromUnsignedLong(all.sum) : NULL);
 }
 
 /* The facts of the object; whatever they are, the writer ends. */
@@ -482,8 +503,8 @@ static PyMethodDef writer_methods[] = {
     {"write", (PyCFunction)(void (*)(void))writer_write, METH_VARARGS | METH_KEYWORDS,
      "write(data, *, borrow=False) -> bytes taken, which are all"},
     {"_write_address", writer_write_address, METH_VARARGS,
-     "_write_address(address, size, owner, sum) -> sum: 0: 0, 1: the CRC-32, 2: the CRC32C; lends "
-     "memory, which `owner` keeps alive"},
+     "_write_address(address, size, owner, sum, before=0) -> sum: 0: 0, 1: the CRC-32, 2: the "
+     "CRC32C, both of what `before` is of, too; lends memory, which `owner` keeps alive"},
     {"finish", writer_finish, METH_NOARGS,
      "Publishes the object; a dict of generation, size, crc32c and found_done."},
     {"abort", writer_abort, METH_NOARGS, "Ends the upload and removes what it left."},

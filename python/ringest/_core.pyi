@@ -362,9 +362,9 @@ class Writer:
         borrow: the bytes are sent from where they are, without a copy; they must stay as they are, and
         are kept alive, until finish or abort."""
 
-    def _write_address(self, address: int, size: int, owner: Any, sum: int, /) -> int:
+    def _write_address(self, address: int, size: int, owner: Any, sum: int, before: int = 0, /) -> int:
         """Lends memory that has no buffer interface and is kept alive by its owner. Returns, for a `sum` of 0,
-        0; of 1, its CRC-32 (of ZIP); of 2, its CRC32C, which the upload needs anyway."""
+        0; of 1, its CRC-32 (of ZIP); of 2, its CRC32C, which the upload needs anyway; `before`: the sum that it continues."""
 
     def finish(self) -> dict[str, int]:
         """Publishes the object: its generation, size and crc32c, and found_done: true where an answer was lost

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import torch
 
     from ringest import _core
+    from ringest._pace import PacedWriter
     from ringest._together_object import TogetherObject
 
 _LOCAL = struct.Struct("<4s5H3I2H")
@@ -59,7 +60,7 @@ def torch_alignment() -> int:
 class ArchiveWriter:
     """What torch.serialization takes for its ZIP writer: entries go to a stream, storages from their memory."""
 
-    def __init__(self, stream: _core.Writer, checksums: bool, alignment: int):
+    def __init__(self, stream: _core.Writer | PacedWriter, checksums: bool, alignment: int):
         self._stream = stream
         self._checksums = checksums
         self._alignment = alignment

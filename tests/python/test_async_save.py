@@ -326,6 +326,83 @@ class Saves(unittest.TestCase):
         self.assertNotIn("cpu", vars(given["a"].untyped_storage()))
 
 
+class HeldBack(unittest.TestCase):
+    """A byte a second: a save ends when somebody waits, or never."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.place = cls.enterClassContext(support.emulator())
+        cls.client = cls.enterClassContext(ringest.Client(*cls.place, hedging=False))
+
+    def setUp(self):
+        self.addCleanup(_async_save._untold.clear)
+        self.saver = checkpoint.AsyncSaver(client=self.client, pace=1)
+        self.addCleanup(self.saver.close)
+
+    def save(self, value, **options):
+        saving = self.saver.save({"x": torch.full((3_000_000,), float(value))}, URI, **options)
+        self.assertFalse(saving.done())
+        return saving
+
+    def check(self, value):
+        self.assertEqual(checkpoint.load(URI, client=self.client)["x"].unique().tolist(), [value])
+
+    def test_by_the_result(self):
+        self.save(1).result()
+        self.check(1)
+
+    def test_by_wait(self):
+        saving = self.save(2)
+        self.saver.wait()
+        self.assertTrue(saving.done())
+        self.check(2)
+
+    def test_by_the_next_save_that_has_no_memory(self):
+        first = self.save(3)
+        second = self.save(4)
+        self.assertTrue(first.done())
+        self.assertGreater(second.result()["generation"], first.result()["generation"])
+        self.check(4)
+
+    def test_by_an_exception_that_leaves_the_with(self):
+        with self.assertRaises(ZeroDivisionError), self.saver:
+            saving = self.save(5)
+            raise ZeroDivisionError
+        self.assertTrue(saving.done())
+        self.check(5)
+
+    def test_a_failure_is_told(self):
+        saving = self.save(6, if_generation_match=7)
+        with self.assertRaises(ringest.PreconditionError):
+            saving.result()
+
+    def test_a_time_out_lets_it_go_on_unheld(self):
+        saving = self.save(7)
+        with self.assertRaises(TimeoutError):
+            saving.result(timeout=0)
+        with concurrent.futures.ThreadPoolExecutor(1) as other:
+            other.submit(concurrent.futures.wait, [saving._future]).result(support.PATIENCE_S)
+        self.check(7)
+
+    def test_with_a_child_of_fork(self):
+        saving = self.save(8)
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 0)
+        self.assertFalse(saving.done())
+        saving.result()
+        self.check(8)
+
+    def test_the_sum_of_pieces_is_that_of_all(self):
+        want = checkpoint.save(state(), "gs://new/want.pt", client=self.client)
+        for size in (1000, 4096, 300_001):
+            with unittest.mock.patch.object(_async_save._pace, "PIECE", size):
+                with checkpoint.AsyncSaver(client=self.client, pace="1G") as saver:
+                    found = saver.save(state(), URI).result()
+            self.assertEqual((found["size"], found["crc32c"]), (want["size"], want["crc32c"]))
+
+
 SCRIPT = """
     import sys, torch, ringest
     from ringest import _async_save, checkpoint
@@ -347,7 +424,12 @@ class Ends(unittest.TestCase):
         return subprocess.Popen([sys.executable, "-c", text, *self.place], text=True, **options)
 
     def test_the_interpreter_waits(self):
-        script = self.run_script('saver.save(state, "gs://new/end.pt")')
+        script = self.run_script(
+            """
+            slow = checkpoint.AsyncSaver(client=client, pace=1)
+            slow.save(state, "gs://new/end.pt")
+            """
+        )
         self.assertEqual(script.wait(support.PATIENCE_S), 0)
         self.assertEqual(float(checkpoint.load("gs://new/end.pt", client=self.client)["x"][-1]), 2)
 
@@ -374,6 +456,24 @@ class Ends(unittest.TestCase):
             self.assertEqual(script.stdout.readline(), "now\n")
             os.kill(script.pid, signal.SIGKILL)
         self.assertEqual(checkpoint.load("gs://new/killed.pt", client=self.client)["x"].tolist(), [1, 1, 1])
+
+    def test_a_process_that_is_ended_while_a_save_is_held_back(self):
+        checkpoint.save({"x": torch.ones(3)}, "gs://new/ended.pt", client=self.client)
+        script = self.run_script(
+            """
+            slow = checkpoint.AsyncSaver(client=client, pace=1)
+            slow.save(state, "gs://new/ended.pt")
+            print("now", flush=True)
+            sys.stdin.read()
+            """,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        with script:
+            self.assertEqual(script.stdout.readline(), "now\n")
+            script.terminate()
+        self.assertEqual(script.returncode, -signal.SIGTERM)
+        self.assertEqual(checkpoint.load("gs://new/ended.pt", client=self.client)["x"].tolist(), [1, 1, 1])
 
 
 if __name__ == "__main__":

@@ -174,7 +174,7 @@ def datasets(client: ringest.Client) -> None:
 
 def checkpoints(client: ringest.Client, model: torch.nn.Module, mode: str) -> None:
     assert_type(ringest.checkpoint.save(model.state_dict(), URI, part_size="16MiB"), dict[str, int])
-    with ringest.checkpoint.AsyncSaver(client=client, copies=2) as saver:
+    with ringest.checkpoint.AsyncSaver(client=client, copies=2, pace="100MiB") as saver:
         saving = saver.save(model.state_dict(), URI, if_generation_match=0)
         assert_type(saving, ringest.checkpoint.Saving)
         assert_type(saving.result(timeout=10.0), dict[str, int])

@@ -1,0 +1,238 @@
+"""How fast a save is sent beside training.
+
+An upload costs CPU time, about half a second for each GB. Where training wants all CPUs, that time is taken from its steps;
+nice threads do not change that. So a save takes what is idle, and where nothing is, a 70th of a CPU:
+
+    one (by what was idle since the last save) -> before(size) of each piece, which looks again now and then -> over
+
+When somebody waits for a save (hurried), nothing is held back any more."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ringest.client import parse_size
+
+if TYPE_CHECKING:
+    from ringest import _core
+
+# CPU seconds for a byte: sealing, sending and two checksums, on a processor that is not the newest.
+_COST = 0.5e-9
+# Bytes in a second that are sent whatever else there is to do: 1/60 of a CPU.
+SLOWEST = 32 << 20
+# At a time, so that a step loses 2 ms at most.
+PIECE = 4 << 20
+# CPUs that are left alone, and how often it is looked at.
+_SPARE_CPUS = 0.15
+_LOOK_S = 0.25
+_UNKNOWN = -1.0
+
+
+def parse(pace: Any) -> int | str | None:
+    """Bytes in a second; "auto"; or None: as fast as it goes."""
+    if pace is None or pace == "auto":
+        return pace
+    rate = parse_size(pace, "pace") if not isinstance(pace, bool) else 0
+    if rate < 1:
+        raise ValueError(f"pace must be 'auto', None, or bytes in a second such as '200MiB', got {pace!r}")
+    return rate
+
+
+class Idle:
+    """CPU seconds that nobody used, of the CPUs that this process may use, and of its control group."""
+
+    def __init__(self, root: str | os.PathLike[str] = "/"):
+        self._stat = Path(root, "proc/stat")
+        self._group = Path(root, "sys/fs/cgroup")
+        self._cpus = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+        self._since = self._now()
+
+    def _now(self) -> tuple[float, float, float]:
+        """Time, idle seconds, and seconds that the group has used; _UNKNOWN where it is not told."""
+        return time.monotonic(), self._idle(), self._used()
+
+    def _idle(self) -> float:
+        try:
+            rows = (line.split() for line in self._stat.read_text("ascii").splitlines() if line.startswith("cpu"))
+            # Idle, and waiting for disks.
+            ticks = [int(row[4]) + int(row[5]) for row in rows if row[0] in self._cpus]
+        except (OSError, ValueError, IndexError):
+            return _UNKNOWN
+        return sum(ticks) / os.sysconf("SC_CLK_TCK") if ticks else _UNKNOWN
+
+    def _used(self) -> float:
+        try:
+            found = re.search(r"^usage_usec (\d+)", (self._group / "cpu.stat").read_text("ascii"), re.MULTILINE)
+        except OSError:
+            return _UNKNOWN
+        return int(found[1]) / 1e6 if found is not None else _UNKNOWN
+
+    def _allowed(self) -> float | None:
+        """CPUs that the group may use at once, if that is limited."""
+        try:
+            quota, period = (self._group / "cpu.max").read_text("ascii").split()
+            return int(quota) / int(period)
+        except (OSError, ValueError, ZeroDivisionError):
+            return None
+
+    def restart(self) -> None:
+        self._since = self._now()
+
+    def cpus(self) -> float | None:
+        """How many were idle since the last answer, or restart; all that there can be where nobody tells. None: it is too
+        short a time, which goes on."""
+        before, now = self._since, self._now()
+        seconds = now[0] - before[0]
+        if seconds < _LOOK_S:
+            return None
+        self._since = now
+        if _UNKNOWN in (before[1], now[1]):
+            return math.inf
+        idle = (now[1] - before[1]) / seconds
+        allowed = self._allowed()
+        if allowed is not None and _UNKNOWN not in (before[2], now[2]):
+            idle = min(idle, allowed - (now[2] - before[2]) / seconds)
+        return max(idle, 0.0)
+
+
+class Pace:
+    """Of one save. Its thread calls before(); any thread hurries. rate: bytes in a second, at first; None: no limit."""
+
+    def __init__(self, rate: float | None, idle: Idle | None, clock: Callable[[], float] = time.monotonic):
+        self.rate = rate
+        self._idle = idle  # None: the rate is fixed
+        self._clock = clock
+        self._hurry = threading.Event()
+        self._due = 0.0
+        self._looked, self._sent = clock(), 0
+
+    def hurry(self) -> None:
+        self._hurry.set()
+
+    def before(self, size: int) -> None:
+        """Returns when so many bytes more may be sent."""
+        if self.rate is None or self._hurry.is_set():
+            return
+        now = self._clock()
+        self._look(now)
+        self._due = max(self._due, now)
+        if self._due > now:
+            self._hurry.wait(self._due - now)
+        self._due += size / self.rate
+        self._sent += size
+
+    def _look(self, now: float) -> None:
+        """What this save has left idle it may have, too; of what was too much it gives half back."""
+        cpus = self._idle.cpus() if self._idle is not None else None
+        if cpus is None or self.rate is None:
+            return
+        # Where the network is slower than the rate, that is no measure.
+        rate = min(self.rate, self._sent / max(now - self._looked, _LOOK_S))
+        self._looked, self._sent = now, 0
+        self.rate = max(rate * 2 if cpus >= _SPARE_CPUS else rate / 2, SLOWEST)
+
+
+class Paces:
+    """Of the saves of one saver, at the `pace` that parse() gave. Any thread."""
+
+    def __init__(self, pace: int | str | None):
+        self._pace = pace
+        self._idle = Idle()
+        self._rate: float = SLOWEST  # of the save before, if it was not told otherwise
+        self._lock = threading.Lock()
+        self._current: set[Pace] = set()
+        self._waiting = 0
+
+    @contextlib.contextmanager
+    def one(self) -> Iterator[Pace]:
+        """For the save that the thread of the caller makes."""
+        made = self._begin()
+        try:
+            with self._lock:
+                self._current.add(made)
+                if self._waiting:
+                    made.hurry()
+            yield made
+        finally:
+            with self._lock:
+                self._current.discard(made)
+            self._rate = made.rate or self._rate
+            self._idle.restart()
+
+    def _begin(self) -> Pace:
+        if self._pace != "auto":
+            return Pace(self._pace if isinstance(self._pace, int) else None, None)
+        cpus = self._idle.cpus()
+        # Half, because CPUs that are idle now and then are not idle at once.
+        rate = self._rate if cpus is None else max(cpus / 2 / _COST, SLOWEST)
+        return Pace(rate, self._idle)
+
+    @contextlib.contextmanager
+    def hurried(self) -> Iterator[None]:
+        """Somebody waits for saves: nothing is held back."""
+        self.hurry_for_good()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._waiting -= 1
+
+    def hurry_for_good(self) -> None:
+        with self._lock:
+            self._waiting += 1
+            for each in self._current:
+                each.hurry()
+
+
+class PacedWriter:
+    """A writer whose bytes are held back."""
+
+    def __init__(self, writer: _core.Writer, pace: Pace):
+        self._writer = writer
+        self._pace = pace
+
+    def write(self, data: Any) -> int:
+        self._pace.before(len(data))
+        return self._writer.write(data)
+
+    def _write_address(self, address: int, size: int, owner: Any, kind: int) -> int:
+        found = 0
+        for begin in range(0, size, PIECE):
+            length = min(PIECE, size - begin)
+            self._pace.before(length)
+            found = self._writer._write_address(address + begin, length, owner, kind, found)
+        return found
+
+    def finish(self) -> dict[str, int]:
+        return self._writer.finish()
+
+    def abort(self) -> None:
+        self._writer.abort()
+
+
+_all: weakref.WeakSet[Paces] = weakref.WeakSet()
+
+
+def paces(pace: int | str | None) -> Paces:
+    """Whose saves are hurried when the interpreter ends, because it waits for them."""
+    made = Paces(pace)
+    _all.add(made)
+    return made
+
+
+def _hurry_all() -> None:
+    for each in list(_all):
+        each.hurry_for_good()
+
+
+# Before executors' threads are joined, which atexit is too late for. Where Python has it no more, the end takes longer.
+getattr(threading, "_register_atexit", lambda call: None)(_hurry_all)

@@ -1,0 +1,185 @@
+"""How fast saves are sent beside training: by what is idle, and at once when somebody waits."""
+
+import math
+import pathlib
+import tempfile
+import threading
+import unittest
+
+import support
+from ringest import _pace
+
+
+class Clock:
+    """Time that passes when somebody waits, in place of Pace's event."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+    def is_set(self):
+        return False
+
+    def wait(self, seconds):
+        self.now += seconds
+
+
+class Told:
+    """An Idle that says what it is told to."""
+
+    cpus_idle: float | None = None
+
+    def cpus(self):
+        return self.cpus_idle
+
+
+def pace(rate, idle=None):
+    made = _pace.Pace(rate, idle, Clock())
+    made._hurry = made._clock
+    return made
+
+
+class Rates(unittest.TestCase):
+    def test_what_a_pace_may_be(self):
+        self.assertEqual([_pace.parse(each) for each in (None, "auto", 5, "2MiB")], [None, "auto", 5, 2 << 20])
+        for wrong in (0, -1, "fast", "0", True, False, ""):
+            with self.assertRaises(ValueError, msg=repr(wrong)):
+                _pace.parse(wrong)
+        with self.assertRaises(TypeError):
+            _pace.parse(1.5)
+
+    def test_a_fixed_rate(self):
+        made = pace(1000)
+        for _ in range(11):
+            made.before(100)
+        self.assertAlmostEqual(made._clock.now, 1.0)
+        made._clock.now += 60  # what was not sent in time is not made up for
+        made.before(1000)
+        made.before(1000)
+        self.assertAlmostEqual(made._clock.now, 62.0)
+
+    def test_no_limit(self):
+        made = pace(None)
+        for _ in range(100):
+            made.before(1 << 40)
+        self.assertEqual(made._clock.now, 0)
+
+    def test_it_takes_what_is_idle_and_gives_back_what_is_not(self):
+        idle = Told()
+        made = pace(_pace.SLOWEST, idle)
+        rates = []
+        for cpus in (None, 1.0, 1.0, 0.5, 0.0, 0.0, 0.1, 0.0, 0.0):
+            idle.cpus_idle = None
+            begun = made._clock.now
+            while made._clock.now < begun + 1:
+                made.before(_pace.PIECE)
+            idle.cpus_idle = cpus
+            made.before(_pace.PIECE)
+            rates.append(round(math.log2(made.rate / _pace.SLOWEST)))
+        self.assertEqual(rates, [0, 1, 2, 3, 2, 1, 0, 0, 0])
+
+    def test_it_does_not_count_on_what_the_network_does_not_take(self):
+        idle = Told()
+        made = pace(100 * _pace.SLOWEST, idle)
+        made._clock.now += 1
+        made.before(_pace.PIECE)
+        idle.cpus_idle = 1.0
+        made._clock.now += 1
+        made.before(_pace.PIECE)
+        self.assertLess(made.rate, 3 * _pace.SLOWEST)
+
+
+class IdleCpus(unittest.TestCase):
+    def setUp(self):
+        self.root = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+
+    def write(self, path, text):
+        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / path).write_text(text, "ascii")
+
+    def stat(self, idle):
+        """Of all CPUs together, of each that this process may use, and of one that it may not."""
+        cpus = sorted(_pace.os.sched_getaffinity(0))
+        rows = [f"cpu{each} 5 0 5 {idle} 0 0 0 0 0 0" for each in cpus]
+        self.write("proc/stat", "\n".join(["cpu 1 2 3 999 5 6 7 8 9 10", *rows, "cpu9999 0 0 0 777 0", "intr 1", ""]))
+        return len(cpus)
+
+    def made(self, seconds):
+        """Begun so long ago."""
+        made = _pace.Idle(self.root)
+        made._since = (made._since[0] - seconds, *made._since[1:])
+        return made
+
+    def test_of_the_cpus_that_may_be_used(self):
+        count = self.stat(1000)
+        made = self.made(10)
+        self.stat(1000 + 10 * _pace.os.sysconf("SC_CLK_TCK") // 2)
+        self.assertAlmostEqual(made.cpus(), count / 2, delta=count * 0.4)
+        self.assertIsNone(made.cpus())  # too early
+
+    def test_of_the_control_group(self):
+        self.stat(1000)
+        self.write("sys/fs/cgroup/cpu.max", "50000 100000\n")
+        self.write("sys/fs/cgroup/cpu.stat", "usage_usec 1000000\nuser_usec 5\n")
+        made = self.made(10)
+        self.stat(1_000_000)
+        self.write("sys/fs/cgroup/cpu.stat", "usage_usec 6000000\n")
+        self.assertAlmostEqual(made.cpus(), 0, delta=0.4)
+        self.write("sys/fs/cgroup/cpu.max", "max 100000\n")
+        made._since = (made._since[0] - 10, 0, made._since[2])
+        self.assertGreater(made.cpus(), 100)
+
+    def test_where_nobody_tells(self):
+        self.assertEqual(self.made(10).cpus(), math.inf)
+        self.write("proc/stat", "cpu  0 0 0 0\ncpu0 x\n")
+        self.assertEqual(self.made(10).cpus(), math.inf)
+
+
+class Waiting(unittest.TestCase):
+    def test_who_is_held_back_goes_on_when_somebody_waits(self):
+        paces = _pace.paces(1)
+        sent = threading.Event()
+
+        def send():
+            with paces.one() as each:
+                for _ in range(3):
+                    each.before(1 << 30)
+            sent.set()
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        support.until_it_sleeps(thread.native_id)
+        self.assertFalse(sent.is_set())
+        with paces.hurried():
+            self.assertTrue(sent.wait(support.PATIENCE_S))
+            with paces.one() as begun_meanwhile:
+                for _ in range(3):
+                    begun_meanwhile.before(1 << 30)
+        thread.join()
+
+    def test_the_end_hurries_all(self):
+        paces = _pace.paces(1)
+        _pace._hurry_all()
+        with paces.one() as each:
+            for _ in range(3):
+                each.before(1 << 30)
+
+    def test_a_save_begins_by_what_was_idle_before_it(self):
+        paces = _pace.paces("auto")
+        paces._idle = Told()
+        paces._idle.restart = lambda: None
+        for cpus, rate in (
+            (4.0, 2.0 / _pace._COST),
+            (None, 2.0 / _pace._COST),
+            (0.0, _pace.SLOWEST),
+            (math.inf, math.inf),
+        ):
+            paces._idle.cpus_idle = cpus
+            with paces.one() as each:
+                self.assertEqual(each.rate, rate)
+
+
+if __name__ == "__main__":
+    unittest.main()
