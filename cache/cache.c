@@ -331,6 +331,25 @@ bool rg_cache_write(struct rg_cache *cache, const struct rg_cache_key *key,
     return true;
 }
 
+int64_t rg_cache_newest(struct rg_cache *cache, const struct rg_cache_key *key)
+{
+    struct rg_cache_key any = *key;
+    struct rg_cache_key_sizes sizes;
+    any.generation = 1; /* as good as any */
+    return rg_cache_key_measure(&any, &sizes) ? rg_cache_newest_find(cache->index, &any, &sizes)
+                                              : 0;
+}
+
+void rg_cache_note_newest(struct rg_cache *cache, const struct rg_cache_key *key)
+{
+    struct rg_cache_content notes[2];
+    struct rg_cache_key_sizes sizes;
+    if (rg_cache_key_measure(key, &sizes)) {
+        rg_cache_newest_notes(key, &sizes, notes);
+        rg_cache_batches_note(&cache->batches, notes, RG_ARRAY_LEN(notes));
+    }
+}
+
 void rg_cache_forget(struct rg_cache *cache, const struct rg_cache_key *key)
 {
     struct rg_cache_key_sizes sizes;

@@ -90,6 +90,11 @@ void rg_cache_place_failed(struct rg_cache *cache, const struct rg_cache_place *
  */
 bool rg_cache_write(struct rg_cache *cache, const struct rg_cache_key *key,
                     const struct rg_cache_record *record, const uint8_t *body, size_t body_size);
+/* The generation that anybody who has this index saw last to be the newest one of the key's object,
+ * roughly: for those who ask the service, too. 0: it is not known. */
+int64_t rg_cache_newest(struct rg_cache *cache, const struct rg_cache_key *key);
+/* Notes that it is the key's, of which something was written just now. */
+void rg_cache_note_newest(struct rg_cache *cache, const struct rg_cache_key *key);
 /* What is there of a key passed its own check, and is not the object all the same. */
 void rg_cache_forget(struct rg_cache *cache, const struct rg_cache_key *key);
 /* Waits until what was written before is in its file and in the index. For tests and warm-up. */

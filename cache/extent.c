@@ -101,3 +101,48 @@ uint32_t rg_cache_extent_notes(const struct rg_cache_key *key,
     }
     return count;
 }
+
+/* A generation in a note: so many bits in its place, and in the units of its size. */
+#define PLACE_BITS 20
+#define NOTE_BITS 34
+static_assert(RG_CACHE_BLOCK_SIZE == 1 << PLACE_BITS, "all places of notes");
+static_assert(RG_CACHE_BLOCK_SIZE / RG_CACHE_UNIT == 1 << (NOTE_BITS - PLACE_BITS), "all sizes");
+
+/* No record is of generation 0. */
+static uint64_t newest_hash(const struct rg_cache_key *key, const struct rg_cache_key_sizes *sizes,
+                            unsigned half)
+{
+    struct rg_cache_key other = *key;
+    other.generation = 0;
+    other.block = RG_CACHE_NOTE | half;
+    return rg_cache_key_hash(&other, sizes);
+}
+
+void rg_cache_newest_notes(const struct rg_cache_key *key, const struct rg_cache_key_sizes *sizes,
+                           struct rg_cache_content out_notes[2])
+{
+    for (unsigned half = 0; half < 2; half++) {
+        uint64_t bits = (uint64_t)key->generation >> (half * NOTE_BITS);
+        uint64_t units = bits >> PLACE_BITS & ((1 << (NOTE_BITS - PLACE_BITS)) - 1);
+        out_notes[half] = (struct rg_cache_content){
+            .hash = newest_hash(key, sizes, half),
+            .place = (uint32_t)(bits & ((1 << PLACE_BITS) - 1)),
+            .size = RG_CACHE_CONTENT_NOTE | (uint32_t)(units * RG_CACHE_UNIT),
+        };
+    }
+}
+
+int64_t rg_cache_newest_find(struct rg_cache_index *index, const struct rg_cache_key *key,
+                             const struct rg_cache_key_sizes *sizes)
+{
+    uint64_t generation = 0;
+    for (unsigned half = 0; half < 2; half++) {
+        struct rg_cache_found found;
+        if (!rg_cache_index_find(index, newest_hash(key, sizes, half), &found)) {
+            return 0;
+        }
+        uint64_t bits = found.place | (uint64_t)found.size << PLACE_BITS;
+        generation |= bits << (half * NOTE_BITS);
+    }
+    return generation <= INT64_MAX ? (int64_t)generation : 0;
+}

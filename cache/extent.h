@@ -5,7 +5,10 @@
  * by another byte of it, the index has *notes* beside the records, one for each granule of a block
  * that a part has bytes of: where that part begins, and its size in whole units, so that its last
  * bytes may not be found. The part that was written last has the note; another one that shares the
- * granule is found by the notes beside it. */
+ * granule is found by the notes beside it.
+ *
+ * Two more notes tell the generation of an object that anybody has last seen to be the newest one,
+ * half of it each, so that a process which begins need not read the object again. */
 #ifndef RG_CACHE_EXTENT_H
 #define RG_CACHE_EXTENT_H
 
@@ -36,5 +39,11 @@ bool rg_cache_extent_find(struct rg_cache_index *index, const struct rg_cache_ke
 uint32_t rg_cache_extent_notes(const struct rg_cache_key *key,
                                const struct rg_cache_key_sizes *sizes, size_t body_size,
                                struct rg_cache_content out_notes[RG_CACHE_GRANULES]);
+/* Those of the newest generation, which is the key's. */
+void rg_cache_newest_notes(const struct rg_cache_key *key, const struct rg_cache_key_sizes *sizes,
+                           struct rg_cache_content out_notes[2]);
+/* What they say of the object, whatever generation the key names; 0: nothing. */
+int64_t rg_cache_newest_find(struct rg_cache_index *index, const struct rg_cache_key *key,
+                             const struct rg_cache_key_sizes *sizes);
 
 #endif

@@ -292,6 +292,15 @@ static void gap_find(struct rg_request *request)
     }
 }
 
+/* What this process has seen, or another one. */
+static int64_t newest_find(const struct rg_request *request)
+{
+    struct rg_client *client = request->client;
+    struct rg_cache_key key = key_of(request, 0);
+    int64_t known = rg_newest_find(client->newest, request->bucket, request->object);
+    return known != 0 ? known : rg_cache_newest(client->cache, &key);
+}
+
 bool rg_cached_read_begin(struct rg_request *request)
 {
     struct rg_get_state *get = &request->get;
@@ -300,7 +309,7 @@ bool rg_cached_read_begin(struct rg_request *request)
     }
     get->generation = get->want_generation;
     if (is_guess(get)) {
-        get->generation = rg_newest_find(request->client->newest, request->bucket, request->object);
+        get->generation = newest_find(request);
     }
     if (get->generation > 0 && next_start(request)) {
         return true;
@@ -607,13 +616,18 @@ static void write_blocks(struct rg_request *request, uint64_t at, uint64_t end, 
     }
 }
 
-/* The newest generation came. What was the newest before is not asked for again. */
-static void newest_note(struct rg_request *request)
+/* The newest generation came, and is noted for others where something of it was written for them.
+ * What was the newest before is not asked for again. */
+static void newest_note(struct rg_request *request, bool is_written)
 {
     const struct rg_get_state *get = &request->get;
     struct rg_newest *newest = request->client->newest;
     int64_t before = rg_newest_find(newest, request->bucket, request->object);
     rg_newest_note(newest, request->bucket, request->object, get->generation);
+    if (is_written && before != get->generation) {
+        struct rg_cache_key key = key_of(request, 0);
+        rg_cache_note_newest(request->client->cache, &key);
+    }
     if (before <= 0 || before >= get->generation) {
         return;
     }
@@ -647,9 +661,6 @@ void rg_cached_read_finish(struct rg_request *request)
     if (get->generation <= 0) {
         return;
     }
-    if (is_guess(get)) {
-        newest_note(request);
-    }
     const uint8_t *body = get->buf != NULL ? get->buf : get->body;
     if (get->sink != NULL) {
         body = get->kept != NULL ? get->kept->data : NULL;
@@ -662,5 +673,8 @@ void rg_cached_read_finish(struct rg_request *request)
     if (is_known && get->sent_from < get->received) {
         write_blocks(request, get->offset + get->sent_from, get->offset + get->received,
                      body + get->sent_from);
+    }
+    if (is_guess(get)) {
+        newest_note(request, is_known && get->cached < get->received);
     }
 }

@@ -136,6 +136,27 @@ static void test_the_note_of_a_part_that_is_gone(void)
     rg_cache_index_close(world.index);
 }
 
+static void test_the_newest_generation(void)
+{
+    static const int64_t generations[] = {1, INT64_C(1) << 34, 1700000000000001, INT64_MAX};
+    struct world world;
+    struct rg_cache_content notes[2];
+    world_open(&world);
+    RG_CHECK_EQ(rg_cache_newest_find(world.index, &world.key, &world.sizes), 0);
+    for (size_t i = 0; i < RG_ARRAY_LEN(generations); i++) {
+        world.key.generation = generations[i];
+        rg_cache_newest_notes(&world.key, &world.sizes, notes);
+        for (unsigned half = 0; half < 2; half++) {
+            rg_cache_index_insert(world.index, world.number, &notes[half]);
+        }
+        world.key.generation = 1;
+        RG_CHECK_EQ(rg_cache_newest_find(world.index, &world.key, &world.sizes), generations[i]);
+    }
+    world.key.object = "m";
+    RG_CHECK_EQ(rg_cache_newest_find(world.index, &world.key, &world.sizes), 0);
+    rg_cache_index_close(world.index);
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
@@ -143,6 +164,7 @@ int main(int argc, char **argv)
         RG_TEST(test_parts_of_any_size),
         RG_TEST(test_parts_that_share_granules),
         RG_TEST(test_the_note_of_a_part_that_is_gone),
+        RG_TEST(test_the_newest_generation),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }

@@ -356,6 +356,29 @@ static void test_the_newest_generation_is_asked_for(void)
     close_all(&world);
 }
 
+/* As another process does that begins. */
+static void client_begin(struct world *world)
+{
+    rg_client_close(world->c.client);
+    RG_CHECK_EQ(rg_client_open(&world->c.client, world->c.runtime, &world->c.options), 0);
+    rg_cache_flush(world->c.client->cache);
+}
+
+static void test_the_newest_generation_is_known_to_who_comes_later(void)
+{
+    const struct rg_step script[] = {RG_READ, OBJECT(SIZE), RG_READ,
+                                     RG_SEND("HTTP/1.1 304 Not Modified\r\n\r\n"), RG_END};
+    const struct rg_step *const scripts[] = {script, script + 2};
+    struct world world;
+    open_with(&world, scripts, 2, false);
+    check_get(&world, &(struct rg_get){0}, SIZE, 1);
+    client_begin(&world);
+    check_get(&world, &(struct rg_get){0}, SIZE, 1);
+    RG_CHECK_CONTAINS(rg_scripted_server_head(world.c.server, 1),
+                      "ifGenerationNotMatch=1700000000000001");
+    close_all(&world);
+}
+
 /* A part is there of what is asked for: the answer for the rest tells the generation. */
 static void test_the_rest_of_the_newest_generation(void)
 {
@@ -809,6 +832,7 @@ int main(int argc, char **argv)
         RG_TEST(test_the_last_gap_has_all_of_the_rest),
         RG_TEST(test_what_is_behind_the_object_or_too_large_is_the_servers_to_refuse),
         RG_TEST(test_the_newest_generation_is_asked_for),
+        RG_TEST(test_the_newest_generation_is_known_to_who_comes_later),
         RG_TEST(test_the_rest_of_the_newest_generation),
         RG_TEST(test_an_object_is_replaced_before_the_rest_is_read),
         RG_TEST(test_an_object_is_gone_before_the_rest_is_read),
