@@ -261,13 +261,6 @@ static int record_bad(struct rg_cache *cache, const struct rg_cache_place *place
     return -EBADMSG;
 }
 
-static bool keys_are_same(const struct rg_cache_key *a, const struct rg_cache_key *b)
-{
-    return a->generation == b->generation && a->block == b->block &&
-           strcmp(a->object, b->object) == 0 && strcmp(a->bucket, b->bucket) == 0 &&
-           strcmp(a->origin, b->origin) == 0;
-}
-
 int rg_cache_record_open(struct rg_cache *cache, const struct rg_cache_place *place,
                          const struct rg_cache_key *key, const uint8_t *bytes, size_t size,
                          struct rg_cache_record *out_record)
@@ -279,7 +272,7 @@ int rg_cache_record_open(struct rg_cache *cache, const struct rg_cache_place *pl
         record.header_size + record.body_size > place->size) {
         return record_bad(cache, place);
     }
-    if (!keys_are_same(&found, key)) {
+    if (!rg_cache_key_is_same(&found, key)) {
         count(&cache->counters.misses, 1);
         return -ENOENT;
     }

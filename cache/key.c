@@ -16,6 +16,13 @@ static bool measure(const char *text, size_t size_max, uint16_t *out_size)
     return size > 0 && size <= size_max;
 }
 
+bool rg_cache_key_is_same(const struct rg_cache_key *a, const struct rg_cache_key *b)
+{
+    return a->generation == b->generation && a->block == b->block &&
+           strcmp(a->object, b->object) == 0 && strcmp(a->bucket, b->bucket) == 0 &&
+           strcmp(a->origin, b->origin) == 0;
+}
+
 bool rg_cache_key_measure(const struct rg_cache_key *key, struct rg_cache_key_sizes *out_sizes)
 {
     struct rg_cache_key_sizes sizes;

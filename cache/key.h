@@ -39,6 +39,8 @@ struct rg_cache_key_sizes {
     uint16_t origin, bucket, object;
 };
 
+bool rg_cache_key_is_same(const struct rg_cache_key *a, const struct rg_cache_key *b);
+
 /* False: a text is too long, or the generation is none. Such a key is never cached. */
 bool rg_cache_key_measure(const struct rg_cache_key *key, struct rg_cache_key_sizes *out_sizes);
 /* Of a key that was measured. Never 0. */

@@ -2,7 +2,9 @@
 #include "cli/cache.h"
 
 #include "cache/folder.h"
+#include "cache/memory_table.h"
 #include "cli/progress.h"
+#include "gcs/host/account.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -153,15 +155,39 @@ static int ls(struct cache *cache)
     return CLI_DONE;
 }
 
+/* What processes of this user have in memory, whatever their folder. */
+static int memory_print(const struct cache *cache)
+{
+    char why[512], size[CLI_QUANTITY_SIZE];
+    uint64_t segments = 0, bytes = 0;
+    const char *share = rg_host_folder(getenv("RINGEST_SHARING"));
+    int rc =
+        share == NULL ? 0 : rg_memory_table_measure(share, &segments, &bytes, why, sizeof(why));
+    if (rc < 0) {
+        return cli_fail("%s", why);
+    }
+    if (cache->json) {
+        printf("{\"memory_segments\":%" PRIu64 ",\"memory_bytes\":%" PRIu64 ",", segments, bytes);
+    } else if (segments > 0 || cache->folder == NULL) {
+        printf("in memory: %" PRIu64 " segments, %s\n", segments, cli_format_size(bytes, size));
+    }
+    return CLI_DONE;
+}
+
 static int stats(struct cache *cache)
 {
-    struct rg_cache_folder_totals totals;
-    int rc = rg_cache_list(cache->folder, entry_pass, NULL, &totals);
+    struct rg_cache_folder_totals totals = {.segments = 0};
+    int rc = cache->folder != NULL ? rg_cache_list(cache->folder, entry_pass, NULL, &totals) : 0;
     if (rc < 0) {
         return folder_fail(cache, rc);
     }
-    totals_print(cache, &totals);
-    return CLI_DONE;
+    rc = memory_print(cache);
+    if (rc == CLI_DONE && cache->json) {
+        totals_print_json(&totals);
+    } else if (rc == CLI_DONE && cache->folder != NULL) {
+        totals_print(cache, &totals);
+    }
+    return rc;
 }
 
 static int verify(struct cache *cache)
@@ -268,7 +294,9 @@ static int action_run(struct cache *cache, char **arguments, int count)
             continue;
         }
         cache->folder = count > 1 ? arguments[1] : getenv("RINGEST_CACHE");
-        if (count > 2 || cache->folder == NULL || *cache->folder == '\0') {
+        bool has_folder = cache->folder != NULL && *cache->folder != '\0';
+        cache->folder = has_folder ? cache->folder : NULL;
+        if (count > 2 || (!has_folder && (count > 1 || actions[i].run != stats))) {
             return cli_usage("%s needs one FOLDER, or RINGEST_CACHE", actions[i].name);
         }
         return cli_output_end(actions[i].run(cache));
@@ -308,7 +336,7 @@ const struct cli_command cli_cache = {
             "  ls FOLDER                 blocks that are there: bytes, first byte, object\n"
             "  verify FOLDER             read all, and compare checksums\n"
             "  prune FOLDER --to SIZE    remove what was used longest ago\n"
-            "  stats FOLDER              how much there is\n"
+            "  stats [FOLDER]            how much there is, and how much processes have in memory\n"
             "\nOptions:\n"
             "  --manifest FILE    warm: objects of a manifest, instead of gs://BUCKET/PREFIX\n"
             "  --concurrency N    warm: requests in flight; default: 64\n"

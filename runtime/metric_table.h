@@ -36,6 +36,7 @@
     XX(cache_bad, COUNTER, "blocks", "blocks in the cache that were damaged")                      \
     XX(cache_writes, COUNTER, "blocks", "blocks that were handed to the cache")                    \
     XX(cache_drops, COUNTER, "blocks", "blocks that the cache did not take (full, or busy)")       \
+    XX(cache_memory_hits, COUNTER, "blocks", "blocks that the cache gave from memory")             \
     XX(lease_waits, COUNTER, "waits", "times a connection waited for leased memory to come back")  \
     XX(leased_bytes, GAUGE, "bytes", "memory that is leased to the program now")                   \
     XX(memory_max, GAUGE, "bytes", "memory that may be leased at once")                            \

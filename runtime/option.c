@@ -90,6 +90,7 @@ static const struct row rows[] = {
     {"job_processes", RG_OPTION_COUNT, IN_CLIENT(job_processes), .min = 1, .max = UINT32_MAX},
     TEXT("cache", cache),
     {"cache_size", RG_OPTION_SIZE, IN_CLIENT(cache_size), .min = 1, .max = INT64_MAX},
+    {"cache_memory", RG_OPTION_SIZE, IN_CLIENT(cache_memory), .min = 1, .max = INT64_MAX},
     {"threads", RG_OPTION_COUNT, IN_RUNTIME(threads), .min = 1, .max = 256},
     {"memory", RG_OPTION_SIZE, IN_RUNTIME(memory_max), .min = 1, .max = INT64_MAX},
     {"pinned", RG_OPTION_SIZE, IN_RUNTIME(pinned_max), .min = 1, .max = INT64_MAX},

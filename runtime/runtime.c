@@ -371,6 +371,7 @@ static void stats_fill(struct rg_stats *stats, const struct rg_metrics *metrics)
     stats->cache_bad = rg_metric_load(&metrics->cache_bad);
     stats->cache_writes = rg_metric_load(&metrics->cache_writes);
     stats->cache_drops = rg_metric_load(&metrics->cache_drops);
+    stats->cache_memory_hits = rg_metric_load(&metrics->cache_memory_hits);
     const struct rg_histogram *phases = metrics->phases;
     rg_histogram_summarize(&phases[RG_PHASE_QUEUE], &stats->queue);
     rg_histogram_summarize(&phases[RG_PHASE_DNS], &stats->dns);

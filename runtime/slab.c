@@ -551,7 +551,24 @@ static void release_own(struct rg_slab_arena *arena, struct rg_lease *lease)
 bool rg_lease_is_pinned(const struct rg_lease *lease)
 {
     RG_ASSERT(lease->out);
-    return lease->arena->chunks[lease->chunk_index].is_pinned;
+    return lease->arena != NULL && lease->arena->chunks[lease->chunk_index].is_pinned;
+}
+
+bool rg_lease_is_readonly(const struct rg_lease *lease)
+{
+    RG_ASSERT(lease->out);
+    return lease->arena == NULL;
+}
+
+void rg_lease_lend(struct rg_lease *out_lease, const uint8_t *data, size_t size,
+                   void (*release)(struct rg_lease *lease))
+{
+    *out_lease = (struct rg_lease){
+        .data = (uint8_t *)(uintptr_t)data,
+        .capacity = size,
+        .release = release,
+        .out = true,
+    };
 }
 
 void rg_lease_share(struct rg_lease *lease, uint32_t more)
@@ -581,6 +598,10 @@ void rg_lease_release(struct rg_lease *lease)
     struct rg_slab_arena *arena = lease->arena;
     RG_ASSERT(lease->out);
     lease->out = false;
+    if (RG_UNLIKELY(arena == NULL)) {
+        lease->release(lease);
+        return;
+    }
     SLAB_POISON(lease->data, lease->capacity);
     if (owner_is_self(arena)) {
         release_own(arena, lease);

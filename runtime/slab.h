@@ -28,9 +28,12 @@ struct rg_slab_arena;
 struct rg_lease {
     /* Aligned to a cache line; to 4096 bytes where the capacity is a multiple of that. */
     alignas(RG_CACHE_LINE) uint8_t *data;
-    size_t capacity; /* at least what was asked for */
-    struct rg_slab_arena *arena;
-    struct rg_list free_node;  /* among the free slabs of its class */
+    size_t capacity;             /* at least what was asked for */
+    struct rg_slab_arena *arena; /* NULL: it was lent, see rg_lease_lend */
+    union {
+        struct rg_list free_node; /* among the free slabs of its class */
+        void (*release)(struct rg_lease *lease);
+    };
     struct rg_lease *returned; /* the one that another thread released before it */
     uint32_t chunk_index;
     _Atomic uint32_t shares; /* releases that are to come before the last one */
@@ -78,6 +81,11 @@ struct rg_lease *rg_slab_take(struct rg_slab_arena *arena, size_t size);
 /* Lets a lease that is out go to `more` others besides: that many releases only count, and the one
  * behind them gives it back. By a holder, on any thread. NULL is fine. */
 void rg_lease_share(struct rg_lease *lease, uint32_t more);
+
+/* Makes a lease of memory that is no arena's, of which others may have leases, too: nobody writes
+ * there. `release` gets it back, by any thread. */
+void rg_lease_lend(struct rg_lease *out_lease, const uint8_t *data, size_t size,
+                   void (*release)(struct rg_lease *lease));
 
 /* True if the device knows this memory. The holder, on any thread. */
 bool rg_lease_is_pinned(const struct rg_lease *lease);

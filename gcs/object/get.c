@@ -306,7 +306,7 @@ static enum rg_status get_finish(struct rg_request *request, struct rg_completio
         rg_get_state_restart(get);
         return RG_STATUS_CHECKSUM;
     }
-    if (RG_UNLIKELY(request->client->cache != NULL)) {
+    if (RG_UNLIKELY(request->client->newest != NULL)) {
         rg_cached_read_finish(request);
     }
     completion->status = RG_STATUS_OK;

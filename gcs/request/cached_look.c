@@ -2,13 +2,18 @@
 #include "gcs/request/cached_look.h"
 
 #include "cache/cache.h"
+#include "cache/memory.h"
 #include "gcs/request/client_loop.h"
 
 uint64_t rg_cached_refused(const struct rg_client *client)
 {
     struct rg_cache_stats stats = {.not_admitted = UINT64_MAX};
+    struct rg_memory_stats memory;
     if (client->cache != NULL) {
         rg_cache_stats(client->cache, &stats);
+    } else if (client->memory != NULL) {
+        rg_memory_stats(client->memory, &memory);
+        stats.not_admitted = memory.not_admitted;
     }
     return stats.not_admitted;
 }
@@ -63,9 +68,20 @@ uint64_t rg_cached_gap_end(struct rg_cache *cache, const struct rg_cache_key *ke
     return begin == end ? UINT64_MAX : run_begin(cache, key, at, begin);
 }
 
+/* A whole block, or a part that begins there: neither goes beyond the block's end. */
+static bool memory_has(struct rg_memory *memory, const struct rg_cache_key *of, uint64_t at,
+                       uint64_t *out_end)
+{
+    struct rg_cache_key block = *of, part = *of;
+    block.block = at / RG_CACHE_BLOCK_SIZE;
+    part.block = RG_CACHE_PART | at;
+    *out_end = (block.block + 1) * RG_CACHE_BLOCK_SIZE;
+    return rg_memory_has(memory, &block) || rg_memory_has(memory, &part);
+}
+
 bool rg_cached_is_missing(const struct rg_client *client, const struct rg_get *get, uint64_t size)
 {
-    if (client->cache == NULL || get->generation == 0) {
+    if (client->newest == NULL || get->generation == 0) {
         return false;
     }
     const struct rg_cache_key key = {
@@ -77,7 +93,11 @@ bool rg_cached_is_missing(const struct rg_client *client, const struct rg_get *g
     struct rg_cache_extent extent;
     uint64_t end = get->offset + RG_MAX(size, UINT64_C(1));
     for (uint64_t at = get->offset; at < end; at = extent.end) {
-        if (!rg_cache_look(client->cache, &key, at, RG_CACHE_BY_ANY, &extent)) {
+        if (client->memory != NULL && memory_has(client->memory, &key, at, &extent.end)) {
+            continue;
+        }
+        if (client->cache == NULL ||
+            !rg_cache_look(client->cache, &key, at, RG_CACHE_BY_ANY, &extent)) {
             return true;
         }
     }

@@ -6,8 +6,11 @@
 #include "gcs/request/cached_read.h"
 
 #include "cache/cache.h"
+#include "cache/memory.h"
+#include "gcs/request/cached_body.h"
 #include "gcs/request/cached_look.h"
 #include "gcs/request/client_loop.h"
+#include "gcs/request/memory_read.h"
 #include "gcs/request/newest.h"
 #include "gcs/request/request_type.h"
 #include "runtime/runtime.h"
@@ -129,12 +132,6 @@ static void read_give(struct rg_cached_read *read)
     reads->client_loop->reads_out--;
 }
 
-/* Any object's newest generation may be another by now. */
-static bool is_guess(const struct rg_get_state *get)
-{
-    return get->want_generation == 0;
-}
-
 /* Conditions are the service's to judge, but for one that can only be true. */
 static bool is_eligible(const struct rg_get_state *get)
 {
@@ -146,24 +143,6 @@ static bool is_eligible(const struct rg_get_state *get)
            conditions->if_metageneration_not_match == 0 && !get->is_fresh;
 }
 
-static struct rg_cache_key key_of(const struct rg_request *request, uint64_t block)
-{
-    return (struct rg_cache_key){
-        .origin = request->client->endpoint.authority,
-        .bucket = request->bucket,
-        .object = request->object,
-        .generation = request->get.generation,
-        .block = block,
-    };
-}
-
-/* Where what was asked for ends, in the object; UINT64_MAX: where the object does. */
-static uint64_t end_of(const struct rg_get_state *get)
-{
-    uint64_t end = get->length == RG_WHOLE ? UINT64_MAX : get->offset + get->length;
-    return get->has_object_size ? RG_MIN(end, get->object_size) : end;
-}
-
 /* Finds the record that has the next byte. Who wants all has its beginning as a block, or not at
  * all. */
 static bool place_find(struct rg_cached_read *read, const struct rg_request *request)
@@ -172,7 +151,7 @@ static bool place_find(struct rg_cached_read *read, const struct rg_request *req
     uint64_t at = get->offset + get->received;
     bool is_whole = at == 0 && get->length == RG_WHOLE;
     unsigned ways = is_whole ? RG_CACHE_BY_BLOCK : RG_CACHE_BY_ANY;
-    struct rg_cache_key key = key_of(request, 0);
+    struct rg_cache_key key = rg_cached_key(request, 0);
     bool found = rg_cache_find_byte(cache_of(read), &key, at, ways, &read->place);
     read->block = key.block;
     read->begin = rg_cache_key_first(&key);
@@ -236,7 +215,8 @@ static bool next_start(struct rg_request *request)
 {
     const struct rg_get_state *get = &request->get;
     struct rg_cached_reads *reads = request->client_loop->cached;
-    struct rg_cached_read *read = reads->late == 0 ? read_take(reads) : NULL;
+    bool may = request->client->cache != NULL && reads->late == 0;
+    struct rg_cached_read *read = may ? read_take(reads) : NULL;
     if (read == NULL) {
         return false;
     }
@@ -248,7 +228,7 @@ static bool next_start(struct rg_request *request)
         return false;
     }
     uint64_t at = get->offset + get->received;
-    uint64_t wanted = RG_MIN(end_of(get), read->begin + RG_CACHE_BLOCK_SIZE);
+    uint64_t wanted = RG_MIN(rg_cached_end(get), read->begin + RG_CACHE_BLOCK_SIZE);
     wanted -= RG_MIN(wanted, at);
     bool is_apart =
         read->place.size > AT_ONCE_SIZE && wanted < (read->place.size - AT_ONCE_SIZE / 2) / 2;
@@ -284,10 +264,10 @@ static void gap_find(struct rg_request *request)
     bool may_have_more = get->gaps == NULL || get->gaps->count < GAPS_MAX;
     get->sent_from = get->received;
     get->gap_end = 0;
-    if (get->generation > 0 && may_have_more && !get->is_fresh) {
-        struct rg_cache_key key = key_of(request, 0);
+    if (request->client->cache != NULL && get->generation > 0 && may_have_more && !get->is_fresh) {
+        struct rg_cache_key key = rg_cached_key(request, 0);
         uint64_t end = rg_cached_gap_end(request->client->cache, &key, get->offset + get->received,
-                                         end_of(get));
+                                         rg_cached_end(get));
         get->gap_end = end == UINT64_MAX ? 0 : end;
     }
 }
@@ -296,26 +276,44 @@ static void gap_find(struct rg_request *request)
 static int64_t newest_find(const struct rg_request *request)
 {
     struct rg_client *client = request->client;
-    struct rg_cache_key key = key_of(request, 0);
+    struct rg_cache_key key = rg_cached_key(request, 0);
     int64_t known = rg_newest_find(client->newest, request->bucket, request->object);
-    return known != 0 ? known : rg_cache_newest(client->cache, &key);
+    bool asks = known == 0 && client->cache != NULL;
+    return asks ? rg_cache_newest(client->cache, &key) : known;
 }
 
-bool rg_cached_read_begin(struct rg_request *request)
+/* What was asked for is there, or is to be sent for from here on. True: it is answered. */
+static bool settle(struct rg_request *request)
+{
+    struct rg_get_state *get = &request->get;
+    bool is_there = rg_cached_is_complete(get);
+    if (!is_there) {
+        if (get->received == 0) {
+            rg_get_state_restart(get);
+        }
+        gap_find(request);
+    }
+    get->is_doubted = is_there && rg_get_state_is_doubtful(get);
+    return is_there && !get->is_doubted;
+}
+
+enum rg_cached_begun rg_cached_read_begin(struct rg_request *request)
 {
     struct rg_get_state *get = &request->get;
     if (!is_eligible(get)) {
-        return false;
+        return RG_CACHED_NOTHING;
     }
     get->generation = get->want_generation;
-    if (is_guess(get)) {
+    if (rg_cached_is_guess(get)) {
         get->generation = newest_find(request);
     }
-    if (get->generation > 0 && next_start(request)) {
-        return true;
+    if (get->generation > 0) {
+        rg_memory_read_take(request);
+        if (!rg_cached_is_complete(get) && next_start(request)) {
+            return RG_CACHED_READING;
+        }
     }
-    gap_find(request);
-    return false;
+    return settle(request) ? RG_CACHED_ANSWERED : RG_CACHED_NOTHING;
 }
 
 /* Without memory for a note of it, what came is not kept. */
@@ -333,15 +331,15 @@ static void gap_note(struct rg_get_state *get)
     get->sent_from = get->received;
 }
 
-bool rg_cached_read_go_on(struct rg_request *request)
+enum rg_cached_begun rg_cached_read_go_on(struct rg_request *request)
 {
     gap_note(&request->get);
     if (next_start(request)) {
         request->get.gap_end = 0;
-        return true;
+        return RG_CACHED_READING;
     }
     gap_find(request);
-    return false;
+    return RG_CACHED_NOTHING;
 }
 
 void rg_cached_read_abandon(struct rg_request *request)
@@ -364,40 +362,22 @@ void rg_cached_read_give_up(struct rg_request *request)
     rg_cache_place_failed(cache_of(read), &read->place, -ETIMEDOUT);
 }
 
-/* The record is of the object that the records before it are of, and has the next byte. */
-static bool record_fits(const struct rg_cached_read *read, const struct rg_get_state *get)
-{
-    const struct rg_cache_record *record = &read->record;
-    uint64_t at = get->offset + get->received;
-    bool has_crcs = get->received > 0 && get->has_object_crc && record->has_object_crc32c;
-    bool is_same = (get->received == 0 || record->object_size == get->object_size) &&
-                   (!has_crcs || record->object_crc32c == get->object_crc);
-    return is_same && at < read->begin + record->body_size &&
-           read->begin + record->body_size <= record->object_size &&
-           record->header_size + (uint64_t)record->body_size <= read->place.size &&
-           record->piece_size > 0;
-}
-
 /* Opens the header that was read; false: it is damaged, or of something else. */
 static bool header_take(struct rg_cached_read *read)
 {
     struct rg_request *request = read->request;
     struct rg_get_state *get = &request->get;
-    struct rg_cache_key key = key_of(request, read->block);
+    struct rg_cache_key key = rg_cached_key(request, read->block);
     int rc = rg_cache_record_open(cache_of(read), &read->place, &key, read->lease->data + read->at,
                                   read->needed - lead_of(read, read->place.offset), &read->record);
     if (rc == -EBADMSG) {
         rg_metric_add(&metrics_of(request)->cache_bad, 1);
     }
-    if (rc < 0 || !record_fits(read, get)) {
+    if (rc < 0 || !rg_cached_fits(get, &read->record, read->begin) ||
+        read->record.header_size + (uint64_t)read->record.body_size > read->place.size) {
         return false;
     }
-    get->has_object_size = true;
-    get->object_size = read->record.object_size;
-    if (get->received == 0 || read->record.has_object_crc32c) {
-        get->has_object_crc = read->record.has_object_crc32c;
-        get->object_crc = read->record.object_crc32c;
-    }
+    rg_cached_note(get, &read->record);
     return true;
 }
 
@@ -407,7 +387,7 @@ static void body_start(struct rg_cached_read *read)
     const struct rg_cache_record *record = &read->record;
     const struct rg_get_state *get = &read->request->get;
     uint64_t at = get->offset + get->received - read->begin;
-    uint64_t end = RG_MIN(end_of(get) - read->begin, (uint64_t)record->body_size);
+    uint64_t end = RG_MIN(rg_cached_end(get) - read->begin, (uint64_t)record->body_size);
     uint64_t pieces = (end + record->piece_size - 1) / record->piece_size;
     read->first = (uint32_t)(at / record->piece_size) * record->piece_size;
     uint64_t last = RG_MIN(pieces * record->piece_size, (uint64_t)record->body_size);
@@ -415,63 +395,6 @@ static void body_start(struct rg_cached_read *read)
     read_start(read, STEP_BODY, record->header_size + read->first, (size_t)(last - read->first),
                BODY_AT);
     read->body_size = (size_t)(last - read->first);
-}
-
-/* That of a whole body is put together from those of its pieces, which were compared. */
-static uint32_t crc_of(const struct rg_cached_read *read, const uint8_t *data, size_t size)
-{
-    const struct rg_cache_record *record = &read->record;
-    if (size != record->body_size) {
-        return rg_crc32c(0, data, size);
-    }
-    uint32_t crc = 0, piece_crc;
-    for (size_t at = 0, i = 0; at < size; at += record->piece_size, i++) {
-        memcpy(&piece_crc, record->crcs + i * sizeof(piece_crc), sizeof(piece_crc));
-        size_t piece_size = RG_MIN(size - at, (size_t)record->piece_size);
-        crc = i == 0 ? piece_crc : rg_crc32c_combine(crc, piece_crc, piece_size);
-    }
-    return crc;
-}
-
-/* Where the whole body is to be put together; false: there is no room. */
-static bool body_make_room(struct rg_request *request, uint64_t total)
-{
-    struct rg_get_state *get = &request->get;
-    struct rg_slab_arena *slabs = request->client_loop->loop->slabs;
-    if (get->sink != NULL || get->buf != NULL) {
-        return total <= get->buf_size;
-    }
-    if (get->lease == NULL && total <= rg_slab_size_max(slabs)) {
-        get->lease = rg_slab_take(slabs, (size_t)total);
-        get->body = get->lease != NULL ? get->lease->data : NULL;
-    }
-    return get->lease != NULL && rg_get_state_reserve(get, slabs, total) == 0;
-}
-
-/* Hands out what was checked; false: there is no room for it. */
-static bool body_hand_out(struct rg_cached_read *read, uint8_t *data, size_t size, uint64_t total)
-{
-    struct rg_request *request = read->request;
-    struct rg_get_state *get = &request->get;
-    if (size == total && get->sink == NULL && get->buf == NULL) {
-        get->lease = read->lease;
-        get->body = data;
-        read->lease = NULL;
-    } else if (!body_make_room(request, total)) {
-        return false;
-    } else if (get->sink != NULL) {
-        get->sink(request, get->received, data, size);
-    } else {
-        memcpy((get->buf != NULL ? get->buf : get->body) + get->received, data, size);
-    }
-    if (!get->no_checksum && get->sink == NULL) {
-        uint32_t crc = crc_of(read, data, size);
-        get->crc = get->received == 0 ? crc : rg_crc32c_combine(get->crc, crc, size);
-    }
-    get->received += size;
-    get->sent_from = get->received;
-    get->cached += size;
-    return true;
 }
 
 /* The bytes that are wanted were read: checks them, and hands them out. */
@@ -488,32 +411,13 @@ static bool body_take(struct rg_cached_read *read)
         rg_metric_add(&metrics_of(request)->cache_bad, 1);
         return false;
     }
-    uint64_t at = get->offset + get->received, end = end_of(get);
+    uint64_t at = get->offset + get->received, end = rg_cached_end(get);
     uint64_t begin = read->begin + read->first;
     if (at < begin || at >= RG_MIN(end, begin + size)) {
         return false;
     }
     size_t wanted = (size_t)(RG_MIN(end, begin + size) - at);
-    return body_hand_out(read, body + (at - begin), wanted, end - get->offset);
-}
-
-/* What was asked for is there, or is to be sent for from here on. */
-static void cache_ended(struct rg_request *request, bool is_complete)
-{
-    struct rg_get_state *get = &request->get;
-    if (!is_complete) {
-        if (get->received == 0) {
-            rg_get_state_restart(get);
-        }
-        gap_find(request);
-    }
-    get->is_doubted = is_complete && rg_get_state_is_doubtful(get);
-    request->client_loop->cached->ended(request, is_complete && !get->is_doubted);
-}
-
-static bool is_complete(const struct rg_get_state *get)
-{
-    return get->has_object_size && get->offset + get->received == end_of(get);
+    return rg_cached_hand_out(request, record, body + (at - begin), wanted, &read->lease);
 }
 
 /* Reads what is left of the step; false: there is nothing left, or nothing comes. */
@@ -554,10 +458,11 @@ static void read_done(struct rg_op *op)
     came = came && body_take(read);
     request->get.cached_read = NULL;
     read_give(read);
-    if (!came || is_complete(&request->get)) {
-        cache_ended(request, came);
-    } else if (!next_start(request)) {
-        cache_ended(request, false);
+    if (came) {
+        rg_memory_read_take(request);
+    }
+    if (!came || rg_cached_is_complete(&request->get) || !next_start(request)) {
+        client_loop->cached->ended(request, settle(request));
     }
 }
 
@@ -570,15 +475,33 @@ void rg_cached_read_doubt(struct rg_request *request)
     }
 }
 
+/* All that a get of these bytes would find in memory. */
+static void memory_forget(struct rg_memory *memory, const struct rg_cache_key *of, uint64_t at,
+                          uint64_t end)
+{
+    struct rg_cache_key key = *of;
+    while (at < end) {
+        key.block = at / RG_CACHE_BLOCK_SIZE;
+        rg_memory_forget(memory, &key);
+        uint64_t next = (key.block + 1) * RG_CACHE_BLOCK_SIZE;
+        key.block = RG_CACHE_PART | at;
+        rg_memory_forget(memory, &key);
+        at = next;
+    }
+}
+
 /* What the cache has of bytes [at, end): blocks, and parts that have the first byte of a granule.
  */
 static void bytes_forget(struct rg_request *request, int64_t generation, uint64_t at, uint64_t end)
 {
     struct rg_cache *cache = request->client->cache;
     struct rg_cache_extent extent;
-    struct rg_cache_key key = key_of(request, 0);
+    struct rg_cache_key key = rg_cached_key(request, 0);
     key.generation = generation;
-    for (unsigned i = 0; at < end;) {
+    if (request->client->memory != NULL) {
+        memory_forget(request->client->memory, &key, at, end);
+    }
+    for (unsigned i = 0; cache != NULL && at < end;) {
         /* One block, and a part by its beginning or by a note. */
         if (i++ < 3 && rg_cache_look(cache, &key, at, RG_CACHE_BY_ANY, &extent)) {
             key.block = extent.block;
@@ -590,27 +513,63 @@ static void bytes_forget(struct rg_request *request, int64_t generation, uint64_
     }
 }
 
+/* Of bytes from *at to `end` the first that one record has: its key's block. *at moves behind them.
+ */
+static uint64_t block_of(const struct rg_get_state *get, uint64_t end, uint64_t *at)
+{
+    uint64_t block = *at / RG_CACHE_BLOCK_SIZE;
+    uint64_t begin = block * RG_CACHE_BLOCK_SIZE, first = *at;
+    *at = RG_MIN(end, begin + RG_CACHE_BLOCK_SIZE);
+    bool is_block =
+        first == begin && (*at == get->object_size || *at == begin + RG_CACHE_BLOCK_SIZE);
+    return is_block ? block : RG_CACHE_PART | first;
+}
+
+/* Gives a record to both tiers; true: one has taken it. */
+static bool block_write(struct rg_client *client, const struct rg_cache_key *key,
+                        const struct rg_cache_record *record, const uint8_t *body, size_t size)
+{
+    bool taken = client->memory != NULL && rg_memory_put(client->memory, key, record, body, size);
+    bool kept = client->cache != NULL && rg_cache_write(client->cache, key, record, body, size);
+    return taken || kept;
+}
+
+static struct rg_cache_record record_of(const struct rg_get_state *get)
+{
+    return (struct rg_cache_record){.object_size = get->object_size,
+                                    .object_crc32c = get->object_crc,
+                                    .has_object_crc32c = get->has_object_crc};
+}
+
 /* Gives the cache bytes [at, end) of the object, which are at `body`. */
 static void write_blocks(struct rg_request *request, uint64_t at, uint64_t end, const uint8_t *body)
 {
     const struct rg_get_state *get = &request->get;
-    struct rg_cache *cache = request->client->cache;
     struct rg_metrics *metrics = metrics_of(request);
-    const struct rg_cache_record record = {.object_size = get->object_size,
-                                           .object_crc32c = get->object_crc,
-                                           .has_object_crc32c = get->has_object_crc};
+    const struct rg_cache_record record = record_of(get);
     while (at < end) {
-        uint64_t block = at / RG_CACHE_BLOCK_SIZE;
-        uint64_t begin = block * RG_CACHE_BLOCK_SIZE;
-        uint64_t to = RG_MIN(end, begin + RG_CACHE_BLOCK_SIZE);
-        bool is_block =
-            at == begin && (to == get->object_size || to == begin + RG_CACHE_BLOCK_SIZE);
-        struct rg_cache_key key = key_of(request, is_block ? block : RG_CACHE_PART | at);
+        uint64_t to = at;
+        struct rg_cache_key key = rg_cached_key(request, block_of(get, end, &to));
         if (RG_UNLIKELY(get->is_fresh)) {
             bytes_forget(request, get->generation, at, to);
         }
-        bool taken = rg_cache_write(cache, &key, &record, body, (size_t)(to - at));
+        bool taken = block_write(request->client, &key, &record, body, (size_t)(to - at));
         rg_metric_add(taken ? &metrics->cache_writes : &metrics->cache_drops, 1);
+        body += to - at;
+        at = to;
+    }
+}
+
+/* What came from the folder comes to memory, too, if there is room. */
+static void promote_blocks(struct rg_request *request, const uint8_t *body)
+{
+    const struct rg_get_state *get = &request->get;
+    const struct rg_cache_record record = record_of(get);
+    uint64_t at = get->offset, end = get->offset + get->received;
+    while (at < end) {
+        uint64_t to = at;
+        struct rg_cache_key key = rg_cached_key(request, block_of(get, end, &to));
+        (void)rg_memory_put(request->client->memory, &key, &record, body, (size_t)(to - at));
         body += to - at;
         at = to;
     }
@@ -624,8 +583,8 @@ static void newest_note(struct rg_request *request, bool is_written)
     struct rg_newest *newest = request->client->newest;
     int64_t before = rg_newest_find(newest, request->bucket, request->object);
     rg_newest_note(newest, request->bucket, request->object, get->generation);
-    if (is_written && before != get->generation) {
-        struct rg_cache_key key = key_of(request, 0);
+    if (is_written && before != get->generation && request->client->cache != NULL) {
+        struct rg_cache_key key = rg_cached_key(request, 0);
         rg_cache_note_newest(request->client->cache, &key);
     }
     if (before <= 0 || before >= get->generation) {
@@ -642,7 +601,7 @@ void rg_cached_read_keep(struct rg_request *request)
     struct rg_slab_arena *slabs = request->client_loop->loop->slabs;
     bool fits = get->buf_size <= KEPT_SIZE_MAX && get->buf_size <= rg_slab_size_max(slabs);
     bool is_begun = get->received > get->cached;
-    if (request->client->cache != NULL && get->kept == NULL && fits && !is_begun &&
+    if (request->client->newest != NULL && get->kept == NULL && fits && !is_begun &&
         !rg_slab_arena_is_starved(slabs)) {
         get->kept = rg_slab_take(slabs, get->buf_size);
     }
@@ -654,8 +613,8 @@ void rg_cached_read_finish(struct rg_request *request)
     struct rg_metrics *metrics = metrics_of(request);
     bool is_unchecked = request->client->options.checksum == RG_SWITCH_OFF;
     if (is_eligible(get) && get->received > 0) {
-        bool is_hit = get->cached == get->received;
-        rg_metric_add(is_hit ? &metrics->cache_hits : &metrics->cache_misses, 1);
+        rg_metric_add(get->cached == get->received ? &metrics->cache_hits : &metrics->cache_misses,
+                      1);
         rg_metric_add(&metrics->cache_hit_bytes, get->cached);
     }
     if (get->generation <= 0) {
@@ -666,6 +625,10 @@ void rg_cached_read_finish(struct rg_request *request)
         body = get->kept != NULL ? get->kept->data : NULL;
     }
     bool is_known = get->has_object_size && !get->is_gzip && !is_unchecked && body != NULL;
+    bool is_hit = get->cached == get->received && get->gaps == NULL;
+    if (is_known && is_hit && request->client->memory != NULL && get->from_memory < get->cached) {
+        promote_blocks(request, body);
+    }
     for (uint32_t i = 0; is_known && get->gaps != NULL && i < get->gaps->count; i++) {
         write_blocks(request, get->offset + get->gaps->all[i].from,
                      get->offset + get->gaps->all[i].to, body + get->gaps->all[i].from);
@@ -674,7 +637,7 @@ void rg_cached_read_finish(struct rg_request *request)
         write_blocks(request, get->offset + get->sent_from, get->offset + get->received,
                      body + get->sent_from);
     }
-    if (is_guess(get)) {
+    if (rg_cached_is_guess(get)) {
         newest_note(request, is_known && get->cached < get->received);
     }
 }

@@ -34,10 +34,15 @@ int rg_cached_reads_create(struct rg_cached_reads **out_reads, struct rg_client_
 /* None is out. NULL is fine. */
 void rg_cached_reads_destroy(struct rg_cached_reads *reads);
 
-/* A prepared get. True: it is being read. False: there is nothing for it, and it is to be sent. */
-bool rg_cached_read_begin(struct rg_request *request);
+enum rg_cached_begun {
+    RG_CACHED_NOTHING,  /* it is to be sent, for what it has not */
+    RG_CACHED_READING,  /* `ended` will be told */
+    RG_CACHED_ANSWERED, /* its body is there already */
+};
+/* A prepared get. */
+enum rg_cached_begun rg_cached_read_begin(struct rg_request *request);
 /* The same, when the gap that was sent for has come. */
-bool rg_cached_read_go_on(struct rg_request *request);
+enum rg_cached_begun rg_cached_read_go_on(struct rg_request *request);
 /* What is out for the get is not wanted any more. */
 void rg_cached_read_abandon(struct rg_request *request);
 /* The same, since it takes too long: until it has come, no other read of this loop begins. */

@@ -4,6 +4,7 @@
 #include "gcs/request/client.h"
 
 #include "cache/cache.h"
+#include "cache/memory.h"
 #include "gcs/network/extra_headers.h"
 #include "gcs/request/cached_read.h"
 #include "gcs/request/hedge.h"
@@ -250,7 +251,7 @@ static int loop_open(struct rg_client *client, struct rg_client_loop *client_loo
     };
     rg_network_apply(&client->network, &pool_options);
     rc = rg_traffic_create(&client_loop->traffic, client_loop, rg_request_admitted);
-    if (rc == 0 && client->cache != NULL) {
+    if (rc == 0 && client->newest != NULL) {
         rc = rg_cached_reads_create(&client_loop->cached, client_loop, rg_request_cache_ended);
     }
     if (rc < 0) {
@@ -401,10 +402,31 @@ static int cache_open(struct rg_client *client, const struct rg_client_options *
         .share = client->share_folder,
     };
     int rc = rg_cache_open(&client->cache, &own, text, sizeof(text));
-    if (rc < 0) {
-        return rg_explain(error, error_size, rc, "%s", text);
+    return rc < 0 ? rg_explain(error, error_size, rc, "%s", text) : 0;
+}
+
+static int memory_open(struct rg_client *client, const struct rg_client_options *options,
+                       char *error, size_t error_size)
+{
+    if (options->cache_memory == 0) {
+        return 0;
     }
-    return rg_newest_create(&client->newest);
+    char text[512] = "";
+    const struct rg_memory_options own = {
+        .size = options->cache_memory,
+        .share = client->share_folder,
+    };
+    int rc = rg_memory_open(&client->memory, &own, text, sizeof(text));
+    return rc < 0 ? rg_explain(error, error_size, rc, "%s", text) : 0;
+}
+
+static int caches_open(struct rg_client *client, const struct rg_client_options *options,
+                       char *error, size_t error_size)
+{
+    int rc = cache_open(client, options, error, error_size);
+    rc = rc == 0 ? memory_open(client, options, error, error_size) : rc;
+    bool has_any = client->cache != NULL || client->memory != NULL;
+    return rc == 0 && has_any ? rg_newest_create(&client->newest) : rc;
 }
 
 static int client_setup(struct rg_client *client, const struct rg_client_options *options,
@@ -434,7 +456,7 @@ static int client_setup(struct rg_client *client, const struct rg_client_options
         rc = share_open(client);
     }
     if (rc == 0) {
-        rc = cache_open(client, options, error, error_size);
+        rc = caches_open(client, options, error, error_size);
     }
     return rc == 0 ? loops_open(client) : rc;
 }
@@ -452,6 +474,18 @@ static void cache_tell(const struct rg_cache *cache)
            stats.bad_records, stats.evicted, stats.errors);
 }
 
+static void memory_tell(struct rg_memory *memory)
+{
+    struct rg_memory_stats stats;
+    rg_memory_stats(memory, &stats);
+    rg_log(RG_LOG_INFO,
+           "cache in memory: %" PRIu64 " blocks read, %" PRIu64 " not there, %" PRIu64
+           " written, %" PRIu64 " not admitted, %" PRIu64 " damaged, %" PRIu64
+           " segments evicted, %" PRIu64 " errors",
+           stats.hits, stats.misses, stats.written, stats.not_admitted, stats.bad_records,
+           stats.evicted, stats.errors);
+}
+
 static void client_free(struct rg_client *client)
 {
     for (uint32_t i = 0; client->loops != NULL && i < client->loop_count; i++) {
@@ -463,7 +497,11 @@ static void client_free(struct rg_client *client)
     if (client->cache != NULL && rg_log_enabled(RG_LOG_INFO)) {
         cache_tell(client->cache);
     }
+    if (client->memory != NULL && rg_log_enabled(RG_LOG_INFO)) {
+        memory_tell(client->memory);
+    }
     rg_cache_close(client->cache);
+    rg_memory_close(client->memory);
     rg_newest_destroy(client->newest);
     rg_rates_destroy(client->rates);
     rg_resolver_destroy(client->resolver);

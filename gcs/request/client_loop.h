@@ -40,6 +40,7 @@
 
 struct rg_cache;
 struct rg_cached_reads;
+struct rg_memory;
 struct rg_newest;
 struct rg_request;
 
@@ -87,7 +88,8 @@ struct rg_client {
     struct rg_resolver *resolver;
     struct rg_rates *rates;             /* NULL: requests begin as fast as they come */
     struct rg_cache *cache;             /* NULL: none was asked for */
-    struct rg_newest *newest;           /* where there is a cache */
+    struct rg_memory *memory;           /* the same in memory, asked first; NULL: none */
+    struct rg_newest *newest;           /* where there is either */
     uint64_t write_seed[2];             /* of idempotency tokens */
     struct rg_credentials *credentials; /* NULL: none, or a fixed token */
     bool has_token;                     /* the fixed one */

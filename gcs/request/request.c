@@ -317,14 +317,26 @@ void rg_request_cache_ended(struct rg_request *request, bool is_answered)
 }
 
 /* No get waits long for the cache: its folder may lie on a server that is gone. */
-static void cache_enter(struct rg_request *request, bool (*begin)(struct rg_request *request))
+static void cache_enter(struct rg_request *request,
+                        enum rg_cached_begun (*begin)(struct rg_request *request))
 {
     struct rg_loop *loop = loop_of(request);
     become(request, RG_REQUEST_CACHE);
-    if (begin(request)) {
+    switch (begin(request)) {
+    case RG_CACHED_READING:
         rg_loop_set_alarm(loop, &request->alarm, loop->now_ns + RG_CACHED_READ_PATIENCE_NS);
-    } else {
+        break;
+    case RG_CACHED_ANSWERED:
+        /* Whoever starts an inner request is not told its end before it has begun. */
+        if (request->cq != NULL) {
+            rg_request_cache_ended(request, true);
+        } else {
+            rg_loop_set_alarm(loop, &request->alarm, loop->now_ns);
+        }
+        break;
+    case RG_CACHED_NOTHING:
         attempt_start(request);
+        break;
     }
 }
 
@@ -332,8 +344,11 @@ static void alarm_fire(struct rg_alarm *alarm)
 {
     struct rg_request *request = RG_CONTAINER_OF(alarm, struct rg_request, alarm);
     if (request->state == RG_REQUEST_CACHE) {
-        rg_cached_read_give_up(request);
-        rg_request_cache_ended(request, false);
+        bool is_answered = request->get.cached_read == NULL;
+        if (!is_answered) {
+            rg_cached_read_give_up(request);
+        }
+        rg_request_cache_ended(request, is_answered);
         return;
     }
     RG_ASSERT(request->state == RG_REQUEST_BACKOFF);
@@ -348,7 +363,9 @@ static void wait_end(struct rg_request *request)
     switch ((enum rg_request_state)request->state) {
     case RG_REQUEST_CACHE:
         rg_loop_cancel_alarm(loop_of(request), &request->alarm);
-        rg_cached_read_abandon(request);
+        if (request->get.cached_read != NULL) {
+            rg_cached_read_abandon(request);
+        }
         break;
     case RG_REQUEST_TOKEN:
         rg_authorize_cancel(&request->token);
@@ -736,7 +753,7 @@ static void begin(struct rg_request *request)
     if (request->ops->start != NULL) {
         become(request, RG_REQUEST_CHILDREN);
         request->ops->start(request);
-    } else if (RG_UNLIKELY(request->client->cache != NULL) && request->ops == &rg_get_ops) {
+    } else if (RG_UNLIKELY(request->client->newest != NULL) && request->ops == &rg_get_ops) {
         cache_enter(request, rg_cached_read_begin);
     } else {
         attempt_start(request);

@@ -100,10 +100,11 @@ struct rg_get_state {
     /* What is there is an older answer, kept in the cache: the service is asked whether it has
      * another generation. */
     bool is_doubted;
-    bool is_confirmed; /* an answer of this get has told the generation */
-    bool is_outdated;  /* one has told another than the cache has, and all is sent for at once */
-    bool is_fresh;     /* the cache is not asked: what it gave was wrong */
-    uint64_t cached;   /* of `received`: those that the cache gave */
+    bool is_confirmed;    /* an answer of this get has told the generation */
+    bool is_outdated;     /* one has told another than the cache has, and all is sent for at once */
+    bool is_fresh;        /* the cache is not asked: what it gave was wrong */
+    uint64_t cached;      /* of `received`: those that the cache gave */
+    uint64_t from_memory; /* of `cached`: those of its memory tier */
     /* Bytes of the object up to which is sent for, since the cache may have what follows; 0: for
      * all. */
     uint64_t gap_end;
@@ -126,6 +127,7 @@ static inline void rg_get_state_restart(struct rg_get_state *get)
     get->body = NULL;
     get->received = 0;
     get->cached = 0;
+    get->from_memory = 0;
     get->is_doubted = false;
     get->is_confirmed = false;
     get->gap_end = 0;

@@ -67,6 +67,7 @@ struct rg_client_options {
      * Bytes that it may take, of all processes; 0: nine tenths of what is free there. */
     const char *cache;
     uint64_t cache_size;
+    uint64_t cache_memory; /* bytes of memory for the same, of all processes of the host; 0: none */
 };
 
 RG_INIT(rg_client_options)

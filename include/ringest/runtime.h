@@ -123,6 +123,7 @@ struct rg_stats {
     /* Reads that the cache answered, their bytes, and reads that it was asked for in vain; blocks
      * of 1 MiB that were found damaged, were handed to it, and were not taken (full, or busy). */
     uint64_t cache_hits, cache_hit_bytes, cache_misses, cache_bad, cache_writes, cache_drops;
+    uint64_t cache_memory_hits; /* blocks that cache_memory gave */
 };
 
 RG_API int rg_runtime_stats_sized(const struct rg_runtime *runtime, struct rg_stats *out_stats,
@@ -190,6 +191,8 @@ RG_API void rg_cq_expect(struct rg_cq *cq, uint32_t min);
 RG_API void rg_lease_release(struct rg_lease *lease);
 /* True if the lease is pinned_max's: release it when no copy to a device is under way. */
 RG_API bool rg_lease_is_pinned(const struct rg_lease *lease);
+/* True if other processes read the same memory (cache_memory): writing there is a SIGSEGV. */
+RG_API bool rg_lease_is_readonly(const struct rg_lease *lease);
 /* CLOCK_MONOTONIC in nanoseconds, for deadlines: rg_now_ns() + 5 * 1000000000. */
 RG_API uint64_t rg_now_ns(void);
 

@@ -1,11 +1,13 @@
 /* Buffer: one lease as bytes, without a copy. The lease goes back when the last view of it is gone.
  * Ranges that were read together are Buffers of one lease, which another Buffer of theirs holds.
- * Bytes that lie in several of them are read-only: nobody may find them changed by others. A Buffer
- * that was unpickled has a copy of the bytes, and no session.
+ * Bytes that lie in several of them are read-only: nobody may find them changed by others. Those
+ * of a lease that other processes read, too, are read-only in memory: who asks to write gets a
+ * copy, which is the Buffer's from then on. Views from before keep what they have. A Buffer that
+ * was unpickled has a copy of the bytes, and no session.
  *
  * Invariant, under the interpreter's lock: a Buffer has its memory by one of a lease of its own, a
- * share that has taken that lease, and another Buffer; or has no memory. What it adds to the
- * session's held_bytes, the session has.
+ * share that has taken that lease, and another Buffer; or has no memory. It has a copy only if it
+ * is not lent. What it adds to the session's held_bytes, the session has.
  *
  * Also a producer of DLPack capsules ("Python Specification for DLPack", versions 0 and 1), for
  * torch.from_dlpack and numpy.from_dlpack. What they keep is let go of by any thread, without the
@@ -23,10 +25,12 @@ struct buffer {
     struct rg_lease *lease;
     struct core_share *share; /* that has the lease instead, since it was exported; or NULL */
     PyObject *owner;          /* the Buffer whose lease this is a part of, or NULL */
+    struct core_share *copy;  /* of what was lent, since somebody asked to write; or NULL */
     uint64_t held;            /* what it adds to the session's held_bytes */
     const void *data;
     Py_ssize_t size;
     bool is_readonly;
+    bool is_lent; /* `data` lies in a lease that is read-only */
 };
 
 static struct buffer *of(PyObject *object)
@@ -38,8 +42,8 @@ static bool invariants(const struct buffer *self)
 {
     int holders = (self->lease != NULL) + (self->share != NULL) + (self->owner != NULL);
     uint64_t counted = self->session != NULL ? self->session->held_bytes : 0;
-    return holders <= 1 && self->held <= counted && self->size >= 0 &&
-           (self->size == 0 || self->data != NULL);
+    return holders <= 1 && !(self->is_lent && self->copy != NULL) && self->held <= counted &&
+           self->size >= 0 && (self->size == 0 || self->data != NULL);
 }
 
 /* `session` may be NULL. */
@@ -58,9 +62,11 @@ static struct buffer *buffer_make(struct core_session *session, const void *data
     self->lease = NULL;
     self->share = NULL;
     self->owner = NULL;
+    self->copy = NULL;
     self->data = data;
     self->size = (Py_ssize_t)size;
     self->is_readonly = false;
+    self->is_lent = false;
     return self;
 }
 
@@ -72,6 +78,7 @@ PyObject *core_buffer_new(struct core_session *session, const struct rg_completi
         return NULL;
     }
     self->lease = completion->lease;
+    self->is_lent = completion->lease != NULL && rg_lease_is_readonly(completion->lease);
     return (PyObject *)self;
 }
 
@@ -155,6 +162,7 @@ PyObject *core_buffer_slice(PyObject *object, uint64_t offset, uint64_t size)
         return NULL;
     }
     self->owner = Py_NewRef(object);
+    self->is_lent = owner->is_lent;
     self->data = size > 0 ? (const char *)owner->data + offset : NULL;
     self->size = (Py_ssize_t)size;
     return (PyObject *)self;
@@ -172,6 +180,7 @@ static void buffer_dealloc(PyObject *object)
         rg_lease_release(self->lease);
     }
     core_share_unref(self->share);
+    core_share_unref(self->copy);
     Py_XDECREF(self->owner);
     if (session != NULL) {
         session->held_bytes -= self->held;
@@ -181,13 +190,34 @@ static void buffer_dealloc(PyObject *object)
     core_session_unref(session);
 }
 
+/* What is lent becomes the Buffer's own. False with an exception. */
+static bool buffer_own(struct buffer *self)
+{
+    if (self->is_lent) {
+        self->copy = core_share_copy(self->data, (size_t)self->size);
+        if (self->copy == NULL) {
+            return false;
+        }
+        self->data = core_share_bytes(self->copy);
+        self->is_lent = false;
+    }
+    return true;
+}
+
 static int buffer_get(PyObject *object, Py_buffer *view, int flags)
 {
+    CORE_ENTER();
     struct buffer *self = of(object);
     /* Writable, as training code normalizes in place, where nobody else has this memory. */
     static char nothing;
+    bool writes = (flags & PyBUF_WRITABLE) != 0 && !self->is_readonly;
+    if (writes && !buffer_own(self)) {
+        view->obj = NULL;
+        return -1;
+    }
     void *data = self->size > 0 ? (void *)(uintptr_t)self->data : &nothing;
-    return PyBuffer_FillInfo(view, object, data, self->size, self->is_readonly, flags);
+    bool is_readonly = self->is_readonly || self->is_lent;
+    return PyBuffer_FillInfo(view, object, data, self->size, is_readonly, flags);
 }
 
 static Py_ssize_t buffer_length(PyObject *object)
@@ -205,6 +235,7 @@ static PyObject *buffer_subscript(PyObject *object, PyObject *key)
 
 static PyObject *buffer_compare(PyObject *object, PyObject *other, int op)
 {
+    CORE_ENTER();
     struct buffer *self = of(object);
     Py_buffer view;
     if ((op != Py_EQ && op != Py_NE) || PyObject_GetBuffer(other, &view, PyBUF_SIMPLE) < 0) {
@@ -298,8 +329,12 @@ static void capsule_delete(PyObject *capsule)
 static struct core_share *share_of(struct buffer *self)
 {
     struct buffer *root = self;
-    while (root->owner != NULL) {
+    while (root->owner != NULL && root->copy == NULL) {
         root = of(root->owner);
+    }
+    if (root->copy != NULL) {
+        core_share_ref(root->copy);
+        return root->copy;
     }
     if (root->share == NULL) {
         root->share = core_share_new(root->session, root->lease);
@@ -331,6 +366,9 @@ static void tensor_fill(struct dl_tensor *tensor, void *data, int device_type, i
 static struct dl_export *export_make(struct buffer *self, const struct dl_wanted *wanted)
 {
     size_t extra = wanted->is_copy ? (size_t)self->size : 0;
+    if (!wanted->is_copy && !buffer_own(self)) {
+        return NULL;
+    }
     struct dl_export *export = calloc(1, sizeof(*export) + extra);
     if (export == NULL) {
         PyErr_NoMemory();
@@ -451,6 +489,7 @@ static PyObject *buffer_is_pinned(PyObject *object, PyObject *nothing)
 
 static PyObject *buffer_to_bytes(PyObject *object, PyObject *nothing)
 {
+    CORE_ENTER();
     (void)nothing;
     const struct buffer *self = of(object);
     return PyBytes_FromStringAndSize(self->data, self->size);
@@ -521,7 +560,9 @@ static PyMethodDef buffer_methods[] = {
 
 static PyType_Slot buffer_slots[] = {
     {Py_tp_doc,
-     "Bytes of an object, in memory of the library: bytes-like, freed with the last view. "
+     "Bytes of an object, in memory of the library: bytes-like, freed with the last view. What the "
+     "cache shares with other processes (cache_memory) is read-only until somebody asks to write, "
+     "as numpy and torch do, and then copied. "
      "Unpickled, as from the workers of a DataLoader, it is a Buffer with a copy of them. "
      "Functions that take bytes only want to_bytes() or decode(). Not to be made by hand."},
     {Py_tp_dealloc, buffer_dealloc},

@@ -359,6 +359,7 @@ static PyObject *stats_dict(const struct rg_stats *stats)
             COUNT(cache_bad),
             COUNT(cache_writes),
             COUNT(cache_drops),
+            COUNT(cache_memory_hits),
             COUNT(wakeups),
             COUNT(hedges),
             COUNT(hedge_wins),

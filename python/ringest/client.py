@@ -152,7 +152,8 @@ class Client(_core.Client):
     Cache:
     cache: a folder of yours on a local or shared disk, where what is read is kept for the next time: no byte of it is
     sent again while the object stays the same. cache_size: bytes that the folder may have, of all processes ("2TB"; nine
-    tenths of what is free). docs/CACHE.md has the details.
+    tenths of what is free). cache_memory: bytes of memory for the same, which the processes of the host share ("16GB";
+    none). docs/CACHE.md has the details.
 
     Time-outs in seconds; math.inf is no limit:
     connect_timeout: one attempt to connect, TLS included (10). first_byte_timeout: from a request sent to the first
@@ -213,6 +214,7 @@ class Client(_core.Client):
         hedge_size: int | str | None = None,
         cache: str | os.PathLike[str] | None = None,
         cache_size: int | str | None = None,
+        cache_memory: int | str | None = None,
         connect_timeout: float | None = None,
         first_byte_timeout: float | None = None,
         stall_timeout: float | None = None,
@@ -234,7 +236,7 @@ class Client(_core.Client):
             "headers": _header_lines(settings["headers"]),
             "user_agent": _user_agent(user_agent),
             "pinned": _pinned(pinned),
-            **{name: _size(settings[name], name) for name in ("memory", "hedge_size", "cache_size")},
+            **{name: _size(settings[name], name) for name in ("memory", "hedge_size", "cache_size", "cache_memory")},
         }
         given |= {name: _path(settings[name], name) for name in _PATHS}
         if (client_cert is None) != (client_key is None):

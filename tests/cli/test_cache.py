@@ -39,6 +39,8 @@ class Cache(ServedCase):
         stats = json.loads(self.ok(self.cache("stats", self.folder, "--json")))
         self.assertEqual((stats["blocks"], stats["damaged"], stats["left_alone"]), (300, 0, 0))
         self.assertIn(b"300 blocks", self.ok(self.cache("stats", self.folder)))
+        self.assertIn(b"in memory: 0 segments", self.ok(self.cache("stats")))
+        self.assertEqual(stats["memory_bytes"], 0)
 
     def test_a_manifest_and_large_objects(self):
         self.server.put("large", "one", os.urandom(20_000_000))

@@ -255,6 +255,84 @@ class TheNextEpoch(Cached):
             self.assertEqual(asyncio.run(run(client)), first)
 
 
+class Memory(Cached):
+    """Beside the folder, or alone: bytes that all processes of the host read, and none of them can change."""
+
+    URI = support.uri(0)
+
+    def setUp(self):
+        super().setUp()
+        self.share = self.enterContext(tempfile.TemporaryDirectory(dir="/dev/shm"))
+
+    def client(self, **options):
+        settings = {"cache": None, "cache_size": None, "cache_memory": "64MiB", "sharing": self.share, **options}
+        return super().client(**settings)
+
+    def kept(self, client):
+        """An object that comes from memory, and its generation."""
+        generation = client.put("gs://bucket/kept", DATA[:100_000])
+        client.get("gs://bucket/kept", generation=generation)
+        data = client.get("gs://bucket/kept", generation=generation)
+        self.assertGreater(client.stats()["cache_memory_hits"], 0)
+        return data, generation
+
+    def test_epochs_of_several_processes(self):
+        def read():
+            with self.client() as client:
+                dataset = ringest.IterableDataset("gs://data/", transform=pair, client=client, shuffle=True)
+                support.until(
+                    lambda: sorted(dataset) == once and client.stats()["cache_memory_hits"] > 0, "what another has read"
+                )
+
+        with self.client() as client:
+            dataset = ringest.IterableDataset("gs://data/", transform=pair, client=client, shuffle=True)
+            once = sorted(dataset)
+            self.assertEqual(sorted(dataset), once)
+            self.assertEqual(client.stats()["cache_memory_hits"], support.COUNT)
+            self.assertEqual(Forked(read).wait(), 0)
+
+    def test_beside_a_folder(self):
+        with ringest.Client(*self.place) as client:
+            once = bytes(client.get(self.URI))
+        for options in ({}, {"cache_memory": None}, {}):
+            with self.client(cache=self.folder, cache_size="64MiB", **options) as client:
+                for _ in range(3):
+                    self.assertEqual(bytes(client.get(self.URI)), once)
+
+    def test_readers_share_the_bytes_and_writers_have_their_own(self):
+        with self.client() as client:
+            data, generation = self.kept(client)
+            view = memoryview(data)
+            self.assertTrue(view.readonly and view == DATA[:100_000])
+            with self.assertRaises(TypeError):
+                view[0] = 1
+            array = torch.frombuffer(data, dtype=torch.uint8)
+            array += 1
+            self.assertEqual(view, DATA[:100_000])
+            self.assertFalse(memoryview(data).readonly)
+            self.assertEqual(memoryview(data)[0], (DATA[0] + 1) % 256)
+            again = client.get("gs://bucket/kept", generation=generation)
+            self.assertEqual(bytes(again), DATA[:100_000])
+            tensor = torch.from_dlpack(again)
+            tensor.zero_()
+            self.assertEqual(bytes(again), bytes(100_000))
+            self.assertEqual(bytes(client.get("gs://bucket/kept", generation=generation)), DATA[:100_000])
+            self.assertFalse(again.is_pinned())
+
+    def test_a_buffer_outlives_its_client(self):
+        with self.client() as client:
+            data, _ = self.kept(client)
+        del client
+        self.assertEqual(bytes(data), DATA[:100_000])
+        self.assertEqual(data[5:9].tobytes(), DATA[5:9])
+
+    def test_sizes(self):
+        for size in ("much", -1, 1.5, "1MiB"):
+            with self.assertRaises((ValueError, TypeError, ringest.Error)):
+                with self.client(cache_memory=size) as client:
+                    client.get(self.URI)
+
+
 class WhatHasChanged(Cached):
     URI = "gs://bucket/object"
 

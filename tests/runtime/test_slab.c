@@ -645,6 +645,30 @@ static void test_free_memory_is_poisoned(void)
 }
 #endif
 
+static unsigned returned;
+
+static void lent_return(struct rg_lease *lease)
+{
+    (void)lease;
+    returned++;
+}
+
+static void test_a_lease_of_other_memory_goes_back_to_its_lender(void)
+{
+    static const uint8_t bytes[3] = {1, 2, 3};
+    struct rg_lease lease;
+    returned = 0;
+    rg_lease_lend(&lease, bytes, sizeof(bytes), lent_return);
+    RG_CHECK(lease.data == bytes && lease.capacity == sizeof(bytes));
+    RG_CHECK(rg_lease_is_readonly(&lease) && !rg_lease_is_pinned(&lease));
+    rg_lease_share(&lease, 2);
+    rg_lease_release(&lease);
+    rg_lease_release(&lease);
+    RG_CHECK_EQ(returned, 0);
+    rg_lease_release(&lease);
+    RG_CHECK_EQ(returned, 1);
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
@@ -671,6 +695,7 @@ int main(int argc, char **argv)
         RG_TEST(test_random_life_keeps_leases_apart_and_the_books_right),
         RG_TEST(test_releases_by_others_come_back_and_wake),
         RG_TEST(test_free_memory_is_poisoned),
+        RG_TEST(test_a_lease_of_other_memory_goes_back_to_its_lender),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }
