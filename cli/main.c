@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 static const struct cli_command *const commands[] = {
-    &cli_ls,    &cli_stat,  &cli_du,      &cli_hash,     &cli_cat, &cli_cp,
-    &cli_mv,    &cli_rm,    &cli_rsync,   &cli_manifest, &cli_tar, &cli_ckpt,
-    &cli_cache, &cli_bench, &cli_emulate, &cli_doctor,   &cli_top,
+    &cli_ls,   &cli_stat,  &cli_du,    &cli_hash,    &cli_cat,      &cli_cp,
+    &cli_mv,   &cli_rm,    &cli_rsync, &cli_signurl, &cli_manifest, &cli_tar,
+    &cli_ckpt, &cli_cache, &cli_bench, &cli_emulate, &cli_doctor,   &cli_top,
 };
 
 static int print_usage(FILE *stream, int status)
@@ -47,10 +47,10 @@ static const struct cli_command *command_find(const char *name)
 static const struct {
     const char *name, *advice;
 } habits[] = {
-    {"copy", "cp"},   {"download", "cp"}, {"get", "cp"},        {"put", "cp"},
-    {"upload", "cp"}, {"sync", "rsync"},  {"delete", "rm"},     {"remove", "rm"},
-    {"list", "ls"},   {"dir", "ls"},      {"describe", "stat"}, {"info", "stat"},
-    {"head", "stat"}, {"move", "mv"},     {"rename", "mv"},     {"rewrite", "cp"},
+    {"copy", "cp"},          {"download", "cp"}, {"get", "cp"},    {"put", "cp"},  {"upload", "cp"},
+    {"sync", "rsync"},       {"delete", "rm"},   {"remove", "rm"}, {"list", "ls"}, {"dir", "ls"},
+    {"describe", "stat"},    {"info", "stat"},   {"head", "stat"}, {"move", "mv"}, {"rename", "mv"},
+    {"sign-url", "signurl"}, {"rewrite", "cp"},
 };
 
 static int command_unknown(const char *name)

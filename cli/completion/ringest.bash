@@ -29,7 +29,7 @@ _ringest() {
         connect_to connections first_byte_timeout hedge_size hedges_per_1000 hedging idle_timeout job_processes
         local_address local_device memory numa prewarm proxy ramp reads_per_s requests scope sharing stall_timeout threads
         user_agent user_project writes_per_s'
-    local commands='ls stat du hash cat cp mv rm rsync manifest tar ckpt cache bench emulate doctor top'
+    local commands='ls stat du hash cat cp mv rm signurl rsync manifest tar ckpt cache bench emulate doctor top'
     if [ "$cword" -eq 1 ]; then
         mapfile -t COMPREPLY < <(compgen -W "$commands --help --version" -- "$cur")
         return
@@ -48,6 +48,7 @@ _ringest() {
         return
         ;;
     --method)
+        [ "${words[1]}" = signurl ] && mapfile -t COMPREPLY < <(compgen -W 'GET HEAD PUT POST DELETE' -- "$cur") && return
         mapfile -t COMPREPLY < <(compgen -W 'auto single resumable multipart compose' -- "$cur")
         return
         ;;
@@ -61,7 +62,7 @@ _ringest() {
         ;;
     --endpoint | --proxy | --threads | --memory | --range | --glob | --if-generation-match | --content-type | --part-size | \
         --concurrency | --count | --seconds | --object-size | --listen | --synthetic | --latency-ms | --conn-mbps | \
-        --rate-limit | --bucket | --to | --include | --exclude | --cache-control | --content-encoding | --custom-metadata)
+        --rate-limit | --bucket | --to | --duration | --include | --exclude | --cache-control | --content-encoding | --custom-metadata)
         return
         ;;
     esac
@@ -89,6 +90,7 @@ _ringest() {
     rsync) options="--recursive --delete --dry-run --content-type --concurrency --follow-symlinks --include --exclude --json $common" ;;
     du) options="--summarize --human-readable --total --versions --literal --json $common" ;;
     hash) options="--hex --literal --json $common" ;;
+    signurl) options='--duration --method --content-type --credentials --endpoint --help' ;;
     *) return ;;
     esac
     local place=$cur

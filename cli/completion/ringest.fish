@@ -10,6 +10,7 @@ complete -c ringest -n __fish_use_subcommand -a cat -d 'write objects to standar
 complete -c ringest -n __fish_use_subcommand -a cp -d 'copy files and objects'
 complete -c ringest -n __fish_use_subcommand -a mv -d 'move files and objects'
 complete -c ringest -n __fish_use_subcommand -a rm -d 'remove objects'
+complete -c ringest -n __fish_use_subcommand -a signurl -d 'make URLs that give access to objects for a time'
 complete -c ringest -n __fish_use_subcommand -a rsync -d 'make a folder have what another has'
 complete -c ringest -n __fish_use_subcommand -a manifest -d 'save a listing to a file, or show one'
 complete -c ringest -n __fish_use_subcommand -a tar -d 'index the samples of tar shards, or show an index'
@@ -191,6 +192,13 @@ complete -c ringest -n '__fish_seen_subcommand_from hash' -l option -x -d 'optio
 complete -c ringest -n '__fish_seen_subcommand_from hash' -l log -x -a 'error warn info debug' -d 'what to log'
 complete -c ringest -n '__fish_seen_subcommand_from hash' -s q -l quiet -d 'errors only'
 complete -c ringest -n '__fish_seen_subcommand_from hash' -s h -l help -d 'help'
+
+complete -c ringest -n '__fish_seen_subcommand_from signurl' -l duration -x -d 'how long it is valid'
+complete -c ringest -n '__fish_seen_subcommand_from signurl' -l method -x -a 'GET HEAD PUT POST DELETE' -d 'what may be done'
+complete -c ringest -n '__fish_seen_subcommand_from signurl' -l content-type -x -d 'that the request must have'
+complete -c ringest -n '__fish_seen_subcommand_from signurl' -l credentials -r -F -d 'key of a service account'
+complete -c ringest -n '__fish_seen_subcommand_from signurl' -l endpoint -x -d 'server to use'
+complete -c ringest -n '__fish_seen_subcommand_from signurl' -s h -l help -d 'help'
 
 complete -c ringest -n '__fish_seen_subcommand_from manifest' -s l -l long -d 'size and generation'
 complete -c ringest -n '__fish_seen_subcommand_from manifest' -l folder-markers -d 'objects that stand for folders too'

@@ -42,6 +42,7 @@ OPTIONS = {
     "rsync": CONNECTION
     + ("--recursive", "--delete", "--dry-run", "--content-type", "--concurrency", "--follow-symlinks")
     + ("--include", "--exclude", "--json"),
+    "signurl": ("--duration", "--method", "--content-type", "--credentials", "--endpoint"),
     "rm": CONNECTION + ("--recursive", "--dry-run", "--if-generation-match", "--literal", "--json"),
     "manifest": CONNECTION + ("--long", "--json"),
     "tar": CONNECTION + ("--long", "--json"),

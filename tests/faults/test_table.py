@@ -59,7 +59,7 @@ READS = """
     prometheus.Collector tensorboard.Scalars
     parquet.ParquetDataset parquet.ParquetSource tar.Shard tar.TarDataset tar.TarMapDataset tar.TarSource tar.expand_braces
     webdataset.register
-    ringest-cat ringest-doctor ringest-du ringest-hash ringest-ls ringest-stat ringest-top ringest-emulate
+    ringest-cat ringest-doctor ringest-du ringest-hash ringest-ls ringest-signurl ringest-stat ringest-top ringest-emulate
 """.split()
 
 # What writes or removes, and is not in the table.

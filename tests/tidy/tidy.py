@@ -30,7 +30,14 @@ LAYERS = {
     "dataset": {"dataset", "gcs", "runtime"},
     "checkpoint": {"checkpoint", "gcs", "runtime"},
     "emulator": {"emulator", "http", "runtime"},
-    "cli": {"cache/folder.h", "cache/memory_table.h", "cli", "emulator", "gcs/host/account.h"}
+    "cli": {
+        "cache/folder.h",
+        "cache/memory_table.h",
+        "cli",
+        "emulator",
+        "gcs/credentials/sign_url.h",
+        "gcs/host/account.h",
+    }
     | {f"runtime/{name}.h" for name in ("base", "log", "new_file", "thread", "uri")},
     "python": {"core.h", "steps.h", "gcs/credentials/sign.h", "gcs/wire/checksum.h", "runtime/base.h", "runtime/uri.h"},
 }
