@@ -6,9 +6,10 @@
  *
  * Only what names a generation can be answered by the cache alone. A get of the newest one takes
  * the generation that was seen last for a guess, by this process (gcs/request/newest.h) or by
- * another one that has the cache's index, and reads that from the cache. If that is all, it asks the
- * service whether there is another: 304 means that the guess was right. Else the answer for what
- * lacks tells the generation. What was read of another one is dropped then, and all is sent for.
+ * another one that has the cache's index, and reads that from the cache. If that is all, it asks
+ * the service whether there is another: 304 means that the guess was right. Else the answer for
+ * what lacks tells the generation. What was read of another one is dropped then, and all is sent
+ * for.
  *
  * A get never waits for the cache. A cancel, a deadline, or too long a read ends its part there and
  * then; the record, which the kernel may still be writing to memory, is dropped when it has come.
