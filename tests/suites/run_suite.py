@@ -24,8 +24,18 @@ import runner as peers_runner  # noqa: E402
 INSIDE = "--inside"
 EXPECTED = os.path.join(HERE, "expected.txt")
 # Where the cases are in SOURCES; suite_NAME.py is a plugin then. Of Google's the others are of keys, signatures,
-# messages, traces and gRPC.
-FOLDERS = {"google": ("google-cloud-storage/tests/system", ("blob", "bucket", "client", "fileio", "transfer_manager"))}
+# messages, traces and gRPC; of torch_checkpointing's, of what has no storage, of what only
+# local files have, of many processes and of GPUs.
+_OF_GOOGLE = ("blob", "bucket", "client", "fileio", "transfer_manager")
+_OF_CHECKPOINTING = (
+    "builder", "checkpoint_loader", "checkpoint_manager", "checkpoint_reader", "checkpoint_reader_mmap",
+    "checkpoint_writer", "default_resharder_unit", "hf_loading", "metadata_serialization",
+    "safetensors_serialization",
+)  # fmt: skip
+FOLDERS = {
+    "google": ("google-cloud-storage/tests/system", _OF_GOOGLE),
+    "torch_checkpointing": ("torch-checkpointing/tests", _OF_CHECKPOINTING),
+}
 # Seconds after which it is said where a case is, which may wait for what does not come; 0: never.
 CASE_PATIENCE = 0 if "RINGEST_EXAMPLES" in os.environ else 120
 
