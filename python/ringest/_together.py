@@ -6,7 +6,7 @@ asked for, or none.
 
 What is read is cut into pieces, each read by one rank, its owner, into memory that the ranks of a host share, and copied
 from there by those that want it. Where ranks of another host want it too, the owner sends it to one of them. That
-memory holds SETS rounds of pieces: while one is copied, the next ones are read.
+memory holds several rounds of pieces: while one is copied, the next ones are read.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ import json
 import mmap
 import os
 import struct
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -31,15 +32,21 @@ from ringest._errors import GroupError, checksum_error, error_tell, error_told
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
-# A round: as many bytes at most, of as many pieces, and how many rounds a host's memory holds.
+# A round: as many bytes at most, of as many pieces, and how many rounds a host's memory holds. What answers within
+# NEAR_S needs fewer: less is on its way, and memory that is used again costs no new pages.
 SET_BYTES = 16 << 20
 SET_PIECES = 1024
 SETS = 24
+SETS_NEAR = 5
+NEAR_S = 0.005
 # Of a piece: not so small that a request costs more than its bytes, and not so large that owners wait for one.
 PIECE_BYTES_MIN = 2 << 20
 PIECE_BYTES_MAX = 8 << 20
 # For madvise(2): makes all pages of a range at once, which costs half of what it does one by one as they are touched.
+# Older kernels refuse, and make pages as they are touched.
 _POPULATE_READ, _POPULATE_WRITE = 22, 23
+# Of memory that is made and filled in turns: what was just cleared is still in the cache.
+_NEW_BYTES = 2 << 20
 _madvise = ctypes.CDLL(None).madvise
 _madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 # In front of the bytes of a piece: their generation and their CRC32C.
@@ -64,6 +71,7 @@ class Want(NamedTuple):
     address: int
 
 
+Result = TypeVar("Result")
 # Reads pieces of this rank's; gives (generation, CRC32C) of each.
 Read = Callable[[list[Want]], list[tuple[int, int]]]
 # Takes what has come: a piece, the address of its bytes, its generation and its CRC32C.
@@ -73,6 +81,17 @@ Take = Callable[[Piece, int, int, int], None]
 def piece_bytes(ranks: int) -> int:
     """So that each of them has a part in a round."""
     return min(max(SET_BYTES // ranks, PIECE_BYTES_MIN), PIECE_BYTES_MAX, SET_BYTES)
+
+
+def copy_to_new(target: int, source: int, size: int) -> None:
+    """Copies to memory that was most likely never touched; addresses and bytes."""
+    for at in range(0, size, _NEW_BYTES):
+        some = min(_NEW_BYTES, size - at)
+        begin = -(-(target + at) // mmap.PAGESIZE) * mmap.PAGESIZE
+        end = (target + at + some) // mmap.PAGESIZE * mmap.PAGESIZE
+        if begin < end:
+            _madvise(begin, end - begin, _POPULATE_WRITE)
+        ctypes.memmove(target + at, source + at, some)
 
 
 class Team:
@@ -86,6 +105,7 @@ class Team:
         self._group = group
         self._what = what
         self._told: BaseException | None = None  # what all ranks know of
+        self.answered_us = 0  # how long this rank waited for the last that it read; 0: it has read nothing
         if self.rank < 0:
             raise ValueError(f"{what}: this process is no rank of the process group that it is to be loaded with")
         if all(device.type != "cpu" for device in group._device_types):
@@ -172,11 +192,17 @@ class Team:
         made, error = b"", None
         if self.rank == 0:
             try:
-                made = make()
+                made = self._timed(make)
             except Exception as failure:
                 error = failure
         self.meet(error)
         return self.give(made, 0)
+
+    def _timed(self, read: Callable[[], Result]) -> Result:
+        started = time.monotonic()
+        result = read()
+        self.answered_us = 1 + int((time.monotonic() - started) * 1e6)
+        return result
 
     def agree(self, *what: Any) -> None:
         """ValueError unless all ranks were called with the same."""
@@ -198,12 +224,12 @@ class Team:
             return
         # From here on ranks exchange numbers, which one that has failed would not send.
         self.meet()
-        memory = _Memory(self, SETS if len(rounds) >= SETS else len(rounds), max(each.size for each in rounds))
+        memory = _Memory(self, len(rounds), max(each.size for each in rounds))
         out: collections.deque[concurrent.futures.Future[None]] = collections.deque()
         with concurrent.futures.ThreadPoolExecutor(SETS, "ringest-together") as pool:
             for number, each in enumerate(rounds):
                 # All ranks have copied all rounds before the last one.
-                for ahead in rounds[number + len(out) : max(number + 1, number + SETS - 1)]:
+                for ahead in rounds[number + len(out) : max(number + 1, number + memory.sets - 1)]:
                     out.append(pool.submit(self._read_round, memory, ahead, read))
                 failure = out.popleft().exception()
                 self.meet(failure)
@@ -220,7 +246,8 @@ class Team:
         if not mine:
             return
         memory.make_pages(each, ((at, at + _ALIGNMENT + piece.size) for piece, at in mine), _POPULATE_WRITE)
-        found = read([Want(piece, memory.address(each, at) + _ALIGNMENT) for piece, at in mine])
+        wants = [Want(piece, memory.address(each, at) + _ALIGNMENT) for piece, at in mine]
+        found = self._timed(lambda: read(wants))
         for (_, at), (generation, crc32c) in zip(mine, found, strict=True):
             memory.note(each, at, generation, crc32c)
 
@@ -326,11 +353,13 @@ class _Memory:
     """Memory of the rounds, one for each host: the first rank of a host makes it, the others map it. A rank that cannot,
     for its process is protected, counts as a host of its own. It lasts as long as one of its ranks has it mapped."""
 
-    def __init__(self, team: Team, sets: int, set_bytes: int):
-        self._sets = sets
-        self._set_bytes = set_bytes
+    def __init__(self, team: Team, rounds: int, set_bytes: int):
         host = int.from_bytes(hashlib.sha256(_job._host().encode()).digest()[:8], "little", signed=True)
-        hosts = [told for (told,) in team.gather(host)]
+        told = team.gather(host, team.answered_us)
+        hosts = [each for each, _ in told]
+        answered_us = max(each for _, each in told)
+        self.sets = min(rounds, SETS_NEAR if 0 < answered_us < NEAR_S * 1e6 else SETS)
+        self._set_bytes = set_bytes
         leader = hosts.index(host)
         fd = -1
         try:
@@ -359,7 +388,7 @@ class _Memory:
         fd = -1
         try:
             fd = os.memfd_create("ringest", os.MFD_CLOEXEC)
-            os.ftruncate(fd, self._sets * self._set_bytes)
+            os.ftruncate(fd, self.sets * self._set_bytes)
         except OSError as error:
             if fd >= 0:
                 os.close(fd)
@@ -372,28 +401,27 @@ class _Memory:
             opened = os.open(f"/proc/{pid}/fd/{fd}", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             return -1
-        if os.fstat(opened).st_size != self._sets * self._set_bytes:
+        if os.fstat(opened).st_size != self.sets * self._set_bytes:
             os.close(opened)
             return -1
         return opened
 
     def _map(self, fd: int) -> tuple[mmap.mmap | None, Exception | None]:
         try:
-            return mmap.mmap(fd, self._sets * self._set_bytes), None
+            return mmap.mmap(fd, self.sets * self._set_bytes), None
         except OSError as error:
             return None, error
 
     def _at(self, each: _Round, at: int) -> int:
-        return each.number % self._sets * self._set_bytes + at
+        return each.number % self.sets * self._set_bytes + at
 
     def address(self, each: _Round, at: int) -> int:
         """Of a piece's head."""
         return self._base + self._at(each, at)
 
     def make_pages(self, each: _Round, ranges: Iterable[tuple[int, int]], advice: int) -> None:
-        """Before a part of the memory is used for the first time. Older kernels refuse, and make pages as they are
-        touched."""
-        if each.number >= self._sets:
+        """Before a part of the memory is used for the first time."""
+        if each.number >= self.sets:
             return
         for begin, end in ranges:
             start = self._at(each, begin) // mmap.PAGESIZE * mmap.PAGESIZE

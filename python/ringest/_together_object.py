@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ringest import _core
 from ringest._errors import check_crc32c, checksum_error
-from ringest._together import Piece, Team, Want, piece_bytes
+from ringest._together import Piece, Team, Want, copy_to_new, piece_bytes
 
 _FACTS = ("size", "generation", "crc32c")
 
@@ -179,7 +179,7 @@ class _InOrder:
             if self._memory is None:
                 self._memory = self._begin(self._number)
             some = min(size, self._sizes[self._number] - self._filled)
-            ctypes.memmove(_address(self._memory) + self._filled, address, some)
+            copy_to_new(_address(self._memory) + self._filled, address, some)
             address, size, self._filled = address + some, size - some, self._filled + some
             if self._filled == self._sizes[self._number]:
                 self._memory = None
@@ -204,6 +204,6 @@ class _Ranges:
             begin, length, target = self._ranges[at]
             first, last = max(offset, begin), min(end, begin + length)
             if first < last:
-                ctypes.memmove(target + first - begin, address + first - offset, last - first)
+                copy_to_new(target + first - begin, address + first - offset, last - first)
             self._at = at
             at += 1

@@ -177,7 +177,7 @@ def of_a_part(rank, place):
         return client.stats()["recv_bytes"]
 
 
-def most_memory(rank, place):
+def most_memory(rank, place, near_s):
     """Bytes of the memory that the ranks share."""
     sizes = []
     make = _together._Memory._make
@@ -188,6 +188,7 @@ def most_memory(rank, place):
         return fd, failure
 
     _together._Memory._make = noted
+    _together.NEAR_S = near_s
     load(rank, place)
     return max(sizes, default=0)
 
@@ -231,9 +232,13 @@ class Loads(unittest.TestCase):
         self.assertIn("no rank of the process group", text)
 
     def test_memory_is_bounded(self):
-        first, second = ranks.run(2, most_memory, self.place)
-        self.assertLess(first, 1.01 * _together.SETS * MIB)
-        self.assertEqual(second, 0)
+        # As if all services were far, or near.
+        for near_s, sets in ((0, min(_together.SETS, self.size / MIB)), (600, _together.SETS_NEAR)):
+            with self.subTest(near_s=near_s):
+                first, second = ranks.run(2, most_memory, self.place, near_s)
+                self.assertLess(first, 1.02 * (sets + 1) * MIB)
+                self.assertGreater(first, 0.98 * (sets - 1) * MIB)
+                self.assertEqual(second, 0)
 
     def test_files_of_other_kinds(self):
         uris = ["gs://new/torch.pt", "gs://new/legacy.pt"]
