@@ -6,6 +6,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
@@ -13,6 +14,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define BUCKET_NAME_SIZE_MIN 3
@@ -76,9 +78,48 @@ void cli_quiet_set(void)
     is_quiet = true;
 }
 
+static int log_fd = -1;
+
+/* In one call, as lines of several threads and programs may come at once. */
+static void log_line(const char *level, const char *place, const char *text)
+{
+    struct timespec now;
+    struct tm utc;
+    char time_text[32];
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (gmtime_r(&now.tv_sec, &utc) != NULL &&
+        strftime(time_text, sizeof(time_text), "%Y-%m-%dT%H:%M:%S", &utc) > 0) {
+        dprintf(log_fd, "%s.%06ldZ ringest %s %s [%d] %s\n", time_text, now.tv_nsec / 1000, level,
+                place, (int)getpid(), text);
+    }
+}
+
+static void log_take(enum rg_log_level level, const char *place, const char *text)
+{
+    static const char *const names[] = {"", "error", "warn", "info", "debug"};
+    log_line(names[RG_MIN((size_t)level, RG_ARRAY_LEN(names) - 1)], place, text);
+}
+
+bool cli_log_file_set(const char *path, enum rg_log_level level)
+{
+    if (log_fd >= 0) {
+        return true;
+    }
+    log_fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666);
+    if (log_fd < 0) {
+        cli_usage("--log-file %s: %s", path, strerror(errno));
+        return false;
+    }
+    RG_ASSERT(rg_log_to(level, log_take) == 0);
+    return true;
+}
+
 /* In one call, so that lines of several threads do not mix; a progress line makes way. */
 static void line_print(const char *beginning, const char *text, const char *ending)
 {
+    if (log_fd >= 0) {
+        log_line("said", cli_current != NULL ? cli_current->name : "-", text);
+    }
     fprintf(stderr, "%s%s%s%s\n", cli_shows_progress() ? "\r\033[K" : "", beginning, text, ending);
 }
 

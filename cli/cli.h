@@ -72,6 +72,10 @@ void cli_quiet_set(void);
 bool cli_shows_progress(void);
 /* What was done, in one line on standard error, without the name of the command. */
 void cli_summary(const char *format, ...) RG_PRINTF(1, 2);
+/* From here on everything that is said on standard error is appended to the file, too, and what the
+ * library logs up to `level`. The first file counts. False after saying why it cannot be written.
+ */
+bool cli_log_file_set(const char *path, enum rg_log_level level);
 /* Something to know that is no error: "ringest: cp: note: ...". */
 void cli_note(const char *format, ...) RG_PRINTF(1, 2);
 

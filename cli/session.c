@@ -86,6 +86,9 @@ bool cli_connection_option(struct cli_connection *connection, int option, const 
     case CLI_OPTION_LOG:
         *out_ok = log_level_parse("--log", argument, &connection->log_level);
         return true;
+    case CLI_OPTION_LOG_FILE:
+        connection->log_file = argument;
+        return true;
     case CLI_OPTION_OPTION:
         *out_ok = option_add(connection, argument);
         return true;
@@ -94,13 +97,22 @@ bool cli_connection_option(struct cli_connection *connection, int option, const 
     }
 }
 
+/* What goes to a file has its own level, and leaves standard error as it is without --log. */
+static bool log_file_open(const struct cli_connection *connection)
+{
+    enum rg_log_level level =
+        connection->log_level != RG_LOG_DEFAULT ? connection->log_level : RG_LOG_INFO;
+    return connection->log_file == NULL || cli_log_file_set(connection->log_file, level);
+}
+
 /* What the library is to log: the option's level, RINGEST_LOG's, or errors. False after saying that
  * RINGEST_LOG is no level. */
 static bool log_level(const struct cli_connection *connection, enum rg_log_level *out_level)
 {
     const char *value = getenv("RINGEST_LOG");
-    *out_level = connection->log_level != RG_LOG_DEFAULT ? connection->log_level : RG_LOG_ERROR;
-    return connection->log_level != RG_LOG_DEFAULT || value == NULL || *value == '\0' ||
+    bool is_said = connection->log_level != RG_LOG_DEFAULT && connection->log_file == NULL;
+    *out_level = is_said ? connection->log_level : RG_LOG_ERROR;
+    return is_said || value == NULL || *value == '\0' ||
            log_level_parse("RINGEST_LOG", value, out_level);
 }
 
@@ -156,7 +168,7 @@ bool cli_options_make(const struct cli_connection *connection, struct rg_runtime
         return false;
     }
     named_set(connection, runtime, client);
-    return true;
+    return log_file_open(connection);
 }
 
 bool cli_file_options(int argc, char **argv, struct cli_connection *connection, bool *json,

@@ -17,6 +17,7 @@ struct cli_connection {
     uint64_t memory;                      /* bytes; 0: the library's default */
     enum rg_numa_policy numa;             /* AUTO: what RINGEST_NUMA says */
     enum rg_log_level log_level;          /* DEFAULT: what RINGEST_LOG says */
+    const char *log_file;                 /* NULL: standard error */
     const char *options[CLI_OPTIONS_MAX]; /* NAME=VALUE, in their order */
     uint32_t option_count;
 };
@@ -34,6 +35,7 @@ enum cli_option {
     CLI_OPTION_JSON,
     CLI_OPTION_MEMORY,
     CLI_OPTION_LOG,
+    CLI_OPTION_LOG_FILE,
     CLI_OPTION_NUMA,
     CLI_OPTION_OPTION,
     CLI_OPTION_FIRST /* commands number their own from here */
@@ -46,6 +48,7 @@ enum cli_option {
         {"threads", required_argument, NULL, CLI_OPTION_THREADS},                                  \
         {"memory", required_argument, NULL, CLI_OPTION_MEMORY}, {"quiet", no_argument, NULL, 'q'}, \
         {"log", required_argument, NULL, CLI_OPTION_LOG},                                          \
+        {"log-file", required_argument, NULL, CLI_OPTION_LOG_FILE},                                \
         {"numa", required_argument, NULL, CLI_OPTION_NUMA},                                        \
         {"option", required_argument, NULL, CLI_OPTION_OPTION},                                    \
         {"help", no_argument, NULL, CLI_OPTION_HELP},                                              \
@@ -63,6 +66,8 @@ enum cli_option {
     "  --numa POLICY      loops on nodes: auto, compact, spread or none; default: RINGEST_NUMA\n"  \
     "  --option NAME=VALUE  of the client, such as stall_timeout=5; `man ringest` lists them\n"    \
     "  --log LEVEL        log error, warn, info or debug; default: RINGEST_LOG, else error\n"      \
+    "  --log-file FILE    append the log to it, and what is said on standard error; default\n"     \
+    "                     level: info\n"                                                           \
     "  -q, --quiet        print errors only: no progress, no summary, no notes\n"
 
 /* Takes one of the common options. True: it was one. *out_ok is false when it was malformed. */

@@ -24,7 +24,7 @@ _ringest() {
         cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} cword=$COMP_CWORD
         words=("${COMP_WORDS[@]}")
     }
-    local common='--endpoint --ca --credentials --proxy --threads --memory --numa --option --log --quiet --help'
+    local common='--endpoint --ca --credentials --proxy --threads --memory --numa --option --log --log-file --quiet --help'
     local client='adapting attempts backend backoff_max backoff_min ca cache cache_size client_cert client_key connect_timeout
         connect_to connections first_byte_timeout hedge_size hedges_per_1000 hedging idle_timeout job_processes
         local_address local_device memory numa prewarm proxy ramp reads_per_s requests scope sharing stall_timeout threads
@@ -35,7 +35,7 @@ _ringest() {
         return
     fi
     case $prev in
-    --ca | --credentials | --root | --tls-dir | --manifest)
+    --ca | --log-file | --credentials | --root | --tls-dir | --manifest)
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
         return
         ;;

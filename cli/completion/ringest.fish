@@ -38,6 +38,7 @@ complete -c ringest -n '__fish_seen_subcommand_from ls' -l memory -x -d 'memory 
 complete -c ringest -n '__fish_seen_subcommand_from ls' -l numa -x -a 'auto compact spread none' -d 'where loops go on NUMA nodes'
 complete -c ringest -n '__fish_seen_subcommand_from ls' -l option -x -d 'option of the client, NAME=VALUE'
 complete -c ringest -n '__fish_seen_subcommand_from ls' -l log -x -a 'error warn info debug' -d 'what to log'
+complete -c ringest -n '__fish_seen_subcommand_from ls' -l log-file -r -F -d 'append the log to it'
 complete -c ringest -n '__fish_seen_subcommand_from ls' -s q -l quiet -d 'errors only'
 complete -c ringest -n '__fish_seen_subcommand_from ls' -l help -d 'help'
 
@@ -53,6 +54,7 @@ complete -c ringest -n '__fish_seen_subcommand_from stat' -l memory -x -d 'memor
 complete -c ringest -n '__fish_seen_subcommand_from stat' -l numa -x -a 'auto compact spread none' -d 'where loops go on NUMA nodes'
 complete -c ringest -n '__fish_seen_subcommand_from stat' -l option -x -d 'option of the client, NAME=VALUE'
 complete -c ringest -n '__fish_seen_subcommand_from stat' -l log -x -a 'error warn info debug' -d 'what to log'
+complete -c ringest -n '__fish_seen_subcommand_from stat' -l log-file -r -F -d 'append the log to it'
 complete -c ringest -n '__fish_seen_subcommand_from stat' -s q -l quiet -d 'errors only'
 complete -c ringest -n '__fish_seen_subcommand_from stat' -s h -l help -d 'help'
 
@@ -67,6 +69,7 @@ complete -c ringest -n '__fish_seen_subcommand_from cat' -l memory -x -d 'memory
 complete -c ringest -n '__fish_seen_subcommand_from cat' -l numa -x -a 'auto compact spread none' -d 'where loops go on NUMA nodes'
 complete -c ringest -n '__fish_seen_subcommand_from cat' -l option -x -d 'option of the client, NAME=VALUE'
 complete -c ringest -n '__fish_seen_subcommand_from cat' -l log -x -a 'error warn info debug' -d 'what to log'
+complete -c ringest -n '__fish_seen_subcommand_from cat' -l log-file -r -F -d 'append the log to it'
 complete -c ringest -n '__fish_seen_subcommand_from cat' -s q -l quiet -d 'errors only'
 complete -c ringest -n '__fish_seen_subcommand_from cat' -s h -l help -d 'help'
 
@@ -96,6 +99,7 @@ complete -c ringest -n '__fish_seen_subcommand_from cp' -l memory -x -d 'memory 
 complete -c ringest -n '__fish_seen_subcommand_from cp' -l numa -x -a 'auto compact spread none' -d 'where loops go on NUMA nodes'
 complete -c ringest -n '__fish_seen_subcommand_from cp' -l option -x -d 'option of the client, NAME=VALUE'
 complete -c ringest -n '__fish_seen_subcommand_from cp' -l log -x -a 'error warn info debug' -d 'what to log'
+complete -c ringest -n '__fish_seen_subcommand_from cp' -l log-file -r -F -d 'append the log to it'
 complete -c ringest -n '__fish_seen_subcommand_from cp' -s q -l quiet -d 'errors only'
 complete -c ringest -n '__fish_seen_subcommand_from cp' -s h -l help -d 'help'
 complete -c ringest -n '__fish_seen_subcommand_from cp' -F
@@ -116,6 +120,7 @@ complete -c ringest -n '__fish_seen_subcommand_from rm' -l memory -x -d 'memory 
 complete -c ringest -n '__fish_seen_subcommand_from rm' -l numa -x -a 'auto compact spread none' -d 'where loops go on NUMA nodes'
 complete -c ringest -n '__fish_seen_subcommand_from rm' -l option -x -d 'option of the client, NAME=VALUE'
 complete -c ringest -n '__fish_seen_subcommand_from rm' -l log -x -a 'error warn info debug' -d 'what to log'
+complete -c ringest -n '__fish_seen_subcommand_from rm' -l log-file -r -F -d 'append the log to it'
 complete -c ringest -n '__fish_seen_subcommand_from rm' -s q -l quiet -d 'errors only'
 complete -c ringest -n '__fish_seen_subcommand_from rm' -s h -l help -d 'help'
 
@@ -136,6 +141,7 @@ complete -c ringest -n '__fish_seen_subcommand_from mv' -l memory -x -d 'memory 
 complete -c ringest -n '__fish_seen_subcommand_from mv' -l numa -x -a 'auto compact spread none' -d 'where loops go on NUMA nodes'
 complete -c ringest -n '__fish_seen_subcommand_from mv' -l option -x -d 'option of the client, NAME=VALUE'
 complete -c ringest -n '__fish_seen_subcommand_from mv' -l log -x -a 'error warn info debug' -d 'what to log'
+complete -c ringest -n '__fish_seen_subcommand_from mv' -l log-file -r -F -d 'append the log to it'
 complete -c ringest -n '__fish_seen_subcommand_from mv' -s q -l quiet -d 'errors only'
 complete -c ringest -n '__fish_seen_subcommand_from mv' -s h -l help -d 'help'
 
@@ -157,6 +163,7 @@ complete -c ringest -n '__fish_seen_subcommand_from rsync' -l memory -x -d 'memo
 complete -c ringest -n '__fish_seen_subcommand_from rsync' -l numa -x -a 'auto compact spread none' -d 'where loops go on NUMA nodes'
 complete -c ringest -n '__fish_seen_subcommand_from rsync' -l option -x -d 'option of the client, NAME=VALUE'
 complete -c ringest -n '__fish_seen_subcommand_from rsync' -l log -x -a 'error warn info debug' -d 'what to log'
+complete -c ringest -n '__fish_seen_subcommand_from rsync' -l log-file -r -F -d 'append the log to it'
 complete -c ringest -n '__fish_seen_subcommand_from rsync' -s q -l quiet -d 'errors only'
 complete -c ringest -n '__fish_seen_subcommand_from rsync' -s h -l help -d 'help'
 
@@ -175,6 +182,7 @@ complete -c ringest -n '__fish_seen_subcommand_from du' -l memory -x -d 'memory 
 complete -c ringest -n '__fish_seen_subcommand_from du' -l numa -x -a 'auto compact spread none' -d 'where loops go on NUMA nodes'
 complete -c ringest -n '__fish_seen_subcommand_from du' -l option -x -d 'option of the client, NAME=VALUE'
 complete -c ringest -n '__fish_seen_subcommand_from du' -l log -x -a 'error warn info debug' -d 'what to log'
+complete -c ringest -n '__fish_seen_subcommand_from du' -l log-file -r -F -d 'append the log to it'
 complete -c ringest -n '__fish_seen_subcommand_from du' -s q -l quiet -d 'errors only'
 complete -c ringest -n '__fish_seen_subcommand_from du' -s h -l help -d 'help'
 
@@ -190,6 +198,7 @@ complete -c ringest -n '__fish_seen_subcommand_from hash' -l memory -x -d 'memor
 complete -c ringest -n '__fish_seen_subcommand_from hash' -l numa -x -a 'auto compact spread none' -d 'where loops go on NUMA nodes'
 complete -c ringest -n '__fish_seen_subcommand_from hash' -l option -x -d 'option of the client, NAME=VALUE'
 complete -c ringest -n '__fish_seen_subcommand_from hash' -l log -x -a 'error warn info debug' -d 'what to log'
+complete -c ringest -n '__fish_seen_subcommand_from hash' -l log-file -r -F -d 'append the log to it'
 complete -c ringest -n '__fish_seen_subcommand_from hash' -s q -l quiet -d 'errors only'
 complete -c ringest -n '__fish_seen_subcommand_from hash' -s h -l help -d 'help'
 
@@ -212,6 +221,7 @@ complete -c ringest -n '__fish_seen_subcommand_from manifest' -l memory -x -d 'm
 complete -c ringest -n '__fish_seen_subcommand_from manifest' -l numa -x -a 'auto compact spread none' -d 'where loops go on NUMA nodes'
 complete -c ringest -n '__fish_seen_subcommand_from manifest' -l option -x -d 'option of the client, NAME=VALUE'
 complete -c ringest -n '__fish_seen_subcommand_from manifest' -l log -x -a 'error warn info debug' -d 'what to log'
+complete -c ringest -n '__fish_seen_subcommand_from manifest' -l log-file -r -F -d 'append the log to it'
 complete -c ringest -n '__fish_seen_subcommand_from manifest' -s q -l quiet -d 'errors only'
 complete -c ringest -n '__fish_seen_subcommand_from manifest' -s h -l help -d 'help'
 complete -c ringest -n '__fish_seen_subcommand_from manifest' -F
@@ -227,6 +237,7 @@ complete -c ringest -n '__fish_seen_subcommand_from tar' -l memory -x -d 'memory
 complete -c ringest -n '__fish_seen_subcommand_from tar' -l numa -x -a 'auto compact spread none' -d 'where loops go on NUMA nodes'
 complete -c ringest -n '__fish_seen_subcommand_from tar' -l option -x -d 'option of the client, NAME=VALUE'
 complete -c ringest -n '__fish_seen_subcommand_from tar' -l log -x -a 'error warn info debug' -d 'what to log'
+complete -c ringest -n '__fish_seen_subcommand_from tar' -l log-file -r -F -d 'append the log to it'
 complete -c ringest -n '__fish_seen_subcommand_from tar' -s q -l quiet -d 'errors only'
 complete -c ringest -n '__fish_seen_subcommand_from tar' -s h -l help -d 'help'
 complete -c ringest -n '__fish_seen_subcommand_from tar' -F
@@ -245,6 +256,7 @@ complete -c ringest -n '__fish_seen_subcommand_from ckpt' -l memory -x -d 'memor
 complete -c ringest -n '__fish_seen_subcommand_from ckpt' -l numa -x -a 'auto compact spread none' -d 'where loops go on NUMA nodes'
 complete -c ringest -n '__fish_seen_subcommand_from ckpt' -l option -x -d 'option of the client, NAME=VALUE'
 complete -c ringest -n '__fish_seen_subcommand_from ckpt' -l log -x -a 'error warn info debug' -d 'what to log'
+complete -c ringest -n '__fish_seen_subcommand_from ckpt' -l log-file -r -F -d 'append the log to it'
 complete -c ringest -n '__fish_seen_subcommand_from ckpt' -s q -l quiet -d 'errors only'
 complete -c ringest -n '__fish_seen_subcommand_from ckpt' -s h -l help -d 'help'
 
@@ -262,6 +274,7 @@ complete -c ringest -n '__fish_seen_subcommand_from cache' -l memory -x -d 'memo
 complete -c ringest -n '__fish_seen_subcommand_from cache' -l numa -x -a 'auto compact spread none' -d 'where loops go on NUMA nodes'
 complete -c ringest -n '__fish_seen_subcommand_from cache' -l option -x -d 'option of the client, NAME=VALUE'
 complete -c ringest -n '__fish_seen_subcommand_from cache' -l log -x -a 'error warn info debug' -d 'what to log'
+complete -c ringest -n '__fish_seen_subcommand_from cache' -l log-file -r -F -d 'append the log to it'
 complete -c ringest -n '__fish_seen_subcommand_from cache' -s q -l quiet -d 'errors only'
 complete -c ringest -n '__fish_seen_subcommand_from cache' -s h -l help -d 'help'
 
@@ -281,6 +294,7 @@ complete -c ringest -n '__fish_seen_subcommand_from bench' -l memory -x -d 'memo
 complete -c ringest -n '__fish_seen_subcommand_from bench' -l numa -x -a 'auto compact spread none' -d 'where loops go on NUMA nodes'
 complete -c ringest -n '__fish_seen_subcommand_from bench' -l option -x -d 'option of the client, NAME=VALUE'
 complete -c ringest -n '__fish_seen_subcommand_from bench' -l log -x -a 'error warn info debug' -d 'what to log'
+complete -c ringest -n '__fish_seen_subcommand_from bench' -l log-file -r -F -d 'append the log to it'
 complete -c ringest -n '__fish_seen_subcommand_from bench' -s q -l quiet -d 'errors only'
 complete -c ringest -n '__fish_seen_subcommand_from bench' -s h -l help -d 'help'
 
@@ -309,6 +323,7 @@ complete -c ringest -n '__fish_seen_subcommand_from doctor' -l memory -x -d 'mem
 complete -c ringest -n '__fish_seen_subcommand_from doctor' -l numa -x -a 'auto compact spread none' -d 'where loops go on NUMA nodes'
 complete -c ringest -n '__fish_seen_subcommand_from doctor' -l option -x -d 'option of the client, NAME=VALUE'
 complete -c ringest -n '__fish_seen_subcommand_from doctor' -l log -x -a 'error warn info debug' -d 'what to log'
+complete -c ringest -n '__fish_seen_subcommand_from doctor' -l log-file -r -F -d 'append the log to it'
 complete -c ringest -n '__fish_seen_subcommand_from doctor' -s q -l quiet -d 'errors only'
 complete -c ringest -n '__fish_seen_subcommand_from doctor' -s h -l help -d 'help'
 complete -c ringest -n '__fish_seen_subcommand_from top' -l interval -x -d 'seconds between two tables'

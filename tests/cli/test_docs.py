@@ -23,6 +23,7 @@ COMMON = {
     "--numa",
     "--option",
     "--log",
+    "--log-file",
     "--quiet",
 }
 

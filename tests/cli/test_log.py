@@ -1,6 +1,8 @@
 """The log on standard error: by --log and by RINGEST_LOG."""
 
+import pathlib
 import re
+import tempfile
 import unittest
 
 from support import DONE, FAILED, USAGE, Rule, ServedCase, environment
@@ -56,6 +58,25 @@ class Log(ServedCase):
     def test_the_option_beats_the_environment(self):
         done = self.ringest("cat", OBJECT, "--log", "error", env=environment(RINGEST_LOG="nonsense"))
         self.assertEqual((done.returncode, done.stderr), (DONE, ""))
+
+    def test_a_file(self):
+        """Appended to it, with what is said on standard error, where errors stay."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "log")
+            self.ok(self.ringest("cat", OBJECT, "--log-file", path))
+            first = path.read_text()
+            self.assertIn("info gcs/request/client [", first)
+            self.assertNotIn(" debug ", first)
+            self.fails(
+                self.ringest("cat", "gs://made/none", "--log-file", path, "--log=debug"), FAILED, "gs://made/none"
+            )
+            both = path.read_text()
+            self.assertTrue(both.startswith(first))
+            self.assertIn(" debug ", both)
+            self.assertRegex(both, r" said cat \[\d+\] .*gs://made/none")
+            for line in both.splitlines():
+                self.assertRegex(line.replace(" said cat ", " error cli/cat "), LINE)
+            self.fails(self.ringest("cat", OBJECT, "--log-file", folder), USAGE, "--log-file", "Is a directory")
 
     def test_no_token_is_shown(self):
         headers = environment(RINGEST_HEADERS="Authorization: Bearer hidden", RINGEST_LOG="debug")

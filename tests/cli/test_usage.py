@@ -13,6 +13,7 @@ CONNECTION = (
     "--numa",
     "--option",
     "--log",
+    "--log-file",
     "--quiet",
     "--help",
 )
