@@ -1,4 +1,5 @@
-"""A training on several hosts: one is killed and its link cut, the rest go on, and more hosts join later."""
+"""A training on several hosts: one is killed and its link cut, the rest go on, and more hosts join later. And the ranks of
+two hosts that load together."""
 
 import collections
 import contextlib
@@ -12,6 +13,8 @@ import tempfile
 import threading
 import unittest
 
+import torch
+
 import hosts_training
 import network
 import ringest
@@ -19,6 +22,7 @@ import support
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TRAINING = os.path.join(HERE, "hosts_training.py")
+LOADING = os.path.join(HERE, "hosts_loading.py")
 PATIENCE_S = 240
 BUCKET, RUN = "job", "gs://job/run"
 BATCH, STEPS, SAVE_EVERY = 12, 36, 10
@@ -27,6 +31,8 @@ BATCH, STEPS, SAVE_EVERY = 12, 36, 10
 STEPS_OF = {4: range(1, 16), 2: range(11, 26), 6: range(21, STEPS + 1)}
 PORT = 29500
 LINE = re.compile(r"(?:\[\w+\]:)?rank (\d+) of (\d+) step (\d+) loss (\S+) numbers (\S+)")
+
+LOADED = re.compile(r"loaded (\d+) (\d+) (\d+)")
 
 
 class Gate(socketserver.ThreadingUnixStreamServer):
@@ -109,6 +115,31 @@ class Run:
         self.thread.join()
         if code != 0:
             raise AssertionError(f"exit status {code}\n" + "\n".join(self.lines))
+
+
+class Load:
+    """Two of four ranks that load together, on one of two hosts."""
+
+    def __init__(self, host, first, place, uri):
+        command = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "2"]
+        command += ["--node-rank", str(int(host is not first)), "--master-addr", first.address]
+        command += ["--master-port", str(PORT), LOADING, uri]
+        environment = {
+            "STORAGE_EMULATOR_HOST": place["endpoint"],
+            "SSL_CERT_FILE": place["ca"],
+            "GLOO_SOCKET_IFNAME": "eth0",
+            "OMP_NUM_THREADS": "1",
+        }
+        self.process = host.start(
+            command, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+    def finish(self):
+        """Of each rank: bytes that it, and its host, have received, and the sum of its tensors."""
+        text = self.process.communicate(timeout=PATIENCE_S)[0]
+        if self.process.returncode != 0:
+            raise AssertionError(f"exit status {self.process.returncode}\n{text}")
+        return [tuple(map(int, numbers)) for numbers in LOADED.findall(text)]
 
 
 def expected_losses():
@@ -204,6 +235,25 @@ class Hosts(unittest.TestCase):
                 print(*run.lines, sep="\n", end="\n\n")
             raise
         self.check()
+
+    def test_ranks_of_two_hosts_load_together(self):
+        """On each host by memory that its ranks share, and between hosts by the group."""
+        path, uri = os.path.join(self.folder, "model.pt"), f"{RUN}/model.pt"
+        state = {f"layer{i}": torch.arange(i, i + (256 << 10), dtype=torch.int64) for i in range(24)}
+        torch.save(state, path)
+        size, total = os.path.getsize(path), int(sum(each.sum() for each in state.values()))
+        options = ["--endpoint", self.place["endpoint"], "--ca", self.place["ca"]]
+        copying = self.service.start([support.PROGRAM, "cp", "-q", path, uri, *options])
+        self.assertEqual(copying.wait(PATIENCE_S), 0)
+        first, second = self.network.host("first"), self.network.host("second")
+        loads = [Load(host, first, self.place, uri) for host in (first, second)]
+        told = [load.finish() for load in loads]
+        ranks = sum(told, [])
+        self.assertEqual([sums for _, _, sums in ranks], [total] * 4)
+        self.assertLessEqual(sum(came for came, _, _ in ranks), 1.02 * size)
+        for host in told:
+            # Half from the service and half from the other host, once for both ranks.
+            self.assertLess(max(came for _, came, _ in host), 1.3 * size)
 
     def check(self):
         losses, numbers = self.steps()
