@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import io
@@ -9,6 +10,7 @@ import itertools
 import logging
 import os
 import secrets
+import threading
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -23,7 +25,7 @@ from torch.distributed.checkpoint.storage import WriteResult
 from torch.distributed.tensor import DTensor
 from torch.futures import Future
 
-from ringest import _core, _dcp_metadata, _dcp_names, _tensor_archive, _uri
+from ringest import _core, _dcp_metadata, _dcp_names, _pace, _tensor_archive, _uri
 from ringest._dcp_place import PerThread, Place, checkpoint_uri, future_of, is_plain
 from ringest._errors import CheckpointError, NotFoundError, PreconditionError
 from ringest.client import Client, parse_size
@@ -35,6 +37,9 @@ ONE_REQUEST_MAX = 8 << 20
 
 _SPARSE = {torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc}
 
+# Numbers that no thread has.
+_NOBODY, _ELSEWHERE = 0, -1
+
 # What _write_address returns.
 _SUM_CRC32C = 2
 
@@ -44,8 +49,11 @@ _log = logging.getLogger("ringest")
 class _Output:
     """The objects of one rank: items one after the other, and on to the next object when one is full."""
 
-    def __init__(self, place: Place, name: Callable[[int], str], file_size_max: int, size_left: int):
+    def __init__(
+        self, place: Place, name: Callable[[int], str], file_size_max: int, size_left: int, pace: _pace.Pace | None
+    ):
         self._place = place
+        self._pace = pace  # None: nothing is held back
         self._name = name  # of its objects, by their numbers
         self._file_size_max = file_size_max
         self._size_left = size_left
@@ -67,9 +75,8 @@ class _Output:
             hint = min(self._size_left, self._file_size_max)
             # The name is new. To say so makes one request repeatable, but parts temporary objects.
             condition = 0 if hint <= ONE_REQUEST_MAX else None
-            self._writer = self._place().writer(
-                self._place.file(self.name), size_hint=hint, if_generation_match=condition
-            )
+            writer = self._place().writer(self._place.file(self.name), size_hint=hint, if_generation_match=condition)
+            self._writer = writer if self._pace is None else _pace.PacedWriter(writer, self._pace)
         self._size_left = max(0, self._size_left - size)
 
     def small(self, data: Any) -> None:
@@ -228,6 +235,9 @@ class StorageWriter(BlockingAsyncStager, TorchStorageWriter):
     as many as are being sent. dcp.async_save copies the state dict once, then the caller may go on; its future
     has the exception if there is one. Memory besides: what the client's parts take.
 
+    pace: of async_save, as of ringest.checkpoint.AsyncSaver: by what CPUs are idle, bytes in a second, or None. Nothing is
+    held back when the next one is staged, and at the end of the interpreter.
+
     May be used for one save after the other, and for several at once, each in a thread, or a process, of its own.
     Pickles with its client.
     """
@@ -240,6 +250,7 @@ class StorageWriter(BlockingAsyncStager, TorchStorageWriter):
         overwrite: bool = True,
         file_size_max: int | str = FILE_SIZE_MAX,
         cache_staged_state_dict: bool = False,
+        pace: int | str | None = "auto",
     ):
         super().__init__(cache_staged_state_dict=cache_staged_state_dict)
         self._uri = checkpoint_uri(uri)
@@ -248,10 +259,25 @@ class StorageWriter(BlockingAsyncStager, TorchStorageWriter):
         self._file_size_max = parse_size(file_size_max, "file_size_max")
         self._saves = PerThread[_Save]()
         self._handed_out: weakref.ref | None = None
+        self._pace = _pace.parse(pace)
+        self._paces = _pace.paces(self._pace)
+        self._stager = _NOBODY  # the thread that has staged: what others save then is of async_save
 
     def __getstate__(self) -> dict[str, Any]:
         # A weak reference does not pickle; and what another process stages is a copy of its own.
-        return {**self.__dict__, "_saves": PerThread(), "_handed_out": None, "state_dict_cache": None}
+        stager = self._stager and _ELSEWHERE
+        left: dict[str, Any] = {
+            "_saves": PerThread(),
+            "_handed_out": None,
+            "state_dict_cache": None,
+            "_paces": None,
+            "_stager": stager,
+        }
+        return {**self.__dict__, **left}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._paces = _pace.paces(self._pace)
 
     def _client(self) -> Client | None:
         """For the save that begins."""
@@ -259,6 +285,8 @@ class StorageWriter(BlockingAsyncStager, TorchStorageWriter):
 
     def stage(self, state_dict: dict[str, Any]) -> dict[str, Any]:
         """The copy of the state dict that async_save saves: every tensor is copied once, to the CPU."""
+        self._stager = threading.get_ident()
+        self._paces.announce()
         is_read = self._handed_out is not None and self._handed_out() is not None
         staged = _Staged(_staged(state_dict, None if is_read else self.state_dict_cache, self.cache_staged_state_dict))
         if self.cache_staged_state_dict:
@@ -295,6 +323,11 @@ class StorageWriter(BlockingAsyncStager, TorchStorageWriter):
         ]
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
+        is_beside_training = self._stager not in (_NOBODY, threading.get_ident())
+        with self._paces.one() if is_beside_training else contextlib.nullcontext() as pace:
+            return future_of(self._write(plan, planner, pace))
+
+    def _write(self, plan: SavePlan, planner: SavePlanner, pace: _pace.Pace | None) -> list[WriteResult]:
         sizes = [_size_of(item) for item in plan.items]
         save = self._saves.current()
         # Drawn here, because a writer is used again, and so are copies of it in processes that do not know each other.
@@ -305,6 +338,7 @@ class StorageWriter(BlockingAsyncStager, TorchStorageWriter):
             lambda number: _dcp_names.data_name(rank, number, unique, save.is_alone),
             self._file_size_max,
             sum(sizes),
+            pace,
         )
         results = []
         try:
@@ -315,7 +349,7 @@ class StorageWriter(BlockingAsyncStager, TorchStorageWriter):
         except BaseException:
             output.abort()
             raise
-        return future_of(results)
+        return results
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
         save = self._saves.current()

@@ -151,6 +151,7 @@ class Paces:
         self._lock = threading.Lock()
         self._current: set[Pace] = set()
         self._waiting = 0
+        self._announced, self._begun = 0, 0
 
     @contextlib.contextmanager
     def one(self) -> Iterator[Pace]:
@@ -159,7 +160,8 @@ class Paces:
         try:
             with self._lock:
                 self._current.add(made)
-                if self._waiting:
+                self._begun += 1
+                if self._waiting or self._begun < self._announced:
                     made.hurry()
             yield made
         finally:
@@ -189,6 +191,16 @@ class Paces:
     def hurry_for_good(self) -> None:
         with self._lock:
             self._waiting += 1
+        self._hurry_current()
+
+    def announce(self) -> None:
+        """Another save is to come, so those before it are overtaken, begun or not."""
+        with self._lock:
+            self._announced += 1
+        self._hurry_current()
+
+    def _hurry_current(self) -> None:
+        with self._lock:
             for each in self._current:
                 each.hurry()
 

@@ -76,6 +76,33 @@ def save_by_a_process(rank, place):
                 torch.distributed.barrier()
 
 
+class HeldBack(unittest.TestCase):
+    """A byte a second: only what is beside training, and only until the next one."""
+
+    def test_until_the_next_one_is_staged(self):
+        with support.emulator() as place, ringest.Client(*place, hedging=False) as client:
+            writer = StorageWriter(RUN, client=client, pace=1)
+            dcp.save({"x": torch.full((LARGE,), 1.0)}, storage_writer=writer, no_dist=True)
+
+            def save(step):
+                state = {"x": torch.full((LARGE,), float(step))}
+                return dcp.async_save(state, storage_writer=writer, checkpoint_id=f"{RUN}/{step}", no_dist=True)
+
+            first = save(2)
+            copied = pickle.loads(pickle.dumps(writer))
+            self.assertEqual((copied._pace, copied._stager < 0), (1, True))
+            self.assertFalse(first.done())
+            second = save(3)
+            first.result(support.PATIENCE_S)
+            self.assertFalse(second.done())
+            writer._paces.hurry_for_good()
+            second.result(support.PATIENCE_S)
+            for uri, value in (RUN, 1.0), (f"{RUN}/2", 2.0), (f"{RUN}/3", 3.0):
+                self.assertEqual(set(load(uri, client, "x")["x"].tolist()), {value})
+            with self.assertRaises(ValueError):
+                StorageWriter(RUN, client=client, pace=0)
+
+
 class Processes(unittest.TestCase):
     def test_a_process_checkpointer_that_is_killed_before_the_commit(self):
         """Three saves of a small checkpoint, and two of a large one, by one writer each. All processes are killed
