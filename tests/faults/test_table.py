@@ -104,6 +104,7 @@ C_READS = """
     rg_tar_index_data rg_tar_index_digest rg_tar_index_fd rg_tar_index_get rg_tar_index_open
     rg_tar_index_open_fd rg_tar_index_open_memory rg_tar_index_shard rg_tar_index_shard_count rg_tar_scan_close
     rg_tar_scan_done rg_tar_scan_failure rg_tar_scan_finish rg_tar_scan_open rg_tar_scan_options_init
+    rg_reader_sleep rg_reader_waited rg_stage_name rg_tracing_begin rg_tracing_end rg_tracing_free rg_tracing_get
     rg_tar_scan_run rg_version
 """.split()
 C_EXCEPTIONS = {
