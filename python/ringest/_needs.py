@@ -4,7 +4,6 @@ tried."""
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -33,6 +32,8 @@ _PACKAGES = {
 
 def _version(module: str) -> str | None:
     """Of what is installed, if it says."""
+    import importlib.metadata  # a third of what importing ringest would take
+
     package = _PACKAGES.get(module)
     try:
         return importlib.metadata.version((package.distribution if package else "") or module)
