@@ -60,14 +60,18 @@ static void default_ns(uint64_t *value, uint64_t standard)
     *value = *value != 0 ? *value : standard;
 }
 
-/* Only a ramp needs to know, and only then a wrong variable is refused. */
+/* Only a ramp has to know: otherwise a wrong variable says nothing, and is not refused. */
 static int job_read(struct rg_client_options *own, uint32_t workers, char *error, size_t error_size)
 {
     const char *name = "";
-    if (own->ramp != RG_RAMP_GCS || own->job_processes != 0) {
+    if (own->job_processes != 0) {
         return 0;
     }
     if (rg_job_processes(&own->job_processes, &name) < 0) {
+        if (own->ramp != RG_RAMP_GCS) {
+            own->job_processes = 1;
+            return 0;
+        }
         return rg_explain(
             error, error_size, -EINVAL,
             "%s is \"%s\", not the number of the job's processes; correct it, or give "

@@ -1,27 +1,51 @@
 /* See limiter.h. */
 #include "gcs/request/limiter.h"
 
+#include <math.h>
+
 /* The time of an answer follows the last so many. */
 #define ANSWER_MEAN_COUNT 16
 
-/* A gap is there when and only when the limiter is paced, and ends. */
+/* The longest gap: a job of many has to ask seldom, all of it together. */
+static double gap_max(const struct rg_limiter *limiter)
+{
+    double job_ns = RG_LIMITER_JOB_GAPS_MAX * limiter->options.job_gap_ns;
+    return RG_MIN(RG_MAX(job_ns, (double)RG_LIMITER_GAP_NS_MAX), (double)RG_LIMITER_JOB_GAP_NS_MAX);
+}
+
+/* A gap is there unless the limiter is free, and ends. */
 static bool invariants(const struct rg_limiter *limiter)
 {
     bool is_paced = limiter->state == RG_LIMITER_PACED;
     bool window = limiter->window.count > 0 || limiter->window.sum_ns == 0;
-    bool gap = is_paced ? limiter->gap_ns >= 1 && limiter->gap_ns <= (double)RG_LIMITER_GAP_NS_MAX
-                        : limiter->gap_ns == 0 && limiter->quick_gap_ns == 0;
+    bool gap = limiter->state == RG_LIMITER_FREE
+                   ? limiter->gap_ns == 0
+                   : limiter->gap_ns >= 1 && limiter->gap_ns <= gap_max(limiter);
+    bool quick = is_paced || limiter->quick_gap_ns == 0;
+    bool rise = limiter->state == RG_LIMITER_RISING || limiter->rise_ns == 0;
     bool share = limiter->unavailable >= 0 && limiter->unavailable <= 1;
     bool follows = !limiter->follows || is_paced;
-    return window && gap && share && follows && limiter->answer_ns >= 0;
+    return window && gap && quick && rise && share && follows && limiter->answer_ns >= 0;
 }
 
 static void become(struct rg_limiter *limiter, enum rg_limiter_state state)
 {
     RG_ASSERT(state != limiter->state);
+    RG_ASSERT(state != RG_LIMITER_RISING || limiter->options.job_gap_ns > 0);
     limiter->state = state;
     limiter->gap_ns = limiter->quick_gap_ns = 0;
+    limiter->rise_ns = 0;
     limiter->follows = false;
+    if (state == RG_LIMITER_RISING) {
+        limiter->gap_ns = RG_MIN(limiter->options.job_gap_ns, gap_max(limiter));
+        limiter->next_ns = 0;
+    }
+}
+
+/* What it is where nothing is known of what the service allows. */
+static enum rg_limiter_state state_open(const struct rg_limiter *limiter)
+{
+    return limiter->options.job_gap_ns > 0 ? RG_LIMITER_RISING : RG_LIMITER_FREE;
 }
 
 void rg_limiter_init(struct rg_limiter *limiter, const struct rg_limiter_options *options,
@@ -31,6 +55,9 @@ void rg_limiter_init(struct rg_limiter *limiter, const struct rg_limiter_options
     *limiter =
         (struct rg_limiter){.options = *options, .begun_ns = now_ns, .random = options->seed};
     limiter->window.since_ns = now_ns;
+    if (options->job_gap_ns > 0) {
+        become(limiter, RG_LIMITER_RISING);
+    }
 }
 
 uint32_t rg_limiter_limit(const struct rg_limiter *limiter)
@@ -50,33 +77,37 @@ static uint32_t out(const struct rg_limiter *limiter)
 
 double rg_limiter_gap_ns(const struct rg_limiter *limiter)
 {
-    if (limiter->state == RG_LIMITER_PACED) {
+    if (limiter->state != RG_LIMITER_FREE) {
         return limiter->gap_ns;
     }
     return limiter->in_flight > 0 ? limiter->answer_ns / out(limiter) : 0;
 }
 
-/* From three quarters to five quarters of the gap, by SplitMix64 (Steele, Lea, Flood 2014). */
-static uint64_t gap_vary(struct rg_limiter *limiter)
+/* From three quarters to five quarters of it, by SplitMix64 (Steele, Lea, Flood 2014). */
+static uint64_t vary(struct rg_limiter *limiter, double gap_ns)
 {
     uint64_t z = (limiter->random += UINT64_C(0x9e3779b97f4a7c15));
     z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
     z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
     double part = (double)((z ^ (z >> 31)) >> 11) / (double)(UINT64_C(1) << 53);
-    return (uint64_t)(limiter->gap_ns * (0.75 + part / 2));
+    return (uint64_t)(gap_ns * (0.75 + part / 2));
 }
 
 /* What was learned so long ago says nothing about now. */
+static bool is_idle(const struct rg_limiter *limiter, uint64_t now_ns)
+{
+    return limiter->in_flight == 0 && now_ns - limiter->begun_ns >= RG_LIMITER_IDLE_NS;
+}
+
 bool rg_limiter_is_paced(const struct rg_limiter *limiter, uint64_t now_ns)
 {
-    bool is_idle = limiter->in_flight == 0 && now_ns - limiter->begun_ns >= RG_LIMITER_IDLE_NS;
-    return limiter->state == RG_LIMITER_PACED && !is_idle;
+    return limiter->state != RG_LIMITER_FREE && !is_idle(limiter, now_ns);
 }
 
 static void idle_end(struct rg_limiter *limiter, uint64_t now_ns)
 {
-    if (limiter->state == RG_LIMITER_PACED && !rg_limiter_is_paced(limiter, now_ns)) {
-        become(limiter, RG_LIMITER_FREE);
+    if (limiter->state != state_open(limiter) && is_idle(limiter, now_ns)) {
+        become(limiter, state_open(limiter));
     }
 }
 
@@ -85,14 +116,35 @@ static bool is_full(const struct rg_limiter *limiter)
     return limiter->in_flight >= limiter->options.limit_max;
 }
 
+/* The rate doubles in each RG_LIMITER_RISE_NS in which it is needed: not since the request before,
+ * where this one comes later than it might. Returns how long it takes until one more may begin. */
+static double rise(struct rg_limiter *limiter, uint64_t before_ns, uint64_t now_ns)
+{
+    if (limiter->rise_ns == 0) {
+        limiter->rise_ns = limiter->next_ns = now_ns;
+    }
+    if (now_ns > limiter->next_ns + RG_LIMITER_RISE_LATE_NS) {
+        limiter->rise_ns += now_ns - before_ns;
+    }
+    double turns = (double)(now_ns - limiter->rise_ns) / (double)RG_LIMITER_RISE_NS;
+    double begun_ns = RG_MIN(limiter->options.job_gap_ns, gap_max(limiter));
+    limiter->gap_ns = RG_MAX(begun_ns / exp2(turns), 1.0);
+    double unit_ns = (double)RG_LIMITER_RISE_NS / M_LN2;
+    return unit_ns * log1p(limiter->gap_ns / unit_ns);
+}
+
 static void begin(struct rg_limiter *limiter, uint64_t now_ns)
 {
+    uint64_t before_ns = limiter->begun_ns;
     limiter->in_flight++;
     limiter->begun_ns = now_ns;
-    if (limiter->state == RG_LIMITER_PACED) {
-        uint64_t oldest_ns = now_ns - RG_MIN(now_ns, RG_LIMITER_BURST_NS);
-        limiter->next_ns = RG_MAX(limiter->next_ns, oldest_ns) + gap_vary(limiter);
+    if (limiter->state == RG_LIMITER_FREE) {
+        return;
     }
+    bool is_rising = limiter->state == RG_LIMITER_RISING;
+    double gap_ns = is_rising ? rise(limiter, before_ns, now_ns) : limiter->gap_ns;
+    uint64_t oldest_ns = now_ns - RG_MIN(now_ns, RG_LIMITER_BURST_NS);
+    limiter->next_ns = RG_MAX(limiter->next_ns, oldest_ns) + vary(limiter, gap_ns);
 }
 
 /* A slot that came and was not used is lost like one that nobody took. */
@@ -114,7 +166,7 @@ static bool slot_has_come(struct rg_limiter *limiter, uint64_t now_ns)
 bool rg_limiter_enter(struct rg_limiter *limiter, uint64_t now_ns)
 {
     idle_end(limiter, now_ns);
-    bool is_early = limiter->state == RG_LIMITER_PACED && now_ns < limiter->next_ns;
+    bool is_early = limiter->state != RG_LIMITER_FREE && now_ns < limiter->next_ns;
     if (is_full(limiter) || is_early || !slot_has_come(limiter, now_ns)) {
         return false;
     }
@@ -142,23 +194,23 @@ uint64_t rg_limiter_next_ns(const struct rg_limiter *limiter, uint64_t now_ns)
         return UINT64_MAX;
     }
     uint64_t rate_ns = RG_MAX(limiter->slot_ns, now_ns);
-    return limiter->state == RG_LIMITER_PACED ? RG_MAX(limiter->next_ns, rate_ns) : rate_ns;
+    return limiter->state != RG_LIMITER_FREE ? RG_MAX(limiter->next_ns, rate_ns) : rate_ns;
 }
 
 static void gap_set(struct rg_limiter *limiter, double gap_ns)
 {
-    limiter->gap_ns = RG_MIN(RG_MAX(gap_ns, 1.0), (double)RG_LIMITER_GAP_NS_MAX);
+    limiter->gap_ns = RG_MIN(RG_MAX(gap_ns, 1.0), gap_max(limiter));
 }
 
 /* known_ns: this gap was too short for what is answered; 0: that is not known. */
 static void cut(struct rg_limiter *limiter, double gap_ns, double known_ns, uint64_t now_ns)
 {
-    if (limiter->state == RG_LIMITER_FREE) {
+    if (limiter->state != RG_LIMITER_PACED) {
         become(limiter, RG_LIMITER_PACED);
     }
     gap_set(limiter, gap_ns);
     limiter->quick_gap_ns = known_ns > 0 ? known_ns / (1 - RG_LIMITER_CUT) : limiter->quick_gap_ns;
-    limiter->next_ns = limiter->begun_ns + gap_vary(limiter);
+    limiter->next_ns = limiter->begun_ns + vary(limiter, limiter->gap_ns);
     limiter->cut_ns = now_ns;
     limiter->answer_count = 0;
     limiter->backoffs++;
@@ -168,7 +220,7 @@ static void cut(struct rg_limiter *limiter, double gap_ns, double known_ns, uint
 /* The gap of the rate there is, where somebody saw that it takes so long to be answered. */
 static double gap_at(const struct rg_limiter *limiter, uint64_t elapsed_ns)
 {
-    if (limiter->state == RG_LIMITER_PACED) {
+    if (limiter->state != RG_LIMITER_FREE) {
         return limiter->gap_ns;
     }
     return RG_MAX(limiter->answer_ns, (double)elapsed_ns) / out(limiter);
@@ -188,17 +240,19 @@ static bool slow_down(struct rg_limiter *limiter, bool is_unavailable, uint64_t 
     bool is_free = limiter->state == RG_LIMITER_FREE;
     double was_ns = gap_at(limiter, now_ns - sent_ns);
     double gap_ns = was_ns / (1 - cut_after(limiter->answer_count));
-    if (was_ns >= (double)RG_LIMITER_GAP_NS_MAX && !is_free) {
+    if (was_ns >= gap_max(limiter) && limiter->state == RG_LIMITER_PACED) {
         limiter->cut_ns = now_ns;
         limiter->answer_count = 0;
         return false;
     }
-    if (limiter->answer_count == 0 && gap_ns >= (double)RG_LIMITER_GAP_NS_MAX) {
+    if (limiter->answer_count == 0 && gap_ns >= gap_max(limiter)) {
         /* Once in an outage: its first refusal was a part of it, and not of a rate. */
         limiter->quick_gap_ns *= 1 - RG_LIMITER_CUT;
     }
     /* Servers that are ill do not tell of a rate. */
     bool is_known = limiter->answer_count > 0 && !(is_free && is_unavailable);
+    /* The others of the job have come as far. */
+    is_known |= limiter->state == RG_LIMITER_RISING;
     cut(limiter, gap_ns, is_known ? was_ns : 0, now_ns);
     return true;
 }
@@ -218,11 +272,13 @@ static bool refused(struct rg_limiter *limiter, enum rg_limiter_outcome outcome,
     return sent_ns > limiter->cut_ns && slow_down(limiter, is_unavailable, sent_ns, now_ns);
 }
 
-/* One more may be out, but the rate is at most doubled. */
+/* One more may be out, but the rate is at most doubled. From a gap that only those in a large job
+ * have, the rest of the way begins at once. */
 static double gap_quick(const struct rg_limiter *limiter)
 {
-    double more = RG_MIN(limiter->gap_ns / limiter->answer_ns, 1.0);
-    return RG_MAX(limiter->gap_ns / (1 + more), limiter->quick_gap_ns);
+    double gap_ns = RG_MIN(limiter->gap_ns, 2 * (double)RG_LIMITER_GAP_NS_MAX);
+    double more = RG_MIN(gap_ns / limiter->answer_ns, 1.0);
+    return RG_MAX(gap_ns / (1 + more), limiter->quick_gap_ns);
 }
 
 /* Time goes by in gaps, of which each brings an answer. */
@@ -234,13 +290,28 @@ static double gap_slow(const struct rg_limiter *limiter)
     return limiter->gap_ns / (1 + RG_MIN(since * step, 1.0));
 }
 
+/* All connections may be in use at this rate. */
+static void freed(struct rg_limiter *limiter)
+{
+    if (limiter->gap_ns * limiter->options.limit_max <= limiter->answer_ns) {
+        become(limiter, RG_LIMITER_FREE);
+    }
+}
+
+/* What waits for a gap that was much longer waits no more. */
+static void next_near(struct rg_limiter *limiter)
+{
+    if (limiter->next_ns > limiter->begun_ns + (uint64_t)(2 * limiter->gap_ns)) {
+        limiter->next_ns = limiter->begun_ns + vary(limiter, limiter->gap_ns);
+    }
+}
+
 static void speed_up(struct rg_limiter *limiter)
 {
     bool is_quick = limiter->gap_ns > limiter->quick_gap_ns;
     gap_set(limiter, is_quick ? gap_quick(limiter) : gap_slow(limiter));
-    if (limiter->gap_ns * limiter->options.limit_max <= limiter->answer_ns) {
-        become(limiter, RG_LIMITER_FREE);
-    }
+    next_near(limiter);
+    freed(limiter);
 }
 
 static void answered(struct rg_limiter *limiter, uint64_t sent_ns, uint64_t now_ns)
@@ -253,14 +324,17 @@ static void answered(struct rg_limiter *limiter, uint64_t sent_ns, uint64_t now_
         return;
     }
     limiter->answer_count += limiter->answer_count < UINT32_MAX;
-    if (limiter->state == RG_LIMITER_FREE) {
+    if (limiter->state == RG_LIMITER_RISING) {
+        freed(limiter);
+    }
+    if (limiter->state != RG_LIMITER_PACED) {
         return;
     }
     bool is_needed = now_ns <= limiter->next_ns + RG_LIMITER_BURST_NS;
     if (is_needed) {
         speed_up(limiter);
     } else if (!limiter->follows && now_ns - limiter->cut_ns >= RG_LIMITER_NEEDLESS_NS) {
-        become(limiter, RG_LIMITER_FREE);
+        become(limiter, state_open(limiter));
     }
 }
 
@@ -305,15 +379,22 @@ bool rg_limiter_latency(struct rg_limiter *limiter, uint64_t elapsed_ns, uint64_
     return false;
 }
 
+/* What others tell may be a lie: it makes nobody wait longer than this. */
+static double lesson_gap_max(const struct rg_limiter *limiter)
+{
+    double job_ns = RG_LIMITER_LESSON_GAPS_MAX * limiter->options.job_gap_ns;
+    return RG_MIN(RG_MAX(job_ns, (double)RG_LIMITER_LESSON_GAP_NS_MAX), gap_max(limiter));
+}
+
 /* Who has something out keeps to that, and who begins gets its part. */
 static void follow(struct rg_limiter *limiter, const struct rg_limiter_lesson *lesson,
                    uint64_t now_ns)
 {
     double own_ns = rg_limiter_gap_ns(limiter);
-    double gap_ns = RG_MIN(lesson->gap_ns, (double)RG_LIMITER_LESSON_GAP_NS_MAX);
+    double gap_ns = own_ns > 0 ? own_ns : lesson->gap_ns;
     become(limiter, RG_LIMITER_PACED);
     limiter->follows = true;
-    gap_set(limiter, own_ns > 0 ? RG_MIN(own_ns, (double)RG_LIMITER_LESSON_GAP_NS_MAX) : gap_ns);
+    gap_set(limiter, RG_MIN(gap_ns, lesson_gap_max(limiter)));
     limiter->quick_gap_ns = limiter->gap_ns;
     limiter->next_ns = now_ns;
 }
@@ -321,23 +402,28 @@ static void follow(struct rg_limiter *limiter, const struct rg_limiter_lesson *l
 /* In rates, of which the sum stays the same. */
 static void gap_near(struct rg_limiter *limiter, double wanted_ns)
 {
-    double most_ns = RG_MAX(limiter->gap_ns, (double)RG_LIMITER_LESSON_GAP_NS_MAX);
+    if (wanted_ns > lesson_gap_max(limiter)) {
+        return;
+    }
     double rate = 1 / limiter->gap_ns, wanted = 1 / wanted_ns;
-    double gap_ns = RG_MIN(1 / (rate + (wanted - rate) * RG_LIMITER_LESSON), most_ns);
-    limiter->quick_gap_ns *= gap_ns / limiter->gap_ns;
+    double gap_ns = 1 / (rate + (wanted - rate) * RG_LIMITER_LESSON);
+    if (limiter->gap_ns <= limiter->quick_gap_ns) {
+        limiter->quick_gap_ns *= gap_ns / limiter->gap_ns;
+    }
     gap_set(limiter, gap_ns);
+    next_near(limiter);
 }
 
 void rg_limiter_learn(struct rg_limiter *limiter, const struct rg_limiter_lesson *lesson,
                       uint64_t now_ns)
 {
     idle_end(limiter, now_ns);
-    if (limiter->state == RG_LIMITER_FREE) {
+    if (limiter->state != RG_LIMITER_PACED) {
         if (lesson->is_held && (lesson->is_news || limiter->in_flight == 0)) {
             follow(limiter, lesson, now_ns);
         }
     } else if (limiter->follows && !lesson->is_held) {
-        become(limiter, RG_LIMITER_FREE);
+        become(limiter, state_open(limiter));
     } else if (lesson->gap_ns > 0) {
         gap_near(limiter, lesson->gap_ns);
     }

@@ -4,19 +4,26 @@
  * There is no rate until the service asks for less, and then a rate that follows what it answers:
  *
  *     FREE      at most limit_max are out
- *     PACED     as many, and one begins each `gap_ns`
+ *     RISING    as many, and one begins each `gap_ns`, which time shortens: how large jobs begin
+ *     PACED     as many, and one begins each `gap_ns`, which follows what is answered
  *
- *                   429, many 503, latency
- *     FREE -------------------------------------> PACED
- *          <-------------------------------------
- *           limit_max are out, or the rate is not needed
+ *                        429, many 503, latency
+ *     FREE, RISING -------------------------------------> PACED
+ *                  <-------------------------------------
+ *                limit_max are out, or the rate is not needed
+ *
+ * A large job. All its processes together begin with what a new bucket takes, and each doubles its
+ * part in each RG_LIMITER_RISE_NS in which it needs it, until it is refused, or limit_max are out.
+ * So the first refusals are few, and a process that is alone in using the bucket is not slow for
+ * long. Where its part is less than one request a second, the longest gap is longer, too.
  *
  * Less. A 429 says that there are too many requests. A 503 may come from one server that is ill, so
  * it counts only while RG_LIMITER_UNAVAILABLE_SHARE of the last answers are 503. What counts cuts
  * the rate, once for all that was sent before the last cut, and by the share of refusals since
  * then: after n answers by 1/(2n + 2), but by RG_LIMITER_CUT where that is less, and by
  * RG_LIMITER_CUT_ANSWERS / n where even that is. In an outage, where nothing is answered, the rate
- * is thus halved each time, down to one request in RG_LIMITER_GAP_NS_MAX. Gaps vary at
+ * is thus halved each time, down to one request in RG_LIMITER_GAP_NS_MAX, or in a large job in
+ * RG_LIMITER_JOB_GAPS_MAX gaps of its part. Gaps vary at
  * random, so that many clients do not all ask at once when it ends. The first gap is the time of an
  * answer, divided by what is out: the rate as it was. limit_max is the number of connections. More
  * would only wait for one, and would then be sent without a gap when the service asks for less.
@@ -41,9 +48,11 @@
  * nothing was asked of at all after RG_LIMITER_IDLE_NS.
  *
  * Others of the host may talk to the same bucket. A lesson says what a limiter's equal part of all
- * rates is, and each goes some of the way there. Where others are held back, one that is free
- * *follows*: it keeps to the rate that it has, or begins with its part. It is free again when
- * nobody is held back by the service any more, unless it was refused itself meanwhile. */
+ * rates is, and each goes some of the way there, up or down alike, so that the sum stays. Where the
+ * part is so small that a limiter would not be slowed down to it, it goes its own way. Where others
+ * are held back, one that is not *follows*: it keeps to the rate that it has, or begins with its
+ * part. It is free again when nobody is held back by the service any more, unless it was refused
+ * itself meanwhile. */
 #ifndef RG_GCS_REQUEST_LIMITER_H
 #define RG_GCS_REQUEST_LIMITER_H
 
@@ -59,6 +68,15 @@
 /* The event loop's timers are not exact: what was missed for so long is made up for. */
 #define RG_LIMITER_BURST_NS (4 * RG_NS_PER_MS)
 #define RG_LIMITER_GAP_NS_MAX RG_NS_PER_S
+/* Who has a small part of a large job's rate waits for longer, but never so long. */
+#define RG_LIMITER_JOB_GAP_NS_MAX (16 * RG_NS_PER_S)
+#define RG_LIMITER_JOB_GAPS_MAX 8
+/* A job of so few processes does not ask for more at once than a new bucket has in some seconds. */
+#define RG_LIMITER_SMALL_JOB_MAX 64
+/* A large job's rate doubles in this time at first. */
+#define RG_LIMITER_RISE_NS (RG_NS_PER_S / 2)
+/* Who comes later than that after its turn did not wait for it. */
+#define RG_LIMITER_RISE_LATE_NS (100 * RG_NS_PER_MS)
 #define RG_LIMITER_NEEDLESS_NS (10 * RG_NS_PER_S)
 #define RG_LIMITER_IDLE_NS (60 * RG_NS_PER_S)
 
@@ -74,13 +92,16 @@
 
 /* How much of the way to what others of the host have one lesson makes. */
 #define RG_LIMITER_LESSON 0.25
-/* Nobody's word alone makes a limiter wait longer. */
+/* Nobody's word alone makes a limiter wait longer, nor, in a large job, than for so many gaps of
+ * its part. */
 #define RG_LIMITER_LESSON_GAP_NS_MAX (250 * RG_NS_PER_MS)
+#define RG_LIMITER_LESSON_GAPS_MAX 4
 
 struct rg_limiter_options {
     uint32_t limit_max;   /* at least 1 */
     struct rg_rate *rate; /* of which each request takes a slot; NULL: there is none */
     uint64_t seed;        /* of the gaps' variation */
+    double job_gap_ns;    /* of rg_limiter_job_gap_ns */
 };
 
 enum rg_limiter_outcome {
@@ -90,18 +111,19 @@ enum rg_limiter_outcome {
     RG_LIMITER_BROKEN,      /* says nothing about load */
 };
 
-enum rg_limiter_state { RG_LIMITER_FREE = 0, RG_LIMITER_PACED };
+enum rg_limiter_state { RG_LIMITER_FREE = 0, RG_LIMITER_RISING, RG_LIMITER_PACED };
 
 struct rg_limiter {
     struct rg_limiter_options options;
     enum rg_limiter_state state;
     uint32_t in_flight;
-    double gap_ns;         /* while PACED; else 0 */
+    double gap_ns;         /* 0 while FREE */
     double quick_gap_ns;   /* while PACED: up to this it grows quickly; 0: to the end */
+    uint64_t rise_ns;      /* while RISING: since when, less what was not needed; 0: not begun */
     double answer_ns;      /* how long an answer takes; 0: not known yet */
     double unavailable;    /* the share of 503 */
     uint64_t begun_ns;     /* of the last request */
-    uint64_t next_ns;      /* while PACED: not before */
+    uint64_t next_ns;      /* unless FREE: not before */
     uint64_t cut_ns;       /* of the last cut */
     uint64_t backoffs;     /* cuts so far */
     bool follows;          /* it is PACED by lessons alone */
@@ -114,6 +136,14 @@ struct rg_limiter {
     } window;
     uint64_t slot_ns; /* a slot of the rate that is waited for; 0: none */
 };
+
+/* This limiter's part of the rate that a job begins with, where each of its processes has so many
+ * limiters. 0: the job is small. */
+static inline double rg_limiter_job_gap_ns(uint32_t processes, uint32_t limiters, double per_s)
+{
+    bool is_large = processes > RG_LIMITER_SMALL_JOB_MAX;
+    return is_large ? (double)RG_NS_PER_S * processes * limiters / per_s : 0;
+}
 
 void rg_limiter_init(struct rg_limiter *limiter, const struct rg_limiter_options *options,
                      uint64_t now_ns);

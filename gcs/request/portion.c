@@ -26,7 +26,7 @@ void rg_portion_begin(struct rg_portion *portion, uint64_t process)
 
 static double rate_of(const struct rg_peer_side *told)
 {
-    uint64_t gap_ns = RG_MIN(RG_MAX(told->gap_ns, GAP_NS_MIN), (uint64_t)RG_LIMITER_GAP_NS_MAX);
+    uint64_t gap_ns = RG_MIN(RG_MAX(told->gap_ns, GAP_NS_MIN), RG_LIMITER_JOB_GAP_NS_MAX);
     return told->gap_ns > 0 ? 1.0 / (double)gap_ns : 0;
 }
 

@@ -17,7 +17,7 @@ struct rg_peer_side rg_telling_side(const struct rg_limiter *limiter, bool waits
         .waiting = waits,
         .restraint = limiter->follows ? RG_PEER_FOLLOWS : RG_PEER_REFUSED,
     };
-    if (limiter->state == RG_LIMITER_FREE) {
+    if (limiter->state != RG_LIMITER_PACED) {
         side.restraint = RG_PEER_FREE;
     }
     return side;

@@ -113,11 +113,16 @@ static void kind_alarm_fire(struct rg_alarm *alarm);
 static void peers_meet(struct rg_traffic *traffic, struct rg_traffic_bucket *only);
 static void peers_wake(struct rg_traffic *traffic);
 
-static void limit_open(struct rg_traffic *traffic, struct limit *limit, struct rg_rate *rate)
+/* per_s: what a new bucket takes. */
+static void limit_open(struct rg_traffic *traffic, struct limit *limit, struct rg_rate *rate,
+                       double per_s)
 {
+    const struct rg_client *client = traffic->client_loop->client;
+    uint32_t processes = traffic->adapts ? client->options.job_processes : 0;
     const struct rg_limiter_options options = {
         .limit_max = traffic->limit_max,
         .rate = rate,
+        .job_gap_ns = rg_limiter_job_gap_ns(processes, client->loop_count, per_s),
         /* Unlike those of other processes by the time, which a simulation repeats. */
         .seed = loop_of(traffic)->now_ns ^ ((uint64_t)loop_of(traffic)->index << 56) ^
                 (++traffic->limit_count << 48),
@@ -166,8 +171,10 @@ static void bucket_open(struct rg_traffic *traffic, struct rg_traffic_bucket *bu
         rg_rates_leave(rates, bucket->rates);
     }
     bucket->rates = rates != NULL ? rg_rates_join(rates, name, loop_of(traffic)->now_ns) : NULL;
-    limit_open(traffic, &bucket->reads, rates != NULL ? rg_rates_reads(bucket->rates) : NULL);
-    limit_open(traffic, &bucket->writes, rates != NULL ? rg_rates_writes(bucket->rates) : NULL);
+    limit_open(traffic, &bucket->reads, rates != NULL ? rg_rates_reads(bucket->rates) : NULL,
+               RG_RATE_RAMP_READS_PER_S);
+    limit_open(traffic, &bucket->writes, rates != NULL ? rg_rates_writes(bucket->rates) : NULL,
+               RG_RATE_RAMP_WRITES_PER_S);
     for (unsigned kind = 0; kind < RG_TRAFFIC_KIND_COUNT; kind++) {
         kind_open(traffic, &bucket->kinds[kind]);
     }
@@ -384,10 +391,10 @@ static void side_learn(struct rg_traffic_bucket *bucket, unsigned side, uint64_t
 {
     struct limit *limit = side == RG_PEER_WRITES ? &bucket->writes : &bucket->reads;
     const struct rg_peer_side own = side_tell(limit, since_ns);
-    bool was_free = limit->limiter.state == RG_LIMITER_FREE;
+    bool was_paced = limit->limiter.state == RG_LIMITER_PACED;
     struct rg_limiter_lesson lesson = rg_portion_lesson(&bucket->portion, side, &own);
     rg_limiter_learn(&limit->limiter, &lesson, loop_of(limit->traffic)->now_ns);
-    if (was_free && limit->limiter.state != RG_LIMITER_FREE) {
+    if (!was_paced && limit->limiter.state == RG_LIMITER_PACED) {
         rg_log_some(RG_LOG_INFO,
                     "gs://%s: loop %u keeps to %.1f requests a second: others of the %u processes "
                     "of this host that use the bucket are slowed down",
@@ -529,7 +536,7 @@ static void peers_alarm_fire(struct rg_alarm *alarm)
 static bool is_for_rate(const struct limit *limit)
 {
     uint64_t now_ns = loop_of(limit->traffic)->now_ns;
-    return limit->limiter.state == RG_LIMITER_PACED ||
+    return limit->limiter.state != RG_LIMITER_FREE ||
            rg_limiter_next_ns(&limit->limiter, now_ns) != UINT64_MAX;
 }
 

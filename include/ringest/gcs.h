@@ -60,8 +60,9 @@ struct rg_client_options {
     uint64_t hedge_size_max;  /* bodies expected to be larger are never asked for twice; 1 MiB */
     uint32_t reads_per_s, writes_per_s; /* at most, of this client, for each bucket; no limit */
     enum rg_ramp ramp;                  /* NONE */
-    /* Of the job, whose ramp it is: each gets an equal part. WORLD_SIZE, OMPI_COMM_WORLD_SIZE,
-     * PMI_SIZE or SLURM_STEP_NUM_TASKS, the first that is set, else 1; times `workers`. */
+    /* Of the job: each has an equal part of its ramp, and if they are more than 64, begins with one
+     * of 5,000 reads and 1,000 writes a second, doubled each half second until a 429. WORLD_SIZE,
+     * OMPI_COMM_WORLD_SIZE, PMI_SIZE, SLURM_STEP_NUM_TASKS, else 1; times `workers`. */
     uint32_t job_processes;
     /* A folder of this user's where what is read is kept for the next time (docs/CACHE.md); none.
      * Bytes that it may take, of all processes; 0: nine tenths of what is free there. */

@@ -145,9 +145,10 @@ class Client(_core.Client):
     not slow down after 429, 503 and rising latency. reads_per_s, writes_per_s: requests that this client begins per
     second and bucket, at most (no limit). ramp="gcs": the whole job begins 5,000 reads and 1,000 writes a second in a
     bucket, and doubles that in 20 minutes, as Google's guide asks for; job_processes: processes of the job, which share
-    the ramp (WORLD_SIZE and the like, else 1; times the workers of a DataLoader, in these). hedging=False: do not send
-    late reads a second time; hedges_per_1000: second requests for 1,000 requests, at most (20); hedge_size: bodies that
-    are expected to be larger are never requested twice ("1MiB").
+    the ramp (WORLD_SIZE and the like, else 1; times the workers of a DataLoader, in these). If they are more than 64,
+    they begin with 5,000 reads and 1,000 writes a second in all without a ramp, too, and double that in each half second
+    until the service answers 429. hedging=False: do not send late reads a second time; hedges_per_1000: second requests
+    for 1,000 requests, at most (20); hedge_size: bodies that are expected to be larger are never requested twice ("1MiB").
 
     Cache:
     cache: a folder of yours on a local or shared disk, where what is read is kept for the next time: no byte of it is

@@ -532,6 +532,110 @@ static void test_what_was_learned_is_forgotten_when_idle(void)
     RG_CHECK_EQ(enter(200), 64);
 }
 
+static void begin_in_job(uint32_t processes)
+{
+    const struct rg_limiter_options options = {
+        .limit_max = 256,
+        .job_gap_ns = rg_limiter_job_gap_ns(processes, 1, RG_RATE_RAMP_READS_PER_S),
+    };
+    now_ns = 1000 * RG_NS_PER_S;
+    rg_limiter_init(&limiter, &options, now_ns);
+}
+
+/* As fast as it may, with answers after 10 ms. Returns how many began. */
+static uint32_t ask_for(uint64_t ns)
+{
+    const uint64_t until_ns = now_ns + ns;
+    uint32_t count = 0;
+    for (; now_ns < until_ns; now_ns += 10 * RG_NS_PER_MS) {
+        uint32_t begun = enter(UINT32_MAX);
+        count += begun;
+        uint64_t sent_ns = now_ns;
+        for (; begun > 0; begun--) {
+            (void)rg_limiter_leave(&limiter, RG_LIMITER_ANSWERED, sent_ns,
+                                   sent_ns + 10 * RG_NS_PER_MS);
+        }
+    }
+    return count;
+}
+
+static void test_a_large_job_begins_with_what_a_bucket_takes(void)
+{
+    begin_in_job(RG_LIMITER_SMALL_JOB_MAX);
+    RG_CHECK_EQ(limiter.state, RG_LIMITER_FREE);
+    /* The first at once, and the next when it has doubled often enough. */
+    begin_in_job(32768);
+    RG_CHECK_EQ(limiter.state, RG_LIMITER_RISING);
+    RG_CHECK_EQ(enter(2), 1);
+    uint64_t wait_ns = rg_limiter_next_ns(&limiter, now_ns) - now_ns;
+    RG_CHECK(wait_ns > RG_NS_PER_S && wait_ns < 5 * RG_NS_PER_S / 2);
+    leave(RG_LIMITER_BROKEN, now_ns);
+    /* One process alone has all that it wants in a few seconds. */
+    RG_CHECK(ask_for(4 * RG_NS_PER_S) < 100);
+    (void)ask_for(8 * RG_NS_PER_S);
+    RG_CHECK_EQ(limiter.state, RG_LIMITER_FREE);
+}
+
+static void test_a_large_job_rises_only_while_it_asks(void)
+{
+    begin_in_job(4096);
+    for (unsigned i = 0; i < 100; i++) {
+        now_ns += 5 * RG_NS_PER_S;
+        RG_CHECK_EQ(enter(2), 1);
+        leave(RG_LIMITER_ANSWERED, now_ns);
+    }
+    RG_CHECK_EQ(limiter.state, RG_LIMITER_RISING);
+    check_near(limiter.gap_ns, limiter.options.job_gap_ns);
+    /* Many begin again after a pause, too. */
+    (void)ask_for(10 * RG_NS_PER_S);
+    RG_CHECK_EQ(limiter.state, RG_LIMITER_FREE);
+    now_ns += RG_LIMITER_IDLE_NS;
+    RG_CHECK_EQ(enter(2), 1);
+    RG_CHECK_EQ(limiter.state, RG_LIMITER_RISING);
+}
+
+static void test_a_refusal_ends_the_rise(void)
+{
+    begin_in_job(4096);
+    (void)ask_for(2 * RG_NS_PER_S);
+    double before_ns = limiter.gap_ns;
+    (void)refuse(RG_LIMITER_THROTTLED);
+    RG_CHECK_EQ(limiter.state, RG_LIMITER_PACED);
+    RG_CHECK(limiter.gap_ns > before_ns / 2 && limiter.quick_gap_ns > 0);
+    /* Down to a part of the job's rate that is less than one a second. */
+    for (unsigned i = 0; i < 100; i++) {
+        (void)refuse(RG_LIMITER_THROTTLED);
+    }
+    check_near(limiter.gap_ns, RG_LIMITER_JOB_GAPS_MAX * limiter.options.job_gap_ns);
+    /* And with the first answer at once to what others have. */
+    now_ns = rg_limiter_next_ns(&limiter, now_ns);
+    RG_CHECK_EQ(enter(1), 1);
+    now_ns += 10 * RG_NS_PER_MS;
+    leave(RG_LIMITER_ANSWERED, now_ns - 10 * RG_NS_PER_MS);
+    RG_CHECK(rg_limiter_next_ns(&limiter, now_ns) - now_ns <= 2 * RG_LIMITER_GAP_NS_MAX);
+}
+
+/* Who may not be slowed down to a part is not raised to it either: else the sum would grow. */
+static void test_lessons_are_the_same_up_and_down(void)
+{
+    const struct rg_limiter_lesson small = {.gap_ns = 400e6, .is_held = true};
+    const struct rg_limiter_lesson part = {.gap_ns = 200e6, .is_held = true};
+    static const double gaps_ns[] = {100e6, 300e6, 900e6};
+    for (unsigned i = 0; i < RG_ARRAY_LEN(gaps_ns); i++) {
+        pace(gaps_ns[i]);
+        rg_limiter_learn(&limiter, &small, now_ns);
+        check_near(limiter.gap_ns, gaps_ns[i]);
+        rg_limiter_learn(&limiter, &part, now_ns);
+        check_near(1 / limiter.gap_ns, 0.75 / gaps_ns[i] + 0.25 / part.gap_ns);
+    }
+    /* On the way back from an outage it does not take others' rates for what it had itself. */
+    pace(100e6);
+    limiter.gap_ns = 900e6;
+    rg_limiter_learn(&limiter, &part, now_ns);
+    check_near(limiter.quick_gap_ns, 100e6);
+    RG_CHECK(rg_limiter_next_ns(&limiter, now_ns) - now_ns <= (uint64_t)(2 * limiter.gap_ns));
+}
+
 static void test_a_rate_is_kept_too(void)
 {
     static struct rg_rate rate;
@@ -650,6 +754,10 @@ int main(int argc, char **argv)
         RG_TEST(test_an_outage_ends_at_the_rate_that_was_usual),
         RG_TEST(test_a_refusal_of_few_says_little_about_many),
         RG_TEST(test_what_was_learned_is_forgotten_when_idle),
+        RG_TEST(test_a_large_job_begins_with_what_a_bucket_takes),
+        RG_TEST(test_a_large_job_rises_only_while_it_asks),
+        RG_TEST(test_a_refusal_ends_the_rise),
+        RG_TEST(test_lessons_are_the_same_up_and_down),
         RG_TEST(test_a_rate_is_kept_too),
         RG_TEST(test_loops_share_one_rate),
         RG_TEST(test_loops_that_wait_get_their_turns),
