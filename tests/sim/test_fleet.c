@@ -196,6 +196,24 @@ static void test_limits_leave_most_of_the_rate(void)
     RG_CHECK(own.all.given_up <= none.all.given_up);
 }
 
+/* So many share one range of names that each has less than one request in 250 ms. */
+static void test_what_is_told_makes_nobody_ask_for_more(void)
+{
+    struct rg_fleet_options options = {
+        .hosts = 32,
+        .control = RG_FLEET_TOLD,
+        .seed = rg_test_seed(),
+        .is_one_prefix = true,
+        .seconds = 60,
+        .measure_from = 30,
+        .measure_to = 60,
+    };
+    struct rg_fleet_result result;
+    rg_fleet_run(&result, &options);
+    RG_CHECK(result.waste < 0.1);
+    RG_CHECK(result.jain > 0.9);
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
@@ -206,6 +224,7 @@ int main(int argc, char **argv)
         RG_TEST(test_the_series_is_all_that_was_asked),
         RG_TEST(test_the_ramp_is_kept_by_the_job),
         RG_TEST(test_limits_leave_most_of_the_rate),
+        RG_TEST(test_what_is_told_makes_nobody_ask_for_more),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }

@@ -35,6 +35,7 @@ static void fleet_start(struct fleet *fleet)
     for (uint32_t i = 0; i < job->rank_count; i++) {
         struct rg_fleet_host *host = &fleet->hosts[i / FLEET_RANKS_PER_HOST];
         struct rg_fleet_limit *limit = is_shared ? &host->limit : &fleet->limits[i];
+        host->ranks = &fleet->ranks[i - i % FLEET_RANKS_PER_HOST];
         if (!is_shared || i % FLEET_RANKS_PER_HOST == 0) {
             rg_fleet_limit_init(limit, job, is_shared ? FLEET_RANKS_PER_HOST : 1);
         }
@@ -58,6 +59,7 @@ static void fleet_open(struct fleet *fleet, const struct rg_fleet_options *optio
     rg_fleet_service_init(fleet->service, options->seed, options->is_warm, fleet->seconds,
                           options->seconds + 1);
     fleet->service->range_count = options->is_one_prefix ? 1 : FLEET_PREFIX_COUNT;
+    fleet->service->refuses_with_503 = options->refuses_with_503;
     fleet->service->outage_ns = options->outage_from * RG_NS_PER_S;
     fleet->service->outage_end_ns = options->outage_to * RG_NS_PER_S;
     fleet->job = (struct rg_fleet_job){

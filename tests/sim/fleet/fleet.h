@@ -12,6 +12,7 @@ struct rg_fleet_options {
     uint64_t seed;
     bool is_warm;       /* the bucket has grown already */
     bool is_one_prefix; /* all names are in one range */
+    bool refuses_with_503;
     uint32_t seconds;
     uint32_t measure_from, measure_to;
     uint32_t outage_from, outage_to; /* 0: none */

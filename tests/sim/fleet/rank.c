@@ -2,6 +2,7 @@
 #include "tests/sim/fleet/rank.h"
 
 #include "gcs/request/client_loop.h"
+#include "gcs/request/telling.h"
 
 #include <stdlib.h>
 
@@ -317,6 +318,43 @@ static void late_fire(struct rg_fleet_event *event)
     }
 }
 
+/* Those that have not told anything yet are no records. */
+static void others_add(const struct rg_fleet_rank *rank, struct rg_portion *portion)
+{
+    for (unsigned i = 0; i < FLEET_RANKS_PER_HOST; i++) {
+        const struct rg_fleet_rank *other = &rank->host->ranks[i];
+        if (other != rank && other->told.told_ns != 0) {
+            rg_portion_add(portion, &other->told);
+        }
+    }
+}
+
+/* As bucket_meet in gcs/request/traffic.c does, for the reads. */
+static void meet(struct rg_fleet_rank *rank)
+{
+    struct rg_fleet_limit *limit = rank->limit;
+    uint64_t now_ns = now_of(rank->job);
+    struct rg_portion portion;
+    rg_portion_begin(&portion, rank->told.process);
+    others_add(rank, &portion);
+    struct rg_peer_side *own = &rank->told.sides[RG_PEER_READS];
+    *own = rg_telling_side(&limit->limiter, !rg_list_empty(&limit->waiting), rank->met_ns);
+    const struct rg_limiter_lesson lesson = rg_portion_lesson(&portion, RG_PEER_READS, own);
+    rg_limiter_learn(&limit->limiter, &lesson, now_ns);
+    *own = rg_telling_side(&limit->limiter, !rg_list_empty(&limit->waiting), rank->met_ns);
+    rank->told.told_ns = now_ns;
+    rank->met_ns = now_ns;
+    rank->budget.processes = FLEET_RANKS_PER_HOST;
+}
+
+static void meeting_fire(struct rg_fleet_event *event)
+{
+    struct rg_fleet_rank *rank = RG_CONTAINER_OF(event, struct rg_fleet_rank, meeting);
+    meet(rank);
+    rg_fleet_set(rank->job->wheel, &rank->meeting, now_of(rank->job) + RG_PEERS_INTERVAL_NS);
+    limit_pump(rank->limit);
+}
+
 static void start_fire(struct rg_fleet_event *event)
 {
     struct rg_fleet_rank *rank = RG_CONTAINER_OF(event, struct rg_fleet_rank, start);
@@ -331,6 +369,9 @@ static void start_fire(struct rg_fleet_event *event)
         }
         rg_limiter_init(&limit->limiter, &limit->options, now_of(rank->job));
     }
+    if (rank->job->control == RG_FLEET_TOLD) {
+        meeting_fire(&rank->meeting);
+    }
     for (unsigned i = 0; i < FLEET_WINDOW; i++) {
         request_new(&rank->requests[i]);
     }
@@ -340,6 +381,8 @@ void rg_fleet_limit_init(struct rg_fleet_limit *limit, struct rg_fleet_job *job,
 {
     limit->options.limit_max = FLEET_CONNECTIONS * ranks;
     limit->options.seed = rg_fleet_random(&job->random);
+    uint32_t processes = adapts(job) ? job->rank_count / ranks : 0;
+    limit->options.job_gap_ns = rg_limiter_job_gap_ns(processes, 1, RG_RATE_RAMP_READS_PER_S);
     if (job->control == RG_FLEET_RAMP) {
         limit->ramp = (double)RG_RATE_RAMP_READS_PER_S * ranks / job->rank_count;
     }
@@ -363,6 +406,7 @@ static void rank_init(struct rg_fleet_rank *rank)
     rank->budget.per_1000 = RG_HEDGE_PER_1000_DEFAULT;
     rank->late.fire = late_fire;
     rank->start.fire = start_fire;
+    rank->meeting.fire = meeting_fire;
     for (unsigned i = 0; i < FLEET_WINDOW; i++) {
         rank->requests[i].rank = rank;
         rank->requests[i].own.fire = own_fire;
@@ -376,6 +420,7 @@ void rg_fleet_rank_start(struct rg_fleet_rank *rank, struct rg_fleet_job *job,
     rank->job = job;
     rank->host = host;
     rank->limit = limit;
+    rank->told.process = (uintptr_t)rank;
     rank_init(rank);
     rg_fleet_set(job->wheel, &rank->start, rg_fleet_random(&job->random) % FLEET_START_NS);
 }

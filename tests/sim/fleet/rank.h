@@ -12,6 +12,7 @@
 
 #include "gcs/request/hedge.h"
 #include "gcs/request/limiter.h"
+#include "gcs/request/portion.h"
 #include "gcs/request/retry.h"
 #include "gcs/request/stall.h"
 #include "tests/sim/fleet/service.h"
@@ -20,7 +21,8 @@
 enum rg_fleet_control {
     RG_FLEET_NONE = 0, /* retries alone: no limiter, no adaptive limits of time, no hedges */
     RG_FLEET_RAMP,     /* as OWN, and the documented ramp, shared out over the job's processes */
-    RG_FLEET_OWN,      /* the default: a limiter in each process */
+    RG_FLEET_OWN,      /* a limiter in each process, which is told nothing: sharing=False */
+    RG_FLEET_TOLD,     /* the default: as OWN, and the processes of a host tell each other */
     RG_FLEET_SHARED,   /* one limiter for the processes of a host, as if they were one */
     RG_FLEET_CONTROL_COUNT,
 };
@@ -79,6 +81,9 @@ struct rg_fleet_rank {
     uint64_t step_ns; /* when it began */
     struct rg_quantile heads;
     struct rg_fleet_event start;
+    struct rg_fleet_event meeting; /* with the others of the host, as rg_traffic has it */
+    uint64_t met_ns;
+    struct rg_peer told;
     struct rg_fleet_request requests[FLEET_WINDOW];
 };
 
@@ -86,6 +91,7 @@ struct rg_fleet_host {
     uint64_t nic_ns;
     uint64_t samples; /* while it is measured */
     struct rg_fleet_limit limit;
+    struct rg_fleet_rank *ranks;
 };
 
 /* What ranks share in the simulation. */

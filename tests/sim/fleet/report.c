@@ -1,7 +1,7 @@
 /* The tables of docs/internals/fleet.md, as that page has them, or what happened in each second.
  * usage: fleet-report [--series] [--control NAME] [HOSTS]...
  *   --series        instead of tables: CSV, a line for each second of each life
- *   --control NAME  none, ramp, own or shared alone
+ *   --control NAME  none, ramp, own, default or shared alone
  * Each run is independent, so that a row is the same whatever else is asked for. */
 #include "tests/sim/fleet/fleet.h"
 
@@ -13,14 +13,13 @@
 #include <time.h>
 
 static const char *const control_names[RG_FLEET_CONTROL_COUNT] = {
-    [RG_FLEET_NONE] = "none",
-    [RG_FLEET_RAMP] = "ramp",
-    [RG_FLEET_OWN] = "own",
-    [RG_FLEET_SHARED] = "shared",
+    [RG_FLEET_NONE] = "none",    [RG_FLEET_RAMP] = "ramp",     [RG_FLEET_OWN] = "own",
+    [RG_FLEET_TOLD] = "default", [RG_FLEET_SHARED] = "shared",
 };
 static const char *const sizes[] = {"1", "8", "64", "512", "4096"};
 /* Beyond that it takes many minutes, and says the same. */
 #define ONE_PREFIX_HOSTS_MAX 64
+#define UNAVAILABLE_HOSTS_MAX 512
 #define SEED 1
 
 /* What was asked for. */
@@ -132,6 +131,16 @@ static void grown_row(uint32_t hosts, enum rg_fleet_control control)
     printf(" | %" PRIu64 " |\n", result.all.given_up);
 }
 
+static void unavailable_row(uint32_t hosts, enum rg_fleet_control control)
+{
+    struct rg_fleet_options options = grown_life(hosts, control);
+    options.refuses_with_503 = true;
+    struct rg_fleet_result result;
+    run(&result, &options);
+    print_run(control_names[control], hosts, &result);
+    printf(" |\n");
+}
+
 static void cold_run(const struct rg_fleet_options *options)
 {
     struct rg_fleet_result result;
@@ -175,6 +184,10 @@ static void print_tables(void)
     each_row(UINT32_MAX, cold_row);
     print_cold_head("Cold, all names with one prefix");
     each_row(ONE_PREFIX_HOSTS_MAX, one_prefix_row);
+    printf("\n## Grown, and what is too much is answered with 503\n\n"
+           "| hosts | control | samples/s | of the ideal | wasted, %% | by hedges | refused | Jain "
+           "|\n|---|---|---|---|---|---|---|---|\n");
+    each_row(UNAVAILABLE_HOSTS_MAX, unavailable_row);
 }
 
 static void series_run(const char *life, struct rg_fleet_options options)

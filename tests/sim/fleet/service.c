@@ -142,7 +142,8 @@ static struct rg_fleet_reply reply_make(struct rg_fleet_service *service, uint64
     }
     uint64_t wait_ns = range_wait(&service->ranges[(draw >> 32) % service->range_count], now_ns);
     if (wait_ns == UINT64_MAX) {
-        return (struct rg_fleet_reply){RG_FLEET_429, FLEET_REFUSAL_NS};
+        answer = service->refuses_with_503 ? RG_FLEET_503 : RG_FLEET_429;
+        return (struct rg_fleet_reply){answer, FLEET_REFUSAL_NS};
     }
     uint64_t latency_ns = service->latencies[(draw >> 40) % RG_FLEET_LATENCIES];
     *nic_ns = RG_MAX(*nic_ns, now_ns);

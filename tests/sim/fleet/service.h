@@ -45,7 +45,8 @@ struct rg_fleet_front_end {
 struct rg_fleet_service {
     uint64_t random;
     uint64_t outage_ns, outage_end_ns;
-    uint32_t range_count; /* that are asked for */
+    uint32_t range_count;  /* that are asked for */
+    bool refuses_with_503; /* instead of 429 */
     struct rg_fleet_range ranges[FLEET_PREFIX_COUNT];
     struct rg_fleet_front_end front_ends[FLEET_FRONT_END_COUNT];
     uint64_t latencies[RG_FLEET_LATENCIES]; /* each as likely as the others */
