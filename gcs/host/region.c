@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Another may remove the file between the two steps of opening it. */
@@ -73,9 +74,14 @@ const char *rg_host_folder(const char *text)
     return is_on ? RG_HOST_FOLDER_DEFAULT : NULL;
 }
 
+static int path_write(const char *folder, uint32_t version, char *out, size_t size)
+{
+    return snprintf(out, size, "%s/ringest-%u-v%u", folder, (unsigned)geteuid(), version);
+}
+
 int rg_host_path_write(const char *folder, char *out, size_t size)
 {
-    return snprintf(out, size, "%s/ringest-%u-v%u", folder, (unsigned)geteuid(), RG_HOST_VERSION);
+    return path_write(folder, RG_HOST_VERSION, out, size);
 }
 
 /* A forked child closes it: the locks of its parent would otherwise live on in it. */
@@ -201,6 +207,57 @@ static int file_open(struct opening *opening)
     return fd;
 }
 
+/* Whether it is what an earlier version made, and nobody has written to it for a day. */
+static bool former_is_ours(int fd, uint32_t version)
+{
+    struct stat status;
+    struct statfs system;
+    struct header header;
+    if (fstat(fd, &status) < 0 || !S_ISREG(status.st_mode) || status.st_nlink != 1 ||
+        status.st_uid != geteuid() || (status.st_mode & 07777) != 0600) {
+        return false;
+    }
+    if (fstatfs(fd, &system) < 0 || system.f_type != TMPFS_MAGIC ||
+        pread(fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header)) {
+        return false;
+    }
+    struct header wanted = header_wanted;
+    wanted.version = version;
+    wanted.size = (uint64_t)status.st_size;
+    return memcmp(&header, &wanted, sizeof(header)) == 0 &&
+           time(NULL) - status.st_mtime >= RG_HOST_FORMER_UNUSED_S;
+}
+
+/* Nobody has a lock of it, and none can be had from now on. */
+static bool former_lock(int fd)
+{
+    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    return fcntl(fd, F_OFD_SETLK, &all) == 0;
+}
+
+/* The name may have been given to another file meanwhile. */
+static bool is_name_of(const char *path, int fd)
+{
+    struct stat named, open;
+    return lstat(path, &named) == 0 && fstat(fd, &open) == 0 && named.st_dev == open.st_dev &&
+           named.st_ino == open.st_ino;
+}
+
+static void former_remove(const char *folder, uint32_t version)
+{
+    char path[RG_HOST_PATH_SIZE_MAX];
+    (void)path_write(folder, version, path, sizeof(path));
+    int fd = fd_open(path, O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) {
+        return;
+    }
+    if (former_is_ours(fd, version) && former_lock(fd) && is_name_of(path, fd) &&
+        unlink(path) == 0) {
+        rg_log(RG_LOG_INFO, "removed %s: an earlier version made it, and nobody uses it", path);
+    }
+    rg_fd_drop(fd);
+}
+
 static int opening_begin(struct opening *opening)
 {
     int size = rg_host_path_write(opening->folder, opening->path, sizeof(opening->path));
@@ -240,6 +297,9 @@ int rg_host_region_open(struct rg_host_region *out_region, const char *folder, c
     }
     if (fd < 0) {
         return fd;
+    }
+    for (uint32_t version = 1; version < RG_HOST_VERSION; version++) {
+        former_remove(folder, version);
     }
     *out_region = (struct rg_host_region){.fd = fd};
     return 0;

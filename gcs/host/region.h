@@ -13,7 +13,8 @@
  * also keep two threads of one process apart. One opening is one thread's at a time.
  *
  * If somebody removes the file, those who have it open end with it, and the next ones make another.
- */
+ * Opening removes the files of earlier versions that nobody has a lock of, or has written to for
+ * RG_HOST_FORMER_UNUSED_S. */
 #ifndef RG_GCS_HOST_REGION_H
 #define RG_GCS_HOST_REGION_H
 
@@ -21,6 +22,7 @@
 
 /* Of the layout: with it, the name of the file changes. */
 #define RG_HOST_VERSION 3
+#define RG_HOST_FORMER_UNUSED_S (24 * 3600)
 #define RG_HOST_FOLDER_DEFAULT "/dev/shm"
 /* The first page says what the file is. Then come the parts of gcs/host/note.h, gcs/host/peers.h
  * and gcs/host/account.h. */

@@ -332,6 +332,112 @@ static void test_processes_of_the_same_number(void)
     region_case_close(&c);
 }
 
+/* A file as an earlier version made it, which nobody has written to for a day. Its descriptor. */
+static int former_make(const struct region_case *c, uint32_t version, char *path, size_t size)
+{
+    struct {
+        char magic[8];
+        uint32_t version, byte_order;
+        uint64_t size;
+    } header = {"ringest", version, 0x01020304, RG_KIB(132)};
+    const struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    snprintf(path, size, "%s/ringest-%u-v%u", c->folder, (unsigned)geteuid(), version);
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    RG_CHECK(fd >= 0);
+    RG_CHECK_EQ(fchmod(fd, 0600), 0);
+    RG_CHECK_EQ(pwrite(fd, &header, sizeof(header), 0), (ssize_t)sizeof(header));
+    RG_CHECK_EQ(ftruncate(fd, RG_KIB(132)), 0);
+    RG_CHECK_EQ(futimens(fd, old), 0);
+    return fd;
+}
+
+/* Whether the file is still there after an opening. */
+static bool former_stays(struct region_case *c, const char *path)
+{
+    struct rg_host_region region = region_case_get(c);
+    rg_host_region_close(&region);
+    return access(path, F_OK) == 0;
+}
+
+static void test_files_of_earlier_versions_are_removed(void)
+{
+    struct region_case c;
+    char path[RG_HOST_PATH_SIZE_MAX];
+    region_case_open(&c);
+    for (uint32_t version = 1; version < RG_HOST_VERSION; version++) {
+        close(former_make(&c, version, path, sizeof(path)));
+        RG_CHECK(!former_stays(&c, path));
+    }
+    /* A later version's is that one's. */
+    close(former_make(&c, RG_HOST_VERSION + 1, path, sizeof(path)));
+    RG_CHECK(former_stays(&c, path));
+    unlink(path);
+    region_case_close(&c);
+}
+
+/* What `spoil` does to it makes it another's, or one that is used. */
+static void former_spoil(int fd, const char *path, unsigned how, char *other)
+{
+    const uint32_t wrong = 9;
+    struct flock lock = {
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = INT64_C(1) << 50, .l_len = 1};
+    switch (how) {
+    case 0:
+        RG_CHECK_EQ(fchmod(fd, 0644), 0);
+        break;
+    case 1:
+        RG_CHECK_EQ(link(path, other), 0);
+        break;
+    case 2:
+        RG_CHECK_EQ(rename(path, other) + symlink(other, path), 0);
+        break;
+    case 3:
+        RG_CHECK_EQ(futimens(fd, NULL), 0);
+        break;
+    case 4:
+        RG_CHECK_EQ(fcntl(fd, F_OFD_SETLK, &lock), 0);
+        break;
+    case 5:
+        RG_CHECK_EQ(ftruncate(fd, 100), 0);
+        break;
+    default:
+        RG_CHECK_EQ(pwrite(fd, &wrong, sizeof(wrong), how == 6 ? 0 : 8), (ssize_t)sizeof(wrong));
+        break;
+    }
+    if (how >= 5) {
+        const struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+        RG_CHECK_EQ(futimens(fd, old), 0);
+    }
+}
+
+static void test_a_file_that_is_not_ours_or_is_used_stays(void)
+{
+    struct region_case c;
+    char path[RG_HOST_PATH_SIZE_MAX], other[RG_HOST_PATH_SIZE_MAX];
+    region_case_open(&c);
+    snprintf(other, sizeof(other), "%s/other", c.folder);
+    for (unsigned how = 0; how < 8; how++) {
+        int fd = former_make(&c, 1, path, sizeof(path));
+        former_spoil(fd, path, how, other);
+        RG_CHECK(former_stays(&c, path));
+        close(fd);
+        unlink(path);
+        unlink(other);
+    }
+    /* A folder of that name, and another user's file. */
+    close(former_make(&c, 1, path, sizeof(path)));
+    RG_CHECK_EQ(unlink(path) + mkdir(path, 0700), 0);
+    RG_CHECK(former_stays(&c, path));
+    RG_CHECK_EQ(rmdir(path), 0);
+    int fd = former_make(&c, 1, path, sizeof(path));
+    if (geteuid() == 0 && fchown(fd, 12345, 12345) == 0) {
+        RG_CHECK(former_stays(&c, path));
+    }
+    close(fd);
+    unlink(path);
+    region_case_close(&c);
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
@@ -341,6 +447,8 @@ int main(int argc, char **argv)
         RG_TEST(test_folders_that_are_not_used),
         RG_TEST(test_what_the_environment_chooses),
         RG_TEST(test_a_full_folder),
+        RG_TEST(test_files_of_earlier_versions_are_removed),
+        RG_TEST(test_a_file_that_is_not_ours_or_is_used_stays),
         RG_TEST(test_a_region_that_is_removed),
         RG_TEST(test_locks_keep_openings_apart),
         RG_TEST(test_locks_that_cannot_be_had),
