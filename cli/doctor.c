@@ -7,6 +7,7 @@
  * network. */
 #include "cli/cli.h"
 #include "cli/session.h"
+#include "gcs/host/account.h"
 #include "runtime/uri.h"
 
 #include <ctype.h>
@@ -31,6 +32,8 @@
 #define DESCRIPTORS_WANTED 512
 #define PERMISSION_COUNT 4
 #define MEMORY_WANTED RG_MIB(512)
+/* Of those that are in use now. */
+#define BUCKETS_MAX 16
 
 enum mark { MARK_OK, MARK_SKIP, MARK_WARN, MARK_FAIL };
 static const char *const mark_names[] = {"ok", "skip", "warn", "FAIL"};
@@ -276,6 +279,68 @@ static void check_placement(struct doctor *doctor)
     for (char *line; (line = strsep(&rest, "\n")) != NULL && *line != '\0';) {
         const char *what = strsep(&line, "\t");
         find(doctor, MARK_OK, what, "%s", line != NULL ? line : "");
+    }
+}
+
+/* What processes of this user have learned of the buckets they use: sums over their loops. */
+struct limits {
+    struct rg_account buckets[BUCKETS_MAX];
+    unsigned count;
+};
+
+static void limit_found(void *context, const struct rg_account *account)
+{
+    struct limits *limits = context;
+    unsigned i = 0;
+    while (i < limits->count && strcmp(limits->buckets[i].bucket, account->bucket) != 0) {
+        i++;
+    }
+    if (i == BUCKETS_MAX) {
+        return;
+    }
+    struct rg_account *sum = &limits->buckets[i];
+    if (i == limits->count) {
+        limits->count++;
+        snprintf(sum->bucket, sizeof(sum->bucket), "%s", account->bucket);
+    }
+    sum->rate_mhz += account->rate_mhz;
+    sum->in_flight += account->in_flight;
+    sum->waiting += account->waiting;
+    sum->retries += account->retries;
+    sum->p50_us = RG_MAX(sum->p50_us, account->p50_us);
+    sum->p99_us = RG_MAX(sum->p99_us, account->p99_us);
+}
+
+/* In the words of `ringest top`. */
+static void limit_report(struct doctor *doctor, struct rg_account *sum)
+{
+    char limit[48] = "no limit";
+    if (sum->rate_mhz > 0) {
+        snprintf(limit, sizeof(limit), "limit %.1f requests/s", (double)sum->rate_mhz / 1000);
+    }
+    cli_make_printable(sum->bucket);
+    find(doctor, MARK_OK, "limits",
+         "gs://%s: %s; %" PRIu32 " out, %" PRIu32 " waiting; first byte p50 %.1f ms, p99 %.1f ms; "
+         "%" PRIu64 " retries",
+         sum->bucket, limit, sum->in_flight, sum->waiting, sum->p50_us / 1e3, sum->p99_us / 1e3,
+         sum->retries);
+}
+
+static void check_limits(struct doctor *doctor)
+{
+    static struct limits limits;
+    char why[RG_HOST_PATH_SIZE_MAX + 100];
+    struct rg_host_region region;
+    const char *folder = rg_host_folder(getenv("RINGEST_SHARING"));
+    if (folder != NULL && rg_host_region_find(&region, folder, why, sizeof(why)) == 0) {
+        (void)rg_accounts_read(&region, limit_found, &limits);
+        rg_host_region_close(&region);
+    }
+    for (unsigned i = 0; i < limits.count; i++) {
+        limit_report(doctor, &limits.buckets[i]);
+    }
+    if (limits.count == 0) {
+        find(doctor, MARK_OK, "limits", "no process of this user uses a bucket now");
     }
 }
 
@@ -680,6 +745,7 @@ static void examine(struct doctor *doctor)
     check_cpus(doctor);
     if (has_runtime) {
         check_trust(doctor);
+        check_limits(doctor);
         check_endpoint(doctor);
     }
     rg_runtime_close(doctor->runtime);

@@ -35,8 +35,8 @@ class Region:
         os.ftruncate(self.fd, self.SIZE)
         os.pwrite(self.fd, struct.pack("<8sIIQ", b"ringest", 3, 0x01020304, self.SIZE), 0)
 
-    def tell(self, place, requests, told_ns, command=b"test", bucket=b"data"):
-        numbers = (told_ns, 1, 7, requests, 0, 0, 0, 1234, place, 0, 0, 0, 0)
+    def tell(self, place, requests, told_ns, command=b"test", bucket=b"data", learned=(0, 0), now=(0, 0, 0, 0)):
+        numbers = (told_ns, 1, 7, requests, 0, *learned, 1234, place, *now)
         account = struct.pack("<7Q6I16s224s", *numbers, command, bucket)
         os.pwrite(self.fd, struct.pack("<II", crc32c(account), 0) + account, self.ACCOUNTS + place * self.PLACE_SIZE)
         lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, self.LOCKS + place, 1, 0)
@@ -58,6 +58,19 @@ class Top(ServedCase):
 
     def top(self, *arguments):
         return ringest("top", *arguments, env=self.env)
+
+    def test_doctor_says_what_was_learned_of_each_bucket(self):
+        self.assertIn("no process of this user uses a bucket now", ringest("doctor", env=self.env).stdout.decode())
+        region = Region(self.folder)
+        self.addCleanup(region.close)
+        for place in range(2):  # two loops
+            region.tell(place, 9, time.monotonic_ns(), learned=(7, 40_250), now=(3, 4, 1500, 2500 * place))
+        region.tell(2, 9, time.monotonic_ns(), bucket=b"free")
+        checks = json.loads(ringest("doctor", "--json", env=self.env).stdout)["checks"]
+        facts = [check["fact"] for check in checks if check["name"] == "limits"]
+        learned = "limit 80.5 requests/s; 6 out, 8 waiting; first byte p50 1.5 ms, p99 2.5 ms; 14 retries"
+        nothing = "no limit; 0 out, 0 waiting; first byte p50 0.0 ms, p99 0.0 ms; 0 retries"
+        self.assertEqual(facts, [f"gs://data: {learned}", f"gs://free: {nothing}"])
 
     def table(self):
         done = self.top("--once", "--json", "--interval", "0.1")
