@@ -379,13 +379,6 @@ bool rg_limiter_latency(struct rg_limiter *limiter, uint64_t elapsed_ns, uint64_
     return false;
 }
 
-/* What others tell may be a lie: it makes nobody wait longer than this. */
-static double lesson_gap_max(const struct rg_limiter *limiter)
-{
-    double job_ns = RG_LIMITER_LESSON_GAPS_MAX * limiter->options.job_gap_ns;
-    return RG_MIN(RG_MAX(job_ns, (double)RG_LIMITER_LESSON_GAP_NS_MAX), gap_max(limiter));
-}
-
 /* Who has something out keeps to that, and who begins gets its part. */
 static void follow(struct rg_limiter *limiter, const struct rg_limiter_lesson *lesson,
                    uint64_t now_ns)
@@ -394,7 +387,7 @@ static void follow(struct rg_limiter *limiter, const struct rg_limiter_lesson *l
     double gap_ns = own_ns > 0 ? own_ns : lesson->gap_ns;
     become(limiter, RG_LIMITER_PACED);
     limiter->follows = true;
-    gap_set(limiter, RG_MIN(gap_ns, lesson_gap_max(limiter)));
+    gap_set(limiter, RG_MIN(gap_ns, (double)RG_LIMITER_LESSON_GAP_NS_MAX));
     limiter->quick_gap_ns = limiter->gap_ns;
     limiter->next_ns = now_ns;
 }
@@ -402,7 +395,7 @@ static void follow(struct rg_limiter *limiter, const struct rg_limiter_lesson *l
 /* In rates, of which the sum stays the same. */
 static void gap_near(struct rg_limiter *limiter, double wanted_ns)
 {
-    if (wanted_ns > lesson_gap_max(limiter)) {
+    if (wanted_ns > (double)RG_LIMITER_LESSON_GAP_NS_MAX) {
         return;
     }
     double rate = 1 / limiter->gap_ns, wanted = 1 / wanted_ns;
@@ -418,10 +411,12 @@ void rg_limiter_learn(struct rg_limiter *limiter, const struct rg_limiter_lesson
                       uint64_t now_ns)
 {
     idle_end(limiter, now_ns);
-    if (limiter->state != RG_LIMITER_PACED) {
+    if (limiter->state == RG_LIMITER_FREE) {
         if (lesson->is_held && (lesson->is_news || limiter->in_flight == 0)) {
             follow(limiter, lesson, now_ns);
         }
+    } else if (limiter->state == RG_LIMITER_RISING) {
+        /* It begins with less than it could be told, and will be refused itself. */
     } else if (limiter->follows && !lesson->is_held) {
         become(limiter, state_open(limiter));
     } else if (lesson->gap_ns > 0) {

@@ -92,10 +92,8 @@
 
 /* How much of the way to what others of the host have one lesson makes. */
 #define RG_LIMITER_LESSON 0.25
-/* Nobody's word alone makes a limiter wait longer, nor, in a large job, than for so many gaps of
- * its part. */
+/* Nobody's word alone makes a limiter wait longer. */
 #define RG_LIMITER_LESSON_GAP_NS_MAX (250 * RG_NS_PER_MS)
-#define RG_LIMITER_LESSON_GAPS_MAX 4
 
 struct rg_limiter_options {
     uint32_t limit_max;   /* at least 1 */

@@ -372,16 +372,6 @@ static void limit_alarm_fire(struct rg_alarm *alarm)
     limit_pump(RG_CONTAINER_OF(alarm, struct limit, alarm));
 }
 
-static uint32_t waiting_count(const struct limit *limit)
-{
-    uint32_t count = 0;
-    for (const struct rg_list *node = limit->waiting.next; node != &limit->waiting;
-         node = node->next) {
-        count++;
-    }
-    return count;
-}
-
 static struct rg_peer_side side_tell(const struct limit *limit, uint64_t since_ns)
 {
     return rg_telling_side(&limit->limiter, !rg_list_empty(&limit->waiting), since_ns);
@@ -444,7 +434,8 @@ static void bucket_account(struct rg_traffic_bucket *bucket)
     const struct rg_quantile *meta = &bucket->kinds[RG_TRAFFIC_META].heads;
     struct rg_account account = {
         .loop = loop_of(traffic)->index,
-        .waiting = waiting_count(&bucket->reads) + waiting_count(&bucket->writes),
+        .waiting = rg_telling_waiting(&bucket->reads.waiting) +
+                   rg_telling_waiting(&bucket->writes.waiting),
     };
     rg_telling_account(&account, bucket->name, &bucket->tally, loop_of(traffic)->now_ns);
     rg_telling_limits(&account, limiters, RG_ARRAY_LEN(limiters));
@@ -842,7 +833,8 @@ static double ceiling_of(const struct limit *limit)
 
 static struct rg_bucket_side side_describe(const struct limit *limit)
 {
-    return rg_telling_stats(&limit->limiter, waiting_count(limit), loop_of(limit->traffic)->now_ns);
+    return rg_telling_stats(&limit->limiter, rg_telling_waiting(&limit->waiting),
+                            loop_of(limit->traffic)->now_ns);
 }
 
 uint32_t rg_traffic_buckets(const struct rg_traffic *traffic, struct rg_traffic_bucket_stats *out)
