@@ -27,10 +27,12 @@ from ringest._lightning_data import DataModule
 from ringest._needs import needs
 from ringest._uri import object_uri
 from ringest.client import Client
+from ringest.tensorboard import Explained, Scalars
 
 with needs(__name__, "lightning"):
     import torch
     from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
+    from lightning.pytorch.callbacks import Callback
     from lightning.pytorch.plugins.io import AsyncCheckpointIO as LightningAsyncCheckpointIO
     from lightning.pytorch.strategies import FSDPStrategy as LightningFSDPStrategy
     from lightning.pytorch.strategies import ModelParallelStrategy as LightningModelParallelStrategy
@@ -38,7 +40,7 @@ with needs(__name__, "lightning"):
     from lightning.pytorch.trainer.states import TrainerFn
     from lightning_utilities.core.apply_func import apply_to_collection
 
-__all__ = ["AsyncCheckpointIO", "CheckpointIO", "DataModule", "FSDPStrategy", "ModelParallelStrategy"]
+__all__ = ["AsyncCheckpointIO", "CheckpointIO", "DataModule", "FSDPStrategy", "ModelParallelStrategy", "Monitor"]
 
 _Path = str | Path
 
@@ -376,3 +378,34 @@ class ModelParallelStrategy(_Sharded, LightningModelParallelStrategy):
                 optim_state_dict=state[f"optimizer_{index}"],
                 options=StateDictOptions(cpu_offload=True),
             )
+
+
+class _Nowhere:
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int, /) -> None:
+        pass
+
+
+class Monitor(Callback):
+    """Logs beside the loss, every log_every_n_steps steps of the trainer, to all of its loggers: how long a step waited
+    for data, MB/s, the p99 of gets, retries, and of `dataset` each cause of the wait; see ringest.tensorboard.Scalars.
+
+        Trainer(callbacks=[ringest.lightning.Monitor(dataset=dataset)])
+
+    Each rank logs what it has counted itself, where its loggers do.
+    """
+
+    def __init__(self, client: Client | None = None, prefix: str = "ringest/", *, dataset: Explained | None = None):
+        self._client, self._prefix, self._dataset = client, prefix, dataset
+        self._seen: Scalars | None = None
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        step = trainer.global_step
+        self._seen = Scalars(_Nowhere(), self._client, self._prefix, step, dataset=self._dataset)
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        step = trainer.global_step
+        if self._seen is None or step % trainer.log_every_n_steps != 0:
+            return
+        found = {self._prefix + name: value for name, value in self._seen.write(step).items()}
+        for logger in trainer.loggers:
+            logger.log_metrics(found, step=step)

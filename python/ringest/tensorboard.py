@@ -16,6 +16,7 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
+from ringest._explain import Explanation
 from ringest._metrics import BOUNDS, Metric, metrics
 from ringest.client import Client
 
@@ -28,6 +29,12 @@ class Writer(Protocol):
     """What is needed of one."""
 
     def add_scalar(self, tag: str, scalar_value: float, global_step: int, /) -> object: ...
+
+
+class Explained(Protocol):
+    """A dataset of ringest."""
+
+    def explain(self, steps: int = ..., /) -> Explanation: ...
 
 
 def quantile(bounds: Sequence[int], below: Sequence[int], count: int, p: float) -> float:
@@ -60,11 +67,20 @@ class Scalars:
     ringest/megabytes_per_s (received, or from the cache), ringest/get_p99_ms (of gets, retries included; interpolated
     within a factor of 2) and ringest/retries.
 
-    client: the one to look at; None: all of this process. step: the one that training goes on from. Workers of a DataLoader are processes of their own: write in
+    dataset: one that the loop iterates, of which ringest/wait_first_byte_ms, ringest/wait_decode_ms, ... say for each cause how
+    long a step waited (dataset.explain, at most the last 256 steps). client: the one to look at; None: all of this process. step: the one that training goes on from. Workers of a DataLoader are processes of their own: write in
     them, or use a loader without workers, as ringest's datasets need none. One thread at a time."""
 
-    def __init__(self, writer: Writer, client: Client | None = None, prefix: str = "ringest/", step: int = 0):
-        self._writer, self._client, self._prefix = writer, client, prefix
+    def __init__(
+        self,
+        writer: Writer,
+        client: Client | None = None,
+        prefix: str = "ringest/",
+        step: int = 0,
+        *,
+        dataset: Explained | None = None,
+    ):
+        self._writer, self._client, self._prefix, self._dataset = writer, client, prefix, dataset
         self._before = _Sums(metrics(client))
         self._step = step
 
@@ -79,7 +95,18 @@ class Scalars:
             "get_p99_ms": quantile(BOUNDS, gets, now.get_count - before.get_count, 0.99) / _NS_PER_MS,
             "retries": float(now.retries - before.retries),
         }
+        found |= self._waits(steps)
         for name, value in found.items():
             self._writer.add_scalar(self._prefix + name, value, step)
         self._before, self._step = now, step
         return found
+
+    def _waits(self, steps: int) -> dict[str, float]:
+        """By cause, in a step; nothing before the first step."""
+        if self._dataset is None:
+            return {}
+        try:
+            explained = self._dataset.explain(steps)
+        except RuntimeError:
+            return {}
+        return {f"wait_{name}_ms": seconds * 1000 / explained.steps for name, seconds in explained.parts.items()}

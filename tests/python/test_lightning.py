@@ -27,6 +27,7 @@ from ringest.lightning import (
     DataModule,
     FSDPStrategy,
     ModelParallelStrategy,
+    Monitor,
     object_uri,
 )
 
@@ -431,6 +432,34 @@ class Sharded(unittest.TestCase):
                     with self.assertRaisesRegex(AssertionError, "no room"):
                         ranks.run(2, train_sharded, client, "gs://run/step-{}.ckpt", steps, options)
             self.assertFalse(any(each.complete for each in retention.find("gs://run/", client)))
+
+
+class Monitored(unittest.TestCase):
+    def test_what_a_step_waited_for_is_logged_beside_the_loss(self):
+        logged = {}
+
+        class Logger(lightning.pytorch.loggers.logger.DummyLogger):
+            def log_metrics(self, metrics, step=None):
+                logged.setdefault(step, {}).update(metrics)
+
+        with support.client() as one:
+            dataset = ringest.IterableDataset(
+                "gs://data/x-0000000", client=one, batch_size=2, transform=lambda item: torch.ones(32)
+            )
+
+            class Data(Model):
+                def train_dataloader(self):
+                    return torch.utils.data.DataLoader(dataset, batch_size=None, collate_fn=torch.stack)
+
+            monitor = Monitor(one, dataset=dataset)
+            options = {**QUIET, "logger": Logger(), "callbacks": [monitor], "log_every_n_steps": 2}
+            lightning.Trainer(max_epochs=1, **options).fit(Data())
+        ours = {step: names for step, names in logged.items() if "ringest/wait_ms_per_step" in names}
+        self.assertEqual(sorted(ours), [2, 4])
+        for names in ours.values():
+            self.assertGreater(names["ringest/wait_decode_ms"], 0)
+            self.assertIn("ringest/retries", names)
+        self.assertGreater(sum(names["ringest/megabytes_per_s"] for names in ours.values()), 0)
 
 
 if __name__ == "__main__":
