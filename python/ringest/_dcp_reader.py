@@ -39,6 +39,7 @@ from ringest._dcp_ranges import (
 )
 from ringest._dcp_together import read_together, same_generations
 from ringest._errors import CheckpointError, NotFoundError, checksum_error, crc32c_text
+from ringest._spans import spanned
 from ringest._staging import PIECE_SIZE, Copying, Piece, Staging
 from ringest._together import Team
 from ringest.client import Client
@@ -489,6 +490,7 @@ class StorageReader(TorchStorageReader):
             raise load.replaced()
         return plans
 
+    @spanned("ringest.dcp.read_data")
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
         self._loads.current().read_data(plan, planner)
         return future_of(None)

@@ -28,6 +28,7 @@ from torch.futures import Future
 from ringest import _core, _dcp_metadata, _dcp_names, _pace, _tensor_archive, _uri
 from ringest._dcp_place import PerThread, Place, checkpoint_uri, future_of, is_plain
 from ringest._errors import CheckpointError, NotFoundError, PreconditionError
+from ringest._spans import spanned
 from ringest.client import Client, parse_size
 
 # A rank's data goes on in another object beyond this; Cloud Storage has objects of up to 5 TiB.
@@ -322,6 +323,7 @@ class StorageWriter(BlockingAsyncStager, TorchStorageWriter):
             for i, plan in enumerate(plans)
         ]
 
+    @spanned("ringest.dcp.write_data")
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
         is_beside_training = self._stager not in (_NOBODY, threading.get_ident())
         with self._paces.one() if is_beside_training else contextlib.nullcontext() as pace:

@@ -25,6 +25,7 @@ from ringest import _core, _leaving, _newest, _torch_pickle
 from ringest._async_save import AsyncSaver, Saving
 from ringest._errors import CheckpointError, Error, GroupError
 from ringest._needs import needs
+from ringest._spans import spanned
 from ringest._torch_zip import ArchiveReader, ArchiveWriter, Foreign, torch_alignment, torch_checksums
 from ringest.client import Client, default_client, parse_size
 from ringest.retention import retain
@@ -306,6 +307,7 @@ async def aopen(uri: str, *, client: Client | None = None, generation: int = 0) 
     return AsyncReadFile(client, uri, await client.astat(uri, generation=generation))
 
 
+@spanned("ringest.checkpoint.save")
 def save(
     obj: Any,
     uri: str,
@@ -347,6 +349,7 @@ def save(
         return writer.finish()
 
 
+@spanned("ringest.checkpoint.load")
 def load(
     uri: str,
     *,

@@ -14,6 +14,7 @@ from ringest._explain import Cpu, Explanation, explain
 from ringest._numbers import flag, whole
 from ringest._samples import OnError, Samples, TransformError, check_on_error, check_transform
 from ringest._source import Manifest, ObjectSource, ObjectView
+from ringest._spans import span
 from ringest._state import Place, Told, gather_state, unite
 from ringest._torch import IterableBase, MapBase, profiler, worker_info
 from ringest._workers import WorkerReady, register
@@ -456,11 +457,14 @@ class IterableDataset(WorkerReady, IterableBase):
 
     def _run(self, values: Iterator, reader: _core.Reader, epoch: int) -> Iterator:
         try:
-            if self._progress and worker_info() is None:
-                yield from self._shown(values, reader, epoch)
-            else:
-                yield from values
-            reader.consume()  # what was left out behind the last sample
+            with span(
+                "ringest.epoch", is_current=False, **{"ringest.epoch": epoch, "ringest.source": self._source.what}
+            ):
+                if self._progress and worker_info() is None:
+                    yield from self._shown(values, reader, epoch)
+                else:
+                    yield from values
+                reader.consume()  # what was left out behind the last sample
         finally:
             reader.close()
 

@@ -15,19 +15,22 @@ exports "http.client.request.duration" beside what the exporter is given.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import itertools
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from ringest import _core
+from ringest import _core, _spans
 from ringest._metrics import BOUNDS, Metric, metrics, metrics_if_open
 from ringest._needs import needs
 from ringest.client import Client
 
 with needs(__name__, "opentelemetry"):
     from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter_provider
+    from opentelemetry.trace import StatusCode, Tracer, TracerProvider, get_tracer_provider, use_span
 try:
     from opentelemetry.sdk.metrics import export as _sdk
     from opentelemetry.sdk.resources import Resource
@@ -35,7 +38,7 @@ try:
 except ModuleNotFoundError:
     _sdk = None  # type: ignore[assignment]
 
-__all__ = ["Durations", "observe"]
+__all__ = ["Durations", "observe", "spans"]
 
 _NS_PER_S = 10**9
 # All instruments are asked one after the other.
@@ -73,6 +76,34 @@ def _quantiles(snapshots: _Snapshots, name: str) -> Callable[[CallbackOptions], 
                 yield Observation(value, {**metric.labels, "quantile": quantile})
 
     return observe_quantiles
+
+
+@contextlib.contextmanager
+def _span(tracer: Tracer, name: str, attributes: Mapping[str, Any], is_current: bool) -> Iterator[None]:
+    span = tracer.start_span(name, attributes=dict(attributes))
+    # One that is left early, as an iteration may be, has not failed.
+    with use_span(span, end_on_exit=True) if is_current else contextlib.nullcontext():
+        try:
+            yield
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            if not is_current:
+                span.record_exception(error)
+                span.set_status(StatusCode.ERROR, repr(error))
+            raise
+        finally:
+            if not is_current:
+                span.end()
+
+
+def spans(tracer_provider: TracerProvider | None = None) -> None:
+    """From now on, checkpoints that this process saves and loads, and epochs that it reads, are spans of the tracer
+    "ringest", of the provider or the global one: ringest.checkpoint.save and .load, ringest.safetensors.save_file and
+    .load_file, ringest.dcp.write_data and .read_data, and ringest.epoch, with the attributes ringest.uri, or ringest.epoch
+    and ringest.source. An epoch is not the parent of what the loop does in it. The call after this one replaces it."""
+    tracer = (tracer_provider or get_tracer_provider()).get_tracer("ringest", _core.version)
+    _spans.tell(functools.partial(_span, tracer))
 
 
 def _unit(unit: str) -> str:

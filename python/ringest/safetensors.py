@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from ringest import _core, _newest
 from ringest._errors import SafetensorError, checksum_error, crc32c_text
 from ringest._needs import needs
+from ringest._spans import spanned
 from ringest.client import Client, default_client
 
 with needs(__name__, "torch"):
@@ -561,6 +562,7 @@ class safe_open:
         self.close()
 
 
+@spanned("ringest.safetensors.load_file")
 def load_file(
     uri: str | os.PathLike[str],
     device: Any = "cpu",
@@ -638,6 +640,7 @@ def _header_make(tensors: list[tuple[str, torch.Tensor]], metadata: Mapping[str,
     return len(text).to_bytes(8, "little") + text
 
 
+@spanned("ringest.safetensors.save_file")
 def save_file(
     tensors: Mapping[str, torch.Tensor],
     uri: str | os.PathLike[str],

@@ -9,6 +9,9 @@ import unittest
 
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics import export as sdk
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -18,6 +21,7 @@ import ringest
 import ringest.opentelemetry
 import ringest.prometheus
 import ringest.tensorboard
+from ringest import _spans, checkpoint
 from support import COUNT, SIZE, Rule, client, emulator
 
 PAGE = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "METRICS.md")
@@ -185,6 +189,39 @@ class Exported(unittest.TestCase):
         self.assertEqual(duration.attributes["http.request.method"], "GET")
         quantiles = {p.attributes["quantile"] for p in found["ringest.first_byte"].data.data_points}
         self.assertEqual(quantiles, {"0.5", "0.99"})
+
+    def test_checkpoints_and_epochs_are_spans(self):
+        kept = InMemorySpanExporter()
+        provider = TracerProvider(shutdown_on_exit=False)
+        provider.add_span_processor(SimpleSpanProcessor(kept))
+        self.addCleanup(_spans.tell, None)
+        with client() as one:
+            dataset = ringest.IterableDataset("gs://data/x-0000000", client=one)
+            ringest.opentelemetry.spans(provider)
+            checkpoint.save({"a": 1}, "gs://bucket/state", client=one)
+            checkpoint.load("gs://bucket/state", client=one)
+            with self.assertRaises(ringest.NotFoundError):
+                checkpoint.load("gs://bucket/none", client=one)
+            with provider.get_tracer("theirs").start_as_current_span("training"):
+                for _ in dataset:
+                    provider.get_tracer("theirs").start_span("step").end()
+            dataset.set_epoch(3)
+            for _ in dataset:
+                break
+            bad = ringest.IterableDataset("gs://data/x-0000000", client=one, transform=lambda item: 1 / 0)
+            with self.assertRaises(ringest.TransformError):
+                list(bad)
+        spans = [span for span in kept.get_finished_spans() if span.name.startswith("ringest.")]
+        self.assertEqual(
+            [(span.name.removeprefix("ringest."), span.status.is_ok) for span in spans],
+            [("checkpoint.save", True), ("checkpoint.load", True), ("checkpoint.load", False)]
+            + [("epoch", True), ("epoch", True), ("epoch", False)],
+        )
+        self.assertEqual(spans[0].attributes["ringest.uri"], "gs://bucket/state")
+        self.assertEqual([span.attributes["ringest.epoch"] for span in spans[3:]], [0, 3, 0])
+        training = next(span for span in kept.get_finished_spans() if span.name == "training")
+        parents = {span.parent.span_id for span in kept.get_finished_spans() if span.name == "step"}
+        self.assertEqual(parents | {spans[3].parent.span_id}, {training.context.span_id})
 
     def test_tensorboard_shows_scalars(self):
         folder = self.enterContext(tempfile.TemporaryDirectory())
