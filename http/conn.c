@@ -2,6 +2,8 @@
  * above it, first the ends of exchanges, then sending, then what reading comes to. */
 #include "http/conn.h"
 
+#include "runtime/probe.h"
+
 #include <errno.h>
 
 /* Larger pieces of a plain request are sent from where they lie. */
@@ -333,7 +335,9 @@ static void on_ready(struct rg_transport *transport)
         rg_metric_add(&metrics->tls_resumed, rg_tls_resumed(&transport->tls));
     }
     enum rg_phase phase = transport->secure ? RG_PHASE_TLS : RG_PHASE_CONNECT;
-    rg_histogram_record(&metrics->phases[phase], loop_of(conn)->now_ns - conn->opened_ns);
+    uint64_t took_ns = loop_of(conn)->now_ns - conn->opened_ns;
+    rg_histogram_record(&metrics->phases[phase], took_ns);
+    RG_PROBE3(connect, conn, took_ns, (int)transport->secure);
     progress(conn);
     conn_enter(conn, RG_CONN_IDLE);
     rg_loop_set_alarm(loop_of(conn), &conn->alarm,

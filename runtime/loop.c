@@ -6,6 +6,7 @@
 #include "runtime/clock.h"
 #include "runtime/cuda.h"
 #include "runtime/log.h"
+#include "runtime/probe.h"
 #include "runtime/thread.h"
 
 #include <errno.h>
@@ -548,6 +549,7 @@ struct rg_lease *rg_loop_take_slab(struct rg_loop *loop, size_t size, struct rg_
     struct rg_lease *lease = rg_slab_take(loop->slabs, size);
     if (lease == NULL && waiter != NULL) {
         rg_metric_add(&loop->metrics.lease_waits, 1);
+        RG_PROBE1(lease_wait, size);
         rg_list_push_back(&loop->slab_waiters, &waiter->node);
     }
     return lease;

@@ -10,6 +10,7 @@
 #include "http/answer.h"
 #include "runtime/clock.h"
 #include "runtime/log.h"
+#include "runtime/probe.h"
 #include "runtime/tracing.h"
 
 #include <errno.h>
@@ -208,6 +209,8 @@ void rg_request_finish(struct rg_request *request, struct rg_completion *complet
     struct rg_loop *loop = client_loop->loop;
     struct rg_cq *cq = request->cq;
     RG_ASSERT(request->x.conn == NULL);
+    RG_PROBE4(request_end, request, request->ops->verb, (int)completion->status,
+              rg_time_between(request->submitted_ns, loop->now_ns));
     become(request, RG_REQUEST_DONE);
     rg_loop_cancel_alarm(loop, &request->deadline);
     rg_list_remove(&request->node);
@@ -475,6 +478,7 @@ static void attempt_failed(struct rg_request *request, bool progress)
     if (RG_UNLIKELY(rg_log_enabled(RG_LOG_INFO))) {
         rg_trace_retry(request, at_ns - loop->now_ns);
     }
+    RG_PROBE3(retry, request, (int)request->failure.status, at_ns - loop->now_ns);
     become(request, RG_REQUEST_BACKOFF);
     rg_loop_set_alarm(loop, &request->alarm, at_ns);
 }
@@ -746,6 +750,7 @@ static void begin(struct rg_request *request)
     struct rg_client_loop *client_loop = request->client_loop;
     RG_ASSERT(!rg_client_loop_is_closing(client_loop));
     RG_VERIFY(invariants(request));
+    RG_PROBE4(request_begin, request, request->ops->verb, request->bucket, request->object);
     rg_list_push_back(&client_loop->active, &request->node);
     if (request->deadline_ns != 0) {
         rg_loop_set_alarm(client_loop->loop, &request->deadline, request->deadline_ns);

@@ -278,7 +278,7 @@ def symbols(*args):
 
 # The linker's own, and what sanitizers and coverage add.
 NOT_OURS = re.compile(
-    r"_init|_fini|_edata|_end|__bss_start|__(asan|tsan|ubsan|sanitizer|sancov|odr_asan)\w*.*|__\w*san_\w*"
+    r"_init|_fini|_edata|_end|__bss_start|_\.stapsdt\.base|__(asan|tsan|ubsan|sanitizer|sancov|odr_asan)\w*.*|__\w*san_\w*"
 )
 
 
