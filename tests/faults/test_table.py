@@ -55,7 +55,7 @@ READS = """
     lightning.AsyncCheckpointIO.load_checkpoint lightning.CheckpointIO.load_checkpoint
     retention.Checkpoint retention.Retained retention.find retention.is_sharded
     safetensors.SafetensorError safetensors.load_file safetensors.safe_open
-    Client.metrics Metric metrics opentelemetry.Durations opentelemetry.observe
+    Client.metrics Metric metrics lightning.Monitor opentelemetry.Durations opentelemetry.observe opentelemetry.spans
     prometheus.Collector tensorboard.Scalars
     parquet.ParquetDataset parquet.ParquetSource tar.Shard tar.TarDataset tar.TarMapDataset tar.TarSource tar.expand_braces
     webdataset.register
