@@ -36,7 +36,8 @@ THEMES: dict[str, dict[str, str]] = {
         "shade": "#818b98",
         "none": "#59636e",
         "ramp": "#bc4c00",
-        "own": "#0969da",
+        "own": "#8250df",
+        "default": "#0969da",
         "shared": "#008060",
     },
     "-dark": {
@@ -45,14 +46,16 @@ THEMES: dict[str, dict[str, str]] = {
         "shade": "#9198a1",
         "none": "#9198a1",
         "ramp": "#f0883e",
-        "own": "#4493f8",
+        "own": "#ab7df8",
+        "default": "#4493f8",
         "shared": "#2fbf8f",
     },
 }
 STYLES: dict[str, dict[str, Any]] = {
     "none": {"linestyle": (0, (1, 1.2)), "marker": "s"},
     "ramp": {"linestyle": (0, (5, 2)), "marker": "^"},
-    "own": {"linestyle": "solid", "marker": "o"},
+    "own": {"linestyle": (0, (2, 1)), "marker": "v"},
+    "default": {"linestyle": "solid", "marker": "o"},
     "shared": {"linestyle": (0, (5, 1, 1, 1)), "marker": "D"},
 }
 BUCKET = {"linestyle": "solid", "linewidth": 0.8, "label": "what the bucket can do"}
@@ -127,7 +130,7 @@ def shrink(svg: str) -> str:
 def draw_cold(series: Series, colours: dict[str, str], folder: str, name: str) -> None:
     figure, grid = pyplot.subplots(2, len(HOSTS), figsize=(8.8, 5.2), sharex=True, sharey="row", layout="constrained")
     for (above, below), hosts in zip(grid.T, HOSTS):
-        for control in ("none", "ramp", "own"):
+        for control in ("none", "ramp", "default"):
             columns = series["cold", hosts, control]
             asked, answered, refused = (means(columns[each], COLD_MEAN_S) for each in ("asked", "answered", "refused"))
             minutes = [(i + 0.5) * COLD_MEAN_S / 60 for i in range(len(asked))]
@@ -147,11 +150,11 @@ def draw_cold(series: Series, colours: dict[str, str], folder: str, name: str) -
 
 def draw_outage(series: Series, colours: dict[str, str], folder: str, name: str) -> None:
     figure, grid = pyplot.subplots(2, len(HOSTS), figsize=(8.8, 5.2), sharex=True, sharey="row", layout="constrained")
-    silent = [i for i, each in enumerate(series["grown", HOSTS[0], "own"]["answered"]) if each == 0]
+    silent = [i for i, each in enumerate(series["grown", HOSTS[0], "default"]["answered"]) if each == 0]
     begin, end = silent[0], silent[-1] + 1
     seconds: list[float] = [float(each) for each in range(-AROUND_S[0], AROUND_S[1])]
     for (above, below), hosts in zip(grid.T, HOSTS):
-        for control in ("none", "ramp", "own"):
+        for control in ("none", "ramp", "default"):
             columns = series["grown", hosts, control]
             for axes, what in ((above, "answered"), (below, "asked")):
                 part = columns[what][begin - AROUND_S[0] : begin + AROUND_S[1]]
