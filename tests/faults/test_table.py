@@ -56,7 +56,8 @@ READS = """
     retention.Checkpoint retention.Retained retention.find retention.is_sharded
     safetensors.SafetensorError safetensors.load_file safetensors.safe_open
     Client.metrics Metric metrics lightning.Monitor opentelemetry.Durations opentelemetry.observe opentelemetry.spans
-    prometheus.Collector tensorboard.Scalars
+    prometheus.Collector tensorboard.Scalars trace
+    lightning.DataModule torchdata.DatasetNode
     parquet.ParquetDataset parquet.ParquetSource tar.Shard tar.TarDataset tar.TarMapDataset tar.TarSource tar.expand_braces
     webdataset.register
     ringest-cat ringest-doctor ringest-du ringest-hash ringest-ls ringest-signurl ringest-stat ringest-top ringest-emulate
