@@ -151,6 +151,8 @@ class trace:
     were at last. RuntimeError or OSError: there is another trace.
     """
 
+    __module__ = "ringest"
+
     def __init__(self, path: str | os.PathLike[str], *, memory: int = 64 << 20):
         self._path = os.fspath(path)
         self._events = whole(memory, "memory", 64 * _EVENT_BYTES, _MEMORY_MAX) // _EVENT_BYTES
