@@ -51,12 +51,23 @@ def _hashed(*parts: Any) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
+def _boot() -> str:
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+def _machine() -> str:
+    """The same for processes on one kernel, in whatever containers they are."""
+    try:
+        return _hashed(_boot())
+    except OSError:
+        return uuid.uuid4().hex
+
+
 def _host() -> str:
     """The same for processes that see each other's descriptors below /proc."""
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            boot = file.read().strip()
-        return _hashed(boot, os.readlink("/proc/self/ns/pid"), os.readlink("/proc/self/ns/user"), os.getuid())
+        return _hashed(_boot(), os.readlink("/proc/self/ns/pid"), os.readlink("/proc/self/ns/user"), os.getuid())
     except OSError:
         return uuid.uuid4().hex
 

@@ -28,6 +28,7 @@ import torch.distributed as dist
 
 from ringest import _core, _job
 from ringest._errors import GroupError, checksum_error, error_tell, error_told
+from ringest._log import logger
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -105,6 +106,7 @@ class Team:
         self._group = group
         self._what = what
         self._told: BaseException | None = None  # what all ranks know of
+        self.is_lost = False  # a rank is gone, and others cannot be told
         self.answered_us = 0  # how long this rank waited for the last that it read; 0: it has read nothing
         if self.rank < 0:
             raise ValueError(f"{what}: this process is no rank of the process group that it is to be loaded with")
@@ -131,6 +133,7 @@ class Team:
 
     def _lost(self, error: RuntimeError) -> GroupError:
         """Nobody can be told any more."""
+        self.is_lost = True
         self._told = GroupError(
             f"{self._what}: another rank of the process group was lost, or has not come in time: {error}. Begin the job "
             "again, or load without process_group"
@@ -207,7 +210,7 @@ class Team:
     def agree(self, *what: Any) -> None:
         """ValueError unless all ranks were called with the same."""
         self.meet()  # one of them may have failed of its arguments
-        digest = int.from_bytes(hashlib.sha256(repr(what).encode()).digest()[:8], "little", signed=True)
+        digest = _number(repr(what))
         others = [each for each, (told,) in enumerate(self.gather(digest)) if told != digest]
         if others:
             self._told = ValueError(
@@ -349,29 +352,53 @@ def _messages(each: _Round, leaders: list[int]) -> Iterator[_Message]:
         yield last
 
 
+_REMEDY = "Run all ranks of a host as one user in one container"
+_is_alone_told = False  # by this process
+
+
+def _tell_alone(why: str) -> None:
+    """Says once that something keeps this rank from sharing memory; why: "" where nothing does."""
+    global _is_alone_told
+    if why and not _is_alone_told:
+        _is_alone_told = True
+        logger.warning(
+            "ranks of this host that load together cannot all share memory, and send each other by the process group what "
+            "they read, which is slower: %s",
+            why,
+        )
+
+
+def _stranger(told: list[list[int]], rank: int) -> str:
+    """told: host and machine of each rank. Why there is a rank on this rank's machine that is none of its host, or ""."""
+    host, machine, _ = told[rank]
+    others = [other for other, each in enumerate(told) if each[1] == machine and each[0] != host]
+    return f"rank {others[0]} is of another user, or in another container. {_REMEDY}" if others else ""
+
+
+def _number(text: str) -> int:
+    """As good as the text where it is only compared."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little", signed=True)
+
+
 class _Memory:
-    """Memory of the rounds, one for each host: the first rank of a host makes it, the others map it. A rank that cannot,
-    for its process is protected, counts as a host of its own. It lasts as long as one of its ranks has it mapped."""
+    """Memory of the rounds, one for each host: the first rank of a host makes it, the others map it. A rank that cannot
+    counts as a host of its own, and says why. It lasts as long as one of its ranks has it mapped."""
 
     def __init__(self, team: Team, rounds: int, set_bytes: int):
-        host = int.from_bytes(hashlib.sha256(_job._host().encode()).digest()[:8], "little", signed=True)
-        told = team.gather(host, team.answered_us)
-        hosts = [each for each, _ in told]
-        answered_us = max(each for _, each in told)
+        host = _number(_job._host())
+        told = team.gather(host, _number(_job._machine()), team.answered_us)
+        hosts = [each for each, _, _ in told]
+        answered_us = max(each for _, _, each in told)
         self.sets = min(rounds, SETS_NEAR if 0 < answered_us < NEAR_S * 1e6 else SETS)
         self._set_bytes = set_bytes
         leader = hosts.index(host)
-        fd = -1
+        fd, why_alone = -1, ""
         try:
-            fd, failure = self._make() if leader == team.rank else (-1, None)
-            team.meet(failure)
+            if leader == team.rank:
+                fd, why_alone = self._make()
             places = team.gather(os.getpid(), fd)
             if leader != team.rank:
-                fd = self._open(*places[leader])
-            is_alone = fd < 0
-            if is_alone:
-                fd, failure = self._make()
-            team.meet(failure)
+                fd, why_alone = self._open(*places[leader])
             mapped, failure = self._map(fd)
             team.meet(failure)
         finally:
@@ -381,10 +408,13 @@ class _Memory:
         assert mapped is not None
         self._mapped = mapped
         self._base = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
-        self.leaders = [told for (told,) in team.gather(team.rank if is_alone else leader)]
+        self.leaders = [told for (told,) in team.gather(leader if fd >= 0 else team.rank)]
         self.has_several_hosts = len(set(self.leaders)) > 1
+        if team.size > 1:
+            _tell_alone(why_alone or _stranger(told, team.rank))
 
-    def _make(self) -> tuple[int, Exception | None]:
+    def _make(self) -> tuple[int, str]:
+        """A descriptor, or -1 and why not."""
         fd = -1
         try:
             fd = os.memfd_create("ringest", os.MFD_CLOEXEC)
@@ -392,21 +422,26 @@ class _Memory:
         except OSError as error:
             if fd >= 0:
                 os.close(fd)
-            return -1, error
-        return fd, None
+            size = self.sets * self._set_bytes
+            return -1, f"no memory file of {size} bytes: {error}. Raise this process's limits (ulimit -f, ulimit -n)"
+        return fd, ""
 
-    def _open(self, pid: int, fd: int) -> int:
-        """That of another process, or -1."""
+    def _open(self, pid: int, fd: int) -> tuple[int, str]:
+        """That of another process, or -1 and why not."""
+        if fd < 0:
+            return -1, f"process {pid}, which makes it, could not, and says why"
+        path = f"/proc/{pid}/fd/{fd}"
         try:
-            opened = os.open(f"/proc/{pid}/fd/{fd}", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
-            return -1
+            opened = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            return -1, f"{path}: {error}. {_REMEDY}, and keep them from making themselves undumpable"
         if os.fstat(opened).st_size != self.sets * self._set_bytes:
             os.close(opened)
-            return -1
-        return opened
+            return -1, f"{path} is another process's. {_REMEDY}"
+        return opened, ""
 
     def _map(self, fd: int) -> tuple[mmap.mmap | None, Exception | None]:
+        """-1: memory of this process."""
         try:
             return mmap.mmap(fd, self.sets * self._set_bytes), None
         except OSError as error:

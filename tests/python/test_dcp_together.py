@@ -97,7 +97,7 @@ def load_mixed(rank, place, world_size, is_together=True):
 
 
 def load_on_hosts(rank, place, hosts):
-    _together._job._host = lambda: f"host {rank % hosts}"
+    _together._job._host = _together._job._machine = lambda: f"host {rank % hosts}"
     return load(rank, place)
 
 

@@ -1,6 +1,10 @@
 """Ranks that load together: each byte comes once from the bucket; all of them have the whole, or none has anything."""
 
+import errno
+import logging
+import logging.handlers
 import os
+import resource
 import signal
 import unittest
 
@@ -58,8 +62,31 @@ def error_of(function, *arguments, **options):
 
 def on_hosts(rank, place, hosts):
     """As if ranks were on so many hosts."""
-    _together._job._host = lambda: f"host {rank % hosts}"
+    _together._job._host = _together._job._machine = lambda: f"host {rank % hosts}"
     return load(rank, place)
+
+
+def told_of(rank, call, *arguments):
+    """What it returns, and what the log says meanwhile."""
+    logger, kept = logging.getLogger("ringest"), logging.handlers.BufferingHandler(100)
+    logger.addHandler(kept)
+    result = call(rank, *arguments)
+    return result, [f"{each.levelname} {each.getMessage()}" for each in kept.buffer]
+
+
+def of_several_containers(rank, place):
+    """Twice."""
+    _together._job._host = lambda: f"container {rank % 2}"
+    return load(rank, place) + load(rank, place)
+
+
+def with_memory_that_nobody_makes(rank, place):
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limit[1]))
+    try:
+        return load(rank, place)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
 
 
 def with_memory_that_nobody_opens(rank, place):
@@ -67,7 +94,7 @@ def with_memory_that_nobody_opens(rank, place):
 
     def refuse(path, *arguments):
         if str(path).startswith("/proc/"):
-            raise PermissionError(path)
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
         return real(path, *arguments)
 
     _together.os.open = refuse
@@ -143,7 +170,7 @@ def with_a_wrong_checksum(rank, place):
 
 def with_bytes_damaged_between_hosts(rank, place):
     small_rounds()
-    _together._job._host = lambda: f"host {rank}"
+    _together._job._host = _together._job._machine = lambda: f"host {rank}"
     note = _together._Memory.note
     if rank == 1:
         _together._Memory.note = lambda *arguments: note(*arguments[:-1], arguments[-1] ^ 1)
@@ -219,8 +246,26 @@ class Loads(unittest.TestCase):
             with self.subTest(count=count, hosts=hosts):
                 self.assert_once(ranks.run(count, on_hosts, self.place, hosts))
 
-    def test_ranks_that_cannot_share_memory_send(self):
-        self.assert_once(ranks.run(3, with_memory_that_nobody_opens, self.place))
+    def test_ranks_that_cannot_share_memory_send_and_say_so_once(self):
+        causes = (
+            (of_several_containers, 2, r"rank \d is of another user, or in another container"),
+            (with_memory_that_nobody_makes, 1, r"no memory file of \d+ bytes: .*File too large|process \d+, which"),
+            (with_memory_that_nobody_opens, 1, r"/proc/\d+/fd/\d+: .*Permission denied"),
+        )
+        for call, times, cause in causes:
+            with self.subTest(call.__name__):
+                found = ranks.run(2, told_of, call, self.place)
+                self.assert_once([received / times for received, _ in found])
+                told = [lines for _, lines in found if lines]
+                # The rank that has made the memory does not know that nobody opens it.
+                self.assertEqual(len(told), 1 if call is with_memory_that_nobody_opens else 2)
+                for lines in told:
+                    self.assertEqual(len(lines), 1)
+                    self.assertRegex(lines[0], f"^WARNING ranks of this host .*: ({cause})")
+
+    def test_ranks_of_other_machines_say_nothing(self):
+        for _, lines in ranks.run(2, told_of, on_hosts, self.place, 2):
+            self.assertEqual(lines, [])
 
     def test_one_rank_alone(self):
         self.assert_once(ranks.run(1, load, self.place))
