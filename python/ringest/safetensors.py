@@ -37,6 +37,8 @@ with needs(__name__, "torch"):
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
+    from ringest._dcp_ranges import File as Wanted
+    from ringest._safetensors_together import Gathering
     from ringest._together_object import TogetherObject
 
 T = TypeVar("T")
@@ -322,13 +324,48 @@ class _File:
         self._compare(told, crc, head)
         return {name: found[name].to(device) for name in self.header.tensors}
 
+    def want(self, name: str, device: torch.device, wanted: Wanted, sums: list[tuple[int, int]]) -> list[torch.Tensor]:
+        """Adds the bytes of a tensor to what a Gathering reads. The list holds the tensor when they have come, and `sums`
+        then gets their number and CRC32C."""
+        entry = self.entry(name)
+        kind = entry.torch_type(self.uri, name)
+        place = self.empty(name) if device.type == "cpu" or not entry.size else None
+        found = [] if place is None else [place.to(device)]
+
+        def done(memory: torch.Tensor, crc32c: int) -> None:
+            sums.append((entry.size, crc32c))
+            if not found:
+                found.append(memory.view(kind).reshape(entry.torch_shape()).to(device))
+
+        wanted.want(entry.offset, entry.size, place, done)
+        return found
+
+    def want_one(self, name: str, device: torch.device, wanted: Wanted) -> Callable[[], torch.Tensor]:
+        found = self.want(name, device, wanted, [])
+        return lambda: found[0]
+
+    def want_all(self, device: torch.device, wanted: Wanted) -> Callable[[], dict[str, torch.Tensor]]:
+        """The header is not read again: that of all ranks is compared."""
+        told = self._told(verify=True)
+        sums: list[tuple[int, int]] = []  # in the order of the file
+        found = {name: self.want(name, device, wanted, sums) for name in self.header.tensors}
+
+        def end() -> dict[str, torch.Tensor]:
+            crc = _core.crc32c(self.head)
+            for size, each in sums:
+                crc = _core.crc32c_combine(crc, each, size)
+            self._compare(told, crc, self.head)
+            return {name: each for name, (each,) in found.items()}
+
+        return end
+
     def _told(self, verify: bool) -> int | None:
         """What is to be compared with."""
         if verify and self.crc32c is None:
             raise checksum_error(self.uri, "cannot be compared with its CRC32C: the server does not tell it")
         return self.crc32c if verify else None
 
-    def _compare(self, told: int | None, crc: int, head: bytearray) -> None:
+    def _compare(self, told: int | None, crc: int, head: bytes | bytearray) -> None:
         if told is not None and crc != told:
             raise checksum_error(
                 self.uri,
@@ -435,17 +472,34 @@ def _blocks(parts: list[_Part], shape: tuple[int, ...], itemsize: int) -> Iterat
             yield _Block(begin + row * pitches[cover], span, target, tuple(pitches[cover:]))
 
 
+def _copying(target: torch.Tensor, strides: tuple[int, ...]) -> Callable[[torch.Tensor, int], None]:
+    """To be given the bytes of a block, and their CRC32C."""
+
+    def done(memory: torch.Tensor, crc32c: int) -> None:
+        target.copy_(memory.view(target.dtype).as_strided(target.shape, strides))
+
+    return done
+
+
 class _Slice:
     """A tensor of a file, of which an index reads a part: what safe_open.get_slice returns.
 
     Indices are integers, slices with a positive step, and one `...`; the result is a tensor of its own. Read is
-    what is wanted, and what lies between parts that are less than 64 KiB apart."""
+    what is wanted, and what lies between parts that are less than 64 KiB apart. Of a file that a process group has open, an
+    index is a call of all ranks, which may have different indices of different tensors; a name that is not there is told
+    by that call."""
 
-    def __init__(self, file: _File, name: str, device: torch.device):
+    def __init__(self, file: _File, name: str, device: torch.device, group: Gathering | None):
         self._file = file
         self._name = name
         self._device = device
-        self._entry = file.entry(name)
+        self._group = group
+        if group is None:
+            file.entry(name)
+
+    @property
+    def _entry(self) -> _Entry:
+        return self._file.entry(self._name)
 
     def get_shape(self) -> list[int]:
         return list(self._entry.shape)
@@ -455,16 +509,35 @@ class _Slice:
         return self._entry.type_name
 
     def __getitem__(self, index: Any) -> torch.Tensor:
+        if self._group is not None:
+            return self._group.read(lambda wanted: self._want(index, wanted))
+        result, blocks, end = self._prepare(index)
+        self._read(result, blocks)
+        return end()
+
+    def _prepare(self, index: Any) -> tuple[torch.Tensor, Iterator[_Block], Callable[[], torch.Tensor]]:
+        """What is to be filled, the blocks that fill it, and what makes the result of it then."""
         entry = self._entry
         shape = entry.torch_shape()
         parts = _parts(index, shape)
         kind = entry.torch_type(self._file.uri, self._name)
         # PyTorch copies only some of the short types.
         result = torch.empty([part.count for part in parts], dtype=_INTEGERS[kind.itemsize], device="cpu")
-        if result.numel():
-            self._read(result, _blocks(parts, shape, result.itemsize))
+        blocks = _blocks(parts, shape, result.itemsize) if result.numel() else iter(())
         kept = [part.count for part in parts if part.is_kept]
-        return result.reshape(kept).view(kind).to(self._device)
+        return result, blocks, lambda: result.reshape(kept).view(kind).to(self._device)
+
+    def _want(self, index: Any, wanted: Wanted) -> Callable[[], torch.Tensor]:
+        """Adds the blocks to what a Gathering reads."""
+        result, blocks, end = self._prepare(index)
+        for block in blocks:
+            target = result[block.target]
+            offset = self._entry.offset + block.offset * result.itemsize
+            if target.numel() == block.count:
+                wanted.want(offset, target.nbytes, target, None)
+            else:
+                wanted.want(offset, block.count * result.itemsize, None, _copying(target, block.strides))
+        return end
 
     def _read(self, result: torch.Tensor, blocks: Iterator[_Block]) -> None:
         wanted: list[tuple[int, memoryview]] = []
@@ -494,6 +567,12 @@ class _Slice:
         staged.clear()
 
 
+def _check(framework: str, device: Any) -> torch.device:
+    if framework not in ("pt", "torch", "pytorch"):
+        raise ValueError(f"framework must be 'pt', got {framework!r}")
+    return _lane.check_device(device)
+
+
 class safe_open:
     """Opens a file and reads its header; tensors are read when they are asked for.
 
@@ -506,6 +585,17 @@ class safe_open:
     Tensors have memory of their own and outlive the file. Any thread may use it. What is read in part
     has no checksum to be compared with; get_tensors and load_file compare.
 
+    process_group: its ranks open the file together, with the same uri and generation. Then get_tensor, get_tensors,
+    get_slice(...)[...] and close (the end of the `with`) are collective calls: every rank makes as many of them in the
+    same order, one at a time, and each waits for the others. Ranks may ask for different tensors, or different parts, in
+    the same call: each byte that any of them wants comes once from the bucket, and what several want is shared. One call
+    for much is faster than many calls. All of a call return, or all raise what the first rank that failed raised, such as
+    SafetensorError for a name that is not there; the file stays open then. A rank that closes it early, or leaves its
+    `with` by an exception, ends it for the others: their next call raises ringest.checkpoint.GroupError, as where a rank
+    is lost, after the group's timeout at the latest. So use the `with`, or close it in any case. keys, offset_keys,
+    metadata and get_slice(...).get_shape need no other rank. Tensors go to the rank's own device, and there are no
+    pieces of pinned memory.
+
     Raises SafetensorError for what is no such file, ringest.Error for what cannot be read.
     """
 
@@ -517,11 +607,39 @@ class safe_open:
         *,
         client: Client | None = None,
         generation: int = 0,
+        process_group: ProcessGroup | None = None,
     ):
-        if framework not in ("pt", "torch", "pytorch"):
-            raise ValueError(f"framework must be 'pt', got {framework!r}")
-        self._device = _lane.check_device(device)
-        self._opened: _File | None = _open(uri, client, generation, lambda file: file)
+        self._group: Gathering | None = None
+        self._opened: _File | None = None
+        if process_group is not None:
+            self._open_together(uri, framework, device, client or default_client(), generation, process_group)
+            return
+        self._device = _check(framework, device)
+        self._opened = _open(uri, client, generation, lambda file: file)
+
+    def _open_together(
+        self,
+        uri: str | os.PathLike[str],
+        framework: str,
+        device: Any,
+        client: Client,
+        generation: int,
+        process_group: ProcessGroup,
+    ) -> None:
+        with needs("ringest.safetensors.safe_open"):
+            from ringest._safetensors_together import Gathering
+            from ringest._together import Team
+            from ringest._together_object import TogetherObject
+
+        with Team(process_group, str(uri)) as team:
+            # What is wrong with the arguments of one rank is told to all of them.
+            self._device, text = _check(framework, device), os.fspath(uri)
+            team.agree(text, generation)
+            reader = TogetherObject(team, client)
+            file = _newest.read(reader, text, generation, lambda facts: _File(reader, text, facts))
+        file.client = client
+        self._opened = file
+        self._group = Gathering(team, client, text, file.generation, file.content)
 
     @property
     def _file(self) -> _File:
@@ -542,24 +660,43 @@ class safe_open:
         return self._file.header.metadata
 
     def get_tensor(self, name: str) -> torch.Tensor:
-        return self._file.tensor(name, self._device)
+        """With a process group, a call of all ranks."""
+        file = self._file
+        if self._group is not None:
+            return self._group.read(lambda wanted: file.want_one(name, self._device, wanted))
+        return file.tensor(name, self._device)
 
     def get_tensors(self) -> dict[str, torch.Tensor]:
-        """All, by name; what came is compared with the object's CRC32C (ChecksumError)."""
-        return self._file.tensors(self._device, verify=True)
+        """All, by name; what came is compared with the object's CRC32C (ChecksumError). With a process group, a call of
+        all ranks."""
+        file = self._file
+        if self._group is not None:
+            return self._group.read(lambda wanted: file.want_all(self._device, wanted))
+        return file.tensors(self._device, verify=True)
 
     def get_slice(self, name: str) -> _Slice:
-        """A tensor to be read in part: get_slice(name)[10:20, :5]; see there for indices."""
-        return _Slice(self._file, name, self._device)
+        """A tensor to be read in part: get_slice(name)[10:20, :5]; see there for indices. With a process group, that
+        index is a call of all ranks."""
+        return _Slice(self._file, name, self._device, self._group)
 
     def close(self) -> None:
-        self._opened = None
+        """With a process group, it waits until all ranks close it, or read."""
+        self._close(None)
+
+    def _close(self, error: BaseException | None) -> None:
+        was_open, self._opened = self._opened is not None, None
+        if self._group is None or not was_open:
+            return
+        if error is None or isinstance(error, Exception):
+            self._group.close(has_failed=error is not None)
+        else:
+            self._group.abandon()
 
     def __enter__(self) -> safe_open:
         return self
 
-    def __exit__(self, *exception: Any) -> None:
-        self.close()
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self._close(error)
 
 
 @spanned("ringest.safetensors.load_file")

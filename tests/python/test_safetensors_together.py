@@ -45,7 +45,7 @@ def load(rank, place, is_small=True, uri=URI, **options):
 
 
 def on_hosts(rank, place, hosts):
-    _together._job._host = lambda: f"host {rank % hosts}"
+    _together._job._host = _together._job._machine = lambda: f"host {rank % hosts}"
     return load(rank, place)
 
 
@@ -81,6 +81,145 @@ def error_of(place, uri=URI, **options):
     except Exception as error:
         return type(error).__name__, str(error)
     raise AssertionError("it has loaded")
+
+
+def opened(rank, place, hosts=1):
+    """Reads in several ways. Bytes that this rank received, and those that the ranks want, for each of them."""
+    small_rounds()
+    _together._job._host = _together._job._machine = lambda: f"host {rank % hosts}"
+    good, count = state(), dist.get_world_size()
+    steps = []
+    with ringest.Client(*place, hedging=False) as client:
+
+        def step(unique):
+            steps.append((client.stats()["recv_bytes"] - sum(each for each, _ in steps), unique))
+
+        with safetensors.safe_open(URI, client=client, process_group=dist.group.WORLD) as file:
+            assert file.keys() == sorted(good) and file.metadata() is None
+            step(min(safetensors.HEADER_SIZE_GUESS, client.stat(URI)["size"]))
+            name = f"layer{rank // 2}"
+            assert torch.equal(file.get_tensor(name), good[name])
+            step(sum(good[f"layer{i}"].nbytes for i in range((count + 1) // 2)))
+            loaded = file.get_tensors()
+            assert loaded.keys() == good.keys() and all(torch.equal(loaded[name], good[name]) for name in good)
+            step(sum(each.nbytes for each in good.values()))
+            # Rows that overlap those of the next rank, and columns, which nobody reads alone.
+            rows, part = good["layer2"], 300 // count
+            index = slice(rank * part, (rank + 1) * part + 20)
+            assert torch.equal(file.get_slice("layer2")[index], rows[index])
+            step(rows.nbytes)
+            assert torch.equal(file.get_slice("layer3")[:, rank::count], good["layer3"][:, rank::count])
+            step(good["layer3"].nbytes)
+            # What no other rank wants; all of a file beside one tensor of it; next to nothing, and nothing.
+            index = slice(rank * part, (rank + 1) * part), 3
+            assert torch.equal(file.get_slice("layer4")[index], good["layer4"][index])
+            step(good["layer4"].nbytes)
+            found = file.get_tensors()["layer5"] if rank == 0 else file.get_tensor("layer5")
+            assert torch.equal(found, good["layer5"])
+            step(sum(each.nbytes for each in good.values()))
+            for name in ("one", "empty", "bfloat16"):
+                assert torch.equal(file.get_tensor(name), good[name])
+            assert file.get_slice("one")[...] == 7
+            step(8192)
+    return steps
+
+
+def opened_small(rank, place, uri):
+    with ringest.Client(*place, hedging=False) as client:
+        before = client.stats()["requests"]
+        with safetensors.safe_open(uri, "pt", "meta", client=client, process_group=dist.group.WORLD) as file:
+            assert file.get_tensor("a").is_meta and file.get_tensors().keys() == {"a", "b"}
+        with safetensors.safe_open(uri, client=client, process_group=dist.group.WORLD) as file:
+            assert torch.equal(file.get_slice("a")[1:, ::2], torch.arange(12).reshape(3, 4)[1:, ::2])
+            told = told_by(lambda: file.get_tensor("none" if rank else "a"))
+        return told, client.stats()["requests"] - before
+
+
+def told_by(call):
+    try:
+        call()
+    except Exception as error:
+        return type(error).__name__, str(error)
+    return None
+
+
+def with_calls_that_fail(rank, place):
+    """What one rank gets wrong, and whether the file can be read then."""
+    good = state()
+    with (
+        ringest.Client(*place, hedging=False, attempts=1) as client,
+        safetensors.safe_open(URI, client=client, process_group=dist.group.WORLD) as file,
+    ):
+        told = [
+            told_by(lambda: file.get_tensor("none" if rank == 1 else "layer0")),
+            told_by(lambda: file.get_slice("none" if rank == 1 else "layer0")[:5]),
+            told_by(lambda: file.get_slice("layer0")[400 if rank == 1 else 5]),
+        ]
+        compare = safetensors._File._told
+        if rank == 1:
+            safetensors._File._told = lambda *arguments, **options: compare(*arguments, **options) ^ 1
+        told.append(told_by(file.get_tensors))
+        assert torch.equal(file.get_tensor("layer1"), good["layer1"])
+        return told
+
+
+def that_leave(rank, place, how):
+    """Rank 1 goes while the others read."""
+    told = []
+    with ringest.Client(*place, hedging=False) as client:
+        try:
+            with safetensors.safe_open(URI, client=client, process_group=dist.group.WORLD) as file:
+                part = file.get_slice("layer0")
+                assert torch.equal(file.get_tensor("layer1"), state()["layer1"])
+                if rank == 1 and how == "fails":
+                    raise KeyError("mine")
+                if rank == 1 and how == "is killed":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                if rank == 1:
+                    file.close()
+                    told.append(told_by(lambda: file.get_tensor("layer0")))
+                    told.append(told_by(lambda: part[:5]))
+                    return told
+                told.append(told_by(lambda: part[:5]))
+                told.append(told_by(lambda: file.get_tensor("layer0")))
+        except KeyError as error:
+            told.append(str(error))
+        finally:
+            if how != "is killed":
+                # The group is as it was.
+                dist.barrier()
+    return told
+
+
+def killed_while_it_reads(rank, place, number):
+    small_rounds()
+    with (
+        ringest.Client(*place, hedging=False, attempts=1) as client,
+        safetensors.safe_open(URI, client=client, process_group=dist.group.WORLD) as file,
+    ):
+        if rank == 1:
+            ranks.before_meeting(number, lambda: os.kill(os.getpid(), signal.SIGKILL))
+        return told_by(file.get_tensors)
+
+
+def opened_and_replaced(rank, place, uri):
+    with (
+        ringest.Client(*place, hedging=False) as client,
+        safetensors.safe_open(uri, client=client, process_group=dist.group.WORLD) as file,
+    ):
+        if rank == 0:
+            safetensors.save_file(state(2), uri, client=client)
+        dist.barrier()
+        return told_by(lambda: file.get_tensor("layer0"))
+
+
+def opened_with_wrong_arguments(rank, place, wrong):
+    told = []
+    with ringest.Client(*place, hedging=False) as client:
+        for options in wrong:
+            options = {"client": client, "process_group": dist.group.WORLD} | (options if rank == 1 else {})
+            told.append(told_by(lambda options=options: safetensors.safe_open(options.pop("uri", URI), **options)))
+    return told
 
 
 def with_an_error_at(rank, place, number):
@@ -238,6 +377,64 @@ class Loads(unittest.TestCase):
         for kind, text in ranks.run(2, with_other_arguments, self.place):
             self.assertEqual(kind, "ValueError")
             self.assertIn("different things", text)
+
+    def test_an_open_file_gives_each_byte_once(self):
+        for count, hosts in ((1, 1), (3, 1), (4, 2)):
+            with self.subTest(count=count, hosts=hosts):
+                for number, step in enumerate(zip(*ranks.run(count, opened, self.place, hosts), strict=True)):
+                    unique = step[0][1]
+                    self.assertLessEqual(sum(got for got, _ in step), 1.02 * unique + 16 * KIB * count, number)
+
+    def test_an_open_file_that_is_small(self):
+        uri = "gs://new/opened.safetensors"
+        with ringest.Client(*self.place) as client:
+            safetensors.save_file({"a": torch.arange(12).reshape(3, 4), "b": torch.ones(2)}, uri, client=client)
+        for told, _ in ranks.run(2, opened_small, self.place, uri):
+            self.assertEqual(told, ("SafetensorError", f"{uri}: has no tensor none"))
+
+    def test_calls_that_fail_do_so_for_all(self):
+        for name, part, index, compared in ranks.run(3, with_calls_that_fail, self.place):
+            self.assertEqual(name, ("SafetensorError", f"{URI}: has no tensor none"))
+            self.assertEqual(part, name)
+            self.assertIn("400 is beyond", index[1])
+            self.assertEqual(compared[0], "ChecksumError")
+
+    def test_a_rank_that_leaves_an_open_file_ends_it(self):
+        for how, cause in (("closes", "rank 1 has closed it"), ("fails", "rank 1 has failed")):
+            with self.subTest(how):
+                first, second, third = ranks.run(3, that_leave, self.place, how)
+                self.assertEqual(second, [("ValueError", "the file is closed")] * 2 if how == "closes" else ["'mine'"])
+                for told in (*first, *third):
+                    self.assertEqual(told[0], "GroupError")
+                    self.assertIn(f"{URI}: {cause}", told[1])
+
+    def test_a_rank_that_is_killed_ends_an_open_file(self):
+        first, _, third = ranks.run(3, that_leave, self.place, "is killed", killed=(1,))
+        found = [*first, *third]
+        for number in (1, 4, 7):
+            found += ranks.run(2, killed_while_it_reads, self.place, number, killed=(1,))[:1]
+        for kind, text in found:
+            self.assertEqual(kind, "GroupError")
+            self.assertIn(f"{URI}: another rank of the process group was lost", text)
+
+    def test_an_open_file_that_is_replaced_is_missing(self):
+        uri = "gs://new/replaced.safetensors"
+        with ringest.Client(*self.place) as client:
+            safetensors.save_file(state(), uri, client=client)
+        for kind, text in ranks.run(2, opened_and_replaced, self.place, uri):
+            self.assertEqual(kind, "NotFoundError")
+            self.assertIn(uri, text)
+
+    def test_what_is_wrong_with_the_opening_of_one_rank_is_told_to_all(self):
+        wrong = (
+            ({"framework": "numpy"}, "framework must be 'pt'"),
+            ({"device": "nothing"}, "device type"),
+            ({"generation": 5}, "different things"),
+            ({"uri": "gs://new/text"}, "different things"),
+        )
+        for told in ranks.run(2, opened_with_wrong_arguments, self.place, [options for options, _ in wrong]):
+            for (_, text), (_, want) in zip(told, wrong, strict=True):
+                self.assertIn(want, text)
 
 
 if __name__ == "__main__":

@@ -199,6 +199,8 @@ def checkpoints(client: ringest.Client, model: torch.nn.Module, mode: str) -> No
     with ringest.safetensors.safe_open(URI, "pt") as file:
         assert_type(file.keys(), list[str])
         assert_type(file.get_slice("weight")[:5, ...], torch.Tensor)
+    with ringest.safetensors.safe_open(URI, process_group=torch.distributed.group.WORLD) as file:
+        assert_type(file.get_tensor("weight"), torch.Tensor)
     dcp.save(model.state_dict(), storage_writer=StorageWriter(URI, client=client))
     dcp.load(model.state_dict(), storage_reader=StorageReader(URI))
 

@@ -1,0 +1,161 @@
+"""A file that all ranks of a process group have open: what safetensors.safe_open reads by where it has a group.
+
+A Gathering is made by all ranks at once, and every read is a call of all of them. A call begins with an exchange in which
+each rank says whether it reads or goes; so who reads learns that another rank has closed the file, or has left its `with`
+by an exception. What fails within a call fails for all, and the file stays open."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import enum
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+
+from ringest import _core
+from ringest._dcp_ranges import File, Range
+from ringest._dcp_together import read_together
+from ringest._errors import GroupError
+
+if TYPE_CHECKING:
+    from ringest._together import Team
+
+# What a rank that reads by itself reads at a time at least, bytes.
+ALONE_SIZE = 64 << 20
+
+Result = TypeVar("Result")
+# Adds to a File the ranges that are wanted; what it returns makes the result of them when all have come.
+Want = Callable[[File], Callable[[], Result]]
+
+
+class _Says(enum.IntEnum):
+    READS = 0
+    CLOSES = 1
+    FAILED = 2
+
+
+class _State(enum.Enum):
+    OPEN = enum.auto()
+    CLOSED = enum.auto()  # by this rank
+    LEFT = enum.auto()  # by another rank
+    LOST = enum.auto()  # a rank is gone, or this one was interrupted: nobody can be told any more
+
+
+class Gathering:
+    """Invariant: while it is OPEN, all ranks are, and have made as many calls, or are about to."""
+
+    def __init__(self, team: Team, client: _core.Client, uri: str, generation: int, content: memoryview | None):
+        """content: all of the file, where it has come already."""
+        self._team = team
+        self._client = client
+        self._uri = uri
+        self._generation = generation
+        self._content = content
+        self._state = _State.OPEN
+        self._why = ""  # nobody reads any more
+
+    def _change(self, state: _State) -> None:
+        assert state is _State.CLOSED or self._state is _State.OPEN
+        self._state = state
+
+    def read(self, want: Want[Result]) -> Result:
+        if self._state is _State.CLOSED:
+            raise ValueError("the file is closed")
+        if self._state is not _State.OPEN:
+            raise GroupError(self._why)
+        self._begin()
+        try:
+            with self._team:
+                file = File(self._uri)
+                end = want(file)
+                file.ranges = [each for each in file.ranges if each.size]
+                self._read(file)
+                return end()
+        except BaseException as error:
+            if self._team.is_lost or not isinstance(error, Exception):
+                self._leave(
+                    _State.LOST, str(error) or f"{self._uri}: a call that reads it was interrupted; open it again"
+                )
+            raise
+
+    def close(self, has_failed: bool) -> None:
+        """Waits for the other ranks, which read or close it."""
+        is_open = self._state is _State.OPEN
+        self._change(_State.CLOSED)
+        if is_open:
+            try:
+                self._team.gather(_Says.FAILED if has_failed else _Says.CLOSES)
+            except GroupError:
+                pass  # this rank has what it wanted
+
+    def abandon(self) -> None:
+        """As close, of a rank that is interrupted: the others find that it is gone."""
+        self._change(_State.CLOSED)
+
+    def _leave(self, state: _State, why: str) -> None:
+        self._change(state)
+        self._why = why
+
+    def _begin(self) -> None:
+        try:
+            told = self._team.gather(_Says.READS)
+        except BaseException as error:
+            self._leave(_State.LOST, str(error) or f"{self._uri}: a call that reads it was interrupted; open it again")
+            raise
+        gone = [(rank, said) for rank, (said,) in enumerate(told) if said != _Says.READS]
+        if gone:
+            rank, said = gone[0]
+            how = "has failed, and tells itself of what" if said == _Says.FAILED else "has closed it"
+            advice = "Every rank makes the same number of reads, and closes the file after the last"
+            self._leave(_State.LEFT, f"{self._uri}: rank {rank} {how}, while rank {self._team.rank} reads. {advice}")
+            raise GroupError(self._why)
+
+    def _read(self, file: File) -> None:
+        if self._content is not None:
+            for each in file.ranges:
+                memory = each.memory()
+                target = _bytes_of(memory)
+                target[:] = self._content[each.offset : each.offset + each.size]
+                _done(each, memory, _core.crc32c(target))
+            return
+
+        def read_ranges(uri: str, table: array.array[int]) -> tuple[int, list[int]]:
+            options: Any = {"generation": self._generation, "gap_max": 1, "checksums": True}
+            return self._client._get_into_addresses(uri, table, **options)
+
+        def take(file: File, each: Range, memory: torch.Tensor, generation: int, crc32c: int) -> None:
+            _done(each, memory, crc32c)
+
+        for own in read_together(self._team, {self._uri: file}, read_ranges, take):
+            self._read_alone(own.ranges)
+
+    def _read_alone(self, ranges: list[Range]) -> None:
+        """What no other rank wants."""
+        batch: list[tuple[Range, torch.Tensor]] = []
+        size = 0
+        for each in ranges:
+            batch.append((each, each.memory()))
+            size += 0 if each.tensor is not None else each.size
+            if size >= ALONE_SIZE:
+                self._read_batch(batch)
+                batch, size = [], 0
+        self._read_batch(batch)
+
+    def _read_batch(self, batch: list[tuple[Range, torch.Tensor]]) -> None:
+        if batch:
+            wanted = [(each.offset, _bytes_of(memory)) for each, memory in batch]
+            _, sums = self._client.get_into(self._uri, wanted, generation=self._generation, checksums=True)
+            for (each, memory), crc32c in zip(batch, sums, strict=True):
+                _done(each, memory, crc32c)
+
+
+def _done(each: Range, memory: torch.Tensor, crc32c: int) -> None:
+    if each.done is not None:
+        each.done(memory, crc32c)
+
+
+def _bytes_of(tensor: torch.Tensor) -> memoryview:
+    """Of a contiguous one on the CPU, which must outlive the view."""
+    return memoryview((ctypes.c_char * tensor.nbytes).from_address(tensor.data_ptr())).cast("B")
