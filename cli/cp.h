@@ -54,9 +54,9 @@ struct cp_options {
 
 enum cp_kind { CP_UPLOAD, CP_DOWNLOAD, CP_COPY };
 
-/* What a request that is out for an item does: transfer -> stat -> update -> remove, of which all
- * but one may be left out. */
-enum cp_step { CP_STEP_TRANSFER, CP_STEP_STAT, CP_STEP_UPDATE, CP_STEP_REMOVE };
+/* What a request that is out for an item does: transfer -> stat -> update -> confirm -> remove, of
+ * which all but one may be left out. */
+enum cp_step { CP_STEP_TRANSFER, CP_STEP_STAT, CP_STEP_UPDATE, CP_STEP_CONFIRM, CP_STEP_REMOVE };
 
 /* One file or object on its way. Made by the plan; freed by the run when it has ended. */
 struct cp_item {
@@ -136,6 +136,8 @@ struct cp_run {
     /* Of the plan: where things go, if sources may meet or the rest is to be removed; and what is
      * a link in the source and left out. */
     struct places places, links;
+    pthread_mutex_t moved_lock;
+    struct places moved; /* files that have the bytes of a moved object, as "DEVICE:INODE" */
 };
 
 /* cp_run.c, for cp.c and cp_plan.c */
@@ -156,8 +158,12 @@ void cp_item_destroy(struct cp_item *item);
 /* cp_run.c, for the work on items. Each item is ended exactly once. */
 enum cp_end { CP_COPIED, CP_UPDATED, CP_SKIPPED, CP_FAILED };
 void cp_item_end(struct cp_worker *worker, struct cp_item *item, enum cp_end end);
-/* cp_move.c: the same for an item whose bytes the destination has. Of a move, its source is removed
- * before. */
+/* cp_move.c: gives the item's file its name, as local_publish does. Of a move, -EALREADY if another
+ * source was moved to the same file, which two names can mean: where a folder is a link, or the
+ * file system ignores case. */
+int cp_item_publish(struct cp_worker *worker, struct cp_item *item);
+/* The same as cp_item_end for an item whose bytes the destination has. Of a move, its source is
+ * removed before. */
 void cp_item_done(struct cp_worker *worker, struct cp_item *item, enum cp_end end);
 void cp_move_take(struct cp_worker *worker, const struct cp_job *job,
                   const struct rg_completion *completion);

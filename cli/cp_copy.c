@@ -29,10 +29,8 @@ static void submit(struct cp_worker *worker, struct cp_item *item)
 
 void cp_copy_start(struct cp_worker *worker, struct cp_item *item)
 {
-    if (item->is_same && cp_retypes(worker->run->options)) {
+    if (item->is_same) {
         cp_retype_start(worker, item);
-    } else if (item->is_same) {
-        cp_item_done(worker, item, CP_SKIPPED);
     } else {
         submit(worker, item);
     }

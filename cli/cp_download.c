@@ -92,7 +92,7 @@ static void write_small(struct cp_worker *worker, struct cp_item *item, const vo
         if (rc < 0) {
             local_discard(&item->file);
         } else {
-            rc = local_publish(&item->file, worker->run->options->no_clobber);
+            rc = cp_item_publish(worker, item);
         }
     }
     item_end(worker, item, rc);
@@ -149,7 +149,7 @@ static void parts_end(struct cp_worker *worker, struct cp_item *item)
                      item->bucket, item->name, CRC32C_TEXT(crc), CRC32C_TEXT(item->crc32c));
         return;
     }
-    item_end(worker, item, local_publish(&item->file, run->options->no_clobber));
+    item_end(worker, item, cp_item_publish(worker, item));
 }
 
 /* Called for each part that ends, with what it brought. Whoever finds that nothing is left to wait

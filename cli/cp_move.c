@@ -5,8 +5,61 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* Notes that a source was moved to the file. -EALREADY: another one was. */
+static int file_claim(struct cp_run *run, const struct stat *stat)
+{
+    char key[48];
+    bool is_new;
+    snprintf(key, sizeof(key), "%ju:%ju", (uintmax_t)stat->st_dev, (uintmax_t)stat->st_ino);
+    int rc = places_take(&run->moved, key, &is_new);
+    return rc < 0 ? rc : is_new ? 0 : -EALREADY;
+}
+
+static bool is_claimed(const struct cp_run *run, const char *path)
+{
+    struct stat stat;
+    char key[48];
+    if (lstat(path, &stat) < 0) {
+        return false;
+    }
+    snprintf(key, sizeof(key), "%ju:%ju", (uintmax_t)stat.st_dev, (uintmax_t)stat.st_ino);
+    return places_have(&run->moved, key);
+}
+
+int cp_item_publish(struct cp_worker *worker, struct cp_item *item)
+{
+    struct cp_run *run = worker->run;
+    struct stat ours;
+    if (!run->options->moves) {
+        return local_publish(&item->file, run->options->no_clobber);
+    }
+    pthread_mutex_lock(&run->moved_lock);
+    int rc = is_claimed(run, item->path)       ? -EALREADY
+             : fstat(item->file.fd, &ours) < 0 ? -errno
+                                               : file_claim(run, &ours);
+    if (rc == 0) {
+        rc = local_publish(&item->file, run->options->no_clobber);
+    } else {
+        local_discard(&item->file);
+    }
+    pthread_mutex_unlock(&run->moved_lock);
+    return rc;
+}
+
+/* The file had the object's bytes before the move. */
+static int file_claim_found(struct cp_run *run, const char *path)
+{
+    struct stat found;
+    pthread_mutex_lock(&run->moved_lock);
+    int rc = stat(path, &found) < 0 ? -errno : file_claim(run, &found);
+    pthread_mutex_unlock(&run->moved_lock);
+    return rc;
+}
 
 /* NULL: it is gone. */
 static const char *file_remove(const struct cp_item *item)
@@ -53,6 +106,48 @@ static void object_remove(struct cp_worker *worker, struct cp_item *item)
     }
 }
 
+static void file_end(struct cp_worker *worker, struct cp_item *item)
+{
+    const char *problem = file_remove(item);
+    if (problem == NULL) {
+        cp_item_end(worker, item, CP_COPIED);
+    } else {
+        cp_item_fail(worker, item, "%s: copied, and kept: %s", item->path, problem);
+    }
+}
+
+/* What had the file's bytes when the destination was listed may be gone by now. */
+static void object_confirm(struct cp_worker *worker, struct cp_item *item)
+{
+    struct rg_stat stat = {.bucket = item->bucket,
+                           .object = item->name,
+                           .conditions = {.if_generation_match = item->there.generation}};
+    item->step = CP_STEP_CONFIRM;
+    struct cp_job *job = cp_job_open(worker, item, CP_WHOLE_ITEM, 0, &stat.user_data);
+    int rc = rg_submit_stat(worker->run->session->client, worker->cq, &stat);
+    if (rc < 0) {
+        cp_job_cancel(worker, job);
+        cp_item_fail(worker, item, "%s: not removed: gs://%s/%s: %s", item->path, item->bucket,
+                     item->name, cli_submit_text(rc));
+    }
+}
+
+static void confirm_take(struct cp_worker *worker, struct cp_item *item,
+                         const struct rg_completion *completion)
+{
+    if (completion->status == RG_STATUS_OK && !worker->run->stopping) {
+        file_end(worker, item);
+    } else if (completion->status == RG_STATUS_PRECONDITION ||
+               completion->status == RG_STATUS_NOT_FOUND) {
+        cp_item_fail(worker, item,
+                     "%s: not removed, because gs://%s/%s was removed or replaced meanwhile; run "
+                     "it again",
+                     item->path, item->bucket, item->name);
+    } else {
+        cp_item_refused(worker, item, completion);
+    }
+}
+
 void cp_item_done(struct cp_worker *worker, struct cp_item *item, enum cp_end end)
 {
     if (!worker->run->options->moves) {
@@ -63,15 +158,17 @@ void cp_item_done(struct cp_worker *worker, struct cp_item *item, enum cp_end en
         cp_item_end(worker, item, CP_FAILED);
         return;
     }
-    if (item->kind != CP_UPLOAD) {
+    bool was_there = end == CP_SKIPPED;
+    int rc = item->kind == CP_DOWNLOAD && was_there ? file_claim_found(worker->run, item->path) : 0;
+    if (rc < 0) {
+        cp_item_fail(worker, item, "gs://%s/%s: not removed: %s: %s", item->bucket, item->name,
+                     item->path, local_error_text(rc));
+    } else if (item->kind != CP_UPLOAD) {
         object_remove(worker, item);
-        return;
-    }
-    const char *problem = file_remove(item);
-    if (problem == NULL) {
-        cp_item_end(worker, item, CP_COPIED);
+    } else if (was_there) {
+        object_confirm(worker, item);
     } else {
-        cp_item_fail(worker, item, "%s: copied, and kept: %s", item->path, problem);
+        file_end(worker, item);
     }
 }
 
@@ -90,6 +187,10 @@ void cp_move_take(struct cp_worker *worker, const struct cp_job *job,
                   const struct rg_completion *completion)
 {
     struct cp_item *item = job->item;
+    if (item->step == CP_STEP_CONFIRM) {
+        confirm_take(worker, item, completion);
+        return;
+    }
     bool is_copy = item->kind == CP_COPY;
     const char *bucket = is_copy ? item->from_bucket : item->bucket;
     const char *name = is_copy ? item->from_name : item->name;

@@ -164,7 +164,12 @@ static struct cp_item *item_look(struct plan *plan, struct cp_item *item)
     } else if (item->kind == CP_COPY && item->there.exists && item->has_crc32c &&
                item->there.has_crc32c && item->there.size == item->size &&
                item->there.crc32c == item->crc32c) {
-        if (cp_retypes(plan->options) || plan->options->moves) {
+        if (plan->options->moves) {
+            /* Copied all the same: the source may only go when there is a copy of which nobody else
+             * knows. Who moves the other way at the same time does not find what it has seen. */
+            return item;
+        }
+        if (cp_retypes(plan->options)) {
             item->is_same = true;
             return item;
         }

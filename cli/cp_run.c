@@ -295,7 +295,7 @@ static void completion_take(struct cp_worker *worker, struct rg_completion *comp
     RG_ASSERT(slot->item != NULL);
     struct cp_job job = *slot;
     cp_job_cancel(worker, slot);
-    if (job.item->step == CP_STEP_REMOVE) {
+    if (job.item->step == CP_STEP_CONFIRM || job.item->step == CP_STEP_REMOVE) {
         cp_move_take(worker, &job, completion);
     } else if (job.item->step != CP_STEP_TRANSFER) {
         cp_retype_take(worker, &job, completion);
@@ -457,6 +457,7 @@ int cp_run_open(struct cp_run *run, struct cli_session *session, const struct cp
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_mutex_init(&run->lock, NULL);
+    pthread_mutex_init(&run->moved_lock, NULL);
     pthread_cond_init(&run->work, &attributes);
     pthread_cond_init(&run->room, &attributes);
     pthread_condattr_destroy(&attributes);
@@ -518,7 +519,9 @@ void cp_run_close(struct cp_run *run)
     progress_close(&run->progress);
     places_fini(&run->places);
     places_fini(&run->links);
+    places_fini(&run->moved);
     pthread_cond_destroy(&run->room);
     pthread_cond_destroy(&run->work);
     pthread_mutex_destroy(&run->lock);
+    pthread_mutex_destroy(&run->moved_lock);
 }

@@ -175,6 +175,52 @@ static int objects_delete(struct cp_sync *sync, const struct places *kept,
                      out_removed);
 }
 
+/* Files that have what was kept, as "DEVICE:INODE". */
+struct inodes {
+    struct places places;
+    bool is_read, is_complete;
+};
+
+static void inode_text(const struct stat *stat, char out_text[48])
+{
+    snprintf(out_text, 48, "%ju:%ju", (uintmax_t)stat->st_dev, (uintmax_t)stat->st_ino);
+}
+
+static void inode_take(const char *place, void *context)
+{
+    struct inodes *inodes = context;
+    struct stat found;
+    char text[48];
+    bool is_new;
+    if (stat(place, &found) == 0) {
+        inode_text(&found, text);
+        inodes->is_complete =
+            places_take(&inodes->places, text, &is_new) == 0 && inodes->is_complete;
+    }
+}
+
+/* One file can have several paths: where a folder is a link, or the file system ignores case. */
+static bool is_kept_inode(const struct inodes *inodes, const char *path)
+{
+    struct stat found;
+    char text[48];
+    if (lstat(path, &found) < 0) {
+        return false;
+    }
+    inode_text(&found, text);
+    return places_have(&inodes->places, text);
+}
+
+/* Asks for what was kept, once. */
+static int inodes_read(struct inodes *inodes, const struct places *kept)
+{
+    if (!inodes->is_read) {
+        inodes->is_read = inodes->is_complete = true;
+        places_each(kept, inode_take, inodes);
+    }
+    return inodes->is_complete ? CLI_DONE : cli_fail("no memory");
+}
+
 static int file_delete(const struct file *file, uint64_t *out_removed)
 {
     struct stat now;
@@ -195,18 +241,31 @@ static int files_delete(struct cp_sync *sync, const struct places *kept, const s
                         uint64_t *out_removed)
 {
     int status = CLI_DONE;
+    struct inodes inodes = {0};
+    uint64_t same = 0;
     for (size_t i = 0; i < sync->file_count && !cli_interrupted(); i++) {
         const struct file *file = &sync->files[i];
         if (stays(kept, links, file->path)) {
             continue;
         }
-        if (sync->options->dry_run) {
+        if (inodes_read(&inodes, kept) != CLI_DONE) {
+            status = CLI_FAILED;
+            break;
+        }
+        if (is_kept_inode(&inodes, file->path)) {
+            same++;
+        } else if (sync->options->dry_run) {
             printf("would remove %s\n", cli_shown(file->path));
             ++*out_removed;
         } else if (file_delete(file, out_removed) != CLI_DONE) {
             status = CLI_FAILED;
         }
     }
+    if (same > 0) {
+        cli_note("%" PRIu64 " file%s kept, because the source has %s by another path", same,
+                 same == 1 ? "" : "s", same == 1 ? "it" : "them");
+    }
+    places_fini(&inodes.places);
     return status;
 }
 

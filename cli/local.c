@@ -184,6 +184,10 @@ const char *local_error_text(int error)
         return "the name is too long for a file";
     case EBUSY:
         return "another process is writing it; wait for that";
+    case EALREADY:
+        return "another source was moved to this file, whose path has several spellings; the "
+               "source "
+               "is kept";
     case ENODATA:
         return "it shrank while it was read";
     case EMFILE:

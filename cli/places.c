@@ -31,6 +31,26 @@ bool places_have(const struct places *places, const char *place)
     return tfind(place, &places->taken, text_compare) != NULL;
 }
 
+struct each {
+    void (*take)(const char *place, void *context);
+    void *context;
+};
+
+static void node_take(const void *node, VISIT visit, void *closure)
+{
+    const struct each *each = closure;
+    if (visit == preorder || visit == leaf) {
+        each->take(*(char *const *)node, each->context);
+    }
+}
+
+void places_each(const struct places *places, void (*take)(const char *place, void *context),
+                 void *context)
+{
+    struct each each = {take, context};
+    twalk_r(places->taken, node_take, &each);
+}
+
 void places_fini(struct places *places)
 {
     tdestroy(places->taken, free);

@@ -10,6 +10,9 @@ struct places {
 
 /* Whether the place was free, and is taken now. -ENOMEM: no memory to tell. */
 int places_take(struct places *places, const char *place, bool *out_was_free);
+/* Calls `take` for each of them, in no order that is promised. */
+void places_each(const struct places *places, void (*take)(const char *place, void *context),
+                 void *context);
 bool places_have(const struct places *places, const char *place);
 void places_fini(struct places *places);
 

@@ -5,8 +5,10 @@ import os
 import pathlib
 import tempfile
 import unittest
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import quote
 
-from support import FAILED, USAGE, ServedCase
+from support import FAILED, USAGE, Rule, ServedCase
 
 TREE = ("1.jpg", "a/2.txt", "a/b/3.jpg", "skip/4.jpg")
 
@@ -90,6 +92,60 @@ class Move(ServedCase):
         self.put("a/a/a/x")
         self.assertEqual(self.mv(self.bucket + "/a/a", self.bucket + "/a").returncode, FAILED)
         self.assertEqual(self.ok(self.ringest("cat", self.bucket + "/a/x", self.bucket + "/a/a/a/x")), b"a/a/xa/a/a/x")
+
+    def mv_while(self, change, source, target, looked_at):
+        """The move, and a change right after it has seen what is at the destination."""
+        place = (self.server.endpoint, self.server.ca)
+        with Rule(place, target=looked_at, answer="held") as rule, ThreadPoolExecutor() as pool:
+            done = pool.submit(self.mv, source, target)
+            rule.wait()
+            change()
+            rule.end()
+            return done.result()
+
+    def remove(self, name):
+        self.server.request("DELETE", f"/storage/v1/b/{self.bucket[5:]}/o/{quote(name, safe='')}")
+
+    def test_what_was_there_is_gone(self):
+        """A source stays while nothing else has its bytes, whatever was seen before."""
+        for name in ("a", "in/a"):
+            self.server.put(self.bucket[5:], name, b"same")
+        self.ok(self.mv_while(lambda: self.remove("in/a"), self.bucket + "/a", self.bucket + "/in/", "=in%2Fa"))
+        self.assertEqual(self.names(), ["in/a"])
+        (self.folder / "a").write_text("same")
+        self.fails(
+            self.mv_while(lambda: self.remove("in/a"), self.folder / "a", self.bucket + "/in/", "=in%2Fa"),
+            FAILED,
+            "not removed, because gs://",
+        )
+        self.assertEqual((self.files(), self.names()), (["a"], []))
+        self.ok(self.mv(self.folder / "a", self.bucket + "/in/"))
+        self.assertEqual((self.files(), self.names()), ([], ["in/a"]))
+
+    def test_there_and_back_at_once(self):
+        """Of two that move the same bytes into each other's place, none removes the last."""
+        for name in ("a", "b"):
+            self.server.put(self.bucket[5:], name, b"same")
+        other = []
+
+        def change():
+            other.append(self.mv(self.bucket + "/b", self.bucket + "/a"))
+
+        self.mv_while(change, self.bucket + "/a", self.bucket + "/b", "startOffset=b")
+        self.assertEqual(len(self.names()), 1)
+
+    def test_two_names_of_one_file(self):
+        """As folders that are links, and file systems that ignore case, make them."""
+        (self.folder / "in/real").mkdir(parents=True)
+        os.symlink("real", self.folder / "in/link")
+        for same in (False, True):
+            self.put("t/link/x", "t/real/x")
+            if same:
+                self.server.put(self.bucket[5:], "t/link/x", b"t/real/x")
+            done = self.mv(self.bucket + "/t", self.folder / "in", "--concurrency=1")
+            self.assertEqual((done.returncode, len(self.names())), (FAILED, 1), done.stderr)
+            self.assertIn("another source was moved to", done.stderr)
+            self.ok(self.ringest("rm", "-r", self.bucket))
 
     def test_two_that_have_one_name(self):
         self.put("1/f", "2/f", "3/f")

@@ -108,6 +108,17 @@ class Sync(ServedCase):
         self.assertEqual(self.counts("-r", "--delete", self.bucket, self.folder), (0, 0, 1, 0))
         self.assertTrue((outside / "precious").exists() and (self.folder / "alias").is_symlink())
 
+    def test_a_file_of_two_names(self):
+        """One that was kept under one of them stays, however a folder or the file system spells the other."""
+        self.write("real/x", "real/old")
+        os.symlink("real", self.folder / "link")
+        self.server.put(self.bucket[5:], "t/link/x", b"real/x")
+        self.assertEqual(self.counts("-r", "--delete", self.bucket + "/t", self.folder), (0, 1, 1, 0))
+        self.assertEqual((self.folder / "link/x").read_text(), "real/x")
+        done = self.rsync("-r", "--delete", self.bucket + "/t", self.folder)
+        self.assertIn("1 file kept, because the source has it by another path", done.stderr)
+        self.assertEqual((done.returncode, self.files()), (0, ["real/x"]))
+
     def test_a_failure_removes_nothing(self):
         self.write("a", "old")
         self.put("t/a", "t/../b")
