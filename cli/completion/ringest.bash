@@ -1,14 +1,33 @@
 # Completion of ringest's command line for bash. Objects are asked for, with a time limit, if the word begins with
 # gs://BUCKET/.
 
-# The names that begin with $1, up to their next "/", quoted, because anybody may have named them. bash cuts words at
-# ":", so only what is behind it is offered.
+# Puts the whole word at the cursor into $place, and what bash does not replace of it into $before: bash cuts words at
+# ":", "=" and "@", too, and gives each cut as a word of its own.
+_ringest_place() {
+    local i=$COMP_CWORD cut
+    place=${COMP_WORDS[i]} before='' cut=''
+    [[ $place == [:=@]* ]] && cut=yes before=$place
+    while [ "$i" -gt 2 ]; do
+        i=$((i - 1))
+        if [[ ${COMP_WORDS[i]} == [:=@]* ]]; then
+            [ -n "$cut" ] && return
+            cut=yes
+        else
+            [ -z "$cut" ] && return
+            cut=''
+        fi
+        place=${COMP_WORDS[i]}$place before=${COMP_WORDS[i]}$before
+    done
+}
+
+# The names that begin with $1, up to their next "/", without $2 at their start, and quoted, because anybody may have
+# named them.
 _ringest_objects() {
-    local line quoted
+    local line quoted before=${2//\\/}
     COMPREPLY=()
     while IFS= read -r line; do
-        [[ $line == *[[:cntrl:]]* ]] && continue
-        printf -v quoted '%q' "${line#gs:}"
+        [[ $line == *[[:cntrl:]]* || $line != "$before"* ]] && continue
+        printf -v quoted '%q' "${line#"$before"}"
         COMPREPLY+=("$quoted")
     done < <(timeout 3 "${words[0]}" ls --quiet --literal -- "${1//\\/}" 2>/dev/null </dev/null | head -n 500)
     compopt -o nospace +o filenames 2>/dev/null
@@ -93,13 +112,10 @@ _ringest() {
     signurl) options='--duration --method --content-type --credentials --endpoint --help' ;;
     *) return ;;
     esac
-    local place=$cur
-    # Without bash-completion's help, the word is what stands behind "gs:".
-    if [[ $cur == //* && $prev == : && ${COMP_WORDS[COMP_CWORD - 2]} == gs ]]; then
-        place=gs:$cur
-    fi
+    local place before
+    _ringest_place
     if [[ $place == gs://*/* && $place != gs:///* ]]; then
-        _ringest_objects "$place"
+        _ringest_objects "$place" "$before"
     elif [[ $cur == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$options" -- "$cur")
     elif [ "${words[1]} $cword" = 'manifest 2' ]; then
