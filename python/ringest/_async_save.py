@@ -16,6 +16,7 @@ import os
 import pickle
 import threading
 import types
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ringest import _pace
@@ -221,7 +222,10 @@ class AsyncSaver:
         self._process = os.getpid()
         self._copies = [_Copy() for _ in range(whole(copies, "copies", 1, COPIES_MAX))]
         self._at_work: list[Saving] = []  # not one of them has ended when it is put in, in order
-        self._lock = threading.Lock()
+        # Of save() and wait(). A signal handler may come, and wait, while its thread has it.
+        self._lock = threading.RLock()
+        self._is_saving = False
+        self._beginning: Saving | None = None  # in _at_work, and perhaps not yet given to the thread
         self._sender: concurrent.futures.ThreadPoolExecutor | None = concurrent.futures.ThreadPoolExecutor(
             1, "ringest-save"
         )
@@ -250,11 +254,25 @@ class AsyncSaver:
         _check_process(self._process, uri)
         client = self._client or default_client()
         client.writer(uri, **options).abort()  # what is wrong with arguments is said now; nothing is sent
-        with self._lock:
+        with self._lock, self._saving_alone(uri):
             copy = self._free_copy(uri)
             self._raise_failure()
             records = self._copied(copy, obj, pickle_module, pickle_protocol)
             return self._begin(client, uri, copy, records, options)
+
+    @contextlib.contextmanager
+    def _saving_alone(self, uri: str) -> Iterator[None]:
+        """Who has the lock again would copy to the memory that the call below copies to."""
+        if self._is_saving:
+            raise ValueError(
+                f"{uri}: a signal handler called save() of an AsyncSaver whose save() it has interrupted; save with "
+                "ringest.checkpoint.save there, or when that call has returned"
+            )
+        self._is_saving = True
+        try:
+            yield
+        finally:
+            self._is_saving = False
 
     def _free_copy(self, uri: str) -> _Copy:
         """It stays free until a save has begun with it, so that an exception between cannot lose it."""
@@ -295,6 +313,7 @@ class AsyncSaver:
         saving = Saving(uri, self._paces)
         try:
             _untold.add(saving)
+            self._beginning = saving
             self._at_work.append(saving)
             copy.saving = saving
             sender.submit(self._run, saving, client, records, form, options)
@@ -303,6 +322,8 @@ class AsyncSaver:
             if saving._future.cancel():
                 _untold.discard(saving)
             raise
+        finally:
+            self._beginning = None
         return saving
 
     def _run(
@@ -338,7 +359,7 @@ class AsyncSaver:
         """Returns when nothing is under way; raises what a save failed of, unless that was raised before."""
         _check_process(self._process, "wait()")
         with self._lock:
-            begun = (each._future for each in self._at_work)
+            begun = (each._future for each in self._at_work if each is not self._beginning)
             with self._paces.hurried():
                 concurrent.futures.wait([future for future in begun if not future.cancelled()])
             self._raise_failure()
@@ -350,6 +371,9 @@ class AsyncSaver:
         with self._has_ended:
             sender, self._sender = self._sender, None
             self._has_ended.notify_all()
+        if sender is not None:
+            # An exception may end wait() before all that is queued has begun.
+            self._paces.hurry_for_good()
         try:
             self.wait()
         finally:

@@ -1,7 +1,7 @@
 """How fast a save is sent beside training.
 
 An upload costs CPU time, about half a second for each GB. Where training wants all CPUs, that time is taken from its steps;
-nice threads do not change that. So a save takes what is idle, and where nothing is, a 70th of a CPU:
+nice threads do not change that. So a save takes what is idle, and where nothing is, a 60th of a CPU:
 
     one (by what was idle since the last save) -> before(size) of each piece, which looks again now and then -> over
 
@@ -9,6 +9,7 @@ When somebody waits for a save (hurried), nothing is held back any more."""
 
 from __future__ import annotations
 
+import concurrent.futures.thread  # noqa: F401  (before _hurry_all is registered, so that it is called after it)
 import contextlib
 import math
 import os
@@ -64,15 +65,16 @@ class Idle:
         try:
             rows = (line.split() for line in self._stat.read_text("ascii").splitlines() if line.startswith("cpu"))
             # Idle, and waiting for disks.
-            ticks = [int(row[4]) + int(row[5]) for row in rows if row[0] in self._cpus]
+            ticks = sum(int(row[4]) + int(row[5]) for row in rows if row[0] in self._cpus)
         except (OSError, ValueError, IndexError):
             return _UNKNOWN
-        return sum(ticks) / os.sysconf("SC_CLK_TCK") if ticks else _UNKNOWN
+        # Never idle since it was booted: a sandbox that does not count, as gVisor.
+        return ticks / os.sysconf("SC_CLK_TCK") if ticks else _UNKNOWN
 
     def _used(self) -> float:
         try:
             found = re.search(r"^usage_usec (\d+)", (self._group / "cpu.stat").read_text("ascii"), re.MULTILINE)
-        except OSError:
+        except (OSError, ValueError):
             return _UNKNOWN
         return int(found[1]) / 1e6 if found is not None else _UNKNOWN
 
@@ -148,7 +150,7 @@ class Paces:
         self._pace = pace
         self._idle = Idle()
         self._rate: float = SLOWEST  # of the save before, if it was not told otherwise
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may wait for a save while its thread has it
         self._current: set[Pace] = set()
         self._waiting = 0
         self._announced, self._begun = 0, 0
@@ -193,6 +195,11 @@ class Paces:
             self._waiting += 1
         self._hurry_current()
 
+    def forget(self) -> None:
+        """In a child of fork(): its parent's saves are no business of it, nor is a lock that a thread of the parent has."""
+        self._lock = threading.RLock()
+        self._current.clear()
+
     def announce(self) -> None:
         """Another save is to come, so those before it are overtaken, begun or not."""
         with self._lock:
@@ -213,8 +220,11 @@ class PacedWriter:
         self._pace = pace
 
     def write(self, data: Any) -> int:
-        self._pace.before(len(data))
-        return self._writer.write(data)
+        with memoryview(data).cast("B") as all_bytes:
+            for begin in range(0, len(all_bytes), PIECE):
+                self._pace.before(min(PIECE, len(all_bytes) - begin))
+                self._writer.write(all_bytes[begin : begin + PIECE])
+            return len(all_bytes)
 
     def _write_address(self, address: int, size: int, owner: Any, kind: int) -> int:
         found = 0
@@ -246,5 +256,11 @@ def _hurry_all() -> None:
         each.hurry_for_good()
 
 
+def _forget_all() -> None:
+    for each in list(_all):
+        each.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)
 # Before executors' threads are joined, which atexit is too late for. Where Python has it no more, the end takes longer.
 getattr(threading, "_register_atexit", lambda call: None)(_hurry_all)

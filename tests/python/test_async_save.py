@@ -1,6 +1,7 @@
 """Saves that go on while training does: what is saved is what was there at the call; memory is used again; what fails is
 told."""
 
+import collections
 import concurrent.futures
 import contextlib
 import io
@@ -371,6 +372,54 @@ class HeldBack(unittest.TestCase):
         self.assertTrue(saving.done())
         self.check(5)
 
+    def test_by_a_close_that_is_interrupted(self):
+        """It waits for what is queued, too."""
+        with contextlib.closing(checkpoint.AsyncSaver(client=self.client, pace=1, copies=2)) as saver:
+            savings = [saver.save({"x": torch.full((3_000_000,), 9.0)}, URI) for _ in range(2)]
+            interrupted = unittest.mock.patch.object(
+                _async_save.concurrent.futures, "wait", side_effect=KeyboardInterrupt
+            )
+            with interrupted, self.assertRaises(KeyboardInterrupt):
+                saver.close()
+        self.assertEqual([each.done() for each in savings], [True, True])
+        self.check(9)
+
+    def test_by_a_signal_handler_that_interrupts_save(self):
+        first, refused = self.save(10), []
+
+        def handler(number, frame):
+            self.saver.wait()
+            try:
+                self.saver.save({"x": torch.zeros(3_000_000)}, "gs://new/refused.pt")
+            except ValueError as error:
+                refused.append(str(error))
+
+        class Signals:
+            def __reduce__(self):
+                signal.raise_signal(signal.SIGUSR1)
+                return collections.OrderedDict, ()
+
+        self.addCleanup(signal.signal, signal.SIGUSR1, signal.signal(signal.SIGUSR1, handler))
+        second = self.saver.save({"x": torch.full((3_000_000,), 11.0), "signals": Signals()}, URI)
+        self.assertTrue(first.done())
+        self.assertRegex(refused[0], "gs://new/refused.pt: a signal handler called save")
+        second.result()
+        self.check(11)
+
+    def test_by_a_signal_handler_that_interrupts_the_begin(self):
+        """It waits for what the thread has, not for what it is about to get."""
+        real = self.saver._sender.submit
+
+        def submit(*arguments):
+            self.saver.wait()
+            return real(*arguments)
+
+        with unittest.mock.patch.object(self.saver._sender, "submit", submit):
+            saving = self.save(12)
+        self.saver.wait()
+        self.assertTrue(saving.done())
+        self.check(12)
+
     def test_a_failure_is_told(self):
         saving = self.save(6, if_generation_match=7)
         with self.assertRaises(ringest.PreconditionError):
@@ -404,8 +453,9 @@ class HeldBack(unittest.TestCase):
 
 
 SCRIPT = """
-    import sys, torch, ringest
+    import sys, ringest
     from ringest import _async_save, checkpoint
+    import torch  # which imports much, after that: what is called at the end is called in its order
 
     client = ringest.Client(sys.argv[1], sys.argv[2], hedging=False)
     saver = checkpoint.AsyncSaver(client=client)

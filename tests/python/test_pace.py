@@ -1,10 +1,14 @@
 """How fast saves are sent beside training: by what is idle, and at once when somebody waits."""
 
+import concurrent.futures
 import math
+import os
 import pathlib
+import signal
 import tempfile
 import threading
 import unittest
+import unittest.mock
 
 import support
 from ringest import _pace
@@ -135,6 +139,25 @@ class IdleCpus(unittest.TestCase):
         self.assertEqual(self.made(10).cpus(), math.inf)
         self.write("proc/stat", "cpu  0 0 0 0\ncpu0 x\n")
         self.assertEqual(self.made(10).cpus(), math.inf)
+        self.stat(0)  # a sandbox that does not count
+        (self.root / "sys/fs/cgroup").mkdir(parents=True)
+        (self.root / "sys/fs/cgroup/cpu.stat").write_bytes(b"\xff")
+        self.assertEqual(self.made(10).cpus(), math.inf)
+
+
+class Writes(unittest.TestCase):
+    def test_many_bytes_go_in_pieces(self):
+        came, sizes = bytearray(), []
+        made = unittest.mock.Mock(before=sizes.append)
+        writer = _pace.PacedWriter(unittest.mock.Mock(write=came.extend), made)
+        data = bytearray(range(256)) * (_pace.PIECE // 100)
+        for each in data, memoryview(data).cast("I"), b"":
+            came.clear()
+            sizes.clear()
+            self.assertEqual(writer.write(each), len(bytes(each)))
+            self.assertEqual((bytes(came), sum(sizes)), (bytes(each), len(bytes(each))))
+            self.assertLessEqual(max(sizes, default=0), _pace.PIECE)
+        data.clear()  # nothing refers to it any more
 
 
 class Waiting(unittest.TestCase):
@@ -158,6 +181,19 @@ class Waiting(unittest.TestCase):
                 for _ in range(3):
                     begun_meanwhile.before(1 << 30)
         thread.join()
+
+    def test_a_child_of_fork_at_any_moment(self):
+        """While another thread has the lock, which nobody will let go of in the child."""
+        paces = _pace.paces(1)
+        with concurrent.futures.ThreadPoolExecutor(1) as other, paces.one():
+            other.submit(paces._lock.acquire).result()
+            pid = os.fork()
+            if pid == 0:
+                signal.alarm(int(support.PATIENCE_S))
+                _pace._hurry_all()
+                os._exit(len(paces._current))
+            other.submit(paces._lock.release).result()
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 0)
 
     def test_the_end_hurries_all(self):
         paces = _pace.paces(1)
