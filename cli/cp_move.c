@@ -10,12 +10,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define KEY_SIZE 96
+
+/* Numbers of inodes are given again when another process has replaced a file; the time tells. */
+static void key_text(const struct stat *stat, char out_key[KEY_SIZE])
+{
+    snprintf(out_key, KEY_SIZE, "%ju:%ju:%jd.%ld", (uintmax_t)stat->st_dev, (uintmax_t)stat->st_ino,
+             (intmax_t)stat->st_mtim.tv_sec, stat->st_mtim.tv_nsec);
+}
+
 /* Notes that a source was moved to the file. -EALREADY: another one was. */
 static int file_claim(struct cp_run *run, const struct stat *stat)
 {
-    char key[48];
+    char key[KEY_SIZE];
     bool is_new;
-    snprintf(key, sizeof(key), "%ju:%ju", (uintmax_t)stat->st_dev, (uintmax_t)stat->st_ino);
+    key_text(stat, key);
     int rc = places_take(&run->moved, key, &is_new);
     return rc < 0 ? rc : is_new ? 0 : -EALREADY;
 }
@@ -23,11 +32,11 @@ static int file_claim(struct cp_run *run, const struct stat *stat)
 static bool is_claimed(const struct cp_run *run, const char *path)
 {
     struct stat stat;
-    char key[48];
+    char key[KEY_SIZE];
     if (lstat(path, &stat) < 0) {
         return false;
     }
-    snprintf(key, sizeof(key), "%ju:%ju", (uintmax_t)stat.st_dev, (uintmax_t)stat.st_ino);
+    key_text(&stat, key);
     return places_have(&run->moved, key);
 }
 
