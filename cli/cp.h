@@ -137,7 +137,7 @@ struct cp_run {
      * a link in the source and left out. */
     struct places places, links;
     pthread_mutex_t moved_lock;
-    struct places moved; /* files that have the bytes of a moved object, as "DEVICE:INODE" */
+    struct places moved; /* files that have the bytes of a moved object, as "DEVICE:INODE:TIME" */
 };
 
 /* cp_run.c, for cp.c and cp_plan.c */
@@ -223,6 +223,11 @@ int cp_plan_check(const struct cp_options *options, char *const *sources, size_t
 /* cp_upload.c: from standard input. */
 int cp_from_stdin(struct cli_session *session, const struct cp_options *options,
                   const struct cli_uri *uri, struct cp_counts *counts);
+
+/* cp_sync.c: whether an object that was listed below `above` is a temporary one of somebody's
+ * upload, which will compose or remove it. One that was asked for by its folder's name is not
+ * meant. */
+bool cp_is_temporary(const char *name, const char *above);
 
 /* cp_sync.c: what the destination of `ringest rsync --delete` had before anything was copied, and
  * goes if the source has nothing of that name. Only what was seen then is removed: an object if it

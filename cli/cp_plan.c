@@ -398,7 +398,7 @@ static void plan_prefix(struct plan *plan, const struct cli_uri *uri, const char
         cp_plan_no_memory(plan);
         return;
     }
-    uint64_t left_out = 0;
+    uint64_t left_out = 0, temporary = 0;
     plan->tree = prefix;
     struct rg_listing_options options = {
         .bucket = uri->bucket,
@@ -416,6 +416,8 @@ static void plan_prefix(struct plan *plan, const struct cli_uri *uri, const char
             cp_merge_tell(plan, base);
             if (*within != '\0' && strncmp(page->objects[i].name, within, strlen(within)) == 0) {
                 left_out++;
+            } else if (cp_is_temporary(page->objects[i].name, prefix)) {
+                temporary++;
             } else if ((*relative != '\0' || (plan->to_bucket && !plan->options->syncs)) &&
                        filter_takes(&plan->options->filter, relative)) {
                 plan_listed(plan, uri->bucket, base, &page->objects[i], relative);
@@ -428,6 +430,10 @@ static void plan_prefix(struct plan *plan, const struct cli_uri *uri, const char
         cli_note("gs://%s/%s: %" PRIu64
                  " objects are in the destination already; skipped as sources",
                  uri->bucket, within, left_out);
+    }
+    if (temporary > 0) {
+        cli_note("gs://%s: %" PRIu64 " temporary object%s of uploads skipped", uri->bucket,
+                 temporary, temporary == 1 ? "" : "s");
     }
     plan->tree = NULL;
     free(within);
@@ -511,7 +517,7 @@ static void plan_object(struct plan *plan, const struct cli_uri *uri, const char
 
 struct match {
     struct plan *plan;
-    const char *bucket;
+    const char *bucket, *pattern;
     size_t above;     /* of a name: what lies above the first wildcard of the pattern */
     uint64_t folders; /* left out */
 };
@@ -527,6 +533,8 @@ static int match_take(void *context, const char *name, const struct rg_object *o
     uint64_t count = 0;
     if (base == NULL) {
         cp_plan_no_memory(plan);
+    } else if (cp_is_temporary(name, match->pattern)) {
+        /* Left out. */
     } else if (object == NULL && !plan->options->recursive) {
         match->folders++;
     } else if (object == NULL && *base == '\0') {
@@ -547,7 +555,7 @@ static void plan_matches(struct plan *plan, const struct cli_uri *uri)
     while (above > 0 && uri->name[above - 1] != '/') {
         above--;
     }
-    struct match match = {plan, uri->bucket, above, 0};
+    struct match match = {plan, uri->bucket, uri->name, above, 0};
     struct expand expand = {.session = plan->run->session,
                             .bucket = uri->bucket,
                             .folders = true,

@@ -12,8 +12,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define UPLOADS_PREFIX ".ringest-parts/"
-
 struct file {
     char *path; /* owned; as places of files are written */
     struct stat stat;
@@ -29,6 +27,13 @@ struct cp_sync {
     struct file *files;
     size_t file_count;
 };
+
+bool cp_is_temporary(const char *name, const char *above)
+{
+    static const char uploads[] = ".ringest-parts/";
+    return strncmp(name, uploads, strlen(uploads)) == 0 &&
+           strncmp(above, uploads, strlen(uploads)) != 0;
+}
 
 static bool is_meant(const struct cp_sync *sync, const char *relative)
 {
@@ -163,7 +168,7 @@ static int objects_delete(struct cp_sync *sync, const struct places *kept,
         struct listed *object = &sync->objects[i];
         size_t size = strlen(object->name);
         bool is_marker = object->size == 0 && object->name[size - 1] == '/';
-        if (is_marker || strncmp(object->name, UPLOADS_PREFIX, strlen(UPLOADS_PREFIX)) == 0 ||
+        if (is_marker || cp_is_temporary(object->name, sync->uri.name) ||
             !is_meant(sync, object->name + root) || stays(kept, links, object->name)) {
             free(object->name);
         } else {

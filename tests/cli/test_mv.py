@@ -147,6 +147,20 @@ class Move(ServedCase):
             self.assertIn("another source was moved to", done.stderr)
             self.ok(self.ringest("rm", "-r", self.bucket))
 
+    def test_parts_of_uploads_stay(self):
+        """They are somebody's who will compose them; who names their folder means them."""
+        part = ".ringest-parts/0123/00000"
+        self.put("a", part)
+        for command in ("cp", "rsync", "mv"):
+            done = self.ringest(command, "-r", self.bucket, self.folder / command)
+            self.assertEqual((done.returncode, done.stderr.count("1 temporary")), (0, 1), done.stderr)
+        self.assertEqual((self.files(), self.names()), (["cp/a", "mv/a", "rsync/a"], [part]))
+        self.put("b")
+        self.ok(self.mv(self.bucket + "/*", self.folder / "mv"))
+        self.assertEqual(self.names(), [part])
+        self.ok(self.mv(self.bucket + "/.ringest-parts/0123", self.folder / "named"))
+        self.assertEqual(self.names(), [])
+
     def test_two_that_have_one_name(self):
         self.put("1/f", "2/f", "3/f")
         self.assertEqual(self.mv(self.bucket + "/?/f", self.bucket + "/in/").returncode, FAILED)
