@@ -237,7 +237,8 @@ class StorageWriter(BlockingAsyncStager, TorchStorageWriter):
     has the exception if there is one. Memory besides: what the client's parts take.
 
     pace: of async_save, as of ringest.checkpoint.AsyncSaver: by what CPUs are idle, bytes in a second, or None. Nothing is
-    held back when the next one is staged, and at the end of the interpreter.
+    held back when the next one is staged, and at the end of the interpreter. Another process, where async_save is given
+    one to save in, learns of neither: it keeps the pace.
 
     May be used for one save after the other, and for several at once, each in a thread, or a process, of its own.
     Pickles with its client.
