@@ -97,7 +97,7 @@ bool rg_cached_is_missing(const struct rg_client *client, const struct rg_get *g
             continue;
         }
         if (client->cache == NULL ||
-            !rg_cache_look(client->cache, &key, at, RG_CACHE_BY_ANY, &extent)) {
+            !rg_cache_look(client->cache, &key, at, RG_CACHE_BY_ANY, &extent) || extent.end <= at) {
             return true;
         }
     }

@@ -45,14 +45,20 @@ static void block_write(const struct rg_test_client *c, uint64_t block, size_t s
     RG_CHECK(rg_cache_write(c->client->cache, &key, &record, body, size));
 }
 
+static void client_open(struct rg_test_client *c, char folder[RG_TEST_PATH_SIZE])
+{
+    const char *base = getenv("TMPDIR");
+    snprintf(folder, RG_TEST_PATH_SIZE, "%s/ringest-look-XXXXXX", base != NULL ? base : "/tmp");
+    RG_CHECK(mkdtemp(folder) != NULL);
+    *c = (struct rg_test_client){.options = {.cache = folder, .cache_size = RG_MIB(64)}};
+    rg_test_client_open(c);
+}
+
 static void test_blocks_and_parts_of_one_object(void)
 {
     char folder[RG_TEST_PATH_SIZE];
-    const char *base = getenv("TMPDIR");
-    snprintf(folder, sizeof(folder), "%s/ringest-look-XXXXXX", base != NULL ? base : "/tmp");
-    RG_CHECK(mkdtemp(folder) != NULL);
-    struct rg_test_client c = {.options = {.cache = folder, .cache_size = RG_MIB(64)}};
-    rg_test_client_open(&c);
+    struct rg_test_client c;
+    client_open(&c, folder);
     RG_CHECK_EQ(rg_cached_refused(c.client), 0);
     RG_CHECK(is_missing(&c, 0, 3 * BLOCK));
     block_write(&c, 0, BLOCK);
@@ -73,6 +79,23 @@ static void test_blocks_and_parts_of_one_object(void)
     folder_remove(folder);
 }
 
+/* Whoever asks for more than the object has is told so, however often the last block is found. */
+static void test_bytes_behind_the_last_block_are_missing(void)
+{
+    char folder[RG_TEST_PATH_SIZE];
+    struct rg_test_client c;
+    client_open(&c, folder);
+    block_write(&c, 2, 1000);
+    block_write(&c, RG_CACHE_PART | 100, 1000);
+    rg_cache_flush(c.client->cache);
+    RG_CHECK(!is_missing(&c, 2 * BLOCK, 1000));
+    RG_CHECK(is_missing(&c, 2 * BLOCK, 5000));
+    RG_CHECK(is_missing(&c, 2 * BLOCK + 5000, 10));
+    RG_CHECK(is_missing(&c, 100, 5000));
+    rg_test_client_close(&c);
+    folder_remove(folder);
+}
+
 static void test_a_client_without_a_cache(void)
 {
     struct rg_test_client c = {0};
@@ -86,6 +109,7 @@ int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
         RG_TEST(test_blocks_and_parts_of_one_object),
+        RG_TEST(test_bytes_behind_the_last_block_are_missing),
         RG_TEST(test_a_client_without_a_cache),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
