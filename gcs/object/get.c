@@ -331,12 +331,13 @@ static bool get_broken(struct rg_request *request)
 }
 
 /* The generation whose beginning we have is gone, and the newest was asked for: it is read instead.
- */
+ * Where that is too short for the rest, what the cache has is of an older one. */
 static void get_refused(struct rg_request *request, uint16_t http_status)
 {
     struct rg_get_state *get = &request->get;
     bool is_begun = get->received > 0 && !get->is_doubted;
     if (rg_get_state_is_doubtful(get) && !get->is_doubted) {
+        get->is_outdated = http_status == 416;
         rg_get_state_restart(get);
     } else if (http_status == 404 && is_begun && get->want_generation == 0) {
         rg_request_note(request, RG_STATUS_TRUNCATED, RG_MEDIA_REPLACED_TEXT);

@@ -452,6 +452,35 @@ static void test_an_object_is_gone_before_the_rest_is_read(void)
     close_all(&world);
 }
 
+/* It is replaced by a shorter one, which has nothing where the rest begins: it is read from its
+ * beginning, and no attempt has failed. */
+static void test_an_object_is_replaced_by_a_shorter_one(void)
+{
+    const struct rg_step other = {
+        .kind = RG_STEP_SEND_OBJECT, .size = 1000, .text = rg_test_object_fields(1000, OTHER)};
+    const struct rg_step script[] = {
+        RG_READ,
+        OBJECT(LARGE),
+        RG_READ,
+        RG_SEND("HTTP/1.1 416 Requested Range Not Satisfiable\r\n"
+                "Content-Length: 0\r\n\r\n"),
+        RG_READ,
+        other,
+        RG_END,
+    };
+    const struct rg_step *const scripts[] = {script};
+    struct world world;
+    open_as(&world, &(struct rg_test_client){
+                        .scripts = scripts, .script_count = 1, .options = {.attempts_max = 1}});
+    fill(&world, &(struct rg_get){.length = BLOCK});
+    struct rg_completion done = get_of(&world, &(struct rg_get){0});
+    RG_CHECK_STATUS(&done, OK);
+    RG_CHECK_BYTES(&done, 0, 1000);
+    RG_CHECK_EQ(done.generation, OTHER);
+    rg_lease_release(done.lease);
+    close_all(&world);
+}
+
 /* The bytes of a gap break off: the rest of the gap is sent for, and then the cache goes on. */
 static void test_a_gap_breaks_off(void)
 {
@@ -836,6 +865,7 @@ int main(int argc, char **argv)
         RG_TEST(test_the_rest_of_the_newest_generation),
         RG_TEST(test_an_object_is_replaced_before_the_rest_is_read),
         RG_TEST(test_an_object_is_gone_before_the_rest_is_read),
+        RG_TEST(test_an_object_is_replaced_by_a_shorter_one),
         RG_TEST(test_a_gap_breaks_off),
         RG_TEST(test_conditions_are_the_servers_to_judge),
         RG_TEST(test_what_is_stored_with_gzip_is_not_kept),
