@@ -15,10 +15,9 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* Of a budget; so many descriptors, at most, keep all of it open. */
+/* Of a budget; fewer where so many descriptors are too many. */
 #define SEGMENTS_WANTED 256
 #define SEGMENT_SIZE_MIN RG_MIB(2)
-#define SEGMENT_SIZE_MAX RG_MIB(64)
 /* Of the descriptors that the process may have. */
 #define DESCRIPTORS_PART 4
 /* After a write that failed. */
@@ -295,20 +294,27 @@ void rg_memory_flush(struct rg_memory *memory)
 static uint32_t descriptors_limit(void)
 {
     struct rlimit limit;
-    return getrlimit(RLIMIT_NOFILE, &limit) == 0
-               ? (uint32_t)RG_MIN(limit.rlim_cur / DESCRIPTORS_PART, (rlim_t)RG_MEMORY_LINES)
-               : 0;
+    rlim_t all = getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
+    rlim_t most = RG_MIN(all / DESCRIPTORS_PART, (rlim_t)RG_MEMORY_LINES);
+    return (uint32_t)RG_MAX(most, (rlim_t)2);
 }
 
 static void memory_init(struct rg_memory *memory, uint64_t size)
 {
     pthread_condattr_t monotonic;
-    uint64_t segment_size = size / SEGMENTS_WANTED / RG_CACHE_ALIGNMENT * RG_CACHE_ALIGNMENT;
+    memory->descriptors_max = descriptors_limit();
+    uint64_t wanted = RG_MIN(memory->descriptors_max, (uint32_t)SEGMENTS_WANTED);
+    uint64_t segment_size = size / wanted / RG_CACHE_ALIGNMENT * RG_CACHE_ALIGNMENT;
     segment_size = RG_MAX(segment_size, (uint64_t)SEGMENT_SIZE_MIN);
     memory->size_max = size;
-    memory->segment_size = RG_MIN(segment_size, (uint64_t)SEGMENT_SIZE_MAX);
+    memory->segment_size = RG_MIN(segment_size, (uint64_t)RG_CACHE_SEGMENT_SIZE_MAX);
+    if (memory->segment_size * memory->descriptors_max < size / 2) {
+        rg_log(RG_LOG_WARN,
+               "cache in memory: this process can fill less than half of its %llu bytes, with a "
+               "segment for each of %u descriptors; ulimit -n raises that, up to %u",
+               (unsigned long long)size, memory->descriptors_max, 1U * RG_MEMORY_LINES);
+    }
     memory->adopting = UINT32_MAX;
-    memory->descriptors_max = descriptors_limit();
     memory->users = 1;
     pthread_mutex_init(&memory->lock, NULL);
     pthread_condattr_init(&monotonic);
@@ -316,6 +322,19 @@ static void memory_init(struct rg_memory *memory, uint64_t size)
     pthread_cond_init(&memory->more, &monotonic);
     pthread_cond_init(&memory->flushed, NULL);
     pthread_condattr_destroy(&monotonic);
+}
+
+/* A child has no lines, and would keep memory that nobody counts. What it may still read is what it
+ * has leases of. */
+static void child_begin(struct rg_fork_hook *hook)
+{
+    struct rg_memory *memory = RG_CONTAINER_OF(hook, struct rg_memory, hook);
+    for (uint32_t i = 0; i < RG_MEMORY_LINES; i++) {
+        struct rg_memory_entry *entry = memory->entries[i];
+        if (entry != NULL && entry->refs <= (entry->state != RG_MEMORY_ENTRY_GONE)) {
+            rg_memory_segment_unmap(&entry->segment);
+        }
+    }
 }
 
 /* Shared where that can be had, else of this process alone. */
@@ -347,6 +366,8 @@ int rg_memory_open(struct rg_memory **out_memory, const struct rg_memory_options
     memory->fork_generation = generation;
     memory->table.fd = -1;
     int rc = table_open(memory, options->share, why, why_size);
+    memory->hook.child = child_begin;
+    rc = rc == 0 ? rg_fork_hook_add(&memory->hook) : rc;
     if (rc == 0) {
         rc = rg_thread_start(&memory->thread, 0, rg_memory_keeper_main, memory);
     }

@@ -13,7 +13,7 @@
  * (cache/memory_table.h). What is admitted when it is full is said by cache/policy.h.
  *
  * Any thread calls what has no other rule. In a forked child only rg_memory_close may be called,
- * and leases may be released. */
+ * and leases may be read and released; the child keeps no other memory. */
 #ifndef RG_CACHE_MEMORY_H
 #define RG_CACHE_MEMORY_H
 

@@ -201,8 +201,9 @@ static void line_look(struct rg_memory *memory, uint32_t number)
     if (rc < 0) {
         rg_memory_table_let_go(&memory->table, number);
     }
+    bool is_short = rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM;
     if (rc < 0 && rc != -ENOENT && rc != -EAGAIN) {
-        *failed = line->nonce;
+        *failed = is_short ? *failed : line->nonce; /* what is short now may be there later */
         rg_memory_trouble(memory, "what another process has there cannot be used", rc);
     }
     pthread_mutex_lock(&memory->lock);

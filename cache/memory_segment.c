@@ -235,10 +235,25 @@ static int line_open(const struct rg_memory_line *line)
     int fd = rc == 0 ? link_open(0, path, O_RDONLY | O_NONBLOCK) : rc;
     rg_fd_drop(path);
     if (fd >= 0 && (fcntl(fd, F_GET_SEALS) & SEALS) != SEALS) {
+        rc = -EPERM;
+    } else if (fd >= 0) {
+        rc = file_check(fd, line->size); /* which may have changed until it was sealed */
+    }
+    if (fd >= 0 && rc < 0) {
         rg_fd_drop(fd);
-        return -EPERM;
+        return rc;
     }
     return fd;
+}
+
+/* Notes are for the index of a folder, and name no place. */
+static bool has_notes(const struct rg_cache_content *contents, uint32_t count)
+{
+    uint32_t i = 0;
+    while (i < count && !rg_cache_content_is_note(&contents[i])) {
+        i++;
+    }
+    return i < count;
 }
 
 /* The table of what is mapped, after all checks. */
@@ -263,7 +278,8 @@ static int contents_find(struct rg_memory_segment *segment,
     *out_contents = (const struct rg_cache_content *)(const void *)table;
     *out_count = trailer.count;
     segment->end = trailer.table_offset;
-    return rg_cache_table_check(&trailer, *out_contents);
+    rc = rg_cache_table_check(&trailer, *out_contents);
+    return rc == 0 && has_notes(*out_contents, *out_count) ? -EBADMSG : rc;
 }
 
 int rg_memory_segment_adopt(struct rg_memory_segment *out_segment,
@@ -288,11 +304,19 @@ int rg_memory_segment_adopt(struct rg_memory_segment *out_segment,
     return 0;
 }
 
+/* A child that is forked meanwhile finds it unmapped, and leaves alone what lies there next. */
+void rg_memory_segment_unmap(struct rg_memory_segment *segment)
+{
+    size_t mapped = segment->mapped;
+    segment->mapped = 0;
+    if (mapped > 0) {
+        (void)munmap((void *)(uintptr_t)segment->data, mapped);
+    }
+}
+
 void rg_memory_segment_close(struct rg_memory_segment *segment)
 {
-    if (segment->mapped > 0) {
-        (void)munmap((void *)(uintptr_t)segment->data, segment->mapped);
-    }
+    rg_memory_segment_unmap(segment);
     rg_fd_drop(segment->fd);
     free(segment->contents);
     *segment = (struct rg_memory_segment){.fd = -1};

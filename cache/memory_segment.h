@@ -53,6 +53,8 @@ int rg_memory_segment_seal(struct rg_memory_segment *segment);
 int rg_memory_segment_adopt(struct rg_memory_segment *out_segment,
                             const struct rg_memory_line *line,
                             const struct rg_cache_content **out_contents, uint32_t *out_count);
+/* In a forked child, which counts for nothing: nobody reads it there. Async-signal-safe. */
+void rg_memory_segment_unmap(struct rg_memory_segment *segment);
 /* Nobody reads it any more. */
 void rg_memory_segment_close(struct rg_memory_segment *segment);
 

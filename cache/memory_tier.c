@@ -33,6 +33,7 @@ void rg_memory_trouble(struct rg_memory *memory, const char *what, int error)
 /* The last entry, or lease of one, may be there after the tier was closed. */
 static void memory_free(struct rg_memory *memory)
 {
+    rg_fork_hook_remove(&memory->hook);
     rg_memory_map_fini(&memory->map);
     rg_memory_table_close(&memory->table);
     pthread_cond_destroy(&memory->more);
@@ -61,6 +62,7 @@ static void entry_end(struct rg_memory_entry *entry)
     rg_memory_table_let_go(&memory->table, entry->line);
     pthread_mutex_lock(&memory->lock);
     memory->entries[entry->line] = NULL;
+    memory->made -= entry->is_made;
     pthread_mutex_unlock(&memory->lock);
     free((void *)entry->checked);
     free(entry);
@@ -262,7 +264,7 @@ struct rg_memory_entry *rg_memory_entry_make_locked(struct rg_memory *memory)
     struct rg_memory_entry *entry = NULL;
     struct rg_cache_nonce nonce;
     uint32_t line = 0;
-    if (rg_now_ns() < memory->retry_ns) {
+    if (rg_now_ns() < memory->retry_ns || memory->made >= memory->descriptors_max) {
         return NULL;
     }
     int rc = line_claim_locked(memory, &line, &nonce);
@@ -281,7 +283,8 @@ struct rg_memory_entry *rg_memory_entry_make_locked(struct rg_memory *memory)
         memory->retry_ns = rg_now_ns() + RETRY_LATE_NS;
         return NULL;
     }
-    entry->is_owned = true;
+    entry->is_owned = entry->is_made = true;
+    memory->made++;
     return entry;
 }
 

@@ -12,6 +12,7 @@
 #include "cache/memory_map.h"
 #include "cache/memory_segment.h"
 #include "cache/memory_table.h"
+#include "runtime/fork.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -34,6 +35,7 @@ struct rg_memory_entry {
     uint32_t refs;                    /* one until it is gone, and one for each block and lease */
     uint32_t copying;                 /* records that are being written */
     bool is_owned;                    /* by this process, in the table */
+    bool is_made;                     /* by this process: its descriptor is one of `made` */
     bool is_counted;                  /* the thread's: its descriptor is one of `descriptors` */
     bool has_asked;                   /* for the segment that comes after it */
     uint64_t limit;                   /* where records end at the latest */
@@ -50,6 +52,7 @@ struct rg_memory_counters {
 };
 
 struct rg_memory {
+    struct rg_fork_hook hook;
     uint32_t fork_generation;
     uint64_t size_max, segment_size;
     struct rg_memory_counters counters;
@@ -65,6 +68,7 @@ struct rg_memory {
     uint32_t full;      /* entries in that state */
     uint32_t adopting;  /* the line that the thread is about to hold; UINT32_MAX: none */
     uint32_t users;     /* entries, and the open tier */
+    uint32_t made;      /* entries that this process has made, at most descriptors_max */
     uint64_t sealed;    /* bytes that this process has filled */
     uint64_t retry_ns;  /* no segment can be had before */
     uint64_t looked_ns; /* the thread's */

@@ -4,6 +4,8 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #define SIZE RG_MIB(64)
@@ -277,6 +279,67 @@ static void test_a_forked_child_leaves_it_alone(void)
     cache_case_close(&c);
 }
 
+static bool is_mapped(const uint8_t *data)
+{
+    unsigned char in_core;
+    uintptr_t page = (uintptr_t)data & ~(uintptr_t)4095;
+    return mincore((void *)page, 1, &in_core) == 0;
+}
+
+/* Else a worker that was forked would keep memory that no budget counts. */
+static void test_a_forked_child_keeps_only_what_it_has_leases_of(void)
+{
+    struct cache_case c;
+    struct case_key k;
+    struct rg_memory_block block;
+    cache_case_open(&c);
+    struct rg_memory *memory = memory_case_start(&c, SIZE);
+    RG_CHECK(memory_case_put(&c, memory, 1, BODY));
+    rg_memory_flush(memory);
+    RG_CHECK(memory_case_put(&c, memory, 2, BODY));
+    struct rg_lease *lease = memory_case_lease(memory, 1);
+    case_key_make(&k, 2);
+    RG_CHECK(rg_memory_find(memory, &k.key, &block));
+    const uint8_t *other = block.body;
+    rg_memory_drop(memory, &block);
+    pid_t child = fork();
+    RG_CHECK(child >= 0);
+    if (child == 0) {
+        _exit(is_mapped(lease->data) && !is_mapped(other) ? 0 : 1);
+    }
+    int status = 1;
+    RG_CHECK_EQ(waitpid(child, &status, 0), child);
+    RG_CHECK_EQ(status, 0);
+    RG_CHECK(is_mapped(other));
+    RG_CHECK_EQ(memory_case_read(&c, memory, 2, BODY), CASE_HIT);
+    rg_lease_release(lease);
+    rg_memory_close(memory);
+    cache_case_close(&c);
+}
+
+/* The program needs descriptors for other things, too. */
+static void test_it_leaves_descriptors_to_others(void)
+{
+    struct cache_case c;
+    struct rlimit before;
+    RG_CHECK_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+    struct rlimit few = {.rlim_cur = 64, .rlim_max = before.rlim_max};
+    RG_CHECK_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+    cache_case_open(&c);
+    struct rg_memory *memory = memory_case_start(&c, RG_MIB(256));
+    for (uint64_t i = 0; i < 256; i++) {
+        (void)memory_case_put(&c, memory, i, RG_CACHE_BLOCK_SIZE);
+    }
+    int fd = dup(0);
+    RG_CHECK(fd >= 0 && fd < 40);
+    close(fd);
+    RG_CHECK_EQ(memory_case_stats(memory).errors, 0);
+    RG_CHECK_EQ(memory_case_read(&c, memory, 0, RG_CACHE_BLOCK_SIZE), CASE_HIT);
+    rg_memory_close(memory);
+    cache_case_close(&c);
+    RG_CHECK_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
 /* Puts and reads until it is killed, and tells of each step. */
 static void writer_run(struct cache_case *c, int progress, uint64_t first)
 {
@@ -417,6 +480,8 @@ int main(int argc, char **argv)
         RG_TEST(test_without_the_folder_each_process_has_its_own),
         RG_TEST(test_a_damaged_record_is_a_miss),
         RG_TEST(test_a_forked_child_leaves_it_alone),
+        RG_TEST(test_a_forked_child_keeps_only_what_it_has_leases_of),
+        RG_TEST(test_it_leaves_descriptors_to_others),
         RG_TEST(test_writers_that_are_killed),
         RG_TEST(test_eight_threads),
     };

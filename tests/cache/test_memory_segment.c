@@ -148,11 +148,15 @@ static void test_what_is_something_else_is_refused(void)
 /* Sealed by somebody who wrote something else into it. */
 static void test_damaged_tables_are_refused(void)
 {
-    for (unsigned i = 0; i < 3; i++) {
+    for (unsigned i = 0; i < 4; i++) {
         struct rg_memory_segment segment = filled(4, 100);
         segment.contents[1].size += i == 0 ? RG_MIB(9) : 0;
         segment.contents[2].place = i == 1 ? 1 : segment.contents[2].place;
         segment.contents[3].hash = i == 2 ? 0 : segment.contents[3].hash;
+        if (i == 3) { /* a note of a folder's index, whose place is none in the segment */
+            segment.contents[1].size = RG_CACHE_CONTENT_NOTE | RG_CACHE_UNIT;
+            segment.contents[1].place = RG_CACHE_BLOCK_SIZE - 1;
+        }
         RG_CHECK_EQ(rg_memory_segment_seal(&segment), 0);
         struct rg_memory_line line = line_of(&segment);
         RG_CHECK_EQ(adopt(&line), -EBADMSG);
