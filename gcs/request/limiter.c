@@ -13,6 +13,14 @@ static double gap_max(const struct rg_limiter *limiter)
     return RG_MIN(RG_MAX(job_ns, (double)RG_LIMITER_GAP_NS_MAX), (double)RG_LIMITER_JOB_GAP_NS_MAX);
 }
 
+/* The longest gap after such a refusal. An outage, which 503 tell of, is no cause to ask less often
+ * than the job began: whoever waits for longer finds out later that it is over. */
+static double gap_refused_max(const struct rg_limiter *limiter, bool is_unavailable)
+{
+    double begun_ns = RG_MAX(limiter->options.job_gap_ns, (double)RG_LIMITER_GAP_NS_MAX);
+    return is_unavailable ? RG_MIN(begun_ns, gap_max(limiter)) : gap_max(limiter);
+}
+
 /* A gap is there unless the limiter is free, and ends. */
 static bool invariants(const struct rg_limiter *limiter)
 {
@@ -239,13 +247,14 @@ static bool slow_down(struct rg_limiter *limiter, bool is_unavailable, uint64_t 
 {
     bool is_free = limiter->state == RG_LIMITER_FREE;
     double was_ns = gap_at(limiter, now_ns - sent_ns);
-    double gap_ns = was_ns / (1 - cut_after(limiter->answer_count));
-    if (was_ns >= gap_max(limiter) && limiter->state == RG_LIMITER_PACED) {
+    double most_ns = gap_refused_max(limiter, is_unavailable);
+    double gap_ns = RG_MIN(was_ns / (1 - cut_after(limiter->answer_count)), most_ns);
+    if (was_ns >= most_ns && limiter->state == RG_LIMITER_PACED) {
         limiter->cut_ns = now_ns;
         limiter->answer_count = 0;
         return false;
     }
-    if (limiter->answer_count == 0 && gap_ns >= gap_max(limiter)) {
+    if (limiter->answer_count == 0 && gap_ns >= most_ns) {
         /* Once in an outage: its first refusal was a part of it, and not of a rate. */
         limiter->quick_gap_ns *= 1 - RG_LIMITER_CUT;
     }

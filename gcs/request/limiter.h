@@ -22,11 +22,12 @@
  * the rate, once for all that was sent before the last cut, and by the share of refusals since
  * then: after n answers by 1/(2n + 2), but by RG_LIMITER_CUT where that is less, and by
  * RG_LIMITER_CUT_ANSWERS / n where even that is. In an outage, where nothing is answered, the rate
- * is thus halved each time, down to one request in RG_LIMITER_GAP_NS_MAX, or in a large job in
- * RG_LIMITER_JOB_GAPS_MAX gaps of its part. Gaps vary at
- * random, so that many clients do not all ask at once when it ends. The first gap is the time of an
- * answer, divided by what is out: the rate as it was. limit_max is the number of connections. More
- * would only wait for one, and would then be sent without a gap when the service asks for less.
+ * is thus halved each time, down to one request in RG_LIMITER_GAP_NS_MAX, or in a large job to the
+ * part that it began with. Where 429 say that this is too much, gaps become RG_LIMITER_JOB_GAPS_MAX
+ * times as long. Gaps vary at random, so that many clients do not all ask at once when it ends. The
+ * first gap is the time of an answer, divided by what is out: the rate as it was. limit_max is the
+ * number of connections. More would only wait for one, and would then be sent without a gap when
+ * the service asks for less.
  *
  * Latency that rises cuts by RG_LIMITER_LATENCY_CUT: when in RG_LIMITER_WINDOW_NS the mean time to
  * the head is above RG_LIMITER_LATENCY_FACTOR times what it was in good times, and above

@@ -576,6 +576,31 @@ static void test_a_large_job_begins_with_what_a_bucket_takes(void)
     RG_CHECK_EQ(limiter.state, RG_LIMITER_FREE);
 }
 
+/* Nothing is in the way of a process that is not in a large job. */
+static void test_a_process_alone_is_fast_in_its_first_second(void)
+{
+    begin(512);
+    RG_CHECK(ask_for(RG_NS_PER_S) >= 50000);
+    RG_CHECK_EQ(limiter.state, RG_LIMITER_FREE);
+}
+
+static void test_a_large_job_in_an_outage_asks_as_often_as_at_first(void)
+{
+    begin_in_job(8192);
+    (void)ask_for(4 * RG_NS_PER_S);
+    for (unsigned i = 0; i < 100; i++) {
+        (void)refuse(RG_LIMITER_UNAVAILABLE);
+    }
+    check_near(limiter.gap_ns, limiter.options.job_gap_ns);
+    /* What is too much even then is said by 429. */
+    for (unsigned i = 0; i < 100; i++) {
+        (void)refuse(RG_LIMITER_THROTTLED);
+    }
+    check_near(limiter.gap_ns, RG_LIMITER_JOB_GAPS_MAX * limiter.options.job_gap_ns);
+    (void)refuse(RG_LIMITER_UNAVAILABLE);
+    check_near(limiter.gap_ns, RG_LIMITER_JOB_GAPS_MAX * limiter.options.job_gap_ns);
+}
+
 static void test_a_large_job_rises_only_while_it_asks(void)
 {
     begin_in_job(4096);
@@ -755,6 +780,8 @@ int main(int argc, char **argv)
         RG_TEST(test_a_refusal_of_few_says_little_about_many),
         RG_TEST(test_what_was_learned_is_forgotten_when_idle),
         RG_TEST(test_a_large_job_begins_with_what_a_bucket_takes),
+        RG_TEST(test_a_process_alone_is_fast_in_its_first_second),
+        RG_TEST(test_a_large_job_in_an_outage_asks_as_often_as_at_first),
         RG_TEST(test_a_large_job_rises_only_while_it_asks),
         RG_TEST(test_a_refusal_ends_the_rise),
         RG_TEST(test_lessons_are_the_same_up_and_down),
