@@ -11,9 +11,21 @@ static uint64_t now_of(const struct rg_fleet_job *job)
     return job->wheel->now_ns;
 }
 
+static bool is_oracle(const struct rg_fleet_job *job)
+{
+    return job->control == RG_FLEET_ORACLE;
+}
+
+/* Hedges and limits of time. */
 static bool adapts(const struct rg_fleet_job *job)
 {
     return job->control != RG_FLEET_NONE;
+}
+
+/* What the service refuses says something to the limiter. */
+static bool is_limited(const struct rg_fleet_job *job)
+{
+    return adapts(job) && !is_oracle(job);
 }
 
 static bool is_measured(const struct rg_fleet_job *job)
@@ -94,10 +106,72 @@ static void request_send(struct rg_fleet_request *request)
     }
 }
 
+static double oracle_most(const struct rg_fleet_job *job)
+{
+    return FLEET_FULL_PER_S / FLEET_PREFIX_COUNT * job->service->range_count;
+}
+
+static double oracle_gap_ns(const struct rg_fleet_limit *limit)
+{
+    return (double)RG_NS_PER_S * limit->job->rank_count /
+           (limit->oracle.per_s * FLEET_ORACLE_SHARE);
+}
+
+/* One request begins. The gap varies, so that processes do not keep one order. */
+static void oracle_begin(struct rg_fleet_limit *limit)
+{
+    struct rg_fleet_job *job = limit->job;
+    struct rg_fleet_oracle *oracle = &limit->oracle;
+    uint64_t now_ns = now_of(job), age_ns = now_ns - oracle->since_ns;
+    oracle->is_probe &=
+        (double)age_ns <= FLEET_ORACLE_PROBE_GAPS * oracle_gap_ns(limit) + (double)RG_NS_PER_S;
+    if (age_ns >= FLEET_ORACLE_PROBE_NS && oracle->per_s < oracle_most(job)) {
+        oracle->per_s *= 2;
+        oracle->since_ns = now_ns;
+        oracle->is_probe = true;
+    }
+    double part = (double)(rg_fleet_random(&job->random) >> 11) / (double)(UINT64_C(1) << 53);
+    uint64_t oldest_ns = now_ns - RG_MIN(now_ns, RG_LIMITER_BURST_NS);
+    oracle->next_ns =
+        RG_MAX(oracle->next_ns, oldest_ns) + (uint64_t)(oracle_gap_ns(limit) * (0.75 + part / 2));
+}
+
+static void oracle_refused(struct rg_fleet_limit *limit, uint64_t sent_ns)
+{
+    struct rg_fleet_oracle *oracle = &limit->oracle;
+    if (oracle->is_probe && sent_ns >= oracle->since_ns) {
+        oracle->per_s /= 2;
+        oracle->since_ns = now_of(limit->job) + FLEET_ORACLE_AGAIN_NS - FLEET_ORACLE_PROBE_NS;
+        oracle->is_probe = false;
+    }
+}
+
+static void oracle_start(struct rg_fleet_limit *limit)
+{
+    struct rg_fleet_job *job = limit->job;
+    limit->oracle.per_s = job->service->ranges[0].per_s * job->service->range_count;
+    limit->oracle.since_ns = now_of(job);
+    double part = (double)(rg_fleet_random(&job->random) >> 11) / (double)(UINT64_C(1) << 53);
+    limit->oracle.next_ns = now_of(job) + (uint64_t)(oracle_gap_ns(limit) * part);
+}
+
+static bool limit_enter(struct rg_fleet_limit *limit, uint64_t now_ns)
+{
+    if (!is_oracle(limit->job)) {
+        return rg_limiter_enter(&limit->limiter, now_ns);
+    }
+    if (now_ns < limit->oracle.next_ns || !rg_limiter_enter(&limit->limiter, now_ns)) {
+        return false;
+    }
+    oracle_begin(limit);
+    return true;
+}
+
 static void alarm_set(struct rg_fleet_limit *limit)
 {
     struct rg_fleet_wheel *wheel = limit->job->wheel;
     uint64_t next_ns = rg_limiter_next_ns(&limit->limiter, wheel->now_ns);
+    next_ns = RG_MAX(next_ns, limit->oracle.next_ns);
     if (next_ns != UINT64_MAX) {
         rg_fleet_cancel(wheel, &limit->alarm);
         rg_fleet_set(wheel, &limit->alarm, next_ns);
@@ -107,7 +181,7 @@ static void alarm_set(struct rg_fleet_limit *limit)
 static void limit_pump(struct rg_fleet_limit *limit)
 {
     uint64_t now_ns = now_of(limit->job);
-    while (!rg_list_empty(&limit->waiting) && rg_limiter_enter(&limit->limiter, now_ns)) {
+    while (!rg_list_empty(&limit->waiting) && limit_enter(limit, now_ns)) {
         request_send(request_of(rg_list_pop_front(&limit->waiting)));
     }
     if (!rg_list_empty(&limit->waiting)) {
@@ -125,7 +199,7 @@ static void request_enter(struct rg_fleet_request *request)
 {
     struct rg_fleet_limit *limit = request->rank->limit;
     request->state = RG_FLEET_WAITING;
-    if (rg_list_empty(&limit->waiting) && rg_limiter_enter(&limit->limiter, now_of(limit->job))) {
+    if (rg_list_empty(&limit->waiting) && limit_enter(limit, now_of(limit->job))) {
         request_send(request);
         return;
     }
@@ -186,6 +260,8 @@ static void request_answered(struct rg_fleet_request *request)
         rg_quantile_add(&rank->heads, elapsed_ns);
         rg_stall_head(&rank->stall, elapsed_ns, &rank->heads);
         rg_hedge_answer(&rank->hedge, elapsed_ns, &rank->heads);
+    }
+    if (is_limited(rank->job)) {
         (void)rg_limiter_latency(&rank->limit->limiter, elapsed_ns, now_ns);
     }
 }
@@ -205,8 +281,10 @@ static void request_leave(struct rg_fleet_request *request, enum rg_fleet_answer
     enum rg_limiter_outcome outcome = RG_LIMITER_BROKEN;
     if (answer == RG_FLEET_OK) {
         outcome = RG_LIMITER_ANSWERED;
-    } else if (answer != RG_FLEET_SILENCE && adapts(limit->job)) {
+    } else if (answer != RG_FLEET_SILENCE && is_limited(limit->job)) {
         outcome = answer == RG_FLEET_429 ? RG_LIMITER_THROTTLED : RG_LIMITER_UNAVAILABLE;
+    } else if (answer != RG_FLEET_SILENCE && is_oracle(limit->job)) {
+        oracle_refused(limit, request->sent_ns);
     }
     (void)rg_limiter_leave(&limit->limiter, outcome, request->sent_ns, now_of(limit->job));
     if (!rg_list_empty(&limit->waiting)) {
@@ -294,7 +372,7 @@ static void second_fire(struct rg_fleet_event *event)
 static void request_is_late(struct rg_fleet_request *request)
 {
     struct rg_fleet_rank *rank = request->rank;
-    if (rank->limit->limiter.state != RG_LIMITER_FREE ||
+    if (rank->limit->limiter.state != RG_LIMITER_FREE || is_oracle(rank->job) ||
         request->retry.failures + 1 >= request->retry.policy.attempts_max ||
         !rg_hedge_allow(&rank->hedge, &rank->budget, request->in_time, rank->sent_count - 1)) {
         return;
@@ -368,6 +446,9 @@ static void start_fire(struct rg_fleet_event *event)
             limit->options.rate = &limit->rate;
         }
         rg_limiter_init(&limit->limiter, &limit->options, now_of(rank->job));
+        if (is_oracle(rank->job)) {
+            oracle_start(limit);
+        }
     }
     if (rank->job->control == RG_FLEET_TOLD) {
         meeting_fire(&rank->meeting);
@@ -381,7 +462,7 @@ void rg_fleet_limit_init(struct rg_fleet_limit *limit, struct rg_fleet_job *job,
 {
     limit->options.limit_max = FLEET_CONNECTIONS * ranks;
     limit->options.seed = rg_fleet_random(&job->random);
-    uint32_t processes = adapts(job) ? job->rank_count / ranks : 0;
+    uint32_t processes = is_limited(job) ? job->rank_count / ranks : 0;
     limit->options.job_gap_ns = rg_limiter_job_gap_ns(processes, 1, RG_RATE_RAMP_READS_PER_S);
     if (job->control == RG_FLEET_RAMP) {
         limit->ramp = (double)RG_RATE_RAMP_READS_PER_S * ranks / job->rank_count;

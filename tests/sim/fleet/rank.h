@@ -24,6 +24,7 @@ enum rg_fleet_control {
     RG_FLEET_OWN,      /* a limiter in each process, which is told nothing: sharing=False */
     RG_FLEET_TOLD,     /* the default: as OWN, and the processes of a host tell each other */
     RG_FLEET_SHARED,   /* one limiter for the processes of a host, as if they were one */
+    RG_FLEET_ORACLE,   /* no limiter: it knows the model, and probes when the bucket may double */
     RG_FLEET_CONTROL_COUNT,
 };
 
@@ -37,6 +38,16 @@ struct rg_fleet_counts {
     uint64_t lost; /* ended by us: of a hedge and its request, one */
 };
 
+/* What no client has: the bucket's first rate, how many share it, and when each range of names may
+ * have doubled. It asks for FLEET_ORACLE_SHARE of its equal part, and probes whether the bucket has
+ * doubled by doubling its own rate. A 429 soon after takes that back for a while. */
+struct rg_fleet_oracle {
+    double per_s;      /* of all of the bucket */
+    uint64_t since_ns; /* since when it is believed */
+    uint64_t next_ns;
+    bool is_probe; /* the rate is that of a probe that has not lasted yet */
+};
+
 /* Who may begin: of a rank, or of the ranks of a host. */
 struct rg_fleet_limit {
     struct rg_limiter limiter;
@@ -46,6 +57,7 @@ struct rg_fleet_limit {
     struct rg_limiter_options options;
     struct rg_rate rate; /* where there is a ramp */
     double ramp;         /* where it begins; 0: there is none */
+    struct rg_fleet_oracle oracle;
     bool is_begun;
 };
 

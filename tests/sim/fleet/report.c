@@ -1,7 +1,7 @@
 /* The tables of docs/internals/fleet.md, as that page has them, or what happened in each second.
  * usage: fleet-report [--series] [--control NAME] [HOSTS]...
  *   --series        instead of tables: CSV, a line for each second of each life
- *   --control NAME  none, ramp, own, default or shared alone
+ *   --control NAME  none, ramp, own, default, shared or oracle alone
  * Each run is independent, so that a row is the same whatever else is asked for. */
 #include "tests/sim/fleet/fleet.h"
 
@@ -14,7 +14,7 @@
 
 static const char *const control_names[RG_FLEET_CONTROL_COUNT] = {
     [RG_FLEET_NONE] = "none",    [RG_FLEET_RAMP] = "ramp",     [RG_FLEET_OWN] = "own",
-    [RG_FLEET_TOLD] = "default", [RG_FLEET_SHARED] = "shared",
+    [RG_FLEET_TOLD] = "default", [RG_FLEET_SHARED] = "shared", [RG_FLEET_ORACLE] = "oracle",
 };
 static const char *const sizes[] = {"1", "8", "64", "512", "4096"};
 /* Beyond that it takes many minutes, and says the same. */
