@@ -101,9 +101,13 @@ int core_session_note(struct core_session *session)
 
 PyObject *core_error_new(PyObject *uri, const struct rg_completion *completion)
 {
-    const char *detail = completion->detail;
+    /* A server's words, cut where there is no more room: any bytes. */
+    const char *told = completion->detail;
+    PyObject *detail = told != NULL
+                           ? PyUnicode_DecodeUTF8(told, (Py_ssize_t)strlen(told), "replace")
+                           : Py_NewRef(Py_None);
     PyObject *error =
-        PyObject_CallFunction(make_error, "Ossiiz", uri, rg_status_name(completion->status),
+        PyObject_CallFunction(make_error, "OssiiN", uri, rg_status_name(completion->status),
                               rg_status_text(completion->status), (int)completion->http_status,
                               (int)completion->os_error, detail);
     rg_lease_release(completion->lease);

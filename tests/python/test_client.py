@@ -41,6 +41,12 @@ class One(unittest.TestCase):
             self.assertEqual(len(client.list("gs://new/a/")), 1)
             self.assertEqual(len(client.list("gs://data/")), support.COUNT)
 
+    def test_errors_whose_text_is_cut_within_a_character(self):
+        with support.client() as one:
+            for before in ("", "x", "xx"):
+                with self.assertRaises(ringest.NotFoundError):
+                    one.get(f"gs://data/{before}{'日' * 340}")
+
     def test_ranges_of_one_object(self):
         with support.client() as client:
             whole = bytes(client.get(support.uri(1)))
