@@ -127,9 +127,14 @@ def explain(sums: tuple[int, int, int, tuple[int, ...]], busy: float, ahead: str
     """Of what Reader.steps gave. `ahead` names the option that limits how much is read ahead."""
     steps, away_ns, inside_ns, slept_ns = sums
     parts = {name: ns / _NS_PER_S for name, ns in zip(_core.stages, slept_ns)}
-    # A sleep that one step could not explain, the next may have.
-    other = max(parts.pop("none"), 0.0)
     consumer, wait = away_ns / _NS_PER_S, inside_ns / _NS_PER_S
+    # A sleep that one step could not explain, the next may have: then that is below 0, and so much of the causes is of
+    # sleeps before these steps.
+    other, known = parts.pop("none"), sum(parts.values())
+    if known > 0:
+        share = min(max(min(known + other, wait), 0.0) / known, 1.0)
+        parts = {name: seconds * share for name, seconds in parts.items()}
+    other = min(max(other, 0.0), max(wait - sum(parts.values()), 0.0))
     parts[_DECODE] = max(wait - sum(parts.values()) - other, 0.0)
     parts[_OTHER] = other
     seconds = consumer + wait
