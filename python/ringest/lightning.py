@@ -399,13 +399,15 @@ class Monitor(Callback):
         self._seen: Scalars | None = None
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        step = trainer.global_step
+        self._step = step = trainer.global_step
         self._seen = Scalars(_Nowhere(), self._client, self._prefix, step, dataset=self._dataset)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        step = trainer.global_step
-        if self._seen is None or step % trainer.log_every_n_steps != 0:
+        step, every = trainer.global_step, trainer.log_every_n_steps
+        # Batches whose gradients are accumulated make one step. Lightning logs nothing where `every` is 0.
+        if self._seen is None or step == self._step or every == 0 or step % every != 0:
             return
+        self._step = step
         found = {self._prefix + name: value for name, value in self._seen.write(step).items()}
         for logger in trainer.loggers:
             logger.log_metrics(found, step=step)

@@ -6,6 +6,7 @@ import os
 import pickle
 import tempfile
 import threading
+import types
 import unittest
 import unittest.mock
 import warnings
@@ -460,6 +461,24 @@ class Monitored(unittest.TestCase):
             self.assertGreater(names["ringest/wait_decode_ms"], 0)
             self.assertIn("ringest/retries", names)
         self.assertGreater(sum(names["ringest/megabytes_per_s"] for names in ours.values()), 0)
+
+    def test_each_step_once_and_none_where_lightning_logs_none(self):
+        class Logger:
+            def __init__(self):
+                self.steps = []
+
+            def log_metrics(self, metrics, step):
+                self.steps.append(step)
+
+        for every, expected in ((2, [2, 4]), (0, [])):
+            logger = Logger()
+            trainer = types.SimpleNamespace(global_step=0, log_every_n_steps=every, loggers=[logger])
+            monitor = Monitor()
+            monitor.on_train_start(trainer, None)
+            for batch in range(1, 9):  # two make a step
+                trainer.global_step = batch // 2
+                monitor.on_train_batch_end(trainer, None, None, None, batch - 1)
+            self.assertEqual(logger.steps, expected)
 
 
 if __name__ == "__main__":
