@@ -1,6 +1,8 @@
 /* Events of a trace: see tracing.h. */
 #include "runtime/tracing.h"
 
+#include "runtime/fork.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
@@ -21,7 +23,8 @@ struct record {
 
 _Atomic bool rg_tracing_on;
 static struct {
-    pthread_mutex_t lock; /* of the next three */
+    struct rg_fork_hook fork_hook; /* while ON */
+    pthread_mutex_t lock;          /* of the next two */
     enum tracing_state state;
     uint32_t mapped; /* records */
     _Atomic uint32_t generation;
@@ -48,7 +51,7 @@ static void state_enter(enum tracing_state state)
 static struct record *record_take(void)
 {
     uint32_t generation = atomic_load_explicit(&tracing.generation, memory_order_acquire);
-    uint64_t max = atomic_load_explicit(&tracing.max, memory_order_relaxed);
+    uint64_t max = atomic_load_explicit(&tracing.max, memory_order_acquire); /* before records */
     bool is_used_up = places.next == places.end || places.generation != generation;
     if (is_used_up && atomic_load_explicit(&tracing.taken, memory_order_relaxed) < max) {
         places.generation = generation;
@@ -85,19 +88,41 @@ void rg_tracing_sleep(uint64_t began_ns, uint64_t ended_ns)
     rg_tracing_add(&event);
 }
 
-/* Zeroed memory for so many records: what there is, or new. */
+/* Gives back the pages: zeroed when they are used again. Async-signal-safe. */
+static int pages_free(void)
+{
+    struct record *records = atomic_load(&tracing.records);
+    size_t size = tracing.mapped * sizeof(*records);
+    return size == 0 || madvise(records, size, MADV_DONTNEED) == 0 ? 0 : -errno;
+}
+
+/* In a child, which has none of the threads that write events: the trace is its parent's. */
+static void forked(struct rg_fork_hook *hook)
+{
+    (void)hook;
+    tracing.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    if (tracing.state == ON) {
+        (void)pages_free();
+        state_enter(ENDED);
+        state_enter(OFF);
+    }
+}
+
+/* Zeroed memory for so many records: what there is, or new. Huge pages, where the system has them,
+ * spare the loops a fault for each 30 events. */
 static int memory_prepare(uint32_t events_max)
 {
     size_t size = events_max * sizeof(struct record);
-    if (events_max <= tracing.mapped) {
-        struct record *records = atomic_load(&tracing.records);
-        return madvise(records, tracing.mapped * sizeof(*records), MADV_DONTNEED) == 0 ? 0 : -errno;
+    int rc = pages_free();
+    if (rc < 0 || events_max <= tracing.mapped) {
+        return rc;
     }
     void *records = mmap(NULL, size, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (records == MAP_FAILED) {
         return -ENOMEM;
     }
+    (void)madvise(records, size, MADV_HUGEPAGE);
     atomic_store(&tracing.records, records);
     tracing.mapped = events_max;
     return 0;
@@ -109,6 +134,10 @@ int rg_tracing_begin(uint32_t events_max)
     bool is_on = tracing.state == ON;
     events_max = RG_MIN(RG_MAX(events_max, (uint32_t)GROUP), EVENTS_MAX);
     int rc = is_on ? -EBUSY : memory_prepare(events_max);
+    if (rc == 0) {
+        tracing.fork_hook.child = forked;
+        rc = rg_fork_hook_add(&tracing.fork_hook);
+    }
     if (rc == 0) {
         atomic_store(&tracing.max, events_max);
         atomic_store(&tracing.taken, 0);
@@ -125,6 +154,7 @@ int rg_tracing_end(uint32_t *out_count, uint64_t *out_dropped)
     pthread_mutex_lock(&tracing.lock);
     bool is_on = tracing.state == ON;
     if (is_on) {
+        rg_fork_hook_remove(&tracing.fork_hook);
         state_enter(ENDED);
         uint64_t taken = atomic_load(&tracing.taken);
         *out_count = (uint32_t)RG_MIN(taken, (uint64_t)atomic_load(&tracing.max));
@@ -151,7 +181,7 @@ void rg_tracing_free(void)
 {
     pthread_mutex_lock(&tracing.lock);
     if (tracing.state == ENDED) {
-        (void)memory_prepare(0);
+        (void)pages_free();
         state_enter(OFF);
     }
     pthread_mutex_unlock(&tracing.lock);

@@ -2,6 +2,8 @@
  *
  *   OFF --begin--> ON --end--> ENDED --free, or begin--> OFF, ON
  *
+ * A child of fork() begins at OFF where its parent is at ON.
+ *
  * Who writes takes places in groups, so that threads do not share a counter at each event, and an
  * event counts when its time is there, which is written last. A thread that is late may still write
  * after the end: so the memory stays mapped for good, and only its pages are given back.

@@ -105,10 +105,18 @@ static struct rg_trace_event event_of(const struct rg_request *request, const ch
 /* The end of "bucket/object", which is what differs. */
 static void name_write(const struct rg_request *request, char out[static RG_TRACE_NAME_SIZE])
 {
-    char text[sizeof(request->bucket) + sizeof(request->object)];
-    int size = snprintf(text, sizeof(text), "%s/%s", request->bucket, request->object);
-    int skipped = RG_MAX(size - (RG_TRACE_NAME_SIZE - 1), 0);
-    strcpy(out, text + skipped);
+    size_t room = RG_TRACE_NAME_SIZE - 1, size = strlen(request->object);
+    const char *object = request->object + (size > room ? size - room : 0);
+    while (object > request->object && ((uint8_t)*object & 0xc0) == 0x80) {
+        object++; /* the rest of a character of UTF-8 that is cut */
+    }
+    if (object == request->object && size < room) {
+        size_t bucket_size = strlen(request->bucket), taken = RG_MIN(bucket_size, room - size - 1);
+        memcpy(out, request->bucket + bucket_size - taken, taken);
+        out[taken] = '/';
+        out += taken + 1;
+    }
+    strcpy(out, object);
 }
 
 void rg_trace_stage(const struct rg_request *request, uint8_t stage)

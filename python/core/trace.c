@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <ringest/trace.h>
+#include <string.h>
 
 PyObject *core_trace_begin(PyObject *module, PyObject *number)
 {
@@ -22,10 +23,12 @@ PyObject *core_trace_begin(PyObject *module, PyObject *number)
 
 static PyObject *event_tuple(const struct rg_trace_event *event)
 {
-    return Py_BuildValue("(KKKKzsIIs)", (unsigned long long)event->at_ns,
+    /* Names of programs in C may be other than UTF-8. */
+    PyObject *name = PyUnicode_DecodeUTF8(event->name, (Py_ssize_t)strlen(event->name), "replace");
+    return Py_BuildValue("(KKKKzsIIN)", (unsigned long long)event->at_ns,
                          (unsigned long long)event->took_ns, (unsigned long long)event->request,
                          (unsigned long long)event->connection, event->operation, event->what,
-                         (unsigned)event->thread, (unsigned)event->attempts, event->name);
+                         (unsigned)event->thread, (unsigned)event->attempts, name);
 }
 
 /* A list of what is there; NULL with an exception. */

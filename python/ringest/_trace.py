@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import time
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 from ringest import _core
 from ringest._log import logger
@@ -148,7 +149,8 @@ class trace:
     memory: bytes for what is written down, 136 for each of about five events of a request. When it is full, what comes
     later is left out, and a line of the log (level warning) says how much; so does `dropped`, after the block. The memory is given
     back at the end. Requests that began before the block are left out, and of those that did not end in it, what they
-    were at last. RuntimeError or OSError: there is another trace.
+    were at last. A child that is forked in the block is not in the trace, and may begin its own. OSError, before the
+    block: `path` cannot be written, or there is another trace.
     """
 
     __module__ = "ringest"
@@ -159,23 +161,37 @@ class trace:
         self.dropped = 0
 
     def __enter__(self) -> trace:
-        self._clock = _Clock()
+        self._clock, self._pid = _Clock(), os.getpid()
         _core.trace_begin(self._events)
+        try:
+            self._file = open(self._path, "w", encoding="utf-8")
+        except BaseException:
+            _core.trace_end()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        found, self.dropped = _core.trace_end()
-        slices = _Slices(self._clock)
-        events = [made for event in sorted(found, key=lambda found: found[0]) for made in slices.of(_Event(*event))]
-        document = {
-            "displayTimeUnit": "ms",
-            "baseTimeNanoseconds": self._clock.base_ns,
-            "traceEvents": [*slices.names(), *events],
-            "otherData": {"ringest": _core.version, "dropped": self.dropped},
-        }
-        with open(self._path, "w", encoding="utf-8") as file:
-            json.dump(document, file)
+        if os.getpid() != self._pid:
+            return  # a child that was forked in the block: the trace is its parent's
+        with self._file as file:
+            found, self.dropped = _core.trace_end()
+            self._write(file, found)
         if self.dropped:
             logger.warning("%s lacks %d events: give trace(memory=) more", self._path, self.dropped)
+
+    def _write(self, file: TextIO, found: list[Any]) -> None:
+        """One event after the other: all of them together would take many times the memory of the trace."""
+        head = {
+            "displayTimeUnit": "ms",
+            "baseTimeNanoseconds": self._clock.base_ns,
+            "otherData": {"ringest": _core.version, "dropped": self.dropped},
+        }
+        slices = _Slices(self._clock)
+        found.sort(key=lambda event: event[0])
+        made = (made for event in found for made in slices.of(_Event(*event)))
+        file.write(json.dumps(head)[:-1] + ', "traceEvents": [')
+        for number, event in enumerate(itertools.chain(made, slices.names())):
+            file.write((",\n" if number else "\n") + json.dumps(event))
+        file.write("\n]}\n")

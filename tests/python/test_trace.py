@@ -91,6 +91,39 @@ class Traced(unittest.TestCase):
         self.assertEqual(self.read()["otherData"]["dropped"], traced.dropped)
         self.assertIn(f"lacks {traced.dropped} events", told.output[-1])
 
+    def test_long_names_are_cut_between_characters(self):
+        names = [prefix + letter * 25 + end for prefix in ("x", "xy") for letter in "ä日😀" for end in ("", '"\\')]
+        names = [name * 4 for name in names]
+        with ringest.Client(*self.place, hedging=False) as one, ringest.trace(self.path):
+            for name in names:
+                with self.assertRaises(ringest.NotFoundError):
+                    one.get(f"gs://data/{name}")
+        found = [event["args"]["object"] for event in self.events("b") if "status" in event["args"]]
+        self.assertEqual(len(found), len(names))
+        for shown, name in zip(found, names):
+            self.assertTrue(name.endswith(shown))
+            self.assertGreaterEqual(len(shown.encode()), 68)
+
+    def test_a_path_that_cannot_be_written_is_told_before_the_block(self):
+        for _ in range(2):  # and no trace is left behind
+            with self.assertRaises(FileNotFoundError), ringest.trace(self.path + "/none"):
+                self.fail("the block runs")
+
+    def test_a_child_leaves_the_trace_to_its_parent(self):
+        with ringest.Client(*self.place, hedging=False) as one:
+            with ringest.trace(self.path) as traced:
+                one.get("gs://data/x-00000000")
+                child = os.fork()
+                if child == 0:
+                    with ringest.trace(self.path + ".child"):
+                        traced.__exit__(None, None, None)
+                    os._exit(0)
+                self.assertEqual(os.waitpid(child, 0)[1], 0)
+                self.assertEqual(os.path.getsize(self.path), 0)
+                one.get("gs://data/x-00000001")
+        found = {event["args"]["object"] for event in self.events("b") if "status" in event["args"]}
+        self.assertEqual(found, {"data/x-00000000", "data/x-00000001"})
+
     def test_one_at_a_time(self):
         with ringest.trace(self.path):
             with self.assertRaisesRegex(Exception, "there is a trace already"):

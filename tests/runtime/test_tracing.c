@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define THREADS 4
 #define EACH 1000
@@ -101,12 +103,35 @@ static void test_the_next_trace_has_nothing_of_the_last(void)
     rg_tracing_free();
 }
 
+static void test_a_child_is_not_in_its_parents_trace(void)
+{
+    uint32_t count;
+    uint64_t dropped;
+    RG_CHECK_EQ(rg_tracing_begin(1000), 0);
+    add(1, "");
+    pid_t child = fork();
+    if (child == 0) {
+        bool is_off = !rg_tracing_is_on() && rg_tracing_end(&count, &dropped) == -EINVAL;
+        bool begins = rg_tracing_begin(2000) == 0 && rg_tracing_end(&count, &dropped) == 0;
+        _exit(is_off && begins && count == 0 ? 0 : 1);
+    }
+    int status;
+    RG_CHECK_EQ(waitpid(child, &status, 0), child);
+    RG_CHECK_EQ(status, 0);
+    add(2, "");
+    RG_CHECK_EQ(rg_tracing_end(&count, &dropped), 0);
+    struct rg_trace_event event;
+    RG_CHECK(rg_tracing_get(0, &event) && rg_tracing_get(1, &event));
+    rg_tracing_free();
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
         RG_TEST(test_threads_write_side_by_side),
         RG_TEST(test_what_has_no_room_is_counted),
         RG_TEST(test_the_next_trace_has_nothing_of_the_last),
+        RG_TEST(test_a_child_is_not_in_its_parents_trace),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }
