@@ -108,8 +108,7 @@ static void forked(struct rg_fork_hook *hook)
     }
 }
 
-/* Zeroed memory for so many records: what there is, or new. Huge pages, where the system has them,
- * spare the loops a fault for each 30 events. */
+/* Zeroed memory for so many records: what there is, or new. */
 static int memory_prepare(uint32_t events_max)
 {
     size_t size = events_max * sizeof(struct record);
@@ -122,7 +121,6 @@ static int memory_prepare(uint32_t events_max)
     if (records == MAP_FAILED) {
         return -ENOMEM;
     }
-    (void)madvise(records, size, MADV_HUGEPAGE);
     atomic_store(&tracing.records, records);
     tracing.mapped = events_max;
     return 0;
