@@ -1,6 +1,6 @@
-/* Probes (USDT) of the provider "ringest", for bpftrace, perf and SystemTap: a `nop` each, and a note
- * in the program that says where it is and where its arguments are. ringest(1) lists them. Without
- * systemtap's header they are left out. */
+/* Probes (USDT) of the provider "ringest", for bpftrace, perf and SystemTap: a `nop` each, and a
+ * note in the program that says where it is and where its arguments are. ringest(1) lists them.
+ * Without systemtap's header they are left out. */
 #ifndef RG_RUNTIME_PROBE_H
 #define RG_RUNTIME_PROBE_H
 
