@@ -29,6 +29,9 @@ with needs(__name__, "torch_checkpointing"):
 
 __all__ = ["Storage", "StorageConfig"]
 
+# The URI of an object, and its generation.
+_Found = tuple[str, int]
+
 # Copies and removals that the service is asked for at once.
 _REQUESTS = 32
 
@@ -52,6 +55,7 @@ class Storage(base.Storage):
     Directories are renamed by copies within the service. No object is replaced by that: if any is at the destination,
     FileExistsError is raised, and nothing is removed. The checkpoint's metadata comes last, so that a rename that was
     interrupted leaves no checkpoint that looks complete. Only what was copied is removed, in the generation that was.
+    Where directories are removed, also those that were renamed, the metadata goes first, for the same reason.
 
     Errors are those of ringest, of which NotFoundError is a FileNotFoundError. Any thread may use it.
     """
@@ -105,9 +109,9 @@ class Storage(base.Storage):
         if source != target:
             self._remove([(source, generation)])
 
-    def _rename_all(self, found: list[tuple[str, int]], source: str, target: str) -> None:
-        last = [each for each in found if each[0].rpartition("/")[2] == METADATA_FILE_NAME]
-        for part in [each for each in found if each not in last], last:
+    def _rename_all(self, found: list[_Found], source: str, target: str) -> None:
+        metadata, others = _by_kind(found)
+        for part in others, metadata:
             calls = (
                 (uri, "copy", (uri, target + uri[len(source) :]), {"generation": generation, "if_generation_match": 0})
                 for uri, generation in part
@@ -139,17 +143,26 @@ class Storage(base.Storage):
     def remap_path(self, path: Path) -> str:
         return _uri(path)
 
-    def _below(self, path: Path) -> list[tuple[str, int]]:
+    def _below(self, path: Path) -> list[_Found]:
         """URIs and generations of what is in a directory, and in those in it."""
         bucket, _, _ = _uri(path).removeprefix("gs://").partition("/")
         return [(f"gs://{bucket}/{name}", generation) for name, _, generation in self._client.list(_uri(path) + "/")]
 
-    def _remove(self, objects: Iterable[tuple[str, int]]) -> None:
+    def _remove(self, objects: Iterable[_Found]) -> None:
         """What was replaced meanwhile stays, and what is gone is."""
-        calls = ((uri, "delete", (uri,), {"if_generation_match": generation}) for uri, generation in objects)
-        for _, _, error in self._client._bulk(calls, _REQUESTS):
-            if error is not None and not isinstance(error, (NotFoundError, PreconditionError)):
-                raise error
+        for part in _by_kind(objects):
+            calls = ((uri, "delete", (uri,), {"if_generation_match": generation}) for uri, generation in part)
+            for _, _, error in self._client._bulk(calls, _REQUESTS):
+                if error is not None and not isinstance(error, (NotFoundError, PreconditionError)):
+                    raise error
+
+
+def _by_kind(objects: Iterable[_Found]) -> tuple[list[_Found], list[_Found]]:
+    """Metadata of checkpoints, without which they are none, and all else."""
+    kinds: tuple[list[_Found], list[_Found]] = ([], [])
+    for each in objects:
+        kinds[each[0].rpartition("/")[2] != METADATA_FILE_NAME].append(each)
+    return kinds
 
 
 def _uri(path: Path) -> str:

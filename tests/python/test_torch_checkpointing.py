@@ -6,6 +6,7 @@ import os
 import pathlib
 import pickle
 import unittest
+from unittest import mock
 
 import torch
 from torch_checkpointing import CheckpointManager
@@ -135,6 +136,25 @@ class Renames(Emulated):
         there = self.there()
         self.assertEqual({name for name in there if name.startswith("s/")}, {"s/a", "s/metadata.pkl", "s/z"})
         self.assertNotIn("t/metadata.pkl", there)
+
+    def test_a_removal_that_is_interrupted_leaves_nothing_complete(self):
+        for remove in (lambda s, t: self.storage.rename(s, t), lambda s, _: self.storage.rmdir(s)):
+            self.setUp()
+            self.storage.write(self.root / "s" / "metadata.pkl", b"m")
+            self.put(s_a="1", s_z="2")
+            bulk, removals = self.client._bulk, []
+
+            def until_second_removal(calls, requests, bulk=bulk, removals=removals):
+                calls = list(calls)
+                removals.extend(["delete"] * (calls[0][1] == "delete"))
+                if len(removals) > 1:
+                    raise KeyboardInterrupt
+                return bulk(calls, requests)
+
+            with mock.patch.object(self.client, "_bulk", until_second_removal), self.assertRaises(KeyboardInterrupt):
+                remove(self.root / "s", self.root / "t")
+            left = {name for name in self.there() if name.startswith("s/")}
+            self.assertEqual(left, {"s/a", "s/z"})
 
 
 def state(step):
