@@ -1,0 +1,171 @@
+"""The document of a benchmark: what is written is read again, and what is broken is refused with file and field."""
+
+import copy
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from ringest.bench import machine, result
+
+GOOD = {
+    "format": "ringest-bench/1",
+    "made": "2026-11-24T08:00:00Z",
+    "command": ["ringest", "bench", "run"],
+    "endpoint": "https://localhost:1",
+    "machine": {"cpu": "Some CPU", "cpus": 2, "memory_bytes": 1 << 34, "kernel": "6.1", "hypervisor": None},
+    "versions": {"ringest": "0.1.0"},
+    "a later field": {"ignored": True},
+    "rows": [
+        {
+            "workload": "get-4k",
+            "client": "ringest",
+            "parameters": {"connections": 16},
+            "error": None,
+            "rounds": [
+                {
+                    "seconds": 1,
+                    "operations": 1000,
+                    "bytes": 4096000,
+                    "cpu_user_seconds": 0.25,
+                    "cpu_system_seconds": 0.5,
+                    "latency": {
+                        "unit": "ns",
+                        "counts": [[1000, 3], [2000, 0], [3000, 997]],
+                        "from": "sent",
+                        "max": 2900,
+                    },
+                    "series": [{"at_seconds": 0.5, "operations": 400}, {"at_seconds": 1, "operations": 600}],
+                    "phases": [{"name": "warm-up", "seconds": 0.5}],
+                    "metrics": {"au": 0.93, "growth_mib": -0.5},
+                    "also later": 1,
+                }
+            ],
+        },
+        {"workload": "get-4k", "client": "another", "error": "another is not installed"},
+    ],
+}
+FIRST = ("rows", 0, "rounds", 0)
+# (where, what to put there, what the error must say after the name of the file)
+MISSING = object()
+BROKEN = (
+    (("format",), "ringest-bench/2", 'format: must be "ringest-bench/1", is "ringest-bench/2"'),
+    (("format",), MISSING, 'format: must be "ringest-bench/1", is null'),
+    (("rows",), MISSING, "rows: is missing"),
+    (("rows",), {"a": 1}, 'rows: must be a list, is {"a": 1}'),
+    (("rows", 0), None, "rows[0]: must be an object, is null"),
+    (("rows", 1, "client"), 7, "rows[1].client: must be a text, is 7"),
+    (("rows", 1, "error"), None, "rows[1].rounds: is empty"),
+    ((*FIRST, "seconds"), MISSING, "rows[0].rounds[0].seconds: is missing"),
+    ((*FIRST, "seconds"), "1 s", 'rows[0].rounds[0].seconds: must be a number, is "1 s"'),
+    ((*FIRST, "operations"), -1, "rows[0].rounds[0].operations: must not be negative, is -1"),
+    ((*FIRST, "operations"), 1.5, "rows[0].rounds[0].operations: must be a whole number, is 1.5"),
+    ((*FIRST, "operations"), True, "rows[0].rounds[0].operations: must be a whole number, is true"),
+    ((*FIRST, "cpu_user_seconds"), 10**400, "rows[0].rounds[0].cpu_user_seconds: is too large a number"),
+    ((*FIRST, "latency", "unit"), "ms", 'rows[0].rounds[0].latency.unit: is "ms"'),
+    ((*FIRST, "latency", "from"), "later", 'rows[0].rounds[0].latency.from: is "later"'),
+    ((*FIRST, "latency", "counts", 1), [2000], "latency.counts[1]: must have 2 members, has 1"),
+    ((*FIRST, "latency", "counts", 2), [2000, 1], "latency.counts[2]: has the bound 2,000 after 2,000"),
+    ((*FIRST, "series", 1, "at_seconds"), 0.1, "series[1].at_seconds: is 0.1 after 0.5; must ascend"),
+    ((*FIRST, "metrics", "au"), "high", 'rows[0].rounds[0].metrics["au"]: must be a number, is "high"'),
+    (("machine", "cpus"), "two", 'machine.cpus: must be a whole number, is "two"'),
+    (("made",), "yesterday", 'made: is "yesterday", must be a time'),
+)
+
+
+def changed(path, value):
+    document = copy.deepcopy(GOOD)
+    at = document
+    for step in path[:-1]:
+        at = at[step]
+    if value is MISSING:
+        del at[path[-1]]
+    else:
+        at[path[-1]] = value
+    return json.dumps(document)
+
+
+class Result(unittest.TestCase):
+    def setUp(self):
+        self.folder = self.enterContext(tempfile.TemporaryDirectory())
+        self.path = os.path.join(self.folder, "result.json")
+
+    def save(self, text):
+        with open(self.path, "wb") as file:
+            file.write(text if isinstance(text, bytes) else text.encode())
+        return self.path
+
+    def refused(self, text):
+        with self.assertRaises(result.ResultError) as caught:
+            result.read(self.save(text))
+        said = str(caught.exception)
+        self.assertTrue(said.startswith(self.path + ": "), said)
+        return said
+
+    def test_what_was_written_is_read_again(self):
+        document = result.read(self.save(json.dumps(GOOD)))
+        first = document.rows[0].rounds[0]
+        self.assertEqual((first.seconds, first.operations, first.cpu_seconds), (1.0, 1000, 0.75))
+        self.assertEqual((first.latency.total, first.latency.origin), (1000, "sent"))
+        self.assertEqual((first.requests, first.errors, document.rows[1].rounds), (None, 0, []))
+        result.write(document, self.path)
+        self.assertEqual(result.read(self.path), document)
+        with open(self.path, encoding="utf-8") as file:
+            told = json.load(file)
+        self.assertEqual(told["rows"][0]["rounds"][0]["latency"]["from"], "sent")
+
+    def test_each_broken_field_is_named(self):
+        for path, value, said in BROKEN:
+            with self.subTest(path=path, value=str(value)[:20]):
+                self.assertIn(said, self.refused(changed(path, value)))
+
+    def test_what_is_not_json_is_refused(self):
+        good = json.dumps(GOOD)
+        for text, said in (
+            ("", "not JSON"),
+            (good[:200], "was it written to its end?"),
+            (b"\xff\xfe\xfd", "not JSON"),
+            (good.replace("0.93", "NaN"), "NaN is no number of JSON"),
+            ("[" * 200_000, "nested too deeply"),
+            ("[]", "must be an object, is []"),
+        ):
+            with self.subTest(text=text[:20]):
+                self.assertIn(said, self.refused(text))
+
+    def test_a_file_that_is_no_file(self):
+        with self.assertRaisesRegex(result.ResultError, "cannot be read: No such file"):
+            result.read(self.path)
+        with self.assertRaisesRegex(result.ResultError, "cannot be read: Is a directory"):
+            result.read(self.folder)
+
+    def test_what_cannot_be_read_is_not_written(self):
+        """The file that was there stays, and nothing is left beside it."""
+        self.save("before")
+        bad = result.Document(rows=[result.Row("get-4k", "ringest", rounds=[result.Round(seconds=-1, operations=0)])])
+        with self.assertRaisesRegex(result.ResultError, r"rows\[0\].rounds\[0\].seconds: must not be negative"):
+            result.write(bad, self.path)
+        good = result.Document(rows=[])
+        with self.assertRaisesRegex(result.ResultError, "cannot be written"):
+            result.write(good, os.path.join(self.folder, "none", "result.json"))
+        os.mkdir(os.path.join(self.folder, "taken"))
+        with self.assertRaisesRegex(result.ResultError, "cannot be written"):
+            result.write(good, os.path.join(self.folder, "taken"))
+        self.assertEqual(sorted(os.listdir(self.folder)), ["result.json", "taken"])
+        with open(self.path, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "before")
+
+    def test_this_machine_is_described(self):
+        described = machine.describe()
+        self.assertEqual(described.cpus, len(os.sched_getaffinity(0)))
+        self.assertGreater(described.memory_bytes, 1 << 20)
+        document = result.Document(rows=[], machine=described, versions=machine.versions(["no-such-package"]))
+        self.assertEqual(list(document.versions), ["ringest"])
+        result.write(document, self.path)
+
+    def test_a_wrong_command_line(self):
+        for arguments in ([], ["no-such-command"]):
+            done = subprocess.run([sys.executable, "-m", "ringest.bench", *arguments], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("COMMAND", done.stderr)
