@@ -18,6 +18,7 @@ class _Package(NamedTuple):
 
 # By modules.
 _PACKAGES = {
+    "dlio_benchmark": _Package("--no-deps dlio-benchmark", "2.0", "2.0", "dlio-benchmark"),
     "fsspec": _Package("'ringest[fs]'", "2024.2", "2026.9"),
     "lightning": _Package("'ringest[lightning]'", "2.6", "2.6"),
     "opentelemetry": _Package("'ringest[opentelemetry]'", "1.30", "1.45", "opentelemetry-api"),
