@@ -7,6 +7,7 @@
  * connection becomes free. Latencies are from the moment a request gets a connection to its
  * completion. */
 #include "cli/bench_objects.h"
+#include "cli/bench_python.h"
 #include "cli/cli.h"
 #include "cli/hash_text.h"
 #include "cli/progress.h"
@@ -757,6 +758,9 @@ static int bench_run(int argc, char **argv)
     struct bench bench = {.object_size = 102400};
     int option;
     bool ok;
+    if (bench_python_is_asked(argc, argv)) {
+        return bench_python_run(argc, argv);
+    }
     while ((option = cli_getopt(argc, argv, ":", options)) != -1) {
         if (option == CLI_OPTION_HELP) {
             return cli_help();
@@ -793,7 +797,8 @@ const struct cli_command cli_bench = {
     .arguments = "get|put|list gs://BUCKET/PREFIX [OPTIONS]",
     .summary = "measure requests, and the CPU time of each",
     .help =
-        "Options:\n"
+        "Or one of these, which need Python with the package ringest (`ringest bench run "
+        "--help`):\n" BENCH_PYTHON_HELP "\nOptions:\n"
         "  --concurrency N    requests in flight, each on its own connection; default: 64, and\n"
         "                     16 with list\n"
         "  --count N          requests in all; default: every object once (get), 1000 (put),\n"
@@ -814,6 +819,8 @@ const struct cli_command cli_bench = {
         "the next one names its folder, and `ringest rm -r` removes it.\n"
         "\nExamples:\n"
         "  ringest bench get gs://bucket/train/ --concurrency 256 --seconds 10\n"
-        "  ringest bench put gs://bucket/ --object-size 1M --count 500\n",
+        "  ringest bench put gs://bucket/ --object-size 1M --count 500\n"
+        "  ringest bench presets\n"
+        "  ringest bench --preset unet3d\n",
     .run = bench_run,
 };

@@ -127,7 +127,7 @@ _ringest() {
     elif [ "${words[1]} $cword" = 'cache 2' ]; then
         mapfile -t COMPREPLY < <(compgen -W 'warm ls verify prune stats' -- "$cur")
     elif [ "${words[1]} $cword" = 'bench 2' ]; then
-        mapfile -t COMPREPLY < <(compgen -W 'get put list' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W 'get put list run presets compare report' -- "$cur")
     elif [ "${words[1]}" = mv ] || [ "${words[1]}" = cp ] || [ "${words[1]}" = manifest ] || [ "${words[1]}" = cache ] || [ "${words[1]}" = tar ]; then
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
     fi

@@ -1,8 +1,12 @@
 """`ringest bench`: what it counts and reports, and how it ends."""
 
 import json
+import os
+import pathlib
 import signal
 import subprocess
+import sys
+import tempfile
 import time
 import unittest
 
@@ -12,6 +16,8 @@ from support import (
     FAILED,
     PATIENCE_S,
     PROGRAM,
+    USAGE,
+    Case,
     Emulator,
     Rule,
     ServedCase,
@@ -328,6 +334,67 @@ class Bench(ServedCase):
         self.assertEqual(bench.returncode, DONE)
         self.assertIn(b"requests/s", output)
         self.assertTrue(drawn.endswith("\r\033[K"), drawn)
+
+
+class InPython(Case):
+    """What `ringest bench` hands over: a package that stands in for ringest's says what it was given."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        package = self.folder / "ringest/bench"
+        package.mkdir(parents=True)
+        (package / "__init__.py").touch()
+        (package.parent / "__init__.py").touch()
+        (package / "__main__.py").write_text("import json, sys\nprint(json.dumps(sys.argv[1:]))\nsys.exit(7)\n")
+        self.environment = environment(PYTHONPATH=str(self.folder), RINGEST_PYTHON=sys.executable)
+
+    def given(self, *arguments):
+        done = ringest("bench", *arguments, env=self.environment)
+        self.assertEqual((done.returncode, done.stderr), (7, ""))
+        return json.loads(done.stdout)
+
+    def test_commands(self):
+        for arguments in (
+            ["run", "unet3d", "--help"],
+            ["presets"],
+            ["compare", "--peers", "a b,c"],
+            ["report", "A", "-"],
+        ):
+            self.assertEqual(self.given(*arguments), arguments)
+
+    def test_a_preset(self):
+        self.assertEqual(self.given("--preset", "unet3d"), ["run", "unet3d"])
+        self.assertEqual(self.given("--preset=unet3d", "--scale", "2"), ["run", "unet3d", "--scale", "2"])
+        self.assertEqual(self.given("--seconds", "2", "--preset", "a"), ["run", "--seconds", "2", "a"])
+        self.fails(ringest("bench", "--preset", env=self.environment), USAGE, "--preset needs a value")
+
+    def test_the_interpreter_that_is_found(self):
+        tools = self.folder / "tools"
+        tools.mkdir()
+        (tools / "python3").symlink_to(sys.executable)
+        path = os.pathsep.join((str(tools), os.environ.get("PATH", "")))
+        self.environment |= {"PATH": path, "RINGEST_PYTHON": ""}
+        self.assertEqual(self.given("presets"), ["presets"])
+
+    def test_no_interpreter(self):
+        self.environment["RINGEST_PYTHON"] = str(self.folder / "none")
+        done = ringest("bench", "presets", env=self.environment)
+        self.fails(done, FAILED, f"{self.folder}/none cannot be run", "No such file", "RINGEST_PYTHON")
+
+    def test_no_package(self):
+        """What lies in the working directory is none of it."""
+        self.environment |= {"PYTHONPATH": "", "PYTHONNOUSERSITE": "1"}
+        interpreter = self.folder / "isolated"
+        interpreter.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+        interpreter.chmod(0o755)
+        self.environment["RINGEST_PYTHON"] = str(interpreter)
+        done = ringest("bench", "report", "A.json", env=self.environment, cwd=self.folder)
+        self.fails(done, FAILED, "ringest: bench: ", "no package ringest", "RINGEST_PYTHON")
+
+    def test_help_shows_both_halves(self):
+        text = self.ok(ringest("bench", "--help")).decode()
+        for word in ("get|put|list", "--concurrency", "run NAME", "presets", "compare", "report FILE"):
+            self.assertIn(word, text)
 
 
 if __name__ == "__main__":
