@@ -11,7 +11,7 @@ HEADER = re.compile(r"<(ringest/\w+\.h)>")
 NAME = re.compile(r"`((?:[a-z]\w*/)*[a-z_][a-z0-9_]*\.(?:c|cc|h|py))`")
 SYMBOL = re.compile(r"\b(?:rg_[a-z0-9_]*[a-z0-9]|RG_[A-Z0-9_]*[A-Z0-9])\b")
 CONSTANT = re.compile(r"`([A-Z][A-Z0-9]*_[A-Z0-9_]*[A-Z0-9])`")
-LINK = re.compile(r"\]\(([^)\s]+)\)")
+LINK = re.compile(r"\]\(([^)\s]+)\)|<(?:img|source)\b[^>]*?\b(?:src|srcset)=\"([^\"]+)\"")
 WORD = re.compile(r"\w+")
 
 # Names that are no names of ours: a pattern, and what was tried and is not used.
@@ -42,7 +42,7 @@ def words(texts):
 
 def check_links(path, text, texts):
     for match in LINK.finditer(text):
-        target, _, anchor = match.group(1).partition("#")
+        target, _, anchor = (match.group(1) or match.group(2)).partition("#")
         if "://" in target:
             continue
         place = posixpath.normpath(posixpath.join(posixpath.dirname(path), target)) if target else path

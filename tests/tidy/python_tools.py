@@ -23,9 +23,11 @@ GROUPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("tests/model/*.py",), ("tests/python", "tests/support")),
     (("tests/peers/*.py",), ("tests/support", "tests/cli")),
     (("tests/suites/*.py",), ("tests/support", "tests/cli")),
+    (("tests/site/*.py",), ()),
 )
 CHECKED: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("examples/*.py",), ()),
+    (("docs/site/*.py",), ()),
     (("script/*.py", "tests/tidy/*.py", "tests/support/*.py", "tests/sim/fleet/*.py"), ()),
 )
 

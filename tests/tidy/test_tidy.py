@@ -59,6 +59,8 @@ class Sources(unittest.TestCase):
             "RG_B_MAX": "names RG_B_MAX, which no source has",
             "`B_MAX`": "names B_MAX, which no source has",
             "[b](b.md)": "leads to docs/b.md, which is not there",
+            '<img alt="b" src="b.svg">': "leads to docs/b.svg, which is not there",
+            '<source media="m" srcset="b-dark.svg">': "leads to docs/b-dark.svg, which is not there",
             "[b](#b)": "leads to #b, which docs/a.md has not",
         }
         for text, finding in wrong.items():
