@@ -12,14 +12,13 @@
 
 #define FOLDER_NAME "ringest-bench-"
 #define INDEX_DIGITS 8
-/* Bytes that a name needs behind the prefix: the folder's name and an index. */
-#define NAME_ROOM (sizeof(FOLDER_NAME) + 16 + 1 + 20)
+/* Bytes that a name needs behind the prefix: the folder's name, that of a process, and an index. */
+#define NAME_ROOM (sizeof(FOLDER_NAME) + 16 + 1 + 11 + 20)
 #define BATCHES_INFLIGHT 16
 #define OBJECT_NONE (-1)
 
-int bench_objects_open(struct bench_objects *objects, const struct cli_uri *prefix)
+int bench_objects_folder(const struct cli_uri *prefix, char out_folder[RG_OBJECT_NAME_SIZE_MAX + 1])
 {
-    *objects = (struct bench_objects){.bucket = prefix->bucket};
     uint64_t id;
     if (getrandom(&id, sizeof(id), 0) != (ssize_t)sizeof(id)) {
         return cli_fail("no random name for the benchmark's folder: %s", strerror(errno));
@@ -29,9 +28,18 @@ int bench_objects_open(struct bench_objects *objects, const struct cli_uri *pref
                          "bytes at most",
                          (size_t)RG_OBJECT_NAME_SIZE_MAX - NAME_ROOM);
     }
-    snprintf(objects->folder, sizeof(objects->folder), "%s" FOLDER_NAME "%016" PRIx64 "/",
+    snprintf(out_folder, RG_OBJECT_NAME_SIZE_MAX + 1, "%s" FOLDER_NAME "%016" PRIx64 "/",
              prefix->name, id);
     return CLI_DONE;
+}
+
+void bench_objects_open(struct bench_objects *objects, const struct cli_uri *prefix,
+                        const char *folder, int process)
+{
+    *objects = (struct bench_objects){.bucket = prefix->bucket};
+    int size = snprintf(objects->folder, sizeof(objects->folder),
+                        process == BENCH_OBJECTS_WHOLE ? "%s" : "%s%d/", folder, process);
+    RG_ASSERT(size > 0 && (size_t)size < sizeof(objects->folder));
 }
 
 int bench_objects_tell_left(const struct cli_uri *prefix, struct cli_session *session)

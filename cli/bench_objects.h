@@ -3,7 +3,7 @@
  * They lie in a folder with a random name, are only ever created, and are removed by generation: an
  * object of somebody else is neither replaced nor removed, and no old version of ours stays.
  *
- *   open -> add, take for each object -> remove -> free
+ *   folder -> open -> add, take for each object -> remove -> free
  *
  * An object whose request failed without an answer may have been made: the removal lists the folder
  * for these names. What somebody else has put there stays. */
@@ -21,8 +21,14 @@ struct bench_objects {
     uint64_t removed, left; /* after the removal */
 };
 
-/* The folder lies below the prefix. CLI_DONE, or an exit status after printing why not. */
-int bench_objects_open(struct bench_objects *objects, const struct cli_uri *prefix);
+/* Makes the name of a folder below the prefix. CLI_DONE, or an exit status after printing why not.
+ */
+int bench_objects_folder(const struct cli_uri *prefix,
+                         char out_folder[RG_OBJECT_NAME_SIZE_MAX + 1]);
+/* In that folder, or in one below it for one of several processes. Borrows the bucket's name. */
+#define BENCH_OBJECTS_WHOLE (-1)
+void bench_objects_open(struct bench_objects *objects, const struct cli_uri *prefix,
+                        const char *folder, int process);
 /* Names a folder of a benchmark below the prefix, which may have been killed. CLI_DONE, or an exit
  * status after printing why nobody knows. */
 int bench_objects_tell_left(const struct cli_uri *prefix, struct cli_session *session);

@@ -99,7 +99,10 @@ _ringest() {
     tar) options="--long --json $common" ;;
     ckpt) options="--keep-last --keep-every --dry-run --older-than --all-uploads --json $common" ;;
     cache) options="--manifest --concurrency --remove --to --json $common" ;;
-    bench) options="--concurrency --count --seconds --object-size --keep --verify --json $common" ;;
+    bench)
+        options="--concurrency --count --seconds --warm-up --rate --arrival --ramp --interval --processes
+            --object-size --keep --verify --json --result $common"
+        ;;
     emulate)
         options='--listen --root --synthetic --bucket --strict-buckets --plain --tls-dir --latency-ms --conn-mbps --rate-limit --threads --help'
         ;;

@@ -50,7 +50,9 @@ OPTIONS = {
     "cache": CONNECTION + ("--manifest", "--concurrency", "--remove", "--to", "--json"),
     "ckpt": CONNECTION + ("--json",),
     "cat": CONNECTION + ("--range", "--literal"),
-    "bench": CONNECTION + ("--concurrency", "--count", "--seconds", "--object-size", "--keep", "--verify", "--json"),
+    "bench": CONNECTION
+    + ("--concurrency", "--count", "--seconds", "--warm-up", "--rate", "--arrival", "--ramp", "--interval")
+    + ("--processes", "--object-size", "--keep", "--verify", "--json", "--result"),
     "emulate": (
         "--listen",
         "--root",

@@ -1,6 +1,7 @@
 """The document of a benchmark: what is written is read again, and what is broken is refused with file and field."""
 
 import copy
+import dataclasses
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ import tempfile
 import unittest
 
 from ringest.bench import machine, result
+from support import SIZE, emulator
 
 GOOD = {
     "format": "ringest-bench/1",
@@ -155,6 +157,33 @@ class Result(unittest.TestCase):
         self.assertEqual(sorted(os.listdir(self.folder)), ["result.json", "taken"])
         with open(self.path, encoding="utf-8") as file:
             self.assertEqual(file.read(), "before")
+
+    def test_what_the_program_writes(self):
+        """`ringest bench get --result`: of a closed loop in two processes, and of a rate."""
+        program = os.environ["RINGEST_PROGRAM"]
+        with emulator() as (endpoint, ca):
+            bench = [program, "bench", "get", "gs://data/", "--endpoint", endpoint, "--ca", ca, "--result", self.path]
+            for more, origin in ((["--processes=2", "--interval=1"], "sent"), (["--rate=1000"], "scheduled")):
+                done = subprocess.run([*bench, "--count=500", *more], capture_output=True, text=True)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                document = result.read(self.path)
+                [row] = document.rows
+                [measured] = row.rounds
+                self.assertEqual((row.workload, row.client, row.error), ("get", "ringest", None))
+                self.assertEqual((measured.operations, measured.errors, measured.bytes), (500, 0, 500 * SIZE))
+                self.assertEqual((measured.latency.total, measured.latency.origin), (500, origin))
+                self.assertGreaterEqual(measured.latency.counts[-1][0], measured.latency.max)
+                self.assertEqual(sum(each.operations for each in measured.series), 500 if origin == "sent" else 0)
+                self.assertEqual([each.name for each in measured.phases], ["measured"])
+                self.assertGreater(measured.cpu_seconds, 0)
+                self.assertGreater(measured.wire_received_bytes, measured.bytes)
+                self.assertLessEqual(measured.time_to_first_seconds, measured.seconds)
+                self.assertEqual(document.endpoint, endpoint)
+                self.assertEqual(document.command[:3], ["ringest", "bench", "get"])
+                self.assertEqual(document.versions, machine.versions([]))
+                described = dataclasses.replace(machine.describe(), hypervisor=document.machine.hypervisor)
+                self.assertEqual(document.machine, described)
+                self.assertEqual(document.machine.hypervisor is None, machine.describe().hypervisor is None)
 
     def test_this_machine_is_described(self):
         described = machine.describe()
