@@ -36,6 +36,12 @@ def _hypervisor() -> str | None:
     return "unknown" if "hypervisor" in flags.split() else None
 
 
+def memory_available() -> int | None:
+    """Bytes that can be used without swapping."""
+    words = (_line("/proc/meminfo", "MemAvailable") or "").split()
+    return int(words[0]) * 1024 if words else None
+
+
 def describe() -> Machine:
     memory = (_line("/proc/meminfo", "MemTotal") or "").split()
     return Machine(

@@ -1,0 +1,153 @@
+"""Where a run's objects are: a folder of its own in a bucket, that no other program has. What the run has written there
+is removed at its end, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import ringest
+from ringest import _uri
+from ringest.bench.objects import Objects
+from ringest.bench.result import ResultError
+from ringest.bench.task import Object
+
+FORM = "gs://BUCKET/[FOLDER/]"
+# What a run writes, by its names within the folder.
+_OURS = re.compile(r"data/[0-9a-f/]*(\d\d-\d{8}|table-\d{5}\.parquet)|round-\d+/rank-\d+/(written|save)-\d{8}")
+# What is left after so many tries is named. A request whose answer was lost may come to its end after the first.
+_REMOVALS = 3
+_NAMED = 5
+# From which size on bodies are written as a stream of pieces.
+_PIECE_BYTES = 32 << 20
+Tell = Callable[[int, int], None]
+
+
+class FolderError(ResultError):
+    """A place that cannot be used."""
+
+
+def _parts(uri: str, option: str) -> tuple[str, str]:
+    try:
+        bucket, prefix = _uri.split(uri if uri.count("/") > 2 else uri + "/", FORM)
+    except ValueError as error:
+        raise FolderError(f"{option}: {error}") from None
+    return bucket, prefix if prefix == "" or prefix.endswith("/") else prefix + "/"
+
+
+class Folder:
+    """gs://BUCKET/[FOLDER/]ringest-bench-NUMBER/"""
+
+    def __init__(self, client: ringest.Client, place: str, option: str = "--folder") -> None:
+        self._client = client
+        bucket, prefix = _parts(place, option)
+        self.uri = f"gs://{bucket}/{prefix}ringest-bench-{secrets.token_hex(8)}/"
+
+    def use(self, client: ringest.Client) -> None:
+        """From now on: one of a server that did not run before."""
+        self._client = client
+
+    @property
+    def data(self) -> str:
+        return self.uri + "data/"
+
+    def _named(self, names: Sequence[str]) -> str:
+        more = f", and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+        return ", ".join(names[:_NAMED]) + more
+
+    def fill(self, objects: Objects, tell: Tell) -> None:
+        """Writes what the workload is to read."""
+        groups = objects.groups()
+        largest = max(group.size for group in groups)
+        payload = memoryview(os.urandom(min(largest, _PIECE_BYTES)))
+        small = [group for group in groups if group.size <= len(payload)]
+        done = 0
+
+        def each() -> Iterator[tuple[str, Any]]:
+            nonlocal done
+            for group in small:
+                for name in group.names():
+                    yield self.data + name, payload[: group.size]
+                    done += 1
+                    tell(done, objects.objects)
+
+        self._client.put_many(each())
+        for group in groups:
+            for name in group.names() if group.size > len(payload) else ():
+                with self._client.writer(self.data + name, if_generation_match=0, size_hint=group.size) as stream:
+                    for at in range(0, group.size, len(payload)):
+                        stream.write(payload[: group.size - at], borrow=True)
+                done += 1
+                tell(done, objects.objects)
+
+    def fill_with(self, file: bytes, count: int, tell: Tell) -> list[Object]:
+        """Writes the same Parquet file under so many names."""
+        uris = [f"{self.data}table-{i:05d}.parquet" for i in range(count)]
+        for i, uri in enumerate(uris):
+            self._client.put(uri, file, if_generation_match=0, exclusive=False)
+            tell(i + 1, count)
+        return [(uri, len(file)) for uri in uris]
+
+    def _found(self, within: str = "") -> tuple[list[tuple[str, int]], list[str]]:
+        """Ours, with their generations, and others'."""
+        try:
+            found = self._client.list(self.uri + within)
+        except ringest.NotFoundError:
+            return [], []  # the bucket was not there, or is gone
+        bucket = f"gs://{found.bucket}/"
+        ours, others = [], []
+        for name, _, generation in found:
+            uri = bucket + name
+            if _OURS.fullmatch(uri.removeprefix(self.uri)):
+                ours.append((uri, generation))
+            else:
+                others.append(uri)
+        return ours, others
+
+    def _abort_uploads(self) -> None:
+        try:
+            uploads = self._client.list_uploads(self.uri)
+        except ringest.NotFoundError:
+            return
+        bucket, _ = _uri.split(self.uri, FORM)
+        for name, upload, _ in uploads:
+            try:
+                self._client.abort_upload(f"gs://{bucket}/{name}", upload)
+            except ringest.NotFoundError:
+                continue
+
+    def remove(self, within: str = "") -> str | None:
+        """Removes what this run has written, or only that in a folder of its folder. What is left, if anything is: a text
+        that names it."""
+        left: list[str] = []
+        for _ in range(_REMOVALS):
+            try:
+                self._abort_uploads()
+                ours, others = self._found(within)
+                if not ours:
+                    return f"objects of others are in {self.uri}: {self._named(others)}" if others else None
+                left = [uri for uri, _ in ours]
+                self._client.delete(ours, missing_ok=True)
+            except (ringest.Error, OSError, ExceptionGroup) as error:
+                cause = error.exceptions[0] if isinstance(error, ExceptionGroup) else error
+                return f"could not be removed: {self._named(left) or self.uri}: {cause}"
+        ours, _ = self._found(within)
+        return f"could not be removed: {self._named([uri for uri, _ in ours])}" if ours else None
+
+
+def given(client: ringest.Client, uri: str, suffix: str = "") -> list[Object]:
+    """The objects that the user has below a prefix, in the order of their names."""
+    _parts(uri, "--data")
+    try:
+        found = client.list(uri)
+    except (ringest.Error, OSError, ValueError) as error:
+        raise FolderError(f"--data {uri}: {error}") from None
+    bucket = f"gs://{found.bucket}/"
+    objects = [(bucket + name, size) for name, size, _ in found if name.endswith(suffix) and not name.endswith("/")]
+    if not objects:
+        what = f"objects whose names end in {suffix}" if suffix else "objects"
+        raise FolderError(f"--data {uri}: there are no {what} below it")
+    return objects

@@ -1,0 +1,71 @@
+"""Reads whole objects, every one once in an epoch. An operation is an object."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from ringest.bench import fields
+from ringest.bench.adapter import Client
+from ringest.bench.objects import Objects as Data
+from ringest.bench.result import Round
+from ringest.bench.task import Expected, Task
+
+__all__ = ["Data", "Work", "run"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    epochs: int = fields.count(1)
+    batch_size: int = fields.count(100)
+    shuffle: bool = fields.flag(True)
+    # Slept after each batch, as if a model computed.
+    compute_seconds: float = fields.number(0.0)
+    # The client keeps what it reads on a disk, so that later epochs come from there.
+    cache: bool = fields.flag(False)
+
+
+def warm_up(task: Task, client: Client) -> None:
+    """Opens connections, and touches memory. With a cache there is none: it would fill it."""
+    until = time.monotonic() + task.warm_up
+    while time.monotonic() < until and task.objects:
+        names = itertools.cycle(name for name, _ in task.objects)
+        bodies: Iterator[Any] = client.read(itertools.takewhile(lambda _: time.monotonic() < until, names))
+        for _ in bodies:
+            pass
+
+
+def _epoch(task: Task, client: Client, epoch: int) -> None:
+    work, meter = task.work, task.meter
+    share = task.share(epoch, shuffle=work.shuffle)
+    expected = Expected(share)
+    task.meet()
+    with meter.phase(f"epoch {epoch}"), closing(client.read(name for name, _ in share)) as bodies:  # type: ignore[type-var]
+        while not task.is_over():
+            asked, count, size = time.monotonic(), 0, 0
+            for name, body in itertools.islice(bodies, work.batch_size):
+                expected.take(name, len(body))
+                count, size = count + 1, size + len(body)
+            if count == 0:
+                expected.end()
+                return
+            meter.waited(time.monotonic() - asked)
+            meter.done(count, size)
+            if work.compute_seconds:
+                time.sleep(work.compute_seconds)
+
+
+def run(task: Task, client: Client) -> Round:
+    if not task.work.cache:
+        warm_up(task, client)
+    task.meet()
+    task.meter.begin()
+    for epoch in task.epochs(task.work.epochs):
+        _epoch(task, client, epoch)
+        if task.is_over():
+            break
+    return task.meter.end()
