@@ -1,5 +1,6 @@
 """Docstrings as Markdown: they are prose for help(), in which NAME: begins what is said of a parameter."""
 
+import ast
 import re
 from typing import Any
 
@@ -46,10 +47,33 @@ def markdown(text: str, names: list[str]) -> str:
     return "\n\n".join(done)
 
 
+def _put_together(obj: griffe.Class) -> griffe.Docstring | None:
+    """Of a class that makes its own of texts and those of other classes, which have been changed before."""
+    made = obj.members.get("__doc__")
+    if not isinstance(made, griffe.Attribute) or made.value is None:
+        return None
+    texts = []
+    for node in ast.walk(ast.parse(str(made.value), mode="eval")):
+        if isinstance(node, ast.Constant) and node.value:
+            texts.append(str(node.value).strip())
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            other = obj.module.members[node.value.id]
+            texts.append(other.docstring.value if other.docstring else "")
+    return griffe.Docstring("\n\n".join(texts), parent=obj)
+
+
 class Docstrings(griffe.Extension):
-    """Changes those of what is collected, each once."""
+    """Changes those of what is collected, each once, and leaves out what classes keep without a word about it."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
+        if isinstance(obj, griffe.Class):
+            made = _put_together(obj)
+            for name, member in list(obj.members.items()):
+                if isinstance(member, griffe.Attribute) and member.docstring is None and member.annotation is None:
+                    obj.del_member(name)
+            if made is not None:
+                obj.docstring = made
+                return
         if obj.docstring is None:
             return
         names: list[str] = []

@@ -36,6 +36,7 @@ PICTURE = re.compile(
 )
 # Names in the text that a page of reference has.
 CODE = re.compile(r'(?<!">)<code>((?:rg|RG)_\w+|ringest(?:\.\w+)+)((?:\([^<]*\))?)</code>(?!</a>|</h\d>)')
+PAGE = re.compile(r"(?<![\w/>\"])docs/(\w+)\.md")
 MANUAL = re.compile(r'(?<!">)<code>man (ringest[\w-]*)</code>')
 LANGUAGES = {".c": "c", ".h": "c", ".py": "python", ".sh": "sh", ".json": "json", ".yml": "yaml", ".yaml": "yaml"}
 
@@ -148,8 +149,8 @@ def _pages() -> Iterator[tuple[str, str]]:
         yield place(path), _source(path)
 
 
-def _first_line(path: Path) -> str:
-    return path.read_text(encoding="utf-8").split("\n", 1)[0].lstrip("# ")
+def _title(path: Path) -> str:
+    return path.read_text(encoding="utf-8").split("\n", 1)[0].lstrip("# ").lower()
 
 
 def on_config(config: Any) -> Any:
@@ -162,7 +163,7 @@ def on_config(config: Any) -> Any:
         "C_PAGES": ["c/index.md", *({header.name: f"c/{header.stem}.md"} for header in reference.headers())],
         "MANUALS": ["man/index.md", *({name: f"man/{name}.md"} for name in reference.manuals())],
     }
-    internals = [f"internals/{path.name}" for path in sorted(ROOT.glob("docs/internals/*.md"), key=_first_line)]
+    internals = [f"internals/{path.name}" for path in sorted(ROOT.glob("docs/internals/*.md"), key=_title)]
     for section in config.nav:
         for entries in section.values():
             if "INTERNALS" in entries:
@@ -198,11 +199,13 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
-    """Names of functions, classes and manuals lead to their reference."""
+    """Names of functions, classes and manuals lead to their reference, and from there those of pages to these."""
     top = posixpath.relpath(".", posixpath.dirname(page.file.src_uri) or ".")
     manuals = reference.manuals()
     link = lambda match: f'<a href="{top}/man/{match[1]}.html">{match[0]}</a>' if match[1] in manuals else match[0]
     html = MANUAL.sub(link, html)
+    if page.file.src_uri not in WRITTEN:
+        html = PAGE.sub(rf'<a href="{top}/\1.html">docs/\1.md</a>', html)
     if page.file.src_uri.startswith("c/"):
         return html
     return CODE.sub(r'<autoref identifier="\1" optional><code>\1\2</code></autoref>', html)

@@ -50,6 +50,7 @@ _NAMES = re.compile(
 )
 # What programs call, in place of macros and inline functions, and of what only these call.
 _CALLED = (
+    (r"^#define RG_(?:INIT|SUBMIT|SUBMIT_ITEMS|OPEN)\((?:.*\\\n)*.*\n?", ""),
     (r"^RG_INIT\((\w+)\)", r"void \1_init(struct \1 *options);"),
     (
         r"^RG_SUBMIT(?:_ITEMS)?\((\w+), (\w+)(?:, \w+)?\)",
@@ -117,6 +118,8 @@ def header(path: Path) -> str:
     seen: set[str] = set()
     for comment, declared in pieces:
         code = _as_called(declared)
+        if not comment and not code:
+            continue
         names = [name for name in names_of(code) if name not in seen]
         seen.update(names)
         if names:
@@ -124,6 +127,8 @@ def header(path: Path) -> str:
             shown = ", ".join(f"`{name}`" for name in names[:3]) + (", …" if len(names) > 3 else "")
             text += "\n" + "".join(f"[](){{ #{name} }}\n" for name in names[1:])
             text += f"\n## {shown} {{ #{names[0]} }}\n"
+        elif seen:
+            text += "\n## In general\n"
         text += f"\n{_prose(comment)}\n"
         if code:
             text += f"\n```c\n{code}\n```\n"
@@ -144,9 +149,8 @@ def header_index() -> str:
     text += " [C library](../C.md) is about how they are used.\n\n| header | what |\n|---|---|\n"
     for path in headers():
         comment = next(_pieces(_without_guard(path.read_text(encoding="utf-8"))))[0]
-        text += (
-            f"| [`{path.name}`]({path.stem}.md) | {re.split(r'(?<=[.;])[ ](?=[A-Z])', _prose(comment))[0].strip()} |\n"
-        )
+        sentence = re.split(r"(?<=[.;]) (?=[A-Z])", _prose(comment).split("\n\n")[0])[0]
+        text += f"| [`{path.name}`]({path.stem}.md) | {sentence} |\n"
     return text
 
 

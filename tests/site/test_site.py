@@ -23,7 +23,7 @@ PACKAGE = ROOT / "python" / "ringest"
 INSIDE = {"aio", "bench", "client", "dataset", "device", "parquet", "tar"}
 # Elements that a browser fetches, and by which attribute.
 FETCHED = {"link": "href", "script": "src", "img": "src", "source": "srcset", "iframe": "src"}
-MARKDOWN = re.compile(r"```|\]\(|^\|---|^[-*] |<picture|<!--", re.MULTILINE)
+MARKDOWN = re.compile(r"```|\]\(|^\|---|^[-*] |<picture|<!--|\| \|", re.MULTILINE)
 # Elements that have no end.
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 
@@ -63,7 +63,6 @@ def build(folder):
     """The site in a folder; the output if it cannot be built."""
     command = [
         MKDOCS,
-        "--quiet",
         "build",
         "--strict",
         "--config-file",

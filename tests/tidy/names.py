@@ -1,4 +1,5 @@
-"""Whether what the documentation names is in the tree: files, functions, constants, and what links lead to."""
+"""Whether what the documentation names is in the tree: files, functions, constants, and what links lead to; and whether
+its indexes name every page."""
 
 import os
 import posixpath
@@ -13,6 +14,9 @@ SYMBOL = re.compile(r"\b(?:rg_[a-z0-9_]*[a-z0-9]|RG_[A-Z0-9_]*[A-Z0-9])\b")
 CONSTANT = re.compile(r"`([A-Z][A-Z0-9]*_[A-Z0-9_]*[A-Z0-9])`")
 LINK = re.compile(r"\]\(([^)\s]+)\)|<(?:img|source)\b[^>]*?\b(?:src|srcset)=\"([^\"]+)\"")
 WORD = re.compile(r"\w+")
+
+# What leads to every page: one for the repository, one for the site.
+INDEXES = ("docs/README.md", "docs/site/mkdocs.yml")
 
 # Names that are no names of ours: a pattern, and what was tried and is not used.
 FOREIGN = {"rg_noun_verb", "IOSQE_BUFFER_SELECT"}
@@ -68,10 +72,19 @@ def check_words(text, known):
                 yield match.start(), f"names {name}, which no source has"
 
 
+def check_indexes(texts):
+    for path in sorted(texts):
+        name = re.fullmatch(r"docs/(\w+\.md)", path)
+        for index in INDEXES:
+            if name and path not in INDEXES and index in texts and name[1] not in texts[index]:
+                yield f"{path}: {index} does not name it"
+
+
 def check(texts):
     """Of the sources and the documentation, texts by path: a line for each name that is not there."""
     known = words(texts)
     names = {os.path.basename(path) for path in texts}
+    yield from check_indexes(texts)
     for path in sorted(filter(is_documentation, texts)):
         text = texts[path]
         found = [

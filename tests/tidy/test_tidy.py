@@ -67,6 +67,12 @@ class Sources(unittest.TestCase):
             with self.subTest(text):
                 self.check({"docs/a.md": f"Good.\n{text}.\n"}, f"docs/a.md:2: {finding}")
 
+    def test_the_indexes_name_every_page(self):
+        indexes = {"docs/README.md": "# All\n\n[a](a.md)\n", "docs/site/mkdocs.yml": "nav: [A: a.md]\n"}
+        self.check({**indexes, "docs/a.md": "# A\n"})
+        pages = {"docs/a.md": "# A\n", "docs/b.md": "# B\n"}
+        self.check({**indexes, **pages}, *(f"docs/b.md: {index} does not name it" for index in indexes))
+
     def test_includes_upwards(self):
         self.check({"runtime/a.h": '#include "http/b.h"\n'}, 'runtime/a.h:1: must not include "http/b.h"')
 
