@@ -59,7 +59,7 @@
 
 #include "gcs/request/rate.h"
 
-#define RG_LIMITER_CUT 0.125
+#define RG_LIMITER_CUT 0.2
 #define RG_LIMITER_CUT_ANSWERS 64
 #define RG_LIMITER_UNAVAILABLE_SHARE 0.125
 /* The share follows the last so many answers and refusals. */
@@ -71,7 +71,7 @@
 #define RG_LIMITER_GAP_NS_MAX RG_NS_PER_S
 /* Who has a small part of a large job's rate waits for longer, but never so long. */
 #define RG_LIMITER_JOB_GAP_NS_MAX (16 * RG_NS_PER_S)
-#define RG_LIMITER_JOB_GAPS_MAX 8
+#define RG_LIMITER_JOB_GAPS_MAX 16
 /* A job of so few processes does not ask for more at once than a new bucket has in some seconds. */
 #define RG_LIMITER_SMALL_JOB_MAX 64
 /* A large job's rate doubles in this time at first. */

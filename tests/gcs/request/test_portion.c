@@ -36,7 +36,7 @@ static void fill(struct host *host, unsigned i, uint32_t count)
     }
 }
 
-/* So many are out, for 10 ms each, and one is refused: an eighth less a second. */
+/* So many are out, for 10 ms each, and one is refused: a fifth less a second. */
 static void refuse(struct host *host, unsigned i, uint32_t count)
 {
     struct rg_limiter *limiter = &host->limiters[i];
@@ -159,16 +159,16 @@ static void test_a_new_process_begins_with_its_part(void)
     }
     host.gone[3] = true;
     turns(&host, 10);
-    check_near(sum_of(&host), 262.5, 0.01);
+    check_near(sum_of(&host), 240.0, 0.01);
     host.gone[3] = false;
     turn(&host);
     RG_CHECK_EQ(host.limiters[3].state, RG_LIMITER_PACED);
-    RG_CHECK(rate_of(&host.limiters[3]) <= 1.01 * 262.5 / 4);
+    RG_CHECK(rate_of(&host.limiters[3]) <= 1.01 * 240.0 / 4);
     turns(&host, 10);
     for (unsigned i = 0; i < 4; i++) {
         check_near(rate_of(&host.limiters[i]), sum_of(&host) / 4, 0.05);
     }
-    check_near(sum_of(&host), 262.5 + 65.6, 0.15);
+    check_near(sum_of(&host), 240.0 + 60.0, 0.15);
 }
 
 static void test_parts_are_those_of_processes_not_of_loops(void)
@@ -184,7 +184,7 @@ static void test_parts_are_those_of_processes_not_of_loops(void)
     turns(&host, 40);
     check_near(rate_of(&host.limiters[0]) + rate_of(&host.limiters[1]), rate_of(&host.limiters[2]),
                0.02);
-    check_near(sum_of(&host), 262.5, 0.05);
+    check_near(sum_of(&host), 240.0, 0.05);
 }
 
 /* Two processes of four loops read, and one loop of each writes: a writer has half of all. */
