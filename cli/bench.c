@@ -35,6 +35,7 @@ enum {
     OPTION_ARRIVAL,
     OPTION_INTERVAL,
     OPTION_PROCESSES,
+    OPTION_ROUNDS,
     OPTION_OBJECT_SIZE,
     OPTION_VERIFY,
     OPTION_KEEP,
@@ -84,6 +85,8 @@ static bool load_option(struct bench_options *bench, int option, const char *arg
         return cli_parse_double("--interval", argument, INTERVAL_MIN, &bench->interval_s);
     case OPTION_PROCESSES:
         return cli_parse_u64("--processes", argument, 1, BENCH_PROCESSES_MAX, &bench->processes);
+    case OPTION_ROUNDS:
+        return cli_parse_u64("--rounds", argument, 1, BENCH_ROUNDS_MAX, &bench->rounds);
     case OPTION_OBJECT_SIZE:
         return cli_parse_size("--object-size", argument, 0, OBJECT_SIZE_MAX, &bench->object_size);
     default:
@@ -192,12 +195,14 @@ static void bench_measured(const struct bench_options *bench, const struct bench
 }
 
 /* What is shown when all is done. */
-static int bench_show(const struct bench_options *bench, const struct bench_result *result)
+static int bench_show(const struct bench_options *bench, const struct bench_results *results)
 {
-    if (result->requests > 0 && bench->json) {
-        bench_report_json(bench, result);
-    } else if (result->requests > 0 && bench->op == BENCH_PUT) {
-        bench_report_objects(bench, result);
+    uint64_t count = bench_results_count(results);
+    for (uint64_t i = 0; bench->json && i < count; i++) {
+        bench_report_json(bench, bench_results_round(results, i));
+    }
+    if (!bench->json && count > 0 && bench->op == BENCH_PUT) {
+        bench_report_objects(bench, bench_results_round(results, 0));
     }
     return cli_output_end(CLI_DONE);
 }
@@ -205,25 +210,27 @@ static int bench_show(const struct bench_options *bench, const struct bench_resu
 static int bench_go(const struct bench_options *bench, const char *const *words, size_t count)
 {
     struct rg_new_file file;
-    struct bench_result *result;
+    struct bench_results results;
     /* Made first, so that a wrong path is told before anything is measured. */
     int rc = bench->result != NULL ? rg_new_file_open(&file, bench->result) : 0;
     if (rc < 0) {
         return cli_fail("the result cannot be written to %s: %s", bench->result, strerror(-rc));
     }
-    int status = bench_workers_run(bench, &result, bench_measured);
-    bool has_any = result != NULL && result->requests > 0;
-    int shown = result != NULL ? bench_show(bench, result) : CLI_DONE;
+    int status = bench_workers_run(bench, &results, bench_measured);
+    bool has_any = bench_results_count(&results) > 0;
+    int shown = bench_show(bench, &results);
     status = status == CLI_DONE ? shown : status;
-    const char *interruption = cli_interrupted() ? "interrupted" : NULL;
+    const char *missing = cli_interrupted()                               ? "interrupted"
+                          : bench_results_count(&results) < bench->rounds ? "rounds are missing"
+                                                                          : NULL;
     if (bench->result != NULL && has_any) {
-        int written = bench_document_write(&file, bench, result, words, count, interruption);
+        int written = bench_document_write(&file, bench, &results, words, count, missing);
         status = status == CLI_DONE ? written : status;
     } else if (bench->result != NULL) {
         rg_new_file_abandon(&file);
     }
-    bench_workers_free(bench, result);
-    if (interruption != NULL) {
+    bench_results_free(&results);
+    if (cli_interrupted()) {
         return cli_fail("interrupted%s", has_any ? "" : " before the first request was answered");
     }
     return status;
@@ -242,12 +249,13 @@ static int bench_run(int argc, char **argv)
         {"arrival", required_argument, NULL, OPTION_ARRIVAL},
         {"interval", required_argument, NULL, OPTION_INTERVAL},
         {"processes", required_argument, NULL, OPTION_PROCESSES},
+        {"rounds", required_argument, NULL, OPTION_ROUNDS},
         {"object-size", required_argument, NULL, OPTION_OBJECT_SIZE},
         {"verify", no_argument, NULL, OPTION_VERIFY},
         {"keep", no_argument, NULL, OPTION_KEEP},
         {"result", required_argument, NULL, OPTION_RESULT},
         {0}};
-    struct bench_options bench = {.object_size = OBJECT_SIZE, .processes = 1};
+    struct bench_options bench = {.object_size = OBJECT_SIZE, .processes = 1, .rounds = 1};
     int option;
     bool ok, has_arrival = false;
     if (bench_python_is_asked(argc, argv)) {
@@ -295,10 +303,11 @@ const struct cli_command cli_bench = {
         "  --ramp S           let the concurrency, or the rate, grow for the first S seconds\n"
         "  --interval S       a time series: what happened in each S seconds\n"
         "  --processes N      do it in N processes, each with the concurrency; default: 1\n"
+        "  --rounds N         measure N times; default: 1\n"
         "  --object-size SIZE size of the objects that put writes; default: 100K\n"
         "  --keep             put: leave the objects there, and say where\n"
         "  --verify           get: compare size, generation and CRC32C with the listing too\n"
-        "  --json             one JSON object on standard output\n"
+        "  --json             one JSON object on standard output for each round\n"
         "  --result FILE      write all that was measured, with the histogram of latencies, as\n"
         "                     JSON that `ringest bench report` reads\n" CLI_CONNECTION_HELP
         "\nget reads every object completely into memory, and compares its CRC32C with the "

@@ -227,8 +227,9 @@ static const char *endpoint_of(const struct bench_options *options)
     return emulator != NULL && *emulator != '\0' ? emulator : SERVICE;
 }
 
-static doc_t *document_make(const struct bench_options *options, const struct bench_result *result,
-                            const char *const *command, size_t count, const char *error)
+static doc_t *document_make(const struct bench_options *options,
+                            const struct bench_results *results, const char *const *command,
+                            size_t count, const char *error)
 {
     doc_t *doc = yyjson_mut_doc_new(NULL);
     val_t *root = yyjson_mut_obj(doc);
@@ -255,12 +256,16 @@ static doc_t *document_make(const struct bench_options *options, const struct be
     val_t *row = yyjson_mut_arr_add_obj(doc, yyjson_mut_obj_add_arr(doc, root, "rows"));
     yyjson_mut_obj_add_str(doc, row, "workload", bench_op_names[options->op]);
     yyjson_mut_obj_add_str(doc, row, "client", "ringest");
-    yyjson_mut_obj_add_val(doc, row, "parameters", parameters_make(doc, options, result));
+    yyjson_mut_obj_add_val(doc, row, "parameters",
+                           parameters_make(doc, options, bench_results_round(results, 0)));
     if (error != NULL) {
         yyjson_mut_obj_add_str(doc, row, "error", error);
     }
     val_t *rounds = yyjson_mut_obj_add_arr(doc, row, "rounds");
-    yyjson_mut_arr_add_val(rounds, round_make(doc, options, result));
+    for (uint64_t i = 0; i < bench_results_count(results); i++) {
+        const struct bench_result *result = bench_results_round(results, i);
+        yyjson_mut_arr_add_val(rounds, round_make(doc, options, result));
+    }
     return doc;
 }
 
@@ -278,10 +283,10 @@ static int write_whole(int fd, const char *text, size_t size)
 }
 
 int bench_document_write(struct rg_new_file *file, const struct bench_options *options,
-                         const struct bench_result *result, const char *const *command,
+                         const struct bench_results *results, const char *const *command,
                          size_t count, const char *error)
 {
-    doc_t *doc = document_make(options, result, command, count, error);
+    doc_t *doc = document_make(options, results, command, count, error);
     yyjson_write_err wrong = {0};
     size_t size;
     char *text = yyjson_mut_write_opts(doc, YYJSON_WRITE_NOFLAG, NULL, &size, &wrong);

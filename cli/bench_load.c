@@ -486,6 +486,8 @@ int bench_load_measure(struct bench_load *load, struct bench_result *result)
         count =
             options->op == BENCH_LIST && options->count == 0 ? UINT64_MAX : part_of(load, count);
     }
+    rg_listing_close(load->listing);
+    load->listing = NULL;
     struct rg_stats before = {0};
     rg_runtime_stats(load->session.runtime, &before);
     const char *what = options->op == BENCH_LIST ? "names" : "requests";
@@ -524,8 +526,6 @@ static int warm_up(struct bench_load *load, struct bench_result *result)
         run(load, scratch, options->warm_up_s, options->warm_up_s > 0 ? UINT64_MAX : count);
     load->is_warm_up = false;
     load->schedule = schedule;
-    rg_listing_close(load->listing);
-    load->listing = NULL;
     if (options->warm_up_s > 0) {
         result->warm_up = (struct bench_phase){.seconds = bench_result_seconds(scratch),
                                                .requests = scratch->requests,
@@ -617,8 +617,6 @@ int bench_load_open(struct bench_load *load, const struct bench_options *options
 
 int bench_load_finish(struct bench_load *load, struct bench_result *result)
 {
-    rg_listing_close(load->listing);
-    load->listing = NULL;
     struct bench_objects *objects = &load->objects;
     if (load->options->op != BENCH_PUT || load->options->keep) {
         return CLI_DONE;

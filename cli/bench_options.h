@@ -17,7 +17,7 @@ struct bench_options {
     double warm_up_s, ramp_s, interval_s;
     double rate_per_s; /* of all processes; 0: as fast as they are answered */
     bool is_poisson;
-    uint64_t processes;
+    uint64_t processes, rounds;
     bool verify, json, keep, shows_progress;
     bool is_cached;     /* the client has a cache, which answers what names a generation */
     const char *result; /* a file; NULL: none */

@@ -24,21 +24,23 @@
 /* What is said over a socket. */
 enum word { WORD_READY = 'r', WORD_BEGIN = 'b', WORD_MEASURED = 'm' };
 
-enum worker_state { WORKER_PREPARES, WORKER_READY, WORKER_MEASURED, WORKER_GONE };
+/* How many words there were of a process that is ready for a round, or has measured it. */
+#define HEARD_READY(round) (2 * (round) + 1)
+#define HEARD_MEASURED(round) (2 * (round) + 2)
 
 struct worker {
     pid_t pid;
-    int fd; /* -1: closed */
-    enum worker_state state;
-    bool has_measured;
+    int fd;         /* -1: the process has ended */
+    uint64_t heard; /* words */
 };
 
 struct workers {
     const struct bench_options *options;
     uint32_t count; /* that were started */
     struct worker all[BENCH_PROCESSES_MAX];
-    struct bench_result *merged;
-    bool has_begun, is_ending; /* is_ending: those that are left were asked to end */
+    const struct bench_results *results;
+    uint64_t round;
+    bool is_measuring, is_ending; /* is_ending: those that are left were asked to end */
     int status;
     struct progress progress;
 };
@@ -54,45 +56,63 @@ static uint32_t points_max(const struct bench_options *options)
     return (uint32_t)RG_MIN(points, (double)BENCH_POINTS_MAX);
 }
 
-/* Results begin at pages of their own: first that of all together, then those of the processes. */
+/* Results begin at pages of their own: for each round that of all together, and those of the
+ * processes. */
 static size_t slot_size(const struct bench_options *options)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     return (bench_result_size(points_max(options)) + page - 1) / page * page;
 }
 
-static struct bench_result *result_of(const struct workers *workers, uint32_t process)
+static size_t results_size(const struct bench_options *options)
 {
-    return (struct bench_result *)((char *)workers->merged +
-                                   (process + 1) * slot_size(workers->options));
+    return options->rounds * (options->processes + 1) * slot_size(options);
 }
 
-static void result_clear(const struct bench_options *options, struct bench_result *result)
+struct bench_result *bench_results_round(const struct bench_results *results, uint64_t round)
 {
-    memset(result, 0, sizeof(*result));
-    result->points_max = points_max(options);
-    result->interval_ns = (uint64_t)(options->interval_s * 1e9);
+    size_t of_round = (results->options->processes + 1) * slot_size(results->options);
+    return (struct bench_result *)(results->memory + round * of_round);
 }
 
-static struct bench_result *results_map(const struct bench_options *options)
+static struct bench_result *result_of(const struct bench_results *results, uint64_t round,
+                                      uint32_t process)
 {
-    size_t size = (options->processes + 1) * slot_size(options);
-    void *memory =
-        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *merged = (char *)bench_results_round(results, round);
+    return (struct bench_result *)(merged + (process + 1) * slot_size(results->options));
+}
+
+uint64_t bench_results_count(const struct bench_results *results)
+{
+    uint64_t count = 0;
+    while (results->memory != NULL && count < results->options->rounds &&
+           bench_results_round(results, count)->requests > 0) {
+        count++;
+    }
+    return count;
+}
+
+static int results_open(struct bench_results *results, const struct bench_options *options)
+{
+    *results = (struct bench_results){.options = options};
+    void *memory = mmap(NULL, results_size(options), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {
-        cli_fail("no memory for results: %s", strerror(errno));
-        return NULL;
+        return cli_fail("no memory for results: %s", strerror(errno));
     }
-    for (uint64_t i = 0; i <= options->processes; i++) {
-        result_clear(options, (struct bench_result *)((char *)memory + i * slot_size(options)));
+    results->memory = memory;
+    for (size_t at = 0; at < results_size(options); at += slot_size(options)) {
+        struct bench_result *result = (struct bench_result *)(results->memory + at);
+        result->points_max = points_max(options);
+        result->interval_ns = (uint64_t)(options->interval_s * 1e9);
     }
-    return memory;
+    return CLI_DONE;
 }
 
-void bench_workers_free(const struct bench_options *options, struct bench_result *result)
+void bench_results_free(struct bench_results *results)
 {
-    if (result != NULL) {
-        munmap(result, (options->processes + 1) * slot_size(options));
+    if (results->memory != NULL) {
+        munmap(results->memory, results_size(results->options));
     }
 }
 
@@ -115,29 +135,63 @@ static bool begins(int fd)
     return count == 1 && byte == WORD_BEGIN;
 }
 
-/* All of one process's part. `fd` -1: there are no others. */
-static int
-work(const struct bench_options *options, uint32_t process, int fd, struct bench_result *result,
-     void (*measured)(const struct bench_options *options, const struct bench_result *result))
+/* Where one process measures, and whom it tells. */
+struct place {
+    uint32_t process;
+    int fd; /* -1: there are no other processes */
+    const struct bench_results *results;
+    void (*measured)(const struct bench_options *options, const struct bench_result *result);
+};
+
+static struct bench_result *place_result(const struct place *place, uint64_t round)
+{
+    return place->fd < 0 ? bench_results_round(place->results, round)
+                         : result_of(place->results, round, place->process);
+}
+
+static int rounds_measure(struct bench_load *load, const struct place *place)
+{
+    int status = CLI_DONE;
+    for (uint64_t round = 0; round < load->options->rounds && status == CLI_DONE; round++) {
+        if (cli_interrupted() || (place->fd >= 0 && !begins(place->fd))) {
+            break;
+        }
+        struct bench_result *result = place_result(place, round);
+        status = bench_load_measure(load, result);
+        if (place->fd < 0) {
+            place->measured(load->options, result);
+        } else {
+            word_say(place->fd, WORD_MEASURED);
+        }
+    }
+    return status;
+}
+
+static bool has_errors(const struct bench_options *options, const struct place *place)
+{
+    for (uint64_t round = 0; round < options->rounds; round++) {
+        if (place_result(place, round)->errors > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* All of one process's part. What is removed at the end counts as the first round's. */
+static int work(const struct bench_options *options, const struct place *place)
 {
     struct bench_load load;
-    int status = bench_load_open(&load, options, process);
+    struct bench_result *first = place_result(place, 0);
+    int status = bench_load_open(&load, options, place->process);
     if (status == CLI_DONE) {
         cli_interrupt_catch();
-        status = bench_load_prepare(&load, result);
-        if (status == CLI_DONE && (fd < 0 || begins(fd))) {
-            status = bench_load_measure(&load, result);
-            if (fd < 0) {
-                measured(options, result);
-            } else {
-                word_say(fd, WORD_MEASURED);
-            }
-        }
-        int finished = bench_load_finish(&load, result);
+        status = bench_load_prepare(&load, first);
+        status = status == CLI_DONE ? rounds_measure(&load, place) : status;
+        int finished = bench_load_finish(&load, first);
         status = status == CLI_DONE ? finished : status;
     }
     bench_load_close(&load);
-    return status == CLI_DONE && result->errors > 0 ? CLI_FAILED : status;
+    return status == CLI_DONE && has_errors(options, place) ? CLI_FAILED : status;
 }
 
 /* CPUs are divided among the processes as among ranks of a host, unless these are ranks' already.
@@ -168,7 +222,8 @@ __attribute__((noreturn)) static void worker_main(const struct workers *workers,
         cli_quiet_set(); /* the first one's notes are enough */
     }
     rank_set(process, workers->options->processes);
-    int status = work(workers->options, process, fd, result_of(workers, process), NULL);
+    struct place place = {.process = process, .fd = fd, .results = workers->results};
+    int status = work(workers->options, &place);
     fflush(stderr);
     _exit(cli_exit_status(status));
 }
@@ -204,7 +259,7 @@ static void others_end(struct workers *workers)
     }
     workers->is_ending = true;
     for (uint32_t i = 0; i < workers->count; i++) {
-        if (workers->all[i].state != WORKER_GONE) {
+        if (workers->all[i].fd >= 0) {
             kill(workers->all[i].pid, SIGTERM);
         }
     }
@@ -214,8 +269,9 @@ static int killed_tell(const struct workers *workers, unsigned process, int numb
 {
     const struct bench_options *options = workers->options;
     if (options->op != BENCH_PUT) {
-        return cli_fail("process %u of %u was killed by signal %d (%s), so that there is no result",
-                        process, workers->count, number, strsignal(number));
+        return cli_fail(
+            "process %u of %u was killed by signal %d (%s), so that there is no whole result",
+            process, workers->count, number, strsignal(number));
     }
     return cli_fail("process %u of %u was killed by signal %d (%s); what it wrote is left in "
                     "gs://%s/%s; remove it with `ringest rm -r`",
@@ -229,7 +285,6 @@ static void worker_reap(struct workers *workers, struct worker *worker)
     int status;
     close(worker->fd);
     worker->fd = -1;
-    worker->state = WORKER_GONE;
     while (waitpid(worker->pid, &status, 0) < 0) {
         RG_ASSERT(errno == EINTR);
     }
@@ -242,7 +297,7 @@ static void worker_reap(struct workers *workers, struct worker *worker)
         int failed = WIFEXITED(status) && WEXITSTATUS(status) == CLI_USAGE ? CLI_USAGE : CLI_FAILED;
         workers->status = workers->status == CLI_DONE ? failed : workers->status;
     }
-    if (!worker->has_measured || WIFSIGNALED(status)) {
+    if (worker->heard < HEARD_MEASURED(workers->options->rounds - 1) || WIFSIGNALED(status)) {
         others_end(workers);
     }
 }
@@ -252,8 +307,8 @@ static void worker_hear(struct workers *workers, struct worker *worker)
     char byte;
     ssize_t count = recv(worker->fd, &byte, 1, 0);
     if (count == 1) {
-        worker->has_measured = byte == WORD_MEASURED;
-        worker->state = worker->has_measured ? WORKER_MEASURED : WORKER_READY;
+        worker->heard++;
+        RG_ASSERT(byte == (worker->heard % 2 == 1 ? WORD_READY : WORD_MEASURED));
     } else if (count == 0 || errno != EINTR) {
         worker_reap(workers, worker);
     }
@@ -265,20 +320,22 @@ static void progress_show(struct workers *workers)
     struct progress_state state = {.total = options->seconds == 0 ? options->count : 0,
                                    .time_ns = (uint64_t)(options->seconds * 1e9)};
     for (uint32_t i = 0; i < workers->count; i++) {
-        state.done += __atomic_load_n(&result_of(workers, i)->requests, __ATOMIC_RELAXED);
+        state.done += __atomic_load_n(&result_of(workers->results, workers->round, i)->requests,
+                                      __ATOMIC_RELAXED);
     }
     progress_draw(&workers->progress, &state);
 }
 
-/* Until all of them have come so far. */
-static void workers_await(struct workers *workers, enum worker_state state)
+/* Until so many words came of each, or its end. */
+static void workers_await(struct workers *workers, uint64_t heard)
 {
     for (;;) {
         struct pollfd polled[BENCH_PROCESSES_MAX];
         bool all_there = true;
         for (uint32_t i = 0; i < workers->count; i++) {
-            polled[i] = (struct pollfd){.fd = workers->all[i].fd, .events = POLLIN};
-            all_there = all_there && workers->all[i].state >= state;
+            const struct worker *worker = &workers->all[i];
+            polled[i] = (struct pollfd){.fd = worker->fd, .events = POLLIN};
+            all_there = all_there && (worker->fd < 0 || worker->heard >= heard);
         }
         if (all_there) {
             return;
@@ -292,49 +349,53 @@ static void workers_await(struct workers *workers, enum worker_state state)
         if (cli_interrupted()) {
             others_end(workers);
         }
-        if (workers->has_begun) {
+        if (workers->is_measuring) {
             progress_show(workers);
         }
     }
 }
 
-static void workers_begin(struct workers *workers)
-{
-    workers->has_begun = true;
-    for (uint32_t i = 0; i < workers->count; i++) {
-        if (workers->all[i].fd >= 0 && !workers->is_ending) {
-            word_say(workers->all[i].fd, WORD_BEGIN);
-        } else if (workers->all[i].fd >= 0) {
-            shutdown(workers->all[i].fd, SHUT_WR);
-        }
-    }
-}
-
 /* Whether what was measured is whole: everybody did, or it was cut short for all. */
-static bool has_result(const struct workers *workers)
+static bool round_is_whole(const struct workers *workers)
 {
     for (uint32_t i = 0; i < workers->count; i++) {
-        if (!workers->all[i].has_measured) {
+        if (workers->all[i].heard < HEARD_MEASURED(workers->round)) {
             return false;
         }
     }
     return !workers->is_ending || cli_interrupted();
 }
 
-static void results_merge(struct workers *workers)
+/* False: there is no result, and there will be none of a later round. */
+static bool round_run(struct workers *workers)
 {
-    for (uint32_t i = 0; i < workers->count; i++) {
-        bench_result_merge(workers->merged, result_of(workers, i));
+    workers_await(workers, HEARD_READY(workers->round));
+    for (uint32_t i = 0; i < workers->count && !workers->is_ending; i++) {
+        word_say(workers->all[i].fd, WORD_BEGIN);
     }
+    progress_open(&workers->progress, "requests", workers->options->json);
+    workers->is_measuring = true;
+    workers_await(workers, HEARD_MEASURED(workers->round));
+    workers->is_measuring = false;
+    progress_close(&workers->progress);
+    if (!round_is_whole(workers)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < workers->count; i++) {
+        bench_result_merge(bench_results_round(workers->results, workers->round),
+                           result_of(workers->results, workers->round, i));
+    }
+    return true;
 }
 
 /* What became of the objects is known only when the processes have ended. */
-static void objects_merge(struct workers *workers)
+static void objects_merge(const struct workers *workers)
 {
-    workers->merged->removed = workers->merged->left = 0;
+    struct bench_result *merged = bench_results_round(workers->results, 0);
+    merged->removed = merged->left = 0;
     for (uint32_t i = 0; i < workers->count; i++) {
-        workers->merged->removed += result_of(workers, i)->removed;
-        workers->merged->left += result_of(workers, i)->left;
+        merged->removed += result_of(workers->results, 0, i)->removed;
+        merged->left += result_of(workers->results, 0, i)->left;
     }
 }
 
@@ -351,35 +412,26 @@ static int workers_run(struct workers *workers,
     if (workers->status != CLI_DONE) {
         others_end(workers);
     }
-    workers_await(workers, WORKER_READY);
-    progress_open(&workers->progress, "requests", options->json);
-    workers_begin(workers);
-    workers_await(workers, WORKER_MEASURED);
-    progress_close(&workers->progress);
-    bool is_whole = has_result(workers);
-    if (is_whole) {
-        results_merge(workers);
-        measured(options, workers->merged);
+    while (workers->round < options->rounds && round_run(workers)) {
+        measured(options, bench_results_round(workers->results, workers->round++));
     }
-    workers_await(workers, WORKER_GONE);
-    if (is_whole) {
-        objects_merge(workers);
-    }
+    workers_await(workers, UINT64_MAX);
+    objects_merge(workers);
     return workers->status;
 }
 
-int bench_workers_run(const struct bench_options *options, struct bench_result **out_result,
+int bench_workers_run(const struct bench_options *options, struct bench_results *out_results,
                       void (*measured)(const struct bench_options *options,
                                        const struct bench_result *result))
 {
-    struct bench_result *results = results_map(options);
-    *out_result = results;
-    if (results == NULL) {
-        return CLI_FAILED;
+    int status = results_open(out_results, options);
+    if (status != CLI_DONE) {
+        return status;
     }
     if (options->processes == 1) {
-        return work(options, 0, -1, results, measured);
+        return work(options,
+                    &(struct place){.fd = -1, .results = out_results, .measured = measured});
     }
-    struct workers workers = {.options = options, .merged = results};
+    struct workers workers = {.options = options, .results = out_results};
     return workers_run(&workers, measured);
 }

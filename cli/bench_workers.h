@@ -1,4 +1,5 @@
-/* The processes of a benchmark: they begin to measure together, and their results are one.
+/* The processes of a benchmark: they begin each round together, and what they measured is one
+ * result.
  *
  * They are forked before this process has a client. One process is this one itself. */
 #ifndef RG_CLI_BENCH_WORKERS_H
@@ -8,14 +9,23 @@
 #include "cli/bench_result.h"
 
 #define BENCH_PROCESSES_MAX 256
+#define BENCH_ROUNDS_MAX 100
 
-/* Measures. `measured` is called when all have, before what was written is removed; the result is
- * whole when this returns, and freed by bench_workers_free. CLI_DONE, or an exit status after
- * printing why not; with requests in the result if it is worth something. An interruption is left
- * to the caller to tell. */
-int bench_workers_run(const struct bench_options *options, struct bench_result **out_result,
+struct bench_results {
+    const struct bench_options *options; /* borrowed */
+    char *memory;                        /* owned; shared with the processes; NULL: none */
+};
+
+/* Measures. `measured` is called when all have, in each round, before what was written is removed.
+ * CLI_DONE, or an exit status after printing why not; rounds with requests are worth something
+ * nevertheless. An interruption is left to the caller to tell. */
+int bench_workers_run(const struct bench_options *options, struct bench_results *out_results,
                       void (*measured)(const struct bench_options *options,
                                        const struct bench_result *result));
-void bench_workers_free(const struct bench_options *options, struct bench_result *result);
+/* Of a round, from 0, all processes together. */
+struct bench_result *bench_results_round(const struct bench_results *results, uint64_t round);
+/* How many rounds have answers. */
+uint64_t bench_results_count(const struct bench_results *results);
+void bench_results_free(struct bench_results *results);
 
 #endif

@@ -100,7 +100,7 @@ _ringest() {
     ckpt) options="--keep-last --keep-every --dry-run --older-than --all-uploads --json $common" ;;
     cache) options="--manifest --concurrency --remove --to --json $common" ;;
     bench)
-        options="--concurrency --count --seconds --warm-up --rate --arrival --ramp --interval --processes
+        options="--concurrency --count --seconds --warm-up --rate --arrival --ramp --interval --processes --rounds
             --object-size --keep --verify --json --result $common"
         ;;
     emulate)

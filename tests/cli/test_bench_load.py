@@ -42,7 +42,7 @@ def is_there(pid):
 
 class Load(ServedCase):
     emulator_arguments = ("--synthetic", "made/p:3000:10KiB", "--synthetic", "other/:5:0")
-    buckets = ("sizes", "mine", "mine-2", "mine-3", "mine-4")
+    buckets = ("sizes", "mine", "mine-2", "mine-3", "mine-4", "mine-5")
 
     def setUp(self):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
@@ -188,6 +188,38 @@ class Load(ServedCase):
             {each["name"].rpartition("/")[0] + "/" for each in objects}, {f"{kept['folder']}{i}/" for i in range(3)}
         )
 
+    def test_rounds(self):
+        path = self.folder / "result.json"
+        for processes in (1, 2):
+            done = self.ringest(
+                *("bench", "put", "gs://mine-5/", "--count=20", "--object-size=1K", f"--processes={processes}"),
+                *("--rounds=3", "--json", f"--result={path}"),
+            )
+            reports = [json.loads(line) for line in self.ok(done).splitlines()]
+            self.assertEqual([each["requests"] for each in reports], [20, 20, 20])
+            self.assertEqual(sum(each["removed"] for each in reports), 60)
+            [row] = json.loads(path.read_text())["rows"]
+            self.assertEqual([each["operations"] for each in row["rounds"]], [20, 20, 20])
+            self.assertNotIn("error", row)
+        self.assertEqual(self.listed("gs://mine-5"), [])
+        text = self.ok(self.ringest("bench", "list", "gs://made/", "--count=2", "--rounds=2")).decode()
+        self.assertEqual(text.count("names         2000,"), 2)
+
+    def test_rounds_that_are_missing(self):
+        """The rounds that all processes have measured are a result, and it says that there should be more."""
+        path = self.folder / "result.json"
+        bench = self.start("get", "gs://made/", "--seconds=0.2", "--processes=2", "--rounds=100", f"--result={path}")
+        # Of the first one everything is said at once.
+        text = bench.stdout.readline()
+        os.kill(children(bench.pid)[0], signal.SIGKILL)
+        text += bench.stdout.read()
+        _, errors = bench.communicate(timeout=PATIENCE_S)
+        self.assertEqual(bench.returncode, FAILED, errors)
+        [row] = json.loads(path.read_text())["rows"]
+        self.assertEqual(row["error"], "rounds are missing")
+        self.assertEqual(len(row["rounds"]), text.count(b"requests/s, "))
+        self.assertLess(len(row["rounds"]), 100)
+
     def test_a_process_that_is_killed_is_an_error(self):
         bench = self.start("get", "gs://made/", "--seconds=60", "--processes=3")
         pids = children(bench.pid)
@@ -195,7 +227,7 @@ class Load(ServedCase):
         os.kill(pids[1], signal.SIGKILL)
         output, errors = bench.communicate(timeout=PATIENCE_S)
         self.assertEqual((bench.returncode, output), (FAILED, b""), errors)
-        self.assertIn(b"process 1 of 3 was killed by signal 9 (Killed), so that there is no result", errors)
+        self.assertIn(b"process 1 of 3 was killed by signal 9 (Killed), so that there is no whole result", errors)
         self.assertEqual([each for each in pids if is_there(each)], [])
 
     def test_a_killed_process_of_put_leaves_only_its_own(self):

@@ -52,7 +52,7 @@ OPTIONS = {
     "cat": CONNECTION + ("--range", "--literal"),
     "bench": CONNECTION
     + ("--concurrency", "--count", "--seconds", "--warm-up", "--rate", "--arrival", "--ramp", "--interval")
-    + ("--processes", "--object-size", "--keep", "--verify", "--json", "--result"),
+    + ("--processes", "--rounds", "--object-size", "--keep", "--verify", "--json", "--result"),
     "emulate": (
         "--listen",
         "--root",
