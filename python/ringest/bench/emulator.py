@@ -29,13 +29,20 @@ def program() -> str:
 
 
 @contextlib.contextmanager
-def running(synthetic: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Endpoint and certificate, while the `with` lasts. synthetic: BUCKET/PREFIX:COUNT:SIZE each."""
+def running(
+    synthetic: Sequence[str], *, threads: int | None = None, cpus: Sequence[int] | None = None
+) -> Iterator[tuple[str, str]]:
+    """Endpoint and certificate, while the `with` lasts. synthetic: BUCKET/PREFIX:COUNT:SIZE each. threads: its event loops,
+    one for each CPU. cpus: those that it runs on."""
     command = [program(), "emulate", "--bucket", BUCKET]
+    if threads is not None:
+        command += ["--threads", str(threads)]
     for each in synthetic:
         command += ["--synthetic", each]
     # A session of its own: Ctrl-C is this program's business first, which removes what it has made.
+    before = os.sched_getaffinity(0)
     try:
+        os.sched_setaffinity(0, cpus or before)  # what this thread starts has its CPUs
         process = subprocess.Popen(
             [*command, "--", "sh", "-c", _SAY_AND_WAIT],
             stdin=subprocess.PIPE,
@@ -45,6 +52,8 @@ def running(synthetic: Sequence[str]) -> Iterator[tuple[str, str]]:
         )
     except OSError as error:
         raise EmulatorError(f"--emulate: {command[0]} cannot be run: {error.strerror}") from None
+    finally:
+        os.sched_setaffinity(0, before)
     assert process.stdin is not None and process.stdout is not None
     try:
         endpoint, _, ca = process.stdout.readline().strip().partition(" ")

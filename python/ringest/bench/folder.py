@@ -16,7 +16,7 @@ from ringest.bench.result import ResultError
 from ringest.bench.task import Object
 
 FORM = "gs://BUCKET/[FOLDER/]"
-# What a run writes, by its names within the folder.
+# What a run of a preset writes.
 _OURS = re.compile(r"data/[0-9a-f/]*(\d\d-\d{8}|table-\d{5}\.parquet)|round-\d+/rank-\d+/(written|save)-\d{8}")
 # What is left after so many tries is named. A request whose answer was lost may come to its end after the first.
 _REMOVALS = 3
@@ -41,8 +41,11 @@ def _parts(uri: str, option: str) -> tuple[str, str]:
 class Folder:
     """gs://BUCKET/[FOLDER/]ringest-bench-NUMBER/"""
 
-    def __init__(self, client: ringest.Client, place: str, option: str = "--folder") -> None:
-        self._client = client
+    def __init__(
+        self, client: ringest.Client, place: str, option: str = "--folder", ours: re.Pattern[str] = _OURS
+    ) -> None:
+        """ours: what a run writes, by its names within the folder."""
+        self._client, self._ours = client, ours
         bucket, prefix = _parts(place, option)
         self.uri = f"gs://{bucket}/{prefix}ringest-bench-{secrets.token_hex(8)}/"
 
@@ -101,7 +104,7 @@ class Folder:
         ours, others = [], []
         for name, _, generation in found:
             uri = bucket + name
-            if _OURS.fullmatch(uri.removeprefix(self.uri)):
+            if self._ours.fullmatch(uri.removeprefix(self.uri)):
                 ours.append((uri, generation))
             else:
                 others.append(uri)

@@ -1,0 +1,116 @@
+"""The objects of a comparison: made by ringest, below a folder of their own, and removed at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import re
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import ringest
+from ringest import _uri
+from ringest._core import crc32c
+from ringest.bench.folder import FORM, Folder
+
+# Of one size, all its objects together.
+BYTES_MAX = 256 << 20
+# What a run writes, by its names within the folder.
+_OURS = re.compile(r"([^/]+-|names/|put-\d+/)\d{8}")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Cloud Storage without an endpoint; without `ca` the machine's authorities are trusted."""
+
+    endpoint: str | None
+    ca: str | None
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one process works with: `fields` of its Work, and what is wrong with what it then told or left, if anything."""
+
+    fields: dict[str, Any]
+    wrong: Callable[[dict[str, Any]], str | None]
+
+
+@dataclass
+class Data:
+    """`objects` of each size and `names` to list. With `existing` the objects of sizes are there already, and nothing is
+    written."""
+
+    client: ringest.Client
+    place: Place
+    uri: str
+    objects: int
+    names: int
+    existing: bool = False
+    _crcs: dict[str, set[int]] = field(default_factory=dict)
+    _parts: Iterator[int] = field(default_factory=itertools.count)
+
+    def __post_init__(self) -> None:
+        self._folder = None if self.existing else Folder(self.client, self.uri, "the place of the objects", _OURS)
+        self.bucket, self.prefix = _uri.split(self._folder.uri if self._folder else self.uri, FORM)
+
+    def _uri(self, name: str) -> str:
+        return f"gs://{self.bucket}/{name}"
+
+    def _count(self, size: int) -> int:
+        return max(1, min(self.objects, BYTES_MAX // max(1, size)))
+
+    def _names_of(self, label: str, size: int) -> list[str]:
+        return [f"{self.prefix}{label}-{index:08d}" for index in range(self._count(size))]
+
+    def make(self, verbs: list[str], sizes: dict[str, int]) -> None:
+        """What the verbs need."""
+        if {"get", "load"} & set(verbs):
+            for label, size in sizes.items():
+                names = self._names_of(label, size)
+                if self.existing:
+                    self._crcs[label] = {crc32c(self.client.get(self._uri(name))) for name in names}
+                else:
+                    # All alike, so that each body has the same checksum.
+                    body = secrets.token_bytes(size)
+                    self._crcs[label] = {crc32c(body)}
+                    self.client.put_many((self._uri(name), body) for name in names)
+        if "list" in verbs and not self.existing:
+            self.client.put_many((self._uri(f"{self.prefix}names/{index:08d}"), b"") for index in range(self.names))
+
+    def remove(self) -> str | None:
+        """All that this run made; what is left, if anything is: a text that names it."""
+        return self._folder.remove() if self._folder else None
+
+    def _wrong_body(self, label: str, told: dict[str, Any]) -> str | None:
+        if told["crc"] in self._crcs[label]:
+            return None
+        return f"the first body has the CRC32C {told['crc']}, which no object has"
+
+    def _wrong_object(self, names: list[str], size: int) -> str | None:
+        """Of those that it wrote, the first."""
+        try:
+            body = self.client.get(self._uri(names[0]))
+        except ringest.NotFoundError:
+            return "it says that it wrote an object that is not there"
+        return None if bytes(body) == bytes(size) else "an object has not the bytes that were to be written"
+
+    @contextlib.contextmanager
+    def of(self, verb: str, label: str, size: int) -> Iterator[Part]:
+        """For one process. What it wrote is removed after it."""
+        if verb == "list":
+            folder = f"{self.prefix}names/"
+            yield Part({"names": [folder], "prefix": folder, "listed": self.names}, lambda told: None)
+        elif verb == "put":
+            assert self._folder is not None
+            within = f"put-{next(self._parts)}/"
+            folder = self.prefix + within
+            names = [f"{folder}{index:08d}" for index in range(self._count(size))]
+            try:
+                yield Part({"names": names, "prefix": folder}, lambda told: self._wrong_object(names, size))
+            finally:
+                self._folder.remove(within)
+        else:
+            fields = {"names": self._names_of(label, size), "prefix": self.prefix}
+            yield Part(fields, lambda told: self._wrong_body(label, told))

@@ -1,0 +1,80 @@
+"""gcsfs, the file system of fsspec."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ringest.bench.peers.work import Counted, Peer, Way, Work, in_tasks
+
+# Its cost is that of Python, whatever the connections.
+CONCURRENCY = (16,)
+
+
+async def file_system(work: Work) -> Any:
+    import aiohttp
+    import gcsfs
+
+    place = {} if work.endpoint is None else {"project": "p", "token": "anon", "endpoint_url": work.endpoint}
+    fs = gcsfs.GCSFileSystem(
+        cache_timeout=0,
+        use_listings_cache=False,
+        skip_instance_cache=True,
+        asynchronous=True,
+        session_kwargs={"connector": aiohttp.TCPConnector(limit=0)},
+        **place,
+    )
+    await fs._set_session()
+    return fs
+
+
+def in_fs(work: Work, call: Callable[[Any], Awaitable[int]]) -> Counted:
+    async def opened() -> Callable[[], Awaitable[int]]:
+        fs = await file_system(work)
+        return lambda: call(fs)
+
+    return in_tasks(work, opened)
+
+
+def get(work: Work) -> Counted:
+    async def call(fs: Any) -> int:
+        work.check(await fs._cat_file(f"{work.bucket}/{work.next()}"))
+        return 1
+
+    return in_fs(work, call)
+
+
+def put(work: Work) -> Counted:
+    body = bytes(work.size)
+
+    async def call(fs: Any) -> int:
+        await fs._pipe_file(f"{work.bucket}/{work.next()}", body)
+        return 1
+
+    return in_fs(work, call)
+
+
+def list_names(work: Work) -> Counted:
+    async def call(fs: Any) -> int:
+        count = len(await fs._find(f"{work.bucket}/{work.prefix}"))
+        work.check_listed(count)
+        return count
+
+    return in_fs(work, call)
+
+
+PEER = Peer(
+    "gcsfs",
+    "gcsfs",
+    (
+        Way(
+            "uvloop",
+            get=get,
+            put=put,
+            list=list_names,
+            modules=("gcsfs", "uvloop"),
+            needs=("uvloop",),
+            concurrency=CONCURRENCY,
+        ),
+    ),
+)

@@ -1,0 +1,225 @@
+"""What a client of a comparison has to do, and how that is counted.
+
+An adapter's functions take a `Work` and return a `Counted`. They are called in a process that has nothing else to do.
+Adapters import the packages that they are for inside of these functions only."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import itertools
+import resource
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ringest._core import crc32c
+
+# Of a loader: what a training step could have, not more than memory.
+BATCH = 256
+BATCH_BYTES = 64 << 20
+# Names of an epoch; there are fewer objects, which come again and again.
+EPOCH = 65536
+
+
+@dataclass
+class Work:
+    """Objects gs://BUCKET/NAME of `size` bytes, at most `concurrency` at a time, for `seconds` after `warm_up`. Without
+    an `endpoint` it is Cloud Storage, with the credentials that the client finds; with one, nobody asks for any.
+    `prefix` is what put may write below, and what list lists: `listed` names."""
+
+    bucket: str
+    names: list[str]
+    size: int
+    concurrency: int
+    seconds: float
+    warm_up: float
+    endpoint: str | None = None
+    ca: str | None = None
+    prefix: str = ""
+    listed: int = 0
+    crc: int | None = None  # of the first body
+    first_at: float | None = None  # when it came
+    _names: Iterator[str] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._names = itertools.cycle(self.names)
+
+    @property
+    def batch(self) -> int:
+        return max(1, min(BATCH, BATCH_BYTES // max(1, self.size)))
+
+    def next(self) -> str:
+        """The name to ask for next; for any thread."""
+        return next(self._names)
+
+    def uris(self) -> Iterator[str]:
+        return (f"gs://{self.bucket}/{name}" for name in self._names)
+
+    def epoch(self) -> list[str]:
+        """Names of an epoch of a dataset."""
+        return list(itertools.islice(itertools.cycle(self.names), EPOCH))
+
+    def check(self, data: Any) -> None:
+        if len(data) != self.size:
+            raise ValueError(f"{len(data):,} bytes came instead of {self.size:,}")
+        if self.crc is None:
+            self.crc, self.first_at = crc32c(data), time.monotonic()
+
+    def check_listed(self, count: int) -> None:
+        if count != self.listed:
+            raise ValueError(f"{count:,} names came instead of {self.listed:,}")
+
+
+@dataclass(frozen=True)
+class Counted:
+    """CPU time of all threads, and of processes that were started and have ended."""
+
+    operations: int
+    seconds: float
+    cpu_user: float
+    cpu_system: float
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to use a package. `modules` are imported before anything is counted. `needs` are distributions beside the
+    package's own. `concurrency` replaces the numbers that the comparison tries, where there is a reason."""
+
+    name: str
+    get: Callable[[Work], Counted] | None = None
+    load: Callable[[Work], Counted] | None = None
+    put: Callable[[Work], Counted] | None = None
+    list: Callable[[Work], Counted] | None = None
+    modules: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    concurrency: tuple[int, ...] | None = None
+
+
+# What a way may have: objects read by an interface of its own, by a PyTorch DataLoader, written, and names listed.
+VERBS = ("get", "load", "put", "list")
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A client, of a distribution; that of ringest is here already."""
+
+    name: str
+    distribution: str | None
+    ways: tuple[Way, ...]
+
+
+class Meter:
+    """Counts operations, and says what they cost between begin() and end()."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._begin = self._snapshot()
+
+    def _snapshot(self) -> tuple[int, float, float, float]:
+        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        cpu = sum(each.ru_utime for each in used), sum(each.ru_stime for each in used)
+        return self.count, time.monotonic(), *cpu
+
+    def begin(self) -> None:
+        self._begin = self._snapshot()
+
+    def end(self) -> Counted:
+        count, *times = (b - a for a, b in zip(self._begin, self._snapshot(), strict=True))
+        return Counted(int(count), *times)
+
+
+def iterate(work: Work, counts: Iterable[int]) -> Counted:
+    """For what yields numbers of operations that are done."""
+    meter, begin = Meter(), time.monotonic() + work.warm_up
+    begun = False
+    for count in counts:
+        meter.count += count
+        now = time.monotonic()
+        if not begun and now >= begin:
+            meter.begin()
+            begun, begin = True, now
+        elif begun and now >= begin + work.seconds:
+            break
+    return meter.end()
+
+
+def in_threads(work: Work, call: Callable[[], int]) -> Counted:
+    """For what blocks until it is done; it returns how many operations that was."""
+    meter, over, lock = Meter(), threading.Event(), threading.Lock()
+    errors: list[Exception] = []
+
+    def run() -> None:
+        try:
+            while not over.is_set():
+                count = call()
+                with lock:
+                    meter.count += count
+        except Exception as error:
+            errors.append(error)
+            over.set()
+
+    threads = [threading.Thread(target=run, daemon=True) for _ in range(work.concurrency)]
+    for thread in threads:
+        thread.start()
+    over.wait(work.warm_up)
+    meter.begin()
+    over.wait(work.seconds)
+    result = meter.end()
+    over.set()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return result
+
+
+Opened = Callable[[], Awaitable[Callable[[], Awaitable[int]]]]
+
+
+def in_tasks(work: Work, opened: Opened, loop: str = "uvloop") -> Counted:
+    """For what is awaited. `opened` makes, inside the event loop, the function to repeat."""
+    meter = Meter()
+
+    async def repeat(call: Callable[[], Awaitable[int]]) -> None:
+        while True:
+            count = await call()
+            # Not in one statement with the wait, in which others add theirs.
+            meter.count += count
+
+    async def pause(tasks: list[asyncio.Task[None]], seconds: float) -> None:
+        """A task that ends has failed."""
+        done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+
+    async def main() -> Counted:
+        call = await opened()
+        tasks = [asyncio.create_task(repeat(call)) for _ in range(work.concurrency)]
+        try:
+            await pause(tasks, work.warm_up)
+            meter.begin()
+            await pause(tasks, work.seconds)
+            return meter.end()
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    with asyncio.Runner(loop_factory=importlib.import_module(loop).new_event_loop) as runner:
+        return runner.run(main())
+
+
+def in_loader(work: Work, dataset: Any, **options: Any) -> Counted:
+    """A dataset in a PyTorch DataLoader without workers."""
+    from torch.utils.data import DataLoader
+
+    def counts() -> Iterator[int]:
+        while True:
+            for batch in DataLoader(dataset, num_workers=0, **options):
+                for data in batch:
+                    work.check(data)
+                yield len(batch)
+
+    return iterate(work, counts())

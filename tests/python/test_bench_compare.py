@@ -1,0 +1,290 @@
+"""ringest bench compare: the same work for all clients, nobody credited for nothing, and a client that fails is a row."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+import unittest.mock
+
+import ringest
+from ringest.bench import peers, result
+from ringest.bench.peers import measuring, work
+from ringest.bench.peers.data import Place
+from support import PROGRAM, emulator, until
+
+# A run takes as long as its processes; what hangs fails the test.
+RUN_S = 300
+SHORT = ["--seconds", "0.1", "--warm-up", "0", "--rounds", "1", "--concurrency", "4"]
+# Ways of a client of one's own, none of which does what it should.
+BAD = """
+    import os, subprocess, sys, time
+    from ringest.bench.peers import ours
+    from ringest.bench.peers.work import Counted, Peer, Way, iterate
+
+    def fails(work):
+        try:
+            raise ConnectionRefusedError("the endpoint refused")
+        except OSError as error:
+            raise RuntimeError("no answer") from error
+
+    def short(work):
+        def counts():
+            while True:
+                work.check(bytes(work.size - 1))
+                yield 1
+        return iterate(work, counts())
+
+    def wrong(work):
+        def counts():
+            while True:
+                work.check(bytes(work.size))
+                yield 1
+        return iterate(work, counts())
+
+    def nothing(work):
+        return Counted(0, 1.0, 0.0, 0.0)
+
+    def dies(work):
+        sys.stderr.write("the last words\\n")
+        sys.stderr.flush()
+        os._exit(3)
+
+    def hangs(work):
+        child = subprocess.Popen(["sleep", "1000"])
+        with open(os.environ["PID_FILE"], "w") as file:
+            file.write(str(child.pid))
+        while True:
+            time.sleep(1)
+
+    def lies(work):
+        return Counted(1000, 1.0, 0.5, 0.5)
+
+    def half(work):
+        work.check_listed(work.listed // 2)
+
+    PEER = Peer("bad", None, (
+        Way("fails", get=fails),
+        Way("short", get=short),
+        Way("wrong", get=wrong),
+        Way("nothing", get=nothing),
+        Way("dies", get=dies),
+        Way("hangs", get=hangs),
+        Way("lies", put=lies),
+        Way("half", list=half),
+        Way("absent", get=fails, needs=("no-such-package",)),
+    ))
+"""
+
+
+def run(*arguments, **environment):
+    """What it prints, and its exit status."""
+    done = subprocess.run(
+        [sys.executable, "-m", "ringest.bench", "compare", *arguments],
+        env={**os.environ, "RINGEST_PROGRAM": PROGRAM, **environment},
+        capture_output=True,
+        text=True,
+        timeout=RUN_S,
+        check=False,
+    )
+    return done
+
+
+class Compare(unittest.TestCase):
+    maxDiff = 3000
+
+    def setUp(self):
+        self.folder = self.enterContext(tempfile.TemporaryDirectory())
+        self.path = os.path.join(self.folder, "result.json")
+
+    def measured(self, *arguments, status=0, **environment):
+        """The rows of a run, by workload and client."""
+        done = run(*arguments, "--result", self.path, **environment)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        self.document = result.read(self.path)
+        self.output = done.stdout
+        return {(row.workload, row.client): row for row in self.document.rows}
+
+    def test_ours_by_all_verbs(self):
+        rows = self.measured(
+            "--emulate", "--peers", "ringest", "--verbs", "get,put,list", "--sizes", "1k,20k", "--names", "1500", *SHORT
+        )
+        self.assertEqual(
+            list(rows),
+            [(f"get-{size}", f"ringest {way}") for size in ("1k", "20k") for way in ("get_many", "threads")]
+            + [("put-1k", "ringest get_many"), ("put-20k", "ringest get_many"), ("list", "ringest get_many")],
+        )
+        for (workload, _), row in rows.items():
+            (measured,) = row.rounds
+            self.assertIsNone(row.error)
+            self.assertEqual(row.parameters["concurrency"], 4)
+            self.assertGreater(measured.operations, 0)
+            self.assertGreater(measured.cpu_seconds, 0)
+            size = row.parameters.get("object_size", 0)
+            self.assertEqual(measured.bytes, measured.operations * size)
+            self.assertEqual(measured.time_to_first_seconds is not None, workload.startswith("get"))
+            self.assertIn(workload, self.output)
+        self.assertEqual(rows["list", "ringest get_many"].rounds[0].operations % 1500, 0)
+        self.assertIn("ringest", self.document.versions)
+        self.assertTrue(self.document.endpoint.startswith("https://127.0.0.1:"))
+
+    def test_ours_in_a_data_loader(self):
+        try:
+            import torch  # noqa: F401
+        except ImportError:
+            self.skipTest("torch is not installed")
+        rows = self.measured("--emulate", "--peers", "ringest", "--verbs", "load", "--sizes", "1k", *SHORT)
+        self.assertEqual(set(rows), {("load-1k", "ringest IterableDataset"), ("load-1k", "ringest dataflux map-style")})
+        self.assertIn("torch", self.document.versions)
+        for row in rows.values():
+            self.assertGreater(row.rounds[0].operations, 0)
+
+    def test_who_does_not_do_the_work_is_a_row_that_says_why(self):
+        bad, pid = os.path.join(self.folder, "bad.py"), os.path.join(self.folder, "pid")
+        with open(bad, "w", encoding="utf-8") as file:
+            file.write(textwrap.dedent(BAD))
+        arguments = ["--emulate", "--peers", f"ringest:get_many,{bad}", "--verbs", "get,put,list", "--sizes", "1k"]
+        rows = self.measured(*arguments, *SHORT, "--rounds", "2", "--limit", "5", "--names", "100", PID_FILE=pid)
+        errors = {way.split()[1]: row.error for (_, way), row in rows.items() if way.startswith("bad")}
+        flight = " (with 4 requests in flight)"
+        self.assertEqual(
+            errors,
+            {
+                "fails": f"RuntimeError: no answer; because of ConnectionRefusedError: the endpoint refused{flight}",
+                "short": f"ValueError: 1,023 bytes came instead of 1,024{flight}",
+                "wrong": errors["wrong"],
+                "nothing": f"RuntimeError: nothing came within 0.1 s{flight}",
+                "dies": f"the last words{flight}",
+                "hangs": f"was not done after 5.1 s (--limit){flight}",
+                "lies": f"it says that it wrote an object that is not there{flight}",
+                "half": f"ValueError: 50 names came instead of 100{flight}",
+                "absent": "no-such-package not installed: pip install no-such-package",
+            },
+        )
+        self.assertRegex(errors["wrong"], "^the first body has the CRC32C [0-9]+, which no object has ")
+        for error in errors.values():
+            self.assertIn(error, self.output)
+        # It did not stop the others, and what it had started is gone.
+        self.assertEqual(len(rows["get-1k", "ringest get_many"].rounds), 2)
+        with open(pid, encoding="ascii") as file:
+            child = file.read()
+        self.assertTrue(until(lambda: not os.path.exists(f"/proc/{child}")))
+
+    def test_nothing_is_left_and_nothing_of_others_is_touched(self):
+        with emulator() as (endpoint, ca), ringest.Client(endpoint, ca) as ours:
+            ours.put("gs://mine/run/4k-00000000", b"not of the benchmark")
+            place = {"STORAGE_EMULATOR_HOST": endpoint, "SSL_CERT_FILE": ca}
+            self.measured(
+                "gs://mine/run/",
+                "--peers",
+                "ringest:get_many",
+                "--verbs",
+                "get,put,list",
+                "--sizes",
+                "4k",
+                *SHORT,
+                **place,
+            )
+            self.assertEqual([name for name, _, _ in ours.list("gs://mine/")], ["run/4k-00000000"])
+            self.assertEqual(bytes(ours.get("gs://mine/run/4k-00000000")), b"not of the benchmark")
+
+    def test_objects_that_exist(self):
+        with emulator("--synthetic", "made/run/4k-:3:4KiB") as (endpoint, ca):
+            arguments = [
+                "gs://made/run/",
+                "--endpoint",
+                endpoint,
+                "--ca",
+                ca,
+                "--existing",
+                "--peers",
+                "ringest:get_many",
+            ]
+            rows = self.measured(*arguments, "--verbs", "get", "--sizes", "4k", "--objects", "3", *SHORT)
+            self.assertGreater(rows["get-4k", "ringest get_many"].rounds[0].operations, 0)
+            done = run(*arguments, "--verbs", "get", "--sizes", "5k", *SHORT)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("gs://made/run/5k-00000000", done.stderr)
+
+    def test_the_list(self):
+        done = run("--peers", "list")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for name in ("ringest", "obstore", "dataflux", "get_many", "requirements.txt"):
+            self.assertIn(name, done.stdout)
+
+    def test_what_is_asked_for_wrongly(self):
+        cases = {
+            ("--emulate", "--peers", "nobody"): "there is no client nobody; there are ringest, obstore",
+            ("--emulate", "--peers", "obstore:nohow"): "obstore has no way nohow; it has uvloop, asyncio, threads",
+            ("--emulate", "--peers", "/nowhere/x.py"): "/nowhere/x.py: FileNotFoundError",
+            ("--emulate", "--sizes", "4x"): "a size must be a size",
+            ("--emulate", "--verbs", "get,fly"): "there is no fly",
+            ("--emulate", "--rounds", "0"): "must be at least 1, is 0",
+            ("--emulate", "--concurrency", "4,0"): "must be at least 1, is 0",
+            ("--emulate", "gs://b/"): "--emulate has its own endpoint and objects",
+            ("bucket",): "must be gs://BUCKET/PREFIX, is bucket",
+            (): "needs gs://BUCKET/PREFIX, or --emulate",
+            ("gs://b/", "--existing", "--verbs", "put"): "--existing writes nothing",
+        }
+        for arguments, expected in cases.items():
+            with self.subTest(arguments=arguments):
+                done = run(*arguments)
+                self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+                self.assertIn(expected, done.stderr)
+
+    def test_no_emulator(self):
+        done = run("--emulate", "--peers", "ringest", RINGEST_PROGRAM="/nowhere/ringest")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("/nowhere/ringest cannot be run: No such file or directory", done.stderr)
+
+
+class Parts(unittest.TestCase):
+    def test_tasks_count_what_each_of_them_did(self):
+        """Adding to a sum in the same statement as a wait would lose what others added meanwhile."""
+        calls = 0
+
+        async def opened():
+            async def call():
+                nonlocal calls
+                await asyncio.sleep(0)
+                calls += 1
+                return 1
+
+            return call
+
+        asked = work.Work("b", ["n"], 1, concurrency=16, seconds=0.05, warm_up=0)
+        counted = work.in_tasks(asked, opened, "asyncio")
+        self.assertLessEqual(counted.operations, calls)
+        # Some were done before counting began, or had not been added when it ended.
+        self.assertGreaterEqual(counted.operations, calls - 3 * asked.concurrency)
+        self.assertGreater(calls, 100 * asked.concurrency)
+
+    def test_threads_stop_at_the_first_error(self):
+        def call():
+            raise OSError("broken")
+
+        asked = work.Work("b", ["n"], 1, concurrency=4, seconds=1000, warm_up=1000)
+        with self.assertRaisesRegex(OSError, "broken"):
+            work.in_threads(asked, call)
+
+    def test_credentials_go_to_the_cloud_alone(self):
+        secrets = {"GOOGLE_APPLICATION_CREDENTIALS": "/key", "AWS_SECRET_ACCESS_KEY": "x", "https_proxy": "http://p"}
+        with unittest.mock.patch.dict(os.environ, secrets):
+            there = measuring.environment(Place("https://127.0.0.1:1", "/ca.pem"), "/home")
+            cloud = measuring.environment(Place(None, None), "/home")
+        self.assertFalse(secrets.keys() & there.keys())
+        self.assertEqual(there["SSL_CERT_FILE"], "/ca.pem")
+        self.assertEqual(secrets.items() & cloud.items(), secrets.items())
+
+    def test_every_client_has_a_pin(self):
+        pins = peers.pins()
+        for peer in peers.known().values():
+            for way in peer.ways:
+                wanted = {peer.distribution, *way.needs} - {None}
+                self.assertLessEqual(wanted, pins.keys(), peer.name)
+
+
+if __name__ == "__main__":
+    unittest.main()
