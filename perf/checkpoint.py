@@ -7,7 +7,8 @@ RAM disk by torch's own writer and reader, and by ringest.dcp; and DCP with a wr
 which is what torch's planning costs whoever stores the bytes. Over TLS; `ringest emulate` on the first
 core, the client on the last one. Each row is a process of its own, which makes the state dict, saves and loads
 it once so that all memory has been touched, keeps its heap, and then takes the least of several repeats; its
-growth is that of one more save and load.
+growth is that of one more save and load. Another process loads into memory that was never touched, as a program
+does that starts: "new memory".
 """
 
 import argparse
@@ -45,6 +46,13 @@ def measured(action):
     action()
     after = resource.getrusage(resource.RUSAGE_SELF)
     return after.ru_utime + after.ru_stime - usage.ru_utime - usage.ru_stime, time.monotonic() - started
+
+
+def measured_new(action):
+    """The same, in memory that the kernel has to give. That it has some is the host's business: see touch_memory."""
+    ctypes.CDLL(None).malloc_trim(0)
+    common.touch_memory()
+    return measured(action)
 
 
 def grown(action, made):
@@ -133,7 +141,7 @@ def client(arguments):
     # DCP loads into tensors that are there.
     is_dcp = arguments.row in ("dcp-disk", "dcp", "plan")
     target = {name: torch.zeros_like(each) for name, each in state.items()} if is_dcp else {}
-    nothing = nowhere(torch)
+    nothing, is_new = nowhere(torch), arguments.memory == "new"
     path, uri = f"/dev/shm/ringest-checkpoint-{os.getpid()}.pt", "gs://checkpoints/step.pt"
     with ringest.Client(arguments.endpoint, arguments.ca) as opened:
 
@@ -149,8 +157,9 @@ def client(arguments):
             dcp.save(state, storage_writer=writer, no_dist=True)
 
         def dcp_load(reader):
-            dcp.load(target, storage_reader=reader, no_dist=True)
-            return dict(target)
+            into = {name: torch.empty_like(each) for name, each in state.items()} if is_new else dict(target)
+            dcp.load(into, storage_reader=reader, no_dist=True)
+            return into
 
         save, load = {
             "dcp-disk": (
@@ -174,6 +183,9 @@ def client(arguments):
             found = load()
             assert arguments.row == "plan" or all(torch.equal(found[name], state[name]) for name in state)
             del found
+            if is_new:
+                loads = best([measured_new(load) for _ in range(arguments.repeats)], 0)
+                return {"bytes": size * count, "load": loads}
             saves = best([measured(save) for _ in range(arguments.repeats)], grown(save, 0))
             loads = best([measured(load) for _ in range(arguments.repeats)], grown(load, 0 if is_dcp else size * count))
         finally:
@@ -181,17 +193,18 @@ def client(arguments):
                 shutil.rmtree(path)
             elif os.path.exists(path):
                 os.unlink(path)
-    print(json.dumps({"bytes": size * count, "save": saves, "load": loads}))
+    return {"bytes": size * count, "save": saves, "load": loads}
 
 
-def row(arguments, shape, name, emulator):
+def row(arguments, shape, name, memory, emulator):
     command = common.pinned(
         max(os.sched_getaffinity(0)),
-        [arguments.python, os.path.abspath(__file__), "--client", name, "--shape", shape]
+        [arguments.python, os.path.abspath(__file__), "--client", name, "--shape", shape, "--memory", memory]
         + ["--endpoint", emulator.endpoint, "--ca", emulator.ca]
         + ["--repeats", str(arguments.repeats), "--scale", str(arguments.scale)],
     )
-    env = common.environment() | common.KEPT_HEAP | {"PYTHONPATH": arguments.package}
+    heap = common.KEPT_HEAP if memory == "touched" else {}
+    env = common.environment() | heap | {"PYTHONPATH": arguments.package}
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
         common.die(f"{name}: {done.stderr.strip()}")
@@ -208,26 +221,30 @@ def main():
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--scale", type=int, default=100, help="percent of 1 GiB (large) and 128 MiB (small)")
     parser.add_argument("--client", dest="client_row", choices=ROWS, help=argparse.SUPPRESS)
+    parser.add_argument("--memory", choices=("touched", "new"), help=argparse.SUPPRESS)
     parser.add_argument("--endpoint", help=argparse.SUPPRESS)
     parser.add_argument("--ca", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.client_row:
         arguments.row = arguments.client_row
-        client(arguments)
+        print(json.dumps(client(arguments)))
         return
-    print(f"{'':28}{'save CPU s/GB':>14}{'GB/s':>7}{'MiB more':>10}{'load CPU s/GB':>15}{'GB/s':>7}{'MiB more':>10}")
+    print(
+        f"{'':28}{'save CPU s/GB':>14}{'GB/s':>7}{'MiB more':>10}{'load CPU s/GB':>15}{'GB/s':>7}{'MiB more':>10}{'new memory':>12}"
+    )
     for shape in [arguments.shape] if arguments.shape else SHAPES:
         size, count = SHAPES[shape]
         print(f"{count * arguments.scale // 100} tensors of {size >> 10} KiB")
         for name in arguments.row or ROWS:
             with common.Emulator(arguments.program) as emulator:
-                found = row(arguments, shape, name, emulator)
+                found = row(arguments, shape, name, "touched", emulator)
+                new = row(arguments, shape, name, "new", emulator)["load"]["cpu"]
             text = f"  {NAMES[name]:26}"
             for what, wide in (("save", 14), ("load", 15)):
                 one = found[what]
                 text += f"{one['cpu'] / found['bytes'] * 1e9:>{wide}.2f}{found['bytes'] / one['seconds'] / 1e9:>7.2f}"
                 text += f"{one['grown'] >> 20:>10}"
-            print(text, flush=True)
+            print(text + f"{new / found['bytes'] * 1e9:>12.2f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -281,6 +281,10 @@ int core_client_full_wait(struct core_watch *watch, const struct core_use *use);
 void core_drain(struct core_session *session, struct rg_cq *cq, uint64_t first, uint64_t end,
                 uint64_t out_count);
 
+/* Before memory of the caller's is filled, of any size: asks the kernel for huge pages where a
+ * whole one is inside of it; in pages.c. Changes nothing of its content. */
+void core_pages_advise(void *memory, uint64_t size);
+
 struct core_into;
 /* What get_into reads of an object, and where to; in into.c. NULL is fine. */
 void core_into_free(struct core_into *into);

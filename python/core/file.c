@@ -84,6 +84,7 @@ static PyObject *object_reader_read_at(PyObject *object, PyObject *args)
     }
     int64_t got = -1;
     if (core_number(number, "offset", 0, CORE_BYTES_MAX, &offset) && core_use_begin(&self->use)) {
+        core_pages_advise(view.buf, (uint64_t)view.len);
         got = read_all(self, offset, &view);
         if (core_use_end(&self->use)) {
             reader_end(self);
@@ -119,6 +120,7 @@ static int awaited_submit(struct core_operation *self, struct core_session *sess
                      reader->reader == NULL ? "closed" : "of another client");
         return -EINVAL;
     }
+    core_pages_advise(self->data.buf, (uint64_t)self->data.len);
     const struct rg_checkpoint_read read = {.offset = self->offset,
                                             .size = (uint64_t)self->data.len,
                                             .buf = self->data.buf,

@@ -233,6 +233,19 @@ static bool memory_check(const struct core_into *into)
     return i >= into->count;
 }
 
+/* Neighbours in memory as one. */
+static void memory_advise(const struct core_into *into)
+{
+    for (size_t i = 0; i < into->count;) {
+        uint8_t *begin = into->ranges[i].buf;
+        uint64_t size = into->ranges[i++].length;
+        while (i < into->count && (uint8_t *)into->ranges[i].buf == begin + size) {
+            size += into->ranges[i++].length;
+        }
+        core_pages_advise(begin, size);
+    }
+}
+
 static size_t operation_count(const struct core_into *into)
 {
     return (into->count + RG_RANGES_MAX - 1) / RG_RANGES_MAX;
@@ -471,8 +484,12 @@ static bool into_parse(struct core_into *into, PyObject *client, PyObject *args,
     if (client != NULL && into->session == NULL) {
         return false;
     }
-    return core_uri_parse(into->uri_text, &into->uri) && parse(into, requests) &&
-           memory_check(into) && ranges_sort(into);
+    if (!core_uri_parse(into->uri_text, &into->uri) || !parse(into, requests) ||
+        !memory_check(into) || !ranges_sort(into)) {
+        return false;
+    }
+    memory_advise(into);
+    return true;
 }
 
 static PyObject *get_into(PyObject *client, PyObject *args, PyObject *keywords,

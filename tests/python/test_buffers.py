@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import gc
 import importlib.util
+import mmap
 import os
 import subprocess
 import sys
@@ -98,6 +99,73 @@ class Into(Emulated):
         other = bytearray(30)
         self.client.get_into(URI, [(0, memory), (50, other)])
         self.assertEqual((bytes(memory), bytes(other)), (whole[:100], whole[50:80]))
+
+
+HUGE = 2 << 20
+
+
+def advised(address, size):
+    """The parts of that memory which the kernel may give huge pages to, from the address on."""
+    found = []
+    with open("/proc/self/smaps", encoding="ascii") as file:
+        for line in file:
+            first = line.split()[0]
+            if not first.endswith(":"):
+                begin, end = (int(text, 16) - address for text in first.split("-"))
+            elif first == "VmFlags:" and "hg" in line.split() and end > 0 and begin < size:
+                found.append((max(begin, 0), min(end, size)))
+    merged = found[:1]
+    for begin, end in found[1:]:
+        if begin == merged[-1][1]:
+            merged[-1] = (merged[-1][0], end)
+        else:
+            merged.append((begin, end))
+    return merged
+
+
+@unittest.skipUnless(os.path.isdir("/sys/kernel/mm/transparent_hugepage"), "the kernel has no huge pages to give")
+class HugePages(Emulated):
+    """Of memory that is read into, all that are inside of it, and nothing else."""
+
+    def setUp(self):
+        super().setUp()
+        self.content = os.urandom(1 << 20) * 16
+        self.client.put("gs://mine/large", self.content)
+        self.memory = mmap.mmap(-1, 24 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self.memory.madvise(mmap.MADV_NOHUGEPAGE)  # else a kernel that gives them to all says so nowhere
+        address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+        self.begin = -address % HUGE
+        self.address = address + self.begin
+
+    def view(self, begin, size):
+        return memoryview(self.memory)[self.begin + begin :][:size]
+
+    def check(self, begin, size, wanted):
+        self.assertEqual(self.view(begin, size), self.content[:size])
+        self.assertEqual(self.view(0, begin), bytes(begin))
+        behind = (22 << 20) - begin - size
+        self.assertEqual(self.view(begin + size, behind), bytes(behind))
+        self.assertEqual(advised(self.address, 22 << 20), wanted)
+
+    def test_one_range(self):
+        self.client.get_into("gs://mine/large", [(0, self.view(100, 9 << 20))])
+        self.check(100, 9 << 20, [(HUGE, 4 * HUGE)])
+
+    def test_neighbours(self):
+        requests = [(at, self.view(at + 3, 1 << 20)) for at in range(0, 16 << 20, 1 << 20)]
+        self.client.get_into("gs://mine/large", requests)
+        self.check(3, 16 << 20, [(HUGE, 8 * HUGE)])
+
+    def test_too_little_to_have_one(self):
+        self.client.get_into("gs://mine/large", [(0, self.view(HUGE - 1, (4 << 20) - 1))])
+        self.check(HUGE - 1, (4 << 20) - 1, [])
+
+    def test_a_file(self):
+        from ringest import checkpoint
+
+        with checkpoint.open("gs://mine/large", client=self.client) as file:
+            self.assertEqual(file.readinto(self.view(0, 8 << 20)), 8 << 20)
+        self.check(0, 8 << 20, [(0, 4 * HUGE)])
 
 
 class Shares(Emulated):
