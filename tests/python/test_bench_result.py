@@ -193,6 +193,19 @@ class Result(unittest.TestCase):
         self.assertEqual(list(document.versions), ["ringest"])
         result.write(document, self.path)
 
+    def test_a_reader_that_went_away(self):
+        """Through the program, which hands over to this interpreter."""
+        program = [os.environ["RINGEST_PROGRAM"], "bench", "presets"]
+        environment = {**os.environ, "RINGEST_PYTHON": sys.executable}
+        far, near = os.pipe()
+        os.close(far)
+        with os.fdopen(near, "wb") as gone:
+            done = subprocess.run(program, stdout=gone, stderr=subprocess.PIPE, text=True, env=environment)
+        self.assertEqual((done.returncode, done.stderr), (1, ""))
+        done = subprocess.run(program, capture_output=True, text=True, env=environment)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("unet3d", done.stdout)
+
     def test_a_wrong_command_line(self):
         for arguments in ([], ["no-such-command"]):
             done = subprocess.run([sys.executable, "-m", "ringest.bench", *arguments], capture_output=True, text=True)

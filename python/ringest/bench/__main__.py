@@ -9,12 +9,13 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import os
 import sys
 
 from ringest.bench.result import ResultError
 
 # Exit statuses as those of the program ringest: what was asked for is wrong, or failed.
-FAILED, USAGE = 1, 2
+FAILED, USAGE, INTERRUPTED = 1, 2, 130
 COMMANDS = {
     "run": "measure a workload of a preset",
     "presets": "what presets there are, and what they do",
@@ -49,5 +50,20 @@ def main(arguments: list[str]) -> int:
         return FAILED
 
 
+def _main_to_its_end() -> int:
+    """As the program ringest ends: a reader that went away, such as head, is no reason for a message, and Ctrl-C is no
+    reason for a traceback."""
+    try:
+        status = main(sys.argv[1:])
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except KeyboardInterrupt:
+        print("ringest: bench: interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(_main_to_its_end())
