@@ -195,6 +195,8 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     path = WRITTEN.get(page.file.src_uri)
+    if path and path != "CHANGELOG.md":
+        page.meta["search"] = {"boost": 2}  # before references and what has changed
     return outside_fences(markdown, lambda prose: _of_site(path, prose)) if path else markdown
 
 

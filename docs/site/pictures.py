@@ -130,8 +130,8 @@ def progress(program: Program, folder: Path) -> None:
 def doctor(program: Program, folder: Path) -> None:
     """All of what it says."""
     with emulator(program, *SERVED) as environment, tempfile.TemporaryDirectory() as place:
-        screen = shown([program, "doctor", "--bucket", "train"], environment, place, (124, 40), lambda text: False)
-    draw("doctor", "ringest doctor --bucket train", screen, folder)
+        screen = shown([program, "doctor"], environment, place, (116, 40), lambda text: False)
+    draw("doctor", "ringest doctor", screen, folder)
 
 
 def listing(program: Program, folder: Path) -> None:
