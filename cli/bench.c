@@ -186,10 +186,11 @@ static int bench_arguments(struct bench_options *bench, int argc, char **argv, b
 }
 
 /* What was measured is shown before anything that may take long or fail. */
-static void bench_measured(const struct bench_options *bench, const struct bench_result *result)
+static void bench_measured(const struct bench_results *results, uint64_t round)
 {
-    if (result->requests > 0 && !bench->json) {
-        bench_report_text(bench, result);
+    const struct bench_result *result = bench_results_round(results, round);
+    if (result->requests > 0 && !results->options->json) {
+        bench_report_text(results->options, result, round);
         cli_output_end(CLI_DONE);
     }
 }

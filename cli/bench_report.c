@@ -107,11 +107,16 @@ static void machine_lines(const struct bench_options *options, const struct benc
     }
 }
 
-void bench_report_text(const struct bench_options *options, const struct bench_result *result)
+void bench_report_text(const struct bench_options *options, const struct bench_result *result,
+                       uint64_t round)
 {
     char size[CLI_QUANTITY_SIZE];
     double seconds = bench_result_seconds(result);
-    printf("%s gs://%s/%s\n", bench_op_names[options->op], options->uri.bucket, options->uri.name);
+    printf("%s gs://%s/%s", bench_op_names[options->op], options->uri.bucket, options->uri.name);
+    if (options->rounds > 1) {
+        printf(", round %" PRIu64 " of %" PRIu64, round + 1, options->rounds);
+    }
+    putchar('\n');
     printf("  requests      %" PRIu64 " in %.2f s, %" PRIu64 " errors, %" PRIu64
            " retries, %" PRIu64 " hedges\n",
            result->requests, seconds, result->errors, result->retries, result->hedges);

@@ -5,7 +5,9 @@
 #include "cli/bench_options.h"
 #include "cli/bench_result.h"
 
-void bench_report_text(const struct bench_options *options, const struct bench_result *result);
+/* `round` counts from 0. */
+void bench_report_text(const struct bench_options *options, const struct bench_result *result,
+                       uint64_t round);
 /* What became of the objects that put wrote: a line of the text. */
 void bench_report_objects(const struct bench_options *options, const struct bench_result *result);
 void bench_report_json(const struct bench_options *options, const struct bench_result *result);

@@ -140,7 +140,7 @@ struct place {
     uint32_t process;
     int fd; /* -1: there are no other processes */
     const struct bench_results *results;
-    void (*measured)(const struct bench_options *options, const struct bench_result *result);
+    bench_measured_fn *measured;
 };
 
 static struct bench_result *place_result(const struct place *place, uint64_t round)
@@ -159,7 +159,7 @@ static int rounds_measure(struct bench_load *load, const struct place *place)
         struct bench_result *result = place_result(place, round);
         status = bench_load_measure(load, result);
         if (place->fd < 0) {
-            place->measured(load->options, result);
+            place->measured(place->results, round);
         } else {
             word_say(place->fd, WORD_MEASURED);
         }
@@ -399,9 +399,7 @@ static void objects_merge(const struct workers *workers)
     }
 }
 
-static int workers_run(struct workers *workers,
-                       void (*measured)(const struct bench_options *options,
-                                        const struct bench_result *result))
+static int workers_run(struct workers *workers, bench_measured_fn *measured)
 {
     const struct bench_options *options = workers->options;
     cli_interrupt_catch();
@@ -413,7 +411,7 @@ static int workers_run(struct workers *workers,
         others_end(workers);
     }
     while (workers->round < options->rounds && round_run(workers)) {
-        measured(options, bench_results_round(workers->results, workers->round++));
+        measured(workers->results, workers->round++);
     }
     workers_await(workers, UINT64_MAX);
     objects_merge(workers);
@@ -421,8 +419,7 @@ static int workers_run(struct workers *workers,
 }
 
 int bench_workers_run(const struct bench_options *options, struct bench_results *out_results,
-                      void (*measured)(const struct bench_options *options,
-                                       const struct bench_result *result))
+                      bench_measured_fn *measured)
 {
     int status = results_open(out_results, options);
     if (status != CLI_DONE) {

@@ -15,13 +15,13 @@ struct bench_results {
     const struct bench_options *options; /* borrowed */
     char *memory;                        /* owned; shared with the processes; NULL: none */
 };
+typedef void bench_measured_fn(const struct bench_results *results, uint64_t round);
 
 /* Measures. `measured` is called when all have, in each round, before what was written is removed.
  * CLI_DONE, or an exit status after printing why not; rounds with requests are worth something
  * nevertheless. An interruption is left to the caller to tell. */
 int bench_workers_run(const struct bench_options *options, struct bench_results *out_results,
-                      void (*measured)(const struct bench_options *options,
-                                       const struct bench_result *result));
+                      bench_measured_fn *measured);
 /* Of a round, from 0, all processes together. */
 struct bench_result *bench_results_round(const struct bench_results *results, uint64_t round);
 /* How many rounds have answers. */

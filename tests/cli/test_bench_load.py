@@ -204,6 +204,7 @@ class Load(ServedCase):
         self.assertEqual(self.listed("gs://mine-5"), [])
         text = self.ok(self.ringest("bench", "list", "gs://made/", "--count=2", "--rounds=2")).decode()
         self.assertEqual(text.count("names         2000,"), 2)
+        self.assertRegex(text, r"^list gs://made/, round 1 of 2\n(.*\n)*list gs://made/, round 2 of 2\n")
 
     def test_rounds_that_are_missing(self):
         """The rounds that all processes have measured are a result, and it says that there should be more."""
