@@ -76,10 +76,16 @@ def object_path(name):
     return f"/storage/v1/b/{BUCKET}/o/{name}?alt=media"
 
 
+def aliases(name):
+    """And the name that `ringest bench compare` has for the first object of a size."""
+    return name, name + "-00000000"
+
+
 def object_paths(name):
     """Where clients ask for an object: ours, Google's own, and those of the XML API."""
-    path = f"/storage/v1/b/{BUCKET}/o/{name}"
-    return path, "/download" + path, f"/{BUCKET}/{name}"
+    for each in aliases(name):
+        path = f"/storage/v1/b/{BUCKET}/o/{each}"
+        yield from (path, "/download" + path, f"/{BUCKET}/{each}")
 
 
 NGINX_CONF = """
@@ -163,17 +169,18 @@ class Nginx:
         crc = crc32c_text(data)
         with open(f"{self.folder}/{name}", "wb") as file:
             file.write(data)
-        item = {
-            "kind": "storage#object",
-            "name": name,
-            "bucket": BUCKET,
-            "generation": str(GENERATION),
-            "size": str(size),
-            "crc32c": crc,
-            "updated": "2023-11-14T22:13:20.000Z",
-        }
-        with open(f"{self.folder}/list/{name}.json", "w", encoding="ascii") as listing:
-            json.dump({"kind": "storage#objects", "items": [item]}, listing)
+        for each in aliases(name):
+            item = {
+                "kind": "storage#object",
+                "name": each,
+                "bucket": BUCKET,
+                "generation": str(GENERATION),
+                "size": str(size),
+                "crc32c": crc,
+                "updated": "2023-11-14T22:13:20.000Z",
+            }
+            with open(f"{self.folder}/list/{each}.json", "w", encoding="ascii") as listing:
+                json.dump({"kind": "storage#objects", "items": [item]}, listing)
         return "\n".join(
             LOCATION.format(path=path, name=name, folder=self.folder, generation=GENERATION, size=size, crc=crc)
             for path in object_paths(name)

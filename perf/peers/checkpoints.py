@@ -18,7 +18,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import clients
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from compare import BUCKET
 
 MIB = 1 << 20
 KEY = "checkpoint"
@@ -38,8 +40,10 @@ class Place:
     endpoint: str
     ca: str
 
-    def work(self) -> clients.Work:
-        return clients.Work(self.endpoint, self.ca, KEY, 0, 16, 0)
+    def work(self) -> Any:
+        from ringest.bench.peers.work import Work
+
+        return Work(BUCKET, [KEY], 0, 16, 0, 0, self.endpoint, self.ca)
 
 
 Save = Callable[[Any], Any]
@@ -58,7 +62,9 @@ def ram_disk(place: Place) -> tuple[Save, Load]:
 def obstore_whole(place: Place) -> tuple[Save, Load]:
     import torch
 
-    store = clients.obstore_store(place.work())
+    from ringest.bench.peers import obstore
+
+    store = obstore.store(place.work())
 
     def save(state: Any) -> None:
         file = io.BytesIO()
@@ -73,7 +79,9 @@ def connector(place: Place) -> tuple[Save, Load]:
     import torch
     from dataflux_pytorch.dataflux_checkpoint import DatafluxCheckpoint
 
-    checkpoint = DatafluxCheckpoint("p", clients.BUCKET, clients.google_client(place.work()))
+    from ringest.bench.peers import google_cloud_storage
+
+    checkpoint = DatafluxCheckpoint("p", BUCKET, google_cloud_storage.client(place.work()))
 
     def save(state: Any) -> None:
         with checkpoint.writer(KEY) as writer:
@@ -109,7 +117,7 @@ def dcp_gcsfs(place: Place) -> tuple[Save, Load]:
     from torch.distributed.checkpoint._fsspec_filesystem import FsspecReader, FsspecWriter
 
     options: dict[str, Any] = {"endpoint_url": place.endpoint, "token": "anon", "project": "p"}
-    uri = f"gs://{clients.BUCKET}/dcp"
+    uri = f"gs://{BUCKET}/dcp"
     return distributed(lambda: FsspecWriter(uri, sync_files=False, **options), lambda: FsspecReader(uri, **options))
 
 
@@ -122,7 +130,7 @@ def ringest_client(place: Place) -> Any:
 def ringest_fast(place: Place) -> tuple[Save, Load]:
     import ringest.checkpoint
 
-    client, uri = ringest_client(place), f"gs://{clients.BUCKET}/{KEY}"
+    client, uri = ringest_client(place), f"gs://{BUCKET}/{KEY}"
     return (
         lambda state: ringest.checkpoint.save(state, uri, client=client),
         lambda: ringest.checkpoint.load(uri, client=client),
@@ -134,7 +142,7 @@ def ringest_file(place: Place) -> tuple[Save, Load]:
 
     import ringest.checkpoint
 
-    client, uri = ringest_client(place), f"gs://{clients.BUCKET}/{KEY}"
+    client, uri = ringest_client(place), f"gs://{BUCKET}/{KEY}"
 
     def save(state: Any) -> None:
         with ringest.checkpoint.open(uri, "wb", client=client) as file:
@@ -150,7 +158,7 @@ def ringest_file(place: Place) -> tuple[Save, Load]:
 def ringest_dcp(place: Place) -> tuple[Save, Load]:
     import ringest.dcp
 
-    client, uri = ringest_client(place), f"gs://{clients.BUCKET}/dcp"
+    client, uri = ringest_client(place), f"gs://{BUCKET}/dcp"
     return distributed(
         lambda: ringest.dcp.StorageWriter(uri, client=client),
         lambda: ringest.dcp.StorageReader(uri, client=client),
@@ -230,7 +238,9 @@ def run(name: str, place: Place, shape: str) -> dict[str, Any]:
 
 def main(arguments: list[str]) -> None:
     name, endpoint, ca, shape = arguments
-    clients.leave(run(name, Place(endpoint, ca), shape))
+    from ringest.bench.peers.__main__ import leave
+
+    leave(run(name, Place(endpoint, ca), shape))
 
 
 if __name__ == "__main__":

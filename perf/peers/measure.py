@@ -1,15 +1,13 @@
 """Client CPU per object of ringest from Python beside what others wrote, side by side.
 
-nginx, as ../compare.py sets it up (one worker, core 0), serves one object of each size over TLS;
-clients.py reads it on core 1, each client in a process of its own, round after round. A figure is
-the CPU time of all threads of the client divided by its objects, start and imports left out. The
-first round tries each number of connections, the others the one that was best for that client. Every second
-round goes the other way round. A client's figure is the median of its rounds, and every round is kept.
-ringest checks CRC32C of every object; the others are told not to, or do not. wrk, which throws the
-bytes away, and `ringest bench get`, which is the library without Python, show what there is to reach.
+nginx, as ../compare.py sets it up (one worker, core 0), serves one object of each size over TLS, and
+`ringest bench compare` lets all clients read it on core 1, round after round; wrk.py and library.py
+show what there is to reach. A figure is the CPU time of all threads of the client divided by its
+objects, start and imports left out.
 
 After that come the scenarios (scenarios.py): what the emulator is needed for. Tables, charts
-and every figure are written to a folder (report.py), in which what was not measured again stays.
+and every figure are written to a folder (report.py), in which what was not measured again stays;
+objects.json there is the result of `ringest bench compare`.
 
 With --checkpoints it is state dicts that are saved to the emulator and loaded (checkpoints.py), instead.
 
@@ -21,7 +19,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -33,27 +30,29 @@ ROOT = os.path.dirname(PERF)
 sys.path[:0] = [PERF, os.path.join(ROOT, "tests", "peers"), HERE]
 
 import checkpoints  # noqa: E402
-import clients  # noqa: E402
 import common  # noqa: E402
 import compare as server  # noqa: E402
 import report  # noqa: E402
 import runner  # noqa: E402
 import scenarios  # noqa: E402
 
-REQUIREMENTS = os.path.join(HERE, "requirements.txt")
-# Without their dependencies, of which datasets need only what is in that file.
-ALONE = ("gcs-torch-dataflux==1.4.0", "litdata==0.2.76")
+PINS = os.path.join(ROOT, "python", "ringest", "bench", "peers")
+REQUIREMENTS, ALONE = (os.path.join(PINS, name) for name in ("requirements.txt", "alone.txt"))
 # gcs-torch-dataflux's checkpoints do not import with the one that everything else here has.
 OLD_GOOGLE = "google-cloud-storage==2.19.0"
 FOLDER = os.path.join(ROOT, "build", "perf-peers")
 RESULTS = os.path.join(PERF, "results")
 INSIDE = "RINGEST_PERF_INSIDE"
-CLIENT_S = 60
+SCENARIO_S = 60
 CHECKPOINT_S = 180
 # Loaders are for small objects; what they do with large ones is what the client below them does.
-SIZES = {"get": ("4k", "100k", "3m"), "loader": ("4k", "100k"), "reference": ("4k", "100k", "3m")}
-WRK, BENCH = "wrk", "ringest bench get"
-REFERENCES = (WRK, BENCH)
+SIZES = {"get": ("4k", "100k", "3m"), "load": ("4k", "100k")}
+REFERENCES = tuple(os.path.join(HERE, name) for name in ("wrk.py", "library.py"))
+# More than any comparison takes.
+COMPARISON_S = 7200
+CLIENT_LIMIT_S = 60
+CLIENTS = ("ringest", "obstore", "opendal", "tensorstore", "gcsfs", "google-cloud-storage", "s3dlio", "dataflux",
+           "litdata")  # fmt: skip
 
 
 def old_google(folder: str) -> str:
@@ -61,8 +60,8 @@ def old_google(folder: str) -> str:
 
 
 def wanted() -> str:
-    with open(REQUIREMENTS, encoding="utf-8") as file:
-        return f"{sys.version}\n{ALONE}\n{OLD_GOOGLE}\n{file.read()}"
+    with open(REQUIREMENTS, encoding="utf-8") as all_but, open(ALONE, encoding="utf-8") as alone:
+        return f"{sys.version}\n{OLD_GOOGLE}\n{alone.read()}\n{all_but.read()}"
 
 
 def install(folder: str) -> None:
@@ -77,24 +76,13 @@ def install(folder: str) -> None:
     for command in (
         [sys.executable, "-m", "venv", "--clear", folder],
         [*pip, "-r", REQUIREMENTS],
-        [*pip, "--no-deps", *ALONE],
+        [*pip, "--no-deps", "-r", ALONE],
         [*pip, "--no-deps", "--target", old_google(folder), OLD_GOOGLE],
     ):
         if subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode:
             common.die("the peers cannot be installed here")
     with open(stamp, "w", encoding="utf-8") as file:
         file.write(wanted())
-
-
-def versions(python: str) -> dict[str, str]:
-    names = ("gcs-torch-dataflux", "gcsfs", "google-cloud-storage", "litdata", "obstore", "opendal",
-             "tensorstore", "torch", "uvloop")  # fmt: skip
-    script = """if True:
-        import importlib.metadata, json, sys
-        found = {d.name: d.version for d in importlib.metadata.distributions()}
-        print(json.dumps({name: found[name] for name in sys.argv[1:] if name in found}))
-    """
-    return json.loads(common.run([python, "-c", script, *names]))
 
 
 def environment(options: argparse.Namespace, ca: str, home: str, path: str) -> dict[str, str]:
@@ -111,7 +99,6 @@ def environment(options: argparse.Namespace, ca: str, home: str, path: str) -> d
         # gcsfs: no calls by gRPC, and no stat before each get.
         "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",
         "DEFAULT_GCSFS_CONCURRENCY": "1",
-        "RINGEST_PERF_WARM_UP_S": str(options.warm_up),
     }
 
 
@@ -123,7 +110,7 @@ def run_python(
     *,
     path: str = "",
     keep_heap: bool = False,
-    limit_s: int = CLIENT_S,
+    limit_s: int = SCENARIO_S,
 ) -> dict:
     """What a script of this folder prints, run with the peers on the client's core; or {"error"}."""
     # A client that hangs is a result, too.
@@ -147,96 +134,39 @@ def run_python(
     return json.loads(lines[-1])
 
 
-def measure_peer(name: str, key: str, connections: int, nginx: Any, options: Any) -> dict:
-    told = run_python(
-        "clients.py",
-        [name, nginx.url(True), nginx.ca, key, str(server.SIZES[key]), str(connections),
-         str(options.seconds)],
-        nginx.ca,
-        options,
-    )  # fmt: skip
-    if "error" in told or not told["objects"]:
-        return {"error": told.get("error", "no object came")}
-    return {
-        "cpu_us_per_object": told["cpu_seconds"] / told["objects"] * 1e6,
-        "objects_per_s": told["objects"] / told["seconds"],
-        "rss_mb": told["rss_mb"],
-    }
+def compare(verb: str, sizes: list[str], names: list[str], nginx: Any, options: argparse.Namespace) -> dict:
+    """The result of `ringest bench compare`."""
+    command = [options.python, "-B", "-m", "ringest.bench", "compare", f"gs://{server.BUCKET}/", "--existing"]
+    command += ["--endpoint", nginx.url(True), "--ca", nginx.ca, "--objects", "1", "--limit", str(CLIENT_LIMIT_S)]
+    command += ["--verbs", verb, "--sizes", ",".join(sizes), "--peers", ",".join(names)]
+    command += ["--concurrency", ",".join(map(str, options.connections)), "--rounds", str(options.rounds)]
+    command += ["--seconds", str(options.seconds), "--warm-up", str(options.warm_up)]
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "result.json")
+        environment = {**os.environ, "PYTHONPATH": options.package, "PERF_PROGRAM": options.ringest}
+        # That one of ours failed is in the result.
+        done = subprocess.run([*command, "--result", path], env=environment, timeout=COMPARISON_S, check=False)
+        if not os.path.exists(path):
+            common.die(f"{' '.join(command)} ended with {done.returncode}")
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
 
 
-def measure_reference(name: str, key: str, connections: int, nginx: Any, options: Any) -> dict:
-    """What is no Python: as ../compare.py runs it."""
-    # Neither has a warm-up of its own.
-    seconds = options.warm_up + options.seconds
-    kept = argparse.Namespace(**{**vars(options), "connections": connections, "seconds": seconds})
-    backend = "wrk" if name == WRK else os.environ.get("RINGEST_BACKEND", "uring")
-    result = server.run_client(backend, nginx, key, True, kept)
-    return {
-        "cpu_us_per_object": result["cpu_us_per_request"],
-        "objects_per_s": result["requests_per_s"],
-    }
-
-
-def measure(name: str, *rest: Any) -> dict:
-    return (measure_reference if name in REFERENCES else measure_peer)(name, *rest)
-
-
-def kind_of(name: str) -> str:
-    return "reference" if name in REFERENCES else clients.CLIENTS[name].kind
-
-
-def connections_of(name: str, options: argparse.Namespace) -> list[int]:
-    own = None if name in REFERENCES else clients.CLIENTS[name].connections
-    return list(own or options.connections)
-
-
-def best(results: list[dict]) -> dict:
-    good = [result for result in results if "error" not in result]
-    return min(good, key=lambda result: result["cpu_us_per_object"]) if good else results[0]
-
-
-def summary(results: list[dict]) -> dict:
-    """Of a client's rounds at its best number of connections: the median of each figure, and what each object
-    cost in each round."""
-    chosen = best(results)
-    if "error" in chosen:
-        return chosen
-    rounds = [result for result in results if result["connections"] == chosen["connections"] and "error" not in result]
-    medians = {name: statistics.median(result[name] for result in rounds) for name in chosen}
-    costs = [round(result["cpu_us_per_object"], 3) for result in rounds]
-    return {**medians, "connections": chosen["connections"], "rounds_cpu_us": costs}
-
-
-def measure_all(options: argparse.Namespace) -> dict[str, dict[str, dict]]:
-    """{size: {client: summary of its rounds}}"""
-    cells = [(key, name) for key in options.sizes for name in options.clients if key in SIZES[kind_of(name)]]
-    found: dict[tuple[str, str], list[dict]] = {cell: [] for cell in cells}
+def measure_all(options: argparse.Namespace) -> dict:
+    """One result, of loaders and others."""
+    both = None
     with server.Nginx() as nginx:
-        start = argparse.Namespace(connections=max(options.connections), quick=options.quick)
-        options.wrk_start_s = {True: server.time_wrk_start(nginx, True, start)}
-        for number in range(options.rounds):
-            if number:
-                # The other way round every second time, so that no client is always next to the same.
-                cells = [cell for cell in reversed(cells) if "error" not in best(found[cell])]
-            trials = [
-                (key, name, connections)
-                for key, name in cells
-                for connections in (
-                    [best(found[key, name])["connections"]] if number else connections_of(name, options)
-                )
-            ]
-            for done, (key, name, connections) in enumerate(trials, 1):
-                result = measure(name, key, connections, nginx, options)
-                found[key, name].append({**result, "connections": connections})
-                figure = result.get("error") or f"{result['cpu_us_per_object']:,.1f} us"
-                common.say(
-                    f"round {number + 1}/{options.rounds} [{done}/{len(trials)}] {key}, {name}, "
-                    f"{connections} connections: {figure}"
-                )
-    return {
-        key: {name: summary(found[key, name]) for name in options.clients if (key, name) in found}
-        for key in options.sizes
-    }
+        for verb, known in SIZES.items():
+            sizes = [key for key in options.sizes if key in known]
+            names = [*(REFERENCES if verb == "get" and options.references else ()), *options.clients]
+            if sizes and verb in options.verbs:
+                found = compare(verb, sizes, names, nginx, options)
+                if both is None:
+                    both = found
+                else:
+                    both["rows"] += found["rows"]
+                    both["versions"] |= found["versions"]
+    return both or {"rows": [], "versions": {}}
 
 
 def measure_checkpoint(name: str, shape: str, options: argparse.Namespace) -> dict[str, dict]:
@@ -269,22 +199,31 @@ def measure_checkpoints(options: argparse.Namespace) -> dict[str, dict[str, dict
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     built = os.path.join(ROOT, "build/root/lib/python")
-    names = [*REFERENCES, *clients.CLIENTS]
     parser.add_argument("--package", default=built, help="the folder that has ringest")
     parser.add_argument("--ringest", default=common.PROGRAM, metavar="PROGRAM")
     parser.add_argument(
         "--python", metavar="PROGRAM", help="an interpreter that has the peers; default: one made in build/perf-peers"
     )
     parser.add_argument("--sizes", nargs="*", choices=server.SIZES, default=list(server.SIZES))
-    parser.add_argument("--clients", nargs="+", choices=names, default=names)
+    parser.add_argument(
+        "--clients",
+        nargs="+",
+        default=CLIENTS,
+        metavar="NAME[:WAY]",
+        help='as "ringest bench compare --peers" has them',
+    )
+    parser.add_argument("--verbs", nargs="+", choices=SIZES, default=list(SIZES))
+    parser.add_argument(
+        "--references", action=argparse.BooleanOptionalAction, default=True, help="wrk and ringest bench"
+    )
     parser.add_argument("--scenarios", nargs="*", choices=scenarios.ALL, default=list(scenarios.ALL))
     parser.add_argument(
         "--checkpoints", nargs="*", choices=checkpoints.SHAPES, help="measure those instead; all shapes"
     )
     parser.add_argument("--connections", nargs="+", type=int, default=[16, 64])
     parser.add_argument("--seconds", type=float, default=1, help="of each measurement; 1")
-    parser.add_argument("--warm-up", type=float, default=1.2, help="before each, in seconds; 1.2")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--warm-up", type=float, default=1, help="before each, in seconds; 1")
+    parser.add_argument("--rounds", type=int, default=3, help="3")
     parser.add_argument("--results", metavar="FOLDER", help="for tables and charts; perf/results")
     parser.add_argument("--quick", action="store_true", help="one short round of the smallest size")
     options = parser.parse_args()
@@ -322,13 +261,13 @@ def main() -> int:
 
     told: dict[str, Any] = {
         "machine": server.describe_machine(),
-        "versions": versions(options.python),
         "options": {"seconds": options.seconds, "rounds": options.rounds},
     }
     if options.checkpoints:
         told["checkpoints"] = measure_checkpoints(options)
     else:
-        told["cells"] = measure_all(options)
+        document = measure_all(options)
+        told |= {"document": document, "cells": report.cells(document), "versions": document["versions"]}
         told["scenarios"] = scenarios.measure_all(options, run_scenario)
     print(report.text(told))
     if options.results:

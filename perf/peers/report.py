@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -17,14 +18,13 @@ sys.path[:0] = [os.path.dirname(HERE), HERE]
 
 import chart  # noqa: E402
 import checkpoints  # noqa: E402
-import clients  # noqa: E402
 import scenarios  # noqa: E402
 
 SIZES = {"4k": "4 KiB", "100k": "100 KiB", "3m": "3 MiB"}
-KINDS = {"reference": "for comparison", "get": "objects", "loader": "DataLoader, no workers"}
-BENCH = "ringest bench get"
+KINDS = {"reference": "for comparison", "get": "objects", "load": "DataLoader, no workers"}
+REFERENCES = ("wrk", BENCH := "ringest bench get")
 GET, ITERABLE = "ringest get_many", "ringest IterableDataset"
-CONNECTOR, LITDATA = "gcs-torch-dataflux map-style", "litdata StreamingRawDataset"
+CONNECTOR, LITDATA = "dataflux map-style", "litdata StreamingRawDataset"
 # Times as many objects per CPU second, by size.
 GET_GOALS = {"4k": 2.5, "100k": 2.2, "3m": 1.2}
 LOADER_GOALS = ((CONNECTOR, 40.0), (LITDATA, 5.0), (BENCH, 0.8))
@@ -34,8 +34,32 @@ OVERHEAD_GOAL_US = 1.0
 Told = dict[str, Any]
 
 
-def kind_of(name: str) -> str:
-    return clients.CLIENTS[name].kind if name in clients.CLIENTS else "reference"
+def cells(document: dict[str, Any]) -> dict[str, dict[str, Told]]:
+    """{size: {client: what an object cost in its rounds}} of a result of `ringest bench compare`."""
+    found: dict[str, dict[str, Told]] = {}
+    for row in document["rows"]:
+        verb, _, key = row["workload"].partition("-")
+        kind = "reference" if row["client"] in REFERENCES else verb
+        cell: Told = {"kind": kind}
+        if row["error"] is not None:
+            cell["error"] = row["error"]
+        else:
+            rounds = row["rounds"]
+            costs = [(r["cpu_user_seconds"] + r["cpu_system_seconds"]) / r["operations"] * 1e6 for r in rounds]
+            cell |= {
+                "cpu_us_per_object": statistics.median(costs),
+                "objects_per_s": statistics.median(r["operations"] / r["seconds"] for r in rounds),
+                "rss_mb": statistics.median(r["metrics"]["rss_growth_bytes"] for r in rounds) / 1e6,
+                "connections": row["parameters"]["concurrency"],
+                "rounds_cpu_us": [round(each, 3) for each in costs],
+            }
+        found.setdefault(key, {})[row["client"]] = cell
+    return found
+
+
+def kind_of(told: Told, name: str) -> str:
+    """The same for all sizes."""
+    return next(row[name]["kind"] for row in told["cells"].values() if name in row)
 
 
 def cost(told: Told, key: str, name: str) -> float | None:
@@ -63,7 +87,7 @@ def cell(told: Told, key: str, name: str) -> str:
     if "error" in result:
         return "failed"
     text = f"{number(result['cpu_us_per_object'])} ({result['connections']})"
-    ours = cost(told, key, ITERABLE if kind_of(name) == "loader" else GET)
+    ours = cost(told, key, ITERABLE if kind_of(told, name) == "load" else GET)
     if ours:
         text += f" · {result['cpu_us_per_object'] / ours:.2f}"
     return text
@@ -72,7 +96,7 @@ def cell(told: Told, key: str, name: str) -> str:
 def cost_table(told: Told) -> str:
     rows = [["client CPU per object in µs", *(SIZES[key] for key in told["cells"])]]
     for kind, title in KINDS.items():
-        names = dict.fromkeys(n for row in told["cells"].values() for n in row if kind_of(n) == kind)
+        names = dict.fromkeys(n for row in told["cells"].values() for n in row if kind_of(told, n) == kind)
         if names:
             rows.append([f"*{title}*", *([""] * len(told["cells"]))])
         rows += [[name, *(cell(told, key, name) for key in told["cells"])] for name in names]
@@ -80,7 +104,8 @@ def cost_table(told: Told) -> str:
 
 
 def best_peer(told: Told, key: str) -> str | None:
-    peers = [n for n, c in clients.CLIENTS.items() if c.kind == "get" and n != GET and cost(told, key, n)]
+    row = told["cells"].get(key, {})
+    peers = [n for n in row if row[n]["kind"] == "get" and not n.startswith("ringest") and cost(told, key, n)]
     return min(peers, key=lambda name: cost(told, key, name) or 0, default=None)
 
 
@@ -222,12 +247,10 @@ def text(told: Told) -> str:
     return "\n\n".join(parts)
 
 
-def product(name: str) -> tuple[str, str]:
+def product(told: Told, name: str) -> tuple[str, str]:
     """Whose client it is, and which of the ways to use it."""
-    whose, _, way = name.replace(",", "").partition(" ")
-    if kind_of(name) != "loader":
-        return whose, way
-    return whose, f"{way}, DataLoader" if whose.startswith("ringest") else "DataLoader"
+    whose, _, way = name.partition(" ")
+    return whose, f"{way}, DataLoader" if kind_of(told, name) == "load" else way
 
 
 def bars(told: Told, key: str) -> list[chart.Bar]:
@@ -235,10 +258,10 @@ def bars(told: Told, key: str) -> list[chart.Bar]:
     found: dict[str, chart.Bar] = {}
     for name in told["cells"][key]:
         median = cost(told, key, name)
-        if not median or kind_of(name) == "reference":
+        if not median or kind_of(told, name) == "reference":
             continue
         rounds = told["cells"][key][name].get("rounds_cpu_us") or [median]
-        whose, way = product(name)
+        whose, way = product(told, name)
         bar = chart.Bar(whose, way, 1e6 / median, 1e6 / max(rounds), 1e6 / min(rounds), whose.startswith("ringest"))
         product_key = name if bar.is_ours else whose
         if product_key not in found or found[product_key].value < bar.value:
@@ -307,6 +330,7 @@ def merged(old: Told, new: Told) -> Told:
     result = {**new}
     for part, own in (("cells", new["cells"]), ("scenarios", new["scenarios"]), ("measured", measured)):
         result[part] = {**old.get(part, {}), **own}
+    result["versions"] = {**old.get("versions", {}), **new["versions"]}
     result["cells"] = {key: result["cells"][key] for key in SIZES if key in result["cells"]}
     return result
 
@@ -317,7 +341,16 @@ def write(told: Told, folder: str) -> None:
         title, command = "Checkpoints beside others", "script/bench peers --checkpoints"
         write_page(told, folder, "checkpoints.md", "checkpoints.json", title, command, "")
         return
-    told = merged(read(folder, "peers.json"), told)
+    if told.get("document", {}).get("rows"):
+        with open(os.path.join(folder, "objects.json"), "w", encoding="utf-8") as file:
+            json.dump(told["document"], file, indent=1)
+            file.write("\n")
+    write_objects(
+        merged(read(folder, "peers.json"), {name: each for name, each in told.items() if name != "document"}), folder
+    )
+
+
+def write_objects(told: Told, folder: str) -> None:
     title, command = "Objects and datasets beside others", "script/bench peers"
     write_page(
         told, folder, "README.md", "peers.json", title, command, f"\n{pictures(told)}\n[Checkpoints](checkpoints.md)\n"
@@ -327,7 +360,7 @@ def write(told: Told, folder: str) -> None:
 
 def main(arguments: list[str]) -> None:
     folder = arguments[0] if arguments else os.path.join(os.path.dirname(HERE), "results")
-    write(read(folder, "peers.json"), folder)
+    write_objects(read(folder, "peers.json"), folder)
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ from typing import Any
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.dirname(HERE), HERE]
 
-import clients  # noqa: E402
 import common  # noqa: E402
+from compare import BUCKET  # noqa: E402
 
 MIB = 1 << 20
 LATE_CONNECTIONS = 1536
@@ -30,6 +30,8 @@ LATE_CONNECTIONS = 1536
 LATE_WARM_UP_S = 4.0
 LATE_SIZE = 10 << 10
 LATE_COUNT = 100_000
+# Of a dataset without a listing, each the name of an object that there is.
+LATE_NAMES = 1000
 NAMES = 1_000_000
 BATCH = 256
 # Batches before the stop.
@@ -57,7 +59,7 @@ ALL: dict[str, Scenario] = {
     "late": Scenario(
         "objects of 10 KiB a second that come 30 ms late, one process without workers",
         "objects/s",
-        ("--latency-ms", "30", "--synthetic", f"{clients.BUCKET}/late-:{LATE_COUNT}:{LATE_SIZE}"),
+        ("--latency-ms", "30", "--synthetic", f"{BUCKET}/late-:{LATE_COUNT}:{LATE_SIZE}"),
         (
             ("ringest IterableDataset", "late_ringest", "rate"),
             ("obstore, uvloop", "late_obstore", "rate"),
@@ -71,20 +73,20 @@ ALL: dict[str, Scenario] = {
     "first": Scenario(
         f"first batch of {BATCH} out of {NAMES:,} shuffled objects, and the next one after a resume",
         "s",
-        ("--synthetic", f"{clients.BUCKET}/name-:{NAMES}:4KiB"),
+        ("--synthetic", f"{BUCKET}/name-:{NAMES}:4KiB"),
         (
             ("ringest IterableDataset, from a manifest", "first_ringest", "start"),
             ("ringest IterableDataset, resumed in mid-epoch", "first_ringest", "resume"),
             ("ringest IterableDataset, listing first", "first_listing", "value"),
         ),
         ("≤", 1.5),
-        f"gs://{clients.BUCKET}/name-",
+        f"gs://{BUCKET}/name-",
     ),
     "memory": Scenario(
         f"growth of the process over {EPOCHS} epochs of {PHOTOS:,} objects of 100 KiB, and what "
         f"close() leaves; the client may hold {MEMORY // MIB} MiB",
         "MiB; then files, threads",
-        ("--synthetic", f"{clients.BUCKET}/photo-:{PHOTOS}:{PHOTO_SIZE}"),
+        ("--synthetic", f"{BUCKET}/photo-:{PHOTOS}:{PHOTO_SIZE}"),
         (
             ("ringest IterableDataset", "memory_ringest", "grown"),
             ("files left open", "memory_ringest", "files"),
@@ -95,34 +97,39 @@ ALL: dict[str, Scenario] = {
 }
 
 
-def work(endpoint: str, ca: str, seconds: float) -> clients.Work:
-    name = f"late-{0:08d}"
-    return clients.Work(endpoint, ca, name, LATE_SIZE, LATE_CONNECTIONS, seconds, LATE_WARM_UP_S)
+def work(endpoint: str, ca: str, seconds: float) -> Any:
+    from ringest.bench.peers.work import Work
+
+    names = [f"late-{index:08d}" for index in range(LATE_NAMES)]
+    return Work(BUCKET, names, LATE_SIZE, LATE_CONNECTIONS, seconds, LATE_WARM_UP_S, endpoint, ca)
 
 
-def rate(result: dict[str, float]) -> dict[str, float]:
-    return {
-        "rate": result["objects"] / result["seconds"],
-        "cost": result["cpu_seconds"] / result["objects"] * 1e6,
-    }
+def rate(counted: Any) -> dict[str, float]:
+    cpu = counted.cpu_user + counted.cpu_system
+    return {"rate": counted.operations / counted.seconds, "cost": cpu / counted.operations * 1e6}
 
 
 def late_ringest(endpoint: str, ca: str, seconds: float) -> dict[str, float]:
     import ringest
+    from ringest.bench.peers.work import in_loader
 
     client = ringest.Client(endpoint, ca, threads=1, connections=LATE_CONNECTIONS)
     dataset = ringest.IterableDataset(
-        f"gs://{clients.BUCKET}/late-", shuffle=True, batch_size=BATCH, requests=4096, client=client
+        f"gs://{BUCKET}/late-", shuffle=True, batch_size=BATCH, requests=4096, client=client
     )
-    return rate(clients.loaded(work(endpoint, ca, seconds), dataset, batch_size=None))
+    return rate(in_loader(work(endpoint, ca, seconds), dataset, batch_size=None))
 
 
 def late_obstore(endpoint: str, ca: str, seconds: float) -> dict[str, float]:
-    return rate(clients.obstore_tasks(work(endpoint, ca, seconds)))
+    from ringest.bench.peers import obstore
+
+    return rate(obstore.get_in_tasks(work(endpoint, ca, seconds)))
 
 
 def late_litdata(endpoint: str, ca: str, seconds: float) -> dict[str, float]:
-    return rate(clients.litdata_raw(work(endpoint, ca, seconds), batch=LATE_CONNECTIONS))
+    from ringest.bench.peers import litdata
+
+    return rate(litdata.raw(work(endpoint, ca, seconds), batch=LATE_CONNECTIONS))
 
 
 def first_ringest(endpoint: str, ca: str, seconds: float, manifest: str) -> dict[str, float]:
@@ -131,7 +138,7 @@ def first_ringest(endpoint: str, ca: str, seconds: float, manifest: str) -> dict
 
     def opened() -> Any:
         return ringest.IterableDataset(
-            f"gs://{clients.BUCKET}/name-",
+            f"gs://{BUCKET}/name-",
             shuffle=True,
             batch_size=BATCH,
             client=ringest.Client(endpoint, ca, threads=1),
@@ -165,7 +172,7 @@ def first_listing(endpoint: str, ca: str, seconds: float, manifest: str) -> dict
 
     begin = time.monotonic()
     dataset = ringest.IterableDataset(
-        f"gs://{clients.BUCKET}/name-",
+        f"gs://{BUCKET}/name-",
         shuffle=True,
         batch_size=BATCH,
         client=ringest.Client(endpoint, ca, threads=1),
@@ -177,22 +184,23 @@ def first_listing(endpoint: str, ca: str, seconds: float, manifest: str) -> dict
 def memory_ringest(endpoint: str, ca: str, seconds: float) -> dict[str, float]:
     import ringest
     import ringest.dataset  # and torch, which a training has long imported
+    from ringest.bench.peers.__main__ import peak_rss
 
     def held() -> tuple[int, int]:
         return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
 
     files, threads = held()
-    before = clients.peak_rss_mb()
+    before = peak_rss()
     client = ringest.Client(endpoint, ca, threads=1, memory=MEMORY)
     dataset = ringest.IterableDataset(
-        f"gs://{clients.BUCKET}/photo-", shuffle=True, batch_size=64, prefetch=PREFETCH, client=client
+        f"gs://{BUCKET}/photo-", shuffle=True, batch_size=64, prefetch=PREFETCH, client=client
     )
     for epoch in range(EPOCHS):
         dataset.set_epoch(epoch)
         count = sum(len(batch) for batch in dataset)
         if count != PHOTOS:
             raise ValueError(f"{count} objects came in epoch {epoch}")
-    grown = (clients.peak_rss_mb() - before) * 1e6 / MIB
+    grown = (peak_rss() - before) / MIB
     client.close()
     left_files, left_threads = held()
     return {"grown": grown, "files": left_files - files, "threads": left_threads - threads}
@@ -237,7 +245,9 @@ def main(arguments: list[str]) -> None:
     name, endpoint, ca, seconds, *rest = arguments
     if name not in {row[1] for scenario in ALL.values() for row in scenario.rows}:
         sys.exit(f"there is no {name}")
-    clients.leave(globals()[name](endpoint, ca, float(seconds), *rest))
+    from ringest.bench.peers.__main__ import leave
+
+    leave(globals()[name](endpoint, ca, float(seconds), *rest))
 
 
 if __name__ == "__main__":

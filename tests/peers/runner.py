@@ -6,17 +6,13 @@ VENV is the virtual environment that script/test makes of requirements.txt. The 
 no client reaches the address where clouds keep their metadata. Exit status as tests/cli/runner.py;
 77 where that folder or such a network cannot be had."""
 
-import fcntl
 import importlib.util
 import os
-import socket
-import struct
 import subprocess
 import sys
 
 SKIPPED = 77
 INSIDE = "--inside"
-IFF_UP, SIOCGIFFLAGS, SIOCSIFFLAGS = 1, 0x8913, 0x8914
 
 
 def skip(reason):
@@ -24,33 +20,25 @@ def skip(reason):
     return SKIPPED
 
 
-def raise_loopback():
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        request = fcntl.ioctl(any_socket, SIOCGIFFLAGS, struct.pack("16sh14x", b"lo", 0))
-        (flags,) = struct.unpack_from("h", request, 16)
-        fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags | IFF_UP))
+def load(name, *path):
+    """A module by its file."""
+    file = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", *path)
+    spec = importlib.util.spec_from_file_location(name, file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def unshare():
-    """The command that makes a network namespace; None where that is not allowed."""
-    for options in (["-n"], ["-rn"]):
-        command = ["unshare", *options]
-        try:
-            if subprocess.run([*command, "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0:
-                return command
-        except FileNotFoundError:
-            return None
-    return None
+# The package itself need not be there.
+network = load("bench_network", "python", "ringest", "bench", "network.py")
+raise_loopback, unshare = network.raise_loopback, network.unshare
 
 
 def run_inside(path, wanted):
     raise_loopback()
     # The runner and the helpers of the black-box tests.
-    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli")
-    sys.path.insert(0, folder)
-    spec = importlib.util.spec_from_file_location("cli_runner", os.path.join(folder, "runner.py"))
-    cli_runner = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(cli_runner)
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli"))
+    cli_runner = load("cli_runner", "tests", "cli", "runner.py")
     return cli_runner.main(path, wanted)
 
 

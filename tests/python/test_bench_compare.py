@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 import unittest
 import unittest.mock
 
@@ -219,6 +220,7 @@ class Compare(unittest.TestCase):
             ("--emulate", "--peers", "nobody"): "there is no client nobody; there are ringest, obstore",
             ("--emulate", "--peers", "obstore:nohow"): "obstore has no way nohow; it has uvloop, asyncio, threads",
             ("--emulate", "--peers", "/nowhere/x.py"): "/nowhere/x.py: FileNotFoundError",
+            ("--emulate", "--peers", "ringest:threads", "--verbs", "put"): "none of these clients can put",
             ("--emulate", "--sizes", "4x"): "a size must be a size",
             ("--emulate", "--verbs", "get,fly"): "there is no fly",
             ("--emulate", "--rounds", "0"): "must be at least 1, is 0",
@@ -254,12 +256,38 @@ class Parts(unittest.TestCase):
 
             return call
 
-        asked = work.Work("b", ["n"], 1, concurrency=16, seconds=0.05, warm_up=0)
-        counted = work.in_tasks(asked, opened, "asyncio")
-        self.assertLessEqual(counted.operations, calls)
-        # Some were done before counting began, or had not been added when it ended.
-        self.assertGreaterEqual(counted.operations, calls - 3 * asked.concurrency)
-        self.assertGreater(calls, 100 * asked.concurrency)
+        seen = []
+
+        class Watched(work.Meter):
+            def _snapshot(self):
+                seen.append((self.count, calls))
+                return super()._snapshot()
+
+        asked = work.Work("b", ["n"], 1, concurrency=16, seconds=0.05, warm_up=0.05)
+        with unittest.mock.patch.object(work, "Meter", Watched):
+            work.in_tasks(asked, opened, "asyncio")
+        for count, made in seen:
+            # What a task has just done it has not yet added.
+            self.assertLessEqual(count, made)
+            self.assertGreaterEqual(count, made - asked.concurrency)
+        self.assertGreater(seen[-1][0], seen[1][0])
+
+    def test_what_takes_longer_than_the_measurement_is_counted(self):
+        def call():
+            time.sleep(0.2)
+            return 1
+
+        async def opened():
+            async def awaited():
+                await asyncio.sleep(0.2)
+                return 1
+
+            return awaited
+
+        asked = work.Work("b", ["n"], 1, concurrency=2, seconds=0.01, warm_up=0)
+        for counted in (work.in_threads(asked, call), work.in_tasks(asked, opened, "asyncio")):
+            self.assertGreater(counted.operations, 0)
+            self.assertGreater(counted.seconds, 0)
 
     def test_threads_stop_at_the_first_error(self):
         def call():

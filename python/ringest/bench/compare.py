@@ -267,6 +267,8 @@ def main(options: argparse.Namespace) -> int:
         if wrong:
             raise peers.PeerError(wrong)
         cells = list(cells_of(_names(options), options.verbs, options.sizes))
+        if not cells:
+            raise peers.PeerError(f"none of these clients can {' or '.join(options.verbs)}")
     except peers.PeerError as error:
         print(f"ringest bench compare: {error}", file=sys.stderr)
         return USAGE

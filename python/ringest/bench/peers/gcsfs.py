@@ -28,20 +28,24 @@ async def file_system(work: Work) -> Any:
     return fs
 
 
-def in_fs(work: Work, call: Callable[[Any], Awaitable[int]]) -> Counted:
+def in_fs(work: Work, call: Callable[[Any], Awaitable[int]], loop: str) -> Counted:
     async def opened() -> Callable[[], Awaitable[int]]:
         fs = await file_system(work)
         return lambda: call(fs)
 
-    return in_tasks(work, opened)
+    return in_tasks(work, opened, loop)
 
 
-def get(work: Work) -> Counted:
+def get(work: Work, loop: str = "uvloop") -> Counted:
     async def call(fs: Any) -> int:
         work.check(await fs._cat_file(f"{work.bucket}/{work.next()}"))
         return 1
 
-    return in_fs(work, call)
+    return in_fs(work, call, loop)
+
+
+def get_plain(work: Work) -> Counted:
+    return get(work, "asyncio")
 
 
 def put(work: Work) -> Counted:
@@ -51,7 +55,7 @@ def put(work: Work) -> Counted:
         await fs._pipe_file(f"{work.bucket}/{work.next()}", body)
         return 1
 
-    return in_fs(work, call)
+    return in_fs(work, call, "asyncio")
 
 
 def list_names(work: Work) -> Counted:
@@ -60,21 +64,14 @@ def list_names(work: Work) -> Counted:
         work.check_listed(count)
         return count
 
-    return in_fs(work, call)
+    return in_fs(work, call, "asyncio")
 
 
 PEER = Peer(
     "gcsfs",
     "gcsfs",
     (
-        Way(
-            "uvloop",
-            get=get,
-            put=put,
-            list=list_names,
-            modules=("gcsfs", "uvloop"),
-            needs=("uvloop",),
-            concurrency=CONCURRENCY,
-        ),
+        Way("uvloop", get=get, modules=("gcsfs", "uvloop"), needs=("uvloop",), concurrency=CONCURRENCY),
+        Way("asyncio", get=get_plain, put=put, list=list_names, modules=("gcsfs",), concurrency=CONCURRENCY),
     ),
 )

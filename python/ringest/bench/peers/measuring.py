@@ -61,7 +61,7 @@ class Cell:
 
     @property
     def client(self) -> str:
-        return f"{self.peer.name} {self.way.name}"
+        return f"{self.peer.name} {self.way.name}".strip()
 
     def best(self) -> int:
         return min(self.rounds, key=lambda each: cost(each[1]))[0]

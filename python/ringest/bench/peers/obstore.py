@@ -73,6 +73,16 @@ def get_in_threads(work: Work) -> Counted:
     return in_threads(work, get)
 
 
+def put_in_threads(work: Work) -> Counted:
+    made, body = store(work), bytes(work.size)
+
+    def put() -> int:
+        made.put(work.next(), body, use_multipart=False)
+        return 1
+
+    return in_threads(work, put)
+
+
 def list_names(work: Work) -> Counted:
     made = store(work)
 
@@ -89,15 +99,8 @@ PEER = Peer(
     "obstore",
     "obstore",
     (
-        Way(
-            "uvloop",
-            get=get_in_tasks,
-            put=put_in_tasks,
-            list=list_names,
-            modules=("obstore", "uvloop"),
-            needs=("uvloop",),
-        ),
+        Way("uvloop", get=get_in_tasks, put=put_in_tasks, modules=("obstore", "uvloop"), needs=("uvloop",)),
         Way("asyncio", get=get_plain, modules=("obstore",), concurrency=(16,)),
-        Way("threads", get=get_in_threads, modules=("obstore",)),
+        Way("threads", get=get_in_threads, put=put_in_threads, list=list_names, modules=("obstore",)),
     ),
 )

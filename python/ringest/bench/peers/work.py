@@ -22,6 +22,8 @@ BATCH = 256
 BATCH_BYTES = 64 << 20
 # Names of an epoch; there are fewer objects, which come again and again.
 EPOCH = 65536
+# Until the first operation is done, however long it takes.
+POLL_S = 0.01
 
 
 @dataclass
@@ -164,9 +166,17 @@ def in_threads(work: Work, call: Callable[[], int]) -> Counted:
     threads = [threading.Thread(target=run, daemon=True) for _ in range(work.concurrency)]
     for thread in threads:
         thread.start()
-    over.wait(work.warm_up)
+
+    def wait(seconds: float) -> None:
+        """And until there is something to count."""
+        before = meter.count
+        over.wait(seconds)
+        while meter.count == before and not over.wait(POLL_S):
+            pass
+
+    wait(work.warm_up)
     meter.begin()
-    over.wait(work.seconds)
+    wait(work.seconds)
     result = meter.end()
     over.set()
     for thread in threads:
@@ -189,19 +199,24 @@ def in_tasks(work: Work, opened: Opened, loop: str = "uvloop") -> Counted:
             # Not in one statement with the wait, in which others add theirs.
             meter.count += count
 
-    async def pause(tasks: list[asyncio.Task[None]], seconds: float) -> None:
-        """A task that ends has failed."""
-        done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
+    async def wait(tasks: list[asyncio.Task[None]], seconds: float) -> None:
+        """And until there is something to count. A task that ends has failed."""
+        before = meter.count
+        while True:
+            done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+            if meter.count != before:
+                return
+            seconds = POLL_S
 
     async def main() -> Counted:
         call = await opened()
         tasks = [asyncio.create_task(repeat(call)) for _ in range(work.concurrency)]
         try:
-            await pause(tasks, work.warm_up)
+            await wait(tasks, work.warm_up)
             meter.begin()
-            await pause(tasks, work.seconds)
+            await wait(tasks, work.seconds)
             return meter.end()
         finally:
             for task in tasks:
