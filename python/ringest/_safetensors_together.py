@@ -1,8 +1,11 @@
 """A file that all ranks of a process group have open: what safetensors.safe_open reads by where it has a group.
 
-A Gathering is made by all ranks at once, and every read is a call of all of them. A call begins with an exchange in which
-each rank says whether it reads or goes; so who reads learns that another rank has closed the file, or has left its `with`
-by an exception. What fails within a call fails for all, and the file stays open."""
+A Gathering is made by all ranks at once, and every read is a call of all of them. A call has an exchange in which each
+rank says whether it reads or goes, and how much it wants; so who reads learns that another rank has closed the file, or
+has left its `with` by an exception. What fails within a call fails for all, and the file stays open.
+
+Each exchange takes longer than a small read. So a rank that wants little has read it by itself before the exchange, and if
+all want little, or what all want is the same and not much, there is no more of it than that takes."""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import array
 import ctypes
 import enum
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 
@@ -18,12 +21,17 @@ from ringest import _core
 from ringest._dcp_ranges import File, Range
 from ringest._dcp_together import read_together
 from ringest._errors import GroupError
+from ringest._together import GIVEN_BYTES, number_of
 
 if TYPE_CHECKING:
     from ringest._together import Team
 
 # What a rank that reads by itself reads at a time at least, bytes.
 ALONE_SIZE = 64 << 20
+# Up to so much of a call each rank reads by itself, even what others want, too.
+SMALL_BYTES = 64 << 10
+# In place of a size: what the rank wants, or has read, could not be had.
+_FAILED_SIZE = -1
 
 Result = TypeVar("Result")
 # Adds to a File the ranges that are wanted; what it returns makes the result of them when all have come.
@@ -65,20 +73,42 @@ class Gathering:
             raise ValueError("the file is closed")
         if self._state is not _State.OPEN:
             raise GroupError(self._why)
-        self._begin()
+        file, failure, end = File(self._uri), None, None
+        size, is_done, result = _FAILED_SIZE, False, None
         try:
-            with self._team:
-                file = File(self._uri)
+            try:
                 end = want(file)
                 file.ranges = [each for each in file.ranges if each.size]
-                self._read(file)
-                return end()
+                size = sum(each.size for each in file.ranges)
+                is_done = self._content is not None or size <= SMALL_BYTES
+                if is_done:
+                    self._read_here(file)
+                    result = end()
+            except Exception as error:
+                failure, size = error, _FAILED_SIZE
+            told = self._begin(0 if is_done and failure is None else size, file)
+            if any(each == _FAILED_SIZE for each, _ in told):
+                self._team.meet(failure)
+            if all(each == 0 for each, _ in told):
+                return cast(Result, result)
+            return self._read_more(file, end, is_done, result, told)
         except BaseException as error:
-            if self._team.is_lost or not isinstance(error, Exception):
+            is_open = self._state is _State.OPEN
+            if is_open and (self._team.is_lost or not isinstance(error, Exception)):
                 self._leave(
                     _State.LOST, str(error) or f"{self._uri}: a call that reads it was interrupted; open it again"
                 )
             raise
+
+    def _read_more(self, file: File, end: Any, is_done: bool, result: Any, told: list[tuple[int, int]]) -> Any:
+        """What is more than each rank reads by itself. is_done: this rank has its own."""
+        with self._team:
+            if told[0][0] <= GIVEN_BYTES and len(set(told)) == 1:
+                self._read_given(file)
+            else:
+                # Who has its own takes part, because others read together.
+                self._read(File(self._uri) if is_done else file)
+            return result if is_done else end()
 
     def close(self, has_failed: bool) -> None:
         """Waits for the other ranks, which read or close it."""
@@ -86,7 +116,7 @@ class Gathering:
         self._change(_State.CLOSED)
         if is_open:
             try:
-                self._team.gather(_Says.FAILED if has_failed else _Says.CLOSES)
+                self._team.gather(_Says.FAILED if has_failed else _Says.CLOSES, 0, 0)
             except GroupError:
                 pass  # this rank has what it wanted
 
@@ -98,29 +128,52 @@ class Gathering:
         self._change(state)
         self._why = why
 
-    def _begin(self) -> None:
-        try:
-            told = self._team.gather(_Says.READS)
-        except BaseException as error:
-            self._leave(_State.LOST, str(error) or f"{self._uri}: a call that reads it was interrupted; open it again")
-            raise
-        gone = [(rank, said) for rank, (said,) in enumerate(told) if said != _Says.READS]
+    def _begin(self, size: int, file: File) -> list[tuple[int, int]]:
+        """size: of what this rank still wants, or _FAILED_SIZE. The same of all ranks, each with what tells whether they
+        want the same."""
+        what = number_of(repr([(each.offset, each.size) for each in file.ranges])) if size > 0 else 0
+        told = self._team.gather(_Says.READS, size, what)
+        gone = [(rank, said) for rank, (said, _, _) in enumerate(told) if said != _Says.READS]
         if gone:
             rank, said = gone[0]
             how = "has failed, and tells itself of what" if said == _Says.FAILED else "has closed it"
             advice = "Every rank makes the same number of reads, and closes the file after the last"
             self._leave(_State.LEFT, f"{self._uri}: rank {rank} {how}, while rank {self._team.rank} reads. {advice}")
             raise GroupError(self._why)
+        return [(size, what) for _, size, what in told]
+
+    def _read_here(self, file: File) -> None:
+        """Without others."""
+        if self._content is None:
+            self._read_batch([(each, each.memory()) for each in file.ranges])
+            return
+        for each in file.ranges:
+            memory = each.memory()
+            target = _bytes_of(memory)
+            target[:] = self._content[each.offset : each.offset + each.size]
+            _done(each, memory, _core.crc32c(target))
+
+    def _read_given(self, file: File) -> None:
+        """What all ranks want: one reads it, and gives it to the others."""
+
+        def read() -> bytearray:
+            came = bytearray(sum(each.size for each in file.ranges))
+            view, at = memoryview(came), 0
+            wanted = []
+            for each in file.ranges:
+                wanted.append((each.offset, view[at : at + each.size]))
+                at += each.size
+            self._client.get_into(self._uri, wanted, generation=self._generation)
+            return came
+
+        came, at = memoryview(self._team.once_checked(read)), 0
+        for each in file.ranges:
+            memory = each.memory()
+            _bytes_of(memory)[:] = came[at : at + each.size]
+            _done(each, memory, _core.crc32c(came[at : at + each.size]))
+            at += each.size
 
     def _read(self, file: File) -> None:
-        if self._content is not None:
-            for each in file.ranges:
-                memory = each.memory()
-                target = _bytes_of(memory)
-                target[:] = self._content[each.offset : each.offset + each.size]
-                _done(each, memory, _core.crc32c(target))
-            return
-
         def read_ranges(uri: str, table: array.array[int]) -> tuple[int, list[int]]:
             options: Any = {"generation": self._generation, "gap_max": 1, "checksums": True}
             return self._client._get_into_addresses(uri, table, **options)

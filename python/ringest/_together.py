@@ -43,6 +43,9 @@ NEAR_S = 0.005
 # Of a piece: not so small that a request costs more than its bytes, and not so large that owners wait for one.
 PIECE_BYTES_MIN = 2 << 20
 PIECE_BYTES_MAX = 8 << 20
+# Up to so much that all ranks want is read by one of them and sent to the others: memory that they share has to be agreed
+# upon, which takes longer.
+GIVEN_BYTES = 1 << 20
 # For madvise(2): makes all pages of a range at once, which costs half of what it does one by one as they are touched.
 # Older kernels refuse, and make pages as they are touched.
 _POPULATE_READ, _POPULATE_WRITE = 22, 23
@@ -52,6 +55,8 @@ _madvise = ctypes.CDLL(None).madvise
 _madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 # In front of the bytes of a piece: their generation and their CRC32C.
 _HEAD = struct.Struct("=qQ")
+# In front of bytes that one rank sends to all.
+_CRC = struct.Struct("=I")
 _ALIGNMENT = 64
 
 
@@ -161,11 +166,16 @@ class Team:
 
     def meet(self, error: BaseException | None = None) -> None:
         """Waits for all ranks. If one of them comes with an error, all raise that of the first of them."""
-        failed = torch.tensor(self.size if error is None else self.rank, device="cpu")
-        self._together(dist.all_reduce, failed, op=dist.ReduceOp.MIN)
-        first = int(failed)
+        self._meet(error)
+
+    def _meet(self, error: BaseException | None = None, numbers: tuple[int, int] = (0, 0)) -> tuple[int, int]:
+        """The same; gives the smallest that any rank has of each number. All meetings are alike, because one of a rank
+        that has failed may be any of those of the others."""
+        smallest = torch.tensor([self.size if error is None else self.rank, *numbers], device="cpu")
+        self._together(dist.all_reduce, smallest, op=dist.ReduceOp.MIN)
+        first, *found = smallest.tolist()
         if first == self.size:
-            return
+            return found[0], found[1]
         told = b"" if error is None else json.dumps(error_tell(error), default=str).encode()
         told = self.give(told, first)
         if error is not None and (first == self.rank or not isinstance(error, Exception)):
@@ -180,12 +190,16 @@ class Team:
         """Those of that rank."""
         size = torch.tensor(len(data), device="cpu")
         self._together(dist.broadcast, size, group_src=source)
+        return self._give(data, int(size), source)
+
+    def _give(self, data: bytes, size: int, source: int) -> bytes:
+        """All know how many they are."""
         if source == self.rank:
             memory = torch.empty(0, dtype=torch.uint8, device="cpu")
             if data:
                 memory = torch.frombuffer(bytearray(data), dtype=torch.uint8)
         else:
-            memory = torch.empty(int(size), dtype=torch.uint8, device="cpu")
+            memory = torch.empty(size, dtype=torch.uint8, device="cpu")
         if len(memory):
             self._together(dist.broadcast, memory, group_src=source)
         return memory.numpy().tobytes()
@@ -198,8 +212,21 @@ class Team:
                 made = self._timed(make)
             except Exception as failure:
                 error = failure
-        self.meet(error)
-        return self.give(made, 0)
+        smallest, _ = self._meet(error, (-len(made), 0))
+        return self._give(made, -smallest, 0)
+
+    def once_checked(self, read: Callable[[], bytes | bytearray]) -> bytes:
+        """The same, of bytes of an object. They are compared with the CRC32C that the first rank found."""
+
+        def make() -> bytes:
+            came = read()
+            return _CRC.pack(_core.crc32c(came)) + came
+
+        came = self.once(make)
+        (crc32c,), data = _CRC.unpack_from(came), came[_CRC.size :]
+        if _core.crc32c(data) != crc32c:
+            raise checksum_error(self._what, f"{len(data)} bytes came from rank 0 other than it had read them")
+        return data
 
     def _timed(self, read: Callable[[], Result]) -> Result:
         started = time.monotonic()
@@ -209,8 +236,10 @@ class Team:
 
     def agree(self, *what: Any) -> None:
         """ValueError unless all ranks were called with the same."""
-        self.meet()  # one of them may have failed of its arguments
-        digest = _number(repr(what))
+        digest = number_of(repr(what)) >> 1
+        # One of them may have failed of its arguments.
+        if self._meet(None, (digest, -digest)) == (digest, -digest):
+            return
         others = [each for each, (told,) in enumerate(self.gather(digest)) if told != digest]
         if others:
             self._told = ValueError(
@@ -375,7 +404,7 @@ def _stranger(told: list[list[int]], rank: int) -> str:
     return f"rank {others[0]} is of another user, or in another container. {_REMEDY}" if others else ""
 
 
-def _number(text: str) -> int:
+def number_of(text: str) -> int:
     """As good as the text where it is only compared."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little", signed=True)
 
@@ -385,8 +414,8 @@ class _Memory:
     counts as a host of its own, and says why. It lasts as long as one of its ranks has it mapped."""
 
     def __init__(self, team: Team, rounds: int, set_bytes: int):
-        host = _number(_job._host())
-        told = team.gather(host, _number(_job._machine()), team.answered_us)
+        host = number_of(_job._host())
+        told = team.gather(host, number_of(_job._machine()), team.answered_us)
         hosts = [each for each, _, _ in told]
         answered_us = max(each for _, _, each in told)
         self.sets = min(rounds, SETS_NEAR if 0 < answered_us < NEAR_S * 1e6 else SETS)

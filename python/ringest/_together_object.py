@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ringest import _core
 from ringest._errors import check_crc32c, checksum_error
-from ringest._together import Piece, Team, Want, copy_to_new, piece_bytes
+from ringest._together import GIVEN_BYTES, Piece, Team, Want, copy_to_new, piece_bytes
 
 _FACTS = ("size", "generation", "crc32c")
 
@@ -113,8 +113,34 @@ class TogetherObject:
             targets.copy(piece.offset, address, piece.size)
             sums[piece.offset] = piece.size, checksum
 
-        self._team.read(self._pieces(targets, known), read, take)
+        pieces = self._pieces(targets, known)
+        if sum(each.size for each in pieces) <= GIVEN_BYTES:
+            self._read_given(uri, pieces, generation, take)
+        else:
+            self._team.read(pieces, read, take)
         return sums
+
+    def _read_given(
+        self, uri: str, pieces: list[Piece], generation: int, take: Callable[[Piece, int, int, int], None]
+    ) -> None:
+        """One rank reads it, and gives it to the others."""
+        if not pieces:
+            return
+
+        def ask() -> bytearray:
+            came, wanted = bytearray(sum(each.size for each in pieces)), []
+            view, at = memoryview(came), 0
+            for each in pieces:
+                wanted.append((each.offset, view[at : at + each.size]))
+                at += each.size
+            self._client.get_into(uri, wanted, generation=generation)
+            return came
+
+        came, at = bytearray(self._team.once_checked(ask)), 0
+        for each in pieces:
+            data = memoryview(came)[at : at + each.size]
+            take(each, _address(data), generation, _core.crc32c(data))
+            at += each.size
 
     def _pieces(self, targets: _Targets, known: list[_Known]) -> list[Piece]:
         """All but what is known, dealt to the ranks in turn."""

@@ -588,8 +588,8 @@ class safe_open:
     process_group: its ranks open the file together, with the same uri and generation. Then get_tensor, get_tensors,
     get_slice(...)[...] and close (the end of the `with`) are collective calls: every rank makes as many of them in the
     same order, one at a time, and each waits for the others. Ranks may ask for different tensors, or different parts, in
-    the same call: each byte that any of them wants comes once from the bucket, and what several want is shared. One call
-    for much is faster than many calls. All of a call return, or all raise what the first rank that failed raised, such as
+    the same call: each byte that any of them wants comes once from the bucket, and what several want is shared; but up to
+    64 KiB of a call each rank reads by itself, which is faster. One call for much is faster than many calls. All of a call return, or all raise what the first rank that failed raised, such as
     SafetensorError for a name that is not there; the file stays open then. A rank that closes it early, or leaves its
     `with` by an exception, ends it for the others: their next call raises ringest.checkpoint.GroupError, as where a rank
     is lost, after the group's timeout at the latest. So use the `with`, or close it in any case. keys, offset_keys,

@@ -61,12 +61,12 @@ def _rank(rank, world_size, folder, pipe, backend, function, arguments):
 
 def before_meeting(number, do):
     """Does something before this rank, which loads together with others, comes to the meeting of that number."""
-    meet, left = Team.meet, [number]
+    meet, left = Team._meet, [number]
 
-    def wrapped(team, error=None):
+    def wrapped(team, *arguments):
         left[0] -= 1
         if left[0] == 0:
             do()
-        meet(team, error)
+        return meet(team, *arguments)
 
-    Team.meet = wrapped
+    Team._meet = wrapped

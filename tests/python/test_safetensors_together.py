@@ -202,6 +202,63 @@ def killed_while_it_reads(rank, place, number):
         return told_by(file.get_tensors)
 
 
+def exchanges_of(read):
+    """How many exchanges of the ranks it takes, and what it gives."""
+    exchange, count = _together.Team._together, [0]
+
+    def counted(team, function, *arguments, **options):
+        count[0] += 1
+        return exchange(team, function, *arguments, **options)
+
+    _together.Team._together = counted
+    try:
+        result = read()
+    finally:
+        _together.Team._together = exchange
+    return count[0], result
+
+
+def little(rank, place):
+    """Exchanges, and bytes that came, of calls that want little, not much, the one and the other, and what is not there."""
+    good, found = state(), []
+    with (
+        ringest.Client(*place, hedging=False) as client,
+        safetensors.safe_open(URI, client=client, process_group=dist.group.WORLD) as file,
+    ):
+        for names in (("bfloat16", "small1"), ("layer2", "layer2"), ("one", "layer3"), ("layer4", "layer5")):
+            before = client.stats()["recv_bytes"]
+            count, got = exchanges_of(lambda name=names[rank]: file.get_tensor(name))
+            assert torch.equal(got, good[names[rank]])
+            found.append((count, client.stats()["recv_bytes"] - before))
+        told = told_by(lambda: file.get_tensor("none" if rank else "one"))
+        assert torch.equal(file.get_tensor("one"), good["one"])
+    return found, told
+
+
+def killed_while_little_is_read(rank, place):
+    with (
+        ringest.Client(*place, hedging=False) as client,
+        safetensors.safe_open(URI, client=client, process_group=dist.group.WORLD) as file,
+    ):
+        if rank == 1:
+            safetensors._File.empty = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
+        return told_by(lambda: file.get_tensor("one"))
+
+
+def with_bytes_that_change_on_the_way(rank, place):
+    give = _together.Team._give
+    with (
+        ringest.Client(*place, hedging=False) as client,
+        safetensors.safe_open(URI, client=client, process_group=dist.group.WORLD) as file,
+    ):
+        if rank == 1:
+            _together.Team._give = lambda *arguments: give(*arguments)[:-1] + b"x"
+        told = told_by(lambda: file.get_tensor("layer2"))
+        _together.Team._give = give
+        assert torch.equal(file.get_tensor("layer2"), state()["layer2"])
+    return told
+
+
 def opened_and_replaced(rank, place, uri):
     with (
         ringest.Client(*place, hedging=False) as client,
@@ -416,6 +473,29 @@ class Loads(unittest.TestCase):
         for kind, text in found:
             self.assertEqual(kind, "GroupError")
             self.assertIn(f"{URI}: another rank of the process group was lost", text)
+
+    def test_who_wants_little_waits_for_one_exchange(self):
+        (first, first_told), (second, second_told) = ranks.run(2, little, self.place)
+        names = ("little", "not much", "little and much", "much")
+        counts = dict(zip(names, [count for count, _ in first], strict=True))
+        self.assertEqual(counts["little"], 1)
+        self.assertLessEqual(counts["not much"], 5)
+        self.assertGreater(counts["much"], counts["not much"])
+        # Each byte of a tensor that both want comes once.
+        both = first[1][1] + second[1][1]
+        self.assertLessEqual(both, 1.02 * state()["layer2"].nbytes + 16 * KIB)
+        self.assertEqual(first_told, ("SafetensorError", f"{URI}: has no tensor none"))
+        self.assertEqual(second_told, first_told)
+
+    def test_a_rank_that_is_killed_while_little_is_read_is_missed(self):
+        first, _, third = ranks.run(3, killed_while_little_is_read, self.place, killed=(1,))
+        self.assertEqual(first[0], "GroupError")
+        self.assertEqual(third[0], "GroupError")
+
+    def test_what_is_given_on_is_compared(self):
+        for kind, text in ranks.run(2, with_bytes_that_change_on_the_way, self.place):
+            self.assertEqual(kind, "ChecksumError")
+            self.assertIn("other than it had read them", text)
 
     def test_an_open_file_that_is_replaced_is_missing(self):
         uri = "gs://new/replaced.safetensors"
