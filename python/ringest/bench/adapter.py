@@ -9,8 +9,9 @@ from __future__ import annotations
 import abc
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 # (offset, length) of one object, by its URI.
 Range = tuple[str, int, int]
 # Requests of read_ranges and write_many that are out at once.
@@ -19,6 +20,15 @@ REQUESTS = 64
 
 class Unsupported(Exception):
     """This client has no such operation."""
+
+
+@contextlib.contextmanager
+def closed(iterator: T) -> Iterator[T]:
+    """Ends what is behind an iterator that is left early; not all have something."""
+    try:
+        yield iterator
+    finally:
+        getattr(iterator, "close", lambda: None)()
 
 
 class Client(abc.ABC):

@@ -64,6 +64,17 @@ def _follow_parent() -> None:
         os._exit(1)
 
 
+def _tell_environment(job: Job, rank: int) -> None:
+    """Clients divide the CPUs and the rates of the job. Datasets do not divide what a workload has divided: they know
+    nothing of other ranks."""
+    if job.ranks == 1:
+        return
+    for name in ("RANK", "WORLD_SIZE"):
+        os.environ.pop(name, None)
+    os.environ["RINGEST_LOCAL_RANK"] = str(rank)
+    os.environ["RINGEST_LOCAL_WORLD_SIZE"] = os.environ["RINGEST_JOB_PROCESSES"] = str(job.ranks)
+
+
 def _round(job: Job, rank: int, number: int, settings: dict[str, Any], meet: Callable[[], None], tell: Any) -> Round:
     preset = job.preset
     entries = job.objects
@@ -90,8 +101,18 @@ def _round(job: Job, rank: int, number: int, settings: dict[str, Any], meet: Cal
 
 
 def _main(job: Job, rank: int, pipe: Connection, barrier: Any, caches: Sequence[str | None]) -> None:
+    try:
+        _serve(job, rank, pipe, barrier, caches)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    except _Ended:
+        os._exit(1)
+
+
+def _serve(job: Job, rank: int, pipe: Connection, barrier: Any, caches: Sequence[str | None]) -> None:
     signal.signal(signal.SIGTERM, _end)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     threading.Thread(target=_follow_parent, daemon=True).start()
+    _tell_environment(job, rank)
 
     def tell(phase: str, done: int) -> None:
         pipe.send(("progress", (phase, done)))
@@ -101,9 +122,8 @@ def _main(job: Job, rank: int, pipe: Connection, barrier: Any, caches: Sequence[
             settings = {**job.settings, **({"cache": caches[number]} if caches[number] else {})}
             pipe.send(("round", _round(job, rank, number, settings, barrier.wait, tell)))
             pipe.recv()  # what lies between two rounds is done
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
     except _Ended:
-        os._exit(1)
+        raise
     except (WorkloadError, Unsupported, ImportError, OSError, ExceptionGroup, MemoryError, ValueError) as error:
         cause = error.exceptions[0] if isinstance(error, ExceptionGroup) else error
         pipe.send(("error", f"{type(cause).__name__}: {cause}"))
@@ -120,19 +140,25 @@ class Ranks:
         # Kept: without it, no rank that starts later would find it.
         self._barrier = _spawn.Barrier(job.ranks)
         # Ctrl-C is the parent's business. It waits while ranks start, and they have it blocked for good.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
         try:
-            for rank in range(job.ranks):
-                ours, theirs = _spawn.Pipe()
-                process = _spawn.Process(
-                    target=_main, args=(job, rank, theirs, self._barrier, caches), name=f"ringest bench rank {rank}"
-                )
-                process.start()
-                theirs.close()
-                self._pipes.append(ours)
-                self._processes.append(process)
-        finally:
+            self._start(caches)
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        except BaseException:
+            self.close()
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            raise
+
+    def _start(self, caches: Sequence[str | None]) -> None:
+        for rank in range(self._job.ranks):
+            ours, theirs = _spawn.Pipe()
+            process = _spawn.Process(
+                target=_main, args=(self._job, rank, theirs, self._barrier, caches), name=f"ringest bench rank {rank}"
+            )
+            process.start()
+            theirs.close()
+            self._pipes.append(ours)
+            self._processes.append(process)
 
     def rounds(self, tell: Callable[[int, str, int], None]) -> Iterator[Round]:
         """Merged, as they end. tell(round, phase, operations of all ranks) in between."""

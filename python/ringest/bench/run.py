@@ -301,9 +301,8 @@ class Run:
             self.error = self.error or left
 
     def row(self) -> Row:
-        error = self.error or (None if self.rounds else "interrupted")
         parameters = _parameters(self.preset, self._options, self.place, self.ranks)
-        return Row(self.preset.name, "ringest", parameters, error, self.rounds)
+        return Row(self.preset.name, "ringest", parameters, self.error, self.rounds)
 
 
 def _check(options: argparse.Namespace, found: Sequence[Preset]) -> None:
@@ -414,6 +413,7 @@ def main(options: argparse.Namespace) -> int:
             each.run()
         except KeyboardInterrupt:
             status = INTERRUPTED
+            each.error = each.error or "interrupted"
         endpoint = each.endpoint
         for text in each.said:
             print(text, file=sys.stderr)

@@ -31,12 +31,16 @@ def run(task: Task, client: Client) -> Round:
     for number in task.epochs(task.work.passes):
         with task.meter.phase(f"pass {number}"):
             asked = time.monotonic()
-            found = dict(client.list(prefix))
+            entries = list(client.list(prefix))
             task.meter.waited(time.monotonic() - asked)
-            task.meter.done(len(found), 0)
-        if found != wanted:
+            task.meter.done(len(entries), 0)
+        found = dict(entries)
+        if found != wanted or len(entries) != len(wanted):
             missing, more = len(wanted.keys() - found.keys()), len(found.keys() - wanted.keys())
-            raise WorkloadError(f"a list of {prefix} lacks {missing:,} names, and has {more:,} that are not there")
+            twice = len(entries) - len(found)
+            raise WorkloadError(
+                f"a list of {prefix} lacks {missing:,} names, has {more:,} that are not there, and {twice:,} twice"
+            )
         if task.is_over():
             break
     return task.meter.end()

@@ -5,12 +5,11 @@ from __future__ import annotations
 import io
 import os
 import time
-from contextlib import closing
 from dataclasses import dataclass, replace
 
 from ringest._needs import needs
 from ringest.bench import fields
-from ringest.bench.adapter import Client
+from ringest.bench.adapter import Client, closed
 from ringest.bench.result import Round
 from ringest.bench.task import Task, WorkloadError
 
@@ -80,7 +79,7 @@ def run(task: Task, client: Client) -> Round:
         task.meet()
         with meter.phase(f"epoch {epoch}"):
             asked = time.monotonic()
-            with closing(client.parquet(files, work.columns, work.batch_size)) as batches:  # type: ignore[type-var]
+            with closed(client.parquet(files, work.columns, work.batch_size)) as batches:
                 for rows, size in batches if files else ():
                     meter.waited(time.monotonic() - asked)
                     meter.done(rows, size)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 from ringest.bench import fields
-from ringest.bench.adapter import Client
+from ringest.bench.adapter import Client, closed
 from ringest.bench.objects import Objects as Data
 from ringest.bench.result import Round
 from ringest.bench.task import Expected, Task
@@ -44,7 +43,7 @@ def _epoch(task: Task, client: Client, epoch: int) -> None:
     share = task.share(epoch, shuffle=work.shuffle)
     expected = Expected(share)
     task.meet()
-    with meter.phase(f"epoch {epoch}"), closing(client.read(name for name, _ in share)) as bodies:  # type: ignore[type-var]
+    with meter.phase(f"epoch {epoch}"), closed(client.read(name for name, _ in share)) as bodies:
         while not task.is_over():
             asked, count, size = time.monotonic(), 0, 0
             for name, body in itertools.islice(bodies, work.batch_size):

@@ -13,12 +13,11 @@ import random
 import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 from ringest.bench import fields
-from ringest.bench.adapter import Client
+from ringest.bench.adapter import Client, closed
 from ringest.bench.objects import Objects as Data
 from ringest.bench.result import Round
 from ringest.bench.task import Expected, Task, WorkloadError
@@ -145,7 +144,7 @@ def _epoch(task: Task, client: Client, epoch: int) -> float:
     batches = (_Ranged if work.sample_size else _Whole)(task, client, epoch)
     if batches.steps == 0:
         raise WorkloadError(
-            f"{len(task.objects):,} objects are less than a batch of {work.batch_size:,} samples for each of {task.ranks} "
+            f"{len(task.objects):,} objects have less than a batch of {work.batch_size:,} samples for each of {task.ranks} "
             "ranks; give a larger --scale"
         )
     computed: list[float] = []
@@ -153,7 +152,7 @@ def _epoch(task: Task, client: Client, epoch: int) -> float:
     task.meet()
     with ThreadPoolExecutor(work.prefetch) as pool, meter.phase(f"epoch {epoch}"):
         began = loading = time.monotonic()
-        with closing(_ahead(pool, batches, work.prefetch)) as ahead:  # type: ignore[type-var]
+        with closed(_ahead(pool, batches, work.prefetch)) as ahead:
             for samples, size, bodies in ahead:
                 computing = time.monotonic()
                 meter.waited(computing - loading)
