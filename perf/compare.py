@@ -376,7 +376,7 @@ def plot_cells(cells, options):
     try:
         import matplotlib
     except ImportError:
-        common.die("--plot needs matplotlib; the other figures are above")
+        common.die("--plot needs matplotlib, which script/bench installs; the other figures are above")
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
@@ -461,7 +461,7 @@ def parse_arguments():
     parser.add_argument("--clients", default=",".join(CLIENTS), help="some of " + ",".join(CLIENTS))
     parser.add_argument("--cells", default="", metavar="TEXT", help="only those with this in their name")
     parser.add_argument("--connections", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=5, help="5")
     parser.add_argument("--seconds", type=float, default=1, help="of each run; 1")
     parser.add_argument("--quick", action="store_true", help="one round of 0.3 s: does it run at all")
     parser.add_argument("--json", metavar="FILE", help="write every figure there")
