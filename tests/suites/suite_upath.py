@@ -50,3 +50,10 @@ class TestGCSPath(BaseTests):
 
     def test_is_correct_class(self):
         assert isinstance(self.path, GCSPath)
+
+
+def test_the_lines_of_the_documentation(ringest_fs, bucket, client):
+    """Those of docs/FSSPEC.md."""
+    (UPath(f"gs://{bucket}") / "run" / "notes.txt").write_text("loss 0.1")
+    assert bytes(client.get(f"gs://{bucket}/run/notes.txt")) == b"loss 0.1"
+    assert [path.name for path in UPath(f"gs://{bucket}/run").glob("*.txt")] == ["notes.txt"]

@@ -68,6 +68,16 @@ def test_an_array(ringest_fs, bucket, client, is_registered):
     assert numpy.array_equal(again[10:40:3, ::7], data[10:40:3, ::7])
 
 
+def test_the_lines_of_the_documentation(ringest_fs, bucket, client):
+    """Those of docs/FSSPEC.md."""
+    array = zarr.create_array(f"gs://{bucket}/weather.zarr", shape=(1000, 1000), chunks=(100, 100), dtype="float32")
+    array[:100, :100] = 1
+    assert client.exists(f"gs://{bucket}/weather.zarr/zarr.json")
+    before = client.stats()["requests"]
+    assert zarr.open_array(f"gs://{bucket}/weather.zarr", mode="r")[:100, :200].sum() == 10_000
+    assert client.stats()["requests"] > before
+
+
 @pytest.mark.parametrize("machine", [ZarrStoreStateMachine, ZarrHierarchyStateMachine])
 def test_machine(machine, ringest_fs, bucket):
     store = ClearedStore.from_url(f"gs://{bucket}/store")
