@@ -223,7 +223,7 @@ class Runs(unittest.TestCase):
         """The rows of its document, by name."""
         path = os.path.join(self.folder, "result.json")
         got, said, errors = bench(
-            "run", *arguments, "--warm-up", 0, "--result", path, env={**self.reached, **(env or {})}
+            "run", "--warm-up", 0, "--result", path, *arguments, env={**self.reached, **(env or {})}
         )
         self.assertEqual(got, status, said + errors)
         self.said = said + errors
@@ -284,6 +284,19 @@ class Runs(unittest.TestCase):
         row = self.tiny("train", work='epochs = 1\nbatch_size = 16\nsample_size = "1KiB"\ncompute_seconds = 0')
         (each,) = row.rounds
         self.assertEqual((each.operations, each.bytes), (64 * 4, 64 * 4 * 1024))
+
+    def test_a_warm_up_is_not_counted(self):
+        for kind, work, operations in (
+            ("list", None, 600),
+            ("read", None, 202),
+            ("train", None, 128),
+            ("train", 'epochs = 1\nbatch_size = 16\nsample_size = "1KiB"\ncompute_seconds = 0', 256),
+            ("mixed", "writes_percent = 25\nbatch_size = 40\nbatches = 2\nwrite_size = 500", 80),
+        ):
+            with self.subTest(kind=kind, work=work):
+                row = self.tiny(kind, "--warm-up", 0.05, work=work)
+                self.assertEqual(row.rounds[0].operations, operations)
+                self.assertEqual(row.parameters["warm_up_seconds"], 0.05)
 
     def test_reads_go_through_the_cache(self):
         """How many it answers is a matter of time: it is filled behind the reads."""

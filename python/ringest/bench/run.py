@@ -135,9 +135,7 @@ class Place:
     is_ours: bool
 
 
-def _client_settings(
-    preset: Preset, options: argparse.Namespace, endpoint: str | None, ca: str | None
-) -> dict[str, Any]:
+def _client_settings(preset: Preset, endpoint: str | None, ca: str | None) -> dict[str, Any]:
     held = preset.workload.memory(preset.work, preset.data) if hasattr(preset.workload, "memory") else 0
     settings: dict[str, Any] = {"endpoint": endpoint, "ca": ca}
     if held + _MEMORY_BESIDE > _MEMORY_MIN:
@@ -273,7 +271,7 @@ class Run:
             self._run(client, made, bool(synthetic), endpoint, ca)
 
     def _run(self, client: ringest.Client, made: Folder | None, synthetic: bool, endpoint: Any, ca: Any) -> None:
-        settings = _client_settings(self.preset, self._options, endpoint, ca)
+        settings = _client_settings(self.preset, endpoint, ca)
         try:
             with _place(self.preset, self._options, client, synthetic, made, self._progress) as place:
                 self.place = place

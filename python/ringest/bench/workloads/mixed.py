@@ -32,17 +32,18 @@ class Work:
 
 def run(task: Task, client: Client) -> Round:
     work, meter = task.work, task.meter
-    warm_up(task, client)
+    warm_up(task, client, work.batch_size)
     writes = round(work.batch_size * work.writes_percent / 100)
     names = itertools.cycle(task.share(1, shuffle=True) or task.objects)
+    known = dict(task.objects)
     payload = memoryview(os.urandom(work.write_size))
     numbers = itertools.count()
 
     def read() -> Iterator[int]:
-        wanted = dict(itertools.islice(names, work.batch_size - writes))
-        for name, body in client.read(list(wanted)):
-            if len(body) != wanted[name]:
-                raise WorkloadError(f"{name} has {len(body):,} bytes, and {wanted[name]:,} were expected")
+        wanted = [name for name, _ in itertools.islice(names, work.batch_size - writes)]
+        for name, body in client.read(wanted):
+            if len(body) != known[name]:
+                raise WorkloadError(f"{name} has {len(body):,} bytes, and {known[name]:,} were expected")
             yield len(body)
 
     def write() -> None:

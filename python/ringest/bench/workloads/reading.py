@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from ringest.bench import fields
 from ringest.bench.adapter import Client, closed
@@ -28,13 +26,13 @@ class Work:
     cache: bool = fields.flag(False)
 
 
-def warm_up(task: Task, client: Client) -> None:
-    """Opens connections, and touches memory. With a cache there is none: it would fill it."""
+def warm_up(task: Task, client: Client, at_once: int | None = None) -> None:
+    """Opens connections, and touches memory, by so many objects at a time: no more than the workload has."""
     until = time.monotonic() + task.warm_up
+    names = itertools.cycle(name for name, _ in task.objects)
     while time.monotonic() < until and task.objects:
-        names = itertools.cycle(name for name, _ in task.objects)
-        bodies: Iterator[Any] = client.read(itertools.takewhile(lambda _: time.monotonic() < until, names))
-        for _ in bodies:
+        some = itertools.takewhile(lambda _: time.monotonic() < until, names)
+        for _ in client.read(itertools.islice(some, at_once)):
             pass
 
 
@@ -59,7 +57,7 @@ def _epoch(task: Task, client: Client, epoch: int) -> None:
 
 
 def run(task: Task, client: Client) -> Round:
-    if not task.work.cache:
+    if not task.work.cache:  # which it would fill
         warm_up(task, client)
     task.meet()
     task.meter.begin()

@@ -180,8 +180,19 @@ def memory(work: Work, data: Data) -> int:
     return (work.prefetch + 1) * size
 
 
+def _warm_up_ranges(task: Task, client: Client) -> None:
+    until = time.monotonic() + task.warm_up
+    batches = _Ranged(task, client, 0)
+    steps = itertools.cycle(range(batches.steps))
+    while time.monotonic() < until and batches.steps:
+        batches.read(next(steps))
+
+
 def run(task: Task, client: Client) -> Round:
-    warm_up(task, client)
+    if task.work.sample_size:
+        _warm_up_ranges(task, client)
+    else:
+        warm_up(task, client, task.work.prefetch * max(task.work.batch_size // task.work.samples_per_object, 1))
     task.meet()
     task.meter.begin()
     found: list[float] = []
