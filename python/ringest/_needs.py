@@ -21,6 +21,7 @@ _PACKAGES = {
     "dlio_benchmark": _Package("--no-deps dlio-benchmark", "2.0", "2.0", "dlio-benchmark"),
     "fsspec": _Package("'ringest[fs]'", "2024.2", "2026.9"),
     "lightning": _Package("'ringest[lightning]'", "2.6", "2.6"),
+    "matplotlib": _Package("'ringest[bench]'", "3.11", "3.11"),
     "opentelemetry": _Package("'ringest[opentelemetry]'", "1.30", "1.45", "opentelemetry-api"),
     "prometheus_client": _Package("'ringest[prometheus]'", "0.20", "0.26", "prometheus-client"),
     "pyarrow": _Package("'ringest[parquet]'", "18", "26"),

@@ -1,0 +1,352 @@
+"""Reports of benchmarks: figures, comparisons that claim no more than the rounds allow, and a page into which no name of a
+result can put anything."""
+
+import contextlib
+import html.parser
+import importlib.util
+import io
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from ringest.bench import __main__ as command
+from ringest.bench import changes, figures, markdown, result
+from ringest.bench.result import Document, Latency, Machine, Phase, Point, Round, Row
+
+WITH_PLOTS = importlib.util.find_spec("matplotlib") is not None
+needs_plots = unittest.skipUnless(WITH_PLOTS, "matplotlib is not installed")
+CHROMIUM = shutil.which("chromium")
+HOSTILE = "</title></style></svg><script>alert(1)</script>\"'><img src=//evil.example onerror=alert(2)>"
+VOID = ("meta", "link", "br", "img")
+
+
+def latency(rng, count, scale=1e6):
+    bounds = sorted({int(scale * rng.lognormvariate(0, 0.6)) + 1 for _ in range(count)})
+    return Latency([(bound, 1) for bound in bounds], origin="sent", max=bounds[-1])
+
+
+def one_round(rng, rate=1000.0, spread=0.05, **more):
+    seconds = rng.lognormvariate(0, spread)
+    fields = {
+        "seconds": seconds,
+        "operations": int(rate),
+        "bytes": int(rate) * 4096,
+        "cpu_user_seconds": 0.2 * rng.lognormvariate(0, spread),
+        "cpu_system_seconds": 0.3 * rng.lognormvariate(0, spread),
+        "peak_rss_bytes": 50 << 20,
+        "latency": latency(rng, 200),
+        "series": [Point(at_seconds=(i + 1) / 10, operations=int(rate / 10)) for i in range(10)],
+        "phases": [Phase("warm-up", 0.2), Phase("measured", seconds)],
+    }
+    return Round(**{**fields, **more})
+
+
+def sample(seed=1, rounds=5, faster=1.0):
+    """Two clients at three numbers of connections, and one that failed."""
+    rng = random.Random(seed)
+    rows = [
+        Row("get-4k", client, {"connections": connections, "tls": True}, rounds=[
+            one_round(rng, rate * connections * faster) for _ in range(rounds)
+        ])
+        for client, rate in (("ringest", 1000), ("another", 300))
+        for connections in (1, 4, 16)
+    ]  # fmt: skip
+    rows.append(Row("get-4k", "third", {"connections": 1, "tls": True}, error="third is not installed"))
+    return Document(rows, Machine("Some CPU", 2, 1 << 34, "6.1"), {"ringest": "0.1.0"}, ["ringest", "bench"])
+
+
+def hostile():
+    rng = random.Random(3)
+    huge = Round(seconds=1e-300, operations=10**300, bytes=10**300, errors=10**30, cpu_user_seconds=1e308,
+                 cpu_system_seconds=1e308, peak_rss_bytes=10**200, metrics={HOSTILE: 1e308, "nothing": 0.0},
+                 latency=Latency([(1, 10**300), (10**300, 1)]),
+                 series=[Point(0.0), Point(1e300, 10**300), Point(1e301, 0)],
+                 phases=[Phase(HOSTILE, 1e300), Phase("b", 0.0)])  # fmt: skip
+    nothing = Round(seconds=0, operations=0, bytes=0, latency=Latency([]), series=[], phases=[])
+    rows = [
+        Row(HOSTILE, HOSTILE, {HOSTILE: HOSTILE, "n": 1}, rounds=[huge]),
+        Row(HOSTILE, HOSTILE, {HOSTILE: [HOSTILE], "n": 2}, error=HOSTILE, rounds=[nothing]),
+        Row(HOSTILE, "$x^{\\frac$ \ud800 \x00\x1b[31m\u202e\n\n# head | `a` ![x](http://evil.example/)", rounds=[huge, nothing]),
+        Row("none", "a", error=HOSTILE),
+        Row("empty", "a", rounds=[nothing]),
+        Row("no bytes", "b", {"n": None}, rounds=[Round(seconds=1, operations=5)]),
+    ]  # fmt: skip
+    rows += [Row("many", f"client {i % 50}", {"n": i}, rounds=[one_round(rng, 10 + i)]) for i in range(200)]
+    machine = Machine(HOSTILE, 10**18, 10**40, HOSTILE, HOSTILE)
+    return Document(rows, machine, {HOSTILE: HOSTILE}, [HOSTILE], HOSTILE)
+
+
+class Page(html.parser.HTMLParser):
+    """Reads a page strictly: each element ends where it should."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.ids, self.references, self.wrong = [], [], [], [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        for name, value in attributes:
+            if name == "id":
+                self.ids.append(value)
+            elif name in ("href", "src", "srcset", "action", "data", "xlink:href"):
+                self.references.append(value)
+            elif name.startswith(("on", "xmlns")):
+                self.wrong.append(name)
+
+    def handle_endtag(self, tag):
+        if tag not in VOID and (not self.open or self.open.pop() != tag):
+            self.wrong.append(f"</{tag}>")
+
+
+class Report(unittest.TestCase):
+    def setUp(self):
+        self.folder = self.enterContext(tempfile.TemporaryDirectory())
+
+    def save(self, document, name="a.json"):
+        path = os.path.join(self.folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        # What cannot be written is what others may have written.
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(result._plain(document), file)
+        return path
+
+    def report(self, *arguments):
+        said, errors = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(errors):
+            status = command.main(["report", *arguments])
+        return status, said.getvalue(), errors.getvalue()
+
+    def page(self, document, after=None):
+        path = os.path.join(self.folder, "report.html")
+        both = [self.save(document), *([self.save(after, "b.json")] if after else [])]
+        self.assertEqual(self.report(*both, "--html", path)[:2], (0, ""))
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+
+    def check_page(self, text):
+        read = Page(text)
+        self.assertEqual((read.wrong, read.open), ([], []))
+        self.assertEqual(len(read.ids), len(set(read.ids)))
+        self.assertNotIn("script", read.tags)
+        self.assertNotIn("img", read.tags)
+        for each in read.references:
+            self.assertTrue(each == "data:," or (each[1:] in read.ids and each[0] == "#"), each)
+        for each in re.findall(r"url\(([^)]*)\)", text):
+            self.assertIn(each.removeprefix("#"), read.ids)
+        self.assertNotIn("@import", text)
+        # Every colour of a plot is one of the style sheet's.
+        self.assertEqual(re.findall(r"#0[1-4]0[1-4]0\d", text), [])
+        defined = set(re.findall(r"(--[\w-]+):", text))
+        self.assertLessEqual(set(re.findall(r"var\((--[\w-]+)\)", text)), defined)
+        return read
+
+    def test_medians_ranges_and_failures(self):
+        document = Document([
+            Row("get", "a", {"n": 8, "tls": True}, rounds=[
+                Round(seconds=2, operations=each, bytes=each * 1000, cpu_user_seconds=1, cpu_system_seconds=1)
+                for each in (20_000, 40_000, 26_000)
+            ]),
+            Row("get", "b", {"n": 8, "tls": True}, error="b is not installed"),
+        ])  # fmt: skip
+        _, said, _ = self.report(self.save(document))
+        self.assertIn("With n 8, tls true.", said)
+        line = next(each for each in said.splitlines() if each.startswith("| a "))
+        self.assertEqual([each.strip() for each in line.split("|")[1:5]],
+                         ["a", "3", "13,000 (10,000 to 20,000)", "0.013 (0.010 to 0.020)"])  # fmt: skip
+        self.assertIn("76.9 (50.0 to 100)", line)
+        self.assertIn("b failed: b is not installed", said)
+
+    def test_quantiles_of_a_histogram(self):
+        every = Latency([(each * 1000, 1) for each in range(1, 10_001)], max=10_000_000)
+        self.assertEqual(figures.quantile(every, 0.5), 5_000_000)
+        self.assertEqual(figures.quantile(every, 0.9999), 9_999_000)
+        few = Latency([(each, 1) for each in range(1, 1000)])
+        self.assertIsNone(figures.quantile(few, 0.999))
+        self.assertEqual(figures.quantile(few, 0.99), 990)
+        self.assertIsNone(figures.quantile(Latency([]), 0.5))
+        self.assertEqual(figures.quantile(Latency([(5, 0), (2047, 2)], max=2000), 0.0), 2000)
+        both = figures.merged_latency([Round(1, 1, latency=every), Round(1, 1, latency=every), Round(1, 1)])
+        self.assertEqual((both.total, both.max, both.counts[0]), (20_000, 10_000_000, (1000, 2)))
+
+    def test_numbers(self):
+        for value, text in ((0, "0"), (1234567, "1,234,567"), (99.94, "99.9"), (1.234, "1.23"), (0.01234, "0.012"),
+                            (1e300, "1.00e+300"), (1e-9, "1.00e-09"), (None, "\u2013"), (float("inf"), "\u2013")):  # fmt: skip
+            self.assertEqual(figures.number(value), text)
+
+    def test_a_folder_is_one_result(self):
+        for i in range(4):
+            self.save(sample(seed=i, rounds=1), f"run/{i}.json")
+        _, said, _ = self.report(os.path.join(self.folder, "run"))
+        self.assertIn("| ringest, connections 1 ", said.replace("|  ", "| "))
+        self.assertEqual(len(re.findall(r"\|\s+4 \|", said)), 6, said)
+        os.mkdir(os.path.join(self.folder, "none"))
+        status, _, errors = self.report(os.path.join(self.folder, "none"))
+        self.assertEqual(status, 2)
+        self.assertIn("has no *.json", errors)
+
+    def test_the_interval_is_that_of_the_test(self):
+        """Its ends are where Mann and Whitney's test begins to tell the two apart."""
+        try:
+            from scipy.stats import mannwhitneyu
+        except ImportError:
+            self.skipTest("scipy is not installed")
+        rng = random.Random(7)
+        for first, second in ((4, 4), (5, 5), (3, 10), (10, 7), (12, 12)):
+            before = [rng.lognormvariate(0, 0.2) for _ in range(first)]
+            after = [rng.lognormvariate(0.1, 0.2) for _ in range(second)]
+            low, high = changes.interval(before, after)
+            for ratio, is_within in (
+                (low * 0.9999, False),
+                (low * 1.0001, True),
+                (high * 0.9999, True),
+                (high * 1.0001, False),
+            ):
+                p = mannwhitneyu([ratio * each for each in before], after, method="exact").pvalue
+                self.assertEqual(p > 0.05, is_within, (first, second, ratio, low, high, p))
+
+    def test_the_interval_holds_as_often_as_it_says(self):
+        for first, second, spread in ((4, 4, 0.3), (5, 8, 0.1), (10, 10, 0.5), (31, 12, 0.2)):
+            rng = random.Random(first)
+            tries, held = 1000, 0
+            for _ in range(tries):
+                # Rounds with neighbours that are noisy in some: skewed, with outliers.
+                draw = lambda scale: scale * rng.lognormvariate(0, spread) * (3 if rng.random() < 0.1 else 1)
+                low, high = changes.interval([draw(5) for _ in range(first)], [draw(6) for _ in range(second)])
+                held += low <= 1.2 <= high
+            self.assertGreater(held / tries, 0.93, (first, second))
+            self.assertLess(held / tries, 0.995, (first, second))
+
+    def test_few_rounds_claim_nothing(self):
+        self.assertEqual([changes.cut(n, n) for n in (1, 2, 3, 4)], [0, 0, 0, 1])
+        before, after = self.save(sample(rounds=3)), self.save(sample(rounds=3, faster=0.1), "b.json")
+        status, said, _ = self.report(before, after)
+        self.assertEqual(status, 0)
+        self.assertIn("3 and 3 rounds are too few to tell a change from noise (rate \u221290 %)", said)
+        self.assertNotIn("slower", said)
+        status, _, errors = self.report(before, after, "--fail-above", "5")
+        self.assertEqual(status, 1)
+        self.assertIn("nothing can be told from noise", errors)
+
+    def test_what_changed_is_said_and_fails(self):
+        before = self.save(sample(seed=1, rounds=8))
+        same, slower = (
+            self.save(sample(seed=1, rounds=8), "same.json"),
+            self.save(sample(seed=2, rounds=8, faster=0.7), "b.json"),
+        )
+        status, said, _ = self.report(before, same, "--fail-above", "0")
+        self.assertEqual((status, said.count("no change beyond noise")), (0, 6))
+        status, said, errors = self.report(before, slower, "--fail-above", "5")
+        self.assertEqual((status, said.count(": slower: rate \u2212")), (1, 6), said)
+        self.assertEqual(errors.count("got slower"), 6)
+        self.assertEqual(self.report(before, slower, "--fail-above", "200")[0], 0)
+        status, said, _ = self.report(slower, before, "--fail-above", "5")
+        self.assertEqual((status, said.count(": faster: rate +")), (0, 6), said)
+
+    def test_noise_alone_rarely_is_a_change(self):
+        found = [
+            row.slower_percent() > 0
+            for seed in range(8)
+            for row in changes.compare(sample(seed=seed, rounds=5), sample(seed=1000 + seed, rounds=5)).rows
+        ]
+        # Of four measures, each may be wrong one time in forty in this direction.
+        self.assertLess(sum(found) / len(found), 0.25)
+
+    def test_what_is_not_the_same_is_named(self):
+        before, after = sample(rounds=4), sample(rounds=4)
+        gone = Row("put", "ringest", {"n": 1}, rounds=before.rows[0].rounds)
+        new = Row("put", "ringest", {"n": 2}, rounds=before.rows[0].rounds)
+        failing = Row("get-4k", "ringest", {"connections": 1, "tls": True}, error="refused")
+        before = Document(before.rows + [gone], Machine("One CPU", 2), {"ringest": "0.1.0", "x": "1"})
+        after = Document([failing, *after.rows[1:], new], Machine("Another CPU", 4), {"ringest": "0.2.0"})
+        status, said, _ = self.report(self.save(before), self.save(after, "b.json"), "--fail-above", "1000")
+        self.assertEqual(status, 1)
+        for each in (
+            "CPU differs: One CPU before, Another CPU after",
+            "number of CPUs differs: 2 before, 4 after",
+            "version of ringest differs: 0.1.0 before, 0.2.0 after",
+            "version of x differs: 1 before, none after",
+            "put, ringest has other parameters: n 1 before, n 2 after".replace(", n 2", ", 2"),
+            "only before: put, ringest, n 1",
+            "only after: put, ringest, n 2",
+            "get-4k, ringest, connections 1: fails (refused)",
+            "get-4k, third, connections 1: fails as before (third is not installed)",
+        ):
+            self.assertIn(each, said)
+
+    def test_wrong_arguments(self):
+        path = self.save(sample())
+        self.assertEqual(self.report(path, "--fail-above", "5")[0], 2)
+        for each in ("-1", "nan", "much"):
+            with self.subTest(each), self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()):
+                command.main(["report", path, path, "--fail-above", each])
+
+    def test_markdown_of_anything(self):
+        one = self.report(self.save(hostile()))[1]
+        two = self.report(self.save(hostile()), self.save(hostile(), "b.json"))[1]
+        for said in (one, two):
+            self.assertNotRegex(said, r"(?<!\\)<script|(?<!\\)!?\[x|[\x00\x1b\u202e\ud800]")
+            self.assertLess(max(map(len, said.splitlines())), 3000)
+            for line in said.splitlines():
+                if line.startswith("| "):
+                    self.assertTrue(line.endswith(" |"), line)
+        self.assertEqual(markdown.escaped("get_4k *a* <b> _c_ a|b"), r"get_4k \*a\* \<b\> \_c\_ a\|b")
+
+    @needs_plots
+    def test_a_page_stands_alone(self):
+        read = self.check_page(self.page(sample()))
+        self.assertEqual(read.tags.count("svg"), 6)
+        self.assertEqual(read.tags.count("table"), 1)
+        read = self.check_page(self.page(sample(rounds=6), sample(seed=2, rounds=6, faster=0.5)))
+        self.assertEqual((read.tags.count("svg"), read.tags.count("table")), (4, 6))
+
+    @needs_plots
+    def test_a_page_of_anything(self):
+        for document in (hostile(), Document([]), Document([Row("a", "b", error="c")])):
+            self.check_page(self.page(document))
+            self.check_page(self.page(document, document))
+        for workloads in (40,):
+            rows = [Row(f"w{i}", "a", rounds=[Round(1, 1)]) for i in range(workloads)]
+            text = self.page(Document(rows))
+            self.assertEqual(self.check_page(text).tags.count("svg"), 12)
+            self.assertIn("Only the first 12 workloads have plots.", text)
+
+    @needs_plots
+    @unittest.skipUnless(CHROMIUM, "chromium is not installed")
+    def test_a_browser_shows_it(self):
+        for name, text in (("sample", self.page(sample())), ("hostile", self.page(hostile()))):
+            path = os.path.join(self.folder, name + ".html")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            done = subprocess.run(
+                [
+                    CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom",
+                    f"--user-data-dir={self.folder}/profile", "--window-size=400,800", "file://" + path,
+                ],
+                capture_output=True, text=True, timeout=300,
+            )  # fmt: skip
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertNotIn("CONSOLE", done.stderr)
+            self.assertEqual(done.stdout.count("<svg"), text.count("<svg"))
+            self.assertEqual(done.stdout.count("<tr"), text.count("<tr"))
+
+    def test_without_matplotlib_it_says_what_to_install(self):
+        code = "import sys; sys.modules['matplotlib'] = None; from ringest.bench.__main__ import main; sys.exit(main(sys.argv[1:]))"
+        path = os.path.join(self.folder, "report.html")
+        arguments = ["report", self.save(sample()), "--html", path]
+        done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout, os.path.exists(path)), (1, "", False))
+        self.assertIn("needs the package matplotlib, which is not installed: pip install 'ringest[bench]'", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
