@@ -13,9 +13,10 @@ NEEDS = ("google-cloud-storage", "torch")
 
 
 def map_style(work: Work, package: str, storage_client: Any, threads: int = 1) -> Counted:
-    """Of the package, or of one with the same interface. Nothing is listed: that is not what is measured."""
+    """Of the package, or of one with the same interface. It lists when it is made, which is not what is measured: one
+    name."""
     module = importlib.import_module(package + ".dataflux_mapstyle_dataset")
-    config = module.Config(prefix=work.prefix, num_processes=1, threads_per_process=threads, disable_compose=True)
+    config = module.Config(prefix=work.names[0], num_processes=1, threads_per_process=threads, disable_compose=True)
     dataset = module.DataFluxMapStyleDataset("p", work.bucket, config, storage_client=storage_client)
     dataset.objects = [(name, work.size) for name in work.epoch()]
     return in_loader(work, dataset, batch_size=work.batch, collate_fn=list)
