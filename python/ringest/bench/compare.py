@@ -112,9 +112,9 @@ def _list_peers() -> int:
     pins = peers.pins()
     for peer in peers.known().values():
         version = ringest.__version__ if peer.distribution is None else peers.installed(peer.distribution)
-        about = version or f"not installed; tried: {pins.get(peer.distribution or '', 'none')}"
+        about = peer.unable or version or f"not installed; tried: {pins.get(peer.distribution or '', 'none')}"
         print(f"{peer.name:<22}{about}")
-        for way in peer.ways:
+        for way in () if peer.unable else peer.ways:
             verbs = ", ".join(verb for verb in VERBS if getattr(way, verb))
             lacking = [name for name in peers.missing(peer, way) if name != peer.distribution]
             print(f"  {way.name:<20}{verbs}" + (f"; needs {', '.join(lacking)}" if lacking else ""))
@@ -130,7 +130,8 @@ def _names(options: argparse.Namespace) -> list[str]:
         wanted = _words(options.peers)
     else:
         known = peers.known().values()
-        wanted = [peer.name for peer in known if peer.distribution is None or peers.installed(peer.distribution)]
+        there = [peer for peer in known if peer.distribution is None or peers.installed(peer.distribution)]
+        wanted = [peer.name for peer in there if not peer.unable]
     return wanted if peers.OURS in (name.partition(":")[0] for name in wanted) else [peers.OURS, *wanted]
 
 

@@ -30,13 +30,25 @@ _MODULES = (
 )
 
 
+# A comparison that names them has a row that says why.
+_UNABLE = (
+    Peer("webdataset", "webdataset", (Way(""),), "reads samples out of tar shards, and no objects"),
+    Peer(
+        "mosaicml-streaming",
+        "mosaicml-streaming",
+        (Way(""),),
+        "reads gs:// from Google's own endpoint only, and only shards that it wrote itself",
+    ),
+)
+
+
 class PeerError(ValueError):
     """A name that is no client, or a file that has none."""
 
 
 def known() -> dict[str, Peer]:
     peers = [importlib.import_module(f"{__name__}.{module}").PEER for module in _MODULES]
-    return {peer.name: peer for peer in peers}
+    return {peer.name: peer for peer in [*peers, *_UNABLE]}
 
 
 def _of_file(path: str) -> Peer:

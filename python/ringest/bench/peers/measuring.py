@@ -212,8 +212,8 @@ def cells_of(names: list[str], verbs: list[str], sizes: dict[str, int]) -> Itera
     for verb in verbs:
         for label, size in sizes.items() if verb != "list" else [("", 0)]:
             for whose, peer, way in found:
-                if getattr(way, verb) is not None:
-                    yield Cell(whose, peer, way, verb, label, size, error=absent(peer, way))
+                if peer.unable or getattr(way, verb) is not None:
+                    yield Cell(whose, peer, way, verb, label, size, error=peer.unable or absent(peer, way))
 
 
 def absent(peer: Peer, way: Way) -> str | None:

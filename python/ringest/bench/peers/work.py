@@ -106,11 +106,12 @@ VERBS = ("get", "load", "put", "list")
 
 @dataclass(frozen=True)
 class Peer:
-    """A client, of a distribution; that of ringest is here already."""
+    """A client, of a distribution; that of ringest is here already. `unable` is why it cannot do any of this work."""
 
     name: str
     distribution: str | None
     ways: tuple[Way, ...]
+    unable: str | None = None
 
 
 class Meter:
