@@ -1,6 +1,6 @@
 /* The floor under a client's CPU time per GET: what a client on this machine cannot do without, and
- * nothing of ringest. One thread, epoll, keep-alive connections with one request in flight each,
- * always for the same object.
+ * nothing of ringest. One thread, epoll or another way of receiving (floor_ways.c), keep-alive
+ * connections with one request in flight each, always for the same object.
  *
  * Plain: the bytes are received into one hot buffer and thrown away.
  *
@@ -13,6 +13,8 @@
  * All answers are taken to be as long as the first, which is fetched and parsed before the clock
  * starts. Handshakes are not measured. What has arrived of an answer when the time is over counts
  * for its part. */
+#include "perf/floor.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
@@ -21,7 +23,6 @@
 #include <math.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <openssl/aead.h>
 #include <openssl/err.h>
 #include <openssl/hkdf.h>
 #include <openssl/ssl.h>
@@ -32,40 +33,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-#define HOT_SIZE (256u << 10)
 #define CONNECTIONS_MAX 4096
 #define REQUEST_SIZE_MAX 4096
 #define HEAD_SIZE_MAX 16384
-#define EVENTS_MAX 64
 
 #define RECORD_HEADER_SIZE 5
-#define RECORD_SIZE_MAX (RECORD_HEADER_SIZE + 16384 + 256)
 #define KEY_SIZE 16
 #define NONCE_SIZE 12
 #define TAG_SIZE 16
-#define SECRET_SIZE 32
 enum { CONTENT_HANDSHAKE = 22, CONTENT_DATA = 23 };
-
-struct conn {
-    int fd;
-    SSL *ssl;          /* NULL on a plain connection, as is all that follows `received` */
-    uint64_t received; /* of the answer, head included */
-    EVP_AEAD_CTX aead;
-    uint8_t secret[SECRET_SIZE];
-    uint8_t iv[NONCE_SIZE];
-    uint64_t sequence;
-    uint8_t *slab; /* NULL before the first bytes of an answer */
-    uint8_t *cut;  /* the beginning of a record whose end has not arrived, or NULL */
-    size_t cut_size;
-    uint32_t crc;
-};
 
 /* Buffers of one size, last in, first out. */
 struct stack {
@@ -79,6 +61,7 @@ static struct {
     bool tls, json, cipher;
     uint32_t connections;
     double seconds;
+    const struct floor_way *way;
     uint64_t requests; /* to end after so many; UINT64_MAX: after `seconds` */
     struct sockaddr_in address;
     SSL_CTX *context;
@@ -91,10 +74,9 @@ static struct {
     struct stack slabs, cuts;
 } run = {.connections = 64, .seconds = 3, .requests = UINT64_MAX};
 
-/* In front of what is received there is room for what an earlier receive left of a record. */
-static uint8_t hot[RECORD_SIZE_MAX + HOT_SIZE];
+static uint8_t hot[FLOOR_HEAD_ROOM + FLOOR_HOT_SIZE];
 
-__attribute__((noreturn, format(printf, 1, 2))) static void die(const char *format, ...)
+void floor_die(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -128,7 +110,7 @@ static void stack_fill(struct stack *stack, size_t size)
     size_t total = stack->size * run.connections;
     uint8_t *memory = mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
-        die("%zu bytes of memory: %s", total, strerror(errno));
+        floor_die("%zu bytes of memory: %s", total, strerror(errno));
     }
     madvise(memory, total, MADV_HUGEPAGE);
     memset(memory, 1, total);
@@ -157,9 +139,9 @@ static void expand_label(uint8_t *out, size_t size, const uint8_t *secret, const
 {
     uint8_t info[32] = {0, (uint8_t)size, (uint8_t)(6 + strlen(label))};
     int label_size = snprintf((char *)info + 3, sizeof(info) - 3, "tls13 %s", label);
-    if (!HKDF_expand(out, size, EVP_sha256(), secret, SECRET_SIZE, info,
+    if (!HKDF_expand(out, size, EVP_sha256(), secret, FLOOR_SECRET_SIZE, info,
                      (size_t)(3 + label_size + 1))) {
-        die("HKDF failed");
+        floor_die("HKDF failed");
     }
 }
 
@@ -167,46 +149,46 @@ static void expand_label(uint8_t *out, size_t size, const uint8_t *secret, const
 static void note_secret(const SSL *ssl, const char *line)
 {
     static const char label[] = "SERVER_TRAFFIC_SECRET_0 ";
-    struct conn *conn = SSL_get_app_data(ssl);
+    struct floor_conn *conn = SSL_get_app_data(ssl);
     if (strncmp(line, label, sizeof(label) - 1) != 0) {
         return;
     }
     const char *hex = strrchr(line, ' ') + 1;
-    for (size_t i = 0; i < SECRET_SIZE && strlen(hex) == 2 * SECRET_SIZE; i++) {
+    for (size_t i = 0; i < FLOOR_SECRET_SIZE && strlen(hex) == 2 * FLOOR_SECRET_SIZE; i++) {
         sscanf(hex + 2 * i, "%2hhx", &conn->secret[i]);
     }
 }
 
-static void tls_start(struct conn *conn)
+static void tls_start(struct floor_conn *conn)
 {
     conn->ssl = SSL_new(run.context);
     SSL_set_app_data(conn->ssl, conn);
     SSL_set_fd(conn->ssl, conn->fd);
     SSL_set_tlsext_host_name(conn->ssl, "localhost");
     if (SSL_connect(conn->ssl) != 1) {
-        die("TLS handshake: %s", ERR_reason_error_string(ERR_get_error()));
+        floor_die("TLS handshake: %s", ERR_reason_error_string(ERR_get_error()));
     }
     if (SSL_CIPHER_get_protocol_id(SSL_get_current_cipher(conn->ssl)) != 0x1301) {
-        die("the server chose %s, and only TLS_AES_128_GCM_SHA256 is known here",
-            SSL_get_cipher(conn->ssl));
+        floor_die("the server chose %s, and only TLS_AES_128_GCM_SHA256 is known here",
+                  SSL_get_cipher(conn->ssl));
     }
     uint8_t key[KEY_SIZE];
     expand_label(key, sizeof(key), conn->secret, "key");
     expand_label(conn->iv, sizeof(conn->iv), conn->secret, "iv");
     if (!EVP_AEAD_CTX_init(&conn->aead, EVP_aead_aes_128_gcm(), key, sizeof(key), TAG_SIZE, NULL)) {
-        die("no AES-128-GCM");
+        floor_die("no AES-128-GCM");
     }
 }
 
 /* BoringSSL reads no further than the record it wants, so all that follows the handshake is still
  * in the socket afterwards. */
-static void conn_open(struct conn *conn)
+static void conn_open(struct floor_conn *conn)
 {
     int on = 1;
-    *conn = (struct conn){.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    *conn = (struct floor_conn){.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
     if (conn->fd < 0 ||
         connect(conn->fd, (struct sockaddr *)&run.address, sizeof(run.address)) < 0) {
-        die("connecting: %s", strerror(errno));
+        floor_die("connecting: %s", strerror(errno));
     }
     setsockopt(conn->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     if (run.tls) {
@@ -214,7 +196,7 @@ static void conn_open(struct conn *conn)
     }
 }
 
-static void conn_close(struct conn *conn)
+static void conn_close(struct floor_conn *conn)
 {
     if (conn->ssl != NULL) {
         EVP_AEAD_CTX_cleanup(&conn->aead);
@@ -224,19 +206,19 @@ static void conn_close(struct conn *conn)
 }
 
 /* A request is small and alone, so the socket always has room for it. */
-static void conn_send(struct conn *conn)
+static void conn_send(struct floor_conn *conn)
 {
     ssize_t sent = conn->ssl != NULL ? SSL_write(conn->ssl, run.request, (int)run.request_size)
                                      : send(conn->fd, run.request, run.request_size, MSG_NOSIGNAL);
     if (sent != (ssize_t)run.request_size) {
-        die("sending a request: %s", strerror(errno));
+        floor_die("sending a request: %s", strerror(errno));
     }
 }
 
 /* Fetches once, to learn the sizes and the checksum that all answers must have. */
 static void learn(void)
 {
-    struct conn conn;
+    struct floor_conn conn;
     static uint8_t head[HEAD_SIZE_MAX + 1];
     size_t size = 0;
     uint8_t *end = NULL;
@@ -248,7 +230,7 @@ static void learn(void)
         ssize_t got =
             conn.ssl != NULL ? SSL_read(conn.ssl, to, (int)room) : recv(conn.fd, to, room, 0);
         if (got <= 0) {
-            die("the server answered nothing that is HTTP");
+            floor_die("the server answered nothing that is HTTP");
         }
         size += (size_t)got;
         end = memmem(head, size, "\r\n\r\n", 4);
@@ -256,16 +238,16 @@ static void learn(void)
     head[size] = '\0';
     const char *length = strcasestr((char *)head, "\r\nContent-Length:");
     if (strncmp((char *)head, "HTTP/1.1 200 ", 13) != 0 || length == NULL) {
-        die("not a 200 with Content-Length: %.*s", (int)strcspn((char *)head, "\r"), head);
+        floor_die("not a 200 with Content-Length: %.*s", (int)strcspn((char *)head, "\r"), head);
     }
     run.head_size = (uint64_t)(end + 4 - head);
     run.answer_size = run.head_size + strtoull(strchr(length, ':') + 1, NULL, 10);
     run.crc = crc_update(0, end + 4, size - run.head_size);
     for (uint64_t received = size; received < run.answer_size;) {
-        ssize_t got =
-            conn.ssl != NULL ? SSL_read(conn.ssl, hot, HOT_SIZE) : recv(conn.fd, hot, HOT_SIZE, 0);
+        ssize_t got = conn.ssl != NULL ? SSL_read(conn.ssl, hot, FLOOR_HOT_SIZE)
+                                       : recv(conn.fd, hot, FLOOR_HOT_SIZE, 0);
         if (got <= 0) {
-            die("the first answer breaks off");
+            floor_die("the first answer breaks off");
         }
         run.crc = crc_update(run.crc, hot, (size_t)got);
         received += (uint64_t)got;
@@ -274,11 +256,11 @@ static void learn(void)
 }
 
 /* The bytes are where they belong; `data` is only looked at. */
-static void answer_part(struct conn *conn, uint8_t *data, size_t size)
+static void answer_part(struct floor_conn *conn, uint8_t *data, size_t size)
 {
     static const char status[] = "HTTP/1.1 200";
     if (conn->received == 0 && memcmp(data, status, size < 12 ? size : 12) != 0) {
-        die("not a 200");
+        floor_die("not a 200");
     }
     if (run.crc_checked) {
         uint64_t head_left = conn->received < run.head_size ? run.head_size - conn->received : 0;
@@ -288,14 +270,14 @@ static void answer_part(struct conn *conn, uint8_t *data, size_t size)
     }
     conn->received += size;
     if (conn->received > run.answer_size) {
-        die("an answer is longer than the first");
+        floor_die("an answer is longer than the first");
     }
 }
 
-static void answer_end(struct conn *conn)
+static void answer_end(struct floor_conn *conn)
 {
     if (run.crc_checked && conn->crc != run.crc) {
-        die("CRC32C differs from that of the first answer");
+        floor_die("CRC32C differs from that of the first answer");
     }
     conn->crc = 0;
     if (run.tls) {
@@ -311,7 +293,8 @@ static void answer_end(struct conn *conn)
 
 /* Opens the record into the slab, behind what is there. Returns its content type and plaintext
  * size; the padding and the type are overwritten by the next record. */
-static int record_open(struct conn *conn, const uint8_t *record, size_t size, size_t *out_size)
+static int record_open(struct floor_conn *conn, const uint8_t *record, size_t size,
+                       size_t *out_size)
 {
     uint8_t nonce[NONCE_SIZE];
     memcpy(nonce, conn->iv, sizeof(nonce));
@@ -326,7 +309,7 @@ static int record_open(struct conn *conn, const uint8_t *record, size_t size, si
     if (!EVP_AEAD_CTX_open(&conn->aead, to, out_size, run.slabs.size - conn->received, nonce,
                            sizeof(nonce), record + RECORD_HEADER_SIZE, size - RECORD_HEADER_SIZE,
                            record, RECORD_HEADER_SIZE)) {
-        die("a record does not open");
+        floor_die("a record does not open");
     }
     while (*out_size > 0 && to[*out_size - 1] == 0) {
         --*out_size;
@@ -334,7 +317,7 @@ static int record_open(struct conn *conn, const uint8_t *record, size_t size, si
     return *out_size > 0 ? to[--*out_size] : 0;
 }
 
-static void record_take(struct conn *conn, const uint8_t *record, size_t size)
+static void record_take(struct floor_conn *conn, const uint8_t *record, size_t size)
 {
     size_t plain_size;
     int content = record_open(conn, record, size, &plain_size);
@@ -344,59 +327,93 @@ static void record_take(struct conn *conn, const uint8_t *record, size_t size)
             answer_end(conn);
         }
     } else if (content != CONTENT_HANDSHAKE) { /* Session tickets are of no use here. */
-        die("an alert, or a record of unknown content %d", content);
+        floor_die("an alert, or a record of unknown content %d", content);
     }
 }
 
-/* Takes the whole records of hot[0..size) and keeps the beginning of the next. */
-static void records_take(struct conn *conn, size_t size)
+/* Takes the whole records of data[0..size) and keeps the beginning of the next. */
+static void records_take(struct floor_conn *conn, const uint8_t *data, size_t size)
 {
     size_t at = 0;
     while (size - at >= RECORD_HEADER_SIZE) {
-        size_t record_size = RECORD_HEADER_SIZE + ((size_t)hot[at + 3] << 8 | hot[at + 4]);
-        if (record_size > RECORD_SIZE_MAX) {
-            die("a record is too large");
+        size_t record_size = RECORD_HEADER_SIZE + ((size_t)data[at + 3] << 8 | data[at + 4]);
+        if (record_size > FLOOR_HEAD_ROOM) {
+            floor_die("a record is too large");
         }
         if (record_size > size - at) {
             break;
         }
-        record_take(conn, hot + at, record_size);
+        record_take(conn, data + at, record_size);
         at += record_size;
     }
     conn->cut_size = size - at;
     if (conn->cut_size > 0) {
         conn->cut = stack_pop(&run.cuts);
-        memcpy(conn->cut, hot + at, conn->cut_size);
+        memcpy(conn->cut, data + at, conn->cut_size);
     }
 }
 
-/* True when the hot buffer was filled, so that there is probably more. */
-static bool conn_receive(struct conn *conn)
+/* Makes the record that was cut whole where it lies. Returns how many bytes that took. */
+static size_t cut_continue(struct floor_conn *conn, const uint8_t *data, size_t size)
 {
-    size_t before = conn->cut_size;
-    ssize_t got = recv(conn->fd, hot + before, HOT_SIZE, MSG_DONTWAIT);
-    if (got < 0 && errno == EAGAIN) {
-        return false;
+    size_t taken = 0, want = 0;
+    while (taken < size && (want == 0 || conn->cut_size < want)) {
+        bool has_header = conn->cut_size >= RECORD_HEADER_SIZE;
+        want = RECORD_HEADER_SIZE;
+        want += has_header ? (size_t)conn->cut[3] << 8 | conn->cut[4] : 0;
+        size_t missing = want - conn->cut_size;
+        size_t part = missing < size - taken ? missing : size - taken;
+        memcpy(conn->cut + conn->cut_size, data + taken, part);
+        conn->cut_size += part;
+        taken += part;
+        want = has_header ? want : 0;
     }
-    if (got <= 0) {
-        die("receiving: %s", got == 0 ? "the server closed the connection" : strerror(errno));
+    if (want > 0 && conn->cut_size == want) {
+        conn->cut_size = 0;
+        record_take(conn, conn->cut, want);
+        stack_push(&run.cuts, conn->cut);
     }
+    return taken;
+}
+
+void floor_take(struct floor_conn *conn, uint8_t *data, size_t size, bool has_room)
+{
     if (run.tls) {
+        size_t before = conn->cut_size;
+        if (before > 0 && !has_room) {
+            size_t taken = cut_continue(conn, data, size);
+            if (taken < size) {
+                records_take(conn, data + taken, size - taken);
+            }
+            return;
+        }
         if (before > 0) {
-            memcpy(hot, conn->cut, before);
+            memcpy(data - before, conn->cut, before);
             stack_push(&run.cuts, conn->cut);
         }
-        records_take(conn, before + (size_t)got);
+        records_take(conn, data - before, before + size);
     } else {
-        answer_part(conn, hot, (size_t)got);
+        answer_part(conn, data, size);
         if (conn->received == run.answer_size) {
             answer_end(conn);
         }
     }
-    return got == HOT_SIZE;
 }
 
-static void report(const struct conn *conns, double seconds, double cpu)
+bool floor_receive(struct floor_conn *conn)
+{
+    ssize_t got = recv(conn->fd, hot + FLOOR_HEAD_ROOM, FLOOR_HOT_SIZE, MSG_DONTWAIT);
+    if (got < 0 && errno == EAGAIN) {
+        return false;
+    }
+    if (got <= 0) {
+        floor_die("receiving: %s", got == 0 ? "the server closed the connection" : strerror(errno));
+    }
+    floor_take(conn, hot + FLOOR_HEAD_ROOM, (size_t)got, true);
+    return got == FLOOR_HOT_SIZE;
+}
+
+static void report(const struct floor_conn *conns, double seconds, double cpu)
 {
     double requests = (double)run.finished;
     for (uint32_t i = 0; i < run.connections; i++) {
@@ -414,34 +431,22 @@ static void report(const struct conn *conns, double seconds, double cpu)
            run.tls ? "true" : "false");
 }
 
-static void measure(struct conn *conns)
+static void measure(struct floor_conn *conns)
 {
-    int epoll = epoll_create1(EPOLL_CLOEXEC);
     for (uint32_t i = 0; i < run.connections; i++) {
-        struct epoll_event event = {.events = EPOLLIN, .data.ptr = &conns[i]};
         conn_open(&conns[i]);
-        if (epoll_ctl(epoll, EPOLL_CTL_ADD, conns[i].fd, &event) < 0) {
-            die("epoll_ctl: %s", strerror(errno));
-        }
     }
+    run.way->open(conns, run.connections);
     double start = now_s(), cpu_start = cpu_s(), end = start;
     for (uint32_t i = 0; i < run.connections; i++) {
         conn_send(&conns[i]);
     }
     while (run.finished < run.requests && (end < start + run.seconds || run.finished == 0)) {
-        struct epoll_event events[EVENTS_MAX];
-        int count = epoll_wait(epoll, events, EVENTS_MAX, 1000);
-        if (count == 0) {
-            die("nothing arrived for a second");
-        }
-        for (int i = 0; i < count; i++) {
-            while (conn_receive(events[i].data.ptr)) {
-            }
-        }
+        run.way->pass();
         end = now_s();
     }
     report(conns, end - start, cpu_s() - cpu_start);
-    close(epoll);
+    run.way->close();
     for (uint32_t i = 0; i < run.connections; i++) {
         conn_close(&conns[i]);
     }
@@ -455,7 +460,7 @@ static void measure_cipher(void)
     EVP_AEAD_CTX aead;
     size_t size;
     if (!EVP_AEAD_CTX_init(&aead, EVP_aead_aes_128_gcm(), key, sizeof(key), TAG_SIZE, NULL)) {
-        die("no AES-128-GCM");
+        floor_die("no AES-128-GCM");
     }
     for (int kind = 0; kind < 3; kind++) {
         double start = cpu_s(), end = start;
@@ -473,7 +478,7 @@ static void measure_cipher(void)
                     run.crc = crc_update(run.crc, plain, sizeof(plain));
                 }
                 if (!ok) {
-                    die("the cipher failed");
+                    floor_die("the cipher failed");
                 }
             }
             count += 256;
@@ -497,11 +502,13 @@ static void arguments(int argc, char **argv)
                                             {"connections", required_argument, NULL, 'c'},
                                             {"requests", required_argument, NULL, 'r'},
                                             {"seconds", required_argument, NULL, 's'},
+                                            {"way", required_argument, NULL, 'w'},
                                             {0}};
     static const char usage[] =
         "usage: floor [--tls] [--crc] [--connections N] [--seconds S | --requests N] [--json] "
-        "ADDRESS PORT PATH | floor --cipher [--seconds S] [--json]";
+        "[--way WAY] ADDRESS PORT PATH | floor --cipher [--seconds S] [--json]";
     int option;
+    run.way = floor_way_find("epoll");
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
         switch (option) {
         case 'k':
@@ -520,6 +527,9 @@ static void arguments(int argc, char **argv)
         case 'c':
             run.connections = (uint32_t)strtoul(optarg, NULL, 10);
             break;
+        case 'w':
+            run.way = floor_way_find(optarg);
+            break;
         case 's':
             run.seconds = strtod(optarg, NULL);
             break;
@@ -528,12 +538,12 @@ static void arguments(int argc, char **argv)
             run.seconds = HUGE_VAL;
             break;
         default:
-            die("%s", usage);
+            floor_die("%s", usage);
         }
     }
     if (argc - optind != (run.cipher ? 0 : 3) || run.connections == 0 ||
         run.connections > CONNECTIONS_MAX || run.requests < run.connections || !(run.seconds > 0)) {
-        die("%s", usage);
+        floor_die("%s", usage);
     }
     if (run.cipher) {
         return;
@@ -541,12 +551,12 @@ static void arguments(int argc, char **argv)
     run.address = (struct sockaddr_in){.sin_family = AF_INET,
                                        .sin_port = htons((uint16_t)atoi(argv[optind + 1]))};
     if (inet_pton(AF_INET, argv[optind], &run.address.sin_addr) != 1) {
-        die("\"%s\" is not an IPv4 address", argv[optind]);
+        floor_die("\"%s\" is not an IPv4 address", argv[optind]);
     }
     int size = snprintf(run.request, sizeof(run.request),
                         "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", argv[optind + 2]);
     if (size < 0 || size >= (int)sizeof(run.request)) {
-        die("the path is too long");
+        floor_die("the path is too long");
     }
     run.request_size = (size_t)size;
 }
@@ -567,12 +577,12 @@ int main(int argc, char **argv)
     }
     learn();
     if (run.tls) {
-        stack_fill(&run.slabs, run.answer_size + RECORD_SIZE_MAX);
-        stack_fill(&run.cuts, RECORD_SIZE_MAX);
+        stack_fill(&run.slabs, run.answer_size + FLOOR_HEAD_ROOM);
+        stack_fill(&run.cuts, FLOOR_HEAD_ROOM);
     }
-    struct conn *conns = calloc(run.connections, sizeof(*conns));
+    struct floor_conn *conns = calloc(run.connections, sizeof(*conns));
     if (conns == NULL) {
-        die("no memory for %" PRIu32 " connections", run.connections);
+        floor_die("no memory for %" PRIu32 " connections", run.connections);
     }
     measure(conns);
     free(conns);
