@@ -1,10 +1,12 @@
 """`ringest bench run` and `presets`: every preset against the emulator over TLS, what it counts, and what it leaves."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 import ringest
@@ -139,6 +141,26 @@ class Shapes(unittest.TestCase):
                 self.assertEqual(len(taken), 103 // ranks * ranks if even else 103)
                 self.assertEqual(len(set(taken)), len(taken))
 
+    def test_ranks_have_the_same_epochs(self):
+        """Though their times end in different ones, and one is far ahead of another that still looks."""
+        shared = multiprocessing.Array("q", [tasks.EPOCHS_MAX] * 2)
+        barrier, over = threading.Barrier(3), {0: 4, 1: 3, 2: 9}
+        seen = {rank: [] for rank in over}
+
+        def rank(number):
+            task = tasks.Task(None, None, [], "", "", None, seconds=1.0, meet=barrier.wait, last=tasks.Last(shared, 1))
+            task.is_over = lambda: len(seen[number]) >= over[number]
+            for epoch in task.epochs(1):
+                seen[number].append(epoch)
+
+        threads = [threading.Thread(target=rank, args=(number,), daemon=True) for number in over]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+        self.assertEqual(list(seen.values()), [[1, 2, 3]] * 3)
+        self.assertEqual(list(shared), [tasks.EPOCHS_MAX, 3])
+
     def test_utilisation_is_that_of_dlio(self):
         # Three steps of 2 s, the first of which waited 5 s, and the others 1 s: 4 s of 6 without the first.
         self.assertAlmostEqual(training.utilisation([2, 2, 2], [7, 3, 3], 13), 100 * 4 / 6)
@@ -272,6 +294,8 @@ class Runs(unittest.TestCase):
         row = self.tiny("train", "--processes", 2)
         self.assertEqual(row.rounds[0].operations, 128)
         self.assertIn("au_percent_epoch_2", row.rounds[0].metrics)
+        row = self.tiny("read", "--ranks", 3, "--rounds", 2, "--seconds", 0.2)
+        self.assertEqual(len(row.rounds), 2)
         row = self.tiny("checkpoint", "--ranks", 2, "--rounds", 2)
         self.assertEqual([each.operations for each in row.rounds], [8, 8])
         self.nothing_is_left()

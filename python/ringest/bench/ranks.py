@@ -20,7 +20,7 @@ from ringest.bench.adapter import Client, Ringest, Unsupported
 from ringest.bench.measure import Meter, merged
 from ringest.bench.presets import Preset
 from ringest.bench.result import Round
-from ringest.bench.task import Object, Task, WorkloadError
+from ringest.bench.task import EPOCHS_MAX, Last, Object, Task, WorkloadError
 
 # How long a rank that was asked to end may take.
 _PATIENCE_S = 15
@@ -49,6 +49,14 @@ class Job:
     make: Make = Ringest
 
 
+@dataclass(frozen=True)
+class Shared:
+    """Among the ranks."""
+
+    barrier: Any
+    epochs: Any  # the last one of each round (task.Last)
+
+
 class _Ended(BaseException):
     """By SIGTERM."""
 
@@ -75,7 +83,7 @@ def _tell_environment(job: Job, rank: int) -> None:
     os.environ["RINGEST_LOCAL_WORLD_SIZE"] = os.environ["RINGEST_JOB_PROCESSES"] = str(job.ranks)
 
 
-def _round(job: Job, rank: int, number: int, settings: dict[str, Any], meet: Callable[[], None], tell: Any) -> Round:
+def _round(job: Job, rank: int, number: int, settings: dict[str, Any], shared: Shared, tell: Any) -> Round:
     preset = job.preset
     entries = job.objects
     if entries is None:
@@ -95,20 +103,21 @@ def _round(job: Job, rank: int, number: int, settings: dict[str, Any], meet: Cal
             seed=number,
             seconds=job.seconds,
             warm_up=job.warm_up,
-            meet=meet,
+            meet=shared.barrier.wait,
+            last=Last(shared.epochs, number),
         )
         return preset.workload.run(task, client)
 
 
-def _main(job: Job, rank: int, pipe: Connection, barrier: Any, caches: Sequence[str | None]) -> None:
+def _main(job: Job, rank: int, pipe: Connection, shared: Shared, caches: Sequence[str | None]) -> None:
     try:
-        _serve(job, rank, pipe, barrier, caches)
+        _serve(job, rank, pipe, shared, caches)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
     except _Ended:
         os._exit(1)
 
 
-def _serve(job: Job, rank: int, pipe: Connection, barrier: Any, caches: Sequence[str | None]) -> None:
+def _serve(job: Job, rank: int, pipe: Connection, shared: Shared, caches: Sequence[str | None]) -> None:
     signal.signal(signal.SIGTERM, _end)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     threading.Thread(target=_follow_parent, daemon=True).start()
@@ -120,7 +129,7 @@ def _serve(job: Job, rank: int, pipe: Connection, barrier: Any, caches: Sequence
     try:
         for number in range(job.rounds):
             settings = {**job.settings, **({"cache": caches[number]} if caches[number] else {})}
-            pipe.send(("round", _round(job, rank, number, settings, barrier.wait, tell)))
+            pipe.send(("round", _round(job, rank, number, settings, shared, tell)))
             pipe.recv()  # what lies between two rounds is done
     except _Ended:
         raise
@@ -138,7 +147,7 @@ class Ranks:
         self._pipes: list[Connection] = []
         self._processes: list[Any] = []
         # Kept: without it, no rank that starts later would find it.
-        self._barrier = _spawn.Barrier(job.ranks)
+        self._shared = Shared(_spawn.Barrier(job.ranks), _spawn.Array("q", [EPOCHS_MAX] * job.rounds))
         # Ctrl-C is the parent's business. It waits while ranks start, and they have it blocked for good.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
         try:
@@ -153,7 +162,7 @@ class Ranks:
         for rank in range(self._job.ranks):
             ours, theirs = _spawn.Pipe()
             process = _spawn.Process(
-                target=_main, args=(self._job, rank, theirs, self._barrier, caches), name=f"ringest bench rank {rank}"
+                target=_main, args=(self._job, rank, theirs, self._shared, caches), name=f"ringest bench rank {rank}"
             )
             process.start()
             theirs.close()

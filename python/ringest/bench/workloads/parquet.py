@@ -76,7 +76,6 @@ def run(task: Task, client: Client) -> Round:
     meter.begin()
     for epoch in task.epochs(work.epochs):
         seen = 0
-        task.meet()
         with meter.phase(f"epoch {epoch}"):
             asked = time.monotonic()
             with closed(client.parquet(files, work.columns, work.batch_size)) as batches:
@@ -90,7 +89,7 @@ def run(task: Task, client: Client) -> Round:
                         break
                     asked = time.monotonic()
         if task.is_over():
-            break
+            continue
         wanted = task.data.rows * len(files)
         if task.is_ours and seen != wanted:
             raise WorkloadError(f"{seen:,} rows came of {wanted:,}")

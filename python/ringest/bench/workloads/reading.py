@@ -40,7 +40,6 @@ def _epoch(task: Task, client: Client, epoch: int) -> None:
     work, meter = task.work, task.meter
     share = task.share(epoch, shuffle=work.shuffle)
     expected = Expected(share)
-    task.meet()
     with meter.phase(f"epoch {epoch}"), closed(client.read(name for name, _ in share)) as bodies:
         while not task.is_over():
             asked, count, size = time.monotonic(), 0, 0
@@ -63,6 +62,4 @@ def run(task: Task, client: Client) -> Round:
     task.meter.begin()
     for epoch in task.epochs(task.work.epochs):
         _epoch(task, client, epoch)
-        if task.is_over():
-            break
     return task.meter.end()

@@ -149,7 +149,6 @@ def _epoch(task: Task, client: Client, epoch: int) -> float:
         )
     computed: list[float] = []
     processed: list[float] = []
-    task.meet()
     with ThreadPoolExecutor(work.prefetch) as pool, meter.phase(f"epoch {epoch}"):
         began = loading = time.monotonic()
         with closed(_ahead(pool, batches, work.prefetch)) as ahead:
@@ -199,8 +198,6 @@ def run(task: Task, client: Client) -> Round:
     for epoch in task.epochs(task.work.epochs):
         found.append(_epoch(task, client, epoch))
         task.meter.metrics[f"au_percent_epoch_{epoch}"] = found[-1]
-        if task.is_over():
-            break
     task.meter.metrics["au_percent"] = sum(found) / len(found)
     if task.work.au_goal_percent:
         task.meter.metrics["au_goal_percent"] = task.work.au_goal_percent
