@@ -20,11 +20,12 @@ from ringest._core import Item
 from ringest._needs import needs
 from ringest.client import Client
 from ringest.dataset import IterableDataset, MapDataset
-from ringest.parquet import ParquetDataset
 
 with needs(__name__, "ray", "pyarrow"):
     from ray.data import Datasource, ReadTask
     from ray.data.block import BlockAccessor, BlockMetadata
+
+    from ringest.parquet import ParquetDataset
 
 __all__ = ["Objects", "Parquet"]
 

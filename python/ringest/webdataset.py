@@ -14,6 +14,7 @@ import importlib
 from typing import IO, Any
 
 from ringest import checkpoint
+from ringest._needs import needs
 from ringest.client import Client
 
 _client: Client | None = None
@@ -32,7 +33,8 @@ def register(client: Client | None = None) -> None:
     """Makes webdataset open gs:// by us, with this client."""
     global _client
     _client = client
-    schemes = importlib.import_module("webdataset.gopen").gopen_schemes
+    with needs(__name__):
+        schemes = importlib.import_module("webdataset.gopen").gopen_schemes
     schemes["gs"] = schemes["gcs"] = gopen
 
 

@@ -269,6 +269,8 @@ class Inputs(unittest.TestCase):
             ("ringest.lightning", "pip install 'ringest[lightning]'", "lightning"),
             ("ringest.torchdata", "pip install 'ringest[torchdata]'", "torchdata"),
             ("ringest.fs", "pip install 'ringest[fs]'", "fsspec"),
+            ("ringest.ray", "pip install 'ringest[ray]'", "ray"),
+            ("ringest.webdataset", "pip install webdataset", "webdataset"),
         ):
             with self.subTest(module):
                 said = run(f"import {module}", hidden)
