@@ -775,8 +775,14 @@ def save_and_fail(rank, place):
 
 def save_with_cached_plans(rank, place):
     with ringest.Client(*place) as client:
-        for value in (1.0, 2.0, 3.0):
-            state = {f"{rank}-{i}": torch.full((100,), value) for i in range(3)}
+        # What the ranks have, which stays or changes from save to save: for all of them, and for one.
+        sizes = [(100,) * 3, (100,) * 3, (100,) * 4, (100,) * 2, (50,) * 2, (50, 60) if rank else (50,) * 2, (7,)]
+        for value, each in enumerate([*sizes, sizes[0]], 1):
+            state = {f"{rank}-{i}": torch.full((size,), float(value)) for i, size in enumerate(each)}
+            state["both"] = torch.full((3 + value // 7, 5), float(value))
+            if value == 4:
+                state = {name: tensor.double() for name, tensor in state.items()}
+            state = {"model": state}
             planner = dcp.DefaultSavePlanner(enable_plan_caching=True)
             dcp.save(state, storage_writer=StorageWriter(CHECKPOINT, client=client), planner=planner)
             torch.distributed.barrier()
