@@ -455,6 +455,31 @@ class Ends(unittest.TestCase):
         self.assertRegex(row.error, "rank [0-2] of 3 ended by SIGKILL")
         self.assertEqual(list(self.client.list("gs://mine/")), self.others)
 
+    def test_a_rank_killed_in_a_save_leaves_nothing(self):
+        """Of a save that is as large that it has parts, wherever these are."""
+        shape = (
+            "layers = 2\nhidden = 2048\nfeed_forward = 4096\nheads = 16\nkey_value_heads = 16\nvocabulary = 1000\n"
+            "optimizer = false"
+        )
+        process = self.start("checkpoint", data=shape, work="saves = 1000000")
+        until(lambda: self.children(process), "its rank")
+        (rank,) = self.children(process)
+
+        def has_parts():
+            """While the rank stands still."""
+            os.kill(rank, signal.SIGSTOP)
+            there = [name for name, _, _ in self.client.list("gs://mine/") if not name.startswith("bench/")]
+            if there or support.uploads_in(self.client, "gs://mine/"):
+                return True
+            os.kill(rank, signal.SIGCONT)
+            return False
+
+        until(has_parts, "parts of a save")
+        os.kill(rank, signal.SIGKILL)
+        self.assertEqual(process.wait(PATIENCE_S), 1, process.stderr.read())
+        self.assertEqual(list(self.client.list("gs://mine/")), self.others)
+        self.assertEqual(support.uploads_in(self.client, "gs://mine/"), 0)
+
     def test_ranks_end_with_a_parent_that_is_killed(self):
         process = self.start("read", "--ranks", 2, work="epochs = 1000000")
         until(lambda: len(self.children(process)) == 2, "its ranks")

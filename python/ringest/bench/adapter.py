@@ -16,6 +16,8 @@ T = TypeVar("T")
 Range = tuple[str, int, int]
 # Requests of read_ranges and write_many that are out at once.
 REQUESTS = 64
+# Of ringest's writes: what is not larger is one request, which may be repeated if its name has to be new.
+_ONE_REQUEST_MAX = 8 << 20
 
 
 class Unsupported(Exception):
@@ -117,7 +119,9 @@ class Ringest(Client):
 
     def save(self, name: str, parts: Sequence[Any]) -> None:
         size = sum(len(part) for part in parts)
-        with self.client.writer(name, if_generation_match=0, exclusive=False, size_hint=size) as stream:
+        # With a condition, parts would be temporary objects outside of the folder, which a killed rank would leave.
+        condition = 0 if size <= _ONE_REQUEST_MAX else None
+        with self.client.writer(name, if_generation_match=condition, exclusive=False, size_hint=size) as stream:
             for part in parts:
                 stream.write(part, borrow=True)
 

@@ -80,7 +80,8 @@ class Folder:
         self._client.put_many(each())
         for group in groups:
             for name in group.names() if group.size > len(payload) else ():
-                with self._client.writer(self.data + name, if_generation_match=0, size_hint=group.size) as stream:
+                # Without a condition: with one, parts would be temporary objects outside of the folder.
+                with self._client.writer(self.data + name, size_hint=group.size) as stream:
                     for at in range(0, group.size, len(payload)):
                         stream.write(payload[: group.size - at], borrow=True)
                 done += 1
