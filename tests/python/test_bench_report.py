@@ -16,7 +16,7 @@ import tempfile
 import unittest
 
 from ringest.bench import __main__ as command
-from ringest.bench import changes, figures, markdown, result
+from ringest.bench import changes, figures, markdown, report, result
 from ringest.bench.result import Document, Latency, Machine, Phase, Point, Round, Row
 
 WITH_PLOTS = importlib.util.find_spec("matplotlib") is not None
@@ -189,6 +189,9 @@ class Report(unittest.TestCase):
         _, said, _ = self.report(os.path.join(self.folder, "run"))
         self.assertIn("| ringest, connections 1 ", said.replace("|  ", "| "))
         self.assertEqual(len(re.findall(r"\|\s+4 \|", said)), 6, said)
+        self.assertEqual(
+            sorted(["b-2", "a-16", "a-4", "a", "10"], key=report._by_numbers), ["10", "a", "a-4", "a-16", "b-2"]
+        )
         os.mkdir(os.path.join(self.folder, "none"))
         status, _, errors = self.report(os.path.join(self.folder, "none"))
         self.assertEqual(status, 2)

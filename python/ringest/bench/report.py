@@ -7,7 +7,9 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import re
 import sys
+from typing import Any
 
 from ringest.bench import changes, figures, markdown, result
 from ringest.bench.changes import Comparison
@@ -42,11 +44,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _by_numbers(name: str) -> list[Any]:
+    """As people sort: 4 before 16."""
+    return [int(part) if i % 2 else part for i, part in enumerate(re.split("([0-9]+)", name))]
+
+
 def _read(path: str) -> Document:
     if not os.path.isdir(path):
         return figures.joined([result.read(path)])
     try:
-        names = sorted(each for each in os.listdir(path) if each.endswith(".json"))
+        names = sorted((each for each in os.listdir(path) if each.endswith(".json")), key=_by_numbers)
     except OSError as error:
         raise ResultError(f"{path}: cannot be read: {error.strerror}") from None
     if not names:
