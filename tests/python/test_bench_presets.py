@@ -166,6 +166,24 @@ class Shapes(unittest.TestCase):
         self.assertAlmostEqual(training.utilisation([2, 2, 2], [7, 3, 3], 13), 100 * 4 / 6)
         self.assertEqual(training.utilisation([2], [7], 7), 0)
 
+    def test_an_epoch_that_was_cut_before_a_step_counts_has_no_utilisation(self):
+        client = Pretended(lambda got: got)
+        task = tasks.Task(
+            training.Work(batch_size=2, compute_seconds=0.001),
+            None,
+            [(f"gs://b/{i}", 8) for i in range(8)],
+            "gs://b/",
+            "",
+            measure.Meter(client.counters, lambda phase, done: None),
+            seconds=1.0,
+        )
+        task.is_over = lambda: task.meter.operations >= 10  # in the first step of the second epoch
+        found = training.run(task, client)
+        self.assertEqual(found.operations, 10)
+        self.assertGreater(found.metrics["au_percent"], 0)
+        self.assertEqual(found.metrics["au_percent"], found.metrics["au_percent_epoch_1"])
+        self.assertNotIn("au_percent_epoch_2", found.metrics)
+
     def test_what_comes_twice_or_not_is_an_error(self):
         for change in (lambda got: [*got, got[0]], lambda got: got[1:], lambda got: [*got[1:], (got[0][0], b"cut")]):
             client = Pretended(change)
@@ -342,6 +360,46 @@ class Runs(unittest.TestCase):
         self.assertEqual(row.parameters["objects"], 101)
         self.assertEqual(sorted(self.client.list(place)), before)
 
+    def test_what_stands_for_a_folder_is_listed_and_not_read(self):
+        with_folder = ringest.Client(self.endpoint, self.reached["SSL_CERT_FILE"], threads=1)
+        with with_folder as client:
+            for name in ("gs://own/folders/a", "gs://own/folders/within/", "gs://own/folders/within/b"):
+                client.put(name, b"mine")
+        rows = self.run_preset(
+            self.path("list.toml", preset("list", work="passes = 1")),
+            self.path("read.toml", preset("read", work="epochs = 1")),
+            "--data",
+            "gs://own/folders/",
+        )
+        self.assertEqual([rows[kind].rounds[0].operations for kind in ("list", "read")], [3, 2])
+
+    def test_what_was_measured_is_kept_when_the_next_cannot_be(self):
+        self.client.put("gs://own/one/a", b"mine")
+        rows = self.run_preset(
+            *(self.path(f"{kind}.toml", preset(kind)) for kind in ("read", "parquet")),
+            "--data",
+            "gs://own/one/",
+            status=1,
+        )
+        self.assertIsNone(rows["read"].error)
+        self.assertEqual(len(rows["read"].rounds), 1)
+        self.assertIn(".parquet", rows["parquet"].error)
+
+    def test_where_no_result_can_be_written_nothing_is_measured(self):
+        endless = self.path("endless.toml", preset("read", work="epochs = 1000000"))
+        for place in (os.path.join(self.folder, "none", "x.json"), self.folder):
+            status, said, errors = bench("run", endless, "--folder", "gs://mine/", "--result", place, env=self.reached)
+            self.assertEqual((status, said), (2, ""))
+            self.assertIn(f"{place}: cannot be written", errors)
+
+    def test_a_result_on_standard_output_is_alone(self):
+        status, said, errors = bench(
+            "run", self.path("read.toml", preset("read")), "--emulate", "--warm-up", 0, "--result", "-"
+        )
+        self.assertEqual(status, 0, errors)
+        self.assertEqual([row.workload for row in result.parse(said).rows], ["read"])
+        self.assertIn("per s", errors)
+
     def test_every_preset_of_the_package(self):
         """As it is, made small, and ended after a moment."""
         large = [name for name in presets.names() if not name.startswith(("list", "tokens"))]
@@ -364,6 +422,9 @@ class Runs(unittest.TestCase):
             (["checkpoint-405b", "--emulate"], ["of memory", "--scale"]),
             (["unet3d", "--emulate", "--scale", "2"], ["--scale", "at most 1"]),
             (["unet3d", "--keep", "--data", "gs://mine/"], ["--keep needs --folder"]),
+            (["unet3d", "--emulate", "--ranks", "two"], ["--ranks", "invalid number value: 'two'"]),
+            (["unet3d", "--emulate", "--seconds", "1m"], ["--seconds", "invalid number value: '1m'"]),
+            (["unet3d", "--emulate", "--json", "--result", "-"], ["--json and --result -", "one of them"]),
         ):
             with self.subTest(arguments=arguments):
                 status, said, errors = bench("run", *arguments, env=self.reached)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import errno
 import itertools
 import json
 import math
@@ -322,6 +323,19 @@ def write_text(path: str, text: str) -> None:
             except BaseException:
                 os.unlink(file.name)
                 raise
+    except OSError as error:
+        raise ResultError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def check_place(path: str) -> None:
+    """Before anything is measured: whether a file can be written there."""
+    if path == "-":
+        return
+    try:
+        if os.path.isdir(path):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        with tempfile.NamedTemporaryFile(dir=os.path.dirname(os.path.abspath(path)), prefix=".ringest-"):
+            pass
     except OSError as error:
         raise ResultError(f"{path}: cannot be written: {error.strerror}") from None
 

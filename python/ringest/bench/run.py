@@ -18,7 +18,7 @@ from ringest.bench import emulator, folder, machine, presets
 from ringest.bench.folder import Folder
 from ringest.bench.presets import Preset
 from ringest.bench.ranks import Job, RankError, Ranks
-from ringest.bench.result import Document, ResultError, Round, Row, write
+from ringest.bench.result import Document, ResultError, Round, Row, check_place, write
 from ringest.client import parse_size
 
 FAILED, INTERRUPTED = 1, 130
@@ -59,6 +59,10 @@ def _seconds(text: str) -> float:
     return value
 
 
+# What argparse calls them in its messages.
+_positive.__name__ = _scale.__name__ = _seconds.__name__ = "number"
+
+
 def _count(most: int) -> Any:
     def parse(text: str) -> int:
         value = int(text)
@@ -66,6 +70,7 @@ def _count(most: int) -> Any:
             raise argparse.ArgumentTypeError(f"must be from 1 to {most:,}, is {text}")
         return value
 
+    parse.__name__ = "number"
     return parse
 
 
@@ -306,6 +311,10 @@ class Run:
 def _check(options: argparse.Namespace, found: Sequence[Preset]) -> None:
     if options.emulate and (options.endpoint or options.folder or options.data or options.keep):
         raise UsageError("--emulate makes a server of its own: without --endpoint, --folder, --data and --keep")
+    if options.result is not None:
+        check_place(options.result)
+        if options.json and options.result == "-":
+            raise UsageError("--json and --result - print the same: give one of them")
     if options.keep and options.folder is None:
         raise UsageError("--keep needs --folder, where the data are made")
     for preset in found:
@@ -366,7 +375,9 @@ def _phases(row: Row) -> list[str]:
         phases = [phase for each in row.rounds for phase in each.phases if phase.name == name and phase.seconds]
         rate = _middle([(phase.operations or 0) / phase.seconds for phase in phases]) or 0
         megabytes = _middle([(phase.bytes or 0) / phase.seconds / 1e6 for phase in phases]) or 0
-        lines.append(f"{row.workload}, {name}: {rate:,.4g} per s, {megabytes:,.1f} MB/s")
+        lines.append(
+            f"{row.workload}, {name}: {rate:{',.0f' if rate >= 1000 else ',.4g'}} per s, {megabytes:,.1f} MB/s"
+        )
     return lines
 
 
@@ -412,6 +423,10 @@ def main(options: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             status = INTERRUPTED
             each.error = each.error or "interrupted"
+        except ResultError as error:
+            if not any(one.rounds for one in runs):
+                raise
+            each.error = str(error)  # what was measured before it is not lost
         endpoint = each.endpoint
         for text in each.said:
             print(text, file=sys.stderr)
@@ -426,5 +441,5 @@ def main(options: argparse.Namespace) -> int:
     if options.json:
         write(document, "-")
     else:
-        print(table(rows), end="")
+        print(table(rows), end="", file=sys.stderr if options.result == "-" else sys.stdout)
     return status or (FAILED if any(row.error is not None for row in rows) else 0)

@@ -138,8 +138,8 @@ def utilisation(computed: list[float], processed: list[float], seconds: float) -
     return 100 * total / (seconds - sum(processed[:_EXCLUDED_STEPS])) if total else 0.0
 
 
-def _epoch(task: Task, client: Client, epoch: int) -> float:
-    """Its AU."""
+def _epoch(task: Task, client: Client, epoch: int) -> float | None:
+    """Its AU; None if the time was over before there was a step that counts."""
     work, meter = task.work, task.meter
     batches = (_Ranged if work.sample_size else _Whole)(task, client, epoch)
     if batches.steps == 0:
@@ -169,7 +169,8 @@ def _epoch(task: Task, client: Client, epoch: int) -> float:
         batches.end()
         if len(computed) != batches.steps:
             raise WorkloadError(f"an epoch had {len(computed):,} steps, and {batches.steps:,} were expected")
-    return utilisation(computed, processed, seconds)
+    is_cut = len(computed) < batches.steps
+    return None if is_cut and len(computed) <= _EXCLUDED_STEPS else utilisation(computed, processed, seconds)
 
 
 def memory(work: Work, data: Data) -> int:
@@ -196,9 +197,12 @@ def run(task: Task, client: Client) -> Round:
     task.meter.begin()
     found: list[float] = []
     for epoch in task.epochs(task.work.epochs):
-        found.append(_epoch(task, client, epoch))
-        task.meter.metrics[f"au_percent_epoch_{epoch}"] = found[-1]
-    task.meter.metrics["au_percent"] = sum(found) / len(found)
+        utilised = _epoch(task, client, epoch)
+        if utilised is not None:
+            found.append(utilised)
+            task.meter.metrics[f"au_percent_epoch_{epoch}"] = utilised
+    if found:
+        task.meter.metrics["au_percent"] = sum(found) / len(found)
     if task.work.au_goal_percent:
         task.meter.metrics["au_goal_percent"] = task.work.au_goal_percent
     return task.meter.end()
