@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -200,6 +201,25 @@ class Compare(unittest.TestCase):
             )
             self.assertEqual([name for name, _, _ in ours.list("gs://mine/")], ["run/4k-00000000"])
             self.assertEqual(bytes(ours.get("gs://mine/run/4k-00000000")), b"not of the benchmark")
+
+    def test_a_signal_leaves_nothing(self):
+        with emulator() as (endpoint, ca), ringest.Client(endpoint, ca) as ours:
+            ours.put("gs://mine/others", b"not of the benchmark")
+            before = list(ours.list("gs://mine/"))
+            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "ringest.bench", "compare", "gs://mine/run/", "--peers", "ringest:get_many"]
+                    + ["--verbs", "put", "--sizes", "1k", "--seconds", "1000"],
+                    env={**os.environ, "STORAGE_EMULATOR_HOST": endpoint, "SSL_CERT_FILE": ca},
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+                self.addCleanup(process.kill)
+                self.assertTrue(until(lambda: len(ours.list("gs://mine/")) > 1))
+                process.send_signal(number)
+                _, errors = process.communicate(timeout=RUN_S)
+                self.assertEqual(process.returncode, 130, errors)
+                self.assertEqual(list(ours.list("gs://mine/")), before)
 
     def test_objects_that_exist(self):
         with emulator("--synthetic", "made/run/4k-:3:4KiB") as (endpoint, ca):

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import os
 import re
+import signal
 import statistics
 import sys
 from collections.abc import Callable, Iterator
@@ -273,8 +274,12 @@ def main(options: argparse.Namespace) -> int:
     except peers.PeerError as error:
         print(f"ringest bench compare: {error}", file=sys.stderr)
         return USAGE
+    if options.result:
+        result.check_place(options.result)
     if options.emulate:
         _isolate(cells)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)  # what was made is removed, as after Ctrl-C
     try:
         place = _measure(cells, options)
     except (ringest.Error, ExceptionGroup) as error:
