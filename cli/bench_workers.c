@@ -251,7 +251,8 @@ static int worker_start(struct workers *workers)
     return CLI_DONE;
 }
 
-/* Those that wait for the word to begin end when the socket does; the others as by Ctrl-C. */
+/* Those that wait for the word to begin end when nothing more can come, as a signal may have come
+ * just before they wait; the others as by Ctrl-C. */
 static void others_end(struct workers *workers)
 {
     if (workers->is_ending) {
@@ -261,6 +262,7 @@ static void others_end(struct workers *workers)
     for (uint32_t i = 0; i < workers->count; i++) {
         if (workers->all[i].fd >= 0) {
             kill(workers->all[i].pid, SIGTERM);
+            shutdown(workers->all[i].fd, SHUT_WR);
         }
     }
 }
