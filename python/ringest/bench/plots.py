@@ -38,7 +38,8 @@ SERIES = [f"#04040{i}" for i in range(MAX_LINES)]
 VARIABLES = {INK: "--ink", GRID: "--grid", BACK: "--back", **{each: f"--series-{i}" for i, each in enumerate(SERIES)}}
 DASHES = ["solid", (0, (5, 2)), (0, (1, 1.3)), (0, (6, 1.5, 1, 1.5))]
 MARKS = "osD^vPX*"
-STYLE: dict[str, Any] = {
+# By names of matplotlib, which its types list one by one.
+STYLE: dict[Any, Any] = {
     **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
     "axes.edgecolor": GRID,
     "axes.facecolor": "none",
