@@ -163,7 +163,7 @@ static val_t *phases_make(doc_t *doc, const struct bench_result *result)
     struct bench_phase ramp = result->ramp, rest;
     ramp.seconds = RG_MIN(ramp.seconds, bench_result_seconds(result));
     rest = (struct bench_phase){.seconds = bench_result_seconds(result) - ramp.seconds,
-                                .requests = result->requests - ramp.requests,
+                                .requests = bench_result_done(result) - ramp.requests,
                                 .bytes = result->bytes - ramp.bytes};
     phase_add(doc, phases, "warm-up", &result->warm_up);
     phase_add(doc, phases, "ramp", &ramp);
@@ -200,7 +200,7 @@ static val_t *round_make(doc_t *doc, const struct bench_options *options,
 {
     val_t *round = yyjson_mut_obj(doc);
     add_real(doc, round, "seconds", bench_result_seconds(result));
-    add_number(doc, round, "operations", result->requests);
+    add_number(doc, round, "operations", bench_result_done(result));
     add_number(doc, round, "errors", result->errors);
     add_number(doc, round, "bytes", result->bytes);
     add_number(doc, round, "requests", result->attempts);

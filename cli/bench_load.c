@@ -225,56 +225,73 @@ static void error_show(struct bench_load *load, const char *text)
     }
 }
 
-/* False: it was the end, which is not a page. With --seconds it begins anew. */
-static bool list_take(struct bench_load *load, const struct rg_list_page *page)
+/* What an answer was. */
+enum outcome {
+    OUTCOME_DONE,
+    OUTCOME_FAILED,
+    OUTCOME_NONE, /* none that counts: the end of a listing, or what was cancelled at the end */
+};
+
+/* The end is not a page. With --seconds it begins anew. */
+static enum outcome list_take(struct bench_load *load, const struct rg_list_page *page)
 {
     load->result->names += page->object_count;
     if (page->object_count > 0) {
-        return true;
+        return OUTCOME_DONE;
     }
     load->listed_all = load->end_ns == RG_FOREVER;
     rg_listing_close(load->listing);
     load->listing = NULL;
-    return false;
+    return OUTCOME_NONE;
 }
 
-/* Whether it was a request with a result or an error. Shows the latter. */
-static bool outcome_take(struct bench_load *load, const struct bench_request *request,
-                         const struct rg_completion *completion)
+/* Shows an error. */
+static enum outcome outcome_take(struct bench_load *load, const struct bench_request *request,
+                                 const struct rg_completion *completion)
 {
     const struct bench_options *options = load->options;
     if (options->op == BENCH_PUT) {
         bench_objects_take(&load->objects, request->index, completion);
     }
     if (completion->status == RG_STATUS_CANCELLED && load->gave_up) {
-        return false;
+        return OUTCOME_NONE;
     }
     if (completion->status != RG_STATUS_OK) {
         error_show(load, cli_completion_text(completion));
         load->listed_all = options->op == BENCH_LIST;
-    } else if (options->op == BENCH_LIST) {
+        return OUTCOME_FAILED;
+    }
+    if (options->op == BENCH_LIST) {
         return list_take(load, completion->data);
-    } else if (options->op == BENCH_GET && options->verify) {
+    }
+    if (options->op == BENCH_GET && options->verify) {
         char text[1400];
         const struct bench_manifest_entry *entry = &load->manifest.entries[request->index];
         if (bench_manifest_differs(entry, options->uri.bucket, completion, text, sizeof(text))) {
             error_show(load, text);
+            return OUTCOME_FAILED;
         }
     }
-    return true;
+    return OUTCOME_DONE;
 }
 
 static void take(struct bench_load *load, const struct rg_completion *completion)
 {
     const struct bench_request *request = &load->requests[completion->user_data];
     load->free[load->free_count++] = (uint32_t)completion->user_data;
-    if (outcome_take(load, request, completion)) {
-        bool is_object = completion->status == RG_STATUS_OK && load->options->op != BENCH_LIST;
+    switch (outcome_take(load, request, completion)) {
+    case OUTCOME_NONE:
+        load->submitted--;
+        break;
+    case OUTCOME_FAILED:
+        bench_result_add_failed(load->result);
+        break;
+    case OUTCOME_DONE: {
+        bool is_object = load->options->op != BENCH_LIST;
         uint64_t from_ns = request->due_ns != 0 ? request->due_ns : completion->started_ns;
         bench_result_add(load->result, from_ns, completion->finished_ns,
                          is_object ? completion->size : 0);
-    } else {
-        load->submitted--;
+    }
     }
     rg_lease_release(completion->lease);
 }

@@ -38,7 +38,7 @@ static void rate_lines(const struct bench_options *options, const struct bench_r
 
 static void cpu_line(const struct bench_result *result)
 {
-    double requests = (double)result->requests;
+    double requests = (double)bench_result_done(result);
     printf("  CPU           %.1f us per request (user %.1f, system %.1f)",
            ratio(bench_result_cpu_s(result) * 1e6, requests),
            ratio(result->cpu_user_s * 1e6, requests), ratio(result->cpu_system_s * 1e6, requests));
@@ -121,8 +121,8 @@ void bench_report_text(const struct bench_options *options, const struct bench_r
            " retries, %" PRIu64 " hedges\n",
            result->requests, seconds, result->errors, result->retries, result->hedges);
     printf("  rate          %.0f requests/s, %.2f GB/s (%s)\n",
-           ratio((double)result->requests, seconds), ratio((double)result->bytes / 1e9, seconds),
-           cli_format_size(result->bytes, size));
+           ratio((double)bench_result_done(result), seconds),
+           ratio((double)result->bytes / 1e9, seconds), cli_format_size(result->bytes, size));
     rate_lines(options, result);
     if (options->op == BENCH_LIST) {
         printf("  names         %" PRIu64 ", %.0f per CPU second\n", result->names,
@@ -199,7 +199,7 @@ static void series_json(const struct bench_result *result)
 
 static void cpu_json(const struct bench_result *result)
 {
-    double requests = (double)result->requests, cpu_s = bench_result_cpu_s(result);
+    double requests = (double)bench_result_done(result), cpu_s = bench_result_cpu_s(result);
     printf("\"cpu_us_per_request\":%.3f,\"cpu_user_seconds\":%.6f,\"cpu_system_seconds\":%.6f,"
            "\"cpu_s_per_gb\":%.4f,",
            ratio(cpu_s * 1e6, requests), result->cpu_user_s, result->cpu_system_s,
@@ -213,7 +213,8 @@ void bench_report_json(const struct bench_options *options, const struct bench_r
            ",\"hedges\":%" PRIu64 ",\"bytes\":%" PRIu64
            ",\"seconds\":%.6f,\"requests_per_s\":%.1f,\"gb_per_s\":%.4f,",
            bench_op_names[options->op], result->requests, result->errors, result->retries,
-           result->hedges, result->bytes, seconds, ratio((double)result->requests, seconds),
+           result->hedges, result->bytes, seconds,
+           ratio((double)bench_result_done(result), seconds),
            ratio((double)result->bytes / 1e9, seconds));
     cpu_json(result);
     latency_json(result);

@@ -49,6 +49,12 @@ void bench_result_add(struct bench_result *result, uint64_t from_ns, uint64_t fi
     }
 }
 
+void bench_result_add_failed(struct bench_result *result)
+{
+    result->requests++;
+    result->failed++;
+}
+
 void bench_result_add_cpu(struct bench_result *result, uint64_t now_ns, double cpu_s)
 {
     /* What ends with a part belongs to it. */
@@ -82,6 +88,7 @@ static void points_merge(struct bench_result *result, const struct bench_result 
 static void counts_merge(struct bench_result *result, const struct bench_result *other)
 {
     result->requests += other->requests;
+    result->failed += other->failed;
     result->bytes += other->bytes;
     result->names += other->names;
     result->errors += other->errors;
@@ -126,6 +133,11 @@ void bench_result_merge(struct bench_result *result, const struct bench_result *
     phase_merge(&result->ramp, &other->ramp);
     histogram_merge(&result->latency, &other->latency);
     points_merge(result, other);
+}
+
+uint64_t bench_result_done(const struct bench_result *result)
+{
+    return result->requests - result->failed;
 }
 
 double bench_result_seconds(const struct bench_result *result)

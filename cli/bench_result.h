@@ -10,7 +10,7 @@
 /* Points of a series; the last one has the rest of the time. */
 #define BENCH_POINTS_MAX 3600
 
-/* A part of the time. */
+/* A part of the time. Requests that failed are in none. */
 struct bench_point {
     uint64_t requests, bytes;
     double cpu_s;
@@ -24,10 +24,11 @@ struct bench_phase {
 };
 
 struct bench_result {
-    uint64_t requests, bytes, names, errors; /* answered, also in vain */
-    uint64_t attempts, retries, hedges;      /* sent; of them again, or beside a late one */
-    uint64_t recv_bytes, sent_bytes;         /* of sockets, TLS included */
-    uint64_t connections, opened;            /* at the end; while it was measured */
+    uint64_t requests, failed, bytes, names,
+        errors;                         /* answered; of them in vain, which count nowhere else */
+    uint64_t attempts, retries, hedges; /* sent; of them again, or beside a late one */
+    uint64_t recv_bytes, sent_bytes;    /* of sockets, TLS included */
+    uint64_t connections, opened;       /* at the end; while it was measured */
     uint64_t cache_hits, cache_misses;
     uint64_t started_ns, first_ns, finished_ns; /* first_ns: the first answer, 0: none */
     double cpu_user_s, cpu_system_s;
@@ -47,15 +48,20 @@ struct bench_result {
 
 /* In bytes, for so many points. */
 size_t bench_result_size(uint32_t points_max);
-/* A request was answered, perhaps by an error, with so many bytes of its object. Its latency counts
- * from `from_ns`; 0: it has none, since it was never sent. */
+/* A request was answered with so many bytes of its object. Its latency counts from `from_ns`; 0: it
+ * has none, since it was never sent. */
 void bench_result_add(struct bench_result *result, uint64_t from_ns, uint64_t finished_ns,
                       uint64_t bytes);
+/* A request was answered by an error, or with the wrong bytes. A server that fails is often
+ * quicker, and shall not look better for it. */
+void bench_result_add_failed(struct bench_result *result);
 /* CPU time of the part up to `now_ns`. */
 void bench_result_add_cpu(struct bench_result *result, uint64_t now_ns, double cpu_s);
 /* Adds what another process has measured at the same time. */
 void bench_result_merge(struct bench_result *result, const struct bench_result *other);
 
+/* Requests that did what was asked. */
+uint64_t bench_result_done(const struct bench_result *result);
 double bench_result_seconds(const struct bench_result *result);
 double bench_result_cpu_s(const struct bench_result *result);
 /* When the part with this number ends, in seconds from the start. */

@@ -251,6 +251,20 @@ class Bench(ServedCase):
             self.assertGreater(report["retries"], 0)
             self.assertEqual(done.returncode, FAILED if report["errors"] else DONE)
 
+    def test_what_failed_is_no_part_of_the_figures(self):
+        """A server that fails is quick."""
+        with Emulator() as server, tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "result.json")
+            done = ringest("bench", "put", "gs://none/", "--count=20", "--json", f"--result={path}", *server.place)
+            self.assertEqual(done.returncode, FAILED)
+            report = json.loads(done.stdout)
+            self.assertEqual((report["requests"], report["errors"]), (20, 20))
+            self.assertEqual((report["requests_per_s"], report["p50_ms"], report["cpu_us_per_request"]), (0, 0, 0))
+            [row] = json.loads(path.read_text())["rows"]
+            [measured] = row["rounds"]
+            self.assertEqual((measured["operations"], measured["errors"]), (0, 20))
+            self.assertEqual(measured["latency"]["counts"], [])
+
     def test_a_bucket_that_slows_down_is_told(self):
         with Emulator("--synthetic", "made/p:60:1KiB", "--rate-limit", "20") as server:
             give_up = time.monotonic() + PATIENCE_S

@@ -24,8 +24,11 @@ static void test_a_request_is_in_its_part_of_the_time(void)
     bench_result_add(result, START + 5 * MS, START + 149 * MS, 10);
     bench_result_add(result, START, START + 5000 * MS, 1); /* beyond the last */
     bench_result_add_cpu(result, START + 100 * MS, 0.5);   /* ends with the first */
+    bench_result_add_failed(result);                       /* counts nowhere else */
     result->finished_ns = START + 5000 * MS;
-    RG_CHECK_EQ(result->requests, 3);
+    RG_CHECK_EQ(result->requests, 4);
+    RG_CHECK_EQ(bench_result_done(result), 3);
+    RG_CHECK_EQ(result->latency.total, 3);
     RG_CHECK_EQ(result->bytes, 111);
     RG_CHECK_EQ(result->first_ns, START + 10 * MS);
     RG_CHECK_EQ(result->ramp.requests, 2);

@@ -203,7 +203,15 @@ class Ranks:
         return what, value
 
     def close(self) -> None:
-        """Ends those that run still."""
+        """Ends those that run still. What interrupts the run waits for that, for _PATIENCE_S at most: what they have
+        written can only be removed when they write no more."""
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+        try:
+            self._end()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def _end(self) -> None:
         for process in self._processes:
             if not self._is_done and process.is_alive():
                 process.terminate()
