@@ -122,7 +122,8 @@ static int bench_parse_op(struct bench_options *bench, const char *name)
             return CLI_DONE;
         }
     }
-    return cli_usage("the operation must be get, put or list, got \"%s\"", name);
+    return cli_usage(
+        "the operation must be get, put, list, run, presets, compare or report, got \"%s\"", name);
 }
 
 /* What does not go together. */
@@ -154,7 +155,8 @@ static int bench_check(const struct bench_options *bench, bool has_arrival)
 static int bench_arguments(struct bench_options *bench, int argc, char **argv, bool has_arrival)
 {
     if (argc - optind != 2) {
-        return cli_usage("needs get, put or list, and gs://BUCKET/PREFIX");
+        return cli_usage(
+            "needs get, put or list, and gs://BUCKET/PREFIX; or run, presets, compare or report");
     }
     int status = bench_parse_op(bench, argv[optind]);
     if (status != CLI_DONE || !cli_parse_uri(argv[optind + 1], &bench->uri)) {

@@ -130,7 +130,10 @@ class WrongInputs(ServedCase):
                 "rm gs://mine --unfinished --older-than 5x",
                 '--older-than must be a number with s, m, h or d (such as 12h), got "5x"',
             ),
-            ("bench del gs://mine/", 'the operation must be get, put or list, got "del"'),
+            (
+                "bench del gs://mine/",
+                'the operation must be get, put, list, run, presets, compare or report, got "del"',
+            ),
             ("bench get gs://mine/ --keep", "--keep is for put: get writes nothing"),
             ("bench get gs://mine/ --count 0", '--count must be a number from 1 to 1000000000, got "0"'),
             ("ls gs://mine --threads x", '--threads must be a number from 1 to 256, got "x"'),
