@@ -209,7 +209,7 @@ def scale_hosts(grid: Any, hosts: list[int]) -> None:
         axes.set_xlabel("hosts")
 
 
-def style(colours: dict[str, str]) -> dict[str, Any]:
+def style(colours: dict[str, str]) -> dict[Any, Any]:
     text = dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), colours["text"])
     return {
         **text,
