@@ -185,6 +185,15 @@ class Result(unittest.TestCase):
                 self.assertEqual(document.machine, described)
                 self.assertEqual(document.machine.hypervisor is None, machine.describe().hypervisor is None)
 
+    def test_what_is_no_file_is_not_replaced(self):
+        pipe = os.path.join(self.folder, "pipe")
+        os.mkfifo(pipe)
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        result.write_text(pipe, "text")
+        self.assertEqual(os.read(reader, 10), b"text")
+        self.assertEqual(os.listdir(self.folder), ["pipe"])
+
     def test_this_machine_is_described(self):
         described = machine.describe()
         self.assertEqual(described.cpus, len(os.sched_getaffinity(0)))

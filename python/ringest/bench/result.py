@@ -305,12 +305,17 @@ def to_json(document: Document) -> str:
 
 
 def write_text(path: str, text: str) -> None:
-    """Replaces the file at once: who reads it meanwhile sees the old one or the new one."""
+    """Replaces the file at once: who reads it meanwhile sees the old one or the new one. What is no file, such as
+    /dev/null, is written to."""
     if path == "-":
         sys.stdout.write(text)
         return
     folder = os.path.dirname(os.path.abspath(path))
     try:
+        if os.path.exists(path) and not os.path.isfile(path):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            return
         with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=folder, prefix=".ringest-", delete=False) as file:
             try:
                 file.write(text)
