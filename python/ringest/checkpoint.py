@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
 from ringest import _core, _leaving, _newest, _torch_pickle
 from ringest._async_save import AsyncSaver, Saving
 from ringest._errors import CheckpointError, Error, GroupError
+from ringest._memory_file import MemoryFile
 from ringest._needs import needs
 from ringest._spans import spanned
 from ringest._torch_zip import ArchiveReader, ArchiveWriter, Foreign, torch_alignment, torch_checksums
@@ -457,13 +458,12 @@ def _staged_device(torch: Any, map_location: Any) -> torch.device | None:
     return _lane.check_device(map_location)
 
 
-class _Whole(io.RawIOBase):
+class _Whole(MemoryFile):
     """All of an object in memory, as a file."""
 
     def __init__(self, client: Client | TogetherObject, uri: str, facts: dict[str, Any], verify: bool):
         self.generation: int = facts["generation"]
-        self._memory = memoryview(bytearray(facts["size"]))
-        self._at = 0
+        super().__init__(memoryview(bytearray(facts["size"])))
         client.get_into(
             uri,
             [(0, self._memory)],
@@ -472,28 +472,6 @@ class _Whole(io.RawIOBase):
             whole=verify,
             crc32c=facts["crc32c"],
         )
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        begin = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: len(self._memory)}[whence]
-        if begin + offset < 0:
-            raise ValueError(f"seek({offset}, {whence}) leads nowhere")
-        self._at = begin + offset
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        piece = self._memory[self._at : self._at + len(buffer)]
-        buffer[: len(piece)] = piece
-        self._at += len(piece)
-        return len(piece)
 
 
 # What torch raises for bytes that are no checkpoint: its unpicklers take them as they come.

@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ringest import _uri, checkpoint
+from ringest._memory_file import MemoryFile
 from ringest._needs import needs
 from ringest.client import default_client
 
@@ -69,7 +70,7 @@ def _npy(data: Any) -> _Samples:
 def _npz(data: Any) -> _Samples:
     """The array x of an .npz file. One that is not compressed stays in the memory that the file is in."""
     view = memoryview(data)
-    with zipfile.ZipFile(_Memory(view)) as archive:
+    with zipfile.ZipFile(MemoryFile(view)) as archive:
         entry = archive.getinfo("x.npy")
         if entry.compress_type != zipfile.ZIP_STORED:
             return _npy(archive.read(entry))
@@ -84,7 +85,7 @@ def _npz(data: Any) -> _Samples:
 def _image(data: Any) -> _Samples:
     with needs(f"{__name__} with images"):
         from PIL import Image
-    return numpy.asarray(Image.open(io.BufferedReader(_Memory(memoryview(data)))))
+    return numpy.asarray(Image.open(io.BufferedReader(MemoryFile(memoryview(data)))))
 
 
 def _csv(data: Any) -> _Samples:
@@ -94,7 +95,7 @@ def _csv(data: Any) -> _Samples:
 def _hdf5(data: Any) -> _Samples:
     with needs(f"{__name__} with HDF5"):
         import h5py
-    return h5py.File(_Memory(memoryview(data)), "r")["records"]
+    return h5py.File(MemoryFile(memoryview(data)), "r")["records"]
 
 
 # By DLIO's names of formats: how a file is decoded, and whether its samples lie along the last dimension, or the first,
@@ -115,36 +116,6 @@ def _format(name: str) -> tuple[Callable[[Any], _Samples], Callable[[_Samples, i
             f"workload.dataset.format is {name}, which {__name__} does not read; it reads {', '.join(_FORMATS)}"
         )
     return _FORMATS[name]
-
-
-class _Memory(io.RawIOBase):
-    """Memory as a file, without the copy of all of it that io.BytesIO makes."""
-
-    def __init__(self, view: memoryview) -> None:
-        super().__init__()
-        self._view, self._at = view, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: len(self._view)}[whence]
-        if base + offset < 0:
-            raise ValueError(f"a position before the beginning: {base + offset}")
-        self._at = base + offset
-        return self._at
-
-    def readinto(self, memory: Any) -> int:
-        piece = self._view[self._at : self._at + len(memory)]
-        memory[: len(piece)] = piece
-        self._at += len(piece)
-        return len(piece)
 
 
 class Storage(DataStorage):
