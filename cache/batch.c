@@ -77,25 +77,24 @@ static bool next_is_wanted_locked(const struct rg_cache_batches *batches)
            RG_CONTAINER_OF(batches->free.next, struct rg_cache_batch, node)->data == NULL;
 }
 
+/* It stays free meanwhile: what finds no other one fills it at the same time, rather than be
+ * dropped. Populating changes no byte, and only this thread writes batches and gives them back. */
 bool rg_cache_batches_prepare_locked(struct rg_cache_batches *batches)
 {
     if (!next_is_wanted_locked(batches)) {
         return false;
     }
-    struct rg_list *node = rg_list_pop_front(&batches->free);
-    struct rg_cache_batch *batch = RG_CONTAINER_OF(node, struct rg_cache_batch, node);
+    struct rg_cache_batch *batch = RG_CONTAINER_OF(batches->free.next, struct rg_cache_batch, node);
+    if (!batch_ready(batches, batch)) {
+        rg_list_remove(&batch->node);
+        rg_list_push_back(&batches->free, &batch->node);
+        return false;
+    }
+    uint8_t *data = batch->data;
     pthread_mutex_unlock(&batches->lock);
-    bool ready = batch_ready(batches, batch);
-    if (ready) {
-        (void)madvise(batch->data, batches->batch_size, MADV_POPULATE_WRITE);
-    }
+    (void)madvise(data, batches->batch_size, MADV_POPULATE_WRITE);
     pthread_mutex_lock(&batches->lock);
-    if (ready) {
-        rg_list_push_front(&batches->free, node);
-    } else {
-        rg_list_push_back(&batches->free, node);
-    }
-    return ready;
+    return true;
 }
 
 static void close_locked(struct rg_cache_batches *batches)

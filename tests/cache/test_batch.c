@@ -85,6 +85,41 @@ static void test_the_next_one_is_prepared(void)
     rg_cache_batches_fini(&batches);
 }
 
+static void *preparer(void *context)
+{
+    struct rg_cache_batches *batches = context;
+    pthread_mutex_lock(&batches->lock);
+    while (rg_cache_batches_prepare_locked(batches)) {
+    }
+    pthread_mutex_unlock(&batches->lock);
+    return NULL;
+}
+
+/* What is being prepared is taken all the same, if there is no other. */
+static void test_nothing_is_dropped_while_the_next_one_is_prepared(void)
+{
+    static uint8_t body[RG_CACHE_BLOCK_SIZE];
+    struct rg_cache_batches batches;
+    for (unsigned round = 0; round < 50; round++) {
+        pthread_t thread;
+        rg_cache_batches_init(&batches, RG_MIB(16));
+        RG_CHECK_EQ(batches.batch_size, RG_MIB(2));
+        for (uint32_t i = 1; i < RG_CACHE_BATCH_COUNT; i++) {
+            RG_CHECK(put(&batches, i, body, sizeof(body)));
+        }
+        RG_CHECK_EQ(rg_thread_start(&thread, 0, preparer, &batches), 0);
+        for (bool begun = false; !begun;) {
+            pthread_mutex_lock(&batches.lock);
+            begun = rg_list_empty(&batches.free) ||
+                    RG_CONTAINER_OF(batches.free.next, struct rg_cache_batch, node)->data != NULL;
+            pthread_mutex_unlock(&batches.lock);
+        }
+        RG_CHECK(put(&batches, RG_CACHE_BATCH_COUNT, body, sizeof(body)));
+        pthread_join(thread, NULL);
+        rg_cache_batches_fini(&batches);
+    }
+}
+
 static struct rg_cache_batches shared;
 static _Atomic uint32_t shared_taken, shared_ended;
 
@@ -134,6 +169,7 @@ int main(int argc, char **argv)
     static const struct rg_test tests[] = {
         RG_TEST(test_what_waits_is_bounded),
         RG_TEST(test_the_next_one_is_prepared),
+        RG_TEST(test_nothing_is_dropped_while_the_next_one_is_prepared),
         RG_TEST(test_many_threads_put),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
