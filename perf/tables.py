@@ -50,12 +50,12 @@ def table(figures: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def replaced(page: str, text: str) -> str:
-    before, begin, rest = page.partition(BEGIN)
+def replaced(page: str, text: str, mark: str = BEGIN) -> str:
+    before, begin, rest = page.partition(mark)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise ValueError(f"has not the marks {BEGIN.strip()} and {END.strip()}")
-    return f"{before}{BEGIN}\n{text}\n{END}{after}"
+        raise ValueError(f"has not the marks {mark.strip()} and {END.strip()}")
+    return f"{before}{mark}\n{text}\n{END}{after}"
 
 
 def main(arguments: list[str]) -> None:

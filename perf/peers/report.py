@@ -26,7 +26,7 @@ REFERENCES = ("wrk", BENCH := "ringest bench get")
 GET, ITERABLE = "ringest get_many", "ringest IterableDataset"
 CONNECTOR, LITDATA = "dataflux map-style", "litdata StreamingRawDataset"
 # Times as many objects per CPU second, by size.
-GET_GOALS = {"4k": 2.5, "100k": 2.2, "3m": 1.2}
+GET_GOALS = {"4k": 3.5, "100k": 2.2, "3m": 2.2}
 LOADER_GOALS = ((CONNECTOR, 40.0), (LITDATA, 5.0), (BENCH, 0.8))
 LOADER_PEERS = tuple(name for name, _ in LOADER_GOALS)
 OVERHEAD_GOAL_US = 1.0
