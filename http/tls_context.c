@@ -105,7 +105,6 @@ static struct trust trust_find(const struct rg_tls_client_options *options)
 static int trust_load(struct rg_tls_context *context, struct trust trust, char *error,
                       size_t error_size)
 {
-    RG_ASSERT(context->roots != NULL);
     if (trust.file == NULL && trust.directory == NULL) {
         snprintf(error, error_size,
                  "no CA certificates on this system: install the package ca-certificates, or name "
@@ -126,8 +125,12 @@ static int trust_load(struct rg_tls_context *context, struct trust trust, char *
         snprintf(error, error_size, "CA directory %s is not a directory", trust.directory);
         return -ENOENT;
     }
-    ERR_clear_error();
-    if (X509_STORE_load_locations(context->roots, trust.file, trust.directory) != 1) {
+    int ret = rg_tls_roots_open(&context->roots, trust.file, trust.directory);
+    if (ret == -ENOMEM) {
+        snprintf(error, error_size, "cannot set up TLS: out of memory");
+        return ret;
+    }
+    if (ret != 0) {
         snprintf(error, error_size, "CA bundle %s holds no certificates in PEM: %s",
                  trust.file != NULL ? trust.file : trust.directory, queue_reason());
         return -EINVAL;
@@ -304,9 +307,7 @@ int rg_tls_context_open_client(struct rg_tls_context **out_context,
     }
     int ret = -ENOMEM;
     context->boringssl_records = options->boringssl_records;
-    context->roots = X509_STORE_new();
-    if (context->roots == NULL ||
-        SSL_CTX_set_alpn_protos(context->ssl, alpn_http11, sizeof(alpn_http11)) != 0) {
+    if (SSL_CTX_set_alpn_protos(context->ssl, alpn_http11, sizeof(alpn_http11)) != 0) {
         snprintf(error, error_size, "cannot set up TLS: %s", queue_reason());
         goto fail;
     }
@@ -360,7 +361,7 @@ void rg_tls_context_close(struct rg_tls_context *context)
         return;
     }
     SSL_CTX_free(context->ssl);
-    X509_STORE_free(context->roots);
+    rg_tls_roots_close(context->roots);
     free(context);
 }
 

@@ -3,6 +3,7 @@
 #ifndef RG_HTTP_TLS_CONTEXT_PRIVATE_H
 #define RG_HTTP_TLS_CONTEXT_PRIVATE_H
 
+#include "http/tls_roots.h"
 #include "runtime/base.h"
 
 #include <limits.h>
@@ -10,7 +11,7 @@
 
 struct rg_tls_context {
     SSL_CTX *ssl;
-    X509_STORE *roots; /* NULL on a server */
+    struct rg_tls_roots *roots; /* NULL on a server */
     bool boringssl_records;
     char trust[PATH_MAX];
 };

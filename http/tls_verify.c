@@ -139,9 +139,14 @@ static void explain_issuer(struct rg_tls *tls, X509_STORE_CTX *verification)
         rg_tls_fail(tls, RG_TLS_FAILURE_SELF_SIGNED, "self-signed certificate %s is not trusted",
                     issuer);
     } else {
+        size_t broken = rg_tls_roots_broken(tls->peer->context->roots);
+        char but[64] = "";
+        if (broken > 0) {
+            snprintf(but, sizeof(but), ", of which %zu cannot be parsed", broken);
+        }
         rg_tls_fail(tls, RG_TLS_FAILURE_UNKNOWN_ISSUER,
-                    "unknown issuer %s (trusted are those in %s)", issuer,
-                    tls->peer->context->trust);
+                    "unknown issuer %s (trusted are those in %s%s)", issuer,
+                    tls->peer->context->trust, but);
     }
 }
 
@@ -210,6 +215,65 @@ static bool verification_set_host(X509_STORE_CTX *verification, const struct rg_
     return X509_VERIFY_PARAM_set1_host(param, peer->host, strlen(peer->host)) == 1;
 }
 
+/* Puts into the store what may have issued a certificate of the chain. */
+static int issuers_add(struct rg_tls_roots *roots, const X509 *leaf,
+                       const STACK_OF(X509) * untrusted)
+{
+    int ret = rg_tls_roots_add_issuers(roots, leaf);
+    for (size_t i = 0; ret == 0 && i < sk_X509_num(untrusted); i++) {
+        ret = rg_tls_roots_add_issuers(roots, sk_X509_value(untrusted, i));
+    }
+    return ret;
+}
+
+/* Judges a chain by what the store has now. If `final`, a verdict against it is the connection's
+ * failure. */
+static bool chain_judge(struct rg_tls *tls, X509 *leaf, STACK_OF(X509) * untrusted, bool final,
+                        uint8_t *out_alert)
+{
+    X509_STORE_CTX *verification = X509_STORE_CTX_new();
+    bool good = false;
+    if (verification == NULL ||
+        X509_STORE_CTX_init(verification, rg_tls_roots_store(tls->peer->context->roots), leaf,
+                            untrusted) != 1 ||
+        X509_STORE_CTX_set_default(verification, "ssl_server") != 1 ||
+        !verification_set_host(verification, tls->peer)) {
+        if (final) {
+            rg_tls_fail(tls, RG_TLS_FAILURE_MEMORY, "verification cannot be set up");
+        }
+    } else if (X509_verify_cert(verification) == 1) {
+        good = true;
+    } else if (final) {
+        *out_alert = (uint8_t)SSL_alert_from_verify_result(X509_STORE_CTX_get_error(verification));
+        explain(tls, verification);
+    }
+    X509_STORE_CTX_free(verification);
+    return good;
+}
+
+/* The roots' state is asked first: what another thread adds while this one verifies does not count.
+ */
+static bool chain_verify(struct rg_tls *tls, X509 *leaf, STACK_OF(X509) * untrusted,
+                         uint8_t *out_alert)
+{
+    struct rg_tls_roots *roots = tls->peer->context->roots;
+    bool complete = rg_tls_roots_complete(roots);
+    int ret = issuers_add(roots, leaf, untrusted);
+    if (ret == 0 && chain_judge(tls, leaf, untrusted, complete, out_alert)) {
+        return true;
+    }
+    if (ret == 0 && !complete) {
+        ret = rg_tls_roots_add_all(roots);
+        if (ret == 0) {
+            return chain_judge(tls, leaf, untrusted, true, out_alert);
+        }
+    }
+    if (ret != 0) {
+        rg_tls_fail(tls, RG_TLS_FAILURE_MEMORY, "out of memory");
+    }
+    return false;
+}
+
 enum ssl_verify_result_t rg_tls_verify_peer(SSL *ssl, uint8_t *out_alert)
 {
     struct rg_tls *tls = SSL_get_app_data(ssl);
@@ -217,27 +281,18 @@ enum ssl_verify_result_t rg_tls_verify_peer(SSL *ssl, uint8_t *out_alert)
     RG_ASSERT(tls->peer != NULL);
     X509 *leaf = NULL;
     STACK_OF(X509) *untrusted = sk_X509_new_null();
-    X509_STORE_CTX *verification = X509_STORE_CTX_new();
     enum ssl_verify_result_t result = ssl_verify_invalid;
     *out_alert = SSL_AD_INTERNAL_ERROR;
-    if (untrusted == NULL || verification == NULL) {
+    if (untrusted == NULL) {
         rg_tls_fail(tls, RG_TLS_FAILURE_MEMORY, "out of memory");
     } else if (!chain_parse(SSL_get0_peer_certificates(ssl), &leaf, untrusted)) {
         bool memory = ERR_GET_REASON(ERR_peek_last_error()) == ERR_R_MALLOC_FAILURE;
         *out_alert = memory ? SSL_AD_INTERNAL_ERROR : SSL_AD_BAD_CERTIFICATE;
         rg_tls_fail(tls, memory ? RG_TLS_FAILURE_MEMORY : RG_TLS_FAILURE_BAD_CERTIFICATE,
                     memory ? "out of memory" : "the certificate cannot be parsed");
-    } else if (X509_STORE_CTX_init(verification, tls->peer->context->roots, leaf, untrusted) != 1 ||
-               X509_STORE_CTX_set_default(verification, "ssl_server") != 1 ||
-               !verification_set_host(verification, tls->peer)) {
-        rg_tls_fail(tls, RG_TLS_FAILURE_MEMORY, "verification cannot be set up");
-    } else if (X509_verify_cert(verification) == 1) {
+    } else if (chain_verify(tls, leaf, untrusted, out_alert)) {
         result = ssl_verify_ok;
-    } else {
-        *out_alert = (uint8_t)SSL_alert_from_verify_result(X509_STORE_CTX_get_error(verification));
-        explain(tls, verification);
     }
-    X509_STORE_CTX_free(verification);
     sk_X509_pop_free(untrusted, X509_free);
     X509_free(leaf);
     ERR_clear_error();

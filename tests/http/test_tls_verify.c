@@ -3,6 +3,8 @@
 #include "tests/support/test.h"
 #include "tests/support/tls_ends.h"
 
+#include <openssl/bio.h>
+#include <openssl/pem.h>
 #include <unistd.h>
 
 static struct rg_test_pki pki;
@@ -162,6 +164,92 @@ static void test_an_issuer_with_a_trusted_name_and_another_key(void)
     rg_test_certificate_free(&twin);
 }
 
+/* RFC 5280 section 7.1: letters of either case and any spaces are the same name. */
+static void test_an_issuer_whose_name_is_in_other_bytes(void)
+{
+    struct rg_test_certificate twin, leaf;
+    rg_test_certificate_make(
+        &twin, &(struct rg_test_certificate_spec){.common_name = "TEST  ca", .authority = true});
+    struct rg_test_certificate issuer = {.x509 = twin.x509, .key = pki.ca.key};
+    rg_test_certificate_make(&leaf, &(struct rg_test_certificate_spec){.common_name = "leaf",
+                                                                       .alt_names = "DNS:localhost",
+                                                                       .issuer = &issuer});
+    rg_tls_context_close(client_context); /* one that has no root in its store yet */
+    client_context = rg_test_client_context(&pki, false);
+    RG_CHECK_EQ(connect_as("localhost", &leaf), RG_TLS_FAILURE_NONE);
+    rg_test_certificate_free(&leaf);
+    rg_test_certificate_free(&twin);
+}
+
+/* Connects twice to one that shows `leaf`, trusting what is in `text` alone. */
+static enum rg_tls_failure connect_trusting(const char *text,
+                                            const struct rg_test_certificate *leaf)
+{
+    char path[RG_TEST_PATH_SIZE], error[256] = "";
+    struct rg_tls_context *before = client_context;
+    struct rg_tls_client_options options = {.ca_file = path};
+    rg_test_file_make(text, path);
+    RG_CHECK_EQ(rg_tls_context_open_client(&client_context, &options, error, sizeof(error)), 0);
+    unlink(path);
+    enum rg_tls_failure failure = connect_as("localhost", leaf);
+    RG_CHECK_EQ(connect_as("localhost", leaf), failure);
+    rg_tls_context_close(client_context);
+    client_context = before;
+    return failure;
+}
+
+static void test_the_issuer_is_one_of_many(void)
+{
+    struct rg_test_certificate others[3], leaf;
+    rg_test_certificate_make(&leaf, &(struct rg_test_certificate_spec){.common_name = "leaf",
+                                                                       .alt_names = "DNS:localhost",
+                                                                       .issuer = &pki.ca,
+                                                                       .names_key = true});
+    static const char *const names[] = {"Test CA", "Other CA", "Test CA"};
+    for (size_t i = 0; i < RG_ARRAY_LEN(others); i++) {
+        rg_test_certificate_make(&others[i], &(struct rg_test_certificate_spec){
+                                                 .common_name = names[i], .authority = true});
+    }
+    char *some = join(others[0].cert_pem, others[1].cert_pem);
+    char *without = join(some, others[2].cert_pem), *with = join(some, pki.ca.cert_pem);
+    RG_CHECK_EQ(connect_trusting(with, &leaf), RG_TLS_FAILURE_NONE);
+    RG_CHECK_EQ(connect_trusting(without, &leaf), RG_TLS_FAILURE_UNKNOWN_ISSUER);
+    RG_CHECK_EQ(connect_trusting(others[1].cert_pem, &leaf), RG_TLS_FAILURE_UNKNOWN_ISSUER);
+    free(with);
+    free(without);
+    free(some);
+    for (size_t i = 0; i < RG_ARRAY_LEN(others); i++) {
+        rg_test_certificate_free(&others[i]);
+    }
+    rg_test_certificate_free(&leaf);
+}
+
+/* Its outline is a certificate's, but there is no version 10. */
+static void test_a_root_that_cannot_be_parsed(void)
+{
+    static const uint8_t version[] = {0xa0, 3, 2, 1, 2};
+    uint8_t *der = NULL;
+    int size = i2d_X509(pki.ca.x509, &der);
+    RG_ASSERT(size > 0);
+    uint8_t *at = memmem(der, (size_t)size, version, sizeof(version));
+    RG_ASSERT(at != NULL);
+    at[4] = 9;
+    BIO *bio = BIO_new(BIO_s_mem());
+    const uint8_t *pem = NULL;
+    size_t pem_size = 0;
+    RG_ASSERT(PEM_write_bio(bio, "CERTIFICATE", "", der, size) > 0);
+    RG_ASSERT(BIO_mem_contents(bio, &pem, &pem_size) == 1);
+    char *text = strndup((const char *)pem, pem_size);
+    RG_CHECK_EQ(connect_trusting(text, &pki.leaf), RG_TLS_FAILURE_UNKNOWN_ISSUER);
+    check_text("of which 1 cannot be parsed");
+    char *both = join(text, pki.ca.cert_pem);
+    RG_CHECK_EQ(connect_trusting(both, &pki.leaf), RG_TLS_FAILURE_NONE);
+    free(both);
+    free(text);
+    BIO_free(bio);
+    OPENSSL_free(der);
+}
+
 static void test_a_leaf_cannot_issue(void)
 {
     struct rg_test_certificate_spec spec = {
@@ -234,6 +322,9 @@ int main(int argc, char **argv)
         RG_TEST(test_self_signed),
         RG_TEST(test_unknown_issuer),
         RG_TEST(test_an_issuer_with_a_trusted_name_and_another_key),
+        RG_TEST(test_an_issuer_whose_name_is_in_other_bytes),
+        RG_TEST(test_the_issuer_is_one_of_many),
+        RG_TEST(test_a_root_that_cannot_be_parsed),
         RG_TEST(test_a_leaf_cannot_issue),
         RG_TEST(test_a_client_certificate_is_no_server_certificate),
         RG_TEST(test_a_chain_over_an_intermediate),

@@ -52,6 +52,9 @@ static void extensions_add(X509 *cert, const X509 *issuer,
         extension_add(cert, issuer, NID_ext_key_usage,
                       spec->for_clients ? "clientAuth" : "serverAuth");
     }
+    if (spec->names_key) {
+        extension_add(cert, issuer, NID_authority_key_identifier, "keyid:always");
+    }
     if (spec->alt_names != NULL) {
         extension_add(cert, issuer, NID_subject_alt_name, spec->alt_names);
     }

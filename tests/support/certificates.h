@@ -23,6 +23,7 @@ struct rg_test_certificate_spec {
     const struct rg_test_certificate *issuer; /* NULL: self-signed */
     bool authority;                           /* may sign others */
     bool for_clients;                         /* extended key usage: client, not server */
+    bool names_key;                           /* says by which of its keys the issuer signed */
 };
 
 void rg_test_certificate_make(struct rg_test_certificate *out_certificate,
