@@ -49,8 +49,13 @@ class Training:
         raise AssertionError(f"no {wanted!r} in:\n" + "\n".join(self.lines))
 
     def kill(self):
-        """All ranks at once, as when the machine is taken away."""
-        os.killpg(self.process.pid, signal.SIGKILL)
+        """All ranks at once, as when the machine is taken away. torchrun starts them in sessions of their own, so a signal
+        to its group is none to them. Waits until all are gone: they have its standard output, too."""
+        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children", encoding="ascii") as file:
+            ranks = [int(pid) for pid in file.read().split()]
+        for pid in (self.process.pid, *ranks):
+            os.kill(pid, signal.SIGKILL)
+        self.lines += self.process.stdout.read().splitlines()
         self.process.wait()
         self.process.stdout.close()
 
@@ -98,7 +103,7 @@ class Kill(unittest.TestCase):
                 # What the kill left behind is gone with the next save there. (On a slow machine the save that was stuck
                 # may have been tried again, its last request been sent before the kill, and taken effect after it.)
                 names = [name for name, _, _ in client.list(f"{RUN}/step-{2 * SAVE_EVERY}/")]
-                self.assertEqual(len(names), 4, names)
+                self.assertEqual(len(names), 4, "\n".join([*names, *resumed.lines]))
 
     def put_texts(self, client):
         for i in range(50):
