@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 
+sys.modules["torch"] = None  # a dataset does without it, and each process starts sooner
 import ringest
 
 

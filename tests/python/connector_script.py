@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import inspect
 import json
+import multiprocessing
 import os
 import sys
 
@@ -60,7 +61,7 @@ def by_index(module):
         "beyond": outcome(lambda: dataset[len(dataset)]),
         "batch": dataset.__getitems__([5, 1, 5]),
         "batches": load(dataset, batch_size=32),
-        "workers": load(dataset, batch_size=32, num_workers=2, multiprocessing_context="spawn"),
+        "workers": load(dataset, batch_size=32, num_workers=2, multiprocessing_context="forkserver"),
         "names": [small.objects, [small[i] for i in range(len(small))]],
         "gzip": [make("gzip/").objects, load(make("gzip/"), batch_size=4)],
         "default": make("small/", module.data_format_default)[0].decode(),
@@ -85,8 +86,8 @@ def as_stream(module):
         "samples": list(make("x-")),
         "again": [list(dataset) for dataset in [make("x-", some[:10])] for _ in range(2)],
         "batches": load(make("x-"), batch_size=32),
-        "workers": load(make("x-", some[:11]), batch_size=4, num_workers=4, multiprocessing_context="spawn"),
-        "few": load(make("x-", some[:5]), batch_size=4, num_workers=4, multiprocessing_context="spawn"),
+        "workers": load(make("x-", some[:11]), batch_size=4, num_workers=4, multiprocessing_context="forkserver"),
+        "few": load(make("x-", some[:5]), batch_size=4, num_workers=4, multiprocessing_context="forkserver"),
         "changed": list(make("x-", some[::7][::-1])),
         "names": list(make("small/")),
         "gzip": list(make("gzip/")),
@@ -110,6 +111,8 @@ def with_client(*modules):
 
 
 def main(package):
+    # Workers start as spawned ones do, but for the imports, which one process does for all.
+    multiprocessing.set_forkserver_preload(["torch.utils.data", package + ".dataflux_mapstyle_dataset"])
     mapstyle = importlib.import_module(package + ".dataflux_mapstyle_dataset")
     iterable = importlib.import_module(package + ".dataflux_iterable_dataset")
     top = importlib.import_module(package)

@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import http.client
 import json
+import multiprocessing
 import os
 import signal
 import ssl
@@ -18,6 +19,8 @@ import ringest
 from rules import FAULTS, Rule, kill_each, run_until_held, strike_each  # noqa: F401  (for the tests)
 from waiting import INTERVAL_S, PATIENCE_S, until, until_it_sleeps  # noqa: F401  (for the tests)
 
+# Workers by "forkserver" start as spawned ones do, but for this import, which one process does for all.
+multiprocessing.set_forkserver_preload(["torch.utils.data"])
 PROGRAM = os.environ["RINGEST_PROGRAM"]
 # Of what is left to chance: the same in every run, and another in each round of script/soak.
 SEED = int(os.environ.get("RINGEST_TEST_SEED") or 1)

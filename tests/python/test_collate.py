@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 import ringest
 import support
 
-KINDS = ((0, None), (2, "fork"), (2, "spawn"), (2, "forkserver"))
+KINDS = ((0, None), (2, "fork"), (1, "spawn"), (2, "forkserver"))
 
 
 class Own(Dataset):

@@ -222,7 +222,7 @@ class Datasets(unittest.TestCase):
         for kind in KINDS:
             dataset = self.dataset(kind, "small/", support.take_number)
             self.assertIsInstance(dataset, torch.utils.data.Dataset)
-            for workers, context in ((0, None), (3, "fork"), (2, "spawn"), (1, "forkserver")):
+            for workers, context in ((0, None), (3, "fork"), (1, "spawn"), (2, "forkserver")):
                 # The parent has connections and threads when it forks.
                 self.client.get("gs://data/small/0000")
                 loader = torch.utils.data.DataLoader(

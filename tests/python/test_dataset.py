@@ -322,7 +322,7 @@ class Loader(unittest.TestCase):
 
     def test_map_datasets_in_every_kind_of_worker(self):
         with support.client() as client:
-            for workers, context in ((0, None), (1, "fork"), (3, "fork"), (2, "spawn"), (2, "forkserver")):
+            for workers, context in ((0, None), (1, "fork"), (3, "fork"), (1, "spawn"), (2, "forkserver")):
                 dataset = ringest.MapDataset("gs://data/x-", support.take_name, client)
                 client.get(support.uri(0))  # the parent has connections and threads when it forks
                 loader = self.load(dataset, shuffle=True, num_workers=workers, multiprocessing_context=context)
@@ -331,7 +331,7 @@ class Loader(unittest.TestCase):
 
     def test_streams_in_every_kind_of_worker(self):
         with support.client() as client:
-            for workers, context in ((0, None), (1, "fork"), (3, "fork"), (2, "spawn")):
+            for workers, context in ((0, None), (1, "fork"), (3, "fork"), (1, "spawn")):
                 dataset = ringest.IterableDataset(
                     "gs://data/x-", shuffle=True, transform=support.take_name, batch_size=16, client=client
                 )

@@ -822,7 +822,7 @@ static struct rg_sim_scenario scenario_load(const char *name)
 static void scenario_run(const char *name)
 {
     struct rg_sim_scenario scenario = scenario_load(name);
-    for (uint64_t i = 0; i < scenario.runs; i++) {
+    for (uint64_t i = 0; i < rg_test_rounds((uint32_t)scenario.runs); i++) {
         (void)run_once(&scenario, rg_test_seed() + i);
     }
     scenarios_run++;

@@ -342,7 +342,7 @@ static void run_all(const struct plan *plan, uint64_t seed)
 
 static void test_every_name_comes_once_whatever_happens(void)
 {
-    for (uint32_t run = 0; run < RUNS; run++) {
+    for (uint32_t run = 0; run < rg_test_rounds(RUNS); run++) {
         struct plan plan = plan_make(run);
         run_all(&plan, rg_test_seed() + run);
     }
@@ -350,7 +350,7 @@ static void test_every_name_comes_once_whatever_happens(void)
 
 static void test_every_name_comes_once_where_nothing_goes_wrong(void)
 {
-    for (uint32_t run = 0; run < RUNS / 10; run++) {
+    for (uint32_t run = 0; run < rg_test_rounds(RUNS / 10); run++) {
         struct plan plan = plan_make(run);
         plan.calm = true;
         run_all(&plan, rg_test_seed() + run);
@@ -432,7 +432,7 @@ static void test_a_far_server_is_asked_for_many_pages_at_once(void)
 /* Pages wait for memory and for the caller, and neither keeps the other waiting. */
 static void test_little_memory_is_enough(void)
 {
-    for (uint32_t run = 0; run < RUNS / 10; run++) {
+    for (uint32_t run = 0; run < rg_test_rounds(RUNS / 10); run++) {
         struct plan plan = plan_make(run);
         plan.memory_max = RG_MIB(2);
         plan.requests_max = 20;
@@ -442,7 +442,7 @@ static void test_little_memory_is_enough(void)
 
 static void test_a_listing_can_be_given_up_anywhere(void)
 {
-    for (uint32_t run = 0; run < RUNS / 10; run++) {
+    for (uint32_t run = 0; run < rg_test_rounds(RUNS / 10); run++) {
         struct plan plan = plan_make(run);
         world_open(&plan, rg_test_seed() + run);
         for (uint64_t pages = rg_test_random_below(20); pages > 0 && page_take(); pages--) {

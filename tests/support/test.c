@@ -27,6 +27,7 @@ static struct {
 } run;
 static jmp_buf case_end;
 static uint64_t seed, random_state;
+static bool is_seed_given;
 
 static void print_reason(const char *prefix, const char *format, va_list args)
 {
@@ -92,6 +93,16 @@ size_t rg_test_index(void)
 uint64_t rg_test_seed(void)
 {
     return seed;
+}
+
+uint32_t rg_test_rounds(uint32_t rounds)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    if (!is_seed_given) {
+        return (rounds + 3) / 4;
+    }
+#endif
+    return rounds;
 }
 
 uint64_t rg_test_random(void)
@@ -221,8 +232,8 @@ static int list_cases(void)
 int rg_test_main(int argc, char **argv, const struct rg_test *tests, size_t count)
 {
     const char *wanted = getenv("RINGEST_TEST_SEED");
-    bool is_wanted_seed = wanted != NULL && *wanted != '\0';
-    seed = is_wanted_seed ? strtoull(wanted, NULL, 0) : RG_TEST_SEED_DEFAULT;
+    is_seed_given = wanted != NULL && *wanted != '\0';
+    seed = is_seed_given ? strtoull(wanted, NULL, 0) : RG_TEST_SEED_DEFAULT;
     run.tests = tests;
     run.count = count;
     size_t first = arguments_parse(argc, argv);

@@ -147,7 +147,7 @@ static void world_check(struct world *world)
 
 static void test_every_name_comes_once(void)
 {
-    for (uint32_t run = 0; run < RUNS; run++) {
+    for (uint32_t run = 0; run < rg_test_rounds(RUNS); run++) {
         struct world world = {.requests = 0};
         world_make(&world, (enum rg_test_name_kind)(run % RG_TEST_NAMES_KIND_COUNT));
         list_all(&world);
@@ -159,7 +159,7 @@ static void test_a_prefix_bounds_it(void)
 {
     static const char *const prefixes[] = {"train-0000",       "data/", "folder1",
                                            "level-0/of/many/", "a",     "no such"};
-    for (uint32_t run = 0; run < RUNS / 3; run++) {
+    for (uint32_t run = 0; run < rg_test_rounds(RUNS / 3); run++) {
         struct world world = {.requests = 0};
         world_make(&world, RG_TEST_NAMES_MIXED);
         world.model.prefix = prefixes[run % RG_ARRAY_LEN(prefixes)];
