@@ -11,8 +11,10 @@ import os
 import subprocess
 import sys
 
-sys.modules["torch"] = None  # a dataset does without it, and each process starts sooner
-import ringest
+# A dataset does without PyTorch, and each process starts sooner.
+sys.modules["torch"] = None  # type: ignore[assignment]
+
+import ringest  # noqa: E402
 
 
 class Kept(logging.Handler):
