@@ -54,7 +54,7 @@ static int open_folders(struct rg_bucket *bucket)
 static bool invariants_locked(struct rg_bucket *bucket)
 {
     return bucket->info.hierarchical == rg_bucket_is_hierarchical(bucket) &&
-           !(bucket->info.hierarchical && bucket->set_count > 0) &&
+           !(bucket->info.hierarchical && bucket->sets.count > 0) &&
            bucket->info.requester_pays == rg_bucket_requester_pays(bucket) &&
            rg_store_bucket_name_valid(rg_bucket_name(bucket));
 }
@@ -91,10 +91,7 @@ void rg_bucket_destroy(struct rg_bucket *bucket)
 {
     rg_folders_close(rg_bucket_folders(bucket));
     bucket->backend->close(bucket->written);
-    for (size_t i = 0; i < bucket->set_count; i++) {
-        rg_synthetic_destroy(bucket->sets[i]);
-    }
-    free(bucket->sets);
+    rg_synthetic_sets_fini(&bucket->sets);
     rg_bucket_settings_unref(bucket->info.settings);
     pthread_mutex_destroy(&bucket->lock);
     free(bucket);
@@ -109,7 +106,7 @@ static int configure_locked(struct rg_bucket *bucket, const struct rg_bucket_inf
         return -ESTALE;
     }
     if (info.hierarchical != bucket->info.hierarchical &&
-        (bucket->info.metageneration != 1 || bucket->set_count > 0)) {
+        (bucket->info.metageneration != 1 || bucket->sets.count > 0)) {
         return -EPERM;
     }
     info.created_us = bucket->info.created_us;
@@ -143,10 +140,7 @@ int rg_bucket_open_object(struct rg_bucket *bucket, struct rg_h1_slice name,
                           struct rg_store_object *out_object)
 {
     int rc = bucket->backend->open(bucket->written, name, 0, false, out_object);
-    for (size_t i = 0; rc == -ENOENT && i < bucket->set_count; i++) {
-        rc = rg_synthetic_open(bucket->sets[i], name, out_object);
-    }
-    return rc;
+    return rc == -ENOENT ? rg_synthetic_sets_open(&bucket->sets, name, out_object) : rc;
 }
 
 int rg_bucket_open_version(struct rg_bucket *bucket, struct rg_h1_slice name, int64_t generation,
@@ -233,11 +227,8 @@ static int remove_object_locked(struct rg_bucket *bucket, struct rg_h1_slice nam
     if ((rc < 0 && rc != -ENOENT) || (rc == 0 && generation != 0)) {
         return rc;
     }
-    for (size_t i = 0; i < bucket->set_count; i++) {
-        int hidden = rg_synthetic_hide(bucket->sets[i], name);
-        rc = hidden != -ENOENT ? hidden : rc;
-    }
-    return rc;
+    int hidden = rg_synthetic_sets_hide(&bucket->sets, name);
+    return hidden != -ENOENT ? hidden : rc;
 }
 
 int rg_bucket_remove_object(struct rg_bucket *bucket, struct rg_h1_slice name,
@@ -280,35 +271,31 @@ int rg_bucket_seek_soft_deleted(struct rg_bucket *bucket, struct rg_h1_slice fro
 int rg_bucket_seek_object(struct rg_bucket *bucket, struct rg_h1_slice from,
                           struct rg_store_entry *out_entry)
 {
+    struct rg_store_entry found;
     int rc = bucket->backend->seek(bucket->written, from, out_entry);
     if (rc < 0 && rc != -ENOENT) {
         return rc;
     }
-    for (size_t i = 0; i < bucket->set_count; i++) {
-        struct rg_store_entry entry;
-        if (rg_synthetic_seek(bucket->sets[i], from, &entry) < 0) {
-            continue;
-        }
-        /* A written object comes before a synthetic one of its name, which it shadows. */
-        if (rc == -ENOENT ||
-            rg_text_compare((struct rg_h1_slice){entry.name, entry.name_size},
-                            (struct rg_h1_slice){out_entry->name, out_entry->name_size}) < 0) {
-            *out_entry = entry;
-            rc = 0;
-        }
+    if (rg_synthetic_sets_seek(&bucket->sets, from, &found) < 0) {
+        return rc;
     }
-    return rc;
+    /* A written object comes before a synthetic one of its name, which it shadows. */
+    if (rc == -ENOENT ||
+        rg_text_compare(rg_store_entry_name(&found), rg_store_entry_name(out_entry)) < 0) {
+        *out_entry = found;
+    }
+    return 0;
 }
 
-/* The first object of a set at or behind `from` that no written one shadows. An object of
+/* The first synthetic object at or behind `from` that no written one shadows. An object of
  * exactly that name has to have a generation behind `after`. */
-static int seek_synthetic_version(struct rg_bucket *bucket, size_t set, struct rg_h1_slice from,
-                                  int64_t after, struct rg_store_entry *out_entry)
+static int seek_synthetic_version(struct rg_bucket *bucket, struct rg_h1_slice from, int64_t after,
+                                  struct rg_store_entry *out_entry)
 {
     char next[RG_STORE_NAME_SIZE_MAX + 1];
     for (;;) {
         struct rg_store_object written;
-        int rc = rg_synthetic_seek(bucket->sets[set], from, out_entry);
+        int rc = rg_synthetic_sets_seek(&bucket->sets, from, out_entry);
         if (rc < 0) {
             return rc;
         }
@@ -333,24 +320,17 @@ static int seek_synthetic_version(struct rg_bucket *bucket, size_t set, struct r
 int rg_bucket_seek_version(struct rg_bucket *bucket, struct rg_h1_slice from, int64_t after,
                            struct rg_store_entry *out_entry)
 {
+    struct rg_store_entry found;
     int rc = bucket->backend->seek_version(bucket->written, from, after, false, out_entry);
-    if (rc < 0 && rc != -ENOENT) {
+    if ((rc < 0 && rc != -ENOENT) || seek_synthetic_version(bucket, from, after, &found) < 0) {
         return rc;
     }
-    for (size_t i = 0; i < bucket->set_count; i++) {
-        struct rg_store_entry entry;
-        if (seek_synthetic_version(bucket, i, from, after, &entry) < 0) {
-            continue;
-        }
-        int order =
-            rc == 0 ? rg_text_compare(rg_store_entry_name(&entry), rg_store_entry_name(out_entry))
-                    : -1;
-        if (order < 0 || (order == 0 && entry.info.generation < out_entry->info.generation)) {
-            *out_entry = entry;
-            rc = 0;
-        }
+    int order =
+        rc == 0 ? rg_text_compare(rg_store_entry_name(&found), rg_store_entry_name(out_entry)) : -1;
+    if (order < 0 || (order == 0 && found.info.generation < out_entry->info.generation)) {
+        *out_entry = found;
     }
-    return rc;
+    return 0;
 }
 
 static int update_locked(struct rg_bucket *bucket, struct rg_h1_slice name,
@@ -424,13 +404,7 @@ int rg_bucket_commit(struct rg_bucket *bucket, struct rg_h1_slice name, void *wr
 int rg_bucket_add_set(struct rg_bucket *bucket, struct rg_synthetic *set)
 {
     RG_ASSERT(!rg_bucket_is_hierarchical(bucket));
-    struct rg_synthetic **sets =
-        reallocarray(bucket->sets, bucket->set_count + 1, sizeof(struct rg_synthetic *));
-    if (sets == NULL) {
-        return -ENOMEM;
-    }
-    bucket->sets = sets;
-    bucket->sets[bucket->set_count++] = set;
+    int rc = rg_synthetic_sets_add(&bucket->sets, set);
     RG_VERIFY(invariants_locked(bucket));
-    return 0;
+    return rc;
 }

@@ -5,7 +5,7 @@
 #include "emulator/store/folders.h"
 #include "emulator/store/model/backend.h"
 #include "emulator/store/model/bucket_info.h"
-#include "emulator/store/synthetic.h"
+#include "emulator/store/synthetic_sets.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -22,8 +22,7 @@ struct rg_bucket {
     _Atomic bool requester_pays;      /* As the info says. */
     _Atomic bool removed; /* It stays in its slot, because others may hold a pointer to it. */
     struct rg_folders *_Atomic folders; /* NULL: a flat namespace. Set once. */
-    struct rg_synthetic **sets;         /* Fixed once the store is open. */
-    size_t set_count;
+    struct rg_synthetic_sets sets;      /* Fixed once the store is open. */
 };
 
 static inline struct rg_folders *rg_bucket_folders(struct rg_bucket *bucket)

@@ -235,8 +235,13 @@ int rg_synthetic_open(struct rg_synthetic *set, struct rg_h1_slice name,
     return 0;
 }
 
-int rg_synthetic_seek(struct rg_synthetic *set, struct rg_h1_slice from,
-                      struct rg_store_entry *out_entry)
+struct rg_h1_slice rg_synthetic_prefix(const struct rg_synthetic *set)
+{
+    return (struct rg_h1_slice){set->prefix, set->prefix_size};
+}
+
+int rg_synthetic_seek_name(struct rg_synthetic *set, struct rg_h1_slice from, char *out_name,
+                           uint32_t *out_name_size)
 {
     uint64_t index = first_index(set, from);
     while (index < set->count && is_hidden(set, index)) {
@@ -245,11 +250,19 @@ int rg_synthetic_seek(struct rg_synthetic *set, struct rg_h1_slice from,
     if (index == set->count) {
         return -ENOENT;
     }
-    format_name(set, index, out_entry->name);
-    out_entry->name_size = set->prefix_size + set->digits;
-    struct rg_h1_slice name = {out_entry->name, out_entry->name_size};
-    describe(set, name_position(name), &out_entry->info);
+    format_name(set, index, out_name);
+    *out_name_size = set->prefix_size + set->digits;
     return 0;
+}
+
+int rg_synthetic_seek(struct rg_synthetic *set, struct rg_h1_slice from,
+                      struct rg_store_entry *out_entry)
+{
+    int rc = rg_synthetic_seek_name(set, from, out_entry->name, &out_entry->name_size);
+    if (rc == 0) {
+        describe(set, name_position(rg_store_entry_name(out_entry)), &out_entry->info);
+    }
+    return rc;
 }
 
 int rg_synthetic_hide(struct rg_synthetic *set, struct rg_h1_slice name)
