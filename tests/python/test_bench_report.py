@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 from ringest.bench import __main__ as command
 from ringest.bench import changes, figures, markdown, report, result
@@ -324,6 +325,35 @@ class Report(unittest.TestCase):
             self.assertIn("Only the first 12 workloads have plots.", text)
 
     @needs_plots
+    @needs_plots
+    def test_no_label_is_cut(self):
+        """Where the names of rows are so long that little is left for the axes."""
+        from ringest.bench import plots
+
+        drawn = []
+
+        def watched(figure, what):
+            made = plain(figure, what)
+            box = figure.bbox
+            for axes in figure.axes:
+                for axis in (axes.xaxis, axes.yaxis):
+                    if axis.label.get_text():
+                        drawn.append((what, axis.label.get_text(), axis.label.get_window_extent(), box))
+            return made
+
+        plain = plots._svg
+        rng = random.Random(4)
+        rows = [
+            Row("get-100k", f"google-cloud-storage in threads {i}", {"concurrency": 48 + i}, rounds=[one_round(rng, 1e4 * (i + 1))] * 3)
+            for i in range(4)
+        ]  # fmt: skip
+        with unittest.mock.patch.object(plots, "_svg", watched):
+            self.page(Document(rows))
+        self.assertGreater(len(drawn), 4)
+        for what, text, label, box in drawn:
+            self.assertTrue(box.x0 <= label.x0 and label.x1 <= box.x1, f"{what}: {text}: {label}")
+            self.assertTrue(box.y0 <= label.y0 and label.y1 <= box.y1, f"{what}: {text}: {label}")
+
     @unittest.skipUnless(CHROMIUM, "chromium is not installed")
     def test_a_browser_shows_it(self):
         for name, text in (("sample", self.page(sample())), ("hostile", self.page(hostile()))):

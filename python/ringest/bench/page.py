@@ -88,9 +88,8 @@ def _rows(group: Group) -> Element:
             line.extend(_spread(figures.summary(each.values(row))) for each in measures)
         lines.append(line)
         if row.error is not None:
-            failed = element(
-                "td", f"failed: {figures.name(row.error)}", class_="failed", colspan=str(len(measures) + 1)
-            )
+            text = element("span", f"failed: {figures.name(row.error)}")
+            failed = element("td", text, class_="failed", colspan=str(len(measures) + 1))
             if row.rounds:
                 lines.append(element("tr", element("td", ""), failed))
             else:
