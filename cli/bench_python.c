@@ -32,9 +32,24 @@ static const char program[] =
     "benchmarks; install it there, or name the interpreter that has it in RINGEST_PYTHON')\n"
     "runpy.run_module('ringest.bench', run_name='__main__', alter_sys=True)\n";
 
-/* Where --preset stands; 0: nowhere. */
+/* Whether the first word is a command that is written in Python. */
+static bool is_command(int argc, char *const *argv)
+{
+    static const char *const commands[] = {"run", "presets", "compare", "report"};
+    for (size_t i = 0; argc > 1 && i < RG_ARRAY_LEN(commands); i++) {
+        if (strcmp(argv[1], commands[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Where --preset stands without a command, which then is to run it; 0: nowhere. */
 static int preset_find(int argc, char *const *argv)
 {
+    if (is_command(argc, argv)) {
+        return 0;
+    }
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
         if (strncmp(argv[i], PRESET, strlen(PRESET)) == 0 &&
             strchr("=", argv[i][strlen(PRESET)]) != NULL) {
@@ -46,13 +61,7 @@ static int preset_find(int argc, char *const *argv)
 
 bool bench_python_is_asked(int argc, char *const *argv)
 {
-    static const char *const commands[] = {"run", "presets", "compare", "report"};
-    for (size_t i = 0; argc > 1 && i < RG_ARRAY_LEN(commands); i++) {
-        if (strcmp(argv[1], commands[i]) == 0) {
-            return true;
-        }
-    }
-    return preset_find(argc, argv) > 0;
+    return is_command(argc, argv) || preset_find(argc, argv) > 0;
 }
 
 int bench_python_run(int argc, char *const *argv)

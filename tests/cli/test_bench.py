@@ -380,6 +380,8 @@ class InPython(Case):
         self.assertEqual(self.given("--preset", "unet3d"), ["run", "unet3d"])
         self.assertEqual(self.given("--preset=unet3d", "--scale", "2"), ["run", "unet3d", "--scale", "2"])
         self.assertEqual(self.given("--seconds", "2", "--preset", "a"), ["run", "--seconds", "2", "a"])
+        # Of a command it is that command's own option.
+        self.assertEqual(self.given("compare", "--preset", "a"), ["compare", "--preset", "a"])
         self.fails(ringest("bench", "--preset", env=self.environment), USAGE, "--preset needs a value")
 
     def test_the_interpreter_that_is_found(self):

@@ -50,7 +50,7 @@ BAD = """
         return Counted(0, 1.0, 0.0, 0.0)
 
     def dies(work):
-        sys.stderr.write("the last words\\n")
+        sys.stderr.write("the last \\x1b[2Jwords\\n")
         sys.stderr.flush()
         os._exit(3)
 
@@ -78,6 +78,64 @@ BAD = """
         Way("half", list=half),
         Way("absent", get=fails, needs=("no-such-package",)),
     ))
+"""
+
+# Loaders for presets, of which one is right.
+LOADERS = """
+    from ringest.bench.peers import ours
+    from ringest.bench.peers.work import Peer, Read, Way
+
+    def reader(work):
+        client = ours.client(work)
+        return lambda name: bytes(client.get(f"gs://{work.bucket}/{name}"))
+
+    def right(work, objects):
+        return Read(work, objects, reader)
+
+    def wrong(work, objects):
+        def changed(work):
+            read = reader(work)
+            return lambda name: bytes(len(read(name)))
+        return Read(work, objects, changed)
+
+    def short(work, objects):
+        def cut(work):
+            read = reader(work)
+            return lambda name: read(name)[1:]
+        return Read(work, objects, cut)
+
+    def fails(work, objects):
+        raise ConnectionRefusedError("the endpoint refused")
+
+    ways = (("right", right), ("wrong", wrong), ("short", short), ("fails", fails))
+    PEER = Peer("own", None, tuple(Way(name, dataset=each, needs=("torch",)) for name, each in ways))
+"""
+TRAIN = """
+    title = "tiny"
+    kind = "train"
+    [data]
+    objects = 32
+    size = 5000
+    [work]
+    epochs = 2
+    batch_size = 8
+    compute_seconds = 0.002
+"""
+# Measures once, and then says that it runs, and does not end.
+ONCE = """
+    import os, time
+    from ringest.bench.peers import ours
+    from ringest.bench.peers.work import Peer, Way
+
+    def get(work):
+        try:
+            with open(os.environ["SEEN_FILE"], "x"):
+                return ours.get_in_threads(work)
+        except FileExistsError:
+            with open(os.environ["AGAIN_FILE"], "x"):
+                time.sleep(1000)
+
+    PEER = Peer("once", None, (Way("threads", get=get),))
 """
 
 
@@ -116,9 +174,10 @@ class Compare(unittest.TestCase):
         self.assertEqual(
             list(rows),
             [(f"get-{size}", f"ringest {way}") for size in ("1k", "20k") for way in ("get_many", "threads")]
-            + [("put-1k", "ringest get_many"), ("put-20k", "ringest get_many"), ("list", "ringest get_many")],
+            + [(f"put-{size}", f"ringest {way}") for size in ("1k", "20k") for way in ("get_many", "threads")]
+            + [("list", "ringest get_many")],
         )
-        for (workload, _), row in rows.items():
+        for (workload, client), row in rows.items():
             (measured,) = row.rounds
             self.assertIsNone(row.error)
             self.assertEqual(row.parameters["concurrency"], 4)
@@ -127,8 +186,13 @@ class Compare(unittest.TestCase):
             size = row.parameters.get("object_size", 0)
             self.assertEqual(measured.bytes, measured.operations * size)
             self.assertEqual(measured.time_to_first_seconds is not None, workload.startswith("get"))
+            # Requests can be told apart where one object is asked for at a time.
+            self.assertEqual(measured.latency is not None, client == "ringest threads")
             self.assertIn(workload, self.output)
         self.assertEqual(rows["list", "ringest get_many"].rounds[0].operations % 1500, 0)
+        slow = self.output.split("50th / 99th percentile")[1]
+        self.assertRegex(slow, r"ringest threads +[0-9.,]+ / ([0-9.,]+|-)")
+        self.assertNotIn("get_many", slow)
         self.assertIn("ringest", self.document.versions)
         self.assertTrue(self.document.endpoint.startswith("https://127.0.0.1:"))
 
@@ -142,6 +206,42 @@ class Compare(unittest.TestCase):
         self.assertIn("torch", self.document.versions)
         for row in rows.values():
             self.assertGreater(row.rounds[0].operations, 0)
+
+    def write(self, name, text):
+        path = os.path.join(self.folder, name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(textwrap.dedent(text))
+        return path
+
+    def test_a_preset_with_loaders_of_others(self):
+        try:
+            import torch  # noqa: F401
+        except ImportError:
+            self.skipTest("torch is not installed")
+        preset, own = self.write("train.toml", TRAIN), self.write("own.py", LOADERS)
+        arguments = ["--preset", preset, "--peers", f"ringest,{own}", "--rounds", "1", "--warm-up", "0"]
+        with emulator() as (endpoint, ca), ringest.Client(endpoint, ca) as ours:
+            ours.put("gs://mine/others", b"not of the benchmark")
+            before = list(ours.list("gs://mine/"))
+            place = {"STORAGE_EMULATOR_HOST": endpoint, "SSL_CERT_FILE": ca}
+            rows = self.measured("gs://mine/run/", *arguments, **place)
+            self.assertEqual(list(ours.list("gs://mine/")), before)
+        errors = {client: row.error for (_, client), row in rows.items()}
+        self.assertIsNone(errors.pop("ringest get_many"))
+        self.assertIsNone(errors.pop("ringest dataflux map-style"))
+        self.assertIsNone(errors.pop("own right"))
+        self.assertIn("its bytes are not those that are stored", errors.pop("own wrong"))
+        self.assertIn("has 4,999 bytes, and 5,000 were expected", errors.pop("own short"))
+        self.assertIn("the endpoint refused", errors.pop("own fails"))
+        self.assertEqual(errors, {})
+        for client in ("ringest get_many", "ringest dataflux map-style", "own right"):
+            (measured,) = rows["train", client].rounds
+            self.assertEqual((measured.operations, measured.bytes), (64, 64 * 5000))
+            self.assertIn("au_percent", measured.metrics)
+            self.assertEqual(measured.latency.total, 8)
+            self.assertGreater(measured.cpu_seconds, 0)
+            self.assertRegex(self.output, rf"{client} +[0-9.,]+ ")
+        self.assertIn("torch", self.document.versions)
 
     def test_who_does_not_do_the_work_is_a_row_that_says_why(self):
         bad, pid = os.path.join(self.folder, "bad.py"), os.path.join(self.folder, "pid")
@@ -166,7 +266,7 @@ class Compare(unittest.TestCase):
                 "short": f"ValueError: 1,023 bytes came instead of 1,024{flight}",
                 "wrong": errors["wrong"],
                 "nothing": f"RuntimeError: nothing came within 0.1 s{flight}",
-                "dies": f"the last words{flight}",
+                "dies": f"the last \x1b[2Jwords{flight}",
                 "hangs": f"was not done after 5.1 s (--limit){flight}",
                 "lies": f"it says that it wrote an object that is not there{flight}",
                 "half": f"ValueError: 50 names came instead of 100{flight}",
@@ -177,7 +277,9 @@ class Compare(unittest.TestCase):
         self.assertIn("from Google's own endpoint only", unable.error)
         self.assertRegex(errors["wrong"], "^the first body has the CRC32C [0-9]+, which no object has ")
         for error in errors.values():
-            self.assertIn(error, self.output)
+            # A terminal is not driven by what others write.
+            self.assertIn(error.replace("\x1b", "\N{REPLACEMENT CHARACTER}"), self.output)
+        self.assertNotIn("\x1b", self.output)
         # It did not stop the others, and what it had started is gone.
         self.assertEqual(len(rows["get-1k", "ringest get_many"].rounds), 2)
         with open(pid, encoding="ascii") as file:
@@ -221,6 +323,42 @@ class Compare(unittest.TestCase):
                 self.assertEqual(process.returncode, 130, errors)
                 self.assertEqual(list(ours.list("gs://mine/")), before)
 
+    def test_an_interruption_keeps_what_was_measured(self):
+        with emulator() as (endpoint, ca), ringest.Client(endpoint, ca) as ours:
+            ours.put("gs://mine/others", b"not of the benchmark")
+            before = list(ours.list("gs://mine/"))
+            once, seen, again = (os.path.join(self.folder, name) for name in ("once.py", "seen", "again"))
+            with open(once, "w", encoding="utf-8") as file:
+                file.write(textwrap.dedent(ONCE))
+            process = subprocess.Popen(
+                [sys.executable, "-m", "ringest.bench", "compare", "gs://mine/run/", "--result", self.path]
+                + ["--peers", f"ringest:get_many,{once}", "--verbs", "get", "--sizes", "1k", *SHORT, "--rounds", "3"],
+                env={
+                    **os.environ,
+                    "STORAGE_EMULATOR_HOST": endpoint,
+                    "SSL_CERT_FILE": ca,
+                    "SEEN_FILE": seen,
+                    "AGAIN_FILE": again,
+                },
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            self.addCleanup(process.kill)
+            self.assertTrue(until(lambda: os.path.exists(again), "the second round"))
+            process.send_signal(signal.SIGINT)
+            output, errors = process.communicate(timeout=RUN_S)
+            self.assertEqual(process.returncode, 130, errors)
+            self.assertEqual(list(ours.list("gs://mine/")), before)
+        rows = {row.client: row for row in result.read(self.path).rows}
+        self.assertEqual({client: len(row.rounds) for client, row in rows.items()}, dict.fromkeys(rows, 1))
+        for row in rows.values():
+            self.assertEqual(row.error, "interrupted after 1 of 3 measurements")
+        self.assertIn("Partial: interrupted. Of 2 rows, 2 lack measurements.", output)
+        self.assertRegex(output, r"ringest get_many +[0-9.,]+ \(4\)")
+        self.assertNotIn("failed", output.lower())
+        self.assertIn("interrupted; what was measured", errors)
+
     def test_objects_that_exist(self):
         with emulator("--synthetic", "made/run/4k-:3:4KiB") as (endpoint, ca):
             arguments = [
@@ -250,7 +388,7 @@ class Compare(unittest.TestCase):
             ("--emulate", "--peers", "nobody"): "there is no client nobody; there are ringest, obstore",
             ("--emulate", "--peers", "obstore:nohow"): "obstore has no way nohow; it has uvloop, asyncio, threads",
             ("--emulate", "--peers", "/nowhere/x.py"): "/nowhere/x.py: FileNotFoundError",
-            ("--emulate", "--peers", "ringest:threads", "--verbs", "put"): "none of these clients can put",
+            ("--emulate", "--peers", "ringest:IterableDataset", "--verbs", "put"): "none of these clients can put",
             ("--emulate", "--sizes", "4x"): "a size must be a size",
             ("--emulate", "--verbs", "get,fly"): "there is no fly",
             ("--emulate", "--rounds", "0"): "must be at least 1, is 0",
@@ -259,6 +397,10 @@ class Compare(unittest.TestCase):
             ("bucket",): "must be gs://BUCKET/PREFIX, is bucket",
             (): "needs gs://BUCKET/PREFIX, or --emulate",
             ("gs://b/", "--existing", "--verbs", "put"): "--existing writes nothing",
+            ("--emulate", "--preset", "unet3d", "--sizes", "4k"): "--preset has its own work: leave --sizes away",
+            ("--emulate", "--preset", "parquet"): "a preset of kind train",
+            ("--emulate", "--preset", "unet3d", "--peers", "s3dlio:get_many"): "s3dlio has no loader get_many",
+            ("--emulate", "--scale", "0.5"): "--scale and --ranks are of a --preset",
         }
         for arguments, expected in cases.items():
             with self.subTest(arguments=arguments):
@@ -318,6 +460,8 @@ class Parts(unittest.TestCase):
         for counted in (work.in_threads(asked, call), work.in_tasks(asked, opened, "asyncio")):
             self.assertGreater(counted.operations, 0)
             self.assertGreater(counted.seconds, 0)
+            self.assertGreaterEqual(min(counted.latencies.counts), 200_000_000)
+            self.assertGreater(sum(counted.latencies.counts.values()), 0)
 
     def test_threads_stop_at_the_first_error(self):
         def call():

@@ -1,5 +1,6 @@
 """`ringest bench run` and `presets`: every preset against the emulator over TLS, what it counts, and what it leaves."""
 
+import dataclasses
 import multiprocessing
 import os
 import signal
@@ -7,13 +8,14 @@ import subprocess
 import sys
 import tempfile
 import threading
+import unicodedata
 import unittest
 
 import ringest
 import support
-from ringest.bench import adapter, measure, objects, presets, result
+from ringest.bench import adapter, folder, leftovers, measure, objects, presets, result, run
 from ringest.bench import task as tasks
-from ringest.bench.workloads import checkpoints, reading, training
+from ringest.bench.workloads import checkpoints, formats, reading, training
 from support import PATIENCE_S, emulator, until
 
 TINY = {
@@ -71,6 +73,7 @@ class Files(unittest.TestCase):
         self.wrong(preset("read", "objects = true\nsize = 1"), "data.objects", "is true")
         self.wrong(preset("read", work="shuffle = 1"), "work.shuffle", "true or false", "is 1")
         self.wrong(preset("train", work="batch_size = 1\ncompute_seconds = nan"), "work.compute_seconds", "NaN")
+        self.wrong(preset("checkpoint", work='format = "pickle"'), "work.format", "one of bytes, torch, dcp", "pickle")
         self.wrong(preset("parquet", work='columns = ["c"]'), "work.columns", "c is no column", "a, b")
         self.wrong(preset("parquet", work="columns = []"), "work.columns", "a list of names")
         self.wrong("kind = 'read'\ntitle = 'x'\ndata = 3", "data: must be a table, is 3")
@@ -218,6 +221,51 @@ class Shapes(unittest.TestCase):
         self.assertEqual([(each.name, each.operations) for each in both.phases], [("epoch 1", 90)])
         self.assertEqual(sum(point.operations for point in both.series), 90)
 
+    def test_a_table_does_not_drive_a_terminal(self):
+        error = "the server says \x1b]0;title\x07 \x9b2J and\r no more\nTraceback"
+        shown = run.table([result.Row("read", "ringest", {"scale": 1}, error)])
+        self.assertIn("the server says", shown)
+        self.assertIn("no more\nTraceback", shown)
+        self.assertEqual([each for each in shown if unicodedata.category(each) == "Cc" and each != "\n"], [])
+
+    def test_percentiles_of_the_table_are_those_of_reports(self):
+        """Of so few samples that none lies beyond the 99th there is none."""
+        latency = result.Latency([(1_000_000, 5), (2_000_000, 5)], max=1_500_000)
+        row = result.Row("read", "ringest", {"scale": 1}, None, [result.Round(1.0, 10, latency=latency)])
+        head, figures = (line.split("  ") for line in run.table([row]).splitlines())
+        shown = dict(zip([each.strip() for each in head if each], [each.strip() for each in figures if each]))
+        self.assertEqual((shown["p50 ms"], shown["p99 ms"]), ("1.00", "-"))
+
+    def test_memory_is_that_of_the_largest_objects(self):
+        work = training.Work(batch_size=4, compute_seconds=0, prefetch=1)
+        sizes = [1000, *[10] * 20]
+        self.assertEqual(training.memory(work, sizes), 1000 + 9 * 10)
+        self.assertEqual(training.memory(work, sizes, ranks=2), 1000 + 19 * 10)
+        self.assertEqual(training.memory(dataclasses.replace(work, sample_size=5), sizes), 2 * 4 * 5)
+
+    def test_a_checkpoint_that_is_another_is_an_error(self):
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("torch is not installed")
+
+        def changed(state):
+            return {"state": {name: torch.zeros_like(each) for name, each in state["state"].items()}}
+
+        for name in formats.NAMES:
+            client = Keeping(changed)
+            work = checkpoints.Work(format=name)
+            data = checkpoints.Data(
+                layers=1, hidden=8, feed_forward=8, heads=1, key_value_heads=1, vocabulary=10, optimizer=False
+            )
+            meter = measure.Meter(client.counters, lambda phase, done: None)
+            task = tasks.Task(work, data, [], "", "gs://b/", meter)
+            self.assertEqual(checkpoints.run(task, client).operations, 2)
+            client.is_right = False
+            task.meter = measure.Meter(client.counters, lambda phase, done: None)
+            with self.assertRaisesRegex(tasks.WorkloadError, "is not what was saved"):
+                checkpoints.run(task, client)
+
     def test_buckets_are_within_a_thousandth(self):
         for value in (0, 1, 999, 1023, 1024, 123_456_789, 10**12 + 1):
             bound = measure._bound(value)
@@ -240,6 +288,32 @@ class Pretended(adapter.Client):
 
     def write(self, name, data):
         raise AssertionError("nothing is written")
+
+
+class Keeping(Pretended):
+    """Keeps checkpoints in memory, and gives them back, changed unless it is right."""
+
+    is_right = True
+
+    def save(self, name, parts):
+        self.kept = [bytes(part) for part in parts]
+
+    def load(self, name, parts):
+        for part, kept in zip(parts, self.kept):
+            part[:] = kept if self.is_right else bytes(len(kept))
+
+    def save_torch(self, name, state):
+        self.kept = state
+
+    def load_torch(self, name):
+        return self.kept if self.is_right else self._change(self.kept)
+
+    def save_dcp(self, folder, state, alone):
+        self.kept = state
+
+    def load_dcp(self, folder, state, alone):
+        for name, tensor in self.load_torch(folder)["state"].items():
+            state["state"][name].copy_(tensor)
 
 
 class Runs(unittest.TestCase):
@@ -305,6 +379,24 @@ class Runs(unittest.TestCase):
                     self.assertEqual(each.bytes, size)
                 self.nothing_is_left()
 
+    def test_checkpoints_of_pytorch(self):
+        """By one process, and by ranks together."""
+        try:
+            import torch  # noqa: F401
+        except ImportError:
+            self.skipTest("torch is not installed")
+        for name, ranks in (("torch", 1), ("dcp", 2)):
+            with self.subTest(format=name):
+                row = self.tiny("checkpoint", "--ranks", ranks, work=f'saves = 2\nloads = 2\nformat = "{name}"')
+                self.assertIsNone(row.error)
+                self.assertNotIn("Warning", self.said)
+                (each,) = row.rounds
+                self.assertEqual(each.operations, 4 * ranks)
+                self.assertEqual([phase.name for phase in each.phases], ["save 1", "save 2", "load 1", "load 2"])
+                self.assertGreater(each.wire_received_bytes + each.wire_sent_bytes, each.bytes)
+                self.assertEqual(row.parameters["work.format"], name)
+                self.nothing_is_left()
+
     def test_ranks_share_the_objects(self):
         row = self.tiny("read", "--ranks", 3, "--rounds", 2)
         self.assertEqual([each.operations for each in row.rounds], [202, 202])
@@ -359,6 +451,24 @@ class Runs(unittest.TestCase):
         self.assertEqual(row.rounds[0].bytes, kept.rounds[0].bytes)
         self.assertEqual(row.parameters["objects"], 101)
         self.assertEqual(sorted(self.client.list(place)), before)
+
+    def test_memory_is_checked_by_the_objects_that_are_given(self):
+        """A preset whose own are small, for which there is room."""
+        with emulator("--synthetic", "data/huge-:100:4TiB") as (endpoint, ca):
+            status, said, errors = bench(
+                "run",
+                self.path("train.toml", preset("train")),
+                *("--data", "gs://data/huge-", "--seconds", 0.1),
+                env={"STORAGE_EMULATOR_HOST": endpoint, "SSL_CERT_FILE": ca},
+            )
+        self.assertEqual((status, said), (2, ""), errors)
+        for word in ("of memory", "by the sizes of the objects below gs://data/huge-", "--ranks"):
+            self.assertIn(word, errors)
+        # And one whose own are too large for this machine.
+        few = "batch_size = 1\ncompute_seconds = 0"
+        large = self.path("large.toml", preset("train", "objects = 64\nsize = 1_000_000_000_000", few))
+        row = self.run_preset(large, "--data", "gs://mine/", "--seconds", 0.1, status=0)["large"]
+        self.assertIsNone(row.error)
 
     def test_what_stands_for_a_folder_is_listed_and_not_read(self):
         with_folder = ringest.Client(self.endpoint, self.reached["SSL_CERT_FILE"], threads=1)
@@ -421,6 +531,7 @@ class Runs(unittest.TestCase):
             (["checkpoint-7b", "--data", "gs://mine/"], ["reads nothing"]),
             (["checkpoint-405b", "--emulate"], ["of memory", "--scale"]),
             (["unet3d", "--emulate", "--scale", "2"], ["--scale", "at most 1"]),
+            (["unet3d", "--data", "gs://mine/", "--scale", "0.5"], ["--scale", "--data", "one of them"]),
             (["unet3d", "--keep", "--data", "gs://mine/"], ["--keep needs --folder"]),
             (["unet3d", "--emulate", "--ranks", "two"], ["--ranks", "invalid number value: 'two'"]),
             (["unet3d", "--emulate", "--seconds", "1m"], ["--seconds", "invalid number value: '1m'"]),
@@ -548,6 +659,73 @@ class Ends(unittest.TestCase):
         process.kill()
         process.wait()
         until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in ranks), "the end of its ranks")
+
+    def test_what_a_killed_run_left_is_named_by_the_next(self):
+        """And nothing of it is removed; a run that lives is not named."""
+        temporary = os.path.join(self.folder, "temporary")
+        os.mkdir(temporary)
+        self.environment["TMPDIR"] = temporary
+        self.client.put("gs://mine/bench/ringest-bench-0123456789abcdef/data/00-00000000", b"by an older version")
+        process = self.start("read", data="objects = 3\nsize = 1000", work="epochs = 1000000\ncache = true")
+        until(lambda: self.written("data/00-00000002") and self.children(process), "its data")
+        (made,) = {name.split("/")[1] for name in self.written("data/") if "ringest-bench-0123456789abcdef" not in name}
+        path = os.path.join(self.folder, "next.toml")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(preset("list"))
+
+        def next_one():
+            status, said, errors = bench("run", path, "--folder", "gs://mine/bench", env=self.environment)
+            self.assertEqual(status, 0, said + errors)
+            return errors
+
+        self.assertEqual(next_one(), "")
+        before = list(self.client.list("gs://mine/"))
+        process.kill()
+        process.wait()
+        text = (
+            f"gs://mine/bench/{made}/ is left by a benchmark that was killed; `ringest rm -r gs://mine/bench/{made}/`"
+        )
+        told = next_one().splitlines()
+        self.assertIn(text, told[0])
+        cache = [each for each in os.listdir(temporary) if each.startswith("ringest-bench-")]
+        self.assertEqual(len(cache), 1)
+        self.assertIn(f"`rm -r {temporary}/{cache[0]}` removes it", told[1])
+        self.assertEqual(len(told), 2)
+        self.assertEqual(list(self.client.list("gs://mine/")), before)
+
+    def test_what_is_there_is_neither_replaced_nor_removed(self):
+        made = folder.Folder(self.client, "gs://mine/new/")
+        made.claim()
+        uri = f"{made.data}00-00000003"
+        self.client.put(uri, b"not ours")
+        with self.assertRaises(ExceptionGroup) as caught:
+            made.fill(objects.Objects(objects=5, size=100), lambda done, total: None)
+        (error,) = caught.exception.exceptions
+        self.assertIsInstance(error, ringest.PreconditionError)
+        self.assertIn(uri, str(error))
+        self.assertIn(uri, made.remove())
+        self.assertEqual([name for name, _, _ in self.client.list(made.uri)], [uri.removeprefix("gs://mine/")])
+        self.assertEqual(bytes(self.client.get(uri)), b"not ours")
+        with self.assertRaisesRegex(folder.FolderError, f"{made.uri} has objects"):
+            made.claim()
+        self.assertIsNone(made.remove())
+        self.assertEqual(bytes(self.client.get(uri)), b"not ours")
+
+    def test_whose_a_folder_is(self):
+        self.assertFalse(leftovers.is_left(leftovers.new_name()))
+        line = "from ringest.bench import leftovers; print(leftovers.new_name())"
+        done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True)
+        name = done.stdout.strip()
+        self.assertTrue(leftovers.is_left(name))
+        here, pid, started, number = name.removeprefix("ringest-bench-").split("-")
+        elsewhere = f"{int(here, 16) ^ 1:012x}"
+        # Of another machine, of a process that lives, and of one whose number another has now.
+        self.assertFalse(leftovers.is_left(f"ringest-bench-{elsewhere}-{pid}-{started}-{number}"))
+        ours = leftovers.new_name().removeprefix("ringest-bench-").split("-")
+        self.assertFalse(leftovers.is_left(f"ringest-bench-{here}-{ours[1]}-{ours[2]}-{number}"))
+        self.assertTrue(leftovers.is_left(f"ringest-bench-{here}-{ours[1]}-{int(ours[2], 16) - 1:x}-{number}"))
+        for each in ("ringest-bench-0123456789abcdef", f"mine-{name}", "ringest-bench-"):
+            self.assertFalse(leftovers.is_left(each))
 
     def test_what_others_put_into_its_folder_stays_and_is_named(self):
         process = self.start("read", work="epochs = 1000000")

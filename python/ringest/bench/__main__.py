@@ -12,6 +12,7 @@ import importlib.util
 import os
 import sys
 
+from ringest.bench import figures
 from ringest.bench.result import ResultError
 
 # Exit statuses as those of the program ringest: what was asked for is wrong, or failed.
@@ -42,7 +43,7 @@ def main(arguments: list[str]) -> int:
     try:
         return importlib.import_module(f"ringest.bench.{options.command}").main(options)
     except ResultError as error:
-        print(f"ringest bench {options.command}: {error}", file=sys.stderr)
+        print(f"ringest bench {options.command}: {figures.line(error)}", file=sys.stderr)
         return USAGE
     except ImportError as error:
         # What an optional package is needed for says so itself.

@@ -44,6 +44,11 @@ class Client(abc.ABC):
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
         """URI and body (it has a length) of each, as they arrive, many requests at once. An error is raised."""
 
+    def steps(self, steps: Sequence[Sequence[str]], ahead: int) -> Iterator[Sequence[Any]] | None:
+        """The bodies of each step in turn, of which so many are read ahead. None: it has no loader, and read() is called by
+        so many threads."""
+        return None
+
     @abc.abstractmethod
     def write(self, name: str, data: Any) -> None:
         """One whole object."""
@@ -64,6 +69,22 @@ class Client(abc.ABC):
         """That object into memory of the same sizes."""
         raise Unsupported(f"{self.name} loads no checkpoints here")
 
+    def save_torch(self, name: str, state: dict[str, Any]) -> None:
+        """An object of what torch.save(state) writes."""
+        raise Unsupported(f"{self.name} saves no checkpoints of PyTorch here")
+
+    def load_torch(self, name: str) -> dict[str, Any]:
+        """The same as torch.load gives it."""
+        raise Unsupported(f"{self.name} loads no checkpoints of PyTorch here")
+
+    def save_dcp(self, folder: str, state: dict[str, Any], alone: bool) -> None:
+        """By torch.distributed.checkpoint; alone: without a process group."""
+        raise Unsupported(f"{self.name} saves no distributed checkpoints here")
+
+    def load_dcp(self, folder: str, state: dict[str, Any], alone: bool) -> None:
+        """Into the tensors of the state."""
+        raise Unsupported(f"{self.name} loads no distributed checkpoints here")
+
     def parquet(self, names: Sequence[str], columns: Sequence[str], rows: int) -> Iterator[tuple[int, int]]:
         """Batches of rows: how many, and their bytes in memory."""
         raise Unsupported(f"{self.name} reads no Parquet here")
@@ -81,6 +102,24 @@ class Client(abc.ABC):
 
     def __exit__(self, *exception: Any) -> None:
         self.close()
+
+
+def put_new(client: Any, objects: Iterable[tuple[str, Any]], requests: int = REQUESTS) -> None:
+    """Writes objects that may not be there yet, by ringest's client. After the first that could not be written no more are
+    begun; an ExceptionGroup has the errors, each of which names its object."""
+    errors: list[Exception] = []
+
+    def calls() -> Iterator[tuple[Any, ...]]:
+        for each in objects:
+            if errors:
+                return
+            yield each[0], "put", each, {"if_generation_match": 0, "exclusive": False}
+
+    for _, _, error in client._bulk(calls(), requests):
+        if error is not None:
+            errors.append(error)
+    if errors:
+        raise ExceptionGroup(f"not all objects could be written: {errors[0]}", errors)
 
 
 class Ringest(Client):
@@ -108,7 +147,7 @@ class Ringest(Client):
         self.client.put(name, data, if_generation_match=0, exclusive=False)
 
     def write_many(self, objects: Iterable[tuple[str, Any]]) -> None:
-        self.client.put_many(objects, requests=REQUESTS)
+        put_new(self.client, objects)
 
     def read_ranges(self, ranges: Iterable[Range]) -> Iterator[tuple[Range, Any]]:
         calls = ((each, "get", (each[0],), {"offset": each[1], "length": each[2]}) for each in ranges)
@@ -131,6 +170,31 @@ class Ringest(Client):
             requests.append((offset, part))
             offset += len(part)
         self.client.get_into(name, requests)
+
+    def save_torch(self, name: str, state: dict[str, Any]) -> None:
+        from ringest import checkpoint
+
+        checkpoint.save(state, name, client=self.client)
+
+    def load_torch(self, name: str) -> dict[str, Any]:
+        from ringest import checkpoint
+
+        state: dict[str, Any] = checkpoint.load(name, client=self.client)
+        return state
+
+    def save_dcp(self, folder: str, state: dict[str, Any], alone: bool) -> None:
+        import torch.distributed.checkpoint as dcp
+
+        from ringest.dcp import StorageWriter
+
+        dcp.save(state, storage_writer=StorageWriter(folder, client=self.client), no_dist=alone)
+
+    def load_dcp(self, folder: str, state: dict[str, Any], alone: bool) -> None:
+        import torch.distributed.checkpoint as dcp
+
+        from ringest.dcp import StorageReader
+
+        dcp.load(state, storage_reader=StorageReader(folder, client=self.client), no_dist=alone)
 
     def parquet(self, names: Sequence[str], columns: Sequence[str], rows: int) -> Iterator[tuple[int, int]]:
         from ringest import ParquetDataset

@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from ringest.client import parse_size
@@ -65,6 +65,15 @@ def flag(default: Any = dataclasses.MISSING) -> Any:
         return value
 
     return _field(parse, "true or false", default)
+
+
+def choice(allowed: Sequence[str], default: Any = dataclasses.MISSING) -> Any:
+    def parse(value: Any) -> str:
+        if value not in allowed:
+            raise ValueError
+        return str(value)
+
+    return _field(parse, f"one of {', '.join(allowed)}", default)
 
 
 def names(default: Any = dataclasses.MISSING) -> Any:

@@ -26,8 +26,18 @@ LARGE_BYTES = 1 << 20
 
 def name(text: Any) -> str:
     """Any text of a document, as it may be shown: one line, of a bounded length, that no control character changes."""
-    shown = "".join("\N{REPLACEMENT CHARACTER}" if _is_control(each) else each for each in str(text)[: MAX_NAME + 1])
+    shown = line(str(text)[: MAX_NAME + 1])
     return shown if len(shown) <= MAX_NAME else shown[: MAX_NAME - 1] + "…"
+
+
+def line(text: Any) -> str:
+    """The same of any length: what others have sent cannot drive a terminal."""
+    return "".join("\N{REPLACEMENT CHARACTER}" if _is_control(each) else each for each in str(text))
+
+
+def lines(text: Any) -> str:
+    """The same, whose lines stay: of a traceback."""
+    return "\n".join(line(each) for each in str(text).split("\n"))
 
 
 def _is_control(character: str) -> bool:

@@ -5,19 +5,23 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import ringest
 from ringest import _uri
+from ringest.bench import leftovers
+from ringest.bench.adapter import put_new
 from ringest.bench.objects import Objects
 from ringest.bench.result import ResultError
 from ringest.bench.task import Object
 
 FORM = "gs://BUCKET/[FOLDER/]"
 # What a run of a preset writes.
-_OURS = re.compile(r"data/[0-9a-f/]*(\d\d-\d{8}|table-\d{5}\.parquet)|round-\d+/rank-\d+/(written|save)-\d{8}")
+_OURS = re.compile(
+    r"data/[0-9a-f/]*(\d\d-\d{8}|table-\d{5}\.parquet)|round-\d+/rank-\d+/(written|save)-\d{8}"
+    r"|round-\d+/dcp-\d{8}/(\.metadata|__\d+_\d+\.[0-9a-f]{16}\.distcp)"
+)
 # What is left after so many tries is named. A request whose answer was lost may come to its end after the first.
 _REMOVALS = 3
 _NAMED = 5
@@ -39,7 +43,7 @@ def _parts(uri: str, option: str) -> tuple[str, str]:
 
 
 class Folder:
-    """gs://BUCKET/[FOLDER/]ringest-bench-NUMBER/"""
+    """gs://BUCKET/[FOLDER/]ringest-bench-MARK-NUMBER/"""
 
     def __init__(
         self, client: ringest.Client, place: str, option: str = "--folder", ours: re.Pattern[str] = _OURS
@@ -47,11 +51,29 @@ class Folder:
         """ours: what a run writes, by its names within the folder."""
         self._client, self._ours = client, ours
         bucket, prefix = _parts(place, option)
-        self.uri = f"gs://{bucket}/{prefix}ringest-bench-{secrets.token_hex(8)}/"
+        self.place = f"gs://{bucket}/{prefix}"
+        self.uri = f"{self.place}{leftovers.new_name()}/"
+        self._is_ours = True
+        self._others: set[str] = set()  # that were there, though nothing was when it began
 
     def use(self, client: ringest.Client) -> None:
         """From now on: one of a server that did not run before."""
         self._client = client
+
+    def claim(self) -> None:
+        """Before the first write: whether the name is as new as it should be."""
+        objects, folders = self._client.list_folder(self.uri, limit=1)
+        if len(objects) or len(folders):
+            self._is_ours = False
+            raise FolderError(f"{self.uri} has objects, and is to be a new folder: nothing was written; begin again")
+
+    def write(self, objects: Iterable[tuple[str, Any]]) -> None:
+        """New ones. What is there is not replaced, and not removed later."""
+        try:
+            put_new(self._client, objects)
+        except ExceptionGroup as group:
+            self._others |= {each.uri for each in group.exceptions if isinstance(each, ringest.PreconditionError)}
+            raise
 
     @property
     def data(self) -> str:
@@ -77,7 +99,7 @@ class Folder:
                     done += 1
                     tell(done, objects.objects)
 
-        self._client.put_many(each())
+        self.write(each())
         for group in groups:
             for name in group.names() if group.size > len(payload) else ():
                 # Without a condition: with one, parts would be temporary objects outside of the folder.
@@ -90,9 +112,13 @@ class Folder:
     def fill_with(self, file: bytes, count: int, tell: Tell) -> list[Object]:
         """Writes the same Parquet file under so many names."""
         uris = [f"{self.data}table-{i:05d}.parquet" for i in range(count)]
-        for i, uri in enumerate(uris):
-            self._client.put(uri, file, if_generation_match=0, exclusive=False)
-            tell(i + 1, count)
+
+        def each() -> Iterator[tuple[str, Any]]:
+            for i, uri in enumerate(uris):
+                yield uri, file
+                tell(i + 1, count)
+
+        self.write(each())
         return [(uri, len(file)) for uri in uris]
 
     def _found(self, within: str = "") -> tuple[list[tuple[str, int]], list[str]]:
@@ -105,7 +131,7 @@ class Folder:
         ours, others = [], []
         for name, _, generation in found:
             uri = bucket + name
-            if self._ours.fullmatch(uri.removeprefix(self.uri)):
+            if self._ours.fullmatch(uri.removeprefix(self.uri)) and uri not in self._others:
                 ours.append((uri, generation))
             else:
                 others.append(uri)
@@ -126,6 +152,8 @@ class Folder:
     def remove(self, within: str = "") -> str | None:
         """Removes what this run has written, or only that in a folder of its folder. What is left, if anything is: a text
         that names it."""
+        if not self._is_ours:
+            return None
         left: list[str] = []
         for _ in range(_REMOVALS):
             try:

@@ -24,6 +24,25 @@ _TELL_S = 0.2
 _FIELDS = ("requests", "wire_received_bytes", "wire_sent_bytes")
 
 
+class Latencies:
+    """Counted in buckets, whose bounds differ by less than 1/500."""
+
+    def __init__(self) -> None:
+        self.counts: dict[int, int] = {}
+        self.max = 0
+
+    def add(self, nanoseconds: int) -> None:
+        bound = _bound(nanoseconds)
+        self.counts[bound] = self.counts.get(bound, 0) + 1
+        self.max = max(self.max, nanoseconds)
+
+    def told(self) -> Latency | None:
+        """As a round has them, from when each was sent; None if there are none."""
+        if not self.counts:
+            return None
+        return Latency(sorted(self.counts.items()), "ns", SIGNIFICANT_DIGITS, self.max, "sent")
+
+
 def _bound(nanoseconds: int) -> int:
     """The upper bound of the bucket that it is in."""
     drop = max(nanoseconds.bit_length() - _BITS, 0)
@@ -44,6 +63,12 @@ def _peak_bytes() -> int | None:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 or None
 
 
+def _cpu() -> tuple[float, float]:
+    """User and system: of this process, and of those that it has started and that have ended, such as a loader's workers."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime for each in used), sum(each.ru_stime for each in used)
+
+
 class Meter:
     """Of one rank and one round: begin() -> within phases, done() of each batch -> end(). Time, of the CPU too, is that of
     the phases: what lies between them, such as shuffling names, is not measured."""
@@ -53,8 +78,7 @@ class Meter:
         self.operations, self.bytes, self.errors = 0, 0, 0
         self.metrics: dict[str, float] = {}
         self.phases: list[Phase] = []
-        self._latencies: dict[int, int] = {}
-        self._latency_max = 0
+        self._latencies = Latencies()
         self._first: float | None = None
         self._width = _WIDTH_S
         self._points: dict[int, list[float]] = {}
@@ -73,10 +97,7 @@ class Meter:
 
     def waited(self, seconds: float) -> None:
         """Of a batch, from when it was asked for."""
-        nanoseconds = int(seconds * 1e9)
-        bound = _bound(nanoseconds)
-        self._latencies[bound] = self._latencies.get(bound, 0) + 1
-        self._latency_max = max(self._latency_max, nanoseconds)
+        self._latencies.add(int(seconds * 1e9))
 
     def done(self, operations: int, size: int) -> None:
         now = self.elapsed()
@@ -107,31 +128,29 @@ class Meter:
         return self._points.setdefault(int(now / self._width), [0, 0, 0.0])
 
     def _take_cpu(self, point: list[float]) -> None:
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        cpu = usage.ru_utime + usage.ru_stime
+        cpu = sum(_cpu())
         point[2] += cpu - self._cpu
         self._cpu = cpu
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
         self._phase = name
-        operations, size, usage = self.operations, self.bytes, resource.getrusage(resource.RUSAGE_SELF)
-        self._cpu = usage.ru_utime + usage.ru_stime
+        operations, size, (user, system) = self.operations, self.bytes, _cpu()
+        self._cpu = user + system
         self._since = time.monotonic()
         yield
         seconds = time.monotonic() - self._since
-        after = resource.getrusage(resource.RUSAGE_SELF)
+        user_after, system_after = _cpu()
         if self._points:
             self._take_cpu(self._points[max(self._points)])
         self._seconds, self._since = self._seconds + seconds, 0.0
-        self._user += after.ru_utime - usage.ru_utime
-        self._system += after.ru_stime - usage.ru_stime
+        self._user += user_after - user
+        self._system += system_after - system
         self.phases.append(Phase(name, seconds, self.operations - operations, self.bytes - size))
 
     def end(self) -> Round:
         counted = {name: value - self._before.get(name, 0) for name, value in self._counters().items()}
         fields: dict[str, Any] = {name: int(counted.pop(name)) for name in _FIELDS if name in counted}
-        latency = Latency(sorted(self._latencies.items()), "ns", SIGNIFICANT_DIGITS, self._latency_max, "sent")
         return Round(
             self._seconds,
             self.operations,
@@ -142,7 +161,7 @@ class Meter:
             cpu_system_seconds=self._system,
             peak_rss_bytes=_peak_bytes(),
             time_to_first_seconds=self._first,
-            latency=latency if self._latencies else None,
+            latency=self._latencies.told(),
             series=[
                 Point((index + 1) * self._width, int(point[0]), int(point[1]), cpu_seconds=point[2])
                 for index, point in sorted(self._points.items())

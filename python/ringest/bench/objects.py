@@ -78,5 +78,10 @@ class Objects:
         return [(prefix + name, group.size) for group in self.groups() for name in group.names()]
 
     @property
+    def largest(self) -> int:
+        """Of an object: what few of many are larger than."""
+        return self.size + self.size_deviation
+
+    @property
     def total_bytes(self) -> int:
         return sum(group.count * group.size for group in self.groups())

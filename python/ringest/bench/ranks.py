@@ -47,6 +47,9 @@ class Job:
     seconds: float | None
     warm_up: float
     make: Make = Ringest
+    crcs: dict[str, int] | None = None
+    limit: float | None = None  # seconds that may pass without a word of any rank
+    meeting: str = ""  # a folder on the disk, for ranks that have a process group
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,8 @@ def _round(job: Job, rank: int, number: int, settings: dict[str, Any], shared: S
             # Of each round its own, so that none finds what another has written.
             folder=f"{job.folder}round-{number}/",
             meter=Meter(client.counters, tell),
+            crcs=job.crcs,
+            meeting=os.path.join(job.meeting, f"round-{number}"),
             is_ours=job.is_ours,
             rank=rank,
             ranks=job.ranks,
@@ -175,7 +180,10 @@ class Ranks:
             parts: dict[int, Round] = {}
             done = dict.fromkeys(range(len(self._pipes)), 0)
             while len(parts) < len(self._pipes):
-                for pipe in wait(self._pipes):
+                ready = wait(self._pipes, self._job.limit)
+                if not ready:
+                    raise RankError(f"nothing came for {self._job.limit:g} s (--limit)")
+                for pipe in ready:
                     rank = self._pipes.index(pipe)  # type: ignore[arg-type]
                     what, value = self._take(rank)
                     if what == "round":

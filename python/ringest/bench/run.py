@@ -9,12 +9,12 @@ import signal
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import ringest
-from ringest.bench import emulator, folder, machine, presets
+from ringest.bench import emulator, figures, folder, leftovers, machine, presets
 from ringest.bench.folder import Folder
 from ringest.bench.presets import Preset
 from ringest.bench.ranks import Job, RankError, Ranks
@@ -45,7 +45,7 @@ def _positive(text: str) -> float:
     return value
 
 
-def _scale(text: str) -> float:
+def scale(text: str) -> float:
     value = float(text)
     if not 0 < value <= 1:
         raise argparse.ArgumentTypeError(f"must be more than 0 and at most 1, is {text}")
@@ -60,7 +60,7 @@ def _seconds(text: str) -> float:
 
 
 # What argparse calls them in its messages.
-_positive.__name__ = _scale.__name__ = _seconds.__name__ = "number"
+_positive.__name__ = scale.__name__ = _seconds.__name__ = "number"
 
 
 def _count(most: int) -> Any:
@@ -95,7 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--upload-max", metavar="SIZE", type=_size, default=UPLOAD_BYTES_MAX, help="refuse to write more (64G)"
     )
     how = parser.add_argument_group("how much")
-    how.add_argument("--scale", metavar="FACTOR", type=_scale, default=1.0, help="a part of the data, such as 0.01")
+    how.add_argument("--scale", metavar="FACTOR", type=scale, default=1.0, help="make a part of the data, such as 0.01")
     how.add_argument(
         "--ranks",
         "--processes",
@@ -140,31 +140,42 @@ class Place:
     is_ours: bool
 
 
-def _client_settings(preset: Preset, endpoint: str | None, ca: str | None) -> dict[str, Any]:
-    held = preset.workload.memory(preset.work, preset.data) if hasattr(preset.workload, "memory") else 0
+def _sizes(preset: Preset, objects: Sequence[tuple[str, int]] | None) -> list[int]:
+    """Of the objects, the largest first; those of the preset if there are no others."""
+    if objects is not None:
+        return sorted((size for _, size in objects), reverse=True)
+    return [preset.data.largest] * preset.data.objects
+
+
+def _client_settings(preset: Preset, objects: Any, endpoint: str | None, ca: str | None) -> dict[str, Any]:
+    workload = preset.workload
+    held = workload.memory(preset.work, _sizes(preset, objects)) if hasattr(workload, "memory") else 0
     settings: dict[str, Any] = {"endpoint": endpoint, "ca": ca}
     if held + _MEMORY_BESIDE > _MEMORY_MIN:
         settings["memory"] = held + _MEMORY_BESIDE
     return settings
 
 
-def _check_memory(preset: Preset, options: argparse.Namespace, ranks: int) -> None:
-    """What the workload holds must fit: a machine that swaps measures its disk."""
+def check_memory(preset: Preset, options: argparse.Namespace, ranks: int, objects: Any = None) -> None:
+    """What the workload holds must fit: a machine that swaps measures its disk. objects: the user's."""
     workload = preset.workload
     if hasattr(workload, "memory_needed"):
         needed = workload.memory_needed(preset.work, preset.data)
         stored = preset.work.saves * needed // 2 if options.emulate else 0
     elif hasattr(workload, "memory"):
-        needed, stored = workload.memory(preset.work, preset.data) * ranks, 0
+        needed, stored = workload.memory(preset.work, _sizes(preset, objects), ranks), 0
     else:
         return
     have = machine.memory_available()
     if have is not None and needed + stored > have:
+        text = f"needs {(needed + stored) / 1e9:.1f} GB of memory, and {have / 1e9:.1f} GB are free"
+        if objects is not None:
+            raise UsageError(
+                f"{preset.name} {text}, by the sizes of the objects below {options.data}: use fewer --ranks, or "
+                "a file of your own with a smaller batch_size or prefetch"
+            )
         hint = options.scale * have / (needed + stored) / 2
-        raise UsageError(
-            f"{preset.name} at --scale {options.scale:g} needs {(needed + stored) / 1e9:.1f} GB of memory, and {have / 1e9:.1f} "
-            f"GB are free: try --scale {hint:.1g}, or fewer --ranks"
-        )
+        raise UsageError(f"{preset.name} at --scale {options.scale:g} {text}: try --scale {hint:.1g}, or fewer --ranks")
 
 
 def _upload(preset: Preset) -> int:
@@ -186,6 +197,8 @@ def _place(preset: Preset, options: argparse.Namespace, client: ringest.Client, 
         if done % 64 == 0 or done == total:
             progress.say(f"{preset.name}: making the data: {done:,} of {total:,} objects")
 
+    if not synthetic:
+        made.claim()
     objects = None
     if is_parquet:
         objects = made.fill_with(preset.data.make(), preset.data.objects, tell)
@@ -197,28 +210,30 @@ def _place(preset: Preset, options: argparse.Namespace, client: ringest.Client, 
 def _measure(preset: Preset, options: argparse.Namespace, place: Place, settings: dict[str, Any], ranks: int,
              progress: Progress, rounds: list[Round]) -> None:  # fmt: skip
     """Adds rounds as they end."""
-    job = Job(
-        preset=preset,
-        objects=place.objects,
-        prefix=place.prefix,
-        folder=place.made.uri if place.made is not None else "",
-        is_ours=place.is_ours,
-        settings=settings,
-        ranks=ranks,
-        rounds=options.rounds,
-        seconds=options.seconds,
-        warm_up=options.warm_up,
-    )
 
     def tell(number: int, phase: str, done: int) -> None:
         progress.say(f"{preset.name}: round {number + 1} of {options.rounds}, {phase}: {done:,}")
 
     with contextlib.ExitStack() as stack:
+
+        def temporary() -> str:
+            return stack.enter_context(tempfile.TemporaryDirectory(prefix=leftovers.temporary_prefix()))
+
         is_cached = getattr(preset.work, "cache", False)
-        caches = [
-            stack.enter_context(tempfile.TemporaryDirectory(prefix="ringest-bench-")) if is_cached else None
-            for _ in range(options.rounds)
-        ]
+        caches = [temporary() if is_cached else None for _ in range(options.rounds)]
+        job = Job(
+            preset=preset,
+            objects=place.objects,
+            prefix=place.prefix,
+            folder=place.made.uri if place.made is not None else "",
+            is_ours=place.is_ours,
+            settings=settings,
+            ranks=ranks,
+            rounds=options.rounds,
+            seconds=options.seconds,
+            warm_up=options.warm_up,
+            meeting=temporary() if ranks > 1 else "",
+        )
         running = Ranks(job, caches)
         try:
             for number, each in enumerate(running.rounds(tell)):
@@ -254,7 +269,8 @@ class Run:
 
     def run(self) -> None:
         """KeyboardInterrupt passes, after everything is removed."""
-        _check_memory(self.preset, self._options, self.ranks)
+        if self._options.data is None:
+            check_memory(self.preset, self._options, self.ranks)
         with contextlib.ExitStack() as stack:
             endpoint, ca, made = self._options.endpoint, None, None
             synthetic: list[str] = []
@@ -273,13 +289,19 @@ class Run:
             client = stack.enter_context(contextlib.closing(ringest.Client(endpoint, ca)))
             if made is not None:
                 made.use(client)
+            place = made.place if made is not None and not self._options.emulate else None
+            for text in leftovers.warnings(client, place):
+                print(f"ringest bench run: {figures.line(text)}", file=sys.stderr)
             self._run(client, made, bool(synthetic), endpoint, ca)
 
     def _run(self, client: ringest.Client, made: Folder | None, synthetic: bool, endpoint: Any, ca: Any) -> None:
-        settings = _client_settings(self.preset, endpoint, ca)
         try:
             with _place(self.preset, self._options, client, synthetic, made, self._progress) as place:
                 self.place = place
+                given = None if place.is_ours else place.objects
+                if given is not None:
+                    check_memory(self.preset, self._options, self.ranks, given)
+                settings = _client_settings(self.preset, given, endpoint, ca)
                 _measure(self.preset, self._options, place, settings, self.ranks, self._progress, self.rounds)
         except (RankError, ringest.Error, ImportError, OSError, ExceptionGroup) as error:
             cause = error.exceptions[0] if isinstance(error, ExceptionGroup) else error
@@ -315,6 +337,8 @@ def _check(options: argparse.Namespace, found: Sequence[Preset]) -> None:
         check_place(options.result)
         if options.json and options.result == "-":
             raise UsageError("--json and --result - print the same: give one of them")
+    if options.data is not None and options.scale != 1:
+        raise UsageError("--scale makes less of what is made, and --data reads what is there: leave one of them away")
     if options.keep and options.folder is None:
         raise UsageError("--keep needs --folder, where the data are made")
     for preset in found:
@@ -340,24 +364,17 @@ def _middle(values: Sequence[float | None]) -> float | None:
     return statistics.median(known) if known else None
 
 
-def _quantile(each: Round, quantile: float) -> float | None:
-    """Milliseconds."""
-    if each.latency is None:
-        return None
-    left = quantile * each.latency.total
-    for bound, count in each.latency.counts:
-        left -= count
-        if left <= 0:
-            return bound / 1e6
-    return None
+def _quantile(share: float) -> Callable[[Round], float | None]:
+    """In milliseconds."""
+    return lambda each: figures.per(figures.quantile(each.latency, share), 1e6)
 
 
 # Heading, how a value is written, and the value of a round.
 _COLUMNS: list[tuple[str, str, Any]] = [
     ("per s", ",.0f", lambda each: each.operations / each.seconds if each.seconds else None),
     ("MB/s", ",.1f", lambda each: each.bytes / each.seconds / 1e6 if each.bytes and each.seconds else None),
-    ("p50 ms", ",.2f", lambda each: _quantile(each, 0.5)),
-    ("p99 ms", ",.2f", lambda each: _quantile(each, 0.99)),
+    ("p50 ms", ",.2f", _quantile(0.5)),
+    ("p99 ms", ",.2f", _quantile(0.99)),
     ("first s", ".3f", lambda each: each.time_to_first_seconds),
     ("CPU s", ",.2f", lambda each: each.cpu_seconds),
     ("CPU s/GB", ".2f", lambda each: each.cpu_seconds / each.bytes * 1e9 if each.bytes and each.cpu_seconds is not None else None),
@@ -398,7 +415,7 @@ def table(rows: Sequence[Row]) -> str:
         shown += _phases(row)
     for row in rows:
         if row.error is not None:
-            shown.append(f"{row.workload}: {row.error}")
+            shown.append(f"{row.workload}: {figures.lines(row.error)}")
         if row.parameters["scale"] != 1:
             shown.append(f"{row.workload}: {row.parameters['scale']:g} of its data (--scale)")
     return "\n".join(shown) + "\n"
@@ -429,7 +446,7 @@ def main(options: argparse.Namespace) -> int:
             each.error = str(error)  # what was measured before it is not lost
         endpoint = each.endpoint
         for text in each.said:
-            print(text, file=sys.stderr)
+            print(figures.lines(text), file=sys.stderr)
         if status:
             break
     rows = [each.row() for each in runs]

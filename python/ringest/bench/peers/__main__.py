@@ -50,8 +50,11 @@ def run(name: str, way_name: str, verb: str, work: Work) -> dict[str, Any]:
     if counted.operations == 0:
         raise RuntimeError(f"nothing came within {work.warm_up + work.seconds:g} s")
     first = None if work.first_at is None else work.first_at - began
+    # Of a listing, a call is not what is counted.
+    told = counted.latencies.told() if counted.latencies and verb != "list" else None
     return {
-        **dataclasses.asdict(counted),
+        **dataclasses.asdict(dataclasses.replace(counted, latencies=None)),
+        "latencies": told and {"counts": told.counts, "max": told.max},
         "peak_rss": peak,
         "growth": peak - before,
         "crc": work.crc,

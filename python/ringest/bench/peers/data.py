@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import re
 import secrets
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from typing import Any
 import ringest
 from ringest import _uri
 from ringest._core import crc32c
+from ringest.bench import leftovers
 from ringest.bench.folder import FORM, Folder
 
 # Of one size, all its objects together.
@@ -27,6 +29,12 @@ class Place:
 
     endpoint: str | None
     ca: str | None
+
+    @classmethod
+    def given(cls, endpoint: str | None, ca: str | None) -> Place:
+        """By options, or else by the environment."""
+        at = endpoint or os.environ.get("STORAGE_EMULATOR_HOST")
+        return cls(at, ca or (os.environ.get("SSL_CERT_FILE") if at else None))
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,15 @@ class Data:
         self._folder = None if self.existing else Folder(self.client, self.uri, "the place of the objects", _OURS)
         self.bucket, self.prefix = _uri.split(self._folder.uri if self._folder else self.uri, FORM)
 
+    @property
+    def folder(self) -> str:
+        """The URI of its own."""
+        return self._folder.uri if self._folder else ""
+
+    def left_by_others(self) -> list[str]:
+        """What killed runs have left, here or among the temporary files."""
+        return leftovers.warnings(self.client, self._folder.place if self._folder else None)
+
     def _uri(self, name: str) -> str:
         return f"gs://{self.bucket}/{name}"
 
@@ -66,18 +83,20 @@ class Data:
 
     def make(self, verbs: list[str], sizes: dict[str, int]) -> None:
         """What the verbs need."""
+        if self._folder is not None:
+            self._folder.claim()
         if {"get", "load"} & set(verbs):
             for label, size in sizes.items():
                 names = self._names_of(label, size)
-                if self.existing:
+                if self._folder is None:
                     self._crcs[label] = {crc32c(self.client.get(self._uri(name))) for name in names}
                 else:
                     # All alike, so that each body has the same checksum.
                     body = secrets.token_bytes(size)
                     self._crcs[label] = {crc32c(body)}
-                    self.client.put_many((self._uri(name), body) for name in names)
-        if "list" in verbs and not self.existing:
-            self.client.put_many((self._uri(f"{self.prefix}names/{index:08d}"), b"") for index in range(self.names))
+                    self._folder.write((self._uri(name), body) for name in names)
+        if "list" in verbs and self._folder is not None:
+            self._folder.write((self._uri(f"{self.prefix}names/{index:08d}"), b"") for index in range(self.names))
 
     def remove(self) -> str | None:
         """All that this run made; what is left, if anything is: a text that names it."""

@@ -5,25 +5,23 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ringest.bench.peers.work import Counted, Peer, Way, Work, in_tasks
+from ringest.bench.peers.work import Counted, Objects, Peer, Read, Reader, Way, Work, in_tasks
 
 # Its cost is that of Python, whatever the connections.
 CONCURRENCY = (16,)
 
 
-async def file_system(work: Work) -> Any:
-    import aiohttp
+def made(work: Work, **options: Any) -> Any:
     import gcsfs
 
     place = {} if work.endpoint is None else {"project": "p", "token": "anon", "endpoint_url": work.endpoint}
-    fs = gcsfs.GCSFileSystem(
-        cache_timeout=0,
-        use_listings_cache=False,
-        skip_instance_cache=True,
-        asynchronous=True,
-        session_kwargs={"connector": aiohttp.TCPConnector(limit=0)},
-        **place,
-    )
+    return gcsfs.GCSFileSystem(cache_timeout=0, use_listings_cache=False, skip_instance_cache=True, **options, **place)
+
+
+async def file_system(work: Work) -> Any:
+    import aiohttp
+
+    fs = made(work, asynchronous=True, session_kwargs={"connector": aiohttp.TCPConnector(limit=0)})
     await fs._set_session()
     return fs
 
@@ -67,11 +65,21 @@ def list_names(work: Work) -> Counted:
     return in_fs(work, call, "asyncio")
 
 
+def reader(work: Work) -> Reader:
+    fs = made(work)
+    return lambda name: fs.cat_file(f"{work.bucket}/{name}")
+
+
+def dataset(work: Work, objects: Objects) -> Read:
+    return Read(work, objects, reader)
+
+
 PEER = Peer(
     "gcsfs",
     "gcsfs",
     (
         Way("uvloop", get=get, modules=("gcsfs", "uvloop"), needs=("uvloop",), concurrency=CONCURRENCY),
+        Way("DataLoader", dataset=dataset, modules=("torch.utils.data",), needs=("torch",)),
         Way("asyncio", get=get_plain, put=put, list=list_names, modules=("gcsfs",), concurrency=CONCURRENCY),
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ringest.bench.peers.work import Counted, Peer, Way, Work, in_threads, iterate
+from ringest.bench.peers.work import Counted, Objects, Peer, Read, Reader, Way, Work, in_threads, iterate
 
 
 def client(work: Work) -> Any:
@@ -58,9 +58,21 @@ def list_names(work: Work) -> Counted:
     return iterate(work, counts())
 
 
+def reader(work: Work) -> Reader:
+    bucket = client(work).bucket(work.bucket)
+    return lambda name: bucket.blob(name).download_as_bytes(checksum=None)
+
+
+def dataset(work: Work, objects: Objects) -> Read:
+    return Read(work, objects, reader)
+
+
 PEER = Peer(
     "google-cloud-storage",
     "google-cloud-storage",
     # Its cost is that of Python, whatever the connections.
-    (Way("threads", get=get, put=put, list=list_names, modules=("google.cloud.storage",), concurrency=(16,)),),
+    (
+        Way("threads", get=get, put=put, list=list_names, modules=("google.cloud.storage",), concurrency=(16,)),
+        Way("DataLoader", dataset=dataset, modules=("torch.utils.data",), needs=("torch",)),
+    ),
 )

@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import ringest
-from ringest.bench import peers
+from ringest.bench import leftovers, peers
+from ringest.bench.measure import SIGNIFICANT_DIGITS
 from ringest.bench.peers.data import Data, Place
 from ringest.bench.peers.work import Peer, Way
-from ringest.bench.result import Phase, Round, Row
+from ringest.bench.result import Latency, Phase, Round, Row
 
 # What would send a client elsewhere, or tell it who we are.
 FOREIGN_PREFIXES = ("RINGEST_", "STORAGE_EMULATOR_HOST", "GOOGLE_", "CLOUDSDK_", "AWS_", "TENSORSTORE_")
@@ -54,6 +55,11 @@ class Cell:
     size: int
     rounds: list[tuple[int, Round]] = field(default_factory=list)
     error: str | None = None
+    is_partial: bool = False  # the run was interrupted before it had all its measurements
+
+    @property
+    def is_measured(self) -> bool:
+        return bool(self.rounds) and (self.error is None or self.is_partial)
 
     @property
     def workload(self) -> str:
@@ -110,7 +116,7 @@ def run(cell: Cell, work: dict[str, Any], place: Place, how: How) -> dict[str, A
     name = os.path.abspath(cell.name) if cell.name.endswith(".py") else cell.name
     command = [sys.executable, "-m", "ringest.bench.peers", name, cell.way.name, cell.verb]
     limit = how.warm_up + how.seconds + how.limit
-    with tempfile.TemporaryDirectory(prefix="ringest-bench-") as home:
+    with tempfile.TemporaryDirectory(prefix=leftovers.temporary_prefix()) as home:
         process = subprocess.Popen(
             command,
             env=environment(place, home),
@@ -135,6 +141,12 @@ def run(cell: Cell, work: dict[str, Any], place: Place, how: How) -> dict[str, A
     return json.loads(lines[-1])
 
 
+def _latency(told: dict[str, Any] | None) -> Latency | None:
+    if told is None:
+        return None
+    return Latency([(bound, count) for bound, count in told["counts"]], "ns", SIGNIFICANT_DIGITS, told["max"], "sent")
+
+
 def _round(told: dict[str, Any], cell: Cell, how: How) -> Round:
     return Round(
         seconds=told["seconds"],
@@ -144,6 +156,7 @@ def _round(told: dict[str, Any], cell: Cell, how: How) -> Round:
         cpu_system_seconds=told["cpu_system"],
         peak_rss_bytes=told["peak_rss"],
         time_to_first_seconds=told["first_seconds"],
+        latency=_latency(told["latencies"]),
         phases=[Phase("warm-up", how.warm_up), Phase("measured", told["seconds"], told["operations"])],
         metrics={"rss_growth_bytes": told["growth"]},
     )

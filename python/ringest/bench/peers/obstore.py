@@ -6,7 +6,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ringest.bench.peers.work import Counted, Peer, Way, Work, in_tasks, in_threads, iterate
+from ringest.bench.peers.work import Counted, Objects, Peer, Read, Reader, Way, Work, in_tasks, in_threads, iterate
 
 # Others' connections too stay open, however many there are.
 IDLE_CONNECTIONS = "4096"
@@ -95,6 +95,15 @@ def list_names(work: Work) -> Counted:
     return iterate(work, counts())
 
 
+def reader(work: Work) -> Reader:
+    made = store(work)
+    return lambda name: made.get(name).bytes()
+
+
+def dataset(work: Work, objects: Objects) -> Read:
+    return Read(work, objects, reader)
+
+
 PEER = Peer(
     "obstore",
     "obstore",
@@ -102,5 +111,6 @@ PEER = Peer(
         Way("uvloop", get=get_in_tasks, put=put_in_tasks, modules=("obstore", "uvloop"), needs=("uvloop",)),
         Way("asyncio", get=get_plain, modules=("obstore",), concurrency=(16,)),
         Way("threads", get=get_in_threads, put=put_in_threads, list=list_names, modules=("obstore",)),
+        Way("DataLoader", dataset=dataset, modules=("torch.utils.data",), needs=("torch",)),
     ),
 )

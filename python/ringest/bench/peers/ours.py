@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ringest.bench.peers.work import Counted, Peer, Way, Work, in_loader, in_threads, iterate
+from ringest.bench.peers.work import Counted, Objects, Peer, Way, Work, in_loader, in_threads, iterate
 
 if TYPE_CHECKING:
     import ringest
@@ -65,6 +65,16 @@ def get_in_threads(work: Work) -> Counted:
     return in_threads(work, get)
 
 
+def put_in_threads(work: Work) -> Counted:
+    opened, body = client(work), bytes(work.size)
+
+    def put() -> int:
+        opened.put(f"gs://{work.bucket}/{work.next()}", body)
+        return 1
+
+    return in_threads(work, put)
+
+
 def iterable(work: Work) -> Counted:
     import ringest
 
@@ -81,13 +91,25 @@ def map_style(work: Work) -> Counted:
     return dataflux.map_style(work, "ringest.dataflux", client(work))
 
 
+def dataset(work: Work, objects: Objects) -> Any:
+    from ringest.bench.peers import dataflux
+
+    return dataflux.dataset_of(work, objects, "ringest.dataflux", client(work))
+
+
 PEER = Peer(
     "ringest",
     None,
     (
         Way("get_many", get=get_many, put=put_many, list=list_names, modules=("ringest",)),
-        Way("threads", get=get_in_threads, modules=("ringest",)),
+        Way("threads", get=get_in_threads, put=put_in_threads, modules=("ringest",)),
         Way("IterableDataset", load=iterable, modules=("ringest", "torch.utils.data"), needs=("torch",)),
-        Way("dataflux map-style", load=map_style, modules=("ringest.dataflux", "torch.utils.data"), needs=("torch",)),
+        Way(
+            "dataflux map-style",
+            load=map_style,
+            dataset=dataset,
+            modules=("ringest.dataflux", "torch.utils.data"),
+            needs=("torch",),
+        ),
     ),
 )

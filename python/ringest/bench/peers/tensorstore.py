@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ringest.bench.peers.work import Counted, Peer, Way, Work, iterate
+from ringest.bench.peers.work import Counted, Peer, Way, Work, in_threads, iterate
 
 
 def store(work: Work) -> Any:
@@ -47,6 +47,26 @@ def put_futures(work: Work) -> Counted:
     return in_futures(work, lambda: made.write(work.next(), body), lambda result: None)
 
 
+def get_in_threads(work: Work) -> Counted:
+    made = store(work)
+
+    def get() -> int:
+        work.check(made.read(work.next()).result().value)
+        return 1
+
+    return in_threads(work, get)
+
+
+def put_in_threads(work: Work) -> Counted:
+    made, body = store(work), bytes(work.size)
+
+    def put() -> int:
+        made.write(work.next(), body).result()
+        return 1
+
+    return in_threads(work, put)
+
+
 def list_names(work: Work) -> Counted:
     made = store(work)
     import tensorstore
@@ -65,5 +85,8 @@ def list_names(work: Work) -> Counted:
 PEER = Peer(
     "tensorstore",
     "tensorstore",
-    (Way("futures", get=get_futures, put=put_futures, list=list_names),),
+    (
+        Way("futures", get=get_futures, put=put_futures, list=list_names),
+        Way("threads", get=get_in_threads, put=put_in_threads),
+    ),
 )

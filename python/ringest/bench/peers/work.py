@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ringest._core import crc32c
+from ringest.bench.measure import Latencies
 
 # Of a loader: what a training step could have, not more than memory.
 BATCH = 256
@@ -77,12 +78,18 @@ class Work:
 
 @dataclass(frozen=True)
 class Counted:
-    """CPU time of all threads, and of processes that were started and have ended."""
+    """CPU time of all threads, and of processes that were started and have ended. Latencies where requests can be told
+    apart: where the client is asked for one object at a time."""
 
     operations: int
     seconds: float
     cpu_user: float
     cpu_system: float
+    latencies: Latencies | None = None
+
+
+Objects = list[tuple[str, int]]  # names and sizes
+Dataset = Callable[[Work, Objects], Any]
 
 
 @dataclass(frozen=True)
@@ -95,6 +102,8 @@ class Way:
     load: Callable[[Work], Counted] | None = None
     put: Callable[[Work], Counted] | None = None
     list: Callable[[Work], Counted] | None = None
+    # Of presets: a map-style dataset of objects, for a DataLoader of PyTorch whose workers read.
+    dataset: Dataset | None = None
     modules: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     concurrency: tuple[int, ...] | None = None
@@ -119,6 +128,7 @@ class Meter:
 
     def __init__(self) -> None:
         self.count = 0
+        self._latencies = Latencies()
         self._begin = self._snapshot()
 
     def _snapshot(self) -> tuple[int, float, float, float]:
@@ -126,12 +136,19 @@ class Meter:
         cpu = sum(each.ru_utime for each in used), sum(each.ru_stime for each in used)
         return self.count, time.monotonic(), *cpu
 
+    def add(self, count: int, began: int) -> None:
+        """Of one call, which began at that time of perf_counter_ns."""
+        self.count += count
+        self._latencies.add(time.perf_counter_ns() - began)
+
     def begin(self) -> None:
+        self._latencies = Latencies()
         self._begin = self._snapshot()
 
     def end(self) -> Counted:
-        count, *times = (b - a for a, b in zip(self._begin, self._snapshot(), strict=True))
-        return Counted(int(count), *times)
+        count, seconds, user, system = (b - a for a, b in zip(self._begin, self._snapshot(), strict=True))
+        latencies, self._latencies = self._latencies, Latencies()
+        return Counted(int(count), seconds, user, system, latencies)
 
 
 def iterate(work: Work, counts: Iterable[int]) -> Counted:
@@ -157,9 +174,10 @@ def in_threads(work: Work, call: Callable[[], int]) -> Counted:
     def run() -> None:
         try:
             while not over.is_set():
+                began = time.perf_counter_ns()
                 count = call()
                 with lock:
-                    meter.count += count
+                    meter.add(count, began)
         except Exception as error:
             errors.append(error)
             over.set()
@@ -196,9 +214,10 @@ def in_tasks(work: Work, opened: Opened, loop: str = "uvloop") -> Counted:
 
     async def repeat(call: Callable[[], Awaitable[int]]) -> None:
         while True:
+            began = time.perf_counter_ns()
             count = await call()
             # Not in one statement with the wait, in which others add theirs.
-            meter.count += count
+            meter.add(count, began)
 
     async def wait(tasks: list[asyncio.Task[None]], seconds: float) -> None:
         """And until there is something to count. A task that ends has failed."""
@@ -225,6 +244,25 @@ def in_tasks(work: Work, opened: Opened, loop: str = "uvloop") -> Counted:
 
     with asyncio.Runner(loop_factory=importlib.import_module(loop).new_event_loop) as runner:
         return runner.run(main())
+
+
+Reader = Callable[[str], Any]
+
+
+class Read:
+    """A map-style dataset of a client that reads an object by its name. Each worker opens a client of its own."""
+
+    def __init__(self, work: Work, objects: Objects, opened: Callable[[Work], Reader]) -> None:
+        self._work, self._objects, self._opened = work, objects, opened
+        self._read: Reader | None = None
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __getitem__(self, index: int) -> Any:
+        if self._read is None:
+            self._read = self._opened(self._work)
+        return self._read(self._objects[index][0])
 
 
 def in_loader(work: Work, dataset: Any, **options: Any) -> Counted:

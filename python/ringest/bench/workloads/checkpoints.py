@@ -2,27 +2,24 @@
 
 The tensors are those of a Llama (https://github.com/meta-llama/llama-models): their weights, and with an optimizer three
 more values of each parameter in 32 bits, as Adam's with a master copy. Each rank has an equal part of each, as FSDP and ZeRO 3
-divide them. What is measured is the bytes' way to and from the bucket: tensors are memory without a type, and nothing
-is pickled. A load goes into memory that nobody has touched, as a real one does, and is compared with what was saved."""
+divide them. A load goes into memory that nobody has touched, as a real one does, and is compared with what was saved.
+In what format is `ringest.bench.workloads.formats`."""
 
 from __future__ import annotations
 
-import mmap
-import os
 import time
 from dataclasses import dataclass, replace
 
-from ringest._core import crc32c
 from ringest.bench import fields
 from ringest.bench.adapter import Client
 from ringest.bench.result import Round
-from ringest.bench.task import Task, WorkloadError
+from ringest.bench.task import Task
+from ringest.bench.workloads import formats
 
 __all__ = ["Data", "Work", "run"]
 
 # Of a rank's part of a tensor, whatever the scale.
 PART_MIN = 64
-_PATTERN_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,17 +47,24 @@ class Data:
         embedding = self.vocabulary * self.hidden
         return [embedding, *layer * self.layers, self.hidden, embedding]
 
-    def parts(self, scale: float) -> list[int]:
-        """Bytes of each tensor of one rank."""
+    def kinds(self, scale: float) -> list[tuple[int, int]]:
+        """Of each tensor, the bytes of one rank's part, and of an element."""
         kinds = [self.weight_bytes, *([4] * 3 if self.optimizer else [])]
         share = scale / self.ranks
-        return [max(int(number * kind * share), PART_MIN) for kind in kinds for number in self.parameters()]
+        return [(max(int(number * kind * share), PART_MIN), kind) for kind in kinds for number in self.parameters()]
+
+    def parts(self, scale: float) -> list[int]:
+        """Bytes of each tensor of one rank."""
+        return [size for size, _ in self.kinds(scale)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
     saves: int = fields.count(1)
     loads: int = fields.count(1)
+    # bytes: as they are, which is the way to and from the bucket alone; torch: torch.save and torch.load; dcp:
+    # torch.distributed.checkpoint, by all ranks together.
+    format: str = fields.choice(formats.NAMES, "bytes")
     scale: float = fields.number(1.0, highest=1)
 
     def scaled(self, factor: float) -> Work:
@@ -72,47 +76,28 @@ def memory_needed(work: Work, data: Data) -> int:
     return 2 * sum(data.parts(work.scale)) * data.ranks
 
 
-def _memory(size: int) -> memoryview:
-    """Pages that were never touched, as those of a large new tensor."""
-    return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)) if size else memoryview(b"")
-
-
-def _divided(block: memoryview, sizes: list[int]) -> list[memoryview]:
-    parts, at = [], 0
-    for size in sizes:
-        parts.append(block[at : at + size])
-        at += size
-    return parts
-
-
 def run(task: Task, client: Client) -> Round:
-    meter, sizes = task.meter, task.data.parts(task.work.scale)
-    total = sum(sizes)
-    state = _memory(total)
-    pattern = os.urandom(_PATTERN_BYTES)
-    for at in range(0, total, _PATTERN_BYTES):
-        state[at : at + _PATTERN_BYTES] = pattern[: total - at]
-    parts = _divided(state, sizes)
-    name = ""
+    meter, work = task.meter, task.work
+    state = formats.of(work.format)(task, client, task.data.kinds(work.scale))
     task.meet()
     meter.begin()
-    for number in range(1, task.work.saves + 1):
-        name = f"{task.folder}rank-{task.rank}/save-{number:08d}"
-        task.meet()
-        with meter.phase(f"save {number}"):
-            asked = time.monotonic()
-            client.save(name, parts)
-            meter.waited(time.monotonic() - asked)
-            meter.done(1, total)
-    for number in range(1, task.work.loads + 1):
-        block = _memory(total)
-        into = _divided(block, sizes)
-        task.meet()
-        with meter.phase(f"load {number}"):
-            asked = time.monotonic()
-            client.load(name, into)
-            meter.waited(time.monotonic() - asked)
-            meter.done(1, total)
-        if crc32c(block) != crc32c(state):
-            raise WorkloadError(f"what was loaded from {name} is not what was saved")
-    return meter.end()
+    try:
+        for number in range(1, work.saves + 1):
+            task.meet()
+            with meter.phase(f"save {number}"):
+                asked = time.monotonic()
+                state.save(number)
+                meter.waited(time.monotonic() - asked)
+                meter.done(1, state.total)
+        for number in range(1, work.loads + 1):
+            state.prepare()
+            task.meet()
+            with meter.phase(f"load {number}"):
+                asked = time.monotonic()
+                state.load(work.saves)
+                meter.waited(time.monotonic() - asked)
+                meter.done(1, state.total)
+            state.check(work.saves)
+        return meter.end()
+    finally:
+        state.close()

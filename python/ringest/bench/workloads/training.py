@@ -11,11 +11,12 @@ import collections
 import itertools
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from ringest._core import crc32c
 from ringest.bench import fields
 from ringest.bench.adapter import Client, closed
 from ringest.bench.objects import Objects as Data
@@ -56,6 +57,7 @@ class _Whole:
     def __init__(self, task: Task, client: Client, epoch: int) -> None:
         work = self._work = task.work
         self._client = client
+        self._crcs: dict[str, int] | None = task.crcs  # until the first body was compared
         share = task.share(epoch, shuffle=work.shuffle, even=True)
         steps = _steps(work, len(task.objects) * work.samples_per_object, task.ranks)
         self.steps = min(steps, len(share) * work.samples_per_object // work.batch_size)
@@ -65,14 +67,34 @@ class _Whole:
     def _objects_before(self, step: int) -> int:
         return -(-step * self._work.batch_size // self._work.samples_per_object)
 
+    def _names(self, step: int) -> list[str]:
+        return [name for name, _ in self._share[self._objects_before(step) : self._objects_before(step + 1)]]
+
     def read(self, step: int) -> Batch:
-        wanted = self._share[self._objects_before(step) : self._objects_before(step + 1)]
-        bodies = list(self._client.read([name for name, _ in wanted])) if wanted else []
+        wanted = self._names(step)
+        return self._batch(list(self._client.read(wanted)) if wanted else [])
+
+    def _batch(self, bodies: list[Any]) -> Batch:
         return self._work.batch_size, sum(len(body) for _, body in bodies), bodies
+
+    def loaded(self) -> Iterator[Batch] | None:
+        """By the client's own loader, if it has one."""
+        steps = [self._names(step) for step in range(self.steps)]
+        loader = self._client.steps(steps, self._work.prefetch)
+        return None if loader is None else self._of_loader(steps, loader)
+
+    def _of_loader(self, steps: list[list[str]], loader: Iterator[Sequence[Any]]) -> Iterator[Batch]:
+        with closed(loader):
+            for names, bodies in zip(steps, loader, strict=True):
+                yield self._batch(list(zip(names, bodies, strict=True)))
 
     def check(self, bodies: list[Any]) -> None:
         for name, body in bodies:
             self._expected.take(name, len(body))
+            if self._crcs is not None and name in self._crcs:
+                if crc32c(body) != self._crcs[name]:
+                    raise WorkloadError(f"{name}: its bytes are not those that are stored")
+                self._crcs = None
 
     def end(self) -> None:
         self._expected.end()
@@ -105,6 +127,9 @@ class _Ranged:
         if sorted(each for each, _ in bodies) != sorted(ranges):
             raise WorkloadError(f"step {step}: {len(bodies)} ranges came that are not the {size} that were asked for")
         return size, sum(len(body) for _, body in bodies), bodies
+
+    def loaded(self) -> None:
+        return None
 
     def check(self, bodies: list[Any]) -> None:
         for each, body in bodies:
@@ -151,7 +176,7 @@ def _epoch(task: Task, client: Client, epoch: int) -> float | None:
     processed: list[float] = []
     with ThreadPoolExecutor(work.prefetch) as pool, meter.phase(f"epoch {epoch}"):
         began = loading = time.monotonic()
-        with closed(_ahead(pool, batches, work.prefetch)) as ahead:
+        with closed(batches.loaded() or _ahead(pool, batches, work.prefetch)) as ahead:
             for samples, size, bodies in ahead:
                 computing = time.monotonic()
                 meter.waited(computing - loading)
@@ -173,11 +198,14 @@ def _epoch(task: Task, client: Client, epoch: int) -> float | None:
     return None if is_cut and len(computed) <= _EXCLUDED_STEPS else utilisation(computed, processed, seconds)
 
 
-def memory(work: Work, data: Data) -> int:
-    """Bytes of bodies that a rank holds: batches that are read or wait, and the one that is used."""
-    objects = 1 if work.sample_size else -(-work.batch_size // work.samples_per_object) + 1
-    size = work.batch_size * work.sample_size or objects * (data.size + data.size_deviation)
-    return (work.prefetch + 1) * size
+def memory(work: Work, sizes: Sequence[int], ranks: int = 1) -> int:
+    """Bytes of bodies that so many ranks hold: batches that are read or wait, and the one that is used. sizes: of the
+    objects, the largest first."""
+    batches = (work.prefetch + 1) * ranks
+    if work.sample_size:
+        return batches * work.batch_size * work.sample_size
+    objects = -(-work.batch_size // work.samples_per_object) + 1
+    return sum(sizes[: batches * objects])
 
 
 def _warm_up_ranges(task: Task, client: Client) -> None:
