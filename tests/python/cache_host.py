@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 # A dataset does without PyTorch, and each process starts sooner.
-sys.modules["torch"] = None  # type: ignore[assignment]
+sys.modules["torch"] = None
 
 import ringest  # noqa: E402
 
