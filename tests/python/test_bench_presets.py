@@ -562,7 +562,11 @@ class Ends(unittest.TestCase):
         self.endpoint, ca = self.enterContext(emulator())
         self.client = self.enterContext(ringest.Client(self.endpoint, ca, threads=1))
         self.folder = self.enterContext(tempfile.TemporaryDirectory())
-        self.environment = {**os.environ, "STORAGE_EMULATOR_HOST": self.endpoint, "SSL_CERT_FILE": ca}
+        self.temporary = os.path.join(self.folder, "temporary")
+        os.mkdir(self.temporary)
+        place = {"STORAGE_EMULATOR_HOST": self.endpoint, "SSL_CERT_FILE": ca}
+        # What a killed run leaves is not for the next ones to name.
+        self.environment = {**os.environ, **place, "TMPDIR": self.temporary}
         self.client.put("gs://mine/bench/others", b"not ours")
         self.others = list(self.client.list("gs://mine/"))
 
@@ -662,9 +666,6 @@ class Ends(unittest.TestCase):
 
     def test_what_a_killed_run_left_is_named_by_the_next(self):
         """And nothing of it is removed; a run that lives is not named."""
-        temporary = os.path.join(self.folder, "temporary")
-        os.mkdir(temporary)
-        self.environment["TMPDIR"] = temporary
         self.client.put("gs://mine/bench/ringest-bench-0123456789abcdef/data/00-00000000", b"by an older version")
         process = self.start("read", data="objects = 3\nsize = 1000", work="epochs = 1000000\ncache = true")
         until(lambda: self.written("data/00-00000002") and self.children(process), "its data")
@@ -687,9 +688,9 @@ class Ends(unittest.TestCase):
         )
         told = next_one().splitlines()
         self.assertIn(text, told[0])
-        cache = [each for each in os.listdir(temporary) if each.startswith("ringest-bench-")]
+        cache = [each for each in os.listdir(self.temporary) if each.startswith("ringest-bench-")]
         self.assertEqual(len(cache), 1)
-        self.assertIn(f"`rm -r {temporary}/{cache[0]}` removes it", told[1])
+        self.assertIn(f"`rm -r {self.temporary}/{cache[0]}` removes it", told[1])
         self.assertEqual(len(told), 2)
         self.assertEqual(list(self.client.list("gs://mine/")), before)
 

@@ -412,7 +412,7 @@ def main(options: argparse.Namespace) -> int:
             raise
         status = INTERRUPTED
         _note_interruption(cells, options)
-    except (ringest.Error, ExceptionGroup, result.ResultError) as error:
+    except (ringest.Error, ExceptionGroup) as error:
         _complain(error.exceptions[0] if isinstance(error, ExceptionGroup) else error)
         return FAILED
     _print(cells, options, sys.stderr if options.result == "-" else sys.stdout)

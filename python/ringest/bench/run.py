@@ -232,7 +232,7 @@ def _measure(preset: Preset, options: argparse.Namespace, place: Place, settings
             rounds=options.rounds,
             seconds=options.seconds,
             warm_up=options.warm_up,
-            meeting=temporary() if ranks > 1 else "",
+            meeting=temporary() if ranks > 1 and preset.kind == "checkpoint" else "",
         )
         running = Ranks(job, caches)
         try:
