@@ -39,6 +39,7 @@ enum {
     OPTION_OBJECT_SIZE,
     OPTION_VERIFY,
     OPTION_KEEP,
+    OPTION_PER_CONNECTION,
     OPTION_RESULT,
 };
 
@@ -103,6 +104,9 @@ static bool bench_option(struct bench_options *bench, int option, const char *ar
     case OPTION_KEEP:
         bench->keep = true;
         return true;
+    case OPTION_PER_CONNECTION:
+        bench->per_connection = true;
+        return true;
     case OPTION_RESULT:
         bench->result = argument;
         return cli_file_check(argument);
@@ -137,6 +141,9 @@ static int bench_check(const struct bench_options *bench, bool has_arrival)
     }
     if (bench->op == BENCH_LIST && (bench->rate_per_s > 0 || bench->ramp_s > 0)) {
         return cli_usage("--rate and --ramp are for get and put: each page names the next");
+    }
+    if (bench->per_connection && (bench->processes > 1 || bench->op == BENCH_LIST)) {
+        return cli_usage("--per-connection is for get and put of one process");
     }
     if (has_arrival && bench->rate_per_s == 0) {
         return cli_usage("--arrival needs --rate");
@@ -193,6 +200,9 @@ static void bench_measured(const struct bench_results *results, uint64_t round)
     const struct bench_result *result = bench_results_round(results, round);
     if (result->requests > 0 && !results->options->json) {
         bench_report_text(results->options, result, round);
+        if (results->connections != NULL) {
+            bench_connections_text(&results->connections[round]);
+        }
         cli_output_end(CLI_DONE);
     }
 }
@@ -202,7 +212,8 @@ static int bench_show(const struct bench_options *bench, const struct bench_resu
 {
     uint64_t count = bench_results_count(results);
     for (uint64_t i = 0; bench->json && i < count; i++) {
-        bench_report_json(bench, bench_results_round(results, i));
+        bench_report_json(bench, bench_results_round(results, i),
+                          results->connections != NULL ? &results->connections[i] : NULL);
     }
     if (!bench->json && count > 0 && bench->op == BENCH_PUT) {
         bench_report_objects(bench, bench_results_round(results, 0));
@@ -256,6 +267,7 @@ static int bench_run(int argc, char **argv)
         {"object-size", required_argument, NULL, OPTION_OBJECT_SIZE},
         {"verify", no_argument, NULL, OPTION_VERIFY},
         {"keep", no_argument, NULL, OPTION_KEEP},
+        {"per-connection", no_argument, NULL, OPTION_PER_CONNECTION},
         {"result", required_argument, NULL, OPTION_RESULT},
         {0}};
     struct bench_options bench = {.object_size = OBJECT_SIZE, .processes = 1, .rounds = 1};
@@ -305,6 +317,7 @@ const struct cli_command cli_bench = {
         "  --arrival KIND     with --rate: fixed, at equal distances, or poisson; default: fixed\n"
         "  --ramp S           let the concurrency, or the rate, grow for the first S seconds\n"
         "  --interval S       a time series: what happened in each S seconds\n"
+        "  --per-connection   latencies by connection, too, of a trace, which takes CPU time\n"
         "  --processes N      do it in N processes, each with the concurrency; default: 1\n"
         "  --rounds N         measure N times; default: 1\n"
         "  --object-size SIZE size of the objects that put writes; default: 100K\n"

@@ -18,7 +18,7 @@ struct bench_options {
     double rate_per_s; /* of all processes; 0: as fast as they are answered */
     bool is_poisson;
     uint64_t processes, rounds;
-    bool verify, json, keep, shows_progress;
+    bool verify, json, keep, shows_progress, per_connection;
     bool is_cached;     /* the client has a cache, which answers what names a generation */
     const char *result; /* a file; NULL: none */
     char folder[RG_OBJECT_NAME_SIZE_MAX + 1]; /* that put writes into; ends in "/" */

@@ -206,7 +206,8 @@ static void cpu_json(const struct bench_result *result)
            ratio(cpu_s, (double)result->bytes / 1e9));
 }
 
-void bench_report_json(const struct bench_options *options, const struct bench_result *result)
+void bench_report_json(const struct bench_options *options, const struct bench_result *result,
+                       const struct bench_connections *connections)
 {
     double seconds = bench_result_seconds(result);
     printf("{\"op\":\"%s\",\"requests\":%" PRIu64 ",\"errors\":%" PRIu64 ",\"retries\":%" PRIu64
@@ -226,6 +227,9 @@ void bench_report_json(const struct bench_options *options, const struct bench_r
            options->processes, result->connections, result->opened, result->attempts,
            (double)result->rss_max_bytes / 1e6);
     series_json(result);
+    if (connections != NULL) {
+        bench_connections_json(connections);
+    }
     printf("\"backend\":\"%s\",\"cache_hits\":%" PRIu64 ",\"cache_misses\":%" PRIu64
            ",\"names\":%" PRIu64 ",\"removed\":%" PRIu64 ",\"left\":%" PRIu64 ",\"folder\":",
            result->backend, result->cache_hits, result->cache_misses, result->names,

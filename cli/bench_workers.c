@@ -101,6 +101,12 @@ static int results_open(struct bench_results *results, const struct bench_option
         return cli_fail("no memory for results: %s", strerror(errno));
     }
     results->memory = memory;
+    if (options->per_connection) {
+        results->connections = calloc(options->rounds, sizeof(*results->connections));
+        if (results->connections == NULL) {
+            return cli_fail("no memory for results: %s", strerror(errno));
+        }
+    }
     for (size_t at = 0; at < results_size(options); at += slot_size(options)) {
         struct bench_result *result = (struct bench_result *)(results->memory + at);
         result->points_max = points_max(options);
@@ -111,6 +117,10 @@ static int results_open(struct bench_results *results, const struct bench_option
 
 void bench_results_free(struct bench_results *results)
 {
+    for (uint64_t i = 0; results->connections != NULL && i < results->options->rounds; i++) {
+        bench_connections_fini(&results->connections[i]);
+    }
+    free(results->connections);
     if (results->memory != NULL) {
         munmap(results->memory, results_size(results->options));
     }
@@ -157,7 +167,12 @@ static int rounds_measure(struct bench_load *load, const struct place *place)
             break;
         }
         struct bench_result *result = place_result(place, round);
-        status = bench_load_measure(load, result);
+        struct bench_connections *connections = place->results->connections;
+        status = connections != NULL ? bench_connections_begin() : CLI_DONE;
+        status = status == CLI_DONE ? bench_load_measure(load, result) : status;
+        if (connections != NULL) {
+            bench_connections_end(&connections[round]);
+        }
         if (place->fd < 0) {
             place->measured(place->results, round);
         } else {

@@ -5,6 +5,7 @@
 #ifndef RG_CLI_BENCH_WORKERS_H
 #define RG_CLI_BENCH_WORKERS_H
 
+#include "cli/bench_connections.h"
 #include "cli/bench_options.h"
 #include "cli/bench_result.h"
 
@@ -12,8 +13,9 @@
 #define BENCH_ROUNDS_MAX 100
 
 struct bench_results {
-    const struct bench_options *options; /* borrowed */
-    char *memory;                        /* owned; shared with the processes; NULL: none */
+    const struct bench_options *options;   /* borrowed */
+    char *memory;                          /* owned; shared with the processes; NULL: none */
+    struct bench_connections *connections; /* owned; of each round; NULL: not asked for */
 };
 typedef void bench_measured_fn(const struct bench_results *results, uint64_t round);
 

@@ -101,7 +101,7 @@ _ringest() {
     cache) options="--manifest --concurrency --remove --to --json $common" ;;
     bench)
         options="--concurrency --count --seconds --warm-up --rate --arrival --ramp --interval --processes --rounds
-            --object-size --keep --verify --json --result $common"
+            --object-size --keep --verify --per-connection --json --result $common"
         ;;
     emulate)
         options='--listen --root --synthetic --bucket --strict-buckets --plain --tls-dir --latency-ms --conn-mbps --rate-limit --threads --help'

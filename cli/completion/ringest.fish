@@ -286,6 +286,7 @@ complete -c ringest -n '__fish_seen_subcommand_from bench' -l rate -x -d 'reques
 complete -c ringest -n '__fish_seen_subcommand_from bench' -l arrival -x -a 'fixed poisson' -d 'when they are due'
 complete -c ringest -n '__fish_seen_subcommand_from bench' -l ramp -x -d 'seconds in which the load grows'
 complete -c ringest -n '__fish_seen_subcommand_from bench' -l interval -x -d 'a time series'
+complete -c ringest -n '__fish_seen_subcommand_from bench' -l per-connection -d 'latencies by connection'
 complete -c ringest -n '__fish_seen_subcommand_from bench' -l rounds -x -d 'measure so many times'
 complete -c ringest -n '__fish_seen_subcommand_from bench' -l processes -x -d 'that measure'
 complete -c ringest -n '__fish_seen_subcommand_from bench' -l result -r -F -d 'write what was measured'

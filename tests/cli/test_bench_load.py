@@ -50,6 +50,35 @@ class Load(ServedCase):
     def bench(self, *arguments):
         return json.loads(self.ok(self.ringest("bench", *arguments, "--json")))
 
+    def test_latencies_by_connection(self):
+        """Of all requests, each on one of the connections."""
+        report = self.bench(
+            "get",
+            "gs://made/p",
+            "--count",
+            "1000",
+            "--concurrency",
+            "8",
+            "--per-connection",
+            "--option",
+            "hedging=false",
+        )
+        found = report["by_connection"]
+        self.assertEqual(sum(each["requests"] for each in found), 1000)
+        self.assertTrue(1 <= len(found) <= 8)
+        for each in found:
+            self.assertTrue(0 < each["p50_ms"] <= each["p99_ms"] <= each["max_ms"])
+        self.assertEqual(found, sorted(found, key=lambda each: -each["p99_ms"]))
+        # On the same clock as the latencies of all.
+        self.assertAlmostEqual(max(each["max_ms"] for each in found) / report["max_ms"], 1, delta=0.2)
+        self.assertNotIn("by_connection", self.bench("get", "gs://made/p", "--count", "10"))
+        text = self.ok(self.ringest("bench", "get", "gs://made/p", "--count", "100", "--per-connection"))
+        self.assertIn(b"by connection", text)
+        for wrong in (("--processes", "2"), ()):
+            what = "list" if not wrong else "get"
+            done = self.ringest("bench", what, "gs://made/p", "--per-connection", *wrong)
+            self.fails(done, USAGE, "--per-connection is for get and put of one process")
+
     def start(self, *arguments, rule=None):
         """A benchmark that goes on, once the rule has struck: by itself, when all have warmed up."""
         with Rule((self.server.endpoint, self.server.ca), **(rule or {"nth": 2000})) as counted:
@@ -202,7 +231,9 @@ class Load(ServedCase):
             self.assertEqual([each["operations"] for each in row["rounds"]], [20, 20, 20])
             self.assertNotIn("error", row)
         self.assertEqual(self.listed("gs://mine-5"), [])
-        text = self.ok(self.ringest("bench", "list", "gs://made/", "--count=2", "--rounds=2")).decode()
+        # One page after the other: several at once may have less names each.
+        arguments = ("gs://made/", "--concurrency=1", "--count=2", "--rounds=2")
+        text = self.ok(self.ringest("bench", "list", *arguments)).decode()
         self.assertEqual(text.count("names         2000,"), 2)
         self.assertRegex(text, r"^list gs://made/, round 1 of 2\n(.*\n)*list gs://made/, round 2 of 2\n")
 
