@@ -50,7 +50,8 @@ WAYS = {
     ("get_many", "list"): ("list_names", ["ringest"]),
     ("loader", "get"): ("iterable", ["ringest", "torch.utils.data"]),
 }
-PYTHON_WARM_UP_S, C_WARM_UP_S = 0.5, 0.2
+# Memory grows to what is needed meanwhile.
+PYTHON_WARM_UP_S, C_WARM_UP_S = 1.0, 0.4
 RUN_S = 60
 # The kernel's, then the program's.
 PARTS = (
@@ -66,14 +67,21 @@ FRAME = re.compile(r"\s+[0-9a-f]+ (.*) \(([^()]*)\)$")
 LAYERS = {"json": "gcs", "other": "caller", "cli": "caller"}
 
 
-def sources(binary):
-    """{function: file} of a binary of ours, built with -g. BoringSSL's have no lines."""
-    found = {}
-    for line in common.run(["nm", "--line-numbers", "--defined-only", binary]).splitlines():
-        symbol, _, source = line.partition("\t")
-        if source and symbol.split()[1] in "tT":
-            found[symbol.split()[2]] = source.rpartition(":")[0]
-    return found
+class Sources:
+    """Where the functions of a binary of ours are from, which is built with -g. BoringSSL's have no lines."""
+
+    def __init__(self, binary):
+        self.binary, self.files = binary, {}
+        lines = common.run(["nm", "--defined-only", binary]).splitlines()
+        self.addresses = {name: address for address, _, name in map(str.split, lines)}
+
+    def find(self, functions):
+        """All at once: a look-up by itself reads everything that is known of lines."""
+        wanted = [each for each in functions if each in self.addresses and each not in self.files]
+        if wanted:
+            command = ["addr2line", "--exe", self.binary, *(self.addresses[each] for each in wanted)]
+            for each, line in zip(wanted, common.run(command).splitlines()):
+                self.files[each] = line.rpartition(":")[0].replace("??", "")
 
 
 class Profile:
@@ -82,21 +90,25 @@ class Profile:
     def __init__(self, path, own):
         self.own = own
         text = common.run(["perf", "script", "--no-inline", "--input", path, "--fields", "time,ip,sym,dso"])
-        self.samples = [self._sample(block) for block in text.split("\n\n") if block.strip()]
+        samples = [self._sample(block) for block in text.split("\n\n") if block.strip()]
+        innermost = {frames[0] for _, frames in samples if frames}
+        for name, sources in own.items():
+            sources.find([function for function, binary in innermost if os.path.basename(binary) == name])
+        self.samples = [(at, self._part(frames)) for at, frames in samples]
 
     def _sample(self, block):
+        """When, and the functions with the files of their code, the innermost first."""
         head, *frames = block.strip("\n").split("\n")
-        frames = [match.groups() for match in map(FRAME.match, frames) if match]
-        return float(head.strip().rstrip(":")), self._part(frames)
+        return float(head.strip().rstrip(":")), [match.groups() for match in map(FRAME.match, frames) if match]
 
     def _part(self, frames):
-        """`frames` are (function, file of its code), the innermost first."""
         if not frames:
             return "caller"
         function, binary = frames[0]
         if binary.startswith("["):
             return kernel_part([name for name, where in frames if where == binary])
-        source = self.own.get(os.path.basename(binary), {}).get(function, "")
+        own = self.own.get(os.path.basename(binary))
+        source = own.files.get(function, "") if own else ""
         where = source.rpartition("../")[2]
         if where.startswith("http/tls"):
             return "tls"
@@ -297,7 +309,7 @@ def speeds(options):
 
 def need_perf():
     """perf, allowed to sample the kernel, whose functions have names."""
-    common.need("perf", "nm", "taskset")
+    common.need("perf", "nm", "addr2line", "taskset")
     probe = ["perf", "record", "--quiet", "--event", "cpu-clock", "-g", "--output", "/dev/null", "true"]
     done = subprocess.run(probe, capture_output=True, text=True, check=False)
     with open("/proc/kallsyms", encoding="ascii") as file:
@@ -373,10 +385,10 @@ def main():
         measure_all(cells(options), told, "backends", lambda cell: backends(cell, options), options)
         return
     need_perf()
-    own = {os.path.basename(options.ringest): sources(options.ringest)}
+    own = {os.path.basename(options.ringest): Sources(options.ringest)}
     if set(options.callers) != {"c"}:
         core = os.path.join(options.package, "ringest/_core.abi3.so")
-        own[os.path.basename(core)] = sources(core)
+        own[os.path.basename(core)] = Sources(core)
     told["machine"], told["speeds"] = common.machine(), speeds(options)
     measure_all(cells(options), told, "cells", lambda cell: measure(cell, own, options), options)
 
