@@ -23,8 +23,8 @@ struct cli_command {
 };
 
 extern const struct cli_command cli_bench, cli_cache, cli_cat, cli_ckpt, cli_cp, cli_doctor, cli_du,
-    cli_emulate, cli_hash, cli_ls, cli_manifest, cli_mv, cli_rm, cli_rsync, cli_signurl, cli_stat,
-    cli_tar, cli_top;
+    cli_emulate, cli_explain, cli_hash, cli_ls, cli_manifest, cli_mv, cli_rm, cli_rsync,
+    cli_signurl, cli_stat, cli_tar, cli_top;
 
 /* The command that is running, for messages. */
 extern const struct cli_command *cli_current;

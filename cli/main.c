@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 static const struct cli_command *const commands[] = {
-    &cli_ls,   &cli_stat,  &cli_du,    &cli_hash,    &cli_cat,      &cli_cp,
-    &cli_mv,   &cli_rm,    &cli_rsync, &cli_signurl, &cli_manifest, &cli_tar,
-    &cli_ckpt, &cli_cache, &cli_bench, &cli_emulate, &cli_doctor,   &cli_top,
+    &cli_ls,    &cli_stat,    &cli_du,      &cli_hash,     &cli_cat,     &cli_cp,   &cli_mv,
+    &cli_rm,    &cli_rsync,   &cli_signurl, &cli_manifest, &cli_tar,     &cli_ckpt, &cli_cache,
+    &cli_bench, &cli_emulate, &cli_doctor,  &cli_top,      &cli_explain,
 };
 
 static int print_usage(FILE *stream, int status)

@@ -3,22 +3,16 @@
  *
  * A sample is all accounts of a moment. What a loop did in a second is the difference between two
  * of them; one that was not in the first began since then. */
-#include "cli/cli.h"
+#include "cli/live.h"
 #include "gcs/host/account.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <time.h>
-#include <unistd.h>
-
-enum { OPTION_ONCE = 1000, OPTION_JSON, OPTION_INTERVAL };
 
 /* An account that was not told for so long is of a loop without requests, or of a stopped one. */
 #define IDLE_NS RG_NS_PER_S
-#define INTERVAL_MAX_S 3600.0
 
 struct sample {
     uint64_t taken_ns;
@@ -34,8 +28,7 @@ struct line {
 };
 
 struct top {
-    bool once, json;
-    double interval_s;
+    struct live live;
     const char *folder;
     struct sample *now, *before;
     struct line lines[RG_HOST_PLACES];
@@ -164,51 +157,35 @@ static void lines_make(struct top *top)
     qsort(top->lines, top->line_count, sizeof(top->lines[0]), line_compare);
 }
 
-/* What fits on the terminal, below which the cursor stays; elsewhere everything. */
-struct screen {
-    int width;
-    uint32_t lines;
-};
-
-static struct screen screen_of(const struct top *top)
-{
-    struct winsize size;
-    bool is_redrawn = !top->once && isatty(STDOUT_FILENO);
-    bool is_known = is_redrawn && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0;
-    return (struct screen){
-        .width = is_known && size.ws_col > 0 ? size.ws_col : INT32_MAX,
-        .lines = is_known && size.ws_row > 2 ? size.ws_row - 2u : UINT32_MAX,
-    };
-}
-
-static void line_print(const struct line *line, int width)
+static void line_print(FILE *out, const struct line *line)
 {
     const struct rg_account *sum = &line->sum;
-    char limit[24] = "-", text[1024];
+    char limit[24] = "-";
     if (sum->rate_mhz > 0) {
         snprintf(limit, sizeof(limit), "%.1f/s", (double)sum->rate_mhz / 1000);
     }
-    snprintf(text, sizeof(text),
-             "%7" PRIu32 "  %-15s  %8.1f  %8.1f  %5" PRIu32 "  %5" PRIu32
-             "  %7.1f  %7.1f  %7" PRIu64 "  %8s  %s",
-             sum->pid, sum->command, line->requests_per_s, line->bytes_per_s / 1e6, sum->in_flight,
-             sum->waiting, sum->p50_us / 1e3, sum->p99_us / 1e3, sum->retries, limit, sum->bucket);
-    printf("%.*s\n", width, text);
+    fprintf(out,
+            "%7" PRIu32 "  %-15s  %8.1f  %8.1f  %5" PRIu32 "  %5" PRIu32 "  %7.1f  %7.1f  %7" PRIu64
+            "  %8s  %s\n",
+            sum->pid, sum->command, line->requests_per_s, line->bytes_per_s / 1e6, sum->in_flight,
+            sum->waiting, sum->p50_us / 1e3, sum->p99_us / 1e3, sum->retries, limit, sum->bucket);
 }
 
 static void table_print(const struct top *top)
 {
-    struct screen screen = screen_of(top);
-    char text[128];
-    if (!top->once && isatty(STDOUT_FILENO)) {
-        printf("\033[H\033[J");
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    if (out == NULL) {
+        return;
     }
-    snprintf(text, sizeof(text), "%7s  %-15s  %8s  %8s  %5s  %5s  %7s  %7s  %7s  %8s  %s", "PID",
-             "PROGRAM", "REQ/S", "MB/S", "OUT", "WAIT", "P50 MS", "P99 MS", "RETRIES", "LIMIT",
-             "BUCKET");
-    printf("%.*s\n", screen.width, text);
-    for (uint32_t i = 0; i < RG_MIN(top->line_count, screen.lines); i++) {
-        line_print(&top->lines[i], screen.width);
+    fprintf(out, "%7s  %-15s  %8s  %8s  %5s  %5s  %7s  %7s  %7s  %8s  %s\n", "PID", "PROGRAM",
+            "REQ/S", "MB/S", "OUT", "WAIT", "P50 MS", "P99 MS", "RETRIES", "LIMIT", "BUCKET");
+    for (uint32_t i = 0; i < top->line_count; i++) {
+        line_print(out, &top->lines[i]);
+    }
+    if (fclose(out) == 0) {
+        live_print(&top->live, text);
     }
 }
 
@@ -236,26 +213,17 @@ static void json_print(const struct top *top)
 
 static void lines_print(const struct top *top)
 {
-    if (top->json) {
+    if (top->live.json) {
         json_print(top);
     } else {
         table_print(top);
     }
 }
 
-/* A signal ends it. */
-static void pause_for(double seconds)
-{
-    struct timespec left = {.tv_sec = (time_t)seconds,
-                            .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
-    while (nanosleep(&left, &left) < 0 && !cli_interrupted()) {
-    }
-}
-
 /* One table. The one before it was `interval_s` ago. */
 static int look(struct top *top)
 {
-    pause_for(top->interval_s);
+    live_pause(top->live.interval_s);
     int status = cli_interrupted() ? CLI_DONE : sample_take(top, top->now);
     if (status != CLI_DONE || cli_interrupted()) {
         return status;
@@ -274,7 +242,7 @@ static int watch(struct top *top)
     int status = sample_take(top, top->before);
     do {
         status = status == CLI_DONE ? look(top) : status;
-    } while (status == CLI_DONE && !top->once && !cli_interrupted());
+    } while (status == CLI_DONE && !top->live.once && !cli_interrupted());
     return status;
 }
 
@@ -286,6 +254,7 @@ static int top_start(struct top *top)
         lines_print(top);
         return cli_output_end(CLI_DONE);
     }
+    live_note_others(top->folder);
     top->now = calloc(1, sizeof(*top->now));
     top->before = calloc(1, sizeof(*top->before));
     int status =
@@ -297,28 +266,26 @@ static int top_start(struct top *top)
 
 static int top_run(int argc, char **argv)
 {
-    static const struct option options[] = {{"once", no_argument, NULL, OPTION_ONCE},
-                                            {"json", no_argument, NULL, OPTION_JSON},
-                                            {"interval", required_argument, NULL, OPTION_INTERVAL},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {0}};
-    static struct top top = {.interval_s = 1};
+    static const struct option options[] = {
+        {"once", no_argument, NULL, LIVE_OPTION_ONCE},
+        {"json", no_argument, NULL, LIVE_OPTION_JSON},
+        {"interval", required_argument, NULL, LIVE_OPTION_INTERVAL},
+        {"help", no_argument, NULL, 'h'},
+        {0},
+    };
+    static struct top top = {.live.interval_s = 1};
     int option;
     while ((option = cli_getopt(argc, argv, ":h", options)) != -1) {
-        if (option == OPTION_INTERVAL) {
-            if (!cli_parse_double("--interval", optarg, 0.1, &top.interval_s)) {
-                return CLI_USAGE;
-            }
-        } else if (option == OPTION_ONCE || option == OPTION_JSON) {
-            top.once |= option == OPTION_ONCE;
-            top.json |= option == OPTION_JSON;
-        } else {
+        if (option == 'h' || option == '?') {
             return option == 'h' ? cli_help() : CLI_USAGE;
         }
+        int status = live_option_read(&top.live, option);
+        if (status != CLI_DONE) {
+            return status;
+        }
     }
-    if (optind < argc || top.interval_s > INTERVAL_MAX_S) {
-        return optind < argc ? cli_usage("takes no arguments, got \"%s\"", argv[optind])
-                             : cli_usage("--interval is at most %.0f seconds", INTERVAL_MAX_S);
+    if (optind < argc) {
+        return cli_usage("takes no arguments, got \"%s\"", argv[optind]);
     }
     return top_start(&top);
 }

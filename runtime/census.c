@@ -59,8 +59,8 @@ void rg_census_leave(struct rg_loop *loop)
     census_end();
 }
 
-/* What its thread has used so far; 0: the thread does not run. */
-static uint64_t cpu_now_ns(const struct rg_loop *loop)
+/* 0: the thread does not run. */
+uint64_t rg_census_loop_cpu(const struct rg_loop *loop)
 {
     struct timespec used;
     clockid_t clock = atomic_load(&loop->cpu_clock);
@@ -72,7 +72,7 @@ static uint64_t cpu_now_ns(const struct rg_loop *loop)
  * said is added only if the loop had not counted when it was merged: never both, never neither. */
 static void merge_with_cpu(struct rg_metrics *metrics, const struct rg_loop *loop)
 {
-    uint64_t before_ns = rg_metric_load(&metrics->loop_cpu), cpu_ns = cpu_now_ns(loop);
+    uint64_t before_ns = rg_metric_load(&metrics->loop_cpu), cpu_ns = rg_census_loop_cpu(loop);
     rg_metrics_merge(metrics, &loop->metrics);
     if (rg_metric_load(&metrics->loop_cpu) == before_ns) {
         rg_metric_add(&metrics->loop_cpu, cpu_ns);

@@ -13,6 +13,9 @@ void rg_census_enter(struct rg_loop *loop);
 /* Before it is destroyed. Harmless for a loop that never entered. */
 void rg_census_leave(struct rg_loop *loop);
 
+/* CPU time that the thread of a loop has used so far, while it runs. Any thread. */
+uint64_t rg_census_loop_cpu(const struct rg_loop *loop);
+
 /* Adds what one loop has counted, and what it has now, to `metrics`. */
 void rg_census_add_loop(const struct rg_loop *loop, struct rg_metrics *metrics);
 /* The same of all loops of the process. */

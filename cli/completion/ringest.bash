@@ -48,7 +48,7 @@ _ringest() {
         connect_to connections first_byte_timeout hedge_size hedges_per_1000 hedging idle_timeout job_processes
         local_address local_device memory numa prewarm proxy ramp reads_per_s requests scope sharing stall_timeout threads
         user_agent user_project writes_per_s'
-    local commands='ls stat du hash cat cp mv rm signurl rsync manifest tar ckpt cache bench emulate doctor top'
+    local commands='ls stat du hash cat cp mv rm signurl rsync manifest tar ckpt cache bench emulate doctor top explain'
     if [ "$cword" -eq 1 ]; then
         mapfile -t COMPREPLY < <(compgen -W "$commands --help --version" -- "$cur")
         return
@@ -107,6 +107,7 @@ _ringest() {
         options='--listen --root --synthetic --bucket --strict-buckets --plain --tls-dir --latency-ms --conn-mbps --rate-limit --threads --help'
         ;;
     top) options='--interval --once --json --help' ;;
+    explain) options='--steps --seconds --interval --once --json --help' ;;
     doctor) options="--bucket --online --json $common" ;;
     mv) options="--no-clobber --dry-run --content-type --concurrency --include --exclude --literal --json $common" ;;
     rsync) options="--recursive --delete --dry-run --content-type --concurrency --follow-symlinks --include --exclude --json $common" ;;

@@ -19,6 +19,7 @@ complete -c ringest -n __fish_use_subcommand -a cache -d 'fill a cache of object
 complete -c ringest -n __fish_use_subcommand -a bench -d 'time requests'
 complete -c ringest -n __fish_use_subcommand -a emulate -d 'serve buckets as Cloud Storage would'
 complete -c ringest -n __fish_use_subcommand -a top -d 'show what processes of this user on this host do'
+complete -c ringest -n __fish_use_subcommand -a explain -d 'say why the steps of loops over datasets are slow'
 complete -c ringest -n __fish_use_subcommand -a doctor -d 'check this machine, the credentials and the server'
 
 complete -c ringest -n '__fish_seen_subcommand_from ls' -s l -l long -d 'size, time of change and generation'
@@ -339,3 +340,9 @@ complete -c ringest -n '__fish_seen_subcommand_from top' -l interval -x -d 'seco
 complete -c ringest -n '__fish_seen_subcommand_from top' -l once -d 'one table, and end'
 complete -c ringest -n '__fish_seen_subcommand_from top' -l json -d 'one JSON object for each table'
 complete -c ringest -n '__fish_seen_subcommand_from top' -s h -l help -d 'help'
+complete -c ringest -n '__fish_seen_subcommand_from explain' -l steps -x -d 'of the last so many steps'
+complete -c ringest -n '__fish_seen_subcommand_from explain' -l seconds -x -d 'of the last so many seconds'
+complete -c ringest -n '__fish_seen_subcommand_from explain' -l interval -x -d 'seconds between two looks'
+complete -c ringest -n '__fish_seen_subcommand_from explain' -l once -d 'one look, and end'
+complete -c ringest -n '__fish_seen_subcommand_from explain' -l json -d 'one JSON object for each look'
+complete -c ringest -n '__fish_seen_subcommand_from explain' -s h -l help -d 'help'

@@ -67,7 +67,7 @@ struct rg_peer {
 
 /* A file of this version has records that mean this. Another layout, or another meaning, is another
  * version, since processes of several builds meet. */
-static_assert(RG_HOST_VERSION == 3 && sizeof(struct rg_peer) == 152, "a layout has a version");
+static_assert(RG_HOST_VERSION == 4 && sizeof(struct rg_peer) == 152, "a layout has a version");
 
 struct rg_peers {
     struct rg_host_region region; /* closed: alone */

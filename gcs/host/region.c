@@ -20,6 +20,8 @@
 
 /* Another may remove the file between the two steps of opening it. */
 #define TRIES_MAX 10
+/* Later versions that are looked for. */
+#define OTHERS_MAX 16
 /* Locks lie behind the file: a byte that is locked need not exist. */
 #define LOCKS_OFFSET (INT64_C(1) << 48)
 
@@ -152,8 +154,8 @@ static int folder_check(struct opening *opening, int fd)
     return 0;
 }
 
-/* A nameless file with all its memory, since a hole in it could not be filled when that is used
- * up. */
+/* A nameless file with its memory, since a hole in it could not be filled when that is used up: but
+ * for what is told to people, which may be left out. */
 static int file_fill(struct opening *opening, int fd)
 {
     int rc = folder_check(opening, fd);
@@ -161,7 +163,8 @@ static int file_fill(struct opening *opening, int fd)
         return rc;
     }
     /* Against a umask that takes from the owner. */
-    if (fchmod(fd, 0600) < 0 || fallocate(fd, 0, 0, RG_HOST_REGION_SIZE) < 0) {
+    if (fchmod(fd, 0600) < 0 || fallocate(fd, 0, 0, RG_HOST_TAKEN_SIZE) < 0 ||
+        ftruncate(fd, RG_HOST_REGION_SIZE) < 0) {
         return fail_system(opening, errno, "made");
     }
     ssize_t size = pwrite(fd, &header_wanted, sizeof(header_wanted), 0);
@@ -366,6 +369,13 @@ int rg_host_region_write(const struct rg_host_region *region, uint64_t offset, c
     return put == (ssize_t)size ? 0 : put < 0 ? -errno : -EIO;
 }
 
+void rg_host_region_empty(const struct rg_host_region *region, uint64_t offset, size_t size)
+{
+    RG_ASSERT(is_inside(offset, size));
+    int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+    (void)fallocate(region->fd, mode, (off_t)offset, (off_t)size);
+}
+
 int rg_host_region_lock(const struct rg_host_region *region, uint64_t number)
 {
     if (locks_change(region, F_WRLCK, number, 1) == 0) {
@@ -389,4 +399,26 @@ bool rg_host_region_is_locked(const struct rg_host_region *region, uint64_t numb
         .l_len = 1,
     };
     return fcntl(region->fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+/* Somebody has a lock of the file of that name. */
+static bool is_used(const char *path)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    int fd = fd_open(path, O_NOFOLLOW | O_NONBLOCK);
+    bool is_locked = fd >= 0 && fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+    rg_fd_drop(fd);
+    return is_locked;
+}
+
+uint32_t rg_host_other_version(const char *folder)
+{
+    for (uint32_t version = RG_HOST_VERSION + OTHERS_MAX; version > 0; version--) {
+        char path[RG_HOST_PATH_SIZE_MAX];
+        (void)path_write(folder, version, path, sizeof(path));
+        if (version != RG_HOST_VERSION && is_used(path)) {
+            return version;
+        }
+    }
+    return 0;
 }

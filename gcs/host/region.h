@@ -4,8 +4,8 @@
  *
  * The file is FOLDER/ringest-UID-vVERSION with mode 0600, made under no name and given its name
  * when it is whole. So nobody sees half of one, and nothing is left behind by whoever is killed
- * before. All its memory is taken then. It is read and written by system calls, not mapped: what is
- * wrong with it is an error of a call and never a signal.
+ * before. Its memory is taken then, but for that of gcs/host/told.h. It is read and written by
+ * system calls, not mapped: what is wrong with it is an error of a call and never a signal.
  *
  * Locks are the kernel's, for an open file (F_OFD_SETLK in fcntl(2)), and nothing of them lies in
  * the file. The kernel gives them up when a process ends in whatever way, and it takes no process
@@ -21,22 +21,27 @@
 #include "runtime/base.h"
 
 /* Of the layout: with it, the name of the file changes. */
-#define RG_HOST_VERSION 3
+#define RG_HOST_VERSION 4
 #define RG_HOST_FORMER_UNUSED_S (24 * 3600)
 #define RG_HOST_FOLDER_DEFAULT "/dev/shm"
-/* The first page says what the file is. Then come the parts of gcs/host/note.h, gcs/host/peers.h
- * and gcs/host/account.h. */
+/* The first page says what the file is. Then come the parts of gcs/host/note.h, gcs/host/peers.h,
+ * gcs/host/account.h and gcs/host/told.h. */
 #define RG_HOST_HEADER_SIZE RG_KIB(4)
 #define RG_HOST_NOTES_SIZE RG_KIB(128)
 #define RG_HOST_PEERS_SIZE RG_KIB(128)
 #define RG_HOST_ACCOUNTS_SIZE RG_KIB(256)
-#define RG_HOST_REGION_SIZE                                                                        \
+#define RG_HOST_TOLD_SIZE RG_MIB(4)
+#define RG_HOST_TAKEN_SIZE                                                                         \
     (RG_HOST_HEADER_SIZE + RG_HOST_NOTES_SIZE + RG_HOST_PEERS_SIZE + RG_HOST_ACCOUNTS_SIZE)
+#define RG_HOST_REGION_SIZE (RG_HOST_TAKEN_SIZE + RG_HOST_TOLD_SIZE)
 #define RG_HOST_PATH_SIZE_MAX 256
-/* In each of the last two parts: a loop has the same place in both, for each of its buckets. */
+/* Of peers, and of accounts: an event loop has the same place in both, for each of its buckets. */
 #define RG_HOST_PLACES 512
-/* The lock of place 0; behind those of notes. */
+/* Of loops over datasets. */
+#define RG_HOST_TOLD_PLACES 256
+/* The locks of places 0; behind those of notes. */
 #define RG_HOST_PLACE_LOCKS (UINT64_C(1) << 40)
+#define RG_HOST_TOLD_LOCKS (UINT64_C(1) << 41)
 
 struct rg_host_region {
     int fd; /* -1: closed */
@@ -68,11 +73,18 @@ int rg_host_region_read(const struct rg_host_region *region, uint64_t offset, vo
 int rg_host_region_write(const struct rg_host_region *region, uint64_t offset, const void *data,
                          size_t size);
 
+/* Zeroes it and gives its memory back, as far as that can be done. */
+void rg_host_region_empty(const struct rg_host_region *region, uint64_t offset, size_t size);
+
 /* Takes the lock of that number, below 2^48, without waiting. 0; -EAGAIN: another has it; or why
  * locks cannot be had. */
 int rg_host_region_lock(const struct rg_host_region *region, uint64_t number);
 void rg_host_region_unlock(const struct rg_host_region *region, uint64_t number);
 /* Whether another opening has it. */
 bool rg_host_region_is_locked(const struct rg_host_region *region, uint64_t number);
+
+/* The version of other builds of ringest by which processes of this user share now, of which this
+ * one sees nothing; 0: there are none. */
+uint32_t rg_host_other_version(const char *folder);
 
 #endif

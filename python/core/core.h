@@ -429,7 +429,7 @@ void core_objects_describe(PyObject *objects, struct rg_reader_options *options)
  * signal handler. */
 int core_reader_hand_out(PyObject *reader);
 /* What becomes of a value: the caller has asked for it, an event loop waits for it, it goes out, or
- * there is none. For Reader.steps. */
+ * there is none. For Reader.explain. */
 enum core_reader_step {
     CORE_READER_ASKED,
     CORE_READER_SLEEPS,

@@ -123,31 +123,14 @@ static int interpreter_check(void)
     return 0;
 }
 
-/* The names of what Reader.steps divides sleeps by. */
-static int stages_add(PyObject *module)
-{
-    PyObject *stages = PyTuple_New(RG_STAGE_COUNT);
-    for (Py_ssize_t i = 0; stages != NULL && i < RG_STAGE_COUNT; i++) {
-        PyObject *name = PyUnicode_FromString(rg_stage_name((enum rg_stage)i));
-        if (name == NULL || PyTuple_SetItem(stages, i, name) < 0) {
-            Py_CLEAR(stages);
-        }
-    }
-    int rc = stages != NULL ? PyModule_AddObjectRef(module, "stages", stages) : -1;
-    Py_XDECREF(stages);
-    return rc;
-}
-
 static int module_fill(PyObject *module)
 {
     static int (*const parts[])(PyObject * module) = {
-        core_error_register,     core_buffer_register,
-        core_item_register,      core_client_register,
-        core_many_register,      core_queue_register,
-        core_objects_register,   core_reader_register,
-        core_writer_register,    core_object_reader_register,
-        core_iteration_register, core_awaited_register,
-        core_tar_register,       stages_add,
+        core_error_register,         core_buffer_register,    core_item_register,
+        core_client_register,        core_many_register,      core_queue_register,
+        core_objects_register,       core_reader_register,    core_writer_register,
+        core_object_reader_register, core_iteration_register, core_awaited_register,
+        core_tar_register,
     };
     static bool is_watched;
     int rc = interpreter_check();

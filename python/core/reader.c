@@ -8,7 +8,8 @@
  * A reader that was started has a queue, whose descriptor wakes an event loop. A list that is not
  * complete yet stays here, so that whoever waits for it may give that up and come again. */
 #include "core.h"
-#include "steps.h"
+#include "dataset/causes.h"
+#include "dataset/steps.h"
 
 #include <errno.h>
 #include <string.h>
@@ -45,7 +46,8 @@ struct reader {
     PyObject *part;               /* a list that is not complete; NULL: there is none */
     struct core_watch watch;      /* since that list was begun */
     bool is_over;                 /* the queue has said so */
-    struct core_steps steps;      /* of the Iteration over it */
+    struct rg_steps steps;        /* of the Iteration over it */
+    struct rg_steps_name name;    /* of these: the numbers */
 };
 
 static struct reader *of(PyObject *object)
@@ -130,7 +132,7 @@ static void reader_dealloc(PyObject *object)
     reader_end(self);
     rg_tar_cursor_close(self->cursor);
     PyMem_Free(self->indices);
-    core_steps_fini(&self->steps);
+    rg_steps_fini(&self->steps);
     Py_XDECREF(self->objects);
     Py_XDECREF(self->base);
     Py_XDECREF(self->last_state);
@@ -231,6 +233,12 @@ static int reader_open(struct reader *self, PyObject *client, PyObject *objects,
         return -1;
     }
     self->reader = reader;
+    self->name = (struct rg_steps_name){
+        .rank = options->rank,
+        .world_size = options->world_size,
+        .worker = options->worker,
+        .worker_count = options->worker_count,
+    };
     core_use_open(&self->use, self->session, "reader", NULL, true);
     self->objects = Py_NewRef(objects);
     return base_keep(self);
@@ -375,6 +383,7 @@ static int samples_wait(struct reader *self, struct rg_sample *samples, uint32_t
             core_errno_raise(count, "reading the next samples");
             return -1;
         }
+        rg_steps_wait(&self->steps, self->reader);
         if (core_watch_go_on(&watch, &self->use) < 0) {
             return -1;
         }
@@ -707,21 +716,66 @@ void core_reader_step(PyObject *object, enum core_reader_step step)
     struct reader *self = of(object);
     struct rg_reader *reader = core_use_is_half_done(&self->use) ? NULL : self->reader;
     if (step == CORE_READER_ASKED) {
-        core_steps_enter(&self->steps, reader);
+        rg_steps_enter(&self->steps, reader);
     } else if (step == CORE_READER_SLEEPS) {
-        core_steps_sleep(&self->steps, reader);
+        rg_steps_sleep(&self->steps, reader);
     } else {
-        core_steps_leave(&self->steps, reader, step == CORE_READER_GIVES);
+        rg_steps_leave(&self->steps, reader, step == CORE_READER_GIVES);
     }
 }
 
-static PyObject *reader_steps(PyObject *object, PyObject *number)
+static PyObject *reader_introduce(PyObject *object, PyObject *args)
 {
     CORE_ENTER();
+    struct reader *self = of(object);
+    struct rg_steps_name name = self->name;
+    if (!PyArg_ParseTuple(args, "sss:introduce", &name.dataset, &name.source, &name.ahead) ||
+        !core_use_begin(&self->use)) {
+        return NULL;
+    }
+    bool is_new = self->steps.told == NULL && self->reader != NULL;
+    if (is_new && rg_steps_name(&self->steps, self->session->client, &name) < 0) {
+        return reader_finish(self, PyErr_NoMemory());
+    }
+    return reader_finish(self, Py_NewRef(Py_None));
+}
+
+static PyObject *parts_dict(const struct rg_causes *causes)
+{
+    PyObject *parts = PyDict_New();
+    for (unsigned i = 0; i < RG_CAUSE_COUNT && parts != NULL; i++) {
+        unsigned cause = (i + 1) % RG_CAUSE_COUNT; /* what is not known comes last */
+        PyObject *seconds = PyFloat_FromDouble(causes->parts[cause]);
+        if (seconds == NULL || PyDict_SetItemString(parts, rg_cause_name(cause), seconds) < 0) {
+            Py_CLEAR(parts);
+        }
+        Py_XDECREF(seconds);
+    }
+    return parts;
+}
+
+static PyObject *reader_explain(PyObject *object, PyObject *args)
+{
+    CORE_ENTER();
+    struct reader *self = of(object);
+    PyObject *number;
+    const char *ahead;
     uint64_t max = 0;
-    return core_number(number, "steps", 1, UINT64_MAX, &max)
-               ? core_steps_sum(&of(object)->steps, max)
-               : NULL;
+    if (!PyArg_ParseTuple(args, "Os:explain", &number, &ahead) ||
+        !core_number(number, "steps", 1, UINT64_MAX, &max)) {
+        return NULL;
+    }
+    struct rg_reader *reader = core_use_is_half_done(&self->use) ? NULL : self->reader;
+    struct rg_told_step sum = rg_steps_sum(&self->steps, max);
+    struct rg_causes causes = rg_causes_find(&sum, rg_steps_busy(&self->steps, reader));
+    char advice[RG_CAUSES_ADVICE_MAX], text[RG_CAUSES_TEXT_MAX];
+    rg_causes_advise(&causes, ahead, advice);
+    rg_causes_write(&causes, text);
+    PyObject *parts = parts_dict(&causes);
+    return parts == NULL ? NULL
+                         : Py_BuildValue("(KddNddss)", (unsigned long long)causes.steps,
+                                         causes.consumer, causes.wait, parts, causes.busy,
+                                         rg_causes_attributed(&causes), advice, text);
 }
 
 static PyObject *reader_get_number(PyObject *object, void *closure)
@@ -767,9 +821,13 @@ static PyMethodDef reader_methods[] = {
      "The next value of the Iteration consumes nothing: this tuple is told when it goes out."},
     {"state", reader_state, METH_NOARGS,
      "What was consumed, as bytes to go on with; also when it is closed."},
-    {"steps", reader_steps, METH_O,
-     "steps(n) -> (steps, ns of the caller's, ns inside, (ns asleep for each of stages, ...)) of "
-     "the last n values of its Iteration, or fewer"},
+    {"introduce", reader_introduce, METH_VARARGS,
+     "introduce(dataset, source, ahead): tells other processes of the user of its steps, under "
+     "these names"},
+    {"explain", reader_explain, METH_VARARGS,
+     "explain(n, ahead) -> (steps, seconds of the loop, seconds of waiting, these by cause, which "
+     "part of a CPU each event loop has used, which part of the wait has a known cause, advice, "
+     "all of that as a text) of the last n values of its Iteration, or fewer"},
     {"close", reader_close, METH_NOARGS,
      "Ends it; what is in flight is dropped. A call that another thread is in fails."},
     {0},

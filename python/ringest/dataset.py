@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ringest import _core, _progress
 from ringest._core import Item
 from ringest._epochs import Beginning, Epochs
-from ringest._explain import Cpu, Explanation, explain
+from ringest._explain import Explanation, explain
 from ringest._numbers import flag, whole
 from ringest._samples import OnError, Samples, TransformError, check_on_error, check_transform
 from ringest._source import Manifest, ObjectSource, ObjectView
@@ -284,7 +284,6 @@ class IterableDataset(WorkerReady, IterableBase):
         self._epochs = Epochs()
         self._place: _core.Reader | Place | Told | None = None  # what state_dict() tells
         self._reader: _core.Reader | None = None  # of the last iteration
-        self._cpu = Cpu(0, 0, 0)  # when that began
         self._samples: Samples | None = None  # of the last iteration
         register(self)
 
@@ -333,16 +332,15 @@ class IterableDataset(WorkerReady, IterableBase):
 
         The causes are those of all gets of the client meanwhile: a sleep of the loop is divided as gets divide their
         time among stages. Any thread. In a loop over a DataLoader with workers it is the workers that wait: call it
-        there, of get_worker_info().dataset. RuntimeError: this process has made no step yet."""
+        there, of get_worker_info().dataset. `ringest explain` says the same of loops that run, from outside. RuntimeError: this process has made no step yet."""
         count = whole(steps, "steps", 1, _EPOCHS_MAX - 1)
-        sums = self._reader.steps(count) if self._reader is not None else None
-        if sums is None or sums[0] == 0:
+        found = explain(self._reader, count, self._ahead()) if self._reader is not None else None
+        if found is None or found.steps == 0:
             raise RuntimeError(
                 "there is no step to explain: this process has taken nothing from the dataset yet; in a loop over a "
                 "DataLoader with workers, they do"
             )
-        client = self._source.client
-        return explain(sums, self._cpu.busy(Cpu.of(client)), self._ahead())
+        return found
 
     def _ahead(self) -> str:
         """The option that limits what is read ahead."""
@@ -409,7 +407,8 @@ class IterableDataset(WorkerReady, IterableBase):
         except BaseException:
             self._epochs.undo(beginning)
             raise
-        self._reader, self._cpu = reader, Cpu.of(self._source.client)
+        reader.introduce(type(self).__name__, self._source.what, self._ahead())
+        self._reader = reader
         samples, self._place = self._begin_samples(reader, beginning)
         self._samples = samples
         return reader, samples, beginning.epoch

@@ -69,6 +69,7 @@ OPTIONS = {
     ),
     "doctor": CONNECTION + ("--bucket", "--online", "--json"),
     "top": ("--interval", "--once", "--json"),
+    "explain": ("--steps", "--seconds", "--interval", "--once", "--json"),
 }
 PLACE = ("--endpoint", "http://127.0.0.1:9")
 

@@ -63,7 +63,7 @@ READS = """
     torch_checkpointing.Storage.stream_read torch_checkpointing.StorageConfig.create_storage
     parquet.ParquetDataset parquet.ParquetSource tar.Shard tar.TarDataset tar.TarMapDataset tar.TarSource tar.expand_braces
     webdataset.register
-    ringest-cat ringest-doctor ringest-du ringest-hash ringest-ls ringest-signurl ringest-stat ringest-top ringest-emulate
+    ringest-cat ringest-doctor ringest-du ringest-hash ringest-ls ringest-signurl ringest-stat ringest-top ringest-explain ringest-emulate
 """.split()
 
 # What writes or removes, and is not in the table.

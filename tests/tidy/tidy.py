@@ -34,12 +34,23 @@ LAYERS = {
         "cache/folder.h",
         "cache/memory_table.h",
         "cli",
+        "dataset/causes.h",
         "emulator",
         "gcs/credentials/sign_url.h",
         "gcs/host/account.h",
+        "gcs/host/region.h",
+        "gcs/host/told.h",
     }
     | {f"runtime/{name}.h" for name in ("base", "log", "new_file", "thread", "uri")},
-    "python": {"core.h", "steps.h", "gcs/credentials/sign.h", "gcs/wire/checksum.h", "runtime/base.h", "runtime/uri.h"},
+    "python": {
+        "core.h",
+        "dataset/causes.h",
+        "dataset/steps.h",
+        "gcs/credentials/sign.h",
+        "gcs/wire/checksum.h",
+        "runtime/base.h",
+        "runtime/uri.h",
+    },
 }
 
 # What a folder of a layer may include of the layer's other folders: a declared order, lowest first. What

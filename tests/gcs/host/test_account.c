@@ -119,9 +119,8 @@ static void test_what_somebody_else_wrote_is_no_account(void)
     RG_CHECK_EQ(look(&c).count, 0);
     uint64_t damage = 99;
     (void)tell(&peers, record, 1);
-    RG_CHECK_EQ(rg_host_region_write(&peers.region,
-                                     RG_HOST_REGION_SIZE - RG_HOST_ACCOUNTS_SIZE + 32, &damage,
-                                     sizeof(damage)),
+    RG_CHECK_EQ(rg_host_region_write(&peers.region, RG_HOST_TAKEN_SIZE - RG_HOST_ACCOUNTS_SIZE + 32,
+                                     &damage, sizeof(damage)),
                 0);
     RG_CHECK_EQ(look(&c).count, 0);
     rg_peers_close(&peers);

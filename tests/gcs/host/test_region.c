@@ -24,7 +24,7 @@ static void test_it_is_made_once_with_all_its_memory(void)
     RG_CHECK_EQ(stat(c.path, &status), 0);
     RG_CHECK_EQ(status.st_mode, S_IFREG | 0600);
     RG_CHECK_EQ(status.st_size, RG_HOST_REGION_SIZE);
-    RG_CHECK_EQ(status.st_blocks * 512, RG_HOST_REGION_SIZE);
+    RG_CHECK_EQ(status.st_blocks * 512, RG_HOST_TAKEN_SIZE);
     char text[4] = "abc", back[4];
     RG_CHECK_EQ(rg_host_region_write(&one, RG_HOST_REGION_SIZE - 4, text, 4), 0);
     RG_CHECK_EQ(rg_host_region_read(&two, RG_HOST_REGION_SIZE - 4, back, 4), 0);
@@ -375,6 +375,28 @@ static void test_files_of_earlier_versions_are_removed(void)
     region_case_close(&c);
 }
 
+static void test_processes_of_other_versions_are_noticed(void)
+{
+    struct region_case c;
+    char path[RG_HOST_PATH_SIZE_MAX];
+    region_case_open(&c);
+    const uint32_t versions[] = {1, RG_HOST_VERSION - 1, RG_HOST_VERSION + 1};
+    struct rg_host_region own = region_case_get(&c);
+    RG_CHECK_EQ(rg_host_region_lock(&own, 7), 0);
+    for (unsigned i = 0; i < RG_ARRAY_LEN(versions); i++) {
+        int fd = former_make(&c, versions[i], path, sizeof(path));
+        RG_CHECK_EQ(rg_host_other_version(c.folder), 0);
+        struct rg_host_region former = {.fd = fd};
+        RG_CHECK_EQ(rg_host_region_lock(&former, RG_HOST_PLACE_LOCKS + 3), 0);
+        RG_CHECK_EQ(rg_host_other_version(c.folder), versions[i]);
+        close(fd);
+        unlink(path);
+    }
+    RG_CHECK_EQ(rg_host_other_version(c.folder), 0);
+    rg_host_region_close(&own);
+    region_case_close(&c);
+}
+
 /* What `spoil` does to it makes it another's, or one that is used. */
 static void former_spoil(int fd, const char *path, unsigned how, char *other)
 {
@@ -448,6 +470,7 @@ int main(int argc, char **argv)
         RG_TEST(test_what_the_environment_chooses),
         RG_TEST(test_a_full_folder),
         RG_TEST(test_files_of_earlier_versions_are_removed),
+        RG_TEST(test_processes_of_other_versions_are_noticed),
         RG_TEST(test_a_file_that_is_not_ours_or_is_used_stays),
         RG_TEST(test_a_region_that_is_removed),
         RG_TEST(test_locks_keep_openings_apart),
