@@ -14,11 +14,14 @@
 #include <unistd.h>
 
 /* 256 KiB of slots. */
-#define LINES_INITIAL 4096
-/* Fuller than this, and keys begin to find no place in either of their lines. */
-#define LOAD_MAX_PERCENT 82
-/* Keys that were put in, after which the load is known. */
-#define SAMPLES_MAX 4096
+#define LINES_INITIAL 128
+/* Fuller than this, and keys begin to find no place in their line. */
+#define LOAD_MAX_PERCENT 78
+/* One in so many lines that something was put into is counted, and after so many slots the load is
+ * known. */
+#define SAMPLED_PART 8
+#define SAMPLED_MIN 4096
+#define SAMPLED_MAX 32768
 /* Number 0 is no segment's: its lock is that of the table. */
 #define LOCK_TABLE 0
 
@@ -29,7 +32,7 @@ struct slot {
 #define CHECK_BITS 11
 #define SIZE_BITS 15
 #define PLACE_BITS 22
-static_assert(sizeof(struct slot) * RG_CACHE_LINE_SLOTS == RG_CACHE_LINE_SIZE, "a cache line");
+static_assert(sizeof(struct slot) * RG_CACHE_LINE_SLOTS == RG_CACHE_LINE_SIZE, "a whole line");
 static_assert(RG_CACHE_RECORD_SIZE_MAX / RG_CACHE_UNIT < 1 << SIZE_BITS, "a size fits");
 static_assert((RG_CACHE_SEGMENT_SIZE_MAX + RG_MIB(8)) / RG_CACHE_UNIT <= 1 << PLACE_BITS,
               "a place fits, also in the last batch");
@@ -44,7 +47,7 @@ struct rg_cache_index {
     /* Units of each number's segment, and above them 32 bits of its nonce; any thread. */
     _Atomic uint64_t *forgotten;
     /* The thread's. */
-    uint64_t sampled, sampled_used, load_percent;
+    uint64_t inserted, sampled, sampled_used, load_percent;
 };
 
 static uint64_t mix(uint64_t value)
@@ -54,14 +57,9 @@ static uint64_t mix(uint64_t value)
     return value ^ (value >> 31);
 }
 
-/* The two lines of a hash among that many. */
-static void lines_of(uint64_t hash, uint64_t lines, uint64_t out[2])
+static uint64_t line_of(uint64_t hash, uint64_t lines)
 {
-    out[0] = (uint64_t)(((__uint128_t)hash * lines) >> 64);
-    out[1] = (uint64_t)(((__uint128_t)mix(hash) * lines) >> 64);
-    if (out[1] == out[0]) {
-        out[1] = out[0] + 1 == lines ? 0 : out[0] + 1;
-    }
+    return (uint64_t)(((__uint128_t)hash * lines) >> 64);
 }
 
 static uint64_t slot_check(uint64_t hash, uint64_t word, const struct rg_cache_nonce *nonce)
@@ -167,11 +165,8 @@ static bool line_find(const struct rg_cache_index *index, uint64_t line, uint64_
 bool rg_cache_index_find(struct rg_cache_index *index, uint64_t hash,
                          struct rg_cache_found *out_found)
 {
-    uint64_t lines[2];
     pthread_rwlock_rdlock(&index->lock);
-    lines_of(hash, index->lines, lines);
-    bool found =
-        line_find(index, lines[0], hash, out_found) || line_find(index, lines[1], hash, out_found);
+    bool found = line_find(index, line_of(hash, index->lines), hash, out_found);
     pthread_rwlock_unlock(&index->lock);
     return found;
 }
@@ -197,19 +192,14 @@ static void forgotten_note(struct rg_cache_index *index, uint32_t number, uint32
 void rg_cache_index_forget(struct rg_cache_index *index, uint64_t hash)
 {
     static const struct slot none;
-    uint64_t lines[2];
     struct slot slots[RG_CACHE_LINE_SLOTS];
     pthread_rwlock_rdlock(&index->lock);
-    lines_of(hash, index->lines, lines);
-    for (unsigned i = 0; i < 2 * RG_CACHE_LINE_SLOTS; i++) {
-        unsigned at = i % RG_CACHE_LINE_SLOTS;
-        uint64_t line = lines[i / RG_CACHE_LINE_SLOTS];
-        if (at == 0 && !line_read(index, line, slots)) {
-            break;
-        }
-        if (slots[at].hash == hash) {
-            (void)write_at(index, line_offset(line) + at * sizeof(none), &none, sizeof(none));
-            forgotten_note(index, slot_number(&slots[at]), slot_size(&slots[at]));
+    uint64_t line = line_of(hash, index->lines);
+    bool is_there = line_read(index, line, slots);
+    for (unsigned i = 0; is_there && i < RG_CACHE_LINE_SLOTS; i++) {
+        if (slots[i].hash == hash) {
+            (void)write_at(index, line_offset(line) + i * sizeof(none), &none, sizeof(none));
+            forgotten_note(index, slot_number(&slots[i]), slot_size(&slots[i]));
         }
     }
     pthread_rwlock_unlock(&index->lock);
@@ -222,123 +212,65 @@ uint64_t rg_cache_index_forgotten(const struct rg_cache_index *index, uint32_t n
     return is_its ? (count & UINT32_MAX) * RG_CACHE_UNIT : 0;
 }
 
-/* Slots that lie in the file, or in a larger one that is being made and is mapped. */
-struct view {
-    const struct rg_cache_index *index;
-    struct slot *mapped; /* NULL: in the file */
-    uint64_t lines;
-};
-
-static bool view_read(const struct view *view, uint64_t line, struct slot out[RG_CACHE_LINE_SLOTS])
-{
-    if (view->mapped == NULL) {
-        return line_read(view->index, line, out);
-    }
-    memcpy(out, view->mapped + line * RG_CACHE_LINE_SLOTS, RG_CACHE_LINE_SIZE);
-    return true;
-}
-
-static void view_write(const struct view *view, uint64_t line, unsigned at, const struct slot *slot)
-{
-    if (view->mapped != NULL) {
-        view->mapped[line * RG_CACHE_LINE_SLOTS + at] = *slot;
-        return;
-    }
-    uint64_t offset = line_offset(line) + at * sizeof(*slot);
-    (void)write_at(view->index, offset, slot, sizeof(*slot));
-}
-
 static bool slot_is_used(const struct rg_cache_index *index, const struct slot *slot)
 {
     return slot->hash != 0 && slot_is_of(slot, &index->table[slot_number(slot)]);
 }
 
-/* Both lines of a hash. */
-struct pair {
-    uint64_t lines[2];
-    struct slot slots[2 * RG_CACHE_LINE_SLOTS];
-    bool used[2 * RG_CACHE_LINE_SLOTS];
-    unsigned counts[2];
-};
-
-static bool pair_read(const struct view *view, uint64_t hash, struct pair *out)
+/* Which slot of its line a new key takes: an empty one, else one of a segment that is gone. The
+ * last resort is to put something out. Keys begin to look at places of their own, so that two
+ * processes which fill the same line at the same time seldom take the same slot. */
+static unsigned slot_free(const struct rg_cache_index *index, const struct slot *slots,
+                          uint64_t hash)
 {
-    *out = (struct pair){.counts = {0, 0}};
-    lines_of(hash, view->lines, out->lines);
-    if (!view_read(view, out->lines[0], out->slots) ||
-        !view_read(view, out->lines[1], out->slots + RG_CACHE_LINE_SLOTS)) {
-        return false;
-    }
-    for (unsigned i = 0; i < 2 * RG_CACHE_LINE_SLOTS; i++) {
-        out->used[i] = slot_is_used(view->index, &out->slots[i]);
-        out->counts[i / RG_CACHE_LINE_SLOTS] += out->used[i];
-    }
-    return true;
-}
-
-/* Moves a slot to its other line, if that has room. It is in both for a moment, and never in none.
- */
-static bool slot_move(const struct view *view, uint64_t from, const struct slot *slot)
-{
-    uint64_t lines[2];
-    struct slot slots[RG_CACHE_LINE_SLOTS];
-    lines_of(slot->hash, view->lines, lines);
-    uint64_t to = lines[0] == from ? lines[1] : lines[0];
-    if (!view_read(view, to, slots)) {
-        return false;
+    unsigned begin = (unsigned)(hash % RG_CACHE_LINE_SLOTS);
+    for (unsigned i = 0; i < RG_CACHE_LINE_SLOTS; i++) {
+        unsigned at = (begin + i) % RG_CACHE_LINE_SLOTS;
+        if (slots[at].hash == 0) {
+            return at;
+        }
     }
     for (unsigned i = 0; i < RG_CACHE_LINE_SLOTS; i++) {
-        if (!slot_is_used(view->index, &slots[i])) {
-            view_write(view, to, i, slot);
-            return true;
+        unsigned at = (begin + i) % RG_CACHE_LINE_SLOTS;
+        if (!slot_is_used(index, &slots[at])) {
+            return at;
         }
     }
-    return false;
+    return begin;
 }
 
-/* Which of the eight a slot takes: that of the same key, else one in the emptier line, else one
- * whose owner can move. The last resort is to put something out. */
-static unsigned slot_choose(const struct view *view, const struct pair *pair, uint64_t hash)
+static unsigned slot_choose(const struct rg_cache_index *index, const struct slot *slots,
+                            uint64_t hash)
 {
-    unsigned free[2] = {0, RG_CACHE_LINE_SLOTS};
-    for (unsigned i = 0; i < 2 * RG_CACHE_LINE_SLOTS; i++) {
-        if (pair->used[i] && pair->slots[i].hash == hash) {
-            return i;
-        }
-        free[i / RG_CACHE_LINE_SLOTS] = pair->used[i] ? free[i / RG_CACHE_LINE_SLOTS] : i;
-    }
-    if (pair->counts[0] < RG_CACHE_LINE_SLOTS || pair->counts[1] < RG_CACHE_LINE_SLOTS) {
-        return pair->counts[0] <= pair->counts[1] ? free[0] : free[1];
-    }
-    for (unsigned i = 0; i < 2 * RG_CACHE_LINE_SLOTS; i++) {
-        if (slot_move(view, pair->lines[i / RG_CACHE_LINE_SLOTS], &pair->slots[i])) {
+    for (unsigned i = 0; i < RG_CACHE_LINE_SLOTS; i++) {
+        if (slots[i].hash == hash) {
             return i;
         }
     }
-    return (unsigned)(hash % (2ULL * RG_CACHE_LINE_SLOTS));
+    return slot_free(index, slots, hash);
 }
 
-/* Returns how many of the eight were used, or -1. */
-static int slot_insert(const struct view *view, const struct slot *slot)
+static void line_sample(struct rg_cache_index *index, const struct slot *slots)
 {
-    struct pair pair;
-    if (!pair_read(view, slot->hash, &pair)) {
-        return -1;
+    for (unsigned i = 0; i < RG_CACHE_LINE_SLOTS; i++) {
+        index->sampled_used += slot_is_used(index, &slots[i]);
     }
-    unsigned at = slot_choose(view, &pair, slot->hash);
-    view_write(view, pair.lines[at / RG_CACHE_LINE_SLOTS], at % RG_CACHE_LINE_SLOTS, slot);
-    return (int)(pair.counts[0] + pair.counts[1]);
+    index->sampled += RG_CACHE_LINE_SLOTS;
 }
 
 void rg_cache_index_insert(struct rg_cache_index *index, uint32_t number,
                            const struct rg_cache_content *content)
 {
-    struct view view = {.index = index, .lines = index->lines};
+    struct slot slots[RG_CACHE_LINE_SLOTS];
     struct slot slot = slot_make(number, content, &index->table[number].nonce);
-    int used = slot_insert(&view, &slot);
-    if (used >= 0) {
-        index->sampled_used += (unsigned)used;
-        index->sampled += 2ULL * RG_CACHE_LINE_SLOTS;
+    uint64_t line = line_of(slot.hash, index->lines);
+    if (!line_read(index, line, slots)) {
+        return;
+    }
+    unsigned at = slot_choose(index, slots, slot.hash);
+    (void)write_at(index, line_offset(line) + at * sizeof(slot), &slot, sizeof(slot));
+    if (index->inserted++ % SAMPLED_PART == 0) {
+        line_sample(index, slots);
     }
 }
 
@@ -394,7 +326,7 @@ int rg_cache_index_open(struct rg_cache_index **out_index, const char *share, ui
     index->file = (struct rg_cache_index_file){.share = share, .fd = -1};
     int size = snprintf(index->file.path, sizeof(index->file.path),
                         "%s/ringest-%u-cache-%016" PRIx64 "-v%u", share != NULL ? share : "memory",
-                        (unsigned)geteuid(), folder_id, RG_CACHE_VERSION);
+                        (unsigned)geteuid(), folder_id, RG_CACHE_INDEX_VERSION);
     int rc = size < 0 || (size_t)size >= sizeof(index->file.path) ? -ENAMETOOLONG : 0;
     if (rc < 0) {
         snprintf(why, why_size, "the name of the folder in RINGEST_SHARING is too long");
@@ -557,17 +489,17 @@ bool rg_cache_index_refresh(struct rg_cache_index *index)
 }
 
 /* Copies what is of use. The copy of the table of segments is the present one. */
-static void slots_copy(struct rg_cache_index *index, const struct view *to)
+static void slots_copy(struct rg_cache_index *index, struct slot *to, uint64_t lines)
 {
-    struct slot slots[64 * RG_CACHE_LINE_SLOTS];
-    for (uint64_t line = 0; line < index->lines; line += 64) {
-        uint64_t count = RG_MIN(UINT64_C(64), index->lines - line);
-        if (!read_at(index, line_offset(line), slots, count * RG_CACHE_LINE_SIZE)) {
+    struct slot slots[RG_CACHE_LINE_SLOTS];
+    for (uint64_t line = 0; line < index->lines; line++) {
+        if (!line_read(index, line, slots)) {
             continue;
         }
-        for (uint64_t i = 0; i < count * RG_CACHE_LINE_SLOTS; i++) {
+        for (unsigned i = 0; i < RG_CACHE_LINE_SLOTS; i++) {
             if (slot_is_used(index, &slots[i])) {
-                (void)slot_insert(to, &slots[i]);
+                struct slot *into = to + line_of(slots[i].hash, lines) * RG_CACHE_LINE_SLOTS;
+                into[slot_free(index, into, slots[i].hash)] = slots[i];
             }
         }
     }
@@ -591,19 +523,14 @@ static int index_enlarge(struct rg_cache_index *index, uint64_t lines)
     header->clock = rg_cache_index_tick(index, 0);
     memcpy(bytes + RG_CACHE_INDEX_HEADER_SIZE, index->table,
            rg_cache_index_slots_offset() - RG_CACHE_INDEX_HEADER_SIZE);
-    struct view view = {
-        .index = index,
-        .mapped = (struct slot *)(bytes + rg_cache_index_slots_offset()),
-        .lines = lines,
-    };
-    slots_copy(index, &view);
+    slots_copy(index, (struct slot *)(bytes + rg_cache_index_slots_offset()), lines);
     munmap(bytes, size);
     return fd;
 }
 
 static void index_replace(struct rg_cache_index *index)
 {
-    uint64_t lines = index->lines + index->lines / 5;
+    uint64_t lines = index->lines + index->lines / 7;
     pthread_rwlock_wrlock(&index->lock);
     table_load(index);
     pthread_rwlock_unlock(&index->lock);
@@ -621,7 +548,7 @@ static void index_replace(struct rg_cache_index *index)
 void rg_cache_index_grow(struct rg_cache_index *index)
 {
     uint64_t slots = index->lines * RG_CACHE_LINE_SLOTS;
-    if (index->sampled < RG_MIN(slots / 4, (uint64_t)8 * SAMPLES_MAX)) {
+    if (index->sampled < RG_MIN(slots / 4, (uint64_t)SAMPLED_MAX)) {
         return;
     }
     index->load_percent = 100 * index->sampled_used / index->sampled;
@@ -641,6 +568,7 @@ void rg_cache_index_measure(const struct rg_cache_index *index, uint64_t *out_ob
 {
     uint64_t sampled = index->sampled, used = index->sampled_used;
     uint64_t slots = index->lines * RG_CACHE_LINE_SLOTS;
-    *out_objects = sampled >= 1024 ? slots * used / sampled : slots * index->load_percent / 100;
+    *out_objects =
+        sampled >= SAMPLED_MIN ? slots * used / sampled : slots * index->load_percent / 100;
     *out_bytes = rg_cache_index_file_size(index->lines);
 }

@@ -1,15 +1,15 @@
 /* Where records may be: a hint that the processes of a host share, in a file in memory.
  *
- *   header (4 KiB) | table of segments, 32 bytes each | slots, 16 bytes each, in lines of 4
+ *   header (4 KiB) | table of segments, 32 bytes each | slots, 16 bytes each, in lines of 128
  *
  * A slot has the hash of a key, the number of a segment, and the record's place and size there. It
- * lies in one of the two lines that follow from the hash, and it is checked against itself and the
- * nonce of its segment, so that half of a slot, or one of a segment that is gone, is none. The
- * table gives numbers to segments and notes when each was used. All of it is read and written by
- * system calls; no lock is taken to look something up or to put something in. Whatever is lost or
- * mixed up by that costs a miss.
+ * lies anywhere in the line that follows from the hash, which one call reads, and it is checked
+ * against itself and the nonce of its segment, so that half of a slot, or one of a segment that is
+ * gone, is none. The table gives numbers to segments and notes when each was used. All of it is
+ * read and written by system calls; no lock is taken to look something up or to put something in.
+ * Whatever is lost or mixed up by that costs a miss.
  *
- * When the slots are 82 in 100 full, whoever notices writes a table of 6/5 the size and puts it in
+ * When the slots are 78 in 100 full, whoever notices writes a table of 8/7 the size and puts it in
  * the place of the old one. The others find that the old one has no name any more.
  *
  * find and forget: any thread. All else: the cache's one thread. */

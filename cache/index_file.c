@@ -24,7 +24,7 @@
 
 static const struct rg_cache_index_header header_wanted = {
     .magic = "ringidx",
-    .version = RG_CACHE_VERSION,
+    .version = RG_CACHE_INDEX_VERSION,
     .byte_order = 0x01020304,
 };
 

@@ -13,13 +13,16 @@
 
 #include "cache/format.h"
 
+/* Of the layout: with it, the name of the file changes. */
+#define RG_CACHE_INDEX_VERSION 2
 #define RG_CACHE_INDEX_PATH_SIZE_MAX 256
 #define RG_CACHE_INDEX_HEADER_SIZE RG_KIB(4)
 
 /* A number has 16 bits; 0 is none. */
 #define RG_CACHE_SEGMENTS_MAX 65535
-#define RG_CACHE_LINE_SLOTS 4
-#define RG_CACHE_LINE_SIZE 64
+/* Half a page: a line is read by one call, which costs as much as one for a single slot. */
+#define RG_CACHE_LINE_SLOTS 128
+#define RG_CACHE_LINE_SIZE RG_KIB(2)
 #define RG_CACHE_INDEX_IDLE_S (24 * 3600)
 
 enum rg_cache_segment_state {
