@@ -41,9 +41,9 @@
  *
  * One at a time. Where all who sleep need equally many records, (f) of a publisher wakes one of
  * them: several would come for what one can take. (d) has then forgotten what the others need. The
- * one that is woken goes back to (3), which stands for all of them, or takes records and does (3)
- * and (4) for the others before it returns. One that is counted but not asleep yet has read `event`
- * before (e), and does not sleep, or after it, and then its (3) comes after (d).
+ * one that is woken takes records, and then does (3) and (4) for the others before it returns, or
+ * goes back to (3), which stands for all of them. One that is counted but not asleep yet has read
+ * `event` before (e), and does not sleep, or after it, and then its (3) comes after (d).
  *
  * The eventfd (no wake-up is lost). `signalled` is true from the write that made it readable until
  * a poll finds nothing, which clears it and then looks again. Either the publisher's (b) precedes
@@ -693,6 +693,11 @@ static int take_or_sleep(struct rg_cq *cq, struct rg_completion *out, uint32_t o
         rc = futex_wait(cq, event, deadline_ns);
         RG_ASSERT(rc <= 0);
         rg_runtime_waited(cq->runtime, rg_now_ns() - since_ns);
+    }
+    if (rc == 0) {
+        /* Before it says again what it needs: that would wake somebody else for what is taken now,
+         * and who waits next too early. */
+        rc = (int)take(cq, out, out_max, min);
     }
     uint32_t others = sleeping_remove(cq);
     if (rc > 0) {

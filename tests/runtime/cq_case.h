@@ -18,6 +18,7 @@ struct rg_runtime {
 };
 
 static struct rg_runtime runtime;
+static _Atomic uint64_t waits; /* for which a thread slept */
 
 int rg_runtime_check(const struct rg_runtime *asked)
 {
@@ -27,6 +28,7 @@ int rg_runtime_check(const struct rg_runtime *asked)
 void rg_runtime_waited(struct rg_runtime *told, uint64_t ns)
 {
     RG_CHECK(told == &runtime && ns <= INT64_MAX);
+    waits++;
 }
 
 static inline struct rg_cq *open_queue(uint32_t capacity)

@@ -213,6 +213,38 @@ static void test_a_waiter_for_many_is_not_woken_for_each(void)
     rg_cq_close(cq);
 }
 
+static void *wait_twice(void *context)
+{
+    struct waiter *waiter = context;
+    struct rg_completion out[64];
+    atomic_store(&waiter->tid, gettid());
+    for (int i = 0; i < 2; i++) {
+        waiter->result = rg_cq_wait(waiter->cq, out, 64, waiter->min, waiter->deadline_ns);
+    }
+    return NULL;
+}
+
+static void test_a_wait_leaves_nothing_that_wakes_the_next_one_early(void)
+{
+    struct rg_cq *cq = open_queue(64);
+    struct waiter waiter = {.cq = cq, .min = 2, .deadline_ns = rg_now_ns() + LOST_NS};
+    uint64_t before = waits;
+    RG_CHECK_EQ(pthread_create(&waiter.thread, NULL, wait_twice, &waiter), 0);
+    RG_AWAIT(atomic_load(&waiter.tid) != 0);
+    rg_test_await_asleep(waiter.tid);
+    reserve_and_publish(cq, 0, 2);
+    RG_AWAIT(waits == before + 1);
+    rg_test_await_asleep(waiter.tid);
+    reserve_and_publish(cq, 2, 1);
+    rg_test_await_asleep(waiter.tid);
+    RG_CHECK_EQ(waits, before + 1);
+    reserve_and_publish(cq, 3, 1);
+    pthread_join(waiter.thread, NULL);
+    RG_CHECK_EQ(waiter.result, 2);
+    RG_CHECK_EQ(waits, before + 2);
+    rg_cq_close(cq);
+}
+
 static void test_waiters_for_few_and_many_all_get_theirs(void)
 {
     struct rg_cq *cq = open_queue(64);
@@ -721,6 +753,7 @@ int main(int argc, char **argv)
         RG_TEST(test_wait_takes_all_that_is_there),
         RG_TEST(test_publishing_wakes_a_waiter),
         RG_TEST(test_a_waiter_for_many_is_not_woken_for_each),
+        RG_TEST(test_a_wait_leaves_nothing_that_wakes_the_next_one_early),
         RG_TEST(test_waiters_for_few_and_many_all_get_theirs),
         RG_TEST(test_a_signal_handler_ends_a_wait),
         RG_TEST(test_a_wait_is_interrupted_by_another_thread),
