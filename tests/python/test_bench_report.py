@@ -354,6 +354,7 @@ class Report(unittest.TestCase):
             self.assertTrue(box.x0 <= label.x0 and label.x1 <= box.x1, f"{what}: {text}: {label}")
             self.assertTrue(box.y0 <= label.y0 and label.y1 <= box.y1, f"{what}: {text}: {label}")
 
+    @needs_plots
     @unittest.skipUnless(CHROMIUM, "chromium is not installed")
     def test_a_browser_shows_it(self):
         for name, text in (("sample", self.page(sample())), ("hostile", self.page(hostile()))):
