@@ -108,6 +108,7 @@ def measure(name, server, options):
             us = call(server, options, step)
             if us is not None:
                 found[step].append(us)
+                common.say(f"round {number + 1}/{options.rounds}, {head} {step}: {us:,.1f} us")
     print(f"| {head} | µs | s/GB |\n|---|---|---|")
     for step, us in found.items():
         if us:

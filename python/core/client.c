@@ -517,8 +517,9 @@ static PyMethodDef client_methods[] = {
     METHOD("delete", client_delete,
            "delete(uri, *, generation=0, if_generation_match=None, exclusive=False)"),
     METHOD("get_many", core_many_new,
-           "get_many(uris, *, ordered=False, batch=256) -> iterator of lists of Item: `batch` of "
-           "them, fewer at the end, when they have 64 MiB, and when memory is short"),
+           "get_many(uris, *, ordered=False, batch=None) -> iterator of lists of Item: `batch` of "
+           "them, fewer at the end, when they have 64 MiB, and when memory is short; without it at "
+           "most 256, and no more when they have 4 MiB"),
     METHOD("get_into", core_client_get_into,
            "get_into(uri, requests, *, generation=0, verify=True, gap_max=0, checksums=False) -> "
            "generation; reads each (offset, buffer) of the object straight into its buffer"),

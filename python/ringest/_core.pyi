@@ -185,7 +185,7 @@ class Client:
         lost; without it, somebody else who has written the same bytes would look the same. False: that is good
         enough. PreconditionError also where this call wrote it and somebody has replaced it since."""
 
-    def get_many(self, uris: Iterable[str], *, ordered: bool = False, batch: int = 256) -> GetMany: ...
+    def get_many(self, uris: Iterable[str], *, ordered: bool = False, batch: int | None = None) -> GetMany: ...
     @overload
     def get_into(
         self,

@@ -315,19 +315,20 @@ class Client(_core.Client):
 
     @overload
     def get_many(
-        self, uris: Iterable[str], *, ordered: bool = False, batch: int = 256, progress: Literal[False] = False
+        self, uris: Iterable[str], *, ordered: bool = False, batch: int | None = None, progress: Literal[False] = False
     ) -> GetMany: ...
     @overload
     def get_many(
-        self, uris: Iterable[str], *, ordered: bool = False, batch: int = 256, progress: bool | str
+        self, uris: Iterable[str], *, ordered: bool = False, batch: int | None = None, progress: bool | str
     ) -> Iterator[Items]: ...
     def get_many(
-        self, uris: Iterable[str], *, ordered: bool = False, batch: int = 256, progress: bool | str = False
+        self, uris: Iterable[str], *, ordered: bool = False, batch: int | None = None, progress: bool | str = False
     ) -> Iterator[Items]:
         """Reads many objects: yields lists of `batch` Items, as they arrive or in the order of `uris`.
 
-        A list is shorter at the end, when it has 64 MiB, and when memory is short. A failure is an
-        Item with an error. `progress`: a bar of tqdm, where that is installed; a text is its title.
+        A list is shorter at the end, when it has 64 MiB, and when memory is short. Without `batch` it has at most 256
+        Items, and no more when it has 4 MiB: so that they are still in the processor's cache. A failure is an Item with an
+        error. `progress`: a bar of tqdm, where that is installed; a text is its title.
 
         If next() raises because of a signal handler or of `uris`, the next call returns the Items that had arrived.
         """
@@ -705,7 +706,9 @@ class Client(_core.Client):
                 errors += failed
         _raise_all(errors, "removed", missing_ok)
 
-    def aget_many(self, uris: Iterable[str], *, ordered: bool = False, batch: int = 256) -> AsyncIterator[Items]:
+    def aget_many(
+        self, uris: Iterable[str], *, ordered: bool = False, batch: int | None = None
+    ) -> AsyncIterator[Items]:
         """Async version of get_many: an asynchronous iterator."""
         from ringest.aio import batches
 

@@ -229,6 +229,18 @@ class Many(unittest.TestCase):
                 self.assertEqual(sum(lengths), count)
                 self.assertGreater(len(lengths), 1)
 
+    def test_lists_are_small_if_their_length_is_not_given(self):
+        count, size = 40, 256 << 10
+        with support.client("--synthetic", f"data/part-:{count}:{size}") as client:
+            uris = [f"gs://data/part-{i:08d}" for i in range(count)]
+            for batch in (None, 256):
+                lengths = [len(items) for items in client.get_many(uris, ordered=True, batch=batch)]
+                self.assertEqual(lengths, [16, 16, 8] if batch is None else [count])
+            lengths = [len(items) for items in client.get_many(uris)]
+            self.assertEqual(sum(lengths), count)
+            # What sizes are is known when the first have come.
+            self.assertLessEqual(max(lengths[1:], default=0), 16)
+
     def test_it_may_be_left_early(self):
         with support.client() as client:
             for _ in range(5):

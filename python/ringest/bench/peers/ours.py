@@ -23,7 +23,7 @@ def client(work: Work) -> ringest.Client:
 
 def get_many(work: Work) -> Counted:
     def counts() -> Iterator[int]:
-        for items in client(work).get_many(work.uris(), batch=work.batch):
+        for items in client(work).get_many(work.uris()):
             for item in items:
                 work.check(item.data)
             yield len(items)
