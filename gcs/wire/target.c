@@ -3,8 +3,6 @@
 
 #include "gcs/wire/names.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 void rg_target_init(struct rg_target *target, char *text, size_t capacity)
@@ -57,25 +55,40 @@ void rg_target_add_object(struct rg_target *target, const char *bucket, const ch
     }
 }
 
-void rg_target_query(struct rg_target *target, const char *name, const char *value)
+static void query_begin(struct rg_target *target, const char *name)
 {
-    if (value == NULL || *value == '\0') {
-        return;
-    }
     rg_target_add(target, target->has_query ? "&" : "?");
     target->has_query = true;
     rg_target_add(target, name);
     rg_target_add(target, "=");
-    rg_target_add_name(target, value);
 }
 
+void rg_target_query(struct rg_target *target, const char *name, const char *value)
+{
+    if (value != NULL && *value != '\0') {
+        query_begin(target, name);
+        rg_target_add_name(target, value);
+    }
+}
+
+/* Without snprintf: each get of a dataset has a generation. */
 void rg_target_query_i64(struct rg_target *target, const char *name, int64_t value)
 {
     char text[24] = "";
-    if (value != 0) {
-        snprintf(text, sizeof(text), "%" PRId64, value == RG_GENERATION_ABSENT ? 0 : value);
+    size_t at = sizeof(text) - 1;
+    if (value == 0) {
+        return;
     }
-    rg_target_query(target, name, text);
+    value = value == RG_GENERATION_ABSENT ? 0 : value;
+    uint64_t left = value < 0 ? -(uint64_t)value : (uint64_t)value;
+    do {
+        text[--at] = (char)('0' + left % 10);
+        left /= 10;
+    } while (left > 0);
+    text[--at] = '-';
+    at += value >= 0;
+    query_begin(target, name);
+    rg_target_add(target, text + at);
 }
 
 void rg_target_conditions(struct rg_target *target, const struct rg_conditions *conditions)

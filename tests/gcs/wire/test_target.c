@@ -17,12 +17,14 @@ static void build(struct rg_target *target, char *text, size_t capacity)
     rg_target_query_i64(target, "zero", 0);
     rg_target_query(target, "token", "x+/=");
     rg_target_query_i64(target, "generation", 1700000000000001);
+    rg_target_query_i64(target, "lowest", INT64_MIN);
     rg_target_conditions(target, &all);
     rg_target_source_conditions(target, &all);
 }
 
 static const char want[] =
     "/storage/v1/b/bu.cket/o/a%2Fb%20c%3F?token=x%2B%2F%3D&generation=1700000000000001"
+    "&lowest=-9223372036854775808"
     "&ifGenerationMatch=0&ifGenerationNotMatch=12&ifMetagenerationMatch=3"
     "&ifMetagenerationNotMatch=9223372036854775807"
     "&ifSourceGenerationMatch=0&ifSourceGenerationNotMatch=12&ifSourceMetagenerationMatch=3"
