@@ -2,20 +2,26 @@
  *
  * A bundle is read in a quick way, which takes only what bundles are made of: certificates in
  * unencrypted PEM, with nothing odd about their lines. Where it finds anything else BoringSSL
- * parses the whole file instead, and says what is wrong with it. */
+ * parses the whole file instead, and says what is wrong with it.
+ *
+ * Why the store of some accepts nothing that the store of all refuses: it holds what bears an
+ * issuer's name only where one certificate of the bundle alone bears it. So BoringSSL, which looks
+ * an issuer up by its name and takes the first that fits, finds the same one in both stores, or in
+ * this one none. Then the chain ends early, and is not accepted. */
 #include "http/tls_roots.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/bytestring.h>
 #include <openssl/err.h>
+#include <openssl/mem.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* BoringSSL cuts longer lines. */
+/* With its end. BoringSSL cuts longer lines. */
 #define LINE_MAX_SIZE 253
 #define ROOTS_AT_FIRST 256
 
@@ -25,16 +31,16 @@ static const char end_certificate[] = "-----END CERTIFICATE-----";
 
 struct root {
     uint32_t at, size; /* in `der` */
-    uint32_t subject_at, subject_size;
-    atomic_bool added; /* it is in the store, or cannot be parsed */
+    uint64_t subject;  /* name_hash */
+    atomic_bool added; /* to the store of some */
 };
 
 struct rg_tls_roots {
-    X509_STORE *store;
+    X509_STORE *some;
+    _Atomic(X509_STORE *) all; /* NULL until it is made */
     uint8_t *der;
     struct root *roots;
     size_t count, room;
-    atomic_bool complete;
     atomic_size_t broken;
 };
 
@@ -45,6 +51,7 @@ struct text {
 struct line {
     const char *at;
     size_t size;
+    size_t size_with_end;
 };
 
 /* Takes a line without what is white at its end. False at the end of the text. */
@@ -56,6 +63,7 @@ static bool line_next(struct text *text, struct line *line)
     const char *end = memchr(text->at, '\n', (size_t)(text->end - text->at));
     line->at = text->at;
     text->at = end == NULL ? text->end : end + 1;
+    line->size_with_end = (size_t)(text->at - line->at);
     end = end == NULL ? text->end : end;
     while (end > line->at && (unsigned char)end[-1] <= ' ') {
         end--;
@@ -164,10 +172,68 @@ static bool outline_read(const uint8_t *der, size_t size, CBS *subject)
            CBS_len(&body) == 0;
 }
 
+#define FNV_BASIS UINT64_C(0xcbf29ce484222325)
+#define FNV_PRIME UINT64_C(0x100000001b3)
+
+static uint64_t hash_byte(uint64_t hash, uint8_t byte)
+{
+    return (hash ^ byte) * FNV_PRIME;
+}
+
+/* Adds what every way to write a string has in common (RFC 5280 section 7.1): the letters and
+ * digits of ASCII, in lower case. Their bytes stand for others where characters are wider. */
+static uint64_t hash_string(uint64_t hash, CBS_ASN1_TAG tag, CBS value)
+{
+    size_t width = tag == CBS_ASN1_BMPSTRING ? 2 : tag == CBS_ASN1_UNIVERSALSTRING ? 4 : 1;
+    const uint8_t *data = CBS_data(&value);
+    for (size_t i = 0; i + width <= CBS_len(&value); i += width) {
+        uint32_t character = 0;
+        for (size_t j = 0; j < width; j++) {
+            character = character << 8 | data[i + j];
+        }
+        if (character < 0x80 && OPENSSL_isalnum((int)character)) {
+            hash = hash_byte(hash, (uint8_t)OPENSSL_tolower((int)character));
+        }
+    }
+    return hash;
+}
+
+/* Names that BoringSSL takes for the same (X509_NAME_cmp) have one hash; others may share it. The
+ * parts of a name are added up, as the order of those in a set does not count. False if the bytes
+ * are no name. */
+static bool name_hash(CBS element, uint64_t *out_hash)
+{
+    CBS name, set, part, type, value;
+    CBS_ASN1_TAG tag;
+    *out_hash = 0;
+    if (!CBS_get_asn1(&element, &name, CBS_ASN1_SEQUENCE)) {
+        return false;
+    }
+    while (CBS_len(&name) > 0) {
+        if (!CBS_get_asn1(&name, &set, CBS_ASN1_SET) || CBS_len(&set) == 0) {
+            return false;
+        }
+        while (CBS_len(&set) > 0) {
+            if (!CBS_get_asn1(&set, &part, CBS_ASN1_SEQUENCE) ||
+                !CBS_get_asn1(&part, &type, CBS_ASN1_OBJECT) ||
+                !CBS_get_any_asn1(&part, &value, &tag) || CBS_len(&part) != 0) {
+                return false;
+            }
+            uint64_t hash = FNV_BASIS;
+            for (size_t i = 0; i < CBS_len(&type); i++) {
+                hash = hash_byte(hash, CBS_data(&type)[i]);
+            }
+            *out_hash += hash_string(hash_byte(hash, ' '), tag, value);
+        }
+    }
+    return true;
+}
+
 static bool roots_append(struct rg_tls_roots *roots, size_t at, size_t size)
 {
     CBS subject;
-    if (!outline_read(roots->der + at, size, &subject)) {
+    uint64_t hash;
+    if (!outline_read(roots->der + at, size, &subject) || !name_hash(subject, &hash)) {
         return false;
     }
     if (roots->count == roots->room) {
@@ -182,8 +248,7 @@ static bool roots_append(struct rg_tls_roots *roots, size_t at, size_t size)
     struct root *root = &roots->roots[roots->count++];
     root->at = (uint32_t)at;
     root->size = (uint32_t)size;
-    root->subject_at = (uint32_t)(CBS_data(&subject) - roots->der);
-    root->subject_size = (uint32_t)CBS_len(&subject);
+    root->subject = hash;
     atomic_init(&root->added, false);
     return true;
 }
@@ -197,9 +262,12 @@ static bool bundle_index(struct rg_tls_roots *roots, size_t text_size)
     struct text text = {begin, begin + text_size};
     struct line line;
     size_t used = 0;
+    if (memchr(begin, '\0', text_size) != NULL) {
+        return false; /* BoringSSL takes one for the end of a line, or of the file */
+    }
     digits_init(digits);
     while (line_next(&text, &line)) {
-        if (line.size > LINE_MAX_SIZE) {
+        if (line.size_with_end > LINE_MAX_SIZE) {
             return false;
         }
         if (!LINE_BEGINS(line, begin_any)) {
@@ -211,7 +279,7 @@ static bool bundle_index(struct rg_tls_roots *roots, size_t text_size)
         size_t at = used;
         bool padded = false;
         for (;;) {
-            if (!line_next(&text, &line) || line.size > LINE_MAX_SIZE) {
+            if (!line_next(&text, &line) || line.size_with_end > LINE_MAX_SIZE) {
                 return false;
             }
             if (LINE_BEGINS(line, end_any)) {
@@ -232,10 +300,14 @@ static bool bundle_index(struct rg_tls_roots *roots, size_t text_size)
     return roots->count > 0;
 }
 
-/* Reads a regular file into owned memory. Returns its size, or -1. */
+/* Reads a regular file into owned memory. Returns its size, or -1. Nothing else is opened: who
+ * writes into a named pipe would see its reader leave. */
 static ssize_t bundle_read(const char *path, uint8_t **out_text)
 {
     struct stat info;
+    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) {
+        return -1;
+    }
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         return -1;
@@ -257,30 +329,42 @@ static ssize_t bundle_read(const char *path, uint8_t **out_text)
     return size;
 }
 
+/* Reads the bundle in the quick way. False, and nothing is kept, if that does not do. */
+static bool bundle_open(struct rg_tls_roots *roots, const char *file)
+{
+    ssize_t size = bundle_read(file, &roots->der);
+    if (size > 0 && (roots->some = X509_STORE_new()) != NULL && bundle_index(roots, (size_t)size)) {
+        return true;
+    }
+    X509_STORE_free(roots->some);
+    free(roots->der);
+    free(roots->roots);
+    *roots = (struct rg_tls_roots){0};
+    return false;
+}
+
 int rg_tls_roots_open(struct rg_tls_roots **out_roots, const char *file, const char *directory)
 {
     RG_ASSERT(file != NULL || directory != NULL);
     struct rg_tls_roots *roots = calloc(1, sizeof(*roots));
+    X509_STORE *all = NULL;
+    int ret = 0;
     ERR_clear_error();
-    if (roots == NULL || (roots->store = X509_STORE_new()) == NULL) {
-        free(roots);
+    if (roots == NULL) {
         return -ENOMEM;
     }
-    ssize_t size = file == NULL ? -1 : bundle_read(file, &roots->der);
-    bool indexed = size > 0 && bundle_index(roots, (size_t)size);
-    if (!indexed) {
-        free(roots->der);
-        free(roots->roots);
-        roots->der = NULL;
-        roots->roots = NULL;
-        roots->count = roots->room = 0;
+    /* BoringSSL looks into a directory for what the bundle does not have: it has to know all of it.
+     */
+    if (directory != NULL || !bundle_open(roots, file)) {
+        all = X509_STORE_new();
+        ret = all == NULL                                            ? -ENOMEM
+              : X509_STORE_load_locations(all, file, directory) == 1 ? 0
+                                                                     : -EINVAL;
     }
-    atomic_init(&roots->complete, !indexed);
-    const char *whole = indexed ? NULL : file;
-    if ((whole != NULL || directory != NULL) &&
-        X509_STORE_load_locations(roots->store, whole, directory) != 1) {
+    atomic_init(&roots->all, all);
+    if (ret != 0) {
         rg_tls_roots_close(roots);
-        return -EINVAL;
+        return ret;
     }
     *out_roots = roots;
     return 0;
@@ -291,77 +375,135 @@ void rg_tls_roots_close(struct rg_tls_roots *roots)
     if (roots == NULL) {
         return;
     }
-    X509_STORE_free(roots->store);
+    X509_STORE_free(roots->some);
+    X509_STORE_free(atomic_load(&roots->all));
     free(roots->roots);
     free(roots->der);
     free(roots);
 }
 
-X509_STORE *rg_tls_roots_store(const struct rg_tls_roots *roots)
+/* Whether one of the queued errors, which it takes, says so: others lie above it. Without memory
+ * for the queue there are none. */
+static bool memory_was_short(void)
 {
-    return roots->store;
+    bool was_short = ERR_peek_error() == 0;
+    for (uint32_t error; (error = ERR_get_error()) != 0;) {
+        was_short = was_short || ERR_GET_REASON(error) == ERR_R_MALLOC_FAILURE;
+    }
+    return was_short;
 }
 
-/* Two threads may add the same one: the store keeps it once. */
-static int root_add(struct rg_tls_roots *roots, struct root *root)
+static X509 *root_parse(const struct rg_tls_roots *roots, const struct root *root)
 {
     const uint8_t *der = roots->der + root->at;
     ERR_clear_error();
-    X509 *certificate = d2i_X509(NULL, &der, (long)root->size);
+    return d2i_X509(NULL, &der, (long)root->size);
+}
+
+/* 0, -EINVAL if it cannot be parsed, or -ENOMEM. The store keeps it once. */
+static int root_add(const struct rg_tls_roots *roots, const struct root *root, X509_STORE *store)
+{
+    X509 *certificate = root_parse(roots, root);
+    if (certificate != NULL && X509_get0_pubkey(certificate) == NULL) {
+        /* Its key is of a kind that BoringSSL does not know, or there was no memory for it. */
+        X509_free(certificate);
+        certificate = root_parse(roots, root);
+    }
     if (certificate == NULL) {
-        bool memory = ERR_GET_REASON(ERR_peek_last_error()) == ERR_R_MALLOC_FAILURE;
-        ERR_clear_error();
-        if (!memory && !atomic_exchange(&root->added, true)) {
-            atomic_fetch_add(&roots->broken, 1);
-        }
-        return memory ? -ENOMEM : 0;
+        return memory_was_short() ? -ENOMEM : -EINVAL;
     }
-    bool added = X509_STORE_add_cert(roots->store, certificate) == 1;
+    bool added = X509_STORE_add_cert(store, certificate) == 1;
     X509_free(certificate);
-    if (!added) {
-        ERR_clear_error();
-        return -ENOMEM;
-    }
-    atomic_store_explicit(&root->added, true, memory_order_release);
-    return 0;
+    ERR_clear_error();
+    return added ? 0 : -ENOMEM;
 }
 
-int rg_tls_roots_add_issuers(struct rg_tls_roots *roots, const X509 *certificate)
+/* Puts into the store of some what bears the name of the certificate's issuer. False if that is not
+ * one, or cannot be done. */
+static bool issuer_add(struct rg_tls_roots *roots, const X509 *certificate)
 {
-    const uint8_t *name = NULL;
+    const uint8_t *der = NULL;
     size_t size = 0;
-    if (X509_NAME_get0_der(X509_get_issuer_name(certificate), &name, &size) != 1) {
+    CBS name;
+    uint64_t hash;
+    if (X509_NAME_get0_der(X509_get_issuer_name(certificate), &der, &size) != 1) {
         ERR_clear_error();
-        return -ENOMEM;
+        return false;
     }
-    int ret = 0;
-    for (size_t i = 0; i < roots->count && ret == 0; i++) {
+    CBS_init(&name, der, size);
+    if (!name_hash(name, &hash)) {
+        return false;
+    }
+    struct root *only = NULL;
+    for (size_t i = 0; i < roots->count; i++) {
         struct root *root = &roots->roots[i];
-        if (root->subject_size == size && memcmp(roots->der + root->subject_at, name, size) == 0 &&
-            !atomic_load_explicit(&root->added, memory_order_acquire)) {
-            ret = root_add(roots, root);
+        if (root->subject != hash) {
+            continue;
+        }
+        if (only == NULL) {
+            only = root;
+        } else if (root->size != only->size ||
+                   memcmp(roots->der + root->at, roots->der + only->at, root->size) != 0) {
+            return false;
         }
     }
-    return ret;
+    if (only == NULL || atomic_load_explicit(&only->added, memory_order_acquire)) {
+        return true;
+    }
+    bool added = root_add(roots, only, roots->some) == 0;
+    if (added) {
+        atomic_store_explicit(&only->added, true, memory_order_release);
+    }
+    return added;
 }
 
-int rg_tls_roots_add_all(struct rg_tls_roots *roots)
+X509_STORE *rg_tls_roots_some(struct rg_tls_roots *roots, const X509 *leaf,
+                              const STACK_OF(X509) * untrusted)
 {
-    int ret = 0;
-    for (size_t i = 0; i < roots->count && ret == 0; i++) {
-        if (!atomic_load_explicit(&roots->roots[i].added, memory_order_acquire)) {
-            ret = root_add(roots, &roots->roots[i]);
-        }
+    if (atomic_load_explicit(&roots->all, memory_order_acquire) != NULL) {
+        return NULL;
     }
-    if (ret == 0) {
-        atomic_store_explicit(&roots->complete, true, memory_order_release);
+    bool added = issuer_add(roots, leaf);
+    for (size_t i = 0; added && i < sk_X509_num(untrusted); i++) {
+        added = issuer_add(roots, sk_X509_value(untrusted, i));
     }
-    return ret;
+    return added ? roots->some : NULL;
 }
 
-bool rg_tls_roots_complete(const struct rg_tls_roots *roots)
+/* In the order of the file, as BoringSSL does: it decides which of two of one name comes first. */
+static X509_STORE *store_of_all(const struct rg_tls_roots *roots, size_t *out_broken)
 {
-    return atomic_load_explicit(&roots->complete, memory_order_acquire);
+    X509_STORE *store = X509_STORE_new();
+    int ret = store == NULL ? -ENOMEM : 0;
+    *out_broken = 0;
+    for (size_t i = 0; i < roots->count && ret != -ENOMEM; i++) {
+        ret = root_add(roots, &roots->roots[i], store);
+        *out_broken += ret == -EINVAL ? 1 : 0;
+    }
+    if (ret == -ENOMEM) {
+        X509_STORE_free(store);
+        store = NULL;
+    }
+    return store;
+}
+
+X509_STORE *rg_tls_roots_all(struct rg_tls_roots *roots)
+{
+    X509_STORE *all = atomic_load_explicit(&roots->all, memory_order_acquire);
+    size_t broken;
+    if (all != NULL) {
+        return all;
+    }
+    X509_STORE *made = store_of_all(roots, &broken);
+    if (made == NULL) {
+        return NULL;
+    }
+    atomic_store_explicit(&roots->broken, broken, memory_order_relaxed);
+    if (atomic_compare_exchange_strong(&roots->all, &all, made)) {
+        return made;
+    }
+    X509_STORE_free(made); /* another thread was faster */
+    return all;
 }
 
 size_t rg_tls_roots_broken(const struct rg_tls_roots *roots)

@@ -1,7 +1,7 @@
 /* The certificates that a client trusts. A system's bundle has more than a hundred of them, and a
- * client needs one or two: so they are kept as bytes, and a certificate is parsed and put into
- * BoringSSL's store when a chain names it as its issuer. A chain that fails is judged once more
- * with all of them in the store, so that the verdict and its words are those of the whole bundle.
+ * client needs one or two: so they are kept as bytes, and a certificate is parsed when a chain
+ * names it as its issuer. A chain that fails with these is judged once more with all of them, so
+ * that the verdict and its words are those of the whole bundle.
  *
  * Used by any number of threads once opened. */
 #ifndef RG_HTTP_TLS_ROOTS_H
@@ -21,22 +21,15 @@ struct rg_tls_roots;
 int rg_tls_roots_open(struct rg_tls_roots **out_roots, const char *file, const char *directory);
 void rg_tls_roots_close(struct rg_tls_roots *roots);
 
-/* Borrowed. What is in it is trusted; what is not may still come, see below. */
-X509_STORE *rg_tls_roots_store(const struct rg_tls_roots *roots);
+/* Borrowed: a store of what may have issued the leaf and the others of a chain. What it accepts the
+ * store of all accepts, too; the other way round that need not be. NULL: to be judged by all. */
+X509_STORE *rg_tls_roots_some(struct rg_tls_roots *roots, const X509 *leaf,
+                              const STACK_OF(X509) * untrusted);
 
-/* Puts those into the store whose subject is, byte for byte, the issuer of `certificate`. 0 or
- * -ENOMEM. */
-int rg_tls_roots_add_issuers(struct rg_tls_roots *roots, const X509 *certificate);
+/* Borrowed: the store of all, as BoringSSL loads the bundle. NULL: out of memory. */
+X509_STORE *rg_tls_roots_all(struct rg_tls_roots *roots);
 
-/* Puts all that are left into the store, among them those whose names are the same in other bytes.
- * 0 or -ENOMEM. */
-int rg_tls_roots_add_all(struct rg_tls_roots *roots);
-
-/* True if all are in the store. To be asked before a chain is verified: a failure is final only
- * if they were. */
-bool rg_tls_roots_complete(const struct rg_tls_roots *roots);
-
-/* How many were to be put into the store and could not be parsed. They are not trusted. */
+/* How many of all could not be parsed. They are not trusted. */
 size_t rg_tls_roots_broken(const struct rg_tls_roots *roots);
 
 #endif

@@ -215,27 +215,13 @@ static bool verification_set_host(X509_STORE_CTX *verification, const struct rg_
     return X509_VERIFY_PARAM_set1_host(param, peer->host, strlen(peer->host)) == 1;
 }
 
-/* Puts into the store what may have issued a certificate of the chain. */
-static int issuers_add(struct rg_tls_roots *roots, const X509 *leaf,
-                       const STACK_OF(X509) * untrusted)
-{
-    int ret = rg_tls_roots_add_issuers(roots, leaf);
-    for (size_t i = 0; ret == 0 && i < sk_X509_num(untrusted); i++) {
-        ret = rg_tls_roots_add_issuers(roots, sk_X509_value(untrusted, i));
-    }
-    return ret;
-}
-
-/* Judges a chain by what the store has now. If `final`, a verdict against it is the connection's
- * failure. */
-static bool chain_judge(struct rg_tls *tls, X509 *leaf, STACK_OF(X509) * untrusted, bool final,
-                        uint8_t *out_alert)
+/* Judges a chain by a store. If `final`, a verdict against it is the connection's failure. */
+static bool chain_judge(struct rg_tls *tls, X509_STORE *store, X509 *leaf,
+                        STACK_OF(X509) * untrusted, bool final, uint8_t *out_alert)
 {
     X509_STORE_CTX *verification = X509_STORE_CTX_new();
     bool good = false;
-    if (verification == NULL ||
-        X509_STORE_CTX_init(verification, rg_tls_roots_store(tls->peer->context->roots), leaf,
-                            untrusted) != 1 ||
+    if (verification == NULL || X509_STORE_CTX_init(verification, store, leaf, untrusted) != 1 ||
         X509_STORE_CTX_set_default(verification, "ssl_server") != 1 ||
         !verification_set_host(verification, tls->peer)) {
         if (final) {
@@ -251,27 +237,20 @@ static bool chain_judge(struct rg_tls *tls, X509 *leaf, STACK_OF(X509) * untrust
     return good;
 }
 
-/* The roots' state is asked first: what another thread adds while this one verifies does not count.
- */
 static bool chain_verify(struct rg_tls *tls, X509 *leaf, STACK_OF(X509) * untrusted,
                          uint8_t *out_alert)
 {
     struct rg_tls_roots *roots = tls->peer->context->roots;
-    bool complete = rg_tls_roots_complete(roots);
-    int ret = issuers_add(roots, leaf, untrusted);
-    if (ret == 0 && chain_judge(tls, leaf, untrusted, complete, out_alert)) {
+    X509_STORE *some = rg_tls_roots_some(roots, leaf, untrusted);
+    if (some != NULL && chain_judge(tls, some, leaf, untrusted, false, out_alert)) {
         return true;
     }
-    if (ret == 0 && !complete) {
-        ret = rg_tls_roots_add_all(roots);
-        if (ret == 0) {
-            return chain_judge(tls, leaf, untrusted, true, out_alert);
-        }
-    }
-    if (ret != 0) {
+    X509_STORE *all = rg_tls_roots_all(roots);
+    if (all == NULL) {
         rg_tls_fail(tls, RG_TLS_FAILURE_MEMORY, "out of memory");
+        return false;
     }
-    return false;
+    return chain_judge(tls, all, leaf, untrusted, true, out_alert);
 }
 
 enum ssl_verify_result_t rg_tls_verify_peer(SSL *ssl, uint8_t *out_alert)

@@ -224,6 +224,29 @@ static void test_the_issuer_is_one_of_many(void)
     rg_test_certificate_free(&leaf);
 }
 
+/* Two authorities whose names are the same in other bytes: which of them a chain is built over is
+ * BoringSSL's choice, by the order of the whole bundle, whichever was needed before. */
+static void test_two_issuers_of_one_name_in_other_bytes(void)
+{
+    struct rg_test_certificate twin, leaf;
+    rg_test_certificate_make(
+        &twin, &(struct rg_test_certificate_spec){.common_name = "TEST  ca", .authority = true});
+    struct rg_test_certificate issuer = {.x509 = pki.ca.x509, .key = twin.key};
+    rg_test_certificate_make(&leaf, &(struct rg_test_certificate_spec){.common_name = "leaf",
+                                                                       .alt_names = "DNS:localhost",
+                                                                       .issuer = &issuer});
+    char *good_first = join(twin.cert_pem, pki.ca.cert_pem);
+    char *good_last = join(pki.ca.cert_pem, twin.cert_pem);
+    RG_CHECK_EQ(connect_trusting(good_first, &leaf), RG_TLS_FAILURE_NONE);
+    RG_CHECK_EQ(connect_trusting(good_last, &pki.leaf), RG_TLS_FAILURE_NONE);
+    RG_CHECK_EQ(connect_trusting(good_last, &leaf), RG_TLS_FAILURE_BAD_CERTIFICATE);
+    RG_CHECK_EQ(connect_trusting(good_first, &pki.leaf), RG_TLS_FAILURE_BAD_CERTIFICATE);
+    free(good_first);
+    free(good_last);
+    rg_test_certificate_free(&leaf);
+    rg_test_certificate_free(&twin);
+}
+
 /* Its outline is a certificate's, but there is no version 10. */
 static void test_a_root_that_cannot_be_parsed(void)
 {
@@ -324,6 +347,7 @@ int main(int argc, char **argv)
         RG_TEST(test_an_issuer_with_a_trusted_name_and_another_key),
         RG_TEST(test_an_issuer_whose_name_is_in_other_bytes),
         RG_TEST(test_the_issuer_is_one_of_many),
+        RG_TEST(test_two_issuers_of_one_name_in_other_bytes),
         RG_TEST(test_a_root_that_cannot_be_parsed),
         RG_TEST(test_a_leaf_cannot_issue),
         RG_TEST(test_a_client_certificate_is_no_server_certificate),

@@ -93,8 +93,9 @@ void rg_test_certificate_make(struct rg_test_certificate *out_certificate,
 {
     uint32_t serial = 0;
     X509 *cert = X509_new();
-    EVP_PKEY *key = key_make();
+    EVP_PKEY *key = spec->key == NULL ? key_make() : spec->key;
     RG_ASSERT(cert != NULL);
+    RG_ASSERT(spec->key == NULL || EVP_PKEY_up_ref(key) == 1);
     const X509 *issuer = spec->issuer == NULL ? cert : spec->issuer->x509;
     EVP_PKEY *issuer_key = spec->issuer == NULL ? key : spec->issuer->key;
     RAND_bytes((uint8_t *)&serial, sizeof(serial));

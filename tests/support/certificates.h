@@ -21,6 +21,7 @@ struct rg_test_certificate_spec {
     int64_t not_before;
     int64_t not_after;
     const struct rg_test_certificate *issuer; /* NULL: self-signed */
+    struct evp_pkey_st *key;                  /* borrowed; NULL: a new one */
     bool authority;                           /* may sign others */
     bool for_clients;                         /* extended key usage: client, not server */
     bool names_key;                           /* says by which of its keys the issuer signed */
