@@ -31,6 +31,8 @@ UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 IN_FLIGHT, BYTES_IN_FLIGHT = 64, 256 << 20
 # Beside a body.
 SPARE_BYTES = 2 << 30
+# Until all connections are open.
+HANDSHAKES_PER_S = 1500
 # A call for few names is made again, until this many have come.
 AT_LEAST = 5000
 CLIENT_CORE = 1
@@ -44,8 +46,10 @@ def bytes_of(size):
 def connections(server, options, count):
     told = common.bench(
         options.ringest, "gs://bench/4KiB/", *server.options(), "--seconds", str(options.seconds), "--concurrency",
-        str(count), "--option", "hedging=false",
+        str(count), "--option", "hedging=false", "--warm-up", str(options.seconds + count / HANDSHAKES_PER_S),
     )  # fmt: skip
+    if told["connections_opened"]:
+        common.say(f"{count} connections: {told['connections_opened']} were opened while it was measured")
     return told["cpu_us_per_request"]
 
 
