@@ -284,6 +284,10 @@ void core_drain(struct core_session *session, struct rg_cq *cq, uint64_t first, 
 /* Before memory of the caller's is filled, of any size: asks the kernel for huge pages where a
  * whole one is inside of it; in pages.c. Changes nothing of its content. */
 void core_pages_advise(void *memory, uint64_t size);
+/* The same for ranges, together, and what lies between them. `collapses`: takes the time to move
+ * pages that are there into huge ones: a tenth of a second for each GB at most, best while the
+ * bytes are on their way. Needs no lock of the interpreter's. */
+void core_pages_prepare(const struct rg_range *ranges, size_t count, bool collapses);
 
 struct core_into;
 /* What get_into reads of an object, and where to; in into.c. NULL is fine. */

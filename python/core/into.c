@@ -233,19 +233,6 @@ static bool memory_check(const struct core_into *into)
     return i >= into->count;
 }
 
-/* Neighbours in memory as one. */
-static void memory_advise(const struct core_into *into)
-{
-    for (size_t i = 0; i < into->count;) {
-        uint8_t *begin = into->ranges[i].buf;
-        uint64_t size = into->ranges[i++].length;
-        while (i < into->count && (uint8_t *)into->ranges[i].buf == begin + size) {
-            size += into->ranges[i++].length;
-        }
-        core_pages_advise(begin, size);
-    }
-}
-
 static size_t operation_count(const struct core_into *into)
 {
     return (into->count + RG_RANGES_MAX - 1) / RG_RANGES_MAX;
@@ -259,18 +246,27 @@ static bool invariants(const struct core_into *into)
            into->out <= OPERATIONS_MAX && (into->generation != 0 || into->next <= 1);
 }
 
+static const struct rg_range *operation_ranges(const struct core_into *into, size_t operation,
+                                               size_t *out_count)
+{
+    size_t first = operation * RG_RANGES_MAX;
+    size_t left = into->count - first;
+    *out_count = left < RG_RANGES_MAX ? left : RG_RANGES_MAX;
+    return into->ranges + first;
+}
+
 /* Submits the next operation: 0 or a negative errno. */
 static int next_submit(const struct core_into *into, struct core_session *session, struct rg_cq *cq,
                        uint64_t user_data)
 {
-    size_t first = into->next * RG_RANGES_MAX;
-    size_t left = into->count - first;
+    size_t count;
+    const struct rg_range *ranges = operation_ranges(into, into->next, &count);
     struct rg_get_ranges get = {
         .bucket = into->uri.bucket,
         .object = into->uri.object,
         .generation = into->generation,
-        .ranges = into->ranges + first,
-        .count = left < RG_RANGES_MAX ? left : RG_RANGES_MAX,
+        .ranges = ranges,
+        .count = count,
         .gap_max = into->gap_max,
         .user_data = user_data,
         .no_checksum = !into->verifies && !into->tells_checksums,
@@ -289,9 +285,14 @@ static int submit_next(struct core_into *into)
         core_submit_raise(rc, into->uri_text);
         return -1;
     }
+    size_t count;
+    const struct rg_range *ranges = operation_ranges(into, into->next, &count);
     into->next++;
     into->out++;
     RG_ASSERT(invariants(into));
+    Py_BEGIN_ALLOW_THREADS;
+    core_pages_prepare(ranges, count, true);
+    Py_END_ALLOW_THREADS;
     return 0;
 }
 
@@ -484,12 +485,8 @@ static bool into_parse(struct core_into *into, PyObject *client, PyObject *args,
     if (client != NULL && into->session == NULL) {
         return false;
     }
-    if (!core_uri_parse(into->uri_text, &into->uri) || !parse(into, requests) ||
-        !memory_check(into) || !ranges_sort(into)) {
-        return false;
-    }
-    memory_advise(into);
-    return true;
+    return core_uri_parse(into->uri_text, &into->uri) && parse(into, requests) &&
+           memory_check(into) && ranges_sort(into);
 }
 
 static PyObject *get_into(PyObject *client, PyObject *args, PyObject *keywords,
@@ -556,6 +553,9 @@ static int awaited_submit(struct core_operation *self, struct core_session *sess
 {
     struct core_into *into = self->into;
     if (into->count > 0) {
+        size_t count;
+        const struct rg_range *ranges = operation_ranges(into, into->next, &count);
+        core_pages_prepare(ranges, count, false); /* the event loop has no time for more */
         return next_submit(into, session, cq, user_data);
     }
     /* Every call has a request: an empty range. */

@@ -123,6 +123,34 @@ def advised(address, size):
     return merged
 
 
+def huge_bytes(address, size):
+    """How many of that memory lie in huge pages."""
+    found, is_inside = 0, False
+    with open("/proc/self/smaps", encoding="ascii") as file:
+        for line in file:
+            first, second = line.split()[:2]
+            if not first.endswith(":"):
+                begin, end = (int(text, 16) for text in first.split("-"))
+                is_inside = end > address and begin < address + size
+            elif first == "AnonHugePages:" and is_inside:
+                found += int(second) << 10
+    return found
+
+
+def can_move():
+    """Whether the kernel moves a page into a huge one when it is asked to."""
+    memory = mmap.mmap(-1, 2 * HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.madvise(mmap.MADV_NOHUGEPAGE)
+    begin = -ctypes.addressof(ctypes.c_char.from_buffer(memory)) % HUGE
+    memory[begin] = 1
+    memory.madvise(mmap.MADV_HUGEPAGE)
+    try:
+        memory.madvise(25, begin, HUGE)  # MADV_COLLAPSE
+    except OSError:
+        return False
+    return True
+
+
 @unittest.skipUnless(os.path.isdir("/sys/kernel/mm/transparent_hugepage"), "the kernel has no huge pages to give")
 class HugePages(Emulated):
     """Of memory that is read into, all that are inside of it, and nothing else."""
@@ -131,6 +159,9 @@ class HugePages(Emulated):
         super().setUp()
         self.content = os.urandom(1 << 20) * 16
         self.client.put("gs://mine/large", self.content)
+        self.make_memory()
+
+    def make_memory(self):
         self.memory = mmap.mmap(-1, 24 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self.memory.madvise(mmap.MADV_NOHUGEPAGE)  # else a kernel that gives them to all says so nowhere
         address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
@@ -155,6 +186,28 @@ class HugePages(Emulated):
         requests = [(at, self.view(at + 3, 1 << 20)) for at in range(0, 16 << 20, 1 << 20)]
         self.client.get_into("gs://mine/large", requests)
         self.check(3, 16 << 20, [(HUGE, 8 * HUGE)])
+
+    def test_what_heads_of_an_allocator_have_touched_is_moved_into_huge_pages(self):
+        with open("/sys/kernel/mm/transparent_hugepage/enabled", encoding="ascii") as file:
+            if "[never]" in file.read():
+                self.skipTest("this machine's setting for huge pages is never")
+        piece, head = 64 << 10, b"an allocator's: "
+        begins = range(16, 14 << 20, piece + 64)
+        # The machine may have no huge page to give, and bytes may come before one is asked for.
+        for _ in range(50):
+            self.make_memory()
+            for at in begins:
+                self.view(at - 16, 16)[:] = head
+            self.memory.madvise(mmap.MADV_HUGEPAGE)
+            self.client.get_into("gs://mine/large", [(i * piece, self.view(at, piece)) for i, at in enumerate(begins)])
+            for i, at in enumerate(begins):
+                self.assertEqual(self.view(at - 16, 16), head)
+                self.assertEqual(self.view(at, piece), self.content[i * piece :][:piece])
+            if huge_bytes(self.address, 14 << 20):
+                return
+        if can_move():
+            self.fail("none in 50 times")
+        self.skipTest("the kernel moves nothing into huge pages: it is older than 6.1, or has none")
 
     def test_too_little_to_have_one(self):
         self.client.get_into("gs://mine/large", [(0, self.view(HUGE - 1, (4 << 20) - 1))])
