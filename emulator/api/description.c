@@ -30,6 +30,14 @@ void rg_description_set_holds(struct rg_description *description)
     }
 }
 
+void rg_description_set_class(struct rg_description *description)
+{
+    const char *class = description->bucket.storage_class;
+    bool is_default = class[0] == '\0' || strcmp(class, RG_STORE_CLASS_DEFAULT) == 0;
+    (void)rg_attributes_set(&description->list, rg_text_slice(RG_ATTRIBUTES_CLASS),
+                            is_default ? (struct rg_h1_slice){NULL, 0} : rg_text_slice(class));
+}
+
 void rg_description_fini(struct rg_description *description)
 {
     rg_text_fini(&description->list);
@@ -199,6 +207,19 @@ static bool take_contexts(struct rg_server_call *call, struct rg_text *list, yyj
     return rc == 0;
 }
 
+bool rg_description_is_said(yyjson_val *root)
+{
+    const char *name, *header;
+    bool is_said = yyjson_obj_get(root, "contentType") != NULL ||
+                   yyjson_obj_get(root, "contentEncoding") != NULL ||
+                   yyjson_obj_get(root, "metadata") != NULL ||
+                   yyjson_obj_get(root, "contexts") != NULL;
+    for (size_t i = 0; (name = rg_attributes_known(i, &header)) != NULL && !is_said; i++) {
+        is_said = yyjson_obj_get(root, name) != NULL;
+    }
+    return is_said;
+}
+
 bool rg_description_take_json(struct rg_server_call *call, struct rg_description *description,
                               yyjson_val *root, bool replaces)
 {
@@ -251,14 +272,40 @@ bool rg_description_take_head(struct rg_server_call *call, struct rg_description
     return true;
 }
 
+/* Those of today, and those that the service still takes for them. */
+static bool is_class(struct rg_h1_slice class)
+{
+    static const char *const classes[] = {"STANDARD",
+                                          "NEARLINE",
+                                          "COLDLINE",
+                                          "ARCHIVE",
+                                          "REGIONAL",
+                                          "MULTI_REGIONAL",
+                                          "DURABLE_REDUCED_AVAILABILITY"};
+    bool found = class.data == NULL;
+    for (size_t i = 0; i < RG_ARRAY_LEN(classes) && !found; i++) {
+        found = rg_text_equals(class, classes[i]);
+    }
+    return found;
+}
+
 bool rg_description_finish(struct rg_server_call *call, const struct rg_description *description,
                            struct rg_attributes **out_attributes)
 {
-    int rc = rg_attributes_create(out_attributes, &description->list);
+    struct rg_attributes *attributes = NULL;
+    int rc = rg_attributes_create(&attributes, &description->list);
+    if (rc == 0 && !is_class(rg_attributes_get(attributes, RG_ATTRIBUTES_CLASS))) {
+        rg_attributes_unref(attributes);
+        rg_reply_error(call, RG_API_BAD_REQUEST,
+                       "The storage class is not STANDARD, NEARLINE, COLDLINE or ARCHIVE.");
+        return false;
+    }
     if (rc == -EMSGSIZE) {
         rg_reply_error(call, RG_API_BAD_REQUEST, "The metadata of an object is at most 10 KiB.");
     } else if (rc < 0) {
         rg_reply_error(call, RG_API_INTERNAL, "Out of memory.");
+    } else {
+        *out_attributes = attributes;
     }
     return rc == 0;
 }

@@ -21,6 +21,9 @@ void rg_description_set_bucket(struct rg_description *description, struct rg_buc
 /* Removes all holds but the one that the bucket puts on new objects. An object has these when it
  * is made, whatever it is made from. */
 void rg_description_set_holds(struct rg_description *description);
+/* Gives it the bucket's own storage class, which an object has when it is made unless the request
+ * says another, whatever it is made from. */
+void rg_description_set_class(struct rg_description *description);
 void rg_description_fini(struct rg_description *description);
 
 /* Copies a value that has to be valid in a header field, of at most `size_max` bytes, with a
@@ -31,6 +34,8 @@ bool rg_description_set(struct rg_server_call *call, const char *what, struct rg
  * named goes, otherwise it stays. */
 bool rg_description_take_json(struct rg_server_call *call, struct rg_description *description,
                               yyjson_val *root, bool replaces);
+/* Whether the members say anything that describes an object. */
+bool rg_description_is_said(yyjson_val *root);
 /* Takes over what header fields of the XML API say, apart from content type and encoding. */
 bool rg_description_take_head(struct rg_server_call *call, struct rg_description *description,
                               const struct rg_h1_head *head);

@@ -255,7 +255,7 @@ static void append_storage_class(struct rg_text *text, const struct subject *sub
                                  const char *name)
 {
     struct rg_h1_slice value = rg_attributes_get(subject->info->attributes, name);
-    value = value.data != NULL ? value : rg_text_slice("STANDARD");
+    value = value.data != NULL ? value : rg_text_slice(RG_STORE_CLASS_DEFAULT);
     rg_text_append_json(text, value.data, value.size);
 }
 

@@ -100,13 +100,14 @@ static bool open_source(struct rg_server_call *call, struct copy *copy)
            rg_encryption_check(call, copy->request->head, true, &copy->source.info);
 }
 
-/* The destination is described as the source is, and then as the body says. */
+/* The destination is described as the body says; with one that says nothing as the source is, but
+ * for its access control list, its holds and its storage class. */
 static bool describe(struct rg_server_call *call, struct copy *copy, yyjson_val *root,
                      bool from_source)
 {
     struct rg_upload *upload = copy->upload;
     const struct rg_store_object_info *source = &copy->source.info;
-    if (from_source) {
+    if (from_source && !rg_description_is_said(root)) {
         memcpy(upload->description.info.content_type, source->content_type,
                sizeof(source->content_type));
         memcpy(upload->description.info.content_encoding, source->content_encoding,
@@ -115,6 +116,9 @@ static bool describe(struct rg_server_call *call, struct copy *copy, yyjson_val 
         rg_attributes_copy(&upload->description.list, source->attributes);
         rg_attributes_clear(&upload->description.list, RG_ATTRIBUTES_ACL); /* Not copied. */
         rg_description_set_holds(&upload->description);
+        if (!keeps_key(copy)) {
+            rg_description_set_class(&upload->description);
+        }
         if (!keeps_key(copy) &&
             !rg_encryption_take(call, copy->request->head, &upload->description.list)) {
             return false;

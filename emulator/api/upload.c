@@ -202,6 +202,7 @@ static bool take_head(struct rg_server_call *call, struct rg_upload *upload,
     }
     rg_description_set_bucket(&upload->description, found);
     rg_description_set_holds(&upload->description);
+    rg_description_set_class(&upload->description);
     upload->style.retention_us = upload->description.bucket.retention_us;
     upload->size_hint = request->head->content_length;
     if (upload->size_hint > RG_STORE_OBJECT_SIZE_MAX) {

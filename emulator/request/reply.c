@@ -375,8 +375,8 @@ void rg_reply_object_fields(struct rg_h1_encoder *head, const struct rg_store_ob
     rg_h1_encode_header_u64(head, "x-goog-stored-content-length", info->size);
     rg_h1_encode_header(head, "x-goog-stored-content-encoding",
                         info->content_encoding[0] != '\0' ? info->content_encoding : "identity");
-    if (rg_attributes_get(info->attributes, "storageClass").data == NULL) {
-        rg_h1_encode_header(head, "x-goog-storage-class", "STANDARD");
+    if (rg_attributes_get(info->attributes, RG_ATTRIBUTES_CLASS).data == NULL) {
+        rg_h1_encode_header(head, "x-goog-storage-class", RG_STORE_CLASS_DEFAULT);
     }
     rg_attributes_encode(info->attributes, head);
 }

@@ -77,7 +77,7 @@ static void info_init(struct rg_bucket_info *out)
                                    .updated_us = now,
                                    .metageneration = 1,
                                    .location = "US",
-                                   .storage_class = "STANDARD"};
+                                   .storage_class = RG_STORE_CLASS_DEFAULT};
 }
 
 /* Makes the bucket known. With `create` it may be new to the backend, too. */

@@ -21,7 +21,7 @@ static const struct {
     const char *name, *header;
 } known[] = {
     {"cacheControl", "cache-control"},       {"contentDisposition", "content-disposition"},
-    {"contentLanguage", "content-language"}, {"storageClass", "x-goog-storage-class"},
+    {"contentLanguage", "content-language"}, {RG_ATTRIBUTES_CLASS, "x-goog-storage-class"},
     {"customTime", "x-goog-custom-time"},
 };
 

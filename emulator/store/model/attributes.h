@@ -15,6 +15,9 @@
 /* How many objects a composite object was made of. Users cannot set it. */
 #define RG_ATTRIBUTES_COMPONENT_COUNT "componentCount"
 
+/* STANDARD where there is none. */
+#define RG_ATTRIBUTES_CLASS "storageClass"
+
 /* The access control list, as a JSON array. It is told, and has no effect. */
 #define RG_ATTRIBUTES_ACL "acl"
 

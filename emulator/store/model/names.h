@@ -14,8 +14,9 @@
     222 /* The service allows 63 for names without dots; we do not insist on that. */
 #define RG_STORE_CONTENT_TYPE_SIZE_MAX 127
 #define RG_STORE_CONTENT_ENCODING_SIZE_MAX 31
-#define RG_STORE_MD5_SIZE 24          /* In base64. */
-#define RG_STORE_LOCATION_SIZE_MAX 63 /* Limit of a bucket's location and storage class. */
+#define RG_STORE_MD5_SIZE 24              /* In base64. */
+#define RG_STORE_CLASS_DEFAULT "STANDARD" /* The storage class of buckets and objects. */
+#define RG_STORE_LOCATION_SIZE_MAX 63     /* Limit of a bucket's location and storage class. */
 #define RG_STORE_OBJECT_SIZE_MAX (UINT64_C(5) << 40)
 
 bool rg_store_bucket_name_valid(struct rg_h1_slice name);

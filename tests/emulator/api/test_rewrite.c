@@ -50,6 +50,37 @@ static void test_a_small_object_is_rewritten_in_one_call(void)
     close_api();
 }
 
+/* A body that says anything says all; and the class is the bucket's, not the source's. */
+static void test_what_a_copy_takes_over(void)
+{
+    open_api(NULL, 0);
+    put_described("/bucket/a", "data");
+    post("/storage/v1/b/bucket/o/a/rewriteTo/b/bucket/o/cold", "{\"storageClass\":\"COLDLINE\"}");
+    RG_CHECK_EQ(reply.status, 200);
+    check_body_has("\"storageClass\":\"COLDLINE\"");
+    check_body_has("\"contentType\":\"application/octet-stream\"");
+    check_body_lacks("\"metadata\"");
+    post("/storage/v1/b/bucket/o/cold/rewriteTo/b/bucket/o/b", "{\"name\":\"b\"}");
+    check_body_has("\"storageClass\":\"STANDARD\"");
+    post("/storage/v1/b/bucket/o/cold/moveTo/o/moved", "");
+    check_body_has("\"storageClass\":\"COLDLINE\"");
+    post("/storage/v1/b?project=p", "{\"name\":\"slow\",\"storageClass\":\"NEARLINE\"}");
+    RG_CHECK_EQ(reply.status, 200);
+    post("/storage/v1/b/bucket/o/a/rewriteTo/b/slow/o/a", "{}");
+    check_body_has("\"storageClass\":\"NEARLINE\"");
+    check_body_has("\"metadata\":{\"k\":\"v\"}");
+    post("/storage/v1/b/slow/o/a/copyTo/b/slow/o/c",
+         "{\"contentType\":\"text/x\",\"storageClass\":\"STANDARD\"}");
+    check_body_has("\"storageClass\":\"STANDARD\"");
+    put_xml("/slow/new", "x");
+    get("/storage/v1/b/slow/o/new");
+    check_body_has("\"storageClass\":\"NEARLINE\"");
+    post("/storage/v1/b/bucket/o/a/rewriteTo/b/bucket/o/b", "{\"storageClass\":\"nearline\"}");
+    RG_CHECK_EQ(reply.status, 400);
+    check_body_has("The storage class is not STANDARD");
+    close_api();
+}
+
 static void test_a_copy_has_the_md5_of_its_source(void)
 {
     static const char data[] = "jXd/OF09/siBXSD3SWAm3A==";
@@ -197,6 +228,7 @@ int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
         RG_TEST(test_a_small_object_is_rewritten_in_one_call),
+        RG_TEST(test_what_a_copy_takes_over),
         RG_TEST(test_a_copy_has_the_md5_of_its_source),
         RG_TEST(test_a_large_object_takes_several_calls),
         RG_TEST(test_conditions_of_copies),
