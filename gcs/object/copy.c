@@ -3,7 +3,7 @@
  *   stat the source -> step -> step with the last one's token -> ... -> done: compare the CRC32C
  *
  * The source's generation is pinned by the first request, so that all steps copy the same bytes and
- * its CRC32C is known. */
+ * its CRC32C is known. With a storage class each step says the source's metadata, too. */
 #include "gcs/request/idempotency.h"
 #include "gcs/request/object_request.h"
 #include "gcs/request/operation.h"
@@ -17,6 +17,7 @@
 #define STEP_SIZE_MIN RG_MIB(1) /* what one step copies at least, but for the last */
 /* Steps in a row that copy nothing, up to which the service is believed. */
 #define IDLE_STEPS_MAX 16
+#define CLASS_SIZE_MAX 63
 
 struct rg_copy_state {
     struct rg_operation operation;
@@ -28,8 +29,53 @@ struct rg_copy_state {
     uint32_t idle_steps;
     bool has_child;  /* the stat was prepared */
     bool has_source; /* it was answered */
+    char *body;      /* of each step, owned; NULL: the metadata is the source's */
+    size_t body_size;
+    char storage_class[CLASS_SIZE_MAX + 1];
     char source_bucket[RG_BUCKET_NAME_SIZE_MAX + 1];
     char source_object[RG_OBJECT_NAME_SIZE_MAX + 1];
+};
+
+static struct rg_copy_state *state_of(struct rg_operation *operation)
+{
+    return RG_CONTAINER_OF(operation, struct rg_copy_state, operation);
+}
+
+static int parse_source(struct rg_request *request, uint8_t *memory, size_t memory_size,
+                        struct rg_completion *completion, const char **out_problem)
+{
+    struct rg_copy_state *state = state_of(request->parent->operation);
+    const char *body = (const char *)request->x.body;
+    size_t body_size = (size_t)request->x.body_size;
+    struct rg_object_info *info;
+    int rc = rg_object_info_parse(body, body_size, memory + RG_OBJECT_FRONT_SIZE,
+                                  memory_size - RG_OBJECT_FRONT_SIZE, &info, out_problem);
+    if (rc < 0) {
+        return rc;
+    }
+    rg_object_complete_info(completion, info);
+    if (state->copy.storage_class != NULL) {
+        rc = rg_rewrite_body(body, body_size, state->copy.storage_class, &state->body,
+                             &state->body_size);
+        *out_problem =
+            rc == -ENOMEM ? "needs more memory than there is" : "has metadata that cannot be sent";
+    }
+    return rc;
+}
+
+static enum rg_status source_finish(struct rg_request *request, struct rg_completion *completion)
+{
+    return rg_object_finish(request, parse_source, completion);
+}
+
+/* Asks for all of the resource, also for what the library itself has no use for. */
+static const struct rg_request_ops source_ops = {
+    .verb = "stat",
+    .operation = RG_VERB_STAT,
+    .encode = rg_object_encode,
+    .head = rg_object_head,
+    .finish = source_finish,
+    .release = rg_object_release,
 };
 
 static int parse_step(struct rg_request *request, uint8_t *memory, size_t memory_size,
@@ -53,7 +99,21 @@ static int parse_step(struct rg_request *request, uint8_t *memory, size_t memory
 static enum rg_status step_finish(struct rg_request *request, struct rg_completion *completion)
 {
     static_assert(sizeof(struct rg_rewrite_answer) <= RG_OBJECT_FRONT_SIZE, "it lies in front");
-    return rg_object_finish(request, parse_step, completion);
+    enum rg_status status = rg_object_finish(request, parse_step, completion);
+    if (status != RG_STATUS_OK || !request->verify.asking) {
+        return status;
+    }
+    /* Where the class is changed, the same bytes were there before. */
+    const struct rg_copy *copy = &state_of(request->parent->operation)->copy;
+    const struct rg_rewrite_answer *answer = completion->data;
+    const char *class = answer->info->storage_class;
+    if (copy->storage_class == NULL || (class != NULL && strcmp(class, copy->storage_class) == 0)) {
+        return RG_STATUS_OK;
+    }
+    rg_request_note(request, RG_STATUS_PRECONDITION, "what is there has another storage class");
+    rg_lease_release(completion->lease);
+    completion->lease = NULL;
+    return RG_STATUS_PRECONDITION;
 }
 
 static const struct rg_request_ops step_ops = {
@@ -65,11 +125,6 @@ static const struct rg_request_ops step_ops = {
     .finish = step_finish,
     .release = rg_object_release,
 };
-
-static struct rg_copy_state *state_of(struct rg_operation *operation)
-{
-    return RG_CONTAINER_OF(operation, struct rg_copy_state, operation);
-}
 
 static void child_done(struct rg_request *child, struct rg_completion *completion)
 {
@@ -99,8 +154,8 @@ static int step_prepare(struct rg_copy_state *state, const char *token)
     rg_target_query(&target, "rewriteToken", token);
     struct rg_object_call call = {.method = "POST",
                                   .target = &target,
-                                  .body = strdup("{}"), /* the metadata is the source's */
-                                  .body_size = 2,
+                                  .body = strdup(state->body != NULL ? state->body : "{}"),
+                                  .body_size = state->body != NULL ? state->body_size : 2,
                                   .deadline_ns = copy->deadline_ns};
     if (call.body == NULL) {
         return -ENOMEM;
@@ -196,27 +251,60 @@ static void child_note(struct rg_copy_state *state)
                     state->copy.source_bucket, state->copy.source_object, child->failure.text);
 }
 
-static void stat_take(struct rg_copy_state *state, const struct rg_object_info *info)
+static bool is_own_place(const struct rg_copy *copy)
+{
+    return strcmp(copy->bucket, copy->source_bucket) == 0 &&
+           strcmp(copy->object, copy->source_object) == 0;
+}
+
+/* Neither a newer object nor metadata that were changed since are written over. */
+static void own_place_guard(struct rg_copy_state *state, const struct rg_object_info *info)
+{
+    struct rg_conditions *conditions = &state->copy.conditions;
+    if (conditions->if_generation_match == 0) {
+        conditions->if_generation_match = info->object.generation;
+    }
+    if (state->body != NULL && conditions->if_metageneration_match == 0) {
+        conditions->if_metageneration_match = info->metageneration;
+    }
+}
+
+static void source_take(struct rg_copy_state *state, const struct rg_object_info *info)
 {
     state->source = (struct rg_object){.size = info->object.size,
                                        .generation = info->object.generation,
                                        .crc32c = info->object.crc32c,
                                        .has_crc32c = info->object.has_crc32c};
     state->has_source = true;
+    if (is_own_place(&state->copy)) {
+        own_place_guard(state, info);
+    }
     state->steps_left = state->source.size / STEP_SIZE_MIN + IDLE_STEPS_MAX;
     step_start(state, NULL);
 }
 
-static void stat_start(struct rg_copy_state *state)
+static int source_prepare(struct rg_copy_state *state)
 {
     const struct rg_copy *copy = &state->copy;
-    struct rg_stat stat = {.bucket = copy->source_bucket,
-                           .object = copy->source_object,
-                           .generation = copy->source_generation,
-                           .conditions = copy->source_conditions,
-                           .deadline_ns = copy->deadline_ns};
+    char text[RG_TARGET_SIZE_MAX];
+    struct rg_target target;
+    rg_target_init(&target, text, sizeof(text));
+    rg_target_add_object(&target, copy->source_bucket, copy->source_object);
+    rg_target_query(&target, "prettyPrint", "false");
+    rg_target_query_i64(&target, "generation", copy->source_generation);
+    rg_target_conditions(&target, &copy->source_conditions);
     rg_request_init_child(&state->child, state->operation.request, child_done);
-    if (rg_stat_prepare(&state->child, &stat) < 0) {
+    int rc = rg_request_set_names(&state->child, copy->source_bucket, copy->source_object);
+    RG_ASSERT(rc == 0);
+    return rg_object_prepare(&state->child, &source_ops,
+                             &(struct rg_object_call){.method = "GET",
+                                                      .target = &target,
+                                                      .deadline_ns = copy->deadline_ns});
+}
+
+static void source_start(struct rg_copy_state *state)
+{
+    if (source_prepare(state) < 0) {
         rg_operation_fail(&state->operation, RG_STATUS_NO_RESOURCES, "%s", "");
         return;
     }
@@ -233,12 +321,12 @@ static void copy_advance(struct rg_operation *operation)
     }
     state->arrived.lease = NULL;
     if (!state->has_child) {
-        stat_start(state);
+        source_start(state);
     } else if (completion.status != RG_STATUS_OK) {
         child_note(state);
         rg_operation_stop(operation, completion.status);
     } else if (!state->has_source) {
-        stat_take(state, completion.data);
+        source_take(state, completion.data);
     } else if (step_take(state, &completion)) {
         return;
     }
@@ -272,6 +360,7 @@ static void copy_free(struct rg_operation *operation)
 {
     struct rg_copy_state *state = state_of(operation);
     rg_lease_release(state->arrived.lease);
+    free(state->body);
     free(state);
 }
 
@@ -290,12 +379,24 @@ static const struct rg_request_ops copy_ops = {
     .release = rg_operation_release,
 };
 
+/* It is one word of the service's. */
+static bool class_valid(const char *class)
+{
+    size_t size = class != NULL ? strlen(class) : 1;
+    bool valid = size > 0 && size <= CLASS_SIZE_MAX;
+    for (const char *c = class; valid && c != NULL && *c != '\0'; c++) {
+        valid = *c > ' ' && *c <= '~';
+    }
+    return valid;
+}
+
 static int copy_prepare(struct rg_request *request, const void *given)
 {
     const struct rg_copy *copy = given;
     if (copy->object == NULL || copy->source_object == NULL || copy->source_generation < 0 ||
         copy->step_max % STEP_SIZE_MIN != 0 || copy->step_max > INT64_MAX ||
-        !rg_conditions_valid(&copy->conditions) || !rg_conditions_valid(&copy->source_conditions)) {
+        !rg_conditions_valid(&copy->conditions) || !rg_conditions_valid(&copy->source_conditions) ||
+        !class_valid(copy->storage_class)) {
         return -EINVAL;
     }
     /* The request takes and checks both pairs of names, one after the other. */
@@ -314,6 +415,10 @@ static int copy_prepare(struct rg_request *request, const void *given)
     state->copy.source_object = state->source_object;
     state->copy.bucket = request->bucket;
     state->copy.object = request->object;
+    if (copy->storage_class != NULL) {
+        strcpy(state->storage_class, copy->storage_class);
+        state->copy.storage_class = state->storage_class;
+    }
     rg_request_prepare(request, &copy_ops, copy->user_data, copy->deadline_ns);
     rg_operation_init(&state->operation, &operation_ops, request);
     return 0;

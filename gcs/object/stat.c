@@ -13,7 +13,7 @@ static const struct rg_request_ops stat_ops = {
     .release = rg_object_release,
 };
 
-int rg_stat_prepare(struct rg_request *request, const void *given)
+static int stat_prepare(struct rg_request *request, const void *given)
 {
     const struct rg_stat *stat = given;
     if (stat->object == NULL || stat->generation < 0 || !rg_conditions_valid(&stat->conditions) ||
@@ -40,5 +40,5 @@ int rg_submit_stat_sized(struct rg_client *client, struct rg_cq *cq, const struc
 {
     struct rg_stat own = {0};
     memcpy(&own, stat, RG_MIN(struct_size, sizeof(own)));
-    return rg_object_submit(client, cq, rg_stat_prepare, &own);
+    return rg_object_submit(client, cq, stat_prepare, &own);
 }

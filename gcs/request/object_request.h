@@ -49,8 +49,6 @@ enum rg_status rg_object_finish_info(struct rg_request *request, struct rg_compl
 /* Makes this resource the data of the completion, in its lease. */
 void rg_object_complete_info(struct rg_completion *completion, const struct rg_object_info *info);
 
-/* Asks for the resource of an object: a kind of request, and a child of operations. */
-int rg_stat_prepare(struct rg_request *request, const void *given);
 /* Removes one; a part of a batch is the same target. */
 int rg_delete_prepare(struct rg_request *request, const void *given);
 bool rg_delete_valid(const struct rg_delete *del);

@@ -240,6 +240,32 @@ bool rg_object_info_has(const struct rg_object_info *info, const char *change, s
     return has;
 }
 
+int rg_rewrite_body(const char *resource, size_t resource_size, const char *storage_class,
+                    char **out_body, size_t *out_size)
+{
+    static const char *const members[] = {
+        "contentEncoding", "contentDisposition", "contentLanguage", "cacheControl",
+        "customTime",      "metadata",           "contexts",
+    };
+    yyjson_doc *doc = yyjson_read(resource, resource_size, YYJSON_READ_NOFLAG);
+    yyjson_val *root = yyjson_doc_get_root(doc), *value = yyjson_obj_get(root, "contentType");
+    struct rg_json_writer writer;
+    rg_json_begin(&writer);
+    rg_json_add_text(&writer, writer.root, "storageClass", storage_class);
+    /* The service wants one, and takes this for what has none. */
+    rg_json_add_text(&writer, writer.root, "contentType",
+                     yyjson_is_str(value) ? yyjson_get_str(value) : "application/octet-stream");
+    for (size_t i = 0; i < RG_ARRAY_LEN(members); i++) {
+        value = yyjson_obj_get(root, members[i]);
+        if (value != NULL) {
+            rg_json_add(&writer, writer.root, members[i], yyjson_val_mut_copy(writer.doc, value));
+        }
+    }
+    int rc = rg_json_write(&writer, out_body, out_size);
+    yyjson_doc_free(doc);
+    return rc;
+}
+
 static int read_rewrite(struct parser *parser, yyjson_val *root, struct rg_rewrite_answer *answer)
 {
     yyjson_val *done = yyjson_obj_get(root, "done"), *token = yyjson_obj_get(root, "rewriteToken");

@@ -26,6 +26,12 @@ int rg_object_info_parse(const char *body, size_t body_size, void *memory, size_
  * while it runs; false without memory. */
 bool rg_object_info_has(const struct rg_object_info *info, const char *change, size_t change_size);
 
+/* The body of "objects: rewrite" for a copy of this resource with another storage class. One that
+ * says anything has to say all: the service then takes nothing over from the source. The text is
+ * the caller's, to be freed. -EINVAL or -ENOMEM. */
+int rg_rewrite_body(const char *resource, size_t resource_size, const char *storage_class,
+                    char **out_body, size_t *out_size);
+
 /* What a step of a copy has come to. */
 struct rg_rewrite_answer {
     bool done;

@@ -62,9 +62,10 @@ RG_SUBMIT_ITEMS(delete_many, rg_delete_many, deletes)
 
 /* Copies an object on the server in steps ("objects: rewrite") of one generation; compares CRC32Cs.
  * Sent again after a lost answer only with a condition on the destination's generation; if that
- * then fails, a destination with the source's size and CRC32C is OK with found_done. Never
- * exclusive, as metadata is the source's. Completion when OK: data is a const struct rg_object_info
- * *. */
+ * then fails, a destination with the source's size, CRC32C and the storage class is OK with
+ * found_done. Never exclusive, as metadata is the source's. To its own place, which is how a
+ * storage class is changed, only while the source is the newest generation. Completion when OK:
+ * data is a const struct rg_object_info *. */
 struct rg_copy {
     const char *source_bucket, *source_object;
     int64_t source_generation;
@@ -72,6 +73,7 @@ struct rg_copy {
     struct rg_conditions conditions, source_conditions; /* on the destination, on the source */
     uint64_t step_max; /* bytes of a step, a multiple of 1 MiB; 0: the service chooses */
     uint64_t user_data, deadline_ns;
+    const char *storage_class; /* such as NEARLINE; NULL: the default of the destination's bucket */
 };
 RG_SUBMIT(copy, rg_copy)
 

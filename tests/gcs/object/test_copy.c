@@ -170,6 +170,50 @@ static void test_a_retry_meets_its_own_copy(void)
     try_copy(others, 2, &copy, RG_STATUS_PRECONDITION, 4, "what is there is not what was sent");
 }
 
+#define CLASSED(class)                                                                             \
+    "{\"name\":\"to\",\"size\":\"3000000\",\"generation\":\"12\",\"crc32c\":\"xFDWlw==\","         \
+    "\"storageClass\":\"" class "\"}"
+
+/* To its own place, where the bytes are the same before and after. */
+static void test_a_retry_meets_its_own_storage_class(void)
+{
+    const struct rg_step source[] = {
+        RG_READ,
+        RG_SEND(rg_test_answer("200 OK", "{\"name\":\"to\",\"size\":\"3000000\","
+                                         "\"generation\":\"7\",\"metageneration\":\"3\","
+                                         "\"crc32c\":\"xFDWlw==\",\"contentType\":\"a/b\"}")),
+        RG_READ, RG_CUT};
+    const struct rg_step own[] = {RG_READ, RG_SEND(rg_test_answer("412 Precondition Failed", "")),
+                                  RG_READ, RG_SEND(rg_test_answer("200 OK", CLASSED("NEARLINE"))),
+                                  RG_END};
+    const struct rg_step other[] = {RG_READ, RG_SEND(rg_test_answer("412 Precondition Failed", "")),
+                                    RG_READ, RG_SEND(rg_test_answer("200 OK", CLASSED("STANDARD"))),
+                                    RG_END};
+    const struct rg_step *const scripts[][2] = {{source, own}, {source, other}};
+    for (size_t i = 0; i < RG_ARRAY_LEN(scripts); i++) {
+        struct rg_test_client c = {.scripts = scripts[i], .script_count = 2};
+        rg_test_client_open(&c);
+        RG_CHECK_EQ(rg_submit_copy(c.client, c.cq,
+                                   &(struct rg_copy){.source_bucket = "bucket",
+                                                     .source_object = "to",
+                                                     .bucket = "bucket",
+                                                     .object = "to",
+                                                     .storage_class = "NEARLINE"}),
+                    0);
+        struct rg_completion done = rg_test_take(&c);
+        rg_test_check_status(__FILE__, __LINE__, &done,
+                             i == 0 ? RG_STATUS_OK : RG_STATUS_PRECONDITION);
+        RG_CHECK_EQ(done.attempts, 4);
+        RG_CHECK_CONTAINS(rg_scripted_server_head(c.server, 2),
+                          "&ifGenerationMatch=7&ifMetagenerationMatch=3");
+        if (i == 1) {
+            RG_CHECK_CONTAINS(done.detail, "what is there has another storage class");
+        }
+        rg_lease_release(done.lease);
+        rg_test_client_close(&c);
+    }
+}
+
 static void test_steps_that_make_no_sense(void)
 {
     static const char *const bodies[] = {"", "{}", "{\"done\":false}", DONE("A"),
@@ -236,6 +280,16 @@ static void test_what_cannot_be_copied(void)
          .bucket = "bucket",
          .object = "o",
          .source_generation = -1},
+        {.source_bucket = "bucket",
+         .source_object = "o",
+         .bucket = "bucket",
+         .object = "o",
+         .storage_class = ""},
+        {.source_bucket = "bucket",
+         .source_object = "o",
+         .bucket = "bucket",
+         .object = "o",
+         .storage_class = "NEAR\nLINE"},
     };
     struct rg_test_client c = {0};
     rg_test_client_open(&c);
@@ -254,6 +308,7 @@ int main(int argc, char **argv)
         RG_TEST(test_copies_that_never_end),
         RG_TEST(test_only_guarded_steps_are_tried_again),
         RG_TEST(test_a_retry_meets_its_own_copy),
+        RG_TEST(test_a_retry_meets_its_own_storage_class),
         RG_TEST(test_steps_that_make_no_sense),
         RG_TEST(test_ends_before_its_end),
         RG_TEST(test_what_cannot_be_copied),

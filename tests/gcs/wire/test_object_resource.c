@@ -185,6 +185,22 @@ static void test_permissions(void)
     }
 }
 
+static void test_the_body_of_a_rewrite(void)
+{
+    char *body;
+    size_t size;
+    RG_CHECK_EQ(rg_rewrite_body(resource, sizeof(resource) - 1, "NEARLINE", &body, &size), 0);
+    RG_CHECK_STR(body, "{\"storageClass\":\"NEARLINE\",\"contentType\":\"text/plain\","
+                       "\"contentEncoding\":\"gzip\",\"cacheControl\":\"no-store\","
+                       "\"metadata\":{\"k\":\"v\",\"empty\":\"\"}}");
+    RG_CHECK_EQ(size, strlen(body));
+    free(body);
+    RG_CHECK_EQ(rg_rewrite_body("{\"contexts\":{}}", 15, "ARCHIVE", &body, &size), 0);
+    RG_CHECK_STR(body, "{\"storageClass\":\"ARCHIVE\","
+                       "\"contentType\":\"application/octet-stream\",\"contexts\":{}}");
+    free(body);
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
@@ -194,6 +210,7 @@ int main(int argc, char **argv)
         RG_TEST(test_much_metadata),
         RG_TEST(test_steps_of_a_copy),
         RG_TEST(test_permissions),
+        RG_TEST(test_the_body_of_a_rewrite),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }
