@@ -52,6 +52,16 @@ static bool field_set(const char **field, const char *option, const char *text)
     return true;
 }
 
+/* "" would be left out of a request, and the bucket's would be taken. */
+static bool class_set(const char **class, const char *text)
+{
+    if (*text == '\0') {
+        cli_usage("--storage-class needs a class, such as NEARLINE");
+        return false;
+    }
+    return field_set(class, "--storage-class", text);
+}
+
 /* Cuts the text at its "=". */
 static bool metadata_add(struct cp_options *options, char *text)
 {
@@ -308,7 +318,7 @@ static bool cp_option(struct cp_options *options, int option)
     case OPTION_METADATA:
         return metadata_add(options, optarg);
     case 's':
-        return field_set(&options->storage_class, "--storage-class", optarg);
+        return class_set(&options->storage_class, optarg);
     case OPTION_METHOD:
         return method_parse(optarg, &options->method);
     case OPTION_MATCH:
@@ -336,8 +346,7 @@ static int command_run(struct cp_options *options, const struct option *table, i
     struct cli_connection connection = {0};
     int option;
     bool ok;
-    while ((option = cli_getopt(
-                argc, argv, options->moves || options->syncs ? ":rRn" : ":rRns:", table)) != -1) {
+    while ((option = cli_getopt(argc, argv, ":rRns:", table)) != -1) {
         if (cli_connection_option(&connection, option, optarg, &ok)) {
             if (!ok) {
                 return CLI_USAGE;
@@ -379,6 +388,7 @@ static int mv_run(int argc, char **argv)
         {"no-clobber", no_argument, NULL, 'n'},
         {"dry-run", no_argument, NULL, OPTION_DRY_RUN},
         {"content-type", required_argument, NULL, OPTION_CONTENT_TYPE},
+        {"storage-class", required_argument, NULL, 's'},
         {"concurrency", required_argument, NULL, OPTION_CONCURRENCY},
         {"include", required_argument, NULL, OPTION_INCLUDE},
         {"exclude", required_argument, NULL, OPTION_EXCLUDE},
@@ -404,6 +414,7 @@ static int rsync_run(int argc, char **argv)
         {"delete-unmatched-destination-objects", no_argument, NULL, OPTION_DELETE},
         {"dry-run", no_argument, NULL, OPTION_DRY_RUN},
         {"content-type", required_argument, NULL, OPTION_CONTENT_TYPE},
+        {"storage-class", required_argument, NULL, 's'},
         {"concurrency", required_argument, NULL, OPTION_CONCURRENCY},
         {"follow-symlinks", no_argument, NULL, OPTION_FOLLOW},
         {"include", required_argument, NULL, OPTION_INCLUDE},
@@ -432,6 +443,8 @@ const struct cli_command cli_rsync = {
         "  --content-type TYPE\n"
         "                     of the objects, also of those that are there already; default: by\n"
         "                     the file's extension\n"
+        "  -s, --storage-class CLASS\n"
+        "                     the same; default: the bucket's\n"
         "  --concurrency N    requests at a time; default: 64\n"
         "  --follow-symlinks  copy the targets of symbolic links; by default links are left out,\n"
         "                     and what the destination has in their places stays\n"
@@ -459,6 +472,8 @@ const struct cli_command cli_mv = {
         "  --dry-run          only say what would be moved\n"
         "  --content-type TYPE\n"
         "                     of the objects; default: by the file's extension\n"
+        "  -s, --storage-class CLASS\n"
+        "                     of the objects; default: the bucket's\n"
         "  --concurrency N    requests at a time; default: 64\n"
         "  --include PATTERN  only names that match; may be given several times\n"
         "  --exclude PATTERN  no names that match, and nothing in folders that do\n"
@@ -498,7 +513,8 @@ const struct cli_command cli_cp = {
         "  --custom-metadata KEY=VALUE\n"
         "                     the same of other metadata; the last may be given several times\n"
         "  -s, --storage-class CLASS\n"
-        "                     of objects that files become; default: the bucket's\n"
+        "                     of the objects, also of those that are there already; default: the\n"
+        "                     bucket's. To its own place, an object gets the class alone\n"
         "  --method METHOD    how objects are written: auto, single, resumable, multipart or\n"
         "                     compose; default: auto\n"
         "  --part-size SIZE   size of the parts of large objects; default: 8M to read, 16M to\n"
@@ -525,6 +541,7 @@ const struct cli_command cli_cp = {
         "  ringest cp -r gs://bucket/dataset /data/dataset\n"
         "  ringest cp 'gs://bucket/**.jpg' photos/\n"
         "  ringest cp -r gs://bucket/a gs://other/b\n"
+        "  ringest cp -r -s NEARLINE gs://bucket/old gs://bucket/old\n"
         "  tar c folder | ringest cp - gs://bucket/folder.tar\n",
     .run = cp_run,
 };

@@ -9,7 +9,7 @@
  *   cp_copy.c     ... an object to be another one
  *   cp_move.c     the source of a move, when the destination has its bytes
  *   cp_sync.c     what only the destination of `ringest rsync --delete` has
- *   cp_retype.c   type and metadata of an object that has its bytes already
+ *   cp_retype.c   type, metadata and storage class of an object that has its bytes already
  *
  * A worker does the work on files itself, while the requests of its other items go on; none of them
  * waits for another, except where there is nothing to do. */
@@ -54,9 +54,16 @@ struct cp_options {
 
 enum cp_kind { CP_UPLOAD, CP_DOWNLOAD, CP_COPY };
 
-/* What a request that is out for an item does: transfer -> stat -> update -> confirm -> remove, of
- * which all but one may be left out. */
-enum cp_step { CP_STEP_TRANSFER, CP_STEP_STAT, CP_STEP_UPDATE, CP_STEP_CONFIRM, CP_STEP_REMOVE };
+/* What a request that is out for an item does: transfer -> stat -> class -> update -> confirm ->
+ * remove, of which all but one may be left out. */
+enum cp_step {
+    CP_STEP_TRANSFER,
+    CP_STEP_STAT,
+    CP_STEP_CLASS,
+    CP_STEP_UPDATE,
+    CP_STEP_CONFIRM,
+    CP_STEP_REMOVE
+};
 
 /* One file or object on its way. Made by the plan; freed by the run when it has ended. */
 struct cp_item {
@@ -204,7 +211,8 @@ void cp_copy_start(struct cp_worker *worker, struct cp_item *item);
 void cp_copy_take(struct cp_worker *worker, const struct cp_job *job,
                   const struct rg_completion *completion);
 
-/* Whether objects that have their bytes already get a type or other metadata all the same. */
+/* Whether objects that have their bytes already get a type, other metadata or a storage class all
+ * the same. */
 bool cp_retypes(const struct cp_options *options);
 void cp_retype_start(struct cp_worker *worker, struct cp_item *item);
 /* The same from what is known of the object. */

@@ -12,6 +12,7 @@ static void submit(struct cp_worker *worker, struct cp_item *item)
         .object = item->name,
         .conditions = {.if_generation_match = options->no_clobber ? RG_GENERATION_ABSENT
                                                                   : options->if_generation_match},
+        .storage_class = options->storage_class,
     };
     if (copy.conditions.if_generation_match == 0 && item->there.is_known && !item->is_unguarded) {
         /* A condition of ours lets the library try again when an answer was lost. */

@@ -666,7 +666,7 @@ static int files_check(const struct cp_options *options, const char *destination
         return cli_usage("--content-type is for objects that are written; \"%s\" is a file",
                          destination);
     }
-    if (cp_retypes(options) || options->storage_class != NULL) {
+    if (cp_retypes(options)) {
         return cli_usage("metadata and storage classes are for objects that are written; \"%s\" is "
                          "a file",
                          destination);
@@ -706,10 +706,6 @@ int cp_plan_check(const struct cp_options *options, char *const *sources, size_t
             return cli_usage("with \"-\" there must be one source, and neither -r nor wildcards");
         }
         has_pattern = has_pattern || is_pattern;
-        if (options->storage_class != NULL && cli_is_uri(sources[i])) {
-            return cli_usage("--storage-class is for files that are copied to a bucket, got \"%s\"",
-                             sources[i]);
-        }
         if (is_stream(sources[i]) && (uri = (struct cli_uri){0}, true) &&
             (!cli_parse_uri(destination, &uri) || uri.name[0] == '\0' ||
              names_a_place(destination))) {

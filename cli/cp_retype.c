@@ -1,11 +1,11 @@
-/* Type and metadata of an object that has its bytes: it was there already, or the server has just
- * copied it.
+/* Type, metadata and storage class of an object that has its bytes: it was there already, or the
+ * server has just copied it.
  *
- *   stat -> update, if anything is another
+ *   stat -> copy to its own place, if the class is another -> update, if anything else is
  *
- * The update is conditional on the generation whose bytes were compared and on the metageneration
- * that was seen, so that it changes nothing that somebody else has written meanwhile, and can be
- * sent again when its answer was lost. */
+ * The copy and the update are conditional on the generation whose bytes were compared and on the
+ * metageneration that was seen, so that they change nothing that somebody else has written
+ * meanwhile, and can be sent again when an answer was lost. */
 #include "cli/cp.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ bool cp_retypes(const struct cp_options *options)
 {
     return (options->content_type != NULL && options->content_type[0] != '\0') ||
            options->cache_control != NULL || options->content_encoding != NULL ||
-           options->metadata_count > 0;
+           options->metadata_count > 0 || options->storage_class != NULL;
 }
 
 /* Where "" was given there is to be nothing. */
@@ -80,11 +80,37 @@ static void update_submit(struct cp_worker *worker, struct cp_item *item, int64_
               rg_submit_update(worker->run->session->client, worker->cq, &update));
 }
 
+/* Only the copy of an object gets another class. */
+static void class_submit(struct cp_worker *worker, struct cp_item *item, int64_t generation)
+{
+    struct rg_copy copy = {
+        .source_bucket = item->bucket,
+        .source_object = item->name,
+        .source_generation = generation,
+        .bucket = item->bucket,
+        .object = item->name,
+        .storage_class = worker->run->options->storage_class,
+    };
+    item->step = CP_STEP_CLASS;
+    struct cp_job *job = cp_job_open(worker, item, CP_WHOLE_ITEM, 0, &copy.user_data);
+    submitted(worker, item, job, rg_submit_copy(worker->run->session->client, worker->cq, &copy));
+}
+
 void cp_retype_info(struct cp_worker *worker, struct cp_item *item,
                     const struct rg_object_info *info)
 {
-    if (has_all(worker->run->options, info)) {
-        cp_item_done(worker, item, item->is_same ? CP_SKIPPED : CP_COPIED);
+    const char *class = worker->run->options->storage_class;
+    bool has_class = is_said(class, info->storage_class);
+    if (!has_class && item->step == CP_STEP_STAT) {
+        class_submit(worker, item, info->object.generation);
+    } else if (!has_class && info->storage_class != NULL) {
+        cp_item_fail(worker, item,
+                     "gs://%s/%s: the server gave it the storage class %s instead of %s; with "
+                     "Autoclass, the bucket chooses classes itself",
+                     item->bucket, item->name, info->storage_class, class);
+    } else if (has_all(worker->run->options, info)) {
+        enum cp_end same = item->step == CP_STEP_CLASS ? CP_UPDATED : CP_SKIPPED;
+        cp_item_done(worker, item, item->is_same ? same : CP_COPIED);
     } else {
         update_submit(worker, item, info->object.generation, info->metageneration);
     }
@@ -107,15 +133,15 @@ void cp_retype_take(struct cp_worker *worker, const struct cp_job *job,
     struct cp_item *item = job->item;
     bool changed =
         completion->status == RG_STATUS_PRECONDITION || completion->status == RG_STATUS_NOT_FOUND;
-    if (completion->status == RG_STATUS_OK && item->step == CP_STEP_STAT) {
+    if (completion->status == RG_STATUS_OK && item->step != CP_STEP_UPDATE) {
         cp_retype_info(worker, item, completion->data);
     } else if (completion->status == RG_STATUS_OK) {
         cp_item_done(worker, item, item->is_same ? CP_UPDATED : CP_COPIED);
     } else if (changed) {
-        cp_item_fail(
-            worker, item,
-            "gs://%s/%s: changed by somebody else before its metadata were set; run it again",
-            item->bucket, item->name);
+        cp_item_fail(worker, item,
+                     "gs://%s/%s: changed by somebody else before its metadata or class were set; "
+                     "run it again",
+                     item->bucket, item->name);
     } else {
         cp_item_refused(worker, item, completion);
     }

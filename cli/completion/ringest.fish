@@ -1,6 +1,15 @@
-# Completion of ringest's command line for fish.
+# Completion of ringest's command line for fish. Objects are asked for, with a time limit, if the word begins with
+# gs://BUCKET/.
+
+# The names that begin with the word, up to their next "/".
+function __ringest_objects
+    set -l place (commandline -ct | string unescape)
+    set -l program (commandline -opc)[1]
+    timeout 3 $program ls --quiet --literal -- $place 2>/dev/null </dev/null | head -n 500 | string match -rv '[[:cntrl:]]'
+end
 
 complete -c ringest -f
+complete -c ringest -n 'string match -qr "^gs://[^/]+/" -- (commandline -ct)' -a '(__ringest_objects)'
 
 complete -c ringest -n __fish_use_subcommand -a ls -d 'list objects'
 complete -c ringest -n __fish_use_subcommand -a stat -d 'show the metadata of objects'
@@ -89,7 +98,7 @@ complete -c ringest -n '__fish_seen_subcommand_from cp' -l exclude -x -d 'no nam
 complete -c ringest -n '__fish_seen_subcommand_from cp' -l cache-control -x -d 'of new objects'
 complete -c ringest -n '__fish_seen_subcommand_from cp' -l content-encoding -x -d 'of new objects'
 complete -c ringest -n '__fish_seen_subcommand_from cp' -l custom-metadata -x -d 'of new objects'
-complete -c ringest -n '__fish_seen_subcommand_from cp' -s s -l storage-class -x -a 'STANDARD NEARLINE COLDLINE ARCHIVE' -d 'of new objects'
+complete -c ringest -n '__fish_seen_subcommand_from cp' -s s -l storage-class -x -a 'STANDARD NEARLINE COLDLINE ARCHIVE' -d 'of the objects'
 complete -c ringest -n '__fish_seen_subcommand_from cp' -l json -d 'one JSON object'
 complete -c ringest -n '__fish_seen_subcommand_from cp' -l endpoint -x -d 'server to use'
 complete -c ringest -n '__fish_seen_subcommand_from cp' -l ca -r -F -d 'file of trusted certificates'
@@ -125,9 +134,11 @@ complete -c ringest -n '__fish_seen_subcommand_from rm' -l log-file -r -F -d 'ap
 complete -c ringest -n '__fish_seen_subcommand_from rm' -s q -l quiet -d 'errors only'
 complete -c ringest -n '__fish_seen_subcommand_from rm' -s h -l help -d 'help'
 
+complete -c ringest -n '__fish_seen_subcommand_from mv' -F
 complete -c ringest -n '__fish_seen_subcommand_from mv' -s n -l no-clobber -d 'leave alone what is there already'
 complete -c ringest -n '__fish_seen_subcommand_from mv' -l dry-run -d 'only say what would be moved'
 complete -c ringest -n '__fish_seen_subcommand_from mv' -l content-type -x -d 'of new objects'
+complete -c ringest -n '__fish_seen_subcommand_from mv' -s s -l storage-class -x -a 'STANDARD NEARLINE COLDLINE ARCHIVE' -d 'of the objects'
 complete -c ringest -n '__fish_seen_subcommand_from mv' -l concurrency -x -d 'requests at a time'
 complete -c ringest -n '__fish_seen_subcommand_from mv' -l include -x -d 'only names that match'
 complete -c ringest -n '__fish_seen_subcommand_from mv' -l exclude -x -d 'no names that match'
@@ -146,10 +157,12 @@ complete -c ringest -n '__fish_seen_subcommand_from mv' -l log-file -r -F -d 'ap
 complete -c ringest -n '__fish_seen_subcommand_from mv' -s q -l quiet -d 'errors only'
 complete -c ringest -n '__fish_seen_subcommand_from mv' -s h -l help -d 'help'
 
+complete -c ringest -n '__fish_seen_subcommand_from rsync' -F
 complete -c ringest -n '__fish_seen_subcommand_from rsync' -s r -l recursive -d 'folders in it, too'
 complete -c ringest -n '__fish_seen_subcommand_from rsync' -l delete -d 'remove what only the destination has'
 complete -c ringest -n '__fish_seen_subcommand_from rsync' -l dry-run -d 'only say what would be done'
 complete -c ringest -n '__fish_seen_subcommand_from rsync' -l content-type -x -d 'of new objects'
+complete -c ringest -n '__fish_seen_subcommand_from rsync' -s s -l storage-class -x -a 'STANDARD NEARLINE COLDLINE ARCHIVE' -d 'of the objects'
 complete -c ringest -n '__fish_seen_subcommand_from rsync' -l concurrency -x -d 'requests at a time'
 complete -c ringest -n '__fish_seen_subcommand_from rsync' -l follow-symlinks -d 'copy what symbolic links lead to'
 complete -c ringest -n '__fish_seen_subcommand_from rsync' -l include -x -d 'only names that match'
@@ -187,6 +200,7 @@ complete -c ringest -n '__fish_seen_subcommand_from du' -l log-file -r -F -d 'ap
 complete -c ringest -n '__fish_seen_subcommand_from du' -s q -l quiet -d 'errors only'
 complete -c ringest -n '__fish_seen_subcommand_from du' -s h -l help -d 'help'
 
+complete -c ringest -n '__fish_seen_subcommand_from hash' -F
 complete -c ringest -n '__fish_seen_subcommand_from hash' -l hex -d 'hexadecimal digits'
 complete -c ringest -n '__fish_seen_subcommand_from hash' -l literal -d 'no name has wildcards'
 complete -c ringest -n '__fish_seen_subcommand_from hash' -l json -d 'one JSON object'
@@ -261,6 +275,7 @@ complete -c ringest -n '__fish_seen_subcommand_from ckpt' -l log-file -r -F -d '
 complete -c ringest -n '__fish_seen_subcommand_from ckpt' -s q -l quiet -d 'errors only'
 complete -c ringest -n '__fish_seen_subcommand_from ckpt' -s h -l help -d 'help'
 
+complete -c ringest -n '__fish_seen_subcommand_from cache' -F
 complete -c ringest -n '__fish_seen_subcommand_from cache' -l manifest -r -F -d 'objects of a manifest'
 complete -c ringest -n '__fish_seen_subcommand_from cache' -l concurrency -x -d 'requests in flight'
 complete -c ringest -n '__fish_seen_subcommand_from cache' -l remove -d 'segments with damaged blocks'

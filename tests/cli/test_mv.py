@@ -220,9 +220,6 @@ class Move(ServedCase):
         self.assertEqual((stat("b")["cache_control"], stat("b")["metadata"]), ("public", {"k": "v=w", "l": "m"}))
         self.ok(self.mv(self.bucket + "/b", self.bucket + "/c"))
         self.assertEqual((stat("c")["cache_control"], stat("c")["metadata"]), ("public", {"k": "v=w", "l": "m"}))
-        self.fails(
-            self.ringest("cp", "-s", "NEARLINE", self.bucket + "/a", self.bucket + "/d"), USAGE, "--storage-class"
-        )
         self.fails(self.ringest("cp", "--custom-metadata=k", self.folder / "a", self.bucket), USAGE, "KEY=VALUE")
         self.fails(self.ringest("cp", "--cache-control=x", self.bucket + "/a", self.folder), USAGE, "is a file")
 

@@ -39,9 +39,11 @@ OPTIONS = {
         "--json",
     ),
     "mv": CONNECTION
-    + ("--no-clobber", "--dry-run", "--content-type", "--concurrency", "--include", "--exclude", "--literal", "--json"),
+    + ("--no-clobber", "--dry-run", "--content-type", "--storage-class", "--concurrency")
+    + ("--include", "--exclude", "--literal", "--json"),
     "rsync": CONNECTION
-    + ("--recursive", "--delete", "--dry-run", "--content-type", "--concurrency", "--follow-symlinks")
+    + ("--recursive", "--delete", "--dry-run", "--content-type", "--storage-class", "--concurrency")
+    + ("--follow-symlinks",)
     + ("--include", "--exclude", "--json"),
     "signurl": ("--duration", "--method", "--content-type", "--credentials", "--endpoint"),
     "rm": CONNECTION + ("--recursive", "--dry-run", "--if-generation-match", "--literal", "--json"),

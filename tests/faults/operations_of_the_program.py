@@ -117,6 +117,11 @@ PROGRAM = [
         before={TARGET: OLD, "run/source": NEW}, after={TARGET: NEW, "run/source": NEW}, command=True,
     ),
     Operation(
+        "ringest cp to another storage class", ("ringest cp",),
+        lambda stage, _: ["cp", "-s", "NEARLINE", stage.uri(TARGET), stage.uri(TARGET)],
+        before={TARGET: OLD}, after={TARGET: OLD}, command=True, guarded=True, cheap=True,
+    ),
+    Operation(
         "ringest cp of a tree between names", ("ringest cp",),
         lambda stage, _: ["cp", "-r", stage.uri("run/tree"), stage.uri("run/copy/")],
         before=TREE, after={**TREE, **{name.replace("run/", "run/copy/"): data for name, data in TREE.items()}},

@@ -1,0 +1,188 @@
+"""`--storage-class` of cp, mv and rsync: of what is written, of what is there already, and of an object alone."""
+
+import json
+import pathlib
+import subprocess
+import tempfile
+import unittest
+import urllib.error
+import urllib.parse
+
+from support import DONE, FAILED, FAULTS, PATIENCE_S, PROGRAM, USAGE, Rule, ServedCase, environment
+
+DATA = b"the bytes of an object"
+# All that a copy of the server takes over from its source.
+SAID = {
+    "contentType": "text/x-test",
+    "contentEncoding": "identity",
+    "contentDisposition": "inline",
+    "contentLanguage": "de",
+    "cacheControl": "no-store",
+    "customTime": "2026-01-02T03:04:05Z",
+    "metadata": {"k": "v", "ünï": "cödé"},
+    "contexts": {"custom": {"team": {"value": "vision"}}},
+}
+
+
+class StorageClass(ServedCase):
+    def setUp(self):
+        self.bucket = self.own_bucket()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.at = (self.server.endpoint, self.server.ca)
+
+    def put(self, name, data=DATA, said=None):
+        self.server.put(self.bucket[5:], name, data)
+        if said:
+            self.server.request("PATCH", self.path(name), json.dumps(said).encode())
+        return self.info(name)["generation"]
+
+    def path(self, name):
+        return f"/storage/v1/b/{self.bucket[5:]}/o/{urllib.parse.quote(name, safe='')}"
+
+    def info(self, name):
+        return json.loads(self.server.request("GET", self.path(name)))
+
+    def classes(self):
+        listed = json.loads(self.server.request("GET", f"/storage/v1/b/{self.bucket[5:]}/o"))
+        return {item["name"]: item["storageClass"] for item in listed.get("items", [])}
+
+    def counts(self, command, *arguments):
+        done = self.ringest(command, *arguments, "--json")
+        self.assertEqual(done.returncode, DONE, done.stderr)
+        report = json.loads(done.stdout)
+        return report["copied"], report["updated"], report["skipped"]
+
+    def test_of_copies(self):
+        self.put("a/1")
+        self.put("a/2")
+        self.assertEqual(self.counts("cp", "-r", "-s", "NEARLINE", self.bucket + "/a", self.bucket + "/b"), (2, 0, 0))
+        self.assertEqual(self.counts("cp", self.bucket + "/b/1", self.bucket + "/c"), (1, 0, 0))
+        self.assertEqual(self.counts("mv", "-s", "ARCHIVE", self.bucket + "/a/1", self.bucket + "/d"), (1, 0, 0))
+        self.assertEqual(
+            self.classes(),
+            {"a/2": "STANDARD", "b/1": "NEARLINE", "b/2": "NEARLINE", "c": "STANDARD", "d": "ARCHIVE"},
+        )
+
+    def test_of_files(self):
+        (self.folder / "f").write_bytes(DATA)
+        for name, command in (("f", "cp"), ("g", "cp"), ("h", "mv")):
+            (self.folder / name).write_bytes(DATA)
+            self.assertEqual(self.counts(command, "-s", "COLDLINE", self.folder / name, self.bucket), (1, 0, 0))
+        self.assertEqual(self.classes(), {"f": "COLDLINE", "g": "COLDLINE", "h": "COLDLINE"})
+        # What is there gets another without being sent again, once.
+        for updated in (1, 0):
+            counted = self.counts("cp", "--storage-class=NEARLINE", self.folder / "f", self.bucket)
+            self.assertEqual(counted, (0, updated, 1 - updated))
+        self.assertEqual(self.counts("mv", "-s", "NEARLINE", self.folder / "g", self.bucket), (1, 0, 0))
+        self.assertFalse((self.folder / "g").exists())
+        self.assertEqual(self.classes(), {"f": "NEARLINE", "g": "NEARLINE", "h": "COLDLINE"})
+
+    def test_of_a_sync(self):
+        self.put("a/1")
+        self.put("a/2")
+        self.put("b/1")
+        arguments = ("rsync", "-s", "NEARLINE", self.bucket + "/a", self.bucket + "/b")
+        self.assertEqual(self.counts(*arguments), (1, 1, 0))
+        self.assertEqual(self.counts(*arguments), (0, 0, 2))
+        self.assertEqual(self.classes(), {"a/1": "STANDARD", "a/2": "STANDARD", "b/1": "NEARLINE", "b/2": "NEARLINE"})
+
+    def test_of_an_object_alone(self):
+        """To its own place: the bytes and all else that is said of it stay."""
+        self.put("x/o", said=SAID)
+        self.put("x/deep/p")
+        before = self.info("x/o")
+        self.assertEqual(self.counts("cp", "-r", "-s", "NEARLINE", self.bucket + "/x", self.bucket + "/x"), (0, 2, 0))
+        after = self.info("x/o")
+        self.assertEqual(after["storageClass"], "NEARLINE")
+        self.assertNotEqual(after["generation"], before["generation"])
+        for name in (*SAID, "size", "crc32c", "md5Hash"):
+            if name != "contexts":
+                self.assertEqual(after[name], before[name], name)
+        self.assertEqual(after["contexts"]["custom"]["team"]["value"], "vision")
+        self.assertEqual(self.ringest("cat", self.bucket + "/x/o").stdout, DATA)
+        # With metadata beside it, one after the other.
+        arguments = ("cp", "-s", "COLDLINE", "--custom-metadata=k=w", "--content-type=text/y")
+        self.assertEqual(self.counts(*arguments, self.bucket + "/x/o", self.bucket + "/x/o"), (0, 1, 0))
+        last = self.info("x/o")
+        self.assertEqual((last["storageClass"], last["contentType"]), ("COLDLINE", "text/y"))
+        self.assertEqual(last["metadata"], {**SAID["metadata"], "k": "w"})
+        # An object whose name ends in "/" and one without a type.
+        self.server.put(self.bucket[5:], "m/", b"")
+        self.assertEqual(self.counts("cp", "-r", "-s", "NEARLINE", self.bucket + "/m", self.bucket + "/m"), (0, 1, 0))
+        self.assertEqual(self.classes()["m/"], "NEARLINE")
+
+    def run_with(self, rule, change, *arguments):
+        """The program, with `change` made while the request that the rule holds waits."""
+        with Rule(self.at, answer="held", **rule) as held:
+            process = subprocess.Popen(
+                [PROGRAM, *arguments, *self.server.place], env=environment(), stderr=subprocess.PIPE
+            )
+            held.wait()
+            change()
+        _, errors = process.communicate(timeout=PATIENCE_S)
+        return process.returncode, errors.decode()
+
+    def test_somebody_else_s_object_is_not_written_over(self):
+        """Whenever it comes: before the class is looked at, before it is changed, and while it is."""
+        place = self.bucket + "/o"
+        for rule in (
+            {"method": "storage.objects.get"},
+            {"method": "storage.objects.get", "nth": 2},
+            {"method": "storage.objects.rewrite", "effect": "later"},
+            {"method": "storage.objects.rewrite", "effect": "none"},
+        ):
+            self.put("o")
+            status, errors = self.run_with(rule, lambda: self.put("o", b"newer"), "cp", "-s", "NEARLINE", place, place)
+            self.assertEqual((status, errors.count("\n")), (FAILED, 1), (rule, errors))
+            self.assertIn("changed by somebody else", errors)
+            self.assertEqual(self.ringest("cat", place).stdout, b"newer", rule)
+            self.assertEqual(self.info("o")["storageClass"], "STANDARD")
+
+    def test_somebody_else_s_metadata_are_not_written_over(self):
+        place = self.bucket + "/o"
+        self.put("o", said=SAID)
+
+        def change():
+            self.server.request("PATCH", self.path("o"), b'{"metadata":{"k":"newer"}}')
+
+        rule = {"method": "storage.objects.rewrite", "effect": "later"}
+        status, errors = self.run_with(rule, change, "cp", "-s", "NEARLINE", place, place)
+        self.assertEqual(status, FAILED)
+        self.assertIn("changed by somebody else", errors)
+        self.assertEqual(self.info("o")["metadata"]["k"], "newer")
+
+    def test_with_every_fault(self):
+        place = self.bucket + "/o"
+        for name, fault in FAULTS.items():
+            for nth in (1, 2, 3, 4):
+                self.put("o", DATA + name.encode(), said=SAID)
+                # A class is told at the second try, too, where the first one's answer was lost.
+                with Rule(self.at, bucket=self.bucket[5:], nth=nth, **fault):
+                    done = self.ringest("cp", "-s", "NEARLINE", place, place)
+                    self.assertEqual(done.returncode, DONE, (name, nth, done.stderr))
+                info = self.info("o")
+                self.assertEqual((info["storageClass"], info["metadata"]), ("NEARLINE", SAID["metadata"]), (name, nth))
+                self.assertEqual(self.ringest("cat", place).stdout, DATA + name.encode())
+
+    def test_what_does_not_work(self):
+        self.put("o")
+        place = self.bucket + "/o"
+        for arguments, status, text in (
+            (("cp", "-s", "", place, place), USAGE, "--storage-class needs a class, such as NEARLINE"),
+            (("cp", "-s", "NEARLINE", place, self.folder), USAGE, "is a file"),
+            (("cp", "-s", "nearline", place, place), FAILED, "The storage class is not STANDARD, NEARLINE"),
+            (("cp", "-s", "NEAR LINE", place, self.bucket + "/p"), FAILED, self.bucket),
+            (("mv", "-s", "NEARLINE", place, place), FAILED, "cannot be moved to itself"),
+            (("cp", "-s", "NEARLINE", self.bucket + "/none", self.bucket + "/none"), FAILED, "/none"),
+        ):
+            done = self.ringest(*arguments)
+            self.assertEqual(done.returncode, status, (arguments, done.stderr))
+            self.assertIn(text, done.stderr)
+        self.assertEqual(self.classes(), {"o": "STANDARD"})
+        self.assertRaises(urllib.error.HTTPError, self.info, "p")
+
+
+if __name__ == "__main__":
+    unittest.main()
