@@ -105,6 +105,10 @@ class Terminal:
             drawn += os.read(self._near, 1 << 16)
         return drawn
 
+    def write(self, data):
+        """As if somebody typed it."""
+        os.write(self._near, data)
+
     def read(self):
         os.close(self.far)
         drawn = b""

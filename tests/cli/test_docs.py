@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import unittest
 
-from support import PROGRAM, Case, Emulator, environment, ringest
+from support import PROGRAM, Case, Emulator, Terminal, environment, ringest
 
 ROOT = pathlib.Path(os.environ["RINGEST_TESTS"]).parent
 COMMANDS = re.findall(r"^  (\w+) ", ringest("--help").stdout.decode(), re.MULTILINE)
@@ -57,7 +57,38 @@ def completed(command, line):
     return set(subprocess.run(["bash", "-c", script], capture_output=True, check=True, text=True).stdout.split())
 
 
+ZSHRC = """
+PS1='READY>' PROMPT_EOL_MARK= HISTFILE=
+fpath=('{ROOT}/cli/completion' $fpath)
+autoload -Uz compinit && compinit -D -u
+compadd() {{
+    local -a offered
+    builtin compadd -O offered "$@"
+    ((${{#offered}})) && print -rl -- $offered >>'{folder}/found'
+    builtin compadd "$@"
+}}
+complete_and_tell() {{
+    zle complete-word
+    print -rl -- "$BUFFER" "" >>'{folder}/found'
+    BUFFER=
+    print -n TOLD >&2
+}}
+zle -N complete_and_tell && bindkey '^I' complete_and_tell
+"""
+FISH = """
+source '{ROOT}/cli/completion/ringest.fish'
+function timeout
+    command $argv[2..]
+end
+complete -C $argv[1] | string replace -r '\\t.*' '' || true
+"""
+
+
 class Docs(Case):
+    def put_odd_names(self, server):
+        for name in ("run/1", "run/2", "run*", "read me", "$(exit)", "bell\x07", "d/a=1/x", "d/a=2", "d/b:c@e"):
+            server.put("bucket", name, b"x")
+
     def test_there_are_commands(self):
         self.assertIn("cp", COMMANDS)
         self.assertGreaterEqual(len(COMMANDS), 9)
@@ -94,8 +125,7 @@ class Docs(Case):
     def test_objects_in_bash(self):
         """By the program itself; nothing is offered where there is no server."""
         with Emulator("--plain") as server, tempfile.TemporaryDirectory() as folder:
-            for name in ("run/1", "run/2", "run*", "read me", "$(exit)", "bell\x07", "d/a=1/x", "d/a=2", "d/b:c@e"):
-                server.put("bucket", name, b"x")
+            self.put_odd_names(server)
             tool = pathlib.Path(folder, "ringest")
             tool.symlink_to(PROGRAM)
             for typed, offered in (
@@ -130,6 +160,79 @@ class Docs(Case):
                     )
                     self.assertEqual([line for line in done.stdout.splitlines() if line], wanted, words)
                     self.assertEqual(done.stderr, "")
+
+    def offered_by_zsh(self, server, folder, lines):
+        """What zsh offers when TAB is pressed behind each line, and what then stands there."""
+        pathlib.Path(folder, ".zshrc").write_text(ZSHRC.format(ROOT=ROOT, folder=folder))
+        terminal = Terminal()
+        shell = subprocess.Popen(
+            ["zsh", "-i"],
+            stdin=terminal.far,
+            stdout=terminal.far,
+            stderr=terminal.far,
+            start_new_session=True,
+            env=environment(ZDOTDIR=folder, STORAGE_EMULATOR_HOST=server.endpoint, TERM="dumb"),
+        )
+        terminal.read_until(b"READY>", 1)
+        for line in lines:
+            # What is typed ahead is lost where zsh rings the bell.
+            terminal.write((line + "\t").encode())
+            terminal.read_until(b"TOLD", 1)
+        terminal.write(b"exit\n")
+        terminal.read()
+        self.assertEqual(shell.wait(), 0)
+        found = pathlib.Path(folder, "found").read_text().split("\n\n")[:-1]
+        return [(sorted(offered), line) for *offered, line in (each.split("\n") for each in found)]
+
+    @unittest.skipUnless(shutil.which("zsh"), "no zsh")
+    def test_objects_in_zsh(self):
+        """In a terminal, as users have it."""
+        with Emulator("--plain") as server, tempfile.TemporaryDirectory() as folder:
+            self.put_odd_names(server)
+            pathlib.Path(folder, "ringest").symlink_to(PROGRAM)
+            tool = f"{folder}/ringest"
+            rows = (
+                (f"{tool} cat gs://bucket/", ["$(exit)", "d/", "read me", "run*", "run/"], None),
+                (rf"{tool} cat gs://bucket/read\ m", ["read me"], rf"{tool} cat gs://bucket/read\ me "),
+                (f"{tool} cp /etc/hosts gs://bucket/run/", ["1", "2"], None),
+                (f"{tool} rm gs://bucket/d/b:", ["b:c@e"], f"{tool} rm gs://bucket/d/b:c@e "),
+                (f"{tool} du gs://bucket/d/a=1", ["a=1/"], f"{tool} du gs://bucket/d/a=1/"),
+                (f"{tool} ckpt ls gs://bucket/none", [], f"{tool} ckpt ls gs://bucket/none"),
+                (f"{tool} cat gs://other/", [], f"{tool} cat gs://other/"),
+            )
+            found = self.offered_by_zsh(server, folder, [typed for typed, _, _ in rows])
+            for (typed, offered, completed_to), (names, line) in zip(rows, found, strict=True):
+                self.assertEqual((typed, names), (typed, offered))
+                self.assertEqual(line, completed_to or typed)
+
+    @unittest.skipUnless(shutil.which("fish"), "no fish")
+    def test_objects_in_fish(self):
+        with Emulator("--plain") as server, tempfile.TemporaryDirectory() as folder:
+            self.put_odd_names(server)
+            pathlib.Path(folder, "ringest").symlink_to(PROGRAM)
+            for typed, offered in (
+                ("cat gs://bucket/", ["$(exit)", "d/", "read me", "run*", "run/"]),
+                (r"cat gs://bucket/read\ m", ["read me"]),
+                ("cp /etc/hosts gs://bucket/run/", ["run/1", "run/2"]),
+                ("rm gs://bucket/d/b:", ["d/b:c@e"]),
+                ("du gs://bucket/d/a=", ["d/a=1/", "d/a=2"]),
+                ("ckpt ls gs://bucket/none", []),
+                ("cat gs://other/", []),
+            ):
+                with self.subTest(typed):
+                    done = subprocess.run(
+                        ["fish", "--no-config", "-c", FISH.format(ROOT=ROOT), f"ringest {typed}"],
+                        capture_output=True,
+                        text=True,
+                        env=environment(
+                            HOME=folder,
+                            STORAGE_EMULATOR_HOST=server.endpoint,
+                            PATH=f"{folder}:{os.environ['PATH']}",
+                        ),
+                    )
+                    self.assertEqual((done.returncode, done.stderr), (0, ""))
+                    wanted = sorted("gs://bucket/" + name for name in offered)
+                    self.assertEqual(sorted(done.stdout.splitlines()), wanted)
 
     def test_zsh(self):
         text = (ROOT / "cli/completion/_ringest").read_text()
