@@ -226,7 +226,10 @@ struct core_session *core_client_session(PyObject *object)
     /* That ran Python, hence other threads: what they did to the client is looked at only now. */
     if (self->is_closed || !self->is_made) {
         PyErr_SetString(PyExc_ValueError,
-                        self->is_made ? "the client is closed" : "Client.__init__ was not called");
+                        self->is_made
+                            ? "the client is closed; make another ringest.Client, or keep "
+                              "the `with` of this one open"
+                            : "Client.__init__ was not called");
         return NULL;
     }
     if (self->session != NULL) {

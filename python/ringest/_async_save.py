@@ -20,11 +20,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ringest import _pace
+from ringest._chosen import chosen
 from ringest._log import logger
 from ringest._needs import needs
 from ringest._numbers import whole
 from ringest._torch_zip import ArchiveWriter, torch_alignment, torch_checksums
-from ringest.client import Client, default_client, parse_size
+from ringest.client import Client, parse_size
 
 if TYPE_CHECKING:
     import torch
@@ -252,7 +253,7 @@ class AsyncSaver:
             "content_type": content_type,
         }
         _check_process(self._process, uri)
-        client = self._client or default_client()
+        client = chosen(self._client)
         client.writer(uri, **options).abort()  # what is wrong with arguments is said now; nothing is sent
         with self._lock, self._saving_alone(uri):
             copy = self._free_copy(uri)

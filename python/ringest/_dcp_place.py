@@ -10,8 +10,9 @@ import torch
 from torch.futures import Future
 
 from ringest import _uri
+from ringest._chosen import chosen
 from ringest._errors import NotFoundError
-from ringest.client import Client, default_client
+from ringest.client import Client
 
 T = TypeVar("T")
 
@@ -28,6 +29,8 @@ def future_of(value: Any) -> Future:
 
 def checkpoint_uri(uri: str | os.PathLike[str]) -> str:
     """Raises ValueError for what is none."""
+    if not isinstance(uri, str | os.PathLike):
+        raise TypeError(f"uri must be a str or a path, gs://bucket/prefix, got {uri!r}")
     text = os.fspath(uri)
     stripped = text.rstrip("/")
     parts = _uri.cut(stripped)
@@ -44,7 +47,7 @@ class Place:
         self._client = client
 
     def __call__(self) -> Client:
-        return self._client or default_client()
+        return chosen(self._client)
 
     def file(self, name: str) -> str:
         return f"{self.uri}/{name}"

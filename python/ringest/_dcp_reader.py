@@ -22,6 +22,7 @@ from torch.distributed.checkpoint.storage import StorageReader as TorchStorageRe
 from torch.futures import Future
 
 from ringest import _core, _dcp_metadata, _dcp_names, _tensor_archive, _uri
+from ringest._chosen import checked
 from ringest._dcp_metadata import Item
 from ringest._dcp_place import PerThread, Place, checkpoint_uri, future_of
 from ringest._dcp_ranges import (
@@ -429,7 +430,7 @@ class StorageReader(TorchStorageReader):
         process_group: ProcessGroup | None = None,
     ):
         self._uri = checkpoint_uri(uri)
-        self._given_client = client
+        self._given_client = checked(client)
         self._group = process_group
         self._loads = PerThread[_Load]()
 

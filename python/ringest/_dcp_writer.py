@@ -26,6 +26,7 @@ from torch.distributed.tensor import DTensor
 from torch.futures import Future
 
 from ringest import _core, _dcp_metadata, _dcp_names, _pace, _tensor_archive, _uri
+from ringest._chosen import checked
 from ringest._dcp_place import PerThread, Place, checkpoint_uri, future_of, is_plain
 from ringest._errors import CheckpointError, NotFoundError, PreconditionError
 from ringest._spans import spanned
@@ -256,7 +257,7 @@ class StorageWriter(BlockingAsyncStager, TorchStorageWriter):
     ):
         super().__init__(cache_staged_state_dict=cache_staged_state_dict)
         self._uri = checkpoint_uri(uri)
-        self._given_client = client
+        self._given_client = checked(client)
         self._overwrite = overwrite
         self._file_size_max = parse_size(file_size_max, "file_size_max")
         self._saves = PerThread[_Save]()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Mapping
 from typing import Any
@@ -64,6 +65,15 @@ def client_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str
             raise ValueError(f"gs://: {name} is given twice, by gcsfs's name too")
         storage[name] = others.pop(name)
     return storage, others
+
+
+def refuse_options(options: Mapping[str, Any]) -> None:
+    """What the filesystem is given, by others as their storage_options, and does not understand."""
+    for name in sorted(options.keys() - OPTIONS):
+        known = sorted(_CLIENT_OPTIONS | {"endpoint_url", "requester_pays", "token"})
+        near = difflib.get_close_matches(name, known, 1)
+        meant = f"; did you mean {near[0]}?" if near else f": it has {', '.join(known)}"
+        raise TypeError(f"gs://: GCSFileSystem has no argument {name} (also given as storage_options){meant}")
 
 
 def refuse(method: str, path: Any, options: Mapping[str, Any], *known: str) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from ringest import _core, _uri
+from ringest._chosen import checked, chosen
 from ringest._core import Objects, TarIndex
 from ringest._errors import ListError
 from ringest._job import Job, current_job
@@ -21,7 +22,7 @@ from ringest._log import logger
 from ringest._numbers import flag
 from ringest._share import is_starting_a_process
 from ringest._torch import worker_info
-from ringest.client import Client, default_client
+from ringest.client import Client
 
 # A file, in a folder or a bucket, or objects: names, or (name, size, generation).
 Manifest = str | os.PathLike[str] | Objects | Sequence[str | tuple[str, int, int]]
@@ -54,10 +55,8 @@ class Source(abc.ABC, Generic[List]):
         is_shared: bool = True,
     ) -> None:
         check_layout(rank, world_size)
-        if client is not None and not isinstance(client, Client):
-            raise TypeError(f"client must be a ringest.Client, or None for the process's own, got {client!r}")
         self.what = what
-        self._client = client
+        self._client = checked(client)
         self._given = (rank, world_size)
         self._is_dealt = is_dealt
         self._is_shared = flag(is_shared, "shared")
@@ -72,7 +71,7 @@ class Source(abc.ABC, Generic[List]):
 
     @property
     def client(self) -> Client:
-        return self._client or default_client()
+        return chosen(self._client)
 
     @property
     def endpoint(self) -> str:

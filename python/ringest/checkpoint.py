@@ -23,12 +23,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
 
 from ringest import _core, _leaving, _newest, _torch_pickle
 from ringest._async_save import AsyncSaver, Saving
+from ringest._chosen import chosen
 from ringest._errors import CheckpointError, Error, GroupError
 from ringest._memory_file import MemoryFile
 from ringest._needs import needs
 from ringest._spans import spanned
 from ringest._torch_zip import ArchiveReader, ArchiveWriter, Foreign, torch_alignment, torch_checksums
-from ringest.client import Client, default_client, parse_size
+from ringest.client import Client, parse_size
 from ringest.retention import retain
 
 if TYPE_CHECKING:
@@ -294,7 +295,7 @@ def open(
     generation: that is read; 0: the newest one, which then stays the same. For "wb" the options are those of
     Client.writer: part_size, parts_in_flight, if_generation_match, content_type, size_hint, exclusive.
     """
-    client = client or default_client()
+    client = chosen(client)
     if mode == "rb" and not options:
         return ReadFile(_RawReader(client, uri, generation), _BUFFER_SIZE)
     if mode == "wb" and not generation:
@@ -304,7 +305,7 @@ def open(
 
 async def aopen(uri: str, *, client: Client | None = None, generation: int = 0) -> AsyncReadFile:
     """open(uri, "rb") for an event loop: `async with await aopen(uri) as file: head = await file.read(100)`."""
-    client = client or default_client()
+    client = chosen(client)
     return AsyncReadFile(client, uri, await client.astat(uri, generation=generation))
 
 
@@ -330,7 +331,7 @@ def save(
     with needs("ringest.checkpoint.save"):
         import torch
 
-    client = client or default_client()
+    client = chosen(client)
     options: dict[str, Any] = {
         "part_size": parse_size(part_size, "part_size"),
         "parts_in_flight": parts_in_flight,
@@ -383,7 +384,7 @@ def load(
     with needs("ringest.checkpoint.load"):
         import torch
 
-    client = client or default_client()
+    client = chosen(client)
     options = (generation, verify, pickle_module, pickle_load_args)
     if process_group is None:
         return _load(uri, map_location, weights_only, client, client, *options)

@@ -28,8 +28,9 @@ from glob import has_magic
 from typing import Any
 
 from ringest import _fs_entries, _fs_files, _fs_local, checkpoint
+from ringest._chosen import checked
 from ringest._errors import Error, NotFoundError, PreconditionError
-from ringest._fs_options import HINTS, OPTIONS, client_options, condition, refuse
+from ringest._fs_options import HINTS, client_options, condition, refuse, refuse_options
 from ringest._fs_steps import Call, Many, Steps, run
 from ringest._needs import needs
 from ringest.client import Client, default_client
@@ -90,10 +91,11 @@ class GCSFileSystem(AwaitedFileSystem):
         **options: Any,
     ):
         storage, others = client_options(options)
-        refuse(type(self).__name__, "gs://", others, *OPTIONS)
+        refuse_options(others)
         others.pop("loop", None)  # any will do
         # Not AsyncFileSystem's own, which starts a thread with an event loop.
         AbstractFileSystem.__init__(self, **others)
+        checked(client)
         if client is not None and storage:
             raise ValueError(f"a client is given, and {', '.join(storage)} of another one")
         if client is None and session is not None:
@@ -159,7 +161,7 @@ class GCSFileSystem(AwaitedFileSystem):
     def _uri(cls, path: str) -> str:
         """The URI of an object. ValueError: the path names a bucket, or nothing."""
         bucket, _, name = cls._strip_protocol(path).partition("/")
-        if not bucket or not name:
+        if not bucket or not name or ":" in bucket:  # a ":" is of another scheme
             raise ValueError(f"{path}: this is not gs://BUCKET/OBJECT")
         return f"gs://{bucket}/{name}"
 

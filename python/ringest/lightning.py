@@ -23,6 +23,7 @@ from typing import Any
 
 from ringest import checkpoint as files
 from ringest import retention
+from ringest._chosen import checked
 from ringest._lightning_data import DataModule
 from ringest._needs import needs
 from ringest._uri import object_uri
@@ -68,7 +69,7 @@ class CheckpointIO(TorchCheckpointIO):
     """
 
     def __init__(self, client: Client | None = None):
-        self._client = client
+        self._client = checked(client)
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: _Path, storage_options: Any = None) -> None:
         """Raises TypeError for storage_options, ringest.Error where it cannot be written."""

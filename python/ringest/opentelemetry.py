@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ringest import _core, _spans
+from ringest._chosen import checked
 from ringest._metrics import BOUNDS, Metric, metrics, metrics_if_open
 from ringest._needs import needs
 from ringest.client import Client
@@ -102,6 +103,8 @@ def spans(tracer_provider: TracerProvider | None = None) -> None:
     "ringest", of the provider or the global one: ringest.checkpoint.save and .load, ringest.safetensors.save_file and
     .load_file, ringest.dcp.write_data and .read_data, and ringest.epoch, with the attributes ringest.uri, or ringest.epoch
     and ringest.source. An epoch is not the parent of what the loop does in it. The call after this one replaces it."""
+    if tracer_provider is not None and not callable(getattr(tracer_provider, "get_tracer", None)):
+        raise TypeError(f"tracer_provider must be one of OpenTelemetry's, or None, got {tracer_provider!r}")
     tracer = (tracer_provider or get_tracer_provider()).get_tracer("ringest", _core.version)
     _spans.tell(functools.partial(_span, tracer))
 
@@ -113,6 +116,8 @@ def _unit(unit: str) -> str:
 def observe(client: Client | None = None, meter_provider: MeterProvider | None = None) -> None:
     """Makes the instruments, once for a provider: by default the global one. They observe all clients of this process,
     or `client` until it is closed, whenever the provider's reader collects."""
+    if meter_provider is not None and not callable(getattr(meter_provider, "get_meter", None)):
+        raise TypeError(f"meter_provider must be one of OpenTelemetry's, or None, got {meter_provider!r}")
     meter = (meter_provider or get_meter_provider()).get_meter("ringest", _core.version)
     snapshots = _Snapshots(client)
     table = {metric.name: (metric.kind, metric.text, metric.unit) for metric in metrics(client)}
@@ -130,8 +135,10 @@ if _sdk is not None:
         it is closed. Always cumulative."""
 
         def __init__(self, exporter: _sdk.MetricExporter, client: Client | None = None):
+            if not isinstance(exporter, _sdk.MetricExporter):
+                raise TypeError(f"exporter must be a MetricExporter of OpenTelemetry, got {exporter!r}")
             super().__init__(exporter._preferred_temporality, exporter._preferred_aggregation)
-            self._exporter, self._client = exporter, client
+            self._exporter, self._client = exporter, checked(client)
             self._started = time.time_ns()
 
         def _point(self, metric: Metric) -> _sdk.HistogramDataPoint:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ringest._chosen import checked
 from ringest._metrics import BOUNDS, Metric, metrics_if_open
 from ringest._needs import needs
 from ringest.client import Client
@@ -60,7 +61,7 @@ class Collector(_Collector):
     Register it once. Its methods are called by any thread, as the registry likes."""
 
     def __init__(self, client: Client | None = None):
-        self._client = client
+        self._client = checked(client)
 
     def collect(self) -> Iterator[Family]:
         families: dict[str, Family] = {}

@@ -35,8 +35,9 @@ from typing import NamedTuple
 
 from ringest import _checkpoint_names as names
 from ringest import _dcp_names, _uri
+from ringest._chosen import chosen
 from ringest._errors import Error, NotFoundError, PreconditionError, UnavailableError
-from ringest.client import Client, default_client
+from ringest.client import Client
 
 __all__ = ["Checkpoint", "Retained", "find", "is_sharded", "remove", "retain"]
 
@@ -107,7 +108,7 @@ class Retained:
 def is_sharded(uri: str, client: Client | None = None) -> bool:
     """Whether this is a complete checkpoint in a folder."""
     try:
-        (client or default_client()).stat(f"{uri}/{_dcp_names.METADATA_NAME}")
+        chosen(client).stat(f"{uri}/{_dcp_names.METADATA_NAME}")
     except NotFoundError:
         return False
     return True
@@ -135,7 +136,7 @@ def find(uri_prefix: str, client: Client | None = None) -> list[Checkpoint]:
     """Every checkpoint whose objects begin with "gs://bucket/prefix", by folder and step.
 
     Raises ringest.Error."""
-    client = client or default_client()
+    client = chosen(client)
     uri_prefix = _canonical(uri_prefix)
     return _Search(client, uri_prefix).find(_listed(uri_prefix, client))
 
@@ -275,7 +276,7 @@ def _delete(objects: Iterable[Listed], client: Client) -> None:
 def remove(uri: str, client: Client | None = None) -> None:
     """Deletes a checkpoint: a file, or of a folder what makes up a distributed checkpoint and nothing else; nothing
     where there is none."""
-    client = client or default_client()
+    client = chosen(client)
     uri = _canonical(uri).rstrip("/")
     try:
         client.delete(uri, if_generation_match=client.stat(uri)["generation"])
@@ -349,7 +350,7 @@ def retain(
         name = names.folder_name(part)
         if name is not None and not name.is_number:
             raise ValueError(f"{uri_prefix} lies in a checkpoint, {part}/; name the folder that checkpoints lie in")
-    client = client or default_client()
+    client = chosen(client)
     age_s = _seconds(unfinished_age)
     listed = _listed(uri_prefix, client)
     found = _Search(client, uri_prefix).find(listed)

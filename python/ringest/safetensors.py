@@ -24,10 +24,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ringest import _core, _newest
+from ringest._chosen import chosen
 from ringest._errors import SafetensorError, checksum_error, crc32c_text
 from ringest._needs import needs
 from ringest._spans import spanned
-from ringest.client import Client, default_client
+from ringest.client import Client
 
 with needs(__name__, "torch"):
     import torch
@@ -391,8 +392,8 @@ class _File:
 def _open(uri: str | os.PathLike[str], client: Client | None, generation: int, take: Callable[[_File], T]) -> T:
     """What `take` makes of the file."""
     text = os.fspath(uri)
-    chosen = client or default_client()
-    return _newest.read(chosen, text, generation, lambda facts: take(_File(chosen, text, facts)))
+    reader = chosen(client)
+    return _newest.read(reader, text, generation, lambda facts: take(_File(reader, text, facts)))
 
 
 @dataclasses.dataclass(slots=True)
@@ -612,7 +613,7 @@ class safe_open:
         self._group: Gathering | None = None
         self._opened: _File | None = None
         if process_group is not None:
-            self._open_together(uri, framework, device, client or default_client(), generation, process_group)
+            self._open_together(uri, framework, device, chosen(client), generation, process_group)
             return
         self._device = _check(framework, device)
         self._opened = _open(uri, client, generation, lambda file: file)
@@ -727,7 +728,7 @@ def load_file(
         # What is wrong with the arguments of one rank is told to all of them.
         place, text = _lane.check_device(device), os.fspath(uri)
         team.agree(text, generation, verify)
-        reader = TogetherObject(team, client or default_client())
+        reader = TogetherObject(team, chosen(client))
         return _newest.read(
             reader,
             text,
@@ -791,7 +792,7 @@ def save_file(
     metadata: strings, for people. if_generation_match: the generation to replace, 0: there must be no
     such object (PreconditionError). Tensors that are contiguous and on the CPU are sent from their own
     memory and must not change meanwhile; others go through a copy of one at a time. Tensors that share
-    memory are written each.
+    memory are written each. Of float8_e4m3fnuz and float8_e5m2fnuz the package safetensors reads files since 0.8.
 
     Raises TypeError for what the format has not, ringest.Error when it cannot be written; then nothing
     is there that was not before.
@@ -807,9 +808,7 @@ def save_file(
     )
     header = _header_make(given, metadata)
     size = len(header) + sum(tensor.nbytes for _, tensor in given)
-    target = (client or default_client()).writer(
-        os.fspath(uri), if_generation_match=if_generation_match, size_hint=size
-    )
+    target = chosen(client).writer(os.fspath(uri), if_generation_match=if_generation_match, size_hint=size)
     with target as writer:
         writer.write(header)
         for _, tensor in given:

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ringest import _core, _uri
+from ringest._chosen import chosen
 from ringest._core import Item, TarIndex
 from ringest._samples import OnError, Samples, TransformError, check_on_error, check_transform
 from ringest._source import Source, Tell
 from ringest._torch import MapBase
 from ringest._workers import WorkerReady, register
-from ringest.client import Client, default_client, parse_size
+from ringest.client import Client, parse_size
 from ringest.dataset import IterableDataset, _numbers, take_all
 
 SampleTransform = Callable[[dict], Any]
@@ -130,7 +131,7 @@ def make_index(
     """Where the samples of shards lie: `uri` as TarDataset has it. `index` is a file that is taken over as
     far as its shards still have their generations, and written if anything was read. `progress` is called with the
     shards that are done, and those of them that were read."""
-    client = client or default_client()
+    client = chosen(client)
     places = _expand(uri)
     shards = _find_shards(places, client)
     known = _open_index(index)

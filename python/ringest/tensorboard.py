@@ -80,6 +80,8 @@ class Scalars:
         *,
         dataset: Explained | None = None,
     ):
+        if not callable(getattr(writer, "add_scalar", None)):
+            raise TypeError(f"writer must have add_scalar, as tensorboard's SummaryWriter has, got {writer!r}")
         self._writer, self._client, self._prefix, self._dataset = writer, client, prefix, dataset
         self._before = _Sums(metrics(client))
         self._step = step

@@ -14,6 +14,7 @@ import importlib
 from typing import IO, Any
 
 from ringest import checkpoint
+from ringest._chosen import checked
 from ringest._needs import needs
 from ringest.client import Client
 
@@ -32,7 +33,7 @@ def gopen(url: str, mode: str = "rb", bufsize: int = 0, **_options: Any) -> IO[b
 def register(client: Client | None = None) -> None:
     """Makes webdataset open gs:// by us, with this client."""
     global _client
-    _client = client
+    _client = checked(client)
     with needs(__name__):
         schemes = importlib.import_module("webdataset.gopen").gopen_schemes
     schemes["gs"] = schemes["gcs"] = gopen

@@ -2,14 +2,20 @@
 
 import functools
 import importlib
+import io
 import logging
 import os
 import pickle
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
+import warnings
 
+import pyarrow
+import pyarrow.parquet
+import safetensors.torch
 import torch
 from torch.utils.data import DataLoader
 
@@ -289,6 +295,337 @@ class Inputs(unittest.TestCase):
         self.assertLessEqual(set(ringest.__all__), set(shown))
         for name in ("importlib", "Any", "TYPE_CHECKING"):
             self.assertNotIn(name, shown)
+
+
+def tar(count):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for i in range(count):
+            info = tarfile.TarInfo(f"{i}.bin")
+            info.size = 600
+            archive.addfile(info, io.BytesIO(bytes(600)))
+    return out.getvalue()
+
+
+class Integrations(unittest.TestCase):
+    """Of each: no such object, no such bucket, another scheme, what is damaged, what is of another type, and a client that
+    is closed. A message names the object, or the argument, and what is wrong with it."""
+
+    @classmethod
+    def setUpClass(cls):
+        place = cls.enterClassContext(support.emulator())
+        cls.client = cls.enterClassContext(ringest.Client(*place, hedging=False))
+        cls.closed = ringest.Client(*place)
+        cls.closed.close()
+        table = io.BytesIO()
+        pyarrow.parquet.write_table(pyarrow.table({"a": list(range(100)), "b": list(range(100))}), table)
+        tensors = safetensors.torch.save({"w": torch.ones(10)})
+        cls.client.put_many(
+            [
+                ("gs://mine/rows/1.parquet", table.getvalue()),
+                ("gs://mine/cut.parquet", table.getvalue()[:-20]),
+                ("gs://mine/good.tar", tar(5)),
+                ("gs://mine/cut.tar", tar(5)[:1500]),
+                ("gs://mine/zip.tar.gz", bytes(600)),
+                ("gs://mine/good.safetensors", tensors),
+                ("gs://mine/cut.safetensors", tensors[:-8]),
+                ("gs://mine/bad", b"nonsense" * 200),
+                ("gs://mine/bad.parquet", b"nonsense" * 200),
+                ("gs://mine/bad.tar", b"nonsense" * 200),
+                ("gs://mine/steps/.metadata", b"nonsense" * 200),
+            ]
+        )
+
+    def check(self, rows):
+        for call, kind, text in rows:
+            with self.subTest(text), self.assertRaises(kind) as raised:
+                call()
+            self.assertIn(text, str(raised.exception))
+
+    def missing(self, call, suffix=""):
+        """What is the same of all that read an object: `call` by its URI."""
+        none = f"gs://mine/none{suffix}"
+        bucket = f"gs://no-such-bucket/none{suffix}"
+        return [
+            (lambda: call(none), FileNotFoundError, f"{none} at "),
+            (lambda: call(bucket), FileNotFoundError, f"{bucket} at "),
+            (lambda: call(bucket), FileNotFoundError, "The specified bucket does not exist"),
+            (lambda: call(f"s3://mine/none{suffix}"), ValueError, f"'s3://mine/none{suffix}' is not of the form gs://"),
+            (lambda: call(f"/tmp/none{suffix}"), ValueError, f"'/tmp/none{suffix}' is not of the form gs://"),
+        ]
+
+    def clients(self, call):
+        """`call` by a client."""
+        return [
+            (lambda: call(self.closed), ValueError, "the client is closed; make another ringest.Client"),
+            (lambda: call("default"), TypeError, "client must be a ringest.Client, or None for the process's own"),
+        ]
+
+    def test_parquet(self):
+        def read(uri, client=self.client, batch_size=10, **options):
+            return next(iter(ringest.ParquetDataset(uri, client=client, batch_size=batch_size, **options)))
+
+        rows = "gs://mine/rows/"
+        self.check(
+            [
+                *self.missing(read, ".parquet"),
+                *self.clients(lambda client: read(rows, client)),
+                (lambda: read("gs://mine/bad.parquet"), ValueError, "gs://mine/bad.parquet: it is not a Parquet file"),
+                (
+                    lambda: read("gs://mine/cut.parquet"),
+                    ValueError,
+                    "gs://mine/cut.parquet: it is not a Parquet file, or cut",
+                ),
+                (lambda: read(rows, columns=["z"]), ValueError, "rows/1.parquet: it has no column 'z'; it has a, b"),
+                (lambda: read(rows, columns="a"), TypeError, "columns must be a list of names such as"),
+                (lambda: read(rows, batch_size=0), ValueError, "batch_size must be 1 to 65536, got 0"),
+                (
+                    lambda: read("gs://mine/folder/"),
+                    ValueError,
+                    "no objects below gs://mine/folder/ whose names end in",
+                ),
+            ]
+        )
+
+    def test_tar_and_webdataset(self):
+        import webdataset
+
+        import ringest.webdataset
+
+        def read(uri, client=self.client, **options):
+            return next(iter(ringest.TarDataset(uri, client=client, **options)))
+
+        def shards(uri, client=self.client):
+            ringest.webdataset.register(client)
+            return next(iter(webdataset.WebDataset(uri, shardshuffle=False)))
+
+        self.addCleanup(ringest.webdataset.register, None)
+        self.check(
+            [
+                *self.missing(read, ".tar"),
+                *self.missing(shards, ".tar")[:3],
+                *self.clients(lambda client: read("gs://mine/good.tar", client)),
+                *self.clients(lambda client: shards("gs://mine/good.tar", client)),
+                (
+                    lambda: read("gs://mine/bad.tar"),
+                    ValueError,
+                    "gs://mine/bad.tar: at byte 0: it is not a tar archive",
+                ),
+                (lambda: read("gs://mine/cut.tar"), ValueError, "gs://mine/cut.tar: at byte 1500: it is cut off"),
+                (
+                    lambda: read("gs://mine/zip.tar.gz"),
+                    ValueError,
+                    "gs://mine/zip.tar.gz is compressed; only plain tar",
+                ),
+                (lambda: ringest.webdataset.gopen("gs://mine/x", "a"), ValueError, "gs://mine/x: mode must be 'rb' or"),
+                (lambda: shards("gs://mine"), ValueError, "'gs://mine' is not of the form gs://BUCKET/NAME"),
+            ]
+        )
+
+    def test_files_of_fsspec(self):
+        from ringest.fs import GCSFileSystem
+
+        files = GCSFileSystem(self.client)
+        table = pyarrow.parquet.read_table
+        self.check(
+            [
+                *self.missing(lambda uri: files.open(uri).read())[:3],
+                *self.missing(files.cat)[:3],
+                *self.clients(lambda client: GCSFileSystem(client).cat("gs://mine/bad")),
+                (lambda: files.open("s3://mine/x"), ValueError, "s3://mine/x: this is not gs://BUCKET/OBJECT"),
+                (lambda: files.cat("mine"), ValueError, "mine: this is not gs://BUCKET/OBJECT"),
+                (lambda: files.ls(""), ValueError, "buckets are not listed; begin with the name of one"),
+                (
+                    lambda: files.open("gs://mine/bad", "ab"),
+                    NotImplementedError,
+                    'gs://mine/bad: mode is "rb", "wb" or',
+                ),
+                (
+                    lambda: files.open("gs://mine/bad", cache_type="all of it"),
+                    ValueError,
+                    "cache_type is one of None, none",
+                ),
+                (lambda: files.pipe("gs://mine/new", "text"), TypeError, "gs://mine/new: data of type <class 'str'>"),
+                (lambda: files.pipe("gs://no-such-bucket/a", b""), FileNotFoundError, "gs://no-such-bucket/a at "),
+                (
+                    lambda: files.cp_file("gs://mine/none", "gs://mine/a"),
+                    FileNotFoundError,
+                    "the source gs://mine/none",
+                ),
+                (
+                    lambda: GCSFileSystem(hedgin=True),
+                    TypeError,
+                    "has no argument hedgin (also given as storage_options); did you mean hedging?",
+                ),
+                (
+                    lambda: GCSFileSystem(xyz=1),
+                    TypeError,
+                    "GCSFileSystem has no argument xyz (also given as storage_options): it has adapting",
+                ),
+                (lambda: table("mine/none.parquet", filesystem=files), FileNotFoundError, "mine/none.parquet"),
+                (
+                    lambda: table("mine/bad.parquet", filesystem=files),
+                    pyarrow.ArrowInvalid,
+                    "'mine/bad.parquet': Parquet magic",
+                ),
+            ]
+        )
+
+    def test_safetensors(self):
+        def load(uri, client=self.client, **options):
+            return ringest.safetensors.load_file(uri, client=client, **options)
+
+        def tensor(name):
+            with ringest.safetensors.safe_open("gs://mine/good.safetensors", client=self.client) as file:
+                return file.get_tensor(name)
+
+        def save(tensors, uri="gs://mine/new.safetensors"):
+            return ringest.safetensors.save_file(tensors, uri, client=self.client)
+
+        damaged = ringest.safetensors.SafetensorError
+        self.check(
+            [
+                *self.missing(load, ".safetensors"),
+                *self.clients(lambda client: load("gs://mine/good.safetensors", client)),
+                (
+                    lambda: load("gs://mine/bad"),
+                    damaged,
+                    "gs://mine/bad: is damaged or not a safetensors file: its header",
+                ),
+                (lambda: load("gs://mine/cut.safetensors"), damaged, "gs://mine/cut.safetensors: is damaged or not a"),
+                (lambda: tensor("z"), damaged, "gs://mine/good.safetensors: has no tensor z"),
+                (lambda: load("gs://mine/good.safetensors", device="gpu"), RuntimeError, "device string: gpu"),
+                (lambda: save([torch.ones(1)]), TypeError, "tensors by name are needed, a dict, not list"),
+                (
+                    lambda: save({"a": torch.ones(1)}, "gs://no-such-bucket/a"),
+                    FileNotFoundError,
+                    "gs://no-such-bucket/a",
+                ),
+                (
+                    lambda: save({"a": torch.ones(1)}, "model.safetensors"),
+                    ValueError,
+                    "'model.safetensors' is not of the form",
+                ),
+            ]
+        )
+
+    def test_checkpoints(self):
+        from ringest import checkpoint
+
+        def load(uri, client=self.client):
+            return checkpoint.load(uri, client=client)
+
+        def save(uri, client=self.client):
+            return checkpoint.save({"a": 1}, uri, client=client)
+
+        self.check(
+            [
+                *self.missing(load),
+                *self.missing(save)[3:],
+                *self.clients(lambda client: load("gs://mine/bad", client)),
+                *self.clients(lambda client: save("gs://mine/new", client)),
+                (
+                    lambda: load("gs://mine/bad"),
+                    checkpoint.CheckpointError,
+                    "cannot be loaded: it is no file of torch.save",
+                ),
+                (lambda: save("gs://no-such-bucket/a"), FileNotFoundError, "gs://no-such-bucket/a at "),
+            ]
+        )
+
+    def test_distributed_checkpoints(self):
+        import torch.distributed.checkpoint as dcp
+
+        from ringest.dcp import StorageReader, StorageWriter
+
+        # It warns of each load and save that no ranks take part in, and prints what it raises.
+        self.enterContext(warnings.catch_warnings(action="ignore"))
+        logging.disable(logging.CRITICAL)
+        self.addCleanup(logging.disable, logging.NOTSET)
+
+        def load(uri, client=self.client, **state):
+            dcp.load(state or {"w": torch.ones(4)}, storage_reader=StorageReader(uri, client=client))
+
+        def save(uri, client=self.client):
+            dcp.save({"w": torch.ones(4)}, storage_writer=StorageWriter(uri, client=client))
+
+        save("gs://mine/saved")
+        raised = dcp.api.CheckpointException
+        is_none = "is not the URI of a checkpoint: gs://bucket/prefix"
+        self.check(
+            [
+                (lambda: load("gs://mine/none"), raised, "ringest.NotFoundError: get gs://mine/none/.metadata at "),
+                (lambda: load("gs://mine/steps"), raised, "gs://mine/steps/.metadata: cannot be read as metadata of a"),
+                (lambda: load("gs://mine/saved", v=torch.ones(4)), raised, "Missing key in checkpoint state_dict: v"),
+                (lambda: load("gs://mine/saved", w=torch.ones(5)), raised, "Size mismatch between saved"),
+                (lambda: load("gs://mine/saved", self.closed), raised, "the client is closed; make another"),
+                (lambda: load("gs://mine/saved", "x"), TypeError, "client must be a ringest.Client"),
+                (lambda: load("/tmp/saved"), ValueError, f"'/tmp/saved' {is_none}"),
+                (lambda: save("s3://mine/saved"), ValueError, f"'s3://mine/saved' {is_none}"),
+                (lambda: save(5), TypeError, "uri must be a str or a path, gs://bucket/prefix, got 5"),
+                (lambda: save("gs://no-such-bucket/a"), raised, "ringest.NotFoundError: upload gs://no-such-bucket/a/"),
+                (lambda: save("gs://mine/saved", "x"), TypeError, "client must be a ringest.Client"),
+            ]
+        )
+
+    @unittest.skipUnless(importlib.util.find_spec("lightning"), "no lightning")
+    def test_lightning(self):
+        from ringest.checkpoint import CheckpointError
+        from ringest.lightning import CheckpointIO
+
+        def load(uri, client=self.client):
+            return CheckpointIO(client).load_checkpoint(uri)
+
+        def save(uri, **options):
+            return CheckpointIO(self.client).save_checkpoint({"a": 1}, uri, **options)
+
+        self.check(
+            [
+                *self.missing(load)[:3],
+                *self.clients(lambda client: load("gs://mine/bad", client)),
+                (lambda: load("gs://mine/bad"), CheckpointError, "gs://mine/bad (generation "),
+                (lambda: save("gs://no-such-bucket/a"), FileNotFoundError, "gs://no-such-bucket/a at "),
+                (lambda: save("gs://mine/a", storage_options={"a": 1}), TypeError, "storage_options"),
+            ]
+        )
+
+    @unittest.skipUnless(importlib.util.find_spec("torchdata"), "no torchdata")
+    def test_torchdata(self):
+        from ringest.torchdata import DatasetNode
+
+        mapped = ringest.MapDataset("gs://data/x-", client=self.client)
+        wanted = "dataset must be a ringest.IterableDataset, TarDataset or ParquetDataset, got "
+        self.check([(lambda: DatasetNode("x"), TypeError, wanted), (lambda: DatasetNode(mapped), TypeError, wanted)])
+
+    def test_metrics_and_traces(self):
+        import ringest.opentelemetry
+        import ringest.prometheus
+        import ringest.tensorboard
+
+        otel = ringest.opentelemetry
+        given = "client must be a "
+        self.check(
+            [
+                (lambda: ringest.prometheus.Collector("x"), TypeError, given),
+                (
+                    lambda: ringest.tensorboard.Scalars("runs/1"),
+                    TypeError,
+                    "writer must have add_scalar, as tensorboard's",
+                ),
+                (lambda: otel.observe("x"), TypeError, given),
+                (
+                    lambda: otel.observe(None, "x"),
+                    TypeError,
+                    "meter_provider must be one of OpenTelemetry's, or None, got 'x'",
+                ),
+                (
+                    lambda: otel.spans("x"),
+                    TypeError,
+                    "tracer_provider must be one of OpenTelemetry's, or None, got 'x'",
+                ),
+                (lambda: otel.Durations("x"), TypeError, "exporter must be a MetricExporter of OpenTelemetry, got 'x'"),
+            ]
+        )
 
 
 class Prefixes(unittest.TestCase):

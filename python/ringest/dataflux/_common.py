@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ringest import _core
+from ringest._chosen import chosen
 from ringest._job import current_job
-from ringest.client import Client, default_client
+from ringest.client import Client
 
 # Of the connector, which looks at how processes start and asks for these permissions; nothing here
 # does.
@@ -105,7 +106,7 @@ class Bucket:
     def client(self) -> Client:
         """The client to use now; another one when tokens last no longer."""
         if self._settings is None:
-            return self._client or default_client()
+            return chosen(self._client)
         token = _token(self._credentials)
         if self._client is None or token != self._token:
             self._client, self._token = Client(**self._settings, token=token), token
