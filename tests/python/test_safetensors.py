@@ -40,8 +40,17 @@ def bits(tensor):
     return tensor.contiguous().reshape(-1).view(torch.uint8)
 
 
+def known_there(kind):
+    """safetensors before 0.8 has not the types of AMD, float8_e4m3fnuz and float8_e5m2fnuz."""
+    try:
+        safetensors.torch.save({"a": torch.empty(1, dtype=kind)})
+    except KeyError:
+        return False
+    return True
+
+
 def everything():
-    state = {str(kind): noise((3, 5), kind, i) for i, kind in enumerate(TYPES)}
+    state = {str(kind): noise((3, 5), kind, i) for i, kind in enumerate(TYPES) if known_there(kind)}
     state["packed"] = noise((3, 4), torch.uint8).view(torch.float4_e2m1fn_x2)
     state["none"] = torch.empty(0, 7)
     state["one"] = noise((), torch.bfloat16)
@@ -100,6 +109,13 @@ class Whole(Case):
                 names = file.keys()
                 self.assertSame({name: file.get_tensor(name) for name in names}, state)
                 self.assertSame(file.get_tensors(), state)
+
+    def test_each_type_is_loaded_as_it_was_saved(self):
+        """Whatever the safetensors knows that is installed."""
+        with support.client() as client:
+            state = {str(kind): noise((3, 5), kind, i) for i, kind in enumerate(TYPES)}
+            ours.save_file(state, URI, client=client)
+            self.assertSame(ours.load_file(URI, client=client), state)
 
     def test_files_are_the_same_to_the_byte_where_the_order_is(self):
         with support.client() as client:
