@@ -502,8 +502,10 @@ static PyMethodDef client_methods[] = {
     METHOD("_list_details", client__list_details,
            "_list_details(uri, *, folder=False, limit=0) -> ([(name, size, generation, crc32c, "
            "updated), ...], folders or None): as list, or list_folder"),
-    METHOD("copy", client_copy,
-           "copy(uri, target, *, generation=0, if_generation_match=None) -> dict as stat's"),
+    METHOD(
+        "copy", client_copy,
+        "copy(uri, target, *, generation=0, if_generation_match=None, storage_class=None) -> dict "
+        "as stat's"),
     METHOD("update", client_update,
            "update(uri, *, content_type=None, metadata=None, content_encoding=None, "
            "cache_control=None, generation=0, if_generation_match=None, "

@@ -364,8 +364,8 @@ struct core_operation {
     PyObject *progress; /* owned; called as a listing goes on */
     PyObject *reader;   /* owned; an ObjectReader */
     Py_buffer data;
-    const char *content_type; /* lives as long as the call's arguments, like the next two */
-    const char *content_encoding, *cache_control;
+    const char *content_type; /* lives as long as the call's arguments, like the next three */
+    const char *content_encoding, *cache_control, *storage_class;
     int fd_plus_1;      /* of the file whose bytes are written; 0: `data` */
     uint64_t file_size; /* of it */
     struct rg_metadata *metadata;

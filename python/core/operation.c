@@ -202,12 +202,14 @@ static PyObject *stat_result(struct core_operation *self, struct core_session *s
 
 static int copy_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"uri", "target", "generation", "if_generation_match", NULL};
-    PyObject *generation = NULL, *condition = NULL;
-    return PyArg_ParseTupleAndKeywords(args, keywords, "UU|$OO:copy", names, &self->uri,
-                                       &self->target, &generation, &condition) &&
+    static char *names[] = {"uri",           "target", "generation", "if_generation_match",
+                            "storage_class", NULL};
+    PyObject *generation = NULL, *condition = NULL, *class = NULL;
+    return PyArg_ParseTupleAndKeywords(args, keywords, "UU|$OOO:copy", names, &self->uri,
+                                       &self->target, &generation, &condition, &class) &&
                    core_generation(generation, &self->generation) &&
-                   core_condition(condition, &self->condition)
+                   core_condition(condition, &self->condition) &&
+                   core_text(class, "storage_class", &self->storage_class)
                ? 0
                : -1;
 }
@@ -227,6 +229,7 @@ static int copy_submit(struct core_operation *self, struct core_session *session
         .object = target.object,
         .conditions = {.if_generation_match = self->condition},
         .user_data = user_data,
+        .storage_class = self->storage_class,
     };
     int rc = rg_submit_copy(session->client, cq, &copy);
     if (rc == -EINVAL && *target.object == '\0') {

@@ -262,12 +262,20 @@ class Client:
         generation, CRC32C, time of its last change as RFC 3339)."""
 
     def copy(
-        self, uri: str, target: str, *, generation: int = 0, if_generation_match: int | None = None
+        self,
+        uri: str,
+        target: str,
+        *,
+        generation: int = 0,
+        if_generation_match: int | None = None,
+        storage_class: str | None = None,
     ) -> dict[str, Any]:
         """Has the service copy an object, with its metadata; what stat says of the target, and found_done: true
         where an answer was lost and somebody else may have copied the same.
 
-        generation: of the source, 0: the newest. if_generation_match: of what is at the target, 0: nothing."""
+        generation: of the source, 0: the newest. if_generation_match: of what is at the target, 0: nothing. storage_class:
+        such as NEARLINE; None: the default of the target's bucket. To its own place, an object gets the class, unless
+        somebody else replaces or changes it meanwhile (PreconditionError)."""
 
     def update(
         self,

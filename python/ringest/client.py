@@ -649,11 +649,22 @@ class Client(_core.Client):
         return await self._channel().call("list_folder", uri, limit=limit)
 
     async def acopy(
-        self, uri: str, target: str, *, generation: int = 0, if_generation_match: int | None = None
+        self,
+        uri: str,
+        target: str,
+        *,
+        generation: int = 0,
+        if_generation_match: int | None = None,
+        storage_class: str | None = None,
     ) -> dict[str, Any]:
         """Async version of copy."""
         return await self._channel().call(
-            "copy", uri, target, generation=generation, if_generation_match=if_generation_match
+            "copy",
+            uri,
+            target,
+            generation=generation,
+            if_generation_match=if_generation_match,
+            storage_class=storage_class,
         )
 
     async def alist_uploads(self, uri: str) -> Uploads:

@@ -584,6 +584,11 @@ class Writing(Case):
 class Copying(Case):
     def test_the_client_copies_on_condition(self):
         facts = self.client.copy("gs://here/run/a", "gs://here/copied", if_generation_match=0)
+        self.assertEqual(facts["storage_class"], "STANDARD")
+        facts = self.client.copy("gs://here/copied", "gs://here/copied", storage_class="NEARLINE")
+        self.assertEqual((facts["storage_class"], facts["found_done"]), ("NEARLINE", False))
+        with self.assertRaisesRegex(TypeError, "storage_class must be a str or None, got 5"):
+            self.client.copy("gs://here/run/a", "gs://here/copied", storage_class=5)
         self.assertEqual((facts["name"], facts["size"]), ("copied", 5))
         with self.assertRaises(ringest.PreconditionError):
             self.client.copy("gs://here/run/b", "gs://here/copied", if_generation_match=0)
