@@ -5,9 +5,11 @@ import tarfile
 
 import datasets
 import numpy
+import pandas
 import pyarrow
 import pyarrow.parquet
 import pytest
+import zarr
 from PIL import Image
 
 ROWS, FILES = 100, 3
@@ -161,3 +163,66 @@ def test_a_classifier_learns_from_a_stream_that_is_left_and_resumed(pictures):
     rows = list(stream())
     right = [int((numpy.asarray(row["x"]) @ weights).argmax()) == row["label"] for row in rows]
     assert sum(right) == len(rows) == CLASSES * PICTURES
+
+
+@pytest.mark.parametrize("case", ["object", "pattern", "bucket", "damaged", "option", "saved"])
+def test_wrong_inputs(ringest_fs, bucket, client, case):
+    """What is wrong is in the message, or the name of the object that it is about."""
+    none = f"gs://{bucket}/none.parquet"
+    client.put(f"gs://{bucket}/bad.parquet", b"nonsense" * 100)
+    call, kind, text = {
+        "object": (lambda: load("parquet", none), FileNotFoundError, none),
+        "pattern": (lambda: load("parquet", f"gs://{bucket}/none/*"), Exception, r"data.files"),
+        "bucket": (
+            lambda: load("parquet", "gs://no-such-bucket/a.parquet"),
+            FileNotFoundError,
+            "gs://no-such-bucket/a",
+        ),
+        "damaged": (
+            lambda: next(iter(load("parquet", f"gs://{bucket}/bad.parquet", streaming=True))),
+            pyarrow.ArrowInvalid,
+            "this is not a parquet file",
+        ),
+        "option": (
+            lambda: load("parquet", none, storage_options={"hedgin": True}),
+            TypeError,
+            "has no argument hedgin .* did you mean hedging",
+        ),
+        "saved": (lambda: datasets.load_from_disk(f"gs://{bucket}/none"), FileNotFoundError, f"gs://{bucket}/none"),
+    }[case]
+    with pytest.raises(kind, match=text):
+        call()
+
+
+@pytest.mark.parametrize("case", ["object", "bucket", "mode", "option"])
+def test_wrong_inputs_of_pandas(ringest_fs, bucket, case):
+    none, table = f"gs://{bucket}/none.csv", pandas.DataFrame({"a": [1]})
+    call, kind, text = {
+        "object": (lambda: pandas.read_csv(none), FileNotFoundError, none),
+        "bucket": (lambda: table.to_csv("gs://no-such-bucket/a.csv"), FileNotFoundError, "gs://no-such-bucket/a.csv"),
+        "mode": (lambda: table.to_csv(none, mode="a"), NotImplementedError, f"{none}: mode is .* not 'ab'"),
+        "option": (lambda: pandas.read_csv(none, storage_options={"hedgin": 1}), TypeError, "did you mean hedging"),
+    }[case]
+    with pytest.raises(kind, match=text):
+        call()
+
+
+@pytest.mark.parametrize("case", ["array", "bucket", "option", "damaged"])
+def test_wrong_inputs_of_zarr(ringest_fs, bucket, client, case):
+    client.put(f"gs://{bucket}/bad.zarr/zarr.json", b"nonsense")
+    call, kind, text = {
+        "array": (lambda: zarr.open(f"gs://{bucket}/none.zarr", mode="r"), FileNotFoundError, f"{bucket}/none.zarr"),
+        "bucket": (
+            lambda: zarr.open("gs://no-such-bucket/a.zarr", mode="w", shape=(2,), dtype="i4"),
+            FileNotFoundError,
+            "gs://no-such-bucket/a.zarr",
+        ),
+        "option": (
+            lambda: zarr.open(f"gs://{bucket}/a.zarr", mode="r", storage_options={"hedgin": 1}),
+            TypeError,
+            "did you mean hedging",
+        ),
+        "damaged": (lambda: zarr.open(f"gs://{bucket}/bad.zarr", mode="r"), ValueError, "Expecting value"),
+    }[case]
+    with pytest.raises(kind, match=text):
+        call()
