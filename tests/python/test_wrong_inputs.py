@@ -597,6 +597,35 @@ class Integrations(unittest.TestCase):
         wanted = "dataset must be a ringest.IterableDataset, TarDataset or ParquetDataset, got "
         self.check([(lambda: DatasetNode("x"), TypeError, wanted), (lambda: DatasetNode(mapped), TypeError, wanted)])
 
+    def test_dataflux(self):
+        from ringest import dataflux
+
+        def read(bucket_name="data", config=None, index=0, **options):
+            config = config or dataflux.Config(prefix="x-")
+            options.setdefault("storage_client", self.client)
+            return dataflux.DataFluxMapStyleDataset("p", bucket_name, config, **options)[index]
+
+        closed = "the client is closed; make another ringest.Client"
+        self.check(
+            [
+                (lambda: read("no-such-bucket"), FileNotFoundError, "list gs://no-such-bucket/x- at "),
+                (lambda: read("gs://data"), ValueError, "bucket_name must be the name of a bucket, without gs://, got"),
+                (
+                    lambda: read(config="x-"),
+                    TypeError,
+                    "config must be a Config, or None for the default one, got 'x-'",
+                ),
+                (lambda: read(index=500), IndexError, "gs://data/x-: there are 500 objects, no index of [500]"),
+                (lambda: read(data_format_fn="x"), TypeError, "data_format_fn must be a function, got 'x'"),
+                (
+                    lambda: read(storage_client="x"),
+                    TypeError,
+                    "storage_client is 'x', which is neither a ringest.Client",
+                ),
+                (lambda: read(storage_client=self.closed), ValueError, closed),
+            ]
+        )
+
     def test_metrics_and_traces(self):
         import ringest.opentelemetry
         import ringest.prometheus

@@ -80,6 +80,8 @@ class Bucket:
     """
 
     def __init__(self, name: str, storage_client: Any):
+        if not isinstance(name, str) or not name or {":", "/"} & set(name):
+            raise ValueError(f"bucket_name must be the name of a bucket, without gs://, got {name!r}")
         self._name = name
         self._client: Client | None = None
         self._settings: dict[str, Any] | None = None
@@ -164,6 +166,10 @@ class BucketDataset:
         storage_client: Any = None,
     ):
         super().__init__()
+        if config is not None and not hasattr(config, "prefix"):
+            raise TypeError(f"config must be a Config, or None for the default one, got {config!r}")
+        if not callable(data_format_fn):
+            raise TypeError(f"data_format_fn must be a function, got {data_format_fn!r}")
         self.project_name = project_name
         self.bucket_name = bucket_name
         self.config = self._config_class() if config is None else config

@@ -81,5 +81,9 @@ class DataFluxMapStyleDataset(BucketDataset, MapBase):
         return self.__getitems__([idx])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list:
-        objects = [self.objects[idx] for idx in indices]
+        try:
+            objects = [self.objects[idx] for idx in indices]
+        except IndexError:
+            where = f"gs://{self.bucket_name}/{self.config.prefix or ''}"
+            raise IndexError(f"{where}: there are {len(self.objects):,} objects, no index of {list(indices)}") from None
         return list(self._bucket.read(objects, self.data_format_fn))
