@@ -260,7 +260,7 @@ static void client_stop(struct rg_client_user *user)
 {
     struct rg_flow *self = RG_CONTAINER_OF(user, struct rg_flow, user);
     rg_baton_take(&self->baton);
-    self->intake->client = NULL;
+    rg_intake_leave(self->intake);
     rg_baton_give(&self->baton);
     rg_baton_pass(&self->baton);
 }

@@ -34,6 +34,27 @@ static void requests_cancel(struct rg_intake *intake)
     }
 }
 
+static void fill_tell(struct rg_intake *intake)
+{
+    const uint32_t *counts = intake->window.counts;
+    uint32_t out = counts[RG_SLOT_OUT] + counts[RG_SLOT_AGAIN] + counts[RG_SLOT_FOLLOWS];
+    const struct rg_window_fill now = {
+        .room = intake->window.options.requests_max,
+        .out = out,
+        .filled = counts[RG_SLOT_HERE] + counts[RG_SLOT_OFFERED],
+    };
+    rg_runtime_window(intake->client->runtime, &intake->told, &now);
+}
+
+void rg_intake_leave(struct rg_intake *intake)
+{
+    const struct rg_window_fill nothing = {0};
+    if (intake->client != NULL) {
+        rg_runtime_window(intake->client->runtime, &intake->told, &nothing);
+    }
+    intake->client = NULL;
+}
+
 void rg_intake_close(struct rg_intake *intake, bool is_owner)
 {
     rg_ahead_close(intake->ahead, intake->client, is_owner);
@@ -41,6 +62,9 @@ void rg_intake_close(struct rg_intake *intake, bool is_owner)
         requests_cancel(intake);
     }
     rg_cq_close(intake->cq);
+    if (is_owner) {
+        rg_intake_leave(intake);
+    }
     rg_window_fini(&intake->window, is_owner ? rg_lease_release : NULL);
 }
 
@@ -108,6 +132,9 @@ static bool refill_some(struct rg_intake *intake)
 void rg_intake_refill(struct rg_intake *intake)
 {
     while (intake->client != NULL && refill_some(intake)) {
+    }
+    if (intake->client != NULL) {
+        fill_tell(intake);
     }
     if (intake->ahead != NULL && intake->client != NULL) {
         rg_ahead_step(intake->ahead, &intake->window);

@@ -14,6 +14,7 @@
 #include "dataset/ahead.h"
 #include "dataset/plan.h"
 #include "dataset/state.h"
+#include "runtime/runtime.h"
 
 /* Requests submitted, and completions noted, at a time. */
 #define RG_INTAKE_AT_ONCE 64
@@ -31,10 +32,11 @@ struct rg_intake {
     enum rg_changed changed;
     struct rg_plan plan;
     struct rg_window window;
-    struct rg_ahead *ahead; /* owned; NULL: nothing is read of the next epoch */
-    uint64_t skipped;       /* samples */
-    uint64_t noted;         /* completions */
-    bool is_refused;        /* there was no room for the last request */
+    struct rg_ahead *ahead;     /* owned; NULL: nothing is read of the next epoch */
+    uint64_t skipped;           /* samples */
+    uint64_t noted;             /* completions */
+    bool is_refused;            /* there was no room for the last request */
+    struct rg_window_fill told; /* to the metrics; 0 once `client` is NULL */
     char names[RG_INTAKE_AT_ONCE][RG_OBJECT_NAME_SIZE_MAX + 1];
 };
 
@@ -46,6 +48,8 @@ int rg_intake_open(struct rg_intake *intake, struct rg_client *client,
  */
 void rg_intake_close(struct rg_intake *intake, bool is_owner);
 
+/* Its client is being closed: nothing is asked any more. */
+void rg_intake_leave(struct rg_intake *intake);
 /* Makes the requests that there is room for, at the end of the epoch those of the next, too. */
 void rg_intake_refill(struct rg_intake *intake);
 /* Notes what has come. */

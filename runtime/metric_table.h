@@ -38,6 +38,9 @@
     XX(cache_drops, COUNTER, "blocks", "blocks that the cache did not take (full, or busy)")       \
     XX(cache_memory_hits, COUNTER, "blocks", "blocks that the cache gave from memory")             \
     XX(lease_waits, COUNTER, "waits", "times a connection waited for leased memory to come back")  \
+    XX(window_room, GAUGE, "samples", "samples that loops over datasets may have ahead of them")   \
+    XX(window_out, GAUGE, "samples", "of these: asked for, and not here yet")                      \
+    XX(window_filled, GAUGE, "samples", "of these: here, and not taken yet")                       \
     XX(leased_bytes, GAUGE, "bytes", "memory that is leased to the program now")                   \
     XX(memory_max, GAUGE, "bytes", "memory that may be leased at once")                            \
     XX(starved_loops, GAUGE, "loops", "loops with requests that wait for leased memory now")       \
@@ -71,6 +74,16 @@
     XX(body, BODY, "from the head of the answer to its last byte")                                 \
     XX(memory, MEMORY, "waiting for leased memory to come back")
 
+/* XX(name, enumerator, text): parts of saving and loading checkpoints, in the order of enum
+ * rg_checkpoint_part. The metric of each is called checkpoint_NAME_time. */
+#define RG_METRIC_CHECKPOINTS(XX)                                                                  \
+    XX(stage, STAGE, "copying tensors to where they are saved from")                               \
+    XX(upload, UPLOAD, "writing objects")                                                          \
+    XX(commit, COMMIT, "making what was written visible, and removing what it replaces")           \
+    XX(list, LIST, "finding out what there is to load")                                            \
+    XX(read, READ, "reading and checking objects")                                                 \
+    XX(place, PLACE, "copying what was read into tensors")
+
 /* XX(name, enumerator): the label "operation" of requests. */
 #define RG_METRIC_OPERATIONS(XX)                                                                   \
     XX(other, OTHER)                                                                               \
@@ -85,6 +98,7 @@
 /* Those that have labels; only label values that occurred are shown. */
 #define RG_METRIC_REQUESTS_TEXT "requests of the program that have ended, by operation and status"
 #define RG_METRIC_STAGE_TEXT "time of all gets together: "
+#define RG_METRIC_CHECKPOINT_TEXT "time of threads that save and load checkpoints: "
 #define RG_METRIC_RETRIES_TEXT "attempts after the first, by what the one before failed of"
 #define RG_METRIC_DURATION_TEXT "from submitting a request to its end, retries included"
 

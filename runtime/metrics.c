@@ -20,6 +20,9 @@ void rg_metrics_merge(struct rg_metrics *to, const struct rg_metrics *from)
     for (unsigned stage = 0; stage < RG_STAGE_COUNT; stage++) {
         merge_sum(&to->stages[stage], &from->stages[stage]);
     }
+    for (unsigned part = 0; part < RG_CHECKPOINT_COUNT; part++) {
+        merge_sum(&to->checkpoints[part], &from->checkpoints[part]);
+    }
     for (unsigned status = 0; status < RG_STATUS_COUNT; status++) {
         merge_sum(&to->retries[status], &from->retries[status]);
         for (unsigned operation = 0; operation < RG_VERB_COUNT; operation++) {

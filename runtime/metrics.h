@@ -1,6 +1,7 @@
 /* What one event loop counts: counters and histograms of durations.
  *
- * The loop's own thread is the only writer, but for the phase CONSUMER_WAIT. It uses relaxed atomic
+ * The loop's own thread is the only writer, but for the phase CONSUMER_WAIT, checkpoints, and
+ * windows. It uses relaxed atomic
  * stores, no lock and no locked instruction, so that any other thread can read whole values at any
  * time. A reader sees each value as it was at some recent moment, not all of them at the same one.
  * To look at several loops, or to compute a quantile, merge them into a zeroed struct rg_metrics of
@@ -57,8 +58,9 @@ struct rg_metrics {
 #undef XX
     _Atomic uint64_t requests[RG_VERB_COUNT][RG_STATUS_COUNT];
     _Atomic uint64_t retries[RG_STATUS_COUNT];
-    _Atomic uint64_t stages[RG_STAGE_COUNT];      /* of gets, in ns; see runtime/stages.h */
-    struct rg_histogram durations[RG_VERB_COUNT]; /* of requests */
+    _Atomic uint64_t stages[RG_STAGE_COUNT];           /* of gets, in ns; see runtime/stages.h */
+    _Atomic uint64_t checkpoints[RG_CHECKPOINT_COUNT]; /* in ns */
+    struct rg_histogram durations[RG_VERB_COUNT];      /* of requests */
     struct rg_histogram phases[RG_PHASE_COUNT];
 };
 

@@ -372,6 +372,9 @@ static void stats_fill(struct rg_stats *stats, const struct rg_metrics *metrics)
     stats->cache_writes = rg_metric_load(&metrics->cache_writes);
     stats->cache_drops = rg_metric_load(&metrics->cache_drops);
     stats->cache_memory_hits = rg_metric_load(&metrics->cache_memory_hits);
+    stats->window_room = rg_metric_load(&metrics->window_room);
+    stats->window_out = rg_metric_load(&metrics->window_out);
+    stats->window_filled = rg_metric_load(&metrics->window_filled);
     const struct rg_histogram *phases = metrics->phases;
     rg_histogram_summarize(&phases[RG_PHASE_QUEUE], &stats->queue);
     rg_histogram_summarize(&phases[RG_PHASE_DNS], &stats->dns);
@@ -403,6 +406,31 @@ void rg_runtime_waited(struct rg_runtime *runtime, uint64_t ns)
     if (runtime->loop_count > 0) {
         rg_histogram_record_shared(&runtime->loops[0]->metrics.phases[RG_PHASE_CONSUMER_WAIT], ns);
     }
+}
+
+void rg_checkpoint_took(struct rg_runtime *runtime, enum rg_checkpoint_part part, uint64_t ns)
+{
+    if (rg_runtime_check(runtime) == 0 && (unsigned)part < RG_CHECKPOINT_COUNT) {
+        atomic_fetch_add_explicit(&runtime->loops[0]->metrics.checkpoints[part], ns,
+                                  memory_order_relaxed);
+    }
+}
+
+static void gauge_move(_Atomic uint64_t *gauge, uint32_t from, uint32_t to)
+{
+    if (from != to) {
+        atomic_fetch_add_explicit(gauge, (uint64_t)to - from, memory_order_relaxed);
+    }
+}
+
+void rg_runtime_window(struct rg_runtime *runtime, struct rg_window_fill *told,
+                       const struct rg_window_fill *now)
+{
+    struct rg_metrics *metrics = &runtime->loops[0]->metrics;
+    gauge_move(&metrics->window_room, told->room, now->room);
+    gauge_move(&metrics->window_out, told->out, now->out);
+    gauge_move(&metrics->window_filled, told->filled, now->filled);
+    *told = *now;
 }
 
 void rg_runtime_stages(const struct rg_runtime *runtime, uint64_t out_ns[static RG_STAGE_COUNT])

@@ -33,6 +33,14 @@ struct rg_runtime {
 bool rg_runtime_is_starved(const struct rg_runtime *runtime);
 /* The time that gets of its loops have spent at each stage so far. Any thread. */
 void rg_runtime_stages(const struct rg_runtime *runtime, uint64_t out_ns[static RG_STAGE_COUNT]);
+/* How many samples a window may have, and how many of these are at what. */
+struct rg_window_fill {
+    uint32_t room, out, filled;
+};
+/* A window that was as `told`, zeroed at first, is as `now`; not in a child of fork(). Any thread.
+ */
+void rg_runtime_window(struct rg_runtime *runtime, struct rg_window_fill *told,
+                       const struct rg_window_fill *now);
 /* What its loops have counted; NULL: all of the process, see runtime/census.h. Returns owned, to be
  * freed; NULL: no memory. Any thread. */
 struct rg_metrics *rg_runtime_metrics(const struct rg_runtime *runtime);

@@ -81,6 +81,20 @@ static void stages_add(struct sheet *sheet, const struct rg_metrics *metrics)
     /* clang-format on */
 }
 
+static void checkpoints_add(struct sheet *sheet, const struct rg_metrics *metrics)
+{
+    struct rg_metric metric = {.kind = RG_METRIC_COUNTER, .unit = "ns"};
+/* clang-format off */
+#define XX(part, which, what)                                                                      \
+    metric.name = "checkpoint_" #part "_time";                                                     \
+    metric.text = RG_METRIC_CHECKPOINT_TEXT what;                                                  \
+    metric.value = rg_metric_load(&metrics->checkpoints[RG_CHECKPOINT_##which]);                   \
+    sheet_add(sheet, &metric);
+    RG_METRIC_CHECKPOINTS(XX)
+#undef XX
+    /* clang-format on */
+}
+
 /* Those that are not 0, and `always`, so that each name is there from the start. */
 static void counts_add(struct sheet *sheet, const char *name, const char *text,
                        const char *operation, const _Atomic uint64_t *counts, unsigned always)
@@ -139,6 +153,7 @@ int rg_metrics_snapshot_sized(const struct rg_runtime *runtime, struct rg_metric
     }
     values_add(&sheet, metrics);
     stages_add(&sheet, metrics);
+    checkpoints_add(&sheet, metrics);
     requests_add(&sheet, metrics);
     phases_add(&sheet, metrics);
     free(metrics);

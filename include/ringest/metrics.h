@@ -41,7 +41,21 @@ enum rg_stage {
     RG_STAGE_COUNT
 };
 
+/* Parts of saving and loading a checkpoint; told by the metrics checkpoint_NAME_time. */
+enum rg_checkpoint_part {
+    RG_CHECKPOINT_STAGE = 0,
+    RG_CHECKPOINT_UPLOAD,
+    RG_CHECKPOINT_COMMIT,
+    RG_CHECKPOINT_LIST,
+    RG_CHECKPOINT_READ,
+    RG_CHECKPOINT_PLACE,
+    RG_CHECKPOINT_COUNT
+};
+
 RG_DECLS_BEGIN
+/* A thread of the program has spent so long on it. Any thread; harmless in a child of fork(). */
+RG_API void rg_checkpoint_took(struct rg_runtime *runtime, enum rg_checkpoint_part part,
+                               uint64_t ns);
 RG_API const char *rg_stage_name(enum rg_stage stage); /* "first_byte"; "none" */
 /* Stores up to out_max metrics of a runtime; NULL: of all runtimes of this process, closed ones
  * too. Loops go on meanwhile: values are not of one instant. Labels that were never counted are

@@ -124,6 +124,8 @@ struct rg_stats {
      * of 1 MiB that were found damaged, were handed to it, and were not taken (full, or busy). */
     uint64_t cache_hits, cache_hit_bytes, cache_misses, cache_bad, cache_writes, cache_drops;
     uint64_t cache_memory_hits; /* blocks that cache_memory gave */
+    /* Samples that readers of datasets may have ahead, and of these: asked for, and here. */
+    uint64_t window_room, window_out, window_filled;
 };
 
 RG_API int rg_runtime_stats_sized(const struct rg_runtime *runtime, struct rg_stats *out_stats,

@@ -369,6 +369,9 @@ static PyObject *stats_dict(const struct rg_stats *stats)
             COUNT(limited),
             COUNT(backoffs),
             COUNT(concurrency_limit),
+            COUNT(window_room),
+            COUNT(window_out),
+            COUNT(window_filled),
         },
       latencies[] = {
           COUNT(queue),      COUNT(dns),  COUNT(connect), COUNT(tls),
@@ -534,6 +537,8 @@ static PyMethodDef client_methods[] = {
     {"_server_time", client_server_time, METH_NOARGS,
      "The server's clock, in seconds since 1970, by its answers so far; None: none has told it."},
     {"stats", client_stats, METH_NOARGS, "Counters and latencies since the first use: a dict."},
+    {"_checkpoint_took", core_client_checkpoint_took, METH_VARARGS,
+     "_checkpoint_took(part, ns): counts it as checkpoint_PART_time."},
     {"_metrics", core_client_metrics, METH_NOARGS, "The rows of ringest.metrics(client)."},
     {"close", client_close, METH_NOARGS, "Ends the client; Buffers that are still held stay good."},
     {0},

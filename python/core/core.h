@@ -234,6 +234,7 @@ PyObject *core_stats(PyObject *module, PyObject *nothing);
 /* With names and units: of all, and of one Client. */
 PyObject *core_metrics(PyObject *module, PyObject *nothing);
 PyObject *core_client_metrics(PyObject *client, PyObject *nothing);
+PyObject *core_client_checkpoint_took(PyObject *client, PyObject *args);
 /* The session of a Client for this process; NULL with an exception. New reference, since any code
  * of the caller's may close the client. */
 struct core_session *core_client_session(PyObject *client);

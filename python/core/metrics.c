@@ -79,6 +79,21 @@ PyObject *core_metrics(PyObject *module, PyObject *nothing)
     return metrics_of(NULL);
 }
 
+PyObject *core_client_checkpoint_took(PyObject *client, PyObject *args)
+{
+    CORE_ENTER();
+    int part;
+    unsigned long long ns;
+    struct core_session *session;
+    if (!PyArg_ParseTuple(args, "iK:_checkpoint_took", &part, &ns) ||
+        (session = core_client_session(client)) == NULL) {
+        return NULL;
+    }
+    rg_checkpoint_took(session->runtime, (enum rg_checkpoint_part)part, ns);
+    core_session_unref(session);
+    Py_RETURN_NONE;
+}
+
 PyObject *core_client_metrics(PyObject *client, PyObject *nothing)
 {
     CORE_ENTER();

@@ -24,6 +24,7 @@ from ringest._chosen import chosen
 from ringest._log import logger
 from ringest._needs import needs
 from ringest._numbers import whole
+from ringest._stages import Part, at
 from ringest._torch_zip import ArchiveWriter, torch_alignment, torch_checksums
 from ringest.client import Client, parse_size
 
@@ -258,7 +259,8 @@ class AsyncSaver:
         with self._lock, self._saving_alone(uri):
             copy = self._free_copy(uri)
             self._raise_failure()
-            records = self._copied(copy, obj, pickle_module, pickle_protocol)
+            with at(Part.STAGE, client):
+                records = self._copied(copy, obj, pickle_module, pickle_protocol)
             return self._begin(client, uri, copy, records, options)
 
     @contextlib.contextmanager
@@ -397,16 +399,17 @@ def _send(
     options: dict[str, Any],
     pace: _pace.Pace,
 ) -> dict[str, int]:
-    with client.writer(uri, **options) as stream:
+    with client.writer(uri, **options) as stream, at(Part.UPLOAD, client):
         writer = _pace.PacedWriter(stream, pace)
         if records.whole is not None:
             writer.write(records.whole)
+        else:
+            archive = ArchiveWriter(writer, *form)
+            for name, data, size in records.entries:
+                archive.write_record(name, data, size)
+            archive.finish()
+        with at(Part.COMMIT, client):
             return writer.finish()
-        archive = ArchiveWriter(writer, *form)
-        for name, data, size in records.entries:
-            archive.write_record(name, data, size)
-        archive.finish()
-        return writer.finish()
 
 
 def _tell_lost() -> None:

@@ -41,6 +41,7 @@ from ringest._dcp_ranges import (
 from ringest._dcp_together import read_together, same_generations
 from ringest._errors import CheckpointError, NotFoundError, checksum_error, crc32c_text
 from ringest._spans import spanned
+from ringest._stages import Part, at
 from ringest._staging import PIECE_SIZE, Copying, Piece, Staging
 from ringest._together import Team
 from ringest.client import Client
@@ -183,7 +184,7 @@ class _Load:
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> None:
         assert self.metadata is not None, "read_data before set_up_storage_reader"
-        with self._team or contextlib.nullcontext():
+        with self._team or contextlib.nullcontext(), at(Part.READ, self.place()):
             self._read_data(plan, planner)
 
     def _read_data(self, plan: LoadPlan, planner: LoadPlanner) -> None:
@@ -376,7 +377,8 @@ class _Load:
 
     def _copy(self, source: torch.Tensor, target: torch.Tensor, name: str) -> None:
         """Out of a block."""
-        copy(source, target, name, self._copying if is_staged_into(target) else None)
+        with at(Part.PLACE, self.place()):
+            copy(source, target, name, self._copying if is_staged_into(target) else None)
 
     def _explained(self, uri: str, error: NotFoundError | EOFError) -> Exception:
         """What is wrong with the checkpoint, if an object is missing or short."""
@@ -464,7 +466,8 @@ class StorageReader(TorchStorageReader):
             load = _Load(Place(uri, self._client()), self._team(uri))
             self._loads.begin(load)
         try:
-            return load.read_metadata(rank)
+            with at(Part.LIST, load.place()):
+                return load.read_metadata(rank)
         except Exception as error:
             if not is_second:
                 raise

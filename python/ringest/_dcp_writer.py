@@ -30,7 +30,8 @@ from ringest._chosen import checked
 from ringest._dcp_place import PerThread, Place, checkpoint_uri, future_of, is_plain
 from ringest._errors import CheckpointError, NotFoundError, PreconditionError
 from ringest._spans import spanned
-from ringest.client import Client, parse_size
+from ringest._stages import Part, at
+from ringest.client import Client, _default_if_open, parse_size
 
 # A rank's data goes on in another object beyond this; Cloud Storage has objects of up to 5 TiB.
 FILE_SIZE_MAX = 1 << 40
@@ -291,7 +292,10 @@ class StorageWriter(BlockingAsyncStager, TorchStorageWriter):
         self._stager = threading.get_ident()
         self._paces.announce()
         is_read = self._handed_out is not None and self._handed_out() is not None
-        staged = _Staged(_staged(state_dict, None if is_read else self.state_dict_cache, self.cache_staged_state_dict))
+        with at(Part.STAGE, self._client() or _default_if_open()):
+            staged = _Staged(
+                _staged(state_dict, None if is_read else self.state_dict_cache, self.cache_staged_state_dict)
+            )
         if self.cache_staged_state_dict:
             self.state_dict_cache = dict(staged)
             self._handed_out = weakref.ref(staged)
@@ -329,7 +333,8 @@ class StorageWriter(BlockingAsyncStager, TorchStorageWriter):
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
         is_beside_training = self._stager not in (_NOBODY, threading.get_ident())
         with self._paces.one() if is_beside_training else contextlib.nullcontext() as pace:
-            return future_of(self._write(plan, planner, pace))
+            with at(Part.UPLOAD, self._saves.current().place()):
+                return future_of(self._write(plan, planner, pace))
 
     def _write(self, plan: SavePlan, planner: SavePlanner, pace: _pace.Pace | None) -> list[WriteResult]:
         sizes = [_size_of(item) for item in plan.items]
@@ -357,6 +362,10 @@ class StorageWriter(BlockingAsyncStager, TorchStorageWriter):
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
         save = self._saves.current()
+        with at(Part.COMMIT, save.place()):
+            self._commit(save, metadata, results)
+
+    def _commit(self, save: _Save, metadata: Metadata, results: list[list[WriteResult]]) -> None:
         metadata.storage_data = {result.index: result.storage_data for result in itertools.chain(*results)}
         metadata.storage_meta = StorageMeta(checkpoint_id=save.place.uri, save_id=save.save_id)
         if hasattr(metadata, "version"):

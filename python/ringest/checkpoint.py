@@ -28,6 +28,7 @@ from ringest._errors import CheckpointError, Error, GroupError
 from ringest._memory_file import MemoryFile
 from ringest._needs import needs
 from ringest._spans import spanned
+from ringest._stages import Part, at
 from ringest._torch_zip import ArchiveReader, ArchiveWriter, Foreign, torch_alignment, torch_checksums
 from ringest.client import Client, parse_size
 from ringest.retention import retain
@@ -344,11 +345,12 @@ def save(
             torch.save(obj, file, pickle_module=pickle_module, pickle_protocol=pickle_protocol)
         assert file.result is not None
         return file.result
-    with client.writer(uri, **options) as writer:
+    with client.writer(uri, **options) as writer, at(Part.UPLOAD, client):
         archive = ArchiveWriter(writer, torch_checksums(), torch_alignment())
         pickling(obj, archive, pickle_module, pickle_protocol, False)
         archive.finish()
-        return writer.finish()
+        with at(Part.COMMIT, client):
+            return writer.finish()
 
 
 @spanned("ringest.checkpoint.load")
@@ -387,14 +389,16 @@ def load(
     client = chosen(client)
     options = (generation, verify, pickle_module, pickle_load_args)
     if process_group is None:
-        return _load(uri, map_location, weights_only, client, client, *options)
+        with at(Part.READ, client):
+            return _load(uri, map_location, weights_only, client, client, *options)
     with needs("ringest.checkpoint.load"):
         from ringest._together import Team
         from ringest._together_object import TogetherObject
 
     with Team(process_group, uri) as team:
         team.agree(uri, generation, verify, _wants_no_bytes(torch, map_location))
-        return _load(uri, map_location, weights_only, client, TogetherObject(team, client), *options)
+        with at(Part.READ, client):
+            return _load(uri, map_location, weights_only, client, TogetherObject(team, client), *options)
 
 
 def _load(
@@ -426,7 +430,8 @@ def _load(
                 pass
         return _Whole(reader, uri, facts, verify)
 
-    archive = _newest.read(reader, uri, generation, take)
+    with at(Part.LIST, client):
+        archive = _newest.read(reader, uri, generation, take)
     if isinstance(archive, _Whole):
         whole = io.BufferedReader(archive, _BUFFER_SIZE)
         return _load_file(whole, uri, archive.generation, map_location, weights_only, pickle_module, pickle_load_args)

@@ -804,6 +804,11 @@ def default_client() -> Client:
         return _default
 
 
+def _default_if_open() -> Client | None:
+    """The same, but makes none."""
+    return _default
+
+
 def _forget_lock() -> None:
     # The parent may have held it.
     global _lock

@@ -55,6 +55,8 @@ class _Sums:
         self.at = time.monotonic()
         self.wait_ns = sum(m.histogram.sum for m in found if m.name == "consumer_wait" and m.histogram)
         self.bytes = sum(m.value for m in found if m.name in ("recv_bytes", "cache_hit_bytes"))
+        self.window = {m.name: m.value for m in found if m.name.startswith("window_")}
+        self.checkpoints = {m.name: m.value for m in found if m.name.startswith("checkpoint_")}
         self.retries = sum(m.value for m in found if m.name == "retries")
         gets = [m for m in found if m.name == "request_duration" and m.operation == "get"]
         self.get_count = sum(m.value for m in gets)
@@ -65,7 +67,8 @@ class _Sums:
 class Scalars:
     """Writes what has happened since the last call: ringest/wait_ms_per_step (how long threads slept for data),
     ringest/megabytes_per_s (received, or from the cache), ringest/get_p99_ms (of gets, retries included; interpolated
-    within a factor of 2) and ringest/retries.
+    within a factor of 2), ringest/retries, and where there are some, ringest/window_fill (which part of what may be read
+    ahead is there) and ringest/checkpoint_upload_ms, ... (of saving and loading checkpoints).
 
     dataset: one that the loop iterates, of which ringest/wait_first_byte_ms, ringest/wait_decode_ms, ... say for each cause how
     long a step waited (dataset.explain, at most the last 256 steps). client: the one to look at; None: all of this process. step: the one that training goes on from. Workers of a DataLoader are processes of their own: write in
@@ -97,6 +100,11 @@ class Scalars:
             "get_p99_ms": quantile(BOUNDS, gets, now.get_count - before.get_count, 0.99) / _NS_PER_MS,
             "retries": float(now.retries - before.retries),
         }
+        if now.window.get("window_room", 0) > 0:
+            found["window_fill"] = now.window["window_filled"] / now.window["window_room"]
+        for name, ns in now.checkpoints.items():
+            if ns > before.checkpoints.get(name, 0):
+                found[name.removesuffix("time") + "ms"] = (ns - before.checkpoints.get(name, 0)) / _NS_PER_MS
         found |= self._waits(steps)
         for name, value in found.items():
             self._writer.add_scalar(self._prefix + name, value, step)

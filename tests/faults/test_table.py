@@ -100,7 +100,7 @@ C_READS = """
     rg_object_is_folder_marker rg_option_kind rg_option_name rg_option_set rg_options_from_environment rg_reader_base rg_reader_interrupt
     rg_cancel rg_client_buckets rg_lease_is_pinned rg_lease_is_readonly
     rg_reader_sleep rg_reader_waited rg_stage_name rg_tracing_begin rg_tracing_end rg_tracing_free rg_tracing_get
-    rg_checkpoint_reader_close rg_checkpoint_reader_failure rg_checkpoint_reader_generation
+    rg_checkpoint_took rg_checkpoint_reader_close rg_checkpoint_reader_failure rg_checkpoint_reader_generation
     rg_checkpoint_reader_open rg_checkpoint_reader_read rg_client_open_explained rg_client_options_init rg_client_server_time
     rg_cq_close rg_cq_expect rg_cq_fd rg_cq_open rg_cq_poll rg_cq_wait rg_crc32 rg_crc32c_combine rg_credentials_describe
     rg_lease_release rg_log_to rg_listing_close rg_listing_next rg_listing_open rg_manifest_bucket rg_manifest_close

@@ -1,12 +1,15 @@
 """What is counted, and the packages that it is given to: each of them the real one."""
 
+import asyncio
 import os
 import re
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
+import torch
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics import export as sdk
 from opentelemetry.sdk.trace import TracerProvider
@@ -21,7 +24,7 @@ import ringest
 import ringest.opentelemetry
 import ringest.prometheus
 import ringest.tensorboard
-from ringest import _spans, checkpoint
+from ringest import _spans, _stages, checkpoint
 from support import COUNT, SIZE, Rule, client, emulator
 
 PAGE = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "METRICS.md")
@@ -79,6 +82,55 @@ class Counted(unittest.TestCase):
         self.assertEqual(value(ringest.metrics(), "requests", operation="get", status="OK"), before + 1)
         with self.assertRaisesRegex(TypeError, "client must be"):
             ringest.metrics("gs://bucket")
+
+    def test_windows_say_how_full_they_are(self):
+        with client() as one:
+            values = iter(ringest.IterableDataset("gs://data/x-", client=one, requests=8))
+            next(values)
+            found = one.stats()
+            self.assertEqual(found["window_room"], 8)
+            self.assertIn(found["window_out"] + found["window_filled"], range(1, 9))
+            self.assertEqual(value(one.metrics(), "window_room"), 8)
+            values.close()
+            found = one.stats()
+            self.assertEqual([found[name] for name in ("window_room", "window_out", "window_filled")], [0, 0, 0])
+
+    def test_windows_of_event_loops_do_so_too(self):
+        async def look(one):
+            values = aiter(ringest.IterableDataset("gs://data/x-", client=one, requests=8))
+            await anext(values)
+            self.assertEqual(one.stats()["window_room"], 8)
+            await values.aclose()
+            self.assertEqual(one.stats()["window_room"], 0)
+
+        with client() as one:
+            asyncio.run(look(one))
+
+    def test_parts_of_checkpoints_are_timed(self):
+        def times(of):
+            return {m.name.split("_")[1]: m.value for m in of.metrics() if m.name.startswith("checkpoint_")}
+
+        with client() as one:
+            self.assertEqual(times(one), dict.fromkeys((part.name.lower() for part in _stages.Part), 0))
+            checkpoint.save({"a": torch.ones(9)}, "gs://bucket/a", client=one)
+            self.assertEqual({name for name, ns in times(one).items() if ns}, {"upload", "commit"})
+            checkpoint.load("gs://bucket/a", client=one)
+            self.assertEqual({name for name, ns in times(one).items() if ns}, {"upload", "commit", "list", "read"})
+            with checkpoint.AsyncSaver(client=one) as saver:
+                saver.save({"a": torch.ones(9)}, "gs://bucket/b")
+            self.assertGreater(times(one)["stage"], 0)
+            before = times(one)
+            with _stages.at(_stages.Part.READ, one):
+                with _stages.at(_stages.Part.PLACE, one):
+                    time.sleep(0.05)
+            after = times(one)
+            self.assertGreaterEqual(after["place"], 50_000_000)
+            self.assertLess(after["read"] - before["read"], 50_000_000 + after["place"])
+            self.assertGreater(after["read"], before["read"])
+        with _stages.at(_stages.Part.READ, one):  # is closed
+            pass
+        with _stages.at(_stages.Part.READ, None):
+            pass
 
     def test_the_page_has_the_table(self):
         with open(PAGE, encoding="utf-8") as file:
@@ -234,11 +286,18 @@ class Exported(unittest.TestCase):
             self.assertGreater(written["megabytes_per_s"], 0)
             self.assertGreater(written["get_p99_ms"], 0)
             self.assertEqual(seen.write(30), dict.fromkeys(written, 0.0))
+            checkpoint.save({"a": 1}, "gs://bucket/a", client=one)
+            values = iter(ringest.IterableDataset("gs://data/x-", client=one))
+            next(values)
+            written = seen.write(40)
+            self.assertGreater(written["checkpoint_upload_ms"], 0)
+            self.assertIn("window_fill", written)
+            values.close()
         shown = EventAccumulator(folder).Reload()
-        self.assertEqual([s.step for s in shown.Scalars("ringest/wait_ms_per_step")], [10, 20, 30])
+        self.assertEqual([s.step for s in shown.Scalars("ringest/wait_ms_per_step")], [10, 20, 30, 40])
         self.assertEqual(
             set(shown.Tags()["scalars"]),
-            {f"ringest/{name}" for name in ("wait_ms_per_step", "megabytes_per_s", "get_p99_ms", "retries")},
+            {f"ringest/{name}" for name in written},
         )
 
     def test_quantiles_lie_between_the_ends_of_their_bucket(self):
