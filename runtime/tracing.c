@@ -14,6 +14,10 @@
 #define GROUP 64
 #define EVENTS_MAX (UINT32_C(1) << 24)
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
 enum tracing_state { OFF = 0, ON, ENDED };
 
 struct record {
@@ -96,6 +100,14 @@ static int pages_free(void)
     return size == 0 || madvise(records, size, MADV_DONTNEED) == 0 ? 0 : -errno;
 }
 
+/* Takes the pages, which to take costs several times more than to write the events in them. Where
+ * the kernel cannot (before 5.14), those who write do. */
+static void pages_take(uint32_t events_max)
+{
+    struct record *records = atomic_load(&tracing.records);
+    (void)madvise(records, events_max * sizeof(*records), MADV_POPULATE_WRITE);
+}
+
 /* In a child, which has none of the threads that write events: the trace is its parent's. */
 static void forked(struct rg_fork_hook *hook)
 {
@@ -113,8 +125,12 @@ static int memory_prepare(uint32_t events_max)
 {
     size_t size = events_max * sizeof(struct record);
     int rc = pages_free();
-    if (rc < 0 || events_max <= tracing.mapped) {
+    if (rc < 0) {
         return rc;
+    }
+    if (events_max <= tracing.mapped) {
+        pages_take(events_max);
+        return 0;
     }
     void *records = mmap(NULL, size, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -123,6 +139,7 @@ static int memory_prepare(uint32_t events_max)
     }
     atomic_store(&tracing.records, records);
     tracing.mapped = events_max;
+    pages_take(events_max);
     return 0;
 }
 

@@ -23,8 +23,8 @@ struct rg_trace_event {
 };
 
 RG_DECLS_BEGIN
-/* Begins a trace, whose memory has room for so many events; later ones are dropped. -ENOMEM,
- * -EBUSY: there is one already. */
+/* Begins a trace, whose memory has room for so many events and is taken now; later ones are
+ * dropped. -ENOMEM, -EBUSY: there is one already. */
 RG_API int rg_tracing_begin(uint32_t events_max);
 /* Ends it: tells how many events there are, and how many were dropped. -EINVAL: there is none. */
 RG_API int rg_tracing_end(uint32_t *out_count, uint64_t *out_dropped);

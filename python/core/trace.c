@@ -13,7 +13,10 @@ PyObject *core_trace_begin(PyObject *module, PyObject *number)
     if (!core_number32(number, "events", 1, UINT32_MAX, &max)) {
         return NULL;
     }
-    int rc = rg_tracing_begin(max);
+    int rc;
+    Py_BEGIN_ALLOW_THREADS;
+    rc = rg_tracing_begin(max);
+    Py_END_ALLOW_THREADS;
     if (rc < 0) {
         return core_errno_raise(rc, rc == -EBUSY ? "there is a trace already, and one at a time"
                                                  : "memory for a trace");

@@ -147,8 +147,8 @@ class trace:
     loop's own thread its sleeps for samples. Times are those of torch.profiler: events of both files fit together.
 
     memory: bytes for what is written down, 136 for each of about five events of a request. When it is full, what comes
-    later is left out, and a line of the log (level warning) says how much; so does `dropped`, after the block. The memory is given
-    back at the end. Requests that began before the block are left out, and of those that did not end in it, what they
+    later is left out, and a line of the log (level warning) says how much; so does `dropped`, after the block. The memory is taken
+    when it begins, in about 0.4 ms for each MiB, and given back at the end. Requests that began before the block are left out, and of those that did not end in it, what they
     were at last. A child that is forked in the block is not in the trace, and may begin its own. OSError, before the
     block: `path` cannot be written, or there is another trace.
     """

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -125,12 +126,33 @@ static void test_a_child_is_not_in_its_parents_trace(void)
     rg_tracing_free();
 }
 
+/* Else threads that write events take it, page by page. */
+static void test_its_memory_is_taken_when_it_begins(void)
+{
+    struct rusage before, after;
+    uint32_t count;
+    uint64_t dropped;
+    for (int again = 0; again < 2; again++) {
+        RG_CHECK_EQ(rg_tracing_begin(20000), 0);
+        getrusage(RUSAGE_SELF, &before);
+        for (uint64_t i = 1; i <= 20000; i++) {
+            add(i, "bucket/object");
+        }
+        getrusage(RUSAGE_SELF, &after);
+        RG_CHECK(after.ru_minflt - before.ru_minflt < 100); /* of 664 pages */
+        RG_CHECK_EQ(rg_tracing_end(&count, &dropped), 0);
+        RG_CHECK_EQ(count, 20000);
+        rg_tracing_free();
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
         RG_TEST(test_threads_write_side_by_side),
         RG_TEST(test_what_has_no_room_is_counted),
         RG_TEST(test_the_next_trace_has_nothing_of_the_last),
+        RG_TEST(test_its_memory_is_taken_when_it_begins),
         RG_TEST(test_a_child_is_not_in_its_parents_trace),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
