@@ -14,7 +14,6 @@
 #include <fcntl.h>
 #include <openssl/bytestring.h>
 #include <openssl/err.h>
-#include <openssl/mem.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -191,8 +190,9 @@ static uint64_t hash_string(uint64_t hash, CBS_ASN1_TAG tag, CBS value)
         for (size_t j = 0; j < width; j++) {
             character = character << 8 | data[i + j];
         }
-        if (character < 0x80 && OPENSSL_isalnum((int)character)) {
-            hash = hash_byte(hash, (uint8_t)OPENSSL_tolower((int)character));
+        uint32_t lower = character | ('a' - 'A');
+        if (character - '0' < 10 || lower - 'a' < 26) {
+            hash = hash_byte(hash, (uint8_t)lower);
         }
     }
     return hash;
