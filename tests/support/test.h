@@ -53,8 +53,9 @@ uint64_t rg_test_random(void);
 /* Uniform in [0, bound). */
 uint64_t rg_test_random_below(uint64_t bound);
 
-/* How often a test repeats what it draws from that sequence: so often, but a quarter with a sanitizer, under
- * which it takes several times as long, unless the environment names a seed, as script/soak does. */
+/* How often a test repeats what it draws from that sequence: so often, but a quarter with a
+ * sanitizer, under which it takes several times as long, unless the environment names a seed, as
+ * script/soak does. */
 uint32_t rg_test_rounds(uint32_t rounds);
 
 /* How long a test waits for what has to come: more than a busy machine can hold it up. */
