@@ -72,16 +72,20 @@ def _token(credentials: Any) -> str | None:
     return credentials.token
 
 
+def checked_name(bucket_name: str) -> str:
+    if not isinstance(bucket_name, str) or not bucket_name or {":", "/"} & set(bucket_name):
+        raise ValueError(f"bucket_name must be the name of a bucket, without gs://, got {bucket_name!r}")
+    return bucket_name
+
+
 class Bucket:
-    """A bucket and the client to read it with.
+    """A bucket and the client to read it with. name: "" where each URI names its own.
 
     storage_client: None, a ringest.Client, or a google.cloud.storage.Client, whose credentials are
     asked for tokens as long as the bucket is used. Pickles without those.
     """
 
     def __init__(self, name: str, storage_client: Any):
-        if not isinstance(name, str) or not name or {":", "/"} & set(name):
-            raise ValueError(f"bucket_name must be the name of a bucket, without gs://, got {name!r}")
         self._name = name
         self._client: Client | None = None
         self._settings: dict[str, Any] | None = None
@@ -176,7 +180,7 @@ class BucketDataset:
         self.data_format_fn = data_format_fn
         self.storage_client = storage_client
         self.dataflux_download_optimization_params = DownloadOptimizationParams(self.config)
-        self._bucket = Bucket(bucket_name, storage_client)
+        self._bucket = Bucket(checked_name(bucket_name), storage_client)
         self.objects = self._bucket.list(self.config.prefix)
 
     def __getstate__(self) -> dict:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ringest import checkpoint
-from ringest.dataflux._common import Bucket
+from ringest.dataflux._common import Bucket, checked_name
 
 __all__ = ["DatafluxCheckpoint"]
 
@@ -25,7 +25,7 @@ class DatafluxCheckpoint:
         self.project_name = project_name
         self.bucket_name = bucket_name
         self.storage_client = storage_client
-        self._bucket = Bucket(bucket_name, storage_client)
+        self._bucket = Bucket(checked_name(bucket_name), storage_client)
 
     def _uri(self, object_name: str) -> str:
         return f"gs://{self.bucket_name}/{object_name}"
