@@ -531,9 +531,9 @@ static char *renamed(struct rg_test_certificate *certificate, X509_NAME *name)
     RG_ASSERT(X509_set_subject_name(certificate->x509, name) == 1);
     RG_ASSERT(X509_set_issuer_name(certificate->x509, name) == 1);
     RG_ASSERT(X509_sign(certificate->x509, certificate->key, EVP_sha256()) > 0);
-    RG_ASSERT(PEM_write_bio_X509(bio, certificate->x509) == 1);
+    RG_ASSERT(PEM_write_bio_X509(bio, certificate->x509) == 1 && BIO_write(bio, "", 1) == 1);
     RG_ASSERT(BIO_mem_contents(bio, &data, &size) == 1);
-    char *text = strndup((const char *)data, size);
+    char *text = strdup((const char *)data);
     RG_ASSERT(text != NULL);
     BIO_free(bio);
     return text;

@@ -261,8 +261,8 @@ static void test_a_root_that_cannot_be_parsed(void)
     const uint8_t *pem = NULL;
     size_t pem_size = 0;
     RG_ASSERT(PEM_write_bio(bio, "CERTIFICATE", "", der, size) > 0);
-    RG_ASSERT(BIO_mem_contents(bio, &pem, &pem_size) == 1);
-    char *text = strndup((const char *)pem, pem_size);
+    RG_ASSERT(BIO_write(bio, "", 1) == 1 && BIO_mem_contents(bio, &pem, &pem_size) == 1);
+    char *text = strdup((const char *)pem);
     RG_CHECK_EQ(connect_trusting(text, &pki.leaf), RG_TLS_FAILURE_UNKNOWN_ISSUER);
     check_text("of which 1 cannot be parsed");
     char *both = join(text, pki.ca.cert_pem);
