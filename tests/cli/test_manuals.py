@@ -30,6 +30,7 @@ OBJECTS = {
     "bucket/a/1": b"1",
     "bucket/dataset/1": b"1",
     "bucket/dataset/more/2": b"2",
+    "bucket/old/1": b"1",
     "bucket/runs/17/log": b"log",
     "bucket/train/1": b"1",
     **{f"bucket/run/epoch=0-step={step}.ckpt": b"weights" for step in (500, 1000, 1500, 2000, 2500)},
