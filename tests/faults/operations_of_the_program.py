@@ -4,7 +4,7 @@ import io
 import random
 import tarfile
 
-from operations import EVERY, LARGE, MANY_OLD, NEW, OLD, TARGET, UNGUARDED, Operation, begin_upload
+from operations import EVERY, LARGE, MANY_OLD, NEW, OLD, TARGET, UNGUARDED, UNPROVEN, Operation, begin_upload
 
 TREE = {f"run/tree/{name}": NEW + name.encode() for name in ("a", "b/c", "b/d")}
 LOCAL = {name.removeprefix("run/"): data for name, data in TREE.items()}
@@ -119,7 +119,7 @@ PROGRAM = [
     Operation(
         "ringest cp to another storage class", ("ringest cp",),
         lambda stage, _: ["cp", "-s", "NEARLINE", stage.uri(TARGET), stage.uri(TARGET)],
-        before={TARGET: OLD}, after={TARGET: OLD}, command=True, guarded=True, cheap=True,
+        before={TARGET: OLD}, after={TARGET: OLD}, command=True, sure=UNPROVEN, guarded=True, cheap=True,
     ),
     Operation(
         "ringest cp of a tree between names", ("ringest cp",),
