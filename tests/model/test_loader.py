@@ -24,7 +24,7 @@ COUNT = 41
 BATCH = 4
 EPOCHS = 3
 # Each takes some processes, and seconds where these are spawned.
-EXAMPLES = min(max(model.EXAMPLES // 5, 1), 2000)
+EXAMPLES = min(max(model.EXAMPLES // 10, 1), 2000)
 METHODS = ["fork", "forkserver"] + (["spawn"] if os.environ.get("RINGEST_EXAMPLES") else [])
 
 steps = st.one_of(
