@@ -431,8 +431,8 @@ static uint32_t want_max(const struct many *self, PyObject *list)
         return DONE_MAX;
     }
     uint64_t want = self->batch - (uint32_t)PyList_Size(list);
-    uint64_t fit =
-        self->size_max > 0 ? (self->list_max - self->list_bytes) / self->size_max + 1 : want;
+    uint64_t left = self->list_max - self->list_bytes;
+    uint64_t fit = self->size_max > 0 ? left / self->size_max + (left % self->size_max != 0) : want;
     want = fit < want ? fit : want;
     return want < DONE_MAX ? (uint32_t)want : DONE_MAX;
 }
