@@ -2,6 +2,7 @@
 result can put anything."""
 
 import contextlib
+import dataclasses
 import html.parser
 import importlib.util
 import io
@@ -286,6 +287,60 @@ class Report(unittest.TestCase):
             "get-4k, third, connections 1: fails as before (third is not installed)",
         ):
             self.assertIn(each, said)
+
+    def test_an_interrupted_run_is_no_failure(self):
+        rows = sample(rounds=4).rows[:1]
+        cut = "interrupted after 1 of 4 measurements"
+        whole, partial, none, broken = (
+            self.save(Document([row]), f"{name}.json")
+            for name, row in (
+                ("whole", rows[0]),
+                ("partial", dataclasses.replace(rows[0], rounds=rows[0].rounds[:1], error=cut)),
+                ("none", dataclasses.replace(rows[0], rounds=[], error=cut)),
+                ("broken", dataclasses.replace(rows[0], rounds=[], error="refused")),
+            )
+        )
+        for one in (partial, none):
+            self.assertIn(f"did not end: {cut}", self.report(one)[1])
+            status, said, errors = self.report(whole, one, "--fail-above", "5")
+            self.assertEqual(status, 1)
+            self.assertIn(f"ringest: did not end ({cut}).", said)
+            self.assertIn("ringest did not end", errors)
+            self.assertNotIn("fail", said + errors)
+            self.assertIn(f"did not end before ({cut}), and did now", self.report(one, whole)[1])
+            status, said, errors = self.report(one, broken, "--fail-above", "5")
+            self.assertEqual(status, 1)
+            self.assertIn("ringest: fails (refused)", said)
+            self.assertIn("ringest fails", errors)
+
+    def test_what_is_no_result_is_said(self):
+        whole = self.save(sample())
+        with open(whole, encoding="utf-8") as file:
+            text = file.read()
+        for name, content, expected in (
+            ("empty", "", "is empty; did the benchmark end before it wrote it?"),
+            ("blank", "\n", "is empty; "),
+            ("cut", text[: len(text) // 2], "not JSON: .*; was it written to its end?"),
+            ("older", text.replace(result.FORMAT, "ringest-bench/0"),
+             'format: must be "ringest-bench/1", is "ringest-bench/0"; another version of this program wrote it'),
+            ("other", "{}", 'format: must be "ringest-bench/1", is null; is it a file of this program?'),
+        ):  # fmt: skip
+            path = os.path.join(self.folder, name + ".json")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(content)
+            for arguments in ((path,), (whole, path), (path, whole)):
+                with self.subTest(name, arguments=arguments):
+                    status, said, errors = self.report(*arguments)
+                    self.assertEqual((status, said), (2, ""))
+                    self.assertRegex(errors, f"^ringest bench report: {path}: {expected}")
+
+    def test_runs_with_nothing_in_common(self):
+        before = Document([Row("get-4k", "ringest", {"n": n}, rounds=sample().rows[0].rounds) for n in (1, 2)])
+        after = Document([Row("list", "ringest", rounds=sample().rows[0].rounds)], Machine(memory_bytes=3 << 30))
+        _, said, _ = self.report(self.save(before), self.save(after, "b.json"))
+        self.assertIn("no row in common: none has the same workload, client and parameters", said)
+        self.assertIn("memory differs: none before, 3.00 GiB after", said)
+        self.assertEqual((said.count("only before: get-4k, ringest, n "), said.count("only after: list")), (2, 1))
 
     def test_wrong_arguments(self):
         path = self.save(sample())

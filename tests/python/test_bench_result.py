@@ -126,7 +126,7 @@ class Result(unittest.TestCase):
     def test_what_is_not_json_is_refused(self):
         good = json.dumps(GOOD)
         for text, said in (
-            ("", "not JSON"),
+            ("", "is empty"),
             (good[:200], "was it written to its end?"),
             (b"\xff\xfe\xfd", "not JSON"),
             (good.replace("0.93", "NaN"), "NaN is no number of JSON"),

@@ -18,6 +18,7 @@ from ringest.bench.figures import (
     Measure,
     Summary,
     key,
+    memory,
     name,
     number,
     parameters,
@@ -169,7 +170,8 @@ class Compared:
 
     @property
     def began_to_fail(self) -> bool:
-        return self.before.error is None and self.after.error is not None
+        had_run = self.before.error is None or (self.before.is_interrupted and not self.after.is_interrupted)
+        return self.after.error is not None and had_run
 
     @property
     def errors(self) -> tuple[int, int]:
@@ -202,8 +204,12 @@ class Compared:
 
     def _told_failure(self) -> str:
         if self.after.error is None:
-            return f"failed before ({name(self.before.error)}), and does not now"
-        return f"{'fails' if self.began_to_fail else 'fails as before'} ({name(self.after.error)})"
+            was = "did not end before" if self.before.is_interrupted else "failed before"
+            return f"{was} ({name(self.before.error)}), and {'did' if self.before.is_interrupted else 'does not'} now"
+        if self.after.is_interrupted:
+            return f"did not end ({name(self.after.error)})"
+        is_old = self.before.error is not None and not self.before.is_interrupted
+        return f"{'fails as before' if is_old else 'fails'} ({name(self.after.error)})"
 
     def _told_errors(self) -> str:
         before, after = self.errors
@@ -226,7 +232,11 @@ class Comparison:
     def failures(self, percent: float) -> list[str]:
         """What got slower by more than that beyond noise, or began to fail."""
         slower = [f"{row.label} got slower" for row in self.rows if row.slower_percent() > percent]
-        return slower + [f"{row.label} fails" for row in self.rows if row.began_to_fail]
+        return slower + [
+            f"{row.label} {'did not end' if row.after.is_interrupted else 'fails'}"
+            for row in self.rows
+            if row.began_to_fail
+        ]
 
 
 def _labels(rows: list[Row]) -> list[str]:
@@ -266,7 +276,7 @@ def _notes(before: Document, after: Document, gone: list[Row], new: list[Row]) -
         for what, ours, theirs in (
             ("CPU", before.machine.cpu, after.machine.cpu),
             ("number of CPUs", before.machine.cpus, after.machine.cpus),
-            ("memory", before.machine.memory_bytes, after.machine.memory_bytes),
+            ("memory", memory(before.machine.memory_bytes), memory(after.machine.memory_bytes)),
             ("kernel", before.machine.kernel, after.machine.kernel),
             ("hypervisor", before.machine.hypervisor, after.machine.hypervisor),
         )

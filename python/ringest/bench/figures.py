@@ -240,14 +240,22 @@ class _Missing:
     """A parameter that a row has not."""
 
 
+def memory(size: int | None) -> str | None:
+    return None if size is None else f"{number(size / (1 << 30))} GiB"
+
+
+def ended(row: Row) -> str:
+    """How a row with an error did."""
+    return f"{'did not end' if row.is_interrupted else 'failed'}: {name(row.error)}"
+
+
 def about(document: Document) -> list[tuple[str, str]]:
     """Where and with what it was measured."""
     machine = document.machine
-    memory = None if machine.memory_bytes is None else f"{number(machine.memory_bytes / (1 << 30))} GiB"
     cpus = None if machine.cpus is None else f"{machine.cpus:,} CPUs"
     told = [
         ("measured", name(document.made)),
-        ("machine", ", ".join(name(each) for each in (machine.cpu, cpus, memory) if each)),
+        ("machine", ", ".join(name(each) for each in (machine.cpu, cpus, memory(machine.memory_bytes)) if each)),
         ("kernel", name(machine.kernel or "")),
         ("hypervisor", name(machine.hypervisor or "")),
         ("endpoint", name(document.endpoint or "")),

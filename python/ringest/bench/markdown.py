@@ -31,14 +31,14 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def cells(group: Group) -> tuple[list[str], list[list[str]], list[tuple[str, str]]]:
-    """A workload's table: its head, a line for each row, and (row, error) of those that failed."""
+    """A workload's table: its head, a line for each row, and (row, why) of those that failed or did not end."""
     measures = group.measures()
     head = ["client", "rounds", *(each.title for each in measures)]
     lines, failed = [], []
     for row in group.rows:
         found = [figures.summary(each.values(row)) for each in measures]
         if row.error is not None:
-            failed.append((group.label(row), figures.name(row.error)))
+            failed.append((group.label(row), figures.ended(row)))
         lines.append(
             [group.label(row), f"{len(row.rounds):,}", *(each.text() if each else figures.NONE for each in found)]
         )
@@ -51,7 +51,7 @@ def _group(group: Group) -> list[str]:
     if group.common:
         said += [escaped(f"With {', '.join(figures.parameters(group.rows[0], group.common))}."), ""]
     said += table(head, lines)
-    said += [escaped(f"{label} failed: {error}") + "\n" for label, error in failed]
+    said += [escaped(f"{label} {why}") + "\n" for label, why in failed]
     return said
 
 
@@ -68,6 +68,9 @@ def one(document: Document) -> str:
     return "\n".join(said)
 
 
+NOTHING_IN_COMMON = "The results have no row in common: none has the same workload, client and parameters in both."
+
+
 def compared(comparison: Comparison) -> str:
     said = ["# Benchmark: what changed", ""]
     for what, document in (("before", comparison.before), ("after", comparison.after)):
@@ -77,7 +80,7 @@ def compared(comparison: Comparison) -> str:
     said += [f"- only before: {escaped(each)}" for each in comparison.only_before]
     said += [f"- only after: {escaped(each)}" for each in comparison.only_after]
     said += [""]
-    said += [f"- {escaped(row.sentence())}" for row in comparison.rows] or ["The results have no row in common."]
+    said += [f"- {escaped(row.sentence())}" for row in comparison.rows] or [NOTHING_IN_COMMON]
     said += [""]
     for row in comparison.rows:
         if row.changes:

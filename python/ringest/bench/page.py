@@ -88,7 +88,7 @@ def _rows(group: Group) -> Element:
             line.extend(_spread(figures.summary(each.values(row))) for each in measures)
         lines.append(line)
         if row.error is not None:
-            text = element("span", f"failed: {figures.name(row.error)}")
+            text = element("span", figures.ended(row))
             failed = element("td", text, class_="failed", colspan=str(len(measures) + 1))
             if row.rounds:
                 lines.append(element("tr", element("td", ""), failed))
@@ -151,7 +151,7 @@ def _changes(comparison: Comparison) -> list[Element]:
 def compared(comparison: Comparison) -> str:
     said = [element("h1", "Benchmark: what changed")]
     sentences = [element("li", row.sentence()) for row in comparison.rows]
-    said.append(element("ul", *sentences) if sentences else element("p", "The results have no row in common."))
+    said.append(element("ul", *sentences) if sentences else element("p", markdown.NOTHING_IN_COMMON))
     notes = [
         *comparison.notes,
         *(f"only before: {each}" for each in comparison.only_before),

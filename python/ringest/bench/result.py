@@ -21,6 +21,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 FORMAT = "ringest-bench/1"
+_FAMILY = FORMAT.partition("/")[0] + "/"
+# How the error of a row begins that Ctrl-C or a signal left without all its measurements.
+INTERRUPTED = "interrupted"
 # Of a file to read; a run of an hour with a series and a histogram for each round has some MiB.
 MAX_FILE_BYTES = 256 << 20
 # Of one histogram: three significant digits from 1 ns to an hour are some 50,000 buckets.
@@ -145,6 +148,10 @@ class Row:
         if self.error is None and not self.rounds:
             yield "rounds", 'is empty; a row without rounds says why in "error"'
 
+    @property
+    def is_interrupted(self) -> bool:
+        return self.error is not None and self.error.startswith(INTERRUPTED)
+
 
 @dataclass(frozen=True)
 class Document:
@@ -251,15 +258,22 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no number of JSON")
 
 
+def _expect_format(found: Any) -> None:
+    if found == FORMAT:
+        return
+    is_ours = isinstance(found, str) and found.startswith(_FAMILY)
+    hint = "another version of this program wrote it" if is_ours else "is it a file of this program?"
+    raise _Wrong("format", f'must be "{FORMAT}", is {_shown(found)}; {hint}')
+
+
 def parse(text: str | bytes, name: str = "the result") -> Document:
     """Of the text of a file `name`."""
+    if not text or text.isspace():
+        raise ResultError(f"{name}: is empty; did the benchmark end before it wrote it?")
     try:
         value = json.loads(text, parse_constant=_refuse_constant)
         _expect(dict, value, "")
-        if value.get("format") != FORMAT:
-            raise _Wrong(
-                "format", f'must be "{FORMAT}", is {_shown(value.get("format"))}; is it a file of this program?'
-            )
+        _expect_format(value.get("format"))
         return _object(Document, value, "")
     except _Wrong as error:
         raise ResultError(f"{name}: {error}") from None

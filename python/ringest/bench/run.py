@@ -18,6 +18,7 @@ from ringest.bench import emulator, figures, folder, leftovers, machine, presets
 from ringest.bench.folder import Folder
 from ringest.bench.presets import Preset
 from ringest.bench.ranks import Job, RankError, Ranks
+from ringest.bench.result import INTERRUPTED as CUT_SHORT
 from ringest.bench.result import Document, ResultError, Round, Row, check_place, write
 from ringest.client import parse_size
 
@@ -439,7 +440,7 @@ def main(options: argparse.Namespace) -> int:
             each.run()
         except KeyboardInterrupt:
             status = INTERRUPTED
-            each.error = each.error or "interrupted"
+            each.error = each.error or CUT_SHORT
         except ResultError as error:
             if not any(one.rounds for one in runs):
                 raise
