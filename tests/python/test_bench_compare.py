@@ -80,6 +80,48 @@ BAD = """
     ))
 """
 
+# Does its first piece of work right, and no other.
+LATER = """
+    from ringest.bench.peers import ours
+    from ringest.bench.peers.work import Peer, Read, Way, iterate
+
+    def get(work):
+        client = ours.client(work)
+        def counts():
+            work.check(client.get(f"gs://{work.bucket}/{work.next()}"))
+            yield 1
+            while True:
+                work.check(bytes(work.size))
+                yield 1
+        return iterate(work, counts())
+
+    def put(work, wrong):
+        client, body = ours.client(work), bytes(work.size)
+        def counts():
+            client.put(f"gs://{work.bucket}/{work.next()}", body)
+            yield 1
+            while True:
+                name = f"gs://{work.bucket}/{work.next()}"
+                if wrong is not None and not name.endswith("/00000000"):
+                    client.put(name, wrong)
+                yield 1
+        return iterate(work, counts())
+
+    def reader(work):
+        client, seen = ours.client(work), set()
+        def read(name):
+            body = bytes(client.get(f"gs://{work.bucket}/{name}"))
+            seen.add(name)
+            return body if len(seen) == 1 else bytes(len(body))
+        return read
+
+    PEER = Peer("later", None, (
+        Way("wrong", get=get, put=lambda work: put(work, b"x" * work.size),
+            dataset=lambda work, objects: Read(work, objects, reader), needs=("torch",)),
+        Way("absent", put=lambda work: put(work, None)),
+    ))
+"""
+
 # Loaders for presets, of which one is right.
 LOADERS = """
     from ringest.bench.peers import ours
@@ -278,6 +320,33 @@ class Compare(unittest.TestCase):
         with open(pid, encoding="ascii") as file:
             child = file.read()
         self.assertTrue(until(lambda: not os.path.exists(f"/proc/{child}")))
+
+    def test_verify_looks_at_all_that_others_read_and_write(self):
+        later = self.write("later.py", LATER.replace('needs=("torch",)', ""))
+        arguments = ["--emulate", "--peers", f"ringest:get_many,{later}", "--verbs", "get,put", "--sizes", "1k", *SHORT]
+        rows = self.measured(*arguments)
+        self.assertEqual([row.error for row in rows.values()], [None] * 5)
+        rows = self.measured(*arguments, "--verify")
+        self.assertIn("every body is compared", self.output)
+        for workload in ("get-1k", "put-1k"):
+            self.assertIsNone(rows[workload, "ringest get_many"].error)
+            self.assertTrue(rows[workload, "ringest get_many"].parameters["verify"])
+        self.assertRegex(
+            rows["get-1k", "later wrong"].error, "^ValueError: a body has the CRC32C [0-9]+, which no object"
+        )
+        self.assertIn("not the bytes that were to be written", rows["put-1k", "later wrong"].error)
+        self.assertIn("wrote an object that is not there", rows["put-1k", "later absent"].error)
+
+    def test_verify_with_loaders_of_a_preset(self):
+        try:
+            import torch  # noqa: F401
+        except ImportError:
+            self.skipTest("torch is not installed")
+        preset, later = self.write("train.toml", TRAIN), self.write("later.py", LATER)
+        arguments = ["--emulate", "--preset", preset, "--peers", f"ringest:get_many,{later}", "--rounds", "1"]
+        rows = self.measured(*arguments, "--warm-up", "0", "--verify")
+        self.assertIsNone(rows["train", "ringest get_many"].error)
+        self.assertIn("its bytes are not those that are stored", rows["train", "later wrong"].error)
 
     def test_nothing_is_left_and_nothing_of_others_is_touched(self):
         with emulator() as (endpoint, ca), ringest.Client(endpoint, ca) as ours:

@@ -111,6 +111,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="read objects PREFIX4k-00000000 and so on that are there already; write nothing",
     )
+    add(
+        "--verify",
+        action="store_true",
+        help="compare the CRC32C of every body that others read, as ringest does, and read all that was written; "
+        "default: of the first",
+    )
     add("--result", metavar="FILE", help='write every figure there, for "ringest bench report"; - is standard output')
 
 
@@ -203,7 +209,13 @@ def _measure(cells: list[Cell], options: argparse.Namespace, places: list[Place]
     with _place(options, server_cpus) as place, ringest.Client(place.endpoint, place.ca) as client:
         places.append(place)
         data = Data(
-            client, place, options.uri or f"gs://{emulator.BUCKET}/", options.objects, options.names, options.existing
+            client,
+            place,
+            options.uri or f"gs://{emulator.BUCKET}/",
+            options.objects,
+            options.names,
+            options.existing,
+            options.verify,
         )
         verbs = list(dict.fromkeys(cell.verb for cell in cells))
         for text in data.left_by_others():
@@ -234,7 +246,10 @@ def _note_interruption(cells: list[Cell], options: argparse.Namespace) -> None:
     for cell in cells:
         wanted = len(cell.way.concurrency or options.concurrency) + options.rounds - 1
         if cell.error is None and len(cell.rounds) < wanted:
-            cell.error, cell.is_partial = f"interrupted after {len(cell.rounds)} of {wanted} measurements", True
+            cell.error, cell.is_partial = (
+                f"{result.INTERRUPTED} after {len(cell.rounds)} of {wanted} measurements",
+                True,
+            )
 
 
 def _number(value: float) -> str:
@@ -289,6 +304,8 @@ def _print(cells: list[Cell], options: argparse.Namespace, file: object) -> None
         "Client CPU time of an object (of a name, for list) in us; in brackets the requests in flight that suit it best;"
     )
     say(f"behind x its cost / the first client's. Median of {options.rounds:g} rounds of {options.seconds:g} s.")
+    if options.verify:
+        say("The CRC32C of every body is compared, which is part of the cost.")
     partial = [cell for cell in cells if cell.is_partial]
     if partial:
         say(f"Partial: interrupted. Of {len(cells)} rows, {len(partial)} lack measurements.")
@@ -417,7 +434,7 @@ def main(options: argparse.Namespace) -> int:
         return FAILED
     _print(cells, options, sys.stderr if options.result == "-" else sys.stdout)
     if options.result:
-        _write([row(cell) for cell in cells], cells, places[0], options.result)
+        _write([row(cell, options.verify) for cell in cells], cells, places[0], options.result)
     if status:
         _complain("interrupted; what was measured until then is above")
         return status

@@ -24,7 +24,7 @@ from ringest.bench.peers.measuring import absent, environment
 from ringest.bench.peers.work import Peer, Way
 from ringest.bench.presets import Preset
 from ringest.bench.ranks import Job, RankError, Ranks
-from ringest.bench.result import Round, Row
+from ringest.bench.result import INTERRUPTED, Round, Row
 
 KIND = "train"
 # ringest's own reads, without a loader of PyTorch.
@@ -177,6 +177,7 @@ class Comparison:
             warm_up=self.options.warm_up,
             make=Ringest if entry.way is OURS else Loader,
             crcs=crcs,
+            verify=self.options.verify and entry.peer.name != peers.OURS,
             limit=self.options.limit,
         )
 
@@ -196,13 +197,15 @@ def row(entry: Entry, preset: Preset, options: argparse.Namespace) -> Row:
     parameters = {**preset.parameters(), "ranks": options.ranks, "warm_up_seconds": options.warm_up}
     if options.seconds is not None:
         parameters["seconds"] = options.seconds
+    if options.verify:
+        parameters["verify"] = True
     return Row(preset.name, entry.client, parameters, entry.error, entry.rounds)
 
 
 def note_interruption(entries: list[Entry], rounds: int) -> None:
     for entry in entries:
         if entry.error is None and len(entry.rounds) < rounds:
-            entry.error, entry.is_partial = f"interrupted after {len(entry.rounds)} of {rounds} rounds", True
+            entry.error, entry.is_partial = f"{INTERRUPTED} after {len(entry.rounds)} of {rounds} rounds", True
 
 
 def _median(entry: Entry, of: Callable[[Round], float | None]) -> float | None:

@@ -48,6 +48,7 @@ class Job:
     warm_up: float
     make: Make = Ringest
     crcs: dict[str, int] | None = None
+    verify: bool = False
     limit: float | None = None  # seconds that may pass without a word of any rank
     meeting: str = ""  # a folder on the disk, for ranks that have a process group
 
@@ -101,6 +102,7 @@ def _round(job: Job, rank: int, number: int, settings: dict[str, Any], shared: S
             folder=f"{job.folder}round-{number}/",
             meter=Meter(client.counters, tell),
             crcs=job.crcs,
+            verify=job.verify,
             meeting=os.path.join(job.meeting, f"round-{number}"),
             is_ours=job.is_ours,
             rank=rank,

@@ -52,6 +52,7 @@ class Task:
     folder: str  # to write to, "gs://BUCKET/.../"; "": nowhere
     meter: Meter
     crcs: dict[str, int] | None = None  # CRC32Cs, by URIs: of a client that compares none itself
+    verify: bool = False  # every body, not only the first of an epoch
     meeting: str = ""  # a path for a file of this round, by which ranks find each other
     is_ours: bool = True  # the objects are those of `data`, not others that the user has given
     rank: int = 0

@@ -173,7 +173,7 @@ def measure(cell: Cell, concurrency: int, data: Data, how: How) -> Round | str:
         "endpoint": data.place.endpoint,
         "ca": data.place.ca,
     }
-    with data.of(cell.verb, cell.label, cell.size) as what:
+    with data.of(cell.verb, cell.label, cell.size, cell.peer.name == peers.OURS) as what:
         told = run(cell, {**work, **what.fields}, data.place, how)
         if "error" in told:
             return str(told["error"])
@@ -200,9 +200,11 @@ def measure_all(cells: list[Cell], data: Data, how: How, say: Callable[[str], No
                 cell.error = f"{found} (with {concurrency} requests in flight)"
 
 
-def row(cell: Cell) -> Row:
+def row(cell: Cell, verify: bool) -> Row:
     """Its rounds with the number of requests in flight that suits it best. A round that failed is an error of all."""
     parameters: dict[str, Any] = {"verb": cell.verb}
+    if verify:
+        parameters["verify"] = True
     if cell.label:
         parameters["object_size"] = cell.size
     if not cell.rounds:

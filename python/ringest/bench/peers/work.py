@@ -43,6 +43,7 @@ class Work:
     ca: str | None = None
     prefix: str = ""
     listed: int = 0
+    crcs: list[int] | None = None  # of the objects: one of them every body has to have
     crc: int | None = None  # of the first body
     first_at: float | None = None  # when it came
     _names: Iterator[str] = field(init=False, repr=False)
@@ -68,8 +69,13 @@ class Work:
     def check(self, data: Any) -> None:
         if len(data) != self.size:
             raise ValueError(f"{len(data):,} bytes came instead of {self.size:,}")
+        if self.crc is not None and self.crcs is None:
+            return
+        found = crc32c(data)
         if self.crc is None:
-            self.crc, self.first_at = crc32c(data), time.monotonic()
+            self.crc, self.first_at = found, time.monotonic()
+        if self.crcs is not None and found not in self.crcs:
+            raise ValueError(f"a body has the CRC32C {found}, which no object has")
 
     def check_listed(self, count: int) -> None:
         if count != self.listed:
