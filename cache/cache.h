@@ -14,9 +14,10 @@
  *   rg_cache_find -> reads the place's file -> rg_cache_record_open, rg_cache_record_check
  *                 -> rg_cache_place_drop
  *
- * Nothing waits for the cache: find costs two small reads of memory (and an open(2) where a segment
- * on a local file system is touched for the first time), write costs a copy of the body, and what
- * cannot be taken at once is not cached. docs/internals/cache.md has the design and the formats.
+ * Nothing waits for the cache: find looks at some slots in memory (and costs an open(2) where a
+ * segment on a local file system is touched for the first time), write costs a copy of the body,
+ * and what cannot be taken at once is not cached. docs/internals/cache.md has the design and the
+ * formats.
  *
  * Any thread calls what has no other rule. In a forked child only rg_cache_close may be called. */
 #ifndef RG_CACHE_CACHE_H

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 /* 256 KiB of slots. */
@@ -24,24 +23,25 @@
 #define SAMPLED_MAX 32768
 /* Number 0 is no segment's: its lock is that of the table. */
 #define LOCK_TABLE 0
+/* Slots that look as if their segments were gone, and that one insert asks the table of. */
+#define ASKED_MAX 2
 
 struct slot {
     uint64_t hash; /* 0: none */
-    uint64_t word; /* number 16 | place 22 | size 15 | check 11 */
+    uint64_t word; /* number 16 | place 22 | size 15 | check 11; 0: nor was there one */
 };
 #define CHECK_BITS 11
 #define SIZE_BITS 15
 #define PLACE_BITS 22
-static_assert(sizeof(struct slot) * RG_CACHE_LINE_SLOTS == RG_CACHE_LINE_SIZE, "a whole line");
 static_assert(RG_CACHE_RECORD_SIZE_MAX / RG_CACHE_UNIT < 1 << SIZE_BITS, "a size fits");
 static_assert((RG_CACHE_SEGMENT_SIZE_MAX + RG_MIB(8)) / RG_CACHE_UNIT <= 1 << PLACE_BITS,
               "a place fits, also in the last batch");
 
 struct rg_cache_index {
     struct rg_cache_index_file file;
-    /* Held for reading by find and forget, for writing by what changes the three below. */
+    /* Held for reading by find and forget, for writing by what changes the file or the two below.
+     */
     pthread_rwlock_t lock;
-    uint64_t lines;
     struct rg_cache_numbered *table; /* a copy */
     uint32_t numbers;                /* above all that are in use */
     /* Units of each number's segment, and above them 32 bits of its nonce; any thread. */
@@ -55,11 +55,6 @@ static uint64_t mix(uint64_t value)
     value = (value ^ (value >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
     value = (value ^ (value >> 27)) * UINT64_C(0x94d049bb133111eb);
     return value ^ (value >> 31);
-}
-
-static uint64_t line_of(uint64_t hash, uint64_t lines)
-{
-    return (uint64_t)(((__uint128_t)hash * lines) >> 64);
 }
 
 static uint64_t slot_check(uint64_t hash, uint64_t word, const struct rg_cache_nonce *nonce)
@@ -112,15 +107,38 @@ static bool write_at(const struct rg_cache_index *index, uint64_t offset, const 
     return pwrite(index->file.fd, data, size, (off_t)offset) == (ssize_t)size;
 }
 
-static uint64_t line_offset(uint64_t line)
+/* The line in which a hash may be. */
+static struct rg_cache_slot *line_of(const struct rg_cache_index_memory *memory, uint64_t hash)
 {
-    return rg_cache_index_slots_offset() + line * RG_CACHE_LINE_SIZE;
+    uint64_t line = (uint64_t)(((__uint128_t)hash * memory->lines) >> 64);
+    return memory->slots + line * RG_CACHE_LINE_SLOTS;
 }
 
-static bool line_read(const struct rg_cache_index *index, uint64_t line,
-                      struct slot out[RG_CACHE_LINE_SLOTS])
+/* The i-th slot that is looked at for a hash. */
+static struct rg_cache_slot *slot_at(struct rg_cache_slot *line, uint64_t hash, unsigned i)
 {
-    return read_at(index, line_offset(line), out, RG_CACHE_LINE_SIZE);
+    return line + (hash + i) % RG_CACHE_LINE_SLOTS;
+}
+
+/* Another thread or process may write it meanwhile: then it is half of one, half of another. */
+static struct slot slot_load(const struct rg_cache_slot *at)
+{
+    return (struct slot){
+        .hash = atomic_load_explicit(&at->hash, memory_order_relaxed),
+        .word = atomic_load_explicit(&at->word, memory_order_relaxed),
+    };
+}
+
+static void slot_store(struct rg_cache_slot *at, const struct slot *slot)
+{
+    atomic_store_explicit(&at->word, slot->word, memory_order_relaxed);
+    atomic_store_explicit(&at->hash, slot->hash, memory_order_relaxed);
+}
+
+/* Nothing that is looked for from an earlier slot on lies behind it. */
+static bool slot_is_end(const struct slot *slot)
+{
+    return slot->hash == 0 && slot->word == 0;
 }
 
 /* Whether a slot says where something is. The copy of the table may be older than the slot. */
@@ -139,24 +157,24 @@ static bool slot_resolve(const struct rg_cache_index *index, const struct slot *
            slot_is_of(slot, out_numbered);
 }
 
-static bool line_find(const struct rg_cache_index *index, uint64_t line, uint64_t hash,
+static bool slot_find(const struct rg_cache_index *index, uint64_t hash,
                       struct rg_cache_found *out_found)
 {
-    struct slot slots[RG_CACHE_LINE_SLOTS];
+    struct rg_cache_slot *line = line_of(&index->file.memory, hash);
     struct rg_cache_numbered numbered;
-    if (!line_read(index, line, slots)) {
-        return false;
-    }
     for (unsigned i = 0; i < RG_CACHE_LINE_SLOTS; i++) {
-        if (slots[i].hash == hash && slot_resolve(index, &slots[i], &numbered)) {
-            uint64_t word = slots[i].word;
+        struct slot slot = slot_load(slot_at(line, hash, i));
+        if (slot.hash == hash && slot_resolve(index, &slot, &numbered)) {
             *out_found = (struct rg_cache_found){
-                .number = slot_number(&slots[i]),
-                .place = word >> (SIZE_BITS + CHECK_BITS) & ((1 << PLACE_BITS) - 1),
-                .size = slot_size(&slots[i]),
+                .number = slot_number(&slot),
+                .place = slot.word >> (SIZE_BITS + CHECK_BITS) & ((1 << PLACE_BITS) - 1),
+                .size = slot_size(&slot),
                 .nonce = numbered.nonce,
             };
             return true;
+        }
+        if (slot_is_end(&slot)) {
+            break;
         }
     }
     return false;
@@ -166,7 +184,7 @@ bool rg_cache_index_find(struct rg_cache_index *index, uint64_t hash,
                          struct rg_cache_found *out_found)
 {
     pthread_rwlock_rdlock(&index->lock);
-    bool found = line_find(index, line_of(hash, index->lines), hash, out_found);
+    bool found = slot_find(index, hash, out_found);
     pthread_rwlock_unlock(&index->lock);
     return found;
 }
@@ -189,17 +207,20 @@ static void forgotten_note(struct rg_cache_index *index, uint32_t number, uint32
                                                     memory_order_relaxed, memory_order_relaxed));
 }
 
+/* What is forgotten is no end: others may lie behind it. */
 void rg_cache_index_forget(struct rg_cache_index *index, uint64_t hash)
 {
-    static const struct slot none;
-    struct slot slots[RG_CACHE_LINE_SLOTS];
     pthread_rwlock_rdlock(&index->lock);
-    uint64_t line = line_of(hash, index->lines);
-    bool is_there = line_read(index, line, slots);
-    for (unsigned i = 0; is_there && i < RG_CACHE_LINE_SLOTS; i++) {
-        if (slots[i].hash == hash) {
-            (void)write_at(index, line_offset(line) + i * sizeof(none), &none, sizeof(none));
-            forgotten_note(index, slot_number(&slots[i]), slot_size(&slots[i]));
+    struct rg_cache_slot *line = line_of(&index->file.memory, hash);
+    for (unsigned i = 0; i < RG_CACHE_LINE_SLOTS; i++) {
+        struct rg_cache_slot *at = slot_at(line, hash, i);
+        struct slot slot = slot_load(at);
+        if (slot.hash == hash) {
+            atomic_store_explicit(&at->hash, 0, memory_order_relaxed);
+            forgotten_note(index, slot_number(&slot), slot_size(&slot));
+        }
+        if (slot_is_end(&slot)) {
+            break;
         }
     }
     pthread_rwlock_unlock(&index->lock);
@@ -217,43 +238,46 @@ static bool slot_is_used(const struct rg_cache_index *index, const struct slot *
     return slot->hash != 0 && slot_is_of(slot, &index->table[slot_number(slot)]);
 }
 
-/* Which slot of its line a new key takes: an empty one, else one of a segment that is gone. The
- * last resort is to put something out. Keys begin to look at places of their own, so that two
- * processes which fill the same line at the same time seldom take the same slot. */
-static unsigned slot_free(const struct rg_cache_index *index, const struct slot *slots,
-                          uint64_t hash)
+/* Whether a slot may be taken for another key. The copy of the table may be older than the slot,
+ * so that the table is asked, too. */
+static bool slot_is_free(const struct rg_cache_index *index, const struct slot *slot,
+                         unsigned *asked)
 {
-    unsigned begin = (unsigned)(hash % RG_CACHE_LINE_SLOTS);
-    for (unsigned i = 0; i < RG_CACHE_LINE_SLOTS; i++) {
-        unsigned at = (begin + i) % RG_CACHE_LINE_SLOTS;
-        if (slots[at].hash == 0) {
-            return at;
-        }
+    struct rg_cache_numbered numbered;
+    if (slot->hash == 0) {
+        return true;
     }
-    for (unsigned i = 0; i < RG_CACHE_LINE_SLOTS; i++) {
-        unsigned at = (begin + i) % RG_CACHE_LINE_SLOTS;
-        if (!slot_is_used(index, &slots[at])) {
-            return at;
-        }
-    }
-    return begin;
+    return !slot_is_used(index, slot) && (*asked)++ < ASKED_MAX &&
+           !slot_resolve(index, slot, &numbered);
 }
 
-static unsigned slot_choose(const struct rg_cache_index *index, const struct slot *slots,
-                            uint64_t hash)
+/* Which slot of its line a key takes: its own if it is there, else the first that is free. The last
+ * resort is to put something out. */
+static struct rg_cache_slot *slot_choose(const struct rg_cache_index *index, uint64_t hash)
 {
+    struct rg_cache_slot *line = line_of(&index->file.memory, hash), *chosen = NULL;
+    unsigned asked = 0;
     for (unsigned i = 0; i < RG_CACHE_LINE_SLOTS; i++) {
-        if (slots[i].hash == hash) {
-            return i;
+        struct rg_cache_slot *at = slot_at(line, hash, i);
+        struct slot slot = slot_load(at);
+        if (slot.hash == hash) {
+            return at;
+        }
+        if (chosen == NULL && slot_is_free(index, &slot, &asked)) {
+            chosen = at;
+        }
+        if (slot_is_end(&slot)) {
+            break;
         }
     }
-    return slot_free(index, slots, hash);
+    return chosen != NULL ? chosen : slot_at(line, hash, 0);
 }
 
-static void line_sample(struct rg_cache_index *index, const struct slot *slots)
+static void line_sample(struct rg_cache_index *index, const struct rg_cache_slot *line)
 {
     for (unsigned i = 0; i < RG_CACHE_LINE_SLOTS; i++) {
-        index->sampled_used += slot_is_used(index, &slots[i]);
+        struct slot slot = slot_load(&line[i]);
+        index->sampled_used += slot_is_used(index, &slot);
     }
     index->sampled += RG_CACHE_LINE_SLOTS;
 }
@@ -261,16 +285,10 @@ static void line_sample(struct rg_cache_index *index, const struct slot *slots)
 void rg_cache_index_insert(struct rg_cache_index *index, uint32_t number,
                            const struct rg_cache_content *content)
 {
-    struct slot slots[RG_CACHE_LINE_SLOTS];
     struct slot slot = slot_make(number, content, &index->table[number].nonce);
-    uint64_t line = line_of(slot.hash, index->lines);
-    if (!line_read(index, line, slots)) {
-        return;
-    }
-    unsigned at = slot_choose(index, slots, slot.hash);
-    (void)write_at(index, line_offset(line) + at * sizeof(slot), &slot, sizeof(slot));
+    slot_store(slot_choose(index, slot.hash), &slot);
     if (index->inserted++ % SAMPLED_PART == 0) {
-        line_sample(index, slots);
+        line_sample(index, line_of(&index->file.memory, slot.hash));
     }
 }
 
@@ -301,9 +319,6 @@ static void table_load(struct rg_cache_index *index)
 
 static void index_load(struct rg_cache_index *index)
 {
-    struct rg_cache_index_header header = {.lines = 1};
-    (void)read_at(index, 0, &header, sizeof(header));
-    index->lines = header.lines;
     memset(index->table, 0, sizeof(*index->table) * (RG_CACHE_SEGMENTS_MAX + 1));
     table_load(index);
 }
@@ -326,7 +341,8 @@ int rg_cache_index_open(struct rg_cache_index **out_index, const char *share, ui
     index->file = (struct rg_cache_index_file){.share = share, .fd = -1};
     int size = snprintf(index->file.path, sizeof(index->file.path),
                         "%s/ringest-%u-cache-%016" PRIx64 "-v%u", share != NULL ? share : "memory",
-                        (unsigned)geteuid(), folder_id, RG_CACHE_INDEX_VERSION);
+                        (unsigned)geteuid(), folder_id ^ mix(rg_cache_index_memory_space()),
+                        RG_CACHE_INDEX_VERSION);
     int rc = size < 0 || (size_t)size >= sizeof(index->file.path) ? -ENAMETOOLONG : 0;
     if (rc < 0) {
         snprintf(why, why_size, "the name of the folder in RINGEST_SHARING is too long");
@@ -489,65 +505,57 @@ bool rg_cache_index_refresh(struct rg_cache_index *index)
 }
 
 /* Copies what is of use. The copy of the table of segments is the present one. */
-static void slots_copy(struct rg_cache_index *index, struct slot *to, uint64_t lines)
+static void slots_copy(const struct rg_cache_index *index, const struct rg_cache_index_memory *to)
 {
-    struct slot slots[RG_CACHE_LINE_SLOTS];
-    for (uint64_t line = 0; line < index->lines; line++) {
-        if (!line_read(index, line, slots)) {
+    const struct rg_cache_index_memory *from = &index->file.memory;
+    for (uint64_t i = 0; i < from->lines * RG_CACHE_LINE_SLOTS; i++) {
+        struct slot slot = slot_load(&from->slots[i]);
+        if (!slot_is_used(index, &slot)) {
             continue;
         }
-        for (unsigned i = 0; i < RG_CACHE_LINE_SLOTS; i++) {
-            if (slot_is_used(index, &slots[i])) {
-                struct slot *into = to + line_of(slots[i].hash, lines) * RG_CACHE_LINE_SLOTS;
-                into[slot_free(index, into, slots[i].hash)] = slots[i];
-            }
+        struct rg_cache_slot *line = line_of(to, slot.hash), *at = slot_at(line, slot.hash, 0);
+        for (unsigned j = 0; j < RG_CACHE_LINE_SLOTS && slot_load(at).hash != 0; j++) {
+            at = slot_at(line, slot.hash, j);
         }
+        slot_store(at, &slot);
     }
 }
 
-/* Everything of the old file in a new one, without a name yet. It is mapped while nobody else can
- * have it: all its memory is taken, and nobody can cut it. A descriptor, or a negative errno. */
-static int index_enlarge(struct rg_cache_index *index, uint64_t lines)
+/* Everything of the old one in a new one, which nobody else can have. 0 or a negative errno. */
+static int index_enlarge(struct rg_cache_index *index, uint64_t lines,
+                         struct rg_cache_index_file *out_made)
 {
-    int fd = rg_cache_index_file_make(&index->file, lines);
-    if (fd < 0) {
-        return fd;
+    uint64_t clock = rg_cache_index_tick(index, 0);
+    size_t size = sizeof(*index->table) * (RG_CACHE_SEGMENTS_MAX + 1);
+    int rc = rg_cache_index_file_make(&index->file, lines, out_made);
+    if (rc < 0) {
+        return rc;
     }
-    size_t size = rg_cache_index_file_size(lines);
-    uint8_t *bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (bytes == MAP_FAILED) {
-        rg_fd_drop(fd);
-        return -ENOMEM;
-    }
-    struct rg_cache_index_header *header = (struct rg_cache_index_header *)bytes;
-    header->clock = rg_cache_index_tick(index, 0);
-    memcpy(bytes + RG_CACHE_INDEX_HEADER_SIZE, index->table,
-           rg_cache_index_slots_offset() - RG_CACHE_INDEX_HEADER_SIZE);
-    slots_copy(index, (struct slot *)(bytes + rg_cache_index_slots_offset()), lines);
-    munmap(bytes, size);
-    return fd;
+    (void)pwrite(out_made->fd, &clock, sizeof(clock),
+                 offsetof(struct rg_cache_index_header, clock));
+    (void)pwrite(out_made->fd, index->table, size, (off_t)numbered_offset(0));
+    slots_copy(index, &out_made->memory);
+    return 0;
 }
 
 static void index_replace(struct rg_cache_index *index)
 {
-    uint64_t lines = index->lines + index->lines / 7;
+    struct rg_cache_index_file made;
+    uint64_t lines = index->file.memory.lines + index->file.memory.lines / 7;
     pthread_rwlock_wrlock(&index->lock);
     table_load(index);
     pthread_rwlock_unlock(&index->lock);
-    int fd = index_enlarge(index, lines);
-    if (fd < 0) {
+    if (index_enlarge(index, lines, &made) < 0) {
         return;
     }
     pthread_rwlock_wrlock(&index->lock);
-    if (rg_cache_index_file_replace(&index->file, fd) == 0) {
-        index->lines = lines;
-    }
+    (void)rg_cache_index_file_replace(&index->file, &made);
     pthread_rwlock_unlock(&index->lock);
 }
 
 void rg_cache_index_grow(struct rg_cache_index *index)
 {
-    uint64_t slots = index->lines * RG_CACHE_LINE_SLOTS;
+    uint64_t slots = index->file.memory.lines * RG_CACHE_LINE_SLOTS;
     if (index->sampled < RG_MIN(slots / 4, (uint64_t)SAMPLED_MAX)) {
         return;
     }
@@ -567,8 +575,8 @@ void rg_cache_index_measure(const struct rg_cache_index *index, uint64_t *out_ob
                             uint64_t *out_bytes)
 {
     uint64_t sampled = index->sampled, used = index->sampled_used;
-    uint64_t slots = index->lines * RG_CACHE_LINE_SLOTS;
+    uint64_t slots = index->file.memory.lines * RG_CACHE_LINE_SLOTS;
     *out_objects =
         sampled >= SAMPLED_MIN ? slots * used / sampled : slots * index->load_percent / 100;
-    *out_bytes = rg_cache_index_file_size(index->lines);
+    *out_bytes = rg_cache_index_file_size() + index->file.memory.lines * RG_CACHE_LINE_SIZE;
 }

@@ -1,13 +1,15 @@
-/* Where records may be: a hint that the processes of a host share, in a file in memory.
+/* Where records may be: a hint that the processes of a host share, in memory.
  *
- *   header (4 KiB) | table of segments, 32 bytes each | slots, 16 bytes each, in lines of 128
+ *   file:    header (4 KiB) | table of segments, 32 bytes each
+ *   memory:  slots, 16 bytes each, in lines of 128
  *
  * A slot has the hash of a key, the number of a segment, and the record's place and size there. It
- * lies anywhere in the line that follows from the hash, which one call reads, and it is checked
- * against itself and the nonce of its segment, so that half of a slot, or one of a segment that is
- * gone, is none. The table gives numbers to segments and notes when each was used. All of it is
- * read and written by system calls; no lock is taken to look something up or to put something in.
- * Whatever is lost or mixed up by that costs a miss.
+ * lies in the line that follows from the hash, from a slot on that does so, too, before any that
+ * was never used: most often the first or second that is looked at. It is checked against itself
+ * and the nonce of its segment, so that half of a slot, or one of a segment that is gone, is none.
+ * The table gives numbers to segments and notes when each was used; it is read and written by
+ * system calls, and rarely. The slots are mapped (cache/index_memory.h). No lock is taken to look
+ * something up or to put something in. Whatever is lost or mixed up by that costs a miss.
  *
  * When the slots are 78 in 100 full, whoever notices writes a table of 8/7 the size and puts it in
  * the place of the old one. The others find that the old one has no name any more.

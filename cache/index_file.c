@@ -28,15 +28,10 @@ static const struct rg_cache_index_header header_wanted = {
     .byte_order = 0x01020304,
 };
 
-uint64_t rg_cache_index_slots_offset(void)
+uint64_t rg_cache_index_file_size(void)
 {
-    uint64_t table = sizeof(struct rg_cache_numbered) * (RG_CACHE_SEGMENTS_MAX + 1);
-    return RG_CACHE_INDEX_HEADER_SIZE + table;
-}
-
-uint64_t rg_cache_index_file_size(uint64_t lines)
-{
-    return rg_cache_index_slots_offset() + lines * RG_CACHE_LINE_SIZE;
+    return RG_CACHE_INDEX_HEADER_SIZE +
+           sizeof(struct rg_cache_numbered) * (RG_CACHE_SEGMENTS_MAX + 1);
 }
 
 static int fail(char *why, size_t why_size, int rc, const char *format, ...) RG_PRINTF(4, 5);
@@ -66,44 +61,77 @@ static int fd_track(int fd)
     return fd >= 0 ? rg_fd_track(fd) : -errno;
 }
 
-static int file_fill(int fd, uint64_t lines)
+static int file_fill(int fd, const struct rg_cache_index_memory *memory)
 {
     struct rg_cache_index_header header = header_wanted;
-    header.lines = lines;
-    if (fchmod(fd, 0600) < 0 || fallocate(fd, 0, 0, (off_t)rg_cache_index_file_size(lines)) < 0) {
+    header.lines = memory->lines;
+    header.memory_id = memory->id;
+    header.memory_nonce = memory->nonce;
+    if (fchmod(fd, 0600) < 0 || fallocate(fd, 0, 0, (off_t)rg_cache_index_file_size()) < 0) {
         return -errno;
     }
     ssize_t size = pwrite(fd, &header, sizeof(header), 0);
     return size == (ssize_t)sizeof(header) ? 0 : -EIO;
 }
 
-int rg_cache_index_file_make(const struct rg_cache_index_file *file, uint64_t lines)
+static int nameless_open(const char *share)
 {
     rg_fd_hold();
-    int fd =
-        fd_track(file->share == NULL ? memfd_create("ringest-cache", MFD_CLOEXEC)
-                                     : open(file->share, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+    int fd = fd_track(share == NULL ? memfd_create("ringest-cache", MFD_CLOEXEC)
+                                    : open(share, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
     rg_fd_release();
-    int rc = fd < 0 ? fd : file_fill(fd, lines);
-    if (rc < 0) {
-        rg_fd_drop(fd);
-        return rc;
-    }
     return fd;
 }
 
-/* Gives a nameless file its name. -EEXIST: another was first. */
-static int file_name(const struct rg_cache_index_file *file, int fd)
+/* Ends what nobody else knows. */
+static void file_unmake(struct rg_cache_index_file *made)
 {
-    char nameless[32];
-    snprintf(nameless, sizeof(nameless), "/proc/self/fd/%d", fd);
-    return linkat(AT_FDCWD, nameless, AT_FDCWD, file->path, AT_SYMLINK_FOLLOW) == 0 ? 0 : -errno;
+    rg_cache_index_memory_remove(made->memory.id, &made->memory.nonce);
+    rg_cache_index_file_close(made);
 }
 
-static int file_check(const struct rg_cache_index_file *file, int fd, char *why, size_t why_size)
+int rg_cache_index_file_make(const struct rg_cache_index_file *file, uint64_t lines,
+                             struct rg_cache_index_file *out_made)
+{
+    *out_made = *file;
+    out_made->fd = -1;
+    const char *path = file->share != NULL ? file->path : NULL;
+    int rc = rg_cache_index_memory_make(&out_made->memory, path, lines);
+    if (rc < 0) {
+        return rc;
+    }
+    int fd = nameless_open(file->share);
+    if (fd >= 0) {
+        out_made->fd = fd;
+    }
+    rc = fd < 0 ? fd : file_fill(fd, &out_made->memory);
+    if (rc < 0) {
+        file_unmake(out_made);
+    }
+    return rc;
+}
+
+/* Gives a nameless file its name. -EEXIST: another was first. */
+static int file_name(const struct rg_cache_index_file *made)
+{
+    char nameless[32];
+    snprintf(nameless, sizeof(nameless), "/proc/self/fd/%d", made->fd);
+    return linkat(AT_FDCWD, nameless, AT_FDCWD, made->path, AT_SYMLINK_FOLLOW) == 0 ? 0 : -errno;
+}
+
+/* Of the layout that this version has. */
+static bool header_read(int fd, struct rg_cache_index_header *out_header)
+{
+    return pread(fd, out_header, sizeof(*out_header), 0) == (ssize_t)sizeof(*out_header) &&
+           memcmp(out_header->magic, header_wanted.magic, sizeof(header_wanted.magic)) == 0 &&
+           out_header->version == header_wanted.version &&
+           out_header->byte_order == header_wanted.byte_order;
+}
+
+static int file_check(const struct rg_cache_index_file *file, int fd,
+                      struct rg_cache_index_header *out_header, char *why, size_t why_size)
 {
     struct stat stat;
-    struct rg_cache_index_header header;
     struct statfs system;
     if (fstat(fd, &stat) < 0 || fstatfs(fd, &system) < 0) {
         return fail(why, why_size, -EIO, "%s cannot be looked at", file->path);
@@ -114,86 +142,108 @@ static int file_check(const struct rg_cache_index_file *file, int fd, char *why,
                     "%s is not a file in memory (tmpfs) that is yours alone; remove it",
                     file->path);
     }
-    ssize_t size = pread(fd, &header, sizeof(header), 0);
-    if (size != (ssize_t)sizeof(header) || memcmp(header.magic, header_wanted.magic, 8) != 0 ||
-        header.version != header_wanted.version || header.byte_order != header_wanted.byte_order ||
-        header.lines == 0 || header.lines > UINT64_C(1) << 40 ||
-        rg_cache_index_file_size(header.lines) != (uint64_t)stat.st_size) {
+    if (!header_read(fd, out_header) || out_header->lines == 0 ||
+        out_header->lines > UINT64_C(1) << 40 ||
+        rg_cache_index_file_size() != (uint64_t)stat.st_size) {
         return fail(why, why_size, -EINVAL, "%s is of another version, or damaged; remove it",
                     file->path);
     }
     return 0;
 }
 
-/* -ENOENT: there is none. */
-static int file_open(const struct rg_cache_index_file *file, char *why, size_t why_size)
+/* Removes a file whose memory is gone, unless another is in its place by now. */
+static void file_remove(const char *path, int fd)
 {
+    struct stat own, there;
+    if (fstat(fd, &own) == 0 && stat(path, &there) == 0 && own.st_ino == there.st_ino &&
+        own.st_dev == there.st_dev) {
+        (void)unlink(path);
+    }
+}
+
+/* 0; -ENOENT: there is none. */
+static int file_open(struct rg_cache_index_file *file, char *why, size_t why_size)
+{
+    struct rg_cache_index_header header;
     rg_fd_hold();
     int fd = fd_track(open(file->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     rg_fd_release();
     if (fd < 0) {
         return fail(why, why_size, fd, "%s cannot be opened: %s", file->path, rg_error_text(-fd));
     }
-    int rc = file_check(file, fd, why, why_size);
+    int rc = file_check(file, fd, &header, why, why_size);
+    if (rc == 0) {
+        (void)lock_change(fd, F_RDLCK, LOCK_USE);
+        rc = rg_cache_index_memory_attach(&file->memory, header.memory_id, &header.memory_nonce,
+                                          header.lines);
+        if (rc < 0) {
+            file_remove(file->path, fd);
+        }
+    }
     if (rc < 0) {
         rg_fd_drop(fd);
         return rc;
     }
-    return fd;
+    file->fd = fd;
+    return 0;
 }
 
 /* Makes one and names it. -EEXIST: another was first. */
-static int file_create(const struct rg_cache_index_file *file, uint64_t lines, char *why,
-                       size_t why_size)
+static int file_create(struct rg_cache_index_file *file, uint64_t lines, char *why, size_t why_size)
 {
-    int fd = rg_cache_index_file_make(file, lines);
-    int rc = fd < 0 || file->share == NULL ? fd : file_name(file, fd);
+    struct rg_cache_index_file made;
+    int rc = rg_cache_index_file_make(file, lines, &made);
+    if (rc == 0 && file->share != NULL) {
+        (void)lock_change(made.fd, F_RDLCK, LOCK_USE);
+        rc = file_name(&made);
+        if (rc < 0) {
+            file_unmake(&made);
+        }
+    }
     if (rc < 0) {
-        rg_fd_drop(fd);
         return fail(why, why_size, rc, "%s cannot be made: %s", file->path, rg_error_text(-rc));
     }
-    return fd;
+    *file = made;
+    return 0;
 }
 
 int rg_cache_index_file_open(struct rg_cache_index_file *file, uint64_t lines, char *why,
                              size_t why_size)
 {
-    int fd = -ENOENT;
-    for (unsigned i = 0; i < TRIES_MAX && (fd == -ENOENT || fd == -EEXIST); i++) {
-        fd = file->share != NULL ? file_open(file, why, why_size) : -ENOENT;
-        if (fd == -ENOENT) {
-            fd = file_create(file, lines, why, why_size);
+    int rc = -ENOENT;
+    file->fd = -1;
+    file->memory = (struct rg_cache_index_memory){.id = -1};
+    for (unsigned i = 0; i < TRIES_MAX && (rc == -ENOENT || rc == -EEXIST); i++) {
+        rc = file->share != NULL ? file_open(file, why, why_size) : -ENOENT;
+        if (rc == -ENOENT) {
+            rc = file_create(file, lines, why, why_size);
         }
     }
-    if (fd < 0) {
-        return fd;
-    }
-    (void)lock_change(fd, F_RDLCK, LOCK_USE);
-    file->fd = fd;
-    return 0;
+    return rc;
 }
 
 void rg_cache_index_file_close(struct rg_cache_index_file *file)
 {
+    rg_cache_index_memory_detach(&file->memory);
     rg_fd_drop(file->fd);
     file->fd = -1;
 }
 
 /* Whoever opens the index between the two steps finds none, and makes another: then that one stays.
- * Nothing is left behind by whoever is killed. */
-int rg_cache_index_file_replace(struct rg_cache_index_file *file, int fd)
+ * Of whoever is killed, memory that no file names is left, which the next sweep removes. */
+int rg_cache_index_file_replace(struct rg_cache_index_file *file, struct rg_cache_index_file *made)
 {
     int rc = 0;
-    (void)lock_change(fd, F_RDLCK, LOCK_USE);
+    (void)lock_change(made->fd, F_RDLCK, LOCK_USE);
     if (file->share != NULL) {
-        rc = unlink(file->path) < 0 && errno != ENOENT ? -errno : file_name(file, fd);
+        rc = unlink(file->path) < 0 && errno != ENOENT ? -errno : file_name(made);
     }
     if (rc < 0) {
-        rg_fd_drop(fd);
+        file_unmake(made);
         return rc;
     }
-    rg_fd_drop(file->fd);
-    file->fd = fd;
+    file_unmake(file);
+    *file = *made;
     return 0;
 }
 
@@ -216,6 +266,7 @@ static bool is_index(int fd)
 static void sweep_one(int folder, const char *name)
 {
     struct stat stat;
+    struct rg_cache_index_header header;
     rg_fd_hold();
     int fd = fd_track(openat(folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     rg_fd_release();
@@ -224,8 +275,24 @@ static void sweep_one(int folder, const char *name)
         time(NULL) - stat.st_mtime > RG_CACHE_INDEX_IDLE_S && is_index(fd) &&
         lock_change(fd, F_WRLCK, LOCK_USE) == 0) {
         (void)unlinkat(folder, name, 0);
+        if (header_read(fd, &header)) {
+            rg_cache_index_memory_remove(header.memory_id, &header.memory_nonce);
+        }
     }
     rg_fd_drop(fd);
+}
+
+/* Whether the file that a segment of memory is for says that it is this one. */
+static bool is_named(const char *path, int id, const struct rg_cache_nonce *nonce)
+{
+    struct rg_cache_index_header header;
+    rg_fd_hold();
+    int fd = fd_track(open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    rg_fd_release();
+    bool named = fd >= 0 && header_read(fd, &header) && header.memory_id == id &&
+                 memcmp(&header.memory_nonce, nonce, sizeof(*nonce)) == 0;
+    rg_fd_drop(fd);
+    return named;
 }
 
 void rg_cache_index_file_sweep(const struct rg_cache_index_file *file)
@@ -242,6 +309,7 @@ void rg_cache_index_file_sweep(const struct rg_cache_index_file *file)
         }
     }
     closedir(folder);
+    rg_cache_index_memory_sweep(is_named);
 }
 
 int rg_cache_index_file_lock(const struct rg_cache_index_file *file, uint64_t number)

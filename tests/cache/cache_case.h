@@ -9,6 +9,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/shm.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,6 +32,13 @@ static inline void cache_case_open(struct cache_case *c)
     c->body = malloc(RG_CACHE_BLOCK_SIZE);
     c->record = aligned_alloc(RG_CACHE_ALIGNMENT, 2 * RG_CACHE_BLOCK_SIZE);
     RG_CHECK(c->body != NULL && c->record != NULL);
+}
+
+/* Also while somebody has a segment attached that was removed, it is none. */
+static inline bool memory_is_there(int id)
+{
+    struct shmid_ds status;
+    return shmctl(id, IPC_STAT, &status) == 0 && (status.shm_perm.mode & SHM_DEST) == 0;
 }
 
 static inline void folder_empty(const char *path)

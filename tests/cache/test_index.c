@@ -92,31 +92,36 @@ static void test_a_number_that_is_another_segments_now(void)
     cache_case_close(&c);
 }
 
+/* Another opening of the file of the only index there. */
+static struct rg_cache_index_file file_get(struct cache_case *c)
+{
+    struct rg_cache_index_file file = {.share = c->share, .fd = -1};
+    DIR *dir = opendir(c->share);
+    struct dirent *entry;
+    while ((entry = readdir(dir)) != NULL && entry->d_name[0] == '.') {
+    }
+    snprintf(file.path, sizeof(file.path), "%s/%.100s", c->share, entry->d_name);
+    closedir(dir);
+    RG_CHECK_EQ(rg_cache_index_file_open(&file, 1, c->why, sizeof(c->why)), 0);
+    return file;
+}
+
 static void test_torn_slots_are_none(void)
 {
     struct cache_case c;
     struct rg_cache_nonce nonce = {{1}};
-    char path[200];
     cache_case_open(&c);
     struct rg_cache_index *index = index_get(&c);
     uint32_t number = rg_cache_index_number(index, &nonce);
     fill(index, number, 0, 4000);
-    DIR *dir = opendir(c.share);
-    struct dirent *entry;
-    while ((entry = readdir(dir)) != NULL && entry->d_name[0] == '.') {
-    }
-    snprintf(path, sizeof(path), "%s/%.100s", c.share, entry->d_name);
-    closedir(dir);
-    int fd = open(path, O_RDWR | O_CLOEXEC);
-    struct stat status;
-    RG_CHECK_EQ(fstat(fd, &status), 0);
-    off_t first = (off_t)rg_cache_index_slots_offset();
+    struct rg_cache_index_file file = file_get(&c);
+    uint64_t words = 2 * file.memory.lines * RG_CACHE_LINE_SLOTS;
     for (unsigned i = 0; i < 3000; i++) {
-        uint8_t byte = (uint8_t)rg_test_random();
-        off_t at = first + (off_t)rg_test_random_below((uint64_t)(status.st_size - first));
-        RG_CHECK_EQ(pwrite(fd, &byte, 1, at), 1);
+        _Atomic uint64_t *word = &file.memory.slots[0].hash + rg_test_random_below(words);
+        uint64_t mask = UINT64_C(255) << 8 * rg_test_random_below(8);
+        atomic_store(word, (atomic_load(word) & ~mask) | (rg_test_random() & mask));
     }
-    close(fd);
+    rg_cache_index_file_close(&file);
     /* Whatever is found now is only a hint, but most of it is right. */
     uint64_t right = 0, wrong = 0;
     for (uint64_t i = 0; i < 4000; i++) {
@@ -148,9 +153,9 @@ static void test_it_grows(void)
     rg_cache_index_measure(index, &objects, &bytes);
     printf("%llu records, %llu found, %.1f bytes each, the table of segments beside\n",
            (unsigned long long)count, (unsigned long long)found,
-           (double)(bytes - rg_cache_index_slots_offset()) / (double)count);
+           (double)(bytes - rg_cache_index_file_size()) / (double)count);
     RG_CHECK(found * 1000 >= count * 995);
-    RG_CHECK(bytes - rg_cache_index_slots_offset() <= 24 * count);
+    RG_CHECK(bytes - rg_cache_index_file_size() <= 24 * count);
     RG_CHECK(objects * 100 >= count * 95 && objects * 100 <= count * 105);
     RG_CHECK(rg_cache_index_refresh(other));
     RG_CHECK_EQ(count_found(other, 0, 1000), count_found(index, 0, 1000));
@@ -174,6 +179,93 @@ static void test_an_index_that_is_removed_is_made_again(void)
     cache_case_close(&c);
 }
 
+/* As happens when the memory is removed by hand, or with the user's last session. */
+static void test_an_index_whose_memory_is_removed_is_made_again(void)
+{
+    struct cache_case c;
+    struct rg_cache_nonce nonce = {{1}};
+    cache_case_open(&c);
+    struct rg_cache_index *one = index_get(&c);
+    fill(one, rg_cache_index_number(one, &nonce), 0, 100);
+    struct rg_cache_index_file file = file_get(&c);
+    rg_cache_index_memory_remove(file.memory.id, &file.memory.nonce);
+    rg_cache_index_file_close(&file);
+    RG_CHECK_EQ(count_found(one, 0, 100), 100);
+    RG_CHECK(!rg_cache_index_refresh(one));
+    rg_cache_index_close(one);
+    struct rg_cache_index *two = index_get(&c), *three = index_get(&c);
+    RG_CHECK_EQ(count_found(two, 0, 100), 0);
+    fill(two, rg_cache_index_number(two, &nonce), 0, 100);
+    RG_CHECK_EQ(count_found(three, 0, 100), 100);
+    rg_cache_index_close(two);
+    rg_cache_index_close(three);
+    cache_case_close(&c);
+}
+
+/* What lies behind it in its line is found all the same, and its place is taken by another. */
+static void test_what_is_forgotten_hides_nothing(void)
+{
+    struct cache_case c;
+    struct rg_cache_nonce nonce = {{1}};
+    cache_case_open(&c);
+    struct rg_cache_index *index = index_get(&c);
+    uint32_t number = rg_cache_index_number(index, &nonce);
+    /* All of them begin at the same slot of the same line. */
+    for (uint64_t i = 1; i <= RG_CACHE_LINE_SLOTS; i++) {
+        struct rg_cache_content content = {i * RG_CACHE_LINE_SLOTS, (uint32_t)i, 5000};
+        rg_cache_index_insert(index, number, &content);
+    }
+    struct rg_cache_found found;
+    for (uint64_t i = 1; i <= RG_CACHE_LINE_SLOTS; i++) {
+        RG_CHECK(rg_cache_index_find(index, i * RG_CACHE_LINE_SLOTS, &found));
+        RG_CHECK_EQ(found.place, i);
+        if (i % 2 == 0) {
+            rg_cache_index_forget(index, i * RG_CACHE_LINE_SLOTS);
+        }
+    }
+    for (uint64_t i = 1; i <= RG_CACHE_LINE_SLOTS; i++) {
+        RG_CHECK_EQ(rg_cache_index_find(index, i * RG_CACHE_LINE_SLOTS, &found), i % 2 == 1);
+    }
+    struct rg_cache_content more = {1000 * RG_CACHE_LINE_SLOTS, 1000, 5000};
+    rg_cache_index_insert(index, number, &more);
+    RG_CHECK(rg_cache_index_find(index, more.hash, &found));
+    for (uint64_t i = 1; i <= RG_CACHE_LINE_SLOTS; i += 2) {
+        RG_CHECK(rg_cache_index_find(index, i * RG_CACHE_LINE_SLOTS, &found));
+    }
+    rg_cache_index_close(index);
+    cache_case_close(&c);
+}
+
+/* A line that is full of segments that are gone takes what comes; what another process has numbered
+ * meanwhile is not taken for one of these. */
+static void test_places_of_segments_that_are_gone(void)
+{
+    struct cache_case c;
+    struct rg_cache_nonce nonce = {{1}}, next = {{2}}, others = {{3}};
+    cache_case_open(&c);
+    struct rg_cache_index *one = index_get(&c), *two = index_get(&c);
+    uint32_t gone = rg_cache_index_number(one, &nonce), own = rg_cache_index_number(one, &next);
+    uint32_t number = rg_cache_index_number(two, &others);
+    for (uint64_t i = 1; i <= RG_CACHE_LINE_SLOTS; i++) {
+        struct rg_cache_content content = {i * RG_CACHE_LINE_SLOTS, (uint32_t)i, 5000};
+        bool is_last = i == RG_CACHE_LINE_SLOTS;
+        uint32_t of = i == 1 ? number : is_last ? own : gone;
+        rg_cache_index_insert(i == 1 ? two : one, of, &content);
+    }
+    rg_cache_index_drop(one, gone);
+    struct rg_cache_content more = {1000 * RG_CACHE_LINE_SLOTS, 1000, 5000};
+    rg_cache_index_insert(one, own, &more);
+    struct rg_cache_found found;
+    RG_CHECK(rg_cache_index_find(one, more.hash, &found));
+    RG_CHECK(rg_cache_index_find(one, 1 * RG_CACHE_LINE_SLOTS, &found));
+    RG_CHECK_EQ(found.number, number);
+    RG_CHECK(rg_cache_index_find(one, RG_CACHE_LINE_SLOTS * RG_CACHE_LINE_SLOTS, &found));
+    RG_CHECK(!rg_cache_index_find(one, 2 * RG_CACHE_LINE_SLOTS, &found));
+    rg_cache_index_close(one);
+    rg_cache_index_close(two);
+    cache_case_close(&c);
+}
+
 int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
@@ -182,6 +274,9 @@ int main(int argc, char **argv)
         RG_TEST(test_torn_slots_are_none),
         RG_TEST(test_it_grows),
         RG_TEST(test_an_index_that_is_removed_is_made_again),
+        RG_TEST(test_an_index_whose_memory_is_removed_is_made_again),
+        RG_TEST(test_what_is_forgotten_hides_nothing),
+        RG_TEST(test_places_of_segments_that_are_gone),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }

@@ -27,7 +27,9 @@ static void test_the_second_opens_what_the_first_made(void)
     RG_CHECK_EQ(try(&c, &one, 16), 0);
     RG_CHECK_EQ(try(&c, &two, 999), 0);
     RG_CHECK_EQ(fstat(two.fd, &status), 0);
-    RG_CHECK_EQ(status.st_size, rg_cache_index_file_size(16));
+    RG_CHECK_EQ(status.st_size, rg_cache_index_file_size());
+    RG_CHECK_EQ(two.memory.lines, 16);
+    RG_CHECK_EQ(two.memory.id, one.memory.id);
     RG_CHECK_EQ(status.st_mode, S_IFREG | 0600);
     RG_CHECK_EQ(rg_cache_index_file_lock(&one, 3), 0);
     RG_CHECK(rg_cache_index_file_lock(&two, 3) < 0);
@@ -43,22 +45,41 @@ static void test_another_in_its_place(void)
 {
     struct cache_case c;
     cache_case_open(&c);
-    struct rg_cache_index_file one = file_of(&c), two = file_of(&c);
+    struct rg_cache_index_file one = file_of(&c), two = file_of(&c), made;
     RG_CHECK_EQ(try(&c, &one, 16), 0);
     RG_CHECK_EQ(try(&c, &two, 16), 0);
-    int fd = rg_cache_index_file_make(&one, 32);
-    RG_CHECK(fd >= 0);
+    RG_CHECK_EQ(rg_cache_index_file_make(&one, 32, &made), 0);
     RG_CHECK(!rg_cache_index_file_is_gone(&two));
-    RG_CHECK_EQ(rg_cache_index_file_replace(&one, fd), 0);
+    RG_CHECK_EQ(rg_cache_index_file_replace(&one, &made), 0);
     RG_CHECK(!rg_cache_index_file_is_gone(&one));
     RG_CHECK(rg_cache_index_file_is_gone(&two));
     rg_cache_index_file_close(&two);
     RG_CHECK_EQ(try(&c, &two, 16), 0);
-    struct stat status;
-    RG_CHECK_EQ(fstat(two.fd, &status), 0);
-    RG_CHECK_EQ(status.st_size, rg_cache_index_file_size(32));
+    RG_CHECK_EQ(two.memory.lines, 32);
     rg_cache_index_file_close(&one);
     rg_cache_index_file_close(&two);
+    cache_case_close(&c);
+}
+
+/* As if its memory were another's by now. */
+static void test_a_file_whose_memory_is_not_its_own_is_replaced(void)
+{
+    struct cache_case c;
+    cache_case_open(&c);
+    for (size_t at = offsetof(struct rg_cache_index_header, memory_id);
+         at < sizeof(struct rg_cache_index_header); at += 8) {
+        struct rg_cache_index_file file = file_of(&c), other = file_of(&c);
+        RG_CHECK_EQ(try(&c, &file, 16), 0);
+        uint8_t byte = 0;
+        RG_CHECK_EQ(pread(file.fd, &byte, 1, (off_t)at), 1);
+        byte ^= 0x10;
+        RG_CHECK_EQ(pwrite(file.fd, &byte, 1, (off_t)at), 1);
+        RG_CHECK_EQ(try(&c, &other, 16), 0);
+        RG_CHECK(rg_cache_index_file_is_gone(&file));
+        RG_CHECK(other.memory.id != file.memory.id);
+        rg_cache_index_file_close(&file);
+        rg_cache_index_file_close(&other);
+    }
     cache_case_close(&c);
 }
 
@@ -68,7 +89,7 @@ static void test_what_is_refused(void)
     cache_case_open(&c);
     struct rg_cache_index_file file = file_of(&c);
     RG_CHECK_EQ(try(&c, &file, 16), 0);
-    for (off_t at = 0; at < 24; at++) {
+    for (off_t at = 0; at < 16; at++) {
         uint8_t byte = 0;
         RG_CHECK_EQ(pread(file.fd, &byte, 1, at), 1);
         byte ^= 0x10;
@@ -132,14 +153,39 @@ static void test_what_is_left_of_other_caches_is_swept(void)
         RG_CHECK_EQ(access(files[i].path, F_OK) == 0, all[i].stays);
     }
     /* It is held through a change of the file as well. */
-    int fd = rg_cache_index_file_make(&files[1], 32);
-    RG_CHECK_EQ(rg_cache_index_file_replace(&files[1], fd), 0);
+    struct rg_cache_index_file made;
+    RG_CHECK_EQ(rg_cache_index_file_make(&files[1], 32, &made), 0);
+    RG_CHECK_EQ(rg_cache_index_file_replace(&files[1], &made), 0);
+    int id = files[1].memory.id;
     RG_CHECK_EQ(futimens(files[1].fd, (struct timespec[2]){{0}, {0}}), 0);
     rg_cache_index_file_sweep(&files[2]);
     RG_CHECK(!rg_cache_index_file_is_gone(&files[1]));
     rg_cache_index_file_close(&files[1]);
     rg_cache_index_file_sweep(&files[2]);
     RG_CHECK(access(files[1].path, F_OK) < 0);
+    RG_CHECK(!memory_is_there(id));
+    cache_case_close(&c);
+}
+
+/* Whoever is killed while he makes one leaves memory that no file names. */
+static void test_memory_that_no_file_names_is_swept(void)
+{
+    struct cache_case c;
+    cache_case_open(&c);
+    struct rg_cache_index_file own = file_of(&c), made;
+    RG_CHECK_EQ(try(&c, &own, 16), 0);
+    int named = own.memory.id;
+    RG_CHECK_EQ(rg_cache_index_file_make(&own, 32, &made), 0);
+    int left = made.memory.id;
+    rg_cache_index_file_close(&made);
+    rg_cache_index_file_close(&own);
+    do { /* what the sweep of another process looks at in this moment, that one removes */
+        rg_cache_index_file_sweep(&own);
+    } while (memory_is_there(left));
+    RG_CHECK_EQ(try(&c, &own, 32), 0);
+    RG_CHECK_EQ(own.memory.id, named);
+    RG_CHECK_EQ(own.memory.lines, 16);
+    rg_cache_index_file_close(&own);
     cache_case_close(&c);
 }
 
@@ -169,12 +215,13 @@ static void test_what_only_has_the_name_of_an_index_stays(void)
 
 static void test_memory_without_a_name(void)
 {
-    struct rg_cache_index_file file = {.share = NULL, .fd = -1};
+    struct rg_cache_index_file file = {.share = NULL, .fd = -1}, made;
     char why[200];
     RG_CHECK_EQ(rg_cache_index_file_open(&file, 16, why, sizeof(why)), 0);
     RG_CHECK(!rg_cache_index_file_is_gone(&file));
-    int fd = rg_cache_index_file_make(&file, 32);
-    RG_CHECK_EQ(rg_cache_index_file_replace(&file, fd), 0);
+    RG_CHECK_EQ(rg_cache_index_file_make(&file, 32, &made), 0);
+    RG_CHECK_EQ(rg_cache_index_file_replace(&file, &made), 0);
+    RG_CHECK_EQ(file.memory.lines, 32);
     rg_cache_index_file_close(&file);
 }
 
@@ -183,8 +230,10 @@ int main(int argc, char **argv)
     static const struct rg_test tests[] = {
         RG_TEST(test_the_second_opens_what_the_first_made),
         RG_TEST(test_another_in_its_place),
+        RG_TEST(test_a_file_whose_memory_is_not_its_own_is_replaced),
         RG_TEST(test_what_is_refused),
         RG_TEST(test_what_is_left_of_other_caches_is_swept),
+        RG_TEST(test_memory_that_no_file_names_is_swept),
         RG_TEST(test_what_only_has_the_name_of_an_index_stays),
         RG_TEST(test_memory_without_a_name),
     };
