@@ -14,6 +14,7 @@
 #include <ringest/gcs.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define BODY_SIZE 102400
@@ -220,17 +221,27 @@ static void files_read(struct bench *bench)
     free(bytes);
 }
 
-/* What the kernel's copy costs here, and then the checksum of what it has brought. */
-static void copies_run(struct bench *bench, const char *what, bool checked)
+/* What the kernel's copy costs here, and then the checksum of what it has brought. To the same
+ * memory as a hit's, in turn. */
+static void copies_run(struct bench *bench, const char *what, int flags, bool checked)
 {
     uint64_t count = 0, crc = 0, begun_ns = bench_cpu_ns();
     for (uint64_t i = 0; i < bench->objects; i++) {
         const struct rg_cache_place *place = &bench->places[i * 7919 % bench->objects];
-        count += pread(place->fd, bench->memory, place->size, (off_t)place->offset) > 0;
-        crc += checked ? rg_crc32c(0, bench->memory, BODY_SIZE) : 0;
+        uint8_t *to = bench->memory + i % DEPTH_MAX * SLOT_SIZE;
+        struct iovec piece = {.iov_base = to, .iov_len = place->size};
+        count += preadv2(place->fd, &piece, 1, (off_t)place->offset, flags) > 0;
+        crc += checked ? rg_crc32c(0, to, BODY_SIZE) : 0;
     }
     report(bench, what, bench_cpu_ns() - begun_ns, count);
     RG_ASSERT(crc != 1);
+}
+
+static void floors_run(struct bench *bench)
+{
+    copies_run(bench, "floor: pread, and CRC32C", 0, true);
+    copies_run(bench, "floor: preadv2 with RWF_NOWAIT, and CRC32C", RWF_NOWAIT, true);
+    copies_run(bench, "floor: pread alone", 0, false);
 }
 
 static void floor_submit(struct bench *bench, struct io_uring *ring, uint64_t i)
@@ -242,8 +253,8 @@ static void floor_submit(struct bench *bench, struct io_uring *ring, uint64_t i)
                        aligned_begin(place));
 }
 
-/* A bare ring: DEPTH_MAX direct reads, their checksums, and the next ones. */
-static void ring_run(struct bench *bench)
+/* A bare ring: so many direct reads, their checksums, and the next ones. */
+static void ring_run(struct bench *bench, const char *what, unsigned depth)
 {
     struct io_uring ring;
     uint64_t count = 0, crc = 0;
@@ -251,8 +262,8 @@ static void ring_run(struct bench *bench)
         return;
     }
     uint64_t begun_ns = bench_cpu_ns();
-    for (uint64_t first = 0; first < bench->objects; first += DEPTH_MAX) {
-        uint64_t end = RG_MIN(first + DEPTH_MAX, bench->objects);
+    for (uint64_t first = 0; first < bench->objects; first += depth) {
+        uint64_t end = RG_MIN(first + depth, bench->objects);
         for (uint64_t i = first; i < end; i++) {
             floor_submit(bench, &ring, i);
         }
@@ -265,10 +276,45 @@ static void ring_run(struct bench *bench)
             crc += rg_crc32c(0, bench->memory + i % DEPTH_MAX * SLOT_SIZE, BODY_SIZE);
         }
     }
-    report(bench, "floor: direct reads of a bare ring, and CRC32C", bench_cpu_ns() - begun_ns,
-           count);
+    report(bench, what, bench_cpu_ns() - begun_ns, count);
     io_uring_queue_exit(&ring);
     RG_ASSERT(crc != 1);
+}
+
+/* What a miss cannot do without: each body is copied, and many are written at once. Without
+ * O_DIRECT each is written by itself, which copies it into the page cache. */
+static void write_run(struct bench *bench, const char *what, const char *folder, bool direct)
+{
+    char path[4096];
+    uint8_t *batches = aligned_alloc(MEMORY_SIZE, 2 * MEMORY_SIZE);
+    size_t room = MEMORY_SIZE / BODY_SIZE;
+    uint64_t count = 0;
+    snprintf(path, sizeof(path), "%s.floor", folder);
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | (direct ? O_DIRECT : 0), 0600);
+    if (fd < 0 || fallocate(fd, 0, 0, (off_t)((bench->objects / room + 1) * MEMORY_SIZE)) < 0) {
+        perror(path);
+        exit(1);
+    }
+    RG_ASSERT(batches != NULL);
+    (void)madvise(batches, 2 * MEMORY_SIZE, MADV_HUGEPAGE);
+    memset(batches, 0, 2 * MEMORY_SIZE);
+    uint64_t begun_ns = bench_cpu_ns();
+    for (uint64_t i = 0; i < bench->objects; i++) {
+        uint64_t number = i / room;
+        uint8_t *batch = batches + number % 2 * MEMORY_SIZE;
+        if (!direct) {
+            count += pwrite(fd, bench->body, BODY_SIZE, (off_t)(i * BODY_SIZE)) == BODY_SIZE;
+            continue;
+        }
+        memcpy(batch + i % room * BODY_SIZE, bench->body, BODY_SIZE);
+        bool full = i % room == room - 1 || i + 1 == bench->objects;
+        ssize_t put = full ? pwrite(fd, batch, MEMORY_SIZE, (off_t)(number * MEMORY_SIZE)) : 0;
+        count += put == (ssize_t)MEMORY_SIZE ? i % room + 1 : 0;
+    }
+    report(bench, what, bench_cpu_ns() - begun_ns, count);
+    close(fd);
+    (void)unlink(path);
+    free(batches);
 }
 
 /* Pieces of memory that no CPU's cache has, one behind the other. */
@@ -353,18 +399,19 @@ int main(int argc, char **argv)
     writes_run(&bench);
     reads_run(&bench, "hits, from the disk, O_DIRECT", true, 1);
     reads_run(&bench, "the same, 16 at a time", true, DEPTH_MAX);
+    write_run(&bench, "floor: memcpy, and direct writes of 2 MiB", path, true);
+    write_run(&bench, "floor: write to the page cache", path, false);
     places_find(&bench);
-    ring_run(&bench);
+    ring_run(&bench, "floor: a bare ring, one direct read, CRC32C", 1);
+    ring_run(&bench, "floor: the same, 16 at a time", DEPTH_MAX);
     reads_run(&bench, "hits, from the disk into the page cache", false, 1);
     reads_run(&bench, "hits, from the page cache", true, 1);
     reads_run(&bench, "the same, 16 at a time", true, DEPTH_MAX);
-    copies_run(&bench, "floor: pread and CRC32C", true);
-    copies_run(&bench, "floor: pread", false);
+    floors_run(&bench);
     files_read(&bench);
     reads_run(&bench, "hits, from the page cache, read in order", true, 1);
     reads_run(&bench, "the same, 16 at a time", true, DEPTH_MAX);
-    copies_run(&bench, "floor: pread and CRC32C", true);
-    copies_run(&bench, "floor: pread", false);
+    floors_run(&bench);
     memory_run(&bench);
     places_drop(&bench);
     close_all(&bench, path);

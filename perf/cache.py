@@ -8,15 +8,19 @@ second of the client's CPU time, in the first epoch, which fills the cache, and 
 
 The emulator serves on core 0 over TLS, the client runs on core 1, in a process of its own without workers, and its start
 is not counted. What is not installed is left out. With --half nothing is compared: ringest reads with a cache that
-holds half of the objects, and its hits of each epoch are told.
+holds half of the objects, and its hits of each epoch are told. With --misses it is what a miss costs: `ringest bench get`
+of objects that the cache has not, with the cache and without, in turns; the CPU time of whole processes, whose threads write
+behind, until the last byte is written.
 
-    cache.py [--program FILE] [--python FILE] [--package DIR] [--objects N] [--size BYTES] [--folder DIR] [--half]"""
+    cache.py [--program FILE] [--python FILE] [--package DIR] [--objects N] [--size BYTES] [--folder DIR] [--half]
+             [--misses [--rounds N]]"""
 
 import argparse
 import importlib.abc
 import importlib.machinery
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -185,6 +189,38 @@ def show(name, told, more):
         )
 
 
+def get_us(options, server, folder):
+    """CPU time of a process that gets each object once; `folder`: with a cache there."""
+    command = [options.program, "bench", "get", "gs://bench/part-", *server.options(), "--threads", "1", "--json"]
+    command += ["--count", str(options.objects), *(["--option", f"cache={folder}"] if folder else [])]
+    process = subprocess.Popen(common.pinned(1, command), env=common.environment(), stdout=subprocess.PIPE)
+    told = json.loads(process.stdout.read())
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode or told["errors"]:
+        common.die(f"{' '.join(command)} ended with {process.returncode}, {told['errors']} errors")
+    return (used.ru_utime + used.ru_stime) * 1e6 / options.objects
+
+
+def misses(options, server):
+    bare, cached, ratios = [], [], []
+    for number in range(options.rounds):
+        with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+            os.chmod(folder, 0o700)
+            turns = [
+                lambda: bare.append(get_us(options, server, None)),
+                lambda: cached.append(get_us(options, server, folder)),
+            ]
+            for turn in turns if number % 2 else reversed(turns):
+                turn()
+        ratios.append(cached[-1] / bare[-1])
+    low, middle, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
+    print(
+        f"{options.size} bytes: {statistics.median(bare):.1f} us of CPU each without, {statistics.median(cached):.1f} with; "
+        f"{middle - 1:+.1%} (quartiles {low - 1:+.1%}, {high - 1:+.1%}; {len(ratios)} rounds in turns)"
+    )
+
+
 def main():
     if "--client" in sys.argv:
         client_main(*sys.argv[2:])
@@ -196,8 +232,13 @@ def main():
     parser.add_argument("--size", type=int, default=100 << 10)
     parser.add_argument("--folder", default=None, help="on the disk to measure; default: that of temporary files")
     parser.add_argument("--half", action="store_true")
+    parser.add_argument("--misses", action="store_true")
+    parser.add_argument("--rounds", type=int, default=10)
     options = parser.parse_args()
     with common.Emulator(options.program, "--synthetic", f"bench/part-:{options.objects}:{options.size}") as server:
+        if options.misses:
+            misses(options, server)
+            return
         if options.half:
             show("ringest", *measure(options, server, "ringest", options.objects * options.size // 2))
             return
