@@ -149,6 +149,10 @@ bool rg_upload_set_name(struct rg_server_call *call, struct rg_upload *upload,
 
 bool rg_upload_open_writer(struct rg_server_call *call, struct rg_upload *upload)
 {
+    if (upload->description.bucket.autoclass) {
+        (void)rg_attributes_set(&upload->description.list, rg_text_slice(RG_ATTRIBUTES_CLASS),
+                                (struct rg_h1_slice){NULL, 0});
+    }
     if (!rg_description_finish(call, &upload->description, &upload->attributes)) {
         return false;
     }

@@ -377,10 +377,12 @@ static void complete_autoclass(struct describing *describing)
 {
     yyjson_mut_val *autoclass = yyjson_mut_obj_get(describing->settings, "autoclass");
     yyjson_val *known = yyjson_obj_get(describing->known, "autoclass");
+    describing->info->autoclass = false;
     if (!yyjson_mut_is_obj(autoclass)) {
         return;
     }
     bool enabled = yyjson_mut_get_bool(yyjson_mut_obj_get(autoclass, "enabled"));
+    describing->info->autoclass = enabled;
     struct rg_h1_slice toggled = text_of(yyjson_obj_get(known, "toggleTime"));
     if (toggled.data == NULL || enabled != yyjson_get_bool(yyjson_obj_get(known, "enabled"))) {
         put_time(describing, autoclass, "toggleTime", toggled);

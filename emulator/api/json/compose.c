@@ -34,6 +34,29 @@ static bool json_int64(yyjson_val *value, struct rg_store_condition *out)
     return yyjson_is_int(value) && out->value >= 0;
 }
 
+static struct rg_h1_slice class_or_default(struct rg_h1_slice class)
+{
+    return class.data != NULL ? class : rg_text_slice(RG_STORE_CLASS_DEFAULT);
+}
+
+/* Refuses a source of another class than the new object's, in the service's words. */
+static bool check_class(struct rg_server_call *call, const struct composition *composition,
+                        const struct rg_store_object *source)
+{
+    struct rg_h1_slice wanted =
+        class_or_default(rg_attributes_get(composition->upload->attributes, RG_ATTRIBUTES_CLASS));
+    struct rg_h1_slice class =
+        class_or_default(rg_attributes_get(source->info.attributes, RG_ATTRIBUTES_CLASS));
+    if (rg_text_compare(wanted, class) == 0) {
+        return true;
+    }
+    rg_reply_error(call, RG_API_BAD_REQUEST,
+                   "Cannot compose object with destination storage class %.*s from source "
+                   "components that have different storage classes (%.*s)",
+                   (int)wanted.size, wanted.data, (int)class.size, class.data);
+    return false;
+}
+
 static bool append_source(struct rg_server_call *call, struct composition *composition,
                           yyjson_val *source)
 {
@@ -61,6 +84,7 @@ static bool append_source(struct rg_server_call *call, struct composition *compo
         rg_reply_store_error(call, rc, upload->bucket, name);
     }
     bool appended = rc == 0 && rg_encryption_check(call, composition->head, false, &object.info) &&
+                    check_class(call, composition, &object) &&
                     rg_upload_append_object(call, upload, &object);
     if (appended) {
         int64_t count = rg_attributes_component_count(object.info.attributes);

@@ -34,6 +34,7 @@ static bool take_info_line(struct rg_bucket_info *info, const char *key, char *v
                  {"requester-pays", &info->requester_pays},
                  {"no-public-access", &info->no_public_access},
                  {"holds-by-default", &info->holds_by_default},
+                 {"autoclass", &info->autoclass},
                  {"retention-locked", &info->retention_locked}};
     for (size_t i = 0; i < RG_ARRAY_LEN(flags); i++) {
         if (strcmp(key, flags[i].key) == 0) {
@@ -71,12 +72,12 @@ int rg_disk_description_save(struct rg_disk_tree *tree, const struct rg_bucket_i
                    "\nversioning %d\nuniform-access %d\nhierarchical %d\nlocation %s"
                    "\nstorage-class %s\nretention %" PRId64
                    "\nretention-locked %d\nrequester-pays %d\nno-public-access %d"
-                   "\nholds-by-default %d\nsettings ",
+                   "\nholds-by-default %d\nautoclass %d\nsettings ",
                    info->created_us, info->updated_us, info->metageneration, info->soft_delete_us,
                    info->soft_delete_since_us, info->versioning, info->uniform_access,
                    info->hierarchical, info->location, info->storage_class, info->retention_us,
                    info->retention_locked, info->requester_pays, info->no_public_access,
-                   info->holds_by_default);
+                   info->holds_by_default, info->autoclass);
     struct rg_h1_slice settings = rg_bucket_settings_json(info->settings); /* On one line. */
     rg_text_append(&text, settings.data, settings.size);
     rg_text_append_str(&text, "\n");

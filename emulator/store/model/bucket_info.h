@@ -17,6 +17,7 @@ struct rg_bucket_info {
     bool requester_pays;   /* Requests have to say who pays for them. */
     bool no_public_access; /* No access control list may name everybody. */
     bool holds_by_default; /* What is written is under an event-based hold. */
+    bool autoclass;        /* What is written has the class STANDARD, whatever requests say. */
     bool retention_locked; /* The retention may only grow. */
     int64_t
         retention_us; /* How old an object has to be to be removed or replaced; 0: of any age. */

@@ -45,6 +45,23 @@ static void test_sources_are_joined_in_their_order(void)
     close_api();
 }
 
+static void test_parts_have_one_storage_class(void)
+{
+    open_api(NULL, 0);
+    put_xml("/bucket/a", "one ");
+    compose("/storage/v1/b/bucket/o/a/rewriteTo/b/bucket/o/b", "{\"storageClass\":\"NEARLINE\"}");
+    compose("/storage/v1/b/bucket/o/x/compose",
+            "{\"sourceObjects\":[{\"name\":\"a\"},{\"name\":\"b\"}]}");
+    RG_CHECK_EQ(reply.status, 400);
+    check_body_has("destination storage class STANDARD from source components that have different "
+                   "storage classes (NEARLINE)");
+    compose("/storage/v1/b/bucket/o/x/compose", "{\"sourceObjects\":[{\"name\":\"b\"}],"
+                                                "\"destination\":{\"storageClass\":\"NEARLINE\"}}");
+    RG_CHECK_EQ(reply.status, 200);
+    check_body_has("\"storageClass\":\"NEARLINE\"");
+    close_api();
+}
+
 static void test_a_composite_object_has_no_md5(void)
 {
     open_api(NULL, 0);
@@ -174,6 +191,7 @@ int main(int argc, char **argv)
 {
     static const struct rg_test tests[] = {
         RG_TEST(test_sources_are_joined_in_their_order),
+        RG_TEST(test_parts_have_one_storage_class),
         RG_TEST(test_a_composite_object_has_no_md5),
         RG_TEST(test_the_resource_that_is_replaced_describes_no_bytes),
         RG_TEST(test_conditions_and_generations_of_compose),
