@@ -3,7 +3,9 @@
  *   stat the source -> step -> step with the last one's token -> ... -> done: compare the CRC32C
  *
  * The source's generation is pinned by the first request, so that all steps copy the same bytes and
- * its CRC32C is known. With a storage class each step says the source's metadata, too. */
+ * its CRC32C is known. With a storage class each step says the source's metadata, too; to its own
+ * place also who may read it and the key that it is encrypted with, or the bucket's would be taken.
+ */
 #include "gcs/request/idempotency.h"
 #include "gcs/request/object_request.h"
 #include "gcs/request/operation.h"
@@ -13,6 +15,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define STEP_SIZE_MIN RG_MIB(1) /* what one step copies at least, but for the last */
 /* Steps in a row that copy nothing, up to which the service is believed. */
@@ -27,10 +30,10 @@ struct rg_copy_state {
     struct rg_object source;
     uint64_t rewritten, steps_left;
     uint32_t idle_steps;
-    bool has_child;  /* the stat was prepared */
-    bool has_source; /* it was answered */
-    char *body;      /* of each step, owned; NULL: the metadata is the source's */
-    size_t body_size;
+    bool has_child;              /* the stat was prepared */
+    bool has_source;             /* it was answered */
+    bool wants_acl;              /* asks for the source's access control list */
+    struct rg_rewrite_said said; /* by each step; nothing: the metadata is the source's */
     char storage_class[CLASS_SIZE_MAX + 1];
     char source_bucket[RG_BUCKET_NAME_SIZE_MAX + 1];
     char source_object[RG_OBJECT_NAME_SIZE_MAX + 1];
@@ -39,6 +42,12 @@ struct rg_copy_state {
 static struct rg_copy_state *state_of(struct rg_operation *operation)
 {
     return RG_CONTAINER_OF(operation, struct rg_copy_state, operation);
+}
+
+static bool is_own_place(const struct rg_copy *copy)
+{
+    return strcmp(copy->bucket, copy->source_bucket) == 0 &&
+           strcmp(copy->object, copy->source_object) == 0;
 }
 
 static int parse_source(struct rg_request *request, uint8_t *memory, size_t memory_size,
@@ -55,8 +64,8 @@ static int parse_source(struct rg_request *request, uint8_t *memory, size_t memo
     }
     rg_object_complete_info(completion, info);
     if (state->copy.storage_class != NULL) {
-        rc = rg_rewrite_body(body, body_size, state->copy.storage_class, &state->body,
-                             &state->body_size);
+        rc = rg_rewrite_say(body, body_size, state->copy.storage_class, is_own_place(&state->copy),
+                            &state->said);
         *out_problem =
             rc == -ENOMEM ? "needs more memory than there is" : "has metadata that cannot be sent";
     }
@@ -107,7 +116,8 @@ static enum rg_status step_finish(struct rg_request *request, struct rg_completi
     const struct rg_copy *copy = &state_of(request->parent->operation)->copy;
     const struct rg_rewrite_answer *answer = completion->data;
     const char *class = answer->info->storage_class;
-    if (copy->storage_class == NULL || (class != NULL && strcmp(class, copy->storage_class) == 0)) {
+    if (copy->storage_class == NULL ||
+        (class != NULL && strcasecmp(class, copy->storage_class) == 0)) {
         return RG_STATUS_OK;
     }
     rg_request_note(request, RG_STATUS_PRECONDITION, "what is there has another storage class");
@@ -137,6 +147,7 @@ static int step_prepare(struct rg_copy_state *state, const char *token)
 {
     struct rg_request *request = state->operation.request;
     const struct rg_copy *copy = &state->copy;
+    const struct rg_rewrite_said *said = &state->said;
     char text[RG_TARGET_SIZE_MAX];
     struct rg_target target;
     rg_target_init(&target, text, sizeof(text));
@@ -151,11 +162,12 @@ static int step_prepare(struct rg_copy_state *state, const char *token)
     rg_target_query_i64(&target, "maxBytesRewrittenPerCall", (int64_t)copy->step_max);
     rg_target_conditions(&target, &copy->conditions);
     rg_target_source_conditions(&target, &copy->source_conditions);
+    rg_target_query(&target, "destinationKmsKeyName", said->kms_key);
     rg_target_query(&target, "rewriteToken", token);
     struct rg_object_call call = {.method = "POST",
                                   .target = &target,
-                                  .body = strdup(state->body != NULL ? state->body : "{}"),
-                                  .body_size = state->body != NULL ? state->body_size : 2,
+                                  .body = strdup(said->body != NULL ? said->body : "{}"),
+                                  .body_size = said->body != NULL ? said->body_size : 2,
                                   .deadline_ns = copy->deadline_ns};
     if (call.body == NULL) {
         return -ENOMEM;
@@ -251,12 +263,6 @@ static void child_note(struct rg_copy_state *state)
                     state->copy.source_bucket, state->copy.source_object, child->failure.text);
 }
 
-static bool is_own_place(const struct rg_copy *copy)
-{
-    return strcmp(copy->bucket, copy->source_bucket) == 0 &&
-           strcmp(copy->object, copy->source_object) == 0;
-}
-
 /* Neither a newer object nor metadata that were changed since are written over. */
 static void own_place_guard(struct rg_copy_state *state, const struct rg_object_info *info)
 {
@@ -264,7 +270,7 @@ static void own_place_guard(struct rg_copy_state *state, const struct rg_object_
     if (conditions->if_generation_match == 0) {
         conditions->if_generation_match = info->object.generation;
     }
-    if (state->body != NULL && conditions->if_metageneration_match == 0) {
+    if (state->said.body != NULL && conditions->if_metageneration_match == 0) {
         conditions->if_metageneration_match = info->metageneration;
     }
 }
@@ -291,6 +297,7 @@ static int source_prepare(struct rg_copy_state *state)
     rg_target_init(&target, text, sizeof(text));
     rg_target_add_object(&target, copy->source_bucket, copy->source_object);
     rg_target_query(&target, "prettyPrint", "false");
+    rg_target_query(&target, "projection", state->wants_acl ? "full" : NULL);
     rg_target_query_i64(&target, "generation", copy->source_generation);
     rg_target_conditions(&target, &copy->source_conditions);
     rg_request_init_child(&state->child, state->operation.request, child_done);
@@ -312,6 +319,13 @@ static void source_start(struct rg_copy_state *state)
     (void)rg_operation_child_start(&state->operation, &state->child);
 }
 
+/* In most buckets access is by a policy of theirs: objects have no list, and it takes a permission
+ * to ask for one that changing a class does not. */
+static bool is_refused(enum rg_status status)
+{
+    return status == RG_STATUS_PERMISSION || status == RG_STATUS_BAD_REQUEST;
+}
+
 static void copy_advance(struct rg_operation *operation)
 {
     struct rg_copy_state *state = state_of(operation);
@@ -321,6 +335,9 @@ static void copy_advance(struct rg_operation *operation)
     }
     state->arrived.lease = NULL;
     if (!state->has_child) {
+        source_start(state);
+    } else if (!state->has_source && state->wants_acl && is_refused(completion.status)) {
+        state->wants_acl = false;
         source_start(state);
     } else if (completion.status != RG_STATUS_OK) {
         child_note(state);
@@ -360,7 +377,7 @@ static void copy_free(struct rg_operation *operation)
 {
     struct rg_copy_state *state = state_of(operation);
     rg_lease_release(state->arrived.lease);
-    free(state->body);
+    rg_rewrite_said_fini(&state->said);
     free(state);
 }
 
@@ -418,6 +435,7 @@ static int copy_prepare(struct rg_request *request, const void *given)
     if (copy->storage_class != NULL) {
         strcpy(state->storage_class, copy->storage_class);
         state->copy.storage_class = state->storage_class;
+        state->wants_acl = is_own_place(&state->copy);
     }
     rg_request_prepare(request, &copy_ops, copy->user_data, copy->deadline_ns);
     rg_operation_init(&state->operation, &operation_ops, request);

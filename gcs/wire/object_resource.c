@@ -3,6 +3,8 @@
 
 #include "gcs/wire/json.h"
 
+#include <stdlib.h>
+
 /* The shortest pair of metadata: "a":"", of which each gets one of our structs. */
 #define PAIR_SIZE_MIN 6
 /* The structs themselves, alignment, and the pool's headers. */
@@ -240,8 +242,40 @@ bool rg_object_info_has(const struct rg_object_info *info, const char *change, s
     return has;
 }
 
-int rg_rewrite_body(const char *resource, size_t resource_size, const char *storage_class,
-                    char **out_body, size_t *out_size)
+/* Who has which role; the rest of an entry is only told. */
+static void say_acl(struct rg_json_writer *writer, yyjson_val *acl)
+{
+    static const char *const members[] = {"entity", "role"};
+    size_t i, count;
+    yyjson_val *entry;
+    if (yyjson_arr_size(acl) == 0) {
+        return; /* not told, or access is by the bucket's policy */
+    }
+    yyjson_mut_val *list = rg_json_add(writer, writer->root, "acl", yyjson_mut_arr(writer->doc));
+    yyjson_arr_foreach(acl, i, count, entry)
+    {
+        yyjson_mut_val *said = yyjson_mut_arr_add_obj(writer->doc, list);
+        for (size_t m = 0; m < RG_ARRAY_LEN(members); m++) {
+            rg_json_add_text(writer, said, members[m],
+                             yyjson_get_str(yyjson_obj_get(entry, members[m])));
+        }
+    }
+}
+
+/* The key without its version, of which the service takes the newest. 0 or -ENOMEM. */
+static int kms_key_copy(yyjson_val *value, char **out_key)
+{
+    const char *name = yyjson_get_str(value);
+    const char *version = name != NULL ? strstr(name, "/cryptoKeyVersions/") : NULL;
+    if (name == NULL) {
+        return 0;
+    }
+    *out_key = version != NULL ? strndup(name, (size_t)(version - name)) : strdup(name);
+    return *out_key != NULL ? 0 : -ENOMEM;
+}
+
+int rg_rewrite_say(const char *resource, size_t resource_size, const char *storage_class,
+                   bool is_own_place, struct rg_rewrite_said *out_said)
 {
     static const char *const members[] = {
         "contentEncoding", "contentDisposition", "contentLanguage", "cacheControl",
@@ -250,6 +284,7 @@ int rg_rewrite_body(const char *resource, size_t resource_size, const char *stor
     yyjson_doc *doc = yyjson_read(resource, resource_size, YYJSON_READ_NOFLAG);
     yyjson_val *root = yyjson_doc_get_root(doc), *value = yyjson_obj_get(root, "contentType");
     struct rg_json_writer writer;
+    struct rg_rewrite_said said = {0};
     rg_json_begin(&writer);
     rg_json_add_text(&writer, writer.root, "storageClass", storage_class);
     /* The service wants one, and takes this for what has none. */
@@ -261,9 +296,27 @@ int rg_rewrite_body(const char *resource, size_t resource_size, const char *stor
             rg_json_add(&writer, writer.root, members[i], yyjson_val_mut_copy(writer.doc, value));
         }
     }
-    int rc = rg_json_write(&writer, out_body, out_size);
+    if (is_own_place) {
+        say_acl(&writer, yyjson_obj_get(root, "acl"));
+    }
+    int rc = rg_json_write(&writer, &said.body, &said.body_size);
+    if (rc == 0 && is_own_place) {
+        rc = kms_key_copy(yyjson_obj_get(root, "kmsKeyName"), &said.kms_key);
+    }
     yyjson_doc_free(doc);
-    return rc;
+    if (rc < 0) {
+        rg_rewrite_said_fini(&said);
+        return rc;
+    }
+    *out_said = said;
+    return 0;
+}
+
+void rg_rewrite_said_fini(struct rg_rewrite_said *said)
+{
+    free(said->body);
+    free(said->kms_key);
+    *said = (struct rg_rewrite_said){0};
 }
 
 static int read_rewrite(struct parser *parser, yyjson_val *root, struct rg_rewrite_answer *answer)

@@ -26,11 +26,18 @@ int rg_object_info_parse(const char *body, size_t body_size, void *memory, size_
  * while it runs; false without memory. */
 bool rg_object_info_has(const struct rg_object_info *info, const char *change, size_t change_size);
 
-/* The body of "objects: rewrite" for a copy of this resource with another storage class. One that
- * says anything has to say all: the service then takes nothing over from the source. The text is
- * the caller's, to be freed. -EINVAL or -ENOMEM. */
-int rg_rewrite_body(const char *resource, size_t resource_size, const char *storage_class,
-                    char **out_body, size_t *out_size);
+/* What "objects: rewrite" is told for a copy of this resource with another storage class. A body
+ * that says anything has to say all: the service then takes nothing over from the source. To its
+ * own place the object keeps its access control list, where the resource has one, and its key. All
+ * is owned; zeroed: nothing. -EINVAL or -ENOMEM, with the output untouched. */
+struct rg_rewrite_said {
+    char *body;
+    size_t body_size;
+    char *kms_key; /* NULL: the bucket's */
+};
+int rg_rewrite_say(const char *resource, size_t resource_size, const char *storage_class,
+                   bool is_own_place, struct rg_rewrite_said *out_said);
+void rg_rewrite_said_fini(struct rg_rewrite_said *said);
 
 /* What a step of a copy has come to. */
 struct rg_rewrite_answer {

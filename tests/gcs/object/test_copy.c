@@ -214,6 +214,47 @@ static void test_a_retry_meets_its_own_storage_class(void)
     }
 }
 
+#define OWN                                                                                        \
+    "{\"name\":\"to\",\"size\":\"3000000\",\"generation\":\"7\",\"metageneration\":\"3\","         \
+    "\"crc32c\":\"xFDWlw==\",\"contentType\":\"a/b\",\"kmsKeyName\":\"projects/p/cryptoKeys/k/"    \
+    "cryptoKeyVersions/1\"}"
+
+/* Who may not see access control lists can change the class all the same. */
+static void test_an_object_s_own_place_keeps_its_key(void)
+{
+    const struct rg_step allowed[] = {RG_READ, RG_SEND(rg_test_answer("200 OK", OWN)), RG_READ,
+                                      RG_SEND(rg_test_answer("200 OK", DONE("xFDWlw=="))), RG_END};
+    const struct rg_step refused[] = {RG_READ, RG_SEND(rg_test_answer("403 Forbidden", "")),
+                                      RG_READ, RG_SEND(rg_test_answer("200 OK", OWN)),
+                                      RG_READ, RG_SEND(rg_test_answer("200 OK", DONE("xFDWlw=="))),
+                                      RG_END};
+    const struct rg_step never[] = {RG_READ, RG_SEND(rg_test_answer("403 Forbidden", "")),
+                                    RG_AGAIN};
+    const struct rg_step *const scripts[] = {allowed, refused, never};
+    for (unsigned i = 0; i < RG_ARRAY_LEN(scripts); i++) {
+        struct rg_test_client c = {.scripts = &scripts[i], .script_count = 1};
+        rg_test_client_open(&c);
+        RG_CHECK_EQ(rg_submit_copy(c.client, c.cq,
+                                   &(struct rg_copy){.source_bucket = "bucket",
+                                                     .source_object = "to",
+                                                     .bucket = "bucket",
+                                                     .object = "to",
+                                                     .storage_class = "NEARLINE"}),
+                    0);
+        struct rg_completion done = rg_test_take(&c);
+        rg_test_check_status(__FILE__, __LINE__, &done,
+                             i < 2 ? RG_STATUS_OK : RG_STATUS_PERMISSION);
+        RG_CHECK_EQ(done.attempts, i == 1 ? 3 : 2);
+        RG_CHECK_CONTAINS(rg_scripted_server_head(c.server, 0), "&projection=full HTTP/1.1\r\n");
+        if (i < 2) {
+            RG_CHECK_CONTAINS(rg_scripted_server_head(c.server, i + 1),
+                              "&destinationKmsKeyName=projects%2Fp%2FcryptoKeys%2Fk HTTP/1.1\r\n");
+        }
+        rg_lease_release(done.lease);
+        rg_test_client_close(&c);
+    }
+}
+
 static void test_steps_that_make_no_sense(void)
 {
     static const char *const bodies[] = {"", "{}", "{\"done\":false}", DONE("A"),
@@ -309,6 +350,7 @@ int main(int argc, char **argv)
         RG_TEST(test_only_guarded_steps_are_tried_again),
         RG_TEST(test_a_retry_meets_its_own_copy),
         RG_TEST(test_a_retry_meets_its_own_storage_class),
+        RG_TEST(test_an_object_s_own_place_keeps_its_key),
         RG_TEST(test_steps_that_make_no_sense),
         RG_TEST(test_ends_before_its_end),
         RG_TEST(test_what_cannot_be_copied),

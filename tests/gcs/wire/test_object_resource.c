@@ -185,20 +185,38 @@ static void test_permissions(void)
     }
 }
 
-static void test_the_body_of_a_rewrite(void)
+static void check_rewrite(const char *text, size_t text_size, const char *class, bool is_own_place,
+                          const char *body, const char *kms_key)
 {
-    char *body;
-    size_t size;
-    RG_CHECK_EQ(rg_rewrite_body(resource, sizeof(resource) - 1, "NEARLINE", &body, &size), 0);
-    RG_CHECK_STR(body, "{\"storageClass\":\"NEARLINE\",\"contentType\":\"text/plain\","
-                       "\"contentEncoding\":\"gzip\",\"cacheControl\":\"no-store\","
-                       "\"metadata\":{\"k\":\"v\",\"empty\":\"\"}}");
-    RG_CHECK_EQ(size, strlen(body));
-    free(body);
-    RG_CHECK_EQ(rg_rewrite_body("{\"contexts\":{}}", 15, "ARCHIVE", &body, &size), 0);
-    RG_CHECK_STR(body, "{\"storageClass\":\"ARCHIVE\","
-                       "\"contentType\":\"application/octet-stream\",\"contexts\":{}}");
-    free(body);
+    struct rg_rewrite_said said = {0};
+    RG_CHECK_EQ(rg_rewrite_say(text, text_size, class, is_own_place, &said), 0);
+    RG_CHECK_STR(said.body, body);
+    RG_CHECK_EQ(said.body_size, strlen(body));
+    RG_CHECK_STR(said.kms_key != NULL ? said.kms_key : "none", kms_key);
+    rg_rewrite_said_fini(&said);
+}
+
+static void test_what_a_rewrite_says(void)
+{
+    check_rewrite(resource, sizeof(resource) - 1, "NEARLINE", false,
+                  "{\"storageClass\":\"NEARLINE\",\"contentType\":\"text/plain\","
+                  "\"contentEncoding\":\"gzip\",\"cacheControl\":\"no-store\","
+                  "\"metadata\":{\"k\":\"v\",\"empty\":\"\"}}",
+                  "none");
+    static const char kept[] =
+        "{\"contexts\":{},\"acl\":[{\"kind\":\"x\",\"entity\":\"allUsers\",\"role\":\"READER\","
+        "\"etag\":\"CAE=\"},{\"entity\":\"user-a@b.c\",\"role\":\"OWNER\"}],"
+        "\"kmsKeyName\":\"projects/p/locations/l/keyRings/r/cryptoKeys/k/cryptoKeyVersions/3\"}";
+    check_rewrite(kept, sizeof(kept) - 1, "ARCHIVE", false,
+                  "{\"storageClass\":\"ARCHIVE\","
+                  "\"contentType\":\"application/octet-stream\",\"contexts\":{}}",
+                  "none");
+    check_rewrite(kept, sizeof(kept) - 1, "ARCHIVE", true,
+                  "{\"storageClass\":\"ARCHIVE\","
+                  "\"contentType\":\"application/octet-stream\",\"contexts\":{},"
+                  "\"acl\":[{\"entity\":\"allUsers\",\"role\":\"READER\"},"
+                  "{\"entity\":\"user-a@b.c\",\"role\":\"OWNER\"}]}",
+                  "projects/p/locations/l/keyRings/r/cryptoKeys/k");
 }
 
 int main(int argc, char **argv)
@@ -210,7 +228,7 @@ int main(int argc, char **argv)
         RG_TEST(test_much_metadata),
         RG_TEST(test_steps_of_a_copy),
         RG_TEST(test_permissions),
-        RG_TEST(test_the_body_of_a_rewrite),
+        RG_TEST(test_what_a_rewrite_says),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));
 }
