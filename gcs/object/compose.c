@@ -64,6 +64,7 @@ static int compose_body(const struct rg_compose *compose, const char *nonce, cha
     rg_json_add_text(&writer, destination, "contentType",
                      compose->content_type != NULL ? compose->content_type
                                                    : "application/octet-stream");
+    rg_json_add_text(&writer, destination, "storageClass", compose->storage_class);
     rg_json_add_metadata(&writer, destination, compose->metadata, compose->metadata_count, nonce);
     return rg_json_write(&writer, out_body, out_size);
 }
@@ -83,7 +84,8 @@ static bool compose_valid(const struct rg_compose *compose)
                  (compose->metadata != NULL || compose->metadata_count == 0) &&
                  rg_conditions_valid(&compose->conditions) &&
                  compose->conditions.if_generation_not_match == 0 &&
-                 compose->conditions.if_metageneration_not_match == 0;
+                 compose->conditions.if_metageneration_not_match == 0 &&
+                 (compose->storage_class == NULL || compose->storage_class[0] != '\0');
     valid =
         valid && (!compose->exclusive || rg_nonce_fits(compose->metadata, compose->metadata_count));
     for (size_t i = 0; valid && i < compose->source_count; i++) {

@@ -1,6 +1,7 @@
 /* Writing an object in one request (Cloud Storage JSON API, "objects: insert", uploadType=media).
  * The service cannot be told the checksum this way, nor metadata, so the checksum that it answers
- * with is compared, and an exclusive put, which has a nonce, goes by uploadType=multipart. */
+ * with is compared, and an exclusive put, which has a nonce, and one with a storage class go by
+ * uploadType=multipart. */
 #include "gcs/request/idempotency.h"
 #include "gcs/request/request.h"
 #include "gcs/wire/list_parser.h"
@@ -104,16 +105,21 @@ static const struct rg_request_ops put_ops = {
     .release = put_release,
 };
 
-/* What frames the data of an exclusive put, and how it knows that again. */
-static int exclusive_prepare(struct rg_request *request)
+/* What frames the data of a put that says more than its type; an exclusive one has a nonce, by
+ * which it is known again. */
+static int frame_prepare(struct rg_request *request, const char *storage_class, bool exclusive)
 {
     struct rg_put_state *put = &request->put;
     struct rg_exchange *x = &request->x;
-    char nonce[RG_NONCE_SIZE + 1];
-    rg_nonce_draw(nonce);
+    char nonce[RG_NONCE_SIZE + 1] = "";
     const struct rg_metadata pair = {RG_NONCE_KEY, nonce};
-    const struct rg_upload_attributes attributes = {
-        .content_type = type_of(put), .metadata = &pair, .metadata_count = 1};
+    const struct rg_upload_attributes attributes = {.content_type = type_of(put),
+                                                    .storage_class = storage_class,
+                                                    .metadata = &pair,
+                                                    .metadata_count = exclusive ? 1 : 0};
+    if (exclusive) {
+        rg_nonce_draw(nonce);
+    }
     int rc = rg_multipart_frame(&attributes, request->object, &put->crc, &put->lead, &put->trail);
     if (rc < 0) {
         return rc;
@@ -122,14 +128,17 @@ static int exclusive_prepare(struct rg_request *request)
     x->lead_size = strlen(put->lead);
     x->trail = (const uint8_t *)put->trail;
     x->trail_size = strlen(put->trail);
-    rg_verify_expect_nonce(&request->verify, nonce);
+    if (exclusive) {
+        rg_verify_expect_nonce(&request->verify, nonce);
+    }
     return 0;
 }
 
-static bool content_type_valid(const char *type)
+/* NULL is none. */
+static bool text_valid(const char *text)
 {
-    size_t size = strlen(type);
-    return rg_h1_value_span(type, size) == size && rg_utf8_valid(type, size);
+    size_t size = text != NULL ? strlen(text) : 0;
+    return text == NULL || (rg_h1_value_span(text, size) == size && rg_utf8_valid(text, size));
 }
 
 static int put_prepare(struct rg_request *request, const struct rg_put *put)
@@ -139,7 +148,8 @@ static int put_prepare(struct rg_request *request, const struct rg_put *put)
     if (!valid || rg_request_set_names(request, put->bucket, put->object) < 0) {
         return -EINVAL;
     }
-    if (put->content_type != NULL && !content_type_valid(put->content_type)) {
+    if (!text_valid(put->content_type) || !text_valid(put->storage_class) ||
+        (put->storage_class != NULL && put->storage_class[0] == '\0')) {
         return -EINVAL;
     }
     rg_request_prepare(request, &put_ops, put->user_data, put->deadline_ns);
@@ -163,7 +173,9 @@ static int put_prepare(struct rg_request *request, const struct rg_put *put)
             return -ENOMEM;
         }
     }
-    int rc = request->idempotent && put->exclusive ? exclusive_prepare(request) : 0;
+    bool exclusive = request->idempotent && put->exclusive;
+    bool framed = exclusive || put->storage_class != NULL;
+    int rc = framed ? frame_prepare(request, put->storage_class, exclusive) : 0;
     if (rc < 0) {
         put_release(request);
     }

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static bool is_padded(const char *text, size_t size)
 {
@@ -93,6 +94,16 @@ int rg_upload_attributes_copy(struct rg_upload_attributes *out_own,
         rc = text_copy(&out_own->storage_class, given->storage_class, &size_left);
     }
     return rc == 0 ? metadata_copy(out_own, given, &size_left, out_nonce) : rc;
+}
+
+bool rg_upload_class_is_cold(const char *storage_class)
+{
+    static const char *const cold[] = {"NEARLINE", "COLDLINE", "ARCHIVE"};
+    bool found = false;
+    for (size_t i = 0; storage_class != NULL && i < RG_ARRAY_LEN(cold) && !found; i++) {
+        found = strcasecmp(storage_class, cold[i]) == 0;
+    }
+    return found;
 }
 
 void rg_upload_attributes_free(struct rg_upload_attributes *own)

@@ -11,6 +11,9 @@
 int rg_upload_attributes_copy(struct rg_upload_attributes *out_own,
                               const struct rg_upload_attributes *given, char *out_nonce);
 /* Zeroed: nothing to free. */
+/* Whether objects of this class, NULL: the bucket's, are paid for a month or longer however soon
+ * they are removed (Cloud Storage, "Storage classes"), so that temporary ones are dear. */
+bool rg_upload_class_is_cold(const char *storage_class);
 void rg_upload_attributes_free(struct rg_upload_attributes *own);
 
 #endif

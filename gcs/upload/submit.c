@@ -1,4 +1,5 @@
 /* Submitting an upload from memory or from a file: which method, and parts of what size. */
+#include "gcs/upload/attributes.h"
 #include "gcs/upload/upload.h"
 
 #include <errno.h>
@@ -19,7 +20,8 @@ static enum rg_upload_method method_of(const struct rg_client *client,
         return RG_UPLOAD_SINGLE;
     }
     if (rg_conditions_any(&upload->conditions)) {
-        return RG_UPLOAD_COMPOSE;
+        return rg_upload_class_is_cold(upload->storage_class) ? RG_UPLOAD_RESUMABLE
+                                                              : RG_UPLOAD_COMPOSE;
     }
     return atomic_load(&client->shared.no_multipart) ? RG_UPLOAD_RESUMABLE : RG_UPLOAD_MULTIPART;
 }

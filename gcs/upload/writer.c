@@ -11,6 +11,7 @@
  *
  * The bytes are in a stream (gcs/upload/stream.h), whose lock guards what the program's thread and
  * the loop share. */
+#include "gcs/upload/attributes.h"
 #include "gcs/upload/stream.h"
 #include "gcs/upload/upload.h"
 #include "runtime/log.h"
@@ -143,7 +144,8 @@ static enum rg_upload_method method_choose(const struct rg_writer *writer)
         return RG_UPLOAD_SINGLE;
     }
     if (rg_conditions_any(&writer->op->conditions) || rg_part_plan_too_long(&writer->stream.plan)) {
-        return RG_UPLOAD_COMPOSE;
+        return rg_upload_class_is_cold(writer->op->attributes.storage_class) ? RG_UPLOAD_RESUMABLE
+                                                                             : RG_UPLOAD_COMPOSE;
     }
     return atomic_load(&writer->client->shared.no_multipart) ? RG_UPLOAD_RESUMABLE
                                                              : RG_UPLOAD_MULTIPART;

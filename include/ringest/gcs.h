@@ -273,7 +273,8 @@ struct rg_put {
     const char *content_type;    /* NULL: application/octet-stream */
     int64_t if_generation_match; /* 0: no condition; a generation, or RG_GENERATION_ABSENT */
     uint64_t user_data, deadline_ns;
-    bool exclusive; /* success means that this request wrote it, and nobody else */
+    bool exclusive;            /* success means that this request wrote it, and nobody else */
+    const char *storage_class; /* such as NEARLINE; NULL: the default of the bucket */
 };
 RG_SUBMIT(put, rg_put)
 

@@ -96,7 +96,8 @@ struct rg_compose {
     uint32_t crc32c; /* that the result must have, if has_crc32c */
     bool has_crc32c;
     uint64_t user_data, deadline_ns;
-    bool exclusive; /* success only if this request made it */
+    bool exclusive;            /* success only if this request made it */
+    const char *storage_class; /* all sources must have it; NULL: the default of the bucket */
 };
 RG_SUBMIT(compose, rg_compose)
 

@@ -15,8 +15,9 @@ enum rg_upload_method {
 };
 
 /* Uploads an object from memory or a file. AUTO is SINGLE up to 8 MiB; above, MULTIPART, or COMPOSE
- * with conditions, or RESUMABLE where the server knows no XML API. SINGLE reads a file into memory:
- * part_size * parts_inflight_max bytes at most.
+ * with conditions, or RESUMABLE where the server knows no XML API, and with conditions for
+ * NEARLINE, COLDLINE and ARCHIVE, where temporary objects are paid for a month or longer. SINGLE
+ * reads a file into memory: part_size * parts_inflight_max bytes at most.
  *
  * A failed or cancelled upload first removes its parts, session and temporary objects (below
  * ".ringest-parts/"). If the answer that begins one is lost, a multipart upload without parts stays

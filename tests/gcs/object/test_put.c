@@ -115,6 +115,31 @@ static void token_of(const char *head, char out_token[64])
     }
 }
 
+/* It takes a body in parts, with a nonce only where who wrote it counts. */
+static void test_put_with_a_storage_class(void)
+{
+    const struct rg_step script[] = {RG_READ, RG_SEND(STORED), RG_AGAIN};
+    const struct rg_step *const scripts[] = {script};
+    struct rg_test_client c = {.scripts = scripts, .script_count = 1};
+    rg_test_client_open(&c);
+    struct rg_put put = {.data = "abcde", .size = 5, .storage_class = "NEARLINE"};
+    for (unsigned i = 0; i < 2; i++) {
+        put.exclusive = i == 1;
+        put.if_generation_match = i == 1 ? 9 : 0;
+        struct rg_completion done = put_one(&c, &put);
+        RG_CHECK_STATUS(&done, OK);
+        rg_lease_release(done.lease);
+        RG_CHECK_CONTAINS(rg_scripted_server_head(c.server, i), "uploadType=multipart");
+    }
+    put.bucket = "bucket";
+    put.object = "o";
+    put.storage_class = "";
+    RG_CHECK_EQ(rg_submit_put(c.client, c.cq, &put), -EINVAL);
+    put.storage_class = "NEAR\nLINE";
+    RG_CHECK_EQ(rg_submit_put(c.client, c.cq, &put), -EINVAL);
+    rg_test_client_close(&c);
+}
+
 static void test_tries_of_a_put_have_one_token(void)
 {
     const struct rg_step busy[] = {RG_READ, RG_SEND(UNAVAILABLE), RG_READ, RG_SEND(STORED),
@@ -312,6 +337,7 @@ int main(int argc, char **argv)
         RG_TEST(test_put),
         RG_TEST(test_put_sizes),
         RG_TEST(test_put_with_a_condition_is_tried_again),
+        RG_TEST(test_put_with_a_storage_class),
         RG_TEST(test_tries_of_a_put_have_one_token),
         RG_TEST(test_put_without_a_condition_is_not_tried_again),
         RG_TEST(test_put_without_a_condition_waits_for_a_connection),
