@@ -52,12 +52,16 @@ static bool field_set(const char **field, const char *option, const char *text)
     return true;
 }
 
-/* "" would be left out of a request, and the bucket's would be taken. */
-static bool class_set(const char **class, const char *text)
+/* "" would be left out of a request, and the bucket's would be taken. The service's documents write
+ * classes small, and it answers with large letters. */
+static bool class_set(const char **class, char *text)
 {
     if (*text == '\0') {
         cli_usage("--storage-class needs a class, such as NEARLINE");
         return false;
+    }
+    for (char *c = text; *c != '\0'; c++) {
+        *c = *c >= 'a' && *c <= 'z' ? (char)(*c - 'a' + 'A') : *c;
     }
     return field_set(class, "--storage-class", text);
 }
@@ -81,6 +85,12 @@ static bool metadata_add(struct cp_options *options, char *text)
     *value = '\0';
     added->value = value + 1;
     options->metadata_count++;
+    const char *comma = strchr(added->value, ',');
+    if (comma != NULL && strchr(comma, '=') != NULL) {
+        cli_note("--custom-metadata: \"%s\" gets the value \"%s\"; give the option once for each "
+                 "key if several are meant",
+                 added->key, added->value);
+    }
     return true;
 }
 
@@ -388,6 +398,9 @@ static int mv_run(int argc, char **argv)
         {"no-clobber", no_argument, NULL, 'n'},
         {"dry-run", no_argument, NULL, OPTION_DRY_RUN},
         {"content-type", required_argument, NULL, OPTION_CONTENT_TYPE},
+        {"cache-control", required_argument, NULL, OPTION_CACHE_CONTROL},
+        {"content-encoding", required_argument, NULL, OPTION_CONTENT_ENCODING},
+        {"custom-metadata", required_argument, NULL, OPTION_METADATA},
         {"storage-class", required_argument, NULL, 's'},
         {"concurrency", required_argument, NULL, OPTION_CONCURRENCY},
         {"include", required_argument, NULL, OPTION_INCLUDE},
@@ -414,6 +427,9 @@ static int rsync_run(int argc, char **argv)
         {"delete-unmatched-destination-objects", no_argument, NULL, OPTION_DELETE},
         {"dry-run", no_argument, NULL, OPTION_DRY_RUN},
         {"content-type", required_argument, NULL, OPTION_CONTENT_TYPE},
+        {"cache-control", required_argument, NULL, OPTION_CACHE_CONTROL},
+        {"content-encoding", required_argument, NULL, OPTION_CONTENT_ENCODING},
+        {"custom-metadata", required_argument, NULL, OPTION_METADATA},
         {"storage-class", required_argument, NULL, 's'},
         {"concurrency", required_argument, NULL, OPTION_CONCURRENCY},
         {"follow-symlinks", no_argument, NULL, OPTION_FOLLOW},
@@ -443,6 +459,10 @@ const struct cli_command cli_rsync = {
         "  --content-type TYPE\n"
         "                     of the objects, also of those that are there already; default: by\n"
         "                     the file's extension\n"
+        "  --cache-control TEXT\n"
+        "  --content-encoding TEXT\n"
+        "  --custom-metadata KEY=VALUE\n"
+        "                     the same of other metadata; the last may be given several times\n"
         "  -s, --storage-class CLASS\n"
         "                     the same; default: the bucket's\n"
         "  --concurrency N    requests at a time; default: 64\n"
@@ -472,6 +492,10 @@ const struct cli_command cli_mv = {
         "  --dry-run          only say what would be moved\n"
         "  --content-type TYPE\n"
         "                     of the objects; default: by the file's extension\n"
+        "  --cache-control TEXT\n"
+        "  --content-encoding TEXT\n"
+        "  --custom-metadata KEY=VALUE\n"
+        "                     the same of other metadata; the last may be given several times\n"
         "  -s, --storage-class CLASS\n"
         "                     of the objects; default: the bucket's\n"
         "  --concurrency N    requests at a time; default: 64\n"

@@ -92,6 +92,7 @@ struct cp_item {
     bool is_unguarded;  /* written without a condition of ours */
     bool has_no_bucket; /* there was none to write it to when the destination was looked at */
     bool is_same;       /* the object has these bytes, and only its type may be another */
+    uint32_t copies;    /* that were made again, because the one that is there may be another's */
     enum cp_step step;
 };
 
@@ -180,6 +181,9 @@ void cp_item_fail(struct cp_worker *worker, struct cp_item *item, const char *fo
 /* The same for a request that failed; what would fail for everything else too stops the run. */
 void cp_item_refused(struct cp_worker *worker, struct cp_item *item,
                      const struct rg_completion *completion);
+/* The same for what would fail for everything else too: stops the run. */
+void cp_item_stop(struct cp_worker *worker, struct cp_item *item, const char *format, ...)
+    RG_PRINTF(3, 4);
 /* The same for a file that fits into one part and could not be written, after a negative errno: a
  * disk without room for it has none for the others. */
 void cp_item_unwritten(struct cp_worker *worker, struct cp_item *item, int rc);

@@ -104,9 +104,10 @@ void cp_retype_info(struct cp_worker *worker, struct cp_item *item,
     if (!has_class && item->step == CP_STEP_STAT) {
         class_submit(worker, item, info->object.generation);
     } else if (!has_class && info->storage_class != NULL) {
-        cp_item_fail(worker, item,
+        /* Each other object would be copied for nothing, too. */
+        cp_item_stop(worker, item,
                      "gs://%s/%s: the server gave it the storage class %s instead of %s; with "
-                     "Autoclass, the bucket chooses classes itself",
+                     "Autoclass, the bucket chooses classes itself: leave --storage-class out",
                      item->bucket, item->name, info->storage_class, class);
     } else if (has_all(worker->run->options, info)) {
         enum cp_end same = item->step == CP_STEP_CLASS ? CP_UPDATED : CP_SKIPPED;

@@ -158,6 +158,16 @@ void cp_item_unwritten(struct cp_worker *worker, struct cp_item *item, int rc)
     }
 }
 
+void cp_item_stop(struct cp_worker *worker, struct cp_item *item, const char *format, ...)
+{
+    char text[2 * RG_OBJECT_NAME_SIZE_MAX + 512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    stop_all(worker, item, "", text);
+}
+
 void cp_item_fail(struct cp_worker *worker, struct cp_item *item, const char *format, ...)
 {
     if (!worker->run->stopping) {

@@ -109,8 +109,8 @@ _ringest() {
     top) options='--interval --once --json --help' ;;
     explain) options='--steps --seconds --interval --once --json --help' ;;
     doctor) options="--bucket --online --json $common" ;;
-    mv) options="--no-clobber --dry-run --content-type --storage-class --concurrency --include --exclude --literal --json $common" ;;
-    rsync) options="--recursive --delete --dry-run --content-type --storage-class --concurrency --follow-symlinks --include --exclude --json $common" ;;
+    mv) options="--no-clobber --dry-run --content-type --cache-control --content-encoding --custom-metadata --storage-class --concurrency --include --exclude --literal --json $common" ;;
+    rsync) options="--recursive --delete --dry-run --content-type --cache-control --content-encoding --custom-metadata --storage-class --concurrency --follow-symlinks --include --exclude --json $common" ;;
     du) options="--summarize --human-readable --total --versions --literal --json $common" ;;
     hash) options="--hex --literal --json $common" ;;
     signurl) options='--duration --method --content-type --credentials --endpoint --help' ;;

@@ -134,6 +134,41 @@ class Move(ServedCase):
         self.mv_while(change, self.bucket + "/a", self.bucket + "/b", "startOffset=b")
         self.assertEqual(len(self.names()), 1)
 
+    def mv_while_lost(self, change, command, *arguments, **rule):
+        """The command, whose first copy is lost, and a change before it is tried again."""
+        place = (self.server.endpoint, self.server.ca)
+        lost = {"method": "storage.objects.rewrite", "effect": "none", "answer": "held", **rule}
+        with Rule(place, **lost) as held, ThreadPoolExecutor() as pool:
+            done = pool.submit(self.ringest, command, *arguments)
+            held.wait()
+            change()
+            held.end()
+            return done.result()
+
+    def test_a_copy_of_somebody_else(self):
+        """The same bytes are no proof: a source goes when the copy is ours, with what is said of it."""
+        source, target = self.bucket + "/a", self.bucket + "/b"
+        said = json.dumps({"contentType": "text/ours", "metadata": {"k": "ours"}}).encode()
+
+        def begin():
+            self.server.put(self.bucket[5:], "a", b"same")
+            self.server.request("PATCH", f"/storage/v1/b/{self.bucket[5:]}/o/a", said)
+
+        def other():
+            self.server.put(self.bucket[5:], "b", b"same")
+
+        begin()
+        self.ok(self.mv_while_lost(other, "mv", source, target))
+        info = json.loads(self.ok(self.ringest("stat", "--json", target)))
+        self.assertEqual((info["content_type"], info["metadata"]), ("text/ours", {"k": "ours"}))
+        # Nor is it a success for who wants to know.
+        for command in (("mv", "-n"), ("cp", "--if-generation-match=0")):
+            begin()
+            self.remove("b")
+            done = self.mv_while_lost(other, *command, source, target)
+            self.fails(done, FAILED, "somebody else may have written what is there")
+            self.assertEqual(self.names(), ["a", "b"])
+
     def test_two_names_of_one_file(self):
         """As folders that are links, and file systems that ignore case, make them."""
         (self.folder / "in/real").mkdir(parents=True)
@@ -220,6 +255,19 @@ class Move(ServedCase):
         self.assertEqual((stat("b")["cache_control"], stat("b")["metadata"]), ("public", {"k": "v=w", "l": "m"}))
         self.ok(self.mv(self.bucket + "/b", self.bucket + "/c"))
         self.assertEqual((stat("c")["cache_control"], stat("c")["metadata"]), ("public", {"k": "v=w", "l": "m"}))
+        # Of what is moved and kept alike, too.
+        self.ok(self.mv("--cache-control=no-store", "--custom-metadata=n=o", self.bucket + "/c", self.bucket + "/d"))
+        self.assertEqual((stat("d")["cache_control"], stat("d")["metadata"]["n"]), ("no-store", "o"))
+        self.ok(self.mv("--content-encoding=identity", self.folder / "a", self.bucket + "/e"))
+        self.assertEqual((stat("e")["content_encoding"], self.files()), ("identity", []))
+        self.write("in/a")
+        for _ in range(2):
+            self.ok(self.ringest("rsync", "--custom-metadata=p=q", self.folder / "in", self.bucket + "/in"))
+        self.assertEqual((stat("in/a")["metadata"], stat("in/a")["metageneration"]), ({"p": "q"}, "1"))
+        # What gcloud takes for two.
+        done = self.ringest("cp", "--custom-metadata=k=v,l=m", self.folder / "in/a", self.bucket + "/f")
+        self.assertIn('"k" gets the value "v,l=m"', done.stderr)
+        self.write("a")
         self.fails(self.ringest("cp", "--custom-metadata=k", self.folder / "a", self.bucket), USAGE, "KEY=VALUE")
         self.fails(self.ringest("cp", "--cache-control=x", self.bucket + "/a", self.folder), USAGE, "is a file")
 

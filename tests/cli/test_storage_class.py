@@ -58,6 +58,7 @@ class StorageClass(ServedCase):
         self.put("a/1")
         self.put("a/2")
         self.assertEqual(self.counts("cp", "-r", "-s", "NEARLINE", self.bucket + "/a", self.bucket + "/b"), (2, 0, 0))
+        self.assertEqual(self.counts("cp", "-r", "-s", "nearline", self.bucket + "/a", self.bucket + "/b"), (0, 0, 2))
         self.assertEqual(self.counts("cp", self.bucket + "/b/1", self.bucket + "/c"), (1, 0, 0))
         self.assertEqual(self.counts("mv", "-s", "ARCHIVE", self.bucket + "/a/1", self.bucket + "/d"), (1, 0, 0))
         self.assertEqual(
@@ -87,6 +88,17 @@ class StorageClass(ServedCase):
         self.assertEqual(self.counts(*arguments), (1, 1, 0))
         self.assertEqual(self.counts(*arguments), (0, 0, 2))
         self.assertEqual(self.classes(), {"a/1": "STANDARD", "a/2": "STANDARD", "b/1": "NEARLINE", "b/2": "NEARLINE"})
+
+    def test_of_large_files_with_a_condition(self):
+        """No temporary objects of a class that is paid for a month; the service joins only what has one class."""
+        (self.folder / "f").write_bytes(bytes(9 << 20))
+        for name, options in (("f", ()), ("g", ("--method=compose",))):
+            with Rule(self.at, method="storage.objects.compose", nth=0) as rule:
+                counted = self.counts(
+                    "cp", "-n", "-s", "COLDLINE", *options, self.folder / "f", f"{self.bucket}/{name}"
+                )
+                self.assertEqual((counted, rule.state()["seen"] > 0), ((1, 0, 0), bool(options)))
+        self.assertEqual(self.classes(), {"f": "COLDLINE", "g": "COLDLINE"})
 
     def test_of_an_object_alone(self):
         """To its own place: the bytes and all else that is said of it stay."""
@@ -153,6 +165,71 @@ class StorageClass(ServedCase):
         self.assertIn("changed by somebody else", errors)
         self.assertEqual(self.info("o")["metadata"]["k"], "newer")
 
+    def test_an_old_version_does_not_come_back(self):
+        """Of a bucket that keeps versions, the one that was listed is still there when somebody has written another."""
+        self.server.request("PATCH", f"/storage/v1/b/{self.bucket[5:]}", b'{"versioning":{"enabled":true}}')
+        place = self.bucket + "/o"
+        for arguments in (("-s", "NEARLINE"), ()):
+            for name in ("o", "p"):
+                self.put(name)
+            # The source is looked for first, then what is at the destination.
+            rule = {"method": "storage.objects.list"}
+            status, errors = self.run_with(rule, lambda: self.put("o", b"newer"), "cp", *arguments, place, place)
+            self.assertEqual(self.ringest("cat", place).stdout, b"newer", (arguments, errors))
+            self.assertEqual(status, FAILED, errors)
+
+    def make_bucket(self, name, **settings):
+        """One more, with these settings; returns its URI."""
+        name = f"{self.bucket[5:]}-{name}"
+        self.server.request("POST", "/storage/v1/b", json.dumps({"name": name, **settings}).encode())
+        return f"gs://{name}"
+
+    def test_autoclass(self):
+        """The bucket chooses: it is said once, and nothing more is copied for nothing."""
+        bucket = self.make_bucket("auto", autoclass={"enabled": True})
+        for name in range(200):
+            self.server.put(bucket[5:], f"x/{name}", DATA)
+        self.put("o")
+        path = f"/storage/v1/b/{bucket[5:]}/o"
+
+        def untouched():
+            listed = json.loads(self.server.request("GET", f"{path}?prefix=x/"))["items"]
+            self.assertEqual({item["storageClass"] for item in listed}, {"STANDARD"})
+            return sum(item["generation"] == before[item["name"]] for item in listed)
+
+        before = {item["name"]: item["generation"] for item in json.loads(self.server.request("GET", path))["items"]}
+        for arguments in (
+            ("cp", "-r", "-s", "NEARLINE", "--concurrency=4", bucket + "/x", bucket + "/x"),
+            ("cp", "-s", "NEARLINE", self.bucket + "/o", bucket),
+            ("mv", "-s", "NEARLINE", self.bucket + "/o", bucket),
+        ):
+            done = self.ringest(*arguments)
+            self.fails(done, FAILED, "the storage class STANDARD instead of NEARLINE", "leave --storage-class out")
+        self.assertGreater(untouched(), 150)
+        self.assertEqual(self.classes(), {"o": "STANDARD"})  # the source of the move
+        self.assertEqual(self.counts("mv", self.bucket + "/o", bucket), (1, 0, 0))
+
+    def test_access_stays(self):
+        """An object's own list, where it may be read: a copy would have the bucket's default."""
+        said = {"acl": [{"entity": "allUsers", "role": "READER"}, {"entity": "user-a@example.com", "role": "OWNER"}]}
+        self.put("o", said=said)
+
+        def access(name):
+            info = json.loads(self.server.request("GET", self.path(name) + "?projection=full"))
+            return {(entry["entity"], entry["role"]) for entry in info.get("acl", [])}
+
+        before = access("o")
+        self.assertIn(("allUsers", "READER"), before)
+        self.assertEqual(self.counts("cp", "-s", "NEARLINE", self.bucket + "/o", self.bucket + "/o"), (0, 1, 0))
+        self.assertEqual((access("o"), self.classes()["o"]), (before, "NEARLINE"))
+        # To another place it is the bucket's, as of every copy.
+        self.assertEqual(self.counts("cp", "-s", "NEARLINE", self.bucket + "/o", self.bucket + "/p"), (1, 0, 0))
+        self.assertNotIn(("allUsers", "READER"), access("p"))
+        # One whose buckets alone say who has access.
+        uniform = self.make_bucket("uniform", iamConfiguration={"uniformBucketLevelAccess": {"enabled": True}})
+        self.server.put(uniform[5:], "o", DATA)
+        self.assertEqual(self.counts("cp", "-s", "NEARLINE", uniform + "/o", uniform + "/o"), (0, 1, 0))
+
     def test_with_every_fault(self):
         place = self.bucket + "/o"
         for name, fault in FAULTS.items():
@@ -172,7 +249,7 @@ class StorageClass(ServedCase):
         for arguments, status, text in (
             (("cp", "-s", "", place, place), USAGE, "--storage-class needs a class, such as NEARLINE"),
             (("cp", "-s", "NEARLINE", place, self.folder), USAGE, "is a file"),
-            (("cp", "-s", "nearline", place, place), FAILED, "The storage class is not STANDARD, NEARLINE"),
+            (("cp", "-s", "nearlin", place, place), FAILED, "The storage class is not STANDARD, NEARLINE"),
             (("cp", "-s", "NEAR LINE", place, self.bucket + "/p"), FAILED, self.bucket),
             (("mv", "-s", "NEARLINE", place, place), FAILED, "cannot be moved to itself"),
             (("cp", "-s", "NEARLINE", self.bucket + "/none", self.bucket + "/none"), FAILED, "/none"),
