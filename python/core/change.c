@@ -210,12 +210,14 @@ static int sources_parse(struct core_operation *self, PyObject *sources)
 
 static int compose_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {
-        "uri", "sources", "if_generation_match", "content_type", "metadata", "exclusive", NULL};
-    PyObject *sources, *condition = NULL, *metadata = NULL, *type = NULL;
+    static char *names[] = {"uri",      "sources",   "if_generation_match", "content_type",
+                            "metadata", "exclusive", "storage_class",       NULL};
+    PyObject *sources, *condition = NULL, *metadata = NULL, *type = NULL, *class = NULL;
     self->exclusive = 1;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO|$OOOp:compose", names, &self->uri,
-                                     &sources, &condition, &type, &metadata, &self->exclusive) ||
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO|$OOOpO:compose", names, &self->uri,
+                                     &sources, &condition, &type, &metadata, &self->exclusive,
+                                     &class) ||
+        !core_storage_class(class, &self->storage_class) ||
         !core_text(type, "content_type", &self->content_type) ||
         !core_condition(condition, &self->condition) || sources_parse(self, sources) < 0) {
         return -1;
@@ -232,6 +234,7 @@ static int compose_submit(struct core_operation *self, struct core_session *sess
         .sources = self->sources,
         .source_count = (size_t)self->length,
         .content_type = self->content_type,
+        .storage_class = self->storage_class,
         .metadata = self->metadata,
         .metadata_count = self->count,
         .conditions = {.if_generation_match = self->condition},

@@ -494,8 +494,8 @@ static PyMethodDef client_methods[] = {
         "of one generation. Ranges no further apart than `gap` bytes (0: 64 KiB) share a "
         "request; one that ends behind the object is short. At most 4096."),
     METHOD("put", client_put,
-           "put(uri, data, *, if_generation_match=None, content_type=None, exclusive=True) -> "
-           "generation; data is bytes-like, or a pathlib.Path"),
+           "put(uri, data, *, if_generation_match=None, content_type=None, exclusive=True, "
+           "storage_class=None) -> generation; data is bytes-like, or a pathlib.Path"),
     METHOD("list", client_list,
            "list(uri, *, progress=None, folder_markers=True, glob=None, start_offset=None, "
            "end_offset=None, versions=False) -> Objects whose names begin with the URI's"),
@@ -515,7 +515,7 @@ static PyMethodDef client_methods[] = {
            "if_metageneration_match=None, exclusive=True) -> dict as stat's"),
     METHOD("compose", client_compose,
            "compose(uri, sources, *, if_generation_match=None, content_type=None, metadata=None, "
-           "exclusive=True) -> dict as stat's"),
+           "exclusive=True, storage_class=None) -> dict as stat's"),
     METHOD("list_uploads", client_list_uploads,
            "list_uploads(uri) -> list of (name, id, time of its beginning): multipart uploads that "
            "nobody has finished, of objects whose names begin with the URI's"),

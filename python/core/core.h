@@ -311,6 +311,8 @@ bool core_uri_parse(PyObject *text, struct core_uri *out_uri);
 bool core_number(PyObject *value, const char *name, uint64_t min, uint64_t max, uint64_t *out);
 /* The same of a str, whose UTF-8 is borrowed from it, or None. */
 bool core_text(PyObject *value, const char *name, const char **out);
+/* The same of a storage class. */
+bool core_storage_class(PyObject *value, const char **out);
 bool core_number32(PyObject *value, const char *name, uint32_t min, uint32_t max, uint32_t *out);
 /* 0: the newest. */
 bool core_generation(PyObject *value, int64_t *out);

@@ -66,6 +66,27 @@ bool core_text(PyObject *value, const char *name, const char **out)
     return text != NULL;
 }
 
+bool core_storage_class(PyObject *value, const char **out)
+{
+    const char *class = NULL;
+    if (!core_text(value, "storage_class", &class)) {
+        return false;
+    }
+    bool valid = class == NULL || *class != '\0';
+    for (const char *c = class; valid && c != NULL && *c != '\0'; c++) {
+        valid = *c > ' ' && *c <= '~';
+    }
+    if (!valid) {
+        PyErr_Format(PyExc_ValueError,
+                     "storage_class must be a class such as 'NEARLINE', or None for that of the "
+                     "bucket, got %R",
+                     value);
+        return false;
+    }
+    *out = class;
+    return true;
+}
+
 bool core_number32(PyObject *value, const char *name, uint32_t min, uint32_t max, uint32_t *out)
 {
     uint64_t wide = *out;

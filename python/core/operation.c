@@ -209,7 +209,7 @@ static int copy_parse(struct core_operation *self, PyObject *args, PyObject *key
                                        &self->target, &generation, &condition, &class) &&
                    core_generation(generation, &self->generation) &&
                    core_condition(condition, &self->condition) &&
-                   core_text(class, "storage_class", &self->storage_class)
+                   core_storage_class(class, &self->storage_class)
                ? 0
                : -1;
 }

@@ -52,13 +52,14 @@ static int data_parse(struct core_operation *self, PyObject *data)
 
 static int put_parse(struct core_operation *self, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"uri",          "data",      "if_generation_match",
-                            "content_type", "exclusive", NULL};
-    PyObject *data, *condition = NULL, *type = NULL;
+    static char *names[] = {
+        "uri", "data", "if_generation_match", "content_type", "exclusive", "storage_class", NULL};
+    PyObject *data, *condition = NULL, *type = NULL, *class = NULL;
     self->exclusive = 1;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO|$OOp:put", names, &self->uri, &data,
-                                     &condition, &type, &self->exclusive) ||
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO|$OOpO:put", names, &self->uri, &data,
+                                     &condition, &type, &self->exclusive, &class) ||
         !core_text(type, "content_type", &self->content_type) ||
+        !core_storage_class(class, &self->storage_class) ||
         !core_condition(condition, &self->condition)) {
         return -1;
     }
@@ -76,6 +77,7 @@ static int upload_submit(struct core_operation *self, struct core_session *sessi
         .fd = is_file ? self->fd_plus_1 - 1 : 0,
         .size = is_file ? self->file_size : (uint64_t)self->data.len,
         .content_type = self->content_type,
+        .storage_class = self->storage_class,
         .conditions = {.if_generation_match = self->condition},
         .exclusive = self->exclusive && self->condition != 0,
         .user_data = user_data,
@@ -95,6 +97,7 @@ static int put_submit(struct core_operation *self, struct core_session *session,
         .data = self->data.buf,
         .size = (uint64_t)self->data.len,
         .content_type = self->content_type,
+        .storage_class = self->storage_class,
         .if_generation_match = self->condition,
         .exclusive = self->exclusive && self->condition != 0,
         .user_data = user_data,

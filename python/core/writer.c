@@ -416,22 +416,17 @@ static int writer_open(struct writer *self, PyObject *client, PyObject *uri_text
 
 static int writer_make(struct writer *self, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"client",
-                            "uri",
-                            "part_size",
-                            "parts_in_flight",
-                            "if_generation_match",
-                            "content_type",
-                            "size_hint",
-                            "exclusive",
-                            NULL};
-    PyObject *client, *uri_text, *condition = NULL;
+    static char *names[] = {
+        "client",       "uri",       "part_size", "parts_in_flight", "if_generation_match",
+        "content_type", "size_hint", "exclusive", "storage_class",   NULL};
+    PyObject *client, *uri_text, *condition = NULL, *class = NULL;
     PyObject *part_size = NULL, *parts = NULL, *size_hint = NULL, *content_type = NULL;
     int exclusive = 1;
     struct rg_writer_options options = {0};
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!U|$OOOOOp:Writer", names, core_client_type,
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!U|$OOOOOpO:Writer", names, core_client_type,
                                      &client, &uri_text, &part_size, &parts, &condition,
-                                     &content_type, &size_hint, &exclusive) ||
+                                     &content_type, &size_hint, &exclusive, &class) ||
+        !core_storage_class(class, &options.storage_class) ||
         !core_text(content_type, "content_type", &options.content_type) ||
         !core_number(part_size, "part_size", 0, PART_SIZE_MAX, &options.part_size) ||
         !core_number32(parts, "parts_in_flight", 0, PARTS_MAX, &options.parts_inflight_max) ||

@@ -175,6 +175,7 @@ class Client:
         if_generation_match: int | None = None,
         content_type: str | None = None,
         exclusive: bool = True,
+        storage_class: str | None = None,
     ) -> int:
         """Writes an object and returns its generation. data: bytes-like, or a pathlib.Path of a regular file, which is
         read as it is sent; neither may change before the call returns. if_generation_match: the generation to replace, 0:
@@ -183,7 +184,9 @@ class Client:
         exclusive: with a condition, success means that this call wrote the object, as locks, counters and
         commits need it. A nonce in the object's metadata ("ringest-nonce") proves that where an answer was
         lost; without it, somebody else who has written the same bytes would look the same. False: that is good
-        enough. PreconditionError also where this call wrote it and somebody has replaced it since."""
+        enough. PreconditionError also where this call wrote it and somebody has replaced it since.
+
+        storage_class: such as NEARLINE; None: the default of the bucket."""
 
     def get_many(self, uris: Iterable[str], *, ordered: bool = False, batch: int | None = None) -> GetMany: ...
     @overload
@@ -307,10 +310,11 @@ class Client:
         content_type: str | None = None,
         metadata: Mapping[str, str] | None = None,
         exclusive: bool = True,
+        storage_class: str | None = None,
     ) -> dict[str, Any]:
         """Has the service join 1 to 32 objects of one bucket, which stay; what stat says of the result, and found_done
         as of copy. sources: URIs, or (uri, generation). The result may be one of them. if_generation_match, exclusive:
-        as of put."""
+        as of put. storage_class: all sources must have it; None: the default of the bucket."""
 
     def list_uploads(self, uri: str) -> builtins.list[tuple[str, str, str | None]]:
         """Multipart uploads that were begun and neither completed nor aborted, of objects whose names begin
@@ -361,6 +365,7 @@ class Writer:
         content_type: str | None = None,
         size_hint: int = 0,
         exclusive: bool = True,
+        storage_class: str | None = None,
     ) -> Writer: ...
     def write(self, data: Any, *, borrow: bool = False) -> int:
         """Takes all of any contiguous bytes-like object, waiting for room where there is none. One that

@@ -202,9 +202,9 @@ class Channels:
 
 
 async def put_many(
-    channel: Channel, objects: Iterable[tuple[str, Any]], requests: int, content_type: str | None
+    channel: Channel, objects: Iterable[tuple[str, Any]], requests: int, said: dict[str, str | None]
 ) -> tuple[dict[int, int], list[Exception]]:
-    """Generations by their numbers, and what could not be written. What `objects` raises ends all of it."""
+    """Generations by their numbers, and what could not be written. said: of all of them, as of put. What `objects` raises ends all of it."""
     numbered = enumerate(objects)
     generations: dict[int, int] = {}
     errors: list[Exception] = []
@@ -220,7 +220,7 @@ async def put_many(
                 raised.append(error)
                 raise
             try:
-                generations[index] = await channel.call("put", uri, data, ends_first=True, content_type=content_type)
+                generations[index] = await channel.call("put", uri, data, ends_first=True, **said)
             except Exception as error:
                 errors.append(error)
 

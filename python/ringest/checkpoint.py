@@ -294,7 +294,7 @@ def open(
     """An object as a binary file: "rb" is seekable, "wb" is a stream that appears when it is closed.
 
     generation: that is read; 0: the newest one, which then stays the same. For "wb" the options are those of
-    Client.writer: part_size, parts_in_flight, if_generation_match, content_type, size_hint, exclusive.
+    Client.writer: part_size, parts_in_flight, if_generation_match, content_type, size_hint, exclusive, storage_class.
     """
     client = chosen(client)
     if mode == "rb" and not options:

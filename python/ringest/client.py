@@ -266,6 +266,7 @@ class Client(_core.Client):
         content_type: str | None = None,
         size_hint: int = 0,
         exclusive: bool = True,
+        storage_class: str | None = None,
     ) -> _core.Writer:
         """A stream into one object, which appears, whole, when the stream is finished.
 
@@ -274,7 +275,7 @@ class Client(_core.Client):
         generation to replace, 0: there must be no such object; parts are temporary objects then. exclusive: as of
         put.
         size_hint: bytes that are to be expected, if known; it may be wrong. Without it an object may have about
-        1 TiB, and 5 TiB with it.
+        1 TiB, and 5 TiB with it. storage_class: such as NEARLINE; None: the default of the bucket.
         """
         return _core.Writer(
             self,
@@ -285,6 +286,7 @@ class Client(_core.Client):
             content_type=content_type,
             size_hint=size_hint,
             exclusive=exclusive,
+            storage_class=storage_class,
         )
 
     def metrics(self) -> builtins.list[Metric]:
@@ -412,6 +414,7 @@ class Client(_core.Client):
         objects: Iterable[tuple[str, Any]],
         *,
         content_type: str | None = None,
+        storage_class: str | None = None,
         requests: int = _BULK_REQUESTS,
         progress: bool | str = False,
     ) -> Generations:
@@ -424,7 +427,8 @@ class Client(_core.Client):
         errors: Errors = []
         requests = whole(requests, "requests", 1, _BULK_REQUESTS_MAX)
         pairs = enumerate(_pairs(objects))
-        calls = ((index, "put", pair, {"content_type": content_type}) for index, pair in pairs)
+        said = {"content_type": content_type, "storage_class": storage_class}
+        calls = ((index, "put", pair, said) for index, pair in pairs)
         with _progress.advancing(progress, "put", _progress.length(objects)) as advance:
             for index, generation, error in self._bulk(calls, requests):
                 advance(1)
@@ -510,6 +514,7 @@ class Client(_core.Client):
         if_generation_match: int | None = None,
         content_type: str | None = None,
         exclusive: bool = True,
+        storage_class: str | None = None,
     ) -> int:
         """Async version of put. The memory, or the file, of `data` must not change before it is done, or cancelled."""
         return await self._channel().call(
@@ -520,6 +525,7 @@ class Client(_core.Client):
             if_generation_match=if_generation_match,
             content_type=content_type,
             exclusive=exclusive,
+            storage_class=storage_class,
         )
 
     async def astat(self, uri: str, *, generation: int = 0) -> dict[str, Any]:
@@ -565,13 +571,15 @@ class Client(_core.Client):
         objects: Iterable[tuple[str, Any]],
         *,
         content_type: str | None = None,
+        storage_class: str | None = None,
         requests: int = _BULK_REQUESTS,
     ) -> Generations:
         """Async version of put_many."""
         from ringest.aio import put_many
 
+        said = {"content_type": content_type, "storage_class": storage_class}
         requests = whole(requests, "requests", 1, _BULK_REQUESTS_MAX)
-        generations, errors = await put_many(self._channel(), _pairs(objects), requests, content_type)
+        generations, errors = await put_many(self._channel(), _pairs(objects), requests, said)
         _raise_all(errors, "written")
         return [generations[index] for index in range(len(generations))]
 
@@ -618,6 +626,7 @@ class Client(_core.Client):
         content_type: str | None = None,
         metadata: Mapping[str, str] | None = None,
         exclusive: bool = True,
+        storage_class: str | None = None,
     ) -> dict[str, Any]:
         """Async version of compose."""
         return await self._channel().call(
@@ -628,6 +637,7 @@ class Client(_core.Client):
             content_type=content_type,
             metadata=metadata,
             exclusive=exclusive,
+            storage_class=storage_class,
         )
 
     async def alist(

@@ -29,6 +29,37 @@ class One(unittest.TestCase):
             self.assertGreater(client.put("gs://new/a b/ü", b"", if_generation_match=generation), generation)
             self.assertEqual(len(client.get("gs://new/a b/ü")), 0)
 
+    def test_storage_classes(self):
+        """Of every way to write, in one request and in parts, and what is no class is named."""
+        with support.client() as client:
+            at = "gs://new/classes/"
+            client.put(at + "small", b"x", storage_class="NEARLINE")
+            client.put(at + "guarded", b"x", storage_class="NEARLINE", if_generation_match=0)
+            client.put(at + "large", bytes(9 << 20), storage_class="NEARLINE")
+            client.put(at + "large guarded", bytes(9 << 20), storage_class="NEARLINE", if_generation_match=0)
+            client.put_many([(at + "many", b"x")], storage_class="NEARLINE")
+            for name, options in (("stream", {}), ("new stream", {"if_generation_match": 0})):
+                with client.writer(at + name, storage_class="NEARLINE", **options) as writer:
+                    writer.write(bytes(9 << 20))
+            with ringest.checkpoint.open(at + "file", "wb", client=client, storage_class="NEARLINE") as file:
+                file.write(b"x")
+            with self.assertRaisesRegex(ringest.Error, "have different storage classes"):
+                client.compose(at + "joined", [at + "small", at + "many"])
+            client.compose(at + "joined", [at + "small", at + "many"], storage_class="NEARLINE")
+            names = [f"gs://new/{entry[0]}" for entry in client.list(at)]
+            self.assertEqual(len(names), 9)
+            self.assertEqual({client.stat(name)["storage_class"] for name in names}, {"NEARLINE"})
+            for wrong in ("", "NEAR LINE", "NEAR\nLINE"):
+                for call in (
+                    lambda wrong=wrong: client.put(at + "w", b"x", storage_class=wrong),
+                    lambda wrong=wrong: client.writer(at + "w", storage_class=wrong),
+                    lambda wrong=wrong: client.copy(at + "small", at + "w", storage_class=wrong),
+                ):
+                    with self.assertRaisesRegex(ValueError, "storage_class must be a class such as 'NEARLINE'"):
+                        call()
+            with self.assertRaisesRegex(TypeError, "storage_class must be a str or None"):
+                client.put(at + "w", b"x", storage_class=5)
+
     def test_stat_list_and_delete(self):
         with support.client() as client:
             client.put("gs://new/a/1", b"one")
