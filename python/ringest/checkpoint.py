@@ -64,7 +64,8 @@ _BUFFER_SIZE = 8 << 10
 
 
 class _RawReader(io.RawIOBase):
-    """An object as a file, without a buffer."""
+    """An object as a file, without a buffer. `counting`: the client whose metrics say how long reading it takes; None: of
+    what is no checkpoint."""
 
     mode = "rb"
 
@@ -72,6 +73,7 @@ class _RawReader(io.RawIOBase):
         facts = client.stat(uri, generation=generation)
         self.name = uri
         self._client = client
+        self.counting: Client | None = client
         self.size: int = facts["size"]
         self.generation: int = facts["generation"]
         self._reader = _core.ObjectReader(client, uri, generation=self.generation)
@@ -98,7 +100,8 @@ class _RawReader(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         if self.closed:
             raise ValueError(f"{self.name}: the file is closed")
-        length = self._reader.read_at(self._at, buffer) if self._at < self.size else 0
+        with at(Part.READ, self.counting):
+            length = self._reader.read_at(self._at, buffer) if self._at < self.size else 0
         self._at += length
         return length
 
@@ -128,7 +131,8 @@ class ReadFile(io.BufferedReader):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Another process goes on reading where this one is, and the same generation."""
-        return _reopen, (self.raw._client, self.raw.name, self.generation, self.tell())
+        raw = self.raw
+        return _reopen, (raw._client, raw.name, self.generation, self.tell(), raw.counting is not None)
 
 
 class AsyncReadFile:
@@ -182,9 +186,11 @@ class AsyncReadFile:
         self.close()
 
 
-def _reopen(client: Client, uri: str, generation: int, at: int) -> ReadFile:
-    file = ReadFile(_RawReader(client, uri, generation), _BUFFER_SIZE)
-    file.seek(at)
+def _reopen(client: Client, uri: str, generation: int, place: int, is_counted: bool = True) -> ReadFile:
+    raw = _RawReader(client, uri, generation)
+    raw.counting = client if is_counted else None
+    file = ReadFile(raw, _BUFFER_SIZE)
+    file.seek(place)
     return file
 
 
@@ -205,6 +211,7 @@ class WriteFile(_BinaryFile):
     """
 
     mode = "wb"
+    counting: Client | None = None  # as of a file that is read
 
     def __init__(self, writer: _core.Writer, uri: str):
         self._writer = writer
@@ -218,7 +225,10 @@ class WriteFile(_BinaryFile):
     def write(self, data: Any) -> int:
         if self.closed:
             raise ValueError(f"{self.name}: the file is closed")
-        return self._writer.write(data) if not self._is_abandoned else memoryview(data).nbytes
+        if self._is_abandoned:
+            return memoryview(data).nbytes
+        with at(Part.UPLOAD, self.counting):
+            return self._writer.write(data)
 
     def tell(self) -> int:
         return self._writer.size
@@ -237,7 +247,8 @@ class WriteFile(_BinaryFile):
             super().close()
 
     def _publish(self) -> dict[str, int]:
-        return self._writer.finish()
+        with at(Part.COMMIT, self.counting):
+            return self._writer.finish()
 
     def abort(self) -> None:
         """Ends the file without an object. After close: nothing."""
@@ -300,7 +311,9 @@ def open(
     if mode == "rb" and not options:
         return ReadFile(_RawReader(client, uri, generation), _BUFFER_SIZE)
     if mode == "wb" and not generation:
-        return WriteFile(client.writer(uri, **options), uri)
+        file = WriteFile(client.writer(uri, **options), uri)
+        file.counting = client
+        return file
     raise ValueError(f'{uri}: mode is "rb", with a generation, or "wb", with the options of a writer; not {mode!r}')
 
 

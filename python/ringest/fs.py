@@ -468,6 +468,7 @@ class GCSFileSystem(AwaitedFileSystem):
             except NotFoundError as error:
                 run(self.client, self._refuse_folder(path, error))
                 raise
+            file.raw.counting = None  # it is no checkpoint
             if cache_type == "readahead":
                 return file
             return _fs_files.CachedFile(self, path, file, block_size, cache_type, cache_options)
@@ -695,6 +696,7 @@ class GCSFileSystem(AwaitedFileSystem):
         try:
             uri, generation = self._place(rpath)
             source = checkpoint.open(uri, "rb", client=self.client, generation=generation)
+            source.raw.counting = None
         except NotFoundError:
             if outfile is not None or not self.isdir(rpath):
                 raise

@@ -28,6 +28,7 @@ from ringest._chosen import chosen
 from ringest._errors import SafetensorError, checksum_error, crc32c_text
 from ringest._needs import needs
 from ringest._spans import spanned
+from ringest._stages import Part, at
 from ringest.client import Client
 
 with needs(__name__, "torch"):
@@ -201,9 +202,11 @@ def _header_parse(text: bytes, file_size: int) -> _Header:
 class _File:
     """One generation of an object, and its header."""
 
-    def __init__(self, client: Client | TogetherObject, uri: str, facts: dict[str, Any]):
+    def __init__(self, client: Client | TogetherObject, uri: str, facts: dict[str, Any], counting: Client):
+        """counting: the client whose metrics say how long its parts take."""
         self.uri = uri
         self.client = client
+        self.counting = counting
         self.size = facts["size"]
         self.generation = facts["generation"]
         self.crc32c: int | None = facts["crc32c"]
@@ -255,11 +258,19 @@ class _File:
     def is_staged(self, device: torch.device) -> bool:
         return self.content is None and _staging.is_staged(device)
 
+    def _put(self, tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+        with at(Part.PLACE, self.counting):
+            return tensor.to(device)
+
     def tensor(self, name: str, device: torch.device) -> torch.Tensor:
+        with at(Part.READ, self.counting):
+            return self._read_tensor(name, device)
+
+    def _read_tensor(self, name: str, device: torch.device) -> torch.Tensor:
         if not self.is_staged(device):
             tensor = self.empty(name)
             self.read([(self.entry(name).offset, _memory(tensor))])
-            return tensor.to(device)
+            return self._put(tensor, device)
         assert isinstance(self.client, Client)
         tensor = self.empty(name, device)
         targets = [_staging.bytes_of(tensor)]
@@ -271,7 +282,8 @@ class _File:
         told = self._told(verify)
         head = bytearray(self.header.size)
         read = self._read_staged if self.is_staged(device) else self._read_all
-        found, crc = read(device, head)
+        with at(Part.READ, self.counting):
+            found, crc = read(device, head)
         self._compare(told, crc, head)
         return found
 
@@ -318,10 +330,11 @@ class _File:
 
         def end(number: int) -> None:
             if number:
-                found[names[number - 1]] = found[names[number - 1]].to(device)
+                found[names[number - 1]] = self._put(found[names[number - 1]], device)
 
         sizes = [self.header.size, *(self.header.tensors[name].size for name in names)]
-        crc = client.get_in_order(self.uri, sizes, begin, end, generation=self.generation)
+        with at(Part.READ, self.counting):
+            crc = client.get_in_order(self.uri, sizes, begin, end, generation=self.generation)
         self._compare(told, crc, head)
         return {name: found[name].to(device) for name in self.header.tensors}
 
@@ -384,7 +397,7 @@ class _File:
             crc = _core.crc32c_combine(crc, each, size)
         wanted.clear()
         for name in waiting:
-            found[name] = found[name].to(device)
+            found[name] = self._put(found[name], device)
         waiting.clear()
         return crc
 
@@ -393,7 +406,8 @@ def _open(uri: str | os.PathLike[str], client: Client | None, generation: int, t
     """What `take` makes of the file."""
     text = os.fspath(uri)
     reader = chosen(client)
-    return _newest.read(reader, text, generation, lambda facts: take(_File(reader, text, facts)))
+    with at(Part.LIST, reader):
+        return _newest.read(reader, text, generation, lambda facts: take(_File(reader, text, facts, reader)))
 
 
 @dataclasses.dataclass(slots=True)
@@ -510,11 +524,13 @@ class _Slice:
         return self._entry.type_name
 
     def __getitem__(self, index: Any) -> torch.Tensor:
-        if self._group is not None:
-            return self._group.read(lambda wanted: self._want(index, wanted))
-        result, blocks, end = self._prepare(index)
-        self._read(result, blocks)
-        return end()
+        with at(Part.READ, self._file.counting):
+            if self._group is not None:
+                return self._group.read(lambda wanted: self._want(index, wanted))
+            result, blocks, end = self._prepare(index)
+            self._read(result, blocks)
+            with at(Part.PLACE, self._file.counting):
+                return end()
 
     def _prepare(self, index: Any) -> tuple[torch.Tensor, Iterator[_Block], Callable[[], torch.Tensor]]:
         """What is to be filled, the blocks that fill it, and what makes the result of it then."""
@@ -561,9 +577,10 @@ class _Slice:
 
     def _finish(self, result: torch.Tensor, wanted: list, staged: list) -> None:
         self._file.read(wanted)
-        for block, between in staged:
-            target = result[block.target]
-            target.copy_(between.as_strided(target.shape, block.strides))
+        with at(Part.PLACE, self._file.counting):
+            for block, between in staged:
+                target = result[block.target]
+                target.copy_(between.as_strided(target.shape, block.strides))
         wanted.clear()
         staged.clear()
 
@@ -632,12 +649,12 @@ class safe_open:
             from ringest._together import Team
             from ringest._together_object import TogetherObject
 
-        with Team(process_group, str(uri)) as team:
+        with Team(process_group, str(uri)) as team, at(Part.LIST, client):
             # What is wrong with the arguments of one rank is told to all of them.
             self._device, text = _check(framework, device), os.fspath(uri)
             team.agree(text, generation)
             reader = TogetherObject(team, client)
-            file = _newest.read(reader, text, generation, lambda facts: _File(reader, text, facts))
+            file = _newest.read(reader, text, generation, lambda facts: _File(reader, text, facts, client))
         file.client = client
         self._opened = file
         self._group = Gathering(team, client, text, file.generation, file.content)
@@ -664,7 +681,8 @@ class safe_open:
         """With a process group, a call of all ranks."""
         file = self._file
         if self._group is not None:
-            return self._group.read(lambda wanted: file.want_one(name, self._device, wanted))
+            with at(Part.READ, file.counting):
+                return self._group.read(lambda wanted: file.want_one(name, self._device, wanted))
         return file.tensor(name, self._device)
 
     def get_tensors(self) -> dict[str, torch.Tensor]:
@@ -672,7 +690,8 @@ class safe_open:
         all ranks."""
         file = self._file
         if self._group is not None:
-            return self._group.read(lambda wanted: file.want_all(self._device, wanted))
+            with at(Part.READ, file.counting):
+                return self._group.read(lambda wanted: file.want_all(self._device, wanted))
         return file.tensors(self._device, verify=True)
 
     def get_slice(self, name: str) -> _Slice:
@@ -728,13 +747,14 @@ def load_file(
         # What is wrong with the arguments of one rank is told to all of them.
         place, text = _lane.check_device(device), os.fspath(uri)
         team.agree(text, generation, verify)
-        reader = TogetherObject(team, chosen(client))
-        return _newest.read(
-            reader,
-            text,
-            generation,
-            lambda facts: _File(reader, text, facts).tensors_together(reader, place, verify),
-        )
+        counting = chosen(client)
+        reader = TogetherObject(team, counting)
+
+        def take(facts: dict[str, Any]) -> dict[str, torch.Tensor]:
+            return _File(reader, text, facts, counting).tensors_together(reader, place, verify)
+
+        with at(Part.LIST, counting):
+            return _newest.read(reader, text, generation, take)
 
 
 def _plain(name: str, tensor: Any) -> torch.Tensor:
@@ -808,12 +828,15 @@ def save_file(
     )
     header = _header_make(given, metadata)
     size = len(header) + sum(tensor.nbytes for _, tensor in given)
-    target = chosen(client).writer(os.fspath(uri), if_generation_match=if_generation_match, size_hint=size)
-    with target as writer:
+    client = chosen(client)
+    target = client.writer(os.fspath(uri), if_generation_match=if_generation_match, size_hint=size)
+    with target as writer, at(Part.UPLOAD, client):
         writer.write(header)
         for _, tensor in given:
-            sent = tensor.cpu().resolve_conj().resolve_neg().contiguous()
+            with at(Part.STAGE, client):
+                sent = tensor.cpu().resolve_conj().resolve_neg().contiguous()
             if sent.nbytes:
                 writer.write(_memory(sent), borrow=sent.data_ptr() == tensor.data_ptr())
         # Inside the `with`, because memory that is borrowed belongs to `given`.
-        return writer.finish()["generation"]
+        with at(Part.COMMIT, client):
+            return writer.finish()["generation"]

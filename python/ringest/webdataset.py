@@ -24,9 +24,13 @@ _client: Client | None = None
 def gopen(url: str, mode: str = "rb", bufsize: int = 0, **_options: Any) -> IO[bytes]:
     """What webdataset's gopen calls for them. An object that is written appears when it is closed."""
     if mode[:1] == "r":
-        return checkpoint.open(url, "rb", client=_client)
+        read = checkpoint.open(url, "rb", client=_client)
+        read.raw.counting = None  # it is no checkpoint
+        return read
     if mode[:1] == "w":
-        return checkpoint.open(url, "wb", client=_client)
+        written = checkpoint.open(url, "wb", client=_client)
+        written.counting = None
+        return written
     raise ValueError(f"{url}: mode must be 'rb' or 'wb', got {mode!r}")
 
 

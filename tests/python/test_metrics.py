@@ -1,7 +1,9 @@
 """What is counted, and the packages that it is given to: each of them the real one."""
 
 import asyncio
+import io
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -21,8 +23,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch.utils.tensorboard import SummaryWriter
 
 import ringest
+import ringest.fs
 import ringest.opentelemetry
 import ringest.prometheus
+import ringest.safetensors
 import ringest.tensorboard
 from ringest import _spans, _stages, checkpoint
 from support import COUNT, SIZE, Rule, client, emulator
@@ -131,6 +135,67 @@ class Counted(unittest.TestCase):
             pass
         with _stages.at(_stages.Part.READ, None):
             pass
+
+    def times_of(self, place, run):
+        """The parts that take time in what `run` does with a client of its own."""
+        with ringest.Client(*place, hedging=False) as one:
+            run(one)
+            found = {m.name.split("_")[1]: m.value for m in one.metrics() if m.name.startswith("checkpoint_")}
+            return {name for name, ns in found.items() if ns}
+
+    def test_files_are_timed_and_those_of_data_are_not(self):
+        def write(one):
+            with checkpoint.open("gs://bucket/file", "wb", client=one) as file:
+                torch.save({"a": torch.ones(9)}, file)
+
+        def read(one):
+            with checkpoint.open("gs://bucket/file", client=one) as file, pickle.loads(pickle.dumps(file)) as again:
+                self.assertEqual(file.read(), again.read())
+                self.assertIsNotNone(again.raw.counting)
+
+        def read_again(one):
+            with checkpoint.open("gs://bucket/file", client=one) as file:
+                torch.load(file)
+
+        def read_data(one):
+            files = ringest.fs.GCSFileSystem(client=one)
+            with files.open("gs://bucket/file") as file, pickle.loads(pickle.dumps(file)) as again:
+                self.assertEqual(file.read(), again.read())
+                self.assertIsNone(again.raw.counting)
+            files.get_file("gs://bucket/file", io.BytesIO())
+            with files.open("gs://bucket/other", "wb") as file:
+                file.write(b"data")
+
+        place = self.enterContext(emulator())
+        self.assertEqual(self.times_of(place, write), {"upload", "commit"})
+        self.assertEqual(self.times_of(place, read), {"read"})
+        self.assertEqual(self.times_of(place, read_again), {"read"})
+        self.assertEqual(self.times_of(place, read_data), set())
+
+    def test_safetensors_are_timed(self):
+        place, uri = self.enterContext(emulator()), "gs://bucket/model.safetensors"
+        state = {"a": torch.ones(400, 400), "b": torch.ones(3)}  # more than the first read brings
+
+        def part(one):
+            with ringest.safetensors.safe_open(uri, client=one) as file:
+                return file.get_slice("a")[:, 3]
+
+        def one_tensor(one):
+            with ringest.safetensors.safe_open(uri, client=one) as file:
+                return file.get_tensor("b")
+
+        self.assertEqual(
+            self.times_of(place, lambda one: ringest.safetensors.save_file(state, uri, client=one)),
+            {"stage", "upload", "commit"},
+        )
+        for read in (
+            lambda one: ringest.safetensors.load_file(uri, client=one),
+            lambda one: ringest.safetensors.safe_open(uri, client=one).get_tensors(),
+            one_tensor,
+            part,
+        ):
+            self.assertEqual(self.times_of(place, read) - {"place"}, {"list", "read"})
+        self.assertEqual(self.times_of(place, lambda one: ringest.safetensors.safe_open(uri, client=one)), {"list"})
 
     def test_the_page_has_the_table(self):
         with open(PAGE, encoding="utf-8") as file:
