@@ -64,6 +64,26 @@ static int told_compare(const void *a, const void *b)
     return one->began_ns < other->began_ns ? -1 : one->began_ns > other->began_ns;
 }
 
+static uint64_t silent_ns(const struct explain *explain, const struct rg_told *told)
+{
+    return explain->now_ns - RG_MIN(told->told_ns, explain->now_ns);
+}
+
+/* Who waits for data tells of it again and again. If not, its thread is at something else since. */
+static bool is_busy_inside(const struct explain *explain, const struct rg_told *told)
+{
+    return told->state == RG_TOLD_INSIDE && silent_ns(explain, told) >= LONG_NS;
+}
+
+/* Time inside in which it did not sleep, like that of any transform. */
+static void silence_add(const struct explain *explain, struct rg_told *told)
+{
+    if (is_busy_inside(explain, told)) {
+        told->open.inside_ns += silent_ns(explain, told);
+        told->open.ended_ns += silent_ns(explain, told);
+    }
+}
+
 /* Nobody who shares anything is no error. */
 static int take(struct explain *explain)
 {
@@ -82,6 +102,9 @@ static int take(struct explain *explain)
     rc = rg_told_read(&region, told_found, explain);
     rg_host_region_close(&region);
     explain->now_ns = rg_now_ns();
+    for (uint32_t i = 0; i < explain->count; i++) {
+        silence_add(explain, &explain->found[i]);
+    }
     qsort(explain->found, explain->count, sizeof(explain->found[0]), told_compare);
     return rc < 0 ? cli_fail("what processes share cannot be read: %s", rg_error_text(-rc))
                   : CLI_DONE;
@@ -95,8 +118,10 @@ static struct rg_causes causes_of(const struct explain *explain, const struct rg
         since_ns = explain->now_ns - RG_MIN(explain->now_ns, window_ns);
         steps = UINT64_MAX;
     }
+    static const struct rg_told_step none;
     struct rg_told_step sum = rg_told_sum(told, steps, since_ns);
-    return rg_causes_find(&sum, rg_told_busy(told));
+    bool has_open = told->open.ended_ns >= since_ns;
+    return rg_causes_find(&sum, has_open ? &told->open : &none, rg_told_busy(told));
 }
 
 /* How long it has waited for the value that it waits for. */
@@ -107,21 +132,39 @@ static uint64_t waiting_ns(const struct explain *explain, const struct rg_told *
                                                                        : 0;
 }
 
-static uint64_t silent_ns(const struct explain *explain, const struct rg_told *told)
-{
-    return explain->now_ns - RG_MIN(told->told_ns, explain->now_ns);
-}
-
 static void state_print(FILE *out, const struct explain *explain, const struct rg_told *told)
 {
     double silent = (double)silent_ns(explain, told) / (double)RG_NS_PER_S;
     double waiting = (double)waiting_ns(explain, told) / (double)RG_NS_PER_S;
     if (told->state == RG_TOLD_OVER) {
         fprintf(out, "The iteration ended %.1f s ago.\n", silent);
+    } else if (is_busy_inside(explain, told)) {
+        fprintf(
+            out,
+            "It was asked for the next batch %.1f s ago, and for %.1f s a transform, or another "
+            "thread of the process, is busy, or the process is stopped.\n",
+            waiting, silent);
     } else if (told->state == RG_TOLD_INSIDE && waiting_ns(explain, told) >= LONG_NS) {
         fprintf(out, "It has waited for the next batch for %.1f s.\n", waiting);
     } else if (told->state == RG_TOLD_AWAY && silent_ns(explain, told) >= LONG_NS) {
         fprintf(out, "No step has ended for %.1f s: the loop, or a transform, is busy.\n", silent);
+    }
+}
+
+/* Nothing that a program can do about its reading explains that no step ends for longer than all of
+ * these have taken. */
+static void advise(const struct explain *explain, const struct rg_told *told,
+                   const struct rg_causes *causes, char out[static RG_CAUSES_ADVICE_MAX])
+{
+    double silent = (double)silent_ns(explain, told) / (double)RG_NS_PER_S;
+    bool is_away = told->state == RG_TOLD_AWAY && silent_ns(explain, told) >= LONG_NS;
+    if (is_away && silent > causes->consumer + causes->wait) {
+        snprintf(out, RG_CAUSES_ADVICE_MAX,
+                 "Look at what the loop does: `py-spy dump --pid %" PRIu32
+                 "` says where each thread of a Python program is.",
+                 told->pid);
+    } else {
+        rg_causes_advise(causes, told->ahead, out);
     }
 }
 
@@ -144,7 +187,7 @@ static void told_print(FILE *out, const struct explain *explain, const struct rg
         return;
     }
     rg_causes_write(&causes, text);
-    rg_causes_advise(&causes, told->ahead, advice);
+    advise(explain, told, &causes, advice);
     fprintf(out, "%s\n", text);
     state_print(out, explain, told);
     fprintf(out, "%s\n", advice);
@@ -159,7 +202,9 @@ static void text_print(const struct explain *explain)
         return;
     }
     if (explain->count == 0) {
-        fprintf(out, "No process of this user on this host tells of a loop over a dataset.\n");
+        fprintf(out, explain->pid_count == 0
+                         ? "No process of this user on this host tells of a loop over a dataset.\n"
+                         : "No loop over a dataset is told of now by what was asked for.\n");
     }
     for (uint32_t i = 0; i < explain->count; i++) {
         fprintf(out, "%s", i > 0 ? "\n" : "");
@@ -170,9 +215,8 @@ static void text_print(const struct explain *explain)
     }
 }
 
-static void causes_print_json(const struct rg_causes *causes, const char *ahead)
+static void causes_print_json(const struct rg_causes *causes, const char *advice)
 {
-    char advice[RG_CAUSES_ADVICE_MAX];
     printf(", \"steps\": %" PRIu64 ", \"seconds\": %.9g, \"consumer\": %.9g, \"wait\": %.9g"
            ", \"parts\": {",
            causes->steps, causes->consumer + causes->wait, causes->consumer, causes->wait);
@@ -182,7 +226,6 @@ static void causes_print_json(const struct rg_causes *causes, const char *ahead)
     }
     printf("}, \"loops_busy\": %.9g, \"attributed\": %.9g, \"advice\": ", causes->busy,
            rg_causes_attributed(causes));
-    rg_causes_advise(causes, ahead, advice);
     cli_json_string(causes->steps > 0 || causes->wait > 0 ? advice : "");
 }
 
@@ -208,10 +251,17 @@ static void json_print(const struct explain *explain)
         printf(", \"silent_s\": %.9g, \"waiting_s\": %.9g",
                (double)silent_ns(explain, told) / (double)RG_NS_PER_S,
                (double)waiting_ns(explain, told) / (double)RG_NS_PER_S);
-        causes_print_json(&causes, told->ahead);
+        char advice[RG_CAUSES_ADVICE_MAX];
+        advise(explain, told, &causes, advice);
+        causes_print_json(&causes, advice);
         printf("}");
     }
     printf("]}\n");
+}
+
+static bool is_gone(uint32_t pid)
+{
+    return kill((pid_t)pid, 0) < 0 && errno == ESRCH;
 }
 
 /* Why a process that was asked for tells nothing. */
@@ -221,7 +271,7 @@ static int pid_fail(const struct explain *explain, uint32_t pid)
     if (explain->last_other != 0) {
         snprintf(others, sizeof(others), "process %" PRIu32 " does", explain->last_other);
     }
-    if (kill((pid_t)pid, 0) < 0 && errno == ESRCH) {
+    if (is_gone(pid)) {
         return cli_fail("there is no process %" PRIu32, pid);
     }
     if (kill((pid_t)pid, 0) < 0 && errno == EPERM) {
@@ -229,8 +279,9 @@ static int pid_fail(const struct explain *explain, uint32_t pid)
     }
     return cli_fail("process %" PRIu32
                     " tells of no loop over a dataset of ringest (%s): it has begun none, or less "
-                    "than 0.1 s ago; its DataLoader's workers do; it shares nothing "
-                    "(RINGEST_SHARING); or its ringest is of another version",
+                    "than 0.1 s ago; its DataLoader's workers do; it reads a MapDataset, of which "
+                    "nothing is told; it shares nothing (RINGEST_SHARING); or its ringest is of "
+                    "another version",
                     pid, others);
 }
 
@@ -246,6 +297,16 @@ static int pids_check(const struct explain *explain)
         }
     }
     return CLI_DONE;
+}
+
+/* All that was asked for. Between two epochs a process tells nothing, and goes on. */
+static bool are_gone(const struct explain *explain)
+{
+    bool are_gone = explain->pid_count > 0 && explain->count == 0;
+    for (uint32_t i = 0; i < explain->pid_count && are_gone; i++) {
+        are_gone = is_gone(explain->pids[i]);
+    }
+    return are_gone;
 }
 
 static int look(const struct explain *explain)
@@ -270,8 +331,8 @@ static int watch(struct explain *explain)
         }
         live_pause(explain->live.interval_s);
         status = cli_interrupted() ? CLI_DONE : take(explain);
-        if (status == CLI_DONE && explain->pid_count > 0 && explain->count == 0) {
-            cli_note("that loop is over, and its process tells nothing more");
+        if (status == CLI_DONE && are_gone(explain)) {
+            cli_note("%s has ended", explain->pid_count == 1 ? "that process" : "each of them");
             break;
         }
     }
@@ -280,15 +341,13 @@ static int watch(struct explain *explain)
 
 static int explain_start(struct explain *explain)
 {
-    explain->folder = rg_host_folder(getenv("RINGEST_SHARING"));
-    if (explain->folder == NULL) {
-        cli_note("RINGEST_SHARING is off: processes that share nothing cannot be seen");
-        explain->live.once = true;
-    } else {
-        live_note_others(explain->folder);
+    int status = live_folder_find(&explain->folder);
+    if (status != CLI_DONE) {
+        return status;
     }
+    explain->live.once |= explain->folder == NULL;
     explain->found = calloc(RG_HOST_TOLD_PLACES, sizeof(*explain->found));
-    int status = explain->found != NULL ? watch(explain) : cli_fail("there is no memory");
+    status = explain->found != NULL ? watch(explain) : cli_fail("there is no memory");
     free(explain->found);
     return status;
 }

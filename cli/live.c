@@ -3,6 +3,8 @@
 
 #include "gcs/host/region.h"
 
+#include <errno.h>
+#include <ringest/gcs.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -67,7 +69,7 @@ void live_print(const struct live *live, char *text)
     free(text);
 }
 
-void live_note_others(const char *folder)
+static void note_others(const char *folder)
 {
     uint32_t version = rg_host_other_version(folder);
     if (version != 0) {
@@ -77,4 +79,27 @@ void live_note_others(const char *folder)
                  "%s; use the `ringest` that is installed with them",
                  version, path);
     }
+}
+
+int live_folder_find(const char **out_folder)
+{
+    const char *text = getenv("RINGEST_SHARING");
+    struct rg_client_options options;
+    char error[RG_HOST_PATH_SIZE_MAX + 100];
+    rg_client_options_init(&options);
+    if (text != NULL && rg_option_set(NULL, &options, "sharing", text, error, sizeof(error)) < 0) {
+        return cli_usage("RINGEST_SHARING: %s", error);
+    }
+    *out_folder = rg_host_folder(text);
+    if (*out_folder == NULL) {
+        cli_note("RINGEST_SHARING is off: processes that share nothing cannot be seen");
+    } else if (access(*out_folder, F_OK) < 0) {
+        return cli_fail(
+            "%s, by which processes share, cannot be seen: %s; give RINGEST_SHARING the "
+            "folder that they have",
+            *out_folder, strerror(errno));
+    } else {
+        note_others(*out_folder);
+    }
+    return CLI_DONE;
 }

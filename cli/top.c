@@ -248,17 +248,17 @@ static int watch(struct top *top)
 
 static int top_start(struct top *top)
 {
-    top->folder = rg_host_folder(getenv("RINGEST_SHARING"));
+    int status = live_folder_find(&top->folder);
+    if (status != CLI_DONE) {
+        return status;
+    }
     if (top->folder == NULL) {
-        cli_note("RINGEST_SHARING is off: processes that share nothing cannot be seen");
         lines_print(top);
         return cli_output_end(CLI_DONE);
     }
-    live_note_others(top->folder);
     top->now = calloc(1, sizeof(*top->now));
     top->before = calloc(1, sizeof(*top->before));
-    int status =
-        top->now != NULL && top->before != NULL ? watch(top) : cli_fail("there is no memory");
+    status = top->now != NULL && top->before != NULL ? watch(top) : cli_fail("there is no memory");
     free(top->now);
     free(top->before);
     return status;

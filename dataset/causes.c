@@ -9,6 +9,8 @@
 #define WAIT_THAT_MATTERS 0.1
 /* Event loops that use more of a CPU than this are what everything waits for, whatever it is at. */
 #define BUSY 0.85
+/* Reading further ahead does not help a step that waits so long. */
+#define HANGS_S 10.0
 
 #define OPENING                                                                                    \
     "Connections were still being opened: keep one Client for all epochs, or open them early by "  \
@@ -68,12 +70,14 @@ static double seconds_of(uint64_t ns)
     return (double)ns / (double)RG_NS_PER_S;
 }
 
-struct rg_causes rg_causes_find(const struct rg_told_step *sum, double busy)
+struct rg_causes rg_causes_find(const struct rg_told_step *sum, const struct rg_told_step *open,
+                                double busy)
 {
     struct rg_causes causes = {
         .steps = sum->count,
         .consumer = seconds_of(sum->away_ns),
         .wait = seconds_of(sum->inside_ns),
+        .open = seconds_of(open->inside_ns),
         .busy = busy,
     };
     /* A sleep that one step could not explain, the next one may have: then that is below 0, and so
@@ -110,13 +114,28 @@ static unsigned largest(const double parts[static RG_CAUSE_COUNT])
     return found;
 }
 
+/* Nothing comes over the network, and for so long that it is no matter of pace. */
+static bool hangs(const struct rg_causes *causes, unsigned cause)
+{
+    bool is_network = cause == RG_STAGE_DNS || cause == RG_STAGE_CONNECT || cause == RG_STAGE_TLS ||
+                      cause == RG_STAGE_FIRST_BYTE || cause == RG_STAGE_BODY;
+    return is_network && causes->open >= HANGS_S;
+}
+
 void rg_causes_advise(const struct rg_causes *causes, const char *ahead,
                       char out[static RG_CAUSES_ADVICE_MAX])
 {
     double seconds = causes->consumer + causes->wait;
     unsigned cause = largest(causes->parts);
     const char *advice = texts[cause].advice, *place = strstr(advice, "%s");
-    if (causes->wait < WAIT_THAT_MATTERS * seconds) {
+    if (hangs(causes, cause)) {
+        snprintf(
+            out, RG_CAUSES_ADVICE_MAX,
+            "One batch has not come for %.0f s, which is a fault of the service or the network: "
+            "`ringest doctor` says whether they answer, and the log what fails "
+            "(RINGEST_LOG=info).",
+            causes->open);
+    } else if (causes->wait < WAIT_THAT_MATTERS * seconds) {
         snprintf(out, RG_CAUSES_ADVICE_MAX,
                  "The loop itself takes %.0f%% of a step, and no option of ringest makes that "
                  "faster.",
@@ -153,24 +172,38 @@ static void text_add(struct text *text, const char *format, ...)
     text->left -= added;
 }
 
+struct duration {
+    char text[16];
+};
+
+/* "0.0078 ms", "15.9 ms", "2.5 s", "3601 s" */
+static struct duration duration_of(double seconds)
+{
+    struct duration made;
+    bool is_short = seconds < 1;
+    snprintf(made.text, sizeof(made.text), "%.*g %s", seconds < 1000 ? 3 : 6,
+             is_short ? seconds * 1000 : seconds, is_short ? "ms" : "s");
+    return made;
+}
+
 void rg_causes_write(const struct rg_causes *causes, char out[static RG_CAUSES_TEXT_MAX])
 {
     struct text text = {out, RG_CAUSES_TEXT_MAX};
-    double parts[RG_CAUSE_COUNT], ms = 1000 / (double)RG_MAX(causes->steps, UINT64_C(1));
+    bool goes_on = causes->open > 0;
+    double parts[RG_CAUSE_COUNT], count = RG_MAX((double)causes->steps + goes_on, 1.0);
+    struct duration each = duration_of((causes->consumer + causes->wait) / count);
     memcpy(parts, causes->parts, sizeof(parts));
     if (causes->steps > 0) {
-        text_add(&text, "%llu step%s of %.3g ms each", (unsigned long long)causes->steps,
-                 causes->steps == 1 ? "" : "s", (causes->consumer + causes->wait) * ms);
+        text_add(&text, "%llu step%s%s of %s each", (unsigned long long)causes->steps,
+                 causes->steps == 1 ? "" : "s", goes_on ? " and one that goes on," : "", each.text);
     } else {
-        text_add(&text, "a step of %.3g ms so far", (causes->consumer + causes->wait) * ms);
+        text_add(&text, "a step of %s so far", each.text);
     }
-    text_add(&text, ": %.3g ms in the loop, %.3g ms waiting for data", causes->consumer * ms,
-             causes->wait * ms);
+    text_add(&text, ": %s in the loop, %s waiting for data",
+             duration_of(causes->consumer / count).text, duration_of(causes->wait / count).text);
     for (unsigned i = largest(parts); parts[i] > 0; i = largest(parts)) {
-        char each[32];
-        snprintf(each, sizeof(each), "%.3g ms", parts[i] * ms);
-        text_add(&text, "\n  %5.1f%%  %9s  %-10s  %s", 100 * parts[i] / causes->wait, each,
-                 rg_cause_name(i), texts[i].what);
+        text_add(&text, "\n  %5.1f%%  %9s  %-10s  %s", 100 * parts[i] / causes->wait,
+                 duration_of(parts[i] / count).text, rg_cause_name(i), texts[i].what);
         parts[i] = 0;
     }
 }

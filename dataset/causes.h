@@ -19,6 +19,7 @@ struct rg_causes {
     uint64_t steps;
     double consumer; /* between getting a value and asking for the next one */
     double wait;     /* the rest, and its parts by cause */
+    double open;     /* of the wait: what a step that goes on has waited so far; 0: none does */
     double parts[RG_CAUSE_COUNT];
     double busy; /* which part of a CPU each event loop has used */
 };
@@ -26,7 +27,9 @@ struct rg_causes {
 /* "first_byte", "decode", "other" */
 const char *rg_cause_name(unsigned cause);
 
-struct rg_causes rg_causes_find(const struct rg_told_step *sum, double busy);
+/* `open` may be a zeroed one; the sum has it, too. */
+struct rg_causes rg_causes_find(const struct rg_told_step *sum, const struct rg_told_step *open,
+                                double busy);
 /* Which part of the wait has a known cause, 0 to 1. */
 double rg_causes_attributed(const struct rg_causes *causes);
 /* A sentence. `ahead` names the option that limits what is read ahead. */

@@ -180,6 +180,15 @@ static uint32_t samples_take(struct rg_reader *reader, struct rg_sample *out, ui
     return count;
 }
 
+/* Where nothing has happened for a while, loops are asleep, too. */
+static void wait_end(struct rg_reader *reader, uint64_t now_ns)
+{
+    rg_waits_end(&reader->waits, reader->runtime, now_ns);
+    if (reader->waits.is_unexplained) {
+        rg_runtime_wake(reader->runtime);
+    }
+}
+
 /* Waits for at least one completion, and for up to `wanted`, or until nothing has come for
  * RG_INTAKE_QUIET_NS. 0, -ETIME or -EINTR. */
 static int completions_wait(struct rg_reader *reader, uint32_t wanted, uint64_t deadline_ns)
@@ -194,7 +203,7 @@ static int completions_wait(struct rg_reader *reader, uint32_t wanted, uint64_t 
                            RG_MIN(deadline_ns, quiet_end_ns));
     pthread_mutex_lock(&reader->lock);
     uint64_t ended_ns = rg_now_ns();
-    rg_waits_end(&reader->waits, reader->runtime, ended_ns);
+    wait_end(reader, ended_ns);
     rg_intake_note(&reader->intake, done, count);
     if (count > 0) {
         reader->quiet_ns = 0;
@@ -232,7 +241,7 @@ static int client_full_pause(struct rg_reader *reader, uint64_t deadline_ns)
     pthread_mutex_unlock(&reader->lock);
     int rc = nanosleep(&pause, NULL);
     pthread_mutex_lock(&reader->lock);
-    rg_waits_end(&reader->waits, reader->runtime, rg_now_ns());
+    wait_end(reader, rg_now_ns());
     return rc < 0 ? -EINTR : 0;
 }
 
@@ -308,7 +317,7 @@ void rg_reader_sleep(struct rg_reader *reader, bool begins)
     if (begins && !sleeps) {
         rg_waits_begin(&reader->waits, reader->runtime, rg_now_ns());
     } else if (!begins && sleeps) {
-        rg_waits_end(&reader->waits, reader->runtime, rg_now_ns());
+        wait_end(reader, rg_now_ns());
     }
 }
 

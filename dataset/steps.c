@@ -186,6 +186,14 @@ void rg_steps_leave(struct rg_steps *steps, const struct rg_reader *reader, bool
     }
 }
 
+void rg_steps_close(struct rg_steps *steps, const struct rg_reader *reader)
+{
+    if (steps->state != RG_STEPS_INSIDE && tells(steps) && steps->place.is_open) {
+        steps->told->open = (struct rg_told_step){0};
+        tell(steps, reader, RG_TOLD_OVER, rg_now_ns());
+    }
+}
+
 void rg_steps_fini(struct rg_steps *steps)
 {
     rg_told_close(&steps->place);
@@ -195,9 +203,15 @@ void rg_steps_fini(struct rg_steps *steps)
     *steps = (struct rg_steps){0};
 }
 
-struct rg_told_step rg_steps_sum(const struct rg_steps *steps, uint64_t max)
+struct rg_told_step rg_steps_sum(const struct rg_steps *steps, uint64_t max,
+                                 struct rg_told_step *out_open)
 {
-    struct rg_told_step sum = {0};
+    *out_open = (struct rg_told_step){0};
+    if (!tells(steps)) {
+        return *out_open;
+    }
+    *out_open = steps->told->open;
+    struct rg_told_step sum = *out_open;
     uint64_t kept = RG_MIN(steps->count, (uint64_t)RG_STEPS_MAX);
     uint64_t count = RG_MIN(max, kept);
     for (uint64_t i = steps->count - count; i < steps->count; i++) {

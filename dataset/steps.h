@@ -58,11 +58,16 @@ void rg_steps_sleep(struct rg_steps *steps, struct rg_reader *reader);
 void rg_steps_wait(struct rg_steps *steps, const struct rg_reader *reader);
 /* With a value, or without: then it is no step. */
 void rg_steps_leave(struct rg_steps *steps, const struct rg_reader *reader, bool has_value);
+/* The reader was closed. Where that was not by its end, as where a loop is left early, people are
+ * told that it is over. */
+void rg_steps_close(struct rg_steps *steps, const struct rg_reader *reader);
 /* Harmless in a child of fork, whose parent goes on. */
 void rg_steps_fini(struct rg_steps *steps);
 
-/* Adds up the last ones, at most `max`. */
-struct rg_told_step rg_steps_sum(const struct rg_steps *steps, uint64_t max);
+/* Adds up the last ones, at most `max`, and what goes on now, which `out_open` alone is. All 0 in a
+ * child of fork, which has made no step. */
+struct rg_told_step rg_steps_sum(const struct rg_steps *steps, uint64_t max,
+                                 struct rg_told_step *out_open);
 /* As rg_told_busy, up to now or to when the reader was last there. */
 double rg_steps_busy(struct rg_steps *steps, const struct rg_reader *reader);
 

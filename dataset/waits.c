@@ -7,7 +7,9 @@ void rg_waits_begin(struct rg_waits *waits, const struct rg_runtime *runtime, ui
 {
     RG_ASSERT(waits->began_ns == 0);
     waits->began_ns = now_ns;
-    rg_runtime_stages(runtime, waits->before_ns);
+    if (!waits->is_unexplained) {
+        rg_runtime_stages(runtime, waits->before_ns);
+    }
 }
 
 /* Divides `slept_ns` as gets have spent their time since it began. */
@@ -26,6 +28,7 @@ static void divide(struct rg_waits *waits, const uint64_t now_ns[static RG_STAGE
         left_ns -= share_ns;
     }
     waits->shares_ns[RG_STAGE_NONE] = left_ns;
+    waits->is_unexplained = sum == 0;
 }
 
 void rg_waits_end(struct rg_waits *waits, const struct rg_runtime *runtime, uint64_t now_ns)

@@ -18,11 +18,14 @@
 /* Zeroed: AWAKE, and never slept. */
 struct rg_waits {
     uint64_t shares_ns[RG_STAGE_COUNT]; /* of NONE: what is unexplained */
-    uint64_t before_ns[RG_STAGE_COUNT]; /* ASLEEP: what gets had spent when it began */
+    uint64_t before_ns[RG_STAGE_COUNT]; /* what gets had spent when the first sleep that is not
+                                         * explained began */
+    bool is_unexplained;                /* no loop has passed since then */
     uint64_t began_ns;                  /* ASLEEP; 0: AWAKE */
 };
 
 void rg_waits_begin(struct rg_waits *waits, const struct rg_runtime *runtime, uint64_t now_ns);
+/* If is_unexplained is true then, loops have to be woken to explain it. */
 void rg_waits_end(struct rg_waits *waits, const struct rg_runtime *runtime, uint64_t now_ns);
 
 #endif

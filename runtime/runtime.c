@@ -445,6 +445,13 @@ void rg_runtime_stages(const struct rg_runtime *runtime, uint64_t out_ns[static 
     }
 }
 
+void rg_runtime_wake(const struct rg_runtime *runtime)
+{
+    for (uint32_t i = 0; i < runtime->loop_count; i++) {
+        rg_loop_wake(runtime->loops[i]);
+    }
+}
+
 struct rg_metrics *rg_runtime_metrics(const struct rg_runtime *runtime)
 {
     struct rg_metrics *merged = calloc(1, sizeof(*merged));

@@ -33,6 +33,8 @@ struct rg_runtime {
 bool rg_runtime_is_starved(const struct rg_runtime *runtime);
 /* The time that gets of its loops have spent at each stage so far. Any thread. */
 void rg_runtime_stages(const struct rg_runtime *runtime, uint64_t out_ns[static RG_STAGE_COUNT]);
+/* Its loops make a pass, and so say what gets are at. Any thread. */
+void rg_runtime_wake(const struct rg_runtime *runtime);
 /* How many samples a window may have, and how many of these are at what. */
 struct rg_window_fill {
     uint32_t room, out, filled;

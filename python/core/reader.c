@@ -703,6 +703,7 @@ static PyObject *reader_close(PyObject *object, PyObject *nothing)
     if (core_use_close(&self->use)) {
         if (!core_use_is_half_done(&self->use)) {
             reader_note(self);
+            rg_steps_close(&self->steps, self->reader);
         }
         reader_end(self);
     } else if (self->reader != NULL) {
@@ -766,8 +767,8 @@ static PyObject *reader_explain(PyObject *object, PyObject *args)
         return NULL;
     }
     struct rg_reader *reader = core_use_is_half_done(&self->use) ? NULL : self->reader;
-    struct rg_told_step sum = rg_steps_sum(&self->steps, max);
-    struct rg_causes causes = rg_causes_find(&sum, rg_steps_busy(&self->steps, reader));
+    struct rg_told_step open, sum = rg_steps_sum(&self->steps, max, &open);
+    struct rg_causes causes = rg_causes_find(&sum, &open, rg_steps_busy(&self->steps, reader));
     char advice[RG_CAUSES_ADVICE_MAX], text[RG_CAUSES_TEXT_MAX];
     rg_causes_advise(&causes, ahead, advice);
     rg_causes_write(&causes, text);

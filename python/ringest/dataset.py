@@ -332,10 +332,12 @@ class IterableDataset(WorkerReady, IterableBase):
 
         The causes are those of all gets of the client meanwhile: a sleep of the loop is divided as gets divide their
         time among stages. Any thread. In a loop over a DataLoader with workers it is the workers that wait: call it
-        there, of get_worker_info().dataset. `ringest explain` says the same of loops that run, from outside. RuntimeError: this process has made no step yet."""
+        there, of get_worker_info().dataset. A step that has waited for more than 0.1 s belongs to them before it ends, so
+        that a thread that watches learns why nothing comes; it is not counted in `steps`. `ringest explain` says the same of
+        loops that run, from outside. RuntimeError: this process has made no step yet."""
         count = whole(steps, "steps", 1, _EPOCHS_MAX - 1)
         found = explain(self._reader, count, self._ahead()) if self._reader is not None else None
-        if found is None or found.steps == 0:
+        if found is None or (found.steps == 0 and found.wait == 0):
             raise RuntimeError(
                 "there is no step to explain: this process has taken nothing from the dataset yet; in a loop over a "
                 "DataLoader with workers, they do"

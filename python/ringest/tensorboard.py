@@ -119,4 +119,6 @@ class Scalars:
             explained = self._dataset.explain(steps)
         except RuntimeError:
             return {}
-        return {f"wait_{name}_ms": seconds * 1000 / explained.steps for name, seconds in explained.parts.items()}
+        return {
+            f"wait_{name}_ms": seconds * 1000 / max(explained.steps, 1) for name, seconds in explained.parts.items()
+        }

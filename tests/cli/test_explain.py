@@ -11,7 +11,7 @@ import tempfile
 import time
 import unittest
 
-from support import DONE, FAILED, PROGRAM, USAGE, WITH_PARENT, Case, Terminal, environment, ringest
+from support import DONE, FAILED, PROGRAM, USAGE, WITH_PARENT, Case, Terminal, environment, ringest, until
 from test_top import Region, crc32c
 
 STAGES, GROUPS = 12, 120
@@ -94,13 +94,30 @@ class Explain(Case):
         told, now = self.told(), time.monotonic_ns()
         told.explain(0, [step(now, 1, 0, 1000)], told_ns=now - 60 * SECOND)
         self.assertIn("No step has ended for 60", self.ok(self.explain()).decode())
-        told.explain(0, [], 1, waiting=step(now, 0, 0, 60 * SECOND, {FIRST_BYTE: 60 * SECOND}))
+        self.assertIn("Look at what the loop does", self.found()[0]["advice"])
+        waiting = step(now, 0, 0, 60 * SECOND, {FIRST_BYTE: 60 * SECOND})
+        told.explain(0, [], 1, waiting=waiting, told_ns=time.monotonic_ns() + 3600 * SECOND)  # just now, always
         text = self.ok(self.explain()).decode()
-        self.assertIn("a step of 6e+04 ms so far", text)
+        self.assertIn("a step of 60 s so far", text)
         self.assertIn("It has waited for the next batch for 60", text)
-        self.assertIn("requests= (now 4)", text)
+        self.assertIn("One batch has not come for 60 s", text)
+        self.assertIn("ringest doctor", text)
         told.explain(0, [step(now, 1, 0, 1000)], 2, told_ns=now - 60 * SECOND)
         self.assertIn("The iteration ended 60", self.ok(self.explain()).decode())
+
+    def test_who_is_asked_and_does_not_wait_is_busy(self):
+        """Having waited for a second, its thread has run a transform for a minute, of which nothing can tell."""
+        told, then = self.told(), time.monotonic_ns() - 60 * SECOND
+        told.explain(0, [], 1, told_ns=then, waiting=step(then, 0, 0, SECOND, {FIRST_BYTE: SECOND}))
+        (found,) = self.found()
+        self.assertEqual(found["state"], "waiting")
+        self.assertGreaterEqual(found["wait"], 61)
+        self.assertGreaterEqual(found["parts"]["decode"], 60)
+        self.assertAlmostEqual(found["parts"]["first_byte"], 1)
+        self.assertIn("transform=", found["advice"])
+        self.assertRegex(
+            self.ok(self.explain()).decode(), r"asked for the next batch 6\d\.\d s ago, and for 6\d\.\d s a transform"
+        )
 
     def test_processes_are_chosen_by_number(self):
         told, now = self.told(), time.monotonic_ns()
@@ -152,6 +169,13 @@ class Explain(Case):
         self.assertEqual((done.returncode, json.loads(done.stdout)), (DONE, {"iterations": []}))
         self.assertIn("RINGEST_SHARING", done.stderr)
 
+    def test_where_they_share_has_to_be_there(self):
+        for command in ("explain", "top"):
+            self.env["RINGEST_SHARING"] = "somewhere"
+            self.fails(ringest(command, "--once", env=self.env), USAGE, "RINGEST_SHARING", '"somewhere"')
+            self.env["RINGEST_SHARING"] = f"{self.folder}/none"
+            self.fails(ringest(command, "--once", env=self.env), FAILED, f"{self.folder}/none", "RINGEST_SHARING")
+
     def test_it_goes_on_until_it_is_ended_or_its_process_is(self):
         told = self.told()
         told.explain(0, [step(time.monotonic_ns(), 1, 0, 1)])
@@ -161,11 +185,21 @@ class Explain(Case):
                 self.assertEqual(len(json.loads(process.stdout.readline())["iterations"]), 1)
             process.send_signal(signal.SIGINT)
             self.assertEqual(process.wait(), DONE)
-        command.append(str(os.getpid()))
+        other = subprocess.Popen(["sleep", "1000"])
+        self.addCleanup(other.wait)
+        self.addCleanup(other.kill)
+        told.explain(0, [step(time.monotonic_ns(), 1, 0, 1)], pid=other.pid)
+        command.append(str(other.pid))
         with subprocess.Popen(command, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             process.stdout.readline()
+            os.pwrite(told.fd, b"\0" * 8, told.TOLD)  # as between two epochs
+            until(lambda: json.loads(process.stdout.readline())["iterations"] == [])
+            told.explain(0, [step(time.monotonic_ns(), 1, 0, 1)], pid=other.pid)
+            until(lambda: json.loads(process.stdout.readline())["iterations"])
             os.pwrite(told.fd, b"\0" * 8, told.TOLD)
-            self.assertIn(b"that loop is over", process.stderr.read())
+            other.kill()
+            other.wait()
+            self.assertIn(b"that process has ended", process.communicate()[1])
             self.assertEqual(process.wait(), DONE)
 
     def test_it_fits_the_terminal(self):

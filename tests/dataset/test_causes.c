@@ -8,6 +8,8 @@
 
 #define MS (1000 * RG_NS_PER_US)
 
+static const struct rg_told_step none;
+
 static bool is_near(double a, double b)
 {
     return fabs(a - b) < 1e-12;
@@ -34,7 +36,7 @@ static void test_what_is_no_sleep_is_decoding(void)
     struct rg_told_step sum = {.count = 2, .away_ns = 5 * MS, .inside_ns = 100 * MS};
     sum.slept_ns[RG_STAGE_BODY] = 60 * MS;
     sum.slept_ns[RG_STAGE_NONE] = 10 * MS;
-    struct rg_causes causes = rg_causes_find(&sum, 0.5);
+    struct rg_causes causes = rg_causes_find(&sum, &none, 0.5);
     RG_CHECK(is_near(causes.consumer, 0.005));
     RG_CHECK(is_near(causes.parts[RG_STAGE_BODY], 0.06));
     RG_CHECK(is_near(causes.parts[RG_CAUSE_OTHER], 0.01));
@@ -49,7 +51,7 @@ static void test_causes_of_earlier_sleeps_are_left_out(void)
     sum.slept_ns[RG_STAGE_NONE] = (uint64_t)-30;
     sum.slept_ns[RG_STAGE_FIRST_BYTE] = 90;
     sum.slept_ns[RG_STAGE_BODY] = 30;
-    struct rg_causes causes = rg_causes_find(&sum, 0);
+    struct rg_causes causes = rg_causes_find(&sum, &none, 0);
     RG_CHECK(is_near(causes.parts[RG_STAGE_FIRST_BYTE] * 1e9, 67.5));
     RG_CHECK(is_near(causes.parts[RG_CAUSE_DECODE] * 1e9, 10));
     RG_CHECK(is_near(sum_of(&causes), causes.wait));
@@ -63,7 +65,7 @@ static void test_parts_add_up_whatever_was_counted(void)
             sum.slept_ns[stage] = rg_test_random_below(100 * MS);
         }
         sum.slept_ns[RG_STAGE_NONE] -= 50 * MS;
-        struct rg_causes causes = rg_causes_find(&sum, 0);
+        struct rg_causes causes = rg_causes_find(&sum, &none, 0);
         RG_CHECK(fabs(sum_of(&causes) - causes.wait) < 1e-9);
         for (unsigned part = 0; part < RG_CAUSE_COUNT; part++) {
             RG_CHECK(causes.parts[part] >= 0);
@@ -104,6 +106,27 @@ static void test_each_cause_has_its_advice(void)
     }
 }
 
+static void test_a_step_that_never_ends_is_no_matter_of_pace(void)
+{
+    struct rg_told_step open = {.away_ns = 1, .inside_ns = 60 * RG_NS_PER_S}, sum = open;
+    open.slept_ns[RG_STAGE_FIRST_BYTE] = open.inside_ns;
+    sum.slept_ns[RG_STAGE_FIRST_BYTE] = open.inside_ns;
+    sum.away_ns = 1000 * RG_NS_PER_S; /* of steps before */
+    sum.count = 3;
+    struct rg_causes causes = rg_causes_find(&sum, &open, 0);
+    char text[RG_CAUSES_TEXT_MAX];
+    rg_causes_write(&causes, text);
+    RG_CHECK(strncmp(text, "3 steps and one that goes on, of 265 s each: 250 s in", 53) == 0);
+    RG_CHECK(strstr(advice_of(&causes), "not come for 60 s") != NULL);
+    RG_CHECK(strstr(advice_of(&causes), "ringest doctor") != NULL);
+    causes.open = 1; /* the loop itself */
+    RG_CHECK(strstr(advice_of(&causes), "The loop itself takes 94%") != NULL);
+    causes.open = 60;
+    causes.parts[RG_CAUSE_DECODE] = 100;
+    causes.consumer = 0;
+    RG_CHECK(strstr(advice_of(&causes), "num_workers=") != NULL);
+}
+
 static void test_a_text_has_the_largest_part_first(void)
 {
     struct rg_causes causes = {.steps = 10, .consumer = 0.00008, .wait = 0.16};
@@ -131,6 +154,7 @@ int main(int argc, char **argv)
         RG_TEST(test_causes_of_earlier_sleeps_are_left_out),
         RG_TEST(test_parts_add_up_whatever_was_counted),
         RG_TEST(test_each_cause_has_its_advice),
+        RG_TEST(test_a_step_that_never_ends_is_no_matter_of_pace),
         RG_TEST(test_a_text_has_the_largest_part_first),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));

@@ -12,6 +12,7 @@ static struct region_case c;
 static struct rg_runtime runtime;
 static struct rg_client client = {.runtime = &runtime};
 static struct rg_steps steps;
+static struct rg_told_step open;
 
 static const struct rg_steps_name name = {
     .dataset = "Dataset", .source = "gs://b/p", .ahead = "requests=", .rank = 1, .world_size = 2};
@@ -75,8 +76,8 @@ static void test_the_last_steps_are_kept(void)
     }
     step(false);
     RG_CHECK_EQ(steps.count, RG_STEPS_MAX + 5);
-    RG_CHECK_EQ(rg_steps_sum(&steps, 3).count, 3);
-    RG_CHECK_EQ(rg_steps_sum(&steps, UINT64_MAX).count, RG_STEPS_MAX);
+    RG_CHECK_EQ(rg_steps_sum(&steps, 3, &open).count, 3);
+    RG_CHECK_EQ(rg_steps_sum(&steps, UINT64_MAX, &open).count, RG_STEPS_MAX);
     end();
 }
 
@@ -120,6 +121,9 @@ static void test_a_step_that_waits_is_told_and_its_end_at_once(void)
     RG_CHECK_EQ(last.state, RG_TOLD_INSIDE);
     RG_CHECK_EQ(last.groups, 0);
     RG_CHECK(last.open.inside_ns > 0);
+    RG_CHECK(rg_steps_sum(&steps, 9, &open).inside_ns > 0);
+    RG_CHECK_EQ(open.inside_ns, last.open.inside_ns);
+    RG_CHECK_EQ(open.count, 0);
     rg_steps_leave(&steps, NULL, true);
     RG_CHECK_EQ(look(), 1);
     RG_CHECK_EQ(last.state, RG_TOLD_AWAY);
@@ -135,6 +139,31 @@ static void test_a_step_that_waits_is_told_and_its_end_at_once(void)
     end();
 }
 
+static void test_a_loop_that_is_left_early_is_over(void)
+{
+    begin();
+    rg_steps_close(&steps, NULL);
+    RG_CHECK_EQ(look(), 0); /* nobody knows of it */
+    let_time_pass();
+    step(true);
+    RG_CHECK_EQ(look(), 1);
+    RG_CHECK_EQ(last.state, RG_TOLD_AWAY);
+    rg_steps_close(&steps, NULL);
+    RG_CHECK_EQ(look(), 1);
+    RG_CHECK_EQ(last.state, RG_TOLD_OVER);
+    RG_CHECK_EQ(last.ring[0].count, 1);
+    let_time_pass();
+    rg_steps_enter(&steps, NULL);
+    rg_steps_sleep(&steps, NULL);
+    RG_CHECK_EQ(look(), 1);
+    RG_CHECK_EQ(last.state, RG_TOLD_INSIDE);
+    rg_steps_close(&steps, NULL); /* where nobody goes on to await it */
+    RG_CHECK_EQ(look(), 1);
+    RG_CHECK_EQ(last.state, RG_TOLD_OVER);
+    RG_CHECK_EQ(last.open.ended_ns, 0);
+    end();
+}
+
 static void test_the_child_of_a_fork_tells_nothing(void)
 {
     begin();
@@ -144,10 +173,13 @@ static void test_the_child_of_a_fork_tells_nothing(void)
     if (child == 0) {
         let_time_pass();
         step(true);
+        bool has_none = rg_steps_sum(&steps, 9, &open).count == 0;
         rg_steps_fini(&steps);
-        _exit(0);
+        _exit(has_none ? 0 : 1);
     }
-    RG_CHECK_EQ(waitpid(child, NULL, 0), child);
+    int status;
+    RG_CHECK_EQ(waitpid(child, &status, 0), child);
+    RG_CHECK_EQ(status, 0);
     RG_CHECK_EQ(look(), 1);
     RG_CHECK_EQ(last.ring[0].count, 1);
     end();
@@ -161,7 +193,7 @@ static void test_who_shares_nothing_tells_nothing(void)
     let_time_pass();
     step(true);
     RG_CHECK_EQ(look(), 0);
-    RG_CHECK_EQ(rg_steps_sum(&steps, 1).count, 1);
+    RG_CHECK_EQ(rg_steps_sum(&steps, 1, &open).count, 1);
     RG_CHECK(rg_steps_busy(&steps, NULL) == 0);
     end();
 }
@@ -172,6 +204,7 @@ int main(int argc, char **argv)
         RG_TEST(test_the_last_steps_are_kept),
         RG_TEST(test_they_are_told_in_groups),
         RG_TEST(test_a_step_that_waits_is_told_and_its_end_at_once),
+        RG_TEST(test_a_loop_that_is_left_early_is_over),
         RG_TEST(test_the_child_of_a_fork_tells_nothing),
         RG_TEST(test_who_shares_nothing_tells_nothing),
     };

@@ -49,6 +49,21 @@ static void test_a_sleep_that_nothing_explains_waits_for_the_next(void)
     RG_CHECK_EQ(waits.shares_ns[RG_STAGE_FIRST_BYTE], 100);
 }
 
+/* Also by what loops say before it goes on, as where they are woken for that. */
+static void test_what_loops_say_between_two_sleeps_explains_the_first(void)
+{
+    begin();
+    sleep_for(40, 0, 0);
+    RG_CHECK(waits.is_unexplained);
+    rg_metric_add(&loops[0].metrics.stages[RG_STAGE_RETRY], 7);
+    sleep_for(60, 0, 0);
+    RG_CHECK(!waits.is_unexplained);
+    RG_CHECK_EQ(waits.shares_ns[RG_STAGE_RETRY], 100);
+    rg_metric_add(&loops[0].metrics.stages[RG_STAGE_BODY], 7);
+    sleep_for(60, 5, 0); /* but not the next */
+    RG_CHECK_EQ(waits.shares_ns[RG_STAGE_FIRST_BYTE], 60);
+}
+
 static void test_shares_add_up_to_the_sleep(void)
 {
     begin();
@@ -69,6 +84,7 @@ int main(int argc, char **argv)
     static const struct rg_test tests[] = {
         RG_TEST(test_a_sleep_is_divided_as_gets_spend_their_time),
         RG_TEST(test_a_sleep_that_nothing_explains_waits_for_the_next),
+        RG_TEST(test_what_loops_say_between_two_sleeps_explains_the_first),
         RG_TEST(test_shares_add_up_to_the_sleep),
     };
     return rg_test_main(argc, argv, tests, RG_ARRAY_LEN(tests));

@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import json
+import os
+import threading
 import time
 import unittest
 
 import ringest
-from support import emulator
+from support import Rule, emulator, until
 
 STEPS = 5
 # Connections for all that is read ahead, so that nothing waits for one.
@@ -106,6 +108,48 @@ class Explained(unittest.TestCase):
             self.assertEqual(text, f"{found.text}\n{found.advice}")
             self.assertNotIn("text", found.to_dict())
             self.assertIn("first_byte", text)
+
+    def test_a_step_that_does_not_end_is_explained_while_it_lasts(self):
+        held = {"bucket": "data", "target": "alt=media", "times": 100_000, "effect": "none", "answer": "held"}
+        with self.dataset(self.quick) as dataset, Rule(self.quick, **held):
+            values = iter(dataset)
+            seen = []
+
+            def look():
+                # Loops that share nothing have no reason to wake up meanwhile.
+                seen.append(until(lambda: (found := self.explained(dataset)) and found.wait > 0.5 and found))
+                values.close()
+
+            watch = threading.Thread(target=look)
+            watch.start()
+            with self.assertRaises(ValueError):
+                next(values)
+            watch.join()
+        (found,) = seen
+        self.assertEqual(found.steps, 0)
+        self.assertGreater(found.parts["first_byte"], 0.5 * found.wait)
+        self.assertTrue(found.text.startswith("a step of "))
+
+    def explained(self, dataset):
+        """Once nearly all of it is known, which a busy machine may be late with."""
+        try:
+            found = dataset.explain()
+        except RuntimeError:
+            return None
+        return found if found.attributed >= 0.95 else None
+
+    def test_a_child_has_made_no_step(self):
+        with self.dataset(self.quick) as dataset:
+            self.assertEqual(dataset.explain().steps, STEPS)
+            child = os.fork()
+            if child == 0:
+                with contextlib.suppress(BaseException):
+                    try:
+                        dataset.explain()
+                    except RuntimeError:
+                        os._exit(0)
+                os._exit(1)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
 
     def test_only_the_last_steps(self):
         with self.dataset(self.quick) as dataset:

@@ -42,6 +42,19 @@ while not ends.is_set():
 print(json.dumps(dataset.explain().to_dict()))
 """
 
+# A loop that is left, of a process that goes on.
+LEFT = """
+import sys, time
+import ringest
+
+client = ringest.Client(sys.argv[1], sys.argv[2] or None)
+dataset = ringest.IterableDataset("gs://data/x-", client=client, batch_size=2, requests=4)
+for step, _ in enumerate(dataset):
+    if step == 2:
+        break
+time.sleep(1000)
+"""
+
 # A model that is trained, whose data come from workers.
 TRAINING = """
 import sys
@@ -131,6 +144,11 @@ class Explained(unittest.TestCase):
             self.assertNotIn(process.pid, [one["pid"] for one in seen])
             for one in seen:
                 self.assertIn("requests= (now 4)", one["advice"])
+
+    def test_a_loop_that_is_left_is_over(self):
+        with emulator("--latency-ms", "150") as place, self.running(LEFT, place[0], place[1] or "") as process:
+            (seen,) = until(lambda: [one for one in self.explain(str(process.pid)) if one["state"] == "over"])
+            self.assertGreater(seen["steps"], 0)
 
     def test_one_that_hangs_is_seen_to_wait(self):
         with emulator() as place, self.running(LOOP, place[0], place[1] or "", "") as process:
