@@ -7,7 +7,7 @@ from xml.sax.saxutils import escape
 
 WIDTH, MARGIN = 860, 20
 HEAD, ROW, BAR, FOOT = 78, 30, 18, 34
-NAMES, NOTES, VALUES = 164, 206, 64  # what names and notes take on the left, and figures on the right
+NAMES, NOTES, VALUES = 164, 226, 64  # what names and notes take on the left, and figures on the right
 FONT = "-apple-system,BlinkMacSystemFont,'Segoe UI','Noto Sans',Helvetica,Arial,sans-serif"
 THEMES = {
     "": {"text": "#1f2328", "muted": "#59636e", "ours": "#0969da", "theirs": "#b4bcc5", "range": "#1f2328"},
