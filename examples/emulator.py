@@ -21,6 +21,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ringest", metavar="PROGRAM", default=find_program(), help="the program; %(default)s")
 
 
+def add_resume_options(parser: argparse.ArgumentParser) -> None:
+    """Of a program that can stop in the middle of an epoch, and go on in another process."""
+    parser.add_argument("--stop-after", type=int, metavar="STEPS", help="leave a checkpoint and end")
+    parser.add_argument("--resume", action="store_true", help="from the checkpoint in the bucket")
+    parser.add_argument(
+        "--folder", metavar="DIR", help="of the emulator's buckets, for runs that go on; default: temporary"
+    )
+    parser.add_argument("--bucket", default="examples", help="of data and checkpoint; %(default)s")
+
+
+def parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """With the options of add_options and add_resume_options."""
+    options = parser.parse_args()
+    if not (options.folder or options.endpoint) and (options.resume or options.stop_after):
+        parser.error("to go on later, the bucket has to stay: give --folder or --endpoint")
+    return options
+
+
 def find_program() -> str:
     """On the PATH, or where script/build leaves it."""
     return shutil.which("ringest") or os.path.join(ROOT, "build", "root", "bin", "ringest")

@@ -256,17 +256,9 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--stop-after", type=int, metavar="STEPS", help="leave a checkpoint and end")
-    parser.add_argument("--resume", action="store_true", help="from the checkpoint in the bucket")
-    parser.add_argument(
-        "--folder", metavar="DIR", help="of the emulator's buckets, for runs that go on; default: temporary"
-    )
-    parser.add_argument("--bucket", default="examples", help="of digits and checkpoint; %(default)s")
+    emulator.add_resume_options(parser)
     emulator.add_options(parser)
-    options = parser.parse_args()
-    if not (options.folder or options.endpoint) and (options.resume or options.stop_after):
-        parser.error("to go on later, the bucket has to stay: give --folder or --endpoint")
-    return options
+    return emulator.parse(parser)
 
 
 def main() -> None:

@@ -7,8 +7,7 @@ Checkpoints are saved while training continues. Start it again, on any number of
 batch, and it resumes from the last complete checkpoint, whatever had ended it. The losses are those of a
 run that was never interrupted, because the objects of a step depend on the seed and the step alone.
 
-It runs on CPUs (gloo). To try it without an account, start `ringest emulate`, and export
-STORAGE_EMULATOR_HOST and SSL_CERT_FILE with the endpoint and the path that it prints.
+It runs on CPUs (gloo). To try it without an account, run it in the shell of `ringest emulate -- bash`.
 """
 
 from __future__ import annotations
