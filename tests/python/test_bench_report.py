@@ -168,6 +168,19 @@ class Report(unittest.TestCase):
         self.assertIn("76.9 (50.0 to 100)", line)
         self.assertIn("b failed: b is not installed", said)
 
+    def test_the_command_is_there_to_be_given_again(self):
+        words = ["ringest", "bench", "get", "gs://train/it is here/", "--concurrency", "16", "--seconds", "0.5",
+                 "--interval", "0.1", "--result", "x" * 80]  # fmt: skip
+        round_ = Round(seconds=1, operations=1)
+        document = Document([Row("get", "a", rounds=[round_])], Machine(hypervisor="unknown"), command=words)
+        _, said, _ = self.report(self.save(document))
+        self.assertIn(
+            f"- command: ringest bench get 'gs://train/it is here/' --concurrency 16 {' '.join(words[6:])}\n", said
+        )
+        self.assertIn("- hypervisor: one whose name is not known\n", said)
+        shown = dict(figures.about(dataclasses.replace(document, command=["x" * 10_000])))["command"]
+        self.assertEqual(len(shown), figures.MAX_COMMAND)
+
     def test_quantiles_of_a_histogram(self):
         every = Latency([(each * 1000, 1) for each in range(1, 10_001)], max=10_000_000)
         self.assertEqual(figures.quantile(every, 0.5), 5_000_000)

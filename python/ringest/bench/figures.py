@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import statistics
 import unicodedata
 from collections.abc import Callable, Iterable
@@ -16,6 +17,7 @@ from ringest.bench.result import Document, Latency, Round, Row
 
 NONE = "\N{EN DASH}"  # where there is no figure
 MAX_NAME = 80  # characters of a name that are shown
+MAX_COMMAND = 1000  # of a command, which may be given again
 MAX_METRICS = 12  # of a workload's own, as columns
 # A quantile is shown where so many samples are expected beyond it.
 SAMPLES_BEYOND = 1
@@ -26,8 +28,12 @@ LARGE_BYTES = 1 << 20
 
 def name(text: Any) -> str:
     """Any text of a document, as it may be shown: one line, of a bounded length, that no control character changes."""
-    shown = line(str(text)[: MAX_NAME + 1])
-    return shown if len(shown) <= MAX_NAME else shown[: MAX_NAME - 1] + "…"
+    return _bounded(text, MAX_NAME)
+
+
+def _bounded(text: Any, most: int) -> str:
+    shown = line(str(text)[: most + 1])
+    return shown if len(shown) <= most else shown[: most - 1] + "…"
 
 
 def line(text: Any) -> str:
@@ -249,6 +255,10 @@ def ended(row: Row) -> str:
     return f"{'did not end' if row.is_interrupted else 'failed'}: {name(row.error)}"
 
 
+def _hypervisor(told: str | None) -> str:
+    return "one whose name is not known" if told == "unknown" else name(told or "")
+
+
 def about(document: Document) -> list[tuple[str, str]]:
     """Where and with what it was measured."""
     machine = document.machine
@@ -257,10 +267,10 @@ def about(document: Document) -> list[tuple[str, str]]:
         ("measured", name(document.made)),
         ("machine", ", ".join(name(each) for each in (machine.cpu, cpus, memory(machine.memory_bytes)) if each)),
         ("kernel", name(machine.kernel or "")),
-        ("hypervisor", name(machine.hypervisor or "")),
+        ("hypervisor", _hypervisor(machine.hypervisor)),
         ("endpoint", name(document.endpoint or "")),
         ("versions", ", ".join(f"{name(each)} {name(version)}" for each, version in document.versions.items())),
-        ("command", name(" ".join(document.command))),
+        ("command", _bounded(shlex.join(document.command), MAX_COMMAND)),
     ]
     return [(what, text) for what, text in told if text]
 

@@ -246,8 +246,9 @@ def cpu(group: Group, palette: Palette) -> Drawn | None:
         axes.annotate(
             figures.number(user + system), (user + system, place), (5, 0), textcoords="offset points", va="center"
         )
-    axes.bar(0, 0, color=INK, linewidth=0, label="user")
-    axes.bar(0, 0, color=INK, alpha=0.45, linewidth=0, label="system")
+    colour = palette.colour(rows[0]) if len({row.client for row in rows}) == 1 else INK
+    axes.bar(0, 0, color=colour, linewidth=0, label="user")
+    axes.bar(0, 0, color=colour, alpha=0.45, linewidth=0, label="system")
     _bars(axes, [group.label(row) for row in rows])
     axes.set_xlim(0, 1.15 * max(map(sum, heights)))
     axes.set_xlabel("client CPU time, s/GB" if large else "client CPU time, µs/operation")
