@@ -128,10 +128,10 @@ static void totals_print(const struct cache *cache, const struct rg_cache_folder
         totals_print_json(totals);
         return;
     }
-    printf("%" PRIu64 " segments, %" PRIu64 " blocks, %s\n", totals->segments, totals->records,
+    printf("%" PRIu64 " files, %" PRIu64 " blocks, %s\n", totals->segments, totals->records,
            cli_format_size(totals->size, size));
     if (totals->removed_segments > 0) {
-        printf("%" PRIu64 " segments, %s, removed\n", totals->removed_segments,
+        printf("%" PRIu64 " files, %s, removed\n", totals->removed_segments,
                cli_format_size(totals->removed_bytes, size));
     }
     if (totals->left_alone > 0) {
@@ -212,7 +212,7 @@ static int verify(struct cache *cache)
         return CLI_DONE;
     }
     return cli_fail("%s: %" PRIu64 " damaged blocks%s", cache->folder, totals.damaged_records,
-                    cache->removes ? "; their segments were removed"
+                    cache->removes ? "; their files were removed"
                                    : "; --remove removes them (readers go to the bucket anyway)");
 }
 
@@ -340,7 +340,7 @@ const struct cli_command cli_cache = {
             "\nOptions:\n"
             "  --manifest FILE    warm: objects of a manifest, instead of gs://BUCKET/PREFIX\n"
             "  --concurrency N    warm: requests in flight; default: 64\n"
-            "  --remove           verify: remove segments with damaged blocks\n"
+            "  --remove           verify: remove the files that have damaged blocks\n"
             "  --to SIZE          prune: bytes that may stay; 0: none\n"
             "  --json             one JSON object\n" CLI_CONNECTION_HELP
             "\nFOLDER is RINGEST_CACHE if it is not given. Programs may use the cache meanwhile.\n"

@@ -247,6 +247,9 @@ int cli_help(void)
     return cli_output_end(CLI_DONE);
 }
 
+/* From here on a limit is none that anybody meets, and is not told. */
+#define SIZE_UNBOUNDED (UINT64_C(1) << 50)
+
 bool cli_parse_u64(const char *option, const char *text, uint64_t min, uint64_t max,
                    uint64_t *out_value)
 {
@@ -255,8 +258,13 @@ bool cli_parse_u64(const char *option, const char *text, uint64_t min, uint64_t 
     unsigned long long value = strtoull(text, &end, 10);
     bool is_number = isdigit((unsigned char)*text) && *end == '\0' && errno == 0;
     if (!is_number || value < min || value > max) {
-        cli_usage("%s must be a number from %" PRIu64 " to %" PRIu64 ", got \"%s\"", option, min,
-                  max, text);
+        if (max >= UINT32_MAX) {
+            cli_usage("%s must be a whole number of at least %" PRIu64 ", got \"%s\"", option, min,
+                      text);
+        } else {
+            cli_usage("%s must be a number from %" PRIu64 " to %" PRIu64 ", got \"%s\"", option,
+                      min, max, text);
+        }
         return false;
     }
     *out_value = value;
@@ -293,8 +301,15 @@ bool cli_parse_size(const char *option, const char *text, uint64_t min, uint64_t
     }
     if (!is_valid || *end != '\0' || value < min || value > max) {
         char least[32], most[32];
-        cli_usage("%s must be a size from %s to %s (such as 100000, 100K or 64MiB), got \"%s\"",
-                  option, cli_format_size(min, least), cli_format_size(max, most), text);
+        if (max >= SIZE_UNBOUNDED) {
+            cli_usage("%s must be a size of at least %s (such as 100000, 100K or 64MiB), got "
+                      "\"%s\"",
+                      option, cli_format_size(min, least), text);
+        } else {
+            cli_usage("%s must be a size from %s to %s (such as 100000, 100K or 64MiB), got "
+                      "\"%s\"",
+                      option, cli_format_size(min, least), cli_format_size(max, most), text);
+        }
         return false;
     }
     *out_value = value;

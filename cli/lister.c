@@ -17,9 +17,10 @@ int lister_open(struct lister *lister, struct cli_session *session,
     if (rc < 0) {
         return cli_fail(
             "gs://%s/%s: %s", options->bucket, options->prefix != NULL ? options->prefix : "",
-            rc == -EINVAL
-                ? "not a valid bucket name, or a prefix that is not UTF-8 of at most 1024 bytes"
-                : strerror(-rc));
+            rc == -EINVAL ? "Cloud Storage would refuse the name: buckets have lower-case letters, "
+                            "digits, - _ "
+                            "and ., prefixes at most 1,024 bytes of UTF-8 without line breaks"
+                          : strerror(-rc));
     }
     return CLI_DONE;
 }

@@ -636,8 +636,12 @@ static int rm_run(int argc, char **argv)
     cli_interrupt_catch();
     status = remove_all(&rm, &argv[optind], argc - optind);
     cli_session_close(&rm.session);
+    /* Where nobody reads the names of a dry run, what was found until then is not all. */
+    status = cli_output_end(status);
+    bool is_read = !ferror(stdout);
     /* One failure was said in its line. */
-    if (!rm.json && !cli_interrupted() && (rm.dry_run || rm.removed > 0 || rm.found > 1)) {
+    if (!rm.json && is_read && !cli_interrupted() &&
+        (rm.dry_run || rm.removed > 0 || rm.found > 1)) {
         summary(&rm, started_ns);
     }
     if (rm.json && !rm.dry_run) {

@@ -1,12 +1,16 @@
 /* See session.h. */
 #include "cli/session.h"
 
+#include "cli/nearest.h"
 #include "cli/watch.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+
+/* More than there are. */
+#define CLIENT_OPTIONS_MAX 128
 
 static bool log_level_parse(const char *source, const char *text, enum rg_log_level *out_level)
 {
@@ -145,6 +149,25 @@ static void named_set(const struct cli_connection *connection, struct rg_runtime
     }
 }
 
+static bool option_is_known(const char *name)
+{
+    const char *names[CLIENT_OPTIONS_MAX], *known;
+    size_t count = 0;
+    while ((known = rg_option_name(count)) != NULL) {
+        RG_ASSERT(count < CLIENT_OPTIONS_MAX);
+        if (strcmp(name, known) == 0) {
+            return true;
+        }
+        names[count++] = known;
+    }
+    const char *nearest = nearest_word(name, names, count);
+    cli_usage(nearest != NULL
+                  ? "--option: there is no option \"%s\" of the client; did you mean %s?"
+                  : "--option: there is no option \"%s\" of the client; `man ringest` lists them",
+              name, nearest);
+    return false;
+}
+
 bool cli_options_make(const struct cli_connection *connection, struct rg_runtime_options *runtime,
                       struct rg_client_options *client)
 {
@@ -158,6 +181,9 @@ bool cli_options_make(const struct cli_connection *connection, struct rg_runtime
         char name[64];
         const char *text = connection->options[i], *value = strchr(text, '=');
         snprintf(name, sizeof(name), "%.*s", (int)(value - text), text);
+        if (!option_is_known(name)) {
+            return false;
+        }
         if (rg_option_set(runtime, client, name, value + 1, error, sizeof(error)) < 0) {
             cli_usage("--option: %s", error);
             return false;

@@ -56,7 +56,8 @@ static yyjson_doc *key_read(const struct sign *sign, const char **out_email, con
     }
     yyjson_doc *doc = yyjson_read_file(path, 0, NULL, &error);
     if (doc == NULL) {
-        cli_fail("%s: %s; signing " REMEDY, path, error.msg);
+        bool is_missing = error.code == YYJSON_READ_ERROR_FILE_OPEN;
+        cli_fail("%s: %s; signing " REMEDY, path, is_missing ? strerror(errno) : error.msg);
         return NULL;
     }
     yyjson_val *root = yyjson_doc_get_root(doc);

@@ -3,6 +3,8 @@
  * its struct. */
 #include "runtime/option.h"
 
+#include "runtime/runtime.h"
+
 #include <ringest/gcs.h>
 
 #include <ctype.h>
@@ -92,7 +94,7 @@ static const struct row rows[] = {
     {"cache_size", RG_OPTION_SIZE, IN_CLIENT(cache_size), .min = 1, .max = INT64_MAX},
     {"cache_memory", RG_OPTION_SIZE, IN_CLIENT(cache_memory), .min = 1, .max = INT64_MAX},
     {"threads", RG_OPTION_COUNT, IN_RUNTIME(threads), .min = 1, .max = 256},
-    {"memory", RG_OPTION_SIZE, IN_RUNTIME(memory_max), .min = 1, .max = INT64_MAX},
+    {"memory", RG_OPTION_SIZE, IN_RUNTIME(memory_max), .min = RG_LOOP_MEMORY_MIN, .max = INT64_MAX},
     {"pinned", RG_OPTION_SIZE, IN_RUNTIME(pinned_max), .min = 1, .max = INT64_MAX},
     {"backend", RG_OPTION_CHOICE, IN_RUNTIME(backend), .choices = {"auto", "uring", "epoll"}},
     {"local_rank", RG_OPTION_COUNT, IN_RUNTIME(local_rank), ELSEWHERE, .min = 0, .max = 1023},
@@ -218,7 +220,10 @@ static void row_describe(const struct row *row, char *out, size_t out_size)
         snprintf(out, out_size, "%" PRIu64 " to %" PRIu64, row->min, row->max);
         return;
     case RG_OPTION_SIZE:
-        snprintf(out, out_size, "a number of bytes above 0, such as 100000 or 64MiB");
+        snprintf(out, out_size,
+                 row->min == 1 ? "a number of bytes above 0, such as 100000 or 64MiB"
+                               : "at least %" PRIu64 " MiB, such as 100000000 or 64MiB",
+                 row->min >> 20);
         return;
     case RG_OPTION_SECONDS:
         snprintf(out, out_size, "a number of seconds above 0, such as 2.5, or inf for no limit");

@@ -314,7 +314,9 @@ def open(
         file = WriteFile(client.writer(uri, **options), uri)
         file.counting = client
         return file
-    raise ValueError(f'{uri}: mode is "rb", with a generation, or "wb", with the options of a writer; not {mode!r}')
+    raise ValueError(
+        f'{uri}: mode must be "rb" (with generation=, no other option) or "wb" (with options of a writer), got {mode!r}'
+    )
 
 
 async def aopen(uri: str, *, client: Client | None = None, generation: int = 0) -> AsyncReadFile:

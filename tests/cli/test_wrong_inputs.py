@@ -42,6 +42,10 @@ class WrongInputs(ServedCase):
     def test_a_guess_is_one_sentence_and_the_hint_another(self):
         for words, text in (
             (("ls", "--recrusive"), "ls: there is no option --recrusive; did you mean --recursive? See `ringest ls "),
+            (
+                ("ls", "gs://mine", "--option", "stal_timeout=3"),
+                'ls: --option: there is no option "stal_timeout" of the client; did you mean stall_timeout? See `ringest ls ',
+            ),
             (("copy",), 'there is no command "copy"; did you mean cp? See `ringest '),
             (("-m", "cp"), 'the command comes first, and its options behind it, got "-m"; see `ringest '),
         ):
@@ -86,6 +90,7 @@ class WrongInputs(ServedCase):
             os.close(writer)
             self.assertEqual(done.returncode, FAILED, words)
             self.assertNotIn("standard output", done.stderr)
+            self.assertNotIn("would be removed", done.stderr)
 
     def test_command_lines(self):
         for command, text in (
@@ -101,6 +106,18 @@ class WrongInputs(ServedCase):
                 "needs a bucket to list, gs://BUCKET/PREFIX; `gcloud storage ls` shows which buckets a project has",
             ),
             ("ls --limit 5 gs://mine", "there is no option --limit"),
+            (
+                "ls gs://mine --option odd=3",
+                '--option: there is no option "odd" of the client; `man ringest` lists them',
+            ),
+            (
+                "rm --if-generation-match x gs://mine/o",
+                '--if-generation-match must be a whole number of at least 0, got "x"',
+            ),
+            (
+                "cache prune dir --to x",
+                '--to must be a size of at least 0 B (such as 100000, 100K or 64MiB), got "x"',
+            ),
             ("cat gs://mine", 'needs an object, gs://BUCKET/OBJECT, got the bucket "gs://mine"'),
             (
                 "cat gs://mine/object --range 5-2",

@@ -67,8 +67,10 @@ static void test_what_is_wrong_is_explained(void)
         {"attempts", "-1", "attempts must be 1 to 1000, got \"-1\""},
         {"attempts", "8 ", "attempts must be 1 to 1000, got 8 "},
         {"memory", "much",
-         "memory must be a number of bytes above 0, such as 100000 or 64MiB, got "
-         "\"much\""},
+         "memory must be at least 8 MiB, such as 100000000 or 64MiB, got \"much\""},
+        {"memory", "4", "memory must be at least 8 MiB, such as 100000000 or 64MiB, got 4"},
+        {"cache_size", "0",
+         "cache_size must be a number of bytes above 0, such as 100000 or 64MiB, got 0"},
         {"memory", "0", NULL},
         {"memory", "1X", NULL},
         {"memory", "1Mi", NULL},
@@ -123,7 +125,7 @@ static const char *good_value(enum rg_option_kind kind, const char *name)
 {
     static const char *const values[] = {[RG_OPTION_TEXT] = "x",
                                          [RG_OPTION_COUNT] = "3",
-                                         [RG_OPTION_SIZE] = "4096",
+                                         [RG_OPTION_SIZE] = "64MiB",
                                          [RG_OPTION_SECONDS] = "1.25",
                                          [RG_OPTION_SWITCH] = "off",
                                          [RG_OPTION_CHOICE] = NULL,
