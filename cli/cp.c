@@ -16,6 +16,11 @@
 /* Parts of the XML API have at least 5 MiB and at most 5 GiB. */
 #define PART_SIZE_MIN RG_MIB(5)
 #define PART_SIZE_MAX (UINT64_C(5) << 30)
+/* Of one text of metadata; the service takes 8 KiB in all. */
+#define FIELD_SIZE_MAX 8192
+/* Keys become names of header fields. */
+#define KEY_CHARACTERS                                                                             \
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.!#$%&'*+^`|~"
 /* Beside those of the items: listings. */
 #define REQUESTS_BESIDE 64
 
@@ -42,12 +47,21 @@ static bool method_parse(const char *text, enum rg_upload_method *out_method)
 /* It becomes a header field, which the name of the object must not be blamed for. */
 static bool field_set(const char **field, const char *option, const char *text)
 {
+    size_t size = strlen(text);
     *field = text;
     for (const char *c = text; *c != '\0'; c++) {
         if (iscntrl((unsigned char)*c)) {
             cli_usage("%s must not have control characters, got \"%s\"", option, text);
             return false;
         }
+    }
+    if (size > 0 && (text[0] == ' ' || text[size - 1] == ' ')) {
+        cli_usage("%s must not begin or end with a space, got \"%s\"", option, text);
+        return false;
+    }
+    if (size > FIELD_SIZE_MAX) {
+        cli_usage("%s has at most %d bytes, got %zu", option, FIELD_SIZE_MAX, size);
+        return false;
     }
     return true;
 }
@@ -61,6 +75,10 @@ static bool class_set(const char **class, char *text)
         return false;
     }
     for (char *c = text; *c != '\0'; c++) {
+        if (*c == ' ') {
+            cli_usage("--storage-class is one word, such as NEARLINE, got \"%s\"", text);
+            return false;
+        }
         *c = *c >= 'a' && *c <= 'z' ? (char)(*c - 'a' + 'A') : *c;
     }
     return field_set(class, "--storage-class", text);
@@ -83,7 +101,15 @@ static bool metadata_add(struct cp_options *options, char *text)
         return false;
     }
     *value = '\0';
-    added->value = value + 1;
+    if (text[strspn(text, KEY_CHARACTERS)] != '\0') {
+        cli_usage(
+            "keys of --custom-metadata have letters, digits, \"-\", \"_\" and \".\", got \"%s\"",
+            text);
+        return false;
+    }
+    if (!field_set(&added->value, "--custom-metadata", value + 1)) {
+        return false;
+    }
     options->metadata_count++;
     const char *comma = strchr(added->value, ',');
     if (comma != NULL && strchr(comma, '=') != NULL) {
@@ -301,6 +327,13 @@ static bool cp_option(struct cp_options *options, int option)
         options->recursive = true;
         return true;
     case 'n':
+        if (options->syncs) {
+            /* Whoever means the one must not get the other. */
+            cli_usage(
+                "-n is --dry-run of rsync and gsutil, and --no-clobber of gcloud; write --dry-run, "
+                "or copy with `cp -r -n`");
+            return false;
+        }
         options->no_clobber = true;
         return true;
     case OPTION_DRY_RUN:

@@ -322,7 +322,8 @@ bool cli_is_everybodys(enum rg_status status)
 const char *cli_submit_text(int rc)
 {
     return rc == -EINVAL ? "not a valid name: UTF-8 of at most 1024 bytes without line breaks, and "
-                           "not \".\" or \"..\""
+                           "not \".\" or \"..\"; buckets have small letters, digits, \"-\", "
+                           "\"_\" and \".\""
                          : strerror(-rc);
 }
 

@@ -250,7 +250,7 @@ class StorageClass(ServedCase):
             (("cp", "-s", "", place, place), USAGE, "--storage-class needs a class, such as NEARLINE"),
             (("cp", "-s", "NEARLINE", place, self.folder), USAGE, "is a file"),
             (("cp", "-s", "nearlin", place, place), FAILED, "The storage class is not STANDARD, NEARLINE"),
-            (("cp", "-s", "NEAR LINE", place, self.bucket + "/p"), FAILED, self.bucket),
+            (("cp", "-s", "NEAR LINE", place, self.bucket + "/p"), USAGE, "--storage-class is one word"),
             (("mv", "-s", "NEARLINE", place, place), FAILED, "cannot be moved to itself"),
             (("cp", "-s", "NEARLINE", self.bucket + "/none", self.bucket + "/none"), FAILED, "/none"),
         ):

@@ -57,6 +57,30 @@ class WrongInputs(ServedCase):
             text = f'RINGEST_{name} must be {rule}, got "odd"'
             self.check("ls gs://mine", USAGE, text, env=environment(**{f"RINGEST_{name}": "odd"}))
 
+    def test_metadata_that_cannot_be_sent(self):
+        """The name of the object is not blamed for them."""
+        for option, text in (
+            ("--custom-metadata=ä=b", 'keys of --custom-metadata have letters, digits, "-", "_" and ".", got "ä"'),
+            ("--custom-metadata=a/b=c", 'keys of --custom-metadata have letters, digits, "-", "_" and ".", got "a/b"'),
+            ("--custom-metadata=a=" + 9000 * "x", "--custom-metadata has at most 8192 bytes, got 9002"),
+        ):
+            self.check(f"cp file gs://mine/x {option}", USAGE, text)
+        for option in ("--cache-control= a", "--content-type=a ", "--custom-metadata=k= a"):
+            done = self.ringest("cp", "file", "gs://mine/x", option)
+            self.fails(done, USAGE, "must not begin or end with a space", option.split("=")[0])
+
+    def test_n_of_rsync(self):
+        """With --delete it would remove what others say of it that it only shows."""
+        text = (
+            "-n is --dry-run of rsync and gsutil, and --no-clobber of gcloud; write --dry-run, or copy with `cp -r -n`"
+        )
+        self.check("rsync -r -n --delete dir gs://mine/folder", USAGE, text)
+        self.assertEqual(self.ok(self.ringest("cat", "gs://mine/folder/object")), b"x")
+
+    def test_a_bucket_that_cannot_be(self):
+        text = 'gs://MINE/x: not a valid name: UTF-8 of at most 1024 bytes without line breaks, and not "." or ".."; buckets '
+        self.check("cp file gs://MINE/x", FAILED, text + 'have small letters, digits, "-", "_" and "."')
+
     def test_wildcards_that_match_nothing(self):
         for command in ("rm", "cat", "ls", "stat"):
             text = 'nothing in gs://mine is matched by "none*"; --literal takes it as a name'
