@@ -18,6 +18,7 @@ from ringest._needs import needs
 from ringest.client import parse_size
 
 with needs("ringest.fs"):
+    from fsspec import transaction
     from fsspec.caching import caches
     from fsspec.spec import AbstractBufferedFile
 
@@ -101,6 +102,23 @@ class PendingFile(_Pending):
 
 class PendingCreatedFile(_Pending, CreatedFile):
     pass
+
+
+class Transaction(transaction.Transaction):
+    """One that ends whether its files could be published or not. Older versions of fsspec left it open after a failure:
+    nothing that was written then appeared."""
+
+    def complete(self, commit: bool = True) -> None:
+        filesystem, files = self.fs, list(self.files)
+        try:
+            super().complete(commit)
+        except BaseException:
+            for file in files:
+                file.discard()  # nothing, where it was published
+            raise
+        finally:
+            filesystem._intrans = False
+            filesystem._transaction = None
 
 
 class _Layer(io.IOBase):

@@ -78,6 +78,7 @@ class GCSFileSystem(AwaitedFileSystem):
     """
 
     protocol = PROTOCOLS
+    transaction_type = _fs_files.Transaction
     # The client of an instance may be closed by its owner: each call makes its own.
     cachable = False
 
@@ -618,7 +619,7 @@ class GCSFileSystem(AwaitedFileSystem):
     def pipe_file(
         self, path: str, value: bytes, mode: str = "overwrite", content_type: str | None = None, **options: Any
     ) -> None:
-        """mode "create": where nothing is yet, else FileExistsError."""
+        """mode "create": where nothing is yet, else FileExistsError. storage_class: as of Client.put."""
         run(self.client, self._pipe_steps({path: value}, mode=mode, content_type=content_type, **options))
 
     def pipe(self, path: Any, value: bytes | None = None, **options: Any) -> None:
@@ -638,10 +639,15 @@ class GCSFileSystem(AwaitedFileSystem):
         objects: Mapping[str, bytes],
         mode: str = "overwrite",
         content_type: str | None = None,
+        storage_class: str | None = None,
         **options: Any,
     ) -> Steps[None]:
         refuse("pipe", next(iter(objects), ""), options, *HINTS)
-        keywords = {"if_generation_match": condition(mode), "content_type": content_type}
+        keywords: dict[str, Any] = {
+            "if_generation_match": condition(mode),
+            "content_type": content_type,
+            "storage_class": storage_class,
+        }
         calls: list[tuple[Any, ...]] = []
         for path, data in objects.items():
             uri = self._uri(path)
@@ -662,6 +668,7 @@ class GCSFileSystem(AwaitedFileSystem):
         callback: Any = fsspec.callbacks.NoOpCallback(),
         mode: str = "overwrite",
         content_type: str | None = None,
+        storage_class: str | None = None,
         **options: Any,
     ) -> None:
         refuse("put_file", rpath, options, *HINTS)
@@ -671,7 +678,11 @@ class GCSFileSystem(AwaitedFileSystem):
         with open(lpath, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             callback.set_size(size)
-            keywords: dict[str, Any] = {"if_generation_match": condition(mode), "content_type": content_type}
+            keywords: dict[str, Any] = {
+                "if_generation_match": condition(mode),
+                "content_type": content_type,
+                "storage_class": storage_class,
+            }
             try:
                 with self.client.writer(uri, size_hint=size, **keywords) as writer:
                     while piece := file.read(_COPY_SIZE):
@@ -751,6 +762,8 @@ class GCSFileSystem(AwaitedFileSystem):
         if path1 == path2:
             return
         pairs = self._pairs(path1, path2, recursive, maxdepth)
+        if not pairs and not recursive:
+            raise IsADirectoryError(f"{self._folder(path1)}: a folder is moved with recursive=True")
         moved = self._copy_pairs(pairs, True)
         if recursive and maxdepth is None:
             moved |= self._copy_markers(pairs, moved)
@@ -787,6 +800,8 @@ class GCSFileSystem(AwaitedFileSystem):
         for source, target in pairs:
             uri = self._uri(source)
             known = facts[uri]
+            if isinstance(known, dict) and uri == self._uri(target):
+                continue  # there already; a copy would have the bucket's storage class and permissions
             if isinstance(known, dict):
                 copied[uri] = known["generation"]
                 calls.append((uri, "copy", (uri, self._uri(target)), {"generation": known["generation"]}))

@@ -72,6 +72,7 @@ EXCEPTIONS = {
     "fs.GCSFileSystem.merge": "is Client.compose",
     "fs.GCSFileSystem.mkdir": "does nothing",
     "fs.GCSFileSystem.makedirs": "does nothing",
+    "fs.GCSFileSystem.transaction_type": "a class; what it publishes are files of fs.open",
     "dataflux.lightning.gcs_filesystem.GCSFileSystem.mkdir": "does nothing",
     "lightning.FSDPStrategy": "needs several processes; what it writes is a distributed save",
     "lightning.ModelParallelStrategy": "needs several processes; what it writes is a distributed save",
@@ -90,7 +91,7 @@ EXCEPTIONS = {
 INHERITED = """
     clear_instance_cache cp current delete disk_usage download end_transaction from_dict from_json get get_mapper
     glob invalidate_cache lexists listdir makedir mkdirs move put read_block read_bytes read_text size sizes
-    start_transaction stat transaction_type tree unstrip_protocol upload walk write_bytes write_text
+    start_transaction stat tree unstrip_protocol upload walk write_bytes write_text
 """.split()
 
 # Of the C library: where the table is, and what is not in it.

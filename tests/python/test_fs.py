@@ -465,6 +465,32 @@ class Writing(Case):
         self.assertEqual(self.fs.find("here/run"), ["here/run/deep/c", "here/run/deep/er/d"])
         self.assertEqual(self.fs.cat_file("here/moved/a"), b"first")
 
+    def test_to_its_own_place_nothing_changes(self):
+        """A copy would have the bucket's storage class, and be another generation."""
+        self.client.put("gs://here/own/a", b"some", storage_class="NEARLINE")
+        before = self.fs.info("here/own/a")
+        self.fs.mv("here/own/a", "gs://here/own/a")
+        self.fs.copy("here/own/a", "gs://here/own/a")
+        self.fs.mv("here/own/", "gs://here/own/", recursive=True)
+        after = self.fs.info("here/own/a")
+        self.assertEqual((after["generation"], after["storage_class"]), (before["generation"], "NEARLINE"))
+
+    def test_a_folder_is_not_moved_without_a_word(self):
+        self.fs.pipe_file("here/folder/a", b"some")
+        for source in ("here/folder", "here/folder/", "here/fold*"):
+            with self.assertRaisesRegex(IsADirectoryError, "moved with recursive=True"):
+                self.fs.mv(source, "here/elsewhere")
+        self.fs.mv("here/folder", "here/elsewhere", recursive=True)
+        self.assertEqual(self.fs.find("here/elsewhere"), ["here/elsewhere/a"])
+
+    def test_storage_classes(self):
+        self.fs.pipe_file("here/a", b"some", storage_class="NEARLINE")
+        self.fs.pipe({"here/b": b"some"}, storage_class="NEARLINE")
+        with self.fs.open("here/c", "w", storage_class="NEARLINE") as file:
+            file.write("some")
+        self.fs.put_file(__file__, "here/d", storage_class="NEARLINE")
+        self.assertEqual({self.fs.info(f"here/{name}")["storageClass"] for name in "abcd"}, {"NEARLINE"})
+
     def test_a_move_that_fails_removes_nothing(self):
         with self.assertRaises(FileNotFoundError):
             self.fs.mv(["here/run/a", "here/none"], ["here/x", "here/y"])

@@ -363,6 +363,19 @@ class Transactions(Case):
         self.assertIsNone(self.content("here/a"))
         self.assertIsNone(self.content("here/b"))
 
+    def test_one_that_fails_ends(self):
+        """What could not be published takes those behind it along, and nothing that is written afterwards."""
+        with self.assertRaises(FileExistsError), self.fs.transaction:
+            for name, mode in (("a", "wb"), ("b", "xb"), ("c", "wb")):
+                with self.fs.open(f"here/{name}", mode) as file:
+                    file.write(b"some")
+            self.fs.pipe_file("here/b", b"other")
+        self.assertEqual((self.content("here/a"), self.content("here/b")), (b"some", b"other"))
+        self.assertIsNone(self.content("here/c"))
+        with self.fs.open("here/d", "wb") as file:
+            file.write(b"later")
+        self.assertEqual(self.content("here/d"), b"later")
+
 
 if __name__ == "__main__":
     unittest.main()
