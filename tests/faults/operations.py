@@ -46,6 +46,7 @@ class Operation:
     look: Callable[[Stage], str] | None = None  # "before" or "after"; by objects and files if it is None
     sure: frozenset[str] = EVERY  # the faults of one request that it has to bear
     guarded: bool = False  # written exactly once, even if the request is doubled on its way
+    proves: bool = False  # what may be another's after a lost answer is written once more
     piecemeal: bool = False  # of several objects: each is there as before or as after it
     reads: bool = False  # its requests only read
     again: tuple[type[BaseException], ...] = ()  # what a second run may raise, because it was done

@@ -142,7 +142,7 @@ PROGRAM = [
         "ringest mv between names", ("ringest mv",),
         lambda stage, _: ["mv", stage.uri("run/source"), stage.uri(TARGET)],
         before={TARGET: OLD, "run/source": NEW}, after={TARGET: NEW}, command=True, piecemeal=True, again=(Exception,),
-        cheap=True,
+        cheap=True, proves=True,
     ),
     Operation(
         "ringest mv to a file", ("ringest mv",), lambda stage, _: ["mv", stage.uri(TARGET), stage.folder / "file"],
