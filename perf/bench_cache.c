@@ -30,7 +30,7 @@ struct slot {
     uint64_t number;
     uint8_t *memory;
     size_t size, done;
-    bool direct, busy;
+    bool direct;
 };
 
 struct bench {
@@ -40,7 +40,10 @@ struct bench {
     struct rg_cache_place *places; /* of all objects, for the floors */
     uint8_t *memory;               /* a huge page, as leases are part of */
     uint8_t *body;
-    uint64_t objects, hash, hits;
+    uint64_t objects, hash, hits, crc;
+    uint64_t next, end; /* objects that are still to be read */
+    unsigned out;
+    struct io_uring ring;
 };
 
 static struct rg_cache_key key_of(uint64_t number, char name[64])
@@ -65,9 +68,10 @@ static void slot_read(struct slot *slot)
 {
     uint64_t from = aligned_begin(&slot->place) + slot->done;
     struct rg_loop *loop = slot->bench->loop;
-    if (slot->direct && slot->place.fd_direct >= 0) {
+    if (slot->direct && slot->done == 0 && slot->place.fd_direct >= 0) {
+        size_t lead = (size_t)(slot->place.offset - from);
         rg_op_read_file_direct(loop, &slot->op, slot->place.fd, slot->place.fd_direct, from,
-                               slot->memory, slot->size);
+                               slot->memory, slot->size, lead, lead + slot->place.size);
     } else {
         rg_op_read_file(loop, &slot->op, slot->place.fd, from, slot->memory + slot->done,
                         slot->size - slot->done);
@@ -87,35 +91,40 @@ static bool slot_check(struct slot *slot)
                                  record.body_size) == 0;
 }
 
+/* Looks the next object up, and begins to read it if it is there. In an order that no read-ahead
+ * guesses. */
+static void next_read(struct bench *bench, struct slot *slot)
+{
+    char name[64];
+    while (bench->next < bench->end) {
+        slot->number = bench->next++ * 7919 % bench->objects;
+        struct rg_cache_key key = key_of(slot->number, name);
+        if (rg_cache_find(bench->cache, &key, &slot->place)) {
+            slot->size = aligned_size(&slot->place);
+            slot->done = 0;
+            RG_ASSERT(slot->size <= SLOT_SIZE);
+            bench->out++;
+            slot_read(slot);
+            return;
+        }
+    }
+}
+
+/* As a get does: checks what came, and begins the next read from here. */
 static void op_done(struct rg_op *op)
 {
     struct slot *slot = RG_CONTAINER_OF(op, struct slot, op);
+    struct bench *bench = slot->bench;
     slot->done += op->result > 0 ? (size_t)op->result : 0;
     bool came = slot->done >= slot->place.offset % RG_CACHE_ALIGNMENT + slot->place.size;
     if (!came && op->result > 0) {
         slot_read(slot);
         return;
     }
-    slot->bench->hits += came && slot_check(slot);
-    rg_cache_place_drop(slot->bench->cache, &slot->place);
-    slot->busy = false;
-}
-
-/* Looks an object up, and begins to read it if it is there. */
-static void object_read(struct bench *bench, struct slot *slot, uint64_t number, bool direct)
-{
-    char name[64];
-    struct rg_cache_key key = key_of(number, name);
-    if (!rg_cache_find(bench->cache, &key, &slot->place)) {
-        return;
-    }
-    slot->number = number;
-    slot->size = aligned_size(&slot->place);
-    slot->done = 0;
-    slot->direct = direct;
-    slot->busy = true;
-    RG_ASSERT(slot->size <= SLOT_SIZE);
-    slot_read(slot);
+    bench->hits += came && slot_check(slot);
+    rg_cache_place_drop(bench->cache, &slot->place);
+    bench->out--;
+    next_read(bench, slot);
 }
 
 static void report(struct bench *bench, const char *what, uint64_t cpu_ns, uint64_t count)
@@ -124,26 +133,49 @@ static void report(struct bench *bench, const char *what, uint64_t cpu_ns, uint6
            count == 0 ? 0 : (double)cpu_ns / 1e3 / (double)count, count, bench->objects);
 }
 
-static void slot_wait(struct bench *bench, const struct slot *slot)
+/* One way to read objects, of several that take turns over all of them. */
+struct turn {
+    const char *what;
+    uint64_t (*run)(struct bench *bench, const struct turn *turn, uint64_t first, uint64_t end);
+    unsigned depth; /* reads that are out at a time */
+    bool direct, checked;
+    int flags;
+    uint64_t cpu_ns, count;
+};
+
+static uint64_t hits_run(struct bench *bench, const struct turn *turn, uint64_t first, uint64_t end)
 {
-    while (slot->busy) {
+    bench->hits = 0;
+    bench->next = first;
+    bench->end = end;
+    for (unsigned i = 0; i < turn->depth; i++) {
+        bench->slots[i].direct = turn->direct;
+        next_read(bench, &bench->slots[i]);
+    }
+    while (bench->out > 0) {
         rg_loop_pass(bench->loop, rg_now_ns() + RG_NS_PER_S);
     }
+    return bench->hits;
 }
 
-static void reads_run(struct bench *bench, const char *what, bool direct, unsigned depth)
+/* Ours and its floors in turns, none of which finds in the CPU's cache what another has just read.
+ */
+static void turns_run(struct bench *bench, struct turn *turns, unsigned count)
 {
-    uint64_t begun_ns = bench_cpu_ns();
-    bench->hits = 0;
-    for (uint64_t i = 0; i < bench->objects + depth; i++) {
-        struct slot *slot = &bench->slots[i % depth];
-        slot_wait(bench, slot);
-        if (i < bench->objects) {
-            object_read(bench, slot, i * 7919 % bench->objects, direct);
+    uint64_t parts = 8 * count;
+    for (uint64_t part = 0; part < parts; part++) {
+        for (unsigned i = 0; i < count; i++) {
+            uint64_t at = (part + 8 * i) % parts;
+            uint64_t begun_ns = bench_cpu_ns();
+            turns[i].count += turns[i].run(bench, &turns[i], at * bench->objects / parts,
+                                           (at + 1) * bench->objects / parts);
+            turns[i].cpu_ns += bench_cpu_ns() - begun_ns;
         }
     }
-    report(bench, what, bench_cpu_ns() - begun_ns, bench->hits);
-    bench->hash = bench_hash_u64(bench->hash, bench->hits);
+    for (unsigned i = 0; i < count; i++) {
+        report(bench, turns[i].what, turns[i].cpu_ns, turns[i].count);
+        bench->hash = bench_hash_u64(bench->hash, turns[i].count);
+    }
 }
 
 static void writes_run(struct bench *bench)
@@ -221,64 +253,98 @@ static void files_read(struct bench *bench)
     free(bytes);
 }
 
-/* What the kernel's copy costs here, and then the checksum of what it has brought. To the same
- * memory as a hit's, in turn. */
-static void copies_run(struct bench *bench, const char *what, int flags, bool checked)
+/* What the kernel's copy costs here, and the checksum of what it has brought. To the same memory as
+ * a hit's. */
+static uint64_t copies_run(struct bench *bench, const struct turn *turn, uint64_t first,
+                           uint64_t end)
 {
-    uint64_t count = 0, crc = 0, begun_ns = bench_cpu_ns();
-    for (uint64_t i = 0; i < bench->objects; i++) {
+    uint64_t count = 0;
+    for (uint64_t i = first; i < end; i++) {
         const struct rg_cache_place *place = &bench->places[i * 7919 % bench->objects];
         uint8_t *to = bench->memory + i % DEPTH_MAX * SLOT_SIZE;
         struct iovec piece = {.iov_base = to, .iov_len = place->size};
-        count += preadv2(place->fd, &piece, 1, (off_t)place->offset, flags) > 0;
-        crc += checked ? rg_crc32c(0, to, BODY_SIZE) : 0;
+        count += preadv2(place->fd, &piece, 1, (off_t)place->offset, turn->flags) > 0;
+        bench->crc += turn->checked ? rg_crc32c(0, to, BODY_SIZE) : 0;
     }
-    report(bench, what, bench_cpu_ns() - begun_ns, count);
-    RG_ASSERT(crc != 1);
+    return count;
 }
 
-static void floors_run(struct bench *bench)
-{
-    copies_run(bench, "floor: pread, and CRC32C", 0, true);
-    copies_run(bench, "floor: preadv2 with RWF_NOWAIT, and CRC32C", RWF_NOWAIT, true);
-    copies_run(bench, "floor: pread alone", 0, false);
-}
-
-static void floor_submit(struct bench *bench, struct io_uring *ring, uint64_t i)
+static void floor_submit(struct bench *bench, uint64_t i, uint64_t slot)
 {
     const struct rg_cache_place *place = &bench->places[i * 7919 % bench->objects];
-    struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
+    struct io_uring_sqe *sqe = io_uring_get_sqe(&bench->ring);
     io_uring_prep_read(sqe, place->fd_direct >= 0 ? place->fd_direct : place->fd,
-                       bench->memory + i % DEPTH_MAX * SLOT_SIZE, (unsigned)aligned_size(place),
+                       bench->memory + slot * SLOT_SIZE, (unsigned)aligned_size(place),
                        aligned_begin(place));
+    io_uring_sqe_set_data64(sqe, slot);
 }
 
-/* A bare ring: so many direct reads, their checksums, and the next ones. */
-static void ring_run(struct bench *bench, const char *what, unsigned depth)
+/* A bare ring: so many direct reads are out; when one has come, its checksum, and the next one. */
+static uint64_t ring_run(struct bench *bench, const struct turn *turn, uint64_t first, uint64_t end)
 {
-    struct io_uring ring;
-    uint64_t count = 0, crc = 0;
-    if (io_uring_queue_init(2 * DEPTH_MAX, &ring, 0) < 0) {
-        return;
+    uint64_t count = 0, next = first, out = 0;
+    while (out < turn->depth && next < end) {
+        floor_submit(bench, next++, out++);
     }
-    uint64_t begun_ns = bench_cpu_ns();
-    for (uint64_t first = 0; first < bench->objects; first += depth) {
-        uint64_t end = RG_MIN(first + depth, bench->objects);
-        for (uint64_t i = first; i < end; i++) {
-            floor_submit(bench, &ring, i);
-        }
-        io_uring_submit_and_wait(&ring, (unsigned)(end - first));
-        for (uint64_t i = first; i < end; i++) {
-            struct io_uring_cqe *cqe;
-            RG_ASSERT(io_uring_wait_cqe(&ring, &cqe) == 0);
+    while (out > 0) {
+        struct io_uring_cqe *cqe;
+        io_uring_submit_and_wait(&bench->ring, 1);
+        while (io_uring_peek_cqe(&bench->ring, &cqe) == 0) {
+            uint64_t slot = io_uring_cqe_get_data64(cqe);
             count += cqe->res > 0;
-            io_uring_cqe_seen(&ring, cqe);
-            crc += rg_crc32c(0, bench->memory + i % DEPTH_MAX * SLOT_SIZE, BODY_SIZE);
+            io_uring_cqe_seen(&bench->ring, cqe);
+            bench->crc += rg_crc32c(0, bench->memory + slot * SLOT_SIZE, BODY_SIZE);
+            out--;
+            if (next < end) {
+                floor_submit(bench, next++, slot);
+                out++;
+            }
         }
     }
-    report(bench, what, bench_cpu_ns() - begun_ns, count);
-    io_uring_queue_exit(&ring);
-    RG_ASSERT(crc != 1);
+    return count;
+}
+
+static void disk_turns(struct bench *bench)
+{
+    struct turn turns[] = {
+        {.what = "hits, from the disk, O_DIRECT", .run = hits_run, .depth = 1, .direct = true},
+        {.what = "floor: a bare ring, and CRC32C", .run = ring_run, .depth = 1},
+        {.what = "hits, from the disk, 16 at a time",
+         .run = hits_run,
+         .depth = DEPTH_MAX,
+         .direct = true},
+        {.what = "floor: a bare ring, 16 at a time, and CRC32C",
+         .run = ring_run,
+         .depth = DEPTH_MAX},
+    };
+    bool has_ring = io_uring_queue_init(2 * DEPTH_MAX, &bench->ring, 0) == 0;
+    if (has_ring) {
+        turns_run(bench, turns, RG_ARRAY_LEN(turns));
+        io_uring_queue_exit(&bench->ring);
+    }
+}
+
+static void page_cache_turns(struct bench *bench)
+{
+    struct turn turns[] = {
+        {.what = "hits, from the page cache", .run = hits_run, .depth = 1, .direct = true},
+        {.what = "the same, 16 at a time", .run = hits_run, .depth = DEPTH_MAX, .direct = true},
+        {.what = "floor: preadv2 with RWF_NOWAIT, and CRC32C",
+         .run = copies_run,
+         .checked = true,
+         .flags = RWF_NOWAIT},
+        {.what = "floor: pread, and CRC32C", .run = copies_run, .checked = true},
+        {.what = "floor: pread alone", .run = copies_run},
+    };
+    turns_run(bench, turns, RG_ARRAY_LEN(turns));
+}
+
+/* The page cache is filled by reads here and there. */
+static void page_cache_fill(struct bench *bench)
+{
+    struct turn turn = {
+        .what = "hits, from the disk into the page cache", .run = hits_run, .depth = 1};
+    turns_run(bench, &turn, 1);
 }
 
 /* What a miss cannot do without: each body is copied, and many are written at once. Without
@@ -397,24 +463,19 @@ int main(int argc, char **argv)
     }
     misses_run(&bench);
     writes_run(&bench);
-    reads_run(&bench, "hits, from the disk, O_DIRECT", true, 1);
-    reads_run(&bench, "the same, 16 at a time", true, DEPTH_MAX);
     write_run(&bench, "floor: memcpy, and direct writes of 2 MiB", path, true);
     write_run(&bench, "floor: write to the page cache", path, false);
     places_find(&bench);
-    ring_run(&bench, "floor: a bare ring, one direct read, CRC32C", 1);
-    ring_run(&bench, "floor: the same, 16 at a time", DEPTH_MAX);
-    reads_run(&bench, "hits, from the disk into the page cache", false, 1);
-    reads_run(&bench, "hits, from the page cache", true, 1);
-    reads_run(&bench, "the same, 16 at a time", true, DEPTH_MAX);
-    floors_run(&bench);
+    disk_turns(&bench);
+    page_cache_fill(&bench);
+    page_cache_turns(&bench);
     files_read(&bench);
-    reads_run(&bench, "hits, from the page cache, read in order", true, 1);
-    reads_run(&bench, "the same, 16 at a time", true, DEPTH_MAX);
-    floors_run(&bench);
+    printf("the files were read in order:\n");
+    page_cache_turns(&bench);
     memory_run(&bench);
     places_drop(&bench);
     close_all(&bench, path);
+    RG_ASSERT(bench.crc != 1); /* so that all of them are computed */
     printf("hash %016" PRIx64 "\n", bench.hash);
     return 0;
 }

@@ -67,29 +67,31 @@ struct cache_pages {
 
 /* A read that must not wait would begin to read ahead into the page cache what is then read
  * directly: twice the work of the disk. Asking costs a tenth of a microsecond. */
-static bool is_cached(const struct rg_op *op)
+static bool is_cached(const struct rg_op *op, uint64_t offset, size_t size)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-    struct cache_range range = {op->offset, op->size};
+    struct cache_range range = {offset, size};
     struct cache_pages pages = {.cached = 0};
     return op->file >= 0 && syscall(SYS_cachestat, op->file, &range, &pages, 0) == 0 &&
-           pages.cached >= (op->offset % page + op->size + page - 1) / page;
+           pages.cached >= (offset % page + size + page - 1) / page;
 }
 
 /* What failed is tried again where it may wait, and says there what it is. */
 bool rg_file_read_cached(struct rg_op *op)
 {
-    struct iovec piece = {.iov_base = op->data, .iov_len = op->size};
+    uint64_t offset = op->offset + op->lead;
+    size_t size = op->needed - op->lead;
+    struct iovec piece = {.iov_base = (uint8_t *)op->data + op->lead, .iov_len = size};
     bool direct = op->file_direct >= 0;
-    bool asks = !direct || is_cached(op);
-    ssize_t got = asks ? preadv2(op->file, &piece, 1, (off_t)op->offset, RWF_NOWAIT) : -1;
+    bool asks = !direct || is_cached(op, offset, size);
+    ssize_t got = asks ? preadv2(op->file, &piece, 1, (off_t)offset, RWF_NOWAIT) : -1;
     /* The rest of a part would not be aligned. */
-    op->waited = got < 0 || (direct && (size_t)got < op->size);
+    op->waited = got < 0 || (direct && (size_t)got < size);
     if (op->waited) {
         op->file = direct ? op->file_direct : op->file;
         return false;
     }
-    op->result = (int32_t)got;
+    op->result = (int32_t)(op->lead + (size_t)got);
     return true;
 }
 

@@ -640,15 +640,20 @@ void rg_op_read_file(struct rg_loop *loop, struct rg_op *op, int fd, uint64_t of
     RG_ASSERT(fd >= 0);
     op->file = fd;
     op->file_direct = -1;
-    read_start(loop, op, offset, data, RG_MIN(size, RG_OP_SIZE_MAX));
+    op->lead = 0;
+    op->needed = RG_MIN(size, RG_OP_SIZE_MAX);
+    read_start(loop, op, offset, data, op->needed);
 }
 
 void rg_op_read_file_direct(struct rg_loop *loop, struct rg_op *op, int fd, int fd_direct,
-                            uint64_t offset, void *data, size_t size)
+                            uint64_t offset, void *data, size_t size, size_t lead, size_t needed)
 {
     RG_ASSERT(fd_direct >= 0 && size <= 2 * RG_OP_SIZE_MAX);
+    RG_ASSERT(lead < needed && needed <= size);
     op->file = fd;
     op->file_direct = fd_direct;
+    op->lead = lead;
+    op->needed = needed;
     read_start(loop, op, offset, data, size);
 }
 

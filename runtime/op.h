@@ -70,6 +70,7 @@ struct rg_op {
     bool waited;       /* out: for a disk */
     int file_direct;   /* READ_FILE: for what the page cache has not; -1: the same file */
     uint64_t offset;
+    size_t lead, needed; /* READ_FILE: of its bytes, [lead, needed) are wanted */
     struct rg_list node; /* READ_FILE: the backend's */
 };
 
@@ -108,10 +109,11 @@ void rg_op_send(struct rg_loop *loop, struct rg_op *op, struct rg_socket *socket
 void rg_op_read_file(struct rg_loop *loop, struct rg_op *op, int fd, uint64_t offset, void *data,
                      size_t size);
 /* The same; but what the page cache has not is read by fd_direct, which was opened with O_DIRECT,
- * and `offset`, `data` and `size` are aligned as it needs. With fd -1 the page cache is not asked.
- */
+ * and `offset`, `data` and `size` are aligned as it needs. Of these bytes only [lead, needed) are
+ * wanted: of what the page cache has, no others are read, and the result is `needed`. With fd -1
+ * the page cache is not asked. */
 void rg_op_read_file_direct(struct rg_loop *loop, struct rg_op *op, int fd, int fd_direct,
-                            uint64_t offset, void *data, size_t size);
+                            uint64_t offset, void *data, size_t size, size_t lead, size_t needed);
 /* Asks that an op in flight finishes soon; harmless otherwise. */
 void rg_op_cancel(struct rg_loop *loop, struct rg_op *op);
 

@@ -186,7 +186,7 @@ static void read_start(struct rg_cached_read *read, enum step step, uint64_t fro
     if (place->fd_direct >= 0 && (uintptr_t)data % RG_CACHE_ALIGNMENT == 0) {
         read->wanted = round_up(read->needed);
         rg_op_read_file_direct(loop, &read->op, place->fd, place->fd_direct, offset - lead, data,
-                               read->wanted);
+                               read->wanted, lead, read->needed);
     } else {
         rg_op_read_file(loop, &read->op, place->fd, offset - lead, data, read->wanted);
     }
