@@ -273,18 +273,15 @@ int rg_bucket_seek_object(struct rg_bucket *bucket, struct rg_h1_slice from,
 {
     struct rg_store_entry found;
     int rc = bucket->backend->seek(bucket->written, from, out_entry);
-    if (rc < 0 && rc != -ENOENT) {
-        return rc;
-    }
-    if (rg_synthetic_sets_seek(&bucket->sets, from, &found) < 0) {
-        return rc;
+    if (rc == -ENOENT) {
+        return rg_synthetic_sets_seek(&bucket->sets, from, out_entry);
     }
     /* A written object comes before a synthetic one of its name, which it shadows. */
-    if (rc == -ENOENT ||
+    if (rc == 0 && rg_synthetic_sets_seek(&bucket->sets, from, &found) == 0 &&
         rg_text_compare(rg_store_entry_name(&found), rg_store_entry_name(out_entry)) < 0) {
         *out_entry = found;
     }
-    return 0;
+    return rc;
 }
 
 /* The first synthetic object at or behind `from` that no written one shadows. An object of

@@ -113,6 +113,9 @@ static uint32_t repeated_table(uint64_t count)
 
 static uint32_t object_crc32c(const struct rg_synthetic *set, uint64_t position)
 {
+    if (set->object_size == 0) {
+        return 0;
+    }
     uint64_t rest = position + set->object_size % TABLE_SIZE;
     bool wrapped = rest >= TABLE_SIZE;
     rest -= wrapped ? TABLE_SIZE : 0;
@@ -240,8 +243,8 @@ struct rg_h1_slice rg_synthetic_prefix(const struct rg_synthetic *set)
     return (struct rg_h1_slice){set->prefix, set->prefix_size};
 }
 
-int rg_synthetic_seek_name(struct rg_synthetic *set, struct rg_h1_slice from, char *out_name,
-                           uint32_t *out_name_size)
+int rg_synthetic_seek(struct rg_synthetic *set, struct rg_h1_slice from, char *out_name,
+                      uint32_t *out_name_size)
 {
     uint64_t index = first_index(set, from);
     while (index < set->count && is_hidden(set, index)) {
@@ -255,14 +258,10 @@ int rg_synthetic_seek_name(struct rg_synthetic *set, struct rg_h1_slice from, ch
     return 0;
 }
 
-int rg_synthetic_seek(struct rg_synthetic *set, struct rg_h1_slice from,
-                      struct rg_store_entry *out_entry)
+void rg_synthetic_describe(const struct rg_synthetic *set, struct rg_h1_slice name,
+                           struct rg_store_object_info *out_info)
 {
-    int rc = rg_synthetic_seek_name(set, from, out_entry->name, &out_entry->name_size);
-    if (rc == 0) {
-        describe(set, name_position(rg_store_entry_name(out_entry)), &out_entry->info);
-    }
-    return rc;
+    describe(set, name_position(name), out_info);
 }
 
 int rg_synthetic_hide(struct rg_synthetic *set, struct rg_h1_slice name)

@@ -24,12 +24,13 @@ int rg_synthetic_open(struct rg_synthetic *set, struct rg_h1_slice name,
                       struct rg_store_object *out_object);
 /* Valid as long as the set. */
 struct rg_h1_slice rg_synthetic_prefix(const struct rg_synthetic *set);
-/* The first object at or behind `from` that is not hidden. */
-int rg_synthetic_seek(struct rg_synthetic *set, struct rg_h1_slice from,
-                      struct rg_store_entry *out_entry);
-/* The same, but its name alone, which is cheaper: RG_STORE_NAME_SIZE_MAX bytes of room. */
-int rg_synthetic_seek_name(struct rg_synthetic *set, struct rg_h1_slice from, char *out_name,
-                           uint32_t *out_name_size);
+/* The name of the first object at or behind `from` that is not hidden: RG_STORE_NAME_SIZE_MAX bytes
+ * of room. */
+int rg_synthetic_seek(struct rg_synthetic *set, struct rg_h1_slice from, char *out_name,
+                      uint32_t *out_name_size);
+/* An object of the set, by its name. */
+void rg_synthetic_describe(const struct rg_synthetic *set, struct rg_h1_slice name,
+                           struct rg_store_object_info *out_info);
 /* Hides an object as if it were deleted. 0, -ENOENT when it is not there, -ENOMEM. Calls come
  * one at a time. */
 int rg_synthetic_hide(struct rg_synthetic *set, struct rg_h1_slice name);

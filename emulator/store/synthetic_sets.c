@@ -116,46 +116,43 @@ int rg_synthetic_sets_hide(const struct rg_synthetic_sets *sets, struct rg_h1_sl
     return rc;
 }
 
-/* The first name found so far, and whose it is. */
-struct best {
-    struct rg_synthetic *set;
-    char name[RG_STORE_NAME_SIZE_MAX];
-    uint32_t name_size;
-};
-
-static void consider(struct best *best, struct rg_synthetic *set, struct rg_h1_slice from)
+/* Puts the first name of the set into the entry if it comes before the one that is there, which is
+ * that of *best. */
+static void consider(struct rg_synthetic **best, struct rg_synthetic *set, struct rg_h1_slice from,
+                     struct rg_store_entry *entry)
 {
     char name[RG_STORE_NAME_SIZE_MAX];
     uint32_t name_size;
-    if (rg_synthetic_seek_name(set, from, name, &name_size) < 0) {
-        return;
-    }
-    if (best->set == NULL ||
-        rg_text_compare((struct rg_h1_slice){name, name_size},
-                        (struct rg_h1_slice){best->name, best->name_size}) < 0) {
-        best->set = set;
-        best->name_size = name_size;
-        memcpy(best->name, name, name_size);
+    if (*best == NULL) {
+        int rc = rg_synthetic_seek(set, from, entry->name, &entry->name_size);
+        *best = rc == 0 ? set : NULL;
+    } else if (rg_synthetic_seek(set, from, name, &name_size) == 0 &&
+               rg_text_compare((struct rg_h1_slice){name, name_size}, rg_store_entry_name(entry)) <
+                   0) {
+        *best = set;
+        entry->name_size = name_size;
+        memcpy(entry->name, name, name_size);
     }
 }
 
 int rg_synthetic_sets_seek(const struct rg_synthetic_sets *sets, struct rg_h1_slice from,
                            struct rg_store_entry *out_entry)
 {
-    struct best best;
-    best.set = NULL;
+    struct rg_synthetic *best = NULL, *set;
     struct outer outer = {0};
-    struct rg_synthetic *set;
     while ((set = next_outer(sets, from, &outer)) != NULL) {
-        consider(&best, set, from);
+        consider(&best, set, from, out_entry);
     }
     for (size_t i = find_prefix(sets, from, true); i < sets->count; i++) {
-        if (best.set != NULL &&
-            rg_text_compare(rg_synthetic_prefix(sets->sets[i]),
-                            (struct rg_h1_slice){best.name, best.name_size}) > 0) {
+        if (best != NULL && rg_text_compare(rg_synthetic_prefix(sets->sets[i]),
+                                            rg_store_entry_name(out_entry)) > 0) {
             break;
         }
-        consider(&best, sets->sets[i], from);
+        consider(&best, sets->sets[i], from, out_entry);
     }
-    return best.set != NULL ? rg_synthetic_seek(best.set, from, out_entry) : -ENOENT;
+    if (best == NULL) {
+        return -ENOENT;
+    }
+    rg_synthetic_describe(best, rg_store_entry_name(out_entry), &out_entry->info);
+    return 0;
 }

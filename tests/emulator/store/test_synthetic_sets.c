@@ -44,9 +44,10 @@ static int wanted_seek(struct rg_h1_slice from, struct rg_store_entry *out)
     struct rg_synthetic *best = NULL;
     for (size_t i = 0; i < added_count; i++) {
         static struct rg_store_entry entry;
-        if (rg_synthetic_seek(added[i], from, &entry) < 0) {
+        if (rg_synthetic_seek(added[i], from, entry.name, &entry.name_size) < 0) {
             continue;
         }
+        rg_synthetic_describe(added[i], rg_store_entry_name(&entry), &entry.info);
         int order = best == NULL
                         ? -1
                         : rg_text_compare(rg_store_entry_name(&entry), rg_store_entry_name(out));
