@@ -11,8 +11,9 @@ from ringest.bench.peers.work import Counted, Objects, Peer, Way, Work, in_loade
 if TYPE_CHECKING:
     import ringest
 
-# One call of put_many for so many times what it has in flight: else the end of each call would wait for its last.
-PUTS = 16
+# One call of put_many for so many times what it has in flight: else the end of each call would wait for its last. Of large
+# objects fewer, so that a call ends before the time to measure is long over.
+PUTS, PUT_BYTES = 16, 512 << 20
 
 
 def client(work: Work) -> ringest.Client:
@@ -35,7 +36,7 @@ def put_many(work: Work) -> Counted:
     body, opened, uris = bytes(work.size), client(work), work.uris()
 
     def counts() -> Iterator[int]:
-        count = PUTS * work.concurrency
+        count = max(work.concurrency, min(PUTS * work.concurrency, PUT_BYTES // max(1, work.size)))
         while True:
             objects = ((uri, body) for uri in itertools.islice(uris, count))
             yield len(opened.put_many(objects, requests=work.concurrency))
