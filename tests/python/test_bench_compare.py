@@ -327,7 +327,7 @@ class Compare(unittest.TestCase):
         rows = self.measured(*arguments)
         self.assertEqual([row.error for row in rows.values()], [None] * 5)
         rows = self.measured(*arguments, "--verify")
-        self.assertIn("every body is compared", self.output)
+        self.assertIn("Verified: the CRC32C of every body", self.output)
         for workload in ("get-1k", "put-1k"):
             self.assertIsNone(rows[workload, "ringest get_many"].error)
             self.assertTrue(rows[workload, "ringest get_many"].parameters["verify"])

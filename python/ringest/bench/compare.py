@@ -305,7 +305,9 @@ def _print(cells: list[Cell], options: argparse.Namespace, file: object) -> None
     )
     say(f"behind x its cost / the first client's. Median of {options.rounds:g} rounds of {options.seconds:g} s.")
     if options.verify:
-        say("The CRC32C of every body is compared, which is part of the cost.")
+        say(
+            "Verified: the CRC32C of every body that was read, which is part of the cost, and each object that was written."
+        )
     partial = [cell for cell in cells if cell.is_partial]
     if partial:
         say(f"Partial: interrupted. Of {len(cells)} rows, {len(partial)} lack measurements.")
