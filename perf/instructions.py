@@ -8,8 +8,8 @@ the processor at hand would take; the others are. Instructions hardly depend on 
 the median of several rounds, and says how far they were apart.
 
 The counts are compared with those in instructions.json, which name what they were taken with. A layer may grow by
-TOLERANCE of the row. Compilers and libraries differ by more, so elsewhere nothing is compared (exit status 77).
---update writes the file.
+TOLERANCE of the row, and by TOLERANCE_OF_OURS of what is neither cipher nor CRC. Compilers and libraries differ by more, so elsewhere nothing is compared (exit status 77).
+--update writes the file, and the table of docs/PERFORMANCE.md.
 """
 
 import argparse
@@ -24,11 +24,15 @@ import sys
 import tempfile
 
 import common
+import tables
 
 BASELINE = os.path.join(common.ROOT, "perf/instructions.json")
 # Of a row's instructions: rounds of one build were up to 0.053 apart, mostly below 0.025.
 QUICK_COUNT = 50
 TOLERANCE = 0.06
+# Of the row without cipher and CRC, where these are most of it. How a body's bytes come, in few or many pieces, makes up to 0.14.
+TOLERANCE_OF_OURS = 0.2
+AGAIN = 2
 LAYERS = ("cli", "gcs", "http", "runtime", "json", "tls", "cipher", "crc", "libc", "other")
 # verb, object size, requests of the shorter and the longer run
 ROWS = {
@@ -39,6 +43,10 @@ ROWS = {
     "list": ("list", "4KiB", 10, 50),
 }
 KINDS = ("tls", "plain")
+BEGIN = "<!-- perf/instructions.py --update writes this -->\n"
+# What the page's table shows, and how it calls rows.
+COLUMNS = (*LAYERS[:-1], "all")
+TITLES = {"get": "get", "put": "put", "4k": "4 KiB", "100k": "100 KiB", "list": "list, a page of 1,000 names"}
 NAMES = 60000
 CIPHER = re.compile(r"aes|ghash|gcm|gmult|GCM", re.IGNORECASE)
 TIMEOUT_S = 300
@@ -147,11 +155,23 @@ def measured(arguments, emulator, name, folder):
 
 def grown(before, now):
     """The layers that take more than they may, and the totals."""
-    room = before["all"] * TOLERANCE
+    room = min(before["all"] * TOLERANCE, (before["all"] - before["cipher"] - before["crc"]) * TOLERANCE_OF_OURS)
     return [f"{each} {before[each]} -> {now[each]}" for each in (*LAYERS, "all") if now[each] > before[each] + room]
 
 
-def rows(arguments):
+def least(arguments, baseline, found):
+    """Counts again what seems to have grown: what another program's work adds is not there each time, what ours adds is."""
+    for _ in range(AGAIN):
+        suspects = [name for name, row in found.items() if grown(baseline[name], row)]
+        if not suspects:
+            break
+        print(f"again: {', '.join(suspects)}")
+        for name, row in rows(arguments, suspects).items():
+            found[name] = {each: min(found[name][each], count) for each, count in row.items()}
+    return found
+
+
+def rows(arguments, only=None):
     sizes = ("4KiB", "100KiB")
     served = [each for size in sizes for each in ("--synthetic", f"bench/{size}/:{NAMES}:{size}")]
     print(f"{'instructions/request':20}" + "".join(f"{each:>9}" for each in LAYERS) + f"{'all':>10}{'apart':>8}")
@@ -164,12 +184,43 @@ def rows(arguments):
                 common.Emulator(arguments.ringest, "--threads", "1", "--bucket", "written", *plain, *served)
             )
             for name in ["get-4k"] if arguments.quick else arguments.row or ROWS:
+                if only is not None and f"{name}-{kind}" not in only:
+                    continue
                 row = found[f"{name}-{kind}"] = measured(arguments, emulator, name, folder)
                 cells = "".join(f"{row[each]:>9}" for each in LAYERS)
                 print(f"{name + '-' + kind:20}{cells}{row['all']:>10}{row['apart']:>8.1%}", flush=True)
                 if min(row[each] for each in ("cli", "gcs", "http")) <= 0:
                     common.die(f"{name}: a layer takes no instructions: is {arguments.ringest} built with -g?")
     return found
+
+
+def title(row):
+    """get-4k-tls as the page has it."""
+    *what, kind = row.split("-")
+    return f"{' '.join(TITLES[each] for each in what)}, {'TLS' if kind == 'tls' else kind}"
+
+
+def table(found):
+    lines = [f"| request | {' | '.join(COLUMNS)} |", "|---" * (len(COLUMNS) + 1) + "|"]
+    lines += [f"| {title(name)} | {' | '.join(f'{row[each]:,}' for each in COLUMNS)} |" for name, row in found.items()]
+    apart = sorted(row["apart"] for row in found.values())
+    told = f"Rounds were up to {apart[-1]:.1%} apart, {apart[len(apart) // 2]:.1%} at the median of rows."
+    return "\n".join([*lines, "", told.replace("%", " %")]) + "\n"
+
+
+def update(made, found):
+    """Rows that were not counted now stay, if they were counted with the same."""
+    with contextlib.suppress(FileNotFoundError), open(BASELINE, encoding="utf-8") as file:
+        before = json.load(file)
+        if before["made_with"] == made:
+            found = {**before["rows"], **found}
+    with open(BASELINE, "w", encoding="utf-8") as file:
+        json.dump({"made_with": made, "rows": found}, file, indent=4)
+        file.write("\n")
+    with open(tables.PAGE, encoding="utf-8") as file:
+        page = tables.replaced(file.read(), table(found), BEGIN)
+    with open(tables.PAGE, "w", encoding="utf-8") as file:
+        file.write(page)
 
 
 def main():
@@ -179,7 +230,9 @@ def main():
     parser.add_argument("--row", choices=ROWS, action="append", help="only these")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--concurrency", type=int, default=1)
-    parser.add_argument("--update", action="store_true", help="write what is counted to perf/instructions.json")
+    parser.add_argument(
+        "--update", action="store_true", help="write what is counted to perf/instructions.json and its table"
+    )
     parser.add_argument("--quick", action="store_true", help="count little, and compare nothing")
     arguments = parser.parse_args()
     common.need("valgrind")
@@ -191,14 +244,13 @@ def main():
         sys.exit(common.SKIPPED)
     found = rows(arguments)
     if arguments.update:
-        with open(BASELINE, "w", encoding="utf-8") as file:
-            json.dump({"made_with": made, "rows": found}, file, indent=4)
-            file.write("\n")
+        update(made, found)
     elif not arguments.quick:
+        found = least(arguments, baseline["rows"], found)
         more = {name: grown(baseline["rows"][name], row) for name, row in found.items()}
         for name, layers in more.items():
             for each in layers:
-                print(f"{name}: {each}, which is more than {TOLERANCE:.0%} of the row above perf/instructions.json")
+                print(f"{name}: {each}, which is too far above perf/instructions.json")
         sys.exit(1 if any(more.values()) else 0)
 
 
